@@ -1,0 +1,301 @@
+/*
+ * millrace.h: the completion core of Millrace.
+ *
+ * What it is for: a program hands *operations* (accept, recv, send, a timeout, ...) to a *loop* and takes back
+ * *completions*. A *backend* is how one operating system does it; nothing in this header depends on which.
+ * What it must not know: the language or the kind of thread above it. There are no callbacks.
+ *
+ * The four rules that settle every question of lifetime
+ *
+ *  1. An operation that was accepted (MR_PENDING) ends in exactly one completion. Cancelling it, closing its
+ *     descriptor or passing its deadline hastens that completion; it never replaces it.
+ *  2. The buffer, address or vector of an operation belongs to the loop until its completion has been polled.
+ *     The loop does not touch it afterwards.
+ *  3. A token stays valid until it is released (mr_loop_release); until then its slot is not used again. A stale
+ *     token is recognised by its generation and ignored.
+ *  4. A descriptor number is not handed back to the system while operations on it are in flight: mr_loop_submit of
+ *     MR_CLOSE first ends them all with -EBADF, on every loop of the group.
+ *
+ * Who may call what
+ *
+ *  Functions marked [owner] touch the state of a loop without a lock. The caller guarantees that no two of them run
+ *  at the same time on one loop (by one thread per loop, or by a lock that exists anyway).
+ *  Functions marked [any thread] may run at any time on any thread.
+ *  mr_loop_wait is the only function that blocks. It changes no state of the loop, and [owner] functions may run on
+ *  other threads while it blocks.
+ *
+ * Errors are negative errno values, never errno itself.
+ */
+#ifndef MILLRACE_H
+#define MILLRACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MR_VERSION "0.1.0"
+
+/* ------------------------------------------------------------------------------------------------ backends --- */
+
+typedef enum mr_backend {
+    MR_BACKEND_AUTO = 0,     /* MILLRACE_BACKEND if set, else the first that works: io_uring, then epoll. */
+    MR_BACKEND_IO_URING = 1, /* Linux 5.11 and later, where it is allowed. */
+    MR_BACKEND_EPOLL = 2,    /* Linux. */
+    MR_BACKEND_COUNT = 3
+} mr_backend;
+
+/* The name that MILLRACE_BACKEND and the command line use: "auto", "io_uring", "epoll". */
+const char *mr_backend_name(mr_backend backend);
+
+/* The backend of that name; -EINVAL if there is none. */
+int mr_backend_parse(const char *name, mr_backend *backend);
+
+/*
+ * Can this backend run here? 0, or a negative errno; `reason` (of `reason_size` bytes, may be NULL) then says why
+ * in one sentence. Probing io_uring calls io_uring_setup; a program under a seccomp profile that kills for that must
+ * not probe it (mr_backend_choose does not, when another backend is asked for by name). [any thread]
+ */
+int mr_backend_probe(mr_backend backend, char *reason, size_t reason_size);
+
+/*
+ * Decides which backend to use. A backend asked for by name (the argument, or else MILLRACE_BACKEND) is used or
+ * refused: the result is then the error of its probe. Otherwise io_uring is tried and any failure falls back to
+ * epoll in silence. -EINVAL: MILLRACE_BACKEND names no backend. [any thread]
+ */
+int mr_backend_choose(mr_backend requested, mr_backend *chosen);
+
+/* --------------------------------------------------------------------------------------------------- clock --- */
+
+/* Nanoseconds of the monotonic clock that all deadlines are measured on. Starts at an arbitrary point, never 0. */
+uint64_t mr_clock_now_ns(void);
+
+/* -------------------------------------------------------------------------------------- groups and handles --- */
+
+/* Loops that share descriptors: an operation may be submitted to any loop of the group that knows its handle. */
+typedef struct mr_group mr_group;
+
+/* A descriptor and a generation: a handle outlives its descriptor without ever meaning a later one. */
+typedef uint64_t mr_handle;
+
+#define MR_LOOPS_MAX 1024 /* Loops in one group. */
+
+/* Creates a group whose loops all use one backend (see mr_backend_choose). -ENOMEM, or the choice's error. */
+int mr_group_create(mr_backend requested, mr_group **group);
+
+/* Frees a group. Every loop of it must have been destroyed. Descriptors that are still open stay open. */
+void mr_group_destroy(mr_group *group);
+
+mr_backend mr_group_backend(const mr_group *group);
+
+/*
+ * Takes over an open descriptor. From here on only MR_CLOSE may close it. It must be a socket in
+ * non-blocking mode. [any thread] Returns 0 and the handle, -EBADF for a negative number, or -ENOMEM.
+ */
+int mr_group_adopt(mr_group *group, int descriptor, mr_handle *handle);
+
+/* Does the handle still mean an open descriptor? A moment later it may not. [any thread] */
+int mr_group_is_open(mr_group *group, mr_handle handle);
+
+/*
+ * A handle for a descriptor that somebody else owns. Only MR_WAIT_READABLE and MR_WAIT_WRITABLE accept it, and
+ * closing the descriptor meanwhile is the caller's mistake (the wait may then never end; it can still be cancelled).
+ */
+mr_handle mr_handle_foreign(int descriptor);
+
+/* The descriptor number inside a handle. */
+int mr_handle_descriptor(mr_handle handle);
+
+/*
+ * For the child after fork(), before anything else is called there: frees every loop of the group together with this
+ * process's copies of what they hold in the kernel, without disturbing the parent. Handles stay valid, and new loops
+ * may be created. Operations that were in flight belong to the parent and are gone here.
+ */
+void mr_group_reset_after_fork(mr_group *group);
+
+/* ---------------------------------------------------------------------------------------------- operations --- */
+
+/*
+ *  X(NAME, "name")            buffer                            length              result on success
+ *  ACCEPT                     mr_address, or NULL               -                   the new descriptor
+ *  CONNECT                    struct sockaddr                   its length          0
+ *  RECV                       where the bytes go                bytes               bytes received, 0 at end of stream
+ *  SEND                       the bytes                         bytes               bytes sent
+ *  RECV_VECTOR, SEND_VECTOR   struct iovec[]                    number of elements  as RECV and SEND
+ *  WAIT_READABLE, _WRITABLE   -                                 -                   0
+ *  SHUTDOWN                   -                                 SHUT_RD, _WR, _RDWR 0
+ *  CLOSE                      -                                 -                   0
+ *  SEND_FILE                  - (`file` and `offset` instead)   bytes               bytes sent, 0 at its end
+ *  TIMEOUT                    -                                 -                   0, when deadline_ns has passed
+ *
+ *  ACCEPT    makes the descriptor non-blocking and close-on-exec; it is not adopted yet. A connection that was reset
+ *            while queued is skipped. Without descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM) it waits and
+ *            tries again after 10 ms, doubling up to 200 ms, for as long as its deadline allows.
+ *  SEND      never raises SIGPIPE. With MR_ALL it completes when everything was sent, or with the error that
+ *            prevented it; `transferred` then tells how many bytes had gone.
+ *  SEND_VECTOR with MR_ALL modifies the vector.
+ *  A RECV that is cancelled or runs out of time after bytes were received completes with those bytes: none is lost.
+ *  SEND_FILE sends at most 1 MiB of a regular file. Reading pages that are not in memory blocks the caller.
+ *  SHUTDOWN  and, unless other loops know the descriptor, CLOSE are done before mr_loop_submit returns.
+ */
+#define MR_OPERATIONS(X)                                                                                               \
+    X(ACCEPT, "accept")                                                                                                \
+    X(CONNECT, "connect")                                                                                              \
+    X(RECV, "recv")                                                                                                    \
+    X(SEND, "send")                                                                                                    \
+    X(RECV_VECTOR, "recv_vector")                                                                                      \
+    X(SEND_VECTOR, "send_vector")                                                                                      \
+    X(WAIT_READABLE, "wait_readable")                                                                                  \
+    X(WAIT_WRITABLE, "wait_writable")                                                                                  \
+    X(SHUTDOWN, "shutdown")                                                                                            \
+    X(CLOSE, "close")                                                                                                  \
+    X(SEND_FILE, "send_file")                                                                                          \
+    X(TIMEOUT, "timeout")
+
+typedef enum mr_kind {
+#define MR_KIND_ENUM(name, text) MR_##name,
+    MR_OPERATIONS(MR_KIND_ENUM)
+#undef MR_KIND_ENUM
+    MR_KIND_COUNT
+} mr_kind;
+
+/* The name of an operation in messages: "accept". */
+const char *mr_kind_name(mr_kind kind);
+
+#define MR_ALL 1u    /* SEND, SEND_VECTOR: complete only when all bytes were sent. The loop may send them all within one
+                        call, so hand over no more than a megabyte or so at a time. */
+#define MR_NOW 2u    /* Any transfer: complete with -EAGAIN instead of waiting. Always done before submit returns. */
+
+#define MR_NO_DEADLINE 0u
+
+/* Where ACCEPT leaves the peer's address. `length` is 0 for an unnamed peer. */
+typedef struct mr_address {
+    struct sockaddr_storage storage;
+    socklen_t length;
+} mr_address;
+
+/* What to do. Zero-initialise it, then set what the operation needs. The loop copies it. */
+typedef struct mr_request {
+    mr_kind kind;
+    uint32_t flags;       /* MR_ALL, MR_NOW */
+    mr_handle handle;     /* all but TIMEOUT */
+    void *buffer;         /* see the table above; owned by the loop until the completion */
+    uint64_t length;
+    uint64_t deadline_ns; /* on mr_clock_now_ns(); MR_NO_DEADLINE for none. TIMEOUT: 0 means already due. */
+    uint64_t user_data;   /* comes back in the completion */
+    uint64_t offset;      /* SEND_FILE: where in the file to begin */
+    int file;             /* SEND_FILE: a descriptor that stays open until the completion */
+} mr_request;
+
+/* Names an operation: less than 2^60, never 0. */
+typedef uint64_t mr_token;
+
+/* The index of the loop that a token belongs to (its order of creation in the group), and its slot on that loop. */
+uint32_t mr_token_loop(mr_token token);
+uint32_t mr_token_slot(mr_token token);
+
+/* How an operation ended. */
+typedef struct mr_completion {
+    mr_token token;
+    uint64_t user_data;
+    int64_t result;       /* >= 0, or a negative errno: -ECANCELED cancelled, -ETIMEDOUT deadline passed (or the
+                             peer stopped answering), -EBADF closed or never open, or the system's own error. */
+    uint64_t transferred; /* bytes moved, also when result is an error */
+} mr_completion;
+
+/* --------------------------------------------------------------------------------------------------- loops --- */
+
+typedef struct mr_loop mr_loop;
+
+/* What a loop did since it was created. */
+typedef struct mr_counters {
+    uint64_t operations;      /* submitted, TIMEOUTs included */
+    uint64_t completions;     /* delivered by poll, or done inside submit */
+    uint64_t parks;           /* operations that could not be done at once */
+    uint64_t system_calls;    /* made by this loop, for any reason */
+    uint64_t waits;           /* times the loop went to sleep */
+    uint64_t wake_ups;        /* times another thread woke it */
+    uint64_t resubmissions;   /* operations begun again: the kernel cancelled them because the thread that had
+                                 submitted them ended, or ACCEPT was short of descriptors */
+    uint64_t in_flight;       /* operations pending now */
+} mr_counters;
+
+/* Creates a loop. -ENOMEM, -EMFILE, ..., or -E2BIG beyond MR_LOOPS_MAX. [any thread] */
+int mr_loop_create(mr_group *group, mr_loop **loop);
+
+/* Frees a loop. Nothing may be in flight on it. [owner] */
+void mr_loop_destroy(mr_loop *loop);
+
+/* The loop's index in its group. */
+uint32_t mr_loop_index(const mr_loop *loop);
+
+typedef enum mr_status {
+    MR_PENDING = 0, /* A completion will come, carrying the token. */
+    MR_DONE = 1     /* Already over; the completion was filled in, no token was used and nothing is to be released. */
+} mr_status;
+
+/*
+ * Starts an operation. Does not block. Fills in completion->token (MR_PENDING) or the whole completion (MR_DONE).
+ * A mistake in the request is an operation that is done with -EINVAL; a stale handle, with -EBADF. [owner] O(1).
+ */
+mr_status mr_loop_submit(mr_loop *loop, const mr_request *request, mr_completion *completion);
+
+/*
+ * Submission in two steps, for callers who must know the token before anything can complete: reserve a slot, then
+ * start an operation in it. A started operation is always MR_PENDING: even if done at once it arrives by poll.
+ * A reserved token that is not wanted is given back with mr_loop_release. -ENOMEM. [owner] O(1).
+ */
+int mr_loop_reserve(mr_loop *loop, mr_token *token);
+void mr_loop_start(mr_loop *loop, mr_token token, const mr_request *request);
+
+/* Asks a pending operation to end with -ECANCELED. Harmless on stale tokens and ended operations. [owner] O(1). */
+void mr_loop_cancel(mr_loop *loop, mr_token token);
+
+/* Moves the deadline of a pending operation, TIMEOUT included. Harmless when too late. [owner] O(1). */
+void mr_loop_update(mr_loop *loop, mr_token token, uint64_t deadline_ns);
+
+/*
+ * Cancels a pending TIMEOUT and releases its token in one step, without a completion. Returns 1, or 0 if the token is
+ * stale or its completion has been polled or is about to be: then it must be taken and released as usual. [owner] O(1).
+ */
+int mr_loop_discard(mr_loop *loop, mr_token token);
+
+/* Gives back the token of a completion that was polled (or of a reservation). [owner] O(1). */
+void mr_loop_release(mr_loop *loop, mr_token token);
+
+/* The same from outside: carried out by the owner's next poll. They wake the loop if it sleeps. [any thread] O(1). */
+void mr_loop_start_remote(mr_loop *loop, mr_token token, const mr_request *request);
+void mr_loop_cancel_remote(mr_loop *loop, mr_token token);
+void mr_loop_update_remote(mr_loop *loop, mr_token token, uint64_t deadline_ns);
+void mr_loop_discard_remote(mr_loop *loop, mr_token token);
+void mr_loop_release_remote(mr_loop *loop, mr_token token);
+
+/*
+ * Hands queued operations to the kernel, fires timers that are due, and takes up to `capacity` completions.
+ * Never blocks. Returns their number; 0 means that nothing has happened. [owner] O(completions).
+ */
+int mr_loop_poll(mr_loop *loop, mr_completion *completions, int capacity);
+
+/*
+ * Announces that the owner is about to sleep. Returns 1 if it may (the next call on this thread must then be
+ * mr_loop_wait, the next [owner] poll ends the sleep), or 0 if there is something to poll. [owner]
+ */
+int mr_loop_prepare_wait(mr_loop *loop);
+
+/* Blocks until something may be ready, the next timer is due, or the loop is woken. May return early. */
+void mr_loop_wait(mr_loop *loop);
+
+/* Makes a current or coming mr_loop_wait return. [any thread] */
+void mr_loop_wake(mr_loop *loop);
+
+/* A copy of the counters; from another thread it may be a moment old. [any thread] */
+void mr_loop_counters(const mr_loop *loop, mr_counters *counters);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

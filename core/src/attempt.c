@@ -1,0 +1,178 @@
+/*
+ * attempt.c: one operation, tried once, without blocking and without SIGPIPE.
+ *
+ * The only file that spells out the socket calls. Knows nothing of loops, queues or backends.
+ */
+#include "loop.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/uio.h>
+
+static int64_t result_or_error(int64_t result)
+{
+    if (result >= 0)
+        return result;
+    return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+}
+
+/* Any report counts as ready: whoever waits learns of errors and hang-ups from the call that follows. */
+static int64_t poll_once(int number, short events)
+{
+    struct pollfd entry = {.fd = number, .events = events};
+    int ready = poll(&entry, 1, 0);
+    if (ready < 0)
+        return -errno;
+    if (entry.revents & POLLNVAL)
+        return -EBADF;
+    return ready > 0 ? 0 : -EAGAIN;
+}
+
+static int64_t attempt_accept(mr_slot *slot)
+{
+    mr_address *address = slot->request.buffer;
+    if (!address)
+        return result_or_error(accept4(mr_slot_number(slot), NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    address->length = sizeof address->storage;
+    return result_or_error(accept4(mr_slot_number(slot), (struct sockaddr *)&address->storage, &address->length,
+                                   SOCK_NONBLOCK | SOCK_CLOEXEC));
+}
+
+static int64_t begin_connect(mr_slot *slot)
+{
+    if (connect(mr_slot_number(slot), slot->request.buffer, (socklen_t)slot->request.length) == 0)
+        return 0;
+    switch (errno) {
+    case EINPROGRESS:
+    case EINTR: /* POSIX: the attempt goes on, as after EINPROGRESS. */
+        slot->attempts = 1;
+        return -EAGAIN;
+    case EAGAIN:
+        return -MR_QUEUE_FULL;
+    default:
+        return -errno;
+    }
+}
+
+static int64_t finish_connect(mr_slot *slot)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+    int64_t ready = poll_once(mr_slot_number(slot), POLLOUT);
+    if (ready < 0)
+        return ready;
+    if (getsockopt(mr_slot_number(slot), SOL_SOCKET, SO_ERROR, &error, &size) < 0)
+        return -errno;
+    return -error;
+}
+
+static int64_t attempt_vector(mr_slot *slot)
+{
+    struct msghdr message = {.msg_iov = slot->request.buffer, .msg_iovlen = slot->request.length};
+    if (slot->request.kind == MR_RECV_VECTOR)
+        return result_or_error(recvmsg(mr_slot_number(slot), &message, MSG_DONTWAIT));
+    return result_or_error(sendmsg(mr_slot_number(slot), &message, MSG_DONTWAIT | MSG_NOSIGNAL));
+}
+
+/* Bounded, because the pages are read and the TCP work is done before the call returns. */
+enum { FILE_BYTES_PER_ATTEMPT = 1 << 20 };
+
+static int64_t attempt_send_file(mr_slot *slot)
+{
+    const mr_request *request = &slot->request;
+    off_t offset = (off_t)request->offset;
+    size_t length = request->length < FILE_BYTES_PER_ATTEMPT ? request->length : FILE_BYTES_PER_ATTEMPT;
+    return result_or_error(sendfile(mr_slot_number(slot), request->file, &offset, length));
+}
+
+int64_t mr_attempt(mr_slot *slot)
+{
+    const mr_request *request = &slot->request;
+    int number = mr_slot_number(slot);
+
+    switch (request->kind) {
+    case MR_ACCEPT:
+        return attempt_accept(slot);
+    case MR_CONNECT:
+        return slot->attempts ? finish_connect(slot) : begin_connect(slot);
+    case MR_RECV:
+        return result_or_error(recv(number, request->buffer, request->length, MSG_DONTWAIT));
+    case MR_SEND:
+        return result_or_error(send(number, request->buffer, request->length, MSG_DONTWAIT | MSG_NOSIGNAL));
+    case MR_RECV_VECTOR:
+    case MR_SEND_VECTOR:
+        return attempt_vector(slot);
+    case MR_SEND_FILE:
+        return attempt_send_file(slot);
+    case MR_WAIT_READABLE:
+        return poll_once(number, POLLIN | POLLRDHUP);
+    case MR_WAIT_WRITABLE:
+        return poll_once(number, POLLOUT);
+    case MR_SHUTDOWN:
+        return result_or_error(shutdown(number, (int)request->length));
+    case MR_CLOSE:
+    case MR_TIMEOUT:
+    case MR_KIND_COUNT:
+        break;
+    }
+    return -EINVAL;
+}
+
+int mr_check_request(const mr_request *request)
+{
+    if ((unsigned)request->kind >= MR_KIND_COUNT || (request->flags & ~(MR_ALL | MR_NOW)))
+        return -EINVAL;
+    bool is_foreign = mr_handle_generation(request->handle) == 0;
+    switch (request->kind) {
+    case MR_RECV:
+    case MR_SEND:
+        if (!request->buffer && request->length)
+            return -EINVAL;
+        break;
+    case MR_RECV_VECTOR:
+    case MR_SEND_VECTOR:
+        if (!request->buffer || request->length == 0 || request->length > IOV_MAX)
+            return -EINVAL;
+        break;
+    case MR_CONNECT:
+        if (!request->buffer || request->length == 0 || request->length > sizeof(struct sockaddr_storage))
+            return -EINVAL;
+        break;
+    case MR_WAIT_READABLE:
+    case MR_WAIT_WRITABLE:
+    case MR_TIMEOUT:
+        is_foreign = false;
+        break;
+    default:
+        break;
+    }
+    return is_foreign ? -EBADF : 0;
+}
+
+static bool advance_vector(mr_request *request, uint64_t transferred)
+{
+    struct iovec *element = request->buffer;
+    while (request->length && transferred >= element->iov_len) {
+        transferred -= element->iov_len;
+        element++;
+        request->length--;
+    }
+    request->buffer = element;
+    if (!request->length)
+        return true;
+    element->iov_base = (char *)element->iov_base + transferred;
+    element->iov_len -= transferred;
+    return false;
+}
+
+bool mr_advance(mr_request *request, uint64_t transferred)
+{
+    if (request->kind == MR_SEND_VECTOR)
+        return advance_vector(request, transferred);
+    request->buffer = (char *)request->buffer + transferred;
+    request->length -= transferred;
+    return request->length == 0;
+}

@@ -1,0 +1,118 @@
+/* backend.c: which backends there are, which of them works here, which one is used; and the group that uses it. */
+#include "backend.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    const mr_backend_operations *operations; /* NULL for auto */
+} backends[MR_BACKEND_COUNT] = {
+    [MR_BACKEND_AUTO] = {"auto", NULL},
+    [MR_BACKEND_IO_URING] = {"io_uring", &mr_io_uring_backend},
+    [MR_BACKEND_EPOLL] = {"epoll", &mr_epoll_backend},
+};
+
+/* In order of preference. */
+static const mr_backend candidates[] = {MR_BACKEND_IO_URING, MR_BACKEND_EPOLL};
+
+static bool is_real(mr_backend backend)
+{
+    return backend > MR_BACKEND_AUTO && backend < MR_BACKEND_COUNT;
+}
+
+const char *mr_backend_name(mr_backend backend)
+{
+    return is_real(backend) || backend == MR_BACKEND_AUTO ? backends[backend].name : "unknown";
+}
+
+int mr_backend_parse(const char *name, mr_backend *backend)
+{
+    for (int i = 0; i < MR_BACKEND_COUNT; i++) {
+        if (strcmp(name, backends[i].name) == 0) {
+            *backend = (mr_backend)i;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+int mr_backend_probe(mr_backend backend, char *reason, size_t reason_size)
+{
+    if (!is_real(backend)) {
+        if (reason)
+            snprintf(reason, reason_size, "there is no such backend");
+        return -EINVAL;
+    }
+    return backends[backend].operations->probe(reason, reason_size);
+}
+
+int mr_backend_choose(mr_backend requested, mr_backend *chosen)
+{
+    const char *from_environment = getenv("MILLRACE_BACKEND");
+    if (requested == MR_BACKEND_AUTO && from_environment && *from_environment) {
+        int error = mr_backend_parse(from_environment, &requested);
+        if (error)
+            return error;
+    }
+    if (requested != MR_BACKEND_AUTO) {
+        *chosen = requested;
+        return mr_backend_probe(requested, NULL, 0);
+    }
+    int error = -ENOSYS;
+    for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
+        error = mr_backend_probe(candidates[i], NULL, 0);
+        *chosen = candidates[i];
+        if (!error)
+            break;
+    }
+    return error;
+}
+
+const char *mr_kind_name(mr_kind kind)
+{
+    static const char *const names[] = {
+#define MR_KIND_TEXT(name, text) [MR_##name] = text,
+        MR_OPERATIONS(MR_KIND_TEXT)
+#undef MR_KIND_TEXT
+    };
+    return (unsigned)kind < MR_KIND_COUNT ? names[kind] : "unknown";
+}
+
+int mr_group_create(mr_backend requested, mr_group **result)
+{
+    mr_backend chosen;
+    int error = mr_backend_choose(requested, &chosen);
+    if (error)
+        return error;
+    mr_group *group = calloc(1, sizeof *group);
+    if (!group)
+        return -ENOMEM;
+    group->backend_id = chosen;
+    group->backend = backends[chosen].operations;
+    *result = group;
+    return 0;
+}
+
+void mr_group_destroy(mr_group *group)
+{
+    mr_handle_table_free(&group->handles);
+    free(group);
+}
+
+mr_backend mr_group_backend(const mr_group *group)
+{
+    return group->backend_id;
+}
+
+int mr_group_adopt(mr_group *group, int descriptor, mr_handle *handle)
+{
+    return mr_handle_adopt(&group->handles, descriptor, handle);
+}
+
+int mr_group_is_open(mr_group *group, mr_handle handle)
+{
+    return mr_handle_is_open(&group->handles, handle);
+}

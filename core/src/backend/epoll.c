@@ -1,0 +1,147 @@
+/* epoll.c: Linux's readiness reports; the policy is in readiness.c. */
+#include "../backend.h"
+#include "../readiness.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+static int epoll_of(const mr_loop *loop)
+{
+    return (int)(intptr_t)loop->backend_state;
+}
+
+static int watch(mr_loop *loop, int number, uint64_t tag, mr_watch mode, bool reading, bool writing)
+{
+    struct epoll_event event = {.data.u64 = tag};
+    event.events = mode == MR_WATCH_EDGES ? EPOLLET | EPOLLPRI : EPOLLONESHOT;
+    if (reading)
+        event.events |= EPOLLIN | EPOLLRDHUP;
+    if (writing)
+        event.events |= EPOLLOUT;
+    if (epoll_ctl(epoll_of(loop), EPOLL_CTL_ADD, number, &event) == 0)
+        return 0;
+    if (errno == EEXIST && epoll_ctl(epoll_of(loop), EPOLL_CTL_MOD, number, &event) == 0)
+        return 0;
+    return -errno;
+}
+
+static void unwatch(mr_loop *loop, int number)
+{
+    epoll_ctl(epoll_of(loop), EPOLL_CTL_DEL, number, NULL);
+}
+
+static int fetch(mr_loop *loop, mr_readiness_report *reports, int capacity)
+{
+    struct epoll_event events[256];
+    int limit = capacity < 256 ? capacity : 256;
+    int count = epoll_wait(epoll_of(loop), events, limit, 0);
+    for (int i = 0; i < count; i++) {
+        uint32_t bits = events[i].events;
+        reports[i].tag = events[i].data.u64;
+        reports[i].readable = bits & (EPOLLIN | EPOLLRDHUP | EPOLLPRI);
+        reports[i].writable = bits & EPOLLOUT;
+        reports[i].hang_up = bits & (EPOLLHUP | EPOLLERR | EPOLLRDHUP | EPOLLPRI);
+    }
+    return count < 0 ? 0 : count;
+}
+
+static const mr_poller poller = {.watch = watch, .unwatch = unwatch, .fetch = fetch};
+
+static int probe(char *reason, size_t reason_size)
+{
+    int descriptor = epoll_create1(EPOLL_CLOEXEC);
+    if (descriptor < 0) {
+        int error = errno;
+        if (reason)
+            snprintf(reason, reason_size, "epoll_create1 failed: %s", strerror(error));
+        return -error;
+    }
+    close(descriptor);
+    return 0;
+}
+
+static int create(mr_loop *loop)
+{
+    int descriptor = epoll_create1(EPOLL_CLOEXEC);
+    if (descriptor < 0)
+        return -errno;
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = MR_WAKE_TAG};
+    if (epoll_ctl(descriptor, EPOLL_CTL_ADD, loop->wake_descriptor, &event) < 0) {
+        int error = errno;
+        close(descriptor);
+        return -error;
+    }
+    loop->backend_state = (void *)(intptr_t)descriptor;
+    return 0;
+}
+
+static void destroy(mr_loop *loop)
+{
+    close(epoll_of(loop));
+}
+
+static void submit(mr_loop *loop, mr_slot *slot)
+{
+    mr_readiness_submit(loop, slot, &poller);
+}
+
+static void cancel(mr_loop *loop, mr_slot *slot)
+{
+    mr_readiness_cancel(loop, slot, &poller);
+}
+
+static void detach(mr_loop *loop, mr_descriptor *descriptor)
+{
+    mr_readiness_detach(loop, descriptor, &poller);
+}
+
+static void poll_reports(mr_loop *loop)
+{
+    mr_readiness_poll(loop, &poller);
+}
+
+static void flush(mr_loop *loop)
+{
+    (void)loop; /* nothing is ever queued */
+}
+
+static bool has_work(mr_loop *loop)
+{
+    (void)loop;
+    return false; /* wait returns at once if there are reports */
+}
+
+/* Not epoll_wait: it would consume edges, and only the owner may do that. An epoll descriptor can itself be polled. */
+static void wait_for_reports(const mr_loop *loop, uint64_t until_ns)
+{
+    struct pollfd entry = {.fd = epoll_of(loop), .events = POLLIN};
+    struct timespec timeout, *limit = NULL;
+    if (until_ns != MR_NEVER_NS) {
+        uint64_t now_ns = mr_clock_now_ns();
+        uint64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
+        timeout.tv_sec = (time_t)(left_ns / 1000000000u);
+        timeout.tv_nsec = (long)(left_ns % 1000000000u);
+        limit = &timeout;
+    }
+    ppoll(&entry, 1, limit, NULL);
+}
+
+const mr_backend_operations mr_epoll_backend = {
+    .probe = probe,
+    .create = create,
+    .destroy = destroy,
+    .abandon = destroy, /* closing our copy of the descriptor does not touch the parent's registrations */
+    .submit = submit,
+    .cancel = cancel,
+    .detach = detach,
+    .poll = poll_reports,
+    .flush = flush,
+    .has_work = has_work,
+    .wait = wait_for_reports,
+};

@@ -1,0 +1,455 @@
+/*
+ * io_uring.c: Linux's own completion interface, through liburing.
+ *
+ * Submissions gather in the ring and go to the kernel once per poll. No flag that ties the ring to one thread
+ * (SINGLE_ISSUER, DEFER_TASKRUN) is used: the owner may change threads from call to call. When a thread ends, the
+ * kernel cancels what it had submitted; mr_loop_settle has such operations submitted again.
+ */
+#include "../backend.h"
+
+#include <errno.h>
+#include <liburing.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    RING_ENTRIES = 1024,
+    COMPLETION_ENTRIES = 8192,
+    /* Sends do their TCP work inside the submission: 64 of them keep the owner for about a quarter of a millisecond. */
+    BATCH = 64,
+    REAP = 256,
+};
+
+/* user_data of entries that are no operation; a token is never that small. */
+enum { TAG_IGNORED = 0, TAG_WAKE = 1 };
+
+/* What a slot is on the backlog for. */
+enum { BACKLOG_NONE = 0, BACKLOG_SUBMIT, BACKLOG_CANCEL };
+
+typedef struct ring_state {
+    struct io_uring ring;
+    unsigned unsubmitted;
+    mr_slot *backlog_first; /* operations whose submission or cancellation found no room in the ring */
+    mr_slot *backlog_last;
+    bool wake_armed;
+} ring_state;
+
+static ring_state *state_of(const mr_loop *loop)
+{
+    return loop->backend_state;
+}
+
+/* ------------------------------------------------------------------------------------------------------ probing --- */
+
+static const struct {
+    int opcode;
+    const char *name;
+} needed_opcodes[] = {
+    {IORING_OP_ACCEPT, "ACCEPT"},   {IORING_OP_RECV, "RECV"},         {IORING_OP_SEND, "SEND"},
+    {IORING_OP_RECVMSG, "RECVMSG"}, {IORING_OP_SENDMSG, "SENDMSG"},   {IORING_OP_POLL_ADD, "POLL_ADD"},
+    {IORING_OP_ASYNC_CANCEL, "ASYNC_CANCEL"},
+};
+
+/* EXT_ARG (5.11): wait with a timeout without taking a submission entry. NODROP (5.5): no completion is lost when the
+ * queue is full. FAST_POLL (5.7): a receive that would block does not occupy a kernel thread. */
+#define NEEDED_FEATURES (IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP | IORING_FEAT_FAST_POLL)
+
+static int open_ring(struct io_uring *ring, unsigned entries, unsigned completion_entries)
+{
+    /* COOP_TASKRUN (5.19): the kernel does not interrupt the running thread to deliver. Older kernels refuse it. */
+    const unsigned flag_sets[] = {IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | IORING_SETUP_COOP_TASKRUN,
+                                  IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP};
+    int error = -EINVAL;
+    for (size_t i = 0; i < sizeof flag_sets / sizeof *flag_sets && error == -EINVAL; i++) {
+        struct io_uring_params params = {.flags = flag_sets[i], .cq_entries = completion_entries};
+        error = io_uring_queue_init_params(entries, ring, &params);
+    }
+    return error;
+}
+
+static const char *missing_opcode(struct io_uring *ring)
+{
+    const char *missing = NULL;
+    struct io_uring_probe *probe = io_uring_get_probe_ring(ring);
+    if (!probe)
+        return "PROBE";
+    for (size_t i = 0; i < sizeof needed_opcodes / sizeof *needed_opcodes && !missing; i++)
+        if (!io_uring_opcode_supported(probe, needed_opcodes[i].opcode))
+            missing = needed_opcodes[i].name;
+    io_uring_free_probe(probe);
+    return missing;
+}
+
+static int refuse(int error, char *reason, size_t reason_size, const char *what, const char *detail)
+{
+    if (reason)
+        snprintf(reason, reason_size, "%s%s%s", what, *detail ? ": " : "", detail);
+    return error;
+}
+
+static const char *explain(int error)
+{
+    switch (error) {
+    case -EPERM:
+        return "io_uring_setup is forbidden here (seccomp profile or sysctl kernel.io_uring_disabled)";
+    case -ENOSYS:
+        return "this kernel has no io_uring";
+    case -ENOMEM:
+        return "no memory for a ring (RLIMIT_MEMLOCK, before Linux 5.12)";
+    default:
+        return "io_uring_setup failed";
+    }
+}
+
+static int probe(char *reason, size_t reason_size)
+{
+    struct io_uring ring;
+    int error = open_ring(&ring, 8, 16);
+    if (error)
+        return refuse(error, reason, reason_size, explain(error), strerror(-error));
+    const char *missing = missing_opcode(&ring);
+    bool lacks_features = (ring.features & NEEDED_FEATURES) != NEEDED_FEATURES;
+    io_uring_queue_exit(&ring);
+    if (lacks_features)
+        return refuse(-ENOSYS, reason, reason_size, "this kernel's io_uring is older than Linux 5.11", "");
+    if (missing)
+        return refuse(-ENOSYS, reason, reason_size, "this kernel's io_uring lacks an operation", missing);
+    return 0;
+}
+
+/* --------------------------------------------------------------------------------------------------- submitting --- */
+
+static void flush_ring(mr_loop *loop, ring_state *state)
+{
+    if (!state->unsubmitted)
+        return;
+    mr_count(&loop->counters.system_calls, 1);
+    /* EBUSY, EAGAIN: the kernel wants completions reaped first. The entries stay in the ring; the next poll reaps,
+     * then submits them. EINTR: likewise. */
+    if (io_uring_submit(&state->ring) >= 0)
+        state->unsubmitted = io_uring_sq_ready(&state->ring);
+}
+
+static struct io_uring_sqe *next_entry(mr_loop *loop, ring_state *state)
+{
+    if (state->unsubmitted >= BATCH)
+        flush_ring(loop, state);
+    struct io_uring_sqe *entry = io_uring_get_sqe(&state->ring);
+    if (entry)
+        state->unsubmitted++;
+    return entry;
+}
+
+static void set_token(struct io_uring_sqe *entry, uint64_t token)
+{
+    entry->user_data = token;
+}
+
+static void prepare_message(struct io_uring_sqe *entry, mr_slot *slot)
+{
+    const mr_request *request = &slot->request;
+    *slot->message = (struct msghdr){.msg_iov = request->buffer, .msg_iovlen = request->length};
+    if (request->kind == MR_RECV_VECTOR)
+        io_uring_prep_recvmsg(entry, mr_slot_number(slot), slot->message, 0);
+    else
+        io_uring_prep_sendmsg(entry, mr_slot_number(slot), slot->message, MSG_NOSIGNAL);
+}
+
+static void prepare_recv(struct io_uring_sqe *entry, mr_slot *slot)
+{
+    const mr_request *request = &slot->request;
+    io_uring_prep_recv(entry, mr_slot_number(slot), request->buffer, request->length, 0);
+    /* After a receive that emptied the socket, a first attempt now would most likely be in vain. */
+    if (slot->descriptor->drained)
+        entry->ioprio |= IORING_RECVSEND_POLL_FIRST;
+}
+
+static void prepare(struct io_uring_sqe *entry, mr_slot *slot)
+{
+    const mr_request *request = &slot->request;
+    int number = mr_slot_number(slot);
+    mr_address *address = request->buffer;
+
+    switch (request->kind) {
+    case MR_ACCEPT:
+        if (address)
+            address->length = sizeof address->storage;
+        io_uring_prep_accept(entry, number, address ? (struct sockaddr *)&address->storage : NULL,
+                             address ? &address->length : NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        break;
+    case MR_RECV:
+        prepare_recv(entry, slot);
+        break;
+    case MR_SEND:
+        io_uring_prep_send(entry, number, request->buffer, request->length, MSG_NOSIGNAL);
+        break;
+    case MR_RECV_VECTOR:
+    case MR_SEND_VECTOR:
+        prepare_message(entry, slot);
+        break;
+    case MR_WAIT_READABLE:
+        io_uring_prep_poll_add(entry, number, POLLIN | POLLRDHUP);
+        break;
+    default: /* MR_CONNECT, MR_SEND_FILE and MR_WAIT_WRITABLE; nothing else reaches a backend */
+        io_uring_prep_poll_add(entry, number, POLLOUT);
+        break;
+    }
+    set_token(entry, slot->token);
+}
+
+static void push_backlog(ring_state *state, mr_slot *slot, uint8_t purpose)
+{
+    slot->backlog = purpose;
+    slot->queued = NULL;
+    if (state->backlog_last)
+        state->backlog_last->queued = slot;
+    else
+        state->backlog_first = slot;
+    state->backlog_last = slot;
+}
+
+static void enqueue(mr_loop *loop, mr_slot *slot)
+{
+    ring_state *state = state_of(loop);
+    struct io_uring_sqe *entry = state->backlog_first ? NULL : next_entry(loop, state);
+    if (entry)
+        prepare(entry, slot);
+    else
+        push_backlog(state, slot, BACKLOG_SUBMIT);
+}
+
+/*
+ * Operations that are attempted here and, if they would block, again when the socket is writable: a file has no
+ * operation of io_uring's that does it in one step, and a connect could not be submitted again after the thread
+ * that had submitted it has ended (EALREADY).
+ */
+static bool is_attempted(mr_kind kind)
+{
+    return kind == MR_CONNECT || kind == MR_SEND_FILE;
+}
+
+/* True when the operation has ended. */
+static bool try_now(mr_loop *loop, mr_slot *slot)
+{
+    int64_t result;
+    do {
+        mr_count(&loop->counters.system_calls, 1);
+        result = mr_attempt(slot);
+        if (result == -EAGAIN)
+            return false;
+    } while (!mr_loop_settle(loop, slot, result));
+    return true;
+}
+
+static void submit(mr_loop *loop, mr_slot *slot)
+{
+    mr_kind kind = slot->request.kind;
+    if (is_attempted(kind) && try_now(loop, slot))
+        return;
+    if ((kind == MR_RECV_VECTOR || kind == MR_SEND_VECTOR) && !slot->message) {
+        slot->message = malloc(sizeof *slot->message);
+        if (!slot->message) {
+            mr_loop_settle(loop, slot, -ENOMEM);
+            return;
+        }
+    }
+    enqueue(loop, slot);
+}
+
+static void leave_backlog(ring_state *state, mr_slot *slot)
+{
+    mr_slot *before = NULL;
+    for (mr_slot *each = state->backlog_first; each != slot; each = each->queued)
+        before = each;
+    if (before)
+        before->queued = slot->queued;
+    else
+        state->backlog_first = slot->queued;
+    if (state->backlog_last == slot)
+        state->backlog_last = before;
+    slot->backlog = BACKLOG_NONE;
+}
+
+static void prepare_cancel(struct io_uring_sqe *entry, mr_slot *slot)
+{
+    io_uring_prep_cancel64(entry, slot->token, 0);
+    set_token(entry, TAG_IGNORED);
+}
+
+static void cancel(mr_loop *loop, mr_slot *slot)
+{
+    ring_state *state = state_of(loop);
+    if (slot->backlog == BACKLOG_SUBMIT) {
+        leave_backlog(state, slot);
+        mr_loop_settle(loop, slot, -ECANCELED);
+        return;
+    }
+    struct io_uring_sqe *entry = next_entry(loop, state);
+    if (entry)
+        prepare_cancel(entry, slot);
+    else
+        push_backlog(state, slot, BACKLOG_CANCEL);
+}
+
+static void detach(mr_loop *loop, mr_descriptor *descriptor)
+{
+    (void)loop, (void)descriptor; /* the kernel keeps nothing about a descriptor without operations */
+}
+
+/* ------------------------------------------------------------------------------------------------------- polling --- */
+
+static void arm_wake(mr_loop *loop, ring_state *state)
+{
+    struct io_uring_sqe *entry = state->wake_armed ? NULL : next_entry(loop, state);
+    if (!entry)
+        return;
+    io_uring_prep_poll_add(entry, loop->wake_descriptor, POLLIN);
+    set_token(entry, TAG_WAKE);
+    state->wake_armed = true;
+}
+
+static void note_wake(mr_loop *loop, ring_state *state)
+{
+    uint64_t count;
+    mr_count(&loop->counters.system_calls, 1);
+    ssize_t size = read(loop->wake_descriptor, &count, sizeof count);
+    (void)size; /* EAGAIN: this was a cancellation, because the thread that armed the poll has ended */
+    state->wake_armed = false;
+}
+
+static void complete(mr_loop *loop, const struct io_uring_cqe *entry)
+{
+    mr_slot *slot = mr_loop_find(loop, entry->user_data);
+    if (!slot || slot->state != MR_SLOT_PENDING)
+        return;
+    if (slot->backlog) /* it ended by itself while its cancellation waited for room */
+        leave_backlog(state_of(loop), slot);
+    if (slot->request.kind == MR_RECV)
+        slot->descriptor->drained = entry->res > 0 && !(entry->flags & IORING_CQE_F_SOCK_NONEMPTY);
+    int64_t result = entry->res;
+    if (result >= 0 && is_attempted(slot->request.kind)) {
+        if (try_now(loop, slot))
+            return;
+        result = slot->end_reason ? -ECANCELED : -EAGAIN;
+    } else if (result > 0 && mr_is_wait(slot->request.kind)) {
+        result = 0; /* a poll's result is a mask */
+    }
+    if (result == -EAGAIN || !mr_loop_settle(loop, slot, result))
+        enqueue(loop, slot);
+}
+
+static bool reap(mr_loop *loop, ring_state *state)
+{
+    struct io_uring_cqe *entries[REAP];
+    unsigned count = io_uring_peek_batch_cqe(&state->ring, entries, REAP);
+    for (unsigned i = 0; i < count; i++) {
+        struct io_uring_cqe entry = *entries[i];
+        if (entry.user_data == TAG_WAKE)
+            note_wake(loop, state);
+        else if (entry.user_data != TAG_IGNORED)
+            complete(loop, &entry);
+    }
+    io_uring_cq_advance(&state->ring, count);
+    return count > 0;
+}
+
+static void submit_backlog(mr_loop *loop, ring_state *state)
+{
+    while (state->backlog_first) {
+        struct io_uring_sqe *entry = next_entry(loop, state);
+        if (!entry)
+            return;
+        mr_slot *slot = state->backlog_first;
+        bool is_cancel = slot->backlog == BACKLOG_CANCEL;
+        leave_backlog(state, slot);
+        if (is_cancel)
+            prepare_cancel(entry, slot);
+        else
+            prepare(entry, slot);
+    }
+}
+
+static void flush(mr_loop *loop)
+{
+    ring_state *state = state_of(loop);
+    submit_backlog(loop, state);
+    arm_wake(loop, state);
+    flush_ring(loop, state);
+}
+
+static void poll_ring(mr_loop *loop)
+{
+    flush(loop);
+    reap(loop, state_of(loop));
+}
+
+static bool has_work(mr_loop *loop)
+{
+    ring_state *state = state_of(loop);
+    arm_wake(loop, state);
+    return state->unsubmitted || state->backlog_first || io_uring_cq_ready(&state->ring);
+}
+
+/* Straight to the system call: liburing's waiting functions would submit what other threads are queueing. */
+static void wait_for_completions(const mr_loop *loop, uint64_t until_ns)
+{
+    struct __kernel_timespec timeout = {0};
+    struct io_uring_getevents_arg argument = {0};
+    if (until_ns != MR_NEVER_NS) {
+        uint64_t now_ns = mr_clock_now_ns();
+        uint64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
+        timeout.tv_sec = (long long)(left_ns / 1000000000u);
+        timeout.tv_nsec = (long long)(left_ns % 1000000000u);
+        argument.ts = (uint64_t)(uintptr_t)&timeout;
+    }
+    io_uring_enter2((unsigned)state_of(loop)->ring.ring_fd, 0, 1, IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG,
+                    (sigset_t *)&argument, sizeof argument);
+}
+
+/* ------------------------------------------------------------------------------------------------------ lifetime --- */
+
+static int create(mr_loop *loop)
+{
+    ring_state *state = calloc(1, sizeof *state);
+    if (!state)
+        return -ENOMEM;
+    int error = open_ring(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES);
+    if (error) {
+        free(state);
+        return error;
+    }
+    io_uring_ring_dontfork(&state->ring); /* a child that wrote to the shared memory would corrupt ours */
+    loop->backend_state = state;
+    return 0;
+}
+
+static void destroy(mr_loop *loop)
+{
+    ring_state *state = state_of(loop);
+    io_uring_queue_exit(&state->ring);
+    free(state);
+}
+
+static void abandon(mr_loop *loop)
+{
+    ring_state *state = state_of(loop);
+    close(state->ring.ring_fd); /* the memory was not inherited */
+    free(state);
+}
+
+const mr_backend_operations mr_io_uring_backend = {
+    .probe = probe,
+    .create = create,
+    .destroy = destroy,
+    .abandon = abandon,
+    .submit = submit,
+    .cancel = cancel,
+    .detach = detach,
+    .poll = poll_ring,
+    .flush = flush,
+    .has_work = has_work,
+    .wait = wait_for_completions,
+};

@@ -1,0 +1,161 @@
+/* handle.c: the shared table of adopted descriptors; see handle.h for the protocol. */
+#include "handle.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+uint32_t mr_handle_generation(mr_handle handle)
+{
+    return (uint32_t)(handle >> 32);
+}
+
+int mr_handle_descriptor(mr_handle handle)
+{
+    return (int)(uint32_t)handle;
+}
+
+mr_handle mr_handle_foreign(int descriptor)
+{
+    return (mr_handle)(uint32_t)descriptor;
+}
+
+static mr_handle make_handle(int descriptor, uint32_t generation)
+{
+    return (mr_handle)generation << 32 | (uint32_t)descriptor;
+}
+
+static void lock(mr_handle_entry *entry)
+{
+    while (atomic_flag_test_and_set_explicit(&entry->lock, memory_order_acquire))
+        ;
+}
+
+static void unlock(mr_handle_entry *entry)
+{
+    atomic_flag_clear_explicit(&entry->lock, memory_order_release);
+}
+
+static mr_handle_entry *find(mr_handle_table *table, int descriptor)
+{
+    if (descriptor < 0 || descriptor >= MR_HANDLE_CHUNK * MR_HANDLE_CHUNKS)
+        return NULL;
+    mr_handle_entry *chunk = atomic_load(&table->chunks[descriptor / MR_HANDLE_CHUNK]);
+    return chunk ? &chunk[descriptor % MR_HANDLE_CHUNK] : NULL;
+}
+
+static mr_handle_entry *find_or_create(mr_handle_table *table, int descriptor)
+{
+    if (descriptor >= MR_HANDLE_CHUNK * MR_HANDLE_CHUNKS)
+        return NULL;
+    if (!find(table, descriptor)) {
+        mr_handle_entry *fresh = calloc(MR_HANDLE_CHUNK, sizeof *fresh);
+        mr_handle_entry *expected = NULL;
+        if (!fresh)
+            return NULL;
+        if (!atomic_compare_exchange_strong(&table->chunks[descriptor / MR_HANDLE_CHUNK], &expected, fresh))
+            free(fresh); /* another thread was faster */
+    }
+    return find(table, descriptor);
+}
+
+int mr_handle_adopt(mr_handle_table *table, int descriptor, mr_handle *handle)
+{
+    if (descriptor < 0)
+        return -EBADF;
+    mr_handle_entry *entry = find_or_create(table, descriptor);
+    if (!entry)
+        return -ENOMEM;
+    lock(entry);
+    entry->generation = entry->generation == INT32_MAX ? 1 : entry->generation + 1;
+    entry->open = true;
+    entry->closing = false;
+    entry->loops = 0;
+    *handle = make_handle(descriptor, entry->generation);
+    unlock(entry);
+    return 0;
+}
+
+/* Locks and returns the entry if the handle may be used, or returns NULL. */
+static mr_handle_entry *lock_current(mr_handle_table *table, mr_handle handle)
+{
+    mr_handle_entry *entry = find(table, mr_handle_descriptor(handle));
+    if (!entry)
+        return NULL;
+    lock(entry);
+    if (entry->open && !entry->closing && entry->generation == mr_handle_generation(handle))
+        return entry;
+    unlock(entry);
+    return NULL;
+}
+
+bool mr_handle_is_open(mr_handle_table *table, mr_handle handle)
+{
+    mr_handle_entry *entry = lock_current(table, handle);
+    if (entry)
+        unlock(entry);
+    return entry;
+}
+
+int mr_handle_join(mr_handle_table *table, mr_handle handle, uint32_t loop_index)
+{
+    mr_handle_entry *entry = lock_current(table, handle);
+    if (!entry)
+        return -EBADF;
+    entry->loops |= UINT64_C(1) << (loop_index % 64);
+    unlock(entry);
+    return 0;
+}
+
+int mr_handle_begin_close(mr_handle_table *table, mr_handle handle, mr_token closer, uint64_t *loops)
+{
+    mr_handle_entry *entry = lock_current(table, handle);
+    if (!entry)
+        return -EBADF;
+    entry->closing = true;
+    entry->closer = closer;
+    *loops = entry->loops;
+    unlock(entry);
+    return 0;
+}
+
+void mr_handle_set_holders(mr_handle_table *table, mr_handle handle, unsigned holders)
+{
+    atomic_store(&find(table, mr_handle_descriptor(handle))->holders, holders);
+}
+
+bool mr_handle_let_go(mr_handle_table *table, mr_handle handle, mr_token *closer)
+{
+    mr_handle_entry *entry = find(table, mr_handle_descriptor(handle));
+    *closer = entry->closer; /* before letting go: afterwards the entry may be in its next life */
+    return atomic_fetch_sub(&entry->holders, 1) == 1;
+}
+
+int mr_handle_finish_close(mr_handle_table *table, mr_handle handle)
+{
+    int descriptor = mr_handle_descriptor(handle);
+    mr_handle_entry *entry = find(table, descriptor);
+    lock(entry);
+    entry->open = false;
+    entry->closing = false;
+    unlock(entry);
+    /* Linux frees the number even when close is interrupted; trying again would close a stranger's descriptor. */
+    return close(descriptor) == 0 || errno == EINTR ? 0 : -errno;
+}
+
+void mr_handle_reset_after_fork(mr_handle_table *table)
+{
+    for (int i = 0; i < MR_HANDLE_CHUNKS; i++) {
+        mr_handle_entry *chunk = atomic_load(&table->chunks[i]);
+        for (int j = 0; chunk && j < MR_HANDLE_CHUNK; j++) {
+            chunk[j].loops = 0;
+            unlock(&chunk[j]);
+        }
+    }
+}
+
+void mr_handle_table_free(mr_handle_table *table)
+{
+    for (int i = 0; i < MR_HANDLE_CHUNKS; i++)
+        free(atomic_load(&table->chunks[i]));
+}

@@ -1,0 +1,59 @@
+/*
+ * handle.h: who may use a descriptor number, and when it may be closed.
+ *
+ * A group keeps an entry per adopted descriptor: its generation and the loops that know it. A loop joins an entry
+ * before its first operation on it. Closing stops further joins, waits until every loop that joined has let go, and
+ * only then gives the number back to the system. Entries are shared by all threads; each has a lock that is held for
+ * a few instructions. This file knows loops only by their index.
+ */
+#ifndef MILLRACE_HANDLE_H
+#define MILLRACE_HANDLE_H
+
+#include "millrace.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#define MR_HANDLE_CHUNK 1024
+#define MR_HANDLE_CHUNKS 16384
+
+typedef struct mr_handle_entry {
+    atomic_flag lock;
+    bool open;
+    bool closing;
+    uint32_t generation;  /* of the last handle given out for this number */
+    uint64_t loops;       /* bit i: a loop whose index is i modulo 64 has joined */
+    atomic_uint holders;  /* while closing: how many loops must still let go */
+    mr_token closer;      /* while closing: the MR_CLOSE operation */
+} mr_handle_entry;
+
+typedef struct mr_handle_table {
+    _Atomic(mr_handle_entry *) chunks[MR_HANDLE_CHUNKS];
+} mr_handle_table;
+
+uint32_t mr_handle_generation(mr_handle handle); /* 0: a foreign descriptor */
+
+int mr_handle_adopt(mr_handle_table *table, int descriptor, mr_handle *handle);
+
+bool mr_handle_is_open(mr_handle_table *table, mr_handle handle);
+
+/* Registers the loop as a user. 0, or -EBADF if the handle is stale or closing. */
+int mr_handle_join(mr_handle_table *table, mr_handle handle, uint32_t loop_index);
+
+/* Begins to close. 0 and the set of loops that joined (bits as above), or -EBADF. The caller then sets how many
+ * holders there are, itself included, and sees to it that each lets go. */
+int mr_handle_begin_close(mr_handle_table *table, mr_handle handle, mr_token closer, uint64_t *loops);
+void mr_handle_set_holders(mr_handle_table *table, mr_handle handle, unsigned holders);
+
+/* One holder lets go. True for the last one; *closer is then the operation that may call mr_handle_finish_close. */
+bool mr_handle_let_go(mr_handle_table *table, mr_handle handle, mr_token *closer);
+
+/* Retires the handle and closes the descriptor. 0, or the error of close(2) (the number is free all the same). */
+int mr_handle_finish_close(mr_handle_table *table, mr_handle handle);
+
+/* In the child of a fork: no loop has joined anything, and a lock that another thread held is open again. */
+void mr_handle_reset_after_fork(mr_handle_table *table);
+
+void mr_handle_table_free(mr_handle_table *table);
+
+#endif

@@ -1,0 +1,821 @@
+/*
+ * loop.c: what happens to an operation from submission to completion, on every backend alike.
+ *
+ * Read mr_loop_submit, mr_loop_settle and mr_loop_poll first; the rest serves them. Knows no operating system.
+ */
+#include "backend.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { BACKOFF_FIRST_MS = 10, BACKOFF_LAST_MS = 200 };
+
+#define NS_PER_MS UINT64_C(1000000)
+
+/* ---------------------------------------------------------------------------------------------- tokens, slots --- */
+
+#define SLOT_BITS 24
+#define GENERATION_BITS 26
+#define GENERATION_MASK ((UINT64_C(1) << GENERATION_BITS) - 1)
+static_assert(SLOT_BITS + GENERATION_BITS + 10 == 60, "a token is less than 2^60");
+static_assert(MR_LOOPS_MAX == 1 << 10, "a loop's index fits into a token");
+
+static mr_token make_token(uint32_t loop, uint64_t generation, uint32_t slot)
+{
+    return (uint64_t)loop << (SLOT_BITS + GENERATION_BITS) | generation << SLOT_BITS | slot;
+}
+
+uint32_t mr_token_loop(mr_token token)
+{
+    return (uint32_t)(token >> (SLOT_BITS + GENERATION_BITS));
+}
+
+uint32_t mr_token_slot(mr_token token)
+{
+    return (uint32_t)(token & ((1u << SLOT_BITS) - 1));
+}
+
+static mr_token next_generation(mr_token token)
+{
+    uint64_t generation = (token >> SLOT_BITS & GENERATION_MASK) + 1;
+    if (generation > GENERATION_MASK)
+        generation = 1; /* a token is never 0 */
+    return make_token(mr_token_loop(token), generation, mr_token_slot(token));
+}
+
+static bool add_slot_chunk(mr_loop *loop)
+{
+    uint32_t count = loop->slot_chunk_count;
+    if (count == (1u << SLOT_BITS) / MR_SLOT_CHUNK)
+        return false;
+    mr_slot **chunks = realloc(loop->slot_chunks, (count + 1) * sizeof *chunks);
+    if (!chunks)
+        return false;
+    loop->slot_chunks = chunks;
+    mr_slot *chunk = calloc(MR_SLOT_CHUNK, sizeof *chunk);
+    if (!chunk)
+        return false;
+    chunks[count] = chunk;
+    loop->slot_chunk_count = count + 1;
+    for (uint32_t i = MR_SLOT_CHUNK; i-- > 0;) {
+        chunk[i].token = make_token(loop->index, 1, count * MR_SLOT_CHUNK + i);
+        chunk[i].queued = loop->free_slots;
+        loop->free_slots = &chunk[i];
+    }
+    return true;
+}
+
+static mr_slot *take_slot(mr_loop *loop)
+{
+    if (!loop->free_slots && !add_slot_chunk(loop))
+        return NULL;
+    mr_slot *slot = loop->free_slots;
+    loop->free_slots = slot->queued;
+    slot->state = MR_SLOT_RESERVED;
+    return slot;
+}
+
+static void free_slot(mr_loop *loop, mr_slot *slot)
+{
+    slot->token = next_generation(slot->token);
+    slot->state = MR_SLOT_FREE;
+    slot->queued = loop->free_slots;
+    loop->free_slots = slot;
+}
+
+mr_slot *mr_loop_find(mr_loop *loop, mr_token token)
+{
+    uint32_t index = mr_token_slot(token);
+    if (index / MR_SLOT_CHUNK >= loop->slot_chunk_count)
+        return NULL;
+    mr_slot *slot = &loop->slot_chunks[index / MR_SLOT_CHUNK][index % MR_SLOT_CHUNK];
+    return slot->token == token && slot->state != MR_SLOT_FREE ? slot : NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------ descriptors --- */
+
+static bool grow_descriptor_chunks(mr_loop *loop, uint32_t wanted)
+{
+    mr_descriptor **chunks = realloc(loop->descriptor_chunks, wanted * sizeof *chunks);
+    if (!chunks)
+        return false;
+    memset(chunks + loop->descriptor_chunk_count, 0, (wanted - loop->descriptor_chunk_count) * sizeof *chunks);
+    loop->descriptor_chunks = chunks;
+    loop->descriptor_chunk_count = wanted;
+    return true;
+}
+
+mr_descriptor *mr_loop_descriptor(mr_loop *loop, int number)
+{
+    uint32_t chunk = (uint32_t)number / MR_DESCRIPTOR_CHUNK;
+    if (chunk >= loop->descriptor_chunk_count && !grow_descriptor_chunks(loop, chunk + 1))
+        return NULL;
+    if (!loop->descriptor_chunks[chunk]) {
+        mr_descriptor *fresh = calloc(MR_DESCRIPTOR_CHUNK, sizeof *fresh);
+        if (!fresh)
+            return NULL;
+        for (int i = 0; i < MR_DESCRIPTOR_CHUNK; i++)
+            fresh[i].number = (int)chunk * MR_DESCRIPTOR_CHUNK + i;
+        loop->descriptor_chunks[chunk] = fresh;
+    }
+    return &loop->descriptor_chunks[chunk][(uint32_t)number % MR_DESCRIPTOR_CHUNK];
+}
+
+static void forget_knowledge(mr_descriptor *descriptor)
+{
+    descriptor->detaching = false;
+    descriptor->is_tcp = false;
+    descriptor->may_hide_data = false;
+    descriptor->exhausted[MR_READING] = descriptor->exhausted[MR_WRITING] = false;
+    descriptor->drained = false;
+}
+
+/* Makes sure that this loop may work on a handle. 0 and the record, -EBADF or -ENOMEM. */
+static int use_handle(mr_loop *loop, mr_handle handle, mr_descriptor **record)
+{
+    int number = mr_handle_descriptor(handle);
+    uint32_t generation = mr_handle_generation(handle);
+    if (number < 0)
+        return -EBADF;
+    mr_descriptor *descriptor = mr_loop_descriptor(loop, number);
+    if (!descriptor)
+        return -ENOMEM;
+    *record = descriptor;
+    if (generation == 0)
+        return 0;
+    if (descriptor->generation == generation)
+        return descriptor->detaching ? -EBADF : 0;
+    int error = mr_handle_join(&loop->group->handles, handle, loop->index);
+    if (error)
+        return error;
+    descriptor->generation = generation;
+    forget_knowledge(descriptor);
+    return 0;
+}
+
+static void link_operation(mr_descriptor *descriptor, mr_slot *slot)
+{
+    int direction = mr_direction(slot->request.kind);
+    slot->descriptor = descriptor;
+    slot->next = NULL;
+    slot->previous = descriptor->last[direction];
+    if (slot->previous)
+        slot->previous->next = slot;
+    else
+        descriptor->first[direction] = slot;
+    descriptor->last[direction] = slot;
+}
+
+static void unlink_operation(mr_slot *slot)
+{
+    mr_descriptor *descriptor = slot->descriptor;
+    int direction = mr_direction(slot->request.kind);
+    if (slot->previous)
+        slot->previous->next = slot->next;
+    else
+        descriptor->first[direction] = slot->next;
+    if (slot->next)
+        slot->next->previous = slot->previous;
+    else
+        descriptor->last[direction] = slot->previous;
+    slot->descriptor = NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------ completions --- */
+
+static void finish_detach(mr_loop *loop, mr_descriptor *descriptor);
+
+/* The end of an operation: from here on its buffer is the caller's again. */
+static void finish(mr_loop *loop, mr_slot *slot, int64_t result)
+{
+    mr_descriptor *descriptor = slot->descriptor;
+    slot->result = result;
+    slot->state = MR_SLOT_COMPLETED;
+    free(slot->message);
+    slot->message = NULL;
+    mr_timer_disarm(&loop->wheel, &slot->timer);
+    if (slot != loop->submitting) {
+        slot->queued = NULL;
+        if (loop->completed_last)
+            loop->completed_last->queued = slot;
+        else
+            loop->completed_first = slot;
+        loop->completed_last = slot;
+    }
+    if (!descriptor)
+        return;
+    unlink_operation(slot);
+    if (descriptor->detaching && !descriptor->first[MR_READING] && !descriptor->first[MR_WRITING])
+        finish_detach(loop, descriptor);
+}
+
+static void arm_deadline(mr_loop *loop, mr_slot *slot)
+{
+    if (slot->request.deadline_ns != MR_NO_DEADLINE || slot->request.kind == MR_TIMEOUT)
+        mr_timer_arm(&loop->wheel, &slot->timer, slot->request.deadline_ns);
+}
+
+/* Puts an operation aside whose cause of failure passes by itself. Its timer serves both the pause and the deadline:
+ * whichever is first. */
+static void back_off(mr_loop *loop, mr_slot *slot)
+{
+    uint64_t until_ns;
+    slot->backoff_ms = (uint16_t)(slot->backoff_ms ? slot->backoff_ms * 2 : BACKOFF_FIRST_MS);
+    if (slot->backoff_ms > BACKOFF_LAST_MS)
+        slot->backoff_ms = BACKOFF_LAST_MS;
+    until_ns = mr_clock_now_ns() + slot->backoff_ms * NS_PER_MS;
+    if (slot->request.deadline_ns != MR_NO_DEADLINE && slot->request.deadline_ns < until_ns)
+        until_ns = slot->request.deadline_ns;
+    slot->state = MR_SLOT_BACKOFF;
+    mr_timer_arm(&loop->wheel, &slot->timer, until_ns);
+    mr_count(&loop->counters.resubmissions, 1);
+}
+
+static bool passes_by_itself(const mr_slot *slot, int64_t result)
+{
+    if (slot->request.kind == MR_CONNECT)
+        return result == -MR_QUEUE_FULL;
+    return slot->request.kind == MR_ACCEPT &&
+           (result == -EMFILE || result == -ENFILE || result == -ENOBUFS || result == -ENOMEM);
+}
+
+/* Errors that concern one queued connection, not the listener (accept(2), "Error handling"). */
+static bool is_lost_connection(const mr_slot *slot, int64_t result)
+{
+    if (slot->request.kind != MR_ACCEPT)
+        return false;
+    switch (-result) {
+    case ECONNABORTED:
+    case EPROTO:
+    case ENETDOWN:
+    case ENOPROTOOPT:
+    case EHOSTDOWN:
+    case ENONET:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* ECANCELED that nobody asked for: the kernel ends what a thread submitted when that thread exits. */
+static bool was_interrupted(int64_t result)
+{
+    return result == -ECANCELED || result == -EINTR;
+}
+
+static bool is_transfer(mr_kind kind)
+{
+    return kind == MR_RECV || kind == MR_SEND || kind == MR_RECV_VECTOR || kind == MR_SEND_VECTOR ||
+           kind == MR_SEND_FILE;
+}
+
+bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result)
+{
+    if (result > 0 && is_transfer(slot->request.kind)) {
+        slot->transferred += (uint64_t)result;
+        bool wants_more = (slot->request.flags & MR_ALL) && !mr_advance(&slot->request, (uint64_t)result);
+        if (wants_more && !slot->end_reason)
+            return false;
+        result = wants_more ? slot->end_reason : (int64_t)slot->transferred;
+    } else if (was_interrupted(result)) {
+        if (!slot->end_reason) {
+            mr_count(&loop->counters.resubmissions, 1);
+            return false;
+        }
+        result = slot->end_reason;
+    } else if (is_lost_connection(slot, result) || passes_by_itself(slot, result)) {
+        if (slot->end_reason) {
+            result = slot->end_reason;
+        } else if (is_lost_connection(slot, result)) {
+            return false;
+        } else {
+            back_off(loop, slot);
+            return true;
+        }
+    }
+    finish(loop, slot, result);
+    return true;
+}
+
+/* --------------------------------------------------------------------------------------------- ending, closing --- */
+
+/* Asks an operation to end with `reason`. The first reason stands. */
+static void end_operation(mr_loop *loop, mr_slot *slot, int reason)
+{
+    if (slot->state == MR_SLOT_BACKOFF || (slot->state == MR_SLOT_PENDING && slot->request.kind == MR_TIMEOUT)) {
+        finish(loop, slot, reason);
+    } else if (slot->state == MR_SLOT_PENDING && slot->request.kind != MR_CLOSE && !slot->end_reason) {
+        slot->end_reason = reason;
+        loop->backend->cancel(loop, slot);
+    }
+}
+
+static void letter_to_loop(mr_loop *loop, const mr_letter *letter)
+{
+    mr_mailbox_post(&loop->mailbox, letter);
+    mr_loop_wake(loop);
+}
+
+static mr_loop *loop_of_token(mr_group *group, mr_token token)
+{
+    return atomic_load(&group->loops[mr_token_loop(token)]);
+}
+
+/* All loops have let go: the descriptor may be closed, and the operation that wanted it ends. */
+static void complete_close(mr_loop *loop, mr_token closer)
+{
+    mr_slot *slot = mr_loop_find(loop, closer);
+    mr_count(&loop->counters.system_calls, 1);
+    finish(loop, slot, mr_handle_finish_close(&loop->group->handles, slot->request.handle));
+}
+
+static void let_go(mr_loop *loop, mr_handle handle)
+{
+    mr_token closer;
+    if (!mr_handle_let_go(&loop->group->handles, handle, &closer))
+        return;
+    if (mr_token_loop(closer) == loop->index)
+        complete_close(loop, closer);
+    else
+        letter_to_loop(loop_of_token(loop->group, closer),
+                       &(mr_letter){.kind = MR_LETTER_DETACHED, .token = closer});
+}
+
+static void finish_detach(mr_loop *loop, mr_descriptor *descriptor)
+{
+    mr_handle handle = (mr_handle)descriptor->generation << 32 | (uint32_t)descriptor->number;
+    loop->backend->detach(loop, descriptor);
+    descriptor->generation = 0;
+    forget_knowledge(descriptor);
+    let_go(loop, handle);
+}
+
+/* Ends every operation on a descriptor that is being closed; the last one to end lets go of it. */
+static void detach(mr_loop *loop, mr_handle handle)
+{
+    mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(handle));
+    if (!descriptor || descriptor->generation != mr_handle_generation(handle)) {
+        let_go(loop, handle);
+        return;
+    }
+    /* Ending one operation may settle it at once, and settling the last one would detach while we still walk. */
+    for (int direction = 0; direction < MR_DIRECTIONS; direction++) {
+        for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
+            next = slot->next;
+            end_operation(loop, slot, -EBADF);
+        }
+    }
+    descriptor->detaching = true;
+    if (!descriptor->first[MR_READING] && !descriptor->first[MR_WRITING])
+        finish_detach(loop, descriptor);
+}
+
+static void begin_close(mr_loop *loop, mr_slot *slot)
+{
+    mr_group *group = loop->group;
+    mr_handle handle = slot->request.handle;
+    uint64_t joined;
+    int error = mr_handle_begin_close(&group->handles, handle, slot->token, &joined);
+    if (error) {
+        finish(loop, slot, error);
+        return;
+    }
+    mr_loop *others[MR_LOOPS_MAX];
+    unsigned count = 0;
+    unsigned loop_count = atomic_load(&group->loop_count);
+    for (unsigned i = 0; joined && i < loop_count; i++) {
+        mr_loop *other = atomic_load(&group->loops[i]);
+        if (other && other != loop && (joined >> (i % 64) & 1))
+            others[count++] = other;
+    }
+    mr_handle_set_holders(&group->handles, handle, count + 1);
+    for (unsigned i = 0; i < count; i++)
+        letter_to_loop(others[i], &(mr_letter){.kind = MR_LETTER_DETACH, .handle = handle});
+    detach(loop, handle);
+}
+
+/* ------------------------------------------------------------------------------------------------- submission --- */
+
+/* Performs an operation on the spot: MR_NOW, and what never waits. */
+static void perform_now(mr_loop *loop, mr_slot *slot)
+{
+    int64_t result;
+    do {
+        mr_count(&loop->counters.system_calls, 1);
+        result = mr_attempt(slot);
+    } while (result == -EINTR || is_lost_connection(slot, result));
+    if (result > 0 && is_transfer(slot->request.kind))
+        slot->transferred = (uint64_t)result;
+    finish(loop, slot, result == -MR_QUEUE_FULL ? -EAGAIN : result);
+}
+
+static void submit_on_descriptor(mr_loop *loop, mr_slot *slot)
+{
+    mr_descriptor *descriptor;
+    int error = use_handle(loop, slot->request.handle, &descriptor);
+    if (error) {
+        finish(loop, slot, error);
+    } else if (slot->request.kind == MR_SHUTDOWN || (slot->request.flags & MR_NOW)) {
+        perform_now(loop, slot);
+    } else {
+        link_operation(descriptor, slot);
+        arm_deadline(loop, slot);
+        loop->backend->submit(loop, slot);
+    }
+}
+
+/* Sets an operation going in a slot. It may have ended when this returns. */
+static void begin(mr_loop *loop, mr_slot *slot, const mr_request *request)
+{
+    slot->request = *request;
+    slot->descriptor = NULL;
+    slot->transferred = 0;
+    slot->end_reason = 0;
+    slot->backoff_ms = 0;
+    slot->attempts = 0;
+    slot->backlog = 0;
+    slot->state = MR_SLOT_PENDING;
+    mr_count(&loop->counters.operations, 1);
+    int error = mr_check_request(request);
+    if (error)
+        finish(loop, slot, error);
+    else if (request->kind == MR_TIMEOUT)
+        arm_deadline(loop, slot);
+    else if (request->kind == MR_CLOSE)
+        begin_close(loop, slot);
+    else
+        submit_on_descriptor(loop, slot);
+}
+
+/*
+ * While the owner sleeps nobody polls: what was queued must be handed over here, and a sleep that has become too long,
+ * or that leaves a completion lying, must end.
+ */
+static void attend_sleeper(mr_loop *loop)
+{
+    if (!atomic_load_explicit(&loop->sleeping, memory_order_relaxed))
+        return;
+    loop->backend->flush(loop);
+    if (loop->completed_first || mr_timer_next_ns(&loop->wheel) < loop->wait_until_ns)
+        mr_loop_wake(loop);
+}
+
+static void fill_completion(const mr_slot *slot, mr_completion *completion)
+{
+    completion->token = slot->token;
+    completion->user_data = slot->request.user_data;
+    completion->result = slot->result;
+    completion->transferred = slot->transferred;
+}
+
+mr_status mr_loop_submit(mr_loop *loop, const mr_request *request, mr_completion *completion)
+{
+    mr_slot *slot = take_slot(loop);
+    if (!slot) {
+        *completion = (mr_completion){.user_data = request->user_data, .result = -ENOMEM};
+        return MR_DONE;
+    }
+    loop->submitting = slot;
+    begin(loop, slot, request);
+    loop->submitting = NULL;
+    fill_completion(slot, completion);
+    mr_status status = MR_PENDING;
+    if (slot->state == MR_SLOT_COMPLETED) {
+        mr_count(&loop->counters.completions, 1);
+        free_slot(loop, slot);
+        status = MR_DONE;
+    } else {
+        mr_count(&loop->counters.parks, 1);
+        mr_count(&loop->counters.in_flight, 1);
+    }
+    attend_sleeper(loop);
+    return status;
+}
+
+int mr_loop_reserve(mr_loop *loop, mr_token *token)
+{
+    mr_slot *slot = take_slot(loop);
+    if (!slot)
+        return -ENOMEM;
+    *token = slot->token;
+    return 0;
+}
+
+void mr_loop_start(mr_loop *loop, mr_token token, const mr_request *request)
+{
+    mr_slot *slot = mr_loop_find(loop, token);
+    if (!slot || slot->state != MR_SLOT_RESERVED)
+        return;
+    mr_count(&loop->counters.in_flight, 1);
+    begin(loop, slot, request);
+    attend_sleeper(loop);
+}
+
+void mr_loop_cancel(mr_loop *loop, mr_token token)
+{
+    mr_slot *slot = mr_loop_find(loop, token);
+    if (!slot)
+        return;
+    end_operation(loop, slot, -ECANCELED);
+    attend_sleeper(loop);
+}
+
+void mr_loop_update(mr_loop *loop, mr_token token, uint64_t deadline_ns)
+{
+    mr_slot *slot = mr_loop_find(loop, token);
+    if (!slot || (slot->state != MR_SLOT_PENDING && slot->state != MR_SLOT_BACKOFF) || slot->request.kind == MR_CLOSE)
+        return;
+    slot->request.deadline_ns = deadline_ns;
+    if (slot->state == MR_SLOT_BACKOFF)
+        return; /* the pause is short, and its end looks at the deadline */
+    if (deadline_ns == MR_NO_DEADLINE && slot->request.kind != MR_TIMEOUT)
+        mr_timer_disarm(&loop->wheel, &slot->timer);
+    else
+        arm_deadline(loop, slot);
+    attend_sleeper(loop);
+}
+
+int mr_loop_discard(mr_loop *loop, mr_token token)
+{
+    mr_slot *slot = mr_loop_find(loop, token);
+    if (!slot || slot->state != MR_SLOT_PENDING || slot->request.kind != MR_TIMEOUT)
+        return 0;
+    mr_timer_disarm(&loop->wheel, &slot->timer);
+    mr_count(&loop->counters.in_flight, (uint64_t)-1);
+    mr_count(&loop->counters.completions, 1);
+    free_slot(loop, slot);
+    return 1;
+}
+
+void mr_loop_release(mr_loop *loop, mr_token token)
+{
+    mr_slot *slot = mr_loop_find(loop, token);
+    if (slot && (slot->state == MR_SLOT_DELIVERED || slot->state == MR_SLOT_RESERVED))
+        free_slot(loop, slot);
+}
+
+/* ------------------------------------------------------------------------------------------- from other threads --- */
+
+void mr_loop_start_remote(mr_loop *loop, mr_token token, const mr_request *request)
+{
+    letter_to_loop(loop, &(mr_letter){.kind = MR_LETTER_START, .token = token, .request = *request});
+}
+
+void mr_loop_cancel_remote(mr_loop *loop, mr_token token)
+{
+    letter_to_loop(loop, &(mr_letter){.kind = MR_LETTER_CANCEL, .token = token});
+}
+
+void mr_loop_update_remote(mr_loop *loop, mr_token token, uint64_t deadline_ns)
+{
+    letter_to_loop(loop, &(mr_letter){.kind = MR_LETTER_UPDATE, .token = token, .deadline_ns = deadline_ns});
+}
+
+void mr_loop_discard_remote(mr_loop *loop, mr_token token)
+{
+    letter_to_loop(loop, &(mr_letter){.kind = MR_LETTER_DISCARD, .token = token});
+}
+
+void mr_loop_release_remote(mr_loop *loop, mr_token token)
+{
+    letter_to_loop(loop, &(mr_letter){.kind = MR_LETTER_RELEASE, .token = token});
+}
+
+static void open_letter(mr_loop *loop, const mr_letter *letter)
+{
+    switch (letter->kind) {
+    case MR_LETTER_START:
+        mr_loop_start(loop, letter->token, &letter->request);
+        break;
+    case MR_LETTER_CANCEL:
+        mr_loop_cancel(loop, letter->token);
+        break;
+    case MR_LETTER_UPDATE:
+        mr_loop_update(loop, letter->token, letter->deadline_ns);
+        break;
+    case MR_LETTER_DISCARD:
+        mr_loop_discard(loop, letter->token);
+        break;
+    case MR_LETTER_RELEASE:
+        mr_loop_release(loop, letter->token);
+        break;
+    case MR_LETTER_DETACH:
+        detach(loop, letter->handle);
+        break;
+    case MR_LETTER_DETACHED:
+        complete_close(loop, letter->token);
+        break;
+    }
+}
+
+static void open_letters(mr_loop *loop)
+{
+    mr_letter *letter = mr_mailbox_take(&loop->mailbox);
+    while (letter) {
+        mr_letter *next = letter->next;
+        open_letter(loop, letter);
+        free(letter);
+        letter = next;
+    }
+}
+
+/*
+ * Lost wake-ups are impossible because both sides first write, then read (all sequentially consistent): the waker
+ * sets `woken`, then looks at `sleeping`; the sleeper sets `sleeping`, then looks at `woken`. One of them sees the
+ * other.
+ */
+void mr_loop_wake(mr_loop *loop)
+{
+    atomic_store(&loop->woken, true);
+    if (!atomic_load(&loop->sleeping))
+        return;
+    /* Full means that a wake is already there; EINTR cannot happen to a non-blocking eventfd. */
+    ssize_t written = write(loop->wake_descriptor, &(uint64_t){1}, sizeof(uint64_t));
+    (void)written;
+    atomic_fetch_add_explicit(&loop->counters.wake_ups, 1, memory_order_relaxed);
+}
+
+/* ------------------------------------------------------------------------------------------------ poll and wait --- */
+
+static void fire(mr_loop *loop, mr_slot *slot, uint64_t now_ns)
+{
+    if (slot->request.kind == MR_TIMEOUT) {
+        finish(loop, slot, 0);
+    } else if (slot->state == MR_SLOT_PENDING) {
+        end_operation(loop, slot, -ETIMEDOUT);
+    } else if (slot->request.deadline_ns != MR_NO_DEADLINE && slot->request.deadline_ns <= now_ns) {
+        finish(loop, slot, -ETIMEDOUT);
+    } else {
+        slot->state = MR_SLOT_PENDING;
+        arm_deadline(loop, slot);
+        loop->backend->submit(loop, slot);
+    }
+}
+
+static void fire_timers(mr_loop *loop)
+{
+    if (loop->wheel.armed == 0)
+        return;
+    uint64_t now_ns = mr_clock_now_ns();
+    mr_timer *timer;
+    while ((timer = mr_timer_expire(&loop->wheel, now_ns)))
+        fire(loop, (mr_slot *)timer, now_ns);
+}
+
+static int take_completions(mr_loop *loop, mr_completion *completions, int capacity)
+{
+    int count = 0;
+    while (count < capacity && loop->completed_first) {
+        mr_slot *slot = loop->completed_first;
+        loop->completed_first = slot->queued;
+        slot->state = MR_SLOT_DELIVERED;
+        fill_completion(slot, &completions[count++]);
+    }
+    if (!loop->completed_first)
+        loop->completed_last = NULL;
+    mr_count(&loop->counters.completions, (uint64_t)count);
+    mr_count(&loop->counters.in_flight, -(uint64_t)count);
+    return count;
+}
+
+int mr_loop_poll(mr_loop *loop, mr_completion *completions, int capacity)
+{
+    atomic_store(&loop->sleeping, false);
+    atomic_store(&loop->woken, false);
+    open_letters(loop);
+    /* The backend goes first: what arrived in time counts, even if its deadline has passed meanwhile. */
+    loop->backend->poll(loop);
+    fire_timers(loop);
+    return take_completions(loop, completions, capacity);
+}
+
+int mr_loop_prepare_wait(mr_loop *loop)
+{
+    uint64_t next_ns = mr_timer_next_ns(&loop->wheel);
+    loop->wait_until_ns = next_ns;
+    atomic_store(&loop->sleeping, true);
+    bool has_work = atomic_load(&loop->woken) || !mr_mailbox_is_empty(&loop->mailbox) || loop->completed_first ||
+                    next_ns == 0 || loop->backend->has_work(loop);
+    if (has_work) {
+        atomic_store(&loop->sleeping, false);
+        return 0;
+    }
+    mr_count(&loop->counters.waits, 1);
+    mr_count(&loop->counters.system_calls, 1);
+    return 1;
+}
+
+void mr_loop_wait(mr_loop *loop)
+{
+    loop->backend->wait(loop, loop->wait_until_ns);
+}
+
+/* --------------------------------------------------------------------------------------------------- lifetime --- */
+
+static void free_memory(mr_loop *loop)
+{
+    for (uint32_t i = 0; i < loop->slot_chunk_count; i++)
+        free(loop->slot_chunks[i]);
+    for (uint32_t i = 0; i < loop->descriptor_chunk_count; i++)
+        free(loop->descriptor_chunks[i]);
+    free(loop->slot_chunks);
+    free(loop->descriptor_chunks);
+    free(loop);
+}
+
+/* Claims the next index of the group. */
+static int enter_group(mr_loop *loop)
+{
+    unsigned index = atomic_load(&loop->group->loop_count);
+    do {
+        if (index == MR_LOOPS_MAX)
+            return -E2BIG;
+    } while (!atomic_compare_exchange_weak(&loop->group->loop_count, &index, index + 1));
+    loop->index = index;
+    return 0;
+}
+
+int mr_loop_create(mr_group *group, mr_loop **result)
+{
+    mr_loop *loop = calloc(1, sizeof *loop);
+    if (!loop)
+        return -ENOMEM;
+    loop->group = group;
+    loop->backend = group->backend;
+    mr_timer_wheel_init(&loop->wheel, mr_clock_now_ns());
+    int error;
+    loop->wake_descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (loop->wake_descriptor < 0) {
+        error = -errno;
+        goto fail_eventfd;
+    }
+    if ((error = loop->backend->create(loop)))
+        goto fail_backend;
+    if ((error = enter_group(loop)))
+        goto fail_group;
+    atomic_store(&group->loops[loop->index], loop);
+    *result = loop;
+    return 0;
+
+fail_group:
+    loop->backend->destroy(loop);
+fail_backend:
+    close(loop->wake_descriptor);
+fail_eventfd:
+    free_memory(loop);
+    return error;
+}
+
+void mr_loop_destroy(mr_loop *loop)
+{
+    atomic_store(&loop->group->loops[loop->index], NULL);
+    open_letters(loop);
+    loop->backend->destroy(loop);
+    close(loop->wake_descriptor);
+    free_memory(loop);
+}
+
+uint32_t mr_loop_index(const mr_loop *loop)
+{
+    return loop->index;
+}
+
+void mr_loop_counters(const mr_loop *loop, mr_counters *counters)
+{
+    const mr_live_counters *live = &loop->counters;
+#define MR_COPY(name) counters->name = atomic_load_explicit(&live->name, memory_order_relaxed)
+    MR_COPY(operations);
+    MR_COPY(completions);
+    MR_COPY(parks);
+    MR_COPY(system_calls);
+    MR_COPY(waits);
+    MR_COPY(wake_ups);
+    MR_COPY(resubmissions);
+    MR_COPY(in_flight);
+#undef MR_COPY
+}
+
+static void abandon(mr_loop *loop)
+{
+    loop->backend->abandon(loop);
+    close(loop->wake_descriptor);
+    free_memory(loop);
+}
+
+void mr_group_reset_after_fork(mr_group *group)
+{
+    unsigned count = atomic_load(&group->loop_count);
+    for (unsigned i = 0; i < count; i++) {
+        mr_loop *loop = atomic_load(&group->loops[i]);
+        if (loop)
+            abandon(loop);
+        atomic_store(&group->loops[i], NULL);
+    }
+    atomic_store(&group->loop_count, 0);
+    mr_handle_reset_after_fork(&group->handles);
+}

@@ -1,0 +1,154 @@
+/*
+ * loop.h: the insides of a loop, for the files of core/ only.
+ *
+ * loop.c is policy: slots, deadlines, closing, completions; it never makes a system call on a descriptor itself.
+ * A backend (backend.h) is mechanism: it moves operations to completion. attempt.c performs one without blocking.
+ */
+#ifndef MILLRACE_LOOP_H
+#define MILLRACE_LOOP_H
+
+#include "handle.h"
+#include "mailbox.h"
+#include "millrace.h"
+#include "timer.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* The life of a slot. */
+typedef enum mr_slot_state {
+    MR_SLOT_FREE,
+    MR_SLOT_RESERVED,
+    MR_SLOT_PENDING,   /* the backend has it, or its timer */
+    MR_SLOT_BACKOFF,   /* waiting for its timer before the backend gets it again */
+    MR_SLOT_COMPLETED, /* on the list of completions */
+    MR_SLOT_DELIVERED  /* polled; the token is not released yet */
+} mr_slot_state;
+
+typedef struct mr_slot {
+    mr_timer timer; /* first: a timer that fires is cast back to its slot */
+    struct mr_slot *next;
+    struct mr_slot *previous; /* neighbours among the operations of one direction of a descriptor */
+    struct mr_slot *queued;   /* successor on the free list, the list of completions, or the backend's own queue */
+    struct mr_descriptor *descriptor;
+    mr_request request;
+    mr_token token;
+    int64_t result;
+    uint64_t transferred;
+    struct msghdr *message; /* for the backends that need one to outlive submission */
+    int end_reason;         /* 0, or the error that the operation was asked to end with */
+    uint16_t backoff_ms;
+    uint8_t state;
+    uint8_t attempts; /* CONNECT: has it been begun? */
+    uint8_t backlog;  /* io_uring: what waits for room in the ring, see io_uring.c */
+} mr_slot;
+
+enum { MR_READING = 0, MR_WRITING = 1, MR_DIRECTIONS = 2 };
+
+/* What one loop knows of one descriptor. */
+typedef struct mr_descriptor {
+    mr_slot *first[MR_DIRECTIONS]; /* operations in flight, oldest first */
+    mr_slot *last[MR_DIRECTIONS];
+    int number;
+    uint32_t generation;       /* of the handle this loop has joined; 0: none */
+    bool detaching;            /* being closed: no new operations, and the last to end lets go */
+    bool is_watched;           /* readiness: edges of this descriptor arrive at this loop */
+    bool is_one_shot;          /* readiness: one report is armed, for operations on a foreign descriptor */
+    bool is_tcp;               /* readiness: see note_transfer */
+    bool may_hide_data;        /* readiness: the end of the stream or urgent data is near */
+    bool exhausted[MR_DIRECTIONS]; /* readiness: nothing to be had until the next edge */
+    bool drained;              /* io_uring: the last receive emptied the socket */
+} mr_descriptor;
+
+#define MR_SLOT_CHUNK 256
+#define MR_DESCRIPTOR_CHUNK 256
+
+struct mr_group {
+    mr_handle_table handles;
+    const struct mr_backend_operations *backend;
+    mr_backend backend_id;
+    atomic_uint loop_count;
+    _Atomic(mr_loop *) loops[MR_LOOPS_MAX];
+};
+
+typedef struct mr_live_counters {
+    _Atomic uint64_t operations, completions, parks, system_calls, waits, wake_ups, resubmissions, in_flight;
+} mr_live_counters;
+
+struct mr_loop {
+    mr_group *group;
+    const struct mr_backend_operations *backend;
+    void *backend_state;
+    uint32_t index;
+
+    mr_slot **slot_chunks;
+    uint32_t slot_chunk_count;
+    mr_slot *free_slots;
+    mr_descriptor **descriptor_chunks;
+    uint32_t descriptor_chunk_count;
+
+    mr_slot *completed_first;
+    mr_slot *completed_last;
+    mr_slot *submitting; /* the operation that mr_loop_submit is working on: if it ends now, it is MR_DONE */
+    mr_timer_wheel wheel;
+
+    uint64_t wait_until_ns; /* written before sleeping, read by the sleeper */
+    int wake_descriptor;
+    atomic_bool sleeping; /* from prepare_wait to the next poll */
+    atomic_bool woken;    /* a wake that no poll has seen yet */
+    mr_mailbox mailbox;
+    mr_live_counters counters;
+};
+
+/* Only the owner writes a counter, so no read-modify-write is needed; others may read it at any time. */
+static inline void mr_count(_Atomic uint64_t *counter, uint64_t by)
+{
+    uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, value + by, memory_order_relaxed);
+}
+
+static inline int mr_direction(mr_kind kind)
+{
+    return kind == MR_CONNECT || kind == MR_SEND || kind == MR_SEND_VECTOR || kind == MR_SEND_FILE ||
+                   kind == MR_WAIT_WRITABLE
+               ? MR_WRITING
+               : MR_READING;
+}
+
+static inline bool mr_is_wait(mr_kind kind)
+{
+    return kind == MR_WAIT_READABLE || kind == MR_WAIT_WRITABLE;
+}
+
+static inline int mr_slot_number(const mr_slot *slot)
+{
+    return mr_handle_descriptor(slot->request.handle);
+}
+
+/* The slot of a token, or NULL if it is stale. */
+mr_slot *mr_loop_find(mr_loop *loop, mr_token token);
+
+/* The record of a descriptor number, or NULL without memory. */
+mr_descriptor *mr_loop_descriptor(mr_loop *loop, int number);
+
+/*
+ * A backend reports what became of an operation. Returns true if that was the end of it (its slot is then no longer
+ * the backend's), false if the backend must carry it out again: the rest of an MR_ALL, a connection that vanished from
+ * the queue, or an attempt the kernel gave up because its thread ended. `result` is never -EAGAIN.
+ */
+bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result);
+
+/* attempt.c: performs an operation without blocking. -EAGAIN: it would block, or has not finished. */
+int64_t mr_attempt(mr_slot *slot);
+
+/* attempt.c: a request is complete in itself, or -EINVAL. */
+int mr_check_request(const mr_request *request);
+
+/* attempt.c: advances a transfer by what was moved. Returns true when nothing is left. */
+bool mr_advance(mr_request *request, uint64_t transferred);
+
+/* An error of attempt.c for a Unix socket whose listener's queue is full: nothing announces when to try again. */
+#define MR_QUEUE_FULL 10001
+
+#endif

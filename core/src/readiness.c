@@ -1,0 +1,185 @@
+/*
+ * readiness.c: try, park, retry; once for all systems that report readiness.
+ *
+ * An operation is attempted at once, unless this loop knows that nothing is to be had. If it would block, it stays on
+ * its descriptor's list and is attempted again when the poller reports an edge. A descriptor of ours is watched
+ * from the first time somebody parks on it until it is closed: parking costs no system call. A foreign descriptor,
+ * which may be closed behind our back, is watched for one report at a time.
+ */
+#include "readiness.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+enum { REPORTS_PER_POLL = 256 };
+
+static int64_t attempt(mr_loop *loop, mr_slot *slot)
+{
+    mr_count(&loop->counters.system_calls, 1);
+    return mr_attempt(slot);
+}
+
+/*
+ * "Only EAGAIN means empty" costs a system call per message. On a TCP socket that is watched for edges, a receive
+ * that returned less than was asked for has emptied the socket too: whatever arrives later makes another edge
+ * (epoll(7), question 9). Not so where a receive may stop early with more to come: at the end of the stream, at urgent
+ * data, on Unix sockets (between messages with credentials or descriptors) and on datagrams.
+ */
+static void note_transfer(mr_descriptor *descriptor, const mr_slot *slot, int64_t result)
+{
+    if (slot->request.kind != MR_RECV || !descriptor->is_watched || !descriptor->is_tcp || descriptor->may_hide_data)
+        return;
+    if (result > 0 && (uint64_t)result < slot->request.length)
+        descriptor->exhausted[MR_READING] = true;
+}
+
+/* Attempts until the operation has ended (true) or would block (false). */
+static bool run(mr_loop *loop, mr_slot *slot)
+{
+    for (;;) {
+        mr_descriptor *descriptor = slot->descriptor;
+        int64_t result = attempt(loop, slot);
+        if (result == -EAGAIN) {
+            if (!mr_is_wait(slot->request.kind) || descriptor->is_watched)
+                descriptor->exhausted[mr_direction(slot->request.kind)] = true;
+            return false;
+        }
+        note_transfer(descriptor, slot, result);
+        if (mr_loop_settle(loop, slot, result))
+            return true;
+    }
+}
+
+static bool is_tcp(mr_loop *loop, int number)
+{
+    int protocol = 0;
+    socklen_t size = sizeof protocol;
+    mr_count(&loop->counters.system_calls, 1);
+    return getsockopt(number, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 && protocol == IPPROTO_TCP;
+}
+
+static int watch_edges(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
+{
+    mr_handle tag = (mr_handle)descriptor->generation << 32 | (uint32_t)descriptor->number;
+    mr_count(&loop->counters.system_calls, 1);
+    int error = poller->watch(loop, descriptor->number, tag, MR_WATCH_EDGES, true, true);
+    if (error)
+        return error;
+    descriptor->is_watched = true;
+    descriptor->is_one_shot = false;
+    descriptor->is_tcp = is_tcp(loop, descriptor->number);
+    return 0;
+}
+
+/* For a foreign descriptor: asks for one report of whatever its waiting operations need, or for none any more. */
+static int watch_once(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
+{
+    bool reading = descriptor->first[MR_READING], writing = descriptor->first[MR_WRITING];
+    mr_count(&loop->counters.system_calls, 1);
+    if (reading || writing) {
+        int error = poller->watch(loop, descriptor->number, mr_handle_foreign(descriptor->number), MR_WATCH_ONCE,
+                                  reading, writing);
+        descriptor->is_one_shot = !error;
+        return error;
+    }
+    if (descriptor->is_one_shot)
+        poller->unwatch(loop, descriptor->number);
+    descriptor->is_one_shot = false;
+    return 0;
+}
+
+static int watch(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
+{
+    if (descriptor->generation == 0)
+        return watch_once(loop, descriptor, poller);
+    return descriptor->is_watched ? 0 : watch_edges(loop, descriptor, poller);
+}
+
+/* Operations of one direction take turns: a newcomer does not overtake those that wait. */
+static bool must_queue(const mr_descriptor *descriptor, const mr_slot *slot)
+{
+    int direction = mr_direction(slot->request.kind);
+    return descriptor->exhausted[direction] || descriptor->first[direction] != slot;
+}
+
+void mr_readiness_submit(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
+{
+    mr_descriptor *descriptor = slot->descriptor;
+    /* A connect must begin; a wait is answered by a look at the descriptor, whatever else waits. */
+    bool try_first = slot->request.kind == MR_CONNECT || mr_is_wait(slot->request.kind) || !must_queue(descriptor, slot);
+    if (try_first && run(loop, slot))
+        return;
+    int error = watch(loop, descriptor, poller);
+    if (error)
+        mr_loop_settle(loop, slot, error);
+}
+
+void mr_readiness_cancel(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
+{
+    mr_descriptor *descriptor = slot->descriptor;
+    mr_loop_settle(loop, slot, -ECANCELED);
+    if (descriptor->is_one_shot)
+        watch_once(loop, descriptor, poller);
+}
+
+void mr_readiness_detach(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
+{
+    /* The close that follows would do, unless a child process has inherited the open file. */
+    if (descriptor->is_watched || descriptor->is_one_shot) {
+        mr_count(&loop->counters.system_calls, 1);
+        poller->unwatch(loop, descriptor->number);
+    }
+    descriptor->is_watched = descriptor->is_one_shot = false;
+}
+
+/* Retries the operations of one direction, oldest first, until one would block. */
+static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
+{
+    descriptor->exhausted[direction] = false;
+    bool blocked = false;
+    for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
+        next = slot->next;
+        if (slot->state != MR_SLOT_PENDING || (blocked && !mr_is_wait(slot->request.kind)))
+            continue;
+        if (!run(loop, slot))
+            blocked = true;
+    }
+}
+
+static void drain_wake_descriptor(mr_loop *loop)
+{
+    uint64_t count;
+    mr_count(&loop->counters.system_calls, 1);
+    ssize_t size = read(loop->wake_descriptor, &count, sizeof count);
+    (void)size; /* EAGAIN: drained already */
+}
+
+static void act_on(mr_loop *loop, const mr_readiness_report *report, const mr_poller *poller)
+{
+    if (report->tag == MR_WAKE_TAG) {
+        drain_wake_descriptor(loop);
+        return;
+    }
+    mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(report->tag));
+    uint32_t generation = mr_handle_generation(report->tag);
+    if (!descriptor || descriptor->generation != generation)
+        return; /* from the descriptor's former life */
+    if (report->hang_up)
+        descriptor->may_hide_data = true;
+    if (report->readable || report->hang_up)
+        serve(loop, descriptor, MR_READING);
+    if (report->writable || report->hang_up)
+        serve(loop, descriptor, MR_WRITING);
+    if (generation == 0)
+        watch_once(loop, descriptor, poller);
+}
+
+void mr_readiness_poll(mr_loop *loop, const mr_poller *poller)
+{
+    mr_readiness_report reports[REPORTS_PER_POLL];
+    mr_count(&loop->counters.system_calls, 1);
+    int count = poller->fetch(loop, reports, REPORTS_PER_POLL);
+    for (int i = 0; i < count; i++)
+        act_on(loop, &reports[i], poller);
+}

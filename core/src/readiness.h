@@ -1,0 +1,38 @@
+/*
+ * readiness.h: completions on systems that only report readiness (epoll, kqueue).
+ *
+ * The policy of try, park, retry is here once. A poller is what differs between those systems: five functions that
+ * watch descriptors and fetch reports.
+ */
+#ifndef MILLRACE_READINESS_H
+#define MILLRACE_READINESS_H
+
+#include "loop.h"
+
+typedef struct mr_readiness_report {
+    uint64_t tag;       /* the handle that was watched */
+    bool readable;
+    bool writable;
+    bool hang_up;       /* the end of the stream, an error or urgent data is at hand */
+} mr_readiness_report;
+
+#define MR_WAKE_TAG UINT64_MAX /* the tag under which a poller reports the loop's wake descriptor */
+
+typedef enum mr_watch { MR_WATCH_EDGES, MR_WATCH_ONCE } mr_watch;
+
+typedef struct mr_poller {
+    /* Reports both directions on every edge, or the given ones once. Reports at once what is ready already. Watching
+     * a watched descriptor replaces the earlier watch. 0 or a negative errno. */
+    int (*watch)(mr_loop *loop, int number, uint64_t tag, mr_watch mode, bool reading, bool writing);
+    void (*unwatch)(mr_loop *loop, int number);
+    /* Takes reports without blocking. Returns their number. */
+    int (*fetch)(mr_loop *loop, mr_readiness_report *reports, int capacity);
+} mr_poller;
+
+/* The functions of mr_backend_operations that a readiness backend shares. */
+void mr_readiness_submit(mr_loop *loop, mr_slot *slot, const mr_poller *poller);
+void mr_readiness_cancel(mr_loop *loop, mr_slot *slot, const mr_poller *poller);
+void mr_readiness_detach(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller);
+void mr_readiness_poll(mr_loop *loop, const mr_poller *poller);
+
+#endif

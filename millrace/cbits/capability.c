@@ -1,0 +1,252 @@
+/* capability.c: see capability.h. */
+#include "capability.h"
+
+#include <Rts.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+typedef struct attachment {
+    Capability *capability;
+    mr_loop *loop;
+    uint32_t number;
+} attachment;
+
+static mr_group *group;
+static attachment attachments[MR_LOOPS_MAX];
+static atomic_uint attachment_count;
+static _Atomic(mr_loop *) loops[MR_LOOPS_MAX]; /* by index in the group, for tokens */
+static _Atomic int64_t epoch;
+
+/* An OS thread mostly serves one capability. */
+static _Thread_local attachment last;
+static _Thread_local int64_t last_epoch;
+
+static void note_fork(void)
+{
+    atomic_fetch_add(&epoch, 1);
+    atomic_store(&attachment_count, 0);
+}
+
+int mrh_create_group(int backend)
+{
+    static bool handler_installed;
+    if (!handler_installed) {
+        int error = pthread_atfork(NULL, NULL, note_fork);
+        if (error)
+            return -error;
+        handler_installed = true;
+    }
+    return mr_group_create((mr_backend)backend, &group);
+}
+
+int mrh_has_group(void)
+{
+    return group != NULL;
+}
+
+int mrh_backend(void)
+{
+    return (int)mr_group_backend(group);
+}
+
+int64_t mrh_epoch(void)
+{
+    return atomic_load(&epoch);
+}
+
+void mrh_reset_after_fork(void)
+{
+    mr_group_reset_after_fork(group);
+    for (int i = 0; i < MR_LOOPS_MAX; i++)
+        atomic_store(&loops[i], NULL);
+}
+
+int mrh_create_loop(mr_loop **loop)
+{
+    int error = mr_loop_create(group, loop);
+    if (!error)
+        atomic_store(&loops[mr_loop_index(*loop)], *loop);
+    return error;
+}
+
+void mrh_attach(mr_loop *loop, unsigned number)
+{
+    static atomic_flag lock = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&lock))
+        ;
+    unsigned count = atomic_load(&attachment_count);
+    attachments[count] = (attachment){rts_unsafeGetMyCapability(), loop, number};
+    atomic_store(&attachment_count, count + 1);
+    atomic_flag_clear(&lock);
+}
+
+static const attachment *attachment_here(void)
+{
+    Capability *here = rts_unsafeGetMyCapability();
+    int64_t now = atomic_load_explicit(&epoch, memory_order_relaxed);
+    if (last.capability == here && last_epoch == now)
+        return &last;
+    unsigned count = atomic_load(&attachment_count);
+    for (unsigned i = 0; i < count; i++) {
+        if (attachments[i].capability == here) {
+            last = attachments[i];
+            last_epoch = now;
+            return &last;
+        }
+    }
+    return NULL;
+}
+
+static bool is_enabled(uint32_t number)
+{
+    return number < enabled_capabilities; /* the RTS changes it only while no capability runs */
+}
+
+/* This capability's loop, or NULL and the reason. */
+static mr_loop *loop_here(int64_t *refusal)
+{
+    const attachment *here = attachment_here();
+    if (!here) {
+        *refusal = MRH_NO_LOOP;
+        return NULL;
+    }
+    if (!is_enabled(here->number)) {
+        *refusal = MRH_DISABLED;
+        return NULL;
+    }
+    return here->loop;
+}
+
+/* The loop of a token; `is_ours` if the caller is its owner. */
+static mr_loop *loop_of(mr_token token, bool *is_ours)
+{
+    int64_t refusal = MRH_NO_LOOP;
+    mr_loop *loop = atomic_load(&loops[mr_token_loop(token)]);
+    *is_ours = loop && loop_here(&refusal) == loop;
+    return loop;
+}
+
+int64_t mrh_adopt(int descriptor)
+{
+    mr_handle handle;
+    int error = mr_group_adopt(group, descriptor, &handle);
+    return error ? error : (int64_t)handle;
+}
+
+int mrh_is_open(mr_handle handle)
+{
+    return mr_group_is_open(group, handle);
+}
+
+int64_t mrh_submit(int kind, unsigned flags, mr_handle handle, void *buffer, uint64_t length, uint64_t deadline_ns,
+                   int file, uint64_t offset)
+{
+    int64_t refusal = MRH_NO_LOOP;
+    mr_loop *loop = loop_here(&refusal);
+    if (!loop)
+        return refusal;
+    mr_request request = {.kind = (mr_kind)kind, .flags = flags, .handle = handle, .buffer = buffer, .length = length,
+                          .deadline_ns = deadline_ns, .file = file, .offset = offset};
+    mr_completion completion;
+    if (mr_loop_submit(loop, &request, &completion) == MR_DONE)
+        return completion.result * 4 + MRH_DONE;
+    return (int64_t)(completion.token << 2) | MRH_PENDING;
+}
+
+int64_t mrh_reserve(void)
+{
+    int64_t refusal = MRH_NO_LOOP;
+    mr_loop *loop = loop_here(&refusal);
+    mr_token token;
+    if (!loop)
+        return refusal;
+    int error = mr_loop_reserve(loop, &token);
+    return error ? (int64_t)error * 4 + MRH_DONE : (int64_t)(token << 2) | MRH_DONE;
+}
+
+void mrh_start(mr_token token, int kind, mr_handle handle, uint64_t deadline_ns)
+{
+    bool is_ours;
+    mr_loop *loop = loop_of(token, &is_ours);
+    /* user_data 1: the manager runs a callback instead of waking a thread. */
+    mr_request request = {.kind = (mr_kind)kind, .handle = handle, .deadline_ns = deadline_ns, .user_data = 1};
+    if (is_ours)
+        mr_loop_start(loop, token, &request);
+    else if (loop)
+        mr_loop_start_remote(loop, token, &request);
+}
+
+void mrh_cancel(mr_token token)
+{
+    bool is_ours;
+    mr_loop *loop = loop_of(token, &is_ours);
+    if (is_ours)
+        mr_loop_cancel(loop, token);
+    else if (loop)
+        mr_loop_cancel_remote(loop, token);
+}
+
+void mrh_update(mr_token token, uint64_t deadline_ns)
+{
+    bool is_ours;
+    mr_loop *loop = loop_of(token, &is_ours);
+    if (is_ours)
+        mr_loop_update(loop, token, deadline_ns);
+    else if (loop)
+        mr_loop_update_remote(loop, token, deadline_ns);
+}
+
+void mrh_release(mr_token token)
+{
+    bool is_ours;
+    mr_loop *loop = loop_of(token, &is_ours);
+    if (is_ours)
+        mr_loop_release(loop, token);
+    else if (loop)
+        mr_loop_release_remote(loop, token);
+}
+
+int mrh_discard(mr_token token)
+{
+    bool is_ours;
+    mr_loop *loop = loop_of(token, &is_ours);
+    if (is_ours)
+        return mr_loop_discard(loop, token);
+    if (loop)
+        mr_loop_discard_remote(loop, token);
+    return 0;
+}
+
+/*
+ * May this manager thread act as the owner of its loop? On its own capability, yes. Elsewhere only while that
+ * capability is switched off: then nobody else is (loop_here refuses), until it is switched on again.
+ */
+static bool may_own(mr_loop *loop)
+{
+    const attachment *here = attachment_here();
+    if (here && here->loop == loop)
+        return true;
+    unsigned count = atomic_load(&attachment_count);
+    for (unsigned i = 0; i < count; i++)
+        if (attachments[i].loop == loop)
+            return !is_enabled(attachments[i].number);
+    return false;
+}
+
+int mrh_poll(mr_loop *loop, mr_completion *completions, int capacity)
+{
+    return may_own(loop) ? mr_loop_poll(loop, completions, capacity) : -1;
+}
+
+int mrh_prepare_wait(mr_loop *loop)
+{
+    return may_own(loop) ? mr_loop_prepare_wait(loop) : -1;
+}
+
+uint64_t mrh_deadline_after(uint64_t delay_us)
+{
+    const uint64_t limit_us = UINT64_MAX / 2000; /* 292 years: far enough, and no sum overflows */
+    return mr_clock_now_ns() + (delay_us < limit_us ? delay_us : limit_us) * 1000;
+}

@@ -1,0 +1,62 @@
+/*
+ * capability.h: which loop belongs to the capability that is running this call.
+ *
+ * The only C in Millrace that knows of GHC. Every function here is called by an `unsafe` foreign call: while it runs,
+ * nothing else runs on its capability, and that is what makes its caller the owner of that capability's loop. The
+ * capability is looked up inside the call, so that the calling thread cannot migrate between look-up and use.
+ */
+#ifndef MILLRACE_CAPABILITY_H
+#define MILLRACE_CAPABILITY_H
+
+#include "millrace.h"
+
+/*
+ * What the calls that need a loop return: (value << 2) | one of these. The value is the token of a pending operation or
+ * the result of one that is done.
+ */
+enum {
+    MRH_PENDING = 0,
+    MRH_DONE = 1,
+    MRH_NO_LOOP = 2, /* this capability has none yet: start the managers, then try again */
+    MRH_DISABLED = 3 /* a bound thread on a capability that setNumCapabilities has switched off */
+};
+
+/* The group that all loops belong to. Set once, and again after a fork. */
+int mrh_create_group(int backend);
+int mrh_has_group(void);
+int mrh_backend(void);
+
+/* Grows by one with every fork that this process is the child of. */
+int64_t mrh_epoch(void);
+/* In the child: makes the inherited group usable. */
+void mrh_reset_after_fork(void);
+
+/* 0, or a negative errno. */
+int mrh_create_loop(mr_loop **loop);
+/* Called on capability `number`: from here on, `loop` is its loop. */
+void mrh_attach(mr_loop *loop, unsigned number);
+
+/* A handle, or a negative errno. */
+int64_t mrh_adopt(int descriptor);
+int mrh_is_open(mr_handle handle);
+
+int64_t mrh_submit(int kind, unsigned flags, mr_handle handle, void *buffer, uint64_t length, uint64_t deadline_ns,
+                   int file, uint64_t offset);
+
+/* Reserves a slot on this capability's loop: MRH_DONE with the token. */
+int64_t mrh_reserve(void);
+/* These find the loop by the token, and go through its mailbox if it is another capability's. */
+void mrh_start(mr_token token, int kind, mr_handle handle, uint64_t deadline_ns);
+void mrh_cancel(mr_token token);
+void mrh_update(mr_token token, uint64_t deadline_ns);
+void mrh_release(mr_token token);
+/* 1: the timeout is gone and will not fire. 0: it has fired, or that is not known yet. */
+int mrh_discard(mr_token token);
+
+/* For manager threads. -1: not on the loop's own capability (any more); the thread must go there first. */
+int mrh_poll(mr_loop *loop, mr_completion *completions, int capacity);
+int mrh_prepare_wait(mr_loop *loop);
+
+uint64_t mrh_deadline_after(uint64_t delay_us);
+
+#endif

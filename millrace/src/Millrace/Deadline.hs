@@ -1,0 +1,72 @@
+-- | Points in time at which an operation gives up.
+--
+-- A deadline is absolute, so that it can be passed through several operations that together must not take longer. An
+-- operation whose deadline passes ends with an 'IOError' of type 'GHC.IO.Exception.TimeExpired'
+-- ('isDeadlineError'); no asynchronous exception is involved, and nothing that was received is lost.
+--
+-- > deadline <- deadlineAfter 5000000         -- five seconds for both
+-- > greeting <- recvBefore deadline socket 4096
+-- > sendAllBefore deadline socket answer
+module Millrace.Deadline
+  ( Deadline
+  , noDeadline
+  , deadlineAfter
+  , earlier
+  , isDeadlineError
+  , deadlineNanoseconds
+  ) where
+
+import Data.Word (Word64)
+import GHC.IO.Exception (IOErrorType (TimeExpired))
+import System.IO.Error (ioeGetErrorType)
+
+import Millrace.Internal.Foreign (c_deadline_after)
+
+-- | A point on the monotonic clock, or never. Later deadlines are greater.
+--
+-- @since 0.1.0
+newtype Deadline = Deadline Word64
+  deriving (Eq)
+
+instance Ord Deadline where
+  -- 0 stands for never; one less than 0 is the largest number there is.
+  compare (Deadline a) (Deadline b) = compare (a - 1) (b - 1)
+
+instance Show Deadline where
+  showsPrec _ (Deadline 0) = showString "noDeadline"
+  showsPrec d (Deadline ns) = showParen (d > 10) (showString "Deadline " . shows ns . showString " ns")
+
+-- | The deadline that never passes.
+--
+-- @since 0.1.0
+noDeadline :: Deadline
+noDeadline = Deadline 0
+
+-- | The moment so many microseconds from now. Zero or less: at once. Reads the clock; does not block. O(1).
+--
+-- @since 0.1.0
+deadlineAfter :: Int -> IO Deadline
+deadlineAfter delayMicros = Deadline <$> c_deadline_after (fromIntegral (max 0 delayMicros))
+{-# INLINE deadlineAfter #-}
+
+-- | The one that passes first. 'noDeadline' is neutral.
+--
+-- @since 0.1.0
+earlier :: Deadline -> Deadline -> Deadline
+earlier = min
+
+-- | Did an operation end because its deadline passed? (Also true when the peer of a TCP connection stopped answering
+-- and the system gave up, @ETIMEDOUT@.)
+--
+-- @since 0.1.0
+isDeadlineError :: IOError -> Bool
+isDeadlineError problem = case ioeGetErrorType problem of
+  TimeExpired -> True
+  _ -> False
+
+-- | Nanoseconds on the monotonic clock of the core; 0 for 'noDeadline'. For "Millrace.Operation".
+--
+-- @since 0.1.0
+deadlineNanoseconds :: Deadline -> Word64
+deadlineNanoseconds (Deadline ns) = ns
+{-# INLINE deadlineNanoseconds #-}

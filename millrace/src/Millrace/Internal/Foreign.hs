@@ -1,0 +1,96 @@
+{-# LANGUAGE CApiFFI #-}
+-- | Every foreign import of the package, and nothing else.
+--
+-- An @unsafe@ call is what makes its caller the owner of the capability's loop (see @cbits\/capability.h@): none of the
+-- @unsafe@ imports may become @safe@. The one call that blocks, 'c_wait', is @safe@ and changes no state.
+module Millrace.Internal.Foreign
+  ( -- * Managers
+    Loop
+  , Completion
+  , c_create_group
+  , c_has_group
+  , c_backend
+  , c_backend_probe
+  , c_backend_parse
+  , c_epoch
+  , c_reset_after_fork
+  , c_create_loop
+  , c_attach
+  , c_poll
+  , c_prepare_wait
+  , c_wait
+  , c_loop_index
+  , c_counters
+    -- * Operations
+  , c_adopt
+  , c_is_open
+  , c_submit
+  , c_reserve
+  , c_start
+  , c_cancel
+  , c_update
+  , c_release
+  , c_discard
+  , c_deadline_after
+    -- * Sockets
+  , c_socket
+  , c_socketpair
+  , c_bind
+  , c_listen
+  , c_getsockname
+  , c_getpeername
+  , c_setsockopt
+  , c_getsockopt
+  , c_close
+  , c_fcntl
+  ) where
+
+import Data.Int (Int64)
+import Data.Word (Word64)
+import Foreign.C.String (CString)
+import Foreign.C.Types (CInt (..), CSize (..), CUInt (..))
+import Foreign.Ptr (Ptr)
+
+-- | An @mr_loop@.
+data Loop
+
+-- | An @mr_completion@.
+data Completion
+
+foreign import ccall unsafe "mrh_create_group" c_create_group :: CInt -> IO CInt
+foreign import ccall unsafe "mrh_has_group" c_has_group :: IO CInt
+foreign import ccall unsafe "mrh_backend" c_backend :: IO CInt
+foreign import ccall unsafe "mr_backend_probe" c_backend_probe :: CInt -> CString -> CSize -> IO CInt
+foreign import ccall unsafe "mr_backend_parse" c_backend_parse :: CString -> Ptr CInt -> IO CInt
+foreign import ccall unsafe "mrh_epoch" c_epoch :: IO Int64
+foreign import ccall unsafe "mrh_reset_after_fork" c_reset_after_fork :: IO ()
+foreign import ccall unsafe "mrh_create_loop" c_create_loop :: Ptr (Ptr Loop) -> IO CInt
+foreign import ccall unsafe "mrh_attach" c_attach :: Ptr Loop -> CUInt -> IO ()
+foreign import ccall unsafe "mrh_poll" c_poll :: Ptr Loop -> Ptr Completion -> CInt -> IO CInt
+foreign import ccall unsafe "mrh_prepare_wait" c_prepare_wait :: Ptr Loop -> IO CInt
+foreign import ccall safe "mr_loop_wait" c_wait :: Ptr Loop -> IO ()
+foreign import ccall unsafe "mr_loop_index" c_loop_index :: Ptr Loop -> IO CUInt
+foreign import ccall unsafe "mr_loop_counters" c_counters :: Ptr Loop -> Ptr Word64 -> IO ()
+
+foreign import ccall unsafe "mrh_adopt" c_adopt :: CInt -> IO Int64
+foreign import ccall unsafe "mrh_is_open" c_is_open :: Word64 -> IO CInt
+foreign import ccall unsafe "mrh_submit" c_submit
+  :: CInt -> CUInt -> Word64 -> Ptr a -> Word64 -> Word64 -> CInt -> Word64 -> IO Int64
+foreign import ccall unsafe "mrh_reserve" c_reserve :: IO Int64
+foreign import ccall unsafe "mrh_start" c_start :: Word64 -> CInt -> Word64 -> Word64 -> IO ()
+foreign import ccall unsafe "mrh_cancel" c_cancel :: Word64 -> IO ()
+foreign import ccall unsafe "mrh_update" c_update :: Word64 -> Word64 -> IO ()
+foreign import ccall unsafe "mrh_release" c_release :: Word64 -> IO ()
+foreign import ccall unsafe "mrh_discard" c_discard :: Word64 -> IO CInt
+foreign import ccall unsafe "mrh_deadline_after" c_deadline_after :: Word64 -> IO Word64
+
+foreign import ccall unsafe "socket" c_socket :: CInt -> CInt -> CInt -> IO CInt
+foreign import ccall unsafe "socketpair" c_socketpair :: CInt -> CInt -> CInt -> Ptr CInt -> IO CInt
+foreign import ccall unsafe "bind" c_bind :: CInt -> Ptr a -> CUInt -> IO CInt
+foreign import ccall unsafe "listen" c_listen :: CInt -> CInt -> IO CInt
+foreign import ccall unsafe "getsockname" c_getsockname :: CInt -> Ptr a -> Ptr CUInt -> IO CInt
+foreign import ccall unsafe "getpeername" c_getpeername :: CInt -> Ptr a -> Ptr CUInt -> IO CInt
+foreign import ccall unsafe "setsockopt" c_setsockopt :: CInt -> CInt -> CInt -> Ptr a -> CUInt -> IO CInt
+foreign import ccall unsafe "getsockopt" c_getsockopt :: CInt -> CInt -> CInt -> Ptr a -> Ptr CUInt -> IO CInt
+foreign import ccall unsafe "close" c_close :: CInt -> IO CInt
+foreign import capi unsafe "fcntl.h fcntl" c_fcntl :: CInt -> CInt -> CInt -> IO CInt

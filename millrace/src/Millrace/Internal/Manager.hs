@@ -1,0 +1,274 @@
+-- | The manager threads: one per capability, each driving the loop of its capability.
+--
+-- They start by themselves when a capability is first found without a loop. This module knows slots and results, and
+-- nothing of what the operations are.
+module Millrace.Internal.Manager
+  ( Backend (..)
+  , backendName
+  , MillraceException (..)
+  , selectBackend
+  , chosenBackend
+  , probeBackend
+  , ensureManagers
+  , ensureGroup
+  , slotTableOf
+  , slotOf
+  , activeLoops
+  ) where
+
+import Control.Concurrent (forkOn, getNumCapabilities, myThreadId, rtsSupportsBoundThreads, yield)
+import Control.Concurrent.MVar (MVar, newEmptyMVar, newMVar, putMVar, takeMVar, tryPutMVar, withMVar)
+import Control.Exception (Exception (..), SomeException, catch, mask_, throwIO)
+import Control.Monad (forM_, void, when)
+import Data.Bits (shiftR, (.&.))
+import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef, writeIORef)
+import Data.Int (Int64)
+import Data.Primitive.Array (Array, arrayFromList, indexArray, sizeofArray)
+import Data.Word (Word64)
+import Foreign.C.Error (Errno (..), errnoToIOError)
+import Foreign.C.String (peekCString)
+import Foreign.C.Types (CInt)
+import Foreign.Marshal.Alloc (alloca, allocaBytes, mallocBytes)
+import Foreign.Ptr (Ptr)
+import Foreign.Storable (peek, peekByteOff)
+import GHC.Conc (labelThread)
+import System.IO.Unsafe (unsafePerformIO)
+
+import Millrace.Internal.Constants
+import Millrace.Internal.Foreign
+import Millrace.Internal.SlotTable
+
+-- | How an operating system does it.
+--
+-- @since 0.1.0
+data Backend
+  = IoUring -- ^ Linux 5.11 and later, where it is allowed
+  | Epoll   -- ^ Linux
+  deriving (Eq, Ord, Show, Read, Enum, Bounded)
+
+-- | The name that @MILLRACE_BACKEND@ and the command line use: @"io_uring"@, @"epoll"@.
+--
+-- @since 0.1.0
+backendName :: Backend -> String
+backendName IoUring = "io_uring"
+backendName Epoll = "epoll"
+
+backendCode :: Backend -> CInt
+backendCode IoUring = backendIoUring
+backendCode Epoll = backendEpoll
+
+-- | Why Millrace cannot work in this program. Not for failed operations, which throw 'IOError'.
+--
+-- @since 0.1.0
+data MillraceException
+  = NotThreaded
+    -- ^ The program was linked without @-threaded@.
+  | BackendUnavailable String String
+    -- ^ No loop could be made: what was asked for, and why it failed.
+  | AlreadyStarted Backend
+    -- ^ A backend was selected after another one had been started.
+  deriving (Eq, Show)
+
+instance Exception MillraceException where
+  displayException NotThreaded =
+    "Millrace needs the threaded run-time system: link the program with -threaded (ghc-options: -threaded)."
+  displayException (BackendUnavailable what why) =
+    "Millrace cannot start with " ++ what ++ ": " ++ why ++ ". `millrace doctor` tells which backends work here."
+  displayException (AlreadyStarted backend) =
+    "Millrace has already started with " ++ backendName backend
+      ++ "; select a backend before the first operation of the program."
+
+data Manager = Manager
+  { managerLoop :: !(Ptr Loop)
+  , managerSlots :: !SlotTable
+  , managerNumber :: !Int -- ^ of the capability
+  }
+
+-- By index of the loop. Replaced as a whole when it grows.
+managers :: IORef (Array Manager)
+managers = unsafePerformIO (newIORef (arrayFromList []))
+{-# NOINLINE managers #-}
+
+requestedBackend :: IORef (Maybe Backend)
+requestedBackend = unsafePerformIO (newIORef Nothing)
+{-# NOINLINE requestedBackend #-}
+
+-- The lock of 'ensureManagers' with the epoch that it belongs to: after a fork, the one that was inherited may be held
+-- by a thread that does not exist in the child.
+startLock :: IORef (Int64, MVar ())
+startLock = unsafePerformIO (newMVar () >>= \lock -> newIORef (0, lock))
+{-# NOINLINE startLock #-}
+
+-- The epoch that 'managers' belongs to. Guarded by the lock.
+managersEpoch :: IORef Int64
+managersEpoch = unsafePerformIO (newIORef 0)
+{-# NOINLINE managersEpoch #-}
+
+currentLock :: IO (MVar ())
+currentLock = do
+  epoch <- c_epoch
+  fresh <- newMVar ()
+  atomicModifyIORef' startLock $ \old@(oldEpoch, lock) ->
+    if oldEpoch == epoch then (old, lock) else ((epoch, fresh), fresh)
+
+-- | Makes sure that every capability has a loop and a manager thread. Returns when they run.
+ensureManagers :: IO ()
+ensureManagers = do
+  when (not rtsSupportsBoundThreads) $ throwIO NotThreaded
+  lock <- currentLock
+  mask_ $ withMVar lock $ \() -> do
+    epoch <- c_epoch
+    known <- readIORef managersEpoch
+    when (epoch /= known) (forgetParent >> writeIORef managersEpoch epoch)
+    startGroup
+    existing <- readIORef managers
+    count <- getNumCapabilities
+    forM_ [sizeofArray existing .. count - 1] startManager
+
+-- | Makes sure that there is a group to adopt descriptors into. Cheap when there is.
+ensureGroup :: IO ()
+ensureGroup = do
+  hasGroup <- c_has_group
+  when (hasGroup == 0) ensureManagers
+
+-- In the child of a fork: its parent's manager threads do not exist here, and their loops belong to the parent.
+forgetParent :: IO ()
+forgetParent = do
+  hasGroup <- c_has_group
+  when (hasGroup /= 0) c_reset_after_fork
+  writeIORef managers (arrayFromList [])
+
+startGroup :: IO ()
+startGroup = do
+  hasGroup <- c_has_group
+  when (hasGroup == 0) $ do
+    requested <- readIORef requestedBackend
+    result <- c_create_group (maybe backendAuto backendCode requested)
+    when (result < 0) $ throwIO (BackendUnavailable (maybe automatic backendName requested) (explain result))
+  where automatic = "the backend that MILLRACE_BACKEND names, or the first that works"
+
+explain :: CInt -> String
+explain result = show (errnoToIOError "" (Errno (negate result)) Nothing Nothing)
+
+startManager :: Int -> IO ()
+startManager number = do
+  loop <- createLoop
+  slots <- newSlotTable
+  let manager = Manager loop slots number
+  atomicModifyIORef' managers $ \old -> (arrayFromList (foldr (:) [manager] old), ())
+  ready <- newEmptyMVar
+  void $ forkOn number $ do
+    self <- myThreadId
+    labelThread self ("Millrace manager " ++ show number)
+    c_attach loop (fromIntegral number)
+    putMVar ready ()
+    completions <- mallocBytes (completionsPerPoll * completionSize)
+    runManager manager completions
+  takeMVar ready
+
+createLoop :: IO (Ptr Loop)
+createLoop = alloca $ \result -> do
+  status <- c_create_loop result
+  when (status < 0) $ throwIO (BackendUnavailable "another loop" (explain status))
+  peek result
+
+completionsPerPoll :: Int
+completionsPerPoll = 256
+
+-- | Poll, wake what ended, let it run; sleep only when two polls in a row found nothing. The first empty poll is
+-- followed by a 'yield', so that threads that can run get to submit before the manager decides to sleep.
+runManager :: Manager -> Ptr Completion -> IO ()
+runManager manager completions = busy
+  where
+    loop = managerLoop manager
+    poll = c_poll loop completions (fromIntegral completionsPerPoll)
+    busy = do
+      count <- poll
+      if count < 0 then moveHome manager completions else do
+        deliver manager completions (fromIntegral count)
+        yield
+        if count > 0 then busy else idle
+    idle = do
+      count <- poll
+      if count < 0 then moveHome manager completions else
+        if count > 0 then deliver manager completions (fromIntegral count) >> yield >> busy else do
+          maySleep <- c_prepare_wait loop
+          when (maySleep > 0) $ c_wait loop
+          if maySleep < 0 then moveHome manager completions else busy
+
+-- While a capability is switched off by setNumCapabilities, its threads run elsewhere, and this one goes on serving its
+-- loop from there. Once it is on again, only a thread on that capability may touch the loop.
+moveHome :: Manager -> Ptr Completion -> IO ()
+moveHome manager completions = void $ forkOn (managerNumber manager) $ do
+  self <- myThreadId
+  labelThread self ("Millrace manager " ++ show (managerNumber manager))
+  runManager manager completions
+
+deliver :: Manager -> Ptr Completion -> Int -> IO ()
+deliver manager completions count = go 0
+  where
+    go i | i == count = return ()
+         | otherwise = deliverOne manager completions (i * completionSize) >> go (i + 1)
+
+deliverOne :: Manager -> Ptr Completion -> Int -> IO ()
+deliverOne manager completions offset = do
+  token <- peekByteOff completions (offset + completionToken) :: IO Word64
+  isCallback <- peekByteOff completions (offset + completionUserData) :: IO Word64
+  result <- peekByteOff completions (offset + completionResult) :: IO Int64
+  if isCallback == 0
+    then do
+      place <- parkingPlace (managerSlots manager) (slotOf token)
+      void (tryPutMVar place result)
+    else do
+      callback <- callbackAt (managerSlots manager) (slotOf token)
+      c_release token
+      callback result `catch` ignore
+  where
+    ignore :: SomeException -> IO ()
+    ignore _ = return ()
+
+-- | The slot number inside a token.
+slotOf :: Word64 -> Int
+slotOf token = fromIntegral (token .&. 0xffffff)
+{-# INLINE slotOf #-}
+
+-- | The table of the loop that a token belongs to.
+slotTableOf :: Word64 -> IO SlotTable
+slotTableOf token = do
+  all' <- readIORef managers
+  return $! managerSlots (indexArray all' (fromIntegral (token `shiftR` 50)))
+{-# INLINE slotTableOf #-}
+
+-- | The loops that run now.
+activeLoops :: IO [Ptr Loop]
+activeLoops = foldr ((:) . managerLoop) [] <$> readIORef managers
+
+-- | Selects the backend for this program; 'Nothing' stands for the automatic choice, which honours the environment
+-- variable @MILLRACE_BACKEND@. To be called before the first operation. Throws 'AlreadyStarted' when another backend
+-- runs already.
+--
+-- @since 0.1.0
+selectBackend :: Maybe Backend -> IO ()
+selectBackend wanted = do
+  hasGroup <- c_has_group
+  if hasGroup == 0 then writeIORef requestedBackend wanted else do
+    running <- chosenBackend
+    when (maybe False (/= running) wanted) $ throwIO (AlreadyStarted running)
+
+-- | The backend that is in use. Starts the managers if they do not run yet.
+--
+-- @since 0.1.0
+chosenBackend :: IO Backend
+chosenBackend = do
+  ensureManagers
+  code <- c_backend
+  return (if code == backendCode IoUring then IoUring else Epoll)
+
+-- | 'Nothing' if the backend works on this machine, or 'Just' the reason why it does not. Starts nothing.
+--
+-- @since 0.1.0
+probeBackend :: Backend -> IO (Maybe String)
+probeBackend backend = allocaBytes size $ \reason -> do
+  result <- c_backend_probe (backendCode backend) reason (fromIntegral size)
+  if result == 0 then return Nothing else Just <$> peekCString reason
+  where size = 256

@@ -1,0 +1,129 @@
+-- | Submitting an operation and waiting for its end: the one place where exceptions and operations meet.
+--
+-- What must hold, whatever exception comes at whatever moment:
+--
+-- 1. An operation that was submitted is waited for. Its buffer stays alive until then, because the frame that keeps it
+--    alive is below ours on the stack.
+-- 2. Its slot is released exactly once, after its result was taken, by whoever took it.
+-- 3. A result that comes too late for its caller is handed to @keep@, so that nothing that was received is lost.
+module Millrace.Internal.Park
+  ( Request (..)
+  , request
+  , performKeeping
+  , startCallback
+  ) where
+
+import Control.Concurrent (forkOn, getNumCapabilities, killThread)
+import Control.Concurrent.MVar (MVar, newEmptyMVar, putMVar, readMVar, takeMVar)
+import Control.Exception (SomeException, catch, mask_, throwIO, try, uninterruptibleMask_)
+import Control.Monad (void)
+import Data.Bits (unsafeShiftR, (.&.))
+import Data.Int (Int64)
+import Data.Word (Word64)
+import Foreign.C.Types (CInt, CUInt)
+import Foreign.Ptr (Ptr, nullPtr)
+
+import Millrace.Internal.Foreign
+import Millrace.Internal.Manager
+import Millrace.Internal.SlotTable
+
+-- | An @mr_request@.
+data Request a = Request
+  { requestKind :: !CInt
+  , requestFlags :: !CUInt
+  , requestHandle :: !Word64
+  , requestBuffer :: !(Ptr a)
+  , requestLength :: !Word64
+  , requestDeadline :: !Word64 -- ^ in nanoseconds of the monotonic clock; 0: none
+  , requestFile :: !CInt
+  , requestOffset :: !Word64
+  }
+
+-- | A request that has a kind and a handle only.
+request :: CInt -> Word64 -> Request a
+request kind handle = Request kind 0 handle nullPtr 0 0 (-1) 0
+{-# INLINE request #-}
+
+-- | Performs an operation and returns its result: a count, or a negative errno. If an asynchronous exception arrives
+-- first, the operation is cancelled and waited for, its result goes to @keep@ (which runs uninterruptibly), and
+-- the exception is thrown again.
+performKeeping :: (Int64 -> IO ()) -> Request a -> IO Int64
+performKeeping keep what = mask_ attempt
+  where
+    -- Masked from here on: between the submission and 'takeMVar', which is interruptible, no exception can come.
+    attempt = do
+      answer <- c_submit (requestKind what) (requestFlags what) (requestHandle what) (requestBuffer what)
+                         (requestLength what) (requestDeadline what) (requestFile what) (requestOffset what)
+      case answer .&. 3 of
+        1 -> return (answer `unsafeShiftR` 2)
+        0 -> park keep (fromIntegral (answer `unsafeShiftR` 2))
+        2 -> ensureManagers >> attempt
+        _ -> performElsewhere keep what
+{-# INLINE performKeeping #-}
+
+park :: (Int64 -> IO ()) -> Word64 -> IO Int64
+park keep token = do
+  table <- slotTableOf token
+  place <- parkingPlace table (slotOf token)
+  -- If 'takeMVar' returns, the result is ours and the exception, if one is on its way, finds us in masked state: it
+  -- stays pending until our caller unmasks. If it throws, the result has not been taken.
+  result <- takeMVar place `catch` abandon keep token place
+  c_release token
+  return result
+
+-- Uninterruptible: a second exception must not free the buffer under the operation. It does not wait long: the end of
+-- a cancelled operation is a matter of one poll.
+abandon :: (Int64 -> IO ()) -> Word64 -> MVar Int64 -> SomeException -> IO Int64
+abandon keep token place exception = uninterruptibleMask_ $ do
+  c_cancel token
+  result <- takeMVar place
+  c_release token
+  keep result
+  throwIO exception
+{-# NOINLINE abandon #-}
+
+-- A bound thread stays on its capability even when setNumCapabilities switches that off, but must not touch its loop
+-- then (see @may_own@ in @cbits\/capability.c@): an ordinary thread performs the operation for it.
+performElsewhere :: (Int64 -> IO ()) -> Request a -> IO Int64
+performElsewhere keep what = do
+  count <- getNumCapabilities
+  outcome <- newEmptyMVar
+  helper <- forkOn (count - 1) (try (performKeeping keep what) >>= putMVar outcome)
+  -- If we are interrupted, the helper must have let go of the buffer before we return; what it received is kept by it,
+  -- or, if it had just finished, by us.
+  answer <- readMVar outcome `catch` \exception -> uninterruptibleMask_ $ do
+    killThread helper
+    readMVar outcome >>= either ignore keep
+    throwIO (exception :: SomeException)
+  either (throwIO :: SomeException -> IO Int64) return answer
+  where
+    ignore :: SomeException -> IO ()
+    ignore _ = return ()
+{-# NOINLINE performElsewhere #-}
+
+-- | Starts an operation (a timeout, or a wait for a descriptor) whose end runs a callback in a manager thread. Returns
+-- its token. Throws when there is no memory for a slot. The callback is installed before the operation can end.
+startCallback :: CInt -> Word64 -> Word64 -> (Word64 -> Callback) -> IO Word64
+startCallback kind handle deadline callback = mask_ attempt
+  where
+    attempt = do
+      answer <- c_reserve
+      case answer .&. 3 of
+        1 | answer >= 0 -> begin (fromIntegral (answer `unsafeShiftR` 2))
+          | otherwise -> throwIO (userError "Millrace: no memory for another operation")
+        2 -> ensureManagers >> attempt
+        _ -> startElsewhere kind handle deadline callback
+    begin token = do
+      table <- slotTableOf token
+      setCallback table (slotOf token) (callback token)
+      c_start token kind handle deadline
+      return token
+{-# INLINE startCallback #-}
+
+startElsewhere :: CInt -> Word64 -> Word64 -> (Word64 -> Callback) -> IO Word64
+startElsewhere kind handle deadline callback = uninterruptibleMask_ $ do
+  count <- getNumCapabilities
+  token <- newEmptyMVar
+  void $ forkOn (count - 1) (startCallback kind handle deadline callback >>= putMVar token)
+  takeMVar token
+{-# NOINLINE startElsewhere #-}

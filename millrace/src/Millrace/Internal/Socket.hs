@@ -1,0 +1,105 @@
+-- | The socket type, and the calls that set a socket up; nothing here waits.
+module Millrace.Internal.Socket
+  ( Socket (..)
+  , Kept (..)
+  , newSocketFrom
+  , describe
+  , keepBytes
+  , keepConnection
+  , takeKept
+  , callOn
+  , withAddress
+  , addressFrom
+  , setDescriptorFlags
+  ) where
+
+import Control.Exception (throwIO)
+import Control.Monad (void, when)
+import Data.Bits ((.|.))
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
+import Foreign.C.Error (eINTR, errnoToIOError, getErrno)
+import Foreign.C.Types (CInt)
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Ptr (Ptr, castPtr)
+import Network.Socket (SockAddr)
+import Network.Socket.Address (peekSocketAddress, pokeSocketAddress, sizeOfSocketAddress)
+
+import Millrace.Internal.Constants
+import Millrace.Internal.Foreign
+import Millrace.Operation (Handle, adopt, descriptorOf)
+
+-- | A socket whose operations go through Millrace. Two are equal if they are the same socket.
+--
+-- A socket that is no longer referred to is not closed by the garbage collector: close it, for instance with
+-- @bracket@.
+--
+-- @since 0.1.0
+data Socket = Socket !Handle !(IORef Kept)
+
+instance Eq Socket where
+  Socket a _ == Socket b _ = a == b
+
+instance Show Socket where
+  showsPrec _ (Socket handle _) = showString "<socket: " . shows (descriptorOf handle) . showChar '>'
+
+-- | What arrived for a thread that had been interrupted meanwhile, and waits for the next one who asks.
+data Kept
+  = KeptNothing
+  | KeptBytes !ByteString
+  | KeptConnections [(Socket, SockAddr)] -- ^ oldest first
+
+newSocketFrom :: CInt -> IO Socket
+newSocketFrom descriptor = Socket <$> adopt descriptor <*> newIORef KeptNothing
+
+-- | For error messages.
+describe :: Socket -> String
+describe = show
+
+keepBytes :: Socket -> ByteString -> IO ()
+keepBytes (Socket _ ref) bytes = when (not (ByteString.null bytes)) $ atomicModifyIORef' ref $ \kept -> case kept of
+  KeptBytes earlierBytes -> (KeptBytes (earlierBytes <> bytes), ())
+  _ -> (KeptBytes bytes, ())
+
+keepConnection :: Socket -> (Socket, SockAddr) -> IO ()
+keepConnection (Socket _ ref) connection = atomicModifyIORef' ref $ \kept -> case kept of
+  KeptConnections earlierOnes -> (KeptConnections (earlierOnes ++ [connection]), ())
+  _ -> (KeptConnections [connection], ())
+
+-- | Looks at what is kept and leaves what the function returns first. Costs one read when nothing is kept.
+takeKept :: Socket -> (Kept -> (Kept, a)) -> a -> IO a
+takeKept (Socket _ ref) split nothing = do
+  kept <- readIORef ref
+  case kept of
+    KeptNothing -> return nothing
+    _ -> atomicModifyIORef' ref split
+{-# INLINE takeKept #-}
+
+-- | Repeats a call that a signal interrupted, and throws what else it fails with.
+callOn :: String -> String -> IO CInt -> IO CInt
+callOn attempted object call = do
+  result <- call
+  if result >= 0 then return result else do
+    code <- getErrno
+    if code == eINTR
+      then callOn attempted object call
+      else throwIO (errnoToIOError attempted code Nothing (Just object))
+
+withAddress :: SockAddr -> (Ptr SockAddr -> Int -> IO a) -> IO a
+withAddress address use = allocaBytes size $ \pointer -> do
+  pokeSocketAddress pointer address
+  use pointer size
+  where size = sizeOfSocketAddress address
+
+addressFrom :: Ptr a -> IO SockAddr
+addressFrom = peekSocketAddress . castPtr
+
+-- | Makes a descriptor that came from elsewhere what every socket of ours is: non-blocking, and closed by exec.
+setDescriptorFlags :: CInt -> IO ()
+setDescriptorFlags descriptor = do
+  let object = "descriptor " ++ show descriptor
+  void $ callOn "Millrace.Socket.fromNetworkSocket" object (c_fcntl descriptor fcntlSetDescriptorFlags closeOnExec)
+  flags <- callOn "Millrace.Socket.fromNetworkSocket" object (c_fcntl descriptor fcntlGetStatusFlags 0)
+  void $ callOn "Millrace.Socket.fromNetworkSocket" object
+    (c_fcntl descriptor fcntlSetStatusFlags (flags .|. nonBlocking))

@@ -1,0 +1,73 @@
+-- | The managers seen from outside: which backend they use, how many loops there are, and what they have done.
+--
+-- They start by themselves with the first operation, one per capability, and follow 'Control.Concurrent.setNumCapabilities'.
+module Millrace.Manager
+  ( -- * Backends
+    Backend (..)
+  , backendName
+  , selectBackend
+  , chosenBackend
+  , probeBackend
+    -- * Loops
+  , loopCount
+  , Counters (..)
+  , counters
+    -- * Version and errors
+  , version
+  , MillraceException (..)
+  ) where
+
+import Data.Version (showVersion)
+import Data.Word (Word64)
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Marshal.Array (peekArray)
+import Foreign.Ptr (Ptr)
+
+import Millrace.Internal.Constants (countersSize)
+import Millrace.Internal.Foreign (Loop, c_counters)
+import Millrace.Internal.Manager
+import qualified Paths_millrace
+
+-- | What the loops have done since the program started, all added up.
+--
+-- @since 0.1.0
+data Counters = Counters
+  { operations :: !Word64     -- ^ submitted, timeouts included
+  , completions :: !Word64    -- ^ ended
+  , parks :: !Word64          -- ^ operations that could not be done at once
+  , systemCalls :: !Word64    -- ^ made by the loops
+  , waits :: !Word64          -- ^ times a loop went to sleep
+  , wakeUps :: !Word64        -- ^ times a sleeping loop was woken by another thread
+  , resubmissions :: !Word64
+    -- ^ operations begun again, because the operating system thread that had submitted them ended or because there
+    -- were no descriptors for an accept
+  , inFlight :: !Word64       -- ^ pending now
+  } deriving (Eq, Show)
+
+-- | Adds up the counters of all loops. They may be a moment old. Does not block.
+--
+-- @since 0.1.0
+counters :: IO Counters
+counters = do
+  loops <- activeLoops
+  perLoop <- mapM countersOf loops
+  return $ case foldr (zipWith (+)) (replicate (countersSize `div` 8) 0) perLoop of
+    [a, b, c, d, e, f, g, h] -> Counters a b c d e f g h
+    other -> error ("Millrace.Manager.counters: mr_counters has " ++ show (length other) ++ " fields")
+
+countersOf :: Ptr Loop -> IO [Word64]
+countersOf loop = allocaBytes countersSize $ \buffer -> do
+  c_counters loop buffer
+  peekArray (countersSize `div` 8) buffer
+
+-- | How many loops there are. Starts the managers if they do not run yet.
+--
+-- @since 0.1.0
+loopCount :: IO Int
+loopCount = ensureManagers >> length <$> activeLoops
+
+-- | The version of this package.
+--
+-- @since 0.1.0
+version :: String
+version = showVersion Paths_millrace.version

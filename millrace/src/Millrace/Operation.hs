@@ -1,0 +1,206 @@
+-- | The low-level face of Millrace: hand over an operation, park, take its result.
+--
+-- "Millrace.Socket.ByteString" is what most programs need. This module is for those who bring their own buffers or
+-- build other operations on top; it stands to the loops as @withOverlapped@ stands to completion ports.
+--
+-- The guarantees:
+--
+-- 1. 'perform' returns, or throws, only after the operation has ended: the buffer is the caller's again.
+-- 2. An asynchronous exception that hits the waiting thread cancels this operation and no other.
+-- 3. If the operation had succeeded before it could be cancelled, its result is handed to the function that
+--    'performKeeping' was given; nothing that was received or accepted is lost silently.
+--
+-- The waiting thread is parked (as on an @MVar@); it occupies no operating system thread. An operation costs no more
+-- than its share of a system call, and O(1) besides.
+module Millrace.Operation
+  ( -- * Descriptors
+    Handle
+  , adopt
+  , foreignHandle
+  , descriptorOf
+  , isOpen
+    -- * Requests
+  , Request
+  , acceptRequest
+  , connectRequest
+  , recvRequest
+  , sendRequest
+  , sendVectorRequest
+  , sendFileRequest
+  , waitReadableRequest
+  , waitWritableRequest
+  , shutdownRequest
+  , closeRequest
+  , timeoutRequest
+  , before
+    -- * Performing
+  , perform
+  , performKeeping
+  , throwIfFailed
+  , failure
+  ) where
+
+import Control.Exception (throwIO)
+import Data.Int (Int64)
+import Data.Word (Word64, Word8)
+import Foreign.C.Error (Errno (..), errnoToIOError)
+import Foreign.C.Types (CInt)
+import Foreign.Ptr (Ptr)
+import System.Posix.Types (Fd (..))
+
+import Millrace.Deadline (Deadline, deadlineNanoseconds)
+import Millrace.Internal.Constants
+import Millrace.Internal.Foreign (c_adopt, c_is_open)
+import Millrace.Internal.Manager (ensureGroup)
+import Millrace.Internal.Park
+
+-- | A descriptor together with its generation: a handle never means a later descriptor with the same number.
+--
+-- @since 0.1.0
+newtype Handle = Handle Word64
+  deriving (Eq, Ord)
+
+instance Show Handle where
+  showsPrec _ handle = showString "<descriptor " . shows (descriptorOf handle) . showChar '>'
+
+-- | Takes over an open, non-blocking socket. From here on only 'closeRequest' may close it. Throws 'IOError' for a
+-- negative number. Does not block.
+--
+-- @since 0.1.0
+adopt :: CInt -> IO Handle
+adopt descriptor = do
+  ensureGroup
+  result <- c_adopt descriptor
+  if result < 0
+    then throwIO (failure "Millrace.Operation.adopt" ("descriptor " ++ show descriptor) result)
+    else return (Handle (fromIntegral result))
+
+-- | A handle for a descriptor that stays somebody else's. Only 'waitReadableRequest' and 'waitWritableRequest' accept it.
+--
+-- @since 0.1.0
+foreignHandle :: Fd -> Handle
+foreignHandle (Fd number) = Handle (fromIntegral number)
+
+-- | The descriptor's number. It means this descriptor only until the handle is closed.
+--
+-- @since 0.1.0
+descriptorOf :: Handle -> CInt
+descriptorOf (Handle handle) = fromIntegral handle
+
+-- | Does the handle still mean an open descriptor? A moment later it may not.
+--
+-- @since 0.1.0
+isOpen :: Handle -> IO Bool
+isOpen (Handle handle) = (/= 0) <$> c_is_open handle
+
+-- | Takes a connection from a listening socket; the result is a new non-blocking descriptor, not adopted yet. The
+-- buffer is an @mr_address@ (see @millrace.h@) or null.
+--
+-- @since 0.1.0
+acceptRequest :: Handle -> Ptr a -> Request a
+acceptRequest (Handle handle) address = (request kindAccept handle) { requestBuffer = address }
+
+-- | Connects to a socket address of so many bytes. The result is 0.
+--
+-- @since 0.1.0
+connectRequest :: Handle -> Ptr a -> Int -> Request a
+connectRequest (Handle handle) address size =
+  (request kindConnect handle) { requestBuffer = address, requestLength = fromIntegral size }
+
+-- | Receives at most so many bytes; the result is how many, 0 at the end of the stream.
+--
+-- @since 0.1.0
+recvRequest :: Handle -> Ptr Word8 -> Int -> Request Word8
+recvRequest (Handle handle) buffer size =
+  (request kindRecv handle) { requestBuffer = buffer, requestLength = fromIntegral size }
+{-# INLINE recvRequest #-}
+
+-- | Sends bytes; the result is how many. With 'True' it ends only when all are sent; then hand over no more than a
+-- megabyte at a time, because one call may do it all.
+--
+-- @since 0.1.0
+sendRequest :: Bool -> Handle -> Ptr Word8 -> Int -> Request Word8
+sendRequest sendsAll (Handle handle) buffer size =
+  (request kindSend handle)
+    { requestFlags = if sendsAll then flagAll else 0, requestBuffer = buffer, requestLength = fromIntegral size }
+{-# INLINE sendRequest #-}
+
+-- | Sends all bytes of an array of so many @struct iovec@ (at most 1024), which is modified.
+--
+-- @since 0.1.0
+sendVectorRequest :: Handle -> Ptr a -> Int -> Request a
+sendVectorRequest (Handle handle) vector count =
+  (request kindSendVector handle)
+    { requestFlags = flagAll, requestBuffer = vector, requestLength = fromIntegral count }
+
+-- | Sends a part of a regular file, from an offset, so many bytes; the result is how many of them went (at most a
+-- mebibyte at a time), 0 at the end of the file.
+--
+-- @since 0.1.0
+sendFileRequest :: Handle -> Fd -> Int64 -> Int64 -> Request a
+sendFileRequest (Handle handle) (Fd file) offset count =
+  (request kindSendFile handle)
+    { requestFile = file, requestOffset = fromIntegral offset, requestLength = fromIntegral count }
+
+-- | Waits until reading would not block (data, the end, or an error).
+--
+-- @since 0.1.0
+waitReadableRequest :: Handle -> Request a
+waitReadableRequest (Handle handle) = request kindWaitReadable handle
+
+-- | Waits until writing would not block.
+--
+-- @since 0.1.0
+waitWritableRequest :: Handle -> Request a
+waitWritableRequest (Handle handle) = request kindWaitWritable handle
+
+-- | Shuts down receiving (0), sending (1) or both (2). Does not block.
+--
+-- @since 0.1.0
+shutdownRequest :: Handle -> Int -> Request a
+shutdownRequest (Handle handle) how = (request kindShutdown handle) { requestLength = fromIntegral how }
+
+-- | Ends every operation on the descriptor with @EBADF@, then closes it. Waits until that is done.
+--
+-- @since 0.1.0
+closeRequest :: Handle -> Request a
+closeRequest (Handle handle) = request kindClose handle
+
+-- | Ends with 0 when the deadline passes. Without a deadline, at once.
+--
+-- @since 0.1.0
+timeoutRequest :: Deadline -> Request a
+timeoutRequest deadline = before deadline (request kindTimeout 0)
+{-# INLINE timeoutRequest #-}
+
+-- | The same, to be given up at a deadline: it then ends with @ETIMEDOUT@.
+--
+-- @since 0.1.0
+before :: Deadline -> Request a -> Request a
+before deadline what = what { requestDeadline = deadlineNanoseconds deadline }
+{-# INLINE before #-}
+
+-- | Performs an operation whose late result nobody would miss. Returns a count or a negative @errno@. Interruptible.
+--
+-- > result <- perform (waitReadableRequest (foreignHandle fd))
+--
+-- @since 0.1.0
+perform :: Request a -> IO Int64
+perform = performKeeping (\_ -> return ())
+{-# INLINE perform #-}
+
+-- | Passes a result on, or throws an 'IOError' that says what was attempted (a function's name) on what.
+--
+-- @since 0.1.0
+throwIfFailed :: String -> String -> Int64 -> IO Int64
+throwIfFailed attempted object result
+  | result >= 0 = return result
+  | otherwise = throwIO (failure attempted object result)
+{-# INLINE throwIfFailed #-}
+
+-- | The 'IOError' of a negative result.
+--
+-- @since 0.1.0
+failure :: String -> String -> Int64 -> IOError
+failure attempted object result = errnoToIOError attempted (Errno (fromIntegral (negate result))) Nothing (Just object)
+{-# NOINLINE failure #-}

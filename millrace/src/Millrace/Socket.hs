@@ -1,0 +1,294 @@
+-- | Stream sockets under the names that "Network.Socket" gives them, on a type of their own.
+--
+-- > main = do
+-- >   listener <- socket AF_INET Stream defaultProtocol
+-- >   setSocketOption listener ReuseAddr 1
+-- >   bind listener (SockAddrInet 7000 (tupleToHostAddress (127, 0, 0, 1)))
+-- >   listen listener 1024
+-- >   forever $ do
+-- >     (peer, _) <- accept listener
+-- >     forkIO (echo peer `finally` close peer)
+--
+-- What "Network.Socket" does not promise and this module does:
+--
+-- 1. A thread that is interrupted in 'accept' loses no connection: the next 'accept' returns it.
+-- 2. 'close' wakes every thread that waits on the socket; their operations throw (@EBADF@).
+-- 3. A closed socket stays closed: its number may be used again by the system, but never by it.
+-- 4. 'accept' goes on when descriptors or memory run out, as soon as there are some again.
+--
+-- All functions throw 'IOError' that names the function and the socket. Those that wait are interruptible, and park the
+-- thread without occupying an operating system thread. Functions that are exported from "Network.Socket" unchanged
+-- ('getAddrInfo', ...) behave as described there.
+module Millrace.Socket
+  ( -- * Sockets
+    Socket
+  , socket
+  , openSocket
+  , socketPair
+  , bind
+  , listen
+  , accept
+  , acceptBefore
+  , connect
+  , connectBefore
+  , shutdown
+  , ShutdownCmd (..)
+  , close
+  , gracefulClose
+    -- * Names
+  , getSocketName
+  , getPeerName
+  , socketPort
+    -- * Options
+  , SocketOption (..)
+  , getSocketOption
+  , setSocketOption
+    -- * From and to descriptors
+  , fromNetworkSocket
+  , fromDescriptor
+  , withFdSocket
+  , socketHandle
+    -- * Addresses
+  , module Network.Socket
+  ) where
+
+import Control.Exception (bracketOnError, finally, mask_, onException, throwIO)
+import Control.Monad (void, when)
+import Data.Word (Word8)
+import Foreign.C.Error (Errno (..), eBADF)
+import Foreign.C.Types (CInt, CUInt)
+import Foreign.ForeignPtr (mallocForeignPtrBytes, withForeignPtr)
+import Foreign.Marshal.Alloc (alloca, allocaBytes)
+import Foreign.Marshal.Array (allocaArray, peekArray)
+import Foreign.Marshal.Utils (fillBytes, with)
+import Foreign.Ptr (Ptr, plusPtr)
+import Foreign.Storable (peek, sizeOf)
+import Network.Socket
+  ( AddrInfo (..), AddrInfoFlag (..), Family (..), HostAddress, HostAddress6, HostName, PortNumber, ProtocolNumber
+  , ServiceName, ShutdownCmd (..), SockAddr (..), SocketOption (..), SocketType (..), addrInfoFlagImplemented
+  , defaultHints, defaultPort, defaultProtocol, getAddrInfo, hostAddress6ToTuple, hostAddressToTuple
+  , isSupportedFamily, isSupportedSockAddr, isSupportedSocketOption, isSupportedSocketType, maxListenQueue
+  , tupleToHostAddress, tupleToHostAddress6, withSocketsDo )
+import qualified Network.Socket as Network
+
+import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
+import Millrace.Internal.Constants
+import Millrace.Internal.Foreign
+import Millrace.Internal.Socket
+import Millrace.Operation
+
+-- | Creates a non-blocking socket that is closed by exec. On IPv6, also takes IPv4 traffic (@IPV6_V6ONLY@ off), as
+-- "Network.Socket" does. Does not block.
+--
+-- @since 0.1.0
+socket :: Family -> SocketType -> ProtocolNumber -> IO Socket
+socket family kind@(GeneralSocketType typeNumber) protocol = mask_ $ do
+  descriptor <- callOn "Millrace.Socket.socket" (show family ++ " " ++ show kind) $
+    c_socket (Network.packFamily family) (typeNumber + socketFlags) protocol
+  created <- newSocketFrom descriptor `onException` c_close descriptor
+  when (family == AF_INET6 && kind `elem` [Stream, Datagram]) $
+    setSocketOption created IPv6Only 0 `onException` close created
+  return created
+
+-- | The socket that an 'AddrInfo' describes.
+--
+-- @since 0.1.0
+openSocket :: AddrInfo -> IO Socket
+openSocket info = socket (addrFamily info) (addrSocketType info) (addrProtocol info)
+
+-- | Two Unix sockets connected to each other.
+--
+-- @since 0.1.0
+socketPair :: Family -> SocketType -> ProtocolNumber -> IO (Socket, Socket)
+socketPair family kind@(GeneralSocketType typeNumber) protocol = mask_ $ allocaArray 2 $ \pair -> do
+  void $ callOn "Millrace.Socket.socketPair" (show family ++ " " ++ show kind) $
+    c_socketpair (Network.packFamily family) (typeNumber + socketFlags) protocol pair
+  descriptors <- peekArray 2 pair
+  case descriptors of
+    [one, other] -> (,) <$> newSocketFrom one <*> newSocketFrom other
+    _ -> error "Millrace.Socket.socketPair: two elements were asked for"
+
+-- | Gives the socket a local address. Does not block.
+--
+-- @since 0.1.0
+bind :: Socket -> SockAddr -> IO ()
+bind s address = withAddress address $ \pointer size ->
+  withFdSocket s $ \descriptor -> void $ callOn "Millrace.Socket.bind" (describe s ++ " to " ++ show address) $
+    c_bind descriptor pointer (fromIntegral size)
+
+-- | Makes the socket take connections, with a queue of so many.
+--
+-- @since 0.1.0
+listen :: Socket -> Int -> IO ()
+listen s backlog = withFdSocket s $ \descriptor ->
+  void $ callOn "Millrace.Socket.listen" (describe s) (c_listen descriptor (fromIntegral backlog))
+
+-- | Takes the next connection, and waits for one. Connections that were reset while they were queued are passed over.
+-- When descriptors or memory run out it tries again, from ten to two hundred milliseconds later.
+--
+-- @since 0.1.0
+accept :: Socket -> IO (Socket, SockAddr)
+accept = acceptBefore noDeadline
+
+-- | 'accept' that gives up at a deadline.
+--
+-- @since 0.1.0
+acceptBefore :: Deadline -> Socket -> IO (Socket, SockAddr)
+acceptBefore deadline s@(Socket handle _) = mask_ $ do
+  kept <- takeKept s firstConnection Nothing
+  maybe acceptNext return kept
+  where
+    acceptNext = do
+      place <- mallocForeignPtrBytes addressSize
+      withForeignPtr place $ \address -> do
+        fillBytes address 0 addressSize
+        result <- performKeeping (keepLate address) (before deadline (acceptRequest handle address))
+        throwIfFailed "Millrace.Socket.accept" (describe s) result >>= newConnection address
+    keepLate address result
+      | result >= 0 = newConnection address result >>= keepConnection s
+      | otherwise = return ()
+
+firstConnection :: Kept -> (Kept, Maybe (Socket, SockAddr))
+firstConnection (KeptConnections [one]) = (KeptNothing, Just one)
+firstConnection (KeptConnections (one : others)) = (KeptConnections others, Just one)
+firstConnection other = (other, Nothing)
+
+newConnection :: Integral n => Ptr Word8 -> n -> IO (Socket, SockAddr)
+newConnection address descriptor = do
+  accepted <- newSocketFrom (fromIntegral descriptor) `onException` c_close (fromIntegral descriptor)
+  peer <- addressFrom (address `plusPtr` addressStorage) `onException` close accepted
+  return (accepted, peer)
+
+-- | Connects to an address. If it is interrupted or fails, the socket is of no use but to be closed.
+--
+-- @since 0.1.0
+connect :: Socket -> SockAddr -> IO ()
+connect = connectBefore noDeadline
+
+-- | 'connect' that gives up at a deadline.
+--
+-- @since 0.1.0
+connectBefore :: Deadline -> Socket -> SockAddr -> IO ()
+connectBefore deadline s@(Socket handle _) address = withAddress address $ \pointer size ->
+  perform (before deadline (connectRequest handle pointer size))
+    >>= void . throwIfFailed "Millrace.Socket.connect" (describe s ++ " to " ++ show address)
+
+-- | Shuts down one or both directions. What was sent before is still delivered. Does not block.
+--
+-- @since 0.1.0
+shutdown :: Socket -> ShutdownCmd -> IO ()
+shutdown s@(Socket handle _) how =
+  perform (shutdownRequest handle code) >>= void . throwIfFailed "Millrace.Socket.shutdown" (describe s)
+  where code = case how of
+          ShutdownReceive -> 0
+          ShutdownSend -> 1
+          ShutdownBoth -> 2
+
+-- | Closes the socket. Every thread that waits on it wakes with an error, whatever capability it is on; then the
+-- descriptor is closed. Closing a closed socket does nothing. Waits only for operations that other capabilities
+-- have in flight on it.
+--
+-- @since 0.1.0
+close :: Socket -> IO ()
+close s@(Socket handle _) = do
+  result <- perform (closeRequest handle)
+  takeKept s (\kept -> (KeptNothing, connections kept)) [] >>= mapM_ (close . fst)
+  if result == badDescriptor then return () else void (throwIfFailed "Millrace.Socket.close" (describe s) result)
+  where
+    badDescriptor = let Errno code = eBADF in negate (fromIntegral code)
+    connections (KeptConnections ones) = ones
+    connections _ = []
+
+-- | Says goodbye before closing: shuts down sending, then waits, at most so many milliseconds, for the peer to close,
+-- so that it receives everything and no reset. Errors of the peer are ignored.
+--
+-- @since 0.1.0
+gracefulClose :: Socket -> Int -> IO ()
+gracefulClose s@(Socket handle _) waitMillis = linger `finally` close s
+  where
+    linger = do
+      deadline <- deadlineAfter (waitMillis * 1000)
+      result <- perform (shutdownRequest handle 1)
+      if result < 0 then return () else allocaBytes size (drain deadline)
+    drain deadline buffer = do
+      result <- perform (before deadline (recvRequest handle buffer size))
+      if result > 0 then drain deadline buffer else return ()
+    size = 1024
+
+-- | The socket's own address.
+--
+-- @since 0.1.0
+getSocketName :: Socket -> IO SockAddr
+getSocketName = nameBy "Millrace.Socket.getSocketName" c_getsockname
+
+-- | The peer's address.
+--
+-- @since 0.1.0
+getPeerName :: Socket -> IO SockAddr
+getPeerName = nameBy "Millrace.Socket.getPeerName" c_getpeername
+
+nameBy :: String -> (CInt -> Ptr Word8 -> Ptr CUInt -> IO CInt) -> Socket -> IO SockAddr
+nameBy attempted call s = withFdSocket s $ \descriptor -> allocaBytes addressSize $ \address -> do
+  fillBytes address 0 addressSize
+  with (fromIntegral addressLength) $ \size ->
+    void $ callOn attempted (describe s) (call descriptor (address `plusPtr` addressStorage) size)
+  addressFrom (address `plusPtr` addressStorage)
+
+-- | The local port; throws for a Unix socket.
+--
+-- @since 0.1.0
+socketPort :: Socket -> IO PortNumber
+socketPort s = do
+  name <- getSocketName s
+  case name of
+    SockAddrInet port _ -> return port
+    SockAddrInet6 port _ _ _ -> return port
+    _ -> ioError (userError ("Millrace.Socket.socketPort: " ++ describe s ++ " has no port, it is " ++ show name))
+
+-- | Reads an option that is a number.
+--
+-- @since 0.1.0
+getSocketOption :: Socket -> SocketOption -> IO Int
+getSocketOption s option@(SockOpt level name) = withFdSocket s $ \descriptor ->
+  alloca $ \value -> with (fromIntegral (sizeOf (0 :: CInt))) $ \size -> do
+    void $ callOn "Millrace.Socket.getSocketOption" (describe s ++ ", " ++ show option) $
+      c_getsockopt descriptor level name (value :: Ptr CInt) size
+    fromIntegral <$> peek value
+
+-- | Sets an option that is a number.
+--
+-- @since 0.1.0
+setSocketOption :: Socket -> SocketOption -> Int -> IO ()
+setSocketOption s option@(SockOpt level name) value = withFdSocket s $ \descriptor ->
+  with (fromIntegral value :: CInt) $ \pointer ->
+    void $ callOn "Millrace.Socket.setSocketOption" (describe s ++ ", " ++ show option) $
+      c_setsockopt descriptor level name pointer (fromIntegral (sizeOf (0 :: CInt)))
+
+-- | Takes over a socket of "Network.Socket". The old one is closed (its descriptor is duplicated) and must not be
+-- used any more.
+--
+-- @since 0.1.0
+fromNetworkSocket :: Network.Socket -> IO Socket
+fromNetworkSocket old = bracketOnError (Network.socketToFd old) c_close fromDescriptor
+
+-- | Takes over the descriptor of a stream socket, for instance one that was inherited.
+--
+-- @since 0.1.0
+fromDescriptor :: CInt -> IO Socket
+fromDescriptor descriptor = setDescriptorFlags descriptor >> newSocketFrom descriptor
+
+-- | The descriptor's number, for calls that Millrace does not make. It must not be closed, and is valid only as long
+-- as nobody closes the socket.
+--
+-- @since 0.1.0
+withFdSocket :: Socket -> (CInt -> IO a) -> IO a
+withFdSocket s@(Socket handle _) use = do
+  open <- isOpen handle
+  if open then use (descriptorOf handle) else throwIO (failure "Millrace.Socket.withFdSocket" (describe s) closed)
+  where closed = let Errno code = eBADF in negate (fromIntegral code)
+
+-- | The socket's handle, for "Millrace.Operation".
+--
+-- @since 0.1.0
+socketHandle :: Socket -> Handle
+socketHandle (Socket handle _) = handle

@@ -1,0 +1,209 @@
+-- | Receiving and sending on stream sockets, under the names of "Network.Socket.ByteString" and "Network.Socket".
+--
+-- 1. A receive that is interrupted by an asynchronous exception, 'Millrace.Timer.timeout' included, or whose deadline
+--    passes, loses no byte: what had arrived is returned by the next one.
+-- 2. A send that is interrupted or runs out of time may have sent a part; that part is not known. The connection is
+--    then good for nothing but closing.
+-- 3. No buffer is touched after the function has returned or thrown.
+-- 4. Sending to a peer that is gone throws (@EPIPE@, @ECONNRESET@); there is no @SIGPIPE@.
+--
+-- Several threads may receive on one socket, or send; each byte goes to exactly one of them, in no order among them.
+module Millrace.Socket.ByteString
+  ( -- * Receiving
+    recv
+  , recvBefore
+    -- * Sending
+  , send
+  , sendAll
+  , sendAllBefore
+  , sendMany
+  , sendManyBefore
+    -- * With buffers of one's own
+  , recvBuf
+  , recvBufBefore
+  , sendBuf
+  , sendAllBuf
+  , sendAllBufBefore
+  ) where
+
+import Control.Exception (throwIO)
+import Control.Monad (void, when, zipWithM_)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Internal (fromForeignPtr, mallocByteString, memcpy)
+import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
+import Data.Word (Word64, Word8)
+import Foreign.ForeignPtr (ForeignPtr, withForeignPtr)
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Ptr (Ptr, castPtr, plusPtr)
+import Foreign.Storable (pokeByteOff)
+import GHC.IO.Exception (IOErrorType (InvalidArgument))
+import System.IO.Error (ioeSetErrorString, mkIOError)
+
+import Millrace.Deadline (Deadline, noDeadline)
+import Millrace.Internal.Constants
+import Millrace.Internal.Socket
+import Millrace.Operation
+
+-- | Receives at least one byte and at most so many; waits for them. Empty at the end of the stream. Throws for a size
+-- that is not positive.
+--
+-- @since 0.1.0
+recv :: Socket -> Int -> IO ByteString
+recv = recvBefore noDeadline
+
+-- | 'recv' that gives up at a deadline.
+--
+-- @since 0.1.0
+recvBefore :: Deadline -> Socket -> Int -> IO ByteString
+recvBefore deadline s@(Socket handle _) size = do
+  checkSize "Millrace.Socket.ByteString.recv" s size
+  kept <- takeKept s (firstBytes size) ByteString.empty
+  if not (ByteString.null kept) then return kept else do
+    place <- mallocByteString size
+    count <- withForeignPtr place $ \buffer ->
+      performKeeping (keepLate place) (before deadline (recvRequest handle buffer size))
+    received <- throwIfFailed "Millrace.Socket.ByteString.recv" (describe s) count
+    return $! fit place (fromIntegral received)
+  where
+    keepLate place count = when (count > 0) $ keepBytes s (fit place (fromIntegral count))
+    -- What stays behind of a half-empty buffer would stay as long as the bytes do.
+    fit :: ForeignPtr Word8 -> Int -> ByteString
+    fit place count
+      | count == size = fromForeignPtr place 0 count
+      | otherwise = ByteString.copy (fromForeignPtr place 0 count)
+
+-- | Receives into a buffer; returns how many bytes, 0 at the end of the stream.
+--
+-- @since 0.1.0
+recvBuf :: Socket -> Ptr Word8 -> Int -> IO Int
+recvBuf = recvBufBefore noDeadline
+{-# INLINE recvBuf #-}
+
+-- | 'recvBuf' that gives up at a deadline.
+--
+-- @since 0.1.0
+recvBufBefore :: Deadline -> Socket -> Ptr Word8 -> Int -> IO Int
+recvBufBefore deadline s@(Socket handle _) buffer size = do
+  checkSize "Millrace.Socket.ByteString.recvBuf" s size
+  kept <- takeKept s (firstBytes size) ByteString.empty
+  if not (ByteString.null kept) then copyOut kept else
+    fromIntegral <$>
+      (performKeeping keepLate (before deadline (recvRequest handle buffer size))
+        >>= throwIfFailed "Millrace.Socket.ByteString.recvBuf" (describe s))
+  where
+    copyOut bytes = unsafeUseAsCStringLen bytes $ \(source, count) -> memcpy buffer (castPtr source) count >> return count
+    keepLate count =
+      when (count > 0) $ ByteString.packCStringLen (castPtr buffer, fromIntegral count) >>= keepBytes s
+
+-- An end of stream and an empty buffer would look the same.
+checkSize :: String -> Socket -> Int -> IO ()
+checkSize attempted s size
+  | size > 0 = return ()
+  | otherwise = throwIO (mkIOError InvalidArgument attempted Nothing (Just (describe s))
+                          `ioeSetErrorString` ("the size must be positive, not " ++ show size))
+{-# INLINE checkSize #-}
+
+firstBytes :: Int -> Kept -> (Kept, ByteString)
+firstBytes size (KeptBytes bytes)
+  | ByteString.length bytes <= size = (KeptNothing, bytes)
+  | otherwise = let (first, rest) = ByteString.splitAt size bytes in (KeptBytes rest, first)
+firstBytes _ other = (other, ByteString.empty)
+
+-- | Sends what the system takes at once, at least one byte; waits for room. Returns how many bytes went.
+--
+-- @since 0.1.0
+send :: Socket -> ByteString -> IO Int
+send s bytes = unsafeUseAsCStringLen bytes $ \(buffer, size) -> sendBuf s (castPtr buffer) size
+
+-- | Sends all bytes; waits until the system has taken them.
+--
+-- @since 0.1.0
+sendAll :: Socket -> ByteString -> IO ()
+sendAll = sendAllBefore noDeadline
+{-# INLINE sendAll #-}
+
+-- | 'sendAll' that gives up at a deadline.
+--
+-- @since 0.1.0
+sendAllBefore :: Deadline -> Socket -> ByteString -> IO ()
+sendAllBefore deadline s bytes =
+  unsafeUseAsCStringLen bytes $ \(buffer, size) -> sendAllBufBefore deadline s (castPtr buffer) size
+
+-- | 'send' from a buffer.
+--
+-- @since 0.1.0
+sendBuf :: Socket -> Ptr Word8 -> Int -> IO Int
+sendBuf s@(Socket handle _) buffer size =
+  fromIntegral <$>
+    (perform (sendRequest False handle buffer size) >>= throwIfFailed "Millrace.Socket.ByteString.send" (describe s))
+
+-- | 'sendAll' from a buffer.
+--
+-- @since 0.1.0
+sendAllBuf :: Socket -> Ptr Word8 -> Int -> IO ()
+sendAllBuf = sendAllBufBefore noDeadline
+{-# INLINE sendAllBuf #-}
+
+-- | 'sendAllBuf' that gives up at a deadline.
+--
+-- @since 0.1.0
+sendAllBufBefore :: Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
+sendAllBufBefore deadline s@(Socket handle _) = go
+  where
+    go buffer size
+      | size <= bytesPerOperation = sendPart buffer size
+      | otherwise = do
+          sendPart buffer bytesPerOperation
+          go (buffer `plusPtr` bytesPerOperation) (size - bytesPerOperation)
+    sendPart buffer size =
+      perform (before deadline (sendRequest True handle buffer size))
+        >>= void . throwIfFailed "Millrace.Socket.ByteString.sendAll" (describe s)
+
+-- | One operation may move all its bytes within one call that holds off the garbage collector.
+bytesPerOperation :: Int
+bytesPerOperation = 256 * 1024
+
+-- | Sends all bytes of all strings, in order, without copying them together.
+--
+-- @since 0.1.0
+sendMany :: Socket -> [ByteString] -> IO ()
+sendMany = sendManyBefore noDeadline
+
+-- | 'sendMany' that gives up at a deadline.
+--
+-- @since 0.1.0
+sendManyBefore :: Deadline -> Socket -> [ByteString] -> IO ()
+sendManyBefore deadline s@(Socket handle _) = go . filter (not . ByteString.null)
+  where
+    go [] = return ()
+    go strings = case batch strings of
+      ([], big : rest) -> sendAllBefore deadline s big >> go rest
+      (now, rest) -> sendVector now >> go rest
+    sendVector strings = allocaBytes (length strings * vectorElementSize) $ \vector ->
+      withAll strings $ \pieces -> do
+        zipWithM_ (pokeElement vector) [0 ..] pieces
+        perform (before deadline (sendVectorRequest handle vector (length strings)))
+          >>= void . throwIfFailed "Millrace.Socket.ByteString.sendMany" (describe s)
+
+pokeElement :: Ptr Word8 -> Int -> (Ptr Word8, Int) -> IO ()
+pokeElement vector index (base, size) = do
+  pokeByteOff vector (index * vectorElementSize + vectorElementBase) base
+  pokeByteOff vector (index * vectorElementSize + vectorElementLength) (fromIntegral size :: Word64)
+
+-- | Strings that fit into one operation: so many elements, and so many bytes. None if the first is too big by itself.
+batch :: [ByteString] -> ([ByteString], [ByteString])
+batch = go (0 :: Int) (0 :: Int)
+  where
+    go count size (string : rest)
+      | count < elementsPerOperation && size + ByteString.length string <= bytesPerOperation =
+          let (now, later) = go (count + 1) (size + ByteString.length string) rest in (string : now, later)
+    go _ _ rest = ([], rest)
+    elementsPerOperation = 1024 -- IOV_MAX on Linux
+
+withAll :: [ByteString] -> ([(Ptr Word8, Int)] -> IO a) -> IO a
+withAll strings use = go strings []
+  where
+    go [] pieces = use (reverse pieces)
+    go (string : rest) pieces =
+      unsafeUseAsCStringLen string $ \(base, size) -> go rest ((castPtr base, size) : pieces)

@@ -1,0 +1,158 @@
+-- | Delays and timeouts under the names of "Control.Concurrent", "System.Timeout" and "GHC.Event", on the timers of the
+-- capability's own loop: no lock, no system call, nothing shared between capabilities.
+--
+-- 1. Nothing here fires early.
+-- 2. On an idle machine it fires at most a millisecond late.
+-- 3. Setting, moving and cancelling a timer take constant time.
+module Millrace.Timer
+  ( -- * Threads
+    threadDelay
+  , timeout
+  , Timeout
+  , registerDelay
+    -- * Callbacks
+  , TimerManager
+  , TimeoutKey
+  , TimeoutCallback
+  , getSystemTimerManager
+  , registerTimeout
+  , updateTimeout
+  , unregisterTimeout
+  ) where
+
+import Control.Concurrent (ThreadId, forkIOWithUnmask, killThread, myThreadId, throwTo)
+import Control.Concurrent.MVar (MVar, isEmptyMVar, newEmptyMVar, takeMVar, tryPutMVar)
+import Control.Concurrent.STM (TVar, atomically, newTVarIO, writeTVar)
+import Control.Exception
+  ( Exception (..), SomeException, asyncExceptionFromException, asyncExceptionToException, catch, mask, throwIO
+  , uninterruptibleMask_ )
+import Control.Monad (void, when)
+import Data.Word (Word64)
+
+import Millrace.Deadline (deadlineAfter, deadlineNanoseconds)
+import Millrace.Internal.Constants (kindTimeout)
+import Millrace.Internal.Foreign (c_discard, c_update)
+import Millrace.Internal.Park (startCallback)
+import Millrace.Operation
+
+-- | Suspends the thread for at least so many microseconds. Interruptible. Zero or less returns soon.
+--
+-- @since 0.1.0
+threadDelay :: Int -> IO ()
+threadDelay delayMicros = do
+  deadline <- deadlineAfter delayMicros
+  void (perform (timeoutRequest deadline) >>= throwIfFailed "Millrace.Timer.threadDelay" "the calling thread")
+
+-- | The exception by which 'timeout' interrupts its action. Each call has its own, so that nested ones are not confused.
+-- It is asynchronous; an action that swallows it defeats its timeout.
+--
+-- @since 0.1.0
+newtype Timeout = Timeout Word64
+  deriving (Eq)
+
+instance Show Timeout where
+  show _ = "<<timeout>>"
+
+instance Exception Timeout where
+  toException = asyncExceptionToException
+  fromException = asyncExceptionFromException
+
+-- | Runs an action, and interrupts it after so many microseconds: 'Nothing'. Negative: no limit; zero: 'Nothing' at
+-- once. When it returns, no exception of its own is on its way any more. Nests, and works with @bracket@; the result is
+-- also 'Nothing' if the action was interrupted and its cleanup took long.
+--
+-- For operations on sockets a "Millrace.Deadline" is cheaper, and involves no exception.
+--
+-- @since 0.1.0
+timeout :: Int -> IO a -> IO (Maybe a)
+timeout limitMicros action
+  | limitMicros < 0 = Just <$> action
+  | limitMicros == 0 = return Nothing
+  | otherwise = mask $ \restore -> do
+      caller <- myThreadId
+      lock <- newEmptyMVar
+      deadline <- deadlineAfter limitMicros
+      token <- startCallback kindTimeout 0 (deadlineNanoseconds deadline) (expire caller lock)
+      result <- restore (Just <$> action) `catch` \problem -> do
+        disarm token lock
+        if fromException problem == Just (Timeout token) then return Nothing else throwIO (problem :: SomeException)
+      -- Masked: an exception of ours that comes now is stopped by 'disarm'. If we were interrupted, it is done already.
+      maybe (return ()) (const (disarm token lock)) result
+      return result
+
+-- The timer has fired. The exception is thrown by a thread of its own, because throwing waits until the target can
+-- receive it. Whoever fills the lock first wins: this thread, with its name, or 'disarm'.
+expire :: ThreadId -> MVar ThreadId -> Word64 -> a -> IO ()
+expire caller lock token _ = do
+  isWanted <- isEmptyMVar lock
+  when isWanted $ void $ forkIOWithUnmask $ \unmask -> unmask $ do
+    self <- myThreadId
+    isFirst <- tryPutMVar lock self
+    when isFirst $ throwTo caller (Timeout token)
+
+-- Uninterruptible, so that when it returns no exception can come; it waits at most for a thread that is about to throw,
+-- which is killed before it can or has thrown already.
+disarm :: Word64 -> MVar ThreadId -> IO ()
+disarm token lock = uninterruptibleMask_ $ do
+  isGone <- c_discard token
+  when (isGone == 0) $ do
+    self <- myThreadId
+    isFirst <- tryPutMVar lock self
+    when (not isFirst) $ takeMVar lock >>= killThread
+
+-- | A variable that becomes 'True' after so many microseconds.
+--
+-- @since 0.1.0
+registerDelay :: Int -> IO (TVar Bool)
+registerDelay delayMicros = do
+  variable <- newTVarIO False
+  deadline <- deadlineAfter delayMicros
+  void $ startCallback kindTimeout 0 (deadlineNanoseconds deadline) (\_ _ -> atomically (writeTVar variable True))
+  return variable
+
+-- | Stands for all managers; there is one, and no state in it. For programs written for "GHC.Event".
+--
+-- @since 0.1.0
+data TimerManager = TimerManager
+
+-- | Names a registered timeout, also after it has fired.
+--
+-- @since 0.1.0
+newtype TimeoutKey = TimeoutKey Word64
+  deriving (Eq, Ord)
+
+-- | What is to be done when the time comes. It runs in a thread of its own, unmasked: it may block, and if it throws,
+-- that is reported as for any thread.
+--
+-- @since 0.1.0
+type TimeoutCallback = IO ()
+
+-- | The 'TimerManager'.
+--
+-- @since 0.1.0
+getSystemTimerManager :: IO TimerManager
+getSystemTimerManager = return TimerManager
+
+-- | Arranges for a callback to run once, after so many microseconds. Does not block. O(1).
+--
+-- @since 0.1.0
+registerTimeout :: TimerManager -> Int -> TimeoutCallback -> IO TimeoutKey
+registerTimeout TimerManager delayMicros callback = do
+  deadline <- deadlineAfter delayMicros
+  TimeoutKey <$> startCallback kindTimeout 0 (deadlineNanoseconds deadline)
+    (\_ _ -> void (forkIOWithUnmask (\unmask -> unmask callback)))
+
+-- | Moves a timeout to so many microseconds from now. Does nothing if it has fired or was unregistered. O(1).
+--
+-- @since 0.1.0
+updateTimeout :: TimerManager -> TimeoutKey -> Int -> IO ()
+updateTimeout TimerManager (TimeoutKey token) delayMicros = do
+  deadline <- deadlineAfter delayMicros
+  c_update token (deadlineNanoseconds deadline)
+
+-- | Cancels a timeout. Does nothing if it has fired. Called on another capability than the timeout was registered on,
+-- it takes effect a moment later. O(1).
+--
+-- @since 0.1.0
+unregisterTimeout :: TimerManager -> TimeoutKey -> IO ()
+unregisterTimeout TimerManager (TimeoutKey token) = void (c_discard token)

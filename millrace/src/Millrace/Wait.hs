@@ -1,0 +1,68 @@
+-- | Waiting for descriptors that somebody else owns: those of C libraries, pipes, terminals, event descriptors.
+--
+-- The names and types are those of "Control.Concurrent". For sockets of "Millrace.Socket" there is no need of this.
+module Millrace.Wait
+  ( threadWaitRead
+  , threadWaitWrite
+  , threadWaitReadSTM
+  , threadWaitWriteSTM
+  ) where
+
+import Control.Concurrent.STM (STM, atomically, newTVarIO, readTVar, retry, throwSTM, writeTVar)
+import Control.Monad (void)
+import Data.Int (Int64)
+import Foreign.C.Types (CInt)
+import System.Posix.Types (Fd (..))
+
+import Millrace.Internal.Constants
+import Millrace.Internal.Foreign (c_cancel)
+import Millrace.Internal.Park (startCallback)
+import Millrace.Operation
+
+-- | Waits until reading from the descriptor would not block: there is data, the end, or an error. A regular file is
+-- always ready. The descriptor must stay open meanwhile: closing it may leave the thread waiting (it can still be
+-- interrupted). Throws 'IOError' if it is not open.
+--
+-- @since 0.1.0
+threadWaitRead :: Fd -> IO ()
+threadWaitRead = waitFor "Millrace.Wait.threadWaitRead" waitReadableRequest
+
+-- | Waits until writing to the descriptor would not block.
+--
+-- @since 0.1.0
+threadWaitWrite :: Fd -> IO ()
+threadWaitWrite = waitFor "Millrace.Wait.threadWaitWrite" waitWritableRequest
+
+waitFor :: String -> (Handle -> Request ()) -> Fd -> IO ()
+waitFor attempted readiness fd =
+  perform (readiness (foreignHandle fd)) >>= void . throwIfFailed attempted (describeFd fd)
+
+describeFd :: Fd -> String
+describeFd fd = "descriptor " ++ show fd
+
+-- | Begins to wait, and returns at once: a transaction that succeeds when the descriptor is readable (and throws if the
+-- wait failed), and an action that gives up. Whoever does not run the transaction to success must give up.
+--
+-- > (ready, giveUp) <- threadWaitReadSTM fd
+-- > atomically ((Left <$> ready) `orElse` (Right <$> readTQueue queue)) <* giveUp
+--
+-- @since 0.1.0
+threadWaitReadSTM :: Fd -> IO (STM (), IO ())
+threadWaitReadSTM = waitForSTM "Millrace.Wait.threadWaitReadSTM" kindWaitReadable
+
+-- | The same for writing.
+--
+-- @since 0.1.0
+threadWaitWriteSTM :: Fd -> IO (STM (), IO ())
+threadWaitWriteSTM = waitForSTM "Millrace.Wait.threadWaitWriteSTM" kindWaitWritable
+
+waitForSTM :: String -> CInt -> Fd -> IO (STM (), IO ())
+waitForSTM attempted kind fd@(Fd number) = do
+  outcome <- newTVarIO Nothing
+  token <- startCallback kind (fromIntegral number) 0 (\_ result -> atomically (writeTVar outcome (Just result)))
+  return (readTVar outcome >>= maybe retry check, c_cancel token)
+  where
+    check :: Int64 -> STM ()
+    check result
+      | result >= 0 = return ()
+      | otherwise = throwSTM (failure attempted (describeFd fd) result)
