@@ -194,8 +194,10 @@ static void finish(mr_loop *loop, mr_slot *slot, int64_t result)
     mr_descriptor *descriptor = slot->descriptor;
     slot->result = result;
     slot->state = MR_SLOT_COMPLETED;
-    free(slot->message);
-    slot->message = NULL;
+    if (slot->message) {
+        free(slot->message);
+        slot->message = NULL;
+    }
     mr_timer_disarm(&loop->wheel, &slot->timer);
     if (slot != loop->submitting) {
         slot->queued = NULL;

@@ -181,20 +181,23 @@ runManager :: Manager -> Ptr Completion -> IO ()
 runManager manager completions = busy
   where
     loop = managerLoop manager
-    poll = c_poll loop completions (fromIntegral completionsPerPoll)
     busy = do
-      count <- poll
+      count <- pollAll
       if count < 0 then moveHome manager completions else do
-        deliver manager completions (fromIntegral count)
         yield
         if count > 0 then busy else idle
     idle = do
-      count <- poll
+      count <- pollAll
       if count < 0 then moveHome manager completions else
-        if count > 0 then deliver manager completions (fromIntegral count) >> yield >> busy else do
+        if count > 0 then yield >> busy else do
           maySleep <- c_prepare_wait loop
           when (maySleep > 0) $ c_wait loop
           if maySleep < 0 then moveHome manager completions else busy
+    -- All there is before the next 'yield': with a million threads in the run queue, one batch a round takes for ever.
+    pollAll = do
+      count <- c_poll loop completions (fromIntegral completionsPerPoll)
+      deliver manager completions (fromIntegral count)
+      if fromIntegral count == completionsPerPoll then pollAll else return count
 
 -- While a capability is switched off by setNumCapabilities, its threads run elsewhere, and this one goes on serving its
 -- loop from there. Once it is on again, only a thread on that capability may touch the loop.
@@ -207,7 +210,7 @@ moveHome manager completions = void $ forkOn (managerNumber manager) $ do
 deliver :: Manager -> Ptr Completion -> Int -> IO ()
 deliver manager completions count = go 0
   where
-    go i | i == count = return ()
+    go i | i >= count = return ()
          | otherwise = deliverOne manager completions (i * completionSize) >> go (i + 1)
 
 deliverOne :: Manager -> Ptr Completion -> Int -> IO ()

@@ -1,0 +1,45 @@
+# The commands of the project. `make help` lists them.
+
+# cabal.config names no package server, so that everything comes from the system's packages. With Hackage instead:
+# make CABAL_CONFIG=$HOME/.cabal/config
+CABAL_CONFIG ?= cabal.config
+CABAL = cabal --config-file=$(CABAL_CONFIG)
+PORT ?= 8080
+
+.PHONY: help setup build run test core-test haskell-test check lint docs bench bench-compare clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
+
+setup: ## install the Debian packages that are missing
+	@scripts/install-packages
+
+build: setup ## build everything; leaves bin/millrace
+	@mkdir -p bin
+	$(CABAL) v2-build all
+	@cp -f "$$($(CABAL) -v0 v2-exec which millrace)" bin/millrace
+
+run: build ## serve examples/site on http://127.0.0.1:8080 (PORT=... for another port)
+	@exec bin/millrace serve examples/site --port $(PORT)
+
+test: setup ## build, then run every test
+	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/test
+
+core-test: ## test the C core alone: plain, ASan and UBSan, TSan
+	$(MAKE) -C core test
+
+haskell-test: ## test the Haskell packages alone
+	$(CABAL) v2-test all --enable-tests
+
+check: ## cabal check, hlint and Haddock, which must all be silent
+	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/check
+
+bench: build ## compare with peers (WORKLOAD=, PEERS=, CONNS=, ROUNDS=, QUICK=1)
+	@bench/run
+
+bench-compare: ## what became faster or slower between two results: A=file B=file
+	@bench/compare $(A) $(B)
+
+clean: ## remove what was built
+	rm -rf dist-newstyle bin build
+	$(MAKE) -C core clean
