@@ -139,7 +139,7 @@ void mr_group_reset_after_fork(mr_group *group);
  *  SEND_VECTOR with MR_ALL modifies the vector.
  *  A RECV that is cancelled or runs out of time after bytes were received completes with those bytes: none is lost.
  *  SEND_FILE sends at most 1 MiB of a regular file. Reading pages that are not in memory blocks the caller.
- *  SHUTDOWN  and, unless other loops know the descriptor, CLOSE are done before mr_loop_submit returns.
+ *  SHUTDOWN  is done before mr_loop_submit returns; so is CLOSE, unless operations are in flight on the descriptor.
  */
 #define MR_OPERATIONS(X)                                                                                               \
     X(ACCEPT, "accept")                                                                                                \
@@ -167,11 +167,12 @@ const char *mr_kind_name(mr_kind kind);
 
 #define MR_ALL 1u    /* SEND, SEND_VECTOR: complete only when all bytes were sent. The loop may send them all within one
                         call, so hand over no more than a megabyte or so at a time. */
-#define MR_NOW 2u    /* Any transfer: complete with -EAGAIN instead of waiting. Always done before submit returns. */
+#define MR_NOW 2u    /* Complete with -EAGAIN instead of waiting; always done before submit returns. With MR_ALL, too, when
+                        only a part could be sent. */
 
 #define MR_NO_DEADLINE 0u
 
-/* Where ACCEPT leaves the peer's address. `length` is 0 for an unnamed peer. */
+/* Where ACCEPT leaves the peer's address. Of an unnamed peer, `length` covers the family only. */
 typedef struct mr_address {
     struct sockaddr_storage storage;
     socklen_t length;

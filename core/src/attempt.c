@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
@@ -57,16 +58,16 @@ static int64_t begin_connect(mr_slot *slot)
     }
 }
 
+/* SO_ERROR would tell as much, but leave the socket in its connecting state: only a second connect takes Linux's
+ * sockets out of it, and returns the outcome. */
 static int64_t finish_connect(mr_slot *slot)
 {
-    int error = 0;
-    socklen_t size = sizeof error;
     int64_t ready = poll_once(mr_slot_number(slot), POLLOUT);
     if (ready < 0)
         return ready;
-    if (getsockopt(mr_slot_number(slot), SOL_SOCKET, SO_ERROR, &error, &size) < 0)
-        return -errno;
-    return -error;
+    if (connect(mr_slot_number(slot), slot->request.buffer, (socklen_t)slot->request.length) == 0 || errno == EISCONN)
+        return 0;
+    return errno == EALREADY ? -EAGAIN : -errno;
 }
 
 static int64_t attempt_vector(mr_slot *slot)
@@ -80,12 +81,28 @@ static int64_t attempt_vector(mr_slot *slot)
 /* Bounded, because the pages are read and the TCP work is done before the call returns. */
 enum { FILE_BYTES_PER_ATTEMPT = 1 << 20 };
 
+/* sendfile has no MSG_NOSIGNAL: SIGPIPE is held back, and taken away if it came. */
+static int64_t send_file_without_signal(int number, int file, off_t offset, size_t length)
+{
+    sigset_t broken_pipe, before, pending;
+    sigemptyset(&broken_pipe);
+    sigaddset(&broken_pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &broken_pipe, &before);
+    int64_t result = result_or_error(sendfile(number, file, &offset, length));
+    if (result == -EPIPE && !sigismember(&before, SIGPIPE)) {
+        sigpending(&pending);
+        if (sigismember(&pending, SIGPIPE))
+            sigtimedwait(&broken_pipe, NULL, &(struct timespec){0});
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return result;
+}
+
 static int64_t attempt_send_file(mr_slot *slot)
 {
     const mr_request *request = &slot->request;
-    off_t offset = (off_t)request->offset;
     size_t length = request->length < FILE_BYTES_PER_ATTEMPT ? request->length : FILE_BYTES_PER_ATTEMPT;
-    return result_or_error(sendfile(mr_slot_number(slot), request->file, &offset, length));
+    return send_file_without_signal(mr_slot_number(slot), request->file, (off_t)request->offset, length);
 }
 
 int64_t mr_attempt(mr_slot *slot)

@@ -410,10 +410,11 @@ static void perform_now(mr_loop *loop, mr_slot *slot)
     do {
         mr_count(&loop->counters.system_calls, 1);
         result = mr_attempt(slot);
-    } while (result == -EINTR || is_lost_connection(slot, result));
-    if (result > 0 && is_transfer(slot->request.kind))
-        slot->transferred = (uint64_t)result;
-    finish(loop, slot, result == -MR_QUEUE_FULL ? -EAGAIN : result);
+        if (result == -EAGAIN || passes_by_itself(slot, result)) {
+            finish(loop, slot, result == -MR_QUEUE_FULL ? -EAGAIN : result);
+            return;
+        }
+    } while (!mr_loop_settle(loop, slot, result));
 }
 
 static void submit_on_descriptor(mr_loop *loop, mr_slot *slot)

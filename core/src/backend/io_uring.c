@@ -104,6 +104,14 @@ static const char *explain(int error)
     }
 }
 
+/* Some seccomp profiles allow io_uring_setup and forbid io_uring_enter. */
+static int try_submission(struct io_uring *ring)
+{
+    io_uring_prep_nop(io_uring_get_sqe(ring));
+    int submitted = io_uring_submit_and_wait(ring, 1);
+    return submitted < 0 ? submitted : 0;
+}
+
 static int probe(char *reason, size_t reason_size)
 {
     struct io_uring ring;
@@ -112,11 +120,14 @@ static int probe(char *reason, size_t reason_size)
         return refuse(error, reason, reason_size, explain(error), strerror(-error));
     const char *missing = missing_opcode(&ring);
     bool lacks_features = (ring.features & NEEDED_FEATURES) != NEEDED_FEATURES;
+    error = try_submission(&ring);
     io_uring_queue_exit(&ring);
     if (lacks_features)
         return refuse(-ENOSYS, reason, reason_size, "this kernel's io_uring is older than Linux 5.11", "");
     if (missing)
         return refuse(-ENOSYS, reason, reason_size, "this kernel's io_uring lacks an operation", missing);
+    if (error)
+        return refuse(error, reason, reason_size, "io_uring_enter is refused", strerror(-error));
     return 0;
 }
 
@@ -288,10 +299,12 @@ static void cancel(mr_loop *loop, mr_slot *slot)
         return;
     }
     struct io_uring_sqe *entry = next_entry(loop, state);
-    if (entry)
-        prepare_cancel(entry, slot);
-    else
+    if (!entry) {
         push_backlog(state, slot, BACKLOG_CANCEL);
+        return;
+    }
+    prepare_cancel(entry, slot);
+    flush_ring(loop, state); /* at once: what arrives after the cancellation should find it done */
 }
 
 static void detach(mr_loop *loop, mr_descriptor *descriptor)
