@@ -1,0 +1,40 @@
+/*
+ * http_bytes.h - classes of bytes, shared by all that scans a message. Knows nothing of messages.
+ */
+#ifndef HTTP_BYTES_H
+#define HTTP_BYTES_H
+
+#include <stdint.h>
+#include <string.h>
+
+#define HTTP_BYTE_TOKEN 1u  /* tchar, RFC 9110, section 5.6.2 */
+#define HTTP_BYTE_TARGET 2u /* visible ASCII but "#": browsers leave some characters unescaped that RFC 3986 forbids */
+#define HTTP_BYTE_VALUE 4u  /* field-vchar, SP and HTAB, RFC 9110, section 5.5 */
+#define HTTP_BYTE_HOST 8u   /* what a reg-name or an IP literal is made of, RFC 3986, section 3.2.2 */
+#define HTTP_BYTE_HEX 16u
+
+extern const uint8_t http_byte_classes[256];
+
+static inline int http_byte_is(uint8_t byte, unsigned class) {
+    return (http_byte_classes[byte] & class) != 0;
+}
+
+/* The first byte from `at` on that may not stand in a field value; `end` if there is none. Reads nothing beyond. */
+static inline const uint8_t *http_skip_value(const uint8_t *at, const uint8_t *end) {
+    const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
+    while (end - at >= 8) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+        uint64_t below_space = (word - ones * 0x20) & ~word & highs;
+        uint64_t not_delete = word ^ (ones * 0x7f);
+        uint64_t is_delete = (not_delete - ones) & ~not_delete & highs;
+        if (below_space | is_delete)
+            break; /* HTAB, which is allowed, ends up here too. */
+        at += 8;
+    }
+    while (at < end && http_byte_is(*at, HTTP_BYTE_VALUE))
+        at++;
+    return at;
+}
+
+#endif

@@ -1,0 +1,143 @@
+/* http_chunks.c - the chunked transfer coding. Knows nothing of sockets or buffers. */
+#include "http_chunks.h"
+
+#include "http_bytes.h"
+
+enum state {
+    SIZE,
+    EXTENSION_BLANK, /* blanks before ";" are bad whitespace, which must be accepted (RFC 9110, section 5.6.3) */
+    EXTENSION,
+    SIZE_LF,
+    DATA,
+    DATA_CR,
+    DATA_LF,
+    TRAILER,
+    TRAILER_NAME,
+    TRAILER_VALUE,
+    TRAILER_LF,
+    END_LF,
+    DONE
+};
+
+void http_chunks_init(http_chunks *chunks) {
+    memset(chunks, 0, sizeof *chunks);
+}
+
+static unsigned digit_value(uint8_t byte) {
+    return byte <= '9' ? (unsigned)(byte - '0') : (unsigned)((byte | 0x20) - 'a' + 10);
+}
+
+static int64_t take_size(http_chunks *chunks, uint8_t byte) {
+    if (http_byte_is(byte, HTTP_BYTE_HEX)) {
+        if (++chunks->digits > HTTP_CHUNK_DIGITS_MAX || chunks->remaining > (uint64_t)INT64_MAX >> 4)
+            return HTTP_ERROR_CHUNK;
+        chunks->remaining = chunks->remaining << 4 | digit_value(byte);
+        return 0;
+    }
+    if (chunks->digits == 0)
+        return HTTP_ERROR_CHUNK;
+    if (byte == '\r')
+        chunks->state = SIZE_LF;
+    else if (byte == ';')
+        chunks->state = EXTENSION;
+    else if (byte == ' ' || byte == '\t')
+        chunks->state = EXTENSION_BLANK;
+    else
+        return HTTP_ERROR_CHUNK;
+    return 0;
+}
+
+static int64_t take_extension(http_chunks *chunks, uint8_t byte) {
+    if (byte == '\r' && chunks->state == EXTENSION) {
+        chunks->state = SIZE_LF;
+        return 0;
+    }
+    if (++chunks->extensions > HTTP_CHUNK_EXTENSIONS_MAX)
+        return HTTP_ERROR_LONG_EXTENSION;
+    if (byte == ';')
+        chunks->state = EXTENSION;
+    else if (chunks->state == EXTENSION_BLANK ? byte != ' ' && byte != '\t' : !http_byte_is(byte, HTTP_BYTE_VALUE))
+        return HTTP_ERROR_CHUNK;
+    return 0;
+}
+
+static int64_t take_trailer(http_chunks *chunks, uint8_t byte) {
+    if (byte == '\r' && chunks->state == TRAILER) {
+        chunks->state = END_LF;
+        return 0;
+    }
+    if (++chunks->trailer > HTTP_CHUNK_TRAILER_MAX)
+        return HTTP_ERROR_LONG_TRAILER;
+    switch (chunks->state) {
+    case TRAILER:
+        chunks->state = TRAILER_NAME;
+        return http_byte_is(byte, HTTP_BYTE_TOKEN) ? 0 : HTTP_ERROR_FIELD;
+    case TRAILER_NAME:
+        if (byte == ':')
+            chunks->state = TRAILER_VALUE;
+        else if (!http_byte_is(byte, HTTP_BYTE_TOKEN))
+            return HTTP_ERROR_FIELD;
+        return 0;
+    default:
+        if (byte == '\r')
+            chunks->state = TRAILER_LF;
+        else if (!http_byte_is(byte, HTTP_BYTE_VALUE))
+            return HTTP_ERROR_VALUE;
+        return 0;
+    }
+}
+
+/* The state after a LF, or an error if the byte is none. */
+static int64_t take_line_feed(http_chunks *chunks, uint8_t byte, enum state next) {
+    if (byte != '\n')
+        return HTTP_ERROR_CHUNK;
+    chunks->state = next;
+    return 0;
+}
+
+static int64_t take(http_chunks *chunks, uint8_t byte) {
+    switch (chunks->state) {
+    case SIZE:
+        return take_size(chunks, byte);
+    case EXTENSION_BLANK:
+    case EXTENSION:
+        return take_extension(chunks, byte);
+    case SIZE_LF:
+        chunks->digits = 0;
+        return take_line_feed(chunks, byte, chunks->remaining > 0 ? DATA : TRAILER);
+    case DATA_CR:
+        chunks->state = DATA_LF;
+        return byte == '\r' ? 0 : HTTP_ERROR_CHUNK;
+    case DATA_LF:
+        return take_line_feed(chunks, byte, SIZE);
+    case TRAILER_LF:
+        return take_line_feed(chunks, byte, TRAILER);
+    case END_LF:
+        return take_line_feed(chunks, byte, DONE);
+    default:
+        return take_trailer(chunks, byte);
+    }
+}
+
+int64_t http_chunks_next(http_chunks *chunks, const uint8_t *input, size_t length) {
+    size_t at = 0;
+    int64_t result = 0;
+    while (result == 0) {
+        if (chunks->state == DONE) {
+            result = HTTP_CHUNKS_END;
+        } else if (at == length) {
+            break;
+        } else if (chunks->state == DATA) {
+            uint64_t here = length - at;
+            uint64_t count = chunks->remaining < here ? chunks->remaining : here;
+            chunks->remaining -= count;
+            if (chunks->remaining == 0)
+                chunks->state = DATA_CR;
+            result = (int64_t)count;
+        } else {
+            result = take(chunks, input[at++]);
+        }
+    }
+    chunks->consumed = at;
+    return result;
+}

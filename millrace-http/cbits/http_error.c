@@ -1,0 +1,26 @@
+/* http_error.c - status and text of each reason to refuse a request. */
+#include "http_error.h"
+
+int http_error_status(int error) {
+    switch (error) {
+#define STATUS(name, number, status, text)                                                                             \
+    case number:                                                                                                       \
+        return status;
+        HTTP_ERRORS(STATUS)
+#undef STATUS
+    default:
+        return 500;
+    }
+}
+
+const char *http_error_text(int error) {
+    switch (error) {
+#define TEXT(name, number, status, text)                                                                               \
+    case number:                                                                                                       \
+        return text;
+        HTTP_ERRORS(TEXT)
+#undef TEXT
+    default:
+        return "unknown error";
+    }
+}

@@ -1,0 +1,27 @@
+/*
+ * http_file.h - opens a file to be served. Knows nothing of messages.
+ */
+#ifndef HTTP_FILE_H
+#define HTTP_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct http_file {
+    int64_t size;             /* bytes */
+    int64_t modified_seconds; /* since 1970 */
+    int32_t descriptor;
+} http_file;
+
+/*
+ * Opens a regular file for reading, close-on-exec. 0, or a negative errno; -EISDIR for a directory and -EACCES for
+ * anything else that is not a regular file. Does not wait for the other end of a pipe.
+ */
+int http_file_open(const char *path, http_file *file);
+
+/* Reads up to `length` bytes at an offset; fewer only at the end of the file. Or a negative errno. */
+int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int64_t offset);
+
+void http_file_close(int descriptor);
+
+#endif

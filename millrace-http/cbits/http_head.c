@@ -1,0 +1,176 @@
+/* http_head.c - writes response heads. Knows nothing of sockets. */
+#include "http_head.h"
+
+#include "http_bytes.h"
+#include "http_date.h"
+
+static size_t room(const http_head *head) {
+    return (size_t)(head->limit - head->at);
+}
+
+static void put(http_head *head, const void *bytes, size_t length) {
+    memcpy(head->at, bytes, length);
+    head->at += length;
+}
+
+#define PUT_TEXT(head, text) put(head, text, sizeof text - 1)
+
+/* The bytes of a value, with everything that a field value may not hold replaced by a space (RFC 9110, section 5.5). */
+static void put_value(http_head *head, const uint8_t *value, size_t length) {
+    const uint8_t *end = value + length;
+    put(head, value, length);
+    for (const uint8_t *bad = http_skip_value(value, end); bad < end; bad = http_skip_value(bad + 1, end))
+        head->at[bad - end] = ' ';
+}
+
+http_head_result http_head_begin(http_head *head, uint8_t *at, uint8_t *limit, uint32_t options, int status,
+                                 const uint8_t *reason, size_t reason_length) {
+    *head = (http_head){.at = at, .limit = limit, .content_length = -1, .options = options};
+    if (status < 100 || status > 999)
+        return HTTP_HEAD_BAD_STATUS;
+    if (room(head) < sizeof "HTTP/1.1 200 \r\n" + reason_length)
+        return HTTP_HEAD_NO_ROOM;
+    PUT_TEXT(head, "HTTP/1.1 ");
+    *head->at++ = (uint8_t)('0' + status / 100);
+    *head->at++ = (uint8_t)('0' + status / 10 % 10);
+    *head->at++ = (uint8_t)('0' + status % 10);
+    *head->at++ = ' ';
+    put_value(head, reason, reason_length);
+    PUT_TEXT(head, "\r\n");
+    return HTTP_HEAD_OK;
+}
+
+static http_head_result note_content_length(http_head *head, const uint8_t *value, size_t length) {
+    int64_t total = 0;
+    if (length == 0)
+        return HTTP_HEAD_BAD_LENGTH;
+    for (size_t i = 0; i < length; i++) {
+        int digit = value[i] - '0';
+        if (digit < 0 || digit > 9 || total > (INT64_MAX - digit) / 10)
+            return HTTP_HEAD_BAD_LENGTH;
+        total = total * 10 + digit;
+    }
+    if (head->content_length >= 0 && head->content_length != total)
+        return HTTP_HEAD_BAD_LENGTH;
+    head->content_length = total;
+    return HTTP_HEAD_OK;
+}
+
+static http_head_result put_line(http_head *head, const uint8_t *name, size_t name_length, const uint8_t *value,
+                                 size_t value_length) {
+    if (room(head) < name_length + value_length + 4)
+        return HTTP_HEAD_NO_ROOM;
+    put(head, name, name_length);
+    PUT_TEXT(head, ": ");
+    put_value(head, value, value_length);
+    PUT_TEXT(head, "\r\n");
+    return HTTP_HEAD_OK;
+}
+
+http_head_result http_head_field(http_head *head, const uint8_t *name, size_t name_length, const uint8_t *value,
+                                 size_t value_length) {
+    if (name_length == 0)
+        return HTTP_HEAD_BAD_NAME;
+    for (size_t i = 0; i < name_length; i++)
+        if (!http_byte_is(name[i], HTTP_BYTE_TOKEN))
+            return HTTP_HEAD_BAD_NAME;
+    switch (http_name_find(name, name_length)) {
+    case HTTP_NAME_CONTENT_LENGTH:
+        return note_content_length(head, value, value_length);
+    case HTTP_NAME_TRANSFER_ENCODING:
+        return http_same_token(value, value_length, "chunked") ? HTTP_HEAD_OK : HTTP_HEAD_BAD_CODING;
+    case HTTP_NAME_CONNECTION: {
+        unsigned tokens = http_connection_tokens(value, value_length);
+        if (tokens & HTTP_TOKEN_CLOSE)
+            head->flags |= HTTP_HEAD_CLOSE;
+        if (!(tokens & HTTP_TOKEN_OTHER))
+            return HTTP_HEAD_OK;
+        break;
+    }
+    case HTTP_NAME_SERVER:
+        head->flags |= HTTP_HEAD_SERVER;
+        if (head->options & HTTP_HEAD_DROP_SERVER)
+            return HTTP_HEAD_OK;
+        break;
+    case HTTP_NAME_DATE:
+        head->flags |= HTTP_HEAD_DATE;
+        break;
+    case HTTP_NAME_LAST_MODIFIED:
+        head->flags |= HTTP_HEAD_LAST_MODIFIED;
+        break;
+    case HTTP_NAME_ACCEPT_RANGES:
+        head->flags |= HTTP_HEAD_ACCEPT_RANGES;
+        break;
+    case HTTP_NAME_CONTENT_RANGE:
+        head->flags |= HTTP_HEAD_CONTENT_RANGE;
+        break;
+    default:
+        break;
+    }
+    return put_line(head, name, name_length, value, value_length);
+}
+
+http_head_result http_head_end(http_head *head, const uint8_t *server_line, size_t server_line_length) {
+    if (room(head) < sizeof "Date: \r\n" + HTTP_DATE_LENGTH + server_line_length)
+        return HTTP_HEAD_NO_ROOM;
+    if (!(head->flags & HTTP_HEAD_DATE)) {
+        PUT_TEXT(head, "Date: ");
+        http_date_now(head->at);
+        head->at += HTTP_DATE_LENGTH;
+        PUT_TEXT(head, "\r\n");
+    }
+    if (!(head->flags & HTTP_HEAD_SERVER))
+        put(head, server_line, server_line_length);
+    return HTTP_HEAD_OK;
+}
+
+#define COPY_TEXT(at, text) (memcpy(at, text, sizeof text - 1), (at) + sizeof text - 1)
+
+static uint8_t *put_decimal(uint8_t *at, uint64_t value) {
+    uint8_t digits[20];
+    size_t count = 0;
+    do {
+        digits[count++] = (uint8_t)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    while (count > 0)
+        *at++ = digits[--count];
+    return at;
+}
+
+size_t http_put_framing(uint8_t *at, http_connection_option option, http_framing framing, uint64_t length) {
+    uint8_t *start = at;
+    if (option == HTTP_CONNECTION_CLOSE)
+        at = COPY_TEXT(at, "Connection: close\r\n");
+    else if (option == HTTP_CONNECTION_KEEP_ALIVE)
+        at = COPY_TEXT(at, "Connection: keep-alive\r\n");
+    if (framing == HTTP_FRAMING_LENGTH) {
+        at = COPY_TEXT(at, "Content-Length: ");
+        at = put_decimal(at, length);
+        at = COPY_TEXT(at, "\r\n\r\n");
+    } else if (framing == HTTP_FRAMING_CHUNKED) {
+        at = COPY_TEXT(at, "Transfer-Encoding: chunked\r\n\r\n");
+    } else {
+        at = COPY_TEXT(at, "\r\n");
+    }
+    return (size_t)(at - start);
+}
+
+static const char hex_digits[] = "0123456789abcdef";
+
+void http_put_chunk_head(uint8_t *at, uint32_t length) {
+    for (int shift = 16; shift >= 0; shift -= 4)
+        *at++ = (uint8_t)hex_digits[length >> shift & 15];
+    memcpy(at, "\r\n", 2);
+}
+
+size_t http_put_chunk_size(uint8_t *at, uint64_t length) {
+    int shift = 60;
+    size_t count = 0;
+    while (shift > 0 && length >> shift == 0)
+        shift -= 4;
+    for (; shift >= 0; shift -= 4)
+        at[count++] = (uint8_t)hex_digits[length >> shift & 15];
+    memcpy(at + count, "\r\n", 2);
+    return count + 2;
+}

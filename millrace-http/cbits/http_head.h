@@ -1,0 +1,83 @@
+/*
+ * http_head.h - writes the head of a response straight into the buffer it is sent from.
+ *
+ * Framing and connection management are the server's: Content-Length, Transfer-Encoding and the close and keep-alive
+ * options of Connection are taken out of the application's fields and noted. Nothing the application supplies can end
+ * a line: CR, LF and NUL in values and reason phrases become spaces, and a name that is no token is refused. Knows
+ * nothing of sockets.
+ */
+#ifndef HTTP_HEAD_H
+#define HTTP_HEAD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "http_names.h"
+
+#define HTTP_HEAD_DATE 1u   /* the application gave a Date */
+#define HTTP_HEAD_SERVER 2u /* ... a Server */
+#define HTTP_HEAD_CLOSE 4u  /* ... Connection: close */
+#define HTTP_HEAD_LAST_MODIFIED 8u
+#define HTTP_HEAD_ACCEPT_RANGES 16u
+#define HTTP_HEAD_CONTENT_RANGE 32u
+
+#define HTTP_HEAD_DROP_SERVER 1u /* option: leave out Server, even the application's */
+
+typedef enum http_head_result {
+    HTTP_HEAD_OK = 0,
+    HTTP_HEAD_NO_ROOM = 1,
+    HTTP_HEAD_BAD_NAME = 2,   /* not a token */
+    HTTP_HEAD_BAD_CODING = 3, /* a Transfer-Encoding other than chunked */
+    HTTP_HEAD_BAD_LENGTH = 4, /* Content-Length is no number, or differs from an earlier one */
+    HTTP_HEAD_BAD_STATUS = 5  /* not from 100 to 999 */
+} http_head_result;
+
+typedef struct http_head {
+    uint8_t *at;
+    uint8_t *limit;
+    int64_t content_length; /* given by the application; -1: none */
+    uint32_t flags;
+    uint32_t options;
+} http_head;
+
+/* "HTTP/1.1 200 OK" and CR LF. The version is ours, not the client's (RFC 9110, section 6.2). */
+http_head_result http_head_begin(http_head *head, uint8_t *at, uint8_t *limit, uint32_t options, int status,
+                                 const uint8_t *reason, size_t reason_length);
+
+/* One field line of the application's. */
+http_head_result http_head_field(http_head *head, const uint8_t *name, size_t name_length, const uint8_t *value,
+                                 size_t value_length);
+
+/* Date and Server (a whole line, CR LF included, as it was prepared). What is left to write is the framing. */
+http_head_result http_head_end(http_head *head, const uint8_t *server_line, size_t server_line_length);
+
+typedef enum http_framing {
+    HTTP_FRAMING_NONE = 0,   /* no body, or one that ends with the connection */
+    HTTP_FRAMING_LENGTH = 1, /* Content-Length */
+    HTTP_FRAMING_CHUNKED = 2
+} http_framing;
+
+typedef enum http_connection_option {
+    HTTP_CONNECTION_UNSAID = 0,
+    HTTP_CONNECTION_CLOSE = 1,
+    HTTP_CONNECTION_KEEP_ALIVE = 2
+} http_connection_option;
+
+#define HTTP_FRAMING_MAX 64u
+
+/*
+ * The last lines of a head: Connection, the framing, and the empty line. Returns their length, at most
+ * HTTP_FRAMING_MAX. They come last because whether the body fits, and so its length, is known only when it has been
+ * written.
+ */
+size_t http_put_framing(uint8_t *at, http_connection_option option, http_framing framing, uint64_t length);
+
+#define HTTP_CHUNK_HEAD_LENGTH 7u /* five digits, CR LF */
+
+/* The size line of a chunk of less than 1 MiB, always HTTP_CHUNK_HEAD_LENGTH bytes, so that it can be filled in last. */
+void http_put_chunk_head(uint8_t *at, uint32_t length);
+
+/* The size line of a chunk of any length, at most 18 bytes. Returns its length. */
+size_t http_put_chunk_size(uint8_t *at, uint64_t length);
+
+#endif

@@ -1,0 +1,405 @@
+/*
+ * http_parser.c - strict, resumable parser of request heads. Knows nothing of sockets, bodies or responses.
+ *
+ * A state machine over bytes. Every check is made at the byte that decides it, and limits are compared before the byte
+ * that ended a run is judged: that is what makes the answer independent of how the input was split.
+ */
+#include "http_parser.h"
+
+#include "http_bytes.h"
+
+enum state {
+    START,       /* at a request line, or at empty lines before it (RFC 9112, section 2.2) */
+    START_LF,
+    METHOD,
+    TARGET,
+    VERSION,     /* mark: start of the version */
+    VERSION_LF,
+    FIELD,       /* at the start of a field line or at the empty line that ends the head */
+    NAME,
+    BEFORE_VALUE,
+    VALUE,
+    VALUE_LF,
+    END_LF
+};
+
+#define VERSION_LENGTH 8u /* "HTTP/1.1" */
+
+void http_parser_init(http_parser *parser, http_field *fields, uint32_t fields_max, uint32_t head_max,
+                      uint32_t target_max) {
+    parser->fields = fields;
+    parser->fields_max = fields_max;
+    parser->head_max = head_max;
+    parser->target_max = target_max;
+    http_parser_reset(parser);
+}
+
+void http_parser_reset(http_parser *parser) {
+    memset(&parser->scanned, 0, sizeof *parser - offsetof(http_parser, scanned));
+    parser->content_length = -1;
+}
+
+static http_method method_of(const uint8_t *bytes, size_t length) {
+#define TRY(name, text)                                                                                                \
+    if (length == sizeof text - 1 && memcmp(bytes, text, sizeof text - 1) == 0)                                        \
+        return HTTP_METHOD_##name;
+    HTTP_METHODS(TRY)
+#undef TRY
+    return HTTP_METHOD_OTHER;
+}
+
+/* uri-host [ ":" port ] (RFC 9110, section 7.2; RFC 3986, section 3.2). User information is an error (section 4.2.4). */
+static int is_authority(const uint8_t *bytes, size_t length, int port_required) {
+    size_t at = 0;
+    if (length > 0 && bytes[0] == '[') {
+        for (at = 1; at < length && bytes[at] != ']'; at++)
+            if (bytes[at] != ':' && !http_byte_is(bytes[at], HTTP_BYTE_HOST))
+                return 0;
+        if (at == length || at == 1)
+            return 0;
+        at++;
+    } else {
+        while (at < length && http_byte_is(bytes[at], HTTP_BYTE_HOST))
+            at++;
+    }
+    if (at == length)
+        return !port_required;
+    if (bytes[at++] != ':' || (port_required && (at == 1 || at == length)))
+        return 0;
+    for (; at < length; at++)
+        if (bytes[at] < '0' || bytes[at] > '9')
+            return 0;
+    return 1;
+}
+
+/* The four forms of a request target (RFC 9112, section 3.2). */
+static int64_t split_target(http_parser *parser, const uint8_t *head, uint32_t end) {
+    uint32_t offset = parser->mark, length = end - offset;
+    const uint8_t *target = head + offset;
+    parser->path_offset = offset;
+    parser->path_length = length;
+    if (parser->method == HTTP_METHOD_CONNECT)
+        return is_authority(target, length, 1) ? 0 : HTTP_ERROR_TARGET;
+    if (length == 1 && target[0] == '*')
+        return parser->method == HTTP_METHOD_OPTIONS ? 0 : HTTP_ERROR_TARGET;
+    if (target[0] != '/') {
+        uint32_t scheme = length > 7 && http_same_token(target, 4, "http") && memcmp(target + 4, "://", 3) == 0 ? 7
+                          : length > 8 && http_same_token(target, 5, "https") && memcmp(target + 5, "://", 3) == 0
+                              ? 8
+                              : 0;
+        if (scheme == 0)
+            return HTTP_ERROR_TARGET;
+        uint32_t at = scheme;
+        while (at < length && target[at] != '/' && target[at] != '?')
+            at++;
+        if (at == scheme || target[scheme] == ':' || !is_authority(target + scheme, at - scheme, 0))
+            return HTTP_ERROR_TARGET;
+        parser->absolute_form = 1;
+        parser->authority_offset = offset + scheme;
+        parser->authority_length = at - scheme;
+        parser->path_offset = offset + at;
+        parser->path_length = length - at;
+    }
+    const uint8_t *path = head + parser->path_offset;
+    const uint8_t *mark = parser->path_length ? memchr(path, '?', parser->path_length) : NULL;
+    if (mark != NULL) {
+        uint32_t path_length = (uint32_t)(mark - path);
+        parser->query_offset = parser->path_offset + path_length;
+        parser->query_length = parser->path_length - path_length;
+        parser->path_length = path_length;
+    }
+    return 0;
+}
+
+/* "HTTP/" DIGIT "." DIGIT (RFC 9112, section 2.3). A later minor version is served as 1.1 (RFC 9110, section 2.5). */
+static int64_t read_version(http_parser *parser, const uint8_t *version) {
+    parser->major = (uint8_t)(version[5] - '0');
+    parser->minor = (uint8_t)(version[7] - '0');
+    if (parser->major != 1)
+        return HTTP_ERROR_VERSION;
+    if (parser->minor >= 1)
+        parser->flags |= HTTP_REQUEST_VERSION_1_1;
+    return 0;
+}
+
+static int version_byte_fits(uint32_t index, uint8_t byte) {
+    if (index == 5 || index == 7)
+        return byte >= '0' && byte <= '9';
+    return byte == (uint8_t)"HTTP/1.1"[index];
+}
+
+/* Content-Length = 1*DIGIT (RFC 9110, section 8.6); lists of equal values are refused as section 8.6 allows. */
+static int64_t read_content_length(http_parser *parser, const uint8_t *value, uint32_t length) {
+    if (parser->content_length >= 0 || length == 0)
+        return HTTP_ERROR_CONTENT_LENGTH;
+    int64_t total = 0;
+    for (uint32_t i = 0; i < length; i++) {
+        int digit = value[i] - '0';
+        if (digit < 0 || digit > 9 || total > (INT64_MAX - digit) / 10)
+            return HTTP_ERROR_CONTENT_LENGTH;
+        total = total * 10 + digit;
+    }
+    parser->content_length = total;
+    return 0;
+}
+
+/* Several Transfer-Encoding lines are one list (RFC 9110, section 5.3); it is judged at the end of the head. */
+static void read_transfer_encoding(http_parser *parser, const uint8_t *value, uint32_t length) {
+    size_t position = 0, start, element_length;
+    parser->coding_lines = 1;
+    while (http_list_next(value, length, &position, &start, &element_length)) {
+        int chunked = http_same_token(value + start, element_length, "chunked");
+        parser->codings_last_chunked = (uint8_t)chunked;
+        if (!chunked)
+            parser->codings_other = 1;
+        else if (parser->codings_chunked < 2)
+            parser->codings_chunked++;
+    }
+}
+
+static void read_expect(http_parser *parser, const uint8_t *value, uint32_t length) {
+    size_t position = 0, start, element_length;
+    while (http_list_next(value, length, &position, &start, &element_length))
+        parser->flags |= http_same_token(value + start, element_length, "100-continue")
+                             ? HTTP_REQUEST_EXPECT_CONTINUE
+                             : HTTP_REQUEST_EXPECT_OTHER;
+}
+
+static inline void remember(uint16_t *slot, uint32_t index) {
+    if (*slot == 0)
+        *slot = (uint16_t)(index + 1);
+}
+
+static int64_t finish_field(http_parser *parser, const uint8_t *head) {
+    uint32_t index = parser->field_count++;
+    http_field *field = &parser->fields[index];
+    const uint8_t *value = head + field->value_offset;
+    field->name = (uint16_t)http_name_find(head + field->name_offset, field->name_length);
+    switch (field->name) {
+    case HTTP_NAME_HOST:
+        if (parser->host_count++ > 0 || !is_authority(value, field->value_length, 0))
+            return HTTP_ERROR_HOST;
+        remember(&parser->host, index);
+        break;
+    case HTTP_NAME_CONTENT_LENGTH:
+        return read_content_length(parser, value, field->value_length);
+    case HTTP_NAME_TRANSFER_ENCODING:
+        read_transfer_encoding(parser, value, field->value_length);
+        break;
+    case HTTP_NAME_CONNECTION: {
+        unsigned tokens = http_connection_tokens(value, field->value_length);
+        parser->close_seen |= (tokens & HTTP_TOKEN_CLOSE) != 0;
+        parser->keep_alive_seen |= (tokens & HTTP_TOKEN_KEEP_ALIVE) != 0;
+        break;
+    }
+    case HTTP_NAME_EXPECT:
+        read_expect(parser, value, field->value_length);
+        break;
+    case HTTP_NAME_RANGE:
+        remember(&parser->range, index);
+        break;
+    case HTTP_NAME_REFERER:
+        remember(&parser->referer, index);
+        break;
+    case HTTP_NAME_USER_AGENT:
+        remember(&parser->user_agent, index);
+        break;
+    default:
+        break;
+    }
+    return 0;
+}
+
+/* RFC 9112, sections 3.2 (Host), 6.1 (Transfer-Encoding), 6.3 (body length) and 9.3 (persistence). */
+static int64_t finish_head(http_parser *parser) {
+    int version_1_1 = (parser->flags & HTTP_REQUEST_VERSION_1_1) != 0;
+    if (version_1_1 && parser->host_count == 0)
+        return HTTP_ERROR_HOST;
+    if (parser->coding_lines) {
+        if (!version_1_1 || parser->content_length >= 0)
+            return HTTP_ERROR_FRAMING;
+        if (!parser->codings_last_chunked || parser->codings_chunked != 1)
+            return HTTP_ERROR_TRANSFER_ENCODING;
+        if (parser->codings_other)
+            return HTTP_ERROR_UNKNOWN_CODING;
+        parser->flags |= HTTP_REQUEST_CHUNKED;
+    }
+    if (!version_1_1) /* RFC 9110, section 10.1.1: HTTP/1.0 knows no 100 (Continue). */
+        parser->flags &= ~HTTP_REQUEST_EXPECT_CONTINUE;
+    if (!parser->close_seen && (version_1_1 || parser->keep_alive_seen))
+        parser->flags |= HTTP_REQUEST_KEEP_ALIVE;
+    if (parser->absolute_form) { /* RFC 9112, section 3.2.2: the target's authority replaces Host. */
+        if (parser->host == 0) {
+            if (parser->field_count == parser->fields_max)
+                return HTTP_ERROR_MANY_FIELDS;
+            parser->fields[parser->field_count++] = (http_field){.name = HTTP_NAME_HOST};
+            parser->host = (uint16_t)parser->field_count;
+        }
+        parser->fields[parser->host - 1].value_offset = parser->authority_offset;
+        parser->fields[parser->host - 1].value_length = parser->authority_length;
+    }
+    return 0;
+}
+
+static const uint8_t *skip_class(const uint8_t *at, const uint8_t *end, unsigned class) {
+    while (at < end && http_byte_is(*at, class))
+        at++;
+    return at;
+}
+
+int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length) {
+    const uint8_t *at = head + parser->scanned;
+    const uint8_t *end = head + (length < parser->head_max ? length : parser->head_max);
+    int64_t error;
+    while (at < end) {
+        uint32_t offset = (uint32_t)(at - head);
+        switch (parser->state) {
+        case START:
+            if (*at == '\r') {
+                parser->state = START_LF;
+                at++;
+                break;
+            }
+            parser->method_offset = offset;
+            parser->state = METHOD;
+            break;
+        case START_LF:
+            if (*at++ != '\n')
+                return HTTP_ERROR_REQUEST_LINE;
+            parser->state = START;
+            break;
+        case METHOD: {
+            at = skip_class(at, end, HTTP_BYTE_TOKEN);
+            uint32_t method_length = (uint32_t)(at - head) - parser->method_offset;
+            if (method_length > HTTP_METHOD_LENGTH_MAX)
+                return HTTP_ERROR_LONG_METHOD;
+            if (at == end)
+                break;
+            if (*at != ' ' || method_length == 0)
+                return HTTP_ERROR_REQUEST_LINE;
+            parser->method_length = method_length;
+            parser->method = (uint8_t)method_of(head + parser->method_offset, method_length);
+            at++;
+            parser->mark = (uint32_t)(at - head);
+            parser->state = TARGET;
+            break;
+        }
+        case TARGET: {
+            at = skip_class(at, end, HTTP_BYTE_TARGET);
+            uint32_t target_length = (uint32_t)(at - head) - parser->mark;
+            if (target_length > parser->target_max)
+                return HTTP_ERROR_LONG_TARGET;
+            if (at == end)
+                break;
+            if (*at != ' ')
+                return *at == '\r' || *at == '\n' ? HTTP_ERROR_REQUEST_LINE : HTTP_ERROR_TARGET;
+            if (target_length == 0)
+                return HTTP_ERROR_REQUEST_LINE;
+            if ((error = split_target(parser, head, (uint32_t)(at - head))) != 0)
+                return error;
+            at++;
+            parser->mark = (uint32_t)(at - head);
+            parser->state = VERSION;
+            break;
+        }
+        case VERSION: {
+            uint32_t index = offset - parser->mark;
+            if (index < VERSION_LENGTH) {
+                if (!version_byte_fits(index, *at))
+                    return HTTP_ERROR_REQUEST_LINE;
+            } else {
+                if (*at != '\r')
+                    return HTTP_ERROR_REQUEST_LINE;
+                parser->state = VERSION_LF;
+            }
+            at++;
+            break;
+        }
+        case VERSION_LF:
+            if (*at++ != '\n')
+                return HTTP_ERROR_REQUEST_LINE;
+            if ((error = read_version(parser, head + parser->mark)) != 0)
+                return error;
+            parser->state = FIELD;
+            break;
+        case FIELD:
+            if (*at == '\r') {
+                parser->state = END_LF;
+                at++;
+                break;
+            }
+            if (!http_byte_is(*at, HTTP_BYTE_TOKEN)) /* obs-fold, RFC 9112, section 5.2, among others */
+                return HTTP_ERROR_FIELD;
+            if (parser->field_count == parser->fields_max)
+                return HTTP_ERROR_MANY_FIELDS;
+            parser->fields[parser->field_count].name_offset = offset;
+            parser->state = NAME;
+            break;
+        case NAME: {
+            http_field *field = &parser->fields[parser->field_count];
+            at = skip_class(at, end, HTTP_BYTE_TOKEN);
+            uint32_t name_length = (uint32_t)(at - head) - field->name_offset;
+            if (name_length > UINT16_MAX)
+                return HTTP_ERROR_LONG_HEAD;
+            if (at == end)
+                break;
+            if (*at != ':') /* RFC 9112, section 5.1: no blank between name and colon */
+                return HTTP_ERROR_FIELD;
+            field->name_length = (uint16_t)name_length;
+            at++;
+            parser->state = BEFORE_VALUE;
+            break;
+        }
+        case BEFORE_VALUE:
+            while (at < end && (*at == ' ' || *at == '\t'))
+                at++;
+            if (at == end)
+                break;
+            parser->fields[parser->field_count].value_offset = (uint32_t)(at - head);
+            parser->state = VALUE;
+            break;
+        case VALUE: {
+            at = http_skip_value(at, end);
+            if (at == end)
+                break;
+            if (*at != '\r') /* RFC 9112, section 2.2: no bare LF; RFC 9110, section 5.5: no NUL */
+                return HTTP_ERROR_VALUE;
+            http_field *field = &parser->fields[parser->field_count];
+            uint32_t value_end = (uint32_t)(at - head);
+            while (value_end > field->value_offset && (head[value_end - 1] == ' ' || head[value_end - 1] == '\t'))
+                value_end--;
+            field->value_length = value_end - field->value_offset;
+            at++;
+            parser->state = VALUE_LF;
+            break;
+        }
+        case VALUE_LF:
+            if (*at++ != '\n') /* RFC 9112, section 2.2: no bare CR */
+                return HTTP_ERROR_VALUE;
+            if ((error = finish_field(parser, head)) != 0)
+                return error;
+            parser->state = FIELD;
+            break;
+        case END_LF:
+            if (*at++ != '\n')
+                return HTTP_ERROR_FIELD;
+            if ((error = finish_head(parser)) != 0)
+                return error;
+            return at - head;
+        default:
+            return HTTP_ERROR_REQUEST_LINE;
+        }
+    }
+    parser->scanned = (uint32_t)(at - head);
+    return length > parser->head_max ? HTTP_ERROR_LONG_HEAD : 0;
+}
+
+size_t http_parser_copy_size(const http_parser *parser, size_t head_length) {
+    return parser->field_count * sizeof(http_field) + head_length;
+}
+
+void http_parser_copy(const http_parser *parser, const uint8_t *head, size_t head_length, uint8_t *destination) {
+    size_t fields_size = parser->field_count * sizeof(http_field);
+    memcpy(destination, parser->fields, fields_size);
+    memcpy(destination + fields_size, head, head_length);
+}

@@ -1,0 +1,172 @@
+{-# LANGUAGE ScopedTypeVariables #-}
+
+-- |
+-- The body of a request, read when the application asks for it. Knows nothing of responses.
+--
+-- The reader is the one thing that an application may go on using in another thread, or after it has returned. All
+-- reading therefore happens under a lock, and when the request is over the reader is told so under the same lock: it
+-- never touches the connection's memory afterwards.
+module Millrace.Http.Body (BodyReader, newBodyReader, readBody, finishBody) where
+
+import Control.Concurrent.MVar (MVar, modifyMVar, newMVar)
+import Control.Exception (SomeException, fromException, throwIO, toException, try)
+import Control.Monad (when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Char8 as C8
+import qualified Data.ByteString.Internal as BI
+import Data.Word (Word64)
+import Foreign.Marshal.Utils (copyBytes)
+import GHC.Clock (getMonotonicTimeNSec)
+import Millrace.Deadline (deadlineAfter, noDeadline)
+import Millrace.Http.Connection
+import Millrace.Http.Exception
+import Millrace.Http.Settings (Settings (..))
+import Millrace.Http.Wire (chunksConsumed, chunksEnd, initChunks, nextChunk)
+import Millrace.Socket.ByteString (sendAllBefore)
+
+-- | The body of one request.
+newtype BodyReader = BodyReader (MVar State)
+
+data State
+  = -- | So many bytes are to come.
+    Counted !Int
+  | Chunked
+  | Finished
+  | Failed SomeException
+
+-- | The body of the request whose head was just taken off the input: of a known length, or chunked.
+newBodyReader :: Connection -> Maybe Int -> IO BodyReader
+newBodyReader connection size = do
+  writeRegister connection bodyBudgetRegister (timeoutMicros connection)
+  writeRegister connection bodyProgressRegister 0
+  case size of
+    Just count -> writeRegister connection bodyPendingRegister count
+    Nothing -> writeRegister connection bodyPendingRegister (-1) >> initChunks (chunks connection)
+  BodyReader <$> newMVar (maybe Chunked Counted size)
+
+-- | The next piece of the body, empty at its end. Parks until some of it has arrived. Throws 'ConnectionClosedByPeer'
+-- if the body is cut off, 'BadRequest' if its framing is wrong and 'RequestTimedOut' if the client is too slow; and
+-- the same again when called again.
+readBody :: Connection -> BodyReader -> IO ByteString
+readBody connection (BodyReader variable) = do
+  result <- modifyMVar variable $ \state -> case state of
+    Finished -> return (Finished, Right B.empty)
+    Failed reason -> return (state, Left reason)
+    _ -> do
+      outcome <- try (step connection state)
+      case outcome of
+        Right (next, bytes) -> return (next, Right bytes)
+        Left failure
+          | isAsynchronous failure -> throwIO failure
+          | otherwise -> let reason = explain failure in return (Failed reason, Left reason)
+  either throwIO return result
+
+explain :: SomeException -> SomeException
+explain failure
+  | isTimeExpired failure = toException RequestTimedOut
+  | otherwise = failure
+
+step :: Connection -> State -> IO (State, ByteString)
+step connection state = case state of
+  Counted 0 -> return (Finished, B.empty)
+  Counted left -> do
+    available <- available1 connection
+    bytes <- takeInput connection (min left available)
+    let rest = left - B.length bytes
+    writeRegister connection bodyPendingRegister rest
+    return (if rest == 0 then Finished else Counted rest, bytes)
+  Chunked -> stepChunked connection
+  _ -> return (state, B.empty)
+
+stepChunked :: Connection -> IO (State, ByteString)
+stepChunked connection = do
+  input <- inputBytes connection
+  count <- inputCount connection
+  result <- nextChunk (chunks connection) input count
+  chunksConsumed (chunks connection) >>= dropInput connection
+  case compare result 0 of
+    GT -> (,) Chunked <$> takeInput connection result
+    EQ -> fillBody connection >> stepChunked connection
+    LT
+      | result == chunksEnd -> writeRegister connection bodyPendingRegister 0 >> return (Finished, B.empty)
+      | otherwise -> throwIO (invalidRequestFromError result)
+
+takeInput :: Connection -> Int -> IO ByteString
+takeInput connection count = do
+  input <- inputBytes connection
+  bytes <- BI.create count (\target -> copyBytes target input count)
+  dropInput connection count
+  return bytes
+
+available1 :: Connection -> IO Int
+available1 connection = do
+  count <- inputCount connection
+  if count > 0 then return count else fillBody connection >> inputCount connection
+
+-- Receives more of the body. The client's time runs only while we wait for it, and is refilled whenever it has sent
+-- enough: that bounds a client that sends byte by byte, and leaves alone one whose application is slow to read.
+fillBody :: Connection -> IO ()
+fillBody connection = do
+  sendContinue connection
+  budget <- readRegister connection bodyBudgetRegister
+  deadline <- if timeoutMicros connection > 0 then deadlineAfter (max 0 budget) else return noDeadline
+  before <- getMonotonicTimeNSec
+  count <- fillInput connection deadline
+  after <- getMonotonicTimeNSec
+  when (count == 0) (throwIO ConnectionClosedByPeer)
+  progress <- (+ count) <$> readRegister connection bodyProgressRegister
+  if progress >= settingsSlowlorisSize (endpointSettings (connectionEndpoint connection))
+    then do
+      writeRegister connection bodyBudgetRegister (timeoutMicros connection)
+      writeRegister connection bodyProgressRegister 0
+    else do
+      writeRegister connection bodyBudgetRegister (budget - microsBetween before after)
+      writeRegister connection bodyProgressRegister progress
+
+microsBetween :: Word64 -> Word64 -> Int
+microsBetween before after = fromIntegral ((after - before) `div` 1000)
+
+-- RFC 9110, section 10.1.1: only when the body is wanted, and never after the final response has begun.
+sendContinue :: Connection -> IO ()
+sendContinue connection = do
+  expected <- readRegister connection expectRegister
+  when (expected /= 0) $ do
+    writeRegister connection expectRegister 0
+    deadline <- operationDeadline connection
+    sendAllBefore deadline (connectionSocket connection) continueResponse
+
+continueResponse :: ByteString
+continueResponse = C8.pack "HTTP/1.1 100 Continue\r\n\r\n"
+
+-- | Ends the body when its response is complete: drops what was not read, if that is not more than
+-- 'settingsMaximumBodyFlush' bytes. True if the input is now at the next request. Later uses of the reader throw
+-- 'UsedTooLate'.
+finishBody :: Connection -> BodyReader -> IO Bool
+finishBody connection (BodyReader variable) = modifyMVar variable $ \state -> do
+  complete <- case state of
+    Finished -> return True
+    Failed _ -> return False
+    _ -> dropBody connection state
+  return (Failed (toException UsedTooLate), complete)
+
+dropBody :: Connection -> State -> IO Bool
+dropBody connection state = do
+  keep <- readRegister connection keepRegister
+  if keep == 0 then return False else go state (settingsMaximumBodyFlush settings)
+  where
+    settings = endpointSettings (connectionEndpoint connection)
+    go Finished _ = return True
+    go (Counted left) (Just limit) | left > limit = return False
+    go _ (Just limit) | limit < 0 = return False
+    go current limit = do
+      -- The client may be waiting for the response before it sends the rest.
+      buffered <- inputCount connection
+      when (buffered == 0) (flushOutput connection)
+      outcome <- try (step connection current)
+      case outcome of
+        Right (next, bytes) -> go next (fmap (subtract (B.length bytes)) limit)
+        Left failure
+          | Just (_ :: InvalidRequest) <- fromException failure -> return False
+          | isTimeExpired failure -> return False
+          | otherwise -> throwIO failure

@@ -1,0 +1,166 @@
+{-# LANGUAGE ScopedTypeVariables #-}
+
+-- |
+-- What can be wrong with a request or a response, as exceptions, and the statuses that answer them. Knows nothing of
+-- connections.
+module Millrace.Http.Exception
+  ( InvalidRequest (..),
+    invalidRequestStatus,
+    invalidRequestFromError,
+    InvalidResponse (..),
+    defaultOnException,
+    defaultShouldDisplayException,
+    defaultOnExceptionResponse,
+    exceptionResponseForDebug,
+    isAsynchronous,
+    isTimeExpired,
+  )
+where
+
+import Control.Exception (Exception (..), SomeAsyncException (..), SomeException, throw)
+import qualified Data.ByteString.Char8 as C8
+import qualified Data.ByteString.Lazy.Char8 as LC8
+import Data.Maybe (isJust)
+import GHC.IO.Exception (IOErrorType (..), IOException (..))
+import Millrace.Http.Wire (errorRequestLine, errorStatus, errorTarget, errorText)
+import Network.HTTP.Types
+import Network.Wai (Request, Response, responseLBS)
+import System.IO (hPutStrLn, stderr)
+
+-- | A request that cannot be served. The first nine constructors are Warp's; 'NotEnoughLines', 'NonHttp',
+-- 'OverLargeHeader' and 'BadProxyHeader' are not raised by this version.
+--
+-- @since 0.1.0
+data InvalidRequest
+  = NotEnoughLines [String]
+  | -- | Malformed request line or request target: 400.
+    BadFirstLine String
+  | NonHttp
+  | -- | The connection ended within a request head: 400.
+    IncompleteHeaders
+  | -- | The connection ended where more was to come. Reading a request body throws it when the body is cut off.
+    ConnectionClosedByPeer
+  | OverLargeHeader
+  | BadProxyHeader String
+  | -- | 413.
+    PayloadTooLarge
+  | -- | The head is too long or has too many fields: 431.
+    RequestHeaderFieldsTooLarge
+  | -- | Malformed fields or framing, and what was wrong: 400.
+    BadRequest String
+  | -- | 414.
+    RequestTargetTooLong
+  | -- | A transfer coding or method that no server could guess: 501.
+    UnsupportedRequest String
+  | -- | Neither HTTP/1.0 nor HTTP/1.1: 505.
+    UnsupportedVersion
+  | -- | An expectation other than @100-continue@: 417.
+    UnsupportedExpectation
+  | -- | The client took longer than 'Network.Wai.Handler.Millrace.setTimeout' allows: 408.
+    RequestTimedOut
+  deriving (Eq, Show)
+
+instance Exception InvalidRequest
+
+-- | The status that answers it.
+invalidRequestStatus :: InvalidRequest -> Status
+invalidRequestStatus reason = case reason of
+  PayloadTooLarge -> status413
+  RequestHeaderFieldsTooLarge -> status431
+  RequestTargetTooLong -> status414
+  UnsupportedRequest _ -> status501
+  UnsupportedVersion -> status505
+  UnsupportedExpectation -> status417
+  RequestTimedOut -> status408
+  _ -> status400
+
+-- | The exception for an error of the parsers.
+invalidRequestFromError :: Int -> InvalidRequest
+invalidRequestFromError number
+  | number == errorRequestLine || number == errorTarget = BadFirstLine text
+  | otherwise = case errorStatus number of
+    414 -> RequestTargetTooLong
+    431 -> RequestHeaderFieldsTooLarge
+    501 -> UnsupportedRequest text
+    505 -> UnsupportedVersion
+    _ -> BadRequest text
+  where
+    text = errorText number
+
+-- | A response that cannot be sent as it is. Thrown by the action that an application responds with; if nothing was
+-- sent yet, the client gets a 500.
+--
+-- @since 0.1.0
+data InvalidResponse
+  = -- | A field name that is not a token (RFC 9110, section 5.1).
+    InvalidFieldName C8.ByteString
+  | -- | A Transfer-Encoding other than @chunked@: framing is the server's.
+    InvalidTransferEncoding C8.ByteString
+  | -- | A Content-Length that is no number, or two that differ.
+    InvalidContentLength C8.ByteString
+  | -- | A status code that is not between 100 and 999.
+    InvalidStatusCode Int
+  | -- | Content-Length as given, and the length that the body has or has reached.
+    ContentLengthMismatch Int Int
+  | -- | The head does not fit into so many bytes.
+    ResponseHeadTooLarge Int
+  | -- | The application responded a second time, after the first response had begun to be sent.
+    RespondedTwice
+  | -- | The application returned without having responded.
+    NotResponded
+  | -- | A file became shorter while it was sent.
+    FileTruncated FilePath
+  | -- | The body writer or the request body was used after its request was over.
+    UsedTooLate
+  deriving (Eq, Show)
+
+instance Exception InvalidResponse
+
+-- | Prints to stderr what 'defaultShouldDisplayException' lets through.
+--
+-- @since 0.1.0
+defaultOnException :: Maybe Request -> SomeException -> IO ()
+defaultOnException _ exception
+  | defaultShouldDisplayException exception = hPutStrLn stderr (displayException exception)
+  | otherwise = return ()
+
+-- | All exceptions but those that clients cause ('InvalidRequest', connections reset, time limits) and asynchronous
+-- ones.
+--
+-- @since 0.1.0
+defaultShouldDisplayException :: SomeException -> Bool
+defaultShouldDisplayException exception
+  | isAsynchronous exception = False
+  | Just (_ :: InvalidRequest) <- fromException exception = False
+  | Just failure <- fromException exception = ioe_type failure `notElem` [ResourceVanished, InvalidArgument, TimeExpired]
+  | otherwise = True
+
+-- | The status of an 'InvalidRequest' with a plain text, and 500 \"Something went wrong\" for everything else.
+-- Asynchronous exceptions are thrown again.
+--
+-- @since 0.1.0
+defaultOnExceptionResponse :: SomeException -> Response
+defaultOnExceptionResponse exception
+  | isAsynchronous exception = throw exception
+  | Just reason <- fromException exception =
+    let status = invalidRequestStatus reason in plain status (C8.unpack (statusMessage status))
+  | otherwise = plain internalServerError500 "Something went wrong"
+
+-- | Shows the exception to the client. For debugging only: it reveals internals.
+--
+-- @since 0.1.0
+exceptionResponseForDebug :: SomeException -> Response
+exceptionResponseForDebug exception = plain internalServerError500 ("Exception: " ++ displayException exception)
+
+plain :: Status -> String -> Response
+plain status text = responseLBS status [(hContentType, C8.pack "text/plain; charset=utf-8")] (LC8.pack text)
+
+-- | Was it thrown from outside?
+isAsynchronous :: SomeException -> Bool
+isAsynchronous exception = isJust (fromException exception :: Maybe SomeAsyncException)
+
+-- | Did an operation's deadline pass?
+isTimeExpired :: SomeException -> Bool
+isTimeExpired exception = case fromException exception of
+  Just failure -> ioe_type failure == TimeExpired
+  Nothing -> False

@@ -1,0 +1,116 @@
+-- wai before 3.2.4 has no other name for setting the body.
+{-# OPTIONS_GHC -Wno-deprecations #-}
+
+-- |
+-- A WAI request from a parsed head. Knows nothing of sockets and bodies.
+--
+-- The head is copied once, together with the parser's table of fields; path, query and header values are slices of
+-- that copy, made when the application asks for them.
+module Millrace.Http.Request (makeRequest) where
+
+import Data.Array (Array, listArray)
+import Data.Array.Base (unsafeAt)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString.Char8 as C8
+import qualified Data.ByteString.Internal as BI
+import Data.Bits ((.&.))
+import Data.CaseInsensitive (CI)
+import qualified Data.CaseInsensitive as CI
+import qualified Data.Vault.Lazy as Vault
+import Data.Word (Word8)
+import Foreign.ForeignPtr (ForeignPtr)
+import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
+import Foreign.Ptr (Ptr, castPtr, plusPtr)
+import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
+import Millrace.Http.Wire
+import Network.HTTP.Types (RequestHeaders, decodePathSegments, http10, http11, parseQuery)
+import Network.Socket (SockAddr)
+import Network.Wai (Request, defaultRequest)
+import qualified Network.Wai.Internal as Wai
+import System.IO.Unsafe (unsafeDupablePerformIO)
+
+-- The copy of a head: its memory, where the text begins behind the table of fields, and the number of fields.
+data HeadCopy = HeadCopy !(ForeignPtr Word8) !Int !Int
+
+-- | @makeRequest parser head length peer body bodyLength@: the request whose head was parsed completely and starts at
+-- @head@. Copies what it needs.
+makeRequest :: Ptr Parser -> Ptr Word8 -> Int -> SockAddr -> IO ByteString -> Wai.RequestBodyLength -> IO Request
+makeRequest parser bytes size peer body bodyLength = do
+  fieldsSize <- parserFieldsSize parser
+  count <- headFieldCount parser
+  memory <- mallocPlainForeignPtrBytes (fieldsSize + size)
+  copyHead parser bytes size (unsafeForeignPtrToPtr memory)
+  touchForeignPtr memory
+  let copy = HeadCopy memory fieldsSize count
+  code <- headMethod parser
+  (methodOffset, methodLength) <- headMethodSlice parser
+  (pathOffset, pathLength) <- headPathSlice parser
+  (queryOffset, queryLength) <- headQuerySlice parser
+  flags <- headFlags parser
+  host <- headHost parser
+  range <- headRange parser
+  referer <- headReferer parser
+  userAgent <- headUserAgent parser
+  let -- A request target without a path means "/" (RFC 9112, section 3.2.1).
+      path = if pathLength == 0 then slash else slice copy pathOffset pathLength
+      query = if queryLength == 0 then C8.empty else slice copy queryOffset queryLength
+  return
+    defaultRequest
+      { Wai.requestMethod =
+          if code == methodOther then slice copy methodOffset methodLength else unsafeAt methods (fromIntegral code),
+        Wai.httpVersion = if flags .&. flagVersion11 /= 0 then http11 else http10,
+        Wai.rawPathInfo = path,
+        Wai.rawQueryString = query,
+        Wai.requestHeaders = fieldsOf copy,
+        Wai.isSecure = False,
+        Wai.remoteHost = peer,
+        Wai.pathInfo = decodePathSegments path,
+        Wai.queryString = parseQuery query,
+        Wai.requestBody = body,
+        Wai.vault = Vault.empty,
+        Wai.requestBodyLength = bodyLength,
+        Wai.requestHeaderHost = valueAt copy host,
+        Wai.requestHeaderRange = valueAt copy range,
+        Wai.requestHeaderReferer = valueAt copy referer,
+        Wai.requestHeaderUserAgent = valueAt copy userAgent
+      }
+
+slash :: ByteString
+slash = C8.pack "/"
+{-# NOINLINE slash #-}
+
+slice :: HeadCopy -> Int -> Int -> ByteString
+slice (HeadCopy memory text _) offset = BI.fromForeignPtr memory (text + offset)
+{-# INLINE slice #-}
+
+-- The value of the field with this index plus 1.
+valueAt :: HeadCopy -> Int -> Maybe ByteString
+valueAt _ 0 = Nothing
+valueAt copy index = Just (snd (fieldAt copy (index - 1)))
+
+fieldsOf :: HeadCopy -> RequestHeaders
+fieldsOf copy@(HeadCopy _ _ count) = go 0
+  where
+    go index
+      | index == count = []
+      | otherwise = fieldAt copy index : go (index + 1)
+
+fieldAt :: HeadCopy -> Int -> (CI ByteString, ByteString)
+fieldAt copy@(HeadCopy memory _ _) index = unsafeDupablePerformIO $ do
+  let field = castPtr (unsafeForeignPtrToPtr memory) `plusPtr` (index * fieldSize) :: Ptr Field
+  number <- fieldName field
+  (nameOffset, nameLength) <- fieldNameSlice field
+  (valueOffset, valueLength) <- fieldValueSlice field
+  touchForeignPtr memory
+  let name = if number == 0 then CI.mk (slice copy nameOffset nameLength) else unsafeAt knownNames number
+      value = slice copy valueOffset valueLength
+  return (name, value)
+
+-- The spelling and the folded form of each known name, made once.
+knownNames :: Array Int (CI ByteString)
+knownNames = listArray (0, nameCount - 1) [CI.mk (C8.pack (nameText number)) | number <- [0 .. nameCount - 1]]
+{-# NOINLINE knownNames #-}
+
+methods :: Array Int ByteString
+methods = listArray (0, length methodNames) (C8.empty : map snd methodNames)
+{-# NOINLINE methods #-}

@@ -1,0 +1,427 @@
+-- |
+-- Sends a WAI response: composes head and body in the connection's output. Knows nothing of applications and of
+-- receiving.
+--
+-- A body that fits is written behind the head, at a distance that leaves room for the framing, which is written last
+-- because only then is the length known; the body is then moved up to it. Nothing is sent here unless the output is
+-- full: the session sends when no further request waits.
+module Millrace.Http.Response (answer, restartResponse) where
+
+import Control.Applicative ((<|>))
+import Control.Concurrent.MVar (newMVar, withMVar)
+import Control.Exception (bracket, finally, throwIO)
+import Control.Monad (unless, when)
+import Data.Bits ((.&.))
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Char8 as C8
+import Data.ByteString.Builder (Builder, byteString)
+import Data.ByteString.Builder.Extra (BufferWriter, Next (..), runBuilder)
+import qualified Data.ByteString.Internal as BI
+import qualified Data.ByteString.Unsafe as BU
+import Data.CaseInsensitive (original)
+import Data.IORef
+import Data.Int (Int32, Int64)
+import Data.Word (Word8)
+import Foreign.C.Error (Errno (..), errnoToIOError)
+import Foreign.C.Types (CInt)
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Marshal.Utils (copyBytes, moveBytes)
+import Foreign.Ptr (Ptr, castPtr, minusPtr, plusPtr)
+import Millrace.Http.Connection
+import Millrace.Http.Exception (InvalidResponse (..))
+import Millrace.Http.File
+import Millrace.Http.Settings (Settings (..))
+import Millrace.Http.Stream
+import Millrace.Http.Wire
+import Millrace.Socket.ByteString (recv, sendAllBefore)
+import Millrace.Socket.File (sendFileBefore)
+import Network.HTTP.Types
+import Network.HTTP.Types.Header (hAcceptRanges, hContentRange, hETag)
+import Network.Wai (Request, requestHeaders, requestMethod)
+import Network.Wai.Internal (FilePart (..), Response (..))
+import System.Posix.Internals (withFilePath)
+import System.Posix.Types (Fd (..))
+
+-- | Composes the response to a request and sends what does not fit into the output. Leaves in 'keepRegister' whether
+-- the connection can be kept. May be called again for the same request after 'restartResponse'.
+answer :: Connection -> Request -> Response -> IO ()
+answer connection request response = case response of
+  ResponseBuilder status fields builder -> answerBuilder connection status fields builder
+  ResponseStream status fields body -> answerStream connection status fields body
+  ResponseFile status fields path part -> answerFile connection request status fields path part
+  ResponseRaw body _ -> answerRaw connection body
+
+-- | Takes back what was composed of the current response; False if some of it was sent already.
+restartResponse :: Connection -> IO Bool
+restartResponse connection = do
+  sends <- readRegister connection sendsRegister
+  before <- readRegister connection responseSendsRegister
+  when (sends == before) (readRegister connection responseStartRegister >>= setOutputEnd connection)
+  return (sends == before)
+
+------------------------------------------------------------------------------------------------------------------------
+-- Heads
+
+-- Everything of the head but its framing, as composed at the end of the output.
+data Composed = Composed
+  { -- Where the framing goes.
+    composedAt :: !(Ptr Word8),
+    -- Content-Length as the application gave it.
+    composedLength :: !(Maybe Int),
+    -- The request allows to keep the connection, and so do the application and the server.
+    composedKeep :: !Bool,
+    composedVersion11 :: !Bool,
+    composedMethod :: !Word8
+  }
+
+composeHead :: Connection -> Status -> ResponseHeaders -> IO Composed
+composeHead connection status fields = do
+  capacity <- outputCapacity connection
+  waiting <- outputEnd connection
+  when (capacity - waiting < capacity `div` 4) (sendEarlier connection)
+  start <- outputEnd connection
+  buffer <- outputBuffer connection
+  let limit = buffer `plusPtr` (capacity - framingMax - streamMargin)
+  result <- putHead connection (buffer `plusPtr` start) limit status fields
+  if result /= headOk
+    then makeHeadRoom connection >> composeHead connection status fields
+    else do
+      at <- headAt (headWriter connection)
+      given <- headGiven (headWriter connection)
+      declared <- headGivenLength (headWriter connection)
+      flags <- headFlags (parser connection)
+      method <- headMethod (parser connection)
+      expects <- readRegister connection expectRegister
+      pending <- readRegister connection bodyPendingRegister
+      closing <- readIORef (endpointClosing endpoint)
+      allowed <- readRegister connection keepRegister
+      let flushable = maybe True (pending <=) (settingsMaximumBodyFlush (endpointSettings endpoint))
+          keep =
+            flags .&. flagKeepAlive /= 0
+              && allowed /= 0
+              && given .&. givenClose == 0
+              && expects == 0 -- RFC 9110, section 10.1.1: the client may or may not send the body now.
+              && flushable
+              && not closing
+      -- Also if this response is taken back and another one is sent.
+      unless keep (writeRegister connection keepRegister 0)
+      -- From here on the final response has begun, and 100 (Continue) would be too late.
+      writeRegister connection expectRegister 0
+      return
+        Composed
+          { composedAt = at,
+            composedLength = if declared < 0 then Nothing else Just (fromIntegral declared),
+            composedKeep = keep,
+            composedVersion11 = flags .&. flagVersion11 /= 0,
+            composedMethod = method
+          }
+  where
+    endpoint = connectionEndpoint connection
+
+-- Sends the responses to earlier requests, so that this one has the whole output.
+sendEarlier :: Connection -> IO ()
+sendEarlier connection = do
+  flushOutput connection
+  writeRegister connection responseStartRegister 0
+  readRegister connection sendsRegister >>= writeRegister connection responseSendsRegister
+
+makeHeadRoom :: Connection -> IO ()
+makeHeadRoom connection = do
+  waiting <- outputEnd connection
+  if waiting > 0
+    then sendEarlier connection
+    else do
+      capacity <- outputCapacity connection
+      grown <- growOutput connection (2 * capacity)
+      unless grown (throwIO (ResponseHeadTooLarge capacity))
+
+putHead :: Connection -> Ptr Word8 -> Ptr Word8 -> Status -> ResponseHeaders -> IO CInt
+putHead connection at limit (Status code reason) fields = do
+  begun <- withBytes reason (beginHead writer at limit dropServer code)
+  if begun == headOk
+    then putFields fields
+    else if begun == headNoRoom then return begun else throwIO (InvalidStatusCode code)
+  where
+    writer = headWriter connection
+    endpoint = connectionEndpoint connection
+    dropServer = B.null (endpointServerLine endpoint)
+    putFields [] = withBytes (endpointServerLine endpoint) (endHead writer)
+    putFields ((name, value) : rest) = do
+      result <- withBytes (original name) $ \nameAt nameLength -> withBytes value (putField writer nameAt nameLength)
+      if result == headOk
+        then putFields rest
+        else if result == headNoRoom then return result else throwIO (refusal result (original name) value)
+
+refusal :: CInt -> ByteString -> ByteString -> InvalidResponse
+refusal result name value
+  | result == headBadName = InvalidFieldName name
+  | result == headBadCoding = InvalidTransferEncoding value
+  | otherwise = InvalidContentLength value
+
+withBytes :: ByteString -> (Ptr Word8 -> Int -> IO a) -> IO a
+withBytes bytes action = BU.unsafeUseAsCStringLen bytes $ \(at, size) -> action (castPtr at) size
+{-# INLINE withBytes #-}
+
+-- Writes the framing, and says in 'keepRegister' whether the connection is kept. Returns where the body begins.
+finishHead :: Connection -> Composed -> Bool -> CInt -> Int -> IO (Ptr Word8)
+finishHead connection composed keep framing size = do
+  writeRegister connection keepRegister (if keep then 1 else 0)
+  count <- putFraming (composedAt composed) option framing size
+  return (composedAt composed `plusPtr` count)
+  where
+    option
+      | not keep = connectionClose
+      | composedVersion11 composed = connectionUnsaid
+      | otherwise = connectionKeepAlive
+
+setOutputEndAt :: Connection -> Ptr Word8 -> IO ()
+setOutputEndAt connection end = do
+  buffer <- outputBuffer connection
+  setOutputEnd connection (end `minusPtr` buffer)
+
+-- RFC 9110, section 6.4.1 and RFC 9112, section 6.3: responses that have no body.
+hasNoBody :: Word8 -> Status -> Bool
+hasNoBody method (Status code _) = method == methodCodeHead || code < 200 || code == 204 || code == 304
+{-# INLINE hasNoBody #-}
+
+-- A head that is not followed by a body.
+answerHead :: Connection -> Status -> Composed -> Maybe Int -> IO ()
+answerHead connection (Status code _) composed size = finish >>= setOutputEndAt connection
+  where
+    finish = case size of
+      -- RFC 9110, section 8.6: no Content-Length in 1xx and 204. A final 1xx ends the connection: no other follows.
+      Just count | code >= 200 && code /= 204 -> finishHead connection composed keep framingLength count
+      _ -> finishHead connection composed (keep && code >= 200) framingNone 0
+    keep = composedKeep composed
+
+-- RFC 9110, section 9.3.6: after a 2xx to CONNECT there is a tunnel, and only a raw response can be one.
+isTunnel :: Word8 -> Status -> Bool
+isTunnel method (Status code _) = method == methodCodeConnect && code >= 200 && code < 300
+{-# INLINE isTunnel #-}
+
+-- Status and head of a response whose body nobody will look at.
+answeredWithoutBody :: Connection -> Status -> Composed -> Maybe Int -> IO Bool
+answeredWithoutBody connection status composed size
+  | isTunnel (composedMethod composed) status =
+    finishHead connection composed False framingNone 0 >>= setOutputEndAt connection >> return True
+  | hasNoBody (composedMethod composed) status = answerHead connection status composed size >> return True
+  | statusCode status == 205 = answerHead connection status composed (Just 0) >> return True -- section 15.3.6
+  | otherwise = return False
+
+------------------------------------------------------------------------------------------------------------------------
+-- Builders
+
+answerBuilder :: Connection -> Status -> ResponseHeaders -> Builder -> IO ()
+answerBuilder connection status fields builder = do
+  composed <- composeHead connection status fields
+  done <- answeredWithoutBody connection status composed (composedLength composed)
+  unless done $ do
+    limit <- outputLimit connection
+    let body = composedAt composed `plusPtr` framingMax
+    runBody connection composed body body limit (runBuilder builder)
+
+outputLimit :: Connection -> IO (Ptr Word8)
+outputLimit connection = do
+  capacity <- outputCapacity connection
+  buffer <- outputBuffer connection
+  return (buffer `plusPtr` (capacity - streamMargin))
+
+-- Runs the body's builder until it is done or the output is full.
+runBody :: Connection -> Composed -> Ptr Word8 -> Ptr Word8 -> Ptr Word8 -> BufferWriter -> IO ()
+runBody connection composed body at limit writer = do
+  (count, next) <- writer at (limit `minusPtr` at)
+  let end = at `plusPtr` count
+  case next of
+    Done -> finishBody connection composed body (end `minusPtr` body)
+    Chunk bytes rest
+      | B.length bytes <= limit `minusPtr` end -> do
+        withBytes bytes (copyBytes end)
+        runBody connection composed body (end `plusPtr` B.length bytes) limit rest
+      | otherwise -> do
+        -- A last piece that is too large to copy: its length is known all the same.
+        (more, afterwards) <- rest end 0
+        let size = case afterwards of
+              Done | more == 0 -> Just (end `minusPtr` body + B.length bytes)
+              _ -> Nothing
+        continueBody connection composed body (end `minusPtr` body) size (resume bytes afterwards)
+    More wanted rest -> continueBody connection composed body (end `minusPtr` body) Nothing (\_ _ -> return (0, More wanted rest))
+
+-- A writer that first hands over these bytes.
+resume :: ByteString -> Next -> BufferWriter
+resume bytes next _ _ = return (0, Chunk bytes (\_ _ -> return (0, next)))
+
+finishBody :: Connection -> Composed -> Ptr Word8 -> Int -> IO ()
+finishBody connection composed body size = do
+  checkLength composed size
+  start <- finishHead connection composed (composedKeep composed) framingLength size
+  moveBytes start body size
+  setOutputEndAt connection (start `plusPtr` size)
+
+checkLength :: Composed -> Int -> IO ()
+checkLength composed size = case composedLength composed of
+  Just declared | declared /= size -> throwIO (ContentLengthMismatch declared size)
+  _ -> return ()
+
+-- The body is larger than the output: what there is of it becomes the beginning of a stream.
+continueBody :: Connection -> Composed -> Ptr Word8 -> Int -> Maybe Int -> BufferWriter -> IO ()
+continueBody connection composed body count size writer = do
+  mapM_ (checkLength composed) size
+  startStream connection composed (composedLength composed <|> size) body count
+  streamWriter connection writer
+  endStream connection
+
+-- Writes the head's framing and moves what there is of the body behind it.
+startStream :: Connection -> Composed -> Maybe Int -> Ptr Word8 -> Int -> IO ()
+startStream connection composed size body count = do
+  start <- case framing of
+    Counted total -> finishHead connection composed keep framingLength total
+    Chunks -> finishHead connection composed keep framingChunked 0
+    UntilClose -> finishHead connection composed False framingNone 0
+  -- The first bytes are counted and framed like all others, from a copy that is theirs alone.
+  saved <- BI.create count (\target -> copyBytes target body count)
+  setOutputEndAt connection start
+  beginStream connection framing
+  unless (B.null saved) (streamWriter connection (resume saved Done))
+  where
+    keep = composedKeep composed
+    framing = case size of
+      Just total -> Counted total
+      Nothing | composedVersion11 composed -> Chunks
+      Nothing -> UntilClose
+
+------------------------------------------------------------------------------------------------------------------------
+-- Streams
+
+answerStream :: Connection -> Status -> ResponseHeaders -> ((Builder -> IO ()) -> IO () -> IO ()) -> IO ()
+answerStream connection status fields body = do
+  composed <- composeHead connection status fields
+  done <- answeredWithoutBody connection status composed (composedLength composed)
+  unless done $ do
+    startStream connection composed (composedLength composed) (composedAt composed) 0
+    -- The application may hand these actions to other threads and keep them: the lock makes their writes whole, and
+    -- after the end they must not touch the connection.
+    lock <- newMVar ()
+    over <- newIORef False
+    let guarded action = withMVar lock $ \_ -> do
+          late <- readIORef over
+          if late then throwIO UsedTooLate else action
+        write builder = guarded (streamBuilder connection builder)
+        flush = guarded (flushStream connection)
+        close = withMVar lock (\_ -> writeIORef over True)
+    body write flush `finally` close
+    endStream connection
+
+------------------------------------------------------------------------------------------------------------------------
+-- Files
+
+answerFile :: Connection -> Request -> Status -> ResponseHeaders -> FilePath -> Maybe FilePart -> IO ()
+answerFile connection request status fields path part =
+  bracket (open path) closeOpened (either (const missing) found)
+  where
+    missing = answerBuilder connection status404 (textPlain fields) (byteString (C8.pack "File not found"))
+    found (descriptor, facts@(FileFacts size _)) = case part of
+      Just chosen -> send status (partFields chosen) (fromInteger (filePartOffset chosen)) (fromInteger (filePartByteCount chosen))
+      -- Preconditions and ranges concern what would be a 200 (RFC 9110, sections 13.2.1 and 14.2); an error page from
+      -- a file is sent as it is.
+      Nothing | status /= status200 -> send status [] 0 size
+      Nothing -> case selectPart (requestMethod request) (requestHeaders request) facts of
+        Whole -> send status [] 0 size
+        Part offset count -> send status206 [rangeField (Just (offset, count)) size] offset count
+        NotModified -> answerBuilder connection status304 dated mempty
+        PreconditionFailed -> answerBuilder connection status412 dated mempty
+        Unsatisfiable -> answerBuilder connection status416 (rangeField Nothing size : dated) mempty
+      where
+        dated = addUnless (hLastModified, lastModified facts) fields
+        send code extra = answerOpenFile connection code (foldr addUnless ranged extra) path descriptor
+        ranged = addUnless (hAcceptRanges, C8.pack "bytes") dated
+
+partFields :: FilePart -> ResponseHeaders
+partFields (FilePart offset count size) =
+  [rangeField (Just (fromInteger offset, fromInteger count)) (fromInteger size) | count /= size]
+
+rangeField :: Maybe (Int64, Int64) -> Int64 -> Header
+rangeField selected size = (hContentRange, contentRange selected size)
+
+addUnless :: Header -> ResponseHeaders -> ResponseHeaders
+addUnless field@(name, _) fields
+  | any ((== name) . fst) fields = fields
+  | otherwise = field : fields
+
+textPlain :: ResponseHeaders -> ResponseHeaders
+textPlain fields = (hContentType, C8.pack "text/plain; charset=utf-8") : filter (not . describesBody . fst) fields
+  where
+    describesBody name =
+      name `elem` [hContentType, hContentLength, hContentEncoding, hLastModified, hAcceptRanges, hContentRange, hETag, hCacheControl]
+
+open :: FilePath -> IO (Either IOError (Int32, FileFacts))
+open path = withFilePath path $ \name -> allocaBytes fileSize $ \file -> do
+  result <- openFile name file
+  if result < 0
+    then return (Left (errnoToIOError "responseFile" (Errno (negate result)) Nothing (Just path)))
+    else do
+      facts <- FileFacts <$> fileBytes file <*> fileModified file
+      descriptor <- fileDescriptor file
+      return (Right (descriptor, facts))
+
+closeOpened :: Either IOError (Int32, FileFacts) -> IO ()
+closeOpened = either (const (return ())) (closeFile . fst)
+
+answerOpenFile :: Connection -> Status -> ResponseHeaders -> FilePath -> Int32 -> Int64 -> Int64 -> IO ()
+answerOpenFile connection status fields path descriptor offset count = do
+  composed <- composeHead connection status (filter ((/= hContentLength) . fst) fields)
+  done <- answeredWithoutBody connection status composed (Just (fromIntegral count))
+  unless done $ do
+    start <- finishHead connection composed (composedKeep composed) framingLength (fromIntegral count)
+    limit <- outputLimit connection
+    if count <= fromIntegral (limit `minusPtr` start)
+      then do
+        -- A small file goes out together with the head, and with the responses before and after it.
+        size <- readFileAt descriptor start (fromIntegral count) offset
+        when (size /= fromIntegral count) (throwIO (FileTruncated path))
+        setOutputEndAt connection (start `plusPtr` size)
+      else do
+        setOutputEndAt connection start
+        flushOutput connection
+        sendFileParts connection path descriptor offset count
+
+-- Every piece has the timeout to itself, as in 'sendBytes'.
+sendFileParts :: Connection -> FilePath -> Int32 -> Int64 -> Int64 -> IO ()
+sendFileParts connection path descriptor offset count = when (count > 0) $ do
+  deadline <- operationDeadline connection
+  let size = min count filePieceMax
+  sent <- sendFileBefore deadline (connectionSocket connection) (Fd (fromIntegral descriptor)) offset size
+  when (sent < size) (throwIO (FileTruncated path)) -- The length was promised: only closing tells the truth.
+  sendFileParts connection path descriptor (offset + size) (count - size)
+
+filePieceMax :: Int64
+filePieceMax = 262144
+
+------------------------------------------------------------------------------------------------------------------------
+-- Raw
+
+-- The application has the connection to itself, and it is closed afterwards. Reading has no time limit: what silence
+-- means is for the protocol spoken there to say.
+answerRaw :: Connection -> (IO ByteString -> (ByteString -> IO ()) -> IO ()) -> IO ()
+answerRaw connection body = do
+  writeRegister connection keepRegister 0
+  flushOutput connection
+  sends <- readRegister connection sendsRegister
+  writeRegister connection sendsRegister (sends + 1) -- Nothing can be taken back any more.
+  count <- inputCount connection
+  input <- inputBytes connection
+  leftover <- BI.create count (\target -> copyBytes target input count) >>= newIORef
+  dropInput connection count
+  let receive = do
+        bytes <- atomicModifyIORef' leftover takeAll
+        if B.null bytes then recv socket rawReceiveSize else return bytes
+      send bytes = do
+        deadline <- operationDeadline connection
+        sendAllBefore deadline socket bytes
+  body receive send
+  where
+    socket = connectionSocket connection
+    takeAll held = (B.empty, held)
+
+rawReceiveSize :: Int
+rawReceiveSize = 16384

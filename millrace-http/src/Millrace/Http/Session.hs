@@ -1,0 +1,283 @@
+{-# LANGUAGE ScopedTypeVariables #-}
+
+-- |
+-- The life of a connection: request after request, until one side has had enough. Knows nothing of listening and of
+-- other connections.
+--
+-- The loop over requests is tail-recursive and nothing is on the stack between two requests: a frame per request would
+-- make every park walk a longer stack.
+module Millrace.Http.Session (runSession) where
+
+import Control.Exception (Exception (..), SomeException, catch, throwIO, toException, try)
+import Control.Monad (unless, void, when)
+import Data.Bits ((.&.))
+import qualified Data.ByteString as B
+import Data.ByteString (ByteString)
+import Data.IORef
+import Millrace.Deadline (Deadline, deadlineAfter, earlier)
+import Millrace.Http.Body
+import Millrace.Http.Connection
+import Millrace.Http.Exception
+import Millrace.Http.Request (makeRequest)
+import Millrace.Http.Response
+import Millrace.Http.Settings (Settings (..))
+import Millrace.Http.Wire
+import Millrace.Socket (ShutdownCmd (..), shutdown)
+import Millrace.Socket.ByteString (recvBefore)
+import Network.Wai (Application, Request, defaultRequest)
+import Network.Wai.Internal (RequestBodyLength (..), Response (..), ResponseReceived (..))
+
+-- | Serves a connection until it is over. Returns when the socket is to be closed. Exceptions are reported through
+-- the settings; only asynchronous ones are thrown on.
+runSession :: Connection -> Application -> IO ()
+runSession connection application =
+  serve connection application `catch` \failure ->
+    if isAsynchronous failure then throwIO failure else endSession connection failure
+
+-- Where a connection is, for 'endSession'.
+betweenRequests, inHead, inRequest :: Int
+betweenRequests = 0
+inHead = 1
+inRequest = 2
+
+serve :: Connection -> Application -> IO ()
+serve connection application = do
+  size <- awaitHead connection
+  if size > 0
+    then do
+      keep <- serveRequest connection application size
+      if keep then serve connection application else closeAfterResponse connection
+    else when (size < 0) (throwIO (invalidRequestFromError size))
+
+------------------------------------------------------------------------------------------------------------------------
+-- Heads
+
+-- The length of the next complete head, 0 if the client (or the server) has ended the connection between requests, or
+-- an error of the parser.
+awaitHead :: Connection -> IO Int
+awaitHead connection = do
+  resetParser (parser connection)
+  count <- inputCount connection
+  if count == 0
+    then awaitFirstBytes connection
+    else do
+      size <- parseInput connection
+      if size /= 0 then return size else flushOutput connection >> awaitRest connection
+
+parseInput :: Connection -> IO Int
+parseInput connection = do
+  bytes <- inputBytes connection
+  count <- inputCount connection
+  runParser (parser connection) bytes count
+
+-- Nothing of the next request is here: this is where a kept connection waits.
+awaitFirstBytes :: Connection -> IO Int
+awaitFirstBytes connection = do
+  flushOutput connection
+  writeRegister connection phaseRegister betweenRequests
+  writeIORef (connectionIdle connection) True
+  closing <- readIORef (endpointClosing (connectionEndpoint connection))
+  if closing
+    then return 0
+    else do
+      deadline <- operationDeadline connection
+      count <- fillInput connection deadline
+      writeIORef (connectionIdle connection) False
+      if count == 0
+        then 0 <$ reportEarlyClose connection
+        else do
+          size <- parseInput connection
+          if size /= 0 then return size else awaitRest connection
+
+-- A client that connects and leaves is reported once, and not displayed by default.
+reportEarlyClose :: Connection -> IO ()
+reportEarlyClose connection = do
+  requests <- readRegister connection requestsRegister
+  when (requests == 0) (report connection Nothing (toException ConnectionClosedByPeer))
+
+-- The first bytes of a head are here: from now on there is one deadline for all of it, however slowly it comes.
+awaitRest :: Connection -> IO Int
+awaitRest connection = do
+  writeRegister connection phaseRegister inHead
+  deadline <- operationDeadline connection
+  go deadline
+  where
+    go deadline = do
+      count <- fillInput connection deadline
+      if count == 0
+        then throwIO IncompleteHeaders
+        else do
+          size <- parseInput connection
+          if size /= 0 then return size else go deadline
+
+------------------------------------------------------------------------------------------------------------------------
+-- Requests
+
+-- True if another request may follow.
+serveRequest :: Connection -> Application -> Int -> IO Bool
+serveRequest connection application size = do
+  requests <- readRegister connection requestsRegister
+  writeRegister connection requestsRegister (requests + 1)
+  writeRegister connection phaseRegister inRequest
+  writeRegister connection keepRegister 1
+  flags <- headFlags (parser connection)
+  bodyLength <- headContentLength (parser connection)
+  when (flags .&. flagExpectOther /= 0) (throwIO UnsupportedExpectation)
+  writeRegister connection expectRegister (if flags .&. flagExpectContinue /= 0 && hasBody flags bodyLength then 1 else 0)
+  bytes <- inputBytes connection
+  if hasBody flags bodyLength
+    then do
+      let known = if flags .&. flagChunked /= 0 then Nothing else Just (fromIntegral bodyLength)
+      body <- newBodyReader connection known
+      request <-
+        makeRequest (parser connection) bytes size (connectionPeer connection) (readBody connection body) $
+          maybe ChunkedBody (KnownLength . fromIntegral) known
+      dropInput connection size
+      -- The client may wait for earlier responses before it sends the body.
+      buffered <- inputCount connection
+      when (maybe True (> buffered) known) (flushOutput connection)
+      runApplication connection application request
+      complete <- finishBody connection body
+      keep <- readRegister connection keepRegister
+      return (complete && keep /= 0)
+    else do
+      writeRegister connection bodyPendingRegister 0
+      request <- makeRequest (parser connection) bytes size (connectionPeer connection) noBody (KnownLength 0)
+      dropInput connection size
+      runApplication connection application request
+      keep <- readRegister connection keepRegister
+      return (keep /= 0)
+  where
+    hasBody flags bodyLength = flags .&. flagChunked /= 0 || bodyLength > 0
+
+noBody :: IO ByteString
+noBody = return B.empty
+
+-- How far the answer to a request is.
+data Progress = Unanswered | Answering | Answered | Over
+  deriving (Eq)
+
+runApplication :: Connection -> Application -> Request -> IO ()
+runApplication connection application request = do
+  progress <- newIORef Unanswered
+  outcome <- try (application request (respond connection request progress))
+  reached <- readIORef progress
+  writeIORef progress Over
+  case outcome of
+    Right ResponseReceived
+      | reached == Answered -> return ()
+      | otherwise -> recover connection request reached (toException NotResponded)
+    Left failure
+      | isAsynchronous failure -> throwIO failure
+      | otherwise -> recover connection request reached failure
+
+respond :: Connection -> Request -> IORef Progress -> Response -> IO ResponseReceived
+respond connection request progress response = do
+  reached <- readIORef progress
+  case reached of
+    Unanswered -> return ()
+    -- The application has caught an exception that its first response raised, and tries another one.
+    Answering -> do
+      restarted <- restartResponse connection
+      unless restarted (throwIO RespondedTwice)
+    Answered -> throwIO RespondedTwice
+    Over -> throwIO UsedTooLate
+  writeIORef progress Answering
+  beginResponse connection
+  answer connection request response
+  writeIORef progress Answered
+  return ResponseReceived
+
+beginResponse :: Connection -> IO ()
+beginResponse connection = do
+  outputEnd connection >>= writeRegister connection responseStartRegister
+  readRegister connection sendsRegister >>= writeRegister connection responseSendsRegister
+
+-- The application threw. If nothing of its response was sent the client gets another one, and the connection goes on;
+-- otherwise only closing it can tell the client that the response is incomplete.
+recover :: Connection -> Request -> Progress -> SomeException -> IO ()
+recover connection request reached failure = do
+  report connection (Just request) failure
+  clean <- case reached of
+    Unanswered -> True <$ beginResponse connection
+    Answering -> restartResponse connection
+    _ -> return False
+  if clean
+    then do
+      unless (keepsFraming failure) (writeRegister connection keepRegister 0)
+      answer connection request (settingsOnExceptionResponse (settingsOf connection) failure)
+    else do
+      writeRegister connection keepRegister 0
+      unless (reached == Answered) (setOutputEnd connection 0)
+
+-- After a fault of the client's, where the next request begins is in doubt.
+keepsFraming :: SomeException -> Bool
+keepsFraming failure = case fromException failure of
+  Just (_ :: InvalidRequest) -> False
+  Nothing -> True
+
+------------------------------------------------------------------------------------------------------------------------
+-- Ends
+
+settingsOf :: Connection -> Settings
+settingsOf = endpointSettings . connectionEndpoint
+
+report :: Connection -> Maybe Request -> SomeException -> IO ()
+report connection = settingsOnException (settingsOf connection)
+
+-- The last response is in the output; unless there is unread input, the socket can be closed behind it.
+closeAfterResponse :: Connection -> IO ()
+closeAfterResponse connection = do
+  flushOutput connection
+  unread <- inputCount connection
+  pending <- readRegister connection bodyPendingRegister
+  when (unread > 0 || pending /= 0) (linger connection)
+
+-- An exception has ended the session outside of the application.
+endSession :: Connection -> SomeException -> IO ()
+endSession connection failure = do
+  phase <- readRegister connection phaseRegister
+  case fromException failure of
+    Just reason -> refuse connection reason
+    Nothing
+      | isTimeExpired failure && phase == inHead -> refuse connection RequestTimedOut
+      | isTimeExpired failure && phase == betweenRequests -> return ()
+      | otherwise -> report connection Nothing failure
+
+-- Answers what is no request, or none that can be served, and closes (RFC 9112, section 9.6).
+refuse :: Connection -> InvalidRequest -> IO ()
+refuse connection reason = do
+  report connection Nothing failure
+  void . (try :: IO () -> IO (Either SomeException ())) $ do
+    resetParser (parser connection)
+    writeRegister connection expectRegister 0
+    writeRegister connection bodyPendingRegister 0
+    writeRegister connection keepRegister 0
+    beginResponse connection
+    answer connection defaultRequest (settingsOnExceptionResponse (settingsOf connection) failure)
+    flushOutput connection
+    linger connection
+  where
+    failure = toException reason
+
+-- Closing a socket that has unread input resets the connection, and the reset may overtake the response. So the client
+-- is told that nothing more comes, and gets a little time to stop sending (RFC 9112, section 9.6).
+linger :: Connection -> IO ()
+linger connection = void . (try :: IO () -> IO (Either SomeException ())) $ do
+  shutdown socket ShutdownSend
+  limit <- deadlineAfter lingerMicros
+  drain limit lingerBytes
+  where
+    socket = connectionSocket connection
+    drain :: Deadline -> Int -> IO ()
+    drain limit left = when (left > 0) $ do
+      pause <- deadlineAfter lingerPauseMicros
+      bytes <- recvBefore (earlier limit pause) socket lingerPiece
+      unless (B.null bytes) (drain limit (left - B.length bytes))
+
+-- At most this long, and at most this long without a byte, and at most so many bytes.
+lingerMicros, lingerPauseMicros, lingerBytes, lingerPiece :: Int
+lingerMicros = 5000000
+lingerPauseMicros = 1000000
+lingerBytes = 1048576
+lingerPiece = 16384

@@ -1,0 +1,168 @@
+-- |
+-- A response body that is sent while it is produced: builders are run into the output, framed as chunks or counted,
+-- and sent when it is full. Knows nothing of heads, statuses and requests.
+module Millrace.Http.Stream
+  ( Framing (..),
+    streamMargin,
+    beginStream,
+    streamWriter,
+    streamBuilder,
+    flushStream,
+    endStream,
+  )
+where
+
+import Control.Exception (throwIO)
+import Control.Monad (unless, when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import Data.ByteString.Builder (Builder)
+import Data.ByteString.Builder.Extra (BufferWriter, Next (..), runBuilder)
+import qualified Data.ByteString.Unsafe as BU
+import Data.Word (Word8)
+import Foreign.Marshal.Utils (copyBytes)
+import Foreign.Ptr (Ptr, castPtr, plusPtr)
+import Foreign.Storable (poke)
+import Millrace.Http.Connection
+import Millrace.Http.Exception (InvalidResponse (..))
+import Millrace.Http.Wire (chunkHeadLength, putChunkHead, putChunkSize)
+
+-- | How the end of a body is known.
+data Framing
+  = Chunks
+  | -- | So many bytes.
+    Counted !Int
+  | UntilClose
+
+-- | Bytes at the end of the output that are kept free for what ends a chunk and the body.
+streamMargin :: Int
+streamMargin = 32
+
+chunksMode, countedMode, untilCloseMode :: Int
+chunksMode = 0
+countedMode = 1
+untilCloseMode = 2
+
+-- | Starts a body behind the head that is in the output already.
+beginStream :: Connection -> Framing -> IO ()
+beginStream connection framing = do
+  writeRegister connection chunkStartRegister (-1)
+  case framing of
+    Chunks -> mode chunksMode
+    Counted size -> mode countedMode >> writeRegister connection streamLeftRegister size
+    UntilClose -> mode untilCloseMode
+  where
+    mode = writeRegister connection streamModeRegister
+
+-- | Appends to the body. Parks when the output is full until the client has taken it.
+streamBuilder :: Connection -> Builder -> IO ()
+streamBuilder connection builder = streamWriter connection (runBuilder builder)
+
+-- | Appends what a running builder still has.
+streamWriter :: Connection -> BufferWriter -> IO ()
+streamWriter connection writer = do
+  openChunk connection
+  end <- outputEnd connection
+  limit <- subtract streamMargin <$> outputCapacity connection
+  buffer <- outputBuffer connection
+  (count, next) <- writer (buffer `plusPtr` end) (limit - end)
+  account connection count
+  setOutputEnd connection (end + count)
+  case next of
+    Done -> return ()
+    More wanted rest -> do
+      flushStream connection
+      fits <- growOutput connection (wanted + chunkHeadLength + streamMargin)
+      unless fits (throwIO (userError ("A builder asks for " ++ show wanted ++ " bytes at once")))
+      streamWriter connection rest
+    Chunk bytes rest -> streamBytes connection bytes >> streamWriter connection rest
+
+streamBytes :: Connection -> ByteString -> IO ()
+streamBytes connection bytes = do
+  openChunk connection
+  end <- outputEnd connection
+  limit <- subtract streamMargin <$> outputCapacity connection
+  account connection (B.length bytes)
+  if B.length bytes <= limit - end
+    then do
+      buffer <- outputBuffer connection
+      BU.unsafeUseAsCStringLen bytes $ \(source, count) -> copyBytes (buffer `plusPtr` end) (castPtr source) count
+      setOutputEnd connection (end + B.length bytes)
+    else sendLarge connection bytes
+
+-- Without copying: as a chunk of its own, together with what waits.
+sendLarge :: Connection -> ByteString -> IO ()
+sendLarge connection bytes = do
+  closeChunk connection
+  chunked <- isChunked connection
+  when chunked $ append connection (\at -> putChunkSize at (B.length bytes))
+  sendPieces connection bytes
+  when chunked $ append connection putLineEnd
+
+-- Counted bodies must not exceed their length: the rest would be read as the next response.
+account :: Connection -> Int -> IO ()
+account connection count = do
+  mode <- readRegister connection streamModeRegister
+  when (mode == countedMode) $ do
+    left <- readRegister connection streamLeftRegister
+    when (count > left) (throwIO (ContentLengthMismatch left count))
+    writeRegister connection streamLeftRegister (left - count)
+
+isChunked :: Connection -> IO Bool
+isChunked connection = (== chunksMode) <$> readRegister connection streamModeRegister
+
+-- Makes room if hardly any is left, and reserves the size line of a chunk.
+openChunk :: Connection -> IO ()
+openChunk connection = do
+  start <- readRegister connection chunkStartRegister
+  when (start < 0) $ do
+    end <- outputEnd connection
+    capacity <- outputCapacity connection
+    when (capacity - end < 8 * streamMargin) (flushOutput connection)
+    chunked <- isChunked connection
+    when chunked $ do
+      position <- outputEnd connection
+      writeRegister connection chunkStartRegister position
+      setOutputEnd connection (position + chunkHeadLength)
+
+-- An empty chunk would end the body (RFC 9112, section 7.1), so it is taken back.
+closeChunk :: Connection -> IO ()
+closeChunk connection = do
+  start <- readRegister connection chunkStartRegister
+  when (start >= 0) $ do
+    end <- outputEnd connection
+    let size = end - start - chunkHeadLength
+    writeRegister connection chunkStartRegister (-1)
+    if size == 0
+      then setOutputEnd connection start
+      else do
+        buffer <- outputBuffer connection
+        putChunkHead (buffer `plusPtr` start) size
+        append connection putLineEnd
+
+append :: Connection -> (Ptr Word8 -> IO Int) -> IO ()
+append connection put = do
+  buffer <- outputBuffer connection
+  end <- outputEnd connection
+  count <- put (buffer `plusPtr` end)
+  setOutputEnd connection (end + count)
+
+putLineEnd :: Ptr Word8 -> IO Int
+putLineEnd at = poke at 13 >> poke (at `plusPtr` 1) (10 :: Word8) >> return 2
+
+-- | Sends all that was written so far. Parks until the kernel has taken it.
+flushStream :: Connection -> IO ()
+flushStream connection = closeChunk connection >> flushOutput connection
+
+-- | Ends the body. The end stays in the output, to go out together with what follows. Throws 'ContentLengthMismatch'
+-- if a counted body is incomplete.
+endStream :: Connection -> IO ()
+endStream connection = do
+  closeChunk connection
+  mode <- readRegister connection streamModeRegister
+  left <- readRegister connection streamLeftRegister
+  when (mode == countedMode && left > 0) (throwIO (ContentLengthMismatch left 0))
+  when (mode == chunksMode) $ append connection $ \at -> do
+    size <- putChunkSize at 0
+    lineEnd <- putLineEnd (at `plusPtr` size)
+    return (size + lineEnd)

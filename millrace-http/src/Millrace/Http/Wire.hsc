@@ -1,0 +1,506 @@
+-- |
+-- The server's C code as Haskell functions: parsing of request heads and chunked bodies, writing of response heads,
+-- HTTP dates, opening of files. Knows nothing of sockets, buffers or WAI.
+--
+-- Exposed for the package's own tests. Not covered by the version policy: programs use "Network.Wai.Handler.Millrace".
+module Millrace.Http.Wire
+  ( -- * Request heads
+    Parser,
+    Field,
+    parserSize,
+    fieldSize,
+    initParser,
+    resetParser,
+    moveFields,
+    runParser,
+    parserFieldsSize,
+    copyHead,
+    headFieldCount,
+    headMethod,
+    headMethodSlice,
+    headPathSlice,
+    headQuerySlice,
+    headContentLength,
+    headFlags,
+    headHost,
+    headRange,
+    headReferer,
+    headUserAgent,
+    fieldName,
+    fieldNameSlice,
+    fieldValueSlice,
+
+    -- ** What a request asks for
+    flagKeepAlive,
+    flagChunked,
+    flagExpectContinue,
+    flagExpectOther,
+    flagVersion11,
+
+    -- ** Methods known by number
+    methodOther,
+    methodCodeHead,
+    methodCodeGet,
+    methodCodeConnect,
+    methodNames,
+
+    -- ** Field names known by number
+    nameCount,
+    nameText,
+    findName,
+
+    -- ** Errors
+    errorStatus,
+    errorText,
+    errorRequestLine,
+    errorTarget,
+
+    -- * Chunked bodies
+    Chunks,
+    chunksSize,
+    initChunks,
+    nextChunk,
+    chunksConsumed,
+    chunksEnd,
+
+    -- * Response heads
+    Head,
+    headSize,
+    beginHead,
+    putField,
+    endHead,
+    headAt,
+    headGivenLength,
+    headGiven,
+    givenClose,
+    givenLastModified,
+    givenAcceptRanges,
+    givenContentRange,
+    headOk,
+    headNoRoom,
+    headBadName,
+    headBadCoding,
+    headBadLength,
+    putFraming,
+    framingMax,
+    framingNone,
+    framingLength,
+    framingChunked,
+    connectionUnsaid,
+    connectionClose,
+    connectionKeepAlive,
+    chunkHeadLength,
+    putChunkHead,
+    putChunkSize,
+
+    -- * Dates
+    dateLength,
+    writeDate,
+    readDate,
+
+    -- * Files
+    File,
+    fileSize,
+    openFile,
+    fileBytes,
+    fileModified,
+    fileDescriptor,
+    readFileAt,
+    closeFile,
+  )
+where
+
+#include "http_parser.h"
+#include "http_chunks.h"
+#include "http_head.h"
+#include "http_date.h"
+#include "http_file.h"
+
+import Data.ByteString (ByteString)
+import qualified Data.ByteString.Char8 as C8
+import Data.Int (Int32, Int64)
+import Data.Word (Word16, Word32, Word64, Word8)
+import Foreign.C.String (CString, peekCString)
+import Foreign.C.Types (CInt (..), CSize (..))
+import Foreign.Ptr (Ptr)
+import Foreign.Storable (peekByteOff, pokeByteOff)
+import System.IO.Unsafe (unsafeDupablePerformIO)
+
+-- | The state of a parser of request heads, @parserSize@ bytes of memory.
+data Parser
+
+-- | One parsed field line, @fieldSize@ bytes of memory.
+data Field
+
+-- | Bytes of a 'Parser'.
+parserSize :: Int
+parserSize = #{size http_parser}
+
+-- | Bytes of a 'Field'.
+fieldSize :: Int
+fieldSize = #{size http_field}
+
+foreign import ccall unsafe "http_parser_init"
+  c_init :: Ptr Parser -> Ptr Field -> Word32 -> Word32 -> Word32 -> IO ()
+
+-- | @initParser parser fields fieldsMax headMax targetMax@: a new parser and its limits, in fields and bytes.
+initParser :: Ptr Parser -> Ptr Field -> Int -> Int -> Int -> IO ()
+initParser parser fields fieldsMax headMax targetMax =
+  c_init parser fields (fromIntegral fieldsMax) (fromIntegral headMax) (fromIntegral targetMax)
+
+-- | Makes the parser ready for the next head.
+foreign import ccall unsafe "http_parser_reset"
+  resetParser :: Ptr Parser -> IO ()
+
+-- | Tells the parser that its fields have moved to other memory.
+moveFields :: Ptr Parser -> Ptr Field -> IO ()
+moveFields = #{poke http_parser, fields}
+
+foreign import ccall unsafe "http_parser_run"
+  c_run :: Ptr Parser -> Ptr Word8 -> CSize -> IO Int64
+
+-- | Parses a head of which so many bytes are there. Its length if it is complete, 0 if it is not yet, or a negative
+-- error ('errorStatus'). May be called again with more bytes; reads each byte once.
+runParser :: Ptr Parser -> Ptr Word8 -> Int -> IO Int
+runParser parser bytes count = fromIntegral <$> c_run parser bytes (fromIntegral count)
+{-# INLINE runParser #-}
+
+-- | Bytes that the fields of a complete head take at the start of the memory filled by 'copyHead'.
+parserFieldsSize :: Ptr Parser -> IO Int
+parserFieldsSize parser = (fieldSize *) <$> headFieldCount parser
+{-# INLINE parserFieldsSize #-}
+
+foreign import ccall unsafe "http_parser_copy"
+  c_copy :: Ptr Parser -> Ptr Word8 -> CSize -> Ptr Word8 -> IO ()
+
+-- | @copyHead parser head length destination@ copies the fields ('parserFieldsSize' bytes) and then the text.
+copyHead :: Ptr Parser -> Ptr Word8 -> Int -> Ptr Word8 -> IO ()
+copyHead parser bytes count = c_copy parser bytes (fromIntegral count)
+{-# INLINE copyHead #-}
+
+word32 :: IO Word32 -> IO Int
+word32 = fmap fromIntegral
+{-# INLINE word32 #-}
+
+word16 :: IO Word16 -> IO Int
+word16 = fmap fromIntegral
+{-# INLINE word16 #-}
+
+-- | Number of field lines.
+headFieldCount :: Ptr Parser -> IO Int
+headFieldCount parser = word32 (#{peek http_parser, field_count} parser)
+
+-- | The method's number, or 'methodOther'.
+headMethod :: Ptr Parser -> IO Word8
+headMethod = #{peek http_parser, method}
+{-# INLINE headMethod #-}
+
+-- | Offset and length of the method.
+headMethodSlice :: Ptr Parser -> IO (Int, Int)
+headMethodSlice parser =
+  (,) <$> word32 (#{peek http_parser, method_offset} parser) <*> word32 (#{peek http_parser, method_length} parser)
+{-# INLINE headMethodSlice #-}
+
+-- | Offset and length of the path, without scheme, authority and query.
+headPathSlice :: Ptr Parser -> IO (Int, Int)
+headPathSlice parser =
+  (,) <$> word32 (#{peek http_parser, path_offset} parser) <*> word32 (#{peek http_parser, path_length} parser)
+{-# INLINE headPathSlice #-}
+
+-- | Offset and length of the query with its question mark; length 0 if there is none.
+headQuerySlice :: Ptr Parser -> IO (Int, Int)
+headQuerySlice parser =
+  (,) <$> word32 (#{peek http_parser, query_offset} parser) <*> word32 (#{peek http_parser, query_length} parser)
+{-# INLINE headQuerySlice #-}
+
+-- | Content-Length, or -1.
+headContentLength :: Ptr Parser -> IO Int64
+headContentLength = #{peek http_parser, content_length}
+{-# INLINE headContentLength #-}
+
+-- | The set of 'flagKeepAlive' and the other flags.
+headFlags :: Ptr Parser -> IO Word32
+headFlags = #{peek http_parser, flags}
+{-# INLINE headFlags #-}
+
+-- | Index of the first Host field plus 1; 0 if there is none. Likewise for the next three.
+headHost, headRange, headReferer, headUserAgent :: Ptr Parser -> IO Int
+headHost parser = word16 (#{peek http_parser, host} parser)
+headRange parser = word16 (#{peek http_parser, range} parser)
+headReferer parser = word16 (#{peek http_parser, referer} parser)
+headUserAgent parser = word16 (#{peek http_parser, user_agent} parser)
+{-# INLINE headHost #-}
+{-# INLINE headRange #-}
+{-# INLINE headReferer #-}
+{-# INLINE headUserAgent #-}
+
+-- | The number of a field's name; 0 if it is none of the known ones.
+fieldName :: Ptr Field -> IO Int
+fieldName field = word16 (#{peek http_field, name} field)
+
+-- | Offset and length of a field's name.
+fieldNameSlice :: Ptr Field -> IO (Int, Int)
+fieldNameSlice field =
+  (,) <$> word32 (#{peek http_field, name_offset} field) <*> word16 (#{peek http_field, name_length} field)
+
+-- | Offset and length of a field's value.
+fieldValueSlice :: Ptr Field -> IO (Int, Int)
+fieldValueSlice field =
+  (,) <$> word32 (#{peek http_field, value_offset} field) <*> word32 (#{peek http_field, value_length} field)
+
+-- | Members of 'headFlags'.
+flagKeepAlive, flagChunked, flagExpectContinue, flagExpectOther, flagVersion11 :: Word32
+flagKeepAlive = #{const HTTP_REQUEST_KEEP_ALIVE}
+flagChunked = #{const HTTP_REQUEST_CHUNKED}
+flagExpectContinue = #{const HTTP_REQUEST_EXPECT_CONTINUE}
+flagExpectOther = #{const HTTP_REQUEST_EXPECT_OTHER}
+flagVersion11 = #{const HTTP_REQUEST_VERSION_1_1}
+
+-- | Some numbers of methods.
+methodOther, methodCodeHead, methodCodeGet, methodCodeConnect :: Word8
+methodOther = #{const HTTP_METHOD_OTHER}
+methodCodeHead = #{const HTTP_METHOD_HEAD}
+methodCodeGet = #{const HTTP_METHOD_GET}
+methodCodeConnect = #{const HTTP_METHOD_CONNECT}
+
+-- | The known methods with their numbers.
+methodNames :: [(Word8, ByteString)]
+methodNames =
+  [ (#{const HTTP_METHOD_GET}, C8.pack "GET"),
+    (#{const HTTP_METHOD_HEAD}, C8.pack "HEAD"),
+    (#{const HTTP_METHOD_POST}, C8.pack "POST"),
+    (#{const HTTP_METHOD_PUT}, C8.pack "PUT"),
+    (#{const HTTP_METHOD_DELETE}, C8.pack "DELETE"),
+    (#{const HTTP_METHOD_OPTIONS}, C8.pack "OPTIONS"),
+    (#{const HTTP_METHOD_CONNECT}, C8.pack "CONNECT"),
+    (#{const HTTP_METHOD_TRACE}, C8.pack "TRACE"),
+    (#{const HTTP_METHOD_PATCH}, C8.pack "PATCH")
+  ]
+
+-- | Known names have numbers from 1 to @nameCount - 1@.
+nameCount :: Int
+nameCount = #{const HTTP_NAME_COUNT}
+
+foreign import ccall unsafe "http_name_text"
+  c_nameText :: CInt -> IO CString
+
+-- | The spelling of a known name.
+nameText :: Int -> String
+nameText number = unsafeDupablePerformIO (c_nameText (fromIntegral number) >>= peekCString)
+
+foreign import ccall unsafe "http_name_find"
+  c_findName :: Ptr Word8 -> CSize -> IO CInt
+
+-- | The number of a name; 0 if it is not known. O(length).
+findName :: Ptr Word8 -> Int -> IO Int
+findName name size = fromIntegral <$> c_findName name (fromIntegral size)
+
+foreign import ccall unsafe "http_error_status"
+  c_errorStatus :: CInt -> CInt
+
+foreign import ccall unsafe "http_error_text"
+  c_errorText :: CInt -> IO CString
+
+-- | The status code that answers an error of 'runParser' or 'nextChunk'.
+errorStatus :: Int -> Int
+errorStatus = fromIntegral . c_errorStatus . fromIntegral
+
+-- | What was wrong, in a few words.
+errorText :: Int -> String
+errorText number = unsafeDupablePerformIO (c_errorText (fromIntegral number) >>= peekCString)
+
+-- | Errors of the request line.
+errorRequestLine, errorTarget :: Int
+errorRequestLine = #{const HTTP_ERROR_REQUEST_LINE}
+errorTarget = #{const HTTP_ERROR_TARGET}
+
+-- | The state of a chunked body, @chunksSize@ bytes of memory.
+data Chunks
+
+-- | Bytes of a 'Chunks'.
+chunksSize :: Int
+chunksSize = #{size http_chunks}
+
+-- | Makes it ready for a new body.
+foreign import ccall unsafe "http_chunks_init"
+  initChunks :: Ptr Chunks -> IO ()
+
+foreign import ccall unsafe "http_chunks_next"
+  c_next :: Ptr Chunks -> Ptr Word8 -> CSize -> IO Int64
+
+-- | Passes framing ('chunksConsumed' bytes of it) and tells how many bytes of data come next; 0: more input is needed;
+-- 'chunksEnd': the body is over; otherwise a negative error.
+nextChunk :: Ptr Chunks -> Ptr Word8 -> Int -> IO Int
+nextChunk chunks input size = fromIntegral <$> c_next chunks input (fromIntegral size)
+
+-- | Bytes of framing that the last 'nextChunk' has passed.
+chunksConsumed :: Ptr Chunks -> IO Int
+chunksConsumed chunks = fromIntegral <$> (#{peek http_chunks, consumed} chunks :: IO Word64)
+
+-- | Says that a chunked body is complete.
+chunksEnd :: Int
+chunksEnd = #{const HTTP_CHUNKS_END}
+
+-- | A response head being written, @headSize@ bytes of memory.
+data Head
+
+-- | Bytes of a 'Head'.
+headSize :: Int
+headSize = #{size http_head}
+
+foreign import ccall unsafe "http_head_begin"
+  c_begin :: Ptr Head -> Ptr Word8 -> Ptr Word8 -> Word32 -> CInt -> Ptr Word8 -> CSize -> IO CInt
+
+-- | @beginHead head at limit dropServer status reason reasonLength@ writes the status line at @at@. Nothing is ever
+-- written at or beyond @limit@.
+beginHead :: Ptr Head -> Ptr Word8 -> Ptr Word8 -> Bool -> Int -> Ptr Word8 -> Int -> IO CInt
+beginHead writer at limit dropServer status reason size =
+  c_begin writer at limit options (fromIntegral status) reason (fromIntegral size)
+  where
+    options = if dropServer then #{const HTTP_HEAD_DROP_SERVER} else 0
+{-# INLINE beginHead #-}
+
+foreign import ccall unsafe "http_head_field"
+  c_field :: Ptr Head -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO CInt
+
+-- | @putField head name nameLength value valueLength@ writes a field line, or notes what is the server's to write.
+putField :: Ptr Head -> Ptr Word8 -> Int -> Ptr Word8 -> Int -> IO CInt
+putField writer name nameLength value valueLength =
+  c_field writer name (fromIntegral nameLength) value (fromIntegral valueLength)
+{-# INLINE putField #-}
+
+foreign import ccall unsafe "http_head_end"
+  c_end :: Ptr Head -> Ptr Word8 -> CSize -> IO CInt
+
+-- | @endHead head serverLine length@ writes Date and Server unless they were given.
+endHead :: Ptr Head -> Ptr Word8 -> Int -> IO CInt
+endHead writer line size = c_end writer line (fromIntegral size)
+{-# INLINE endHead #-}
+
+-- | Where the next byte goes.
+headAt :: Ptr Head -> IO (Ptr Word8)
+headAt = #{peek http_head, at}
+{-# INLINE headAt #-}
+
+-- | The Content-Length that was among the fields, or -1.
+headGivenLength :: Ptr Head -> IO Int64
+headGivenLength = #{peek http_head, content_length}
+{-# INLINE headGivenLength #-}
+
+-- | The set of 'givenClose' and the others.
+headGiven :: Ptr Head -> IO Word32
+headGiven = #{peek http_head, flags}
+{-# INLINE headGiven #-}
+
+-- | What was among the fields.
+givenClose, givenLastModified, givenAcceptRanges, givenContentRange :: Word32
+givenClose = #{const HTTP_HEAD_CLOSE}
+givenLastModified = #{const HTTP_HEAD_LAST_MODIFIED}
+givenAcceptRanges = #{const HTTP_HEAD_ACCEPT_RANGES}
+givenContentRange = #{const HTTP_HEAD_CONTENT_RANGE}
+
+-- | Results of 'beginHead', 'putField' and 'endHead'.
+headOk, headNoRoom, headBadName, headBadCoding, headBadLength :: CInt
+headOk = #{const HTTP_HEAD_OK}
+headNoRoom = #{const HTTP_HEAD_NO_ROOM}
+headBadName = #{const HTTP_HEAD_BAD_NAME}
+headBadCoding = #{const HTTP_HEAD_BAD_CODING}
+headBadLength = #{const HTTP_HEAD_BAD_LENGTH}
+
+foreign import ccall unsafe "http_put_framing"
+  c_putFraming :: Ptr Word8 -> CInt -> CInt -> Word64 -> IO CSize
+
+-- | @putFraming at connection framing length@ writes Connection, the framing and the empty line, at most 'framingMax'
+-- bytes, and returns their number.
+putFraming :: Ptr Word8 -> CInt -> CInt -> Int -> IO Int
+putFraming at connection framing size =
+  fromIntegral <$> c_putFraming at connection framing (fromIntegral size)
+{-# INLINE putFraming #-}
+
+-- | Most bytes that 'putFraming' writes.
+framingMax :: Int
+framingMax = #{const HTTP_FRAMING_MAX}
+
+-- | How the body ends: there is none or it ends with the connection, Content-Length, chunked.
+framingNone, framingLength, framingChunked :: CInt
+framingNone = #{const HTTP_FRAMING_NONE}
+framingLength = #{const HTTP_FRAMING_LENGTH}
+framingChunked = #{const HTTP_FRAMING_CHUNKED}
+
+-- | What Connection says.
+connectionUnsaid, connectionClose, connectionKeepAlive :: CInt
+connectionUnsaid = #{const HTTP_CONNECTION_UNSAID}
+connectionClose = #{const HTTP_CONNECTION_CLOSE}
+connectionKeepAlive = #{const HTTP_CONNECTION_KEEP_ALIVE}
+
+-- | Bytes that 'putChunkHead' writes.
+chunkHeadLength :: Int
+chunkHeadLength = #{const HTTP_CHUNK_HEAD_LENGTH}
+
+foreign import ccall unsafe "http_put_chunk_head"
+  c_putChunkHead :: Ptr Word8 -> Word32 -> IO ()
+
+-- | The size line of a chunk of less than 1 MiB, of a fixed width.
+putChunkHead :: Ptr Word8 -> Int -> IO ()
+putChunkHead at = c_putChunkHead at . fromIntegral
+
+foreign import ccall unsafe "http_put_chunk_size"
+  c_putChunkSize :: Ptr Word8 -> Word64 -> IO CSize
+
+-- | The size line of a chunk of any length; returns the number of bytes written, at most 18.
+putChunkSize :: Ptr Word8 -> Int -> IO Int
+putChunkSize at size = fromIntegral <$> c_putChunkSize at (fromIntegral size)
+
+-- | Bytes of an HTTP date.
+dateLength :: Int
+dateLength = #{const HTTP_DATE_LENGTH}
+
+-- | Writes the date of a time in seconds since 1970.
+foreign import ccall unsafe "http_date_write"
+  writeDate :: Int64 -> Ptr Word8 -> IO ()
+
+foreign import ccall unsafe "http_date_read"
+  c_readDate :: Ptr Word8 -> CSize -> IO Int64
+
+-- | Seconds since 1970 of a date in any of the three formats of RFC 9110, section 5.6.7; -1 if it is none.
+readDate :: Ptr Word8 -> Int -> IO Int64
+readDate text size = c_readDate text (fromIntegral size)
+
+-- | An open file, @fileSize@ bytes of memory.
+data File
+
+-- | Bytes of a 'File' (not of the file's content: that is 'fileBytes').
+fileSize :: Int
+fileSize = #{size http_file}
+
+-- | Opens a regular file for reading; 0 or a negative errno.
+foreign import ccall unsafe "http_file_open"
+  openFile :: CString -> Ptr File -> IO CInt
+
+-- | The length of the content in bytes.
+fileBytes :: Ptr File -> IO Int64
+fileBytes = #{peek http_file, size}
+
+-- | The time of the last modification in seconds since 1970.
+fileModified :: Ptr File -> IO Int64
+fileModified = #{peek http_file, modified_seconds}
+
+-- | The open descriptor.
+fileDescriptor :: Ptr File -> IO Int32
+fileDescriptor = #{peek http_file, descriptor}
+
+foreign import ccall unsafe "http_file_read"
+  c_readFile :: CInt -> Ptr Word8 -> CSize -> Int64 -> IO Int64
+
+-- | @readFileAt descriptor destination length offset@: bytes read, fewer only at the end of the file; or a negative
+-- errno.
+readFileAt :: Int32 -> Ptr Word8 -> Int -> Int64 -> IO Int
+readFileAt descriptor at size offset =
+  fromIntegral <$> c_readFile (fromIntegral descriptor) at (fromIntegral size) offset
+
+foreign import ccall unsafe "http_file_close"
+  c_closeFile :: CInt -> IO ()
+
+-- | Closes a descriptor of 'openFile'.
+closeFile :: Int32 -> IO ()
+closeFile = c_closeFile . fromIntegral

@@ -1,0 +1,218 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | How long a connection lives, and what goes over it: keep-alive, pipelining, request bodies, 100 (Continue).
+module ConnectionSpec (spec) where
+
+import Control.Concurrent.Async (forConcurrently_)
+import Control.Monad (forM_, replicateM_)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import Data.ByteString.Builder (lazyByteString)
+import qualified Data.ByteString.Char8 as C8
+import qualified Data.ByteString.Lazy as L
+import Data.IORef
+import Network.HTTP.Types
+import Network.Wai
+import Network.Wai.Handler.Millrace
+import Numeric (showHex)
+import Support
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  describe "persistence (RFC 9112, 9.3)" $ do
+    it "HTTP/1.1 keeps the connection, and says nothing about it" $ stays "GET / HTTP/1.1\r\nHost: a\r\n\r\n" Nothing
+    it "HTTP/1.0 with keep-alive keeps it, and says so" $
+      stays "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n" (Just "keep-alive")
+    it "a list with other tokens keeps it" $ stays "GET / HTTP/1.1\r\nHost: a\r\nConnection: TE, upgrade\r\n\r\n" Nothing
+    it "HTTP/1.0 closes" $ closes "GET / HTTP/1.0\r\n\r\n"
+    it "close closes" $ closes "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    it "close in a list closes" $ closes "GET / HTTP/1.1\r\nHost: a\r\nConnection: TE, Close\r\n\r\n"
+    it "close in the second of two lines closes" $
+      closes "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nConnection: close\r\n\r\n"
+    it "HTTP/1.0 with keep-alive and close closes" $ closes "GET / HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n"
+    it "the application may close" $
+      withServer id (\_ respond -> respond (responseLBS status200 [("Connection", "Close")] "x")) $ \port -> do
+        bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        map (headerOf "connection") (parseReplies bytes) `shouldBe` [Just "close"]
+    it "other options of the application's are passed on" $
+      withServer id (\_ respond -> respond (responseLBS status200 [("Connection", "X-Hop, close"), ("X-Hop", "1")] "x")) $ \port -> do
+        bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        [value | ("connection", value) <- concatMap replyFields (parseReplies bytes)] `shouldBe` ["X-Hop, close", "close"]
+
+  describe "pipelining (RFC 9112, 9.3.2)" $ do
+    it "answers in order, however many requests come at once" $
+      withServer id path $ \port -> withConnection port $ \client -> do
+        let count = 5000 :: Int
+            request number = B.concat ["GET /", C8.pack (show number), " HTTP/1.1\r\nHost: a\r\n", if number == count then "Connection: close\r\n\r\n" else "\r\n"]
+        send client (B.concat (map request [1 .. count]))
+        replies <- parseReplies <$> receiveAll client
+        map replyBody replies `shouldBe` [C8.pack ('/' : show number) | number <- [1 .. count]]
+    it "sends the answers to buffered requests at once" $
+      withServer id path $ \port -> withConnection port $ \client -> do
+        send client (B.concat (replicate 10 "GET /x HTTP/1.1\r\nHost: a\r\n\r\n"))
+        (bytes, closed) <- receiveUntilTimeout 300000 client
+        (length (parseReplies bytes), closed) `shouldBe` (10, False)
+    it "answers what is complete when the next request is not" $
+      withServer id path $ \port -> withConnection port $ \client -> do
+        send client "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHo"
+        first <- receiveResponse client
+        send client "st: a\r\n\r\n"
+        second <- receiveResponse client
+        map replyBody [first, second] `shouldBe` ["/1", "/2"]
+    it "mixes small, large and chunked bodies" $
+      withServer id sized $ \port -> withConnection port $ \client -> do
+        let sizes = [0, 1, 100, 3000, 5000, 16000, 16384, 20000, 100000, 7, 300000, 0, 12000, 12000] :: [Int]
+        send client (B.concat [B.concat ["GET /", C8.pack (show size), " HTTP/1.1\r\nHost: a\r\n\r\n"] | size <- sizes])
+        forM_ sizes $ \size -> do
+          reply <- receiveResponse client
+          replyBody reply `shouldBe` C8.replicate size 'x'
+        send client "GET /1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["x"]
+    it "answers a valid request and then refuses an invalid one" $
+      withServer id path $ \port -> do
+        bytes <- exchange port "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost : a\r\n\r\n"
+        map replyStatus (parseReplies bytes) `shouldBe` [200, 400]
+
+  describe "request bodies" $ do
+    it "arrive whole, by length" $
+      withServer id echo $ \port -> withConnection port $ \client ->
+        forM_ [0, 1, 1000, 14000, 16384, 200000] $ \size -> do
+          let body = patterned size
+          send client (B.concat ["POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ", C8.pack (show size), "\r\n\r\n", body])
+          reply <- receiveResponse client
+          replyBody reply `shouldBe` body
+    it "arrive whole, chunked" $
+      withServer id echo $ \port -> withConnection port $ \client ->
+        forM_ [0, 1, 1000, 14000, 16384, 200000] $ \size -> do
+          let body = patterned size
+          send client (B.concat ["POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", chunked 777 body])
+          reply <- receiveResponse client
+          replyBody reply `shouldBe` body
+    it "have the length the client gave" $
+      withServer id (\request respond -> respond (responseLBS status200 [] (L.fromStrict (C8.pack (describe' (requestBodyLength request)))))) $ \port -> do
+        bytes <- exchange port "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcPOST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.0\r\n\r\n"
+        map replyBody (parseReplies bytes) `shouldBe` ["3", "chunked", "0"]
+    it "are empty again and again at their end" $
+      withServer id readsTwice $ \port -> do
+        bytes <- exchange port "POST / HTTP/1.0\r\nContent-Length: 3\r\n\r\nabc"
+        map replyBody (parseReplies bytes) `shouldBe` ["abc"]
+    it "are skipped when the application does not read them" $
+      withServer id path $ \port -> do
+        bytes <-
+          exchange port $
+            B.concat
+              [ "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 8192\r\n\r\n",
+                C8.replicate 8192 'x',
+                "POST /2 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+                chunked 100 (C8.replicate 8000 'x'),
+                "GET /3 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+              ]
+        map replyBody (parseReplies bytes) `shouldBe` ["/1", "/2", "/3"]
+    it "end the connection when they are too long to skip, without losing the response" $
+      withServer id path $ \port ->
+        replicateM_ 20 . withConnection port $ \client -> do
+          send client "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n"
+          send client (C8.replicate 400000 'x')
+          replies <- parseReplies <$> receiveAll client
+          map (\reply -> (replyBody reply, headerOf "connection" reply)) replies `shouldBe` [("/1", Just "close")]
+    it "chunked ones too" $
+      withServer id path $ \port ->
+        replicateM_ 20 . withConnection port $ \client -> do
+          send client "POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+          send client (B.take 400000 (chunked 4096 (C8.replicate 500000 'x')))
+          map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["/1"]
+    it "cannot be read any more when the request is over" $ do
+      kept <- newIORef (return "")
+      let application request respond = do
+            writeIORef kept (getRequestBodyChunk request)
+            respond (responseLBS status200 [] "x")
+      withServer id application $ \port -> do
+        bytes <- exchange port "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc"
+        statusOf bytes `shouldBe` 200
+        late <- readIORef kept
+        late `shouldThrow` (== UsedTooLate)
+
+  describe "100 (Continue) (RFC 9110, 10.1.1)" $ do
+    it "is sent when the application reads the body" $
+      withServer id echo $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-Continue\r\nConnection: close\r\n\r\n"
+        interim <- receiveUntilTimeout 200000 client
+        interim `shouldBe` ("HTTP/1.1 100 Continue\r\n\r\n", False)
+        send client "hello"
+        map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["hello"]
+    it "is not sent when the body is there already" $
+      withServer id echo $ \port -> do
+        bytes <- exchange port "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\nConnection: close\r\n\r\nhello"
+        map replyStatus (parseReplies bytes) `shouldBe` [200]
+    it "is not sent when the application does not read the body, and the connection is closed" $
+      withServer id path $ \port -> do
+        bytes <- exchange port "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+        map (\reply -> (replyStatus reply, headerOf "connection" reply)) (parseReplies bytes) `shouldBe` [(200, Just "close")]
+    it "is not sent to HTTP/1.0" $
+      withServer id echo $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.0\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+        receiveUntilTimeout 200000 client `shouldReturn` ("", False)
+        send client "hello"
+        map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["hello"]
+    it "is not sent after the response has begun" $
+      withServer id respondsThenReads $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+        (begun, _) <- receiveUntilTimeout 200000 client
+        send client "hello"
+        rest <- receiveAll client
+        map (\reply -> (replyStatus reply, replyBody reply)) (parseReplies (B.append begun rest)) `shouldBe` [(200, "read: hello")]
+
+  describe "many connections" $
+    it "are served at the same time" $
+      withServer id path $ \port ->
+        forConcurrently_ [1 .. 100 :: Int] $ \number -> withConnection port $ \client ->
+          forM_ [1 .. 20 :: Int] $ \time -> do
+            let name = C8.pack ('/' : show (number * 1000 + time))
+            send client (B.concat ["GET ", name, " HTTP/1.1\r\nHost: a\r\n\r\n"])
+            reply <- receiveResponse client
+            replyBody reply `shouldBe` name
+  where
+    stays request expected = withServer id pong $ \port -> withConnection port $ \client ->
+      replicateM_ 3 $ do
+        send client request
+        reply <- receiveResponse client
+        headerOf "connection" reply `shouldBe` expected
+    closes request = withServer id pong $ \port -> do
+      bytes <- exchange port request
+      map (headerOf "connection") (parseReplies bytes) `shouldBe` [Just "close"]
+    describe' ChunkedBody = "chunked"
+    describe' (KnownLength size) = show size
+
+path :: Application
+path request respond = respond (responseLBS status200 [] (L.fromStrict (rawPathInfo request)))
+
+sized :: Application
+sized request respond = respond (responseLBS status200 [] (L.replicate size 0x78))
+  where
+    size = maybe 0 (fromIntegral . fst) (C8.readInt (B.drop 1 (rawPathInfo request)))
+
+readsTwice :: Application
+readsTwice request respond = do
+  body <- strictRequestBody request
+  again <- getRequestBodyChunk request
+  more <- getRequestBodyChunk request
+  respond (responseLBS status200 [] (L.append body (L.fromChunks [again, more])))
+
+respondsThenReads :: Application
+respondsThenReads request respond = respond . responseStream status200 [] $ \write flush -> do
+  write "read: "
+  flush
+  body <- strictRequestBody request
+  write (lazyByteString body)
+
+patterned :: Int -> ByteString
+patterned size = B.take size (B.concat (replicate (size `div` 251 + 1) (B.pack [0 .. 250])))
+
+chunked :: Int -> ByteString -> ByteString
+chunked size body
+  | B.null body = "0\r\n\r\n"
+  | otherwise = B.concat [hex (B.length piece), "\r\n", piece, "\r\n", chunked size (B.drop size body)]
+  where
+    piece = B.take size body
+    hex = C8.pack . flip showHex ""

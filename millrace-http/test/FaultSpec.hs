@@ -1,0 +1,143 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Applications that throw, and clients that leave.
+module FaultSpec (spec) where
+
+import Control.Exception (Exception, SomeException, fromException, throwIO, try)
+import Control.Monad (forM_, forever, void)
+import qualified Data.ByteString as B
+import Data.ByteString.Builder (byteString)
+import qualified Data.ByteString.Char8 as C8
+import Data.IORef
+import Data.Maybe (isJust)
+import Network.HTTP.Types
+import Network.Wai
+import Network.Wai.Handler.Millrace
+import Support
+import Test.Hspec
+
+data Fault = Fault
+  deriving (Eq, Show)
+
+instance Exception Fault
+
+spec :: Spec
+spec = do
+  describe "applications that throw before anything was sent" $
+    forM_ early $ \(what, application) -> do
+      it (what ++ ": a 500, one report, and the connection goes on") $ do
+        reports <- newIORef []
+        withServer (setOnException (\request failure -> modifyIORef' reports ((fmap rawPathInfo request, failure) :))) application $ \port -> do
+          bytes <- exchange port "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+          map (\reply -> (replyStatus reply, replyBody reply)) (parseReplies bytes)
+            `shouldBe` replicate 2 (500, "Something went wrong")
+          reported <- readIORef reports
+          map fst (reverse reported) `shouldBe` [Just "/1", Just "/2"]
+
+  describe "applications that throw after something was sent" $ do
+    it "the connection is closed in the middle of the body" $
+      withServer id (streaming (\write flush -> write "some" >> flush >> throwIO Fault)) $ \port -> do
+        bytes <- exchange port twice
+        bytes `shouldSatisfy` B.isSuffixOf "00004\r\nsome\r\n"
+    it "a streaming echo that throws gets no second response into its body" $ do
+      let application request respond = respond . responseStream status200 [] $ \write flush -> do
+            bytes <- getRequestBodyChunk request
+            write (byteString bytes)
+            flush
+            more <- getRequestBodyChunk request
+            write (byteString more)
+            throwIO Fault
+      withServer id application $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+        (begun, _) <- receiveUntilTimeout 200000 client
+        begun `shouldSatisfy` B.isInfixOf "hello"
+        send client "5\r\nworld\r\n0\r\n\r\n"
+        rest <- receiveAll client
+        rest `shouldNotSatisfy` B.isInfixOf "HTTP/1.1"
+    it "after it has responded: the response arrives, and the connection is closed" $
+      withServer id (\request respond -> pong request respond >> throwIO Fault) $ \port -> do
+        bytes <- exchange port twice
+        map replyBody (parseReplies bytes) `shouldBe` ["Pong"]
+
+  describe "applications that misuse respond" $ do
+    it "a second response is refused, and the first arrives" $ do
+      second <- newIORef Nothing
+      let application request respond = do
+            _ <- pong request respond
+            outcome <- try (pong request respond)
+            writeIORef second (Just outcome)
+            either throwIO return outcome
+      withServer id application $ \port -> do
+        bytes <- exchange port twice
+        map replyBody (parseReplies bytes) `shouldBe` ["Pong"]
+        outcome <- readIORef second
+        (outcome >>= either Just (const Nothing)) `shouldBe` Just RespondedTwice
+    it "another response may replace one that failed before anything was sent" $ do
+      let application request respond = do
+            outcome <- try (respond (responseLBS status200 [] (error "lazy")))
+            case outcome :: Either SomeException ResponseReceived of
+              Right received -> return received
+              Left _ -> pong request respond
+      withServer id application $ \port -> do
+        bytes <- exchange port "GET / HTTP/1.0\r\n\r\n"
+        map replyBody (parseReplies bytes) `shouldBe` ["Pong"]
+    it "responding when the request is over is refused" $ do
+      kept <- newIORef (return ())
+      let application request respond = do
+            writeIORef kept (void (pong request respond))
+            pong request respond
+      withServer id application $ \port -> do
+        _ <- exchange port "GET / HTTP/1.0\r\n\r\n"
+        late <- readIORef kept
+        late `shouldThrow` (== UsedTooLate)
+
+  describe "exceptions of the server" $ do
+    it "setOnExceptionResponse chooses the response, to bad requests too" $
+      withServer (setOnExceptionResponse (const (responseLBS status503 [] "custom"))) (\_ _ -> throwIO Fault) $ \port -> do
+        bytes <- exchange port "GET / HTTP/1.0\r\n\r\n"
+        map replyBody (parseReplies bytes) `shouldBe` ["custom"]
+        refused <- exchange port "nonsense\r\n\r\n"
+        map replyBody (parseReplies refused) `shouldBe` ["custom"]
+    it "bad requests are reported as InvalidRequest, and not displayed by default" $ do
+      reports <- newIORef []
+      withServer (setOnException (\_ failure -> modifyIORef' reports (failure :))) pong $ \port -> do
+        _ <- exchange port "GET / HTTP/1.1\r\nHost : a\r\n\r\n"
+        failures <- readIORef reports
+        map (\failure -> isJust (fromException failure :: Maybe InvalidRequest)) failures `shouldBe` [True]
+        map defaultShouldDisplayException failures `shouldBe` [False]
+
+  describe "clients that leave" $ do
+    it "end only their own connection" $
+      withServer id (streaming (\write flush -> forever (write (byteString (C8.replicate 10000 'x')) >> flush))) $ \port ->
+        forM_ [1 .. 20 :: Int] $ \_ -> withConnection port $ \client -> do
+          send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+          bytes <- receive client
+          bytes `shouldSatisfy` B.isPrefixOf "HTTP/1.1 200"
+    it "onOpen may refuse a connection, and onClose sees every end" $ do
+      opened <- newIORef (0 :: Int)
+      closed <- newIORef (0 :: Int)
+      let wanted _ = atomicModifyIORef' opened (\count -> (count + 1, even count))
+          counting _ = atomicModifyIORef' closed (\count -> (count + 1, ()))
+      withServer (setOnOpen wanted . setOnClose counting) pong $ \port -> do
+        answers <- mapM (const (try (exchange port "GET / HTTP/1.0\r\n\r\n"))) [1 .. 6 :: Int]
+        map (either nothing (B.take 12)) answers
+          `shouldBe` ["HTTP/1.1 200", "", "HTTP/1.1 200", "", "HTTP/1.1 200", ""]
+      readIORef closed `shouldReturn` 6
+  where
+    twice = "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    nothing :: IOError -> B.ByteString
+    nothing _ = ""
+    streaming body _ respond = respond (responseStream status200 [] body)
+
+early :: [(String, Application)]
+early =
+  [ ("at once", \_ _ -> throwIO Fault),
+    ("in the status", \_ respond -> respond (responseLBS (error "status") [] "")),
+    ("in the status code", \_ respond -> respond (responseLBS (Status (error "code") "") [] "")),
+    ("in the list of fields", \_ respond -> respond (responseLBS status200 (error "fields") "")),
+    ("in a field", \_ respond -> respond (responseLBS status200 [("X", error "value")] "")),
+    ("in the body", \_ respond -> respond (responseLBS status200 [] (error "body"))),
+    ("in the response", \_ respond -> respond (error "response")),
+    ("at the start of a stream", \_ respond -> respond (responseStream status200 [] (\_ _ -> throwIO Fault))),
+    ("in a stream, before it was flushed", \_ respond -> respond (responseStream status200 [] (\write _ -> write "some" >> throwIO Fault)))
+  ]

@@ -1,0 +1,136 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Responses from files: whole, in parts, conditional, and those that cannot be read.
+module FileSpec (spec) where
+
+import Control.Exception (bracket)
+import Control.Monad (forM_)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Char8 as C8
+import Data.Time (UTCTime (..), fromGregorian)
+import Network.HTTP.Types
+import Network.Wai
+import Support
+import System.Directory (createDirectory, getTemporaryDirectory, removeDirectoryRecursive, removeFile, setModificationTime)
+import System.FilePath ((</>))
+import System.IO (hClose, openBinaryTempFile)
+import Test.Hspec
+
+spec :: Spec
+spec = around withFiles $ do
+  describe "whole files" $ do
+    forM_ [("empty", 0), ("small", 1000), ("page", 16384), ("large", 3000000)] $ \(name, size) ->
+      it (name ++ ": arrive, with length, date and Accept-Ranges, and leave the connection open") $ \folder ->
+        withServer id (fileServer folder) $ \port -> withConnection port $ \client ->
+          forM_ [1, 2 :: Int] $ \_ -> do
+            send client (B.concat ["GET /", C8.pack name, " HTTP/1.1\r\nHost: a\r\n\r\n"])
+            reply <- receiveResponse client
+            (replyStatus reply, replyBody reply == content size) `shouldBe` (200, True)
+            headerOf "content-length" reply `shouldBe` Just (C8.pack (show size))
+            headerOf "last-modified" reply `shouldBe` Just modified
+            headerOf "accept-ranges" reply `shouldBe` Just "bytes"
+    it "pipelined with other responses, keep their order" $ \folder ->
+      withServer id (fileServer folder) $ \port -> do
+        bytes <- exchange port (B.concat [B.concat ["GET /", name, " HTTP/1.1\r\nHost: a\r\n", end, "\r\n"] | (name, end) <- [("small", ""), ("large", ""), ("missing", ""), ("page", "Connection: close\r\n")]])
+        map (B.length . replyBody) (parseReplies bytes) `shouldBe` [1000, 3000000, 14, 16384]
+    it "HEAD gives the same head and no body" $ \folder ->
+      withServer id (fileServer folder) $ \port -> do
+        bytes <- exchange port "HEAD /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        bytes `shouldSatisfy` B.isInfixOf "Content-Length: 3000000\r\n"
+        bytes `shouldSatisfy` B.isSuffixOf "\r\n\r\n"
+    it "keep another status of the application's, whatever the request asks for" $ \folder ->
+      withServer id (\_ respond -> respond (responseFile status404 [] (folder </> "small") Nothing)) $ \port -> do
+        bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\nConnection: close\r\n\r\n"
+        map (\reply -> (replyStatus reply, B.length (replyBody reply))) (parseReplies bytes) `shouldBe` [(404, 1000)]
+  describe "files that cannot be read are a 404" $
+    forM_ ["missing", "folder"] $ \name ->
+      it name $ \folder -> requesting folder (C8.pack name) [] $ \reply ->
+        (replyStatus reply, replyBody reply) `shouldBe` (404, "File not found")
+  describe "parts chosen by the application" $
+    it "are sent with its status and a Content-Range" $ \folder ->
+      withServer id (\_ respond -> respond (responseFile status206 [] (folder </> "small") (Just (FilePart 10 5 1000)))) $ \port -> do
+        bytes <- exchange port "GET / HTTP/1.0\r\n\r\n"
+        map (\reply -> (replyStatus reply, replyBody reply, headerOf "content-range" reply)) (parseReplies bytes)
+          `shouldBe` [(206, B.take 5 (B.drop 10 (content 1000)), Just "bytes 10-14/1000")]
+  describe "ranges (RFC 9110, 14)" $ do
+    forM_ satisfiable $ \(range, from, size) ->
+      it (show range) $ \folder -> requesting folder "small" [("Range", range)] $ \reply -> do
+        replyStatus reply `shouldBe` 206
+        replyBody reply `shouldBe` B.take size (B.drop from (content 1000))
+        headerOf "content-range" reply `shouldBe` Just (C8.pack ("bytes " ++ show from ++ "-" ++ show (from + size - 1) ++ "/1000"))
+    forM_ ["bytes=1000-", "bytes=1000-2000", "bytes=5000-", "bytes=99999999999999999999-", "bytes=-0"] $ \range ->
+      it (show range ++ " is unsatisfiable") $ \folder -> requesting folder "small" [("Range", range)] $ \reply ->
+        (replyStatus reply, headerOf "content-range" reply) `shouldBe` (416, Just "bytes */1000")
+    forM_ ["bytes=0-1,5-6", "lines=0-1", "bytes=", "bytes=-", "bytes=5-4", "bytes=a-b", "bytes 0-1", "bytes=--5"] $ \range ->
+      it (show range ++ " is ignored") $ \folder -> requesting folder "small" [("Range", range)] $ \reply ->
+        (replyStatus reply, B.length (replyBody reply)) `shouldBe` (200, 1000)
+    it "of an empty file is unsatisfiable" $ \folder -> requesting folder "empty" [("Range", "bytes=0-0")] $ \reply ->
+      (replyStatus reply, headerOf "content-range" reply) `shouldBe` (416, Just "bytes */0")
+    it "of a large file comes from its middle" $ \folder -> requesting folder "large" [("Range", "bytes=1000000-2999998")] $ \reply ->
+      replyBody reply == B.take 1999999 (B.drop 1000000 (content 3000000)) `shouldBe` True
+    it "RFC 9110, 13.1.5: If-Range with the date of the file" $ \folder ->
+      requesting folder "small" [("Range", "bytes=0-1"), ("If-Range", modified)] $ \reply -> replyStatus reply `shouldBe` 206
+    forM_ ["\"tag\"", "W/\"tag\"", "Sun, 06 Nov 1994 08:49:38 GMT", "nonsense"] $ \value ->
+      it ("RFC 9110, 13.1.5: If-Range " ++ show value ++ " gets the whole file") $ \folder ->
+        requesting folder "small" [("Range", "bytes=0-1"), ("If-Range", value)] $ \reply ->
+          (replyStatus reply, B.length (replyBody reply)) `shouldBe` (200, 1000)
+  describe "conditional requests (RFC 9110, 13)" $ do
+    forM_ [modified, "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994", "Mon, 07 Nov 1994 00:00:00 GMT"] $ \date ->
+      it ("If-Modified-Since " ++ show date ++ " is a 304") $ \folder ->
+        requesting folder "small" [("If-Modified-Since", date)] $ \reply -> replyStatus reply `shouldBe` 304
+    forM_ ["Sun, 06 Nov 1994 08:49:36 GMT", "nonsense", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 XXX 1994 08:49:37 GMT"] $ \date ->
+      it ("If-Modified-Since " ++ show date ++ " is a 200") $ \folder ->
+        requesting folder "small" [("If-Modified-Since", date)] $ \reply -> replyStatus reply `shouldBe` 200
+    it "13.1.3: If-Modified-Since does not count beside If-None-Match" $ \folder ->
+      requesting folder "small" [("If-Modified-Since", modified), ("If-None-Match", "\"tag\"")] $ \reply -> replyStatus reply `shouldBe` 200
+    it "If-Unmodified-Since of an earlier date is a 412" $ \folder ->
+      requesting folder "small" [("If-Unmodified-Since", "Sun, 06 Nov 1994 08:49:36 GMT")] $ \reply -> replyStatus reply `shouldBe` 412
+    it "If-Unmodified-Since of the same date is a 200" $ \folder ->
+      requesting folder "small" [("If-Unmodified-Since", modified)] $ \reply -> replyStatus reply `shouldBe` 200
+
+modified :: ByteString
+modified = "Sun, 06 Nov 1994 08:49:37 GMT"
+
+satisfiable :: [(ByteString, Int, Int)]
+satisfiable =
+  [ ("bytes=0-0", 0, 1),
+    ("bytes=0-999", 0, 1000),
+    ("bytes=500-", 500, 500),
+    ("bytes=999-", 999, 1),
+    ("bytes=10-99999999999999999999", 10, 990),
+    ("bytes=-1", 999, 1),
+    ("bytes=-5000", 0, 1000),
+    ("Bytes= 5-6 ", 5, 2)
+  ]
+
+content :: Int -> ByteString
+content size = B.take size (B.concat (replicate (size `div` 251 + 1) (B.pack [0 .. 250])))
+
+fileServer :: FilePath -> Application
+fileServer folder request respond =
+  respond (responseFile status200 [] (folder </> C8.unpack (B.drop 1 (rawPathInfo request))) Nothing)
+
+requesting :: FilePath -> ByteString -> [(ByteString, ByteString)] -> (Reply -> IO ()) -> IO ()
+requesting folder name fields check = withServer id (fileServer folder) $ \port -> do
+  bytes <-
+    exchange port . B.concat $
+      ["GET /", name, " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"] ++ [B.concat [field, ": ", value, "\r\n"] | (field, value) <- fields] ++ ["\r\n"]
+  case parseReplies bytes of
+    [reply] -> check reply
+    replies -> expectationFailure ("expected one response, got " ++ show replies)
+
+withFiles :: (FilePath -> IO ()) -> IO ()
+withFiles = bracket create removeDirectoryRecursive
+  where
+    create = do
+      temporary <- getTemporaryDirectory
+      (name, handle) <- openBinaryTempFile temporary "millrace-http"
+      hClose handle
+      removeFile name
+      createDirectory name
+      forM_ [("empty", 0), ("small", 1000), ("page", 16384), ("large", 3000000)] $ \(file, size) -> do
+        B.writeFile (name </> file) (content size)
+        setModificationTime (name </> file) (UTCTime (fromGregorian 1994 11 6) (8 * 3600 + 49 * 60 + 37))
+      createDirectory (name </> "folder")
+      return name

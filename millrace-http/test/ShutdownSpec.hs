@@ -1,0 +1,107 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Starting and stopping.
+module ShutdownSpec (spec) where
+
+import Control.Concurrent (forkIO, threadDelay)
+import Control.Concurrent.Async (async, wait)
+import Control.Concurrent.MVar
+import Control.Exception (IOException, try)
+import Control.Monad (replicateM, void)
+import qualified Data.ByteString as B
+import Data.Either (isLeft)
+import GHC.Clock (getMonotonicTime)
+import Network.Socket hiding (shutdown)
+import Network.Wai (Application)
+import Network.Wai.Handler.Millrace
+import Support
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  describe "runSettings" $ do
+    it "binds the port it is told, and frees it at the end" $ do
+      port <- freePort
+      stopping port id pong $ \stop ended -> do
+        exchange port "GET / HTTP/1.0\r\n\r\n" >>= (`shouldSatisfy` B.isPrefixOf "HTTP/1.1 200")
+        stop
+        within "the end" (takeMVar ended)
+        refused <- try (exchange port "") :: IO (Either IOException B.ByteString)
+        refused `shouldSatisfy` isLeft
+      stopping port id pong $ \stop ended -> stop >> within "the end" (takeMVar ended)
+    it "fails if the port is taken" $ do
+      listener <- socket AF_INET Stream defaultProtocol
+      bind listener (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
+      listen listener 1
+      port <- socketPort listener
+      run' (fromIntegral port) `shouldThrow` (const True :: IOException -> Bool)
+      close listener
+    it "listens on IPv6 when told so" $ do
+      port <- freePort
+      stopping port (setHost "::1") pong $ \stop ended -> do
+        client <- socket AF_INET6 Stream defaultProtocol
+        connect client (SockAddrInet6 (fromIntegral port) 0 (0, 0, 0, 1) 0)
+        close client
+        stop
+        within "the end" (takeMVar ended)
+
+  describe "a shutdown" $ do
+    it "ends idle connections at once" $ do
+      port <- freePort
+      stopping port id pong $ \stop ended -> withConnection port $ \client -> do
+        send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        _ <- receiveResponse client
+        start <- getMonotonicTime
+        stop
+        receiveAll client `shouldReturn` ""
+        within "the end" (takeMVar ended)
+        end <- getMonotonicTime
+        end - start `shouldSatisfy` (< 1)
+    it "lets busy ones finish their response, which says that it is the last" $ do
+      port <- freePort
+      started <- newEmptyMVar
+      let application request respond = putMVar started () >> threadDelay 500000 >> pong request respond
+      stopping port id application $ \stop ended -> do
+        clients <- replicateM 10 . async $ exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        replicateM 10 (takeMVar started) >>= (`shouldBe` replicate 10 ())
+        stop
+        answers <- mapM wait clients
+        map (map (\reply -> (replyBody reply, headerOf "connection" reply)) . parseReplies) answers
+          `shouldBe` replicate 10 [("Pong", Just "close")]
+        within "the end" (takeMVar ended)
+    it "cuts off what takes longer than its limit" $ do
+      port <- freePort
+      started <- newEmptyMVar
+      let application request respond = putMVar started () >> threadDelay 4000000 >> pong request respond
+      stopping port (setGracefulShutdownTimeout (Just 1)) application $ \stop ended -> withConnection port $ \client -> do
+        send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        takeMVar started
+        start <- getMonotonicTime
+        stop
+        within "the end" (takeMVar ended)
+        end <- getMonotonicTime
+        end - start `shouldSatisfy` \seconds -> seconds > 0.9 && seconds < 2
+        receiveAll client `shouldReturn` ""
+  where
+    run' port = runSettings (setPort port (setHost "127.0.0.1" (quiet defaultSettings))) pong
+
+freePort :: IO Int
+freePort = do
+  probe <- socket AF_INET Stream defaultProtocol
+  bind probe (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
+  port <- socketPort probe
+  close probe
+  return (fromIntegral port)
+
+stopping :: Int -> (Settings -> Settings) -> Application -> (IO () -> MVar () -> IO a) -> IO a
+stopping port change application use = do
+  ready <- newEmptyMVar
+  ended <- newEmptyMVar
+  stopper <- newEmptyMVar
+  let settings =
+        change . setPort port . setInstallShutdownHandler (putMVar stopper) $
+          setBeforeMainLoop (putMVar ready ()) (setHost "127.0.0.1" (quiet defaultSettings))
+  void (forkIO (runSettings settings application >> putMVar ended ()))
+  within "the start" (takeMVar ready)
+  stop <- takeMVar stopper
+  use stop ended

@@ -1,0 +1,123 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | What a server has to refuse, over real connections: one response, with the right status, and a closed connection;
+-- the application never sees the request, nor anything that follows it.
+module StrictSpec (spec) where
+
+import Control.Monad (forM_)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Char8 as C8
+import qualified Data.ByteString.Lazy as L
+import Data.IORef
+import Network.HTTP.Types (http10, http11, status200)
+import Network.Wai
+import Requests
+import Support
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  describe "requests that are refused" $
+    forM_ refusedRequests $ \(rule, status, request) ->
+      it (rule ++ ": " ++ show status) $ do
+        calls <- newIORef (0 :: Int)
+        let application incoming respond = modifyIORef' calls (+ 1) >> pong incoming respond
+        withServer id application $ \port -> do
+          bytes <- exchange port (B.append request "GET /smuggled HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+          let replies = parseReplies bytes
+          map replyStatus replies `shouldBe` [status]
+          map (headerOf "Connection") replies `shouldBe` [Just "close"]
+          readIORef calls `shouldReturn` 0
+
+  describe "request bodies that are refused" $
+    forM_ badBodies $ \(rule, body) ->
+      it rule $
+        withServer id echo $ \port -> do
+          bytes <- exchange port (B.append "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" body)
+          statusOf bytes `shouldBe` 400
+
+  describe "requests that are cut off" $ do
+    it "RFC 9112, 8: within the head: 400" $
+      withServer id pong $ \port -> withConnection port $ \client -> do
+        send client "GET / HTTP/1.1\r\nHost: a\r\n"
+        sendEnd client
+        statusOf <$> receiveAll client `shouldReturn` 400
+    it "RFC 9112, 8: within a body of known length: the application gets an exception" $
+      withServer id echo $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello"
+        sendEnd client
+        statusOf <$> receiveAll client `shouldReturn` 400
+    it "RFC 9112, 8: within a chunked body: the application gets an exception" $
+      withServer id echo $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+        sendEnd client
+        statusOf <$> receiveAll client `shouldReturn` 400
+    it "before the first byte: no response" $
+      withServer id pong $ \port -> withConnection port $ \client -> do
+        sendEnd client
+        receiveAll client `shouldReturn` ""
+
+  describe "requests that are served" $ do
+    it "RFC 9112, 2.2: an empty line before the request line is skipped" $
+      serves "\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" "1.1 / [] Just \"a\""
+    it "RFC 9110, 2.5: HTTP/1.2 is served as HTTP/1.1" $
+      serves "GET / HTTP/1.2\r\nHost: a\r\nConnection: close\r\n\r\n" "1.1 / [] Just \"a\""
+    it "RFC 9112, 3.2.2: the authority of an absolute target replaces Host" $
+      serves "GET http://b:8/x/y?z HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" "1.1 /x/y [(\"z\",Nothing)] Just \"b:8\""
+    it "RFC 9112, 3.2.2: an absolute target gives HTTP/1.0 a Host" $
+      serves "GET http://b HTTP/1.0\r\n\r\n" "1.0 / [] Just \"b\""
+    it "RFC 9112, 3.2.4: asterisk form with OPTIONS" $
+      serves "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" "1.1 * [] Just \"a\""
+    it "RFC 9110, 5.5: blanks around a value are dropped" $
+      serves "GET / HTTP/1.1\r\nHost: \t a \t\r\nConnection: close\r\n\r\n" "1.1 / [] Just \"a\""
+    it "RFC 9112, 7.1: trailers and extensions are dropped, and the next request is found" $
+      withServer id echo $ \port -> do
+        bytes <-
+          exchange port $
+            B.concat
+              [ "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n",
+                "5;x=y\r\nhello\r\n0\r\nTrailer: x\r\nContent-Length: 7\r\n\r\n",
+                "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nConnection: close\r\n\r\nworld"
+              ]
+        map replyBody (parseReplies bytes) `shouldBe` ["hello", "world"]
+    it "a chunk-size line may arrive in any number of pieces" $
+      withServer id echo $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+        forM_ ["0", "0", "0", "5", ";", "a", "\r", "\n", "he", "llo", "\r", "\n", "0", "\r", "\n\r", "\n"] (send client)
+        map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["hello"]
+    it "every byte of a request may come by itself" $
+      withServer id describeRequest $ \port -> withConnection port $ \client -> do
+        forM_ (B.unpack "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") (send client . B.singleton)
+        map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["1.1 /a [] Just \"a\""]
+    it "header fields arrive in order, and unknown names as they were spelled" $
+      withServer id (\request respond -> respond (responseLBS' (C8.pack (show (requestHeaders request))))) $ \port -> do
+        bytes <- exchange port "GET / HTTP/1.0\r\nX-one: 1\r\nACCEPT: 2\r\nx-One: 3\r\n\r\n"
+        map replyBody (parseReplies bytes) `shouldBe` ["[(\"X-one\",\"1\"),(\"Accept\",\"2\"),(\"x-One\",\"3\")]"]
+  where
+    serves request expected = withServer id describeRequest $ \port -> do
+      bytes <- exchange port request
+      map replyBody (parseReplies bytes) `shouldBe` [expected]
+
+responseLBS' :: ByteString -> Response
+responseLBS' = responseLBS status200 [] . L.fromStrict
+
+describeRequest :: Application
+describeRequest request respond =
+  respond . responseLBS' . C8.pack . unwords $
+    [ if httpVersion request == http11 then "1.1" else if httpVersion request == http10 then "1.0" else "?",
+      C8.unpack (rawPathInfo request),
+      show (queryString request),
+      show (requestHeaderHost request)
+    ]
+
+badBodies :: [(String, ByteString)]
+badBodies =
+  [ ("RFC 9112, 7.1: chunk size that is not hexadecimal", "xyz\r\nhello\r\n0\r\n\r\n"),
+    ("RFC 9112, 7.1: empty chunk size", "\r\nhello\r\n0\r\n\r\n"),
+    ("RFC 9112, 7.1: chunk size beyond 2^64", "10000000000000005\r\nhello\r\n0\r\n\r\n"),
+    ("RFC 9112, 7.1: no line end after the data", "5\r\nhello0\r\n\r\n"),
+    ("RFC 9112, 7.1: more data than the size says", "5\r\nhello!\r\n0\r\n\r\n"),
+    ("RFC 9112, 7.1.2: malformed trailer", "5\r\nhello\r\n0\r\nnonsense\r\n\r\n"),
+    ("RFC 9112, 2.2: bare LF", "5\nhello\n0\n\n")
+  ]

@@ -1,0 +1,215 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | A server on a free port of the loopback interface, and a client that speaks in bytes. The client uses the
+-- @network@ package, so that it has nothing in common with what is tested.
+module Support
+  ( withServer,
+    quiet,
+    withConnection,
+    Client,
+    send,
+    sendEnd,
+    receive,
+    receiveAll,
+    receiveResponse,
+    receiveUntilTimeout,
+    exchange,
+    Reply (..),
+    parseReply,
+    parseReplies,
+    statusOf,
+    headerOf,
+    echo,
+    pong,
+    within,
+  )
+where
+
+import Control.Concurrent (forkIO, killThread)
+import Control.Concurrent.MVar
+import Control.Exception (SomeException, bracket, try)
+import Control.Monad (void, when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Char8 as C8
+import Data.Char (isSpace, toLower)
+import Data.IORef
+import Network.HTTP.Types (status200)
+import Network.Socket
+import qualified Network.Socket.ByteString as Socket
+import Network.Wai
+import Network.Wai.Handler.Millrace
+import Numeric (readHex)
+import System.Timeout (timeout)
+
+-- | Serves an application while the action, which gets the port, runs.
+withServer :: (Settings -> Settings) -> Application -> (Int -> IO a) -> IO a
+withServer change application use = bracket start stop (use . fst)
+  where
+    start = do
+      listener <- socket AF_INET Stream defaultProtocol
+      bind listener (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
+      listen listener 1024
+      port <- socketPort listener
+      ready <- newEmptyMVar
+      ended <- newEmptyMVar
+      let settings = change (setBeforeMainLoop (putMVar ready ()) (quiet defaultSettings))
+      thread <- forkIO $ do
+        void (try (runSettingsSocket settings listener application) :: IO (Either SomeException ()))
+        putMVar ended ()
+      takeMVar ready
+      return (fromIntegral port, (thread, ended))
+    stop (_, (thread, ended)) = killThread thread >> within "the server's end" (takeMVar ended)
+
+-- | Prints nothing.
+quiet :: Settings -> Settings
+quiet = setOnException (\_ _ -> return ())
+
+-- | Fails if the action takes more than ten seconds.
+within :: String -> IO a -> IO a
+within what action = timeout 10000000 action >>= maybe (fail ("timed out: " ++ what)) return
+
+-- | A connection to the server, and what it has sent that was not looked at yet.
+data Client = Client Socket (IORef ByteString)
+
+withConnection :: Int -> (Client -> IO a) -> IO a
+withConnection port use = bracket open close (\opened -> newIORef B.empty >>= use . Client opened)
+  where
+    open = do
+      client <- socket AF_INET Stream defaultProtocol
+      setSocketOption client NoDelay 1
+      connect client (SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1)))
+      return client
+
+send :: Client -> ByteString -> IO ()
+send (Client client _) = Socket.sendAll client
+
+-- | Sends nothing any more, and still receives.
+sendEnd :: Client -> IO ()
+sendEnd (Client client _) = shutdown client ShutdownSend
+
+-- | Some bytes; none at the end.
+receive :: Client -> IO ByteString
+receive (Client client held) = do
+  bytes <- readIORef held
+  writeIORef held B.empty
+  if B.null bytes then Socket.recv client 65536 else return bytes
+
+-- | Everything until the server closes.
+receiveAll :: Client -> IO ByteString
+receiveAll client = within "the end of the stream" (B.concat <$> go)
+  where
+    go = do
+      bytes <- receive client
+      if B.null bytes then return [] else (bytes :) <$> go
+
+-- | What arrives until nothing does for this many microseconds, and whether the server has closed.
+receiveUntilTimeout :: Int -> Client -> IO (ByteString, Bool)
+receiveUntilTimeout micros client = go B.empty
+  where
+    go got = do
+      result <- timeout micros (receive client)
+      case result of
+        Nothing -> return (got, False)
+        Just bytes
+          | B.null bytes -> return (got, True)
+          | otherwise -> go (B.append got bytes)
+
+-- | One response of a connection that stays open.
+receiveResponse :: Client -> IO Reply
+receiveResponse client@(Client _ held) = within "a response" (go B.empty)
+  where
+    go got = do
+      bytes <- receive client
+      when (B.null bytes) (fail ("closed after " ++ show got))
+      let all' = B.append got bytes
+      case parseReply all' of
+        Just (reply, rest) -> reply <$ writeIORef held rest
+        Nothing -> go all'
+
+-- | Sends bytes on a connection of their own and returns everything until the server closes.
+exchange :: Int -> ByteString -> IO ByteString
+exchange port bytes = withConnection port $ \client -> send client bytes >> receiveAll client
+
+-- | A response taken apart.
+data Reply = Reply
+  { replyStatus :: Int,
+    replyReason :: ByteString,
+    replyFields :: [(ByteString, ByteString)],
+    replyBody :: ByteString
+  }
+  deriving (Eq, Show)
+
+-- | The first response, and what follows it; Nothing if it is not complete. Strict: fails on what is malformed.
+parseReply :: ByteString -> Maybe (Reply, ByteString)
+parseReply bytes = case B.breakSubstring "\r\n\r\n" bytes of
+  (_, "") -> Nothing
+  (text, rest) -> do
+    let (firstLine, fieldLines) = case splitLines text of
+          [] -> (B.empty, [])
+          line : lines' -> (line, lines')
+        (version, afterVersion) = B.splitAt 9 firstLine
+        (code, reason) = B.splitAt 3 afterVersion
+        reply = Reply (number code) (B.drop 1 reason) (map field fieldLines)
+    if version /= "HTTP/1.1 " then error ("malformed status line " ++ show firstLine) else Just ()
+    let fields = replyFields (reply "")
+        body = B.drop 4 rest
+        noBody = number code < 200 || number code `elem` [204, 304]
+    case (lookup "content-length" fields, lookup "transfer-encoding" fields) of
+      _ | noBody -> Just (reply "", body)
+      (Just _, Just _) -> error "both Content-Length and Transfer-Encoding"
+      (Just size, Nothing)
+        | B.length body >= number size -> Just (reply (B.take (number size) body), B.drop (number size) body)
+        | otherwise -> Nothing
+      (Nothing, Just "chunked") -> do
+        (content, after) <- dechunk body
+        Just (reply content, after)
+      _ -> Just (reply body, "")
+  where
+    number = maybe (error "no number") fst . C8.readInt
+    field line = let (name, value) = C8.break (== ':') line in (C8.map toLower name, trim (B.drop 1 value))
+    trim = fst . C8.spanEnd isSpace . C8.dropWhile isSpace
+
+splitLines :: ByteString -> [ByteString]
+splitLines text = case B.breakSubstring "\r\n" text of
+  (line, "") -> [line]
+  (line, rest) -> line : splitLines (B.drop 2 rest)
+
+dechunk :: ByteString -> Maybe (ByteString, ByteString)
+dechunk bytes = case B.breakSubstring "\r\n" bytes of
+  (_, "") -> Nothing
+  (digits, rest) -> case readHex (C8.unpack digits) of
+    [(0, "")] | B.isPrefixOf "\r\n\r\n" rest -> Just ("", B.drop 4 rest)
+    [(0, "")] -> Nothing
+    [(size, "")]
+      | B.length rest >= size + 4 && B.take 2 (B.drop (size + 2) rest) == "\r\n" -> do
+        (content, after) <- dechunk (B.drop (size + 4) rest)
+        Just (B.append (B.take size (B.drop 2 rest)) content, after)
+      | B.length rest < size + 4 -> Nothing
+    _ -> error ("malformed chunk size " ++ show digits)
+
+-- | All responses; the bytes must end where a response ends.
+parseReplies :: ByteString -> [Reply]
+parseReplies bytes
+  | B.null bytes = []
+  | otherwise = case parseReply bytes of
+    Just (reply, rest) -> reply : parseReplies rest
+    Nothing -> error ("incomplete response " ++ show bytes)
+
+statusOf :: ByteString -> Int
+statusOf bytes = case parseReplies bytes of
+  [reply] -> replyStatus reply
+  replies -> error ("expected one response, got " ++ show replies)
+
+headerOf :: ByteString -> Reply -> Maybe ByteString
+headerOf name = lookup (C8.map toLower name) . replyFields
+
+-- | Responds with the request body.
+echo :: Application
+echo request respond = do
+  body <- strictRequestBody request
+  respond (responseLBS status200 [] body)
+
+-- | Responds with four bytes.
+pong :: Application
+pong _ respond = respond (responseLBS status200 [("Content-Type", "text/plain")] "Pong")
