@@ -227,7 +227,7 @@ typedef struct mr_counters {
 /* Creates a loop. -ENOMEM, -EMFILE, ..., or -E2BIG beyond MR_LOOPS_MAX. [any thread] */
 int mr_loop_create(mr_group *group, mr_loop **loop);
 
-/* Frees a loop. Nothing may be in flight on it. [owner] */
+/* Frees a loop. Nothing may be in flight on it, and no MR_CLOSE on another loop of the group. [owner] */
 void mr_loop_destroy(mr_loop *loop);
 
 /* The loop's index in its group. */

@@ -149,6 +149,7 @@ void mr_handle_reset_after_fork(mr_handle_table *table)
         mr_handle_entry *chunk = atomic_load(&table->chunks[i]);
         for (int j = 0; chunk && j < MR_HANDLE_CHUNK; j++) {
             chunk[j].loops = 0;
+            chunk[j].closing = false; /* the parent's close goes on there; here the descriptor is still open */
             unlock(&chunk[j]);
         }
     }

@@ -720,10 +720,21 @@ void mr_loop_wait(mr_loop *loop)
 
 /* --------------------------------------------------------------------------------------------------- lifetime --- */
 
+static void free_slot_chunk(mr_slot *chunk)
+{
+    for (int i = 0; i < MR_SLOT_CHUNK; i++)
+        free(chunk[i].message);
+    free(chunk);
+}
+
 static void free_memory(mr_loop *loop)
 {
+    for (mr_letter *letter = mr_mailbox_take(&loop->mailbox), *next; letter; letter = next) {
+        next = letter->next;
+        free(letter);
+    }
     for (uint32_t i = 0; i < loop->slot_chunk_count; i++)
-        free(loop->slot_chunks[i]);
+        free_slot_chunk(loop->slot_chunks[i]);
     for (uint32_t i = 0; i < loop->descriptor_chunk_count; i++)
         free(loop->descriptor_chunks[i]);
     free(loop->slot_chunks);

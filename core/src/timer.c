@@ -158,5 +158,5 @@ uint64_t mr_timer_next_ns(const mr_timer_wheel *wheel)
         return 0;
     if (!next_slot(wheel, &level, &slot, &start_tick))
         return MR_NEVER_NS;
-    return start_tick << MR_TICK_BITS;
+    return start_tick > UINT64_MAX >> MR_TICK_BITS ? MR_NEVER_NS : start_tick << MR_TICK_BITS;
 }

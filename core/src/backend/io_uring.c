@@ -20,7 +20,7 @@ enum {
     COMPLETION_ENTRIES = 8192,
     /* Sends do their TCP work inside the submission: 64 of them keep the owner for about a quarter of a millisecond. */
     BATCH = 64,
-    REAP = 256,
+    REAP = 64,
 };
 
 /* user_data of entries that are no operation; a token is never that small. */
@@ -299,12 +299,10 @@ static void cancel(mr_loop *loop, mr_slot *slot)
         return;
     }
     struct io_uring_sqe *entry = next_entry(loop, state);
-    if (!entry) {
+    if (entry)
+        prepare_cancel(entry, slot);
+    else
         push_backlog(state, slot, BACKLOG_CANCEL);
-        return;
-    }
-    prepare_cancel(entry, slot);
-    flush_ring(loop, state); /* at once: what arrives after the cancellation should find it done */
 }
 
 static void detach(mr_loop *loop, mr_descriptor *descriptor)
@@ -346,10 +344,13 @@ static void complete(mr_loop *loop, const struct io_uring_cqe *entry)
     if (result >= 0 && is_attempted(slot->request.kind)) {
         if (try_now(loop, slot))
             return;
-        result = slot->end_reason ? -ECANCELED : -EAGAIN;
+        result = -EAGAIN;
     } else if (result > 0 && mr_is_wait(slot->request.kind)) {
         result = 0; /* a poll's result is a mask */
     }
+    /* Its cancellation has come and gone already: begun again, it would never end. */
+    if (result == -EAGAIN && slot->end_reason)
+        result = -ECANCELED;
     if (result == -EAGAIN || !mr_loop_settle(loop, slot, result))
         enqueue(loop, slot);
 }

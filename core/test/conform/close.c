@@ -1,0 +1,469 @@
+/* close.c: MR_CLOSE, and what becomes of operations, numbers and handles. */
+#include "conform.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+static void it_closes(void)
+{
+    driver *d = driver_new();
+    int pair[2];
+    mr_completion completion;
+    char byte;
+    unix_pair(pair);
+    CHECK(!submit(d, close_request(adopt(d, pair[0])), &completion));
+    CHECK_EQ(completion.result, 0);
+    CHECK(!is_open(pair[0]));
+    set_blocking(pair[1]);
+    CHECK_EQ(MUST(read(pair[1], &byte, 1)), 0);
+    driver_free(d);
+}
+
+static void used_descriptors_close_at_once(void)
+{
+    driver *d = driver_new();
+    int pair[2];
+    char byte;
+    mr_completion completion;
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    mr_token token = start(d, recv_request(handle, &byte, 1));
+    write_all(pair[1], "x", 1);
+    CHECK_EQ(finish(d, token).result, 1);
+    CHECK(!submit(d, close_request(handle), &completion));
+    CHECK_EQ(completion.result, 0);
+    CHECK(!is_open(pair[0]));
+    driver_free(d);
+}
+
+static void a_stale_handle_is_refused(void)
+{
+    driver *d = driver_new();
+    int pair[2];
+    char byte;
+    struct iovec element = {&byte, 1};
+    struct sockaddr_in address = dead_address();
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    CHECK_EQ(perform(d, close_request(handle)).result, 0);
+    const mr_request requests[] = {
+        accept_request(handle, NULL),
+        connect_request(handle, &address, sizeof address),
+        recv_request(handle, &byte, 1),
+        with_flags(recv_request(handle, &byte, 1), MR_NOW),
+        send_request(handle, &byte, 1),
+        vector_request(MR_RECV_VECTOR, handle, &element, 1),
+        vector_request(MR_SEND_VECTOR, handle, &element, 1),
+        wait_request(MR_WAIT_READABLE, handle),
+        wait_request(MR_WAIT_WRITABLE, handle),
+        shutdown_request(handle, SHUT_WR),
+        close_request(handle),
+    };
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+        mr_completion completion;
+        CHECK(!submit(d, requests[i], &completion));
+        CHECK_EQ(completion.result, -EBADF);
+    }
+    driver_free(d);
+}
+
+static void handles_never_adopted_are_refused(void)
+{
+    driver *d = driver_new();
+    mr_completion completion;
+    char byte;
+    const mr_handle never[] = {UINT64_C(1) << 32 | 3, UINT64_C(5) << 32 | 100000, UINT64_C(1) << 32 | UINT32_MAX};
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++) {
+        CHECK(!submit(d, recv_request(never[i], &byte, 1), &completion));
+        CHECK_EQ(completion.result, -EBADF);
+        CHECK_EQ(perform(d, close_request(never[i])).result, -EBADF);
+    }
+    CHECK_EQ(perform(d, close_request(mr_handle_foreign(0))).result, -EBADF);
+    CHECK(is_open(0));
+    driver_free(d);
+}
+
+static void it_ends_everything_on_the_descriptor(void)
+{
+    driver *d = driver_new();
+    int pair[2];
+    char byte;
+    struct iovec element = {&byte, 1};
+    mr_token tokens[7];
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    fill(pair[0]);
+    for (unsigned wait_ms = 0; wait_ms < 2; wait_ms++) {
+        tokens[0] = start(d, recv_request(handle, &byte, 1));
+        tokens[1] = start(d, recv_request(handle, &byte, 1));
+        tokens[2] = start(d, send_request(handle, &byte, 1));
+        tokens[3] = start(d, wait_request(MR_WAIT_READABLE, handle));
+        tokens[4] = start(d, wait_request(MR_WAIT_WRITABLE, handle));
+        tokens[5] = start(d, vector_request(MR_RECV_VECTOR, handle, &element, 1));
+        tokens[6] = start(d, with_deadline(recv_request(handle, &byte, 1), in_ms(100000)));
+        if (wait_ms > 0)
+            run_for_ms(d, wait_ms);
+        CHECK_EQ(perform(d, close_request(handle)).result, 0);
+        CHECK(!is_open(pair[0]));
+        for (int i = 0; i < 7; i++)
+            CHECK_EQ(finish(d, tokens[i]).result, -EBADF);
+        close(pair[1]);
+        unix_pair(pair);
+        fill(pair[0]);
+        handle = adopt(d, pair[0]);
+    }
+    driver_free(d);
+}
+
+static void a_pending_accept_ends(void)
+{
+    driver *d = driver_new();
+    struct sockaddr_in address;
+    mr_handle listener = adopt(d, tcp_listener(5, &address));
+    mr_token token = start(d, accept_request(listener, NULL));
+    run_for_ms(d, 1);
+    CHECK_EQ(perform(d, close_request(listener)).result, 0);
+    CHECK_EQ(finish(d, token).result, -EBADF);
+    int client = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    CHECK_EQ(connect(client, (struct sockaddr *)&address, sizeof address), -1);
+    CHECK_EQ(errno, ECONNREFUSED);
+    driver_free(d);
+}
+
+/* The number is not given back before the operations on it have ended, and nothing new may start on it. */
+static void nothing_starts_while_it_closes(void)
+{
+    driver *d = driver_new();
+    int pair[2];
+    char byte;
+    mr_completion closing, refused;
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    mr_token token = start(d, recv_request(handle, &byte, 1));
+    poll_once(d);
+    bool is_pending = submit(d, close_request(handle), &closing);
+    CHECK_EQ(is_open(pair[0]), is_pending);
+    CHECK(!submit(d, recv_request(handle, &byte, 1), &refused));
+    CHECK_EQ(refused.result, -EBADF);
+    CHECK(!submit(d, close_request(handle), &refused));
+    CHECK_EQ(refused.result, -EBADF);
+    CHECK_EQ(finish(d, token).result, -EBADF);
+    CHECK_EQ(is_pending ? finish(d, closing.token).result : closing.result, 0);
+    CHECK(!is_open(pair[0]));
+    driver_free(d);
+}
+
+static void it_cannot_be_cancelled(void)
+{
+    driver *d = driver_new(), *other = driver_new_beside(d);
+    int pair[2];
+    char byte;
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    mr_token receiving = start(other, recv_request(handle, &byte, 1));
+    poll_once(other);
+    mr_token closing = start(d, close_request(handle));
+    mr_loop_cancel(driver_loop(d), closing);
+    mr_loop_update(driver_loop(d), closing, 1);
+    CHECK_STAYS_PENDING(d, closing);
+    CHECK_EQ(finish(other, receiving).result, -EBADF);
+    CHECK_EQ(finish(d, closing).result, 0);
+    CHECK(!is_open(pair[0]));
+    driver_free(other);
+    driver_free(d);
+}
+
+/* ------------------------------------------------------------------------------------------- numbers come back --- */
+
+/* Connected sockets of which [0] has the given number, which must be free, and [1] a high one. */
+static void unix_pair_at(int number, int pair[2])
+{
+    enum { HIGH = 700 };
+    int low[2];
+    unix_pair(low);
+    int first = MUST(fcntl(low[0], F_DUPFD_CLOEXEC, HIGH));
+    pair[1] = MUST(fcntl(low[1], F_DUPFD_CLOEXEC, HIGH));
+    close(low[0]);
+    close(low[1]);
+    pair[0] = MUST(dup3(first, number, O_CLOEXEC));
+    close(first);
+}
+
+static void a_new_socket_of_that_number_starts_afresh(void)
+{
+    driver *d = driver_new();
+    int old[2], new[2];
+    char byte = '-';
+    unix_pair(old);
+    mr_handle old_handle = adopt(d, old[0]);
+    for (int round = 0; round < 10; round++) {
+        mr_token token = start(d, recv_request(old_handle, &byte, 1));
+        poll_once(d);
+        CHECK_EQ(perform(d, close_request(old_handle)).result, 0);
+        unix_pair_at(old[0], new);
+        mr_handle new_handle = adopt(d, new[0]);
+        CHECK_NE(new_handle, old_handle);
+        mr_token new_token = start(d, recv_request(new_handle, &byte, 1));
+        CHECK_EQ(finish(d, token).result, -EBADF);
+        CHECK_EQ(send(old[1], "!", 1, MSG_NOSIGNAL), -1);
+        CHECK_EQ(perform(d, recv_request(old_handle, &byte, 1)).result, -EBADF);
+        CHECK_EQ(perform(d, close_request(old_handle)).result, -EBADF);
+        run_for_ms(d, 2);
+        CHECK(!has_arrived(d, new_token));
+        write_all(new[1], "n", 1);
+        CHECK_EQ(finish(d, new_token).result, 1);
+        CHECK_EQ(byte, 'n');
+        close(old[1]);
+        old[1] = new[1];
+        old_handle = new_handle;
+    }
+    driver_free(d);
+}
+
+/* epoll watches the open file, not the number: a duplicate (as a child process has it) keeps the file alive. */
+static void a_duplicate_of_the_former_socket_is_not_heard(void)
+{
+    driver *d = driver_new();
+    int old[2], new[2];
+    char byte = '-';
+    unix_pair(old);
+    int duplicate = MUST(fcntl(old[0], F_DUPFD_CLOEXEC, 500));
+    mr_handle handle = adopt(d, old[0]);
+    mr_token token = start(d, recv_request(handle, &byte, 1));
+    poll_once(d);
+    CHECK_EQ(perform(d, close_request(handle)).result, 0);
+    CHECK_EQ(finish(d, token).result, -EBADF);
+    unix_pair_at(old[0], new);
+    handle = adopt(d, new[0]);
+    token = start(d, wait_request(MR_WAIT_READABLE, handle));
+    mr_token receiving = start(d, recv_request(handle, &byte, 1));
+    write_all(old[1], "!", 1);
+    CHECK_STAYS_PENDING(d, token);
+    CHECK(!has_arrived(d, receiving));
+    CHECK_EQ(drain(duplicate), 1);
+    write_all(new[1], "n", 1);
+    CHECK_EQ(finish(d, receiving).result, 1);
+    CHECK_EQ(finish(d, token).result, 0);
+    driver_free(d);
+}
+
+/* The events of both lives are in one batch. */
+static void events_fetched_together_are_told_apart(void)
+{
+    enum { COUNT = 20 };
+    driver *d = driver_new();
+    int pairs[COUNT][2];
+    char bytes[COUNT];
+    mr_handle handles[COUNT];
+    mr_token tokens[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        unix_pair(pairs[i]);
+        handles[i] = adopt(d, pairs[i][0]);
+        tokens[i] = start(d, recv_request(handles[i], &bytes[i], 1));
+    }
+    poll_once(d);
+    for (int i = 0; i < COUNT; i++)
+        write_all(pairs[i][1], "x", 1);
+    for (int i = 0; i < COUNT; i += 2)
+        CHECK_EQ(perform(d, close_request(handles[i])).result, 0);
+    for (int i = 0; i < COUNT; i += 2) {
+        int new[2];
+        unix_pair_at(pairs[i][0], new);
+        mr_completion completion = finish(d, tokens[i]);
+        CHECK(completion.result == -EBADF || completion.result == 1);
+        tokens[i] = start(d, recv_request(adopt(d, new[0]), &bytes[i], 1));
+    }
+    run_for_ms(d, 5);
+    for (int i = 0; i < COUNT; i++)
+        CHECK_EQ(has_arrived(d, tokens[i]), i % 2);
+    for (int i = 0; i < COUNT; i++) {
+        if (i % 2 == 0)
+            mr_loop_cancel(driver_loop(d), tokens[i]);
+        CHECK_EQ(finish(d, tokens[i]).result, i % 2 ? 1 : -ECANCELED);
+    }
+    driver_free(d);
+}
+
+/* -------------------------------------------------------------------------------------------------- many loops --- */
+
+static void operations_on_another_loop_end_first(void)
+{
+    driver *d = driver_new(), *other = driver_new_beside(d);
+    int pair[2];
+    char byte;
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    mr_token receiving = start(other, recv_request(handle, &byte, 1));
+    poll_once(other);
+    mr_token closing = start(d, close_request(handle));
+    run_for_ms(d, 10);
+    CHECK(!has_arrived(d, closing));
+    CHECK(is_open(pair[0]));
+    CHECK_EQ(perform(d, recv_request(handle, &byte, 1)).result, -EBADF);
+    CHECK_EQ(perform(other, close_request(handle)).result, -EBADF);
+    CHECK_EQ(perform(other, recv_request(handle, &byte, 1)).result, -EBADF);
+    CHECK_EQ(finish(other, receiving).result, -EBADF);
+    CHECK_EQ(finish(d, closing).result, 0);
+    CHECK(!is_open(pair[0]));
+    driver_free(other);
+    driver_free(d);
+}
+
+static void operations_on_both_loops_end(void)
+{
+    driver *d = driver_new(), *other = driver_new_beside(d);
+    int pair[2];
+    char byte;
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    mr_token mine = start(d, recv_request(handle, &byte, 1));
+    mr_token theirs = start(other, recv_request(handle, &byte, 1));
+    poll_once(d);
+    poll_once(other);
+    mr_token closing = start(d, close_request(handle));
+    CHECK_EQ(finish(other, theirs).result, -EBADF);
+    CHECK_EQ(finish(d, mine).result, -EBADF);
+    CHECK_EQ(finish(d, closing).result, 0);
+    driver_free(other);
+    driver_free(d);
+}
+
+typedef struct receiver {
+    driver *d;
+    mr_handle handle;
+    atomic_bool parked;
+    int64_t result;
+} receiver;
+
+static void *receive_until_closed(void *argument)
+{
+    receiver *r = argument;
+    char byte;
+    mr_token token = start(r->d, recv_request(r->handle, &byte, 1));
+    poll_once(r->d);
+    atomic_store(&r->parked, true);
+    r->result = finish(r->d, token).result;
+    return NULL;
+}
+
+static void a_sleeping_loop_is_woken(void)
+{
+    driver *d = driver_new(), *other = driver_new_beside(d);
+    for (int round = 0; round < 20; round++) {
+        int pair[2];
+        pthread_t thread;
+        unix_pair(pair);
+        receiver r = {.d = other, .handle = adopt(d, pair[0])};
+        CHECK_EQ(pthread_create(&thread, NULL, receive_until_closed, &r), 0);
+        while (!atomic_load(&r.parked))
+            sleep_ms(1);
+        /* The other owner polls no more once its receive has ended: letting go must not need that. */
+        CHECK_EQ(perform(d, close_request(r.handle)).result, 0);
+        CHECK_EQ(pthread_join(thread, NULL), 0);
+        CHECK_EQ(r.result, -EBADF);
+        CHECK(!is_open(pair[0]));
+        close(pair[1]);
+    }
+    driver_free(other);
+    driver_free(d);
+}
+
+/* Two owners close the same handles at the same time: of each, exactly one succeeds. */
+typedef struct closer {
+    driver *d;
+    const mr_handle *handles;
+    size_t count;
+    atomic_bool *start;
+    atomic_uint *finished;
+    unsigned closed;
+} closer;
+
+static void *close_all(void *argument)
+{
+    closer *c = argument;
+    char byte;
+    while (!atomic_load(c->start))
+        ;
+    for (size_t i = 0; i < c->count; i++) {
+        mr_completion receiving, closing;
+        bool is_receiving = submit(c->d, recv_request(c->handles[i], &byte, 1), &receiving);
+        closing = perform(c->d, close_request(c->handles[i]));
+        CHECK(closing.result == 0 || closing.result == -EBADF);
+        c->closed += closing.result == 0;
+        if (is_receiving)
+            receiving = finish(c->d, receiving.token);
+        CHECK_EQ(receiving.result, -EBADF);
+    }
+    atomic_fetch_add(c->finished, 1);
+    while (atomic_load(c->finished) < 2) /* the other may still have to hear from this loop */
+        run_for_ms(c->d, 1);
+    return NULL;
+}
+
+static void only_one_of_two_closers_succeeds(void)
+{
+    enum { COUNT = 300 };
+    driver *drivers[2] = {driver_new()};
+    drivers[1] = driver_new_beside(drivers[0]);
+    mr_handle handles[COUNT];
+    closer closers[2];
+    pthread_t threads[2];
+    atomic_bool go = false;
+    atomic_uint finished = 0;
+    for (int i = 0; i < COUNT; i++) {
+        int pair[2];
+        unix_pair(pair);
+        handles[i] = adopt(drivers[0], pair[0]);
+    }
+    for (int i = 0; i < 2; i++) {
+        closers[i] = (closer){
+            .d = drivers[i], .handles = handles, .count = COUNT, .start = &go, .finished = &finished};
+        CHECK_EQ(pthread_create(&threads[i], NULL, close_all, &closers[i]), 0);
+    }
+    atomic_store(&go, true);
+    for (int i = 0; i < 2; i++)
+        CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    CHECK_EQ(closers[0].closed + closers[1].closed, COUNT);
+    for (int i = 0; i < COUNT; i++)
+        CHECK(!is_open(mr_handle_descriptor(handles[i])));
+    driver_free(drivers[1]);
+    driver_free(drivers[0]);
+}
+
+/* A loop that was destroyed no longer holds up a close. */
+static void a_destroyed_loop_has_let_go(void)
+{
+    driver *d = driver_new(), *other = driver_new_beside(d);
+    int pair[2];
+    char byte;
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    mr_token token = start(other, recv_request(handle, &byte, 1));
+    write_all(pair[1], "x", 1);
+    CHECK_EQ(finish(other, token).result, 1);
+    driver_free(other);
+    CHECK_EQ(perform(d, close_request(handle)).result, 0);
+    CHECK(!is_open(pair[0]));
+    driver_free(d);
+}
+
+const conform_case close_cases[] = {
+    CASE(it_closes),
+    CASE(used_descriptors_close_at_once),
+    CASE(a_stale_handle_is_refused),
+    CASE(handles_never_adopted_are_refused),
+    CASE(it_ends_everything_on_the_descriptor),
+    CASE(a_pending_accept_ends),
+    CASE(nothing_starts_while_it_closes),
+    CASE(it_cannot_be_cancelled),
+    CASE(a_new_socket_of_that_number_starts_afresh),
+    CASE(a_duplicate_of_the_former_socket_is_not_heard),
+    CASE(events_fetched_together_are_told_apart),
+    CASE(operations_on_another_loop_end_first),
+    CASE(operations_on_both_loops_end),
+    CASE(a_sleeping_loop_is_woken),
+    CASE(only_one_of_two_closers_succeeds),
+    CASE(a_destroyed_loop_has_let_go),
+    {0},
+};

@@ -1,0 +1,171 @@
+/* connect.c: MR_CONNECT. */
+#include "conform.h"
+
+#include <sys/un.h>
+
+static void connects_to_a_listener(void)
+{
+    driver *d = driver_new();
+    struct sockaddr_in address;
+    int listener = tcp_listener(5, &address);
+    mr_handle client = adopt(d, tcp_socket());
+    CHECK_EQ(perform(d, connect_request(client, &address, sizeof address)).result, 0);
+    set_blocking(listener);
+    int server = MUST(accept(listener, NULL, NULL));
+    CHECK_EQ(perform(d, send_request(client, "x", 1)).result, 1);
+    char byte;
+    CHECK_EQ(MUST(read(server, &byte, 1)), 1);
+    driver_free(d);
+}
+
+static void refused_is_an_error(void)
+{
+    driver *d = driver_new();
+    struct sockaddr_in address = dead_address();
+    CHECK_EQ(perform(d, connect_request(adopt(d, tcp_socket()), &address, sizeof address)).result, -ECONNREFUSED);
+    driver_free(d);
+}
+
+static void a_missing_path_is_an_error(void)
+{
+    driver *d = driver_new();
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "/nonexistent/socket"};
+    int client = MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    CHECK_EQ(perform(d, connect_request(adopt(d, client), &address, sizeof address)).result, -ENOENT);
+    driver_free(d);
+}
+
+static void twice_is_an_error(void)
+{
+    driver *d = driver_new();
+    struct sockaddr_in address;
+    tcp_listener(5, &address);
+    mr_handle client = adopt(d, tcp_socket());
+    CHECK_EQ(perform(d, connect_request(client, &address, sizeof address)).result, 0);
+    /* Linux tells each caller of an attempt once that it has succeeded; only then is it an error. */
+    perform(d, connect_request(client, &address, sizeof address));
+    CHECK_EQ(perform(d, connect_request(client, &address, sizeof address)).result, -EISCONN);
+    driver_free(d);
+}
+
+/* The address belongs to the loop until the completion; afterwards the caller may reuse it. */
+static void many_at_once(void)
+{
+    enum { COUNT = 60 };
+    driver *d = driver_new();
+    struct sockaddr_in address, copies[COUNT];
+    mr_completion completions[COUNT];
+    bool is_pending[COUNT];
+    tcp_listener(COUNT, &address);
+    for (int i = 0; i < COUNT; i++) {
+        copies[i] = address;
+        is_pending[i] = submit(d, connect_request(adopt(d, tcp_socket()), &copies[i], sizeof address), &completions[i]);
+    }
+    for (int i = 0; i < COUNT; i++)
+        CHECK_EQ(is_pending[i] ? finish(d, completions[i].token).result : completions[i].result, 0);
+    driver_free(d);
+}
+
+/* A listener whose queue is full: further connection attempts go unanswered. */
+static int full_listener(struct sockaddr_in *address)
+{
+    int listener = tcp_listener(0, address);
+    for (int i = 0; i < 4; i++) {
+        int client = tcp_socket();
+        if (connect(client, (struct sockaddr *)address, sizeof *address) < 0)
+            CHECK_EQ(errno, EINPROGRESS);
+    }
+    sleep_ms(5);
+    return listener;
+}
+
+static void an_unanswered_attempt_can_be_cancelled(void)
+{
+    driver *d = driver_new();
+    struct sockaddr_in address;
+    full_listener(&address);
+    mr_token token = start(d, connect_request(adopt(d, tcp_socket()), &address, sizeof address));
+    CHECK_STAYS_PENDING(d, token);
+    mr_loop_cancel(driver_loop(d), token);
+    CHECK_EQ(finish(d, token).result, -ECANCELED);
+    driver_free(d);
+}
+
+static void an_unanswered_attempt_ends_at_its_deadline(void)
+{
+    driver *d = driver_new();
+    struct sockaddr_in address;
+    full_listener(&address);
+    uint64_t deadline_ns = in_ms(30);
+    mr_request request = connect_request(adopt(d, tcp_socket()), &address, sizeof address);
+    CHECK_EQ(perform(d, with_deadline(request, deadline_ns)).result, -ETIMEDOUT);
+    CHECK_GE(mr_clock_now_ns(), deadline_ns);
+    driver_free(d);
+}
+
+static void an_unanswered_attempt_ends_at_close(void)
+{
+    driver *d = driver_new();
+    struct sockaddr_in address;
+    full_listener(&address);
+    mr_handle client = adopt(d, tcp_socket());
+    mr_token token = start(d, connect_request(client, &address, sizeof address));
+    CHECK_EQ(perform(d, close_request(client)).result, 0);
+    CHECK_EQ(finish(d, token).result, -EBADF);
+    driver_free(d);
+}
+
+/* A full queue of a Unix listener makes connect(2) fail with EAGAIN, and nothing announces when it has room again. */
+static void a_full_unix_listener_is_waited_for(void)
+{
+    driver *d = driver_new();
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    socklen_t size = sizeof address;
+    int listener = MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    MUST(bind(listener, (struct sockaddr *)&address, sizeof(sa_family_t)));
+    MUST(getsockname(listener, (struct sockaddr *)&address, &size));
+    MUST(listen(listener, 0));
+    while (connect(MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0)), (struct sockaddr *)&address, size) == 0)
+        ;
+    CHECK_EQ(errno, EAGAIN);
+    int client = MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    mr_token token = start(d, connect_request(adopt(d, client), &address, size));
+    uint64_t before = counters_of(d).system_calls;
+    run_for_ms(d, 50);
+    CHECK(!has_arrived(d, token));
+    CHECK_LE(counters_of(d).system_calls - before, 40);
+    while (accept(listener, NULL, NULL) >= 0)
+        ;
+    CHECK_EQ(finish(d, token).result, 0);
+    driver_free(d);
+}
+
+static void a_new_connection_receives(void)
+{
+    driver *d = driver_new();
+    struct sockaddr_in address;
+    int listener = tcp_listener(5, &address);
+    mr_handle client = adopt(d, tcp_socket());
+    char byte;
+    CHECK_EQ(perform(d, connect_request(client, &address, sizeof address)).result, 0);
+    mr_token receiving = start(d, recv_request(client, &byte, 1));
+    set_blocking(listener);
+    int server = MUST(accept(listener, NULL, NULL));
+    write_all(server, "y", 1);
+    CHECK_EQ(finish(d, receiving).result, 1);
+    driver_free(d);
+}
+
+const conform_case connect_cases[] = {
+    CASE(connects_to_a_listener),
+    CASE(refused_is_an_error),
+    CASE(a_missing_path_is_an_error),
+    CASE(twice_is_an_error),
+    CASE(many_at_once),
+    CASE(an_unanswered_attempt_can_be_cancelled),
+    CASE(an_unanswered_attempt_ends_at_its_deadline),
+    CASE(an_unanswered_attempt_ends_at_close),
+    CASE(a_full_unix_listener_is_waited_for),
+    CASE(a_new_connection_receives),
+    {0},
+};

@@ -1,0 +1,196 @@
+/* fork.c: mr_group_reset_after_fork. */
+#include "conform.h"
+
+#include <sys/wait.h>
+
+/* Runs a function in a child process; fails the test unless it returns. */
+static void in_child(void (*run)(driver *, mr_handle), driver *d, mr_handle handle)
+{
+    int status;
+    fflush(NULL);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        run(d, handle);
+        exit(0); /* not _exit: leaks are looked for at exit */
+    }
+    MUST(waitpid(child, &status, 0));
+    CHECK_EQ(status, 0);
+}
+
+/* A new loop in the group of the parent, in the child. */
+static driver *new_driver_after_fork(driver *parents)
+{
+    mr_group_reset_after_fork(driver_group(parents));
+    return driver_new_beside(parents);
+}
+
+static void use_the_group(driver *parents, mr_handle handle)
+{
+    driver *d = new_driver_after_fork(parents);
+    int pair[2];
+    char byte;
+    (void)handle;
+    unix_pair(pair);
+    mr_handle own = adopt(d, pair[0]);
+    mr_token token = start(d, recv_request(own, &byte, 1));
+    CHECK_STAYS_PENDING(d, token);
+    write_all(pair[1], "x", 1);
+    CHECK_EQ(finish(d, token).result, 1);
+    CHECK_EQ(perform(d, close_request(own)).result, 0);
+    CHECK_EQ(perform(d, timeout_request(in_ms(5))).result, 0);
+    driver_free(d);
+}
+
+static void the_child_can_go_on(void)
+{
+    driver *d = driver_new();
+    in_child(use_the_group, d, 0);
+    driver_free(d);
+}
+
+static void the_parent_is_unharmed(void)
+{
+    driver *d = driver_new();
+    int pair[2], idle[2];
+    char byte, idle_byte;
+    struct sockaddr_in address;
+    tcp_pair(pair);
+    unix_pair(idle);
+    mr_token receiving = start(d, recv_request(adopt(d, pair[0]), &byte, 1));
+    mr_token accepting = start(d, accept_request(adopt(d, tcp_listener(5, &address)), NULL));
+    mr_token waiting = start(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(idle[0])));
+    mr_token sleeping = start(d, timeout_request(in_ms(50)));
+    mr_token cancelled = start(d, recv_request(adopt(d, idle[0]), &idle_byte, 1));
+    run_for_ms(d, 2);
+    in_child(use_the_group, d, 0);
+    in_child(use_the_group, d, 0);
+    run_for_ms(d, 2);
+    CHECK(!has_arrived(d, receiving) && !has_arrived(d, accepting) && !has_arrived(d, waiting));
+    mr_loop_cancel(driver_loop(d), cancelled);
+    CHECK_EQ(finish(d, cancelled).result, -ECANCELED);
+    write_all(pair[1], "x", 1);
+    CHECK_EQ(finish(d, receiving).result, 1);
+    CHECK_EQ(byte, 'x');
+    int client = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    MUST(connect(client, (struct sockaddr *)&address, sizeof address));
+    CHECK_GE(finish(d, accepting).result, 0);
+    write_all(idle[1], "x", 1);
+    CHECK_EQ(finish(d, waiting).result, 0);
+    CHECK_EQ(finish(d, sleeping).result, 0);
+    driver_free(d);
+}
+
+/* The parent was about to receive on it; that is not the child's concern. */
+static void use_the_handle(driver *parents, mr_handle handle)
+{
+    driver *d = new_driver_after_fork(parents);
+    char byte;
+    mr_token token = start(d, recv_request(handle, &byte, 1));
+    CHECK_STAYS_PENDING(d, token);
+    mr_loop_cancel(driver_loop(d), token);
+    CHECK_EQ(finish(d, token).result, -ECANCELED);
+    CHECK_EQ(perform(d, send_request(handle, "c", 1)).result, 1);
+    token = start(d, recv_request(handle, &byte, 1));
+    CHECK_EQ(perform(d, close_request(handle)).result, 0); /* without waiting for the parent's loop */
+    CHECK_EQ(finish(d, token).result, -EBADF);
+    CHECK(!is_open(mr_handle_descriptor(handle)));
+    driver_free(d);
+}
+
+static void handles_stay_valid_in_the_child(void)
+{
+    driver *d = driver_new();
+    int pair[2];
+    char byte;
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    mr_token token = start(d, recv_request(handle, &byte, 1));
+    poll_once(d);
+    in_child(use_the_handle, d, handle);
+    CHECK(is_open(pair[0]));
+    CHECK_EQ(drain(pair[1]), 1);
+    CHECK_STAYS_PENDING(d, token);
+    write_all(pair[1], "p", 1);
+    CHECK_EQ(finish(d, token).result, 1);
+    CHECK_EQ(byte, 'p');
+    CHECK_EQ(perform(d, close_request(handle)).result, 0);
+    driver_free(d);
+}
+
+/* Memory that this process shares with the kernel for a loop of the parent would be corrupted by both. */
+static void check_no_shared_rings(void)
+{
+    char line[512];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    CHECK(maps);
+    while (fgets(line, sizeof line, maps))
+        CHECK(!strstr(line, "io_uring"));
+    fclose(maps);
+}
+
+static void reset_and_count(driver *parents, mr_handle expected_descriptors)
+{
+    check_no_shared_rings();
+    mr_group_reset_after_fork(driver_group(parents));
+    CHECK_EQ(open_descriptors(), expected_descriptors);
+}
+
+static void the_child_keeps_no_copies(void)
+{
+    int before = open_descriptors();
+    driver *d = driver_new();
+    driver *other = driver_new_beside(d);
+    poll_once(d);
+    poll_once(other);
+    in_child(reset_and_count, d, (mr_handle)before);
+    driver_free(other);
+    driver_free(d);
+}
+
+/* Even a loop that was full of work, with timers, letters and completions nobody took. */
+static void reset_only(driver *parents, mr_handle handle)
+{
+    (void)handle;
+    mr_group_reset_after_fork(driver_group(parents));
+    mr_group_destroy(driver_group(parents));
+}
+
+static void a_busy_group_can_be_reset(void)
+{
+    enum { COUNT = 400 };
+    driver *d = driver_new();
+    int pair[2];
+    char bytes[COUNT];
+    mr_token tokens[2 * COUNT];
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    for (int i = 0; i < COUNT; i++) {
+        tokens[2 * i] = start(d, recv_request(handle, &bytes[i], 1));
+        tokens[2 * i + 1] = start(d, timeout_request(in_ms(100000)));
+        mr_loop_cancel_remote(driver_loop(d), tokens[2 * i + 1]);
+    }
+    write_all(pair[1], "abc", 3);
+    in_child(reset_only, d, 0);
+    poll_once(d);
+    in_child(reset_only, d, 0);
+    for (int i = 0; i < COUNT; i++)
+        mr_loop_cancel(driver_loop(d), tokens[2 * i]);
+    int received = 0;
+    for (int i = 0; i < COUNT; i++) {
+        mr_completion completion = finish(d, tokens[2 * i]);
+        received += completion.result == 1;
+        CHECK(completion.result == 1 || completion.result == -ECANCELED);
+        CHECK_EQ(finish(d, tokens[2 * i + 1]).result, -ECANCELED);
+    }
+    CHECK_EQ((size_t)received + drain(pair[0]), 3);
+    driver_free(d);
+}
+
+const conform_case fork_cases[] = {
+    CASE(the_child_can_go_on),
+    CASE(the_parent_is_unharmed),
+    CASE(handles_stay_valid_in_the_child),
+    CASE(the_child_keeps_no_copies),
+    CASE(a_busy_group_can_be_reset),
+    {0},
+};

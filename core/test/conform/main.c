@@ -1,0 +1,62 @@
+/* main.c: the conformance suite as a program: every case on every backend, and the cases about their choice. */
+#include "conform.h"
+
+mr_backend conform_backend;
+
+/* choice.c: cases that are about no backend in particular. */
+extern const conform_case choice_cases[];
+
+typedef struct conform_file {
+    const char *name;
+    const conform_case *cases;
+} conform_file;
+
+static const conform_file files[] = {
+#define CONFORM_ENTRY(file) {#file, file##_cases},
+    CONFORM_FILES(CONFORM_ENTRY)
+#undef CONFORM_ENTRY
+};
+
+enum { TESTS_MAX = 1024, NAME_MAX_BYTES = 128 };
+
+typedef struct planned_case {
+    mr_backend backend; /* MR_BACKEND_AUTO: none in particular */
+    const conform_case *conform_case;
+    char name[NAME_MAX_BYTES];
+} planned_case;
+
+static planned_case plan[TESTS_MAX];
+static harness_test tests[TESTS_MAX];
+static size_t test_count;
+
+static void run_case(uintptr_t index)
+{
+    const planned_case *planned = &plan[index];
+    char reason[256];
+    if (planned->backend != MR_BACKEND_AUTO && mr_backend_probe(planned->backend, reason, sizeof reason) != 0)
+        SKIP("%s", reason);
+    conform_backend = planned->backend;
+    planned->conform_case->run();
+}
+
+static void add_cases(mr_backend backend, const char *file, const conform_case *cases)
+{
+    for (; cases->name; cases++) {
+        planned_case *planned = &plan[test_count];
+        CHECK_LT(test_count, TESTS_MAX);
+        *planned = (planned_case){.backend = backend, .conform_case = cases};
+        snprintf(planned->name, sizeof planned->name, "%s%s%s/%s", backend ? mr_backend_name(backend) : "",
+                 backend ? "/" : "", file, cases->name);
+        tests[test_count] = (harness_test){planned->name, run_case, test_count};
+        test_count++;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    add_cases(MR_BACKEND_AUTO, "choice", choice_cases);
+    for (mr_backend backend = MR_BACKEND_AUTO + 1; backend < MR_BACKEND_COUNT; backend++)
+        for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+            add_cases(backend, files[i].name, files[i].cases);
+    return harness_main(tests, test_count, argc, argv);
+}

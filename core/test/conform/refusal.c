@@ -1,0 +1,128 @@
+/*
+ * refusal.c: a kernel that refuses for a while.
+ *
+ * io_uring_enter may fail with EBUSY or EAGAIN, but hardly ever does when a test wants it to. So this program has its
+ * own io_uring_submit, which the linker prefers to liburing's; it refuses on demand. On other backends the cases
+ * show that such a crowd is nothing special.
+ */
+#include "conform.h"
+
+#include <dlfcn.h>
+#include <liburing.h>
+
+static bool refuses;
+
+/* The lookup is a data pointer to the C standard and a function to POSIX. */
+typedef union submit_function {
+    void *symbol;
+    int (*call)(struct io_uring *ring);
+} submit_function;
+
+int io_uring_submit(struct io_uring *ring)
+{
+    submit_function real = {.symbol = dlsym(RTLD_NEXT, "io_uring_submit")};
+    return refuses ? -EBUSY : real.call(ring);
+}
+
+/* More than the ring has entries for. */
+enum { COUNT = 2500 };
+
+typedef struct crowd {
+    driver *d;
+    int pair[2];
+    mr_handle handle;
+    char bytes[COUNT];
+    mr_token tokens[COUNT];
+} crowd;
+
+static crowd *new_refused_crowd(void)
+{
+    static crowd c;
+    c.d = driver_new();
+    unix_pair(c.pair);
+    c.handle = adopt(c.d, c.pair[0]);
+    run_for_ms(c.d, 1);
+    refuses = true;
+    for (int i = 0; i < COUNT; i++)
+        c.tokens[i] = start(c.d, recv_request(c.handle, &c.bytes[i], 1));
+    return &c;
+}
+
+static void submissions_wait(void)
+{
+    crowd *c = new_refused_crowd();
+    for (int i = 0; i < 10; i++)
+        poll_once(c->d);
+    refuses = false;
+    CHECK_STAYS_PENDING(c->d, c->tokens[COUNT - 1]);
+    close(c->pair[1]);
+    for (int i = 0; i < COUNT; i++)
+        CHECK_EQ(finish(c->d, c->tokens[i]).result, 0);
+    driver_free(c->d);
+}
+
+static void what_waits_can_be_cancelled(void)
+{
+    crowd *c = new_refused_crowd();
+    for (int i = COUNT - 1; i >= 0; i -= 2)
+        mr_loop_cancel(driver_loop(c->d), c->tokens[i]);
+    poll_once(c->d);
+    for (int i = 0; i < COUNT; i += 2)
+        mr_loop_cancel(driver_loop(c->d), c->tokens[i]);
+    poll_once(c->d);
+    refuses = false;
+    for (int i = 0; i < COUNT; i++)
+        CHECK_EQ(finish(c->d, c->tokens[i]).result, -ECANCELED);
+    driver_free(c->d);
+}
+
+/* Operations in the kernel end by themselves while their cancellations still wait for room. */
+static void cancellations_wait(void)
+{
+    crowd *c = new_refused_crowd();
+    refuses = false;
+    run_for_ms(c->d, 5);
+    refuses = true;
+    for (int i = 0; i < COUNT; i++)
+        mr_loop_cancel(driver_loop(c->d), c->tokens[i]);
+    close(c->pair[1]);
+    for (int i = 0; i < 20; i++)
+        poll_once(c->d);
+    for (int i = 0; i < COUNT; i++) { /* the slots change hands meanwhile */
+        if (!has_arrived(c->d, c->tokens[i]))
+            continue;
+        int64_t result = finish(c->d, c->tokens[i]).result;
+        CHECK(result == 0 || result == -ECANCELED);
+        c->tokens[i] = start(c->d, timeout_request(in_ms(1)));
+    }
+    poll_once(c->d);
+    refuses = false;
+    for (int i = 0; i < COUNT; i++) {
+        int64_t result = finish(c->d, c->tokens[i]).result;
+        CHECK(result == 0 || result == -ECANCELED);
+    }
+    driver_free(c->d);
+}
+
+static void a_close_waits(void)
+{
+    crowd *c = new_refused_crowd();
+    mr_completion closing;
+    bool is_pending = submit(c->d, close_request(c->handle), &closing);
+    for (int i = 0; i < 10; i++)
+        poll_once(c->d);
+    CHECK_EQ(is_open(c->pair[0]), is_pending && !has_arrived(c->d, closing.token));
+    refuses = false;
+    CHECK_EQ(is_pending ? finish(c->d, closing.token).result : closing.result, 0);
+    for (int i = 0; i < COUNT; i++)
+        CHECK_EQ(finish(c->d, c->tokens[i]).result, -EBADF);
+    driver_free(c->d);
+}
+
+const conform_case refusal_cases[] = {
+    CASE(submissions_wait),
+    CASE(what_waits_can_be_cancelled),
+    CASE(cancellations_wait),
+    CASE(a_close_waits),
+    {0},
+};

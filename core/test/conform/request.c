@@ -1,0 +1,179 @@
+/* request.c: mistakes in requests, names, and what a completion carries. */
+#include "conform.h"
+
+static void check_refused(driver *d, mr_request request, int64_t error)
+{
+    mr_completion completion;
+    CHECK(!submit(d, request, &completion));
+    CHECK_EQ(completion.result, error);
+    CHECK_EQ(completion.transferred, 0);
+}
+
+static void mistakes_are_refused(void)
+{
+    driver *d = driver_new();
+    int pair[2];
+    char byte;
+    struct sockaddr_in address = dead_address();
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    check_refused(d, (mr_request){.kind = MR_KIND_COUNT, .handle = handle}, -EINVAL);
+    check_refused(d, (mr_request){.kind = (mr_kind)-1, .handle = handle}, -EINVAL);
+    check_refused(d, (mr_request){.kind = (mr_kind)9999, .handle = handle}, -EINVAL);
+    check_refused(d, with_flags(recv_request(handle, &byte, 1), 0x80), -EINVAL);
+    check_refused(d, recv_request(handle, NULL, 1), -EINVAL);
+    check_refused(d, send_request(handle, NULL, 1), -EINVAL);
+    check_refused(d, vector_request(MR_RECV_VECTOR, handle, NULL, 1), -EINVAL);
+    check_refused(d, vector_request(MR_SEND_VECTOR, handle, NULL, 1), -EINVAL);
+    check_refused(d, connect_request(handle, NULL, sizeof address), -EINVAL);
+    check_refused(d, connect_request(handle, &address, 100000), -EINVAL);
+    driver_free(d);
+}
+
+/* A foreign descriptor can be waited for, nothing else. */
+static void foreign_descriptors_are_refused(void)
+{
+    driver *d = driver_new();
+    int pair[2];
+    char byte;
+    struct iovec element = {&byte, 1};
+    unix_pair(pair);
+    mr_handle handle = mr_handle_foreign(pair[0]);
+    CHECK_EQ(mr_handle_descriptor(handle), pair[0]);
+    check_refused(d, recv_request(handle, &byte, 1), -EBADF);
+    check_refused(d, send_request(handle, &byte, 1), -EBADF);
+    check_refused(d, vector_request(MR_RECV_VECTOR, handle, &element, 1), -EBADF);
+    check_refused(d, vector_request(MR_SEND_VECTOR, handle, &element, 1), -EBADF);
+    check_refused(d, accept_request(handle, NULL), -EBADF);
+    check_refused(d, shutdown_request(handle, SHUT_WR), -EBADF);
+    check_refused(d, close_request(handle), -EBADF);
+    CHECK(is_open(pair[0]));
+    CHECK_EQ(perform(d, wait_request(MR_WAIT_WRITABLE, handle)).result, 0);
+    driver_free(d);
+}
+
+static void adopting_nothing_is_an_error(void)
+{
+    driver *d = driver_new();
+    mr_handle handle;
+    CHECK_EQ(mr_group_adopt(driver_group(d), -1, &handle), -EBADF);
+    driver_free(d);
+}
+
+static void user_data_comes_back(void)
+{
+    driver *d = driver_new();
+    int pair[2];
+    char bytes[3];
+    const uint64_t values[] = {0, UINT64_MAX, 0x8000000000000000u};
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    mr_token tokens[3];
+    for (int i = 0; i < 3; i++) {
+        mr_request request = recv_request(handle, &bytes[i], 1);
+        request.user_data = values[i];
+        tokens[i] = start(d, request); /* the driver compares */
+    }
+    write_all(pair[1], "abc", 3);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(finish(d, tokens[i]).user_data, values[i]);
+    driver_free(d);
+}
+
+static void the_request_may_go_after_submission(void)
+{
+    driver *d = driver_new();
+    int pair[2];
+    char byte;
+    mr_completion completion;
+    unix_pair(pair);
+    mr_request *request = malloc(sizeof *request);
+    *request = recv_request(adopt(d, pair[0]), &byte, 1);
+    CHECK_EQ(mr_loop_submit(driver_loop(d), request, &completion), MR_PENDING);
+    expect(d, completion.token, request->user_data);
+    memset(request, 0xff, sizeof *request);
+    free(request);
+    write_all(pair[1], "x", 1);
+    CHECK_EQ(finish(d, completion.token).result, 1);
+    driver_free(d);
+}
+
+static void operations_have_names(void)
+{
+    driver *d = driver_new();
+#define CHECK_NAME(name, text) CHECK_EQ(strcmp(mr_kind_name(MR_##name), text), 0);
+    MR_OPERATIONS(CHECK_NAME)
+#undef CHECK_NAME
+    CHECK(mr_kind_name(MR_KIND_COUNT) != NULL);
+    driver_free(d);
+}
+
+static void counters_count(void)
+{
+    driver *d = driver_new();
+    int pair[2];
+    char byte;
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    mr_counters before = counters_of(d);
+    mr_token first = start(d, recv_request(handle, &byte, 1));
+    mr_token second = start(d, recv_request(handle, &byte, 1));
+    CHECK_EQ(counters_of(d).in_flight, before.in_flight + 2);
+    CHECK_EQ(counters_of(d).operations, before.operations + 2);
+    CHECK_EQ(counters_of(d).parks, before.parks + 2);
+    CHECK_EQ(counters_of(d).completions, before.completions);
+    write_all(pair[1], "xy", 2);
+    finish(d, first);
+    finish(d, second);
+    CHECK_EQ(counters_of(d).in_flight, before.in_flight);
+    CHECK_EQ(counters_of(d).completions, before.completions + 2);
+    CHECK_GT(counters_of(d).system_calls, before.system_calls);
+    before = counters_of(d);
+    CHECK_EQ(perform(d, recv_request(0, &byte, 1)).result, -EBADF);
+    CHECK_EQ(counters_of(d).operations, before.operations + 1);
+    CHECK_EQ(counters_of(d).completions, before.completions + 1);
+    uint64_t waits = counters_of(d).waits;
+    CHECK_GE(run_for_ms(d, 5), 1);
+    CHECK_GE(counters_of(d).waits, waits + 1);
+    driver_free(d);
+}
+
+static void the_clock_moves_forward(void)
+{
+    uint64_t last_ns = mr_clock_now_ns();
+    CHECK_NE(last_ns, 0);
+    for (int i = 0; i < 1000; i++) {
+        uint64_t now_ns = mr_clock_now_ns();
+        CHECK_GE(now_ns, last_ns);
+        last_ns = now_ns;
+    }
+    sleep_ms(5);
+    CHECK_GE(mr_clock_now_ns() - last_ns, 5 * NS_PER_MS);
+}
+
+static void loops_leave_no_descriptors_behind(void)
+{
+    driver_free(driver_new());
+    int before = open_descriptors();
+    for (int i = 0; i < 20; i++) {
+        driver *d = driver_new(), *other = driver_new_beside(d);
+        CHECK_EQ(mr_loop_index(driver_loop(d)), 0);
+        CHECK_EQ(mr_loop_index(driver_loop(other)), 1);
+        driver_free(other);
+        driver_free(d);
+    }
+    CHECK_EQ(open_descriptors(), before);
+}
+
+const conform_case request_cases[] = {
+    CASE(mistakes_are_refused),
+    CASE(foreign_descriptors_are_refused),
+    CASE(adopting_nothing_is_an_error),
+    CASE(user_data_comes_back),
+    CASE(the_request_may_go_after_submission),
+    CASE(operations_have_names),
+    CASE(counters_count),
+    CASE(the_clock_moves_forward),
+    CASE(loops_leave_no_descriptors_behind),
+    {0},
+};

@@ -1,0 +1,157 @@
+/* send_file.c: MR_SEND_FILE. */
+#include "conform.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+
+enum { FILE_SIZE = 3 << 20, STEP_MAX = 1 << 20 };
+
+static int pattern_file(void)
+{
+    unsigned char *data = malloc(FILE_SIZE);
+    int file = MUST(memfd_create("pattern", MFD_CLOEXEC));
+    fill_pattern(data, 0, FILE_SIZE);
+    CHECK_EQ(MUST(write(file, data, FILE_SIZE)), FILE_SIZE);
+    free(data);
+    return file;
+}
+
+static mr_request send_file_request(mr_handle handle, int file, uint64_t offset, uint64_t length)
+{
+    return (mr_request){.kind = MR_SEND_FILE, .handle = handle, .file = file, .offset = offset, .length = length,
+                        .user_data = 77 + offset};
+}
+
+/* Reads and checks what has arrived of the file. Returns the new position. */
+static uint64_t read_pattern(int descriptor, uint64_t position)
+{
+    static unsigned char buffer[1 << 16];
+    ssize_t size;
+    while ((size = recv(descriptor, buffer, sizeof buffer, MSG_DONTWAIT)) > 0) {
+        check_pattern(buffer, position, (size_t)size);
+        position += (uint64_t)size;
+    }
+    return position;
+}
+
+static void a_whole_file_in_steps(void)
+{
+    driver *d = driver_new();
+    int pair[2], file = pattern_file();
+    uint64_t sent = 0, received = 0;
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    for (;;) {
+        mr_completion completion;
+        if (submit(d, send_file_request(handle, file, sent, FILE_SIZE), &completion)) {
+            received = read_pattern(pair[1], received);
+            completion = finish(d, completion.token);
+        }
+        CHECK_GE(completion.result, 0);
+        CHECK_LE(completion.result, STEP_MAX);
+        CHECK_EQ(completion.transferred, completion.result);
+        if (completion.result == 0)
+            break;
+        sent += (uint64_t)completion.result;
+    }
+    CHECK_EQ(sent, FILE_SIZE);
+    CHECK_EQ(read_pattern(pair[1], received), FILE_SIZE);
+    CHECK_EQ(MUST(lseek(file, 0, SEEK_CUR)), FILE_SIZE); /* the file's own position is left alone */
+    driver_free(d);
+}
+
+static void a_part_of_a_file(void)
+{
+    driver *d = driver_new();
+    int pair[2], file = pattern_file();
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    CHECK_EQ(perform(d, send_file_request(handle, file, 1000, 500)).result, 500);
+    CHECK_EQ(read_pattern(pair[1], 1000), 1500);
+    CHECK_EQ(perform(d, send_file_request(handle, file, FILE_SIZE - 10, 500)).result, 10);
+    CHECK_EQ(perform(d, send_file_request(handle, file, FILE_SIZE + 10, 500)).result, 0);
+    driver_free(d);
+}
+
+static void it_waits_for_room(void)
+{
+    driver *d = driver_new();
+    int pair[2], file = pattern_file();
+    tcp_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    fill(pair[0]);
+    mr_token token = start(d, send_file_request(handle, file, 0, 100));
+    CHECK_STAYS_PENDING(d, token);
+    drain(pair[1]);
+    CHECK_EQ(finish(d, token).result, 100);
+    driver_free(d);
+}
+
+static void it_can_be_ended(void)
+{
+    static const int64_t errors[] = {-ECANCELED, -ETIMEDOUT, -EBADF};
+    for (int i = 0; i < 3; i++) {
+        driver *d = driver_new();
+        int pair[2], file = pattern_file();
+        tcp_pair(pair);
+        mr_handle handle = adopt(d, pair[0]);
+        fill(pair[0]);
+        mr_request request = send_file_request(handle, file, 0, 100);
+        mr_token token = start(d, with_deadline(request, i == 1 ? in_ms(10) : MR_NO_DEADLINE));
+        poll_once(d);
+        if (i == 0)
+            mr_loop_cancel(driver_loop(d), token);
+        if (i == 2)
+            CHECK_EQ(perform(d, close_request(handle)).result, 0);
+        CHECK_EQ(finish(d, token).result, errors[i]);
+        driver_free(d);
+    }
+}
+
+static void a_broken_pipe_raises_no_signal(void)
+{
+    driver *d = driver_new();
+    int pair[2], file = pattern_file();
+    signal(SIGPIPE, SIG_DFL);
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    close(pair[1]);
+    CHECK_EQ(perform(d, send_file_request(handle, file, 0, 100)).result, -EPIPE);
+    driver_free(d);
+}
+
+static void now_does_not_wait(void)
+{
+    driver *d = driver_new();
+    int pair[2], file = pattern_file();
+    mr_completion completion;
+    tcp_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    CHECK(!submit(d, with_flags(send_file_request(handle, file, 0, 100), MR_NOW), &completion));
+    CHECK_EQ(completion.result, 100);
+    fill(pair[0]);
+    CHECK(!submit(d, with_flags(send_file_request(handle, file, 0, 100), MR_NOW), &completion));
+    CHECK_EQ(completion.result, -EAGAIN);
+    driver_free(d);
+}
+
+static void a_closed_file_is_an_error(void)
+{
+    driver *d = driver_new();
+    int pair[2], file = pattern_file();
+    unix_pair(pair);
+    close(file);
+    CHECK_EQ(perform(d, send_file_request(adopt(d, pair[0]), file, 0, 100)).result, -EBADF);
+    driver_free(d);
+}
+
+const conform_case send_file_cases[] = {
+    CASE(a_whole_file_in_steps),
+    CASE(a_part_of_a_file),
+    CASE(it_waits_for_room),
+    CASE(it_can_be_ended),
+    CASE(a_broken_pipe_raises_no_signal),
+    CASE(now_does_not_wait),
+    CASE(a_closed_file_is_an_error),
+    {0},
+};

@@ -1,0 +1,272 @@
+/* timer.c: the timing wheel against a model that is too simple to be wrong: a list of deadlines. */
+#include "../../src/timer.h"
+#include "unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TICK_NS (UINT64_C(1) << MR_TICK_BITS)
+
+/* The first moment at which a wheel may and must report this deadline. */
+static uint64_t due_ns(uint64_t deadline_ns)
+{
+    return (deadline_ns + TICK_NS - 1) / TICK_NS * TICK_NS;
+}
+
+static void nothing_armed_is_never(uintptr_t unused)
+{
+    mr_timer_wheel wheel;
+    (void)unused;
+    mr_timer_wheel_init(&wheel, 12345);
+    CHECK(mr_timer_next_ns(&wheel) == MR_NEVER_NS);
+    CHECK(mr_timer_expire(&wheel, 12345) == NULL);
+    CHECK(mr_timer_expire(&wheel, UINT64_MAX) == NULL);
+}
+
+static void zeroed_memory_is_not_armed(uintptr_t unused)
+{
+    mr_timer_wheel wheel;
+    mr_timer timer;
+    (void)unused;
+    memset(&timer, 0, sizeof timer);
+    mr_timer_wheel_init(&wheel, 0);
+    CHECK(!mr_timer_is_armed(&wheel, &timer));
+    mr_timer_disarm(&wheel, &timer);
+    mr_timer other = {0};
+    mr_timer_arm(&wheel, &other, TICK_NS * 64); /* alone in slot 0 of a level */
+    CHECK(!mr_timer_is_armed(&wheel, &timer));
+    CHECK(mr_timer_is_armed(&wheel, &other));
+}
+
+/* One timer at every distance, checked around its moment, from starting points at and beside every turn. */
+static void every_distance(uintptr_t unused)
+{
+    (void)unused;
+    for (unsigned start_bit = 0; start_bit < 62; start_bit++) {
+        for (unsigned bit = 0; bit < 62; bit++) {
+            for (int offset = -1; offset <= 1; offset++) {
+                mr_timer_wheel wheel;
+                mr_timer timer = {0};
+                uint64_t start_ns = (UINT64_C(1) << start_bit) + (uint64_t)offset;
+                uint64_t deadline_ns = start_ns + (UINT64_C(1) << bit);
+                uint64_t due = due_ns(deadline_ns);
+                mr_timer_wheel_init(&wheel, start_ns);
+                mr_timer_arm(&wheel, &timer, deadline_ns);
+                CHECK(mr_timer_next_ns(&wheel) <= due);
+                CHECK(mr_timer_expire(&wheel, due - 1) == NULL);
+                CHECK(mr_timer_is_armed(&wheel, &timer));
+                CHECK(mr_timer_next_ns(&wheel) <= due);
+                CHECK(mr_timer_expire(&wheel, due) == &timer);
+                CHECK(!mr_timer_is_armed(&wheel, &timer));
+                CHECK(mr_timer_next_ns(&wheel) == MR_NEVER_NS);
+            }
+        }
+    }
+}
+
+static void the_end_of_time(uintptr_t unused)
+{
+    const uint64_t deadlines_ns[] = {UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - TICK_NS, UINT64_MAX / 2};
+    (void)unused;
+    for (size_t i = 0; i < sizeof deadlines_ns / sizeof *deadlines_ns; i++) {
+        mr_timer_wheel wheel;
+        mr_timer timer = {0};
+        mr_timer_wheel_init(&wheel, 1000000000);
+        mr_timer_arm(&wheel, &timer, deadlines_ns[i]);
+        /* A hundred years of looking at it, in steps that become longer. */
+        for (uint64_t now_ns = 1000000000; now_ns < UINT64_C(3153600000) * 1000000000u; now_ns += now_ns / 3) {
+            CHECK(mr_timer_expire(&wheel, now_ns) == NULL);
+            CHECK(mr_timer_next_ns(&wheel) > now_ns);
+        }
+        CHECK(mr_timer_is_armed(&wheel, &timer));
+        mr_timer_disarm(&wheel, &timer);
+        CHECK(!mr_timer_is_armed(&wheel, &timer));
+    }
+}
+
+/* A sleeper that always sleeps until `next` gets up rarely: once per level at most. */
+static void sleeping_until_next_terminates(uintptr_t unused)
+{
+    uint64_t random = 9;
+    (void)unused;
+    for (int round = 0; round < 1000; round++) {
+        mr_timer_wheel wheel;
+        mr_timer timer = {0};
+        uint64_t start_ns = ((uint64_t)harness_random(&random) << 20) + harness_random(&random), now_ns = start_ns;
+        uint64_t deadline_ns = start_ns + ((uint64_t)harness_random(&random) << (round % 20));
+        mr_timer_wheel_init(&wheel, start_ns);
+        mr_timer_arm(&wheel, &timer, deadline_ns);
+        int naps = 0;
+        while (mr_timer_expire(&wheel, now_ns) == NULL) {
+            uint64_t next_ns = mr_timer_next_ns(&wheel);
+            CHECK(next_ns > now_ns);
+            CHECK(next_ns <= due_ns(deadline_ns));
+            now_ns = next_ns;
+            CHECK_LE(++naps, MR_WHEEL_LEVELS + 1);
+        }
+        CHECK(now_ns >= deadline_ns);
+    }
+}
+
+/* -------------------------------------------------------------------------------------------------- the model --- */
+
+enum { TIMERS = 200 };
+
+typedef struct model {
+    mr_timer_wheel wheel;
+    mr_timer timers[TIMERS];
+    bool armed[TIMERS];
+    uint64_t deadlines_ns[TIMERS];
+    uint64_t now_ns;
+    uint64_t random;
+} model;
+
+static size_t index_of(const model *m, const mr_timer *timer)
+{
+    return (size_t)(timer - m->timers);
+}
+
+/* Distances of all magnitudes, the past included. */
+static uint64_t random_deadline(model *m)
+{
+    uint64_t distance_ns = (((uint64_t)harness_random(&m->random) << 32) | harness_random(&m->random)) >>
+                           (12 + harness_random(&m->random) % 52);
+    bool in_the_past = harness_random(&m->random) % 16 == 0;
+    if (in_the_past)
+        return distance_ns < m->now_ns ? m->now_ns - distance_ns : 0;
+    return m->now_ns + distance_ns;
+}
+
+static void arm_one(model *m)
+{
+    size_t i = harness_random(&m->random) % TIMERS;
+    m->deadlines_ns[i] = random_deadline(m);
+    m->armed[i] = true;
+    mr_timer_arm(&m->wheel, &m->timers[i], m->deadlines_ns[i]);
+}
+
+static void disarm_one(model *m)
+{
+    size_t i = harness_random(&m->random) % TIMERS;
+    m->armed[i] = false;
+    mr_timer_disarm(&m->wheel, &m->timers[i]);
+}
+
+/* Takes what is due, all of it or (as a bounded poll would) a few. */
+static void expire_some(model *m)
+{
+    unsigned limit = harness_random(&m->random) % 4 ? TIMERS : harness_random(&m->random) % 4;
+    mr_timer *timer = NULL;
+    for (unsigned taken = 0; taken < limit && (timer = mr_timer_expire(&m->wheel, m->now_ns)); taken++) {
+        size_t i = index_of(m, timer);
+        CHECK(m->armed[i]);
+        CHECK(due_ns(m->deadlines_ns[i]) <= m->now_ns || m->deadlines_ns[i] <= m->now_ns);
+        m->armed[i] = false;
+    }
+    if (limit == TIMERS && !timer)
+        for (size_t i = 0; i < TIMERS; i++)
+            CHECK(!m->armed[i] || due_ns(m->deadlines_ns[i]) > m->now_ns);
+}
+
+static void check_model(model *m)
+{
+    uint64_t next_ns = mr_timer_next_ns(&m->wheel), armed = 0, first_ns = MR_NEVER_NS;
+    for (size_t i = 0; i < TIMERS; i++) {
+        CHECK_EQ(mr_timer_is_armed(&m->wheel, &m->timers[i]), m->armed[i]);
+        armed += m->armed[i];
+        if (m->armed[i] && due_ns(m->deadlines_ns[i]) < first_ns)
+            first_ns = due_ns(m->deadlines_ns[i]);
+    }
+    CHECK_EQ(m->wheel.armed, armed);
+    CHECK(next_ns <= first_ns);
+    CHECK((next_ns == MR_NEVER_NS) == (armed == 0));
+}
+
+static void advance(model *m)
+{
+    uint64_t step_ns = (((uint64_t)harness_random(&m->random) << 32) | harness_random(&m->random)) >>
+                       (22 + harness_random(&m->random) % 42);
+    uint64_t next_ns = mr_timer_next_ns(&m->wheel);
+    /* Often to exactly the next moment or just before it, where mistakes live. */
+    unsigned choice = harness_random(&m->random) % 4;
+    if (choice == 0 && next_ns != MR_NEVER_NS && next_ns > m->now_ns)
+        m->now_ns = next_ns - harness_random(&m->random) % 2;
+    else
+        m->now_ns += step_ns;
+}
+
+static void random_walks_agree_with_the_model(uintptr_t unused)
+{
+    (void)unused;
+    for (uint64_t seed = 1; seed <= harness_rounds(20); seed++) {
+        model *m = calloc(1, sizeof *m);
+        CHECK(m != NULL);
+        m->random = seed * 7919;
+        m->now_ns = seed % 2 ? seed * 1000000000 : (UINT64_C(1) << 42) - seed * 1000;
+        mr_timer_wheel_init(&m->wheel, m->now_ns);
+        for (int step = 0; step < 5000; step++) {
+            switch (harness_random(&m->random) % 8) {
+            case 0:
+                disarm_one(m);
+                break;
+            case 1:
+                advance(m);
+                break;
+            case 2:
+                expire_some(m);
+                break;
+            default:
+                arm_one(m);
+                break;
+            }
+            if (step % 8 == 0)
+                check_model(m);
+        }
+        free(m);
+    }
+}
+
+/* Timers of one tick come in some order, others in the order of their ticks. */
+static void order_of_ticks(uintptr_t unused)
+{
+    enum { COUNT = 5000 };
+    static mr_timer timers[COUNT];
+    mr_timer_wheel wheel;
+    uint64_t random = 3, last_tick = 0, count = 0;
+    (void)unused;
+    mr_timer_wheel_init(&wheel, 0);
+    for (int i = 0; i < COUNT; i++)
+        mr_timer_arm(&wheel, &timers[i], (uint64_t)harness_random(&random) << (i % 8));
+    for (mr_timer *timer; (timer = mr_timer_expire(&wheel, UINT64_C(1) << 45)); count++) {
+        CHECK(timer->tick >= last_tick);
+        last_tick = timer->tick;
+    }
+    CHECK_EQ(count, COUNT);
+}
+
+static void a_clock_that_goes_back_is_harmless(uintptr_t unused)
+{
+    mr_timer_wheel wheel;
+    mr_timer timer = {0}, past = {0};
+    (void)unused;
+    mr_timer_wheel_init(&wheel, 1000 * TICK_NS);
+    mr_timer_arm(&wheel, &timer, 2000 * TICK_NS);
+    CHECK(mr_timer_expire(&wheel, 500 * TICK_NS) == NULL);
+    CHECK(mr_timer_expire(&wheel, 0) == NULL);
+    mr_timer_arm(&wheel, &past, 10);
+    CHECK(mr_timer_expire(&wheel, 0) == &past);
+    CHECK(mr_timer_expire(&wheel, 1999 * TICK_NS) == NULL);
+    CHECK(mr_timer_expire(&wheel, 2000 * TICK_NS) == &timer);
+}
+
+const harness_test timer_tests[] = {
+    UNIT(timer, nothing_armed_is_never),
+    UNIT(timer, zeroed_memory_is_not_armed),
+    UNIT(timer, every_distance),
+    UNIT(timer, the_end_of_time),
+    UNIT(timer, sleeping_until_next_terminates),
+    UNIT(timer, random_walks_agree_with_the_model),
+    UNIT(timer, order_of_ticks),
+    UNIT(timer, a_clock_that_goes_back_is_harmless),
+    {0},
+};
