@@ -24,8 +24,8 @@ static void a_sleeping_loop_wakes(void)
     driver *d = driver_new();
     pthread_t thread;
     prepare(d);
-    CHECK_EQ(pthread_create(&thread, NULL, wake_after_20_ms, driver_loop(d)), 0);
     uint64_t begin_ns = mr_clock_now_ns();
+    CHECK_EQ(pthread_create(&thread, NULL, wake_after_20_ms, driver_loop(d)), 0);
     mr_loop_wait(driver_loop(d));
     CHECK_GE(mr_clock_now_ns() - begin_ns, 10 * NS_PER_MS);
     CHECK_EQ(pthread_join(thread, NULL), 0);
