@@ -180,15 +180,6 @@ before :: Deadline -> Request a -> Request a
 before deadline what = what { requestDeadline = deadlineNanoseconds deadline }
 {-# INLINE before #-}
 
--- | Performs an operation whose late result nobody would miss. Returns a count or a negative @errno@. Interruptible.
---
--- > result <- perform (waitReadableRequest (foreignHandle fd))
---
--- @since 0.1.0
-perform :: Request a -> IO Int64
-perform = performKeeping (\_ -> return ())
-{-# INLINE perform #-}
-
 -- | Passes a result on, or throws an 'IOError' that says what was attempted (a function's name) on what.
 --
 -- @since 0.1.0

@@ -52,11 +52,12 @@ module Millrace.Socket
   , module Network.Socket
   ) where
 
-import Control.Exception (bracketOnError, finally, mask_, onException, throwIO)
+import Control.Exception (bracketOnError, finally, mask_, onException, throwIO, uninterruptibleMask_)
 import Control.Monad (void, when)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), eBADF)
 import Foreign.C.Types (CInt, CUInt)
+import Data.IORef (atomicModifyIORef')
 import Foreign.ForeignPtr (mallocForeignPtrBytes, withForeignPtr)
 import Foreign.Marshal.Alloc (alloca, allocaBytes)
 import Foreign.Marshal.Array (allocaArray, peekArray)
@@ -74,6 +75,7 @@ import qualified Network.Socket as Network
 import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
+import Millrace.Internal.Park (handOver, performMasked)
 import Millrace.Internal.Socket
 import Millrace.Operation
 
@@ -134,7 +136,7 @@ accept = acceptBefore noDeadline
 --
 -- @since 0.1.0
 acceptBefore :: Deadline -> Socket -> IO (Socket, SockAddr)
-acceptBefore deadline s@(Socket handle _) = mask_ $ do
+acceptBefore deadline s@(Socket handle _) = handOver giveBack $ do
   kept <- takeKept s firstConnection Nothing
   maybe acceptNext return kept
   where
@@ -142,11 +144,14 @@ acceptBefore deadline s@(Socket handle _) = mask_ $ do
       place <- mallocForeignPtrBytes addressSize
       withForeignPtr place $ \address -> do
         fillBytes address 0 addressSize
-        result <- performKeeping (keepLate address) (before deadline (acceptRequest handle address))
+        result <- performMasked (keepLate address) (before deadline (acceptRequest handle address))
         throwIfFailed "Millrace.Socket.accept" (describe s) result >>= newConnection address
     keepLate address result
-      | result >= 0 = newConnection address result >>= keepConnection s
+      | result >= 0 = newConnection address result >>= giveBack
       | otherwise = return ()
+    giveBack connection = do
+      isKept <- keepConnection s connection
+      when (not isKept) $ uninterruptibleMask_ (close (fst connection))
 
 firstConnection :: Kept -> (Kept, Maybe (Socket, SockAddr))
 firstConnection (KeptConnections [one]) = (KeptNothing, Just one)
@@ -190,12 +195,14 @@ shutdown s@(Socket handle _) how =
 --
 -- @since 0.1.0
 close :: Socket -> IO ()
-close s@(Socket handle _) = do
-  result <- perform (closeRequest handle)
-  takeKept s (\kept -> (KeptNothing, connections kept)) [] >>= mapM_ (close . fst)
+close s@(Socket handle keptRef) = mask_ $ do
+  result <- perform (closeRequest handle) `finally` closeKept
   if result == badDescriptor then return () else void (throwIfFailed "Millrace.Socket.close" (describe s) result)
   where
     badDescriptor = let Errno code = eBADF in negate (fromIntegral code)
+    -- After the close: until then, an accept that is interrupted may keep a connection.
+    closeKept = atomicModifyIORef' keptRef (\kept -> (KeptClosed, connections kept))
+      >>= uninterruptibleMask_ . mapM_ (close . fst)
     connections (KeptConnections ones) = ones
     connections _ = []
 

@@ -73,7 +73,8 @@ timeout limitMicros action
       lock <- newEmptyMVar
       deadline <- deadlineAfter limitMicros
       token <- startCallback kindTimeout 0 (deadlineNanoseconds deadline) (expire caller lock)
-      result <- restore (Just <$> action) `catch` \problem -> do
+      -- 'Just' is made in masked state: see 'Millrace.Internal.Park.handOver'.
+      result <- (Just <$> restore action) `catch` \problem -> do
         disarm token lock
         if fromException problem == Just (Timeout token) then return Nothing else throwIO (problem :: SomeException)
       -- Masked: an exception of ours that comes now is stopped by 'disarm'. If we were interrupted, it is done already.

@@ -9,15 +9,19 @@
 module Millrace.Internal.Park
   ( Request (..)
   , request
+  , perform
   , performKeeping
+  , performMasked
+  , handOver
   , startCallback
   ) where
 
-import Control.Concurrent (forkOn, getNumCapabilities, killThread)
+import Control.Concurrent (forkOn, getNumCapabilities, killThread, myThreadId, threadCapability)
 import Control.Concurrent.MVar (MVar, newEmptyMVar, putMVar, readMVar, takeMVar)
 import Control.Exception (SomeException, catch, mask_, throwIO, try, uninterruptibleMask_)
 import Control.Monad (void)
 import Data.Bits (unsafeShiftR, (.&.))
+import Data.IORef (newIORef, readIORef, writeIORef)
 import Data.Int (Int64)
 import Data.Word (Word64)
 import Foreign.C.Types (CInt, CUInt)
@@ -44,29 +48,78 @@ request :: CInt -> Word64 -> Request a
 request kind handle = Request kind 0 handle nullPtr 0 0 (-1) 0
 {-# INLINE request #-}
 
--- | Performs an operation and returns its result: a count, or a negative errno. If an asynchronous exception arrives
--- first, the operation is cancelled and waited for, its result goes to @keep@ (which runs uninterruptibly), and
--- the exception is thrown again.
+-- | Performs an operation whose late result nobody would miss. Returns a count or a negative @errno@. If an asynchronous
+-- exception arrives first, the operation is cancelled and waited for. Interruptible.
+--
+-- > result <- perform (waitReadableRequest (foreignHandle fd))
+--
+-- @since 0.1.0
+perform :: Request a -> IO Int64
+perform what = mask_ (performMasked ignoreLate what)
+{-# INLINE perform #-}
+
+ignoreLate :: Int64 -> IO ()
+ignoreLate _ = return ()
+
+-- | Performs an operation and returns its result: a count, or a negative @errno@. If an asynchronous exception arrives
+-- first, the operation is cancelled and waited for; if it had a result all the same, or the exception comes before the
+-- caller has the result, that is given to the first argument (which runs masked and must not wait for long), and the
+-- exception is thrown again.
+--
+-- @since 0.1.0
 performKeeping :: (Int64 -> IO ()) -> Request a -> IO Int64
-performKeeping keep what = mask_ attempt
+performKeeping keep what = handOver keep (performMasked keep what)
+{-# INLINE performKeeping #-}
+
+-- | Runs an action masked, and gives its result to the caller or, if an exception is faster, to @keep@.
+--
+-- An exception that is pending when a mask ends is raised there and then, when the result is neither the action's any
+-- more nor the caller's yet. So the result is noted before, and the handler stands outside the mask. Between the moment
+-- at which the handler's frame is gone and the caller's next frame there is no point at which an exception can come.
+-- Whoever uses this must call it last: anything that allocates after it is such a point.
+handOver :: (a -> IO ()) -> IO a -> IO a
+handOver keep action = do
+  finished <- newIORef Nothing
+  mask_ (note finished) `catch` \exception -> do
+    readIORef finished >>= mapM_ keep
+    throwIO (exception :: SomeException)
   where
-    -- Masked from here on: between the submission and 'takeMVar', which is interruptible, no exception can come.
+    note finished = do
+      result <- action
+      writeIORef finished (Just result)
+      return result
+{-# INLINE handOver #-}
+
+-- | What 'performKeeping' does, for callers that are masked already and take care of the result themselves.
+performMasked :: (Int64 -> IO ()) -> Request a -> IO Int64
+performMasked keep what = attempt
+  where
+    -- Between the submission and 'takeMVar', which is interruptible, no exception can come.
     attempt = do
       answer <- c_submit (requestKind what) (requestFlags what) (requestHandle what) (requestBuffer what)
                          (requestLength what) (requestDeadline what) (requestFile what) (requestOffset what)
       case answer .&. 3 of
         1 -> return (answer `unsafeShiftR` 2)
         0 -> park keep (fromIntegral (answer `unsafeShiftR` 2))
-        2 -> ensureManagers >> attempt
+        2 -> startHere attempt (performElsewhere keep what)
         _ -> performElsewhere keep what
-{-# INLINE performKeeping #-}
+{-# INLINE performMasked #-}
+
+-- The capability had no loop. Now it has one, unless it is switched off.
+startHere :: IO a -> IO a -> IO a
+startHere again elsewhere = do
+  ensureManagers
+  (here, _) <- myThreadId >>= threadCapability
+  count <- getNumCapabilities
+  if here < count then again else elsewhere
+{-# NOINLINE startHere #-}
 
 park :: (Int64 -> IO ()) -> Word64 -> IO Int64
 park keep token = do
   table <- slotTableOf token
   place <- parkingPlace table (slotOf token)
   -- If 'takeMVar' returns, the result is ours and the exception, if one is on its way, finds us in masked state: it
-  -- stays pending until our caller unmasks. If it throws, the result has not been taken.
+  -- stays pending until the mask ends (see 'handOver'). If it throws, the result has not been taken.
   result <- takeMVar place `catch` abandon keep token place
   c_release token
   return result
@@ -88,7 +141,7 @@ performElsewhere :: (Int64 -> IO ()) -> Request a -> IO Int64
 performElsewhere keep what = do
   count <- getNumCapabilities
   outcome <- newEmptyMVar
-  helper <- forkOn (count - 1) (try (performKeeping keep what) >>= putMVar outcome)
+  helper <- forkOn (count - 1) (try (performMasked keep what) >>= putMVar outcome)
   -- If we are interrupted, the helper must have let go of the buffer before we return; what it received is kept by it,
   -- or, if it had just finished, by us.
   answer <- readMVar outcome `catch` \exception -> uninterruptibleMask_ $ do
@@ -111,7 +164,7 @@ startCallback kind handle deadline callback = mask_ attempt
       case answer .&. 3 of
         1 | answer >= 0 -> begin (fromIntegral (answer `unsafeShiftR` 2))
           | otherwise -> throwIO (userError "Millrace: no memory for another operation")
-        2 -> ensureManagers >> attempt
+        2 -> startHere attempt (startElsewhere kind handle deadline callback)
         _ -> startElsewhere kind handle deadline callback
     begin token = do
       table <- slotTableOf token

@@ -48,7 +48,8 @@ instance Show Socket where
 data Kept
   = KeptNothing
   | KeptBytes !ByteString
-  | KeptConnections [(Socket, SockAddr)] -- ^ oldest first
+  | KeptConnections [(Socket, SockAddr)] -- ^ the next one first
+  | KeptClosed -- ^ the socket is closed, and keeps nothing any more
 
 newSocketFrom :: CInt -> IO Socket
 newSocketFrom descriptor = Socket <$> adopt descriptor <*> newIORef KeptNothing
@@ -57,15 +58,20 @@ newSocketFrom descriptor = Socket <$> adopt descriptor <*> newIORef KeptNothing
 describe :: Socket -> String
 describe = show
 
+-- | Gives back bytes: the next receive begins with them.
 keepBytes :: Socket -> ByteString -> IO ()
 keepBytes (Socket _ ref) bytes = when (not (ByteString.null bytes)) $ atomicModifyIORef' ref $ \kept -> case kept of
-  KeptBytes earlierBytes -> (KeptBytes (earlierBytes <> bytes), ())
-  _ -> (KeptBytes bytes, ())
+  KeptNothing -> (KeptBytes bytes, ())
+  KeptBytes later -> (KeptBytes (bytes <> later), ())
+  other -> (other, ())
 
-keepConnection :: Socket -> (Socket, SockAddr) -> IO ()
+-- | Gives back a connection: the next accept returns it. 'False': the socket is closed, and the connection is still the
+-- caller's.
+keepConnection :: Socket -> (Socket, SockAddr) -> IO Bool
 keepConnection (Socket _ ref) connection = atomicModifyIORef' ref $ \kept -> case kept of
-  KeptConnections earlierOnes -> (KeptConnections (earlierOnes ++ [connection]), ())
-  _ -> (KeptConnections [connection], ())
+  KeptNothing -> (KeptConnections [connection], True)
+  KeptConnections others -> (KeptConnections (connection : others), True)
+  other -> (other, False)
 
 -- | Looks at what is kept and leaves what the function returns first. Costs one read when nothing is kept.
 takeKept :: Socket -> (Kept -> (Kept, a)) -> a -> IO a

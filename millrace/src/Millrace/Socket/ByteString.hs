@@ -42,6 +42,7 @@ import System.IO.Error (ioeSetErrorString, mkIOError)
 
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Constants
+import Millrace.Internal.Park (handOver, performMasked)
 import Millrace.Internal.Socket
 import Millrace.Operation
 
@@ -56,13 +57,13 @@ recv = recvBefore noDeadline
 --
 -- @since 0.1.0
 recvBefore :: Deadline -> Socket -> Int -> IO ByteString
-recvBefore deadline s@(Socket handle _) size = do
+recvBefore deadline s@(Socket handle _) size = handOver (keepBytes s) $ do
   checkSize "Millrace.Socket.ByteString.recv" s size
   kept <- takeKept s (firstBytes size) ByteString.empty
   if not (ByteString.null kept) then return kept else do
     place <- mallocByteString size
     count <- withForeignPtr place $ \buffer ->
-      performKeeping (keepLate place) (before deadline (recvRequest handle buffer size))
+      performMasked (keepLate place) (before deadline (recvRequest handle buffer size))
     received <- throwIfFailed "Millrace.Socket.ByteString.recv" (describe s) count
     return $! fit place (fromIntegral received)
   where
@@ -84,17 +85,17 @@ recvBuf = recvBufBefore noDeadline
 --
 -- @since 0.1.0
 recvBufBefore :: Deadline -> Socket -> Ptr Word8 -> Int -> IO Int
-recvBufBefore deadline s@(Socket handle _) buffer size = do
+recvBufBefore deadline s@(Socket handle _) buffer size = handOver keepReceived $ do
   checkSize "Millrace.Socket.ByteString.recvBuf" s size
   kept <- takeKept s (firstBytes size) ByteString.empty
-  if not (ByteString.null kept) then copyOut kept else
-    fromIntegral <$>
-      (performKeeping keepLate (before deadline (recvRequest handle buffer size))
-        >>= throwIfFailed "Millrace.Socket.ByteString.recvBuf" (describe s))
+  if not (ByteString.null kept) then copyOut kept else do
+    count <- performMasked (keepReceived . fromIntegral) (before deadline (recvRequest handle buffer size))
+    fromIntegral <$> throwIfFailed "Millrace.Socket.ByteString.recvBuf" (describe s) count
   where
-    copyOut bytes = unsafeUseAsCStringLen bytes $ \(source, count) -> memcpy buffer (castPtr source) count >> return count
-    keepLate count =
-      when (count > 0) $ ByteString.packCStringLen (castPtr buffer, fromIntegral count) >>= keepBytes s
+    copyOut bytes = unsafeUseAsCStringLen bytes $ \(source, count) -> count <$ memcpy buffer (castPtr source) count
+    keepReceived :: Int -> IO ()
+    keepReceived count =
+      when (count > 0) $ ByteString.packCStringLen (castPtr buffer, count) >>= keepBytes s
 
 -- An end of stream and an empty buffer would look the same.
 checkSize :: String -> Socket -> Int -> IO ()

@@ -1,0 +1,32 @@
+-- | All specifications, in the order in which they run.
+module All (spec) where
+
+import Test.Hspec (Spec)
+
+import qualified CloseSpec
+import qualified ExampleSpec
+import qualified ForkSpec
+import qualified InterruptSpec
+import qualified ManagerSpec
+import qualified MigrationSpec
+import qualified PeerSpec
+import qualified ScarcitySpec
+import qualified SocketSpec
+import qualified ThreadChurnSpec
+import qualified TimerSpec
+import qualified WaitSpec
+
+spec :: Spec
+spec = do
+  ManagerSpec.spec
+  SocketSpec.spec
+  ExampleSpec.spec
+  TimerSpec.spec
+  WaitSpec.spec
+  CloseSpec.spec
+  PeerSpec.spec
+  InterruptSpec.spec
+  ThreadChurnSpec.spec
+  ScarcitySpec.spec
+  MigrationSpec.spec
+  ForkSpec.spec

@@ -1,0 +1,63 @@
+-- | The managers seen from outside.
+module ManagerSpec (spec) where
+
+import Control.Concurrent (getNumCapabilities)
+import Control.Exception (displayException)
+import Control.Monad (forM_, replicateM_, void)
+import Data.List (isPrefixOf)
+import System.Environment (lookupEnv)
+import Test.Hspec hiding (after, before)
+
+import Millrace.Manager
+import Millrace.Socket.ByteString
+import Millrace.Timer
+import Scenario (scenarioPasses, scenarioPrints)
+import Support
+
+spec :: Spec
+spec = describe "Millrace.Manager" $ do
+  it "uses the backend that MILLRACE_BACKEND names" $ do
+    named <- lookupEnv "MILLRACE_BACKEND"
+    chosen <- chosenBackend
+    named `shouldBe` Just (backendName chosen)
+  it "knows the names of the backends" $ map backendName [minBound ..] `shouldBe` ["io_uring", "epoll"]
+  it "finds that the backend in use works" $ (chosenBackend >>= probeBackend) `shouldReturn` Nothing
+  it "has a loop for each capability" $ do
+    capabilities <- getNumCapabilities
+    loops <- loopCount
+    loops `shouldSatisfy` (>= capabilities)
+  it "accepts the selection of the running backend, and refuses another's" $ do
+    running <- chosenBackend
+    replicateM_ 2 (selectBackend (Just running))
+    selectBackend Nothing
+    forM_ (filter (/= running) [minBound ..]) $ \other -> replicateM_ 2 $ do
+      problem <- failsWith (selectBackend (Just other))
+      problem `shouldBe` AlreadyStarted running
+      displayException problem `shouldContain` backendName running
+  it "uses the backend that was selected last before the start, whatever the environment says" $
+    scenarioPasses "select-before-start"
+  it "refuses a backend that does not exist, and says so" $
+    scenarioPrints [("MILLRACE_BACKEND", "nonsense")] "unknown-backend" ""
+  it "counts what the loops do" $ withUnixPair $ \one other -> do
+    before <- counters
+    reader <- start (recv one 10)
+    pause 20000
+    during <- counters
+    inFlight during `shouldBe` inFlight before + 1
+    sendAll other (bytesAt 0 10)
+    void (finish reader)
+    replicateM_ 10 (threadDelay 1000)
+    after <- counters
+    (operations after - operations before) `shouldSatisfy` (>= 12)
+    (completions after - completions before) `shouldSatisfy` (>= 12)
+    (parks after - parks before) `shouldSatisfy` (>= 11)
+    (systemCalls after - systemCalls before) `shouldSatisfy` (>= 12)
+    (waits after - waits before) `shouldSatisfy` (>= 1)
+    inFlightNow `shouldBecome` inFlight before
+  it "does nothing while nothing happens" $ do
+    pause 20000
+    before <- counters
+    pause 500000
+    after <- counters
+    (systemCalls after - systemCalls before) `shouldSatisfy` (< 50)
+  it "knows its version" $ version `shouldSatisfy` ("0.1" `isPrefixOf`)

@@ -1,0 +1,12 @@
+-- | When descriptors run out. In processes of their own, because the limit is the process's.
+module ScarcitySpec (spec) where
+
+import Test.Hspec
+
+import Scenario (scenarioPasses)
+
+spec :: Spec
+spec = describe "accept without descriptors" $ do
+  it "neither spins nor stops, and goes on when there are some again" $ scenarioPasses "accept-without-descriptors"
+  it "gives up at its deadline, and when it is killed" $ scenarioPasses "give-up-without-descriptors"
+  it "of a new socket fails at once" $ scenarioPasses "socket-without-descriptors"

@@ -1,0 +1,194 @@
+-- | What needs a process of its own: limits, dispositions of signals, the choice of a backend, what is printed.
+--
+-- A test runs this program again with @--scenario NAME@; the scenario ends without an exception if all is well.
+module Scenario
+  ( runScenario
+  , scenarioPasses
+  , scenarioPrints
+  ) where
+
+import Control.Concurrent (threadDelay)
+import Control.Exception (bracket, displayException, throwIO, try)
+import Control.Monad (forM, forM_, replicateM_, unless, void, when)
+import qualified Data.ByteString as ByteString
+import Data.List (isInfixOf)
+import Foreign.C.Error (eCONNRESET, eMFILE, ePIPE)
+import System.Environment (getEnvironment, getExecutablePath)
+import System.Exit (ExitCode (..))
+import System.IO (hClose, hGetContents)
+import System.Posix.IO (OpenMode (..), closeFd, defaultFileFlags, openFd)
+import System.Posix.Resource
+import System.Posix.Signals (Handler (..), installHandler, sigPIPE)
+import System.Posix.Types (Fd)
+import System.Process
+
+import Millrace.Deadline
+import Millrace.Manager
+import Millrace.Socket
+import Millrace.Socket.ByteString
+import Millrace.Timer (getSystemTimerManager, registerTimeout)
+import BoundThreads (boundThreads)
+import Support
+
+-- | Runs a scenario in a process of its own, on this process's backend; fails with what it printed.
+scenarioPasses :: String -> IO ()
+scenarioPasses name = do
+  (code, printed) <- runAgain [] name
+  unless (code == ExitSuccess) $ ioError (userError (name ++ ": " ++ show code ++ "\n" ++ printed))
+
+-- | Runs a scenario with more environment variables; it must end well, and print this among other things.
+scenarioPrints :: [(String, String)] -> String -> String -> IO ()
+scenarioPrints settings name expected = do
+  (code, printed) <- runAgain settings name
+  unless (code == ExitSuccess && expected `isInfixOf` printed) $
+    ioError (userError (name ++ ": " ++ show code ++ "\n" ++ printed))
+
+runAgain :: [(String, String)] -> String -> IO (ExitCode, String)
+runAgain settings name = do
+  program <- getExecutablePath
+  inherited <- getEnvironment
+  let environment = settings ++ filter ((`notElem` map fst settings) . fst) inherited
+  within 30 name $ withCreateProcess (proc program ["--scenario", name])
+    { env = Just environment, std_err = CreatePipe, std_in = NoStream } $ \_ _ errors child -> do
+      printed <- maybe (return "") hGetContents errors
+      code <- length printed `seq` waitForProcess child
+      mapM_ hClose errors
+      return (code, printed)
+
+-- | The other side: runs the scenario of that name in this process.
+runScenario :: String -> IO ()
+runScenario name = case lookup name scenarios of
+  Just scenario -> within 25 name scenario
+  Nothing -> ioError (userError ("there is no scenario " ++ name))
+
+scenarios :: [(String, IO ())]
+scenarios =
+  [ ("accept-without-descriptors", acceptWithoutDescriptors)
+  , ("give-up-without-descriptors", giveUpWithoutDescriptors)
+  , ("socket-without-descriptors", socketWithoutDescriptors)
+  , ("bound-before-first-operation", boundThreads)
+  , ("broken-pipe", brokenPipe)
+  , ("select-before-start", selectBeforeStart)
+  , ("unknown-backend", unknownBackend)
+  , ("throwing-callback", throwingCallback)
+  ]
+
+-- | Runs an action while no descriptor is left; gives it the means to have one back.
+withoutDescriptors :: (IO () -> IO a) -> IO a
+withoutDescriptors action = do
+  taken <- descriptorCount
+  let limit = ResourceLimit (fromIntegral taken + 30)
+  setResourceLimit ResourceOpenFiles (ResourceLimits limit limit)
+  fillers <- takeAll
+  when (null fillers) $ ioError (userError "the limit of descriptors does not work")
+  action (mapM_ closeFd fillers)
+
+takeAll :: IO [Fd]
+takeAll = do
+  next <- try (openFd "/dev/null" ReadOnly Nothing defaultFileFlags) :: IO (Either IOError Fd)
+  either (const (return [])) (\fd -> (fd :) <$> takeAll) next
+
+clientsOf :: SockAddr -> Int -> IO [Socket]
+clientsOf _ count = forM [1 .. count] $ \_ -> socket AF_INET Stream defaultProtocol
+
+acceptWithoutDescriptors :: IO ()
+acceptWithoutDescriptors = withListener $ \listener address -> do
+  clients <- clientsOf address 5
+  acceptor <- start $ forM clients $ \_ -> do
+    (connection, _) <- accept listener
+    sendAll connection (bytesAt 0 10)
+    return connection
+  threadDelay 50000
+  withoutDescriptors $ \release -> do
+    forM_ clients $ \client -> connect client address
+    threadDelay 300000
+    before <- counters
+    threadDelay 1000000
+    after <- counters
+    let calls = systemCalls after - systemCalls before
+        tries = resubmissions after - resubmissions before
+    over <- isOver acceptor
+    require (not over) "accept ended although there was no descriptor"
+    require (calls < 200) ("accept spins: " ++ show calls ++ " system calls within a second")
+    require (tries >= 3) ("accept has stopped: " ++ show tries ++ " attempts within a second")
+    release
+    connections <- within 2 "accepting again" (finish acceptor)
+    forM_ clients $ \client -> receiveExactly client 0 10
+    -- And again, with waiting acceptors of which there are more than connections.
+    mapM_ close (clients ++ connections)
+
+giveUpWithoutDescriptors :: IO ()
+giveUpWithoutDescriptors = withListener $ \listener address -> do
+  clients <- clientsOf address 2
+  withoutDescriptors $ \release -> do
+    forM_ clients $ \client -> connect client address
+    deadline <- deadlineAfter 300000
+    problem <- failsWith (void (acceptBefore deadline listener))
+    require (isDeadlineError problem) ("not a deadline error: " ++ show problem)
+    victim <- start (accept listener)
+    threadDelay 100000
+    stop victim
+    closed <- start (accept listener)
+    threadDelay 100000
+    release
+    connections <- within 2 "accepting again" ((:) <$> finish closed <*> ((: []) <$> accept listener))
+    require (length connections == 2) "a connection was lost"
+
+socketWithoutDescriptors :: IO ()
+socketWithoutDescriptors = do
+  _ <- loopCount
+  withoutDescriptors $ \_ -> do
+    problem <- failsWith (void (socket AF_INET Stream defaultProtocol))
+    require (hasCode eMFILE problem) (show problem)
+    pairProblem <- failsWith (void (unixPair))
+    require (hasCode eMFILE pairProblem) (show pairProblem)
+
+-- With the system's own disposition SIGPIPE would kill this process.
+brokenPipe :: IO ()
+brokenPipe = do
+  void (installHandler sigPIPE Default Nothing)
+  forM_ [send', sendAll', sendMany'] $ \sendTo ->
+    forM_ [tcpPair, unixPair] $ \create ->
+      bracket create (close . fst) $ \(one, other) -> do
+        close other
+        outcome <- try (replicateM_ 5 (sendTo one >> threadDelay 20000))
+        case outcome of
+          Right () -> ioError (userError "sending to nobody does not fail")
+          Left problem -> require (hasCode ePIPE problem || hasCode eCONNRESET problem) (show problem)
+  where
+    send' s = void (send s (bytesAt 0 100))
+    sendAll' s = sendAll s (bytesAt 0 300000)
+    sendMany' s = sendMany s (replicate 20 (bytesAt 0 100))
+
+selectBeforeStart :: IO ()
+selectBeforeStart = do
+  selectBackend (Just IoUring)
+  selectBackend (Just Epoll)
+  chosen <- chosenBackend
+  require (chosen == Epoll) ("selected epoll, got " ++ show chosen)
+  selectBackend (Just Epoll)
+  selectBackend Nothing
+  problem <- failsWith (selectBackend (Just IoUring))
+  require (problem == AlreadyStarted Epoll) (show problem)
+  require ("epoll" `isInfixOf` displayException problem) (displayException problem)
+
+unknownBackend :: IO ()
+unknownBackend = do
+  problem <- failsWith (void loopCount)
+  case problem of
+    BackendUnavailable _ _ -> return ()
+    other -> throwIO other
+  require ("MILLRACE_BACKEND" `isInfixOf` displayException problem) (displayException problem)
+  again <- failsWith (void (socket AF_INET Stream defaultProtocol))
+  require (again == problem) (show again)
+
+-- The exception is reported as that of any thread, and what comes later still comes.
+throwingCallback :: IO ()
+throwingCallback = do
+  manager <- getSystemTimerManager
+  void (registerTimeout manager 1000 (ioError (userError "thrown by a callback")))
+  threadDelay 50000
+  (one, other) <- unixPair
+  void (registerTimeout manager 1000 (sendAll one (ByteString.replicate 3 1)))
+  bytes <- recv other 3
+  require (ByteString.length bytes == 3) "nothing came"

@@ -1,0 +1,237 @@
+-- | The socket modules: what a program for the network package would use.
+module SocketSpec (spec) where
+
+import Control.Exception (bracket)
+import Control.Monad (forM_, replicateM_, void)
+import qualified Data.ByteString as ByteString
+import Foreign.C.Error (eADDRINUSE, eBADF, eNOENT)
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Ptr (castPtr, plusPtr)
+import GHC.IO.Exception (IOErrorType (InvalidArgument))
+import qualified Network.Socket as Network
+import qualified Network.Socket.ByteString as Network
+import System.Directory (doesPathExist, getTemporaryDirectory, removeFile)
+import System.FilePath ((</>))
+import System.IO.Error (ioeGetErrorType)
+import System.Posix.IO (OpenMode (..), closeFd, defaultFileFlags, openFd)
+import System.Posix.Process (getProcessID)
+import System.Posix.Types (Fd)
+import Test.Hspec
+
+import Millrace.Deadline
+import Millrace.Socket
+import Millrace.Socket.ByteString
+import Millrace.Socket.File
+import Support
+
+spec :: Spec
+spec = do
+  describe "Millrace.Socket" $ do
+    it "talks over IPv4" $ conversation (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1))) AF_INET
+    it "talks over IPv6" $ conversation (SockAddrInet6 0 0 (0, 0, 0, 1) 0) AF_INET6
+    it "talks over Unix sockets" $ withPath "socket" $ \path -> conversation (SockAddrUnix path) AF_UNIX
+    it "takes IPv4 connections on an IPv6 socket" $
+      bracket (socket AF_INET6 Stream defaultProtocol) close $ \listener -> do
+        bind listener (SockAddrInet6 0 0 (0, 0, 0, 0) 0)
+        listen listener 10
+        port <- socketPort listener
+        bracket (connectTo (SockAddrInet port (tupleToHostAddress (127, 0, 0, 1)))) close $ \_ ->
+          bracket (accept listener) (close . fst) $ \(_, peer) -> case peer of
+            SockAddrInet6 _ _ host _ -> hostAddress6ToTuple host `shouldBe` (0, 0, 0, 0, 0, 0xffff, 0x7f00, 1)
+            other -> expectationFailure (show other)
+    it "openSocket creates what getAddrInfo found" $ do
+      let hints = defaultHints { addrFlags = [AI_PASSIVE, AI_NUMERICHOST], addrSocketType = Stream }
+      infos <- getAddrInfo (Just hints) (Just "127.0.0.1") (Just "0")
+      forM_ infos $ \info -> bracket (openSocket info) close $ \s -> do
+        bind s (addrAddress info)
+        socketPort s >>= (`shouldSatisfy` (/= 0))
+    it "names both ends" $ withListener $ \listener address -> bracket (connectTo address) close $ \client ->
+      bracket (accept listener) (close . fst) $ \(server, peer) -> do
+        getSocketName client `shouldReturn` peer
+        getPeerName client `shouldReturn` address
+        getSocketName server `shouldReturn` address
+        getPeerName server `shouldReturn` peer
+    it "sets and reads options" $ withTcpPair $ \one _ -> do
+      forM_ [NoDelay, KeepAlive, ReuseAddr, ReusePort] $ \option -> do
+        setSocketOption one option 1
+        getSocketOption one option >>= (`shouldSatisfy` (/= 0))
+        setSocketOption one option 0
+        getSocketOption one option `shouldReturn` 0
+      setSocketOption one SendBuffer 50000
+      getSocketOption one SendBuffer >>= (`shouldSatisfy` (>= 50000))
+    it "is closed by exec, and does not block" $ withTcpPair $ \one _ -> withFdSocket one $ \number -> do
+      Network.getNonBlock number `shouldReturn` True
+      Network.getCloseOnExec number `shouldReturn` True
+    it "takes over a socket of the network package, connected or listening" takesOver
+    it "takes over a descriptor" $ do
+      number <- Network.socket AF_UNIX Stream defaultProtocol >>= Network.socketToFd
+      bracket (fromDescriptor number) close $ \s -> withFdSocket s (`shouldBe` number)
+    it "gracefulClose delivers everything and waits for the peer" $ withTcpPair $ \one other -> do
+      reader <- start (pause 30000 >> receiveStream other 5000 0 >>= \n -> close other >> return n)
+      void (sendStream one 0 50000)
+      within 5 "the close" (gracefulClose one 3000)
+      finish reader `shouldReturn` 50000
+      problem <- failsWith (void (recv one 10))
+      problem `shouldSatisfy` hasCode eBADF
+    it "gracefulClose does not wait longer than it may" $ withTcpPair $ \one _ ->
+      within 3 "the close" (gracefulClose one 50)
+    it "connectBefore gives up at its deadline" $ withPath "full" $ \path ->
+      -- A Unix listener that takes nobody: its queue is soon full, and a connect then waits.
+      bracket (socket AF_UNIX Stream defaultProtocol) close $ \listener -> do
+        bind listener (SockAddrUnix path)
+        listen listener 0
+        problem <- failsWith $ replicateM_ 5 $ do
+          s <- socket AF_UNIX Stream defaultProtocol
+          deadline <- deadlineAfter 50000
+          connectBefore deadline s (SockAddrUnix path)
+        problem `shouldSatisfy` isDeadlineError
+        show problem `shouldContain` "Millrace.Socket.connect"
+    it "shows and compares sockets" $ withTcpPair $ \one other -> do
+      one `shouldBe` one
+      one `shouldNotBe` other
+      show one `shouldContain` "<socket: "
+  describe "errors say what was attempted on what" $ do
+    it "connect" $ do
+      address <- withListener (\_ address -> return address)
+      problem <- failsWith (void (connectTo address)) :: IO IOError
+      show problem `shouldContain` "Millrace.Socket.connect"
+      show problem `shouldContain` show address
+    it "connect to a Unix socket that is not there" $
+      bracket (socket AF_UNIX Stream defaultProtocol) close $ \s -> do
+        problem <- failsWith (connect s (SockAddrUnix "/nonexistent/socket"))
+        problem `shouldSatisfy` hasCode eNOENT
+        show problem `shouldContain` "/nonexistent/socket"
+    it "bind" $ withListener $ \_ address -> bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do
+      problem <- failsWith (bind s address)
+      problem `shouldSatisfy` hasCode eADDRINUSE
+      show problem `shouldContain` show address
+    it "recv and send of a closed socket" $ withTcpPair $ \one _ -> do
+      close one
+      received <- failsWith (void (recv one 1)) :: IO IOError
+      show received `shouldContain` ("Millrace.Socket.ByteString.recv: " ++ "invalid argument")
+      show received `shouldContain` show one
+      sent <- failsWith (sendAll one (bytesAt 0 1)) :: IO IOError
+      show sent `shouldContain` "Millrace.Socket.ByteString.sendAll"
+    it "socketPort of a Unix socket" $ withUnixPair $ \one _ -> do
+      problem <- failsWith (void (socketPort one)) :: IO IOError
+      show problem `shouldContain` "socketPort"
+  describe "Millrace.Socket.ByteString" $ do
+    it "refuses to receive a number of bytes that is not positive" $ withUnixPair $ \one _ ->
+      forM_ [0, -1] $ \size -> do
+        problem <- failsWith (void (recv one size))
+        ioeGetErrorType problem `shouldBe` InvalidArgument
+        bufferProblem <- failsWith (allocaBytes 1 (\buffer -> void (recvBuf one buffer size)))
+        ioeGetErrorType bufferProblem `shouldBe` InvalidArgument
+    it "sends nothing without waiting" $ withUnixPair $ \one other -> do
+      sendAll one ByteString.empty
+      sendMany one []
+      sendMany one [ByteString.empty, ByteString.empty]
+      sendMany one [ByteString.empty, bytesAt 0 5, ByteString.empty, bytesAt 5 5]
+      receiveExactly other 0 10 `shouldReturn` 10
+    it "sends several thousand strings at once" $ withUnixPair $ \one other -> do
+      sender <- start (sendMany one [bytesAt position 7 | position <- [0, 7 .. 70000 - 7]])
+      receiveExactly other 0 70000 `shouldReturn` 70000
+      finish sender
+    it "receives into and sends from buffers" $ withUnixPair $ \one other -> allocaBytes 300000 $ \buffer -> do
+      sender <- start $ ByteString.useAsCStringLen (bytesAt 0 300000) $ \(source, size) -> do
+        sent <- sendBuf one (castPtr source) size
+        sendAllBuf one (castPtr source `plusPtr` sent) (size - sent)
+      let go position
+            | position == 300000 = return ()
+            | otherwise = do
+                count <- recvBuf other (buffer `plusPtr` position) (300000 - position)
+                go (position + count)
+      go 0
+      finish sender
+      ByteString.packCStringLen (castPtr buffer, 300000) `shouldReturn` bytesAt 0 300000
+    it "deadlines end receives and sends, and lose nothing" $ withUnixPair $ \one other -> do
+      soon <- deadlineAfter 20000
+      received <- failsWith (void (recvBefore soon one 10))
+      received `shouldSatisfy` isDeadlineError
+      -- The same deadline, which has passed: what is there is still received.
+      void (sendStream other 0 10)
+      recvBefore soon one 10 `shouldReturn` bytesAt 0 10
+      later <- deadlineAfter 50000
+      sent <- failsWith (sendAllBefore later one (ByteString.replicate 10000000 0))
+      sent `shouldSatisfy` isDeadlineError
+      many <- failsWith (sendManyBefore later one [bytesAt 0 100])
+      many `shouldSatisfy` isDeadlineError
+  describe "Millrace.Deadline" $ do
+    it "orders deadlines" $ do
+      soon <- deadlineAfter 1000
+      later <- deadlineAfter 1000000
+      earlier soon later `shouldBe` soon
+      earlier noDeadline soon `shouldBe` soon
+      earlier soon noDeadline `shouldBe` soon
+      maximum [soon, noDeadline, later] `shouldBe` noDeadline
+      show noDeadline `shouldBe` "noDeadline"
+    it "takes any number" $ do
+      now <- deadlineAfter 0
+      past <- deadlineAfter minBound
+      farthest <- deadlineAfter maxBound
+      later <- deadlineAfter 1000000
+      (now < later && past < later && later < farthest && farthest < noDeadline) `shouldBe` True
+    it "does not take other errors for its own" $ userError "other" `shouldNotSatisfy` isDeadlineError
+  describe "Millrace.Socket.File" $ do
+    it "sends a whole file through small buffers" $ withFile' 3000000 $ \file -> withTcpPair $ \one other -> do
+      setSocketOption one SendBuffer 4096
+      sender <- start (sendFile one file 0 3000000)
+      receiveExactly other 0 3000000 `shouldReturn` 3000000
+      finish sender `shouldReturn` 3000000
+    it "sends a part of a file" $ withFile' 100000 $ \file -> withUnixPair $ \one other -> do
+      sendFile one file 777 5000 `shouldReturn` 5000
+      receiveExactly other 777 5000 `shouldReturn` 5777
+    it "sends less when the file ends early" $ withFile' 1000 $ \file -> withUnixPair $ \one other -> do
+      sendFile one file 400 5000 `shouldReturn` 600
+      sendFile one file 1000 10 `shouldReturn` 0
+      sendFile one file 0 0 `shouldReturn` 0
+      receiveExactly other 400 600 `shouldReturn` 1000
+    it "gives up at its deadline" $ withFile' 3000000 $ \file -> withUnixPair $ \one _ -> do
+      deadline <- deadlineAfter 50000
+      problem <- failsWith (void (sendFileBefore deadline one file 0 3000000))
+      problem `shouldSatisfy` isDeadlineError
+    it "is woken by close" $ withFile' 3000000 $ \file -> withUnixPair $ \one _ -> do
+      sender <- start (sendFile one file 0 3000000)
+      pause 30000
+      close one
+      within 5 "the sender" (outcomeOf sender) >>= (`shouldSatisfy` isErrno eBADF)
+
+conversation :: SockAddr -> Family -> IO ()
+conversation address family = withoutLeaks $ bracket (socket family Stream defaultProtocol) close $ \listener -> do
+  bind listener address
+  listen listener 10
+  name <- getSocketName listener
+  server <- start $ bracket (fst <$> accept listener) close $ \s -> receiveExactly s 0 100000 >> sendStream s 0 50000
+  bracket (socket family Stream defaultProtocol) close $ \client -> do
+    connect client name
+    void (sendStream client 0 100000)
+    receiveStream client 3000 0 `shouldReturn` 50000
+  void (finish server)
+
+takesOver :: IO ()
+takesOver = withoutLeaks $ do
+  old <- Network.socket AF_INET Stream defaultProtocol
+  Network.bind old (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
+  Network.listen old 10
+  bracket (fromNetworkSocket old) close $ \listener -> do
+    address <- getSocketName listener
+    peer <- Network.socket AF_INET Stream defaultProtocol
+    Network.connect peer address
+    bracket (fst <$> accept listener) close $ \server -> bracket (fromNetworkSocket peer) close $ \client -> do
+      void (sendStream client 0 1000)
+      receiveExactly server 0 1000 `shouldReturn` 1000
+    Network.sendAll peer (bytesAt 0 1) `shouldThrow` anyIOException
+
+withPath :: String -> (FilePath -> IO a) -> IO a
+withPath name use = do
+  directory <- getTemporaryDirectory
+  process <- getProcessID
+  let path = directory </> ("millrace-test-" ++ show process ++ "-" ++ name)
+      remove = doesPathExist path >>= \exists -> if exists then removeFile path else return ()
+  bracket (return ()) (const remove) (const (use path))
+
+-- | A file with the first bytes of the stream.
+withFile' :: Int -> (Fd -> IO a) -> IO a
+withFile' size use = withPath "file" $ \path -> do
+  ByteString.writeFile path (bytesAt 0 size)
+  bracket (openFd path ReadOnly Nothing defaultFileFlags) closeFd use

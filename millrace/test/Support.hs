@@ -1,0 +1,289 @@
+{-# LANGUAGE ScopedTypeVariables #-}
+-- | What the tests share: jobs whose outcome the test thread asks for, limits of time, byte streams in which every
+-- mistake shows, sockets to begin with, and what the process holds.
+--
+-- Nothing here asserts in another thread than the test's: a job ends with its result or its exception, and 'finish'
+-- passes that on. Limits of time are base's own, so that what is tested does not supervise itself.
+module Support
+  ( -- * Jobs
+    Job
+  , start
+  , startOn
+  , finish
+  , outcomeOf
+  , isOver
+  , stop
+  , interrupt
+  , within
+  , pause
+  , eventually
+  , shouldBecome
+    -- * Failing
+  , require
+  , failsWith
+  , hasCode
+  , isErrno
+    -- * Random numbers
+  , Random
+  , newRandom
+  , below
+  , between
+    -- * Streams of bytes
+  , bytesAt
+  , checkFrom
+  , receiveStream
+  , receiveExactly
+  , sendStream
+  , echoStream
+    -- * Sockets
+  , withListener
+  , newListener
+  , connectTo
+  , tcpPair
+  , unixPair
+  , withTcpPair
+  , withUnixPair
+  , withPairOf
+    -- * What the process holds
+  , descriptorCount
+  , inFlightNow
+  , liveBytes
+  , residentKilobytes
+  , withoutLeaks
+  ) where
+
+import Control.Concurrent
+import qualified Control.Exception as Exception
+import Control.Exception
+  (Exception, SomeException, bracket, bracketOnError, evaluate, fromException, mask_, throwIO, try)
+import Control.Monad (unless, when)
+import Data.Bits (shiftR, xor)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.IORef
+import Data.Word (Word64)
+import Foreign.C.Error (Errno (..))
+import GHC.IO.Exception (IOException (..))
+import GHC.Stats (GCDetails (..), RTSStats (..), getRTSStats)
+import System.Directory (listDirectory)
+import System.Mem (performMajorGC)
+import qualified System.Timeout as Base
+
+import qualified Millrace.Manager as Manager
+import Millrace.Socket
+import Millrace.Socket.ByteString
+
+-- | A thread and what becomes of it.
+data Job a = Job ThreadId (MVar (Either SomeException a))
+
+start :: IO a -> IO (Job a)
+start action = startBy (\run -> forkIOWithUnmask (\unmask -> run (unmask action)))
+
+-- | On the capability of that number, for good.
+startOn :: Int -> IO a -> IO (Job a)
+startOn capability action = startBy (\run -> forkOnWithUnmask capability (\unmask -> run (unmask action)))
+
+startBy :: ((IO a -> IO ()) -> IO ThreadId) -> IO (Job a)
+startBy fork = do
+  outcome <- newEmptyMVar
+  thread <- mask_ (fork (\action -> try action >>= putMVar outcome))
+  return (Job thread outcome)
+
+-- | Waits for the result, and throws what the job threw.
+finish :: Job a -> IO a
+finish job = outcomeOf job >>= either throwIO return
+
+outcomeOf :: Job a -> IO (Either SomeException a)
+outcomeOf (Job _ outcome) = readMVar outcome
+
+isOver :: Job a -> IO Bool
+isOver (Job _ outcome) = not <$> isEmptyMVar outcome
+
+-- | Kills the thread and waits for its end.
+stop :: Job a -> IO ()
+stop job@(Job thread _) = killThread thread >> () <$ outcomeOf job
+
+-- | Throws an exception to the job.
+interrupt :: Exception e => Job a -> e -> IO ()
+interrupt (Job thread _) = throwTo thread
+
+-- | Fails when it takes longer than so many seconds.
+within :: Int -> String -> IO a -> IO a
+within seconds what action =
+  Base.timeout (seconds * 1000000) action
+    >>= maybe (ioError (userError (what ++ ": not done after " ++ show seconds ++ " s"))) return
+
+-- | Sleeps by base's own means.
+pause :: Int -> IO ()
+pause = threadDelay
+
+-- | Asks again and again, for so many milliseconds, until the answer is yes.
+eventually :: Int -> IO Bool -> IO Bool
+eventually millis condition = do
+  holds <- condition
+  if holds then return True
+    else if millis <= 0 then return False
+      else pause 2000 >> eventually (millis - 2) condition
+
+-- | Within two seconds the value is as expected.
+shouldBecome :: (Eq a, Show a) => IO a -> a -> IO ()
+shouldBecome current expected = do
+  reached <- eventually 2000 ((== expected) <$> current)
+  unless reached $ do
+    value <- current
+    ioError (userError ("expected to become " ++ show expected ++ ", but it stays " ++ show value))
+
+-- | Fails in the thread that runs it; in a job, 'finish' shows it to the test.
+require :: Bool -> String -> IO ()
+require condition message = unless condition (ioError (userError message))
+
+-- | Runs an action that must throw, and returns what it threw.
+failsWith :: Exception e => IO a -> IO e
+failsWith action = try action >>= either return (const (ioError (userError "no exception was thrown")))
+
+-- | Is it the error of this @errno@?
+hasCode :: Errno -> IOError -> Bool
+hasCode expected problem = (Errno <$> ioe_errno problem) == Just expected
+
+-- | Did it fail with this @errno@?
+isErrno :: Errno -> Either SomeException a -> Bool
+isErrno expected (Left problem) = maybe False (hasCode expected) (fromException problem)
+isErrno _ (Right _) = False
+
+-- | A generator (splitmix) for one thread.
+newtype Random = Random (IORef Word64)
+
+newRandom :: Int -> IO Random
+newRandom seed = Random <$> newIORef (fromIntegral seed * 0x9e3779b97f4a7c15)
+
+-- | From 0 to one less than the limit.
+below :: Random -> Int -> IO Int
+below (Random ref) limit = do
+  state <- (+ 0x9e3779b97f4a7c15) <$> readIORef ref
+  writeIORef ref $! state
+  let a = (state `xor` (state `shiftR` 30)) * 0xbf58476d1ce4e5b9
+      b = (a `xor` (a `shiftR` 27)) * 0x94d049bb133111eb
+  return $! fromIntegral ((b `xor` (b `shiftR` 31)) `mod` fromIntegral limit)
+
+between :: Random -> Int -> Int -> IO Int
+between random low high = (low +) <$> below random (high - low + 1)
+
+period :: Int
+period = 65521
+
+-- A prime number of bytes without regularity, twice, so that a slice of it can begin anywhere.
+twoPeriods :: ByteString
+twoPeriods = once <> once
+  where
+    once = fst (ByteString.unfoldrN period (\x -> Just (fromIntegral (x `shiftR` 33), x * 6364136223846793005 + 1)) seed)
+    seed = 42 :: Word64
+{-# NOINLINE twoPeriods #-}
+
+-- | The bytes of the stream that begin at a position: bytes that are lost, repeated or exchanged show.
+bytesAt :: Int -> Int -> ByteString
+bytesAt position count
+  | count <= period = ByteString.take count (ByteString.drop (position `mod` period) twoPeriods)
+  | otherwise = ByteString.concat (go position count)
+  where
+    go from left
+      | left <= 0 = []
+      | otherwise = bytesAt from (min left period) : go (from + period) (left - period)
+
+-- | These are the bytes that belong at this position; returns the position after them.
+checkFrom :: Int -> ByteString -> IO Int
+checkFrom position bytes
+  | bytes == bytesAt position count = return $! position + count
+  | otherwise = ioError (userError ("the stream is wrong within " ++ show count ++ " bytes from " ++ show position))
+  where count = ByteString.length bytes
+
+-- | Receives and checks until the end of the stream; returns its length. Never asks for more than so many bytes.
+receiveStream :: Socket -> Int -> Int -> IO Int
+receiveStream s most position = do
+  bytes <- recv s most
+  if ByteString.null bytes then return position else checkFrom position bytes >>= receiveStream s most
+
+-- | Receives and checks so many bytes from a position.
+receiveExactly :: Socket -> Int -> Int -> IO Int
+receiveExactly s position count
+  | count == 0 = return position
+  | otherwise = do
+      bytes <- recv s (min count 65536)
+      when (ByteString.null bytes) $ ioError (userError ("the stream ended at " ++ show position))
+      next <- checkFrom position bytes
+      receiveExactly s next (count - ByteString.length bytes)
+
+-- | Sends so many bytes of the stream from a position; returns the position after them.
+sendStream :: Socket -> Int -> Int -> IO Int
+sendStream s position count = sendAll s (bytesAt position count) >> (return $! position + count)
+
+-- | Checks and sends back what comes from a position, until the end of the stream; returns its position.
+echoStream :: Socket -> Int -> IO Int
+echoStream s position = do
+  bytes <- recv s 3000
+  if ByteString.null bytes then return position else do
+    next <- checkFrom position bytes
+    sendAll s bytes
+    echoStream s next
+
+newListener :: IO (Socket, SockAddr)
+newListener = bracketOnError (socket AF_INET Stream defaultProtocol) close $ \listener -> do
+  setSocketOption listener ReuseAddr 1
+  bind listener (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
+  listen listener 1024
+  (,) listener <$> getSocketName listener
+
+-- | A listening TCP socket on a port of its own.
+withListener :: (Socket -> SockAddr -> IO a) -> IO a
+withListener = bracket newListener (close . fst) . uncurry
+
+connectTo :: SockAddr -> IO Socket
+connectTo address = bracketOnError (socket AF_INET Stream defaultProtocol) close $ \s -> connect s address >> return s
+
+-- | Two ends of a TCP connection.
+tcpPair :: IO (Socket, Socket)
+tcpPair = withListener $ \listener address -> bracketOnError (connectTo address) close $ \one -> do
+  (other, _) <- accept listener
+  return (one, other)
+
+withTcpPair :: (Socket -> Socket -> IO a) -> IO a
+withTcpPair = withPairOf tcpPair
+
+withUnixPair :: (Socket -> Socket -> IO a) -> IO a
+withUnixPair = withPairOf unixPair
+
+unixPair :: IO (Socket, Socket)
+unixPair = socketPair AF_UNIX Stream defaultProtocol
+
+withPairOf :: IO (Socket, Socket) -> (Socket -> Socket -> IO a) -> IO a
+withPairOf create = bracket create (\(one, other) -> close one >> close other) . uncurry
+
+descriptorCount :: IO Int
+descriptorCount = length <$> listDirectory "/proc/self/fd"
+
+inFlightNow :: IO Word64
+inFlightNow = Manager.inFlight <$> Manager.counters
+
+-- | What a full collection leaves.
+liveBytes :: IO Int
+liveBytes = do
+  performMajorGC
+  fromIntegral . gcdetails_live_bytes . gc <$> getRTSStats
+
+residentKilobytes :: IO Int
+residentKilobytes = do
+  status <- readFile "/proc/self/status"
+  value <- evaluate (sum [read number | ["VmRSS:", number, "kB"] <- map words (lines status)])
+  value <$ evaluate (length status)
+
+-- | What runs inside leaves no descriptor open and no operation in flight.
+withoutLeaks :: IO a -> IO a
+withoutLeaks action = do
+  _ <- Manager.loopCount -- the loops' own descriptors are there from now on
+  operationsBefore <- inFlightNow
+  descriptorsBefore <- descriptorCount
+  result <- action
+  inFlightNow `shouldBecome` operationsBefore `Exception.catch` explain "operations in flight"
+  descriptorCount `shouldBecome` descriptorsBefore `Exception.catch` explain "descriptors"
+  return result
+  where
+    explain what (problem :: IOException) = ioError (userError (what ++ ": " ++ ioe_description problem))

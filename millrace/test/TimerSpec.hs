@@ -1,0 +1,268 @@
+{-# LANGUAGE RankNTypes #-}
+{-# LANGUAGE ScopedTypeVariables #-}
+-- | Delays, timeouts and callbacks: never early, soon after, and with the meaning that base gives them.
+module TimerSpec (spec) where
+
+import Control.Concurrent (myThreadId, yield)
+import Control.Concurrent.MVar
+import Control.Concurrent.STM hiding (registerDelay)
+import Control.Exception
+import Control.Monad (forM, forM_, replicateM, replicateM_, unless, void, when)
+import Data.IORef
+import Data.List (sort)
+import Data.Word (Word64)
+import GHC.Clock (getMonotonicTimeNSec)
+import qualified System.Timeout as Base
+import Test.Hspec hiding (after, before)
+
+import Millrace.Timer
+import Scenario (scenarioPrints)
+import Support
+
+spec :: Spec
+spec = describe "Millrace.Timer" $ do
+  describe "threadDelay" $ do
+    it "is never early, and soon after" $ do
+      random <- newRandom 1
+      latenesses <- replicateM 150 (between random 0 10000 >>= lateness . threadDelaying)
+      forM_ latenesses (`shouldSatisfy` (>= 0))
+      median latenesses `shouldSatisfy` (< 3000)
+    it "of many threads ends in the order of their ends" $ do
+      order <- newIORef []
+      jobs <- forM [20, 19 .. 1 :: Int] $ \n -> startOn 0 $ do
+        threadDelay (n * 8000)
+        atomicModifyIORef' order (\old -> (n : old, ()))
+      mapM_ finish jobs
+      reverse <$> readIORef order `shouldReturn` [1 .. 20]
+    it "of zero or less returns soon" $ within 5 "the delays" $ mapM_ threadDelay [0, -1, minBound]
+    it "of the longest time can be interrupted" $ withoutLeaks $ do
+      job <- start (threadDelay maxBound)
+      pause 10000
+      isOver job `shouldReturn` False
+      stop job
+    it "of 100,000 threads at once ends for each, never early" $ within 60 "all threads" $ withoutLeaks $ do
+      random <- newRandom 2
+      jobs <- replicateM 100000 $ do
+        delay <- between random 1 700000
+        start (lateness (threadDelaying delay))
+      earliest <- minimum <$> mapM finish jobs
+      earliest `shouldSatisfy` (>= 0)
+  describe "timeout" $ do
+    timeoutLikeBase
+    it "leaves nothing in flight" $ withoutLeaks $ replicateM_ 1000 (timeout 1000000 yield)
+    it "throws no exception after it has returned (100,000 races)" strayExceptions
+    it "nests: in races every result is one that can be (20,000 races)" nestedRaces
+    it "is not confused by an exception of another kind that comes at the same time" otherExceptions
+  describe "registerDelay" $ do
+    it "sets its variable when the time has come, and not before" $ do
+      before <- getMonotonicTimeNSec
+      variable <- registerDelay 20000
+      readTVarIO variable `shouldReturn` False
+      within 5 "the variable" (atomically (readTVar variable >>= check))
+      after <- getMonotonicTimeNSec
+      (after - before) `shouldSatisfy` (>= 20000000)
+    it "of zero sets it soon" $ do
+      variable <- registerDelay 0
+      within 5 "the variable" (atomically (readTVar variable >>= check))
+  describe "callbacks" callbacks
+
+-- | An action with the time in microseconds that it should take.
+data Timed = Timed Int (IO ())
+
+threadDelaying :: Int -> Timed
+threadDelaying delayMicros = Timed delayMicros (threadDelay delayMicros)
+
+-- | By how many microseconds it took longer.
+lateness :: Timed -> IO Int
+lateness (Timed expectedMicros action) = do
+  before <- getMonotonicTimeNSec
+  action
+  after <- getMonotonicTimeNSec
+  return $! (fromIntegral (after - before) - expectedMicros * 1000) `quotRoundingDown` 1000
+  where quotRoundingDown a b = a `div` (b :: Int)
+
+median :: Ord a => [a] -> a
+median values = sort values !! (length values `div` 2)
+
+newtype Mine = Mine Int deriving (Eq, Show)
+instance Exception Mine
+
+-- | Every case is run with base's function too: both must agree on what comes out and on what was done.
+timeoutLikeBase :: Spec
+timeoutLikeBase = do
+  like "an action that ends in time" $ \run -> run 1000000 (return 'a')
+  like "an action that takes too long" $ \run -> run 5000 ('a' <$ pause 5000000)
+  like "no limit" $ \run -> run (-1) ('a' <$ pause 5000)
+  like "the smallest number" $ \run -> run minBound (return 'a')
+  like "zero" $ \run -> run 0 (return 'a')
+  like "the largest number" $ \run -> run maxBound (return 'a')
+  like "the inner one of two fires" $ \run -> run 5000000 (run 5000 (pause 5000000))
+  like "the outer one of two fires" $ \run -> run 5000 (run 5000000 (pause 5000000))
+  like "three, the middle one fires" $ \run -> run 5000000 (run 5000 (run 5000000 (pause 5000000)))
+  like "an exception of the action" $ \run -> try (run 5000000 (throwIO (Mine 1) :: IO ())) :: IO (Either Mine (Maybe ()))
+  like "an exception of the action after the time" $ \run ->
+    try (run 5000 (pause 5000000 `catch` \(_ :: SomeException) -> throwIO (Mine 2)))
+      :: IO (Either Mine (Maybe ()))
+  like "bracket cleans up" $ \run -> do
+    cleaned <- newIORef False
+    result <- run 5000 (bracket (return ()) (\() -> writeIORef cleaned True) (\() -> pause 5000000))
+    (,) result <$> readIORef cleaned
+  like "a cleanup that takes long" $ \run -> do
+    cleaned <- newIORef False
+    result <- run 5000 (pause 5000000 `finally` (pause 20000 >> writeIORef cleaned True))
+    (,) result <$> readIORef cleaned
+  like "an action that swallows its exception" $ \run ->
+    run 5000 ('b' <$ pause 5000000 `catch` \(_ :: SomeException) -> return ())
+  like "a masked action that cannot be interrupted" $ \run ->
+    run 5000 (uninterruptibleMask_ (pause 20000) >> return 'a')
+  like "within a mask, an action that does not wait" $ \run -> mask_ (run 2000 ('a' <$ busy 10000000))
+  like "within a mask, an action that waits" $ \run -> mask_ (run 5000 (pause 5000000))
+  like "the masking state inside" $ \run -> (,) <$> run 1000000 getMaskingState <*> mask_ (run 1000000 getMaskingState)
+  like "the masking state afterwards" $ \run -> do
+    void (run 1000 (pause 1000000))
+    (,) <$> getMaskingState <*> mask_ (run 1000 (pause 1000000) >> getMaskingState)
+  like "an exception from another thread passes through" $ \run -> do
+    self <- myThreadId
+    void (start (pause 5000 >> throwTo self (Mine 3)))
+    try (run 5000000 (pause 5000000)) :: IO (Either Mine (Maybe ()))
+  like "one after the other in one thread" $ \run -> mapM (\n -> run (n * 1000) (pause 5500)) [1, 20, 2, 30, 3, 40]
+  where
+    like :: (Eq a, Show a) => String -> ((forall b. Int -> IO b -> IO (Maybe b)) -> IO a) -> Spec
+    like name run = it ("is like base's: " ++ name) $ within 10 name $ do
+      ours <- run timeout
+      theirs <- run Base.timeout
+      ours `shouldBe` theirs
+
+-- | Keeps the thread busy for so many nanoseconds, allocating, so that it can be interrupted.
+busy :: Word64 -> IO ()
+busy ns = getMonotonicTimeNSec >>= go
+  where
+    go begun = do
+      now <- getMonotonicTimeNSec
+      when (now - begun < ns) (yield >> go begun)
+
+-- The limit and the action's end are as close together as can be. An exception that came later would end the job.
+strayExceptions :: IO ()
+strayExceptions = within 60 "all races" $ withoutLeaks $ do
+  jobs <- forM [1 .. 50] $ \seed -> start $ do
+    random <- newRandom seed
+    fired <- newIORef (0 :: Int)
+    replicateM_ 2000 $ do
+      limit <- between random 1 600
+      length' <- between random 1 600
+      way <- below random 3
+      result <- timeout limit $ case way of
+        0 -> threadDelay length'
+        1 -> busy (fromIntegral length' * 100)
+        _ -> threadDelay limit
+      when (result == Nothing) $ modifyIORef' fired (+ 1)
+      when (way == 0) yield
+    threadDelay 5000
+    readIORef fired
+  fired <- sum <$> mapM finish jobs
+  fired `shouldSatisfy` (\n -> n > 10000 && n < 90000)
+
+nestedRaces :: IO ()
+nestedRaces = within 60 "all races" $ withoutLeaks $ do
+  jobs <- forM [1 .. 20] $ \seed -> start $ do
+    random <- newRandom seed
+    replicateM 1000 $ do
+      outer <- between random 1 600
+      inner <- between random 1 600
+      work <- between random 1 600
+      before <- getMonotonicTimeNSec
+      result <- timeout outer (timeout inner (threadDelay work))
+      after <- getMonotonicTimeNSec
+      let elapsed = fromIntegral (after - before) :: Int
+          needed = case result of
+            Nothing -> outer
+            Just Nothing -> inner
+            Just (Just ()) -> work
+      require (elapsed >= needed * 1000) ("too early: " ++ show (outer, inner, work, result, elapsed))
+      return (maybe 'o' (maybe 'i' (const 'w')) result)
+  results <- concat <$> mapM finish jobs
+  forM_ "oiw" $ \kind -> length (filter (== kind) results) `shouldSatisfy` (> 500)
+
+-- Exceptions of ours race with the timeout's own: each arrives exactly once.
+otherExceptions :: IO ()
+otherExceptions = within 60 "all races" $ withoutLeaks $ do
+  jobs <- forM [1 .. 10 :: Int] $ \seed -> start $ do
+    random <- newRandom seed
+    forM_ [1 .. 300] $ \number -> do
+      self <- myThreadId
+      limit <- between random 1 600
+      delay <- between random 1 600
+      thrower <- start (threadDelay delay >> throwTo self (Mine number))
+      -- The exception hits inside the timeout, or in the delay after it.
+      result <- try (timeout limit (threadDelay 600) >> threadDelay 10000000)
+      result `shouldMatch` Left (Mine number)
+      finish thrower
+  mapM_ finish jobs
+  where shouldMatch result expected = require (result == (expected :: Either Mine ())) (show result)
+
+callbacks :: Spec
+callbacks = do
+  it "run once, not early" $ do
+    manager <- getSystemTimerManager
+    runs <- newMVar (0 :: Int)
+    fired <- newEmptyMVar
+    before <- getMonotonicTimeNSec
+    void $ registerTimeout manager 20000 (modifyMVar_ runs (return . (+ 1)) >> getMonotonicTimeNSec >>= putMVar fired)
+    after <- within 5 "the callback" (takeMVar fired)
+    (after - before) `shouldSatisfy` (>= 20000000)
+    pause 20000
+    readMVar runs `shouldReturn` 1
+  it "run on time although others throw" $ scenarioPrints [] "throwing-callback" "thrown by a callback"
+  it "run on time although others block" $ do
+    manager <- getSystemTimerManager
+    gate <- newEmptyMVar :: IO (MVar ())
+    count <- newMVar (0 :: Int)
+    replicateM_ 100 $ registerTimeout manager 5000 (readMVar gate >> modifyMVar_ count (return . (+ 1)))
+    pause 20000
+    lateness' <- lateness (threadDelaying 5000)
+    lateness' `shouldSatisfy` (< 500000)
+    putMVar gate ()
+    readMVar count `shouldBecome` 100
+  it "can be moved forwards and backwards, from any capability" $ forM_ [0, 1] $ \capability -> do
+    manager <- getSystemTimerManager
+    fired <- newEmptyMVar
+    key <- registerTimeout manager 5000 (getMonotonicTimeNSec >>= putMVar fired)
+    before <- getMonotonicTimeNSec
+    startOn capability (updateTimeout manager key 60000) >>= finish
+    pause 30000
+    isEmptyMVar fired `shouldReturn` True
+    after <- within 5 "the callback" (takeMVar fired)
+    (after - before) `shouldSatisfy` (>= 60000000)
+    late <- registerTimeout manager 60000000 (getMonotonicTimeNSec >>= putMVar fired)
+    startOn capability (updateTimeout manager late 5000) >>= finish
+    void (within 5 "the callback that was moved forwards" (takeMVar fired))
+    updateTimeout manager late 1000 -- has fired: nothing happens
+    unregisterTimeout manager late
+    pause 10000
+    isEmptyMVar fired `shouldReturn` True
+  it "can be unregistered, from any capability, and then never run" $ withoutLeaks $ do
+    manager <- getSystemTimerManager
+    runs <- newMVar (0 :: Int)
+    keys <- forM [0 .. 999 :: Int] $ \number -> startOn number
+      (registerTimeout manager 10000000 (modifyMVar_ runs (return . (+ 1)))) >>= finish
+    jobs <- forM (zip [0 ..] keys) $ \(number, key) ->
+      startOn (number `div` 2) (replicateM_ 2 (unregisterTimeout manager key))
+    mapM_ finish jobs
+    -- Moving what is unregistered does not bring it back.
+    forM_ keys $ \key -> updateTimeout manager key 1000
+    inFlightNow `shouldBecome` 0
+    pause 20000
+    readMVar runs `shouldReturn` 0
+  it "run or do not run, but never twice, when they are unregistered at their time" $ within 30 "all" $ withoutLeaks $ do
+    manager <- getSystemTimerManager
+    random <- newRandom 4
+    runs <- forM [0 .. 1999 :: Int] $ \number -> do
+      count <- newIORef (0 :: Int)
+      key <- registerTimeout manager 300 (atomicModifyIORef' count (\n -> (n + 1, ())))
+      between random 1 500 >>= threadDelay
+      startOn number (unregisterTimeout manager key) >>= finish
+      return count
+    pause 20000
+    counts <- mapM readIORef runs
+    unless (all (<= 1) counts) $ expectationFailure ("ran " ++ show (maximum counts) ++ " times")
+    sum counts `shouldSatisfy` (\n -> n > 50 && n < 1950)
