@@ -1,0 +1,12 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+import Network.HTTP.Types (status200)
+import Network.Wai (responseLBS)
+import Network.Wai.Handler.Millrace (run)
+import System.Environment (getArgs)
+
+main :: IO ()
+main = do
+  [port] <- getArgs
+  run (read port) $ \_request respond ->
+    respond (responseLBS status200 [("Content-Type", "text/plain")] "Hello from Millrace\n")

@@ -1,0 +1,74 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Starts each example and talks to it with plain sockets.
+module Main (main) where
+
+import Control.Concurrent (threadDelay)
+import Control.Exception (IOException, bracket, bracketOnError, try)
+import Control.Monad (forM_, void)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Network.Socket
+import Network.Socket.ByteString (recv, sendAll)
+import System.Process
+import System.Timeout (timeout)
+import Test.Hspec
+
+main :: IO ()
+main = hspec $ do
+  describe "hello-wai" $
+    it "greets" . running "hello-wai" $ \connection -> do
+      sendAll connection "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+      answer <- receiveAll connection
+      answer `shouldSatisfy` ByteString.isPrefixOf "HTTP/1.1 200 OK\r\n"
+      answer `shouldSatisfy` ByteString.isInfixOf "Content-Type: text/plain\r\n"
+      answer `shouldSatisfy` ByteString.isSuffixOf "\r\n\r\nHello from Millrace\n"
+  describe "echo-tcp" $
+    it "says everything again" . running "echo-tcp" $ \connection -> do
+      forM_ ["a", "bc", Char8.replicate 100000 'd'] $ \message -> do
+        sendAll connection message
+        receive connection (ByteString.length message) `shouldReturn` message
+      shutdown connection ShutdownSend
+      receiveAll connection `shouldReturn` ""
+
+-- Runs an example on a free port and connects to it.
+running :: String -> (Socket -> IO a) -> IO a
+running program talk = do
+  port <- freePort
+  bracket (createProcess (proc program [show port])) (\(_, _, _, process) -> stop process) $ \_ ->
+    within "the conversation" (bracket (connectWhenReady port) close talk)
+  where
+    stop process = terminateProcess process >> void (waitForProcess process)
+
+within :: String -> IO a -> IO a
+within what action = timeout 20000000 action >>= maybe (fail ("waited 20 s for " <> what)) pure
+
+freePort :: IO PortNumber
+freePort = bracket (socket AF_INET Stream defaultProtocol) close $ \probe -> do
+  bind probe (loopback 0)
+  socketPort probe
+
+connectWhenReady :: PortNumber -> IO Socket
+connectWhenReady port = try attempt >>= either again pure
+  where
+    attempt = bracketOnError (socket AF_INET Stream defaultProtocol) close $ \connection -> do
+      connect connection (loopback port)
+      pure connection
+    again :: IOException -> IO Socket
+    again _ = threadDelay 20000 >> connectWhenReady port
+
+loopback :: PortNumber -> SockAddr
+loopback port = SockAddrInet port (tupleToHostAddress (127, 0, 0, 1))
+
+receive :: Socket -> Int -> IO ByteString
+receive connection size
+  | size <= 0 = pure ""
+  | otherwise = do
+      bytes <- recv connection (min size 65536)
+      if ByteString.null bytes then pure "" else (bytes <>) <$> receive connection (size - ByteString.length bytes)
+
+receiveAll :: Socket -> IO ByteString
+receiveAll connection = do
+  bytes <- recv connection 65536
+  if ByteString.null bytes then pure "" else (bytes <>) <$> receiveAll connection

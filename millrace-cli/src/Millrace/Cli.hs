@@ -1,0 +1,55 @@
+-- | The @millrace@ command.
+module Millrace.Cli
+  ( main
+  ) where
+
+import Control.Exception (handle, throwIO)
+import Control.Monad (unless)
+import GHC.IO.Encoding (getFileSystemEncoding)
+import GHC.IO.Exception (IOException (..))
+import Millrace.Cli.Command
+import Millrace.Cli.Doctor
+import Millrace.Cli.Failure
+import Millrace.Cli.Pong
+import Millrace.Cli.Server
+import Millrace.Cli.StaticFiles
+import Options.Applicative (customExecParser)
+import System.Exit (exitFailure)
+import System.IO (hSetEncoding, stderr, stdout)
+
+-- | Reads the command line and does what it says. Ends with exit status 0 when done or stopped, 1 when it could not be
+-- done, 2 when the command line was wrong.
+--
+-- @since 0.1.0
+main :: IO ()
+main = do
+  writeWhatWasRead
+  reportFailures $ customExecParser parserPreferences commandLine >>= perform
+
+-- A file name from the command line may have bytes that the locale has no characters for; a message that repeats it
+-- must not fail for that. The encoding of file names gives every byte back.
+writeWhatWasRead :: IO ()
+writeWhatWasRead = do
+  encoding <- getFileSystemEncoding
+  mapM_ (`hSetEncoding` encoding) [stdout, stderr]
+
+perform :: Command -> IO ()
+perform command = case command of
+  Serve files options -> directory files >>= serve options . staticFiles
+  Pong options -> serve options pong
+  Doctor options -> do
+    examination <- examine (doctorBackend options)
+    putStr ((if doctorJson options then renderAsJson else renderText) examination)
+    unless (isHealthy examination) exitFailure
+
+directory :: FilesOptions -> IO Root
+directory options = handle (throwIO . failure) (openRoot policy path)
+  where
+    path = filesDirectory options
+    policy = if filesFollowLinks options then FollowLinks else StayInside
+    failure exception =
+      Failure
+        { failureAttempt = "serve " <> path
+        , failureReason = ioe_description (exception :: IOException)
+        , failureRemedy = "Give the directory whose files are to be served: millrace serve DIR."
+        }

@@ -1,0 +1,68 @@
+-- | Which I/O backend was asked for, and starting the I/O manager on it, with errors for people.
+module Millrace.Cli.Backend
+  ( backendChoices
+  , environmentVariable
+  , environmentBackend
+  , startManager
+  ) where
+
+import Control.Exception (displayException, throwIO, try)
+import Control.Monad ((>=>))
+import Data.List (intercalate)
+import Data.Maybe (fromMaybe)
+import Millrace.Cli.Failure
+import Millrace.Manager
+import System.Environment (lookupEnv)
+
+-- | What can be asked for, by name. 'Nothing' is the automatic choice.
+--
+-- @since 0.1.0
+backendChoices :: [(String, Maybe Backend)]
+backendChoices = ("auto", Nothing) : [(backendName backend, Just backend) | backend <- [minBound ..]]
+
+-- | Read by the I/O manager when nothing else was asked for.
+--
+-- @since 0.1.0
+environmentVariable :: String
+environmentVariable = "MILLRACE_BACKEND"
+
+-- | What the environment asks for: 'Left' a name that no backend has.
+--
+-- @since 0.1.0
+environmentBackend :: IO (Either String (Maybe Backend))
+environmentBackend = do
+  name <- fromMaybe "" <$> lookupEnv environmentVariable
+  pure (if null name then Right Nothing else maybe (Left name) Right (lookup name backendChoices))
+
+-- | Starts the I/O manager on a backend, or on the one it chooses itself, and tells which it is. Throws 'Failure'.
+--
+-- @since 0.1.0
+startManager :: Maybe Backend -> IO Backend
+startManager requested = do
+  outcome <- try (selectBackend requested >> chosenBackend)
+  either (explain requested >=> throwIO) pure outcome
+
+explain :: Maybe Backend -> MillraceException -> IO Failure
+explain requested exception = do
+  environment <- environmentBackend
+  case (exception, requested, environment) of
+    (BackendUnavailable _ why, Just backend, _) ->
+      failure (" with " <> backendName backend) <$> reasonAgainst backend why
+    (BackendUnavailable _ why, Nothing, Right (Just backend)) ->
+      failure (asInEnvironment (backendName backend)) <$> reasonAgainst backend why
+    (BackendUnavailable _ _, Nothing, Left name) -> pure (failure (asInEnvironment name) unknown)
+    (BackendUnavailable _ why, Nothing, Right Nothing) -> pure (failure "" why)
+    _ -> pure (failure "" (displayException exception))
+  where
+    asInEnvironment name = " with " <> environmentVariable <> "=" <> name
+    unknown = "there is no such backend; choose one of: " <> intercalate ", " (map fst backendChoices)
+    failure with reason =
+      Failure
+        { failureAttempt = "start the I/O manager" <> with
+        , failureReason = reason
+        , failureRemedy = "'millrace doctor' tells which backends work here; --backend auto takes the first of them."
+        }
+
+-- The probe knows more than an error number. It was already made, or there would be no failure to explain.
+reasonAgainst :: Backend -> String -> IO String
+reasonAgainst backend why = fromMaybe why <$> probeBackend backend

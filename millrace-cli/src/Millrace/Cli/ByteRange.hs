@@ -1,0 +1,141 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | The Range header (RFC 9110 section 14). Knows nothing of files.
+module Millrace.Cli.ByteRange
+  ( ByteRange (..)
+  , Selection (..)
+  , selectRanges
+  , rangeLength
+  , contentRange
+  , unsatisfiedRange
+  ) where
+
+import Control.Monad (guard)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString.Char8 as Char8
+import qualified Data.CaseInsensitive as CI
+import Data.Char (isDigit)
+import Data.List (foldl')
+
+-- | Positions of the first and of the last byte.
+--
+-- @since 0.1.0
+data ByteRange = ByteRange
+  { firstByte :: !Integer
+  , lastByte :: !Integer
+  }
+  deriving (Eq, Show)
+
+-- | What a Range header asks for.
+--
+-- @since 0.1.0
+data Selection
+  = Whole
+  -- ^ to be answered as if there were no Range header
+  | Unsatisfiable
+  -- ^ 416
+  | Part ByteRange
+  | Parts [ByteRange]
+  -- ^ two or more that do not touch, in the order they were asked for
+  deriving (Eq, Show)
+
+-- What a header asked for, before the size is known.
+data Spec
+  = FromTo Integer Integer
+  | From Integer
+  | Suffix Integer
+
+-- More ranges than this in one request are ignored: each costs a seek and some hundred bytes of framing, and
+-- RFC 9110 section 14.2 allows it.
+maximumRanges :: Int
+maximumRanges = 32
+
+-- | Which bytes of a representation of this size a Range header selects. A malformed header, an unknown unit and too
+-- many ranges select the whole. Ranges that overlap or touch are joined, so that no byte is ever sent twice.
+--
+-- >>> selectRanges 1000 "bytes=0-99,-100"
+-- Parts [ByteRange {firstByte = 0, lastByte = 99},ByteRange {firstByte = 900, lastByte = 999}]
+--
+-- @since 0.1.0
+selectRanges :: Integer -> ByteString -> Selection
+selectRanges size header = case parseSpecs header of
+  Nothing -> Whole
+  Just specs
+    | length specs > maximumRanges -> Whole
+    | not (any (isSatisfiable size) specs) -> Unsatisfiable
+    | size == 0 -> Whole -- no Content-Range can express zero bytes
+    | otherwise -> case foldl' join [] (map (resolve size) (filter (isSatisfiable size) specs)) of
+        [range] -> Part range
+        ranges -> Parts ranges
+
+isSatisfiable :: Integer -> Spec -> Bool
+isSatisfiable size spec = case spec of
+  FromTo start _ -> start < size
+  From start -> start < size
+  Suffix count -> count > 0
+
+resolve :: Integer -> Spec -> ByteRange
+resolve size spec = case spec of
+  FromTo start end -> ByteRange start (min end (size - 1))
+  From start -> ByteRange start (size - 1)
+  Suffix count -> ByteRange (max 0 (size - count)) (size - 1)
+
+-- Adds a range at the place of the first one that it touches, or at the end.
+join :: [ByteRange] -> ByteRange -> [ByteRange]
+join ranges range = case break (touches range) ranges of
+  (before, []) -> before ++ [range]
+  (before, touched : after) -> foldl' join before (union touched range : after)
+
+touches :: ByteRange -> ByteRange -> Bool
+touches left right = firstByte left <= lastByte right + 1 && firstByte right <= lastByte left + 1
+
+union :: ByteRange -> ByteRange -> ByteRange
+union left right = ByteRange (min (firstByte left) (firstByte right)) (max (lastByte left) (lastByte right))
+
+parseSpecs :: ByteString -> Maybe [Spec]
+parseSpecs header = do
+  let (unit, rest) = Char8.break (== '=') header
+  guard (CI.mk unit == "bytes" && not (Char8.null rest))
+  specs <- traverse parseSpec (filter (not . Char8.null) (map trim (Char8.split ',' (Char8.drop 1 rest))))
+  guard (not (null specs))
+  Just specs
+  where
+    trim = Char8.dropWhileEnd isBlank . Char8.dropWhile isBlank
+    isBlank c = c == ' ' || c == '\t'
+
+parseSpec :: ByteString -> Maybe Spec
+parseSpec text = do
+  let (start, rest) = Char8.break (== '-') text
+  end <- Char8.stripPrefix "-" rest
+  case (Char8.null start, Char8.null end) of
+    (True, _) -> Suffix <$> parsePosition end
+    (False, True) -> From <$> parsePosition start
+    (False, False) -> do
+      range@(FromTo low high) <- FromTo <$> parsePosition start <*> parsePosition end
+      guard (low <= high)
+      Just range
+
+-- Beyond any file size the value no longer matters: a long row of digits must not cost its square.
+parsePosition :: ByteString -> Maybe Integer
+parsePosition digits = do
+  guard (not (Char8.null digits) && Char8.all isDigit digits)
+  let significant = Char8.dropWhile (== '0') digits
+  Just (if Char8.length significant > 18 then 10 ^ (18 :: Int) else maybe 0 fst (Char8.readInteger significant))
+
+-- | In bytes.
+--
+-- @since 0.1.0
+rangeLength :: ByteRange -> Integer
+rangeLength range = lastByte range - firstByte range + 1
+
+-- | The Content-Range header of a part of a representation of this size.
+--
+-- @since 0.1.0
+contentRange :: Integer -> ByteRange -> ByteString
+contentRange size (ByteRange start end) = Char8.pack ("bytes " <> show start <> "-" <> show end <> "/" <> show size)
+
+-- | The Content-Range header of a 416 answer.
+--
+-- @since 0.1.0
+unsatisfiedRange :: Integer -> ByteString
+unsatisfiedRange size = Char8.pack ("bytes */" <> show size)

@@ -1,0 +1,199 @@
+-- | The command line: what was asked for, not how it is done.
+module Millrace.Cli.Command
+  ( Command (..)
+  , ServerOptions (..)
+  , FilesOptions (..)
+  , DoctorOptions (..)
+  , commandLine
+  , parserPreferences
+  ) where
+
+import Data.List (intercalate)
+import Millrace.Cli.Backend (backendChoices)
+import Millrace.Manager (Backend, version)
+import Millrace.Socket (PortNumber)
+import Options.Applicative
+import Options.Applicative.Help.Chunk (Chunk (..), paragraph, stringChunk, vcatChunks, vsepChunks)
+import Options.Applicative.Help.Pretty (Doc)
+import Text.Read (readMaybe)
+
+-- | What to do.
+--
+-- @since 0.1.0
+data Command
+  = Serve FilesOptions ServerOptions
+  | Pong ServerOptions
+  | Doctor DoctorOptions
+  deriving (Eq, Show)
+
+-- | How to serve.
+--
+-- @since 0.1.0
+data ServerOptions = ServerOptions
+  { serverHost :: String
+  , serverPort :: PortNumber
+  -- ^ 0: any free one
+  , serverBackend :: Maybe Backend
+  -- ^ 'Nothing': automatic
+  , serverCores :: Maybe Int
+  -- ^ 'Nothing': all of them
+  }
+  deriving (Eq, Show)
+
+-- | Which files to serve.
+--
+-- @since 0.1.0
+data FilesOptions = FilesOptions
+  { filesDirectory :: FilePath
+  , filesFollowLinks :: Bool
+  }
+  deriving (Eq, Show)
+
+-- | What to examine and how to tell.
+--
+-- @since 0.1.0
+data DoctorOptions = DoctorOptions
+  { doctorBackend :: Maybe Backend
+  , doctorJson :: Bool
+  }
+  deriving (Eq, Show)
+
+-- | The parser of the command line. Wrong usage ends with exit status 2.
+--
+-- @since 0.1.0
+commandLine :: ParserInfo Command
+commandLine =
+  info (commands <**> versionOption <**> helper) . mconcat $
+    [ fullDesc
+    , header ("millrace " <> version <> " - a web server on an I/O manager of its own")
+    , footerDoc . unChunk $
+        vsepChunks
+          [ examples
+              [ ("millrace serve public", "serve ./public on http://127.0.0.1:8080")
+              , ("millrace serve --host :: --port 80", "serve the current directory to everybody")
+              , ("millrace pong --backend epoll --cores 1", "measure one backend on one core")
+              , ("millrace doctor", "what works on this machine, and why not")
+              ]
+          , paragraph "'millrace COMMAND --help' explains the options of a command."
+          , paragraph "Exit status: 0 stopped or done, 1 could not do it, 2 wrong usage."
+          ]
+    , failureCode 2
+    ]
+  where
+    versionOption = infoOption ("millrace " <> version) (long "version" <> help "Print the version and exit")
+
+-- | How the parser talks to people.
+--
+-- @since 0.1.0
+parserPreferences :: ParserPrefs
+parserPreferences = prefs (showHelpOnEmpty <> columns 100)
+
+commands :: Parser Command
+commands =
+  hsubparser . mconcat $
+    [ command "serve" . info (Serve <$> filesOptions <*> serverOptions) $
+        progDesc "Serve the files of a directory" <> footerDoc (unChunk serveNotes)
+    , command "pong" . info (Pong <$> serverOptions) $
+        progDesc "Answer every request with 200 and the text Pong!" <> footerDoc (unChunk pongNotes)
+    , command "doctor" . info (Doctor <$> doctorOptions) $
+        progDesc "Examine this machine: kernel, limits, which backends work and why others do not"
+          <> footerDoc (unChunk doctorNotes)
+    ]
+
+serveNotes :: Chunk Doc
+serveNotes =
+  vsepChunks
+    [ examples
+        [ ("millrace serve", "the current directory on http://127.0.0.1:8080")
+        , ("millrace serve site --port 0", "on a free port; the first line of output tells which")
+        , ("millrace serve --host 0.0.0.0 ~/public", "to every machine that can reach this one")
+        ]
+    , paragraph
+        "A directory answers with its index.html or index.htm. Names that begin with a dot are not served, except \
+        \.well-known; neither is anything that is not a regular file."
+    , paragraph
+        "Prints 'listening on http://HOST:PORT' when ready. Ctrl-C or SIGTERM finishes the open requests and stops; \
+        \a second one stops at once."
+    ]
+
+pongNotes :: Chunk Doc
+pongNotes =
+  examples
+    [ ("millrace pong --cores 1", "one loop, for measuring the cost of a request")
+    , ("curl http://127.0.0.1:8080/", "prints Pong!")
+    ]
+
+doctorNotes :: Chunk Doc
+doctorNotes =
+  vsepChunks
+    [ examples
+        [ ("millrace doctor", "which backend would be used, and why")
+        , ("millrace doctor --backend io_uring", "would this one work?")
+        , ("millrace doctor --json", "for programs")
+        ]
+    , paragraph
+        "A backend that is asked for by name is the only one that is tried: where io_uring is not only refused but \
+        \punished, --backend epoll or MILLRACE_BACKEND=epoll keeps away from it."
+    , paragraph "Exit status: 0 if a server could start like this, 1 if not."
+    ]
+
+-- Invocations and what they do, in two columns.
+examples :: [(String, String)] -> Chunk Doc
+examples entries = vcatChunks (map stringChunk ("Examples:" : map example entries))
+  where
+    example (invocation, meaning) = "  " <> invocation <> replicate (width - length invocation) ' ' <> "  " <> meaning
+    width = maximum (map (length . fst) entries)
+
+filesOptions :: Parser FilesOptions
+filesOptions =
+  FilesOptions
+    <$> strArgument
+      (metavar "DIR" <> value "." <> action "directory" <> help "Directory to serve (default: the current one)")
+    <*> switch (long "follow-links" <> help "Follow symbolic links that lead outside DIR")
+
+serverOptions :: Parser ServerOptions
+serverOptions =
+  ServerOptions
+    <$> strOption
+      ( long "host" <> metavar "HOST" <> value "127.0.0.1" <> showDefaultWith id
+          <> help "Address or name to listen on; 0.0.0.0 or :: for all"
+      )
+    <*> option
+      port
+      ( long "port" <> short 'p' <> metavar "PORT" <> value 8080 <> showDefault
+          <> help "Port to listen on; 0 for any free one"
+      )
+    <*> backendOption
+    <*> optional (option cores (long "cores" <> metavar "N" <> help "Cores to use, one loop on each (default: all)"))
+
+doctorOptions :: Parser DoctorOptions
+doctorOptions =
+  DoctorOptions
+    <$> backendOption
+    <*> switch (long "json" <> help "Report as JSON")
+
+backendOption :: Parser (Maybe Backend)
+backendOption =
+  option
+    backend
+    ( long "backend" <> metavar (intercalate "|" names) <> value Nothing <> completeWith names
+        <> help "I/O backend; auto takes MILLRACE_BACKEND if set, else the first that works (default: auto)"
+    )
+  where
+    names = map fst backendChoices
+
+backend :: ReadM (Maybe Backend)
+backend = eitherReader $ \name -> maybe (Left (unknown name)) Right (lookup name backendChoices)
+  where
+    unknown name = "there is no backend '" <> name <> "'; choose one of: " <> intercalate ", " (map fst backendChoices)
+
+port :: ReadM PortNumber
+port = fromInteger <$> numberBetween 0 65535
+
+cores :: ReadM Int
+cores = fromInteger <$> numberBetween 1 256
+
+numberBetween :: Integer -> Integer -> ReadM Integer
+numberBetween low high = eitherReader $ \word -> case readMaybe word of
+  Just number | number >= low && number <= high -> Right number
+  _ -> Left ("'" <> word <> "' is not a number from " <> show low <> " to " <> show high)

@@ -1,0 +1,204 @@
+-- | What this machine offers to an I/O manager. Looks and tells; changes nothing.
+module Millrace.Cli.Doctor
+  ( Examination (..)
+  , Health (..)
+  , Choice (..)
+  , examine
+  , isHealthy
+  , renderText
+  , renderAsJson
+  ) where
+
+import Control.Applicative ((<|>))
+import Control.Exception (IOException, try)
+import Control.Monad (forM)
+import Data.Either (fromRight)
+import GHC.Conc (getNumProcessors)
+import Millrace.Cli.Backend
+import Millrace.Cli.Failure
+import Millrace.Cli.Json
+import Millrace.Manager
+import System.Posix.Resource
+import System.Posix.Unistd (getSystemID, machine, release, systemName)
+import Text.Read (readMaybe)
+
+-- | What was found.
+--
+-- @since 0.1.0
+data Examination = Examination
+  { examinedKernel :: String
+  , examinedProcessors :: Int
+  , examinedSoftLimit :: Maybe Integer
+  -- ^ descriptors that a program may open at first; 'Nothing' is unlimited
+  , examinedHardLimit :: Maybe Integer
+  -- ^ descriptors that it may allow itself; a server does
+  , examinedAcceptQueue :: Maybe Integer
+  -- ^ net.core.somaxconn, connections that may wait to be accepted
+  , examinedIoUringDisabled :: Maybe Integer
+  -- ^ kernel.io_uring_disabled; kernels before 6.6 do not have it
+  , examinedBackends :: [(Backend, Health)]
+  , examinedChoice :: Choice
+  }
+  deriving (Eq, Show)
+
+-- | Whether a backend works here.
+--
+-- @since 0.1.0
+data Health
+  = Works
+  | Refused String
+  -- ^ and why
+  | NotTried
+  -- ^ another one was asked for by name
+  deriving (Eq, Show)
+
+-- | What a server would do.
+--
+-- @since 0.1.0
+data Choice
+  = Chosen Backend String
+  -- ^ and why
+  | NothingChosen String
+  -- ^ it would not start, and why
+  deriving (Eq, Show)
+
+-- | Examines this machine, for a server that is started with this @--backend@. Opens and closes an instance of each
+-- backend, unless one was asked for by name: then only that one, because some sandboxes kill for trying io_uring.
+--
+-- @since 0.1.0
+examine :: Maybe Backend -> IO Examination
+examine requested = do
+  system <- getSystemID
+  processors <- getNumProcessors
+  descriptors <- getResourceLimit ResourceOpenFiles
+  acceptQueue <- readNumber "/proc/sys/net/core/somaxconn"
+  ioUringDisabled <- readNumber "/proc/sys/kernel/io_uring_disabled"
+  environment <- fromRight Nothing <$> environmentBackend
+  let byName = requested <|> environment
+  health <- forM [minBound ..] $ \backend -> (,) backend <$> probeUnless (maybe False (/= backend) byName) backend
+  choice <- choose requested environment health
+  pure
+    Examination
+      { examinedKernel = unwords [systemName system, release system, machine system]
+      , examinedProcessors = processors
+      , examinedSoftLimit = limitNumber (softLimit descriptors)
+      , examinedHardLimit = limitNumber (hardLimit descriptors)
+      , examinedAcceptQueue = acceptQueue
+      , examinedIoUringDisabled = ioUringDisabled
+      , examinedBackends = health
+      , examinedChoice = choice
+      }
+
+probeUnless :: Bool -> Backend -> IO Health
+probeUnless True _ = pure NotTried
+probeUnless False backend = maybe Works Refused <$> probeBackend backend
+
+-- The manager chooses; this only explains.
+choose :: Maybe Backend -> Maybe Backend -> [(Backend, Health)] -> IO Choice
+choose requested environment health = either nothing chosen <$> try (startManager requested)
+  where
+    nothing failure = NothingChosen ("cannot " <> failureAttempt failure <> ": " <> failureReason failure)
+    chosen backend = Chosen backend (reason backend)
+    reason backend
+      | Just backend == requested = "asked for by --backend"
+      | Just backend == environment = "asked for by " <> environmentVariable
+      | otherwise = case [backendName other | (other, Refused _) <- takeWhile ((/= backend) . fst) health] of
+          [] -> "the first choice, and it works"
+          refused -> unwords refused <> " does not work here"
+
+readNumber :: FilePath -> IO (Maybe Integer)
+readNumber path = either (const Nothing :: IOException -> Maybe Integer) readMaybe <$> try (readFile path)
+
+-- | Whether a server could start.
+--
+-- @since 0.1.0
+isHealthy :: Examination -> Bool
+isHealthy examination = case examinedChoice examination of
+  Chosen _ _ -> True
+  NothingChosen _ -> False
+
+-- | For people.
+--
+-- @since 0.1.0
+renderText :: Examination -> String
+renderText examination =
+  unlines
+    ( [ row "millrace" version
+      , row "kernel" (examinedKernel examination)
+      , row "processors" (show (examinedProcessors examination))
+      , row "descriptors" (descriptorsText examination)
+      , row "accept queue" (maybe "unknown" show (examinedAcceptQueue examination))
+      , row "io_uring_disabled" (disabledText (examinedIoUringDisabled examination))
+      ]
+        ++ [row ("backend " <> backendName backend) (healthText health) | (backend, health) <- examinedBackends examination]
+        ++ [row "a server would use" (choiceText (examinedChoice examination))]
+    )
+  where
+    row label value = label <> replicate (20 - length label) ' ' <> value
+
+descriptorsText :: Examination -> String
+descriptorsText examination
+  | soft == hard = limitText soft
+  | otherwise = limitText soft <> ", raised to " <> limitText hard <> " by a server"
+  where
+    soft = examinedSoftLimit examination
+    hard = examinedHardLimit examination
+    limitText = maybe "unlimited" show
+
+disabledText :: Maybe Integer -> String
+disabledText setting = case setting of
+  Nothing -> "no such setting (kernels before 6.6)"
+  Just 0 -> "0 (everybody may use io_uring)"
+  Just 1 -> "1 (only CAP_SYS_ADMIN and the group kernel.io_uring_group may use io_uring)"
+  Just 2 -> "2 (nobody may use io_uring)"
+  Just other -> show other
+
+healthText :: Health -> String
+healthText health = case health of
+  Works -> "works"
+  Refused reason -> "does not work: " <> reason
+  NotTried -> "not tried, another was asked for by name"
+
+choiceText :: Choice -> String
+choiceText choice = case choice of
+  Chosen backend reason -> backendName backend <> " (" <> reason <> ")"
+  NothingChosen reason -> "nothing, it " <> reason
+
+-- | For programs: one object. Its members are documented by an example in the tests.
+--
+-- @since 0.1.0
+renderAsJson :: Examination -> String
+renderAsJson examination =
+  (<> "\n") . renderJson $
+    Object
+      [ ("millrace", String version)
+      , ("kernel", String (examinedKernel examination))
+      , ("processors", Number (toInteger (examinedProcessors examination)))
+      , ("descriptors_soft_limit", optional (examinedSoftLimit examination))
+      , ("descriptors_hard_limit", optional (examinedHardLimit examination))
+      , ("accept_queue", optional (examinedAcceptQueue examination))
+      , ("io_uring_disabled", optional (examinedIoUringDisabled examination))
+      , ("backends", Array [backendJson backend health | (backend, health) <- examinedBackends examination])
+      , ("chosen", chosen)
+      , ("reason", String reason)
+      ]
+  where
+    optional = maybe Null Number
+    (chosen, reason) = case examinedChoice examination of
+      Chosen backend why -> (String (backendName backend), why)
+      NothingChosen why -> (Null, why)
+
+backendJson :: Backend -> Health -> Json
+backendJson backend health = Object [("name", String (backendName backend)), ("works", works), ("reason", reason)]
+  where
+    (works, reason) = case health of
+      Works -> (Bool True, Null)
+      Refused why -> (Bool False, String why)
+      NotTried -> (Null, String (healthText NotTried))
+
+-- 'Nothing': unlimited.
+limitNumber :: ResourceLimit -> Maybe Integer
+limitNumber limit = case limit of
+  ResourceLimit number -> Just number
+  ResourceLimitInfinity -> Nothing
+  ResourceLimitUnknown -> Nothing

@@ -1,0 +1,100 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Entity tags (RFC 9110 section 8.8.3) and lists of them. Knows nothing of files.
+module Millrace.Cli.EntityTag
+  ( EntityTag (..)
+  , Strength (..)
+  , TagList (..)
+  , renderTag
+  , parseTag
+  , parseTagList
+  , sameStrong
+  , sameWeak
+  ) where
+
+import Data.ByteString (ByteString)
+import qualified Data.ByteString.Char8 as Char8
+
+-- | Whether equal tags promise equal bytes, or only an equal meaning.
+--
+-- @since 0.1.0
+data Strength = Strong | Weak
+  deriving (Eq, Show)
+
+-- | A tag; the text is what stands between the quotes.
+--
+-- @since 0.1.0
+data EntityTag = EntityTag Strength ByteString
+  deriving (Eq, Show)
+
+-- | What If-Match and If-None-Match carry: @*@ or tags.
+--
+-- @since 0.1.0
+data TagList = AnyTag | Tags [EntityTag]
+  deriving (Eq, Show)
+
+-- | The tag as it stands in a header.
+--
+-- >>> renderTag (EntityTag Weak "a1")
+-- "W/\"a1\""
+--
+-- @since 0.1.0
+renderTag :: EntityTag -> ByteString
+renderTag (EntityTag Strong text) = "\"" <> text <> "\""
+renderTag (EntityTag Weak text) = "W/\"" <> text <> "\""
+
+-- | One tag and nothing else.
+--
+-- @since 0.1.0
+parseTag :: ByteString -> Maybe EntityTag
+parseTag text = case takeTag text of
+  Just (tag, "") -> Just tag
+  _ -> Nothing
+
+-- | A whole list, or 'Nothing' if any part of it is malformed. A comma may stand inside a tag, so the list cannot be
+-- split first. Empty elements are skipped (RFC 9110 section 5.6.1.2). O(length).
+--
+-- @since 0.1.0
+parseTagList :: ByteString -> Maybe TagList
+parseTagList text
+  | trim text == "*" = Just AnyTag
+  | otherwise = Tags <$> elements (skip text)
+  where
+    elements "" = Just []
+    elements rest = do
+      (tag, afterTag) <- takeTag rest
+      case Char8.uncons (Char8.dropWhile isBlank afterTag) of
+        Nothing -> Just [tag]
+        Just (',', more) -> (tag :) <$> elements (skip more)
+        Just _ -> Nothing
+    skip = Char8.dropWhile (\c -> isBlank c || c == ',')
+    trim = Char8.dropWhileEnd isBlank . Char8.dropWhile isBlank
+
+isBlank :: Char -> Bool
+isBlank c = c == ' ' || c == '\t'
+
+takeTag :: ByteString -> Maybe (EntityTag, ByteString)
+takeTag text = case Char8.stripPrefix "W/" text of
+  Just quoted -> takeQuoted Weak quoted
+  Nothing -> takeQuoted Strong text
+
+takeQuoted :: Strength -> ByteString -> Maybe (EntityTag, ByteString)
+takeQuoted strength quoted = do
+  (inside, rest) <- Char8.span isTagCharacter <$> Char8.stripPrefix "\"" quoted
+  afterQuote <- Char8.stripPrefix "\"" rest
+  Just (EntityTag strength inside, afterQuote)
+  where
+    isTagCharacter c = c == '!' || (c >= '#' && c /= '\DEL')
+
+-- | Strong comparison (RFC 9110 section 8.8.3.2): weak tags equal nothing.
+--
+-- @since 0.1.0
+sameStrong :: EntityTag -> EntityTag -> Bool
+sameStrong (EntityTag Strong left) (EntityTag Strong right) = left == right
+sameStrong _ _ = False
+
+-- | Weak comparison: the strength does not matter.
+--
+-- @since 0.1.0
+sameWeak :: EntityTag -> EntityTag -> Bool
+sameWeak (EntityTag _ left) (EntityTag _ right) = left == right

@@ -1,0 +1,76 @@
+-- | Runs a WAI application on the Millrace I/O manager until it is told to stop.
+module Millrace.Cli.Server
+  ( serve
+  ) where
+
+import Control.Concurrent (forkIO, setNumCapabilities)
+import Control.Concurrent.MVar (MVar, newEmptyMVar, takeMVar, tryPutMVar)
+import Control.Exception (IOException, try)
+import Control.Monad (void)
+import GHC.Conc (getNumProcessors)
+import Millrace.Cli.Backend (startManager)
+import Millrace.Cli.Command (ServerOptions (..))
+import Millrace.Cli.Listener
+import Millrace.Manager
+import Millrace.Socket (getSocketName)
+import Network.Wai (Application)
+import Network.Wai.Handler.Millrace
+import System.IO (hFlush, hPutStrLn, stderr, stdout)
+import System.Posix.Resource
+import System.Posix.Signals (Handler (CatchOnce, Default), installHandler, sigINT, sigTERM)
+
+-- | Serves until SIGINT or SIGTERM arrives and the requests that were under way are done, or ten seconds have
+-- passed. A second signal ends the process at once. Says on standard output where it listens, and with what.
+--
+-- Blocks. Throws 'Millrace.Cli.Failure.Failure'. To be called once, before anything has used the I/O manager: it sets
+-- the number of capabilities and the backend.
+--
+-- @since 0.1.0
+serve :: ServerOptions -> Application -> IO ()
+serve options application = do
+  stop <- newEmptyMVar
+  stopOnSignals stop
+  raiseDescriptorLimit
+  setNumCapabilities =<< maybe getNumProcessors pure (serverCores options)
+  backend <- startManager (serverBackend options)
+  withListener (serverHost options) (serverPort options) $ \listener -> do
+    address <- getSocketName listener
+    loops <- loopCount
+    runSettingsListener (settings stop (announce (addressUrl address) backend loops)) listener application
+
+settings :: MVar () -> IO () -> Settings
+settings stop ready =
+  setBeforeMainLoop ready
+    . setInstallShutdownHandler (\closeListener -> void (forkIO (takeMVar stop >> closeListener)))
+    . setGracefulShutdownTimeout (Just drainSeconds)
+    $ defaultSettings
+
+-- Longer than a usual request takes, shorter than service managers wait before they kill.
+drainSeconds :: Int
+drainSeconds = 10
+
+-- The handlers are there before the socket is: a signal between the two is not lost. The second signal, whichever it
+-- is, finds the system's own handling.
+stopOnSignals :: MVar () -> IO ()
+stopOnSignals stop = handleWith (CatchOnce request)
+  where
+    handleWith handler = mapM_ (\signal -> installHandler signal handler Nothing) [sigINT, sigTERM]
+    request = do
+      handleWith Default
+      hPutStrLn stderr "stopping when the open requests are done; once more stops at once"
+      void (tryPutMVar stop ())
+
+-- Every connection is a descriptor. The soft limit is often 1024, for the sake of programs that use select().
+raiseDescriptorLimit :: IO ()
+raiseDescriptorLimit = do
+  limits <- getResourceLimit ResourceOpenFiles
+  void (attempt (setResourceLimit ResourceOpenFiles limits {softLimit = hardLimit limits}))
+  where
+    attempt :: IO a -> IO (Either IOException a)
+    attempt = try -- a server with fewer descriptors is still a server
+
+announce :: String -> Backend -> Int -> IO ()
+announce url backend loops = do
+  putStrLn ("listening on " <> url)
+  putStrLn ("backend " <> backendName backend <> ", " <> show loops <> (if loops == 1 then " loop" else " loops"))
+  hFlush stdout

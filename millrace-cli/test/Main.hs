@@ -1,0 +1,33 @@
+-- | Runs every Spec. The programs that it starts end with it.
+module Main (main) where
+
+import GHC.IO.Encoding (setFileSystemEncoding, setLocaleEncoding, utf8)
+import qualified Millrace.Cli.ByteRangeSpec
+import qualified Millrace.Cli.CommandSpec
+import qualified Millrace.Cli.DoctorSpec
+import qualified Millrace.Cli.EntityTagSpec
+import qualified Millrace.Cli.HttpDateSpec
+import qualified Millrace.Cli.MediaTypeSpec
+import qualified Millrace.Cli.ProgramSpec
+import qualified Millrace.Cli.RequestPathSpec
+import qualified Millrace.Cli.StaticFilesSpec
+import Test.Hspec
+
+main :: IO ()
+main = do
+  -- The tests name files, and read what programs print, in UTF-8, whatever the locale.
+  setFileSystemEncoding utf8
+  setLocaleEncoding utf8
+  hspec specs
+
+specs :: Spec
+specs = do
+  describe "ByteRange" Millrace.Cli.ByteRangeSpec.spec
+  describe "Command" Millrace.Cli.CommandSpec.spec
+  describe "Doctor" Millrace.Cli.DoctorSpec.spec
+  describe "EntityTag" Millrace.Cli.EntityTagSpec.spec
+  describe "HttpDate" Millrace.Cli.HttpDateSpec.spec
+  describe "MediaType" Millrace.Cli.MediaTypeSpec.spec
+  describe "RequestPath" Millrace.Cli.RequestPathSpec.spec
+  describe "StaticFiles" Millrace.Cli.StaticFilesSpec.spec
+  describe "Program" Millrace.Cli.ProgramSpec.spec

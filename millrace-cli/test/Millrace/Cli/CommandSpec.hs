@@ -1,0 +1,49 @@
+module Millrace.Cli.CommandSpec (spec) where
+
+import Control.Monad (forM_)
+import Data.List (isInfixOf)
+import Millrace.Cli.Command
+import Millrace.Manager (Backend (..))
+import Options.Applicative
+import System.Exit (ExitCode (..))
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  describe "is understood" $ do
+    ["serve"] `means` Serve (FilesOptions "." False) defaults
+    ["serve", "public", "--follow-links"] `means` Serve (FilesOptions "public" True) defaults
+    ["pong"] `means` Pong defaults
+    ["pong", "--port", "0", "--host", "::1", "--backend", "epoll", "--cores", "3"]
+      `means` Pong (ServerOptions "::1" 0 (Just Epoll) (Just 3))
+    ["pong", "--backend=io_uring"] `means` Pong defaults {serverBackend = Just IoUring}
+    ["pong", "--backend=auto"] `means` Pong defaults
+    ["doctor"] `means` Doctor (DoctorOptions Nothing False)
+    ["doctor", "--json", "--backend", "epoll"] `means` Doctor (DoctorOptions (Just Epoll) True)
+  describe "is refused" $ do
+    ["pong", "--port", "65536"] `isRefused` "'65536' is not a number from 0 to 65535"
+    ["pong", "--port", "-1"] `isRefused` "'-1' is not a number"
+    ["pong", "--cores", "0"] `isRefused` "'0' is not a number from 1 to 256"
+    ["pong", "--backend", "select"] `isRefused` "there is no backend 'select'; choose one of: auto, io_uring, epoll"
+    ["serve", "a", "b"] `isRefused` "Invalid argument `b'"
+    ["dance"] `isRefused` "Invalid argument `dance'"
+    [] `isRefused` "Usage: millrace"
+  describe "is explained" $
+    forM_ [["--help"], ["serve", "--help"], ["pong", "--help"], ["doctor", "--help"]] $ \arguments ->
+      it (unwords arguments) $ do
+        let (text, code) = ending arguments
+        code `shouldBe` ExitSuccess
+        text `shouldSatisfy` isInfixOf "Examples:\n  "
+  where
+    defaults = ServerOptions "127.0.0.1" 8080 Nothing Nothing
+    parse = execParserPure parserPreferences commandLine
+    means arguments expected =
+      it (unwords arguments) $ getParseResult (parse arguments) `shouldBe` Just expected
+    isRefused arguments message =
+      it (unwords ("millrace" : arguments)) $ do
+        let (text, code) = ending arguments
+        code `shouldBe` ExitFailure 2
+        text `shouldSatisfy` isInfixOf message
+    ending arguments = case parse arguments of
+      Failure failure -> renderFailure failure "millrace"
+      _ -> ("parsed", ExitSuccess)

@@ -1,0 +1,70 @@
+module Millrace.Cli.DoctorSpec (spec) where
+
+import Millrace.Cli.Doctor
+import Millrace.Cli.Json
+import Millrace.Manager (Backend (..), version)
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  describe "reports" $ do
+    it "to people" $
+      renderText restricted
+        `shouldBe` unlines
+          [ "millrace            " <> version
+          , "kernel              Linux 6.1.0 x86_64"
+          , "processors          4"
+          , "descriptors         1024, raised to unlimited by a server"
+          , "accept queue        4096"
+          , "io_uring_disabled   2 (nobody may use io_uring)"
+          , "backend io_uring    does not work: forbidden"
+          , "backend epoll       works"
+          , "a server would use  epoll (io_uring does not work here)"
+          ]
+    it "a limit that cannot be raised" $
+      renderText restricted {examinedHardLimit = Just 1024} `shouldContain` "descriptors         1024\n"
+    it "to programs" $
+      renderAsJson restricted
+        `shouldBe` unlines
+          [ "{"
+          , "  \"millrace\": \"" <> version <> "\","
+          , "  \"kernel\": \"Linux 6.1.0 x86_64\","
+          , "  \"processors\": 4,"
+          , "  \"descriptors_soft_limit\": 1024,"
+          , "  \"descriptors_hard_limit\": null,"
+          , "  \"accept_queue\": 4096,"
+          , "  \"io_uring_disabled\": 2,"
+          , "  \"backends\": ["
+          , "    {"
+          , "      \"name\": \"io_uring\","
+          , "      \"works\": false,"
+          , "      \"reason\": \"forbidden\""
+          , "    },"
+          , "    {"
+          , "      \"name\": \"epoll\","
+          , "      \"works\": true,"
+          , "      \"reason\": null"
+          , "    }"
+          , "  ],"
+          , "  \"chosen\": \"epoll\","
+          , "  \"reason\": \"io_uring does not work here\""
+          , "}"
+          ]
+  describe "is well" $ do
+    it "if a server would start" $ isHealthy restricted `shouldBe` True
+    it "and not otherwise" $ isHealthy restricted {examinedChoice = NothingChosen "bad luck"} `shouldBe` False
+  describe "JSON" $ do
+    it "escapes" $ renderJson (String "a\"\\\n\t\DEL\233\8364\128512") `shouldBe` "\"a\\\"\\\\\\u000a\\u0009\\u007f\\u00e9\\u20ac\\ud83d\\ude00\""
+    it "has empty things" $ renderJson (Array [Object [], Array []]) `shouldBe` "[\n  {},\n  []\n]"
+  where
+    restricted =
+      Examination
+        { examinedKernel = "Linux 6.1.0 x86_64"
+        , examinedProcessors = 4
+        , examinedSoftLimit = Just 1024
+        , examinedHardLimit = Nothing
+        , examinedAcceptQueue = Just 4096
+        , examinedIoUringDisabled = Just 2
+        , examinedBackends = [(IoUring, Refused "forbidden"), (Epoll, Works)]
+        , examinedChoice = Chosen Epoll "io_uring does not work here"
+        }

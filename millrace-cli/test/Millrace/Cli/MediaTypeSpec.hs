@@ -1,0 +1,29 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+module Millrace.Cli.MediaTypeSpec (spec) where
+
+import Control.Monad (forM_)
+import Millrace.Cli.MediaType
+import Test.Hspec
+
+spec :: Spec
+spec = forM_ expected $ \(name, contentType) -> it (show name) $ mediaType name `shouldBe` contentType
+  where
+    expected =
+      [ ("index.html", "text/html; charset=utf-8")
+      , ("INDEX.HTML", "text/html; charset=utf-8")
+      , ("style.css", "text/css; charset=utf-8")
+      , ("notes.txt", "text/plain; charset=utf-8")
+      , ("app.js", "text/javascript; charset=utf-8")
+      , ("app.min.mjs", "text/javascript; charset=utf-8")
+      , ("data.json", "application/json")
+      , ("logo.svg", "image/svg+xml")
+      , ("photo.jpeg", "image/jpeg")
+      , ("photo.avif", "image/avif")
+      , ("code.wasm", "application/wasm")
+      , ("font.woff2", "font/woff2")
+      , ("site.webmanifest", "application/manifest+json")
+      , ("archive.unheard-of", "application/octet-stream")
+      , ("README", "application/octet-stream")
+      , ("\xff\xfe.css", "text/css; charset=utf-8")
+      ]

@@ -1,0 +1,231 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | The executable, talked to by curl and by signals.
+module Millrace.Cli.ProgramSpec (spec) where
+
+import Control.Concurrent (forkIO, threadDelay)
+import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
+import Control.Exception (IOException, bracket, try)
+import Control.Monad (forM_, void)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.List (isInfixOf, isPrefixOf)
+import Data.Maybe (isNothing)
+import Millrace.Manager (backendName, probeBackend)
+import qualified Network.Socket as Network
+import qualified Network.Socket.ByteString as Network
+import Program
+import Site
+import System.Directory (copyFile)
+import System.Exit (ExitCode (..))
+import System.FilePath ((</>))
+import System.Posix.Files (createSymbolicLink, setFileMode)
+import System.Posix.Signals (sigINT, sigTERM)
+import System.Posix.User (getRealUserID)
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  describe "pong" $ do
+    it "answers everything" . withServer ["pong", "--port", "0"] $ \server -> do
+      curl [serverUrl server <> "/some/where?x=y"] `shouldReturn` "Pong!"
+      curl ["-X", "POST", "--data", "ping", serverUrl server] `shouldReturn` "Pong!"
+      answer <- curl ["-i", serverUrl server]
+      answer `shouldSatisfy` isPrefixOf "HTTP/1.1 200 OK"
+      answer `shouldSatisfy` isInfixOf "Content-Type: text/plain\r\n"
+    it "tells where and with what" . withServer ["pong", "--port", "0", "--cores", "1"] $ \server -> do
+      serverUrl server `shouldSatisfy` isPrefixOf "http://127.0.0.1:"
+      serverBackendLine server `shouldSatisfy` (`elem` ["backend io_uring, 1 loop", "backend epoll, 1 loop"])
+    it "starts as many loops as it is told" . withServer ["pong", "--port", "0", "--cores", "3"] $ \server ->
+      serverBackendLine server `shouldSatisfy` isInfixOf ", 3 loops"
+    it "listens on IPv6, or says why not" $ do
+      let arguments = ["pong", "--port", "0", "--host", "::1"]
+      works <- machineHasIPv6
+      if works
+        then withServer arguments $ \server -> do
+          serverUrl server `shouldSatisfy` isPrefixOf "http://[::1]:"
+          curl ["-g", serverUrl server] `shouldReturn` "Pong!"
+        else runMillrace [] arguments >>= (`failsWith` ["cannot listen on [::1]:0: "])
+    forM_ [minBound ..] $ \backend ->
+      it ("on " <> backendName backend <> " works, or says why not") $ do
+        works <- isNothing <$> probeBackend backend
+        let arguments = ["pong", "--port", "0", "--backend", backendName backend]
+        if works
+          then withServer arguments $ \server -> do
+            serverBackendLine server `shouldSatisfy` isPrefixOf ("backend " <> backendName backend <> ",")
+            curl [serverUrl server] `shouldReturn` "Pong!"
+          else runMillrace [] arguments >>= (`failsWith` ["cannot start the I/O manager with " <> backendName backend])
+
+  describe "stops" $ do
+    forM_ [("SIGTERM", sigTERM), ("SIGINT", sigINT)] $ \(name, signal) -> do
+      it ("on " <> name) . withServer ["pong", "--port", "0"] $ \server -> do
+        curl [serverUrl server] `shouldReturn` "Pong!"
+        signalServer signal server
+        waitForExit 5 server `shouldReturn` ExitSuccess
+      it ("on " <> name <> " when a download is done") . withLargeFile $ \directory content ->
+        withServer ["serve", directory, "--port", "0"] $ \server -> do
+          result <- newEmptyMVar
+          void (forkIO (curlBytes ["--limit-rate", "16M", serverUrl server <> "/large"] >>= putMVar result))
+          threadDelay 500000
+          signalServer signal server
+          (code, received) <- takeMVar result
+          (code, ByteString.length received, received == content) `shouldBe` (ExitSuccess, ByteString.length content, True)
+          waitForExit 5 server `shouldReturn` ExitSuccess
+    forM_ [("the same", sigTERM), ("another", sigINT)] $ \(name, second) ->
+      it ("at once on a second signal, " <> name) . withLargeFile $ \directory _ ->
+        withServer ["serve", directory, "--port", "0"] $ \server -> withStalledDownload server $ do
+          signalServer sigTERM server
+          threadDelay 300000
+          signalServer second server
+          waitForExit 3 server `shouldReturn` ExitFailure (negate (fromIntegral second))
+    it "after ten seconds, whatever a client does" . withLargeFile $ \directory _ ->
+      withServer ["serve", directory, "--port", "0"] $ \server -> withStalledDownload server $ do
+        signalServer sigTERM server
+        waitForExit 15 server `shouldReturn` ExitSuccess
+
+  describe "explains" $ do
+    it "a port that is in use" . withServer ["pong", "--port", "0"] $ \server -> do
+      let port = drop (length ("http://127.0.0.1:" :: String)) (serverUrl server)
+      outcome <- runMillrace [] ["pong", "--port", port]
+      outcome `failsWith` ["cannot listen on 127.0.0.1:" <> port <> ": the port is in use", "--port"]
+    it "an address of another machine" $ do
+      outcome <- runMillrace [] ["pong", "--port", "0", "--host", "192.0.2.1"]
+      outcome `failsWith` ["cannot listen on 192.0.2.1:0: this machine has no such address", "--host"]
+    it "a host that does not exist" $ do
+      outcome <- runMillrace [] ["pong", "--port", "0", "--host", "nowhere.invalid"]
+      outcome `failsWith` ["cannot listen on nowhere.invalid: ", "--host"]
+    it "a directory that does not exist" $ do
+      outcome <- runMillrace [] ["serve", "/no/such/directory"]
+      outcome `failsWith` ["cannot serve /no/such/directory: No such file or directory", "millrace serve DIR"]
+    it "a name that the locale has no characters for" $ do
+      outcome <- runMillrace [("LC_ALL", "C")] ["serve", "/no/such/\233"]
+      outcome `failsWith` ["cannot serve /no/such/\233: No such file or directory"]
+    it "a file in place of a directory" $ do
+      outcome <- runMillrace [] ["serve", "/etc/passwd"]
+      outcome `failsWith` ["cannot serve /etc/passwd: is not a directory"]
+    it "a backend that does not exist" $ do
+      outcome <- runMillrace [] ["pong", "--backend", "select"]
+      outcomeExit outcome `shouldBe` ExitFailure 2
+      outcomeErrors outcome `shouldSatisfy` isInfixOf "auto, io_uring, epoll"
+    it "a backend that does not exist, in the environment" $ do
+      outcome <- runMillrace [("MILLRACE_BACKEND", "select")] ["pong", "--port", "0"]
+      outcome `failsWith` ["cannot start the I/O manager with MILLRACE_BACKEND=select: there is no such backend", "millrace doctor"]
+
+  describe "informs" $ do
+    it "--version" $ do
+      outcome <- runMillrace [] ["--version"]
+      (outcomeExit outcome, take 9 (outcomeOutput outcome)) `shouldBe` (ExitSuccess, "millrace ")
+    it "--help" $ do
+      outcome <- runMillrace [] ["--help"]
+      outcomeExit outcome `shouldBe` ExitSuccess
+      outcomeOutput outcome `shouldSatisfy` isInfixOf "Available commands:"
+    it "doctor" $ do
+      outcome <- runMillrace [("MILLRACE_BACKEND", "")] ["doctor"]
+      outcomeExit outcome `shouldBe` ExitSuccess
+      forM_ ["kernel              Linux ", "descriptors ", "backend epoll       works", "a server would use  "] $ \text ->
+        outcomeOutput outcome `shouldSatisfy` isInfixOf text
+    it "doctor does not touch what was not asked for" $ do
+      outcome <- runMillrace [("MILLRACE_BACKEND", "epoll")] ["doctor"]
+      outcomeExit outcome `shouldBe` ExitSuccess
+      outcomeOutput outcome `shouldSatisfy` isInfixOf "backend io_uring    not tried"
+      outcomeOutput outcome `shouldSatisfy` isInfixOf "epoll (asked for by MILLRACE_BACKEND)"
+    it "doctor --json" $ do
+      outcome <- runMillrace [] ["doctor", "--json", "--backend", "epoll"]
+      outcomeExit outcome `shouldBe` ExitSuccess
+      outcomeOutput outcome `shouldSatisfy` isInfixOf "\"chosen\": \"epoll\",\n  \"reason\": \"asked for by --backend\""
+    it "doctor that nothing would work" $ do
+      outcome <- runMillrace [("MILLRACE_BACKEND", "select")] ["doctor"]
+      outcomeExit outcome `shouldBe` ExitFailure 1
+      outcomeOutput outcome `shouldSatisfy` isInfixOf "a server would use  nothing, it cannot start the I/O manager with MILLRACE_BACKEND=select"
+
+  describe "serve" . around withSite $ do
+    it "serves" $ \site -> withServer ["serve", site </> "root", "--port", "0"] $ \server -> do
+      let url = serverUrl server
+          status arguments = curl (["-o", "/dev/null", "-w", "%{http_code}"] ++ arguments)
+          headOf arguments = curl (["-D", "-", "-o", "/dev/null"] ++ arguments)
+      curl [url <> "/"] `shouldReturn` "<p>index"
+      curl [url <> "/hello.txt"] `shouldReturn` "Hello, world\n"
+      curl ["-L", url <> "/sub"] `shouldReturn` "<p>sub"
+      forM_ ["/../secret", "/sub/../../secret", "/%2e%2e/secret", "/..%2fsecret", "/%252e%252e/secret", "/outside", "/.hidden", "//../secret", "/..\\secret"] $ \path ->
+        (,) path <$> status [url <> path] `shouldReturn` (path, "404")
+      status [url <> "/%00"] `shouldReturn` "400"
+      status ["-X", "DELETE", url <> "/hello.txt"] `shouldReturn` "405"
+      whole <- headOf [url <> "/hello.txt"]
+      countLines "content-length: 13" whole `shouldBe` 1
+      countLines "content-length: 13" <$> curl ["-I", url <> "/hello.txt"] `shouldReturn` 1
+      curl ["-r", "7-11", url <> "/hello.txt"] `shouldReturn` "world"
+      part <- headOf ["-r", "7-11", url <> "/hello.txt"]
+      part `shouldSatisfy` isPrefixOf "HTTP/1.1 206 "
+      map (`countLines` part) ["content-range: bytes 7-11/13", "content-range", "content-length: 5", "content-length", "accept-ranges", "last-modified"]
+        `shouldBe` [1, 1, 1, 1, 1, 1]
+      several <- curl ["-r", "0-4,10-11", url <> "/hello.txt"]
+      several `shouldSatisfy` isInfixOf "Content-Range: bytes 10-11/13\r\n\r\nld\r\n--"
+      status ["-r", "99-", url <> "/hello.txt"] `shouldReturn` "416"
+      notModified <- headOf ["-H", "If-None-Match: *", url <> "/hello.txt"]
+      notModified `shouldSatisfy` isPrefixOf "HTTP/1.1 304 "
+      countLines "etag: " notModified `shouldBe` 1
+    it "follows links when asked" $ \site -> withServer ["serve", site </> "root", "--port", "0", "--follow-links"] $ \server ->
+      curl [serverUrl server <> "/outside"] `shouldReturn` "secret"
+    it "does not serve what it may not read" $ \site -> do
+      setFileMode (site </> "root/hello.txt") 0o000
+      asNobody site ["serve", site </> "root", "--port", "0"] $ \server -> do
+        curl ["-o", "/dev/null", "-w", "%{http_code}", serverUrl server <> "/hello.txt"] `shouldReturn` "403"
+        curl [serverUrl server <> "/"] `shouldReturn` "<p>index"
+  where
+    failsWith outcome texts = do
+      outcomeExit outcome `shouldBe` ExitFailure 1
+      outcomeOutput outcome `shouldBe` ""
+      forM_ ("millrace: " : texts) $ \text -> outcomeErrors outcome `shouldSatisfy` isInfixOf text
+
+machineHasIPv6 :: IO Bool
+machineHasIPv6 = either failed (const True) <$> try (bracket open Network.close (`Network.bind` address))
+  where
+    open = Network.socket Network.AF_INET6 Network.Stream 0
+    address = Network.SockAddrInet6 0 0 (Network.tupleToHostAddress6 (0, 0, 0, 0, 0, 0, 0, 1)) 0
+    failed :: IOException -> Bool
+    failed _ = False
+
+-- | How many lines begin with this text, in any case of letters.
+countLines :: String -> String -> Int
+countLines text = length . filter (isPrefixOf text) . lines . map lower
+  where
+    lower character = if character `elem` ['A' .. 'Z'] then toEnum (fromEnum character + 32) else character
+
+withSite :: (FilePath -> IO a) -> IO a
+withSite use = withDirectory $ \site -> do
+  writeOld site "root/hello.txt" "Hello, world\n"
+  writeOld site "root/index.html" "<p>index"
+  writeOld site "root/sub/index.html" "<p>sub"
+  writeOld site "root/.hidden" "secret"
+  writeOld site "secret" "secret"
+  createSymbolicLink "../secret" (site </> "root/outside")
+  use site
+
+-- | 24 MB: more than all socket buffers on the way take.
+withLargeFile :: (FilePath -> ByteString.ByteString -> IO a) -> IO a
+withLargeFile use = withDirectory $ \directory -> do
+  let content = Char8.unlines [Char8.pack (show n) | n <- [1 .. 3300000 :: Int]]
+  writeOld directory "large" content
+  use directory content
+
+-- | Asks for the large file and reads nothing of it.
+withStalledDownload :: Server -> IO a -> IO a
+withStalledDownload server action =
+  bracket (Network.socket Network.AF_INET Network.Stream 0) Network.close $ \client -> do
+    let port = read (reverse (takeWhile (/= ':') (reverse (serverUrl server))))
+    Network.connect client (Network.SockAddrInet port (Network.tupleToHostAddress (127, 0, 0, 1)))
+    Network.sendAll client "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    threadDelay 300000
+    action
+
+-- | Root may read everything; so the server is then run by somebody else, from where he finds it.
+asNobody :: FilePath -> [String] -> (Server -> IO a) -> IO a
+asNobody site arguments use = do
+  user <- getRealUserID
+  path <- millracePath
+  if user == 0
+    then do
+      copyFile path (site </> "millrace")
+      setFileMode (site </> "millrace") 0o755
+      withCommand "setpriv" (["--reuid=65534", "--regid=65534", "--clear-groups", site </> "millrace"] ++ arguments) use
+    else withCommand path arguments use

@@ -1,0 +1,383 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | The application called directly, without a server.
+module Millrace.Cli.StaticFilesSpec (spec) where
+
+import Control.Concurrent (forkOnWithUnmask, killThread, yield)
+import Control.Exception (bracket)
+import Control.Monad (forM_, forever, unless, void)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Builder (toLazyByteString)
+import qualified Data.ByteString.Char8 as Char8
+import qualified Data.ByteString.Lazy as Lazy
+import Data.IORef (modifyIORef', newIORef, readIORef, writeIORef)
+import Data.Maybe (fromMaybe)
+import Millrace.Cli.StaticFiles
+import Network.HTTP.Types
+import qualified Network.Socket as Network
+import Network.Wai
+import Network.Wai.Internal (ResponseReceived (..))
+import Site
+import System.Directory (createDirectory, listDirectory, removeFile, renamePath)
+import System.FilePath ((</>))
+import System.Posix.Files (createLink, createNamedPipe, createSymbolicLink)
+import System.Timeout (timeout)
+import Test.Hspec
+
+-- | What came back, and where from.
+data Answer = Answer
+  { answerStatus :: Int
+  , answerHeaders :: ResponseHeaders
+  , answerBody :: ByteString
+  }
+  deriving (Eq, Show)
+
+spec :: Spec
+spec = do
+  describe "methods" . around withSite $ do
+    it "GET answers with the file" $ \site -> do
+      answer <- get site "/hello.txt" []
+      answerStatus answer `shouldBe` 200
+      answerBody answer `shouldBe` "Hello, world\n"
+      header hContentType answer `shouldBe` Just "text/plain; charset=utf-8"
+      header "X-Content-Type-Options" answer `shouldBe` Just "nosniff"
+      header "Accept-Ranges" answer `shouldBe` Just "bytes"
+      header "Last-Modified" answer `shouldBe` Just "Sun, 06 Nov 1994 08:49:37 GMT"
+    it "HEAD has the same head" $ \site -> do
+      forGet <- get site "/hello.txt" []
+      forHead <- ask (site </> "root") StayInside methodHead "/hello.txt" [(hRange, "bytes=0-1")]
+      (answerStatus forHead, answerHeaders forHead) `shouldBe` (200, answerHeaders forGet)
+    forM_ ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "get"] $ \method ->
+      it (show method <> " is not allowed") $ \site -> do
+        answer <- ask (site </> "root") StayInside method "/hello.txt" []
+        (answerStatus answer, header "Allow" answer) `shouldBe` (405, Just "GET, HEAD")
+
+  describe "paths" . around withSite $ do
+    forM_ servedPaths $ \(path, content) ->
+      it (show path <> " is served") $ \site -> do
+        answer <- get site path []
+        (answerStatus answer, answerBody answer) `shouldBe` (200, content)
+    forM_ refusedPaths $ \(path, expected) ->
+      it (show (Char8.take 40 path) <> " is refused with " <> show expected) $ \site -> do
+        answer <- get site path []
+        answerStatus answer `shouldBe` expected
+        answerBody answer `shouldSatisfy` not . ByteString.isInfixOf "secret"
+        header hContentType answer `shouldBe` Just "text/plain; charset=utf-8"
+    forM_ redirectedPaths $ \(path, query, location) ->
+      it (show (path <> query) <> " is redirected") $ \site -> do
+        answer <- withQuery site path query
+        (answerStatus answer, header hLocation answer) `shouldBe` (301, Just location)
+    it "a root that is removed and made anew is still served" $ \site -> do
+      root <- openRoot StayInside (site </> "root")
+      renamePath (site </> "root") (site </> "old")
+      write site "root/new.txt" "new"
+      answer <- call (staticFiles root) (requestFor methodGet "/new.txt" [])
+      (answerStatus answer, answerBody answer) `shouldBe` (200, "new")
+    it "a root that is a symbolic link is served" $ \site -> do
+      createSymbolicLink (site </> "root") (site </> "link")
+      answer <- ask (site </> "link") StayInside methodGet "/hello.txt" []
+      answerStatus answer `shouldBe` 200
+    it "a root must be a directory" $ \site -> do
+      openRoot StayInside (site </> "root/hello.txt") `shouldThrow` anyIOException
+      openRoot StayInside (site </> "nowhere") `shouldThrow` anyIOException
+
+  describe "symbolic links" . around withSite $ do
+    forM_ ["/inside", "/inside-absolute", "/up-and-back", "/chain"] $ \path ->
+      it (show path <> " leads inside") $ \site -> answerBody <$> get site path [] `shouldReturn` "Hello, world\n"
+    forM_ outsidePaths $ \path ->
+      it (show path <> " leads outside, hence nowhere") $ \site -> do
+        answer <- get site path []
+        (answerStatus answer, answerBody answer) `shouldBe` (404, "404 Not Found\n")
+    forM_ outsidePaths $ \path ->
+      it (show path <> " may be followed if asked") $ \site -> do
+        answer <- ask (site </> "root") FollowLinks methodGet path []
+        answerStatus answer `shouldSatisfy` (`elem` [200, 301])
+    forM_ ["/dangling", "/loop"] $ \path ->
+      it (show path <> " is missing") $ \site -> answerStatus <$> get site path [] `shouldReturn` 404
+    it "put in place between the look-up and the reading lead nowhere" $ \site -> racing site 1500000
+
+  describe "what is not a regular file" . around withSite $ do
+    it "a pipe is refused without waiting for its writer" $ \site -> do
+      createNamedPipe (site </> "root/pipe") 0o644
+      fmap answerStatus <$> timeout 5000000 (get site "/pipe" []) `shouldReturn` Just 404
+    it "a socket is refused" $ \site ->
+      bracket (Network.socket Network.AF_UNIX Network.Stream 0) Network.close $ \socket -> do
+        Network.bind socket (Network.SockAddrUnix (site </> "root/socket"))
+        answerStatus <$> get site "/socket" [] `shouldReturn` 404
+    it "a device is refused even if links are followed" $ \site -> do
+      createSymbolicLink "/dev/zero" (site </> "root/zero")
+      fmap answerStatus <$> timeout 5000000 (ask (site </> "root") FollowLinks methodGet "/zero" []) `shouldReturn` Just 404
+
+  describe "conditional requests (RFC 9110 section 13.2.2)" . around withSite $ do
+    let conditional name expected headers =
+          it name $ \site -> do
+            tag <- tagOf site "/hello.txt"
+            answer <- get site "/hello.txt" [(key, value tag) | (key, value) <- headers]
+            answerStatus answer `shouldBe` expected
+        same = id
+        other = const "\"other\""
+        date = const "Sun, 06 Nov 1994 08:49:37 GMT"
+        earlier = const "Sun, 06 Nov 1994 08:49:36 GMT"
+    conditional "If-None-Match, the same" 304 [("If-None-Match", same)]
+    conditional "If-None-Match, the same but weak" 304 [("If-None-Match", ("W/" <>))]
+    conditional "If-None-Match, one of several" 304 [("If-None-Match", ("\"a\", " <>))]
+    conditional "If-None-Match, on two lines" 304 [("If-None-Match", other), ("If-None-Match", same)]
+    conditional "If-None-Match, any" 304 [("If-None-Match", const "*")]
+    conditional "If-None-Match, another" 200 [("If-None-Match", other)]
+    conditional "If-None-Match, malformed" 200 [("If-None-Match", const "nonsense")]
+    conditional "If-Modified-Since, the same" 304 [("If-Modified-Since", date)]
+    conditional "If-Modified-Since, in an old form" 304 [("If-Modified-Since", const "Sunday, 06-Nov-94 08:49:37 GMT")]
+    conditional "If-Modified-Since, before" 200 [("If-Modified-Since", earlier)]
+    conditional "If-Modified-Since, malformed" 200 [("If-Modified-Since", const "soon")]
+    conditional "If-Modified-Since is ignored beside If-None-Match" 200 [("If-None-Match", other), ("If-Modified-Since", date)]
+    conditional "If-Match, the same" 200 [("If-Match", same)]
+    conditional "If-Match, the same but weak" 412 [("If-Match", ("W/" <>))]
+    conditional "If-Match, any" 200 [("If-Match", const "*")]
+    conditional "If-Match, another" 412 [("If-Match", other)]
+    conditional "If-Unmodified-Since, the same" 200 [("If-Unmodified-Since", date)]
+    conditional "If-Unmodified-Since, before" 412 [("If-Unmodified-Since", earlier)]
+    conditional "If-Unmodified-Since, malformed" 200 [("If-Unmodified-Since", const "soon")]
+    conditional "If-Unmodified-Since is ignored beside If-Match" 200 [("If-Match", same), ("If-Unmodified-Since", earlier)]
+    conditional "If-Match is judged before If-None-Match" 412 [("If-Match", other), ("If-None-Match", same)]
+    conditional "If-None-Match is judged before Range" 304 [("If-None-Match", same), (hRange, const "bytes=0-1")]
+    conditional "If-None-Match is judged before a Range beyond the end" 304 [("If-None-Match", same), (hRange, const "bytes=99-")]
+    it "a missing file is missing whatever the condition" $ \site ->
+      answerStatus <$> get site "/missing" [("If-None-Match", "*"), ("If-Match", "\"x\"")] `shouldReturn` 404
+    it "304 repeats the validators and has no body" $ \site -> do
+      full <- get site "/hello.txt" []
+      answer <- get site "/hello.txt" [("If-None-Match", "*")]
+      answerBody answer `shouldBe` ""
+      header "ETag" answer `shouldBe` header "ETag" full
+      header hContentType answer `shouldBe` Nothing
+
+  describe "entity tags" . around withSite $ do
+    it "are strong for a file that has not just changed" $ \site ->
+      tagOf site "/hello.txt" >>= (`shouldSatisfy` ByteString.isPrefixOf "\"")
+    it "are weak for one that has" $ \site -> do
+      write site "root/fresh.txt" "fresh"
+      tagOf site "/fresh.txt" >>= (`shouldSatisfy` ByteString.isPrefixOf "W/\"")
+    it "differ after a change of size, of time, or of file" $ \site -> do
+      first <- tagOf site "/hello.txt"
+      writeOld site "root/hello.txt" "Hello"
+      second <- tagOf site "/hello.txt"
+      write site "root/hello.txt" "hello"
+      third <- tagOf site "/hello.txt"
+      writeOld site "root/other" "Hello"
+      renamePath (site </> "root/other") (site </> "root/hello.txt")
+      fourth <- tagOf site "/hello.txt"
+      [first == second, second == third, second == fourth] `shouldBe` [False, False, False]
+
+  describe "ranges (RFC 9110 section 14)" . around withSite $ do
+    it "one" $ \site -> do
+      answer <- get site "/hello.txt" [(hRange, "bytes=7-11")]
+      (answerStatus answer, answerBody answer) `shouldBe` (206, "world")
+      header "Content-Range" answer `shouldBe` Just "bytes 7-11/13"
+      header hContentType answer `shouldBe` Just "text/plain; charset=utf-8"
+    it "all of it" $ \site -> do
+      answer <- get site "/hello.txt" [(hRange, "bytes=0-")]
+      (answerStatus answer, answerBody answer) `shouldBe` (206, "Hello, world\n")
+      header "Content-Range" answer `shouldBe` Just "bytes 0-12/13"
+    it "none that exists" $ \site -> do
+      answer <- get site "/hello.txt" [(hRange, "bytes=13-")]
+      (answerStatus answer, header "Content-Range" answer) `shouldBe` (416, Just "bytes */13")
+    it "of an empty file" $ \site -> do
+      answer <- get site "/empty" [(hRange, "bytes=0-")]
+      (answerStatus answer, header "Content-Range" answer) `shouldBe` (416, Just "bytes */0")
+      answerStatus <$> get site "/empty" [] `shouldReturn` 200
+    it "malformed" $ \site -> do
+      answer <- get site "/hello.txt" [(hRange, "bytes=x")]
+      (answerStatus answer, header "Content-Range" answer) `shouldBe` (200, Nothing)
+    it "given twice" $ \site -> answerStatus <$> get site "/hello.txt" [(hRange, "bytes=0-1"), (hRange, "bytes=2-3")] `shouldReturn` 200
+    it "several" $ \site -> do
+      answer <- get site "/hello.txt" [(hRange, "bytes=0-4,-3")]
+      answerStatus answer `shouldBe` 206
+      let boundary = fromMaybe "" (header hContentType answer >>= ByteString.stripPrefix "multipart/byteranges; boundary=")
+          part range content =
+            ["--" <> boundary, "Content-Type: text/plain; charset=utf-8", "Content-Range: bytes " <> range, "", content]
+      ByteString.length boundary `shouldBe` 32
+      answerBody answer
+        `shouldBe` Char8.intercalate "\r\n" (part "0-4/13" "Hello" ++ part "10-12/13" "ld\n" ++ ["--" <> boundary <> "--", ""])
+      header hContentLength answer `shouldBe` Just (Char8.pack (show (ByteString.length (answerBody answer))))
+      header "Content-Range" answer `shouldBe` Nothing
+    it "several, larger than what is read at once" $ \site -> do
+      let content = Char8.pack (take 400000 (cycle ['a' .. 'z']))
+      writeOld site "root/large" content
+      answer <- get site "/large" [(hRange, "bytes=1-150000,200001-399999")]
+      answerBody answer `shouldSatisfy` ByteString.isInfixOf (slice 1 150000 content)
+      answerBody answer `shouldSatisfy` ByteString.isInfixOf (slice 200001 199999 content)
+      header hContentLength answer `shouldBe` Just (Char8.pack (show (ByteString.length (answerBody answer))))
+    it "If-Range with the tag" $ \site -> do
+      tag <- tagOf site "/hello.txt"
+      answerStatus <$> get site "/hello.txt" [(hRange, "bytes=0-1"), (hIfRange, tag)] `shouldReturn` 206
+    it "If-Range with the date" $ \site ->
+      answerStatus <$> get site "/hello.txt" [(hRange, "bytes=0-1"), (hIfRange, "Sun, 06 Nov 1994 08:49:37 GMT")] `shouldReturn` 206
+    forM_ ["\"other\"", "Sun, 06 Nov 1994 08:49:36 GMT", "Sun, 06 Nov 1994 08:49:38 GMT", "nonsense", "*"] $ \value ->
+      it ("If-Range with " <> show value) $ \site ->
+        answerStatus <$> get site "/hello.txt" [(hRange, "bytes=0-1"), (hIfRange, value)] `shouldReturn` 200
+    it "If-Range with a range beyond the end and another tag" $ \site ->
+      answerStatus <$> get site "/hello.txt" [(hRange, "bytes=99-"), (hIfRange, "\"other\"")] `shouldReturn` 200
+    it "If-Range needs a strong validator" $ \site -> do
+      write site "root/fresh.txt" "fresh"
+      full <- get site "/fresh.txt" []
+      forM_ ["ETag", "Last-Modified"] $ \name ->
+        answerStatus <$> get site "/fresh.txt" [(hRange, "bytes=0-1"), (hIfRange, fromMaybe "" (header name full))] `shouldReturn` 200
+
+  describe "descriptors" . around withSite $
+    it "are all given back" $ \site -> do
+      let paths = ["/hello.txt", "/", "/sub", "/missing", "/secret", "/%zz", "/no-index/"]
+      atFirst <- descriptors
+      forM_ (concat (replicate 50 paths)) $ \path -> get site path [(hRange, "bytes=0-1,4-5")]
+      descriptors `shouldReturn` atFirst
+  where
+    slice start count = ByteString.take count . ByteString.drop start
+    descriptors = length <$> listDirectory "/proc/self/fd"
+
+servedPaths :: [(ByteString, ByteString)]
+servedPaths =
+  [ ("/hello.txt", "Hello, world\n")
+  , ("/hello%2etxt", "Hello, world\n")
+  , ("/", "<p>index")
+  , ("/sub/", "<p>old index")
+  , ("/sub/index.htm", "<p>old index")
+  , ("/a%20b%C3%A9", "space")
+  , ("/%252e%252e", "a name with percent signs")
+  , ("/.well-known/security.txt", "Contact: us")
+  , ("/hard-link", "Hello, world\n")
+  ]
+
+refusedPaths :: [(ByteString, Int)]
+refusedPaths =
+  [ ("/missing", 404)
+  , ("/no-index/", 404)
+  , ("/hello.txt/", 404)
+  , ("/hello.txt/x", 404)
+  , ("/" <> Char8.replicate 300 'x', 404)
+  , ("/" <> Char8.concat (replicate 3000 "x/"), 404)
+  , ("/%00", 400)
+  , ("/hello.txt%00.html", 400)
+  , ("/%zz", 400)
+  , ("/.hidden", 404)
+  , ("/%2ehidden", 404)
+  , ("/.git/config", 404)
+  , ("//hello.txt", 404)
+  , ("/../secret/file", 404)
+  , ("/sub/../../secret/file", 404)
+  , ("/%2e%2e/secret/file", 404)
+  , ("/%2E%2E%2Fsecret%2Ffile", 404)
+  , ("/..%5csecret%5cfile", 404)
+  , ("/sub%2findex.htm", 404)
+  , ("", 400)
+  , ("hello.txt", 400)
+  ]
+
+redirectedPaths :: [(ByteString, ByteString, ByteString)]
+redirectedPaths =
+  [ ("/sub", "", "./sub/")
+  , ("/sub", "?a=b&c", "./sub/?a=b&c")
+  , ("/sub", "?\r\nSet-Cookie: x", "./sub/")
+  , ("/a:b", "", "./a%3Ab/")
+  , ("/no-index", "", "./no-index/")
+  , ("/.well-known", "", "./.well-known/")
+  ]
+
+outsidePaths :: [ByteString]
+outsidePaths = ["/outside", "/outside-absolute", "/secret", "/secret/file", "/outside-index/", "/sibling/file"]
+
+-- | A directory @root@ to serve, and beside it things that must not be reached.
+withSite :: (FilePath -> IO a) -> IO a
+withSite use = withDirectory $ \site -> do
+  writeOld site "root/hello.txt" "Hello, world\n"
+  mapM_
+    (uncurry (write site))
+    [ ("root/index.html", "<p>index")
+    , ("root/sub/index.htm", "<p>old index")
+    , ("root/no-index/x", "x")
+    , ("root/a:b/x", "x")
+    , ("root/a b\233", "")
+    , ("root/%2e%2e", "a name with percent signs")
+    , ("root/empty", "")
+    , ("root/.hidden", "secret")
+    , ("root/.git/config", "secret")
+    , ("root/.well-known/security.txt", "Contact: us")
+    , ("secret/file", "secret")
+    , ("secret/index.html", "secret")
+    , ("root-sibling/file", "secret")
+    ]
+  removeFile (site </> "root/a b\233")
+  write site "root/a b\233" "space"
+  mapM_
+    (\(target, link) -> createSymbolicLink target (site </> "root" </> link))
+    [ ("hello.txt", "inside")
+    , (site </> "root/hello.txt", "inside-absolute")
+    , ("../root/hello.txt", "up-and-back")
+    , ("inside", "chain")
+    , ("../secret/file", "outside")
+    , (site </> "secret/file", "outside-absolute")
+    , ("../secret", "secret")
+    , ("../root-sibling", "sibling")
+    , ("nothing", "dangling")
+    , ("loop", "loop")
+    ]
+  createDirectory (site </> "root/outside-index")
+  createSymbolicLink "../../secret/index.html" (site </> "root/outside-index/index.html")
+  createLink (site </> "root/hello.txt") (site </> "root/hard-link")
+  use site
+
+-- | Exchanges a file and a link to a secret as fast as it can, while the file is asked for. Needs a second capability.
+racing :: FilePath -> Int -> Expectation
+racing site micros = do
+  write site "root/swap" "open"
+  write site "spare" "open"
+  answers <- newIORef (0 :: Int, 0 :: Int)
+  leaked <- newIORef False
+  root <- openRoot StayInside (site </> "root")
+  let exchange = forever $ do
+        createSymbolicLink (site </> "secret/file") (site </> "link")
+        renamePath (site </> "link") (site </> "root/swap")
+        createLink (site </> "spare") (site </> "plain")
+        renamePath (site </> "plain") (site </> "root/swap")
+        yield -- the loop does not allocate, so nothing else would make it stop
+      ask' = forever $ do
+        answer <- call (staticFiles root) (requestFor methodGet "/swap" [])
+        unless (answerBody answer `elem` ["open", "404 Not Found\n"]) (writeIORef leaked True)
+        modifyIORef' answers (\(found, missing) -> if answerStatus answer == 200 then (found + 1, missing) else (found, missing + 1))
+  bracket (forkOnWithUnmask 1 (\unmask -> unmask exchange)) killThread $ \_ -> void (timeout micros ask')
+  readIORef leaked `shouldReturn` False
+  -- Both must have been seen, or nothing was raced.
+  readIORef answers >>= (`shouldSatisfy` \(found, missing) -> found > 10 && missing > 10)
+
+tagOf :: FilePath -> ByteString -> IO ByteString
+tagOf site path = fromMaybe "no tag" . header "ETag" <$> get site path []
+
+header :: HeaderName -> Answer -> Maybe ByteString
+header name answer = lookup name (answerHeaders answer)
+
+get :: FilePath -> ByteString -> RequestHeaders -> IO Answer
+get site = ask (site </> "root") StayInside methodGet
+
+withQuery :: FilePath -> ByteString -> ByteString -> IO Answer
+withQuery site path query = do
+  root <- openRoot StayInside (site </> "root")
+  call (staticFiles root) (requestFor methodGet path []) {rawQueryString = query}
+
+ask :: FilePath -> LinkPolicy -> Method -> ByteString -> RequestHeaders -> IO Answer
+ask directory policy method path headers = do
+  root <- openRoot policy directory
+  call (staticFiles root) (requestFor method path headers)
+
+requestFor :: Method -> ByteString -> RequestHeaders -> Request
+requestFor method path headers = defaultRequest {requestMethod = method, rawPathInfo = path, requestHeaders = headers}
+
+-- | Runs an application and reads its answer while the application waits, as a server does.
+call :: Application -> Request -> IO Answer
+call application request = do
+  received <- newIORef (Answer 0 [] "")
+  ResponseReceived <- application request $ \response -> do
+    let (status, headers, withBody) = responseToStream response
+    chunks <- newIORef []
+    withBody (\body -> body (\chunk -> modifyIORef' chunks (toLazyByteString chunk :)) (pure ()))
+    content <- Lazy.toStrict . Lazy.concat . reverse <$> readIORef chunks
+    writeIORef received (Answer (statusCode status) headers content)
+    pure ResponseReceived
+  readIORef received

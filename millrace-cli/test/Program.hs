@@ -1,0 +1,116 @@
+-- | The @millrace@ executable from outside: started, spoken to, stopped.
+module Program
+  ( Server (..)
+  , Outcome (..)
+  , withServer
+  , withCommand
+  , runMillrace
+  , millracePath
+  , signalServer
+  , waitForExit
+  , curl
+  , curlBytes
+  ) where
+
+import Control.Concurrent (forkIO)
+import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
+import Control.Exception (bracket, evaluate)
+import Control.Monad (void)
+import qualified Data.ByteString as ByteString
+import Data.ByteString (ByteString)
+import Data.List (stripPrefix)
+import Data.Maybe (fromMaybe)
+import System.Directory (findExecutable)
+import System.Environment (getEnvironment)
+import System.Exit (ExitCode)
+import System.IO (Handle, hClose, hGetContents, hGetLine)
+import System.Posix.Signals (Signal, sigKILL, signalProcess)
+import System.Process
+import System.Timeout (timeout)
+
+-- | A server that is listening.
+data Server = Server
+  { serverUrl :: String
+  , serverBackendLine :: String
+  , serverProcess :: ProcessHandle
+  , serverErrors :: Handle
+  }
+
+-- | How a program ended.
+data Outcome = Outcome
+  { outcomeExit :: ExitCode
+  , outcomeOutput :: String
+  , outcomeErrors :: String
+  }
+  deriving (Eq, Show)
+
+millracePath :: IO FilePath
+millracePath = fromMaybe (error "millrace is not on the PATH of the tests") <$> findExecutable "millrace"
+
+-- | Starts @millrace@ with these arguments, waits for its readiness lines, and kills it afterwards if it still runs.
+withServer :: [String] -> (Server -> IO a) -> IO a
+withServer arguments use = do
+  path <- millracePath
+  withCommand path arguments use
+
+-- | The same with another executable, which must talk as @millrace@ does.
+withCommand :: FilePath -> [String] -> (Server -> IO a) -> IO a
+withCommand path arguments use = bracket start kill ready
+  where
+    start = createProcess (proc path arguments) {std_in = NoStream, std_out = CreatePipe, std_err = CreatePipe}
+    ready (_, Just output, Just errors, process) = do
+      first <- line output
+      second <- line output
+      case stripPrefix "listening on " first of
+        Just url -> use (Server url second process errors)
+        Nothing -> fail ("unexpected first line: " <> first)
+    ready _ = fail "no pipes"
+    line output = within 20 "a line of output" (hGetLine output)
+    kill (_, output, errors, process) = do
+      getPid process >>= mapM_ (signalProcess sigKILL)
+      void (waitForProcess process)
+      mapM_ hClose output
+      mapM_ hClose errors
+
+signalServer :: Signal -> Server -> IO ()
+signalServer signal server = getPid (serverProcess server) >>= mapM_ (signalProcess signal)
+
+-- | Waits for at most this many seconds.
+waitForExit :: Int -> Server -> IO ExitCode
+waitForExit seconds = within seconds "the server to end" . waitForProcess . serverProcess
+
+within :: Int -> String -> IO a -> IO a
+within seconds what action =
+  timeout (seconds * 1000000) action >>= maybe (fail ("waited " <> show seconds <> " s for " <> what)) pure
+
+-- | Runs @millrace@ to its end, with these additions to the environment.
+runMillrace :: [(String, String)] -> [String] -> IO Outcome
+runMillrace additions arguments = do
+  path <- millracePath
+  environment <- getEnvironment
+  let changed = additions ++ filter ((`notElem` map fst additions) . fst) environment
+  (code, output, errors) <-
+    within 20 "millrace to end" (readCreateProcessWithExitCode (proc path arguments) {env = Just changed} "")
+  pure (Outcome code output errors)
+
+-- | What curl prints, without dot segments being resolved by it. For head and body in one, give @-i@.
+curl :: [String] -> IO String
+curl arguments = within 30 "curl" (readProcess "curl" (curlOptions ++ arguments) "")
+
+-- | The same as bytes, and curl's exit code.
+curlBytes :: [String] -> IO (ExitCode, ByteString)
+curlBytes arguments =
+  bracket (createProcess (proc "curl" (curlOptions ++ arguments)) {std_out = CreatePipe, std_err = CreatePipe}) cleanup run
+  where
+    run (_, Just output, Just errors, process) = do
+      done <- newEmptyMVar
+      _ <- forkIO (hGetContents errors >>= evaluate . length >>= putMVar done)
+      content <- within 60 "curl" (ByteString.hGetContents output)
+      _ <- takeMVar done
+      code <- waitForProcess process
+      pure (code, content)
+    run _ = fail "no pipes"
+    cleanup (_, _, _, process) = terminateProcess process >> void (waitForProcess process)
+
+curlOptions :: [String]
+curlOptions = ["--silent", "--show-error", "--path-as-is", "--max-time", "50", "--noproxy", "*"]
