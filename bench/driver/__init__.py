@@ -1,0 +1,1 @@
+"""The benchmark driver. Standard library only; one noun per module; `commands` ties them together."""

@@ -1,0 +1,289 @@
+"""Measurement: one sample of one side at one point of a workload, and the count of system calls in a run of its own.
+
+A sample is a dictionary of figures; units are in their names. Raises what the modules below raise when there is no
+sample to be had; `commands` decides what that means.
+"""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+from . import answers, load, machine, process
+from .load import LoadError
+from .process import ServerError
+from .workloads import FILES, FILE_NAMES
+
+WARM_UP_CONNECTIONS = 50
+PIPELINE_DEPTH = 16
+BYTES_COUNTED_FROM = 1 << 20  # From this size on, requests are counted by bytes: answers span samples.
+
+
+class Settings:
+    """How long things last, in seconds."""
+
+    def __init__(self, seconds, quick):
+        self.seconds = seconds
+        self.quick = quick
+        self.warm_up = 0 if quick else 2
+        self.counting = 1 if quick else 2
+        self.open_loop = max(2, seconds) if quick else max(30, seconds)
+        self.idle = 1 if quick else 4
+        self.timer_limit = 20 if quick else 240
+        self.start_limit = 15
+
+
+class Files:
+    """The directory of static files, filled when first needed, the same on every machine."""
+
+    def __init__(self, directory):
+        self.directory = directory
+
+    def provide(self, name):
+        """The name and the bytes of a workload's file."""
+        path = os.path.join(self.directory, FILE_NAMES[name])
+        content = random.Random(1).randbytes(1 << 20) * (FILES[name] >> 20) or random.Random(1).randbytes(FILES[name])
+        if not os.path.exists(path) or os.path.getsize(path) != len(content):
+            os.makedirs(self.directory, exist_ok=True)
+            with open(path + ".new", "wb") as file:
+                file.write(content)
+            os.replace(path + ".new", path)
+        return FILE_NAMES[name], content
+
+
+class Bench:
+    """Takes samples."""
+
+    def __init__(self, workshop, settings):
+        self.workshop = workshop
+        self.settings = settings
+        self.files = Files(os.path.join(workshop.build, "files"))
+        self.maxima = {}  # (side, connections) -> requests per second under closed load, for the open loop
+        os.makedirs(self.files.directory, exist_ok=True)
+
+    # -- servers
+
+    def _command(self, side, point, **values):
+        service = point["service"]
+        if service == "close" and "close" not in side.entry["run"]:
+            service = "pong"
+        words = self.workshop.command(side, service, cores=point["cores"], **values)
+        if isinstance(words, str):
+            raise ServerError(words)
+        return process.pinned(machine.server_processors(point["cores"]), words)
+
+    def _with_server(self, side, workload, point, use):
+        """Starts a server, checks its answer, warms it up, and hands it to `use(program, port, url)`."""
+        file = self.files.provide(workload.name) if point["service"] == "files" else None
+        with tempfile.TemporaryDirectory(prefix="bench-") as state:
+            port = load.free_port()
+            command = self._command(side, point, port=port, files=self.files.directory, state=state)
+            program = process.Program(
+                command, self.workshop.bench, side.environment(point["cores"]), os.path.join(state, "log"))
+            try:
+                load.wait_until_listening(port, program, self.settings.start_limit)
+                answers.check(point["service"], port, file)
+                url = f"http://127.0.0.1:{port}/" + (file[0] if file else "")
+                self._warm_up(workload, point, url)
+                figures = use(program, port, url)
+                if program.ended():
+                    raise ServerError(f"it ended during the run: {program.log()}")
+            except LoadError as error:
+                if program.ended():
+                    raise ServerError(f"it ended during the run: {program.log() or 'no message'}") from error
+                raise
+            finally:
+                program.stop()
+            figures["command"] = self.workshop.shown(" ".join(command))
+            return figures
+
+    def _warm_up(self, workload, point, url):
+        if not self.settings.warm_up:
+            return
+        connections = min(WARM_UP_CONNECTIONS, point["connections"])
+        load.wrk(self._wrk_command(workload, point, url, connections, self.settings.warm_up), self.settings.warm_up)
+
+    def _wrk_command(self, workload, point, url, connections, seconds):
+        return load.wrk_command(
+            url, connections, seconds, machine.load_processors(point["cores"]),
+            depth=PIPELINE_DEPTH if workload.name == "pipelined" else 1, close=point["service"] == "close")
+
+    def _requests(self, workload, figures):
+        size = FILES.get(workload.name, 0)
+        return figures["bytes"] / size if size >= BYTES_COUNTED_FROM else figures["requests"]
+
+    # -- kinds of workload
+
+    def sample(self, side, workload, point):
+        """One sample, by the kind of the workload."""
+        if workload.kind == "timers":
+            return self._timers(side, point)
+        use = {"closed": self._closed, "open": self._open, "idle": self._idle}[workload.kind]
+        if workload.kind == "open":
+            self._find_maximum(side, workload, point)
+        return self._with_server(side, workload, point, lambda *server: use(side, workload, point, *server))
+
+    def _costs(self, program, before, requests):
+        user, system = process.cpu_seconds(program.pids())
+        user, system = user - before[0], system - before[1]
+        return {
+            "cpu_us_per_request": (user + system) * 1e6 / requests,
+            "user_us_per_request": user * 1e6 / requests,
+            "system_us_per_request": system * 1e6 / requests,
+            "peak_memory_bytes": process.memory_bytes(program.pids(), "VmHWM"),
+        }
+
+    def _closed(self, side, workload, point, program, _port, url):
+        seconds = self.settings.seconds
+        command = self._wrk_command(workload, point, url, point["connections"], seconds)
+        before = process.cpu_seconds(program.pids())
+        figures = load.wrk(command, seconds)
+        requests = self._requests(workload, figures)
+        if requests <= 0:
+            raise LoadError("no request was answered")
+        figures.update(self._costs(program, before, requests))
+        figures["requests_per_second"] = requests * 1e6 / figures["duration_us"]
+        figures["load_command"] = self.workshop.shown(" ".join(command))
+        if workload.name == "pipelined":
+            # wrk's correction for coordinated omission puts latencies below the least one it looks at: nonsense here.
+            figures = {name: value for name, value in figures.items() if not name.startswith("latency_")}
+        if self.settings.quick and workload.name == "pong":
+            self.maxima[side.name, point["connections"]] = figures["requests_per_second"]
+        return figures
+
+    def _find_maximum(self, side, workload, point):
+        """What closed load reaches, measured once per run; a quick run takes what the pong workload has found."""
+        key = (side.name, point["connections"])
+        if key not in self.maxima:
+            figures = self._with_server(
+                side, workload, point, lambda *server: self._closed(side, workload, point, *server))
+            self.maxima[key] = figures["requests_per_second"]
+
+    def _open(self, side, _workload, point, program, _port, url):
+        seconds = self.settings.open_loop
+        rate = self.maxima[side.name, point["connections"]] * point["share"]
+        log_path = program.log_path + ".requests"
+        command = load.h2load_command(
+            url, point["connections"], rate, seconds, machine.load_processors(point["cores"]), log_path)
+        before = process.cpu_seconds(program.pids())
+        figures = load.h2load(command, point["connections"], rate, seconds, log_path)
+        figures.update(self._costs(program, before, figures["requests"]))
+        figures["requests_per_second"] = figures["requests"] / seconds
+        figures["scheduled_per_second"] = rate
+        figures["load_command"] = self.workshop.shown(" ".join(command)).replace(log_path, "LOG")
+        if figures["unanswered_share"] > 0.01:
+            figures["doubt"] = f"{figures['unanswered_share']:.1%} of the scheduled requests were not answered in time"
+        return figures
+
+    def _idle(self, _side, _workload, point, program, port, _url):
+        time.sleep(self.settings.idle)
+        before = process.memory_bytes(program.pids(), "VmRSS")
+        connections = load.IdleConnections(port, point["connections"])
+        try:
+            time.sleep(self.settings.idle)
+            after = process.memory_bytes(program.pids(), "VmRSS")
+            closed = connections.closed_by_server()
+        finally:
+            connections.close()
+        return {
+            "memory_per_connection_bytes": (after - before) / point["connections"],
+            "memory_before_bytes": before, "memory_after_bytes": after, "errors": closed,
+            "peak_memory_bytes": process.memory_bytes(program.pids(), "VmHWM"),
+        }
+
+    def _timers(self, side, point):
+        command = self._command(side, point, n=point["n"], m=point.get("m", 1))
+        output, cpu_seconds, peak = process.run_measured(
+            command, self.workshop.bench, side.environment(point["cores"]), self.settings.timer_limit)
+        try:
+            seconds = float(output.strip().split("\n")[-1])
+        except ValueError:
+            raise ServerError(f"it printed no time: {output.strip()[-200:]}") from None
+        if seconds <= 0:
+            raise ServerError(f"it printed a time of {seconds} s")
+        figures = {
+            "seconds": seconds, "cpu_seconds": cpu_seconds, "errors": 0,
+            "command": self.workshop.shown(" ".join(command)),
+        }
+        if peak:
+            figures["peak_memory_bytes"] = peak
+        if "m" in point:
+            figures["us_per_call"] = seconds * 1e6 / (point["n"] * point["m"])
+        return figures
+
+    # -- system calls, in a run of their own because counting them slows the server down
+
+    def system_calls(self, side, workload, point, counter):
+        """System calls per request under closed load."""
+        def use(program, _port, url):
+            seconds = self.settings.counting
+            command = self._wrk_command(workload, point, url, point["connections"], seconds)
+            with tempfile.TemporaryDirectory(prefix="bench-") as directory:
+                calls, output = counter.count(program.pids(), command, os.path.join(directory, "calls"), seconds)
+            requests = self._requests(workload, load.wrk_figures(output))
+            return {"system_calls_per_request": calls / requests, "counter": counter.name}
+        return self._with_server(side, workload, point, use)
+
+
+class PerfCounter:
+    """Counts system calls with perf: cheap, so the server behaves as it does unobserved."""
+
+    name = "perf stat -e raw_syscalls:sys_enter"
+
+    @staticmethod
+    def works():
+        if not shutil.which("perf"):
+            return False
+        return subprocess.run(
+            ["perf", "stat", "-e", "raw_syscalls:sys_enter", "true"], capture_output=True, check=False).returncode == 0
+
+    def count(self, pids, command, path, seconds):
+        """Runs the load command; returns the calls of the processes meanwhile, and the command's output."""
+        done = subprocess.run(
+            ["perf", "stat", "-x;", "-o", path, "-e", "raw_syscalls:sys_enter", "-p", ",".join(map(str, pids)), "--",
+             *command], capture_output=True, text=True, timeout=seconds + 60, check=False)
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                if "raw_syscalls:sys_enter" in line and line.split(";")[0].isdigit():
+                    return int(line.split(";")[0]), done.stdout
+        raise LoadError(f"perf counted nothing: {done.stderr.strip()[-200:]}")
+
+
+class StraceCounter:
+    """Counts system calls with strace: slow, so the server finds more to do at a time than it does unobserved."""
+
+    name = "strace -c -f"
+
+    @staticmethod
+    def works():
+        if not shutil.which("strace"):
+            return False
+        return subprocess.run(["strace", "-c", "true"], capture_output=True, check=False).returncode == 0
+
+    def count(self, pids, command, path, seconds):
+        tracer = subprocess.Popen(
+            ["strace", "-c", "-f", "-o", path, *[word for pid in pids for word in ("-p", str(pid))]],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            time.sleep(0.5)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, check=False)
+        finally:
+            tracer.send_signal(signal.SIGINT)
+            tracer.wait(20)
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                words = line.split()
+                if words and words[-1] == "total":
+                    return int(words[3]), done.stdout
+        raise LoadError("strace counted nothing")
+
+
+def system_call_counter():
+    """The best counter that works here, or None."""
+    for counter in (PerfCounter(), StraceCounter()):
+        if counter.works():
+            return counter
+    return None

@@ -1,0 +1,142 @@
+"""Peers: the sides of the comparison, read from peers/peers.toml, built where possible, skipped with a reason.
+
+Knows how a side is built and what its command is; not what it is asked to do.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import tomllib
+from dataclasses import dataclass, field
+
+from . import machine
+
+
+@dataclass(frozen=True)
+class Side:
+    """One competitor: a peer, and for Millrace one of its backends."""
+
+    name: str
+    peer: str
+    entry: dict = field(hash=False, compare=False)
+    backend: str = ""
+
+    @property
+    def ours(self):
+        return bool(self.entry.get("ours"))
+
+    def title(self):
+        return self.entry["title"] + (f" ({self.backend})" if self.backend else "")
+
+    def environment(self, cores):
+        variables = {key: value.format(cores=cores) for key, value in self.entry.get("environment", {}).items()}
+        if self.backend:
+            variables["MILLRACE_BACKEND"] = self.backend
+        return variables
+
+    def offers(self, service, cores):
+        fewest, most = self.entry.get("cores", [1, 1 << 30])
+        return service in self.entry["run"] and fewest <= cores <= most
+
+
+class Workshop:
+    """Builds peers into one directory and makes their commands."""
+
+    def __init__(self, bench, build, quick):
+        self.bench = bench
+        self.root = os.path.dirname(bench)
+        self.build = build
+        self.quick = quick
+        self.reasons = {}  # peer -> why it is left out
+        self.versions = {}
+        with open(os.path.join(bench, "peers", "peers.toml"), "rb") as file:
+            self.manifest = tomllib.load(file)["peer"]
+
+    def sides(self, wanted, backends):
+        """All sides that were asked for. `wanted`: names of peers; None means all, in a quick run those marked so.
+        `backends` likewise; ours take part whatever `wanted` is."""
+        unknown = sorted(set(wanted or []) - set(self.manifest))
+        if unknown:
+            raise ValueError(f"no such peer: {', '.join(unknown)} (there are {', '.join(self.manifest)})")
+        result = []
+        for peer, entry in self.manifest.items():
+            if not entry.get("ours"):
+                if peer in wanted if wanted is not None else entry.get("quick") or not self.quick:
+                    result.append(Side(peer, peer, entry))
+                continue
+            unknown = sorted(set(backends or []) - set(entry["backends"]))
+            if unknown:
+                raise ValueError(f"no such backend: {', '.join(unknown)} (there are {', '.join(entry['backends'])})")
+            for backend in entry["backends"]:
+                if backends is None or backend in backends:
+                    result.append(Side(f"{peer}-{backend}", peer, entry, backend))
+        return result
+
+    def _missing(self, entry):
+        for command in entry.get("needs", []):
+            if not shutil.which(command):
+                return f"`{command}` is not installed"
+        variable = entry.get("needs_variable")
+        if variable and not os.environ.get(variable):
+            return f"the variable {variable} is not set"
+        return None
+
+    def prepare(self, peer, announce):
+        """Builds a peer once. Returns None, or the reason why it cannot take part."""
+        if peer in self.versions:
+            return self.reasons.get(peer)
+        entry = self.manifest[peer]
+        self.versions[peer] = ""
+        reason = self._missing(entry)
+        if reason is None and "build" in entry:
+            announce(f"building {peer}")
+            reason = self._run_build(entry)
+        if reason is None:
+            command = "set -e; " + entry["version"].format(build=self.build, root=self.root)
+            self.versions[peer] = ", ".join(line.strip() for line in machine.output_of(command, self.bench).split("\n"))
+        else:
+            self.reasons[peer] = reason
+        return reason
+
+    def probe(self, side):
+        """None, or the reason why a side of a peer that was built cannot work on this machine."""
+        if "probe" not in side.entry:
+            return None
+        command = side.entry["probe"].format(build=self.build, root=self.root)
+        try:
+            done = subprocess.run(
+                command, shell=True, cwd=self.bench, env={**os.environ, **side.environment(1)}, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True, timeout=30)
+        except subprocess.TimeoutExpired:
+            return "its probe did not end"
+        if done.returncode == 0:
+            return None
+        return (done.stdout.strip().split("\n")[-1] or f"its probe failed with exit code {done.returncode}")[:300]
+
+    def _run_build(self, entry):
+        command = entry["build"].format(build=self.build, root=self.root)
+        try:
+            done = subprocess.run(
+                command, shell=True, cwd=self.bench, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                timeout=1800)
+        except subprocess.TimeoutExpired:
+            return "the build took more than half an hour"
+        if done.returncode == 0:
+            return None
+        lines = [line.strip() for line in done.stdout.split("\n") if line.strip()] or ["no message"]
+        telling = [line for line in lines if "error" in line.lower()] or lines
+        return f"the build failed: {telling[0][:200]}"
+
+    def command(self, side, service, **values):
+        """The command of a service as a list, or a sentence saying why there is none."""
+        template = side.entry["run"][service]
+        words = [word.format(build=self.build, root=self.root, **values) for word in shlex.split(template)]
+        program = words[0] if not words[0].startswith("peers/") else os.path.join(self.bench, words[0])
+        if shutil.which(program) is None:
+            return f"{self.shown(words[0])} is not there"
+        return words
+
+    def shown(self, text):
+        """A command as it is printed: relative to the checkout, so that it can be repeated elsewhere."""
+        return text.replace(self.root + "/", "")

@@ -1,0 +1,143 @@
+"""Processes: starting and stopping a program, and what it has used according to /proc.
+
+Counts a program with all its children, because some servers are several processes.
+"""
+
+import os
+import resource
+import signal
+import subprocess
+import time
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+class ServerError(Exception):
+    """A server did not start, did not answer as it should, or ended by itself."""
+
+
+def _parents():
+    """Parent of every process."""
+    parents = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            fields = _stat(int(name))
+            if fields:
+                parents[int(name)] = int(fields[1])
+    return parents
+
+
+def _stat(pid):
+    """The fields of /proc/PID/stat after the command's name, or None if the process is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()
+    except OSError:
+        return None
+
+
+def tree(pid):
+    """A process and all that descend from it."""
+    parents = _parents()
+    found = [pid]
+    for candidate in found:
+        found.extend(child for child, parent in parents.items() if parent == candidate)
+    return found
+
+
+def cpu_seconds(pids):
+    """User and system time of the processes."""
+    user = system = 0
+    for pid in pids:
+        fields = _stat(pid)
+        if fields:
+            user += int(fields[11])
+            system += int(fields[12])
+    return user / TICKS_PER_SECOND, system / TICKS_PER_SECOND
+
+
+def memory_bytes(pids, name):
+    """Sum of a field of /proc/PID/status: VmHWM is the peak, VmRSS what is resident now."""
+    total = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+                for line in file:
+                    if line.startswith(name + ":"):
+                        total += int(line.split()[1]) * 1024
+        except OSError:
+            pass
+    return total
+
+
+def pinned(processors, command):
+    return ["taskset", "-c", ",".join(map(str, processors)), *command]
+
+
+class Program:
+    """A running program, in a session of its own, with its output in a file."""
+
+    def __init__(self, command, directory, environment, log_path):
+        self.command = command
+        self.log_path = log_path
+        with open(log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                command, cwd=directory, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, start_new_session=True)
+
+    def pids(self):
+        return tree(self.process.pid)
+
+    def ended(self):
+        return self.process.poll() is not None
+
+    def log(self):
+        """The end of what it printed, for messages."""
+        with open(self.log_path, encoding="utf-8", errors="replace") as file:
+            return file.read()[-500:].strip()
+
+    def stop(self):
+        """SIGTERM, then SIGKILL after five seconds, to the program's own process group."""
+        if not self.ended():
+            self._signal(signal.SIGTERM)
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                pass
+        self._signal(signal.SIGKILL)
+        self.process.wait()
+
+    def _signal(self, number):
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            pass
+
+
+def run_measured(command, directory, environment, timeout_seconds):
+    """Runs a program to its end. Returns its output, its CPU seconds and its peak memory.
+
+    Raises ServerError if it fails, TimeoutError if it takes too long.
+    """
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    process = subprocess.Popen(
+        command, cwd=directory, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    peak = 0
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        try:
+            output, _ = process.communicate(timeout=0.005)
+            break
+        except subprocess.TimeoutExpired:
+            # ru_maxrss would count the memory of this driver too, which the child had before exec: look at the living.
+            peak = max(peak, memory_bytes([process.pid], "VmHWM"))
+            if time.monotonic() > deadline:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                raise TimeoutError(f"stopped after {timeout_seconds:.0f} s") from None
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if process.returncode != 0:
+        raise ServerError(f"exit code {process.returncode}: {output.strip()[-300:]}")
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return output, cpu, peak

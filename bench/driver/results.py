@@ -1,0 +1,56 @@
+"""Results: one file of raw samples, with the machine, versions and commands they came from. Reading and writing it."""
+
+import json
+import os
+
+FORMAT = 1
+
+
+def new(facts, options):
+    return {"format": FORMAT, "machine": facts, "options": options, "peers": {}, "skipped": [], "samples": [],
+            "system_calls": [], "failures": []}
+
+
+def path_for(directory, facts):
+    """<date>-<commit>.json; a number is added rather than overwriting an earlier run."""
+    base = os.path.join(directory, f"{facts['date'][:10]}-{facts['commit']}")
+    path, number = base + ".json", 1
+    while os.path.exists(path):
+        number += 1
+        path = f"{base}-{number}.json"
+    return path
+
+
+def write(results, path):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump(results, file, indent=1)
+        file.write("\n")
+    os.replace(path + ".new", path)
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        results = json.load(file)
+    if results.get("format") != FORMAT:
+        raise ValueError(f"{path} is not a results file of format {FORMAT}")
+    return results
+
+
+def key_of(sample):
+    """What a row is: the workload and its point, hashable."""
+    return sample["workload"], tuple(sorted(sample["point"].items()))
+
+
+def rows(results):
+    """The samples by row, in order of appearance: {(workload, point): {side: {round: figures}}}."""
+    table = {}
+    for sample in results["samples"]:
+        sides = table.setdefault(key_of(sample), {})
+        sides.setdefault(sample["side"], {})[sample["round"]] = sample["figures"]
+    return table
+
+
+def values(rounds, figure):
+    """{round: value} of one figure, where it was measured."""
+    return {number: figures[figure] for number, figures in rounds.items() if figure in figures}

@@ -1,0 +1,233 @@
+"""Session: one run of the benchmark, from building the sides to the report. Decides what a failure means."""
+
+import math
+import os
+import shutil
+import subprocess
+import sys
+import time
+import unittest
+
+from . import figures, machine, measurement, report, results, rounds, workloads
+from .load import LoadError
+from .peers import Workshop
+from .process import ServerError
+from .progress import Progress
+
+
+class Session:
+    """One run of the benchmark in the directory `bench`."""
+
+    def __init__(self, bench, options):
+        self.options = options
+        self.root = os.path.dirname(bench)
+        self.directory = bench
+        self.build = os.path.join(bench, "build")
+        self.progress = Progress()
+        self.workshop = Workshop(bench, self.build, options.quick)
+        self.settings = measurement.Settings(options.seconds, options.quick)
+        self.bench = measurement.Bench(self.workshop, self.settings)
+        self.counter = measurement.system_call_counter()
+        self.passed = self.failed = 0
+        facts = machine.facts(self.root)
+        self.data = results.new(facts, {
+            "workloads": options.workload, "peers": options.peers, "backends": options.backends,
+            "connections": options.conns, "rounds": options.rounds, "seconds": options.seconds,
+            "quick": options.quick, "open_loop_seconds": self.settings.open_loop,
+            "system_call_counter": self.counter.name if self.counter else "none: neither perf nor strace works here",
+        })
+        # Only whole runs are kept among the results of the project.
+        directory = os.path.join(bench if options.whole else self.build, "results")
+        self.path = results.path_for(directory, facts)
+
+    # -- preparation
+
+    def _wanted(self, names):
+        return [] if names == ["none"] else names
+
+    def _sides(self):
+        sides = self.workshop.sides(self._wanted(self.options.peers), self._wanted(self.options.backends))
+        ready = []
+        for side in sides:
+            reason = self.workshop.prepare(side.peer, self.progress.say)
+            if reason is not None:
+                self._skip(side.peer, reason, ours=side.ours)
+                continue
+            reason = self.workshop.probe(side)
+            if reason is None:
+                ready.append(side)
+            else:
+                self._skip(side.name, reason)
+        if self.options.quick and not any(side.ours for side in ready) and any(side.ours for side in sides):
+            self._fail("no side of Millrace itself can run")
+        return ready
+
+    def _fail(self, reason):
+        self.failed += 1
+        self.progress.complain(f"FAILED {reason}")
+
+    def _skip(self, name, reason, workload=None, ours=False):
+        """Leaves a peer out, with a reason that the report repeats. A quick run does without peers, not without us."""
+        entry = {"peer": name, "reason": reason, "workload": workload}
+        if entry in self.data["skipped"]:
+            return
+        self.data["skipped"].append(entry)
+        text = f"without {name}" + (f" in {workload}" if workload else "") + f": {reason}"
+        if self.options.quick and ours:
+            self._fail(text)
+        else:
+            self.progress.say(text)
+
+    def _takes_part(self, side, workload, point):
+        service = point["service"]
+        if not side.offers("pong" if service == "close" else service, point["cores"]):
+            return False
+        command = self.workshop.command(
+            side, "pong" if service == "close" else service, cores=point["cores"], port=0, files="", state="", n=0, m=0)
+        if isinstance(command, str):
+            self._skip(side.peer, command, workload.name, side.ours)
+            return False
+        return True
+
+    def _plan(self, sides):
+        """(workload, point, sides that take part) for every row."""
+        plan = []
+        for workload, points in workloads.select(self.options.workload, self.options.conns, self.options.quick):
+            for point in points:
+                if point["cores"] > len(machine.processors()):
+                    self._skip("every side", f"this machine has fewer than {point['cores']} processors", workload.name)
+                    continue
+                chosen = [side for side in sides if self._takes_part(side, workload, point)]
+                if chosen:
+                    plan.append((workload, point, chosen))
+        return plan
+
+    def _counts_calls(self, workload, point):
+        if self.options.quick and workload.name != "pong":
+            return False
+        return bool(self.counter) and workload.kind == "closed" and point["cores"] == 1
+
+    def _rounds(self, workload, point):
+        # The largest timers and the long constant-rate samples are expensive and steady.
+        expensive = workload.kind == "open" or point.get("n", 0) >= 1_000_000
+        return min(self.options.rounds, 3) if expensive else self.options.rounds
+
+    # -- measuring
+
+    def _failure(self, side, workload, point, reason):
+        self.data["failures"].append(
+            {"workload": workload.name, "point": point, "side": side.name, "reason": reason})
+        self._fail(f"{workload.name}, {workloads.label(point)}, {side.name}: {reason}")
+
+    def _attempt(self, side, workload, point, measure):
+        """The figures, or None after noting the failure."""
+        try:
+            found = measure()
+        except (ServerError, LoadError, OSError, subprocess.SubprocessError) as error:
+            self._failure(side, workload, point, str(error))
+            return None
+        wrong = [name for name, value in found.items() if isinstance(value, (int, float)) and not math.isfinite(value)]
+        if wrong:
+            self._failure(side, workload, point, f"{wrong[0]} could not be computed")
+            return None
+        if self.options.quick and found.get("errors"):
+            self._failure(side, workload, point, f"{found['errors']:.0f} errors")
+            return None
+        self.passed += 1
+        return found
+
+    def _row(self, workload, point, sides):
+        hopeless = set()
+        for number, side in rounds.turns(sides, self._rounds(workload, point)):
+            title = f"{workload.name}, {workloads.label(point)}, round {number + 1}: {side.name}"
+            found = None
+            if side.name not in hopeless:
+                found = self._attempt(side, workload, point, lambda s=side: self.bench.sample(s, workload, point))
+            if found is None:
+                hopeless.add(side.name)  # What failed once would fail in every round, at up to minutes each.
+                self.progress.step(f"{title}: no figure")
+                continue
+            self.data["samples"].append({
+                "workload": workload.name, "point": point, "side": side.name, "round": number, "figures": found,
+                "environment": side.environment(point["cores"])})
+            self.progress.step(f"{title}: {self._told(workload, found)}")
+        if self._counts_calls(workload, point):
+            for side in sides:
+                self._count_calls(side, workload, point, hopeless)
+        results.write(self.data, self.path)
+
+    def _count_calls(self, side, workload, point, hopeless):
+        title = f"{workload.name}, {workloads.label(point)}, system calls: {side.name}"
+        found = None
+        if side.name not in hopeless:
+            found = self._attempt(
+                side, workload, point, lambda: self.bench.system_calls(side, workload, point, self.counter))
+        if found is None:
+            self.progress.step(f"{title}: no figure")
+            return
+        self.data["system_calls"].append({
+            "workload": workload.name, "point": point, "side": side.name,
+            "system_calls_per_request": found["system_calls_per_request"]})
+        self.progress.step(f"{title}: {figures.number(found['system_calls_per_request'])} per request")
+
+    @staticmethod
+    def _told(workload, found):
+        words = []
+        for name in (workload.primary, "requests_per_second", "latency_p99_us"):
+            if name in found:
+                heading, show = figures.ALL[name]
+                words.append(f"{heading} {show(found[name])}")
+        if found.get("errors"):
+            words.append(f"{found['errors']:.0f} ERRORS")
+        return ", ".join(dict.fromkeys(words))
+
+    # -- the whole
+
+    def _note_peers(self, sides):
+        for side in sides:
+            self.data["peers"][side.name] = {
+                "peer": side.peer, "title": side.title(), "language": side.entry["language"], "ours": side.ours,
+                "version": self.workshop.versions[side.peer], "tuning": side.entry["tuning"],
+            }
+
+    def _write_report(self):
+        if self.options.whole:
+            directory = os.path.join(self.root, "docs")
+        else:
+            directory = os.path.join(self.build, "report")
+        return report.make(self.path, self.directory, directory)
+
+    def go(self):
+        machine.raise_descriptor_limit()
+        tools = [tool for tool in ("wrk", "h2load", "taskset") if not shutil.which(tool)]
+        if tools:
+            print(f"{' and '.join(tools)} must be installed (Debian: wrk, nghttp2-client, util-linux)", file=sys.stderr)
+            return 2
+        if self.options.quick:
+            self._test_driver()
+        sides = self._sides()
+        self._note_peers(sides)
+        plan = self._plan(sides)
+        if not plan:
+            print("nothing to measure: no side offers what was asked for", file=sys.stderr)
+            return 2
+        self.progress.total = sum(
+            len(chosen) * (self._rounds(workload, point) + self._counts_calls(workload, point))
+            for workload, point, chosen in plan)
+        self.progress.begin = time.monotonic()
+        for workload, point, chosen in plan:
+            self._row(workload, point, chosen)
+        document = self._write_report()
+        self.passed += 1
+        self.progress.say(f"results: {self.workshop.shown(self.path)}")
+        self.progress.say(f"report:  {self.workshop.shown(document)}")
+        self.progress.say(f"{self.passed} passed, {self.failed} failed")
+        return 1 if self.failed else 0
+
+    def _test_driver(self):
+        tests = unittest.defaultTestLoader.discover(
+            os.path.join(self.directory, "driver", "tests"), top_level_dir=self.directory)
+        outcome = unittest.TextTestRunner(stream=sys.stderr, verbosity=0).run(tests)
+        bad = len(outcome.failures) + len(outcome.errors)
+        self.failed += bad
+        self.passed += outcome.testsRun - bad - len(outcome.skipped)

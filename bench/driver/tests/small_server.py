@@ -1,0 +1,63 @@
+"""A small HTTP server in a thread, with faults on demand, as the subject of tests."""
+
+import contextlib
+import socketserver
+import threading
+import time
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    def handle(self):
+        while True:
+            line = self.rfile.readline()
+            if not line:
+                return
+            while line.strip():
+                line = self.rfile.readline()
+            self.server.answered += 1
+            self.server.pause_if_due()
+            self.wfile.write(self.server.answer)
+            if self.server.hang_up:
+                return
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, answer, pause_at, pause_seconds, hang_up):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answer = answer
+        self.answered = 0
+        self.pause_at, self.pause_seconds = pause_at, pause_seconds
+        self.paused_until = None
+        self.hang_up = hang_up
+
+    def handle_error(self, _request, _client):
+        """Load generators reset their connections when they end; that is nothing to report."""
+
+    def pause_if_due(self):
+        """From a certain time after the first request on, nobody is answered for a while."""
+        now = time.monotonic()
+        if self.paused_until is None:
+            self.paused_until = now + self.pause_at + self.pause_seconds
+        if self.paused_until - self.pause_seconds <= now < self.paused_until:
+            time.sleep(self.paused_until - now)
+
+
+def answer(body=b"Pong!", status=b"200 OK"):
+    return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body)
+
+
+@contextlib.contextmanager
+def serving(text, pause_at=0.0, pause_seconds=0.0, hang_up=False):
+    """The port of a server that answers every request with these bytes."""
+    with _Server(text, pause_at, pause_seconds, hang_up) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,85 @@
+"""The generators: percentiles that contain stalls, errors that are counted."""
+
+import os
+import tempfile
+import time
+import unittest
+
+from .. import load, machine
+from .small_server import answer, serving
+
+
+class OpenLoop(unittest.TestCase):
+    def figures(self, **faults):
+        seconds, connections, rate = 2, 5, 500
+        with serving(answer(), **faults) as port, tempfile.TemporaryDirectory() as directory:
+            log = os.path.join(directory, "log")
+            command = load.h2load_command(
+                f"http://127.0.0.1:{port}/", connections, rate, seconds, machine.processors(), log)
+            return load.h2load(command, connections, rate, seconds, log)
+
+    def test_a_stall_is_seen_by_every_request_due_meanwhile(self):
+        # 0.5 s out of 2 s: a quarter of all requests wait, those of the first half of the stall for over 0.25 s.
+        # A closed loop would record one long wait per connection: 5 requests out of 1000.
+        figures = self.figures(pause_at=0.7, pause_seconds=0.5)
+        self.assertGreater(figures["latency_p90_us"], 200_000)
+        self.assertGreater(figures["latency_p99_us"], 400_000)
+        self.assertLess(figures["latency_p50_us"], 100_000)
+
+    def test_without_a_stall_the_percentiles_are_low(self):
+        figures = self.figures()
+        self.assertLess(figures["latency_p50_us"], 100_000)
+        self.assertEqual(figures["errors"], 0)
+        self.assertLess(figures["unanswered_share"], 0.05)
+
+
+class ClosedLoop(unittest.TestCase):
+    def figures(self, text, **faults):
+        with serving(text, **faults) as port:
+            command = load.wrk_command(f"http://127.0.0.1:{port}/", 3, 1, machine.processors())
+            return load.wrk(command, 1)
+
+    def test_answers_are_counted_without_errors(self):
+        figures = self.figures(answer())
+        self.assertGreater(figures["requests"], 10)
+        self.assertEqual(figures["errors"], 0)
+        self.assertGreater(figures["latency_max_us"], figures["latency_p50_us"] / 2)
+
+    def test_error_answers_are_errors(self):
+        figures = self.figures(answer(status=b"500 Oops"))
+        self.assertGreater(figures["errors"], 10)
+
+    def test_unannounced_closing_is_an_error(self):
+        self.assertGreater(self.figures(answer(), hang_up=True)["errors"], 0)
+
+    def test_nothing_listening_is_an_error(self):
+        port = load.free_port()
+        with self.assertRaises(load.LoadError):
+            load.wrk(load.wrk_command(f"http://127.0.0.1:{port}/", 1, 1, machine.processors()), 1)
+
+
+class Idle(unittest.TestCase):
+    def test_connections_closed_by_the_server_are_counted(self):
+        with serving(answer(), hang_up=True) as port:
+            connections = load.IdleConnections(port, 3)
+            try:
+                # The server closes right after its answer; loopback needs a moment.
+                time.sleep(0.2)
+                self.assertEqual(connections.closed_by_server(), 3)
+            finally:
+                connections.close()
+
+    def test_open_connections_are_not(self):
+        with serving(answer()) as port:
+            connections = load.IdleConnections(port, 3)
+            try:
+                self.assertEqual(connections.closed_by_server(), 0)
+            finally:
+                connections.close()
+
+
+class Percentile(unittest.TestCase):
+    def test_nearest_rank(self):
+        ordered = list(range(1, 101))
+        self.assertEqual([load.percentile(ordered, p) for p in (50, 90, 99, 99.9, 100)], [50, 90, 99, 100, 100])
+        self.assertEqual(load.percentile([7], 99.99), 7)

@@ -1,0 +1,104 @@
+"""Report, plots and comparison from made-up results: every row is there, lost ones are marked and explained."""
+
+import os
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+
+from .. import comparison, plot, report, results, rounds, workloads
+
+BENCH = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def made_up(our_cost):
+    data = results.new({
+        "date": "2000-01-01 00:00 UTC", "commit": "abc", "processor": "P", "processors": 2, "memory": "1 kB",
+        "kernel": "6", "system": "Debian", "virtual": "none", "descriptors": 20000, "load_average": "0", "tools": {},
+    }, {"rounds": 3, "seconds": 1, "open_loop_seconds": 30})
+    for name, ours in (("millrace-epoll", True), ("nginx", False), ("warp", False)):
+        data["peers"][name] = {"peer": name.split("-")[0], "title": name.title(), "language": "L", "ours": ours,
+                               "version": "1", "tuning": "none"}
+    for connections in (10, 100):
+        for number in range(3):
+            for side, cost in (("millrace-epoll", our_cost), ("nginx", 8.0)):
+                data["samples"].append({
+                    "workload": "pong", "point": {"service": "pong", "connections": connections, "cores": 1},
+                    "side": side, "round": number, "environment": {},
+                    "figures": {"cpu_us_per_request": cost + number / 100, "requests_per_second": 1e5,
+                                "latency_p99_us": 900.0, "errors": 0, "command": "server", "load_command": "wrk"}})
+    data["failures"].append({"workload": "pong", "point": {"service": "pong", "connections": 10, "cores": 1},
+                             "side": "warp", "reason": "it did not listen"})
+    data["skipped"].append({"peer": "go", "reason": "`go` is not installed", "workload": None})
+    return data
+
+
+class Document(unittest.TestCase):
+    def written(self, data):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "BENCHMARKS.md")
+            report.Report(data, BENCH, os.path.join(directory, "plots")).write(path, "source.json")
+            with open(os.path.join(directory, "plots", "pong.svg"), encoding="utf-8") as file:
+                xml.fromstring(file.read())
+            with open(path, encoding="utf-8") as file:
+                return file.read()
+
+    def test_a_lost_row_is_marked_and_explained(self):
+        text = self.written(made_up(10.0))
+        self.assertIn("**1.25 [", text)
+        self.assertIn("Millrace-Epoll behind Nginx", text)
+
+    def test_a_won_row_is_not_marked(self):
+        text = self.written(made_up(6.0))
+        self.assertIn("0.75 [", text)
+        self.assertNotIn("behind Nginx", text)
+
+    def test_failed_and_skipped_sides_are_named(self):
+        text = self.written(made_up(6.0))
+        self.assertIn("failed: it did not listen", text)
+        self.assertIn("`go` is not installed", text)
+
+
+class Comparison(unittest.TestCase):
+    def test_slower_is_reported_and_equal_is_not(self):
+        worse = [c for c in comparison.changes(made_up(6.0), made_up(8.0)) if c["verdict"] == 1]
+        self.assertEqual({(c["side"], c["figure"]) for c in worse}, {("millrace-epoll", "cpu_us_per_request")})
+        self.assertFalse([c for c in comparison.changes(made_up(6.0), made_up(6.0)) if c["verdict"]])
+        self.assertIn("Slower or larger", comparison.text(made_up(6.0), made_up(8.0)))
+
+
+class Results(unittest.TestCase):
+    def test_what_is_written_is_read_and_nothing_is_overwritten(self):
+        with tempfile.TemporaryDirectory() as directory:
+            data = made_up(6.0)
+            first = results.path_for(directory, data["machine"])
+            results.write(data, first)
+            self.assertEqual(results.rows(results.read(first)), results.rows(data))
+            self.assertNotEqual(results.path_for(directory, data["machine"]), first)
+
+
+class Plots(unittest.TestCase):
+    def test_one_value_and_equal_values_can_be_drawn(self):
+        for points in ([(10, 5.0)], [(10, 5.0), (100, 5.0)]):
+            xml.fromstring(plot.charts(
+                [plot.Panel("a < b", "x", {"one & only": points})], ["one & only"], (), "it's \"this\""))
+        self.assertIsNone(plot.charts([plot.Panel("t", "x", {})], []))
+        xml.fromstring(plot.bars("t", "KB", {"a": 0.0, "b": -1.0}))
+
+
+class Order(unittest.TestCase):
+    def test_every_side_once_per_round_and_another_one_first(self):
+        turns = list(rounds.turns(["a", "b", "c"], 3))
+        self.assertEqual(len(turns), 9)
+        self.assertEqual([side for _, side in turns[::3]], ["a", "b", "c"])
+        self.assertEqual([side for _, side in turns[3:6]], ["b", "c", "a"])
+
+
+class Selection(unittest.TestCase):
+    def test_names_and_counts(self):
+        (workload, points), = workloads.select(["pong"], [7], quick=False)
+        self.assertEqual(workload.name, "pong")
+        self.assertEqual([point["connections"] for point in points], [7])
+        with self.assertRaises(ValueError):
+            workloads.select(["pung"], None, quick=False)
+        for workload in workloads.ALL:
+            self.assertTrue(workload.points, workload.name)

@@ -1,0 +1,148 @@
+"""Workloads: what is asked of the sides, at which sizes. Pure description; `measurement` knows how each kind is run."""
+
+from dataclasses import dataclass, field
+
+CONNECTIONS = [10, 100, 1000, 10000]
+FILES = {"file4k": 4 << 10, "file1m": 1 << 20, "file100m": 100 << 20}
+FILE_NAMES = {name: f"{name}.bin" for name in FILES}
+
+
+@dataclass(frozen=True)
+class Workload:
+    name: str
+    kind: str  # closed, open, idle or timers
+    text: str  # for the report
+    primary: str  # the figure that the ratios are about
+    points: list = field(default_factory=list)  # parameters of each row: dictionaries
+    quick: list = field(default_factory=list)  # the points of a quick run
+
+
+def _connections(services, counts, cores=(1,)):
+    return [
+        {"service": service, "connections": count, "cores": core}
+        for service in services for core in cores for count in counts
+    ]
+
+
+def _timers(work, cores=(1, 2), **sizes):
+    return [{"service": work, "cores": core, **sizes} for core in cores]
+
+
+def _sleepers(counts, cores=(1, 2)):
+    return [
+        point for n in counts for work in ("sleepers", "floor", "callbacks") for point in _timers(work, cores, n=n)
+    ]
+
+
+ALL = [
+    Workload(
+        "tcp500", "closed",
+        "500 bytes to any read over plain TCP, connections kept alive. The workload of figures 1 and 2 of the 2018 "
+        "paper on a multi-core I/O manager on libuv.",
+        "cpu_us_per_request", _connections(["tcp500"], CONNECTIONS), _connections(["tcp500"], [100])),
+    Workload(
+        "pong", "closed",
+        "HTTP, five-byte body, connections kept alive. The C programs only look for the ends of requests: they are "
+        "the floor, not web servers. The answers differ in their header fields, as each server sends its own.",
+        "cpu_us_per_request", _connections(["pong"], CONNECTIONS), _connections(["pong"], [100])),
+    Workload(
+        "file4k", "closed", "HTTP, a static file of 4 KiB.", "cpu_us_per_request",
+        _connections(["files"], CONNECTIONS), _connections(["files"], [100])),
+    Workload(
+        "file1m", "closed", "HTTP, a static file of 1 MiB. Requests are counted by the bytes received.",
+        "cpu_us_per_request", _connections(["files"], CONNECTIONS)),
+    Workload(
+        "file100m", "closed",
+        "HTTP, a static file of 100 MiB. Requests are counted by the bytes received. Up to 100 connections: with "
+        "more, one answer would take longer than a sample.",
+        "cpu_us_per_request", _connections(["files"], [10, 100])),
+    Workload(
+        "pipelined", "closed",
+        "pong, with 16 requests in each write. No latencies: wrk's are wrong when requests are pipelined.",
+        "cpu_us_per_request", _connections(["pong"], [100, 1000]), _connections(["pong"], [100])),
+    Workload(
+        "connect", "closed", "pong, with a new connection for each request (Connection: close).",
+        "cpu_us_per_request", _connections(["close"], [100, 1000]), _connections(["close"], [100])),
+    Workload(
+        "cores", "closed",
+        "tcp500 and pong with one and two cores, 500 connections. Where the machine has no processors left over, "
+        "the load generator shares the server's: CPU time per request stays comparable, requests per second then "
+        "measures both together.",
+        "cpu_us_per_request", _connections(["tcp500", "pong"], [500], (1, 2))),
+    Workload(
+        "tail", "open",
+        "pong under constant-rate load on 100 connections, at 50 and 75 % of what each server reached under closed "
+        "load just before. Requests leave on schedule whether or not earlier ones were answered, so a stall shows "
+        "in every request that fell due during it (no coordinated omission). h2load's timers tick once per "
+        "millisecond: arrivals come in bursts, which is where most of the median comes from.",
+        "latency_p99_us",
+        [{"service": "pong", "connections": 100, "cores": 1, "share": share} for share in (0.5, 0.75)],
+        [{"service": "pong", "connections": 100, "cores": 1, "share": 0.5}]),
+    Workload(
+        "idle", "idle",
+        "Idle keep-alive connections that have each been served once: growth of the process's resident memory per "
+        "connection, after a warm-up that touches what the server needs anyway. Memory in the kernel is not counted.",
+        "memory_per_connection_bytes", _connections(["pong", "tcp500"], [10000]), _connections(["pong"], [1000])),
+    Workload(
+        "sleepers", "timers",
+        "n threads sleep 1 ms (the benchmark of the 2010 article on scalable timeouts). `floor` is as many threads "
+        "waiting on an MVar (in Go, a channel) instead; `callbacks` is as many timers without threads.",
+        "seconds", _sleepers([10_000, 20_000, 100_000, 1_000_000]), _sleepers([10_000], (1,))),
+    Workload(
+        "timeouts", "timers",
+        "`timeouts`: 1,000 threads put a timeout of 10 s around yielding once, over and over; the figure is one such "
+        "call. `rearm`: 100,000 live timers of 10 s are all re-armed, over and over; the figure is one re-arming.",
+        "us_per_call",
+        _timers("timeouts", n=1000, m=300) + _timers("rearm", n=100_000, m=10),
+        _timers("timeouts", (1,), n=1000, m=50) + _timers("rearm", (1,), n=10_000, m=10)),
+]
+
+BY_NAME = {workload.name: workload for workload in ALL}
+
+
+def label(point):
+    """A point in words, for progress and report."""
+    words = []
+    if point["service"] in ("floor", "callbacks", "rearm", "timeouts", "sleepers"):
+        size = f" × {point['m']}" if "m" in point else ""
+        words.append(f"{point['service']} {point['n']:,}{size}")
+    if "connections" in point:
+        words.append(f"{point['connections']:,} connections")
+    if "share" in point:
+        words.append(f"{point['share']:.0%} of the maximum".replace("%", " %"))
+    if point["cores"] != 1 or "n" in point:
+        words.append(f"{point['cores']} core" + "s" * (point["cores"] > 1))
+    return ", ".join(words)
+
+
+def select(names, connections, quick):
+    """The workloads and points of a run, as (workload, points)."""
+    unknown = sorted(set(names or []) - set(BY_NAME))
+    if unknown:
+        raise ValueError(f"no such workload: {', '.join(unknown)} (there are {', '.join(BY_NAME)})")
+    chosen = []
+    for workload in ALL:
+        if names is not None and workload.name not in names:
+            continue
+        points = list(workload.quick) if quick else list(workload.points)
+        if quick and names is not None and not points:
+            points = list(workload.points[:1])
+        if connections is not None:
+            points = _with_connections(points, connections)
+        if points:
+            chosen.append((workload, points))
+    return chosen
+
+
+def _with_connections(points, connections):
+    """The points at the connection counts asked for, instead of their own; points without connections stay."""
+    result = []
+    for point in points:
+        if "connections" not in point:
+            result.append(point)
+            continue
+        for count in connections:
+            changed = {**point, "connections": count}
+            if changed not in result:
+                result.append(changed)
+    return result

@@ -1,0 +1,68 @@
+-- | Answers 500 bytes to any read on Millrace: a green thread per connection, one listener per capability.
+-- Usage: millrace-tcp500 PORT.
+module Main (main) where
+
+import Control.Concurrent (forkOn, getNumCapabilities, newEmptyMVar, putMVar, takeMVar)
+import Control.Exception (SomeException, finally, handle, mask_)
+import Control.Monad (forM_, forever, void, when)
+import qualified Data.ByteString.Char8 as Char8
+import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
+import Data.Word (Word8)
+import Foreign.Marshal.Alloc (free, mallocBytes)
+import Foreign.Marshal.Utils (copyBytes)
+import Foreign.Ptr (Ptr, castPtr)
+import Millrace.Socket
+import Millrace.Socket.ByteString (recvBuf, sendAllBuf)
+import System.Environment (getArgs)
+
+answerSize, bufferSize :: Int
+answerSize = 500
+bufferSize = 2048
+
+-- | The answer, in memory that is never freed.
+newAnswer :: IO (Ptr Word8)
+newAnswer = do
+  answer <- mallocBytes answerSize
+  unsafeUseAsCStringLen text $ \(bytes, size) -> copyBytes answer (castPtr bytes) size
+  pure answer
+  where
+    text = Char8.append headPart (Char8.replicate (answerSize - Char8.length headPart) 'x')
+    headPart = Char8.pack "HTTP/1.1 200 OK\r\nContent-Length: 460\r\n\r\n"
+
+-- The loop is a tail call: a frame per request would be walked each time the thread blocks.
+serve :: Ptr Word8 -> Socket -> Ptr Word8 -> IO ()
+serve answer connection buffer = loop
+  where
+    loop = do
+      received <- recvBuf connection buffer bufferSize
+      when (received > 0) (sendAllBuf connection answer answerSize >> loop)
+
+acceptAll :: Ptr Word8 -> PortNumber -> Int -> IO ()
+acceptAll answer port capability = do
+  listener <- socket AF_INET Stream defaultProtocol
+  setSocketOption listener ReuseAddr 1
+  setSocketOption listener ReusePort 1
+  bind listener (SockAddrInet port (tupleToHostAddress (127, 0, 0, 1)))
+  listen listener 4096
+  forever . mask_ $ do
+    (connection, _) <- accept listener
+    setSocketOption connection NoDelay 1
+    void . forkOn capability $ do
+      buffer <- mallocBytes bufferSize
+      handle ignore (serve answer connection buffer)
+      free buffer
+      close connection
+  where
+    -- A client that resets its connection is no error worth reporting here.
+    ignore :: SomeException -> IO ()
+    ignore _ = pure ()
+
+main :: IO ()
+main = do
+  [port] <- getArgs
+  answer <- newAnswer
+  capabilities <- getNumCapabilities
+  stopped <- newEmptyMVar
+  forM_ [0 .. capabilities - 1] $ \capability ->
+    forkOn capability (acceptAll answer (read port) capability `finally` putMVar stopped ())
+  takeMVar stopped

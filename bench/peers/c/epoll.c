@@ -1,0 +1,106 @@
+/*
+ * epoll.c: the floor for readiness: edge-triggered epoll, a thread and a listener per core, nothing shared.
+ * What is answered is the business of answer.c.
+ */
+#define _GNU_SOURCE
+#include "answer.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct connection {
+    int descriptor;
+    struct dialogue dialogue;
+};
+
+static void watch(int epoll, int descriptor, uint32_t events, void *owner) {
+    struct epoll_event event = {.events = events, .data.ptr = owner};
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) < 0) {
+        perror("epoll_ctl");
+        exit(1);
+    }
+}
+
+static void accept_all(int epoll, int listener) {
+    for (;;) {
+        int descriptor = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (descriptor < 0)
+            return;
+        struct connection *connection = calloc(1, sizeof *connection);
+        if (connection == NULL) {
+            close(descriptor);
+            return;
+        }
+        connection->descriptor = descriptor;
+        watch(epoll, descriptor, EPOLLIN | EPOLLOUT | EPOLLET, connection);
+    }
+}
+
+/* False when the connection is over. */
+static bool send_owed(struct connection *connection) {
+    const char *bytes;
+    size_t length;
+    while ((length = dialogue_unsent(&connection->dialogue, &bytes)) > 0) {
+        ssize_t sent = send(connection->descriptor, bytes, length, MSG_NOSIGNAL);
+        if (sent < 0)
+            return errno == EAGAIN;
+        dialogue_sent(&connection->dialogue, (size_t)sent);
+    }
+    return !connection->dialogue.closing;
+}
+
+static bool serve(struct connection *connection, char *buffer, size_t size) {
+    for (;;) {
+        ssize_t received = recv(connection->descriptor, buffer, size, 0);
+        if (received < 0)
+            return errno == EAGAIN && (connection->dialogue.owed == 0 || send_owed(connection));
+        if (received == 0)
+            return false;
+        dialogue_received(&connection->dialogue, buffer, (size_t)received);
+        if (!send_owed(connection))
+            return false;
+        /* epoll(7): a short read has emptied a stream socket, the read that would say EAGAIN can be spared. */
+        if ((size_t)received < size)
+            return true;
+    }
+}
+
+static void *run(void *argument) {
+    struct arguments *arguments = argument;
+    char buffer[16384];
+    struct epoll_event events[512];
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    int listener = listener_open(arguments->port, SOCK_NONBLOCK);
+    watch(epoll, listener, EPOLLIN, NULL);
+    for (;;) {
+        int count = epoll_wait(epoll, events, 512, -1);
+        for (int i = 0; i < count; i++) {
+            struct connection *connection = events[i].data.ptr;
+            if (connection == NULL) {
+                accept_all(epoll, listener);
+            } else if (!(events[i].events & ~(uint32_t)EPOLLOUT) && connection->dialogue.owed == 0) {
+                continue; /* Writable, and nothing to write: the first event of every connection. */
+            } else if (!serve(connection, buffer, sizeof buffer)) {
+                close(connection->descriptor);
+                free(connection);
+            }
+        }
+    }
+    return NULL;
+}
+
+int main(int count, char **values) {
+    struct arguments arguments = arguments_parse(count, values);
+    answer_prepare(arguments.service);
+    for (int i = 1; i < arguments.threads; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, run, &arguments) != 0)
+            return 1;
+    }
+    run(&arguments);
+}

@@ -1,0 +1,38 @@
+{-# LANGUAGE OverloadedStrings #-}
+-- | Warp, with "Pong!" to every request or with the files of a directory.
+--
+-- > warp PORT pong           keep-alive
+-- > warp PORT close          announces that it closes the connection, for clients that asked for it
+-- > warp PORT files DIR      responseFile (sendfile), with Warp's descriptor and file information caches on
+module Main (main) where
+
+import qualified Data.Text as Text
+import Network.HTTP.Types (hConnection, hContentLength, hContentType, notFound404, ok200)
+import Network.HTTP.Types.Header (ResponseHeaders)
+import Network.Wai (Application, pathInfo, responseFile, responseLBS)
+import Network.Wai.Handler.Warp
+import System.Environment (getArgs)
+
+-- The length is given because Warp would otherwise frame the body in chunks.
+pong :: ResponseHeaders -> Application
+pong extra _ respond =
+  respond (responseLBS ok200 ([(hContentType, "text/plain"), (hContentLength, "5")] ++ extra) "Pong!")
+
+-- One level of plain names is all that the workloads ask for.
+files :: FilePath -> Application
+files directory request respond = respond $ case pathInfo request of
+  [name] | name /= ".." -> responseFile ok200 [(hContentType, "application/octet-stream")] (path name) Nothing
+  _ -> responseLBS notFound404 [] ""
+  where path name = directory ++ '/' : Text.unpack name
+
+main :: IO ()
+main = do
+  arguments <- getArgs
+  let (port, application) = case arguments of
+        [number, "pong"] -> (read number, pong [])
+        [number, "close"] -> (read number, pong [(hConnection, "close")])
+        [number, "files", directory] -> (read number, files directory)
+        _ -> error "usage: warp PORT pong|close|files DIR"
+  runSettings
+    (setPort port . setHost "127.0.0.1" . setFdCacheDuration 10 . setFileInfoCacheDuration 10 $ defaultSettings)
+    application

@@ -1,0 +1,3 @@
+module millrace.invalid/bench/peers/go
+
+go 1.19
