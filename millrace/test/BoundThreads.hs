@@ -7,6 +7,7 @@ import Control.Concurrent.MVar
 import Control.Exception (SomeException, throwIO, try)
 import Control.Monad (forM, unless, void, when)
 import Data.IORef
+import Data.Maybe (isNothing)
 
 import Millrace.Deadline
 import Millrace.Socket
@@ -69,7 +70,7 @@ everything = do
   threadDelay 5000
   withUnixPair $ \one other -> do
     nothing <- timeout 5000 (recv one 10)
-    require (nothing == Nothing) "received from nowhere"
+    require (isNothing nothing) "received from nowhere"
     deadline <- deadlineAfter 5000
     problem <- failsWith (void (recvBefore deadline one 10))
     require (isDeadlineError problem) (show problem)

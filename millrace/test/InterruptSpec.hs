@@ -187,7 +187,7 @@ serve :: Socket -> IO ()
 serve listener = forever $ mask_ $ do
   (connection, _) <- accept listener
   forkIOWithUnmask $ \unmask ->
-    (void (try (unmask (echo connection)) :: IO (Either IOError ()))) `finally` close connection
+    void (try (unmask (echo connection)) :: IO (Either IOError ())) `finally` close connection
 
 talk :: SockAddr -> IO ()
 talk address = forever $ bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do

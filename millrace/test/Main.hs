@@ -7,7 +7,7 @@ import Control.Monad (forM, unless)
 import System.Directory (getTemporaryDirectory, removeFile)
 import System.Environment (getArgs, getEnvironment, getExecutablePath, lookupEnv)
 import System.Exit (exitFailure)
-import System.IO (BufferMode (..), hClose, hPutStrLn, hSetBuffering, openTempFile, stderr, stdout)
+import System.IO (BufferMode (..), hClose, hPrint, hSetBuffering, openTempFile, stderr, stdout)
 import System.Process (CreateProcess (..), createProcess, proc, terminateProcess, waitForProcess)
 import qualified System.Timeout as Base
 import Test.Hspec.Runner (Summary (..), defaultConfig, hspecWithResult)
@@ -75,6 +75,6 @@ runOn backend arguments = do
     (Nothing, _) -> Broken ("not done after " ++ show limitSeconds ++ " s") <$ terminateProcess child
     (Just _, [((examples, failures), "")]) -> return (Ran examples failures)
     (Just how, _) -> return (Broken ("ended without a result: " ++ show how))
-  removeFile file `catch` \problem -> hPutStrLn stderr (show (problem :: IOError))
+  removeFile file `catch` \problem -> hPrint stderr (problem :: IOError)
   return outcome
   where limitSeconds = 150

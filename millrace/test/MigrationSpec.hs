@@ -73,7 +73,7 @@ whileTrafficFlows = within 60 "the traffic" $ do
   forM_ (take 60 (cycle [1, 2, 4, 3, 1, 4, 2])) $ \count -> setNumCapabilities count >> pause 20000
   writeIORef over True
   positions <- within 20 "the last exchanges" (mapM finish jobs)
-  forM_ positions $ \(near, far) -> near `shouldBe` far
+  forM_ positions $ uncurry shouldBe
   sum (map fst positions) `shouldSatisfy` (> 100000)
   where
     launch number = if even number then start else startOn number

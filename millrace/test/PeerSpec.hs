@@ -44,7 +44,7 @@ spec = describe "the peer and the system" $ do
       a <- within 5 "the receive" (outcomeOf reader)
       b <- within 5 "the send" (outcomeOf writer)
       -- One of them gets the error, which the system reports once; the other one then sees a dead connection.
-      (() <$ a) `shouldSatisfy` \o -> isErrno eCONNRESET o || either (const False) (const True) o
+      void a `shouldSatisfy` \o -> isErrno eCONNRESET o || either (const False) (const True) o
       b `shouldSatisfy` \o -> isErrno eCONNRESET o || isErrno ePIPE o
   it "half-close: the end of the stream arrives, and the other direction works on" $
     forM_ [withTcpPair, withUnixPair] $ \withPair -> withPair $ \one other -> do

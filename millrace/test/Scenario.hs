@@ -140,7 +140,7 @@ socketWithoutDescriptors = do
   withoutDescriptors $ \_ -> do
     problem <- failsWith (void (socket AF_INET Stream defaultProtocol))
     require (hasCode eMFILE problem) (show problem)
-    pairProblem <- failsWith (void (unixPair))
+    pairProblem <- failsWith (void unixPair)
     require (hasCode eMFILE pairProblem) (show pairProblem)
 
 -- With the system's own disposition SIGPIPE would kill this process.

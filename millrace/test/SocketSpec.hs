@@ -1,8 +1,8 @@
 -- | The socket modules: what a program for the network package would use.
 module SocketSpec (spec) where
 
-import Control.Exception (bracket)
-import Control.Monad (forM_, replicateM_, void)
+import Control.Exception (bracket, finally)
+import Control.Monad (forM_, replicateM_, void, when)
 import qualified Data.ByteString as ByteString
 import Foreign.C.Error (eADDRINUSE, eBADF, eNOENT)
 import Foreign.Marshal.Alloc (allocaBytes)
@@ -227,8 +227,8 @@ withPath name use = do
   directory <- getTemporaryDirectory
   process <- getProcessID
   let path = directory </> ("millrace-test-" ++ show process ++ "-" ++ name)
-      remove = doesPathExist path >>= \exists -> if exists then removeFile path else return ()
-  bracket (return ()) (const remove) (const (use path))
+      remove = doesPathExist path >>= \exists -> when exists (removeFile path)
+  use path `finally` remove
 
 -- | A file with the first bytes of the stream.
 withFile' :: Int -> (Fd -> IO a) -> IO a

@@ -56,7 +56,7 @@ import Control.Concurrent
 import qualified Control.Exception as Exception
 import Control.Exception
   (Exception, SomeException, bracket, bracketOnError, evaluate, fromException, mask_, throwIO, try)
-import Control.Monad (unless, when)
+import Control.Monad (unless, void, when, (>=>))
 import Data.Bits (shiftR, xor)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -86,7 +86,7 @@ startOn capability action = startBy (\run -> forkOnWithUnmask capability (\unmas
 startBy :: ((IO a -> IO ()) -> IO ThreadId) -> IO (Job a)
 startBy fork = do
   outcome <- newEmptyMVar
-  thread <- mask_ (fork (\action -> try action >>= putMVar outcome))
+  thread <- mask_ (fork (try >=> putMVar outcome))
   return (Job thread outcome)
 
 -- | Waits for the result, and throws what the job threw.
@@ -101,7 +101,7 @@ isOver (Job _ outcome) = not <$> isEmptyMVar outcome
 
 -- | Kills the thread and waits for its end.
 stop :: Job a -> IO ()
-stop job@(Job thread _) = killThread thread >> () <$ outcomeOf job
+stop job@(Job thread _) = killThread thread >> void (outcomeOf job)
 
 -- | Throws an exception to the job.
 interrupt :: Exception e => Job a -> e -> IO ()

@@ -30,7 +30,7 @@ spec = describe "several hundred safe foreign calls in flight" $
         random <- newRandom seed
         -- What it submits after the call is submitted by the thread that made the call, and is soon one too many.
         forever $ do
-          void $ between random 20000 60000 >>= c_usleep . fromIntegral
+          void $ between random 30000 80000 >>= c_usleep . fromIntegral
           between random 1 10000 >>= Timer.threadDelay
       watcher <- start (watchThreads ended)
       traffic
@@ -65,11 +65,11 @@ traffic = bracket (replicateM 950 unixPair) (mapM_ closeBoth) $ \pairs ->
       -- With deadlines and without them, and one receiver that waits through everything.
       near <- start $ do
         random <- newRandom seed
-        exchange random one 4 0
+        exchange random one 2 0
       return (near, far)
     listening <- start acceptSome
     positions <- forM jobs $ \(near, far) -> (,) <$> finish near <*> finish far
-    forM_ positions $ \(near, far) -> near `shouldBe` far
+    forM_ positions $ uncurry shouldBe
     mapM_ finish sleepers
     finish listening
   where closeBoth (one, other) = close one >> close other

@@ -10,6 +10,7 @@ import Control.Exception
 import Control.Monad (forM, forM_, replicateM, replicateM_, unless, void, when)
 import Data.IORef
 import Data.List (sort)
+import Data.Maybe (isNothing)
 import Data.Word (Word64)
 import GHC.Clock (getMonotonicTimeNSec)
 import qualified System.Timeout as Base
@@ -155,7 +156,7 @@ strayExceptions = within 60 "all races" $ withoutLeaks $ do
         0 -> threadDelay length'
         1 -> busy (fromIntegral length' * 100)
         _ -> threadDelay limit
-      when (result == Nothing) $ modifyIORef' fired (+ 1)
+      when (isNothing result) $ modifyIORef' fired (+ 1)
       when (way == 0) yield
     threadDelay 5000
     readIORef fired

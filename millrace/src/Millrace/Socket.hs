@@ -32,7 +32,6 @@ module Millrace.Socket
   , connect
   , connectBefore
   , shutdown
-  , ShutdownCmd (..)
   , close
   , gracefulClose
     -- * Names
@@ -53,7 +52,7 @@ module Millrace.Socket
   ) where
 
 import Control.Exception (bracketOnError, finally, mask_, onException, throwIO, uninterruptibleMask_)
-import Control.Monad (void, when)
+import Control.Monad (unless, void, when)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), eBADF)
 import Foreign.C.Types (CInt, CUInt)
@@ -151,7 +150,7 @@ acceptBefore deadline s@(Socket handle _) = handOver giveBack $ do
       | otherwise = return ()
     giveBack connection = do
       isKept <- keepConnection s connection
-      when (not isKept) $ uninterruptibleMask_ (close (fst connection))
+      unless isKept $ uninterruptibleMask_ (close (fst connection))
 
 firstConnection :: Kept -> (Kept, Maybe (Socket, SockAddr))
 firstConnection (KeptConnections [one]) = (KeptNothing, Just one)
@@ -219,7 +218,7 @@ gracefulClose s@(Socket handle _) waitMillis = linger `finally` close s
       if result < 0 then return () else allocaBytes size (drain deadline)
     drain deadline buffer = do
       result <- perform (before deadline (recvRequest handle buffer size))
-      if result > 0 then drain deadline buffer else return ()
+      when (result > 0) $ drain deadline buffer
     size = 1024
 
 -- | The socket's own address.

@@ -26,7 +26,7 @@ import Control.Concurrent.STM (TVar, atomically, newTVarIO, writeTVar)
 import Control.Exception
   ( Exception (..), SomeException, asyncExceptionFromException, asyncExceptionToException, catch, mask, throwIO
   , uninterruptibleMask_ )
-import Control.Monad (void, when)
+import Control.Monad (unless, void, when)
 import Data.Word (Word64)
 
 import Millrace.Deadline (deadlineAfter, deadlineNanoseconds)
@@ -99,7 +99,7 @@ disarm token lock = uninterruptibleMask_ $ do
   when (isGone == 0) $ do
     self <- myThreadId
     isFirst <- tryPutMVar lock self
-    when (not isFirst) $ takeMVar lock >>= killThread
+    unless isFirst $ takeMVar lock >>= killThread
 
 -- | A variable that becomes 'True' after so many microseconds.
 --

@@ -19,7 +19,7 @@ module Millrace.Internal.Manager
 import Control.Concurrent (forkOn, getNumCapabilities, myThreadId, rtsSupportsBoundThreads, yield)
 import Control.Concurrent.MVar (MVar, newEmptyMVar, newMVar, putMVar, takeMVar, tryPutMVar, withMVar)
 import Control.Exception (Exception (..), SomeException, catch, mask_, throwIO)
-import Control.Monad (forM_, void, when)
+import Control.Monad (forM_, unless, void, when)
 import Data.Bits (shiftR, (.&.))
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef, writeIORef)
 import Data.Int (Int64)
@@ -114,7 +114,7 @@ currentLock = do
 -- | Makes sure that every capability has a loop and a manager thread. Returns when they run.
 ensureManagers :: IO ()
 ensureManagers = do
-  when (not rtsSupportsBoundThreads) $ throwIO NotThreaded
+  unless rtsSupportsBoundThreads $ throwIO NotThreaded
   lock <- currentLock
   mask_ $ withMVar lock $ \() -> do
     epoch <- c_epoch

@@ -14,7 +14,7 @@ module Millrace.Internal.Socket
   ) where
 
 import Control.Exception (throwIO)
-import Control.Monad (void, when)
+import Control.Monad (unless, void)
 import Data.Bits ((.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -60,18 +60,20 @@ describe = show
 
 -- | Gives back bytes: the next receive begins with them.
 keepBytes :: Socket -> ByteString -> IO ()
-keepBytes (Socket _ ref) bytes = when (not (ByteString.null bytes)) $ atomicModifyIORef' ref $ \kept -> case kept of
-  KeptNothing -> (KeptBytes bytes, ())
-  KeptBytes later -> (KeptBytes (bytes <> later), ())
-  other -> (other, ())
+keepBytes (Socket _ ref) bytes = unless (ByteString.null bytes) $ atomicModifyIORef' ref (\kept -> (before kept, ()))
+  where
+    before KeptNothing = KeptBytes bytes
+    before (KeptBytes later) = KeptBytes (bytes <> later)
+    before other = other
 
 -- | Gives back a connection: the next accept returns it. 'False': the socket is closed, and the connection is still the
 -- caller's.
 keepConnection :: Socket -> (Socket, SockAddr) -> IO Bool
-keepConnection (Socket _ ref) connection = atomicModifyIORef' ref $ \kept -> case kept of
-  KeptNothing -> (KeptConnections [connection], True)
-  KeptConnections others -> (KeptConnections (connection : others), True)
-  other -> (other, False)
+keepConnection (Socket _ ref) connection = atomicModifyIORef' ref before
+  where
+    before KeptNothing = (KeptConnections [connection], True)
+    before (KeptConnections others) = (KeptConnections (connection : others), True)
+    before other = (other, False)
 
 -- | Looks at what is kept and leaves what the function returns first. Costs one read when nothing is kept.
 takeKept :: Socket -> (Kept -> (Kept, a)) -> a -> IO a
