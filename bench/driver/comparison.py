@@ -38,7 +38,7 @@ def _line(change):
     interval = " (too few samples for an interval)"
     if ratio["low"] is not None:
         interval = f" [{ratio['low']:.2f}–{ratio['high']:.2f}]"
-    return (f"  {change['workload']}, {change['point']['service']}, {label(change['point'])}: {change['side']}, "
+    return (f"  {label(change['workload'], change['point'])}: {change['side']}, "
             f"{figures.ALL[change['figure']][0]}: {show(change['before'])} -> {show(change['after'])}, "
             f"x{ratio['ratio']:.2f}{interval}")
 

@@ -60,10 +60,9 @@ def wrk(command, seconds):
 
 
 def h2load_command(url, connections, rate_per_second, seconds, processors, log_path):
-    per_connection = max(1, round(rate_per_second / connections))
     return process.pinned(processors, [
         "h2load", "--h1", f"--clients={connections}", f"--max-concurrent-streams={IN_FLIGHT_PER_CONNECTION}",
-        f"--rps={per_connection}", f"--duration={seconds}", f"--log-file={log_path}", url,
+        f"--rps={rate_per_second / connections:.3f}", f"--duration={seconds}", f"--log-file={log_path}", url,
     ])
 
 
@@ -90,7 +89,7 @@ def h2load(command, connections, rate_per_second, seconds, log_path):
     if not latencies:
         raise LoadError("h2load logged no answered request")
     latencies.sort()
-    scheduled = max(1, round(rate_per_second / connections)) * connections * seconds
+    scheduled = rate_per_second * seconds
     figures = {
         "requests": len(latencies), "errors": errors, "duration_us": seconds * 1e6,
         "latency_max_us": latencies[-1], "scheduled_requests": scheduled,

@@ -35,6 +35,10 @@ class Settings:
         self.timer_limit = 20 if quick else 240
         self.start_limit = 15
 
+    def closed(self, point):
+        """Thousands of connections take a second or two to set up, which longer samples make up for."""
+        return self.seconds * 3 if point["connections"] >= 10_000 and not self.quick else self.seconds
+
 
 class Files:
     """The directory of static files, filled when first needed, the same on every machine."""
@@ -137,7 +141,7 @@ class Bench:
         }
 
     def _closed(self, side, workload, point, program, _port, url):
-        seconds = self.settings.seconds
+        seconds = self.settings.closed(point)
         command = self._wrk_command(workload, point, url, point["connections"], seconds)
         before = process.cpu_seconds(program.pids())
         figures = load.wrk(command, seconds)
@@ -219,11 +223,13 @@ class Bench:
     def system_calls(self, side, workload, point, counter):
         """System calls per request under closed load."""
         def use(program, _port, url):
-            seconds = self.settings.counting
+            seconds = min(self.settings.closed(point), max(self.settings.counting, point["connections"] // 1000))
             command = self._wrk_command(workload, point, url, point["connections"], seconds)
             with tempfile.TemporaryDirectory(prefix="bench-") as directory:
                 calls, output = counter.count(program.pids(), command, os.path.join(directory, "calls"), seconds)
             requests = self._requests(workload, load.wrk_figures(output))
+            if requests <= 0:
+                raise LoadError("no request was answered while system calls were counted")
             return {"system_calls_per_request": calls / requests, "counter": counter.name}
         return self._with_server(side, workload, point, use)
 

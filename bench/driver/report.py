@@ -210,7 +210,8 @@ class Report:
             f"- Tools: {tools}.",
         ]
         options = self.data["options"]
-        lines.append(f"- {options['rounds']} rounds, {options['seconds']} s per sample under closed load, "
+        lines.append(f"- {options['rounds']} rounds, {options['seconds']} s per sample under closed load (three times "
+                     "that from 10,000 connections on), "
                      f"{options['open_loop_seconds']} s under constant rate.")
         return lines
 
@@ -285,21 +286,15 @@ class Report:
                         out.write(svg)
                     relative = os.path.relpath(os.path.join(self.plots_directory, file), os.path.dirname(path))
                     lines += [f"![{workload.name}]({relative})", ""]
-            lines += [f"### {workload.name}, {self._heading(key)}", "", *self._row(key, sides)]
+            lines += [f"### {label(key[0], dict(key[1]))}", "", *self._row(key, sides)]
         if current:
             lines += self._explanations(current)
         failed_rows = {results.key_of(failure) for failure in self.data["failures"]} - set(self.rows)
         for key in sorted(failed_rows, key=str):
-            lines += [f"### {key[0]}, {self._heading(key)}", "", "No side could be measured.", ""]
+            lines += [f"### {label(key[0], dict(key[1]))}", "", "No side could be measured.", ""]
         lines += ["## Commands", "", "```", *self._commands(), "```", ""]
         with open(path, "w", encoding="utf-8") as out:
             out.write("\n".join(lines))
-
-    @staticmethod
-    def _heading(key):
-        point = dict(key[1])
-        prefix = f"{point['service']}, " if key[0] in ("cores", "idle") else ""
-        return prefix + label(point)
 
 
 def make(results_path, bench, directory):

@@ -117,7 +117,7 @@ class Session:
     def _failure(self, side, workload, point, reason):
         self.data["failures"].append(
             {"workload": workload.name, "point": point, "side": side.name, "reason": reason})
-        self._fail(f"{workload.name}, {workloads.label(point)}, {side.name}: {reason}")
+        self._fail(f"{workloads.label(workload.name, point)}, {side.name}: {reason}")
 
     def _attempt(self, side, workload, point, measure):
         """The figures, or None after noting the failure."""
@@ -139,7 +139,7 @@ class Session:
     def _row(self, workload, point, sides):
         hopeless = set()
         for number, side in rounds.turns(sides, self._rounds(workload, point)):
-            title = f"{workload.name}, {workloads.label(point)}, round {number + 1}: {side.name}"
+            title = f"{workloads.label(workload.name, point)}, round {number + 1}: {side.name}"
             found = None
             if side.name not in hopeless:
                 found = self._attempt(side, workload, point, lambda s=side: self.bench.sample(s, workload, point))
@@ -157,7 +157,7 @@ class Session:
         results.write(self.data, self.path)
 
     def _count_calls(self, side, workload, point, hopeless):
-        title = f"{workload.name}, {workloads.label(point)}, system calls: {side.name}"
+        title = f"{workloads.label(workload.name, point)}, system calls: {side.name}"
         found = None
         if side.name not in hopeless:
             found = self._attempt(
@@ -203,6 +203,7 @@ class Session:
         if tools:
             print(f"{' and '.join(tools)} must be installed (Debian: wrk, nghttp2-client, util-linux)", file=sys.stderr)
             return 2
+        workloads.select(self.options.workload, self.options.conns, self.options.quick)  # Refuses wrong names early.
         if self.options.quick:
             self._test_driver()
         sides = self._sides()

@@ -100,9 +100,11 @@ ALL = [
 BY_NAME = {workload.name: workload for workload in ALL}
 
 
-def label(point):
-    """A point in words, for progress and report."""
-    words = []
+def label(name, point):
+    """A row in words, for progress and report: the workload and its point."""
+    words = [name]
+    if name in ("cores", "idle"):
+        words.append(point["service"])
     if point["service"] in ("floor", "callbacks", "rearm", "timeouts", "sleepers"):
         size = f" × {point['m']}" if "m" in point else ""
         words.append(f"{point['service']} {point['n']:,}{size}")
