@@ -12,7 +12,7 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
-enum { REPORTS_PER_POLL = 32 };
+enum { REPORTS_PER_POLL = 64 };
 
 static int64_t attempt(mr_loop *loop, mr_slot *slot)
 {
