@@ -4,7 +4,7 @@ module ThreadChurnSpec (spec) where
 
 import Control.Concurrent (threadDelay)
 import Control.Exception (bracket)
-import Control.Monad (forM, forM_, forever, replicateM, void, when)
+import Control.Monad (forM, forM_, replicateM, unless, void, when)
 import qualified Data.ByteString as ByteString
 import Data.IORef
 import qualified Data.Set as Set
@@ -25,23 +25,30 @@ spec :: Spec
 spec = describe "several hundred safe foreign calls in flight" $
   it "earn no operation an error, while thousands are parked" $ within 60 "the whole test" $ do
     ended <- newIORef Set.empty
+    over <- newIORef False
     withoutLeaks $ do
       churners <- forM [1 .. 500] $ \seed -> start $ do
         random <- newRandom seed
         -- What it submits after the call is submitted by the thread that made the call, and is soon one too many.
-        forever $ do
-          void $ between random 30000 80000 >>= c_usleep . fromIntegral
+        untilTrue over $ do
+          void $ between random 20000 60000 >>= c_usleep . fromIntegral
           between random 1 10000 >>= Timer.threadDelay
       watcher <- start (watchThreads ended)
       traffic
       stop watcher
-      mapM_ stop churners
+      writeIORef over True
+      mapM_ finish churners
     retired <- Set.size <$> readIORef ended
     -- Otherwise the test has not shown anything: threads end, and the kernel cancels what they had submitted.
-    retired `shouldSatisfy` (> 1000)
+    retired `shouldSatisfy` (> 500)
     backend <- Manager.chosenBackend
     resubmitted <- Manager.resubmissions <$> Manager.counters
     when (backend == Manager.IoUring) $ resubmitted `shouldSatisfy` (> 100)
+
+untilTrue :: IORef Bool -> IO () -> IO ()
+untilTrue over action = do
+  done <- readIORef over
+  unless done (action >> untilTrue over action)
 
 -- | Collects the operating system threads that have ended.
 watchThreads :: IORef (Set.Set String) -> IO ()
@@ -65,7 +72,7 @@ traffic = bracket (replicateM 950 unixPair) (mapM_ closeBoth) $ \pairs ->
       -- With deadlines and without them, and one receiver that waits through everything.
       near <- start $ do
         random <- newRandom seed
-        exchange random one 2 0
+        exchange random one 15 0
       return (near, far)
     listening <- start acceptSome
     positions <- forM jobs $ \(near, far) -> (,) <$> finish near <*> finish far
@@ -96,10 +103,10 @@ echoSlowly s position = do
 
 acceptSome :: IO ()
 acceptSome = withListener $ \listener address -> do
-  server <- start $ forM_ [1 .. 20 :: Int] $ \_ ->
+  server <- start $ forM_ [1 .. 100 :: Int] $ \_ ->
     bracket (fst <$> accept listener) close $ \s -> void (echoSlowly s 0)
   random <- newRandom 77
-  forM_ [1 .. 20 :: Int] $ \_ -> bracket (connectTo address) close $ \s -> do
+  forM_ [1 .. 100 :: Int] $ \_ -> bracket (connectTo address) close $ \s -> do
     between random 1 20000 >>= Timer.threadDelay
     void (sendStream s 0 100)
     void (receiveExactly s 0 100)

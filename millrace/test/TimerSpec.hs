@@ -126,7 +126,7 @@ timeoutLikeBase = do
     self <- myThreadId
     void (start (pause 5000 >> throwTo self (Mine 3)))
     try (run 5000000 (pause 5000000)) :: IO (Either Mine (Maybe ()))
-  like "one after the other in one thread" $ \run -> mapM (\n -> run (n * 1000) (pause 5500)) [1, 20, 2, 30, 3, 40]
+  like "one after the other in one thread" $ \run -> mapM (\n -> run (n * 1000) (pause 60000)) [1, 5000, 2, 5000, 3, 5000]
   where
     like :: (Eq a, Show a) => String -> ((forall b. Int -> IO b -> IO (Maybe b)) -> IO a) -> Spec
     like name run = it ("is like base's: " ++ name) $ within 10 name $ do

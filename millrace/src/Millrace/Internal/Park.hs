@@ -176,7 +176,7 @@ startCallback kind handle deadline callback = mask_ attempt
 startElsewhere :: CInt -> Word64 -> Word64 -> (Word64 -> Callback) -> IO Word64
 startElsewhere kind handle deadline callback = uninterruptibleMask_ $ do
   count <- getNumCapabilities
-  token <- newEmptyMVar
-  void $ forkOn (count - 1) (startCallback kind handle deadline callback >>= putMVar token)
-  takeMVar token
+  outcome <- newEmptyMVar
+  void $ forkOn (count - 1) (try (startCallback kind handle deadline callback) >>= putMVar outcome)
+  takeMVar outcome >>= either (throwIO :: SomeException -> IO Word64) return
 {-# NOINLINE startElsewhere #-}
