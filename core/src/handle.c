@@ -17,10 +17,10 @@ int mr_handle_descriptor(mr_handle handle)
 
 mr_handle mr_handle_foreign(int descriptor)
 {
-    return (mr_handle)(uint32_t)descriptor;
+    return mr_handle_make(descriptor, 0);
 }
 
-static mr_handle make_handle(int descriptor, uint32_t generation)
+mr_handle mr_handle_make(int descriptor, uint32_t generation)
 {
     return (mr_handle)generation << 32 | (uint32_t)descriptor;
 }
@@ -71,7 +71,7 @@ int mr_handle_adopt(mr_handle_table *table, int descriptor, mr_handle *handle)
     entry->open = true;
     entry->closing = false;
     entry->loops = 0;
-    *handle = make_handle(descriptor, entry->generation);
+    *handle = mr_handle_make(descriptor, entry->generation);
     unlock(entry);
     return 0;
 }

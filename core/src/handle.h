@@ -32,6 +32,7 @@ typedef struct mr_handle_table {
 } mr_handle_table;
 
 uint32_t mr_handle_generation(mr_handle handle); /* 0: a foreign descriptor */
+mr_handle mr_handle_make(int descriptor, uint32_t generation);
 
 int mr_handle_adopt(mr_handle_table *table, int descriptor, mr_handle *handle);
 

@@ -188,6 +188,11 @@ static void unlink_operation(mr_slot *slot)
 
 static void finish_detach(mr_loop *loop, mr_descriptor *descriptor);
 
+static bool is_idle(const mr_descriptor *descriptor)
+{
+    return !descriptor->first[MR_READING] && !descriptor->first[MR_WRITING];
+}
+
 /* The end of an operation: from here on its buffer is the caller's again. */
 static void finish(mr_loop *loop, mr_slot *slot, int64_t result)
 {
@@ -210,7 +215,7 @@ static void finish(mr_loop *loop, mr_slot *slot, int64_t result)
     if (!descriptor)
         return;
     unlink_operation(slot);
-    if (descriptor->detaching && !descriptor->first[MR_READING] && !descriptor->first[MR_WRITING])
+    if (descriptor->detaching && is_idle(descriptor))
         finish_detach(loop, descriptor);
 }
 
@@ -350,7 +355,7 @@ static void let_go(mr_loop *loop, mr_handle handle)
 
 static void finish_detach(mr_loop *loop, mr_descriptor *descriptor)
 {
-    mr_handle handle = (mr_handle)descriptor->generation << 32 | (uint32_t)descriptor->number;
+    mr_handle handle = mr_handle_make(descriptor->number, descriptor->generation);
     loop->backend->detach(loop, descriptor);
     descriptor->generation = 0;
     forget_knowledge(descriptor);
@@ -373,7 +378,7 @@ static void detach(mr_loop *loop, mr_handle handle)
         }
     }
     descriptor->detaching = true;
-    if (!descriptor->first[MR_READING] && !descriptor->first[MR_WRITING])
+    if (is_idle(descriptor))
         finish_detach(loop, descriptor);
 }
 

@@ -139,6 +139,11 @@ mr_descriptor *mr_loop_descriptor(mr_loop *loop, int number);
  */
 bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result);
 
+/* clock.c: nanoseconds from now until then; 0 if it has passed. */
+uint64_t mr_clock_left_ns(uint64_t until_ns);
+
+#define MR_NS_PER_S UINT64_C(1000000000)
+
 /* attempt.c: performs an operation without blocking. -EAGAIN: it would block, or has not finished. */
 int64_t mr_attempt(mr_slot *slot);
 

@@ -61,7 +61,7 @@ static bool is_tcp(mr_loop *loop, int number)
 
 static int watch_edges(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
 {
-    mr_handle tag = (mr_handle)descriptor->generation << 32 | (uint32_t)descriptor->number;
+    mr_handle tag = mr_handle_make(descriptor->number, descriptor->generation);
     mr_count(&loop->counters.system_calls, 1);
     int error = poller->watch(loop, descriptor->number, tag, MR_WATCH_EDGES, true, true);
     if (error)

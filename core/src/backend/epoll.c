@@ -123,10 +123,9 @@ static void wait_for_reports(const mr_loop *loop, uint64_t until_ns)
     struct pollfd entry = {.fd = epoll_of(loop), .events = POLLIN};
     struct timespec timeout, *limit = NULL;
     if (until_ns != MR_NEVER_NS) {
-        uint64_t now_ns = mr_clock_now_ns();
-        uint64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
-        timeout.tv_sec = (time_t)(left_ns / 1000000000u);
-        timeout.tv_nsec = (long)(left_ns % 1000000000u);
+        uint64_t left_ns = mr_clock_left_ns(until_ns);
+        timeout.tv_sec = (time_t)(left_ns / MR_NS_PER_S);
+        timeout.tv_nsec = (long)(left_ns % MR_NS_PER_S);
         limit = &timeout;
     }
     ppoll(&entry, 1, limit, NULL);

@@ -413,10 +413,9 @@ static void wait_for_completions(const mr_loop *loop, uint64_t until_ns)
     struct __kernel_timespec timeout = {0};
     struct io_uring_getevents_arg argument = {0};
     if (until_ns != MR_NEVER_NS) {
-        uint64_t now_ns = mr_clock_now_ns();
-        uint64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
-        timeout.tv_sec = (long long)(left_ns / 1000000000u);
-        timeout.tv_nsec = (long long)(left_ns % 1000000000u);
+        uint64_t left_ns = mr_clock_left_ns(until_ns);
+        timeout.tv_sec = (long long)(left_ns / MR_NS_PER_S);
+        timeout.tv_nsec = (long long)(left_ns % MR_NS_PER_S);
         argument.ts = (uint64_t)(uintptr_t)&timeout;
     }
     io_uring_enter2((unsigned)state_of(loop)->ring.ring_fd, 0, 1, IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG,
