@@ -42,29 +42,31 @@ extern "C" {
 /* ------------------------------------------------------------------------------------------------ backends --- */
 
 typedef enum mr_backend {
-    MR_BACKEND_AUTO = 0,     /* MILLRACE_BACKEND if set, else the first that works: io_uring, then epoll. */
+    MR_BACKEND_AUTO = 0,     /* MILLRACE_BACKEND if set, else the first that works here, in the order below. */
     MR_BACKEND_IO_URING = 1, /* Linux 5.11 and later, where it is allowed. */
     MR_BACKEND_EPOLL = 2,    /* Linux. */
-    MR_BACKEND_COUNT = 3
+    MR_BACKEND_KQUEUE = 3,   /* FreeBSD, NetBSD, OpenBSD, macOS. */
+    MR_BACKEND_IOCP = 4,     /* Windows 8 and later. */
+    MR_BACKEND_COUNT = 5
 } mr_backend;
 
-/* The name that MILLRACE_BACKEND and the command line use: "auto", "io_uring", "epoll". */
+/* The name that MILLRACE_BACKEND and the command line use: "auto", "io_uring", "epoll", "kqueue", "iocp". */
 const char *mr_backend_name(mr_backend backend);
 
 /* The backend of that name; -EINVAL if there is none. */
 int mr_backend_parse(const char *name, mr_backend *backend);
 
 /*
- * Can this backend run here? 0, or a negative errno; `reason` (of `reason_size` bytes, may be NULL) then says why
- * in one sentence. Probing io_uring calls io_uring_setup; a program under a seccomp profile that kills for that must
+ * Can this backend run here? 0, or a negative errno (-ENOTSUP: it belongs to another operating system); `reason` (of
+ * `reason_size` bytes, may be NULL) then says why in one sentence. Probing io_uring calls io_uring_setup; a program under a seccomp profile that kills for that must
  * not probe it (mr_backend_choose does not, when another backend is asked for by name). [any thread]
  */
 int mr_backend_probe(mr_backend backend, char *reason, size_t reason_size);
 
 /*
  * Decides which backend to use. A backend asked for by name (the argument, or else MILLRACE_BACKEND) is used or
- * refused: the result is then the error of its probe. Otherwise io_uring is tried and any failure falls back to
- * epoll in silence. -EINVAL: MILLRACE_BACKEND names no backend. [any thread]
+ * refused: the result is then the error of its probe. Otherwise each is tried in turn and any failure falls back to
+ * the next in silence. -EINVAL: MILLRACE_BACKEND names no backend. [any thread]
  */
 int mr_backend_choose(mr_backend requested, mr_backend *chosen);
 
@@ -171,6 +173,7 @@ const char *mr_kind_name(mr_kind kind);
                         only a part could be sent. */
 
 #define MR_NO_DEADLINE 0u
+#define MR_VECTOR_MAX 1024 /* Elements of a vector. */
 
 /* Where ACCEPT leaves the peer's address. Of an unnamed peer, `length` covers the family only. */
 typedef struct mr_address {

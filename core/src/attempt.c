@@ -1,17 +1,16 @@
 /*
  * attempt.c: one operation, tried once, without blocking and without SIGPIPE.
  *
- * The only file that spells out the socket calls. Knows nothing of loops, queues or backends.
+ * The only file that spells out the socket calls of POSIX. Knows nothing of loops, queues or backends.
  */
 #include "loop.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/sendfile.h>
-#include <sys/uio.h>
+#include <unistd.h>
 
 static int64_t result_or_error(int64_t result)
 {
@@ -138,58 +137,9 @@ int64_t mr_attempt(mr_slot *slot)
     return -EINVAL;
 }
 
-int mr_check_request(const mr_request *request)
+int mr_descriptor_close(mr_loop *loop, int number)
 {
-    if ((unsigned)request->kind >= MR_KIND_COUNT || (request->flags & ~(MR_ALL | MR_NOW)))
-        return -EINVAL;
-    bool is_foreign = mr_handle_generation(request->handle) == 0;
-    switch (request->kind) {
-    case MR_RECV:
-    case MR_SEND:
-        if (!request->buffer && request->length)
-            return -EINVAL;
-        break;
-    case MR_RECV_VECTOR:
-    case MR_SEND_VECTOR:
-        if (!request->buffer || request->length == 0 || request->length > IOV_MAX)
-            return -EINVAL;
-        break;
-    case MR_CONNECT:
-        if (!request->buffer || request->length == 0 || request->length > sizeof(struct sockaddr_storage))
-            return -EINVAL;
-        break;
-    case MR_WAIT_READABLE:
-    case MR_WAIT_WRITABLE:
-    case MR_TIMEOUT:
-        is_foreign = false;
-        break;
-    default:
-        break;
-    }
-    return is_foreign ? -EBADF : 0;
-}
-
-static bool advance_vector(mr_request *request, uint64_t transferred)
-{
-    struct iovec *element = request->buffer;
-    while (request->length && transferred >= element->iov_len) {
-        transferred -= element->iov_len;
-        element++;
-        request->length--;
-    }
-    request->buffer = element;
-    if (!request->length)
-        return true;
-    element->iov_base = (char *)element->iov_base + transferred;
-    element->iov_len -= transferred;
-    return false;
-}
-
-bool mr_advance(mr_request *request, uint64_t transferred)
-{
-    if (request->kind == MR_SEND_VECTOR)
-        return advance_vector(request, transferred);
-    request->buffer = (char *)request->buffer + transferred;
-    request->length -= transferred;
-    return request->length == 0;
+    (void)loop;
+    /* Linux frees the number even when close is interrupted; trying again would close a stranger's descriptor. */
+    return close(number) == 0 || errno == EINTR ? 0 : -errno;
 }

@@ -6,17 +6,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    const mr_backend_operations *operations; /* NULL for auto */
-} backends[MR_BACKEND_COUNT] = {
-    [MR_BACKEND_AUTO] = {"auto", NULL},
-    [MR_BACKEND_IO_URING] = {"io_uring", &mr_io_uring_backend},
-    [MR_BACKEND_EPOLL] = {"epoll", &mr_epoll_backend},
+static const char *const backend_names[MR_BACKEND_COUNT] = {
+    [MR_BACKEND_AUTO] = "auto",     [MR_BACKEND_IO_URING] = "io_uring", [MR_BACKEND_EPOLL] = "epoll",
+    [MR_BACKEND_KQUEUE] = "kqueue", [MR_BACKEND_IOCP] = "iocp",
+};
+
+/* NULL for auto, and for what belongs to another system. */
+static const mr_backend_operations *const backends[MR_BACKEND_COUNT] = {
+#ifdef MR_HAS_IO_URING
+    [MR_BACKEND_IO_URING] = &mr_io_uring_backend,
+#endif
+#ifdef MR_HAS_EPOLL
+    [MR_BACKEND_EPOLL] = &mr_epoll_backend,
+#endif
+#ifdef MR_HAS_KQUEUE
+    [MR_BACKEND_KQUEUE] = &mr_kqueue_backend,
+#endif
+#ifdef MR_HAS_IOCP
+    [MR_BACKEND_IOCP] = &mr_iocp_backend,
+#endif
 };
 
 /* In order of preference. */
-static const mr_backend candidates[] = {MR_BACKEND_IO_URING, MR_BACKEND_EPOLL};
+static const mr_backend candidates[] = {MR_BACKEND_IO_URING, MR_BACKEND_EPOLL, MR_BACKEND_KQUEUE, MR_BACKEND_IOCP};
 
 static bool is_real(mr_backend backend)
 {
@@ -25,13 +37,13 @@ static bool is_real(mr_backend backend)
 
 const char *mr_backend_name(mr_backend backend)
 {
-    return is_real(backend) || backend == MR_BACKEND_AUTO ? backends[backend].name : "unknown";
+    return is_real(backend) || backend == MR_BACKEND_AUTO ? backend_names[backend] : "unknown";
 }
 
 int mr_backend_parse(const char *name, mr_backend *backend)
 {
     for (int i = 0; i < MR_BACKEND_COUNT; i++) {
-        if (strcmp(name, backends[i].name) == 0) {
+        if (strcmp(name, backend_names[i]) == 0) {
             *backend = (mr_backend)i;
             return 0;
         }
@@ -46,7 +58,12 @@ int mr_backend_probe(mr_backend backend, char *reason, size_t reason_size)
             snprintf(reason, reason_size, "there is no such backend");
         return -EINVAL;
     }
-    return backends[backend].operations->probe(reason, reason_size);
+    if (!backends[backend]) {
+        if (reason)
+            snprintf(reason, reason_size, "%s belongs to another operating system", backend_names[backend]);
+        return -ENOTSUP;
+    }
+    return backends[backend]->probe(reason, reason_size);
 }
 
 int mr_backend_choose(mr_backend requested, mr_backend *chosen)
@@ -91,7 +108,7 @@ int mr_group_create(mr_backend requested, mr_group **result)
     if (!group)
         return -ENOMEM;
     group->backend_id = chosen;
-    group->backend = backends[chosen].operations;
+    group->backend = backends[chosen];
     *result = group;
     return 0;
 }

@@ -2,7 +2,7 @@
  * backend.h: the seam between the loop and the operating system.
  *
  * Each file in backend/ defines one table of these functions. A backend never includes another one, and knows of the
- * loop only what loop.h shows. All functions but `wait` run as the owner.
+ * loop only what loop.h shows. All functions but `wait` and `wake` run as the owner.
  */
 #ifndef MILLRACE_BACKEND_H
 #define MILLRACE_BACKEND_H
@@ -22,8 +22,12 @@ typedef struct mr_backend_operations {
     void (*submit)(mr_loop *loop, mr_slot *slot);
     /* Hastens the end of a pending operation, which is then settled with -ECANCELED, at once or later. */
     void (*cancel)(mr_loop *loop, mr_slot *slot);
+    /* Performs an operation that must not wait, or tries to: -EAGAIN if it would block. */
+    int64_t (*attempt)(mr_slot *slot);
     /* Forgets a descriptor that has no operations left and is about to be closed. */
     void (*detach)(mr_loop *loop, mr_descriptor *descriptor);
+    /* Gives a descriptor back to the system. 0 or a negative errno; the number is free in either case. */
+    int (*close)(mr_loop *loop, int number);
 
     /* Hands over what is queued and settles what has ended. Does not block. */
     void (*poll)(mr_loop *loop);
@@ -31,11 +35,26 @@ typedef struct mr_backend_operations {
     void (*flush)(mr_loop *loop);
     /* Is there something for poll to do already? */
     bool (*has_work)(mr_loop *loop);
-    /* Blocks until poll has something to do, the wake descriptor is readable, or the time comes. Changes nothing. */
+    /* Blocks until poll has something to do, somebody wakes the loop, or the time comes. Changes nothing that the
+     * other functions look at without synchronisation. */
     void (*wait)(const mr_loop *loop, uint64_t until_ns);
+    /* Ends the current wait, or the next one, unless a poll comes first. Runs on any thread. */
+    void (*wake)(mr_loop *loop);
 } mr_backend_operations;
+
+/* Which backends a build has: those of its system, and what its builder adds (tests: kqueue over a double). */
+#ifdef __linux__
+#define MR_HAS_IO_URING
+#define MR_HAS_EPOLL
+#elif defined(_WIN32)
+#define MR_HAS_IOCP
+#else
+#define MR_HAS_KQUEUE
+#endif
 
 extern const mr_backend_operations mr_io_uring_backend;
 extern const mr_backend_operations mr_epoll_backend;
+extern const mr_backend_operations mr_kqueue_backend;
+extern const mr_backend_operations mr_iocp_backend;
 
 #endif

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 uint32_t mr_handle_generation(mr_handle handle)
 {
@@ -131,16 +130,13 @@ bool mr_handle_let_go(mr_handle_table *table, mr_handle handle, mr_token *closer
     return atomic_fetch_sub(&entry->holders, 1) == 1;
 }
 
-int mr_handle_finish_close(mr_handle_table *table, mr_handle handle)
+void mr_handle_finish_close(mr_handle_table *table, mr_handle handle)
 {
-    int descriptor = mr_handle_descriptor(handle);
-    mr_handle_entry *entry = find(table, descriptor);
+    mr_handle_entry *entry = find(table, mr_handle_descriptor(handle));
     lock(entry);
     entry->open = false;
     entry->closing = false;
     unlock(entry);
-    /* Linux frees the number even when close is interrupted; trying again would close a stranger's descriptor. */
-    return close(descriptor) == 0 || errno == EINTR ? 0 : -errno;
 }
 
 void mr_handle_reset_after_fork(mr_handle_table *table)

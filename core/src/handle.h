@@ -49,8 +49,8 @@ void mr_handle_set_holders(mr_handle_table *table, mr_handle handle, unsigned ho
 /* One holder lets go. True for the last one; *closer is then the operation that may call mr_handle_finish_close. */
 bool mr_handle_let_go(mr_handle_table *table, mr_handle handle, mr_token *closer);
 
-/* Retires the handle and closes the descriptor. 0, or the error of close(2) (the number is free all the same). */
-int mr_handle_finish_close(mr_handle_table *table, mr_handle handle);
+/* Retires the handle. Only then may the descriptor be closed: its number may be adopted anew at once. */
+void mr_handle_finish_close(mr_handle_table *table, mr_handle handle);
 
 /* In the child of a fork: no loop has joined anything, and a lock that another thread held is open again. */
 void mr_handle_reset_after_fork(mr_handle_table *table);

@@ -8,8 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 enum { BACKOFF_FIRST_MS = 10, BACKOFF_LAST_MS = 200 };
 
@@ -259,8 +257,12 @@ static bool is_lost_connection(const mr_slot *slot, int64_t result)
     case EPROTO:
     case ENETDOWN:
     case ENOPROTOOPT:
+#ifdef EHOSTDOWN
     case EHOSTDOWN:
+#endif
+#ifdef ENONET
     case ENONET:
+#endif
     case EHOSTUNREACH:
     case ENETUNREACH:
         return true;
@@ -338,7 +340,8 @@ static void complete_close(mr_loop *loop, mr_token closer)
 {
     mr_slot *slot = mr_loop_find(loop, closer);
     mr_count(&loop->counters.system_calls, 1);
-    finish(loop, slot, mr_handle_finish_close(&loop->group->handles, slot->request.handle));
+    mr_handle_finish_close(&loop->group->handles, slot->request.handle);
+    finish(loop, slot, loop->backend->close(loop, mr_slot_number(slot)));
 }
 
 static void let_go(mr_loop *loop, mr_handle handle)
@@ -414,7 +417,7 @@ static void perform_now(mr_loop *loop, mr_slot *slot)
     int64_t result;
     do {
         mr_count(&loop->counters.system_calls, 1);
-        result = mr_attempt(slot);
+        result = loop->backend->attempt(slot);
         if (result == -EAGAIN || passes_by_itself(slot, result)) {
             finish(loop, slot, result == -MR_QUEUE_FULL ? -EAGAIN : result);
             return;
@@ -642,9 +645,7 @@ void mr_loop_wake(mr_loop *loop)
     atomic_store(&loop->woken, true);
     if (!atomic_load(&loop->sleeping))
         return;
-    /* Full means that a wake is already there; EINTR cannot happen to a non-blocking eventfd. */
-    ssize_t written = write(loop->wake_descriptor, &(uint64_t){1}, sizeof(uint64_t));
-    (void)written;
+    loop->backend->wake(loop);
     atomic_fetch_add_explicit(&loop->counters.wake_ups, 1, memory_order_relaxed);
 }
 
@@ -767,27 +768,16 @@ int mr_loop_create(mr_group *group, mr_loop **result)
     loop->group = group;
     loop->backend = group->backend;
     mr_timer_wheel_init(&loop->wheel, mr_clock_now_ns());
-    int error;
-    loop->wake_descriptor = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (loop->wake_descriptor < 0) {
-        error = -errno;
-        goto fail_eventfd;
+    int error = loop->backend->create(loop);
+    if (!error && (error = enter_group(loop)))
+        loop->backend->destroy(loop);
+    if (error) {
+        free_memory(loop);
+        return error;
     }
-    if ((error = loop->backend->create(loop)))
-        goto fail_backend;
-    if ((error = enter_group(loop)))
-        goto fail_group;
     atomic_store(&group->loops[loop->index], loop);
     *result = loop;
     return 0;
-
-fail_group:
-    loop->backend->destroy(loop);
-fail_backend:
-    close(loop->wake_descriptor);
-fail_eventfd:
-    free_memory(loop);
-    return error;
 }
 
 void mr_loop_destroy(mr_loop *loop)
@@ -795,7 +785,6 @@ void mr_loop_destroy(mr_loop *loop)
     atomic_store(&loop->group->loops[loop->index], NULL);
     open_letters(loop);
     loop->backend->destroy(loop);
-    close(loop->wake_descriptor);
     free_memory(loop);
 }
 
@@ -822,7 +811,6 @@ void mr_loop_counters(const mr_loop *loop, mr_counters *counters)
 static void abandon(mr_loop *loop)
 {
     loop->backend->abandon(loop);
-    close(loop->wake_descriptor);
     free_memory(loop);
 }
 

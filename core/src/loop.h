@@ -2,7 +2,8 @@
  * loop.h: the insides of a loop, for the files of core/ only.
  *
  * loop.c is policy: slots, deadlines, closing, completions; it never makes a system call on a descriptor itself.
- * A backend (backend.h) is mechanism: it moves operations to completion. attempt.c performs one without blocking.
+ * A backend (backend.h) is mechanism: it moves operations to completion. On POSIX attempt.c performs one without
+ * blocking.
  */
 #ifndef MILLRACE_LOOP_H
 #define MILLRACE_LOOP_H
@@ -94,7 +95,7 @@ struct mr_loop {
     mr_timer_wheel wheel;
 
     uint64_t wait_until_ns; /* written before sleeping, read by the sleeper */
-    int wake_descriptor;
+    int wake_descriptor;    /* of backends that wake by one: see eventfd.h */
     atomic_bool sleeping; /* from prepare_wait to the next poll */
     atomic_bool woken;    /* a wake that no poll has seen yet */
     mr_mailbox mailbox;
@@ -147,10 +148,13 @@ uint64_t mr_clock_left_ns(uint64_t until_ns);
 /* attempt.c: performs an operation without blocking. -EAGAIN: it would block, or has not finished. */
 int64_t mr_attempt(mr_slot *slot);
 
-/* attempt.c: a request is complete in itself, or -EINVAL. */
+/* attempt.c: 0 or a negative errno; the number is free in either case. */
+int mr_descriptor_close(mr_loop *loop, int number);
+
+/* request.c: a request is complete in itself, or -EINVAL. */
 int mr_check_request(const mr_request *request);
 
-/* attempt.c: advances a transfer by what was moved. Returns true when nothing is left. */
+/* request.c: advances a transfer by what was moved. Returns true when nothing is left. */
 bool mr_advance(mr_request *request, uint64_t transferred);
 
 /* An error of attempt.c for a Unix socket whose listener's queue is full: nothing announces when to try again. */

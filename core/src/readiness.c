@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <unistd.h>
 
 enum { REPORTS_PER_POLL = 64 };
 
@@ -147,20 +146,8 @@ static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
     }
 }
 
-static void drain_wake_descriptor(mr_loop *loop)
-{
-    uint64_t count;
-    mr_count(&loop->counters.system_calls, 1);
-    ssize_t size = read(loop->wake_descriptor, &count, sizeof count);
-    (void)size; /* EAGAIN: drained already */
-}
-
 static void act_on(mr_loop *loop, const mr_readiness_report *report, const mr_poller *poller)
 {
-    if (report->tag == MR_WAKE_TAG) {
-        drain_wake_descriptor(loop);
-        return;
-    }
     mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(report->tag));
     uint32_t generation = mr_handle_generation(report->tag);
     if (!descriptor || descriptor->generation != generation)

@@ -1,8 +1,8 @@
 /*
  * readiness.h: completions on systems that only report readiness (epoll, kqueue).
  *
- * The policy of try, park, retry is here once. A poller is what differs between those systems: five functions that
- * watch descriptors and fetch reports.
+ * The policy of try, park, retry is here once. A poller is what differs between those systems: functions that watch
+ * descriptors and fetch reports.
  */
 #ifndef MILLRACE_READINESS_H
 #define MILLRACE_READINESS_H
@@ -16,8 +16,6 @@ typedef struct mr_readiness_report {
     bool hang_up;       /* the end of the stream, an error or urgent data is at hand */
 } mr_readiness_report;
 
-#define MR_WAKE_TAG UINT64_MAX /* the tag under which a poller reports the loop's wake descriptor */
-
 typedef enum mr_watch { MR_WATCH_EDGES, MR_WATCH_ONCE } mr_watch;
 
 typedef struct mr_poller {
@@ -25,7 +23,7 @@ typedef struct mr_poller {
      * a watched descriptor replaces the earlier watch. 0 or a negative errno. */
     int (*watch)(mr_loop *loop, int number, uint64_t tag, mr_watch mode, bool reading, bool writing);
     void (*unwatch)(mr_loop *loop, int number);
-    /* Takes reports without blocking. Returns their number. */
+    /* Takes reports without blocking, and what woke the loop. Returns the number of reports. */
     int (*fetch)(mr_loop *loop, mr_readiness_report *reports, int capacity);
 } mr_poller;
 

@@ -1,5 +1,6 @@
 /* epoll.c: Linux's readiness reports; the policy is in readiness.c. */
 #include "../backend.h"
+#include "../eventfd.h"
 #include "../readiness.h"
 
 #include <errno.h>
@@ -10,6 +11,8 @@
 #include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
+
+#define WAKE_TAG UINT64_MAX /* no handle: a generation is less than 2^31 */
 
 static int epoll_of(const mr_loop *loop)
 {
@@ -41,14 +44,21 @@ static int fetch(mr_loop *loop, mr_readiness_report *reports, int capacity)
     struct epoll_event events[256];
     int limit = capacity < 256 ? capacity : 256;
     int count = epoll_wait(epoll_of(loop), events, limit, 0);
+    int taken = 0;
     for (int i = 0; i < count; i++) {
         uint32_t bits = events[i].events;
-        reports[i].tag = events[i].data.u64;
-        reports[i].readable = bits & (EPOLLIN | EPOLLRDHUP | EPOLLPRI);
-        reports[i].writable = bits & EPOLLOUT;
-        reports[i].hang_up = bits & (EPOLLHUP | EPOLLERR | EPOLLRDHUP | EPOLLPRI);
+        if (events[i].data.u64 == WAKE_TAG) {
+            mr_eventfd_drain(loop);
+            continue;
+        }
+        reports[taken++] = (mr_readiness_report){
+            .tag = events[i].data.u64,
+            .readable = bits & (EPOLLIN | EPOLLRDHUP | EPOLLPRI),
+            .writable = bits & EPOLLOUT,
+            .hang_up = bits & (EPOLLHUP | EPOLLERR | EPOLLRDHUP | EPOLLPRI),
+        };
     }
-    return count < 0 ? 0 : count;
+    return taken;
 }
 
 static const mr_poller poller = {.watch = watch, .unwatch = unwatch, .fetch = fetch};
@@ -68,22 +78,26 @@ static int probe(char *reason, size_t reason_size)
 
 static int create(mr_loop *loop)
 {
+    int error = mr_eventfd_open(loop);
+    if (error)
+        return error;
     int descriptor = epoll_create1(EPOLL_CLOEXEC);
-    if (descriptor < 0)
-        return -errno;
-    struct epoll_event event = {.events = EPOLLIN, .data.u64 = MR_WAKE_TAG};
-    if (epoll_ctl(descriptor, EPOLL_CTL_ADD, loop->wake_descriptor, &event) < 0) {
-        int error = errno;
-        close(descriptor);
-        return -error;
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = WAKE_TAG};
+    if (descriptor >= 0 && epoll_ctl(descriptor, EPOLL_CTL_ADD, loop->wake_descriptor, &event) == 0) {
+        loop->backend_state = (void *)(intptr_t)descriptor;
+        return 0;
     }
-    loop->backend_state = (void *)(intptr_t)descriptor;
-    return 0;
+    error = -errno;
+    if (descriptor >= 0)
+        close(descriptor);
+    mr_eventfd_close(loop);
+    return error;
 }
 
 static void destroy(mr_loop *loop)
 {
     close(epoll_of(loop));
+    mr_eventfd_close(loop);
 }
 
 static void submit(mr_loop *loop, mr_slot *slot)
@@ -138,9 +152,12 @@ const mr_backend_operations mr_epoll_backend = {
     .abandon = destroy, /* closing our copy of the descriptor does not touch the parent's registrations */
     .submit = submit,
     .cancel = cancel,
+    .attempt = mr_attempt,
     .detach = detach,
+    .close = mr_descriptor_close,
     .poll = poll_reports,
     .flush = flush,
     .has_work = has_work,
     .wait = wait_for_reports,
+    .wake = mr_eventfd_ring,
 };

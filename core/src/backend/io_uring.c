@@ -6,6 +6,7 @@
  * kernel cancels what it had submitted; mr_loop_settle has such operations submitted again.
  */
 #include "../backend.h"
+#include "../eventfd.h"
 
 #include <errno.h>
 #include <liburing.h>
@@ -324,10 +325,7 @@ static void arm_wake(mr_loop *loop, ring_state *state)
 
 static void note_wake(mr_loop *loop, ring_state *state)
 {
-    uint64_t count;
-    mr_count(&loop->counters.system_calls, 1);
-    ssize_t size = read(loop->wake_descriptor, &count, sizeof count);
-    (void)size; /* EAGAIN: this was a cancellation, because the thread that armed the poll has ended */
+    mr_eventfd_drain(loop); /* nothing is there if the poll was cancelled, because the thread that armed it has ended */
     state->wake_armed = false;
 }
 
@@ -429,7 +427,9 @@ static int create(mr_loop *loop)
     ring_state *state = calloc(1, sizeof *state);
     if (!state)
         return -ENOMEM;
-    int error = open_ring(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES);
+    int error = mr_eventfd_open(loop);
+    if (!error && (error = open_ring(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES)))
+        mr_eventfd_close(loop);
     if (error) {
         free(state);
         return error;
@@ -443,6 +443,7 @@ static void destroy(mr_loop *loop)
 {
     ring_state *state = state_of(loop);
     io_uring_queue_exit(&state->ring);
+    mr_eventfd_close(loop);
     free(state);
 }
 
@@ -450,6 +451,7 @@ static void abandon(mr_loop *loop)
 {
     ring_state *state = state_of(loop);
     close(state->ring.ring_fd); /* the memory was not inherited */
+    mr_eventfd_close(loop);
     free(state);
 }
 
@@ -460,9 +462,12 @@ const mr_backend_operations mr_io_uring_backend = {
     .abandon = abandon,
     .submit = submit,
     .cancel = cancel,
+    .attempt = mr_attempt,
     .detach = detach,
+    .close = mr_descriptor_close,
     .poll = poll_ring,
     .flush = flush,
     .has_work = has_work,
     .wait = wait_for_completions,
+    .wake = mr_eventfd_ring,
 };

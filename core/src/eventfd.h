@@ -1,0 +1,16 @@
+/* eventfd.h: a descriptor that wakes a loop, for Linux's backends. Knows nothing of who waits for it, or how. */
+#ifndef MILLRACE_EVENTFD_H
+#define MILLRACE_EVENTFD_H
+
+#include "loop.h"
+
+/* Opens loop->wake_descriptor. 0 or a negative errno. */
+int mr_eventfd_open(mr_loop *loop);
+void mr_eventfd_close(mr_loop *loop);
+
+/* Makes it readable. [any thread] */
+void mr_eventfd_ring(mr_loop *loop);
+/* Makes it silent again. */
+void mr_eventfd_drain(mr_loop *loop);
+
+#endif

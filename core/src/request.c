@@ -1,0 +1,60 @@
+/* request.c: what makes a request complete in itself, and what is left of one after a part was done. Knows no system. */
+#include "loop.h"
+
+#include <errno.h>
+
+int mr_check_request(const mr_request *request)
+{
+    if ((unsigned)request->kind >= MR_KIND_COUNT || (request->flags & ~(MR_ALL | MR_NOW)))
+        return -EINVAL;
+    bool is_foreign = mr_handle_generation(request->handle) == 0;
+    switch (request->kind) {
+    case MR_RECV:
+    case MR_SEND:
+        if (!request->buffer && request->length)
+            return -EINVAL;
+        break;
+    case MR_RECV_VECTOR:
+    case MR_SEND_VECTOR:
+        if (!request->buffer || request->length == 0 || request->length > MR_VECTOR_MAX)
+            return -EINVAL;
+        break;
+    case MR_CONNECT:
+        if (!request->buffer || request->length == 0 || request->length > sizeof(struct sockaddr_storage))
+            return -EINVAL;
+        break;
+    case MR_WAIT_READABLE:
+    case MR_WAIT_WRITABLE:
+    case MR_TIMEOUT:
+        is_foreign = false;
+        break;
+    default:
+        break;
+    }
+    return is_foreign ? -EBADF : 0;
+}
+
+static bool advance_vector(mr_request *request, uint64_t transferred)
+{
+    struct iovec *element = request->buffer;
+    while (request->length && transferred >= element->iov_len) {
+        transferred -= element->iov_len;
+        element++;
+        request->length--;
+    }
+    request->buffer = element;
+    if (!request->length)
+        return true;
+    element->iov_base = (char *)element->iov_base + transferred;
+    element->iov_len -= transferred;
+    return false;
+}
+
+bool mr_advance(mr_request *request, uint64_t transferred)
+{
+    if (request->kind == MR_SEND_VECTOR)
+        return advance_vector(request, transferred);
+    request->buffer = (char *)request->buffer + transferred;
+    request->length -= transferred;
+    return request->length == 0;
+}
