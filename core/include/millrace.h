@@ -169,6 +169,10 @@ const char *mr_kind_name(mr_kind kind);
 
 #define MR_ALL 1u    /* SEND, SEND_VECTOR: complete only when all bytes were sent. The loop may send them all within one
                         call, so hand over no more than a megabyte or so at a time. */
+#define MR_LENT 4u   /* RECV: no buffer is given; when bytes are there the loop lends one, and the completion carries it.
+                        Thousands may wait and occupy no memory. `length` still bounds what is received. */
+#define MR_WITHIN 8u /* deadline_ns is a length of time; it begins when the operation has to wait. What is done at once then
+                        costs no look at the clock. Not for TIMEOUT. */
 #define MR_NOW 2u    /* Complete with -EAGAIN instead of waiting; always done before submit returns. With MR_ALL, too, when
                         only a part could be sent. */
 
@@ -181,14 +185,23 @@ typedef struct mr_address {
     socklen_t length;
 } mr_address;
 
+#define MR_BUFFER_BYTES 16384
+
+/* Memory that a loop lends; the borrower's until it is given back. */
+typedef struct mr_buffer {
+    uint64_t length; /* bytes that were received into it */
+    unsigned char bytes[MR_BUFFER_BYTES];
+} mr_buffer;
+
 /* What to do. Zero-initialise it, then set what the operation needs. The loop copies it. */
 typedef struct mr_request {
     mr_kind kind;
-    uint32_t flags;       /* MR_ALL, MR_NOW */
+    uint32_t flags;       /* MR_ALL, ... */
     mr_handle handle;     /* all but TIMEOUT */
     void *buffer;         /* see the table above; owned by the loop until the completion */
     uint64_t length;
-    uint64_t deadline_ns; /* on mr_clock_now_ns(); MR_NO_DEADLINE for none. TIMEOUT: 0 means already due. */
+    uint64_t deadline_ns; /* on mr_clock_now_ns(); MR_NO_DEADLINE for none. TIMEOUT: 0 means already due.
+                             See MR_WITHIN. */
     uint64_t user_data;   /* comes back in the completion */
     uint64_t offset;      /* SEND_FILE: where in the file to begin */
     int file;             /* SEND_FILE: a descriptor that stays open until the completion */
@@ -208,6 +221,7 @@ typedef struct mr_completion {
     int64_t result;       /* >= 0, or a negative errno: -ECANCELED cancelled, -ETIMEDOUT deadline passed (or the
                              peer stopped answering), -EBADF closed or never open, or the system's own error. */
     uint64_t transferred; /* bytes moved, also when result is an error */
+    mr_buffer *buffer;    /* MR_LENT, if bytes were received: to be given back. Otherwise NULL. */
 } mr_completion;
 
 /* --------------------------------------------------------------------------------------------------- loops --- */
@@ -270,7 +284,17 @@ int mr_loop_discard(mr_loop *loop, mr_token token);
 /* Gives back the token of a completion that was polled (or of a reservation). [owner] O(1). */
 void mr_loop_release(mr_loop *loop, mr_token token);
 
-/* The same from outside: carried out by the owner's next poll. They wake the loop if it sleeps. [any thread] O(1). */
+/* Lends a buffer without receiving. NULL without memory. [owner] O(1). */
+mr_buffer *mr_loop_lend(mr_loop *loop);
+
+/* Takes back a buffer that this loop, or any other, has lent. [owner] O(1). */
+void mr_loop_give_back(mr_loop *loop, mr_buffer *buffer);
+
+/* A buffer that comes from no loop, and the end of one that goes back to none. [any thread] */
+mr_buffer *mr_buffer_create(void);
+void mr_buffer_destroy(mr_buffer *buffer);
+
+/* Operations from outside: carried out by the owner's next poll. They wake the loop if it sleeps. [any thread] O(1). */
 void mr_loop_start_remote(mr_loop *loop, mr_token token, const mr_request *request);
 void mr_loop_cancel_remote(mr_loop *loop, mr_token token);
 void mr_loop_update_remote(mr_loop *loop, mr_token token, uint64_t deadline_ns);

@@ -57,4 +57,7 @@ extern const mr_backend_operations mr_epoll_backend;
 extern const mr_backend_operations mr_kqueue_backend;
 extern const mr_backend_operations mr_iocp_backend;
 
+/* For tests: new loops behave as on a kernel that chooses no buffers (before Linux 5.19). */
+extern bool mr_io_uring_without_buffer_rings;
+
 #endif

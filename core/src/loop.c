@@ -197,6 +197,8 @@ static void finish(mr_loop *loop, mr_slot *slot, int64_t result)
     mr_descriptor *descriptor = slot->descriptor;
     slot->result = result;
     slot->state = MR_SLOT_COMPLETED;
+    if (slot->lent)
+        slot->lent->length = slot->transferred;
     if (slot->message) {
         free(slot->message);
         slot->message = NULL;
@@ -217,8 +219,21 @@ static void finish(mr_loop *loop, mr_slot *slot, int64_t result)
         finish_detach(loop, descriptor);
 }
 
+/* A length of time becomes a point in time when the waiting begins. */
+static void fix_deadline(mr_slot *slot)
+{
+    if (!(slot->request.flags & MR_WITHIN))
+        return;
+    slot->request.flags &= ~MR_WITHIN;
+    if (slot->request.deadline_ns == MR_NO_DEADLINE)
+        return;
+    uint64_t now_ns = mr_clock_now_ns(), length_ns = slot->request.deadline_ns;
+    slot->request.deadline_ns = length_ns < UINT64_MAX - now_ns ? now_ns + length_ns : UINT64_MAX;
+}
+
 static void arm_deadline(mr_loop *loop, mr_slot *slot)
 {
+    fix_deadline(slot);
     if (slot->request.deadline_ns != MR_NO_DEADLINE || slot->request.kind == MR_TIMEOUT)
         mr_timer_arm(&loop->wheel, &slot->timer, slot->request.deadline_ns);
 }
@@ -228,6 +243,7 @@ static void arm_deadline(mr_loop *loop, mr_slot *slot)
 static void back_off(mr_loop *loop, mr_slot *slot)
 {
     uint64_t until_ns;
+    fix_deadline(slot);
     slot->backoff_ms = (uint16_t)(slot->backoff_ms ? slot->backoff_ms * 2 : BACKOFF_FIRST_MS);
     if (slot->backoff_ms > BACKOFF_LAST_MS)
         slot->backoff_ms = BACKOFF_LAST_MS;
@@ -281,6 +297,28 @@ static bool is_transfer(mr_kind kind)
 {
     return kind == MR_RECV || kind == MR_SEND || kind == MR_RECV_VECTOR || kind == MR_SEND_VECTOR ||
            kind == MR_SEND_FILE;
+}
+
+/* A lent buffer is taken for the length of the attempt, and kept only if bytes have come. */
+static int64_t attempt_with_lent(mr_loop *loop, mr_slot *slot)
+{
+    slot->lent = mr_lender_take(&loop->lender);
+    if (!slot->lent)
+        return -ENOMEM;
+    slot->request.buffer = slot->lent->bytes;
+    int64_t result = loop->backend->attempt(slot);
+    if (result <= 0) {
+        mr_lender_put(&loop->lender, slot->lent);
+        slot->lent = NULL;
+        slot->request.buffer = NULL;
+    }
+    return result;
+}
+
+int64_t mr_loop_attempt(mr_loop *loop, mr_slot *slot)
+{
+    mr_count(&loop->counters.system_calls, 1);
+    return slot->request.flags & MR_LENT ? attempt_with_lent(loop, slot) : loop->backend->attempt(slot);
 }
 
 bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result)
@@ -416,8 +454,7 @@ static void perform_now(mr_loop *loop, mr_slot *slot)
 {
     int64_t result;
     do {
-        mr_count(&loop->counters.system_calls, 1);
-        result = loop->backend->attempt(slot);
+        result = mr_loop_attempt(loop, slot);
         if (result == -EAGAIN || passes_by_itself(slot, result)) {
             finish(loop, slot, result == -MR_QUEUE_FULL ? -EAGAIN : result);
             return;
@@ -435,8 +472,9 @@ static void submit_on_descriptor(mr_loop *loop, mr_slot *slot)
         perform_now(loop, slot);
     } else {
         link_operation(descriptor, slot);
-        arm_deadline(loop, slot);
         loop->backend->submit(loop, slot);
+        if (slot->state == MR_SLOT_PENDING)
+            arm_deadline(loop, slot);
     }
 }
 
@@ -450,8 +488,11 @@ static void begin(mr_loop *loop, mr_slot *slot, const mr_request *request)
     slot->backoff_ms = 0;
     slot->attempts = 0;
     slot->backlog = 0;
+    slot->lent = NULL;
     slot->state = MR_SLOT_PENDING;
     mr_count(&loop->counters.operations, 1);
+    if (request->flags & MR_LENT && request->length > MR_BUFFER_BYTES)
+        slot->request.length = MR_BUFFER_BYTES;
     int error = mr_check_request(request);
     if (error)
         finish(loop, slot, error);
@@ -476,12 +517,15 @@ static void attend_sleeper(mr_loop *loop)
         mr_loop_wake(loop);
 }
 
-static void fill_completion(const mr_slot *slot, mr_completion *completion)
+/* From here on a lent buffer is the caller's. */
+static void fill_completion(mr_slot *slot, mr_completion *completion)
 {
     completion->token = slot->token;
     completion->user_data = slot->request.user_data;
     completion->result = slot->result;
     completion->transferred = slot->transferred;
+    completion->buffer = slot->lent;
+    slot->lent = NULL;
 }
 
 mr_status mr_loop_submit(mr_loop *loop, const mr_request *request, mr_completion *completion)
@@ -541,6 +585,7 @@ void mr_loop_update(mr_loop *loop, mr_token token, uint64_t deadline_ns)
     mr_slot *slot = mr_loop_find(loop, token);
     if (!slot || (slot->state != MR_SLOT_PENDING && slot->state != MR_SLOT_BACKOFF) || slot->request.kind == MR_CLOSE)
         return;
+    slot->request.flags &= ~MR_WITHIN;
     slot->request.deadline_ns = deadline_ns;
     if (slot->state == MR_SLOT_BACKOFF)
         return; /* the pause is short, and its end looks at the deadline */
@@ -568,6 +613,16 @@ void mr_loop_release(mr_loop *loop, mr_token token)
     mr_slot *slot = mr_loop_find(loop, token);
     if (slot && (slot->state == MR_SLOT_DELIVERED || slot->state == MR_SLOT_RESERVED))
         free_slot(loop, slot);
+}
+
+mr_buffer *mr_loop_lend(mr_loop *loop)
+{
+    return mr_lender_take(&loop->lender);
+}
+
+void mr_loop_give_back(mr_loop *loop, mr_buffer *buffer)
+{
+    mr_lender_put(&loop->lender, buffer);
 }
 
 /* ------------------------------------------------------------------------------------------- from other threads --- */
@@ -728,8 +783,10 @@ void mr_loop_wait(mr_loop *loop)
 
 static void free_slot_chunk(mr_slot *chunk)
 {
-    for (int i = 0; i < MR_SLOT_CHUNK; i++)
+    for (int i = 0; i < MR_SLOT_CHUNK; i++) {
         free(chunk[i].message);
+        mr_buffer_destroy(chunk[i].lent);
+    }
     free(chunk);
 }
 
@@ -745,6 +802,7 @@ static void free_memory(mr_loop *loop)
         free(loop->descriptor_chunks[i]);
     free(loop->slot_chunks);
     free(loop->descriptor_chunks);
+    mr_lender_free_all(&loop->lender);
     free(loop);
 }
 

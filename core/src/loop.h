@@ -9,6 +9,7 @@
 #define MILLRACE_LOOP_H
 
 #include "handle.h"
+#include "lending.h"
 #include "mailbox.h"
 #include "millrace.h"
 #include "timer.h"
@@ -37,6 +38,7 @@ typedef struct mr_slot {
     mr_token token;
     int64_t result;
     uint64_t transferred;
+    mr_buffer *lent;        /* MR_LENT: once bytes are in it */
     struct msghdr *message; /* for the backends that need one to outlive submission */
     int end_reason;         /* 0, or the error that the operation was asked to end with */
     uint16_t backoff_ms;
@@ -89,6 +91,7 @@ struct mr_loop {
     mr_descriptor **descriptor_chunks;
     uint32_t descriptor_chunk_count;
 
+    mr_lender lender;
     mr_slot *completed_first;
     mr_slot *completed_last;
     mr_slot *submitting; /* the operation that mr_loop_submit is working on: if it ends now, it is MR_DONE */
@@ -139,6 +142,9 @@ mr_descriptor *mr_loop_descriptor(mr_loop *loop, int number);
  * the queue, or an attempt the kernel gave up because its thread ended. `result` is never -EAGAIN.
  */
 bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result);
+
+/* Tries an operation without blocking, with a lent buffer if it needs one. -EAGAIN: it would block. */
+int64_t mr_loop_attempt(mr_loop *loop, mr_slot *slot);
 
 /* clock.c: nanoseconds from now until then; 0 if it has passed. */
 uint64_t mr_clock_left_ns(uint64_t until_ns);

@@ -13,12 +13,6 @@
 
 enum { REPORTS_PER_POLL = 64 };
 
-static int64_t attempt(mr_loop *loop, mr_slot *slot)
-{
-    mr_count(&loop->counters.system_calls, 1);
-    return mr_attempt(slot);
-}
-
 /*
  * "Only EAGAIN means empty" costs a system call per message. On a TCP socket that is watched for edges, a receive
  * that returned less than was asked for has emptied the socket too: whatever arrives later makes another edge
@@ -38,7 +32,7 @@ static bool run(mr_loop *loop, mr_slot *slot)
 {
     for (;;) {
         mr_descriptor *descriptor = slot->descriptor;
-        int64_t result = attempt(loop, slot);
+        int64_t result = mr_loop_attempt(loop, slot);
         if (result == -EAGAIN) {
             if (!mr_is_wait(slot->request.kind) || descriptor->is_watched)
                 descriptor->exhausted[mr_direction(slot->request.kind)] = true;

@@ -5,13 +5,18 @@
 
 int mr_check_request(const mr_request *request)
 {
-    if ((unsigned)request->kind >= MR_KIND_COUNT || (request->flags & ~(MR_ALL | MR_NOW)))
+    if ((unsigned)request->kind >= MR_KIND_COUNT || (request->flags & ~(MR_ALL | MR_NOW | MR_LENT | MR_WITHIN)))
+        return -EINVAL;
+    bool wants_lent = request->flags & MR_LENT;
+    if (wants_lent && (request->kind != MR_RECV || request->buffer || request->length == 0 || (request->flags & MR_ALL)))
+        return -EINVAL;
+    if (request->flags & MR_WITHIN && request->kind == MR_TIMEOUT)
         return -EINVAL;
     bool is_foreign = mr_handle_generation(request->handle) == 0;
     switch (request->kind) {
     case MR_RECV:
     case MR_SEND:
-        if (!request->buffer && request->length)
+        if (!request->buffer && request->length && !wants_lent)
             return -EINVAL;
         break;
     case MR_RECV_VECTOR:

@@ -140,6 +140,11 @@ int mrh_is_open(mr_handle handle)
     return mr_group_is_open(group, handle);
 }
 
+static int64_t value_of(const mr_completion *completion)
+{
+    return completion->buffer ? (int64_t)(uintptr_t)completion->buffer : completion->result;
+}
+
 int64_t mrh_submit(int kind, unsigned flags, mr_handle handle, void *buffer, uint64_t length, uint64_t deadline_ns,
                    int file, uint64_t offset)
 {
@@ -151,7 +156,7 @@ int64_t mrh_submit(int kind, unsigned flags, mr_handle handle, void *buffer, uin
                           .deadline_ns = deadline_ns, .file = file, .offset = offset};
     mr_completion completion;
     if (mr_loop_submit(loop, &request, &completion) == MR_DONE)
-        return completion.result * 4 + MRH_DONE;
+        return value_of(&completion) * 4 + MRH_DONE;
     return (int64_t)(completion.token << 2) | MRH_PENDING;
 }
 
@@ -237,7 +242,29 @@ static bool may_own(mr_loop *loop)
 
 int mrh_poll(mr_loop *loop, mr_completion *completions, int capacity)
 {
-    return may_own(loop) ? mr_loop_poll(loop, completions, capacity) : -1;
+    if (!may_own(loop))
+        return -1;
+    int count = mr_loop_poll(loop, completions, capacity);
+    for (int i = 0; i < count; i++)
+        completions[i].result = value_of(&completions[i]);
+    return count;
+}
+
+mr_buffer *mrh_lend(void)
+{
+    int64_t refusal;
+    mr_loop *loop = loop_here(&refusal);
+    return loop ? mr_loop_lend(loop) : mr_buffer_create();
+}
+
+void mrh_give_back(mr_buffer *buffer)
+{
+    int64_t refusal;
+    mr_loop *loop = loop_here(&refusal);
+    if (loop)
+        mr_loop_give_back(loop, buffer);
+    else
+        mr_buffer_destroy(buffer);
 }
 
 int mrh_prepare_wait(mr_loop *loop)

@@ -40,6 +40,8 @@ void mrh_attach(mr_loop *loop, unsigned number);
 int64_t mrh_adopt(int descriptor);
 int mrh_is_open(mr_handle handle);
 
+/* The value of a receive into a lent buffer is the buffer's address if bytes have come. So is the result that mrh_poll
+ * gives of one. */
 int64_t mrh_submit(int kind, unsigned flags, mr_handle handle, void *buffer, uint64_t length, uint64_t deadline_ns,
                    int file, uint64_t offset);
 
@@ -52,6 +54,10 @@ void mrh_update(mr_token token, uint64_t deadline_ns);
 void mrh_release(mr_token token);
 /* 1: the timeout is gone and will not fire. 0: it has fired, or that is not known yet. */
 int mrh_discard(mr_token token);
+
+/* A buffer of this capability's loop, or NULL without memory; and its way back. */
+mr_buffer *mrh_lend(void);
+void mrh_give_back(mr_buffer *buffer);
 
 /* For manager threads. -1: not on the loop's own capability (any more); the thread must go there first. */
 int mrh_poll(mr_loop *loop, mr_completion *completions, int capacity);

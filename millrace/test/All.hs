@@ -7,6 +7,7 @@ import qualified CloseSpec
 import qualified ExampleSpec
 import qualified ForkSpec
 import qualified InterruptSpec
+import qualified LentSpec
 import qualified ManagerSpec
 import qualified MigrationSpec
 import qualified PeerSpec
@@ -26,6 +27,7 @@ spec = do
   CloseSpec.spec
   PeerSpec.spec
   InterruptSpec.spec
+  LentSpec.spec
   ThreadChurnSpec.spec
   ScarcitySpec.spec
   MigrationSpec.spec

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum {
@@ -22,6 +23,9 @@ enum {
     /* Sends do their TCP work inside the submission: 64 of them keep the owner for about a quarter of a millisecond. */
     BATCH = 64,
     REAP = 64,
+    /* Buffers that the kernel may choose from for receives that brought none; a power of two. */
+    LENT_BUFFERS_MAX = 1024,
+    LENT_GROUP = 0,
 };
 
 /* user_data of entries that are no operation; a token is never that small. */
@@ -32,6 +36,11 @@ enum { BACKLOG_NONE = 0, BACKLOG_SUBMIT, BACKLOG_CANCEL };
 
 typedef struct ring_state {
     struct io_uring ring;
+    /* Buffers the kernel may choose from, by identifier; no `lent_ring` before Linux 5.19. */
+    struct io_uring_buf_ring *lent_ring;
+    mr_buffer *lent[LENT_BUFFERS_MAX];
+    unsigned short lent_count;   /* identifiers in use */
+    unsigned short lent_missing; /* ... and without a buffer, because there was no memory */
     unsigned unsubmitted;
     mr_slot *backlog_first; /* operations whose submission or cancellation found no room in the ring */
     mr_slot *backlog_last;
@@ -132,7 +141,93 @@ static int probe(char *reason, size_t reason_size)
     return 0;
 }
 
+/* ------------------------------------------------------------------------------------------------- lent buffers --- */
+
+bool mr_io_uring_without_buffer_rings; /* see backend.h */
+
+static size_t lent_ring_size(void)
+{
+    return LENT_BUFFERS_MAX * sizeof(struct io_uring_buf);
+}
+
+/* Puts a buffer where there is none; false without memory. */
+static bool fill_place(mr_loop *loop, ring_state *state, unsigned short id)
+{
+    state->lent[id] = mr_lender_take(&loop->lender);
+    if (!state->lent[id])
+        return false;
+    io_uring_buf_ring_add(state->lent_ring, state->lent[id]->bytes, MR_BUFFER_BYTES, id,
+                          io_uring_buf_ring_mask(LENT_BUFFERS_MAX), 0);
+    io_uring_buf_ring_advance(state->lent_ring, 1);
+    return true;
+}
+
+/*
+ * A receive has found no buffer in the kernel: one more is needed, if all of the present ones are in use at once. So the
+ * kernel gets as many as have ever been filled in one go, and an idle loop's stay warm. False if there are none at all.
+ */
+static bool add_lent(mr_loop *loop, ring_state *state)
+{
+    for (unsigned short id = 0; state->lent_missing && id < state->lent_count; id++)
+        if (!state->lent[id] && fill_place(loop, state, id))
+            state->lent_missing--;
+    if (state->lent_count < LENT_BUFFERS_MAX && fill_place(loop, state, state->lent_count))
+        state->lent_count++;
+    return state->lent_count > state->lent_missing;
+}
+
+/* Takes the buffer that the kernel has chosen, and gives it another one in its place. */
+static mr_buffer *take_chosen(mr_loop *loop, ring_state *state, const struct io_uring_cqe *entry)
+{
+    unsigned short id = (unsigned short)(entry->flags >> IORING_CQE_BUFFER_SHIFT);
+    mr_buffer *chosen = state->lent[id];
+    if (!fill_place(loop, state, id))
+        state->lent_missing++;
+    return chosen;
+}
+
+/* Without success receives of lent buffers are attempted when the socket is readable. */
+static void open_lent_ring(ring_state *state)
+{
+    if (mr_io_uring_without_buffer_rings)
+        return;
+    void *memory = mmap(NULL, lent_ring_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return;
+    struct io_uring_buf_reg registration = {
+        .ring_addr = (uint64_t)(uintptr_t)memory, .ring_entries = LENT_BUFFERS_MAX, .bgid = LENT_GROUP};
+    if (madvise(memory, lent_ring_size(), MADV_DONTFORK) < 0 ||
+        io_uring_register_buf_ring(&state->ring, &registration, 0) < 0) {
+        munmap(memory, lent_ring_size());
+        return;
+    }
+    state->lent_ring = memory;
+    io_uring_buf_ring_init(state->lent_ring);
+}
+
+static void free_lent(ring_state *state)
+{
+    for (int id = 0; id < state->lent_count; id++)
+        mr_buffer_destroy(state->lent[id]);
+}
+
+static bool is_lent(const mr_slot *slot)
+{
+    return slot->request.flags & MR_LENT;
+}
+
 /* --------------------------------------------------------------------------------------------------- submitting --- */
+
+/*
+ * Operations that are attempted here and, if they would block, again when the socket is ready: a file has no operation
+ * of io_uring's that does it in one step, a connect could not be submitted again after the thread that had submitted
+ * it has ended (EALREADY), and older kernels choose no buffers.
+ */
+static bool is_attempted(const ring_state *state, const mr_slot *slot)
+{
+    return slot->request.kind == MR_CONNECT || slot->request.kind == MR_SEND_FILE ||
+           (is_lent(slot) && !state->lent_ring);
+}
 
 static void flush_ring(mr_loop *loop, ring_state *state)
 {
@@ -174,12 +269,16 @@ static void prepare_recv(struct io_uring_sqe *entry, mr_slot *slot)
 {
     const mr_request *request = &slot->request;
     io_uring_prep_recv(entry, mr_slot_number(slot), request->buffer, request->length, 0);
+    if (is_lent(slot)) {
+        entry->flags |= IOSQE_BUFFER_SELECT;
+        entry->buf_group = LENT_GROUP;
+    }
     /* After a receive that emptied the socket, a first attempt now would most likely be in vain. */
     if (slot->descriptor->drained)
         entry->ioprio |= IORING_RECVSEND_POLL_FIRST;
 }
 
-static void prepare(struct io_uring_sqe *entry, mr_slot *slot)
+static void prepare(const ring_state *state, struct io_uring_sqe *entry, mr_slot *slot)
 {
     const mr_request *request = &slot->request;
     int number = mr_slot_number(slot);
@@ -193,7 +292,10 @@ static void prepare(struct io_uring_sqe *entry, mr_slot *slot)
                              address ? &address->length : NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         break;
     case MR_RECV:
-        prepare_recv(entry, slot);
+        if (is_attempted(state, slot))
+            io_uring_prep_poll_add(entry, number, POLLIN | POLLRDHUP);
+        else
+            prepare_recv(entry, slot);
         break;
     case MR_SEND:
         io_uring_prep_send(entry, number, request->buffer, request->length, MSG_NOSIGNAL);
@@ -228,19 +330,9 @@ static void enqueue(mr_loop *loop, mr_slot *slot)
     ring_state *state = state_of(loop);
     struct io_uring_sqe *entry = state->backlog_first ? NULL : next_entry(loop, state);
     if (entry)
-        prepare(entry, slot);
+        prepare(state, entry, slot);
     else
         push_backlog(state, slot, BACKLOG_SUBMIT);
-}
-
-/*
- * Operations that are attempted here and, if they would block, again when the socket is writable: a file has no
- * operation of io_uring's that does it in one step, and a connect could not be submitted again after the thread
- * that had submitted it has ended (EALREADY).
- */
-static bool is_attempted(mr_kind kind)
-{
-    return kind == MR_CONNECT || kind == MR_SEND_FILE;
 }
 
 /* True when the operation has ended. */
@@ -248,8 +340,7 @@ static bool try_now(mr_loop *loop, mr_slot *slot)
 {
     int64_t result;
     do {
-        mr_count(&loop->counters.system_calls, 1);
-        result = mr_attempt(slot);
+        result = mr_loop_attempt(loop, slot);
         if (result == -EAGAIN)
             return false;
     } while (!mr_loop_settle(loop, slot, result));
@@ -259,7 +350,7 @@ static bool try_now(mr_loop *loop, mr_slot *slot)
 static void submit(mr_loop *loop, mr_slot *slot)
 {
     mr_kind kind = slot->request.kind;
-    if (is_attempted(kind) && try_now(loop, slot))
+    if (is_attempted(state_of(loop), slot) && try_now(loop, slot))
         return;
     if ((kind == MR_RECV_VECTOR || kind == MR_SEND_VECTOR) && !slot->message) {
         slot->message = malloc(sizeof *slot->message);
@@ -329,22 +420,47 @@ static void note_wake(mr_loop *loop, ring_state *state)
     state->wake_armed = false;
 }
 
+/* What the kernel's answer means to the operation; -EAGAIN: it must be begun again. */
+static int64_t interpret(mr_loop *loop, mr_slot *slot, int64_t result)
+{
+    if (result > 0 && mr_is_wait(slot->request.kind))
+        return 0; /* a poll's result is a mask */
+    if (result == -ENOBUFS && is_lent(slot))
+        return add_lent(loop, state_of(loop)) ? -EAGAIN : -ENOMEM;
+    return result;
+}
+
+/* Bytes have come in a buffer of the kernel's choice; some kernels report one even if there are none. */
+static void accept_chosen(mr_loop *loop, mr_slot *slot, const struct io_uring_cqe *entry)
+{
+    mr_buffer *chosen = take_chosen(loop, state_of(loop), entry);
+    if (slot && entry->res > 0)
+        slot->lent = chosen;
+    else
+        mr_lender_put(&loop->lender, chosen);
+}
+
 static void complete(mr_loop *loop, const struct io_uring_cqe *entry)
 {
+    ring_state *state = state_of(loop);
     mr_slot *slot = mr_loop_find(loop, entry->user_data);
-    if (!slot || slot->state != MR_SLOT_PENDING)
+    if (slot && slot->state != MR_SLOT_PENDING)
+        slot = NULL;
+    if (entry->flags & IORING_CQE_F_BUFFER)
+        accept_chosen(loop, slot, entry);
+    if (!slot)
         return;
     if (slot->backlog) /* it ended by itself while its cancellation waited for room */
-        leave_backlog(state_of(loop), slot);
+        leave_backlog(state, slot);
     if (slot->request.kind == MR_RECV)
         slot->descriptor->drained = entry->res > 0 && !(entry->flags & IORING_CQE_F_SOCK_NONEMPTY);
-    int64_t result = entry->res;
-    if (result >= 0 && is_attempted(slot->request.kind)) {
+    int64_t result;
+    if (entry->res >= 0 && is_attempted(state, slot)) {
         if (try_now(loop, slot))
             return;
         result = -EAGAIN;
-    } else if (result > 0 && mr_is_wait(slot->request.kind)) {
-        result = 0; /* a poll's result is a mask */
+    } else {
+        result = interpret(loop, slot, entry->res);
     }
     /* Its cancellation has come and gone already: begun again, it would never end. */
     if (result == -EAGAIN && slot->end_reason)
@@ -380,7 +496,7 @@ static void submit_backlog(mr_loop *loop, ring_state *state)
         if (is_cancel)
             prepare_cancel(entry, slot);
         else
-            prepare(entry, slot);
+            prepare(state, entry, slot);
     }
 }
 
@@ -434,6 +550,7 @@ static int create(mr_loop *loop)
         free(state);
         return error;
     }
+    open_lent_ring(state);
     io_uring_ring_dontfork(&state->ring); /* a child that wrote to the shared memory would corrupt ours */
     loop->backend_state = state;
     return 0;
@@ -443,6 +560,9 @@ static void destroy(mr_loop *loop)
 {
     ring_state *state = state_of(loop);
     io_uring_queue_exit(&state->ring);
+    if (state->lent_ring)
+        munmap(state->lent_ring, lent_ring_size());
+    free_lent(state);
     mr_eventfd_close(loop);
     free(state);
 }
@@ -451,6 +571,7 @@ static void abandon(mr_loop *loop)
 {
     ring_state *state = state_of(loop);
     close(state->ring.ring_fd); /* the memory was not inherited */
+    free_lent(state);
     mr_eventfd_close(loop);
     free(state);
 }

@@ -36,6 +36,7 @@ typedef struct conform_case {
     X(connect)                                                                                                         \
     X(deadline)                                                                                                        \
     X(fork)                                                                                                            \
+    X(lent)                                                                                                            \
     X(pressure)                                                                                                        \
     X(recv)                                                                                                            \
     X(refusal)                                                                                                         \
@@ -125,6 +126,7 @@ mr_counters counters_of(driver *d);
 /* --------------------------------------------------------------------------------------------------- requests --- */
 
 mr_request recv_request(mr_handle handle, void *buffer, size_t size);
+mr_request lent_request(mr_handle handle, size_t size);
 mr_request send_request(mr_handle handle, const void *buffer, size_t size);
 mr_request send_all_request(mr_handle handle, const void *buffer, size_t size);
 mr_request vector_request(mr_kind kind, mr_handle handle, struct iovec *elements, size_t count);

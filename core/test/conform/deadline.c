@@ -192,6 +192,41 @@ static void many_deadlines_on_one_socket(void)
     driver_free(idle->d);
 }
 
+static mr_request within(mr_request request, uint64_t length_ns)
+{
+    request.flags |= MR_WITHIN;
+    request.deadline_ns = length_ns;
+    return request;
+}
+
+static void a_length_of_time_begins_with_the_waiting(void)
+{
+    idle_sockets *idle = new_idle_sockets();
+    for (int i = 0; i < KINDS; i++) {
+        uint64_t earliest_ns = in_ms(5);
+        CHECK_EQ(perform(idle->d, within(idle_request(idle, i), 5 * NS_PER_MS)).result, -ETIMEDOUT);
+        CHECK_GE(mr_clock_now_ns(), earliest_ns);
+    }
+    CHECK_EQ(perform(idle->d, within(timeout_request(0), 1)).result, -EINVAL);
+    driver_free(idle->d);
+}
+
+static void a_length_of_time_can_be_moved_and_can_be_endless(void)
+{
+    idle_sockets *idle = new_idle_sockets();
+    mr_token token = start(idle->d, within(idle_request(idle, 0), UINT64_MAX - 1));
+    CHECK_STAYS_PENDING(idle->d, token);
+    uint64_t deadline_ns = in_ms(5);
+    mr_loop_update(driver_loop(idle->d), token, deadline_ns);
+    CHECK_EQ(finish(idle->d, token).result, -ETIMEDOUT);
+    CHECK_GE(mr_clock_now_ns(), deadline_ns);
+    token = start(idle->d, within(idle_request(idle, 0), MR_NO_DEADLINE));
+    CHECK_STAYS_PENDING(idle->d, token);
+    mr_loop_cancel(driver_loop(idle->d), token);
+    CHECK_EQ(finish(idle->d, token).result, -ECANCELED);
+    driver_free(idle->d);
+}
+
 const conform_case deadline_cases[] = {
     CASE(every_kind_can_time_out),
     CASE(the_past_is_a_deadline),
@@ -202,6 +237,8 @@ const conform_case deadline_cases[] = {
     CASE(it_can_be_moved),
     CASE(it_can_be_removed),
     CASE(deadline_and_cancellation_together),
+    CASE(a_length_of_time_begins_with_the_waiting),
+    CASE(a_length_of_time_can_be_moved_and_can_be_endless),
     CASE(many_deadlines_on_one_socket),
     {0},
 };

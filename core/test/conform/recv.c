@@ -350,9 +350,8 @@ static void *send_steadily(void *argument)
 
 typedef enum interruption { BY_CANCEL, BY_DEADLINE, BY_UPDATE } interruption;
 
-/* Receives, ending each operation at a random moment. Returns the bytes of one receive, 0 at the end of the stream,
- * or -1 if it was interrupted. */
-static int64_t interrupted_receive(driver *d, mr_request request, interruption how, uint64_t *random)
+/* Receives, ending each operation at a random moment. The result is -1 if it was interrupted. */
+static mr_completion interrupted_receive(driver *d, mr_request request, interruption how, uint64_t *random)
 {
     mr_completion completion;
     uint64_t moment_ns = harness_random(random) % 40000;
@@ -374,12 +373,24 @@ static int64_t interrupted_receive(driver *d, mr_request request, interruption h
     if (completion.result < 0) {
         CHECK_EQ(completion.result, how == BY_CANCEL ? -ECANCELED : -ETIMEDOUT);
         CHECK_EQ(completion.transferred, 0);
-        return -1;
+        CHECK(!completion.buffer);
+        completion.result = -1;
     }
-    return completion.result;
+    return completion;
 }
 
-static void interruptions_lose_no_byte(interruption how, bool vectored)
+/* Checks what was received, wherever it is, and returns how many bytes it was. */
+static uint64_t take_pattern(driver *d, const mr_completion *completion, const unsigned char *buffer, uint64_t position)
+{
+    check_pattern(completion->buffer ? completion->buffer->bytes : buffer, position, (size_t)completion->result);
+    if (completion->buffer)
+        mr_loop_give_back(driver_loop(d), completion->buffer);
+    return (uint64_t)completion->result;
+}
+
+typedef enum destination { INTO_BUFFER, INTO_VECTOR, INTO_LENT } destination;
+
+static void interruptions_lose_no_byte(interruption how, destination where)
 {
     driver *d = driver_new();
     int pair[2];
@@ -392,24 +403,21 @@ static void interruptions_lose_no_byte(interruption how, bool vectored)
     mr_handle handle = adopt(d, pair[0]);
     steady_sender sender = {.descriptor = pair[1], .seed = 3};
     CHECK_EQ(pthread_create(&thread, NULL, send_steadily, &sender), 0);
-    mr_request request = vectored ? vector_request(MR_RECV_VECTOR, handle, elements, 2)
-                                  : recv_request(handle, buffer, sizeof buffer);
+    mr_request request = where == INTO_VECTOR ? vector_request(MR_RECV_VECTOR, handle, elements, 2)
+                         : where == INTO_LENT ? lent_request(handle, sizeof buffer)
+                                              : recv_request(handle, buffer, sizeof buffer);
+    mr_completion completion;
     for (unsigned round = 0; round < rounds; round++) {
-        int64_t size = interrupted_receive(d, request, how, &random);
-        CHECK_NE(size, 0);
-        if (size < 0) {
+        completion = interrupted_receive(d, request, how, &random);
+        CHECK_NE(completion.result, 0);
+        if (completion.result < 0)
             interrupted++;
-        } else {
-            check_pattern(buffer, position, (size_t)size);
-            position += (uint64_t)size;
-        }
+        else
+            position += take_pattern(d, &completion, buffer, position);
     }
     atomic_store(&sender.stop, true);
-    mr_completion completion;
-    while ((completion = perform(d, request)).result > 0) {
-        check_pattern(buffer, position, (size_t)completion.result);
-        position += (uint64_t)completion.result;
-    }
+    while ((completion = perform(d, request)).result > 0)
+        position += take_pattern(d, &completion, buffer, position);
     CHECK_EQ(completion.result, 0);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(position, sender.sent);
@@ -421,22 +429,32 @@ static void interruptions_lose_no_byte(interruption how, bool vectored)
 
 static void cancel_loses_no_byte(void)
 {
-    interruptions_lose_no_byte(BY_CANCEL, false);
+    interruptions_lose_no_byte(BY_CANCEL, INTO_BUFFER);
 }
 
 static void cancel_of_a_vector_loses_no_byte(void)
 {
-    interruptions_lose_no_byte(BY_CANCEL, true);
+    interruptions_lose_no_byte(BY_CANCEL, INTO_VECTOR);
+}
+
+static void cancel_of_a_lent_receive_loses_no_byte(void)
+{
+    interruptions_lose_no_byte(BY_CANCEL, INTO_LENT);
+}
+
+static void deadline_of_a_lent_receive_loses_no_byte(void)
+{
+    interruptions_lose_no_byte(BY_DEADLINE, INTO_LENT);
 }
 
 static void deadline_loses_no_byte(void)
 {
-    interruptions_lose_no_byte(BY_DEADLINE, false);
+    interruptions_lose_no_byte(BY_DEADLINE, INTO_BUFFER);
 }
 
 static void moved_deadline_loses_no_byte(void)
 {
-    interruptions_lose_no_byte(BY_UPDATE, false);
+    interruptions_lose_no_byte(BY_UPDATE, INTO_BUFFER);
 }
 
 const conform_case recv_cases[] = {
@@ -459,6 +477,8 @@ const conform_case recv_cases[] = {
     CASE(the_buffer_is_untouched_after_the_end),
     CASE(cancel_loses_no_byte),
     CASE(cancel_of_a_vector_loses_no_byte),
+    CASE(cancel_of_a_lent_receive_loses_no_byte),
+    CASE(deadline_of_a_lent_receive_loses_no_byte),
     CASE(deadline_loses_no_byte),
     CASE(moved_deadline_loses_no_byte),
     {0},

@@ -24,6 +24,7 @@ module Millrace.Operation
   , acceptRequest
   , connectRequest
   , recvRequest
+  , recvLentRequest
   , sendRequest
   , sendVectorRequest
   , sendFileRequest
@@ -33,6 +34,7 @@ module Millrace.Operation
   , closeRequest
   , timeoutRequest
   , before
+  , within
     -- * Performing
   , perform
   , performKeeping
@@ -41,6 +43,7 @@ module Millrace.Operation
   ) where
 
 import Control.Exception (throwIO)
+import Data.Bits ((.|.))
 import Data.Int (Int64)
 import Data.Word (Word64, Word8)
 import Foreign.C.Error (Errno (..), errnoToIOError)
@@ -115,6 +118,15 @@ recvRequest (Handle handle) buffer size =
   (request kindRecv handle) { requestBuffer = buffer, requestLength = fromIntegral size }
 {-# INLINE recvRequest #-}
 
+-- | Receives at most so many bytes into a buffer that the loop lends when they are there: a waiting operation occupies
+-- none. The result is the address of the buffer, 0 at the end of the stream. "Millrace.Socket.Lent" makes sense of it.
+--
+-- @since 0.1.0
+recvLentRequest :: Handle -> Int -> Request a
+recvLentRequest (Handle handle) size =
+  (request kindRecv handle) { requestFlags = flagLent, requestLength = fromIntegral size }
+{-# INLINE recvLentRequest #-}
+
 -- | Sends bytes; the result is how many. With 'True' it ends only when all are sent; then hand over no more than a
 -- megabyte at a time, because one call may do it all.
 --
@@ -179,6 +191,16 @@ timeoutRequest deadline = before deadline (request kindTimeout 0)
 before :: Deadline -> Request a -> Request a
 before deadline what = what { requestDeadline = deadlineNanoseconds deadline }
 {-# INLINE before #-}
+
+-- | The same, to be given up after so many microseconds of waiting; 0: never. Like 'before' with a deadline from now on,
+-- but an operation that need not wait does not even look at the clock.
+--
+-- @since 0.1.0
+within :: Int -> Request a -> Request a
+within micros what = what
+  { requestFlags = requestFlags what .|. flagWithin
+  , requestDeadline = fromIntegral (max 0 (min micros (maxBound `quot` 1000))) * 1000 }
+{-# INLINE within #-}
 
 -- | Passes a result on, or throws an 'IOError' that says what was attempted (a function's name) on what.
 --

@@ -42,7 +42,7 @@ newBodyReader connection size = do
   writeRegister connection bodyProgressRegister 0
   case size of
     Just count -> writeRegister connection bodyPendingRegister count
-    Nothing -> writeRegister connection bodyPendingRegister (-1) >> initChunks (chunks connection)
+    Nothing -> writeRegister connection bodyPendingRegister (-1) >> (chunks connection >>= initChunks)
   BodyReader <$> newMVar (maybe Chunked Counted size)
 
 -- | The next piece of the body, empty at its end. Parks until some of it has arrived. Throws 'ConnectionClosedByPeer'
@@ -83,8 +83,9 @@ stepChunked :: Connection -> IO (State, ByteString)
 stepChunked connection = do
   input <- inputBytes connection
   count <- inputCount connection
-  result <- nextChunk (chunks connection) input count
-  chunksConsumed (chunks connection) >>= dropInput connection
+  state <- chunks connection
+  result <- nextChunk state input count
+  chunksConsumed state >>= dropInput connection
   case compare result 0 of
     GT -> (,) Chunked <$> takeInput connection result
     EQ -> fillBody connection >> stepChunked connection

@@ -1,22 +1,34 @@
 -- |
--- One connection: its socket, its two buffers and its registers, and the moving of bytes between socket and buffers
--- under deadlines. Knows nothing of requests and responses.
+-- One connection: its socket, the memory it works in, and the moving of bytes between the two under time limits. Knows
+-- nothing of requests and responses.
 --
--- The registers are unboxed words in memory of the connection's own, because they change with every request: in an
--- @IORef@ each change would allocate a box and mark the reference for the collector. That memory and the buffers are
--- freed with the connection. Whatever an application may keep for longer (body readers and writers) must therefore not
--- touch them without asking first whether its request is still being served.
+-- A connection that waits for a request has no memory but a few words. When bytes arrive it holds two lent buffers until
+-- it waits again: the input, and the /desk/, which has the registers, the state of the C parsers and the output. Both
+-- are the ones that were given back last, by this connection or another one, and so are still in the cache.
+--
+-- The registers are unboxed words, because they change with every request: in an @IORef@ each change would allocate a box
+-- and mark the reference for the collector. Whatever an application may keep for longer than its request (body readers
+-- and writers) must not touch them without asking first whether its request is still being served.
 module Millrace.Http.Connection
   ( Connection (..),
     Endpoint (..),
     newConnection,
-    freeConnection,
+
+    -- * Waiting and working
+    isIdle,
+    setIdle,
+    isWorking,
+    beginWork,
+    endWork,
+    readPhase,
+    writePhase,
+    countRequest,
+    requestCount,
 
     -- * Registers
     Register,
     readRegister,
     writeRegister,
-    phaseRegister,
     keepRegister,
     expectRegister,
     bodyPendingRegister,
@@ -25,7 +37,6 @@ module Millrace.Http.Connection
     responseStartRegister,
     responseSendsRegister,
     sendsRegister,
-    requestsRegister,
     streamModeRegister,
     streamLeftRegister,
     chunkStartRegister,
@@ -52,29 +63,33 @@ module Millrace.Http.Connection
     sendBytes,
     sendPieces,
 
-    -- * Deadlines
+    -- * Time limits
     operationDeadline,
     timeoutMicros,
   )
 where
 
+import Control.Exception (mask_, onException)
 import Control.Monad (when)
+import Control.Monad.Primitive (RealWorld)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Internal as BI
 import qualified Data.ByteString.Unsafe as BU
 import Data.IORef (IORef)
+import Data.Primitive.ByteArray (MutableByteArray, newByteArray, readByteArray, setByteArray, writeByteArray)
 import Data.Word (Word8)
 import Foreign.ForeignPtr (newForeignPtr_)
 import Foreign.Marshal.Alloc (free, mallocBytes)
-import Foreign.Marshal.Utils (copyBytes, fillBytes, moveBytes)
-import Foreign.Ptr (Ptr, castPtr, plusPtr)
+import Foreign.Marshal.Utils (copyBytes, moveBytes)
+import Foreign.Ptr (IntPtr (..), Ptr, intPtrToPtr, plusPtr, ptrToIntPtr)
 import Foreign.Storable (peekByteOff, pokeByteOff)
 import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.Wire
 import Millrace.Socket (Socket)
-import Millrace.Socket.ByteString (recvBufBefore, sendAllBefore, sendAllBufBefore, sendManyBefore)
+import Millrace.Socket.ByteString (recvBufBefore, sendAllBefore, sendAllBufWithin, sendManyBefore)
+import Millrace.Socket.Lent (borrow, giveBack, lentAt, lentBytes, lentSize, recvLentWithin)
 import Network.Socket (SockAddr)
 
 -- | What all connections of a server share.
@@ -91,20 +106,89 @@ data Connection = Connection
   { connectionEndpoint :: !Endpoint,
     connectionSocket :: !Socket,
     connectionPeer :: !SockAddr,
-    -- | Waits for a request, and has nothing of it yet.
-    connectionIdle :: !(IORef Bool),
-    connectionBlock :: !(Ptr Word8)
+    -- | What outlives a request, by 'Place'.
+    connectionPlaces :: !(MutableByteArray RealWorld)
   }
 
--- | A word of a connection's own memory.
+-- Where in 'connectionPlaces' a word is.
+newtype Place = Place Int
+
+-- The address of the desk, 0: the connection waits; and that of the lent input buffer, 0: there is none, or the input
+-- has outgrown it.
+deskPlace, inputPlace :: Place
+deskPlace = Place 0
+inputPlace = Place 1
+
+-- Is it waiting for a request, of which there is nothing yet? Where in the life of a request is it? How many have there
+-- been?
+idlePlace, phasePlace, requestsPlace :: Place
+idlePlace = Place 2
+phasePlace = Place 3
+requestsPlace = Place 4
+
+placeCount :: Int
+placeCount = 5
+
+readPlace :: Connection -> Place -> IO Int
+readPlace connection (Place index) = readByteArray (connectionPlaces connection) index
+{-# INLINE readPlace #-}
+
+writePlace :: Connection -> Place -> Int -> IO ()
+writePlace connection (Place index) = writeByteArray (connectionPlaces connection) index
+{-# INLINE writePlace #-}
+
+-- | Is the connection waiting for a request, of which there is nothing yet? May be asked by any thread.
+isIdle :: Connection -> IO Bool
+isIdle connection = (/= 0) <$> readPlace connection idlePlace
+
+setIdle :: Connection -> Bool -> IO ()
+setIdle connection idle = writePlace connection idlePlace (fromEnum idle)
+{-# INLINE setIdle #-}
+
+-- | Where in the life of a request the connection is, for when an exception ends it.
+readPhase :: Connection -> IO Int
+readPhase connection = readPlace connection phasePlace
+
+writePhase :: Connection -> Int -> IO ()
+writePhase connection = writePlace connection phasePlace
+{-# INLINE writePhase #-}
+
+-- | Counts a complete request head.
+countRequest :: Connection -> IO ()
+countRequest connection = requestCount connection >>= writePlace connection requestsPlace . (+ 1)
+{-# INLINE countRequest #-}
+
+-- | How many request heads were complete.
+requestCount :: Connection -> IO Int
+requestCount connection = readPlace connection requestsPlace
+{-# INLINE requestCount #-}
+
+-- | Does the connection have its desk? Without it there is neither input nor output.
+isWorking :: Connection -> IO Bool
+isWorking connection = (/= 0) <$> readPlace connection deskPlace
+{-# INLINE isWorking #-}
+
+pointer :: Int -> Ptr a
+pointer = intPtrToPtr . IntPtr
+{-# INLINE pointer #-}
+
+address :: Ptr a -> Int
+address place = let IntPtr number = ptrToIntPtr place in number
+{-# INLINE address #-}
+
+desk :: Connection -> IO (Ptr Word8)
+desk connection = pointer <$> readPlace connection deskPlace
+{-# INLINE desk #-}
+
+-- | A word of the desk.
 newtype Register = Register Int
 
 readRegister :: Connection -> Register -> IO Int
-readRegister connection (Register offset) = peekByteOff (connectionBlock connection) offset
+readRegister connection (Register offset) = desk connection >>= \base -> peekByteOff base offset
 {-# INLINE readRegister #-}
 
 writeRegister :: Connection -> Register -> Int -> IO ()
-writeRegister connection (Register offset) = pokeByteOff (connectionBlock connection) offset
+writeRegister connection (Register offset) value = desk connection >>= \base -> pokeByteOff base offset value
 {-# INLINE writeRegister #-}
 
 register :: Int -> Register
@@ -123,111 +207,131 @@ outputAddress = register 4
 outputSize = register 5
 outputStop = register 6
 
--- | Where in the life of a request the connection is, for when an exception ends it.
-phaseRegister :: Register
-phaseRegister = register 7
-
 -- | Does the connection stay open after the current response?
 keepRegister :: Register
-keepRegister = register 8
+keepRegister = register 7
 
 -- | Is the client waiting for 100 (Continue)?
 expectRegister :: Register
-expectRegister = register 9
+expectRegister = register 8
 
 -- | Bytes of request body that were not read yet: exact, or -1 for an unfinished chunked body.
 bodyPendingRegister :: Register
-bodyPendingRegister = register 10
+bodyPendingRegister = register 9
 
 -- | Microseconds that the client may still take for its next bytes of body, and bytes since this was last refilled.
 bodyBudgetRegister, bodyProgressRegister :: Register
-bodyBudgetRegister = register 11
-bodyProgressRegister = register 12
+bodyBudgetRegister = register 10
+bodyProgressRegister = register 11
 
 -- | Where in the output the current response starts, and the value of 'sendsRegister' then: while that has not
 -- changed, nothing of the response was sent.
 responseStartRegister, responseSendsRegister :: Register
-responseStartRegister = register 13
-responseSendsRegister = register 14
+responseStartRegister = register 12
+responseSendsRegister = register 13
 
 -- | Number of times that output was handed to the socket.
 sendsRegister :: Register
-sendsRegister = register 15
-
--- | Number of complete request heads.
-requestsRegister :: Register
-requestsRegister = register 16
+sendsRegister = register 14
 
 -- | How the body being streamed is framed, how many bytes it still may have, and where in the output the size line of
 -- its open chunk is (-1: none).
 streamModeRegister, streamLeftRegister, chunkStartRegister :: Register
-streamModeRegister = register 17
-streamLeftRegister = register 18
-chunkStartRegister = register 19
+streamModeRegister = register 15
+streamLeftRegister = register 16
+chunkStartRegister = register 17
 
-registerCount, parserOffset, chunksOffset, headOffset, blockSize :: Int
-registerCount = 20
-parserOffset = 8 * registerCount
+-- How the desk is laid out: registers, C state, the table of fields, output.
+parserOffset, chunksOffset, headOffset, fieldsOffset, outputOffset :: Int
+parserOffset = 8 * 18
 chunksOffset = aligned (parserOffset + parserSize)
 headOffset = aligned (chunksOffset + chunksSize)
-blockSize = aligned (headOffset + headSize)
+fieldsOffset = aligned (headOffset + headSize)
+outputOffset = fieldsOffset + fieldsMax * fieldSize
 
 aligned :: Int -> Int
 aligned size = (size + 7) `div` 8 * 8
 
 -- | The parser of request heads. Its result stays valid until the next head.
-parser :: Connection -> Ptr Parser
-parser connection = castPtr (connectionBlock connection `plusPtr` parserOffset)
+parser :: Connection -> IO (Ptr Parser)
+parser connection = onDesk connection parserOffset
 {-# INLINE parser #-}
 
 -- | The state of a chunked request body.
-chunks :: Connection -> Ptr Chunks
-chunks connection = castPtr (connectionBlock connection `plusPtr` chunksOffset)
+chunks :: Connection -> IO (Ptr Chunks)
+chunks connection = onDesk connection chunksOffset
 {-# INLINE chunks #-}
 
 -- | The writer of response heads.
-headWriter :: Connection -> Ptr Head
-headWriter connection = castPtr (connectionBlock connection `plusPtr` headOffset)
+headWriter :: Connection -> IO (Ptr Head)
+headWriter connection = onDesk connection headOffset
 {-# INLINE headWriter #-}
 
-fieldsMax, fieldsBytes, inputInitial, outputInitial, outputMax, targetMax :: Int
+onDesk :: Connection -> Int -> IO (Ptr a)
+onDesk connection offset = (`plusPtr` offset) <$> desk connection
+{-# INLINE onDesk #-}
+
+fieldsMax, outputMax, targetMax :: Int
 fieldsMax = 128
-fieldsBytes = fieldsMax * fieldSize
-inputInitial = 16384 - fieldsBytes
-outputInitial = 16384
 outputMax = 1048576
 targetMax = 8192
 
--- | A connection on a socket, which stays the caller's to close. Allocates about 33 KB outside the Haskell heap.
-newConnection :: Endpoint -> Socket -> SockAddr -> IORef Bool -> IO Connection
-newConnection endpoint socket peer idle = do
-  block <- mallocBytes blockSize
-  fillBytes block 0 blockSize
-  fields <- mallocBytes (fieldsBytes + inputInitial)
-  output <- mallocBytes outputInitial
-  let connection = Connection endpoint socket peer idle block
-      headMax = settingsMaxTotalHeaderLength (endpointSettings endpoint)
-  writeAddress connection inputAddress (fields `plusPtr` fieldsBytes)
-  writeRegister connection inputCapacity inputInitial
-  writeAddress connection outputAddress output
-  writeRegister connection outputSize outputInitial
-  initParser (parser connection) (castPtr fields) fieldsMax headMax (min targetMax headMax)
-  return connection
+-- | A connection on a socket, which stays the caller's to close. It waits, and has neither input nor output.
+newConnection :: Endpoint -> Socket -> SockAddr -> IO Connection
+newConnection endpoint socket peer = do
+  places <- newByteArray (8 * placeCount)
+  setByteArray places 0 placeCount (0 :: Int)
+  return (Connection endpoint socket peer places)
 
--- | Frees the memory of a connection. It must not be used any more.
-freeConnection :: Connection -> IO ()
-freeConnection connection = do
-  input <- readAddress connection inputAddress
-  free (input `plusPtr` negate fieldsBytes)
-  readAddress connection outputAddress >>= free
-  free (connectionBlock connection)
+-- | Parks a waiting connection until the first bytes of a request arrive, and makes it work on them. Their number, 0 at
+-- the end of the stream: it then goes on waiting. Throws @TimeExpired@ after the server's time limit.
+beginWork :: Connection -> IO Int
+beginWork connection =
+  recvLentWithin (timeoutMicros connection) (connectionSocket connection) lentSize $ \input count ->
+    if count == 0 then return 0 else do
+      place <- borrow `onException` giveBack input
+      writePlace connection inputPlace (address (lentBytes input))
+      writePlace connection deskPlace (address (lentBytes place))
+      layOut connection (lentBytes input) count
+      return count
+
+layOut :: Connection -> Ptr Word8 -> Int -> IO ()
+layOut connection input count = do
+  writeAddress connection inputAddress input
+  writeRegister connection inputCapacity lentSize
+  writeRegister connection inputStart 0
+  writeRegister connection inputStop count
+  onDesk connection outputOffset >>= writeAddress connection outputAddress
+  writeRegister connection outputSize (lentSize - outputOffset)
+  setOutputEnd connection 0
+  writeRegister connection sendsRegister 0
+  writeRegister connection bodyPendingRegister 0
+  fields <- onDesk connection fieldsOffset
+  state <- parser connection
+  initParser state fields fieldsMax headMax (min targetMax headMax)
+  where
+    headMax = settingsMaxTotalHeaderLength (endpointSettings (connectionEndpoint connection))
+
+-- | Gives back what the connection works with: from here on it waits. What was not sent and not used is lost.
+endWork :: Connection -> IO ()
+endWork connection = mask_ $ do
+  place <- readPlace connection deskPlace
+  when (place /= 0) $ do
+    input <- readPlace connection inputPlace
+    if input /= 0 then giveBack (lentAt (pointer input)) else readAddress connection inputAddress >>= free
+    output <- readAddress connection outputAddress
+    inside <- onDesk connection outputOffset
+    when (output /= inside) (free output)
+    writePlace connection deskPlace 0
+    giveBack (lentAt (pointer place))
 
 readAddress :: Connection -> Register -> IO (Ptr Word8)
-readAddress connection (Register offset) = peekByteOff (connectionBlock connection) offset
+readAddress connection number = pointer <$> readRegister connection number
 {-# INLINE readAddress #-}
 
 writeAddress :: Connection -> Register -> Ptr Word8 -> IO ()
-writeAddress connection (Register offset) = pokeByteOff (connectionBlock connection) offset
+writeAddress connection number = writeRegister connection number . address
+{-# INLINE writeAddress #-}
 
 -- | The first byte that was received and not used yet.
 inputBytes :: Connection -> IO (Ptr Word8)
@@ -256,10 +360,10 @@ fillInput connection deadline = do
   if start == stop
     then when (start > 0) (writeRegister connection inputStart 0 >> writeRegister connection inputStop 0)
     else when (stop == capacity) (makeInputRoom connection start stop capacity)
-  address <- readAddress connection inputAddress
+  input <- readAddress connection inputAddress
   end <- readRegister connection inputStop
   size <- readRegister connection inputCapacity
-  count <- recvBufBefore deadline (connectionSocket connection) (address `plusPtr` end) (size - end)
+  count <- recvBufBefore deadline (connectionSocket connection) (input `plusPtr` end) (size - end)
   writeRegister connection inputStop (end + count)
   return count
 
@@ -270,12 +374,14 @@ makeInputRoom connection start stop capacity = do
   if start > 0
     then moveBytes old (old `plusPtr` start) count
     else do
-      fields <- mallocBytes (fieldsBytes + 2 * capacity)
-      copyBytes fields (old `plusPtr` negate fieldsBytes) (fieldsBytes + capacity)
-      moveFields (parser connection) (castPtr fields)
-      writeAddress connection inputAddress (fields `plusPtr` fieldsBytes)
+      new <- mallocBytes (2 * capacity)
+      copyBytes new old count
+      lent <- readPlace connection inputPlace
+      mask_ $ do
+        writeAddress connection inputAddress new
+        writePlace connection inputPlace 0
+        if lent /= 0 then giveBack (lentAt old) else free old
       writeRegister connection inputCapacity (2 * capacity)
-      free (old `plusPtr` negate fieldsBytes)
   writeRegister connection inputStart 0
   writeRegister connection inputStop count
   where
@@ -303,8 +409,8 @@ outputCapacity connection = readRegister connection outputSize
 -- | The output that waits to be sent, without copying: valid until the output changes.
 outputPiece :: Connection -> IO ByteString
 outputPiece connection = do
-  address <- outputBuffer connection >>= newForeignPtr_
-  BI.fromForeignPtr address 0 <$> outputEnd connection
+  output <- outputBuffer connection >>= newForeignPtr_
+  BI.fromForeignPtr output 0 <$> outputEnd connection
 
 -- | Doubles the output until it holds so many bytes, keeping what waits. False if that is more than it may ever hold.
 growOutput :: Connection -> Int -> IO Bool
@@ -318,9 +424,11 @@ growOutput connection wanted
       new <- mallocBytes size
       end <- outputEnd connection
       copyBytes new old end
-      writeAddress connection outputAddress new
+      inside <- onDesk connection outputOffset
+      mask_ $ do
+        writeAddress connection outputAddress new
+        when (old /= inside) (free old)
       writeRegister connection outputSize size
-      free old
     return True
 
 -- | Sends what waits. Parks until the kernel has taken it.
@@ -344,9 +452,7 @@ sendBytes connection bytes count = do
     go at left
       | left <= pieceMax = send at left
       | otherwise = send at pieceMax >> go (at `plusPtr` pieceMax) (left - pieceMax)
-    send at size = do
-      deadline <- operationDeadline connection
-      sendAllBufBefore deadline (connectionSocket connection) at size
+    send = sendAllBufWithin (timeoutMicros connection) (connectionSocket connection)
 
 -- | Sends what waits together with more bytes.
 sendPieces :: Connection -> ByteString -> IO ()

@@ -87,11 +87,13 @@ composeHead connection status fields = do
   if result /= headOk
     then makeHeadRoom connection >> composeHead connection status fields
     else do
-      at <- headAt (headWriter connection)
-      given <- headGiven (headWriter connection)
-      declared <- headGivenLength (headWriter connection)
-      flags <- headFlags (parser connection)
-      method <- headMethod (parser connection)
+      writer <- headWriter connection
+      at <- headAt writer
+      given <- headGiven writer
+      declared <- headGivenLength writer
+      requestHead <- parser connection
+      flags <- headFlags requestHead
+      method <- headMethod requestHead
       expects <- readRegister connection expectRegister
       pending <- readRegister connection bodyPendingRegister
       closing <- readIORef (endpointClosing endpoint)
@@ -138,19 +140,19 @@ makeHeadRoom connection = do
 
 putHead :: Connection -> Ptr Word8 -> Ptr Word8 -> Status -> ResponseHeaders -> IO CInt
 putHead connection at limit (Status code reason) fields = do
+  writer <- headWriter connection
   begun <- withBytes reason (beginHead writer at limit dropServer code)
   if begun == headOk
-    then putFields fields
+    then putFields writer fields
     else if begun == headNoRoom then return begun else throwIO (InvalidStatusCode code)
   where
-    writer = headWriter connection
     endpoint = connectionEndpoint connection
     dropServer = B.null (endpointServerLine endpoint)
-    putFields [] = withBytes (endpointServerLine endpoint) (endHead writer)
-    putFields ((name, value) : rest) = do
+    putFields writer [] = withBytes (endpointServerLine endpoint) (endHead writer)
+    putFields writer ((name, value) : rest) = do
       result <- withBytes (original name) $ \nameAt nameLength -> withBytes value (putField writer nameAt nameLength)
       if result == headOk
-        then putFields rest
+        then putFields writer rest
         else if result == headNoRoom then return result else throwIO (refusal result (original name) value)
 
 refusal :: CInt -> ByteString -> ByteString -> InvalidResponse

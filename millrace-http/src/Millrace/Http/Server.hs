@@ -23,8 +23,8 @@ import Millrace.Socket
 import Millrace.Timer (threadDelay)
 import Network.Wai (Application)
 
--- The open connections that one accepting thread has taken: their sockets, and whether they are idle.
-type Registry = IORef (IntMap (Socket, IORef Bool))
+-- The open connections that one accepting thread has taken.
+type Registry = IORef (IntMap Connection)
 
 -- | Serves connections until the listening socket is closed, by the action that 'settingsInstallShutdownHandler' gets
 -- or by anybody else; then waits for the connections to end, 'settingsGracefulShutdownSeconds' at most, and cuts off
@@ -96,9 +96,9 @@ ignore _ = return ()
 
 startConnection :: Endpoint -> Registry -> Application -> Int -> Socket -> SockAddr -> IO ()
 startConnection endpoint registry application number peerSocket peer = do
-  idle <- newIORef False
-  atomicModifyIORef' registry (\open -> (IntMap.insert number (peerSocket, idle) open, ()))
-  void (forkIO (runConnection endpoint application peerSocket peer idle `finally` release)) `catch` noThread
+  connection <- newConnection endpoint peerSocket peer
+  atomicModifyIORef' registry (\open -> (IntMap.insert number connection open, ()))
+  void (forkIO (runConnection connection application `finally` release)) `catch` noThread
   where
     noThread :: SomeException -> IO ()
     noThread _ = release
@@ -107,17 +107,16 @@ startConnection endpoint registry application number peerSocket peer = do
       close peerSocket `catch` ignore
 
 -- Starts masked, in a thread of its own.
-runConnection :: Endpoint -> Application -> Socket -> SockAddr -> IORef Bool -> IO ()
-runConnection endpoint application peerSocket peer idle =
+runConnection :: Connection -> Application -> IO ()
+runConnection connection application =
   handle (\failure -> unless (isKilled failure) (settingsOnException settings Nothing failure)) $
     (do
         wanted <- interruptible (settingsOnOpen settings peer)
-        when wanted $
-          bracket (newConnection endpoint peerSocket peer idle) freeConnection $ \connection ->
-            interruptible (runSession connection application))
+        when wanted (interruptible (runSession connection application) `finally` endWork connection))
       `finally` settingsOnClose settings peer
   where
-    settings = endpointSettings endpoint
+    settings = endpointSettings (connectionEndpoint connection)
+    peer = connectionPeer connection
     isKilled failure = fromException failure == Just ThreadKilled
 
 ------------------------------------------------------------------------------------------------------------------------
@@ -136,19 +135,19 @@ drain seconds registries = do
       unless (null open) $ do
         now <- getMonotonicTimeNSec
         if maybe False (\limit -> now - start >= fromIntegral limit * 1000000000) seconds
-          then forM_ open (cut . fst)
+          then forM_ open (cut . connectionSocket)
           else do
             endIdle registries
             threadDelay pause
             go start (min lastPauseMicros (2 * pause))
 
-openConnections :: [Registry] -> IO [(Socket, IORef Bool)]
+openConnections :: [Registry] -> IO [Connection]
 openConnections registries = concat <$> mapM (fmap IntMap.elems . readIORef) registries
 
 endIdle :: [Registry] -> IO ()
 endIdle registries = do
   open <- openConnections registries
-  forM_ open $ \(peerSocket, idle) -> readIORef idle >>= \waits -> when waits (cut peerSocket)
+  forM_ open $ \connection -> isIdle connection >>= \waits -> when waits (cut (connectionSocket connection))
 
 cut :: Socket -> IO ()
 cut peerSocket = shutdown peerSocket ShutdownBoth `catch` ignore

@@ -56,8 +56,8 @@ serve connection application = do
 -- an error of the parser.
 awaitHead :: Connection -> IO Int
 awaitHead connection = do
-  resetParser (parser connection)
-  count <- inputCount connection
+  working <- isWorking connection
+  count <- if working then (parser connection >>= resetParser) >> inputCount connection else return 0
   if count == 0
     then awaitFirstBytes connection
     else do
@@ -68,21 +68,22 @@ parseInput :: Connection -> IO Int
 parseInput connection = do
   bytes <- inputBytes connection
   count <- inputCount connection
-  runParser (parser connection) bytes count
+  state <- parser connection
+  runParser state bytes count
 
 -- Nothing of the next request is here: this is where a kept connection waits.
 awaitFirstBytes :: Connection -> IO Int
 awaitFirstBytes connection = do
-  flushOutput connection
-  writeRegister connection phaseRegister betweenRequests
-  writeIORef (connectionIdle connection) True
+  working <- isWorking connection
+  when working (flushOutput connection >> endWork connection)
+  writePhase connection betweenRequests
+  setIdle connection True
   closing <- readIORef (endpointClosing (connectionEndpoint connection))
   if closing
     then return 0
     else do
-      deadline <- operationDeadline connection
-      count <- fillInput connection deadline
-      writeIORef (connectionIdle connection) False
+      count <- beginWork connection
+      setIdle connection False
       if count == 0
         then 0 <$ reportEarlyClose connection
         else do
@@ -92,13 +93,13 @@ awaitFirstBytes connection = do
 -- A client that connects and leaves is reported once, and not displayed by default.
 reportEarlyClose :: Connection -> IO ()
 reportEarlyClose connection = do
-  requests <- readRegister connection requestsRegister
+  requests <- requestCount connection
   when (requests == 0) (report connection Nothing (toException ConnectionClosedByPeer))
 
 -- The first bytes of a head are here: from now on there is one deadline for all of it, however slowly it comes.
 awaitRest :: Connection -> IO Int
 awaitRest connection = do
-  writeRegister connection phaseRegister inHead
+  writePhase connection inHead
   deadline <- operationDeadline connection
   go deadline
   where
@@ -116,12 +117,12 @@ awaitRest connection = do
 -- True if another request may follow.
 serveRequest :: Connection -> Application -> Int -> IO Bool
 serveRequest connection application size = do
-  requests <- readRegister connection requestsRegister
-  writeRegister connection requestsRegister (requests + 1)
-  writeRegister connection phaseRegister inRequest
+  countRequest connection
+  writePhase connection inRequest
   writeRegister connection keepRegister 1
-  flags <- headFlags (parser connection)
-  bodyLength <- headContentLength (parser connection)
+  requestHead <- parser connection
+  flags <- headFlags requestHead
+  bodyLength <- headContentLength requestHead
   when (flags .&. flagExpectOther /= 0) (throwIO UnsupportedExpectation)
   writeRegister connection expectRegister (if flags .&. flagExpectContinue /= 0 && hasBody flags bodyLength then 1 else 0)
   bytes <- inputBytes connection
@@ -130,7 +131,7 @@ serveRequest connection application size = do
       let known = if flags .&. flagChunked /= 0 then Nothing else Just (fromIntegral bodyLength)
       body <- newBodyReader connection known
       request <-
-        makeRequest (parser connection) bytes size (connectionPeer connection) (readBody connection body) $
+        makeRequest requestHead bytes size (connectionPeer connection) (readBody connection body) $
           maybe ChunkedBody (KnownLength . fromIntegral) known
       dropInput connection size
       -- The client may wait for earlier responses before it sends the body.
@@ -142,7 +143,7 @@ serveRequest connection application size = do
       return (complete && keep /= 0)
     else do
       writeRegister connection bodyPendingRegister 0
-      request <- makeRequest (parser connection) bytes size (connectionPeer connection) noBody (KnownLength 0)
+      request <- makeRequest requestHead bytes size (connectionPeer connection) noBody (KnownLength 0)
       dropInput connection size
       runApplication connection application request
       keep <- readRegister connection keepRegister
@@ -236,7 +237,7 @@ closeAfterResponse connection = do
 -- An exception has ended the session outside of the application.
 endSession :: Connection -> SomeException -> IO ()
 endSession connection failure = do
-  phase <- readRegister connection phaseRegister
+  phase <- readPhase connection
   case fromException failure of
     Just reason -> refuse connection reason
     Nothing
@@ -248,8 +249,9 @@ endSession connection failure = do
 refuse :: Connection -> InvalidRequest -> IO ()
 refuse connection reason = do
   report connection Nothing failure
-  void . (try :: IO () -> IO (Either SomeException ())) $ do
-    resetParser (parser connection)
+  working <- isWorking connection
+  when working . void . (try :: IO () -> IO (Either SomeException ())) $ do
+    parser connection >>= resetParser
     writeRegister connection expectRegister 0
     writeRegister connection bodyPendingRegister 0
     writeRegister connection keepRegister 0

@@ -25,8 +25,10 @@ kindClose = #{const MR_CLOSE}
 kindSendFile = #{const MR_SEND_FILE}
 kindTimeout = #{const MR_TIMEOUT}
 
-flagAll :: CUInt
+flagAll, flagLent, flagWithin :: CUInt
 flagAll = #{const MR_ALL}
+flagLent = #{const MR_LENT}
+flagWithin = #{const MR_WITHIN}
 
 backendAuto, backendIoUring, backendEpoll :: CInt
 backendAuto = #{const MR_BACKEND_AUTO}
@@ -38,6 +40,12 @@ completionSize = #{size mr_completion}
 completionToken = #{offset mr_completion, token}
 completionUserData = #{offset mr_completion, user_data}
 completionResult = #{offset mr_completion, result}
+
+-- | @mr_buffer@: its capacity, and where the number of received bytes and the bytes are.
+bufferBytesMax, bufferLengthAt, bufferBytesAt :: Int
+bufferBytesMax = #{const MR_BUFFER_BYTES}
+bufferLengthAt = #{offset mr_buffer, length}
+bufferBytesAt = #{offset mr_buffer, bytes}
 
 -- | @mr_address@: where the storage and its length are.
 addressSize, addressStorage, addressLength :: Int

@@ -31,6 +31,9 @@ module Millrace.Internal.Foreign
   , c_update
   , c_release
   , c_discard
+  , LentBuffer
+  , c_lend
+  , c_give_back
   , c_deadline_after
     -- * Sockets
   , c_socket
@@ -53,6 +56,9 @@ import Foreign.Ptr (Ptr)
 
 -- | An @mr_loop@.
 data Loop
+
+-- | An @mr_buffer@.
+data LentBuffer
 
 -- | An @mr_completion@.
 data Completion
@@ -82,6 +88,8 @@ foreign import ccall unsafe "mrh_cancel" c_cancel :: Word64 -> IO ()
 foreign import ccall unsafe "mrh_update" c_update :: Word64 -> Word64 -> IO ()
 foreign import ccall unsafe "mrh_release" c_release :: Word64 -> IO ()
 foreign import ccall unsafe "mrh_discard" c_discard :: Word64 -> IO CInt
+foreign import ccall unsafe "mrh_lend" c_lend :: IO (Ptr LentBuffer)
+foreign import ccall unsafe "mrh_give_back" c_give_back :: Ptr LentBuffer -> IO ()
 foreign import ccall unsafe "mrh_deadline_after" c_deadline_after :: Word64 -> IO Word64
 
 foreign import ccall unsafe "socket" c_socket :: CInt -> CInt -> CInt -> IO CInt

@@ -7,6 +7,8 @@ module Millrace.Internal.Socket
   , keepBytes
   , keepConnection
   , takeKept
+  , firstBytes
+  , checkSize
   , callOn
   , withAddress
   , addressFrom
@@ -23,7 +25,9 @@ import Foreign.C.Error (eINTR, errnoToIOError, getErrno)
 import Foreign.C.Types (CInt)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, castPtr)
+import GHC.IO.Exception (IOErrorType (InvalidArgument))
 import Network.Socket (SockAddr)
+import System.IO.Error (ioeSetErrorString, mkIOError)
 import Network.Socket.Address (peekSocketAddress, pokeSocketAddress, sizeOfSocketAddress)
 
 import Millrace.Internal.Constants
@@ -111,3 +115,18 @@ setDescriptorFlags descriptor = do
   flags <- callOn "Millrace.Socket.fromNetworkSocket" object (c_fcntl descriptor fcntlGetStatusFlags 0)
   void $ callOn "Millrace.Socket.fromNetworkSocket" object
     (c_fcntl descriptor fcntlSetStatusFlags (flags .|. nonBlocking))
+
+-- | An end of stream and an empty buffer would look the same.
+checkSize :: String -> Socket -> Int -> IO ()
+checkSize attempted s size
+  | size > 0 = return ()
+  | otherwise = throwIO (mkIOError InvalidArgument attempted Nothing (Just (describe s))
+                          `ioeSetErrorString` ("the size must be positive, not " ++ show size))
+{-# INLINE checkSize #-}
+
+-- | At most so many of the bytes that are kept.
+firstBytes :: Int -> Kept -> (Kept, ByteString)
+firstBytes size (KeptBytes bytes)
+  | ByteString.length bytes <= size = (KeptNothing, bytes)
+  | otherwise = let (first, rest) = ByteString.splitAt size bytes in (KeptBytes rest, first)
+firstBytes _ other = (other, ByteString.empty)

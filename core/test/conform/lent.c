@@ -1,0 +1,228 @@
+/* lent.c: MR_RECV with MR_LENT, where the loop brings the buffer. */
+#include "conform.h"
+
+/* On kernels before 5.19 io_uring chooses no buffers; the cases run in both ways. */
+extern bool mr_io_uring_without_buffer_rings;
+
+typedef struct fixture {
+    driver *driver;
+    mr_handle handle;
+    int peer;
+} fixture;
+
+static fixture connect_fixture(void (*make_pair)(int descriptors[2]))
+{
+    int pair[2];
+    make_pair(pair);
+    driver *d = driver_new();
+    return (fixture){.driver = d, .handle = adopt(d, pair[0]), .peer = pair[1]};
+}
+
+static void end_fixture(fixture *f)
+{
+    driver_free(f->driver);
+}
+
+/* The completion holds exactly these bytes; gives the buffer back. */
+static void check_bytes(fixture *f, mr_completion completion, const char *expected)
+{
+    size_t size = strlen(expected);
+    CHECK_EQ(completion.result, size);
+    CHECK_EQ(completion.transferred, size);
+    CHECK(completion.buffer);
+    CHECK_EQ(completion.buffer->length, size);
+    CHECK_MEMORY(completion.buffer->bytes, expected, size);
+    mr_loop_give_back(driver_loop(f->driver), completion.buffer);
+}
+
+static void check_empty(mr_completion completion, int64_t result)
+{
+    CHECK_EQ(completion.result, result);
+    CHECK_EQ(completion.transferred, 0);
+    CHECK(!completion.buffer);
+}
+
+static void takes_what_is_there(void)
+{
+    fixture f = connect_fixture(unix_pair);
+    write_all(f.peer, "hello", 5);
+    check_bytes(&f, perform(f.driver, lent_request(f.handle, 100)), "hello");
+    end_fixture(&f);
+}
+
+static void waits_for_bytes(void)
+{
+    fixture f = connect_fixture(tcp_pair);
+    for (int round = 0; round < 3; round++) {
+        mr_token token = start(f.driver, lent_request(f.handle, 100));
+        CHECK_STAYS_PENDING(f.driver, token);
+        write_all(f.peer, "later", 5);
+        check_bytes(&f, finish(f.driver, token), "later");
+    }
+    end_fixture(&f);
+}
+
+static void does_not_exceed_the_length(void)
+{
+    fixture f = connect_fixture(unix_pair);
+    write_all(f.peer, "abcdef", 6);
+    check_bytes(&f, perform(f.driver, lent_request(f.handle, 4)), "abcd");
+    check_bytes(&f, perform(f.driver, lent_request(f.handle, 4)), "ef");
+    end_fixture(&f);
+}
+
+static void fills_a_whole_buffer_and_no_more(void)
+{
+    fixture f = connect_fixture(tcp_pair);
+    unsigned char sent[2 * MR_BUFFER_BYTES];
+    fill_pattern(sent, 0, sizeof sent);
+    write_all(f.peer, sent, sizeof sent);
+    for (uint64_t position = 0; position < sizeof sent;) {
+        mr_completion completion = perform(f.driver, lent_request(f.handle, SIZE_MAX));
+        CHECK_GT(completion.result, 0);
+        CHECK_LE(completion.result, MR_BUFFER_BYTES);
+        check_pattern(completion.buffer->bytes, position, (size_t)completion.result);
+        position += (uint64_t)completion.result;
+        mr_loop_give_back(driver_loop(f.driver), completion.buffer);
+    }
+    end_fixture(&f);
+}
+
+static void the_end_of_the_stream_lends_nothing(void)
+{
+    fixture f = connect_fixture(tcp_pair);
+    mr_token token = start(f.driver, lent_request(f.handle, 100));
+    close(f.peer);
+    check_empty(finish(f.driver, token), 0);
+    check_empty(perform(f.driver, lent_request(f.handle, 100)), 0);
+    end_fixture(&f);
+}
+
+static void an_error_lends_nothing(void)
+{
+    fixture f = connect_fixture(tcp_pair);
+    mr_token token = start(f.driver, lent_request(f.handle, 100));
+    poll_once(f.driver);
+    reset(f.peer);
+    check_empty(finish(f.driver, token), -ECONNRESET);
+    end_fixture(&f);
+}
+
+static void now_does_not_wait(void)
+{
+    fixture f = connect_fixture(unix_pair);
+    check_empty(perform(f.driver, with_flags(lent_request(f.handle, 10), MR_NOW | MR_LENT)), -EAGAIN);
+    write_all(f.peer, "abc", 3);
+    check_bytes(&f, perform(f.driver, with_flags(lent_request(f.handle, 10), MR_NOW | MR_LENT)), "abc");
+    end_fixture(&f);
+}
+
+static void cancel_and_close_lend_nothing(void)
+{
+    fixture f = connect_fixture(unix_pair);
+    mr_token cancelled = start(f.driver, lent_request(f.handle, 10));
+    mr_token closed = start(f.driver, lent_request(f.handle, 10));
+    poll_once(f.driver);
+    mr_loop_cancel(driver_loop(f.driver), cancelled);
+    check_empty(finish(f.driver, cancelled), -ECANCELED);
+    check_empty(perform(f.driver, close_request(f.handle)), 0);
+    check_empty(finish(f.driver, closed), -EBADF);
+    end_fixture(&f);
+}
+
+/* More of them at once than a loop has ever buffers ready, and all buffers kept for a while. */
+static void many_wait_and_each_gets_its_own(void)
+{
+    enum { COUNT = 300 };
+    driver *d = driver_new();
+    int peers[COUNT];
+    mr_token tokens[COUNT];
+    mr_completion completions[COUNT];
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < COUNT; i++) {
+            int pair[2];
+            unix_pair(pair);
+            peers[i] = pair[1];
+            tokens[i] = start(d, lent_request(adopt(d, pair[0]), 100));
+        }
+        poll_once(d);
+        for (int i = 0; i < COUNT; i++)
+            write_all(peers[i], &i, sizeof i);
+        for (int i = 0; i < COUNT; i++)
+            completions[i] = finish(d, tokens[i]);
+        for (int i = 0; i < COUNT; i++) {
+            CHECK_EQ(completions[i].result, sizeof i);
+            CHECK_MEMORY(completions[i].buffer->bytes, &i, sizeof i);
+            mr_loop_give_back(driver_loop(d), completions[i].buffer);
+            close(peers[i]);
+        }
+    }
+    driver_free(d);
+}
+
+static void a_buffer_may_go_back_to_another_loop(void)
+{
+    fixture f = connect_fixture(unix_pair);
+    driver *other = driver_new_beside(f.driver);
+    write_all(f.peer, "x", 1);
+    mr_completion completion = perform(f.driver, lent_request(f.handle, 10));
+    mr_loop_give_back(driver_loop(other), completion.buffer);
+    mr_buffer *lent = mr_loop_lend(driver_loop(other));
+    CHECK(lent == completion.buffer);
+    mr_loop_give_back(driver_loop(f.driver), lent);
+    mr_loop_give_back(driver_loop(f.driver), mr_buffer_create());
+    driver_free(other);
+    end_fixture(&f);
+}
+
+static void mistakes_are_refused(void)
+{
+    fixture f = connect_fixture(unix_pair);
+    char byte = 0;
+    mr_request with_buffer = with_flags(recv_request(f.handle, &byte, 1), MR_LENT);
+    check_empty(perform(f.driver, with_buffer), -EINVAL);
+    check_empty(perform(f.driver, lent_request(f.handle, 0)), -EINVAL);
+    check_empty(perform(f.driver, with_flags(lent_request(f.handle, 1), MR_LENT | MR_ALL)), -EINVAL);
+    check_empty(perform(f.driver, with_flags(send_request(f.handle, NULL, 0), MR_LENT)), -EINVAL);
+    end_fixture(&f);
+}
+
+/* ------------------------------------------------------------------------------- kernels that choose no buffers --- */
+
+static void without_buffer_rings_waits_for_bytes(void)
+{
+    mr_io_uring_without_buffer_rings = true;
+    waits_for_bytes();
+}
+
+static void without_buffer_rings_the_end_and_errors_lend_nothing(void)
+{
+    mr_io_uring_without_buffer_rings = true;
+    the_end_of_the_stream_lends_nothing();
+    an_error_lends_nothing();
+    cancel_and_close_lend_nothing();
+}
+
+static void without_buffer_rings_many_wait(void)
+{
+    mr_io_uring_without_buffer_rings = true;
+    many_wait_and_each_gets_its_own();
+}
+
+const conform_case lent_cases[] = {
+    CASE(takes_what_is_there),
+    CASE(waits_for_bytes),
+    CASE(does_not_exceed_the_length),
+    CASE(fills_a_whole_buffer_and_no_more),
+    CASE(the_end_of_the_stream_lends_nothing),
+    CASE(an_error_lends_nothing),
+    CASE(now_does_not_wait),
+    CASE(cancel_and_close_lend_nothing),
+    CASE(many_wait_and_each_gets_its_own),
+    CASE(a_buffer_may_go_back_to_another_loop),
+    CASE(mistakes_are_refused),
+    CASE(without_buffer_rings_waits_for_bytes),
+    CASE(without_buffer_rings_the_end_and_errors_lend_nothing),
+    CASE(without_buffer_rings_many_wait),
+    {0},
+};

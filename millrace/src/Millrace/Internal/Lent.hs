@@ -1,0 +1,105 @@
+-- | Lent buffers, and the one receive that all others with lent buffers are made of.
+module Millrace.Internal.Lent
+  ( Lent
+  , lentSize
+  , lentBytes
+  , lentAt
+  , borrow
+  , giveBack
+  , receiveLent
+  ) where
+
+import Control.Exception (mask_, throwIO)
+import Control.Monad (when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Internal (memcpy)
+import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
+import Data.Int (Int64)
+import Data.Word (Word64, Word8)
+import Foreign.C.Error (eNOMEM, errnoToIOError)
+import Foreign.Ptr (IntPtr (..), Ptr, castPtr, intPtrToPtr, nullPtr, plusPtr)
+import Foreign.Storable (peekByteOff)
+
+import Millrace.Internal.Constants
+import Millrace.Internal.Foreign (LentBuffer, c_give_back, c_lend)
+import Millrace.Internal.Park (Request, performMasked)
+import Millrace.Internal.Socket
+import Millrace.Operation (recvLentRequest, throwIfFailed)
+
+-- | 'lentSize' bytes of memory outside the Haskell heap, aligned for words.
+--
+-- @since 0.1.0
+newtype Lent = Lent (Ptr LentBuffer)
+  deriving (Eq)
+
+-- | How many bytes a buffer holds.
+--
+-- @since 0.1.0
+lentSize :: Int
+lentSize = bufferBytesMax
+
+-- | The bytes of a buffer.
+--
+-- @since 0.1.0
+lentBytes :: Lent -> Ptr Word8
+lentBytes (Lent buffer) = castPtr buffer `plusPtr` bufferBytesAt
+{-# INLINE lentBytes #-}
+
+-- | The buffer whose 'lentBytes' these are.
+--
+-- @since 0.1.0
+lentAt :: Ptr Word8 -> Lent
+lentAt bytes = Lent (castPtr (bytes `plusPtr` negate bufferBytesAt))
+{-# INLINE lentAt #-}
+
+-- | Takes a buffer without receiving. Does not block. Throws an 'IOError' without memory. O(1).
+--
+-- @since 0.1.0
+borrow :: IO Lent
+borrow = do
+  buffer <- c_lend
+  when (buffer == nullPtr) $ throwIO (errnoToIOError "Millrace.Socket.Lent.borrow" eNOMEM Nothing Nothing)
+  return (Lent buffer)
+{-# INLINE borrow #-}
+
+-- | Gives a buffer back. Does not block. O(1).
+--
+-- @since 0.1.0
+giveBack :: Lent -> IO ()
+giveBack (Lent buffer) = c_give_back buffer
+{-# INLINE giveBack #-}
+
+-- | For a function of this name, with a limit on the time.
+receiveLent :: String -> (Request () -> Request ()) -> Socket -> Int -> (Lent -> Int -> IO a) -> IO a
+receiveLent attempted limit s@(Socket handle _) size continue = mask_ $ do
+  checkSize attempted s size
+  kept <- takeKept s (firstBytes (min size lentSize)) ByteString.empty
+  if not (ByteString.null kept) then copyKept kept continue else do
+    answer <- performMasked (keepLate s) (limit (recvLentRequest handle size))
+    result <- throwIfFailed attempted (describe s) answer
+    if result == 0 then continue (Lent nullPtr) 0 else do
+      let buffer = bufferOf result
+      count <- receivedCount buffer
+      continue buffer count
+{-# INLINE receiveLent #-}
+
+copyKept :: ByteString -> (Lent -> Int -> IO a) -> IO a
+copyKept kept continue = do
+  buffer <- borrow
+  unsafeUseAsCStringLen kept $ \(source, count) -> memcpy (lentBytes buffer) (castPtr source) count
+  continue buffer (ByteString.length kept)
+
+bufferOf :: Int64 -> Lent
+bufferOf = Lent . intPtrToPtr . IntPtr . fromIntegral
+
+receivedCount :: Lent -> IO Int
+receivedCount (Lent buffer) = fromIntegral <$> (peekByteOff buffer bufferLengthAt :: IO Word64)
+
+-- What came for a thread that was interrupted meanwhile.
+keepLate :: Socket -> Int64 -> IO ()
+keepLate s result = when (result > 0) $ do
+  let buffer = bufferOf result
+  count <- receivedCount buffer
+  ByteString.packCStringLen (castPtr (lentBytes buffer), count) >>= keepBytes s
+  giveBack buffer

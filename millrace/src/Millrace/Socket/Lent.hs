@@ -1,0 +1,52 @@
+-- | Receiving into memory that the loop lends, for servers that keep many connections waiting.
+--
+-- 'Millrace.Socket.ByteString.recvBuf' needs its buffer for as long as it waits. Here a buffer is taken when the bytes
+-- are there, and it is the one that was given back last: a waiting connection occupies no memory, and the memory that
+-- is used is still in the processor's cache.
+--
+-- 1. A buffer belongs to the borrower from the moment the continuation gets it until 'giveBack', which must be called
+--    exactly once, in any thread. A buffer that is never given back is lost memory, nothing worse.
+-- 2. An interrupted receive loses no byte, as in "Millrace.Socket.ByteString".
+-- 3. A loop keeps at most 256 buffers that nobody uses.
+--
+-- > -- Echoes until the client has had enough; between two messages no memory is held.
+-- > echo :: Socket -> IO ()
+-- > echo client = do
+-- >   count <- recvLent noDeadline client lentSize $ \buffer count ->
+-- >     count <$ (sendAllBuf client (lentBytes buffer) count `finally` giveBack buffer)
+-- >   when (count > 0) (echo client)
+module Millrace.Socket.Lent
+  ( Lent
+  , lentSize
+  , lentBytes
+  , lentAt
+  , borrow
+  , giveBack
+  , recvLent
+  , recvLentWithin
+  ) where
+
+import Millrace.Deadline (Deadline)
+import Millrace.Internal.Lent
+import Millrace.Internal.Socket (Socket)
+import Millrace.Operation (before, within)
+
+-- | Receives at least one byte and at most so many (and no more than 'lentSize'), waits for them until the deadline,
+-- and hands the buffer and their number to the continuation: from here on it is the continuation's to give back. At the
+-- end of the stream the number is 0, and there is nothing to give back.
+--
+-- The continuation runs with asynchronous exceptions masked, so that the buffer cannot get lost; restore them inside,
+-- or store the buffer and return. Throws what 'Millrace.Socket.ByteString.recvBufBefore' throws; the continuation is
+-- then not called.
+--
+-- @since 0.1.0
+recvLent :: Deadline -> Socket -> Int -> (Lent -> Int -> IO a) -> IO a
+recvLent deadline = receiveLent "Millrace.Socket.Lent.recvLent" (before deadline)
+{-# INLINE recvLent #-}
+
+-- | 'recvLent' that gives up after so many microseconds; 0: never.
+--
+-- @since 0.1.0
+recvLentWithin :: Int -> Socket -> Int -> (Lent -> Int -> IO a) -> IO a
+recvLentWithin micros = receiveLent "Millrace.Socket.Lent.recvLentWithin" (within micros)
+{-# INLINE recvLentWithin #-}
