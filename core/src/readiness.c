@@ -156,11 +156,30 @@ static void act_on(mr_loop *loop, const mr_readiness_report *report, const mr_po
         watch_once(loop, descriptor, poller);
 }
 
+/* With thousands of descriptors their records are in no cache when a report comes. */
+static void prefetch_descriptor(mr_loop *loop, const mr_readiness_report *report)
+{
+    __builtin_prefetch(mr_loop_descriptor(loop, mr_handle_descriptor(report->tag)));
+}
+
+static void prefetch_waiting(mr_loop *loop, const mr_readiness_report *report)
+{
+    const mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(report->tag));
+    const char *slot = (const char *)(descriptor ? descriptor->first[MR_READING] : NULL);
+    for (size_t line = 0; slot && line < sizeof(mr_slot); line += 64)
+        __builtin_prefetch(slot + line, 1);
+}
+
 void mr_readiness_poll(mr_loop *loop, const mr_poller *poller)
 {
     mr_readiness_report reports[REPORTS_PER_POLL];
     mr_count(&loop->counters.system_calls, 1);
     int count = poller->fetch(loop, reports, REPORTS_PER_POLL);
     for (int i = 0; i < count; i++)
+        prefetch_descriptor(loop, &reports[i]);
+    for (int i = 0; i < count; i++) {
+        if (i + 1 < count)
+            prefetch_waiting(loop, &reports[i + 1]);
         act_on(loop, &reports[i], poller);
+    }
 }

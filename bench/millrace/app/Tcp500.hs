@@ -8,16 +8,17 @@ import Control.Monad (forM_, forever, void, when)
 import qualified Data.ByteString.Char8 as Char8
 import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Data.Word (Word8)
-import Foreign.Marshal.Alloc (free, mallocBytes)
+import Foreign.Marshal.Alloc (mallocBytes)
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, castPtr)
+import Millrace.Deadline (noDeadline)
 import Millrace.Socket
-import Millrace.Socket.ByteString (recvBuf, sendAllBuf)
+import Millrace.Socket.ByteString (sendAllBuf)
+import Millrace.Socket.Lent (giveBack, lentSize, recvLent)
 import System.Environment (getArgs)
 
-answerSize, bufferSize :: Int
+answerSize :: Int
 answerSize = 500
-bufferSize = 2048
 
 -- | The answer, in memory that is never freed.
 newAnswer :: IO (Ptr Word8)
@@ -30,12 +31,13 @@ newAnswer = do
     headPart = Char8.pack "HTTP/1.1 200 OK\r\nContent-Length: 460\r\n\r\n"
 
 -- The loop is a tail call: a frame per request would be walked each time the thread blocks.
-serve :: Ptr Word8 -> Socket -> Ptr Word8 -> IO ()
-serve answer connection buffer = loop
+serve :: Ptr Word8 -> Socket -> IO ()
+serve answer connection = loop
   where
     loop = do
-      received <- recvBuf connection buffer bufferSize
+      received <- recvLent noDeadline connection lentSize discard
       when (received > 0) (sendAllBuf connection answer answerSize >> loop)
+    discard buffer count = count <$ when (count > 0) (giveBack buffer)
 
 acceptAll :: Ptr Word8 -> PortNumber -> Int -> IO ()
 acceptAll answer port capability = do
@@ -48,9 +50,7 @@ acceptAll answer port capability = do
     (connection, _) <- accept listener
     setSocketOption connection NoDelay 1
     void . forkOn capability $ do
-      buffer <- mallocBytes bufferSize
-      handle ignore (serve answer connection buffer)
-      free buffer
+      handle ignore (serve answer connection)
       close connection
   where
     -- A client that resets its connection is no error worth reporting here.
