@@ -1,8 +1,14 @@
 /* timer.c: the timing wheel of timer.h. Takes `now`, reads no clock, allocates nothing. */
 #include "timer.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <string.h>
+
+#define NEVER_TICK UINT64_MAX
+
+static_assert(64 - MR_TICK_BITS < 47, "the tick of every deadline fits, rounded up");
+static_assert(MR_WHEEL_LEVELS * MR_WHEEL_DIGIT_BITS >= 47, "the coarsest level reaches every tick");
 
 static uint64_t tick_at_or_after(uint64_t deadline_ns)
 {
@@ -11,63 +17,68 @@ static uint64_t tick_at_or_after(uint64_t deadline_ns)
     return exact ? tick : tick + 1;
 }
 
-/*
- * A timer lives on the level of the highest 6-bit digit in which its tick differs from now. Hence, on each level, all
- * timers lie ahead of now's own digit within the current turn, and any occupied slot of a lower level comes before
- * any of a higher one: the next slot to visit is the first bit of the lowest level that has one.
- */
+/* The number of the slot that a tick falls into, counted from tick 0 without turning. */
+static uint64_t slot_number(uint64_t tick, unsigned level)
+{
+    return tick >> (level * MR_WHEEL_DIGIT_BITS);
+}
+
+static uint64_t first_tick(uint64_t slot_number, unsigned level)
+{
+    return slot_number << (level * MR_WHEEL_DIGIT_BITS);
+}
+
+/* Does a level's current or next turn contain this tick? A turn of a level is a slot of the level above. */
+static bool reaches(uint64_t now_tick, uint64_t tick, unsigned level)
+{
+    return slot_number(tick, level + 1) - slot_number(now_tick, level + 1) <= 1;
+}
+
+/* The finest level that reaches a tick. The highest digit of the distance gives it, or the one above it. */
 static unsigned level_of(uint64_t now_tick, uint64_t tick)
 {
-    unsigned highest_bit = 63u - (unsigned)__builtin_clzll(now_tick ^ tick);
-    return highest_bit / MR_WHEEL_SLOT_BITS;
+    unsigned highest_bit = 63u - (unsigned)__builtin_clzll((tick - now_tick) | 1);
+    unsigned level = highest_bit / MR_WHEEL_DIGIT_BITS;
+    return level > 0 && reaches(now_tick, tick, level - 1) ? level - 1 : level;
 }
 
-static void append_due(mr_timer_wheel *wheel, mr_timer *timer)
+static void set_occupied(mr_timer_wheel *wheel, unsigned level, unsigned slot, bool occupied)
 {
-    timer->level = MR_WHEEL_LEVELS;
-    timer->next = NULL;
-    timer->previous = wheel->due_last;
-    if (wheel->due_last)
-        wheel->due_last->next = timer;
-    else
-        wheel->due_first = timer;
-    wheel->due_last = timer;
+    uint64_t bit = UINT64_C(1) << slot % MR_WHEEL_TURN;
+    uint64_t *turn = &wheel->occupied[level][slot / MR_WHEEL_TURN];
+    *turn = occupied ? *turn | bit : *turn & ~bit;
 }
 
+/* What is due already goes into the slot that is due now. */
 static void insert(mr_timer_wheel *wheel, mr_timer *timer)
 {
-    if (timer->tick <= wheel->now_tick) {
-        append_due(wheel, timer);
-        return;
-    }
-    unsigned level = level_of(wheel->now_tick, timer->tick);
-    unsigned slot = (unsigned)(timer->tick >> (level * MR_WHEEL_SLOT_BITS)) & (MR_WHEEL_SLOTS - 1);
+    uint64_t tick = timer->tick > wheel->now_tick ? timer->tick : wheel->now_tick;
+    unsigned level = level_of(wheel->now_tick, tick);
+    unsigned slot = (unsigned)slot_number(tick, level) % MR_WHEEL_SLOTS;
     mr_timer **head = &wheel->slots[level][slot];
-    timer->level = (uint8_t)level;
-    timer->slot = (uint8_t)slot;
+    timer->level = level & 15;
+    timer->slot = slot & 127;
     timer->previous = NULL;
     timer->next = *head;
     if (*head)
         (*head)->previous = timer;
+    else
+        set_occupied(wheel, level, slot, true);
     *head = timer;
-    wheel->occupied[level] |= UINT64_C(1) << slot;
 }
 
 static void unlink_timer(mr_timer_wheel *wheel, mr_timer *timer)
 {
-    bool is_due = timer->level == MR_WHEEL_LEVELS;
-    mr_timer **head = is_due ? &wheel->due_first : &wheel->slots[timer->level][timer->slot];
-
+    mr_timer **head = &wheel->slots[timer->level][timer->slot];
     if (timer->previous)
         timer->previous->next = timer->next;
     else
         *head = timer->next;
     if (timer->next)
         timer->next->previous = timer->previous;
-    else if (is_due)
-        wheel->due_last = timer->previous;
-    if (!is_due && !*head)
-        wheel->occupied[timer->level] &= ~(UINT64_C(1) << timer->slot);
+    if (!*head)
+        set_occupied(wheel, timer->level, timer->slot, false);
+    timer->next = timer->previous = NULL;
 }
 
 void mr_timer_wheel_init(mr_timer_wheel *wheel, uint64_t now_ns)
@@ -78,11 +89,7 @@ void mr_timer_wheel_init(mr_timer_wheel *wheel, uint64_t now_ns)
 
 bool mr_timer_is_armed(const mr_timer_wheel *wheel, const mr_timer *timer)
 {
-    if (timer->next || timer->previous)
-        return true;
-    if (timer->level == MR_WHEEL_LEVELS)
-        return wheel->due_first == timer;
-    return wheel->slots[timer->level][timer->slot] == timer;
+    return timer->next || timer->previous || wheel->slots[timer->level][timer->slot] == timer;
 }
 
 void mr_timer_disarm(mr_timer_wheel *wheel, mr_timer *timer)
@@ -90,73 +97,131 @@ void mr_timer_disarm(mr_timer_wheel *wheel, mr_timer *timer)
     if (!mr_timer_is_armed(wheel, timer))
         return;
     unlink_timer(wheel, timer);
-    timer->next = timer->previous = NULL;
     wheel->armed--;
 }
 
 void mr_timer_arm(mr_timer_wheel *wheel, mr_timer *timer, uint64_t deadline_ns)
 {
-    mr_timer_disarm(wheel, timer);
-    timer->tick = tick_at_or_after(deadline_ns);
+    uint64_t tick = tick_at_or_after(deadline_ns);
+    bool is_armed = mr_timer_is_armed(wheel, timer);
+    bool can_stay = is_armed && tick >= timer->tick;
+    timer->tick = tick & ((UINT64_C(1) << 47) - 1);
+    if (can_stay)
+        return;
+    if (is_armed)
+        unlink_timer(wheel, timer);
+    else
+        wheel->armed++;
     insert(wheel, timer);
-    wheel->armed++;
 }
 
-/* The first slot that holds a timer: its level, its index, and the tick at which it begins. */
-static bool next_slot(const mr_timer_wheel *wheel, unsigned *level, unsigned *slot, uint64_t *start_tick)
+/* The number of a level's first occupied slot, or NEVER_TICK. None of them lies before now. */
+static uint64_t first_occupied(const mr_timer_wheel *wheel, unsigned level)
 {
-    for (unsigned i = 0; i < MR_WHEEL_LEVELS; i++) {
-        if (!wheel->occupied[i])
+    uint64_t turn = slot_number(wheel->now_tick, level + 1);
+    uint64_t current = wheel->occupied[level][turn % 2], next = wheel->occupied[level][(turn + 1) % 2];
+    if (current)
+        return turn * MR_WHEEL_TURN + (unsigned)__builtin_ctzll(current);
+    return next ? (turn + 1) * MR_WHEEL_TURN + (unsigned)__builtin_ctzll(next) : NEVER_TICK;
+}
+
+/*
+ * A slot of a coarse level is emptied into finer ones during the slot before it, when the finer level's next turn
+ * reaches it; of several such slots, the one that begins first goes first. The wheel must not reach the beginning of a
+ * slot that is not empty.
+ */
+typedef struct sorting {
+    uint64_t begin_tick; /* the first moment at which there is a slot to empty */
+    uint64_t end_tick;   /* the first moment at which one begins */
+    unsigned level;      /* the slot to empty at `now_tick`; level 0: there is none yet */
+    unsigned slot;
+} sorting;
+
+static sorting next_sorting(const mr_timer_wheel *wheel, uint64_t now_tick)
+{
+    sorting next = {.begin_tick = NEVER_TICK, .end_tick = NEVER_TICK};
+    uint64_t chosen_end = NEVER_TICK;
+    for (unsigned level = 1; level < MR_WHEEL_LEVELS; level++) {
+        uint64_t number = first_occupied(wheel, level);
+        if (number == NEVER_TICK)
             continue;
-        unsigned shift = i * MR_WHEEL_SLOT_BITS;
-        uint64_t turn = wheel->now_tick >> shift >> MR_WHEEL_SLOT_BITS << MR_WHEEL_SLOT_BITS << shift;
-        *level = i;
-        *slot = (unsigned)__builtin_ctzll(wheel->occupied[i]);
-        *start_tick = turn | ((uint64_t)*slot << shift);
-        return true;
+        uint64_t begin_tick = first_tick(number - 1, level), end_tick = first_tick(number, level);
+        if (begin_tick < next.begin_tick)
+            next.begin_tick = begin_tick;
+        if (end_tick < next.end_tick)
+            next.end_tick = end_tick;
+        if (begin_tick <= now_tick && end_tick < chosen_end) {
+            chosen_end = end_tick;
+            next.level = level;
+            next.slot = (unsigned)number % MR_WHEEL_SLOTS;
+        }
     }
-    return false;
+    return next;
 }
 
-/* Empties one slot: timers that are due go to the due list, the others to finer slots. */
-static void visit_slot(mr_timer_wheel *wheel, unsigned level, unsigned slot)
+/* Puts timers of one slot where they belong, at most so many. False if some are left. */
+static bool sort_slot(mr_timer_wheel *wheel, unsigned level, unsigned slot, unsigned *moves)
 {
-    mr_timer *timer = wheel->slots[level][slot];
-    wheel->slots[level][slot] = NULL;
-    wheel->occupied[level] &= ~(UINT64_C(1) << slot);
-    while (timer) {
-        mr_timer *next = timer->next;
+    mr_timer *timer;
+    while ((timer = wheel->slots[level][slot])) {
+        if (*moves == 0)
+            return false;
+        --*moves;
+        unlink_timer(wheel, timer);
         insert(wheel, timer);
-        timer = next;
     }
+    return true;
 }
 
-mr_timer *mr_timer_expire(mr_timer_wheel *wheel, uint64_t now_ns)
+static void advance(mr_timer_wheel *wheel, uint64_t tick)
+{
+    if (wheel->now_tick < tick)
+        wheel->now_tick = tick;
+}
+
+/* Takes a timer from the slot that is due, and puts those elsewhere whose deadline was moved. */
+static mr_timer *take_due(mr_timer_wheel *wheel, unsigned *moves)
+{
+    mr_timer *timer;
+    while ((timer = wheel->slots[0][wheel->now_tick % MR_WHEEL_SLOTS])) {
+        if (timer->tick <= wheel->now_tick) {
+            mr_timer_disarm(wheel, timer);
+            return timer;
+        }
+        if (*moves == 0)
+            return NULL;
+        --*moves;
+        unlink_timer(wheel, timer);
+        insert(wheel, timer);
+    }
+    return NULL;
+}
+
+mr_timer *mr_timer_expire(mr_timer_wheel *wheel, uint64_t now_ns, unsigned *moves)
 {
     uint64_t target_tick = now_ns >> MR_TICK_BITS;
-    unsigned level, slot;
-    uint64_t start_tick;
-
-    while (!wheel->due_first && next_slot(wheel, &level, &slot, &start_tick) && start_tick <= target_tick) {
-        wheel->now_tick = start_tick;
-        visit_slot(wheel, level, slot);
+    for (;;) {
+        mr_timer *timer = take_due(wheel, moves);
+        if (timer || *moves == 0)
+            return timer;
+        sorting next = next_sorting(wheel, target_tick);
+        uint64_t limit = next.end_tick <= target_tick ? next.end_tick - 1 : target_tick;
+        uint64_t due = first_occupied(wheel, 0);
+        if (due <= limit) {
+            advance(wheel, due);
+            continue;
+        }
+        advance(wheel, limit);
+        if (next.level == 0 || !sort_slot(wheel, next.level, next.slot, moves))
+            return NULL;
     }
-    mr_timer *timer = wheel->due_first;
-    if (timer)
-        mr_timer_disarm(wheel, timer);
-    else if (wheel->now_tick < target_tick)
-        wheel->now_tick = target_tick;
-    return timer;
 }
 
 uint64_t mr_timer_next_ns(const mr_timer_wheel *wheel)
 {
-    unsigned level, slot;
-    uint64_t start_tick;
-
-    if (wheel->due_first)
+    uint64_t due = first_occupied(wheel, 0), sorting_begins = next_sorting(wheel, wheel->now_tick).begin_tick;
+    uint64_t tick = due < sorting_begins ? due : sorting_begins;
+    if (tick <= wheel->now_tick)
         return 0;
-    if (!next_slot(wheel, &level, &slot, &start_tick))
-        return MR_NEVER_NS;
-    return start_tick > UINT64_MAX >> MR_TICK_BITS ? MR_NEVER_NS : start_tick << MR_TICK_BITS;
+    return tick > UINT64_MAX >> MR_TICK_BITS ? MR_NEVER_NS : tick << MR_TICK_BITS;
 }

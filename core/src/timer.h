@@ -5,7 +5,12 @@
  * (every function that needs the time takes it), allocates nothing, and knows neither operations nor loops.
  *
  * A tick is 2^18 ns (0.26 ms). A timer fires in the first tick that begins at or after its deadline, so never early.
- * Eight levels of 64 slots cover all deadlines that 64-bit nanoseconds can name.
+ * Eight levels cover all deadlines that 64-bit nanoseconds can name. A level has two turns of 64 slots, the current one
+ * and the next, so that the timers of a coarse slot can be sorted into finer ones a few at a time, while the slot before
+ * it passes: no call does more than the caller allows.
+ *
+ * Moving a deadline to a later moment is a store: the timer stays where it is, and is put where it belongs when its old
+ * place comes up.
  */
 #ifndef MILLRACE_TIMER_H
 #define MILLRACE_TIMER_H
@@ -15,26 +20,26 @@
 
 #define MR_TICK_BITS 18
 #define MR_WHEEL_LEVELS 8
-#define MR_WHEEL_SLOT_BITS 6
-#define MR_WHEEL_SLOTS (1 << MR_WHEEL_SLOT_BITS)
+#define MR_WHEEL_DIGIT_BITS 6
+#define MR_WHEEL_TURN (1 << MR_WHEEL_DIGIT_BITS)
+#define MR_WHEEL_SLOTS (2 * MR_WHEEL_TURN)
 #define MR_NEVER_NS UINT64_MAX
 
 /* Zeroed memory is a valid timer that is not armed. */
 typedef struct mr_timer {
     struct mr_timer *next;
     struct mr_timer *previous;
-    uint64_t tick;
-    uint8_t level; /* MR_WHEEL_LEVELS: on the due list */
-    uint8_t slot;
+    uint64_t tick : 47; /* when it is due; its place in the wheel may be an earlier one */
+    uint64_t level : 4;
+    uint64_t slot : 7;
+    uint64_t owner : 4; /* the caller's: what this timer is embedded in */
 } mr_timer;
 
 typedef struct mr_timer_wheel {
-    uint64_t now_tick; /* every timer up to this tick is on the due list, or gone */
+    uint64_t now_tick; /* every timer before this tick is gone */
     uint64_t armed;
-    uint64_t occupied[MR_WHEEL_LEVELS]; /* bit i: slots[level][i] is not empty */
+    uint64_t occupied[MR_WHEEL_LEVELS][2]; /* by turn, even or odd: bit i: slot i of that turn is not empty */
     mr_timer *slots[MR_WHEEL_LEVELS][MR_WHEEL_SLOTS];
-    mr_timer *due_first;
-    mr_timer *due_last;
 } mr_timer_wheel;
 
 void mr_timer_wheel_init(mr_timer_wheel *wheel, uint64_t now_ns);
@@ -47,11 +52,15 @@ void mr_timer_disarm(mr_timer_wheel *wheel, mr_timer *timer);
 
 bool mr_timer_is_armed(const mr_timer_wheel *wheel, const mr_timer *timer);
 
-/* Disarms and returns one timer that is due at `now_ns`, or NULL. A clock that stands still or goes back is harmless. */
-mr_timer *mr_timer_expire(mr_timer_wheel *wheel, uint64_t now_ns);
+/*
+ * Disarms and returns one timer that is due at `now_ns`, or NULL: none is due, or `*moves`, which counts down the timers
+ * that are put elsewhere, has come to 0 (mr_timer_next_ns then says 0). A clock that stands still or goes back is
+ * harmless.
+ */
+mr_timer *mr_timer_expire(mr_timer_wheel *wheel, uint64_t now_ns, unsigned *moves);
 
-/* When mr_timer_expire has work to do next; MR_NEVER_NS if no timer is armed. May be earlier than any deadline (to
- * sort timers into finer slots), never later. */
+/* When mr_timer_expire has work to do next: 0 for now, MR_NEVER_NS if no timer is armed. May be earlier than any deadline
+ * (to sort timers into finer slots), never later. */
 uint64_t mr_timer_next_ns(const mr_timer_wheel *wheel);
 
 #endif
