@@ -167,6 +167,9 @@ typedef enum mr_kind {
 /* The name of an operation in messages: "accept". */
 const char *mr_kind_name(mr_kind kind);
 
+/* An ACCEPT, a receive and a WAIT_READABLE read; a CONNECT, a send and a WAIT_WRITABLE write. */
+typedef enum mr_direction { MR_READING = 0, MR_WRITING = 1, MR_DIRECTIONS = 2 } mr_direction;
+
 #define MR_ALL 1u    /* SEND, SEND_VECTOR: complete only when all bytes were sent. The loop may send them all within one
                         call, so hand over no more than a megabyte or so at a time. */
 #define MR_LENT 4u   /* RECV: no buffer is given; when bytes are there the loop lends one, and the completion carries it.
@@ -262,11 +265,11 @@ typedef enum mr_status {
 mr_status mr_loop_submit(mr_loop *loop, const mr_request *request, mr_completion *completion);
 
 /*
- * Submission in two steps, for callers who must know the token before anything can complete: reserve a slot, then
- * start an operation in it. A started operation is always MR_PENDING: even if done at once it arrives by poll.
+ * Submission in two steps, for callers who must know the token before anything can complete: reserve a token for
+ * an operation (of kind TIMEOUT, or of any other kind), then start it. A started operation is always MR_PENDING: even if done at once it arrives by poll.
  * A reserved token that is not wanted is given back with mr_loop_release. -ENOMEM. [owner] O(1).
  */
-int mr_loop_reserve(mr_loop *loop, mr_token *token);
+int mr_loop_reserve(mr_loop *loop, mr_kind kind, mr_token *token);
 void mr_loop_start(mr_loop *loop, mr_token token, const mr_request *request);
 
 /* Asks a pending operation to end with -ECANCELED. Harmless on stale tokens and ended operations. [owner] O(1). */
@@ -276,10 +279,23 @@ void mr_loop_cancel(mr_loop *loop, mr_token token);
 void mr_loop_update(mr_loop *loop, mr_token token, uint64_t deadline_ns);
 
 /*
- * Cancels a pending TIMEOUT and releases its token in one step, without a completion. Returns 1, or 0 if the token is
- * stale or its completion has been polled or is about to be: then it must be taken and released as usual. [owner] O(1).
+ * Cancels a pending TIMEOUT without a completion. Returns 1: the token is reserved again, to be released or started. Or
+ * 0 if the token is stale or its completion has been polled or is about to be: then it must be taken and released as
+ * usual. [owner] O(1).
  */
 int mr_loop_discard(mr_loop *loop, mr_token token);
+
+/*
+ * Sets a deadline for all operations of one direction on a descriptor, those in flight and those to come, until it is set
+ * again: each ends when this or its own deadline has passed, whichever is earlier. MR_NO_DEADLINE for none. A deadline
+ * that has passed ends an operation that would wait, not one that can be done at once. Moving it to a later moment, as
+ * after every activity on a connection, is a store.
+ *
+ * `owned`: a loop that the caller owns, or NULL; other loops learn of an earlier deadline through their mailboxes. 0, or
+ * -EBADF if the handle is closed. [any thread] O(loops of the group) if the deadline is now earlier, else O(1).
+ */
+int mr_group_set_deadline(mr_group *group, mr_loop *owned, mr_handle handle, mr_direction direction,
+                          uint64_t deadline_ns);
 
 /* Gives back the token of a completion that was polled (or of a reservation). [owner] O(1). */
 void mr_loop_release(mr_loop *loop, mr_token token);
@@ -298,7 +314,6 @@ void mr_buffer_destroy(mr_buffer *buffer);
 void mr_loop_start_remote(mr_loop *loop, mr_token token, const mr_request *request);
 void mr_loop_cancel_remote(mr_loop *loop, mr_token token);
 void mr_loop_update_remote(mr_loop *loop, mr_token token, uint64_t deadline_ns);
-void mr_loop_discard_remote(mr_loop *loop, mr_token token);
 void mr_loop_release_remote(mr_loop *loop, mr_token token);
 
 /*

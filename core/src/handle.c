@@ -70,6 +70,8 @@ int mr_handle_adopt(mr_handle_table *table, int descriptor, mr_handle *handle)
     entry->open = true;
     entry->closing = false;
     entry->loops = 0;
+    for (int direction = 0; direction < MR_DIRECTIONS; direction++)
+        atomic_store(&entry->deadlines_ns[direction], MR_NO_DEADLINE);
     *handle = mr_handle_make(descriptor, entry->generation);
     unlock(entry);
     return 0;
@@ -102,6 +104,25 @@ int mr_handle_join(mr_handle_table *table, mr_handle handle, uint32_t loop_index
     if (!entry)
         return -EBADF;
     entry->loops |= UINT64_C(1) << (loop_index % 64);
+    unlock(entry);
+    return 0;
+}
+
+const _Atomic uint64_t *mr_handle_deadlines_ns(mr_handle_table *table, mr_handle handle)
+{
+    return find(table, mr_handle_descriptor(handle))->deadlines_ns;
+}
+
+int mr_handle_set_deadline(mr_handle_table *table, mr_handle handle, mr_direction direction, uint64_t deadline_ns,
+                           uint64_t *loops)
+{
+    mr_handle_entry *entry = lock_current(table, handle);
+    if (!entry)
+        return -EBADF;
+    /* No deadline is 0, and later than all: one less than 0 is the largest number there is. */
+    uint64_t before_ns = atomic_load_explicit(&entry->deadlines_ns[direction], memory_order_relaxed);
+    atomic_store_explicit(&entry->deadlines_ns[direction], deadline_ns, memory_order_relaxed);
+    *loops = deadline_ns - 1 < before_ns - 1 ? entry->loops : 0;
     unlock(entry);
     return 0;
 }

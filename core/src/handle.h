@@ -25,6 +25,7 @@ typedef struct mr_handle_entry {
     uint64_t loops;       /* bit i: a loop whose index is i modulo 64 has joined */
     atomic_uint holders;  /* while closing: how many loops must still let go */
     mr_token closer;      /* while closing: the MR_CLOSE operation */
+    _Atomic uint64_t deadlines_ns[MR_DIRECTIONS]; /* of all operations of a direction; loops read them at any time */
 } mr_handle_entry;
 
 typedef struct mr_handle_table {
@@ -40,6 +41,14 @@ bool mr_handle_is_open(mr_handle_table *table, mr_handle handle);
 
 /* Registers the loop as a user. 0, or -EBADF if the handle is stale or closing. */
 int mr_handle_join(mr_handle_table *table, mr_handle handle, uint32_t loop_index);
+
+/* Where a handle's deadlines are, by direction, for a loop that has joined. */
+const _Atomic uint64_t *mr_handle_deadlines_ns(mr_handle_table *table, mr_handle handle);
+
+/* Sets the deadline of a direction. 0 and the set of loops that must be told because it is now earlier (bits as above),
+ * or -EBADF. */
+int mr_handle_set_deadline(mr_handle_table *table, mr_handle handle, mr_direction direction, uint64_t deadline_ns,
+                           uint64_t *loops);
 
 /* Begins to close. 0 and the set of loops that joined (bits as above), or -EBADF. The caller then sets how many
  * holders there are, itself included, and sees to it that each lets go. */

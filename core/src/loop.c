@@ -3,7 +3,9 @@
  *
  * Read mr_loop_submit, mr_loop_settle and mr_loop_poll first; the rest serves them. Knows no operating system.
  */
+#include "alarm.h"
 #include "backend.h"
+#include "token.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,70 +20,35 @@ enum { TIMER_MOVES_PER_POLL = 1024 };
 
 /* ---------------------------------------------------------------------------------------------- tokens, slots --- */
 
-#define SLOT_BITS 24
-#define GENERATION_BITS 26
-#define GENERATION_MASK ((UINT64_C(1) << GENERATION_BITS) - 1)
-static_assert(SLOT_BITS + GENERATION_BITS + 10 == 60, "a token is less than 2^60");
-static_assert(MR_LOOPS_MAX == 1 << 10, "a loop's index fits into a token");
-
-static mr_token make_token(uint32_t loop, uint64_t generation, uint32_t slot)
-{
-    return (uint64_t)loop << (SLOT_BITS + GENERATION_BITS) | generation << SLOT_BITS | slot;
-}
-
 uint32_t mr_token_loop(mr_token token)
 {
-    return (uint32_t)(token >> (SLOT_BITS + GENERATION_BITS));
+    return (uint32_t)(token >> (MR_SLOT_BITS + MR_GENERATION_BITS));
 }
 
 uint32_t mr_token_slot(mr_token token)
 {
-    return (uint32_t)(token & ((1u << SLOT_BITS) - 1));
-}
-
-static mr_token next_generation(mr_token token)
-{
-    uint64_t generation = (token >> SLOT_BITS & GENERATION_MASK) + 1;
-    if (generation > GENERATION_MASK)
-        generation = 1; /* a token is never 0 */
-    return make_token(mr_token_loop(token), generation, mr_token_slot(token));
-}
-
-static bool add_slot_chunk(mr_loop *loop)
-{
-    uint32_t count = loop->slot_chunk_count;
-    if (count == (1u << SLOT_BITS) / MR_SLOT_CHUNK)
-        return false;
-    mr_slot **chunks = realloc(loop->slot_chunks, (count + 1) * sizeof *chunks);
-    if (!chunks)
-        return false;
-    loop->slot_chunks = chunks;
-    mr_slot *chunk = calloc(MR_SLOT_CHUNK, sizeof *chunk);
-    if (!chunk)
-        return false;
-    chunks[count] = chunk;
-    loop->slot_chunk_count = count + 1;
-    for (uint32_t i = MR_SLOT_CHUNK; i-- > 0;) {
-        chunk[i].token = make_token(loop->index, 1, count * MR_SLOT_CHUNK + i);
-        chunk[i].queued = loop->free_slots;
-        loop->free_slots = &chunk[i];
-    }
-    return true;
+    return (uint32_t)token & ((1u << MR_SLOT_BITS) - 1);
 }
 
 static mr_slot *take_slot(mr_loop *loop)
 {
-    if (!loop->free_slots && !add_slot_chunk(loop))
-        return NULL;
     mr_slot *slot = loop->free_slots;
-    loop->free_slots = slot->queued;
+    if (slot) {
+        loop->free_slots = slot->queued;
+    } else {
+        uint32_t number;
+        slot = mr_pool_extend(&loop->slots, MR_RECORDS_MAX, &number);
+        if (!slot)
+            return NULL;
+        slot->token = mr_token_make(loop->index, number, false);
+    }
     slot->state = MR_SLOT_RESERVED;
     return slot;
 }
 
 static void free_slot(mr_loop *loop, mr_slot *slot)
 {
-    slot->token = next_generation(slot->token);
+    slot->token = mr_token_next(slot->token);
     slot->state = MR_SLOT_FREE;
     slot->queued = loop->free_slots;
     loop->free_slots = slot;
@@ -89,11 +56,8 @@ static void free_slot(mr_loop *loop, mr_slot *slot)
 
 mr_slot *mr_loop_find(mr_loop *loop, mr_token token)
 {
-    uint32_t index = mr_token_slot(token);
-    if (index / MR_SLOT_CHUNK >= loop->slot_chunk_count)
-        return NULL;
-    mr_slot *slot = &loop->slot_chunks[index / MR_SLOT_CHUNK][index % MR_SLOT_CHUNK];
-    return slot->token == token && slot->state != MR_SLOT_FREE ? slot : NULL;
+    mr_slot *slot = mr_pool_at(&loop->slots, mr_token_number(token));
+    return slot && slot->token == token && slot->state != MR_SLOT_FREE ? slot : NULL;
 }
 
 /* ------------------------------------------------------------------------------------------------ descriptors --- */
@@ -118,8 +82,11 @@ mr_descriptor *mr_loop_descriptor(mr_loop *loop, int number)
         mr_descriptor *fresh = calloc(MR_DESCRIPTOR_CHUNK, sizeof *fresh);
         if (!fresh)
             return NULL;
-        for (int i = 0; i < MR_DESCRIPTOR_CHUNK; i++)
+        for (int i = 0; i < MR_DESCRIPTOR_CHUNK; i++) {
             fresh[i].number = (int)chunk * MR_DESCRIPTOR_CHUNK + i;
+            fresh[i].timers[MR_READING].owner = MR_TIMER_OF_READING;
+            fresh[i].timers[MR_WRITING].owner = MR_TIMER_OF_WRITING;
+        }
         loop->descriptor_chunks[chunk] = fresh;
     }
     return &loop->descriptor_chunks[chunk][(uint32_t)number % MR_DESCRIPTOR_CHUNK];
@@ -153,13 +120,14 @@ static int use_handle(mr_loop *loop, mr_handle handle, mr_descriptor **record)
     if (error)
         return error;
     descriptor->generation = generation;
+    descriptor->deadlines_ns = mr_handle_deadlines_ns(&loop->group->handles, handle);
     forget_knowledge(descriptor);
     return 0;
 }
 
 static void link_operation(mr_descriptor *descriptor, mr_slot *slot)
 {
-    int direction = mr_direction(slot->request.kind);
+    int direction = mr_direction_of(slot->request.kind);
     slot->descriptor = descriptor;
     slot->next = NULL;
     slot->previous = descriptor->last[direction];
@@ -173,7 +141,7 @@ static void link_operation(mr_descriptor *descriptor, mr_slot *slot)
 static void unlink_operation(mr_slot *slot)
 {
     mr_descriptor *descriptor = slot->descriptor;
-    int direction = mr_direction(slot->request.kind);
+    int direction = mr_direction_of(slot->request.kind);
     if (slot->previous)
         slot->previous->next = slot->next;
     else
@@ -237,8 +205,21 @@ static void fix_deadline(mr_slot *slot)
 static void arm_deadline(mr_loop *loop, mr_slot *slot)
 {
     fix_deadline(slot);
-    if (slot->request.deadline_ns != MR_NO_DEADLINE || slot->request.kind == MR_TIMEOUT)
+    if (slot->request.deadline_ns != MR_NO_DEADLINE)
         mr_timer_arm(&loop->wheel, &slot->timer, slot->request.deadline_ns);
+}
+
+/*
+ * Sees to it that the operations of a direction end when the handle's deadline passes. One timer serves them all. It is
+ * left alone when they end and when the deadline is moved to a later moment; when it fires too early, it is set again.
+ */
+static void watch_deadline(mr_loop *loop, mr_descriptor *descriptor, int direction)
+{
+    if (!descriptor->generation || !descriptor->first[direction])
+        return;
+    uint64_t deadline_ns = atomic_load_explicit(&descriptor->deadlines_ns[direction], memory_order_relaxed);
+    if (deadline_ns != MR_NO_DEADLINE)
+        mr_timer_arm(&loop->wheel, &descriptor->timers[direction], deadline_ns);
 }
 
 /* Puts an operation aside whose cause of failure passes by itself. Its timer serves both the pause and the deadline:
@@ -357,11 +338,19 @@ bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result)
 /* Asks an operation to end with `reason`. The first reason stands. */
 static void end_operation(mr_loop *loop, mr_slot *slot, int reason)
 {
-    if (slot->state == MR_SLOT_BACKOFF || (slot->state == MR_SLOT_PENDING && slot->request.kind == MR_TIMEOUT)) {
+    if (slot->state == MR_SLOT_BACKOFF) {
         finish(loop, slot, reason);
     } else if (slot->state == MR_SLOT_PENDING && slot->request.kind != MR_CLOSE && !slot->end_reason) {
         slot->end_reason = reason;
         loop->backend->cancel(loop, slot);
+    }
+}
+
+static void end_direction(mr_loop *loop, mr_descriptor *descriptor, int direction, int reason)
+{
+    for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
+        next = slot->next;
+        end_operation(loop, slot, reason);
     }
 }
 
@@ -400,6 +389,8 @@ static void let_go(mr_loop *loop, mr_handle handle)
 static void finish_detach(mr_loop *loop, mr_descriptor *descriptor)
 {
     mr_handle handle = mr_handle_make(descriptor->number, descriptor->generation);
+    mr_timer_disarm(&loop->wheel, &descriptor->timers[MR_READING]);
+    mr_timer_disarm(&loop->wheel, &descriptor->timers[MR_WRITING]);
     loop->backend->detach(loop, descriptor);
     descriptor->generation = 0;
     forget_knowledge(descriptor);
@@ -415,15 +406,24 @@ static void detach(mr_loop *loop, mr_handle handle)
         return;
     }
     /* Ending one operation may settle it at once, and settling the last one would detach while we still walk. */
-    for (int direction = 0; direction < MR_DIRECTIONS; direction++) {
-        for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
-            next = slot->next;
-            end_operation(loop, slot, -EBADF);
-        }
-    }
+    for (int direction = 0; direction < MR_DIRECTIONS; direction++)
+        end_direction(loop, descriptor, direction, -EBADF);
     descriptor->detaching = true;
     if (is_idle(descriptor))
         finish_detach(loop, descriptor);
+}
+
+/* The loops of a set (see mr_handle_begin_close) but for one. */
+static unsigned other_loops(mr_group *group, uint64_t joined, const mr_loop *except, mr_loop *others[MR_LOOPS_MAX])
+{
+    unsigned count = 0;
+    unsigned loop_count = atomic_load(&group->loop_count);
+    for (unsigned i = 0; joined && i < loop_count; i++) {
+        mr_loop *other = atomic_load(&group->loops[i]);
+        if (other && other != except && (joined >> (i % 64) & 1))
+            others[count++] = other;
+    }
+    return count;
 }
 
 static void begin_close(mr_loop *loop, mr_slot *slot)
@@ -437,13 +437,7 @@ static void begin_close(mr_loop *loop, mr_slot *slot)
         return;
     }
     mr_loop *others[MR_LOOPS_MAX];
-    unsigned count = 0;
-    unsigned loop_count = atomic_load(&group->loop_count);
-    for (unsigned i = 0; joined && i < loop_count; i++) {
-        mr_loop *other = atomic_load(&group->loops[i]);
-        if (other && other != loop && (joined >> (i % 64) & 1))
-            others[count++] = other;
-    }
+    unsigned count = other_loops(group, joined, loop, others);
     mr_handle_set_holders(&group->handles, handle, count + 1);
     for (unsigned i = 0; i < count; i++)
         letter_to_loop(others[i], &(mr_letter){.kind = MR_LETTER_DETACH, .handle = handle});
@@ -478,6 +472,8 @@ static void submit_on_descriptor(mr_loop *loop, mr_slot *slot)
         loop->backend->submit(loop, slot);
         if (slot->state == MR_SLOT_PENDING)
             arm_deadline(loop, slot);
+        if (slot->descriptor) /* it waits */
+            watch_deadline(loop, descriptor, mr_direction_of(slot->request.kind));
     }
 }
 
@@ -499,8 +495,6 @@ static void begin(mr_loop *loop, mr_slot *slot, const mr_request *request)
     int error = mr_check_request(request);
     if (error)
         finish(loop, slot, error);
-    else if (request->kind == MR_TIMEOUT)
-        arm_deadline(loop, slot);
     else if (request->kind == MR_CLOSE)
         begin_close(loop, slot);
     else
@@ -531,91 +525,144 @@ static void fill_completion(mr_slot *slot, mr_completion *completion)
     slot->lent = NULL;
 }
 
-mr_status mr_loop_submit(mr_loop *loop, const mr_request *request, mr_completion *completion)
+static mr_status submit_in_slot(mr_loop *loop, mr_slot *slot, const mr_request *request, mr_completion *completion)
 {
-    mr_slot *slot = take_slot(loop);
-    if (!slot) {
-        *completion = (mr_completion){.user_data = request->user_data, .result = -ENOMEM};
-        return MR_DONE;
-    }
     loop->submitting = slot;
     begin(loop, slot, request);
     loop->submitting = NULL;
     fill_completion(slot, completion);
-    mr_status status = MR_PENDING;
     if (slot->state == MR_SLOT_COMPLETED) {
         mr_count(&loop->counters.completions, 1);
         free_slot(loop, slot);
-        status = MR_DONE;
-    } else {
-        mr_count(&loop->counters.parks, 1);
-        mr_count(&loop->counters.in_flight, 1);
+        return MR_DONE;
     }
+    mr_count(&loop->counters.parks, 1);
+    mr_count(&loop->counters.in_flight, 1);
+    return MR_PENDING;
+}
+
+static mr_status submit_alarm(mr_loop *loop, mr_alarm *alarm, const mr_request *request, mr_completion *completion)
+{
+    int error = mr_alarm_start(loop, alarm, request);
+    *completion = (mr_completion){.token = alarm->token, .user_data = request->user_data, .result = error};
+    if (error) {
+        mr_alarm_release(loop, alarm);
+        return MR_DONE;
+    }
+    return MR_PENDING;
+}
+
+mr_status mr_loop_submit(mr_loop *loop, const mr_request *request, mr_completion *completion)
+{
+    bool is_alarm = request->kind == MR_TIMEOUT;
+    mr_alarm *alarm = is_alarm ? mr_alarm_take(loop) : NULL;
+    mr_slot *slot = is_alarm ? NULL : take_slot(loop);
+    if (!alarm && !slot) {
+        *completion = (mr_completion){.user_data = request->user_data, .result = -ENOMEM};
+        return MR_DONE;
+    }
+    mr_status status = is_alarm ? submit_alarm(loop, alarm, request, completion)
+                                : submit_in_slot(loop, slot, request, completion);
     attend_sleeper(loop);
     return status;
 }
 
-int mr_loop_reserve(mr_loop *loop, mr_token *token)
+int mr_loop_reserve(mr_loop *loop, mr_kind kind, mr_token *token)
 {
-    mr_slot *slot = take_slot(loop);
-    if (!slot)
+    mr_alarm *alarm = kind == MR_TIMEOUT ? mr_alarm_take(loop) : NULL;
+    mr_slot *slot = kind == MR_TIMEOUT ? NULL : take_slot(loop);
+    if (!alarm && !slot)
         return -ENOMEM;
-    *token = slot->token;
+    *token = alarm ? alarm->token : slot->token;
     return 0;
+}
+
+static void start_alarm(mr_loop *loop, mr_token token, const mr_request *request)
+{
+    mr_alarm *alarm = mr_alarm_find(loop, token);
+    if (!alarm || alarm->state != MR_SLOT_RESERVED)
+        return;
+    int error = mr_alarm_start(loop, alarm, request);
+    if (error) {
+        mr_alarm_start(loop, alarm, &(mr_request){.kind = MR_TIMEOUT, .user_data = request->user_data});
+        mr_alarm_end(loop, alarm, error);
+    }
 }
 
 void mr_loop_start(mr_loop *loop, mr_token token, const mr_request *request)
 {
-    mr_slot *slot = mr_loop_find(loop, token);
-    if (!slot || slot->state != MR_SLOT_RESERVED)
-        return;
-    mr_count(&loop->counters.in_flight, 1);
-    begin(loop, slot, request);
+    if (mr_token_is_alarm(token)) {
+        start_alarm(loop, token, request);
+    } else {
+        mr_slot *slot = mr_loop_find(loop, token);
+        if (!slot || slot->state != MR_SLOT_RESERVED)
+            return;
+        mr_count(&loop->counters.in_flight, 1);
+        begin(loop, slot, request);
+    }
     attend_sleeper(loop);
+}
+
+/* What a token names: one of the two, or neither if it is stale. */
+typedef struct record {
+    mr_alarm *alarm;
+    mr_slot *slot;
+} record;
+
+static record find_record(mr_loop *loop, mr_token token)
+{
+    if (mr_token_is_alarm(token))
+        return (record){.alarm = mr_alarm_find(loop, token)};
+    return (record){.slot = mr_loop_find(loop, token)};
 }
 
 void mr_loop_cancel(mr_loop *loop, mr_token token)
 {
-    mr_slot *slot = mr_loop_find(loop, token);
-    if (!slot)
-        return;
-    end_operation(loop, slot, -ECANCELED);
+    record found = find_record(loop, token);
+    if (found.alarm)
+        mr_alarm_end(loop, found.alarm, -ECANCELED);
+    else if (found.slot)
+        end_operation(loop, found.slot, -ECANCELED);
     attend_sleeper(loop);
 }
 
-void mr_loop_update(mr_loop *loop, mr_token token, uint64_t deadline_ns)
+static void update_slot(mr_loop *loop, mr_slot *slot, uint64_t deadline_ns)
 {
-    mr_slot *slot = mr_loop_find(loop, token);
-    if (!slot || (slot->state != MR_SLOT_PENDING && slot->state != MR_SLOT_BACKOFF) || slot->request.kind == MR_CLOSE)
+    if ((slot->state != MR_SLOT_PENDING && slot->state != MR_SLOT_BACKOFF) || slot->request.kind == MR_CLOSE)
         return;
     slot->request.flags &= ~MR_WITHIN;
     slot->request.deadline_ns = deadline_ns;
     if (slot->state == MR_SLOT_BACKOFF)
         return; /* the pause is short, and its end looks at the deadline */
-    if (deadline_ns == MR_NO_DEADLINE && slot->request.kind != MR_TIMEOUT)
+    if (deadline_ns == MR_NO_DEADLINE)
         mr_timer_disarm(&loop->wheel, &slot->timer);
     else
         arm_deadline(loop, slot);
+}
+
+void mr_loop_update(mr_loop *loop, mr_token token, uint64_t deadline_ns)
+{
+    record found = find_record(loop, token);
+    if (found.alarm)
+        mr_alarm_update(loop, found.alarm, deadline_ns);
+    else if (found.slot)
+        update_slot(loop, found.slot, deadline_ns);
     attend_sleeper(loop);
 }
 
 int mr_loop_discard(mr_loop *loop, mr_token token)
 {
-    mr_slot *slot = mr_loop_find(loop, token);
-    if (!slot || slot->state != MR_SLOT_PENDING || slot->request.kind != MR_TIMEOUT)
-        return 0;
-    mr_timer_disarm(&loop->wheel, &slot->timer);
-    mr_count(&loop->counters.in_flight, (uint64_t)-1);
-    mr_count(&loop->counters.completions, 1);
-    free_slot(loop, slot);
-    return 1;
+    record found = find_record(loop, token);
+    return found.alarm && mr_alarm_discard(loop, found.alarm);
 }
 
 void mr_loop_release(mr_loop *loop, mr_token token)
 {
-    mr_slot *slot = mr_loop_find(loop, token);
-    if (slot && (slot->state == MR_SLOT_DELIVERED || slot->state == MR_SLOT_RESERVED))
-        free_slot(loop, slot);
+    record found = find_record(loop, token);
+    if (found.alarm)
+        mr_alarm_release(loop, found.alarm);
+    else if (found.slot && (found.slot->state == MR_SLOT_DELIVERED || found.slot->state == MR_SLOT_RESERVED))
+        free_slot(loop, found.slot);
 }
 
 mr_buffer *mr_loop_lend(mr_loop *loop)
@@ -645,14 +692,37 @@ void mr_loop_update_remote(mr_loop *loop, mr_token token, uint64_t deadline_ns)
     letter_to_loop(loop, &(mr_letter){.kind = MR_LETTER_UPDATE, .token = token, .deadline_ns = deadline_ns});
 }
 
-void mr_loop_discard_remote(mr_loop *loop, mr_token token)
-{
-    letter_to_loop(loop, &(mr_letter){.kind = MR_LETTER_DISCARD, .token = token});
-}
-
 void mr_loop_release_remote(mr_loop *loop, mr_token token)
 {
     letter_to_loop(loop, &(mr_letter){.kind = MR_LETTER_RELEASE, .token = token});
+}
+
+/* A deadline of a handle has become earlier. */
+static void watch_earlier_deadline(mr_loop *loop, mr_handle handle)
+{
+    mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(handle));
+    if (!descriptor || descriptor->generation != mr_handle_generation(handle))
+        return;
+    watch_deadline(loop, descriptor, MR_READING);
+    watch_deadline(loop, descriptor, MR_WRITING);
+}
+
+int mr_group_set_deadline(mr_group *group, mr_loop *owned, mr_handle handle, mr_direction direction,
+                          uint64_t deadline_ns)
+{
+    uint64_t joined;
+    int error = mr_handle_set_deadline(&group->handles, handle, direction, deadline_ns, &joined);
+    if (error || !joined)
+        return error;
+    mr_loop *others[MR_LOOPS_MAX];
+    unsigned count = other_loops(group, joined, owned, others);
+    for (unsigned i = 0; i < count; i++)
+        letter_to_loop(others[i], &(mr_letter){.kind = MR_LETTER_DEADLINE, .handle = handle});
+    if (owned) {
+        watch_earlier_deadline(owned, handle);
+        attend_sleeper(owned);
+    }
+    return 0;
 }
 
 static void open_letter(mr_loop *loop, const mr_letter *letter)
@@ -667,11 +737,11 @@ static void open_letter(mr_loop *loop, const mr_letter *letter)
     case MR_LETTER_UPDATE:
         mr_loop_update(loop, letter->token, letter->deadline_ns);
         break;
-    case MR_LETTER_DISCARD:
-        mr_loop_discard(loop, letter->token);
-        break;
     case MR_LETTER_RELEASE:
         mr_loop_release(loop, letter->token);
+        break;
+    case MR_LETTER_DEADLINE:
+        watch_earlier_deadline(loop, letter->handle);
         break;
     case MR_LETTER_DETACH:
         detach(loop, letter->handle);
@@ -709,11 +779,9 @@ void mr_loop_wake(mr_loop *loop)
 
 /* ------------------------------------------------------------------------------------------------ poll and wait --- */
 
-static void fire(mr_loop *loop, mr_slot *slot, uint64_t now_ns)
+static void fire_slot(mr_loop *loop, mr_slot *slot, uint64_t now_ns)
 {
-    if (slot->request.kind == MR_TIMEOUT) {
-        finish(loop, slot, 0);
-    } else if (slot->state == MR_SLOT_PENDING) {
+    if (slot->state == MR_SLOT_PENDING) {
         end_operation(loop, slot, -ETIMEDOUT);
     } else if (slot->request.deadline_ns != MR_NO_DEADLINE && slot->request.deadline_ns <= now_ns) {
         finish(loop, slot, -ETIMEDOUT);
@@ -724,15 +792,52 @@ static void fire(mr_loop *loop, mr_slot *slot, uint64_t now_ns)
     }
 }
 
-static void fire_timers(mr_loop *loop)
+static void fire_direction(mr_loop *loop, mr_descriptor *descriptor, int direction, uint64_t now_ns)
+{
+    uint64_t deadline_ns = atomic_load_explicit(&descriptor->deadlines_ns[direction], memory_order_relaxed);
+    if (deadline_ns != MR_NO_DEADLINE && deadline_ns <= now_ns)
+        end_direction(loop, descriptor, direction, -ETIMEDOUT);
+    else
+        watch_deadline(loop, descriptor, direction);
+}
+
+/* Returns 1 if that made a completion: alarms need no detour. */
+static int fire(mr_loop *loop, mr_timer *timer, uint64_t now_ns, mr_completion *completion)
+{
+    switch ((mr_timer_owner)timer->owner) {
+    case MR_TIMER_OF_SLOT:
+        fire_slot(loop, (mr_slot *)timer, now_ns);
+        break;
+    case MR_TIMER_OF_ALARM:
+        mr_alarm_deliver(loop, (mr_alarm *)timer, completion);
+        return 1;
+    case MR_TIMER_OF_READING:
+        fire_direction(loop, (mr_descriptor *)((char *)timer - offsetof(mr_descriptor, timers[MR_READING])), MR_READING,
+                       now_ns);
+        break;
+    case MR_TIMER_OF_WRITING:
+        fire_direction(loop, (mr_descriptor *)((char *)timer - offsetof(mr_descriptor, timers[MR_WRITING])), MR_WRITING,
+                       now_ns);
+        break;
+    }
+    return 0;
+}
+
+/* Fires what is due, as much as there is room for. Returns the number of completions. */
+static int fire_timers(mr_loop *loop, mr_completion *completions, int capacity)
 {
     if (loop->wheel.armed == 0)
-        return;
+        return 0;
     uint64_t now_ns = mr_clock_now_ns();
     unsigned moves = TIMER_MOVES_PER_POLL;
-    mr_timer *timer;
-    while ((timer = mr_timer_expire(&loop->wheel, now_ns, &moves)))
-        fire(loop, (mr_slot *)timer, now_ns);
+    int count = 0;
+    for (int fired = 0; fired < capacity; fired++) {
+        mr_timer *timer = mr_timer_expire(&loop->wheel, now_ns, &moves);
+        if (!timer)
+            break;
+        count += fire(loop, timer, now_ns, &completions[count]);
+    }
+    return count;
 }
 
 static int take_completions(mr_loop *loop, mr_completion *completions, int capacity)
@@ -758,8 +863,9 @@ int mr_loop_poll(mr_loop *loop, mr_completion *completions, int capacity)
     open_letters(loop);
     /* The backend goes first: what arrived in time counts, even if its deadline has passed meanwhile. */
     loop->backend->poll(loop);
-    fire_timers(loop);
-    return take_completions(loop, completions, capacity);
+    int count = take_completions(loop, completions, capacity);
+    count += fire_timers(loop, completions + count, capacity - count);
+    return count + take_completions(loop, completions + count, capacity - count);
 }
 
 int mr_loop_prepare_wait(mr_loop *loop)
@@ -785,26 +891,21 @@ void mr_loop_wait(mr_loop *loop)
 
 /* --------------------------------------------------------------------------------------------------- lifetime --- */
 
-static void free_slot_chunk(mr_slot *chunk)
-{
-    for (int i = 0; i < MR_SLOT_CHUNK; i++) {
-        free(chunk[i].message);
-        mr_buffer_destroy(chunk[i].lent);
-    }
-    free(chunk);
-}
-
 static void free_memory(mr_loop *loop)
 {
     for (mr_letter *letter = mr_mailbox_take(&loop->mailbox), *next; letter; letter = next) {
         next = letter->next;
         free(letter);
     }
-    for (uint32_t i = 0; i < loop->slot_chunk_count; i++)
-        free_slot_chunk(loop->slot_chunks[i]);
+    for (uint32_t i = 0; i < loop->slots.count; i++) {
+        mr_slot *slot = mr_pool_at(&loop->slots, i);
+        free(slot->message);
+        mr_buffer_destroy(slot->lent);
+    }
+    mr_pool_free(&loop->slots);
+    mr_pool_free(&loop->alarms);
     for (uint32_t i = 0; i < loop->descriptor_chunk_count; i++)
         free(loop->descriptor_chunks[i]);
-    free(loop->slot_chunks);
     free(loop->descriptor_chunks);
     mr_lender_free_all(&loop->lender);
     free(loop);
@@ -829,6 +930,8 @@ int mr_loop_create(mr_group *group, mr_loop **result)
         return -ENOMEM;
     loop->group = group;
     loop->backend = group->backend;
+    mr_pool_init(&loop->slots, sizeof(mr_slot));
+    mr_pool_init(&loop->alarms, sizeof(mr_alarm));
     mr_timer_wheel_init(&loop->wheel, mr_clock_now_ns());
     int error = loop->backend->create(loop);
     if (!error && (error = enter_group(loop)))

@@ -12,11 +12,20 @@
 #include "lending.h"
 #include "mailbox.h"
 #include "millrace.h"
+#include "pool.h"
 #include "timer.h"
 
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+
+/* What a timer is embedded in. */
+typedef enum mr_timer_owner {
+    MR_TIMER_OF_SLOT,
+    MR_TIMER_OF_ALARM,
+    MR_TIMER_OF_READING, /* timers[MR_READING] of a descriptor */
+    MR_TIMER_OF_WRITING
+} mr_timer_owner;
 
 /* The life of a slot. */
 typedef enum mr_slot_state {
@@ -47,12 +56,12 @@ typedef struct mr_slot {
     uint8_t backlog;  /* io_uring: what waits for room in the ring, see io_uring.c */
 } mr_slot;
 
-enum { MR_READING = 0, MR_WRITING = 1, MR_DIRECTIONS = 2 };
-
 /* What one loop knows of one descriptor. */
 typedef struct mr_descriptor {
     mr_slot *first[MR_DIRECTIONS]; /* operations in flight, oldest first */
     mr_slot *last[MR_DIRECTIONS];
+    mr_timer timers[MR_DIRECTIONS]; /* for the handle's deadlines; may be early, see watch_deadline */
+    const _Atomic uint64_t *deadlines_ns; /* of the handle this loop has joined */
     int number;
     uint32_t generation;       /* of the handle this loop has joined; 0: none */
     bool detaching;            /* being closed: no new operations, and the last to end lets go */
@@ -64,7 +73,6 @@ typedef struct mr_descriptor {
     bool drained;              /* io_uring: the last receive emptied the socket */
 } mr_descriptor;
 
-#define MR_SLOT_CHUNK 256
 #define MR_DESCRIPTOR_CHUNK 256
 
 struct mr_group {
@@ -85,9 +93,10 @@ struct mr_loop {
     void *backend_state;
     uint32_t index;
 
-    mr_slot **slot_chunks;
-    uint32_t slot_chunk_count;
+    mr_pool slots;
     mr_slot *free_slots;
+    mr_pool alarms;
+    struct mr_alarm *free_alarms;
     mr_descriptor **descriptor_chunks;
     uint32_t descriptor_chunk_count;
 
@@ -112,7 +121,7 @@ static inline void mr_count(_Atomic uint64_t *counter, uint64_t by)
     atomic_store_explicit(counter, value + by, memory_order_relaxed);
 }
 
-static inline int mr_direction(mr_kind kind)
+static inline int mr_direction_of(mr_kind kind)
 {
     return kind == MR_CONNECT || kind == MR_SEND || kind == MR_SEND_VECTOR || kind == MR_SEND_FILE ||
                    kind == MR_WAIT_WRITABLE

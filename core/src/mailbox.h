@@ -16,8 +16,8 @@ typedef enum mr_letter_kind {
     MR_LETTER_START,
     MR_LETTER_CANCEL,
     MR_LETTER_UPDATE,
-    MR_LETTER_DISCARD,
     MR_LETTER_RELEASE,
+    MR_LETTER_DEADLINE, /* a deadline of `handle` is earlier than before */
     MR_LETTER_DETACH,  /* end everything on `handle`, then acknowledge to the group */
     MR_LETTER_DETACHED /* all loops have let go of the descriptor that operation `token` closes */
 } mr_letter_kind;

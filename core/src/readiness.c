@@ -35,7 +35,7 @@ static bool run(mr_loop *loop, mr_slot *slot)
         int64_t result = mr_loop_attempt(loop, slot);
         if (result == -EAGAIN) {
             if (!mr_is_wait(slot->request.kind) || descriptor->is_watched)
-                descriptor->exhausted[mr_direction(slot->request.kind)] = true;
+                descriptor->exhausted[mr_direction_of(slot->request.kind)] = true;
             return false;
         }
         note_transfer(descriptor, slot, result);
@@ -92,7 +92,7 @@ static int watch(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poll
 /* Operations of one direction take turns: a newcomer does not overtake those that wait. */
 static bool must_queue(const mr_descriptor *descriptor, const mr_slot *slot)
 {
-    int direction = mr_direction(slot->request.kind);
+    int direction = mr_direction_of(slot->request.kind);
     return descriptor->exhausted[direction] || descriptor->first[direction] != slot;
 }
 

@@ -5,12 +5,11 @@
 
 int mr_check_request(const mr_request *request)
 {
-    if ((unsigned)request->kind >= MR_KIND_COUNT || (request->flags & ~(MR_ALL | MR_NOW | MR_LENT | MR_WITHIN)))
+    if ((unsigned)request->kind >= MR_KIND_COUNT || request->kind == MR_TIMEOUT ||
+        (request->flags & ~(MR_ALL | MR_NOW | MR_LENT | MR_WITHIN)))
         return -EINVAL;
     bool wants_lent = request->flags & MR_LENT;
     if (wants_lent && (request->kind != MR_RECV || request->buffer || request->length == 0 || (request->flags & MR_ALL)))
-        return -EINVAL;
-    if (request->flags & MR_WITHIN && request->kind == MR_TIMEOUT)
         return -EINVAL;
     bool is_foreign = mr_handle_generation(request->handle) == 0;
     switch (request->kind) {
@@ -30,7 +29,6 @@ int mr_check_request(const mr_request *request)
         break;
     case MR_WAIT_READABLE:
     case MR_WAIT_WRITABLE:
-    case MR_TIMEOUT:
         is_foreign = false;
         break;
     default:

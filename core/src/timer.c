@@ -49,7 +49,7 @@ static void set_occupied(mr_timer_wheel *wheel, unsigned level, unsigned slot, b
     *turn = occupied ? *turn | bit : *turn & ~bit;
 }
 
-/* What is due already goes into the slot that is due now. */
+/* Behind those that are in its slot. What is due already goes into the slot that is due now. */
 static void insert(mr_timer_wheel *wheel, mr_timer *timer)
 {
     uint64_t tick = timer->tick > wheel->now_tick ? timer->tick : wheel->now_tick;
@@ -58,26 +58,29 @@ static void insert(mr_timer_wheel *wheel, mr_timer *timer)
     mr_timer **head = &wheel->slots[level][slot];
     timer->level = level & 15;
     timer->slot = slot & 127;
-    timer->previous = NULL;
-    timer->next = *head;
-    if (*head)
-        (*head)->previous = timer;
-    else
+    if (!*head) {
+        *head = timer->next = timer->previous = timer;
         set_occupied(wheel, level, slot, true);
-    *head = timer;
+        return;
+    }
+    timer->next = *head;
+    timer->previous = (*head)->previous;
+    timer->previous->next = timer;
+    timer->next->previous = timer;
 }
 
 static void unlink_timer(mr_timer_wheel *wheel, mr_timer *timer)
 {
     mr_timer **head = &wheel->slots[timer->level][timer->slot];
-    if (timer->previous)
-        timer->previous->next = timer->next;
-    else
-        *head = timer->next;
-    if (timer->next)
-        timer->next->previous = timer->previous;
-    if (!*head)
+    if (timer->next == timer) {
+        *head = NULL;
         set_occupied(wheel, timer->level, timer->slot, false);
+    } else {
+        timer->next->previous = timer->previous;
+        timer->previous->next = timer->next;
+        if (*head == timer)
+            *head = timer->next;
+    }
     timer->next = timer->previous = NULL;
 }
 
@@ -87,14 +90,14 @@ void mr_timer_wheel_init(mr_timer_wheel *wheel, uint64_t now_ns)
     wheel->now_tick = now_ns >> MR_TICK_BITS;
 }
 
-bool mr_timer_is_armed(const mr_timer_wheel *wheel, const mr_timer *timer)
+bool mr_timer_is_armed(const mr_timer *timer)
 {
-    return timer->next || timer->previous || wheel->slots[timer->level][timer->slot] == timer;
+    return timer->next;
 }
 
 void mr_timer_disarm(mr_timer_wheel *wheel, mr_timer *timer)
 {
-    if (!mr_timer_is_armed(wheel, timer))
+    if (!mr_timer_is_armed(timer))
         return;
     unlink_timer(wheel, timer);
     wheel->armed--;
@@ -103,7 +106,7 @@ void mr_timer_disarm(mr_timer_wheel *wheel, mr_timer *timer)
 void mr_timer_arm(mr_timer_wheel *wheel, mr_timer *timer, uint64_t deadline_ns)
 {
     uint64_t tick = tick_at_or_after(deadline_ns);
-    bool is_armed = mr_timer_is_armed(wheel, timer);
+    bool is_armed = mr_timer_is_armed(timer);
     bool can_stay = is_armed && tick >= timer->tick;
     timer->tick = tick & ((UINT64_C(1) << 47) - 1);
     if (can_stay)

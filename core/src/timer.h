@@ -27,7 +27,7 @@
 
 /* Zeroed memory is a valid timer that is not armed. */
 typedef struct mr_timer {
-    struct mr_timer *next;
+    struct mr_timer *next; /* in the ring of its slot; NULL if it is not armed */
     struct mr_timer *previous;
     uint64_t tick : 47; /* when it is due; its place in the wheel may be an earlier one */
     uint64_t level : 4;
@@ -50,7 +50,7 @@ void mr_timer_arm(mr_timer_wheel *wheel, mr_timer *timer, uint64_t deadline_ns);
 /* Harmless on a timer that is not armed. O(1). */
 void mr_timer_disarm(mr_timer_wheel *wheel, mr_timer *timer);
 
-bool mr_timer_is_armed(const mr_timer_wheel *wheel, const mr_timer *timer);
+bool mr_timer_is_armed(const mr_timer *timer);
 
 /*
  * Disarms and returns one timer that is due at `now_ns`, or NULL: none is due, or `*moves`, which counts down the timers

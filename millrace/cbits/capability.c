@@ -140,6 +140,12 @@ int mrh_is_open(mr_handle handle)
     return mr_group_is_open(group, handle);
 }
 
+int mrh_set_deadline(mr_handle handle, int direction, uint64_t deadline_ns)
+{
+    int64_t refusal;
+    return mr_group_set_deadline(group, loop_here(&refusal), handle, (mr_direction)direction, deadline_ns);
+}
+
 static int64_t value_of(const mr_completion *completion)
 {
     return completion->buffer ? (int64_t)(uintptr_t)completion->buffer : completion->result;
@@ -160,27 +166,36 @@ int64_t mrh_submit(int kind, unsigned flags, mr_handle handle, void *buffer, uin
     return (int64_t)(completion.token << 2) | MRH_PENDING;
 }
 
-int64_t mrh_reserve(void)
+int64_t mrh_reserve(int kind)
 {
     int64_t refusal = MRH_NO_LOOP;
     mr_loop *loop = loop_here(&refusal);
     mr_token token;
     if (!loop)
         return refusal;
-    int error = mr_loop_reserve(loop, &token);
+    int error = mr_loop_reserve(loop, (mr_kind)kind, &token);
     return error ? (int64_t)error * 4 + MRH_DONE : (int64_t)(token << 2) | MRH_DONE;
 }
 
-void mrh_start(mr_token token, int kind, mr_handle handle, uint64_t deadline_ns)
+static void start(mr_token token, const mr_request *request)
 {
     bool is_ours;
     mr_loop *loop = loop_of(token, &is_ours);
-    /* user_data 1: the manager runs a callback instead of waking a thread. */
-    mr_request request = {.kind = (mr_kind)kind, .handle = handle, .deadline_ns = deadline_ns, .user_data = 1};
     if (is_ours)
-        mr_loop_start(loop, token, &request);
+        mr_loop_start(loop, token, request);
     else if (loop)
-        mr_loop_start_remote(loop, token, &request);
+        mr_loop_start_remote(loop, token, request);
+}
+
+void mrh_start(mr_token token, int kind, mr_handle handle)
+{
+    /* user_data 1: the manager runs a callback instead of waking a thread. */
+    start(token, &(mr_request){.kind = (mr_kind)kind, .handle = handle, .user_data = 1});
+}
+
+void mrh_start_after(mr_token token, int64_t delay_us)
+{
+    start(token, &(mr_request){.kind = MR_TIMEOUT, .deadline_ns = mrh_deadline_after(delay_us)});
 }
 
 void mrh_cancel(mr_token token)
@@ -193,8 +208,9 @@ void mrh_cancel(mr_token token)
         mr_loop_cancel_remote(loop, token);
 }
 
-void mrh_update(mr_token token, uint64_t deadline_ns)
+void mrh_move_after(mr_token token, int64_t delay_us)
 {
+    uint64_t deadline_ns = mrh_deadline_after(delay_us);
     bool is_ours;
     mr_loop *loop = loop_of(token, &is_ours);
     if (is_ours)
@@ -213,14 +229,14 @@ void mrh_release(mr_token token)
         mr_loop_release_remote(loop, token);
 }
 
-int mrh_discard(mr_token token)
+int mrh_stop(mr_token token)
 {
     bool is_ours;
     mr_loop *loop = loop_of(token, &is_ours);
     if (is_ours)
         return mr_loop_discard(loop, token);
     if (loop)
-        mr_loop_discard_remote(loop, token);
+        mr_loop_cancel_remote(loop, token);
     return 0;
 }
 
@@ -272,8 +288,9 @@ int mrh_prepare_wait(mr_loop *loop)
     return may_own(loop) ? mr_loop_prepare_wait(loop) : -1;
 }
 
-uint64_t mrh_deadline_after(uint64_t delay_us)
+uint64_t mrh_deadline_after(int64_t delay_us)
 {
-    const uint64_t limit_us = UINT64_MAX / 2000; /* 292 years: far enough, and no sum overflows */
-    return mr_clock_now_ns() + (delay_us < limit_us ? delay_us : limit_us) * 1000;
+    const int64_t limit_us = INT64_MAX / 1000; /* 292 years: far enough, and no sum overflows */
+    int64_t bounded_us = delay_us < 0 ? 0 : delay_us < limit_us ? delay_us : limit_us;
+    return mr_clock_now_ns() + (uint64_t)bounded_us * 1000;
 }

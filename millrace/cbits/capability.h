@@ -39,21 +39,26 @@ void mrh_attach(mr_loop *loop, unsigned number);
 /* A handle, or a negative errno. */
 int64_t mrh_adopt(int descriptor);
 int mrh_is_open(mr_handle handle);
+/* See mr_group_set_deadline. 0, or a negative errno. */
+int mrh_set_deadline(mr_handle handle, int direction, uint64_t deadline_ns);
 
 /* The value of a receive into a lent buffer is the buffer's address if bytes have come. So is the result that mrh_poll
  * gives of one. */
 int64_t mrh_submit(int kind, unsigned flags, mr_handle handle, void *buffer, uint64_t length, uint64_t deadline_ns,
                    int file, uint64_t offset);
 
-/* Reserves a slot on this capability's loop: MRH_DONE with the token. */
-int64_t mrh_reserve(void);
+/* Reserves a token on this capability's loop: MRH_DONE with the token. */
+int64_t mrh_reserve(int kind);
 /* These find the loop by the token, and go through its mailbox if it is another capability's. */
-void mrh_start(mr_token token, int kind, mr_handle handle, uint64_t deadline_ns);
+void mrh_start(mr_token token, int kind, mr_handle handle);
 void mrh_cancel(mr_token token);
-void mrh_update(mr_token token, uint64_t deadline_ns);
 void mrh_release(mr_token token);
-/* 1: the timeout is gone and will not fire. 0: it has fired, or that is not known yet. */
-int mrh_discard(mr_token token);
+/* For timeouts. Zero or less: at once. */
+void mrh_start_after(mr_token token, int64_t delay_us);
+void mrh_move_after(mr_token token, int64_t delay_us);
+/* 1: it will not fire, and the token is reserved again. 0: it has fired, or it is another capability's, where it ends with
+ * -ECANCELED unless it fires before. */
+int mrh_stop(mr_token token);
 
 /* A buffer of this capability's loop, or NULL without memory; and its way back. */
 mr_buffer *mrh_lend(void);
@@ -63,6 +68,7 @@ void mrh_give_back(mr_buffer *buffer);
 int mrh_poll(mr_loop *loop, mr_completion *completions, int capacity);
 int mrh_prepare_wait(mr_loop *loop);
 
-uint64_t mrh_deadline_after(uint64_t delay_us);
+/* Zero or less: now. */
+uint64_t mrh_deadline_after(int64_t delay_us);
 
 #endif

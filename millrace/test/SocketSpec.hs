@@ -172,6 +172,46 @@ spec = do
       later <- deadlineAfter 1000000
       (now < later && past < later && later < farthest && farthest < noDeadline) `shouldBe` True
     it "does not take other errors for its own" $ userError "other" `shouldNotSatisfy` isDeadlineError
+  describe "setReadDeadline, setWriteDeadline" $ do
+    it "end a receive without losing a byte" $ withTcpPair $ \one other -> do
+      deadlineAfter 10000 >>= setReadDeadline one
+      timesOut (recv one 10)
+      sendAll other (bytesAt 0 4)
+      setReadDeadline one noDeadline
+      recv one 10 `shouldReturn` bytesAt 0 4
+    it "are seen by a thread that waits, on any capability" $ forM_ [0, 1] $ \capability ->
+      withUnixPair $ \one _ -> do
+        job <- startOn 0 (timesOut (recv one 10))
+        pause 20000
+        isOver job `shouldReturn` False
+        startOn capability (deadlineAfter 5000 >>= setReadDeadline one) >>= finish
+        finish job
+    it "pushed forward at every activity end a connection only when there is none" $ withTcpPair $ \one other -> do
+      job <- start $ timesOut $ forM_ [1 :: Int ..] $ \_ -> do
+        deadlineAfter 200000 >>= setReadDeadline one
+        void (recv one 1)
+      replicateM_ 20 (pause 20000 >> sendAll other (bytesAt 0 1))
+      isOver job `shouldReturn` False
+      finish job
+    it "end a send, and leave the other direction alone" $ withTcpPair $ \one other -> do
+      deadlineAfter 10000 >>= setWriteDeadline one
+      timesOut (sendAll one (ByteString.replicate 100000000 0))
+      sendAll other (bytesAt 0 4)
+      recv one 10 `shouldReturn` bytesAt 0 4
+    it "count together with a call's own: the earlier one" $ withUnixPair $ \one _ -> do
+      soon <- deadlineAfter 10000
+      late <- deadlineAfter 3600000000
+      setReadDeadline one late
+      timesOut (recvBefore soon one 10)
+      setReadDeadline one soon
+      timesOut (recvBefore late one 10)
+    it "of a listener end an accept" $ withListener $ \listener _ -> do
+      deadlineAfter 10000 >>= setReadDeadline listener
+      timesOut (accept listener)
+    it "of a closed socket cannot be set" $ withUnixPair $ \one _ -> do
+      close one
+      problem <- failsWith (setReadDeadline one noDeadline)
+      problem `shouldSatisfy` hasCode eBADF
   describe "Millrace.Socket.File" $ do
     it "sends a whole file through small buffers" $ withFile' 3000000 $ \file -> withTcpPair $ \one other -> do
       setSocketOption one SendBuffer 4096
@@ -235,3 +275,7 @@ withFile' :: Int -> (Fd -> IO a) -> IO a
 withFile' size use = withPath "file" $ \path -> do
   ByteString.writeFile path (bytesAt 0 size)
   bracket (openFd path ReadOnly Nothing defaultFileFlags) closeFd use
+
+-- | The operation ends because a deadline passes.
+timesOut :: IO a -> IO ()
+timesOut operation = within 10 "the operation" (failsWith operation) >>= (`shouldSatisfy` isDeadlineError)

@@ -89,7 +89,7 @@ mr_token start(driver *d, mr_request request);
 
 /* For tokens that did not come from submit or start: a completion of this token is to be expected. */
 void expect(driver *d, mr_token token, uint64_t user_data);
-/* The opposite, after a successful mr_loop_discard. */
+/* The opposite, after a successful mr_loop_discard; releases the token. */
 void expect_nothing(driver *d, mr_token token);
 
 /* Polls once and keeps what has come. Returns the number of completions. */

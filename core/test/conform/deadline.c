@@ -227,6 +227,153 @@ static void a_length_of_time_can_be_moved_and_can_be_endless(void)
     driver_free(idle->d);
 }
 
+/* -------------------------------------------------------------------------------------- deadlines of a handle --- */
+
+static void set_deadline(driver *d, mr_handle handle, mr_direction direction, uint64_t deadline_ns)
+{
+    CHECK_EQ(mr_group_set_deadline(driver_group(d), driver_loop(d), handle, direction, deadline_ns), 0);
+}
+
+static void a_handle_can_have_one(void)
+{
+    driver *d = driver_new();
+    int pair[2];
+    char bytes[2];
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    uint64_t deadline_ns = in_ms(20);
+    set_deadline(d, handle, MR_READING, deadline_ns);
+    mr_token tokens[2] = {start(d, recv_request(handle, &bytes[0], 1)), start(d, recv_request(handle, &bytes[1], 1))};
+    for (int i = 0; i < 2; i++)
+        CHECK_EQ(finish(d, tokens[i]).result, -ETIMEDOUT);
+    CHECK_GE(mr_clock_now_ns(), deadline_ns);
+    CHECK_EQ(perform(d, recv_request(handle, bytes, 1)).result, -ETIMEDOUT); /* it has passed for later ones too */
+    write_all(pair[1], "x", 1);
+    CHECK_EQ(perform(d, recv_request(handle, bytes, 1)).result, 1); /* which need not wait */
+    set_deadline(d, handle, MR_READING, MR_NO_DEADLINE);
+    mr_token token = start(d, recv_request(handle, bytes, 1));
+    CHECK_STAYS_PENDING(d, token);
+    write_all(pair[1], "x", 1);
+    CHECK_EQ(finish(d, token).result, 1);
+    driver_free(d);
+}
+
+static void directions_have_their_own(void)
+{
+    driver *d = driver_new();
+    int pair[2];
+    char byte = 0;
+    tcp_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    fill(pair[0]);
+    set_deadline(d, handle, MR_WRITING, in_ms(10));
+    mr_token reading = start(d, recv_request(handle, &byte, 1));
+    mr_token writing = start(d, send_request(handle, &byte, 1));
+    CHECK_EQ(finish(d, writing).result, -ETIMEDOUT);
+    CHECK_STAYS_PENDING(d, reading);
+    set_deadline(d, handle, MR_READING, in_ms(5));
+    CHECK_EQ(finish(d, reading).result, -ETIMEDOUT);
+    driver_free(d);
+}
+
+static void the_earlier_one_counts(void)
+{
+    driver *d = driver_new();
+    int pair[2];
+    char byte;
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    set_deadline(d, handle, MR_READING, in_ms(3600000));
+    uint64_t deadline_ns = in_ms(10);
+    CHECK_EQ(perform(d, with_deadline(recv_request(handle, &byte, 1), deadline_ns)).result, -ETIMEDOUT);
+    CHECK_GE(mr_clock_now_ns(), deadline_ns);
+    deadline_ns = in_ms(10);
+    set_deadline(d, handle, MR_READING, deadline_ns);
+    CHECK_EQ(perform(d, with_deadline(recv_request(handle, &byte, 1), in_ms(3600000))).result, -ETIMEDOUT);
+    CHECK_GE(mr_clock_now_ns(), deadline_ns);
+    driver_free(d);
+}
+
+/* Pushed forward again and again, as by activity; then no more. */
+static void it_can_be_pushed_while_operations_wait(void)
+{
+    driver *d = driver_new();
+    int pair[2];
+    char byte;
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    uint64_t deadline_ns = in_ms(25);
+    set_deadline(d, handle, MR_READING, deadline_ns);
+    mr_token token = start(d, recv_request(handle, &byte, 1));
+    for (int i = 0; i < 5; i++) {
+        run_for_ms(d, 10);
+        if (has_arrived(d, token)) /* this machine was busy for a while */
+            CHECK_GE(mr_clock_now_ns(), deadline_ns);
+        deadline_ns = in_ms(25);
+        set_deadline(d, handle, MR_READING, deadline_ns);
+    }
+    bool was_late = has_arrived(d, token);
+    CHECK_EQ(finish(d, token).result, -ETIMEDOUT);
+    CHECK(was_late || mr_clock_now_ns() >= deadline_ns);
+    /* And back: none to near, and far to near. */
+    set_deadline(d, handle, MR_READING, MR_NO_DEADLINE);
+    token = start(d, recv_request(handle, &byte, 1));
+    run_for_ms(d, 5);
+    set_deadline(d, handle, MR_READING, in_ms(3600000));
+    run_for_ms(d, 5);
+    CHECK(!has_arrived(d, token));
+    set_deadline(d, handle, MR_READING, in_ms(5));
+    CHECK_EQ(finish(d, token).result, -ETIMEDOUT);
+    driver_free(d);
+}
+
+/* The loop that has the operation learns of an earlier deadline from others, also while it sleeps. */
+static void another_loop_can_set_it(void)
+{
+    driver *d = driver_new(), *other = driver_new_beside(d);
+    int pair[2];
+    char byte;
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    mr_token token = start(d, recv_request(handle, &byte, 1));
+    CHECK_STAYS_PENDING(d, token);
+    set_deadline(other, handle, MR_READING, in_ms(5));
+    CHECK_EQ(finish(d, token).result, -ETIMEDOUT);
+    set_deadline(other, handle, MR_READING, MR_NO_DEADLINE);
+    token = start(d, recv_request(handle, &byte, 1));
+    while (!mr_loop_prepare_wait(driver_loop(d)))
+        poll_once(d);
+    CHECK_EQ(mr_group_set_deadline(driver_group(d), NULL, handle, MR_READING, in_ms(5)), 0);
+    mr_loop_wait(driver_loop(d));
+    CHECK_EQ(finish(d, token).result, -ETIMEDOUT);
+    driver_free(other);
+    driver_free(d);
+}
+
+static void it_ends_with_its_handle(void)
+{
+    driver *d = driver_new();
+    int pair[2];
+    char byte;
+    unix_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    set_deadline(d, handle, MR_READING, in_ms(30));
+    mr_token token = start(d, recv_request(handle, &byte, 1));
+    mr_completion closing;
+    bool is_pending = submit(d, close_request(handle), &closing);
+    CHECK_EQ(is_pending ? finish(d, closing.token).result : closing.result, 0);
+    CHECK_EQ(finish(d, token).result, -EBADF);
+    CHECK_EQ(mr_group_set_deadline(driver_group(d), driver_loop(d), handle, MR_READING, in_ms(1)), -EBADF);
+    unix_pair(pair);
+    mr_handle next = adopt(d, pair[0]); /* likely the same number */
+    token = start(d, recv_request(next, &byte, 1));
+    run_for_ms(d, 60);
+    CHECK(!has_arrived(d, token));
+    write_all(pair[1], "x", 1);
+    CHECK_EQ(finish(d, token).result, 1);
+    driver_free(d);
+}
+
 const conform_case deadline_cases[] = {
     CASE(every_kind_can_time_out),
     CASE(the_past_is_a_deadline),
@@ -240,5 +387,11 @@ const conform_case deadline_cases[] = {
     CASE(a_length_of_time_begins_with_the_waiting),
     CASE(a_length_of_time_can_be_moved_and_can_be_endless),
     CASE(many_deadlines_on_one_socket),
+    CASE(a_handle_can_have_one),
+    CASE(directions_have_their_own),
+    CASE(the_earlier_one_counts),
+    CASE(it_can_be_pushed_while_operations_wait),
+    CASE(another_loop_can_set_it),
+    CASE(it_ends_with_its_handle),
     {0},
 };

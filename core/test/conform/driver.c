@@ -112,6 +112,7 @@ void expect_nothing(driver *d, mr_token token)
     CHECK_EQ(entry->token, token);
     CHECK_EQ(entry->state, EXPECTED);
     entry->state = IDLE;
+    mr_loop_release(d->loop, token);
 }
 
 bool submit(driver *d, mr_request request, mr_completion *completion)

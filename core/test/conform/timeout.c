@@ -257,7 +257,7 @@ static void an_earlier_one_from_outside_shortens_sleep(void)
     uint64_t begin_ns = mr_clock_now_ns(), deadline_ns = in_ms(40);
     mr_token far = start(d, timeout_request(in_ms(3600000)));
     remote_timeout remote = {.loop = driver_loop(d), .request = timeout_request(deadline_ns)};
-    CHECK_EQ(mr_loop_reserve(driver_loop(d), &remote.token), 0);
+    CHECK_EQ(mr_loop_reserve(driver_loop(d), MR_TIMEOUT, &remote.token), 0);
     expect(d, remote.token, remote.request.user_data);
     CHECK_EQ(pthread_create(&thread, NULL, start_after_20_ms, &remote), 0);
     CHECK_EQ(finish(d, remote.token).result, 0);

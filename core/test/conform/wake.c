@@ -262,7 +262,7 @@ static void something_done_meanwhile_ends_the_wait(void)
     driver *d = driver_new();
     sleeper s;
     mr_token token;
-    CHECK_EQ(mr_loop_reserve(driver_loop(d), &token), 0);
+    CHECK_EQ(mr_loop_reserve(driver_loop(d), MR_RECV, &token), 0);
     put_to_sleep(&s, d);
     expect(d, token, 0);
     mr_loop_start(driver_loop(d), token, &(mr_request){.kind = MR_KIND_COUNT});

@@ -46,7 +46,7 @@ noDeadline = Deadline 0
 --
 -- @since 0.1.0
 deadlineAfter :: Int -> IO Deadline
-deadlineAfter delayMicros = Deadline <$> c_deadline_after (fromIntegral (max 0 delayMicros))
+deadlineAfter delayMicros = Deadline <$> c_deadline_after (fromIntegral delayMicros)
 {-# INLINE deadlineAfter #-}
 
 -- | The one that passes first. 'noDeadline' is neutral.

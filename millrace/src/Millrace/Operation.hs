@@ -19,6 +19,8 @@ module Millrace.Operation
   , foreignHandle
   , descriptorOf
   , isOpen
+  , Direction (..)
+  , setDeadline
     -- * Requests
   , Request
   , acceptRequest
@@ -53,7 +55,7 @@ import System.Posix.Types (Fd (..))
 
 import Millrace.Deadline (Deadline, deadlineNanoseconds)
 import Millrace.Internal.Constants
-import Millrace.Internal.Foreign (c_adopt, c_is_open)
+import Millrace.Internal.Foreign (c_adopt, c_is_open, c_set_deadline)
 import Millrace.Internal.Manager (ensureGroup)
 import Millrace.Internal.Park
 
@@ -95,6 +97,25 @@ descriptorOf (Handle handle) = fromIntegral handle
 -- @since 0.1.0
 isOpen :: Handle -> IO Bool
 isOpen (Handle handle) = (/= 0) <$> c_is_open handle
+
+-- | Receiving, accepting and waiting for something to read; or sending, connecting and waiting for room to write.
+--
+-- @since 0.1.0
+data Direction = Reading | Writing
+  deriving (Eq, Ord, Show)
+
+-- | Sets a deadline for all operations of one direction, those that wait now and those to come: each ends with
+-- @ETIMEDOUT@ when this deadline or its own has passed, whichever is earlier. Returns 0, or the negative @errno@ of a
+-- closed handle. Does not block. Moving a deadline to a later moment is a store.
+--
+-- @since 0.1.0
+setDeadline :: Handle -> Direction -> Deadline -> IO Int64
+setDeadline (Handle handle) direction deadline =
+  fromIntegral <$> c_set_deadline handle code (deadlineNanoseconds deadline)
+  where code = case direction of
+          Reading -> directionReading
+          Writing -> directionWriting
+{-# INLINE setDeadline #-}
 
 -- | Takes a connection from a listening socket; the result is a new non-blocking descriptor, not adopted yet. The
 -- buffer is an @mr_address@ (see @millrace.h@) or null.

@@ -34,6 +34,9 @@ module Millrace.Socket
   , shutdown
   , close
   , gracefulClose
+    -- * Deadlines
+  , setReadDeadline
+  , setWriteDeadline
     -- * Names
   , getSocketName
   , getPeerName
@@ -220,6 +223,34 @@ gracefulClose s@(Socket handle _) waitMillis = linger `finally` close s
       result <- perform (before deadline (recvRequest handle buffer size))
       when (result > 0) $ drain deadline buffer
     size = 1024
+
+-- | Sets the moment at which receiving and accepting on this socket give up, until it is set again; 'noDeadline' for
+-- never. It holds for threads that wait already, on any capability, and for all calls to come; of this and a call's own
+-- deadline the earlier counts. A call that finds its bytes at hand does not look at the clock.
+--
+-- Meant to be pushed forward at every sign of life: moving it to a later moment is a store, and sets no timer. Throws
+-- 'IOError' for a closed socket. Does not block.
+--
+-- > serve connection = forever $ do
+-- >   deadlineAfter 10000000 >>= setReadDeadline connection     -- ten seconds for each request
+-- >   recv connection 4096 >>= answer connection
+--
+-- @since 0.1.0
+setReadDeadline :: Socket -> Deadline -> IO ()
+setReadDeadline = setDeadlineOf "Millrace.Socket.setReadDeadline" Reading
+{-# INLINE setReadDeadline #-}
+
+-- | The same for sending and connecting.
+--
+-- @since 0.1.0
+setWriteDeadline :: Socket -> Deadline -> IO ()
+setWriteDeadline = setDeadlineOf "Millrace.Socket.setWriteDeadline" Writing
+{-# INLINE setWriteDeadline #-}
+
+setDeadlineOf :: String -> Direction -> Socket -> Deadline -> IO ()
+setDeadlineOf attempted direction s@(Socket handle _) deadline =
+  setDeadline handle direction deadline >>= void . throwIfFailed attempted (describe s)
+{-# INLINE setDeadlineOf #-}
 
 -- | The socket's own address.
 --

@@ -24,30 +24,29 @@ import Control.Concurrent (ThreadId, forkIOWithUnmask, killThread, myThreadId, t
 import Control.Concurrent.MVar (MVar, isEmptyMVar, newEmptyMVar, takeMVar, tryPutMVar)
 import Control.Concurrent.STM (TVar, atomically, newTVarIO, writeTVar)
 import Control.Exception
-  ( Exception (..), SomeException, asyncExceptionFromException, asyncExceptionToException, catch, mask, throwIO
+  ( Exception (..), SomeException, asyncExceptionFromException, asyncExceptionToException, catch, mask, mask_, throwIO
   , uninterruptibleMask_ )
 import Control.Monad (unless, void, when)
-import Data.Word (Word64)
 
-import Millrace.Deadline (deadlineAfter, deadlineNanoseconds)
-import Millrace.Internal.Constants (kindTimeout)
-import Millrace.Internal.Foreign (c_discard, c_update)
-import Millrace.Internal.Park (startCallback)
-import Millrace.Operation
+import Millrace.Internal.Alarm
+import Millrace.Internal.TimerTable (Action (..))
 
 -- | Suspends the thread for at least so many microseconds. Interruptible. Zero or less returns soon.
 --
 -- @since 0.1.0
 threadDelay :: Int -> IO ()
-threadDelay delayMicros = do
-  deadline <- deadlineAfter delayMicros
-  void (perform (timeoutRequest deadline) >>= throwIfFailed "Millrace.Timer.threadDelay" "the calling thread")
+threadDelay delayMicros = mask_ $ do
+  woken <- newEmptyMVar
+  alarm <- startAlarm delayMicros (Wake woken)
+  takeMVar woken `catch` \exception -> do
+    void (stopAlarm alarm)
+    throwIO (exception :: SomeException)
 
 -- | The exception by which 'timeout' interrupts its action. Each call has its own, so that nested ones are not confused.
 -- It is asynchronous; an action that swallows it defeats its timeout.
 --
 -- @since 0.1.0
-newtype Timeout = Timeout Word64
+newtype Timeout = Timeout (MVar ThreadId)
   deriving (Eq)
 
 instance Show Timeout where
@@ -71,32 +70,31 @@ timeout limitMicros action
   | otherwise = mask $ \restore -> do
       caller <- myThreadId
       lock <- newEmptyMVar
-      deadline <- deadlineAfter limitMicros
-      token <- startCallback kindTimeout 0 (deadlineNanoseconds deadline) (expire caller lock)
+      alarm <- startAlarm limitMicros (Perform (expire caller lock))
       -- 'Just' is made in masked state: see 'Millrace.Internal.Park.handOver'.
       result <- (Just <$> restore action) `catch` \problem -> do
-        disarm token lock
-        if fromException problem == Just (Timeout token) then return Nothing else throwIO (problem :: SomeException)
+        disarm alarm lock
+        if fromException problem == Just (Timeout lock) then return Nothing else throwIO (problem :: SomeException)
       -- Masked: an exception of ours that comes now is stopped by 'disarm'. If we were interrupted, it is done already.
-      maybe (return ()) (const (disarm token lock)) result
+      maybe (return ()) (const (disarm alarm lock)) result
       return result
 
 -- The timer has fired. The exception is thrown by a thread of its own, because throwing waits until the target can
 -- receive it. Whoever fills the lock first wins: this thread, with its name, or 'disarm'.
-expire :: ThreadId -> MVar ThreadId -> Word64 -> a -> IO ()
-expire caller lock token _ = do
+expire :: ThreadId -> MVar ThreadId -> IO ()
+expire caller lock = do
   isWanted <- isEmptyMVar lock
   when isWanted $ void $ forkIOWithUnmask $ \unmask -> unmask $ do
     self <- myThreadId
     isFirst <- tryPutMVar lock self
-    when isFirst $ throwTo caller (Timeout token)
+    when isFirst $ throwTo caller (Timeout lock)
 
 -- Uninterruptible, so that when it returns no exception can come; it waits at most for a thread that is about to throw,
 -- which is killed before it can or has thrown already.
-disarm :: Word64 -> MVar ThreadId -> IO ()
-disarm token lock = uninterruptibleMask_ $ do
-  isGone <- c_discard token
-  when (isGone == 0) $ do
+disarm :: Alarm -> MVar ThreadId -> IO ()
+disarm alarm lock = uninterruptibleMask_ $ do
+  isGone <- stopAlarm alarm
+  unless isGone $ do
     self <- myThreadId
     isFirst <- tryPutMVar lock self
     unless isFirst $ takeMVar lock >>= killThread
@@ -107,8 +105,7 @@ disarm token lock = uninterruptibleMask_ $ do
 registerDelay :: Int -> IO (TVar Bool)
 registerDelay delayMicros = do
   variable <- newTVarIO False
-  deadline <- deadlineAfter delayMicros
-  void $ startCallback kindTimeout 0 (deadlineNanoseconds deadline) (\_ _ -> atomically (writeTVar variable True))
+  void $ startAlarm delayMicros (Perform (atomically (writeTVar variable True)))
   return variable
 
 -- | Stands for all managers; there is one, and no state in it. For programs written for "GHC.Event".
@@ -119,11 +116,12 @@ data TimerManager = TimerManager
 -- | Names a registered timeout, also after it has fired.
 --
 -- @since 0.1.0
-newtype TimeoutKey = TimeoutKey Word64
+newtype TimeoutKey = TimeoutKey Alarm
   deriving (Eq, Ord)
 
--- | What is to be done when the time comes. It runs in a thread of its own, unmasked: it may block, and if it throws,
--- that is reported as for any thread.
+-- | What is to be done when the time comes. It runs unmasked, in a thread that runs callbacks: it may block, which holds
+-- nothing else up, and if it throws, that is reported as for any thread. The thread goes on with other callbacks
+-- afterwards, so its 'ThreadId' is not to be kept.
 --
 -- @since 0.1.0
 type TimeoutCallback = IO ()
@@ -138,22 +136,17 @@ getSystemTimerManager = return TimerManager
 --
 -- @since 0.1.0
 registerTimeout :: TimerManager -> Int -> TimeoutCallback -> IO TimeoutKey
-registerTimeout TimerManager delayMicros callback = do
-  deadline <- deadlineAfter delayMicros
-  TimeoutKey <$> startCallback kindTimeout 0 (deadlineNanoseconds deadline)
-    (\_ _ -> void (forkIOWithUnmask (\unmask -> unmask callback)))
+registerTimeout TimerManager delayMicros callback = TimeoutKey <$> startAlarm delayMicros (Callback callback)
 
 -- | Moves a timeout to so many microseconds from now. Does nothing if it has fired or was unregistered. O(1).
 --
 -- @since 0.1.0
 updateTimeout :: TimerManager -> TimeoutKey -> Int -> IO ()
-updateTimeout TimerManager (TimeoutKey token) delayMicros = do
-  deadline <- deadlineAfter delayMicros
-  c_update token (deadlineNanoseconds deadline)
+updateTimeout TimerManager (TimeoutKey alarm) = moveAlarm alarm
 
 -- | Cancels a timeout. Does nothing if it has fired. Called on another capability than the timeout was registered on,
 -- it takes effect a moment later. O(1).
 --
 -- @since 0.1.0
 unregisterTimeout :: TimerManager -> TimeoutKey -> IO ()
-unregisterTimeout TimerManager (TimeoutKey token) = void (c_discard token)
+unregisterTimeout TimerManager (TimeoutKey alarm) = void (stopAlarm alarm)

@@ -25,6 +25,10 @@ kindClose = #{const MR_CLOSE}
 kindSendFile = #{const MR_SEND_FILE}
 kindTimeout = #{const MR_TIMEOUT}
 
+directionReading, directionWriting :: CInt
+directionReading = #{const MR_READING}
+directionWriting = #{const MR_WRITING}
+
 flagAll, flagLent, flagWithin :: CUInt
 flagAll = #{const MR_ALL}
 flagLent = #{const MR_LENT}

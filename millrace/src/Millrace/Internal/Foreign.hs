@@ -24,13 +24,15 @@ module Millrace.Internal.Foreign
     -- * Operations
   , c_adopt
   , c_is_open
+  , c_set_deadline
   , c_submit
   , c_reserve
   , c_start
   , c_cancel
-  , c_update
   , c_release
-  , c_discard
+  , c_start_after
+  , c_move_after
+  , c_stop
   , LentBuffer
   , c_lend
   , c_give_back
@@ -80,17 +82,19 @@ foreign import ccall unsafe "mr_loop_counters" c_counters :: Ptr Loop -> Ptr Wor
 
 foreign import ccall unsafe "mrh_adopt" c_adopt :: CInt -> IO Int64
 foreign import ccall unsafe "mrh_is_open" c_is_open :: Word64 -> IO CInt
+foreign import ccall unsafe "mrh_set_deadline" c_set_deadline :: Word64 -> CInt -> Word64 -> IO CInt
 foreign import ccall unsafe "mrh_submit" c_submit
   :: CInt -> CUInt -> Word64 -> Ptr a -> Word64 -> Word64 -> CInt -> Word64 -> IO Int64
-foreign import ccall unsafe "mrh_reserve" c_reserve :: IO Int64
-foreign import ccall unsafe "mrh_start" c_start :: Word64 -> CInt -> Word64 -> Word64 -> IO ()
+foreign import ccall unsafe "mrh_reserve" c_reserve :: CInt -> IO Int64
+foreign import ccall unsafe "mrh_start" c_start :: Word64 -> CInt -> Word64 -> IO ()
 foreign import ccall unsafe "mrh_cancel" c_cancel :: Word64 -> IO ()
-foreign import ccall unsafe "mrh_update" c_update :: Word64 -> Word64 -> IO ()
 foreign import ccall unsafe "mrh_release" c_release :: Word64 -> IO ()
-foreign import ccall unsafe "mrh_discard" c_discard :: Word64 -> IO CInt
 foreign import ccall unsafe "mrh_lend" c_lend :: IO (Ptr LentBuffer)
 foreign import ccall unsafe "mrh_give_back" c_give_back :: Ptr LentBuffer -> IO ()
-foreign import ccall unsafe "mrh_deadline_after" c_deadline_after :: Word64 -> IO Word64
+foreign import ccall unsafe "mrh_start_after" c_start_after :: Word64 -> Int64 -> IO ()
+foreign import ccall unsafe "mrh_move_after" c_move_after :: Word64 -> Int64 -> IO ()
+foreign import ccall unsafe "mrh_stop" c_stop :: Word64 -> IO CInt
+foreign import ccall unsafe "mrh_deadline_after" c_deadline_after :: Int64 -> IO Word64
 
 foreign import ccall unsafe "socket" c_socket :: CInt -> CInt -> CInt -> IO CInt
 foreign import ccall unsafe "socketpair" c_socketpair :: CInt -> CInt -> CInt -> Ptr CInt -> IO CInt

@@ -12,7 +12,8 @@ module Millrace.Internal.Manager
   , ensureManagers
   , ensureGroup
   , slotTableOf
-  , slotOf
+  , timerTableOf
+  , numberOf
   , activeLoops
   ) where
 
@@ -20,7 +21,7 @@ import Control.Concurrent (forkOn, getNumCapabilities, myThreadId, rtsSupportsBo
 import Control.Concurrent.MVar (MVar, newEmptyMVar, newMVar, putMVar, takeMVar, tryPutMVar, withMVar)
 import Control.Exception (Exception (..), SomeException, catch, mask_, throwIO)
 import Control.Monad (forM_, unless, void, when)
-import Data.Bits (shiftR, (.&.))
+import Data.Bits (unsafeShiftR, (.&.))
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef, writeIORef)
 import Data.Int (Int64)
 import Data.Primitive.Array (Array, arrayFromList, indexArray, sizeofArray)
@@ -34,9 +35,11 @@ import Foreign.Storable (peek, peekByteOff)
 import GHC.Conc (labelThread)
 import System.IO.Unsafe (unsafePerformIO)
 
+import Millrace.Internal.CallbackQueue
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
 import Millrace.Internal.SlotTable
+import Millrace.Internal.TimerTable
 
 -- | How an operating system does it.
 --
@@ -81,6 +84,8 @@ instance Exception MillraceException where
 data Manager = Manager
   { managerLoop :: !(Ptr Loop)
   , managerSlots :: !SlotTable
+  , managerTimers :: !TimerTable
+  , managerCallbacks :: !CallbackQueue
   , managerNumber :: !Int -- ^ of the capability
   }
 
@@ -153,8 +158,7 @@ explain result = show (errnoToIOError "" (Errno (negate result)) Nothing Nothing
 startManager :: Int -> IO ()
 startManager number = do
   loop <- createLoop
-  slots <- newSlotTable
-  let manager = Manager loop slots number
+  manager <- Manager loop <$> newSlotTable <*> newTimerTable <*> newCallbackQueue <*> pure number
   atomicModifyIORef' managers $ \old -> (arrayFromList (foldr (:) [manager] old), ())
   ready <- newEmptyMVar
   void $ forkOn number $ do
@@ -176,7 +180,8 @@ completionsPerPoll :: Int
 completionsPerPoll = 256
 
 -- | Poll, wake what ended, let it run; sleep only when two polls in a row found nothing. The first empty poll is
--- followed by a 'yield', so that threads that can run get to submit before the manager decides to sleep.
+-- followed by a 'yield', so that threads that can run get to submit before the manager decides to sleep. Callbacks that
+-- wait for a thread keep it awake.
 runManager :: Manager -> Ptr Completion -> IO ()
 runManager manager completions = busy
   where
@@ -184,8 +189,9 @@ runManager manager completions = busy
     busy = do
       count <- pollAll
       if count < 0 then moveHome manager completions else do
+        isCalling <- attend (managerCallbacks manager)
         yield
-        if count > 0 then busy else idle
+        if count > 0 || isCalling then busy else idle
     idle = do
       count <- pollAll
       if count < 0 then moveHome manager completions else
@@ -196,7 +202,7 @@ runManager manager completions = busy
     -- All there is before the next 'yield': with a million threads in the run queue, one batch a round takes for ever.
     pollAll = do
       count <- c_poll loop completions (fromIntegral completionsPerPoll)
-      deliver manager completions (fromIntegral count)
+      deliver manager completions (fromIntegral count) >>= enqueue (managerCallbacks manager)
       if fromIntegral count == completionsPerPoll then pollAll else return count
 
 -- While a capability is switched off by setNumCapabilities, its threads run elsewhere, and this one goes on serving its
@@ -207,40 +213,71 @@ moveHome manager completions = void $ forkOn (managerNumber manager) $ do
   labelThread self ("Millrace manager " ++ show (managerNumber manager))
   runManager manager completions
 
-deliver :: Manager -> Ptr Completion -> Int -> IO ()
-deliver manager completions count = go 0
+-- Returns the callbacks that are due, the last one first.
+deliver :: Manager -> Ptr Completion -> Int -> IO [IO ()]
+deliver manager completions count = go 0 []
   where
-    go i | i >= count = return ()
-         | otherwise = deliverOne manager completions (i * completionSize) >> go (i + 1)
+    go i due
+      | i >= count = return due
+      | otherwise = do
+          let offset = i * completionSize
+          token <- peekByteOff completions (offset + completionToken)
+          result <- peekByteOff completions (offset + completionResult)
+          if isTimer token
+            then deliverTimer manager token result due >>= go (i + 1)
+            else do
+              isCallback <- peekByteOff completions (offset + completionUserData) :: IO Word64
+              deliverOperation manager token result (isCallback /= 0)
+              go (i + 1) due
 
-deliverOne :: Manager -> Ptr Completion -> Int -> IO ()
-deliverOne manager completions offset = do
-  token <- peekByteOff completions (offset + completionToken) :: IO Word64
-  isCallback <- peekByteOff completions (offset + completionUserData) :: IO Word64
-  result <- peekByteOff completions (offset + completionResult) :: IO Int64
-  if isCallback == 0
-    then do
-      place <- parkingPlace (managerSlots manager) (slotOf token)
-      void (tryPutMVar place result)
-    else do
-      callback <- callbackAt (managerSlots manager) (slotOf token)
+deliverOperation :: Manager -> Word64 -> Int64 -> Bool -> IO ()
+deliverOperation manager token result isCallback
+  | isCallback = do
+      callback <- takeCallback (managerSlots manager) (numberOf token)
       c_release token
       callback result `catch` ignore
-  where
-    ignore :: SomeException -> IO ()
-    ignore _ = return ()
+  | otherwise = do
+      place <- parkingPlace (managerSlots manager) (numberOf token)
+      void (tryPutMVar place result)
 
--- | The slot number inside a token.
-slotOf :: Word64 -> Int
-slotOf token = fromIntegral (token .&. 0xffffff)
-{-# INLINE slotOf #-}
+-- A negative result: it was stopped from another capability.
+deliverTimer :: Manager -> Word64 -> Int64 -> [IO ()] -> IO [IO ()]
+deliverTimer manager token result due = do
+  action <- takeAction (managerTimers manager) (numberOf token)
+  c_release token
+  case action of
+    _ | result < 0 -> return due
+    Wake place -> due <$ tryPutMVar place ()
+    Perform now -> due <$ (now `catch` ignore)
+    Callback callback -> return (callback : due)
+    Unused -> return due
 
--- | The table of the loop that a token belongs to.
+ignore :: SomeException -> IO ()
+ignore _ = return ()
+
+-- | Does a token name a timer (not a slot)? See @token.h@.
+isTimer :: Word64 -> Bool
+isTimer token = token .&. 1 /= 0
+
+-- | The number of the slot or the timer inside a token.
+numberOf :: Word64 -> Int
+numberOf token = fromIntegral (token `unsafeShiftR` 1 .&. 0xffffff)
+{-# INLINE numberOf #-}
+
+-- | The tables of the loop that a token belongs to.
 slotTableOf :: Word64 -> IO SlotTable
-slotTableOf token = do
-  all' <- readIORef managers
-  return $! managerSlots (indexArray all' (fromIntegral (token `shiftR` 50)))
+slotTableOf token = managerSlots <$> managerOf token
 {-# INLINE slotTableOf #-}
+
+timerTableOf :: Word64 -> IO TimerTable
+timerTableOf token = managerTimers <$> managerOf token
+{-# INLINE timerTableOf #-}
+
+managerOf :: Word64 -> IO Manager
+managerOf token = do
+  all' <- readIORef managers
+  return $! indexArray all' (fromIntegral (token `unsafeShiftR` 50))
+{-# INLINE managerOf #-}
 
 -- | The loops that run now.
 activeLoops :: IO [Ptr Loop]

@@ -13,6 +13,7 @@ module Millrace.Internal.Park
   , performKeeping
   , performMasked
   , handOver
+  , reserveToken
   , startCallback
   ) where
 
@@ -117,7 +118,7 @@ startHere again elsewhere = do
 park :: (Int64 -> IO ()) -> Word64 -> IO Int64
 park keep token = do
   table <- slotTableOf token
-  place <- parkingPlace table (slotOf token)
+  place <- parkingPlace table (numberOf token)
   -- If 'takeMVar' returns, the result is ours and the exception, if one is on its way, finds us in masked state: it
   -- stays pending until the mask ends (see 'handOver'). If it throws, the result has not been taken.
   result <- takeMVar place `catch` abandon keep token place
@@ -154,29 +155,34 @@ performElsewhere keep what = do
     ignore _ = return ()
 {-# NOINLINE performElsewhere #-}
 
--- | Starts an operation (a timeout, or a wait for a descriptor) whose end runs a callback in a manager thread. Returns
--- its token. Throws when there is no memory for a slot. The callback is installed before the operation can end.
-startCallback :: CInt -> Word64 -> Word64 -> (Word64 -> Callback) -> IO Word64
-startCallback kind handle deadline callback = mask_ attempt
+-- | Reserves a token for an operation of this kind on the loop of this capability. To be called masked. Throws when
+-- there is no memory for it.
+reserveToken :: CInt -> IO Word64
+reserveToken kind = attempt
   where
     attempt = do
-      answer <- c_reserve
+      answer <- c_reserve kind
       case answer .&. 3 of
-        1 | answer >= 0 -> begin (fromIntegral (answer `unsafeShiftR` 2))
+        1 | answer >= 0 -> return (fromIntegral (answer `unsafeShiftR` 2))
           | otherwise -> throwIO (userError "Millrace: no memory for another operation")
-        2 -> startHere attempt (startElsewhere kind handle deadline callback)
-        _ -> startElsewhere kind handle deadline callback
-    begin token = do
-      table <- slotTableOf token
-      setCallback table (slotOf token) (callback token)
-      c_start token kind handle deadline
-      return token
-{-# INLINE startCallback #-}
+        2 -> startHere attempt (reserveElsewhere kind)
+        _ -> reserveElsewhere kind
+{-# INLINE reserveToken #-}
 
-startElsewhere :: CInt -> Word64 -> Word64 -> (Word64 -> Callback) -> IO Word64
-startElsewhere kind handle deadline callback = uninterruptibleMask_ $ do
+reserveElsewhere :: CInt -> IO Word64
+reserveElsewhere kind = uninterruptibleMask_ $ do
   count <- getNumCapabilities
   outcome <- newEmptyMVar
-  void $ forkOn (count - 1) (try (startCallback kind handle deadline callback) >>= putMVar outcome)
+  void $ forkOn (count - 1) (try (reserveToken kind) >>= putMVar outcome)
   takeMVar outcome >>= either (throwIO :: SomeException -> IO Word64) return
-{-# NOINLINE startElsewhere #-}
+{-# NOINLINE reserveElsewhere #-}
+
+-- | Starts a wait for a descriptor whose end runs a callback in a manager thread. Returns its token. Throws when there is
+-- no memory for a slot. The callback is installed before the operation can end.
+startCallback :: CInt -> Word64 -> Callback -> IO Word64
+startCallback kind handle callback = mask_ $ do
+  token <- reserveToken kind
+  table <- slotTableOf token
+  setCallback table (numberOf token) callback
+  c_start token kind handle
+  return token

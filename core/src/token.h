@@ -1,0 +1,49 @@
+/*
+ * token.h: what a token is made of: loop (10 bits) | generation (25) | number (24) | is it an alarm (1).
+ *
+ * The number is that of a slot or of an alarm, which are counted separately. The generation grows whenever the token's
+ * record is used again.
+ */
+#ifndef MILLRACE_TOKEN_H
+#define MILLRACE_TOKEN_H
+
+#include "millrace.h"
+
+#include <assert.h>
+#include <stdbool.h>
+
+#define MR_NUMBER_BITS 24
+#define MR_SLOT_BITS (MR_NUMBER_BITS + 1)
+#define MR_GENERATION_BITS 25
+#define MR_RECORDS_MAX (UINT32_C(1) << MR_NUMBER_BITS) /* slots of a loop; likewise alarms */
+
+static_assert(MR_SLOT_BITS + MR_GENERATION_BITS + 10 == 60, "a token is less than 2^60");
+static_assert(MR_LOOPS_MAX == 1 << 10, "a loop's index fits into a token");
+
+/* The first token of a record. */
+static inline mr_token mr_token_make(uint32_t loop, uint32_t number, bool is_alarm)
+{
+    return (uint64_t)loop << (MR_SLOT_BITS + MR_GENERATION_BITS) | UINT64_C(1) << MR_SLOT_BITS | number << 1 | is_alarm;
+}
+
+/* The token of a record's next use. */
+static inline mr_token mr_token_next(mr_token token)
+{
+    const uint64_t mask = ((UINT64_C(1) << MR_GENERATION_BITS) - 1) << MR_SLOT_BITS;
+    uint64_t generation = (token + (UINT64_C(1) << MR_SLOT_BITS)) & mask;
+    if (generation == 0)
+        generation = UINT64_C(1) << MR_SLOT_BITS; /* a token is never 0 */
+    return (token & ~mask) | generation;
+}
+
+static inline bool mr_token_is_alarm(mr_token token)
+{
+    return token & 1;
+}
+
+static inline uint32_t mr_token_number(mr_token token)
+{
+    return (uint32_t)(token >> 1) & (MR_RECORDS_MAX - 1);
+}
+
+#endif

@@ -1,0 +1,51 @@
+-- | Starting, moving and stopping the timers of the capability's loop.
+--
+-- A timer is reserved, gets its action, and is started: it cannot fire before its action is there. It belongs to whoever
+-- takes the action out again, the manager when it has fired or 'stopAlarm', and that one releases it.
+module Millrace.Internal.Alarm
+  ( Alarm (..)
+  , startAlarm
+  , moveAlarm
+  , stopAlarm
+  ) where
+
+import Control.Exception (mask_)
+import Data.Word (Word64)
+
+import Millrace.Internal.Foreign
+import Millrace.Internal.Manager
+import Millrace.Internal.Park (reserveToken)
+import Millrace.Internal.Constants (kindTimeout)
+import Millrace.Internal.TimerTable
+
+-- | The token of a timer. It is never used for another timer, so that it may be kept after the timer's end.
+newtype Alarm = Alarm Word64
+  deriving (Eq, Ord)
+
+-- | Starts a timer that performs its action after so many microseconds; zero or less: soon. Does not block. Throws
+-- when there is no memory for it.
+startAlarm :: Int -> Action -> IO Alarm
+startAlarm delayMicros action = mask_ $ do
+  token <- reserveToken kindTimeout
+  table <- timerTableOf token
+  setAction table (numberOf token) action
+  c_start_after token (fromIntegral delayMicros)
+  return (Alarm token)
+{-# INLINE startAlarm #-}
+
+-- | Moves it to so many microseconds from now, unless it has fired or was stopped.
+moveAlarm :: Alarm -> Int -> IO ()
+moveAlarm (Alarm token) delayMicros = c_move_after token (fromIntegral delayMicros)
+{-# INLINE moveAlarm #-}
+
+-- | Stops it. 'True': it is gone, and its action will not be performed. 'False': it has fired, or it belongs to another
+-- capability, which will stop it in a moment unless it fires before.
+stopAlarm :: Alarm -> IO Bool
+stopAlarm (Alarm token) = mask_ $ do
+  isStopped <- c_stop token
+  if isStopped == 0 then return False else do
+    table <- timerTableOf token
+    _ <- takeAction table (numberOf token)
+    c_release token
+    return True
+{-# INLINE stopAlarm #-}

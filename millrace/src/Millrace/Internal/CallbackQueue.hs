@@ -1,0 +1,72 @@
+-- | Callbacks that are due, and the threads that run them.
+--
+-- One thread runs them one after the other, as long as each ends within its turn; a thread for each would cost several
+-- times what most callbacks do. When one blocks or computes for long, another thread goes on with those behind it. Knows
+-- neither timers nor loops.
+module Millrace.Internal.CallbackQueue
+  ( CallbackQueue
+  , newCallbackQueue
+  , enqueue
+  , attend
+  ) where
+
+import Control.Concurrent (forkIOWithUnmask)
+import Control.Exception (catch, mask_)
+import Control.Monad (unless, void, when)
+import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef, writeIORef)
+import GHC.Conc (childHandler)
+
+data Waiting = Waiting
+  { taken :: !Int   -- ^ how many have been taken so far
+  , first :: [IO ()]
+  , later :: [IO ()] -- ^ the last one first
+  }
+
+data CallbackQueue = CallbackQueue
+  { waiting :: !(IORef Waiting)
+  , running :: !(IORef Int)      -- ^ threads that take callbacks
+  , takenBefore :: !(IORef Int)  -- ^ at the last 'attend'; the manager's own
+  }
+
+newCallbackQueue :: IO CallbackQueue
+newCallbackQueue = CallbackQueue <$> newIORef (Waiting 0 [] []) <*> newIORef 0 <*> newIORef 0
+
+-- | Adds callbacks, the last one first. Does not block.
+enqueue :: CallbackQueue -> [IO ()] -> IO ()
+enqueue queue callbacks = unless (null callbacks) $
+  atomicModifyIORef' (waiting queue) $ \now -> (now { later = callbacks ++ later now }, ())
+
+-- | To be called by the manager whenever the other threads have had their turn: sees to it that somebody is running
+-- callbacks and gets on with it. 'True' if callbacks are waiting, and the manager must not sleep.
+attend :: CallbackQueue -> IO Bool
+attend queue = do
+  now <- readIORef (waiting queue)
+  if null (first now) && null (later now) then return False else do
+    before <- readIORef (takenBefore queue)
+    threads <- readIORef (running queue)
+    when (threads == 0 || taken now == before) $ startThread queue
+    writeIORef (takenBefore queue) (taken now)
+    return True
+{-# INLINE attend #-}
+
+startThread :: CallbackQueue -> IO ()
+startThread queue = mask_ $ do
+  atomicModifyIORef' (running queue) (\n -> (n + 1, ()))
+  void $ forkIOWithUnmask (\unmask -> runCallbacks queue unmask)
+
+runCallbacks :: CallbackQueue -> (IO () -> IO ()) -> IO ()
+runCallbacks queue unmask = go
+  where
+    go = do
+      next <- atomicModifyIORef' (waiting queue) takeOne
+      case next of
+        Nothing -> atomicModifyIORef' (running queue) (\n -> (n - 1, ()))
+        -- What it throws is reported as at the end of any thread.
+        Just callback -> (unmask callback `catch` childHandler) >> go
+
+takeOne :: Waiting -> (Waiting, Maybe (IO ()))
+takeOne now = case first now of
+  callback : rest -> (now { taken = taken now + 1, first = rest }, Just callback)
+  [] -> case reverse (later now) of
+    callback : rest -> (Waiting (taken now + 1) rest [], Just callback)
+    [] -> (now, Nothing)

@@ -1,0 +1,42 @@
+-- | What is to be done when each of a loop's timers fires. Knows nothing of time.
+module Millrace.Internal.TimerTable
+  ( TimerTable
+  , Action (..)
+  , newTimerTable
+  , setAction
+  , takeAction
+  ) where
+
+import Control.Concurrent.MVar (MVar)
+import Control.Monad.Primitive (RealWorld)
+import Data.Primitive.Array (MutableArray, newArray, readArray, writeArray)
+
+import Millrace.Internal.Chunks
+
+-- | What a manager does with a timer that has fired.
+data Action
+  = Unused            -- ^ the timer is not in use
+  | Wake !(MVar ())     -- ^ a thread waits there
+  | Perform (IO ())     -- ^ in the manager thread; must neither block nor throw
+  | Callback (IO ())    -- ^ elsewhere: it may do both
+
+newtype TimerTable = TimerTable (Chunks (MutableArray RealWorld Action))
+
+newTimerTable :: IO TimerTable
+newTimerTable = TimerTable <$> newChunks (newArray chunkSize Unused)
+
+-- | To be set between reserving a timer and starting it.
+setAction :: TimerTable -> Int -> Action -> IO ()
+setAction (TimerTable chunks) timer action = do
+  chunk <- chunkFor chunks timer
+  writeArray chunk (within timer) action
+{-# INLINE setAction #-}
+
+-- | To be taken before the timer is released. The table lets go of it.
+takeAction :: TimerTable -> Int -> IO Action
+takeAction (TimerTable chunks) timer = do
+  chunk <- chunkFor chunks timer
+  action <- readArray chunk (within timer)
+  writeArray chunk (within timer) Unused
+  return action
+{-# INLINE takeAction #-}
