@@ -1,7 +1,6 @@
 /* alarm.c: see alarm.h. */
 #include "alarm.h"
 
-#include "token.h"
 
 #include <errno.h>
 
@@ -15,20 +14,14 @@ mr_alarm *mr_alarm_take(mr_loop *loop)
         alarm->timer.next = NULL;
     } else {
         uint32_t number;
-        alarm = mr_pool_extend(&loop->alarms, MR_RECORDS_MAX, &number);
+        alarm = mr_pool_extend(&loop->alarms, sizeof *alarm, MR_RECORDS_MAX, &number);
         if (!alarm)
             return NULL;
         alarm->token = mr_token_make(loop->index, number, true);
-        alarm->timer.owner = MR_TIMER_OF_ALARM;
+        alarm->timer.place.owner = MR_TIMER_OF_ALARM;
     }
     alarm->state = MR_SLOT_RESERVED;
     return alarm;
-}
-
-mr_alarm *mr_alarm_find(mr_loop *loop, mr_token token)
-{
-    mr_alarm *alarm = mr_pool_at(&loop->alarms, mr_token_number(token));
-    return alarm && alarm->token == token && alarm->state != MR_SLOT_FREE ? alarm : NULL;
 }
 
 int mr_alarm_start(mr_loop *loop, mr_alarm *alarm, const mr_request *request)
@@ -41,7 +34,6 @@ int mr_alarm_start(mr_loop *loop, mr_alarm *alarm, const mr_request *request)
     mr_timer_arm(&loop->wheel, &alarm->timer, request->deadline_ns);
     mr_count(&loop->counters.operations, 1);
     mr_count(&loop->counters.parks, 1);
-    mr_count(&loop->counters.in_flight, 1);
     return 0;
 }
 
@@ -60,19 +52,13 @@ void mr_alarm_update(mr_loop *loop, mr_alarm *alarm, uint64_t deadline_ns)
         mr_timer_arm(&loop->wheel, &alarm->timer, deadline_ns);
 }
 
-static void note_end(mr_loop *loop)
-{
-    mr_count(&loop->counters.in_flight, (uint64_t)-1);
-    mr_count(&loop->counters.completions, 1);
-}
-
 bool mr_alarm_discard(mr_loop *loop, mr_alarm *alarm)
 {
     if (alarm->state != MR_SLOT_PENDING)
         return false;
     mr_timer_disarm(&loop->wheel, &alarm->timer);
     alarm->state = MR_SLOT_RESERVED;
-    note_end(loop);
+    mr_count(&loop->counters.completions, 1);
     return true;
 }
 
@@ -90,5 +76,5 @@ void mr_alarm_deliver(mr_loop *loop, mr_alarm *alarm, mr_completion *completion)
 {
     alarm->state = MR_SLOT_DELIVERED;
     *completion = (mr_completion){.token = alarm->token, .user_data = alarm->user_data, .result = alarm->result};
-    note_end(loop);
+    mr_count(&loop->counters.completions, 1);
 }

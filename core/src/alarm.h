@@ -8,6 +8,7 @@
 #define MILLRACE_ALARM_H
 
 #include "loop.h"
+#include "token.h"
 
 typedef struct mr_alarm {
     mr_timer timer; /* first: a timer that fires is cast back to its alarm. On the free list, linked by `next`. */
@@ -24,7 +25,11 @@ mr_alarm *mr_alarm_take(mr_loop *loop);
 int mr_alarm_start(mr_loop *loop, mr_alarm *alarm, const mr_request *request);
 
 /* The alarm of a token that mr_token_is_alarm, or NULL if it is stale. */
-mr_alarm *mr_alarm_find(mr_loop *loop, mr_token token);
+static inline mr_alarm *mr_alarm_find(mr_loop *loop, mr_token token)
+{
+    mr_alarm *alarm = mr_pool_at(&loop->alarms, mr_token_number(token), sizeof *alarm);
+    return alarm && alarm->token == token && alarm->state != MR_SLOT_FREE ? alarm : NULL;
+}
 
 /* A pending one ends at the next poll with this result. */
 void mr_alarm_end(mr_loop *loop, mr_alarm *alarm, int result);

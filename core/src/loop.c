@@ -13,8 +13,8 @@
 
 enum { BACKOFF_FIRST_MS = 10, BACKOFF_LAST_MS = 200 };
 
-/* What the wheel may do besides firing: a tenth of a millisecond, with most timers not in the cache. */
-enum { TIMER_MOVES_PER_POLL = 1024 };
+/* What the wheel may do besides firing: a tenth of a millisecond, with no timer in the cache. */
+enum { TIMER_MOVES_PER_POLL = 256 };
 
 #define NS_PER_MS UINT64_C(1000000)
 
@@ -37,7 +37,7 @@ static mr_slot *take_slot(mr_loop *loop)
         loop->free_slots = slot->queued;
     } else {
         uint32_t number;
-        slot = mr_pool_extend(&loop->slots, MR_RECORDS_MAX, &number);
+        slot = mr_pool_extend(&loop->slots, sizeof *slot, MR_RECORDS_MAX, &number);
         if (!slot)
             return NULL;
         slot->token = mr_token_make(loop->index, number, false);
@@ -56,7 +56,7 @@ static void free_slot(mr_loop *loop, mr_slot *slot)
 
 mr_slot *mr_loop_find(mr_loop *loop, mr_token token)
 {
-    mr_slot *slot = mr_pool_at(&loop->slots, mr_token_number(token));
+    mr_slot *slot = mr_pool_at(&loop->slots, mr_token_number(token), sizeof *slot);
     return slot && slot->token == token && slot->state != MR_SLOT_FREE ? slot : NULL;
 }
 
@@ -84,8 +84,8 @@ mr_descriptor *mr_loop_descriptor(mr_loop *loop, int number)
             return NULL;
         for (int i = 0; i < MR_DESCRIPTOR_CHUNK; i++) {
             fresh[i].number = (int)chunk * MR_DESCRIPTOR_CHUNK + i;
-            fresh[i].timers[MR_READING].owner = MR_TIMER_OF_READING;
-            fresh[i].timers[MR_WRITING].owner = MR_TIMER_OF_WRITING;
+            fresh[i].timers[MR_READING].place.owner = MR_TIMER_OF_READING;
+            fresh[i].timers[MR_WRITING].place.owner = MR_TIMER_OF_WRITING;
         }
         loop->descriptor_chunks[chunk] = fresh;
     }
@@ -537,7 +537,6 @@ static mr_status submit_in_slot(mr_loop *loop, mr_slot *slot, const mr_request *
         return MR_DONE;
     }
     mr_count(&loop->counters.parks, 1);
-    mr_count(&loop->counters.in_flight, 1);
     return MR_PENDING;
 }
 
@@ -597,7 +596,6 @@ void mr_loop_start(mr_loop *loop, mr_token token, const mr_request *request)
         mr_slot *slot = mr_loop_find(loop, token);
         if (!slot || slot->state != MR_SLOT_RESERVED)
             return;
-        mr_count(&loop->counters.in_flight, 1);
         begin(loop, slot, request);
     }
     attend_sleeper(loop);
@@ -804,7 +802,7 @@ static void fire_direction(mr_loop *loop, mr_descriptor *descriptor, int directi
 /* Returns 1 if that made a completion: alarms need no detour. */
 static int fire(mr_loop *loop, mr_timer *timer, uint64_t now_ns, mr_completion *completion)
 {
-    switch ((mr_timer_owner)timer->owner) {
+    switch ((mr_timer_owner)timer->place.owner) {
     case MR_TIMER_OF_SLOT:
         fire_slot(loop, (mr_slot *)timer, now_ns);
         break;
@@ -852,7 +850,6 @@ static int take_completions(mr_loop *loop, mr_completion *completions, int capac
     if (!loop->completed_first)
         loop->completed_last = NULL;
     mr_count(&loop->counters.completions, (uint64_t)count);
-    mr_count(&loop->counters.in_flight, -(uint64_t)count);
     return count;
 }
 
@@ -898,7 +895,7 @@ static void free_memory(mr_loop *loop)
         free(letter);
     }
     for (uint32_t i = 0; i < loop->slots.count; i++) {
-        mr_slot *slot = mr_pool_at(&loop->slots, i);
+        mr_slot *slot = mr_pool_at(&loop->slots, i, sizeof *slot);
         free(slot->message);
         mr_buffer_destroy(slot->lent);
     }
@@ -930,8 +927,6 @@ int mr_loop_create(mr_group *group, mr_loop **result)
         return -ENOMEM;
     loop->group = group;
     loop->backend = group->backend;
-    mr_pool_init(&loop->slots, sizeof(mr_slot));
-    mr_pool_init(&loop->alarms, sizeof(mr_alarm));
     mr_timer_wheel_init(&loop->wheel, mr_clock_now_ns());
     int error = loop->backend->create(loop);
     if (!error && (error = enter_group(loop)))
@@ -969,8 +964,10 @@ void mr_loop_counters(const mr_loop *loop, mr_counters *counters)
     MR_COPY(waits);
     MR_COPY(wake_ups);
     MR_COPY(resubmissions);
-    MR_COPY(in_flight);
 #undef MR_COPY
+    /* Read one after the other: an operation in between must not make it negative. */
+    bool is_consistent = counters->operations >= counters->completions;
+    counters->in_flight = is_consistent ? counters->operations - counters->completions : 0;
 }
 
 static void abandon(mr_loop *loop)

@@ -84,7 +84,7 @@ struct mr_group {
 };
 
 typedef struct mr_live_counters {
-    _Atomic uint64_t operations, completions, parks, system_calls, waits, wake_ups, resubmissions, in_flight;
+    _Atomic uint64_t operations, completions, parks, system_calls, waits, wake_ups, resubmissions;
 } mr_live_counters;
 
 struct mr_loop {

@@ -3,11 +3,6 @@
 
 #include <stdlib.h>
 
-void mr_pool_init(mr_pool *pool, size_t record_size)
-{
-    *pool = (mr_pool){.record_size = record_size};
-}
-
 void mr_pool_free(mr_pool *pool)
 {
     for (uint32_t i = 0; i < pool->chunk_count; i++)
@@ -15,7 +10,7 @@ void mr_pool_free(mr_pool *pool)
     free(pool->chunks);
 }
 
-static int add_chunk(mr_pool *pool)
+static int add_chunk(mr_pool *pool, size_t record_size)
 {
     uint32_t count = pool->chunk_count;
     if ((count & (count - 1)) == 0) { /* the table is full: its capacity is the next power of two */
@@ -24,19 +19,19 @@ static int add_chunk(mr_pool *pool)
             return -1;
         pool->chunks = chunks;
     }
-    pool->chunks[count] = calloc(MR_POOL_CHUNK, pool->record_size);
+    pool->chunks[count] = calloc(MR_POOL_CHUNK, record_size);
     if (!pool->chunks[count])
         return -1;
     pool->chunk_count++;
     return 0;
 }
 
-void *mr_pool_extend(mr_pool *pool, uint32_t limit, uint32_t *number)
+void *mr_pool_extend(mr_pool *pool, size_t record_size, uint32_t limit, uint32_t *number)
 {
     if (pool->count == limit)
         return NULL;
-    if (pool->count == pool->chunk_count * MR_POOL_CHUNK && add_chunk(pool))
+    if (pool->count == pool->chunk_count * MR_POOL_CHUNK && add_chunk(pool, record_size))
         return NULL;
     *number = pool->count++;
-    return mr_pool_at(pool, *number);
+    return mr_pool_at(pool, *number, record_size);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define NEVER_TICK UINT64_MAX
+#define TICK_MASK ((UINT64_C(1) << 47) - 1)
 
 static_assert(64 - MR_TICK_BITS < 47, "the tick of every deadline fits, rounded up");
 static_assert(MR_WHEEL_LEVELS * MR_WHEEL_DIGIT_BITS >= 47, "the coarsest level reaches every tick");
@@ -50,14 +51,14 @@ static void set_occupied(mr_timer_wheel *wheel, unsigned level, unsigned slot, b
 }
 
 /* Behind those that are in its slot. What is due already goes into the slot that is due now. */
-static void insert(mr_timer_wheel *wheel, mr_timer *timer)
+static void insert(mr_timer_wheel *wheel, mr_timer *timer, uint64_t due_tick)
 {
-    uint64_t tick = timer->tick > wheel->now_tick ? timer->tick : wheel->now_tick;
+    uint64_t tick = due_tick > wheel->now_tick ? due_tick : wheel->now_tick;
     unsigned level = level_of(wheel->now_tick, tick);
     unsigned slot = (unsigned)slot_number(tick, level) % MR_WHEEL_SLOTS;
     mr_timer **head = &wheel->slots[level][slot];
-    timer->level = level & 15;
-    timer->slot = slot & 127;
+    timer->place = (mr_timer_place){.tick = due_tick & TICK_MASK, .level = level & 15, .slot = slot & 127,
+                                    .owner = timer->place.owner};
     if (!*head) {
         *head = timer->next = timer->previous = timer;
         set_occupied(wheel, level, slot, true);
@@ -71,10 +72,10 @@ static void insert(mr_timer_wheel *wheel, mr_timer *timer)
 
 static void unlink_timer(mr_timer_wheel *wheel, mr_timer *timer)
 {
-    mr_timer **head = &wheel->slots[timer->level][timer->slot];
+    mr_timer **head = &wheel->slots[timer->place.level][timer->place.slot];
     if (timer->next == timer) {
         *head = NULL;
-        set_occupied(wheel, timer->level, timer->slot, false);
+        set_occupied(wheel, timer->place.level, timer->place.slot, false);
     } else {
         timer->next->previous = timer->previous;
         timer->previous->next = timer->next;
@@ -107,15 +108,15 @@ void mr_timer_arm(mr_timer_wheel *wheel, mr_timer *timer, uint64_t deadline_ns)
 {
     uint64_t tick = tick_at_or_after(deadline_ns);
     bool is_armed = mr_timer_is_armed(timer);
-    bool can_stay = is_armed && tick >= timer->tick;
-    timer->tick = tick & ((UINT64_C(1) << 47) - 1);
-    if (can_stay)
+    if (is_armed && tick >= timer->place.tick) {
+        timer->place.tick = tick & TICK_MASK;
         return;
+    }
     if (is_armed)
         unlink_timer(wheel, timer);
     else
         wheel->armed++;
-    insert(wheel, timer);
+    insert(wheel, timer, tick);
 }
 
 /* The number of a level's first occupied slot, or NEVER_TICK. None of them lies before now. */
@@ -171,7 +172,7 @@ static bool sort_slot(mr_timer_wheel *wheel, unsigned level, unsigned slot, unsi
             return false;
         --*moves;
         unlink_timer(wheel, timer);
-        insert(wheel, timer);
+        insert(wheel, timer, timer->place.tick);
     }
     return true;
 }
@@ -187,7 +188,7 @@ static mr_timer *take_due(mr_timer_wheel *wheel, unsigned *moves)
 {
     mr_timer *timer;
     while ((timer = wheel->slots[0][wheel->now_tick % MR_WHEEL_SLOTS])) {
-        if (timer->tick <= wheel->now_tick) {
+        if (timer->place.tick <= wheel->now_tick) {
             mr_timer_disarm(wheel, timer);
             return timer;
         }
@@ -195,7 +196,7 @@ static mr_timer *take_due(mr_timer_wheel *wheel, unsigned *moves)
             return NULL;
         --*moves;
         unlink_timer(wheel, timer);
-        insert(wheel, timer);
+        insert(wheel, timer, timer->place.tick);
     }
     return NULL;
 }

@@ -25,14 +25,19 @@
 #define MR_WHEEL_SLOTS (2 * MR_WHEEL_TURN)
 #define MR_NEVER_NS UINT64_MAX
 
+/* Written as a whole: fields written one by one would wait for each other. */
+typedef struct mr_timer_place {
+    uint64_t tick : 47; /* when it is due; its slot may be an earlier one */
+    uint64_t level : 4;
+    uint64_t slot : 7;
+    uint64_t owner : 4; /* the caller's: what this timer is embedded in */
+} mr_timer_place;
+
 /* Zeroed memory is a valid timer that is not armed. */
 typedef struct mr_timer {
     struct mr_timer *next; /* in the ring of its slot; NULL if it is not armed */
     struct mr_timer *previous;
-    uint64_t tick : 47; /* when it is due; its place in the wheel may be an earlier one */
-    uint64_t level : 4;
-    uint64_t slot : 7;
-    uint64_t owner : 4; /* the caller's: what this timer is embedded in */
+    mr_timer_place place;
 } mr_timer;
 
 typedef struct mr_timer_wheel {

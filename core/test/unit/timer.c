@@ -246,8 +246,8 @@ static void order_of_ticks(uintptr_t unused)
     for (int i = 0; i < COUNT; i++)
         mr_timer_arm(&wheel, &timers[i], (uint64_t)harness_random(&random) << (i % 8));
     for (mr_timer *timer; (timer = expire(&wheel, UINT64_C(1) << 45)); count++) {
-        CHECK(timer->tick >= last_tick);
-        last_tick = timer->tick;
+        CHECK(timer->place.tick >= last_tick);
+        last_tick = timer->place.tick;
     }
     CHECK_EQ(count, COUNT);
 }
@@ -269,11 +269,11 @@ static void sorting_is_spread(uintptr_t unused)
     mr_timer_wheel_init(&wheel, 0);
     for (size_t i = 0; i < count; i++)
         mr_timer_arm(&wheel, &timers[i], (base + harness_random(&random) % span) * TICK_NS);
-    CHECK_EQ(timers[0].level, timers[count - 1].level);
+    CHECK_EQ(timers[0].place.level, timers[count - 1].place.level);
     for (uint64_t tick = 0; tick < base + span; tick++) {
         unsigned moves = MOVES_PER_TICK;
         for (mr_timer *timer; (timer = mr_timer_expire(&wheel, tick * TICK_NS, &moves)); left--)
-            CHECK_EQ(timer->tick, tick);
+            CHECK_EQ(timer->place.tick, tick);
     }
     CHECK_EQ(left, 0);
     free(timers);
@@ -295,8 +295,8 @@ static void years_at_once(uintptr_t unused)
     while (mr_timer_next_ns(&wheel) != MR_NEVER_NS) {
         unsigned moves = 10;
         for (mr_timer *timer; (timer = mr_timer_expire(&wheel, 5 * year_ns, &moves)); count++) {
-            CHECK(timer->tick >= last_tick);
-            last_tick = timer->tick;
+            CHECK(timer->place.tick >= last_tick);
+            last_tick = timer->place.tick;
         }
     }
     CHECK_EQ(count, COUNT);
