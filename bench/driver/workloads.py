@@ -91,10 +91,25 @@ ALL = [
     Workload(
         "timeouts", "timers",
         "`timeouts`: 1,000 threads put a timeout of 10 s around yielding once, over and over; the figure is one such "
-        "call. `rearm`: 100,000 live timers of 10 s are all re-armed, over and over; the figure is one re-arming.",
+        "call. `rearm`: 100,000 live timers of 10 s are all re-armed, over and over; the figure is one re-arming. `arm`: "
+        "a timer of 10 s is armed and cancelled, over and over; the figure is both together.",
         "us_per_call",
-        _timers("timeouts", n=1000, m=300) + _timers("rearm", n=100_000, m=10),
+        _timers("timeouts", n=1000, m=300) + _timers("rearm", n=100_000, m=10) + _timers("arm", n=1_000_000, m=1),
         _timers("timeouts", (1,), n=1000, m=50) + _timers("rearm", (1,), n=10_000, m=10)),
+]
+
+ALL += [
+    Workload(
+        "lateness", "timers",
+        "n threads sleep 1 to 100 ms, ten times each. The figure is by how much the latest one in a hundred wakes late; "
+        "waking early would be a failure. A processor that something else occupies makes everybody late.",
+        "seconds", _timers("lateness", n=100) + _timers("lateness", n=10_000), _timers("lateness", (1,), n=100)),
+    Workload(
+        "live", "timers",
+        "Ten million live timers, which fire at random within ten seconds. The figure is the longest single poll of the "
+        "loop, in CPU time of its thread: what the wheel can hold up. Peak memory divided by their number is what a timer "
+        "takes, 8 bytes of it the program's own list.",
+        "seconds", _timers("live", (1,), n=10_000_000), _timers("live", (1,), n=100_000)),
 ]
 
 BY_NAME = {workload.name: workload for workload in ALL}
@@ -105,7 +120,7 @@ def label(name, point):
     words = [name]
     if name in ("cores", "idle"):
         words.append(point["service"])
-    if point["service"] in ("floor", "callbacks", "rearm", "timeouts", "sleepers"):
+    if point["service"] in ("floor", "callbacks", "rearm", "arm", "timeouts", "sleepers", "lateness", "live"):
         size = f" × {point['m']}" if "m" in point else ""
         words.append(f"{point['service']} {point['n']:,}{size}")
     if "connections" in point:

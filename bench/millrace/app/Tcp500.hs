@@ -1,5 +1,5 @@
 -- | Answers 500 bytes to any read on Millrace: a green thread per connection, one listener per capability.
--- Usage: millrace-tcp500 PORT.
+-- Usage: millrace-tcp500 PORT [deadline]. With @deadline@, each request must come within ten seconds.
 module Main (main) where
 
 import Control.Concurrent (forkOn, getNumCapabilities, newEmptyMVar, putMVar, takeMVar)
@@ -11,7 +11,7 @@ import Data.Word (Word8)
 import Foreign.Marshal.Alloc (mallocBytes)
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, castPtr)
-import Millrace.Deadline (noDeadline)
+import Millrace.Deadline (deadlineAfter, noDeadline)
 import Millrace.Socket
 import Millrace.Socket.ByteString (sendAllBuf)
 import Millrace.Socket.Lent (giveBack, lentSize, recvLent)
@@ -31,16 +31,17 @@ newAnswer = do
     headPart = Char8.pack "HTTP/1.1 200 OK\r\nContent-Length: 460\r\n\r\n"
 
 -- The loop is a tail call: a frame per request would be walked each time the thread blocks.
-serve :: Ptr Word8 -> Socket -> IO ()
-serve answer connection = loop
+serve :: Bool -> Ptr Word8 -> Socket -> IO ()
+serve hasDeadline answer connection = loop
   where
     loop = do
+      when hasDeadline (deadlineAfter 10000000 >>= setReadDeadline connection)
       received <- recvLent noDeadline connection lentSize discard
       when (received > 0) (sendAllBuf connection answer answerSize >> loop)
     discard buffer count = count <$ when (count > 0) (giveBack buffer)
 
-acceptAll :: Ptr Word8 -> PortNumber -> Int -> IO ()
-acceptAll answer port capability = do
+acceptAll :: Bool -> Ptr Word8 -> PortNumber -> Int -> IO ()
+acceptAll hasDeadline answer port capability = do
   listener <- socket AF_INET Stream defaultProtocol
   setSocketOption listener ReuseAddr 1
   setSocketOption listener ReusePort 1
@@ -50,7 +51,7 @@ acceptAll answer port capability = do
     (connection, _) <- accept listener
     setSocketOption connection NoDelay 1
     void . forkOn capability $ do
-      handle ignore (serve answer connection)
+      handle ignore (serve hasDeadline answer connection)
       close connection
   where
     -- A client that resets its connection is no error worth reporting here.
@@ -59,10 +60,10 @@ acceptAll answer port capability = do
 
 main :: IO ()
 main = do
-  [port] <- getArgs
+  port : options <- getArgs
   answer <- newAnswer
   capabilities <- getNumCapabilities
   stopped <- newEmptyMVar
   forM_ [0 .. capabilities - 1] $ \capability ->
-    forkOn capability (acceptAll answer (read port) capability `finally` putMVar stopped ())
+    forkOn capability (acceptAll ("deadline" `elem` options) answer (read port) capability `finally` putMVar stopped ())
   takeMVar stopped

@@ -6,21 +6,24 @@
 -- > timers floor N                 N threads wait on an MVar instead, which is then filled: what threads alone cost
 -- > timers callbacks N             N callbacks after 1 ms, without threads; until all have run
 -- > timers timeouts THREADS CALLS  each thread calls @timeout 10s yield@ so many times
+-- > timers arm N                   one timer of 10 s is armed and cancelled, N times
+-- > timers lateness N              N threads sleep 1 to 100 ms, ten times each; prints by how much the 99th percentile woke late
 -- > timers rearm TIMERS ROUNDS     TIMERS live timers of 10 s, each re-armed so many times; arming is not counted
 module Main (main) where
 
 import Control.Concurrent.MVar
-import Control.Monad (replicateM, replicateM_, when)
+import Control.Monad (forM, replicateM, replicateM_, when)
 import Data.IORef
+import Data.List (sort)
 import GHC.Clock (getMonotonicTime)
 import System.Environment (getArgs)
 import Text.Printf (printf)
 #ifdef MILLRACE
 import Control.Concurrent (forkIO, yield)
-import Millrace.Timer (getSystemTimerManager, registerTimeout, threadDelay, timeout, updateTimeout)
+import Millrace.Timer (getSystemTimerManager, registerTimeout, threadDelay, timeout, unregisterTimeout, updateTimeout)
 #else
 import Control.Concurrent (forkIO, threadDelay, yield)
-import GHC.Event (getSystemTimerManager, registerTimeout, updateTimeout)
+import GHC.Event (getSystemTimerManager, registerTimeout, unregisterTimeout, updateTimeout)
 import System.Timeout (timeout)
 #endif
 
@@ -80,14 +83,40 @@ rearm n rounds = do
   keys <- replicateM n (registerTimeout manager tenSeconds (pure ()))
   timed (replicateM_ rounds (mapM_ (\key -> updateTimeout manager key tenSeconds) keys))
 
+armAndCancel :: Int -> IO ()
+armAndCancel n = do
+  manager <- getSystemTimerManager
+  replicateM_ n (registerTimeout manager tenSeconds (pure ()) >>= unregisterTimeout manager)
+
+-- Delays that look random, spread so that few threads wake at once.
+lateness :: Int -> IO Double
+lateness n = do
+  threadDelay millisecond -- whatever must start first has started
+  results <- forM [1 .. n] $ \number -> do
+    result <- newEmptyMVar
+    _ <- forkIO (mapM (late number) [1 .. 10] >>= putMVar result)
+    pure result
+  latenesses <- sort . concat <$> mapM takeMVar results
+  when (any (< 0) latenesses) $ error "a thread woke early"
+  pure (latenesses !! (length latenesses * 99 `div` 100))
+  where
+    late number turn = do
+      let delay = millisecond + (number * 7919 + turn * 104729) `mod` (99 * millisecond)
+      begin <- getMonotonicTime
+      threadDelay delay
+      end <- getMonotonicTime
+      pure $! end - begin - fromIntegral delay / 1e6
+
 main :: IO ()
 main = do
   arguments <- getArgs
   seconds <- case arguments of
     ["sleepers", n] -> timed (sleepers (read n))
     ["floor", n] -> timed (floorOfThreads (read n))
+    ["arm", n] -> timed (armAndCancel (read n))
+    ["lateness", n] -> lateness (read n)
     ["callbacks", n] -> timed (callbacks (read n))
     ["timeouts", n, calls] -> timed (timeouts (read n) (read calls))
     ["rearm", n, rounds] -> rearm (read n) (read rounds)
-    _ -> error "usage: timers sleepers|floor|callbacks N, timeouts THREADS CALLS, rearm TIMERS ROUNDS"
+    _ -> error "usage: timers sleepers|floor|callbacks|arm|lateness N, timeouts THREADS CALLS, rearm TIMERS ROUNDS"
   printf "%.6f\n" seconds

@@ -1,5 +1,5 @@
 // Command timers is the Go side of the timer workloads. It prints the seconds that the work took.
-// Usage: timers sleepers|floor|callbacks N, timers timeouts THREADS CALLS, timers rearm TIMERS ROUNDS.
+// Usage: timers sleepers|floor|callbacks|arm|lateness N, timers timeouts THREADS CALLS, timers rearm TIMERS ROUNDS.
 // The workloads are described in bench/millrace/app/Timers.hs; GOMAXPROCS gives the number of cores.
 package main
 
@@ -9,6 +9,7 @@ import (
 	"log"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -56,6 +57,32 @@ func callbacks(n int) {
 		time.AfterFunc(time.Millisecond, group.Done)
 	}
 	group.Wait()
+}
+
+func arm(n int) {
+	for i := 0; i < n; i++ {
+		time.AfterFunc(10*time.Second, func() {}).Stop()
+	}
+}
+
+func lateness(n int) time.Duration {
+	results := make(chan time.Duration, 10*n)
+	for number := 1; number <= n; number++ {
+		go func(number int) {
+			for turn := 1; turn <= 10; turn++ {
+				delay := time.Millisecond + time.Duration((number*7919+turn*104729)%99000)*time.Microsecond
+				begin := time.Now()
+				time.Sleep(delay)
+				results <- time.Since(begin) - delay
+			}
+		}(number)
+	}
+	all := make([]time.Duration, 10*n)
+	for i := range all {
+		all[i] = <-results
+	}
+	slices.Sort(all)
+	return all[len(all)*99/100]
 }
 
 func timeouts(threads, calls int) {
@@ -106,6 +133,10 @@ func main() {
 		floor(number(2))
 	case "callbacks":
 		callbacks(number(2))
+	case "arm":
+		arm(number(2))
+	case "lateness":
+		elapsed = lateness(number(2))
 	case "timeouts":
 		timeouts(number(2), number(3))
 	case "rearm":
