@@ -7,7 +7,7 @@ import Control.Concurrent (myThreadId, yield)
 import Control.Concurrent.MVar
 import Control.Concurrent.STM hiding (registerDelay)
 import Control.Exception
-import Control.Monad (forM, forM_, replicateM, replicateM_, unless, void, when)
+import Control.Monad ((>=>), forM, forM_, replicateM, replicateM_, unless, void, when)
 import Data.IORef
 import Data.List (sort)
 import Data.Maybe (isNothing)
@@ -217,7 +217,7 @@ callbacks :: Spec
 callbacks = do
   it "that were cancelled are let go of at once" $ do
     manager <- getSystemTimerManager
-    keepsNothing $ \callback -> registerTimeout manager 60000000 callback >>= unregisterTimeout manager
+    keepsNothing (registerTimeout manager 60000000 >=> unregisterTimeout manager)
   it "that were cancelled from another capability are let go of a moment later" $ withoutLeaks $ do
     manager <- getSystemTimerManager
     keepsNothing $ \callback -> do

@@ -1,3 +1,4 @@
+{-# LANGUAGE RankNTypes #-}
 -- | Callbacks that are due, and the threads that run them.
 --
 -- One thread runs them one after the other, as long as each ends within its turn; a thread for each would cost several
@@ -52,9 +53,9 @@ attend queue = do
 startThread :: CallbackQueue -> IO ()
 startThread queue = mask_ $ do
   atomicModifyIORef' (running queue) (\n -> (n + 1, ()))
-  void $ forkIOWithUnmask (\unmask -> runCallbacks queue unmask)
+  void $ forkIOWithUnmask (runCallbacks queue)
 
-runCallbacks :: CallbackQueue -> (IO () -> IO ()) -> IO ()
+runCallbacks :: CallbackQueue -> (forall a. IO a -> IO a) -> IO ()
 runCallbacks queue unmask = go
   where
     go = do
