@@ -5,8 +5,17 @@
 
 enum state {
     SIZE,
-    EXTENSION_BLANK, /* blanks before ";" are bad whitespace, which must be accepted (RFC 9110, section 5.6.3) */
-    EXTENSION,
+    /* An extension: BWS ";" BWS name [ BWS "=" BWS value ] (RFC 9112, section 7.1.1). BWS, bad whitespace, must be
+       accepted (RFC 9110, section 5.6.3). */
+    BEFORE_SEMICOLON,
+    BEFORE_NAME,
+    NAME,
+    AFTER_NAME,
+    BEFORE_VALUE,
+    VALUE,
+    QUOTED,
+    QUOTED_PAIR,
+    AFTER_QUOTED,
     SIZE_LF,
     DATA,
     DATA_CR,
@@ -27,6 +36,24 @@ static unsigned digit_value(uint8_t byte) {
     return byte <= '9' ? (unsigned)(byte - '0') : (unsigned)((byte | 0x20) - 'a' + 10);
 }
 
+static int64_t go_to(http_chunks *chunks, enum state next) {
+    chunks->state = next;
+    return 0;
+}
+
+static int is_blank(uint8_t byte) {
+    return byte == ' ' || byte == '\t';
+}
+
+/* What may follow a size, a name or a value; `blank` is the state after a blank. */
+static int64_t take_delimiter(http_chunks *chunks, uint8_t byte, enum state blank) {
+    if (byte == '\r')
+        return go_to(chunks, SIZE_LF);
+    if (byte == ';')
+        return go_to(chunks, BEFORE_NAME);
+    return is_blank(byte) ? go_to(chunks, blank) : HTTP_ERROR_CHUNK;
+}
+
 static int64_t take_size(http_chunks *chunks, uint8_t byte) {
     if (http_byte_is(byte, HTTP_BYTE_HEX)) {
         if (++chunks->digits > HTTP_CHUNK_DIGITS_MAX || chunks->remaining > (uint64_t)INT64_MAX >> 4)
@@ -34,31 +61,40 @@ static int64_t take_size(http_chunks *chunks, uint8_t byte) {
         chunks->remaining = chunks->remaining << 4 | digit_value(byte);
         return 0;
     }
-    if (chunks->digits == 0)
-        return HTTP_ERROR_CHUNK;
-    if (byte == '\r')
-        chunks->state = SIZE_LF;
-    else if (byte == ';')
-        chunks->state = EXTENSION;
-    else if (byte == ' ' || byte == '\t')
-        chunks->state = EXTENSION_BLANK;
-    else
-        return HTTP_ERROR_CHUNK;
-    return 0;
+    return chunks->digits == 0 ? HTTP_ERROR_CHUNK : take_delimiter(chunks, byte, BEFORE_SEMICOLON);
 }
 
 static int64_t take_extension(http_chunks *chunks, uint8_t byte) {
-    if (byte == '\r' && chunks->state == EXTENSION) {
-        chunks->state = SIZE_LF;
-        return 0;
-    }
+    int is_token = http_byte_is(byte, HTTP_BYTE_TOKEN), is_text = http_byte_is(byte, HTTP_BYTE_VALUE);
     if (++chunks->extensions > HTTP_CHUNK_EXTENSIONS_MAX)
         return HTTP_ERROR_LONG_EXTENSION;
-    if (byte == ';')
-        chunks->state = EXTENSION;
-    else if (chunks->state == EXTENSION_BLANK ? byte != ' ' && byte != '\t' : !http_byte_is(byte, HTTP_BYTE_VALUE))
-        return HTTP_ERROR_CHUNK;
-    return 0;
+    switch (chunks->state) {
+    case BEFORE_SEMICOLON:
+        return is_blank(byte) ? 0 : byte == ';' ? go_to(chunks, BEFORE_NAME) : HTTP_ERROR_CHUNK;
+    case BEFORE_NAME:
+        return is_blank(byte) ? 0 : is_token ? go_to(chunks, NAME) : HTTP_ERROR_CHUNK;
+    case NAME:
+        return is_token ? 0 : byte == '=' ? go_to(chunks, BEFORE_VALUE) : take_delimiter(chunks, byte, AFTER_NAME);
+    case AFTER_NAME:
+        return byte == '=' ? go_to(chunks, BEFORE_VALUE)
+               : byte == '\r' ? HTTP_ERROR_CHUNK
+                              : take_delimiter(chunks, byte, AFTER_NAME);
+    case BEFORE_VALUE:
+        return is_blank(byte) ? 0
+               : byte == '"'  ? go_to(chunks, QUOTED)
+               : is_token     ? go_to(chunks, VALUE)
+                              : HTTP_ERROR_CHUNK;
+    case VALUE:
+        return is_token ? 0 : take_delimiter(chunks, byte, BEFORE_SEMICOLON);
+    case QUOTED:
+        if (byte == '"' || byte == '\\')
+            return go_to(chunks, byte == '"' ? AFTER_QUOTED : QUOTED_PAIR);
+        return is_text ? 0 : HTTP_ERROR_CHUNK;
+    case QUOTED_PAIR:
+        return is_text ? go_to(chunks, QUOTED) : HTTP_ERROR_CHUNK;
+    default:
+        return take_delimiter(chunks, byte, BEFORE_SEMICOLON);
+    }
 }
 
 static int64_t take_trailer(http_chunks *chunks, uint8_t byte) {
@@ -99,9 +135,6 @@ static int64_t take(http_chunks *chunks, uint8_t byte) {
     switch (chunks->state) {
     case SIZE:
         return take_size(chunks, byte);
-    case EXTENSION_BLANK:
-    case EXTENSION:
-        return take_extension(chunks, byte);
     case SIZE_LF:
         chunks->digits = 0;
         return take_line_feed(chunks, byte, chunks->remaining > 0 ? DATA : TRAILER);
@@ -114,8 +147,12 @@ static int64_t take(http_chunks *chunks, uint8_t byte) {
         return take_line_feed(chunks, byte, TRAILER);
     case END_LF:
         return take_line_feed(chunks, byte, DONE);
-    default:
+    case TRAILER:
+    case TRAILER_NAME:
+    case TRAILER_VALUE:
         return take_trailer(chunks, byte);
+    default:
+        return take_extension(chunks, byte);
     }
 }
 

@@ -95,7 +95,10 @@ static int64_t get_time(const uint8_t *at) {
 static int64_t combine(int64_t year, int month, int64_t day, int64_t time_of_day) {
     if (year < 1970 || month < 1 || day < 1 || day > 31 || time_of_day < 0)
         return -1;
-    return days_of_date(year, month, (int)day) * 86400 + time_of_day;
+    int64_t days = days_of_date(year, month, (int)day), same_year;
+    int same_month, same_day;
+    date_of_days(days, &same_year, &same_month, &same_day);
+    return same_day == day ? days * 86400 + time_of_day : -1; /* There is no 30 February. */
 }
 
 /* RFC 9110, section 5.6.7: a year that looks more than 50 years ahead is the most recent such year in the past. */
@@ -108,12 +111,14 @@ static int64_t full_year(int64_t two_digits) {
 }
 
 int64_t http_date_read(const uint8_t *text, size_t length) {
-    if (length == HTTP_DATE_LENGTH && memcmp(text + 3, ", ", 2) == 0 && memcmp(text + 25, " GMT", 4) == 0)
+    if (length == HTTP_DATE_LENGTH && memcmp(text + 3, ", ", 2) == 0 && text[7] == ' ' && text[11] == ' ' &&
+        text[16] == ' ' && memcmp(text + 25, " GMT", 4) == 0)
         return combine(get_digits(text + 12, 4, 0), get_month(text + 8), get_digits(text + 5, 2, 0), get_time(text + 17));
-    if (length == 24 && text[3] == ' ' && text[7] == ' ' && text[19] == ' ')
+    if (length == 24 && text[3] == ' ' && text[7] == ' ' && text[10] == ' ' && text[19] == ' ')
         return combine(get_digits(text + 20, 4, 0), get_month(text + 4), get_digits(text + 8, 2, 1), get_time(text + 11));
     const uint8_t *comma = memchr(text, ',', length);
-    if (comma != NULL && text + length - comma == 24 && memcmp(comma + 20, " GMT", 4) == 0 && comma[1] == ' ') {
+    if (comma != NULL && text + length - comma == 24 && memcmp(comma + 20, " GMT", 4) == 0 && comma[1] == ' ' &&
+        comma[11] == ' ') {
         int64_t two_digits = get_digits(comma + 9, 2, 0);
         if (two_digits < 0 || comma[4] != '-' || comma[8] != '-')
             return -1;

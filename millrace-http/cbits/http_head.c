@@ -67,6 +67,21 @@ static http_head_result put_line(http_head *head, const uint8_t *name, size_t na
     return HTTP_HEAD_OK;
 }
 
+/* close and keep-alive are the server's to say. What counts is the value as it would be sent. */
+static http_head_result put_connection(http_head *head, const uint8_t *name, size_t name_length, const uint8_t *value,
+                                       size_t value_length) {
+    uint8_t *line = head->at;
+    http_head_result result = put_line(head, name, name_length, value, value_length);
+    if (result != HTTP_HEAD_OK)
+        return result;
+    unsigned tokens = http_connection_tokens(line + name_length + 2, value_length);
+    if (tokens & HTTP_TOKEN_CLOSE)
+        head->flags |= HTTP_HEAD_CLOSE;
+    if (!(tokens & HTTP_TOKEN_OTHER))
+        head->at = line;
+    return HTTP_HEAD_OK;
+}
+
 http_head_result http_head_field(http_head *head, const uint8_t *name, size_t name_length, const uint8_t *value,
                                  size_t value_length) {
     if (name_length == 0)
@@ -79,14 +94,8 @@ http_head_result http_head_field(http_head *head, const uint8_t *name, size_t na
         return note_content_length(head, value, value_length);
     case HTTP_NAME_TRANSFER_ENCODING:
         return http_same_token(value, value_length, "chunked") ? HTTP_HEAD_OK : HTTP_HEAD_BAD_CODING;
-    case HTTP_NAME_CONNECTION: {
-        unsigned tokens = http_connection_tokens(value, value_length);
-        if (tokens & HTTP_TOKEN_CLOSE)
-            head->flags |= HTTP_HEAD_CLOSE;
-        if (!(tokens & HTTP_TOKEN_OTHER))
-            return HTTP_HEAD_OK;
-        break;
-    }
+    case HTTP_NAME_CONNECTION:
+        return put_connection(head, name, name_length, value, value_length);
     case HTTP_NAME_SERVER:
         head->flags |= HTTP_HEAD_SERVER;
         if (head->options & HTTP_HEAD_DROP_SERVER)

@@ -6,6 +6,7 @@
  */
 #include "http_parser.h"
 
+#include "http_authority.h"
 #include "http_bytes.h"
 
 enum state {
@@ -48,30 +49,6 @@ static http_method method_of(const uint8_t *bytes, size_t length) {
     return HTTP_METHOD_OTHER;
 }
 
-/* uri-host [ ":" port ] (RFC 9110, section 7.2; RFC 3986, section 3.2). User information is an error (section 4.2.4). */
-static int is_authority(const uint8_t *bytes, size_t length, int port_required) {
-    size_t at = 0;
-    if (length > 0 && bytes[0] == '[') {
-        for (at = 1; at < length && bytes[at] != ']'; at++)
-            if (bytes[at] != ':' && !http_byte_is(bytes[at], HTTP_BYTE_HOST))
-                return 0;
-        if (at == length || at == 1)
-            return 0;
-        at++;
-    } else {
-        while (at < length && http_byte_is(bytes[at], HTTP_BYTE_HOST))
-            at++;
-    }
-    if (at == length)
-        return !port_required;
-    if (bytes[at++] != ':' || (port_required && (at == 1 || at == length)))
-        return 0;
-    for (; at < length; at++)
-        if (bytes[at] < '0' || bytes[at] > '9')
-            return 0;
-    return 1;
-}
-
 /* The four forms of a request target (RFC 9112, section 3.2). */
 static int64_t split_target(http_parser *parser, const uint8_t *head, uint32_t end) {
     uint32_t offset = parser->mark, length = end - offset;
@@ -79,7 +56,7 @@ static int64_t split_target(http_parser *parser, const uint8_t *head, uint32_t e
     parser->path_offset = offset;
     parser->path_length = length;
     if (parser->method == HTTP_METHOD_CONNECT)
-        return is_authority(target, length, 1) ? 0 : HTTP_ERROR_TARGET;
+        return http_authority_is_target(target, length) ? 0 : HTTP_ERROR_TARGET;
     if (length == 1 && target[0] == '*')
         return parser->method == HTTP_METHOD_OPTIONS ? 0 : HTTP_ERROR_TARGET;
     if (target[0] != '/') {
@@ -92,9 +69,11 @@ static int64_t split_target(http_parser *parser, const uint8_t *head, uint32_t e
         uint32_t at = scheme;
         while (at < length && target[at] != '/' && target[at] != '?')
             at++;
-        if (at == scheme || target[scheme] == ':' || !is_authority(target + scheme, at - scheme, 0))
+        if (!http_authority_is_valid(target + scheme, at - scheme))
             return HTTP_ERROR_TARGET;
         parser->absolute_form = 1;
+        if (scheme == sizeof "https://" - 1)
+            parser->flags |= HTTP_REQUEST_HTTPS;
         parser->authority_offset = offset + scheme;
         parser->authority_length = at - scheme;
         parser->path_offset = offset + at;
@@ -177,7 +156,9 @@ static int64_t finish_field(http_parser *parser, const uint8_t *head) {
     field->name = (uint16_t)http_name_find(head + field->name_offset, field->name_length);
     switch (field->name) {
     case HTTP_NAME_HOST:
-        if (parser->host_count++ > 0 || !is_authority(value, field->value_length, 0))
+        /* Empty if the target URI has no authority (RFC 9112, section 3.2). */
+        if (parser->host_count++ > 0 ||
+            (field->value_length > 0 && !http_authority_is_valid(value, field->value_length)))
             return HTTP_ERROR_HOST;
         remember(&parser->host, index);
         break;
@@ -192,6 +173,10 @@ static int64_t finish_field(http_parser *parser, const uint8_t *head) {
         parser->keep_alive_seen |= (tokens & HTTP_TOKEN_KEEP_ALIVE) != 0;
         break;
     }
+    case HTTP_NAME_UPGRADE: /* RFC 9110, section 7.8: to be ignored in HTTP/1.0 */
+        if (!(parser->flags & HTTP_REQUEST_VERSION_1_1))
+            parser->field_count--;
+        break;
     case HTTP_NAME_EXPECT:
         read_expect(parser, value, field->value_length);
         break;
@@ -226,7 +211,8 @@ static int64_t finish_head(http_parser *parser) {
     }
     if (!version_1_1) /* RFC 9110, section 10.1.1: HTTP/1.0 knows no 100 (Continue). */
         parser->flags &= ~HTTP_REQUEST_EXPECT_CONTINUE;
-    if (!parser->close_seen && (version_1_1 || parser->keep_alive_seen))
+    /* What follows a CONNECT that was refused may have been meant for the tunnel. */
+    if (!parser->close_seen && (version_1_1 || parser->keep_alive_seen) && parser->method != HTTP_METHOD_CONNECT)
         parser->flags |= HTTP_REQUEST_KEEP_ALIVE;
     if (parser->absolute_form) { /* RFC 9112, section 3.2.2: the target's authority replaces Host. */
         if (parser->host == 0) {

@@ -43,6 +43,7 @@ typedef struct http_field {
 #define HTTP_REQUEST_EXPECT_CONTINUE 4u /* 100-continue is expected, and the version allows to send it. */
 #define HTTP_REQUEST_EXPECT_OTHER 8u    /* Something else is expected: 417. */
 #define HTTP_REQUEST_VERSION_1_1 16u    /* HTTP/1.1 or a later 1.x; else 1.0. */
+#define HTTP_REQUEST_HTTPS 32u          /* The target is an https URI in absolute form. */
 
 typedef struct http_parser {
     /* Set by http_parser_init. */

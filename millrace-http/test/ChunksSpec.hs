@@ -45,6 +45,7 @@ valid =
     ("000A\r\n0123456789\r\n1\r\nx\r\n000\r\n\r\n", ("0123456789x", "")),
     ("5;name=value;flag\r\nhello\r\n0;last\r\n\r\n", ("hello", "")),
     ("5 \t;a=\"b;c\"\r\nhello\r\n0\r\n\r\n", ("hello", "")),
+    ("5 ; a = \"b\\\"c\\\\\" ;d\t=\te ; f\r\nhello\r\n0;g=\"\"\r\n\r\n", ("hello", "")),
     ("1\r\na\r\n0\r\nTrailer: x\r\nOther:\r\n\r\nnext", ("a", "next"))
   ]
 
@@ -65,6 +66,16 @@ refused =
     ("bare LF after the data", "5\r\nhello\n0\r\n\r\n"),
     ("control character in an extension", "5;a\0b\r\nhello"),
     ("bare LF in an extension", "5;a\nhello"),
+    ("extension without a name", "5;\r\nhello\r\n0\r\n\r\n"),
+    ("two semicolons", "5;;a\r\nhello\r\n0\r\n\r\n"),
+    ("extension with an empty value", "5;a=\r\nhello\r\n0\r\n\r\n"),
+    ("extension with two names", "5;a b\r\nhello\r\n0\r\n\r\n"),
+    ("blank at the end of an extension's name", "5;a \r\nhello\r\n0\r\n\r\n"),
+    ("blank at the end of an extension's value", "5;a=b \r\nhello\r\n0\r\n\r\n"),
+    ("extension whose value is no token", "5;a=b@c\r\nhello\r\n0\r\n\r\n"),
+    ("extension whose quotes do not close", "5;a=\"b\r\nhello\r\n0\r\n\r\n"),
+    ("extension with a tail behind its quotes", "5;a=\"b\"c\r\nhello\r\n0\r\n\r\n"),
+    ("line end escaped within quotes", "5;a=\"\\\r\nhello\r\n0\r\n\r\n"),
     ("bare LF at the end", "0\r\n\n"),
     ("trailer without a colon", "0\r\nnonsense\r\n\r\n"),
     ("trailer with a blank in its name", "0\r\nX : y\r\n\r\n"),

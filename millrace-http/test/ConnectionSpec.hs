@@ -4,6 +4,7 @@
 module ConnectionSpec (spec) where
 
 import Control.Concurrent.Async (forConcurrently_)
+import Control.Exception (try)
 import Control.Monad (forM_, replicateM_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -31,10 +32,22 @@ spec = do
     it "close in the second of two lines closes" $
       closes "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nConnection: close\r\n\r\n"
     it "HTTP/1.0 with keep-alive and close closes" $ closes "GET / HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n"
+    it "RFC 9112, 9.6: nothing after a request with close is processed" $
+      withServer id path $ \port -> do
+        bytes <- exchange port "GET /1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
+        map replyBody (parseReplies bytes) `shouldBe` ["/1"]
+    it "RFC 9110, 5.6.1: empty elements of a list mean nothing" $
+      closes "GET / HTTP/1.1\r\nHost: a\r\nConnection: , ,\tclose ,\r\n\r\n"
+    it "RFC 9112, 9.3: options that only contain close keep it" $
+      stays "GET / HTTP/1.1\r\nHost: a\r\nConnection: not-close, closed, \"close\"\r\n\r\n" Nothing
     it "the application may close" $
       withServer id (\_ respond -> respond (responseLBS status200 [("Connection", "Close")] "x")) $ \port -> do
         bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
         map (headerOf "connection") (parseReplies bytes) `shouldBe` [Just "close"]
+    it "the application's close counts as it is sent, without its control characters" $
+      withServer id (\_ respond -> respond (responseLBS status200 [("Connection", "close\0")] "x")) $ \port -> do
+        bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        [value | ("connection", value) <- concatMap replyFields (parseReplies bytes)] `shouldBe` ["close"]
     it "other options of the application's are passed on" $
       withServer id (\_ respond -> respond (responseLBS status200 [("Connection", "X-Hop, close"), ("X-Hop", "1")] "x")) $ \port -> do
         bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -122,6 +135,14 @@ spec = do
           send client "POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
           send client (B.take 400000 (chunked 4096 (C8.replicate 500000 'x')))
           map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["/1"]
+    it "end the connection when they were malformed, even if the application makes nothing of that" $ do
+      let application request respond = do
+            outcome <- try (strictRequestBody request)
+            respond (responseLBS status200 [] (either (\reason -> L.fromStrict (C8.pack (show (reason :: InvalidRequest)))) id outcome))
+      withServer id application $ \port -> do
+        bytes <- exchange port "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
+        map (\reply -> (replyBody reply, headerOf "connection" reply)) (parseReplies bytes)
+          `shouldBe` [("BadRequest \"malformed chunk\"", Just "close")]
     it "cannot be read any more when the request is over" $ do
       kept <- newIORef (return "")
       let application request respond = do
@@ -155,6 +176,17 @@ spec = do
         receiveUntilTimeout 200000 client `shouldReturn` ("", False)
         send client "hello"
         map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["hello"]
+    it "RFC 9110, 7.8: is sent before the application switches protocols" $ do
+      let application _ respond = respond (responseRaw raw (responseLBS status500 [] ""))
+          raw receiveBytes sendBytes = do
+            () <- sendBytes "HTTP/1.1 101 Switching Protocols\r\n\r\n"
+            receiveBytes >>= sendBytes
+      withServer id application $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nConnection: upgrade\r\nUpgrade: x\r\nExpect: 100-continue\r\n\r\n"
+        (first, _) <- receiveUntilTimeout 200000 client
+        first `shouldBe` "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 101 Switching Protocols\r\n\r\n"
+        send client "x"
+        receiveAll client `shouldReturn` "x"
     it "is not sent after the response has begun" $
       withServer id respondsThenReads $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"

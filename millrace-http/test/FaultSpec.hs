@@ -34,6 +34,13 @@ spec = do
           reported <- readIORef reports
           map fst (reverse reported) `shouldBe` [Just "/1", Just "/2"]
 
+  describe "applications that throw what is the client's fault" $
+    forM_ [(PayloadTooLarge, 413), (RequestHeaderFieldsTooLarge, 431), (BadRequest "what", 400)] $ \(reason, status) ->
+      it (show reason ++ ": " ++ show status ++ ", and the connection is closed") $
+        withServer id (\_ _ -> throwIO reason) $ \port -> do
+          bytes <- exchange port twice
+          map (\reply -> (replyStatus reply, headerOf "connection" reply)) (parseReplies bytes) `shouldBe` [(status, Just "close")]
+
   describe "applications that throw after something was sent" $ do
     it "the connection is closed in the middle of the body" $
       withServer id (streaming (\write flush -> write "some" >> flush >> throwIO Fault)) $ \port -> do

@@ -107,8 +107,8 @@ spec = do
     it "status and reason are the application's" $ do
       reply <- get11 (responseLBS (Status 299 "Quite OK") [] "x")
       (replyStatus reply, replyReason reply) `shouldBe` (299, "Quite OK")
-    forM_ [0, 99, 1000, -1] $ \code ->
-      it ("status " ++ show code ++ " is a 500") $ do
+    forM_ [0, 99, 100, 101, 103, 199, 1000, -1] $ \code ->
+      it ("RFC 9110, 15: status " ++ show code ++ ", which is no final one, is a 500") $ do
         reply <- get11 (responseLBS (Status code "") [] "x")
         replyStatus reply `shouldBe` 500
     it "RFC 9110, 5.5: a value cannot end its line" $ do

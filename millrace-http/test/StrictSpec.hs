@@ -4,17 +4,20 @@
 -- the application never sees the request, nor anything that follows it.
 module StrictSpec (spec) where
 
-import Control.Monad (forM_)
+import Control.Concurrent (threadDelay)
+import Control.Monad (forM_, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy as L
 import Data.IORef
-import Network.HTTP.Types (http10, http11, status200)
+import Network.HTTP.Types (http10, http11, status200, status403)
 import Network.Wai
 import Requests
 import Support
 import Test.Hspec
+import Test.Hspec.QuickCheck (modifyMaxSuccess)
+import Test.QuickCheck
 
 spec :: Spec
 spec = do
@@ -53,20 +56,52 @@ spec = do
         send client "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
         sendEnd client
         statusOf <$> receiveAll client `shouldReturn` 400
+    it "RFC 9112, 7.1: before the empty line that ends a chunked body: the application gets an exception" $
+      withServer id echo $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n"
+        sendEnd client
+        statusOf <$> receiveAll client `shouldReturn` 400
     it "before the first byte: no response" $
       withServer id pong $ \port -> withConnection port $ \client -> do
         sendEnd client
         receiveAll client `shouldReturn` ""
 
+  describe "streams of requests" . around (withServer id echoHead) . modifyMaxSuccess (const 60) $
+    it "get the same answers however their bytes are split" $ \port ->
+      property . forAll (listOf1 (elements streamed)) $ \requests ->
+        let bytes = B.concat (requests ++ ["GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"])
+         in forAll (splits bytes) $ \pieces -> ioProperty $ do
+              whole <- answers port [bytes]
+              parts <- answers port pieces
+              return (length whole === length requests + 1 .&&. parts === whole)
+
   describe "requests that are served" $ do
-    it "RFC 9112, 2.2: an empty line before the request line is skipped" $
-      serves "\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" "1.1 / [] Just \"a\""
+    it "RFC 9112, 2.2: empty lines before the request line are skipped" $
+      serves "\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" "1.1 / [] Just \"a\""
     it "RFC 9110, 2.5: HTTP/1.2 is served as HTTP/1.1" $
       serves "GET / HTTP/1.2\r\nHost: a\r\nConnection: close\r\n\r\n" "1.1 / [] Just \"a\""
     it "RFC 9112, 3.2.2: the authority of an absolute target replaces Host" $
       serves "GET http://b:8/x/y?z HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" "1.1 /x/y [(\"z\",Nothing)] Just \"b:8\""
     it "RFC 9112, 3.2.2: an absolute target gives HTTP/1.0 a Host" $
       serves "GET http://b HTTP/1.0\r\n\r\n" "1.0 / [] Just \"b\""
+    it "RFC 9112, 3.2: an empty Host" $
+      serves "GET / HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n" "1.1 / [] Just \"\""
+    it "RFC 9112, 3.2.3: authority form with CONNECT" $
+      withServer id (\request respond -> respond (responseLBS status403 [] (L.fromStrict (rawPathInfo request)))) $ \port -> do
+        bytes <- exchange port "CONNECT b:443 HTTP/1.1\r\nHost: b:443\r\n\r\nGET /tunnelled HTTP/1.1\r\nHost: a\r\n\r\n"
+        map (\reply -> (replyBody reply, headerOf "connection" reply)) (parseReplies bytes) `shouldBe` [("b:443", Just "close")]
+    it "RFC 9110, 9.1: a method that nobody knows is the application's to judge, and methods have a case" $
+      withServer id (\request respond -> respond (responseLBS' (requestMethod request))) $ \port -> do
+        bytes <- exchange port "get / HTTP/1.1\r\nHost: a\r\n\r\nX-Y! / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        map replyBody (parseReplies bytes) `shouldBe` ["get", "X-Y!"]
+    it "RFC 9110, 7.8: Upgrade does not exist in HTTP/1.0" $
+      withServer id (\request respond -> respond (responseLBS' (C8.pack (show (map fst (requestHeaders request)))))) $ \port -> do
+        bytes <- exchange port "GET / HTTP/1.0\r\nA: b\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+        map replyBody (parseReplies bytes) `shouldBe` ["[\"A\",\"Connection\"]"]
+    it "RFC 9110, 5.3: lines of the same name keep their order" $
+      withServer id (\request respond -> respond (responseLBS' (C8.pack (show [value | ("Accept", value) <- requestHeaders request])))) $ \port -> do
+        bytes <- exchange port "GET / HTTP/1.0\r\nAccept: a\r\nX: y\r\nAccept: b, c\r\n\r\n"
+        map replyBody (parseReplies bytes) `shouldBe` ["[\"a\",\"b, c\"]"]
     it "RFC 9112, 3.2.4: asterisk form with OPTIONS" $
       serves "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" "1.1 * [] Just \"a\""
     it "RFC 9110, 5.5: blanks around a value are dropped" $
@@ -98,6 +133,35 @@ spec = do
     serves request expected = withServer id describeRequest $ \port -> do
       bytes <- exchange port request
       map replyBody (parseReplies bytes) `shouldBe` [expected]
+
+-- What the application has seen, in the order in which it was asked.
+answers :: Int -> [ByteString] -> IO [(Int, ByteString)]
+answers port pieces = withConnection port $ \client -> do
+  forM_ pieces $ \piece -> send client piece >> when (B.length piece < 30) (threadDelay 200)
+  map (\reply -> (replyStatus reply, replyBody reply)) . parseReplies <$> receiveAll client
+
+echoHead :: Application
+echoHead request respond = do
+  body <- strictRequestBody request
+  respond (responseLBS' (C8.pack (show (requestMethod request, rawPathInfo request, requestHeaders request, body))))
+
+streamed :: [ByteString]
+streamed =
+  [ "GET /a?b HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n",
+    "\r\nGET http://b/c HTTP/1.1\r\nHost: a\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;a=\"b\"\r\nabc\r\n00b\r\n0\r\n\r\nGET / \r\n0\r\nX: y\r\n\r\n"
+  ]
+
+-- Anything from all at once to byte by byte.
+splits :: ByteString -> Gen [ByteString]
+splits bytes = choose (1, 100) >>= go bytes
+  where
+    go rest longest
+      | B.null rest = return []
+      | otherwise = do
+        size <- choose (1, longest)
+        (B.take size rest :) <$> go (B.drop size rest) longest
 
 responseLBS' :: ByteString -> Response
 responseLBS' = responseLBS status200 [] . L.fromStrict

@@ -6,7 +6,7 @@
 -- The reader is the one thing that an application may go on using in another thread, or after it has returned. All
 -- reading therefore happens under a lock, and when the request is over the reader is told so under the same lock: it
 -- never touches the connection's memory afterwards.
-module Millrace.Http.Body (BodyReader, newBodyReader, readBody, finishBody) where
+module Millrace.Http.Body (BodyReader, newBodyReader, readBody, finishBody, sendContinue) where
 
 import Control.Concurrent.MVar (MVar, modifyMVar, newMVar)
 import Control.Exception (SomeException, fromException, throwIO, toException, try)
@@ -59,7 +59,10 @@ readBody connection (BodyReader variable) = do
         Right (next, bytes) -> return (next, Right bytes)
         Left failure
           | isAsynchronous failure -> throwIO failure
-          | otherwise -> let reason = explain failure in return (Failed reason, Left reason)
+          | otherwise -> do
+            let reason = explain failure
+            writeRegister connection keepRegister 0 -- Where the next request begins is not known any more.
+            return (Failed reason, Left reason)
   either throwIO return result
 
 explain :: SomeException -> SomeException
@@ -128,7 +131,8 @@ fillBody connection = do
 microsBetween :: Word64 -> Word64 -> Int
 microsBetween before after = fromIntegral ((after - before) `div` 1000)
 
--- RFC 9110, section 10.1.1: only when the body is wanted, and never after the final response has begun.
+-- | Sends 100 (Continue) if the client waits for it (RFC 9110, section 10.1.1): only when the body is wanted, and never
+-- after the final response has begun.
 sendContinue :: Connection -> IO ()
 sendContinue connection = do
   expected <- readRegister connection expectRegister

@@ -56,6 +56,8 @@ data InvalidRequest
     UnsupportedVersion
   | -- | An expectation other than @100-continue@: 417.
     UnsupportedExpectation
+  | -- | A request for an @https@ URI on a connection that is not protected: 421.
+    MisdirectedRequest
   | -- | The client took longer than 'Network.Wai.Handler.Millrace.setTimeout' allows: 408.
     RequestTimedOut
   deriving (Eq, Show)
@@ -68,6 +70,7 @@ invalidRequestStatus reason = case reason of
   PayloadTooLarge -> status413
   RequestHeaderFieldsTooLarge -> status431
   RequestTargetTooLong -> status414
+  MisdirectedRequest -> mkStatus 421 (C8.pack "Misdirected Request")
   UnsupportedRequest _ -> status501
   UnsupportedVersion -> status505
   UnsupportedExpectation -> status417
@@ -98,8 +101,10 @@ data InvalidResponse
     InvalidTransferEncoding C8.ByteString
   | -- | A Content-Length that is no number, or two that differ.
     InvalidContentLength C8.ByteString
-  | -- | A status code that is not between 100 and 999.
+  | -- | A status code that is not between 200 and 999: those below are for interim responses.
     InvalidStatusCode Int
+  | -- | A part of a file with a negative or an impossible offset or length (in this order).
+    InvalidFilePart FilePath Integer Integer
   | -- | Content-Length as given, and the length that the body has or has reached.
     ContentLengthMismatch Int Int
   | -- | The head does not fit into so many bytes.

@@ -28,6 +28,7 @@ import Foreign.C.Types (CInt)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Utils (copyBytes, moveBytes)
 import Foreign.Ptr (Ptr, castPtr, minusPtr, plusPtr)
+import Millrace.Http.Body (sendContinue)
 import Millrace.Http.Connection
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.File
@@ -140,6 +141,7 @@ makeHeadRoom connection = do
 
 putHead :: Connection -> Ptr Word8 -> Ptr Word8 -> Status -> ResponseHeaders -> IO CInt
 putHead connection at limit (Status code reason) fields = do
+  when (code < 200) (throwIO (InvalidStatusCode code)) -- RFC 9110, section 15.2: 1xx is no final response.
   writer <- headWriter connection
   begun <- withBytes reason (beginHead writer at limit dropServer code)
   if begun == headOk
@@ -184,7 +186,7 @@ setOutputEndAt connection end = do
 
 -- RFC 9110, section 6.4.1 and RFC 9112, section 6.3: responses that have no body.
 hasNoBody :: Word8 -> Status -> Bool
-hasNoBody method (Status code _) = method == methodCodeHead || code < 200 || code == 204 || code == 304
+hasNoBody method (Status code _) = method == methodCodeHead || code == 204 || code == 304
 {-# INLINE hasNoBody #-}
 
 -- A head that is not followed by a body.
@@ -192,9 +194,8 @@ answerHead :: Connection -> Status -> Composed -> Maybe Int -> IO ()
 answerHead connection (Status code _) composed size = finish >>= setOutputEndAt connection
   where
     finish = case size of
-      -- RFC 9110, section 8.6: no Content-Length in 1xx and 204. A final 1xx ends the connection: no other follows.
-      Just count | code >= 200 && code /= 204 -> finishHead connection composed keep framingLength count
-      _ -> finishHead connection composed (keep && code >= 200) framingNone 0
+      Just count | code /= 204 -> finishHead connection composed keep framingLength count -- RFC 9110, section 8.6
+      _ -> finishHead connection composed keep framingNone 0
     keep = composedKeep composed
 
 -- RFC 9110, section 9.3.6: after a 2xx to CONNECT there is a tunnel, and only a raw response can be one.
@@ -323,7 +324,9 @@ answerFile connection request status fields path part =
   where
     missing = answerBuilder connection status404 (textPlain fields) (byteString (C8.pack "File not found"))
     found (descriptor, facts@(FileFacts size _)) = case part of
-      Just chosen -> send status (partFields chosen) (fromInteger (filePartOffset chosen)) (fromInteger (filePartByteCount chosen))
+      Just chosen -> do
+        unless (isPart chosen) (throwIO (InvalidFilePart path (filePartOffset chosen) (filePartByteCount chosen)))
+        send status (partFields chosen) (fromInteger (filePartOffset chosen)) (fromInteger (filePartByteCount chosen))
       -- Preconditions and ranges concern what would be a 200 (RFC 9110, sections 13.2.1 and 14.2); an error page from
       -- a file is sent as it is.
       Nothing | status /= status200 -> send status [] 0 size
@@ -337,6 +340,10 @@ answerFile connection request status fields path part =
         dated = addUnless (hLastModified, lastModified facts) fields
         send code extra = answerOpenFile connection code (foldr addUnless ranged extra) path descriptor
         ranged = addUnless (hAcceptRanges, C8.pack "bytes") dated
+
+-- Whether it ends within the file is seen when it is read.
+isPart :: FilePart -> Bool
+isPart (FilePart offset count _) = offset >= 0 && count >= 0 && offset + count <= toInteger (maxBound :: Int64)
 
 partFields :: FilePart -> ResponseHeaders
 partFields (FilePart offset count size) =
@@ -408,6 +415,7 @@ answerRaw :: Connection -> (IO ByteString -> (ByteString -> IO ()) -> IO ()) -> 
 answerRaw connection body = do
   writeRegister connection keepRegister 0
   flushOutput connection
+  sendContinue connection -- RFC 9110, section 7.8: before a 101 (Switching Protocols)
   sends <- readRegister connection sendsRegister
   writeRegister connection sendsRegister (sends + 1) -- Nothing can be taken back any more.
   count <- inputCount connection

@@ -10,7 +10,7 @@ module Millrace.Http.Session (runSession) where
 
 import Control.Exception (Exception (..), SomeException, catch, throwIO, toException, try)
 import Control.Monad (unless, void, when)
-import Data.Bits ((.&.))
+import Data.Bits ((.&.), (.|.))
 import qualified Data.ByteString as B
 import Data.ByteString (ByteString)
 import Data.IORef
@@ -123,7 +123,7 @@ serveRequest connection application size = do
   requestHead <- parser connection
   flags <- headFlags requestHead
   bodyLength <- headContentLength requestHead
-  when (flags .&. flagExpectOther /= 0) (throwIO UnsupportedExpectation)
+  when (flags .&. (flagExpectOther .|. flagHttps) /= 0) (throwIO (unservable flags))
   writeRegister connection expectRegister (if flags .&. flagExpectContinue /= 0 && hasBody flags bodyLength then 1 else 0)
   bytes <- inputBytes connection
   if hasBody flags bodyLength
@@ -150,6 +150,8 @@ serveRequest connection application size = do
       return (keep /= 0)
   where
     hasBody flags bodyLength = flags .&. flagChunked /= 0 || bodyLength > 0
+    -- RFC 9110, section 7.4: https only on a connection that is.
+    unservable flags = if flags .&. flagHttps /= 0 then MisdirectedRequest else UnsupportedExpectation
 
 noBody :: IO ByteString
 noBody = return B.empty

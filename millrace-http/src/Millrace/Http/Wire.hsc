@@ -36,6 +36,7 @@ module Millrace.Http.Wire
     flagExpectContinue,
     flagExpectOther,
     flagVersion11,
+    flagHttps,
 
     -- ** Methods known by number
     methodOther,
@@ -143,10 +144,12 @@ fieldSize = #{size http_field}
 foreign import ccall unsafe "http_parser_init"
   c_init :: Ptr Parser -> Ptr Field -> Word32 -> Word32 -> Word32 -> IO ()
 
--- | @initParser parser fields fieldsMax headMax targetMax@: a new parser and its limits, in fields and bytes.
+-- | @initParser parser fields fieldsMax headMax targetMax@: a new parser and its limits, in fields and bytes. Limits
+-- beyond 2^31 are 2^31: offsets in a head have 32 bits.
 initParser :: Ptr Parser -> Ptr Field -> Int -> Int -> Int -> IO ()
-initParser parser fields fieldsMax headMax targetMax =
-  c_init parser fields (fromIntegral fieldsMax) (fromIntegral headMax) (fromIntegral targetMax)
+initParser parser fields fieldsMax headMax targetMax = c_init parser fields (limit fieldsMax) (limit headMax) (limit targetMax)
+  where
+    limit = fromIntegral . max 0 . min 2147483648
 
 -- | Makes the parser ready for the next head.
 foreign import ccall unsafe "http_parser_reset"
@@ -249,12 +252,13 @@ fieldValueSlice field =
   (,) <$> word32 (#{peek http_field, value_offset} field) <*> word32 (#{peek http_field, value_length} field)
 
 -- | Members of 'headFlags'.
-flagKeepAlive, flagChunked, flagExpectContinue, flagExpectOther, flagVersion11 :: Word32
+flagKeepAlive, flagChunked, flagExpectContinue, flagExpectOther, flagVersion11, flagHttps :: Word32
 flagKeepAlive = #{const HTTP_REQUEST_KEEP_ALIVE}
 flagChunked = #{const HTTP_REQUEST_CHUNKED}
 flagExpectContinue = #{const HTTP_REQUEST_EXPECT_CONTINUE}
 flagExpectOther = #{const HTTP_REQUEST_EXPECT_OTHER}
 flagVersion11 = #{const HTTP_REQUEST_VERSION_1_1}
+flagHttps = #{const HTTP_REQUEST_HTTPS}
 
 -- | Some numbers of methods.
 methodOther, methodCodeHead, methodCodeGet, methodCodeConnect :: Word8
