@@ -2,11 +2,8 @@
 module Main (main) where
 
 import GHC.IO.Encoding (setFileSystemEncoding, setLocaleEncoding, utf8)
-import qualified Millrace.Cli.ByteRangeSpec
 import qualified Millrace.Cli.CommandSpec
 import qualified Millrace.Cli.DoctorSpec
-import qualified Millrace.Cli.EntityTagSpec
-import qualified Millrace.Cli.HttpDateSpec
 import qualified Millrace.Cli.MediaTypeSpec
 import qualified Millrace.Cli.ProgramSpec
 import qualified Millrace.Cli.RequestPathSpec
@@ -22,11 +19,8 @@ main = do
 
 specs :: Spec
 specs = do
-  describe "ByteRange" Millrace.Cli.ByteRangeSpec.spec
   describe "Command" Millrace.Cli.CommandSpec.spec
   describe "Doctor" Millrace.Cli.DoctorSpec.spec
-  describe "EntityTag" Millrace.Cli.EntityTagSpec.spec
-  describe "HttpDate" Millrace.Cli.HttpDateSpec.spec
   describe "MediaType" Millrace.Cli.MediaTypeSpec.spec
   describe "RequestPath" Millrace.Cli.RequestPathSpec.spec
   describe "StaticFiles" Millrace.Cli.StaticFilesSpec.spec

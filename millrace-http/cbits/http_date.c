@@ -48,19 +48,24 @@ void http_date_write(int64_t seconds, uint8_t *destination) {
     put_digits(destination + 23, second % 60, 2);
 }
 
-void http_date_now(uint8_t *destination) {
-    /* Per thread, because several threads run requests; a shared one would need a lock. */
-    static _Thread_local int64_t rendered_second = -1;
-    static _Thread_local uint8_t rendered[HTTP_DATE_LENGTH];
+int64_t http_date_current(void) {
     struct timespec now;
 #ifdef CLOCK_REALTIME_COARSE
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
 #else
     clock_gettime(CLOCK_REALTIME, &now);
 #endif
-    if (now.tv_sec != rendered_second) {
-        http_date_write(now.tv_sec, rendered);
-        rendered_second = now.tv_sec;
+    return now.tv_sec;
+}
+
+void http_date_now(uint8_t *destination) {
+    /* Per thread, because several threads run requests; a shared one would need a lock. */
+    static _Thread_local int64_t rendered_second = -1;
+    static _Thread_local uint8_t rendered[HTTP_DATE_LENGTH];
+    int64_t second = http_date_current();
+    if (second != rendered_second) {
+        http_date_write(second, rendered);
+        rendered_second = second;
     }
     memcpy(destination, rendered, HTTP_DATE_LENGTH);
 }

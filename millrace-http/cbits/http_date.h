@@ -10,7 +10,10 @@
 
 #define HTTP_DATE_LENGTH 29u /* "Sun, 06 Nov 1994 08:49:37 GMT" */
 
-/* Writes the current date, HTTP_DATE_LENGTH bytes. It is at most one tick of the kernel (some ms) behind. */
+/* Seconds since 1970. At most one tick of the kernel (some ms) behind. */
+int64_t http_date_current(void);
+
+/* Writes the current date, HTTP_DATE_LENGTH bytes. */
 void http_date_now(uint8_t *destination);
 
 /* Writes the date of a time in seconds since 1970; years 1970 to 9999. */

@@ -8,6 +8,7 @@ import Control.Monad (forM_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
+import Data.Maybe (fromMaybe)
 import Data.Time (UTCTime (..), fromGregorian)
 import Network.HTTP.Types
 import Network.Wai
@@ -67,7 +68,22 @@ spec = around withFiles $ do
     forM_ ["bytes=1000-", "bytes=1000-2000", "bytes=5000-", "bytes=99999999999999999999-", "bytes=-0"] $ \range ->
       it (show range ++ " is unsatisfiable") $ \folder -> requesting folder "small" [("Range", range)] $ \reply ->
         (replyStatus reply, headerOf "content-range" reply) `shouldBe` (416, Just "bytes */1000")
-    forM_ ["bytes=0-1,5-6", "lines=0-1", "bytes=", "bytes=-", "bytes=5-4", "bytes=a-b", "bytes 0-1", "bytes=--5"] $ \range ->
+    it "several come as one body, by parts" $ \folder -> requesting folder "small" [("Range", "bytes=0-1,500-502,-1")] $ \reply -> do
+      replyStatus reply `shouldBe` 206
+      let boundary = B.drop 31 (fromMaybe "" (headerOf "content-type" reply))
+          part (range, from, size) = ["\r\n--", boundary, "\r\nContent-Type: application/octet-stream\r\nContent-Range: bytes ", range, "/1000\r\n\r\n", B.take size (B.drop from (content 1000))]
+      headerOf "content-type" reply `shouldBe` Just (B.append "multipart/byteranges; boundary=" boundary)
+      B.append "\r\n" (replyBody reply)
+        `shouldBe` B.concat (concatMap part [("0-1", 0, 2), ("500-502", 500, 3), ("999-999", 999, 1)] ++ ["\r\n--", boundary, "--\r\n"])
+      headerOf "content-range" reply `shouldBe` Nothing
+    it "several that are large arrive whole" $ \folder -> requesting folder "large" [("Range", "bytes=1-1000000,1500000-")] $ \reply ->
+      map (`B.isInfixOf` replyBody reply) [B.take 1000000 (B.drop 1 (content 3000000)), B.drop 1500000 (content 3000000)] `shouldBe` [True, True]
+    it "given twice are ignored" $ \folder -> requesting folder "small" [("Range", "bytes=0-1"), ("Range", "bytes=2-3")] $ \reply ->
+      replyStatus reply `shouldBe` 200
+    it "14.2: of other methods are ignored" $ \folder -> withServer id (fileServer folder) $ \port -> do
+      bytes <- exchange port "POST /small HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\nConnection: close\r\n\r\n"
+      map (\reply -> (replyStatus reply, B.length (replyBody reply))) (parseReplies bytes) `shouldBe` [(200, 1000)]
+    forM_ ["lines=0-1", "bytes=", "bytes=-", "bytes=5-4", "bytes=a-b", "bytes 0-1", "bytes=--5"] $ \range ->
       it (show range ++ " is ignored") $ \folder -> requesting folder "small" [("Range", range)] $ \reply ->
         (replyStatus reply, B.length (replyBody reply)) `shouldBe` (200, 1000)
     it "of an empty file is unsatisfiable" $ \folder -> requesting folder "empty" [("Range", "bytes=0-0")] $ \reply ->
@@ -80,7 +96,24 @@ spec = around withFiles $ do
       it ("RFC 9110, 13.1.5: If-Range " ++ show value ++ " gets the whole file") $ \folder ->
         requesting folder "small" [("Range", "bytes=0-1"), ("If-Range", value)] $ \reply ->
           (replyStatus reply, B.length (replyBody reply)) `shouldBe` (200, 1000)
+    it "RFC 9110, 13.1.5: If-Range with a date that may not tell two states apart gets the whole file" $ \folder -> do
+      B.writeFile (folder </> "fresh") "12345"
+      requesting folder "fresh" [] $ \first ->
+        requesting folder "fresh" [("Range", "bytes=0-1"), ("If-Range", fromMaybe "" (headerOf "last-modified" first))] $ \reply ->
+          replyStatus reply `shouldBe` 200
+  describe "entity tags of the application's (RFC 9110, 13.1)" $
+    forM_ tagged $ \(status, fields) ->
+      it (show fields ++ ": " ++ show status) $ \folder ->
+        withServer id (\_ respond -> respond (responseFile status200 [("ETag", "\"tag\"")] (folder </> "small") Nothing)) $ \port -> do
+          bytes <- exchange port (B.concat (["GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"] ++ [B.concat [field, ": ", value, "\r\n"] | (field, value) <- fields] ++ ["\r\n"]))
+          map (\reply -> (replyStatus reply, headerOf "etag" reply)) (parseReplies bytes) `shouldBe` [(status, Just "\"tag\"")]
   describe "conditional requests (RFC 9110, 13)" $ do
+    forM_ [("If-Match", "*", 200), ("If-Match", "\"tag\"", 412), ("If-None-Match", "*", 304), ("If-None-Match", "\"tag\"", 200)] $ \(field, value, status) ->
+      it ("13.1: " ++ show field ++ " " ++ show value ++ " of a file without a tag is a " ++ show status) $ \folder ->
+        requesting folder "small" [(field, value)] $ \reply -> replyStatus reply `shouldBe` status
+    it "13.2.1: other methods have none" $ \folder -> withServer id (fileServer folder) $ \port -> do
+      bytes <- exchange port "POST /small HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\nConnection: close\r\n\r\n"
+      map replyStatus (parseReplies bytes) `shouldBe` [200]
     forM_ [modified, "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994", "Mon, 07 Nov 1994 00:00:00 GMT"] $ \date ->
       it ("If-Modified-Since " ++ show date ++ " is a 304") $ \folder ->
         requesting folder "small" [("If-Modified-Since", date)] $ \reply -> replyStatus reply `shouldBe` 304
@@ -96,6 +129,25 @@ spec = around withFiles $ do
 
 modified :: ByteString
 modified = "Sun, 06 Nov 1994 08:49:37 GMT"
+
+tagged :: [(Int, [(ByteString, ByteString)])]
+tagged =
+  [ (304, [("If-None-Match", "\"tag\"")]),
+    (304, [("If-None-Match", "\"a\", W/\"tag\"")]),
+    (304, [("If-None-Match", "\"a\""), ("If-None-Match", "\"tag\"")]),
+    (200, [("If-None-Match", "\"other\"")]),
+    (200, [("If-None-Match", "\"other\""), ("If-Modified-Since", modified)]),
+    (200, [("If-Match", "\"tag\"")]),
+    (200, [("If-Match", "\"tag\""), ("If-Unmodified-Since", "Sun, 06 Nov 1994 08:49:36 GMT")]),
+    (412, [("If-Match", "W/\"tag\"")]),
+    (412, [("If-Match", "\"other\""), ("If-None-Match", "\"tag\"")]),
+    (206, [("Range", "bytes=0-1"), ("If-Range", "\"tag\"")]),
+    (200, [("Range", "bytes=0-1"), ("If-Range", "W/\"tag\"")]),
+    (200, [("Range", "bytes=0-1"), ("If-Range", "\"other\"")]),
+    (200, [("Range", "bytes=5000-"), ("If-Range", "\"other\"")]),
+    (416, [("Range", "bytes=5000-")]),
+    (304, [("Range", "bytes=5000-"), ("If-None-Match", "\"tag\"")])
+  ]
 
 satisfiable :: [(ByteString, Int, Int)]
 satisfiable =

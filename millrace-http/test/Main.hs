@@ -1,16 +1,19 @@
 -- | All tests of the package.
 module Main (main) where
 
+import qualified ByteRangeSpec
 import qualified ChunksSpec
 import qualified ClientSpec
 import qualified ConnectionSpec
+import qualified DateSpec
+import qualified EntityTagSpec
 import qualified FaultSpec
 import qualified FileSpec
 import qualified ParserSpec
 import qualified ResponseSpec
 import qualified ShutdownSpec
 import qualified StrictSpec
-import Test.Hspec (hspec)
+import Test.Hspec (describe, hspec)
 import qualified TimeSpec
 
 main :: IO ()
@@ -18,6 +21,9 @@ main = hspec $ do
   ParserSpec.spec
   ChunksSpec.spec
   StrictSpec.spec
+  describe "dates" DateSpec.spec
+  describe "entity tags" EntityTagSpec.spec
+  describe "Range" ByteRangeSpec.spec
   ConnectionSpec.spec
   ResponseSpec.spec
   FileSpec.spec

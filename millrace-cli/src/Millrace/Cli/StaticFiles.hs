@@ -10,21 +10,23 @@ module Millrace.Cli.StaticFiles
   ) where
 
 import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (char7, toLazyByteString, word64Hex)
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
 import Data.Time.Clock.POSIX (POSIXTime, getPOSIXTime)
-import Millrace.Cli.ByteRange
 import Millrace.Cli.Entry
-import Millrace.Cli.EntityTag
-import Millrace.Cli.HttpDate (formatHttpDate)
 import Millrace.Cli.MediaType (mediaType)
-import Millrace.Cli.Multipart
-import Millrace.Cli.Precondition
 import Millrace.Cli.RequestPath
-import Network.HTTP.Types
+import Millrace.Http.ByteRange
+import Millrace.Http.Date (formatHttpDate)
+import Millrace.Http.EntityTag
+import Millrace.Http.Multipart
+import Millrace.Http.Precondition
+import Network.HTTP.Types hiding (ByteRange)
 import Network.HTTP.Types.Header (hAcceptRanges, hAllow, hContentRange, hETag, hRetryAfter)
 import Network.Wai
+import System.IO (IOMode (ReadMode), SeekMode (AbsoluteSeek), hSeek, withBinaryFile)
 
 -- | Serves the files below a root.
 --
@@ -104,17 +106,14 @@ serveFile name file request respond = do
     NotModified -> respond (responseLBS notModified304 (noSniffing : validatorHeaders validators) "")
     Proceed -> fileResponse file (mediaType name) validators (selection validators) >>= respond
   where
-    selection validators = case [value | (key, value) <- requestHeaders request, key == hRange] of
-      [value]
-        | requestMethod request == methodGet && rangeApplies validators (requestHeaders request) ->
-            selectRanges (toInteger (openFileSize file)) value
-      _ -> Whole
+    selection validators =
+      selectRepresentation validators (toInteger (openFileSize file)) (requestMethod request) (requestHeaders request)
 
 fileResponse :: OpenFile -> ByteString -> Validators -> Selection -> IO Response
 fileResponse file contentType validators selection = case selection of
   Whole -> pure (part ok200 [] (ByteRange 0 (size - 1)))
   Part range -> pure (part partialContent206 [(hContentRange, contentRange size range)] range)
-  Parts ranges -> severalParts . (\boundary -> multipart boundary path contentType size ranges) <$> newBoundary
+  Parts ranges -> severalParts . (\boundary -> multipart boundary contentType size ranges) <$> newBoundary
   Unsatisfiable -> pure (refusal requestedRangeNotSatisfiable416 [(hContentRange, unsatisfiedRange size)])
   where
     part status headers range =
@@ -124,8 +123,9 @@ fileResponse file contentType validators selection = case selection of
       responseStream
         partialContent206
         ([(hContentType, multipartType parts), (hContentLength, Char8.pack (show (multipartLength parts)))] ++ common)
-        (multipartBody parts)
+        (\send flush -> withBinaryFile path ReadMode (\opened -> multipartBody parts (readAt opened) send flush))
     common = (hAcceptRanges, "bytes") : noSniffing : validatorHeaders validators
+    readAt opened offset count = hSeek opened AbsoluteSeek offset >> ByteString.hGetSome opened count
     path = openFilePath file
     size = toInteger (openFileSize file)
 
@@ -135,11 +135,12 @@ fileResponse file contentType validators selection = case selection of
 validatorsOf :: OpenFile -> POSIXTime -> Validators
 validatorsOf file now =
   Validators
-    { validatorTag = EntityTag (if modified + 2 < now then Strong else Weak) tagText
+    { validatorTag = Just (EntityTag (if isSettled then Strong else Weak) tagText)
     , validatorModified = floor (min modified now)
-    , validatorNow = floor now
+    , validatorDateIsStrong = isSettled
     }
   where
+    isSettled = modified + 2 < now
     modified = openFileModified file
     tagText =
       Lazy.toStrict . toLazyByteString $
@@ -151,4 +152,5 @@ validatorsOf file now =
 
 validatorHeaders :: Validators -> ResponseHeaders
 validatorHeaders validators =
-  [(hETag, renderTag (validatorTag validators)), (hLastModified, formatHttpDate (validatorModified validators))]
+  [(hETag, renderTag tag) | Just tag <- [validatorTag validators]]
+    ++ [(hLastModified, formatHttpDate (validatorModified validators))]

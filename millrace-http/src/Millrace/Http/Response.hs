@@ -22,6 +22,7 @@ import qualified Data.ByteString.Unsafe as BU
 import Data.CaseInsensitive (original)
 import Data.IORef
 import Data.Int (Int32, Int64)
+import Data.Maybe (fromMaybe)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), errnoToIOError)
 import Foreign.C.Types (CInt)
@@ -29,15 +30,18 @@ import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Utils (copyBytes, moveBytes)
 import Foreign.Ptr (Ptr, castPtr, minusPtr, plusPtr)
 import Millrace.Http.Body (sendContinue)
+import Millrace.Http.ByteRange
 import Millrace.Http.Connection
+import Millrace.Http.Date (formatHttpDate)
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.File
+import Millrace.Http.Multipart
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.Stream
 import Millrace.Http.Wire
 import Millrace.Socket.ByteString (recv, sendAllBefore)
 import Millrace.Socket.File (sendFileBefore)
-import Network.HTTP.Types
+import Network.HTTP.Types hiding (ByteRange)
 import Network.HTTP.Types.Header (hAcceptRanges, hContentRange, hETag)
 import Network.Wai (Request, requestHeaders, requestMethod)
 import Network.Wai.Internal (FilePart (..), Response (..))
@@ -323,22 +327,25 @@ answerFile connection request status fields path part =
   bracket (open path) closeOpened (either (const missing) found)
   where
     missing = answerBuilder connection status404 (textPlain fields) (byteString (C8.pack "File not found"))
-    found (descriptor, facts@(FileFacts size _)) = case part of
+    found (descriptor, facts@(FileFacts size modified)) = case part of
       Just chosen -> do
         unless (isPart chosen) (throwIO (InvalidFilePart path (filePartOffset chosen) (filePartByteCount chosen)))
-        send status (partFields chosen) (fromInteger (filePartOffset chosen)) (fromInteger (filePartByteCount chosen))
+        send status (partFields chosen) (filePartOffset chosen) (filePartByteCount chosen)
       -- Preconditions and ranges concern what would be a 200 (RFC 9110, sections 13.2.1 and 14.2); an error page from
       -- a file is sent as it is.
       Nothing | status /= status200 -> send status [] 0 size
-      Nothing -> case selectPart (requestMethod request) (requestHeaders request) facts of
-        Whole -> send status [] 0 size
-        Part offset count -> send status206 [rangeField (Just (offset, count)) size] offset count
-        NotModified -> answerBuilder connection status304 dated mempty
-        PreconditionFailed -> answerBuilder connection status412 dated mempty
-        Unsatisfiable -> answerBuilder connection status416 (rangeField Nothing size : dated) mempty
+      Nothing -> do
+        now <- currentSeconds
+        case chooseAnswer now (requestMethod request) (requestHeaders request) fields facts of
+          Send Whole -> send status [] 0 size
+          Send (Part range) -> send status206 [(hContentRange, contentRange size range)] (firstByte range) (rangeLength range)
+          Send (Parts ranges) -> answerParts connection ranged path descriptor size ranges
+          Send Unsatisfiable -> answerBuilder connection status416 ((hContentRange, unsatisfiedRange size) : dated) mempty
+          Refuse code -> answerBuilder connection code dated mempty
       where
-        dated = addUnless (hLastModified, lastModified facts) fields
-        send code extra = answerOpenFile connection code (foldr addUnless ranged extra) path descriptor
+        dated = addUnless (hLastModified, formatHttpDate modified) fields
+        send code extra offset count =
+          answerOpenFile connection code (foldr addUnless ranged extra) path descriptor (fromInteger offset) (fromInteger count)
         ranged = addUnless (hAcceptRanges, C8.pack "bytes") dated
 
 -- Whether it ends within the file is seen when it is read.
@@ -347,10 +354,7 @@ isPart (FilePart offset count _) = offset >= 0 && count >= 0 && offset + count <
 
 partFields :: FilePart -> ResponseHeaders
 partFields (FilePart offset count size) =
-  [rangeField (Just (fromInteger offset, fromInteger count)) (fromInteger size) | count /= size]
-
-rangeField :: Maybe (Int64, Int64) -> Int64 -> Header
-rangeField selected size = (hContentRange, contentRange selected size)
+  [(hContentRange, contentRange size (ByteRange offset (offset + count - 1))) | count /= size]
 
 addUnless :: Header -> ResponseHeaders -> ResponseHeaders
 addUnless field@(name, _) fields
@@ -369,7 +373,7 @@ open path = withFilePath path $ \name -> allocaBytes fileSize $ \file -> do
   if result < 0
     then return (Left (errnoToIOError "responseFile" (Errno (negate result)) Nothing (Just path)))
     else do
-      facts <- FileFacts <$> fileBytes file <*> fileModified file
+      facts <- FileFacts . toInteger <$> fileBytes file <*> fileModified file
       descriptor <- fileDescriptor file
       return (Right (descriptor, facts))
 
@@ -393,6 +397,19 @@ answerOpenFile connection status fields path descriptor offset count = do
         setOutputEndAt connection start
         flushOutput connection
         sendFileParts connection path descriptor offset count
+
+-- Several ranges as one body. It is rare, and parts are small: they are read and streamed.
+answerParts :: Connection -> ResponseHeaders -> FilePath -> Int32 -> Integer -> [ByteRange] -> IO ()
+answerParts connection fields path descriptor size ranges = do
+  boundary <- newBoundary
+  let parts = multipart boundary (fromMaybe octets (lookup hContentType fields)) size ranges
+      framed = [(hContentType, multipartType parts), (hContentLength, C8.pack (show (multipartLength parts)))]
+  answerStream connection status206 (framed ++ filter ((`notElem` map fst framed) . fst) fields) (multipartBody parts readAt)
+  where
+    octets = C8.pack "application/octet-stream"
+    readAt offset count = BI.createUptoN count $ \target -> do
+      read' <- readFileAt descriptor target count (fromInteger offset)
+      if read' < 0 then throwIO (FileTruncated path) else return read'
 
 -- Every piece has the timeout to itself, as in 'sendBytes'.
 sendFileParts :: Connection -> FilePath -> Int32 -> Int64 -> Int64 -> IO ()

@@ -97,6 +97,7 @@ module Millrace.Http.Wire
     -- * Dates
     dateLength,
     writeDate,
+    currentSeconds,
     readDate,
 
     -- * Files
@@ -462,6 +463,10 @@ dateLength = #{const HTTP_DATE_LENGTH}
 -- | Writes the date of a time in seconds since 1970.
 foreign import ccall unsafe "http_date_write"
   writeDate :: Int64 -> Ptr Word8 -> IO ()
+
+-- | Seconds since 1970, at most one tick of the kernel (some ms) behind.
+foreign import ccall unsafe "http_date_current"
+  currentSeconds :: IO Int64
 
 foreign import ccall unsafe "http_date_read"
   c_readDate :: Ptr Word8 -> CSize -> IO Int64

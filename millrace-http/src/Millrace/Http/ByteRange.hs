@@ -1,14 +1,15 @@
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | The Range header (RFC 9110 section 14). Knows nothing of files.
-module Millrace.Cli.ByteRange
-  ( ByteRange (..)
-  , Selection (..)
-  , selectRanges
-  , rangeLength
-  , contentRange
-  , unsatisfiedRange
-  ) where
+module Millrace.Http.ByteRange
+  ( ByteRange (..),
+    Selection (..),
+    selectRanges,
+    rangeLength,
+    contentRange,
+    unsatisfiedRange,
+  )
+where
 
 import Control.Monad (guard)
 import Data.ByteString (ByteString)
@@ -21,8 +22,8 @@ import Data.List (foldl')
 --
 -- @since 0.1.0
 data ByteRange = ByteRange
-  { firstByte :: !Integer
-  , lastByte :: !Integer
+  { firstByte :: !Integer,
+    lastByte :: !Integer
   }
   deriving (Eq, Show)
 
@@ -30,13 +31,13 @@ data ByteRange = ByteRange
 --
 -- @since 0.1.0
 data Selection
-  = Whole
-  -- ^ to be answered as if there were no Range header
-  | Unsatisfiable
-  -- ^ 416
+  = -- | To be answered as if there were no Range header.
+    Whole
+  | -- | 416.
+    Unsatisfiable
   | Part ByteRange
-  | Parts [ByteRange]
-  -- ^ two or more that do not touch, in the order they were asked for
+  | -- | Two or more that do not touch, in the order they were asked for.
+    Parts [ByteRange]
   deriving (Eq, Show)
 
 -- What a header asked for, before the size is known.

@@ -1,10 +1,10 @@
 {-# LANGUAGE OverloadedStrings #-}
 
-module Millrace.Cli.ByteRangeSpec (spec) where
+module ByteRangeSpec (spec) where
 
 import Control.Monad (forM_)
 import qualified Data.ByteString.Char8 as Char8
-import Millrace.Cli.ByteRange
+import Millrace.Http.ByteRange
 import Test.Hspec
 
 spec :: Spec

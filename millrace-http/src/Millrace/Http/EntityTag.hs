@@ -1,16 +1,17 @@
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | Entity tags (RFC 9110 section 8.8.3) and lists of them. Knows nothing of files.
-module Millrace.Cli.EntityTag
-  ( EntityTag (..)
-  , Strength (..)
-  , TagList (..)
-  , renderTag
-  , parseTag
-  , parseTagList
-  , sameStrong
-  , sameWeak
-  ) where
+module Millrace.Http.EntityTag
+  ( EntityTag (..),
+    Strength (..),
+    TagList (..),
+    renderTag,
+    parseTag,
+    parseTagList,
+    sameStrong,
+    sameWeak,
+  )
+where
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8

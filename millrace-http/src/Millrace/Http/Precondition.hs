@@ -1,29 +1,32 @@
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | Conditional requests (RFC 9110 section 13). Decides, but answers nothing and knows nothing of files.
-module Millrace.Cli.Precondition
-  ( Validators (..)
-  , Verdict (..)
-  , precondition
-  , rangeApplies
-  ) where
+module Millrace.Http.Precondition
+  ( Validators (..),
+    Verdict (..),
+    precondition,
+    selectRepresentation,
+  )
+where
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
-import Millrace.Cli.EntityTag
-import Millrace.Cli.HttpDate (Seconds, parseHttpDate)
-import Network.HTTP.Types (HeaderName, RequestHeaders, hIfModifiedSince, hIfRange)
+import Millrace.Http.ByteRange (Selection (..), selectRanges)
+import Millrace.Http.Date (Seconds, parseHttpDate)
+import Millrace.Http.EntityTag
+import Network.HTTP.Types (HeaderName, Method, RequestHeaders, hIfModifiedSince, hIfRange, hRange, methodGet)
 import Network.HTTP.Types.Header (hIfMatch, hIfNoneMatch, hIfUnmodifiedSince)
 
 -- | What identifies the state of a representation.
 --
 -- @since 0.1.0
 data Validators = Validators
-  { validatorTag :: EntityTag
-  , validatorModified :: Seconds
-  -- ^ Last-Modified. As strong as the tag: see RFC 9110 section 8.8.2.2.
-  , validatorNow :: Seconds
-  -- ^ the time of the request, for reading dates
+  { validatorTag :: Maybe EntityTag,
+    -- | Last-Modified.
+    validatorModified :: Seconds,
+    -- | Whether it is a strong validator (RFC 9110, section 8.8.2.2): whether the representation cannot have changed
+    -- again within that second.
+    validatorDateIsStrong :: Bool
   }
 
 -- | How to answer.
@@ -31,10 +34,10 @@ data Validators = Validators
 -- @since 0.1.0
 data Verdict
   = Proceed
-  | NotModified
-  -- ^ 304
-  | PreconditionFailed
-  -- ^ 412
+  | -- | 304.
+    NotModified
+  | -- | 412.
+    PreconditionFailed
   deriving (Eq, Show)
 
 -- | The verdict on a GET or HEAD request whose answer would otherwise be 200 or 206, in the order of RFC 9110 section
@@ -54,26 +57,32 @@ precondition validators headers
       Just list -> matches sameWeak list
       Nothing -> maybe False (modified <=) (dateHeader hIfModifiedSince)
     modified = validatorModified validators
-    dateHeader name = onlyHeader name headers >>= parseHttpDate (validatorNow validators)
+    dateHeader name = onlyHeader name headers >>= parseHttpDate
     matches same list = case parseTagList list of
       Just AnyTag -> True
-      Just (Tags tags) -> any (same (validatorTag validators)) tags
+      Just (Tags tags) -> maybe False (\tag -> any (same tag) tags) (validatorTag validators)
       Nothing -> False
 
--- | Whether the Range header of a GET request is to be honoured, by If-Range (RFC 9110 section 13.1.5). Without
--- If-Range it is; with one, only if the validator is strong and exactly equal: a range of another state of the file
--- would be joined to bytes it does not belong to.
+-- | What a GET or HEAD request whose preconditions hold is to get of a representation of this size in bytes. Range is
+-- for GET alone (RFC 9110 section 14.2).
 --
 -- @since 0.1.0
+selectRepresentation :: Validators -> Integer -> Method -> RequestHeaders -> Selection
+selectRepresentation validators size method headers = case onlyHeader hRange headers of
+  Just value | method == methodGet && rangeApplies validators headers -> selectRanges size value
+  _ -> Whole
+
+-- Whether Range is to be honoured, by If-Range (RFC 9110 section 13.1.5). Without If-Range it is; with one, only if the
+-- validator is strong and exactly equal: a range of another state of the file would be joined to bytes it does not
+-- belong to.
 rangeApplies :: Validators -> RequestHeaders -> Bool
 rangeApplies validators headers
   | any ((== hIfRange) . fst) headers = maybe False unchanged (onlyHeader hIfRange headers)
   | otherwise = True
   where
     unchanged value = case parseTag value of
-      Just tag -> sameStrong tag (validatorTag validators)
-      Nothing -> isStrong && parseHttpDate (validatorNow validators) value == Just (validatorModified validators)
-    isStrong = validatorTag validators `sameStrong` validatorTag validators
+      Just tag -> maybe False (sameStrong tag) (validatorTag validators)
+      Nothing -> validatorDateIsStrong validators && parseHttpDate value == Just (validatorModified validators)
 
 -- Several lines of a list header are one list (RFC 9110 section 5.3).
 listHeader :: HeaderName -> RequestHeaders -> Maybe ByteString

@@ -1,9 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 
-module Millrace.Cli.EntityTagSpec (spec) where
+module EntityTagSpec (spec) where
 
 import Control.Monad (forM_)
-import Millrace.Cli.EntityTag
+import Millrace.Http.EntityTag
 import Test.Hspec
 
 spec :: Spec

@@ -1,0 +1,84 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Several ranges of a representation as one body, multipart/byteranges (RFC 9110 section 14.6). Knows nothing of
+-- where the representation is.
+module Millrace.Http.Multipart
+  ( Multipart (..),
+    Boundary,
+    newBoundary,
+    multipart,
+  )
+where
+
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Builder (byteString, toLazyByteString, word8HexFixed)
+import qualified Data.ByteString.Lazy as Lazy
+import Millrace.Http.ByteRange (ByteRange (..), contentRange, rangeLength)
+import Network.Wai (StreamingBody)
+import System.IO (BufferMode (NoBuffering), IOMode (ReadMode), hSetBuffering, withBinaryFile)
+
+-- | What to send.
+--
+-- @since 0.1.0
+data Multipart = Multipart
+  { -- | Content-Type.
+    multipartType :: ByteString,
+    -- | Content-Length, in bytes.
+    multipartLength :: Integer,
+    -- | Reads while it sends. The argument reads: up to so many bytes from an offset on, none only at the end. Throws
+    -- 'IOError' if the end comes too early.
+    multipartBody :: (Integer -> Int -> IO ByteString) -> StreamingBody
+  }
+
+-- | What separates the parts. It must not occur in them.
+--
+-- @since 0.1.0
+type Boundary = ByteString
+
+-- | 128 random bits: nobody can have put them into a file beforehand.
+--
+-- @since 0.1.0
+newBoundary :: IO Boundary
+newBoundary = withBinaryFile "/dev/urandom" ReadMode $ \source -> do
+  hSetBuffering source NoBuffering -- or a whole buffer is drawn
+  hexadecimal <$> ByteString.hGet source 16
+  where
+    hexadecimal = Lazy.toStrict . toLazyByteString . foldMap word8HexFixed . ByteString.unpack
+
+-- | Ranges of a representation that has this Content-Type and this size in bytes.
+--
+-- @since 0.1.0
+multipart :: Boundary -> ByteString -> Integer -> [ByteRange] -> Multipart
+multipart boundary contentType size ranges =
+  Multipart
+    { multipartType = "multipart/byteranges; boundary=" <> boundary,
+      multipartLength = sum (map partLength ranges) + lengthOf closing,
+      multipartBody = \readAt send _flush -> do
+        mapM_ (sendPart readAt (send . byteString)) ranges
+        send (byteString closing)
+    }
+  where
+    partLength range = lengthOf (opening range) + rangeLength range + lengthOf "\r\n"
+    lengthOf = toInteger . ByteString.length
+    closing = "--" <> boundary <> "--\r\n"
+    opening range =
+      ByteString.concat
+        ["--", boundary, "\r\nContent-Type: ", contentType, "\r\nContent-Range: ", contentRange size range, "\r\n\r\n"]
+    sendPart readAt send range = do
+      send (opening range)
+      sendBytes readAt send (firstByte range) (rangeLength range)
+      send "\r\n"
+
+sendBytes :: (Integer -> Int -> IO ByteString) -> (ByteString -> IO ()) -> Integer -> Integer -> IO ()
+sendBytes readAt send = go
+  where
+    go _ 0 = return ()
+    go offset count = do
+      bytes <- readAt offset (fromInteger (min count pieceMax))
+      -- The length has been announced: only a broken connection can tell the client that it is wrong.
+      if ByteString.null bytes
+        then ioError (userError "the file became shorter while it was being sent")
+        else send bytes >> go (offset + lengthOf bytes) (count - lengthOf bytes)
+    lengthOf = toInteger . ByteString.length
+    pieceMax = 65536
