@@ -3,7 +3,9 @@ module Main (main) where
 
 import GHC.IO.Encoding (setFileSystemEncoding, setLocaleEncoding, utf8)
 import qualified Millrace.Cli.CommandSpec
+import qualified Millrace.Cli.ContentCodingSpec
 import qualified Millrace.Cli.DoctorSpec
+import qualified Millrace.Cli.FileCacheSpec
 import qualified Millrace.Cli.MediaTypeSpec
 import qualified Millrace.Cli.ProgramSpec
 import qualified Millrace.Cli.RequestPathSpec
@@ -20,6 +22,8 @@ main = do
 specs :: Spec
 specs = do
   describe "Command" Millrace.Cli.CommandSpec.spec
+  describe "ContentCoding" Millrace.Cli.ContentCodingSpec.spec
+  describe "FileCache" Millrace.Cli.FileCacheSpec.spec
   describe "Doctor" Millrace.Cli.DoctorSpec.spec
   describe "MediaType" Millrace.Cli.MediaTypeSpec.spec
   describe "RequestPath" Millrace.Cli.RequestPathSpec.spec

@@ -35,12 +35,18 @@ writeWhatWasRead = do
 
 perform :: Command -> IO ()
 perform command = case command of
-  Serve files options -> directory files >>= serve options . staticFiles
+  Serve files options -> site files >>= serve options . staticFiles
   Pong options -> serve options pong
   Doctor options -> do
     examination <- examine (doctorBackend options)
     putStr ((if doctorJson options then renderAsJson else renderText) examination)
     unless (isHealthy examination) exitFailure
+
+site :: FilesOptions -> IO Site
+site options = do
+  root <- directory options
+  cache <- traverse newFileCache (if filesCacheSeconds options > 0 then Just (1000000 * filesCacheSeconds options) else Nothing)
+  pure (Site root cache (filesListing options))
 
 directory :: FilesOptions -> IO Root
 directory options = handle (throwIO . failure) (openRoot policy path)

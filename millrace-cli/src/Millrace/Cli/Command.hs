@@ -46,6 +46,9 @@ data ServerOptions = ServerOptions
 data FilesOptions = FilesOptions
   { filesDirectory :: FilePath
   , filesFollowLinks :: Bool
+  , filesListing :: Bool
+  , filesCacheSeconds :: Int
+  -- ^ 0: no cache
   }
   deriving (Eq, Show)
 
@@ -109,7 +112,8 @@ serveNotes =
         , ("millrace serve --host 0.0.0.0 ~/public", "to every machine that can reach this one")
         ]
     , paragraph
-        "A directory answers with its index.html or index.htm. Names that begin with a dot are not served, except \
+        "A directory answers with its index.html or index.htm. A file NAME.br, NAME.zst or NAME.gz that is not older \
+        \than NAME is sent in its place to clients that accept the coding. Names that begin with a dot are not served, except \
         \.well-known; neither is anything that is not a regular file."
     , paragraph
         "Prints 'listening on http://HOST:PORT' when ready. Ctrl-C or SIGTERM finishes the open requests and stops; \
@@ -150,6 +154,12 @@ filesOptions =
     <$> strArgument
       (metavar "DIR" <> value "." <> action "directory" <> help "Directory to serve (default: the current one)")
     <*> switch (long "follow-links" <> help "Follow symbolic links that lead outside DIR")
+    <*> switch (long "listing" <> help "Answer with a list of its files for a directory without an index")
+    <*> option
+      (fromInteger <$> numberBetween 0 3600)
+      ( long "cache" <> metavar "SECONDS" <> value 1 <> showDefault
+          <> help "Keep small files in memory for so long before looking at them again; 0: look every time"
+      )
 
 serverOptions :: Parser ServerOptions
 serverOptions =

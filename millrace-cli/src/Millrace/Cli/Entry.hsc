@@ -105,7 +105,8 @@ openRoot policy path = do
 --
 -- @since 0.1.0
 data Entry
-  = Directory
+  = Directory FilePath
+  -- ^ opening this opens that very directory, inside 'withEntry' and in this process only
   | File OpenFile
   deriving (Eq, Show)
 
@@ -174,7 +175,7 @@ isInside (Root root StayInside) descriptor = isBelow <$> readSymbolicLink (descr
 
 classify :: Fd -> FileStatus -> IO (Either Problem Entry)
 classify descriptor status
-  | isDirectory status = pure (Right Directory)
+  | isDirectory status = pure (Right (Directory (Char8.unpack (descriptorPath descriptor))))
   | isRegularFile status = do
       readable <- fileAccess (descriptorPath descriptor) True False False
       pure (if readable then Right (File (openFile descriptor status)) else Left Unreadable)

@@ -9,6 +9,7 @@ module Millrace.Cli.RequestPath
   ( RequestPath (..)
   , Refusal (..)
   , parseRequestPath
+  , isServable
   , encodeSegment
   ) where
 
@@ -58,6 +59,9 @@ parseRequestPath target = case Char8.split '/' target of
     if all isServable segments then Right (RequestPath segments isDirectory) else Left Unservable
   _ -> Left Malformed
 
+-- | Whether a decoded name is one that is served. O(length).
+--
+-- @since 0.1.0
 isServable :: ByteString -> Bool
 isServable name = case Char8.uncons name of
   Nothing -> False

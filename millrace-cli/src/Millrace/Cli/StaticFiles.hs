@@ -4,75 +4,114 @@
 -- | A directory as a WAI application. Runs on any server; knows none.
 module Millrace.Cli.StaticFiles
   ( staticFiles
+  , Site (..)
+  , plainSite
+  , FileCache
+  , newFileCache
   , Root
   , openRoot
   , LinkPolicy (..)
   ) where
 
+import Control.Exception (bracket)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
-import Data.ByteString.Builder (char7, toLazyByteString, word64Hex)
 import qualified Data.ByteString.Char8 as Char8
-import qualified Data.ByteString.Lazy as Lazy
+import Data.List (find)
+import Data.Maybe (catMaybes, fromMaybe, mapMaybe)
 import Data.Time.Clock.POSIX (POSIXTime, getPOSIXTime)
+import Millrace.Cli.ContentCoding
 import Millrace.Cli.Entry
+import Millrace.Cli.FileCache
+import Millrace.Cli.Listing
 import Millrace.Cli.MediaType (mediaType)
+import Millrace.Cli.Representation
 import Millrace.Cli.RequestPath
-import Millrace.Http.ByteRange
-import Millrace.Http.Date (formatHttpDate)
-import Millrace.Http.EntityTag
-import Millrace.Http.Multipart
-import Millrace.Http.Precondition
-import Network.HTTP.Types hiding (ByteRange)
-import Network.HTTP.Types.Header (hAcceptRanges, hAllow, hContentRange, hETag, hRetryAfter)
+import Network.HTTP.Types
+import Network.HTTP.Types.Header (hAllow, hRetryAfter)
 import Network.Wai
-import System.IO (IOMode (ReadMode), SeekMode (AbsoluteSeek), hSeek, withBinaryFile)
+import System.Posix.ByteString (DirStream, closeDirStream, openDirStream, readDirStream)
 
--- | Serves the files below a root.
+-- | What to serve, and how.
+--
+-- @since 0.1.0
+data Site = Site
+  { siteRoot :: Root
+  , siteCache :: Maybe FileCache
+  , siteListing :: Bool
+  -- ^ Whether a directory without an index answers with a list of its files.
+  }
+
+-- | Small files in memory, each in all its codings.
+--
+-- @since 0.1.0
+type FileCache = Cache [Representation]
+
+-- | A cache whose files are looked up again after so many microseconds.
+--
+-- @since 0.1.0
+newFileCache :: Int -> IO FileCache
+newFileCache = newCache
+
+-- | A site without cache and listings.
+--
+-- @since 0.1.0
+plainSite :: Root -> Site
+plainSite root = Site root Nothing False
+
+-- | Serves the files of a site.
 --
 -- * GET and HEAD only. Paths are decoded once and checked afterwards ("Millrace.Cli.RequestPath"); files are found
 --   and checked in a single look-up, so that symbolic links lead nowhere they may not ("Millrace.Cli.Entry").
 -- * A directory answers with its @index.html@ or @index.htm@; without the slash at the end, with a redirect.
 -- * Last-Modified and ETag, conditional requests, one or several ranges (RFC 9110 sections 13 and 14).
+-- * A file beside the one that was asked for, of the same name with @.br@, @.zst@ or @.gz@ behind it and not older, is
+--   sent in its place to clients that accept its coding.
 -- * Only regular files that this process may read.
 --
--- The body is a 'responseFile', whose path is valid until the server has sent it and must not be a key of a cache (see
--- 'openFilePath'). The file of each answer stays the one that was checked, even if it is replaced meanwhile.
+-- The body of an answer that is not from the cache is a 'responseFile', whose path is valid until the server has sent it
+-- and must not be a key of a cache (see 'openFilePath'). The file of each answer stays the one that was checked, even if
+-- it is replaced meanwhile.
 --
 -- > root <- openRoot StayInside "public"
--- > run 8080 (staticFiles root)
+-- > run 8080 (staticFiles (plainSite root))
 --
 -- @since 0.1.0
-staticFiles :: Root -> Application
-staticFiles root request respond
+staticFiles :: Site -> Application
+staticFiles site request respond
   | requestMethod request `notElem` [methodGet, methodHead] =
       respond (refusal methodNotAllowed405 [(hAllow, "GET, HEAD")])
-  | otherwise = case parseRequestPath (rawPathInfo request) of
-      Left Malformed -> respond (refusal badRequest400 [])
-      Left Unservable -> respond (refusal notFound404 [])
-      Right path -> servePath root path request respond
+  | otherwise =
+      maybe (pure Nothing) (`recall` rawPathInfo request) (siteCache site) >>= \case
+        Just representations -> answerWith (choose request representations) request >>= respond
+        Nothing -> case parseRequestPath (rawPathInfo request) of
+          Left Malformed -> respond (refusal badRequest400 [])
+          Left Unservable -> respond (refusal notFound404 [])
+          Right path -> servePath site path request respond
 
-servePath :: Root -> RequestPath -> Application
-servePath root (RequestPath names endsInSlash) request respond =
-  withEntry root names $ \case
+servePath :: Site -> RequestPath -> Application
+servePath site (RequestPath names endsInSlash) request respond =
+  withEntry (siteRoot site) names $ \case
     Left problem -> respond (problemResponse problem)
-    Right Directory
-      | endsInSlash || null names -> serveIndex root names indexNames request respond
+    Right (Directory directory)
+      | endsInSlash || null names -> serveIndex site names directory indexNames request respond
       | otherwise -> respond (redirectToDirectory (last names) (rawQueryString request))
     Right (File file)
       | endsInSlash -> respond (refusal notFound404 [])
-      | otherwise -> serveFile (last names) file request respond
+      | otherwise -> serveFile site names file request respond
 
 indexNames :: [ByteString]
 indexNames = ["index.html", "index.htm"]
 
-serveIndex :: Root -> [ByteString] -> [ByteString] -> Application
-serveIndex _ _ [] _ respond = respond (refusal notFound404 [])
-serveIndex root directory (name : others) request respond =
-  withEntry root (directory ++ [name]) $ \case
-    Right (File file) -> serveFile name file request respond
-    Right Directory -> serveIndex root directory others request respond
-    Left Missing -> serveIndex root directory others request respond
+serveIndex :: Site -> [ByteString] -> FilePath -> [ByteString] -> Application
+serveIndex site names directory [] _ respond
+  | siteListing site = listing site names directory >>= respond
+  | otherwise = respond (refusal notFound404 [])
+serveIndex site names directory (name : others) request respond =
+  withEntry (siteRoot site) (names ++ [name]) $ \case
+    Right (File file) -> serveFile site (names ++ [name]) file request respond
+    Right (Directory _) -> serveIndex site names directory others request respond
+    Left Missing -> serveIndex site names directory others request respond
     Left problem -> respond (problemResponse problem)
 
 -- The location is relative and begins with "./": it can neither be taken for another host ("//evil.example/") nor for
@@ -89,68 +128,81 @@ problemResponse problem = case problem of
   OutOfDescriptors -> refusal serviceUnavailable503 [(hRetryAfter, "1")]
   Faulty _ -> refusal internalServerError500 []
 
-refusal :: Status -> ResponseHeaders -> Response
-refusal status headers = responseLBS status ((hContentType, "text/plain; charset=utf-8") : noSniffing : headers) body
+-- Through the cache if there is one and the file is small; a path that is percent-encoded, and so only one of many for
+-- the same file, leads past it.
+serveFile :: Site -> [ByteString] -> OpenFile -> Application
+serveFile site names file request respond = do
+  now <- getPOSIXTime
+  case siteCache site of
+    Just cache | isSmall file && Char8.notElem '%' path -> do
+      held <- holdAll site names now file
+      case held of
+        Just representations -> do
+          remember cache (ByteString.copy path) (sum (map heldBytes representations)) representations
+          answerWith (choose request representations) request >>= respond
+        Nothing -> serveBest site names now file request respond
+    _ -> serveBest site names now file request respond
   where
-    body = Lazy.fromStrict (Char8.pack (show (statusCode status)) <> " " <> statusMessage status <> "\n")
+    path = rawPathInfo request
 
--- Browsers shall not guess that an upload named .txt is a page with scripts.
-noSniffing :: Header
-noSniffing = ("X-Content-Type-Options", "nosniff")
+isSmall :: OpenFile -> Bool
+isSmall file = toInteger (openFileSize file) <= cachedSizeMax
 
-serveFile :: ByteString -> OpenFile -> Application
-serveFile name file request respond = do
-  validators <- validatorsOf file <$> getPOSIXTime
-  case precondition validators (requestHeaders request) of
-    PreconditionFailed -> respond (refusal preconditionFailed412 [])
-    NotModified -> respond (responseLBS notModified304 (noSniffing : validatorHeaders validators) "")
-    Proceed -> fileResponse file (mediaType name) validators (selection validators) >>= respond
+-- The first is the one without a coding.
+choose :: Request -> [Representation] -> Representation
+choose request representations = case preferredCoding (requestHeaders request) (mapMaybe representationCoding representations) of
+  wanted@(Just _) -> fromMaybe plain (find ((== wanted) . representationCoding) representations)
+  Nothing -> plain
   where
-    selection validators =
-      selectRepresentation validators (toInteger (openFileSize file)) (requestMethod request) (requestHeaders request)
+    plain = head representations
 
-fileResponse :: OpenFile -> ByteString -> Validators -> Selection -> IO Response
-fileResponse file contentType validators selection = case selection of
-  Whole -> pure (part ok200 [] (ByteRange 0 (size - 1)))
-  Part range -> pure (part partialContent206 [(hContentRange, contentRange size range)] range)
-  Parts ranges -> severalParts . (\boundary -> multipart boundary contentType size ranges) <$> newBoundary
-  Unsatisfiable -> pure (refusal requestedRangeNotSatisfiable416 [(hContentRange, unsatisfiedRange size)])
+-- Everything that may be sent for a file, in memory; 'Nothing' if it changes meanwhile.
+holdAll :: Site -> [ByteString] -> POSIXTime -> OpenFile -> IO (Maybe [Representation])
+holdAll site names now file = do
+  coded <- mapM (\coding -> withCoded site names file coding (\found -> holdIfSmall (represent True (Just coding) found) found)) codings
+  let found = catMaybes coded
+  plain <- hold (represent (not (null found)) Nothing file)
+  pure (sequence (plain : found))
   where
-    part status headers range =
-      responseFile status ((hContentType, contentType) : headers ++ common) path . Just $
-        FilePart (firstByte range) (rangeLength range) size
-    severalParts parts =
-      responseStream
-        partialContent206
-        ([(hContentType, multipartType parts), (hContentLength, Char8.pack (show (multipartLength parts)))] ++ common)
-        (\send flush -> withBinaryFile path ReadMode (\opened -> multipartBody parts (readAt opened) send flush))
-    common = (hAcceptRanges, "bytes") : noSniffing : validatorHeaders validators
-    readAt opened offset count = hSeek opened AbsoluteSeek offset >> ByteString.hGetSome opened count
-    path = openFilePath file
-    size = toInteger (openFileSize file)
+    represent several coding = fromFile now (mediaType (last names)) coding several
+    holdIfSmall representation found = if isSmall found then hold representation else pure Nothing
 
--- A file that was changed less than two seconds ago may be changed again without its time of change showing it (some
--- file systems keep whole seconds, and the kernel's clock for this is coarse): until then its tag is weak. A time in
--- the future is not announced as Last-Modified (RFC 9110 section 8.8.2.1).
-validatorsOf :: OpenFile -> POSIXTime -> Validators
-validatorsOf file now =
-  Validators
-    { validatorTag = Just (EntityTag (if isSettled then Strong else Weak) tagText)
-    , validatorModified = floor (min modified now)
-    , validatorDateIsStrong = isSettled
-    }
+-- The best of what there is, from the file system.
+serveBest :: Site -> [ByteString] -> POSIXTime -> OpenFile -> Application
+serveBest site names now file request respond = do
+  found <- catMaybes <$> mapM (\coding -> withCoded site names file coding (const (pure coding))) codings
+  let represent = fromFile now (mediaType (last names))
+      plain = represent Nothing (not (null found)) file
+      send representation = answerWith representation request >>= respond
+  case preferredCoding (requestHeaders request) found of
+    Nothing -> send plain
+    Just coding -> withCoded site names file coding (send . represent (Just coding) True) >>= maybe (send plain) pure
+
+-- The file in this coding, if there is one and it is not older: an older one is of an earlier state.
+withCoded :: Site -> [ByteString] -> OpenFile -> Coding -> (OpenFile -> IO a) -> IO (Maybe a)
+withCoded site names file coding use =
+  withEntry (siteRoot site) (init names ++ [last names <> codingExtension coding]) $ \case
+    Right (File found) | openFileModified found >= openFileModified file -> Just <$> use found
+    _ -> pure Nothing
+
+-- Lists what would be served, and nothing else.
+listing :: Site -> [ByteString] -> FilePath -> IO Response
+listing site names directory = do
+  found <- bracket (openDirStream (Char8.pack directory)) closeDirStream (readNames listedMax)
+  entries <- catMaybes <$> mapM examine (filter isServable found)
+  pure (responseBuilder ok200 [(hContentType, "text/html; charset=utf-8"), noSniffing] (renderListing names entries))
   where
-    isSettled = modified + 2 < now
-    modified = openFileModified file
-    tagText =
-      Lazy.toStrict . toLazyByteString $
-        word64Hex (fromIntegral (openFileInode file))
-          <> char7 '-'
-          <> word64Hex (fromIntegral (openFileSize file))
-          <> char7 '-'
-          <> word64Hex (fromInteger (floor (modified * 1000000000)))
+    examine name = withEntry (siteRoot site) (names ++ [name]) $ \entry -> pure $ case entry of
+      Right (Directory _) -> Just (ListedDirectory name)
+      Right (File file) -> Just (ListedFile name (toInteger (openFileSize file)) (openFileModified file))
+      Left _ -> Nothing
 
-validatorHeaders :: Validators -> ResponseHeaders
-validatorHeaders validators =
-  [(hETag, renderTag tag) | Just tag <- [validatorTag validators]]
-    ++ [(hLastModified, formatHttpDate (validatorModified validators))]
+readNames :: Int -> DirStream -> IO [ByteString]
+readNames 0 _ = pure []
+readNames left stream = do
+  name <- readDirStream stream
+  if ByteString.null name then pure [] else (name :) <$> readNames (left - 1) stream
+
+-- More names than this are not read: nobody looks at such a page, and each costs a look-up.
+listedMax :: Int
+listedMax = 10000

@@ -11,8 +11,9 @@ import Test.Hspec
 spec :: Spec
 spec = do
   describe "is understood" $ do
-    ["serve"] `means` Serve (FilesOptions "." False) defaults
-    ["serve", "public", "--follow-links"] `means` Serve (FilesOptions "public" True) defaults
+    ["serve"] `means` Serve (FilesOptions "." False False 1) defaults
+    ["serve", "public", "--follow-links"] `means` Serve (FilesOptions "public" True False 1) defaults
+    ["serve", "--listing", "--cache", "0"] `means` Serve (FilesOptions "." False True 0) defaults
     ["pong"] `means` Pong defaults
     ["pong", "--port", "0", "--host", "::1", "--backend", "epoll", "--cores", "3"]
       `means` Pong (ServerOptions "::1" 0 (Just Epoll) (Just 3))
@@ -25,6 +26,7 @@ spec = do
     ["pong", "--port", "-1"] `isRefused` "'-1' is not a number"
     ["pong", "--cores", "0"] `isRefused` "'0' is not a number from 1 to 256"
     ["pong", "--backend", "select"] `isRefused` "there is no backend 'select'; choose one of: auto, io_uring, epoll"
+    ["serve", "--cache", "3601"] `isRefused` "'3601' is not a number from 0 to 3600"
     ["serve", "a", "b"] `isRefused` "Invalid argument `b'"
     ["dance"] `isRefused` "Invalid argument `dance'"
     [] `isRefused` "Usage: millrace"

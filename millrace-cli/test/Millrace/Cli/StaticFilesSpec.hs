@@ -3,7 +3,7 @@
 -- | The application called directly, without a server.
 module Millrace.Cli.StaticFilesSpec (spec) where
 
-import Control.Concurrent (forkOnWithUnmask, killThread, yield)
+import Control.Concurrent (forkOnWithUnmask, killThread, threadDelay, yield)
 import Control.Exception (bracket)
 import Control.Monad (forM_, forever, unless, void)
 import Data.ByteString (ByteString)
@@ -72,7 +72,7 @@ spec = do
       root <- openRoot StayInside (site </> "root")
       renamePath (site </> "root") (site </> "old")
       write site "root/new.txt" "new"
-      answer <- call (staticFiles root) (requestFor methodGet "/new.txt" [])
+      answer <- call (staticFiles (plainSite root)) (requestFor methodGet "/new.txt" [])
       (answerStatus answer, answerBody answer) `shouldBe` (200, "new")
     it "a root that is a symbolic link is served" $ \site -> do
       createSymbolicLink (site </> "root") (site </> "link")
@@ -95,7 +95,10 @@ spec = do
         answerStatus answer `shouldSatisfy` (`elem` [200, 301])
     forM_ ["/dangling", "/loop"] $ \path ->
       it (show path <> " is missing") $ \site -> answerStatus <$> get site path [] `shouldReturn` 404
-    it "put in place between the look-up and the reading lead nowhere" $ \site -> racing site 1500000
+    it "put in place between the look-up and the reading lead nowhere" $ \site -> racing site plainSite 1500000
+    it "nor do they through the cache" $ \site -> do
+      cache <- newFileCache 50
+      racing site (\root -> (plainSite root) {siteCache = Just cache}) 1500000
 
   describe "what is not a regular file" . around withSite $ do
     it "a pipe is refused without waiting for its writer" $ \site -> do
@@ -223,6 +226,103 @@ spec = do
       forM_ ["ETag", "Last-Modified"] $ \name ->
         answerStatus <$> get site "/fresh.txt" [(hRange, "bytes=0-1"), (hIfRange, fromMaybe "" (header name full))] `shouldReturn` 200
 
+  describe "precompressed files" . around withSite $ do
+    it "are sent to those who accept them" $ \site -> do
+      writeCoded site
+      forM_ [("gzip", Just "gzip", "as gzip"), ("br;q=0.5, gzip;q=0.5, zstd", Just "zstd", "as zstd"), ("*", Just "br", "as br"), ("identity", Nothing, "as it is")] $ \(accepted, coding, content) -> do
+        answer <- get site "/coded.txt" [("Accept-Encoding", accepted)]
+        (answerStatus answer, answerBody answer, header hContentEncoding answer) `shouldBe` (200, content, coding)
+        (header hContentType answer, header "Vary" answer) `shouldBe` (Just "text/plain; charset=utf-8", Just "Accept-Encoding")
+    it "have tags of their own, and are what conditions and ranges are about" $ \site -> do
+      writeCoded site
+      let gzip = ("Accept-Encoding", "gzip")
+      plain <- tagOf site "/coded.txt"
+      coded <- fromMaybe "no tag" . header "ETag" <$> get site "/coded.txt" [gzip]
+      plain `shouldNotBe` coded
+      answerStatus <$> get site "/coded.txt" [gzip, ("If-None-Match", coded)] `shouldReturn` 304
+      answerStatus <$> get site "/coded.txt" [gzip, ("If-None-Match", plain)] `shouldReturn` 200
+      part <- get site "/coded.txt" [gzip, (hRange, "bytes=3-6"), (hIfRange, coded)]
+      (answerStatus part, answerBody part, header hContentEncoding part) `shouldBe` (206, "gzip", Just "gzip")
+    it "that are older are of an earlier state, and are not sent" $ \site -> do
+      writeOld site "root/coded.txt.gz" "as gzip"
+      write site "root/coded.txt" "as it is"
+      answer <- get site "/coded.txt" [("Accept-Encoding", "gzip")]
+      (answerBody answer, header hContentEncoding answer, header "Vary" answer) `shouldBe` ("as it is", Nothing, Nothing)
+    it "that lead outside are not sent" $ \site -> do
+      createSymbolicLink "../secret/file" (site </> "root/hello.txt.gz")
+      answerBody <$> get site "/hello.txt" [("Accept-Encoding", "gzip")] `shouldReturn` "Hello, world\n"
+    it "without the file itself are only that" $ \site -> do
+      write site "root/alone.txt.gz" "as gzip"
+      answerStatus <$> get site "/alone.txt" [("Accept-Encoding", "gzip")] `shouldReturn` 404
+      answer <- get site "/alone.txt.gz" [("Accept-Encoding", "gzip")]
+      (answerStatus answer, header hContentEncoding answer) `shouldBe` (200, Nothing)
+    it "are sent for an index too" $ \site -> do
+      write site "root/index.html.br" "as br"
+      answer <- get site "/" [("Accept-Encoding", "br")]
+      (answerBody answer, header hContentType answer) `shouldBe` ("as br", Just "text/html; charset=utf-8")
+
+  describe "the cache" . around withSite $ do
+    let cached lifetime site = do
+          root <- openRoot StayInside (site </> "root")
+          cache <- newFileCache lifetime
+          pure (\path headers -> call (staticFiles (plainSite root) {siteCache = Just cache}) (requestFor methodGet path headers))
+    forM_ ["/hello.txt", "/", "/sub/", "/empty", "/coded.txt", "/hard-link"] $ \path ->
+      it (show path <> ": answers as without it, first and later") $ \site -> do
+        writeCoded site
+        answer <- cached 60000000 site
+        forM_ [[], [(hRange, "bytes=0-2")], [(hRange, "bytes=0-0,2-2")], [(hRange, "bytes=99-")], [("If-None-Match", "*")], [("If-Match", "\"x\"")], [("Accept-Encoding", "gzip")]] $ \headers -> do
+          direct <- get site path headers
+          first <- answer path headers
+          later <- answer path headers
+          let facts one = (answerStatus one, bodyOf one, header "ETag" one, header "Vary" one, header hContentEncoding one, header "Content-Range" one, header hLastModified one)
+              -- The boundary of several parts is random.
+              bodyOf one = if maybe False ("multipart" `ByteString.isPrefixOf`) (header hContentType one) then "parts" else answerBody one
+          (facts first, facts later) `shouldBe` (facts direct, facts direct)
+    it "spares the look-up, for its time" $ \site -> do
+      answer <- cached 200000 site
+      answerBody <$> answer "/hello.txt" [] `shouldReturn` "Hello, world\n"
+      removeFile (site </> "root/hello.txt")
+      answerBody <$> answer "/hello.txt" [] `shouldReturn` "Hello, world\n"
+      threadDelay 250000
+      answerStatus <$> answer "/hello.txt" [] `shouldReturn` 404
+    it "shows a changed file after its time" $ \site -> do
+      answer <- cached 50000 site
+      first <- answer "/hello.txt" []
+      write site "root/hello.txt" "changed"
+      threadDelay 60000
+      second <- answer "/hello.txt" []
+      answerBody second `shouldBe` "changed"
+      header "ETag" first == header "ETag" second `shouldBe` False
+    it "is not filled by spelling a path in other ways" $ \site -> do
+      answer <- cached 60000000 site
+      answerBody <$> answer "/hell%6f.txt" [] `shouldReturn` "Hello, world\n"
+      removeFile (site </> "root/hello.txt")
+      answerStatus <$> answer "/hell%6f.txt" [] `shouldReturn` 404
+    it "holds no large file" $ \site -> do
+      write site "root/large" (Char8.replicate 65537 'x')
+      answer <- cached 60000000 site
+      ByteString.length . answerBody <$> answer "/large" [] `shouldReturn` 65537
+      removeFile (site </> "root/large")
+      answerStatus <$> answer "/large" [] `shouldReturn` 404
+
+  describe "listings" . around withSite $ do
+    it "are not made unless asked for" $ \site -> answerStatus <$> get site "/no-index/" [] `shouldReturn` 404
+    it "name what is served, and only that" $ \site -> do
+      write site "root/no-index/<b>&\"'.txt" "12345"
+      write site "root/no-index/.hidden" ""
+      write site "root/no-index/folder/x" ""
+      createSymbolicLink "../../secret/file" (site </> "root/no-index/outside")
+      root <- openRoot StayInside (site </> "root")
+      answer <- call (staticFiles (plainSite root) {siteListing = True}) (requestFor methodGet "/no-index/" [])
+      (answerStatus answer, header hContentType answer) `shouldBe` (200, Just "text/html; charset=utf-8")
+      let holds text = answerBody answer `shouldSatisfy` ByteString.isInfixOf text
+          lacks text = answerBody answer `shouldNotSatisfy` ByteString.isInfixOf text
+      mapM_ holds ["<title>/no-index/</title>", "<a href=\"./folder/\">folder/</a>", "<a href=\"./%3Cb%3E%26%22%27.txt\">&lt;b&gt;&amp;&quot;&#39;.txt</a>", "<td align=\"right\">5</td>", "href=\"../\""]
+      mapM_ lacks [".hidden", "outside", "<b>"]
+    it "give way to an index" $ \site -> do
+      root <- openRoot StayInside (site </> "root")
+      answerBody <$> call (staticFiles (plainSite root) {siteListing = True}) (requestFor methodGet "/" []) `shouldReturn` "<p>index"
+
   describe "descriptors" . around withSite $
     it "are all given back" $ \site -> do
       let paths = ["/hello.txt", "/", "/sub", "/missing", "/secret", "/%zz", "/no-index/"]
@@ -325,8 +425,8 @@ withSite use = withDirectory $ \site -> do
   use site
 
 -- | Exchanges a file and a link to a secret as fast as it can, while the file is asked for. Needs a second capability.
-racing :: FilePath -> Int -> Expectation
-racing site micros = do
+racing :: FilePath -> (Root -> Site) -> Int -> Expectation
+racing site serving micros = do
   write site "root/swap" "open"
   write site "spare" "open"
   answers <- newIORef (0 :: Int, 0 :: Int)
@@ -339,13 +439,18 @@ racing site micros = do
         renamePath (site </> "plain") (site </> "root/swap")
         yield -- the loop does not allocate, so nothing else would make it stop
       ask' = forever $ do
-        answer <- call (staticFiles root) (requestFor methodGet "/swap" [])
+        answer <- call (staticFiles (serving root)) (requestFor methodGet "/swap" [])
         unless (answerBody answer `elem` ["open", "404 Not Found\n"]) (writeIORef leaked True)
         modifyIORef' answers (\(found, missing) -> if answerStatus answer == 200 then (found + 1, missing) else (found, missing + 1))
   bracket (forkOnWithUnmask 1 (\unmask -> unmask exchange)) killThread $ \_ -> void (timeout micros ask')
   readIORef leaked `shouldReturn` False
   -- Both must have been seen, or nothing was raced.
   readIORef answers >>= (`shouldSatisfy` \(found, missing) -> found > 10 && missing > 10)
+
+-- | A file that is there in every coding.
+writeCoded :: FilePath -> IO ()
+writeCoded site =
+  mapM_ (\(extension, content) -> writeOld site ("root/coded.txt" <> extension) content) [("", "as it is"), (".br", "as br"), (".zst", "as zstd"), (".gz", "as gzip")]
 
 tagOf :: FilePath -> ByteString -> IO ByteString
 tagOf site path = fromMaybe "no tag" . header "ETag" <$> get site path []
@@ -359,12 +464,12 @@ get site = ask (site </> "root") StayInside methodGet
 withQuery :: FilePath -> ByteString -> ByteString -> IO Answer
 withQuery site path query = do
   root <- openRoot StayInside (site </> "root")
-  call (staticFiles root) (requestFor methodGet path []) {rawQueryString = query}
+  call (staticFiles (plainSite root)) (requestFor methodGet path []) {rawQueryString = query}
 
 ask :: FilePath -> LinkPolicy -> Method -> ByteString -> RequestHeaders -> IO Answer
 ask directory policy method path headers = do
   root <- openRoot policy directory
-  call (staticFiles root) (requestFor method path headers)
+  call (staticFiles (plainSite root)) (requestFor method path headers)
 
 requestFor :: Method -> ByteString -> RequestHeaders -> Request
 requestFor method path headers = defaultRequest {requestMethod = method, rawPathInfo = path, requestHeaders = headers}

@@ -1,0 +1,81 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Which content coding a client prefers (RFC 9110 section 12.5.3). Knows nothing of files.
+module Millrace.Cli.ContentCoding
+  ( Coding (..)
+  , codings
+  , preferredCoding
+  ) where
+
+import Control.Monad (guard)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString.Char8 as Char8
+import Data.CaseInsensitive (CI)
+import qualified Data.CaseInsensitive as CI
+import Data.Char (isDigit)
+import Data.List (foldl')
+import Data.Maybe (fromMaybe)
+import Network.HTTP.Types (RequestHeaders)
+import Network.HTTP.Types.Header (hAcceptEncoding)
+
+-- | A coding, and what the names of files that have it end in.
+--
+-- @since 0.1.0
+data Coding = Coding
+  { codingName :: ByteString
+  , codingExtension :: ByteString
+  }
+  deriving (Eq, Show)
+
+-- | Those that are served, the usually smallest first.
+--
+-- @since 0.1.0
+codings :: [Coding]
+codings = [Coding "br" ".br", Coding "zstd" ".zst", Coding "gzip" ".gz"]
+
+-- | The best of these codings for a request, the first of those that it weighs the same; 'Nothing' if the content had
+-- better be sent as it is.
+--
+-- @since 0.1.0
+preferredCoding :: RequestHeaders -> [Coding] -> Maybe Coding
+preferredCoding headers available
+  | null available = Nothing
+  | otherwise = snd <$> foldl' better Nothing (map weighed available)
+  where
+    weights = concatMap parseWeights [value | (name, value) <- headers, name == hAcceptEncoding]
+    weighed coding = (fromMaybe (weightOf "*" 0) (lookup (CI.mk (codingName coding)) weights), coding)
+    weightOf name absent = fromMaybe absent (lookup name weights)
+    -- What a client does not name it takes as it is, but prefers what it names.
+    unencoded = weightOf "identity" 0
+    better best candidate@(weight, _)
+      | weight > 0 && weight >= unencoded && maybe True ((< weight) . fst) best = Just candidate
+      | otherwise = best
+
+-- Names and weights in thousandths. An element that is malformed says nothing.
+parseWeights :: ByteString -> [(CI ByteString, Int)]
+parseWeights value = [weight | Just weight <- map parseElement (Char8.split ',' value)]
+
+parseElement :: ByteString -> Maybe (CI ByteString, Int)
+parseElement element = do
+  let (name, parameter) = Char8.break (== ';') element
+  guard (not (Char8.null (trim name)))
+  (,) (CI.mk (trim name)) <$> if Char8.null parameter then Just 1000 else parseWeight (trim (Char8.drop 1 parameter))
+
+-- "q=" ( "0" [ "." 0*3DIGIT ] / "1" [ "." 0*3("0") ] ) (RFC 9110 section 12.4.2)
+parseWeight :: ByteString -> Maybe Int
+parseWeight text = do
+  let (name, rest) = Char8.splitAt 2 text
+      (whole, fraction) = Char8.splitAt 1 rest
+      digits = Char8.drop 1 fraction
+  guard (CI.mk name == "q=" && whole `elem` ["0", "1"] && Char8.take 1 fraction `elem` ["", "."])
+  guard (Char8.length digits <= 3 && Char8.all isDigit digits)
+  let weight = 1000 * number whole + number (Char8.take 3 (digits <> "000"))
+  guard (weight <= 1000)
+  Just weight
+  where
+    number = maybe 0 fst . Char8.readInt
+
+trim :: ByteString -> ByteString
+trim = Char8.dropWhileEnd isBlank . Char8.dropWhile isBlank
+  where
+    isBlank c = c == ' ' || c == '\t'

@@ -1,0 +1,173 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | One file as it is answered with: its headers, its validators, and where its bytes are. Knows nothing of paths and
+-- directories.
+module Millrace.Cli.Representation
+  ( Representation
+  , representationCoding
+  , heldBytes
+  , fromFile
+  , hold
+  , answerWith
+  , noSniffing
+  , refusal
+  ) where
+
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Builder (byteString, char7, toLazyByteString, word64Hex)
+import qualified Data.ByteString.Char8 as Char8
+import qualified Data.ByteString.Lazy as Lazy
+import Data.Time.Clock.POSIX (POSIXTime)
+import Millrace.Cli.ContentCoding (Coding (..))
+import Millrace.Cli.Entry
+import Millrace.Http.ByteRange
+import Millrace.Http.Date (formatHttpDate)
+import Millrace.Http.EntityTag
+import Millrace.Http.Multipart
+import Millrace.Http.Precondition
+import Network.HTTP.Types hiding (ByteRange)
+import Network.HTTP.Types.Header (hAcceptRanges, hContentRange, hETag, hVary)
+import Network.Wai
+import System.IO (IOMode (ReadMode), SeekMode (AbsoluteSeek), hSeek, withBinaryFile)
+import System.Posix.Files (fileSize, getFileStatus, modificationTimeHiRes)
+
+-- | What a file is answered with.
+--
+-- @since 0.1.0
+data Representation = Representation
+  { representationCoding :: Maybe Coding
+  , representationValidators :: Validators
+  , representationModified :: POSIXTime
+  , representationType :: ByteString
+  , representationHeaders :: ResponseHeaders
+  -- ^ of a 200, but for Content-Type
+  , representationSize :: Integer
+  , representationSource :: Source
+  }
+
+data Source
+  = InFile FilePath
+  | InMemory ByteString
+
+-- | The bytes that a representation holds in memory.
+--
+-- @since 0.1.0
+heldBytes :: Representation -> Int
+heldBytes representation = case representationSource representation of
+  InFile _ -> 0
+  InMemory bytes -> ByteString.length bytes
+
+-- | An open file at this time, of this Content-Type, in this coding, perhaps one of several codings to choose from. To be
+-- used inside 'withEntry' only.
+--
+-- A file that was changed less than two seconds ago may be changed again without its time of change showing it (some
+-- file systems keep whole seconds, and the kernel's clock for this is coarse): until then its tag is weak. A time in
+-- the future is not announced as Last-Modified (RFC 9110 section 8.8.2.1).
+--
+-- @since 0.1.0
+fromFile :: POSIXTime -> ByteString -> Maybe Coding -> Bool -> OpenFile -> Representation
+fromFile now contentType coding isOneOfSeveral file =
+  Representation
+    { representationCoding = coding
+    , representationValidators = Validators (Just tag) lastModified isSettled
+    , representationModified = modified
+    , representationType = contentType
+    , representationHeaders =
+        [(hAcceptRanges, "bytes"), noSniffing, (hETag, renderTag tag), (hLastModified, formatHttpDate lastModified)]
+          ++ [(hContentEncoding, codingName known) | Just known <- [coding]]
+          ++ [(hVary, "Accept-Encoding") | isOneOfSeveral]
+    , representationSize = toInteger (openFileSize file)
+    , representationSource = InFile (openFilePath file)
+    }
+  where
+    modified = openFileModified file
+    isSettled = modified + 2 < now
+    lastModified = floor (min modified now)
+    tag = EntityTag (if isSettled then Strong else Weak) tagText
+    tagText =
+      Lazy.toStrict . toLazyByteString $
+        word64Hex (fromIntegral (openFileInode file))
+          <> char7 '-'
+          <> word64Hex (fromIntegral (openFileSize file))
+          <> char7 '-'
+          <> word64Hex (fromInteger (floor (modified * 1000000000)))
+
+-- | The same with its bytes in memory, valid for ever; 'Nothing' if the file was changed meanwhile.
+--
+-- @since 0.1.0
+hold :: Representation -> IO (Maybe Representation)
+hold representation = case representationSource representation of
+  InMemory _ -> pure (Just representation)
+  InFile path -> do
+    bytes <- withBinaryFile path ReadMode (\file -> ByteString.hGet file (fromInteger (representationSize representation)))
+    status <- getFileStatus path
+    pure $
+      if toInteger (ByteString.length bytes) == representationSize representation
+        && toInteger (fileSize status) == representationSize representation
+        && modificationTimeHiRes status == representationModified representation
+        then Just representation {representationSource = InMemory bytes}
+        else Nothing
+
+-- | The answer to a GET or HEAD request: preconditions, then ranges (RFC 9110 sections 13 and 14).
+--
+-- @since 0.1.0
+answerWith :: Representation -> Request -> IO Response
+answerWith representation request
+  | not (any (isDecisive . fst) headers) = pure (selected representation Whole) -- as almost always
+  | otherwise = case precondition validators headers of
+      PreconditionFailed -> pure (refusal preconditionFailed412 [])
+      NotModified -> pure (responseLBS notModified304 (representationHeaders representation) "")
+      Proceed -> case selectRepresentation validators size (requestMethod request) headers of
+        Parts ranges -> severalParts representation ranges <$> newBoundary
+        selection -> pure (selected representation selection)
+  where
+    headers = requestHeaders request
+    validators = representationValidators representation
+    size = representationSize representation
+    isDecisive name = name `elem` [hRange, hIfModifiedSince, "If-None-Match", "If-Match", "If-Unmodified-Since"]
+
+selected :: Representation -> Selection -> Response
+selected representation selection = case selection of
+  Part range -> bytesOf partialContent206 ((hContentRange, contentRange size range) : headers) range
+  Unsatisfiable -> refusal requestedRangeNotSatisfiable416 [(hContentRange, unsatisfiedRange size)]
+  _ -> bytesOf ok200 headers (ByteRange 0 (size - 1))
+  where
+    size = representationSize representation
+    headers = (hContentType, representationType representation) : representationHeaders representation
+    bytesOf status fields range = case representationSource representation of
+      InFile path -> responseFile status fields path (Just (FilePart (firstByte range) (rangeLength range) size))
+      InMemory bytes ->
+        responseBuilder status ((hContentLength, decimal (rangeLength range)) : fields) . byteString $
+          ByteString.take (fromInteger (rangeLength range)) (ByteString.drop (fromInteger (firstByte range)) bytes)
+
+severalParts :: Representation -> [ByteRange] -> Boundary -> Response
+severalParts representation ranges boundary =
+  responseStream partialContent206 headers $ \send flush -> case representationSource representation of
+    InFile path -> withBinaryFile path ReadMode (\file -> multipartBody parts (readAt file) send flush)
+    InMemory bytes -> multipartBody parts (slice bytes) send flush
+  where
+    parts = multipart boundary (representationType representation) (representationSize representation) ranges
+    headers =
+      (hContentType, multipartType parts)
+        : (hContentLength, decimal (multipartLength parts))
+        : representationHeaders representation
+    readAt file offset count = hSeek file AbsoluteSeek offset >> ByteString.hGetSome file count
+    slice bytes offset count = pure (ByteString.take count (ByteString.drop (fromInteger offset) bytes))
+
+decimal :: Integer -> ByteString
+decimal = Char8.pack . show
+
+-- | Browsers shall not guess that an upload named .txt is a page with scripts.
+--
+-- @since 0.1.0
+noSniffing :: Header
+noSniffing = ("X-Content-Type-Options", "nosniff")
+
+-- | A short text that says the status.
+--
+-- @since 0.1.0
+refusal :: Status -> ResponseHeaders -> Response
+refusal status headers = responseLBS status ((hContentType, "text/plain; charset=utf-8") : noSniffing : headers) body
+  where
+    body = Lazy.fromStrict (Char8.pack (show (statusCode status)) <> " " <> statusMessage status <> "\n")
