@@ -2,11 +2,13 @@
 module Main (main) where
 
 import GHC.IO.Encoding (setFileSystemEncoding, setLocaleEncoding, utf8)
+import qualified Millrace.Cli.AccessLogSpec
 import qualified Millrace.Cli.CommandSpec
 import qualified Millrace.Cli.ContentCodingSpec
 import qualified Millrace.Cli.DoctorSpec
 import qualified Millrace.Cli.FileCacheSpec
 import qualified Millrace.Cli.MediaTypeSpec
+import qualified Millrace.Cli.MetricsSpec
 import qualified Millrace.Cli.ProgramSpec
 import qualified Millrace.Cli.RequestPathSpec
 import qualified Millrace.Cli.StaticFilesSpec
@@ -21,11 +23,13 @@ main = do
 
 specs :: Spec
 specs = do
+  describe "AccessLog" Millrace.Cli.AccessLogSpec.spec
   describe "Command" Millrace.Cli.CommandSpec.spec
   describe "ContentCoding" Millrace.Cli.ContentCodingSpec.spec
   describe "FileCache" Millrace.Cli.FileCacheSpec.spec
   describe "Doctor" Millrace.Cli.DoctorSpec.spec
   describe "MediaType" Millrace.Cli.MediaTypeSpec.spec
+  describe "Metrics" Millrace.Cli.MetricsSpec.spec
   describe "RequestPath" Millrace.Cli.RequestPathSpec.spec
   describe "StaticFiles" Millrace.Cli.StaticFilesSpec.spec
   describe "Program" Millrace.Cli.ProgramSpec.spec

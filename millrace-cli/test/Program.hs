@@ -6,6 +6,7 @@ module Program
   , withCommand
   , runMillrace
   , millracePath
+  , nextLine
   , signalServer
   , waitForExit
   , curl
@@ -33,6 +34,7 @@ data Server = Server
   { serverUrl :: String
   , serverBackendLine :: String
   , serverProcess :: ProcessHandle
+  , serverOutput :: Handle
   , serverErrors :: Handle
   }
 
@@ -62,15 +64,21 @@ withCommand path arguments use = bracket start kill ready
       first <- line output
       second <- line output
       case stripPrefix "listening on " first of
-        Just url -> use (Server url second process errors)
+        Just url -> use (Server url second process output errors)
         Nothing -> fail ("unexpected first line: " <> first)
     ready _ = fail "no pipes"
-    line output = within 20 "a line of output" (hGetLine output)
     kill (_, output, errors, process) = do
       getPid process >>= mapM_ (signalProcess sigKILL)
       void (waitForProcess process)
       mapM_ hClose output
       mapM_ hClose errors
+
+line :: Handle -> IO String
+line = within 20 "a line of output" . hGetLine
+
+-- | What the server says after its readiness lines.
+nextLine :: Server -> IO String
+nextLine = line . serverOutput
 
 signalServer :: Signal -> Server -> IO ()
 signalServer signal server = getPid (serverProcess server) >>= mapM_ (signalProcess signal)

@@ -9,6 +9,7 @@ module Millrace.Cli.Command
   ) where
 
 import Data.List (intercalate)
+import Millrace.Cli.AccessLog (LogFormat (..))
 import Millrace.Cli.Backend (backendChoices)
 import Millrace.Manager (Backend, version)
 import Millrace.Socket (PortNumber)
@@ -37,6 +38,10 @@ data ServerOptions = ServerOptions
   -- ^ 'Nothing': automatic
   , serverCores :: Maybe Int
   -- ^ 'Nothing': all of them
+  , serverAccessLog :: Maybe FilePath
+  , serverLogFormat :: LogFormat
+  , serverStatusPort :: Maybe PortNumber
+  -- ^ where to tell what the server has done, to this machine only
   }
   deriving (Eq, Show)
 
@@ -110,6 +115,7 @@ serveNotes =
         [ ("millrace serve", "the current directory on http://127.0.0.1:8080")
         , ("millrace serve site --port 0", "on a free port; the first line of output tells which")
         , ("millrace serve --host 0.0.0.0 ~/public", "to every machine that can reach this one")
+        , ("millrace serve --access-log access.log --status 9090", "tell what was asked, and what was done")
         ]
     , paragraph
         "A directory answers with its index.html or index.htm. A file NAME.br, NAME.zst or NAME.gz that is not older \
@@ -175,6 +181,25 @@ serverOptions =
       )
     <*> backendOption
     <*> optional (option cores (long "cores" <> metavar "N" <> help "Cores to use, one loop on each (default: all)"))
+    <*> optional
+      ( strOption
+          ( long "access-log" <> metavar "FILE" <> action "file"
+              <> help "Append a line for each request; - for standard output (default: no log)"
+          )
+      )
+    <*> option
+      logFormat
+      ( long "log-format" <> metavar (intercalate "|" (map fst logFormats)) <> value Combined
+          <> completeWith (map fst logFormats)
+          <> help "What a line of the access log looks like (default: combined)"
+      )
+    <*> optional
+      ( option
+          port
+          ( long "status" <> metavar "PORT"
+              <> help "Answer http://127.0.0.1:PORT/status (JSON) and /metrics (Prometheus); 0 for any free port"
+          )
+      )
 
 doctorOptions :: Parser DoctorOptions
 doctorOptions =
@@ -196,6 +221,14 @@ backend :: ReadM (Maybe Backend)
 backend = eitherReader $ \name -> maybe (Left (unknown name)) Right (lookup name backendChoices)
   where
     unknown name = "there is no backend '" <> name <> "'; choose one of: " <> intercalate ", " (map fst backendChoices)
+
+logFormats :: [(String, LogFormat)]
+logFormats = [("combined", Combined), ("json", JsonLines)]
+
+logFormat :: ReadM LogFormat
+logFormat = eitherReader $ \name -> maybe (Left (unknown name)) Right (lookup name logFormats)
+  where
+    unknown name = "there is no log format '" <> name <> "'; choose one of: " <> intercalate ", " (map fst logFormats)
 
 port :: ReadM PortNumber
 port = fromInteger <$> numberBetween 0 65535

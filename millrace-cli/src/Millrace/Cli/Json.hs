@@ -2,10 +2,17 @@
 module Millrace.Cli.Json
   ( Json (..)
   , renderJson
+  , jsonString
   ) where
 
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Builder (Builder, byteString, char7, string7)
 import Data.Char (ord)
 import Data.List (intercalate)
+import qualified Data.Text as Text
+import qualified Data.Text.Encoding as Text
+import qualified Data.Text.Encoding.Error as Text
 import Numeric (showHex)
 
 -- | A value.
@@ -45,6 +52,16 @@ block depth open close items =
 
 quote :: String -> String
 quote text = "\"" <> concatMap escape text <> "\""
+
+-- | A string of bytes that are probably UTF-8, with its quotes. What is not UTF-8 becomes U+FFFD. O(length).
+--
+-- @since 0.1.0
+jsonString :: ByteString -> Builder
+jsonString bytes
+  | ByteString.all isPlain bytes = char7 '"' <> byteString bytes <> char7 '"'
+  | otherwise = string7 (quote (Text.unpack (Text.decodeUtf8With Text.lenientDecode bytes)))
+  where
+    isPlain byte = byte >= 0x20 && byte < 0x7f && byte /= 0x22 && byte /= 0x5c
 
 escape :: Char -> String
 escape character

@@ -168,6 +168,8 @@ noSniffing = ("X-Content-Type-Options", "nosniff")
 --
 -- @since 0.1.0
 refusal :: Status -> ResponseHeaders -> Response
-refusal status headers = responseLBS status ((hContentType, "text/plain; charset=utf-8") : noSniffing : headers) body
+refusal status headers = responseBuilder status (described <> headers) (byteString body)
   where
-    body = Lazy.fromStrict (Char8.pack (show (statusCode status)) <> " " <> statusMessage status <> "\n")
+    described = [(hContentType, "text/plain; charset=utf-8"), noSniffing, (hContentLength, lengthOf body)]
+    lengthOf = decimal . toInteger . ByteString.length
+    body = Char8.pack (show (statusCode status)) <> " " <> statusMessage status <> "\n"

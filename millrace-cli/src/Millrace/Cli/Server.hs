@@ -3,17 +3,21 @@ module Millrace.Cli.Server
   ( serve
   ) where
 
-import Control.Concurrent (forkIO, setNumCapabilities)
+import Control.Concurrent (forkIO, killThread, setNumCapabilities)
 import Control.Concurrent.MVar (MVar, newEmptyMVar, takeMVar, tryPutMVar)
-import Control.Exception (IOException, try)
-import Control.Monad (void)
+import Control.Exception (IOException, bracket, fromException, try)
+import Control.Monad (void, when)
+import Data.Maybe (isJust, isNothing)
 import GHC.Conc (getNumProcessors)
+import Millrace.Cli.AccessLog (logObservation, withAccessLog)
 import Millrace.Cli.Backend (startManager)
 import Millrace.Cli.Command (ServerOptions (..))
 import Millrace.Cli.Listener
+import Millrace.Cli.Metrics
+import Millrace.Cli.Observation (observed)
 import Millrace.Manager
-import Millrace.Socket (getSocketName)
-import Network.Wai (Application)
+import Millrace.Socket (PortNumber, getSocketName)
+import Network.Wai (Application, Middleware)
 import Network.Wai.Handler.Millrace
 import System.IO (hFlush, hPutStrLn, stderr, stdout)
 import System.Posix.Resource
@@ -34,9 +38,39 @@ serve options application = do
   setNumCapabilities =<< maybe getNumProcessors pure (serverCores options)
   backend <- startManager (serverBackend options)
   withListener (serverHost options) (serverPort options) $ \listener -> do
-    address <- getSocketName listener
+    url <- addressUrl <$> getSocketName listener
     loops <- loopCount
-    runSettingsListener (settings stop (announce (addressUrl address) backend loops)) listener application
+    observing options $ \metrics reporting -> withStatusServer (serverStatusPort options) metrics $ \status -> do
+      let ready = announce url backend loops status
+      runSettingsListener (counting metrics (settings stop ready)) listener (reporting application)
+
+-- What is not asked for is not there at all.
+observing :: ServerOptions -> (Maybe Metrics -> Middleware -> IO a) -> IO a
+observing options use = do
+  metrics <- traverse (const newMetrics) (serverStatusPort options)
+  let counted = maybe id countRequests metrics
+  case serverAccessLog options of
+    Nothing -> use metrics counted
+    Just path -> withAccessLog (serverLogFormat options) path $ \accessLog ->
+      use metrics (counted . observed (logObservation accessLog))
+
+counting :: Maybe Metrics -> Settings -> Settings
+counting Nothing = id
+counting (Just metrics) =
+  setOnOpen (const (True <$ countOpened metrics)) . setOnClose (const (countClosed metrics)) . setOnException report
+  where
+    report request exception = do
+      when (isNothing request && isJust (fromException exception :: Maybe InvalidRequest)) (countRefused metrics)
+      defaultOnException request exception
+
+-- Runs beside the server, on the loopback interface; the action gets its URL.
+withStatusServer :: Maybe PortNumber -> Maybe Metrics -> (Maybe String -> IO a) -> IO a
+withStatusServer (Just port) (Just metrics) use =
+  withListener "127.0.0.1" port $ \listener -> do
+    address <- getSocketName listener
+    bracket (forkIO (runSettingsListener defaultSettings listener (statusPages metrics))) killThread $ \_ ->
+      use (Just (addressUrl address))
+withStatusServer _ _ use = use Nothing
 
 settings :: MVar () -> IO () -> Settings
 settings stop ready =
@@ -69,8 +103,9 @@ raiseDescriptorLimit = do
     attempt :: IO a -> IO (Either IOException a)
     attempt = try -- a server with fewer descriptors is still a server
 
-announce :: String -> Backend -> Int -> IO ()
-announce url backend loops = do
+announce :: String -> Backend -> Int -> Maybe String -> IO ()
+announce url backend loops status = do
   putStrLn ("listening on " <> url)
   putStrLn ("backend " <> backendName backend <> ", " <> show loops <> (if loops == 1 then " loop" else " loops"))
+  mapM_ (\statusUrl -> putStrLn ("status on " <> statusUrl <> "/status and " <> statusUrl <> "/metrics")) status
   hFlush stdout

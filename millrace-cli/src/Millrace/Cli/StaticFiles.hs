@@ -16,7 +16,9 @@ module Millrace.Cli.StaticFiles
 import Control.Exception (bracket)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import Data.ByteString.Builder (byteString, toLazyByteString)
 import qualified Data.ByteString.Char8 as Char8
+import qualified Data.ByteString.Lazy as Lazy
 import Data.List (find)
 import Data.Maybe (catMaybes, fromMaybe, mapMaybe)
 import Data.Time.Clock.POSIX (POSIXTime, getPOSIXTime)
@@ -190,7 +192,10 @@ listing :: Site -> [ByteString] -> FilePath -> IO Response
 listing site names directory = do
   found <- bracket (openDirStream (Char8.pack directory)) closeDirStream (readNames listedMax)
   entries <- catMaybes <$> mapM examine (filter isServable found)
-  pure (responseBuilder ok200 [(hContentType, "text/html; charset=utf-8"), noSniffing] (renderListing names entries))
+  let page = Lazy.toStrict (toLazyByteString (renderListing names entries))
+      size = Char8.pack (show (ByteString.length page))
+      headers = [(hContentType, "text/html; charset=utf-8"), noSniffing, (hContentLength, size)]
+  pure (responseBuilder ok200 headers (byteString page))
   where
     examine name = withEntry (siteRoot site) (names ++ [name]) $ \entry -> pure $ case entry of
       Right (Directory _) -> Just (ListedDirectory name)

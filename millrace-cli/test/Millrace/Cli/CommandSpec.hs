@@ -2,6 +2,7 @@ module Millrace.Cli.CommandSpec (spec) where
 
 import Control.Monad (forM_)
 import Data.List (isInfixOf)
+import Millrace.Cli.AccessLog (LogFormat (..))
 import Millrace.Cli.Command
 import Millrace.Manager (Backend (..))
 import Options.Applicative
@@ -16,7 +17,9 @@ spec = do
     ["serve", "--listing", "--cache", "0"] `means` Serve (FilesOptions "." False True 0) defaults
     ["pong"] `means` Pong defaults
     ["pong", "--port", "0", "--host", "::1", "--backend", "epoll", "--cores", "3"]
-      `means` Pong (ServerOptions "::1" 0 (Just Epoll) (Just 3))
+      `means` Pong (ServerOptions "::1" 0 (Just Epoll) (Just 3) Nothing Combined Nothing)
+    ["pong", "--access-log", "a.log", "--log-format", "json", "--status", "9090"]
+      `means` Pong defaults {serverAccessLog = Just "a.log", serverLogFormat = JsonLines, serverStatusPort = Just 9090}
     ["pong", "--backend=io_uring"] `means` Pong defaults {serverBackend = Just IoUring}
     ["pong", "--backend=auto"] `means` Pong defaults
     ["doctor"] `means` Doctor (DoctorOptions Nothing False)
@@ -27,6 +30,7 @@ spec = do
     ["pong", "--cores", "0"] `isRefused` "'0' is not a number from 1 to 256"
     ["pong", "--backend", "select"] `isRefused` "there is no backend 'select'; choose one of: auto, io_uring, epoll"
     ["serve", "--cache", "3601"] `isRefused` "'3601' is not a number from 0 to 3600"
+    ["serve", "--log-format", "xml"] `isRefused` "there is no log format 'xml'; choose one of: combined, json"
     ["serve", "a", "b"] `isRefused` "Invalid argument `b'"
     ["dance"] `isRefused` "Invalid argument `dance'"
     [] `isRefused` "Usage: millrace"
@@ -37,7 +41,7 @@ spec = do
         code `shouldBe` ExitSuccess
         text `shouldSatisfy` isInfixOf "Examples:\n  "
   where
-    defaults = ServerOptions "127.0.0.1" 8080 Nothing Nothing
+    defaults = ServerOptions "127.0.0.1" 8080 Nothing Nothing Nothing Combined Nothing
     parse = execParserPure parserPreferences commandLine
     means arguments expected =
       it (unwords arguments) $ getParseResult (parse arguments) `shouldBe` Just expected

@@ -22,6 +22,7 @@ import System.FilePath ((</>))
 import System.Posix.Files (createSymbolicLink, setFileMode)
 import System.Posix.Signals (sigINT, sigTERM)
 import System.Posix.User (getRealUserID)
+import System.Process (callProcess)
 import Test.Hspec
 
 spec :: Spec
@@ -164,6 +165,39 @@ spec = do
       notModified <- headOf ["-H", "If-None-Match: *", url <> "/hello.txt"]
       notModified `shouldSatisfy` isPrefixOf "HTTP/1.1 304 "
       countLines "etag: " notModified `shouldBe` 1
+    it "lists directories when asked" $ \site -> withServer ["serve", site </> "root", "--port", "0", "--listing"] $ \server -> do
+      writeOld site "root/no-index/a file" "x"
+      page <- curl [serverUrl server <> "/no-index/"]
+      page `shouldSatisfy` isInfixOf "<a href=\"./a%20file\">a file</a>"
+      curl [serverUrl server <> "/"] `shouldReturn` "<p>index"
+    it "sends a precompressed file to curl, which undoes it" $ \site -> do
+      callProcess "gzip" ["-k", site </> "root/hello.txt"]
+      withServer ["serve", site </> "root", "--port", "0"] $ \server -> do
+        curl ["--compressed", serverUrl server <> "/hello.txt"] `shouldReturn` "Hello, world\n"
+        coded <- curl ["--compressed", "-D", "-", "-o", "/dev/null", serverUrl server <> "/hello.txt"]
+        countLines "content-encoding: gzip" coded `shouldBe` 1
+    forM_ ["0", "1"] $ \seconds ->
+      it ("logs and tells what it has done, with --cache " <> seconds) $ \site -> do
+        let path = site </> "access.log"
+        withServer ["serve", site </> "root", "--port", "0", "--cache", seconds, "--access-log", path, "--log-format", "json", "--status", "0"] $ \server -> do
+          statusLine <- nextLine server
+          let (statusUrl, metricsUrl) = case words statusLine of
+                ["status", "on", first, "and", second] -> (first, second)
+                _ -> error statusLine
+          mapM_ (\arguments -> curl ("-o" : "/dev/null" : arguments)) [[serverUrl server <> "/hello.txt?a"], [serverUrl server <> "/hello.txt"], ["-I", serverUrl server <> "/"], [serverUrl server <> "/missing"]]
+          page <- curl [metricsUrl]
+          mapM_ (\text -> lines page `shouldContain` [text]) ["millrace_requests_total{status=\"2xx\"} 3", "millrace_requests_total{status=\"4xx\"} 1", "millrace_response_body_bytes_total 40"]
+          curl [statusUrl] >>= (`shouldSatisfy` isInfixOf "\"accepted\": 4,")
+          signalServer sigTERM server
+          waitForExit 5 server `shouldReturn` ExitSuccess
+        written <- lines <$> readFile path
+        length written `shouldBe` 4
+        head written `shouldSatisfy` isInfixOf "\"method\":\"GET\",\"target\":\"/hello.txt?a\",\"version\":\"1.1\",\"status\":200,\"bytes\":13,"
+        written !! 2 `shouldSatisfy` isInfixOf "\"method\":\"HEAD\",\"target\":\"/\",\"version\":\"1.1\",\"status\":200,\"bytes\":0,"
+        written !! 3 `shouldSatisfy` isInfixOf "\"status\":404,\"bytes\":14,"
+    it "explains a log that cannot be written" $ \site -> do
+      outcome <- runMillrace [] ["serve", site, "--port", "0", "--access-log", site </> "no/log"]
+      outcome `failsWith` ["cannot write the access log " <> site </> "no/log: ", "--access-log"]
     it "follows links when asked" $ \site -> withServer ["serve", site </> "root", "--port", "0", "--follow-links"] $ \server ->
       curl [serverUrl server <> "/outside"] `shouldReturn` "secret"
     it "does not serve what it may not read" $ \site -> do
