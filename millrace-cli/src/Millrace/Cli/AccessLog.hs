@@ -7,6 +7,8 @@ module Millrace.Cli.AccessLog
   , LogFormat (..)
   , withAccessLog
   , logObservation
+  , Moment
+  , momentOf
   , renderLine
   ) where
 
@@ -17,10 +19,13 @@ import Control.Monad (forever, unless, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder
+import Data.ByteString.Builder.Extra (safeStrategy, toLazyByteStringWith)
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
 import Data.IORef
-import Data.Time (UTCTime, defaultTimeLocale, formatTime, getCurrentTime)
+import Data.Int (Int64)
+import Data.Time (defaultTimeLocale, formatTime)
+import Data.Time.Clock.System (SystemTime (..), getSystemTime, systemToUTCTime)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Failure
 import Millrace.Cli.Json (jsonString)
@@ -37,6 +42,8 @@ import System.IO (IOMode (AppendMode), hFlush, hPutStrLn, stderr, stdout, withBi
 data AccessLog = AccessLog
   { logFormat :: LogFormat
   , logPath :: FilePath
+  , logSecond :: IORef (Int64, ByteString)
+  -- ^ the last second of which there was a line, and how it is written: writing it takes longer than all the rest
   , logPending :: IORef Pending
   , logWriting :: MVar ()
   }
@@ -61,7 +68,7 @@ data LogFormat
 -- @since 0.1.0
 withAccessLog :: LogFormat -> FilePath -> (AccessLog -> IO a) -> IO a
 withAccessLog format path use = do
-  accessLog <- AccessLog format path <$> newIORef (Pending 0 []) <*> newMVar ()
+  accessLog <- AccessLog format path <$> newIORef (-1, "") <*> newIORef (Pending 0 []) <*> newMVar ()
   handle (throwIO . failure) (append path [])
   bracket (forkIO (forever (threadDelay pauseMicros >> flush accessLog))) killThread (const (use accessLog))
     `finally` flush accessLog
@@ -81,14 +88,29 @@ pauseMicros = 1000000
 -- @since 0.1.0
 logObservation :: AccessLog -> Observation -> IO ()
 logObservation accessLog observation = do
-  now <- getCurrentTime
-  let line = Lazy.toStrict (toLazyByteString (renderLine (logFormat accessLog) now observation))
+  moment <- currentMoment accessLog
+  let line = strict (renderLine (logFormat accessLog) moment observation)
   count <- atomicModifyIORef' (logPending accessLog) $ \(Pending bytes others) ->
     let total = bytes + ByteString.length line in (Pending total (line : others), total)
   when (count >= pendingMax) (flush accessLog)
 
 pendingMax :: Int
 pendingMax = 65536
+
+-- Most lines fit into the first piece.
+strict :: Builder -> ByteString
+strict = Lazy.toStrict . toLazyByteStringWith (safeStrategy 384 4096) Lazy.empty
+
+currentMoment :: AccessLog -> IO Moment
+currentMoment accessLog = do
+  now <- getSystemTime
+  (second, text) <- readIORef (logSecond accessLog)
+  if second == systemSeconds now
+    then pure (Moment text (millisecondsOf now))
+    else do
+      let moment = momentOf (logFormat accessLog) now
+      writeIORef (logSecond accessLog) (systemSeconds now, momentSecond moment)
+      pure moment
 
 flush :: AccessLog -> IO ()
 flush accessLog = withMVar (logWriting accessLog) $ \_ -> do
@@ -102,14 +124,35 @@ append :: FilePath -> [ByteString] -> IO ()
 append "-" pieces = mapM_ (ByteString.hPut stdout) pieces >> hFlush stdout
 append path pieces = withBinaryFile path AppendMode (\file -> mapM_ (ByteString.hPut file) pieces)
 
+-- | A time as a format has it: to the second, and the milliseconds since.
+--
+-- @since 0.1.0
+data Moment = Moment
+  { momentSecond :: ByteString
+  , momentMilliseconds :: Int
+  }
+
+-- | A time in a format.
+--
+-- @since 0.1.0
+momentOf :: LogFormat -> SystemTime -> Moment
+momentOf format now = Moment (Char8.pack (formatTime defaultTimeLocale layout (systemToUTCTime now))) (millisecondsOf now)
+  where
+    layout = case format of
+      Combined -> "%d/%b/%Y:%H:%M:%S +0000"
+      JsonLines -> "%Y-%m-%dT%H:%M:%S"
+
+millisecondsOf :: SystemTime -> Int
+millisecondsOf now = fromIntegral (systemNanoseconds now `div` 1000000)
+
 -- | The line of a request that was over at this time, with its end of line.
 --
 -- @since 0.1.0
-renderLine :: LogFormat -> UTCTime -> Observation -> Builder
-renderLine Combined now observation =
+renderLine :: LogFormat -> Moment -> Observation -> Builder
+renderLine Combined moment observation =
   clientOf request
     <> " - - ["
-    <> time "%d/%b/%Y:%H:%M:%S +0000" now
+    <> byteString (momentSecond moment)
     <> "] \""
     <> quoted (requestMethod request <> " " <> targetOf request <> " HTTP/" <> versionOf request)
     <> "\" "
@@ -122,44 +165,37 @@ renderLine Combined now observation =
   where
     request = observedRequest observation
     field get = " \"" <> maybe "-" quoted (get request) <> "\""
-renderLine JsonLines now observation =
-  "{\"time\":\""
-    <> time "%Y-%m-%dT%H:%M:%S%03QZ" now
-    <> "\",\"client\":\""
-    <> clientOf request
-    <> "\",\"method\":"
-    <> jsonString (requestMethod request)
-    <> ",\"target\":"
-    <> jsonString (targetOf request)
-    <> ",\"version\":"
-    <> jsonString (versionOf request)
-    <> ",\"status\":"
-    <> intDec (statusCode (observedStatus observation))
-    <> ",\"bytes\":"
-    <> maybe "null" intDec (observedBytes observation)
-    <> ",\"microseconds\":"
-    <> word64Dec (observedNanoseconds observation `div` 1000)
-    <> ",\"host\":"
-    <> optional requestHeaderHost
-    <> ",\"referer\":"
-    <> optional requestHeaderReferer
-    <> ",\"user_agent\":"
-    <> optional requestHeaderUserAgent
-    <> "}\n"
+renderLine JsonLines moment observation =
+  foldMap
+    member
+    [ ("{\"time\":\"", byteString (momentSecond moment) <> char7 '.' <> milliseconds <> char7 'Z')
+    , ("\",\"client\":\"", clientOf request)
+    , ("\",\"method\":", jsonString (requestMethod request))
+    , (",\"target\":", jsonString (targetOf request))
+    , (",\"version\":", jsonString (versionOf request))
+    , (",\"status\":", intDec (statusCode (observedStatus observation)))
+    , (",\"bytes\":", maybe null' intDec (observedBytes observation))
+    , (",\"microseconds\":", word64Dec (observedNanoseconds observation `div` 1000))
+    , (",\"host\":", optional requestHeaderHost)
+    , (",\"referer\":", optional requestHeaderReferer)
+    , (",\"user_agent\":", optional requestHeaderUserAgent)
+    , ("}\n", mempty)
+    ]
   where
     request = observedRequest observation
-    optional get = maybe "null" jsonString (get request)
-
-time :: String -> UTCTime -> Builder
-time layout = string7 . formatTime defaultTimeLocale layout
+    member (before, value) = byteString before <> value
+    milliseconds = string7 (drop 1 (show (1000 + momentMilliseconds moment)))
+    optional get = maybe null' jsonString (get request)
+    null' = "null"
 
 targetOf :: Request -> ByteString
 targetOf request = rawPathInfo request <> rawQueryString request
 
 versionOf :: Request -> ByteString
-versionOf request = Char8.pack (show (httpMajor version) <> "." <> show (httpMinor version))
-  where
-    version = httpVersion request
+versionOf request
+  | httpVersion request == http11 = "1.1"
+  | httpVersion request == http10 = "1.0"
+  | otherwise = Char8.pack (drop 5 (show (httpVersion request)))
 
 clientOf :: Request -> Builder
 clientOf request = case remoteHost request of

@@ -9,7 +9,7 @@ import Data.ByteString.Builder (toLazyByteString)
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
 import Data.IORef
-import Data.Time (UTCTime (..), fromGregorian)
+import Data.Time.Clock.System (SystemTime (..))
 import Millrace.Cli.AccessLog
 import Millrace.Cli.Failure
 import Millrace.Cli.Observation
@@ -36,7 +36,7 @@ spec = do
         `shouldSatisfy` ByteString.isSuffixOf " \"a\\x22 200 \\x5c \\xc3\\xa4\\x09\\x1b[31m\"\n"
     it "in JSON" $
       line JsonLines request
-        `shouldBe` "{\"time\":\"1994-11-06T08:49:37.250Z\",\"client\":\"192.0.2.7\",\"method\":\"GET\",\"target\":\"/a%20b?c=d\",\"version\":\"1.1\",\"status\":206,\"bytes\":1234,\"microseconds\":1500,\"host\":null,\"referer\":\"http://x/\",\"user_agent\":\"curl/8\"}\n"
+        `shouldBe` "{\"time\":\"1994-11-06T08:49:37.007Z\",\"client\":\"192.0.2.7\",\"method\":\"GET\",\"target\":\"/a%20b?c=d\",\"version\":\"1.1\",\"status\":206,\"bytes\":1234,\"microseconds\":1500,\"host\":null,\"referer\":\"http://x/\",\"user_agent\":\"curl/8\"}\n"
     it "cannot be forged in JSON either" $
       line JsonLines bare {requestHeaderUserAgent = Just "\",\"a\":\"\\\n\195\164\255"}
         `shouldSatisfy` ByteString.isSuffixOf "\"user_agent\":\"\\\",\\\"a\\\":\\\"\\\\\\u000a\\u00e4\\ufffd\"}\n"
@@ -80,8 +80,8 @@ spec = do
       readIORef seen `shouldReturn` [500]
   where
     observation one = Observation one status206 (Just 1234) 1500999
-    line format one = Lazy.toStrict (toLazyByteString (renderLine format at (observation one)))
-    at = UTCTime (fromGregorian 1994 11 6) 31777.25
+    line format one = Lazy.toStrict (toLazyByteString (renderLine format (momentOf format at) (observation one)))
+    at = MkSystemTime 784111777 7000000
     bare = defaultRequest {rawPathInfo = "/", httpVersion = http11, remoteHost = SockAddrInet 1 (tupleToHostAddress (192, 0, 2, 7))}
     request = bare {rawPathInfo = "/a%20b", rawQueryString = "?c=d", requestHeaderReferer = Just "http://x/", requestHeaderUserAgent = Just "curl/8"}
 
