@@ -40,6 +40,9 @@ spec = do
     it "cannot be forged in JSON either" $
       line JsonLines bare {requestHeaderUserAgent = Just "\",\"a\":\"\\\n\195\164\255"}
         `shouldSatisfy` ByteString.isSuffixOf "\"user_agent\":\"\\\",\\\"a\\\":\\\"\\\\\\u000a\\u00e4\\ufffd\"}\n"
+    it "cannot be forged in JSON by a quote alone" $
+      line JsonLines bare {requestHeaderUserAgent = Just "\",\"a\":\""}
+        `shouldSatisfy` ByteString.isSuffixOf "\"user_agent\":\"\\\",\\\"a\\\":\\\"\"}\n"
     it "names clients on IPv6" $
       line Combined bare {remoteHost = SockAddrInet6 1 0 (0x20010db8, 0, 0, 0xabc) 0}
         `shouldSatisfy` ByteString.isPrefixOf "2001:db8:0:0:0:0:0:abc - - ["
