@@ -31,7 +31,14 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+#ifdef _WIN32
+#include <winsock2.h>
+#include <ws2tcpip.h>
+#else
 #include <sys/socket.h>
+#include <sys/uio.h>
+#endif
 
 #ifdef __cplusplus
 extern "C" {

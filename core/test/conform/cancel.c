@@ -1,54 +1,6 @@
 /* cancel.c: mr_loop_cancel on every kind of operation, and its races. */
 #include "conform.h"
 
-
-/* Sockets on which every kind of operation has to wait. */
-typedef struct stuck {
-    driver *d;
-    int pair[2];
-    mr_handle handle;   /* nothing to receive, no room to send */
-    mr_handle listener; /* nobody connects */
-    char byte;
-    struct iovec element;
-} stuck;
-
-static void make_stuck(stuck *s)
-{
-    struct sockaddr_in address;
-    *s = (stuck){.d = driver_new()};
-    unix_pair(s->pair);
-    s->handle = adopt(s->d, s->pair[0]);
-    s->listener = adopt(s->d, tcp_listener(5, &address));
-    s->element = (struct iovec){&s->byte, 1};
-    fill(s->pair[0]);
-}
-
-enum { STUCK_KINDS = 9 };
-
-static mr_request stuck_request(stuck *s, int i)
-{
-    switch (i) {
-    case 0:
-        return recv_request(s->handle, &s->byte, 1);
-    case 1:
-        return send_request(s->handle, &s->byte, 1);
-    case 2:
-        return send_all_request(s->handle, &s->byte, 1);
-    case 3:
-        return vector_request(MR_RECV_VECTOR, s->handle, &s->element, 1);
-    case 4:
-        return vector_request(MR_SEND_VECTOR, s->handle, &s->element, 1);
-    case 5:
-        return accept_request(s->listener, NULL);
-    case 6:
-        return wait_request(MR_WAIT_READABLE, s->handle);
-    case 7:
-        return wait_request(MR_WAIT_WRITABLE, s->handle);
-    default:
-        return timeout_request(in_ms(3600 * 1000));
-    }
-}
-
 static void every_kind_can_be_cancelled(void)
 {
     stuck s;
@@ -117,60 +69,53 @@ static void twice_is_once(void)
 /* The first reason to end stands. */
 static void a_close_after_it_changes_nothing(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char byte;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    mr_token cancelled = start(d, recv_request(handle, &byte, 1)), other = start(d, recv_request(handle, &byte, 1));
-    run_for_ms(d, 1);
-    mr_loop_cancel(driver_loop(d), cancelled);
-    CHECK_EQ(perform(d, close_request(handle)).result, 0);
-    CHECK_EQ(finish(d, cancelled).result, -ECANCELED);
-    CHECK_EQ(finish(d, other).result, -EBADF);
-    driver_free(d);
+    mr_token cancelled = start(c.d, recv_request(c.handle, &byte, 1));
+    mr_token other = start(c.d, recv_request(c.handle, &byte, 1));
+    run_for_ms(c.d, 1);
+    mr_loop_cancel(driver_loop(c.d), cancelled);
+    CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
+    CHECK_EQ(finish(c.d, cancelled).result, -ECANCELED);
+    CHECK_EQ(finish(c.d, other).result, -EBADF);
+    driver_free(c.d);
 }
 
 /* Ended, but not polled yet: cancelling is too late, the result stands. */
 static void too_late_changes_nothing(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char byte;
-    unix_pair(pair);
-    mr_token token = start(d, recv_request(adopt(d, pair[0]), &byte, 1));
-    write_all(pair[1], "x", 1);
-    while (!has_arrived(d, token))
-        poll_once(d);
-    mr_loop_cancel(driver_loop(d), token);
-    CHECK_EQ(finish(d, token).result, 1);
-    mr_loop_cancel(driver_loop(d), token);
-    run_for_ms(d, 1);
-    driver_free(d);
+    mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
+    write_all(c.peer, "x", 1);
+    while (!has_arrived(c.d, token))
+        poll_once(c.d);
+    mr_loop_cancel(driver_loop(c.d), token);
+    CHECK_EQ(finish(c.d, token).result, 1);
+    mr_loop_cancel(driver_loop(c.d), token);
+    run_for_ms(c.d, 1);
+    driver_free(c.d);
 }
 
 /* A token of an earlier life of a slot must not end the operation that has the slot now. */
 static void a_stale_token_is_ignored(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char byte;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    mr_token first = start(d, recv_request(handle, &byte, 1));
-    write_all(pair[1], "x", 1);
-    CHECK_EQ(finish(d, first).result, 1);
-    mr_token second = start(d, recv_request(handle, &byte, 1));
+    mr_token first = start(c.d, recv_request(c.handle, &byte, 1));
+    write_all(c.peer, "x", 1);
+    CHECK_EQ(finish(c.d, first).result, 1);
+    mr_token second = start(c.d, recv_request(c.handle, &byte, 1));
     CHECK_EQ(mr_token_slot(first), mr_token_slot(second));
     CHECK_NE(first, second);
-    mr_loop_cancel(driver_loop(d), first);
-    mr_loop_update(driver_loop(d), first, 1);
-    CHECK_EQ(mr_loop_discard(driver_loop(d), first), 0);
-    mr_loop_release(driver_loop(d), first);
-    CHECK_STAYS_PENDING(d, second);
-    write_all(pair[1], "y", 1);
-    CHECK_EQ(finish(d, second).result, 1);
-    driver_free(d);
+    mr_loop_cancel(driver_loop(c.d), first);
+    mr_loop_update(driver_loop(c.d), first, 1);
+    CHECK_EQ(mr_loop_discard(driver_loop(c.d), first), 0);
+    mr_loop_release(driver_loop(c.d), first);
+    CHECK_STAYS_PENDING(c.d, second);
+    write_all(c.peer, "y", 1);
+    CHECK_EQ(finish(c.d, second).result, 1);
+    driver_free(c.d);
 }
 
 static void nonsense_tokens_are_ignored(void)
@@ -191,37 +136,34 @@ static void nonsense_tokens_are_ignored(void)
 /* The byte arrives while the receive is being cancelled: either it was received, or it is still there. */
 static void the_result_and_the_bytes_agree(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = tcp_connection();
     unsigned cancelled = 0, rounds = harness_rounds(2000);
     uint64_t random = 42;
-    tcp_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
     for (unsigned round = 0; round < rounds; round++) {
         char byte = 0, sent = (char)round;
-        mr_token token = start(d, recv_request(handle, &byte, 1));
+        mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
         bool cancel_first = harness_random(&random) % 2;
         if (harness_random(&random) % 2)
-            poll_once(d);
+            poll_once(c.d);
         if (cancel_first)
-            mr_loop_cancel(driver_loop(d), token);
+            mr_loop_cancel(driver_loop(c.d), token);
         if (harness_random(&random) % 2)
-            poll_once(d);
-        write_all(pair[1], &sent, 1);
+            poll_once(c.d);
+        write_all(c.peer, &sent, 1);
         if (harness_random(&random) % 2)
-            poll_once(d);
-        mr_loop_cancel(driver_loop(d), token);
-        mr_completion completion = finish(d, token);
+            poll_once(c.d);
+        mr_loop_cancel(driver_loop(c.d), token);
+        mr_completion completion = finish(c.d, token);
         if (completion.result == -ECANCELED) {
             cancelled++;
-            CHECK_EQ(perform(d, recv_request(handle, &byte, 1)).result, 1);
+            CHECK_EQ(perform(c.d, recv_request(c.handle, &byte, 1)).result, 1);
         } else {
             CHECK_EQ(completion.result, 1);
         }
         CHECK_EQ(byte, sent);
     }
     CHECK_GT(cancelled, 0);
-    driver_free(d);
+    driver_free(c.d);
 }
 
 /* A connection that is accepted while the accept is being cancelled is in the result, or still in the queue. */
@@ -239,15 +181,14 @@ static void no_connection_is_lost(void)
             poll_once(d);
         if (harness_random(&random) % 2)
             mr_loop_cancel(driver_loop(d), token);
-        int client = MUST(socket(AF_INET, SOCK_STREAM, 0));
-        MUST(connect(client, (struct sockaddr *)&address, sizeof address));
+        int client = connect_to(&address);
         mr_loop_cancel(driver_loop(d), token);
         mr_completion completion = finish(d, token);
         if (completion.result == -ECANCELED)
             completion = perform(d, accept_request(listener, NULL));
         CHECK_GE(completion.result, 0);
         reset(client);
-        close((int)completion.result);
+        hang_up((int)completion.result);
     }
     CHECK_EQ(open_descriptors(), descriptors);
     driver_free(d);

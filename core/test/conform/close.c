@@ -1,71 +1,61 @@
 /* close.c: MR_CLOSE, and what becomes of operations, numbers and handles. */
 #include "conform.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
 static void it_closes(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     mr_completion completion;
     char byte;
-    unix_pair(pair);
-    CHECK(!submit(d, close_request(adopt(d, pair[0])), &completion));
+    CHECK(!submit(c.d, close_request(c.handle), &completion));
     CHECK_EQ(completion.result, 0);
-    CHECK(!is_open(pair[0]));
-    set_blocking(pair[1]);
-    CHECK_EQ(MUST(read(pair[1], &byte, 1)), 0);
-    driver_free(d);
+    CHECK(!is_open(c.number));
+    CHECK_EQ(read_some(c.peer, &byte, 1), 0);
+    driver_free(c.d);
 }
 
 static void used_descriptors_close_at_once(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char byte;
     mr_completion completion;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    mr_token token = start(d, recv_request(handle, &byte, 1));
-    write_all(pair[1], "x", 1);
-    CHECK_EQ(finish(d, token).result, 1);
-    CHECK(!submit(d, close_request(handle), &completion));
+    mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
+    write_all(c.peer, "x", 1);
+    CHECK_EQ(finish(c.d, token).result, 1);
+    CHECK(!submit(c.d, close_request(c.handle), &completion));
     CHECK_EQ(completion.result, 0);
-    CHECK(!is_open(pair[0]));
-    driver_free(d);
+    CHECK(!is_open(c.number));
+    driver_free(c.d);
 }
 
 static void a_stale_handle_is_refused(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char byte;
     struct iovec element = {&byte, 1};
     struct sockaddr_in address = dead_address();
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    CHECK_EQ(perform(d, close_request(handle)).result, 0);
+    CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
     const mr_request requests[] = {
-        accept_request(handle, NULL),
-        connect_request(handle, &address, sizeof address),
-        recv_request(handle, &byte, 1),
-        with_flags(recv_request(handle, &byte, 1), MR_NOW),
-        send_request(handle, &byte, 1),
-        vector_request(MR_RECV_VECTOR, handle, &element, 1),
-        vector_request(MR_SEND_VECTOR, handle, &element, 1),
-        wait_request(MR_WAIT_READABLE, handle),
-        wait_request(MR_WAIT_WRITABLE, handle),
-        shutdown_request(handle, SHUT_WR),
-        close_request(handle),
+        accept_request(c.handle, NULL),
+        connect_request(c.handle, &address, sizeof address),
+        recv_request(c.handle, &byte, 1),
+        with_flags(recv_request(c.handle, &byte, 1), MR_NOW),
+        send_request(c.handle, &byte, 1),
+        vector_request(MR_RECV_VECTOR, c.handle, &element, 1),
+        vector_request(MR_SEND_VECTOR, c.handle, &element, 1),
+        wait_request(MR_WAIT_READABLE, c.handle),
+        wait_request(MR_WAIT_WRITABLE, c.handle),
+        shutdown_request(c.handle, SHUT_WR),
+        close_request(c.handle),
     };
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
         mr_completion completion;
-        CHECK(!submit(d, requests[i], &completion));
+        CHECK(!submit(c.d, requests[i], &completion));
         CHECK_EQ(completion.result, -EBADF);
     }
-    driver_free(d);
+    driver_free(c.d);
 }
 
 static void handles_never_adopted_are_refused(void)
@@ -91,7 +81,7 @@ static void it_ends_everything_on_the_descriptor(void)
     char byte;
     struct iovec element = {&byte, 1};
     mr_token tokens[7];
-    unix_pair(pair);
+    local_pair(pair);
     mr_handle handle = adopt(d, pair[0]);
     fill(pair[0]);
     for (unsigned wait_ms = 0; wait_ms < 2; wait_ms++) {
@@ -108,8 +98,8 @@ static void it_ends_everything_on_the_descriptor(void)
         CHECK(!is_open(pair[0]));
         for (int i = 0; i < 7; i++)
             CHECK_EQ(finish(d, tokens[i]).result, -EBADF);
-        close(pair[1]);
-        unix_pair(pair);
+        hang_up(pair[1]);
+        local_pair(pair);
         fill(pair[0]);
         handle = adopt(d, pair[0]);
     }
@@ -125,88 +115,68 @@ static void a_pending_accept_ends(void)
     run_for_ms(d, 1);
     CHECK_EQ(perform(d, close_request(listener)).result, 0);
     CHECK_EQ(finish(d, token).result, -EBADF);
-    int client = MUST(socket(AF_INET, SOCK_STREAM, 0));
-    CHECK_EQ(connect(client, (struct sockaddr *)&address, sizeof address), -1);
-    CHECK_EQ(errno, ECONNREFUSED);
+    mr_request request = connect_request(adopt(d, tcp_socket()), &address, sizeof address);
+    CHECK_EQ(perform(d, request).result, -ECONNREFUSED);
     driver_free(d);
 }
 
 /* The number is not given back before the operations on it have ended, and nothing new may start on it. */
 static void nothing_starts_while_it_closes(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char byte;
     mr_completion closing, refused;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    mr_token token = start(d, recv_request(handle, &byte, 1));
-    poll_once(d);
-    bool is_pending = submit(d, close_request(handle), &closing);
-    CHECK_EQ(is_open(pair[0]), is_pending);
-    CHECK(!submit(d, recv_request(handle, &byte, 1), &refused));
+    mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
+    poll_once(c.d);
+    bool is_pending = submit(c.d, close_request(c.handle), &closing);
+    CHECK_EQ(is_open(c.number), is_pending);
+    CHECK(!submit(c.d, recv_request(c.handle, &byte, 1), &refused));
     CHECK_EQ(refused.result, -EBADF);
-    CHECK(!submit(d, close_request(handle), &refused));
+    CHECK(!submit(c.d, close_request(c.handle), &refused));
     CHECK_EQ(refused.result, -EBADF);
-    CHECK_EQ(finish(d, token).result, -EBADF);
-    CHECK_EQ(is_pending ? finish(d, closing.token).result : closing.result, 0);
-    CHECK(!is_open(pair[0]));
-    driver_free(d);
+    CHECK_EQ(finish(c.d, token).result, -EBADF);
+    CHECK_EQ(is_pending ? finish(c.d, closing.token).result : closing.result, 0);
+    CHECK(!is_open(c.number));
+    driver_free(c.d);
 }
 
 static void it_cannot_be_cancelled(void)
 {
-    driver *d = driver_new(), *other = driver_new_beside(d);
-    int pair[2];
+    connection c = local_connection();
+    driver *other = driver_new_beside(c.d);
     char byte;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    mr_token receiving = start(other, recv_request(handle, &byte, 1));
+    mr_token receiving = start(other, recv_request(c.handle, &byte, 1));
     poll_once(other);
-    mr_token closing = start(d, close_request(handle));
-    mr_loop_cancel(driver_loop(d), closing);
-    mr_loop_update(driver_loop(d), closing, 1);
-    CHECK_STAYS_PENDING(d, closing);
+    mr_token closing = start(c.d, close_request(c.handle));
+    mr_loop_cancel(driver_loop(c.d), closing);
+    mr_loop_update(driver_loop(c.d), closing, 1);
+    CHECK_STAYS_PENDING(c.d, closing);
     CHECK_EQ(finish(other, receiving).result, -EBADF);
-    CHECK_EQ(finish(d, closing).result, 0);
-    CHECK(!is_open(pair[0]));
+    CHECK_EQ(finish(c.d, closing).result, 0);
+    CHECK(!is_open(c.number));
     driver_free(other);
-    driver_free(d);
+    driver_free(c.d);
 }
 
 /* ------------------------------------------------------------------------------------------- numbers come back --- */
-
-/* Connected sockets of which [0] has the given number, which must be free, and [1] a high one. */
-static void unix_pair_at(int number, int pair[2])
-{
-    enum { HIGH = 700 };
-    int low[2];
-    unix_pair(low);
-    int first = MUST(fcntl(low[0], F_DUPFD_CLOEXEC, HIGH));
-    pair[1] = MUST(fcntl(low[1], F_DUPFD_CLOEXEC, HIGH));
-    close(low[0]);
-    close(low[1]);
-    pair[0] = MUST(dup3(first, number, O_CLOEXEC));
-    close(first);
-}
 
 static void a_new_socket_of_that_number_starts_afresh(void)
 {
     driver *d = driver_new();
     int old[2], new[2];
     char byte = '-';
-    unix_pair(old);
+    local_pair(old);
     mr_handle old_handle = adopt(d, old[0]);
     for (int round = 0; round < 10; round++) {
         mr_token token = start(d, recv_request(old_handle, &byte, 1));
         poll_once(d);
         CHECK_EQ(perform(d, close_request(old_handle)).result, 0);
-        unix_pair_at(old[0], new);
+        local_pair_at(old[0], new);
         mr_handle new_handle = adopt(d, new[0]);
         CHECK_NE(new_handle, old_handle);
         mr_token new_token = start(d, recv_request(new_handle, &byte, 1));
         CHECK_EQ(finish(d, token).result, -EBADF);
-        CHECK_EQ(send(old[1], "!", 1, MSG_NOSIGNAL), -1);
+        CHECK_LT(write_now(old[1], "!", 1), 0);
         CHECK_EQ(perform(d, recv_request(old_handle, &byte, 1)).result, -EBADF);
         CHECK_EQ(perform(d, close_request(old_handle)).result, -EBADF);
         run_for_ms(d, 2);
@@ -214,37 +184,10 @@ static void a_new_socket_of_that_number_starts_afresh(void)
         write_all(new[1], "n", 1);
         CHECK_EQ(finish(d, new_token).result, 1);
         CHECK_EQ(byte, 'n');
-        close(old[1]);
+        hang_up(old[1]);
         old[1] = new[1];
         old_handle = new_handle;
     }
-    driver_free(d);
-}
-
-/* epoll watches the open file, not the number: a duplicate (as a child process has it) keeps the file alive. */
-static void a_duplicate_of_the_former_socket_is_not_heard(void)
-{
-    driver *d = driver_new();
-    int old[2], new[2];
-    char byte = '-';
-    unix_pair(old);
-    int duplicate = MUST(fcntl(old[0], F_DUPFD_CLOEXEC, 500));
-    mr_handle handle = adopt(d, old[0]);
-    mr_token token = start(d, recv_request(handle, &byte, 1));
-    poll_once(d);
-    CHECK_EQ(perform(d, close_request(handle)).result, 0);
-    CHECK_EQ(finish(d, token).result, -EBADF);
-    unix_pair_at(old[0], new);
-    handle = adopt(d, new[0]);
-    token = start(d, wait_request(MR_WAIT_READABLE, handle));
-    mr_token receiving = start(d, recv_request(handle, &byte, 1));
-    write_all(old[1], "!", 1);
-    CHECK_STAYS_PENDING(d, token);
-    CHECK(!has_arrived(d, receiving));
-    CHECK_EQ(drain(duplicate), 1);
-    write_all(new[1], "n", 1);
-    CHECK_EQ(finish(d, receiving).result, 1);
-    CHECK_EQ(finish(d, token).result, 0);
     driver_free(d);
 }
 
@@ -258,7 +201,7 @@ static void events_fetched_together_are_told_apart(void)
     mr_handle handles[COUNT];
     mr_token tokens[COUNT];
     for (int i = 0; i < COUNT; i++) {
-        unix_pair(pairs[i]);
+        local_pair(pairs[i]);
         handles[i] = adopt(d, pairs[i][0]);
         tokens[i] = start(d, recv_request(handles[i], &bytes[i], 1));
     }
@@ -269,7 +212,7 @@ static void events_fetched_together_are_told_apart(void)
         CHECK_EQ(perform(d, close_request(handles[i])).result, 0);
     for (int i = 0; i < COUNT; i += 2) {
         int new[2];
-        unix_pair_at(pairs[i][0], new);
+        local_pair_at(pairs[i][0], new);
         mr_completion completion = finish(d, tokens[i]);
         CHECK(completion.result == -EBADF || completion.result == 1);
         tokens[i] = start(d, recv_request(adopt(d, new[0]), &bytes[i], 1));
@@ -289,44 +232,40 @@ static void events_fetched_together_are_told_apart(void)
 
 static void operations_on_another_loop_end_first(void)
 {
-    driver *d = driver_new(), *other = driver_new_beside(d);
-    int pair[2];
+    connection c = local_connection();
+    driver *other = driver_new_beside(c.d);
     char byte;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    mr_token receiving = start(other, recv_request(handle, &byte, 1));
+    mr_token receiving = start(other, recv_request(c.handle, &byte, 1));
     poll_once(other);
-    mr_token closing = start(d, close_request(handle));
-    run_for_ms(d, 10);
-    CHECK(!has_arrived(d, closing));
-    CHECK(is_open(pair[0]));
-    CHECK_EQ(perform(d, recv_request(handle, &byte, 1)).result, -EBADF);
-    CHECK_EQ(perform(other, close_request(handle)).result, -EBADF);
-    CHECK_EQ(perform(other, recv_request(handle, &byte, 1)).result, -EBADF);
+    mr_token closing = start(c.d, close_request(c.handle));
+    run_for_ms(c.d, 10);
+    CHECK(!has_arrived(c.d, closing));
+    CHECK(is_open(c.number));
+    CHECK_EQ(perform(c.d, recv_request(c.handle, &byte, 1)).result, -EBADF);
+    CHECK_EQ(perform(other, close_request(c.handle)).result, -EBADF);
+    CHECK_EQ(perform(other, recv_request(c.handle, &byte, 1)).result, -EBADF);
     CHECK_EQ(finish(other, receiving).result, -EBADF);
-    CHECK_EQ(finish(d, closing).result, 0);
-    CHECK(!is_open(pair[0]));
+    CHECK_EQ(finish(c.d, closing).result, 0);
+    CHECK(!is_open(c.number));
     driver_free(other);
-    driver_free(d);
+    driver_free(c.d);
 }
 
 static void operations_on_both_loops_end(void)
 {
-    driver *d = driver_new(), *other = driver_new_beside(d);
-    int pair[2];
+    connection c = local_connection();
+    driver *other = driver_new_beside(c.d);
     char byte;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    mr_token mine = start(d, recv_request(handle, &byte, 1));
-    mr_token theirs = start(other, recv_request(handle, &byte, 1));
-    poll_once(d);
+    mr_token mine = start(c.d, recv_request(c.handle, &byte, 1));
+    mr_token theirs = start(other, recv_request(c.handle, &byte, 1));
+    poll_once(c.d);
     poll_once(other);
-    mr_token closing = start(d, close_request(handle));
+    mr_token closing = start(c.d, close_request(c.handle));
     CHECK_EQ(finish(other, theirs).result, -EBADF);
-    CHECK_EQ(finish(d, mine).result, -EBADF);
-    CHECK_EQ(finish(d, closing).result, 0);
+    CHECK_EQ(finish(c.d, mine).result, -EBADF);
+    CHECK_EQ(finish(c.d, closing).result, 0);
     driver_free(other);
-    driver_free(d);
+    driver_free(c.d);
 }
 
 typedef struct receiver {
@@ -353,7 +292,7 @@ static void a_sleeping_loop_is_woken(void)
     for (int round = 0; round < 20; round++) {
         int pair[2];
         pthread_t thread;
-        unix_pair(pair);
+        local_pair(pair);
         receiver r = {.d = other, .handle = adopt(d, pair[0])};
         CHECK_EQ(pthread_create(&thread, NULL, receive_until_closed, &r), 0);
         while (!atomic_load(&r.parked))
@@ -363,7 +302,7 @@ static void a_sleeping_loop_is_woken(void)
         CHECK_EQ(pthread_join(thread, NULL), 0);
         CHECK_EQ(r.result, -EBADF);
         CHECK(!is_open(pair[0]));
-        close(pair[1]);
+        hang_up(pair[1]);
     }
     driver_free(other);
     driver_free(d);
@@ -413,7 +352,7 @@ static void only_one_of_two_closers_succeeds(void)
     atomic_uint finished = 0;
     for (int i = 0; i < COUNT; i++) {
         int pair[2];
-        unix_pair(pair);
+        local_pair(pair);
         handles[i] = adopt(drivers[0], pair[0]);
     }
     for (int i = 0; i < 2; i++) {
@@ -434,18 +373,16 @@ static void only_one_of_two_closers_succeeds(void)
 /* A loop that was destroyed no longer holds up a close. */
 static void a_destroyed_loop_has_let_go(void)
 {
-    driver *d = driver_new(), *other = driver_new_beside(d);
-    int pair[2];
+    connection c = local_connection();
+    driver *other = driver_new_beside(c.d);
     char byte;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    mr_token token = start(other, recv_request(handle, &byte, 1));
-    write_all(pair[1], "x", 1);
+    mr_token token = start(other, recv_request(c.handle, &byte, 1));
+    write_all(c.peer, "x", 1);
     CHECK_EQ(finish(other, token).result, 1);
     driver_free(other);
-    CHECK_EQ(perform(d, close_request(handle)).result, 0);
-    CHECK(!is_open(pair[0]));
-    driver_free(d);
+    CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
+    CHECK(!is_open(c.number));
+    driver_free(c.d);
 }
 
 const conform_case close_cases[] = {
@@ -458,7 +395,6 @@ const conform_case close_cases[] = {
     CASE(nothing_starts_while_it_closes),
     CASE(it_cannot_be_cancelled),
     CASE(a_new_socket_of_that_number_starts_afresh),
-    CASE(a_duplicate_of_the_former_socket_is_not_heard),
     CASE(events_fetched_together_are_told_apart),
     CASE(operations_on_another_loop_end_first),
     CASE(operations_on_both_loops_end),

@@ -7,17 +7,14 @@
 #define MILLRACE_CONFORM_H
 
 #include "../harness.h"
+#include "../system.h"
 #include "millrace.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 /* ----------------------------------------------------------------------------------------------------- tables --- */
 
@@ -28,18 +25,17 @@ typedef struct conform_case {
 
 #define CASE(function) {#function, function}
 
-/* The files of this directory: X(file) stands for a table file_cases[] that ends with a case without a name. */
-#define CONFORM_FILES(X)                                                                                               \
+/* The files of this directory: X(file) stands for a table file_cases[] that ends with a case without a name. Those of
+ * the first list are about every system; the others, about what only such systems have. */
+#define CONFORM_FILES_EVERYWHERE(X)                                                                                    \
     X(accept)                                                                                                          \
     X(cancel)                                                                                                          \
     X(close)                                                                                                           \
     X(connect)                                                                                                         \
     X(deadline)                                                                                                        \
-    X(fork)                                                                                                            \
     X(lent)                                                                                                            \
     X(pressure)                                                                                                        \
     X(recv)                                                                                                            \
-    X(refusal)                                                                                                         \
     X(request)                                                                                                         \
     X(send)                                                                                                            \
     X(send_file)                                                                                                       \
@@ -50,6 +46,22 @@ typedef struct conform_case {
     X(vector)                                                                                                          \
     X(wait)                                                                                                            \
     X(wake)
+
+#define CONFORM_FILES_POSIX(X)                                                                                         \
+    X(descriptor)                                                                                                      \
+    X(exhaustion)                                                                                                      \
+    X(fork)                                                                                                            \
+    X(unix_socket)
+
+#define CONFORM_FILES_LINUX(X) X(refusal)
+
+#ifdef __linux__
+#define CONFORM_FILES(X) CONFORM_FILES_EVERYWHERE(X) CONFORM_FILES_POSIX(X) CONFORM_FILES_LINUX(X)
+#elif defined(_WIN32)
+#define CONFORM_FILES(X) CONFORM_FILES_EVERYWHERE(X)
+#else
+#define CONFORM_FILES(X) CONFORM_FILES_EVERYWHERE(X) CONFORM_FILES_POSIX(X)
+#endif
 
 #define CONFORM_DECLARE(file) extern const conform_case file##_cases[];
 CONFORM_FILES(CONFORM_DECLARE)
@@ -144,32 +156,41 @@ static inline uint64_t in_ms(uint64_t ms)
     return mr_clock_now_ns() + ms * NS_PER_MS;
 }
 
-/* ---------------------------------------------------------------------------------------------------- sockets --- */
+/* ------------------------------------------------------------------------------------------------- connections --- */
 
-/* Two connected sockets, both non-blocking and close-on-exec: [0] for the loop, [1] for the test. */
-void unix_pair(int descriptors[2]);
-void tcp_pair(int descriptors[2]);
+/* A loop of its own, with one end of a connection; the other end is the test's. */
+typedef struct connection {
+    driver *d;
+    int number;
+    mr_handle handle;
+    int peer;
+} connection;
 
-/* A TCP listener on 127.0.0.1, any port. */
-int tcp_listener(int backlog, struct sockaddr_in *address);
-int tcp_socket(void);
-/* An address of 127.0.0.1 on which nobody listens. */
-struct sockaddr_in dead_address(void);
+connection local_connection(void);
+connection tcp_connection(void);
 
-void set_blocking(int descriptor);
-/* Closes a TCP socket so that the peer sees a reset. */
-void reset(int descriptor);
-/* Writes all of it; the descriptor must be blocking or have room. */
-void write_all(int descriptor, const void *data, size_t size);
-/* Fills a socket's send buffer until nothing more fits, now and (on TCP) when the peer's kernel has taken what it
- * takes without a reader. Returns the number of bytes. */
-size_t fill(int descriptor);
-/* Reads and drops what is there. Returns the number of bytes. */
-size_t drain(int descriptor);
+/* Sockets on which every kind of operation has to wait. */
+typedef struct stuck {
+    driver *d;
+    int pair[2];
+    mr_handle handle;   /* nothing to receive, no room to send */
+    mr_handle listener; /* nobody connects */
+    char byte;
+    struct iovec element;
+} stuck;
 
-bool is_open(int descriptor);
-int open_descriptors(void);
-void sleep_ms(unsigned ms);
+enum { STUCK_SOCKET_KINDS = 8, STUCK_KINDS = 9 /* and MR_TIMEOUT */ };
+
+void make_stuck(stuck *s);
+/* A request of the kind that has this number. */
+mr_request stuck_request(stuck *s, int kind);
+
+/* Reads from a connection in pieces, with pauses, and checks the pattern, until the end of the stream. */
+typedef struct slow_reader slow_reader;
+
+slow_reader *slow_reader_start(int descriptor);
+/* Waits for the end of the stream. Returns how many bytes came before it. */
+uint64_t slow_reader_finish(slow_reader *reader);
 
 /* The byte at a position of the stream that byte-exact tests send. */
 static inline unsigned char pattern_at(uint64_t position)

@@ -1,8 +1,6 @@
 /* connect.c: MR_CONNECT. */
 #include "conform.h"
 
-#include <sys/un.h>
-
 static void connects_to_a_listener(void)
 {
     driver *d = driver_new();
@@ -10,11 +8,9 @@ static void connects_to_a_listener(void)
     int listener = tcp_listener(5, &address);
     mr_handle client = adopt(d, tcp_socket());
     CHECK_EQ(perform(d, connect_request(client, &address, sizeof address)).result, 0);
-    set_blocking(listener);
-    int server = MUST(accept(listener, NULL, NULL));
     CHECK_EQ(perform(d, send_request(client, "x", 1)).result, 1);
     char byte;
-    CHECK_EQ(MUST(read(server, &byte, 1)), 1);
+    CHECK_EQ(read_some(accept_one(listener), &byte, 1), 1);
     driver_free(d);
 }
 
@@ -23,15 +19,6 @@ static void refused_is_an_error(void)
     driver *d = driver_new();
     struct sockaddr_in address = dead_address();
     CHECK_EQ(perform(d, connect_request(adopt(d, tcp_socket()), &address, sizeof address)).result, -ECONNREFUSED);
-    driver_free(d);
-}
-
-static void a_missing_path_is_an_error(void)
-{
-    driver *d = driver_new();
-    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "/nonexistent/socket"};
-    int client = MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    CHECK_EQ(perform(d, connect_request(adopt(d, client), &address, sizeof address)).result, -ENOENT);
     driver_free(d);
 }
 
@@ -64,19 +51,6 @@ static void many_at_once(void)
     for (int i = 0; i < COUNT; i++)
         CHECK_EQ(is_pending[i] ? finish(d, completions[i].token).result : completions[i].result, 0);
     driver_free(d);
-}
-
-/* A listener whose queue is full: further connection attempts go unanswered. */
-static int full_listener(struct sockaddr_in *address)
-{
-    int listener = tcp_listener(0, address);
-    for (int i = 0; i < 4; i++) {
-        int client = tcp_socket();
-        if (connect(client, (struct sockaddr *)address, sizeof *address) < 0)
-            CHECK_EQ(errno, EINPROGRESS);
-    }
-    sleep_ms(5);
-    return listener;
 }
 
 static void an_unanswered_attempt_can_be_cancelled(void)
@@ -115,31 +89,6 @@ static void an_unanswered_attempt_ends_at_close(void)
     driver_free(d);
 }
 
-/* A full queue of a Unix listener makes connect(2) fail with EAGAIN, and nothing announces when it has room again. */
-static void a_full_unix_listener_is_waited_for(void)
-{
-    driver *d = driver_new();
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    socklen_t size = sizeof address;
-    int listener = MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    MUST(bind(listener, (struct sockaddr *)&address, sizeof(sa_family_t)));
-    MUST(getsockname(listener, (struct sockaddr *)&address, &size));
-    MUST(listen(listener, 0));
-    while (connect(MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0)), (struct sockaddr *)&address, size) == 0)
-        ;
-    CHECK_EQ(errno, EAGAIN);
-    int client = MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    mr_token token = start(d, connect_request(adopt(d, client), &address, size));
-    uint64_t before = counters_of(d).system_calls;
-    run_for_ms(d, 50);
-    CHECK(!has_arrived(d, token));
-    CHECK_LE(counters_of(d).system_calls - before, 40);
-    while (accept(listener, NULL, NULL) >= 0)
-        ;
-    CHECK_EQ(finish(d, token).result, 0);
-    driver_free(d);
-}
-
 static void a_new_connection_receives(void)
 {
     driver *d = driver_new();
@@ -149,9 +98,7 @@ static void a_new_connection_receives(void)
     char byte;
     CHECK_EQ(perform(d, connect_request(client, &address, sizeof address)).result, 0);
     mr_token receiving = start(d, recv_request(client, &byte, 1));
-    set_blocking(listener);
-    int server = MUST(accept(listener, NULL, NULL));
-    write_all(server, "y", 1);
+    write_all(accept_one(listener), "y", 1);
     CHECK_EQ(finish(d, receiving).result, 1);
     driver_free(d);
 }
@@ -159,13 +106,11 @@ static void a_new_connection_receives(void)
 const conform_case connect_cases[] = {
     CASE(connects_to_a_listener),
     CASE(refused_is_an_error),
-    CASE(a_missing_path_is_an_error),
     CASE(twice_is_an_error),
     CASE(many_at_once),
     CASE(an_unanswered_attempt_can_be_cancelled),
     CASE(an_unanswered_attempt_ends_at_its_deadline),
     CASE(an_unanswered_attempt_ends_at_close),
-    CASE(a_full_unix_listener_is_waited_for),
     CASE(a_new_connection_receives),
     {0},
 };

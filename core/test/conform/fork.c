@@ -2,6 +2,7 @@
 #include "conform.h"
 
 #include <sys/wait.h>
+#include <unistd.h>
 
 /* Runs a function in a child process; fails the test unless it returns. */
 static void in_child(void (*run)(driver *, mr_handle), driver *d, mr_handle handle)
@@ -30,7 +31,7 @@ static void use_the_group(driver *parents, mr_handle handle)
     int pair[2];
     char byte;
     (void)handle;
-    unix_pair(pair);
+    local_pair(pair);
     mr_handle own = adopt(d, pair[0]);
     mr_token token = start(d, recv_request(own, &byte, 1));
     CHECK_STAYS_PENDING(d, token);
@@ -50,34 +51,32 @@ static void the_child_can_go_on(void)
 
 static void the_parent_is_unharmed(void)
 {
-    driver *d = driver_new();
-    int pair[2], idle[2];
+    connection c = tcp_connection();
+    int idle[2];
     char byte, idle_byte;
     struct sockaddr_in address;
-    tcp_pair(pair);
-    unix_pair(idle);
-    mr_token receiving = start(d, recv_request(adopt(d, pair[0]), &byte, 1));
-    mr_token accepting = start(d, accept_request(adopt(d, tcp_listener(5, &address)), NULL));
-    mr_token waiting = start(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(idle[0])));
-    mr_token sleeping = start(d, timeout_request(in_ms(50)));
-    mr_token cancelled = start(d, recv_request(adopt(d, idle[0]), &idle_byte, 1));
-    run_for_ms(d, 2);
-    in_child(use_the_group, d, 0);
-    in_child(use_the_group, d, 0);
-    run_for_ms(d, 2);
-    CHECK(!has_arrived(d, receiving) && !has_arrived(d, accepting) && !has_arrived(d, waiting));
-    mr_loop_cancel(driver_loop(d), cancelled);
-    CHECK_EQ(finish(d, cancelled).result, -ECANCELED);
-    write_all(pair[1], "x", 1);
-    CHECK_EQ(finish(d, receiving).result, 1);
+    local_pair(idle);
+    mr_token receiving = start(c.d, recv_request(c.handle, &byte, 1));
+    mr_token accepting = start(c.d, accept_request(adopt(c.d, tcp_listener(5, &address)), NULL));
+    mr_token waiting = start(c.d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(idle[0])));
+    mr_token sleeping = start(c.d, timeout_request(in_ms(50)));
+    mr_token cancelled = start(c.d, recv_request(adopt(c.d, idle[0]), &idle_byte, 1));
+    run_for_ms(c.d, 2);
+    in_child(use_the_group, c.d, 0);
+    in_child(use_the_group, c.d, 0);
+    run_for_ms(c.d, 2);
+    CHECK(!has_arrived(c.d, receiving) && !has_arrived(c.d, accepting) && !has_arrived(c.d, waiting));
+    mr_loop_cancel(driver_loop(c.d), cancelled);
+    CHECK_EQ(finish(c.d, cancelled).result, -ECANCELED);
+    write_all(c.peer, "x", 1);
+    CHECK_EQ(finish(c.d, receiving).result, 1);
     CHECK_EQ(byte, 'x');
-    int client = MUST(socket(AF_INET, SOCK_STREAM, 0));
-    MUST(connect(client, (struct sockaddr *)&address, sizeof address));
-    CHECK_GE(finish(d, accepting).result, 0);
+    connect_to(&address);
+    CHECK_GE(finish(c.d, accepting).result, 0);
     write_all(idle[1], "x", 1);
-    CHECK_EQ(finish(d, waiting).result, 0);
-    CHECK_EQ(finish(d, sleeping).result, 0);
-    driver_free(d);
+    CHECK_EQ(finish(c.d, waiting).result, 0);
+    CHECK_EQ(finish(c.d, sleeping).result, 0);
+    driver_free(c.d);
 }
 
 /* The parent was about to receive on it; that is not the child's concern. */
@@ -99,22 +98,19 @@ static void use_the_handle(driver *parents, mr_handle handle)
 
 static void handles_stay_valid_in_the_child(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char byte;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    mr_token token = start(d, recv_request(handle, &byte, 1));
-    poll_once(d);
-    in_child(use_the_handle, d, handle);
-    CHECK(is_open(pair[0]));
-    CHECK_EQ(drain(pair[1]), 1);
-    CHECK_STAYS_PENDING(d, token);
-    write_all(pair[1], "p", 1);
-    CHECK_EQ(finish(d, token).result, 1);
+    mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
+    poll_once(c.d);
+    in_child(use_the_handle, c.d, c.handle);
+    CHECK(is_open(c.number));
+    CHECK_EQ(drain(c.peer), 1);
+    CHECK_STAYS_PENDING(c.d, token);
+    write_all(c.peer, "p", 1);
+    CHECK_EQ(finish(c.d, token).result, 1);
     CHECK_EQ(byte, 'p');
-    CHECK_EQ(perform(d, close_request(handle)).result, 0);
-    driver_free(d);
+    CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
+    driver_free(c.d);
 }
 
 /* Memory that this process shares with the kernel for a loop of the parent would be corrupted by both. */
@@ -158,32 +154,29 @@ static void reset_only(driver *parents, mr_handle handle)
 static void a_busy_group_can_be_reset(void)
 {
     enum { COUNT = 400 };
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char bytes[COUNT];
     mr_token tokens[2 * COUNT];
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
     for (int i = 0; i < COUNT; i++) {
-        tokens[2 * i] = start(d, recv_request(handle, &bytes[i], 1));
-        tokens[2 * i + 1] = start(d, timeout_request(in_ms(100000)));
-        mr_loop_cancel_remote(driver_loop(d), tokens[2 * i + 1]);
+        tokens[2 * i] = start(c.d, recv_request(c.handle, &bytes[i], 1));
+        tokens[2 * i + 1] = start(c.d, timeout_request(in_ms(100000)));
+        mr_loop_cancel_remote(driver_loop(c.d), tokens[2 * i + 1]);
     }
-    write_all(pair[1], "abc", 3);
-    in_child(reset_only, d, 0);
-    poll_once(d);
-    in_child(reset_only, d, 0);
+    write_all(c.peer, "abc", 3);
+    in_child(reset_only, c.d, 0);
+    poll_once(c.d);
+    in_child(reset_only, c.d, 0);
     for (int i = 0; i < COUNT; i++)
-        mr_loop_cancel(driver_loop(d), tokens[2 * i]);
+        mr_loop_cancel(driver_loop(c.d), tokens[2 * i]);
     int received = 0;
     for (int i = 0; i < COUNT; i++) {
-        mr_completion completion = finish(d, tokens[2 * i]);
+        mr_completion completion = finish(c.d, tokens[2 * i]);
         received += completion.result == 1;
         CHECK(completion.result == 1 || completion.result == -ECANCELED);
-        CHECK_EQ(finish(d, tokens[2 * i + 1]).result, -ECANCELED);
+        CHECK_EQ(finish(c.d, tokens[2 * i + 1]).result, -ECANCELED);
     }
-    CHECK_EQ((size_t)received + drain(pair[0]), 3);
-    driver_free(d);
+    CHECK_EQ((size_t)received + drain(c.number), 3);
+    driver_free(c.d);
 }
 
 const conform_case fork_cases[] = {

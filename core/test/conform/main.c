@@ -3,8 +3,8 @@
 
 mr_backend conform_backend;
 
-/* choice.c: cases that are about no backend in particular. */
-extern const conform_case choice_cases[];
+/* Cases that are about no backend in particular. */
+extern const conform_case choice_cases[], seccomp_cases[];
 
 typedef struct conform_file {
     const char *name;
@@ -55,6 +55,9 @@ static void add_cases(mr_backend backend, const char *file, const conform_case *
 int main(int argc, char **argv)
 {
     add_cases(MR_BACKEND_AUTO, "choice", choice_cases);
+#ifdef __linux__
+    add_cases(MR_BACKEND_AUTO, "seccomp", seccomp_cases);
+#endif
     for (mr_backend backend = MR_BACKEND_AUTO + 1; backend < MR_BACKEND_COUNT; backend++)
         for (size_t i = 0; mr_backend_probe(backend, NULL, 0) != -ENOTSUP && i < sizeof files / sizeof *files; i++)
             add_cases(backend, files[i].name, files[i].cases);

@@ -1,21 +1,6 @@
 /* pressure.c: many operations at once, more than any queue of a backend holds. */
 #include "conform.h"
 
-#include <sys/resource.h>
-
-/* How many pairs of descriptors this process may open, up to a limit. */
-static size_t pairs_possible(size_t wanted)
-{
-    struct rlimit limit;
-    MUST(getrlimit(RLIMIT_NOFILE, &limit));
-    limit.rlim_cur = limit.rlim_max;
-    MUST(setrlimit(RLIMIT_NOFILE, &limit));
-    size_t possible = (limit.rlim_cur - 100) / 2;
-    if (possible < 1000)
-        SKIP("only %llu descriptors (RLIMIT_NOFILE)", (unsigned long long)limit.rlim_cur);
-    return possible < wanted ? possible : wanted;
-}
-
 typedef struct crowd {
     driver *d;
     size_t count;
@@ -33,7 +18,7 @@ static crowd new_crowd(size_t wanted)
     c.handles = calloc(c.count, sizeof *c.handles);
     c.tokens = calloc(c.count, sizeof *c.tokens);
     for (size_t i = 0; i < c.count; i++) {
-        unix_pair(c.pairs[i]);
+        local_pair(c.pairs[i]);
         c.handles[i] = adopt(c.d, c.pairs[i][0]);
         c.tokens[i] = start(c.d, recv_request(c.handles[i], &c.bytes[i], 1));
     }
@@ -132,21 +117,18 @@ static void ten_thousand_deadlines(void)
 static void completions_beyond_the_queue_are_not_lost(void)
 {
     enum { COUNT = 30000 };
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     static char bytes[COUNT];
     static mr_token tokens[COUNT];
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
     size_t count = harness_rounds(COUNT) < 10000 ? 10000 : harness_rounds(COUNT);
     for (size_t i = 0; i < count; i++)
-        tokens[i] = start(d, recv_request(handle, &bytes[i], 1));
-    poll_once(d);
-    close(pair[1]); /* every one of them ends at once */
+        tokens[i] = start(c.d, recv_request(c.handle, &bytes[i], 1));
+    poll_once(c.d);
+    hang_up(c.peer); /* every one of them ends at once */
     sleep_ms(20);
     for (size_t i = 0; i < count; i++)
-        CHECK_EQ(finish(d, tokens[i]).result, 0);
-    driver_free(d);
+        CHECK_EQ(finish(c.d, tokens[i]).result, 0);
+    driver_free(c.d);
 }
 
 static void a_small_capacity_loses_nothing(void)
@@ -232,7 +214,7 @@ static void many_busy_sockets(void)
         }
     }
     for (int i = 0; i < COUNT; i++) {
-        shutdown(pairs[i][1], SHUT_WR);
+        end_stream(pairs[i][1]);
         mr_completion completion = finish(d, tokens[i]);
         for (; completion.result > 0; completion = perform(d, recv_request(handles[i], buffers[i], 256))) {
             check_pattern(buffers[i], received[i], (size_t)completion.result);

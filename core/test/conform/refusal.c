@@ -39,7 +39,7 @@ static crowd *new_refused_crowd(void)
 {
     static crowd c;
     c.d = driver_new();
-    unix_pair(c.pair);
+    local_pair(c.pair);
     c.handle = adopt(c.d, c.pair[0]);
     run_for_ms(c.d, 1);
     refuses = true;
@@ -55,7 +55,7 @@ static void submissions_wait(void)
         poll_once(c->d);
     refuses = false;
     CHECK_STAYS_PENDING(c->d, c->tokens[COUNT - 1]);
-    close(c->pair[1]);
+    hang_up(c->pair[1]);
     for (int i = 0; i < COUNT; i++)
         CHECK_EQ(finish(c->d, c->tokens[i]).result, 0);
     driver_free(c->d);
@@ -85,7 +85,7 @@ static void cancellations_wait(void)
     refuses = true;
     for (int i = 0; i < COUNT; i++)
         mr_loop_cancel(driver_loop(c->d), c->tokens[i]);
-    close(c->pair[1]);
+    hang_up(c->pair[1]);
     for (int i = 0; i < 20; i++)
         poll_once(c->d);
     for (int i = 0; i < COUNT; i++) { /* the slots change hands meanwhile */

@@ -11,23 +11,20 @@ static void check_refused(driver *d, mr_request request, int64_t error)
 
 static void mistakes_are_refused(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char byte;
     struct sockaddr_in address = dead_address();
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    check_refused(d, (mr_request){.kind = MR_KIND_COUNT, .handle = handle}, -EINVAL);
-    check_refused(d, (mr_request){.kind = (mr_kind)-1, .handle = handle}, -EINVAL);
-    check_refused(d, (mr_request){.kind = (mr_kind)9999, .handle = handle}, -EINVAL);
-    check_refused(d, with_flags(recv_request(handle, &byte, 1), 0x80), -EINVAL);
-    check_refused(d, recv_request(handle, NULL, 1), -EINVAL);
-    check_refused(d, send_request(handle, NULL, 1), -EINVAL);
-    check_refused(d, vector_request(MR_RECV_VECTOR, handle, NULL, 1), -EINVAL);
-    check_refused(d, vector_request(MR_SEND_VECTOR, handle, NULL, 1), -EINVAL);
-    check_refused(d, connect_request(handle, NULL, sizeof address), -EINVAL);
-    check_refused(d, connect_request(handle, &address, 100000), -EINVAL);
-    driver_free(d);
+    check_refused(c.d, (mr_request){.kind = MR_KIND_COUNT, .handle = c.handle}, -EINVAL);
+    check_refused(c.d, (mr_request){.kind = (mr_kind)-1, .handle = c.handle}, -EINVAL);
+    check_refused(c.d, (mr_request){.kind = (mr_kind)9999, .handle = c.handle}, -EINVAL);
+    check_refused(c.d, with_flags(recv_request(c.handle, &byte, 1), 0x80), -EINVAL);
+    check_refused(c.d, recv_request(c.handle, NULL, 1), -EINVAL);
+    check_refused(c.d, send_request(c.handle, NULL, 1), -EINVAL);
+    check_refused(c.d, vector_request(MR_RECV_VECTOR, c.handle, NULL, 1), -EINVAL);
+    check_refused(c.d, vector_request(MR_SEND_VECTOR, c.handle, NULL, 1), -EINVAL);
+    check_refused(c.d, connect_request(c.handle, NULL, sizeof address), -EINVAL);
+    check_refused(c.d, connect_request(c.handle, &address, 100000), -EINVAL);
+    driver_free(c.d);
 }
 
 /* A foreign descriptor can be waited for, nothing else. */
@@ -37,7 +34,7 @@ static void foreign_descriptors_are_refused(void)
     int pair[2];
     char byte;
     struct iovec element = {&byte, 1};
-    unix_pair(pair);
+    local_pair(pair);
     mr_handle handle = mr_handle_foreign(pair[0]);
     CHECK_EQ(mr_handle_descriptor(handle), pair[0]);
     check_refused(d, recv_request(handle, &byte, 1), -EBADF);
@@ -62,40 +59,35 @@ static void adopting_nothing_is_an_error(void)
 
 static void user_data_comes_back(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char bytes[3];
     const uint64_t values[] = {0, UINT64_MAX, 0x8000000000000000u};
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
     mr_token tokens[3];
     for (int i = 0; i < 3; i++) {
-        mr_request request = recv_request(handle, &bytes[i], 1);
+        mr_request request = recv_request(c.handle, &bytes[i], 1);
         request.user_data = values[i];
-        tokens[i] = start(d, request); /* the driver compares */
+        tokens[i] = start(c.d, request); /* the driver compares */
     }
-    write_all(pair[1], "abc", 3);
+    write_all(c.peer, "abc", 3);
     for (int i = 0; i < 3; i++)
-        CHECK_EQ(finish(d, tokens[i]).user_data, values[i]);
-    driver_free(d);
+        CHECK_EQ(finish(c.d, tokens[i]).user_data, values[i]);
+    driver_free(c.d);
 }
 
 static void the_request_may_go_after_submission(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char byte;
     mr_completion completion;
-    unix_pair(pair);
     mr_request *request = malloc(sizeof *request);
-    *request = recv_request(adopt(d, pair[0]), &byte, 1);
-    CHECK_EQ(mr_loop_submit(driver_loop(d), request, &completion), MR_PENDING);
-    expect(d, completion.token, request->user_data);
+    *request = recv_request(c.handle, &byte, 1);
+    CHECK_EQ(mr_loop_submit(driver_loop(c.d), request, &completion), MR_PENDING);
+    expect(c.d, completion.token, request->user_data);
     memset(request, 0xff, sizeof *request);
     free(request);
-    write_all(pair[1], "x", 1);
-    CHECK_EQ(finish(d, completion.token).result, 1);
-    driver_free(d);
+    write_all(c.peer, "x", 1);
+    CHECK_EQ(finish(c.d, completion.token).result, 1);
+    driver_free(c.d);
 }
 
 static void operations_have_names(void)
@@ -110,32 +102,29 @@ static void operations_have_names(void)
 
 static void counters_count(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char byte;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    mr_counters before = counters_of(d);
-    mr_token first = start(d, recv_request(handle, &byte, 1));
-    mr_token second = start(d, recv_request(handle, &byte, 1));
-    CHECK_EQ(counters_of(d).in_flight, before.in_flight + 2);
-    CHECK_EQ(counters_of(d).operations, before.operations + 2);
-    CHECK_EQ(counters_of(d).parks, before.parks + 2);
-    CHECK_EQ(counters_of(d).completions, before.completions);
-    write_all(pair[1], "xy", 2);
-    finish(d, first);
-    finish(d, second);
-    CHECK_EQ(counters_of(d).in_flight, before.in_flight);
-    CHECK_EQ(counters_of(d).completions, before.completions + 2);
-    CHECK_GT(counters_of(d).system_calls, before.system_calls);
-    before = counters_of(d);
-    CHECK_EQ(perform(d, recv_request(0, &byte, 1)).result, -EBADF);
-    CHECK_EQ(counters_of(d).operations, before.operations + 1);
-    CHECK_EQ(counters_of(d).completions, before.completions + 1);
-    uint64_t waits = counters_of(d).waits;
-    CHECK_GE(run_for_ms(d, 5), 1);
-    CHECK_GE(counters_of(d).waits, waits + 1);
-    driver_free(d);
+    mr_counters before = counters_of(c.d);
+    mr_token first = start(c.d, recv_request(c.handle, &byte, 1));
+    mr_token second = start(c.d, recv_request(c.handle, &byte, 1));
+    CHECK_EQ(counters_of(c.d).in_flight, before.in_flight + 2);
+    CHECK_EQ(counters_of(c.d).operations, before.operations + 2);
+    CHECK_EQ(counters_of(c.d).parks, before.parks + 2);
+    CHECK_EQ(counters_of(c.d).completions, before.completions);
+    write_all(c.peer, "xy", 2);
+    finish(c.d, first);
+    finish(c.d, second);
+    CHECK_EQ(counters_of(c.d).in_flight, before.in_flight);
+    CHECK_EQ(counters_of(c.d).completions, before.completions + 2);
+    CHECK_GT(counters_of(c.d).system_calls, before.system_calls);
+    before = counters_of(c.d);
+    CHECK_EQ(perform(c.d, recv_request(0, &byte, 1)).result, -EBADF);
+    CHECK_EQ(counters_of(c.d).operations, before.operations + 1);
+    CHECK_EQ(counters_of(c.d).completions, before.completions + 1);
+    uint64_t waits = counters_of(c.d).waits;
+    CHECK_GE(run_for_ms(c.d, 5), 1);
+    CHECK_GE(counters_of(c.d).waits, waits + 1);
+    driver_free(c.d);
 }
 
 static void the_clock_moves_forward(void)

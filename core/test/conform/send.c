@@ -1,107 +1,66 @@
 /* send.c: MR_SEND, with and without MR_ALL. */
 #include "conform.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 static void sends_what_fits(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char received[10] = {0};
-    unix_pair(pair);
-    mr_completion completion = perform(d, send_request(adopt(d, pair[0]), "hello", 5));
+    mr_completion completion = perform(c.d, send_request(c.handle, "hello", 5));
     CHECK_EQ(completion.result, 5);
     CHECK_EQ(completion.transferred, 5);
-    CHECK_EQ(MUST(read(pair[1], received, sizeof received)), 5);
+    CHECK_EQ(read_some(c.peer, received, sizeof received), 5);
     CHECK_MEMORY(received, "hello", 5);
-    driver_free(d);
+    driver_free(c.d);
 }
 
 static void nothing_is_sent_at_once(void)
 {
-    driver *d = driver_new();
-    int pair[2];
-    tcp_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    CHECK_EQ(perform(d, send_request(handle, "", 0)).result, 0);
-    CHECK_EQ(perform(d, send_all_request(handle, "", 0)).result, 0);
-    driver_free(d);
+    connection c = tcp_connection();
+    CHECK_EQ(perform(c.d, send_request(c.handle, "", 0)).result, 0);
+    CHECK_EQ(perform(c.d, send_all_request(c.handle, "", 0)).result, 0);
+    driver_free(c.d);
 }
 
 static void waits_for_room(void)
 {
-    driver *d = driver_new();
-    int pair[2];
-    tcp_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    fill(pair[0]);
-    mr_token token = start(d, send_request(handle, "x", 1));
-    CHECK_STAYS_PENDING(d, token);
-    drain(pair[1]);
-    CHECK_EQ(finish(d, token).result, 1);
-    driver_free(d);
+    connection c = tcp_connection();
+    fill(c.number);
+    mr_token token = start(c.d, send_request(c.handle, "x", 1));
+    CHECK_STAYS_PENDING(c.d, token);
+    drain(c.peer);
+    CHECK_EQ(finish(c.d, token).result, 1);
+    driver_free(c.d);
 }
 
 static void without_all_a_part_is_enough(void)
 {
     enum { SIZE = 8 << 20 };
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char *data = calloc(1, SIZE);
-    unix_pair(pair);
-    mr_completion completion = perform(d, send_request(adopt(d, pair[0]), data, SIZE));
+    mr_completion completion = perform(c.d, send_request(c.handle, data, SIZE));
     CHECK_GT(completion.result, 0);
     CHECK_LT(completion.result, SIZE);
     CHECK_EQ(completion.result, completion.transferred);
-    CHECK_EQ(drain(pair[1]), completion.result);
+    CHECK_EQ(drain(c.peer), completion.result);
     free(data);
-    driver_free(d);
-}
-
-typedef struct slow_reader {
-    int descriptor;
-    uint64_t received;
-} slow_reader;
-
-static void *read_slowly(void *argument)
-{
-    slow_reader *reader = argument;
-    unsigned char buffer[40000];
-    uint64_t random = 5;
-    ssize_t size;
-    set_blocking(reader->descriptor);
-    while ((size = read(reader->descriptor, buffer, harness_random(&random) % sizeof buffer + 1)) > 0) {
-        check_pattern(buffer, reader->received, (size_t)size);
-        reader->received += (uint64_t)size;
-        if (harness_random(&random) % 16 == 0)
-            usleep(harness_random(&random) % 500);
-    }
-    CHECK_EQ(size, 0);
-    return NULL;
+    driver_free(c.d);
 }
 
 static void all_goes_through_a_small_buffer(void)
 {
     enum { SIZE = 8 << 20 };
-    driver *d = driver_new();
-    int pair[2], buffer_size = 4096;
-    pthread_t thread;
+    connection c = local_connection();
     unsigned char *data = malloc(SIZE);
-    unix_pair(pair);
-    MUST(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &buffer_size, sizeof buffer_size));
+    limit_send_buffer(c.number, 4096);
     fill_pattern(data, 0, SIZE);
-    slow_reader reader = {.descriptor = pair[1]};
-    CHECK_EQ(pthread_create(&thread, NULL, read_slowly, &reader), 0);
-    mr_handle handle = adopt(d, pair[0]);
-    mr_completion completion = perform(d, send_all_request(handle, data, SIZE));
+    slow_reader *reader = slow_reader_start(c.peer);
+    mr_completion completion = perform(c.d, send_all_request(c.handle, data, SIZE));
     CHECK_EQ(completion.result, SIZE);
     CHECK_EQ(completion.transferred, SIZE);
-    CHECK_EQ(perform(d, shutdown_request(handle, SHUT_WR)).result, 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-    CHECK_EQ(reader.received, SIZE);
+    CHECK_EQ(perform(c.d, shutdown_request(c.handle, SHUT_WR)).result, 0);
+    CHECK_EQ(slow_reader_finish(reader), SIZE);
     free(data);
-    driver_free(d);
+    driver_free(c.d);
 }
 
 /* Starts an MR_ALL send that cannot end by itself, and lets a part of it go. */
@@ -119,28 +78,25 @@ static void all_reports_progress_with_its_error(void)
     char *data = calloc(1, SIZE);
     static const int64_t errors[] = {-ECANCELED, -ETIMEDOUT, -EBADF};
     for (int i = 0; i < 3; i++) {
-        driver *d = driver_new();
-        int pair[2];
-        tcp_pair(pair);
-        mr_handle handle = adopt(d, pair[0]);
-        mr_token token = start_endless(d, handle, data, SIZE);
+        connection c = tcp_connection();
+        mr_token token = start_endless(c.d, c.handle, data, SIZE);
         if (i == 0)
-            mr_loop_cancel(driver_loop(d), token);
+            mr_loop_cancel(driver_loop(c.d), token);
         if (i == 1)
-            mr_loop_update(driver_loop(d), token, in_ms(2));
+            mr_loop_update(driver_loop(c.d), token, in_ms(2));
         if (i == 2)
-            CHECK_EQ(perform(d, close_request(handle)).result, 0);
-        mr_completion completion = finish(d, token);
+            CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
+        mr_completion completion = finish(c.d, token);
         CHECK_EQ(completion.result, errors[i]);
         CHECK_GT(completion.transferred, 0);
         CHECK_LT(completion.transferred, SIZE);
         size_t received = 0, more;
         do {
             sleep_ms(5);
-            received += more = drain(pair[1]);
+            received += more = drain(c.peer);
         } while (more > 0);
         CHECK_EQ(received, completion.transferred);
-        driver_free(d);
+        driver_free(c.d);
     }
     free(data);
 }
@@ -148,113 +104,93 @@ static void all_reports_progress_with_its_error(void)
 static void all_ends_when_the_peer_goes(void)
 {
     enum { SIZE = 16 << 20 };
-    driver *d = driver_new();
-    int pair[2];
+    connection c = tcp_connection();
     char *data = calloc(1, SIZE);
-    signal(SIGPIPE, SIG_DFL);
-    tcp_pair(pair);
-    mr_token token = start_endless(d, adopt(d, pair[0]), data, SIZE);
-    reset(pair[1]);
-    mr_completion completion = finish(d, token);
+    let_broken_pipes_kill();
+    mr_token token = start_endless(c.d, c.handle, data, SIZE);
+    reset(c.peer);
+    mr_completion completion = finish(c.d, token);
     CHECK(completion.result == -ECONNRESET || completion.result == -EPIPE);
     CHECK_GT(completion.transferred, 0);
     CHECK_LT(completion.transferred, SIZE);
     free(data);
-    driver_free(d);
+    driver_free(c.d);
 }
 
 static void broken_pipe_raises_no_signal(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     struct iovec element = {"x", 1};
-    signal(SIGPIPE, SIG_DFL);
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    close(pair[1]);
-    CHECK_EQ(perform(d, send_request(handle, "x", 1)).result, -EPIPE);
-    CHECK_EQ(perform(d, send_all_request(handle, "x", 1)).result, -EPIPE);
-    CHECK_EQ(perform(d, with_flags(send_request(handle, "x", 1), MR_NOW)).result, -EPIPE);
-    CHECK_EQ(perform(d, vector_request(MR_SEND_VECTOR, handle, &element, 1)).result, -EPIPE);
-    driver_free(d);
+    let_broken_pipes_kill();
+    hang_up(c.peer);
+    CHECK_EQ(perform(c.d, send_request(c.handle, "x", 1)).result, -EPIPE);
+    CHECK_EQ(perform(c.d, send_all_request(c.handle, "x", 1)).result, -EPIPE);
+    CHECK_EQ(perform(c.d, with_flags(send_request(c.handle, "x", 1), MR_NOW)).result, -EPIPE);
+    CHECK_EQ(perform(c.d, vector_request(MR_SEND_VECTOR, c.handle, &element, 1)).result, -EPIPE);
+    driver_free(c.d);
 }
 
 static void peer_gone_ends_a_pending_send(void)
 {
-    driver *d = driver_new();
-    int pair[2];
-    signal(SIGPIPE, SIG_DFL);
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    fill(pair[0]);
-    mr_token token = start(d, send_request(handle, "x", 1));
-    CHECK_STAYS_PENDING(d, token);
-    close(pair[1]);
-    mr_completion completion = finish(d, token);
+    connection c = local_connection();
+    let_broken_pipes_kill();
+    fill(c.number);
+    mr_token token = start(c.d, send_request(c.handle, "x", 1));
+    CHECK_STAYS_PENDING(c.d, token);
+    hang_up(c.peer);
+    mr_completion completion = finish(c.d, token);
     CHECK(completion.result == -EPIPE || completion.result == -ECONNRESET);
-    driver_free(d);
+    driver_free(c.d);
 }
 
 static void now_does_not_wait(void)
 {
     enum { SIZE = 8 << 20 };
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char *data = calloc(1, SIZE);
     mr_completion completion;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    CHECK(!submit(d, with_flags(send_request(handle, data, SIZE), MR_NOW), &completion));
+    CHECK(!submit(c.d, with_flags(send_request(c.handle, data, SIZE), MR_NOW), &completion));
     CHECK_GT(completion.result, 0);
     CHECK_LT(completion.result, SIZE);
-    fill(pair[0]);
-    CHECK(!submit(d, with_flags(send_request(handle, data, SIZE), MR_NOW), &completion));
+    fill(c.number);
+    CHECK(!submit(c.d, with_flags(send_request(c.handle, data, SIZE), MR_NOW), &completion));
     CHECK_EQ(completion.result, -EAGAIN);
     CHECK_EQ(completion.transferred, 0);
     free(data);
-    driver_free(d);
+    driver_free(c.d);
 }
 
 /* The error that prevented all from being sent is EAGAIN; some had gone. */
 static void all_now_tells_what_went(void)
 {
     enum { SIZE = 8 << 20 };
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char *data = calloc(1, SIZE);
     mr_completion completion;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    CHECK(!submit(d, with_flags(send_all_request(handle, data, SIZE), MR_NOW), &completion));
+    CHECK(!submit(c.d, with_flags(send_all_request(c.handle, data, SIZE), MR_NOW), &completion));
     CHECK_EQ(completion.result, -EAGAIN);
     CHECK_GT(completion.transferred, 0);
-    CHECK_EQ(drain(pair[1]), completion.transferred);
-    CHECK(!submit(d, with_flags(send_all_request(handle, data, 100), MR_NOW), &completion));
+    CHECK_EQ(drain(c.peer), completion.transferred);
+    CHECK(!submit(c.d, with_flags(send_all_request(c.handle, data, 100), MR_NOW), &completion));
     CHECK_EQ(completion.result, 100);
     free(data);
-    driver_free(d);
+    driver_free(c.d);
 }
 
 /* Sends that follow one another, each as soon as the last has ended, keep their order when they have to wait. */
 static void sends_in_a_row_keep_their_order(void)
 {
     enum { SIZE = 200000, COUNT = 20 };
-    driver *d = driver_new();
-    int pair[2];
-    pthread_t thread;
+    connection c = local_connection();
     unsigned char *data = malloc((size_t)SIZE * COUNT);
-    unix_pair(pair);
     fill_pattern(data, 0, (size_t)SIZE * COUNT);
-    mr_handle handle = adopt(d, pair[0]);
-    slow_reader reader = {.descriptor = pair[1]};
-    CHECK_EQ(pthread_create(&thread, NULL, read_slowly, &reader), 0);
+    slow_reader *reader = slow_reader_start(c.peer);
     for (size_t i = 0; i < COUNT; i++)
-        CHECK_EQ(perform(d, send_all_request(handle, data + i * SIZE, SIZE)).result, SIZE);
-    CHECK_EQ(perform(d, shutdown_request(handle, SHUT_WR)).result, 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-    CHECK_EQ(reader.received, (size_t)SIZE * COUNT);
+        CHECK_EQ(perform(c.d, send_all_request(c.handle, data + i * SIZE, SIZE)).result, SIZE);
+    CHECK_EQ(perform(c.d, shutdown_request(c.handle, SHUT_WR)).result, 0);
+    CHECK_EQ(slow_reader_finish(reader), (size_t)SIZE * COUNT);
     free(data);
-    driver_free(d);
+    driver_free(c.d);
 }
 
 const conform_case send_cases[] = {

@@ -1,17 +1,13 @@
 /* send_file.c: MR_SEND_FILE. */
 #include "conform.h"
 
-#include <signal.h>
-#include <sys/mman.h>
-
 enum { FILE_SIZE = 3 << 20, STEP_MAX = 1 << 20 };
 
 static int pattern_file(void)
 {
     unsigned char *data = malloc(FILE_SIZE);
-    int file = MUST(memfd_create("pattern", MFD_CLOEXEC));
     fill_pattern(data, 0, FILE_SIZE);
-    CHECK_EQ(MUST(write(file, data, FILE_SIZE)), FILE_SIZE);
+    int file = file_with(data, FILE_SIZE);
     free(data);
     return file;
 }
@@ -26,8 +22,8 @@ static mr_request send_file_request(mr_handle handle, int file, uint64_t offset,
 static uint64_t read_pattern(int descriptor, uint64_t position)
 {
     static unsigned char buffer[1 << 16];
-    ssize_t size;
-    while ((size = recv(descriptor, buffer, sizeof buffer, MSG_DONTWAIT)) > 0) {
+    int64_t size;
+    while ((size = read_now(descriptor, buffer, sizeof buffer)) > 0) {
         check_pattern(buffer, position, (size_t)size);
         position += (uint64_t)size;
     }
@@ -36,16 +32,14 @@ static uint64_t read_pattern(int descriptor, uint64_t position)
 
 static void a_whole_file_in_steps(void)
 {
-    driver *d = driver_new();
-    int pair[2], file = pattern_file();
+    connection c = local_connection();
+    int file = pattern_file();
     uint64_t sent = 0, received = 0;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
     for (;;) {
         mr_completion completion;
-        if (submit(d, send_file_request(handle, file, sent, FILE_SIZE), &completion)) {
-            received = read_pattern(pair[1], received);
-            completion = finish(d, completion.token);
+        if (submit(c.d, send_file_request(c.handle, file, sent, FILE_SIZE), &completion)) {
+            received = read_pattern(c.peer, received);
+            completion = finish(c.d, completion.token);
         }
         CHECK_GE(completion.result, 0);
         CHECK_LE(completion.result, STEP_MAX);
@@ -55,94 +49,83 @@ static void a_whole_file_in_steps(void)
         sent += (uint64_t)completion.result;
     }
     CHECK_EQ(sent, FILE_SIZE);
-    CHECK_EQ(read_pattern(pair[1], received), FILE_SIZE);
-    CHECK_EQ(MUST(lseek(file, 0, SEEK_CUR)), FILE_SIZE); /* the file's own position is left alone */
-    driver_free(d);
+    CHECK_EQ(read_pattern(c.peer, received), FILE_SIZE);
+    CHECK_EQ(file_position(file), FILE_SIZE); /* the file's own position is left alone */
+    driver_free(c.d);
 }
 
 static void a_part_of_a_file(void)
 {
-    driver *d = driver_new();
-    int pair[2], file = pattern_file();
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    CHECK_EQ(perform(d, send_file_request(handle, file, 1000, 500)).result, 500);
-    CHECK_EQ(read_pattern(pair[1], 1000), 1500);
-    CHECK_EQ(perform(d, send_file_request(handle, file, FILE_SIZE - 10, 500)).result, 10);
-    CHECK_EQ(perform(d, send_file_request(handle, file, FILE_SIZE + 10, 500)).result, 0);
-    driver_free(d);
+    connection c = local_connection();
+    int file = pattern_file();
+    CHECK_EQ(perform(c.d, send_file_request(c.handle, file, 1000, 500)).result, 500);
+    CHECK_EQ(read_pattern(c.peer, 1000), 1500);
+    CHECK_EQ(perform(c.d, send_file_request(c.handle, file, FILE_SIZE - 10, 500)).result, 10);
+    CHECK_EQ(perform(c.d, send_file_request(c.handle, file, FILE_SIZE + 10, 500)).result, 0);
+    driver_free(c.d);
 }
 
 static void it_waits_for_room(void)
 {
-    driver *d = driver_new();
-    int pair[2], file = pattern_file();
-    tcp_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    fill(pair[0]);
-    mr_token token = start(d, send_file_request(handle, file, 0, 100));
-    CHECK_STAYS_PENDING(d, token);
-    drain(pair[1]);
-    CHECK_EQ(finish(d, token).result, 100);
-    driver_free(d);
+    connection c = tcp_connection();
+    int file = pattern_file();
+    fill(c.number);
+    mr_token token = start(c.d, send_file_request(c.handle, file, 0, 100));
+    CHECK_STAYS_PENDING(c.d, token);
+    drain(c.peer);
+    CHECK_EQ(finish(c.d, token).result, 100);
+    driver_free(c.d);
 }
 
 static void it_can_be_ended(void)
 {
     static const int64_t errors[] = {-ECANCELED, -ETIMEDOUT, -EBADF};
     for (int i = 0; i < 3; i++) {
-        driver *d = driver_new();
-        int pair[2], file = pattern_file();
-        tcp_pair(pair);
-        mr_handle handle = adopt(d, pair[0]);
-        fill(pair[0]);
-        mr_request request = send_file_request(handle, file, 0, 100);
-        mr_token token = start(d, with_deadline(request, i == 1 ? in_ms(10) : MR_NO_DEADLINE));
-        poll_once(d);
+        connection c = tcp_connection();
+        int file = pattern_file();
+        fill(c.number);
+        mr_request request = send_file_request(c.handle, file, 0, 100);
+        mr_token token = start(c.d, with_deadline(request, i == 1 ? in_ms(10) : MR_NO_DEADLINE));
+        poll_once(c.d);
         if (i == 0)
-            mr_loop_cancel(driver_loop(d), token);
+            mr_loop_cancel(driver_loop(c.d), token);
         if (i == 2)
-            CHECK_EQ(perform(d, close_request(handle)).result, 0);
-        CHECK_EQ(finish(d, token).result, errors[i]);
-        driver_free(d);
+            CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
+        CHECK_EQ(finish(c.d, token).result, errors[i]);
+        driver_free(c.d);
     }
 }
 
 static void a_broken_pipe_raises_no_signal(void)
 {
-    driver *d = driver_new();
-    int pair[2], file = pattern_file();
-    signal(SIGPIPE, SIG_DFL);
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    close(pair[1]);
-    CHECK_EQ(perform(d, send_file_request(handle, file, 0, 100)).result, -EPIPE);
-    driver_free(d);
+    connection c = local_connection();
+    int file = pattern_file();
+    let_broken_pipes_kill();
+    hang_up(c.peer);
+    CHECK_EQ(perform(c.d, send_file_request(c.handle, file, 0, 100)).result, -EPIPE);
+    driver_free(c.d);
 }
 
 static void now_does_not_wait(void)
 {
-    driver *d = driver_new();
-    int pair[2], file = pattern_file();
+    connection c = tcp_connection();
+    int file = pattern_file();
     mr_completion completion;
-    tcp_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    CHECK(!submit(d, with_flags(send_file_request(handle, file, 0, 100), MR_NOW), &completion));
+    CHECK(!submit(c.d, with_flags(send_file_request(c.handle, file, 0, 100), MR_NOW), &completion));
     CHECK_EQ(completion.result, 100);
-    fill(pair[0]);
-    CHECK(!submit(d, with_flags(send_file_request(handle, file, 0, 100), MR_NOW), &completion));
+    fill(c.number);
+    CHECK(!submit(c.d, with_flags(send_file_request(c.handle, file, 0, 100), MR_NOW), &completion));
     CHECK_EQ(completion.result, -EAGAIN);
-    driver_free(d);
+    driver_free(c.d);
 }
 
 static void a_closed_file_is_an_error(void)
 {
-    driver *d = driver_new();
-    int pair[2], file = pattern_file();
-    unix_pair(pair);
-    close(file);
-    CHECK_EQ(perform(d, send_file_request(adopt(d, pair[0]), file, 0, 100)).result, -EBADF);
-    driver_free(d);
+    connection c = local_connection();
+    int file = pattern_file();
+    close_file(file);
+    CHECK_EQ(perform(c.d, send_file_request(c.handle, file, 0, 100)).result, -EBADF);
+    driver_free(c.d);
 }
 
 const conform_case send_file_cases[] = {

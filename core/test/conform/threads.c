@@ -44,13 +44,11 @@ static void operations_outlive_the_thread_that_submitted_them(void)
     struct sockaddr_in address, full;
     mr_address peer;
     tcp_pair(receiving);
-    unix_pair(sending);
-    unix_pair(waiting);
+    local_pair(sending);
+    local_pair(waiting);
     tcp_pair(vectored);
     fill(sending[0]);
-    int full_listener = tcp_listener(0, &full);
-    for (int i = 0; i < 4; i++)
-        CHECK_LE(connect(tcp_socket(), (struct sockaddr *)&full, sizeof full), 0);
+    int crowded = full_listener(&full);
     submission s = {.d = d, .count = 7};
     s.requests[0] = recv_request(adopt(d, receiving[0]), &bytes[0], 1);
     s.requests[1] = send_all_request(adopt(d, sending[0]), data, 1 << 20);
@@ -70,8 +68,7 @@ static void operations_outlive_the_thread_that_submitted_them(void)
     write_all(vectored[1], "v", 1);
     CHECK_EQ(finish(d, s.tokens[3]).result, 1);
     CHECK_EQ(bytes[2], 'v');
-    int client = MUST(socket(AF_INET, SOCK_STREAM, 0));
-    MUST(connect(client, (struct sockaddr *)&address, sizeof address));
+    connect_to(&address);
     CHECK_GE(finish(d, s.tokens[4]).result, 0);
     CHECK_EQ(peer.length, sizeof(struct sockaddr_in));
     CHECK_EQ(finish(d, s.tokens[5]).result, 0);
@@ -82,8 +79,7 @@ static void operations_outlive_the_thread_that_submitted_them(void)
     CHECK_EQ(finish(d, s.tokens[1]).result, 1 << 20);
     /* The connection attempt is answered when the queue has room; the kernel repeats it after a second. */
     while (!has_arrived(d, s.tokens[6])) {
-        while (accept(full_listener, NULL, NULL) >= 0)
-            ;
+        accept_all(crowded);
         run_for_ms(d, 5);
     }
     CHECK_EQ(finish(d, s.tokens[6]).result, 0);
@@ -95,26 +91,23 @@ static void such_operations_can_be_ended(void)
 {
     static const int64_t errors[] = {-ECANCELED, -ETIMEDOUT, -EBADF};
     for (int i = 0; i < 3; i++) {
-        driver *d = driver_new();
-        int pair[2];
+        connection c = tcp_connection();
         char byte;
-        tcp_pair(pair);
-        mr_handle handle = adopt(d, pair[0]);
-        submission s = {.d = d, .count = 2};
-        s.requests[0] = recv_request(handle, &byte, 1);
-        s.requests[1] = wait_request(MR_WAIT_READABLE, handle);
+        submission s = {.d = c.d, .count = 2};
+        s.requests[0] = recv_request(c.handle, &byte, 1);
+        s.requests[1] = wait_request(MR_WAIT_READABLE, c.handle);
         submit_on_a_thread_that_ends(&s);
         for (int j = 0; j < 2; j++) {
             if (i == 0)
-                mr_loop_cancel(driver_loop(d), s.tokens[j]);
+                mr_loop_cancel(driver_loop(c.d), s.tokens[j]);
             if (i == 1)
-                mr_loop_update(driver_loop(d), s.tokens[j], in_ms(2));
+                mr_loop_update(driver_loop(c.d), s.tokens[j], in_ms(2));
         }
         if (i == 2)
-            CHECK_EQ(perform(d, close_request(handle)).result, 0);
-        CHECK_EQ(finish(d, s.tokens[0]).result, errors[i]);
-        CHECK_EQ(finish(d, s.tokens[1]).result, errors[i]);
-        driver_free(d);
+            CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
+        CHECK_EQ(finish(c.d, s.tokens[0]).result, errors[i]);
+        CHECK_EQ(finish(c.d, s.tokens[1]).result, errors[i]);
+        driver_free(c.d);
     }
 }
 
@@ -185,54 +178,50 @@ static void *one_round(void *argument)
 
 static void the_owner_may_change_threads(void)
 {
-    driver *d = driver_new();
-    int pair[2], rounds = (int)harness_rounds(200);
-    tcp_pair(pair);
-    rotation r = {.d = d, .handle = adopt(d, pair[0]), .peer = pair[1]};
+    connection c = tcp_connection();
+    int rounds = (int)harness_rounds(200);
+    rotation r = {.d = c.d, .handle = c.handle, .peer = c.peer};
     for (r.round = 0; r.round < rounds; r.round++) {
         pthread_t thread;
         CHECK_EQ(pthread_create(&thread, NULL, one_round, &r), 0);
         CHECK_EQ(pthread_join(thread, NULL), 0);
     }
     finish_left_behind(&r);
-    driver_free(d);
+    driver_free(c.d);
 }
 
 /* ----------------------------------------------------------------------------------- letters from other threads --- */
 
 static void remote_requests_are_carried_out(void)
 {
-    driver *d = driver_new();
-    mr_loop *loop = driver_loop(d);
-    int pair[2];
+    connection c = local_connection();
+    mr_loop *loop = driver_loop(c.d);
     char byte;
     mr_token token;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
 
     CHECK_EQ(mr_loop_reserve(loop, MR_RECV, &token), 0);
-    mr_request request = recv_request(handle, &byte, 1);
-    expect(d, token, request.user_data);
+    mr_request request = recv_request(c.handle, &byte, 1);
+    expect(c.d, token, request.user_data);
     mr_loop_start_remote(loop, token, &request);
-    CHECK_STAYS_PENDING(d, token);
+    CHECK_STAYS_PENDING(c.d, token);
     mr_loop_cancel_remote(loop, token);
-    CHECK_EQ(take(d, token).result, -ECANCELED);
+    CHECK_EQ(take(c.d, token).result, -ECANCELED);
     mr_loop_release_remote(loop, token);
-    poll_once(d);
+    poll_once(c.d);
     mr_token next;
     CHECK_EQ(mr_loop_reserve(loop, MR_RECV, &next), 0);
     CHECK_EQ(mr_token_slot(next), mr_token_slot(token));
     mr_loop_release(loop, next);
 
-    token = start(d, recv_request(handle, &byte, 1));
+    token = start(c.d, recv_request(c.handle, &byte, 1));
     mr_loop_update_remote(loop, token, in_ms(5));
-    CHECK_EQ(finish(d, token).result, -ETIMEDOUT);
+    CHECK_EQ(finish(c.d, token).result, -ETIMEDOUT);
 
-    token = start(d, timeout_request(in_ms(10)));
+    token = start(c.d, timeout_request(in_ms(10)));
     mr_loop_cancel_remote(loop, token);
-    CHECK_EQ(finish(d, token).result, -ECANCELED);
-    CHECK_EQ(counters_of(d).in_flight, 0);
-    driver_free(d);
+    CHECK_EQ(finish(c.d, token).result, -ECANCELED);
+    CHECK_EQ(counters_of(c.d).in_flight, 0);
+    driver_free(c.d);
 }
 
 /* A start and a cancellation of it, posted together, are opened in this order. */
@@ -326,7 +315,7 @@ static void *run_worker(void *argument)
 
 static worker new_worker(driver *d, uint64_t number, unsigned rounds, atomic_uint *finished, int pair[2])
 {
-    unix_pair(pair);
+    local_pair(pair);
     worker w = {.loop = driver_loop(d), .handle = adopt(d, pair[0]), .peer = pair[1], .number = number,
                 .rounds = rounds, .tokens = calloc(rounds, sizeof(mr_token)),
                 .results = calloc(rounds, sizeof(_Atomic int64_t)), .finished = finished};
@@ -390,7 +379,7 @@ static void *run_owner(void *argument)
     echo_owner *o = argument;
     for (unsigned round = 0; round < o->rounds; round++) {
         int pair[2];
-        unix_pair(pair);
+        local_pair(pair);
         mr_handle near = adopt(o->d, pair[0]), far = adopt(o->d, pair[1]);
         char sent = (char)round, received = 0;
         mr_token token = start(o->d, recv_request(near, &received, 1));

@@ -108,15 +108,13 @@ static void it_can_be_discarded(void)
 
 static void only_a_timeout_can_be_discarded(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char byte;
-    unix_pair(pair);
-    mr_token token = start(d, recv_request(adopt(d, pair[0]), &byte, 1));
-    CHECK_EQ(mr_loop_discard(driver_loop(d), token), 0);
-    write_all(pair[1], "x", 1);
-    CHECK_EQ(finish(d, token).result, 1);
-    driver_free(d);
+    mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
+    CHECK_EQ(mr_loop_discard(driver_loop(c.d), token), 0);
+    write_all(c.peer, "x", 1);
+    CHECK_EQ(finish(c.d, token).result, 1);
+    driver_free(c.d);
 }
 
 static void a_cancelled_one_completes_once(void)

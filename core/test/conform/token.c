@@ -21,42 +21,41 @@ static void start_reserved(driver *d, mr_token token, mr_request request)
 
 static void a_started_operation_arrives_by_poll(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char byte;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    mr_token token = reserve(d);
-    write_all(pair[1], "x", 1);
-    start_reserved(d, token, recv_request(handle, &byte, 1));
-    CHECK_EQ(counters_of(d).in_flight, 1);
-    CHECK_EQ(finish(d, token).result, 1);
+    mr_token token = reserve(c.d);
+    write_all(c.peer, "x", 1);
+    start_reserved(c.d, token, recv_request(c.handle, &byte, 1));
+    CHECK_EQ(counters_of(c.d).in_flight, 1);
+    CHECK_EQ(finish(c.d, token).result, 1);
 
-    token = reserve(d);
-    start_reserved(d, token, recv_request(handle, &byte, 1));
-    CHECK_STAYS_PENDING(d, token);
-    write_all(pair[1], "x", 1);
-    CHECK_EQ(finish(d, token).result, 1);
-    driver_free(d);
+    token = reserve(c.d);
+    start_reserved(c.d, token, recv_request(c.handle, &byte, 1));
+    CHECK_STAYS_PENDING(c.d, token);
+    write_all(c.peer, "x", 1);
+    CHECK_EQ(finish(c.d, token).result, 1);
+    driver_free(c.d);
 }
 
 static void so_does_what_is_done_at_once(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char byte;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
     const mr_request requests[] = {
-        with_flags(recv_request(handle, &byte, 1), MR_NOW), shutdown_request(handle, SHUT_WR), close_request(handle),
-        recv_request(handle, &byte, 1), {.kind = MR_KIND_COUNT}, timeout_request(0)};
+        with_flags(recv_request(c.handle, &byte, 1), MR_NOW),
+        shutdown_request(c.handle, SHUT_WR),
+        close_request(c.handle),
+        recv_request(c.handle, &byte, 1),
+        {.kind = MR_KIND_COUNT},
+        timeout_request(0),
+    };
     const int64_t results[] = {-EAGAIN, 0, 0, -EBADF, -EINVAL, 0};
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
-        mr_token token = reserve_for(d, requests[i].kind);
-        start_reserved(d, token, requests[i]);
-        CHECK_EQ(finish(d, token).result, results[i]);
+        mr_token token = reserve_for(c.d, requests[i].kind);
+        start_reserved(c.d, token, requests[i]);
+        CHECK_EQ(finish(c.d, token).result, results[i]);
     }
-    driver_free(d);
+    driver_free(c.d);
 }
 
 /* A completion that is there already must keep the owner from sleeping. */
@@ -147,18 +146,16 @@ static void releasing_twice_is_once(void)
 /* Releasing is for what was polled; a pending operation must survive the mistake. */
 static void a_pending_token_is_not_released(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char byte;
-    unix_pair(pair);
-    mr_token token = start(d, recv_request(adopt(d, pair[0]), &byte, 1));
-    mr_loop_release(driver_loop(d), token);
-    mr_token other = reserve(d);
+    mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
+    mr_loop_release(driver_loop(c.d), token);
+    mr_token other = reserve(c.d);
     CHECK_NE(mr_token_slot(other), mr_token_slot(token));
-    mr_loop_release(driver_loop(d), other);
-    write_all(pair[1], "x", 1);
-    CHECK_EQ(finish(d, token).result, 1);
-    driver_free(d);
+    mr_loop_release(driver_loop(c.d), other);
+    write_all(c.peer, "x", 1);
+    CHECK_EQ(finish(c.d, token).result, 1);
+    driver_free(c.d);
 }
 
 static void tokens_tell_their_loop(void)

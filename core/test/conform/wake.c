@@ -74,33 +74,29 @@ static void a_wake_is_spent_once(void)
 
 static void a_completion_ends_the_wait(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char byte;
-    unix_pair(pair);
-    mr_token token = start(d, recv_request(adopt(d, pair[0]), &byte, 1));
-    prepare(d);
-    write_all(pair[1], "x", 1);
+    mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
+    prepare(c.d);
+    write_all(c.peer, "x", 1);
     NOTE_PLACE();
-    mr_loop_wait(driver_loop(d));
-    CHECK_EQ(finish(d, token).result, 1);
-    driver_free(d);
+    mr_loop_wait(driver_loop(c.d));
+    CHECK_EQ(finish(c.d, token).result, 1);
+    driver_free(c.d);
 }
 
 static void an_idle_loop_makes_no_calls(void)
 {
-    driver *d = driver_new();
-    int pair[2];
+    connection c = local_connection();
     char byte;
-    unix_pair(pair);
-    mr_token token = start(d, recv_request(adopt(d, pair[0]), &byte, 1));
-    run_for_ms(d, 10);
-    uint64_t before = counters_of(d).system_calls;
-    CHECK_LE(run_for_ms(d, 200), 6);
-    CHECK_LE(counters_of(d).system_calls - before, 40);
-    mr_loop_cancel(driver_loop(d), token);
-    CHECK_EQ(finish(d, token).result, -ECANCELED);
-    driver_free(d);
+    mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
+    run_for_ms(c.d, 10);
+    uint64_t before = counters_of(c.d).system_calls;
+    CHECK_LE(run_for_ms(c.d, 200), 6);
+    CHECK_LE(counters_of(c.d).system_calls - before, 40);
+    mr_loop_cancel(driver_loop(c.d), token);
+    CHECK_EQ(finish(c.d, token).result, -ECANCELED);
+    driver_free(c.d);
 }
 
 /* --------------------------------------------------- the owner's functions run on other threads while one waits --- */
@@ -136,37 +132,31 @@ static void join_sleeper(sleeper *s)
 
 static void what_is_submitted_meanwhile_ends_the_wait(void)
 {
-    driver *d = driver_new();
+    connection c = local_connection();
     sleeper s;
-    int pair[2];
     char byte;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
     for (int i = 0; i < 3; i++) {
-        put_to_sleep(&s, d);
-        mr_token token = start(d, recv_request(handle, &byte, 1));
-        write_all(pair[1], "x", 1); /* nobody polls or wakes: the receive itself must end the sleep */
+        put_to_sleep(&s, c.d);
+        mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
+        write_all(c.peer, "x", 1); /* nobody polls or wakes: the receive itself must end the sleep */
         join_sleeper(&s);
-        CHECK_EQ(finish(d, token).result, 1);
+        CHECK_EQ(finish(c.d, token).result, 1);
     }
-    driver_free(d);
+    driver_free(c.d);
 }
 
 static void bytes_that_come_later_end_the_wait_too(void)
 {
-    driver *d = driver_new();
+    connection c = tcp_connection();
     sleeper s;
-    int pair[2];
     char byte;
-    tcp_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    put_to_sleep(&s, d);
-    mr_token token = start(d, recv_request(handle, &byte, 1));
+    put_to_sleep(&s, c.d);
+    mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
     sleep_ms(30);
-    write_all(pair[1], "x", 1);
+    write_all(c.peer, "x", 1);
     join_sleeper(&s);
-    CHECK_EQ(finish(d, token).result, 1);
-    driver_free(d);
+    CHECK_EQ(finish(c.d, token).result, 1);
+    driver_free(c.d);
 }
 
 static void *write_after_20_ms(void *argument)
@@ -179,24 +169,21 @@ static void *write_after_20_ms(void *argument)
 /* The submitter makes no system call after submitting: the kernel must not leave the completion to it. */
 static void a_busy_submitter_does_not_delay_it(void)
 {
-    driver *d = driver_new();
+    connection c = local_connection();
     sleeper s;
     pthread_t writer;
-    int pair[2];
     char byte;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    put_to_sleep(&s, d);
-    CHECK_EQ(pthread_create(&writer, NULL, write_after_20_ms, &pair[1]), 0);
-    mr_token token = start(d, recv_request(handle, &byte, 1));
+    put_to_sleep(&s, c.d);
+    CHECK_EQ(pthread_create(&writer, NULL, write_after_20_ms, &c.peer), 0);
+    mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
     uint64_t begin_ns = mr_clock_now_ns(); /* the vDSO's clock, not a system call */
     while (!atomic_load(&s.is_up))
         CHECK_LT(mr_clock_now_ns() - begin_ns, 2 * NS_PER_SECOND);
     CHECK_LT(mr_clock_now_ns() - begin_ns, 200 * NS_PER_MS);
     join_sleeper(&s);
     CHECK_EQ(pthread_join(writer, NULL), 0);
-    CHECK_EQ(finish(d, token).result, 1);
-    driver_free(d);
+    CHECK_EQ(finish(c.d, token).result, 1);
+    driver_free(c.d);
 }
 
 static void an_earlier_deadline_meanwhile_shortens_the_wait(void)
@@ -218,43 +205,37 @@ static void an_earlier_deadline_meanwhile_shortens_the_wait(void)
 
 static void a_cancellation_meanwhile_ends_the_wait(void)
 {
-    driver *d = driver_new();
+    connection c = local_connection();
     sleeper s;
-    int pair[2];
     char byte;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
     for (int i = 0; i < 3; i++) {
-        mr_token token = start(d, recv_request(handle, &byte, 1));
-        put_to_sleep(&s, d);
-        mr_loop_cancel(driver_loop(d), token);
+        mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
+        put_to_sleep(&s, c.d);
+        mr_loop_cancel(driver_loop(c.d), token);
         join_sleeper(&s);
-        CHECK_EQ(finish(d, token).result, -ECANCELED);
+        CHECK_EQ(finish(c.d, token).result, -ECANCELED);
     }
-    mr_token token = start(d, timeout_request(in_ms(3600000)));
-    put_to_sleep(&s, d);
-    mr_loop_cancel(driver_loop(d), token);
+    mr_token token = start(c.d, timeout_request(in_ms(3600000)));
+    put_to_sleep(&s, c.d);
+    mr_loop_cancel(driver_loop(c.d), token);
     join_sleeper(&s);
-    CHECK_EQ(finish(d, token).result, -ECANCELED);
-    driver_free(d);
+    CHECK_EQ(finish(c.d, token).result, -ECANCELED);
+    driver_free(c.d);
 }
 
 static void a_close_meanwhile_ends_the_wait(void)
 {
-    driver *d = driver_new();
+    connection c = local_connection();
     sleeper s;
-    int pair[2];
     char byte;
     mr_completion closing;
-    unix_pair(pair);
-    mr_handle handle = adopt(d, pair[0]);
-    mr_token token = start(d, recv_request(handle, &byte, 1));
-    put_to_sleep(&s, d);
-    bool is_pending = submit(d, close_request(handle), &closing);
+    mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
+    put_to_sleep(&s, c.d);
+    bool is_pending = submit(c.d, close_request(c.handle), &closing);
     join_sleeper(&s);
-    CHECK_EQ(finish(d, token).result, -EBADF);
-    CHECK_EQ(is_pending ? finish(d, closing.token).result : closing.result, 0);
-    driver_free(d);
+    CHECK_EQ(finish(c.d, token).result, -EBADF);
+    CHECK_EQ(is_pending ? finish(c.d, closing.token).result : closing.result, 0);
+    driver_free(c.d);
 }
 
 static void something_done_meanwhile_ends_the_wait(void)
@@ -282,7 +263,7 @@ static void a_crowd_submitted_meanwhile_is_served(void)
     static mr_token tokens[COUNT];
     put_to_sleep(&s, d);
     for (int i = 0; i < COUNT; i++) {
-        unix_pair(pairs[i]);
+        local_pair(pairs[i]);
         tokens[i] = start(d, recv_request(adopt(d, pairs[i][0]), &bytes[i], 1));
     }
     write_all(pairs[COUNT - 1][1], "x", 1);

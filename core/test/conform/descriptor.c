@@ -1,0 +1,166 @@
+/* descriptor.c: what descriptors of POSIX can do besides: pipes, event descriptors, files, duplicates. */
+#include "conform.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static void a_pipe_can_be_waited_for(void)
+{
+    driver *d = driver_new();
+    int ends[2];
+    MUST(pipe2(ends, O_NONBLOCK | O_CLOEXEC));
+    CHECK_EQ(perform(d, wait_request(MR_WAIT_WRITABLE, mr_handle_foreign(ends[1]))).result, 0);
+    for (int i = 0; i < 3; i++) {
+        char byte;
+        mr_token token = start(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(ends[0])));
+        CHECK_STAYS_PENDING(d, token);
+        CHECK_EQ(MUST(write(ends[1], "x", 1)), 1);
+        CHECK_EQ(finish(d, token).result, 0);
+        CHECK_EQ(MUST(read(ends[0], &byte, 1)), 1);
+    }
+    mr_token token = start(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(ends[0])));
+    run_for_ms(d, 2);
+    close(ends[1]);
+    CHECK_EQ(finish(d, token).result, 0);
+    driver_free(d);
+}
+
+static void a_pipe_without_a_reader_wakes_its_writer(void)
+{
+    driver *d = driver_new();
+    int ends[2];
+    char page[4096] = {0};
+    MUST(pipe2(ends, O_NONBLOCK | O_CLOEXEC));
+    while (write(ends[1], page, sizeof page) > 0)
+        ;
+    mr_token token = start(d, wait_request(MR_WAIT_WRITABLE, mr_handle_foreign(ends[1])));
+    CHECK_STAYS_PENDING(d, token);
+    close(ends[0]);
+    CHECK_EQ(finish(d, token).result, 0);
+    driver_free(d);
+}
+
+/* Foreign descriptors need not be non-blocking. */
+static void an_event_descriptor_can_be_waited_for(void)
+{
+    driver *d = driver_new();
+    int event = MUST(eventfd(0, EFD_CLOEXEC));
+    eventfd_t value;
+    for (int i = 0; i < 3; i++) {
+        mr_token token = start(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(event)));
+        CHECK_STAYS_PENDING(d, token);
+        MUST(eventfd_write(event, 1));
+        CHECK_EQ(finish(d, token).result, 0);
+        MUST(eventfd_read(event, &value));
+    }
+    driver_free(d);
+}
+
+/* A descriptor that is ready but belongs to a wait that has ended must not keep the loop busy. */
+static void readiness_nobody_waits_for_costs_nothing(void)
+{
+    driver *d = driver_new();
+    int event = MUST(eventfd(0, EFD_CLOEXEC));
+    mr_token token = start(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(event)));
+    poll_once(d);
+    MUST(eventfd_write(event, 1));
+    CHECK_EQ(finish(d, token).result, 0);
+    uint64_t before = counters_of(d).system_calls;
+    run_for_ms(d, 50);
+    CHECK_LE(counters_of(d).system_calls - before, 20);
+    driver_free(d);
+}
+
+static int event_at(int number)
+{
+    int event = MUST(eventfd(0, EFD_CLOEXEC));
+    if (event != number) {
+        MUST(dup3(event, number, O_CLOEXEC));
+        close(event);
+    }
+    return number;
+}
+
+static void a_number_may_be_reused_between_waits(void)
+{
+    driver *d = driver_new();
+    int number = MUST(eventfd(0, EFD_CLOEXEC));
+    for (int i = 0; i < 5; i++) {
+        mr_token token = start(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(number)));
+        poll_once(d);
+        CHECK(!has_arrived(d, token));
+        MUST(eventfd_write(number, 1));
+        CHECK_EQ(finish(d, token).result, 0);
+        close(number);
+        event_at(number);
+    }
+    driver_free(d);
+}
+
+/* epoll watches the open file, not the number: a duplicate keeps a registration alive after the number was closed. */
+static void a_duplicate_of_the_former_file_is_not_heard(void)
+{
+    driver *d = driver_new();
+    int number = MUST(eventfd(0, EFD_CLOEXEC));
+    int duplicate = MUST(fcntl(number, F_DUPFD_CLOEXEC, 0));
+    mr_token token = start(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(number)));
+    poll_once(d);
+    mr_loop_cancel(driver_loop(d), token);
+    CHECK_EQ(finish(d, token).result, -ECANCELED);
+    close(number);
+    event_at(number);
+    token = start(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(number)));
+    MUST(eventfd_write(duplicate, 1));
+    CHECK_STAYS_PENDING(d, token);
+    MUST(eventfd_write(number, 1));
+    CHECK_EQ(finish(d, token).result, 0);
+    driver_free(d);
+}
+
+static void a_file_is_always_ready(void)
+{
+    driver *d = driver_new();
+    int file = MUST(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+    CHECK_EQ(perform(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(file))).result, 0);
+    driver_free(d);
+}
+
+/* epoll watches the open file, not the number: a duplicate (as a child process has it) keeps the file alive. */
+static void a_duplicate_of_the_former_socket_is_not_heard(void)
+{
+    driver *d = driver_new();
+    int old[2], new[2];
+    char byte = '-';
+    local_pair(old);
+    int duplicate = MUST(fcntl(old[0], F_DUPFD_CLOEXEC, 500));
+    mr_handle handle = adopt(d, old[0]);
+    mr_token token = start(d, recv_request(handle, &byte, 1));
+    poll_once(d);
+    CHECK_EQ(perform(d, close_request(handle)).result, 0);
+    CHECK_EQ(finish(d, token).result, -EBADF);
+    local_pair_at(old[0], new);
+    handle = adopt(d, new[0]);
+    token = start(d, wait_request(MR_WAIT_READABLE, handle));
+    mr_token receiving = start(d, recv_request(handle, &byte, 1));
+    write_all(old[1], "!", 1);
+    CHECK_STAYS_PENDING(d, token);
+    CHECK(!has_arrived(d, receiving));
+    CHECK_EQ(drain(duplicate), 1);
+    write_all(new[1], "n", 1);
+    CHECK_EQ(finish(d, receiving).result, 1);
+    CHECK_EQ(finish(d, token).result, 0);
+    driver_free(d);
+}
+
+const conform_case descriptor_cases[] = {
+    CASE(a_pipe_can_be_waited_for),
+    CASE(a_pipe_without_a_reader_wakes_its_writer),
+    CASE(an_event_descriptor_can_be_waited_for),
+    CASE(readiness_nobody_waits_for_costs_nothing),
+    CASE(a_number_may_be_reused_between_waits),
+    CASE(a_duplicate_of_the_former_file_is_not_heard),
+    CASE(a_file_is_always_ready),
+    CASE(a_duplicate_of_the_former_socket_is_not_heard),
+    {0},
+};

@@ -1,0 +1,136 @@
+/* exhaustion.c: MR_ACCEPT when the process has no descriptor left for the connection. */
+#include "conform.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Makes the next new descriptor fail with EMFILE; returns the limit to restore. */
+static struct rlimit take_descriptors_away(void)
+{
+    struct rlimit limit, none;
+    MUST(getrlimit(RLIMIT_NOFILE, &limit));
+    int lowest_free = MUST(dup(0));
+    close(lowest_free);
+    none = limit;
+    none.rlim_cur = (rlim_t)lowest_free;
+    MUST(setrlimit(RLIMIT_NOFILE, &none));
+    CHECK_EQ(dup(0), -1);
+    CHECK_EQ(errno, EMFILE);
+    return limit;
+}
+
+typedef struct pressed_listener {
+    driver *d;
+    mr_handle handle;
+    struct rlimit limit;
+} pressed_listener;
+
+/* A listener with a connection in its queue that nobody can accept. */
+static pressed_listener new_pressed_listener(void)
+{
+    pressed_listener p = {.d = driver_new()};
+    struct sockaddr_in address;
+    p.handle = adopt(p.d, tcp_listener(5, &address));
+    connect_to(&address);
+    run_for_ms(p.d, 1); /* so that the backend has opened all it needs */
+    p.limit = take_descriptors_away();
+    return p;
+}
+
+static void give_descriptors_back(const pressed_listener *p)
+{
+    MUST(setrlimit(RLIMIT_NOFILE, &p->limit));
+}
+
+static void without_descriptors_it_backs_off_and_recovers(void)
+{
+    pressed_listener p = new_pressed_listener();
+    mr_token token = start(p.d, accept_request(p.handle, NULL));
+    uint64_t before = counters_of(p.d).system_calls;
+    run_for_ms(p.d, 300);
+    CHECK(!has_arrived(p.d, token));
+    /* 10 + 20 + 40 + 80 + 160 ms: five attempts, each with a handful of calls around it. */
+    CHECK_LE(counters_of(p.d).system_calls - before, 60);
+    CHECK_GE(counters_of(p.d).resubmissions, 4);
+    CHECK_LE(counters_of(p.d).resubmissions, 8);
+    give_descriptors_back(&p);
+    uint64_t restored_ns = mr_clock_now_ns();
+    CHECK_GE(finish(p.d, token).result, 0);
+    CHECK_LT(mr_clock_now_ns() - restored_ns, 500 * NS_PER_MS);
+    driver_free(p.d);
+}
+
+/* As above, but the connection comes when the accept is parked already. */
+static void a_parked_accept_backs_off_too(void)
+{
+    driver *d = driver_new();
+    struct sockaddr_in address;
+    mr_token token = start(d, accept_request(adopt(d, tcp_listener(5, &address)), NULL));
+    run_for_ms(d, 5);
+    int client = tcp_socket();
+    struct rlimit limit = take_descriptors_away();
+    CHECK_EQ(begin_to_connect(client, &address), -EINPROGRESS);
+    uint64_t before = counters_of(d).system_calls;
+    run_for_ms(d, 150);
+    /* io_uring takes the limit when an operation is submitted, so this one may have slipped through. */
+    if (!has_arrived(d, token))
+        CHECK_LE(counters_of(d).system_calls - before, 50);
+    MUST(setrlimit(RLIMIT_NOFILE, &limit));
+    CHECK_GE(finish(d, token).result, 0);
+    driver_free(d);
+}
+
+static void backing_off_ends_at_the_deadline(void)
+{
+    pressed_listener p = new_pressed_listener();
+    uint64_t deadline_ns = in_ms(160); /* between the attempts after 150 and after 310 ms */
+    mr_token token = start(p.d, with_deadline(accept_request(p.handle, NULL), deadline_ns));
+    CHECK_EQ(finish(p.d, token).result, -ETIMEDOUT);
+    CHECK_GE(mr_clock_now_ns(), deadline_ns);
+    CHECK_LT(mr_clock_now_ns(), deadline_ns + 130 * NS_PER_MS);
+    give_descriptors_back(&p);
+    driver_free(p.d);
+}
+
+static void a_deadline_set_while_backing_off_counts(void)
+{
+    pressed_listener p = new_pressed_listener();
+    mr_token token = start(p.d, accept_request(p.handle, NULL));
+    run_for_ms(p.d, 100);
+    mr_loop_update(driver_loop(p.d), token, in_ms(1));
+    CHECK_EQ(finish(p.d, token).result, -ETIMEDOUT);
+    give_descriptors_back(&p);
+    driver_free(p.d);
+}
+
+static void backing_off_can_be_cancelled(void)
+{
+    pressed_listener p = new_pressed_listener();
+    mr_token token = start(p.d, accept_request(p.handle, NULL));
+    run_for_ms(p.d, 50);
+    mr_loop_cancel(driver_loop(p.d), token);
+    CHECK_EQ(finish(p.d, token).result, -ECANCELED);
+    give_descriptors_back(&p);
+    driver_free(p.d);
+}
+
+static void backing_off_ends_at_close(void)
+{
+    pressed_listener p = new_pressed_listener();
+    mr_token token = start(p.d, accept_request(p.handle, NULL));
+    run_for_ms(p.d, 50);
+    CHECK_EQ(perform(p.d, close_request(p.handle)).result, 0);
+    CHECK_EQ(finish(p.d, token).result, -EBADF);
+    give_descriptors_back(&p);
+    driver_free(p.d);
+}
+
+const conform_case exhaustion_cases[] = {
+    CASE(without_descriptors_it_backs_off_and_recovers),
+    CASE(a_parked_accept_backs_off_too),
+    CASE(backing_off_ends_at_the_deadline),
+    CASE(a_deadline_set_while_backing_off_counts),
+    CASE(backing_off_can_be_cancelled),
+    CASE(backing_off_ends_at_close),
+    {0},
+};

@@ -1,0 +1,159 @@
+/* seccomp.c: which backend is used on Linux, also where system calls are forbidden. */
+#include "conform.h"
+
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#if defined(__x86_64__)
+#define THIS_ARCHITECTURE AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define THIS_ARCHITECTURE AUDIT_ARCH_AARCH64
+#endif
+
+static mr_backend backend_of_new_group(mr_backend requested)
+{
+    mr_group *group;
+    CHECK_EQ(mr_group_create(requested, &group), 0);
+    mr_backend backend = mr_group_backend(group);
+    mr_group_destroy(group);
+    return backend;
+}
+
+/* A round trip on whatever is chosen. */
+static void check_that_it_works(mr_backend expected)
+{
+    char byte;
+    conform_backend = expected;
+    CHECK_EQ(backend_of_new_group(MR_BACKEND_AUTO), expected);
+    connection c = local_connection();
+    mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
+    run_for_ms(c.d, 2);
+    write_all(c.peer, "x", 1);
+    CHECK_EQ(finish(c.d, token).result, 1);
+    driver_free(c.d);
+}
+
+/* From here on, this process gets `action` for one system call. */
+static void filter_system_call(unsigned number, unsigned action)
+{
+#ifdef THIS_ARCHITECTURE
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, THIS_ARCHITECTURE, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, action),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof code / sizeof *code, .filter = code};
+    MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+#else
+    (void)number, (void)action;
+    SKIP("no system call filter for this processor");
+#endif
+}
+
+static void require(mr_backend backend)
+{
+    char reason[256];
+    if (mr_backend_probe(backend, reason, sizeof reason) != 0)
+        SKIP("%s", reason);
+}
+
+static void the_preferred_one_is_io_uring(void)
+{
+    require(MR_BACKEND_IO_URING);
+    set_variable("MILLRACE_BACKEND", NULL);
+    CHECK_EQ(backend_of_new_group(MR_BACKEND_AUTO), MR_BACKEND_IO_URING);
+}
+
+static void the_environment_decides(void)
+{
+    set_variable("MILLRACE_BACKEND", "epoll");
+    CHECK_EQ(backend_of_new_group(MR_BACKEND_AUTO), MR_BACKEND_EPOLL);
+    require(MR_BACKEND_IO_URING);
+    set_variable("MILLRACE_BACKEND", "io_uring");
+    CHECK_EQ(backend_of_new_group(MR_BACKEND_AUTO), MR_BACKEND_IO_URING);
+    set_variable("MILLRACE_BACKEND", "auto");
+    CHECK_EQ(backend_of_new_group(MR_BACKEND_AUTO), MR_BACKEND_IO_URING);
+    set_variable("MILLRACE_BACKEND", "");
+    CHECK_EQ(backend_of_new_group(MR_BACKEND_AUTO), MR_BACKEND_IO_URING);
+}
+
+static void the_argument_comes_before_the_environment(void)
+{
+    set_variable("MILLRACE_BACKEND", "io_uring");
+    CHECK_EQ(backend_of_new_group(MR_BACKEND_EPOLL), MR_BACKEND_EPOLL);
+    set_variable("MILLRACE_BACKEND", "nonsense");
+    CHECK_EQ(backend_of_new_group(MR_BACKEND_EPOLL), MR_BACKEND_EPOLL);
+}
+
+static void a_refusal_falls_back(unsigned system_call, int error)
+{
+    mr_group *group;
+    char reason[256] = "";
+    set_variable("MILLRACE_BACKEND", NULL);
+    filter_system_call(system_call, SECCOMP_RET_ERRNO | (unsigned)error);
+    check_that_it_works(MR_BACKEND_EPOLL);
+    CHECK_LT(mr_backend_probe(MR_BACKEND_IO_URING, reason, sizeof reason), 0);
+    CHECK_NE(reason[0], 0);
+    if (system_call == SYS_io_uring_setup)
+        CHECK_EQ(mr_backend_probe(MR_BACKEND_IO_URING, NULL, 0), -error);
+    CHECK_LT(mr_group_create(MR_BACKEND_IO_URING, &group), 0);
+    set_variable("MILLRACE_BACKEND", "io_uring");
+    CHECK_LT(mr_group_create(MR_BACKEND_AUTO, &group), 0);
+}
+
+static void eperm_falls_back(void)
+{
+    a_refusal_falls_back(SYS_io_uring_setup, EPERM);
+}
+
+static void enosys_falls_back(void)
+{
+    a_refusal_falls_back(SYS_io_uring_setup, ENOSYS);
+}
+
+static void enomem_falls_back(void)
+{
+    a_refusal_falls_back(SYS_io_uring_setup, ENOMEM);
+}
+
+/* Profiles that allow the set-up but not its use. */
+static void a_forbidden_register_falls_back(void)
+{
+    a_refusal_falls_back(SYS_io_uring_register, EPERM);
+}
+
+static void a_forbidden_enter_falls_back(void)
+{
+    a_refusal_falls_back(SYS_io_uring_enter, EPERM);
+}
+
+/* A profile may kill for io_uring_setup; whoever names another backend must live. */
+static void epoll_by_name_never_touches_io_uring(void)
+{
+    set_variable("MILLRACE_BACKEND", "epoll");
+    filter_system_call(SYS_io_uring_setup, SECCOMP_RET_KILL_PROCESS);
+    check_that_it_works(MR_BACKEND_EPOLL);
+    set_variable("MILLRACE_BACKEND", NULL);
+    CHECK_EQ(backend_of_new_group(MR_BACKEND_EPOLL), MR_BACKEND_EPOLL);
+}
+
+const conform_case seccomp_cases[] = {
+    CASE(the_preferred_one_is_io_uring),
+    CASE(the_environment_decides),
+    CASE(the_argument_comes_before_the_environment),
+    CASE(eperm_falls_back),
+    CASE(enosys_falls_back),
+    CASE(enomem_falls_back),
+    CASE(a_forbidden_register_falls_back),
+    CASE(a_forbidden_enter_falls_back),
+    CASE(epoll_by_name_never_touches_io_uring),
+    {0},
+};

@@ -1,0 +1,72 @@
+/* unix_socket.c: MR_ACCEPT and MR_CONNECT on Unix sockets, where they differ from TCP. */
+#include "conform.h"
+
+#include <sys/un.h>
+
+static void an_unnamed_peer_has_no_address(void)
+{
+    for (int wait_first = 0; wait_first < 2; wait_first++) {
+        driver *d = driver_new();
+        mr_address peer;
+        mr_completion completion;
+        /* Linux chooses an abstract name for a Unix socket that is bound to nothing (unix(7), "Autobind"). */
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+        socklen_t size = sizeof address;
+        int listener = MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+        MUST(bind(listener, (struct sockaddr *)&address, sizeof(sa_family_t)));
+        MUST(getsockname(listener, (struct sockaddr *)&address, &size));
+        MUST(listen(listener, 5));
+        memset(&peer, 0xaa, sizeof peer);
+        mr_handle handle = adopt(d, listener);
+        mr_token token = wait_first ? start(d, accept_request(handle, &peer)) : 0;
+        poll_once(d);
+        int client = MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        MUST(connect(client, (struct sockaddr *)&address, size));
+        completion = wait_first ? finish(d, token) : perform(d, accept_request(handle, &peer));
+        CHECK_GE(completion.result, 0);
+        CHECK(is_fit_for_a_loop((int)completion.result));
+        CHECK_EQ(peer.length, sizeof(sa_family_t));
+        driver_free(d);
+    }
+}
+
+static void a_missing_path_is_an_error(void)
+{
+    driver *d = driver_new();
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "/nonexistent/socket"};
+    int client = MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    CHECK_EQ(perform(d, connect_request(adopt(d, client), &address, sizeof address)).result, -ENOENT);
+    driver_free(d);
+}
+
+/* A full queue of a Unix listener makes connect(2) fail with EAGAIN, and nothing announces when it has room again. */
+static void a_full_unix_listener_is_waited_for(void)
+{
+    driver *d = driver_new();
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    socklen_t size = sizeof address;
+    int listener = MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    MUST(bind(listener, (struct sockaddr *)&address, sizeof(sa_family_t)));
+    MUST(getsockname(listener, (struct sockaddr *)&address, &size));
+    MUST(listen(listener, 0));
+    while (connect(MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0)), (struct sockaddr *)&address, size) == 0)
+        ;
+    CHECK_EQ(errno, EAGAIN);
+    int client = MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    mr_token token = start(d, connect_request(adopt(d, client), &address, size));
+    uint64_t before = counters_of(d).system_calls;
+    run_for_ms(d, 50);
+    CHECK(!has_arrived(d, token));
+    CHECK_LE(counters_of(d).system_calls - before, 40);
+    while (accept(listener, NULL, NULL) >= 0)
+        ;
+    CHECK_EQ(finish(d, token).result, 0);
+    driver_free(d);
+}
+
+const conform_case unix_socket_cases[] = {
+    CASE(an_unnamed_peer_has_no_address),
+    CASE(a_missing_path_is_an_error),
+    CASE(a_full_unix_listener_is_waited_for),
+    {0},
+};
