@@ -6,12 +6,21 @@
 #include "loop.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
+#ifdef __linux__
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
-#include <unistd.h>
+#endif
+
+#ifdef POLLRDHUP
+#define PEER_HAS_ENDED POLLRDHUP
+#else
+#define PEER_HAS_ENDED 0 /* elsewhere POLLIN says it */
+#endif
 
 static int64_t result_or_error(int64_t result)
 {
@@ -41,14 +50,29 @@ static int64_t poll_once(int number, short events)
 #define send(...) syscall(SYS_sendto, __VA_ARGS__, NULL, 0)
 #endif
 
+/* Descriptors made by the core are non-blocking and not inherited. */
+static int accept_quietly(int listener, struct sockaddr *address, socklen_t *length)
+{
+#ifdef __APPLE__ /* has no accept4 */
+    int number = accept(listener, address, length);
+    if (number >= 0) {
+        fcntl(number, F_SETFD, FD_CLOEXEC);
+        fcntl(number, F_SETFL, O_NONBLOCK);
+    }
+    return number;
+#else
+    return accept4(listener, address, length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+#endif
+}
+
 static int64_t attempt_accept(mr_slot *slot)
 {
     mr_address *address = slot->request.buffer;
     if (!address)
-        return result_or_error(accept4(mr_slot_number(slot), NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        return result_or_error(accept_quietly(mr_slot_number(slot), NULL, NULL));
     address->length = sizeof address->storage;
-    return result_or_error(accept4(mr_slot_number(slot), (struct sockaddr *)&address->storage, &address->length,
-                                   SOCK_NONBLOCK | SOCK_CLOEXEC));
+    return result_or_error(
+        accept_quietly(mr_slot_number(slot), (struct sockaddr *)&address->storage, &address->length));
 }
 
 static int64_t begin_connect(mr_slot *slot)
@@ -67,16 +91,43 @@ static int64_t begin_connect(mr_slot *slot)
     }
 }
 
-/* SO_ERROR would tell as much, but leave the socket in its connecting state: only a second connect takes Linux's
- * sockets out of it, and returns the outcome. */
 static int64_t finish_connect(mr_slot *slot)
 {
     int64_t ready = poll_once(mr_slot_number(slot), POLLOUT);
     if (ready < 0)
         return ready;
+#ifndef __linux__ /* on BSD a second connect would be a second attempt */
+    int error = 0;
+    socklen_t size = sizeof error;
+    if (getsockopt(mr_slot_number(slot), SOL_SOCKET, SO_ERROR, &error, &size) < 0)
+        return -errno;
+    return -error;
+#else
+    /* SO_ERROR would tell as much, but leave the socket in its connecting state: only a second connect takes Linux's
+     * sockets out of it, and returns the outcome. */
     if (connect(mr_slot_number(slot), slot->request.buffer, (socklen_t)slot->request.length) == 0 || errno == EISCONN)
         return 0;
     return errno == EALREADY ? -EAGAIN : -errno;
+#endif
+}
+
+#ifdef MSG_NOSIGNAL
+static void forbid_signal(int number)
+{
+    (void)number;
+}
+#else /* macOS: an option of the socket instead */
+#define MSG_NOSIGNAL 0
+static void forbid_signal(int number)
+{
+    setsockopt(number, SOL_SOCKET, SO_NOSIGPIPE, &(int){1}, sizeof(int));
+}
+#endif
+
+static int64_t attempt_send(int number, const void *bytes, size_t length)
+{
+    forbid_signal(number);
+    return result_or_error(send(number, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
 static int64_t attempt_vector(mr_slot *slot)
@@ -84,14 +135,16 @@ static int64_t attempt_vector(mr_slot *slot)
     struct msghdr message = {.msg_iov = slot->request.buffer, .msg_iovlen = slot->request.length};
     if (slot->request.kind == MR_RECV_VECTOR)
         return result_or_error(recvmsg(mr_slot_number(slot), &message, MSG_DONTWAIT));
+    forbid_signal(mr_slot_number(slot));
     return result_or_error(sendmsg(mr_slot_number(slot), &message, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
 /* Bounded, because the pages are read and the TCP work is done before the call returns. */
 enum { FILE_BYTES_PER_ATTEMPT = 1 << 20 };
 
+#ifdef __linux__
 /* sendfile has no MSG_NOSIGNAL: SIGPIPE is held back, and taken away if it came. */
-static int64_t send_file_without_signal(int number, int file, off_t offset, size_t length)
+static int64_t send_from_file(int number, int file, off_t offset, size_t length)
 {
     sigset_t broken_pipe, before, pending;
     sigemptyset(&broken_pipe);
@@ -106,12 +159,21 @@ static int64_t send_file_without_signal(int number, int file, off_t offset, size
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return result;
 }
+#else
+/* Every BSD has a sendfile of its own, each with other arguments; this one is the same on all of them. */
+static int64_t send_from_file(int number, int file, off_t offset, size_t length)
+{
+    char bytes[1 << 16];
+    ssize_t size = pread(file, bytes, length < sizeof bytes ? length : sizeof bytes, offset);
+    return size > 0 ? attempt_send(number, bytes, (size_t)size) : result_or_error(size);
+}
+#endif
 
 static int64_t attempt_send_file(mr_slot *slot)
 {
     const mr_request *request = &slot->request;
     size_t length = request->length < FILE_BYTES_PER_ATTEMPT ? request->length : FILE_BYTES_PER_ATTEMPT;
-    return send_file_without_signal(mr_slot_number(slot), request->file, (off_t)request->offset, length);
+    return send_from_file(mr_slot_number(slot), request->file, (off_t)request->offset, length);
 }
 
 int64_t mr_attempt(mr_slot *slot)
@@ -127,14 +189,14 @@ int64_t mr_attempt(mr_slot *slot)
     case MR_RECV:
         return result_or_error(recv(number, request->buffer, request->length, MSG_DONTWAIT));
     case MR_SEND:
-        return result_or_error(send(number, request->buffer, request->length, MSG_DONTWAIT | MSG_NOSIGNAL));
+        return attempt_send(number, request->buffer, request->length);
     case MR_RECV_VECTOR:
     case MR_SEND_VECTOR:
         return attempt_vector(slot);
     case MR_SEND_FILE:
         return attempt_send_file(slot);
     case MR_WAIT_READABLE:
-        return poll_once(number, POLLIN | POLLRDHUP);
+        return poll_once(number, POLLIN | PEER_HAS_ENDED);
     case MR_WAIT_WRITABLE:
         return poll_once(number, POLLOUT);
     case MR_SHUTDOWN:

@@ -9,7 +9,10 @@
 #include "readiness.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <time.h>
 
 enum { REPORTS_PER_POLL = 64 };
 
@@ -46,10 +49,15 @@ static bool run(mr_loop *loop, mr_slot *slot)
 
 static bool is_tcp(mr_loop *loop, int number)
 {
+#ifdef SO_PROTOCOL
     int protocol = 0;
     socklen_t size = sizeof protocol;
     mr_count(&loop->counters.system_calls, 1);
     return getsockopt(number, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 && protocol == IPPROTO_TCP;
+#else
+    (void)loop, (void)number;
+    return false; /* what is not known to be TCP is read until it is empty */
+#endif
 }
 
 static int watch_edges(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
@@ -61,7 +69,7 @@ static int watch_edges(mr_loop *loop, mr_descriptor *descriptor, const mr_poller
         return error;
     descriptor->is_watched = true;
     descriptor->is_one_shot = false;
-    descriptor->is_tcp = is_tcp(loop, descriptor->number);
+    descriptor->is_tcp = poller->short_means_empty && is_tcp(loop, descriptor->number);
     return 0;
 }
 
@@ -183,3 +191,31 @@ void mr_readiness_poll(mr_loop *loop, const mr_poller *poller)
         act_on(loop, &reports[i], poller);
     }
 }
+
+void mr_readiness_flush(mr_loop *loop)
+{
+    (void)loop; /* nothing is ever queued */
+}
+
+bool mr_readiness_has_work(mr_loop *loop)
+{
+    (void)loop;
+    return false; /* wait returns at once if there are reports */
+}
+
+#ifdef __APPLE__ /* no ppoll: whole milliseconds, rounded up so that nobody wakes early and spins */
+void mr_readiness_wait(int descriptor, uint64_t until_ns)
+{
+    struct pollfd entry = {.fd = descriptor, .events = POLLIN};
+    uint64_t left_ms = (mr_clock_left_ns(until_ns) + 999999) / 1000000;
+    poll(&entry, 1, until_ns == MR_NEVER_NS ? -1 : left_ms < INT_MAX ? (int)left_ms : INT_MAX);
+}
+#else
+void mr_readiness_wait(int descriptor, uint64_t until_ns)
+{
+    struct pollfd entry = {.fd = descriptor, .events = POLLIN};
+    uint64_t left_ns = mr_clock_left_ns(until_ns);
+    struct timespec limit = {.tv_sec = (time_t)(left_ns / MR_NS_PER_S), .tv_nsec = (long)(left_ns % MR_NS_PER_S)};
+    ppoll(&entry, 1, until_ns == MR_NEVER_NS ? NULL : &limit, NULL);
+}
+#endif

@@ -25,6 +25,9 @@ typedef struct mr_poller {
     void (*unwatch)(mr_loop *loop, int number);
     /* Takes reports without blocking, and what woke the loop. Returns the number of reports. */
     int (*fetch)(mr_loop *loop, mr_readiness_report *reports, int capacity);
+    /* On a TCP socket that is watched for edges, may a short receive be taken for the last until the next edge? Only
+     * if `hang_up` tells of everything that makes a receive stop early. */
+    bool short_means_empty;
 } mr_poller;
 
 /* The functions of mr_backend_operations that a readiness backend shares. */
@@ -32,5 +35,10 @@ void mr_readiness_submit(mr_loop *loop, mr_slot *slot, const mr_poller *poller);
 void mr_readiness_cancel(mr_loop *loop, mr_slot *slot, const mr_poller *poller);
 void mr_readiness_detach(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller);
 void mr_readiness_poll(mr_loop *loop, const mr_poller *poller);
+void mr_readiness_flush(mr_loop *loop);
+bool mr_readiness_has_work(mr_loop *loop);
+
+/* Blocks until the poller's descriptor has reports or the time has come. */
+void mr_readiness_wait(int descriptor, uint64_t until_ns);
 
 #endif

@@ -4,12 +4,10 @@
 #include "../readiness.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <time.h>
 #include <unistd.h>
 
 #define WAKE_TAG UINT64_MAX /* no handle: a generation is less than 2^31 */
@@ -61,7 +59,7 @@ static int fetch(mr_loop *loop, mr_readiness_report *reports, int capacity)
     return taken;
 }
 
-static const mr_poller poller = {.watch = watch, .unwatch = unwatch, .fetch = fetch};
+static const mr_poller poller = {.watch = watch, .unwatch = unwatch, .fetch = fetch, .short_means_empty = true};
 
 static int probe(char *reason, size_t reason_size)
 {
@@ -120,29 +118,10 @@ static void poll_reports(mr_loop *loop)
     mr_readiness_poll(loop, &poller);
 }
 
-static void flush(mr_loop *loop)
-{
-    (void)loop; /* nothing is ever queued */
-}
-
-static bool has_work(mr_loop *loop)
-{
-    (void)loop;
-    return false; /* wait returns at once if there are reports */
-}
-
 /* Not epoll_wait: it would consume edges, and only the owner may do that. An epoll descriptor can itself be polled. */
 static void wait_for_reports(const mr_loop *loop, uint64_t until_ns)
 {
-    struct pollfd entry = {.fd = epoll_of(loop), .events = POLLIN};
-    struct timespec timeout, *limit = NULL;
-    if (until_ns != MR_NEVER_NS) {
-        uint64_t left_ns = mr_clock_left_ns(until_ns);
-        timeout.tv_sec = (time_t)(left_ns / MR_NS_PER_S);
-        timeout.tv_nsec = (long)(left_ns % MR_NS_PER_S);
-        limit = &timeout;
-    }
-    ppoll(&entry, 1, limit, NULL);
+    mr_readiness_wait(epoll_of(loop), until_ns);
 }
 
 const mr_backend_operations mr_epoll_backend = {
@@ -156,8 +135,8 @@ const mr_backend_operations mr_epoll_backend = {
     .detach = detach,
     .close = mr_descriptor_close,
     .poll = poll_reports,
-    .flush = flush,
-    .has_work = has_work,
+    .flush = mr_readiness_flush,
+    .has_work = mr_readiness_has_work,
     .wait = wait_for_reports,
     .wake = mr_eventfd_ring,
 };

@@ -1,0 +1,170 @@
+/*
+ * kqueue.c: the readiness reports of FreeBSD, NetBSD 10 and macOS; the policy is in readiness.c.
+ *
+ * Written against kqueue(2). EV_CLEAR makes a filter report edges, EV_ONESHOT a single time; each direction of a
+ * descriptor is a filter of its own. EV_RECEIPT has changes answered one by one and leaves reports in the queue.
+ */
+#include "../backend.h"
+#include "../readiness.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/event.h>
+#include <time.h>
+#include <unistd.h>
+
+static_assert(sizeof(void *) >= sizeof(uint64_t), "a tag fits into udata");
+
+static int queue_of(const mr_loop *loop)
+{
+    return (int)(intptr_t)loop->backend_state;
+}
+
+static struct kevent change_of(int number, short filter, unsigned short flags, uint64_t tag)
+{
+    struct kevent change;
+    EV_SET(&change, (uintptr_t)number, filter, flags | EV_RECEIPT, 0, 0, (void *)(uintptr_t)tag);
+    return change;
+}
+
+/* Makes changes; the first error, but that what is to be deleted is not there. */
+static int apply(int queue, struct kevent *changes, int count)
+{
+    if (kevent(queue, changes, count, changes, count, NULL) < 0)
+        return -errno;
+    int error = 0;
+    for (int i = 0; i < count; i++)
+        if (changes[i].data && changes[i].data != ENOENT && !error)
+            error = -(int)changes[i].data;
+    return error;
+}
+
+static int watch(mr_loop *loop, int number, uint64_t tag, mr_watch mode, bool reading, bool writing)
+{
+    unsigned short add = EV_ADD | (mode == MR_WATCH_EDGES ? EV_CLEAR : EV_ONESHOT);
+    struct kevent changes[] = {
+        change_of(number, EVFILT_READ, reading ? add : EV_DELETE, tag),
+        change_of(number, EVFILT_WRITE, writing ? add : EV_DELETE, tag),
+    };
+    return apply(queue_of(loop), changes, 2);
+}
+
+static void unwatch(mr_loop *loop, int number)
+{
+    watch(loop, number, 0, MR_WATCH_EDGES, false, false);
+}
+
+static int fetch(mr_loop *loop, mr_readiness_report *reports, int capacity)
+{
+    struct kevent events[256];
+    int taken = 0, limit = capacity < 256 ? capacity : 256;
+    int count = kevent(queue_of(loop), NULL, 0, events, limit, &(struct timespec){0});
+    for (int i = 0; i < count; i++) {
+        if (events[i].filter == EVFILT_USER)
+            continue; /* a wake; EV_CLEAR has reset it */
+        /* The end of a stream makes its filters report, and is found by the attempt that follows. */
+        reports[taken++] = (mr_readiness_report){
+            .tag = (uint64_t)(uintptr_t)events[i].udata,
+            .readable = events[i].filter == EVFILT_READ,
+            .writable = events[i].filter == EVFILT_WRITE,
+        };
+    }
+    return taken;
+}
+
+/* Urgent data stops a receive early, and not every system reports it: a short one proves nothing. */
+static const mr_poller poller = {.watch = watch, .unwatch = unwatch, .fetch = fetch, .short_means_empty = false};
+
+static int open_queue(void)
+{
+    int queue = kqueue();
+    if (queue < 0)
+        return -errno;
+    struct kevent wake = change_of(0, EVFILT_USER, EV_ADD | EV_CLEAR, 0);
+    int error = apply(queue, &wake, 1);
+    if (!error)
+        return queue;
+    close(queue);
+    return error;
+}
+
+static int probe(char *reason, size_t reason_size)
+{
+    int queue = open_queue();
+    if (queue < 0) {
+        if (reason)
+            snprintf(reason, reason_size, "kqueue with EVFILT_USER cannot be had: %s", strerror(-queue));
+        return queue;
+    }
+    close(queue);
+    return 0;
+}
+
+static int create(mr_loop *loop)
+{
+    int queue = open_queue();
+    loop->backend_state = (void *)(intptr_t)queue;
+    return queue < 0 ? queue : 0;
+}
+
+static void destroy(mr_loop *loop)
+{
+    close(queue_of(loop));
+}
+
+static void abandon(mr_loop *loop)
+{
+    (void)loop; /* a queue is not inherited by a child; its number may be another file's already */
+}
+
+static void submit(mr_loop *loop, mr_slot *slot)
+{
+    mr_readiness_submit(loop, slot, &poller);
+}
+
+static void cancel(mr_loop *loop, mr_slot *slot)
+{
+    mr_readiness_cancel(loop, slot, &poller);
+}
+
+static void detach(mr_loop *loop, mr_descriptor *descriptor)
+{
+    mr_readiness_detach(loop, descriptor, &poller);
+}
+
+static void poll_reports(mr_loop *loop)
+{
+    mr_readiness_poll(loop, &poller);
+}
+
+/* Not kevent: it would consume edges, and only the owner may do that. A queue can itself be polled. */
+static void wait_for_reports(const mr_loop *loop, uint64_t until_ns)
+{
+    mr_readiness_wait(queue_of(loop), until_ns);
+}
+
+static void wake(mr_loop *loop)
+{
+    struct kevent trigger;
+    EV_SET(&trigger, 0, EVFILT_USER, 0, NOTE_TRIGGER, 0, NULL);
+    kevent(queue_of(loop), &trigger, 1, NULL, 0, NULL);
+}
+
+const mr_backend_operations mr_kqueue_backend = {
+    .probe = probe,
+    .create = create,
+    .destroy = destroy,
+    .abandon = abandon,
+    .submit = submit,
+    .cancel = cancel,
+    .attempt = mr_attempt,
+    .detach = detach,
+    .close = mr_descriptor_close,
+    .poll = poll_reports,
+    .flush = mr_readiness_flush,
+    .has_work = mr_readiness_has_work,
+    .wait = wait_for_reports,
+    .wake = wake,
+};
