@@ -35,6 +35,12 @@
 #ifdef _WIN32
 #include <winsock2.h>
 #include <ws2tcpip.h>
+/* What Windows calls otherwise. Descriptors are sockets: handles, of which 32 bits matter. */
+struct iovec {
+    void *iov_base;
+    size_t iov_len;
+};
+enum { SHUT_RD = SD_RECEIVE, SHUT_WR = SD_SEND, SHUT_RDWR = SD_BOTH };
 #else
 #include <sys/socket.h>
 #include <sys/uio.h>

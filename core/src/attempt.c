@@ -176,8 +176,9 @@ static int64_t attempt_send_file(mr_slot *slot)
     return send_from_file(mr_slot_number(slot), request->file, (off_t)request->offset, length);
 }
 
-int64_t mr_attempt(mr_slot *slot)
+int64_t mr_attempt(mr_loop *loop, mr_slot *slot)
 {
+    (void)loop;
     const mr_request *request = &slot->request;
     int number = mr_slot_number(slot);
 

@@ -23,7 +23,7 @@ typedef struct mr_backend_operations {
     /* Hastens the end of a pending operation, which is then settled with -ECANCELED, at once or later. */
     void (*cancel)(mr_loop *loop, mr_slot *slot);
     /* Performs an operation that must not wait, or tries to: -EAGAIN if it would block. */
-    int64_t (*attempt)(mr_slot *slot);
+    int64_t (*attempt)(mr_loop *loop, mr_slot *slot);
     /* Forgets a descriptor that has no operations left and is about to be closed. */
     void (*detach)(mr_loop *loop, mr_descriptor *descriptor);
     /* Gives a descriptor back to the system. 0 or a negative errno; the number is free in either case. */

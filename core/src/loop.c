@@ -170,9 +170,9 @@ static void finish(mr_loop *loop, mr_slot *slot, int64_t result)
     slot->state = MR_SLOT_COMPLETED;
     if (slot->lent)
         slot->lent->length = slot->transferred;
-    if (slot->message) {
-        free(slot->message);
-        slot->message = NULL;
+    if (slot->backend_memory) {
+        free(slot->backend_memory);
+        slot->backend_memory = NULL;
     }
     mr_timer_disarm(&loop->wheel, &slot->timer);
     if (slot != loop->submitting) {
@@ -290,7 +290,7 @@ static int64_t attempt_with_lent(mr_loop *loop, mr_slot *slot)
     if (!slot->lent)
         return -ENOMEM;
     slot->request.buffer = slot->lent->bytes;
-    int64_t result = loop->backend->attempt(slot);
+    int64_t result = loop->backend->attempt(loop, slot);
     if (result <= 0) {
         mr_lender_put(&loop->lender, slot->lent);
         slot->lent = NULL;
@@ -302,7 +302,7 @@ static int64_t attempt_with_lent(mr_loop *loop, mr_slot *slot)
 int64_t mr_loop_attempt(mr_loop *loop, mr_slot *slot)
 {
     mr_count(&loop->counters.system_calls, 1);
-    return slot->request.flags & MR_LENT ? attempt_with_lent(loop, slot) : loop->backend->attempt(slot);
+    return slot->request.flags & MR_LENT ? attempt_with_lent(loop, slot) : loop->backend->attempt(loop, slot);
 }
 
 bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result)
@@ -896,7 +896,7 @@ static void free_memory(mr_loop *loop)
     }
     for (uint32_t i = 0; i < loop->slots.count; i++) {
         mr_slot *slot = mr_pool_at(&loop->slots, i, sizeof *slot);
-        free(slot->message);
+        free(slot->backend_memory);
         mr_buffer_destroy(slot->lent);
     }
     mr_pool_free(&loop->slots);

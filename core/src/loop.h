@@ -48,7 +48,7 @@ typedef struct mr_slot {
     int64_t result;
     uint64_t transferred;
     mr_buffer *lent;        /* MR_LENT: once bytes are in it */
-    struct msghdr *message; /* for the backends that need one to outlive submission */
+    void *backend_memory;   /* what a backend needs until the operation has ended; freed then */
     int end_reason;         /* 0, or the error that the operation was asked to end with */
     uint16_t backoff_ms;
     uint8_t state;
@@ -161,7 +161,7 @@ uint64_t mr_clock_left_ns(uint64_t until_ns);
 #define MR_NS_PER_S UINT64_C(1000000000)
 
 /* attempt.c: performs an operation without blocking. -EAGAIN: it would block, or has not finished. */
-int64_t mr_attempt(mr_slot *slot);
+int64_t mr_attempt(mr_loop *loop, mr_slot *slot);
 
 /* attempt.c: 0 or a negative errno; the number is free in either case. */
 int mr_descriptor_close(mr_loop *loop, int number);

@@ -1,15 +1,17 @@
 /*
  * harness.h: a small test harness: checks that print what they compared, and a runner that isolates every test.
  *
- * Each test runs in its own forked process and process group, with a time limit, so that a hang, a crash or a changed
+ * Each test runs in a process of its own, with a time limit, so that a hang, a crash or a changed
  * resource limit concerns that test only. The checks do not depend on NDEBUG and may be used on any thread. Knows
  * nothing of what is tested.
  */
 #ifndef MILLRACE_TEST_HARNESS_H
 #define MILLRACE_TEST_HARNESS_H
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* One test: `run` returns when it has passed. `argument` is for the suite, the harness passes it on. */
 typedef struct harness_test {
@@ -74,7 +76,7 @@ void harness_compare_memory(const char *file, int line, const char *actual_text,
     __extension__({                                                                                                    \
         long long must_value = (long long)(call);                                                                      \
         if (must_value < 0)                                                                                            \
-            FAIL("%s failed: %m", #call);                                                                              \
+            FAIL("%s failed: %s", #call, strerror(errno));                                                                              \
         (int)must_value;                                                                                               \
     })
 

@@ -258,11 +258,12 @@ static void set_token(struct io_uring_sqe *entry, uint64_t token)
 static void prepare_message(struct io_uring_sqe *entry, mr_slot *slot)
 {
     const mr_request *request = &slot->request;
-    *slot->message = (struct msghdr){.msg_iov = request->buffer, .msg_iovlen = request->length};
+    struct msghdr *message = slot->backend_memory;
+    *message = (struct msghdr){.msg_iov = request->buffer, .msg_iovlen = request->length};
     if (request->kind == MR_RECV_VECTOR)
-        io_uring_prep_recvmsg(entry, mr_slot_number(slot), slot->message, 0);
+        io_uring_prep_recvmsg(entry, mr_slot_number(slot), message, 0);
     else
-        io_uring_prep_sendmsg(entry, mr_slot_number(slot), slot->message, MSG_NOSIGNAL);
+        io_uring_prep_sendmsg(entry, mr_slot_number(slot), message, MSG_NOSIGNAL);
 }
 
 static void prepare_recv(struct io_uring_sqe *entry, mr_slot *slot)
@@ -352,9 +353,9 @@ static void submit(mr_loop *loop, mr_slot *slot)
     mr_kind kind = slot->request.kind;
     if (is_attempted(state_of(loop), slot) && try_now(loop, slot))
         return;
-    if ((kind == MR_RECV_VECTOR || kind == MR_SEND_VECTOR) && !slot->message) {
-        slot->message = malloc(sizeof *slot->message);
-        if (!slot->message) {
+    if ((kind == MR_RECV_VECTOR || kind == MR_SEND_VECTOR) && !slot->backend_memory) {
+        slot->backend_memory = malloc(sizeof(struct msghdr));
+        if (!slot->backend_memory) {
             mr_loop_settle(loop, slot, -ENOMEM);
             return;
         }

@@ -1,0 +1,40 @@
+/*
+ * runner.h: how harness.c runs tests side by side, each in a process of its own; once per system, in system/.
+ */
+#ifndef MILLRACE_TEST_RUNNER_H
+#define MILLRACE_TEST_RUNNER_H
+
+#include "harness.h"
+
+#include <stdbool.h>
+
+enum { TIME_LIMIT_MS = 20000, JOBS_MAX = 60 };
+enum { STATUS_FAILED = 1, STATUS_SKIPPED = 77 }; /* with which a test's process ends */
+
+typedef enum verdict { PASSED, FAILED, SKIPPED, VERDICTS } verdict;
+
+/* Where a test is. */
+typedef struct place {
+    const char *file;
+    int line;
+} place;
+
+/* Before anything else. Does not return in the process of a test. */
+void runner_prepare(const harness_test *tests, size_t count, int argc, char **argv);
+
+/* Starts one of the tests. */
+void runner_start(const harness_test *test);
+
+/* Waits until one has ended or has run out of time, ends whatever it has started, and reports it (runner_report). */
+verdict runner_await(void);
+
+/* In the process of a test: where it notes its place, to be read when it is stuck; and how it ends while other threads
+ * are running. */
+place *runner_place(void);
+_Noreturn void runner_leave(int status);
+
+/* harness.c: prints how a test ended. */
+void runner_report(const harness_test *test, verdict result, long long duration_ms);
+long long runner_now_ms(void);
+
+#endif

@@ -1,0 +1,152 @@
+/* runner_posix.c: runner.h by fork; every test is a process group. */
+#include "../runner.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A test that is running. */
+typedef struct job {
+    const harness_test *test;
+    pid_t child;
+    int ended;  /* a pidfd */
+    int output; /* a memfd that takes what the test prints */
+    long long start_ms;
+    place *place;
+} job;
+
+static job jobs[JOBS_MAX];
+static unsigned running;
+static place *current_place; /* in the process of a test */
+
+place *runner_place(void)
+{
+    return current_place;
+}
+
+/* _exit, because other threads are still running. */
+void runner_leave(int status)
+{
+    _exit(status);
+}
+
+void runner_prepare(const harness_test *tests, size_t count, int argc, char **argv)
+{
+    (void)tests, (void)count, (void)argc, (void)argv;
+    place *places = mmap(NULL, JOBS_MAX * sizeof *places, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (places == MAP_FAILED) {
+        perror("harness");
+        exit(2);
+    }
+    for (int i = 0; i < JOBS_MAX; i++)
+        jobs[i].place = &places[i];
+}
+
+static _Noreturn void run_in_child(const job *j)
+{
+    setpgid(0, 0);
+    dup2(j->output, STDOUT_FILENO);
+    dup2(j->output, STDERR_FILENO);
+    /* The test shall find the descriptors that a fresh process has. */
+    for (unsigned i = 0; i <= running; i++) {
+        close(jobs[i].output);
+        if (i < running)
+            close(jobs[i].ended);
+    }
+    current_place = j->place;
+    j->test->run(j->test->argument);
+    exit(0); /* not _exit: leaks are looked for at exit */
+}
+
+static void print_output(int output)
+{
+    char buffer[4096];
+    ssize_t size;
+    off_t offset = 0;
+    fflush(stdout);
+    while ((size = pread(output, buffer, sizeof buffer, offset)) > 0) {
+        if (write(STDOUT_FILENO, buffer, (size_t)size) < 0)
+            abort();
+        offset += size;
+    }
+}
+
+static verdict judge(const job *j, int status, bool in_time)
+{
+    if (in_time && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return PASSED;
+    if (in_time && WIFEXITED(status) && WEXITSTATUS(status) == STATUS_SKIPPED)
+        return SKIPPED;
+    if (!in_time)
+        dprintf(j->output, "no end after %d ms; last known place: %s:%d\n", TIME_LIMIT_MS,
+                j->place->file ? j->place->file : "none", j->place->line);
+    else if (WIFSIGNALED(status))
+        dprintf(j->output, "ended by signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else if (WEXITSTATUS(status) != STATUS_FAILED)
+        dprintf(j->output, "ended with status %d\n", WEXITSTATUS(status));
+    return FAILED;
+}
+
+void runner_start(const harness_test *test)
+{
+    job *j = &jobs[running];
+    place *own_place = j->place;
+    *j = (job){.test = test, .start_ms = runner_now_ms(), .place = own_place};
+    *j->place = (place){0};
+    j->output = memfd_create("test output", MFD_CLOEXEC);
+    fflush(NULL);
+    j->child = fork();
+    if (j->child == 0)
+        run_in_child(j);
+    if (j->child < 0 || j->output < 0 || (j->ended = (int)syscall(SYS_pidfd_open, j->child, 0)) < 0) {
+        perror("harness");
+        exit(2);
+    }
+    setpgid(j->child, j->child);
+    running++;
+}
+
+static verdict end_job(unsigned index, bool in_time)
+{
+    job j = jobs[index];
+    int status = 0;
+    kill(-j.child, SIGKILL);
+    while (waitpid(j.child, &status, 0) < 0 && errno == EINTR)
+        ;
+    verdict result = judge(&j, status, in_time);
+    runner_report(j.test, result, runner_now_ms() - j.start_ms);
+    if (result != PASSED)
+        print_output(j.output);
+    close(j.output);
+    close(j.ended);
+    jobs[index] = jobs[--running];
+    jobs[running].place = j.place;
+    return result;
+}
+
+verdict runner_await(void)
+{
+    struct pollfd ended[JOBS_MAX];
+    for (;;) {
+        long long now = runner_now_ms(), left_ms = TIME_LIMIT_MS;
+        for (unsigned i = 0; i < running; i++) {
+            long long own_ms = jobs[i].start_ms + TIME_LIMIT_MS - now;
+            ended[i] = (struct pollfd){.fd = jobs[i].ended, .events = POLLIN};
+            left_ms = own_ms < left_ms ? own_ms : left_ms;
+        }
+        poll(ended, running, left_ms > 0 ? (int)left_ms : 0);
+        for (unsigned i = 0; i < running; i++) {
+            if (ended[i].revents)
+                return end_job(i, true);
+            if (runner_now_ms() >= jobs[i].start_ms + TIME_LIMIT_MS)
+                return end_job(i, false);
+        }
+    }
+}
