@@ -6,7 +6,7 @@ CABAL_CONFIG ?= cabal.config
 CABAL = cabal --config-file=$(CABAL_CONFIG)
 PORT ?= 8080
 
-.PHONY: help setup build run test core-test haskell-test check lint docs bench bench-compare clean
+.PHONY: help setup build run test core-test test-windows haskell-test check lint docs bench bench-compare clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -27,6 +27,9 @@ test: setup ## build, then run every test
 
 core-test: ## test the C core alone: plain, ASan and UBSan, TSan
 	$(MAKE) -C core test
+
+test-windows: setup ## test the C core for Windows, cross-compiled and under Wine
+	$(MAKE) -C core test-windows
 
 haskell-test: ## test the Haskell packages alone
 	$(CABAL) v2-test all --enable-tests

@@ -1,9 +1,9 @@
 /*
  * harness.h: a small test harness: checks that print what they compared, and a runner that isolates every test.
  *
- * Each test runs in a process of its own, with a time limit, so that a hang, a crash or a changed
- * resource limit concerns that test only. The checks do not depend on NDEBUG and may be used on any thread. Knows
- * nothing of what is tested.
+ * Each test runs in a process of its own, with a time limit, so that a hang, a crash or a changed resource limit
+ * concerns that test only. The checks do not depend on NDEBUG and may be used on any thread. Knows nothing of what is
+ * tested.
  */
 #ifndef MILLRACE_TEST_HARNESS_H
 #define MILLRACE_TEST_HARNESS_H
@@ -11,7 +11,14 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+
+#ifdef __MINGW_PRINTF_FORMAT /* that of C, not of Microsoft's library */
+#define HARNESS_FORMAT __MINGW_PRINTF_FORMAT
+#else
+#define HARNESS_FORMAT printf
+#endif
 
 /* One test: `run` returns when it has passed. `argument` is for the suite, the harness passes it on. */
 typedef struct harness_test {
@@ -39,8 +46,8 @@ void harness_note_place(const char *file, int line);
 #define NOTE_PLACE() harness_note_place(__FILE__, __LINE__)
 
 _Noreturn void harness_fail(const char *file, int line, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-_Noreturn void harness_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
+    __attribute__((format(HARNESS_FORMAT, 3, 4)));
+_Noreturn void harness_skip(const char *format, ...) __attribute__((format(HARNESS_FORMAT, 1, 2)));
 void harness_compare_memory(const char *file, int line, const char *actual_text, const void *actual,
                             const void *expected, size_t size);
 
@@ -76,7 +83,7 @@ void harness_compare_memory(const char *file, int line, const char *actual_text,
     __extension__({                                                                                                    \
         long long must_value = (long long)(call);                                                                      \
         if (must_value < 0)                                                                                            \
-            FAIL("%s failed: %s", #call, strerror(errno));                                                                              \
+            FAIL("%s failed: %s", #call, strerror(errno));                                                             \
         (int)must_value;                                                                                               \
     })
 

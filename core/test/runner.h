@@ -8,7 +8,11 @@
 
 #include <stdbool.h>
 
-enum { TIME_LIMIT_MS = 20000, JOBS_MAX = 60 };
+#ifndef HARNESS_TIME_LIMIT_MS
+#define HARNESS_TIME_LIMIT_MS 20000
+#endif
+
+enum { TIME_LIMIT_MS = HARNESS_TIME_LIMIT_MS, JOBS_MAX = 60 };
 enum { STATUS_FAILED = 1, STATUS_SKIPPED = 77 }; /* with which a test's process ends */
 
 typedef enum verdict { PASSED, FAILED, SKIPPED, VERDICTS } verdict;

@@ -13,7 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifndef _WIN32
+#ifdef _WIN32
+#undef near /* windef.h has these two for the pointers of 1985 */
+#undef far
+#else
 #include <netinet/in.h>
 #endif
 
@@ -85,6 +88,8 @@ void close_file(int file);
 
 void sleep_ms(unsigned ms);
 void sleep_us(unsigned us);
+/* How late the system itself wakes sleepers at most, while nothing else goes on. */
+unsigned system_slack_ms(void);
 
 /* ------------------------------------------------------------------------------------------------------ process --- */
 

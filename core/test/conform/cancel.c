@@ -27,6 +27,7 @@ static void one_of_many_is_meant(void)
     for (int i = 0; i < STUCK_KINDS; i++)
         tokens[i] = start(s.d, stuck_request(&s, i));
     run_for_ms(s.d, 2);
+    uint64_t resubmissions = counters_of(s.d).resubmissions;
     for (int i = 0; i < STUCK_KINDS; i++) {
         mr_loop_cancel(driver_loop(s.d), tokens[i]);
         CHECK_EQ(finish(s.d, tokens[i]).result, -ECANCELED);
@@ -34,6 +35,8 @@ static void one_of_many_is_meant(void)
         for (int j = i + 1; j < STUCK_KINDS; j++)
             CHECK(!has_arrived(s.d, tokens[j]));
     }
+    /* The others were left alone, not cancelled and begun again. */
+    CHECK_EQ(counters_of(s.d).resubmissions, resubmissions);
     driver_free(s.d);
 }
 

@@ -185,6 +185,11 @@ void make_stuck(stuck *s);
 /* A request of the kind that has this number. */
 mr_request stuck_request(stuck *s, int kind);
 
+/* Sends until it is refused: TCP learns only from the answer to the first bytes that nobody takes them. */
+int64_t first_refusal(driver *d, mr_request request);
+/* Is this how sending to a peer that is gone ends? */
+void check_broken(int64_t result);
+
 /* Reads from a connection in pieces, with pauses, and checks the pattern, until the end of the stream. */
 typedef struct slow_reader slow_reader;
 

@@ -59,6 +59,22 @@ mr_request stuck_request(stuck *s, int kind)
     }
 }
 
+int64_t first_refusal(driver *d, mr_request request)
+{
+    for (int tries = 0; tries < 1000; tries++) {
+        int64_t result = perform(d, request).result;
+        if (result < 0)
+            return result;
+        sleep_ms(1);
+    }
+    FAIL("%s is never refused", mr_kind_name(request.kind));
+}
+
+void check_broken(int64_t result)
+{
+    CHECK(result == -EPIPE || result == -ECONNRESET);
+}
+
 /* ------------------------------------------------------------------------------------------------ slow_reader --- */
 
 struct slow_reader {

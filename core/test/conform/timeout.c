@@ -33,7 +33,7 @@ static void it_is_hardly_late(void)
         late_ns[i] = mr_clock_now_ns() - deadline_ns;
     }
     qsort(late_ns, COUNT, sizeof *late_ns, compare_numbers);
-    CHECK_LE(late_ns[COUNT / 4], 2 * NS_PER_MS);
+    CHECK_LE(late_ns[COUNT / 4], (system_slack_ms() + 1) * NS_PER_MS);
     driver_free(d);
 }
 

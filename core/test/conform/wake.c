@@ -261,17 +261,18 @@ static void a_crowd_submitted_meanwhile_is_served(void)
     static int pairs[COUNT][2];
     static char bytes[COUNT];
     static mr_token tokens[COUNT];
+    size_t count = pairs_possible(COUNT);
     put_to_sleep(&s, d);
-    for (int i = 0; i < COUNT; i++) {
+    for (size_t i = 0; i < count; i++) {
         local_pair(pairs[i]);
         tokens[i] = start(d, recv_request(adopt(d, pairs[i][0]), &bytes[i], 1));
     }
-    write_all(pairs[COUNT - 1][1], "x", 1);
+    write_all(pairs[count - 1][1], "x", 1);
     join_sleeper(&s);
-    CHECK_EQ(finish(d, tokens[COUNT - 1]).result, 1);
-    for (int i = 0; i < COUNT - 1; i++)
+    CHECK_EQ(finish(d, tokens[count - 1]).result, 1);
+    for (size_t i = 0; i < count - 1; i++)
         write_all(pairs[i][1], "x", 1);
-    for (int i = 0; i < COUNT - 1; i++)
+    for (size_t i = 0; i < count - 1; i++)
         CHECK_EQ(finish(d, tokens[i]).result, 1);
     driver_free(d);
 }

@@ -286,6 +286,11 @@ void sleep_us(unsigned us)
         ;
 }
 
+unsigned system_slack_ms(void)
+{
+    return 1;
+}
+
 void sleep_ms(unsigned ms)
 {
     sleep_us(ms * 1000);
