@@ -21,7 +21,7 @@ typedef struct translation {
 
 static const translation of_status[] = {
     {STATUS_INVALID_HANDLE, EBADF},
-    {STATUS_OBJECT_TYPE_MISMATCH, ENOTSOCK},
+    {STATUS_OBJECT_TYPE_MISMATCH, EBADF}, /* no socket: it is not told apart from a number that was closed */
     {STATUS_INVALID_PARAMETER, EINVAL},
     {STATUS_INVALID_DEVICE_REQUEST, EOPNOTSUPP},
     {STATUS_ACCESS_DENIED, EACCES},
@@ -71,7 +71,7 @@ static const translation of_winsock[] = {
     {WSAEFAULT, EFAULT},
     {WSAEINVAL, EINVAL},
     {WSAEMFILE, EMFILE},
-    {WSAENOTSOCK, ENOTSOCK},
+    {WSAENOTSOCK, EBADF}, /* likewise */
     {WSAEMSGSIZE, EMSGSIZE},
     {WSAEPROTOTYPE, EPROTOTYPE},
     {WSAENOPROTOOPT, ENOPROTOOPT},

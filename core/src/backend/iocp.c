@@ -250,10 +250,7 @@ static int start_wait(operation *op)
     IO_STATUS_BLOCK *status = (IO_STATUS_BLOCK *)&op->overlapped;
     NTSTATUS result = NtDeviceIoControlFile(op->target, NULL, NULL, &op->overlapped, status, IOCTL_DRIVER_POLL,
                                             &op->poll, sizeof op->poll, &op->poll, sizeof op->poll);
-    if (NT_SUCCESS(result))
-        return 0;
-    /* The driver knows sockets only; it is not told apart from a number that is closed. */
-    return result == STATUS_OBJECT_TYPE_MISMATCH ? -EBADF : mr_error_of_status(result);
+    return NT_SUCCESS(result) ? 0 : mr_error_of_status(result);
 }
 
 /* How much of a file there is to send at most; 0 at its end. */

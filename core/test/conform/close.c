@@ -386,6 +386,28 @@ static void a_destroyed_loop_has_let_go(void)
     driver_free(c.d);
 }
 
+/* IOCP ties a socket to the first loop that works on it; the others must not need that loop. */
+static void the_first_loop_of_a_socket_may_go(void)
+{
+    connection c = local_connection();
+    driver *first = driver_new_beside(c.d);
+    char byte;
+    mr_token token = start(first, recv_request(c.handle, &byte, 1));
+    mr_token later = start(c.d, recv_request(c.handle, &byte, 1));
+    mr_loop_cancel(driver_loop(first), token);
+    CHECK_EQ(finish(first, token).result, -ECANCELED);
+    driver_free(first);
+    write_all(c.peer, "x", 1);
+    CHECK_EQ(finish(c.d, later).result, 1);
+    later = start(c.d, recv_request(c.handle, &byte, 1));
+    CHECK_STAYS_PENDING(c.d, later);
+    CHECK_EQ(perform(c.d, send_request(c.handle, "y", 1)).result, 1);
+    CHECK_EQ(read_some(c.peer, &byte, 1), 1);
+    CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
+    CHECK_EQ(finish(c.d, later).result, -EBADF);
+    driver_free(c.d);
+}
+
 const conform_case close_cases[] = {
     CASE(it_closes),
     CASE(used_descriptors_close_at_once),
@@ -402,5 +424,6 @@ const conform_case close_cases[] = {
     CASE(a_sleeping_loop_is_woken),
     CASE(only_one_of_two_closers_succeeds),
     CASE(a_destroyed_loop_has_let_go),
+    CASE(the_first_loop_of_a_socket_may_go),
     {0},
 };

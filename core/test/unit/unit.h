@@ -5,10 +5,16 @@
 #include "../harness.h"
 
 /* The files of this directory: X(file) stands for a table file_tests[] that ends with a test without a name. */
-#define UNIT_FILES(X)                                                                                                  \
+#define UNIT_FILES_EVERYWHERE(X)                                                                                       \
     X(handle)                                                                                                          \
     X(mailbox)                                                                                                         \
     X(timer)
+
+#ifdef _WIN32
+#define UNIT_FILES(X) UNIT_FILES_EVERYWHERE(X) X(windows_error)
+#else
+#define UNIT_FILES(X) UNIT_FILES_EVERYWHERE(X)
+#endif
 
 #define UNIT_DECLARE(file) extern const harness_test file##_tests[];
 UNIT_FILES(UNIT_DECLARE)

@@ -1,0 +1,48 @@
+/* windows_error.c: what Windows calls its errors; the same set as everywhere. */
+#include "../../src/windows_error.h"
+#include "unit.h"
+
+#define WIN32_NO_STATUS
+#include <winsock2.h>
+#undef WIN32_NO_STATUS
+#include <ntstatus.h>
+
+static void a_status_has_one_name(uintptr_t unused)
+{
+    (void)unused;
+    CHECK_EQ(mr_error_of_status(STATUS_CANCELLED), -ECANCELED);
+    CHECK_EQ(mr_error_of_status(STATUS_CONNECTION_RESET), -ECONNRESET);
+    CHECK_EQ(mr_error_of_status(STATUS_CONNECTION_ABORTED), -ECONNRESET);
+    CHECK_EQ(mr_error_of_status(STATUS_CONNECTION_REFUSED), -ECONNREFUSED);
+    CHECK_EQ(mr_error_of_status(STATUS_IO_TIMEOUT), -ETIMEDOUT);
+    CHECK_EQ(mr_error_of_status(STATUS_INVALID_HANDLE), -EBADF);
+}
+
+/* A cancellation or a failure must never look like the end of the stream, whatever it is called. */
+static void no_failure_is_a_success(uintptr_t unused)
+{
+    (void)unused;
+    for (uint32_t status = 0xC0000000; status < 0xC0001000; status++)
+        CHECK_LT(mr_error_of_status((int32_t)status), 0);
+    for (int error = 1; error < 20000; error++)
+        CHECK_LT(mr_error_of_winsock(error), 0);
+}
+
+static void winsock_says_the_same(uintptr_t unused)
+{
+    (void)unused;
+    CHECK_EQ(mr_error_of_winsock(WSAEWOULDBLOCK), -EAGAIN);
+    CHECK_EQ(mr_error_of_winsock(WSA_OPERATION_ABORTED), -ECANCELED);
+    CHECK_EQ(mr_error_of_winsock(WSAECONNRESET), -ECONNRESET);
+    CHECK_EQ(mr_error_of_winsock(ERROR_NETNAME_DELETED), -ECONNRESET);
+    CHECK_EQ(mr_error_of_winsock(WSAENOTSOCK), -EBADF);
+    CHECK_EQ(mr_error_of_winsock(WSAESHUTDOWN), -EPIPE);
+    CHECK_EQ(mr_error_of_winsock(123456), -EIO);
+}
+
+const harness_test windows_error_tests[] = {
+    UNIT(windows_error, a_status_has_one_name),
+    UNIT(windows_error, no_failure_is_a_success),
+    UNIT(windows_error, winsock_says_the_same),
+    {0},
+};
