@@ -95,6 +95,17 @@ static operation *operation_of(const mr_slot *slot)
     return slot->backend_memory;
 }
 
+/* A receive that brings no buffer waits for bytes and then is attempted with one that is lent. */
+static bool is_lent(const mr_slot *slot)
+{
+    return slot->request.flags & MR_LENT;
+}
+
+static bool asks_for_readiness(const mr_slot *slot)
+{
+    return mr_is_wait(slot->request.kind) || is_lent(slot);
+}
+
 static SOCKET socket_of(const mr_slot *slot)
 {
     return (SOCKET)(unsigned)mr_slot_number(slot);
@@ -239,9 +250,9 @@ static DWORD copy_elements(WSABUF *elements, const mr_request *request)
 
 static int start_wait(operation *op)
 {
-    ULONG events = op->slot->request.kind == MR_WAIT_READABLE
-                       ? DRIVER_RECEIVE | DRIVER_RECEIVE_EXPEDITED | DRIVER_DISCONNECT | DRIVER_ACCEPT
-                       : DRIVER_SEND | DRIVER_CONNECT_FAIL;
+    ULONG events = op->slot->request.kind == MR_WAIT_WRITABLE
+                       ? DRIVER_SEND | DRIVER_CONNECT_FAIL
+                       : DRIVER_RECEIVE | DRIVER_RECEIVE_EXPEDITED | DRIVER_DISCONNECT | DRIVER_ACCEPT;
     op->target = state_of(op->loop)->driver;
     op->poll = (driver_poll){
         .timeout.QuadPart = INT64_MAX, .count = 1, .socket = (HANDLE)socket_of(op->slot),
@@ -307,7 +318,9 @@ static int start(operation *op)
     memset(&op->overlapped, 0, sizeof op->overlapped);
     op->target = (HANDLE)socket_of(op->slot);
     mr_count(&op->loop->counters.system_calls, 1);
-    if (op->slot->descriptor->is_others && !mr_is_wait(request->kind)) {
+    if (asks_for_readiness(op->slot))
+        return start_wait(op);
+    if (op->slot->descriptor->is_others) {
         int error = direct_to_event(op);
         if (error)
             return error;
@@ -325,10 +338,8 @@ static int start(operation *op)
         return start_receive(op, op->elements, copy_elements(op->elements, request));
     case MR_SEND_VECTOR:
         return start_send(op, op->elements, copy_elements(op->elements, request));
-    case MR_SEND_FILE:
+    default: /* MR_SEND_FILE; nothing else reaches a backend */
         return start_send_file(op);
-    default: /* MR_WAIT_READABLE, MR_WAIT_WRITABLE; nothing else reaches a backend */
-        return start_wait(op);
     }
 }
 
@@ -366,29 +377,43 @@ static void carry_out(mr_loop *loop, mr_slot *slot)
     } while (!mr_loop_settle(loop, slot, without_shutdown(slot->request.kind, error)));
 }
 
+static operation *new_operation(mr_loop *loop, mr_slot *slot)
+{
+    size_t elements = is_vector(slot->request.kind) ? slot->request.length : 0;
+    operation *op = calloc(1, sizeof *op + elements * sizeof *op->elements);
+    if (op) {
+        op->loop = loop;
+        op->slot = slot;
+        op->accepted = INVALID_SOCKET;
+    }
+    return op;
+}
+
+/* What comes before an operation is started: 0 if it is to be, or how it ends instead. Sets *is_over. */
+static int64_t prepare(mr_loop *loop, mr_slot *slot, bool *is_over)
+{
+    int64_t result = 0;
+    *is_over = true;
+    if (is_lent(slot) && (result = mr_loop_attempt(loop, slot)) != -EAGAIN)
+        return result;
+    if (!asks_for_readiness(slot) && (result = associate(loop, slot)) < 0)
+        return result;
+    if (slot->request.kind == MR_SEND_FILE && (result = bytes_of_file(&slot->request)) <= 0)
+        return result; /* an empty view cannot be had */
+    if (!slot->backend_memory && !(slot->backend_memory = new_operation(loop, slot)))
+        return -ENOMEM;
+    *is_over = false;
+    return 0;
+}
+
 static void submit(mr_loop *loop, mr_slot *slot)
 {
-    const mr_request *request = &slot->request;
-    int64_t refusal = mr_is_wait(request->kind) ? 0 : associate(loop, slot);
-    bool is_over = refusal < 0;
-    if (!is_over && request->kind == MR_SEND_FILE) {
-        refusal = bytes_of_file(request);
-        is_over = refusal <= 0; /* an empty view cannot be had */
-    }
-    if (!is_over && !slot->backend_memory) {
-        size_t elements = is_vector(request->kind) ? request->length : 0;
-        operation *op = slot->backend_memory = calloc(1, sizeof(operation) + elements * sizeof(WSABUF));
-        refusal = -ENOMEM;
-        is_over = !op;
-        if (op) {
-            op->loop = loop;
-            op->slot = slot;
-            op->accepted = INVALID_SOCKET;
-        }
-    }
-    if (is_over)
-        mr_loop_settle(loop, slot, refusal);
-    else
+    bool is_over;
+    int64_t result;
+    do
+        result = prepare(loop, slot, &is_over);
+    while (is_over && !mr_loop_settle(loop, slot, result));
+    if (!is_over)
         carry_out(loop, slot);
 }
 
@@ -577,6 +602,13 @@ static bool has_gone_in_part(const operation *op)
     return (kind == MR_SEND || kind == MR_SEND_VECTOR) && op->overlapped.InternalHigh > 0;
 }
 
+static int64_t receive_lent(operation *op)
+{
+    int64_t result = mr_loop_attempt(op->loop, op->slot);
+    /* Under Wine the report of a reset takes the error away, and the socket looks like one at its end. */
+    return result == 0 && op->poll.events & DRIVER_ABORT ? -ECONNRESET : result;
+}
+
 static int64_t result_of(operation *op)
 {
     mr_kind kind = op->slot->request.kind;
@@ -590,6 +622,8 @@ static int64_t result_of(operation *op)
             return finish_connect(op);
         if (mr_is_wait(kind))
             return op->poll.events & DRIVER_LOCAL_CLOSE ? -EBADF : 0;
+        if (is_lent(op->slot))
+            return receive_lent(op);
         return (int64_t)op->overlapped.InternalHigh;
     }
     int error = mr_error_of_status(status);
@@ -608,7 +642,10 @@ static void complete(mr_loop *loop, const OVERLAPPED_ENTRY *entry)
     mr_slot *slot = op->slot;
     int64_t result = result_of(op);
     clean_up(op);
-    if (!mr_loop_settle(loop, slot, result))
+    /* Somebody else took the bytes. Its cancellation has come and gone already: begun again, it would never end. */
+    if (result == -EAGAIN && slot->end_reason)
+        result = -ECANCELED;
+    if (result == -EAGAIN || !mr_loop_settle(loop, slot, result))
         carry_out(loop, slot);
 }
 
