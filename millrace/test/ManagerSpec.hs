@@ -20,7 +20,7 @@ spec = describe "Millrace.Manager" $ do
     named <- lookupEnv "MILLRACE_BACKEND"
     chosen <- chosenBackend
     named `shouldBe` Just (backendName chosen)
-  it "knows the names of the backends" $ map backendName [minBound ..] `shouldBe` ["io_uring", "epoll"]
+  it "knows the names of the backends" $ map backendName [minBound ..] `shouldBe` ["io_uring", "epoll", "kqueue", "iocp"]
   it "finds that the backend in use works" $ (chosenBackend >>= probeBackend) `shouldReturn` Nothing
   it "has a loop for each capability" $ do
     capabilities <- getNumCapabilities

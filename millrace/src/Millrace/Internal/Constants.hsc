@@ -34,10 +34,12 @@ flagAll = #{const MR_ALL}
 flagLent = #{const MR_LENT}
 flagWithin = #{const MR_WITHIN}
 
-backendAuto, backendIoUring, backendEpoll :: CInt
+backendAuto, backendIoUring, backendEpoll, backendKqueue, backendIocp :: CInt
 backendAuto = #{const MR_BACKEND_AUTO}
 backendIoUring = #{const MR_BACKEND_IO_URING}
 backendEpoll = #{const MR_BACKEND_EPOLL}
+backendKqueue = #{const MR_BACKEND_KQUEUE}
+backendIocp = #{const MR_BACKEND_IOCP}
 
 completionSize, completionToken, completionUserData, completionResult :: Int
 completionSize = #{size mr_completion}

@@ -24,6 +24,8 @@ import Control.Monad (forM_, unless, void, when)
 import Data.Bits (unsafeShiftR, (.&.))
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef, writeIORef)
 import Data.Int (Int64)
+import Data.List (find)
+import Data.Maybe (fromMaybe)
 import Data.Primitive.Array (Array, arrayFromList, indexArray, sizeofArray)
 import Data.Word (Word64)
 import Foreign.C.Error (Errno (..), errnoToIOError)
@@ -47,18 +49,24 @@ import Millrace.Internal.TimerTable
 data Backend
   = IoUring -- ^ Linux 5.11 and later, where it is allowed
   | Epoll   -- ^ Linux
+  | Kqueue  -- ^ FreeBSD, NetBSD, macOS
+  | Iocp    -- ^ Windows
   deriving (Eq, Ord, Show, Read, Enum, Bounded)
 
--- | The name that @MILLRACE_BACKEND@ and the command line use: @"io_uring"@, @"epoll"@.
+-- | The name that @MILLRACE_BACKEND@ and the command line use: @"io_uring"@, @"epoll"@, @"kqueue"@, @"iocp"@.
 --
 -- @since 0.1.0
 backendName :: Backend -> String
 backendName IoUring = "io_uring"
 backendName Epoll = "epoll"
+backendName Kqueue = "kqueue"
+backendName Iocp = "iocp"
 
 backendCode :: Backend -> CInt
 backendCode IoUring = backendIoUring
 backendCode Epoll = backendEpoll
+backendCode Kqueue = backendKqueue
+backendCode Iocp = backendIocp
 
 -- | Why Millrace cannot work in this program. Not for failed operations, which throw 'IOError'.
 --
@@ -302,7 +310,7 @@ chosenBackend :: IO Backend
 chosenBackend = do
   ensureManagers
   code <- c_backend
-  return (if code == backendCode IoUring then IoUring else Epoll)
+  return (fromMaybe minBound (find ((== code) . backendCode) [minBound ..]))
 
 -- | 'Nothing' if the backend works on this machine, or 'Just' the reason why it does not. Starts nothing.
 --
