@@ -9,7 +9,12 @@ import qualified DateSpec
 import qualified EntityTagSpec
 import qualified FaultSpec
 import qualified FileSpec
+import qualified ContextSpec
+import qualified InterfaceSpec
+import qualified LimitSpec
 import qualified ParserSpec
+import qualified PipelineSpec
+import qualified ProxySpec
 import qualified ResponseSpec
 import qualified ShutdownSpec
 import qualified StrictSpec
@@ -31,3 +36,8 @@ main = hspec $ do
   TimeSpec.spec
   ShutdownSpec.spec
   ClientSpec.spec
+  ContextSpec.spec
+  InterfaceSpec.spec
+  LimitSpec.spec
+  PipelineSpec.spec
+  ProxySpec.spec

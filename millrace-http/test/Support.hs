@@ -6,10 +6,12 @@ module Support
   ( withServer,
     quiet,
     withConnection,
+    withSmallConnection,
     Client,
     send,
     sendEnd,
     receive,
+    receiveSome,
     receiveAll,
     receiveResponse,
     receiveUntilTimeout,
@@ -73,11 +75,19 @@ within what action = timeout 10000000 action >>= maybe (fail ("timed out: " ++ w
 data Client = Client Socket (IORef ByteString)
 
 withConnection :: Int -> (Client -> IO a) -> IO a
-withConnection port use = bracket open close (\opened -> newIORef B.empty >>= use . Client opened)
+withConnection = withConnectionThat (\_ -> return ())
+
+-- | The same with little room for what is received, so that the server soon notices a client that does not read.
+withSmallConnection :: Int -> (Client -> IO a) -> IO a
+withSmallConnection = withConnectionThat (\client -> setSocketOption client RecvBuffer 16384)
+
+withConnectionThat :: (Socket -> IO ()) -> Int -> (Client -> IO a) -> IO a
+withConnectionThat prepare port use = bracket open close (\opened -> newIORef B.empty >>= use . Client opened)
   where
     open = do
       client <- socket AF_INET Stream defaultProtocol
       setSocketOption client NoDelay 1
+      prepare client
       connect client (SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1)))
       return client
 
@@ -94,6 +104,10 @@ receive (Client client held) = do
   bytes <- readIORef held
   writeIORef held B.empty
   if B.null bytes then Socket.recv client 65536 else return bytes
+
+-- | At most so many bytes, as few as arrive in one piece; none at the end. Takes nothing more from the system.
+receiveSome :: Client -> Int -> IO ByteString
+receiveSome (Client client _) = Socket.recv client
 
 -- | Everything until the server closes.
 receiveAll :: Client -> IO ByteString

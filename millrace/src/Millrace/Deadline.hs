@@ -14,6 +14,7 @@ module Millrace.Deadline
   , earlier
   , isDeadlineError
   , deadlineNanoseconds
+  , deadlineFromNanoseconds
   ) where
 
 import Data.Word (Word64)
@@ -70,3 +71,10 @@ isDeadlineError problem = case ioeGetErrorType problem of
 deadlineNanoseconds :: Deadline -> Word64
 deadlineNanoseconds (Deadline ns) = ns
 {-# INLINE deadlineNanoseconds #-}
+
+-- | The inverse of 'deadlineNanoseconds', for programs that keep deadlines in memory of their own.
+--
+-- @since 0.1.0
+deadlineFromNanoseconds :: Word64 -> Deadline
+deadlineFromNanoseconds = Deadline
+{-# INLINE deadlineFromNanoseconds #-}

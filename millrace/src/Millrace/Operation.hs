@@ -37,6 +37,7 @@ module Millrace.Operation
   , timeoutRequest
   , before
   , within
+  , partial
     -- * Performing
   , perform
   , performKeeping
@@ -45,7 +46,7 @@ module Millrace.Operation
   ) where
 
 import Control.Exception (throwIO)
-import Data.Bits ((.|.))
+import Data.Bits (complement, (.&.), (.|.))
 import Data.Int (Int64)
 import Data.Word (Word64, Word8)
 import Foreign.C.Error (Errno (..), errnoToIOError)
@@ -222,6 +223,13 @@ within micros what = what
   { requestFlags = requestFlags what .|. flagWithin
   , requestDeadline = fromIntegral (max 0 (min micros (maxBound `quot` 1000))) * 1000 }
 {-# INLINE within #-}
+
+-- | The same, ending as soon as some of the bytes went instead of all. If such a send ends at its deadline, none went.
+--
+-- @since 0.1.0
+partial :: Request a -> Request a
+partial what = what { requestFlags = requestFlags what .&. complement flagAll }
+{-# INLINE partial #-}
 
 -- | Passes a result on, or throws an 'IOError' that says what was attempted (a function's name) on what.
 --

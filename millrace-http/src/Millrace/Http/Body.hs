@@ -18,12 +18,12 @@ import qualified Data.ByteString.Internal as BI
 import Data.Word (Word64)
 import Foreign.Marshal.Utils (copyBytes)
 import GHC.Clock (getMonotonicTimeNSec)
-import Millrace.Deadline (deadlineAfter, noDeadline)
+import Millrace.Deadline (deadlineAfter, earlier)
 import Millrace.Http.Connection
+import Millrace.Http.EarlyFlush (settleFlush)
 import Millrace.Http.Exception
-import Millrace.Http.Settings (Settings (..))
+import Millrace.Http.Limits (Limits (..), Rate (..))
 import Millrace.Http.Wire (chunksConsumed, chunksEnd, initChunks, nextChunk)
-import Millrace.Socket.ByteString (sendAllBefore)
 
 -- | The body of one request.
 newtype BodyReader = BodyReader (MVar State)
@@ -38,8 +38,8 @@ data State
 -- | The body of the request whose head was just taken off the input: of a known length, or chunked.
 newBodyReader :: Connection -> Maybe Int -> IO BodyReader
 newBodyReader connection size = do
-  writeRegister connection bodyBudgetRegister (timeoutMicros connection)
-  writeRegister connection bodyProgressRegister 0
+  writeRegister connection bodyReceivedRegister 0
+  refillBudget connection
   case size of
     Just count -> writeRegister connection bodyPendingRegister count
     Nothing -> writeRegister connection bodyPendingRegister (-1) >> (chunks connection >>= initChunks)
@@ -73,6 +73,7 @@ explain failure
 step :: Connection -> State -> IO (State, ByteString)
 step connection state = case state of
   Counted 0 -> return (Finished, B.empty)
+  Counted left | left > bodyBytesMax (connectionLimits connection) -> throwIO PayloadTooLarge
   Counted left -> do
     available <- available1 connection
     bytes <- takeInput connection (min left available)
@@ -90,7 +91,11 @@ stepChunked connection = do
   result <- nextChunk state input count
   chunksConsumed state >>= dropInput connection
   case compare result 0 of
-    GT -> (,) Chunked <$> takeInput connection result
+    GT -> do
+      received <- (+ result) <$> readRegister connection bodyReceivedRegister
+      writeRegister connection bodyReceivedRegister received
+      when (received > bodyBytesMax (connectionLimits connection)) (throwIO PayloadTooLarge)
+      (,) Chunked <$> takeInput connection result
     EQ -> fillBody connection >> stepChunked connection
     LT
       | result == chunksEnd -> writeRegister connection bodyPendingRegister 0 >> return (Finished, B.empty)
@@ -114,19 +119,28 @@ fillBody :: Connection -> IO ()
 fillBody connection = do
   sendContinue connection
   budget <- readRegister connection bodyBudgetRegister
-  deadline <- if timeoutMicros connection > 0 then deadlineAfter (max 0 budget) else return noDeadline
+  silence <- phaseDeadline connection (bodyMicros limits)
+  deadline <- if windowMicros > 0 then earlier silence <$> deadlineAfter (max 0 budget) else return silence
   before <- getMonotonicTimeNSec
   count <- fillInput connection deadline
   after <- getMonotonicTimeNSec
   when (count == 0) (throwIO ConnectionClosedByPeer)
   progress <- (+ count) <$> readRegister connection bodyProgressRegister
-  if progress >= settingsSlowlorisSize (endpointSettings (connectionEndpoint connection))
-    then do
-      writeRegister connection bodyBudgetRegister (timeoutMicros connection)
-      writeRegister connection bodyProgressRegister 0
+  if progress >= windowBytes
+    then refillBudget connection
     else do
       writeRegister connection bodyBudgetRegister (budget - microsBetween before after)
       writeRegister connection bodyProgressRegister progress
+  where
+    limits = connectionLimits connection
+    Rate windowBytes windowMicros = bodyRate limits
+
+refillBudget :: Connection -> IO ()
+refillBudget connection = do
+  writeRegister connection bodyBudgetRegister windowMicros
+  writeRegister connection bodyProgressRegister 0
+  where
+    Rate _ windowMicros = bodyRate (connectionLimits connection)
 
 microsBetween :: Word64 -> Word64 -> Int
 microsBetween before after = fromIntegral ((after - before) `div` 1000)
@@ -138,14 +152,14 @@ sendContinue connection = do
   expected <- readRegister connection expectRegister
   when (expected /= 0) $ do
     writeRegister connection expectRegister 0
-    deadline <- operationDeadline connection
-    sendAllBefore deadline (connectionSocket connection) continueResponse
+    settleFlush (connectionFlush connection)
+    sendString connection continueResponse
 
 continueResponse :: ByteString
 continueResponse = C8.pack "HTTP/1.1 100 Continue\r\n\r\n"
 
 -- | Ends the body when its response is complete: drops what was not read, if that is not more than
--- 'settingsMaximumBodyFlush' bytes. True if the input is now at the next request. Later uses of the reader throw
+-- 'setMaximumBodyFlush' bytes. True if the input is now at the next request. Later uses of the reader throw
 -- 'UsedTooLate'.
 finishBody :: Connection -> BodyReader -> IO Bool
 finishBody connection (BodyReader variable) = modifyMVar variable $ \state -> do
@@ -158,19 +172,18 @@ finishBody connection (BodyReader variable) = modifyMVar variable $ \state -> do
 dropBody :: Connection -> State -> IO Bool
 dropBody connection state = do
   keep <- readRegister connection keepRegister
-  if keep == 0 then return False else go state (settingsMaximumBodyFlush settings)
+  if keep == 0 then return False else go state (skippedBytesMax (connectionLimits connection))
   where
-    settings = endpointSettings (connectionEndpoint connection)
     go Finished _ = return True
-    go (Counted left) (Just limit) | left > limit = return False
-    go _ (Just limit) | limit < 0 = return False
+    go (Counted left) limit | left > limit = return False
+    go _ limit | limit < 0 = return False
     go current limit = do
       -- The client may be waiting for the response before it sends the rest.
       buffered <- inputCount connection
       when (buffered == 0) (flushOutput connection)
       outcome <- try (step connection current)
       case outcome of
-        Right (next, bytes) -> go next (fmap (subtract (B.length bytes)) limit)
+        Right (next, bytes) -> go next (limit - B.length bytes)
         Left failure
           | Just (_ :: InvalidRequest) <- fromException failure -> return False
           | isTimeExpired failure -> return False

@@ -11,7 +11,6 @@
 -- and writers) must not touch them without asking first whether its request is still being served.
 module Millrace.Http.Connection
   ( Connection (..),
-    Endpoint (..),
     newConnection,
 
     -- * Waiting and working
@@ -40,6 +39,9 @@ module Millrace.Http.Connection
     streamModeRegister,
     streamLeftRegister,
     chunkStartRegister,
+    responseStatusRegister,
+    responseBytesRegister,
+    bodyReceivedRegister,
 
     -- * C state
     parser,
@@ -57,15 +59,19 @@ module Millrace.Http.Connection
     outputEnd,
     setOutputEnd,
     outputCapacity,
-    outputPiece,
     growOutput,
     flushOutput,
     sendBytes,
     sendPieces,
+    sendString,
+    sendFilePart,
 
     -- * Time limits
-    operationDeadline,
-    timeoutMicros,
+    connectionLimits,
+    startTotalDeadline,
+    clearTotalDeadline,
+    totalDeadline,
+    phaseDeadline,
   )
 where
 
@@ -73,39 +79,39 @@ import Control.Exception (mask_, onException)
 import Control.Monad (when)
 import Control.Monad.Primitive (RealWorld)
 import Data.ByteString (ByteString)
-import qualified Data.ByteString as B
-import qualified Data.ByteString.Internal as BI
 import qualified Data.ByteString.Unsafe as BU
-import Data.IORef (IORef)
+import Data.Int (Int32, Int64)
 import Data.Primitive.ByteArray (MutableByteArray, newByteArray, readByteArray, setByteArray, writeByteArray)
+import Data.Vault.Lazy (Vault)
+import qualified Data.Vault.Lazy as Vault
 import Data.Word (Word8)
-import Foreign.ForeignPtr (newForeignPtr_)
 import Foreign.Marshal.Alloc (free, mallocBytes)
 import Foreign.Marshal.Utils (copyBytes, moveBytes)
-import Foreign.Ptr (IntPtr (..), Ptr, intPtrToPtr, plusPtr, ptrToIntPtr)
+import Foreign.Ptr (IntPtr (..), Ptr, castPtr, intPtrToPtr, plusPtr, ptrToIntPtr)
 import Foreign.Storable (peekByteOff, pokeByteOff)
-import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
+import Millrace.Deadline (Deadline, deadlineAfter, deadlineFromNanoseconds, deadlineNanoseconds, earlier, noDeadline)
+import Millrace.Http.Delivery
+import Millrace.Http.EarlyFlush
+import Millrace.Http.Endpoint
+import Millrace.Http.Limits (Limits (..))
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.Wire
 import Millrace.Socket (Socket)
-import Millrace.Socket.ByteString (recvBufBefore, sendAllBefore, sendAllBufWithin, sendManyBefore)
+import Millrace.Socket.ByteString (recvBufBefore)
 import Millrace.Socket.Lent (borrow, giveBack, lentAt, lentBytes, lentSize, recvLentWithin)
 import Network.Socket (SockAddr)
-
--- | What all connections of a server share.
-data Endpoint = Endpoint
-  { endpointSettings :: !Settings,
-    -- | The whole Server line, CR LF included, or empty.
-    endpointServerLine :: !ByteString,
-    -- | The server is shutting down: no connection is kept.
-    endpointClosing :: !(IORef Bool)
-  }
+import System.Posix.Types (Fd (..))
 
 -- | An open connection.
 data Connection = Connection
   { connectionEndpoint :: !Endpoint,
     connectionSocket :: !Socket,
     connectionPeer :: !SockAddr,
+    -- | Of every request.
+    connectionVault :: Vault,
+    connectionPace :: !Pace,
+    -- | Sends the output while an application is at work.
+    connectionFlush :: !EarlyFlush,
     -- | What outlives a request, by 'Place'.
     connectionPlaces :: !(MutableByteArray RealWorld)
   }
@@ -126,8 +132,12 @@ idlePlace = Place 2
 phasePlace = Place 3
 requestsPlace = Place 4
 
+-- Two words for the pace of sending.
+pacePlace :: Int
+pacePlace = 5
+
 placeCount :: Int
-placeCount = 5
+placeCount = 7
 
 readPlace :: Connection -> Place -> IO Int
 readPlace connection (Place index) = readByteArray (connectionPlaces connection) index
@@ -241,13 +251,29 @@ streamModeRegister = register 15
 streamLeftRegister = register 16
 chunkStartRegister = register 17
 
+-- | Status code and bytes of body of the last response.
+responseStatusRegister, responseBytesRegister :: Register
+responseStatusRegister = register 18
+responseBytesRegister = register 19
+
+-- | Bytes of request body that the application was given.
+bodyReceivedRegister :: Register
+bodyReceivedRegister = register 20
+
+-- When the current request must be over; 0: there is no limit.
+totalDeadlineRegister :: Register
+totalDeadlineRegister = register 21
+
 -- How the desk is laid out: registers, C state, the table of fields, output.
-parserOffset, chunksOffset, headOffset, fieldsOffset, outputOffset :: Int
-parserOffset = 8 * 18
+parserOffset, chunksOffset, headOffset, fieldsOffset :: Int
+parserOffset = 8 * 22
 chunksOffset = aligned (parserOffset + parserSize)
 headOffset = aligned (chunksOffset + chunksSize)
 fieldsOffset = aligned (headOffset + headSize)
-outputOffset = fieldsOffset + fieldsMax * fieldSize
+
+outputOffset :: Connection -> Int
+outputOffset connection = fieldsOffset + fieldsMax (connectionLimits connection) * fieldSize
+{-# INLINE outputOffset #-}
 
 aligned :: Int -> Int
 aligned size = (size + 7) `div` 8 * 8
@@ -271,23 +297,20 @@ onDesk :: Connection -> Int -> IO (Ptr a)
 onDesk connection offset = (`plusPtr` offset) <$> desk connection
 {-# INLINE onDesk #-}
 
-fieldsMax, outputMax, targetMax :: Int
-fieldsMax = 128
-outputMax = 1048576
-targetMax = 8192
-
 -- | A connection on a socket, which stays the caller's to close. It waits, and has neither input nor output.
 newConnection :: Endpoint -> Socket -> SockAddr -> IO Connection
 newConnection endpoint socket peer = do
   places <- newByteArray (8 * placeCount)
   setByteArray places 0 placeCount (0 :: Int)
-  return (Connection endpoint socket peer places)
+  Connection endpoint socket peer Vault.empty (makePace (endpointLimits endpoint) places pacePlace)
+    <$> newEarlyFlush
+    <*> pure places
 
 -- | Parks a waiting connection until the first bytes of a request arrive, and makes it work on them. Their number, 0 at
--- the end of the stream: it then goes on waiting. Throws @TimeExpired@ after the server's time limit.
+-- the end of the stream: it then goes on waiting. Throws @TimeExpired@ after the time limit for idle connections.
 beginWork :: Connection -> IO Int
 beginWork connection =
-  recvLentWithin (timeoutMicros connection) (connectionSocket connection) lentSize $ \input count ->
+  recvLentWithin (idleMicros (connectionLimits connection)) (connectionSocket connection) lentSize $ \input count ->
     if count == 0 then return 0 else do
       place <- borrow `onException` giveBack input
       writePlace connection inputPlace (address (lentBytes input))
@@ -301,16 +324,17 @@ layOut connection input count = do
   writeRegister connection inputCapacity lentSize
   writeRegister connection inputStart 0
   writeRegister connection inputStop count
-  onDesk connection outputOffset >>= writeAddress connection outputAddress
-  writeRegister connection outputSize (lentSize - outputOffset)
+  onDesk connection (outputOffset connection) >>= writeAddress connection outputAddress
+  writeRegister connection outputSize (lentSize - outputOffset connection)
   setOutputEnd connection 0
   writeRegister connection sendsRegister 0
   writeRegister connection bodyPendingRegister 0
+  clearTotalDeadline connection
   fields <- onDesk connection fieldsOffset
   state <- parser connection
-  initParser state fields fieldsMax headMax (min targetMax headMax)
+  initParser state fields (fieldsMax limits) (headMax limits) (targetMax limits)
   where
-    headMax = settingsMaxTotalHeaderLength (endpointSettings (connectionEndpoint connection))
+    limits = connectionLimits connection
 
 -- | Gives back what the connection works with: from here on it waits. What was not sent and not used is lost.
 endWork :: Connection -> IO ()
@@ -320,7 +344,7 @@ endWork connection = mask_ $ do
     input <- readPlace connection inputPlace
     if input /= 0 then giveBack (lentAt (pointer input)) else readAddress connection inputAddress >>= free
     output <- readAddress connection outputAddress
-    inside <- onDesk connection outputOffset
+    inside <- onDesk connection (outputOffset connection)
     when (output /= inside) (free output)
     writePlace connection deskPlace 0
     giveBack (lentAt (pointer place))
@@ -406,16 +430,11 @@ outputCapacity :: Connection -> IO Int
 outputCapacity connection = readRegister connection outputSize
 {-# INLINE outputCapacity #-}
 
--- | The output that waits to be sent, without copying: valid until the output changes.
-outputPiece :: Connection -> IO ByteString
-outputPiece connection = do
-  output <- outputBuffer connection >>= newForeignPtr_
-  BI.fromForeignPtr output 0 <$> outputEnd connection
-
--- | Doubles the output until it holds so many bytes, keeping what waits. False if that is more than it may ever hold.
+-- | Doubles the output until it holds so many bytes, keeping what waits. False if that is more than
+-- 'settingsMaxBuilderResponseBufferSize'.
 growOutput :: Connection -> Int -> IO Bool
 growOutput connection wanted
-  | wanted > outputMax = return False
+  | wanted > settingsMaxBuilderResponseBufferSize (endpointSettings (connectionEndpoint connection)) = return False
   | otherwise = do
     capacity <- outputCapacity connection
     when (wanted > capacity) $ do
@@ -424,7 +443,7 @@ growOutput connection wanted
       new <- mallocBytes size
       end <- outputEnd connection
       copyBytes new old end
-      inside <- onDesk connection outputOffset
+      inside <- onDesk connection (outputOffset connection)
       mask_ $ do
         writeAddress connection outputAddress new
         when (old /= inside) (free old)
@@ -441,52 +460,68 @@ flushOutput connection = do
     sendBytes connection buffer end
 {-# INLINE flushOutput #-}
 
--- | Sends bytes from the connection's own memory. Every 'pieceMax' bytes have the server's timeout to themselves: this
--- bounds slow readers without a limit on the size of a response.
+-- | Sends bytes from the connection's own memory.
 sendBytes :: Connection -> Ptr Word8 -> Int -> IO ()
 sendBytes connection bytes count = do
-  sends <- readRegister connection sendsRegister
-  writeRegister connection sendsRegister (sends + 1)
-  go bytes count
-  where
-    go at left
-      | left <= pieceMax = send at left
-      | otherwise = send at pieceMax >> go (at `plusPtr` pieceMax) (left - pieceMax)
-    send = sendAllBufWithin (timeoutMicros connection) (connectionSocket connection)
+  noteSend connection
+  limit <- totalDeadline connection
+  deliver (connectionPace connection) limit (connectionSocket connection) bytes count
 
 -- | Sends what waits together with more bytes.
 sendPieces :: Connection -> ByteString -> IO ()
 sendPieces connection bytes = do
-  waiting <- outputPiece connection
+  noteSend connection
+  waiting <- outputBuffer connection
+  count <- outputEnd connection
+  setOutputEnd connection 0
+  limit <- totalDeadline connection
+  deliverTwo (connectionPace connection) limit (connectionSocket connection) waiting count bytes
+
+-- | Sends bytes, and leaves the output alone.
+sendString :: Connection -> ByteString -> IO ()
+sendString connection bytes = BU.unsafeUseAsCStringLen bytes $ \(at, count) -> sendBytes connection (castPtr at) count
+
+-- | @sendFilePart connection descriptor offset count@ returns how many bytes went; fewer only if the file ended.
+sendFilePart :: Connection -> Int32 -> Int64 -> Int64 -> IO Int64
+sendFilePart connection descriptor offset count = do
+  limit <- totalDeadline connection
+  deliverFile (connectionPace connection) limit (connectionSocket connection) (Fd (fromIntegral descriptor)) offset count
+
+noteSend :: Connection -> IO ()
+noteSend connection = do
   sends <- readRegister connection sendsRegister
   writeRegister connection sendsRegister (sends + 1)
-  setOutputEnd connection 0
-  deadline <- operationDeadline connection
-  sendManyBefore deadline socket [waiting, BU.unsafeTake first bytes]
-  go (BU.unsafeDrop first bytes)
+{-# INLINE noteSend #-}
+
+connectionLimits :: Connection -> Limits
+connectionLimits = endpointLimits . connectionEndpoint
+{-# INLINE connectionLimits #-}
+
+-- | From now on the time of a request runs, if it is limited.
+startTotalDeadline :: Connection -> IO ()
+startTotalDeadline connection = when (micros > 0) $ do
+  deadline <- deadlineAfter micros
+  writeRegister connection totalDeadlineRegister (fromIntegral (deadlineNanoseconds deadline))
   where
-    first = min pieceMax (B.length bytes)
-    socket = connectionSocket connection
-    go rest
-      | B.null rest = return ()
-      | otherwise = do
-        deadline <- operationDeadline connection
-        sendAllBefore deadline socket (B.take pieceMax rest)
-        go (B.drop pieceMax rest)
+    micros = totalMicros (connectionLimits connection)
+{-# INLINE startTotalDeadline #-}
 
-pieceMax :: Int
-pieceMax = 131072
+-- | From now on it is not limited.
+clearTotalDeadline :: Connection -> IO ()
+clearTotalDeadline connection = writeRegister connection totalDeadlineRegister 0
+{-# INLINE clearTotalDeadline #-}
 
--- | The time limit of an operation that starts now.
-operationDeadline :: Connection -> IO Deadline
-operationDeadline connection
-  | micros > 0 = deadlineAfter micros
-  | otherwise = return noDeadline
-  where
-    micros = timeoutMicros connection
-{-# INLINE operationDeadline #-}
+-- | When the current request must be over.
+totalDeadline :: Connection -> IO Deadline
+totalDeadline connection = deadlineFromNanoseconds . fromIntegral <$> readRegister connection totalDeadlineRegister
+{-# INLINE totalDeadline #-}
 
--- | The server's time limit in microseconds; 0: none.
-timeoutMicros :: Connection -> Int
-timeoutMicros connection = max 0 (settingsTimeoutSeconds (endpointSettings (connectionEndpoint connection))) * 1000000
-{-# INLINE timeoutMicros #-}
+-- | The time limit of an operation that starts now and may take so many microseconds; 0: there is none. The request's
+-- own limit holds in any case.
+phaseDeadline :: Connection -> Int -> IO Deadline
+phaseDeadline connection micros = do
+  total <- totalDeadline connection
+  if micros == 0
+    then return total
+    else if total == noDeadline then deadlineAfter micros else earlier total <$> deadlineAfter micros
+{-# INLINE phaseDeadline #-}

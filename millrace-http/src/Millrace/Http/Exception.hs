@@ -27,8 +27,8 @@ import Network.HTTP.Types
 import Network.Wai (Request, Response, responseLBS)
 import System.IO (hPutStrLn, stderr)
 
--- | A request that cannot be served. The first nine constructors are Warp's; 'NotEnoughLines', 'NonHttp',
--- 'OverLargeHeader' and 'BadProxyHeader' are not raised by this version.
+-- | A request that cannot be served. The first nine constructors are Warp's; 'NotEnoughLines', 'NonHttp' and
+-- 'OverLargeHeader' are not raised by this version.
 --
 -- @since 0.1.0
 data InvalidRequest
@@ -41,7 +41,8 @@ data InvalidRequest
   | -- | The connection ended where more was to come. Reading a request body throws it when the body is cut off.
     ConnectionClosedByPeer
   | OverLargeHeader
-  | BadProxyHeader String
+  | -- | No valid header of the PROXY protocol where one must be: 400.
+    BadProxyHeader String
   | -- | 413.
     PayloadTooLarge
   | -- | The head is too long or has too many fields: 431.
@@ -113,6 +114,8 @@ data InvalidResponse
     RespondedTwice
   | -- | The application returned without having responded.
     NotResponded
+  | -- | The application took longer than 'Network.Wai.Handler.Millrace.setTotalTimeout' allows: 503.
+    ApplicationTimedOut
   | -- | A file became shorter while it was sent.
     FileTruncated FilePath
   | -- | The body writer or the request body was used after its request was over.
@@ -149,6 +152,7 @@ defaultOnExceptionResponse exception
   | isAsynchronous exception = throw exception
   | Just reason <- fromException exception =
     let status = invalidRequestStatus reason in plain status (C8.unpack (statusMessage status))
+  | Just ApplicationTimedOut <- fromException exception = plain serviceUnavailable503 "Service Unavailable"
   | otherwise = plain internalServerError500 "Something went wrong"
 
 -- | Shows the exception to the client. For debugging only: it reveals internals.

@@ -6,7 +6,7 @@
 --
 -- The head is copied once, together with the parser's table of fields; path, query and header values are slices of
 -- that copy, made when the application asks for them.
-module Millrace.Http.Request (makeRequest) where
+module Millrace.Http.Request (makeRequest, keepTarget) where
 
 import Data.Array (Array, listArray)
 import Data.Array.Base (unsafeAt)
@@ -16,7 +16,7 @@ import qualified Data.ByteString.Internal as BI
 import Data.Bits ((.&.))
 import Data.CaseInsensitive (CI)
 import qualified Data.CaseInsensitive as CI
-import qualified Data.Vault.Lazy as Vault
+import Data.Vault.Lazy (Vault)
 import Data.Word (Word8)
 import Foreign.ForeignPtr (ForeignPtr)
 import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
@@ -32,10 +32,10 @@ import System.IO.Unsafe (unsafeDupablePerformIO)
 -- The copy of a head: its memory, where the text begins behind the table of fields, and the number of fields.
 data HeadCopy = HeadCopy !(ForeignPtr Word8) !Int !Int
 
--- | @makeRequest parser head length peer body bodyLength@: the request whose head was parsed completely and starts at
+-- | @makeRequest parser head length peer vault body bodyLength@: the request whose head was parsed completely and starts at
 -- @head@. Copies what it needs.
-makeRequest :: Ptr Parser -> Ptr Word8 -> Int -> SockAddr -> IO ByteString -> Wai.RequestBodyLength -> IO Request
-makeRequest parser bytes size peer body bodyLength = do
+makeRequest :: Ptr Parser -> Ptr Word8 -> Int -> SockAddr -> Vault -> IO ByteString -> Wai.RequestBodyLength -> IO Request
+makeRequest parser bytes size peer vault body bodyLength = do
   fieldsSize <- parserFieldsSize parser
   count <- headFieldCount parser
   memory <- mallocPlainForeignPtrBytes (fieldsSize + size)
@@ -67,13 +67,23 @@ makeRequest parser bytes size peer body bodyLength = do
         Wai.pathInfo = decodePathSegments path,
         Wai.queryString = parseQuery query,
         Wai.requestBody = body,
-        Wai.vault = Vault.empty,
+        Wai.vault = vault,
         Wai.requestBodyLength = bodyLength,
         Wai.requestHeaderHost = valueAt copy host,
         Wai.requestHeaderRange = valueAt copy range,
         Wai.requestHeaderReferer = valueAt copy referer,
         Wai.requestHeaderUserAgent = valueAt copy userAgent
       }
+
+-- | The same request with scheme and authority in its path, if the client has sent them. To be called before the head
+-- is gone.
+keepTarget :: Ptr Parser -> Ptr Word8 -> Request -> IO Request
+keepTarget parser bytes request = do
+  (methodOffset, methodLength) <- headMethodSlice parser
+  (pathOffset, pathLength) <- headPathSlice parser
+  let start = methodOffset + methodLength + 1
+  target <- C8.packCStringLen (castPtr bytes `plusPtr` start, pathOffset + pathLength - start)
+  return request {Wai.rawPathInfo = target, Wai.pathInfo = decodePathSegments target}
 
 slash :: ByteString
 slash = C8.pack "/"

@@ -1,3 +1,5 @@
+{-# LANGUAGE BangPatterns #-}
+
 -- |
 -- Sends a WAI response: composes head and body in the connection's output. Knows nothing of applications and of
 -- receiving.
@@ -9,7 +11,7 @@ module Millrace.Http.Response (answer, restartResponse) where
 
 import Control.Applicative ((<|>))
 import Control.Concurrent.MVar (newMVar, withMVar)
-import Control.Exception (bracket, finally, throwIO)
+import Control.Exception (finally, throwIO)
 import Control.Monad (unless, when)
 import Data.Bits ((.&.))
 import Data.ByteString (ByteString)
@@ -20,33 +22,32 @@ import Data.ByteString.Builder.Extra (BufferWriter, Next (..), runBuilder)
 import qualified Data.ByteString.Internal as BI
 import qualified Data.ByteString.Unsafe as BU
 import Data.CaseInsensitive (original)
+import qualified Data.CaseInsensitive as CI
 import Data.IORef
 import Data.Int (Int32, Int64)
 import Data.Maybe (fromMaybe)
 import Data.Word (Word8)
-import Foreign.C.Error (Errno (..), errnoToIOError)
 import Foreign.C.Types (CInt)
-import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Utils (copyBytes, moveBytes)
 import Foreign.Ptr (Ptr, castPtr, minusPtr, plusPtr)
 import Millrace.Http.Body (sendContinue)
 import Millrace.Http.ByteRange
 import Millrace.Http.Connection
 import Millrace.Http.Date (formatHttpDate)
+import Millrace.Http.Endpoint (Endpoint (..))
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.File
+import Millrace.Http.FileCache (OpenFile (..), withOpenFile)
+import Millrace.Http.Limits (Limits (..))
 import Millrace.Http.Multipart
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.Stream
 import Millrace.Http.Wire
-import Millrace.Socket.ByteString (recv, sendAllBefore)
-import Millrace.Socket.File (sendFileBefore)
+import Millrace.Socket.ByteString (recv)
 import Network.HTTP.Types hiding (ByteRange)
 import Network.HTTP.Types.Header (hAcceptRanges, hContentRange, hETag)
 import Network.Wai (Request, requestHeaders, requestMethod)
 import Network.Wai.Internal (FilePart (..), Response (..))
-import System.Posix.Internals (withFilePath)
-import System.Posix.Types (Fd (..))
 
 -- | Composes the response to a request and sends what does not fit into the output. Leaves in 'keepRegister' whether
 -- the connection can be kept. May be called again for the same request after 'restartResponse'.
@@ -81,7 +82,10 @@ data Composed = Composed
   }
 
 composeHead :: Connection -> Status -> ResponseHeaders -> IO Composed
-composeHead connection status fields = do
+composeHead connection status@(Status code _) appFields = do
+  let !fields = maybe appFields (\value -> (hAltSvc, value) : appFields) (settingsAltSvc (endpointSettings endpoint))
+  writeRegister connection responseStatusRegister code
+  writeRegister connection responseBytesRegister (-1)
   capacity <- outputCapacity connection
   waiting <- outputEnd connection
   when (capacity - waiting < capacity `div` 4) (sendEarlier connection)
@@ -90,7 +94,7 @@ composeHead connection status fields = do
   let limit = buffer `plusPtr` (capacity - framingMax - streamMargin)
   result <- putHead connection (buffer `plusPtr` start) limit status fields
   if result /= headOk
-    then makeHeadRoom connection >> composeHead connection status fields
+    then makeHeadRoom connection >> composeHead connection status appFields
     else do
       writer <- headWriter connection
       at <- headAt writer
@@ -103,7 +107,7 @@ composeHead connection status fields = do
       pending <- readRegister connection bodyPendingRegister
       closing <- readIORef (endpointClosing endpoint)
       allowed <- readRegister connection keepRegister
-      let flushable = maybe True (pending <=) (settingsMaximumBodyFlush (endpointSettings endpoint))
+      let flushable = pending <= skippedBytesMax (connectionLimits connection)
           keep =
             flags .&. flagKeepAlive /= 0
               && allowed /= 0
@@ -126,6 +130,10 @@ composeHead connection status fields = do
   where
     endpoint = connectionEndpoint connection
 
+hAltSvc :: HeaderName
+hAltSvc = CI.mk (C8.pack "Alt-Svc")
+{-# NOINLINE hAltSvc #-}
+
 -- Sends the responses to earlier requests, so that this one has the whole output.
 sendEarlier :: Connection -> IO ()
 sendEarlier connection = do
@@ -140,8 +148,11 @@ makeHeadRoom connection = do
     then sendEarlier connection
     else do
       capacity <- outputCapacity connection
-      grown <- growOutput connection (2 * capacity)
+      grown <- if 2 * capacity <= responseHeadMax then growOutput connection (2 * capacity) else return False
       unless grown (throwIO (ResponseHeadTooLarge capacity))
+
+responseHeadMax :: Int
+responseHeadMax = 1048576
 
 putHead :: Connection -> Ptr Word8 -> Ptr Word8 -> Status -> ResponseHeaders -> IO CInt
 putHead connection at limit (Status code reason) fields = do
@@ -261,6 +272,7 @@ resume bytes next _ _ = return (0, Chunk bytes (\_ _ -> return (0, next)))
 finishBody :: Connection -> Composed -> Ptr Word8 -> Int -> IO ()
 finishBody connection composed body size = do
   checkLength composed size
+  writeRegister connection responseBytesRegister size
   start <- finishHead connection composed (composedKeep composed) framingLength size
   moveBytes start body size
   setOutputEndAt connection (start `plusPtr` size)
@@ -324,10 +336,10 @@ answerStream connection status fields body = do
 
 answerFile :: Connection -> Request -> Status -> ResponseHeaders -> FilePath -> Maybe FilePart -> IO ()
 answerFile connection request status fields path part =
-  bracket (open path) closeOpened (either (const missing) found)
+  withOpenFile (endpointFiles (connectionEndpoint connection)) path (either (const missing) found)
   where
     missing = answerBuilder connection status404 (textPlain fields) (byteString (C8.pack "File not found"))
-    found (descriptor, facts@(FileFacts size modified)) = case part of
+    found (OpenFile descriptor facts@(FileFacts size modified)) = case part of
       Just chosen -> do
         unless (isPart chosen) (throwIO (InvalidFilePart path (filePartOffset chosen) (filePartByteCount chosen)))
         send status (partFields chosen) (filePartOffset chosen) (filePartByteCount chosen)
@@ -367,24 +379,12 @@ textPlain fields = (hContentType, C8.pack "text/plain; charset=utf-8") : filter 
     describesBody name =
       name `elem` [hContentType, hContentLength, hContentEncoding, hLastModified, hAcceptRanges, hContentRange, hETag, hCacheControl]
 
-open :: FilePath -> IO (Either IOError (Int32, FileFacts))
-open path = withFilePath path $ \name -> allocaBytes fileSize $ \file -> do
-  result <- openFile name file
-  if result < 0
-    then return (Left (errnoToIOError "responseFile" (Errno (negate result)) Nothing (Just path)))
-    else do
-      facts <- FileFacts . toInteger <$> fileBytes file <*> fileModified file
-      descriptor <- fileDescriptor file
-      return (Right (descriptor, facts))
-
-closeOpened :: Either IOError (Int32, FileFacts) -> IO ()
-closeOpened = either (const (return ())) (closeFile . fst)
-
 answerOpenFile :: Connection -> Status -> ResponseHeaders -> FilePath -> Int32 -> Int64 -> Int64 -> IO ()
 answerOpenFile connection status fields path descriptor offset count = do
   composed <- composeHead connection status (filter ((/= hContentLength) . fst) fields)
   done <- answeredWithoutBody connection status composed (Just (fromIntegral count))
   unless done $ do
+    writeRegister connection responseBytesRegister (fromIntegral count)
     start <- finishHead connection composed (composedKeep composed) framingLength (fromIntegral count)
     limit <- outputLimit connection
     if count <= fromIntegral (limit `minusPtr` start)
@@ -396,7 +396,8 @@ answerOpenFile connection status fields path descriptor offset count = do
       else do
         setOutputEndAt connection start
         flushOutput connection
-        sendFileParts connection path descriptor offset count
+        sent <- sendFilePart connection descriptor offset count
+        when (sent < count) (throwIO (FileTruncated path)) -- The length was promised: only closing tells the truth.
 
 -- Several ranges as one body. It is rare, and parts are small: they are read and streamed.
 answerParts :: Connection -> ResponseHeaders -> FilePath -> Int32 -> Integer -> [ByteRange] -> IO ()
@@ -411,18 +412,6 @@ answerParts connection fields path descriptor size ranges = do
       read' <- readFileAt descriptor target count (fromInteger offset)
       if read' < 0 then throwIO (FileTruncated path) else return read'
 
--- Every piece has the timeout to itself, as in 'sendBytes'.
-sendFileParts :: Connection -> FilePath -> Int32 -> Int64 -> Int64 -> IO ()
-sendFileParts connection path descriptor offset count = when (count > 0) $ do
-  deadline <- operationDeadline connection
-  let size = min count filePieceMax
-  sent <- sendFileBefore deadline (connectionSocket connection) (Fd (fromIntegral descriptor)) offset size
-  when (sent < size) (throwIO (FileTruncated path)) -- The length was promised: only closing tells the truth.
-  sendFileParts connection path descriptor (offset + size) (count - size)
-
-filePieceMax :: Int64
-filePieceMax = 262144
-
 ------------------------------------------------------------------------------------------------------------------------
 -- Raw
 
@@ -432,6 +421,8 @@ answerRaw :: Connection -> (IO ByteString -> (ByteString -> IO ()) -> IO ()) -> 
 answerRaw connection body = do
   writeRegister connection keepRegister 0
   flushOutput connection
+  clearTotalDeadline connection
+  writeRegister connection responseStatusRegister 0
   sendContinue connection -- RFC 9110, section 7.8: before a 101 (Switching Protocols)
   sends <- readRegister connection sendsRegister
   writeRegister connection sendsRegister (sends + 1) -- Nothing can be taken back any more.
@@ -442,9 +433,7 @@ answerRaw connection body = do
   let receive = do
         bytes <- atomicModifyIORef' leftover takeAll
         if B.null bytes then recv socket rawReceiveSize else return bytes
-      send bytes = do
-        deadline <- operationDeadline connection
-        sendAllBefore deadline socket bytes
+      send = sendString connection
   body receive send
   where
     socket = connectionSocket connection

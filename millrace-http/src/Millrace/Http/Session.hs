@@ -8,37 +8,76 @@
 -- make every park walk a longer stack.
 module Millrace.Http.Session (runSession) where
 
-import Control.Exception (Exception (..), SomeException, catch, throwIO, toException, try)
+import Control.Concurrent (ThreadId, myThreadId)
+import Control.Exception (Exception (..), SomeException, catch, onException, throwIO, toException, try)
 import Control.Monad (unless, void, when)
 import Data.Bits ((.&.), (.|.))
 import qualified Data.ByteString as B
 import Data.ByteString (ByteString)
 import Data.IORef
+import Data.Word (Word8)
+import Foreign.Ptr (Ptr)
 import Millrace.Deadline (Deadline, deadlineAfter, earlier)
 import Millrace.Http.Body
 import Millrace.Http.Connection
+import Millrace.Http.Context (Context (..), contextVault, earlyHints)
+import Millrace.Http.EarlyFlush (armFlush, settleFlush)
+import Millrace.Http.Endpoint (Endpoint (..))
 import Millrace.Http.Exception
-import Millrace.Http.Request (makeRequest)
+import Millrace.Http.Limits (Limits (..))
+import Millrace.Http.Proxy (readProxyHeader)
+import Millrace.Http.Request (keepTarget, makeRequest)
 import Millrace.Http.Response
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.Wire
 import Millrace.Socket (ShutdownCmd (..), shutdown)
 import Millrace.Socket.ByteString (recvBefore)
+import Millrace.Timer (timeout)
+import Network.HTTP.Types (ResponseHeaders, Status)
 import Network.Wai (Application, Request, defaultRequest)
 import Network.Wai.Internal (RequestBodyLength (..), Response (..), ResponseReceived (..))
 
 -- | Serves a connection until it is over. Returns when the socket is to be closed. Exceptions are reported through
 -- the settings; only asynchronous ones are thrown on.
 runSession :: Connection -> Application -> IO ()
-runSession connection application =
-  serve connection application `catch` \failure ->
-    if isAsynchronous failure then throwIO failure else endSession connection failure
+runSession connection application = do
+  thread <- myThreadId
+  let served = connection {connectionVault = contextVault (contextOf served thread)}
+      session = do
+        peer <- readProxyHeader served
+        serve served {connectionPeer = peer} (limited served application)
+  session `catch` \failure -> if isAsynchronous failure then throwIO failure else endSession served failure
 
--- Where a connection is, for 'endSession'.
-betweenRequests, inHead, inRequest :: Int
+-- What applications can ask for besides the request.
+contextOf :: Connection -> ThreadId -> Context
+contextOf connection thread =
+  Context
+    { contextSocket = connectionSocket connection,
+      contextFiles = endpointFiles (connectionEndpoint connection),
+      contextHints = \fields -> do
+        self <- myThreadId
+        working <- isWorking connection
+        -- Only the application's own thread is known not to be past the request.
+        when (self == thread && working) (sendHints connection fields)
+    }
+
+sendHints :: Connection -> ResponseHeaders -> IO ()
+sendHints connection fields = do
+  phase <- readPhase connection
+  flags <- parser connection >>= headFlags
+  -- RFC 9110, section 15.2: no 1xx to HTTP/1.0.
+  when (phase == inRequest && flags .&. flagVersion11 /= 0) $ do
+    settleFlush (connectionFlush connection)
+    hints <- either throwIO return (earlyHints fields)
+    flushOutput connection
+    sendString connection hints
+
+-- Where a connection is, for 'endSession' and 'sendHints'.
+betweenRequests, inHead, inRequest, inResponse :: Int
 betweenRequests = 0
 inHead = 1
 inRequest = 2
+inResponse = 3
 
 serve :: Connection -> Application -> IO ()
 serve connection application = do
@@ -61,6 +100,7 @@ awaitHead connection = do
   if count == 0
     then awaitFirstBytes connection
     else do
+      startTotalDeadline connection
       size <- parseInput connection
       if size /= 0 then return size else flushOutput connection >> awaitRest connection
 
@@ -87,6 +127,7 @@ awaitFirstBytes connection = do
       if count == 0
         then 0 <$ reportEarlyClose connection
         else do
+          startTotalDeadline connection
           size <- parseInput connection
           if size /= 0 then return size else awaitRest connection
 
@@ -100,7 +141,7 @@ reportEarlyClose connection = do
 awaitRest :: Connection -> IO Int
 awaitRest connection = do
   writePhase connection inHead
-  deadline <- operationDeadline connection
+  deadline <- phaseDeadline connection (headMicros (connectionLimits connection))
   go deadline
   where
     go deadline = do
@@ -118,12 +159,14 @@ awaitRest connection = do
 serveRequest :: Connection -> Application -> Int -> IO Bool
 serveRequest connection application size = do
   countRequest connection
+  requests <- requestCount connection
   writePhase connection inRequest
-  writeRegister connection keepRegister 1
+  writeRegister connection keepRegister (if requests < requestsMax limits then 1 else 0)
   requestHead <- parser connection
   flags <- headFlags requestHead
   bodyLength <- headContentLength requestHead
   when (flags .&. (flagExpectOther .|. flagHttps) /= 0) (throwIO (unservable flags))
+  when (fromIntegral bodyLength > bodyBytesMax limits) (throwIO PayloadTooLarge)
   writeRegister connection expectRegister (if flags .&. flagExpectContinue /= 0 && hasBody flags bodyLength then 1 else 0)
   bytes <- inputBytes connection
   if hasBody flags bodyLength
@@ -131,8 +174,7 @@ serveRequest connection application size = do
       let known = if flags .&. flagChunked /= 0 then Nothing else Just (fromIntegral bodyLength)
       body <- newBodyReader connection known
       request <-
-        makeRequest requestHead bytes size (connectionPeer connection) (readBody connection body) $
-          maybe ChunkedBody (KnownLength . fromIntegral) known
+        newRequest connection bytes size (readBody connection body) (maybe ChunkedBody (KnownLength . fromIntegral) known)
       dropInput connection size
       -- The client may wait for earlier responses before it sends the body.
       buffered <- inputCount connection
@@ -143,15 +185,23 @@ serveRequest connection application size = do
       return (complete && keep /= 0)
     else do
       writeRegister connection bodyPendingRegister 0
-      request <- makeRequest requestHead bytes size (connectionPeer connection) noBody (KnownLength 0)
+      request <- newRequest connection bytes size noBody (KnownLength 0)
       dropInput connection size
       runApplication connection application request
       keep <- readRegister connection keepRegister
       return (keep /= 0)
   where
+    limits = connectionLimits connection
     hasBody flags bodyLength = flags .&. flagChunked /= 0 || bodyLength > 0
     -- RFC 9110, section 7.4: https only on a connection that is.
     unservable flags = if flags .&. flagHttps /= 0 then MisdirectedRequest else UnsupportedExpectation
+
+newRequest :: Connection -> Ptr Word8 -> Int -> IO ByteString -> RequestBodyLength -> IO Request
+newRequest connection bytes size body bodyLength = do
+  requestHead <- parser connection
+  request <- makeRequest requestHead bytes size (connectionPeer connection) (connectionVault connection) body bodyLength
+  if settingsNoParsePath (settingsOf connection) then keepTarget requestHead bytes request else return request
+{-# NOINLINE newRequest #-}
 
 noBody :: IO ByteString
 noBody = return B.empty
@@ -163,6 +213,8 @@ data Progress = Unanswered | Answering | Answered | Over
 runApplication :: Connection -> Application -> Request -> IO ()
 runApplication connection application request = do
   progress <- newIORef Unanswered
+  waiting <- outputEnd connection
+  when (waiting > 0) (armFlush (connectionFlush connection) (flushOrBreak connection))
   outcome <- try (application request (respond connection request progress))
   reached <- readIORef progress
   writeIORef progress Over
@@ -173,9 +225,36 @@ runApplication connection application request = do
     Left failure
       | isAsynchronous failure -> throwIO failure
       | otherwise -> recover connection request reached failure
+  mapM_ (logResponse connection request) (settingsLogger (settingsOf connection))
+
+-- The responses to earlier requests, sent by another thread. If that fails, nothing more may be sent.
+flushOrBreak :: Connection -> IO ()
+flushOrBreak connection = flushOutput connection `onException` shutdown (connectionSocket connection) ShutdownBoth
+{-# NOINLINE flushOrBreak #-}
+
+-- Only if the settings ask for it is an application interrupted. Its operations on the client have the same limit, and
+-- a little earlier, so that a slow client makes them fail and is no reason to interrupt.
+limited :: Connection -> Application -> Application
+limited connection application
+  | micros == 0 = application
+  | otherwise = \request respond' ->
+    timeout (micros + graceMicros) (application request respond') >>= maybe (throwIO ApplicationTimedOut) return
+  where
+    micros = totalMicros (connectionLimits connection)
+    graceMicros = 200000
+
+logResponse :: Connection -> Request -> (Request -> Status -> Maybe Integer -> IO ()) -> IO ()
+logResponse connection request logger = do
+  code <- readRegister connection responseStatusRegister
+  size <- readRegister connection responseBytesRegister
+  when (code /= 0) $
+    logger request (toEnum code) (if size < 0 then Nothing else Just (fromIntegral size))
+      `catch` \failure -> if isAsynchronous failure then throwIO failure else report connection (Just request) failure
+{-# NOINLINE logResponse #-}
 
 respond :: Connection -> Request -> IORef Progress -> Response -> IO ResponseReceived
 respond connection request progress response = do
+  settleFlush (connectionFlush connection)
   reached <- readIORef progress
   case reached of
     Unanswered -> return ()
@@ -193,6 +272,7 @@ respond connection request progress response = do
 
 beginResponse :: Connection -> IO ()
 beginResponse connection = do
+  writePhase connection inResponse
   outputEnd connection >>= writeRegister connection responseStartRegister
   readRegister connection sendsRegister >>= writeRegister connection responseSendsRegister
 
@@ -200,6 +280,8 @@ beginResponse connection = do
 -- otherwise only closing it can tell the client that the response is incomplete.
 recover :: Connection -> Request -> Progress -> SomeException -> IO ()
 recover connection request reached failure = do
+  settleFlush (connectionFlush connection)
+  clearTotalDeadline connection
   report connection (Just request) failure
   clean <- case reached of
     Unanswered -> True <$ beginResponse connection
@@ -234,7 +316,11 @@ closeAfterResponse connection = do
   flushOutput connection
   unread <- inputCount connection
   pending <- readRegister connection bodyPendingRegister
-  when (unread > 0 || pending /= 0) (linger connection)
+  if unread > 0 || pending /= 0
+    then linger connection lingerMicros
+    else when (farewellMicros > 0) (linger connection farewellMicros)
+  where
+    farewellMicros = 1000 * settingsGracefulClose1Millis (settingsOf connection)
 
 -- An exception has ended the session outside of the application.
 endSession :: Connection -> SomeException -> IO ()
@@ -257,19 +343,20 @@ refuse connection reason = do
     writeRegister connection expectRegister 0
     writeRegister connection bodyPendingRegister 0
     writeRegister connection keepRegister 0
+    clearTotalDeadline connection
     beginResponse connection
     answer connection defaultRequest (settingsOnExceptionResponse (settingsOf connection) failure)
     flushOutput connection
-    linger connection
+    linger connection lingerMicros
   where
     failure = toException reason
 
 -- Closing a socket that has unread input resets the connection, and the reset may overtake the response. So the client
 -- is told that nothing more comes, and gets a little time to stop sending (RFC 9112, section 9.6).
-linger :: Connection -> IO ()
-linger connection = void . (try :: IO () -> IO (Either SomeException ())) $ do
+linger :: Connection -> Int -> IO ()
+linger connection micros = void . (try :: IO () -> IO (Either SomeException ())) $ do
   shutdown socket ShutdownSend
-  limit <- deadlineAfter lingerMicros
+  limit <- deadlineAfter micros
   drain limit lingerBytes
   where
     socket = connectionSocket connection
@@ -279,7 +366,7 @@ linger connection = void . (try :: IO () -> IO (Either SomeException ())) $ do
       bytes <- recvBefore (earlier limit pause) socket lingerPiece
       unless (B.null bytes) (drain limit (left - B.length bytes))
 
--- At most this long, and at most this long without a byte, and at most so many bytes.
+-- At most so long, and at most this long without a byte, and at most so many bytes.
 lingerMicros, lingerPauseMicros, lingerBytes, lingerPiece :: Int
 lingerMicros = 5000000
 lingerPauseMicros = 1000000

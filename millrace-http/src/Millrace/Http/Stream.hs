@@ -47,6 +47,7 @@ untilCloseMode = 2
 beginStream :: Connection -> Framing -> IO ()
 beginStream connection framing = do
   writeRegister connection chunkStartRegister (-1)
+  writeRegister connection responseBytesRegister 0
   case framing of
     Chunks -> mode chunksMode
     Counted size -> mode countedMode >> writeRegister connection streamLeftRegister size
@@ -102,6 +103,8 @@ sendLarge connection bytes = do
 -- Counted bodies must not exceed their length: the rest would be read as the next response.
 account :: Connection -> Int -> IO ()
 account connection count = do
+  total <- readRegister connection responseBytesRegister
+  writeRegister connection responseBytesRegister (total + count)
   mode <- readRegister connection streamModeRegister
   when (mode == countedMode) $ do
     left <- readRegister connection streamLeftRegister

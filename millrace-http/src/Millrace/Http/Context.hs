@@ -1,0 +1,138 @@
+-- |
+-- What an application can ask of its server besides what WAI has, given a request. Knows nothing of how a connection is
+-- served.
+module Millrace.Http.Context
+  ( Context (..),
+    contextVault,
+    earlyHints,
+    pauseTimeout,
+    getFileInfo,
+    sendEarlyHints,
+    isConnected,
+    onDisconnect,
+  )
+where
+
+import Control.Concurrent (forkIOWithUnmask, killThread)
+import Control.Exception (IOException, bracket, catch)
+import Control.Monad (unless, void)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Char8 as C8
+import qualified Data.CaseInsensitive as CI
+import Data.Char (isAscii, isAlphaNum)
+import qualified Data.Vault.Lazy as Vault
+import Foreign.C.Types (CInt (..))
+import Millrace.Http.Exception (InvalidResponse (..))
+import Millrace.Http.FileCache (FileCache, FileInfo, fileInfo)
+import Millrace.Operation (perform, waitReadableRequest)
+import Millrace.Socket (Socket, socketHandle, withFdSocket)
+import Millrace.Timer (threadDelay)
+import Network.HTTP.Types (Header, ResponseHeaders)
+import Network.Wai (Request, vault)
+import System.IO.Unsafe (unsafePerformIO)
+
+-- | The same for all requests of a connection.
+data Context = Context
+  { contextSocket :: !Socket,
+    contextFiles :: !FileCache,
+    contextHints :: !(ResponseHeaders -> IO ())
+  }
+
+contextKey :: Vault.Key Context
+contextKey = unsafePerformIO Vault.newKey
+{-# NOINLINE contextKey #-}
+
+-- | A vault with nothing else in it.
+contextVault :: Context -> Vault.Vault
+contextVault context = Vault.insert contextKey context Vault.empty
+
+contextOf :: Request -> Maybe Context
+contextOf request = Vault.lookup contextKey (vault request)
+
+-- | Does nothing, because nothing is to be paused: no limit but 'Network.Wai.Handler.Millrace.setTotalTimeout' ever
+-- counts the time of an application. For programs written for Warp.
+--
+-- @since 0.1.0
+pauseTimeout :: Request -> IO ()
+pauseTimeout _ = return ()
+
+-- | Size and time of a file, remembered for as long as 'Network.Wai.Handler.Millrace.setFileInfoCacheDuration' says.
+-- Throws an 'IOError' if it is no regular file, cannot be read, or the request was not made by this server.
+--
+-- @since 0.1.0
+getFileInfo :: Request -> FilePath -> IO FileInfo
+getFileInfo request path = case contextOf request of
+  Just context -> fileInfo (contextFiles context) path
+  Nothing -> ioError (userError "getFileInfo: not a request of Network.Wai.Handler.Millrace")
+
+-- | Sends a 103 (Early Hints) response with these fields at once, ahead of the response proper (RFC 8297). May be
+-- repeated. Does nothing for HTTP\/1.0 clients, once the application has responded, in other threads than the one
+-- the application was called in, and for requests that were not made by this server. Parks until the kernel has taken
+-- it; throws 'InvalidFieldName' for a name that is no token.
+--
+-- > sendEarlyHints request [("Link", "</style.css>; rel=preload; as=style")]
+--
+-- @since 0.1.0
+sendEarlyHints :: Request -> ResponseHeaders -> IO ()
+sendEarlyHints request fields = mapM_ (`contextHints` fields) (contextOf request)
+
+-- | The 103 response itself.
+earlyHints :: ResponseHeaders -> Either InvalidResponse ByteString
+earlyHints fields = do
+  fieldLines <- traverse fieldLine fields
+  Right (B.concat (C8.pack "HTTP/1.1 103 Early Hints\r\n" : fieldLines ++ [C8.pack "\r\n"]))
+
+fieldLine :: Header -> Either InvalidResponse ByteString
+fieldLine (name, value)
+  | C8.null text || not (C8.all isTokenCharacter text) = Left (InvalidFieldName text)
+  | otherwise = Right (B.concat [text, C8.pack ": ", C8.map harmless value, C8.pack "\r\n"])
+  where
+    text = CI.original name
+    harmless character = if character `elem` "\r\n\0" then ' ' else character
+
+-- RFC 9110, section 5.6.2
+isTokenCharacter :: Char -> Bool
+isTokenCharacter character = isAscii character && (isAlphaNum character || character `elem` "!#$%&'*+-.^_`|~")
+
+foreign import ccall unsafe "http_socket_ended"
+  c_ended :: CInt -> IO CInt
+
+-- | Is the client still there, as far as the system knows? One that has ended its half of the connection counts as
+-- gone: that it only will not send any more cannot be told from its end. Does not block. True for requests that were
+-- not made by this server.
+--
+-- @since 0.1.0
+isConnected :: Request -> IO Bool
+isConnected request = maybe (return True) (fmap not . hasEnded . contextSocket) (contextOf request)
+
+hasEnded :: Socket -> IO Bool
+hasEnded socket = (withFdSocket socket c_ended >>= \ended -> return (ended /= 0)) `catch` closed
+  where
+    closed :: IOException -> IO Bool
+    closed _ = return True
+
+-- | @onDisconnect request callback action@ runs the action; if the client goes away meanwhile ('isConnected'), runs
+-- the callback once, in a thread of its own. When the action ends, a callback
+-- that is still running is interrupted.
+--
+-- > onDisconnect request (cancel query) (wait query) >>= respond . page
+--
+-- While bytes that nobody reads wait on the connection, such as the client's next request, the client is looked
+-- after five times a second only.
+--
+-- @since 0.1.0
+onDisconnect :: Request -> IO () -> IO a -> IO a
+onDisconnect request callback action = case contextOf request of
+  Nothing -> action
+  Just context -> bracket (watch (contextSocket context)) killThread (const action)
+  where
+    watch socket = forkIOWithUnmask (\unmask -> unmask (awaitEnd socket >> callback))
+
+awaitEnd :: Socket -> IO ()
+awaitEnd socket = do
+  void (perform (waitReadableRequest (socketHandle socket)))
+  ended <- hasEnded socket
+  unless ended (threadDelay pauseMicros >> awaitEnd socket)
+  where
+    pauseMicros = 200000

@@ -1,0 +1,178 @@
+-- |
+-- Hands bytes to a socket for as long as the client takes them. Knows nothing of what the bytes mean.
+--
+-- What counts is progress, not how long a response takes: a client that reads slowly is served, one that acknowledges
+-- nothing for too long is given up. The kernel tells of room in a socket only when a third of its queue is free, and
+-- that queue holds megabytes; a slow client would seem dead for minutes. So a wait is cut into slices, after each of
+-- which the length of the queue (SIOCOUTQ, tcp(7)) shows whether the client has acknowledged anything.
+module Millrace.Http.Delivery (Pace, makePace, deliver, deliverTwo, deliverFile) where
+
+import Control.Exception (throwIO)
+import Control.Monad (unless, void, when)
+import Control.Monad.Primitive (RealWorld)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString.Unsafe as BU
+import Data.Int (Int64)
+import Data.Primitive.ByteArray (MutableByteArray, readByteArray, writeByteArray)
+import Data.Word (Word64, Word8)
+import Foreign.C.Error (Errno (..), eTIMEDOUT)
+import Foreign.C.Types (CInt (..))
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Ptr (Ptr, castPtr, plusPtr)
+import Foreign.Storable (pokeElemOff)
+import GHC.Clock (getMonotonicTimeNSec)
+import Millrace.Deadline (Deadline, deadlineAfter, earlier, noDeadline)
+import Millrace.Http.Limits (Limits (..), Rate (..))
+import Millrace.Operation
+import Millrace.Socket (Socket, socketHandle, withFdSocket)
+import System.Posix.Types (Fd)
+
+-- | How long to be patient, and where the connection keeps count.
+data Pace = Pace
+  { -- Without a byte acknowledged; 0: for ever.
+    paceSilenceMicros :: !Int,
+    -- How long to wait before looking for progress; 0: for ever.
+    paceSliceMicros :: !Int,
+    -- The least that the client must acknowledge while we wait for it.
+    paceRate :: !(Maybe Rate),
+    -- Where two words are: microseconds waited, and bytes acknowledged meanwhile, in the current window of the rate.
+    paceWindow :: !(MutableByteArray RealWorld),
+    paceWindowIndex :: !Int
+  }
+
+-- | @makePace limits words index@, where two words from this index on are for nothing else, and 0 at first.
+makePace :: Limits -> MutableByteArray RealWorld -> Int -> Pace
+makePace limits = Pace (sendMicros limits) (if null waits then 0 else max 1 (minimum waits `quot` 8)) (sendRate limits)
+  where
+    waits = filter (> 0) (sendMicros limits : [window | Just (Rate _ window) <- [sendRate limits]])
+
+-- | @deliver pace limit socket bytes count@ sends all bytes. Parks while the client takes none. Throws an 'IOError', of
+-- type @TimeExpired@ if the client was too slow or the limit has passed; part of the bytes may have gone then.
+deliver :: Pace -> Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
+deliver pace limit socket bytes count = do
+  result <- firstAttempt pace limit (sendRequest False handle bytes (min count pieceMax))
+  unless (result == fromIntegral count) $
+    goOn pace limit socket result count (\done -> sendRequest False handle (bytes `plusPtr` done) (min (count - done) pieceMax))
+  where
+    handle = socketHandle socket
+{-# INLINE deliver #-}
+
+-- | @deliverTwo pace limit socket bytes count string@ sends bytes and then a string, together as far as possible.
+deliverTwo :: Pace -> Deadline -> Socket -> Ptr Word8 -> Int -> ByteString -> IO ()
+deliverTwo pace limit socket first size string = BU.unsafeUseAsCStringLen string $ \(second, rest) -> do
+  result <- allocaBytes (2 * vectorElementSize) $ \vector -> do
+    pokeElement vector 0 first size
+    pokeElement vector 1 (castPtr second) (min rest pieceMax)
+    firstAttempt pace limit (partial (sendVectorRequest handle vector 2))
+  goOn pace limit socket result (size + rest) $ \done ->
+    if done < size
+      then sendRequest False handle (first `plusPtr` done) (size - done)
+      else sendRequest False handle (castPtr second `plusPtr` (done - size)) (min (size + rest - done) pieceMax)
+  where
+    handle = socketHandle socket
+
+-- struct iovec
+vectorElementSize :: Int
+vectorElementSize = 16
+
+pokeElement :: Ptr Word8 -> Int -> Ptr Word8 -> Int -> IO ()
+pokeElement vector index base size = do
+  pokeElemOff (castPtr vector) (2 * index) base
+  pokeElemOff (castPtr vector) (2 * index + 1) size
+
+-- | @deliverFile pace limit socket file offset count@ sends a part of a file. Returns how many bytes went; fewer only
+-- if the file ended. Throws like 'deliver'.
+deliverFile :: Pace -> Deadline -> Socket -> Fd -> Int64 -> Int64 -> IO Int64
+deliverFile pace limit socket file offset count =
+  fromIntegral <$> persist pace limit socket 0 (fromIntegral count) 0 request
+  where
+    request done = sendFileRequest (socketHandle socket) file (offset + fromIntegral done) (count - fromIntegral done)
+
+-- An operation may move all its bytes within one call that holds off the garbage collector.
+pieceMax :: Int
+pieceMax = 262144
+
+------------------------------------------------------------------------------------------------------------------------
+-- Patience
+
+timedOut :: Int64
+timedOut = let Errno number = eTIMEDOUT in negate (fromIntegral number)
+
+-- Performs a request, but waits no longer than one slice.
+performSlice :: Pace -> Deadline -> Request a -> IO Int64
+performSlice pace limit request
+  | limit == noDeadline = perform (within (paceSliceMicros pace) request)
+  | paceSliceMicros pace == 0 = perform (before limit request)
+  | otherwise = do
+    deadline <- deadlineAfter (paceSliceMicros pace)
+    perform (before (earlier limit deadline) request)
+{-# INLINE performSlice #-}
+
+-- Nearly always the only one. Where a rate is asked for, every wait is measured, and this one is left out.
+firstAttempt :: Pace -> Deadline -> Request a -> IO Int64
+firstAttempt pace limit request
+  | Just _ <- paceRate pace = return 0
+  | otherwise = performSlice pace limit request
+{-# INLINE firstAttempt #-}
+
+-- After a first attempt that did not do it all.
+goOn :: Pace -> Deadline -> Socket -> Int64 -> Int -> (Int -> Request a) -> IO ()
+goOn pace limit socket result count request
+  | result == timedOut = void (persist pace limit socket (paceSliceMicros pace) count 0 request)
+  | result < 0 = throwIO (failed socket result)
+  | otherwise = void (persist pace limit socket 0 count (fromIntegral result) request)
+{-# NOINLINE goOn #-}
+
+failed :: Socket -> Int64 -> IOError
+failed socket = failure "Network.Wai.Handler.Millrace: sending a response" (show socket)
+
+-- Performs requests until so many bytes went in all, or one of them moves none. The client has been silent for so many
+-- microseconds already.
+persist :: Pace -> Deadline -> Socket -> Int -> Int -> Int -> (Int -> Request a) -> IO Int
+persist pace limit socket silent count start request = do
+  now <- getMonotonicTimeNSec
+  queued <- queuedBytes socket
+  go (now - nanoseconds silent) now queued start
+  where
+    go quietSince before' queued done
+      | done >= count = return done
+      | otherwise = do
+        result <- performSlice pace limit (request done)
+        now <- getMonotonicTimeNSec
+        left <- queuedBytes socket
+        let acknowledged = max 0 (fromIntegral result) + queued - left
+        measure pace socket (now - before') acknowledged
+        case compare result 0 of
+          GT -> go now now left (done + fromIntegral result)
+          EQ -> return done
+          LT
+            | result /= timedOut -> throwIO (failed socket result)
+            | acknowledged > 0 -> checkLimit >> go now now left done
+            | paceSilenceMicros pace > 0 && now - quietSince >= nanoseconds (paceSilenceMicros pace) -> throwIO (failed socket timedOut)
+            | otherwise -> checkLimit >> go quietSince now left done
+    checkLimit = do
+      now <- deadlineAfter 0
+      when (limit <= now) (throwIO (failed socket timedOut))
+
+nanoseconds :: Int -> Word64
+nanoseconds micros = 1000 * fromIntegral micros
+
+-- Counts what was a wait, not what merely took its time.
+measure :: Pace -> Socket -> Word64 -> Int -> IO ()
+measure pace socket elapsed acknowledged = case paceRate pace of
+  Just (Rate bytes window) | elapsed >= nanoseconds 1000 -> do
+    waited <- (+ fromIntegral (elapsed `quot` 1000)) <$> readByteArray words' index
+    moved <- (+ acknowledged) <$> readByteArray words' (index + 1)
+    when (waited >= window && moved < bytes) (throwIO (failed socket timedOut))
+    writeByteArray words' index (if waited >= window then 0 else waited)
+    writeByteArray words' (index + 1) (if waited >= window then 0 else moved)
+  _ -> return ()
+  where
+    words' = paceWindow pace
+    index = paceWindowIndex pace
+
+foreign import ccall unsafe "http_socket_queued"
+  c_queued :: CInt -> IO Int64
+
+queuedBytes :: Socket -> IO Int
+queuedBytes socket = fromIntegral <$> withFdSocket socket c_queued

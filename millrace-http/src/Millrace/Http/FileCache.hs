@@ -1,0 +1,119 @@
+-- |
+-- Open descriptors of files, and what is known of files, kept for a while if the settings say so. Knows nothing of
+-- requests and sockets.
+--
+-- A kept descriptor is counted by those who use it, and closed by the last one: its number cannot come to mean another
+-- file under the hands of somebody who is still sending.
+module Millrace.Http.FileCache (FileCache, OpenFile (..), FileInfo (..), newFileCache, closeFileCache, withOpenFile, fileInfo) where
+
+import Control.Exception (bracket, mask_, throwIO)
+import Control.Monad (unless, when)
+import Data.ByteString (ByteString)
+import Data.IORef
+import Data.Int (Int32)
+import Foreign.C.Error (Errno (..), errnoToIOError)
+import Foreign.C.Types (CTime (..))
+import Foreign.Marshal.Alloc (allocaBytes)
+import Millrace.Http.Expiring
+import Millrace.Http.Date (formatHttpDate)
+import Millrace.Http.File (FileFacts (..))
+import Millrace.Http.Wire
+import Network.HTTP.Date (HTTPDate, epochTimeToHTTPDate)
+import System.Posix.Internals (withFilePath)
+
+-- | The files that one server keeps in mind.
+data FileCache = FileCache
+  { keptFiles :: !(Expiring Kept),
+    knownFacts :: !(Expiring (Either IOError FileFacts))
+  }
+
+-- | A descriptor and what it showed when it was opened.
+data OpenFile = OpenFile !Int32 !FileFacts
+
+-- An open file and the number of those who need it, the cache included; 0: it is closed.
+data Kept = Kept !OpenFile !(IORef Int)
+
+-- | What is known of a file.
+--
+-- @since 0.1.0
+data FileInfo = FileInfo
+  { fileInfoName :: !FilePath,
+    -- | In bytes.
+    fileInfoSize :: !Integer,
+    -- | Of the last modification.
+    fileInfoTime :: !HTTPDate,
+    -- | The same as a header field's value.
+    fileInfoDate :: !ByteString
+  }
+  deriving (Eq, Show)
+
+-- | @newFileCache descriptorSeconds factsSeconds@; 0: nothing is kept.
+newFileCache :: Int -> Int -> IO FileCache
+newFileCache descriptorSeconds factsSeconds =
+  FileCache
+    <$> newExpiring (descriptorSeconds * 1000000) descriptorsMax release
+    <*> newExpiring (factsSeconds * 1000000) factsMax (const (return ()))
+
+-- Few enough to leave descriptors for connections.
+descriptorsMax, factsMax :: Int
+descriptorsMax = 512
+factsMax = 65536
+
+-- | Closes what is not in use; the rest is closed when it is not any more.
+closeFileCache :: FileCache -> IO ()
+closeFileCache cache = forgetAll (keptFiles cache) >> forgetAll (knownFacts cache)
+
+-- | Opens a file, or takes one that is open, and lets go of it afterwards.
+withOpenFile :: FileCache -> FilePath -> (Either IOError OpenFile -> IO a) -> IO a
+withOpenFile cache path use
+  | remembersNothing (keptFiles cache) = bracket (openRegular path) (mapM_ closeOpenFile) use
+  | otherwise = bracket (acquire cache path) (mapM_ release) (use . fmap (\(Kept file _) -> file))
+
+closeOpenFile :: OpenFile -> IO ()
+closeOpenFile (OpenFile descriptor _) = closeFile descriptor
+
+acquire :: FileCache -> FilePath -> IO (Either IOError Kept)
+acquire cache path = do
+  kept <- recall (keptFiles cache) path
+  alive <- maybe (return False) retain kept
+  case kept of
+    Just found | alive -> return (Right found)
+    _ -> openRegular path >>= traverse keep
+  where
+    keep file = do
+      new <- Kept file <$> newIORef 2
+      remembered <- remember (keptFiles cache) path new
+      unless remembered (release new)
+      return new
+
+retain :: Kept -> IO Bool
+retain (Kept _ uses) = atomicModifyIORef' uses (\count -> if count == 0 then (0, False) else (count + 1, True))
+
+release :: Kept -> IO ()
+release (Kept file uses) = mask_ $ do
+  left <- atomicModifyIORef' uses (\count -> (count - 1, count - 1))
+  when (left == 0) (closeOpenFile file)
+
+openRegular :: FilePath -> IO (Either IOError OpenFile)
+openRegular path = withFilePath path $ \name -> allocaBytes fileSize $ \file -> do
+  result <- openFile name file
+  if result < 0
+    then return (Left (errnoToIOError "Network.Wai.Handler.Millrace" (Errno (negate result)) Nothing (Just path)))
+    else do
+      facts <- FileFacts . toInteger <$> fileBytes file <*> fileModified file
+      descriptor <- fileDescriptor file
+      return (Right (OpenFile descriptor facts))
+
+-- | What is known of a file. Throws an 'IOError' if it is no regular file or cannot be read.
+fileInfo :: FileCache -> FilePath -> IO FileInfo
+fileInfo cache path = do
+  known <- recall (knownFacts cache) path
+  facts <- maybe look return known
+  either throwIO (return . describe) facts
+  where
+    look = do
+      found <- withOpenFile cache path (return . fmap (\(OpenFile _ facts) -> facts))
+      _ <- remember (knownFacts cache) path found
+      return found
+    describe (FileFacts size modified) =
+      FileInfo path size (epochTimeToHTTPDate (CTime modified)) (formatHttpDate modified)

@@ -1,0 +1,57 @@
+-- |
+-- The limits of the settings, once worked out, in the units in which they are applied. Knows nothing of connections.
+module Millrace.Http.Limits (Limits (..), Rate (..), limitsOf) where
+
+import Data.Maybe (fromMaybe)
+import Millrace.Http.Settings (Seconds, Settings (..))
+
+-- | Time limits in microseconds, 0 meaning none; sizes and numbers, 'maxBound' meaning none.
+data Limits = Limits
+  { headMicros :: !Int,
+    idleMicros :: !Int,
+    sendMicros :: !Int,
+    totalMicros :: !Int,
+    -- | Without a byte of body.
+    bodyMicros :: !Int,
+    -- | For so many bytes of body.
+    bodyRate :: !Rate,
+    -- | For so many bytes of response, if there is a minimum.
+    sendRate :: !(Maybe Rate),
+    bodyBytesMax :: !Int,
+    -- | Of body that is skipped.
+    skippedBytesMax :: !Int,
+    requestsMax :: !Int,
+    -- | Field lines of a head, and bytes of a head and of a target.
+    fieldsMax :: !Int,
+    headMax :: !Int,
+    targetMax :: !Int
+  }
+
+-- | So many bytes in so many microseconds (0: no limit).
+data Rate = Rate !Int !Int
+
+-- | The limits that the settings set.
+limitsOf :: Settings -> Limits
+limitsOf settings =
+  Limits
+    { headMicros = phase settingsHeaderSeconds,
+      idleMicros = phase settingsIdleSeconds,
+      sendMicros = phase settingsSendSeconds,
+      totalMicros = micros (settingsTotalSeconds settings),
+      bodyMicros = phase settingsBodySeconds,
+      bodyRate = maybe (Rate (settingsSlowlorisSize settings) (phase settingsBodySeconds)) rate (settingsMinimumRate settings),
+      sendRate = rate <$> settingsMinimumRate settings,
+      bodyBytesMax = orNone settingsMaximumBodySize,
+      skippedBytesMax = orNone settingsMaximumBodyFlush,
+      requestsMax = orNone settingsMaximumRequests,
+      fieldsMax = settingsMaximumHeaderCount settings,
+      headMax = settingsMaxTotalHeaderLength settings,
+      targetMax = min (settingsMaxTotalHeaderLength settings) (settingsMaximumTargetLength settings)
+    }
+  where
+    phase own = micros (fromMaybe (settingsTimeoutSeconds settings) (own settings))
+    rate (bytesPerSecond, window) = Rate (bytesPerSecond * window) (micros window)
+    orNone limit = fromMaybe maxBound (limit settings)
+
+micros :: Seconds -> Int
+micros seconds = max 0 seconds * 1000000

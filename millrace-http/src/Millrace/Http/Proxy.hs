@@ -1,0 +1,154 @@
+-- |
+-- The header by which a proxy tells on whose behalf it connects: the PROXY protocol, versions 1 and 2. Knows nothing of
+-- HTTP.
+module Millrace.Http.Proxy (readProxyHeader) where
+
+import Control.Exception (IOException, catch, throwIO, toException, try)
+import Control.Monad (guard)
+import Data.Bits (shiftL, (.&.), (.|.))
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Char8 as C8
+import qualified Data.ByteString.Unsafe as BU
+import Data.Char (isDigit, isHexDigit)
+import Data.Maybe (fromMaybe)
+import Data.Word (Word16)
+import Foreign.Ptr (castPtr)
+import Millrace.Deadline (Deadline)
+import Millrace.Http.Connection
+import Millrace.Http.Endpoint (Endpoint (..))
+import Millrace.Http.Exception (InvalidRequest (..), isTimeExpired)
+import Millrace.Http.Limits (Limits (..))
+import Millrace.Http.Settings (ProxyProtocol (..), Settings (..))
+import Millrace.Socket
+import Text.Read (readMaybe)
+
+-- | Takes the header off the input, as far as the settings want one, and returns the client's address. Parks until it
+-- has arrived. Throws 'BadProxyHeader', 'IncompleteHeaders', or @TimeExpired@.
+readProxyHeader :: Connection -> IO SockAddr
+readProxyHeader connection
+  | wanted == ProxyProtocolNone = return (connectionPeer connection)
+  | otherwise = do
+    setIdle connection True
+    count <- beginWork connection
+    setIdle connection False
+    if count == 0
+      then return (connectionPeer connection)
+      else phaseDeadline connection (headMicros limits) >>= go
+  where
+    wanted = settingsProxyProtocol (endpointSettings (connectionEndpoint connection))
+    limits = connectionLimits connection
+    go :: Deadline -> IO SockAddr
+    go deadline = do
+      bytes <- inputBytes connection
+      count <- inputCount connection
+      header <- BU.unsafePackCStringLen (castPtr bytes, count) >>= parseHeader
+      case header of
+        Header size address -> dropInput connection size >> return (fromMaybe (connectionPeer connection) address)
+        NoHeader | wanted == ProxyProtocolOptional -> return (connectionPeer connection)
+        NoHeader -> throwIO (BadProxyHeader "there is none")
+        Malformed reason -> throwIO (BadProxyHeader reason)
+        Incomplete -> do
+          more <- fillInput connection deadline `catch` late
+          if more == 0 then throwIO IncompleteHeaders else go deadline
+
+    late failure = throwIO (if isTimeExpired failure then toException RequestTimedOut else failure)
+
+data Parsed
+  = -- | Its length, and the address if it tells one.
+    Header !Int !(Maybe SockAddr)
+  | NoHeader
+  | Malformed String
+  | Incomplete
+
+parseHeader :: ByteString -> IO Parsed
+parseHeader bytes
+  | signature `B.isPrefixOf` bytes = return (parseBinary bytes)
+  | keyword `B.isPrefixOf` bytes = parseText bytes
+  | bytes `B.isPrefixOf` signature || bytes `B.isPrefixOf` keyword = return Incomplete
+  | otherwise = return NoHeader
+
+keyword, signature :: ByteString
+keyword = C8.pack "PROXY "
+signature = B.pack [0x0d, 0x0a, 0x0d, 0x0a, 0x00, 0x0d, 0x0a, 0x51, 0x55, 0x49, 0x54, 0x0a]
+
+-- Version 1: a line of at most 107 bytes.
+parseText :: ByteString -> IO Parsed
+parseText bytes = case B.breakSubstring (C8.pack "\r\n") (B.take 107 bytes) of
+  (_, rest) | B.null rest -> return (if B.length bytes < 107 then Incomplete else Malformed "the line is too long")
+  (text, _) -> maybe (Malformed (show text)) (Header (B.length text + 2)) <$> parseLine (C8.split ' ' text)
+
+parseLine :: [ByteString] -> IO (Maybe (Maybe SockAddr))
+parseLine (_ : family : _) | family == C8.pack "UNKNOWN" = return (Just Nothing)
+parseLine [_, family, source, destination, sourcePort, destinationPort] = do
+  from <- addressOf source
+  to <- addressOf destination
+  return $ do
+    host <- from
+    _ <- to
+    port <- portOf sourcePort
+    _ <- portOf destinationPort
+    Just (Just (host port))
+  where
+    addressOf text
+      | family == C8.pack "TCP4" = return (flip SockAddrInet <$> parseIPv4 text)
+      | family == C8.pack "TCP6" = parseIPv6 text
+      | otherwise = return Nothing
+parseLine _ = return Nothing
+
+portOf :: ByteString -> Maybe PortNumber
+portOf text = do
+  guard (not (B.null text) && B.length text <= 5 && C8.all isDigit text)
+  (number, _) <- C8.readInt text
+  guard (number < 65536)
+  Just (fromIntegral number)
+
+parseIPv4 :: ByteString -> Maybe HostAddress
+parseIPv4 text = case mapM byte (C8.split '.' text) of
+  Just [a, b, c, d] -> Just (tupleToHostAddress (a, b, c, d))
+  _ -> Nothing
+  where
+    byte digits = do
+      guard (not (B.null digits) && B.length digits <= 3 && C8.all isDigit digits)
+      number <- readMaybe (C8.unpack digits) :: Maybe Int
+      guard (number < 256)
+      Just (fromIntegral number)
+
+-- The system's parser, for numbers alone: it asks no name server.
+parseIPv6 :: ByteString -> IO (Maybe (PortNumber -> SockAddr))
+parseIPv6 text
+  | C8.all (\character -> isHexDigit character || character `elem` ":.") text && C8.elem ':' text = do
+    found <- try (getAddrInfo (Just hints) (Just (C8.unpack text)) Nothing) :: IO (Either IOException [AddrInfo])
+    return $ case map addrAddress <$> found of
+      Right (SockAddrInet6 _ _ host _ : _) -> Just (\port -> SockAddrInet6 port 0 host 0)
+      _ -> Nothing
+  | otherwise = return Nothing
+  where
+    hints = defaultHints {addrFlags = [AI_NUMERICHOST], addrFamily = AF_INET6, addrSocketType = Stream}
+
+-- Version 2: binary.
+parseBinary :: ByteString -> Parsed
+parseBinary bytes
+  | B.length bytes < 16 = Incomplete
+  | B.index bytes 12 .&. 0xf0 /= 0x20 = Malformed "an unknown version"
+  | command > 1 = Malformed "an unknown command"
+  | B.length bytes < 16 + size = Incomplete
+  | command == 0 = Header (16 + size) Nothing -- The proxy's own connection, for instance a health check.
+  | otherwise = case B.index bytes 13 of
+    0x11 | size >= 12 -> found (SockAddrInet (port 8) (tupleToHostAddress (byte 0, byte 1, byte 2, byte 3)))
+    0x21 | size >= 36 -> found (SockAddrInet6 (port 32) 0 (tupleToHostAddress6 (w 0, w 2, w 4, w 6, w 8, w 10, w 12, w 14)) 0)
+    0x31 | size >= 216 -> found (SockAddrUnix (C8.unpack (B.takeWhile (/= 0) (B.take 108 body))))
+    family
+      | family `elem` [0x11, 0x21, 0x31] -> Malformed "addresses cut short"
+      | otherwise -> Header (16 + size) Nothing
+  where
+    command = B.index bytes 12 .&. 0x0f
+    size = fromIntegral (pair bytes 14) :: Int
+    body = B.take size (B.drop 16 bytes)
+    byte = B.index body
+    w = pair body
+    port = fromIntegral . pair body
+    found = Header (16 + size) . Just
+
+pair :: ByteString -> Int -> Word16
+pair bytes at = fromIntegral (B.index bytes at) `shiftL` 8 .|. fromIntegral (B.index bytes (at + 1))

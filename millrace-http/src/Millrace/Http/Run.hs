@@ -1,0 +1,153 @@
+-- |
+-- The ways to start a server. Knows nothing of how it serves.
+module Millrace.Http.Run
+  ( run,
+    runEnv,
+    runSettings,
+    runSettingsSocket,
+    runSettingsListener,
+    runSettingsUnix,
+    runSettingsInherited,
+    withApplication,
+    withApplicationSettings,
+    testWithApplication,
+    testWithApplicationSettings,
+    openFreePort,
+  )
+where
+
+import Control.Concurrent (forkIOWithUnmask, killThread, myThreadId)
+import Control.Concurrent.MVar
+import Control.Exception
+import Control.Monad (unless, void)
+import Millrace.Http.Exception (defaultShouldDisplayException)
+import Millrace.Http.Listener
+import Millrace.Http.Server (runListeners)
+import Millrace.Http.Settings
+import Millrace.Socket (Socket, close, fromNetworkSocket)
+import qualified Network.Socket as Network
+import Network.Wai (Application)
+import System.Environment (lookupEnv)
+import System.Posix.Files (removeLink)
+import Text.Read (readMaybe)
+
+-- | Serves an application on a port, with 'defaultSettings' otherwise. Blocks as long as the server runs. Throws an
+-- 'IOError' if the port cannot be bound.
+--
+-- @since 0.1.0
+run :: Port -> Application -> IO ()
+run port = runSettings (setPort port defaultSettings)
+
+-- | Serves an application on the port that the environment variable PORT names, or else on the one given. Throws an
+-- 'IOError' if PORT is no number.
+--
+-- @since 0.1.0
+runEnv :: Port -> Application -> IO ()
+runEnv port application = do
+  named <- lookupEnv "PORT"
+  case named of
+    Nothing -> run port application
+    Just text -> maybe (ioError (userError ("PORT is no port number: " ++ show text))) (`run` application) (readMaybe text)
+
+-- | Serves an application. Blocks until the listening socket is closed (see 'setInstallShutdownHandler') and the
+-- connections have ended. Throws an 'IOError' if no address can be bound.
+--
+-- @since 0.1.0
+runSettings :: Settings -> Application -> IO ()
+runSettings settings application =
+  bracket (openListeners settings) (mapM_ close) $ \listeners -> runListeners settings listeners application
+
+-- | Serves an application on a socket that listens already, TCP or Unix. Takes the socket over: it must not be used
+-- otherwise any more, and is closed at the end. Port and host of the settings are ignored.
+--
+-- @since 0.1.0
+runSettingsSocket :: Settings -> Network.Socket -> Application -> IO ()
+runSettingsSocket settings listener application =
+  bracket (fromNetworkSocket listener) close $ \taken -> runListeners settings [taken] application
+
+-- | The same on a socket of "Millrace.Socket", which is closed at the end.
+--
+-- @since 0.1.0
+runSettingsListener :: Settings -> Socket -> Application -> IO ()
+runSettingsListener settings listener application = runListeners settings [listener] application `finally` close listener
+
+-- | Serves an application on a Unix socket at a path, which is removed at the end. A socket that a server left there
+-- when it died is replaced; throws an 'IOError' if somebody listens on it.
+--
+-- @since 0.1.0
+runSettingsUnix :: Settings -> FilePath -> Application -> IO ()
+runSettingsUnix settings path application =
+  bracket (openUnixListener settings path) (\listener -> close listener >> removeLink path `catch` gone) $ \listener ->
+    runListeners settings [listener] application
+  where
+    gone :: IOException -> IO ()
+    gone _ = return ()
+
+-- | Serves an application on the listening sockets that the process was started with, as systemd's socket activation
+-- passes them (LISTEN_FDS, LISTEN_PID); or, if there are none, like 'runSettings'. The sockets are only closed at the
+-- end: whoever holds them goes on listening, and no connection is lost between two servers.
+--
+-- @since 0.1.0
+runSettingsInherited :: Settings -> Application -> IO ()
+runSettingsInherited settings application = bracket inheritedListeners (mapM_ close) $ \listeners ->
+  if null listeners then runSettings settings application else runListeners settings listeners application
+
+-- | Serves an application on a free port of the loopback interface while an action, which gets the port, runs.
+--
+-- > withApplication (return application) $ \port -> get ("http://127.0.0.1:" ++ show port)
+--
+-- @since 0.1.0
+withApplication :: IO Application -> (Port -> IO a) -> IO a
+withApplication = withApplicationSettings defaultSettings
+
+-- | The same with settings, whose port and host are ignored.
+--
+-- @since 0.1.0
+withApplicationSettings :: Settings -> IO Application -> (Port -> IO a) -> IO a
+withApplicationSettings settings makeApplication action = do
+  application <- makeApplication
+  (port, listener) <- openFreePort
+  ready <- newEmptyMVar
+  let signalling = settings {settingsBeforeMainLoop = void (tryPutMVar ready (Right ())) >> settingsBeforeMainLoop settings}
+      serve = runSettingsSocket signalling listener application `catch` failed
+      failed failure = void (tryPutMVar ready (Left (failure :: SomeException)))
+  -- Waits for the server's end, so that the port is free again.
+  withThread serve $ takeMVar ready >>= either throwIO return >> action port
+
+withThread :: IO () -> IO a -> IO a
+withThread background action = do
+  ended <- newEmptyMVar
+  bracket
+    (forkIOWithUnmask (\unmask -> unmask background `finally` putMVar ended ()))
+    (\thread -> killThread thread >> readMVar ended)
+    (const action)
+
+-- | Like 'withApplication', for tests: an exception that the application throws, and that is no client's fault, is
+-- thrown to the caller too.
+--
+-- @since 0.1.0
+testWithApplication :: IO Application -> (Port -> IO a) -> IO a
+testWithApplication = testWithApplicationSettings defaultSettings
+
+-- | The same with settings, whose port and host are ignored.
+--
+-- @since 0.1.0
+testWithApplicationSettings :: Settings -> IO Application -> (Port -> IO a) -> IO a
+testWithApplicationSettings settings makeApplication action = do
+  caller <- myThreadId
+  let watched application request respond = application request respond `catch` \failure -> do
+        unless (isHarmless failure) (throwTo caller failure)
+        throwIO failure
+  withApplicationSettings settings (watched <$> makeApplication) action
+  where
+    isHarmless failure = not (defaultShouldDisplayException failure)
+
+-- | A socket that listens on a free port of the loopback interface.
+--
+-- @since 0.1.0
+openFreePort :: IO (Port, Network.Socket)
+openFreePort = bracketOnError (Network.socket Network.AF_INET Network.Stream Network.defaultProtocol) Network.close $ \listener -> do
+  Network.bind listener (Network.SockAddrInet 0 (Network.tupleToHostAddress (127, 0, 0, 1)))
+  Network.listen listener Network.maxListenQueue
+  port <- Network.socketPort listener
+  return (fromIntegral port, listener)

@@ -1,0 +1,83 @@
+-- |
+-- What others may know of a running server: how many connections are open, and whether it is shutting down. Knows
+-- nothing of connections.
+module Millrace.Http.ServerState
+  ( ServerState,
+    Counter,
+    newServerState,
+    openConnectionCounter,
+    getCount,
+    currentOpenConnections,
+    currentOpenConnectionsSTM,
+    currentShuttingDownState,
+    currentShuttingDownStateSTM,
+    countConnection,
+    discountConnection,
+    announceShutdown,
+  )
+where
+
+import Control.Concurrent.STM
+
+-- | The state of a server. See 'Network.Wai.Handler.Millrace.makeServerState'.
+--
+-- @since 0.1.0
+data ServerState = ServerState !Counter !(TVar Bool)
+
+-- | A number that others may watch.
+--
+-- @since 0.1.0
+newtype Counter = Counter (TVar Int)
+
+-- | The state of a server that has not started.
+newServerState :: IO ServerState
+newServerState = ServerState <$> (Counter <$> newTVarIO 0) <*> newTVarIO False
+
+-- | The counter of open connections.
+openConnectionCounter :: ServerState -> Counter
+openConnectionCounter (ServerState counter _) = counter
+
+-- | The number now. Does not block.
+--
+-- @since 0.1.0
+getCount :: Counter -> IO Int
+getCount (Counter count) = readTVarIO count
+
+-- | How many connections are open now. Does not block.
+--
+-- @since 0.1.0
+currentOpenConnections :: ServerState -> IO Int
+currentOpenConnections = getCount . openConnectionCounter
+
+-- | The same in a transaction, for waiting.
+--
+-- @since 0.1.0
+currentOpenConnectionsSTM :: ServerState -> STM Int
+currentOpenConnectionsSTM (ServerState (Counter count) _) = readTVar count
+
+-- | Is the server shutting down, or has it ended? Does not block.
+--
+-- @since 0.1.0
+currentShuttingDownState :: ServerState -> IO Bool
+currentShuttingDownState (ServerState _ closing) = readTVarIO closing
+
+-- | The same in a transaction, for waiting.
+--
+-- @since 0.1.0
+currentShuttingDownStateSTM :: ServerState -> STM Bool
+currentShuttingDownStateSTM (ServerState _ closing) = readTVar closing
+
+-- | One more connection.
+countConnection :: ServerState -> IO ()
+countConnection = change (+ 1)
+
+-- | One less.
+discountConnection :: ServerState -> IO ()
+discountConnection = change (subtract 1)
+
+change :: (Int -> Int) -> ServerState -> IO ()
+change by (ServerState (Counter count) _) = atomically (modifyTVar' count by)
+
+-- | From now on the server shuts down.
+announceShutdown :: ServerState -> IO ()
+announceShutdown (ServerState _ closing) = atomically (writeTVar closing True)

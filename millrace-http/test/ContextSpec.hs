@@ -1,0 +1,154 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | What an application can ask of its server besides what WAI has.
+module ContextSpec (spec) where
+
+import Control.Concurrent (forkIO, threadDelay)
+import Control.Concurrent.MVar
+import Control.Exception (IOException, finally, try)
+import Control.Monad (replicateM, void, when)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Lazy.Char8 as LC8
+import Data.IORef
+import Network.HTTP.Types
+import Network.Wai
+import Network.Wai.Handler.Millrace
+import Support
+import System.Directory (getTemporaryDirectory, removeFile)
+import System.FilePath ((</>))
+import System.Timeout (timeout)
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  describe "sendEarlyHints (RFC 8297)" $ do
+    it "sends a 103 before the response is there, as often as it is called" $ do
+      gate <- newEmptyMVar
+      let application request respond = do
+            sendEarlyHints request [("Link", "</a.css>; rel=preload"), ("X", "two\r\nlines")]
+            sendEarlyHints request [("Link", "</b.css>; rel=preload")]
+            takeMVar gate
+            pong request respond
+      withServer id application $ \port -> withConnection port $ \client -> do
+        send client get
+        hints <- replicateM 2 (receiveResponse client)
+        map (\one -> (replyStatus one, headerOf "link" one)) hints
+          `shouldBe` [(103, Just "</a.css>; rel=preload"), (103, Just "</b.css>; rel=preload")]
+        map (headerOf "x") hints `shouldBe` [Just "two  lines", Nothing]
+        putMVar gate ()
+        replyBody <$> receiveResponse client `shouldReturn` "Pong"
+    it "keeps the order of pipelined requests" $
+      withServer id hinting $ \port -> do
+        bytes <- exchange port (B.concat [get, get, lastGet])
+        map replyStatus (parseReplies bytes) `shouldBe` [103, 200, 103, 200, 103, 200]
+    it "does nothing for HTTP/1.0, nor after the response, nor in other threads, nor when the connection is over" $ do
+      kept <- newIORef []
+      let application request respond = do
+            modifyIORef kept (request :)
+            done <- newEmptyMVar
+            void (forkIO (sendEarlyHints request hint `finally` putMVar done ()))
+            takeMVar done
+            when (httpVersion request == http10) (sendEarlyHints request hint)
+            received <- pong request respond
+            sendEarlyHints request hint
+            return received
+      withServer id application $ \port -> do
+        map replyStatus . parseReplies <$> exchange port "GET / HTTP/1.0\r\n\r\n" `shouldReturn` [200]
+        map replyStatus . parseReplies <$> exchange port lastGet `shouldReturn` [200]
+        readIORef kept >>= mapM_ (`sendEarlyHints` hint)
+    it "refuses what is no field name" $ do
+      let application request respond = sendEarlyHints request [("a b", "")] >> pong request respond
+      withServer id application $ \port -> statusOf <$> exchange port lastGet `shouldReturn` 500
+
+  describe "onDisconnect" $ do
+    it "runs its callback when the client goes away" $ do
+      (entered, gone) <- (,) <$> newEmptyMVar <*> newEmptyMVar
+      let application request respond = do
+            onDisconnect request (putMVar gone ()) (putMVar entered () >> readMVar gone)
+            isConnected request >>= \connected -> when connected (fail "still connected")
+            pong request respond
+      withServer id application $ \port -> do
+        withConnection port $ \client -> send client get >> within "the request" (takeMVar entered)
+        within "the callback" (readMVar gone)
+    it "even if the client has sent more, which nobody reads" $ do
+      (entered, gone) <- (,) <$> newEmptyMVar <*> newEmptyMVar
+      let application request respond = do
+            onDisconnect request (putMVar gone ()) (putMVar entered () >> readMVar gone)
+            pong request respond
+      withServer id application $ \port -> do
+        withConnection port $ \client -> do
+          send client get
+          within "the request" (takeMVar entered)
+          send client get
+        within "the callback" (readMVar gone)
+    it "leaves clients alone that stay, and their next requests" $ do
+      called <- newIORef False
+      let application request respond = do
+            onDisconnect request (writeIORef called True) (threadDelay 50000)
+            isConnected request >>= \connected -> when (not connected) (fail "not connected")
+            pong request respond
+      withServer id application $ \port -> withConnection port $ \client -> do
+        send client (B.concat [get, get])
+        map replyBody <$> replicateM 2 (receiveResponse client) `shouldReturn` ["Pong", "Pong"]
+        send client get
+        replyBody <$> receiveResponse client `shouldReturn` "Pong"
+        readIORef called `shouldReturn` False
+
+  describe "getFileInfo" $ do
+    it "tells size and time, and throws for what is no file" $ withFile "12345" $ \path -> do
+      told <- newIORef Nothing
+      let application request respond = do
+            info <- getFileInfo request path
+            missing <- try (getFileInfo request (path ++ "-missing")) :: IO (Either IOException FileInfo)
+            folder <- try (getFileInfo request "/") :: IO (Either IOException FileInfo)
+            writeIORef told (Just (fileInfoName info, fileInfoSize info, either (const ()) (const (error "found")) missing))
+            either (const (return ())) (const (fail "found")) folder
+            respond (responseLBS status200 [("Last-Modified", fileInfoDate info)] (LC8.pack (show (fileInfoSize info))))
+      withServer id application $ \port -> statusOf <$> exchange port lastGet `shouldReturn` 200
+      readIORef told `shouldReturn` Just (path, 5, ())
+    it "looks again each time, unless it was told to remember" $ withFile "12345" $ \path -> do
+      let application request respond = do
+            info <- getFileInfo request path
+            respond (responseLBS status200 [] (LC8.pack (show (fileInfoSize info))))
+          sizes change = withServer change application $ \port -> do
+            writeFile path "12345"
+            first <- exchange port lastGet
+            writeFile path "1"
+            second <- exchange port lastGet
+            threadDelay 1300000
+            third <- exchange port lastGet
+            return (map (map replyBody . parseReplies) [first, second, third])
+      sizes id `shouldReturn` [["5"], ["1"], ["1"]]
+      sizes (setFileInfoCacheDuration 1) `shouldReturn` [["5"], ["5"], ["1"]]
+    it "throws for requests of other servers" $
+      getFileInfo defaultRequest "/etc/passwd" `shouldThrow` (const True :: IOException -> Bool)
+
+  describe "setFdCacheDuration" $
+    it "keeps files open for so long, and those that are being sent until they are sent" $ withFile (replicate 3000000 'a') $ \path -> do
+      let application _ respond = respond (responseFile status200 [] path Nothing)
+      withServer (setFdCacheDuration 1) application $ \port -> do
+        withConnection port $ \client -> do
+          send client get
+          begun <- receive client
+          removeFile path
+          writeFile path "b"
+          map replyBody . parseReplies <$> exchange port lastGet `shouldReturn` [B.replicate 3000000 0x61]
+          threadDelay 2500000
+          map replyBody . parseReplies <$> exchange port lastGet `shouldReturn` ["b"]
+          rest <- timeout 5000000 (readUntil client 3000000 (B.length begun))
+          rest `shouldBe` Just True
+  where
+    get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    lastGet = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    hint = [("Link", "</a.css>")]
+    hinting request respond = sendEarlyHints request hint >> pong request respond
+    withFile content use = do
+      folder <- getTemporaryDirectory
+      let path = folder </> "millrace-http-context"
+      writeFile path content
+      use path `finally` removeFile path
+    readUntil client size got
+      | got >= size = return True
+      | otherwise = do
+        bytes <- receive client
+        if B.null bytes then return False else readUntil client size (got + B.length bytes)

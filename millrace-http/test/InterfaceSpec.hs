@@ -1,0 +1,192 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | The ways to start a server, and the settings that Warp has too.
+module InterfaceSpec (spec) where
+
+import Control.Concurrent (forkIOWithUnmask, threadDelay)
+import Control.Concurrent.Async (async, cancel, forConcurrently, poll, waitCatch)
+import Control.Concurrent.MVar
+import Control.Concurrent.STM (atomically, check)
+import Control.Exception (ErrorCall (..), IOException, bracket, bracket_, finally, throwIO, try)
+import Control.Monad (forM_, replicateM, void)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Char8 as C8
+import qualified Data.ByteString.Builder as Builder
+import Data.ByteString.Builder.Internal (ensureFree)
+import qualified Data.ByteString.Lazy as L
+import Data.Either (isLeft)
+import Data.IORef
+import Data.Maybe (isJust, isNothing)
+import Network.HTTP.Types
+import Network.Socket
+import qualified Network.Socket.ByteString as Socket
+import Network.Wai
+import Network.Wai.Handler.Millrace
+import Support
+import System.Directory (doesPathExist, getTemporaryDirectory)
+import System.Environment (setEnv, unsetEnv)
+import System.FilePath ((</>))
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  describe "entry points" $ do
+    it "withApplication serves as long as its action runs" $ do
+      port <- withApplication (return pong) $ \port -> do
+        map replyBody . parseReplies <$> exchange port get `shouldReturn` ["Pong"]
+        return port
+      (try (exchange port get) :: IO (Either IOException B.ByteString)) >>= (`shouldSatisfy` isLeft)
+    it "withApplicationSettings honours its settings" $
+      withApplicationSettings (setServerName "mine" defaultSettings) (return pong) $ \port ->
+        map (headerOf "server") . parseReplies <$> exchange port get `shouldReturn` [Just "mine"]
+    it "testWithApplication throws what the application throws" $
+      testWithApplicationSettings (quiet defaultSettings) (return (\_ _ -> throwIO (ErrorCall "fault"))) (\port -> exchange port get >> threadDelay 2000000)
+        `shouldThrow` (== ErrorCall "fault")
+    it "testWithApplication does not throw what clients cause" $
+      testWithApplication (return (\request respond -> strictRequestBody request >> pong request respond)) $ \port -> do
+        _ <- withConnection port $ \client -> send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab"
+        map replyBody . parseReplies <$> exchange port get `shouldReturn` ["Pong"]
+    it "runEnv takes the port from PORT, and fails for what is none" $ do
+      port <- bracket openFreePort (close . snd) (return . fst)
+      bracket_ (setEnv "PORT" (show port)) (unsetEnv "PORT") . background (runEnv 1 pong) $
+        eventually (exchange port get) >>= (`shouldSatisfy` B.isPrefixOf "HTTP/1.1 200")
+      bracket_ (setEnv "PORT" "no number") (unsetEnv "PORT") (runEnv 1 pong `shouldThrow` (const True :: IOException -> Bool))
+    it "openFreePort's socket listens" $
+      bracket openFreePort (close . snd) $ \(port, listener) -> do
+        withConnection port (const (return ()))
+        socketPort listener `shouldReturn` fromIntegral port
+    it "runSettingsUnix serves at a path, replaces what is left of a dead server, and cleans up" $ do
+      folder <- getTemporaryDirectory
+      let path = folder </> "millrace-http-unix"
+          exchangeUnix = bracket (socket AF_UNIX Stream defaultProtocol) close $ \client -> do
+            connect client (SockAddrUnix path)
+            Socket.sendAll client get
+            Socket.recv client 4096
+      bracket (socket AF_UNIX Stream defaultProtocol) close $ \dead -> bind dead (SockAddrUnix path)
+      background (runSettingsUnix (quiet defaultSettings) path pong) $ do
+        eventually exchangeUnix >>= (`shouldSatisfy` B.isPrefixOf "HTTP/1.1 200")
+        runSettingsUnix defaultSettings path pong `shouldThrow` (const True :: IOException -> Bool)
+        exchangeUnix >>= (`shouldSatisfy` B.isPrefixOf "HTTP/1.1 200")
+      doesPathExist path `shouldReturn` False
+    it "runSettingsInherited without inherited sockets is runSettings" $ do
+      port <- bracket openFreePort (close . snd) (return . fst)
+      background (runSettingsInherited (setPort port (setHost "127.0.0.1" defaultSettings)) pong) $
+        eventually (exchange port get) >>= (`shouldSatisfy` B.isPrefixOf "HTTP/1.1 200")
+
+  describe "settings" $ do
+    it "setReusePort gives every capability a socket of its own, on the same port" $ do
+      port <- bracket openFreePort (close . snd) (return . fst)
+      let settings = setReusePort True (setPort port (setHost "127.0.0.1" (quiet defaultSettings)))
+      background (runSettings settings pong) . background (runSettings settings pong) $ do
+        _ <- eventually (exchange port get)
+        answers <- forConcurrently [1 .. 40 :: Int] (const (exchange port get))
+        map statusOf answers `shouldBe` replicate 40 200
+    it "setLogger is told of every response: its status, and the bytes of its body" $ do
+      logged <- newIORef []
+      let logger request status size = modifyIORef logged ((rawPathInfo request, statusCode status, size) :)
+      withServer (setLogger logger) various $ \port -> do
+        _ <- exchange port (B.concat (map request' ["/lazy", "/stream", "/none", "/throw", "/file", "/missing"]) <> "HEAD /lazy HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        threadDelay 50000
+      reverse <$> readIORef logged
+        `shouldReturn` [ ("/lazy", 200, Just 5),
+                         ("/stream", 201, Just 100000),
+                         ("/none", 204, Nothing),
+                         ("/throw", 500, Just 20),
+                         ("/file", 200, Just 11),
+                         ("/missing", 404, Just 14),
+                         ("/lazy", 200, Nothing)
+                       ]
+    it "a logger that throws is reported, and harms nobody" $ do
+      reports <- newIORef (0 :: Int)
+      withServer (setOnException (\_ _ -> modifyIORef reports (+ 1)) . setLogger (\_ _ _ -> throwIO (ErrorCall "log"))) pong $ \port -> do
+        map replyBody . parseReplies <$> exchange port (request' "/" <> get) `shouldReturn` ["Pong", "Pong"]
+        readIORef reports `shouldReturn` 2
+    it "setNoParsePath keeps scheme and authority" $ do
+      let absolute = "GET http://example.com/a/b?c HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n"
+          paths request respond = respond (responseLBS status200 [] (L.fromStrict (B.concat [rawPathInfo request, " ", rawQueryString request])))
+      withServer id paths $ \port -> map replyBody . parseReplies <$> exchange port absolute `shouldReturn` ["/a/b ?c"]
+      withServer (setNoParsePath True) paths $ \port -> do
+        map replyBody . parseReplies <$> exchange port absolute `shouldReturn` ["http://example.com/a/b ?c"]
+        map replyBody . parseReplies <$> exchange port (request' "/x?y" <> get) `shouldReturn` ["/x ?y", "/ "]
+    it "setAltSvc adds its field" $
+      withServer (setAltSvc "h3=\":443\"") pong $ \port ->
+        map (headerOf "alt-svc") . parseReplies <$> exchange port get `shouldReturn` [Just "h3=\":443\""]
+    it "setFork starts the threads of connections" $ do
+      count <- newIORef (0 :: Int)
+      withServer (setFork (\serve -> atomicModifyIORef' count (\n -> (n + 1, ())) >> void (forkIOWithUnmask serve))) pong $ \port -> do
+        _ <- replicateM 3 (exchange port get)
+        readIORef count `shouldReturn` 3
+    it "setAccept takes the connections, and the server still ends" $ do
+      count <- newIORef (0 :: Int)
+      stopper <- newEmptyMVar
+      ended <- newEmptyMVar
+      (port, listener) <- openFreePort
+      let accepting from = accept from <* atomicModifyIORef' count (\n -> (n + 1, ()))
+          settings = setAccept accepting (setInstallShutdownHandler (putMVar stopper) (quiet defaultSettings))
+      server <- async (runSettingsSocket settings listener pong `finally` putMVar ended ())
+      stop <- takeMVar stopper
+      answers <- replicateM 3 (exchange port get)
+      map statusOf answers `shouldBe` [200, 200, 200]
+      readIORef count `shouldReturn` 3
+      stop
+      within "the end" (takeMVar ended)
+      cancel server
+    it "setMaxBuilderResponseBufferSize bounds what a builder may ask for" $ do
+      let asking size = ensureFree size <> Builder.byteString "xy"
+          application _ respond = respond (responseBuilder status200 [] (asking 3000000))
+      withServer id application $ \port -> map replyBody . parseReplies <$> exchange port get `shouldReturn` ["xy"]
+      withServer (setMaxBuilderResponseBufferSize 1000000) application $ \port -> do
+        bytes <- exchange port get
+        B.isInfixOf "xy" bytes `shouldBe` False
+    it "setGracefulCloseTimeout1 waits for the client's end of the connection" $ do
+      closed <- newEmptyMVar
+      withServer (setGracefulCloseTimeout1 3000 . setOnClose (\_ -> putMVar closed ())) pong $ \port -> withConnection port $ \client -> do
+        send client get
+        _ <- receiveAll client
+        threadDelay 200000
+        tryTakeMVar closed >>= (`shouldSatisfy` isNothing)
+        sendEnd client
+        within "the close" (takeMVar closed)
+    it "setters without effect take their arguments" $
+      withServer (setHTTP2Disabled . setServerPushLogger (\_ _ _ -> return ())) pong $ \port -> statusOf <$> exchange port get `shouldReturn` 200
+    it "getters get what setters set, and the defaults are Warp's" $ do
+      (getPort defaultSettings, getHost defaultSettings, getGracefulShutdownTimeout defaultSettings) `shouldBe` (3000, "*4", Nothing)
+      (getGracefulCloseTimeout1 defaultSettings, getGracefulCloseTimeout2 defaultSettings) `shouldBe` (0, 2000)
+      let changed = setPort 1 (setHost "!6" (setGracefulShutdownTimeout (Just 2) (setGracefulCloseTimeout1 3 (setGracefulCloseTimeout2 4 defaultSettings))))
+      (getPort changed, getHost changed, getGracefulShutdownTimeout changed) `shouldBe` (1, "!6", Just 2)
+      (getGracefulCloseTimeout1 changed, getGracefulCloseTimeout2 changed) `shouldBe` (3, 4)
+
+  describe "makeServerState" $
+    it "shows open connections and the shutdown" $ do
+      (state, settings) <- makeServerState (quiet defaultSettings)
+      isJust (getServerState settings) `shouldBe` True
+      isNothing (getOpenConnectionCounter defaultSettings) `shouldBe` True
+      currentOpenConnections state `shouldReturn` 0
+      withApplicationSettings settings (return pong) $ \port -> do
+        withConnection port $ \one -> withConnection port $ \two -> do
+          forM_ [one, two] $ \client -> send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n" >> receiveResponse client
+          currentOpenConnections state `shouldReturn` 2
+          mapM getCount (getOpenConnectionCounter settings) `shouldReturn` Just 2
+        within "none" (atomically (currentOpenConnectionsSTM state >>= check . (== 0)))
+        currentShuttingDownState state `shouldReturn` False
+      currentShuttingDownState state `shouldReturn` True
+  where
+    get = request' "/" `withField` "Connection: close"
+    request' path = B.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\n\r\n"]
+    withField given field = B.concat [B.take (B.length given - 2) given, field, "\r\n\r\n"]
+    background server action = do
+      thread <- async server
+      result <- action `finally` (poll thread >>= \state -> cancel thread >> maybe (return ()) (const (void (waitCatch thread))) state)
+      return result
+    eventually action = within "the server" go
+      where
+        go = try action >>= either (\failure -> const (threadDelay 20000 >> go) (failure :: IOException)) return
+
+various :: Application
+various request respond = case rawPathInfo request of
+  "/lazy" -> respond (responseLBS status200 [] "hello")
+  "/stream" -> respond (responseStream status201 [] (\write _ -> mapM_ (const (write (Builder.byteString (C8.replicate 1000 'x')))) [1 .. 100 :: Int]))
+  "/none" -> respond (responseLBS status204 [] "")
+  "/file" -> respond (responseFile status200 [] "LICENSE" (Just (FilePart 0 11 100)))
+  "/missing" -> respond (responseFile status200 [] "/nonexistent" Nothing)
+  _ -> throwIO (ErrorCall "fault")
