@@ -15,14 +15,20 @@ import qualified LimitSpec
 import qualified ParserSpec
 import qualified PipelineSpec
 import qualified ProxySpec
+import qualified ResourceSpec
 import qualified ResponseSpec
 import qualified ShutdownSpec
 import qualified StrictSpec
-import Test.Hspec (describe, hspec)
+import Test.Hspec (Spec, describe, hspec)
 import qualified TimeSpec
 
 main :: IO ()
-main = hspec $ do
+main = do
+  server <- ResourceSpec.isServer
+  if server then ResourceSpec.serveInherited else hspec specs
+
+specs :: Spec
+specs = do
   ParserSpec.spec
   ChunksSpec.spec
   StrictSpec.spec
@@ -41,3 +47,4 @@ main = hspec $ do
   LimitSpec.spec
   PipelineSpec.spec
   ProxySpec.spec
+  ResourceSpec.spec

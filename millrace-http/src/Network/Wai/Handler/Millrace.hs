@@ -21,7 +21,11 @@
 --   than @chunked@ is refused; header names must be tokens; CR, LF and NUL in values become spaces.
 -- * Names of common header fields are spelled in their usual way in 'Network.Wai.requestHeaders', whatever the client's
 --   spelling.
--- * The responses to pipelined requests are sent together, when no further complete request has arrived.
+-- * The responses to pipelined requests are sent together, when no further complete request has arrived, or when the
+--   application that is to answer the next one waits for something.
+-- * Of Warp's interface there is all that concerns HTTP\/1.x. 'setManager', 'setHTTP2Disabled' and
+--   'setServerPushLogger' are accepted without effect; what needs TLS or HTTP\/2 (@clientCertificate@, @HTTP2Data@) is
+--   not there.
 module Network.Wai.Handler.Millrace
   ( -- * Running a server
     run,

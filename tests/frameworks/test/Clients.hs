@@ -1,0 +1,39 @@
+-- | A server for an application, and the clients that talk to it.
+module Clients (serving, get, post, curl) where
+
+import qualified Data.ByteString.Lazy as L
+import qualified Data.ByteString.Lazy.Char8 as LC8
+import Network.HTTP.Client
+import Network.HTTP.Types (hContentType, statusCode)
+import Network.Wai (Application)
+import qualified Network.Wai.Handler.Millrace as Millrace
+import System.Exit (ExitCode (..))
+import System.Process (readProcessWithExitCode)
+
+-- | Serves an application on Millrace while the action, which gets the address, runs.
+serving :: IO Application -> (String -> IO a) -> IO a
+serving application use = Millrace.withApplication application (\number -> use ("http://127.0.0.1:" ++ show number))
+
+-- | Status and body, by http-client.
+get :: String -> IO (Int, L.ByteString)
+get address = do
+  request <- parseRequest address
+  exchange request
+
+-- | The same for a body of the given media type.
+post :: String -> String -> L.ByteString -> IO (Int, L.ByteString)
+post address kind body = do
+  request <- parseRequest address
+  exchange request {method = LC8.toStrict (LC8.pack "POST"), requestBody = RequestBodyLBS body, requestHeaders = [(hContentType, LC8.toStrict (LC8.pack kind))]}
+
+exchange :: Request -> IO (Int, L.ByteString)
+exchange request = do
+  manager <- newManager defaultManagerSettings
+  response <- httpLbs request manager
+  return (statusCode (responseStatus response), responseBody response)
+
+-- | What curl prints; fails if curl does.
+curl :: [String] -> IO String
+curl arguments = do
+  (code, output, errors) <- readProcessWithExitCode "curl" (["-sS", "--max-time", "10", "--noproxy", "*"] ++ arguments) ""
+  if code == ExitSuccess then return output else fail ("curl " ++ unwords arguments ++ ": " ++ errors)
