@@ -6,7 +6,7 @@ module ContextSpec (spec) where
 import Control.Concurrent (forkIO, threadDelay)
 import Control.Concurrent.MVar
 import Control.Exception (IOException, finally, try)
-import Control.Monad (replicateM, void, when)
+import Control.Monad (replicateM, unless, void, when)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Lazy.Char8 as LC8
 import Data.IORef
@@ -85,7 +85,7 @@ spec = do
       called <- newIORef False
       let application request respond = do
             onDisconnect request (writeIORef called True) (threadDelay 50000)
-            isConnected request >>= \connected -> when (not connected) (fail "not connected")
+            isConnected request >>= \connected -> unless connected (fail "not connected")
             pong request respond
       withServer id application $ \port -> withConnection port $ \client -> do
         send client (B.concat [get, get])

@@ -4,11 +4,11 @@
 module InterfaceSpec (spec) where
 
 import Control.Concurrent (forkIOWithUnmask, threadDelay)
-import Control.Concurrent.Async (async, cancel, forConcurrently, poll, waitCatch)
+import Control.Concurrent.Async (async, cancel, forConcurrently, withAsync)
 import Control.Concurrent.MVar
 import Control.Concurrent.STM (atomically, check)
 import Control.Exception (ErrorCall (..), IOException, bracket, bracket_, finally, throwIO, try)
-import Control.Monad (forM_, replicateM, void)
+import Control.Monad (forM_, replicateM, replicateM_, void)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Builder as Builder
@@ -114,7 +114,7 @@ spec = do
     it "setFork starts the threads of connections" $ do
       count <- newIORef (0 :: Int)
       withServer (setFork (\serve -> atomicModifyIORef' count (\n -> (n + 1, ())) >> void (forkIOWithUnmask serve))) pong $ \port -> do
-        _ <- replicateM 3 (exchange port get)
+        replicateM_ 3 (exchange port get)
         readIORef count `shouldReturn` 3
     it "setAccept takes the connections, and the server still ends" $ do
       count <- newIORef (0 :: Int)
@@ -174,13 +174,12 @@ spec = do
     get = request' "/" `withField` "Connection: close"
     request' path = B.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\n\r\n"]
     withField given field = B.concat [B.take (B.length given - 2) given, field, "\r\n\r\n"]
-    background server action = do
-      thread <- async server
-      result <- action `finally` (poll thread >>= \state -> cancel thread >> maybe (return ()) (const (void (waitCatch thread))) state)
-      return result
+    background server action = withAsync server (const action)
     eventually action = within "the server" go
       where
-        go = try action >>= either (\failure -> const (threadDelay 20000 >> go) (failure :: IOException)) return
+        go = try action >>= either again return
+        again :: IOException -> IO B.ByteString
+        again _ = threadDelay 20000 >> eventually action
 
 various :: Application
 various request respond = case rawPathInfo request of

@@ -11,7 +11,7 @@ module Millrace.Http.EarlyFlush (EarlyFlush, newEarlyFlush, armFlush, settleFlus
 import Control.Concurrent (ThreadId, forkOn, killThread, myThreadId, threadCapability)
 import Control.Concurrent.MVar
 import Control.Exception (SomeException, mask_, try, uninterruptibleMask_)
-import Control.Monad (void)
+import Control.Monad (void, when)
 import Data.IORef
 
 -- | Of one connection.
@@ -34,14 +34,13 @@ newEarlyFlush = EarlyFlush <$> newIORef Unarmed
 -- when the last one was settled. The action must not throw.
 armFlush :: EarlyFlush -> IO () -> IO ()
 armFlush (EarlyFlush ref) flush = do
-  needed <- atomicModifyIORef' ref $ \state -> case state of
-    Disarmed -> (Armed, False)
-    _ -> (Armed, True)
-  if needed
-    then do
-      (capability, _) <- threadCapability =<< myThreadId
-      mask_ (void (forkOn capability (run ref flush)))
-    else return ()
+  needed <- atomicModifyIORef' ref arm
+  when needed $ do
+    (capability, _) <- threadCapability =<< myThreadId
+    mask_ (void (forkOn capability (run ref flush)))
+  where
+    arm Disarmed = (Armed, False)
+    arm _ = (Armed, True)
 
 {-# NOINLINE armFlush #-}
 
@@ -49,15 +48,14 @@ run :: IORef State -> IO () -> IO ()
 run ref flush = do
   self <- myThreadId
   done <- newEmptyMVar
-  wanted <- atomicModifyIORef' ref $ \state -> case state of
-    Armed -> (Sending self done, True)
-    _ -> (Unarmed, False)
-  if wanted
-    then do
-      void (try flush :: IO (Either SomeException ()))
-      atomicWriteIORef ref Unarmed
-      putMVar done ()
-    else return ()
+  wanted <- atomicModifyIORef' ref (begin self done)
+  when wanted $ do
+    void (try flush :: IO (Either SomeException ()))
+    atomicWriteIORef ref Unarmed
+    putMVar done ()
+  where
+    begin self done Armed = (Sending self done, True)
+    begin _ _ _ = (Unarmed, False)
 
 -- | Calls the action off, or waits until it is done: afterwards the output is the caller's. One read if nothing was
 -- armed.
@@ -74,10 +72,11 @@ settle ref = callOff ref >>= mapM_ (readMVar . snd)
 {-# NOINLINE settle #-}
 
 callOff :: IORef State -> IO (Maybe (ThreadId, MVar ()))
-callOff ref = atomicModifyIORef' ref $ \state -> case state of
-  Armed -> (Disarmed, Nothing)
-  Sending thread done -> (state, Just (thread, done))
-  _ -> (state, Nothing)
+callOff ref = atomicModifyIORef' ref change
+  where
+    change Armed = (Disarmed, Nothing)
+    change state@(Sending thread done) = (state, Just (thread, done))
+    change state = (state, Nothing)
 
 -- | The same, but interrupts the action if it has begun.
 retireFlush :: EarlyFlush -> IO ()

@@ -1,3 +1,5 @@
+{-# LANGUAGE TupleSections #-}
+
 -- |
 -- A map whose entries live for a fixed time. Knows nothing of what they mean.
 module Millrace.Http.Expiring (Expiring, newExpiring, remembersNothing, recall, remember, forgetAll) where
@@ -57,7 +59,7 @@ remember expiring path value
 
 scheduleSweep :: Expiring a -> IO ()
 scheduleSweep expiring = do
-  already <- atomicModifyIORef' (sweeping expiring) (\was -> (True, was))
+  already <- exchange (sweeping expiring) True
   unless already $ do
     manager <- getSystemTimerManager
     void (registerTimeout manager (lifeMicros expiring) (sweep expiring))
@@ -74,5 +76,9 @@ sweep expiring = do
 -- | Forgets everything.
 forgetAll :: Expiring a -> IO ()
 forgetAll expiring = do
-  old <- atomicModifyIORef' (entries expiring) (\map' -> (Map.empty, map'))
+  old <- exchange (entries expiring) Map.empty
   forM_ old (discard expiring . snd)
+
+-- What was there before.
+exchange :: IORef a -> a -> IO a
+exchange ref new = atomicModifyIORef' ref (new,)

@@ -178,7 +178,7 @@ defaultSettings =
       settingsFdCacheSeconds = 0,
       settingsFileInfoCacheSeconds = 0,
       settingsBeforeMainLoop = return (),
-      settingsFork = \serve -> void (forkIOWithUnmask serve),
+      settingsFork = defaultFork,
       settingsAccept = Nothing,
       settingsNoParsePath = False,
       settingsInstallShutdownHandler = const (return ()),
@@ -202,6 +202,9 @@ defaultSettings =
       settingsBacklog = 2048,
       settingsReusePort = False
     }
+
+defaultFork :: ((forall a. IO a -> IO a) -> IO ()) -> IO ()
+defaultFork serve = void (forkIOWithUnmask serve)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- As in Warp
