@@ -530,8 +530,9 @@ static mr_status submit_in_slot(mr_loop *loop, mr_slot *slot, const mr_request *
     loop->submitting = slot;
     begin(loop, slot, request);
     loop->submitting = NULL;
-    fill_completion(slot, completion);
+    completion->token = slot->token;
     if (slot->state == MR_SLOT_COMPLETED) {
+        fill_completion(slot, completion);
         mr_count(&loop->counters.completions, 1);
         free_slot(loop, slot);
         return MR_DONE;

@@ -15,7 +15,7 @@ import Network.Wai
 import Network.Wai.Handler.Millrace
 import Support
 import System.Directory (getTemporaryDirectory, removeFile)
-import System.FilePath ((</>))
+import System.IO (hClose, hPutStr, openTempFile)
 import System.Timeout (timeout)
 import Test.Hspec
 
@@ -144,8 +144,8 @@ spec = do
     hinting request respond = sendEarlyHints request hint >> pong request respond
     withFile content use = do
       folder <- getTemporaryDirectory
-      let path = folder </> "millrace-http-context"
-      writeFile path content
+      (path, handle) <- openTempFile folder "millrace-http-context"
+      hPutStr handle content >> hClose handle
       use path `finally` removeFile path
     readUntil client size got
       | got >= size = return True
