@@ -6,7 +6,7 @@ CABAL_CONFIG ?= cabal.config
 CABAL = cabal --config-file=$(CABAL_CONFIG)
 PORT ?= 8080
 
-.PHONY: help setup build run test core-test test-windows haskell-test check lint docs bench bench-compare clean
+.PHONY: help setup build run test core-test test-windows fiber-test haskell-test check lint docs bench bench-compare clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -31,6 +31,9 @@ core-test: ## test the C core alone: plain, ASan and UBSan, TSan
 test-windows: setup ## test the C core for Windows, cross-compiled and under Wine
 	$(MAKE) -C core test-windows
 
+fiber-test: ## test the C fibers alone: plain, ASan and UBSan, TSan
+	$(MAKE) -C fiber test
+
 haskell-test: ## test the Haskell packages alone
 	$(CABAL) v2-test all --enable-tests
 
@@ -46,3 +49,4 @@ bench-compare: ## what became faster or slower between two results: A=file B=fil
 clean: ## remove what was built
 	rm -rf dist-newstyle bin build
 	$(MAKE) -C core clean
+	$(MAKE) -C fiber clean

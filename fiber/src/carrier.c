@@ -1,0 +1,245 @@
+/* carrier.c: the loop that every carrier runs: fibers that are ready, then what the core reports, then sleep. */
+#include "carrier.h"
+#include "context.h"
+#include "overflow.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    FIBERS_PER_POLL = 64, /* how long the core's reports may have to wait */
+    COMPLETIONS_PER_POLL = 128,
+};
+
+__thread mr_fiber *mf_current;
+__thread mf_carrier *mf_this_carrier;
+
+/* ---------------------------------------------------------------------------------------------------- switching --- */
+
+static void run(mf_carrier *carrier, mr_fiber *fiber)
+{
+    mf_current = fiber;
+    mf_sanitizer_leave(&carrier->sanitizer, &fiber->sanitizer, false);
+    mf_switch(&carrier->scheduler, fiber->context);
+    mf_sanitizer_arrive(&carrier->sanitizer, &fiber->sanitizer);
+    mf_current = NULL;
+    if (carrier->ended) {
+        carrier->ended = NULL;
+        mf_fiber_bury(fiber);
+    }
+}
+
+void mf_suspend(void)
+{
+    mr_fiber *fiber = mf_current;
+    mf_carrier *carrier = fiber->carrier;
+    fiber->saved_errno = errno;
+    fiber->calls = 0;
+    mf_sanitizer_leave(&fiber->sanitizer, &carrier->sanitizer, carrier->ended == fiber);
+    mf_switch(&fiber->context, carrier->scheduler);
+    mf_sanitizer_arrive(&fiber->sanitizer, &carrier->sanitizer);
+    errno = fiber->saved_errno;
+}
+
+/* ------------------------------------------------------------------------------------------------------- queues --- */
+
+static void push_ready(mf_carrier *carrier, mr_fiber *fiber)
+{
+    fiber->next_ready = NULL;
+    if (carrier->ready_last)
+        carrier->ready_last->next_ready = fiber;
+    else
+        carrier->ready_first = fiber;
+    carrier->ready_last = fiber;
+}
+
+static mr_fiber *pop_ready(mf_carrier *carrier)
+{
+    mr_fiber *fiber = carrier->ready_first;
+    if (!fiber)
+        return NULL;
+    carrier->ready_first = fiber->next_ready;
+    if (!carrier->ready_first)
+        carrier->ready_last = NULL;
+    return fiber;
+}
+
+static void post(mf_carrier *carrier, mf_message *message)
+{
+    message->next = atomic_load_explicit(&carrier->inbox, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak(&carrier->inbox, &message->next, message))
+        ;
+    mr_fiber *fiber = mf_enter_core();
+    mr_loop_wake(carrier->loop);
+    mf_leave_core(fiber);
+}
+
+void mf_make_ready(mr_fiber *fiber)
+{
+    if (fiber->carrier == mf_this_carrier) {
+        push_ready(fiber->carrier, fiber);
+        return;
+    }
+    fiber->resume = (mf_message){.kind = MF_MESSAGE_RESUME, .fiber = fiber};
+    post(fiber->carrier, &fiber->resume);
+}
+
+void mr_fiber_interrupt(mr_fiber *fiber, int error)
+{
+    int expected = 0;
+    if (!atomic_compare_exchange_strong(&fiber->interrupt_error, &expected, error))
+        return; /* one is on its way */
+    atomic_fetch_add(&fiber->references, 1); /* the message's */
+    fiber->interrupt = (mf_message){.kind = MF_MESSAGE_INTERRUPT, .fiber = fiber};
+    post(fiber->carrier, &fiber->interrupt);
+}
+
+static void interrupt(mr_fiber *fiber)
+{
+    int error = atomic_exchange(&fiber->interrupt_error, 0);
+    if (fiber->waiting && mf_wait_claim(fiber->waiting, -error))
+        mf_wait_wake(fiber->waiting);
+    else
+        fiber->interruption = error;
+    mf_fiber_unreference(fiber);
+}
+
+static mf_message *oldest_first(mf_message *message)
+{
+    mf_message *reversed = NULL;
+    while (message) {
+        mf_message *next = message->next;
+        message->next = reversed;
+        reversed = message;
+        message = next;
+    }
+    return reversed;
+}
+
+static void open_inbox(mf_carrier *carrier)
+{
+    if (!atomic_load_explicit(&carrier->inbox, memory_order_relaxed))
+        return;
+    mf_message *message = oldest_first(atomic_exchange(&carrier->inbox, NULL));
+    while (message) {
+        mf_message *next = message->next; /* acting on it may free it */
+        if (message->kind == MF_MESSAGE_RESUME)
+            push_ready(carrier, message->fiber);
+        else
+            interrupt(message->fiber);
+        message = next;
+    }
+}
+
+/* ----------------------------------------------------------------------------------------------------- the loop --- */
+
+static void run_ready(mf_carrier *carrier)
+{
+    mr_fiber *fiber;
+    for (int i = 0; i < FIBERS_PER_POLL && (fiber = pop_ready(carrier)); i++)
+        run(carrier, fiber);
+}
+
+static void poll_loop(mf_carrier *carrier)
+{
+    mr_completion completions[COMPLETIONS_PER_POLL];
+    int count = mr_loop_poll(carrier->loop, completions, COMPLETIONS_PER_POLL);
+    for (int i = 0; i < count; i++) {
+        mr_loop_release(carrier->loop, completions[i].token);
+        mf_operation_complete((mf_operation *)(uintptr_t)completions[i].user_data, completions[i].result);
+    }
+}
+
+/* The inbox is looked at after the poll and before the announcement of sleep: a message that comes later wakes the loop. */
+static void carry_fibers(mf_carrier *carrier)
+{
+    for (;;) {
+        run_ready(carrier);
+        poll_loop(carrier);
+        open_inbox(carrier);
+        if (carrier->ready_first)
+            continue;
+        if (atomic_load(&carrier->stopping))
+            return;
+        if (mr_loop_prepare_wait(carrier->loop))
+            mr_loop_wait(carrier->loop);
+    }
+}
+
+/* Signals belong to the program's own threads, except those that a thread causes by what it does. */
+static void block_signals(void)
+{
+    static const int synchronous[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE};
+    sigset_t blocked;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof synchronous / sizeof *synchronous; i++)
+        sigdelset(&blocked, synchronous[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, NULL);
+}
+
+static void *carrier_main(void *argument)
+{
+    mf_carrier *carrier = argument;
+    mf_this_carrier = carrier;
+    block_signals();
+    mf_overflow_watch_thread(carrier->signal_stack);
+    mf_sanitizer_adopt_thread(&carrier->sanitizer);
+    carry_fibers(carrier);
+    mf_overflow_unwatch_thread();
+    return NULL;
+}
+
+/* ----------------------------------------------------------------------------------------------------- lifetime --- */
+
+static int start(mf_carrier *carrier, unsigned index, mr_group *group)
+{
+    carrier->index = index;
+    int error = mr_loop_create(group, &carrier->loop);
+    if (error)
+        return error;
+    carrier->signal_stack = malloc(MF_SIGNAL_STACK_BYTES);
+    error = carrier->signal_stack ? pthread_create(&carrier->thread, NULL, carrier_main, carrier) : ENOMEM;
+    if (error) {
+        free(carrier->signal_stack);
+        mr_loop_destroy(carrier->loop);
+    }
+    return -error;
+}
+
+static void stop(mf_carrier *carrier)
+{
+    atomic_store(&carrier->stopping, true);
+    mr_loop_wake(carrier->loop);
+    pthread_join(carrier->thread, NULL);
+    mr_loop_destroy(carrier->loop);
+    free(carrier->signal_stack);
+}
+
+int mf_carriers_create(mf_carrier **result, unsigned count, mr_group *group)
+{
+    mf_carrier *carriers = calloc(count, sizeof *carriers);
+    if (!carriers)
+        return -ENOMEM;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* so that no signal meets a carrier before it has blocked them */
+    int error = 0;
+    unsigned started = 0;
+    while (started < count && !(error = start(&carriers[started], started, group)))
+        started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error)
+        mf_carriers_destroy(carriers, started);
+    else
+        *result = carriers;
+    return error;
+}
+
+void mf_carriers_destroy(mf_carrier *carriers, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        stop(&carriers[i]);
+    free(carriers);
+}

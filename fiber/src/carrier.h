@@ -1,0 +1,103 @@
+/*
+ * carrier.h: the OS threads that run fibers, and what the rest of the library must know of a fiber.
+ */
+#ifndef MILLRACE_FIBER_CARRIER_H
+#define MILLRACE_FIBER_CARRIER_H
+
+#include "lock.h"
+#include "millrace_fiber.h"
+#include "sanitize.h"
+#include "stack.h"
+#include "wait.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* What other threads ask of a carrier about one of its fibers. */
+typedef enum mf_message_kind { MF_MESSAGE_RESUME, MF_MESSAGE_INTERRUPT } mf_message_kind;
+
+typedef struct mf_message {
+    struct mf_message *next;
+    mr_fiber *fiber;
+    mf_message_kind kind;
+} mf_message;
+
+typedef struct mf_carrier {
+    unsigned index;
+    mr_loop *loop;
+    pthread_t thread;
+    void *scheduler;             /* where the carrier's own context goes on when a fiber switches away */
+    mf_sanitizer sanitizer;
+    void *signal_stack;
+    mr_fiber *ready_first, *ready_last;
+    mr_fiber *ended;             /* it has switched away for the last time */
+    _Atomic(mf_message *) inbox; /* newest first */
+    atomic_uint load;            /* fibers that were placed here and have not ended */
+    atomic_bool stopping;
+} mf_carrier;
+
+struct mr_fiber {
+    void *context;       /* where it goes on, while it does not run */
+    mf_carrier *carrier;
+    mr_fiber *next_ready;
+    int saved_errno;
+    int interruption;    /* an error for the next wait that can be interrupted, or 0 */
+    mf_wait *waiting;    /* a wait that can be interrupted, or NULL */
+    unsigned calls;      /* that did not park since it began to run: see mf_spend_turn */
+    mf_message resume, interrupt;
+    atomic_int interrupt_error; /* on its way to `interruption` */
+    void *(*run)(void *);
+    void *argument;
+    void *result;
+    mf_lock lock;        /* protects the two that follow */
+    bool has_ended;
+    mf_queue joiners;
+    atomic_uint references;
+    mf_sanitizer sanitizer;
+    mf_stack stack;
+    char name[MR_FIBER_NAME_BYTES];
+};
+
+/* The fiber that runs on this thread. NULL on an OS thread, in the scheduler, and inside the core: there, shadowed calls
+ * must be libc's. */
+extern __thread mr_fiber *mf_current;
+
+/* The carrier that this thread is, or NULL. */
+extern __thread mf_carrier *mf_this_carrier;
+
+/* Around calls of millrace.h on a fiber. */
+static inline mr_fiber *mf_enter_core(void)
+{
+    mr_fiber *fiber = mf_current;
+    mf_current = NULL;
+    return fiber;
+}
+
+static inline void mf_leave_core(mr_fiber *fiber)
+{
+    mf_current = fiber;
+}
+
+/* Switches from the running fiber to its carrier's scheduler; returns when the fiber is made ready and its turn comes. */
+void mf_suspend(void);
+
+/* Has a suspended fiber (or one about to suspend) continued. Once for each mf_suspend. [any thread] */
+void mf_make_ready(mr_fiber *fiber);
+
+/* Creates carriers with these options, starts their threads. 0, or a negative errno and nothing has changed. */
+int mf_carriers_create(mf_carrier **carriers, unsigned count, mr_group *group);
+
+/* Ends the threads, which must have no fibers, and frees the carriers. */
+void mf_carriers_destroy(mf_carrier *carriers, unsigned count);
+
+/* fiber.c: the first function of every fiber. */
+void mf_fiber_main(void *fiber);
+
+/* fiber.c: gives up one of the references that keep a fiber's record. */
+void mf_fiber_unreference(mr_fiber *fiber);
+
+/* fiber.c: the end of a fiber, on its carrier's own stack. */
+void mf_fiber_bury(mr_fiber *fiber);
+
+#endif

@@ -1,0 +1,155 @@
+/* fiber.c: the life of a fiber: spawn, yield, sleep, end, join. */
+#include "carrier.h"
+#include "context.h"
+#include "runtime.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void mf_fiber_unreference(mr_fiber *fiber)
+{
+    if (atomic_fetch_sub(&fiber->references, 1) == 1)
+        free(fiber);
+}
+
+/* ------------------------------------------------------------------------------------------------------- begin --- */
+
+static mr_fiber *create(const mr_fiber_options *options, size_t default_stack_size_bytes, int *error)
+{
+    mr_fiber *fiber = calloc(1, sizeof *fiber);
+    if (!fiber) {
+        *error = -ENOMEM;
+        return NULL;
+    }
+    size_t wanted = options && options->stack_size_bytes ? options->stack_size_bytes : default_stack_size_bytes;
+    *error = mf_stack_take(&fiber->stack, wanted);
+    if (*error) {
+        free(fiber);
+        return NULL;
+    }
+    const char *name = options && options->name ? options->name : "fiber";
+    snprintf(fiber->name, sizeof fiber->name, "%s", name);
+    fiber->context = mf_context_make(fiber->stack.bottom + fiber->stack.size_bytes, mf_fiber_main, fiber);
+    mf_sanitizer_create(&fiber->sanitizer, fiber->stack.bottom, fiber->stack.size_bytes);
+    return fiber;
+}
+
+int mr_fiber_spawn(mr_fiber **handle, const mr_fiber_options *options, void *(*run)(void *), void *argument)
+{
+    int saved_errno = errno;
+    mf_runtime *runtime;
+    int error = mf_runtime_get(&runtime);
+    mr_fiber *fiber = error ? NULL : create(options, runtime->stack_size_bytes, &error);
+    if (fiber) {
+        fiber->run = run;
+        fiber->argument = argument;
+        atomic_init(&fiber->references, handle ? 2 : 1);
+        fiber->carrier = mf_runtime_place(runtime);
+        if (handle)
+            *handle = fiber;
+        mf_make_ready(fiber);
+    }
+    errno = saved_errno;
+    return error;
+}
+
+/* --------------------------------------------------------------------------------------------------------- end --- */
+
+void mf_fiber_main(void *argument)
+{
+    mr_fiber *fiber = argument;
+    mf_sanitizer_arrive(&fiber->sanitizer, &fiber->carrier->sanitizer);
+    errno = 0;
+    fiber->result = fiber->run(fiber->argument);
+    if (!mf_this_carrier)
+        exit(EXIT_SUCCESS); /* the child of a fork on this fiber: like a thread that is its process's last */
+    fiber->carrier->ended = fiber;
+    mf_suspend();
+}
+
+void mf_fiber_bury(mr_fiber *fiber)
+{
+    mf_node *joiner;
+    mf_sanitizer_destroy(&fiber->sanitizer);
+    mf_stack_give(&fiber->stack);
+    mf_lock_take(&fiber->lock);
+    fiber->has_ended = true;
+    while ((joiner = mf_queue_claim(&fiber->joiners)))
+        mf_wait_wake(joiner->wait);
+    mf_lock_give(&fiber->lock);
+    mf_runtime_note_end(fiber->carrier);
+    mf_fiber_unreference(fiber);
+}
+
+int mr_fiber_join(mr_fiber *fiber, void **result)
+{
+    if (fiber == mf_current)
+        return -EDEADLK;
+    mf_wait wait;
+    mf_wait_init(&wait);
+    mf_node node = {.wait = &wait};
+    mf_lock_take(&fiber->lock);
+    bool must_wait = !fiber->has_ended;
+    if (must_wait)
+        mf_queue_push(&fiber->joiners, &node);
+    mf_lock_give(&fiber->lock);
+    if (must_wait) {
+        int outcome = mf_wait_park(&wait, MR_NO_DEADLINE, MF_INTERRUPTIBLE);
+        mf_lock_take(&fiber->lock);
+        mf_queue_remove(&fiber->joiners, &node);
+        mf_lock_give(&fiber->lock);
+        if (outcome < 0)
+            return outcome;
+    }
+    if (result)
+        *result = fiber->result;
+    mf_fiber_unreference(fiber);
+    return 0;
+}
+
+void mr_fiber_detach(mr_fiber *fiber)
+{
+    mf_fiber_unreference(fiber);
+}
+
+/* -------------------------------------------------------------------------------------------------- in between --- */
+
+mr_fiber *mr_fiber_self(void)
+{
+    return mf_current;
+}
+
+const char *mr_fiber_name(const mr_fiber *fiber)
+{
+    return fiber->name;
+}
+
+unsigned mr_fiber_carrier(const mr_fiber *fiber)
+{
+    return fiber->carrier->index;
+}
+
+void mr_fiber_yield(void)
+{
+    if (!mf_current) {
+        sched_yield();
+        return;
+    }
+    mf_make_ready(mf_current);
+    mf_suspend();
+}
+
+int mr_fiber_sleep_until(uint64_t deadline_ns)
+{
+    mf_wait wait;
+    mf_wait_init(&wait);
+    int outcome = mf_wait_park(&wait, deadline_ns, MF_INTERRUPTIBLE);
+    return outcome == -ETIMEDOUT ? 0 : outcome;
+}
+
+int mr_fiber_sleep(uint64_t duration_ns)
+{
+    return mr_fiber_sleep_until(mr_clock_now_ns() + duration_ns);
+}

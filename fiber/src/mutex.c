@@ -1,0 +1,81 @@
+/* mutex.c: a mutex whose owner is a fiber or an OS thread, handed over directly to the one that has waited longest. */
+#include "carrier.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct mr_mutex {
+    mf_lock lock;
+    const void *owner; /* see myself; NULL: free */
+    mf_queue waiters;
+};
+
+/* An address that no other fiber or living thread shares. */
+static const void *myself(void)
+{
+    static __thread char thread;
+    return mf_current ? (const void *)mf_current : &thread;
+}
+
+int mr_mutex_create(mr_mutex **mutex)
+{
+    *mutex = calloc(1, sizeof **mutex);
+    return *mutex ? 0 : -ENOMEM;
+}
+
+void mr_mutex_destroy(mr_mutex *mutex)
+{
+    free(mutex);
+}
+
+/* With the lock held. */
+static int try_take(mr_mutex *mutex)
+{
+    if (mutex->owner)
+        return mutex->owner == myself() ? -EDEADLK : -EAGAIN;
+    mutex->owner = myself();
+    return 0;
+}
+
+int mr_mutex_try_lock(mr_mutex *mutex)
+{
+    mf_lock_take(&mutex->lock);
+    int error = try_take(mutex);
+    mf_lock_give(&mutex->lock);
+    return error == -EDEADLK ? -EAGAIN : error;
+}
+
+int mr_mutex_lock(mr_mutex *mutex, uint64_t deadline_ns)
+{
+    mf_wait wait;
+    mf_wait_init(&wait);
+    mf_node node = {.wait = &wait, .item = (void *)myself()};
+    mf_lock_take(&mutex->lock);
+    int error = try_take(mutex);
+    if (error == -EAGAIN)
+        mf_queue_push(&mutex->waiters, &node);
+    mf_lock_give(&mutex->lock);
+    if (error != -EAGAIN)
+        return error;
+    int outcome = mf_wait_park(&wait, deadline_ns, MF_UNINTERRUPTIBLE);
+    if (outcome < 0) {
+        mf_lock_take(&mutex->lock);
+        mf_queue_remove(&mutex->waiters, &node);
+        mf_lock_give(&mutex->lock);
+    }
+    return outcome;
+}
+
+int mr_mutex_unlock(mr_mutex *mutex)
+{
+    mf_lock_take(&mutex->lock);
+    int error = mutex->owner == myself() ? 0 : -EPERM;
+    if (!error) {
+        mf_node *next = mf_queue_claim(&mutex->waiters);
+        mutex->owner = next ? next->item : NULL;
+        if (next)
+            mf_wait_wake(next->wait);
+    }
+    mf_lock_give(&mutex->lock);
+    return error;
+}

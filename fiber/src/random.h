@@ -1,0 +1,8 @@
+/* random.h: choices that need to be fair, not unpredictable. */
+#ifndef MILLRACE_FIBER_RANDOM_H
+#define MILLRACE_FIBER_RANDOM_H
+
+/* A number from 0 to bound - 1. [any thread] */
+unsigned mf_random_below(unsigned bound);
+
+#endif

@@ -1,0 +1,167 @@
+/* runtime.c: starting, placing, stopping. */
+#include "runtime.h"
+#include "futex.h"
+#include "random.h"
+#include "watch.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { STACK_SIZE_BYTES = 256 * 1024, STACKS_KEPT = 256 };
+
+static mf_lock start_lock; /* held while carriers are started or stopped */
+static _Atomic(mf_runtime *) current;
+static mf_runtime *volatile left_behind; /* by fork: what the parent's carriers had is not looked for as a leak */
+
+/* ------------------------------------------------------------------------------------------------------ options --- */
+
+static unsigned usable_processors(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
+    return (unsigned)CPU_COUNT(&set);
+}
+
+static mr_carriers_options complete(const mr_carriers_options *given)
+{
+    mr_carriers_options options = given ? *given : (mr_carriers_options){0};
+    if (!options.carriers)
+        options.carriers = usable_processors() < MR_CARRIERS_MAX ? usable_processors() : MR_CARRIERS_MAX;
+    if (!options.stack_size_bytes)
+        options.stack_size_bytes = STACK_SIZE_BYTES;
+    if (!options.stacks_kept)
+        options.stacks_kept = STACKS_KEPT;
+    return options;
+}
+
+/* ------------------------------------------------------------------------------------------------- start and stop --- */
+
+static int create(const mr_carriers_options *options, mf_runtime **result)
+{
+    mf_runtime *runtime = calloc(1, sizeof *runtime);
+    if (!runtime)
+        return -ENOMEM;
+    runtime->count = options->carriers;
+    runtime->stack_size_bytes = options->stack_size_bytes;
+    mf_stack_set_kept(options->stacks_kept);
+    int error = mr_group_create(options->backend, &runtime->group);
+    if (error)
+        goto fail_group;
+    error = mf_carriers_create(&runtime->carriers, runtime->count, runtime->group);
+    if (error)
+        goto fail_carriers;
+    *result = runtime;
+    return 0;
+
+fail_carriers:
+    mr_group_destroy(runtime->group);
+fail_group:
+    free(runtime);
+    return error;
+}
+
+/*
+ * In the child of fork() only the forking thread exists. What the carriers had is left as it lies (another thread may
+ * have been changing it), a fiber that forked goes on as a plain thread, and the next spawn starts anew.
+ */
+static void forget_after_fork(void)
+{
+    mf_current = NULL;
+    mf_this_carrier = NULL;
+    left_behind = atomic_exchange(&current, NULL);
+    atomic_store(&start_lock.state, 0);
+    mf_stack_forget_kept();
+    mf_watch_forget_after_fork();
+}
+
+static int start(const mr_carriers_options *given)
+{
+    static bool watches_fork;
+    mr_carriers_options options = complete(given);
+    if (options.carriers > MR_CARRIERS_MAX || !mf_stack_is_possible(options.stack_size_bytes))
+        return -EINVAL;
+    if (!watches_fork) {
+        int error = pthread_atfork(NULL, NULL, forget_after_fork);
+        if (error)
+            return -error;
+        watches_fork = true;
+    }
+    mf_runtime *runtime;
+    int error = create(&options, &runtime);
+    if (!error)
+        atomic_store(&current, runtime);
+    return error;
+}
+
+int mr_carriers_start(const mr_carriers_options *options)
+{
+    int saved_errno = errno;
+    mf_lock_take(&start_lock);
+    int error = atomic_load(&current) ? -EALREADY : start(options);
+    mf_lock_give(&start_lock);
+    errno = saved_errno;
+    return error;
+}
+
+int mf_runtime_get(mf_runtime **runtime)
+{
+    while (!(*runtime = atomic_load_explicit(&current, memory_order_acquire))) {
+        int error = mr_carriers_start(NULL);
+        if (error && error != -EALREADY)
+            return error;
+    }
+    return 0;
+}
+
+int mr_carriers_stop(void)
+{
+    if (mf_current)
+        return -EDEADLK;
+    mf_lock_take(&start_lock);
+    mf_runtime *runtime = atomic_load(&current);
+    if (runtime) {
+        unsigned fibers;
+        while ((fibers = atomic_load(&runtime->fibers)))
+            mf_futex_wait(&runtime->fibers, fibers, MR_NO_DEADLINE);
+        atomic_store(&current, NULL);
+        mf_carriers_destroy(runtime->carriers, runtime->count);
+        mr_group_destroy(runtime->group);
+        mf_stack_drop_kept();
+        free(runtime);
+    }
+    mf_lock_give(&start_lock);
+    return 0;
+}
+
+unsigned mr_carriers_count(void)
+{
+    mf_runtime *runtime = atomic_load(&current);
+    return runtime ? runtime->count : 0;
+}
+
+/* ---------------------------------------------------------------------------------------------------- placement --- */
+
+mf_carrier *mf_runtime_place(mf_runtime *runtime)
+{
+    mf_carrier *one = &runtime->carriers[mf_random_below(runtime->count)];
+    mf_carrier *other = &runtime->carriers[mf_random_below(runtime->count)];
+    mf_carrier *chosen = atomic_load_explicit(&other->load, memory_order_relaxed) <
+                                 atomic_load_explicit(&one->load, memory_order_relaxed)
+                             ? other
+                             : one;
+    atomic_fetch_add_explicit(&chosen->load, 1, memory_order_relaxed);
+    atomic_fetch_add(&runtime->fibers, 1);
+    return chosen;
+}
+
+void mf_runtime_note_end(mf_carrier *carrier)
+{
+    mf_runtime *runtime = atomic_load(&current);
+    atomic_fetch_sub_explicit(&carrier->load, 1, memory_order_relaxed);
+    if (atomic_fetch_sub(&runtime->fibers, 1) == 1)
+        mf_futex_wake(&runtime->fibers, INT_MAX);
+}

@@ -1,0 +1,77 @@
+/*
+ * sanitize.h: tells the sanitizers about switches of stacks, which they cannot see. Costs nothing without them.
+ */
+#ifndef MILLRACE_FIBER_SANITIZE_H
+#define MILLRACE_FIBER_SANITIZE_H
+
+#include <stddef.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#include <sanitizer/lsan_interface.h>
+#elif defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+/* What the sanitizers know one context by. */
+typedef struct mf_sanitizer {
+    const void *bottom;
+    size_t size;
+    void *fake_stack; /* ASan's, of a context that does not run */
+    void *tsan_fiber;
+} mf_sanitizer;
+
+/* A new context on this stack. */
+static inline void mf_sanitizer_create(mf_sanitizer *context, void *bottom, size_t size)
+{
+    *context = (mf_sanitizer){.bottom = bottom, .size = size};
+#if defined(__SANITIZE_ADDRESS__)
+    __lsan_register_root_region(bottom, size);
+#elif defined(__SANITIZE_THREAD__)
+    context->tsan_fiber = __tsan_create_fiber(0);
+#endif
+}
+
+/* A context that does not run and never will. */
+static inline void mf_sanitizer_destroy(mf_sanitizer *context)
+{
+    (void)context;
+#if defined(__SANITIZE_ADDRESS__)
+    __lsan_unregister_root_region(context->bottom, context->size);
+    __asan_unpoison_memory_region(context->bottom, context->size); /* frames that were never returned from */
+#elif defined(__SANITIZE_THREAD__)
+    __tsan_destroy_fiber(context->tsan_fiber);
+#endif
+}
+
+/* The thread's own context, called on it. Its stack is learnt at the first switch away from it. */
+static inline void mf_sanitizer_adopt_thread(mf_sanitizer *context)
+{
+    *context = (mf_sanitizer){0};
+#if defined(__SANITIZE_THREAD__)
+    context->tsan_fiber = __tsan_get_current_fiber();
+#endif
+}
+
+/* Directly before the switch. `from` is NULL-like, `ends`, when its context will not be continued. */
+static inline void mf_sanitizer_leave(mf_sanitizer *from, mf_sanitizer *to, int ends)
+{
+    (void)from, (void)to, (void)ends;
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(ends ? NULL : &from->fake_stack, to->bottom, to->size);
+#elif defined(__SANITIZE_THREAD__)
+    __tsan_switch_to_fiber(to->tsan_fiber, 0);
+#endif
+}
+
+/* Directly after the switch, on the stack of `self`; `from` is where it came from. */
+static inline void mf_sanitizer_arrive(mf_sanitizer *self, mf_sanitizer *from)
+{
+    (void)self, (void)from;
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(self->fake_stack, &from->bottom, &from->size);
+#endif
+}
+
+#endif

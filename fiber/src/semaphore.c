@@ -1,0 +1,72 @@
+/* semaphore.c: a counter; a post goes directly to the one that has waited longest. */
+#include "wait.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct mr_semaphore {
+    mf_lock lock;
+    unsigned count;
+    mf_queue waiters;
+};
+
+int mr_semaphore_create(mr_semaphore **semaphore, unsigned count)
+{
+    *semaphore = calloc(1, sizeof **semaphore);
+    if (!*semaphore)
+        return -ENOMEM;
+    (*semaphore)->count = count;
+    return 0;
+}
+
+void mr_semaphore_destroy(mr_semaphore *semaphore)
+{
+    free(semaphore);
+}
+
+void mr_semaphore_post(mr_semaphore *semaphore)
+{
+    mf_lock_take(&semaphore->lock);
+    mf_node *waiter = mf_queue_claim(&semaphore->waiters);
+    if (waiter)
+        mf_wait_wake(waiter->wait);
+    else
+        semaphore->count++;
+    mf_lock_give(&semaphore->lock);
+}
+
+/* Takes one, or queues the node if there is one to queue. */
+static int take(mr_semaphore *semaphore, mf_node *node)
+{
+    int error = 0;
+    mf_lock_take(&semaphore->lock);
+    if (semaphore->count)
+        semaphore->count--;
+    else
+        error = -EAGAIN;
+    if (error && node)
+        mf_queue_push(&semaphore->waiters, node);
+    mf_lock_give(&semaphore->lock);
+    return error;
+}
+
+int mr_semaphore_try_wait(mr_semaphore *semaphore)
+{
+    return take(semaphore, NULL);
+}
+
+int mr_semaphore_wait(mr_semaphore *semaphore, uint64_t deadline_ns)
+{
+    mf_wait wait;
+    mf_wait_init(&wait);
+    mf_node node = {.wait = &wait};
+    if (take(semaphore, &node) == 0)
+        return 0;
+    int outcome = mf_wait_park(&wait, deadline_ns, MF_INTERRUPTIBLE);
+    if (outcome < 0) {
+        mf_lock_take(&semaphore->lock);
+        mf_queue_remove(&semaphore->waiters, &node);
+        mf_lock_give(&semaphore->lock);
+    }
+    return outcome;
+}

@@ -1,0 +1,148 @@
+/*
+ * stack.c: stacks by mmap, in sizes that are powers of two, with a pool for each size.
+ *
+ * The guard is a range without access. Linux 6.13 can mark it inside a mapping (MADV_GUARD_INSTALL); before, mprotect
+ * splits every mapping in two, and vm.max_map_count (65530) ends at some 32,000 stacks.
+ */
+#include "stack.h"
+#include "lock.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
+
+enum {
+    SIZE_MIN_LOG2 = 14,
+    SIZE_MAX_LOG2 = 40,
+    GUARD_BYTES = 64 * 1024, /* wide, so that a large frame does not step over it */
+    HOT_STACKS = 64,         /* kept with all the memory they used; the others keep what is at their upper end */
+    HOT_BYTES = 32 * 1024,
+};
+
+typedef struct kept_stack {
+    struct kept_stack *next;
+} kept_stack;
+
+/* The link lies in the stack itself, at its upper end, which every use has touched. */
+typedef struct pool {
+    mf_lock lock;
+    kept_stack *first;
+    unsigned count;
+} pool;
+
+static pool pools[SIZE_MAX_LOG2 + 1];
+static unsigned kept_limit;
+
+void mf_stack_set_kept(unsigned count)
+{
+    kept_limit = count;
+}
+
+static unsigned size_class(size_t size_bytes)
+{
+    unsigned class = SIZE_MIN_LOG2;
+    while (class <= SIZE_MAX_LOG2 && ((size_t)1 << class) < size_bytes)
+        class++;
+    return class;
+}
+
+bool mf_stack_is_possible(size_t size_bytes)
+{
+    return size_class(size_bytes) <= SIZE_MAX_LOG2;
+}
+
+static kept_stack *link_of(const mf_stack *stack)
+{
+    return (kept_stack *)(stack->bottom + stack->size_bytes) - 1;
+}
+
+static bool take_kept(mf_stack *stack, unsigned class)
+{
+    pool *own = &pools[class];
+    mf_lock_take(&own->lock);
+    kept_stack *link = own->first;
+    if (link) {
+        own->first = link->next;
+        own->count--;
+    }
+    mf_lock_give(&own->lock);
+    if (!link)
+        return false;
+    stack->bottom = (char *)(link + 1) - stack->size_bytes;
+    return true;
+}
+
+static int map(mf_stack *stack)
+{
+    size_t whole = GUARD_BYTES + stack->size_bytes;
+    char *memory = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (memory == MAP_FAILED)
+        return -ENOMEM;
+    /* A huge page would commit eight stacks at the first touch of one. */
+    madvise(memory, whole, MADV_NOHUGEPAGE);
+    if (madvise(memory, GUARD_BYTES, MADV_GUARD_INSTALL) != 0 && mprotect(memory, GUARD_BYTES, PROT_NONE) != 0) {
+        munmap(memory, whole);
+        return -ENOMEM;
+    }
+    stack->bottom = memory + GUARD_BYTES;
+    return 0;
+}
+
+static void unmap(const mf_stack *stack)
+{
+    munmap(stack->bottom - GUARD_BYTES, GUARD_BYTES + stack->size_bytes);
+}
+
+int mf_stack_take(mf_stack *stack, size_t size_bytes)
+{
+    unsigned class = size_class(size_bytes);
+    if (!mf_stack_is_possible(size_bytes))
+        return -EINVAL;
+    stack->size_bytes = (size_t)1 << class;
+    return take_kept(stack, class) ? 0 : map(stack);
+}
+
+void mf_stack_give(const mf_stack *stack)
+{
+    pool *own = &pools[size_class(stack->size_bytes)];
+    kept_stack *link = link_of(stack);
+    mf_lock_take(&own->lock);
+    bool keep = own->count < kept_limit;
+    bool hot = own->count < HOT_STACKS;
+    if (keep) {
+        if (!hot && stack->size_bytes > HOT_BYTES)
+            madvise(stack->bottom, stack->size_bytes - HOT_BYTES, MADV_DONTNEED);
+        link->next = own->first;
+        own->first = link;
+        own->count++;
+    }
+    mf_lock_give(&own->lock);
+    if (!keep)
+        unmap(stack);
+}
+
+void mf_stack_drop_kept(void)
+{
+    mf_stack stack;
+    for (unsigned class = SIZE_MIN_LOG2; class <= SIZE_MAX_LOG2; class++) {
+        stack.size_bytes = (size_t)1 << class;
+        while (take_kept(&stack, class))
+            unmap(&stack);
+    }
+}
+
+void mf_stack_forget_kept(void)
+{
+    memset(pools, 0, sizeof pools);
+}
+
+bool mf_stack_guards(const mf_stack *stack, const void *address)
+{
+    uintptr_t at = (uintptr_t)address, bottom = (uintptr_t)stack->bottom;
+    return at < bottom && at >= bottom - GUARD_BYTES;
+}

@@ -1,0 +1,166 @@
+/* wait.c: decisions, parking, and the operations that a parked fiber waits for. */
+#include "wait.h"
+#include "carrier.h"
+#include "futex.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+void mf_wait_init(mf_wait *wait)
+{
+    atomic_init(&wait->outcome, MF_UNDECIDED);
+    atomic_init(&wait->word, 0);
+    wait->fiber = mf_current;
+    wait->decided_itself = false;
+}
+
+bool mf_wait_claim(mf_wait *wait, int outcome)
+{
+    int expected = MF_UNDECIDED;
+    return atomic_compare_exchange_strong(&wait->outcome, &expected, outcome);
+}
+
+bool mf_wait_claim_own(mf_wait *wait, int outcome)
+{
+    bool claimed = mf_wait_claim(wait, outcome);
+    wait->decided_itself |= claimed;
+    return claimed;
+}
+
+void mf_wait_wake(mf_wait *wait)
+{
+    if (wait->fiber) {
+        mf_make_ready(wait->fiber);
+    } else {
+        atomic_store(&wait->word, 1);
+        mf_futex_wake(&wait->word, 1);
+    }
+}
+
+static int park_thread(mf_wait *wait, uint64_t deadline_ns)
+{
+    while (!atomic_load(&wait->word)) {
+        mf_futex_wait(&wait->word, 0, deadline_ns);
+        if (deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= deadline_ns) {
+            if (mf_wait_claim(wait, -ETIMEDOUT))
+                break;
+            deadline_ns = MR_NO_DEADLINE; /* decided just now: the wake is under way */
+        }
+    }
+    return atomic_load(&wait->outcome);
+}
+
+/* An interruption that came before the wait decides it. */
+static void accept_interruption(mr_fiber *fiber, mf_wait *wait)
+{
+    if (fiber->interruption && mf_wait_claim_own(wait, -fiber->interruption))
+        fiber->interruption = 0;
+}
+
+static int park_fiber(mf_wait *wait, uint64_t deadline_ns, mf_patience patience)
+{
+    mr_fiber *fiber = wait->fiber;
+    mf_operation timer = {0};
+    if (patience == MF_INTERRUPTIBLE)
+        accept_interruption(fiber, wait);
+    if (deadline_ns != MR_NO_DEADLINE && !wait->decided_itself)
+        mf_operation_start(&timer, wait, -ETIMEDOUT, &(mr_request){.kind = MR_TIMEOUT, .deadline_ns = deadline_ns});
+    if (!wait->decided_itself) {
+        fiber->waiting = patience == MF_INTERRUPTIBLE ? wait : NULL;
+        mf_suspend();
+        fiber->waiting = NULL;
+    }
+    mf_operation_end(&timer);
+    return atomic_load(&wait->outcome);
+}
+
+int mf_wait_park(mf_wait *wait, uint64_t deadline_ns, mf_patience patience)
+{
+    if (wait->decided_itself)
+        return atomic_load(&wait->outcome);
+    return wait->fiber ? park_fiber(wait, deadline_ns, patience) : park_thread(wait, deadline_ns);
+}
+
+/* --------------------------------------------------------------------------------------------------- the queue --- */
+
+void mf_queue_push(mf_queue *queue, mf_node *node)
+{
+    node->queued = true;
+    node->next = NULL;
+    node->previous = queue->last;
+    if (queue->last)
+        queue->last->next = node;
+    else
+        queue->first = node;
+    queue->last = node;
+}
+
+void mf_queue_remove(mf_queue *queue, mf_node *node)
+{
+    if (!node->queued)
+        return;
+    node->queued = false;
+    if (node->previous)
+        node->previous->next = node->next;
+    else
+        queue->first = node->next;
+    if (node->next)
+        node->next->previous = node->previous;
+    else
+        queue->last = node->previous;
+}
+
+mf_node *mf_queue_claim(mf_queue *queue)
+{
+    mf_node *node;
+    while ((node = queue->first)) {
+        mf_queue_remove(queue, node);
+        if (mf_wait_claim(node->wait, node->outcome))
+            return node;
+    }
+    return NULL;
+}
+
+/* -------------------------------------------------------------------------------------------------- operations --- */
+
+void mf_operation_start(mf_operation *operation, mf_wait *wait, int outcome, const mr_request *request)
+{
+    mr_request own = *request;
+    mr_completion completion;
+    *operation = (mf_operation){.wait = wait, .outcome = outcome};
+    own.user_data = (uint64_t)(uintptr_t)operation;
+    mr_fiber *fiber = mf_enter_core();
+    mr_status status = mr_loop_submit(fiber->carrier->loop, &own, &completion);
+    mf_leave_core(fiber);
+    operation->token = completion.token;
+    operation->pending = status == MR_PENDING;
+    operation->result = completion.result;
+    if (status == MR_DONE)
+        mf_wait_claim_own(wait, outcome);
+}
+
+void mf_operation_end(mf_operation *operation)
+{
+    if (!operation->pending)
+        return;
+    mr_fiber *fiber = mf_enter_core();
+    mr_loop *loop = fiber->carrier->loop;
+    if (mr_loop_discard(loop, operation->token))
+        operation->pending = false;
+    else
+        mr_loop_cancel(loop, operation->token);
+    mf_leave_core(fiber);
+    operation->awaiting = fiber;
+    while (operation->pending)
+        mf_suspend();
+}
+
+void mf_operation_complete(mf_operation *operation, int64_t result)
+{
+    operation->pending = false;
+    operation->result = result;
+    if (operation->awaiting)
+        mf_make_ready(operation->awaiting);
+    else if (mf_wait_claim(operation->wait, operation->outcome))
+        mf_wait_wake(operation->wait);
+}

@@ -1,0 +1,90 @@
+/*
+ * wait.h: how a fiber or an OS thread waits for the first of several things, and how those that it waits for decide.
+ *
+ * A wait is decided once, by mf_wait_claim: whoever succeeds has the duty to wake it (mf_wait_wake), and until then the
+ * waiter, its nodes and its operations stay where they are. A decision may come before the waiter has parked: fibers
+ * are pinned, so nobody but their own carrier can continue them, and that happens only after they have switched away.
+ */
+#ifndef MILLRACE_FIBER_WAIT_H
+#define MILLRACE_FIBER_WAIT_H
+
+#include "lock.h"
+#include "millrace_fiber.h"
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#define MF_UNDECIDED INT_MIN
+
+typedef struct mf_wait {
+    _Atomic int outcome; /* MF_UNDECIDED, a number of the waiter's choice (>= 0), or a negative errno */
+    mr_fiber *fiber;     /* NULL: an OS thread, which sleeps on `word` */
+    atomic_uint word;
+    bool decided_itself; /* there is no wake to wait for */
+} mf_wait;
+
+/* For the running fiber or OS thread. */
+void mf_wait_init(mf_wait *wait);
+
+/* Decides. False: somebody else has. [any thread] */
+bool mf_wait_claim(mf_wait *wait, int outcome);
+
+/* The waiter itself decides: nobody wakes it, and it will not park. */
+bool mf_wait_claim_own(mf_wait *wait, int outcome);
+
+/* Continues the waiter. Once, by the one who decided, as the last thing done with the wait. [any thread] */
+void mf_wait_wake(mf_wait *wait);
+
+typedef enum mf_patience { MF_INTERRUPTIBLE, MF_UNINTERRUPTIBLE } mf_patience;
+
+/* Parks until the wait is decided; returns the outcome. -ETIMEDOUT, or the error of an interruption, are outcomes too. */
+int mf_wait_park(mf_wait *wait, uint64_t deadline_ns, mf_patience patience);
+
+/* -------------------------------------------------------------------------------------------- those that wait --- */
+
+/* One thing that a waiter waits for. */
+typedef struct mf_node {
+    struct mf_node *next, *previous;
+    mf_wait *wait;
+    int outcome; /* what claiming it decides */
+    int result;  /* for the waiter, filled in by whoever claimed */
+    void *item;  /* a channel's */
+    bool queued;
+} mf_node;
+
+/* Waiters in the order of arrival. Whatever owns the queue protects it by a lock. */
+typedef struct mf_queue {
+    mf_node *first, *last;
+} mf_queue;
+
+void mf_queue_push(mf_queue *queue, mf_node *node);
+
+/* Harmless on a node that is not queued (any more). */
+void mf_queue_remove(mf_queue *queue, mf_node *node);
+
+/* Takes nodes off until one can be claimed; NULL if none could. The caller then owes it a wake. */
+mf_node *mf_queue_claim(mf_queue *queue);
+
+/* ------------------------------------------------------------------------------- operations of the core's loop --- */
+
+/* An operation on the loop of the fiber's carrier, as something to wait for. Fibers only. */
+typedef struct mf_operation {
+    mf_wait *wait;
+    mr_fiber *awaiting; /* the fiber that wants nothing but the end of this operation */
+    mr_token token;
+    int outcome;
+    bool pending;
+    int64_t result;
+} mf_operation;
+
+/* Starts it. It claims the wait when it ends, at once if it is done at once. */
+void mf_operation_start(mf_operation *operation, mf_wait *wait, int outcome, const mr_request *request);
+
+/* Ends it if it is still pending, and returns when it has ended. */
+void mf_operation_end(mf_operation *operation);
+
+/* The carrier reports a completion. */
+void mf_operation_complete(mf_operation *operation, int64_t result);
+
+#endif

@@ -1,0 +1,85 @@
+/*
+ * watch.c: who waits for which descriptor, so that closing it can end the waits.
+ *
+ * The kernel would not tell: a descriptor that is closed leaves epoll in silence, and a poll of io_uring keeps the file
+ * open. Waiting on would be worse than an error: the number may come back as something else.
+ */
+#include "watch.h"
+#include "carrier.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+enum { BUCKETS = 256 };
+
+typedef struct bucket {
+    mf_lock lock;
+    mf_queue watches;
+} bucket;
+
+static bucket buckets[BUCKETS];
+
+static bucket *bucket_of(int descriptor)
+{
+    return &buckets[(unsigned)descriptor % BUCKETS];
+}
+
+static mf_watch *watch_of(mf_node *node)
+{
+    return (mf_watch *)((char *)node - offsetof(mf_watch, node));
+}
+
+void mf_watch_begin(mf_watch *watch, mf_wait *wait, int outcome, int descriptor, mr_kind kind)
+{
+    bucket *own = bucket_of(descriptor);
+    watch->descriptor = descriptor;
+    watch->node = (mf_node){.wait = wait, .outcome = outcome};
+    mf_lock_take(&own->lock);
+    mf_queue_push(&own->watches, &watch->node);
+    mf_lock_give(&own->lock);
+    mr_request request = {.kind = kind, .handle = mr_handle_foreign(descriptor)};
+    mf_operation_start(&watch->operation, wait, outcome, &request);
+}
+
+int mf_watch_end(mf_watch *watch)
+{
+    bucket *own = bucket_of(watch->descriptor);
+    mf_lock_take(&own->lock);
+    mf_queue_remove(&own->watches, &watch->node);
+    mf_lock_give(&own->lock);
+    bool was_pending = watch->operation.pending;
+    mf_operation_end(&watch->operation);
+    return was_pending || watch->node.result ? watch->node.result : (int)watch->operation.result;
+}
+
+int mf_watch_wait(int descriptor, mr_kind kind, uint64_t deadline_ns)
+{
+    mf_wait wait;
+    mf_watch watch;
+    mf_wait_init(&wait);
+    mf_watch_begin(&watch, &wait, 0, descriptor, kind);
+    int outcome = mf_wait_park(&wait, deadline_ns, MF_INTERRUPTIBLE);
+    int result = mf_watch_end(&watch);
+    return outcome < 0 ? outcome : result;
+}
+
+void mf_watch_note_close(int descriptor)
+{
+    bucket *own = bucket_of(descriptor);
+    mf_lock_take(&own->lock);
+    for (mf_node *node = own->watches.first, *next; node; node = next) {
+        next = node->next;
+        if (watch_of(node)->descriptor != descriptor || !mf_wait_claim(node->wait, node->outcome))
+            continue;
+        mf_queue_remove(&own->watches, node);
+        node->result = -EBADF;
+        mf_wait_wake(node->wait);
+    }
+    mf_lock_give(&own->lock);
+}
+
+void mf_watch_forget_after_fork(void)
+{
+    memset(buckets, 0, sizeof buckets);
+}

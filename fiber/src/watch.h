@@ -1,0 +1,30 @@
+/*
+ * watch.h: waiting for a descriptor, as one of the things that a wait is for. Fibers only.
+ */
+#ifndef MILLRACE_FIBER_WATCH_H
+#define MILLRACE_FIBER_WATCH_H
+
+#include "wait.h"
+
+typedef struct mf_watch {
+    mf_operation operation;
+    mf_node node; /* in the registry of those who wait for a descriptor number */
+    int descriptor;
+} mf_watch;
+
+/* Claims `wait` with `outcome` when the descriptor is ready (MR_WAIT_READABLE, MR_WAIT_WRITABLE), bad, or closed. */
+void mf_watch_begin(mf_watch *watch, mf_wait *wait, int outcome, int descriptor, mr_kind kind);
+
+/* Returns when nothing of it is left: 0, or the error that the descriptor ended with. */
+int mf_watch_end(mf_watch *watch);
+
+/* Waits for one descriptor. 0, -EBADF (also when it is closed meanwhile), -ETIMEDOUT, or the error of an interruption. */
+int mf_watch_wait(int descriptor, mr_kind kind, uint64_t deadline_ns);
+
+/* A descriptor number is about to lose its meaning: everybody who waits for it gets -EBADF. [any thread] */
+void mf_watch_note_close(int descriptor);
+
+/* For the child of fork(). */
+void mf_watch_forget_after_fork(void);
+
+#endif

@@ -1,0 +1,130 @@
+/* carriers.c: starting, placing, stopping. */
+#include "runtime_test.h"
+
+static void *nothing(void *argument)
+{
+    return argument;
+}
+
+static void the_first_spawn_starts_them(void)
+{
+    CHECK_EQ(mr_carriers_count(), 0);
+    CHECK_EQ((intptr_t)on_fiber(nothing, (void *)7), 7);
+    CHECK_GT(mr_carriers_count(), 0);
+    CHECK_EQ(mr_carriers_stop(), 0);
+    CHECK_EQ(mr_carriers_count(), 0);
+}
+
+static void start_twice(void)
+{
+    start_carriers(1);
+    CHECK_EQ(mr_carriers_start(NULL), -EALREADY);
+    CHECK_EQ(mr_carriers_stop(), 0);
+    start_carriers(2);
+    CHECK_EQ(mr_carriers_count(), 2);
+    CHECK_EQ((intptr_t)on_fiber(nothing, (void *)8), 8);
+    CHECK_EQ(mr_carriers_stop(), 0);
+}
+
+static void options_that_cannot_be(void)
+{
+    CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.carriers = MR_CARRIERS_MAX + 1}), -EINVAL);
+    CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.stack_size_bytes = SIZE_MAX / 2}), -EINVAL);
+    CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.backend = MR_BACKEND_COUNT}), -EINVAL);
+    CHECK_EQ(mr_carriers_count(), 0);
+}
+
+static atomic_uint ended;
+
+static void *end_late(void *argument)
+{
+    (void)argument;
+    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    atomic_fetch_add(&ended, 1);
+    return NULL;
+}
+
+static void *spawn_another(void *argument)
+{
+    (void)argument;
+    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    CHECK_EQ(mr_fiber_spawn(NULL, NULL, end_late, NULL), 0);
+    atomic_fetch_add(&ended, 1);
+    return NULL;
+}
+
+static void stop_waits_for_fibers_and_their_fibers(void)
+{
+    start_carriers(2);
+    for (int i = 0; i < 10; i++)
+        CHECK_EQ(mr_fiber_spawn(NULL, NULL, spawn_another, NULL), 0);
+    CHECK_EQ(mr_carriers_stop(), 0);
+    CHECK_EQ(atomic_load(&ended), 20);
+}
+
+static void *stop_from_a_fiber(void *argument)
+{
+    (void)argument;
+    CHECK_EQ(mr_carriers_stop(), -EDEADLK);
+    return NULL;
+}
+
+static void a_fiber_cannot_stop_them(void)
+{
+    on_fiber(stop_from_a_fiber, NULL);
+    CHECK_EQ(mr_carriers_stop(), 0);
+}
+
+enum { PLACED = 400 };
+
+static void *note_carrier(void *argument)
+{
+    atomic_uint *fibers_on = argument;
+    atomic_fetch_add(&fibers_on[mr_fiber_carrier(mr_fiber_self())], 1);
+    CHECK_EQ(mr_fiber_sleep(50 * NS_PER_MS), 0);
+    return NULL;
+}
+
+/* With the less loaded of two at random the fullest of n is O(log log n) above the mean (Azar et al., 1994); with one at
+ * random this test would fail in most runs. */
+static void placement_is_balanced(void)
+{
+    static atomic_uint fibers_on[4];
+    mr_fiber *fibers[PLACED];
+    start_carriers(4);
+    for (int i = 0; i < PLACED; i++)
+        fibers[i] = spawn(note_carrier, fibers_on);
+    for (int i = 0; i < PLACED; i++)
+        join(fibers[i]);
+    for (int i = 0; i < 4; i++) {
+        CHECK_GE(fibers_on[i], PLACED / 4 - 8);
+        CHECK_LE(fibers_on[i], PLACED / 4 + 8);
+    }
+}
+
+/* Ended fibers must not count: after many short ones on all carriers the long ones are still spread evenly. */
+static void placement_forgets_ended_fibers(void)
+{
+    static atomic_uint fibers_on[2];
+    mr_fiber *fibers[40];
+    start_carriers(2);
+    for (int i = 0; i < 200; i++)
+        on_fiber(nothing, NULL);
+    for (int i = 0; i < 40; i++)
+        fibers[i] = spawn(note_carrier, fibers_on);
+    for (int i = 0; i < 40; i++)
+        join(fibers[i]);
+    CHECK_GE(fibers_on[0], 16);
+    CHECK_LE(fibers_on[0], 24);
+}
+
+const runtime_case carriers_cases[] = {
+    CASE(the_first_spawn_starts_them),
+    CASE(start_twice),
+    CASE(options_that_cannot_be),
+    CASE(stop_waits_for_fibers_and_their_fibers),
+    CASE(a_fiber_cannot_stop_them),
+    CASE(placement_is_balanced),
+    CASE(placement_forgets_ended_fibers),
+    {0},
+};

@@ -1,0 +1,74 @@
+/* fork.c: the child of a process that has fibers. */
+#include "runtime_test.h"
+
+#include <sys/wait.h>
+
+static void *nothing(void *argument)
+{
+    return argument;
+}
+
+static void *sleep_briefly(void *argument)
+{
+    CHECK_EQ(mr_fiber_sleep(50 * NS_PER_MS), 0);
+    return argument;
+}
+
+static void must_exit_with(pid_t child, int expected)
+{
+    int status;
+    MUST(waitpid(child, &status, 0));
+    CHECK(WIFEXITED(status));
+    CHECK_EQ(WEXITSTATUS(status), expected);
+}
+
+static void a_child_can_start_anew(void)
+{
+#ifdef __SANITIZE_THREAD__
+    SKIP("TSan cannot start threads after the fork of a process with several");
+#endif
+    start_carriers(2);
+    mr_fiber *fibers[20];
+    for (int i = 0; i < 20; i++)
+        fibers[i] = spawn(sleep_briefly, (void *)(intptr_t)i);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        CHECK_EQ(mr_carriers_count(), 0);
+        for (intptr_t i = 0; i < 20; i++)
+            CHECK_EQ((intptr_t)on_fiber(sleep_briefly, (void *)i), i);
+        _exit(31);
+    }
+    for (int i = 0; i < 20; i++)
+        CHECK_EQ((intptr_t)join(fibers[i]), i);
+    must_exit_with(child, 31);
+    CHECK_EQ((intptr_t)on_fiber(nothing, (void *)5), 5);
+}
+
+static void *fork_here(void *argument)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK(mr_fiber_self() == NULL);
+        CHECK_EQ(mr_fiber_sleep(NS_PER_MS), 0); /* as an OS thread */
+        *(volatile int *)argument = 1;
+        return NULL; /* the end of the process */
+    }
+    must_exit_with(child, 0);
+    CHECK(mr_fiber_self() != NULL);
+    mr_fiber_yield();
+    return NULL;
+}
+
+static void a_fiber_can_fork(void)
+{
+    int untouched = 0;
+    start_carriers(2);
+    on_fiber(fork_here, &untouched);
+    CHECK_EQ(untouched, 0);
+}
+
+const runtime_case fork_cases[] = {
+    CASE(a_child_can_start_anew),
+    CASE(a_fiber_can_fork),
+    {0},
+};
