@@ -4,6 +4,7 @@
 #include "overflow.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,14 +67,17 @@ static mr_fiber *pop_ready(mf_carrier *carrier)
     return fiber;
 }
 
+/* Once the message is in the inbox its fiber may end, and with the last fiber the carrier: not before we are done. */
 static void post(mf_carrier *carrier, mf_message *message)
 {
+    atomic_fetch_add(&carrier->posting, 1);
     message->next = atomic_load_explicit(&carrier->inbox, memory_order_relaxed);
     while (!atomic_compare_exchange_weak(&carrier->inbox, &message->next, message))
         ;
     mr_fiber *fiber = mf_enter_core();
     mr_loop_wake(carrier->loop);
     mf_leave_core(fiber);
+    atomic_fetch_sub(&carrier->posting, 1);
 }
 
 void mf_make_ready(mr_fiber *fiber)
@@ -213,6 +217,8 @@ static void stop(mf_carrier *carrier)
     atomic_store(&carrier->stopping, true);
     mr_loop_wake(carrier->loop);
     pthread_join(carrier->thread, NULL);
+    while (atomic_load(&carrier->posting))
+        sched_yield();
     mr_loop_destroy(carrier->loop);
     free(carrier->signal_stack);
 }

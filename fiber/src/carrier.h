@@ -35,6 +35,7 @@ typedef struct mf_carrier {
     _Atomic(mf_message *) inbox; /* newest first */
     atomic_uint load;            /* fibers that were placed here and have not ended */
     atomic_bool stopping;
+    atomic_uint posting;         /* threads between putting a message into the inbox and having woken the loop */
 } mf_carrier;
 
 struct mr_fiber {
@@ -44,7 +45,7 @@ struct mr_fiber {
     int saved_errno;
     int interruption;    /* an error for the next wait that can be interrupted, or 0 */
     mf_wait *waiting;    /* a wait that can be interrupted, or NULL */
-    unsigned calls;      /* that did not park since it began to run: see mf_spend_turn */
+    unsigned calls;      /* shadowed calls in this turn that did not wait: see mf_spend_turn */
     mf_message resume, interrupt;
     atomic_int interrupt_error; /* on its way to `interruption` */
     void *(*run)(void *);

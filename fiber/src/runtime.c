@@ -1,7 +1,9 @@
 /* runtime.c: starting, placing, stopping. */
 #include "runtime.h"
 #include "futex.h"
+#include "offload.h"
 #include "random.h"
+#include "shadow/libc.h"
 #include "watch.h"
 
 #include <errno.h>
@@ -75,7 +77,8 @@ static void forget_after_fork(void)
     left_behind = atomic_exchange(&current, NULL);
     atomic_store(&start_lock.state, 0);
     mf_stack_forget_kept();
-    mf_watch_forget_after_fork();
+    mf_watch_start();
+    mf_offload_forget_after_fork();
 }
 
 static int start(const mr_carriers_options *given)
@@ -85,6 +88,8 @@ static int start(const mr_carriers_options *given)
     if (options.carriers > MR_CARRIERS_MAX || !mf_stack_is_possible(options.stack_size_bytes))
         return -EINVAL;
     if (!watches_fork) {
+        mf_libc_find_all();
+        mf_watch_start();
         int error = pthread_atfork(NULL, NULL, forget_after_fork);
         if (error)
             return -error;
@@ -130,6 +135,7 @@ int mr_carriers_stop(void)
         atomic_store(&current, NULL);
         mf_carriers_destroy(runtime->carriers, runtime->count);
         mr_group_destroy(runtime->group);
+        mf_offload_stop();
         mf_stack_drop_kept();
         free(runtime);
     }

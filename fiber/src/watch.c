@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { BUCKETS = 256 };
 
@@ -19,6 +20,7 @@ typedef struct bucket {
 } bucket;
 
 static bucket buckets[BUCKETS];
+static pid_t process;
 
 static bucket *bucket_of(int descriptor)
 {
@@ -64,13 +66,19 @@ int mf_watch_wait(int descriptor, mr_kind kind, uint64_t deadline_ns)
     return outcome < 0 ? outcome : result;
 }
 
-void mf_watch_note_close(int descriptor)
+/* Between vfork and exec the child shares this memory, but closes descriptors of its own. */
+static bool is_own_process(void)
 {
-    bucket *own = bucket_of(descriptor);
+    return getpid() == process;
+}
+
+static void end_watches(bucket *own, int first, int last)
+{
     mf_lock_take(&own->lock);
     for (mf_node *node = own->watches.first, *next; node; node = next) {
         next = node->next;
-        if (watch_of(node)->descriptor != descriptor || !mf_wait_claim(node->wait, node->outcome))
+        int descriptor = watch_of(node)->descriptor;
+        if (descriptor < first || descriptor > last || !is_own_process() || !mf_wait_claim(node->wait, node->outcome))
             continue;
         mf_queue_remove(&own->watches, node);
         node->result = -EBADF;
@@ -79,7 +87,18 @@ void mf_watch_note_close(int descriptor)
     mf_lock_give(&own->lock);
 }
 
-void mf_watch_forget_after_fork(void)
+void mf_watch_note_close(int first, int last)
+{
+    if (first == last) {
+        end_watches(bucket_of(first), first, last);
+        return;
+    }
+    for (int i = 0; i < BUCKETS; i++)
+        end_watches(&buckets[i], first, last);
+}
+
+void mf_watch_start(void)
 {
     memset(buckets, 0, sizeof buckets);
+    process = getpid();
 }

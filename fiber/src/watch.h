@@ -21,10 +21,10 @@ int mf_watch_end(mf_watch *watch);
 /* Waits for one descriptor. 0, -EBADF (also when it is closed meanwhile), -ETIMEDOUT, or the error of an interruption. */
 int mf_watch_wait(int descriptor, mr_kind kind, uint64_t deadline_ns);
 
-/* A descriptor number is about to lose its meaning: everybody who waits for it gets -EBADF. [any thread] */
-void mf_watch_note_close(int descriptor);
+/* The numbers from `first` to `last` are about to lose their meaning: everybody who waits for one gets -EBADF. [any thread] */
+void mf_watch_note_close(int first, int last);
 
-/* For the child of fork(). */
-void mf_watch_forget_after_fork(void);
+/* The process whose descriptors are watched is this one; nothing is watched yet. */
+void mf_watch_start(void);
 
 #endif

@@ -77,12 +77,27 @@ static void a_fiber_cannot_stop_them(void)
 
 enum { PLACED = 400 };
 
+static mr_event *all_placed;
+
 static void *note_carrier(void *argument)
 {
     atomic_uint *fibers_on = argument;
     atomic_fetch_add(&fibers_on[mr_fiber_carrier(mr_fiber_self())], 1);
-    CHECK_EQ(mr_fiber_sleep(50 * NS_PER_MS), 0);
+    CHECK_EQ(mr_event_wait(all_placed, far_deadline()), 0);
     return NULL;
+}
+
+/* Places that many fibers that all exist at the same time. */
+static void place(unsigned count, atomic_uint *fibers_on)
+{
+    mr_fiber *fibers[PLACED];
+    CHECK_EQ(mr_event_create(&all_placed), 0);
+    for (unsigned i = 0; i < count; i++)
+        fibers[i] = spawn(note_carrier, fibers_on);
+    mr_event_set(all_placed);
+    for (unsigned i = 0; i < count; i++)
+        join(fibers[i]);
+    mr_event_destroy(all_placed);
 }
 
 /* With the less loaded of two at random the fullest of n is O(log log n) above the mean (Azar et al., 1994); with one at
@@ -90,12 +105,8 @@ static void *note_carrier(void *argument)
 static void placement_is_balanced(void)
 {
     static atomic_uint fibers_on[4];
-    mr_fiber *fibers[PLACED];
     start_carriers(4);
-    for (int i = 0; i < PLACED; i++)
-        fibers[i] = spawn(note_carrier, fibers_on);
-    for (int i = 0; i < PLACED; i++)
-        join(fibers[i]);
+    place(PLACED, fibers_on);
     for (int i = 0; i < 4; i++) {
         CHECK_GE(fibers_on[i], PLACED / 4 - 8);
         CHECK_LE(fibers_on[i], PLACED / 4 + 8);
@@ -106,14 +117,10 @@ static void placement_is_balanced(void)
 static void placement_forgets_ended_fibers(void)
 {
     static atomic_uint fibers_on[2];
-    mr_fiber *fibers[40];
     start_carriers(2);
     for (int i = 0; i < 200; i++)
         on_fiber(nothing, NULL);
-    for (int i = 0; i < 40; i++)
-        fibers[i] = spawn(note_carrier, fibers_on);
-    for (int i = 0; i < 40; i++)
-        join(fibers[i]);
+    place(40, fibers_on);
     CHECK_GE(fibers_on[0], 16);
     CHECK_LE(fibers_on[0], 24);
 }

@@ -1,0 +1,24 @@
+/*
+ * offload.h: work that no operation of the core can do, on OS threads of its own while the fiber waits.
+ */
+#ifndef MILLRACE_FIBER_OFFLOAD_H
+#define MILLRACE_FIBER_OFFLOAD_H
+
+typedef void (*mf_work)(void *argument);
+
+/*
+ * Runs work(argument) on one of at most four helper threads, for work that ends by itself: disks, name servers. The fiber
+ * waits for it, uninterrupted. errno is what the work left, 0 if nothing. Without any thread the work is done here.
+ */
+void mf_offload(mf_work work, void *argument);
+
+/* The same for work that may wait for ever, such as for another process: on a thread of its own. */
+void mf_offload_alone(mf_work work, void *argument);
+
+/* Ends the helper threads, which must have no work. */
+void mf_offload_stop(void);
+
+/* For the child of fork(): the threads are the parent's. */
+void mf_offload_forget_after_fork(void);
+
+#endif

@@ -1,0 +1,80 @@
+/* blocking.c: waiting as a blocking call on a descriptor does. */
+#include "blocking.h"
+#include "../watch.h"
+#include "libc.h"
+
+enum { BACKOFF_LAST_MS = 20, CALLS_PER_TURN = 128 };
+
+#define NS_PER_MS UINT64_C(1000000)
+#define IDLE_WAIT_NS UINT64_C(50000)
+
+bool mf_is_nonblocking(int descriptor)
+{
+    int flags = LIBC(fcntl)(descriptor, F_GETFL);
+    return flags < 0 || (flags & O_NONBLOCK);
+}
+
+uint64_t mf_socket_deadline_ns(int descriptor, mr_kind direction)
+{
+    struct timeval limit = {0};
+    socklen_t size = sizeof limit;
+    int option = direction == MR_WAIT_READABLE ? SO_RCVTIMEO : SO_SNDTIMEO;
+    if (getsockopt(descriptor, SOL_SOCKET, option, &limit, &size) != 0 || (!limit.tv_sec && !limit.tv_usec))
+        return MR_NO_DEADLINE;
+    return mr_clock_now_ns() + (uint64_t)limit.tv_sec * 1000 * NS_PER_MS + (uint64_t)limit.tv_usec * 1000;
+}
+
+bool mf_back_off(unsigned *backoff_ms, uint64_t deadline_ns)
+{
+    uint64_t now_ns = mr_clock_now_ns();
+    if (deadline_ns != MR_NO_DEADLINE && now_ns >= deadline_ns) {
+        errno = EAGAIN;
+        return false;
+    }
+    *backoff_ms = *backoff_ms ? *backoff_ms * 2 : 1;
+    if (*backoff_ms > BACKOFF_LAST_MS)
+        *backoff_ms = BACKOFF_LAST_MS;
+    uint64_t until_ns = now_ns + *backoff_ms * NS_PER_MS;
+    if (deadline_ns != MR_NO_DEADLINE && deadline_ns < until_ns)
+        until_ns = deadline_ns;
+    int error = mr_fiber_sleep_until(until_ns);
+    if (error)
+        mf_fail(error);
+    return !error;
+}
+
+static bool may_wait(mf_patient_call *call)
+{
+    if (mf_is_nonblocking(call->descriptor)) {
+        errno = EAGAIN;
+        return false;
+    }
+    call->deadline_ns = mf_socket_deadline_ns(call->descriptor, call->direction);
+    call->has_waited = true;
+    return true;
+}
+
+/* A Unix datagram socket is writable while its peer's queue is full: then only time helps. */
+bool mf_wait_to_retry(mf_patient_call *call)
+{
+    if (!call->has_waited && !may_wait(call))
+        return false;
+    if (call->was_idle) {
+        call->was_idle = false;
+        return mf_back_off(&call->backoff_ms, call->deadline_ns);
+    }
+    uint64_t begin_ns = mr_clock_now_ns();
+    int error = mf_watch_wait(call->descriptor, call->direction, call->deadline_ns);
+    uint64_t end_ns = mr_clock_now_ns();
+    call->was_idle = end_ns - begin_ns < IDLE_WAIT_NS;
+    if (error)
+        mf_fail(error == -ETIMEDOUT && call->deadline_ns != MR_NO_DEADLINE && end_ns >= call->deadline_ns ? -EAGAIN
+                                                                                                           : error);
+    return !error;
+}
+
+void mf_spend_turn(void)
+{
+    if (++mf_current->calls >= CALLS_PER_TURN)
+        mr_fiber_yield();
+}

@@ -1,0 +1,70 @@
+/* close.c: the calls that make a descriptor number mean something else. Fibers that wait for it get EBADF. */
+#include "../offload.h"
+#include "../watch.h"
+#include "blocking.h"
+#include "libc.h"
+
+#include <limits.h>
+
+/* SO_LINGER makes close wait until the peer has acknowledged everything. */
+static bool may_linger(int descriptor)
+{
+    struct linger linger = {0};
+    socklen_t size = sizeof linger;
+    return getsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, &size) == 0 && linger.l_onoff && linger.l_linger > 0;
+}
+
+typedef struct errand {
+    int descriptor;
+    int result;
+} errand;
+
+static void run_errand(void *argument)
+{
+    errand *e = argument;
+    e->result = LIBC(close)(e->descriptor);
+}
+
+static int close_lingering(int descriptor)
+{
+    errand e = {.descriptor = descriptor};
+    mf_offload_alone(run_errand, &e);
+    return e.result;
+}
+
+int close(int descriptor)
+{
+    mf_watch_note_close(descriptor, descriptor);
+    return mf_current && may_linger(descriptor) ? close_lingering(descriptor) : LIBC(close)(descriptor);
+}
+
+ALIAS(__close, close);
+
+int close_range(unsigned first, unsigned last, int flags)
+{
+    if (!(flags & CLOSE_RANGE_CLOEXEC) && first <= INT_MAX)
+        mf_watch_note_close((int)first, last <= INT_MAX ? (int)last : INT_MAX);
+    return LIBC(close_range)(first, last, flags);
+}
+
+void closefrom(int first)
+{
+    mf_watch_note_close(first < 0 ? 0 : first, INT_MAX);
+    LIBC(closefrom)(first);
+}
+
+int dup2(int descriptor, int number)
+{
+    if (descriptor != number)
+        mf_watch_note_close(number, number);
+    return LIBC(dup2)(descriptor, number);
+}
+
+ALIAS(__dup2, dup2);
+
+int dup3(int descriptor, int number, int flags)
+{
+    if (descriptor != number)
+        mf_watch_note_close(number, number);
+    return LIBC(dup3)(descriptor, number, flags);
+}

@@ -1,0 +1,329 @@
+/*
+ * file.c: read and write, in all their forms, on whatever a descriptor may be.
+ *
+ * The first attempt is preadv2 or pwritev2 with RWF_NOWAIT, which leaves the descriptor's flags alone and works on pipes,
+ * sockets, event descriptors and files whose pages are in memory. What the kernel refuses to do that way (EOPNOTSUPP) is
+ * a file, which a helper thread reads, or something like a terminal, which is asked with poll first.
+ */
+#include "../offload.h"
+#include "blocking.h"
+#include "libc.h"
+#include "socket.h"
+
+#include <limits.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    AT_POSITION = -1,      /* instead of an offset: where the descriptor stands */
+    BYTES_PER_LOOK = 256,  /* what a terminal takes without blocking once poll calls it writable (n_tty.c, WAKEUP_CHARS) */
+    EVENT_BYTES = 8,       /* an event descriptor takes this much or nothing */
+    VECTOR_ON_STACK = 8,
+};
+
+/* One call of read, write or a relative. */
+typedef struct transfer {
+    mf_patient_call call;
+    bool writes;
+    off64_t offset; /* or AT_POSITION */
+    struct iovec *vector;
+    int count;
+    size_t done;
+} transfer;
+
+typedef enum descriptor_kind { KIND_FILE, KIND_PIPE, KIND_SOCKET, KIND_TERMINAL, KIND_OTHER } descriptor_kind;
+
+static descriptor_kind kind_of(int descriptor)
+{
+    struct stat status;
+    if (fstat(descriptor, &status) != 0)
+        return KIND_OTHER;
+    switch (status.st_mode & S_IFMT) {
+    case S_IFREG:
+    case S_IFDIR:
+    case S_IFBLK:
+        return KIND_FILE;
+    case S_IFIFO:
+        return KIND_PIPE;
+    case S_IFSOCK:
+        return KIND_SOCKET;
+    case S_IFCHR:
+        return KIND_TERMINAL;
+    default:
+        return KIND_OTHER;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------------- attempts --- */
+
+static ssize_t attempt_without_waiting(const transfer *t)
+{
+    return t->writes ? pwritev2(t->call.descriptor, t->vector, t->count, t->offset, RWF_NOWAIT)
+                     : preadv2(t->call.descriptor, t->vector, t->count, t->offset, RWF_NOWAIT);
+}
+
+/* Blocks. */
+static ssize_t perform(const transfer *t)
+{
+    if (t->offset == AT_POSITION)
+        return t->writes ? LIBC(writev)(t->call.descriptor, t->vector, t->count)
+                         : LIBC(readv)(t->call.descriptor, t->vector, t->count);
+    return t->writes ? LIBC(pwritev64)(t->call.descriptor, t->vector, t->count, t->offset)
+                     : LIBC(preadv64)(t->call.descriptor, t->vector, t->count, t->offset);
+}
+
+static size_t left_bytes(const transfer *t)
+{
+    size_t total = 0;
+    for (int i = 0; i < t->count; i++)
+        total += t->vector[i].iov_len;
+    return total;
+}
+
+/* A write that does not block after one look: what is sure to find room. */
+static ssize_t perform_a_little(const transfer *t, size_t limit)
+{
+    struct iovec first = *t->vector;
+    if (t->count == 0)
+        return perform(t);
+    if (first.iov_len > limit)
+        first.iov_len = limit;
+    return LIBC(writev)(t->call.descriptor, &first, 1);
+}
+
+static ssize_t attempt_after_a_look(const transfer *t)
+{
+    struct pollfd entry = {.fd = t->call.descriptor, .events = t->writes ? POLLOUT : POLLIN};
+    descriptor_kind kind = kind_of(t->call.descriptor);
+    bool fails_at_once = t->writes && kind == KIND_OTHER && left_bytes(t) != EVENT_BYTES;
+    if (!fails_at_once && LIBC(poll)(&entry, 1, 0) == 0)
+        return mf_fail(-EAGAIN);
+    return t->writes ? perform_a_little(t, kind == KIND_PIPE ? PIPE_BUF : BYTES_PER_LOOK) : perform(t);
+}
+
+typedef struct errand {
+    const transfer *transfer;
+    ssize_t result;
+} errand;
+
+static void run_errand(void *argument)
+{
+    errand *e = argument;
+    e->result = perform(e->transfer);
+}
+
+static ssize_t perform_on_helper(const transfer *t)
+{
+    errand e = {.transfer = t};
+    mf_offload(run_errand, &e);
+    return e.result;
+}
+
+/* EAGAIN from a file means pages that are not in memory, whatever the descriptor's flags: files have no non-blocking mode. */
+static ssize_t attempt(const transfer *t)
+{
+    ssize_t result = attempt_without_waiting(t);
+    if (result >= 0 || (errno != EAGAIN && errno != EOPNOTSUPP && errno != ENOSYS))
+        return result;
+    bool refused = errno != EAGAIN;
+    if (kind_of(t->call.descriptor) == KIND_FILE)
+        return perform_on_helper(t);
+    if (!refused || mf_is_nonblocking(t->call.descriptor))
+        return refused ? perform(t) : mf_fail(-EAGAIN);
+    return attempt_after_a_look(t);
+}
+
+/* ------------------------------------------------------------------------------------------------ whole transfers --- */
+
+static void advance(transfer *t, size_t transferred)
+{
+    t->done += transferred;
+    if (t->offset != AT_POSITION)
+        t->offset += (off64_t)transferred;
+    while (t->count && transferred >= t->vector->iov_len) {
+        transferred -= t->vector->iov_len;
+        t->vector++;
+        t->count--;
+    }
+    if (t->count) {
+        t->vector->iov_base = (char *)t->vector->iov_base + transferred;
+        t->vector->iov_len -= transferred;
+    }
+}
+
+/* A read that got something is complete, except from a file: there a short one means that the rest was not in memory. */
+static bool is_short_of_file(const transfer *t)
+{
+    struct stat status;
+    if (left_bytes(t) == 0 || fstat(t->call.descriptor, &status) != 0 || !S_ISREG(status.st_mode))
+        return false;
+    off64_t position = t->offset == AT_POSITION ? lseek64(t->call.descriptor, 0, SEEK_CUR) : t->offset;
+    return position < status.st_size;
+}
+
+/* A blocking write goes on until all was taken; an event descriptor takes what it takes. False: it is over. */
+static bool must_write_on(transfer *t)
+{
+    struct msghdr rest = {.msg_iov = t->vector, .msg_iovlen = (size_t)t->count};
+    if (left_bytes(t) == 0)
+        return false;
+    switch (kind_of(t->call.descriptor)) {
+    case KIND_SOCKET:
+        t->done += (size_t)mf_send_rest(&t->call, &rest, 0, 0);
+        return false;
+    case KIND_OTHER:
+        return false;
+    default:
+        return true;
+    }
+}
+
+static ssize_t try_until_moved(transfer *t)
+{
+    ssize_t moved;
+    do
+        moved = attempt(t);
+    while (moved < 0 && errno == EAGAIN && mf_wait_to_retry(&t->call));
+    mf_note_progress(&t->call);
+    return moved;
+}
+
+static ssize_t run(transfer *t)
+{
+    ssize_t moved;
+    do {
+        moved = try_until_moved(t);
+        if (moved > 0)
+            advance(t, (size_t)moved);
+    } while (moved > 0 && (t->writes ? must_write_on(t) : is_short_of_file(t)));
+    if (!t->call.has_waited)
+        mf_spend_turn();
+    return moved < 0 && !t->done ? -1 : (ssize_t)t->done;
+}
+
+static ssize_t run_vector(int descriptor, const struct iovec *vector, int count, off64_t offset, bool writes)
+{
+    struct iovec on_stack[VECTOR_ON_STACK], *copy = on_stack;
+    transfer t = {.call = {.descriptor = descriptor, .direction = writes ? MR_WAIT_WRITABLE : MR_WAIT_READABLE},
+                  .writes = writes, .offset = offset, .count = count};
+    if (count > VECTOR_ON_STACK) {
+        copy = malloc((size_t)count * sizeof *copy);
+        if (!copy)
+            return mf_fail(-ENOMEM);
+    }
+    memcpy(copy, vector, (size_t)count * sizeof *copy);
+    t.vector = copy;
+    ssize_t result = run(&t);
+    if (copy != on_stack) {
+        int error = errno;
+        free(copy);
+        errno = error;
+    }
+    return result;
+}
+
+static ssize_t run_buffer(int descriptor, const void *buffer, size_t size, off64_t offset, bool writes)
+{
+    return run_vector(descriptor, &(struct iovec){(void *)buffer, size}, 1, offset, writes);
+}
+
+/* ------------------------------------------------------------------------------------------------ the shadowed names --- */
+
+/* What cannot wait, or fails at once, is libc's: no bytes (which preadv2 does not even show to the descriptor), a
+ * negative offset (which would mean the current position), a vector that is none. */
+static bool is_libcs(size_t size, off64_t offset)
+{
+    return !mf_current || size == 0 || offset < 0;
+}
+
+static bool is_libcs_vector(const struct iovec *vector, int count, off64_t offset)
+{
+    size_t total = 0;
+    if (!mf_current || !vector || count <= 0 || count > IOV_MAX || offset < 0)
+        return true;
+    for (int i = 0; i < count; i++)
+        if (__builtin_add_overflow(total, vector[i].iov_len, &total) || total > SSIZE_MAX)
+            return true;
+    return total == 0;
+}
+
+ssize_t read(int descriptor, void *buffer, size_t size)
+{
+    return is_libcs(size, 0) ? LIBC(read)(descriptor, buffer, size)
+                             : run_buffer(descriptor, buffer, size, AT_POSITION, false);
+}
+
+/* Nothing, written to a datagram socket, is an empty datagram. */
+ssize_t write(int descriptor, const void *buffer, size_t size)
+{
+    if (mf_current && size == 0 && kind_of(descriptor) == KIND_SOCKET)
+        return send(descriptor, buffer, 0, 0);
+    return is_libcs(size, 0) ? LIBC(write)(descriptor, buffer, size)
+                             : run_buffer(descriptor, buffer, size, AT_POSITION, true);
+}
+
+ssize_t pread64(int descriptor, void *buffer, size_t size, off64_t offset)
+{
+    return is_libcs(size, offset) ? LIBC(pread64)(descriptor, buffer, size, offset)
+                                  : run_buffer(descriptor, buffer, size, offset, false);
+}
+
+ssize_t pwrite64(int descriptor, const void *buffer, size_t size, off64_t offset)
+{
+    return is_libcs(size, offset) ? LIBC(pwrite64)(descriptor, buffer, size, offset)
+                                  : run_buffer(descriptor, buffer, size, offset, true);
+}
+
+ssize_t readv(int descriptor, const struct iovec *vector, int count)
+{
+    return is_libcs_vector(vector, count, 0) ? LIBC(readv)(descriptor, vector, count)
+                                             : run_vector(descriptor, vector, count, AT_POSITION, false);
+}
+
+ssize_t writev(int descriptor, const struct iovec *vector, int count)
+{
+    return is_libcs_vector(vector, count, 0) ? LIBC(writev)(descriptor, vector, count)
+                                             : run_vector(descriptor, vector, count, AT_POSITION, true);
+}
+
+ssize_t preadv64(int descriptor, const struct iovec *vector, int count, off64_t offset)
+{
+    return is_libcs_vector(vector, count, offset) ? LIBC(preadv64)(descriptor, vector, count, offset)
+                                                  : run_vector(descriptor, vector, count, offset, false);
+}
+
+ssize_t pwritev64(int descriptor, const struct iovec *vector, int count, off64_t offset)
+{
+    return is_libcs_vector(vector, count, offset) ? LIBC(pwritev64)(descriptor, vector, count, offset)
+                                                  : run_vector(descriptor, vector, count, offset, true);
+}
+
+/* ------------------------------------------------------------------------------------------------------- aliases --- */
+
+static_assert(sizeof(off_t) == sizeof(off64_t), "the names with and without 64 are one function");
+
+ALIAS(pread, pread64);
+ALIAS(pwrite, pwrite64);
+ALIAS(preadv, preadv64);
+ALIAS(pwritev, pwritev64);
+ALIAS(__read, read);
+ALIAS(__write, write);
+ALIAS(__pread64, pread64);
+ALIAS(__pwrite64, pwrite64);
+
+/* A size beyond the buffer's is for libc to report. */
+
+ssize_t __read_chk(int descriptor, void *buffer, size_t size, size_t buffer_size)
+{
+    return mf_current && size <= buffer_size ? read(descriptor, buffer, size)
+                                             : LIBC(__read_chk)(descriptor, buffer, size, buffer_size);
+}
+
+ssize_t __pread64_chk(int descriptor, void *buffer, size_t size, off64_t offset, size_t buffer_size)
+{
+    return mf_current && size <= buffer_size ? pread64(descriptor, buffer, size, offset)
+                                             : LIBC(__pread64_chk)(descriptor, buffer, size, offset, buffer_size);
+}
+
+ALIAS(__pread_chk, __pread64_chk);

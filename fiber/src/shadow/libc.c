@@ -1,0 +1,33 @@
+/* libc.c: the table of shadowed names, and looking up libc's functions behind them. */
+#include "libc.h"
+
+#include <dlfcn.h>
+
+_Atomic(void *) mf_libc_functions[MF_LIBC_COUNT];
+
+const mf_shadow mf_shadows[MF_LIBC_COUNT] = {
+#define SHADOW(name) {#name, (void *)name},
+    MF_SHADOWED(SHADOW)
+#undef SHADOW
+};
+
+static void *find(mf_libc_index index)
+{
+    void *function = dlsym(RTLD_NEXT, mf_shadows[index].name);
+    atomic_store_explicit(&mf_libc_functions[index], function, memory_order_relaxed);
+    return function;
+}
+
+void *mf_libc_find(mf_libc_index index)
+{
+    void *function = find(index);
+    if (!function)
+        abort(); /* a newer name than this libc knows: nobody can have linked against it */
+    return function;
+}
+
+void mf_libc_find_all(void)
+{
+    for (int i = 0; i < MF_LIBC_COUNT; i++)
+        find((mf_libc_index)i);
+}

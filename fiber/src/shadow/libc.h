@@ -1,0 +1,126 @@
+/*
+ * libc.h: the names that this library defines in libc's place, and the way to libc's own functions behind them.
+ *
+ * A definition in the program comes before libc's in the order of symbol resolution, for the program and for every shared
+ * library it loads. What libc calls inside itself it does not reach: there the outer function is shadowed.
+ */
+#ifndef MILLRACE_FIBER_SHADOW_LIBC_H
+#define MILLRACE_FIBER_SHADOW_LIBC_H
+
+#include <assert.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What a compiler calls for functions that were fortified (_chk), and libc's second names; no header declares them. */
+ssize_t __read_chk(int, void *, size_t, size_t);
+ssize_t __pread_chk(int, void *, size_t, off_t, size_t);
+ssize_t __pread64_chk(int, void *, size_t, off64_t, size_t);
+ssize_t __recv_chk(int, void *, size_t, size_t, int);
+ssize_t __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr *, socklen_t *);
+int __poll_chk(struct pollfd *, nfds_t, int, size_t);
+int __ppoll_chk(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *, size_t);
+int __open_2(const char *, int);
+int __open64_2(const char *, int);
+int __openat_2(int, const char *, int);
+int __openat64_2(int, const char *, int);
+
+ssize_t __read(int, void *, size_t);
+ssize_t __write(int, const void *, size_t);
+ssize_t __pread64(int, void *, size_t, off64_t);
+ssize_t __pwrite64(int, const void *, size_t, off64_t);
+ssize_t __send(int, const void *, size_t, int);
+int __connect(int, const struct sockaddr *, socklen_t);
+int __poll(struct pollfd *, nfds_t, int);
+int __select(int, fd_set *, fd_set *, fd_set *, struct timeval *);
+int __close(int);
+int __dup2(int, int);
+int __nanosleep(const struct timespec *, struct timespec *);
+int __open(const char *, int, ...);
+int __open64(const char *, int, ...);
+int __fcntl(int, int, ...);
+pid_t __wait(int *);
+pid_t __waitpid(pid_t, int *, int);
+int __pthread_mutex_lock(pthread_mutex_t *);
+int __pthread_mutex_trylock(pthread_mutex_t *);
+int __pthread_mutex_unlock(pthread_mutex_t *);
+int __pthread_rwlock_rdlock(pthread_rwlock_t *);
+int __pthread_rwlock_wrlock(pthread_rwlock_t *);
+int __pthread_rwlock_unlock(pthread_rwlock_t *);
+int __pthread_once(pthread_once_t *, void (*)(void));
+
+/* Every name this library defines. */
+#define MF_SHADOWED(X)                                                                                                 \
+    X(read) X(write) X(readv) X(writev) X(pread) X(pwrite) X(pread64) X(pwrite64) X(preadv) X(pwritev) X(preadv64)     \
+    X(pwritev64) X(__read) X(__write) X(__pread64) X(__pwrite64) X(__read_chk) X(__pread_chk) X(__pread64_chk)         \
+    X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(send) X(sendto) X(sendmsg) X(sendmmsg) X(__send) X(__recv_chk)        \
+    X(__recvfrom_chk) X(accept) X(accept4) X(connect) X(__connect)                                                     \
+    X(poll) X(ppoll) X(select) X(pselect) X(__poll) X(__select) X(__poll_chk) X(__ppoll_chk)                           \
+    X(epoll_wait) X(epoll_pwait) X(epoll_pwait2)                                                                       \
+    X(close) X(__close) X(close_range) X(closefrom) X(dup2) X(__dup2) X(dup3)                                          \
+    X(nanosleep) X(__nanosleep) X(clock_nanosleep) X(usleep) X(sleep)                                                  \
+    X(getaddrinfo) X(getnameinfo) X(gethostbyname) X(gethostbyname2) X(gethostbyaddr) X(gethostbyname_r)               \
+    X(gethostbyname2_r) X(gethostbyaddr_r)                                                                             \
+    X(open) X(open64) X(openat) X(openat64) X(creat) X(creat64) X(__open) X(__open64) X(__open_2) X(__open64_2)        \
+    X(__openat_2) X(__openat64_2) X(fsync) X(fdatasync) X(syncfs)                                                      \
+    X(flock) X(fcntl) X(fcntl64) X(__fcntl) X(lockf) X(lockf64)                                                        \
+    X(wait) X(waitpid) X(wait3) X(wait4) X(waitid) X(__wait) X(__waitpid) X(system) X(pclose)                          \
+    X(pthread_mutex_lock) X(pthread_mutex_trylock) X(pthread_mutex_timedlock) X(pthread_mutex_clocklock)               \
+    X(pthread_mutex_unlock) X(__pthread_mutex_lock) X(__pthread_mutex_trylock) X(__pthread_mutex_unlock)               \
+    X(pthread_cond_wait) X(pthread_cond_timedwait) X(pthread_cond_clockwait) X(pthread_cond_signal)                    \
+    X(pthread_cond_broadcast)                                                                                          \
+    X(pthread_rwlock_rdlock) X(pthread_rwlock_wrlock) X(pthread_rwlock_timedrdlock) X(pthread_rwlock_timedwrlock)      \
+    X(pthread_rwlock_clockrdlock) X(pthread_rwlock_clockwrlock) X(pthread_rwlock_unlock) X(__pthread_rwlock_rdlock)    \
+    X(__pthread_rwlock_wrlock) X(__pthread_rwlock_unlock)                                                              \
+    X(sem_wait) X(sem_timedwait) X(sem_clockwait) X(sem_post) X(pthread_join) X(pthread_once) X(__pthread_once)
+
+typedef enum mf_libc_index {
+#define MF_LIBC_ENUM(name) MF_LIBC_##name,
+    MF_SHADOWED(MF_LIBC_ENUM)
+#undef MF_LIBC_ENUM
+    MF_LIBC_COUNT
+} mf_libc_index;
+
+extern _Atomic(void *) mf_libc_functions[MF_LIBC_COUNT];
+
+/* A name and this library's definition of it. */
+typedef struct mf_shadow {
+    const char *name;
+    void *definition;
+} mf_shadow;
+
+extern const mf_shadow mf_shadows[MF_LIBC_COUNT];
+
+/* The next definition of that name after the program's. Ends the program if there is none. */
+void *mf_libc_find(mf_libc_index index);
+
+/* Looks all of them up: the dynamic linker needs more stack than a small fiber may have. */
+void mf_libc_find_all(void);
+
+/* Looked up at the first call: shadowed functions are called before any constructor of ours could run. */
+static inline void *mf_libc_function(mf_libc_index index)
+{
+    void *function = atomic_load_explicit(&mf_libc_functions[index], memory_order_relaxed);
+    return function ? function : mf_libc_find(index);
+}
+
+/* libc's own: LIBC(recv)(descriptor, ...) */
+#define LIBC(name) ((__typeof__(&name))mf_libc_function(MF_LIBC_##name))
+
+/* Another name for a shadow defined in the same file. */
+#define ALIAS(name, target) extern __typeof__(target) name __attribute__((alias(#target), copy(target)))
+
+#endif

@@ -1,0 +1,136 @@
+/* open.c: opening files and forcing them to disk, on helper threads. */
+#include "../offload.h"
+#include "blocking.h"
+#include "libc.h"
+
+#include <stdarg.h>
+#include <sys/stat.h>
+
+typedef struct opening {
+    int directory;
+    const char *path;
+    int flags;
+    mode_t mode;
+    bool is_pipe;
+    int result;
+} opening;
+
+static void open_now(void *argument)
+{
+    opening *o = argument;
+    o->result = LIBC(openat64)(o->directory, o->path, o->flags, o->mode);
+}
+
+/* The other end of a named pipe may never come. */
+static void open_unless_pipe(void *argument)
+{
+    opening *o = argument;
+    struct stat status;
+    o->is_pipe = !(o->flags & O_NONBLOCK) && fstatat(o->directory, o->path, &status, 0) == 0 && S_ISFIFO(status.st_mode);
+    errno = 0;
+    if (!o->is_pipe)
+        open_now(o);
+}
+
+static int open_file(int directory, const char *path, int flags, mode_t mode)
+{
+    opening o = {.directory = directory, .path = path, .flags = flags, .mode = mode};
+    int before = errno;
+    mf_offload(open_unless_pipe, &o);
+    if (o.is_pipe)
+        mf_offload_alone(open_now, &o);
+    if (o.result >= 0)
+        errno = before;
+    return o.result;
+}
+
+/* The third argument of open exists only with these flags. */
+static bool has_mode(int flags)
+{
+    return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE;
+}
+
+int open64(const char *path, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = has_mode(flags) ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    return mf_current ? open_file(AT_FDCWD, path, flags, mode) : LIBC(open64)(path, flags, mode);
+}
+
+int openat64(int directory, const char *path, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = has_mode(flags) ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    return mf_current ? open_file(directory, path, flags, mode) : LIBC(openat64)(directory, path, flags, mode);
+}
+
+int creat64(const char *path, mode_t mode)
+{
+    return open64(path, O_CREAT | O_WRONLY | O_TRUNC, mode);
+}
+
+/* Fortified calls without a mode; libc reports those that would need one. */
+
+int __open64_2(const char *path, int flags)
+{
+    return mf_current && !has_mode(flags) ? open_file(AT_FDCWD, path, flags, 0) : LIBC(__open64_2)(path, flags);
+}
+
+int __openat64_2(int directory, const char *path, int flags)
+{
+    return mf_current && !has_mode(flags) ? open_file(directory, path, flags, 0)
+                                          : LIBC(__openat64_2)(directory, path, flags);
+}
+
+ALIAS(open, open64);
+ALIAS(__open, open64);
+ALIAS(__open64, open64);
+ALIAS(openat, openat64);
+ALIAS(creat, creat64);
+ALIAS(__open_2, __open64_2);
+ALIAS(__openat_2, __openat64_2);
+
+/* ------------------------------------------------------------------------------------------------ forcing to disk --- */
+
+typedef struct forcing {
+    int descriptor;
+    int (*force)(int descriptor);
+    int result;
+} forcing;
+
+static void force_now(void *argument)
+{
+    forcing *f = argument;
+    f->result = f->force(f->descriptor);
+}
+
+static int force(int descriptor, int (*call)(int))
+{
+    if (!mf_current)
+        return call(descriptor);
+    forcing f = {.descriptor = descriptor, .force = call};
+    int before = errno;
+    mf_offload(force_now, &f);
+    if (f.result >= 0)
+        errno = before;
+    return f.result;
+}
+
+int fsync(int descriptor)
+{
+    return force(descriptor, LIBC(fsync));
+}
+
+int fdatasync(int descriptor)
+{
+    return force(descriptor, LIBC(fdatasync));
+}
+
+int syncfs(int descriptor)
+{
+    return force(descriptor, LIBC(syncfs));
+}

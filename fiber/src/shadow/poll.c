@@ -1,0 +1,312 @@
+/*
+ * poll.c: waiting for several descriptors: poll, select, epoll_wait and their relatives.
+ *
+ * Each looks first, without waiting. To wait, one descriptor with plain conditions is an operation of the core. Anything
+ * else (many descriptors, POLLPRI, nothing but errors) is watched through an epoll descriptor made for the call, because
+ * an epoll descriptor is itself readable when it has something to report.
+ *
+ * The signal masks of ppoll, pselect and epoll_pwait have no effect: signals are not delivered to carriers.
+ */
+#include "../watch.h"
+#include "blocking.h"
+#include "libc.h"
+
+#include <limits.h>
+#include <string.h>
+
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_SECOND UINT64_C(1000000000)
+
+static uint64_t deadline_after_ms(int timeout_ms)
+{
+    return timeout_ms < 0 ? MR_NO_DEADLINE : mr_clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+}
+
+static bool is_valid(const struct timespec *t)
+{
+    return t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < (long)NS_PER_SECOND;
+}
+
+/* Beyond some centuries a deadline is none. */
+static uint64_t deadline_after(const struct timespec *timeout)
+{
+    if (!timeout || (uint64_t)timeout->tv_sec > UINT64_MAX / NS_PER_SECOND / 2)
+        return MR_NO_DEADLINE;
+    return mr_clock_now_ns() + (uint64_t)timeout->tv_sec * NS_PER_SECOND + (uint64_t)timeout->tv_nsec;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- poll --- */
+
+static bool has_passed(uint64_t deadline_ns)
+{
+    return deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= deadline_ns;
+}
+
+/* The only descriptor of the array that counts, if the core can wait for what is asked of it. */
+static struct pollfd *single_plain_entry(struct pollfd *entries, nfds_t count)
+{
+    struct pollfd *only = NULL;
+    for (nfds_t i = 0; i < count; i++) {
+        if (entries[i].fd < 0)
+            continue;
+        if (only)
+            return NULL;
+        only = &entries[i];
+    }
+    if (!only)
+        return NULL;
+    short plain = only->events & ~(POLLRDNORM | POLLWRNORM);
+    return plain == POLLIN || plain == POLLOUT ? only : NULL;
+}
+
+static int wait_for_one(const struct pollfd *entry, uint64_t deadline_ns)
+{
+    return mf_watch_wait(entry->fd, entry->events & POLLIN ? MR_WAIT_READABLE : MR_WAIT_WRITABLE, deadline_ns);
+}
+
+/* POLLIN and EPOLLIN, and so on, are the same bits on Linux. A descriptor that occurs twice wants both sets. */
+static int add_to_set(int set, const struct pollfd *entries, nfds_t index)
+{
+    struct epoll_event event = {.events = 0};
+    for (nfds_t i = 0; i <= index; i++)
+        if (entries[i].fd == entries[index].fd)
+            event.events |= (unsigned short)entries[i].events;
+    if (epoll_ctl(set, EPOLL_CTL_ADD, entries[index].fd, &event) == 0)
+        return 0;
+    if (errno == EEXIST && epoll_ctl(set, EPOLL_CTL_MOD, entries[index].fd, &event) == 0)
+        return 0;
+    return errno == EPERM ? 0 : -errno; /* a file: it would have been reported ready */
+}
+
+/* Closing a descriptor of the set does not end this wait, as it does not end that of a thread. */
+static int wait_for_set(const struct pollfd *entries, nfds_t count, uint64_t deadline_ns)
+{
+    int set = epoll_create1(EPOLL_CLOEXEC);
+    if (set < 0)
+        return -errno;
+    int error = 0;
+    for (nfds_t i = 0; i < count && !error; i++)
+        if (entries[i].fd >= 0)
+            error = add_to_set(set, entries, i);
+    if (!error)
+        error = mf_watch_wait(set, MR_WAIT_READABLE, deadline_ns);
+    LIBC(close)(set);
+    return error;
+}
+
+/* The look decides what is reported, so that nothing is said that is not true now. */
+static int poll_until(struct pollfd *entries, nfds_t count, uint64_t deadline_ns)
+{
+    bool was_in_vain = false;
+    for (;;) {
+        int ready = LIBC(poll)(entries, count, 0);
+        if (ready != 0 || has_passed(deadline_ns))
+            return ready;
+        const struct pollfd *only = was_in_vain ? NULL : single_plain_entry(entries, count);
+        int error = only ? wait_for_one(only, deadline_ns) : wait_for_set(entries, count, deadline_ns);
+        if (error && error != -ETIMEDOUT && error != -EBADF)
+            return mf_fail(error);
+        if (error == -ETIMEDOUT && !has_passed(deadline_ns))
+            return mf_fail(error); /* an interruption that chose this error */
+        was_in_vain = !error;
+    }
+}
+
+int poll(struct pollfd *entries, nfds_t count, int timeout_ms)
+{
+    if (!mf_current || timeout_ms == 0)
+        return LIBC(poll)(entries, count, timeout_ms);
+    return poll_until(entries, count, deadline_after_ms(timeout_ms));
+}
+
+ALIAS(__poll, poll);
+
+int __poll_chk(struct pollfd *entries, nfds_t count, int timeout_ms, size_t size)
+{
+    if (!mf_current || size / sizeof *entries < count)
+        return LIBC(__poll_chk)(entries, count, timeout_ms, size);
+    return poll(entries, count, timeout_ms);
+}
+
+int ppoll(struct pollfd *entries, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
+{
+    if (!mf_current || (timeout && !is_valid(timeout)))
+        return LIBC(ppoll)(entries, count, timeout, mask);
+    return poll_until(entries, count, deadline_after(timeout));
+}
+
+int __ppoll_chk(struct pollfd *entries, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t size)
+{
+    if (!mf_current || size / sizeof *entries < count)
+        return LIBC(__ppoll_chk)(entries, count, timeout, mask, size);
+    return ppoll(entries, count, timeout, mask);
+}
+
+/* -------------------------------------------------------------------------------------------------------- select --- */
+
+/* Which conditions of poll each set of select stands for (select(2), "Correspondence between select() and poll()"). */
+#define POLL_OF_READ (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)
+#define POLL_OF_WRITE (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
+#define POLL_OF_EXCEPT POLLPRI
+
+typedef struct selection {
+    int bound; /* descriptors are below it */
+    fd_set *read, *write, *except;
+} selection;
+
+/* fd_set ends at FD_SETSIZE, select does not: programs that allocate more rely on it. */
+static bool contains(const fd_set *set, int descriptor)
+{
+    return set && ((const fd_mask *)set)[descriptor / NFDBITS] >> (descriptor % NFDBITS) & 1;
+}
+
+static void keep(fd_set *set, int descriptor)
+{
+    ((fd_mask *)set)[descriptor / NFDBITS] |= (fd_mask)(UINT64_C(1) << (descriptor % NFDBITS));
+}
+
+static nfds_t to_entries(const selection *s, struct pollfd *entries)
+{
+    nfds_t count = 0;
+    for (int i = 0; i < s->bound; i++) {
+        short events = (short)((contains(s->read, i) ? POLLIN : 0) | (contains(s->write, i) ? POLLOUT : 0) |
+                               (contains(s->except, i) ? POLLPRI : 0));
+        if (events)
+            entries[count++] = (struct pollfd){.fd = i, .events = events};
+    }
+    return count;
+}
+
+static void clear(fd_set *set, int bound)
+{
+    if (set)
+        memset(set, 0, (size_t)((bound + NFDBITS - 1) / NFDBITS) * sizeof(fd_mask));
+}
+
+/* The number of bits that select reports. */
+static int from_entries(const selection *s, const struct pollfd *entries, nfds_t count)
+{
+    int bits = 0;
+    clear(s->read, s->bound);
+    clear(s->write, s->bound);
+    clear(s->except, s->bound);
+    for (nfds_t i = 0; i < count; i++) {
+        short wanted = entries[i].events, got = entries[i].revents;
+        struct {
+            fd_set *set;
+            bool reported;
+        } parts[] = {{s->read, (wanted & POLLIN) && (got & POLL_OF_READ)},
+                     {s->write, (wanted & POLLOUT) && (got & POLL_OF_WRITE)},
+                     {s->except, (wanted & POLLPRI) && (got & POLL_OF_EXCEPT)}};
+        for (size_t j = 0; j < sizeof parts / sizeof *parts; j++) {
+            if (!parts[j].reported)
+                continue;
+            keep(parts[j].set, entries[i].fd);
+            bits++;
+        }
+    }
+    return bits;
+}
+
+static bool has_bad_descriptor(const struct pollfd *entries, nfds_t count)
+{
+    for (nfds_t i = 0; i < count; i++)
+        if (entries[i].revents & POLLNVAL)
+            return true;
+    return false;
+}
+
+static int select_entries(const selection *s, struct pollfd *entries, uint64_t deadline_ns)
+{
+    nfds_t count = to_entries(s, entries);
+    for (;;) {
+        int ready = poll_until(entries, count, deadline_ns);
+        if (ready < 0)
+            return ready;
+        if (has_bad_descriptor(entries, count))
+            return mf_fail(-EBADF);
+        int bits = from_entries(s, entries, count);
+        if (bits || ready == 0)
+            return bits;
+        /* A hang-up that select does not report ends poll all the same. */
+        unsigned backoff_ms = 0;
+        if (!mf_back_off(&backoff_ms, deadline_ns))
+            return errno == EAGAIN ? 0 : -1;
+    }
+}
+
+static int select_until(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, uint64_t deadline_ns)
+{
+    selection s = {bound, read_set, write_set, except_set};
+    struct pollfd *entries = calloc((size_t)bound + 1, sizeof *entries);
+    if (!entries)
+        return mf_fail(-ENOMEM);
+    int result = select_entries(&s, entries, deadline_ns);
+    int error = errno;
+    free(entries);
+    errno = error;
+    return result;
+}
+
+int select(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, struct timeval *timeout)
+{
+    struct timespec limit = {0};
+    if (timeout)
+        limit = (struct timespec){timeout->tv_sec, timeout->tv_usec * 1000};
+    bool is_libcs = !mf_current || bound < 0 || (timeout && (!is_valid(&limit) || (!limit.tv_sec && !limit.tv_nsec)));
+    if (is_libcs)
+        return LIBC(select)(bound, read_set, write_set, except_set, timeout);
+    uint64_t deadline_ns = deadline_after(timeout ? &limit : NULL);
+    int result = select_until(bound, read_set, write_set, except_set, deadline_ns);
+    if (timeout) { /* Linux leaves in it the time that was not slept */
+        uint64_t now_ns = mr_clock_now_ns();
+        uint64_t left_us = deadline_ns > now_ns ? (deadline_ns - now_ns) / 1000 : 0;
+        *timeout = (struct timeval){(time_t)(left_us / 1000000), (suseconds_t)(left_us % 1000000)};
+    }
+    return result;
+}
+
+ALIAS(__select, select);
+
+int pselect(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, const struct timespec *timeout,
+            const sigset_t *mask)
+{
+    if (!mf_current || bound < 0 || (timeout && !is_valid(timeout)))
+        return LIBC(pselect)(bound, read_set, write_set, except_set, timeout, mask);
+    return select_until(bound, read_set, write_set, except_set, deadline_after(timeout));
+}
+
+/* --------------------------------------------------------------------------------------------------------- epoll --- */
+
+static int epoll_until(int set, struct epoll_event *events, int capacity, uint64_t deadline_ns)
+{
+    for (;;) {
+        int count = LIBC(epoll_wait)(set, events, capacity, 0);
+        if (count != 0 || has_passed(deadline_ns))
+            return count;
+        int error = mf_watch_wait(set, MR_WAIT_READABLE, deadline_ns);
+        if (error && (error != -ETIMEDOUT || !has_passed(deadline_ns)))
+            return mf_fail(error);
+    }
+}
+
+int epoll_wait(int set, struct epoll_event *events, int capacity, int timeout_ms)
+{
+    if (!mf_current || timeout_ms == 0)
+        return LIBC(epoll_wait)(set, events, capacity, timeout_ms);
+    return epoll_until(set, events, capacity, deadline_after_ms(timeout_ms));
+}
+
+int epoll_pwait(int set, struct epoll_event *events, int capacity, int timeout_ms, const sigset_t *mask)
+{
+    if (!mf_current || timeout_ms == 0)
+        return LIBC(epoll_pwait)(set, events, capacity, timeout_ms, mask);
+    return epoll_until(set, events, capacity, deadline_after_ms(timeout_ms));
+}
+
+int epoll_pwait2(int set, struct epoll_event *events, int capacity, const struct timespec *timeout, const sigset_t *mask)
+{
+    if (!mf_current || (timeout && !is_valid(timeout)))
+        return LIBC(epoll_pwait2)(set, events, capacity, timeout, mask);
+    return epoll_until(set, events, capacity, deadline_after(timeout));
+}

@@ -1,0 +1,193 @@
+/*
+ * process.c: waiting for processes and for locks on files.
+ *
+ * The end of one process is announced by a pidfd (Linux 5.3). Nothing announces the end of any of several, a stop, or a
+ * lock that becomes free: those are tried again after a pause of 1 ms, doubling up to 20.
+ */
+#include "../offload.h"
+#include "../watch.h"
+#include "blocking.h"
+#include "libc.h"
+
+#include <stdarg.h>
+#include <sys/syscall.h>
+
+/* -------------------------------------------------------------------------------------------------------- children --- */
+
+/* Pauses between two looks at children. */
+typedef struct child_watch {
+    int pidfd; /* -1: there is none that could tell */
+    unsigned backoff_ms;
+} child_watch;
+
+static child_watch watch_child(pid_t pid, bool only_its_end)
+{
+    return (child_watch){.pidfd = pid > 0 && only_its_end ? (int)syscall(SYS_pidfd_open, pid, 0) : -1};
+}
+
+/* False: interrupted. */
+static bool pause_between_looks(child_watch *watch)
+{
+    if (watch->pidfd < 0)
+        return mf_back_off(&watch->backoff_ms, MR_NO_DEADLINE);
+    int error = mf_watch_wait(watch->pidfd, MR_WAIT_READABLE, MR_NO_DEADLINE);
+    if (error)
+        mf_fail(error);
+    return !error;
+}
+
+static void unwatch_child(child_watch *watch)
+{
+    int error = errno;
+    if (watch->pidfd >= 0)
+        LIBC(close)(watch->pidfd);
+    errno = error;
+}
+
+pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage)
+{
+    if (!mf_current || (options & WNOHANG))
+        return LIBC(wait4)(pid, status, options, usage);
+    pid_t found = LIBC(wait4)(pid, status, options | WNOHANG, usage);
+    if (found != 0)
+        return found;
+    child_watch watch = watch_child(pid, !(options & (WUNTRACED | WCONTINUED)));
+    do
+        found = pause_between_looks(&watch) ? LIBC(wait4)(pid, status, options | WNOHANG, usage) : -1;
+    while (found == 0);
+    unwatch_child(&watch);
+    return found;
+}
+
+pid_t wait3(int *status, int options, struct rusage *usage)
+{
+    return mf_current ? wait4(-1, status, options, usage) : LIBC(wait3)(status, options, usage);
+}
+
+pid_t waitpid(pid_t pid, int *status, int options)
+{
+    return mf_current ? wait4(pid, status, options, NULL) : LIBC(waitpid)(pid, status, options);
+}
+
+pid_t wait(int *status)
+{
+    return mf_current ? wait4(-1, status, 0, NULL) : LIBC(wait)(status);
+}
+
+ALIAS(__waitpid, waitpid);
+
+ALIAS(__wait, wait);
+
+/* With WNOHANG, si_pid 0 says that there was nothing to report (waitid(2)). */
+int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
+{
+    siginfo_t own;
+    siginfo_t *target = info ? info : &own;
+    if (!mf_current || (options & WNOHANG))
+        return LIBC(waitid)(type, id, info, options);
+    child_watch watch = watch_child(type == P_PID ? (pid_t)id : -1, !(options & (WSTOPPED | WCONTINUED)));
+    int result;
+    do {
+        target->si_pid = 0;
+        result = LIBC(waitid)(type, id, target, options | WNOHANG);
+    } while (result == 0 && target->si_pid == 0 && (result = pause_between_looks(&watch) ? 0 : -1) == 0);
+    unwatch_child(&watch);
+    return result;
+}
+
+typedef struct errand {
+    const char *command;
+    FILE *stream;
+    int result;
+} errand;
+
+static void run_system(void *argument)
+{
+    errand *e = argument;
+    e->result = LIBC(system)(e->command);
+}
+
+int system(const char *command)
+{
+    if (!mf_current)
+        return LIBC(system)(command);
+    errand e = {.command = command};
+    mf_offload_alone(run_system, &e);
+    return e.result;
+}
+
+static void run_pclose(void *argument)
+{
+    errand *e = argument;
+    e->result = LIBC(pclose)(e->stream);
+}
+
+int pclose(FILE *stream)
+{
+    if (!mf_current)
+        return LIBC(pclose)(stream);
+    errand e = {.stream = stream};
+    mf_offload_alone(run_pclose, &e);
+    return e.result;
+}
+
+/* ------------------------------------------------------------------------------------------------------ file locks --- */
+
+int flock(int descriptor, int operation)
+{
+    if (!mf_current || (operation & LOCK_NB))
+        return LIBC(flock)(descriptor, operation);
+    unsigned backoff_ms = 0;
+    int result;
+    do
+        result = LIBC(flock)(descriptor, operation | LOCK_NB);
+    while (result < 0 && errno == EWOULDBLOCK && mf_back_off(&backoff_ms, MR_NO_DEADLINE));
+    return result;
+}
+
+/* POSIX lets a lock that is held be told by either error. */
+static bool is_locked(int result)
+{
+    return result < 0 && (errno == EAGAIN || errno == EACCES);
+}
+
+static int lock_record(int descriptor, int try_command, void *lock)
+{
+    unsigned backoff_ms = 0;
+    int result;
+    do
+        result = LIBC(fcntl)(descriptor, try_command, lock);
+    while (is_locked(result) && mf_back_off(&backoff_ms, MR_NO_DEADLINE));
+    return result;
+}
+
+/* Every argument of fcntl fits a pointer, and passing one on where there is none does no harm. */
+int fcntl(int descriptor, int command, ...)
+{
+    va_list arguments;
+    va_start(arguments, command);
+    void *argument = va_arg(arguments, void *);
+    va_end(arguments);
+    if (mf_current && command == F_SETLKW)
+        return lock_record(descriptor, F_SETLK, argument);
+    if (mf_current && command == F_OFD_SETLKW)
+        return lock_record(descriptor, F_OFD_SETLK, argument);
+    return LIBC(fcntl)(descriptor, command, argument);
+}
+
+ALIAS(fcntl64, fcntl);
+ALIAS(__fcntl, fcntl);
+
+int lockf64(int descriptor, int command, off64_t size)
+{
+    if (!mf_current || command != F_LOCK)
+        return LIBC(lockf64)(descriptor, command, size);
+    unsigned backoff_ms = 0;
+    int result;
+    do
+        result = LIBC(lockf64)(descriptor, F_TLOCK, size);
+    while (is_locked(result) && mf_back_off(&backoff_ms, MR_NO_DEADLINE));
+    return result;
+}
+
+ALIAS(lockf, lockf64);

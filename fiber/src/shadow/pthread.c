@@ -1,0 +1,542 @@
+/*
+ * pthread.c: pthread's locks, where a fiber that would have to wait parks.
+ *
+ * The lock itself stays libc's: taking it is a try, giving it up is libc's own call, and OS threads notice no difference.
+ * What is added is who waits: fibers that found a lock taken wait in a table by its address, and whoever gives the lock
+ * up looks there. Code that unlocks inside libc (a thread in pthread_cond_wait) does not look; a parked fiber therefore
+ * tries again by itself after a pause as well.
+ *
+ * libc knows the owner of a mutex by its thread, which is the same for all fibers of a carrier. That is as wanted where
+ * the owner unlocks (fibers are pinned), and wrong where a recursive or error-checking mutex asks whether the caller is
+ * the owner: for those the table of owners below knows the fiber.
+ */
+#include "../offload.h"
+#include "blocking.h"
+#include "libc.h"
+
+#include <string.h>
+
+enum { BUCKETS = 256, PAUSE_FIRST_MS = 1, PAUSE_LAST_MS = 16 };
+
+#define NS_PER_MS UINT64_C(1000000)
+
+/* ---------------------------------------------------------------------------------------------- who waits for what --- */
+
+typedef struct bucket {
+    mf_lock lock;
+    mf_queue waiters; /* node->item is the address waited for */
+    atomic_uint count;
+} bucket;
+
+static bucket buckets[BUCKETS];
+
+static bucket *bucket_of(const void *address)
+{
+    return &buckets[((uintptr_t)address >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 56];
+}
+static_assert(BUCKETS == 1 << 8, "bucket_of takes eight bits of the product");
+
+/* Whoever waits writes "I wait" and then looks at the lock; whoever gives the lock up writes it and then looks for those who
+ * wait. With a full fence in between on both sides one of them sees the other. */
+static void write_before_look(bucket *own)
+{
+#ifdef __SANITIZE_THREAD__
+    atomic_fetch_add(&own->count, 0); /* TSan does not know fences */
+#else
+    (void)own;
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+static void enter(mf_node *node, mf_wait *wait, const void *address)
+{
+    bucket *own = bucket_of(address);
+    mf_wait_init(wait);
+    *node = (mf_node){.wait = wait, .item = (void *)address};
+    mf_lock_take(&own->lock);
+    mf_queue_push(&own->waiters, node);
+    atomic_fetch_add(&own->count, 1);
+    mf_lock_give(&own->lock);
+}
+
+static void leave(mf_node *node)
+{
+    bucket *own = bucket_of(node->item);
+    mf_lock_take(&own->lock);
+    mf_queue_remove(&own->waiters, node);
+    atomic_fetch_sub(&own->count, 1);
+    mf_lock_give(&own->lock);
+}
+
+/* Wakes one fiber or all that wait for the address; true if there was one. */
+static bool wake(const void *address, bool all)
+{
+    bucket *own = bucket_of(address);
+    write_before_look(own);
+    if (atomic_load_explicit(&own->count, memory_order_relaxed) == 0)
+        return false;
+    bool found = false;
+    mf_lock_take(&own->lock);
+    for (mf_node *node = own->waiters.first, *next; node && (all || !found); node = next) {
+        next = node->next;
+        if (node->item != address || !mf_wait_claim(node->wait, 0))
+            continue;
+        mf_queue_remove(&own->waiters, node);
+        mf_wait_wake(node->wait);
+        found = true;
+    }
+    mf_lock_give(&own->lock);
+    return found;
+}
+
+/* ------------------------------------------------------------------------------------------------ trying, and waiting --- */
+
+/* One attempt at a lock: 0, EBUSY or EAGAIN (taken), ETIMEDOUT never, or another error that is final. */
+typedef int (*mf_try)(void *lock);
+
+static bool is_taken(int error)
+{
+    return error == EBUSY || error == EAGAIN;
+}
+
+static uint64_t earlier(uint64_t deadline_ns, uint64_t other_ns)
+{
+    return deadline_ns != MR_NO_DEADLINE && deadline_ns < other_ns ? deadline_ns : other_ns;
+}
+
+/* Parks until the lock may be free. Enters first and tries once more then, so that no wake is missed. */
+static int wait_and_try(void *lock, mf_try try_lock, uint64_t deadline_ns, unsigned pause_ms, int *interruption)
+{
+    mf_wait wait;
+    mf_node node;
+    enter(&node, &wait, lock);
+    write_before_look(bucket_of(lock));
+    int error = try_lock(lock);
+    if (!is_taken(error))
+        mf_wait_claim_own(&wait, 0);
+    uint64_t until_ns = earlier(deadline_ns, mr_clock_now_ns() + pause_ms * NS_PER_MS);
+    int outcome = mf_wait_park(&wait, until_ns, interruption ? MF_INTERRUPTIBLE : MF_UNINTERRUPTIBLE);
+    leave(&node);
+    if (interruption && outcome < 0 && outcome != -ETIMEDOUT)
+        *interruption = -outcome;
+    return error;
+}
+
+/* 0, ETIMEDOUT, or what try_lock or an interruption said. Was the fiber woken by mistake after it got the lock by its own
+ * last try, the wake is passed on. */
+static int acquire(void *lock, mf_try try_lock, uint64_t deadline_ns, bool interruptible)
+{
+    int interruption = 0;
+    int error = try_lock(lock);
+    for (unsigned pause_ms = PAUSE_FIRST_MS; is_taken(error); pause_ms = pause_ms < PAUSE_LAST_MS ? pause_ms * 2 : pause_ms) {
+        if (deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= deadline_ns)
+            return ETIMEDOUT;
+        error = wait_and_try(lock, try_lock, deadline_ns, pause_ms, interruptible ? &interruption : NULL);
+        if (is_taken(error))
+            error = try_lock(lock);
+        if (is_taken(error) && interruption)
+            return interruption;
+    }
+    return error;
+}
+
+/* The deadline on the core's clock for one on another; a time that is not valid is libc's to refuse. */
+static uint64_t deadline_on(clockid_t clock, const struct timespec *until)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    int64_t left_ns = (until->tv_sec - now.tv_sec) * INT64_C(1000000000) + (until->tv_nsec - now.tv_nsec);
+    return left_ns > 0 ? mr_clock_now_ns() + (uint64_t)left_ns : 1;
+}
+
+static bool is_valid(clockid_t clock, const struct timespec *t)
+{
+    return t && t->tv_nsec >= 0 && t->tv_nsec < 1000000000 && t->tv_sec >= 0 &&
+           (clock == CLOCK_MONOTONIC || clock == CLOCK_REALTIME);
+}
+
+/* -------------------------------------------------------------------------------------- owners of recursive mutexes --- */
+
+typedef struct ownership {
+    struct ownership *next;
+    const void *mutex;
+    const mr_fiber *owner;
+    const mf_carrier *carrier; /* the owner's */
+    unsigned depth;
+} ownership;
+
+static struct {
+    mf_lock lock;
+    ownership *first;
+} owned[BUCKETS];
+
+static size_t owner_bucket(const void *mutex)
+{
+    return (size_t)(bucket_of(mutex) - buckets);
+}
+
+/* glibc keeps the type in the low bits of __kind (pthreadP.h, PTHREAD_MUTEX_KIND_MASK_NP). */
+static bool knows_its_owner(const pthread_mutex_t *mutex)
+{
+    int type = mutex->__data.__kind & 3;
+    return type == PTHREAD_MUTEX_RECURSIVE_NP || type == PTHREAD_MUTEX_ERRORCHECK_NP;
+}
+
+/* Is the mutex held by another fiber of this carrier? libc would take that fiber for the caller. */
+static bool is_held_by_neighbour(const pthread_mutex_t *mutex)
+{
+    size_t index = owner_bucket(mutex);
+    bool held = false;
+    mf_lock_take(&owned[index].lock);
+    for (ownership *each = owned[index].first; each; each = each->next)
+        held |= each->mutex == mutex && each->owner != mf_current && each->carrier == mf_this_carrier;
+    mf_lock_give(&owned[index].lock);
+    return held;
+}
+
+static void note_locked(const pthread_mutex_t *mutex)
+{
+    size_t index = owner_bucket(mutex);
+    ownership *fresh = malloc(sizeof *fresh), *found;
+    mf_lock_take(&owned[index].lock);
+    for (found = owned[index].first; found && (found->mutex != mutex || found->owner != mf_current); found = found->next)
+        ;
+    if (!found && fresh) {
+        *fresh = (ownership){
+            .next = owned[index].first, .mutex = mutex, .owner = mf_current, .carrier = mf_this_carrier};
+        found = owned[index].first = fresh;
+        fresh = NULL;
+    }
+    if (found)
+        found->depth++;
+    mf_lock_give(&owned[index].lock);
+    free(fresh);
+}
+
+static void note_unlocked(const pthread_mutex_t *mutex)
+{
+    size_t index = owner_bucket(mutex);
+    ownership *gone = NULL;
+    mf_lock_take(&owned[index].lock);
+    for (ownership **link = &owned[index].first; *link; link = &(*link)->next) {
+        if ((*link)->mutex != mutex || (*link)->owner != mf_current)
+            continue;
+        if (--(*link)->depth == 0) {
+            gone = *link;
+            *link = gone->next;
+        }
+        break;
+    }
+    mf_lock_give(&owned[index].lock);
+    free(gone);
+}
+
+/* ----------------------------------------------------------------------------------------------------------- mutexes --- */
+
+/* EDEADLK is the answer of an error-checking mutex to its owner's lock; trylock would say EBUSY. */
+static int try_mutex(void *lock)
+{
+    pthread_mutex_t *mutex = lock;
+    if (!knows_its_owner(mutex))
+        return LIBC(pthread_mutex_trylock)(mutex);
+    if (is_held_by_neighbour(mutex))
+        return EBUSY;
+    int error = LIBC(pthread_mutex_trylock)(mutex);
+    if (error == 0)
+        note_locked(mutex);
+    return error;
+}
+
+static bool is_own_errorcheck(const pthread_mutex_t *mutex)
+{
+    if ((mutex->__data.__kind & 3) != PTHREAD_MUTEX_ERRORCHECK_NP)
+        return false;
+    size_t index = owner_bucket(mutex);
+    bool own = false;
+    mf_lock_take(&owned[index].lock);
+    for (ownership *each = owned[index].first; each; each = each->next)
+        own |= each->mutex == mutex && each->owner == mf_current;
+    mf_lock_give(&owned[index].lock);
+    return own;
+}
+
+static int lock_mutex(pthread_mutex_t *mutex, uint64_t deadline_ns)
+{
+    if (is_own_errorcheck(mutex))
+        return EDEADLK;
+    int before = errno;
+    int error = acquire(mutex, try_mutex, deadline_ns, false);
+    errno = before;
+    return error;
+}
+
+int pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+    return mf_current ? lock_mutex(mutex, MR_NO_DEADLINE) : LIBC(pthread_mutex_lock)(mutex);
+}
+
+int pthread_mutex_trylock(pthread_mutex_t *mutex)
+{
+    return mf_current ? try_mutex(mutex) : LIBC(pthread_mutex_trylock)(mutex);
+}
+
+int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until)
+{
+    if (!mf_current || !is_valid(CLOCK_REALTIME, until))
+        return LIBC(pthread_mutex_timedlock)(mutex, until);
+    return lock_mutex(mutex, deadline_on(CLOCK_REALTIME, until));
+}
+
+int pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until)
+{
+    if (!mf_current || !is_valid(clock, until))
+        return LIBC(pthread_mutex_clocklock)(mutex, clock, until);
+    return lock_mutex(mutex, deadline_on(clock, until));
+}
+
+int pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+    bool on_fiber = mf_current != NULL;
+    if (on_fiber && knows_its_owner(mutex)) {
+        if (is_held_by_neighbour(mutex))
+            return EPERM;
+        note_unlocked(mutex);
+    }
+    int error = LIBC(pthread_mutex_unlock)(mutex);
+    if (error == 0)
+        wake(mutex, false);
+    return error;
+}
+
+ALIAS(__pthread_mutex_lock, pthread_mutex_lock);
+
+ALIAS(__pthread_mutex_trylock, pthread_mutex_trylock);
+
+ALIAS(__pthread_mutex_unlock, pthread_mutex_unlock);
+
+/* ----------------------------------------------------------------------------------------------- condition variables --- */
+
+/* Fibers wait in the table, threads in libc's variable. A fiber has entered before it gives up the mutex, so that whoever
+ * signals under the mutex, or after it, finds it. */
+static int wait_for_condition(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t deadline_ns)
+{
+    mf_wait wait;
+    mf_node node;
+    int before = errno;
+    enter(&node, &wait, condition);
+    int error = pthread_mutex_unlock(mutex);
+    if (error)
+        mf_wait_claim_own(&wait, 0);
+    int outcome = mf_wait_park(&wait, deadline_ns, MF_INTERRUPTIBLE);
+    leave(&node);
+    if (error)
+        return error;
+    lock_mutex(mutex, MR_NO_DEADLINE);
+    errno = before;
+    return outcome == -ETIMEDOUT && deadline_ns != MR_NO_DEADLINE ? ETIMEDOUT : 0; /* an interruption: a spurious wake-up */
+}
+
+int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
+{
+    return mf_current ? wait_for_condition(condition, mutex, MR_NO_DEADLINE) : LIBC(pthread_cond_wait)(condition, mutex);
+}
+
+/* glibc keeps the clock in the second bit of __wrefs (pthread_cond_common.c). */
+static clockid_t clock_of(const pthread_cond_t *condition)
+{
+    return condition->__data.__wrefs & 2 ? CLOCK_MONOTONIC : CLOCK_REALTIME;
+}
+
+int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until)
+{
+    if (!mf_current || !is_valid(CLOCK_REALTIME, until))
+        return LIBC(pthread_cond_timedwait)(condition, mutex, until);
+    return wait_for_condition(condition, mutex, deadline_on(clock_of(condition), until));
+}
+
+int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock,
+                           const struct timespec *until)
+{
+    if (!mf_current || !is_valid(clock, until))
+        return LIBC(pthread_cond_clockwait)(condition, mutex, clock, until);
+    return wait_for_condition(condition, mutex, deadline_on(clock, until));
+}
+
+/* "At least one" of those that wait: a fiber if there is one, else a thread. */
+int pthread_cond_signal(pthread_cond_t *condition)
+{
+    return wake(condition, false) ? 0 : LIBC(pthread_cond_signal)(condition);
+}
+
+int pthread_cond_broadcast(pthread_cond_t *condition)
+{
+    wake(condition, true);
+    return LIBC(pthread_cond_broadcast)(condition);
+}
+
+/* --------------------------------------------------------------------------------------------- readers and writers --- */
+
+static int try_read_lock(void *lock)
+{
+    return pthread_rwlock_tryrdlock(lock);
+}
+
+static int try_write_lock(void *lock)
+{
+    return pthread_rwlock_trywrlock(lock);
+}
+
+static int lock_rwlock(pthread_rwlock_t *lock, mf_try try_lock, uint64_t deadline_ns)
+{
+    int before = errno;
+    int error = acquire(lock, try_lock, deadline_ns, false);
+    errno = before;
+    return error;
+}
+
+int pthread_rwlock_rdlock(pthread_rwlock_t *lock)
+{
+    return mf_current ? lock_rwlock(lock, try_read_lock, MR_NO_DEADLINE) : LIBC(pthread_rwlock_rdlock)(lock);
+}
+
+int pthread_rwlock_wrlock(pthread_rwlock_t *lock)
+{
+    return mf_current ? lock_rwlock(lock, try_write_lock, MR_NO_DEADLINE) : LIBC(pthread_rwlock_wrlock)(lock);
+}
+
+int pthread_rwlock_timedrdlock(pthread_rwlock_t *lock, const struct timespec *until)
+{
+    if (!mf_current || !is_valid(CLOCK_REALTIME, until))
+        return LIBC(pthread_rwlock_timedrdlock)(lock, until);
+    return lock_rwlock(lock, try_read_lock, deadline_on(CLOCK_REALTIME, until));
+}
+
+int pthread_rwlock_timedwrlock(pthread_rwlock_t *lock, const struct timespec *until)
+{
+    if (!mf_current || !is_valid(CLOCK_REALTIME, until))
+        return LIBC(pthread_rwlock_timedwrlock)(lock, until);
+    return lock_rwlock(lock, try_write_lock, deadline_on(CLOCK_REALTIME, until));
+}
+
+int pthread_rwlock_clockrdlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until)
+{
+    if (!mf_current || !is_valid(clock, until))
+        return LIBC(pthread_rwlock_clockrdlock)(lock, clock, until);
+    return lock_rwlock(lock, try_read_lock, deadline_on(clock, until));
+}
+
+int pthread_rwlock_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until)
+{
+    if (!mf_current || !is_valid(clock, until))
+        return LIBC(pthread_rwlock_clockwrlock)(lock, clock, until);
+    return lock_rwlock(lock, try_write_lock, deadline_on(clock, until));
+}
+
+int pthread_rwlock_unlock(pthread_rwlock_t *lock)
+{
+    int error = LIBC(pthread_rwlock_unlock)(lock);
+    if (error == 0)
+        wake(lock, true);
+    return error;
+}
+
+ALIAS(__pthread_rwlock_rdlock, pthread_rwlock_rdlock);
+
+ALIAS(__pthread_rwlock_wrlock, pthread_rwlock_wrlock);
+
+ALIAS(__pthread_rwlock_unlock, pthread_rwlock_unlock);
+
+/* -------------------------------------------------------------------------------------------------------- semaphores --- */
+
+static int try_semaphore(void *lock)
+{
+    return sem_trywait(lock) == 0 ? 0 : errno;
+}
+
+static int wait_for_semaphore(sem_t *semaphore, uint64_t deadline_ns)
+{
+    int before = errno;
+    int error = acquire(semaphore, try_semaphore, deadline_ns, true);
+    errno = error ? error : before;
+    return error ? -1 : 0;
+}
+
+int sem_wait(sem_t *semaphore)
+{
+    return mf_current ? wait_for_semaphore(semaphore, MR_NO_DEADLINE) : LIBC(sem_wait)(semaphore);
+}
+
+int sem_timedwait(sem_t *semaphore, const struct timespec *until)
+{
+    if (!mf_current || !is_valid(CLOCK_REALTIME, until))
+        return LIBC(sem_timedwait)(semaphore, until);
+    return wait_for_semaphore(semaphore, deadline_on(CLOCK_REALTIME, until));
+}
+
+int sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *until)
+{
+    if (!mf_current || !is_valid(clock, until))
+        return LIBC(sem_clockwait)(semaphore, clock, until);
+    return wait_for_semaphore(semaphore, deadline_on(clock, until));
+}
+
+int sem_post(sem_t *semaphore)
+{
+    int result = LIBC(sem_post)(semaphore);
+    if (result == 0)
+        wake(semaphore, false);
+    return result;
+}
+
+/* ------------------------------------------------------------------------------------------------- threads, pthread_once --- */
+
+typedef struct errand {
+    pthread_t thread;
+    void **value;
+    int result;
+} errand;
+
+static void run_join(void *argument)
+{
+    errand *e = argument;
+    e->result = LIBC(pthread_join)(e->thread, e->value);
+}
+
+int pthread_join(pthread_t thread, void **value)
+{
+    if (!mf_current)
+        return LIBC(pthread_join)(thread, value);
+    errand e = {.thread = thread, .value = value};
+    int before = errno;
+    mf_offload_alone(run_join, &e);
+    errno = before;
+    return e.result;
+}
+
+/* glibc's states of a pthread_once_t (pthreadP.h). */
+#define ONCE_IN_PROGRESS 1
+#define ONCE_DONE 2
+
+static int try_to_begin_once(void *control)
+{
+    int state = __atomic_load_n((int *)control, __ATOMIC_ACQUIRE);
+    return (state & ONCE_IN_PROGRESS) && !(state & ONCE_DONE) ? EBUSY : 0;
+}
+
+/* While another fiber, or a thread, runs the initializer, a fiber parks: libc would block the carrier, on which the
+ * initializer may have to go on. Between the look and the call no other fiber of this carrier runs. */
+int pthread_once(pthread_once_t *control, void (*initialize)(void))
+{
+    if (__atomic_load_n((int *)control, __ATOMIC_ACQUIRE) & ONCE_DONE)
+        return 0;
+    if (mf_current) {
+        int before = errno;
+        acquire(control, try_to_begin_once, MR_NO_DEADLINE, false);
+        errno = before;
+    }
+    int error = LIBC(pthread_once)(control, initialize);
+    wake(control, true);
+    return error;
+}
+
+ALIAS(__pthread_once, pthread_once);

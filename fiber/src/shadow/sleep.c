@@ -1,0 +1,112 @@
+/* sleep.c: the calls that wait for time to pass. */
+#include "blocking.h"
+#include "libc.h"
+
+#define NS_PER_SECOND UINT64_C(1000000000)
+
+static bool is_valid(const struct timespec *t)
+{
+    return t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < (long)NS_PER_SECOND;
+}
+
+static uint64_t to_ns(const struct timespec *t)
+{
+    uint64_t ns;
+    if (__builtin_mul_overflow((uint64_t)t->tv_sec, NS_PER_SECOND, &ns) ||
+        __builtin_add_overflow(ns, (uint64_t)t->tv_nsec, &ns))
+        return UINT64_MAX;
+    return ns;
+}
+
+static uint64_t saturating_sum(uint64_t a, uint64_t b)
+{
+    return a + b < a ? UINT64_MAX : a + b;
+}
+
+static struct timespec to_timespec(uint64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_SECOND), .tv_nsec = (long)(ns % NS_PER_SECOND)};
+}
+
+static uint64_t left_ns(uint64_t deadline_ns)
+{
+    uint64_t now_ns = mr_clock_now_ns();
+    return deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+}
+
+/* 0, or a negative errno and what was left of it. */
+static int sleep_for(uint64_t duration_ns, uint64_t *rest_ns)
+{
+    uint64_t deadline_ns = saturating_sum(mr_clock_now_ns(), duration_ns);
+    int error = mr_fiber_sleep_until(deadline_ns);
+    *rest_ns = error ? left_ns(deadline_ns) : 0;
+    return error;
+}
+
+static int sleep_for_timespec(const struct timespec *duration, struct timespec *rest)
+{
+    uint64_t rest_ns;
+    if (!is_valid(duration))
+        return -EINVAL;
+    int error = sleep_for(to_ns(duration), &rest_ns);
+    if (error && rest)
+        *rest = to_timespec(rest_ns);
+    return error;
+}
+
+int nanosleep(const struct timespec *duration, struct timespec *rest)
+{
+    if (!mf_current)
+        return LIBC(nanosleep)(duration, rest);
+    int error = sleep_for_timespec(duration, rest);
+    return error ? mf_fail(error) : 0;
+}
+
+ALIAS(__nanosleep, nanosleep);
+
+/* Processor time does not pass while a fiber waits for it: those clocks are left to libc. */
+static bool is_wall_clock(clockid_t clock)
+{
+    return clock == CLOCK_MONOTONIC || clock == CLOCK_REALTIME || clock == CLOCK_BOOTTIME || clock == CLOCK_TAI;
+}
+
+/* A clock that is set while we sleep is looked at again when we wake. */
+static int sleep_until(clockid_t clock, const struct timespec *until)
+{
+    struct timespec now;
+    if (!is_valid(until))
+        return -EINVAL;
+    for (;;) {
+        clock_gettime(clock, &now);
+        if (to_ns(&now) >= to_ns(until))
+            return 0;
+        int error = mr_fiber_sleep_until(saturating_sum(mr_clock_now_ns(), to_ns(until) - to_ns(&now)));
+        if (error)
+            return error;
+    }
+}
+
+int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time, struct timespec *rest)
+{
+    if (!mf_current || !is_wall_clock(clock))
+        return LIBC(clock_nanosleep)(clock, flags, time, rest);
+    return -((flags & TIMER_ABSTIME) ? sleep_until(clock, time) : sleep_for_timespec(time, rest));
+}
+
+int usleep(useconds_t microseconds)
+{
+    uint64_t rest_ns;
+    if (!mf_current)
+        return LIBC(usleep)(microseconds);
+    int error = sleep_for((uint64_t)microseconds * 1000, &rest_ns);
+    return error ? mf_fail(error) : 0;
+}
+
+unsigned sleep(unsigned seconds)
+{
+    uint64_t rest_ns;
+    if (!mf_current)
+        return LIBC(sleep)(seconds);
+    sleep_for(seconds * NS_PER_SECOND, &rest_ns);
+    return (unsigned)((rest_ns + NS_PER_SECOND / 2) / NS_PER_SECOND);
+}

@@ -1,0 +1,401 @@
+/*
+ * socket.c: receiving, sending, accepting, connecting.
+ *
+ * The attempts use MSG_DONTWAIT, so that no flag of the socket changes. accept and connect have no such flag: accept
+ * follows a look with poll, under a lock, and connect switches the socket to non-blocking mode while it begins.
+ */
+#include "socket.h"
+#include "libc.h"
+
+#include <string.h>
+
+static bool is_stream(int descriptor)
+{
+    int type = 0;
+    socklen_t size = sizeof type;
+    return getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
+}
+
+/* The queue of errors is never waited for; sockets that have none (Unix) take the flag for nothing. */
+static bool receive_is_libcs(int descriptor, int flags)
+{
+    int domain = 0;
+    socklen_t size = sizeof domain;
+    if (!mf_current || (flags & MSG_DONTWAIT))
+        return true;
+    if (!(flags & MSG_ERRQUEUE))
+        return false;
+    return getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain != AF_UNIX;
+}
+
+/* --------------------------------------------------------------------------------------------------- messages --- */
+
+static size_t total_bytes(const struct msghdr *message)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < message->msg_iovlen; i++)
+        total += message->msg_iov[i].iov_len;
+    return total;
+}
+
+/* A message of which a part has been transferred: the rest, with a vector of its own. */
+typedef struct remainder {
+    struct msghdr message;
+    struct iovec *vector;
+} remainder;
+
+static bool make_remainder(remainder *rest, const struct msghdr *message)
+{
+    size_t count = message->msg_iovlen;
+    rest->message = *message;
+    rest->vector = malloc((count ? count : 1) * sizeof *rest->vector);
+    if (!rest->vector)
+        return false;
+    memcpy(rest->vector, message->msg_iov, count * sizeof *rest->vector);
+    rest->message.msg_iov = rest->vector;
+    return true;
+}
+
+static void advance(struct msghdr *message, size_t transferred)
+{
+    while (message->msg_iovlen && transferred >= message->msg_iov->iov_len) {
+        transferred -= message->msg_iov->iov_len;
+        message->msg_iov++;
+        message->msg_iovlen--;
+    }
+    if (message->msg_iovlen) {
+        message->msg_iov->iov_base = (char *)message->msg_iov->iov_base + transferred;
+        message->msg_iov->iov_len -= transferred;
+    }
+}
+
+/* --------------------------------------------------------------------------------------------------- receiving --- */
+
+/* One receive that waits for its first byte. */
+static ssize_t receive_some(mf_patient_call *call, struct msghdr *message, int flags)
+{
+    ssize_t received;
+    do
+        received = LIBC(recvmsg)(call->descriptor, message, flags | MSG_DONTWAIT);
+    while (received < 0 && errno == EAGAIN && mf_wait_to_retry(call));
+    mf_note_progress(call);
+    return received;
+}
+
+/* MSG_WAITALL after a first part: goes on until all has come, or the end, or an error. What came is the result. */
+static ssize_t receive_rest(mf_patient_call *call, const struct msghdr *message, int flags, size_t received)
+{
+    remainder rest;
+    size_t wanted = total_bytes(message);
+    if (!make_remainder(&rest, message))
+        return (ssize_t)received;
+    rest.message.msg_control = NULL;
+    rest.message.msg_controllen = 0;
+    advance(&rest.message, received);
+    while (received < wanted) {
+        ssize_t more = receive_some(call, &rest.message, flags);
+        if (more <= 0)
+            break;
+        received += (size_t)more;
+        advance(&rest.message, (size_t)more);
+    }
+    free(rest.vector);
+    return (ssize_t)received;
+}
+
+/* MSG_PEEK with MSG_WAITALL: what is there does not go away, so that only time tells whether more has come. */
+static ssize_t peek_all(mf_patient_call *call, struct msghdr *message, int flags, ssize_t seen)
+{
+    unsigned backoff_ms = 0;
+    ssize_t before;
+    do {
+        if (!mf_back_off(&backoff_ms, call->has_waited ? call->deadline_ns
+                                                       : mf_socket_deadline_ns(call->descriptor, MR_WAIT_READABLE)))
+            return seen;
+        before = seen;
+        seen = receive_some(call, message, flags);
+    } while (seen >= before && (size_t)seen < total_bytes(message));
+    return seen;
+}
+
+static ssize_t receive_message(int descriptor, struct msghdr *message, int flags)
+{
+    mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
+    ssize_t received = receive_some(&call, message, flags);
+    if (received < 0)
+        return received;
+    if (!call.has_waited)
+        mf_spend_turn();
+    bool is_short = received > 0 && (size_t)received < total_bytes(message);
+    if (!is_short || !(flags & MSG_WAITALL) || mf_is_nonblocking(descriptor) || !is_stream(descriptor))
+        return received;
+    return flags & MSG_PEEK ? peek_all(&call, message, flags, received)
+                            : receive_rest(&call, message, flags, (size_t)received);
+}
+
+ssize_t recvmsg(int descriptor, struct msghdr *message, int flags)
+{
+    if (receive_is_libcs(descriptor, flags))
+        return LIBC(recvmsg)(descriptor, message, flags);
+    return receive_message(descriptor, message, flags);
+}
+
+ssize_t recvfrom(int descriptor, void *buffer, size_t size, int flags, struct sockaddr *address, socklen_t *address_size)
+{
+    if (receive_is_libcs(descriptor, flags))
+        return LIBC(recvfrom)(descriptor, buffer, size, flags, address, address_size);
+    struct iovec vector = {buffer, size};
+    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
+    if (address && address_size) {
+        message.msg_name = address;
+        message.msg_namelen = *address_size;
+    }
+    ssize_t received = receive_message(descriptor, &message, flags);
+    if (received >= 0 && address && address_size)
+        *address_size = message.msg_namelen;
+    return received;
+}
+
+/* Apart from recvfrom: without an address a plain recv does. */
+ssize_t recv(int descriptor, void *buffer, size_t size, int flags)
+{
+    if (receive_is_libcs(descriptor, flags))
+        return LIBC(recv)(descriptor, buffer, size, flags);
+    if (flags & MSG_WAITALL)
+        return recvfrom(descriptor, buffer, size, flags, NULL, NULL);
+    mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
+    ssize_t received;
+    do
+        received = LIBC(recv)(descriptor, buffer, size, flags | MSG_DONTWAIT);
+    while (received < 0 && errno == EAGAIN && mf_wait_to_retry(&call));
+    if (received >= 0 && !call.has_waited)
+        mf_spend_turn();
+    return received;
+}
+
+ssize_t __recv_chk(int descriptor, void *buffer, size_t size, size_t buffer_size, int flags)
+{
+    if (!mf_current || size > buffer_size)
+        return LIBC(__recv_chk)(descriptor, buffer, size, buffer_size, flags);
+    return recv(descriptor, buffer, size, flags);
+}
+
+ssize_t __recvfrom_chk(int descriptor, void *buffer, size_t size, size_t buffer_size, int flags,
+                       struct sockaddr *address, socklen_t *address_size)
+{
+    if (!mf_current || size > buffer_size)
+        return LIBC(__recvfrom_chk)(descriptor, buffer, size, buffer_size, flags, address, address_size);
+    return recvfrom(descriptor, buffer, size, flags, address, address_size);
+}
+
+static uint64_t deadline_of(const struct timespec *timeout)
+{
+    if (!timeout)
+        return MR_NO_DEADLINE;
+    return mr_clock_now_ns() + (uint64_t)timeout->tv_sec * 1000000000 + (uint64_t)timeout->tv_nsec;
+}
+
+/* As in the kernel, the timeout is looked at between messages only (recvmmsg(2), BUGS). */
+int recvmmsg(int descriptor, struct mmsghdr *messages, unsigned count, int flags, struct timespec *timeout)
+{
+    if (receive_is_libcs(descriptor, flags))
+        return LIBC(recvmmsg)(descriptor, messages, count, flags, timeout);
+    uint64_t deadline_ns = deadline_of(timeout);
+    int one_at_a_time = flags & ~MSG_WAITFORONE;
+    unsigned done = 0;
+    while (done < count) {
+        ssize_t received = recvmsg(descriptor, &messages[done].msg_hdr, one_at_a_time);
+        if (received < 0)
+            return done ? (int)done : -1;
+        messages[done++].msg_len = (unsigned)received;
+        if (flags & MSG_WAITFORONE)
+            one_at_a_time |= MSG_DONTWAIT;
+        if (deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= deadline_ns)
+            break;
+    }
+    return (int)done;
+}
+
+/* ----------------------------------------------------------------------------------------------------- sending --- */
+
+static ssize_t send_some(mf_patient_call *call, const struct msghdr *message, int flags)
+{
+    ssize_t sent;
+    do
+        sent = LIBC(sendmsg)(call->descriptor, message, flags | MSG_DONTWAIT);
+    while (sent < 0 && errno == EAGAIN && mf_wait_to_retry(call));
+    mf_note_progress(call);
+    return sent;
+}
+
+/* An error after a part is told by the next call, which must find it: sending on would take it off the socket. */
+static bool is_broken(int descriptor)
+{
+    struct pollfd entry = {.fd = descriptor};
+    return LIBC(poll)(&entry, 1, 0) > 0;
+}
+
+ssize_t mf_send_rest(mf_patient_call *call, const struct msghdr *message, int flags, size_t sent)
+{
+    remainder rest;
+    size_t wanted = total_bytes(message);
+    if (!make_remainder(&rest, message))
+        return (ssize_t)sent;
+    rest.message.msg_control = NULL; /* descriptors and credentials go once, with the first byte */
+    rest.message.msg_controllen = 0;
+    advance(&rest.message, sent);
+    while (sent < wanted && !is_broken(call->descriptor)) {
+        ssize_t more = send_some(call, &rest.message, flags | MSG_NOSIGNAL);
+        if (more < 0)
+            break;
+        sent += (size_t)more;
+        advance(&rest.message, (size_t)more);
+    }
+    free(rest.vector);
+    return (ssize_t)sent;
+}
+
+static ssize_t send_message(int descriptor, const struct msghdr *message, int flags)
+{
+    mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_WRITABLE};
+    ssize_t sent = send_some(&call, message, flags);
+    if (sent < 0)
+        return sent;
+    if (!call.has_waited)
+        mf_spend_turn();
+    return (size_t)sent < total_bytes(message) ? mf_send_rest(&call, message, flags, (size_t)sent) : sent;
+}
+
+ssize_t sendmsg(int descriptor, const struct msghdr *message, int flags)
+{
+    if (!mf_current || (flags & MSG_DONTWAIT))
+        return LIBC(sendmsg)(descriptor, message, flags);
+    return send_message(descriptor, message, flags);
+}
+
+ssize_t sendto(int descriptor, const void *buffer, size_t size, int flags, const struct sockaddr *address,
+               socklen_t address_size)
+{
+    if (!mf_current || (flags & MSG_DONTWAIT))
+        return LIBC(sendto)(descriptor, buffer, size, flags, address, address_size);
+    struct iovec vector = {(void *)buffer, size};
+    struct msghdr message = {.msg_name = (void *)address, .msg_namelen = address ? address_size : 0, .msg_iov = &vector,
+                             .msg_iovlen = 1};
+    return send_message(descriptor, &message, flags);
+}
+
+ssize_t send(int descriptor, const void *buffer, size_t size, int flags)
+{
+    return sendto(descriptor, buffer, size, flags, NULL, 0);
+}
+
+ALIAS(__send, send);
+
+int sendmmsg(int descriptor, struct mmsghdr *messages, unsigned count, int flags)
+{
+    if (!mf_current || (flags & MSG_DONTWAIT))
+        return LIBC(sendmmsg)(descriptor, messages, count, flags);
+    unsigned done = 0;
+    while (done < count) {
+        ssize_t sent = sendmsg(descriptor, &messages[done].msg_hdr, flags);
+        if (sent < 0)
+            return done ? (int)done : -1;
+        messages[done++].msg_len = (unsigned)sent;
+    }
+    return (int)done;
+}
+
+/* --------------------------------------------------------------------------------------------------- accepting --- */
+
+enum { ACCEPT_LOCKS = 64 };
+
+static bool is_listening(int descriptor)
+{
+    int listening = 0;
+    socklen_t size = sizeof listening;
+    return getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) == 0 && listening;
+}
+
+/*
+ * Accepts if a connection is waiting. The lock keeps the fibers of other carriers from taking it between the look and the
+ * accept, which would then block the carrier; against other processes that share a blocking listener nothing helps.
+ */
+static int accept_waiting(int descriptor, struct sockaddr *address, socklen_t *size, int flags)
+{
+    static mf_lock locks[ACCEPT_LOCKS];
+    mf_lock *own = &locks[(unsigned)descriptor % ACCEPT_LOCKS];
+    struct pollfd entry = {.fd = descriptor, .events = POLLIN};
+    mf_lock_take(own);
+    int ready = LIBC(poll)(&entry, 1, 0);
+    int accepted = ready > 0 ? LIBC(accept4)(descriptor, address, size, flags) : mf_fail(-EAGAIN);
+    mf_lock_give(own);
+    return accepted;
+}
+
+int accept4(int descriptor, struct sockaddr *address, socklen_t *size, int flags)
+{
+    mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
+    if (!mf_current || mf_is_nonblocking(descriptor) || !is_listening(descriptor))
+        return LIBC(accept4)(descriptor, address, size, flags);
+    int accepted;
+    do
+        accepted = accept_waiting(descriptor, address, size, flags);
+    while (accepted < 0 && errno == EAGAIN && mf_wait_to_retry(&call));
+    if (accepted >= 0 && !call.has_waited)
+        mf_spend_turn();
+    return accepted;
+}
+
+int accept(int descriptor, struct sockaddr *address, socklen_t *size)
+{
+    return mf_current ? accept4(descriptor, address, size, 0) : LIBC(accept)(descriptor, address, size);
+}
+
+/* -------------------------------------------------------------------------------------------------- connecting --- */
+
+/* Begins to connect without waiting. The socket is in non-blocking mode during this one call; nothing else can make
+ * connect return. */
+static int begin_connect(int descriptor, const struct sockaddr *address, socklen_t size, int flags)
+{
+    LIBC(fcntl)(descriptor, F_SETFL, flags | O_NONBLOCK);
+    int result = LIBC(connect)(descriptor, address, size);
+    int error = errno;
+    LIBC(fcntl)(descriptor, F_SETFL, flags);
+    errno = error;
+    return result;
+}
+
+/* The second connect takes the socket out of its connecting state and tells the outcome; it does not wait, because the
+ * outcome is there. */
+static int await_connection(mf_patient_call *call, const struct sockaddr *address, socklen_t size)
+{
+    struct pollfd entry = {.fd = call->descriptor, .events = POLLOUT};
+    do {
+        if (!mf_wait_to_retry(call)) {
+            if (errno == EAGAIN)
+                errno = EINPROGRESS; /* what SO_SNDTIMEO makes of it (socket(7)) */
+            return -1;
+        }
+    } while (LIBC(poll)(&entry, 1, 0) == 0);
+    int result = LIBC(connect)(call->descriptor, address, size);
+    return result < 0 && errno == EISCONN ? 0 : result;
+}
+
+int connect(int descriptor, const struct sockaddr *address, socklen_t size)
+{
+    int flags = mf_current ? LIBC(fcntl)(descriptor, F_GETFL) : -1;
+    if (flags < 0 || (flags & O_NONBLOCK))
+        return LIBC(connect)(descriptor, address, size);
+    mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_WRITABLE};
+    uint64_t deadline_ns = mf_socket_deadline_ns(descriptor, MR_WAIT_WRITABLE);
+    unsigned backoff_ms = 0;
+    int result;
+    do /* EAGAIN: the queue of a Unix listener is full, and nothing announces room */
+        result = begin_connect(descriptor, address, size, flags);
+    while (result < 0 && errno == EAGAIN && mf_back_off(&backoff_ms, deadline_ns));
+    if (result < 0 && (errno == EINPROGRESS || errno == EALREADY))
+        result = await_connection(&call, address, size);
+    return result;
+}
+
+ALIAS(__connect, connect);

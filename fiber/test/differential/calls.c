@@ -1,0 +1,531 @@
+/* calls.c: the calls, each with its ways of being called. They run on an OS thread and on a fiber alike. */
+#include "differential.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Fortified calls, as a compiler makes them. */
+ssize_t __read_chk(int, void *, size_t, size_t);
+ssize_t __recv_chk(int, void *, size_t, size_t, int);
+int __poll_chk(struct pollfd *, nfds_t, int, size_t);
+
+/* More than any of the buffers holds. */
+static char large[400000];
+
+enum { TIMEOUT_MS = 15, PATIENCE_MS = 200 };
+
+/* --------------------------------------------------------------------------------------------------------- reading --- */
+
+static void call_read(world *w, outcome *o)
+{
+    o->result = read(w->descriptor, o->data, DATA_BYTES);
+}
+
+static void call_read_little(world *w, outcome *o)
+{
+    o->result = read(w->descriptor, o->data, 8);
+}
+
+static void call_read_nothing(world *w, outcome *o)
+{
+    o->result = read(w->descriptor, o->data, 0);
+}
+
+static void call_read_bad_address(world *w, outcome *o)
+{
+    void *volatile nowhere = (void *)8; /* volatile: not for the compiler to see */
+    o->result = read(w->descriptor, nowhere, 16);
+}
+
+static void call_read_chk(world *w, outcome *o)
+{
+    o->result = __read_chk(w->descriptor, o->data, DATA_BYTES, DATA_BYTES);
+}
+
+static void call_readv(world *w, outcome *o)
+{
+    struct iovec vector[] = {{o->data, 8}, {o->data + 8, 0}, {o->data + 8, DATA_BYTES - 8}};
+    o->result = readv(w->descriptor, vector, 3);
+}
+
+static void call_readv_wrong_count(world *w, outcome *o)
+{
+    struct iovec vector = {o->data, 8};
+    volatile int count = -1;
+    o->result = readv(w->descriptor, &vector, count);
+}
+
+static void call_pread(world *w, outcome *o)
+{
+    o->result = pread(w->descriptor, o->data, 8, 5);
+}
+
+static void call_pread_negative(world *w, outcome *o)
+{
+    o->result = pread(w->descriptor, o->data, 8, -1);
+}
+
+static void call_recv(world *w, outcome *o)
+{
+    o->result = recv(w->descriptor, o->data, DATA_BYTES, 0);
+}
+
+static void call_recv_chk(world *w, outcome *o)
+{
+    o->result = __recv_chk(w->descriptor, o->data, DATA_BYTES, DATA_BYTES, 0);
+}
+
+static void call_recv_dontwait(world *w, outcome *o)
+{
+    o->result = recv(w->descriptor, o->data, DATA_BYTES, MSG_DONTWAIT);
+}
+
+static void call_recv_peek_twice(world *w, outcome *o)
+{
+    o->result = recv(w->descriptor, o->data, 4, MSG_PEEK);
+    if (o->result > 0)
+        o->detail[0] = recv(w->descriptor, o->data + 4, 8, MSG_PEEK);
+    if (o->result > 0)
+        o->detail[1] = recv(w->descriptor, o->data + 16, 8, 0);
+}
+
+/* What is there and what help brings. */
+static void call_recv_waitall(world *w, outcome *o)
+{
+    o->result = recv(w->descriptor, o->data, 20, MSG_WAITALL);
+}
+
+static void call_recv_oob(world *w, outcome *o)
+{
+    o->result = recv(w->descriptor, o->data, 1, MSG_OOB);
+}
+
+static void call_recv_errqueue(world *w, outcome *o)
+{
+    o->result = recv(w->descriptor, o->data, 8, MSG_ERRQUEUE);
+}
+
+static void call_recvfrom(world *w, outcome *o)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t size = sizeof address;
+    o->result = recvfrom(w->descriptor, o->data, 4, 0, (struct sockaddr *)&address, &size);
+    o->detail[0] = size;
+    o->detail[1] = address.ss_family;
+}
+
+static void call_recvmsg_truncated(world *w, outcome *o)
+{
+    struct iovec vector[] = {{o->data, 2}, {o->data + 2, 1}};
+    struct msghdr message = {.msg_iov = vector, .msg_iovlen = 2};
+    o->result = recvmsg(w->descriptor, &message, 0);
+    if (o->result >= 0)
+        o->detail[0] = message.msg_flags;
+}
+
+static void call_recvmmsg(world *w, outcome *o)
+{
+    struct iovec vectors[] = {{o->data, 8}, {o->data + 8, 24}};
+    struct mmsghdr messages[] = {{.msg_hdr = {.msg_iov = &vectors[0], .msg_iovlen = 1}},
+                                 {.msg_hdr = {.msg_iov = &vectors[1], .msg_iovlen = 1}}};
+    o->result = recvmmsg(w->descriptor, messages, 2, MSG_WAITFORONE, NULL);
+    if (o->result > 0)
+        o->detail[0] = messages[0].msg_len;
+    if (o->result > 1)
+        o->detail[1] = messages[1].msg_len;
+}
+
+/* --------------------------------------------------------------------------------------------------------- writing --- */
+
+static void note_if_partial(outcome *o, size_t wanted)
+{
+    /* How much a buffer takes depends on the kernel's mood; that it took a part does not. */
+    if (o->result > 0 && (size_t)o->result < wanted)
+        o->result = 1;
+}
+
+static void call_write(world *w, outcome *o)
+{
+    o->result = write(w->descriptor, "12345678", 8);
+}
+
+static void call_write_nothing(world *w, outcome *o)
+{
+    o->result = write(w->descriptor, "", 0);
+}
+
+static void call_write_large(world *w, outcome *o)
+{
+    o->result = write(w->descriptor, large, sizeof large);
+    note_if_partial(o, sizeof large);
+}
+
+static void call_writev_large(world *w, outcome *o)
+{
+    struct iovec vector[12];
+    for (int i = 0; i < 12; i++)
+        vector[i] = (struct iovec){large + i * 30000, 30000};
+    o->result = writev(w->descriptor, vector, 12);
+    note_if_partial(o, 360000);
+}
+
+static void call_pwrite(world *w, outcome *o)
+{
+    o->result = pwrite(w->descriptor, "12345678", 8, 30);
+    o->detail[0] = lseek(w->descriptor, 0, SEEK_END);
+}
+
+static void call_send(world *w, outcome *o)
+{
+    o->result = send(w->descriptor, "12345678", 8, 0);
+}
+
+static void call_send_large(world *w, outcome *o)
+{
+    o->result = send(w->descriptor, large, sizeof large, MSG_NOSIGNAL);
+    note_if_partial(o, sizeof large);
+}
+
+static void call_send_dontwait_large(world *w, outcome *o)
+{
+    o->result = send(w->descriptor, large, sizeof large, MSG_DONTWAIT);
+    note_if_partial(o, sizeof large);
+}
+
+static void call_sendto(world *w, outcome *o)
+{
+    o->result = sendto(w->descriptor, "12345678", 8, 0, (struct sockaddr *)&w->peer_address, w->peer_address_size);
+}
+
+static void call_sendmsg_large(world *w, outcome *o)
+{
+    struct iovec vector[] = {{large, 100000}, {large, 0}, {large, 200000}};
+    struct msghdr message = {.msg_iov = vector, .msg_iovlen = 3};
+    o->result = sendmsg(w->descriptor, &message, 0);
+    o->detail[0] = vector[0].iov_len == 100000 && vector[2].iov_base == large; /* the caller's vector is not touched */
+    note_if_partial(o, 300000);
+}
+
+static void call_sendmmsg(world *w, outcome *o)
+{
+    struct iovec vectors[] = {{"1234", 4}, {"567890", 6}};
+    struct mmsghdr messages[] = {{.msg_hdr = {.msg_iov = &vectors[0], .msg_iovlen = 1}},
+                                 {.msg_hdr = {.msg_iov = &vectors[1], .msg_iovlen = 1}}};
+    o->result = sendmmsg(w->descriptor, messages, 2, 0);
+    if (o->result > 0)
+        o->detail[0] = messages[0].msg_len;
+}
+
+/* ------------------------------------------------------------------------------------------------------ connecting --- */
+
+static void call_accept(world *w, outcome *o)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t size = sizeof address;
+    int accepted = accept(w->descriptor, (struct sockaddr *)&address, &size);
+    o->result = accepted < 0 ? -1 : 0;
+    o->detail[0] = address.ss_family;
+    if (accepted >= 0) {
+        o->detail[1] = fcntl(accepted, F_GETFL);
+        o->detail[2] = fcntl(accepted, F_GETFD);
+        close(accepted);
+    }
+}
+
+static void call_accept4(world *w, outcome *o)
+{
+    int accepted = accept4(w->descriptor, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    o->result = accepted < 0 ? -1 : 0;
+    if (accepted >= 0) {
+        o->detail[1] = fcntl(accepted, F_GETFL);
+        o->detail[2] = fcntl(accepted, F_GETFD);
+        close(accepted);
+    }
+}
+
+static void call_connect(world *w, outcome *o)
+{
+    o->result = connect(w->descriptor, (struct sockaddr *)&w->peer_address, w->peer_address_size);
+}
+
+static void call_shutdown(world *w, outcome *o)
+{
+    o->result = shutdown(w->descriptor, SHUT_WR);
+    o->detail[0] = send(w->descriptor, "x", 1, MSG_NOSIGNAL);
+    o->detail[1] = errno;
+}
+
+/* ------------------------------------------------------------------------------------------------- several at once --- */
+
+static void poll_for(world *w, outcome *o, short events, int timeout_ms)
+{
+    struct pollfd entry = {.fd = w->descriptor, .events = events, .revents = 0x7fff};
+    o->result = poll(&entry, 1, timeout_ms);
+    o->detail[0] = entry.revents;
+}
+
+static void call_poll_in_now(world *w, outcome *o)
+{
+    poll_for(w, o, POLLIN, 0);
+}
+
+static void call_poll_in_timeout(world *w, outcome *o)
+{
+    poll_for(w, o, POLLIN, TIMEOUT_MS);
+}
+
+static void call_poll_in(world *w, outcome *o)
+{
+    poll_for(w, o, POLLIN, w->mode == MODE_BLOCKING ? -1 : TIMEOUT_MS);
+}
+
+static void call_poll_out(world *w, outcome *o)
+{
+    poll_for(w, o, POLLOUT, w->mode == MODE_BLOCKING ? PATIENCE_MS : TIMEOUT_MS);
+}
+
+static void call_poll_in_out(world *w, outcome *o)
+{
+    poll_for(w, o, POLLIN | POLLOUT, TIMEOUT_MS);
+}
+
+static void call_poll_nothing(world *w, outcome *o)
+{
+    poll_for(w, o, 0, TIMEOUT_MS);
+}
+
+static void call_poll_pri(world *w, outcome *o)
+{
+    poll_for(w, o, POLLPRI, TIMEOUT_MS);
+}
+
+static void call_poll_rdhup(world *w, outcome *o)
+{
+    poll_for(w, o, POLLRDHUP, TIMEOUT_MS);
+}
+
+static void call_poll_chk(world *w, outcome *o)
+{
+    struct pollfd entry = {.fd = w->descriptor, .events = POLLIN};
+    o->result = __poll_chk(&entry, 1, TIMEOUT_MS, sizeof entry);
+    o->detail[0] = entry.revents;
+}
+
+static void call_poll_twice_in_set(world *w, outcome *o)
+{
+    struct pollfd entries[] = {{.fd = w->descriptor, .events = POLLIN}, {.fd = -1, .events = POLLIN},
+                               {.fd = w->descriptor, .events = POLLOUT}};
+    o->result = poll(entries, 3, TIMEOUT_MS);
+    o->detail[0] = entries[0].revents;
+    o->detail[1] = entries[1].revents;
+    o->detail[2] = entries[2].revents;
+}
+
+static void call_poll_empty_set(world *w, outcome *o)
+{
+    (void)w;
+    o->result = poll(NULL, 0, TIMEOUT_MS);
+}
+
+static void call_ppoll(world *w, outcome *o)
+{
+    struct pollfd entry = {.fd = w->descriptor, .events = POLLIN};
+    struct timespec timeout = {.tv_nsec = TIMEOUT_MS * 1000000};
+    o->result = ppoll(&entry, 1, &timeout, NULL);
+    o->detail[0] = entry.revents;
+    o->detail[1] = timeout.tv_nsec;
+}
+
+static void call_ppoll_invalid(world *w, outcome *o)
+{
+    struct pollfd entry = {.fd = w->descriptor, .events = POLLIN};
+    struct timespec timeout = {.tv_nsec = 2000000000};
+    o->result = ppoll(&entry, 1, &timeout, NULL);
+}
+
+static void select_for(world *w, outcome *o, struct timeval *timeout)
+{
+    fd_set in, out, except;
+    FD_ZERO(&in);
+    FD_ZERO(&out);
+    FD_ZERO(&except);
+    FD_SET(w->descriptor, &in);
+    FD_SET(w->descriptor, &except);
+    o->result = select(w->descriptor + 1, &in, NULL, &except, timeout);
+    if (o->result >= 0)
+        o->detail[0] = (FD_ISSET(w->descriptor, &in) ? 1 : 0) + (FD_ISSET(w->descriptor, &except) ? 4 : 0);
+}
+
+static void call_select_now(world *w, outcome *o)
+{
+    struct timeval zero = {0};
+    select_for(w, o, &zero);
+}
+
+static void call_select_timeout(world *w, outcome *o)
+{
+    struct timeval timeout = {.tv_usec = TIMEOUT_MS * 1000};
+    select_for(w, o, &timeout);
+    o->detail[1] = timeout.tv_sec == 0 && timeout.tv_usec <= TIMEOUT_MS * 1000;
+    if (o->result == 0)
+        o->detail[2] = timeout.tv_usec;
+}
+
+static void call_select(world *w, outcome *o)
+{
+    struct timeval timeout = {.tv_sec = 0, .tv_usec = TIMEOUT_MS * 1000};
+    select_for(w, o, w->mode == MODE_BLOCKING ? NULL : &timeout);
+}
+
+static void call_pselect_out(world *w, outcome *o)
+{
+    struct timespec timeout = {.tv_nsec = (w->mode == MODE_BLOCKING ? PATIENCE_MS : TIMEOUT_MS) * 1000000};
+    fd_set out;
+    FD_ZERO(&out);
+    FD_SET(w->descriptor, &out);
+    o->result = pselect(w->descriptor + 1, NULL, &out, NULL, &timeout, NULL);
+    if (o->result >= 0)
+        o->detail[0] = FD_ISSET(w->descriptor, &out) != 0;
+}
+
+static void call_epoll_wait(world *w, outcome *o)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = 7}, got = {0};
+    int set = epoll_create1(0);
+    o->detail[0] = epoll_ctl(set, EPOLL_CTL_ADD, w->descriptor, &event);
+    o->result = epoll_wait(set, &got, 1, TIMEOUT_MS);
+    o->error = errno;
+    o->detail[1] = got.events;
+    o->detail[2] = got.data.u32;
+    close(set);
+    errno = o->error;
+}
+
+/* --------------------------------------------------------------------------------------------------------- the rest --- */
+
+static void call_close(world *w, outcome *o)
+{
+    o->result = close(w->descriptor);
+    o->detail[0] = close(w->descriptor);
+    o->detail[1] = errno;
+}
+
+static void call_dup2(world *w, outcome *o)
+{
+    int target = dup(STDOUT_FILENO);
+    o->result = dup2(w->descriptor, target) == target ? 0 : -1;
+    o->error = errno;
+    o->detail[0] = fcntl(target, F_GETFL);
+    close(target);
+    errno = o->error;
+}
+
+static void call_fionbio(world *w, outcome *o)
+{
+    int on = 1, off = 0;
+    o->result = ioctl(w->descriptor, FIONBIO, &on);
+    if (o->result == 0) {
+        o->detail[0] = fcntl(w->descriptor, F_GETFL);
+        o->detail[1] = read(w->descriptor, o->data, DATA_BYTES);
+        o->detail[2] = o->detail[1] < 0 ? errno : 0;
+        ioctl(w->descriptor, FIONBIO, &off);
+    }
+}
+
+static void call_fsync(world *w, outcome *o)
+{
+    o->result = fsync(w->descriptor);
+}
+
+static void call_flock(world *w, outcome *o)
+{
+    o->result = flock(w->descriptor, LOCK_EX);
+    o->detail[0] = flock(w->descriptor, LOCK_UN);
+}
+
+static void call_lock_record(world *w, outcome *o)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 4};
+    o->result = fcntl(w->descriptor, F_SETLKW, &lock);
+}
+
+static void call_openat(world *w, outcome *o)
+{
+    int opened = openat(w->descriptor, "tmp", O_RDONLY | O_DIRECTORY);
+    o->result = opened < 0 ? -1 : 0;
+    if (opened >= 0)
+        close(opened);
+}
+
+const call calls[] = {
+    {"read", NEED_READABLE, false, false, call_read},
+    {"read_little", NEED_READABLE, false, false, call_read_little},
+    {"read_nothing", NEED_NOTHING, false, false, call_read_nothing},
+    {"read_bad_address", NEED_READABLE, false, false, call_read_bad_address},
+    {"read_chk", NEED_READABLE, false, false, call_read_chk},
+    {"readv", NEED_READABLE, false, false, call_readv},
+    {"readv_wrong_count", NEED_NOTHING, false, false, call_readv_wrong_count},
+    {"pread", NEED_NOTHING, false, false, call_pread},
+    {"pread_negative", NEED_NOTHING, false, false, call_pread_negative},
+    {"recv", NEED_READABLE, false, false, call_recv},
+    {"recv_chk", NEED_READABLE, false, false, call_recv_chk},
+    {"recv_dontwait", NEED_NOTHING, false, false, call_recv_dontwait},
+    {"recv_peek_twice", NEED_READABLE, false, false, call_recv_peek_twice},
+    {"recv_waitall", NEED_READABLE, false, false, call_recv_waitall},
+    {"recv_oob", NEED_READABLE, false, false, call_recv_oob},
+    {"recv_errqueue", NEED_READABLE, false, false, call_recv_errqueue},
+    {"recvfrom", NEED_READABLE, false, false, call_recvfrom},
+    {"recvmsg_truncated", NEED_READABLE, false, false, call_recvmsg_truncated},
+    {"recvmmsg", NEED_READABLE, false, false, call_recvmmsg},
+    {"write", NEED_WRITABLE, false, false, call_write},
+    {"write_nothing", NEED_WRITABLE, false, false, call_write_nothing},
+    {"write_large", NEED_WRITABLE, false, false, call_write_large},
+    {"writev_large", NEED_WRITABLE, false, false, call_writev_large},
+    {"pwrite", NEED_NOTHING, false, false, call_pwrite},
+    {"send", NEED_WRITABLE, false, false, call_send},
+    {"send_large", NEED_WRITABLE, false, false, call_send_large},
+    {"send_dontwait_large", NEED_NOTHING, false, false, call_send_dontwait_large},
+    {"sendto", NEED_WRITABLE, false, false, call_sendto},
+    {"sendmsg_large", NEED_WRITABLE, false, false, call_sendmsg_large},
+    {"sendmmsg", NEED_WRITABLE, false, false, call_sendmmsg},
+    {"accept", NEED_READABLE, false, false, call_accept},
+    {"accept4", NEED_READABLE, false, false, call_accept4},
+    {"connect", NEED_NOTHING, true, false, call_connect},
+    {"shutdown", NEED_NOTHING, true, false, call_shutdown},
+    {"poll_in_now", NEED_NOTHING, false, false, call_poll_in_now},
+    {"poll_in_timeout", NEED_NOTHING, false, false, call_poll_in_timeout},
+    {"poll_in", NEED_READABLE, false, false, call_poll_in},
+    {"poll_out", NEED_WRITABLE, false, false, call_poll_out},
+    {"poll_in_out", NEED_NOTHING, false, false, call_poll_in_out},
+    {"poll_nothing", NEED_NOTHING, false, false, call_poll_nothing},
+    {"poll_pri", NEED_NOTHING, false, false, call_poll_pri},
+    {"poll_rdhup", NEED_NOTHING, false, false, call_poll_rdhup},
+    {"poll_chk", NEED_NOTHING, false, false, call_poll_chk},
+    {"poll_twice_in_set", NEED_NOTHING, false, false, call_poll_twice_in_set},
+    {"poll_empty_set", NEED_NOTHING, false, false, call_poll_empty_set},
+    {"ppoll", NEED_NOTHING, false, false, call_ppoll},
+    {"ppoll_invalid", NEED_NOTHING, false, false, call_ppoll_invalid},
+    {"select_now", NEED_NOTHING, false, false, call_select_now},
+    {"select_timeout", NEED_NOTHING, false, false, call_select_timeout},
+    {"select", NEED_READABLE, false, false, call_select},
+    {"pselect_out", NEED_WRITABLE, false, false, call_pselect_out},
+    {"epoll_wait", NEED_NOTHING, false, false, call_epoll_wait},
+    {"close", NEED_NOTHING, false, false, call_close},
+    {"dup2", NEED_NOTHING, false, false, call_dup2},
+    {"fionbio", NEED_NOTHING, false, false, call_fionbio},
+    {"fsync", NEED_NOTHING, false, true, call_fsync},
+    {"flock", NEED_NOTHING, false, false, call_flock},
+    {"lock_record", NEED_NOTHING, false, false, call_lock_record},
+    {"openat", NEED_NOTHING, false, true, call_openat},
+};
+
+const size_t call_count = sizeof calls / sizeof *calls;

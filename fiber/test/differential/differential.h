@@ -1,0 +1,83 @@
+/*
+ * differential.h: one call, performed on an OS thread and on a fiber in two equal worlds, must have equal outcomes.
+ *
+ * A *world* is a descriptor of some kind, in a blocking mode, in a situation (nothing to read, full, peer gone, ...). A
+ * *call* uses it and notes an *outcome*. The tables of both are in kinds.c and calls.c; main.c compares.
+ */
+#ifndef MILLRACE_FIBER_DIFFERENTIAL_H
+#define MILLRACE_FIBER_DIFFERENTIAL_H
+
+#include "harness.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+typedef enum mode { MODE_BLOCKING, MODE_NONBLOCKING, MODE_TIMEOUT, MODES } mode;
+
+typedef enum situation {
+    SITUATION_IDLE,  /* nothing to read, room to write; in blocking mode help comes later */
+    SITUATION_READY, /* something to read */
+    SITUATION_FULL,  /* no room to write; in blocking mode somebody reads later */
+    SITUATION_GONE,  /* the peer has closed */
+    SITUATIONS
+} situation;
+
+typedef struct world {
+    int descriptor;
+    int peer;        /* the other end, or -1 */
+    mode mode;
+    struct sockaddr_storage peer_address; /* of sockets */
+    socklen_t peer_address_size;
+} world;
+
+/* A kind of descriptor. Functions that are NULL do not apply: the situation does not exist for this kind. */
+typedef struct kind {
+    const char *name;
+    bool is_socket;
+    void (*open)(world *w);         /* idle */
+    void (*make_ready)(world *w);
+    void (*make_full)(world *w);
+    void (*make_gone)(world *w);
+    void (*help_reader)(world *w);  /* from another thread: something to read comes */
+    void (*help_writer)(world *w);  /* from another thread: room comes, until all was read */
+} kind;
+
+extern const kind kinds[];
+extern const size_t kind_count;
+
+#define DATA_BYTES 96
+
+/* What a call did, as far as a program can see. */
+typedef struct outcome {
+    long result;
+    int error;            /* errno, if the result is -1 */
+    bool waited;
+    long detail[4];       /* of the call's choice */
+    char data[DATA_BYTES];
+    int signals;          /* SIGPIPE */
+    int flags;            /* F_GETFL afterwards */
+    long readable_bytes;  /* FIONREAD afterwards */
+    long position;        /* lseek afterwards */
+} outcome;
+
+/* What a call may wait for, so that help comes for the right side. */
+typedef enum need { NEED_NOTHING, NEED_READABLE, NEED_WRITABLE } need;
+
+typedef struct call {
+    const char *name;
+    need need;
+    bool sockets_only;
+    bool uses_disk; /* it takes as long as it takes */
+    void (*perform)(world *w, outcome *o);
+} call;
+
+extern const call calls[];
+extern const size_t call_count;
+
+/* kinds.c: reads everything that comes until the end or until nothing comes for a while; how much it was. */
+long drain(int descriptor);
+
+#endif

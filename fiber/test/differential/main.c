@@ -1,0 +1,262 @@
+/* main.c: every call x kind of descriptor x blocking mode x situation, on an OS thread and on a fiber, compared. */
+#include "differential.h"
+#include "millrace_fiber.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+/* Help comes after HELP_MS; a call that took half of that has waited. */
+enum { HELP_MS = 30, WAITED_MS = 12, TIMEOUT_MS = 30, TESTS_MAX = 512, NAME_MAX_BYTES = 96 };
+
+static const char *const mode_names[MODES] = {"blocking", "nonblocking", "timeout"};
+static const char *const situation_names[SITUATIONS] = {"idle", "ready", "full", "gone"};
+
+static atomic_int broken_pipes;
+
+static void count_broken_pipe(int signal_number)
+{
+    (void)signal_number;
+    atomic_fetch_add(&broken_pipes, 1);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- worlds --- */
+
+static void apply_mode(const kind *k, world *w)
+{
+    struct timeval limit = {.tv_usec = TIMEOUT_MS * 1000};
+    if (w->mode == MODE_NONBLOCKING) {
+        int flags = fcntl(w->descriptor, F_GETFL);
+        if (flags >= 0)
+            MUST(fcntl(w->descriptor, F_SETFL, flags | O_NONBLOCK));
+    } else if (w->mode == MODE_TIMEOUT && k->is_socket) {
+        MUST(setsockopt(w->descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));
+        MUST(setsockopt(w->descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit));
+    }
+}
+
+static void create(const kind *k, mode m, situation s, world *w)
+{
+    *w = (world){.descriptor = -1, .peer = -1, .mode = m};
+    k->open(w);
+    if (s == SITUATION_READY)
+        k->make_ready(w);
+    else if (s == SITUATION_FULL)
+        k->make_full(w);
+    else if (s == SITUATION_GONE)
+        k->make_gone(w);
+    apply_mode(k, w);
+}
+
+static void destroy(world *w)
+{
+    close(w->descriptor);
+    if (w->peer >= 0)
+        close(w->peer);
+}
+
+static bool exists(const kind *k, mode m, situation s)
+{
+    if (m == MODE_TIMEOUT && !k->is_socket)
+        return false;
+    /* A full TCP connection now and then takes some more (window probes, autotuning): what it does in 30 ms is chance. */
+    if (m == MODE_TIMEOUT && s == SITUATION_FULL && strcmp(k->name, "tcp") == 0)
+        return false;
+    switch (s) {
+    case SITUATION_READY:
+        return k->make_ready;
+    case SITUATION_FULL:
+        return k->make_full;
+    case SITUATION_GONE:
+        return k->make_gone;
+    default:
+        return true;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------------ runs --- */
+
+typedef struct run {
+    const kind *kind;
+    const call *call;
+    world world;
+    outcome outcome;
+    void (*help)(world *w);
+} run;
+
+/* Only blocking calls get help, and only from a peer that is there; the others must do without. */
+static void (*help_for(const kind *k, const call *c, mode m, situation s))(world *w)
+{
+    if (m != MODE_BLOCKING || s == SITUATION_GONE)
+        return NULL;
+    return c->need == NEED_READABLE ? k->help_reader : c->need == NEED_WRITABLE ? k->help_writer : NULL;
+}
+
+static void *perform(void *argument)
+{
+    run *r = argument;
+    outcome *o = &r->outcome;
+    uint64_t begin_ns = mr_clock_now_ns();
+    errno = 0;
+    r->call->perform(&r->world, o);
+    o->error = o->result == -1 ? errno : 0;
+    o->waited = !r->call->uses_disk && mr_clock_now_ns() - begin_ns >= WAITED_MS * UINT64_C(1000000);
+    return NULL;
+}
+
+static void *help_later(void *argument)
+{
+    run *r = argument;
+    usleep(HELP_MS * 1000);
+    r->help(&r->world);
+    return NULL;
+}
+
+static void observe_effects(run *r, int pipes_before)
+{
+    outcome *o = &r->outcome;
+    int readable = 0;
+    o->signals = atomic_load(&broken_pipes) - pipes_before;
+    o->flags = fcntl(r->world.descriptor, F_GETFL);
+    if (ioctl(r->world.descriptor, FIONREAD, &readable) == 0)
+        o->readable_bytes = readable;
+    o->position = lseek(r->world.descriptor, 0, SEEK_CUR);
+}
+
+static void run_on_thread(run *r)
+{
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, perform, r), 0);
+    pthread_join(thread, NULL);
+}
+
+static void run_on_fiber(run *r)
+{
+    mr_fiber *fiber;
+    CHECK_EQ(mr_fiber_spawn(&fiber, NULL, perform, r), 0);
+    CHECK_EQ(mr_fiber_join(fiber, NULL), 0);
+}
+
+static outcome run_one(const kind *k, const call *c, mode m, situation s, void (*where)(run *))
+{
+    run r = {.kind = k, .call = c, .help = help_for(k, c, m, s)};
+    pthread_t helper;
+    create(k, m, s, &r.world);
+    int pipes_before = atomic_load(&broken_pipes);
+    if (r.help)
+        CHECK_EQ(pthread_create(&helper, NULL, help_later, &r), 0);
+    where(&r);
+    if (r.help)
+        pthread_join(helper, NULL);
+    observe_effects(&r, pipes_before);
+    destroy(&r.world);
+    return r.outcome;
+}
+
+/* ------------------------------------------------------------------------------------------------------ comparison --- */
+
+/* Blocking for ever is not a case. A writing end never becomes readable, and a Unix datagram socket does not notice that
+ * its peer has closed. */
+static bool would_hang(const kind *k, const call *c, mode m, situation s)
+{
+    if (m != MODE_BLOCKING || c->need != NEED_READABLE)
+        return false;
+    if (strcmp(k->name, "pipe_writer") == 0)
+        return s != SITUATION_GONE;
+    return s == SITUATION_GONE && strcmp(k->name, "unix_datagram") == 0;
+}
+
+static void print_outcome(const char *where, const outcome *o)
+{
+    printf("    %-7s result %ld, errno %d (%s), %s, details %ld %ld %ld %ld, %d SIGPIPE, flags %#x, readable %ld, at %ld, "
+           "data \"%.20s\"\n",
+           where, o->result, o->error, strerror(o->error), o->waited ? "waited" : "did not wait", o->detail[0],
+           o->detail[1], o->detail[2], o->detail[3], o->signals, o->flags, o->readable_bytes, o->position, o->data);
+}
+
+static bool are_equal(const outcome *a, const outcome *b)
+{
+    return a->result == b->result && a->error == b->error && a->waited == b->waited && a->signals == b->signals &&
+           a->flags == b->flags && a->readable_bytes == b->readable_bytes && a->position == b->position &&
+           memcmp(a->detail, b->detail, sizeof a->detail) == 0 && memcmp(a->data, b->data, DATA_BYTES) == 0;
+}
+
+/* A machine under load can make a thread seem to wait, or help come early: equal once in three tries is equal. What
+ * differs by design differs every time. */
+static bool compare(const kind *k, const call *c, mode m, situation s)
+{
+    outcome on_thread, on_fiber;
+    for (int tries = 0; tries < 3; tries++) {
+        on_thread = run_one(k, c, m, s, run_on_thread);
+        on_fiber = run_one(k, c, m, s, run_on_fiber);
+        if (are_equal(&on_thread, &on_fiber))
+            return true;
+    }
+    printf("%s/%s/%s: %s differs\n", k->name, mode_names[m], situation_names[s], c->name);
+    print_outcome("thread", &on_thread);
+    print_outcome("fiber", &on_fiber);
+    return false;
+}
+
+/* ------------------------------------------------------------------------------------------------------- as a program --- */
+
+typedef struct planned_case {
+    mr_backend backend;
+    const kind *kind;
+    mode mode;
+    situation situation;
+    char name[NAME_MAX_BYTES];
+} planned_case;
+
+static planned_case plan[TESTS_MAX];
+static harness_test tests[TESTS_MAX];
+static size_t test_count;
+
+static void run_case(uintptr_t index)
+{
+    const planned_case *p = &plan[index];
+    char reason[256];
+    unsigned different = 0;
+    if (mr_backend_probe(p->backend, reason, sizeof reason) != 0)
+        SKIP("%s", reason);
+    CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.carriers = 1, .backend = p->backend}), 0);
+    signal(SIGPIPE, count_broken_pipe);
+    for (size_t i = 0; i < call_count; i++) {
+        if ((calls[i].sockets_only && !p->kind->is_socket) || would_hang(p->kind, &calls[i], p->mode, p->situation))
+            continue;
+        harness_note_place(calls[i].name, (int)i);
+        different += !compare(p->kind, &calls[i], p->mode, p->situation);
+    }
+    CHECK_EQ(different, 0);
+    CHECK_EQ(mr_carriers_stop(), 0);
+}
+
+static void add(mr_backend backend, const kind *k, mode m, situation s)
+{
+    planned_case *p = &plan[test_count];
+    CHECK_LT(test_count, TESTS_MAX);
+    *p = (planned_case){.backend = backend, .kind = k, .mode = m, .situation = s};
+    snprintf(p->name, sizeof p->name, "%s/%s/%s/%s", mr_backend_name(backend), k->name, mode_names[m],
+             situation_names[s]);
+    tests[test_count] = (harness_test){p->name, run_case, test_count};
+    test_count++;
+}
+
+int main(int argc, char **argv)
+{
+    static const mr_backend backends[] = {MR_BACKEND_IO_URING, MR_BACKEND_EPOLL};
+    for (size_t b = 0; b < sizeof backends / sizeof *backends; b++)
+        for (size_t i = 0; i < kind_count; i++)
+            for (mode m = 0; m < MODES; m++)
+                for (situation s = 0; s < SITUATIONS; s++)
+                    if (exists(&kinds[i], m, s))
+                        add(backends[b], &kinds[i], m, s);
+    return harness_main(tests, test_count, argc, argv);
+}

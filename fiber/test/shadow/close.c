@@ -1,0 +1,134 @@
+/* close.c: descriptors that lose their meaning while fibers wait for them. */
+#include "shadow_test.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+static void *receive_error(void *argument)
+{
+    char byte;
+    return (void *)(intptr_t)(recv(*(int *)argument, &byte, 1, 0) < 0 ? errno : 0);
+}
+
+static void close_wakes_waiters(void)
+{
+    pair p = new_pair();
+    int descriptor = p.ends[0];
+    mr_fiber *fibers[5];
+    for (int i = 0; i < 5; i++)
+        fibers[i] = spawn(receive_error, &descriptor);
+    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    MUST(close(p.ends[0]));
+    for (int i = 0; i < 5; i++)
+        CHECK_EQ((intptr_t)join(fibers[i]), EBADF);
+    MUST(close(p.ends[1]));
+}
+
+static void *close_on_fiber(void *argument)
+{
+    return (void *)(intptr_t)close(*(int *)argument);
+}
+
+static void close_by_another_fiber(void)
+{
+    pair p = new_pair();
+    mr_fiber *reader = spawn(receive_error, &p.ends[0]);
+    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    CHECK_EQ((intptr_t)on_fiber(close_on_fiber, &p.ends[0]), 0);
+    CHECK_EQ((intptr_t)join(reader), EBADF);
+    MUST(close(p.ends[1]));
+}
+
+/* The number means another socket at once; the old waiter must not take the new one's byte. */
+static void the_next_owner_of_the_number_is_left_alone(void)
+{
+    pair p = new_pair(), q = new_pair();
+    int descriptor = p.ends[0];
+    char byte = 0;
+    mr_fiber *reader = spawn(receive_error, &descriptor);
+    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    MUST(dup2(q.ends[0], descriptor));
+    MUST(write(q.ends[1], "n", 1));
+    CHECK_EQ((intptr_t)join(reader), EBADF);
+    CHECK_EQ(recv(descriptor, &byte, 1, MSG_DONTWAIT), 1);
+    CHECK_EQ(byte, 'n');
+    close_pair(&p);
+    close_pair(&q);
+}
+
+static void *reuse_often(void *argument)
+{
+    for (unsigned i = 0; i < harness_rounds(400); i++) {
+        pair p = new_pair();
+        int descriptor = p.ends[0];
+        mr_fiber *reader = spawn(receive_error, &descriptor);
+        mr_fiber_yield();
+        if (i % 3 == 0)
+            MUST(write(p.ends[1], "x", 1));
+        MUST(close(p.ends[0]));
+        intptr_t error = (intptr_t)join(reader);
+        CHECK(error == EBADF || (error == 0 && i % 3 == 0));
+        MUST(close(p.ends[1]));
+    }
+    return argument;
+}
+
+static void numbers_are_reused_safely(void)
+{
+    mr_fiber *fibers[4];
+    for (int i = 0; i < 4; i++)
+        fibers[i] = spawn(reuse_often, NULL);
+    for (int i = 0; i < 4; i++)
+        join(fibers[i]);
+}
+
+static void *poll_closed(void *argument)
+{
+    struct pollfd entry = {.fd = *(int *)argument, .events = POLLIN};
+    CHECK_EQ(poll(&entry, 1, 5000), 1);
+    return (void *)(intptr_t)entry.revents;
+}
+
+static void close_ends_a_poll(void)
+{
+    pair p = new_pair();
+    mr_fiber *fiber = spawn(poll_closed, &p.ends[0]);
+    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    MUST(close(p.ends[0]));
+    CHECK_EQ((intptr_t)join(fiber), POLLNVAL);
+    MUST(close(p.ends[1]));
+}
+
+/* What a child closes between vfork and exec is the child's; the memory is shared. */
+static void a_vforked_child_closes_its_own(void)
+{
+    pair p = new_pair();
+    char byte;
+    mr_fiber *reader = spawn(receive_error, &p.ends[0]);
+    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    pid_t child = vfork();
+#pragma GCC diagnostic pop
+    if (child == 0) {
+        close(p.ends[0]);
+        _exit(0);
+    }
+    MUST(waitpid(child, NULL, 0));
+    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    MUST(write(p.ends[1], "x", 1));
+    CHECK_EQ((intptr_t)join(reader), 0);
+    CHECK_EQ(recv(p.ends[0], &byte, 1, MSG_DONTWAIT), -1);
+    close_pair(&p);
+}
+
+const shadow_case close_cases[] = {
+    CASE(close_wakes_waiters),
+    CASE(close_by_another_fiber),
+    CASE(the_next_owner_of_the_number_is_left_alone),
+    CASE(numbers_are_reused_safely),
+    CASE(close_ends_a_poll),
+    CASE(a_vforked_child_closes_its_own),
+    {0},
+};

@@ -1,0 +1,170 @@
+/* file.c: files, which must not block a carrier, and named pipes. */
+#include "shadow_test.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+static void make_path(char *path, const char *what)
+{
+    snprintf(path, 64, "/tmp/millrace-%s-%d", what, (int)getpid());
+    unlink(path);
+}
+
+static void *write_and_read_back(void *argument)
+{
+    enum { SIZE = 300000 };
+    const char *path = argument;
+    char *written = malloc(SIZE), *got = malloc(SIZE + 10);
+    for (int i = 0; i < SIZE; i++)
+        written[i] = (char)(i * 7 + i / 256);
+    int file = MUST(open(path, O_CREAT | O_EXCL | O_RDWR, 0640));
+    CHECK_EQ(write(file, written, SIZE), SIZE);
+    CHECK_EQ(fsync(file), 0);
+    CHECK_EQ(posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED), 0); /* so that reading needs the disk */
+    CHECK_EQ(lseek(file, 0, SEEK_SET), 0);
+    CHECK_EQ(read(file, got, SIZE + 10), SIZE);
+    CHECK_MEMORY(got, written, SIZE);
+    CHECK_EQ(read(file, got, 10), 0);
+    CHECK_EQ(pread(file, got, 1000, SIZE - 500), 500);
+    CHECK_MEMORY(got, written + SIZE - 500, 500);
+    CHECK_EQ(pwrite(file, "abc", 3, 5), 3);
+    CHECK_EQ(pread(file, got, 3, 5), 3);
+    CHECK_MEMORY(got, "abc", 3);
+    CHECK_EQ(close(file), 0);
+    free(written);
+    free(got);
+    return NULL;
+}
+
+static void a_file_is_written_and_read_back(void)
+{
+    char path[64];
+    struct stat status;
+    make_path(path, "file");
+    mode_t before = umask(022);
+    on_fiber(write_and_read_back, path);
+    umask(before);
+    MUST(stat(path, &status));
+    CHECK_EQ(status.st_mode & 0777, 0640);
+    unlink(path);
+}
+
+static void *open_missing(void *argument)
+{
+    errno = 77;
+    CHECK_EQ(open("/nonexistent/file", O_RDONLY), -1);
+    CHECK_EQ(errno, ENOENT);
+    errno = 77;
+    int null = open("/dev/null", O_RDONLY);
+    CHECK_GE(null, 0);
+    CHECK_EQ(errno, 77);
+    close(null);
+    return argument;
+}
+
+static void errno_of_work_elsewhere(void)
+{
+    on_fiber(open_missing, NULL);
+}
+
+static void *read_named_pipe(void *argument)
+{
+    char text[8] = {0};
+    int reader = MUST(open(argument, O_RDONLY));
+    CHECK_EQ(read(reader, text, sizeof text), 5);
+    CHECK_EQ(strcmp(text, "hello"), 0);
+    close(reader);
+    return NULL;
+}
+
+static void *write_named_pipe_later(void *argument)
+{
+    usleep(60000);
+    int writer = MUST(open(argument, O_WRONLY));
+    CHECK_EQ(write(writer, "hello", 5), 5);
+    close(writer);
+    return NULL;
+}
+
+/* Opening a named pipe waits for the other end, here a fiber of the same carrier. */
+static void a_named_pipe_between_fibers(void)
+{
+    char path[64];
+    make_path(path, "fifo");
+    MUST(mkfifo(path, 0600));
+    mr_fiber *writer = spawn(write_named_pipe_later, path);
+    must_leave_carrier_free(read_named_pipe, path, 3);
+    join(writer);
+    unlink(path);
+}
+
+enum { WAITERS = 8 };
+
+static void *lock_file(void *argument)
+{
+    int file = MUST(open(argument, O_RDWR));
+    CHECK_EQ(flock(file, LOCK_EX), 0);
+    usleep(5000);
+    CHECK_EQ(flock(file, LOCK_UN), 0);
+    close(file);
+    return NULL;
+}
+
+/* More fibers wait for the lock than there are helper threads; its owner needs one to go on. */
+static void many_wait_for_a_file_lock(void)
+{
+    char path[64];
+    mr_fiber *fibers[WAITERS];
+    make_path(path, "flock");
+    int file = MUST(open(path, O_CREAT | O_RDWR, 0600));
+    MUST(flock(file, LOCK_EX));
+    for (int i = 0; i < WAITERS; i++)
+        fibers[i] = spawn(lock_file, path);
+    CHECK_EQ(mr_fiber_sleep(30 * NS_PER_MS), 0);
+    MUST(flock(file, LOCK_UN));
+    for (int i = 0; i < WAITERS; i++)
+        join(fibers[i]);
+    close(file);
+    unlink(path);
+}
+
+static void *lock_record(void *argument)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    CHECK_EQ(fcntl(*(int *)argument, F_SETLKW, &lock), 0);
+    return NULL;
+}
+
+static void a_record_lock_of_another_process(void)
+{
+    char path[64];
+    int told[2];
+    char byte;
+    make_path(path, "record");
+    int file = MUST(open(path, O_CREAT | O_RDWR, 0600));
+    MUST(pipe(told));
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        MUST(fcntl(file, F_SETLK, &lock));
+        MUST(write(told[1], "x", 1));
+        usleep(60000);
+        _exit(0);
+    }
+    MUST(read(told[0], &byte, 1));
+    must_leave_carrier_free(lock_record, &file, 3);
+    MUST(waitpid(child, NULL, 0));
+    close(file);
+    unlink(path);
+}
+
+const shadow_case file_cases[] = {
+    CASE(a_file_is_written_and_read_back),
+    CASE(errno_of_work_elsewhere),
+    CASE(a_named_pipe_between_fibers),
+    CASE(many_wait_for_a_file_lock),
+    CASE(a_record_lock_of_another_process),
+    {0},
+};

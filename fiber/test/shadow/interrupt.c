@@ -1,0 +1,127 @@
+/* interrupt.c: mr_fiber_interrupt reaches into every kind of parked call, and loses nothing. */
+#include "shadow_test.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+
+typedef struct interruptible {
+    const char *name;
+    long (*call)(int descriptor);
+} interruptible;
+
+static long call_read(int descriptor)
+{
+    char byte;
+    return read(descriptor, &byte, 1);
+}
+
+static long call_recv(int descriptor)
+{
+    char byte;
+    return recv(descriptor, &byte, 1, 0);
+}
+
+static long call_poll(int descriptor)
+{
+    struct pollfd entry = {.fd = descriptor, .events = POLLIN};
+    return poll(&entry, 1, -1);
+}
+
+static long call_poll_with_timeout(int descriptor)
+{
+    struct pollfd entries[] = {{.fd = descriptor, .events = POLLIN}, {.fd = descriptor, .events = POLLPRI}};
+    return poll(entries, 2, 60000);
+}
+
+static long call_select(int descriptor)
+{
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(descriptor, &set);
+    return select(descriptor + 1, &set, NULL, NULL, NULL);
+}
+
+static long call_epoll(int descriptor)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    int set = MUST(epoll_create1(0));
+    MUST(epoll_ctl(set, EPOLL_CTL_ADD, descriptor, &event));
+    long result = epoll_wait(set, &event, 1, -1);
+    int error = errno;
+    close(set);
+    errno = error;
+    return result;
+}
+
+static const interruptible calls[] = {{"read", call_read},
+                                      {"recv", call_recv},
+                                      {"poll", call_poll},
+                                      {"poll_with_timeout", call_poll_with_timeout},
+                                      {"select", call_select},
+                                      {"epoll_wait", call_epoll}};
+
+typedef struct attempt {
+    const interruptible *what;
+    int descriptor;
+    int expected;
+} attempt;
+
+static void *perform(void *argument)
+{
+    attempt *a = argument;
+    errno = 0;
+    long result = a->what->call(a->descriptor);
+    if (result != -1 || errno != a->expected)
+        FAIL("%s returned %ld with errno %d instead of %d", a->what->name, result, errno, a->expected);
+    return NULL;
+}
+
+static void each_call(void)
+{
+    static const int errors[] = {EINTR, ETIMEDOUT};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        for (int j = 0; j < 2; j++) {
+            pair p = new_pair();
+            char byte = 0;
+            attempt a = {&calls[i], p.ends[0], errors[j]};
+            mr_fiber *fiber = spawn(perform, &a);
+            CHECK_EQ(mr_fiber_sleep(10 * NS_PER_MS), 0);
+            mr_fiber_interrupt(fiber, errors[j]);
+            join(fiber);
+            MUST(write(p.ends[1], "k", 1)); /* what comes later is there for the next */
+            CHECK_EQ(recv(p.ends[0], &byte, 1, MSG_DONTWAIT), 1);
+            close_pair(&p);
+        }
+    }
+}
+
+static void *send_much(void *argument)
+{
+    static char large[1 << 22];
+    return (void *)(intptr_t)send(*(int *)argument, large, sizeof large, 0);
+}
+
+/* What had gone before the interruption is the result. */
+static void an_interrupted_send_tells_what_was_sent(void)
+{
+    pair p = new_pair();
+    char block[65536];
+    long received = 0, got;
+    mr_fiber *fiber = spawn(send_much, &p.ends[0]);
+    CHECK_EQ(mr_fiber_sleep(30 * NS_PER_MS), 0);
+    mr_fiber_interrupt(fiber, EINTR);
+    long sent = (intptr_t)join(fiber);
+    while ((got = recv(p.ends[1], block, sizeof block, MSG_DONTWAIT)) > 0)
+        received += got;
+    CHECK_GT(sent, 0);
+    CHECK_EQ(received, sent);
+    close_pair(&p);
+}
+
+const shadow_case interrupt_cases[] = {
+    CASE(each_call),
+    CASE(an_interrupted_send_tells_what_was_sent),
+    {0},
+};

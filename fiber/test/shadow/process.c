@@ -1,0 +1,83 @@
+/* process.c: waiting for children. */
+#include "shadow_test.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+static pid_t child_that_ends_after_ms(unsigned ms, int status)
+{
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        usleep(ms * 1000);
+        _exit(status);
+    }
+    return child;
+}
+
+static void *wait_for_one(void *argument)
+{
+    int status;
+    pid_t child = *(pid_t *)argument;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status));
+    CHECK_EQ(WEXITSTATUS(status), 5);
+    CHECK_EQ(waitpid(child, &status, 0), -1);
+    CHECK_EQ(errno, ECHILD);
+    return NULL;
+}
+
+static void waitpid_of_one(void)
+{
+    pid_t child = child_that_ends_after_ms(60, 5);
+    must_leave_carrier_free(wait_for_one, &child, 3);
+}
+
+static void *wait_for_any(void *argument)
+{
+    int status;
+    siginfo_t info;
+    struct rusage usage;
+    pid_t *children = argument;
+    CHECK_EQ(wait(&status), children[0]);
+    CHECK_EQ(WEXITSTATUS(status), 1);
+    CHECK_EQ(wait4(-1, &status, 0, &usage), children[1]);
+    CHECK_EQ(WEXITSTATUS(status), 2);
+    CHECK_EQ(waitid(P_PID, (id_t)children[2], &info, WEXITED), 0);
+    CHECK_EQ(info.si_pid, children[2]);
+    CHECK_EQ(info.si_status, 3);
+    CHECK_EQ(wait(&status), -1);
+    CHECK_EQ(errno, ECHILD);
+    return NULL;
+}
+
+static void the_other_forms(void)
+{
+    pid_t children[3];
+    for (int i = 0; i < 3; i++)
+        children[i] = child_that_ends_after_ms((unsigned)(i + 1) * 80, i + 1);
+    must_leave_carrier_free(wait_for_any, children, 8);
+}
+
+static void *run_commands(void *argument)
+{
+    int status = system("sleep 0.06; exit 3");
+    CHECK_EQ(WEXITSTATUS(status), 3);
+    FILE *stream = popen("sleep 0.06; exit 4", "r");
+    CHECK(stream != NULL);
+    status = pclose(stream);
+    CHECK_EQ(WEXITSTATUS(status), 4);
+    return argument;
+}
+
+static void commands(void)
+{
+    must_leave_carrier_free(run_commands, NULL, 5);
+}
+
+const shadow_case process_cases[] = {
+    CASE(waitpid_of_one),
+    CASE(the_other_forms),
+    CASE(commands),
+    {0},
+};

@@ -1,0 +1,323 @@
+/* pthread.c: pthread's locks among fibers of one carrier and OS threads. */
+#include "shadow_test.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <time.h>
+
+typedef struct shared {
+    pthread_mutex_t mutex;
+    pthread_cond_t condition;
+    unsigned counter;
+    unsigned rounds;
+    bool inside;
+} shared;
+
+static void init(shared *s, int type)
+{
+    pthread_mutexattr_t attributes;
+    memset(s, 0, sizeof *s);
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_settype(&attributes, type);
+    CHECK_EQ(pthread_mutex_init(&s->mutex, &attributes), 0);
+    CHECK_EQ(pthread_cond_init(&s->condition, NULL), 0);
+    s->rounds = harness_rounds(600);
+}
+
+static void *count_with_pauses(void *argument)
+{
+    shared *s = argument;
+    for (unsigned i = 0; i < s->rounds; i++) {
+        CHECK_EQ(pthread_mutex_lock(&s->mutex), 0);
+        CHECK(!s->inside);
+        s->inside = true;
+        s->counter++;
+        if (i % 8 == 0)
+            mr_fiber_yield();
+        if (i % 100 == 0)
+            usleep(100);
+        s->inside = false;
+        CHECK_EQ(pthread_mutex_unlock(&s->mutex), 0);
+    }
+    return NULL;
+}
+
+/* Fibers park while they hold it; libc's own lock would deadlock their carrier. */
+static void exclusion(int type)
+{
+    shared s;
+    mr_fiber *fibers[5];
+    pthread_t thread;
+    init(&s, type);
+    for (int i = 0; i < 5; i++)
+        fibers[i] = spawn(count_with_pauses, &s);
+    CHECK_EQ(pthread_create(&thread, NULL, count_with_pauses, &s), 0);
+    for (int i = 0; i < 5; i++)
+        join(fibers[i]);
+    pthread_join(thread, NULL);
+    CHECK_EQ(s.counter, 6 * s.rounds);
+}
+
+static void a_normal_mutex(void)
+{
+    exclusion(PTHREAD_MUTEX_NORMAL);
+}
+
+/* libc knows the owner by its thread: without help every fiber of the carrier would be the owner. */
+static void a_recursive_mutex(void)
+{
+    exclusion(PTHREAD_MUTEX_RECURSIVE);
+}
+
+static void an_error_checking_mutex(void)
+{
+    exclusion(PTHREAD_MUTEX_ERRORCHECK);
+}
+
+static void *lock_twice(void *argument)
+{
+    shared *s = argument;
+    CHECK_EQ(pthread_mutex_lock(&s->mutex), 0);
+    CHECK_EQ(pthread_mutex_lock(&s->mutex), 0);
+    CHECK_EQ(pthread_mutex_trylock(&s->mutex), 0);
+    usleep(30000);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(pthread_mutex_unlock(&s->mutex), 0);
+    return NULL;
+}
+
+static void *be_refused(void *argument)
+{
+    shared *s = argument;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    CHECK_EQ(pthread_mutex_trylock(&s->mutex), EBUSY);
+    CHECK_EQ(pthread_mutex_unlock(&s->mutex), EPERM);
+    CHECK_EQ(pthread_mutex_timedlock(&s->mutex, &until), ETIMEDOUT);
+    return NULL;
+}
+
+static void recursion_is_the_fibers(void)
+{
+    shared s;
+    init(&s, PTHREAD_MUTEX_RECURSIVE);
+    mr_fiber *owner = spawn(lock_twice, &s);
+    CHECK_EQ(mr_fiber_sleep(10 * NS_PER_MS), 0);
+    on_fiber(be_refused, &s);
+    join(owner);
+    on_fiber(lock_twice, &s);
+}
+
+static void *lock_own_errorcheck(void *argument)
+{
+    shared *s = argument;
+    CHECK_EQ(pthread_mutex_lock(&s->mutex), 0);
+    CHECK_EQ(pthread_mutex_lock(&s->mutex), EDEADLK);
+    CHECK_EQ(pthread_mutex_unlock(&s->mutex), 0);
+    CHECK_EQ(pthread_mutex_unlock(&s->mutex), EPERM);
+    return NULL;
+}
+
+static void errors_of_an_error_checking_mutex(void)
+{
+    shared s;
+    init(&s, PTHREAD_MUTEX_ERRORCHECK);
+    on_fiber(lock_own_errorcheck, &s);
+}
+
+static void *wait_until_1(void *argument)
+{
+    shared *s = argument;
+    CHECK_EQ(pthread_mutex_lock(&s->mutex), 0);
+    while (s->counter == 0)
+        CHECK_EQ(pthread_cond_wait(&s->condition, &s->mutex), 0);
+    s->counter--;
+    CHECK_EQ(pthread_mutex_unlock(&s->mutex), 0);
+    return NULL;
+}
+
+static void post(shared *s, bool to_all, unsigned count)
+{
+    CHECK_EQ(pthread_mutex_lock(&s->mutex), 0);
+    s->counter += count;
+    CHECK_EQ(to_all ? pthread_cond_broadcast(&s->condition) : pthread_cond_signal(&s->condition), 0);
+    CHECK_EQ(pthread_mutex_unlock(&s->mutex), 0);
+}
+
+/* Fibers and threads wait for one condition; signals and a broadcast reach as many as they must. */
+static void conditions(void)
+{
+    shared s;
+    mr_fiber *fibers[6];
+    pthread_t threads[2];
+    init(&s, PTHREAD_MUTEX_NORMAL);
+    for (int i = 0; i < 6; i++)
+        fibers[i] = spawn(wait_until_1, &s);
+    for (int i = 0; i < 2; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, wait_until_1, &s), 0);
+    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    for (int i = 0; i < 3; i++)
+        post(&s, false, 1);
+    post(&s, true, 5);
+    for (int i = 0; i < 6; i++)
+        join(fibers[i]);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    CHECK_EQ(s.counter, 0);
+}
+
+static void *wait_in_vain(void *argument)
+{
+    shared *s = argument;
+    struct timespec until;
+    uint64_t begin_ns = mr_clock_now_ns();
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += until.tv_nsec >= 970000000;
+    until.tv_nsec = (until.tv_nsec + 30000000) % 1000000000;
+    CHECK_EQ(pthread_mutex_lock(&s->mutex), 0);
+    CHECK_EQ(pthread_cond_timedwait(&s->condition, &s->mutex, &until), ETIMEDOUT);
+    CHECK_GE(mr_clock_now_ns() - begin_ns, 29 * NS_PER_MS);
+    CHECK_EQ(pthread_mutex_unlock(&s->mutex), 0);
+    return NULL;
+}
+
+static void a_condition_with_a_deadline(void)
+{
+    shared s;
+    init(&s, PTHREAD_MUTEX_NORMAL);
+    must_leave_carrier_free(wait_in_vain, &s, 1);
+}
+
+/* ------------------------------------------------------------------------------------------------------ the others --- */
+
+typedef struct readers {
+    pthread_rwlock_t lock;
+    unsigned value, rounds;
+    atomic_int inside;
+} readers;
+
+static void *read_and_write(void *argument)
+{
+    readers *r = argument;
+    for (unsigned i = 0; i < r->rounds; i++) {
+        bool writes = i % 4 == 0;
+        CHECK_EQ(writes ? pthread_rwlock_wrlock(&r->lock) : pthread_rwlock_rdlock(&r->lock), 0);
+        int others = atomic_fetch_add(&r->inside, 1);
+        if (writes)
+            CHECK_EQ(others, 0);
+        mr_fiber_yield();
+        r->value += writes;
+        atomic_fetch_sub(&r->inside, 1);
+        CHECK_EQ(pthread_rwlock_unlock(&r->lock), 0);
+    }
+    return NULL;
+}
+
+static void readers_and_writers(void)
+{
+    readers r = {.lock = PTHREAD_RWLOCK_INITIALIZER, .rounds = harness_rounds(400) & ~3u};
+    mr_fiber *fibers[5];
+    pthread_t thread;
+    r.rounds = r.rounds ? r.rounds : 4;
+    for (int i = 0; i < 5; i++)
+        fibers[i] = spawn(read_and_write, &r);
+    CHECK_EQ(pthread_create(&thread, NULL, read_and_write, &r), 0);
+    for (int i = 0; i < 5; i++)
+        join(fibers[i]);
+    pthread_join(thread, NULL);
+    CHECK_EQ(r.value, 6 * r.rounds / 4);
+}
+
+static void *wait_semaphore(void *argument)
+{
+    CHECK_EQ(sem_wait(argument), 0);
+    return NULL;
+}
+
+static void *post_semaphore(void *argument)
+{
+    CHECK_EQ(sem_post(argument), 0);
+    return NULL;
+}
+
+static void semaphores(void)
+{
+    sem_t semaphore;
+    mr_fiber *fibers[10];
+    pthread_t thread;
+    CHECK_EQ(sem_init(&semaphore, 0, 0), 0);
+    for (int i = 0; i < 10; i++)
+        fibers[i] = spawn(wait_semaphore, &semaphore);
+    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    for (int i = 0; i < 5; i++)
+        CHECK_EQ(sem_post(&semaphore), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, post_semaphore, &semaphore), 0);
+    for (int i = 0; i < 4; i++)
+        on_fiber(post_semaphore, &semaphore);
+    for (int i = 0; i < 10; i++)
+        join(fibers[i]);
+    pthread_join(thread, NULL);
+    sem_destroy(&semaphore);
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static atomic_int initialized;
+
+static void initialize_slowly(void)
+{
+    usleep(20000);
+    atomic_fetch_add(&initialized, 1);
+}
+
+static void *initialize(void *argument)
+{
+    CHECK_EQ(pthread_once(&once, initialize_slowly), 0);
+    CHECK_EQ(atomic_load(&initialized), 1);
+    return argument;
+}
+
+/* The initializer parks; the second fiber would block the carrier that the first needs to go on. */
+static void once_with_an_initializer_that_parks(void)
+{
+    mr_fiber *fibers[5];
+    for (int i = 0; i < 5; i++)
+        fibers[i] = spawn(initialize, NULL);
+    for (int i = 0; i < 5; i++)
+        join(fibers[i]);
+}
+
+static void *sleep_on_thread(void *argument)
+{
+    usleep(60000);
+    return argument;
+}
+
+static void *join_a_thread(void *argument)
+{
+    pthread_t thread;
+    void *result;
+    CHECK_EQ(pthread_create(&thread, NULL, sleep_on_thread, argument), 0);
+    CHECK_EQ(pthread_join(thread, &result), 0);
+    CHECK(result == argument);
+    return NULL;
+}
+
+static void joining_a_thread(void)
+{
+    must_leave_carrier_free(join_a_thread, &once, 3);
+}
+
+const shadow_case pthread_cases[] = {
+    CASE(a_normal_mutex),
+    CASE(a_recursive_mutex),
+    CASE(an_error_checking_mutex),
+    CASE(recursion_is_the_fibers),
+    CASE(errors_of_an_error_checking_mutex),
+    CASE(conditions),
+    CASE(a_condition_with_a_deadline),
+    CASE(readers_and_writers),
+    CASE(semaphores),
+    CASE(once_with_an_initializer_that_parks),
+    CASE(joining_a_thread),
+    {0},
+};
