@@ -6,7 +6,7 @@ CABAL_CONFIG ?= cabal.config
 CABAL = cabal --config-file=$(CABAL_CONFIG)
 PORT ?= 8080
 
-.PHONY: help setup build run test core-test test-windows fiber-test haskell-test check lint docs bench bench-compare clean
+.PHONY: help setup build run test core-test test-windows fiber-test fiber-libraries-test haskell-test check lint docs bench bench-compare clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -33,6 +33,9 @@ test-windows: setup ## test the C core for Windows, cross-compiled and under Win
 
 fiber-test: ## test the C fibers alone: plain, ASan and UBSan, TSan
 	$(MAKE) -C fiber test
+
+fiber-libraries-test: ## test libpq, hiredis and libcurl on fibers, with real servers
+	$(MAKE) -C fiber test-libraries
 
 haskell-test: ## test the Haskell packages alone
 	$(CABAL) v2-test all --enable-tests

@@ -513,9 +513,13 @@ int pthread_join(pthread_t thread, void **value)
     return e.result;
 }
 
-/* glibc's states of a pthread_once_t (pthreadP.h). */
+#ifdef __SANITIZE_THREAD__ /* has a pthread_once of its own (tsan_interceptors_posix.cpp) */
+#define ONCE_IN_PROGRESS (1 << 16)
+#define ONCE_DONE 1
+#else /* glibc's states (pthreadP.h) */
 #define ONCE_IN_PROGRESS 1
 #define ONCE_DONE 2
+#endif
 
 static int try_to_begin_once(void *control)
 {
