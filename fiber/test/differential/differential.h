@@ -10,6 +10,7 @@
 #include "harness.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/socket.h>
@@ -29,6 +30,7 @@ typedef struct world {
     int descriptor;
     int peer;        /* the other end, or -1 */
     mode mode;
+    atomic_bool call_is_over;
     struct sockaddr_storage peer_address; /* of sockets */
     socklen_t peer_address_size;
 } world;
@@ -76,8 +78,5 @@ typedef struct call {
 
 extern const call calls[];
 extern const size_t call_count;
-
-/* kinds.c: reads everything that comes until the end or until nothing comes for a while; how much it was. */
-long drain(int descriptor);
 
 #endif

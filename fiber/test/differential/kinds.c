@@ -24,28 +24,19 @@ static void set_nonblocking(int descriptor, bool on)
     MUST(fcntl(descriptor, F_SETFL, on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK));
 }
 
-long drain(int descriptor)
-{
-    char buffer[65536];
-    long total = 0;
-    struct pollfd entry = {.fd = descriptor, .events = POLLIN};
-    while (poll(&entry, 1, 60) > 0) {
-        ssize_t got = read(descriptor, buffer, sizeof buffer);
-        if (got <= 0)
-            break;
-        total += got;
-    }
-    return total;
-}
-
 static void write_bytes(world *w)
 {
     MUST(write(w->peer, bytes, sizeof bytes));
 }
 
+/* Reads what comes for as long as the call lasts. */
 static void drain_peer(world *w)
 {
-    drain(w->peer);
+    char buffer[65536];
+    struct pollfd entry = {.fd = w->peer, .events = POLLIN};
+    while (!atomic_load(&w->call_is_over))
+        if (poll(&entry, 1, 2) > 0 && read(w->peer, buffer, sizeof buffer) <= 0)
+            return;
 }
 
 static void fill(world *w)

@@ -153,6 +153,7 @@ static outcome run_one(const kind *k, const call *c, mode m, situation s, void (
     if (r.help)
         CHECK_EQ(pthread_create(&helper, NULL, help_later, &r), 0);
     where(&r);
+    atomic_store(&r.world.call_is_over, true);
     if (r.help)
         pthread_join(helper, NULL);
     observe_effects(&r, pipes_before);
