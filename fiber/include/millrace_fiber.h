@@ -34,6 +34,12 @@ typedef struct mr_carriers_options {
     mr_backend backend;      /* see mr_backend_choose [MR_BACKEND_AUTO] */
     size_t stack_size_bytes; /* of a fiber that does not ask for another; memory is used only as it is touched [256 KiB] */
     unsigned stacks_kept;    /* stacks of ended fibers kept for the next, of each size [256] */
+
+    /* For finding what blocks. MILLRACE_FIBER_DEBUG asks for the same: "uncovered,locks,watchdog=100". */
+    int reports_uncovered_calls;     /* at the start, a line for each of mr_uncovered_calls */
+    int reports_held_locks;          /* a line when a fiber parks while it holds a pthread lock, once for each place */
+    unsigned watchdog_ms;            /* a line when a carrier runs one fiber for so long, with the call it is in [never] */
+    void (*report)(const char *line); /* takes the lines, on any thread [standard error] */
 } mr_carriers_options;
 
 #define MR_CARRIERS_MAX 256
@@ -51,6 +57,14 @@ int mr_carriers_stop(void);
 
 /* How many carriers run; 0 before the start. */
 unsigned mr_carriers_count(void);
+
+typedef void mr_uncovered_call(void *argument, const char *object, const char *function);
+
+/*
+ * Visits each function of libc that may block, is not shadowed, and is imported by the program or a library that is loaded
+ * now. `visit` may be NULL. Returns how many there are. An import is no call: it says where to look.
+ */
+unsigned mr_uncovered_calls(mr_uncovered_call *visit, void *argument);
 
 /* ----------------------------------------------------------------------------------------------------- fibers --- */
 

@@ -2,6 +2,7 @@
 #include "carrier.h"
 #include "context.h"
 #include "overflow.h"
+#include "report/report.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -19,15 +20,26 @@ __thread mf_carrier *mf_this_carrier;
 
 /* ---------------------------------------------------------------------------------------------------- switching --- */
 
+/* Only the carrier writes these. */
+static void note_turn(mf_carrier *carrier, mr_fiber *fiber)
+{
+    uint64_t turns = atomic_load_explicit(&carrier->turns, memory_order_relaxed);
+    atomic_store_explicit(&carrier->running, fiber, memory_order_relaxed);
+    atomic_store_explicit(&carrier->turns, turns + 1, memory_order_release);
+}
+
 static void run(mf_carrier *carrier, mr_fiber *fiber)
 {
+    note_turn(carrier, fiber);
     mf_current = fiber;
     mf_sanitizer_leave(&carrier->sanitizer, &fiber->sanitizer, false);
     mf_switch(&carrier->scheduler, fiber->context);
     mf_sanitizer_arrive(&carrier->sanitizer, &fiber->sanitizer);
     mf_current = NULL;
+    note_turn(carrier, NULL);
     if (carrier->ended) {
         carrier->ended = NULL;
+        mf_watchdog_let_go(carrier);
         mf_fiber_bury(fiber);
     }
 }
@@ -36,6 +48,8 @@ void mf_suspend(void)
 {
     mr_fiber *fiber = mf_current;
     mf_carrier *carrier = fiber->carrier;
+    if (fiber->held_count)
+        mf_held_note_park();
     fiber->saved_errno = errno;
     fiber->calls = 0;
     mf_sanitizer_leave(&fiber->sanitizer, &carrier->sanitizer, carrier->ended == fiber);
@@ -189,6 +203,7 @@ static void *carrier_main(void *argument)
     mf_this_carrier = carrier;
     block_signals();
     mf_overflow_watch_thread(carrier->signal_stack);
+    mf_watchdog_enter_carrier(carrier);
     mf_sanitizer_adopt_thread(&carrier->sanitizer);
     carry_fibers(carrier);
     mf_overflow_unwatch_thread();

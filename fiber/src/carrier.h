@@ -35,8 +35,21 @@ typedef struct mf_carrier {
     _Atomic(mf_message *) inbox; /* newest first */
     atomic_uint load;            /* fibers that were placed here and have not ended */
     atomic_bool stopping;
+    _Atomic(mr_fiber *) running; /* for the watchdog, with the four that follow */
+    _Atomic uint64_t turns;      /* odd while a fiber runs */
+    _Atomic uintptr_t sampled_place;
+    int thread_id;
+    mf_lock running_lock;        /* held by the watchdog while it reads of `running`, which must not end meanwhile */
     atomic_uint posting;         /* threads between putting a message into the inbox and having woken the loop */
 } mf_carrier;
+
+/* A pthread lock that a fiber holds, and where it was taken. */
+typedef struct mf_held {
+    const void *lock;
+    const void *place;
+} mf_held;
+
+enum { MF_HELD_MAX = 4 };
 
 struct mr_fiber {
     void *context;       /* where it goes on, while it does not run */
@@ -55,6 +68,8 @@ struct mr_fiber {
     bool has_ended;
     mf_queue joiners;
     atomic_uint references;
+    mf_held held[MF_HELD_MAX]; /* kept only when asked for: see report/held.c */
+    unsigned held_count;
     mf_sanitizer sanitizer;
     mf_stack stack;
     char name[MR_FIBER_NAME_BYTES];

@@ -14,25 +14,35 @@
 static struct sigaction previous;
 static pthread_once_t installed = PTHREAD_ONCE_INIT;
 
-/* With the former action in force again, the instruction that failed is repeated and fails as it would have without us. */
-static void hand_over(void)
+static void report_overflow(const mr_fiber *fiber)
 {
-    sigaction(SIGSEGV, &previous, NULL);
+    char message[160];
+    int length = snprintf(message, sizeof message, "millrace: stack overflow on fiber \"%s\" (stack of %zu bytes)\n",
+                          fiber->name, fiber->stack.size_bytes);
+    ssize_t written = write(STDERR_FILENO, message, (size_t)length);
+    (void)written;
 }
 
+/* A handler that was there before is called; without one the default action comes into force, and the instruction that
+ * failed is repeated. */
+static void hand_over(int signal_number, siginfo_t *info, void *context)
+{
+    if (previous.sa_flags & SA_SIGINFO)
+        previous.sa_sigaction(signal_number, info, context);
+    else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN)
+        previous.sa_handler(signal_number);
+    else
+        sigaction(SIGSEGV, &previous, NULL);
+}
+
+/* What a handler calls must not park: it would leave the signal's stack. */
 static void handle(int signal_number, siginfo_t *info, void *context)
 {
-    (void)signal_number, (void)context;
-    mr_fiber *fiber = mf_enter_core(); /* write is shadowed */
-    if (fiber && mf_stack_guards(&fiber->stack, info->si_addr)) {
-        char message[160];
-        int length = snprintf(message, sizeof message, "millrace: stack overflow on fiber \"%s\" (stack of %zu bytes)\n",
-                              fiber->name, fiber->stack.size_bytes);
-        ssize_t written = write(STDERR_FILENO, message, (size_t)length);
-        (void)written;
-    }
+    mr_fiber *fiber = mf_enter_core();
+    if (fiber && mf_stack_guards(&fiber->stack, info->si_addr))
+        report_overflow(fiber);
+    hand_over(signal_number, info, context);
     mf_leave_core(fiber);
-    hand_over();
 }
 
 static void install(void)

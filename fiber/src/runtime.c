@@ -3,6 +3,7 @@
 #include "futex.h"
 #include "offload.h"
 #include "random.h"
+#include "report/report.h"
 #include "shadow/libc.h"
 #include "watch.h"
 
@@ -50,12 +51,15 @@ static int create(const mr_carriers_options *options, mf_runtime **result)
     runtime->count = options->carriers;
     runtime->stack_size_bytes = options->stack_size_bytes;
     mf_stack_set_kept(options->stacks_kept);
+    mf_report_configure(options);
     int error = mr_group_create(options->backend, &runtime->group);
     if (error)
         goto fail_group;
     error = mf_carriers_create(&runtime->carriers, runtime->count, runtime->group);
     if (error)
         goto fail_carriers;
+    mf_watchdog_start(runtime->carriers, runtime->count);
+    mf_report_uncovered();
     *result = runtime;
     return 0;
 
@@ -133,6 +137,7 @@ int mr_carriers_stop(void)
         while ((fibers = atomic_load(&runtime->fibers)))
             mf_futex_wait(&runtime->fibers, fibers, MR_NO_DEADLINE);
         atomic_store(&current, NULL);
+        mf_watchdog_stop();
         mf_carriers_destroy(runtime->carriers, runtime->count);
         mr_group_destroy(runtime->group);
         mf_offload_stop();

@@ -5,11 +5,14 @@
 
 _Atomic(void *) mf_libc_functions[MF_LIBC_COUNT];
 
-const mf_shadow mf_shadows[MF_LIBC_COUNT] = {
+/* The first ones in the order of mf_libc_index. */
+const mf_shadow mf_shadows[] = {
 #define SHADOW(name) {#name, (void *)name},
-    MF_SHADOWED(SHADOW)
+    MF_SHADOWED(SHADOW) MF_ALIASED(SHADOW)
 #undef SHADOW
 };
+
+const size_t mf_shadow_count = sizeof mf_shadows / sizeof *mf_shadows;
 
 static void *find(mf_libc_index index)
 {

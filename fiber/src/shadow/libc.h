@@ -62,30 +62,30 @@ int __pthread_rwlock_wrlock(pthread_rwlock_t *);
 int __pthread_rwlock_unlock(pthread_rwlock_t *);
 int __pthread_once(pthread_once_t *, void (*)(void));
 
-/* Every name this library defines. */
+/* The names this library defines with a way of its own to libc's function. */
 #define MF_SHADOWED(X)                                                                                                 \
-    X(read) X(write) X(readv) X(writev) X(pread) X(pwrite) X(pread64) X(pwrite64) X(preadv) X(pwritev) X(preadv64)     \
-    X(pwritev64) X(__read) X(__write) X(__pread64) X(__pwrite64) X(__read_chk) X(__pread_chk) X(__pread64_chk)         \
-    X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(send) X(sendto) X(sendmsg) X(sendmmsg) X(__send) X(__recv_chk)        \
-    X(__recvfrom_chk) X(accept) X(accept4) X(connect) X(__connect)                                                     \
-    X(poll) X(ppoll) X(select) X(pselect) X(__poll) X(__select) X(__poll_chk) X(__ppoll_chk)                           \
-    X(epoll_wait) X(epoll_pwait) X(epoll_pwait2)                                                                       \
-    X(close) X(__close) X(close_range) X(closefrom) X(dup2) X(__dup2) X(dup3)                                          \
-    X(nanosleep) X(__nanosleep) X(clock_nanosleep) X(usleep) X(sleep)                                                  \
-    X(getaddrinfo) X(getnameinfo) X(gethostbyname) X(gethostbyname2) X(gethostbyaddr) X(gethostbyname_r)               \
-    X(gethostbyname2_r) X(gethostbyaddr_r)                                                                             \
-    X(open) X(open64) X(openat) X(openat64) X(creat) X(creat64) X(__open) X(__open64) X(__open_2) X(__open64_2)        \
-    X(__openat_2) X(__openat64_2) X(fsync) X(fdatasync) X(syncfs)                                                      \
-    X(flock) X(fcntl) X(fcntl64) X(__fcntl) X(lockf) X(lockf64)                                                        \
-    X(wait) X(waitpid) X(wait3) X(wait4) X(waitid) X(__wait) X(__waitpid) X(system) X(pclose)                          \
-    X(pthread_mutex_lock) X(pthread_mutex_trylock) X(pthread_mutex_timedlock) X(pthread_mutex_clocklock)               \
-    X(pthread_mutex_unlock) X(__pthread_mutex_lock) X(__pthread_mutex_trylock) X(__pthread_mutex_unlock)               \
+    X(read) X(write) X(readv) X(writev) X(pread64) X(pwrite64) X(preadv64) X(pwritev64) X(__read_chk)                  \
+    X(__pread64_chk) X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(send) X(sendto) X(sendmsg) X(sendmmsg)               \
+    X(__recv_chk) X(__recvfrom_chk) X(accept) X(accept4) X(connect) X(poll) X(ppoll) X(select) X(pselect)              \
+    X(__poll_chk) X(__ppoll_chk) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) X(close) X(close_range) X(closefrom)     \
+    X(dup2) X(dup3) X(nanosleep) X(clock_nanosleep) X(usleep) X(sleep) X(getaddrinfo) X(getnameinfo)                   \
+    X(gethostbyname) X(gethostbyname2) X(gethostbyaddr) X(gethostbyname_r) X(gethostbyname2_r) X(gethostbyaddr_r)      \
+    X(open64) X(openat64) X(__open64_2) X(__openat64_2) X(fsync) X(fdatasync) X(syncfs) X(flock) X(fcntl) X(lockf64)   \
+    X(wait) X(waitpid) X(wait3) X(wait4) X(waitid) X(system) X(pclose) X(pthread_mutex_lock)                           \
+    X(pthread_mutex_trylock) X(pthread_mutex_timedlock) X(pthread_mutex_clocklock) X(pthread_mutex_unlock)             \
     X(pthread_cond_wait) X(pthread_cond_timedwait) X(pthread_cond_clockwait) X(pthread_cond_signal)                    \
-    X(pthread_cond_broadcast)                                                                                          \
-    X(pthread_rwlock_rdlock) X(pthread_rwlock_wrlock) X(pthread_rwlock_timedrdlock) X(pthread_rwlock_timedwrlock)      \
-    X(pthread_rwlock_clockrdlock) X(pthread_rwlock_clockwrlock) X(pthread_rwlock_unlock) X(__pthread_rwlock_rdlock)    \
-    X(__pthread_rwlock_wrlock) X(__pthread_rwlock_unlock)                                                              \
-    X(sem_wait) X(sem_timedwait) X(sem_clockwait) X(sem_post) X(pthread_join) X(pthread_once) X(__pthread_once)
+    X(pthread_cond_broadcast) X(pthread_rwlock_rdlock) X(pthread_rwlock_wrlock) X(pthread_rwlock_timedrdlock)          \
+    X(pthread_rwlock_timedwrlock) X(pthread_rwlock_clockrdlock) X(pthread_rwlock_clockwrlock)                          \
+    X(pthread_rwlock_unlock) X(sem_wait) X(sem_timedwait) X(sem_clockwait) X(sem_post) X(pthread_join)                 \
+    X(pthread_once)
+
+/* Second names for the same definitions. Some of libc's exist for old programs only and cannot be looked up. */
+#define MF_ALIASED(X)                                                                                                  \
+    X(pread) X(pwrite) X(preadv) X(pwritev) X(__read) X(__write) X(__pread64) X(__pwrite64) X(__pread_chk) X(__send)   \
+    X(__connect) X(__poll) X(__select) X(__close) X(__dup2) X(__nanosleep) X(open) X(__open) X(__open64) X(openat)     \
+    X(creat) X(creat64) X(__open_2) X(__openat_2) X(lockf) X(fcntl64) X(__fcntl) X(__wait) X(__waitpid)                \
+    X(__pthread_mutex_lock) X(__pthread_mutex_trylock) X(__pthread_mutex_unlock) X(__pthread_rwlock_rdlock)            \
+    X(__pthread_rwlock_wrlock) X(__pthread_rwlock_unlock) X(__pthread_once)
 
 typedef enum mf_libc_index {
 #define MF_LIBC_ENUM(name) MF_LIBC_##name,
@@ -102,7 +102,8 @@ typedef struct mf_shadow {
     void *definition;
 } mf_shadow;
 
-extern const mf_shadow mf_shadows[MF_LIBC_COUNT];
+extern const mf_shadow mf_shadows[];
+extern const size_t mf_shadow_count;
 
 /* The next definition of that name after the program's. Ends the program if there is none. */
 void *mf_libc_find(mf_libc_index index);

@@ -11,6 +11,7 @@
  * the owner: for those the table of owners below knows the fiber.
  */
 #include "../offload.h"
+#include "../report/report.h"
 #include "blocking.h"
 #include "libc.h"
 
@@ -270,28 +271,38 @@ static int lock_mutex(pthread_mutex_t *mutex, uint64_t deadline_ns)
     return error;
 }
 
+/* On a fiber: a lock was taken, unless there was an error, by a call made at `place`. */
+static int note_taken(const void *lock, int error, const void *place)
+{
+    if (error == 0)
+        mf_held_note_lock(lock, place);
+    return error;
+}
+
+#define PLACE __builtin_return_address(0)
+
 int pthread_mutex_lock(pthread_mutex_t *mutex)
 {
-    return mf_current ? lock_mutex(mutex, MR_NO_DEADLINE) : LIBC(pthread_mutex_lock)(mutex);
+    return mf_current ? note_taken(mutex, lock_mutex(mutex, MR_NO_DEADLINE), PLACE) : LIBC(pthread_mutex_lock)(mutex);
 }
 
 int pthread_mutex_trylock(pthread_mutex_t *mutex)
 {
-    return mf_current ? try_mutex(mutex) : LIBC(pthread_mutex_trylock)(mutex);
+    return mf_current ? note_taken(mutex, try_mutex(mutex), PLACE) : LIBC(pthread_mutex_trylock)(mutex);
 }
 
 int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until)
 {
     if (!mf_current || !is_valid(CLOCK_REALTIME, until))
         return LIBC(pthread_mutex_timedlock)(mutex, until);
-    return lock_mutex(mutex, deadline_on(CLOCK_REALTIME, until));
+    return note_taken(mutex, lock_mutex(mutex, deadline_on(CLOCK_REALTIME, until)), PLACE);
 }
 
 int pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until)
 {
     if (!mf_current || !is_valid(clock, until))
         return LIBC(pthread_mutex_clocklock)(mutex, clock, until);
-    return lock_mutex(mutex, deadline_on(clock, until));
+    return note_taken(mutex, lock_mutex(mutex, deadline_on(clock, until)), PLACE);
 }
 
 int pthread_mutex_unlock(pthread_mutex_t *mutex)
@@ -302,6 +313,8 @@ int pthread_mutex_unlock(pthread_mutex_t *mutex)
             return EPERM;
         note_unlocked(mutex);
     }
+    if (on_fiber)
+        mf_held_note_unlock(mutex);
     int error = LIBC(pthread_mutex_unlock)(mutex);
     if (error == 0)
         wake(mutex, false);
@@ -331,7 +344,7 @@ static int wait_for_condition(pthread_cond_t *condition, pthread_mutex_t *mutex,
     leave(&node);
     if (error)
         return error;
-    lock_mutex(mutex, MR_NO_DEADLINE);
+    note_taken(mutex, lock_mutex(mutex, MR_NO_DEADLINE), PLACE);
     errno = before;
     return outcome == -ETIMEDOUT && deadline_ns != MR_NO_DEADLINE ? ETIMEDOUT : 0; /* an interruption: a spurious wake-up */
 }
@@ -396,44 +409,46 @@ static int lock_rwlock(pthread_rwlock_t *lock, mf_try try_lock, uint64_t deadlin
 
 int pthread_rwlock_rdlock(pthread_rwlock_t *lock)
 {
-    return mf_current ? lock_rwlock(lock, try_read_lock, MR_NO_DEADLINE) : LIBC(pthread_rwlock_rdlock)(lock);
+    return mf_current ? note_taken(lock, lock_rwlock(lock, try_read_lock, MR_NO_DEADLINE), PLACE) : LIBC(pthread_rwlock_rdlock)(lock);
 }
 
 int pthread_rwlock_wrlock(pthread_rwlock_t *lock)
 {
-    return mf_current ? lock_rwlock(lock, try_write_lock, MR_NO_DEADLINE) : LIBC(pthread_rwlock_wrlock)(lock);
+    return mf_current ? note_taken(lock, lock_rwlock(lock, try_write_lock, MR_NO_DEADLINE), PLACE) : LIBC(pthread_rwlock_wrlock)(lock);
 }
 
 int pthread_rwlock_timedrdlock(pthread_rwlock_t *lock, const struct timespec *until)
 {
     if (!mf_current || !is_valid(CLOCK_REALTIME, until))
         return LIBC(pthread_rwlock_timedrdlock)(lock, until);
-    return lock_rwlock(lock, try_read_lock, deadline_on(CLOCK_REALTIME, until));
+    return note_taken(lock, lock_rwlock(lock, try_read_lock, deadline_on(CLOCK_REALTIME, until)), PLACE);
 }
 
 int pthread_rwlock_timedwrlock(pthread_rwlock_t *lock, const struct timespec *until)
 {
     if (!mf_current || !is_valid(CLOCK_REALTIME, until))
         return LIBC(pthread_rwlock_timedwrlock)(lock, until);
-    return lock_rwlock(lock, try_write_lock, deadline_on(CLOCK_REALTIME, until));
+    return note_taken(lock, lock_rwlock(lock, try_write_lock, deadline_on(CLOCK_REALTIME, until)), PLACE);
 }
 
 int pthread_rwlock_clockrdlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until)
 {
     if (!mf_current || !is_valid(clock, until))
         return LIBC(pthread_rwlock_clockrdlock)(lock, clock, until);
-    return lock_rwlock(lock, try_read_lock, deadline_on(clock, until));
+    return note_taken(lock, lock_rwlock(lock, try_read_lock, deadline_on(clock, until)), PLACE);
 }
 
 int pthread_rwlock_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until)
 {
     if (!mf_current || !is_valid(clock, until))
         return LIBC(pthread_rwlock_clockwrlock)(lock, clock, until);
-    return lock_rwlock(lock, try_write_lock, deadline_on(clock, until));
+    return note_taken(lock, lock_rwlock(lock, try_write_lock, deadline_on(clock, until)), PLACE);
 }
 
 int pthread_rwlock_unlock(pthread_rwlock_t *lock)
 {
+    if (mf_current)
+        mf_held_note_unlock(lock);
     int error = LIBC(pthread_rwlock_unlock)(lock);
     if (error == 0)
         wake(lock, true);

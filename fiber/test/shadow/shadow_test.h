@@ -31,6 +31,7 @@ typedef struct shadow_case {
     X(name)                                                                                                            \
     X(process)                                                                                                         \
     X(pthread)                                                                                                         \
+    X(report)                                                                                                          \
     X(server)                                                                                                          \
     X(sleep)
 

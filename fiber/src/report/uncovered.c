@@ -1,0 +1,128 @@
+/* uncovered.c: which calls that may block, and that this library does not shadow, the program and its libraries import. */
+#include "../shadow/libc.h"
+#include "report.h"
+
+#include <elf.h>
+#include <link.h>
+#include <stddef.h>
+#include <string.h>
+
+/* Functions of libc that may wait for something else than the processor or a disk, and are not shadowed. */
+static const char *const blocking[] = {
+    "aio_suspend", "call_once", "cnd_timedwait", "cnd_wait", "copy_file_range", "fflush", "fgetc", "fgets", "fread",
+    "fscanf", "fwrite", "gai_suspend", "getaddrinfo_a", "getc", "getchar", "getdelim", "getline", "io_getevents",
+    "mq_receive", "mq_send", "mq_timedreceive", "mq_timedsend", "msgrcv", "msgsnd", "mtx_lock", "mtx_timedlock", "pause",
+    "preadv2", "pthread_barrier_wait", "pthread_clockjoin_np", "pthread_spin_lock", "pthread_timedjoin_np", "pwritev2",
+    "res_query", "res_search", "res_send", "scanf", "semop", "semtimedop", "sendfile", "sendfile64", "sigsuspend",
+    "sigtimedwait", "sigwait", "sigwaitinfo", "splice", "syscall", "tcdrain", "tee", "thrd_join", "thrd_sleep", "vmsplice",
+};
+
+static bool may_block(const char *name)
+{
+    for (size_t i = 0; i < sizeof blocking / sizeof *blocking; i++)
+        if (strcmp(blocking[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* The parts of an object's dynamic section that lead to its symbols. */
+typedef struct symbols {
+    const ElfW(Sym) *table;
+    const char *strings;
+    const uint32_t *gnu_hash;
+    const ElfW(Word) *hash;
+} symbols;
+
+/* The loader has relocated these pointers, except in the vDSO and on some processors. */
+static const void *relocated(const struct dl_phdr_info *object, ElfW(Addr) address)
+{
+    return (const void *)(address < object->dlpi_addr ? object->dlpi_addr + address : address);
+}
+
+static symbols find_symbols(const struct dl_phdr_info *object, const ElfW(Dyn) *entry)
+{
+    symbols found = {0};
+    for (; entry->d_tag != DT_NULL; entry++) {
+        const void *value = relocated(object, entry->d_un.d_ptr);
+        if (entry->d_tag == DT_SYMTAB)
+            found.table = value;
+        else if (entry->d_tag == DT_STRTAB)
+            found.strings = value;
+        else if (entry->d_tag == DT_GNU_HASH)
+            found.gnu_hash = value;
+        else if (entry->d_tag == DT_HASH)
+            found.hash = value;
+    }
+    return found;
+}
+
+/* No table says how many symbols there are. Those that are imported come before the first one in the GNU hash table. */
+static size_t imported_symbols_end(const symbols *s)
+{
+    if (s->gnu_hash)
+        return s->gnu_hash[1];
+    return s->hash ? s->hash[1] : 0;
+}
+
+typedef struct search {
+    mr_uncovered_call *visit;
+    void *argument;
+    unsigned count;
+} search;
+
+static void search_symbols(const symbols *s, const char *object, search *all)
+{
+    for (size_t i = 1; i < imported_symbols_end(s); i++) {
+        const char *name = s->strings + s->table[i].st_name;
+        if (s->table[i].st_shndx != SHN_UNDEF || !may_block(name))
+            continue;
+        all->count++;
+        if (all->visit)
+            all->visit(all->argument, object, name);
+    }
+}
+
+static bool is_system_itself(const char *name)
+{
+    static const char *const own[] = {"/libc.so", "/ld-linux", "/libpthread", "linux-vdso", "/libasan", "/libtsan",
+                                      "/libubsan", "/liblsan"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strstr(name, own[i]))
+            return true;
+    return false;
+}
+
+static int search_object(struct dl_phdr_info *object, size_t size, void *argument)
+{
+    (void)size;
+    const char *name = *object->dlpi_name ? object->dlpi_name : "the program";
+    if (is_system_itself(name))
+        return 0;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        if (object->dlpi_phdr[i].p_type != PT_DYNAMIC)
+            continue;
+        symbols s = find_symbols(object, (const void *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr));
+        if (s.table && s.strings)
+            search_symbols(&s, name, argument);
+    }
+    return 0;
+}
+
+unsigned mr_uncovered_calls(mr_uncovered_call *visit, void *argument)
+{
+    search all = {.visit = visit, .argument = argument};
+    dl_iterate_phdr(search_object, &all);
+    return all.count;
+}
+
+static void report_call(void *argument, const char *object, const char *name)
+{
+    (void)argument;
+    mf_report("%s imports %s, which is not shadowed and may block a carrier", object, name);
+}
+
+void mf_report_uncovered(void)
+{
+    if (mf_reports_uncovered)
+        mr_uncovered_calls(report_call, NULL);
+}

@@ -1,0 +1,194 @@
+/*
+ * watchdog.c: a thread that looks whether a carrier has been running the same fiber for too long, and says where.
+ *
+ * A carrier in a system call tells its place through /proc, undisturbed. One that computes is asked by a signal, which
+ * interrupts no call then.
+ */
+#include "../futex.h"
+#include "report.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define NS_PER_MS UINT64_C(1000000)
+#define SAMPLE_SIGNAL (SIGRTMAX - 3)
+
+enum { STACK_WORDS = 256 };
+
+static struct {
+    pthread_t thread;
+    mf_carrier *carriers;
+    unsigned count;
+    bool running;
+    atomic_uint stopping;
+} watchdog;
+
+/* --------------------------------------------------------------------------------------------- where is a carrier? --- */
+
+static void sample(int signal_number, siginfo_t *info, void *context)
+{
+    (void)signal_number, (void)info;
+    const ucontext_t *interrupted = context;
+#if defined(__x86_64__)
+    uintptr_t place = (uintptr_t)interrupted->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+    uintptr_t place = (uintptr_t)interrupted->uc_mcontext.pc;
+#endif
+    if (mf_this_carrier)
+        atomic_store(&mf_this_carrier->sampled_place, place);
+}
+
+void mf_watchdog_enter_carrier(mf_carrier *carrier)
+{
+    sigset_t own;
+    carrier->thread_id = (int)syscall(SYS_gettid);
+    if (!mf_watchdog_limit_ms)
+        return;
+    sigemptyset(&own);
+    sigaddset(&own, SAMPLE_SIGNAL);
+    pthread_sigmask(SIG_UNBLOCK, &own, NULL);
+}
+
+void mf_watchdog_let_go(mf_carrier *carrier)
+{
+    if (!mf_watchdog_limit_ms)
+        return;
+    mf_lock_take(&carrier->running_lock);
+    mf_lock_give(&carrier->running_lock);
+}
+
+/* The carrier's instruction and stack pointers, if it is in a system call (proc(5), /proc/pid/syscall). */
+static bool place_in_system_call(const mf_carrier *carrier, uintptr_t *stack_pointer, uintptr_t *place)
+{
+    char path[64], line[256];
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", carrier->thread_id);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return false;
+    bool found = fgets(line, sizeof line, file) &&
+                 sscanf(line, "%*s %*s %*s %*s %*s %*s %*s %lx %lx", stack_pointer, place) == 2;
+    fclose(file);
+    return found;
+}
+
+static uintptr_t place_by_signal(mf_carrier *carrier)
+{
+    atomic_store(&carrier->sampled_place, 0);
+    syscall(SYS_tgkill, getpid(), carrier->thread_id, SAMPLE_SIGNAL);
+    for (int i = 0; i < 20 && !atomic_load(&carrier->sampled_place); i++)
+        usleep(500);
+    return atomic_load(&carrier->sampled_place);
+}
+
+/* What lies on the stack above the call: the first address in code of another object than libc's is the caller. Reads
+ * memory that the fiber may be writing: at worst the name is wrong. */
+__attribute__((no_sanitize_address, no_sanitize_thread)) static const void *caller_on_stack(const mr_fiber *fiber, uintptr_t stack_pointer, const void *place)
+{
+    Dl_info callee, candidate;
+    uintptr_t bottom = (uintptr_t)fiber->stack.bottom, top = bottom + fiber->stack.size_bytes;
+    if (stack_pointer < bottom || stack_pointer >= top || !dladdr(place, &callee))
+        return NULL;
+    const uintptr_t *word = (const uintptr_t *)(stack_pointer & ~(uintptr_t)7);
+    for (int i = 0; i < STACK_WORDS && (uintptr_t)&word[i] < top; i++)
+        if (dladdr((const void *)word[i], &candidate) && candidate.dli_fbase != callee.dli_fbase)
+            return (const void *)word[i];
+    return NULL;
+}
+
+/* Where a carrier is, if it still is in that turn. */
+typedef struct finding {
+    char fiber[MR_FIBER_NAME_BYTES];
+    char place[MF_PLACE_BYTES];
+    char caller[MF_PLACE_BYTES];
+} finding;
+
+static void find_place(mf_carrier *carrier, const mr_fiber *fiber, finding *found)
+{
+    uintptr_t stack_pointer, place;
+    const void *caller = NULL;
+    if (place_in_system_call(carrier, &stack_pointer, &place))
+        caller = caller_on_stack(fiber, stack_pointer, (const void *)place);
+    else
+        place = place_by_signal(carrier);
+    memcpy(found->fiber, fiber->name, sizeof found->fiber);
+    mf_report_describe(found->place, (const void *)place);
+    if (caller)
+        mf_report_describe(found->caller, caller);
+}
+
+static void report_carrier(mf_carrier *carrier, uint64_t turn, uint64_t held_ms)
+{
+    finding found = {0};
+    mf_lock_take(&carrier->running_lock);
+    const mr_fiber *fiber = atomic_load(&carrier->running);
+    bool is_there = fiber && atomic_load(&carrier->turns) == turn;
+    if (is_there)
+        find_place(carrier, fiber, &found);
+    mf_lock_give(&carrier->running_lock);
+    if (is_there)
+        mf_report("carrier %u has been held for %llu ms by fiber \"%s\" in %s%s%s", carrier->index,
+                  (unsigned long long)held_ms, found.fiber, found.place, *found.caller ? ", called from " : "",
+                  found.caller);
+}
+
+/* ------------------------------------------------------------------------------------------------------- the thread --- */
+
+/* What the watchdog saw of one carrier. */
+typedef struct sighting {
+    uint64_t turn;
+    uint64_t since_ns;
+    bool reported;
+} sighting;
+
+static void look_at(mf_carrier *carrier, sighting *last, uint64_t now_ns)
+{
+    uint64_t turn = atomic_load(&carrier->turns);
+    bool runs_a_fiber = turn % 2;
+    if (turn != last->turn || !runs_a_fiber) {
+        *last = (sighting){.turn = turn, .since_ns = now_ns};
+    } else if (!last->reported && now_ns - last->since_ns >= mf_watchdog_limit_ms * NS_PER_MS) {
+        last->reported = true;
+        report_carrier(carrier, turn, (now_ns - last->since_ns) / NS_PER_MS);
+    }
+}
+
+static void *watch(void *argument)
+{
+    static sighting sightings[MR_CARRIERS_MAX];
+    memset(sightings, 0, sizeof sightings);
+    while (!atomic_load(&watchdog.stopping)) {
+        uint64_t now_ns = mr_clock_now_ns();
+        for (unsigned i = 0; i < watchdog.count; i++)
+            look_at(&watchdog.carriers[i], &sightings[i], now_ns);
+        mf_futex_wait(&watchdog.stopping, 0, now_ns + mf_watchdog_limit_ms * NS_PER_MS / 2 + NS_PER_MS);
+    }
+    return argument;
+}
+
+void mf_watchdog_start(mf_carrier *carriers, unsigned count)
+{
+    if (!mf_watchdog_limit_ms)
+        return;
+    struct sigaction action = {.sa_sigaction = sample, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+    sigaction(SAMPLE_SIGNAL, &action, NULL);
+    watchdog.carriers = carriers;
+    watchdog.count = count;
+    atomic_store(&watchdog.stopping, 0);
+    watchdog.running = pthread_create(&watchdog.thread, NULL, watch, NULL) == 0;
+}
+
+void mf_watchdog_stop(void)
+{
+    if (!watchdog.running)
+        return;
+    atomic_store(&watchdog.stopping, 1);
+    mf_futex_wake(&watchdog.stopping, 1);
+    pthread_join(watchdog.thread, NULL);
+    watchdog.running = false;
+}
