@@ -148,20 +148,45 @@ static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
     }
 }
 
+/* Only waits are allowed on a foreign descriptor, and the report is their answer. */
+static void end_waits(mr_loop *loop, mr_descriptor *descriptor, int direction)
+{
+    for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
+        next = slot->next;
+        if (slot->state == MR_SLOT_PENDING)
+            mr_loop_settle(loop, slot, 0);
+    }
+}
+
+/* The one report is spent. The registration stays, without a condition, until the next wait or the close. */
+static void act_on_foreign(mr_loop *loop, mr_descriptor *descriptor, const mr_readiness_report *report,
+                           const mr_poller *poller)
+{
+    descriptor->is_one_shot = false;
+    if (report->readable || report->hang_up)
+        end_waits(loop, descriptor, MR_READING);
+    if (report->writable || report->hang_up)
+        end_waits(loop, descriptor, MR_WRITING);
+    if (descriptor->first[MR_READING] || descriptor->first[MR_WRITING])
+        watch_once(loop, descriptor, poller);
+}
+
 static void act_on(mr_loop *loop, const mr_readiness_report *report, const mr_poller *poller)
 {
     mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(report->tag));
     uint32_t generation = mr_handle_generation(report->tag);
     if (!descriptor || descriptor->generation != generation)
         return; /* from the descriptor's former life */
+    if (generation == 0) {
+        act_on_foreign(loop, descriptor, report, poller);
+        return;
+    }
     if (report->hang_up)
         descriptor->may_hide_data = true;
     if (report->readable || report->hang_up)
         serve(loop, descriptor, MR_READING);
     if (report->writable || report->hang_up)
         serve(loop, descriptor, MR_WRITING);
-    if (generation == 0)
-        watch_once(loop, descriptor, poller);
 }
 
 /* With thousands of descriptors their records are in no cache when a report comes. */

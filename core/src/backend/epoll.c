@@ -25,9 +25,12 @@ static int watch(mr_loop *loop, int number, uint64_t tag, mr_watch mode, bool re
         event.events |= EPOLLIN | EPOLLRDHUP;
     if (writing)
         event.events |= EPOLLOUT;
-    if (epoll_ctl(epoll_of(loop), EPOLL_CTL_ADD, number, &event) == 0)
+    /* Who waits once will wait again: then the descriptor is registered already. */
+    int first = mode == MR_WATCH_ONCE ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    int second = mode == MR_WATCH_ONCE ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+    if (epoll_ctl(epoll_of(loop), first, number, &event) == 0)
         return 0;
-    if (errno == EEXIST && epoll_ctl(epoll_of(loop), EPOLL_CTL_MOD, number, &event) == 0)
+    if ((errno == EEXIST || errno == ENOENT) && epoll_ctl(epoll_of(loop), second, number, &event) == 0)
         return 0;
     return -errno;
 }
