@@ -8,6 +8,14 @@ enum { BACKOFF_LAST_MS = 20, CALLS_PER_TURN = 128 };
 #define NS_PER_MS UINT64_C(1000000)
 #define IDLE_WAIT_NS UINT64_C(50000)
 
+/* Most programs set none, and are spared a system call for each wait. */
+static atomic_bool has_socket_timeouts;
+
+void mf_note_socket_timeout(void)
+{
+    atomic_store(&has_socket_timeouts, true);
+}
+
 bool mf_is_nonblocking(int descriptor)
 {
     int flags = LIBC(fcntl)(descriptor, F_GETFL);
@@ -18,6 +26,8 @@ uint64_t mf_socket_deadline_ns(int descriptor, mr_kind direction)
 {
     struct timeval limit = {0};
     socklen_t size = sizeof limit;
+    if (!atomic_load_explicit(&has_socket_timeouts, memory_order_relaxed))
+        return MR_NO_DEADLINE;
     int option = direction == MR_WAIT_READABLE ? SO_RCVTIMEO : SO_SNDTIMEO;
     if (getsockopt(descriptor, SOL_SOCKET, option, &limit, &size) != 0 || (!limit.tv_sec && !limit.tv_usec))
         return MR_NO_DEADLINE;

@@ -44,6 +44,9 @@ bool mf_back_off(unsigned *backoff_ms, uint64_t deadline_ns);
 /* Is O_NONBLOCK set? A bad descriptor is not blocking either. */
 bool mf_is_nonblocking(int descriptor);
 
+/* A socket of this process got a timeout: from now on each has to be asked. [any thread] */
+void mf_note_socket_timeout(void);
+
 /* The deadline that SO_RCVTIMEO or SO_SNDTIMEO set for a call that begins now; MR_NO_DEADLINE without. */
 uint64_t mf_socket_deadline_ns(int descriptor, mr_kind direction);
 

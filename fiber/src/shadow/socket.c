@@ -28,6 +28,16 @@ static bool receive_is_libcs(int descriptor, int flags)
     return getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain != AF_UNIX;
 }
 
+/* Looked at, not changed. A timeout that was set in another process before the socket was passed on is not known. */
+int setsockopt(int descriptor, int level, int option, const void *value, socklen_t size)
+{
+    bool is_timeout = option == SO_RCVTIMEO || option == SO_SNDTIMEO || option == SO_RCVTIMEO_NEW ||
+                      option == SO_SNDTIMEO_NEW;
+    if (level == SOL_SOCKET && is_timeout)
+        mf_note_socket_timeout();
+    return LIBC(setsockopt)(descriptor, level, option, value, size);
+}
+
 /* --------------------------------------------------------------------------------------------------- messages --- */
 
 static size_t total_bytes(const struct msghdr *message)
@@ -284,9 +294,20 @@ ssize_t sendto(int descriptor, const void *buffer, size_t size, int flags, const
     return send_message(descriptor, &message, flags);
 }
 
+/* Most often all is taken at once: then this is one plain send. */
 ssize_t send(int descriptor, const void *buffer, size_t size, int flags)
 {
-    return sendto(descriptor, buffer, size, flags, NULL, 0);
+    if (!mf_current || (flags & MSG_DONTWAIT))
+        return LIBC(send)(descriptor, buffer, size, flags);
+    ssize_t sent = LIBC(send)(descriptor, buffer, size, flags | MSG_DONTWAIT);
+    if (sent < 0 && errno == EAGAIN)
+        return sendto(descriptor, buffer, size, flags, NULL, 0);
+    mf_spend_turn();
+    if (sent < 0 || (size_t)sent == size)
+        return sent;
+    mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_WRITABLE};
+    struct iovec vector = {(void *)buffer, size};
+    return mf_send_rest(&call, &(struct msghdr){.msg_iov = &vector, .msg_iovlen = 1}, flags, (size_t)sent);
 }
 
 ALIAS(__send, send);
