@@ -1,5 +1,6 @@
 /*
- * http_server.c: an HTTP server in the oldest style: accept, and for each connection a function of blocking recv and send.
+ * http_server.c: an HTTP server in the oldest style: accept, and for each connection a function of blocking recv and
+ * send.
  *
  * The only call that is not libc's is mr_fiber_spawn, where another program would call pthread_create. Answers every
  * request with the same page; knows just enough of HTTP/1.1 to find where a request without a body ends.
@@ -23,7 +24,8 @@ static void die(const char *what)
     exit(EXIT_FAILURE);
 }
 
-/* Answers the complete requests in the buffer; returns how many bytes of it belong to the next one, -1 if the client is gone. */
+/* Answers the complete requests in the buffer; returns how many bytes of it belong to the next one, -1 if the client
+ * is gone. */
 static long answer_requests(int connection, char *buffer, size_t filled)
 {
     char *request = buffer, *end;

@@ -32,22 +32,22 @@ extern "C" {
 typedef struct mr_carriers_options {
     unsigned carriers;       /* OS threads that run fibers [one for each processor this process may use] */
     mr_backend backend;      /* see mr_backend_choose [MR_BACKEND_AUTO] */
-    size_t stack_size_bytes; /* of a fiber that does not ask for another; memory is used only as it is touched [256 KiB] */
+    size_t stack_size_bytes; /* of a fiber that does not ask for another; used only as it is touched [256 KiB] */
     unsigned stacks_kept;    /* stacks of ended fibers kept for the next, of each size [256] */
 
     /* For finding what blocks. MILLRACE_FIBER_DEBUG asks for the same: "uncovered,locks,watchdog=100". */
     int reports_uncovered_calls;     /* at the start, a line for each of mr_uncovered_calls */
     int reports_held_locks;          /* a line when a fiber parks while it holds a pthread lock, once for each place */
-    unsigned watchdog_ms;            /* a line when a carrier runs one fiber for so long, with the call it is in [never] */
+    unsigned watchdog_ms;            /* a line when a carrier runs one fiber for so long: the call it is in [never] */
     void (*report)(const char *line); /* takes the lines, on any thread [standard error] */
 } mr_carriers_options;
 
 #define MR_CARRIERS_MAX 256
 
 /*
- * Starts the carriers; `options` may be NULL. The first mr_fiber_spawn does it too, with the default options. -EALREADY:
- * they run. -EINVAL: too many carriers, or a stack larger than memory can be. Otherwise what creating loops or threads
- * returned.
+ * Starts the carriers; `options` may be NULL. The first mr_fiber_spawn does it too, with the default options.
+ * -EALREADY: they run. -EINVAL: too many carriers, or a stack larger than memory can be. Otherwise what creating loops
+ * or threads returned.
  */
 int mr_carriers_start(const mr_carriers_options *options);
 
@@ -61,8 +61,8 @@ unsigned mr_carriers_count(void);
 typedef void mr_uncovered_call(void *argument, const char *object, const char *function);
 
 /*
- * Visits each function of libc that may block, is not shadowed, and is imported by the program or a library that is loaded
- * now. `visit` may be NULL. Returns how many there are. An import is no call: it says where to look.
+ * Visits each function of libc that may block, is not shadowed, and is imported by the program or a library that is
+ * loaded now. `visit` may be NULL. Returns how many there are. An import is no call: it says where to look.
  */
 unsigned mr_uncovered_calls(mr_uncovered_call *visit, void *argument);
 
@@ -85,8 +85,8 @@ typedef struct mr_fiber_options {
  */
 int mr_fiber_spawn(mr_fiber **fiber, const mr_fiber_options *options, void *(*run)(void *argument), void *argument);
 
-/* Waits for the end of a fiber, takes what it returned (`result` may be NULL) and frees it. -EDEADLK: on itself. Ends with
- * -EINTR when interrupted; the fiber can then still be joined. */
+/* Waits for the end of a fiber, takes what it returned (`result` may be NULL) and frees it. -EDEADLK: on itself.
+ * Ends with -EINTR when interrupted; the fiber can then still be joined. */
 int mr_fiber_join(mr_fiber *fiber, void **result);
 
 /* Gives up the right to join: the fiber is freed when it ends. */
@@ -188,7 +188,8 @@ typedef enum mr_case_kind {
     MR_CASE_WRITABLE  /* descriptor */
 } mr_case_kind;
 
-/* One thing to wait for. `result` is 0 if it happened, or the error that ended it: -EPIPE for a closed channel, -EBADF. */
+/* One thing to wait for. `result` is 0 if it happened, or the error that ended it: -EPIPE for a closed channel,
+ * -EBADF. */
 typedef struct mr_case {
     mr_case_kind kind;
     mr_channel *channel;

@@ -170,7 +170,8 @@ static void poll_loop(mf_carrier *carrier)
     }
 }
 
-/* The inbox is looked at after the poll and before the announcement of sleep: a message that comes later wakes the loop. */
+/* The inbox is looked at after the poll and before the announcement of sleep: a message that comes later wakes the
+ * loop. */
 static void carry_fibers(mf_carrier *carrier)
 {
     for (;;) {

@@ -75,8 +75,8 @@ struct mr_fiber {
     char name[MR_FIBER_NAME_BYTES];
 };
 
-/* The fiber that runs on this thread. NULL on an OS thread, in the scheduler, and inside the core: there, shadowed calls
- * must be libc's. */
+/* The fiber that runs on this thread. NULL on an OS thread, in the scheduler, and inside the core: there, shadowed
+ * calls must be libc's. */
 extern __thread mr_fiber *mf_current;
 
 /* The carrier that this thread is, or NULL. */
@@ -95,7 +95,8 @@ static inline void mf_leave_core(mr_fiber *fiber)
     mf_current = fiber;
 }
 
-/* Switches from the running fiber to its carrier's scheduler; returns when the fiber is made ready and its turn comes. */
+/* Switches from the running fiber to its carrier's scheduler; returns when the fiber is made ready and its turn
+ * comes. */
 void mf_suspend(void);
 
 /* Has a suspended fiber (or one about to suspend) continued. Once for each mf_suspend. [any thread] */

@@ -15,8 +15,10 @@ void mf_futex_wait(atomic_uint *word, unsigned value, uint64_t deadline_ns)
 {
     int error = errno;
     /* FUTEX_WAIT_BITSET takes a point in time on the monotonic clock, FUTEX_WAIT would take a duration. */
-    struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_SECOND), .tv_nsec = (long)(deadline_ns % NS_PER_SECOND)};
-    syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value, deadline_ns ? &until : NULL, NULL, FUTEX_BITSET_MATCH_ANY);
+    struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_SECOND),
+                             .tv_nsec = (long)(deadline_ns % NS_PER_SECOND)};
+    const struct timespec *limit = deadline_ns ? &until : NULL;
+    syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value, limit, NULL, FUTEX_BITSET_MATCH_ANY);
     errno = error;
 }
 

@@ -19,7 +19,8 @@ void mf_lock_wake(mf_lock *lock);
 static inline void mf_lock_take(mf_lock *lock)
 {
     unsigned expected = 0;
-    if (!atomic_compare_exchange_strong_explicit(&lock->state, &expected, 1, memory_order_acquire, memory_order_relaxed))
+    if (!atomic_compare_exchange_strong_explicit(&lock->state, &expected, 1, memory_order_acquire,
+                                                 memory_order_relaxed))
         mf_lock_wait(lock);
 }
 

@@ -7,8 +7,9 @@
 typedef void (*mf_work)(void *argument);
 
 /*
- * Runs work(argument) on one of at most four helper threads, for work that ends by itself: disks, name servers. The fiber
- * waits for it, uninterrupted. errno is what the work left, 0 if nothing. Without any thread the work is done here.
+ * Runs work(argument) on one of at most four helper threads, for work that ends by itself: disks, name servers. The
+ * fiber waits for it, uninterrupted. errno is what the work left, 0 if nothing. Without any thread the work is done
+ * here.
  */
 void mf_offload(mf_work work, void *argument);
 

@@ -41,7 +41,7 @@ static mr_carriers_options complete(const mr_carriers_options *given)
     return options;
 }
 
-/* ------------------------------------------------------------------------------------------------- start and stop --- */
+/* ----------------------------------------------------------------------------------------------- start and stop --- */
 
 static int create(const mr_carriers_options *options, mf_runtime **result)
 {

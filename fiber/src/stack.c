@@ -80,7 +80,8 @@ static bool take_kept(mf_stack *stack, unsigned class)
 static int map(mf_stack *stack)
 {
     size_t whole = GUARD_BYTES + stack->size_bytes;
-    char *memory = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
+    char *memory = mmap(NULL, whole, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (memory == MAP_FAILED)
         return -ENOMEM;
     /* A huge page would commit eight stacks at the first touch of one. */

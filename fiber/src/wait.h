@@ -38,7 +38,8 @@ void mf_wait_wake(mf_wait *wait);
 
 typedef enum mf_patience { MF_INTERRUPTIBLE, MF_UNINTERRUPTIBLE } mf_patience;
 
-/* Parks until the wait is decided; returns the outcome. -ETIMEDOUT, or the error of an interruption, are outcomes too. */
+/* Parks until the wait is decided; returns the outcome. -ETIMEDOUT, or the error of an interruption, are outcomes
+ * too. */
 int mf_wait_park(mf_wait *wait, uint64_t deadline_ns, mf_patience patience);
 
 /* -------------------------------------------------------------------------------------------- those that wait --- */

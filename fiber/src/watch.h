@@ -18,10 +18,12 @@ void mf_watch_begin(mf_watch *watch, mf_wait *wait, int outcome, int descriptor,
 /* Returns when nothing of it is left: 0, or the error that the descriptor ended with. */
 int mf_watch_end(mf_watch *watch);
 
-/* Waits for one descriptor. 0, -EBADF (also when it is closed meanwhile), -ETIMEDOUT, or the error of an interruption. */
+/* Waits for one descriptor. 0, -EBADF (also when it is closed meanwhile), -ETIMEDOUT, or the error of an
+ * interruption. */
 int mf_watch_wait(int descriptor, mr_kind kind, uint64_t deadline_ns);
 
-/* The numbers from `first` to `last` are about to lose their meaning: everybody who waits for one gets -EBADF. [any thread] */
+/* The numbers from `first` to `last` are about to lose their meaning: everybody who waits for one gets -EBADF. [any
+ * thread] */
 void mf_watch_note_close(int first, int last);
 
 /* The process whose descriptors are watched is this one; nothing is watched yet. */

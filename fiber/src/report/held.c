@@ -86,6 +86,6 @@ void mf_held_note_park(void)
     mf_report_describe(locked_at, held->place);
     mf_report_describe(parked_at, place);
     mf_leave_core(fiber);
-    mf_report("fiber \"%s\" parks in %s, called at %s, while it holds the lock taken at %s", fiber->name, call, parked_at,
-              locked_at);
+    mf_report("fiber \"%s\" parks in %s, called at %s, while it holds the lock taken at %s", fiber->name, call,
+              parked_at, locked_at);
 }

@@ -1,6 +1,6 @@
 /*
- * report.h: making visible what would otherwise only be slow: calls that are not shadowed, carriers that are held, locks
- * that are held over a park. All of it is off unless asked for.
+ * report.h: making visible what would otherwise only be slow: calls that are not shadowed, carriers that are held,
+ * locks that are held over a park. All of it is off unless asked for.
  */
 #ifndef MILLRACE_FIBER_REPORT_H
 #define MILLRACE_FIBER_REPORT_H

@@ -1,4 +1,5 @@
-/* uncovered.c: which calls that may block, and that this library does not shadow, the program and its libraries import. */
+/* uncovered.c: which calls that may block, and that this library does not shadow, the program and its libraries
+ * import. */
 #include "../shadow/libc.h"
 #include "report.h"
 
@@ -11,10 +12,11 @@
 static const char *const blocking[] = {
     "aio_suspend", "call_once", "cnd_timedwait", "cnd_wait", "copy_file_range", "fflush", "fgetc", "fgets", "fread",
     "fscanf", "fwrite", "gai_suspend", "getaddrinfo_a", "getc", "getchar", "getdelim", "getline", "io_getevents",
-    "mq_receive", "mq_send", "mq_timedreceive", "mq_timedsend", "msgrcv", "msgsnd", "mtx_lock", "mtx_timedlock", "pause",
-    "preadv2", "pthread_barrier_wait", "pthread_clockjoin_np", "pthread_spin_lock", "pthread_timedjoin_np", "pwritev2",
-    "res_query", "res_search", "res_send", "scanf", "semop", "semtimedop", "sendfile", "sendfile64", "sigsuspend",
-    "sigtimedwait", "sigwait", "sigwaitinfo", "splice", "syscall", "tcdrain", "tee", "thrd_join", "thrd_sleep", "vmsplice",
+    "mq_receive", "mq_send", "mq_timedreceive", "mq_timedsend", "msgrcv", "msgsnd", "mtx_lock", "mtx_timedlock",
+    "pause", "preadv2", "pthread_barrier_wait", "pthread_clockjoin_np", "pthread_spin_lock", "pthread_timedjoin_np",
+    "pwritev2", "res_query", "res_search", "res_send", "scanf", "semop", "semtimedop", "sendfile", "sendfile64",
+    "sigsuspend", "sigtimedwait", "sigwait", "sigwaitinfo", "splice", "syscall", "tcdrain", "tee", "thrd_join",
+    "thrd_sleep", "vmsplice",
 };
 
 static bool may_block(const char *name)

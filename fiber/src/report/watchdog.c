@@ -29,7 +29,7 @@ static struct {
     atomic_uint stopping;
 } watchdog;
 
-/* --------------------------------------------------------------------------------------------- where is a carrier? --- */
+/* ------------------------------------------------------------------------------------------ where is a carrier? --- */
 
 static void sample(int signal_number, siginfo_t *info, void *context)
 {
@@ -88,7 +88,8 @@ static uintptr_t place_by_signal(mf_carrier *carrier)
 
 /* What lies on the stack above the call: the first address in code of another object than libc's is the caller. Reads
  * memory that the fiber may be writing: at worst the name is wrong. */
-__attribute__((no_sanitize_address, no_sanitize_thread)) static const void *caller_on_stack(const mr_fiber *fiber, uintptr_t stack_pointer, const void *place)
+__attribute__((no_sanitize_address, no_sanitize_thread))
+static const void *caller_on_stack(const mr_fiber *fiber, uintptr_t stack_pointer, const void *place)
 {
     Dl_info callee, candidate;
     uintptr_t bottom = (uintptr_t)fiber->stack.bottom, top = bottom + fiber->stack.size_bytes;
@@ -137,7 +138,7 @@ static void report_carrier(mf_carrier *carrier, uint64_t turn, uint64_t held_ms)
                   found.caller);
 }
 
-/* ------------------------------------------------------------------------------------------------------- the thread --- */
+/* --------------------------------------------------------------------------------------------------- the thread --- */
 
 /* What the watchdog saw of one carrier. */
 typedef struct sighting {

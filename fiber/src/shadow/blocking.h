@@ -37,8 +37,8 @@ static inline void mf_note_progress(mf_patient_call *call)
     call->backoff_ms = 0;
 }
 
-/* Waits for a condition that nothing announces: 1 ms, doubling up to 20. False: the deadline has passed (errno is EAGAIN),
- * or an interruption. */
+/* Waits for a condition that nothing announces: 1 ms, doubling up to 20. False: the deadline has passed (errno is
+ * EAGAIN), or an interruption. */
 bool mf_back_off(unsigned *backoff_ms, uint64_t deadline_ns);
 
 /* Is O_NONBLOCK set? A bad descriptor is not blocking either. */
@@ -51,8 +51,8 @@ void mf_note_socket_timeout(void);
 uint64_t mf_socket_deadline_ns(int descriptor, mr_kind direction);
 
 /*
- * A call that succeeded without waiting. A fiber whose calls never wait yields now and then, so that its carrier's other
- * fibers are not starved. errno stays as it is.
+ * A call that succeeded without waiting. A fiber whose calls never wait yields now and then, so that its carrier's
+ * other fibers are not starved. errno stays as it is.
  */
 void mf_spend_turn(void);
 

@@ -1,9 +1,9 @@
 /*
  * file.c: read and write, in all their forms, on whatever a descriptor may be.
  *
- * The first attempt is preadv2 or pwritev2 with RWF_NOWAIT, which leaves the descriptor's flags alone and works on pipes,
- * sockets, event descriptors and files whose pages are in memory. What the kernel refuses to do that way (EOPNOTSUPP) is
- * a file, which a helper thread reads, or something like a terminal, which is asked with poll first.
+ * The first attempt is preadv2 or pwritev2 with RWF_NOWAIT, which leaves the descriptor's flags alone and works on
+ * pipes, sockets, event descriptors and files whose pages are in memory. What the kernel refuses to do that way
+ * (EOPNOTSUPP) is a file, which a helper thread reads, or something like a terminal, which is asked with poll first.
  */
 #include "../offload.h"
 #include "blocking.h"
@@ -17,7 +17,7 @@
 
 enum {
     AT_POSITION = -1,      /* instead of an offset: where the descriptor stands */
-    BYTES_PER_LOOK = 256,  /* what a terminal takes without blocking once poll calls it writable (n_tty.c, WAKEUP_CHARS) */
+    BYTES_PER_LOOK = 256,  /* what a terminal takes at once when poll calls it writable (n_tty.c, WAKEUP_CHARS) */
     EVENT_BYTES = 8,       /* an event descriptor takes this much or nothing */
     VECTOR_ON_STACK = 8,
 };
@@ -120,7 +120,8 @@ static ssize_t perform_on_helper(const transfer *t)
     return e.result;
 }
 
-/* EAGAIN from a file means pages that are not in memory, whatever the descriptor's flags: files have no non-blocking mode. */
+/* EAGAIN from a file means pages that are not in memory, whatever the descriptor's flags: files have no non-blocking
+ * mode. */
 static ssize_t attempt(const transfer *t)
 {
     ssize_t result = attempt_without_waiting(t);
@@ -134,7 +135,7 @@ static ssize_t attempt(const transfer *t)
     return attempt_after_a_look(t);
 }
 
-/* ------------------------------------------------------------------------------------------------ whole transfers --- */
+/* ---------------------------------------------------------------------------------------------- whole transfers --- */
 
 static void advance(transfer *t, size_t transferred)
 {
@@ -152,7 +153,8 @@ static void advance(transfer *t, size_t transferred)
     }
 }
 
-/* A read that got something is complete, except from a file: there a short one means that the rest was not in memory. */
+/* A read that got something is complete, except from a file: there a short one means that the rest was not in
+ * memory. */
 static bool is_short_of_file(const transfer *t)
 {
     struct stat status;
@@ -228,7 +230,7 @@ static ssize_t run_buffer(int descriptor, const void *buffer, size_t size, off64
     return run_vector(descriptor, &(struct iovec){(void *)buffer, size}, 1, offset, writes);
 }
 
-/* ------------------------------------------------------------------------------------------------ the shadowed names --- */
+/* ------------------------------------------------------------------------------------------- the shadowed names --- */
 
 /* What cannot wait, or fails at once, is libc's: no bytes (which preadv2 does not even show to the descriptor), a
  * negative offset (which would mean the current position), a vector that is none. */
@@ -299,7 +301,7 @@ ssize_t pwritev64(int descriptor, const struct iovec *vector, int count, off64_t
                                                   : run_vector(descriptor, vector, count, offset, true);
 }
 
-/* ------------------------------------------------------------------------------------------------------- aliases --- */
+/* ------------------------------------------------------------------------------------------------------ aliases --- */
 
 static_assert(sizeof(off_t) == sizeof(off64_t), "the names with and without 64 are one function");
 

@@ -1,8 +1,8 @@
 /*
  * libc.h: the names that this library defines in libc's place, and the way to libc's own functions behind them.
  *
- * A definition in the program comes before libc's in the order of symbol resolution, for the program and for every shared
- * library it loads. What libc calls inside itself it does not reach: there the outer function is shadowed.
+ * A definition in the program comes before libc's in the order of symbol resolution, for the program and for every
+ * shared library it loads. What libc calls inside itself it does not reach: there the outer function is shadowed.
  */
 #ifndef MILLRACE_FIBER_SHADOW_LIBC_H
 #define MILLRACE_FIBER_SHADOW_LIBC_H
@@ -67,8 +67,9 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(read) X(write) X(readv) X(writev) X(pread64) X(pwrite64) X(preadv64) X(pwritev64) X(__read_chk)                  \
     X(__pread64_chk) X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(send) X(sendto) X(sendmsg) X(sendmmsg)               \
     X(__recv_chk) X(__recvfrom_chk) X(accept) X(accept4) X(connect) X(setsockopt) X(poll) X(ppoll)                     \
-    X(select) X(pselect) X(__poll_chk) X(__ppoll_chk) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) X(close) X(close_range)\
-    X(closefrom) X(dup2) X(dup3) X(nanosleep) X(clock_nanosleep) X(usleep) X(sleep) X(getaddrinfo) X(getnameinfo)      \
+    X(select) X(pselect) X(__poll_chk) X(__ppoll_chk) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) X(close)            \
+    X(close_range) X(closefrom) X(dup2) X(dup3) X(nanosleep) X(clock_nanosleep) X(usleep) X(sleep) X(getaddrinfo)      \
+    X(getnameinfo)                                                                                                     \
     X(gethostbyname) X(gethostbyname2) X(gethostbyaddr) X(gethostbyname_r) X(gethostbyname2_r) X(gethostbyaddr_r)      \
     X(open64) X(openat64) X(__open64_2) X(__openat64_2) X(fsync) X(fdatasync) X(syncfs) X(flock) X(fcntl) X(lockf64)   \
     X(wait) X(waitpid) X(wait3) X(wait4) X(waitid) X(system) X(pclose) X(pthread_mutex_lock)                           \

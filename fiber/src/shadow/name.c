@@ -1,6 +1,6 @@
 /*
- * name.c: looking up names, on helper threads: libc's resolver waits with calls of its own that nothing can shadow, needs
- * much stack, and keeps its state per thread. Not interrupted: the helper writes into the caller's memory.
+ * name.c: looking up names, on helper threads: libc's resolver waits with calls of its own that nothing can shadow,
+ * needs much stack, and keeps its state per thread. Not interrupted: the helper writes into the caller's memory.
  */
 #include "../offload.h"
 #include "blocking.h"
@@ -56,8 +56,8 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
 static void do_getnameinfo(void *argument)
 {
     lookup *l = argument;
-    l->result = LIBC(getnameinfo)(l->address, l->address_size, l->host, l->host_size, l->service_buffer, l->service_size,
-                                  l->flags);
+    l->result = LIBC(getnameinfo)(l->address, l->address_size, l->host, l->host_size, l->service_buffer,
+                                  l->service_size, l->flags);
 }
 
 int getnameinfo(const struct sockaddr *address, socklen_t address_size, char *host, socklen_t host_size, char *service,
@@ -140,7 +140,8 @@ int gethostbyname_r(const char *name, struct hostent *entry, char *buffer, size_
 static void do_gethostbyname2_r(void *argument)
 {
     lookup *l = argument;
-    l->result = LIBC(gethostbyname2_r)(l->name, l->family, l->entry, l->buffer, l->buffer_size, l->found, l->host_error);
+    l->result = LIBC(gethostbyname2_r)(l->name, l->family, l->entry, l->buffer, l->buffer_size, l->found,
+                                       l->host_error);
 }
 
 int gethostbyname2_r(const char *name, int family, struct hostent *entry, char *buffer, size_t size,

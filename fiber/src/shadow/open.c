@@ -26,7 +26,8 @@ static void open_unless_pipe(void *argument)
 {
     opening *o = argument;
     struct stat status;
-    o->is_pipe = !(o->flags & O_NONBLOCK) && fstatat(o->directory, o->path, &status, 0) == 0 && S_ISFIFO(status.st_mode);
+    o->is_pipe = !(o->flags & O_NONBLOCK) && fstatat(o->directory, o->path, &status, 0) == 0 &&
+                 S_ISFIFO(status.st_mode);
     errno = 0;
     if (!o->is_pipe)
         open_now(o);
@@ -94,7 +95,7 @@ ALIAS(creat, creat64);
 ALIAS(__open_2, __open64_2);
 ALIAS(__openat_2, __openat64_2);
 
-/* ------------------------------------------------------------------------------------------------ forcing to disk --- */
+/* ---------------------------------------------------------------------------------------------- forcing to disk --- */
 
 typedef struct forcing {
     int descriptor;

@@ -1,9 +1,9 @@
 /*
  * poll.c: waiting for several descriptors: poll, select, epoll_wait and their relatives.
  *
- * Each looks first, without waiting. To wait, one descriptor with plain conditions is an operation of the core. Anything
- * else (many descriptors, POLLPRI, nothing but errors) is watched through an epoll descriptor made for the call, because
- * an epoll descriptor is itself readable when it has something to report.
+ * Each looks first, without waiting. To wait, one descriptor with plain conditions is an operation of the core.
+ * Anything else (many descriptors, POLLPRI, nothing but errors) is watched through an epoll descriptor made for the
+ * call, because an epoll descriptor is itself readable when it has something to report.
  *
  * The signal masks of ppoll, pselect and epoll_pwait have no effect: signals are not delivered to carriers.
  */
@@ -35,7 +35,7 @@ static uint64_t deadline_after(const struct timespec *timeout)
     return mr_clock_now_ns() + (uint64_t)timeout->tv_sec * NS_PER_SECOND + (uint64_t)timeout->tv_nsec;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- poll --- */
+/* --------------------------------------------------------------------------------------------------------- poll --- */
 
 static bool has_passed(uint64_t deadline_ns)
 {
@@ -142,7 +142,7 @@ int __ppoll_chk(struct pollfd *entries, nfds_t count, const struct timespec *tim
     return ppoll(entries, count, timeout, mask);
 }
 
-/* -------------------------------------------------------------------------------------------------------- select --- */
+/* ------------------------------------------------------------------------------------------------------- select --- */
 
 /* Which conditions of poll each set of select stands for (select(2), "Correspondence between select() and poll()"). */
 #define POLL_OF_READ (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)
@@ -276,7 +276,7 @@ int pselect(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, 
     return select_until(bound, read_set, write_set, except_set, deadline_after(timeout));
 }
 
-/* --------------------------------------------------------------------------------------------------------- epoll --- */
+/* -------------------------------------------------------------------------------------------------------- epoll --- */
 
 static int epoll_until(int set, struct epoll_event *events, int capacity, uint64_t deadline_ns)
 {
@@ -304,7 +304,8 @@ int epoll_pwait(int set, struct epoll_event *events, int capacity, int timeout_m
     return epoll_until(set, events, capacity, deadline_after_ms(timeout_ms));
 }
 
-int epoll_pwait2(int set, struct epoll_event *events, int capacity, const struct timespec *timeout, const sigset_t *mask)
+int epoll_pwait2(int set, struct epoll_event *events, int capacity, const struct timespec *timeout,
+                 const sigset_t *mask)
 {
     if (!mf_current || (timeout && !is_valid(timeout)))
         return LIBC(epoll_pwait2)(set, events, capacity, timeout, mask);

@@ -1,10 +1,10 @@
 /*
  * pthread.c: pthread's locks, where a fiber that would have to wait parks.
  *
- * The lock itself stays libc's: taking it is a try, giving it up is libc's own call, and OS threads notice no difference.
- * What is added is who waits: fibers that found a lock taken wait in a table by its address, and whoever gives the lock
- * up looks there. Code that unlocks inside libc (a thread in pthread_cond_wait) does not look; a parked fiber therefore
- * tries again by itself after a pause as well.
+ * The lock itself stays libc's: taking it is a try, giving it up is libc's own call, and OS threads notice no
+ * difference. What is added is who waits: fibers that found a lock taken wait in a table by its address, and whoever
+ * gives the lock up looks there. Code that unlocks inside libc (a thread in pthread_cond_wait) does not look; a parked
+ * fiber therefore tries again by itself after a pause as well.
  *
  * libc knows the owner of a mutex by its thread, which is the same for all fibers of a carrier. That is as wanted where
  * the owner unlocks (fibers are pinned), and wrong where a recursive or error-checking mutex asks whether the caller is
@@ -21,7 +21,7 @@ enum { BUCKETS = 256, PAUSE_FIRST_MS = 1, PAUSE_LAST_MS = 16 };
 
 #define NS_PER_MS UINT64_C(1000000)
 
-/* ---------------------------------------------------------------------------------------------- who waits for what --- */
+/* ------------------------------------------------------------------------------------------- who waits for what --- */
 
 typedef struct bucket {
     mf_lock lock;
@@ -37,8 +37,8 @@ static bucket *bucket_of(const void *address)
 }
 static_assert(BUCKETS == 1 << 8, "bucket_of takes eight bits of the product");
 
-/* Whoever waits writes "I wait" and then looks at the lock; whoever gives the lock up writes it and then looks for those who
- * wait. With a full fence in between on both sides one of them sees the other. */
+/* Whoever waits writes "I wait" and then looks at the lock; whoever gives the lock up writes it and then looks for
+ * those who wait. With a full fence in between on both sides one of them sees the other. */
 static void write_before_look(bucket *own)
 {
 #ifdef __SANITIZE_THREAD__
@@ -90,7 +90,7 @@ static bool wake(const void *address, bool all)
     return found;
 }
 
-/* ------------------------------------------------------------------------------------------------ trying, and waiting --- */
+/* ------------------------------------------------------------------------------------------ trying, and waiting --- */
 
 /* One attempt at a lock: 0, EBUSY or EAGAIN (taken), ETIMEDOUT never, or another error that is final. */
 typedef int (*mf_try)(void *lock);
@@ -123,13 +123,13 @@ static int wait_and_try(void *lock, mf_try try_lock, uint64_t deadline_ns, unsig
     return error;
 }
 
-/* 0, ETIMEDOUT, or what try_lock or an interruption said. Was the fiber woken by mistake after it got the lock by its own
- * last try, the wake is passed on. */
+/* 0, ETIMEDOUT, or what try_lock or an interruption said. Was the fiber woken by mistake after it got the lock by
+ * its own last try, the wake is passed on. */
 static int acquire(void *lock, mf_try try_lock, uint64_t deadline_ns, bool interruptible)
 {
     int interruption = 0;
     int error = try_lock(lock);
-    for (unsigned pause_ms = PAUSE_FIRST_MS; is_taken(error); pause_ms = pause_ms < PAUSE_LAST_MS ? pause_ms * 2 : pause_ms) {
+    for (unsigned pause_ms = PAUSE_FIRST_MS; is_taken(error); pause_ms *= pause_ms < PAUSE_LAST_MS ? 2 : 1) {
         if (deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= deadline_ns)
             return ETIMEDOUT;
         error = wait_and_try(lock, try_lock, deadline_ns, pause_ms, interruptible ? &interruption : NULL);
@@ -156,7 +156,7 @@ static bool is_valid(clockid_t clock, const struct timespec *t)
            (clock == CLOCK_MONOTONIC || clock == CLOCK_REALTIME);
 }
 
-/* -------------------------------------------------------------------------------------- owners of recursive mutexes --- */
+/* ---------------------------------------------------------------------------------- owners of recursive mutexes --- */
 
 typedef struct ownership {
     struct ownership *next;
@@ -200,8 +200,9 @@ static void note_locked(const pthread_mutex_t *mutex)
     size_t index = owner_bucket(mutex);
     ownership *fresh = malloc(sizeof *fresh), *found;
     mf_lock_take(&owned[index].lock);
-    for (found = owned[index].first; found && (found->mutex != mutex || found->owner != mf_current); found = found->next)
-        ;
+    found = owned[index].first;
+    while (found && (found->mutex != mutex || found->owner != mf_current))
+        found = found->next;
     if (!found && fresh) {
         *fresh = (ownership){
             .next = owned[index].first, .mutex = mutex, .owner = mf_current, .carrier = mf_this_carrier};
@@ -232,7 +233,7 @@ static void note_unlocked(const pthread_mutex_t *mutex)
     free(gone);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- mutexes --- */
+/* ------------------------------------------------------------------------------------------------------ mutexes --- */
 
 /* EDEADLK is the answer of an error-checking mutex to its owner's lock; trylock would say EBUSY. */
 static int try_mutex(void *lock)
@@ -327,10 +328,10 @@ ALIAS(__pthread_mutex_trylock, pthread_mutex_trylock);
 
 ALIAS(__pthread_mutex_unlock, pthread_mutex_unlock);
 
-/* ----------------------------------------------------------------------------------------------- condition variables --- */
+/* ------------------------------------------------------------------------------------------ condition variables --- */
 
-/* Fibers wait in the table, threads in libc's variable. A fiber has entered before it gives up the mutex, so that whoever
- * signals under the mutex, or after it, finds it. */
+/* Fibers wait in the table, threads in libc's variable. A fiber has entered before it gives up the mutex, so that
+ * whoever signals under the mutex, or after it, finds it. */
 static int wait_for_condition(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t deadline_ns)
 {
     mf_wait wait;
@@ -346,12 +347,14 @@ static int wait_for_condition(pthread_cond_t *condition, pthread_mutex_t *mutex,
         return error;
     note_taken(mutex, lock_mutex(mutex, MR_NO_DEADLINE), PLACE);
     errno = before;
-    return outcome == -ETIMEDOUT && deadline_ns != MR_NO_DEADLINE ? ETIMEDOUT : 0; /* an interruption: a spurious wake-up */
+    /* An interruption is a spurious wake-up. */
+    return outcome == -ETIMEDOUT && deadline_ns != MR_NO_DEADLINE ? ETIMEDOUT : 0;
 }
 
 int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
 {
-    return mf_current ? wait_for_condition(condition, mutex, MR_NO_DEADLINE) : LIBC(pthread_cond_wait)(condition, mutex);
+    return mf_current ? wait_for_condition(condition, mutex, MR_NO_DEADLINE)
+                      : LIBC(pthread_cond_wait)(condition, mutex);
 }
 
 /* glibc keeps the clock in the second bit of __wrefs (pthread_cond_common.c). */
@@ -387,7 +390,7 @@ int pthread_cond_broadcast(pthread_cond_t *condition)
     return LIBC(pthread_cond_broadcast)(condition);
 }
 
-/* --------------------------------------------------------------------------------------------- readers and writers --- */
+/* ------------------------------------------------------------------------------------------ readers and writers --- */
 
 static int try_read_lock(void *lock)
 {
@@ -409,12 +412,14 @@ static int lock_rwlock(pthread_rwlock_t *lock, mf_try try_lock, uint64_t deadlin
 
 int pthread_rwlock_rdlock(pthread_rwlock_t *lock)
 {
-    return mf_current ? note_taken(lock, lock_rwlock(lock, try_read_lock, MR_NO_DEADLINE), PLACE) : LIBC(pthread_rwlock_rdlock)(lock);
+    return mf_current ? note_taken(lock, lock_rwlock(lock, try_read_lock, MR_NO_DEADLINE), PLACE)
+                      : LIBC(pthread_rwlock_rdlock)(lock);
 }
 
 int pthread_rwlock_wrlock(pthread_rwlock_t *lock)
 {
-    return mf_current ? note_taken(lock, lock_rwlock(lock, try_write_lock, MR_NO_DEADLINE), PLACE) : LIBC(pthread_rwlock_wrlock)(lock);
+    return mf_current ? note_taken(lock, lock_rwlock(lock, try_write_lock, MR_NO_DEADLINE), PLACE)
+                      : LIBC(pthread_rwlock_wrlock)(lock);
 }
 
 int pthread_rwlock_timedrdlock(pthread_rwlock_t *lock, const struct timespec *until)
@@ -461,7 +466,7 @@ ALIAS(__pthread_rwlock_wrlock, pthread_rwlock_wrlock);
 
 ALIAS(__pthread_rwlock_unlock, pthread_rwlock_unlock);
 
-/* -------------------------------------------------------------------------------------------------------- semaphores --- */
+/* --------------------------------------------------------------------------------------------------- semaphores --- */
 
 static int try_semaphore(void *lock)
 {
@@ -503,7 +508,7 @@ int sem_post(sem_t *semaphore)
     return result;
 }
 
-/* ------------------------------------------------------------------------------------------------- threads, pthread_once --- */
+/* ---------------------------------------------------------------------------------------- threads, pthread_once --- */
 
 typedef struct errand {
     pthread_t thread;

@@ -150,7 +150,8 @@ ssize_t recvmsg(int descriptor, struct msghdr *message, int flags)
     return receive_message(descriptor, message, flags);
 }
 
-ssize_t recvfrom(int descriptor, void *buffer, size_t size, int flags, struct sockaddr *address, socklen_t *address_size)
+ssize_t recvfrom(int descriptor, void *buffer, size_t size, int flags, struct sockaddr *address,
+                 socklen_t *address_size)
 {
     if (receive_is_libcs(descriptor, flags))
         return LIBC(recvfrom)(descriptor, buffer, size, flags, address, address_size);
@@ -338,8 +339,8 @@ static bool is_listening(int descriptor)
 }
 
 /*
- * Accepts if a connection is waiting. The lock keeps the fibers of other carriers from taking it between the look and the
- * accept, which would then block the carrier; against other processes that share a blocking listener nothing helps.
+ * Accepts if a connection is waiting. The lock keeps the fibers of other carriers from taking it between the look and
+ * the accept, which would then block the carrier; against other processes that share a blocking listener nothing helps.
  */
 static int accept_waiting(int descriptor, struct sockaddr *address, socklen_t *size, int flags)
 {

@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 
 /*
- * Goes on sending after the first `sent` bytes of a message were taken, until all are or something prevents it, which the
- * next call will tell. Returns how many were sent altogether. Raises no SIGPIPE: nor does the kernel after a part.
+ * Goes on sending after the first `sent` bytes of a message were taken, until all are or something prevents it, which
+ * the next call will tell. Returns how many were sent altogether. Raises no SIGPIPE: nor does the kernel after a part.
  */
 ssize_t mf_send_rest(mf_patient_call *call, const struct msghdr *message, int flags, size_t sent);
 

@@ -27,7 +27,7 @@ static void count_broken_pipe(int signal_number)
     atomic_fetch_add(&broken_pipes, 1);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- worlds --- */
+/* ------------------------------------------------------------------------------------------------------- worlds --- */
 
 static void apply_mode(const kind *k, world *w)
 {
@@ -78,7 +78,7 @@ static bool exists(const kind *k, mode m, situation s)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------------ runs --- */
+/* --------------------------------------------------------------------------------------------------------- runs --- */
 
 typedef struct run {
     const kind *kind;
@@ -162,10 +162,10 @@ static outcome run_one(const kind *k, const call *c, mode m, situation s, void (
     return r.outcome;
 }
 
-/* ------------------------------------------------------------------------------------------------------ comparison --- */
+/* --------------------------------------------------------------------------------------------------- comparison --- */
 
-/* Blocking for ever is not a case. A writing end never becomes readable, and a Unix datagram socket does not notice that
- * its peer has closed. */
+/* Blocking for ever is not a case. A writing end never becomes readable, and a Unix datagram socket does not notice
+ * that its peer has closed. */
 static bool would_hang(const kind *k, const call *c, mode m, situation s)
 {
     if (m != MODE_BLOCKING || c->need != NEED_READABLE)
@@ -177,8 +177,8 @@ static bool would_hang(const kind *k, const call *c, mode m, situation s)
 
 static void print_outcome(const char *where, const outcome *o)
 {
-    printf("    %-7s result %ld, errno %d (%s), %s, details %ld %ld %ld %ld, %d SIGPIPE, flags %#x, readable %ld, at %ld, "
-           "data \"%.20s\"\n",
+    printf("    %-7s result %ld, errno %d (%s), %s, details %ld %ld %ld %ld, %d SIGPIPE, flags %#x, readable %ld, "
+           "at %ld, data \"%.20s\"\n",
            where, o->result, o->error, strerror(o->error), o->waited ? "waited" : "did not wait", o->detail[0],
            o->detail[1], o->detail[2], o->detail[3], o->signals, o->flags, o->readable_bytes, o->position, o->data);
 }
@@ -207,7 +207,7 @@ static bool compare(const kind *k, const call *c, mode m, situation s)
     return false;
 }
 
-/* ------------------------------------------------------------------------------------------------------- as a program --- */
+/* ------------------------------------------------------------------------------------------------- as a program --- */
 
 typedef struct planned_case {
     mr_backend backend;

@@ -24,7 +24,7 @@ static int query_number(PGconn *connection, const char *query)
     return number;
 }
 
-/* ------------------------------------------------------------------------------------------------------ many at once --- */
+/* ------------------------------------------------------------------------------------------------- many at once --- */
 
 static mr_channel *pool;
 
@@ -77,7 +77,7 @@ void postgresql_many_queries(void)
     mr_channel_destroy(pool);
 }
 
-/* ----------------------------------------------------------------------------------------------------- interruption --- */
+/* ------------------------------------------------------------------------------------------------- interruption --- */
 
 static void *sleep_long_then_recover(void *argument)
 {

@@ -100,8 +100,8 @@ static void place(unsigned count, atomic_uint *fibers_on)
     mr_event_destroy(all_placed);
 }
 
-/* With the less loaded of two at random the fullest of n is O(log log n) above the mean (Azar et al., 1994); with one at
- * random this test would fail in most runs. */
+/* With the less loaded of two at random the fullest of n is O(log log n) above the mean (Azar et al., 1994); with
+ * one at random this test would fail in most runs. */
 static void placement_is_balanced(void)
 {
     static atomic_uint fibers_on[4];

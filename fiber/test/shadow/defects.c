@@ -138,6 +138,29 @@ static void peeking_and_data_with_the_end(void)
     close_pair(&p);
 }
 
+static void *receive_all(void *argument)
+{
+    char buffer[16];
+    CHECK_EQ(recv(*(int *)argument, buffer, 10, MSG_WAITALL), 10);
+    CHECK_MEMORY(buffer, "0123456789", 10);
+    CHECK_EQ(recv(*(int *)argument, buffer, 10, MSG_WAITALL), 3); /* then the end */
+    return NULL;
+}
+
+static void waiting_for_all_takes_parts(void)
+{
+    pair p = new_pair();
+    mr_fiber *fiber = spawn(receive_all, &p.ends[0]);
+    MUST(write(p.ends[1], "0123", 4));
+    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    MUST(write(p.ends[1], "456789", 6));
+    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    MUST(write(p.ends[1], "abc", 3));
+    MUST(shutdown(p.ends[1], SHUT_WR));
+    join(fiber);
+    close_pair(&p);
+}
+
 static unsigned open_descriptors(void)
 {
     unsigned count = 0;
@@ -270,7 +293,8 @@ static void *send_to_full_peer(void *argument)
     return NULL;
 }
 
-/* A Unix datagram socket that is not connected is writable whatever its peer's queue: waiting must not become spinning. */
+/* A Unix datagram socket that is not connected is writable whatever its peer's queue: waiting must not become
+ * spinning. */
 static void readiness_without_progress_does_not_spin(void)
 {
     char block[1024];
@@ -292,6 +316,7 @@ const shadow_case defects_cases[] = {
     CASE(hang_up_alone_wakes_a_reader),
     CASE(datagrams_are_not_taken_for_the_last),
     CASE(peeking_and_data_with_the_end),
+    CASE(waiting_for_all_takes_parts),
     CASE(timeouts_hold_no_descriptors),
     CASE(flags_stay_as_they_were),
     CASE(non_blocking_calls_do_not_park),

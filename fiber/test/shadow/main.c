@@ -3,6 +3,15 @@
 
 #include <sys/socket.h>
 
+#ifdef __SANITIZE_THREAD__
+/* TSan takes closing a descriptor that another thread uses for a race. Here that is what is tested. */
+const char *__tsan_default_suppressions(void);
+const char *__tsan_default_suppressions(void)
+{
+    return "race:^close$\nrace:^dup2$\n";
+}
+#endif
+
 enum { TESTS_MAX = 256, NAME_MAX_BYTES = 128 };
 
 typedef struct planned_case {

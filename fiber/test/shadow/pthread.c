@@ -194,7 +194,7 @@ static void a_condition_with_a_deadline(void)
     must_leave_carrier_free(wait_in_vain, &s, 1);
 }
 
-/* ------------------------------------------------------------------------------------------------------ the others --- */
+/* --------------------------------------------------------------------------------------------------- the others --- */
 
 typedef struct readers {
     pthread_rwlock_t lock;

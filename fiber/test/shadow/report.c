@@ -47,7 +47,7 @@ static void run_named(const char *name, void *(*run)(void *), void *argument)
     join(fiber);
 }
 
-/* ------------------------------------------------------------------------------------------------------- uncovered --- */
+/* ---------------------------------------------------------------------------------------------------- uncovered --- */
 
 static void look_for(void *argument, const char *object, const char *function)
 {
@@ -66,7 +66,7 @@ static void imports_that_are_not_shadowed(void)
     CHECK_EQ(lines_with("the program imports", "sigtimedwait", ""), 1);
 }
 
-/* -------------------------------------------------------------------------------------------------------- watchdog --- */
+/* ----------------------------------------------------------------------------------------------------- watchdog --- */
 
 static void *wait_for_signal(void *argument)
 {
@@ -110,7 +110,7 @@ static void the_watchdog_is_silent_about_parked_fibers(void)
     CHECK_EQ(lines_with("sleeper", "", ""), 0);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ locks --- */
+/* -------------------------------------------------------------------------------------------------------- locks --- */
 
 static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
 

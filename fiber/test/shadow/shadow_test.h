@@ -46,8 +46,8 @@ void *join(mr_fiber *fiber);
 void *on_fiber(void *(*run)(void *), void *argument);
 
 /*
- * Runs the function on a fiber while another fiber of the same carrier counts; fails unless that one got to run at least
- * once in each of `periods` of 10 ms, that is unless the function left the carrier free.
+ * Runs the function on a fiber while another fiber of the same carrier counts; fails unless that one got to run at
+ * least once in each of `periods` of 10 ms, that is unless the function left the carrier free.
  */
 void must_leave_carrier_free(void *(*run)(void *), void *argument, unsigned periods);
 
