@@ -121,7 +121,6 @@ static void *sleep_with_lock(void *argument)
         usleep(1000);
         CHECK_EQ(pthread_mutex_unlock(&held), 0);
     }
-    usleep(1000); /* without the lock */
     return argument;
 }
 
@@ -131,6 +130,21 @@ static void a_lock_held_over_a_park(void)
     run_named("holder", sleep_with_lock, NULL);
     CHECK_EQ(lines_with("\"holder\" parks in usleep", "called at", "while it holds the lock taken at"), 1);
     CHECK_EQ(lines_with("", "", ""), 1); /* once for each place */
+}
+
+static void *sleep_after_unlocking(void *argument)
+{
+    CHECK_EQ(pthread_mutex_lock(&held), 0);
+    CHECK_EQ(pthread_mutex_unlock(&held), 0);
+    usleep(1000);
+    return argument;
+}
+
+static void a_lock_that_was_given_up(void)
+{
+    restart((mr_carriers_options){.reports_held_locks = 1});
+    run_named("careful", sleep_after_unlocking, NULL);
+    CHECK_EQ(lines_with("", "", ""), 0);
 }
 
 static void nothing_is_said_unasked(void)
@@ -146,6 +160,7 @@ const shadow_case report_cases[] = {
     CASE(the_watchdog_names_the_call),
     CASE(the_watchdog_is_silent_about_parked_fibers),
     CASE(a_lock_held_over_a_park),
+    CASE(a_lock_that_was_given_up),
     CASE(nothing_is_said_unasked),
     {0},
 };
