@@ -1,5 +1,5 @@
-# What the C parts share: how a variant (plain, ASan with UBSan, TSan) is compiled, and how test programs are run. The
-# Makefile that includes this has set `suites`, the names of its test programs, and builds build/VARIANT/SUITE.
+# How a variant (plain, ASan with UBSan, TSan) of a C part is compiled, and how its test programs are run. The Makefile
+# that includes this has set `suites`, the names of its test programs, and builds build/VARIANT/SUITE.
 #
 # TESTS="recv io_uring/timeout" runs only the tests whose names contain one of these words.
 
