@@ -8,6 +8,7 @@
 #define UNIT_FILES_EVERYWHERE(X)                                                                                       \
     X(handle)                                                                                                          \
     X(mailbox)                                                                                                         \
+    X(scarcity)                                                                                                        \
     X(timer)
 
 #ifdef _WIN32
