@@ -46,7 +46,7 @@ newBodyReader connection size = do
   BodyReader <$> newMVar (maybe Chunked Counted size)
 
 -- | The next piece of the body, empty at its end. Parks until some of it has arrived. Throws 'ConnectionClosedByPeer'
--- if the body is cut off, 'BadRequest' if its framing is wrong and 'RequestTimedOut' if the client is too slow; and
+-- if the body is cut off, 'BadRequest' if its framing is wrong and @RequestTimedOut@ if the client is too slow; and
 -- the same again when called again.
 readBody :: Connection -> BodyReader -> IO ByteString
 readBody connection (BodyReader variable) = do
@@ -159,7 +159,7 @@ continueResponse :: ByteString
 continueResponse = C8.pack "HTTP/1.1 100 Continue\r\n\r\n"
 
 -- | Ends the body when its response is complete: drops what was not read, if that is not more than
--- 'setMaximumBodyFlush' bytes. True if the input is now at the next request. Later uses of the reader throw
+-- @setMaximumBodyFlush@ bytes. True if the input is now at the next request. Later uses of the reader throw
 -- 'UsedTooLate'.
 finishBody :: Connection -> BodyReader -> IO Bool
 finishBody connection (BodyReader variable) = modifyMVar variable $ \state -> do

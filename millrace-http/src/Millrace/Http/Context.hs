@@ -58,7 +58,7 @@ pauseTimeout :: Request -> IO ()
 pauseTimeout _ = return ()
 
 -- | Size and time of a file, remembered for as long as 'Network.Wai.Handler.Millrace.setFileInfoCacheDuration' says.
--- Throws an 'IOError' if it is no regular file, cannot be read, or the request was not made by this server.
+-- Throws an @IOError@ if it is no regular file, cannot be read, or the request was not made by this server.
 --
 -- @since 0.1.0
 getFileInfo :: Request -> FilePath -> IO FileInfo

@@ -46,7 +46,7 @@ makePace limits = Pace (sendMicros limits) (if null waits then 0 else max 1 (min
   where
     waits = filter (> 0) (sendMicros limits : [window | Just (Rate _ window) <- [sendRate limits]])
 
--- | @deliver pace limit socket bytes count@ sends all bytes. Parks while the client takes none. Throws an 'IOError', of
+-- | @deliver pace limit socket bytes count@ sends all bytes. Parks while the client takes none. Throws an @IOError@, of
 -- type @TimeExpired@ if the client was too slow or the limit has passed; part of the bytes may have gone then.
 deliver :: Pace -> Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
 deliver pace limit socket bytes count = do

@@ -104,7 +104,7 @@ openRegular path = withFilePath path $ \name -> allocaBytes fileSize $ \file -> 
       descriptor <- fileDescriptor file
       return (Right (OpenFile descriptor facts))
 
--- | What is known of a file. Throws an 'IOError' if it is no regular file or cannot be read.
+-- | What is known of a file. Throws an @IOError@ if it is no regular file or cannot be read.
 fileInfo :: FileCache -> FilePath -> IO FileInfo
 fileInfo cache path = do
   known <- recall (knownFacts cache) path

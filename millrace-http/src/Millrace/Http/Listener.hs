@@ -18,7 +18,7 @@ import System.Posix.Process (getProcessID)
 import Text.Read (readMaybe)
 
 -- | Binds and listens on the first address of the host preference that can be bound: one socket, or one per
--- capability if the settings say so. Throws the 'IOError' of the last address that could not.
+-- capability if the settings say so. Throws the @IOError@ of the last address that could not.
 openListeners :: Settings -> IO [Socket]
 openListeners settings = do
   addresses <- getAddrInfo (Just hints) host (Just (show (settingsPort settings)))
@@ -75,7 +75,7 @@ ignore :: IOException -> IO ()
 ignore _ = return ()
 
 -- | Binds and listens on a path. A socket that a server left there when it died is replaced; one that somebody listens
--- on is not. Throws an 'IOError'.
+-- on is not. Throws an @IOError@.
 openUnixListener :: Settings -> FilePath -> IO Socket
 openUnixListener settings path =
   bracketOnError (socket AF_UNIX Stream defaultProtocol) close $ \listener -> do

@@ -27,7 +27,7 @@ data Multipart = Multipart
     -- | Content-Length, in bytes.
     multipartLength :: Integer,
     -- | Reads while it sends. The argument reads: up to so many bytes from an offset on, none only at the end. Throws
-    -- 'IOError' if the end comes too early.
+    -- @IOError@ if the end comes too early.
     multipartBody :: (Integer -> Int -> IO ByteString) -> StreamingBody
   }
 

@@ -32,14 +32,14 @@ import System.Posix.Files (removeLink)
 import Text.Read (readMaybe)
 
 -- | Serves an application on a port, with 'defaultSettings' otherwise. Blocks as long as the server runs. Throws an
--- 'IOError' if the port cannot be bound.
+-- @IOError@ if the port cannot be bound.
 --
 -- @since 0.1.0
 run :: Port -> Application -> IO ()
 run port = runSettings (setPort port defaultSettings)
 
 -- | Serves an application on the port that the environment variable PORT names, or else on the one given. Throws an
--- 'IOError' if PORT is no number.
+-- @IOError@ if PORT is no number.
 --
 -- @since 0.1.0
 runEnv :: Port -> Application -> IO ()
@@ -50,7 +50,7 @@ runEnv port application = do
     Just text -> maybe (ioError (userError ("PORT is no port number: " ++ show text))) (`run` application) (readMaybe text)
 
 -- | Serves an application. Blocks until the listening socket is closed (see 'setInstallShutdownHandler') and the
--- connections have ended. Throws an 'IOError' if no address can be bound.
+-- connections have ended. Throws an @IOError@ if no address can be bound.
 --
 -- @since 0.1.0
 runSettings :: Settings -> Application -> IO ()
@@ -72,7 +72,7 @@ runSettingsListener :: Settings -> Socket -> Application -> IO ()
 runSettingsListener settings listener application = runListeners settings [listener] application `finally` close listener
 
 -- | Serves an application on a Unix socket at a path, which is removed at the end. A socket that a server left there
--- when it died is replaced; throws an 'IOError' if somebody listens on it.
+-- when it died is replaced; throws an @IOError@ if somebody listens on it.
 --
 -- @since 0.1.0
 runSettingsUnix :: Settings -> FilePath -> Application -> IO ()

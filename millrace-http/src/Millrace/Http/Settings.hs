@@ -494,7 +494,7 @@ setHeaderTimeout :: Int -> Settings -> Settings
 setHeaderTimeout value settings = settings {settingsHeaderSeconds = Just value}
 
 -- | Seconds that the server waits, while the application reads the request body, for the next 'setSlowlorisSize'
--- bytes; then reading throws 'RequestTimedOut', which is answered with a 408. Default: as 'setTimeout'.
+-- bytes; then reading throws @RequestTimedOut@, which is answered with a 408. Default: as 'setTimeout'.
 --
 -- @since 0.1.0
 setBodyTimeout :: Int -> Settings -> Settings
@@ -516,7 +516,7 @@ setSendTimeout :: Int -> Settings -> Settings
 setSendTimeout value settings = settings {settingsSendSeconds = Just value}
 
 -- | Seconds from the first byte of a request to the last of its response, the application's work included. Past it,
--- reading and sending throw 'RequestTimedOut'; an application that does neither is interrupted by an asynchronous
+-- reading and sending throw @RequestTimedOut@; an application that does neither is interrupted by an asynchronous
 -- exception, and the client gets a 503 if nothing was sent. Default: 0, no limit.
 --
 -- @since 0.1.0
@@ -557,7 +557,7 @@ setMaximumTargetLength :: Int -> Settings -> Settings
 setMaximumTargetLength value settings = settings {settingsMaximumTargetLength = max 1 value}
 
 -- | Most bytes of a request body; more get a 413, before the application runs if the length is announced, and else
--- when it has read so many: reading throws 'PayloadTooLarge'. Default: @Nothing@, any number.
+-- when it has read so many: reading throws @PayloadTooLarge@. Default: @Nothing@, any number.
 --
 -- @since 0.1.0
 setMaximumBodySize :: Maybe Int -> Settings -> Settings
