@@ -59,7 +59,7 @@ threadWaitWriteSTM = waitForSTM "Millrace.Wait.threadWaitWriteSTM" kindWaitWrita
 waitForSTM :: String -> CInt -> Fd -> IO (STM (), IO ())
 waitForSTM attempted kind fd@(Fd number) = do
   outcome <- newTVarIO Nothing
-  token <- startCallback kind (fromIntegral number) (\result -> atomically (writeTVar outcome (Just result)))
+  token <- startCallback kind (fromIntegral number) (atomically . writeTVar outcome . Just)
   return (readTVar outcome >>= maybe retry check, c_cancel token)
   where
     check :: Int64 -> STM ()

@@ -1,4 +1,5 @@
 {-# LANGUAGE OverloadedStrings #-}
+{-# LANGUAGE TupleSections #-}
 
 -- | One line for each request. Lines are gathered and written once a second, or when there are many, so that a request
 -- pays for no system call.
@@ -114,7 +115,7 @@ currentMoment accessLog = do
 
 flush :: AccessLog -> IO ()
 flush accessLog = withMVar (logWriting accessLog) $ \_ -> do
-  Pending _ pending <- atomicModifyIORef' (logPending accessLog) (\pending -> (Pending 0 [], pending))
+  Pending _ pending <- atomicModifyIORef' (logPending accessLog) (Pending 0 [],)
   unless (null pending) $ try (append (logPath accessLog) (reverse pending)) >>= either complain pure
   where
     complain exception =

@@ -14,7 +14,7 @@ import Data.CaseInsensitive (CI)
 import qualified Data.CaseInsensitive as CI
 import Data.Char (isDigit)
 import Data.List (foldl')
-import Data.Maybe (fromMaybe)
+import Data.Maybe (fromMaybe, mapMaybe)
 import Network.HTTP.Types (RequestHeaders)
 import Network.HTTP.Types.Header (hAcceptEncoding)
 
@@ -53,7 +53,7 @@ preferredCoding headers available
 
 -- Names and weights in thousandths. An element that is malformed says nothing.
 parseWeights :: ByteString -> [(CI ByteString, Int)]
-parseWeights value = [weight | Just weight <- map parseElement (Char8.split ',' value)]
+parseWeights value = mapMaybe parseElement (Char8.split ',' value)
 
 parseElement :: ByteString -> Maybe (CI ByteString, Int)
 parseElement element = do

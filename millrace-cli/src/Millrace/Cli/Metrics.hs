@@ -183,7 +183,7 @@ prometheus figures =
   mconcat $
     [ metric "uptime_seconds" "gauge" "Seconds since the start" [("", doubleDec (uptimeSeconds figures))]
     , metric "connections_accepted_total" "counter" "Connections accepted" [("", int opened)]
-    , metric "connections" "gauge" "Open connections" $
+    , metric "connections" "gauge" "Open connections"
         [("{state=\"active\"}", int active), ("{state=\"idle\"}", intDec (idleNow figures))]
     , metric "requests_total" "counter" "Requests answered by the application, by class of status" $
         [("{status=\"" <> string7 name <> "\"}", intDec count) | (name, count) <- classes figures]

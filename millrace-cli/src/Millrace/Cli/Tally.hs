@@ -9,6 +9,7 @@ module Millrace.Cli.Tally
   , amounts
   ) where
 
+import Control.Monad (void)
 import GHC.Exts (Int (..), MutableByteArray#, RealWorld, fetchAddIntArray#, newByteArray#, setByteArray#, (*#))
 import GHC.IO (IO (..))
 
@@ -31,7 +32,7 @@ newTally (I# count) = IO $ \state -> case newByteArray# bytes state of
 --
 -- @since 0.1.0
 add :: Tally -> Int -> Int -> IO ()
-add tally index amount = () <$ exchange tally index amount
+add tally index amount = void (exchange tally index amount)
 
 -- Adds, and says what was there before.
 exchange :: Tally -> Int -> Int -> IO Int

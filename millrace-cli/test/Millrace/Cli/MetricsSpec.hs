@@ -4,7 +4,7 @@ module Millrace.Cli.MetricsSpec (spec) where
 
 import Control.Concurrent (forkIO, threadDelay)
 import Control.Concurrent.MVar
-import Control.Monad (forM_, replicateM, replicateM_)
+import Control.Monad (forM_, replicateM, replicateM_, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (toLazyByteString)
@@ -74,7 +74,7 @@ spec = do
       _ -> False
 
 serve :: Metrics -> Application -> IO ()
-serve metrics application = () <$ countRequests metrics application defaultRequest (const (pure ResponseReceived))
+serve metrics application = void (countRequests metrics application defaultRequest (const (pure ResponseReceived)))
 
 pageOf :: Metrics -> ByteString -> IO ByteString
 pageOf metrics path = do
