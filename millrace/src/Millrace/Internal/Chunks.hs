@@ -45,13 +45,15 @@ within entry = entry .&. (chunkSize - 1)
 
 -- By half, so that a table of n chunks has been copied O(n) in all. Uninterruptible, because callers have an operation in
 -- flight that nobody would wait for if an exception came now. It does not wait long: whoever holds the lock only
--- allocates.
+-- allocates. It may lose its turn at that, and many others come here meanwhile: they must find it done, or each of them
+-- would make the table half as long again.
 grow :: Chunks chunk -> Int -> IO chunk
 grow (Chunks ref lock newChunk) wanted = uninterruptibleMask_ $ withMVar lock $ \() -> do
   chunks <- readIORef ref
   let count = sizeofArray chunks
-  fresh <- replicateM (max (wanted + 1) (count + count `div` 2) - count) newChunk
-  let grown = arrayFromList (foldr (:) fresh chunks)
-  writeIORef ref grown
-  return $! indexArray grown wanted
+  if wanted < count then return $! indexArray chunks wanted else do
+    fresh <- replicateM (max (wanted + 1) (count + count `div` 2) - count) newChunk
+    let grown = arrayFromList (foldr (:) fresh chunks)
+    writeIORef ref grown
+    return $! indexArray grown wanted
 {-# NOINLINE grow #-}
