@@ -29,14 +29,19 @@ static void write_bytes(world *w)
     MUST(write(w->peer, bytes, sizeof bytes));
 }
 
-/* Reads what comes for as long as the call lasts. */
+/* Reads what comes for as long as the call lasts, and then what is left: how much that is depends on who ran when, and
+ * must not be compared. */
 static void drain_peer(world *w)
 {
     char buffer[65536];
     struct pollfd entry = {.fd = w->peer, .events = POLLIN};
-    while (!atomic_load(&w->call_is_over))
-        if (poll(&entry, 1, 2) > 0 && read(w->peer, buffer, sizeof buffer) <= 0)
+    bool call_was_over, is_readable;
+    do {
+        call_was_over = atomic_load(&w->call_is_over);
+        is_readable = poll(&entry, 1, 2) > 0;
+        if (is_readable && read(w->peer, buffer, sizeof buffer) <= 0)
             return;
+    } while (is_readable || !call_was_over);
 }
 
 static void fill(world *w)
