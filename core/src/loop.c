@@ -99,6 +99,16 @@ static void forget_knowledge(mr_descriptor *descriptor)
     descriptor->may_hide_data = false;
     descriptor->exhausted[MR_READING] = descriptor->exhausted[MR_WRITING] = false;
     descriptor->drained = false;
+    descriptor->may_have_deadline[MR_READING] = descriptor->may_have_deadline[MR_WRITING] = false;
+}
+
+/* The deadlines themselves are where every thread may write them, in no cache of ours. Whoever sets one where none was
+ * tells the loops that have joined, so they need not look before. */
+static void note_deadlines(mr_descriptor *descriptor)
+{
+    for (int direction = 0; direction < MR_DIRECTIONS; direction++)
+        descriptor->may_have_deadline[direction] =
+            atomic_load_explicit(&descriptor->deadlines_ns[direction], memory_order_relaxed) != MR_NO_DEADLINE;
 }
 
 /* Makes sure that this loop may work on a handle. 0 and the record, -EBADF or -ENOMEM. */
@@ -122,6 +132,7 @@ static int use_handle(mr_loop *loop, mr_handle handle, mr_descriptor **record)
     descriptor->generation = generation;
     descriptor->deadlines_ns = mr_handle_deadlines_ns(&loop->group->handles, handle);
     forget_knowledge(descriptor);
+    note_deadlines(descriptor);
     return 0;
 }
 
@@ -215,7 +226,7 @@ static void arm_deadline(mr_loop *loop, mr_slot *slot)
  */
 static void watch_deadline(mr_loop *loop, mr_descriptor *descriptor, int direction)
 {
-    if (!descriptor->generation || !descriptor->first[direction])
+    if (!descriptor->may_have_deadline[direction] || !descriptor->first[direction])
         return;
     uint64_t deadline_ns = atomic_load_explicit(&descriptor->deadlines_ns[direction], memory_order_relaxed);
     if (deadline_ns != MR_NO_DEADLINE)
@@ -702,6 +713,7 @@ static void watch_earlier_deadline(mr_loop *loop, mr_handle handle)
     mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(handle));
     if (!descriptor || descriptor->generation != mr_handle_generation(handle))
         return;
+    note_deadlines(descriptor);
     watch_deadline(loop, descriptor, MR_READING);
     watch_deadline(loop, descriptor, MR_WRITING);
 }

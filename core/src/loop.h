@@ -56,12 +56,10 @@ typedef struct mr_slot {
     uint8_t backlog;  /* io_uring: what waits for room in the ring, see io_uring.c */
 } mr_slot;
 
-/* What one loop knows of one descriptor. */
+/* What one loop knows of one descriptor. What every operation needs comes first: 64 bytes. */
 typedef struct mr_descriptor {
     mr_slot *first[MR_DIRECTIONS]; /* operations in flight, oldest first */
     mr_slot *last[MR_DIRECTIONS];
-    mr_timer timers[MR_DIRECTIONS]; /* for the handle's deadlines; may be early, see watch_deadline */
-    const _Atomic uint64_t *deadlines_ns; /* of the handle this loop has joined */
     int number;
     uint32_t generation;       /* of the handle this loop has joined; 0: none */
     bool detaching;            /* being closed: no new operations, and the last to end lets go */
@@ -72,6 +70,9 @@ typedef struct mr_descriptor {
     bool may_hide_data;        /* readiness: the end of the stream or urgent data is near */
     bool exhausted[MR_DIRECTIONS]; /* readiness: nothing to be had until the next edge */
     bool drained;              /* io_uring: the last receive emptied the socket */
+    bool may_have_deadline[MR_DIRECTIONS]; /* the handle had one when this loop last heard of it */
+    mr_timer timers[MR_DIRECTIONS]; /* for the handle's deadlines; may be early, see watch_deadline */
+    const _Atomic uint64_t *deadlines_ns; /* of the handle this loop has joined */
 } mr_descriptor;
 
 #define MR_DESCRIPTOR_CHUNK 256

@@ -192,7 +192,11 @@ static void act_on(mr_loop *loop, const mr_readiness_report *report, const mr_po
 /* With thousands of descriptors their records are in no cache when a report comes. */
 static void prefetch_descriptor(mr_loop *loop, const mr_readiness_report *report)
 {
-    __builtin_prefetch(mr_loop_descriptor(loop, mr_handle_descriptor(report->tag)));
+    const mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(report->tag));
+    if (!descriptor)
+        return;
+    __builtin_prefetch(descriptor, 1);
+    __builtin_prefetch((const char *)descriptor->timers - 1, 1); /* records are not aligned to lines */
 }
 
 static void prefetch_waiting(mr_loop *loop, const mr_readiness_report *report)
