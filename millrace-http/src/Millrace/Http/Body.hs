@@ -20,7 +20,6 @@ import Foreign.Marshal.Utils (copyBytes)
 import GHC.Clock (getMonotonicTimeNSec)
 import Millrace.Deadline (deadlineAfter, earlier)
 import Millrace.Http.Connection
-import Millrace.Http.EarlyFlush (settleFlush)
 import Millrace.Http.Exception
 import Millrace.Http.Limits (Limits (..), Rate (..))
 import Millrace.Http.Wire (chunksConsumed, chunksEnd, initChunks, nextChunk)
@@ -152,7 +151,7 @@ sendContinue connection = do
   expected <- readRegister connection expectRegister
   when (expected /= 0) $ do
     writeRegister connection expectRegister 0
-    settleFlush (connectionFlush connection)
+    settleEarlyFlush connection
     sendString connection continueResponse
 
 continueResponse :: ByteString

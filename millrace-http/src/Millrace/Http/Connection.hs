@@ -23,6 +23,8 @@ module Millrace.Http.Connection
     writePhase,
     countRequest,
     requestCount,
+    armEarlyFlush,
+    settleEarlyFlush,
 
     -- * Registers
     Register,
@@ -105,11 +107,10 @@ import System.Posix.Types (Fd (..))
 -- | An open connection.
 data Connection = Connection
   { connectionEndpoint :: !Endpoint,
-    connectionSocket :: !Socket,
+    connectionSocket :: {-# UNPACK #-} !Socket,
     connectionPeer :: !SockAddr,
     -- | Of every request.
     connectionVault :: Vault,
-    connectionPace :: !Pace,
     -- | Sends the output while an application is at work.
     connectionFlush :: !EarlyFlush,
     -- | What outlives a request, by 'Place'.
@@ -132,12 +133,16 @@ idlePlace = Place 2
 phasePlace = Place 3
 requestsPlace = Place 4
 
+-- May an early flush be armed?
+armedPlace :: Place
+armedPlace = Place 5
+
 -- Two words for the pace of sending.
-pacePlace :: Int
-pacePlace = 5
+windowPlace :: Int
+windowPlace = 6
 
 placeCount :: Int
-placeCount = 7
+placeCount = 8
 
 readPlace :: Connection -> Place -> IO Int
 readPlace connection (Place index) = readByteArray (connectionPlaces connection) index
@@ -177,6 +182,19 @@ requestCount connection = readPlace connection requestsPlace
 isWorking :: Connection -> IO Bool
 isWorking connection = (/= 0) <$> readPlace connection deskPlace
 {-# INLINE isWorking #-}
+
+-- | Arranges for an action to be run as 'armFlush' says.
+armEarlyFlush :: Connection -> IO () -> IO ()
+armEarlyFlush connection flush = do
+  writePlace connection armedPlace 1
+  armFlush (connectionFlush connection) flush
+
+-- | Calls it off, or waits until it is done. Costs nothing if none was armed: its state would be in no cache.
+settleEarlyFlush :: Connection -> IO ()
+settleEarlyFlush connection = do
+  armed <- readPlace connection armedPlace
+  when (armed /= 0) $ settleFlush (connectionFlush connection) >> writePlace connection armedPlace 0
+{-# INLINE settleEarlyFlush #-}
 
 pointer :: Int -> Ptr a
 pointer = intPtrToPtr . IntPtr
@@ -302,9 +320,8 @@ newConnection :: Endpoint -> Socket -> SockAddr -> IO Connection
 newConnection endpoint socket peer = do
   places <- newByteArray (8 * placeCount)
   setByteArray places 0 placeCount (0 :: Int)
-  Connection endpoint socket peer Vault.empty (makePace (endpointLimits endpoint) places pacePlace)
-    <$> newEarlyFlush
-    <*> pure places
+  flush <- newEarlyFlush
+  return (Connection endpoint socket peer Vault.empty flush places)
 
 -- | Parks a waiting connection until the first bytes of a request arrive, and makes it work on them. Their number, 0 at
 -- the end of the stream: it then goes on waiting. Throws @TimeExpired@ after the time limit for idle connections.
@@ -465,7 +482,7 @@ sendBytes :: Connection -> Ptr Word8 -> Int -> IO ()
 sendBytes connection bytes count = do
   noteSend connection
   limit <- totalDeadline connection
-  deliver (connectionPace connection) limit (connectionSocket connection) bytes count
+  deliver (connectionPace connection) (window connection) limit (connectionSocket connection) bytes count
 
 -- | Sends what waits together with more bytes.
 sendPieces :: Connection -> ByteString -> IO ()
@@ -475,7 +492,7 @@ sendPieces connection bytes = do
   count <- outputEnd connection
   setOutputEnd connection 0
   limit <- totalDeadline connection
-  deliverTwo (connectionPace connection) limit (connectionSocket connection) waiting count bytes
+  deliverTwo (connectionPace connection) (window connection) limit (connectionSocket connection) waiting count bytes
 
 -- | Sends bytes, and leaves the output alone.
 sendString :: Connection -> ByteString -> IO ()
@@ -485,7 +502,15 @@ sendString connection bytes = BU.unsafeUseAsCStringLen bytes $ \(at, count) -> s
 sendFilePart :: Connection -> Int32 -> Int64 -> Int64 -> IO Int64
 sendFilePart connection descriptor offset count = do
   limit <- totalDeadline connection
-  deliverFile (connectionPace connection) limit (connectionSocket connection) (Fd (fromIntegral descriptor)) offset count
+  deliverFile (connectionPace connection) (window connection) limit (connectionSocket connection) (Fd (fromIntegral descriptor)) offset count
+
+connectionPace :: Connection -> Pace
+connectionPace = endpointPace . connectionEndpoint
+{-# INLINE connectionPace #-}
+
+window :: Connection -> Window
+window connection = Window (connectionPlaces connection) windowPlace
+{-# INLINE window #-}
 
 noteSend :: Connection -> IO ()
 noteSend connection = do

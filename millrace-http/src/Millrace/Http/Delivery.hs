@@ -5,7 +5,7 @@
 -- nothing for too long is given up. The kernel tells of room in a socket only when a third of its queue is free, and
 -- that queue holds megabytes; a slow client would seem dead for minutes. So a wait is cut into slices, after each of
 -- which the length of the queue (SIOCOUTQ, tcp(7)) shows whether the client has acknowledged anything.
-module Millrace.Http.Delivery (Pace, makePace, deliver, deliverTwo, deliverFile) where
+module Millrace.Http.Delivery (Pace, makePace, Window (..), deliver, deliverTwo, deliverFile) where
 
 import Control.Exception (throwIO)
 import Control.Monad (unless, void, when)
@@ -27,44 +27,45 @@ import Millrace.Operation
 import Millrace.Socket (Socket, socketHandle, withFdSocket)
 import System.Posix.Types (Fd)
 
--- | How long to be patient, and where the connection keeps count.
+-- | How long to be patient with any client.
 data Pace = Pace
   { -- Without a byte acknowledged; 0: for ever.
     paceSilenceMicros :: !Int,
     -- How long to wait before looking for progress; 0: for ever.
     paceSliceMicros :: !Int,
     -- The least that the client must acknowledge while we wait for it.
-    paceRate :: !(Maybe Rate),
-    -- Where two words are: microseconds waited, and bytes acknowledged meanwhile, in the current window of the rate.
-    paceWindow :: !(MutableByteArray RealWorld),
-    paceWindowIndex :: !Int
+    paceRate :: !(Maybe Rate)
   }
 
--- | @makePace limits words index@, where two words from this index on are for nothing else, and 0 at first.
-makePace :: Limits -> MutableByteArray RealWorld -> Int -> Pace
+-- | The pace that these limits ask for.
+makePace :: Limits -> Pace
 makePace limits = Pace (sendMicros limits) (if null waits then 0 else max 1 (minimum waits `quot` 8)) (sendRate limits)
   where
     waits = filter (> 0) (sendMicros limits : [window | Just (Rate _ window) <- [sendRate limits]])
 
--- | @deliver pace limit socket bytes count@ sends all bytes. Parks while the client takes none. Throws an @IOError@, of
+-- | Where a connection keeps count: two words from an index on, which are for nothing else and 0 at first. They are
+-- microseconds waited, and bytes acknowledged meanwhile, in the current window of the rate.
+data Window = Window !(MutableByteArray RealWorld) !Int
+
+-- | @deliver pace window limit socket bytes count@ sends all bytes. Parks while the client takes none. Throws an @IOError@, of
 -- type @TimeExpired@ if the client was too slow or the limit has passed; part of the bytes may have gone then.
-deliver :: Pace -> Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
-deliver pace limit socket bytes count = do
+deliver :: Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
+deliver pace window limit socket bytes count = do
   result <- firstAttempt pace limit (sendRequest False handle bytes (min count pieceMax))
   unless (result == fromIntegral count) $
-    goOn pace limit socket result count (\done -> sendRequest False handle (bytes `plusPtr` done) (min (count - done) pieceMax))
+    goOn pace window limit socket result count (\done -> sendRequest False handle (bytes `plusPtr` done) (min (count - done) pieceMax))
   where
     handle = socketHandle socket
 {-# INLINE deliver #-}
 
--- | @deliverTwo pace limit socket bytes count string@ sends bytes and then a string, together as far as possible.
-deliverTwo :: Pace -> Deadline -> Socket -> Ptr Word8 -> Int -> ByteString -> IO ()
-deliverTwo pace limit socket first size string = BU.unsafeUseAsCStringLen string $ \(second, rest) -> do
+-- | @deliverTwo pace window limit socket bytes count string@ sends bytes and then a string, together as far as possible.
+deliverTwo :: Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> ByteString -> IO ()
+deliverTwo pace window limit socket first size string = BU.unsafeUseAsCStringLen string $ \(second, rest) -> do
   result <- allocaBytes (2 * vectorElementSize) $ \vector -> do
     pokeElement vector 0 first size
     pokeElement vector 1 (castPtr second) (min rest pieceMax)
     firstAttempt pace limit (partial (sendVectorRequest handle vector 2))
-  goOn pace limit socket result (size + rest) $ \done ->
+  goOn pace window limit socket result (size + rest) $ \done ->
     if done < size
       then sendRequest False handle (first `plusPtr` done) (size - done)
       else sendRequest False handle (castPtr second `plusPtr` (done - size)) (min (size + rest - done) pieceMax)
@@ -80,11 +81,11 @@ pokeElement vector index base size = do
   pokeElemOff (castPtr vector) (2 * index) base
   pokeElemOff (castPtr vector) (2 * index + 1) size
 
--- | @deliverFile pace limit socket file offset count@ sends a part of a file. Returns how many bytes went; fewer only
+-- | @deliverFile pace window limit socket file offset count@ sends a part of a file. Returns how many bytes went; fewer only
 -- if the file ended. Throws like 'deliver'.
-deliverFile :: Pace -> Deadline -> Socket -> Fd -> Int64 -> Int64 -> IO Int64
-deliverFile pace limit socket file offset count =
-  fromIntegral <$> persist pace limit socket 0 (fromIntegral count) 0 request
+deliverFile :: Pace -> Window -> Deadline -> Socket -> Fd -> Int64 -> Int64 -> IO Int64
+deliverFile pace window limit socket file offset count =
+  fromIntegral <$> persist pace window limit socket 0 (fromIntegral count) 0 request
   where
     request done = sendFileRequest (socketHandle socket) file (offset + fromIntegral done) (count - fromIntegral done)
 
@@ -116,11 +117,11 @@ firstAttempt pace limit request
 {-# INLINE firstAttempt #-}
 
 -- After a first attempt that did not do it all.
-goOn :: Pace -> Deadline -> Socket -> Int64 -> Int -> (Int -> Request a) -> IO ()
-goOn pace limit socket result count request
-  | result == timedOut = void (persist pace limit socket (paceSliceMicros pace) count 0 request)
+goOn :: Pace -> Window -> Deadline -> Socket -> Int64 -> Int -> (Int -> Request a) -> IO ()
+goOn pace window limit socket result count request
+  | result == timedOut = void (persist pace window limit socket (paceSliceMicros pace) count 0 request)
   | result < 0 = throwIO (failed socket result)
-  | otherwise = void (persist pace limit socket 0 count (fromIntegral result) request)
+  | otherwise = void (persist pace window limit socket 0 count (fromIntegral result) request)
 {-# NOINLINE goOn #-}
 
 failed :: Socket -> Int64 -> IOError
@@ -128,8 +129,8 @@ failed socket = failure "Network.Wai.Handler.Millrace: sending a response" (show
 
 -- Performs requests until so many bytes went in all, or one of them moves none. The client has been silent for so many
 -- microseconds already.
-persist :: Pace -> Deadline -> Socket -> Int -> Int -> Int -> (Int -> Request a) -> IO Int
-persist pace limit socket silent count start request = do
+persist :: Pace -> Window -> Deadline -> Socket -> Int -> Int -> Int -> (Int -> Request a) -> IO Int
+persist pace window limit socket silent count start request = do
   now <- getMonotonicTimeNSec
   queued <- queuedBytes socket
   go (now - nanoseconds silent) now queued start
@@ -141,7 +142,7 @@ persist pace limit socket silent count start request = do
         now <- getMonotonicTimeNSec
         left <- queuedBytes socket
         let acknowledged = max 0 (fromIntegral result) + queued - left
-        measure pace socket (now - before') acknowledged
+        measure pace window socket (now - before') acknowledged
         case compare result 0 of
           GT -> go now now left (done + fromIntegral result)
           EQ -> return done
@@ -158,8 +159,8 @@ nanoseconds :: Int -> Word64
 nanoseconds micros = 1000 * fromIntegral micros
 
 -- Counts what was a wait, not what merely took its time.
-measure :: Pace -> Socket -> Word64 -> Int -> IO ()
-measure pace socket elapsed acknowledged = case paceRate pace of
+measure :: Pace -> Window -> Socket -> Word64 -> Int -> IO ()
+measure pace (Window words' index) socket elapsed acknowledged = case paceRate pace of
   Just (Rate bytes window) | elapsed >= nanoseconds 1000 -> do
     waited <- (+ fromIntegral (elapsed `quot` 1000)) <$> readByteArray words' index
     moved <- (+ acknowledged) <$> readByteArray words' (index + 1)
@@ -167,9 +168,6 @@ measure pace socket elapsed acknowledged = case paceRate pace of
     writeByteArray words' index (if waited >= window then 0 else waited)
     writeByteArray words' (index + 1) (if waited >= window then 0 else moved)
   _ -> return ()
-  where
-    words' = paceWindow pace
-    index = paceWindowIndex pace
 
 foreign import ccall unsafe "http_socket_queued"
   c_queued :: CInt -> IO Int64

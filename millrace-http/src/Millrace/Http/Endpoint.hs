@@ -5,6 +5,7 @@ module Millrace.Http.Endpoint (Endpoint (..), newEndpoint) where
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as C8
 import Data.IORef (IORef, newIORef)
+import Millrace.Http.Delivery (Pace, makePace)
 import Millrace.Http.FileCache (FileCache, newFileCache)
 import Millrace.Http.Limits (Limits, limitsOf)
 import Millrace.Http.ServerState (ServerState, newServerState)
@@ -14,6 +15,7 @@ import Millrace.Http.Settings (Settings (..))
 data Endpoint = Endpoint
   { endpointSettings :: !Settings,
     endpointLimits :: !Limits,
+    endpointPace :: !Pace,
     -- | The whole Server line, CR LF included, or empty.
     endpointServerLine :: !ByteString,
     -- | The server is shutting down: no connection is kept.
@@ -25,10 +27,12 @@ data Endpoint = Endpoint
 -- | The endpoint of a server that is about to start.
 newEndpoint :: Settings -> IO Endpoint
 newEndpoint settings =
-  Endpoint settings (limitsOf settings) (serverLine (settingsServerName settings))
+  Endpoint settings limits (makePace limits) (serverLine (settingsServerName settings))
     <$> newIORef False
     <*> maybe newServerState return (settingsServerState settings)
     <*> newFileCache (settingsFdCacheSeconds settings) (settingsFileInfoCacheSeconds settings)
+  where
+    limits = limitsOf settings
 
 serverLine :: ByteString -> ByteString
 serverLine name

@@ -21,7 +21,6 @@ import Millrace.Deadline (Deadline, deadlineAfter, earlier)
 import Millrace.Http.Body
 import Millrace.Http.Connection
 import Millrace.Http.Context (Context (..), contextVault, earlyHints)
-import Millrace.Http.EarlyFlush (armFlush, settleFlush)
 import Millrace.Http.Endpoint (Endpoint (..))
 import Millrace.Http.Exception
 import Millrace.Http.Limits (Limits (..))
@@ -67,7 +66,7 @@ sendHints connection fields = do
   flags <- parser connection >>= headFlags
   -- RFC 9110, section 15.2: no 1xx to HTTP/1.0.
   when (phase == inRequest && flags .&. flagVersion11 /= 0) $ do
-    settleFlush (connectionFlush connection)
+    settleEarlyFlush connection
     hints <- either throwIO return (earlyHints fields)
     flushOutput connection
     sendString connection hints
@@ -214,7 +213,7 @@ runApplication :: Connection -> Application -> Request -> IO ()
 runApplication connection application request = do
   progress <- newIORef Unanswered
   waiting <- outputEnd connection
-  when (waiting > 0) (armFlush (connectionFlush connection) (flushOrBreak connection))
+  when (waiting > 0) (armEarlyFlush connection (flushOrBreak connection))
   outcome <- try (application request (respond connection request progress))
   reached <- readIORef progress
   writeIORef progress Over
@@ -254,7 +253,7 @@ logResponse connection request logger = do
 
 respond :: Connection -> Request -> IORef Progress -> Response -> IO ResponseReceived
 respond connection request progress response = do
-  settleFlush (connectionFlush connection)
+  settleEarlyFlush connection
   reached <- readIORef progress
   case reached of
     Unanswered -> return ()
@@ -280,7 +279,7 @@ beginResponse connection = do
 -- otherwise only closing it can tell the client that the response is incomplete.
 recover :: Connection -> Request -> Progress -> SomeException -> IO ()
 recover connection request reached failure = do
-  settleFlush (connectionFlush connection)
+  settleEarlyFlush connection
   clearTotalDeadline connection
   report connection (Just request) failure
   clean <- case reached of
