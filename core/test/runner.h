@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #ifndef HARNESS_TIME_LIMIT_MS
-#define HARNESS_TIME_LIMIT_MS 20000
+#define HARNESS_TIME_LIMIT_MS 60000 /* for a machine that is busy with other things too */
 #endif
 
 enum { TIME_LIMIT_MS = HARNESS_TIME_LIMIT_MS, JOBS_MAX = 60 };

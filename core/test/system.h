@@ -46,6 +46,8 @@ int connect_to(const struct sockaddr_in *address);
 int begin_to_connect(int descriptor, const struct sockaddr_in *address);
 /* Waits for a connection. */
 int accept_one(int listener);
+/* Waits until there is something to accept or to read. */
+void await_input(int descriptor);
 /* Takes all connections that are in the queue. */
 void accept_all(int listener);
 struct sockaddr_in own_address(int descriptor);

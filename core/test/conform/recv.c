@@ -352,7 +352,7 @@ static void interruptions_lose_no_byte(interruption how, destination where)
     unsigned char buffer[1024];
     struct iovec elements[2] = {{buffer, 100}, {buffer + 100, sizeof buffer - 100}};
     uint64_t position = 0, random = 11 + (unsigned)how;
-    unsigned interrupted = 0, rounds = harness_rounds(20000);
+    unsigned interrupted = 0, completed = 0, rounds = harness_rounds(20000);
     pthread_t thread;
     steady_sender sender = {.descriptor = c.peer, .seed = 3};
     CHECK_EQ(pthread_create(&thread, NULL, send_steadily, &sender), 0);
@@ -360,13 +360,16 @@ static void interruptions_lose_no_byte(interruption how, destination where)
                          : where == INTO_LENT ? lent_request(c.handle, sizeof buffer)
                                               : recv_request(c.handle, buffer, sizeof buffer);
     mr_completion completion;
-    for (unsigned round = 0; round < rounds; round++) {
+    /* With only one of the two ends the rounds would test nothing: who runs when decides how often each comes. */
+    while (interrupted + completed < rounds || interrupted <= rounds / 50 || completed <= rounds / 50) {
         completion = interrupted_receive(c.d, request, how, &random);
         CHECK_NE(completion.result, 0);
-        if (completion.result < 0)
+        if (completion.result < 0) {
             interrupted++;
-        else
+        } else {
+            completed++;
             position += take_pattern(c.d, &completion, buffer, position);
+        }
     }
     atomic_store(&sender.stop, true);
     while ((completion = perform(c.d, request)).result > 0)
@@ -374,9 +377,6 @@ static void interruptions_lose_no_byte(interruption how, destination where)
     CHECK_EQ(completion.result, 0);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(position, sender.sent);
-    /* Otherwise the rounds tested nothing. */
-    CHECK_GT(interrupted, rounds / 50);
-    CHECK_GT(rounds - interrupted, rounds / 50);
     driver_free(c.d);
 }
 

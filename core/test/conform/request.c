@@ -122,8 +122,8 @@ static void counters_count(void)
     CHECK_EQ(counters_of(c.d).operations, before.operations + 1);
     CHECK_EQ(counters_of(c.d).completions, before.completions + 1);
     uint64_t waits = counters_of(c.d).waits;
-    CHECK_GE(run_for_ms(c.d, 5), 1);
-    CHECK_GE(counters_of(c.d).waits, waits + 1);
+    while (counters_of(c.d).waits == waits) /* nothing to wait for, if the 5 ms pass before it is polled */
+        CHECK_GE(run_for_ms(c.d, 5), 1);
     driver_free(c.d);
 }
 

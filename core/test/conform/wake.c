@@ -166,23 +166,32 @@ static void *write_after_20_ms(void *argument)
     return NULL;
 }
 
-/* The submitter makes no system call after submitting: the kernel must not leave the completion to it. */
-static void a_busy_submitter_does_not_delay_it(void)
+/* A receive is submitted while the loop sleeps, by a thread that makes no system call afterwards, and a byte comes
+ * after 20 ms: how long it takes until the loop is up. */
+static uint64_t time_beside_busy_submitter_ns(connection *c)
 {
-    connection c = local_connection();
     sleeper s;
     pthread_t writer;
     char byte;
-    put_to_sleep(&s, c.d);
-    CHECK_EQ(pthread_create(&writer, NULL, write_after_20_ms, &c.peer), 0);
-    mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
-    uint64_t begin_ns = mr_clock_now_ns(); /* the vDSO's clock, not a system call */
-    while (!atomic_load(&s.is_up))
-        CHECK_LT(mr_clock_now_ns() - begin_ns, 2 * NS_PER_SECOND);
-    CHECK_LT(mr_clock_now_ns() - begin_ns, 200 * NS_PER_MS);
+    put_to_sleep(&s, c->d);
+    CHECK_EQ(pthread_create(&writer, NULL, write_after_20_ms, &c->peer), 0);
+    mr_token token = start(c->d, recv_request(c->handle, &byte, 1));
+    uint64_t begin_ns = mr_clock_now_ns(), taken_ns = 0; /* the vDSO's clock, not a system call */
+    while (!atomic_load(&s.is_up) && taken_ns < 2 * NS_PER_SECOND)
+        taken_ns = mr_clock_now_ns() - begin_ns;
     join_sleeper(&s);
     CHECK_EQ(pthread_join(writer, NULL), 0);
-    CHECK_EQ(finish(c.d, token).result, 1);
+    CHECK_EQ(finish(c->d, token).result, 1);
+    return taken_ns;
+}
+
+/* The kernel must not leave the completion to the submitter. Once in ten times must do it: this machine may be busy
+ * with something else. */
+static void a_busy_submitter_does_not_delay_it(void)
+{
+    connection c = local_connection();
+    for (int tries = 1; time_beside_busy_submitter_ns(&c) >= 200 * NS_PER_MS; tries++)
+        CHECK_LT(tries, 10);
     driver_free(c.d);
 }
 

@@ -113,9 +113,14 @@ int connect_to(const struct sockaddr_in *address)
     return client;
 }
 
+void await_input(int descriptor)
+{
+    await(descriptor, POLLIN);
+}
+
 int accept_one(int listener)
 {
-    await(listener, POLLIN);
+    await_input(listener);
     return MUST(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }
 
@@ -171,7 +176,7 @@ size_t read_some(int descriptor, void *buffer, size_t size)
 {
     int64_t received;
     while ((received = read_now(descriptor, buffer, size)) == -EAGAIN)
-        await(descriptor, POLLIN);
+        await_input(descriptor);
     if (received < 0)
         FAIL("reading from the peer failed: %s", strerror((int)-received));
     return (size_t)received;

@@ -140,9 +140,14 @@ int connect_to(const struct sockaddr_in *address)
     return client;
 }
 
+void await_input(int descriptor)
+{
+    await(descriptor, POLLRDNORM);
+}
+
 int accept_one(int listener)
 {
-    await(listener, POLLRDNORM);
+    await_input(listener);
     return fit(accept(socket_of(listener), NULL, NULL));
 }
 
@@ -196,7 +201,7 @@ size_t read_some(int descriptor, void *buffer, size_t size)
 {
     int64_t received;
     while ((received = read_now(descriptor, buffer, size)) == -EAGAIN)
-        await(descriptor, POLLRDNORM);
+        await_input(descriptor);
     if (received < 0)
         FAIL("reading from the peer failed: error %d", WSAGetLastError());
     return (size_t)received;
