@@ -7,7 +7,7 @@
 #ifndef MILLRACE_FIBER_DIFFERENTIAL_H
 #define MILLRACE_FIBER_DIFFERENTIAL_H
 
-#include "harness.h"
+#include "../fiber_test.h"
 
 #include <errno.h>
 #include <stdatomic.h>

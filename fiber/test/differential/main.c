@@ -1,6 +1,5 @@
 /* main.c: every call x kind of descriptor x blocking mode x situation, on an OS thread and on a fiber, compared. */
 #include "differential.h"
-#include "millrace_fiber.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -14,7 +13,7 @@
 #include <unistd.h>
 
 /* Help comes after HELP_MS; a call that took half of that has waited. */
-enum { HELP_MS = 30, WAITED_MS = 12, TIMEOUT_MS = 30, TESTS_MAX = 512, NAME_MAX_BYTES = 96 };
+enum { HELP_MS = 30, WAITED_MS = 12, TIMEOUT_MS = 30, TRIES = 15, COMBINATIONS_MAX = 256, NAME_MAX_BYTES = 96 };
 
 static const char *const mode_names[MODES] = {"blocking", "nonblocking", "timeout"};
 static const char *const situation_names[SITUATIONS] = {"idle", "ready", "full", "gone"};
@@ -190,12 +189,12 @@ static bool are_equal(const outcome *a, const outcome *b)
            memcmp(a->detail, b->detail, sizeof a->detail) == 0 && memcmp(a->data, b->data, DATA_BYTES) == 0;
 }
 
-/* A machine under load can make a thread seem to wait, or help come early: equal once in five tries is equal. What
+/* A machine under load can make a thread seem to wait, or help come early: equal once in many tries is equal. What
  * differs by design differs every time. */
 static bool compare(const kind *k, const call *c, mode m, situation s)
 {
     outcome on_thread, on_fiber;
-    for (int tries = 0; tries < 5; tries++) {
+    for (int tries = 0; tries < TRIES; tries++) {
         on_thread = run_one(k, c, m, s, run_on_thread);
         on_fiber = run_one(k, c, m, s, run_on_fiber);
         if (are_equal(&on_thread, &on_fiber))
@@ -209,56 +208,46 @@ static bool compare(const kind *k, const call *c, mode m, situation s)
 
 /* ------------------------------------------------------------------------------------------------- as a program --- */
 
-typedef struct planned_case {
-    mr_backend backend;
+typedef struct combination {
     const kind *kind;
     mode mode;
     situation situation;
     char name[NAME_MAX_BYTES];
-} planned_case;
+} combination;
 
-static planned_case plan[TESTS_MAX];
-static harness_test tests[TESTS_MAX];
-static size_t test_count;
-
-static void run_case(uintptr_t index)
+static void compare_all_calls(uintptr_t argument)
 {
-    const planned_case *p = &plan[index];
-    char reason[256];
+    const combination *c = (const combination *)argument;
     unsigned different = 0;
-    if (mr_backend_probe(p->backend, reason, sizeof reason) != 0)
-        SKIP("%s", reason);
-    CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.carriers = 1, .backend = p->backend}), 0);
     signal(SIGPIPE, count_broken_pipe);
     for (size_t i = 0; i < call_count; i++) {
-        if ((calls[i].sockets_only && !p->kind->is_socket) || would_hang(p->kind, &calls[i], p->mode, p->situation))
+        if ((calls[i].sockets_only && !c->kind->is_socket) || would_hang(c->kind, &calls[i], c->mode, c->situation))
             continue;
         harness_note_place(calls[i].name, (int)i);
-        different += !compare(p->kind, &calls[i], p->mode, p->situation);
+        different += !compare(c->kind, &calls[i], c->mode, c->situation);
     }
     CHECK_EQ(different, 0);
-    CHECK_EQ(mr_carriers_stop(), 0);
 }
 
-static void add(mr_backend backend, const kind *k, mode m, situation s)
+static void plan_combination(combination *c, const kind *k, mode m, situation s)
 {
-    planned_case *p = &plan[test_count];
-    CHECK_LT(test_count, TESTS_MAX);
-    *p = (planned_case){.backend = backend, .kind = k, .mode = m, .situation = s};
-    snprintf(p->name, sizeof p->name, "%s/%s/%s/%s", mr_backend_name(backend), k->name, mode_names[m],
-             situation_names[s]);
-    tests[test_count] = (harness_test){p->name, run_case, test_count};
-    test_count++;
+    *c = (combination){.kind = k, .mode = m, .situation = s};
+    snprintf(c->name, sizeof c->name, "%s/%s/%s", k->name, mode_names[m], situation_names[s]);
+    plan_case(c->name, compare_all_calls, (uintptr_t)c);
 }
 
 int main(int argc, char **argv)
 {
-    static const mr_backend backends[] = {MR_BACKEND_IO_URING, MR_BACKEND_EPOLL};
-    for (size_t b = 0; b < sizeof backends / sizeof *backends; b++)
-        for (size_t i = 0; i < kind_count; i++)
-            for (mode m = 0; m < MODES; m++)
-                for (situation s = 0; s < SITUATIONS; s++)
-                    if (exists(&kinds[i], m, s))
-                        add(backends[b], &kinds[i], m, s);
-    return harness_main(tests, test_count, argc, argv);
+    static combination combinations[COMBINATIONS_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < kind_count; i++) {
+        for (mode m = 0; m < MODES; m++) {
+            for (situation s = 0; s < SITUATIONS; s++) {
+                CHECK_LT(count, COMBINATIONS_MAX);
+                if (exists(&kinds[i], m, s))
+                    plan_combination(&combinations[count++], &kinds[i], m, s);
+            }
+        }
+    }
+    return run_plan(ONE_CARRIER_OF_PLAN, argc, argv);
 }

@@ -2,24 +2,18 @@
 #ifndef MILLRACE_FIBER_LIBRARIES_H
 #define MILLRACE_FIBER_LIBRARIES_H
 
-#include "harness.h"
-#include "millrace_fiber.h"
+#include "../fiber_test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define NS_PER_MS UINT64_C(1000000)
-
 void postgresql_many_queries(void);
 void postgresql_interrupted_query(void);
 void redis_many_blocked_connections(void);
 void curl_parallel_download(void);
 void curl_from_a_server_of_fibers(void);
-
-mr_fiber *spawn(void *(*run)(void *), void *argument);
-void *join(mr_fiber *fiber);
 
 /* A setting that test/libraries/run makes: where its servers are. */
 const char *setting(const char *name);

@@ -125,7 +125,7 @@ static void placement_forgets_ended_fibers(void)
     CHECK_LE(fibers_on[0], 24);
 }
 
-const runtime_case carriers_cases[] = {
+const fiber_case carriers_cases[] = {
     CASE(the_first_spawn_starts_them),
     CASE(start_twice),
     CASE(options_that_cannot_be),

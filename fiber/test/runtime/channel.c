@@ -176,7 +176,7 @@ static void nothing_is_lost_between_fibers_and_threads(void)
     CHECK_EQ(mr_carriers_stop(), 0);
 }
 
-const runtime_case channel_cases[] = {
+const fiber_case channel_cases[] = {
     CASE(arguments),
     CASE(order_and_bound),
     CASE(closing),

@@ -73,7 +73,7 @@ static void alignment(void)
     on_fiber(check_alignment, NULL);
 }
 
-const runtime_case context_cases[] = {
+const fiber_case context_cases[] = {
     CASE(registers),
     CASE(rounding_mode_is_the_fibers_own),
     CASE(alignment),

@@ -76,7 +76,7 @@ static void between_a_fiber_and_a_thread(void)
     mr_event_destroy(p.pong);
 }
 
-const runtime_case event_cases[] = {
+const fiber_case event_cases[] = {
     CASE(set_wakes_all_and_stays),
     CASE(deadline_on_a_fiber),
     CASE(between_a_fiber_and_a_thread),

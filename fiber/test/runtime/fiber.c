@@ -244,7 +244,7 @@ static void spawn_and_join_under_load(void)
     CHECK_EQ(mr_carriers_stop(), 0);
 }
 
-const runtime_case fiber_cases[] = {
+const fiber_case fiber_cases[] = {
     CASE(join_takes_the_result),
     CASE(join_of_oneself),
     CASE(names),

@@ -67,7 +67,7 @@ static void a_fiber_can_fork(void)
     CHECK_EQ(untouched, 0);
 }
 
-const runtime_case fork_cases[] = {
+const fiber_case fork_cases[] = {
     CASE(a_child_can_start_anew),
     CASE(a_fiber_can_fork),
     {0},

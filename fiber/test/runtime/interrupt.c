@@ -136,7 +136,7 @@ static void against_wake_ups_and_deadlines(void)
     CHECK_EQ(mr_carriers_stop(), 0);
 }
 
-const runtime_case interrupt_cases[] = {
+const fiber_case interrupt_cases[] = {
     CASE(a_sleep),
     CASE(a_receive_takes_nothing),
     CASE(a_join_can_be_repeated),

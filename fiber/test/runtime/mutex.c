@@ -88,7 +88,7 @@ static void ownership_is_the_fibers(void)
     mr_mutex_destroy(mutex);
 }
 
-const runtime_case mutex_cases[] = {
+const fiber_case mutex_cases[] = {
     CASE(exclusion),
     CASE(ownership),
     CASE(ownership_is_the_fibers),

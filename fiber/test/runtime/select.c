@@ -229,7 +229,7 @@ static void senders_and_receivers_that_both_select(void)
     CHECK_EQ(mr_carriers_stop(), 0);
 }
 
-const runtime_case select_cases[] = {
+const fiber_case select_cases[] = {
     CASE(each_can_be_first_on_a_fiber),
     CASE(each_can_be_first_on_a_thread),
     CASE(each_can_come_later),

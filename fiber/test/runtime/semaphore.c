@@ -47,7 +47,7 @@ static void bounded_concurrency(void)
     mr_semaphore_destroy(g.semaphore);
 }
 
-const runtime_case semaphore_cases[] = {
+const fiber_case semaphore_cases[] = {
     CASE(counting),
     CASE(bounded_concurrency),
     {0},

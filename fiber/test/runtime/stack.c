@@ -222,7 +222,7 @@ static void very_many_fibers(void)
     CHECK_EQ(mr_carriers_stop(), 0);
 }
 
-const runtime_case stack_cases[] = {
+const fiber_case stack_cases[] = {
     CASE(a_size_for_each_spawn),
     CASE(overflow_is_reported_by_name),
     CASE(other_faults_are_left_alone),

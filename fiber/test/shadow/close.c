@@ -18,7 +18,7 @@ static void close_wakes_waiters(void)
     mr_fiber *fibers[5];
     for (int i = 0; i < 5; i++)
         fibers[i] = spawn(receive_error, &descriptor);
-    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    let_fibers_park();
     MUST(close(p.ends[0]));
     for (int i = 0; i < 5; i++)
         CHECK_EQ((intptr_t)join(fibers[i]), EBADF);
@@ -34,7 +34,7 @@ static void close_by_another_fiber(void)
 {
     pair p = new_pair();
     mr_fiber *reader = spawn(receive_error, &p.ends[0]);
-    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    let_fibers_park();
     CHECK_EQ((intptr_t)on_fiber(close_on_fiber, &p.ends[0]), 0);
     CHECK_EQ((intptr_t)join(reader), EBADF);
     MUST(close(p.ends[1]));
@@ -47,7 +47,7 @@ static void the_next_owner_of_the_number_is_left_alone(void)
     int descriptor = p.ends[0];
     char byte = 0;
     mr_fiber *reader = spawn(receive_error, &descriptor);
-    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    let_fibers_park();
     MUST(dup2(q.ends[0], descriptor));
     MUST(write(q.ends[1], "n", 1));
     CHECK_EQ((intptr_t)join(reader), EBADF);
@@ -94,7 +94,7 @@ static void close_ends_a_poll(void)
 {
     pair p = new_pair();
     mr_fiber *fiber = spawn(poll_closed, &p.ends[0]);
-    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    let_fibers_park();
     MUST(close(p.ends[0]));
     CHECK_EQ((intptr_t)join(fiber), POLLNVAL);
     MUST(close(p.ends[1]));
@@ -106,7 +106,7 @@ static void a_vforked_child_closes_its_own(void)
     pair p = new_pair();
     char byte;
     mr_fiber *reader = spawn(receive_error, &p.ends[0]);
-    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    let_fibers_park();
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
     pid_t child = vfork();
@@ -116,14 +116,14 @@ static void a_vforked_child_closes_its_own(void)
         _exit(0);
     }
     MUST(waitpid(child, NULL, 0));
-    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    let_fibers_park();
     MUST(write(p.ends[1], "x", 1));
     CHECK_EQ((intptr_t)join(reader), 0);
     CHECK_EQ(recv(p.ends[0], &byte, 1, MSG_DONTWAIT), -1);
     close_pair(&p);
 }
 
-const shadow_case close_cases[] = {
+const fiber_case close_cases[] = {
     CASE(close_wakes_waiters),
     CASE(close_by_another_fiber),
     CASE(the_next_owner_of_the_number_is_left_alone),

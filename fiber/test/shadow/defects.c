@@ -43,7 +43,7 @@ static void poll_for_both_directions(void)
         pair p = new_pair();
         char block[65536];
         mr_fiber *fiber = spawn(poll_both_ways, &p);
-        CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+        let_fibers_park();
         if (way == 0)
             MUST(write(p.ends[1], "x", 1));
         else
@@ -73,7 +73,7 @@ static void many_pollers_of_the_same_descriptors(void)
     mr_fiber *fibers[POLLERS];
     for (int i = 0; i < POLLERS; i++)
         fibers[i] = spawn(poll_pairs, pairs);
-    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    let_fibers_park();
     MUST(write(pairs[1].ends[1], "x", 1));
     for (int i = 0; i < POLLERS; i++)
         join(fibers[i]);
@@ -93,7 +93,7 @@ static void hang_up_alone_wakes_a_reader(void)
     int ends[2];
     MUST(pipe(ends));
     mr_fiber *fiber = spawn(read_once, &ends[0]);
-    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    let_fibers_park();
     MUST(close(ends[1]));
     CHECK_EQ((intptr_t)join(fiber), 0);
     MUST(close(ends[0]));
@@ -152,9 +152,9 @@ static void waiting_for_all_takes_parts(void)
     pair p = new_pair();
     mr_fiber *fiber = spawn(receive_all, &p.ends[0]);
     MUST(write(p.ends[1], "0123", 4));
-    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    let_fibers_park();
     MUST(write(p.ends[1], "456789", 6));
-    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    let_fibers_park();
     MUST(write(p.ends[1], "abc", 3));
     MUST(shutdown(p.ends[1], SHUT_WR));
     join(fiber);
@@ -211,10 +211,10 @@ static void flags_stay_as_they_were(void)
 {
     pair p = new_pair();
     mr_fiber *fiber = spawn(receive_and_check_flags, &p);
-    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    let_fibers_park();
     CHECK_EQ(fcntl(p.ends[0], F_GETFL) & O_NONBLOCK, 0);
     MUST(write(p.ends[1], "x", 1));
-    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    let_fibers_park();
     CHECK_EQ(fcntl(p.ends[0], F_GETFL) & O_NONBLOCK, 0);
     MUST(write(p.ends[1], "x", 1));
     join(fiber);
@@ -309,7 +309,7 @@ static void readiness_without_progress_does_not_spin(void)
     close(box.socket);
 }
 
-const shadow_case defects_cases[] = {
+const fiber_case defects_cases[] = {
     CASE(poll_with_timeout_0_returns),
     CASE(poll_for_both_directions),
     CASE(many_pollers_of_the_same_descriptors),

@@ -81,7 +81,7 @@ static void *read_named_pipe(void *argument)
 
 static void *write_named_pipe_later(void *argument)
 {
-    usleep(60000);
+    usleep(PAUSE_MS * 1000);
     int writer = MUST(open(argument, O_WRONLY));
     CHECK_EQ(write(writer, "hello", 5), 5);
     close(writer);
@@ -95,7 +95,7 @@ static void a_named_pipe_between_fibers(void)
     make_path(path, "fifo");
     MUST(mkfifo(path, 0600));
     mr_fiber *writer = spawn(write_named_pipe_later, path);
-    must_leave_carrier_free(read_named_pipe, path, 3);
+    must_leave_carrier_free(read_named_pipe, path);
     join(writer);
     unlink(path);
 }
@@ -150,17 +150,17 @@ static void a_record_lock_of_another_process(void)
         struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
         MUST(fcntl(file, F_SETLK, &lock));
         MUST(write(told[1], "x", 1));
-        usleep(60000);
+        usleep(PAUSE_MS * 1000);
         _exit(0);
     }
     MUST(read(told[0], &byte, 1));
-    must_leave_carrier_free(lock_record, &file, 3);
+    must_leave_carrier_free(lock_record, &file);
     MUST(waitpid(child, NULL, 0));
     close(file);
     unlink(path);
 }
 
-const shadow_case file_cases[] = {
+const fiber_case file_cases[] = {
     CASE(a_file_is_written_and_read_back),
     CASE(errno_of_work_elsewhere),
     CASE(a_named_pipe_between_fibers),

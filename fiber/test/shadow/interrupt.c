@@ -87,7 +87,7 @@ static void each_call(void)
             char byte = 0;
             attempt a = {&calls[i], p.ends[0], errors[j]};
             mr_fiber *fiber = spawn(perform, &a);
-            CHECK_EQ(mr_fiber_sleep(10 * NS_PER_MS), 0);
+            let_fibers_park();
             mr_fiber_interrupt(fiber, errors[j]);
             join(fiber);
             MUST(write(p.ends[1], "k", 1)); /* what comes later is there for the next */
@@ -110,7 +110,7 @@ static void an_interrupted_send_tells_what_was_sent(void)
     char block[65536];
     long received = 0, got;
     mr_fiber *fiber = spawn(send_much, &p.ends[0]);
-    CHECK_EQ(mr_fiber_sleep(30 * NS_PER_MS), 0);
+    let_fibers_park();
     mr_fiber_interrupt(fiber, EINTR);
     long sent = (intptr_t)join(fiber);
     while ((got = recv(p.ends[1], block, sizeof block, MSG_DONTWAIT)) > 0)
@@ -120,7 +120,7 @@ static void an_interrupted_send_tells_what_was_sent(void)
     close_pair(&p);
 }
 
-const shadow_case interrupt_cases[] = {
+const fiber_case interrupt_cases[] = {
     CASE(each_call),
     CASE(an_interrupted_send_tells_what_was_sent),
     {0},

@@ -52,7 +52,7 @@ static void the_old_way(void)
     on_fiber(look_up_the_old_way, NULL);
 }
 
-const shadow_case name_cases[] = {
+const fiber_case name_cases[] = {
     CASE(many_at_once),
     CASE(the_old_way),
     {0},

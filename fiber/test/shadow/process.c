@@ -29,8 +29,8 @@ static void *wait_for_one(void *argument)
 
 static void waitpid_of_one(void)
 {
-    pid_t child = child_that_ends_after_ms(60, 5);
-    must_leave_carrier_free(wait_for_one, &child, 3);
+    pid_t child = child_that_ends_after_ms(PAUSE_MS, 5);
+    must_leave_carrier_free(wait_for_one, &child);
 }
 
 static void *wait_for_any(void *argument)
@@ -55,15 +55,21 @@ static void the_other_forms(void)
 {
     pid_t children[3];
     for (int i = 0; i < 3; i++)
-        children[i] = child_that_ends_after_ms((unsigned)(i + 1) * 80, i + 1);
-    must_leave_carrier_free(wait_for_any, children, 8);
+        children[i] = child_that_ends_after_ms((unsigned)(i + 1) * PAUSE_MS, i + 1);
+    must_leave_carrier_free(wait_for_any, children);
 }
 
-static void *run_commands(void *argument)
+static void *run_command(void *argument)
 {
-    int status = system("sleep 0.06; exit 3");
+    int status = system("sleep 0.3; exit 3");
     CHECK_EQ(WEXITSTATUS(status), 3);
-    FILE *stream = popen("sleep 0.06; exit 4", "r");
+    return argument;
+}
+
+static void *run_piped_command(void *argument)
+{
+    int status;
+    FILE *stream = popen("sleep 0.3; exit 4", "r");
     CHECK(stream != NULL);
     status = pclose(stream);
     CHECK_EQ(WEXITSTATUS(status), 4);
@@ -72,10 +78,11 @@ static void *run_commands(void *argument)
 
 static void commands(void)
 {
-    must_leave_carrier_free(run_commands, NULL, 5);
+    must_leave_carrier_free(run_command, NULL);
+    must_leave_carrier_free(run_piped_command, NULL);
 }
 
-const shadow_case process_cases[] = {
+const fiber_case process_cases[] = {
     CASE(waitpid_of_one),
     CASE(the_other_forms),
     CASE(commands),

@@ -161,7 +161,7 @@ static void conditions(void)
         fibers[i] = spawn(wait_until_1, &s);
     for (int i = 0; i < 2; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, wait_until_1, &s), 0);
-    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    let_fibers_park();
     for (int i = 0; i < 3; i++)
         post(&s, false, 1);
     post(&s, true, 5);
@@ -178,11 +178,11 @@ static void *wait_in_vain(void *argument)
     struct timespec until;
     uint64_t begin_ns = mr_clock_now_ns();
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += until.tv_nsec >= 970000000;
-    until.tv_nsec = (until.tv_nsec + 30000000) % 1000000000;
+    until.tv_sec += until.tv_nsec >= 1000000000 - PAUSE_MS * 1000000;
+    until.tv_nsec = (until.tv_nsec + PAUSE_MS * 1000000) % 1000000000;
     CHECK_EQ(pthread_mutex_lock(&s->mutex), 0);
     CHECK_EQ(pthread_cond_timedwait(&s->condition, &s->mutex, &until), ETIMEDOUT);
-    CHECK_GE(mr_clock_now_ns() - begin_ns, 29 * NS_PER_MS);
+    CHECK_GE(mr_clock_now_ns() - begin_ns, (PAUSE_MS - 1) * NS_PER_MS);
     CHECK_EQ(pthread_mutex_unlock(&s->mutex), 0);
     return NULL;
 }
@@ -191,7 +191,7 @@ static void a_condition_with_a_deadline(void)
 {
     shared s;
     init(&s, PTHREAD_MUTEX_NORMAL);
-    must_leave_carrier_free(wait_in_vain, &s, 1);
+    must_leave_carrier_free(wait_in_vain, &s);
 }
 
 /* --------------------------------------------------------------------------------------------------- the others --- */
@@ -254,7 +254,7 @@ static void semaphores(void)
     CHECK_EQ(sem_init(&semaphore, 0, 0), 0);
     for (int i = 0; i < 10; i++)
         fibers[i] = spawn(wait_semaphore, &semaphore);
-    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    let_fibers_park();
     for (int i = 0; i < 5; i++)
         CHECK_EQ(sem_post(&semaphore), 0);
     CHECK_EQ(pthread_create(&thread, NULL, post_semaphore, &semaphore), 0);
@@ -294,7 +294,7 @@ static void once_with_an_initializer_that_parks(void)
 
 static void *sleep_on_thread(void *argument)
 {
-    usleep(60000);
+    usleep(PAUSE_MS * 1000);
     return argument;
 }
 
@@ -310,10 +310,10 @@ static void *join_a_thread(void *argument)
 
 static void joining_a_thread(void)
 {
-    must_leave_carrier_free(join_a_thread, &once, 3);
+    must_leave_carrier_free(join_a_thread, &once);
 }
 
-const shadow_case pthread_cases[] = {
+const fiber_case pthread_cases[] = {
     CASE(a_normal_mutex),
     CASE(a_recursive_mutex),
     CASE(an_error_checking_mutex),

@@ -99,13 +99,13 @@ static void the_watchdog_names_the_call(void)
 static void *park_often(void *argument)
 {
     for (int i = 0; i < 30; i++)
-        usleep(10000);
+        usleep(50000);
     return argument;
 }
 
 static void the_watchdog_is_silent_about_parked_fibers(void)
 {
-    restart((mr_carriers_options){.watchdog_ms = 100});
+    restart((mr_carriers_options){.watchdog_ms = 1000});
     run_named("sleeper", park_often, NULL);
     CHECK_EQ(lines_with("sleeper", "", ""), 0);
 }
@@ -155,7 +155,7 @@ static void nothing_is_said_unasked(void)
     CHECK_EQ(lines_with("", "", ""), 0);
 }
 
-const shadow_case report_cases[] = {
+const fiber_case report_cases[] = {
     CASE(imports_that_are_not_shadowed),
     CASE(the_watchdog_names_the_call),
     CASE(the_watchdog_is_silent_about_parked_fibers),

@@ -115,7 +115,7 @@ static void a_refused_connection(void)
     close(listener);
 }
 
-const shadow_case server_cases[] = {
+const fiber_case server_cases[] = {
     CASE(blocking_clients_and_server_on_one_carrier),
     CASE(several_acceptors),
     CASE(a_refused_connection),

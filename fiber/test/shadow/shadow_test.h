@@ -5,8 +5,7 @@
 #ifndef MILLRACE_FIBER_SHADOW_TEST_H
 #define MILLRACE_FIBER_SHADOW_TEST_H
 
-#include "harness.h"
-#include "millrace_fiber.h"
+#include "../fiber_test.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -15,13 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-typedef struct shadow_case {
-    const char *name;
-    void (*run)(void);
-} shadow_case;
-
-#define CASE(function) {#function, function}
 
 #define SHADOW_FILES(X)                                                                                                \
     X(close)                                                                                                           \
@@ -35,21 +27,17 @@ typedef struct shadow_case {
     X(server)                                                                                                          \
     X(sleep)
 
-#define SHADOW_DECLARE(file) extern const shadow_case file##_cases[];
+#define SHADOW_DECLARE(file) extern const fiber_case file##_cases[];
 SHADOW_FILES(SHADOW_DECLARE)
 #undef SHADOW_DECLARE
 
-#define NS_PER_MS UINT64_C(1000000)
-
-mr_fiber *spawn(void *(*run)(void *), void *argument);
-void *join(mr_fiber *fiber);
-void *on_fiber(void *(*run)(void *), void *argument);
-
 /*
- * Runs the function on a fiber while another fiber of the same carrier counts; fails unless that one got to run at
- * least once in each of `periods` of 10 ms, that is unless the function left the carrier free.
+ * Runs a function that waits for PAUSE_MS on a fiber, while another fiber of the same carrier sleeps 10 ms at a time.
+ * Fails unless that one got its turn again and again, that is unless the function left the carrier free. A machine that is
+ * busy may take most of the turns away.
  */
-void must_leave_carrier_free(void *(*run)(void *), void *argument, unsigned periods);
+enum { PAUSE_MS = 300 };
+void must_leave_carrier_free(void *(*run)(void *), void *argument);
 
 /* A connected pair of Unix stream sockets. */
 typedef struct pair {

@@ -3,38 +3,57 @@
 
 #include <time.h>
 
-static uint64_t begin_ns;
+static const struct timespec pause_length = {.tv_nsec = PAUSE_MS * 1000000};
 
-static void must_have_taken_ms(unsigned ms)
+static void *by_nanosleep(void *argument)
 {
-    CHECK_GE(mr_clock_now_ns() - begin_ns, ms * NS_PER_MS);
-    begin_ns = mr_clock_now_ns();
+    CHECK_EQ(nanosleep(&pause_length, NULL), 0);
+    return argument;
 }
 
-static void *sleep_in_every_way(void *argument)
+static void *by_usleep(void *argument)
 {
-    struct timespec duration = {.tv_nsec = 20000000}, until;
-    begin_ns = mr_clock_now_ns();
-    CHECK_EQ(nanosleep(&duration, NULL), 0);
-    must_have_taken_ms(20);
-    CHECK_EQ(usleep(20000), 0);
-    must_have_taken_ms(20);
-    CHECK_EQ(clock_nanosleep(CLOCK_MONOTONIC, 0, &duration, NULL), 0);
-    must_have_taken_ms(20);
-    CHECK_EQ(clock_gettime(CLOCK_REALTIME, &until), 0);
-    until.tv_sec += until.tv_nsec >= 970000000;
-    until.tv_nsec = (until.tv_nsec + 30000000) % 1000000000;
-    CHECK_EQ(clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &until, NULL), 0);
-    must_have_taken_ms(29);
-    CHECK_EQ(clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &until, NULL), 0); /* past */
-    CHECK_EQ(sleep(1), 0);
-    must_have_taken_ms(1000);
+    CHECK_EQ(usleep(PAUSE_MS * 1000), 0);
     return argument;
+}
+
+static void *by_clock_nanosleep(void *argument)
+{
+    CHECK_EQ(clock_nanosleep(CLOCK_MONOTONIC, 0, &pause_length, NULL), 0);
+    return argument;
+}
+
+static void *until_a_moment(void *argument)
+{
+    struct timespec until;
+    CHECK_EQ(clock_gettime(CLOCK_REALTIME, &until), 0);
+    until.tv_sec += until.tv_nsec >= 1000000000 - pause_length.tv_nsec;
+    until.tv_nsec = (until.tv_nsec + pause_length.tv_nsec) % 1000000000;
+    CHECK_EQ(clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &until, NULL), 0);
+    CHECK_EQ(clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &until, NULL), 0); /* past */
+    return argument;
+}
+
+static void *by_sleep(void *argument)
+{
+    CHECK_EQ(sleep(1), 0);
+    return argument;
+}
+
+static void must_take_ms(unsigned ms, void *(*way)(void *))
+{
+    uint64_t begin_ns = mr_clock_now_ns();
+    must_leave_carrier_free(way, NULL);
+    CHECK_GE(mr_clock_now_ns() - begin_ns, ms * NS_PER_MS);
 }
 
 static void every_way_leaves_the_carrier_free(void)
 {
-    must_leave_carrier_free(sleep_in_every_way, NULL, 50);
+    must_take_ms(PAUSE_MS, by_nanosleep);
+    must_take_ms(PAUSE_MS, by_usleep);
+    must_take_ms(PAUSE_MS, by_clock_nanosleep);
+    must_take_ms(PAUSE_MS - 1, until_a_moment);
+    must_take_ms(1000, by_sleep);
 }
 
 static void *sleep_wrongly(void *argument)
@@ -67,14 +86,14 @@ static void *be_interrupted(void *argument)
 static void interruption_tells_the_rest(void)
 {
     mr_fiber *fiber = spawn(be_interrupted, NULL);
-    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    let_fibers_park();
     mr_fiber_interrupt(fiber, EINTR);
-    CHECK_EQ(mr_fiber_sleep(20 * NS_PER_MS), 0);
+    let_fibers_park();
     mr_fiber_interrupt(fiber, EINTR);
     join(fiber);
 }
 
-const shadow_case sleep_cases[] = {
+const fiber_case sleep_cases[] = {
     CASE(every_way_leaves_the_carrier_free),
     CASE(invalid_times),
     CASE(interruption_tells_the_rest),
