@@ -178,14 +178,23 @@ static void open_tty(world *w)
     MUST(tcsetattr(w->descriptor, TCSANOW, &settings));
 }
 
-/* A worker of the kernel carries the bytes over, and a reader may take them at once. */
+/* A worker of the kernel carries the bytes over. */
+static void make_tty_ready(world *w)
+{
+    struct pollfd entry = {.fd = w->descriptor, .events = POLLIN};
+    write_bytes(w);
+    MUST(poll(&entry, 1, -1));
+}
+
+/* Waits until the bytes are there or the call has taken them. */
 static void write_to_tty(world *w)
 {
     int before = 0, now;
+    bool call_was_over = atomic_load(&w->call_is_over);
     MUST(ioctl(w->descriptor, FIONREAD, &before));
     now = before;
     write_bytes(w);
-    for (int tries = 0; tries < 20 && now == before; tries++) {
+    while (now == before && (call_was_over || !atomic_load(&w->call_is_over))) {
         usleep(500);
         MUST(ioctl(w->descriptor, FIONREAD, &now));
     }
@@ -262,7 +271,7 @@ const kind kinds[] = {
     {"listener", true, open_listener, connect_to_listener, NULL, NULL, connect_to_listener, NULL},
     {"pipe_reader", false, open_pipe_reader, write_bytes, NULL, close_peer, write_bytes, NULL},
     {"pipe_writer", false, open_pipe_writer, NULL, fill, close_peer, NULL, drain_peer},
-    {"tty", false, open_tty, write_to_tty, NULL, close_peer, write_to_tty, drain_peer},
+    {"tty", false, open_tty, make_tty_ready, NULL, close_peer, write_to_tty, drain_peer},
     {"file", false, open_file, NULL, NULL, NULL, NULL, NULL},
     {"directory", false, open_directory, NULL, NULL, NULL, NULL, NULL},
     {"null", false, open_null, NULL, NULL, NULL, NULL, NULL},
