@@ -60,10 +60,11 @@ typedef enum mr_backend {
     MR_BACKEND_EPOLL = 2,    /* Linux. */
     MR_BACKEND_KQUEUE = 3,   /* FreeBSD, NetBSD, OpenBSD, macOS. */
     MR_BACKEND_IOCP = 4,     /* Windows 8 and later. */
-    MR_BACKEND_COUNT = 5
+    MR_BACKEND_SIM = 5,      /* A simulated machine; never chosen, but made: see millrace_machine.h. */
+    MR_BACKEND_COUNT = 6
 } mr_backend;
 
-/* The name that MILLRACE_BACKEND and the command line use: "auto", "io_uring", "epoll", "kqueue", "iocp". */
+/* The name that MILLRACE_BACKEND and the command line use: "auto", "io_uring", "epoll", "kqueue", "iocp", "sim". */
 const char *mr_backend_name(mr_backend backend);
 
 /* The backend of that name; -EINVAL if there is none. */
@@ -85,7 +86,8 @@ int mr_backend_choose(mr_backend requested, mr_backend *chosen);
 
 /* --------------------------------------------------------------------------------------------------- clock --- */
 
-/* Nanoseconds of the monotonic clock that all deadlines are measured on. Starts at an arbitrary point, never 0. */
+/* Nanoseconds of the monotonic clock that all deadlines are measured on. Starts at an arbitrary point, never 0.
+ * Loops of a simulated machine go by the machine's clock instead (mr_group_now_ns). */
 uint64_t mr_clock_now_ns(void);
 
 /* -------------------------------------------------------------------------------------- groups and handles --- */
@@ -105,6 +107,9 @@ int mr_group_create(mr_backend requested, mr_group **group);
 void mr_group_destroy(mr_group *group);
 
 mr_backend mr_group_backend(const mr_group *group);
+
+/* The time that deadlines of the group's operations are measured on. [any thread] */
+uint64_t mr_group_now_ns(const mr_group *group);
 
 /*
  * Takes over an open descriptor. From here on only MR_CLOSE may close it. It must be a socket in

@@ -9,6 +9,7 @@
 static const char *const backend_names[MR_BACKEND_COUNT] = {
     [MR_BACKEND_AUTO] = "auto",     [MR_BACKEND_IO_URING] = "io_uring", [MR_BACKEND_EPOLL] = "epoll",
     [MR_BACKEND_KQUEUE] = "kqueue", [MR_BACKEND_IOCP] = "iocp",
+    [MR_BACKEND_SIM] = "sim",
 };
 
 /* NULL for auto, and for what belongs to another system. */
@@ -24,6 +25,9 @@ static const mr_backend_operations *const backends[MR_BACKEND_COUNT] = {
 #endif
 #ifdef MR_HAS_IOCP
     [MR_BACKEND_IOCP] = &mr_iocp_backend,
+#endif
+#ifdef MR_HAS_SIM
+    [MR_BACKEND_SIM] = &mr_sim_backend,
 #endif
 };
 
@@ -98,25 +102,42 @@ const char *mr_kind_name(mr_kind kind)
     return (unsigned)kind < MR_KIND_COUNT ? names[kind] : "unknown";
 }
 
+int mr_group_on(mr_backend id, const mr_backend_operations *backend, mr_group_clock *now_ns, mr_group **result)
+{
+    mr_group *group = calloc(1, sizeof *group);
+    if (!group)
+        return -ENOMEM;
+    group->backend_id = id;
+    group->backend = backend;
+    group->now_ns = now_ns;
+    *result = group;
+    return 0;
+}
+
+static uint64_t system_now_ns(const mr_group *group)
+{
+    (void)group;
+    return mr_clock_now_ns();
+}
+
 int mr_group_create(mr_backend requested, mr_group **result)
 {
     mr_backend chosen;
     int error = mr_backend_choose(requested, &chosen);
     if (error)
         return error;
-    mr_group *group = calloc(1, sizeof *group);
-    if (!group)
-        return -ENOMEM;
-    group->backend_id = chosen;
-    group->backend = backends[chosen];
-    *result = group;
-    return 0;
+    return mr_group_on(chosen, backends[chosen], system_now_ns, result);
 }
 
 void mr_group_destroy(mr_group *group)
 {
     mr_handle_table_free(&group->handles);
     free(group);
+}
+
+uint64_t mr_group_now_ns(const mr_group *group)
+{
+    return group->now_ns(group);
 }
 
 mr_backend mr_group_backend(const mr_group *group)

@@ -51,11 +51,18 @@ typedef struct mr_backend_operations {
 #else
 #define MR_HAS_KQUEUE
 #endif
+#ifndef _WIN32
+#define MR_HAS_SIM
+#endif
 
 extern const mr_backend_operations mr_io_uring_backend;
 extern const mr_backend_operations mr_epoll_backend;
 extern const mr_backend_operations mr_kqueue_backend;
 extern const mr_backend_operations mr_iocp_backend;
+extern const mr_backend_operations mr_sim_backend;
+
+/* backend.c: a group whose loops use this backend and go by this clock. 0 or -ENOMEM. */
+int mr_group_on(mr_backend id, const mr_backend_operations *backend, mr_group_clock *now_ns, mr_group **group);
 
 /* For tests: new loops behave as on a kernel that chooses no buffers (before Linux 5.19). */
 extern bool mr_io_uring_without_buffer_rings;

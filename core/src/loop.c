@@ -202,20 +202,20 @@ static void finish(mr_loop *loop, mr_slot *slot, int64_t result)
 }
 
 /* A length of time becomes a point in time when the waiting begins. */
-static void fix_deadline(mr_slot *slot)
+static void fix_deadline(const mr_loop *loop, mr_slot *slot)
 {
     if (!(slot->request.flags & MR_WITHIN))
         return;
     slot->request.flags &= ~MR_WITHIN;
     if (slot->request.deadline_ns == MR_NO_DEADLINE)
         return;
-    uint64_t now_ns = mr_clock_now_ns(), length_ns = slot->request.deadline_ns;
+    uint64_t now_ns = mr_loop_now_ns(loop), length_ns = slot->request.deadline_ns;
     slot->request.deadline_ns = length_ns < UINT64_MAX - now_ns ? now_ns + length_ns : UINT64_MAX;
 }
 
 static void arm_deadline(mr_loop *loop, mr_slot *slot)
 {
-    fix_deadline(slot);
+    fix_deadline(loop, slot);
     if (slot->request.deadline_ns != MR_NO_DEADLINE)
         mr_timer_arm(&loop->wheel, &slot->timer, slot->request.deadline_ns);
 }
@@ -238,11 +238,11 @@ static void watch_deadline(mr_loop *loop, mr_descriptor *descriptor, int directi
 static void back_off(mr_loop *loop, mr_slot *slot)
 {
     uint64_t until_ns;
-    fix_deadline(slot);
+    fix_deadline(loop, slot);
     slot->backoff_ms = (uint16_t)(slot->backoff_ms ? slot->backoff_ms * 2 : BACKOFF_FIRST_MS);
     if (slot->backoff_ms > BACKOFF_LAST_MS)
         slot->backoff_ms = BACKOFF_LAST_MS;
-    until_ns = mr_clock_now_ns() + slot->backoff_ms * NS_PER_MS;
+    until_ns = mr_loop_now_ns(loop) + slot->backoff_ms * NS_PER_MS;
     if (slot->request.deadline_ns != MR_NO_DEADLINE && slot->request.deadline_ns < until_ns)
         until_ns = slot->request.deadline_ns;
     slot->state = MR_SLOT_BACKOFF;
@@ -839,7 +839,7 @@ static int fire_timers(mr_loop *loop, mr_completion *completions, int capacity)
 {
     if (loop->wheel.armed == 0)
         return 0;
-    uint64_t now_ns = mr_clock_now_ns();
+    uint64_t now_ns = mr_loop_now_ns(loop);
     unsigned moves = TIMER_MOVES_PER_POLL;
     int count = 0;
     for (int fired = 0; fired < capacity; fired++) {
@@ -940,7 +940,7 @@ int mr_loop_create(mr_group *group, mr_loop **result)
         return -ENOMEM;
     loop->group = group;
     loop->backend = group->backend;
-    mr_timer_wheel_init(&loop->wheel, mr_clock_now_ns());
+    mr_timer_wheel_init(&loop->wheel, mr_loop_now_ns(loop));
     int error = loop->backend->create(loop);
     if (!error && (error = enter_group(loop)))
         loop->backend->destroy(loop);

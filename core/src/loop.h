@@ -53,7 +53,7 @@ typedef struct mr_slot {
     uint16_t backoff_ms;
     uint8_t state;
     uint8_t attempts; /* CONNECT: has it been begun? */
-    uint8_t backlog;  /* io_uring: what waits for room in the ring, see io_uring.c */
+    uint8_t backlog;  /* io_uring: what waits for room in the ring, see io_uring.c; simulated: see sim.c */
 } mr_slot;
 
 /* What one loop knows of one descriptor. What every operation needs comes first: 64 bytes. */
@@ -77,10 +77,15 @@ typedef struct mr_descriptor {
 
 #define MR_DESCRIPTOR_CHUNK 256
 
+/* What time it is, in nanoseconds, for the loops of a group. */
+typedef uint64_t mr_group_clock(const mr_group *group);
+
 struct mr_group {
     mr_handle_table handles;
     const struct mr_backend_operations *backend;
     mr_backend backend_id;
+    struct mr_machine *machine; /* simulated: what the loops work on */
+    mr_group_clock *now_ns;
     atomic_uint loop_count;
     _Atomic(mr_loop *) loops[MR_LOOPS_MAX];
 };
@@ -156,6 +161,12 @@ bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result);
 
 /* Tries an operation without blocking, with a lent buffer if it needs one. -EAGAIN: it would block. */
 int64_t mr_loop_attempt(mr_loop *loop, mr_slot *slot);
+
+/* The time on the clock of the loop's group. */
+static inline uint64_t mr_loop_now_ns(const mr_loop *loop)
+{
+    return loop->group->now_ns(loop->group);
+}
 
 /* clock.c: nanoseconds from now until then; 0 if it has passed. */
 uint64_t mr_clock_left_ns(uint64_t until_ns);

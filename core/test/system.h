@@ -9,6 +9,7 @@
 
 #include "millrace.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -88,12 +89,17 @@ void close_file(int file);
 
 /* --------------------------------------------------------------------------------------------------------- time --- */
 
+/* The clock that deadlines are measured on. */
+uint64_t clock_ns(void);
 void sleep_ms(unsigned ms);
 void sleep_us(unsigned us);
 /* How late the system itself wakes sleepers at most, while nothing else goes on. */
 unsigned system_slack_ms(void);
 
 /* ------------------------------------------------------------------------------------------------------ process --- */
+
+/* Starts a thread. A simulated machine keeps real time from then on. */
+void start_thread(pthread_t *thread, void *(*run)(void *), void *argument);
 
 /* Sets an environment variable of this process; NULL removes it. */
 void set_variable(const char *name, const char *value);

@@ -295,7 +295,7 @@ static void a_sleeping_loop_is_woken(void)
         pthread_t thread;
         local_pair(pair);
         receiver r = {.d = other, .handle = adopt(d, pair[0])};
-        CHECK_EQ(pthread_create(&thread, NULL, receive_until_closed, &r), 0);
+        start_thread(&thread, receive_until_closed, &r);
         while (!atomic_load(&r.parked))
             sleep_ms(1);
         /* The other owner polls no more once its receive has ended: letting go must not need that. */
@@ -359,7 +359,7 @@ static void only_one_of_two_closers_succeeds(void)
     for (int i = 0; i < 2; i++) {
         closers[i] = (closer){
             .d = drivers[i], .handles = handles, .count = COUNT, .start = &go, .finished = &finished};
-        CHECK_EQ(pthread_create(&threads[i], NULL, close_all, &closers[i]), 0);
+        start_thread(&threads[i], close_all, &closers[i]);
     }
     atomic_store(&go, true);
     for (int i = 0; i < 2; i++)

@@ -153,7 +153,7 @@ mr_request with_flags(mr_request request, uint32_t flags);
 
 static inline uint64_t in_ms(uint64_t ms)
 {
-    return mr_clock_now_ns() + ms * NS_PER_MS;
+    return clock_ns() + ms * NS_PER_MS;
 }
 
 /* ------------------------------------------------------------------------------------------------- connections --- */

@@ -1,27 +1,26 @@
 /* descriptor.c: what descriptors of POSIX can do besides: pipes, event descriptors, files, duplicates. */
+#include "../system/calls.h"
 #include "conform.h"
 
 #include <fcntl.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 static void a_pipe_can_be_waited_for(void)
 {
     driver *d = driver_new();
     int ends[2];
-    MUST(pipe2(ends, O_NONBLOCK | O_CLOEXEC));
+    MUST(system_pipe2(ends, O_NONBLOCK | O_CLOEXEC));
     CHECK_EQ(perform(d, wait_request(MR_WAIT_WRITABLE, mr_handle_foreign(ends[1]))).result, 0);
     for (int i = 0; i < 3; i++) {
         char byte;
         mr_token token = start(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(ends[0])));
         CHECK_STAYS_PENDING(d, token);
-        CHECK_EQ(MUST(write(ends[1], "x", 1)), 1);
+        CHECK_EQ(MUST(system_write(ends[1], "x", 1)), 1);
         CHECK_EQ(finish(d, token).result, 0);
-        CHECK_EQ(MUST(read(ends[0], &byte, 1)), 1);
+        CHECK_EQ(MUST(system_read(ends[0], &byte, 1)), 1);
     }
     mr_token token = start(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(ends[0])));
     run_for_ms(d, 2);
-    close(ends[1]);
+    system_close(ends[1]);
     CHECK_EQ(finish(d, token).result, 0);
     driver_free(d);
 }
@@ -31,12 +30,12 @@ static void a_pipe_without_a_reader_wakes_its_writer(void)
     driver *d = driver_new();
     int ends[2];
     char page[4096] = {0};
-    MUST(pipe2(ends, O_NONBLOCK | O_CLOEXEC));
-    while (write(ends[1], page, sizeof page) > 0)
+    MUST(system_pipe2(ends, O_NONBLOCK | O_CLOEXEC));
+    while (system_write(ends[1], page, sizeof page) > 0)
         ;
     mr_token token = start(d, wait_request(MR_WAIT_WRITABLE, mr_handle_foreign(ends[1])));
     CHECK_STAYS_PENDING(d, token);
-    close(ends[0]);
+    system_close(ends[0]);
     CHECK_EQ(finish(d, token).result, 0);
     driver_free(d);
 }
@@ -45,14 +44,14 @@ static void a_pipe_without_a_reader_wakes_its_writer(void)
 static void an_event_descriptor_can_be_waited_for(void)
 {
     driver *d = driver_new();
-    int event = MUST(eventfd(0, EFD_CLOEXEC));
-    eventfd_t value;
+    int event = MUST(system_eventfd(0, O_CLOEXEC));
+    uint64_t value;
     for (int i = 0; i < 3; i++) {
         mr_token token = start(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(event)));
         CHECK_STAYS_PENDING(d, token);
-        MUST(eventfd_write(event, 1));
+        MUST(system_eventfd_write(event, 1));
         CHECK_EQ(finish(d, token).result, 0);
-        MUST(eventfd_read(event, &value));
+        MUST(system_eventfd_read(event, &value));
     }
     driver_free(d);
 }
@@ -61,10 +60,10 @@ static void an_event_descriptor_can_be_waited_for(void)
 static void readiness_nobody_waits_for_costs_nothing(void)
 {
     driver *d = driver_new();
-    int event = MUST(eventfd(0, EFD_CLOEXEC));
+    int event = MUST(system_eventfd(0, O_CLOEXEC));
     mr_token token = start(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(event)));
     poll_once(d);
-    MUST(eventfd_write(event, 1));
+    MUST(system_eventfd_write(event, 1));
     CHECK_EQ(finish(d, token).result, 0);
     uint64_t before = counters_of(d).system_calls;
     run_for_ms(d, 50);
@@ -74,10 +73,10 @@ static void readiness_nobody_waits_for_costs_nothing(void)
 
 static int event_at(int number)
 {
-    int event = MUST(eventfd(0, EFD_CLOEXEC));
+    int event = MUST(system_eventfd(0, O_CLOEXEC));
     if (event != number) {
-        MUST(dup3(event, number, O_CLOEXEC));
-        close(event);
+        MUST(system_dup3(event, number, O_CLOEXEC));
+        system_close(event);
     }
     return number;
 }
@@ -85,14 +84,14 @@ static int event_at(int number)
 static void a_number_may_be_reused_between_waits(void)
 {
     driver *d = driver_new();
-    int number = MUST(eventfd(0, EFD_CLOEXEC));
+    int number = MUST(system_eventfd(0, O_CLOEXEC));
     for (int i = 0; i < 5; i++) {
         mr_token token = start(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(number)));
         poll_once(d);
         CHECK(!has_arrived(d, token));
-        MUST(eventfd_write(number, 1));
+        MUST(system_eventfd_write(number, 1));
         CHECK_EQ(finish(d, token).result, 0);
-        close(number);
+        system_close(number);
         event_at(number);
     }
     driver_free(d);
@@ -102,18 +101,18 @@ static void a_number_may_be_reused_between_waits(void)
 static void a_duplicate_of_the_former_file_is_not_heard(void)
 {
     driver *d = driver_new();
-    int number = MUST(eventfd(0, EFD_CLOEXEC));
-    int duplicate = MUST(fcntl(number, F_DUPFD_CLOEXEC, 0));
+    int number = MUST(system_eventfd(0, O_CLOEXEC));
+    int duplicate = MUST(system_fcntl(number, F_DUPFD_CLOEXEC, 0));
     mr_token token = start(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(number)));
     poll_once(d);
     mr_loop_cancel(driver_loop(d), token);
     CHECK_EQ(finish(d, token).result, -ECANCELED);
-    close(number);
+    system_close(number);
     event_at(number);
     token = start(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(number)));
-    MUST(eventfd_write(duplicate, 1));
+    MUST(system_eventfd_write(duplicate, 1));
     CHECK_STAYS_PENDING(d, token);
-    MUST(eventfd_write(number, 1));
+    MUST(system_eventfd_write(number, 1));
     CHECK_EQ(finish(d, token).result, 0);
     driver_free(d);
 }
@@ -121,7 +120,7 @@ static void a_duplicate_of_the_former_file_is_not_heard(void)
 static void a_file_is_always_ready(void)
 {
     driver *d = driver_new();
-    int file = MUST(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+    int file = MUST(system_open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
     CHECK_EQ(perform(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(file))).result, 0);
     driver_free(d);
 }
@@ -133,7 +132,7 @@ static void a_duplicate_of_the_former_socket_is_not_heard(void)
     int old[2], new[2];
     char byte = '-';
     local_pair(old);
-    int duplicate = MUST(fcntl(old[0], F_DUPFD_CLOEXEC, 500));
+    int duplicate = MUST(system_fcntl(old[0], F_DUPFD_CLOEXEC, 500));
     mr_handle handle = adopt(d, old[0]);
     mr_token token = start(d, recv_request(handle, &byte, 1));
     poll_once(d);

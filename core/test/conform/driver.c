@@ -1,5 +1,8 @@
 /* driver.c: the owner of a loop, as conform.h describes it, with its accounts of what may still complete. */
 #include "conform.h"
+#ifndef _WIN32
+#include "../system/calls.h"
+#endif
 
 typedef enum account_state { IDLE, EXPECTED, ARRIVED } account_state;
 
@@ -30,10 +33,19 @@ static driver *new_driver(mr_group *group)
     return d;
 }
 
+static int create_group(mr_group **group)
+{
+#ifndef _WIN32
+    if (test_machine)
+        return mr_machine_group(test_machine, group);
+#endif
+    return mr_group_create(conform_backend, group);
+}
+
 driver *driver_new(void)
 {
     mr_group *group;
-    CHECK_EQ(mr_group_create(conform_backend, &group), 0);
+    CHECK_EQ(create_group(&group), 0);
     CHECK_EQ(mr_group_backend(group), conform_backend);
     driver *d = new_driver(group);
     d->owns_group = true;

@@ -1,20 +1,20 @@
 /* exhaustion.c: MR_ACCEPT when the process has no descriptor left for the connection. */
+#include "../system/calls.h"
 #include "conform.h"
 
 #include <sys/resource.h>
-#include <unistd.h>
 
 /* Makes the next new descriptor fail with EMFILE; returns the limit to restore. */
 static struct rlimit take_descriptors_away(void)
 {
     struct rlimit limit, none;
-    MUST(getrlimit(RLIMIT_NOFILE, &limit));
-    int lowest_free = MUST(dup(0));
-    close(lowest_free);
+    MUST(system_getrlimit(&limit));
+    int lowest_free = MUST(system_eventfd(0, 0));
+    system_close(lowest_free);
     none = limit;
     none.rlim_cur = (rlim_t)lowest_free;
-    MUST(setrlimit(RLIMIT_NOFILE, &none));
-    CHECK_EQ(dup(0), -1);
+    MUST(system_setrlimit(&none));
+    CHECK_EQ(system_eventfd(0, 0), -1);
     CHECK_EQ(errno, EMFILE);
     return limit;
 }
@@ -39,7 +39,7 @@ static pressed_listener new_pressed_listener(void)
 
 static void give_descriptors_back(const pressed_listener *p)
 {
-    MUST(setrlimit(RLIMIT_NOFILE, &p->limit));
+    MUST(system_setrlimit(&p->limit));
 }
 
 static void without_descriptors_it_backs_off_and_recovers(void)
@@ -55,9 +55,9 @@ static void without_descriptors_it_backs_off_and_recovers(void)
         run_for_ms(p.d, 50);
     CHECK(!has_arrived(p.d, token));
     give_descriptors_back(&p);
-    uint64_t restored_ns = mr_clock_now_ns();
+    uint64_t restored_ns = clock_ns();
     CHECK_GE(finish(p.d, token).result, 0);
-    CHECK_LT(mr_clock_now_ns() - restored_ns, 2 * NS_PER_SECOND);
+    CHECK_LT(clock_ns() - restored_ns, 2 * NS_PER_SECOND);
     driver_free(p.d);
 }
 
@@ -76,7 +76,7 @@ static void a_parked_accept_backs_off_too(void)
     /* io_uring takes the limit when an operation is submitted, so this one may have slipped through. */
     if (!has_arrived(d, token))
         CHECK_LE(counters_of(d).system_calls - before, 50);
-    MUST(setrlimit(RLIMIT_NOFILE, &limit));
+    MUST(system_setrlimit(&limit));
     CHECK_GE(finish(d, token).result, 0);
     driver_free(d);
 }
@@ -88,7 +88,7 @@ static uint64_t lateness_of_deadline_ns(void)
     uint64_t deadline_ns = in_ms(350);
     mr_token token = start(p.d, with_deadline(accept_request(p.handle, NULL), deadline_ns));
     CHECK_EQ(finish(p.d, token).result, -ETIMEDOUT);
-    uint64_t now_ns = mr_clock_now_ns();
+    uint64_t now_ns = clock_ns();
     CHECK_GE(now_ns, deadline_ns);
     give_descriptors_back(&p);
     driver_free(p.d);

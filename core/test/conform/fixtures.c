@@ -103,7 +103,7 @@ slow_reader *slow_reader_start(int descriptor)
     slow_reader *reader = calloc(1, sizeof *reader);
     CHECK(reader);
     reader->descriptor = descriptor;
-    CHECK_EQ(pthread_create(&reader->thread, NULL, read_slowly, reader), 0);
+    start_thread(&reader->thread, read_slowly, reader);
     return reader;
 }
 

@@ -312,13 +312,13 @@ static mr_completion interrupted_receive(driver *d, mr_request request, interrup
     mr_completion completion;
     uint64_t moment_ns = harness_random(random) % 40000;
     if (how == BY_DEADLINE)
-        request.deadline_ns = mr_clock_now_ns() + moment_ns;
+        request.deadline_ns = clock_ns() + moment_ns;
     if (submit(d, request, &completion)) {
         mr_token token = completion.token;
-        uint64_t until_ns = mr_clock_now_ns() + moment_ns;
+        uint64_t until_ns = clock_ns() + moment_ns;
         if (harness_random(random) % 2)
             poll_once(d);
-        while (how != BY_DEADLINE && mr_clock_now_ns() < until_ns)
+        while (how != BY_DEADLINE && clock_ns() < until_ns)
             ;
         if (how == BY_CANCEL)
             mr_loop_cancel(driver_loop(d), token);
@@ -355,7 +355,7 @@ static void interruptions_lose_no_byte(interruption how, destination where)
     unsigned interrupted = 0, completed = 0, rounds = harness_rounds(20000);
     pthread_t thread;
     steady_sender sender = {.descriptor = c.peer, .seed = 3};
-    CHECK_EQ(pthread_create(&thread, NULL, send_steadily, &sender), 0);
+    start_thread(&thread, send_steadily, &sender);
     mr_request request = where == INTO_VECTOR ? vector_request(MR_RECV_VECTOR, c.handle, elements, 2)
                          : where == INTO_LENT ? lent_request(c.handle, sizeof buffer)
                                               : recv_request(c.handle, buffer, sizeof buffer);

@@ -25,7 +25,7 @@ static void *submit_all(void *argument)
 static void submit_on_a_thread_that_ends(submission *s)
 {
     pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, submit_all, s), 0);
+    start_thread(&thread, submit_all, s);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     run_for_ms(s->d, 20);
     for (int i = 0; i < s->count; i++)
@@ -133,9 +133,9 @@ static void waking_works_after_the_polling_thread_has_ended(void)
     driver *d = driver_new();
     for (int i = 0; i < 5; i++) {
         pthread_t thread, waker;
-        CHECK_EQ(pthread_create(&thread, NULL, poll_and_announce, d), 0);
+        start_thread(&thread, poll_and_announce, d);
         CHECK_EQ(pthread_join(thread, NULL), 0);
-        CHECK_EQ(pthread_create(&waker, NULL, wake_after_20_ms, driver_loop(d)), 0);
+        start_thread(&waker, wake_after_20_ms, driver_loop(d));
         NOTE_PLACE();
         mr_loop_wait(driver_loop(d));
         CHECK_EQ(pthread_join(waker, NULL), 0);
@@ -183,7 +183,7 @@ static void the_owner_may_change_threads(void)
     rotation r = {.d = c.d, .handle = c.handle, .peer = c.peer};
     for (r.round = 0; r.round < rounds; r.round++) {
         pthread_t thread;
-        CHECK_EQ(pthread_create(&thread, NULL, one_round, &r), 0);
+        start_thread(&thread, one_round, &r);
         CHECK_EQ(pthread_join(thread, NULL), 0);
     }
     finish_left_behind(&r);
@@ -346,7 +346,7 @@ static void many_threads_use_one_loop(void)
     for (uint64_t i = 0; i < WORKERS; i++)
         workers[i] = new_worker(d, i, harness_rounds(2000), &finished, pairs[i]);
     for (int i = 0; i < WORKERS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, run_worker, &workers[i]), 0);
+        start_thread(&threads[i], run_worker, &workers[i]);
     while (atomic_load(&finished) < WORKERS) {
         mr_completion completions[16];
         int count = mr_loop_poll(driver_loop(d), completions, 16);
@@ -404,7 +404,7 @@ static void loops_share_the_numbers(void)
         owners[i] = (echo_owner){.d = i ? driver_new_beside(first) : first, .rounds = harness_rounds(1500)};
     int before = open_descriptors();
     for (int i = 0; i < LOOPS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, run_owner, &owners[i]), 0);
+        start_thread(&threads[i], run_owner, &owners[i]);
     for (int i = 0; i < LOOPS; i++)
         CHECK_EQ(pthread_join(threads[i], NULL), 0);
     CHECK_EQ(open_descriptors(), before);

@@ -1,4 +1,5 @@
 /* unix_socket.c: MR_ACCEPT and MR_CONNECT on Unix sockets, where they differ from TCP. */
+#include "../system/calls.h"
 #include "conform.h"
 
 #include <sys/un.h>
@@ -12,16 +13,16 @@ static void an_unnamed_peer_has_no_address(void)
         /* Linux chooses an abstract name for a Unix socket that is bound to nothing (unix(7), "Autobind"). */
         struct sockaddr_un address = {.sun_family = AF_UNIX};
         socklen_t size = sizeof address;
-        int listener = MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-        MUST(bind(listener, (struct sockaddr *)&address, sizeof(sa_family_t)));
-        MUST(getsockname(listener, (struct sockaddr *)&address, &size));
-        MUST(listen(listener, 5));
+        int listener = MUST(system_socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+        MUST(system_bind(listener, (struct sockaddr *)&address, sizeof(sa_family_t)));
+        MUST(system_getsockname(listener, (struct sockaddr *)&address, &size));
+        MUST(system_listen(listener, 5));
         memset(&peer, 0xaa, sizeof peer);
         mr_handle handle = adopt(d, listener);
         mr_token token = wait_first ? start(d, accept_request(handle, &peer)) : 0;
         poll_once(d);
-        int client = MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-        MUST(connect(client, (struct sockaddr *)&address, size));
+        int client = MUST(system_socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        MUST(system_connect(client, (struct sockaddr *)&address, size));
         completion = wait_first ? finish(d, token) : perform(d, accept_request(handle, &peer));
         CHECK_GE(completion.result, 0);
         CHECK(is_fit_for_a_loop((int)completion.result));
@@ -34,7 +35,7 @@ static void a_missing_path_is_an_error(void)
 {
     driver *d = driver_new();
     struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "/nonexistent/socket"};
-    int client = MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    int client = MUST(system_socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     CHECK_EQ(perform(d, connect_request(adopt(d, client), &address, sizeof address)).result, -ENOENT);
     driver_free(d);
 }
@@ -45,20 +46,21 @@ static void a_full_unix_listener_is_waited_for(void)
     driver *d = driver_new();
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     socklen_t size = sizeof address;
-    int listener = MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    MUST(bind(listener, (struct sockaddr *)&address, sizeof(sa_family_t)));
-    MUST(getsockname(listener, (struct sockaddr *)&address, &size));
-    MUST(listen(listener, 0));
-    while (connect(MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0)), (struct sockaddr *)&address, size) == 0)
-        ;
+    int listener = MUST(system_socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    MUST(system_bind(listener, (struct sockaddr *)&address, sizeof(sa_family_t)));
+    MUST(system_getsockname(listener, (struct sockaddr *)&address, &size));
+    MUST(system_listen(listener, 0));
+    int client;
+    do
+        client = MUST(system_socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    while (system_connect(client, (struct sockaddr *)&address, size) == 0);
     CHECK_EQ(errno, EAGAIN);
-    int client = MUST(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     mr_token token = start(d, connect_request(adopt(d, client), &address, size));
     uint64_t before = counters_of(d).system_calls;
     run_for_ms(d, 50);
     CHECK(!has_arrived(d, token));
     CHECK_LE(counters_of(d).system_calls - before, 40);
-    while (accept(listener, NULL, NULL) >= 0)
+    while (system_accept4(listener, NULL, NULL, 0) >= 0)
         ;
     CHECK_EQ(finish(d, token).result, 0);
     driver_free(d);

@@ -24,10 +24,10 @@ static void a_sleeping_loop_wakes(void)
     driver *d = driver_new();
     pthread_t thread;
     prepare(d);
-    uint64_t begin_ns = mr_clock_now_ns();
-    CHECK_EQ(pthread_create(&thread, NULL, wake_after_20_ms, driver_loop(d)), 0);
+    uint64_t begin_ns = clock_ns();
+    start_thread(&thread, wake_after_20_ms, driver_loop(d));
     mr_loop_wait(driver_loop(d));
-    CHECK_GE(mr_clock_now_ns() - begin_ns, 10 * NS_PER_MS);
+    CHECK_GE(clock_ns() - begin_ns, 10 * NS_PER_MS);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(poll_once(d), 0);
     CHECK_GE(counters_of(d).wake_ups, 1);
@@ -119,7 +119,7 @@ static void put_to_sleep(sleeper *s, driver *d)
 {
     *s = (sleeper){.loop = driver_loop(d)};
     prepare(d);
-    CHECK_EQ(pthread_create(&s->thread, NULL, sleep_once, s), 0);
+    start_thread(&s->thread, sleep_once, s);
     sleep_ms(20);
 }
 
@@ -174,11 +174,11 @@ static uint64_t time_beside_busy_submitter_ns(connection *c)
     pthread_t writer;
     char byte;
     put_to_sleep(&s, c->d);
-    CHECK_EQ(pthread_create(&writer, NULL, write_after_20_ms, &c->peer), 0);
+    start_thread(&writer, write_after_20_ms, &c->peer);
     mr_token token = start(c->d, recv_request(c->handle, &byte, 1));
-    uint64_t begin_ns = mr_clock_now_ns(), taken_ns = 0; /* the vDSO's clock, not a system call */
+    uint64_t begin_ns = clock_ns(), taken_ns = 0; /* the vDSO's clock, not a system call */
     while (!atomic_load(&s.is_up) && taken_ns < 2 * NS_PER_SECOND)
-        taken_ns = mr_clock_now_ns() - begin_ns;
+        taken_ns = clock_ns() - begin_ns;
     join_sleeper(&s);
     CHECK_EQ(pthread_join(writer, NULL), 0);
     CHECK_EQ(finish(c->d, token).result, 1);
@@ -316,7 +316,7 @@ static void no_wake_is_lost(void)
     pthread_t thread;
     atomic_uint requested = 0, served = 0;
     ping p = {driver_loop(d), &requested, &served, harness_rounds(20000)};
-    CHECK_EQ(pthread_create(&thread, NULL, send_pings, &p), 0);
+    start_thread(&thread, send_pings, &p);
     NOTE_PLACE();
     while (atomic_load(&served) < p.rounds) {
         poll_once(d);

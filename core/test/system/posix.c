@@ -1,16 +1,13 @@
 /* posix.c: system.h on Linux, and where else there are these calls. */
 #include "../harness.h"
 #include "../system.h"
+#include "calls.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,7 +15,7 @@
 
 void local_pair(int descriptors[2])
 {
-    MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, descriptors));
+    MUST(system_socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, descriptors));
 }
 
 void local_pair_at(int number, int descriptors[2])
@@ -26,20 +23,20 @@ void local_pair_at(int number, int descriptors[2])
     enum { HIGH = 700 };
     int low[2];
     local_pair(low);
-    int first = MUST(fcntl(low[0], F_DUPFD_CLOEXEC, HIGH));
-    descriptors[1] = MUST(fcntl(low[1], F_DUPFD_CLOEXEC, HIGH));
-    close(low[0]);
-    close(low[1]);
-    descriptors[0] = MUST(dup3(first, number, O_CLOEXEC));
-    close(first);
+    int first = MUST(system_fcntl(low[0], F_DUPFD_CLOEXEC, HIGH));
+    descriptors[1] = MUST(system_fcntl(low[1], F_DUPFD_CLOEXEC, HIGH));
+    system_close(low[0]);
+    system_close(low[1]);
+    descriptors[0] = MUST(system_dup3(first, number, O_CLOEXEC));
+    system_close(first);
 }
 
 size_t pairs_possible(size_t wanted)
 {
     struct rlimit limit;
-    MUST(getrlimit(RLIMIT_NOFILE, &limit));
+    MUST(system_getrlimit(&limit));
     limit.rlim_cur = limit.rlim_max;
-    MUST(setrlimit(RLIMIT_NOFILE, &limit));
+    MUST(system_setrlimit(&limit));
     size_t possible = (limit.rlim_cur - 100) / 2;
     if (possible < 1000)
         SKIP("only %llu descriptors (RLIMIT_NOFILE)", (unsigned long long)limit.rlim_cur);
@@ -48,15 +45,15 @@ size_t pairs_possible(size_t wanted)
 
 int tcp_socket(void)
 {
-    return MUST(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    return MUST(system_socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
 int tcp_listener(int backlog, struct sockaddr_in *address)
 {
     int listener = tcp_socket();
     *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    MUST(bind(listener, (struct sockaddr *)address, sizeof *address));
-    MUST(listen(listener, backlog));
+    MUST(system_bind(listener, (struct sockaddr *)address, sizeof *address));
+    MUST(system_listen(listener, backlog));
     *address = own_address(listener);
     return listener;
 }
@@ -67,7 +64,7 @@ void tcp_pair(int descriptors[2])
     int listener = tcp_listener(1, &address);
     descriptors[1] = connect_to(&address);
     descriptors[0] = accept_one(listener);
-    close(listener);
+    system_close(listener);
 }
 
 int full_listener(struct sockaddr_in *address)
@@ -84,20 +81,13 @@ int full_listener(struct sockaddr_in *address)
 struct sockaddr_in dead_address(void)
 {
     struct sockaddr_in address;
-    close(tcp_listener(1, &address));
+    system_close(tcp_listener(1, &address));
     return address;
-}
-
-static void await(int descriptor, short events)
-{
-    struct pollfd entry = {.fd = descriptor, .events = events};
-    while (poll(&entry, 1, -1) < 0)
-        CHECK_EQ(errno, EINTR);
 }
 
 int begin_to_connect(int descriptor, const struct sockaddr_in *address)
 {
-    return connect(descriptor, (const struct sockaddr *)address, sizeof *address) < 0 ? -errno : 0;
+    return system_connect(descriptor, (const struct sockaddr *)address, sizeof *address) < 0 ? -errno : 0;
 }
 
 int connect_to(const struct sockaddr_in *address)
@@ -106,8 +96,8 @@ int connect_to(const struct sockaddr_in *address)
     socklen_t size = sizeof error;
     if (begin_to_connect(client, address) < 0) {
         CHECK_EQ(errno, EINPROGRESS);
-        await(client, POLLOUT);
-        MUST(getsockopt(client, SOL_SOCKET, SO_ERROR, &error, &size));
+        system_await(client, false);
+        MUST(system_getsockopt(client, SOL_SOCKET, SO_ERROR, &error, &size));
         CHECK_EQ(error, 0);
     }
     return client;
@@ -115,18 +105,18 @@ int connect_to(const struct sockaddr_in *address)
 
 void await_input(int descriptor)
 {
-    await(descriptor, POLLIN);
+    system_await(descriptor, true);
 }
 
 int accept_one(int listener)
 {
     await_input(listener);
-    return MUST(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    return MUST(system_accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }
 
 void accept_all(int listener)
 {
-    while (accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) >= 0)
+    while (system_accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) >= 0)
         ;
     CHECK_EQ(errno, EAGAIN);
 }
@@ -135,13 +125,13 @@ struct sockaddr_in own_address(int descriptor)
 {
     struct sockaddr_in address;
     socklen_t size = sizeof address;
-    MUST(getsockname(descriptor, (struct sockaddr *)&address, &size));
+    MUST(system_getsockname(descriptor, (struct sockaddr *)&address, &size));
     return address;
 }
 
 int64_t write_now(int descriptor, const void *data, size_t size)
 {
-    ssize_t written = send(descriptor, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t written = system_send(descriptor, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
     return written < 0 ? -errno : written;
 }
 
@@ -151,7 +141,7 @@ void write_all(int descriptor, const void *data, size_t size)
     while (size > 0) {
         int64_t written = write_now(descriptor, rest, size);
         if (written == -EAGAIN) {
-            await(descriptor, POLLOUT);
+            system_await(descriptor, false);
             continue;
         }
         if (written < 0)
@@ -163,12 +153,12 @@ void write_all(int descriptor, const void *data, size_t size)
 
 void write_urgent(int descriptor, char byte)
 {
-    CHECK_EQ(MUST(send(descriptor, &byte, 1, MSG_OOB)), 1);
+    CHECK_EQ(MUST(system_send(descriptor, &byte, 1, MSG_OOB)), 1);
 }
 
 int64_t read_now(int descriptor, void *buffer, size_t size)
 {
-    ssize_t received = recv(descriptor, buffer, size, MSG_DONTWAIT);
+    ssize_t received = system_recv(descriptor, buffer, size, MSG_DONTWAIT);
     return received < 0 ? -errno : received;
 }
 
@@ -184,18 +174,18 @@ size_t read_some(int descriptor, void *buffer, size_t size)
 
 void end_stream(int descriptor)
 {
-    MUST(shutdown(descriptor, SHUT_WR));
+    MUST(system_shutdown(descriptor, SHUT_WR));
 }
 
 void hang_up(int descriptor)
 {
-    MUST(close(descriptor));
+    MUST(system_close(descriptor));
 }
 
 void reset(int descriptor)
 {
     struct linger linger = {.l_onoff = 1, .l_linger = 0};
-    MUST(setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, sizeof linger));
+    MUST(system_setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, sizeof linger));
     hang_up(descriptor);
 }
 
@@ -217,7 +207,7 @@ size_t fill(int descriptor)
     struct sockaddr_storage address;
     socklen_t size = sizeof address;
     size_t total = fill_once(descriptor), more;
-    MUST(getsockname(descriptor, (struct sockaddr *)&address, &size));
+    MUST(system_getsockname(descriptor, (struct sockaddr *)&address, &size));
     if (address.ss_family == AF_UNIX)
         return total;
     do {
@@ -239,53 +229,56 @@ size_t drain(int descriptor)
 
 void limit_send_buffer(int descriptor, int size)
 {
-    MUST(setsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &size, sizeof size));
+    MUST(system_setsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &size, sizeof size));
 }
 
 /* ------------------------------------------------------------------------------------------- descriptors, files --- */
 
 bool is_open(int descriptor)
 {
-    return fcntl(descriptor, F_GETFD) >= 0;
+    return system_fcntl(descriptor, F_GETFD, 0) >= 0;
 }
 
 bool is_fit_for_a_loop(int descriptor)
 {
-    return (MUST(fcntl(descriptor, F_GETFL)) & O_NONBLOCK) && (MUST(fcntl(descriptor, F_GETFD)) & FD_CLOEXEC);
+    return (MUST(system_fcntl(descriptor, F_GETFL, 0)) & O_NONBLOCK) && (MUST(system_fcntl(descriptor, F_GETFD, 0)) & FD_CLOEXEC);
 }
 
 int open_descriptors(void)
 {
-    int count = 0;
-    DIR *directory = opendir("/dev/fd");
-    CHECK(directory);
-    while (readdir(directory))
-        count++;
-    closedir(directory);
-    return count;
+    return system_open_descriptors();
 }
 
 int file_with(const void *data, size_t size)
 {
-    int file = MUST(memfd_create("test", MFD_CLOEXEC));
-    CHECK_EQ(MUST(write(file, data, size)), size);
+    int file = MUST(system_memfd_create("test"));
+    CHECK_EQ(MUST(system_write(file, data, size)), size);
     return file;
 }
 
 uint64_t file_position(int file)
 {
-    return (uint64_t)MUST(lseek(file, 0, SEEK_CUR));
+    return (uint64_t)MUST(system_lseek(file, 0, SEEK_CUR));
 }
 
 void close_file(int file)
 {
-    MUST(close(file));
+    MUST(system_close(file));
 }
 
 /* --------------------------------------------------------------------------------------------------------- time --- */
 
+uint64_t clock_ns(void)
+{
+    return test_machine ? mr_machine_now_ns(test_machine) : mr_clock_now_ns();
+}
+
 void sleep_us(unsigned us)
 {
+    if (test_machine) {
+        mr_machine_sleep(test_machine, us * UINT64_C(1000));
+        return;
+    }
     struct timespec left = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
     while (nanosleep(&left, &left) < 0)
         ;
@@ -302,6 +295,13 @@ void sleep_ms(unsigned ms)
 }
 
 /* ------------------------------------------------------------------------------------------------------ process --- */
+
+void start_thread(pthread_t *thread, void *(*run)(void *), void *argument)
+{
+    if (test_machine)
+        mr_machine_keep_real_time(test_machine);
+    CHECK_EQ(pthread_create(thread, NULL, run, argument), 0);
+}
 
 void set_variable(const char *name, const char *value)
 {

@@ -325,6 +325,16 @@ unsigned system_slack_ms(void)
     return 16;
 }
 
+uint64_t clock_ns(void)
+{
+    return mr_clock_now_ns();
+}
+
+void start_thread(pthread_t *thread, void *(*run)(void *), void *argument)
+{
+    CHECK_EQ(pthread_create(thread, NULL, run, argument), 0);
+}
+
 void sleep_ms(unsigned ms)
 {
     Sleep(ms);

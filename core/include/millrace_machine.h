@@ -1,0 +1,189 @@
+/*
+ * millrace_machine.h: a simulated machine.
+ *
+ * What it is for: sockets, pipes, files and a clock that exist in memory only, so that a program runs the same way
+ * every time, in no time, and meets the failures that a plan chooses. A group of loops may live on such a machine
+ * (mr_machine_group); its operations then work on the machine's descriptors.
+ * What it must not know: loops and operations, but for their names in a plan.
+ *
+ * The calls are those of POSIX with the same names; they never block, and fail with a negative errno (-EAGAIN where
+ * they would block). All of them may be made on any thread. Descriptor numbers begin at MR_MACHINE_FIRST, where no
+ * kernel's do, so that a number tells which world it belongs to.
+ *
+ * The clock starts at one second and jumps: whenever a loop of the machine waits, the time is that of the next event.
+ * What happens between two waits takes no time at all. Everything that is left to chance is drawn from one generator,
+ * so a machine that is used by one thread does the same for the same seed.
+ */
+#ifndef MILLRACE_MACHINE_H
+#define MILLRACE_MACHINE_H
+
+#include "millrace.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mr_machine mr_machine;
+
+#define MR_MACHINE_FIRST (1 << 20)     /* The lowest descriptor number; Linux's highest is one less (fs.nr_open). */
+#define MR_MACHINE_START_NS UINT64_C(1000000000)
+
+/* ------------------------------------------------------------------------------------------------------ plans --- */
+
+/*
+ * What may happen to an operation, to each at most one of these:
+ *
+ *  SHORT           a transfer moves a few bytes only
+ *  DELAY           what was done is reported later
+ *  RESET           the connection is reset before the operation
+ *  RESET_AFTER     ... and after it
+ *  HALF_CLOSE      a send ends its direction first: the peer sees the end of the stream
+ *  STALL           what a send sends arrives much later, and so does all that follows
+ *  NO_DESCRIPTORS  EMFILE, for an accept or a new socket
+ *  NO_BUFFERS      ENOBUFS, for an accept, a send or a new socket
+ *  INTERRUPTED     the first attempt is given up as if a signal had come
+ *  LATE_CANCEL     a cancellation takes its time, and the operation may end well meanwhile
+ */
+#define MR_FAULTS(X)                                                                                                   \
+    X(SHORT, "short")                                                                                                  \
+    X(DELAY, "delay")                                                                                                  \
+    X(RESET, "reset")                                                                                                  \
+    X(RESET_AFTER, "reset_after")                                                                                      \
+    X(HALF_CLOSE, "half_close")                                                                                        \
+    X(STALL, "stall")                                                                                                  \
+    X(NO_DESCRIPTORS, "no_descriptors")                                                                                \
+    X(NO_BUFFERS, "no_buffers")                                                                                        \
+    X(INTERRUPTED, "interrupted")                                                                                      \
+    X(LATE_CANCEL, "late_cancel")
+
+typedef enum mr_fault {
+    MR_FAULT_NONE,
+#define MR_FAULT_ENUM(name, text) MR_FAULT_##name,
+    MR_FAULTS(MR_FAULT_ENUM)
+#undef MR_FAULT_ENUM
+    MR_FAULT_COUNT
+} mr_fault;
+
+/* The name of a fault in traces: "half_close". */
+const char *mr_fault_name(mr_fault fault);
+
+/* Written by hand: this fault for the operation of this number (the machine's first is 1). */
+typedef struct mr_planned_fault {
+    uint64_t operation;
+    mr_fault fault; /* ignored if it does not apply to such an operation */
+} mr_planned_fault;
+
+/* Zero-initialise it: then nothing fails, links are immediate, and only the seed matters. */
+typedef struct mr_machine_plan {
+    uint64_t seed;
+    uint32_t per_million[MR_FAULT_COUNT]; /* of the operations that a fault applies to, so many meet it */
+    const mr_planned_fault *planned;      /* by number of operation, ascending; they stand beside the random ones */
+    size_t planned_count;
+    uint64_t delay_max_ns;                /* DELAY, LATE_CANCEL: at most so long; 0: 10 ms */
+    uint64_t stall_ns;                    /* STALL; 0: 30 s */
+    uint64_t latency_ns;                  /* from one end of a connection to the other */
+    uint64_t bytes_per_second;            /* of each direction of a connection; 0: no limit */
+    uint32_t buffer_bytes;                /* how much a direction holds that nobody has received; 0: 208 KiB */
+    uint32_t descriptors_max;             /* EMFILE beyond so many; 0: no limit but that of descriptor numbers */
+    bool reorders;                        /* completions that are independent of each other come in any order */
+    bool traces;                          /* keep a trace */
+} mr_machine_plan;
+
+/* -------------------------------------------------------------------------------------------------- lifetime --- */
+
+/* 0 or -ENOMEM. The plan is copied. */
+int mr_machine_create(const mr_machine_plan *plan, mr_machine **machine);
+
+/* Closes what is open. Every group on it must have been destroyed. */
+void mr_machine_destroy(mr_machine *machine);
+
+/* A group whose loops work on this machine. */
+int mr_machine_group(mr_machine *machine, mr_group **group);
+
+typedef struct mr_machine_state {
+    uint64_t operations;       /* so far: submitted to the machine's loops, and sockets made */
+    uint64_t faults;           /* so far: injected */
+    uint64_t open_descriptors;
+    uint64_t buffered_bytes;   /* sent, and not received */
+} mr_machine_state;
+
+void mr_machine_inspect(mr_machine *machine, mr_machine_state *state);
+
+/* The trace so far: a line for each event, "seconds.nanoseconds text". Valid until the machine's next call. */
+const char *mr_machine_trace(mr_machine *machine, size_t *length);
+/* Adds a line. */
+void mr_machine_note(mr_machine *machine, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ------------------------------------------------------------------------------------------------------ time --- */
+
+uint64_t mr_machine_now_ns(mr_machine *machine);
+
+/*
+ * Moves the clock to the next event of the machine or to this time, whichever is first. Returns 1 if there is something
+ * new to poll or the time has come, and 0 if nothing will ever happen by itself (the time is MR_NEVER and no event is
+ * on its way).
+ */
+int mr_machine_advance(mr_machine *machine, uint64_t until_ns);
+
+/* Lets this much time pass. */
+void mr_machine_sleep(mr_machine *machine, uint64_t duration_ns);
+
+/* From here on the clock keeps real time, and waiting takes it: for programs of several threads, where nobody can know
+ * what the others are about to do. */
+void mr_machine_keep_real_time(mr_machine *machine);
+
+/* For callers that block: returns when something has happened since the last call on this machine, as far as time is
+ * concerned by jumping. -EDEADLK if nothing ever will. */
+int mr_machine_await(mr_machine *machine);
+
+/* ---------------------------------------------------------------------------------------------- descriptors --- */
+
+bool mr_machine_owns(int descriptor);
+
+int mr_machine_socket(mr_machine *machine, int domain, int type, int protocol);
+int mr_machine_socketpair(mr_machine *machine, int domain, int type, int protocol, int pair[2]);
+int mr_machine_bind(mr_machine *machine, int descriptor, const struct sockaddr *address, socklen_t length);
+int mr_machine_listen(mr_machine *machine, int descriptor, int backlog);
+int mr_machine_connect(mr_machine *machine, int descriptor, const struct sockaddr *address, socklen_t length);
+int mr_machine_accept(mr_machine *machine, int descriptor, struct sockaddr *address, socklen_t *length, int flags);
+int mr_machine_getsockname(mr_machine *machine, int descriptor, struct sockaddr *address, socklen_t *length);
+int mr_machine_getpeername(mr_machine *machine, int descriptor, struct sockaddr *address, socklen_t *length);
+/* Options without a meaning here are accepted when set, and 0 when asked for. */
+int mr_machine_getsockopt(mr_machine *machine, int descriptor, int level, int name, void *value, socklen_t *length);
+int mr_machine_setsockopt(mr_machine *machine, int descriptor, int level, int name, const void *value,
+                          socklen_t length);
+int mr_machine_shutdown(mr_machine *machine, int descriptor, int how);
+
+/* Sockets, pipes, event counters and files. `flags`: MSG_OOB or 0, for sockets. */
+ssize_t mr_machine_receive(mr_machine *machine, int descriptor, const struct iovec *elements, size_t count, int flags);
+ssize_t mr_machine_send(mr_machine *machine, int descriptor, const struct iovec *elements, size_t count, int flags);
+/* 0 if the call would not block (the descriptor is ready, at its end, or in error), else -EAGAIN. */
+int mr_machine_readable(mr_machine *machine, int descriptor);
+int mr_machine_writable(mr_machine *machine, int descriptor);
+
+/* `flags`: O_NONBLOCK or 0. */
+int mr_machine_pipe(mr_machine *machine, int ends[2], int flags);
+int mr_machine_eventfd(mr_machine *machine, unsigned value, int flags);
+/* An empty file in memory. */
+int mr_machine_file(mr_machine *machine);
+ssize_t mr_machine_pread(mr_machine *machine, int descriptor, void *buffer, size_t size, uint64_t offset);
+off_t mr_machine_seek(mr_machine *machine, int descriptor, off_t offset, int whence);
+
+int mr_machine_close(mr_machine *machine, int descriptor);
+int mr_machine_dup3(mr_machine *machine, int descriptor, int number, int flags);
+/* F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC. */
+int mr_machine_fcntl(mr_machine *machine, int descriptor, int command, int argument);
+
+/* The number from which on EMFILE is the answer, as RLIMIT_NOFILE is. */
+int mr_machine_limit(mr_machine *machine);
+void mr_machine_set_limit(mr_machine *machine, int limit);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,548 @@
+/*
+ * sim.c: operations on a simulated machine.
+ *
+ * An operation is attempted when it is submitted, unless others of its direction wait already, and again whenever its
+ * file has changed. What a plan has in store for it is decided when it is submitted and kept in slot->backlog, together
+ * with two states: HELD, it is done and its end will be reported later (slot->result); ENDING, it was cancelled and
+ * will notice later, unless it is done first.
+ */
+#include "../backend.h"
+#include "../machine/machine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FAULT_MASK = 0x0f, HELD = 0x40, ENDING = 0x80 };
+static_assert(MR_FAULT_COUNT <= FAULT_MASK + 1, "a fault fits beside the states");
+
+enum { FILE_BYTES_PER_ATTEMPT = 1 << 16, SHORT_BYTES = 8 };
+
+typedef struct sim_state {
+    mr_watcher watcher;
+} sim_state;
+
+static mr_machine *machine_of(const mr_loop *loop)
+{
+    return loop->group->machine;
+}
+
+static mr_watcher *watcher_of(const mr_loop *loop)
+{
+    return &((sim_state *)loop->backend_state)->watcher;
+}
+
+/* ---------------------------------------------------------------------------------------------------- attempts --- */
+
+static int64_t attempt_accept(mr_machine *machine, const mr_slot *slot)
+{
+    mr_address *address = slot->request.buffer;
+    const int flags = SOCK_NONBLOCK | SOCK_CLOEXEC;
+    if (!address)
+        return mr_machine_accept(machine, mr_slot_number(slot), NULL, NULL, flags);
+    address->length = sizeof address->storage;
+    return mr_machine_accept(machine, mr_slot_number(slot), (struct sockaddr *)&address->storage, &address->length,
+                             flags);
+}
+
+static int64_t attempt_connect(mr_machine *machine, mr_slot *slot)
+{
+    int number = mr_slot_number(slot);
+    socklen_t length = (socklen_t)slot->request.length;
+    int result = mr_machine_connect(machine, number, slot->request.buffer, length);
+    if (result == -EAGAIN)
+        return -MR_QUEUE_FULL;
+    if (result == -EINPROGRESS) {
+        slot->attempts = 1;
+        result = mr_machine_connect(machine, number, slot->request.buffer, length);
+    }
+    return slot->attempts && result == -EALREADY ? -EAGAIN : result;
+}
+
+static int64_t read_file(mr_machine *machine, const mr_request *request, void *buffer, size_t size)
+{
+    if (mr_machine_owns(request->file))
+        return mr_machine_pread(machine, request->file, buffer, size, request->offset);
+    ssize_t result = pread(request->file, buffer, size, (off_t)request->offset);
+    return result < 0 ? -errno : result;
+}
+
+static int64_t attempt_send_file(mr_machine *machine, mr_socket *socket, const mr_request *request, uint64_t stall_ns)
+{
+    unsigned char buffer[FILE_BYTES_PER_ATTEMPT];
+    size_t size = request->length < sizeof buffer ? request->length : sizeof buffer;
+    int64_t result = read_file(machine, request, buffer, size);
+    if (result <= 0)
+        return result;
+    struct iovec element = {buffer, (size_t)result};
+    return mr_socket_send(machine, socket, &element, 1, stall_ns, false);
+}
+
+/* A vector of one short element: the first that is not empty. */
+static struct iovec short_element(mr_machine *machine, const struct iovec *elements, size_t count)
+{
+    size_t i = 0;
+    while (i + 1 < count && elements[i].iov_len == 0)
+        i++;
+    size_t most = 1 + mr_machine_draw(machine, SHORT_BYTES);
+    return (struct iovec){elements[i].iov_base, elements[i].iov_len < most ? elements[i].iov_len : most};
+}
+
+static int64_t attempt_transfer(mr_machine *machine, const mr_slot *slot, mr_fault fault)
+{
+    const mr_request *request = &slot->request;
+    int error;
+    mr_socket *socket = mr_socket_of(machine, mr_slot_number(slot), &error);
+    if (!socket)
+        return error;
+    uint64_t stall_ns = fault == MR_FAULT_STALL ? machine->plan.stall_ns : 0;
+    if (request->kind == MR_SEND_FILE)
+        return attempt_send_file(machine, socket, request, stall_ns);
+    bool is_vector = request->kind == MR_RECV_VECTOR || request->kind == MR_SEND_VECTOR;
+    struct iovec single = {request->buffer, request->length};
+    const struct iovec *elements = is_vector ? request->buffer : &single;
+    size_t count = is_vector ? request->length : 1;
+    struct iovec part = fault == MR_FAULT_SHORT ? short_element(machine, elements, count) : single;
+    if (fault == MR_FAULT_SHORT) {
+        elements = &part;
+        count = 1;
+    }
+    if (mr_direction_of(request->kind) == MR_READING)
+        return mr_socket_receive(machine, socket, elements, count);
+    return mr_socket_send(machine, socket, elements, count, stall_ns, false);
+}
+
+static int64_t attempt_with(mr_machine *machine, mr_slot *slot, mr_fault fault)
+{
+    const mr_request *request = &slot->request;
+    switch (request->kind) {
+    case MR_ACCEPT:
+        return attempt_accept(machine, slot);
+    case MR_CONNECT:
+        return attempt_connect(machine, slot);
+    case MR_RECV:
+    case MR_SEND:
+    case MR_RECV_VECTOR:
+    case MR_SEND_VECTOR:
+    case MR_SEND_FILE:
+        return attempt_transfer(machine, slot, fault);
+    case MR_WAIT_READABLE:
+        return mr_machine_readable(machine, mr_slot_number(slot));
+    case MR_WAIT_WRITABLE:
+        return mr_machine_writable(machine, mr_slot_number(slot));
+    case MR_SHUTDOWN:
+        return mr_machine_shutdown(machine, mr_slot_number(slot), (int)request->length);
+    case MR_CLOSE:
+    case MR_TIMEOUT:
+    case MR_KIND_COUNT:
+        break;
+    }
+    return -EINVAL;
+}
+
+static mr_fault fault_of(const mr_slot *slot)
+{
+    return (mr_fault)(slot->backlog & FAULT_MASK);
+}
+
+static int64_t attempt_once(mr_loop *loop, mr_slot *slot)
+{
+    mr_machine *machine = machine_of(loop);
+    mr_machine_lock(machine);
+    int64_t result = attempt_with(machine, slot, fault_of(slot));
+    mr_machine_unlock(machine);
+    return result;
+}
+
+/* ------------------------------------------------------------------------------------------------------ faults --- */
+
+#define BIT(name) (1u << MR_FAULT_##name)
+
+static unsigned applicable_faults(mr_kind kind)
+{
+    switch (kind) {
+    case MR_ACCEPT:
+        return BIT(DELAY) | BIT(NO_DESCRIPTORS) | BIT(NO_BUFFERS) | BIT(INTERRUPTED) | BIT(LATE_CANCEL);
+    case MR_CONNECT:
+    case MR_WAIT_READABLE:
+    case MR_WAIT_WRITABLE:
+        return BIT(DELAY) | BIT(INTERRUPTED) | BIT(LATE_CANCEL);
+    case MR_RECV:
+    case MR_RECV_VECTOR:
+        return BIT(SHORT) | BIT(DELAY) | BIT(RESET) | BIT(RESET_AFTER) | BIT(INTERRUPTED) | BIT(LATE_CANCEL);
+    case MR_SEND:
+    case MR_SEND_VECTOR:
+        return BIT(SHORT) | BIT(DELAY) | BIT(RESET) | BIT(RESET_AFTER) | BIT(HALF_CLOSE) | BIT(STALL) |
+               BIT(NO_BUFFERS) | BIT(INTERRUPTED) | BIT(LATE_CANCEL);
+    case MR_SEND_FILE:
+        return BIT(DELAY) | BIT(RESET) | BIT(RESET_AFTER) | BIT(HALF_CLOSE) | BIT(STALL) | BIT(NO_BUFFERS) |
+               BIT(INTERRUPTED) | BIT(LATE_CANCEL);
+    default:
+        return 0;
+    }
+}
+
+static void spend_fault(mr_slot *slot)
+{
+    slot->backlog &= (uint8_t)~FAULT_MASK;
+}
+
+static mr_socket *connected_socket(mr_machine *machine, const mr_slot *slot)
+{
+    int error;
+    mr_socket *socket = mr_socket_of(machine, mr_slot_number(slot), &error);
+    return socket && socket->state == MR_SOCKET_CONNECTED ? socket : NULL;
+}
+
+/* What goes wrong before an attempt; a result other than 0 stands for the attempt's. */
+static int64_t fail_before(mr_machine *machine, mr_slot *slot)
+{
+    mr_socket *socket = connected_socket(machine, slot);
+    mr_fault fault = fault_of(slot);
+    switch (fault) {
+    case MR_FAULT_RESET:
+        if (socket)
+            mr_socket_break(machine, socket);
+        break;
+    case MR_FAULT_HALF_CLOSE:
+        if (socket)
+            mr_socket_shutdown(machine, socket, SHUT_WR);
+        break;
+    case MR_FAULT_NO_DESCRIPTORS:
+    case MR_FAULT_NO_BUFFERS:
+    case MR_FAULT_INTERRUPTED:
+        break;
+    default:
+        return 0;
+    }
+    spend_fault(slot);
+    return fault == MR_FAULT_NO_DESCRIPTORS ? -EMFILE
+           : fault == MR_FAULT_NO_BUFFERS   ? -ENOBUFS
+           : fault == MR_FAULT_INTERRUPTED  ? -EINTR
+                                            : 0;
+}
+
+static void break_after(mr_machine *machine, const mr_slot *slot)
+{
+    mr_socket *socket = connected_socket(machine, slot);
+    if (socket)
+        mr_socket_break(machine, socket);
+}
+
+static void plan_completion(mr_loop *loop, mr_slot *slot)
+{
+    mr_machine *machine = machine_of(loop);
+    mr_machine_plan_happening(machine, mr_machine_now_ns(machine) + mr_machine_delay_ns(machine),
+                              (mr_happening){.kind = MR_HAPPENS_COMPLETION, .loop = loop, .token = slot->token});
+}
+
+static void hold(mr_loop *loop, mr_slot *slot, int64_t result)
+{
+    slot->backlog = HELD;
+    slot->result = result;
+    plan_completion(loop, slot);
+}
+
+/* ------------------------------------------------------------------------------------------- try, park, retry --- */
+
+static bool settle(mr_loop *loop, mr_slot *slot, int64_t result)
+{
+    MR_TRACE(machine_of(loop), "%s %d result %lld", mr_kind_name(slot->request.kind), mr_slot_number(slot),
+             (long long)result);
+    slot->backlog = 0;
+    return mr_loop_settle(loop, slot, result);
+}
+
+/* One attempt, with what the plan has for it. */
+static int64_t attempt(mr_loop *loop, mr_slot *slot)
+{
+    int64_t result = fail_before(machine_of(loop), slot);
+    return result ? result : mr_loop_attempt(loop, slot);
+}
+
+/* Attempts until the operation has ended, is held, or would block. Only of the last it is false. */
+static bool run(mr_loop *loop, mr_slot *slot)
+{
+    mr_machine *machine = machine_of(loop);
+    for (;;) {
+        int64_t result = attempt(loop, slot);
+        if (result == -EAGAIN)
+            return false;
+        mr_fault fault = fault_of(slot);
+        if (fault == MR_FAULT_RESET_AFTER)
+            break_after(machine, slot);
+        if (fault == MR_FAULT_DELAY) {
+            hold(loop, slot, result);
+            return true;
+        }
+        if (settle(loop, slot, result))
+            return true;
+    }
+}
+
+static void park(mr_loop *loop, int number)
+{
+    mr_file *file = mr_machine_find(machine_of(loop), number);
+    mr_descriptor *descriptor = mr_loop_descriptor(loop, number);
+    if (!file || (descriptor->generation != 0 && descriptor->is_watched))
+        return;
+    if (!mr_file_watch(file, watcher_of(loop), number)) {
+        fputs("millrace: out of memory for the watches of a simulated machine\n", stderr);
+        abort();
+    }
+    descriptor->is_watched = descriptor->generation != 0;
+}
+
+/* Operations of one direction take turns: a newcomer does not overtake those that wait. */
+static bool must_queue(const mr_slot *slot)
+{
+    return slot->request.kind != MR_CONNECT && !mr_is_wait(slot->request.kind) &&
+           slot->descriptor->first[mr_direction_of(slot->request.kind)] != slot;
+}
+
+static void submit(mr_loop *loop, mr_slot *slot)
+{
+    mr_machine *machine = machine_of(loop);
+    int number = mr_slot_number(slot);
+    mr_machine_lock(machine);
+    MR_TRACE(machine, "%s %d length %llu user %llu", mr_kind_name(slot->request.kind), number,
+             (unsigned long long)slot->request.length, (unsigned long long)slot->request.user_data);
+    slot->backlog = (uint8_t)mr_machine_next_fault(machine, applicable_faults(slot->request.kind));
+    if (must_queue(slot) || !run(loop, slot))
+        park(loop, number);
+    mr_machine_unlock(machine);
+}
+
+/* Retries the operations of one direction, oldest first, until one would block or is held. */
+static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
+{
+    bool is_blocked = false;
+    for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
+        next = slot->next;
+        if (slot->state != MR_SLOT_PENDING || (slot->backlog & HELD) ||
+            (is_blocked && !mr_is_wait(slot->request.kind))) {
+            is_blocked |= (slot->backlog & HELD) != 0;
+            continue;
+        }
+        bool holds_up = fault_of(slot) == MR_FAULT_DELAY; /* read before: afterwards the slot may be another's */
+        is_blocked |= !run(loop, slot) || holds_up;
+    }
+}
+
+static void serve_both(mr_loop *loop, int number)
+{
+    mr_descriptor *descriptor = mr_loop_descriptor(loop, number);
+    serve(loop, descriptor, MR_READING);
+    serve(loop, descriptor, MR_WRITING);
+    if (descriptor->first[MR_READING] || descriptor->first[MR_WRITING])
+        park(loop, number);
+}
+
+static void cancel(mr_loop *loop, mr_slot *slot)
+{
+    mr_machine *machine = machine_of(loop);
+    int number = mr_slot_number(slot);
+    mr_machine_lock(machine);
+    if (fault_of(slot) == MR_FAULT_LATE_CANCEL && !(slot->backlog & HELD)) {
+        slot->backlog = ENDING;
+        plan_completion(loop, slot);
+    } else if (!(slot->backlog & (HELD | ENDING))) {
+        settle(loop, slot, -ECANCELED);
+        serve_both(loop, number); /* it may have held up others */
+    }
+    mr_machine_unlock(machine);
+}
+
+static void detach(mr_loop *loop, mr_descriptor *descriptor)
+{
+    mr_machine *machine = machine_of(loop);
+    mr_machine_lock(machine);
+    mr_file *file = mr_machine_find(machine, descriptor->number);
+    if (file)
+        mr_file_unwatch(file, watcher_of(loop), descriptor->number);
+    descriptor->is_watched = false;
+    mr_machine_unlock(machine);
+}
+
+static int close_descriptor(mr_loop *loop, int number)
+{
+    return mr_machine_close(machine_of(loop), number);
+}
+
+/* ------------------------------------------------------------------------------------------------ poll and wait --- */
+
+/* The owner of the loop acts on it, at its next poll. */
+void mr_sim_happens(const mr_happening *what)
+{
+    mr_watcher *watcher = watcher_of(what->loop);
+    if (watcher->due_count == watcher->due_capacity) {
+        watcher->due_capacity = watcher->due_capacity ? watcher->due_capacity * 2 : 16;
+        watcher->due = realloc(watcher->due, watcher->due_capacity * sizeof *watcher->due);
+        if (!watcher->due) {
+            fputs("millrace: out of memory for the completions of a simulated machine\n", stderr);
+            abort();
+        }
+    }
+    watcher->due[watcher->due_count++] = what->token;
+    pthread_cond_broadcast(&machine_of(what->loop)->changed);
+}
+
+/* The delay of an operation is over. */
+static void come_due(mr_loop *loop, mr_token token)
+{
+    mr_slot *slot = mr_loop_find(loop, token);
+    if (!slot || slot->state != MR_SLOT_PENDING || !(slot->backlog & (HELD | ENDING)))
+        return; /* it was done before the cancellation took hold */
+    int number = mr_slot_number(slot);
+    int64_t result = slot->backlog & HELD ? slot->result : -ECANCELED;
+    if (!settle(loop, slot, result))
+        run(loop, slot);
+    serve_both(loop, number);
+}
+
+static void shuffle(mr_machine *machine, mr_watcher *watcher)
+{
+    for (size_t i = 0; i + 1 < watcher->count; i++) {
+        size_t j = i + mr_machine_draw(machine, watcher->count - i);
+        mr_watch *held = watcher->reports[i];
+        watcher->reports[i] = watcher->reports[j];
+        watcher->reports[j] = held;
+    }
+}
+
+static void act_on(mr_loop *loop, mr_watch *watch)
+{
+    watch->is_reported = false;
+    if (watch->watcher)
+        serve_both(loop, watch->number);
+    else
+        free(watch);
+}
+
+static void poll_reports(mr_loop *loop)
+{
+    mr_machine *machine = machine_of(loop);
+    mr_watcher *watcher = watcher_of(loop);
+    mr_machine_lock(machine);
+    watcher->woken = false;
+    mr_machine_catch_up(machine);
+    if (machine->plan.reorders)
+        shuffle(machine, watcher);
+    for (size_t i = 0; i < watcher->due_count; i++)
+        come_due(loop, watcher->due[i]);
+    watcher->due_count = 0;
+    /* What these change in turn is for the next poll. */
+    size_t count = watcher->count;
+    for (size_t i = 0; i < count; i++)
+        act_on(loop, watcher->reports[i]);
+    watcher->count -= count;
+    for (size_t i = 0; i < watcher->count; i++)
+        watcher->reports[i] = watcher->reports[count + i];
+    mr_machine_unlock(machine);
+}
+
+static void flush(mr_loop *loop)
+{
+    (void)loop; /* nothing is ever queued */
+}
+
+static bool has_work_locked(const mr_loop *loop)
+{
+    const mr_watcher *watcher = watcher_of(loop);
+    return watcher->count || watcher->due_count;
+}
+
+static bool has_work(mr_loop *loop)
+{
+    mr_machine_lock(machine_of(loop));
+    bool result = has_work_locked(loop);
+    mr_machine_unlock(machine_of(loop));
+    return result;
+}
+
+/* Where time jumps it does so once, because that may be what somebody waits for. */
+static void wait_for_reports(const mr_loop *loop, uint64_t until_ns)
+{
+    mr_machine *machine = machine_of(loop);
+    const mr_watcher *watcher = watcher_of(loop);
+    mr_machine_lock(machine);
+    while (!has_work_locked(loop) && !watcher->woken && mr_machine_now_ns(machine) < until_ns) {
+        bool has_moved = mr_machine_advance_locked(machine, until_ns);
+        if (!has_moved)
+            pthread_cond_wait(&machine->changed, &machine->lock); /* only another thread can help */
+        else if (!machine->keeps_real_time)
+            break;
+    }
+    mr_machine_unlock(machine);
+}
+
+static void wake(mr_loop *loop)
+{
+    mr_machine *machine = machine_of(loop);
+    mr_machine_lock(machine);
+    watcher_of(loop)->woken = true;
+    pthread_cond_broadcast(&machine->changed);
+    mr_machine_unlock(machine);
+}
+
+/* --------------------------------------------------------------------------------------------------- lifetime --- */
+
+static int probe(char *reason, size_t reason_size)
+{
+    if (reason)
+        snprintf(reason, reason_size, "a simulated machine is not chosen, but made by the program that runs on it");
+    return -ENOTSUP;
+}
+
+static int create(mr_loop *loop)
+{
+    loop->backend_state = calloc(1, sizeof(sim_state));
+    return loop->backend_state ? 0 : -ENOMEM;
+}
+
+static void destroy(mr_loop *loop)
+{
+    mr_machine *machine = machine_of(loop);
+    mr_watcher *watcher = watcher_of(loop);
+    mr_machine_lock(machine);
+    mr_machine_unwatch_all(machine, watcher);
+    mr_machine_forget_loop(machine, loop);
+    for (size_t i = 0; i < watcher->count; i++)
+        free(watcher->reports[i]);
+    mr_machine_unlock(machine);
+    free(watcher->reports);
+    free(watcher->due);
+    free(loop->backend_state);
+}
+
+const mr_backend_operations mr_sim_backend = {
+    .probe = probe,
+    .create = create,
+    .destroy = destroy,
+    .abandon = destroy,
+    .submit = submit,
+    .cancel = cancel,
+    .attempt = attempt_once,
+    .detach = detach,
+    .close = close_descriptor,
+    .poll = poll_reports,
+    .flush = flush,
+    .has_work = has_work,
+    .wait = wait_for_reports,
+    .wake = wake,
+};
+
+static uint64_t machine_now_ns(const mr_group *group)
+{
+    return mr_machine_now_ns(group->machine);
+}
+
+int mr_machine_group(mr_machine *machine, mr_group **group)
+{
+    int error = mr_group_on(MR_BACKEND_SIM, &mr_sim_backend, machine_now_ns, group);
+    if (!error)
+        (*group)->machine = machine;
+    return error;
+}

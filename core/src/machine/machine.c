@@ -1,0 +1,402 @@
+/* machine.c: a machine's life, its time, its chances and its trace. Knows no kind of file. */
+#include "machine.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { BUFFER_BYTES_DEFAULT = 208 * 1024 };
+
+#define DELAY_MAX_DEFAULT_NS UINT64_C(10000000)
+#define STALL_DEFAULT_NS (30 * MR_NS_PER_S)
+#define AWAIT_NS (MR_NS_PER_S / 1000) /* of real time, between two looks */
+#define MILLION 1000000
+
+void mr_machine_lock(mr_machine *machine)
+{
+    pthread_mutex_lock(&machine->lock);
+}
+
+void mr_machine_unlock(mr_machine *machine)
+{
+    pthread_mutex_unlock(&machine->lock);
+}
+
+/* -------------------------------------------------------------------------------------------------- lifetime --- */
+
+static void set_defaults(mr_machine_plan *plan)
+{
+    if (!plan->delay_max_ns)
+        plan->delay_max_ns = DELAY_MAX_DEFAULT_NS;
+    if (!plan->stall_ns)
+        plan->stall_ns = STALL_DEFAULT_NS;
+    if (!plan->buffer_bytes)
+        plan->buffer_bytes = BUFFER_BYTES_DEFAULT;
+}
+
+static void init_locks(mr_machine *machine)
+{
+    pthread_mutexattr_t recursive;
+    pthread_condattr_t monotonic;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&machine->lock, &recursive);
+    pthread_mutexattr_destroy(&recursive);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&machine->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+int mr_machine_create(const mr_machine_plan *plan, mr_machine **result)
+{
+    mr_machine *machine = calloc(1, sizeof *machine);
+    mr_planned_fault *planned = calloc(plan->planned_count + 1, sizeof *planned);
+    if (!machine || !planned) {
+        free(machine);
+        free(planned);
+        return -ENOMEM;
+    }
+    machine->plan = *plan;
+    set_defaults(&machine->plan);
+    if (plan->planned_count)
+        memcpy(planned, plan->planned, plan->planned_count * sizeof *planned);
+    machine->planned = planned;
+    machine->plan.planned = planned;
+    machine->random = plan->seed;
+    machine->now_ns = MR_MACHINE_START_NS;
+    machine->limit = INT32_MAX;
+    init_locks(machine);
+    *result = machine;
+    return 0;
+}
+
+void mr_machine_destroy(mr_machine *machine)
+{
+    mr_machine_free_numbers(machine);
+    for (size_t i = 0; i < machine->happening_count; i++)
+        if (machine->happenings[i].socket && --machine->happenings[i].socket->events == 0)
+            free(machine->happenings[i].socket);
+    pthread_mutex_destroy(&machine->lock);
+    pthread_cond_destroy(&machine->changed);
+    free(machine->happenings);
+    free(machine->planned);
+    free(machine->trace);
+    free(machine);
+}
+
+void mr_machine_inspect(mr_machine *machine, mr_machine_state *state)
+{
+    mr_machine_lock(machine);
+    *state = machine->state;
+    mr_machine_unlock(machine);
+}
+
+/* ----------------------------------------------------------------------------------------------------- trace --- */
+
+static bool make_room_for_line(mr_machine *machine, size_t length)
+{
+    size_t wanted = machine->trace_length + length + 1;
+    if (wanted <= machine->trace_capacity)
+        return true;
+    size_t capacity = machine->trace_capacity ? machine->trace_capacity * 2 : 4096;
+    while (capacity < wanted)
+        capacity *= 2;
+    char *trace = realloc(machine->trace, capacity);
+    if (!trace)
+        return false;
+    machine->trace = trace;
+    machine->trace_capacity = capacity;
+    return true;
+}
+
+void mr_machine_note(mr_machine *machine, const char *format, ...)
+{
+    char line[512];
+    uint64_t now_ns = mr_machine_now_ns(machine);
+    va_list arguments;
+    int length = snprintf(line, sizeof line, "%llu.%09llu ", (unsigned long long)(now_ns / MR_NS_PER_S),
+                          (unsigned long long)(now_ns % MR_NS_PER_S));
+    va_start(arguments, format);
+    length += vsnprintf(line + length, sizeof line - (size_t)length, format, arguments);
+    va_end(arguments);
+    if ((size_t)length >= sizeof line - 1)
+        length = sizeof line - 2;
+    line[length++] = '\n';
+    mr_machine_lock(machine);
+    if (make_room_for_line(machine, (size_t)length)) {
+        memcpy(machine->trace + machine->trace_length, line, (size_t)length);
+        machine->trace_length += (size_t)length;
+    }
+    mr_machine_unlock(machine);
+}
+
+const char *mr_machine_trace(mr_machine *machine, size_t *length)
+{
+    *length = machine->trace_length;
+    return machine->trace;
+}
+
+/* ---------------------------------------------------------------------------------------------------- chance --- */
+
+uint64_t mr_machine_draw(mr_machine *machine, uint64_t bound)
+{
+    /* SplitMix64 (Steele, Lea, Flood 2014): any seed will do. */
+    uint64_t z = machine->random += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (z ^ z >> 31) % bound;
+}
+
+uint64_t mr_machine_delay_ns(mr_machine *machine)
+{
+    return 1 + mr_machine_draw(machine, machine->plan.delay_max_ns);
+}
+
+const char *mr_fault_name(mr_fault fault)
+{
+    static const char *const names[] = {
+        [MR_FAULT_NONE] = "none",
+#define MR_FAULT_TEXT(name, text) [MR_FAULT_##name] = text,
+        MR_FAULTS(MR_FAULT_TEXT)
+#undef MR_FAULT_TEXT
+    };
+    return (unsigned)fault < MR_FAULT_COUNT ? names[fault] : "unknown";
+}
+
+static mr_fault planned_fault(mr_machine *machine)
+{
+    while (machine->next_planned < machine->plan.planned_count) {
+        const mr_planned_fault *next = &machine->planned[machine->next_planned];
+        if (next->operation > machine->state.operations)
+            break;
+        machine->next_planned++;
+        if (next->operation == machine->state.operations)
+            return next->fault;
+    }
+    return MR_FAULT_NONE;
+}
+
+static mr_fault random_fault(mr_machine *machine, unsigned applicable)
+{
+    uint64_t total = 0;
+    for (int i = 1; i < MR_FAULT_COUNT; i++)
+        if (applicable >> i & 1)
+            total += machine->plan.per_million[i];
+    if (!total)
+        return MR_FAULT_NONE;
+    uint64_t drawn = mr_machine_draw(machine, total > MILLION ? total : MILLION);
+    for (int i = 1; i < MR_FAULT_COUNT; i++) {
+        if (!(applicable >> i & 1))
+            continue;
+        if (drawn < machine->plan.per_million[i])
+            return (mr_fault)i;
+        drawn -= machine->plan.per_million[i];
+    }
+    return MR_FAULT_NONE;
+}
+
+mr_fault mr_machine_next_fault(mr_machine *machine, unsigned applicable)
+{
+    machine->state.operations++;
+    mr_fault random = random_fault(machine, applicable);
+    mr_fault planned = planned_fault(machine);
+    mr_fault fault = planned != MR_FAULT_NONE && applicable >> planned & 1 ? planned : random;
+    if (fault != MR_FAULT_NONE) {
+        machine->state.faults++;
+        MR_TRACE(machine, "fault %s operation %llu", mr_fault_name(fault),
+                 (unsigned long long)machine->state.operations);
+    }
+    return fault;
+}
+
+/* ------------------------------------------------------------------------------------------------- happenings --- */
+
+static bool is_before(const mr_happening *a, const mr_happening *b)
+{
+    return a->time_ns != b->time_ns ? a->time_ns < b->time_ns : a->serial < b->serial;
+}
+
+static void swap(mr_happening *a, mr_happening *b)
+{
+    mr_happening held = *a;
+    *a = *b;
+    *b = held;
+}
+
+/* What is to happen cannot be dropped, and there is nobody to tell. */
+static void make_room_for_happening(mr_machine *machine)
+{
+    if (machine->happening_count < machine->happening_capacity)
+        return;
+    size_t capacity = machine->happening_capacity ? machine->happening_capacity * 2 : 64;
+    mr_happening *grown = realloc(machine->happenings, capacity * sizeof *grown);
+    if (!grown) {
+        fputs("millrace: out of memory for the events of a simulated machine\n", stderr);
+        abort();
+    }
+    machine->happenings = grown;
+    machine->happening_capacity = capacity;
+}
+
+void mr_machine_plan_happening(mr_machine *machine, uint64_t time_ns, mr_happening what)
+{
+    make_room_for_happening(machine);
+    mr_happening *heap = machine->happenings;
+    size_t i = machine->happening_count++;
+    what.time_ns = time_ns;
+    what.serial = machine->next_serial++;
+    heap[i] = what;
+    if (what.socket)
+        what.socket->events++;
+    for (; i > 0 && is_before(&heap[i], &heap[(i - 1) / 2]); i = (i - 1) / 2)
+        swap(&heap[i], &heap[(i - 1) / 2]);
+    if (machine->keeps_real_time)
+        pthread_cond_broadcast(&machine->changed);
+}
+
+static mr_happening take_first(mr_machine *machine)
+{
+    mr_happening *heap = machine->happenings, first = heap[0];
+    size_t count = --machine->happening_count;
+    heap[0] = heap[count];
+    for (size_t i = 0, least;; i = least) {
+        least = i;
+        for (size_t child = 2 * i + 1; child <= 2 * i + 2 && child < count; child++)
+            if (is_before(&heap[child], &heap[least]))
+                least = child;
+        if (least == i)
+            return first;
+        swap(&heap[i], &heap[least]);
+    }
+}
+
+void mr_machine_forget_loop(mr_machine *machine, const mr_loop *loop)
+{
+    for (size_t i = 0; i < machine->happening_count; i++)
+        if (machine->happenings[i].loop == loop)
+            machine->happenings[i].loop = NULL;
+}
+
+static void let_happen(mr_machine *machine, const mr_happening *what)
+{
+    if (what->kind == MR_HAPPENS_COMPLETION) {
+        if (what->loop)
+            mr_sim_happens(what);
+        return;
+    }
+    if (!what->socket->is_gone)
+        mr_socket_happens(machine, what);
+    if (--what->socket->events == 0 && what->socket->is_gone)
+        free(what->socket);
+}
+
+/* Everything up to this time, each at its own. */
+static void let_all_happen(mr_machine *machine, uint64_t until_ns)
+{
+    while (machine->happening_count && machine->happenings[0].time_ns <= until_ns) {
+        mr_happening what = take_first(machine);
+        if (what.time_ns > machine->now_ns)
+            machine->now_ns = what.time_ns;
+        let_happen(machine, &what);
+    }
+}
+
+void mr_machine_catch_up(mr_machine *machine)
+{
+    if (machine->happening_count)
+        let_all_happen(machine, mr_machine_now_ns(machine));
+}
+
+/* ------------------------------------------------------------------------------------------------------ time --- */
+
+uint64_t mr_machine_now_ns(mr_machine *machine)
+{
+    mr_machine_lock(machine);
+    if (machine->keeps_real_time)
+        machine->now_ns = mr_clock_now_ns() - machine->real_offset_ns;
+    uint64_t now_ns = machine->now_ns;
+    mr_machine_unlock(machine);
+    return now_ns;
+}
+
+void mr_machine_keep_real_time(mr_machine *machine)
+{
+    mr_machine_lock(machine);
+    if (!machine->keeps_real_time) {
+        machine->keeps_real_time = true;
+        machine->real_offset_ns = mr_clock_now_ns() - machine->now_ns;
+    }
+    mr_machine_unlock(machine);
+}
+
+static uint64_t next_happening_ns(const mr_machine *machine)
+{
+    return machine->happening_count ? machine->happenings[0].time_ns : MR_NEVER_NS;
+}
+
+static int jump(mr_machine *machine, uint64_t until_ns)
+{
+    uint64_t next_ns = next_happening_ns(machine);
+    uint64_t target_ns = next_ns < until_ns ? next_ns : until_ns;
+    if (target_ns == MR_NEVER_NS)
+        return 0;
+    let_all_happen(machine, target_ns);
+    if (target_ns > machine->now_ns)
+        machine->now_ns = target_ns;
+    return 1;
+}
+
+/* Returns when somebody announces a change, at the next event, or at this time. */
+static void sleep_really(mr_machine *machine, uint64_t until_ns)
+{
+    uint64_t next_ns = next_happening_ns(machine);
+    uint64_t target_ns = next_ns < until_ns ? next_ns : until_ns;
+    if (target_ns == MR_NEVER_NS) {
+        pthread_cond_wait(&machine->changed, &machine->lock);
+    } else {
+        uint64_t real_ns = target_ns + machine->real_offset_ns;
+        struct timespec until = {.tv_sec = (time_t)(real_ns / MR_NS_PER_S), .tv_nsec = (long)(real_ns % MR_NS_PER_S)};
+        if (real_ns < target_ns || until.tv_sec < 0)
+            until = (struct timespec){.tv_sec = INT32_MAX};
+        pthread_cond_timedwait(&machine->changed, &machine->lock, &until);
+    }
+    mr_machine_catch_up(machine);
+}
+
+int mr_machine_advance_locked(mr_machine *machine, uint64_t until_ns)
+{
+    if (!machine->keeps_real_time)
+        return jump(machine, until_ns);
+    sleep_really(machine, until_ns);
+    return 1;
+}
+
+int mr_machine_advance(mr_machine *machine, uint64_t until_ns)
+{
+    mr_machine_lock(machine);
+    int result = mr_machine_advance_locked(machine, until_ns);
+    mr_machine_unlock(machine);
+    return result;
+}
+
+void mr_machine_sleep(mr_machine *machine, uint64_t duration_ns)
+{
+    mr_machine_lock(machine);
+    uint64_t until_ns = mr_machine_now_ns(machine) + duration_ns;
+    while (mr_machine_now_ns(machine) < until_ns)
+        mr_machine_advance_locked(machine, until_ns);
+    mr_machine_unlock(machine);
+}
+
+int mr_machine_await(mr_machine *machine)
+{
+    mr_machine_lock(machine);
+    uint64_t until_ns = machine->keeps_real_time ? mr_machine_now_ns(machine) + AWAIT_NS : MR_NEVER_NS;
+    int result = mr_machine_advance_locked(machine, until_ns) ? 0 : -EDEADLK;
+    mr_machine_unlock(machine);
+    return result;
+}

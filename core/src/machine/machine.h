@@ -1,0 +1,253 @@
+/*
+ * machine.h: the insides of a simulated machine, for the files of machine/ and for backend/sim.c.
+ *
+ * machine.c keeps the time, the events to come and the chances; numbers.c, which file a descriptor number means;
+ * stream.c, bytes on their way; socket.c, connections; object.c, the other kinds of files. A file that changes tells
+ * those who watch it. Everything happens under the machine's lock.
+ */
+#ifndef MILLRACE_MACHINE_INSIDES_H
+#define MILLRACE_MACHINE_INSIDES_H
+
+#include "millrace_machine.h"
+
+#include "../loop.h"
+
+#include <netinet/in.h>
+#include <pthread.h>
+
+/* ------------------------------------------------------------------------------------------------------- files --- */
+
+typedef enum mr_file_kind { MR_FILE_SOCKET, MR_FILE_EVENT, MR_FILE_BYTES } mr_file_kind;
+
+/* Somebody who is told when a file changes: a loop, for one descriptor number. */
+typedef struct mr_watch {
+    struct mr_watch *next;    /* on the same file */
+    struct mr_watcher *watcher; /* NULL: nobody any more; it is still on a list of reports */
+    int number;
+    bool is_reported;
+} mr_watch;
+
+/* What a loop has to look at. */
+typedef struct mr_watcher {
+    mr_watch **reports;
+    size_t count, capacity;
+    mr_token *due; /* operations whose delay is over */
+    size_t due_count, due_capacity;
+    bool woken;
+} mr_watcher;
+
+/* An open file description. */
+typedef struct mr_file {
+    mr_watch *watches;
+    uint32_t references; /* descriptor numbers */
+    uint8_t kind;
+    bool is_non_blocking;
+} mr_file;
+
+/* A counter, as eventfd(2) has it. */
+typedef struct mr_event_file {
+    mr_file file;
+    uint64_t value;
+} mr_event_file;
+
+typedef struct mr_bytes_file {
+    mr_file file;
+    unsigned char *bytes;
+    size_t size, position;
+} mr_bytes_file;
+
+/* ----------------------------------------------------------------------------------------------------- streams --- */
+
+typedef enum mr_segment_kind { MR_SEGMENT_DATA, MR_SEGMENT_END, MR_SEGMENT_RESET } mr_segment_kind;
+
+/* Something on its way. */
+typedef struct mr_segment {
+    struct mr_segment *next;
+    uint64_t arrival_ns;
+    uint32_t size;
+    mr_segment_kind kind;
+} mr_segment;
+
+/* One direction of a connection; it belongs to the receiver. A ring that is there only while it holds bytes. */
+typedef struct mr_stream {
+    unsigned char *bytes;
+    mr_segment *on_its_way, *last_on_its_way;
+    uint64_t link_free_ns; /* when the link has sent what it was given */
+    uint64_t last_arrival_ns;
+    uint32_t size, first, used;
+    uint32_t arrived; /* of those used */
+    uint32_t capacity;
+    uint32_t urgent_at; /* bytes before urgent data, plus 1; 0: none */
+    bool has_ended;
+} mr_stream;
+
+uint32_t mr_stream_room(const mr_stream *stream);
+/* Appends bytes, which have not arrived yet. False without memory. */
+bool mr_stream_append(mr_stream *stream, const unsigned char *bytes, uint32_t size);
+/* Takes up to `size` bytes that have arrived. */
+uint32_t mr_stream_take(mr_stream *stream, unsigned char *buffer, uint32_t size);
+void mr_stream_clear(mr_stream *stream);
+
+/* ----------------------------------------------------------------------------------------------------- sockets --- */
+
+/* A compact socket address. */
+typedef struct mr_name {
+    sa_family_t family; /* AF_UNSPEC: none */
+    in_port_t port;     /* in network order */
+    uint8_t path_length;
+    unsigned char ip[16];
+    char *path;
+} mr_name;
+
+typedef enum mr_socket_state {
+    MR_SOCKET_FRESH,
+    MR_SOCKET_LISTENING,
+    MR_SOCKET_CONNECTING,
+    MR_SOCKET_CONNECTED
+} mr_socket_state;
+
+struct mr_socket;
+
+typedef struct mr_socket_queue {
+    struct mr_socket *first, *last;
+    unsigned count;
+} mr_socket_queue;
+
+typedef struct mr_listener {
+    mr_socket_queue accepted; /* connections that nobody has taken yet */
+    mr_socket_queue waiting;  /* clients for whom there is no room */
+    unsigned limit;
+} mr_listener;
+
+typedef struct mr_socket {
+    mr_file file;
+    struct mr_socket *peer;    /* the other end; NULL: gone, or there never was one */
+    struct mr_socket *queued;  /* successor in a listener's queue */
+    struct mr_socket *next_bound;
+    struct mr_socket *target;  /* CONNECTING: the listener in whose queue it waits */
+    mr_listener *listener;
+    mr_stream incoming;
+    mr_name local, remote;
+    int error;                 /* to be told once */
+    uint32_t events;           /* events to come that mean this socket */
+    uint8_t state;
+    uint8_t family;
+    uint8_t type;
+    bool is_pipe_reader, is_pipe_writer;
+    bool cannot_receive, cannot_send;
+    bool resets_at_close;      /* SO_LINGER of no time */
+    bool shares_port;          /* SO_REUSEPORT */
+    bool has_told;             /* a connect has returned its success */
+    bool is_bound;
+    bool is_gone;              /* closed; freed with the last event that means it */
+} mr_socket;
+
+/* ----------------------------------------------------------------------------------------------------- machine --- */
+
+typedef enum mr_happening_kind {
+    MR_HAPPENS_ARRIVAL,   /* the first segment on its way to a socket arrives */
+    MR_HAPPENS_CALL,      /* a connection attempt has gone to its listener and back */
+    MR_HAPPENS_COMPLETION /* an operation that was delayed ends, or one that was cancelled notices */
+} mr_happening_kind;
+
+typedef struct mr_happening {
+    uint64_t time_ns;
+    uint64_t serial; /* of two at the same time, the first to be planned is the first to happen */
+    mr_happening_kind kind;
+    mr_socket *socket;
+    mr_loop *loop;
+    mr_token token;
+} mr_happening;
+
+struct mr_machine {
+    pthread_mutex_t lock; /* recursive */
+    pthread_cond_t changed;
+    mr_machine_plan plan;
+    mr_planned_fault *planned;
+    size_t next_planned;
+    uint64_t random;
+    mr_machine_state state;
+
+    uint64_t now_ns;
+    bool keeps_real_time;
+    uint64_t real_offset_ns; /* real time minus the machine's */
+    mr_happening *happenings; /* a heap, the next one first */
+    size_t happening_count, happening_capacity;
+    uint64_t next_serial;
+    uint64_t changes; /* of any file, so far */
+
+    mr_file **files; /* by descriptor number */
+    int file_count;  /* numbers from here on have never been used */
+    int file_capacity;
+    int *free_numbers; /* a heap, the lowest first */
+    size_t free_count, free_capacity;
+    int limit;
+
+    mr_socket *bound; /* sockets that somebody may connect to */
+    in_port_t next_port;
+    uint32_t next_host;
+    unsigned next_abstract;
+
+    char *trace;
+    size_t trace_length, trace_capacity;
+};
+
+void mr_machine_lock(mr_machine *machine);
+void mr_machine_unlock(mr_machine *machine);
+
+/* The generator: a number below `bound`, which is not 0. */
+uint64_t mr_machine_draw(mr_machine *machine, uint64_t bound);
+
+/* Which fault the next operation meets; `applicable` is a set of bits 1 << fault. Counts the operation. */
+mr_fault mr_machine_next_fault(mr_machine *machine, unsigned applicable);
+uint64_t mr_machine_delay_ns(mr_machine *machine);
+
+void mr_machine_plan_happening(mr_machine *machine, uint64_t time_ns, mr_happening what);
+/* Lets happen what is due. */
+void mr_machine_catch_up(mr_machine *machine);
+/* mr_machine_advance for one who has locked the machine, once. */
+int mr_machine_advance_locked(mr_machine *machine, uint64_t until_ns);
+/* What was to happen to a loop will not. */
+void mr_machine_forget_loop(mr_machine *machine, const mr_loop *loop);
+
+#define MR_TRACE(machine, ...)                                                                                         \
+    do {                                                                                                               \
+        if ((machine)->plan.traces)                                                                                    \
+            mr_machine_note(machine, __VA_ARGS__);                                                                     \
+    } while (0)
+
+/* numbers.c */
+mr_file *mr_machine_find(mr_machine *machine, int number);
+/* -EMFILE or 0, before something is made that needs a number. */
+int mr_machine_check_room(mr_machine *machine);
+/* The lowest free number, now meaning this file; -EMFILE or -ENOMEM, and then the file is unchanged. */
+int mr_machine_install(mr_machine *machine, mr_file *file, int flags);
+void mr_machine_free_numbers(mr_machine *machine);
+
+/* object.c */
+void mr_file_changed(mr_machine *machine, mr_file *file);
+/* Tells the watcher of changes from here on, and once of what is. False without memory. */
+bool mr_file_watch(mr_file *file, mr_watcher *watcher, int number);
+void mr_file_unwatch(mr_file *file, mr_watcher *watcher, int number);
+void mr_machine_unwatch_all(mr_machine *machine, mr_watcher *watcher);
+/* The last number is gone. */
+void mr_file_free(mr_machine *machine, mr_file *file);
+
+/* socket.c */
+mr_socket *mr_socket_of(mr_machine *machine, int number, int *error);
+void mr_socket_happens(mr_machine *machine, const mr_happening *what);
+void mr_socket_free(mr_machine *machine, mr_socket *socket);
+int mr_socket_readable(const mr_socket *socket);
+int mr_socket_writable(const mr_socket *socket);
+ssize_t mr_socket_receive(mr_machine *machine, mr_socket *socket, const struct iovec *elements, size_t count);
+/* `stall_ns`: how much longer than usual it takes. */
+ssize_t mr_socket_send(mr_machine *machine, mr_socket *socket, const struct iovec *elements, size_t count,
+                       uint64_t stall_ns, bool is_urgent);
+/* Both ends see a reset. */
+void mr_socket_break(mr_machine *machine, mr_socket *socket);
+int mr_socket_shutdown(mr_machine *machine, mr_socket *socket, int how);
+
+/* sim.c */
+void mr_sim_happens(const mr_happening *what);
+
+#endif

@@ -1,0 +1,277 @@
+/* object.c: what all files of a simulated machine have in common: who watches them, reading and writing by number; and
+ * the files that are no sockets: event counters and bytes in memory. */
+#include "machine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ----------------------------------------------------------------------------------------------------- watches --- */
+
+static bool report(mr_watch *watch)
+{
+    mr_watcher *watcher = watch->watcher;
+    if (watch->is_reported)
+        return true;
+    if (watcher->count == watcher->capacity) {
+        size_t capacity = watcher->capacity ? watcher->capacity * 2 : 64;
+        mr_watch **grown = realloc(watcher->reports, capacity * sizeof(mr_watch *));
+        if (!grown)
+            return false;
+        watcher->reports = grown;
+        watcher->capacity = capacity;
+    }
+    watcher->reports[watcher->count++] = watch;
+    watch->is_reported = true;
+    return true;
+}
+
+void mr_file_changed(mr_machine *machine, mr_file *file)
+{
+    machine->changes++;
+    for (mr_watch *watch = file->watches; watch; watch = watch->next)
+        report(watch);
+    if (machine->keeps_real_time)
+        pthread_cond_broadcast(&machine->changed);
+}
+
+static mr_watch **find_watch(mr_file *file, const mr_watcher *watcher, int number)
+{
+    mr_watch **place = &file->watches;
+    while (*place && ((*place)->watcher != watcher || (*place)->number != number))
+        place = &(*place)->next;
+    return place;
+}
+
+/* Room for the first report is made here, so that it cannot be lost later. */
+bool mr_file_watch(mr_file *file, mr_watcher *watcher, int number)
+{
+    mr_watch **place = find_watch(file, watcher, number);
+    if (*place)
+        return true;
+    mr_watch *watch = calloc(1, sizeof *watch);
+    if (!watch)
+        return false;
+    *watch = (mr_watch){.watcher = watcher, .number = number};
+    if (!report(watch)) {
+        free(watch);
+        return false;
+    }
+    *place = watch;
+    return true;
+}
+
+static void remove_watch(mr_watch **place)
+{
+    mr_watch *watch = *place;
+    *place = watch->next;
+    watch->watcher = NULL;
+    if (!watch->is_reported)
+        free(watch);
+}
+
+void mr_file_unwatch(mr_file *file, mr_watcher *watcher, int number)
+{
+    mr_watch **place = find_watch(file, watcher, number);
+    if (*place)
+        remove_watch(place);
+}
+
+void mr_machine_unwatch_all(mr_machine *machine, mr_watcher *watcher)
+{
+    for (int i = 0; i < machine->file_count; i++) {
+        mr_watch **place = machine->files[i] ? &machine->files[i]->watches : NULL;
+        while (place && *place) {
+            if ((*place)->watcher == watcher)
+                remove_watch(place);
+            else
+                place = &(*place)->next;
+        }
+    }
+}
+
+void mr_file_free(mr_machine *machine, mr_file *file)
+{
+    while (file->watches)
+        remove_watch(&file->watches);
+    if (file->kind == MR_FILE_SOCKET) {
+        mr_socket_free(machine, (mr_socket *)file);
+        return;
+    }
+    if (file->kind == MR_FILE_BYTES)
+        free(((mr_bytes_file *)file)->bytes);
+    free(file);
+}
+
+/* --------------------------------------------------------------------------------------- counters and bytes --- */
+
+static int install_or_free(mr_machine *machine, mr_file *file, int flags)
+{
+    if (!file)
+        return -ENOMEM;
+    mr_machine_lock(machine);
+    int number = mr_machine_install(machine, file, flags);
+    if (number < 0)
+        free(file);
+    mr_machine_unlock(machine);
+    return number;
+}
+
+int mr_machine_eventfd(mr_machine *machine, unsigned value, int flags)
+{
+    mr_event_file *event = calloc(1, sizeof *event);
+    if (event)
+        *event = (mr_event_file){.file.kind = MR_FILE_EVENT, .value = value};
+    return install_or_free(machine, (mr_file *)event, flags);
+}
+
+int mr_machine_file(mr_machine *machine)
+{
+    mr_bytes_file *bytes = calloc(1, sizeof *bytes);
+    if (bytes)
+        bytes->file.kind = MR_FILE_BYTES;
+    return install_or_free(machine, (mr_file *)bytes, 0);
+}
+
+static ssize_t read_event(mr_machine *machine, mr_event_file *event, const struct iovec *element)
+{
+    if (element->iov_len < sizeof event->value)
+        return -EINVAL;
+    if (event->value == 0)
+        return -EAGAIN;
+    memcpy(element->iov_base, &event->value, sizeof event->value);
+    event->value = 0;
+    mr_file_changed(machine, &event->file);
+    return sizeof event->value;
+}
+
+static ssize_t write_event(mr_machine *machine, mr_event_file *event, const struct iovec *element)
+{
+    uint64_t more;
+    if (element->iov_len < sizeof more)
+        return -EINVAL;
+    memcpy(&more, element->iov_base, sizeof more);
+    event->value += more;
+    mr_file_changed(machine, &event->file);
+    return sizeof more;
+}
+
+static size_t read_at(const mr_bytes_file *file, void *buffer, size_t size, uint64_t offset)
+{
+    if (offset >= file->size)
+        return 0;
+    size_t left = file->size - (size_t)offset;
+    size = size < left ? size : left;
+    memcpy(buffer, file->bytes + offset, size);
+    return size;
+}
+
+static ssize_t write_bytes(mr_bytes_file *file, const struct iovec *element)
+{
+    size_t end = file->position + element->iov_len;
+    if (end > file->size) {
+        unsigned char *grown = realloc(file->bytes, end);
+        if (!grown)
+            return -ENOSPC;
+        memset(grown + file->size, 0, end - file->size);
+        file->bytes = grown;
+        file->size = end;
+    }
+    memcpy(file->bytes + file->position, element->iov_base, element->iov_len);
+    file->position = end;
+    return (ssize_t)element->iov_len;
+}
+
+ssize_t mr_machine_pread(mr_machine *machine, int number, void *buffer, size_t size, uint64_t offset)
+{
+    ssize_t result = -EBADF;
+    mr_machine_lock(machine);
+    mr_file *file = mr_machine_find(machine, number);
+    if (file)
+        result = file->kind == MR_FILE_BYTES ? (ssize_t)read_at((mr_bytes_file *)file, buffer, size, offset) : -ESPIPE;
+    mr_machine_unlock(machine);
+    return result;
+}
+
+off_t mr_machine_seek(mr_machine *machine, int number, off_t offset, int whence)
+{
+    off_t result = -EBADF;
+    mr_machine_lock(machine);
+    mr_bytes_file *file = (mr_bytes_file *)mr_machine_find(machine, number);
+    if (file && file->file.kind != MR_FILE_BYTES) {
+        result = -ESPIPE;
+    } else if (file) {
+        off_t base = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? (off_t)file->position : (off_t)file->size;
+        result = base + offset < 0 ? -EINVAL : base + offset;
+        if (result >= 0)
+            file->position = (size_t)result;
+    }
+    mr_machine_unlock(machine);
+    return result;
+}
+
+/* -------------------------------------------------------------------------------------------------- by number --- */
+
+ssize_t mr_machine_receive(mr_machine *machine, int number, const struct iovec *elements, size_t count, int flags)
+{
+    ssize_t result = -EBADF;
+    (void)flags;
+    mr_machine_lock(machine);
+    mr_file *file = mr_machine_find(machine, number);
+    if (file && file->kind == MR_FILE_SOCKET) {
+        result = mr_socket_receive(machine, (mr_socket *)file, elements, count);
+    } else if (file && file->kind == MR_FILE_EVENT) {
+        result = read_event(machine, (mr_event_file *)file, elements);
+    } else if (file) {
+        mr_bytes_file *bytes = (mr_bytes_file *)file;
+        result = (ssize_t)read_at(bytes, elements->iov_base, elements->iov_len, bytes->position);
+        bytes->position += (size_t)result;
+    }
+    mr_machine_unlock(machine);
+    return result;
+}
+
+ssize_t mr_machine_send(mr_machine *machine, int number, const struct iovec *elements, size_t count, int flags)
+{
+    ssize_t result = -EBADF;
+    mr_machine_lock(machine);
+    mr_file *file = mr_machine_find(machine, number);
+    if (file && file->kind == MR_FILE_SOCKET)
+        result = mr_socket_send(machine, (mr_socket *)file, elements, count, 0, (flags & MSG_OOB) != 0);
+    else if (file && file->kind == MR_FILE_EVENT)
+        result = write_event(machine, (mr_event_file *)file, elements);
+    else if (file)
+        result = write_bytes((mr_bytes_file *)file, elements);
+    mr_machine_unlock(machine);
+    return result;
+}
+
+int mr_machine_readable(mr_machine *machine, int number)
+{
+    int result = 0; /* a file is always ready */
+    mr_machine_lock(machine);
+    mr_file *file = mr_machine_find(machine, number);
+    if (!file)
+        result = -EBADF;
+    else if (file->kind == MR_FILE_SOCKET)
+        result = mr_socket_readable((mr_socket *)file);
+    else if (file->kind == MR_FILE_EVENT)
+        result = ((mr_event_file *)file)->value ? 0 : -EAGAIN;
+    mr_machine_unlock(machine);
+    return result;
+}
+
+int mr_machine_writable(mr_machine *machine, int number)
+{
+    int result = 0;
+    mr_machine_lock(machine);
+    mr_file *file = mr_machine_find(machine, number);
+    if (!file)
+        result = -EBADF;
+    else if (file->kind == MR_FILE_SOCKET)
+        result = mr_socket_writable((mr_socket *)file);
+    mr_machine_unlock(machine);
+    return result;
+}
