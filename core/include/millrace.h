@@ -108,6 +108,10 @@ void mr_group_destroy(mr_group *group);
 
 mr_backend mr_group_backend(const mr_group *group);
 
+/* The next loop of the group gets this index (below MR_LOOPS_MAX), the one after it the next: so that the tokens of two
+ * groups can be told apart. */
+void mr_group_number_from(mr_group *group, uint32_t first);
+
 /* The time that deadlines of the group's operations are measured on. [any thread] */
 uint64_t mr_group_now_ns(const mr_group *group);
 
@@ -351,6 +355,22 @@ void mr_loop_wait(mr_loop *loop);
 
 /* Makes a current or coming mr_loop_wait return. [any thread] */
 void mr_loop_wake(mr_loop *loop);
+
+/* An operation that has not ended. */
+typedef struct mr_pending {
+    mr_token token;
+    mr_kind kind;
+    int descriptor; /* -1: none */
+    uint64_t deadline_ns;
+    uint64_t user_data;
+} mr_pending;
+
+/* How many of its buffers are out: lent, or in the hands of a receive. Right while buffers are given back to the loop that
+ * has lent them. [owner], for reports. */
+int64_t mr_loop_buffers_out(const mr_loop *loop);
+
+/* Lists up to `capacity` of them; returns how many there are. [owner] O(slots), for reports. */
+size_t mr_loop_list(const mr_loop *loop, mr_pending *list, size_t capacity);
 
 /* A copy of the counters; from another thread it may be a moment old. [any thread] */
 void mr_loop_counters(const mr_loop *loop, mr_counters *counters);

@@ -129,6 +129,16 @@ uint64_t mr_machine_now_ns(mr_machine *machine);
  */
 int mr_machine_advance(mr_machine *machine, uint64_t until_ns);
 
+/* For the owner of a loop that has found nothing to poll: what waiting would do, without ever blocking. 1: poll again;
+ * 0: nothing will ever happen by itself. [owner] */
+int mr_machine_skip(mr_loop *loop);
+
+/* A random number below `bound`, from the machine's generator. */
+uint64_t mr_machine_chance(mr_machine *machine, uint64_t bound);
+
+/* Closes everything that is open. */
+void mr_machine_close_all(mr_machine *machine);
+
 /* Lets this much time pass. */
 void mr_machine_sleep(mr_machine *machine, uint64_t duration_ns);
 

@@ -1,7 +1,6 @@
 /* alarm.c: see alarm.h. */
 #include "alarm.h"
 
-
 #include <errno.h>
 
 static_assert(sizeof(mr_alarm) == 48, "what CONTRACT.md states per timer");
@@ -77,4 +76,20 @@ void mr_alarm_deliver(mr_loop *loop, mr_alarm *alarm, mr_completion *completion)
     alarm->state = MR_SLOT_DELIVERED;
     *completion = (mr_completion){.token = alarm->token, .user_data = alarm->user_data, .result = alarm->result};
     mr_count(&loop->counters.completions, 1);
+}
+
+size_t mr_alarm_list(const mr_loop *loop, mr_pending *list, size_t capacity)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < loop->alarms.count; i++) {
+        const mr_alarm *alarm = mr_pool_at(&loop->alarms, i, sizeof *alarm);
+        if (alarm->state != MR_SLOT_PENDING)
+            continue;
+        if (count < capacity)
+            list[count] = (mr_pending){.token = alarm->token, .kind = MR_TIMEOUT, .descriptor = -1,
+                                       .deadline_ns = alarm->timer.place.tick << MR_TICK_BITS,
+                                       .user_data = alarm->user_data};
+        count++;
+    }
+    return count;
 }

@@ -45,4 +45,7 @@ void mr_alarm_release(mr_loop *loop, mr_alarm *alarm);
 /* Its timer has fired: the completion. */
 void mr_alarm_deliver(mr_loop *loop, mr_alarm *alarm, mr_completion *completion);
 
+/* See mr_loop_list. Their deadlines are those of the wheel's ticks. */
+size_t mr_alarm_list(const mr_loop *loop, mr_pending *list, size_t capacity);
+
 #endif

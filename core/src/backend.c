@@ -135,6 +135,11 @@ void mr_group_destroy(mr_group *group)
     free(group);
 }
 
+void mr_group_number_from(mr_group *group, uint32_t first)
+{
+    atomic_store(&group->loop_count, first);
+}
+
 uint64_t mr_group_now_ns(const mr_group *group)
 {
     return group->now_ns(group);

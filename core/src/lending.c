@@ -33,8 +33,12 @@ void mr_buffer_destroy(mr_buffer *buffer)
 mr_buffer *mr_lender_take(mr_lender *lender)
 {
     mr_buffer *buffer = lender->free_first;
-    if (!buffer)
-        return mr_buffer_create();
+    if (!buffer) {
+        buffer = mr_buffer_create();
+        lender->out_count += buffer != NULL;
+        return buffer;
+    }
+    lender->out_count++;
     lender->free_first = successor(buffer);
     lender->free_count--;
     return buffer;
@@ -42,6 +46,7 @@ mr_buffer *mr_lender_take(mr_lender *lender)
 
 void mr_lender_put(mr_lender *lender, mr_buffer *buffer)
 {
+    lender->out_count--;
     if (lender->free_count == KEPT_MAX) {
         mr_buffer_destroy(buffer);
         return;

@@ -12,6 +12,7 @@
 typedef struct mr_lender {
     mr_buffer *free_first;
     unsigned free_count;
+    int64_t out_count; /* taken and not put back; what others took and put here counts, too */
 } mr_lender;
 
 /* A buffer, or NULL without memory. */

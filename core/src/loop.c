@@ -961,6 +961,32 @@ void mr_loop_destroy(mr_loop *loop)
     free_memory(loop);
 }
 
+static bool is_in_flight(mr_slot_state state)
+{
+    return state == MR_SLOT_PENDING || state == MR_SLOT_BACKOFF;
+}
+
+size_t mr_loop_list(const mr_loop *loop, mr_pending *list, size_t capacity)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < loop->slots.count; i++) {
+        const mr_slot *slot = mr_pool_at(&loop->slots, i, sizeof *slot);
+        if (!is_in_flight(slot->state))
+            continue;
+        if (count < capacity)
+            list[count] = (mr_pending){.token = slot->token, .kind = slot->request.kind,
+                                       .descriptor = mr_slot_number(slot), .deadline_ns = slot->request.deadline_ns,
+                                       .user_data = slot->request.user_data};
+        count++;
+    }
+    return count + mr_alarm_list(loop, count < capacity ? list + count : NULL, count < capacity ? capacity - count : 0);
+}
+
+int64_t mr_loop_buffers_out(const mr_loop *loop)
+{
+    return loop->lender.out_count;
+}
+
 uint32_t mr_loop_index(const mr_loop *loop)
 {
     return loop->index;

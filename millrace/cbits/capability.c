@@ -1,6 +1,8 @@
 /* capability.c: see capability.h. */
 #include "capability.h"
 
+#include "simulation.h"
+
 #include <Rts.h>
 #include <errno.h>
 #include <pthread.h>
@@ -19,14 +21,32 @@ static atomic_uint attachment_count;
 static _Atomic(mr_loop *) loops[MR_LOOPS_MAX]; /* by index in the group, for tokens */
 static _Atomic int64_t epoch;
 
-/* An OS thread mostly serves one capability. */
+/* While a simulation runs, its capability's loop is this one; the other is found again by its managers only. */
+static attachment simulated;
+
+/* An OS thread mostly serves one capability. The view changes with every fork and every simulation. */
 static _Thread_local attachment last;
-static _Thread_local int64_t last_epoch;
+static _Thread_local int64_t last_view;
+static _Atomic int64_t view;
 
 static void note_fork(void)
 {
     atomic_fetch_add(&epoch, 1);
+    atomic_fetch_add(&view, 1);
     atomic_store(&attachment_count, 0);
+    simulated = (attachment){0};
+}
+
+void mrh_attach_simulation(mr_loop *loop)
+{
+    simulated = (attachment){.capability = loop ? rts_unsafeGetMyCapability() : NULL, .loop = loop};
+    atomic_store(&loops[MRH_SIMULATED_LOOP], loop);
+    atomic_fetch_add(&view, 1);
+}
+
+bool mrh_is_simulated_here(void)
+{
+    return simulated.loop && simulated.capability == rts_unsafeGetMyCapability();
 }
 
 int mrh_create_group(int backend)
@@ -43,12 +63,12 @@ int mrh_create_group(int backend)
 
 int mrh_has_group(void)
 {
-    return group != NULL;
+    return group != NULL || mrh_is_simulated_here();
 }
 
 int mrh_backend(void)
 {
-    return (int)mr_group_backend(group);
+    return (int)mr_group_backend(mrh_is_simulated_here() ? mrh_simulation_group() : group);
 }
 
 int64_t mrh_epoch(void)
@@ -85,14 +105,16 @@ void mrh_attach(mr_loop *loop, unsigned number)
 static const attachment *attachment_here(void)
 {
     Capability *here = rts_unsafeGetMyCapability();
-    int64_t now = atomic_load_explicit(&epoch, memory_order_relaxed);
-    if (last.capability == here && last_epoch == now)
+    int64_t now = atomic_load_explicit(&view, memory_order_relaxed);
+    if (last.capability == here && last_view == now)
         return &last;
+    if (mrh_is_simulated_here())
+        return &simulated;
     unsigned count = atomic_load(&attachment_count);
     for (unsigned i = 0; i < count; i++) {
         if (attachments[i].capability == here) {
             last = attachments[i];
-            last_epoch = now;
+            last_view = now;
             return &last;
         }
     }
@@ -128,22 +150,45 @@ static mr_loop *loop_of(mr_token token, bool *is_ours)
     return loop;
 }
 
+static bool is_simulated(const mr_loop *loop)
+{
+    return loop && loop == simulated.loop;
+}
+
+static mr_group *group_of(int descriptor)
+{
+    return mr_machine_owns(descriptor) ? mrh_simulation_group() : group;
+}
+
 int64_t mrh_adopt(int descriptor)
 {
     mr_handle handle;
-    int error = mr_group_adopt(group, descriptor, &handle);
+    mr_group *owner = group_of(descriptor);
+    int error = owner ? mr_group_adopt(owner, descriptor, &handle) : -EBADF;
     return error ? error : (int64_t)handle;
 }
 
 int mrh_is_open(mr_handle handle)
 {
-    return mr_group_is_open(group, handle);
+    mr_group *owner = group_of(mr_handle_descriptor(handle));
+    return owner && mr_group_is_open(owner, handle);
 }
 
 int mrh_set_deadline(mr_handle handle, int direction, uint64_t deadline_ns)
 {
     int64_t refusal;
-    return mr_group_set_deadline(group, loop_here(&refusal), handle, (mr_direction)direction, deadline_ns);
+    mr_group *owner = group_of(mr_handle_descriptor(handle));
+    mr_loop *here = loop_here(&refusal);
+    if (!owner)
+        return -EBADF;
+    bool is_ours = is_simulated(here) == mr_machine_owns(mr_handle_descriptor(handle));
+    return mr_group_set_deadline(owner, is_ours ? here : NULL, handle, (mr_direction)direction, deadline_ns);
+}
+
+/* Reports say who waits. */
+static void name_thread(mr_request *request)
+{
+    request->user_data |= mrh_current_thread() << MRH_THREAD_SHIFT;
 }
 
 static int64_t value_of(const mr_completion *completion)
@@ -160,6 +205,10 @@ int64_t mrh_submit(int kind, unsigned flags, mr_handle handle, void *buffer, uin
         return refusal;
     mr_request request = {.kind = (mr_kind)kind, .flags = flags, .handle = handle, .buffer = buffer, .length = length,
                           .deadline_ns = deadline_ns, .file = file, .offset = offset};
+    if (is_simulated(loop)) {
+        name_thread(&request);
+        mrh_begin_block();
+    }
     mr_completion completion;
     if (mr_loop_submit(loop, &request, &completion) == MR_DONE)
         return value_of(&completion) * 4 + MRH_DONE;
@@ -177,10 +226,12 @@ int64_t mrh_reserve(int kind)
     return error ? (int64_t)error * 4 + MRH_DONE : (int64_t)(token << 2) | MRH_DONE;
 }
 
-static void start(mr_token token, const mr_request *request)
+static void start(mr_token token, mr_request *request)
 {
     bool is_ours;
     mr_loop *loop = loop_of(token, &is_ours);
+    if (is_simulated(loop))
+        name_thread(request);
     if (is_ours)
         mr_loop_start(loop, token, request);
     else if (loop)
@@ -189,8 +240,7 @@ static void start(mr_token token, const mr_request *request)
 
 void mrh_start(mr_token token, int kind, mr_handle handle)
 {
-    /* user_data 1: the manager runs a callback instead of waking a thread. */
-    start(token, &(mr_request){.kind = (mr_kind)kind, .handle = handle, .user_data = 1});
+    start(token, &(mr_request){.kind = (mr_kind)kind, .handle = handle, .user_data = MRH_CALLBACK});
 }
 
 void mrh_start_after(mr_token token, int64_t delay_us)
@@ -223,6 +273,8 @@ void mrh_release(mr_token token)
 {
     bool is_ours;
     mr_loop *loop = loop_of(token, &is_ours);
+    if (is_simulated(loop))
+        mrh_begin_block();
     if (is_ours)
         mr_loop_release(loop, token);
     else if (loop)
@@ -252,12 +304,14 @@ static bool may_own(mr_loop *loop)
     unsigned count = atomic_load(&attachment_count);
     for (unsigned i = 0; i < count; i++)
         if (attachments[i].loop == loop)
-            return !is_enabled(attachments[i].number);
+            return attachments[i].capability == rts_unsafeGetMyCapability() || !is_enabled(attachments[i].number);
     return false;
 }
 
 int mrh_poll(mr_loop *loop, mr_completion *completions, int capacity)
 {
+    if (is_simulated(loop))
+        mrh_begin_block();
     if (!may_own(loop))
         return -1;
     int count = mr_loop_poll(loop, completions, capacity);
@@ -288,9 +342,17 @@ int mrh_prepare_wait(mr_loop *loop)
     return may_own(loop) ? mr_loop_prepare_wait(loop) : -1;
 }
 
+uint64_t mrh_now_ns(void)
+{
+    if (!mrh_is_simulated_here())
+        return mr_clock_now_ns();
+    mrh_begin_block();
+    return mr_group_now_ns(mrh_simulation_group());
+}
+
 uint64_t mrh_deadline_after(int64_t delay_us)
 {
     const int64_t limit_us = INT64_MAX / 1000; /* 292 years: far enough, and no sum overflows */
     int64_t bounded_us = delay_us < 0 ? 0 : delay_us < limit_us ? delay_us : limit_us;
-    return mr_clock_now_ns() + (uint64_t)bounded_us * 1000;
+    return mrh_now_ns() + (uint64_t)bounded_us * 1000;
 }

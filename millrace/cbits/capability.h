@@ -10,6 +10,8 @@
 
 #include "millrace.h"
 
+#include <stdbool.h>
+
 /*
  * What the calls that need a loop return: (value << 2) | one of these. The value is the token of a pending operation or
  * the result of one that is done.
@@ -20,6 +22,12 @@ enum {
     MRH_NO_LOOP = 2, /* this capability has none yet: start the managers, then try again */
     MRH_DISABLED = 3 /* a bound thread on a capability that setNumCapabilities has switched off */
 };
+
+/*
+ * What a request carries as user data: with MRH_CALLBACK, the manager runs a callback instead of waking a thread. In a
+ * simulation the bits above say which thread has asked.
+ */
+enum { MRH_CALLBACK = 1, MRH_THREAD_SHIFT = 1 };
 
 /* The group that all loops belong to. Set once, and again after a fork. */
 int mrh_create_group(int backend);
@@ -35,6 +43,10 @@ void mrh_reset_after_fork(void);
 int mrh_create_loop(mr_loop **loop);
 /* Called on capability `number`: from here on, `loop` is its loop. */
 void mrh_attach(mr_loop *loop, unsigned number);
+
+/* Makes the loop of a simulation this capability's own; NULL ends that. */
+void mrh_attach_simulation(mr_loop *loop);
+bool mrh_is_simulated_here(void);
 
 /* A handle, or a negative errno. */
 int64_t mrh_adopt(int descriptor);
@@ -68,7 +80,8 @@ void mrh_give_back(mr_buffer *buffer);
 int mrh_poll(mr_loop *loop, mr_completion *completions, int capacity);
 int mrh_prepare_wait(mr_loop *loop);
 
-/* Zero or less: now. */
+/* The time on this capability's clock, and so long after it. Zero or less: now. */
+uint64_t mrh_now_ns(void);
 uint64_t mrh_deadline_after(int64_t delay_us);
 
 #endif

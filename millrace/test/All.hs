@@ -12,6 +12,7 @@ import qualified ManagerSpec
 import qualified MigrationSpec
 import qualified PeerSpec
 import qualified ScarcitySpec
+import qualified SimulationSpec
 import qualified SocketSpec
 import qualified ThreadChurnSpec
 import qualified TimerSpec
@@ -30,5 +31,6 @@ spec = do
   LentSpec.spec
   ThreadChurnSpec.spec
   ScarcitySpec.spec
+  SimulationSpec.spec
   MigrationSpec.spec
   ForkSpec.spec

@@ -307,8 +307,8 @@ static void submit(mr_loop *loop, mr_slot *slot)
     mr_machine *machine = machine_of(loop);
     int number = mr_slot_number(slot);
     mr_machine_lock(machine);
-    MR_TRACE(machine, "%s %d length %llu user %llu", mr_kind_name(slot->request.kind), number,
-             (unsigned long long)slot->request.length, (unsigned long long)slot->request.user_data);
+    MR_TRACE(machine, "%s %d length %llu", mr_kind_name(slot->request.kind), number,
+             (unsigned long long)slot->request.length);
     slot->backlog = (uint8_t)mr_machine_next_fault(machine, applicable_faults(slot->request.kind));
     if (must_queue(slot) || !run(loop, slot))
         park(loop, number);
@@ -476,6 +476,11 @@ static void wait_for_reports(const mr_loop *loop, uint64_t until_ns)
             break;
     }
     mr_machine_unlock(machine);
+}
+
+int mr_machine_skip(mr_loop *loop)
+{
+    return !mr_loop_prepare_wait(loop) || mr_machine_advance(machine_of(loop), loop->wait_until_ns);
 }
 
 static void wake(mr_loop *loop)

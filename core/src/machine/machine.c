@@ -151,6 +151,14 @@ uint64_t mr_machine_draw(mr_machine *machine, uint64_t bound)
     return (z ^ z >> 31) % bound;
 }
 
+uint64_t mr_machine_chance(mr_machine *machine, uint64_t bound)
+{
+    mr_machine_lock(machine);
+    uint64_t drawn = bound ? mr_machine_draw(machine, bound) : 0;
+    mr_machine_unlock(machine);
+    return drawn;
+}
+
 uint64_t mr_machine_delay_ns(mr_machine *machine)
 {
     return 1 + mr_machine_draw(machine, machine->plan.delay_max_ns);

@@ -201,10 +201,15 @@ void mr_machine_set_limit(mr_machine *machine, int limit)
     mr_machine_unlock(machine);
 }
 
-void mr_machine_free_numbers(mr_machine *machine)
+void mr_machine_close_all(mr_machine *machine)
 {
     for (int i = 0; i < machine->file_count; i++)
         mr_machine_close(machine, i + MR_MACHINE_FIRST);
+}
+
+void mr_machine_free_numbers(mr_machine *machine)
+{
+    mr_machine_close_all(machine);
     free(machine->files);
     free(machine->free_numbers);
 }

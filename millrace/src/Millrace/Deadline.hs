@@ -15,13 +15,14 @@ module Millrace.Deadline
   , isDeadlineError
   , deadlineNanoseconds
   , deadlineFromNanoseconds
+  , monotonicNanoseconds
   ) where
 
 import Data.Word (Word64)
 import GHC.IO.Exception (IOErrorType (TimeExpired))
 import System.IO.Error (ioeGetErrorType)
 
-import Millrace.Internal.Foreign (c_deadline_after)
+import Millrace.Internal.Foreign (c_deadline_after, c_now)
 
 -- | A point on the monotonic clock, or never. Later deadlines are greater.
 --
@@ -78,3 +79,16 @@ deadlineNanoseconds (Deadline ns) = ns
 deadlineFromNanoseconds :: Word64 -> Deadline
 deadlineFromNanoseconds = Deadline
 {-# INLINE deadlineFromNanoseconds #-}
+
+-- | The time now on the clock that deadlines are points of, which in a simulation is the machine's ("Millrace.Simulation").
+-- Does not block. O(1).
+--
+-- > begin <- monotonicNanoseconds
+-- > answer <- recv socket 4096
+-- > end <- monotonicNanoseconds
+-- > print (end - begin)
+--
+-- @since 0.1.0
+monotonicNanoseconds :: IO Word64
+monotonicNanoseconds = c_now
+{-# INLINE monotonicNanoseconds #-}

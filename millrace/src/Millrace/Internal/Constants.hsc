@@ -1,6 +1,7 @@
 -- | The numbers and layouts of @millrace.h@ and of the socket calls, as the C compiler sees them.
 module Millrace.Internal.Constants where
 
+import Data.Word (Word64)
 import Foreign.C.Types (CInt, CUInt)
 
 #include <sys/socket.h>
@@ -8,6 +9,9 @@ import Foreign.C.Types (CInt, CUInt)
 #include <stddef.h>
 #include <sys/uio.h>
 #include "millrace.h"
+#include "millrace_machine.h"
+#include "capability.h"
+#include "simulation.h"
 
 kindAccept, kindConnect, kindRecv, kindSend, kindRecvVector, kindSendVector :: CInt
 kindAccept = #{const MR_ACCEPT}
@@ -78,3 +82,51 @@ fcntlGetStatusFlags = #{const F_GETFL}
 fcntlSetStatusFlags = #{const F_SETFL}
 closeOnExec = #{const FD_CLOEXEC}
 nonBlocking = #{const O_NONBLOCK}
+
+-- | The index of a simulation's loop (@MRH_SIMULATED_LOOP@).
+simulatedLoop :: Int
+simulatedLoop = #{const MRH_SIMULATED_LOOP}
+
+-- | User data of an operation: its end runs a callback; where the number of the thread that asked begins.
+callbackFlag :: Word64
+callbackFlag = #{const MRH_CALLBACK}
+
+threadShift :: Int
+threadShift = #{const MRH_THREAD_SHIFT}
+
+-- | @mr_machine_plan@.
+planSize, planSeedOffset, planRates, planPlanned, planPlannedCount, planDelayMax, planStallTime, planLatencyTime :: Int
+planSize = #{size mr_machine_plan}
+planSeedOffset = #{offset mr_machine_plan, seed}
+planRates = #{offset mr_machine_plan, per_million}
+planPlanned = #{offset mr_machine_plan, planned}
+planPlannedCount = #{offset mr_machine_plan, planned_count}
+planDelayMax = #{offset mr_machine_plan, delay_max_ns}
+planStallTime = #{offset mr_machine_plan, stall_ns}
+planLatencyTime = #{offset mr_machine_plan, latency_ns}
+
+planRate, planBuffer, planDescriptorsOffset, planReordersFlag, planTracesFlag :: Int
+planRate = #{offset mr_machine_plan, bytes_per_second}
+planBuffer = #{offset mr_machine_plan, buffer_bytes}
+planDescriptorsOffset = #{offset mr_machine_plan, descriptors_max}
+planReordersFlag = #{offset mr_machine_plan, reorders}
+planTracesFlag = #{offset mr_machine_plan, traces}
+
+-- | @mr_planned_fault@.
+plannedSize, plannedOperation, plannedFault :: Int
+plannedSize = #{size mr_planned_fault}
+plannedOperation = #{offset mr_planned_fault, operation}
+plannedFault = #{offset mr_planned_fault, fault}
+
+-- | @mr_machine_state@ is a sequence of 64-bit numbers in the order of its declaration.
+stateSize :: Int
+stateSize = #{size mr_machine_state}
+
+-- | @mr_pending@.
+pendingSize, pendingToken, pendingKind, pendingDescriptor, pendingDeadline, pendingUserData :: Int
+pendingSize = #{size mr_pending}
+pendingToken = #{offset mr_pending, token}
+pendingKind = #{offset mr_pending, kind}
+pendingDescriptor = #{offset mr_pending, descriptor}
+pendingDeadline = #{offset mr_pending, deadline_ns}
+pendingUserData = #{offset mr_pending, user_data}

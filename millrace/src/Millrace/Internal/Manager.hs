@@ -15,11 +15,16 @@ module Millrace.Internal.Manager
   , timerTableOf
   , numberOf
   , activeLoops
+    -- * For simulations
+  , Manager (..)
+  , pollAll
+  , attendCallbacks
+  , withSimulatedManager
   ) where
 
 import Control.Concurrent (forkOn, getNumCapabilities, myThreadId, rtsSupportsBoundThreads, yield)
 import Control.Concurrent.MVar (MVar, newEmptyMVar, newMVar, putMVar, takeMVar, tryPutMVar, withMVar)
-import Control.Exception (Exception (..), SomeException, catch, mask_, throwIO)
+import Control.Exception (Exception (..), SomeException, bracket_, catch, mask_, throwIO)
 import Control.Monad (forM_, unless, void, when)
 import Data.Bits (unsafeShiftR, (.&.))
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef, writeIORef)
@@ -32,7 +37,7 @@ import Foreign.C.Error (Errno (..), errnoToIOError)
 import Foreign.C.String (peekCString)
 import Foreign.C.Types (CInt)
 import Foreign.Marshal.Alloc (alloca, allocaBytes, mallocBytes)
-import Foreign.Ptr (Ptr)
+import Foreign.Ptr (Ptr, nullPtr)
 import Foreign.Storable (peek, peekByteOff)
 import GHC.Conc (labelThread)
 import System.IO.Unsafe (unsafePerformIO)
@@ -166,7 +171,7 @@ explain result = show (errnoToIOError "" (Errno (negate result)) Nothing Nothing
 startManager :: Int -> IO ()
 startManager number = do
   loop <- createLoop
-  manager <- Manager loop <$> newSlotTable <*> newTimerTable <*> newCallbackQueue <*> pure number
+  manager <- newManager loop number
   atomicModifyIORef' managers $ \old -> (arrayFromList (foldr (:) [manager] old), ())
   ready <- newEmptyMVar
   void $ forkOn number $ do
@@ -177,6 +182,9 @@ startManager number = do
     completions <- mallocBytes (completionsPerPoll * completionSize)
     runManager manager completions
   takeMVar ready
+
+newManager :: Ptr Loop -> Int -> IO Manager
+newManager loop number = Manager loop <$> newSlotTable <*> newTimerTable <*> newCallbackQueue <*> pure number
 
 createLoop :: IO (Ptr Loop)
 createLoop = alloca $ \result -> do
@@ -195,23 +203,42 @@ runManager manager completions = busy
   where
     loop = managerLoop manager
     busy = do
-      count <- pollAll
+      count <- pollAll manager completions
       if count < 0 then moveHome manager completions else do
-        isCalling <- attend (managerCallbacks manager)
+        isCalling <- attendCallbacks manager
         yield
         if count > 0 || isCalling then busy else idle
     idle = do
-      count <- pollAll
+      count <- pollAll manager completions
       if count < 0 then moveHome manager completions else
         if count > 0 then yield >> busy else do
           maySleep <- c_prepare_wait loop
           when (maySleep > 0) $ c_wait loop
           if maySleep < 0 then moveHome manager completions else busy
-    -- All there is before the next 'yield': with a million threads in the run queue, one batch a round takes for ever.
-    pollAll = do
-      count <- c_poll loop completions (fromIntegral completionsPerPoll)
-      deliver manager completions (fromIntegral count) >>= enqueue (managerCallbacks manager)
-      if fromIntegral count == completionsPerPoll then pollAll else return count
+
+-- | Delivers all there is before the next 'yield': with a million threads in the run queue, one batch a round takes for
+-- ever. Returns the size of the last batch, or less than 0 when the calling thread must not act for the loop.
+pollAll :: Manager -> Ptr Completion -> IO CInt
+pollAll manager completions = do
+  count <- c_poll (managerLoop manager) completions (fromIntegral completionsPerPoll)
+  deliver manager completions (fromIntegral count) >>= enqueue (managerCallbacks manager)
+  if fromIntegral count == completionsPerPoll then pollAll manager completions else return count
+
+-- | Sees to it that callbacks that are due are run; 'True' if some wait still.
+attendCallbacks :: Manager -> IO Bool
+attendCallbacks = attend . managerCallbacks
+{-# INLINE attendCallbacks #-}
+
+-- | Runs an action with a manager that 'slotTableOf' and 'timerTableOf' find by the index of a simulation's loop, and
+-- room for what it polls. The caller polls, and attends to callbacks.
+withSimulatedManager :: Ptr Loop -> (Manager -> Ptr Completion -> IO a) -> IO a
+withSimulatedManager loop use = do
+  manager <- newManager loop 0
+  let unused = manager { managerLoop = nullPtr }
+      beside old = arrayFromList (take simulatedLoop (foldr (:) (repeat unused) old) ++ [manager])
+  before <- readIORef managers
+  bracket_ (writeIORef managers (beside before)) (writeIORef managers before) $
+    allocaBytes (completionsPerPoll * completionSize) (use manager)
 
 -- While a capability is switched off by setNumCapabilities, its threads run elsewhere, and this one goes on serving its
 -- loop from there. Once it is on again, only a thread on that capability may touch the loop.
@@ -234,8 +261,8 @@ deliver manager completions count = go 0 []
           if isTimer token
             then deliverTimer manager token result due >>= go (i + 1)
             else do
-              isCallback <- peekByteOff completions (offset + completionUserData) :: IO Word64
-              deliverOperation manager token result (isCallback /= 0)
+              userData <- peekByteOff completions (offset + completionUserData) :: IO Word64
+              deliverOperation manager token result (userData .&. callbackFlag /= 0)
               go (i + 1) due
 
 deliverOperation :: Manager -> Word64 -> Int64 -> Bool -> IO ()
@@ -289,7 +316,7 @@ managerOf token = do
 
 -- | The loops that run now.
 activeLoops :: IO [Ptr Loop]
-activeLoops = foldr ((:) . managerLoop) [] <$> readIORef managers
+activeLoops = filter (/= nullPtr) . foldr ((:) . managerLoop) [] <$> readIORef managers
 
 -- | Selects the backend for this program; 'Nothing' stands for the automatic choice, which honours the environment
 -- variable @MILLRACE_BACKEND@. To be called before the first operation. Throws 'AlreadyStarted' when another backend

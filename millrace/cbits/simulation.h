@@ -1,0 +1,53 @@
+/*
+ * simulation.h: a simulated machine in place of the operating system, for one capability.
+ *
+ * While a simulation runs, the capability it was begun on has the simulation's loop as its own, and sockets that are
+ * made there are the machine's. Descriptor numbers and tokens of both worlds differ, so that operations of the real
+ * one can still be released and cancelled. All functions are for `unsafe` calls.
+ */
+#ifndef MILLRACE_SIMULATION_H
+#define MILLRACE_SIMULATION_H
+
+#include "millrace_machine.h"
+
+/* The index of the simulation's loop, which no real one reaches. */
+#define MRH_SIMULATED_LOOP (MR_LOOPS_MAX - 1)
+
+/* Begins one on this capability. 0, -EBUSY if one runs already, or why it cannot be made. From here until its end the
+ * RTS's timer stands still: threads change only where they wait or yield. */
+int mrh_simulation_begin(const mr_machine_plan *plan, mr_machine **machine, mr_loop **loop);
+/* Ends it. Nothing may be in flight. */
+void mrh_simulation_end(void);
+
+/* The machine of the simulation that runs on this capability, or NULL. */
+mr_machine *mrh_simulation_here(void);
+/* The group that it adopts into, or NULL if none runs anywhere. */
+mr_group *mrh_simulation_group(void);
+
+/* What a thread on this capability is called in reports: the number of the running Haskell thread. */
+uint64_t mrh_current_thread(void);
+
+/* Makes what threads do from here on independent of what was allocated before. */
+void mrh_begin_block(void);
+
+/* Will there be a garbage collection before long? Begins a block, too. A collection changes threads like the end of a
+ * block, so the simulation's manager sees to it that most of them come while it runs itself. */
+int mrh_nursery_is_low(void);
+
+/* A line for the trace. */
+void mrh_note(mr_machine *where, const char *text);
+uint64_t mrh_chance(mr_machine *where, uint64_t bound);
+
+/* POSIX's calls, on the machine's descriptors if they are, and for new ones if a simulation runs here: -1 and errno. */
+int mrh_socket(int domain, int type, int protocol);
+int mrh_socketpair(int domain, int type, int protocol, int pair[2]);
+int mrh_bind(int descriptor, const struct sockaddr *address, socklen_t length);
+int mrh_listen(int descriptor, int backlog);
+int mrh_getsockname(int descriptor, struct sockaddr *address, socklen_t *length);
+int mrh_getpeername(int descriptor, struct sockaddr *address, socklen_t *length);
+int mrh_getsockopt(int descriptor, int level, int name, void *value, socklen_t *length);
+int mrh_setsockopt(int descriptor, int level, int name, const void *value, socklen_t length);
+int mrh_fcntl(int descriptor, int command, int argument);
+int mrh_close(int descriptor);
+
+#endif

@@ -1,0 +1,467 @@
+-- | Running a program on a simulated machine: virtual sockets, virtual time, and the failures of your choice. The same
+-- seed gives the same run.
+--
+-- > main = do
+-- >   outcome <- simulate (troubled 42) $ do
+-- >     listener <- socket AF_INET Stream defaultProtocol
+-- >     bind listener (SockAddrInet 80 (tupleToHostAddress (127, 0, 0, 1)))
+-- >     listen listener 16
+-- >     ...
+-- >   either throwIO print (outcomeResult outcome)
+--
+-- Within 'simulate', everything of "Millrace.Socket", "Millrace.Timer", "Millrace.Deadline" and "Millrace.Operation"
+-- works on the simulated machine, in all threads of the program. The clock jumps to the next event whenever all of them
+-- wait, so that a day of timeouts takes as long as its events do.
+--
+-- What makes a run repeatable, and what does not:
+--
+-- 1. All threads run on one capability, and change only where they wait or 'yield': the run-time system's timer stands
+--    still meanwhile. A thread that computes for ever keeps all others from running.
+-- 2. What the program does by other means is as repeatable as they are: @threadDelay@ of base, other sockets, @safe@
+--    foreign calls (time may jump while a thread is in one), the real time, and the system's random numbers. Draw random
+--    numbers with 'chance'.
+-- 3. Other threads of the process that run meanwhile may disturb the order of threads once in a thousand runs, when
+--    there is more than one capability (@+RTS -N1@).
+-- 4. One simulation runs at a time.
+module Millrace.Simulation
+  ( -- * Running
+    simulate
+  , Outcome (..)
+  , SimulationException (..)
+  , Waiting (..)
+    -- * Plans
+  , Plan (..)
+  , calm
+  , troubled
+  , Fault (..)
+    -- * Within a simulation
+  , now
+  , chance
+  , note
+  ) where
+
+import Control.Concurrent (forkIO, forkIOWithUnmask, forkOn, getNumCapabilities, rtsSupportsBoundThreads,
+                           setNumCapabilities, yield)
+import qualified Control.Concurrent as Base
+import Control.Concurrent.MVar (MVar, newEmptyMVar, newMVar, putMVar, takeMVar, withMVar)
+import Control.Exception
+  (Exception (..), SomeException, bracket, catch, mask_, throwIO, throwTo, try, uninterruptibleMask_)
+import Control.Monad (forM, forM_, unless, void, when)
+import Data.Bits (shiftR, xor)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.Int (Int32)
+import Data.IORef (IORef, newIORef, readIORef, writeIORef)
+import Data.List (sortOn)
+import Data.Maybe (isJust)
+import Data.Word (Word32, Word64, Word8)
+import Foreign.C.Error (Errno (..), errnoToIOError)
+import Foreign.C.String (peekCString, withCString)
+import Foreign.Marshal.Alloc (alloca, allocaBytes)
+import Foreign.Marshal.Array (peekArray)
+import Foreign.Marshal.Utils (fillBytes)
+import Foreign.Ptr (Ptr, nullPtr, plusPtr)
+import Foreign.Storable (peek, peekByteOff, pokeByteOff)
+import System.Mem (performMajorGC, performMinorGC)
+import System.IO.Unsafe (unsafePerformIO)
+
+import Millrace.Internal.Alarm
+import Millrace.Internal.Constants
+import Millrace.Internal.Foreign hiding (Plan)
+import qualified Millrace.Internal.Foreign as Foreign
+import Millrace.Internal.Manager
+
+------------------------------------------------------------------------------------------------------------------------
+-- Plans
+
+-- | What may happen to an operation.
+--
+-- @since 0.1.0
+data Fault
+  = ShortTransfer  -- ^ it moves a few bytes only
+  | Delay          -- ^ it is done, and its end is reported later
+  | Reset          -- ^ the connection is reset before it
+  | ResetAfter     -- ^ the connection is reset after it
+  | HalfClose      -- ^ a send ends its direction first: the peer sees the end of the stream
+  | Stall          -- ^ what is sent arrives much later, and so does all that follows
+  | NoDescriptors  -- ^ an accept or a new socket finds no free descriptor (@EMFILE@)
+  | NoBuffers      -- ^ an accept, a send or a new socket finds no memory (@ENOBUFS@)
+  | Interrupted    -- ^ the first attempt is given up as if a signal had come; the core tries again
+  | LateCancel     -- ^ its cancellation takes time, and it may end well meanwhile
+  deriving (Eq, Ord, Show, Read, Enum, Bounded)
+
+-- | What a machine is like and what goes wrong on it. Begin with 'calm' or 'troubled'.
+--
+-- @since 0.1.0
+data Plan = Plan
+  { planSeed :: Word64
+    -- ^ Everything that is left to chance follows from it.
+  , planFaultRates :: [(Fault, Int)]
+    -- ^ Of a million operations that a fault applies to, so many meet it.
+  , planFaults :: [(Int, Fault)]
+    -- ^ Written by hand: the fault for the operation of this number. The first is 1; every new socket counts as one.
+  , planDelayMicros :: Int
+    -- ^ The longest 'Delay' and 'LateCancel'.
+  , planStallMicros :: Int
+    -- ^ How long a 'Stall' lasts.
+  , planLatencyMicros :: Int
+    -- ^ From one end of a connection to the other.
+  , planBytesPerSecond :: Int
+    -- ^ Of each direction of a connection; 0 for no limit.
+  , planBufferBytes :: Int
+    -- ^ How much a direction holds that nobody has received.
+  , planDescriptors :: Int
+    -- ^ How many may be open at once; 0 for no limit.
+  , planReorders :: Bool
+    -- ^ Completions that do not depend on each other come in any order.
+  , planTraces :: Bool
+    -- ^ Keep a trace. It costs memory.
+  } deriving (Eq, Show)
+
+-- | A machine with this seed on which nothing fails, and whose links are immediate.
+--
+-- @since 0.1.0
+calm :: Word64 -> Plan
+calm seed = Plan
+  { planSeed = seed
+  , planFaultRates = []
+  , planFaults = []
+  , planDelayMicros = 10000
+  , planStallMicros = 30000000
+  , planLatencyMicros = 0
+  , planBytesPerSecond = 0
+  , planBufferBytes = 212992
+  , planDescriptors = 0
+  , planReorders = False
+  , planTraces = True
+  }
+
+-- | A machine with this seed, where the seed also says what goes wrong, how often, and how fast links are.
+--
+-- @since 0.1.0
+troubled :: Word64 -> Plan
+troubled seed = (calm seed)
+  { planFaultRates = [(fault, rate (fromEnum fault)) | fault <- [minBound ..]]
+  , planLatencyMicros = [0, 50, 2000, 80000] !! below 4 20
+  , planBytesPerSecond = [0, 0, 10000000, 200000] !! below 4 21
+  , planBufferBytes = [212992, 65536, 4096, 600] !! below 4 22
+  , planReorders = below 2 23 == 1
+  }
+  where
+    -- Most faults are rare on any one machine, and some do not occur.
+    rate salt = [0, 0, 1000, 5000, 20000, 100000] !! below 6 salt
+    below :: Int -> Int -> Int
+    below bound salt = fromIntegral (mixed salt `shiftR` 20 `mod` fromIntegral bound)
+    -- SplitMix64 (Steele, Lea, Flood 2014)
+    mixed :: Int -> Word64
+    mixed salt = finish (seed * 0x9e3779b97f4a7c15 + fromIntegral salt * 0xd1342543de82ef95)
+    finish z0 = let z1 = (z0 `xor` (z0 `shiftR` 30)) * 0xbf58476d1ce4e5b9
+                    z2 = (z1 `xor` (z1 `shiftR` 27)) * 0x94d049bb133111eb
+                in z2 `xor` (z2 `shiftR` 31)
+
+withPlan :: Plan -> (Ptr Foreign.Plan -> IO a) -> IO a
+withPlan what use = allocaBytes planSize $ \place -> allocaBytes (max 1 (length faults * plannedSize)) $ \planned -> do
+  fillBytes place 0 planSize
+  pokeByteOff place planSeedOffset (planSeed what)
+  forM_ (planFaultRates what) $ \(fault, rate) ->
+    pokeByteOff place (planRates + 4 * faultCode fault) (fromIntegral rate :: Word32)
+  forM_ (zip [0 ..] faults) $ \(i, (operation, fault)) -> do
+    pokeByteOff planned (i * plannedSize + plannedOperation) (fromIntegral operation :: Word64)
+    pokeByteOff planned (i * plannedSize + plannedFault) (fromIntegral (faultCode fault) :: Word32)
+  pokeByteOff place planPlanned (planned :: Ptr Word8)
+  pokeByteOff place planPlannedCount (fromIntegral (length faults) :: Word64)
+  pokeByteOff place planDelayMax (nanoseconds planDelayMicros)
+  pokeByteOff place planStallTime (nanoseconds planStallMicros)
+  pokeByteOff place planLatencyTime (nanoseconds planLatencyMicros)
+  pokeByteOff place planRate (fromIntegral (planBytesPerSecond what) :: Word64)
+  pokeByteOff place planBuffer (fromIntegral (planBufferBytes what) :: Word32)
+  pokeByteOff place planDescriptorsOffset (fromIntegral (planDescriptors what) :: Word32)
+  pokeByteOff place planReordersFlag (flag (planReorders what))
+  pokeByteOff place planTracesFlag (flag (planTraces what))
+  use place
+  where
+    faults = sortOn fst (planFaults what)
+    faultCode fault = fromEnum fault + 1
+    nanoseconds field = fromIntegral (field what) * 1000 :: Word64
+    flag value = if value then 1 else 0 :: Word8
+
+------------------------------------------------------------------------------------------------------------------------
+-- Outcomes
+
+-- | What became of a run.
+--
+-- @since 0.1.0
+data Outcome a = Outcome
+  { outcomeResult :: Either SomeException a
+    -- ^ of the action; a 'Deadlock', if there was one
+  , outcomeSeed :: Word64
+  , outcomeTrace :: ByteString
+    -- ^ a line for every event: the time in seconds, what, and on which descriptor
+  , outcomeNanoseconds :: Word64
+    -- ^ how long it took, on the machine's clock
+  , outcomeOperations :: Int
+  , outcomeFaults :: Int
+    -- ^ how many operations met one
+  , outcomeWaiting :: [Waiting]
+    -- ^ the operations that were in flight when the action ended; they were ended then
+  , outcomeOpenDescriptors :: Int
+    -- ^ those that were open when the action ended; they were closed then
+  , outcomeBufferedBytes :: Int
+    -- ^ what had been sent then and not been received
+  , outcomeLentBuffers :: Int
+    -- ^ the buffers of "Millrace.Socket.Lent" that had not been given back then
+  }
+
+-- | An operation that has not ended.
+--
+-- @since 0.1.0
+data Waiting = Waiting
+  { waitingThread :: Word64
+    -- ^ the number of the thread that waits for it, as 'show' has it for a @ThreadId@
+  , waitingOperation :: String
+    -- ^ such as @"recv"@
+  , waitingDescriptor :: Maybe Int
+  , waitingUntil :: Maybe Word64
+    -- ^ its deadline, in nanoseconds on the machine's clock
+  } deriving (Eq, Show)
+
+-- | What can be wrong with a simulation, rather than with the program in it.
+--
+-- @since 0.1.0
+data SimulationException
+  = Deadlock [Waiting]
+    -- ^ Everybody waits, and nothing will ever happen: these are the operations in flight. Threads that wait for a
+    -- variable do not occur among them. It is thrown to the action.
+  | NoMachine IOError
+    -- ^ The machine could not be made.
+  | WithinSimulation
+    -- ^ A simulation was to begin within another one.
+  | OutsideSimulation String
+    -- ^ This function was called outside.
+  | ThreadsGoOn
+    -- ^ The action has ended, and other threads of it cannot be brought to an end: they begin new operations however
+    -- often those are ended with an error.
+  deriving Show
+
+instance Exception SimulationException where
+  displayException (Deadlock []) = "Deadlock in a simulation: no operation is in flight, and no timer."
+  displayException (Deadlock waiting) =
+    unlines ("Deadlock in a simulation. Nothing will end these operations:" : map describe waiting)
+    where describe w = "  thread " ++ show (waitingThread w) ++ ": " ++ waitingOperation w
+                         ++ maybe "" ((" on descriptor " ++) . show) (waitingDescriptor w)
+  displayException (NoMachine problem) = "A simulated machine could not be made: " ++ show problem
+  displayException WithinSimulation = "A simulation cannot begin within another one."
+  displayException (OutsideSimulation what) = what ++ " works within Millrace.Simulation.simulate only."
+  displayException ThreadsGoOn =
+    "The simulated program has ended, but other threads of it go on. End them in the action, for instance with bracket."
+
+waitingOn :: Ptr Loop -> IO [(Word64, Waiting)]
+waitingOn loop = do
+  count <- fromIntegral <$> c_loop_list loop nullPtr 0
+  allocaBytes (max 1 (count * pendingSize)) $ \list -> do
+    void (c_loop_list loop list (fromIntegral count))
+    forM [0 .. count - 1] $ \i -> peekWaiting (list `plusPtr` (i * pendingSize))
+
+-- The token, and what it stands for.
+peekWaiting :: Ptr Word8 -> IO (Word64, Waiting)
+peekWaiting place = do
+  token <- peekByteOff place pendingToken
+  kind <- peekByteOff place pendingKind
+  descriptor <- peekByteOff place pendingDescriptor :: IO Int32
+  deadline <- peekByteOff place pendingDeadline
+  userData <- peekByteOff place pendingUserData
+  name <- c_kind_name kind >>= peekCString
+  return (token, Waiting
+    { waitingThread = userData `shiftR` threadShift
+    , waitingOperation = name
+    , waitingDescriptor = if descriptor < 0 then Nothing else Just (fromIntegral descriptor)
+    , waitingUntil = if deadline == 0 then Nothing else Just deadline
+    })
+
+------------------------------------------------------------------------------------------------------------------------
+-- Running
+
+simulationLock :: MVar ()
+simulationLock = unsafePerformIO (newMVar ())
+{-# NOINLINE simulationLock #-}
+
+-- | Runs an action on a machine of its own, and returns when it has ended, with what the machine has to tell. What is
+-- left of it then is ended: descriptors are closed, operations fail with an error, timers never fire.
+--
+-- Runs on one capability; the others pause meanwhile ('setNumCapabilities'). Interruptible: the exception then ends the
+-- action first. Throws 'WithinSimulation', 'NoMachine' or 'ThreadsGoOn'.
+--
+-- @since 0.1.0
+simulate :: Plan -> IO a -> IO (Outcome a)
+simulate what action = do
+  unless rtsSupportsBoundThreads $ throwIO NotThreaded
+  here <- c_simulation_here
+  unless (here == nullPtr) $ throwIO WithinSimulation
+  withMVar simulationLock $ \() -> onOneCapability $ do
+    done <- newEmptyMVar
+    given <- newIORef Nothing
+    void $ mask_ $ forkOn 0 $ try (runMachine what given action) >>= putMVar done
+    result <- takeMVar done `catch` \problem -> do
+      writeIORef given (Just (problem :: SomeException))
+      void (uninterruptibleMask_ (takeMVar done))
+      throwIO problem
+    either (throwIO :: SomeException -> IO b) return result
+
+onOneCapability :: IO a -> IO a
+onOneCapability action = bracket getNumCapabilities restore $ \count -> when (count > 1) giveUpOthers >> action
+  where
+    restore count = when (count > 1) (setNumCapabilities count)
+    -- The threads of the others move to the one that is left, and each that comes makes a thread there stop short.
+    giveUpOthers = setNumCapabilities 1 >> Base.threadDelay 2000
+
+-- A run under way.
+data Run a = Run
+  { runManagerOf :: Manager
+  , runCompletions :: Ptr Completion
+  , runMachineOf :: Ptr Machine
+  , runLoop :: Ptr Loop
+  , runResult :: IORef (Maybe (Either SomeException a))
+  , runInterruption :: IORef (Maybe SomeException)
+  , runMain :: Base.ThreadId
+  }
+
+runMachine :: Plan -> IORef (Maybe SomeException) -> IO a -> IO (Outcome a)
+runMachine what interruption action =
+  withPlan what $ \plan -> alloca $ \machinePlace -> alloca $ \loopPlace -> do
+    status <- c_simulation_begin plan machinePlace loopPlace
+    when (status < 0) $
+      throwIO (NoMachine (errnoToIOError "simulate" (Errno (negate status)) Nothing Nothing))
+    machine <- peek machinePlace
+    loop <- peek loopPlace
+    performMinorGC -- whatever was allocated before, the nursery begins anew
+    begin <- c_now
+    withSimulatedManager loop $ \manager completions -> do
+      result <- newIORef Nothing
+      mainThread <- forkIOWithUnmask $ \unmask -> try (unmask action) >>= writeIORef result . Just
+      let run = Run manager completions machine loop result interruption mainThread
+      ended <- drive run
+      outcome <- report what run begin ended
+      tidyUp run tidyUpRounds
+      c_simulation_end
+      return outcome
+
+-- Polls once, and lets everybody run who can.
+turn :: Run a -> IO Bool
+turn run = do
+  collectIfLow
+  count <- pollAll (runManagerOf run) (runCompletions run)
+  isCalling <- attendCallbacks (runManagerOf run)
+  yield
+  return (count > 0 || isCalling)
+
+-- Uses up the rest of a nursery that is nearly used up, block by block.
+collectIfLow :: IO ()
+collectIfLow = do
+  isLow <- c_nursery_is_low
+  when (isLow /= 0) $ newIORef isLow >>= readIORef >> collectIfLow
+
+-- As a manager does: two empty polls with a 'yield' between them mean that everybody waits.
+drive :: Run a -> IO (Either SomeException a)
+drive run = busy patience
+  where
+    busy left = do
+      isBusy <- turn run
+      result <- readIORef (runResult run)
+      given <- readIORef (runInterruption run)
+      case (result, given) of
+        (Just ended, _) -> return ended
+        (Nothing, Just problem) -> writeIORef (runInterruption run) Nothing >> throwToMain problem >> busy left
+        _ -> if isBusy then busy patience else idle left
+    idle left = do
+      isBusy <- turn run
+      result <- readIORef (runResult run)
+      mayGoOn <- if isBusy || hasEnded result then return 1 else c_machine_skip (runLoop run)
+      if mayGoOn /= 0 then busy (if isBusy || not (hasEnded result) then patience else left) else stuck left
+    hasEnded = isJust
+    -- Nothing will happen by itself. Somebody outside may still help, such as a thread in a foreign call.
+    stuck left
+      | left > 0 = Base.threadDelay 1000 >> busy (left - 1)
+      | otherwise = do
+          waiting <- map snd <$> waitingOn (runLoop run)
+          throwToMain (toException (Deadlock waiting))
+          busy patience
+    -- By a thread of its own: throwing waits until the target can receive it, and it may wait for a completion.
+    throwToMain problem = void (forkIO (throwTo (runMain run) problem))
+
+-- How many milliseconds of real time to wait before everybody is given up.
+patience :: Int
+patience = 20
+
+report :: Plan -> Run a -> Word64 -> Either SomeException a -> IO (Outcome a)
+report what run begin ended = do
+  end <- c_now
+  waiting <- waitingOn (runLoop run)
+  lent <- c_loop_buffers_out (runLoop run)
+  state <- allocaBytes stateSize $ \place -> do
+    c_machine_inspect (runMachineOf run) place
+    peekArray (stateSize `div` 8) place
+  trace <- alloca $ \size -> do
+    text <- c_machine_trace (runMachineOf run) size
+    length' <- peek size
+    ByteString.packCStringLen (text, fromIntegral length')
+  let number i = fromIntegral (state !! i)
+  return Outcome
+    { outcomeResult = ended
+    , outcomeSeed = planSeed what
+    , outcomeTrace = trace
+    , outcomeNanoseconds = end - begin
+    , outcomeOperations = number 0
+    , outcomeFaults = number 1
+    , outcomeWaiting = map snd waiting
+    , outcomeOpenDescriptors = number 2
+    , outcomeBufferedBytes = number 3
+    , outcomeLentBuffers = fromIntegral lent
+    }
+
+tidyUpRounds :: Int
+tidyUpRounds = 1000
+
+-- Ends everything that is in flight, and what the threads that wake from it begin. Timers are stopped; the threads that
+-- waited for one, or for a variable, wait for nothing then, and a collection ends them while the machine still exists.
+tidyUp :: Run a -> Int -> IO ()
+tidyUp run rounds = do
+  c_machine_close_all (runMachineOf run)
+  waiting <- waitingOn (runLoop run)
+  mapM_ end waiting
+  performMajorGC
+  isBusy <- turn run
+  when (isBusy || not (null waiting)) $ do
+    when (rounds == 0) $ throwIO ThreadsGoOn
+    void (c_machine_skip (runLoop run)) -- a cancellation may take its time
+    tidyUp run (rounds - 1)
+  where
+    end (token, w)
+      | waitingOperation w == "timeout" = void (stopAlarm (Alarm token))
+      | otherwise = c_cancel token
+
+------------------------------------------------------------------------------------------------------------------------
+-- Within
+
+withMachine :: String -> (Ptr Machine -> IO a) -> IO a
+withMachine what use = do
+  machine <- c_simulation_here
+  when (machine == nullPtr) $ throwIO (OutsideSimulation ("Millrace.Simulation." ++ what))
+  use machine
+
+-- | Nanoseconds on the machine's clock, which begins at one second. Throws 'OutsideSimulation'.
+--
+-- @since 0.1.0
+now :: IO Word64
+now = withMachine "now" (const c_now)
+
+-- | A random number from 0 to one less than this, which follows from the seed. Throws 'OutsideSimulation'.
+--
+-- @since 0.1.0
+chance :: Int -> IO Int
+chance bound = withMachine "chance" $ \machine -> fromIntegral <$> c_machine_chance machine (fromIntegral (max 1 bound))
+
+-- | Adds a line to the trace. Throws 'OutsideSimulation'.
+--
+-- @since 0.1.0
+note :: String -> IO ()
+note text = withMachine "note" $ \machine -> withCString text (c_machine_line machine)

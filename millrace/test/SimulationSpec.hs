@@ -1,0 +1,294 @@
+-- | "Millrace.Simulation": time that jumps, runs that repeat, faults, deadlocks, and what is left of a program.
+module SimulationSpec (spec) where
+
+import Control.Concurrent (forkIO, getNumCapabilities, killThread, myThreadId, newEmptyMVar, putMVar, takeMVar)
+import qualified Control.Concurrent as Base
+import Control.Exception (SomeException, bracket, catch, finally, fromException, throwIO, try)
+import Control.Monad (forM, forever, replicateM_, unless, void, when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.Either (fromRight, isLeft, isRight)
+import Data.IORef (modifyIORef, newIORef, readIORef, writeIORef)
+import qualified System.Timeout as Base
+import Test.Hspec
+
+import Millrace.Deadline
+import Millrace.Simulation
+import Millrace.Socket
+import Millrace.Socket.ByteString
+import Millrace.Socket.Lent
+import Millrace.Timer
+
+spec :: Spec
+spec = describe "Millrace.Simulation" $ do
+  it "lets a day pass at once, and is never late by more than a millisecond" $ do
+    outcome <- simulate (calm 1) $ do
+      replicateM_ 24 (threadDelay 3600000000)
+      now
+    result <- resultOf outcome
+    (result - 1000000000) `shouldSatisfy` (\ns -> ns >= day && ns < day + 24 * 1000000)
+    outcomeNanoseconds outcome `shouldSatisfy` (>= day)
+
+  it "runs connections, and gives everything back" $ do
+    outcome <- simulate (calm 2) (echoes 5 10)
+    resultOf outcome >>= (`shouldBe` replicate 5 True)
+    outcomeWaiting outcome `shouldBe` []
+    outcomeOpenDescriptors outcome `shouldBe` 0
+    outcomeBufferedBytes outcome `shouldBe` 0
+
+  it "gives the same trace for the same seed, byte for byte" $ do
+    lengths <- forM [1 .. 300] $ \seed -> do
+      first <- simulate (troubled seed) (echoes 6 5)
+      second <- simulate (troubled seed) (echoes 6 5)
+      unless (outcomeTrace second == outcomeTrace first) $
+        expectationFailure ("seed " ++ show seed ++ ": " ++ firstDifference (outcomeTrace first) (outcomeTrace second))
+      return (ByteString.length (outcomeTrace first))
+    sum lengths `shouldSatisfy` (> 300 * 2000)
+
+  it "gives other traces for other seeds" $ do
+    one <- simulate (troubled 1) (echoes 6 5)
+    other <- simulate (troubled 2) (echoes 6 5)
+    outcomeTrace one == outcomeTrace other `shouldBe` False
+
+  it "knows the latency of links and their rate" $ do
+    outcome <- simulate (calm 3) { planLatencyMicros = 40000, planBytesPerSecond = 1000000 } $
+      withPair $ \here there -> do
+        begin <- now
+        sendAll here (ByteString.replicate 100000 7)
+        received <- receiveAll there 100000
+        end <- now
+        return (ByteString.length received, end - begin)
+    resultOf outcome >>= (`shouldBe` (100000, 140000000))
+
+  it "meets a fault where the plan says so" $ do
+    let failing number fault = (calm 4) { planFaults = [(number, fault)] }
+        program = withPair $ \here there -> do
+          sendAll here (Char8.pack "hello")
+          recv there 100
+    -- Two sockets, connect, accept: the send is the fifth operation.
+    calmly <- simulate (calm 4) program
+    resultOf calmly >>= (`shouldBe` Char8.pack "hello")
+    reset <- simulate (failing 5 Reset) program
+    outcomeFaults reset `shouldBe` 1
+    outcomeResult reset `shouldSatisfy` isLeft
+    short <- simulate (failing 6 ShortTransfer) program
+    resultOf short >>= (`shouldSatisfy` (`elem` [Char8.take n (Char8.pack "hello") | n <- [1 .. 5]]))
+    delayed <- simulate (failing 6 Delay) program
+    resultOf delayed >>= (`shouldBe` Char8.pack "hello")
+    outcomeNanoseconds delayed `shouldSatisfy` (> 0)
+
+  it "keeps deadlines and timeouts when a peer stalls" $ do
+    outcome <- simulate (calm 5) { planFaultRates = [(Stall, 1000000)] } $ withPair $ \here there -> do
+      sendAll here (Char8.pack "late")
+      begin <- now
+      nothing <- timeout 1000000 (recv there 100)
+      middle <- now
+      deadline <- deadlineAfter 500000
+      missed <- try (recvBefore deadline there 100) :: IO (Either IOError ByteString)
+      end <- now
+      late <- recv there 100
+      return (nothing, either isDeadlineError (const False) missed, (middle - begin) `div` 1000000,
+              (end - middle) `div` 1000000, late)
+    resultOf outcome >>= (`shouldBe` (Nothing, True, 1000, 500, Char8.pack "late"))
+
+  it "keeps the deadlines of sockets" $ do
+    outcome <- simulate (calm 17) $ withPair $ \here _ -> do
+      begin <- now
+      deadlineAfter 7000000 >>= setReadDeadline here
+      missed <- try (recv here 100) :: IO (Either IOError ByteString)
+      end <- now
+      return (either isDeadlineError (const False) missed, (end - begin) `div` 1000000000)
+    resultOf outcome >>= (`shouldBe` (True, 7))
+
+  it "counts lent buffers" $ do
+    outcome <- simulate (calm 19) $ withPair $ \here there -> do
+      sendAll here (Char8.pack "twice")
+      one <- recvLent noDeadline there 2 (\buffer _ -> return buffer)
+      _ <- recvLent noDeadline there 3 (\buffer _ -> return buffer)
+      giveBack one
+    resultOf outcome
+    outcomeLentBuffers outcome `shouldBe` 1
+
+  it "runs callbacks at their time, and moves and stops them" $ do
+    outcome <- simulate (calm 18) $ do
+      timers <- getSystemTimerManager
+      fired <- newIORef []
+      begin <- now
+      let mark name = now >>= \end -> modifyIORef fired ((name, (end - begin) `div` 1000000000) :)
+      moved <- registerTimeout timers 1000000 (mark "moved")
+      stopped <- registerTimeout timers 2000000 (mark "stopped")
+      void (registerTimeout timers 3600000000 (mark "first" >> threadDelay 5000000 >> mark "later"))
+      updateTimeout timers moved 7200000000
+      unregisterTimeout timers stopped
+      threadDelay 9000000000
+      reverse <$> readIORef fired
+    resultOf outcome >>= (`shouldBe` [("first" :: String, 3600), ("later", 3605), ("moved", 7200)])
+
+  it "reports a deadlock, with who waits on what" $ do
+    threads <- newIORef []
+    outcome <- simulate (calm 6) $ withPair $ \here there -> do
+      helper <- forkIO (quietly (void (recv there 10)))
+      self <- myThreadId
+      writeIORef threads [drop 9 (show thread) | thread <- [helper, self]] -- "ThreadId 12"
+      recv here 10
+    numbers <- readIORef threads
+    case outcomeResult outcome of
+      Left problem | Just (Deadlock waiting) <- fromException problem -> do
+        map waitingOperation waiting `shouldBe` ["recv", "recv"]
+        map (show . waitingThread) waiting `shouldMatchList` numbers
+      other -> expectationFailure ("no deadlock, but " ++ show other)
+
+  it "reports a deadlock on a variable" $ do
+    outcome <- simulate (calm 7) $ do
+      variable <- newEmptyMVar
+      -- Something refers to the variable, so that the run-time system does not find out first.
+      thread <- forkIO (threadDelay 1000 >> takeMVar variable >> putMVar variable ())
+      takeMVar variable `finally` killThread thread
+    outcomeResult outcome `shouldSatisfy` isLeft
+
+  it "waits for what comes from outside" $ do
+    outcome <- simulate (calm 8) $ do
+      answer <- newEmptyMVar
+      void (forkIO (Base.threadDelay 5000 >> putMVar answer 'x'))
+      takeMVar answer
+    resultOf outcome >>= (`shouldBe` 'x')
+
+  it "ends what the action leaves behind" $ do
+    outcome <- simulate (calm 9) $ do
+      (listener, _) <- newListener
+      void (forkIO (quietly (forever (accept listener))))
+      void (forkIO (quietly (threadDelay 1000000000)))
+      threadDelay 1000
+    resultOf outcome
+    map waitingOperation (outcomeWaiting outcome) `shouldMatchList` ["accept", "timeout"]
+    outcomeOpenDescriptors outcome `shouldBe` 1
+    again <- simulate (calm 9) (echoes 2 2)
+    outcomeResult again `shouldSatisfy` isRight
+
+  it "draws from the seed" $ do
+    let draws seed = simulate (calm seed) (forM [1 .. 20 :: Int] (const (chance 1000))) >>= resultOf
+    one <- draws 10
+    one `shouldSatisfy` all (\n -> n >= 0 && n < 1000)
+    draws 10 >>= (`shouldBe` one)
+    draws 11 >>= (`shouldNotBe` one)
+
+  it "puts notes into the trace" $ do
+    outcome <- simulate (calm 12) (threadDelay 2000000 >> note "here I am")
+    outcomeTrace outcome `shouldSatisfy` Char8.isInfixOf (Char8.pack " here I am\n")
+
+  it "passes exceptions on, and can be interrupted" $ do
+    outcome <- simulate (calm 13) (throwIO (userError "mine")) :: IO (Outcome ())
+    void (outcomeResult outcome) `shouldSatisfy` isLeft
+    ended <- Base.timeout 200000 (simulate (calm 13) (forever (threadDelay 1000000)))
+    void ended `shouldBe` Nothing
+
+  it "restores the capabilities, and the real world" $ do
+    enabled <- getNumCapabilities
+    inside <- simulate (calm 14) getNumCapabilities >>= resultOf
+    inside `shouldBe` 1
+    getNumCapabilities >>= (`shouldBe` enabled)
+    (one, other) <- socketPair AF_UNIX Stream defaultProtocol
+    sendAll one (Char8.pack "real")
+    recv other 10 >>= (`shouldBe` Char8.pack "real")
+    close one >> close other
+    now `shouldThrow` isOutside
+
+  it "leaves real operations in flight alone" $
+    bracket (socketPair AF_UNIX Stream defaultProtocol) (\(one, other) -> close one >> close other) $ \(one, other) -> do
+      received <- newEmptyMVar
+      void (forkIO (recv one 10 >>= putMVar received))
+      Base.threadDelay 20000
+      outcome <- simulate (calm 15) (echoes 3 3)
+      outcomeResult outcome `shouldSatisfy` isRight
+      sendAll other (Char8.pack "later")
+      Base.timeout 5000000 (takeMVar received) >>= (`shouldBe` Just (Char8.pack "later"))
+
+  it "has no descriptors beyond its limit" $ do
+    outcome <- simulate (calm 16) { planDescriptors = 3 } $ do
+      sockets <- forM [1 .. 3 :: Int] (const (socket AF_INET Stream defaultProtocol))
+      refused <- try (socket AF_INET Stream defaultProtocol) :: IO (Either IOError Socket)
+      mapM_ close sockets
+      return (isLeft refused)
+    resultOf outcome >>= (`shouldBe` True)
+
+day :: Num a => a
+day = 86400 * 1000000000
+
+-- | What the program returned; its exception is the test's.
+resultOf :: Outcome a -> IO a
+resultOf = either (throwIO :: SomeException -> IO a) return . outcomeResult
+
+firstDifference :: ByteString -> ByteString -> String
+firstDifference one other = case dropWhile (uncurry (==)) (zip (Char8.lines one) (Char8.lines other)) of
+  (a, b) : _ -> show a ++ " and then " ++ show b
+  [] -> "one of them goes on"
+
+quietly :: IO () -> IO ()
+quietly action = action `catch` ignore
+  where
+    ignore :: SomeException -> IO ()
+    ignore _ = return ()
+
+isOutside :: SimulationException -> Bool
+isOutside (OutsideSimulation _) = True
+isOutside _ = False
+
+newListener :: IO (Socket, SockAddr)
+newListener = do
+  listener <- socket AF_INET Stream defaultProtocol
+  bind listener (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
+  listen listener 100
+  (,) listener <$> getSocketName listener
+
+withPair :: (Socket -> Socket -> IO a) -> IO a
+withPair use = bracket open (\(here, there) -> close here >> close there) (uncurry use)
+  where
+    open = do
+      (listener, address) <- newListener
+      caller <- socket AF_INET Stream defaultProtocol
+      connect caller address
+      (answerer, _) <- accept listener
+      close listener
+      return (caller, answerer)
+
+receiveAll :: Socket -> Int -> IO ByteString
+receiveAll from size
+  | size <= 0 = return ByteString.empty
+  | otherwise = do
+      bytes <- recv from 65536
+      when (ByteString.null bytes) $ throwIO (userError "the stream ended early")
+      ByteString.append bytes <$> receiveAll from (size - ByteString.length bytes)
+
+-- | Clients that each send so many messages to an echo server, in threads of their own; whether each got all of them
+-- back. On a machine with faults some do not.
+echoes :: Int -> Int -> IO [Bool]
+echoes clients messages = do
+  (listener, address) <- newListener
+  server <- forkIO $ void $ attempt $ forever $ do
+    (peer, _) <- accept listener
+    forkIO (void (attempt (echo peer)) `finally` close peer)
+  answers <- forM [1 .. clients] $ \number -> do
+    answer <- newEmptyMVar
+    void (forkIO (attempt (client address number) >>= putMVar answer . fromRight False))
+    return answer
+  results <- mapM takeMVar answers
+  close listener
+  killThread server
+  threadDelay 200000000 -- until the last stalled byte has come
+  return results
+  where
+    attempt :: IO a -> IO (Either SomeException a)
+    attempt = try
+    echo peer = do
+      bytes <- recv peer 1000
+      unless (ByteString.null bytes) (sendAll peer bytes >> echo peer)
+    client address number = bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do
+      deadline <- deadlineAfter 60000000
+      connectBefore deadline s address
+      matches <- forM [1 .. messages] $ \message -> do
+        size <- (+ 1) <$> chance 3000
+        let bytes = ByteString.replicate size (fromIntegral (number * 16 + message))
+        sendAll s bytes
+        (== bytes) <$> receiveAll s size
+      return (and matches)
