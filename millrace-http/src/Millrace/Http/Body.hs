@@ -17,8 +17,7 @@ import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Internal as BI
 import Data.Word (Word64)
 import Foreign.Marshal.Utils (copyBytes)
-import GHC.Clock (getMonotonicTimeNSec)
-import Millrace.Deadline (deadlineAfter, earlier)
+import Millrace.Deadline (deadlineAfter, earlier, monotonicNanoseconds)
 import Millrace.Http.Connection
 import Millrace.Http.Exception
 import Millrace.Http.Limits (Limits (..), Rate (..))
@@ -120,9 +119,9 @@ fillBody connection = do
   budget <- readRegister connection bodyBudgetRegister
   silence <- phaseDeadline connection (bodyMicros limits)
   deadline <- if windowMicros > 0 then earlier silence <$> deadlineAfter (max 0 budget) else return silence
-  before <- getMonotonicTimeNSec
+  before <- monotonicNanoseconds
   count <- fillInput connection deadline
-  after <- getMonotonicTimeNSec
+  after <- monotonicNanoseconds
   when (count == 0) (throwIO ConnectionClosedByPeer)
   progress <- (+ count) <$> readRegister connection bodyProgressRegister
   if progress >= windowBytes

@@ -20,8 +20,7 @@ import Foreign.C.Types (CInt (..))
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (pokeElemOff)
-import GHC.Clock (getMonotonicTimeNSec)
-import Millrace.Deadline (Deadline, deadlineAfter, earlier, noDeadline)
+import Millrace.Deadline (Deadline, deadlineAfter, earlier, monotonicNanoseconds, noDeadline)
 import Millrace.Http.Limits (Limits (..), Rate (..))
 import Millrace.Operation
 import Millrace.Socket (Socket, socketHandle, withFdSocket)
@@ -131,7 +130,7 @@ failed socket = failure "Network.Wai.Handler.Millrace: sending a response" (show
 -- microseconds already.
 persist :: Pace -> Window -> Deadline -> Socket -> Int -> Int -> Int -> (Int -> Request a) -> IO Int
 persist pace window limit socket silent count start request = do
-  now <- getMonotonicTimeNSec
+  now <- monotonicNanoseconds
   queued <- queuedBytes socket
   go (now - nanoseconds silent) now queued start
   where
@@ -139,7 +138,7 @@ persist pace window limit socket silent count start request = do
       | done >= count = return done
       | otherwise = do
         result <- performSlice pace limit (request done)
-        now <- getMonotonicTimeNSec
+        now <- monotonicNanoseconds
         left <- queuedBytes socket
         let acknowledged = max 0 (fromIntegral result) + queued - left
         measure pace window socket (now - before') acknowledged

@@ -14,8 +14,8 @@ import qualified Data.IntMap.Strict as IntMap
 import Data.List (sortOn)
 import Data.Word (Word64)
 import Foreign.C.Error (Errno (..), eBADF, eINVAL, eNOTSOCK)
-import GHC.Clock (getMonotonicTimeNSec)
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
+import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Connection
 import Millrace.Http.EarlyFlush (retireFlush)
 import Millrace.Http.Endpoint
@@ -186,14 +186,14 @@ runConnection connection application =
 -- say "Connection: close" in their next response.
 drain :: Maybe Int -> [Registry] -> IO ()
 drain seconds registries = do
-  start <- getMonotonicTimeNSec
+  start <- monotonicNanoseconds
   go start firstPauseMicros
   where
     go :: Word64 -> Int -> IO ()
     go start pause = do
       open <- openConnections registries
       unless (null open) $ do
-        now <- getMonotonicTimeNSec
+        now <- monotonicNanoseconds
         if maybe False (\limit -> now - start >= fromIntegral limit * 1000000000) seconds
           then forM_ open (cut . connectionSocket)
           else do

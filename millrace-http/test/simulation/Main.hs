@@ -1,0 +1,272 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | The server on simulated machines: random clients, random failures, thousands of seeds. A seed that fails is named
+-- in the message; MILLRACE_SEED=n runs it alone and leaves its trace in simulation.trace. MILLRACE_SEEDS=n: how many.
+module Main (main) where
+
+import Control.Concurrent (forkIO, newEmptyMVar, putMVar, takeMVar)
+import Control.Exception (SomeException, bracket, catch, evaluate, throwIO, try)
+import Control.Monad (forM, forM_, unless, void, when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import Data.ByteString.Builder (byteString)
+import qualified Data.ByteString.Char8 as C8
+import qualified Data.ByteString.Lazy as L
+import Data.Either (isLeft)
+import Data.IORef
+import Data.Maybe (fromMaybe, isNothing)
+import Data.Word (Word64)
+import Millrace.Deadline
+import Millrace.Simulation
+import Millrace.Socket
+import Millrace.Socket.ByteString
+import Millrace.Timer
+import Network.HTTP.Types
+import Network.Wai
+import Network.Wai.Handler.Millrace
+import qualified Replies
+import System.Environment (lookupEnv)
+import System.Exit (exitFailure)
+import System.IO (BufferMode (..), hSetBuffering, stdout)
+import Text.Read (readMaybe)
+
+main :: IO ()
+main = do
+  hSetBuffering stdout LineBuffering
+  alone <- (>>= readMaybe) <$> lookupEnv "MILLRACE_SEED"
+  count <- maybe 2000 (fromMaybe 2000 . readMaybe) <$> lookupEnv "MILLRACE_SEEDS"
+  failures <- newIORef (0 :: Int)
+  let check name test = do
+        outcome <- try test
+        case outcome of
+          Right summary -> putStrLn ("ok   " ++ name ++ ": " ++ summary)
+          Left problem -> do
+            modifyIORef failures (+ 1)
+            putStrLn ("FAIL " ++ name ++ ": " ++ show (problem :: SomeException))
+  case alone of
+    Just seed -> check "this seed" (describe [seed] <$> mapM (crowdOn True . troubled) [seed])
+    Nothing -> do
+      check "a calm machine loses nothing" $ describe [1 .. 200] <$> mapM (crowdOn True . unhindered) [1 .. 200]
+      check "troubled machines" $ describe [1 .. count] <$> mapM (crowdOn False . troubled) [1 .. count]
+      check "a reset at every point" resetAtEveryPoint
+      check "a day of idle connections" dayOfIdleConnections
+      check "the same seed, the same trace" sameTrace
+  failed <- readIORef failures
+  putStrLn (show (if isNothing alone then 5 - failed else 1 - failed) ++ " passed, " ++ show failed ++ " failed")
+  when (failed > 0) exitFailure
+
+unhindered :: Word64 -> Plan
+unhindered seed = (troubled seed) {planFaultRates = []}
+
+------------------------------------------------------------------------------------------------------------------------
+-- The world
+
+-- | What clients saw of one machine: responses that were complete, and requests that ended otherwise.
+data Crowd = Crowd {answered :: !Int, cutOff :: !Int, hurt :: !Int}
+
+describe :: [Word64] -> [Crowd] -> String
+describe seeds crowds =
+  show (length seeds) ++ " seeds, " ++ total answered ++ " responses, " ++ total cutOff ++ " connections cut off, "
+    ++ total hurt ++ " faults"
+  where
+    total field = show (sum (map field crowds))
+
+idleSeconds :: Int
+idleSeconds = 30
+
+settings :: Settings
+settings = setTimeout idleSeconds (setGracefulShutdownTimeout (Just 5) (setOnException (\_ _ -> return ()) defaultSettings))
+
+-- | Runs clients against the server on a machine. Fails unless everything the machine had is given back.
+crowdOn :: Bool -> Plan -> IO Crowd
+crowdOn mustAnswer plan = do
+  outcome <- simulate plan {planTraces = mustAnswer} (withServer application crowd)
+  alone <- lookupEnv "MILLRACE_SEED"
+  maybe (return ()) (const (B.writeFile "simulation.trace" (outcomeTrace outcome))) alone
+  let seed = "seed " ++ show (outcomeSeed outcome) ++ ": "
+      require what holds = unless holds (ioError (userError (seed ++ what)))
+  case outcomeResult outcome of
+    -- The machine may refuse even the listener.
+    Left _ | outcomeFaults outcome > 0, outcomeOperations outcome <= 2 -> return (Crowd 0 0 1)
+    Left problem -> ioError (userError (seed ++ show problem))
+    Right (good, bad) -> do
+      require ("descriptors left open: " ++ show (outcomeOpenDescriptors outcome)) (outcomeOpenDescriptors outcome == 0)
+      require ("operations left: " ++ show (outcomeWaiting outcome)) (null (outcomeWaiting outcome))
+      require "bytes left in buffers" (outcomeBufferedBytes outcome == 0)
+      require ("buffers not given back: " ++ show (outcomeLentBuffers outcome)) (outcomeLentBuffers outcome == 0)
+      require (show bad ++ " connections were cut off without a fault") (bad == 0 || outcomeFaults outcome > 0)
+      return (Crowd good bad (outcomeFaults outcome))
+
+-- | A server while the action, which gets its address, runs; returns when it has ended.
+withServer :: Application -> (SockAddr -> IO a) -> IO a
+withServer served use = do
+  listener <- socket AF_INET Stream defaultProtocol
+  bind listener (SockAddrInet 80 (tupleToHostAddress (10, 0, 0, 1)))
+  listen listener 64
+  ended <- newEmptyMVar
+  void $ forkIO $
+    (try (runSettingsListener settings listener served) :: IO (Either SomeException ())) >>= putMVar ended
+  result <- try (getSocketName listener >>= use)
+  close listener
+  takeMVar ended >>= either throwIO return
+  threadDelay 400000000 -- what was stalled has come, and what had a deadline has passed
+  either (throwIO :: SomeException -> IO a) return result
+
+-- | /size/tag: so many bytes that say whose they are, in one piece or in many. A body comes back as it is.
+application :: Application
+application request respond = case (requestMethod request, pathInfo request) of
+  ("POST", _) -> strictRequestBody request >>= respond . responseLBS status200 (tagOf request)
+  (_, [kind, size, _]) | kind == "stream" -> respond $ responseStream status200 (tagOf request) $ \write flush -> do
+    forM_ (pieces 700 (bytesFor (rawPathInfo request) (number size))) $ \piece -> write (byteString piece) >> flush
+  (_, [_, size, _]) -> respond (responseLBS status200 (tagOf request) (L.fromStrict (bytesFor (rawPathInfo request) (number size))))
+  _ -> respond (responseLBS status404 [] "")
+  where
+    number = fromMaybe 0 . readMaybe . filter (`elem` ['0' .. '9']) . show
+    tagOf r = [("X-Tag", rawPathInfo r)]
+
+-- | Bytes that depend on the request and on the place in the response.
+bytesFor :: ByteString -> Int -> ByteString
+bytesFor path size = B.take size (B.concat (replicate (size `div` B.length path + 1) path))
+
+pieces :: Int -> ByteString -> [ByteString]
+pieces size bytes
+  | B.null bytes = []
+  | otherwise = let (piece, rest) = B.splitAt size bytes in piece : pieces size rest
+
+------------------------------------------------------------------------------------------------------------------------
+-- Clients
+
+-- | Clients of every kind at once; how many responses were complete, and how many connections broke before.
+crowd :: SockAddr -> IO (Int, Int)
+crowd address = do
+  count <- (+ 2) <$> chance 8
+  results <- forM [1 .. count] $ \client -> do
+    result <- newEmptyMVar
+    got <- newIORef 0
+    void $ forkIO $ do
+      begin <- chance 40000
+      threadDelay begin
+      outcome <- try (oneClient address client got)
+      -- A broken connection is the machine's doing; a wrong byte is not.
+      case outcome of
+        Left problem | Just wrong <- Replies.wrongOf problem -> putMVar result (Left wrong)
+        Left _ -> readIORef got >>= \good -> putMVar result (Right (good, 1))
+        Right () -> readIORef got >>= \good -> putMVar result (Right (good, 0))
+    return result
+  ends <- mapM takeMVar results
+  either (ioError . userError) (return . foldr add (0, 0)) (sequence ends)
+  where
+    add (a, b) (c, d) = (a + c, b + d)
+
+data Wanted = Wanted ByteString ByteString ByteString -- ^ the request, the tag and the body of its response
+
+oneClient :: SockAddr -> Int -> IORef Int -> IO ()
+oneClient address client got = bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do
+  deadlineAfter 200000000 >>= \deadline -> connectBefore deadline s address
+  kind <- chance 12
+  if kind == 0 then sayNothing s else do
+    rounds <- (+ 1) <$> chance 4
+    held <- newIORef B.empty
+    forM_ [1 .. rounds] $ \roundNumber -> do
+      burst <- (+ 1) <$> chance 4
+      wanted <- forM [1 .. burst] $ \place -> wantedRequest (client * 1000 + roundNumber * 10 + place)
+      -- At the same time: a server that cannot send its responses takes no more requests.
+      sent <- newEmptyMVar
+      void $ forkIO $ (try (sendInPieces s (B.concat [request | Wanted request _ _ <- wanted]))
+                        :: IO (Either SomeException ())) >>= putMVar sent
+      answers <- try $ forM_ wanted $ \(Wanted _ tag body) -> do
+        Replies.expectReply (receiveSome s) held tag body
+        modifyIORef' got (+ 1)
+      when (isLeft answers) $ shutdown s ShutdownBoth `catch` ignore
+      sending <- takeMVar sent
+      either (throwIO :: SomeException -> IO ()) return (answers >> sending)
+    leftover <- readIORef held
+    unless (B.null leftover) $ Replies.wrong ("more than was asked for: " ++ show leftover)
+
+ignore :: IOError -> IO ()
+ignore _ = return ()
+
+-- Never longer than any deadline of the server's together with every stall.
+receiveSome :: Socket -> IO ByteString
+receiveSome s = deadlineAfter 300000000 >>= \deadline -> recvBefore deadline s 4096
+
+wantedRequest :: Int -> IO Wanted
+wantedRequest tag = do
+  kind <- chance 3
+  size <- chance 6 >>= \scale -> chance ([1, 10, 100, 1000, 10000, 60000] !! scale)
+  let path = C8.pack ("/" ++ (if kind == 1 then "stream" else "plain") ++ "/" ++ show size ++ "/" ++ show tag)
+      body = bytesFor path size
+  return $ if kind == 2
+    then Wanted (B.concat ["POST ", path, " HTTP/1.1\r\nHost: a\r\nContent-Length: ", C8.pack (show size), "\r\n\r\n", body]) path body
+    else Wanted (B.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\n\r\n"]) path body
+
+sendInPieces :: Socket -> ByteString -> IO ()
+sendInPieces s bytes
+  | B.null bytes = return ()
+  | otherwise = do
+      whole <- chance 2
+      size <- if whole == 0 then return (B.length bytes) else (+ 1) <$> chance (B.length bytes)
+      let (piece, rest) = B.splitAt size bytes
+      sendAll s piece
+      unless (B.null rest) (chance 200000 >>= threadDelay)
+      sendInPieces s rest
+
+-- | The server must end the connection at its deadline: not before, and not much later.
+sayNothing :: Socket -> IO ()
+sayNothing s = do
+  begin <- now
+  bytes <- receiveSome s
+  end <- now
+  let seconds = fromIntegral (end - begin) / 1e9 :: Double
+  unless (B.null bytes) $ Replies.wrong ("bytes for one who asked for nothing: " ++ show bytes)
+  -- Links and delayed completions add to it; faults that close earlier have raised an exception.
+  when (seconds > fromIntegral idleSeconds + 1) $ Replies.wrong ("closed after " ++ show seconds ++ " s")
+
+------------------------------------------------------------------------------------------------------------------------
+-- More tests
+
+-- | Each operation of one run in turn meets a reset.
+resetAtEveryPoint :: IO String
+resetAtEveryPoint = do
+  calmly <- simulate (calm 5) (withServer application crowd)
+  let count = outcomeOperations calmly
+  crowds <- forM [3 .. count] $ \number -> crowdOn False (calm 5) {planFaults = [(number, Reset)]}
+  return (describe (map fromIntegral [3 .. count]) crowds)
+
+-- | Connections that come every minute for a day, say a word and then nothing.
+dayOfIdleConnections :: IO String
+dayOfIdleConnections = do
+  outcome <- simulate (calm 6) {planTraces = False} $ withServer application $ \address -> do
+    ends <- forM [1 .. 1440 :: Int] $ \minute -> do
+      end <- newEmptyMVar
+      void $ forkIO $ (try (idler address minute) :: IO (Either SomeException Double)) >>= putMVar end
+      threadDelay 60000000
+      return end
+    mapM takeMVar ends
+  waits <- either throwIO (mapM (either throwIO evaluate)) (outcomeResult outcome)
+  unless (all (\w -> w >= fromIntegral idleSeconds && w < fromIntegral idleSeconds + 0.01) waits) $
+    ioError (userError ("idle for " ++ show (minimum waits) ++ " to " ++ show (maximum waits) ++ " s"))
+  return (show (length waits) ++ " connections, each ended after " ++ show idleSeconds ++ " s of silence; "
+            ++ show (outcomeNanoseconds outcome `div` 1000000000) ++ " s of virtual time")
+
+idler :: SockAddr -> Int -> IO Double
+idler address minute = bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do
+  connect s address
+  let path = C8.pack ("/plain/10/" ++ show minute)
+  held <- newIORef B.empty
+  sendAll s (B.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\n\r\n"])
+  Replies.expectReply (receiveSome s) held path (bytesFor path 10)
+  begin <- now
+  bytes <- receiveSome s
+  end <- now
+  unless (B.null bytes) $ Replies.wrong (show bytes)
+  return (fromIntegral (end - begin) / 1e9)
+
+sameTrace :: IO String
+sameTrace = do
+  sizes <- forM [1 .. 50] $ \seed -> do
+    first <- simulate (troubled seed) (withServer application crowd)
+    second <- simulate (troubled seed) (withServer application crowd)
+    unless (outcomeTrace first == outcomeTrace second) $ ioError (userError ("two traces for seed " ++ show seed))
+    return (B.length (outcomeTrace first))
+  return (show (sum sizes) ++ " bytes")
