@@ -12,6 +12,7 @@
 #define HTTP_BYTE_VALUE 4u  /* field-vchar, SP and HTAB, RFC 9110, section 5.5 */
 #define HTTP_BYTE_HOST 8u   /* what a reg-name or an IP literal is made of, RFC 3986, section 3.2.2 */
 #define HTTP_BYTE_HEX 16u
+#define HTTP_BYTE_NON_ASCII 32u
 
 extern const uint8_t http_byte_classes[256];
 

@@ -27,11 +27,13 @@ enum state {
 #define VERSION_LENGTH 8u /* "HTTP/1.1" */
 
 void http_parser_init(http_parser *parser, http_field *fields, uint32_t fields_max, uint32_t head_max,
-                      uint32_t target_max) {
+                      uint32_t target_max, uint32_t allowed) {
     parser->fields = fields;
     parser->fields_max = fields_max;
     parser->head_max = head_max;
     parser->target_max = target_max;
+    parser->allowed = allowed;
+    parser->target_bytes = HTTP_BYTE_TARGET | (allowed & HTTP_ALLOW_NON_ASCII ? HTTP_BYTE_NON_ASCII : 0);
     http_parser_reset(parser);
 }
 
@@ -154,6 +156,7 @@ static int64_t finish_field(http_parser *parser, const uint8_t *head) {
     http_field *field = &parser->fields[index];
     const uint8_t *value = head + field->value_offset;
     field->name = (uint16_t)http_name_find(head + field->name_offset, field->name_length);
+    parser->foldable = 0; /* what the server itself goes by must stand in one line */
     switch (field->name) {
     case HTTP_NAME_HOST:
         /* Empty if the target URI has no authority (RFC 9112, section 3.2). */
@@ -184,21 +187,48 @@ static int64_t finish_field(http_parser *parser, const uint8_t *head) {
         remember(&parser->range, index);
         break;
     case HTTP_NAME_REFERER:
+        parser->foldable = 1;
         remember(&parser->referer, index);
         break;
     case HTTP_NAME_USER_AGENT:
+        parser->foldable = 1;
         remember(&parser->user_agent, index);
         break;
     default:
+        parser->foldable = 1;
         break;
     }
     return 0;
 }
 
+static int may_fold(const http_parser *parser, uint8_t byte) {
+    return (byte == ' ' || byte == '\t') && parser->foldable && parser->allowed & HTTP_ALLOW_FOLDING;
+}
+
+/* The last field's value goes on in this line. */
+static void unfinish_field(http_parser *parser, uint32_t offset) {
+    http_field *field = &parser->fields[--parser->field_count];
+    parser->folded = 1;
+    parser->relaxed = 1;
+    if (field->value_length == 0)
+        field->value_offset = offset;
+    parser->state = field->value_length == 0 ? BEFORE_VALUE : VALUE;
+}
+
+/* Past the CR that ends a line; at the LF if that is allowed to end it alone; NULL if the line does not end here. */
+static const uint8_t *skip_cr(http_parser *parser, const uint8_t *at) {
+    if (*at == '\r')
+        return at + 1;
+    if (*at != '\n' || !(parser->allowed & HTTP_ALLOW_BARE_LF))
+        return NULL;
+    parser->relaxed = 1;
+    return at;
+}
+
 /* RFC 9112, sections 3.2 (Host), 6.1 (Transfer-Encoding), 6.3 (body length) and 9.3 (persistence). */
 static int64_t finish_head(http_parser *parser) {
     int version_1_1 = (parser->flags & HTTP_REQUEST_VERSION_1_1) != 0;
-    if (version_1_1 && parser->host_count == 0)
+    if (version_1_1 && parser->host_count == 0 && !(parser->allowed & HTTP_ALLOW_NO_HOST))
         return HTTP_ERROR_HOST;
     if (parser->coding_lines) {
         if (!version_1_1 || parser->content_length >= 0)
@@ -212,7 +242,8 @@ static int64_t finish_head(http_parser *parser) {
     if (!version_1_1) /* RFC 9110, section 10.1.1: HTTP/1.0 knows no 100 (Continue). */
         parser->flags &= ~HTTP_REQUEST_EXPECT_CONTINUE;
     /* What follows a CONNECT that was refused may have been meant for the tunnel. */
-    if (!parser->close_seen && (version_1_1 || parser->keep_alive_seen) && parser->method != HTTP_METHOD_CONNECT)
+    if (!parser->close_seen && !parser->relaxed && (version_1_1 || parser->keep_alive_seen) &&
+        parser->method != HTTP_METHOD_CONNECT)
         parser->flags |= HTTP_REQUEST_KEEP_ALIVE;
     if (parser->absolute_form) { /* RFC 9112, section 3.2.2: the target's authority replaces Host. */
         if (parser->host == 0) {
@@ -236,14 +267,15 @@ static const uint8_t *skip_class(const uint8_t *at, const uint8_t *end, unsigned
 int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length) {
     const uint8_t *at = head + parser->scanned;
     const uint8_t *end = head + (length < parser->head_max ? length : parser->head_max);
+    const uint8_t *line_end;
     int64_t error;
     while (at < end) {
         uint32_t offset = (uint32_t)(at - head);
         switch (parser->state) {
         case START:
-            if (*at == '\r') {
+            if ((line_end = skip_cr(parser, at)) != NULL) {
                 parser->state = START_LF;
-                at++;
+                at = line_end;
                 break;
             }
             parser->method_offset = offset;
@@ -271,7 +303,7 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
             break;
         }
         case TARGET: {
-            at = skip_class(at, end, HTTP_BYTE_TARGET);
+            at = skip_class(at, end, parser->target_bytes);
             uint32_t target_length = (uint32_t)(at - head) - parser->mark;
             if (target_length > parser->target_max)
                 return HTTP_ERROR_LONG_TARGET;
@@ -293,12 +325,13 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
             if (index < VERSION_LENGTH) {
                 if (!version_byte_fits(index, *at))
                     return HTTP_ERROR_REQUEST_LINE;
+                at++;
             } else {
-                if (*at != '\r')
+                if ((line_end = skip_cr(parser, at)) == NULL)
                     return HTTP_ERROR_REQUEST_LINE;
                 parser->state = VERSION_LF;
+                at = line_end;
             }
-            at++;
             break;
         }
         case VERSION_LF:
@@ -309,13 +342,17 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
             parser->state = FIELD;
             break;
         case FIELD:
-            if (*at == '\r') {
+            if ((line_end = skip_cr(parser, at)) != NULL) {
                 parser->state = END_LF;
-                at++;
+                at = line_end;
                 break;
             }
-            if (!http_byte_is(*at, HTTP_BYTE_TOKEN)) /* obs-fold, RFC 9112, section 5.2, among others */
-                return HTTP_ERROR_FIELD;
+            if (!http_byte_is(*at, HTTP_BYTE_TOKEN)) { /* obs-fold, RFC 9112, section 5.2, among others */
+                if (!may_fold(parser, *at))
+                    return HTTP_ERROR_FIELD;
+                unfinish_field(parser, offset);
+                break;
+            }
             if (parser->field_count == parser->fields_max)
                 return HTTP_ERROR_MANY_FIELDS;
             parser->fields[parser->field_count].name_offset = offset;
@@ -348,14 +385,16 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
             at = http_skip_value(at, end);
             if (at == end)
                 break;
-            if (*at != '\r') /* RFC 9112, section 2.2: no bare LF; RFC 9110, section 5.5: no NUL */
+            /* RFC 9112, section 2.2: no bare LF, unless allowed; RFC 9110, section 5.5: no NUL */
+            if ((line_end = skip_cr(parser, at)) == NULL)
                 return HTTP_ERROR_VALUE;
             http_field *field = &parser->fields[parser->field_count];
             uint32_t value_end = (uint32_t)(at - head);
-            while (value_end > field->value_offset && (head[value_end - 1] == ' ' || head[value_end - 1] == '\t'))
+            /* Below SP there are only HTAB here, and the line ends of a folded value. */
+            while (value_end > field->value_offset && head[value_end - 1] <= ' ')
                 value_end--;
             field->value_length = value_end - field->value_offset;
-            at++;
+            at = line_end;
             parser->state = VALUE_LF;
             break;
         }
@@ -384,8 +423,20 @@ size_t http_parser_copy_size(const http_parser *parser, size_t head_length) {
     return parser->field_count * sizeof(http_field) + head_length;
 }
 
+/* RFC 9112, section 5.2: a fold is as good as spaces. */
+static void unfold(const http_parser *parser, uint8_t *text) {
+    for (uint32_t i = 0; i < parser->field_count; i++)
+        for (uint32_t at = 0; at < parser->fields[i].value_length; at++) {
+            uint8_t *byte = &text[parser->fields[i].value_offset + at];
+            if (*byte == '\r' || *byte == '\n')
+                *byte = ' ';
+        }
+}
+
 void http_parser_copy(const http_parser *parser, const uint8_t *head, size_t head_length, uint8_t *destination) {
     size_t fields_size = parser->field_count * sizeof(http_field);
     memcpy(destination, parser->fields, fields_size);
     memcpy(destination + fields_size, head, head_length);
+    if (parser->folded)
+        unfold(parser, destination + fields_size);
 }

@@ -45,12 +45,23 @@ typedef struct http_field {
 #define HTTP_REQUEST_VERSION_1_1 16u    /* HTTP/1.1 or a later 1.x; else 1.0. */
 #define HTTP_REQUEST_HTTPS 32u          /* The target is an https URI in absolute form. */
 
+/*
+ * What a parser may let pass that others refuse. None of it touches how the end of a message is found; a head that needs
+ * one of the first two closes the connection nevertheless, lest a proxy that reads lines differently hide a request in it.
+ */
+#define HTTP_ALLOW_BARE_LF 1u      /* LF alone ends a line of a head: RFC 9112, section 2.2 */
+#define HTTP_ALLOW_FOLDING 2u      /* a value goes on in a line that begins with a blank: RFC 9112, section 5.2 */
+#define HTTP_ALLOW_NO_HOST 4u      /* HTTP/1.1 without Host: RFC 9112, section 3.2 */
+#define HTTP_ALLOW_NON_ASCII 8u    /* bytes beyond ASCII in a target: RFC 9112, section 3.2 */
+
 typedef struct http_parser {
     /* Set by http_parser_init. */
     http_field *fields;
     uint32_t fields_max;
     uint32_t head_max;   /* bytes of the whole head */
     uint32_t target_max; /* bytes of the request target */
+    uint32_t allowed;    /* HTTP_ALLOW_* */
+    uint32_t target_bytes; /* classes of bytes that a target is made of */
 
     /* Progress. */
     uint32_t scanned;
@@ -58,6 +69,7 @@ typedef struct http_parser {
     uint8_t state;
     uint8_t close_seen, keep_alive_seen, host_count, codings_other, codings_chunked, codings_last_chunked, coding_lines;
     uint8_t absolute_form;
+    uint8_t foldable, folded, relaxed;
     uint32_t authority_offset, authority_length;
 
     /* Result: valid once http_parser_run has returned a length. */
@@ -73,9 +85,9 @@ typedef struct http_parser {
     uint16_t host, range, referer, user_agent;
 } http_parser;
 
-/* Makes a parser with limits. `fields` stays with the caller; http_parser_reset may be given another. */
+/* Makes a parser with limits, which allows so much (HTTP_ALLOW_*). `fields` stays with the caller. */
 void http_parser_init(http_parser *parser, http_field *fields, uint32_t fields_max, uint32_t head_max,
-                      uint32_t target_max);
+                      uint32_t target_max, uint32_t allowed);
 
 /* Forgets everything but the limits: for the next head. */
 void http_parser_reset(http_parser *parser);
@@ -89,7 +101,8 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
 /* Bytes that http_parser_copy needs for a head of this length: the fields first, then the text. */
 size_t http_parser_copy_size(const http_parser *parser, size_t head_length);
 
-/* Copies the fields and the text of a complete head. `destination` must be aligned for http_field. */
+/* Copies the fields and the text of a complete head; line ends within values become spaces. `destination` must be aligned
+ * for http_field. */
 void http_parser_copy(const http_parser *parser, const uint8_t *head, size_t head_length, uint8_t *destination);
 
 #endif

@@ -18,9 +18,11 @@ typedef struct outcome {
     http_field fields[FIELDS_MAX];
 } outcome;
 
-static void start(outcome *out) {
+#define ALLOW_ALL (HTTP_ALLOW_BARE_LF | HTTP_ALLOW_FOLDING | HTTP_ALLOW_NO_HOST | HTTP_ALLOW_NON_ASCII)
+
+static void start(outcome *out, uint32_t allowed) {
     memset(out, 0, sizeof *out);
-    http_parser_init(&out->parser, out->fields, FIELDS_MAX, HEAD_MAX, TARGET_MAX);
+    http_parser_init(&out->parser, out->fields, FIELDS_MAX, HEAD_MAX, TARGET_MAX, allowed);
 }
 
 static void parse_prefix(outcome *out, const uint8_t *bytes, size_t length) {
@@ -29,8 +31,8 @@ static void parse_prefix(outcome *out, const uint8_t *bytes, size_t length) {
     free(copy);
 }
 
-static void parse_pieces(outcome *out, const uint8_t *bytes, size_t length, uint32_t seed) {
-    start(out);
+static void parse_pieces(outcome *out, const uint8_t *bytes, size_t length, uint32_t seed, uint32_t allowed) {
+    start(out, allowed);
     for (size_t arrived = 0; arrived < length && out->result == 0;) {
         size_t piece = piece_length(&seed);
         arrived = length - arrived < piece ? length : arrived + piece;
@@ -169,8 +171,37 @@ static void check_copy(const outcome *out, const uint8_t *bytes) {
     uint8_t *copy = malloc(size);
     CHECK(copy != NULL);
     http_parser_copy(&out->parser, bytes, (size_t)out->result, copy);
-    CHECK(memcmp(copy + size - out->result, bytes, (size_t)out->result) == 0);
+    const uint8_t *text = copy + size - out->result;
+    if (!out->parser.folded)
+        CHECK(memcmp(text, bytes, (size_t)out->result) == 0);
+    for (uint32_t i = 0; i < out->parser.field_count; i++) {
+        const uint8_t *value = text + out->fields[i].value_offset;
+        size_t length = out->fields[i].value_length;
+        CHECK(memchr(value, '\r', length) == NULL && memchr(value, '\n', length) == NULL);
+        CHECK(length == 0 || (strchr(" \t", value[0]) == NULL && strchr(" \t", value[length - 1]) == NULL));
+    }
     free(copy);
+}
+
+/* With everything allowed: what is accepted without stays as it is, and what needed it never keeps its connection if the
+ * end of a line was in doubt. */
+static void check_allowing(const outcome *strict, const uint8_t *bytes, size_t length, uint32_t seed) {
+    static outcome whole, parts;
+    start(&whole, ALLOW_ALL);
+    parse_prefix(&whole, bytes, length);
+    parse_pieces(&parts, bytes, length, seed, ALLOW_ALL);
+    check_same(&whole, &parts);
+    if (strict->result > 0)
+        check_same(&whole, strict);
+    if (whole.result <= 0)
+        return;
+    check_slices(&whole);
+    check_copy(&whole, bytes);
+    if (whole.parser.relaxed)
+        CHECK(!(whole.parser.flags & HTTP_REQUEST_KEEP_ALIVE));
+    else
+        for (int64_t i = 0; i < whole.result; i++)
+            CHECK(bytes[i] != '\n' || (i > 0 && bytes[i - 1] == '\r'));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
@@ -179,15 +210,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
         return 0;
     const uint8_t *bytes = input + 1;
     size_t length = size - 1;
-    start(&whole);
+    start(&whole, 0);
     parse_prefix(&whole, bytes, length);
-    parse_pieces(&parts, bytes, length, input[0]);
+    parse_pieces(&parts, bytes, length, input[0], 0);
     check_same(&whole, &parts);
+    check_allowing(&whole, bytes, length, input[0]);
     if (whole.result > 0) {
         check_slices(&whole);
         check_accepted(&whole, bytes);
         check_copy(&whole, bytes);
-        start(&parts);
+        start(&parts, 0);
         parse_prefix(&parts, bytes, (size_t)whole.result - 1);
         CHECK(parts.result == 0);
     } else if (whole.result < 0) {

@@ -11,6 +11,7 @@ import qualified FaultSpec
 import qualified FileSpec
 import qualified ContextSpec
 import qualified InterfaceSpec
+import qualified LenienceSpec
 import qualified LimitSpec
 import qualified ParserSpec
 import qualified PipelineSpec
@@ -32,6 +33,7 @@ specs = do
   ParserSpec.spec
   ChunksSpec.spec
   StrictSpec.spec
+  LenienceSpec.spec
   describe "dates" DateSpec.spec
   describe "entity tags" EntityTagSpec.spec
   describe "Range" ByteRangeSpec.spec

@@ -3,6 +3,7 @@
 module WireSupport
   ( HeadOutcome (..),
     parsePieces,
+    parsePiecesAllowing,
     dechunkPieces,
     piecesAt,
     bytewise,
@@ -54,8 +55,12 @@ data HeadOutcome
 
 -- | The outcome when the pieces arrive one after the other.
 parsePieces :: [ByteString] -> IO HeadOutcome
-parsePieces pieces = allocaBytes parserSize $ \parser -> allocaBytes (fieldsMax * fieldSize) $ \fields -> do
-  initParser parser fields fieldsMax 51200 8192
+parsePieces = parsePiecesAllowing 0
+
+-- | The same of a parser that lets something pass.
+parsePiecesAllowing :: Word32 -> [ByteString] -> IO HeadOutcome
+parsePiecesAllowing allowed pieces = allocaBytes parserSize $ \parser -> allocaBytes (fieldsMax * fieldSize) $ \fields -> do
+  initParser parser fields fieldsMax 51200 8192 allowed
   go parser fields (drop 1 (scanl B.append B.empty pieces))
   where
     fieldsMax = 128
@@ -114,5 +119,5 @@ bytewise = map B.singleton . B.unpack
 -- | A parser with the server's limits.
 withParser :: (Ptr Parser -> IO a) -> IO a
 withParser use = allocaBytes parserSize $ \parser -> allocaBytes (128 * fieldSize) $ \fields -> do
-  initParser parser fields 128 51200 8192
+  initParser parser fields 128 51200 8192 0
   use parser

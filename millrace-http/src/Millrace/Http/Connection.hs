@@ -349,7 +349,7 @@ layOut connection input count = do
   clearTotalDeadline connection
   fields <- onDesk connection fieldsOffset
   state <- parser connection
-  initParser state fields (fieldsMax limits) (headMax limits) (targetMax limits)
+  initParser state fields (fieldsMax limits) (headMax limits) (targetMax limits) (headAllowed limits)
   where
     limits = connectionLimits connection
 

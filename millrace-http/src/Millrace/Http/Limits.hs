@@ -3,9 +3,11 @@
 module Millrace.Http.Limits (Limits (..), Rate (..), limitsOf) where
 
 import Data.Maybe (fromMaybe)
+import Data.Word (Word32)
 import Millrace.Http.Settings (Seconds, Settings (..))
+import Millrace.Http.Wire (allowBareLineFeed, allowFolding, allowNoHost, allowNonAscii)
 
--- | Time limits in microseconds, 0 meaning none; sizes and numbers, 'maxBound' meaning none.
+-- | Time limits in microseconds, 0 meaning none; sizes and numbers, 'maxBound' meaning none; and what is no limit.
 data Limits = Limits
   { headMicros :: !Int,
     idleMicros :: !Int,
@@ -24,7 +26,9 @@ data Limits = Limits
     -- | Field lines of a head, and bytes of a head and of a target.
     fieldsMax :: !Int,
     headMax :: !Int,
-    targetMax :: !Int
+    targetMax :: !Int,
+    -- | What the parser of heads lets pass.
+    headAllowed :: !Word32
   }
 
 -- | So many bytes in so many microseconds (0: no limit).
@@ -46,7 +50,18 @@ limitsOf settings =
       requestsMax = orNone settingsMaximumRequests,
       fieldsMax = settingsMaximumHeaderCount settings,
       headMax = settingsMaxTotalHeaderLength settings,
-      targetMax = min (settingsMaxTotalHeaderLength settings) (settingsMaximumTargetLength settings)
+      targetMax = min (settingsMaxTotalHeaderLength settings) (settingsMaximumTargetLength settings),
+      headAllowed =
+        sum
+          [ allowance
+            | (allowance, wanted) <-
+                [ (allowBareLineFeed, settingsAllowBareLineFeed),
+                  (allowFolding, settingsAllowFolding),
+                  (allowNoHost, settingsAllowMissingHost),
+                  (allowNonAscii, settingsAllowNonAsciiTarget)
+                ],
+              wanted settings
+          ]
     }
   where
     phase own = micros (fromMaybe (settingsTimeoutSeconds settings) (own settings))

@@ -67,6 +67,10 @@ module Millrace.Http.Settings
     setMaximumBodySize,
     setBacklog,
     setReusePort,
+    setAllowBareLineFeed,
+    setAllowFolding,
+    setAllowMissingHost,
+    setAllowNonAsciiTarget,
   )
 where
 
@@ -153,7 +157,11 @@ data Settings = Settings
     settingsMaximumTargetLength :: !Int,
     settingsMaximumBodySize :: !(Maybe Int),
     settingsBacklog :: !Int,
-    settingsReusePort :: !Bool
+    settingsReusePort :: !Bool,
+    settingsAllowBareLineFeed :: !Bool,
+    settingsAllowFolding :: !Bool,
+    settingsAllowMissingHost :: !Bool,
+    settingsAllowNonAsciiTarget :: !Bool
   }
 
 -- | Warp's defaults, but for the server name: @Millrace/VERSION@.
@@ -200,7 +208,11 @@ defaultSettings =
       settingsMaximumTargetLength = 8192,
       settingsMaximumBodySize = Nothing,
       settingsBacklog = 2048,
-      settingsReusePort = False
+      settingsReusePort = False,
+      settingsAllowBareLineFeed = False,
+      settingsAllowFolding = False,
+      settingsAllowMissingHost = False,
+      settingsAllowNonAsciiTarget = False
     }
 
 defaultFork :: ((forall a. IO a -> IO a) -> IO ()) -> IO ()
@@ -577,3 +589,36 @@ setBacklog value settings = settings {settingsBacklog = max 1 value}
 -- @since 0.1.0
 setReusePort :: Bool -> Settings -> Settings
 setReusePort value settings = settings {settingsReusePort = value}
+
+-- | May LF alone end a line of a request head, as RFC 9112, section 2.2, permits? For clients typed by hand and small
+-- devices. Lines of chunked bodies end in CR LF in any case. A connection on which it was needed is closed after the
+-- response: behind a proxy that does not see a line end there, the rest might be somebody else's. Default: False.
+--
+-- @since 0.1.0
+setAllowBareLineFeed :: Bool -> Settings -> Settings
+setAllowBareLineFeed value settings = settings {settingsAllowBareLineFeed = value}
+
+-- | May the value of a header field go on in a line that begins with a blank? RFC 9112, section 5.2, lets a server
+-- replace the line end by spaces instead of refusing the request. For proxies that pass on certificates of clients in
+-- several lines. Not for fields that the server itself goes by: Host, Content-Length, Transfer-Encoding, Connection,
+-- Expect, Upgrade, Range. A connection on which it was needed is closed after the response. Default: False.
+--
+-- @since 0.1.0
+setAllowFolding :: Bool -> Settings -> Settings
+setAllowFolding value settings = settings {settingsAllowFolding = value}
+
+-- | May an HTTP\/1.1 request lack Host? RFC 9112, section 3.2, says 400. For health checks and scripts. Only where
+-- nothing depends on the name that the client asked for. Two of them, or an invalid one, are refused in any case.
+-- Default: False.
+--
+-- @since 0.1.0
+setAllowMissingHost :: Bool -> Settings -> Settings
+setAllowMissingHost value settings = settings {settingsAllowMissingHost = value}
+
+-- | May a request target have bytes beyond ASCII that are not percent-encoded? RFC 3986, section 2, knows none, and
+-- RFC 9112, section 3.2, recommends a 400. For clients that send UTF-8 as it is. Control characters and spaces are
+-- refused in any case. Default: False.
+--
+-- @since 0.1.0
+setAllowNonAsciiTarget :: Bool -> Settings -> Settings
+setAllowNonAsciiTarget value settings = settings {settingsAllowNonAsciiTarget = value}

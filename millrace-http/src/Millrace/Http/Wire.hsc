@@ -30,6 +30,12 @@ module Millrace.Http.Wire
     fieldNameSlice,
     fieldValueSlice,
 
+    -- ** What may pass
+    allowBareLineFeed,
+    allowFolding,
+    allowNoHost,
+    allowNonAscii,
+
     -- ** What a request asks for
     flagKeepAlive,
     flagChunked,
@@ -143,14 +149,23 @@ fieldSize :: Int
 fieldSize = #{size http_field}
 
 foreign import ccall unsafe "http_parser_init"
-  c_init :: Ptr Parser -> Ptr Field -> Word32 -> Word32 -> Word32 -> IO ()
+  c_init :: Ptr Parser -> Ptr Field -> Word32 -> Word32 -> Word32 -> Word32 -> IO ()
 
--- | @initParser parser fields fieldsMax headMax targetMax@: a new parser and its limits, in fields and bytes. Limits
--- beyond 2^31 are 2^31: offsets in a head have 32 bits.
-initParser :: Ptr Parser -> Ptr Field -> Int -> Int -> Int -> IO ()
-initParser parser fields fieldsMax headMax targetMax = c_init parser fields (limit fieldsMax) (limit headMax) (limit targetMax)
+-- | @initParser parser fields fieldsMax headMax targetMax allowed@: a new parser and its limits, in fields and bytes,
+-- and what it lets pass besides ('allowBareLineFeed' and so on, added up). Limits beyond 2^31 are 2^31: offsets in a
+-- head have 32 bits.
+initParser :: Ptr Parser -> Ptr Field -> Int -> Int -> Int -> Word32 -> IO ()
+initParser parser fields fieldsMax headMax targetMax =
+  c_init parser fields (limit fieldsMax) (limit headMax) (limit targetMax)
   where
     limit = fromIntegral . max 0 . min 2147483648
+
+-- | LF alone ends a line; a value goes on in the next line; HTTP\/1.1 without Host; bytes beyond ASCII in a target.
+allowBareLineFeed, allowFolding, allowNoHost, allowNonAscii :: Word32
+allowBareLineFeed = #{const HTTP_ALLOW_BARE_LF}
+allowFolding = #{const HTTP_ALLOW_FOLDING}
+allowNoHost = #{const HTTP_ALLOW_NO_HOST}
+allowNonAscii = #{const HTTP_ALLOW_NON_ASCII}
 
 -- | Makes the parser ready for the next head.
 foreign import ccall unsafe "http_parser_reset"

@@ -86,6 +86,13 @@ module Network.Wai.Handler.Millrace
     setFdCacheDuration,
     setFileInfoCacheDuration,
 
+    -- ** Less strict
+    -- $lenience
+    setAllowBareLineFeed,
+    setAllowFolding,
+    setAllowMissingHost,
+    setAllowNonAsciiTarget,
+
     -- ** Shutting down
     setInstallShutdownHandler,
     setGracefulShutdownTimeout,
@@ -157,6 +164,11 @@ import Millrace.Http.Run
 import Millrace.Http.ServerState
 import Millrace.Http.Settings
 import Paths_millrace_http (version)
+
+-- $lenience
+-- For the few clients that need it. None of these changes how the end of a message is found. Everything else that RFC
+-- 9110 and RFC 9112 tell a server to refuse is always refused: two lengths, a length and a coding, a blank before a
+-- colon, a bare CR and their like have no reading that all programs on the way share.
 
 -- | The version of this package.
 --
