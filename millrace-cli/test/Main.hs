@@ -11,6 +11,7 @@ import qualified Millrace.Cli.MediaTypeSpec
 import qualified Millrace.Cli.MetricsSpec
 import qualified Millrace.Cli.ProgramSpec
 import qualified Millrace.Cli.RequestPathSpec
+import qualified Millrace.Cli.RestartSpec
 import qualified Millrace.Cli.StaticFilesSpec
 import Test.Hspec
 
@@ -33,3 +34,4 @@ specs = do
   describe "RequestPath" Millrace.Cli.RequestPathSpec.spec
   describe "StaticFiles" Millrace.Cli.StaticFilesSpec.spec
   describe "Program" Millrace.Cli.ProgramSpec.spec
+  describe "Restart" Millrace.Cli.RestartSpec.spec

@@ -6,6 +6,7 @@ module Program
   , withCommand
   , runMillrace
   , millracePath
+  , serverPort
   , nextLine
   , signalServer
   , waitForExit
@@ -72,6 +73,10 @@ withCommand path arguments use = bracket start kill ready
       void (waitForProcess process)
       mapM_ hClose output
       mapM_ hClose errors
+
+-- | The port in its URL.
+serverPort :: Server -> Int
+serverPort = read . reverse . takeWhile (/= ':') . reverse . serverUrl
 
 line :: Handle -> IO String
 line = within 20 "a line of output" . hGetLine

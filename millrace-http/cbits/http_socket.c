@@ -1,9 +1,13 @@
 #define _GNU_SOURCE /* POLLRDHUP */
 #include "http_socket.h"
 
+#include <linux/filter.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 
 int64_t http_socket_queued(int descriptor)
 {
@@ -15,4 +19,34 @@ int http_socket_ended(int descriptor)
 {
     struct pollfd ask = {.fd = descriptor, .events = POLLRDHUP};
     return poll(&ask, 1, 0) > 0 && (ask.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
+int64_t http_socket_quiet_millis(int descriptor)
+{
+    struct tcp_info info = {0};
+    socklen_t size = sizeof info;
+    if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+        return -1;
+    return info.tcpi_last_data_recv < info.tcpi_last_data_sent ? info.tcpi_last_data_recv : info.tcpi_last_data_sent;
+}
+
+int http_socket_pending(int descriptor)
+{
+    struct pollfd ask = {.fd = descriptor, .events = POLLIN};
+    return poll(&ask, 1, 0) > 0 && (ask.revents & POLLIN) != 0;
+}
+
+int http_socket_turn_away(int descriptor)
+{
+    enum { FLAGS = 13, SYN = 0x02, ACK = 0x10 }; /* RFC 9293, section 3.1: the byte of the flags, and two of them */
+    struct sock_filter drop_first_segments[] = {
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, FLAGS),
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, SYN | ACK),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYN, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+    };
+    struct sock_fprog program = {.len = sizeof drop_first_segments / sizeof *drop_first_segments,
+                                 .filter = drop_first_segments};
+    return setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }

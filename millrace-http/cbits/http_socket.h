@@ -1,5 +1,5 @@
 /*
- * http_socket.h - what the kernel knows of a connection's other side. Knows nothing of what is said on it.
+ * http_socket.h - what the kernel knows of sockets and their other sides. Knows nothing of what is said on them.
  */
 #ifndef HTTP_SOCKET_H
 #define HTTP_SOCKET_H
@@ -13,5 +13,15 @@ int64_t http_socket_queued(int descriptor);
 /* 1 if the other side has ended the connection or its half of it, even if bytes that came before are still to be read;
  * else 0. Does not block. */
 int http_socket_ended(int descriptor);
+
+/* Milliseconds since anything was sent or received on the connection, or since it began; -1 if the kernel does not say. */
+int64_t http_socket_quiet_millis(int descriptor);
+
+/* 1 if a listening socket has a connection to take, else 0. Does not block. */
+int http_socket_pending(int descriptor);
+
+/* Makes the kernel ignore new handshakes on a listening TCP socket; those that have begun are finished. Clients try again
+ * after a second, and reach another socket on the port if there is one then. 0, or -1 if the kernel does not do it. */
+int http_socket_turn_away(int descriptor);
 
 #endif

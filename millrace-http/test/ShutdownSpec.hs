@@ -7,7 +7,7 @@ import Control.Concurrent (forkIO, threadDelay)
 import Control.Concurrent.Async (async, wait)
 import Control.Concurrent.MVar
 import Control.Exception (IOException, try)
-import Control.Monad (replicateM, void)
+import Control.Monad (forM_, replicateM, void)
 import qualified Data.ByteString as B
 import Data.Either (isLeft)
 import GHC.Clock (getMonotonicTime)
@@ -57,6 +57,37 @@ spec = do
         within "the end" (takeMVar ended)
         end <- getMonotonicTime
         end - start `shouldSatisfy` (< 1)
+    it "answers a request that follows the last response closely, and one on a new connection" $ do
+      port <- freePort
+      stopping port id pong $ \stop ended -> withConnection port $ \kept -> withConnection port $ \new -> do
+        send kept "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        _ <- receiveResponse kept
+        withConnection port $ \another -> do
+          stop
+          forM_ [kept, new, another] $ \client -> send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+          answers <- mapM receiveAll [kept, new, another]
+          map (map (\reply -> (replyBody reply, headerOf "connection" reply)) . parseReplies) answers
+            `shouldBe` replicate 3 [("Pong", Just "close")]
+          within "the end" (takeMVar ended)
+    it "answers what the queue of the listening socket holds" $ do
+      port <- freePort
+      started <- newEmptyMVar
+      finish <- newEmptyMVar
+      let application request respond = putMVar started () >> readMVar finish >> pong request respond
+          get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+      -- Nothing is accepted behind the connection that the server has room for, and the one that waits to be it.
+      forM_ [False, True] $ \share -> stopping port (setReusePort share . setMaximumConnections (Just 1)) application $ \stop ended -> do
+        first <- async (exchange port get)
+        takeMVar started
+        others <- replicateM 20 (async (exchange port get))
+        threadDelay 100000
+        stop
+        replicateM 20 (within "a request" (takeMVar started)) >>= (`shouldBe` replicate 20 ())
+        putMVar finish ()
+        answers <- mapM wait (first : others)
+        takeMVar finish
+        (share, map statusOf answers) `shouldBe` (share, replicate 21 200)
+        within "the end" (takeMVar ended)
     it "lets busy ones finish their response, which says that it is the last" $ do
       port <- freePort
       started <- newEmptyMVar

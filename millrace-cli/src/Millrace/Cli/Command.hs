@@ -34,6 +34,8 @@ data ServerOptions = ServerOptions
   { serverHost :: String
   , serverPort :: PortNumber
   -- ^ 0: any free one
+  , serverReusePort :: Bool
+  -- ^ other processes may listen there too
   , serverBackend :: Maybe Backend
   -- ^ 'Nothing': automatic
   , serverCores :: Maybe Int
@@ -121,16 +123,29 @@ serveNotes =
         "A directory answers with its index.html or index.htm. A file NAME.br, NAME.zst or NAME.gz that is not older \
         \than NAME is sent in its place to clients that accept the coding. Names that begin with a dot are not served, except \
         \.well-known; neither is anything that is not a regular file."
-    , paragraph
-        "Prints 'listening on http://HOST:PORT' when ready. Ctrl-C or SIGTERM finishes the open requests and stops; \
-        \a second one stops at once."
+    , stopping
     ]
 
 pongNotes :: Chunk Doc
 pongNotes =
-  examples
-    [ ("millrace pong --cores 1", "one loop, for measuring the cost of a request")
-    , ("curl http://127.0.0.1:8080/", "prints Pong!")
+  vsepChunks
+    [ examples
+        [ ("millrace pong --cores 1", "one loop, for measuring the cost of a request")
+        , ("curl http://127.0.0.1:8080/", "prints Pong!")
+        ]
+    , stopping
+    ]
+
+stopping :: Chunk Doc
+stopping =
+  vsepChunks
+    [ paragraph
+        "Prints 'listening on http://HOST:PORT' when ready. Ctrl-C or SIGTERM finishes the open requests and stops, \
+        \after ten seconds at the latest; a second one stops at once."
+    , paragraph
+        "To restart without losing a connection, let systemd hold the socket (LISTEN_FDS; --host and --port are then \
+        \ignored): connections wait in it for the next server. Or run every server with --reuse-port: start the next, wait \
+        \until it is ready, then send SIGTERM to the old one."
     ]
 
 doctorNotes :: Chunk Doc
@@ -179,6 +194,7 @@ serverOptions =
       ( long "port" <> short 'p' <> metavar "PORT" <> value 8080 <> showDefault
           <> help "Port to listen on; 0 for any free one"
       )
+    <*> switch (long "reuse-port" <> help "Share the port with other servers that do so too: for restarting, see below")
     <*> backendOption
     <*> optional (option cores (long "cores" <> metavar "N" <> help "Cores to use, one loop on each (default: all)"))
     <*> optional

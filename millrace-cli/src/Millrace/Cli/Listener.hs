@@ -1,43 +1,41 @@
--- | A listening socket from a host and a port. Knows nothing of HTTP but how a URL names an address.
+-- | Listening sockets from a host and a port, or from whoever started the program. Knows nothing of HTTP but how a URL
+-- names an address.
 module Millrace.Cli.Listener
-  ( withListener
+  ( withInherited
+  , withListeners
   , addressUrl
   ) where
 
-import Control.Exception (bracket, bracketOnError, throwIO, try)
+import Control.Exception (bracket, throwIO, try)
+import Data.String (fromString)
 import Foreign.C (Errno (..), eACCES, eADDRINUSE, eADDRNOTAVAIL)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Failure
 import Millrace.Socket
+import Network.Wai.Handler.Millrace
 
--- | Listens on the first address of a host that can be had, and closes the socket afterwards. Host names are looked
+-- | Listens on the first address of a host that can be had, and closes the sockets afterwards. Host names are looked
 -- up, which may block for as long as the resolver takes. Throws 'Failure'.
 --
 -- @since 0.1.0
-withListener :: String -> PortNumber -> (Socket -> IO a) -> IO a
-withListener host port = bracket (resolve host port >>= firstOf) close
+withListeners :: Settings -> String -> PortNumber -> ([Listener] -> IO a) -> IO a
+withListeners settings host port = bracket open (mapM_ closeListener)
   where
-    firstOf addresses = case addresses of
-      [] -> throwIO (unknownHost host "it has no address")
-      [address] -> listenOn address >>= either (throwIO . cannotListen host port) pure
-      address : others -> listenOn address >>= either (const (firstOf others)) pure
-
-resolve :: String -> PortNumber -> IO [AddrInfo]
-resolve host port = try (getAddrInfo (Just hints) (Just host) (Just (show port))) >>= either (throwIO . reason) pure
-  where
-    hints = defaultHints {addrFlags = [AI_PASSIVE], addrSocketType = Stream}
-    reason exception = unknownHost host (ioe_description (exception :: IOException))
-
-listenOn :: AddrInfo -> IO (Either IOException Socket)
-listenOn address = try . bracketOnError open close $ \listener -> do
-  -- A server that is started again must not wait for the old connections' TIME-WAIT to pass.
-  setSocketOption listener ReuseAddr 1
-  bind listener (addrAddress address)
-  listen listener backlog
-  pure listener
-  where
-    open = socket (addrFamily address) (addrSocketType address) (addrProtocol address)
+    open = try (openListeners wanted) >>= either (throwIO . cannotListen host port) pure
+    wanted = setHost (fromString host) (setPort (fromIntegral port) (setBacklog backlog settings))
     backlog = 4096 -- the kernel takes the smaller of this and net.core.somaxconn
+
+-- | The sockets that the process was started with; none, usually. Closes them afterwards.
+--
+-- @since 0.1.0
+withInherited :: ([Listener] -> IO a) -> IO a
+withInherited = bracket inheritedListeners (mapM_ closeListener)
+
+-- A lookup that failed has no error number.
+cannotListen :: String -> PortNumber -> IOException -> Failure
+cannotListen host port exception = case ioe_errno exception of
+  Nothing -> unknownHost host (ioe_description exception)
+  Just number -> cannotBind host port (Errno number) (ioe_description exception)
 
 unknownHost :: String -> String -> Failure
 unknownHost host reason =
@@ -47,24 +45,23 @@ unknownHost host reason =
     , failureRemedy = "--host takes an address of this machine, or a name for one: 127.0.0.1, ::1, localhost."
     }
 
-cannotListen :: String -> PortNumber -> IOException -> Failure
-cannotListen host port exception = Failure ("listen on " <> authority host port) reason remedy
+cannotBind :: String -> PortNumber -> Errno -> String -> Failure
+cannotBind host port errno description = Failure ("listen on " <> authority host port) reason remedy
   where
     (reason, remedy)
-      | is eADDRINUSE =
+      | errno == eADDRINUSE =
           ( "the port is in use"
           , "Stop the program that listens there, or choose another port with --port (0 takes any free one)."
           )
-      | is eACCES =
+      | errno == eACCES =
           ( "permission denied"
           , "Ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher one with --port."
           )
-      | is eADDRNOTAVAIL =
+      | errno == eADDRNOTAVAIL =
           ( "this machine has no such address"
           , "Choose one of its own with --host, or 0.0.0.0 or :: for all of them."
           )
-      | otherwise = (ioe_description exception, "Try another --host or --port.")
-    is (Errno number) = ioe_errno exception == Just number
+      | otherwise = (description, "Try another --host or --port.")
 
 -- | Where a browser finds the server at this address.
 --

@@ -37,12 +37,24 @@ serve options application = do
   raiseDescriptorLimit
   setNumCapabilities =<< maybe getNumProcessors pure (serverCores options)
   backend <- startManager (serverBackend options)
-  withListener (serverHost options) (serverPort options) $ \listener -> do
-    url <- addressUrl <$> getSocketName listener
-    loops <- loopCount
-    observing options $ \metrics reporting -> withStatusServer (serverStatusPort options) metrics $ \status -> do
-      let ready = announce url backend loops status
-      runSettingsListener (counting metrics (settings stop ready)) listener (reporting application)
+  withInherited $ \inherited -> do
+    let sharing = setReusePort (serverReusePort options || not (null inherited))
+    listening options inherited $ \listeners -> do
+      url <- urlOf listeners
+      loops <- loopCount
+      observing options $ \metrics reporting -> withStatusServer sharing (serverStatusPort options) metrics $ \status -> do
+        let ready = announce url backend loops status
+        runSettingsListeners (counting metrics (settings stop ready)) listeners (reporting application)
+
+-- Sockets that somebody has opened for this process are the ones that are meant.
+listening :: ServerOptions -> [Listener] -> ([Listener] -> IO a) -> IO a
+listening options inherited use
+  | null inherited =
+    withListeners (setReusePort (serverReusePort options) defaultSettings) (serverHost options) (serverPort options) use
+  | otherwise = use inherited
+
+urlOf :: [Listener] -> IO String
+urlOf listeners = addressUrl <$> getSocketName (listenerSocket (head listeners))
 
 -- What is not asked for is not there at all.
 observing :: ServerOptions -> (Maybe Metrics -> Middleware -> IO a) -> IO a
@@ -63,19 +75,19 @@ counting (Just metrics) =
       when (isNothing request && isJust (fromException exception :: Maybe InvalidRequest)) (countRefused metrics)
       defaultOnException request exception
 
--- Runs beside the server, on the loopback interface; the action gets its URL.
-withStatusServer :: Maybe PortNumber -> Maybe Metrics -> (Maybe String -> IO a) -> IO a
-withStatusServer (Just port) (Just metrics) use =
-  withListener "127.0.0.1" port $ \listener -> do
-    address <- getSocketName listener
-    bracket (forkIO (runSettingsListener defaultSettings listener (statusPages metrics))) killThread $ \_ ->
-      use (Just (addressUrl address))
-withStatusServer _ _ use = use Nothing
+-- Runs beside the server, on the loopback interface; the action gets its URL. The server that is to take over wants the
+-- same port while this one still has it.
+withStatusServer :: (Settings -> Settings) -> Maybe PortNumber -> Maybe Metrics -> (Maybe String -> IO a) -> IO a
+withStatusServer sharing (Just port) (Just metrics) use =
+  withListeners (sharing defaultSettings) "127.0.0.1" port $ \listeners -> do
+    url <- urlOf listeners
+    bracket (forkIO (runSettingsListeners defaultSettings listeners (statusPages metrics))) killThread $ \_ -> use (Just url)
+withStatusServer _ _ _ use = use Nothing
 
 settings :: MVar () -> IO () -> Settings
 settings stop ready =
   setBeforeMainLoop ready
-    . setInstallShutdownHandler (\closeListener -> void (forkIO (takeMVar stop >> closeListener)))
+    . setInstallShutdownHandler (\end -> void (forkIO (takeMVar stop >> end)))
     . setGracefulShutdownTimeout (Just drainSeconds)
     $ defaultSettings
 

@@ -17,9 +17,10 @@ spec = do
     ["serve", "--listing", "--cache", "0"] `means` Serve (FilesOptions "." False True 0) defaults
     ["pong"] `means` Pong defaults
     ["pong", "--port", "0", "--host", "::1", "--backend", "epoll", "--cores", "3"]
-      `means` Pong (ServerOptions "::1" 0 (Just Epoll) (Just 3) Nothing Combined Nothing)
+      `means` Pong (ServerOptions "::1" 0 False (Just Epoll) (Just 3) Nothing Combined Nothing)
     ["pong", "--access-log", "a.log", "--log-format", "json", "--status", "9090"]
       `means` Pong defaults {serverAccessLog = Just "a.log", serverLogFormat = JsonLines, serverStatusPort = Just 9090}
+    ["pong", "--reuse-port"] `means` Pong defaults {serverReusePort = True}
     ["pong", "--backend=io_uring"] `means` Pong defaults {serverBackend = Just IoUring}
     ["pong", "--backend=auto"] `means` Pong defaults
     ["doctor"] `means` Doctor (DoctorOptions Nothing False)
@@ -41,7 +42,7 @@ spec = do
         code `shouldBe` ExitSuccess
         text `shouldSatisfy` isInfixOf "Examples:\n  "
   where
-    defaults = ServerOptions "127.0.0.1" 8080 Nothing Nothing Nothing Combined Nothing
+    defaults = ServerOptions "127.0.0.1" 8080 False Nothing Nothing Nothing Combined Nothing
     parse = execParserPure parserPreferences commandLine
     means arguments expected =
       it (unwords arguments) $ getParseResult (parse arguments) `shouldBe` Just expected

@@ -246,8 +246,7 @@ withLargeFile use = withDirectory $ \directory -> do
 withStalledDownload :: Server -> IO a -> IO a
 withStalledDownload server action =
   bracket (Network.socket Network.AF_INET Network.Stream 0) Network.close $ \client -> do
-    let port = read (reverse (takeWhile (/= ':') (reverse (serverUrl server))))
-    Network.connect client (Network.SockAddrInet port (Network.tupleToHostAddress (127, 0, 0, 1)))
+    Network.connect client (Network.SockAddrInet (fromIntegral (serverPort server)) (Network.tupleToHostAddress (127, 0, 0, 1)))
     Network.sendAll client "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"
     threadDelay 300000
     action

@@ -1,10 +1,10 @@
 -- |
 -- What all connections of a server share. Knows nothing of any one of them.
-module Millrace.Http.Endpoint (Endpoint (..), newEndpoint) where
+module Millrace.Http.Endpoint (Endpoint (..), Phase (..), newEndpoint, enterPhase) where
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as C8
-import Data.IORef (IORef, newIORef)
+import Data.IORef (IORef, atomicModifyIORef', newIORef)
 import Millrace.Http.Delivery (Pace, makePace)
 import Millrace.Http.FileCache (FileCache, newFileCache)
 import Millrace.Http.Limits (Limits, limitsOf)
@@ -18,21 +18,34 @@ data Endpoint = Endpoint
     endpointPace :: !Pace,
     -- | The whole Server line, CR LF included, or empty.
     endpointServerLine :: !ByteString,
-    -- | The server is shutting down: no connection is kept.
-    endpointClosing :: !(IORef Bool),
+    endpointPhase :: !(IORef Phase),
     endpointState :: !ServerState,
     endpointFiles :: !FileCache
   }
+
+-- | How long the server will go on.
+data Phase
+  = Serving
+  | -- | It finishes what is under way: every response is the last of its connection.
+    Draining
+  | -- | No connection is waited for any more.
+    Over
+  deriving (Eq, Ord)
 
 -- | The endpoint of a server that is about to start.
 newEndpoint :: Settings -> IO Endpoint
 newEndpoint settings =
   Endpoint settings limits (makePace limits) (serverLine (settingsServerName settings))
-    <$> newIORef False
+    <$> newIORef Serving
     <*> maybe newServerState return (settingsServerState settings)
     <*> newFileCache (settingsFdCacheSeconds settings) (settingsFileInfoCacheSeconds settings)
   where
     limits = limitsOf settings
+
+-- | From now on the server is in this phase, if it was in an earlier one. Was it?
+enterPhase :: Endpoint -> Phase -> IO Bool
+enterPhase endpoint phase = atomicModifyIORef' (endpointPhase endpoint) $ \current ->
+  (max current phase, current < phase)
 
 serverLine :: ByteString -> ByteString
 serverLine name

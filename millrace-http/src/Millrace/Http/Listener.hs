@@ -1,25 +1,69 @@
 -- |
--- Listening sockets: for a port and a host preference, for a path, and those that were inherited. Knows nothing of
--- serving.
-module Millrace.Http.Listener (openListeners, openUnixListener, inheritedListeners) where
+-- Listening sockets: for a port and a host preference, for a path, those that were inherited, and how each of them
+-- takes its leave. Knows nothing of serving.
+--
+-- A client is connected as soon as the kernel has queued its connection; closing the last descriptor of a listening
+-- socket resets all that is queued. Nothing of it must get lost when one server takes over from another.
+module Millrace.Http.Listener
+  ( Listener (..),
+    Parting (..),
+    givenListener,
+    openListeners,
+    openUnixListener,
+    inheritedListeners,
+    closeListener,
+    retire,
+    inFlightMicros,
+  )
+where
 
 import Control.Concurrent (getNumCapabilities)
 import Control.Exception (IOException, bracket, bracketOnError, catch, onException, throwIO, try)
 import Control.Monad (when)
 import Data.List (sortOn)
 import Data.Streaming.Network.Internal (HostPreference (..))
+import Data.Word (Word64)
 import Foreign.C.Error (Errno (..), eADDRINUSE, eCONNREFUSED)
+import Foreign.C.Types (CInt (..))
 import GHC.IO.Exception (IOException (..))
+import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Socket
+import Millrace.Timer (threadDelay)
 import System.Environment (lookupEnv, unsetEnv)
 import System.Posix.Files (removeLink)
 import System.Posix.Process (getProcessID)
 import Text.Read (readMaybe)
 
--- | Binds and listens on the first address of the host preference that can be bound: one socket, or one per
--- capability if the settings say so. Throws the @IOError@ of the last address that could not.
-openListeners :: Settings -> IO [Socket]
+-- | A socket that listens.
+--
+-- @since 0.1.0
+data Listener = Listener
+  { -- | The socket itself, for its name and its options.
+    listenerSocket :: !Socket,
+    listenerParting :: !Parting
+  }
+
+-- | What becomes of the connections in the kernel's queue when the server ends.
+data Parting
+  = -- | They are served.
+    ServeQueue
+  | -- | The same, and the kernel begins no handshake here any more: another socket may listen on the port.
+    GivePortAway
+  | -- | Others hold the socket too, and take them.
+    LeaveQueue
+
+-- | A socket that the server is to take over. Others may hold it too.
+givenListener :: Socket -> Listener
+givenListener given = Listener given ServeQueue
+
+-- | Opens sockets for 'Network.Wai.Handler.Millrace.runSettingsListeners': binds and listens on the first address of
+-- 'Network.Wai.Handler.Millrace.setHost' that can be bound. One socket, or one per capability with
+-- 'Network.Wai.Handler.Millrace.setReusePort'. May block while a name is looked up. Throws the @IOError@ of the last
+-- address that could not be bound.
+--
+-- @since 0.1.0
+openListeners :: Settings -> IO [Listener]
 openListeners settings = do
   addresses <- getAddrInfo (Just hints) host (Just (show (settingsPort settings)))
   tryAll (ordered addresses)
@@ -40,19 +84,19 @@ openListeners settings = do
     tryAll [] = ioError (userError ("No address to listen on for " ++ show preference ++ " port " ++ show (settingsPort settings)))
     tryAll [address] = listenOn settings address
     tryAll (address : rest) = listenOn settings address `catch` orElse (tryAll rest)
-    orElse :: IO [Socket] -> IOException -> IO [Socket]
+    orElse :: IO [Listener] -> IOException -> IO [Listener]
     orElse next _ = next
 
-listenOn :: Settings -> AddrInfo -> IO [Socket]
+listenOn :: Settings -> AddrInfo -> IO [Listener]
 listenOn settings address
-  | settingsReusePort settings = do
+  | settingsReusePort settings = fmap (map (`Listener` GivePortAway)) $ do
     first <- listenAt settings address (addrAddress address)
     -- Port 0 has become a real one.
     flip onException (close first) $ do
       name <- getSocketName first
       capabilities <- getNumCapabilities
       (first :) <$> allOrNone (replicate (capabilities - 1) (listenAt settings address name))
-  | otherwise = (: []) <$> listenAt settings address (addrAddress address)
+  | otherwise = (\opened -> [Listener opened ServeQueue]) <$> listenAt settings address (addrAddress address)
 
 allOrNone :: [IO Socket] -> IO [Socket]
 allOrNone [] = return []
@@ -76,8 +120,8 @@ ignore _ = return ()
 
 -- | Binds and listens on a path. A socket that a server left there when it died is replaced; one that somebody listens
 -- on is not. Throws an @IOError@.
-openUnixListener :: Settings -> FilePath -> IO Socket
-openUnixListener settings path =
+openUnixListener :: Settings -> FilePath -> IO Listener
+openUnixListener settings path = fmap (`Listener` ServeQueue) $
   bracketOnError (socket AF_UNIX Stream defaultProtocol) close $ \listener -> do
     outcome <- try (bind listener name)
     case outcome of
@@ -99,16 +143,58 @@ isAbandoned name = bracket (socket AF_UNIX Stream defaultProtocol) close $ \prob
 hasErrno :: Errno -> IOException -> Bool
 hasErrno (Errno number) failure = ioe_errno failure == Just number
 
--- | The listening sockets that the process was started with, as systemd passes them (sd_listen_fds(3)): none unless
--- LISTEN_PID names this process. They are taken over; a second call finds none.
-inheritedListeners :: IO [Socket]
+-- | The listening sockets that the process was started with, as systemd passes them (sd_listen_fds(3)), for
+-- 'Network.Wai.Handler.Millrace.runSettingsListeners': none unless LISTEN_PID names this process. They are taken over;
+-- a second call finds none. Does not block.
+--
+-- @since 0.1.0
+inheritedListeners :: IO [Listener]
 inheritedListeners = do
   process <- getProcessID
   addressee <- number "LISTEN_PID"
   count <- number "LISTEN_FDS"
   mapM_ unsetEnv ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"]
   case (addressee, count) of
-    (Just named, Just many) | named == fromIntegral process -> mapM fromDescriptor [3 .. 2 + fromIntegral (many :: Int)]
+    (Just named, Just many) | named == fromIntegral process -> mapM inherit [3 .. 2 + fromIntegral (many :: Int)]
     _ -> return []
   where
     number name = (>>= readMaybe) <$> lookupEnv name :: IO (Maybe Int)
+    inherit descriptor = (`Listener` LeaveQueue) <$> fromDescriptor descriptor
+
+-- | Closes the socket, whatever its queue holds. Closing it again does nothing.
+--
+-- @since 0.1.0
+closeListener :: Listener -> IO ()
+closeListener = close . listenerSocket
+
+-- | @retire listener closing@ closes a listener, by that action, when its queue can be done without. Meanwhile its
+-- connections are to be accepted as ever. Takes a quarter of a second for 'GivePortAway', else hardly any time, unless
+-- the queue does not empty. Never throws.
+retire :: Listener -> IO () -> IO ()
+retire (Listener retired parting) closing = (letGo `catch` ignore) >> closing
+  where
+    letGo = case parting of
+      LeaveQueue -> return ()
+      ServeQueue -> emptyQueue
+      GivePortAway -> do
+        turnedAway <- withFdSocket retired c_turnAway
+        when (turnedAway == 0) (threadDelay inFlightMicros)
+        emptyQueue
+    emptyQueue = do
+      start <- monotonicNanoseconds
+      awaitEmpty (start + 1000 * fromIntegral inFlightMicros)
+    awaitEmpty :: Word64 -> IO ()
+    awaitEmpty limit = do
+      pending <- withFdSocket retired c_pending
+      now <- monotonicNanoseconds
+      when (pending /= 0 && now < limit) (threadDelay 1000 >> awaitEmpty limit)
+
+-- | How long a segment may be on its way from a client.
+inFlightMicros :: Int
+inFlightMicros = 250000
+
+foreign import ccall unsafe "http_socket_turn_away"
+  c_turnAway :: CInt -> IO CInt
+
+foreign import ccall unsafe "http_socket_pending"
+  c_pending :: CInt -> IO CInt

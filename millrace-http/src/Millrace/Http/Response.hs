@@ -34,7 +34,7 @@ import Millrace.Http.Body (sendContinue)
 import Millrace.Http.ByteRange
 import Millrace.Http.Connection
 import Millrace.Http.Date (formatHttpDate)
-import Millrace.Http.Endpoint (Endpoint (..))
+import Millrace.Http.Endpoint (Endpoint (..), Phase (..))
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.File
 import Millrace.Http.FileCache (OpenFile (..), withOpenFile)
@@ -105,7 +105,7 @@ composeHead connection status@(Status code _) appFields = do
       method <- headMethod requestHead
       expects <- readRegister connection expectRegister
       pending <- readRegister connection bodyPendingRegister
-      closing <- readIORef (endpointClosing endpoint)
+      phase <- readIORef (endpointPhase endpoint)
       allowed <- readRegister connection keepRegister
       let flushable = pending <= skippedBytesMax (connectionLimits connection)
           keep =
@@ -114,7 +114,7 @@ composeHead connection status@(Status code _) appFields = do
               && given .&. givenClose == 0
               && expects == 0 -- RFC 9110, section 10.1.1: the client may or may not send the body now.
               && flushable
-              && not closing
+              && phase == Serving
       -- Also if this response is taken back and another one is sent.
       unless keep (writeRegister connection keepRegister 0)
       -- From here on the final response has begun, and 100 (Continue) would be too late.

@@ -6,6 +6,7 @@ module Millrace.Http.Run
     runSettings,
     runSettingsSocket,
     runSettingsListener,
+    runSettingsListeners,
     runSettingsUnix,
     runSettingsInherited,
     withApplication,
@@ -55,7 +56,7 @@ runEnv port application = do
 -- @since 0.1.0
 runSettings :: Settings -> Application -> IO ()
 runSettings settings application =
-  bracket (openListeners settings) (mapM_ close) $ \listeners -> runListeners settings listeners application
+  bracket (openListeners settings) (mapM_ closeListener) $ \listeners -> runListeners settings listeners application
 
 -- | Serves an application on a socket that listens already, TCP or Unix. Takes the socket over: it must not be used
 -- otherwise any more, and is closed at the end. Port and host of the settings are ignored.
@@ -63,13 +64,21 @@ runSettings settings application =
 -- @since 0.1.0
 runSettingsSocket :: Settings -> Network.Socket -> Application -> IO ()
 runSettingsSocket settings listener application =
-  bracket (fromNetworkSocket listener) close $ \taken -> runListeners settings [taken] application
+  bracket (fromNetworkSocket listener) close $ \taken -> runListeners settings [givenListener taken] application
 
 -- | The same on a socket of "Millrace.Socket", which is closed at the end.
 --
 -- @since 0.1.0
 runSettingsListener :: Settings -> Socket -> Application -> IO ()
-runSettingsListener settings listener application = runListeners settings [listener] application `finally` close listener
+runSettingsListener settings listener = runSettingsListeners settings [givenListener listener]
+
+-- | The same on listeners from 'openListeners' or 'inheritedListeners', which are closed at the end; for programs that
+-- want to know their addresses beforehand.
+--
+-- @since 0.1.0
+runSettingsListeners :: Settings -> [Listener] -> Application -> IO ()
+runSettingsListeners settings listeners application =
+  runListeners settings listeners application `finally` mapM_ closeListener listeners
 
 -- | Serves an application on a Unix socket at a path, which is removed at the end. A socket that a server left there
 -- when it died is replaced; throws an @IOError@ if somebody listens on it.
@@ -77,7 +86,7 @@ runSettingsListener settings listener application = runListeners settings [liste
 -- @since 0.1.0
 runSettingsUnix :: Settings -> FilePath -> Application -> IO ()
 runSettingsUnix settings path application =
-  bracket (openUnixListener settings path) (\listener -> close listener >> removeLink path `catch` gone) $ \listener ->
+  bracket (openUnixListener settings path) (\listener -> closeListener listener >> removeLink path `catch` gone) $ \listener ->
     runListeners settings [listener] application
   where
     gone :: IOException -> IO ()
@@ -87,9 +96,12 @@ runSettingsUnix settings path application =
 -- passes them (LISTEN_FDS, LISTEN_PID); or, if there are none, like 'runSettings'. The sockets are only closed at the
 -- end: whoever holds them goes on listening, and no connection is lost between two servers.
 --
+-- This is the best way to restart: connections wait in the queue until the next server takes them, or two servers share
+-- it for a while. The next best is 'setReusePort'.
+--
 -- @since 0.1.0
 runSettingsInherited :: Settings -> Application -> IO ()
-runSettingsInherited settings application = bracket inheritedListeners (mapM_ close) $ \listeners ->
+runSettingsInherited settings application = bracket inheritedListeners (mapM_ closeListener) $ \listeners ->
   if null listeners then runSettings settings application else runListeners settings listeners application
 
 -- | Serves an application on a free port of the loopback interface while an action, which gets the port, runs.

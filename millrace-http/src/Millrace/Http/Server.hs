@@ -3,23 +3,26 @@
 -- nothing of HTTP.
 module Millrace.Http.Server (runListeners) where
 
-import Control.Concurrent (forkOn, getNumCapabilities)
-import Control.Concurrent.MVar
-import Control.Concurrent.STM (atomically, check, readTVar)
+import Control.Concurrent (forkIO, forkOn, getNumCapabilities)
+import Control.Concurrent.STM (atomically, check, modifyTVar', newTVarIO, readTVar, readTVarIO, writeTVar)
 import Control.Exception
-import Control.Monad (filterM, forM, forM_, replicateM, unless, void, when)
+import Control.Monad (filterM, forM_, replicateM, unless, void, when)
+import Data.Int (Int64)
 import Data.IORef
 import Data.IntMap.Strict (IntMap)
 import qualified Data.IntMap.Strict as IntMap
 import Data.List (sortOn)
+import Data.Maybe (fromMaybe)
 import Data.Word (Word64)
 import Foreign.C.Error (Errno (..), eBADF, eINVAL, eNOTSOCK)
+import Foreign.C.Types (CInt (..))
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Connection
 import Millrace.Http.EarlyFlush (retireFlush)
 import Millrace.Http.Endpoint
 import Millrace.Http.FileCache (closeFileCache)
+import Millrace.Http.Listener (Listener (..), closeListener, inFlightMicros, retire)
 import Millrace.Http.ServerState
 import Millrace.Http.Session (runSession)
 import Millrace.Http.Settings (Settings (..))
@@ -39,57 +42,66 @@ type Registry = IORef (IntMap Connection)
 --
 -- An exception thrown to the calling thread closes the listening sockets and the idle connections, and does not wait
 -- for the others.
-runListeners :: Settings -> [Socket] -> Application -> IO ()
+runListeners :: Settings -> [Listener] -> Application -> IO ()
 runListeners settings listeners application = do
   endpoint <- newEndpoint settings
   sources <- mapM (newSource settings) listeners
-  let stop = do
-        atomicWriteIORef (endpointClosing endpoint) True
-        announceShutdown (endpointState endpoint)
-        mapM_ endSource sources
+  asked <- newTVarIO False
+  let drainAll = beginDraining endpoint sources >> atomically (writeTVar asked True)
+      endNow = enterPhase endpoint Over >> announceShutdown (endpointState endpoint) >> mapM_ endSource sources
   -- Accepted sockets inherit it: one system call for all. A Unix socket has none.
-  forM_ listeners $ \listener -> setSocketOption listener NoDelay 1 `catch` ignore
-  settingsInstallShutdownHandler settings stop
+  forM_ listeners $ \listener -> setSocketOption (listenerSocket listener) NoDelay 1 `catch` ignore
+  settingsInstallShutdownHandler settings drainAll
   settingsBeforeMainLoop settings
   capabilities <- getNumCapabilities
   let count = max capabilities (length listeners)
   registries <- replicateM count (newIORef IntMap.empty)
-  flip finally (closeFileCache (endpointFiles endpoint)) . flip onException (stop >> endIdle registries) $ do
-    ends <- forM (zip3 [0 ..] registries (cycle sources)) $ \(number, registry, source) -> do
-      end <- newEmptyMVar
-      forkOnMasked number (acceptLoop endpoint source registries registry application `finally` putMVar end ())
-      return end
-    mapM_ takeMVar ends
-    stop
-    drain (settingsGracefulShutdownSeconds settings) registries
+  accepting <- newTVarIO count
+  flip finally (closeFileCache (endpointFiles endpoint)) . flip onException (endNow >> forConnections registries isIdle sayEnd) $ do
+    forM_ (zip3 [0 ..] registries (cycle sources)) $ \(number, registry, source) ->
+      forkOnMasked number $
+        acceptLoop endpoint source registries registry application `finally` atomically (modifyTVar' accepting (subtract 1))
+    atomically ((||) <$> readTVar asked <*> ((== 0) <$> readTVar accepting) >>= check)
+    drainAll
+    inTime <- drain (settingsGracefulShutdownSeconds settings) registries ((> 0) <$> readTVarIO accepting)
+    unless inTime (endNow >> forConnections registries (const (return True)) cut)
 
 forkOnMasked :: Int -> IO () -> IO ()
 forkOnMasked capability action = mask_ (void (forkOn capability action))
 
+-- Says that the server is about to end, and lets go of the listening sockets in threads of their own. May be called by
+-- any thread, and again.
+beginDraining :: Endpoint -> [Source] -> IO ()
+beginDraining endpoint sources = do
+  entered <- enterPhase endpoint Draining
+  when entered $ do
+    announceShutdown (endpointState endpoint)
+    forM_ sources (forkIO . retireSource)
+
 ------------------------------------------------------------------------------------------------------------------------
 -- Accepting
 
--- Where connections come from, and how it ends.
+-- Where connections come from, and how it ends: in an orderly way, or at once.
 data Source = Source
   { nextConnection :: !(IO (Socket, SockAddr)),
+    retireSource :: !(IO ()),
     endSource :: !(IO ())
   }
 
 -- A function of the user's works on sockets of the network package, and so on a duplicate.
-newSource :: Settings -> Socket -> IO Source
+newSource :: Settings -> Listener -> IO Source
 newSource settings listener = case settingsAccept settings of
-  Nothing -> return (Source (accept listener) (close listener))
+  Nothing -> return (sourceOf (accept (listenerSocket listener)) (closeListener listener))
   Just acceptTheirs -> do
-    Fd number <- withFdSocket listener (dup . Fd)
+    Fd number <- withFdSocket (listenerSocket listener) (dup . Fd)
     theirs <- Network.mkSocket number
-    return
-      Source
-        { nextConnection = do
-            (accepted, peer) <- acceptTheirs theirs
-            ours <- fromNetworkSocket accepted
-            return (ours, peer),
-          endSource = Network.close theirs >> close listener
-        }
+    let next = do
+          (accepted, peer) <- acceptTheirs theirs
+          ours <- fromNetworkSocket accepted
+          return (ours, peer)
+    return (sourceOf next (Network.close theirs >> closeListener listener))
+  where
+    sourceOf next end = Source {nextConnection = next, retireSource = retire listener end, endSource = end}
 
 -- Runs masked, so that no exception can come between taking a connection and forking the thread that closes it.
 -- Accepting itself can be interrupted.
@@ -106,8 +118,8 @@ acceptLoop endpoint source registries registry application = go 0
           startConnection endpoint registry application number peerSocket peer
           go (number + 1)
         Left failure -> do
-          closing <- readIORef (endpointClosing endpoint)
-          unless (closing || isClosed failure) $ do
+          phase <- readIORef (endpointPhase endpoint)
+          unless (phase == Over || isClosed failure) $ do
             settingsOnException settings Nothing (toException failure) `catch` ignore
             threadDelay retryMicros
             go number
@@ -128,8 +140,8 @@ ignore _ = return ()
 awaitRoom :: Endpoint -> [Registry] -> Int -> IO ()
 awaitRoom endpoint registries limit = do
   count <- currentOpenConnections state
-  closing <- readIORef (endpointClosing endpoint)
-  when (count >= limit && not closing) $ do
+  phase <- readIORef (endpointPhase endpoint)
+  when (count >= limit && phase == Serving) $ do
     evictOldest registries
     patience <- registerDelay retryMicros
     atomically $ do
@@ -145,7 +157,7 @@ evictOldest :: [Registry] -> IO ()
 evictOldest registries = do
   open <- concat <$> mapM (fmap IntMap.toAscList . readIORef) registries
   idle <- filterM (isKept . snd) (sortOn fst open)
-  mapM_ (cut . connectionSocket . snd) (take 1 idle)
+  mapM_ (sayEnd . snd) (take 1 idle)
   where
     -- A new connection may have a request on its way; closing a kept one is what clients have to expect.
     isKept connection = (\waits requests -> waits && requests > 0) <$> isIdle connection <*> requestCount connection
@@ -182,35 +194,63 @@ runConnection connection application =
 ------------------------------------------------------------------------------------------------------------------------
 -- Shutting down
 
--- Idle connections are ended at once, again and again because a connection may become idle at any moment; busy ones
--- say "Connection: close" in their next response.
-drain :: Maybe Int -> [Registry] -> IO ()
-drain seconds registries = do
+-- Waits until nothing accepts any more and no connection is open; not longer than so many seconds, and then says False.
+-- Idle connections are ended at once, again and again because a connection may become idle at any moment; busy ones say
+-- "Connection: close" in their next response. A connection on which something has moved just now is not idle: the next
+-- request may be on its way, and would be lost.
+drain :: Maybe Int -> [Registry] -> IO Bool -> IO Bool
+drain seconds registries isAccepting = do
   start <- monotonicNanoseconds
   go start firstPauseMicros
   where
-    go :: Word64 -> Int -> IO ()
+    go :: Word64 -> Int -> IO Bool
     go start pause = do
+      accepting <- isAccepting
       open <- openConnections registries
-      unless (null open) $ do
-        now <- monotonicNanoseconds
-        if maybe False (\limit -> now - start >= fromIntegral limit * 1000000000) seconds
-          then forM_ open (cut . connectionSocket)
-          else do
-            endIdle registries
+      now <- monotonicNanoseconds
+      let elapsedMillis = fromIntegral ((now - start) `quot` 1000000)
+      case () of
+        _
+          | not accepting && null open -> return True
+          | maybe False (\limit -> elapsedMillis >= 1000 * limit) seconds -> return False
+          | otherwise -> do
+            forConnections registries (isQuiet elapsedMillis) sayEnd
             threadDelay pause
             go start (min lastPauseMicros (2 * pause))
+
+-- Is it idle, and has it been for long enough? If the kernel does not say, all the time since the drain began counts.
+isQuiet :: Int -> Connection -> IO Bool
+isQuiet elapsedMillis connection = do
+  waits <- isIdle connection
+  if not waits
+    then return False
+    else do
+      millis <- quietMillis (connectionSocket connection)
+      return (1000 * fromMaybe elapsedMillis millis >= inFlightMicros)
 
 openConnections :: [Registry] -> IO [Connection]
 openConnections registries = concat <$> mapM (fmap IntMap.elems . readIORef) registries
 
-endIdle :: [Registry] -> IO ()
-endIdle registries = do
-  open <- openConnections registries
-  forM_ open $ \connection -> isIdle connection >>= \waits -> when waits (cut (connectionSocket connection))
+forConnections :: [Registry] -> (Connection -> IO Bool) -> (Connection -> IO ()) -> IO ()
+forConnections registries isMeant action = openConnections registries >>= filterM isMeant >>= mapM_ action
 
-cut :: Socket -> IO ()
-cut peerSocket = shutdown peerSocket ShutdownBoth `catch` ignore
+-- Whoever waits for a request finds the end of the stream. If one has just been received, it is still answered.
+sayEnd :: Connection -> IO ()
+sayEnd connection = shutdown (connectionSocket connection) ShutdownReceive `catch` ignore
+
+cut :: Connection -> IO ()
+cut connection = shutdown (connectionSocket connection) ShutdownBoth `catch` ignore
+
+foreign import ccall unsafe "http_socket_quiet_millis"
+  c_quietMillis :: CInt -> IO Int64
+
+-- How long nothing has moved on a connection, if the kernel says so. A closed one is quiet.
+quietMillis :: Socket -> IO (Maybe Int)
+quietMillis peerSocket = (known <$> withFdSocket peerSocket c_quietMillis) `catch` closed
+  where
+    known millis = if millis < 0 then Nothing else Just (fromIntegral millis)
+    closed :: IOException -> IO (Maybe Int)
+    closed _ = return (Just maxBound)
 
 firstPauseMicros, lastPauseMicros :: Int
 firstPauseMicros = 1000

@@ -21,7 +21,7 @@ import Millrace.Deadline (Deadline, deadlineAfter, earlier)
 import Millrace.Http.Body
 import Millrace.Http.Connection
 import Millrace.Http.Context (Context (..), contextVault, earlyHints)
-import Millrace.Http.Endpoint (Endpoint (..))
+import Millrace.Http.Endpoint (Endpoint (..), Phase (..))
 import Millrace.Http.Exception
 import Millrace.Http.Limits (Limits (..))
 import Millrace.Http.Proxy (readProxyHeader)
@@ -117,8 +117,8 @@ awaitFirstBytes connection = do
   when working (flushOutput connection >> endWork connection)
   writePhase connection betweenRequests
   setIdle connection True
-  closing <- readIORef (endpointClosing (connectionEndpoint connection))
-  if closing
+  phase <- readIORef (endpointPhase (connectionEndpoint connection))
+  if phase == Over
     then return 0
     else do
       count <- beginWork connection
@@ -206,7 +206,7 @@ noBody :: IO ByteString
 noBody = return B.empty
 
 -- How far the answer to a request is.
-data Progress = Unanswered | Answering | Answered | Over
+data Progress = Unanswered | Answering | Answered | Past
   deriving (Eq)
 
 runApplication :: Connection -> Application -> Request -> IO ()
@@ -216,7 +216,7 @@ runApplication connection application request = do
   when (waiting > 0) (armEarlyFlush connection (flushOrBreak connection))
   outcome <- try (application request (respond connection request progress))
   reached <- readIORef progress
-  writeIORef progress Over
+  writeIORef progress Past
   case outcome of
     Right ResponseReceived
       | reached == Answered -> return ()
@@ -262,7 +262,7 @@ respond connection request progress response = do
       restarted <- restartResponse connection
       unless restarted (throwIO RespondedTwice)
     Answered -> throwIO RespondedTwice
-    Over -> throwIO UsedTooLate
+    Past -> throwIO UsedTooLate
   writeIORef progress Answering
   beginResponse connection
   answer connection request response

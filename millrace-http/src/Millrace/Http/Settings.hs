@@ -316,9 +316,10 @@ setAccept value settings = settings {settingsAccept = Just value}
 setNoParsePath :: Bool -> Settings -> Settings
 setNoParsePath value settings = settings {settingsNoParsePath = value}
 
--- | Receives the action that ends the server: it closes the listening socket, idle connections are closed, the others
--- after their current response, and then 'Network.Wai.Handler.Millrace.runSettings' returns. The action returns at
--- once and may be run from any thread, a signal handler's included. Default: nothing.
+-- | Receives the action that ends the server: it serves what the listening socket's queue holds and closes it; idle
+-- connections are closed at once, unless something has moved on them in the last quarter of a second; the others after
+-- their next response, which says @Connection: close@; and then 'Network.Wai.Handler.Millrace.runSettings' returns. The
+-- action returns at once and may be run from any thread, a signal handler's included. Default: nothing.
 --
 -- > setInstallShutdownHandler (\stop -> void (installHandler sigTERM (Catch stop) Nothing)) defaultSettings
 --
@@ -585,6 +586,11 @@ setBacklog value settings = settings {settingsBacklog = max 1 value}
 -- | Should every capability have a listening socket of its own (@SO_REUSEPORT@)? The system then deals the connections
 -- out; another process of the same user may listen on the port too. Default: False, one socket for all. Concerns
 -- 'Network.Wai.Handler.Millrace.run' and 'Network.Wai.Handler.Millrace.runSettings'.
+--
+-- That is a way to restart: start the next server, wait until it listens, then end the old one. The old one lets no
+-- handshake begin any more, and serves what its queue holds before it closes its sockets, so that no connection is
+-- lost. A client whose first segment came to it in that quarter of a second tries again after a second, and reaches
+-- the new one. 'Network.Wai.Handler.Millrace.runSettingsInherited' spares them that.
 --
 -- @since 0.1.0
 setReusePort :: Bool -> Settings -> Settings

@@ -36,6 +36,14 @@ module Network.Wai.Handler.Millrace
     runSettingsUnix,
     runSettingsInherited,
 
+    -- ** Step by step
+    Listener,
+    listenerSocket,
+    openListeners,
+    inheritedListeners,
+    closeListener,
+    runSettingsListeners,
+
     -- * Settings
     Settings,
     defaultSettings,
@@ -160,6 +168,7 @@ import Data.Version (showVersion)
 import Millrace.Http.Context
 import Millrace.Http.Exception
 import Millrace.Http.FileCache (FileInfo (..))
+import Millrace.Http.Listener
 import Millrace.Http.Run
 import Millrace.Http.ServerState
 import Millrace.Http.Settings
