@@ -78,7 +78,7 @@ spec = describe "switches of strictness" $ do
         replies <- parseReplies <$> exchange port (B.concat pieces)
         (,) replies <$> readIORef calls
     closing = "GET /closing HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-    allSwitches = foldr (\switch rest -> switch True . rest) id (map snd switches)
+    allSwitches = foldr (\(_, switch) rest -> switch True . rest) id switches
     allOtherSwitches name = foldr (\switch rest -> switch True . rest) id [switch | (word, switch) <- switches, not (word `isInfixOf` name)]
     concerned (rule, _, _) = any (`isInfixOf` rule) (["bare LF", "folded line", "no Host", "beyond ASCII"] :: [String])
     third (_, _, request) = request
