@@ -64,7 +64,7 @@ spec = do
     it "sends the answers to buffered requests at once" $
       withServer id path $ \port -> withConnection port $ \client -> do
         send client (B.concat (replicate 10 "GET /x HTTP/1.1\r\nHost: a\r\n\r\n"))
-        (bytes, closed) <- receiveUntilTimeout 300000 client
+        (bytes, closed) <- receiveUntilThere "HTTP/1.1" 10 300000 client
         (length (parseReplies bytes), closed) `shouldBe` (10, False)
     it "answers what is complete when the next request is not" $
       withServer id path $ \port -> withConnection port $ \client -> do
@@ -158,7 +158,7 @@ spec = do
     it "is sent when the application reads the body" $
       withServer id echo $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-Continue\r\nConnection: close\r\n\r\n"
-        interim <- receiveUntilTimeout 200000 client
+        interim <- receiveUntilThere "\r\n\r\n" 1 200000 client
         interim `shouldBe` ("HTTP/1.1 100 Continue\r\n\r\n", False)
         send client "hello"
         map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["hello"]
@@ -183,7 +183,7 @@ spec = do
             receiveBytes >>= sendBytes
       withServer id application $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nConnection: upgrade\r\nUpgrade: x\r\nExpect: 100-continue\r\n\r\n"
-        (first, _) <- receiveUntilTimeout 200000 client
+        (first, _) <- receiveUntilThere "\r\n\r\n" 2 200000 client
         first `shouldBe` "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 101 Switching Protocols\r\n\r\n"
         send client "x"
         receiveAll client `shouldReturn` "x"

@@ -56,7 +56,7 @@ spec = do
             throwIO Fault
       withServer id application $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
-        (begun, _) <- receiveUntilTimeout 200000 client
+        (begun, _) <- receiveUntilThere "hello" 1 200000 client
         begun `shouldSatisfy` B.isInfixOf "hello"
         send client "5\r\nworld\r\n0\r\n\r\n"
         rest <- receiveAll client

@@ -149,7 +149,10 @@ spec = do
     it "setMaximumConnections makes the oldest idle connection give way" $
       withServer (setMaximumConnections (Just 2)) pong $ \port ->
         withConnection port $ \one -> withConnection port $ \two -> do
-          forM_ [one, two] $ \client -> send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n" >> receiveResponse client
+          forM_ [one, two] $ \client -> do
+            send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+            _ <- receiveResponse client
+            threadDelay 300000 -- until the server has taken note that it is idle
           statusOf <$> exchange port "GET / HTTP/1.0\r\n\r\n" `shouldReturn` 200
           receiveAll one `shouldReturn` ""
           send two "GET / HTTP/1.0\r\n\r\n"
@@ -167,7 +170,7 @@ spec = do
         readIORef now >>= (`shouldSatisfy` (<= 4)) . snd -- two accepting threads may both find room for one
   where
     rated = setTimeout 30 . setMinimumRate 10000 1
-    aboutOne seconds = seconds > 0.9 && seconds < (2.8 :: Double)
+    aboutOne seconds = seconds > 0.9 && seconds < (8 :: Double) -- on a busy machine; the next limit is 20 s or more
     dribble client = void (try (forever (threadDelay 100000 >> send client "x")) :: IO (Either SomeException ()))
     untilJust check = check >>= maybe (threadDelay 20000 >> untilJust check) return
     timed action = do

@@ -3,7 +3,7 @@
 -- | What responses look like on the wire: framing, fields, HEAD, streaming, raw.
 module ResponseSpec (spec) where
 
-import Control.Concurrent (threadDelay)
+import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
 import Control.Monad (forM_, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -77,7 +77,7 @@ spec = do
             _ -> respond (responseLBS status200 [] (error "evaluated"))
       withServer id application $ \port -> withConnection port $ \client -> do
         send client (B.concat [B.concat ["HEAD /", name, " HTTP/1.1\r\nHost: a\r\n\r\n"] | name <- ["stream", "length", "builder"]])
-        (bytes, closed) <- receiveUntilTimeout 300000 client
+        (bytes, closed) <- receiveUntilThere "HTTP/1.1" 3 300000 client
         closed `shouldBe` False
         let heads = filter (not . B.null) (splitHeads bytes)
         length heads `shouldBe` 3
@@ -133,15 +133,16 @@ spec = do
 
   describe "streams" $ do
     it "are sent when flushed, before they are complete" $ do
+      seen <- newEmptyMVar
       let application _ respond = respond . responseStream status200 [] $ \write flush -> do
             write "first"
             flush
-            threadDelay 1000000
+            takeMVar seen
             write "second"
       withServer id application $ \port -> withConnection port $ \client -> do
         send client get
-        (bytes, _) <- receiveUntilTimeout 300000 client
-        bytes `shouldSatisfy` B.isInfixOf "first"
+        (bytes, _) <- receiveUntilThere "first" 1 0 client
+        putMVar seen ()
         rest <- receiveAll client
         map replyBody (parseReplies (B.append bytes rest)) `shouldBe` ["firstsecond"]
     it "of any pieces arrive whole, on HTTP/1.1, on HTTP/1.0 and with a length" $ do

@@ -56,7 +56,7 @@ spec = do
         receiveAll client `shouldReturn` ""
         within "the end" (takeMVar ended)
         end <- getMonotonicTime
-        end - start `shouldSatisfy` (< 1)
+        end - start `shouldSatisfy` (< 5) -- idle ones would stay for 30
     it "answers a request that follows the last response closely, and one on a new connection" $ do
       port <- freePort
       stopping port id pong $ \stop ended -> withConnection port $ \kept -> withConnection port $ \new -> do
@@ -111,7 +111,7 @@ spec = do
         stop
         within "the end" (takeMVar ended)
         end <- getMonotonicTime
-        end - start `shouldSatisfy` \seconds -> seconds > 0.9 && seconds < 2
+        end - start `shouldSatisfy` \seconds -> seconds > 0.9 && seconds < 3.5
         receiveAll client `shouldReturn` ""
   where
     run' port = runSettings (setPort port (setHost "127.0.0.1" (quiet defaultSettings))) pong

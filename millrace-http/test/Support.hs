@@ -14,6 +14,7 @@ module Support
     receiveSome,
     receiveAll,
     receiveResponse,
+    receiveUntilThere,
     receiveUntilTimeout,
     exchange,
     Reply (..),
@@ -67,9 +68,9 @@ withServer change application use = bracket start stop (use . fst)
 quiet :: Settings -> Settings
 quiet = setOnException (\_ _ -> return ())
 
--- | Fails if the action takes more than ten seconds.
+-- | Fails if the action takes more than thirty seconds.
 within :: String -> IO a -> IO a
-within what action = timeout 10000000 action >>= maybe (fail ("timed out: " ++ what)) return
+within what action = timeout 30000000 action >>= maybe (fail ("timed out: " ++ what)) return
 
 -- | A connection to the server, and what it has sent that was not looked at yet.
 data Client = Client Socket (IORef ByteString)
@@ -128,6 +129,22 @@ receiveUntilTimeout micros client = go B.empty
         Just bytes
           | B.null bytes -> return (got, True)
           | otherwise -> go (B.append got bytes)
+
+-- | Receives until these bytes have come so many times; then whatever comes while there is no pause of so many
+-- microseconds, and whether that is the end of the stream.
+receiveUntilThere :: ByteString -> Int -> Int -> Client -> IO (ByteString, Bool)
+receiveUntilThere mark count micros client = do
+  begun <- within (show count ++ " times " ++ show mark) (go B.empty)
+  (rest, ended) <- receiveUntilTimeout micros client
+  return (B.append begun rest, ended)
+  where
+    go got
+      | occurrences got >= count = return got
+      | otherwise = receive client >>= \bytes -> if B.null bytes then return got else go (B.append got bytes)
+    occurrences bytes = case B.breakSubstring mark bytes of
+      (_, found)
+        | B.null found -> 0
+        | otherwise -> 1 + occurrences (B.drop (B.length mark) found) :: Int
 
 -- | One response of a connection that stays open.
 receiveResponse :: Client -> IO Reply
