@@ -1,18 +1,9 @@
 /* seccomp.c: which backend is used on Linux, also where system calls are forbidden. */
 #include "conform.h"
+#include "../system/filter.h"
 
-#include <linux/audit.h>
-#include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
-
-#if defined(__x86_64__)
-#define THIS_ARCHITECTURE AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define THIS_ARCHITECTURE AUDIT_ARCH_AARCH64
-#endif
 
 static mr_backend backend_of_new_group(mr_backend requested)
 {
@@ -38,24 +29,12 @@ static void check_that_it_works(mr_backend expected)
 }
 
 /* From here on, this process gets `action` for one system call. */
-static void filter_system_call(unsigned number, unsigned action)
+static void filter(unsigned system_call, unsigned action)
 {
-#ifdef THIS_ARCHITECTURE
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, THIS_ARCHITECTURE, 0, 3),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, action),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {.len = sizeof code / sizeof *code, .filter = code};
-    MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
-    MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
-#else
-    (void)number, (void)action;
-    SKIP("no system call filter for this processor");
-#endif
+    int error = filter_system_call(system_call, action);
+    if (error == -ENOTSUP)
+        SKIP("no system call filter for this processor");
+    CHECK_EQ(error, 0);
 }
 
 static void require(mr_backend backend)
@@ -98,7 +77,7 @@ static void a_refusal_falls_back(unsigned system_call, int error)
     mr_group *group;
     char reason[256] = "";
     set_variable("MILLRACE_BACKEND", NULL);
-    filter_system_call(system_call, SECCOMP_RET_ERRNO | (unsigned)error);
+    filter(system_call, SECCOMP_RET_ERRNO | (unsigned)error);
     check_that_it_works(MR_BACKEND_EPOLL);
     CHECK_LT(mr_backend_probe(MR_BACKEND_IO_URING, reason, sizeof reason), 0);
     CHECK_NE(reason[0], 0);
@@ -139,7 +118,7 @@ static void a_forbidden_enter_falls_back(void)
 static void epoll_by_name_never_touches_io_uring(void)
 {
     set_variable("MILLRACE_BACKEND", "epoll");
-    filter_system_call(SYS_io_uring_setup, SECCOMP_RET_KILL_PROCESS);
+    filter(SYS_io_uring_setup, SECCOMP_RET_KILL_PROCESS);
     check_that_it_works(MR_BACKEND_EPOLL);
     set_variable("MILLRACE_BACKEND", NULL);
     CHECK_EQ(backend_of_new_group(MR_BACKEND_EPOLL), MR_BACKEND_EPOLL);
