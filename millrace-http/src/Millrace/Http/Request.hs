@@ -1,3 +1,4 @@
+{-# LANGUAGE BangPatterns #-}
 -- wai before 3.2.4 has no other name for setting the body.
 {-# OPTIONS_GHC -Wno-deprecations #-}
 
@@ -5,7 +6,7 @@
 -- A WAI request from a parsed head. Knows nothing of sockets and bodies.
 --
 -- The head is copied once, together with the parser's table of fields; path, query and header values are slices of
--- that copy, made when the application asks for them.
+-- that copy. What is larger than a slice is made when the application asks for it.
 module Millrace.Http.Request (makeRequest, keepTarget) where
 
 import Data.Array (Array, listArray)
@@ -51,14 +52,20 @@ makeRequest parser bytes size peer vault body bodyLength = do
   range <- headRange parser
   referer <- headReferer parser
   userAgent <- headUserAgent parser
+  -- What is smaller than the closure that would make it is made at once: that is a fifth of what a small request allocates.
   let -- A request target without a path means "/" (RFC 9112, section 3.2.1).
-      path = if pathLength == 0 then slash else slice copy pathOffset pathLength
-      query = if queryLength == 0 then C8.empty else slice copy queryOffset queryLength
+      !path = if pathLength == 0 then slash else slice copy pathOffset pathLength
+      !query = if queryLength == 0 then C8.empty else slice copy queryOffset queryLength
+      !method = if code == methodOther then slice copy methodOffset methodLength else unsafeAt methods (fromIntegral code)
+      !version = if flags .&. flagVersion11 /= 0 then http11 else http10
+      !hostValue = valueAt copy host
+      !rangeValue = valueAt copy range
+      !refererValue = valueAt copy referer
+      !userAgentValue = valueAt copy userAgent
   return
     defaultRequest
-      { Wai.requestMethod =
-          if code == methodOther then slice copy methodOffset methodLength else unsafeAt methods (fromIntegral code),
-        Wai.httpVersion = if flags .&. flagVersion11 /= 0 then http11 else http10,
+      { Wai.requestMethod = method,
+        Wai.httpVersion = version,
         Wai.rawPathInfo = path,
         Wai.rawQueryString = query,
         Wai.requestHeaders = fieldsOf copy,
@@ -69,10 +76,10 @@ makeRequest parser bytes size peer vault body bodyLength = do
         Wai.requestBody = body,
         Wai.vault = vault,
         Wai.requestBodyLength = bodyLength,
-        Wai.requestHeaderHost = valueAt copy host,
-        Wai.requestHeaderRange = valueAt copy range,
-        Wai.requestHeaderReferer = valueAt copy referer,
-        Wai.requestHeaderUserAgent = valueAt copy userAgent
+        Wai.requestHeaderHost = hostValue,
+        Wai.requestHeaderRange = rangeValue,
+        Wai.requestHeaderReferer = refererValue,
+        Wai.requestHeaderUserAgent = userAgentValue
       }
 
 -- | The same request with scheme and authority in its path, if the client has sent them. To be called before the head
