@@ -31,6 +31,9 @@ main = hspec $ do
         receive connection (ByteString.length message) `shouldReturn` message
       shutdown connection ShutdownSend
       receiveAll connection `shouldReturn` ""
+  describe "sleep-in-c" $
+    it "sleeps a thousand times at once" $
+      within "the sleepers" (readProcess "sleep-in-c" [] "") `shouldReturn` "0\nNothing\n"
 
 -- Runs an example on a free port and connects to it.
 running :: String -> (Socket -> IO a) -> IO a

@@ -101,6 +101,17 @@ const char *mr_fiber_name(const mr_fiber *fiber);
 /* The index of the carrier it runs on. */
 unsigned mr_fiber_carrier(const mr_fiber *fiber);
 
+/* What it was spawned with, if it was spawned to run this function; NULL if with another. */
+void *mr_fiber_argument(const mr_fiber *fiber, void *(*run)(void *argument));
+
+/*
+ * From here to mr_fiber_leave_thread the running fiber is a plain part of its carrier's OS thread: shadowed calls are
+ * libc's, and what waits holds up the carrier. For code that keeps accounts of OS threads, as run-time systems of other
+ * languages do. Returns what mr_fiber_leave_thread takes; NULL (on an OS thread, or if nested) is fine there.
+ */
+mr_fiber *mr_fiber_enter_thread(void);
+void mr_fiber_leave_thread(mr_fiber *fiber);
+
 /* Lets the other fibers of the carrier run that can. On an OS thread: sched_yield. */
 void mr_fiber_yield(void);
 

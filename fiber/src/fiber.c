@@ -131,6 +131,22 @@ unsigned mr_fiber_carrier(const mr_fiber *fiber)
     return fiber->carrier->index;
 }
 
+void *mr_fiber_argument(const mr_fiber *fiber, void *(*run)(void *))
+{
+    return fiber->run == run ? fiber->argument : NULL;
+}
+
+mr_fiber *mr_fiber_enter_thread(void)
+{
+    return mf_enter_core();
+}
+
+void mr_fiber_leave_thread(mr_fiber *fiber)
+{
+    if (fiber)
+        mf_leave_core(fiber);
+}
+
 void mr_fiber_yield(void)
 {
     if (!mf_current) {

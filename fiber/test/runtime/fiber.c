@@ -60,6 +60,55 @@ static void names(void)
     join(fiber);
 }
 
+static void *check_argument(void *argument)
+{
+    CHECK(mr_fiber_argument(mr_fiber_self(), check_argument) == argument);
+    CHECK(mr_fiber_argument(mr_fiber_self(), nothing) == NULL);
+    return NULL;
+}
+
+static void arguments(void)
+{
+    on_fiber(check_argument, (void *)1);
+}
+
+static void *note_run(void *argument)
+{
+    atomic_store((atomic_bool *)argument, true);
+    return NULL;
+}
+
+/* As a plain thread it cannot park: the other fiber of its carrier has not run when usleep returns. */
+static void *sleep_as_thread(void *argument)
+{
+    atomic_bool *other_has_run = argument;
+    mr_fiber *other = spawn(note_run, other_has_run);
+    mr_fiber *self = mr_fiber_enter_thread();
+    CHECK(self != NULL);
+    CHECK(mr_fiber_self() == NULL);
+    mr_fiber *nested = mr_fiber_enter_thread();
+    CHECK(nested == NULL);
+    CHECK_EQ(usleep(5000), 0);
+    mr_fiber_leave_thread(nested);
+    CHECK(mr_fiber_self() == NULL);
+    CHECK(!atomic_load(other_has_run));
+    mr_fiber_leave_thread(self);
+    CHECK(mr_fiber_self() == self);
+    CHECK_EQ(usleep(5000), 0);
+    CHECK(atomic_load(other_has_run));
+    join(other);
+    return NULL;
+}
+
+static void as_a_thread(void)
+{
+    atomic_bool other_has_run = false;
+    start_carriers(1);
+    on_fiber(sleep_as_thread, &other_has_run);
+    CHECK(mr_fiber_enter_thread() == NULL);
+    mr_fiber_leave_thread(NULL);
+}
+
 static void *count_alive(void *argument)
 {
     atomic_fetch_add((atomic_uint *)argument, 1);
@@ -248,6 +297,8 @@ const fiber_case fiber_cases[] = {
     CASE(join_takes_the_result),
     CASE(join_of_oneself),
     CASE(names),
+    CASE(arguments),
+    CASE(as_a_thread),
     CASE(detached_fibers_run),
     CASE(yield_takes_turns),
     CASE(fibers_that_yield_do_not_starve_the_loop),

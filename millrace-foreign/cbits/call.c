@@ -1,0 +1,196 @@
+/* call.c: from a Haskell thread to a fiber, and back. */
+#include "call.h"
+
+#include "millrace_fiber.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+struct mrf_call {
+    void (*function)(void);
+    mr_fiber *fiber;
+    mr_event *answered;     /* made for the first callback */
+    const mrf_frame *frame; /* of the callback that is wanted */
+    HsStablePtr waker;
+    int capability;
+    int error; /* errno at the end */
+    unsigned count;
+    ffi_cif cif;
+    ffi_type *result_type;
+    uint64_t result[2]; /* libffi writes at least a register */
+    uint64_t *slots;    /* `count` of each of these */
+    void **arguments;
+    ffi_type **types;
+};
+
+/* ------------------------------------------------------------------------------------------- waking the thread --- */
+
+/* The run-time system frees its capabilities while fibers go on: what wakes counts itself in, and the end waits. */
+static atomic_bool has_closed;
+static atomic_uint wakes_under_way;
+
+void mrf_close(void)
+{
+    atomic_store(&has_closed, true);
+    while (atomic_load(&wakes_under_way))
+        sched_yield();
+}
+
+/* Carriers block signals, and waking may start a thread, which inherits that. The run-time system ends `interruptible`
+ * calls on its threads by this one. */
+static void unblock_the_run_time_systems_signal(void)
+{
+    static __thread bool is_unblocked;
+    if (is_unblocked)
+        return;
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGVTALRM);
+    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+    is_unblocked = true;
+}
+
+/* The thread may free the call at once. The run-time system's locks are for OS threads. */
+static void wake(const mrf_call *call)
+{
+    unblock_the_run_time_systems_signal();
+    int capability = call->capability;
+    HsStablePtr waker = call->waker;
+    mr_fiber *fiber = mr_fiber_enter_thread();
+    atomic_fetch_add(&wakes_under_way, 1);
+    if (!atomic_load(&has_closed))
+        hs_try_putmvar(capability, waker);
+    atomic_fetch_sub(&wakes_under_way, 1);
+    mr_fiber_leave_thread(fiber);
+}
+
+static void forget_after_fork(void)
+{
+    atomic_store(&wakes_under_way, 0);
+}
+
+static void watch_fork(void)
+{
+    pthread_atfork(NULL, NULL, forget_after_fork);
+}
+
+int mrf_start_carriers(unsigned count, const char *backend_name)
+{
+    mr_carriers_options options = {.carriers = count};
+    static pthread_once_t watches_fork = PTHREAD_ONCE_INIT;
+    pthread_once(&watches_fork, watch_fork);
+    int error = mr_backend_parse(backend_name, &options.backend);
+    return error ? error : mr_carriers_start(&options);
+}
+
+/* --------------------------------------------------------------------------------------------------- the record --- */
+
+mrf_call *mrf_call_create(void (*function)(void), unsigned count, mrf_kind result_kind)
+{
+    mrf_call *call = calloc(1, sizeof *call + count * (sizeof(uint64_t) + sizeof(void *) + sizeof(ffi_type *)));
+    if (!call)
+        return NULL;
+    call->function = function;
+    call->count = count;
+    call->result_type = mrf_type(result_kind);
+    call->slots = (uint64_t *)(call + 1);
+    call->arguments = (void **)(call->slots + count);
+    call->types = (ffi_type **)(call->arguments + count);
+    return call;
+}
+
+void *mrf_call_argument(mrf_call *call, unsigned index, mrf_kind kind)
+{
+    call->types[index] = mrf_type(kind);
+    return call->arguments[index] = &call->slots[index];
+}
+
+void *mrf_call_result(mrf_call *call)
+{
+    return call->result;
+}
+
+void mrf_call_end(mrf_call *call)
+{
+    int error = call->error;
+    if (call->fiber)
+        mr_fiber_detach(call->fiber);
+    if (call->answered)
+        mr_event_destroy(call->answered);
+    free(call);
+    errno = error;
+}
+
+/* ---------------------------------------------------------------------------------------------------- the fiber --- */
+
+static void *serve(void *argument)
+{
+    mrf_call *call = argument;
+    ffi_call(&call->cif, call->function, call->result, call->arguments);
+    call->error = errno;
+    call->frame = NULL;
+    wake(call);
+    return NULL;
+}
+
+int mrf_call_start(mrf_call *call, size_t stack_size_bytes, int capability, HsStablePtr waker)
+{
+    if (ffi_prep_cif(&call->cif, FFI_DEFAULT_ABI, call->count, call->result_type, call->types) != FFI_OK)
+        return -EINVAL;
+    call->capability = capability;
+    call->waker = waker;
+    mr_fiber_options options = {.name = "fiberCall", .stack_size_bytes = stack_size_bytes};
+    return mr_fiber_spawn(&call->fiber, &options, serve, call);
+}
+
+void mrf_call_interrupt(mrf_call *call, int error)
+{
+    mr_fiber_interrupt(call->fiber, error);
+}
+
+/* ---------------------------------------------------------------------------------------------------- callbacks --- */
+
+mrf_call *mrf_call_running(void)
+{
+    mr_fiber *fiber = mr_fiber_self();
+    return fiber ? mr_fiber_argument(fiber, serve) : NULL;
+}
+
+const mrf_frame *mrf_call_frame(const mrf_call *call)
+{
+    return call->frame;
+}
+
+void mrf_call_resume(mrf_call *call, int capability, HsStablePtr waker)
+{
+    call->capability = capability;
+    call->waker = waker;
+    mr_event_set(call->answered);
+}
+
+/* An interruption is for the C code's own waits: it is put off until after this one. */
+static void wait_for_answer(mrf_call *call)
+{
+    int outcome, interruption = 0;
+    while ((outcome = mr_event_wait(call->answered, MR_NO_DEADLINE)) != 0)
+        interruption = -outcome;
+    mr_event_reset(call->answered);
+    if (interruption)
+        mr_fiber_interrupt(call->fiber, interruption);
+}
+
+void mrf_call_ask(mrf_call *call, const mrf_frame *frame)
+{
+    int saved_errno = errno;
+    if (!call->answered && mr_event_create(&call->answered) != 0)
+        abort(); /* without memory for an event there is no way to Haskell, nor a result to make up */
+    call->frame = frame;
+    wake(call);
+    wait_for_answer(call);
+    errno = saved_errno;
+}

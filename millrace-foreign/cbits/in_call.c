@@ -1,0 +1,34 @@
+/*
+ * in_call.c: C code on a fiber that enters Haskell by itself, through a `foreign export` or a `wrapper` that is no
+ * Callback.
+ *
+ * The run-time system knows who called by the OS thread, and calls into Haskell nest on it. So from rts_lock to
+ * rts_unlock the fiber is a plain part of its carrier, which then runs no other fiber. The linker gives us both calls
+ * (--wrap, in millrace-foreign.cabal).
+ */
+#include "millrace_fiber.h"
+
+#include <Rts.h>
+
+Capability *__real_rts_lock(void);
+void __real_rts_unlock(Capability *capability);
+Capability *__wrap_rts_lock(void);
+void __wrap_rts_unlock(Capability *capability);
+
+/* One for each nested call on this thread; only the outermost was a fiber. */
+static __thread unsigned depth;
+static __thread mr_fiber *outermost;
+
+Capability *__wrap_rts_lock(void)
+{
+    if (depth++ == 0)
+        outermost = mr_fiber_enter_thread();
+    return __real_rts_lock();
+}
+
+void __wrap_rts_unlock(Capability *capability)
+{
+    __real_rts_unlock(capability);
+    if (--depth == 0)
+        mr_fiber_leave_thread(outermost);
+}

@@ -1,0 +1,31 @@
+/*
+ * kind.h: what an argument or a result is, as Haskell numbers it.
+ */
+#ifndef MILLRACE_FOREIGN_KIND_H
+#define MILLRACE_FOREIGN_KIND_H
+
+#include <ffi.h>
+#include <stdint.h>
+
+/* In the order of Millrace.Foreign.Internal.Type's constructors. */
+typedef enum mrf_kind {
+    MRF_VOID,
+    MRF_FLOAT,
+    MRF_DOUBLE,
+    MRF_POINTER,
+    MRF_INT8,
+    MRF_INT16,
+    MRF_INT32,
+    MRF_INT64,
+    MRF_WORD8,
+    MRF_WORD16,
+    MRF_WORD32,
+    MRF_WORD64
+} mrf_kind;
+
+ffi_type *mrf_type(mrf_kind kind);
+
+/* A callback's result, as libffi wants it: integers are as wide as a register. */
+void mrf_return(void *result, mrf_kind kind, uint64_t slot);
+
+#endif

@@ -1,0 +1,188 @@
+-- | One call: a fiber that runs C, and the Haskell thread that waits for it, serves its callbacks and interrupts it.
+module Millrace.Foreign.Internal.Call
+  ( CallOptions (..)
+  , defaultCall
+  , Argument (..)
+  , perform
+  , startCarriers
+  , carrierCount
+  ) where
+
+import Control.Concurrent (myThreadId, threadCapability)
+import Control.Concurrent.MVar (MVar, modifyMVar_, newEmptyMVar, newMVar, takeMVar, withMVar)
+import Control.Exception (Exception (fromException), SomeException, mask, mask_, throwIO, try, uninterruptibleMask_)
+import Control.Monad (unless, void, when, zipWithM_)
+import Data.IORef (IORef, atomicModifyIORef', newIORef)
+import Data.Maybe (isJust)
+import Foreign.C.Error (Errno (..), eALREADY, eINTR, eTIMEDOUT, errnoToIOError)
+import Foreign.C.String (withCString)
+import Foreign.C.Types (CInt)
+import Foreign.ForeignPtr (newForeignPtr)
+import Foreign.Ptr (FunPtr, Ptr, nullPtr)
+import Foreign.StablePtr (freeStablePtr, newStablePtr)
+import GHC.Conc (newStablePtrPrimMVar)
+import System.IO.Unsafe (unsafePerformIO)
+import qualified System.Timeout as Base
+
+import Millrace.Deadline (Deadline, deadlineAfter, deadlineNanoseconds, noDeadline)
+import Millrace.Foreign.Internal.Bindings
+import Millrace.Foreign.Internal.Callback (runFrame)
+import Millrace.Foreign.Internal.Type (Kind, kindCode)
+import Millrace.Manager (backendName, chosenBackend)
+import qualified Millrace.Timer as Timer
+
+-- | How a call is made. Begin with 'defaultCall'.
+--
+-- @since 0.1.0
+data CallOptions = CallOptions
+  { callDeadline :: !Deadline
+    -- ^ When it passes, the wait that the C code is in, or else its next one, fails with @ETIMEDOUT@. What the function
+    -- then returns is the call's result.
+  , callInterruption :: !Errno
+    -- ^ What the wait fails with when an asynchronous exception interrupts the call. (Timeouts take @ETIMEDOUT@ in any
+    -- case.) Choose @ETIMEDOUT@ for libraries that go on after @EINTR@, as libpq does.
+  , callStackBytes :: !Int
+    -- ^ The size of the C stack. Memory is taken as it is touched. 0 for 256 KiB.
+  }
+
+-- | No deadline, @EINTR@, a stack of 256 KiB.
+--
+-- @since 0.1.0
+defaultCall :: CallOptions
+defaultCall = CallOptions { callDeadline = noDeadline, callInterruption = eINTR, callStackBytes = 0 }
+
+-- | An argument: what it is, and how to write it to memory.
+data Argument = Argument !Kind (Ptr () -> IO ())
+
+-- ----------------------------------------------------------------------------------------------------- carriers --- --
+
+-- | Starts that many carriers, the operating system threads on which C functions run; they are the process's and stay.
+-- Without this the first call starts one for each processor. Throws an 'IOError' (@EALREADY@) if they run already,
+-- 'Millrace.Manager.NotThreaded' without @-threaded@.
+--
+-- > main = startCarriers 2 >> ...
+--
+-- @since 0.1.0
+startCarriers :: Int -> IO ()
+startCarriers count = mask_ $ do
+  result <- beginCarriers count
+  when (result < 0) $ throwIO (failure "Millrace.Foreign.startCarriers" result)
+
+-- | How many carriers run: 0 before the first call. Does not block.
+--
+-- @since 0.1.0
+carrierCount :: IO Int
+carrierCount = fromIntegral <$> c_carriers_count
+
+beginCarriers :: Int -> IO CInt
+beginCarriers count = do
+  backend <- chosenBackend -- or it throws
+  closeAtExit
+  withCString (backendName backend) (c_start_carriers (fromIntegral (max 0 count)))
+
+-- In the child of a fork there are none, as at the beginning.
+ensureCarriers :: IO ()
+ensureCarriers = do
+  count <- c_carriers_count
+  when (count == 0) $ do
+    result <- beginCarriers 0
+    when (result < 0 && Errno (negate result) /= eALREADY) $ throwIO (failure "Millrace.Foreign: starting carriers" result)
+
+-- At the program's end the run-time system runs finalizers of C, then frees what waking a thread needs. The stable
+-- pointer keeps this one from running earlier.
+closeAtExit :: IO ()
+closeAtExit = do
+  isFirst <- atomicModifyIORef' closesAtExit (\done -> (True, not done))
+  when isFirst $ newForeignPtr c_close nullPtr >>= void . newStablePtr
+
+closesAtExit :: IORef Bool
+closesAtExit = unsafePerformIO (newIORef False)
+{-# NOINLINE closesAtExit #-}
+
+failure :: String -> CInt -> IOError
+failure attempted result = errnoToIOError attempted (Errno (negate result)) Nothing Nothing
+
+-- -------------------------------------------------------------------------------------------------------- a call --- --
+
+-- | Runs a C function on a fiber, and waits until it has returned. Then an exception that came meanwhile is thrown.
+-- errno is what the function left: nothing between ending the call and the caller's @getErrno@ changes it.
+perform :: CallOptions -> FunPtr f -> [Argument] -> Kind -> (Ptr () -> IO r) -> IO r
+perform options function arguments resultKind readResult = mask $ \restore -> do
+  ensureCarriers
+  call <- c_call_create function (fromIntegral (length arguments)) (kindCode resultKind)
+  when (call == nullPtr) $ throwIO (userError "Millrace.Foreign: no memory for a call")
+  zipWithM_ (pass call) [0 ..] arguments
+  woken <- newEmptyMVar
+  begin options call woken
+  interruption <- withDeadline (callDeadline options) call (attend restore options call woken)
+  result <- c_call_result call >>= readResult
+  c_call_end call
+  maybe (return result) throwIO interruption
+  where pass call index (Argument kind write) = c_call_argument call index (kindCode kind) >>= write
+
+begin :: CallOptions -> Ptr Call -> MVar () -> IO ()
+begin options call woken = do
+  capability <- currentCapability
+  waker <- newStablePtrPrimMVar woken
+  result <- c_call_start call (fromIntegral (callStackBytes options)) capability waker
+  when (result < 0) $ do
+    freeStablePtr waker
+    c_call_end call
+    throwIO (failure "Millrace.Foreign: starting a fiber" result)
+
+currentCapability :: IO CInt
+currentCapability = fromIntegral . fst <$> (myThreadId >>= threadCapability)
+
+-- | Waits for the end, and serves callbacks until then. Returns the exception that ended the waiting or a callback; the
+-- first one interrupts the C code, and those that follow stay pending.
+attend :: (IO () -> IO ()) -> CallOptions -> Ptr Call -> MVar () -> IO (Maybe SomeException)
+attend restore options call woken = go Nothing
+  where
+    go interruption = do
+      now <- attempt interruption id (takeMVar woken)
+      -- What woke the thread comes only after an interruption that came first.
+      unless (isJust interruption || not (isJust now)) $ uninterruptibleMask_ (takeMVar woken)
+      frame <- c_call_frame call
+      if frame == nullPtr then return now else do
+        afterwards <- attempt now restore (runFrame frame)
+        capability <- currentCapability
+        newStablePtrPrimMVar woken >>= c_call_resume call capability
+        go afterwards
+    attempt interruption@(Just _) _ action = interruption <$ (uninterruptibleMask_ (try action) >>= ignore)
+    attempt Nothing unmask action = try (unmask action) >>= either interrupt (const (return Nothing))
+    interrupt problem = Just problem <$ c_call_interrupt call (errnoFor options problem)
+    ignore :: Either SomeException () -> IO ()
+    ignore _ = return ()
+
+errnoFor :: CallOptions -> SomeException -> CInt
+errnoFor options problem
+  | isJust (fromException problem :: Maybe Base.Timeout) = timedOut
+  | isJust (fromException problem :: Maybe Timer.Timeout) = timedOut
+  | otherwise = code (callInterruption options)
+  where
+    timedOut = code eTIMEDOUT
+    code (Errno number) = number
+
+-- | Interrupts the call if its deadline passes before the action has ended. The alarm may ring a moment after it was
+-- cancelled: the lock says whether the call is still there.
+withDeadline :: Deadline -> Ptr Call -> IO a -> IO a
+withDeadline deadline call action
+  | deadline == noDeadline = action
+  | otherwise = do
+      present <- newMVar True
+      manager <- Timer.getSystemTimerManager
+      delayMicros <- microsecondsUntil deadline
+      alarm <- Timer.registerTimeout manager delayMicros $ withMVar present $ \isPresent ->
+        when isPresent $ c_call_interrupt call timedOut
+      result <- action
+      uninterruptibleMask_ $ modifyMVar_ present (const (return False))
+      Timer.unregisterTimeout manager alarm
+      return result
+  where Errno timedOut = eTIMEDOUT
+
+-- Rounded up: not before the deadline.
+microsecondsUntil :: Deadline -> IO Int
+microsecondsUntil deadline = do
+  now <- deadlineNanoseconds <$> deadlineAfter 0
+  let until_ = deadlineNanoseconds deadline
+  return $ if until_ <= now then 0 else fromIntegral (((until_ - now) + 999) `div` 1000)

@@ -1,0 +1,67 @@
+-- | Calls and the process: forks, and a program that ends while calls are in flight.
+module ProcessSpec (spec, leaveCallsInFlight) where
+
+import Control.Concurrent (forkIO)
+import Control.Exception (SomeException, try)
+import Control.Monad (forever, replicateM, replicateM_, void)
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Ptr (nullPtr)
+import System.Environment (getExecutablePath)
+import System.Exit (ExitCode (..))
+import System.IO (hPutStrLn, stderr)
+import System.Posix.Process (ProcessStatus (..), exitImmediately, forkProcess, getProcessStatus)
+import System.Process (readProcessWithExitCode)
+import qualified System.Timeout as Base
+import Test.Hspec
+
+import Functions
+import Millrace.Foreign
+import Support
+
+spec :: Spec
+spec = describe "the process" $ do
+  it "may fork while calls are in flight: the child calls anew, the parent's calls go on" $ withPipe $ \input output -> do
+    jobs <- replicateM 20 (start (allocaBytes 1 (\buffer -> fiberCall c_read input buffer 1)))
+    busy <- replicateM 20 (start (forever (fiberCall c_usleep 50)))
+    pause 20000
+    replicateM_ 5 (inChild childWorks)
+    mapM isOver jobs `shouldReturn` replicate 20 False
+    feed output 20
+    within 10 "the parent's calls" (mapM finish jobs) `shouldReturn` replicate 20 1
+    within 10 "the busy ones" (mapM_ stop busy)
+  it "may end while calls are in flight" $ do
+    program <- getExecutablePath
+    replicateM_ 10 $
+      within 30 "the program" (readProcessWithExitCode program ["--leave-calls-in-flight"] "")
+        `shouldReturn` (ExitSuccess, "the end\n", "")
+
+-- | A program that ends while hundreds of calls end, call back and wait.
+leaveCallsInFlight :: IO ()
+leaveCallsInFlight = do
+  callback <- newCallback (return . (+ 1))
+  replicateM_ 200 $ forkIO (forever (fiberCall c_usleep 10))
+  replicateM_ 50 $ forkIO (forever (fiberCall c_call_often (callbackPointer callback) 5))
+  replicateM_ 50 $ forkIO (void (fiberCall c_usleep 60000000))
+  pause 30000
+  putStrLn "the end"
+
+childWorks :: IO ()
+childWorks = do
+  none <- carrierCount
+  require (none == 0) "the child has its parent's carriers"
+  jobs <- replicateM 50 (start (fiberCall c_usleep 1000))
+  results <- mapM finish jobs
+  require (results == replicate 50 0) "the child's calls failed"
+  withPipe $ \input _ -> do
+    timedOut <- Base.timeout 10000 (fiberCall c_read input nullPtr 1)
+    require (timedOut == Nothing) "the child's call was not interrupted"
+  doubled <- withCallback (return . (* 2)) (\f -> fiberCall c_call_often f 3)
+  require (doubled == 12) "the child's callback"
+
+inChild :: IO () -> IO ()
+inChild action = do
+  child <- forkProcess $ do
+    outcome <- try (within 20 "the child" action) :: IO (Either SomeException ())
+    either (hPutStrLn stderr . ("in the child: " ++) . show) return outcome
+    exitImmediately (either (const (ExitFailure 1)) (const ExitSuccess) outcome)
+  within 30 "the child's end" $ getProcessStatus True False child `shouldReturn` Just (Exited ExitSuccess)

@@ -1,0 +1,1 @@
+../../millrace/test/Support.hs

@@ -1,0 +1,18 @@
+-- | A program linked without @-threaded@: calls must say what is wrong.
+module Main (main) where
+
+import Control.Exception (try)
+import Foreign.C.Types (CUInt (..))
+import Foreign.Ptr (FunPtr)
+import System.Exit (exitFailure)
+
+import Millrace.Foreign
+import Millrace.Manager (MillraceException (NotThreaded))
+
+foreign import ccall "&sleep" c_sleep :: FunPtr (CUInt -> IO CUInt)
+
+main :: IO ()
+main = do
+  outcomes <- mapM try [() <$ fiberCall c_sleep 0, startCarriers 1]
+  print outcomes
+  if outcomes == [Left NotThreaded, Left NotThreaded] then putStrLn "2 passed, 0 failed" else exitFailure
