@@ -6,12 +6,15 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % l
 
 
 async def answer(reader, writer):
-    await reader.readuntil(b"\r\n\r\n")
-    writer.write(HEAD)
-    for part in range(3):
-        await asyncio.sleep(0.1)
-        writer.write(BODY[part * 15000:(part + 1) * 15000])
-        await writer.drain()
+    try:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEAD)
+        for part in range(3):
+            await asyncio.sleep(0.1)
+            writer.write(BODY[part * 15000:(part + 1) * 15000])
+            await writer.drain()
+    except ConnectionError:
+        pass  # the client has gone
     writer.close()
 
 
