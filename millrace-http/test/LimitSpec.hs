@@ -9,7 +9,7 @@ import Control.Exception (SomeException, fromException, try)
 import Control.Monad (forM, forM_, forever, replicateM_, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
-import Data.ByteString.Builder (byteString)
+import Data.ByteString.Builder (byteString, lazyByteString)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy as L
 import Data.IORef
@@ -86,6 +86,21 @@ spec = do
         withAsync (forever (receive client >> threadDelay 1000)) $ \_ -> do
           seconds <- within "the end" (untilJust (readIORef ended))
           aboutOne seconds `shouldBe` True
+    it "is lifted by pauseTimeout, for reading, working and sending, and back for the next request" $ do
+      let application request respond
+            | rawPathInfo request == "/long" = do
+              pauseTimeout request
+              body <- strictRequestBody request
+              threadDelay 1500000
+              respond . responseStream status200 [] $ \write flush -> write (lazyByteString body) >> flush >> threadDelay 300000 >> write "!"
+            | otherwise = threadDelay 20000000 >> pong request respond
+      withServer (setTotalTimeout 1) application $ \port -> withConnection port $ \client -> do
+        send client "POST /long HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe"
+        threadDelay 1300000
+        send client "llo"
+        replyBody <$> receiveResponse client `shouldReturn` "hello!"
+        send client "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        statusOf <$> receiveAll client `shouldReturn` 503
     it "counts each request for itself, and no idle time" $
       withServer (setTotalTimeout 1) pong $ \port -> withConnection port $ \client ->
         forM_ [1 .. 3 :: Int] $ \_ -> do

@@ -55,6 +55,9 @@ spec = describe "Millrace.Timer" $ do
     it "leaves nothing in flight" $ withoutLeaks $ replicateM_ 1000 (timeout 1000000 yield)
     it "throws no exception after it has returned (100,000 races)" strayExceptions
     it "nests: in races every result is one that can be (20,000 races)" nestedRaces
+    it "can be lifted while the action runs" $ withoutLeaks $ do
+      liftableTimeout 50000 (\lift -> lift >> threadDelay 200000 >> lift) >>= (`shouldBe` Just ())
+      liftableTimeout 50000 (\_ -> threadDelay 5000000) >>= (`shouldBe` Nothing)
     it "is not confused by an exception of another kind that comes at the same time" otherExceptions
   describe "registerDelay" $ do
     it "sets its variable when the time has come, and not before" $ do

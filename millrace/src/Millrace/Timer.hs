@@ -8,6 +8,7 @@ module Millrace.Timer
   ( -- * Threads
     threadDelay
   , timeout
+  , liftableTimeout
   , Timeout
   , registerDelay
     -- * Callbacks
@@ -64,20 +65,30 @@ instance Exception Timeout where
 --
 -- @since 0.1.0
 timeout :: Int -> IO a -> IO (Maybe a)
-timeout limitMicros action
-  | limitMicros < 0 = Just <$> action
+timeout limitMicros action = liftableTimeout limitMicros (const action)
+
+-- | 'timeout' for an action that may find that it needs longer: it gets another one that lifts the limit, unless it has
+-- passed already.
+--
+-- > liftableTimeout 1000000 (\lift -> do { answer <- ask; when (isLong answer) lift; receive answer })
+--
+-- @since 0.1.0
+liftableTimeout :: Int -> (IO () -> IO a) -> IO (Maybe a)
+liftableTimeout limitMicros action
+  | limitMicros < 0 = Just <$> action (return ())
   | limitMicros == 0 = return Nothing
   | otherwise = mask $ \restore -> do
       caller <- myThreadId
       lock <- newEmptyMVar
       alarm <- startAlarm limitMicros (Perform (expire caller lock))
       -- 'Just' is made in masked state: see 'Millrace.Internal.Park.handOver'.
-      result <- (Just <$> restore action) `catch` \problem -> do
+      result <- (Just <$> restore (action (void (stopAlarm alarm)))) `catch` \problem -> do
         disarm alarm lock
         if fromException problem == Just (Timeout lock) then return Nothing else throwIO (problem :: SomeException)
       -- Masked: an exception of ours that comes now is stopped by 'disarm'. If we were interrupted, it is done already.
       maybe (return ()) (const (disarm alarm lock)) result
       return result
+{-# INLINE liftableTimeout #-}
 
 -- The timer has fired. The exception is thrown by a thread of its own, because throwing waits until the target can
 -- receive it. Whoever fills the lock first wins: this thread, with its name, or 'disarm'.

@@ -36,7 +36,8 @@ import System.IO.Unsafe (unsafePerformIO)
 data Context = Context
   { contextSocket :: !Socket,
     contextFiles :: !FileCache,
-    contextHints :: !(ResponseHeaders -> IO ())
+    contextHints :: !(ResponseHeaders -> IO ()),
+    contextPause :: !(IO ())
   }
 
 contextKey :: Vault.Key Context
@@ -50,12 +51,15 @@ contextVault context = Vault.insert contextKey context Vault.empty
 contextOf :: Request -> Maybe Context
 contextOf request = Vault.lookup contextKey (vault request)
 
--- | Does nothing, because nothing is to be paused: no limit but 'Network.Wai.Handler.Millrace.setTotalTimeout' ever
--- counts the time of an application. For programs written for Warp.
+-- | Lifts the one limit that counts the application's own time: from now on 'Network.Wai.Handler.Millrace.setTotalTimeout'
+-- does not concern this request, say because its response is a stream without end. The other limits hold: they count
+-- only the time for which the client is waited for, so that what programs written for Warp call this for, work between
+-- reading and writing, needs no pause. Does nothing in other threads than the one the application was called in, and
+-- for requests that were not made by this server. Does not block.
 --
 -- @since 0.1.0
 pauseTimeout :: Request -> IO ()
-pauseTimeout _ = return ()
+pauseTimeout request = mapM_ contextPause (contextOf request)
 
 -- | Size and time of a file, remembered for as long as 'Network.Wai.Handler.Millrace.setFileInfoCacheDuration' says.
 -- Throws an @IOError@ if it is no regular file, cannot be read, or the request was not made by this server.

@@ -10,7 +10,7 @@ module Millrace.Http.Session (runSession) where
 
 import Control.Concurrent (ThreadId, myThreadId)
 import Control.Exception (Exception (..), SomeException, catch, onException, throwIO, toException, try)
-import Control.Monad (unless, void, when)
+import Control.Monad (join, unless, void, when)
 import Data.Bits ((.&.), (.|.))
 import qualified Data.ByteString as B
 import Data.ByteString (ByteString)
@@ -31,7 +31,7 @@ import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.Wire
 import Millrace.Socket (ShutdownCmd (..), shutdown)
 import Millrace.Socket.ByteString (recvBefore)
-import Millrace.Timer (timeout)
+import Millrace.Timer (liftableTimeout)
 import Network.HTTP.Types (ResponseHeaders, Status)
 import Network.Wai (Application, Request, defaultRequest)
 import Network.Wai.Internal (RequestBodyLength (..), Response (..), ResponseReceived (..))
@@ -41,24 +41,28 @@ import Network.Wai.Internal (RequestBodyLength (..), Response (..), ResponseRece
 runSession :: Connection -> Application -> IO ()
 runSession connection application = do
   thread <- myThreadId
-  let served = connection {connectionVault = contextVault (contextOf served thread)}
+  lifting <- newIORef (return ())
+  let served = connection {connectionVault = contextVault (contextOf served thread lifting)}
       session = do
         peer <- readProxyHeader served
-        serve served {connectionPeer = peer} (limited served application)
+        serve served {connectionPeer = peer} (limited served lifting application)
   session `catch` \failure -> if isAsynchronous failure then throwIO failure else endSession served failure
 
 -- What applications can ask for besides the request.
-contextOf :: Connection -> ThreadId -> Context
-contextOf connection thread =
+contextOf :: Connection -> ThreadId -> IORef (IO ()) -> Context
+contextOf connection thread lifting =
   Context
     { contextSocket = connectionSocket connection,
       contextFiles = endpointFiles (connectionEndpoint connection),
-      contextHints = \fields -> do
-        self <- myThreadId
-        working <- isWorking connection
-        -- Only the application's own thread is known not to be past the request.
-        when (self == thread && working) (sendHints connection fields)
+      contextHints = inOwnThread . sendHints connection,
+      contextPause = inOwnThread (clearTotalDeadline connection >> join (readIORef lifting))
     }
+  where
+    -- No other thread is known not to be past the request.
+    inOwnThread action = do
+      self <- myThreadId
+      working <- isWorking connection
+      when (self == thread && working) action
 
 sendHints :: Connection -> ResponseHeaders -> IO ()
 sendHints connection fields = do
@@ -233,11 +237,12 @@ flushOrBreak connection = flushOutput connection `onException` shutdown (connect
 
 -- Only if the settings ask for it is an application interrupted. Its operations on the client have the same limit, and
 -- a little earlier, so that a slow client makes them fail and is no reason to interrupt.
-limited :: Connection -> Application -> Application
-limited connection application
+limited :: Connection -> IORef (IO ()) -> Application -> Application
+limited connection lifting application
   | micros == 0 = application
-  | otherwise = \request respond' ->
-    timeout (micros + graceMicros) (application request respond') >>= maybe (throwIO ApplicationTimedOut) return
+  | otherwise = \request respond' -> do
+    outcome <- liftableTimeout (micros + graceMicros) $ \lift -> writeIORef lifting lift >> application request respond'
+    maybe (throwIO ApplicationTimedOut) return outcome
   where
     micros = totalMicros (connectionLimits connection)
     graceMicros = 200000

@@ -267,7 +267,8 @@ setOnOpen value settings = settings {settingsOnOpen = value}
 setOnClose :: (SockAddr -> IO ()) -> Settings -> Settings
 setOnClose value settings = settings {settingsOnClose = value}
 
--- | Accepted, and without effect: time limits are deadlines of operations here, so there is no manager to share, and
+-- | Accepted, and without effect. In Warp the manager's limit replaces that of 'setTimeout'; but a manager does not tell
+-- its limit, it only interrupts threads when it has passed. Here time limits are deadlines of operations, and that of
 -- 'setTimeout' applies all the same.
 --
 -- @since 0.1.0
@@ -530,7 +531,8 @@ setSendTimeout value settings = settings {settingsSendSeconds = Just value}
 
 -- | Seconds from the first byte of a request to the last of its response, the application's work included. Past it,
 -- reading and sending throw @RequestTimedOut@; an application that does neither is interrupted by an asynchronous
--- exception, and the client gets a 503 if nothing was sent. Default: 0, no limit.
+-- exception, and the client gets a 503 if nothing was sent. 'Network.Wai.Handler.Millrace.pauseTimeout' lifts it for
+-- one request. Default: 0, no limit.
 --
 -- @since 0.1.0
 setTotalTimeout :: Int -> Settings -> Settings
