@@ -6,7 +6,7 @@ module ResourceSpec (spec, serveInherited, isServer) where
 
 import Control.Concurrent (threadDelay)
 import Control.Concurrent.Async (withAsync)
-import Control.Exception (IOException, bracket, finally, try)
+import Control.Exception (bracket, finally)
 import Control.Monad (replicateM, replicateM_)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
@@ -16,7 +16,7 @@ import Data.Maybe (isJust)
 import GHC.Clock (getMonotonicTime)
 import GHC.Stats (RTSStats (..), getRTSStats)
 import Network.HTTP.Types
-import Network.Socket (close)
+import Network.Socket (close, withFdSocket)
 import Network.Wai
 import Network.Wai.Handler.Millrace
 import Support
@@ -25,7 +25,9 @@ import System.Environment (getExecutablePath, lookupEnv)
 import System.FilePath ((</>))
 import System.Mem (performMinorGC)
 import System.IO (IOMode (..), hSetFileSize, withBinaryFile)
+import System.Posix.IO (FdOption (CloseOnExec), setFdOption)
 import System.Posix.Resource (Resource (..), ResourceLimit (..), ResourceLimits (..), getResourceLimit, setResourceLimit)
+import System.Posix.Types (Fd (..))
 import System.Process
 import Test.Hspec
 
@@ -157,24 +159,19 @@ allocatedBytes client = do
   send client "GET /allocated HTTP/1.1\r\nHost: a\r\n\r\n"
   maybe (error "no number") fst . C8.readInt . replyBody <$> receiveResponse client
 
--- A server in a process that may have so many descriptors, and has inherited the socket it is to serve.
+-- A server in a process that may have so many descriptors, and has inherited the socket it is to serve. The socket
+-- listens already: clients need not wait for the server.
 withOtherServer :: Int -> (Int -> IO a) -> IO a
-withOtherServer descriptors use = do
+withOtherServer descriptors use = bracket openFreePort (close . snd) $ \(port, listener) -> withFdSocket listener $ \number -> do
+  setFdOption (Fd number) CloseOnExec False
   program <- getExecutablePath
-  port <- bracket openFreePort (close . snd) (return . fst)
-  let arguments = ["-c", script, show port, show descriptors, program, variable]
-  withCreateProcess (proc "python3" arguments) $ \_ _ _ process -> (connected port >> use port) `finally` terminateProcess process
+  let arguments = ["-c", script, show number, show descriptors, program, variable]
+  withCreateProcess (proc "python3" arguments) $ \_ _ _ process -> use port `finally` terminateProcess process
   where
-    connected port = within "the other server's socket" (go port)
-    go port = do
-      outcome <- try (withConnection port (const (return ()))) :: IO (Either IOException ())
-      either (const (threadDelay 20000 >> go port)) return outcome
     script =
       unlines
-        [ "import os, resource, socket, sys",
-          "listener = socket.create_server(('127.0.0.1', int(sys.argv[1])), backlog=4096)",
-          "os.dup2(listener.fileno(), 3)",
-          "os.set_inheritable(3, True)",
+        [ "import os, resource, sys",
+          "os.dup2(int(sys.argv[1]), 3)",
           "resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), int(sys.argv[2])))",
           "os.environ.update({'LISTEN_FDS': '1', 'LISTEN_PID': str(os.getpid()), sys.argv[4]: '1'})",
           "os.execv(sys.argv[3], [sys.argv[3], '+RTS', '-T', '-RTS'])"

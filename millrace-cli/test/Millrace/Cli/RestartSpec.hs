@@ -9,6 +9,7 @@ import Control.Exception (SomeException, bracket, finally, try)
 import Control.Monad (forM, forM_, unless, void, when)
 import qualified Data.ByteString as ByteString
 import Data.ByteString (ByteString)
+import Data.Char (isDigit)
 import Data.IORef
 import Network.Socket
 import Network.Socket.ByteString (recv, sendAll)
@@ -34,6 +35,13 @@ spec = describe "restarts without losing a request" $ do
       forM_ [1 .. restarts] $ \_ -> withInheritor descriptor stopped
       withInheritor descriptor $ \_ -> served >> endOfLoad
     nothingIsLost outcome
+  it "and the next server tells what it does at the same place" $
+    withServer (shared 0 <> ["--status", "0"]) $ \first -> do
+      statusPort <- takeWhile isDigit . drop (length ("status on http://127.0.0.1:" :: String)) <$> nextLine first
+      withServer (shared (serverPort first) <> ["--status", statusPort]) $ \next -> do
+        serverUrl next `shouldBe` serverUrl first
+        stopped first
+        curl ["http://127.0.0.1:" <> statusPort <> "/metrics"] >>= (`shouldContain` "millrace_")
   where
     shared :: Int -> [String]
     shared port = ["pong", "--reuse-port", "--port", show port]

@@ -358,13 +358,23 @@ endWork :: Connection -> IO ()
 endWork connection = mask_ $ do
   place <- readPlace connection deskPlace
   when (place /= 0) $ do
-    input <- readPlace connection inputPlace
-    if input /= 0 then giveBack (lentAt (pointer input)) else readAddress connection inputAddress >>= free
-    output <- readAddress connection outputAddress
-    inside <- onDesk connection (outputOffset connection)
-    when (output /= inside) (free output)
+    releaseInput connection
+    releaseOutput connection
     writePlace connection deskPlace 0
     giveBack (lentAt (pointer place))
+
+-- The input is lent, or has outgrown that.
+releaseInput :: Connection -> IO ()
+releaseInput connection = do
+  lent <- readPlace connection inputPlace
+  if lent /= 0 then giveBack (lentAt (pointer lent)) else readAddress connection inputAddress >>= free
+
+-- The output is a part of the desk, or has outgrown it.
+releaseOutput :: Connection -> IO ()
+releaseOutput connection = do
+  output <- readAddress connection outputAddress
+  inside <- onDesk connection (outputOffset connection)
+  when (output /= inside) (free output)
 
 readAddress :: Connection -> Register -> IO (Ptr Word8)
 readAddress connection number = pointer <$> readRegister connection number
@@ -417,11 +427,10 @@ makeInputRoom connection start stop capacity = do
     else do
       new <- mallocBytes (2 * capacity)
       copyBytes new old count
-      lent <- readPlace connection inputPlace
       mask_ $ do
+        releaseInput connection
         writeAddress connection inputAddress new
         writePlace connection inputPlace 0
-        if lent /= 0 then giveBack (lentAt old) else free old
       writeRegister connection inputCapacity (2 * capacity)
   writeRegister connection inputStart 0
   writeRegister connection inputStop count
@@ -460,10 +469,9 @@ growOutput connection wanted
       new <- mallocBytes size
       end <- outputEnd connection
       copyBytes new old end
-      inside <- onDesk connection (outputOffset connection)
       mask_ $ do
+        releaseOutput connection
         writeAddress connection outputAddress new
-        when (old /= inside) (free old)
       writeRegister connection outputSize size
     return True
 

@@ -1,78 +1,9 @@
 {-# LANGUAGE RankNTypes #-}
 
 -- |
--- What a server can be told, with the functions that tell it. Knows nothing of how it is done.
-module Millrace.Http.Settings
-  ( Settings (..),
-    ProxyProtocol (..),
-    Seconds,
-    Port,
-    HostPreference,
-    defaultSettings,
-
-    -- * As in Warp
-    setPort,
-    setHost,
-    setTimeout,
-    setOnException,
-    setOnExceptionResponse,
-    setOnOpen,
-    setOnClose,
-    setManager,
-    setFdCacheDuration,
-    setFileInfoCacheDuration,
-    setBeforeMainLoop,
-    setFork,
-    setAccept,
-    setNoParsePath,
-    setInstallShutdownHandler,
-    setGracefulShutdownTimeout,
-    setGracefulCloseTimeout1,
-    setGracefulCloseTimeout2,
-    setServerName,
-    setAltSvc,
-    setMaximumBodyFlush,
-    setMaxTotalHeaderLength,
-    setMaxBuilderResponseBufferSize,
-    setSlowlorisSize,
-    setProxyProtocolNone,
-    setProxyProtocolRequired,
-    setProxyProtocolOptional,
-    setLogger,
-    setHTTP2Disabled,
-    setServerPushLogger,
-    getPort,
-    getHost,
-    getOnOpen,
-    getOnClose,
-    getOnException,
-    getGracefulShutdownTimeout,
-    getGracefulCloseTimeout1,
-    getGracefulCloseTimeout2,
-    getServerState,
-    getOpenConnectionCounter,
-    makeServerState,
-
-    -- * Beyond Warp
-    setHeaderTimeout,
-    setBodyTimeout,
-    setIdleTimeout,
-    setSendTimeout,
-    setTotalTimeout,
-    setMinimumRate,
-    setMaximumConnections,
-    setMaximumRequests,
-    setMaximumHeaderCount,
-    setMaximumTargetLength,
-    setMaximumBodySize,
-    setBacklog,
-    setReusePort,
-    setAllowBareLineFeed,
-    setAllowFolding,
-    setAllowMissingHost,
-    setAllowNonAsciiTarget,
-  )
-where
+-- What a server can be told, with the functions that tell it. Knows nothing of how it is done. All of it is exported:
+-- what users get is listed once, in "Network.Wai.Handler.Millrace".
+module Millrace.Http.Settings where
 
 import Control.Concurrent (forkIOWithUnmask)
 import Control.Exception (SomeException)

@@ -11,7 +11,6 @@ module Millrace.Http.Wire
     fieldSize,
     initParser,
     resetParser,
-    moveFields,
     runParser,
     parserFieldsSize,
     copyHead,
@@ -131,7 +130,7 @@ import Data.Word (Word16, Word32, Word64, Word8)
 import Foreign.C.String (CString, peekCString)
 import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.Ptr (Ptr)
-import Foreign.Storable (peekByteOff, pokeByteOff)
+import Foreign.Storable (peekByteOff)
 import System.IO.Unsafe (unsafeDupablePerformIO)
 
 -- | The state of a parser of request heads, @parserSize@ bytes of memory.
@@ -170,10 +169,6 @@ allowNonAscii = #{const HTTP_ALLOW_NON_ASCII}
 -- | Makes the parser ready for the next head.
 foreign import ccall unsafe "http_parser_reset"
   resetParser :: Ptr Parser -> IO ()
-
--- | Tells the parser that its fields have moved to other memory.
-moveFields :: Ptr Parser -> Ptr Field -> IO ()
-moveFields = #{poke http_parser, fields}
 
 foreign import ccall unsafe "http_parser_run"
   c_run :: Ptr Parser -> Ptr Word8 -> CSize -> IO Int64
