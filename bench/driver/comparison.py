@@ -5,7 +5,7 @@ from .workloads import BY_NAME, label
 
 # Runs on different days differ by a few per cent for no reason of ours.
 NOISE = 0.05
-COMPARED = {"closed": ["latency_p99_us"], "open": ["latency_p99_9_us"], "idle": [], "timers": []}
+COMPARED = {"closed": ["latency_p99_us"], "open": ["latency_p99_9_us"], "idle": [], "timers": [], "simulated": []}
 
 
 def changes(old, new):

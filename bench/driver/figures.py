@@ -52,6 +52,8 @@ ALL = {
     "seconds": ("time", seconds),
     "cpu_seconds": ("CPU time", seconds),
     "us_per_call": ("per call", microseconds),
+    "us_per_event": ("CPU per event", microseconds),
+    "events_per_second": ("events/s", number),
 }
 
 # What the tables show, by the kind of workload; the primary figure comes first and with its spread.
@@ -62,4 +64,5 @@ SHOWN = {
              "latency_p99_99_us", "latency_max_us", "peak_memory_bytes"],
     "idle": ["peak_memory_bytes"],
     "timers": ["cpu_seconds", "peak_memory_bytes"],
+    "simulated": ["events_per_second", "memory_per_connection_bytes"],
 }

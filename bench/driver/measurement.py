@@ -125,6 +125,8 @@ class Bench:
         """One sample, by the kind of the workload."""
         if workload.kind == "timers":
             return self._timers(side, point)
+        if workload.kind == "simulated":
+            return self._simulated(side, point)
         use = {"closed": self._closed, "open": self._open, "idle": self._idle}[workload.kind]
         if workload.kind == "open":
             self._find_maximum(side, workload, point)
@@ -217,6 +219,16 @@ class Bench:
         if "m" in point:
             figures["us_per_call"] = seconds * 1e6 / (point["n"] * point["m"])
         return figures
+
+    def _simulated(self, side, point):
+        """Time per event, and memory per connection by a second program, which does nothing else."""
+        found = self._timers(side, point)
+        memory = self._timers(side, {**point, "service": "memory"})
+        return {
+            "us_per_event": found["seconds"] * 1e6, "events_per_second": 1 / found["seconds"],
+            "memory_per_connection_bytes": memory["seconds"] / point["n"], "errors": 0,
+            "cpu_seconds": found["cpu_seconds"], "command": found["command"],
+        }
 
     # -- system calls, in a run of their own because counting them slows the server down
 

@@ -170,6 +170,22 @@ class Report:
         return plot.charts(
             panels, list(self.titles.values()), self._emphasised(), "time until n threads that sleep 1 ms have woken")
 
+    def _simulated_plot(self):
+        def lines(figure, **services):
+            found = {}
+            for service, title in services.items():
+                of_service = self._lines("simulated", figure, "n", lambda point, service=service: point["service"] == service)
+                found.update((title, points) for points in of_service.values())
+            return found
+        titles = {"turn": "an operation, in turn", "random": "an operation, at random", "idle": "a deadline"}
+        panels = [plot.Panel("CPU µs per event", "connections", lines("us_per_event", **titles), y_logarithmic=False),
+                  plot.Panel("bytes per connection, both ends", "connections",
+                             lines("memory_per_connection_bytes", turn=titles["turn"]), y_logarithmic=False)]
+        if not any(len(points) > 1 for panel in panels for points in panel.lines.values()):
+            return None
+        return plot.charts(panels, list(titles.values()), [titles["turn"]],
+                           "simulated connections: cost of an event and memory by connections")
+
     def _idle_plot(self, service):
         values, connections = {}, 0
         for (workload, point), sides in self.rows.items():
@@ -191,6 +207,8 @@ class Report:
             drawn = {f"{name}.svg": self._load_plot(name)}
         elif name == "sleepers":
             drawn = {"sleepers.svg": self._sleepers_plot()}
+        elif name == "simulated":
+            drawn = {"simulated.svg": self._simulated_plot()}
         elif name == "idle":
             drawn = {f"idle-{service}.svg": self._idle_plot(service) for service in ("pong", "tcp500")}
         else:

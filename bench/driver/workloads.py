@@ -10,7 +10,7 @@ FILE_NAMES = {name: f"{name}.bin" for name in FILES}
 @dataclass(frozen=True)
 class Workload:
     name: str
-    kind: str  # closed, open, idle or timers
+    kind: str  # closed, open, idle, timers or simulated
     text: str  # for the report
     primary: str  # the figure that the ratios are about
     points: list = field(default_factory=list)  # parameters of each row: dictionaries
@@ -110,6 +110,17 @@ ALL += [
         "loop, in CPU time of its thread: what the wheel can hold up. Peak memory divided by their number is what a timer "
         "takes, 8 bytes of it the program's own list.",
         "seconds", _timers("live", (1,), n=10_000_000), _timers("live", (1,), n=100_000)),
+    Workload(
+        "simulated", "simulated",
+        "n connections in one process, on a simulated machine: both ends of each, served by one loop, over links of a "
+        "millisecond. 100,000 requests come in a second of virtual time, on one connection after the other (`turn`) or on "
+        "connections drawn at random (`random`); the figure is the CPU time of one operation, of which a request takes "
+        "five. `idle`: connections that say nothing until their deadline passes; the figure is one deadline, from setting "
+        "it to the error. Memory is what the process grows by, over connections.",
+        "us_per_event",
+        [point for n in (1000, 10_000, 100_000, 1_000_000) for work in ("turn", "random", "idle")
+         for point in _timers(work, (1,), n=n)],
+        _timers("turn", (1,), n=10_000) + _timers("idle", (1,), n=10_000)),
 ]
 
 BY_NAME = {workload.name: workload for workload in ALL}
@@ -120,7 +131,8 @@ def label(name, point):
     words = [name]
     if name in ("cores", "idle"):
         words.append(point["service"])
-    if point["service"] in ("floor", "callbacks", "rearm", "arm", "timeouts", "sleepers", "lateness", "live"):
+    if point["service"] in ("floor", "callbacks", "rearm", "arm", "timeouts", "sleepers", "lateness", "live", "turn", "random",
+                            "idle"):
         size = f" × {point['m']}" if "m" in point else ""
         words.append(f"{point['service']} {point['n']:,}{size}")
     if "connections" in point:
