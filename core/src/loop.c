@@ -521,7 +521,7 @@ static void attend_sleeper(mr_loop *loop)
     if (!atomic_load_explicit(&loop->sleeping, memory_order_relaxed))
         return;
     loop->backend->flush(loop);
-    if (loop->completed_first || mr_timer_next_ns(&loop->wheel) < loop->wait_until_ns)
+    if (loop->completed_first || mr_timer_watched_ns(&loop->wheel) < loop->wait_until_ns)
         mr_loop_wake(loop);
 }
 
@@ -777,12 +777,12 @@ static void open_letters(mr_loop *loop)
 /*
  * Lost wake-ups are impossible because both sides first write, then read (all sequentially consistent): the waker
  * sets `woken`, then looks at `sleeping`; the sleeper sets `sleeping`, then looks at `woken`. One of them sees the
- * other.
+ * other. A waker that finds `woken` set has nothing to add: the one who set it rings if need be, and what was done before
+ * is seen by the poll that clears it.
  */
 void mr_loop_wake(mr_loop *loop)
 {
-    atomic_store(&loop->woken, true);
-    if (!atomic_load(&loop->sleeping))
+    if (atomic_exchange(&loop->woken, true) || !atomic_load(&loop->sleeping))
         return;
     loop->backend->wake(loop);
     atomic_fetch_add_explicit(&loop->counters.wake_ups, 1, memory_order_relaxed);
@@ -881,6 +881,7 @@ int mr_loop_poll(mr_loop *loop, mr_completion *completions, int capacity)
 int mr_loop_prepare_wait(mr_loop *loop)
 {
     uint64_t next_ns = mr_timer_next_ns(&loop->wheel);
+    mr_timer_watch(&loop->wheel);
     loop->wait_until_ns = next_ns;
     atomic_store(&loop->sleeping, true);
     bool has_work = atomic_load(&loop->woken) || !mr_mailbox_is_empty(&loop->mailbox) || loop->completed_first ||

@@ -50,13 +50,22 @@ static void set_occupied(mr_timer_wheel *wheel, unsigned level, unsigned slot, b
     *turn = occupied ? *turn | bit : *turn & ~bit;
 }
 
+/* When the wheel must do something about a slot: fire its timers, or empty it (see sorting below). */
+static uint64_t attention_tick(uint64_t slot_number, unsigned level)
+{
+    return level == 0 ? slot_number : first_tick(slot_number - 1, level);
+}
+
 /* Behind those that are in its slot. What is due already goes into the slot that is due now. */
 static void insert(mr_timer_wheel *wheel, mr_timer *timer, uint64_t due_tick)
 {
     uint64_t tick = due_tick > wheel->now_tick ? due_tick : wheel->now_tick;
     unsigned level = level_of(wheel->now_tick, tick);
-    unsigned slot = (unsigned)slot_number(tick, level) % MR_WHEEL_SLOTS;
+    uint64_t number = slot_number(tick, level), attention = attention_tick(number, level);
+    unsigned slot = (unsigned)number % MR_WHEEL_SLOTS;
     mr_timer **head = &wheel->slots[level][slot];
+    if (attention < wheel->watched_tick)
+        wheel->watched_tick = attention;
     timer->place = (mr_timer_place){.tick = due_tick & TICK_MASK, .level = level & 15, .slot = slot & 127,
                                     .owner = timer->place.owner};
     if (!*head) {
@@ -89,6 +98,7 @@ void mr_timer_wheel_init(mr_timer_wheel *wheel, uint64_t now_ns)
 {
     memset(wheel, 0, sizeof *wheel);
     wheel->now_tick = now_ns >> MR_TICK_BITS;
+    mr_timer_watch(wheel);
 }
 
 bool mr_timer_is_armed(const mr_timer *timer)
@@ -149,7 +159,7 @@ static sorting next_sorting(const mr_timer_wheel *wheel, uint64_t now_tick)
         uint64_t number = first_occupied(wheel, level);
         if (number == NEVER_TICK)
             continue;
-        uint64_t begin_tick = first_tick(number - 1, level), end_tick = first_tick(number, level);
+        uint64_t begin_tick = attention_tick(number, level), end_tick = first_tick(number, level);
         if (begin_tick < next.begin_tick)
             next.begin_tick = begin_tick;
         if (end_tick < next.end_tick)
@@ -221,11 +231,24 @@ mr_timer *mr_timer_expire(mr_timer_wheel *wheel, uint64_t now_ns, unsigned *move
     }
 }
 
+static uint64_t beginning_of_ns(uint64_t tick)
+{
+    return tick > UINT64_MAX >> MR_TICK_BITS ? MR_NEVER_NS : tick << MR_TICK_BITS;
+}
+
 uint64_t mr_timer_next_ns(const mr_timer_wheel *wheel)
 {
     uint64_t due = first_occupied(wheel, 0), sorting_begins = next_sorting(wheel, wheel->now_tick).begin_tick;
     uint64_t tick = due < sorting_begins ? due : sorting_begins;
-    if (tick <= wheel->now_tick)
-        return 0;
-    return tick > UINT64_MAX >> MR_TICK_BITS ? MR_NEVER_NS : tick << MR_TICK_BITS;
+    return tick <= wheel->now_tick ? 0 : beginning_of_ns(tick);
+}
+
+void mr_timer_watch(mr_timer_wheel *wheel)
+{
+    wheel->watched_tick = NEVER_TICK;
+}
+
+uint64_t mr_timer_watched_ns(const mr_timer_wheel *wheel)
+{
+    return beginning_of_ns(wheel->watched_tick);
 }

@@ -43,6 +43,7 @@ typedef struct mr_timer {
 typedef struct mr_timer_wheel {
     uint64_t now_tick; /* every timer before this tick is gone */
     uint64_t armed;
+    uint64_t watched_tick; /* see mr_timer_watch */
     uint64_t occupied[MR_WHEEL_LEVELS][2]; /* by turn, even or odd: bit i: slot i of that turn is not empty */
     mr_timer *slots[MR_WHEEL_LEVELS][MR_WHEEL_SLOTS];
 } mr_timer_wheel;
@@ -67,5 +68,12 @@ mr_timer *mr_timer_expire(mr_timer_wheel *wheel, uint64_t now_ns, unsigned *move
 /* When mr_timer_expire has work to do next: 0 for now, MR_NEVER_NS if no timer is armed. May be earlier than any deadline
  * (to sort timers into finer slots), never later. */
 uint64_t mr_timer_next_ns(const mr_timer_wheel *wheel);
+
+/*
+ * For a caller that has asked mr_timer_next_ns and sleeps until then, while timers are armed: mr_timer_watched_ns is when
+ * one that was armed since mr_timer_watch makes work for mr_timer_expire. MR_NEVER_NS if none was. O(1).
+ */
+void mr_timer_watch(mr_timer_wheel *wheel);
+uint64_t mr_timer_watched_ns(const mr_timer_wheel *wheel);
 
 #endif

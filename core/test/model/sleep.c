@@ -43,7 +43,10 @@ static void model_looked(void);
         model_looked();                                                                                                \
         model_value;                                                                                                   \
     })
-#define atomic_exchange(object, value) (model_point(), atomic_exchange_explicit(object, value, memory_order_seq_cst))
+#define atomic_exchange(object, value)                                                                                 \
+    (model_point(), model_is_late(object, (value) != 0)                                                                \
+                        ? atomic_load_explicit(object, memory_order_seq_cst)                                           \
+                        : atomic_exchange_explicit(object, value, memory_order_seq_cst))
 #define atomic_compare_exchange_weak(object, expected, value)                                                          \
     (model_point(), atomic_compare_exchange_strong_explicit(object, expected, value, memory_order_seq_cst,             \
                                                             memory_order_seq_cst))

@@ -159,6 +159,19 @@ static void disarm_one(model *m)
     mr_timer_disarm(&m->wheel, &m->timers[i]);
 }
 
+/* A sleeper that knows the next moment learns from what is armed meanwhile whether it must wake earlier. */
+static void arm_while_asleep(model *m)
+{
+    uint64_t until_ns = mr_timer_next_ns(&m->wheel);
+    mr_timer_watch(&m->wheel);
+    CHECK(mr_timer_watched_ns(&m->wheel) == MR_NEVER_NS);
+    for (uint64_t count = harness_random(&m->random) % 4; count > 0; count--)
+        arm_one(m);
+    uint64_t watched_ns = mr_timer_watched_ns(&m->wheel), next_ns = mr_timer_next_ns(&m->wheel);
+    if (next_ns < until_ns)
+        CHECK(watched_ns <= next_ns || watched_ns <= m->wheel.now_tick << MR_TICK_BITS);
+}
+
 /* Takes what is due, all of it or (as a bounded poll would) a few. */
 static void expire_some(model *m)
 {
@@ -222,6 +235,9 @@ static void random_walks_agree_with_the_model(uintptr_t unused)
                 break;
             case 2:
                 expire_some(m);
+                break;
+            case 3:
+                arm_while_asleep(m);
                 break;
             default:
                 arm_one(m);
