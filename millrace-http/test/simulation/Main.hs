@@ -193,12 +193,14 @@ receiveSome s = deadlineAfter 300000000 >>= \deadline -> recvBefore deadline s 4
 wantedRequest :: Int -> IO Wanted
 wantedRequest tag = do
   kind <- chance 3
+  -- Most heads are short; some do not fit into a lent buffer.
+  padding <- chance 8 >>= \scale -> if scale == 0 then chance 30000 else return 0
   size <- chance 6 >>= \scale -> chance ([1, 10, 100, 1000, 10000, 60000] !! scale)
   let path = C8.pack ("/" ++ (if kind == 1 then "stream" else "plain") ++ "/" ++ show size ++ "/" ++ show tag)
       body = bytesFor path size
   return $ if kind == 2
     then Wanted (B.concat ["POST ", path, " HTTP/1.1\r\nHost: a\r\nContent-Length: ", C8.pack (show size), "\r\n\r\n", body]) path body
-    else Wanted (B.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\n\r\n"]) path body
+    else Wanted (B.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\nX-Padding: ", C8.replicate padding 'p', "\r\n\r\n"]) path body
 
 sendInPieces :: Socket -> ByteString -> IO ()
 sendInPieces s bytes
