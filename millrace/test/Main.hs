@@ -77,4 +77,4 @@ runOn backend arguments = do
     (Just how, _) -> return (Broken ("ended without a result: " ++ show how))
   removeFile file `catch` \problem -> hPrint stderr (problem :: IOError)
   return outcome
-  where limitSeconds = 150
+  where limitSeconds = 600
