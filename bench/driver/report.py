@@ -9,6 +9,11 @@ from .workloads import BY_NAME, label
 # A row counts as lost when the ratio is above 1 by more than this, and its interval too.
 LOST_BEYOND = 0.03
 
+# Where io_uring is refused: what a request may cost besides, and the rows that show it.
+FALLBACK_BEYOND = 0.05
+FALLBACK_ROWS = ("tcp500", "pong")
+PREFERRED, FALLBACKS = "millrace-io_uring", ("millrace-epoll", "millrace-eperm", "millrace-enosys")
+
 PLOTS = {
     "tcp500": "500 bytes over TCP",
     "pong": "HTTP, five-byte body",
@@ -126,6 +131,31 @@ class Report:
                 if line not in lines:
                     lines.append(line)
         return lines
+
+    @staticmethod
+    def _fallback_verdict(ratio):
+        if abs(ratio["ratio"] - 1) <= FALLBACK_BEYOND:
+            return f"within {FALLBACK_BEYOND:.0%}"
+        return f"{abs(ratio['ratio'] - 1):.0%} {'more' if ratio['ratio'] > 1 else 'less'}" + (
+            "" if estimate.beyond(ratio, FALLBACK_BEYOND) else ", which may be noise")
+
+    def _fallback(self):
+        """What a request costs without io_uring, beside what it costs with it."""
+        lines = []
+        for key, sides in self.rows.items():
+            if key[0] not in FALLBACK_ROWS or PREFERRED not in sides:
+                continue
+            primary = BY_NAME[key[0]].primary
+            for side in FALLBACKS:
+                ratio = side in sides and estimate.paired_ratio(
+                    results.values(sides[side], primary), results.values(sides[PREFERRED], primary))
+                if ratio:
+                    lines.append([label(key[0], dict(key[1])), self.titles[side], _ratio_text(ratio),
+                                  self._fallback_verdict(ratio)])
+        if not lines:
+            return []
+        table = _table(["row", "side", f"CPU time ÷ {self.titles[PREFERRED]}", ""], lines)
+        return ["## Without io_uring", "", self.notes["fallback"]["text"].strip(), "", *table, ""]
 
     # -- plots
 
@@ -307,6 +337,7 @@ class Report:
             lines += [f"### {label(key[0], dict(key[1]))}", "", *self._row(key, sides)]
         if current:
             lines += self._explanations(current)
+        lines += self._fallback()
         failed_rows = {results.key_of(failure) for failure in self.data["failures"]} - set(self.rows)
         for key in sorted(failed_rows, key=str):
             lines += [f"### {label(key[0], dict(key[1]))}", "", "No side could be measured.", ""]

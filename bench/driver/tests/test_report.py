@@ -52,6 +52,17 @@ class Document(unittest.TestCase):
         self.assertIn("0.75 [", text)
         self.assertNotIn("behind Nginx", text)
 
+    def test_fallbacks_are_judged_beside_io_uring(self):
+        data = made_up(10.0)
+        for name, cost in (("millrace-io_uring", 9.8), ("millrace-eperm", 12.0)):
+            data["peers"][name] = dict(data["peers"]["millrace-epoll"], title=name)
+            data["samples"] += [
+                dict(sample, side=name, figures=dict(sample["figures"], cpu_us_per_request=cost + sample["round"] / 100))
+                for sample in data["samples"] if sample["side"] == "nginx"]
+        section = self.written(data).split("## Without io_uring")[1]
+        self.assertRegex(section, r"Millrace-Epoll \| 1\.02 \[.*\| within 5% \|")
+        self.assertRegex(section, r"millrace-eperm \| 1\.22 \[.*\| 22% more \|")
+
     def test_failed_and_skipped_sides_are_named(self):
         text = self.written(made_up(6.0))
         self.assertIn("failed: it did not listen", text)
