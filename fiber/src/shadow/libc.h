@@ -38,6 +38,9 @@ int __open64_2(const char *, int);
 int __openat_2(int, const char *, int);
 int __openat64_2(int, const char *, int);
 
+size_t __fread_chk(void *restrict, size_t, size_t, size_t, FILE *restrict);
+char *__fgets_chk(char *restrict, size_t, int, FILE *restrict);
+
 ssize_t __read(int, void *, size_t);
 ssize_t __write(int, const void *, size_t);
 ssize_t __pread64(int, void *, size_t, off64_t);
@@ -47,6 +50,8 @@ int __connect(int, const struct sockaddr *, socklen_t);
 int __poll(struct pollfd *, nfds_t, int);
 int __select(int, fd_set *, fd_set *, fd_set *, struct timeval *);
 int __close(int);
+int __uflow(FILE *);
+int __underflow(FILE *);
 int __dup2(int, int);
 int __nanosleep(const struct timespec *, struct timespec *);
 int __open(const char *, int, ...);
@@ -78,7 +83,7 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(pthread_cond_broadcast) X(pthread_rwlock_rdlock) X(pthread_rwlock_wrlock) X(pthread_rwlock_timedrdlock)          \
     X(pthread_rwlock_timedwrlock) X(pthread_rwlock_clockrdlock) X(pthread_rwlock_clockwrlock)                          \
     X(pthread_rwlock_unlock) X(sem_wait) X(sem_timedwait) X(sem_clockwait) X(sem_post) X(pthread_join)                 \
-    X(pthread_once)
+    X(pthread_once) X(fread) X(__fread_chk) X(fgetc) X(fgets) X(__fgets_chk) X(getdelim) X(__uflow) X(__underflow)
 
 /* Second names for the same definitions. Some of libc's exist for old programs only and cannot be looked up. */
 #define MF_ALIASED(X)                                                                                                  \
@@ -86,7 +91,8 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(__connect) X(__poll) X(__select) X(__close) X(__dup2) X(__nanosleep) X(open) X(__open) X(__open64) X(openat)     \
     X(creat) X(creat64) X(__open_2) X(__openat_2) X(lockf) X(fcntl64) X(__fcntl) X(__wait) X(__waitpid)                \
     X(__pthread_mutex_lock) X(__pthread_mutex_trylock) X(__pthread_mutex_unlock) X(__pthread_rwlock_rdlock)            \
-    X(__pthread_rwlock_wrlock) X(__pthread_rwlock_unlock) X(__pthread_once)
+    X(__pthread_rwlock_wrlock) X(__pthread_rwlock_unlock) X(__pthread_once)                                         \
+    X(fread_unlocked) X(getc) X(fgetc_unlocked) X(getc_unlocked) X(fgets_unlocked) X(getchar) X(getline) X(__getdelim)
 
 typedef enum mf_libc_index {
 #define MF_LIBC_ENUM(name) MF_LIBC_##name,

@@ -4,11 +4,14 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -72,6 +75,79 @@ static void call_pread(world *w, outcome *o)
 static void call_pread_negative(world *w, outcome *o)
 {
     o->result = pread(w->descriptor, o->data, 8, -1);
+}
+
+static FILE *stream_of(world *w)
+{
+    return fdopen(dup(w->descriptor), "r");
+}
+
+/* What is taken from the descriptor is what is asked of the stream. */
+static FILE *unbuffered_stream_of(world *w)
+{
+    FILE *stream = stream_of(w);
+    if (stream)
+        setvbuf(stream, NULL, _IONBF, 0);
+    return stream;
+}
+
+static void end_stream(FILE *stream, outcome *o)
+{
+    int error = errno;
+    o->detail[0] = feof(stream);
+    o->detail[1] = ferror(stream);
+    o->detail[2] = o->result < 0 && !feof(stream) ? error : 0;
+    fclose(stream);
+    errno = error;
+}
+
+static void call_fread(world *w, outcome *o)
+{
+    FILE *stream = unbuffered_stream_of(w);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->result = (long)fread(o->data, 4, 2, stream);
+    end_stream(stream, o);
+}
+
+static void call_fgets(world *w, outcome *o)
+{
+    FILE *stream = stream_of(w);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->result = fgets(o->data, 8, stream) ? (long)strlen(o->data) : -1;
+    end_stream(stream, o);
+}
+
+static void call_fgetc(world *w, outcome *o)
+{
+    FILE *stream = unbuffered_stream_of(w);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->result = fgetc(stream);
+    end_stream(stream, o);
+}
+
+/* Up to a letter of the text; from an event descriptor, which is of no type, up to a byte of its number. */
+static void call_getdelim(world *w, outcome *o)
+{
+    struct stat status = {0};
+    fstat(w->descriptor, &status);
+    int delimiter = status.st_mode & S_IFMT ? 'e' : 0;
+    char *line = NULL;
+    size_t size = 0;
+    FILE *stream = stream_of(w);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->result = getdelim(&line, &size, delimiter, stream);
+    if (o->result > 0)
+        strncpy(o->data, line, DATA_BYTES - 1);
+    free(line);
+    end_stream(stream, o);
 }
 
 static void call_recv(world *w, outcome *o)
@@ -477,6 +553,10 @@ const call calls[] = {
     {"pread", NEED_NOTHING, false, false, call_pread},
     {"pread_negative", NEED_NOTHING, false, false, call_pread_negative},
     {"recv", NEED_READABLE, false, false, call_recv},
+    {"fread", NEED_READABLE, false, false, call_fread},
+    {"fgets", NEED_READABLE, false, false, call_fgets},
+    {"fgetc", NEED_READABLE, false, false, call_fgetc},
+    {"getdelim", NEED_READABLE, false, false, call_getdelim},
     {"recv_chk", NEED_READABLE, false, false, call_recv_chk},
     {"recv_dontwait", NEED_NOTHING, false, false, call_recv_dontwait},
     {"recv_peek_twice", NEED_READABLE, false, false, call_recv_peek_twice},
