@@ -6,6 +6,7 @@
 -- > timers floor N                 N threads wait on an MVar instead, which is then filled: what threads alone cost
 -- > timers callbacks N             N callbacks after 1 ms, without threads; until all have run
 -- > timers timeouts THREADS CALLS  each thread calls @timeout 10s yield@ so many times
+-- > timers brief THREADS CALLS     the same around nothing: what the timeout alone costs
 -- > timers arm N                   one timer of 10 s is armed and cancelled, N times
 -- > timers lateness N              N threads sleep 1 to 100 ms, ten times each; prints by how much the 99th percentile woke late
 -- > timers rearm TIMERS ROUNDS     TIMERS live timers of 10 s, each re-armed so many times; arming is not counted
@@ -67,8 +68,8 @@ callbacks n = do
   replicateM_ n (registerTimeout manager millisecond arrive)
   wait
 
-timeouts :: Int -> Int -> IO ()
-timeouts n calls = threads n (replicateM_ calls (timeout tenSeconds yield))
+timeouts :: IO () -> Int -> Int -> IO ()
+timeouts action n calls = threads n (replicateM_ calls (timeout tenSeconds action))
 
 timed :: IO () -> IO Double
 timed work = do
@@ -116,7 +117,8 @@ main = do
     ["arm", n] -> timed (armAndCancel (read n))
     ["lateness", n] -> lateness (read n)
     ["callbacks", n] -> timed (callbacks (read n))
-    ["timeouts", n, calls] -> timed (timeouts (read n) (read calls))
+    ["timeouts", n, calls] -> timed (timeouts yield (read n) (read calls))
+    ["brief", n, calls] -> timed (timeouts (pure ()) (read n) (read calls))
     ["rearm", n, rounds] -> rearm (read n) (read rounds)
-    _ -> error "usage: timers sleepers|floor|callbacks|arm|lateness N, timeouts THREADS CALLS, rearm TIMERS ROUNDS"
+    _ -> error "usage: timers sleepers|floor|callbacks|arm|lateness N, timeouts|brief THREADS CALLS, rearm TIMERS ROUNDS"
   printf "%.6f\n" seconds
