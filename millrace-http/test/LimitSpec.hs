@@ -163,15 +163,13 @@ spec = do
         statuses `shouldBe` [200, 413]
     it "setMaximumConnections makes the oldest idle connection give way" $
       withServer (setMaximumConnections (Just 2)) pong $ \port ->
-        withConnection port $ \one -> withConnection port $ \two -> do
-          forM_ [one, two] $ \client -> do
-            send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-            _ <- receiveResponse client
-            threadDelay 300000 -- until the server has taken note that it is idle
+        -- One has been answered before the other connects: their order is certain, whichever threads take them.
+        withConnection port $ \one -> becomeIdle one >> withConnection port (\two -> do
+          becomeIdle two
           statusOf <$> exchange port "GET / HTTP/1.0\r\n\r\n" `shouldReturn` 200
           receiveAll one `shouldReturn` ""
           send two "GET / HTTP/1.0\r\n\r\n"
-          statusOf <$> receiveAll two `shouldReturn` 200
+          statusOf <$> receiveAll two `shouldReturn` 200)
     it "setMaximumConnections makes others wait for busy ones" $ do
       now <- newIORef (0 :: Int, 0 :: Int)
       let application request respond = do
@@ -184,6 +182,10 @@ spec = do
         map statusOf answers `shouldBe` replicate 30 200
         readIORef now >>= (`shouldSatisfy` (<= 4)) . snd -- two accepting threads may both find room for one
   where
+    becomeIdle client = do
+      send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+      _ <- receiveResponse client
+      threadDelay 300000 -- until the server has taken note of it
     rated = setTimeout 30 . setMinimumRate 10000 1
     aboutOne seconds = seconds > 0.9 && seconds < (8 :: Double) -- on a busy machine; the next limit is 20 s or more
     dribble client = void (try (forever (threadDelay 100000 >> send client "x")) :: IO (Either SomeException ()))

@@ -56,15 +56,20 @@ runListeners settings listeners application = do
   capabilities <- getNumCapabilities
   let count = max capabilities (length listeners)
   registries <- replicateM count (newIORef IntMap.empty)
+  accepted <- newIORef 0
   accepting <- newTVarIO count
   flip finally (closeFileCache (endpointFiles endpoint)) . flip onException (endNow >> forConnections registries isIdle sayEnd) $ do
     forM_ (zip3 [0 ..] registries (cycle sources)) $ \(number, registry, source) ->
       forkOnMasked number $
-        acceptLoop endpoint source registries registry application `finally` atomically (modifyTVar' accepting (subtract 1))
+        acceptLoop endpoint source registries registry (nextNumber accepted) application `finally` atomically (modifyTVar' accepting (subtract 1))
     atomically ((||) <$> readTVar asked <*> ((== 0) <$> readTVar accepting) >>= check)
     drainAll
     inTime <- drain (settingsGracefulShutdownSeconds settings) registries ((> 0) <$> readTVarIO accepting)
     unless inTime (endNow >> forConnections registries (const (return True)) cut)
+
+-- Numbers connections in the order in which all accepting threads take them.
+nextNumber :: IORef Int -> IO Int
+nextNumber accepted = atomicModifyIORef' accepted (\number -> (number + 1, number))
 
 forkOnMasked :: Int -> IO () -> IO ()
 forkOnMasked capability action = mask_ (void (forkOn capability action))
@@ -105,24 +110,24 @@ newSource settings listener = case settingsAccept settings of
 
 -- Runs masked, so that no exception can come between taking a connection and forking the thread that closes it.
 -- Accepting itself can be interrupted.
-acceptLoop :: Endpoint -> Source -> [Registry] -> Registry -> Application -> IO ()
-acceptLoop endpoint source registries registry application = go 0
+acceptLoop :: Endpoint -> Source -> [Registry] -> Registry -> IO Int -> Application -> IO ()
+acceptLoop endpoint source registries registry newNumber application = go
   where
     settings = endpointSettings endpoint
-    go :: Int -> IO ()
-    go number = do
+    go = do
       outcome <- try (nextConnection source)
       case outcome of
         Right (peerSocket, peer) -> do
           mapM_ (awaitRoom endpoint registries) (settingsMaximumConnections settings) `onException` close peerSocket
+          number <- newNumber
           startConnection endpoint registry application number peerSocket peer
-          go (number + 1)
+          go
         Left failure -> do
           phase <- readIORef (endpointPhase endpoint)
           unless (phase == Over || isClosed failure) $ do
             settingsOnException settings Nothing (toException failure) `catch` ignore
             threadDelay retryMicros
-            go number
+            go
 
 -- Only a closed listening socket ends the server.
 isClosed :: IOException -> Bool
