@@ -75,7 +75,7 @@ spec = do
             pong request respond
       withServer (setTotalTimeout 1) application $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
-        withAsync (dribble client) $ \_ -> do
+        withAsync (sendSlowly client) $ \_ -> do
           (_, seconds) <- timed (receiveAll client)
           aboutOne seconds `shouldBe` True
       readIORef caught `shouldReturn` [Just RequestTimedOut]
@@ -188,13 +188,7 @@ spec = do
       threadDelay 300000 -- until the server has taken note of it
     rated = setTimeout 30 . setMinimumRate 10000 1
     aboutOne seconds = seconds > 0.9 && seconds < (8 :: Double) -- on a busy machine; the next limit is 20 s or more
-    dribble client = void (try (forever (threadDelay 100000 >> send client "x")) :: IO (Either SomeException ()))
     untilJust check = check >>= maybe (threadDelay 20000 >> untilJust check) return
-    timed action = do
-      start <- getMonotonicTime
-      result <- action
-      end <- getMonotonicTime
-      return (result, end - start)
 
 -- Sends for as long as it is let, and notes how long that was.
 endless :: IORef (Maybe Double) -> Application

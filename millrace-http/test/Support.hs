@@ -9,6 +9,7 @@ module Support
     withSmallConnection,
     Client,
     send,
+    sendSlowly,
     sendEnd,
     receive,
     receiveSome,
@@ -25,18 +26,20 @@ module Support
     echo,
     pong,
     within,
+    timed,
   )
 where
 
-import Control.Concurrent (forkIO, killThread)
+import Control.Concurrent (forkIO, killThread, threadDelay)
 import Control.Concurrent.MVar
 import Control.Exception (SomeException, bracket, try)
-import Control.Monad (void, when)
+import Control.Monad (forever, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import Data.Char (isSpace, toLower)
 import Data.IORef
+import GHC.Clock (getMonotonicTime)
 import Network.HTTP.Types (status200)
 import Network.Socket
 import qualified Network.Socket.ByteString as Socket
@@ -71,6 +74,18 @@ quiet = setOnException (\_ _ -> return ())
 -- | Fails if the action takes more than thirty seconds.
 within :: String -> IO a -> IO a
 within what action = timeout 30000000 action >>= maybe (fail ("timed out: " ++ what)) return
+
+-- | How many seconds an action takes.
+timed :: IO a -> IO (a, Double)
+timed action = do
+  start <- getMonotonicTime
+  result <- action
+  end <- getMonotonicTime
+  return (result, end - start)
+
+-- | A byte every tenth of a second, for as long as the server takes them.
+sendSlowly :: Client -> IO ()
+sendSlowly client = void (try (forever (threadDelay 100000 >> send client "x")) :: IO (Either SomeException ()))
 
 -- | A connection to the server, and what it has sent that was not looked at yet.
 data Client = Client Socket (IORef ByteString)

@@ -6,7 +6,7 @@ module TimeSpec (spec) where
 import Control.Concurrent (threadDelay)
 import Control.Concurrent.Async (withAsync)
 import Control.Exception (SomeException, try)
-import Control.Monad (forM_, forever, void)
+import Control.Monad (forM_, forever)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString)
 import qualified Data.ByteString.Char8 as C8
@@ -39,7 +39,7 @@ spec = describe "time limits, of one second" $ do
   it "a head that dribbles gets a 408 all the same" $
     withServer limited pong $ \port -> withConnection port $ \client -> do
       send client "GET / HTTP/1.1\r\nX: "
-      withAsync (dribble client) $ \_ -> do
+      withAsync (sendSlowly client) $ \_ -> do
         (bytes, seconds) <- timed (receiveAll client)
         (statusOf bytes, around1 seconds) `shouldBe` (408, True)
   it "a body that stops gets a 408, and the application an exception where it reads" $ do
@@ -59,7 +59,7 @@ spec = describe "time limits, of one second" $ do
   it "a body that dribbles gets a 408" $
     withServer limited echo $ \port -> withConnection port $ \client -> do
       send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
-      withAsync (dribble client) $ \_ -> do
+      withAsync (sendSlowly client) $ \_ -> do
         (bytes, seconds) <- timed (receiveAll client)
         (statusOf bytes, around1 seconds) `shouldBe` (408, True)
   it "a body that is slow, but not too slow, is read to its end" $
@@ -102,14 +102,8 @@ spec = describe "time limits, of one second" $ do
   where
     limited = setTimeout 1
     around1 seconds = seconds > 0.9 && seconds < (8 :: Double) -- on a busy machine
-    dribble client = void (try (forever (threadDelay 100000 >> send client "x")) :: IO (Either SomeException ()))
     slowly client = do
       threadDelay 20000
       bytes <- receive client
       if B.null bytes then return [] else (bytes :) <$> slowly client
     untilJust check = check >>= maybe (threadDelay 50000 >> untilJust check) return
-    timed action = do
-      start <- getMonotonicTime
-      result <- action
-      end <- getMonotonicTime
-      return (result, end - start)
