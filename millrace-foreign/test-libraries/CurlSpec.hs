@@ -42,7 +42,7 @@ spec = beforeAll_ (void (c_global_init globalDefault)) $ describe "libcurl" $ do
   it "downloads 200 files at once" $ withFewThreads 4 $ \threadsAreFew -> do
     url <- setting "MILLRACE_TEST_SLOW_URL"
     (files, duration) <- seconds $ do
-      jobs <- replicateM 200 (start (download url (\bytes -> return (ByteString.length bytes))))
+      jobs <- replicateM 200 (start (download url (return . ByteString.length)))
       pause 200000
       threadsAreFew
       within 60 "the downloads" (mapM finish jobs)

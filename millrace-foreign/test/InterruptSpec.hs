@@ -125,7 +125,7 @@ interrupting options disturb = withPipe $ \input _ -> withNote $ \note -> do
 -- | Calls that wait and calls that do not, until an exception comes. C is not running when it does. (No 'alloca' around a
 -- loop without end: GHC sees that nothing follows, and the memory is collected.)
 readInTurns :: Fd -> IO ()
-readInTurns input = bracket (mallocBytes 16) free (\buffer -> bracket malloc free (loop buffer))
+readInTurns input = bracket (mallocBytes 16) free (bracket malloc free . loop)
   where
     loop :: Ptr Word8 -> Ptr CInt -> IO ()
     loop buffer note = do

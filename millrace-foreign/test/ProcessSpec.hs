@@ -4,6 +4,7 @@ module ProcessSpec (spec, leaveCallsInFlight) where
 import Control.Concurrent (forkIO)
 import Control.Exception (SomeException, try)
 import Control.Monad (forever, replicateM, replicateM_, void)
+import Data.Maybe (isNothing)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (nullPtr)
 import System.Environment (getExecutablePath)
@@ -54,7 +55,7 @@ childWorks = do
   require (results == replicate 50 0) "the child's calls failed"
   withPipe $ \input _ -> do
     timedOut <- Base.timeout 10000 (fiberCall c_read input nullPtr 1)
-    require (timedOut == Nothing) "the child's call was not interrupted"
+    require (isNothing timedOut) "the child's call was not interrupted"
   doubled <- withCallback (return . (* 2)) (\f -> fiberCall c_call_often f 3)
   require (doubled == 12) "the child's callback"
 

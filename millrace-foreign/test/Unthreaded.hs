@@ -2,6 +2,7 @@
 module Main (main) where
 
 import Control.Exception (try)
+import Control.Monad (void)
 import Foreign.C.Types (CUInt (..))
 import Foreign.Ptr (FunPtr)
 import System.Exit (exitFailure)
@@ -13,6 +14,6 @@ foreign import ccall "&sleep" c_sleep :: FunPtr (CUInt -> IO CUInt)
 
 main :: IO ()
 main = do
-  outcomes <- mapM try [() <$ fiberCall c_sleep 0, startCarriers 1]
+  outcomes <- mapM try [void (fiberCall c_sleep 0), startCarriers 1]
   print outcomes
   if outcomes == [Left NotThreaded, Left NotThreaded] then putStrLn "2 passed, 0 failed" else exitFailure

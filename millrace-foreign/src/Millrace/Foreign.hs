@@ -116,7 +116,8 @@ fiberCall = fiberCallWith defaultCall
 --
 -- @since 0.1.0
 fiberCallWith :: Callable f => CallOptions -> FunPtr f -> f
-fiberCallWith options function = calling (\arguments -> Invocation (perform options function arguments)) []
+fiberCallWith options function = calling invocation []
+  where invocation arguments = Invocation (perform options function arguments)
 
 -- | A C function pointer for a Haskell function, to be called by C code that runs in 'fiberCall'. It is run by the
 -- Haskell thread that made the call, while the fiber waits: it may block, call 'fiberCall', and meets exceptions that

@@ -13,7 +13,7 @@ import Control.Concurrent.MVar (MVar, modifyMVar_, newEmptyMVar, newMVar, takeMV
 import Control.Exception (Exception (fromException), SomeException, mask, mask_, throwIO, try, uninterruptibleMask_)
 import Control.Monad (unless, void, when, zipWithM_)
 import Data.IORef (IORef, atomicModifyIORef', newIORef)
-import Data.Maybe (isJust)
+import Data.Maybe (isJust, isNothing)
 import Foreign.C.Error (Errno (..), eALREADY, eINTR, eTIMEDOUT, errnoToIOError)
 import Foreign.C.String (withCString)
 import Foreign.C.Types (CInt)
@@ -141,7 +141,7 @@ attend restore options call woken = go Nothing
     go interruption = do
       now <- attempt interruption id (takeMVar woken)
       -- What woke the thread comes only after an interruption that came first.
-      unless (isJust interruption || not (isJust now)) $ uninterruptibleMask_ (takeMVar woken)
+      unless (isJust interruption || isNothing now) $ uninterruptibleMask_ (takeMVar woken)
       frame <- c_call_frame call
       if frame == nullPtr then return now else do
         afterwards <- attempt now restore (runFrame frame)
