@@ -14,8 +14,8 @@ import Network.HTTP.Types
 import Network.Wai
 import Network.Wai.Handler.Millrace
 import Support
-import System.Directory (getTemporaryDirectory, removeFile)
-import System.IO (hClose, hPutStr, openTempFile)
+import System.Directory (removeFile)
+import System.FilePath ((</>))
 import System.Timeout (timeout)
 import Test.Hspec
 
@@ -115,38 +115,36 @@ spec = do
             first <- exchange port lastGet
             writeFile path "1"
             second <- exchange port lastGet
-            threadDelay 1300000
+            threadDelay 2500000
             third <- exchange port lastGet
             return (map (map replyBody . parseReplies) [first, second, third])
       sizes id `shouldReturn` [["5"], ["1"], ["1"]]
-      sizes (setFileInfoCacheDuration 1) `shouldReturn` [["5"], ["5"], ["1"]]
+      sizes (setFileInfoCacheDuration 2) `shouldReturn` [["5"], ["5"], ["1"]]
     it "throws for requests of other servers" $
       getFileInfo defaultRequest "/etc/passwd" `shouldThrow` (const True :: IOException -> Bool)
 
   describe "setFdCacheDuration" $
     it "keeps files open for so long, and those that are being sent until they are sent" $ withFile (replicate 3000000 'a') $ \path -> do
       let application _ respond = respond (responseFile status200 [] path Nothing)
-      withServer (setFdCacheDuration 1) application $ \port -> do
+      withServer (setFdCacheDuration 2) application $ \port -> do
         withConnection port $ \client -> do
           send client get
           begun <- receive client
           removeFile path
           writeFile path "b"
           map replyBody . parseReplies <$> exchange port lastGet `shouldReturn` [B.replicate 3000000 0x61]
-          threadDelay 2500000
+          threadDelay 5000000
           map replyBody . parseReplies <$> exchange port lastGet `shouldReturn` ["b"]
-          rest <- timeout 5000000 (readUntil client 3000000 (B.length begun))
+          rest <- timeout 30000000 (readUntil client 3000000 (B.length begun))
           rest `shouldBe` Just True
   where
     get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
     lastGet = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
     hint = [("Link", "</a.css>")]
     hinting request respond = sendEarlyHints request hint >> pong request respond
-    withFile content use = do
-      folder <- getTemporaryDirectory
-      (path, handle) <- openTempFile folder "millrace-http-context"
-      hPutStr handle content >> hClose handle
-      use path `finally` removeFile path
+    withFile content use = withFolder $ \folder -> do
+      let path = folder </> "file"
+      writeFile path content >> use path
     readUntil client size got
       | got >= size = return True
       | otherwise = do

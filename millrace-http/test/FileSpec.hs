@@ -3,7 +3,6 @@
 -- | Responses from files: whole, in parts, conditional, and those that cannot be read.
 module FileSpec (spec) where
 
-import Control.Exception (bracket)
 import Control.Monad (forM_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -13,9 +12,8 @@ import Data.Time (UTCTime (..), fromGregorian)
 import Network.HTTP.Types
 import Network.Wai
 import Support
-import System.Directory (createDirectory, getTemporaryDirectory, removeDirectoryRecursive, removeFile, setModificationTime)
+import System.Directory (createDirectory, setModificationTime)
 import System.FilePath ((</>))
-import System.IO (hClose, openBinaryTempFile)
 import Test.Hspec
 
 spec :: Spec
@@ -178,16 +176,9 @@ requesting folder name fields check = withServer id (fileServer folder) $ \port 
     replies -> expectationFailure ("expected one response, got " ++ show replies)
 
 withFiles :: (FilePath -> IO ()) -> IO ()
-withFiles = bracket create removeDirectoryRecursive
-  where
-    create = do
-      temporary <- getTemporaryDirectory
-      (name, handle) <- openBinaryTempFile temporary "millrace-http"
-      hClose handle
-      removeFile name
-      createDirectory name
-      forM_ [("empty", 0), ("small", 1000), ("page", 16384), ("large", 3000000)] $ \(file, size) -> do
-        B.writeFile (name </> file) (content size)
-        setModificationTime (name </> file) (UTCTime (fromGregorian 1994 11 6) (8 * 3600 + 49 * 60 + 37))
-      createDirectory (name </> "folder")
-      return name
+withFiles use = withFolder $ \folder -> do
+  forM_ [("empty", 0), ("small", 1000), ("page", 16384), ("large", 3000000)] $ \(file, size) -> do
+    B.writeFile (folder </> file) (content size)
+    setModificationTime (folder </> file) (UTCTime (fromGregorian 1994 11 6) (8 * 3600 + 49 * 60 + 37))
+  createDirectory (folder </> "folder")
+  use folder

@@ -23,7 +23,7 @@ import qualified Network.Socket.ByteString as Socket
 import Network.Wai
 import Network.Wai.Handler.Millrace
 import Support
-import System.Directory (doesPathExist, getTemporaryDirectory)
+import System.Directory (doesPathExist)
 import System.Environment (setEnv, unsetEnv)
 import System.FilePath ((</>))
 import Test.Hspec
@@ -55,9 +55,8 @@ spec = do
       bracket openFreePort (close . snd) $ \(port, listener) -> do
         withConnection port (const (return ()))
         socketPort listener `shouldReturn` fromIntegral port
-    it "runSettingsUnix serves at a path, replaces what is left of a dead server, and cleans up" $ do
-      folder <- getTemporaryDirectory
-      let path = folder </> "millrace-http-unix"
+    it "runSettingsUnix serves at a path, replaces what is left of a dead server, and cleans up" . withFolder $ \folder -> do
+      let path = folder </> "socket"
           exchangeUnix = bracket (socket AF_UNIX Stream defaultProtocol) close $ \client -> do
             connect client (SockAddrUnix path)
             Socket.sendAll client get
@@ -84,9 +83,8 @@ spec = do
     it "setLogger is told of every response: its status, and the bytes of its body" $ do
       logged <- newIORef []
       let logger request status size = modifyIORef logged ((rawPathInfo request, statusCode status, size) :)
-      withServer (setLogger logger) various $ \port -> do
-        _ <- exchange port (B.concat (map request' ["/lazy", "/stream", "/none", "/throw", "/file", "/missing"]) <> "HEAD /lazy HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        threadDelay 50000
+      withServer (setLogger logger) various $ \port ->
+        void . exchange port $ B.concat (map request' ["/lazy", "/stream", "/none", "/throw", "/file", "/missing"]) <> "HEAD /lazy HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
       reverse <$> readIORef logged
         `shouldReturn` [ ("/lazy", 200, Just 5),
                          ("/stream", 201, Just 100000),
@@ -140,7 +138,7 @@ spec = do
         B.isInfixOf "xy" bytes `shouldBe` False
     it "setGracefulCloseTimeout1 waits for the client's end of the connection" $ do
       closed <- newEmptyMVar
-      withServer (setGracefulCloseTimeout1 3000 . setOnClose (\_ -> putMVar closed ())) pong $ \port -> withConnection port $ \client -> do
+      withServer (setGracefulCloseTimeout1 30000 . setOnClose (\_ -> putMVar closed ())) pong $ \port -> withConnection port $ \client -> do
         send client get
         _ <- receiveAll client
         threadDelay 200000

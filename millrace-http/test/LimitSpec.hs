@@ -117,9 +117,9 @@ spec = do
           (statusOf bytes, aboutOne seconds) `shouldBe` (408, True)
     it "reads one that comes faster to its end" $
       withServer rated echo $ \port -> withConnection port $ \client -> do
-        send client "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 60000\r\n\r\n"
-        replicateM_ 30 (threadDelay 80000 >> send client (C8.replicate 2000 'x'))
-        map (B.length . replyBody) . parseReplies <$> receiveAll client `shouldReturn` [60000]
+        send client "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 240000\r\n\r\n"
+        replicateM_ 30 (threadDelay 80000 >> send client (C8.replicate 8000 'x'))
+        map (B.length . replyBody) . parseReplies <$> receiveAll client `shouldReturn` [240000]
     it "ends a response that is taken more slowly" $ do
       ended <- newIORef Nothing
       withServer rated (endless ended) $ \port -> withSmallConnection port $ \client -> do

@@ -56,19 +56,9 @@ spec = do
         receiveAll client `shouldReturn` ""
         within "the end" (takeMVar ended)
         end <- getMonotonicTime
-        end - start `shouldSatisfy` (< 5) -- idle ones would stay for 30
-    it "answers a request that follows the last response closely, and one on a new connection" $ do
-      port <- freePort
-      stopping port id pong $ \stop ended -> withConnection port $ \kept -> withConnection port $ \new -> do
-        send kept "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-        _ <- receiveResponse kept
-        withConnection port $ \another -> do
-          stop
-          forM_ [kept, new, another] $ \client -> send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-          answers <- mapM receiveAll [kept, new, another]
-          map (map (\reply -> (replyBody reply, headerOf "connection" reply)) . parseReplies) answers
-            `shouldBe` replicate 3 [("Pong", Just "close")]
-          within "the end" (takeMVar ended)
+        end - start `shouldSatisfy` (< 20) -- idle ones would stay for 30
+    it "answers a request that follows the last response closely, and one on a new connection" $
+      untilQuick (requestsAfterStop pong) `shouldReturn` replicate 3 [("Pong", Just "close")]
     it "answers what the queue of the listening socket holds" $ do
       port <- freePort
       started <- newEmptyMVar
@@ -79,23 +69,25 @@ spec = do
       forM_ [False, True] $ \share -> stopping port (setReusePort share . setMaximumConnections (Just 1)) application $ \stop ended -> do
         first <- async (exchange port get)
         takeMVar started
-        others <- replicateM 20 (async (exchange port get))
-        threadDelay 100000
-        stop
-        replicateM 20 (within "a request" (takeMVar started)) >>= (`shouldBe` replicate 20 ())
-        putMVar finish ()
-        answers <- mapM wait (first : others)
-        takeMVar finish
-        (share, map statusOf answers) `shouldBe` (share, replicate 21 200)
+        withMany 20 port $ \others -> do
+          mapM_ (`send` get) others
+          stop
+          replicateM 20 (within "a request" (takeMVar started)) >>= (`shouldBe` replicate 20 ())
+          putMVar finish ()
+          answers <- (:) <$> wait first <*> mapM receiveAll others
+          takeMVar finish
+          (share, map statusOf answers) `shouldBe` (share, replicate 21 200)
         within "the end" (takeMVar ended)
     it "lets busy ones finish their response, which says that it is the last" $ do
       port <- freePort
       started <- newEmptyMVar
-      let application request respond = putMVar started () >> threadDelay 500000 >> pong request respond
+      stopped <- newEmptyMVar
+      let application request respond = putMVar started () >> readMVar stopped >> pong request respond
       stopping port id application $ \stop ended -> do
         clients <- replicateM 10 . async $ exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
         replicateM 10 (takeMVar started) >>= (`shouldBe` replicate 10 ())
         stop
+        putMVar stopped ()
         answers <- mapM wait clients
         map (map (\reply -> (replyBody reply, headerOf "connection" reply)) . parseReplies) answers
           `shouldBe` replicate 10 [("Pong", Just "close")]
@@ -103,7 +95,7 @@ spec = do
     it "cuts off what takes longer than its limit" $ do
       port <- freePort
       started <- newEmptyMVar
-      let application request respond = putMVar started () >> threadDelay 4000000 >> pong request respond
+      let application request respond = putMVar started () >> threadDelay 60000000 >> pong request respond
       stopping port (setGracefulShutdownTimeout (Just 1)) application $ \stop ended -> withConnection port $ \client -> do
         send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
         takeMVar started
@@ -111,10 +103,39 @@ spec = do
         stop
         within "the end" (takeMVar ended)
         end <- getMonotonicTime
-        end - start `shouldSatisfy` \seconds -> seconds > 0.9 && seconds < 3.5
+        end - start `shouldSatisfy` \seconds -> seconds > 0.9 && seconds < 20
         receiveAll client `shouldReturn` ""
   where
     run' port = runSettings (setPort port (setHost "127.0.0.1" (quiet defaultSettings))) pong
+
+-- Requests on a kept connection and on two new ones right after the server was told to end; and their answers, unless
+-- they came so late that the server did not have to expect them.
+requestsAfterStop :: Application -> IO (Maybe [[(B.ByteString, Maybe B.ByteString)]])
+requestsAfterStop application = do
+  port <- freePort
+  stopping port id application $ \stop ended -> do
+    start <- getMonotonicTime
+    withConnection port $ \kept -> withConnection port $ \new -> do
+      send kept get
+      _ <- receiveResponse kept
+      withConnection port $ \another -> do
+        stop
+        forM_ [kept, new, another] (try' . (`send` get))
+        end <- getMonotonicTime
+        answers <- mapM (try' . receiveAll) [kept, new, another]
+        within "the end" (takeMVar ended)
+        return (if end - start > 0.1 then Nothing else Just (map (either (const []) (map facts . parseReplies)) answers))
+  where
+    get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    facts reply = (replyBody reply, headerOf "connection" reply)
+    try' = try :: IO a -> IO (Either IOException a)
+
+-- On a machine that is busy otherwise, an attempt may take too long to tell anything.
+untilQuick :: IO (Maybe a) -> IO a
+untilQuick attempt = go (20 :: Int)
+  where
+    go 0 = fail "no attempt was quick enough"
+    go left = attempt >>= maybe (go (left - 1)) return
 
 freePort :: IO Int
 freePort = do

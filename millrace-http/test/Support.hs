@@ -7,6 +7,7 @@ module Support
     quiet,
     withConnection,
     withSmallConnection,
+    withMany,
     Client,
     send,
     sendSlowly,
@@ -27,6 +28,7 @@ module Support
     pong,
     within,
     timed,
+    withFolder,
   )
 where
 
@@ -46,6 +48,9 @@ import qualified Network.Socket.ByteString as Socket
 import Network.Wai
 import Network.Wai.Handler.Millrace
 import Numeric (readHex)
+import System.Directory (getTemporaryDirectory, removeDirectoryRecursive)
+import System.FilePath ((</>))
+import System.Posix.Temp (mkdtemp)
 import System.Timeout (timeout)
 
 -- | Serves an application while the action, which gets the port, runs.
@@ -83,6 +88,12 @@ timed action = do
   end <- getMonotonicTime
   return (result, end - start)
 
+-- | An empty folder that nobody else has: these tests may run more than once at a time.
+withFolder :: (FilePath -> IO a) -> IO a
+withFolder = bracket create removeDirectoryRecursive
+  where
+    create = getTemporaryDirectory >>= mkdtemp . (</> "millrace-http-test-")
+
 -- | A byte every tenth of a second, for as long as the server takes them.
 sendSlowly :: Client -> IO ()
 sendSlowly client = void (try (forever (threadDelay 100000 >> send client "x")) :: IO (Either SomeException ()))
@@ -106,6 +117,13 @@ withConnectionThat prepare port use = bracket open close (\opened -> newIORef B.
       prepare client
       connect client (SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1)))
       return client
+
+-- | So many of them. The last to connect comes first.
+withMany :: Int -> Int -> ([Client] -> IO a) -> IO a
+withMany count port use = go count []
+  where
+    go 0 clients = use clients
+    go left clients = withConnection port (\client -> go (left - 1 :: Int) (client : clients))
 
 send :: Client -> ByteString -> IO ()
 send (Client client _) = Socket.sendAll client
