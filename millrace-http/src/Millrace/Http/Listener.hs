@@ -182,7 +182,7 @@ retire (Listener retired parting) closing = (letGo `catch` ignore) >> closing
         emptyQueue
     emptyQueue = do
       start <- monotonicNanoseconds
-      awaitEmpty (start + 1000 * fromIntegral inFlightMicros)
+      awaitEmpty (start + 1000 * fromIntegral emptyingMicros)
     awaitEmpty :: Word64 -> IO ()
     awaitEmpty limit = do
       pending <- withFdSocket retired c_pending
@@ -192,6 +192,10 @@ retire (Listener retired parting) closing = (letGo `catch` ignore) >> closing
 -- | How long a segment may be on its way from a client.
 inFlightMicros :: Int
 inFlightMicros = 250000
+
+-- | How long to wait for a queue to empty: new connections may keep it from being empty for ever.
+emptyingMicros :: Int
+emptyingMicros = 3000000
 
 foreign import ccall unsafe "http_socket_turn_away"
   c_turnAway :: CInt -> IO CInt
