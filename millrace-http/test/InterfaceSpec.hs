@@ -154,7 +154,7 @@ spec = do
       (getPort changed, getHost changed, getGracefulShutdownTimeout changed) `shouldBe` (1, "!6", Just 2)
       (getGracefulCloseTimeout1 changed, getGracefulCloseTimeout2 changed) `shouldBe` (3, 4)
 
-  describe "makeServerState" $
+  describe "makeServerState" $ do
     it "shows open connections and the shutdown" $ do
       (state, settings) <- makeServerState (quiet defaultSettings)
       isJust (getServerState settings) `shouldBe` True
@@ -168,6 +168,14 @@ spec = do
         within "none" (atomically (currentOpenConnectionsSTM state >>= check . (== 0)))
         currentShuttingDownState state `shouldReturn` False
       currentShuttingDownState state `shouldReturn` True
+    it "has the names that Warp has for it" $ do
+      (state, settings) <- makeSettingsAndServerState
+      (counter, others) <- makeSettingsAndCounter
+      forM_ [(currentOpenConnections state, settings), (getCount counter, others)] $ \(count, changed) ->
+        withApplicationSettings changed (return pong) $ \port -> withConnection port $ \client -> do
+          send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+          _ <- receiveResponse client
+          count `shouldReturn` 1
   where
     get = request' "/" `withField` "Connection: close"
     request' path = B.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\n\r\n"]

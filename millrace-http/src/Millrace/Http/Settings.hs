@@ -8,6 +8,7 @@ module Millrace.Http.Settings where
 import Control.Concurrent (forkIOWithUnmask)
 import Control.Exception (SomeException)
 import Control.Monad (void)
+import Data.Bifunctor (first)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.Streaming.Network as Streaming
@@ -428,6 +429,18 @@ makeServerState :: Settings -> IO (ServerState, Settings)
 makeServerState settings = do
   state <- newServerState
   return (state, settings {settingsServerState = Just state})
+
+-- | 'makeServerState' of 'defaultSettings', under the name and with the type that Warp has for it.
+--
+-- @since 0.1.0
+makeSettingsAndServerState :: IO (ServerState, Settings)
+makeSettingsAndServerState = makeServerState defaultSettings
+
+-- | The same for those who want no more than the counter of open connections.
+--
+-- @since 0.1.0
+makeSettingsAndCounter :: IO (Counter, Settings)
+makeSettingsAndCounter = first openConnectionCounter <$> makeSettingsAndServerState
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Beyond Warp

@@ -125,6 +125,8 @@ module Network.Wai.Handler.Millrace
     -- * State
     ServerState,
     makeServerState,
+    makeSettingsAndServerState,
+    makeSettingsAndCounter,
     getServerState,
     currentOpenConnections,
     currentOpenConnectionsSTM,
