@@ -6,8 +6,8 @@ module ResourceSpec (spec, serveInherited, isServer) where
 
 import Control.Concurrent (threadDelay)
 import Control.Concurrent.Async (withAsync)
-import Control.Exception (bracket, finally)
-import Control.Monad (replicateM, replicateM_)
+import Control.Exception (IOException, bracket, finally, try)
+import Control.Monad (replicateM, replicateM_, void)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy.Char8 as L8
@@ -24,7 +24,7 @@ import System.Environment (getExecutablePath, lookupEnv)
 import System.FilePath ((</>))
 import System.Mem (performMinorGC)
 import System.IO (IOMode (..), hSetFileSize, withBinaryFile)
-import System.Posix.IO (FdOption (CloseOnExec), setFdOption)
+import System.Posix.IO (FdOption (CloseOnExec), closeFd, dup, setFdOption, stdInput)
 import System.Posix.Resource (Resource (..), ResourceLimit (..), ResourceLimits (..), getResourceLimit, setResourceLimit)
 import System.Posix.Types (Fd (..))
 import System.Process
@@ -35,16 +35,30 @@ spec = do
   describe "inherited sockets" $
     it "are served: a connection that came before the server is answered" $
       withOtherServer 256 $ \port -> map replyBody . parseReplies <$> exchange port get `shouldReturn` ["Pong"]
-  describe "descriptors that run out" $
+  describe "descriptors that run out" $ do
     it "delay new connections, and nothing else" $
-      withOtherServer 40 $ \port -> withConnection port $ \early -> do
+      withOtherServer 64 $ \port -> withConnection port $ \early -> withConnection port $ \holder -> do
         kept early
-        withMany 60 port $ \crowd -> do
-          mapM_ (`send` "GET / HTTP/1.1\r\nHost: a\r\n\r\n") crowd
-          -- There is a descriptor for the first that came, and none for the last.
-          replyBody <$> receiveResponse (last crowd) `shouldReturn` "Pong"
-          receiveUntilTimeout 20000 (head crowd) `shouldReturn` ("", False)
+        send holder "POST /exhaust HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        _ <- receiveUntilThere "full" 1 0 holder
+        withConnection port $ \late -> do
+          send late get
+          receiveUntilTimeout 50000 late `shouldReturn` ("", False)
           kept early
+          send holder "0\r\n\r\n"
+          map replyBody . parseReplies <$> receiveAll late `shouldReturn` ["Pong"]
+    it "are not kept by idle connections: the oldest give way" $
+      withOtherServer 48 $ \port -> withManyKept 60 port $ \crowd -> do
+        receiveAll (last crowd) `shouldReturn` ""
+        kept (head crowd)
+    it "are left to connections that are not idle: new ones wait" $
+      withOtherServer 48 $ \port -> do
+        withMany 60 port $ \crowd -> do
+          mapM_ (`send` "GET / HTTP/1.1\r\nHost: a\r\nX: ") crowd
+          send (head crowd) "y\r\n\r\n"
+          receiveUntilTimeout 50000 (head crowd) `shouldReturn` ("", False)
+          send (last crowd) "y\r\n\r\n"
+          replyBody <$> receiveResponse (last crowd) `shouldReturn` "Pong"
         map replyBody . parseReplies <$> exchange port get `shouldReturn` ["Pong"]
   describe "a small request" $
     it "allocates at most 2 KB on the Haskell heap, everything counted" $
@@ -128,6 +142,13 @@ atMost limit tries measure = do
   result <- measure
   if result <= limit || tries <= 1 then return result else atMost limit (tries - 1) measure
 
+-- The same, each of which was answered before the next connected.
+withManyKept :: Int -> Int -> ([Client] -> IO a) -> IO a
+withManyKept count port use = go count []
+  where
+    go 0 clients = use clients
+    go left clients = withConnection port (\client -> kept client >> go (left - 1 :: Int) (client : clients))
+
 -- | Is this process to be such a server?
 isServer :: IO Bool
 isServer = isJust <$> lookupEnv variable
@@ -137,9 +158,17 @@ variable = "MILLRACE_HTTP_TEST_SERVER"
 
 -- | Serves on the inherited sockets until it is killed.
 serveInherited :: IO ()
-serveInherited = runSettingsInherited (quiet defaultSettings) $ \request respond ->
-  if rawPathInfo request == "/allocated" then allocated respond else pong request respond
+serveInherited = runSettingsInherited (quiet defaultSettings) $ \request respond -> case rawPathInfo request of
+  "/allocated" -> allocated respond
+  "/exhaust" -> exhausting request respond
+  _ -> pong request respond
   where
+    -- Takes every descriptor that there is until the request body ends.
+    exhausting request respond = bracket (takeAll []) (mapM_ closeFd) $ \_ ->
+      respond . responseStream status200 [] $ \write flush -> write "full" >> flush >> void (strictRequestBody request)
+    takeAll taken = try (dup stdInput) >>= either (none taken) (takeAll . (: taken))
+    none :: [Fd] -> IOException -> IO [Fd]
+    none taken _ = return taken
     -- The counter is brought up to date by collections.
     allocated respond = do
       performMinorGC

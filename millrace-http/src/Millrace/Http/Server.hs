@@ -31,6 +31,7 @@ import Millrace.Timer (registerDelay, threadDelay)
 import qualified Network.Socket as Network
 import Network.Wai (Application)
 import System.Posix.IO (dup)
+import System.Posix.Resource (Resource (..), ResourceLimit (..), ResourceLimits (..), getResourceLimit)
 import System.Posix.Types (Fd (..))
 
 -- The open connections that one accepting thread has taken.
@@ -57,11 +58,12 @@ runListeners settings listeners application = do
   let count = max capabilities (length listeners)
   registries <- replicateM count (newIORef IntMap.empty)
   accepted <- newIORef 0
+  limit <- maybe descriptorRoom (return . Just) (settingsMaximumConnections settings)
   accepting <- newTVarIO count
   flip finally (closeFileCache (endpointFiles endpoint)) . flip onException (endNow >> forConnections registries isIdle sayEnd) $ do
     forM_ (zip3 [0 ..] registries (cycle sources)) $ \(number, registry, source) ->
       forkOnMasked number $
-        acceptLoop endpoint source registries registry (nextNumber accepted) application `finally` atomically (modifyTVar' accepting (subtract 1))
+        acceptLoop endpoint source registries registry (nextNumber accepted) limit application `finally` atomically (modifyTVar' accepting (subtract 1))
     atomically ((||) <$> readTVar asked <*> ((== 0) <$> readTVar accepting) >>= check)
     drainAll
     inTime <- drain (settingsGracefulShutdownSeconds settings) registries ((> 0) <$> readTVarIO accepting)
@@ -110,15 +112,15 @@ newSource settings listener = case settingsAccept settings of
 
 -- Runs masked, so that no exception can come between taking a connection and forking the thread that closes it.
 -- Accepting itself can be interrupted.
-acceptLoop :: Endpoint -> Source -> [Registry] -> Registry -> IO Int -> Application -> IO ()
-acceptLoop endpoint source registries registry newNumber application = go
+acceptLoop :: Endpoint -> Source -> [Registry] -> Registry -> IO Int -> Maybe Int -> Application -> IO ()
+acceptLoop endpoint source registries registry newNumber limit application = go
   where
     settings = endpointSettings endpoint
     go = do
       outcome <- try (nextConnection source)
       case outcome of
         Right (peerSocket, peer) -> do
-          mapM_ (awaitRoom endpoint registries) (settingsMaximumConnections settings) `onException` close peerSocket
+          mapM_ (awaitRoom endpoint registries) limit `onException` close peerSocket
           number <- newNumber
           startConnection endpoint registry application number peerSocket peer
           go
@@ -139,6 +141,18 @@ retryMicros = 100000
 
 ignore :: SomeException -> IO ()
 ignore _ = return ()
+
+-- How many connections there are descriptors for, beside those of the run-time system, of the managers and of files.
+-- Without this limit idle connections would keep new ones out: accepting merely waits for a descriptor.
+descriptorRoom :: IO (Maybe Int)
+descriptorRoom = do
+  limits <- getResourceLimit ResourceOpenFiles
+  return $ case softLimit limits of
+    ResourceLimit most -> Just (max 1 (fromIntegral most - descriptorsKept))
+    _ -> Nothing
+
+descriptorsKept :: Int
+descriptorsKept = 32
 
 -- Holds back a connection that was accepted until there is room for it. Connections that are idle make room, the oldest
 -- first.
