@@ -102,12 +102,9 @@ void mrh_attach(mr_loop *loop, unsigned number)
     atomic_flag_clear(&lock);
 }
 
-static const attachment *attachment_here(void)
+/* The first call of an OS thread for a capability, and the first after a change of view. */
+static __attribute__((noinline)) const attachment *find_attachment(Capability *here, int64_t now)
 {
-    Capability *here = rts_unsafeGetMyCapability();
-    int64_t now = atomic_load_explicit(&view, memory_order_relaxed);
-    if (last.capability == here && last_view == now)
-        return &last;
     if (mrh_is_simulated_here())
         return &simulated;
     unsigned count = atomic_load(&attachment_count);
@@ -119,6 +116,14 @@ static const attachment *attachment_here(void)
         }
     }
     return NULL;
+}
+
+/* Every operation and every timer comes by here. */
+static inline const attachment *attachment_here(void)
+{
+    Capability *here = rts_unsafeGetMyCapability();
+    int64_t now = atomic_load_explicit(&view, memory_order_relaxed);
+    return last.capability == here && last_view == now ? &last : find_attachment(here, now);
 }
 
 static bool is_enabled(uint32_t number)

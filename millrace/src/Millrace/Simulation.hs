@@ -436,7 +436,7 @@ tidyUp run rounds = do
     tidyUp run (rounds - 1)
   where
     end (token, w)
-      | waitingOperation w == "timeout" = void (stopAlarm (Alarm token))
+      | waitingOperation w == "timeout" = mask_ (void (stopAlarm (Alarm token)))
       | otherwise = c_cancel token
 
 ------------------------------------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ liftableTimeout limitMicros action
       lock <- newEmptyMVar
       alarm <- startAlarm limitMicros (Perform (expire caller lock))
       -- 'Just' is made in masked state: see 'Millrace.Internal.Park.handOver'.
-      result <- (Just <$> restore (action (void (stopAlarm alarm)))) `catch` \problem -> do
+      result <- (Just <$> restore (action (mask_ (void (stopAlarm alarm))))) `catch` \problem -> do
         disarm alarm lock
         if fromException problem == Just (Timeout lock) then return Nothing else throwIO (problem :: SomeException)
       -- Masked: an exception of ours that comes now is stopped by 'disarm'. If we were interrupted, it is done already.
@@ -100,12 +100,12 @@ expire caller lock = do
     isFirst <- tryPutMVar lock self
     when isFirst $ throwTo caller (Timeout lock)
 
--- Uninterruptible, so that when it returns no exception can come; it waits at most for a thread that is about to throw,
--- which is killed before it can or has thrown already.
+-- To be called masked. When it returns no exception can come. Where it may wait it is uninterruptible; it waits at most
+-- for a thread that is about to throw, which is killed before it can or has thrown already.
 disarm :: Alarm -> MVar ThreadId -> IO ()
-disarm alarm lock = uninterruptibleMask_ $ do
+disarm alarm lock = do
   isGone <- stopAlarm alarm
-  unless isGone $ do
+  unless isGone $ uninterruptibleMask_ $ do
     self <- myThreadId
     isFirst <- tryPutMVar lock self
     unless isFirst $ takeMVar lock >>= killThread
@@ -116,7 +116,7 @@ disarm alarm lock = uninterruptibleMask_ $ do
 registerDelay :: Int -> IO (TVar Bool)
 registerDelay delayMicros = do
   variable <- newTVarIO False
-  void $ startAlarm delayMicros (Perform (atomically (writeTVar variable True)))
+  mask_ $ void $ startAlarm delayMicros (Perform (atomically (writeTVar variable True)))
   return variable
 
 -- | Stands for all managers; there is one, and no state in it. For programs written for "GHC.Event".
@@ -147,7 +147,7 @@ getSystemTimerManager = return TimerManager
 --
 -- @since 0.1.0
 registerTimeout :: TimerManager -> Int -> TimeoutCallback -> IO TimeoutKey
-registerTimeout TimerManager delayMicros callback = TimeoutKey <$> startAlarm delayMicros (Callback callback)
+registerTimeout TimerManager delayMicros callback = mask_ $ TimeoutKey <$> startAlarm delayMicros (Callback callback)
 
 -- | Moves a timeout to so many microseconds from now. Does nothing if it has fired or was unregistered. O(1).
 --
@@ -160,4 +160,4 @@ updateTimeout TimerManager (TimeoutKey alarm) = moveAlarm alarm
 --
 -- @since 0.1.0
 unregisterTimeout :: TimerManager -> TimeoutKey -> IO ()
-unregisterTimeout TimerManager (TimeoutKey alarm) = void (stopAlarm alarm)
+unregisterTimeout TimerManager (TimeoutKey alarm) = mask_ (void (stopAlarm alarm))

@@ -2,6 +2,10 @@
 --
 -- A timer is reserved, gets its action, and is started: it cannot fire before its action is there. It belongs to whoever
 -- takes the action out again, the manager when it has fired or 'stopAlarm', and that one releases it.
+--
+-- 'startAlarm' and 'stopAlarm' are to be called masked: an exception between their steps would leave the timer to nobody.
+-- Once it is reserved no step can be interrupted. They do not mask themselves, since most callers have to in any case, and
+-- looking at the masking state takes as long as arming.
 module Millrace.Internal.Alarm
   ( Alarm (..)
   , startAlarm
@@ -9,7 +13,6 @@ module Millrace.Internal.Alarm
   , stopAlarm
   ) where
 
-import Control.Exception (mask_)
 import Data.Word (Word64)
 
 import Millrace.Internal.Foreign
@@ -23,9 +26,9 @@ newtype Alarm = Alarm Word64
   deriving (Eq, Ord)
 
 -- | Starts a timer that performs its action after so many microseconds; zero or less: soon. Does not block. Throws
--- when there is no memory for it.
+-- when there is no memory for it. To be called masked.
 startAlarm :: Int -> Action -> IO Alarm
-startAlarm delayMicros action = mask_ $ do
+startAlarm delayMicros action = do
   token <- reserveToken kindTimeout
   table <- timerTableOf token
   setAction table (numberOf token) action
@@ -39,9 +42,9 @@ moveAlarm (Alarm token) delayMicros = c_move_after token (fromIntegral delayMicr
 {-# INLINE moveAlarm #-}
 
 -- | Stops it. 'True': it is gone, and its action will not be performed. 'False': it has fired, or it belongs to another
--- capability, which will stop it in a moment unless it fires before.
+-- capability, which will stop it in a moment unless it fires before. To be called masked.
 stopAlarm :: Alarm -> IO Bool
-stopAlarm (Alarm token) = mask_ $ do
+stopAlarm (Alarm token) = do
   isStopped <- c_stop token
   if isStopped == 0 then return False else do
     table <- timerTableOf token
