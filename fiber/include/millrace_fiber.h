@@ -33,7 +33,7 @@ typedef struct mr_carriers_options {
     unsigned carriers;       /* OS threads that run fibers [one for each processor this process may use] */
     mr_backend backend;      /* see mr_backend_choose [MR_BACKEND_AUTO] */
     size_t stack_size_bytes; /* of a fiber that does not ask for another; used only as it is touched [256 KiB] */
-    unsigned stacks_kept;    /* stacks of ended fibers kept for the next, of each size [256] */
+    unsigned stacks_kept;    /* stacks of ended fibers kept for the next, of each size [1024] */
 
     /* For finding what blocks. MILLRACE_FIBER_DEBUG asks for the same: "uncovered,locks,watchdog=100". */
     int reports_uncovered_calls;     /* at the start, a line for each of mr_uncovered_calls */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { STACK_SIZE_BYTES = 256 * 1024, STACKS_KEPT = 256 };
+enum { STACK_SIZE_BYTES = 256 * 1024, STACKS_KEPT = 1024 };
 
 static mf_lock start_lock; /* held while carriers are started or stopped */
 static _Atomic(mf_runtime *) current;

@@ -20,7 +20,7 @@ enum {
     SIZE_MIN_LOG2 = 14,
     SIZE_MAX_LOG2 = 40,
     GUARD_BYTES = 64 * 1024, /* wide, so that a large frame does not step over it */
-    HOT_STACKS = 64,         /* kept with all the memory they used; the others keep what is at their upper end */
+    HOT_STACKS = 256,        /* kept with all the memory they used; the others keep what is at their upper end */
     HOT_BYTES = 32 * 1024,
 };
 
