@@ -125,6 +125,8 @@ class Bench:
         """One sample, by the kind of the workload."""
         if workload.kind == "timers":
             return self._timers(side, point)
+        if workload.kind == "calls":
+            return self._calls(side, point)
         if workload.kind == "simulated":
             return self._simulated(side, point)
         use = {"closed": self._closed, "open": self._open, "idle": self._idle}[workload.kind]
@@ -200,22 +202,39 @@ class Bench:
             "peak_memory_bytes": process.memory_bytes(program.pids(), "VmHWM"),
         }
 
-    def _timers(self, side, point):
+    def _run(self, side, point, count):
+        """Runs a program that prints so many numbers, the first a time: the numbers, the run and the command."""
         command = self._command(side, point, n=point["n"], m=point.get("m", 1))
-        output, cpu_seconds, peak = process.run_measured(
+        run = process.run_measured(
             command, self.workshop.bench, side.environment(point["cores"]), self.settings.timer_limit)
         try:
-            seconds = float(output.strip().split("\n")[-1])
+            numbers = [float(word) for word in run.output.strip().split("\n")[-1].split()]
         except ValueError:
-            raise ServerError(f"it printed no time: {output.strip()[-200:]}") from None
-        if seconds <= 0:
-            raise ServerError(f"it printed a time of {seconds} s")
+            numbers = []
+        if len(numbers) != count:
+            raise ServerError(f"it printed no time: {run.output.strip()[-200:]}")
+        if numbers[0] <= 0:
+            raise ServerError(f"it printed a time of {numbers[0]} s")
+        return numbers, run, self.workshop.shown(" ".join(command))
+
+    def _calls(self, side, point):
+        (seconds, memory_before), run, command = self._run(side, point, 2)
+        calls = point["n"] * point["m"]
         figures = {
-            "seconds": seconds, "cpu_seconds": cpu_seconds, "errors": 0,
-            "command": self.workshop.shown(" ".join(command)),
+            "us_per_call": seconds * 1e6 / calls, "calls_per_second": calls / seconds, "errors": 0,
+            "cpu_us_per_call": run.cpu_seconds * 1e6 / calls, "command": command,
         }
-        if peak:
-            figures["peak_memory_bytes"] = peak
+        if run.peak_threads:
+            figures["peak_threads"] = run.peak_threads
+        if run.peak_memory_bytes > memory_before:
+            figures["memory_growth_bytes"] = run.peak_memory_bytes - memory_before
+        return figures
+
+    def _timers(self, side, point):
+        (seconds,), run, command = self._run(side, point, 1)
+        figures = {"seconds": seconds, "cpu_seconds": run.cpu_seconds, "errors": 0, "command": command}
+        if run.peak_memory_bytes:
+            figures["peak_memory_bytes"] = run.peak_memory_bytes
         if "m" in point:
             figures["us_per_call"] = seconds * 1e6 / (point["n"] * point["m"])
         return figures

@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import time
+from dataclasses import dataclass
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -114,8 +115,24 @@ class Program:
             pass
 
 
+def _threads(pid):
+    """How many threads a process has now; 0 if it is gone."""
+    fields = _stat(pid)
+    return int(fields[17]) if fields else 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a program said and used. The two peaks are of what was seen every few milliseconds; 0 if nothing was."""
+
+    output: str
+    cpu_seconds: float
+    peak_memory_bytes: int
+    peak_threads: int
+
+
 def run_measured(command, directory, environment, timeout_seconds):
-    """Runs a program to its end. Returns its output, its CPU seconds and its peak memory.
+    """Runs a program to its end and returns its Run.
 
     Raises ServerError if it fails, TimeoutError if it takes too long.
     """
@@ -123,7 +140,7 @@ def run_measured(command, directory, environment, timeout_seconds):
     process = subprocess.Popen(
         command, cwd=directory, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True)
-    peak = 0
+    peak = threads = 0
     deadline = time.monotonic() + timeout_seconds
     while True:
         try:
@@ -132,6 +149,7 @@ def run_measured(command, directory, environment, timeout_seconds):
         except subprocess.TimeoutExpired:
             # ru_maxrss would count the memory of this driver too, which the child had before exec: look at the living.
             peak = max(peak, memory_bytes([process.pid], "VmHWM"))
+            threads = max(threads, _threads(process.pid))
             if time.monotonic() > deadline:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
@@ -140,4 +158,4 @@ def run_measured(command, directory, environment, timeout_seconds):
     if process.returncode != 0:
         raise ServerError(f"exit code {process.returncode}: {output.strip()[-300:]}")
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return output, cpu, peak
+    return Run(output, cpu, peak, threads)

@@ -10,7 +10,7 @@ FILE_NAMES = {name: f"{name}.bin" for name in FILES}
 @dataclass(frozen=True)
 class Workload:
     name: str
-    kind: str  # closed, open, idle, timers or simulated
+    kind: str  # closed, open, idle, timers, calls or simulated
     text: str  # for the report
     primary: str  # the figure that the ratios are about
     points: list = field(default_factory=list)  # parameters of each row: dictionaries
@@ -125,6 +125,29 @@ ALL += [
         _timers("turn", (1,), n=10_000) + _timers("idle", (1,), n=10_000)),
 ]
 
+ALL += [
+    Workload(
+        "blocking", "calls",
+        "1,000 callers, each of which calls a C function that blocks, over and over. `sleep`: a millisecond of usleep. `hold`: "
+        "half a second, so that all calls are in flight at once; look at threads and memory there. `ask`: a question over a "
+        "socket, with a plain read that waits for the answer; a thread of the same program answers all of them, and its "
+        "time is in the figure. From Haskell the callers are green threads, in Go goroutines; in C they are "
+        "POSIX threads or fibers. OS threads are all of the process, with the one that answers. Memory for the calls is what "
+        "the process grew by; the kernel's own, 16 KB of stack for each OS thread and more, is not counted.",
+        "us_per_call",
+        _timers("sleep", (1, 2), n=1000, m=100) + _timers("hold", (1,), n=1000, m=1) + _timers("ask", (1, 2), n=1000, m=100),
+        _timers("sleep", (1,), n=1000, m=20) + _timers("hold", (1,), n=1000, m=1) + _timers("ask", (1,), n=1000, m=20)),
+    Workload(
+        "switch", "calls",
+        "What the callers of `blocking` cost by themselves. `switch`: two of them take turns; the figure is one turn. `spawn`: "
+        "one starts another and waits for its end. `empty`: the round trip of a call of a C function that does nothing.",
+        "us_per_call",
+        _timers("switch", (1,), n=2, m=100_000) + _timers("spawn", (1,), n=1, m=50_000) +
+        _timers("empty", (1, 2), n=1, m=50_000),
+        _timers("switch", (1,), n=2, m=10_000) + _timers("spawn", (1,), n=1, m=2_000) +
+        _timers("empty", (1,), n=1, m=2_000)),
+]
+
 BY_NAME = {workload.name: workload for workload in ALL}
 
 
@@ -134,7 +157,7 @@ def label(name, point):
     if name in ("cores", "idle"):
         words.append(point["service"])
     if point["service"] in ("floor", "callbacks", "rearm", "arm", "timeouts", "brief", "sleepers", "lateness", "live", "turn",
-                            "random", "idle"):
+                            "random", "idle", "sleep", "hold", "ask", "switch", "spawn", "empty"):
         size = f" × {point['m']}" if "m" in point else ""
         words.append(f"{point['service']} {point['n']:,}{size}")
     if "connections" in point:

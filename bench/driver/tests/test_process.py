@@ -33,10 +33,16 @@ class Programs(unittest.TestCase):
         self.assertEqual([process.memory_bytes(children, "VmRSS")], [0])
 
     def test_a_measured_run_reports_cpu_time(self):
-        output, cpu, peak = process.run_measured([sys.executable, "-c", BURN + "print('done')"], "/", {}, 30)
-        self.assertEqual(output, "done\n")
-        self.assertGreater(cpu, 0.35)
-        self.assertGreater(peak, 1 << 20)
+        run = process.run_measured([sys.executable, "-c", BURN + "print('done')"], "/", {}, 30)
+        self.assertEqual(run.output, "done\n")
+        self.assertGreater(run.cpu_seconds, 0.35)
+        self.assertGreater(run.peak_memory_bytes, 1 << 20)
+        self.assertEqual(run.peak_threads, 1)
+
+    def test_a_measured_run_reports_the_most_threads_there_were(self):
+        code = ("import threading, time\nthreads = [threading.Thread(target=time.sleep, args=(1,)) for _ in range(7)]\n"
+                "for thread in threads: thread.start()\nfor thread in threads: thread.join()\n")
+        self.assertEqual(process.run_measured([sys.executable, "-c", code], "/", {}, 30).peak_threads, 8)
 
     def test_failure_and_overrun_are_errors(self):
         with self.assertRaises(process.ServerError):
