@@ -84,6 +84,12 @@ int mr_backend_probe(mr_backend backend, char *reason, size_t reason_size);
  */
 int mr_backend_choose(mr_backend requested, mr_backend *chosen);
 
+#ifdef _WIN32
+/* What WSAGetLastError (or GetLastError) says of a call that a program makes itself, as the negative errno that an
+ * operation would end with; -EIO for what has no better name. */
+int mr_error_of_winsock(int error);
+#endif
+
 /* --------------------------------------------------------------------------------------------------- clock --- */
 
 /* Nanoseconds of the monotonic clock that all deadlines are measured on. Starts at an arbitrary point, never 0.

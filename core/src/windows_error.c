@@ -4,12 +4,11 @@
  * What Winsock calls ECONNABORTED (the connection was given up on this side) is ECONNRESET on POSIX, where only accept
  * knows the former.
  */
+#define WIN32_NO_STATUS /* winnt.h has a few of the numbers of ntstatus.h */
 #include "windows_error.h"
 
 #include <errno.h>
 #include <stddef.h>
-
-#define WIN32_NO_STATUS /* winnt.h has a few of the numbers of ntstatus.h */
 #include <winsock2.h>
 #undef WIN32_NO_STATUS
 #include <ntstatus.h>

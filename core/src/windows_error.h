@@ -2,10 +2,9 @@
 #ifndef MILLRACE_WINDOWS_ERROR_H
 #define MILLRACE_WINDOWS_ERROR_H
 
-#include <stdint.h>
+#include "millrace.h" /* mr_error_of_winsock */
 
-/* Both return a negative errno; -EIO for what has no better name. */
+/* A negative errno; -EIO for what has no better name. */
 int mr_error_of_status(int32_t ntstatus);
-int mr_error_of_winsock(int error);
 
 #endif

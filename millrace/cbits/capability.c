@@ -2,10 +2,10 @@
 #include "capability.h"
 
 #include "simulation.h"
+#include "system.h"
 
 #include <Rts.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -53,9 +53,9 @@ int mrh_create_group(int backend)
 {
     static bool handler_installed;
     if (!handler_installed) {
-        int error = pthread_atfork(NULL, NULL, note_fork);
+        int error = mrh_watch_forks(note_fork);
         if (error)
-            return -error;
+            return error;
         handler_installed = true;
     }
     return mr_group_create((mr_backend)backend, &group);
@@ -162,7 +162,7 @@ static bool is_simulated(const mr_loop *loop)
 
 static mr_group *group_of(int descriptor)
 {
-    return mr_machine_owns(descriptor) ? mrh_simulation_group() : group;
+    return mrh_is_simulated(descriptor) ? mrh_simulation_group() : group;
 }
 
 int64_t mrh_adopt(int descriptor)
@@ -186,7 +186,7 @@ int mrh_set_deadline(mr_handle handle, int direction, uint64_t deadline_ns)
     mr_loop *here = loop_here(&refusal);
     if (!owner)
         return -EBADF;
-    bool is_ours = is_simulated(here) == mr_machine_owns(mr_handle_descriptor(handle));
+    bool is_ours = is_simulated(here) == mrh_is_simulated(mr_handle_descriptor(handle));
     return mr_group_set_deadline(owner, is_ours ? here : NULL, handle, (mr_direction)direction, deadline_ns);
 }
 

@@ -29,6 +29,9 @@ enum {
  */
 enum { MRH_CALLBACK = 1, MRH_THREAD_SHIFT = 1 };
 
+/* The index of a simulation's loop, which no real one reaches. */
+#define MRH_SIMULATED_LOOP (MR_LOOPS_MAX - 1)
+
 /* The group that all loops belong to. Set once, and again after a fork. */
 int mrh_create_group(int backend);
 int mrh_has_group(void);

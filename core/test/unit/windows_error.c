@@ -1,8 +1,8 @@
 /* windows_error.c: what Windows calls its errors; the same set as everywhere. */
+#define WIN32_NO_STATUS
 #include "../../src/windows_error.h"
 #include "unit.h"
 
-#define WIN32_NO_STATUS
 #include <winsock2.h>
 #undef WIN32_NO_STATUS
 #include <ntstatus.h>

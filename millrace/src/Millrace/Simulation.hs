@@ -67,9 +67,11 @@ import System.IO.Unsafe (unsafePerformIO)
 
 import Millrace.Internal.Alarm
 import Millrace.Internal.Constants
-import Millrace.Internal.Foreign hiding (Plan)
-import qualified Millrace.Internal.Foreign as Foreign
+import Millrace.Internal.Foreign
 import Millrace.Internal.Manager
+import Millrace.Internal.Simulation.Constants
+import Millrace.Internal.Simulation.Foreign hiding (Plan)
+import qualified Millrace.Internal.Simulation.Foreign as Foreign
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Plans

@@ -88,7 +88,7 @@ import Millrace.Operation
 socket :: Family -> SocketType -> ProtocolNumber -> IO Socket
 socket family kind@(GeneralSocketType typeNumber) protocol = mask_ $ do
   descriptor <- callOn "Millrace.Socket.socket" (show family ++ " " ++ show kind) $
-    c_socket (Network.packFamily family) (typeNumber + socketFlags) protocol
+    c_socket (Network.packFamily family) typeNumber protocol
   created <- newSocketFrom descriptor `onException` c_close descriptor
   when (family == AF_INET6 && kind `elem` [Stream, Datagram]) $
     setSocketOption created IPv6Only 0 `onException` close created
@@ -100,13 +100,13 @@ socket family kind@(GeneralSocketType typeNumber) protocol = mask_ $ do
 openSocket :: AddrInfo -> IO Socket
 openSocket info = socket (addrFamily info) (addrSocketType info) (addrProtocol info)
 
--- | Two Unix sockets connected to each other.
+-- | Two Unix sockets connected to each other. Windows has no such pair (@EOPNOTSUPP@).
 --
 -- @since 0.1.0
 socketPair :: Family -> SocketType -> ProtocolNumber -> IO (Socket, Socket)
 socketPair family kind@(GeneralSocketType typeNumber) protocol = mask_ $ allocaArray 2 $ \pair -> do
   void $ callOn "Millrace.Socket.socketPair" (show family ++ " " ++ show kind) $
-    c_socketpair (Network.packFamily family) (typeNumber + socketFlags) protocol pair
+    c_socketpair (Network.packFamily family) typeNumber protocol pair
   descriptors <- peekArray 2 pair
   case descriptors of
     [one, other] -> (,) <$> newSocketFrom one <*> newSocketFrom other
@@ -312,7 +312,7 @@ fromNetworkSocket old = bracketOnError (Network.socketToFd old) c_close fromDesc
 --
 -- @since 0.1.0
 fromDescriptor :: CInt -> IO Socket
-fromDescriptor descriptor = setDescriptorFlags descriptor >> newSocketFrom descriptor
+fromDescriptor descriptor = makeOurs descriptor >> newSocketFrom descriptor
 
 -- | The descriptor's number, for calls that Millrace does not make. It must not be closed, and is valid only as long
 -- as nobody closes the socket.

@@ -1,6 +1,7 @@
 -- | Waiting for descriptors that somebody else owns: those of C libraries, pipes, terminals, event descriptors.
 --
 -- The names and types are those of "Control.Concurrent". For sockets of "Millrace.Socket" there is no need of this.
+-- On Windows only sockets can be waited for, by the number of their handle.
 module Millrace.Wait
   ( threadWaitRead
   , threadWaitWrite

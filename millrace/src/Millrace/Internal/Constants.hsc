@@ -1,17 +1,12 @@
--- | The numbers and layouts of @millrace.h@ and of the socket calls, as the C compiler sees them.
+-- | The numbers and layouts of @millrace.h@, as the C compiler sees them.
 module Millrace.Internal.Constants where
 
 import Data.Word (Word64)
 import Foreign.C.Types (CInt, CUInt)
 
-#include <sys/socket.h>
-#include <fcntl.h>
 #include <stddef.h>
-#include <sys/uio.h>
 #include "millrace.h"
-#include "millrace_machine.h"
 #include "capability.h"
-#include "simulation.h"
 
 kindAccept, kindConnect, kindRecv, kindSend, kindRecvVector, kindSendVector :: CInt
 kindAccept = #{const MR_ACCEPT}
@@ -73,16 +68,6 @@ vectorElementSize = #{size struct iovec}
 vectorElementBase = #{offset struct iovec, iov_base}
 vectorElementLength = #{offset struct iovec, iov_len}
 
-socketFlags :: CInt
-socketFlags = #{const SOCK_NONBLOCK | SOCK_CLOEXEC}
-
-fcntlSetDescriptorFlags, fcntlGetStatusFlags, fcntlSetStatusFlags, closeOnExec, nonBlocking :: CInt
-fcntlSetDescriptorFlags = #{const F_SETFD}
-fcntlGetStatusFlags = #{const F_GETFL}
-fcntlSetStatusFlags = #{const F_SETFL}
-closeOnExec = #{const FD_CLOEXEC}
-nonBlocking = #{const O_NONBLOCK}
-
 -- | The index of a simulation's loop (@MRH_SIMULATED_LOOP@).
 simulatedLoop :: Int
 simulatedLoop = #{const MRH_SIMULATED_LOOP}
@@ -93,40 +78,3 @@ callbackFlag = #{const MRH_CALLBACK}
 
 threadShift :: Int
 threadShift = #{const MRH_THREAD_SHIFT}
-
--- | @mr_machine_plan@.
-planSize, planSeedOffset, planRates, planPlanned, planPlannedCount, planDelayMax, planStallTime, planLatencyTime :: Int
-planSize = #{size mr_machine_plan}
-planSeedOffset = #{offset mr_machine_plan, seed}
-planRates = #{offset mr_machine_plan, per_million}
-planPlanned = #{offset mr_machine_plan, planned}
-planPlannedCount = #{offset mr_machine_plan, planned_count}
-planDelayMax = #{offset mr_machine_plan, delay_max_ns}
-planStallTime = #{offset mr_machine_plan, stall_ns}
-planLatencyTime = #{offset mr_machine_plan, latency_ns}
-
-planRate, planBuffer, planDescriptorsOffset, planReordersFlag, planTracesFlag :: Int
-planRate = #{offset mr_machine_plan, bytes_per_second}
-planBuffer = #{offset mr_machine_plan, buffer_bytes}
-planDescriptorsOffset = #{offset mr_machine_plan, descriptors_max}
-planReordersFlag = #{offset mr_machine_plan, reorders}
-planTracesFlag = #{offset mr_machine_plan, traces}
-
--- | @mr_planned_fault@.
-plannedSize, plannedOperation, plannedFault :: Int
-plannedSize = #{size mr_planned_fault}
-plannedOperation = #{offset mr_planned_fault, operation}
-plannedFault = #{offset mr_planned_fault, fault}
-
--- | @mr_machine_state@ is a sequence of 64-bit numbers in the order of its declaration.
-stateSize :: Int
-stateSize = #{size mr_machine_state}
-
--- | @mr_pending@.
-pendingSize, pendingToken, pendingKind, pendingDescriptor, pendingDeadline, pendingUserData :: Int
-pendingSize = #{size mr_pending}
-pendingToken = #{offset mr_pending, token}
-pendingKind = #{offset mr_pending, kind}
-pendingDescriptor = #{offset mr_pending, descriptor}
-pendingDeadline = #{offset mr_pending, deadline_ns}
-pendingUserData = #{offset mr_pending, user_data}

@@ -1,4 +1,4 @@
--- | Every foreign import of the package, and nothing else.
+-- | Every foreign import of the package but those for simulations, and nothing else.
 --
 -- An @unsafe@ call is what makes its caller the owner of the capability's loop (see @cbits\/capability.h@): none of the
 -- @unsafe@ imports may become @safe@. The one call that blocks, 'c_wait', is @safe@ and changes no state.
@@ -39,6 +39,7 @@ module Millrace.Internal.Foreign
     -- * Sockets
   , c_socket
   , c_socketpair
+  , c_make_ours
   , c_bind
   , c_listen
   , c_getsockname
@@ -46,25 +47,8 @@ module Millrace.Internal.Foreign
   , c_setsockopt
   , c_getsockopt
   , c_close
-  , c_fcntl
-    -- * Simulations
-  , Machine
-  , Plan
-  , c_simulation_begin
-  , c_simulation_end
-  , c_simulation_here
-  , c_current_thread
+    -- * The clock
   , c_now
-  , c_machine_skip
-  , c_machine_chance
-  , c_machine_close_all
-  , c_machine_inspect
-  , c_machine_trace
-  , c_machine_line
-  , c_loop_list
-  , c_loop_buffers_out
-  , c_kind_name
-  , c_nursery_is_low
   ) where
 
 import Data.Int (Int64)
@@ -81,12 +65,6 @@ data LentBuffer
 
 -- | An @mr_completion@.
 data Completion
-
--- | An @mr_machine@.
-data Machine
-
--- | An @mr_machine_plan@.
-data Plan
 
 foreign import ccall unsafe "mrh_create_group" c_create_group :: CInt -> IO CInt
 foreign import ccall unsafe "mrh_has_group" c_has_group :: IO CInt
@@ -121,6 +99,7 @@ foreign import ccall unsafe "mrh_deadline_after" c_deadline_after :: Int64 -> IO
 
 foreign import ccall unsafe "mrh_socket" c_socket :: CInt -> CInt -> CInt -> IO CInt
 foreign import ccall unsafe "mrh_socketpair" c_socketpair :: CInt -> CInt -> CInt -> Ptr CInt -> IO CInt
+foreign import ccall unsafe "mrh_make_ours" c_make_ours :: CInt -> IO CInt
 foreign import ccall unsafe "mrh_bind" c_bind :: CInt -> Ptr a -> CUInt -> IO CInt
 foreign import ccall unsafe "mrh_listen" c_listen :: CInt -> CInt -> IO CInt
 foreign import ccall unsafe "mrh_getsockname" c_getsockname :: CInt -> Ptr a -> Ptr CUInt -> IO CInt
@@ -128,21 +107,5 @@ foreign import ccall unsafe "mrh_getpeername" c_getpeername :: CInt -> Ptr a -> 
 foreign import ccall unsafe "mrh_setsockopt" c_setsockopt :: CInt -> CInt -> CInt -> Ptr a -> CUInt -> IO CInt
 foreign import ccall unsafe "mrh_getsockopt" c_getsockopt :: CInt -> CInt -> CInt -> Ptr a -> Ptr CUInt -> IO CInt
 foreign import ccall unsafe "mrh_close" c_close :: CInt -> IO CInt
-foreign import ccall unsafe "mrh_fcntl" c_fcntl :: CInt -> CInt -> CInt -> IO CInt
 
-foreign import ccall unsafe "mrh_simulation_begin" c_simulation_begin
-  :: Ptr Plan -> Ptr (Ptr Machine) -> Ptr (Ptr Loop) -> IO CInt
-foreign import ccall unsafe "mrh_simulation_end" c_simulation_end :: IO ()
-foreign import ccall unsafe "mrh_simulation_here" c_simulation_here :: IO (Ptr Machine)
-foreign import ccall unsafe "mrh_current_thread" c_current_thread :: IO Word64
 foreign import ccall unsafe "mrh_now_ns" c_now :: IO Word64
-foreign import ccall unsafe "mr_machine_skip" c_machine_skip :: Ptr Loop -> IO CInt
-foreign import ccall unsafe "mrh_chance" c_machine_chance :: Ptr Machine -> Word64 -> IO Word64
-foreign import ccall unsafe "mr_machine_close_all" c_machine_close_all :: Ptr Machine -> IO ()
-foreign import ccall unsafe "mr_machine_inspect" c_machine_inspect :: Ptr Machine -> Ptr Word64 -> IO ()
-foreign import ccall unsafe "mr_machine_trace" c_machine_trace :: Ptr Machine -> Ptr CSize -> IO CString
-foreign import ccall unsafe "mrh_note" c_machine_line :: Ptr Machine -> CString -> IO ()
-foreign import ccall unsafe "mr_loop_list" c_loop_list :: Ptr Loop -> Ptr a -> CSize -> IO CSize
-foreign import ccall unsafe "mr_loop_buffers_out" c_loop_buffers_out :: Ptr Loop -> IO Int64
-foreign import ccall unsafe "mr_kind_name" c_kind_name :: CInt -> IO CString
-foreign import ccall unsafe "mrh_nursery_is_low" c_nursery_is_low :: IO CInt

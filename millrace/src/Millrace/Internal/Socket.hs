@@ -12,12 +12,11 @@ module Millrace.Internal.Socket
   , callOn
   , withAddress
   , addressFrom
-  , setDescriptorFlags
+  , makeOurs
   ) where
 
 import Control.Exception (throwIO)
 import Control.Monad (unless, void)
-import Data.Bits ((.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
@@ -30,7 +29,6 @@ import Network.Socket (SockAddr)
 import System.IO.Error (ioeSetErrorString, mkIOError)
 import Network.Socket.Address (peekSocketAddress, pokeSocketAddress, sizeOfSocketAddress)
 
-import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
 import Millrace.Operation (Handle, adopt, descriptorOf)
 
@@ -108,13 +106,9 @@ addressFrom :: Ptr a -> IO SockAddr
 addressFrom = peekSocketAddress . castPtr
 
 -- | Makes a descriptor that came from elsewhere what every socket of ours is: non-blocking, and closed by exec.
-setDescriptorFlags :: CInt -> IO ()
-setDescriptorFlags descriptor = do
-  let object = "descriptor " ++ show descriptor
-  void $ callOn "Millrace.Socket.fromNetworkSocket" object (c_fcntl descriptor fcntlSetDescriptorFlags closeOnExec)
-  flags <- callOn "Millrace.Socket.fromNetworkSocket" object (c_fcntl descriptor fcntlGetStatusFlags 0)
-  void $ callOn "Millrace.Socket.fromNetworkSocket" object
-    (c_fcntl descriptor fcntlSetStatusFlags (flags .|. nonBlocking))
+makeOurs :: CInt -> IO ()
+makeOurs descriptor =
+  void $ callOn "Millrace.Socket.fromNetworkSocket" ("descriptor " ++ show descriptor) (c_make_ours descriptor)
 
 -- | An end of stream and an empty buffer would look the same.
 checkSize :: String -> Socket -> Int -> IO ()

@@ -14,7 +14,8 @@ import Millrace.Operation
 -- | Sends so many bytes of a regular file, from an offset, and waits until the system has taken them. Returns how many
 -- went: fewer only if the file ended early. The file's own position is neither used nor moved.
 --
--- Pages that are not in memory are read while the calling capability waits (a mebibyte at a time).
+-- Pages that are not in memory are read while the calling capability waits (a mebibyte at a time). On Windows the
+-- descriptor is the number of a file's handle.
 --
 -- @since 0.1.0
 sendFile :: Socket -> Fd -> Int64 -> Int64 -> IO Int64

@@ -10,8 +10,11 @@
 
 #include "millrace_machine.h"
 
-/* The index of the simulation's loop, which no real one reaches. */
-#define MRH_SIMULATED_LOOP (MR_LOOPS_MAX - 1)
+/* Is it a number of a simulated machine's? */
+static inline bool mrh_is_simulated(int descriptor)
+{
+    return mr_machine_owns(descriptor);
+}
 
 /* Begins one on this capability. 0, -EBUSY if one runs already, or why it cannot be made. From here until its end the
  * RTS's timer stands still: threads change only where they wait or yield. */
@@ -21,6 +24,8 @@ void mrh_simulation_end(void);
 
 /* The machine of the simulation that runs on this capability, or NULL. */
 mr_machine *mrh_simulation_here(void);
+/* The machine of the simulation that runs anywhere, or NULL. */
+mr_machine *mrh_simulation_machine(void);
 /* The group that it adopts into, or NULL if none runs anywhere. */
 mr_group *mrh_simulation_group(void);
 
@@ -37,17 +42,5 @@ int mrh_nursery_is_low(void);
 /* A line for the trace. */
 void mrh_note(mr_machine *where, const char *text);
 uint64_t mrh_chance(mr_machine *where, uint64_t bound);
-
-/* POSIX's calls, on the machine's descriptors if they are, and for new ones if a simulation runs here: -1 and errno. */
-int mrh_socket(int domain, int type, int protocol);
-int mrh_socketpair(int domain, int type, int protocol, int pair[2]);
-int mrh_bind(int descriptor, const struct sockaddr *address, socklen_t length);
-int mrh_listen(int descriptor, int backlog);
-int mrh_getsockname(int descriptor, struct sockaddr *address, socklen_t *length);
-int mrh_getpeername(int descriptor, struct sockaddr *address, socklen_t *length);
-int mrh_getsockopt(int descriptor, int level, int name, void *value, socklen_t *length);
-int mrh_setsockopt(int descriptor, int level, int name, const void *value, socklen_t length);
-int mrh_fcntl(int descriptor, int command, int argument);
-int mrh_close(int descriptor);
 
 #endif

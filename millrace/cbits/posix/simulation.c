@@ -1,0 +1,117 @@
+/* simulation.c: see simulation.h. */
+#include "simulation.h"
+
+#include "capability.h"
+
+#include <Rts.h>
+#include <errno.h>
+#include <time.h>
+
+static mr_machine *machine;
+static mr_group *group;
+static mr_loop *loop;
+
+static int begin(const mr_machine_plan *plan)
+{
+    int error = mr_machine_create(plan, &machine);
+    if (error)
+        return error;
+    error = mr_machine_group(machine, &group);
+    if (!error) {
+        mr_group_number_from(group, MRH_SIMULATED_LOOP);
+        error = mr_loop_create(group, &loop);
+        if (error)
+            mr_group_destroy(group);
+    }
+    if (error)
+        mr_machine_destroy(machine);
+    return error;
+}
+
+/* A tick that is under way when the timer is stopped, and a thread that still makes room on another capability, would
+ * each ask for a change of threads. Afterwards both have come, and the next block takes it back. */
+static void stop_ticking(void)
+{
+    stopTimer();
+    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+}
+
+int mrh_simulation_begin(const mr_machine_plan *plan, mr_machine **new_machine, mr_loop **new_loop)
+{
+    if (loop)
+        return -EBUSY;
+    int error = begin(plan);
+    if (error) {
+        machine = NULL;
+        group = NULL;
+        loop = NULL;
+        return error;
+    }
+    stop_ticking();
+    mrh_attach_simulation(loop);
+    *new_machine = machine;
+    *new_loop = loop;
+    return 0;
+}
+
+void mrh_simulation_end(void)
+{
+    mrh_attach_simulation(NULL);
+    startTimer();
+    mr_loop_destroy(loop);
+    mr_group_destroy(group);
+    mr_machine_destroy(machine);
+    machine = NULL;
+    group = NULL;
+    loop = NULL;
+}
+
+mr_machine *mrh_simulation_here(void)
+{
+    return mrh_is_simulated_here() ? machine : NULL;
+}
+
+mr_machine *mrh_simulation_machine(void)
+{
+    return machine;
+}
+
+mr_group *mrh_simulation_group(void)
+{
+    return group;
+}
+
+/* What GHC's headers show of a capability to compiled Haskell code: it begins with these (stg/Regs.h). */
+typedef struct capability_front {
+    StgFunTable functions;
+    StgRegTable registers;
+} capability_front;
+
+uint64_t mrh_current_thread(void)
+{
+    const capability_front *here = (const capability_front *)rts_unsafeGetMyCapability();
+    return here->registers.rCurrentTSO->id;
+}
+
+int mrh_nursery_is_low(void)
+{
+    enum { ENOUGH = 128 }; /* half of the smallest nursery that GHC has without being asked */
+    const capability_front *here = (const capability_front *)rts_unsafeGetMyCapability();
+    int count = 0;
+    for (const bdescr *block = here->registers.rCurrentNursery; block && count < ENOUGH; block = block->link)
+        count++;
+    mrh_begin_block();
+    return count < ENOUGH;
+}
+
+void mrh_note(mr_machine *where, const char *text)
+{
+    mr_machine_note(where, "%s", text);
+    mrh_begin_block();
+}
+
+uint64_t mrh_chance(mr_machine *where, uint64_t bound)
+{
+    mrh_begin_block();
+    return mr_machine_chance(where, bound);
+}

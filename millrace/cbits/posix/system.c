@@ -1,0 +1,103 @@
+/* system.c: see system.h. POSIX's own calls, or a simulated machine's. */
+#include "system.h"
+
+#include "simulation.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+enum { OUR_FLAGS = SOCK_NONBLOCK | SOCK_CLOEXEC };
+
+static int result_of(int result)
+{
+    if (result >= 0)
+        return result;
+    errno = -result;
+    return -1;
+}
+
+/* One of the machine's descriptors; of a machine that is gone, a closed one. */
+#define ON_DESCRIPTOR(simulated, real)                                                                                 \
+    do {                                                                                                               \
+        if (mrh_is_simulated(descriptor)) {                                                                            \
+            mr_machine *machine = mrh_simulation_machine();                                                            \
+            mrh_begin_block();                                                                                         \
+            return result_of(machine ? (simulated) : -EBADF);                                                          \
+        }                                                                                                              \
+        return (real);                                                                                                 \
+    } while (0)
+
+int mrh_socket(int domain, int type, int protocol)
+{
+    mr_machine *here = mrh_simulation_here();
+    if (here)
+        mrh_begin_block();
+    return here ? result_of(mr_machine_socket(here, domain, type | OUR_FLAGS, protocol))
+                : socket(domain, type | OUR_FLAGS, protocol);
+}
+
+int mrh_socketpair(int domain, int type, int protocol, int pair[2])
+{
+    mr_machine *here = mrh_simulation_here();
+    if (here)
+        mrh_begin_block();
+    return here ? result_of(mr_machine_socketpair(here, domain, type | OUR_FLAGS, protocol, pair))
+                : socketpair(domain, type | OUR_FLAGS, protocol, pair);
+}
+
+static int set_flags(int descriptor, int command, int flags)
+{
+    ON_DESCRIPTOR(mr_machine_fcntl(machine, descriptor, command, flags), fcntl(descriptor, command, flags));
+}
+
+int mrh_make_ours(int descriptor)
+{
+    int flags = set_flags(descriptor, F_SETFD, FD_CLOEXEC) < 0 ? -1 : set_flags(descriptor, F_GETFL, 0);
+    return flags < 0 ? -1 : set_flags(descriptor, F_SETFL, flags | O_NONBLOCK);
+}
+
+int mrh_bind(int descriptor, const struct sockaddr *address, socklen_t length)
+{
+    ON_DESCRIPTOR(mr_machine_bind(machine, descriptor, address, length), bind(descriptor, address, length));
+}
+
+int mrh_listen(int descriptor, int backlog)
+{
+    ON_DESCRIPTOR(mr_machine_listen(machine, descriptor, backlog), listen(descriptor, backlog));
+}
+
+int mrh_getsockname(int descriptor, struct sockaddr *address, socklen_t *length)
+{
+    ON_DESCRIPTOR(mr_machine_getsockname(machine, descriptor, address, length),
+                  getsockname(descriptor, address, length));
+}
+
+int mrh_getpeername(int descriptor, struct sockaddr *address, socklen_t *length)
+{
+    ON_DESCRIPTOR(mr_machine_getpeername(machine, descriptor, address, length),
+                  getpeername(descriptor, address, length));
+}
+
+int mrh_getsockopt(int descriptor, int level, int name, void *value, socklen_t *length)
+{
+    ON_DESCRIPTOR(mr_machine_getsockopt(machine, descriptor, level, name, value, length),
+                  getsockopt(descriptor, level, name, value, length));
+}
+
+int mrh_setsockopt(int descriptor, int level, int name, const void *value, socklen_t length)
+{
+    ON_DESCRIPTOR(mr_machine_setsockopt(machine, descriptor, level, name, value, length),
+                  setsockopt(descriptor, level, name, value, length));
+}
+
+int mrh_close(int descriptor)
+{
+    ON_DESCRIPTOR(mr_machine_close(machine, descriptor), close(descriptor));
+}
+
+int mrh_watch_forks(void (*in_child)(void))
+{
+    return -pthread_atfork(NULL, NULL, in_child);
+}

@@ -1,0 +1,29 @@
+/*
+ * system.h: calls that every operating system has under other names: those that set up sockets, and the news of a fork.
+ *
+ * posix/ and windows/ have one each; millrace.cabal chooses. All are for `unsafe` calls from Haskell, and fail as POSIX's
+ * do: with -1 and errno. Where a simulation runs (simulation.h) they are its machine's.
+ */
+#ifndef MILLRACE_SYSTEM_H
+#define MILLRACE_SYSTEM_H
+
+#include "millrace.h"
+
+/* Sockets that never block and that child processes do not inherit. */
+int mrh_socket(int domain, int type, int protocol);
+int mrh_socketpair(int domain, int type, int protocol, int pair[2]); /* EOPNOTSUPP on Windows */
+/* Makes a socket from elsewhere such a one. */
+int mrh_make_ours(int descriptor);
+
+int mrh_bind(int descriptor, const struct sockaddr *address, socklen_t length);
+int mrh_listen(int descriptor, int backlog);
+int mrh_getsockname(int descriptor, struct sockaddr *address, socklen_t *length);
+int mrh_getpeername(int descriptor, struct sockaddr *address, socklen_t *length);
+int mrh_getsockopt(int descriptor, int level, int name, void *value, socklen_t *length);
+int mrh_setsockopt(int descriptor, int level, int name, const void *value, socklen_t length);
+int mrh_close(int descriptor);
+
+/* Has `in_child` called in every child process that a fork makes from here on. 0, or a negative errno. */
+int mrh_watch_forks(void (*in_child)(void));
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * simulation.h: no simulated machine in place of Windows. What the rest asks of one, and the answer is always no.
+ *
+ * The machine speaks POSIX's interface (core/src/machine); Millrace.Simulation is not built here.
+ */
+#ifndef MILLRACE_SIMULATION_H
+#define MILLRACE_SIMULATION_H
+
+#include "millrace.h"
+
+#include <stdbool.h>
+
+static inline bool mrh_is_simulated(int descriptor)
+{
+    (void)descriptor;
+    return false;
+}
+
+static inline mr_group *mrh_simulation_group(void)
+{
+    return NULL;
+}
+
+static inline uint64_t mrh_current_thread(void)
+{
+    return 0;
+}
+
+static inline void mrh_begin_block(void)
+{
+}
+
+#endif

@@ -1,0 +1,107 @@
+/*
+ * system.c: see system.h. Winsock's calls.
+ *
+ * A socket is a handle, 64 bits wide, of which 32 matter (Windows on Windows 64 relies on it); an int carries them.
+ */
+#include "system.h"
+
+#include <errno.h>
+
+static SOCKET socket_of(int descriptor)
+{
+    return (SOCKET)(unsigned)descriptor;
+}
+
+static int result_of(int result)
+{
+    if (result != SOCKET_ERROR)
+        return result;
+    errno = -mr_error_of_winsock(WSAGetLastError());
+    return -1;
+}
+
+/* Winsock refuses everything until it has been started in this process. It counts how often, so that others may, too. */
+static BOOL CALLBACK start_winsock(INIT_ONCE *once, void *error, void **context)
+{
+    WSADATA data;
+    (void)once, (void)context;
+    *(int *)error = WSAStartup(MAKEWORD(2, 2), &data);
+    return *(int *)error == 0;
+}
+
+int mrh_socket(int domain, int type, int protocol)
+{
+    static INIT_ONCE once = INIT_ONCE_STATIC_INIT;
+    int error = 0;
+    if (!InitOnceExecuteOnce(&once, start_winsock, &error, NULL)) {
+        errno = -mr_error_of_winsock(error);
+        return -1;
+    }
+    SOCKET created = WSASocketW(domain, type, protocol, NULL, 0, WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT);
+    if (created == INVALID_SOCKET)
+        return result_of(SOCKET_ERROR);
+    int descriptor = (int)created;
+    if (mrh_make_ours(descriptor) < 0) {
+        closesocket(created);
+        return -1;
+    }
+    return descriptor;
+}
+
+int mrh_socketpair(int domain, int type, int protocol, int pair[2])
+{
+    (void)domain, (void)type, (void)protocol, (void)pair;
+    errno = EOPNOTSUPP;
+    return -1;
+}
+
+int mrh_make_ours(int descriptor)
+{
+    u_long on = 1;
+    if (!SetHandleInformation((HANDLE)socket_of(descriptor), HANDLE_FLAG_INHERIT, 0)) {
+        errno = EBADF;
+        return -1;
+    }
+    return result_of(ioctlsocket(socket_of(descriptor), (long)FIONBIO, &on));
+}
+
+int mrh_bind(int descriptor, const struct sockaddr *address, socklen_t length)
+{
+    return result_of(bind(socket_of(descriptor), address, length));
+}
+
+int mrh_listen(int descriptor, int backlog)
+{
+    return result_of(listen(socket_of(descriptor), backlog));
+}
+
+int mrh_getsockname(int descriptor, struct sockaddr *address, socklen_t *length)
+{
+    return result_of(getsockname(socket_of(descriptor), address, length));
+}
+
+int mrh_getpeername(int descriptor, struct sockaddr *address, socklen_t *length)
+{
+    return result_of(getpeername(socket_of(descriptor), address, length));
+}
+
+int mrh_getsockopt(int descriptor, int level, int name, void *value, socklen_t *length)
+{
+    return result_of(getsockopt(socket_of(descriptor), level, name, value, length));
+}
+
+int mrh_setsockopt(int descriptor, int level, int name, const void *value, socklen_t length)
+{
+    return result_of(setsockopt(socket_of(descriptor), level, name, value, length));
+}
+
+int mrh_close(int descriptor)
+{
+    return result_of(closesocket(socket_of(descriptor)));
+}
+
+int mrh_watch_forks(void (*in_child)(void))
+{
+    (void)in_child; /* there are none */
+    return 0;
+}
