@@ -1,0 +1,9 @@
+/* rts.c: what our C files take from GHC's run-time system, so that they can be linked for Windows without it. */
+#include <Rts.h>
+
+uint32_t enabled_capabilities;
+
+Capability *rts_unsafeGetMyCapability(void)
+{
+    return NULL;
+}
