@@ -9,7 +9,6 @@ import Data.Bits (shiftL, (.&.), (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
-import qualified Data.ByteString.Unsafe as BU
 import Data.Char (isDigit, isHexDigit)
 import Data.Maybe (fromMaybe)
 import Data.Word (Word16)
@@ -42,7 +41,8 @@ readProxyHeader connection
     go deadline = do
       bytes <- inputBytes connection
       count <- inputCount connection
-      header <- BU.unsafePackCStringLen (castPtr bytes, count) >>= parseHeader
+      -- A copy: addresses are computed when somebody asks for them, and the input holds other bytes by then.
+      header <- B.packCStringLen (castPtr bytes, count) >>= parseHeader
       case header of
         Header size address -> dropInput connection size >> return (fromMaybe (connectionPeer connection) address)
         NoHeader | wanted == ProxyProtocolOptional -> return (connectionPeer connection)
