@@ -49,13 +49,13 @@ void http_date_write(int64_t seconds, uint8_t *destination) {
 }
 
 int64_t http_date_current(void) {
-    struct timespec now;
 #ifdef CLOCK_REALTIME_COARSE
+    struct timespec now;
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
-#else
-    clock_gettime(CLOCK_REALTIME, &now);
-#endif
     return now.tv_sec;
+#else
+    return time(NULL);
+#endif
 }
 
 void http_date_now(uint8_t *destination) {

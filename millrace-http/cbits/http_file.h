@@ -10,14 +10,14 @@
 typedef struct http_file {
     int64_t size;             /* bytes */
     int64_t modified_seconds; /* since 1970 */
-    int32_t descriptor;
+    int32_t descriptor; /* on Windows, the number of a handle: 32 bits of it matter */
 } http_file;
 
 /*
- * Opens a regular file for reading, close-on-exec. 0, or a negative errno; -EISDIR for a directory and -EACCES for
+ * Opens a regular file for reading, close-on-exec. The path is in the system's own form: bytes, on Windows UTF-16. 0, or a negative errno; -EISDIR for a directory and -EACCES for
  * anything else that is not a regular file. Does not wait for the other end of a pipe.
  */
-int http_file_open(const char *path, http_file *file);
+int http_file_open(const void *path, http_file *file);
 
 /* Reads up to `length` bytes at an offset; fewer only at the end of the file. Or a negative errno. */
 int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int64_t offset);

@@ -24,4 +24,7 @@ int http_socket_pending(int descriptor);
  * after a second, and reach another socket on the port if there is one then. 0, or -1 if the kernel does not do it. */
 int http_socket_turn_away(int descriptor);
 
+/* Another descriptor of the same socket, to be closed by itself; or -1 and errno. */
+int http_socket_duplicate(int descriptor);
+
 #endif

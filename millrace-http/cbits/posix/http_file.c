@@ -13,7 +13,7 @@ static int check_regular(const struct stat *status) {
     return S_ISDIR(status->st_mode) ? -EISDIR : -EACCES;
 }
 
-int http_file_open(const char *path, http_file *file) {
+int http_file_open(const void *path, http_file *file) {
     struct stat status;
     int descriptor;
     do { /* O_NONBLOCK: opening a pipe would wait for a writer. It means nothing to regular files. */

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 int64_t http_socket_queued(int descriptor)
 {
@@ -49,4 +50,9 @@ int http_socket_turn_away(int descriptor)
     struct sock_fprog program = {.len = sizeof drop_first_segments / sizeof *drop_first_segments,
                                  .filter = drop_first_segments};
     return setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+}
+
+int http_socket_duplicate(int descriptor)
+{
+    return dup(descriptor);
 }

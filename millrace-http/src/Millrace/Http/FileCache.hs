@@ -14,6 +14,7 @@ import Data.Int (Int32)
 import Foreign.C.Error (Errno (..), errnoToIOError)
 import Foreign.C.Types (CTime (..))
 import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Ptr (castPtr)
 import Millrace.Http.Expiring
 import Millrace.Http.Date (formatHttpDate)
 import Millrace.Http.File (FileFacts (..))
@@ -94,9 +95,10 @@ release (Kept file uses) = mask_ $ do
   left <- atomicModifyIORef' uses (\count -> (count - 1, count - 1))
   when (left == 0) (closeOpenFile file)
 
+-- The name is a CString, on Windows a CWString.
 openRegular :: FilePath -> IO (Either IOError OpenFile)
 openRegular path = withFilePath path $ \name -> allocaBytes fileSize $ \file -> do
-  result <- openFile name file
+  result <- openFile (castPtr name) file
   if result < 0
     then return (Left (errnoToIOError "Network.Wai.Handler.Millrace" (Errno (negate result)) Nothing (Just path)))
     else do

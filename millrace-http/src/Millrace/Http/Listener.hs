@@ -28,12 +28,9 @@ import Foreign.C.Types (CInt (..))
 import GHC.IO.Exception (IOException (..))
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Settings (Settings (..))
+import Millrace.Http.System
 import Millrace.Socket
 import Millrace.Timer (threadDelay)
-import System.Environment (lookupEnv, unsetEnv)
-import System.Posix.Files (removeLink)
-import System.Posix.Process (getProcessID)
-import Text.Read (readMaybe)
 
 -- | A socket that listens.
 --
@@ -105,7 +102,7 @@ allOrNone (open : rest) = bracketOnError open close (\listener -> (listener :) <
 listenAt :: Settings -> AddrInfo -> SockAddr -> IO Socket
 listenAt settings address name =
   bracketOnError (openSocket address) close $ \listener -> do
-    setSocketOption listener ReuseAddr 1
+    mapM_ (uncurry (setSocketOption listener)) rebindingOptions
     when (settingsReusePort settings) (setSocketOption listener ReusePort 1)
     -- "Any" on IPv6 takes IPv4 as well, whatever the system's default.
     whenIPv6 (setSocketOption listener IPv6Only (if settingsHost settings == HostIPv6Only then 1 else 0))
@@ -127,11 +124,11 @@ openUnixListener settings path = fmap (`Listener` ServeQueue) $
     case outcome of
       Left failure | hasErrno eADDRINUSE failure -> do
         abandoned <- isAbandoned name
-        when abandoned (removeLink path)
+        when abandoned (removeSocketFile path)
         bind listener name
       Left failure -> throwIO failure
       Right () -> return ()
-    listen listener (settingsBacklog settings) `onException` removeLink path
+    listen listener (settingsBacklog settings) `onException` removeSocketFile path
     return listener
   where
     name = SockAddrUnix path
@@ -144,21 +141,13 @@ hasErrno :: Errno -> IOException -> Bool
 hasErrno (Errno number) failure = ioe_errno failure == Just number
 
 -- | The listening sockets that the process was started with, as systemd passes them (sd_listen_fds(3)), for
--- 'Network.Wai.Handler.Millrace.runSettingsListeners': none unless LISTEN_PID names this process. They are taken over;
--- a second call finds none. Does not block.
+-- 'Network.Wai.Handler.Millrace.runSettingsListeners': none unless LISTEN_PID names this process, and none on Windows.
+-- They are taken over; a second call finds none. Does not block.
 --
 -- @since 0.1.0
 inheritedListeners :: IO [Listener]
-inheritedListeners = do
-  process <- getProcessID
-  addressee <- number "LISTEN_PID"
-  count <- number "LISTEN_FDS"
-  mapM_ unsetEnv ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"]
-  case (addressee, count) of
-    (Just named, Just many) | named == fromIntegral process -> mapM inherit [3 .. 2 + fromIntegral (many :: Int)]
-    _ -> return []
+inheritedListeners = inheritedDescriptors >>= mapM inherit
   where
-    number name = (>>= readMaybe) <$> lookupEnv name :: IO (Maybe Int)
     inherit descriptor = (`Listener` LeaveQueue) <$> fromDescriptor descriptor
 
 -- | Closes the socket, whatever its queue holds. Closing it again does nothing.

@@ -25,11 +25,11 @@ import Millrace.Http.Exception (defaultShouldDisplayException)
 import Millrace.Http.Listener
 import Millrace.Http.Server (runListeners)
 import Millrace.Http.Settings
+import Millrace.Http.System (removeSocketFile)
 import Millrace.Socket (Socket, close, fromNetworkSocket)
 import qualified Network.Socket as Network
 import Network.Wai (Application)
 import System.Environment (lookupEnv)
-import System.Posix.Files (removeLink)
 import Text.Read (readMaybe)
 
 -- | Serves an application on a port, with 'defaultSettings' otherwise. Blocks as long as the server runs. Throws an
@@ -86,7 +86,7 @@ runSettingsListeners settings listeners application =
 -- @since 0.1.0
 runSettingsUnix :: Settings -> FilePath -> Application -> IO ()
 runSettingsUnix settings path application =
-  bracket (openUnixListener settings path) (\listener -> closeListener listener >> removeLink path `catch` gone) $ \listener ->
+  bracket (openUnixListener settings path) (\listener -> closeListener listener >> removeSocketFile path `catch` gone) $ \listener ->
     runListeners settings [listener] application
   where
     gone :: IOException -> IO ()

@@ -14,7 +14,7 @@ import qualified Data.IntMap.Strict as IntMap
 import Data.List (sortOn)
 import Data.Maybe (fromMaybe)
 import Data.Word (Word64)
-import Foreign.C.Error (Errno (..), eBADF, eINVAL, eNOTSOCK)
+import Foreign.C.Error (Errno (..), eBADF, eINVAL, eNOTSOCK, throwErrnoIfMinus1)
 import Foreign.C.Types (CInt (..))
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
 import Millrace.Deadline (monotonicNanoseconds)
@@ -30,9 +30,6 @@ import Millrace.Socket
 import Millrace.Timer (registerDelay, threadDelay)
 import qualified Network.Socket as Network
 import Network.Wai (Application)
-import System.Posix.IO (dup)
-import System.Posix.Resource (Resource (..), ResourceLimit (..), ResourceLimits (..), getResourceLimit)
-import System.Posix.Types (Fd (..))
 
 -- The open connections that one accepting thread has taken.
 type Registry = IORef (IntMap Connection)
@@ -100,8 +97,7 @@ newSource :: Settings -> Listener -> IO Source
 newSource settings listener = case settingsAccept settings of
   Nothing -> return (sourceOf (accept (listenerSocket listener)) (closeListener listener))
   Just acceptTheirs -> do
-    Fd number <- withFdSocket (listenerSocket listener) (dup . Fd)
-    theirs <- Network.mkSocket number
+    theirs <- withFdSocket (listenerSocket listener) duplicate >>= Network.mkSocket
     let next = do
           (accepted, peer) <- acceptTheirs theirs
           ours <- fromNetworkSocket accepted
@@ -109,6 +105,12 @@ newSource settings listener = case settingsAccept settings of
     return (sourceOf next (Network.close theirs >> closeListener listener))
   where
     sourceOf next end = Source {nextConnection = next, retireSource = retire listener end, endSource = end}
+
+foreign import ccall unsafe "http_socket_duplicate"
+  c_duplicate :: CInt -> IO CInt
+
+duplicate :: CInt -> IO CInt
+duplicate = throwErrnoIfMinus1 "Network.Wai.Handler.Millrace.setAccept" . c_duplicate
 
 -- Runs masked, so that no exception can come between taking a connection and forking the thread that closes it.
 -- Accepting itself can be interrupted.
@@ -145,11 +147,7 @@ ignore _ = return ()
 -- How many connections there are descriptors for, beside those of the run-time system, of the managers and of files.
 -- Without this limit idle connections would keep new ones out: accepting merely waits for a descriptor.
 descriptorRoom :: IO (Maybe Int)
-descriptorRoom = do
-  limits <- getResourceLimit ResourceOpenFiles
-  return $ case softLimit limits of
-    ResourceLimit most -> Just (max 1 (fromIntegral most - descriptorsKept))
-    _ -> Nothing
+descriptorRoom = fmap (\most -> max 1 (most - descriptorsKept)) <$> descriptorLimit
 
 descriptorsKept :: Int
 descriptorsKept = 32

@@ -492,9 +492,9 @@ data File
 fileSize :: Int
 fileSize = #{size http_file}
 
--- | Opens a regular file for reading; 0 or a negative errno.
+-- | Opens a regular file for reading, whose path is in the system's own form (@withFilePath@); 0 or a negative errno.
 foreign import ccall unsafe "http_file_open"
-  openFile :: CString -> Ptr File -> IO CInt
+  openFile :: Ptr () -> Ptr File -> IO CInt
 
 -- | The length of the content in bytes.
 fileBytes :: Ptr File -> IO Int64

@@ -1,0 +1,42 @@
+-- |
+-- What a server asks of the operating system beyond sockets, on POSIX. Knows nothing of serving.
+--
+-- The same names in @windows\/@ are for Windows; the package description chooses.
+module Millrace.Http.System (inheritedDescriptors, descriptorLimit, removeSocketFile, rebindingOptions) where
+
+import Foreign.C.Types (CInt)
+import Millrace.Socket (SocketOption (..))
+import System.Environment (lookupEnv, unsetEnv)
+import System.Posix.Files (removeLink)
+import System.Posix.Process (getProcessID)
+import System.Posix.Resource (Resource (..), ResourceLimit (..), ResourceLimits (..), getResourceLimit)
+import Text.Read (readMaybe)
+
+-- | The descriptors that the process was started with, as systemd passes them (sd_listen_fds(3)); a second call finds
+-- none.
+inheritedDescriptors :: IO [CInt]
+inheritedDescriptors = do
+  process <- getProcessID
+  addressee <- number "LISTEN_PID"
+  count <- number "LISTEN_FDS"
+  mapM_ unsetEnv ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"]
+  return $ case (addressee, count) of
+    (Just named, Just many) | named == fromIntegral process -> [3 .. 2 + fromIntegral (many :: Int)]
+    _ -> []
+  where
+    number name = (>>= readMaybe) <$> lookupEnv name :: IO (Maybe Int)
+
+-- | How many descriptors the process may have open, if that is limited.
+descriptorLimit :: IO (Maybe Int)
+descriptorLimit = limitOf . softLimit <$> getResourceLimit ResourceOpenFiles
+  where
+    limitOf (ResourceLimit most) = Just (fromIntegral most)
+    limitOf _ = Nothing
+
+-- | Removes the file of a Unix socket. Throws an @IOError@.
+removeSocketFile :: FilePath -> IO ()
+removeSocketFile = removeLink
+
+-- | What lets a server have its port again while connections of the last one linger (TIME_WAIT).
+rebindingOptions :: [(SocketOption, Int)]
+rebindingOptions = [(ReuseAddr, 1)]

@@ -1,0 +1,26 @@
+-- |
+-- What a server asks of the operating system beyond sockets, on Windows. Knows nothing of serving.
+--
+-- The same names in @posix\/@ are for all other systems; the package description chooses.
+module Millrace.Http.System (inheritedDescriptors, descriptorLimit, removeSocketFile, rebindingOptions) where
+
+import Foreign.C.Types (CInt)
+import Millrace.Socket (SocketOption)
+import System.Directory (removeFile)
+
+-- | None: nobody starts a process with listening sockets.
+inheritedDescriptors :: IO [CInt]
+inheritedDescriptors = return []
+
+-- | Sockets are not counted per process.
+descriptorLimit :: IO (Maybe Int)
+descriptorLimit = return Nothing
+
+-- | Removes the file of a Unix socket. Throws an @IOError@.
+removeSocketFile :: FilePath -> IO ()
+removeSocketFile = removeFile
+
+-- | None: lingering connections do not keep a port from its next server, and SO_REUSEADDR would let any other program
+-- listen on it at the same time.
+rebindingOptions :: [(SocketOption, Int)]
+rebindingOptions = []
