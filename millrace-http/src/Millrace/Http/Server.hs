@@ -26,6 +26,7 @@ import Millrace.Http.Listener (Listener (..), closeListener, inFlightMicros, ret
 import Millrace.Http.ServerState
 import Millrace.Http.Session (runSession)
 import Millrace.Http.Settings (Settings (..))
+import Millrace.Http.System (descriptorLimit)
 import Millrace.Socket
 import Millrace.Timer (registerDelay, threadDelay)
 import qualified Network.Socket as Network
