@@ -1,5 +1,7 @@
-# How a variant (plain, ASan with UBSan, TSan) of a C part is compiled, and how its test programs are run. The Makefile
-# that includes this has set `suites`, the names of its test programs, and builds build/VARIANT/SUITE.
+# How a variant (plain, ASan with UBSan, TSan) of a C part, this one or another, is compiled, and how its test programs
+# are run. The Makefile that includes this has set `suites`, the names of its test programs, and builds
+# build/VARIANT/SUITE. If it is built for other systems too, it has set `systems`: the variant NAME-SYSTEM is NAME for
+# that system.
 #
 # TESTS="recv io_uring/timeout" runs only the tests whose names contain one of these words.
 
@@ -22,9 +24,10 @@ asan_slowness := 4
 tsan_slowness := 10
 
 variants := plain asan tsan
+all_variants := $(variants) $(foreach system,$(systems),$(variants:%=%-$(system)))
 
 .DEFAULT_GOAL := all
-.PHONY: all test test-plain test-asan test-tsan clean help
+.PHONY: all test $(all_variants:%=test-%) clean help
 .DELETE_ON_ERROR:
 
 # $(call run_suites,variants): runs the programs of each variant and ends with the sum of what they count. An empty
@@ -45,17 +48,12 @@ endef
 
 programs_of = $(foreach suite,$(suites),build/$1/$(suite))
 
-test: all $(foreach variant,$(variants),$(call programs_of,$(variant)))
-	$(call run_suites,$(variants))
+test: all $(foreach variant,$(all_variants),$(call programs_of,$(variant)))
+	$(call run_suites,$(all_variants))
 
-test-plain: $(call programs_of,plain)
-	$(call run_suites,plain)
-
-test-asan: $(call programs_of,asan)
-	$(call run_suites,asan)
-
-test-tsan: $(call programs_of,tsan)
-	$(call run_suites,tsan)
+.SECONDEXPANSION:
+$(all_variants:%=test-%): test-%: $$(call programs_of,$$*)
+	$(call run_suites,$*)
 
 clean:
 	rm -rf build
