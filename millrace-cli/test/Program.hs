@@ -8,24 +8,20 @@ module Program
   , millracePath
   , serverPort
   , nextLine
+  , nextErrorLine
   , signalServer
   , waitForExit
   , curl
-  , curlBytes
   ) where
 
-import Control.Concurrent (forkIO)
-import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
-import Control.Exception (bracket, evaluate)
+import Control.Exception (bracket)
 import Control.Monad (void)
-import qualified Data.ByteString as ByteString
-import Data.ByteString (ByteString)
 import Data.List (stripPrefix)
 import Data.Maybe (fromMaybe)
 import System.Directory (findExecutable)
 import System.Environment (getEnvironment)
 import System.Exit (ExitCode)
-import System.IO (Handle, hClose, hGetContents, hGetLine)
+import System.IO (Handle, hClose, hGetLine)
 import System.Posix.Signals (Signal, sigKILL, signalProcess)
 import System.Process
 import System.Timeout (timeout)
@@ -79,11 +75,15 @@ serverPort :: Server -> Int
 serverPort = read . reverse . takeWhile (/= ':') . reverse . serverUrl
 
 line :: Handle -> IO String
-line = within 20 "a line of output" . hGetLine
+line = within 60 "a line of output" . hGetLine
 
 -- | What the server says after its readiness lines.
 nextLine :: Server -> IO String
 nextLine = line . serverOutput
+
+-- | What it says on standard error.
+nextErrorLine :: Server -> IO String
+nextErrorLine = line . serverErrors
 
 signalServer :: Signal -> Server -> IO ()
 signalServer signal server = getPid (serverProcess server) >>= mapM_ (signalProcess signal)
@@ -103,27 +103,12 @@ runMillrace additions arguments = do
   environment <- getEnvironment
   let changed = additions ++ filter ((`notElem` map fst additions) . fst) environment
   (code, output, errors) <-
-    within 20 "millrace to end" (readCreateProcessWithExitCode (proc path arguments) {env = Just changed} "")
+    within 60 "millrace to end" (readCreateProcessWithExitCode (proc path arguments) {env = Just changed} "")
   pure (Outcome code output errors)
 
 -- | What curl prints, without dot segments being resolved by it. For head and body in one, give @-i@.
 curl :: [String] -> IO String
 curl arguments = within 30 "curl" (readProcess "curl" (curlOptions ++ arguments) "")
-
--- | The same as bytes, and curl's exit code.
-curlBytes :: [String] -> IO (ExitCode, ByteString)
-curlBytes arguments =
-  bracket (createProcess (proc "curl" (curlOptions ++ arguments)) {std_out = CreatePipe, std_err = CreatePipe}) cleanup run
-  where
-    run (_, Just output, Just errors, process) = do
-      done <- newEmptyMVar
-      _ <- forkIO (hGetContents errors >>= evaluate . length >>= putMVar done)
-      content <- within 60 "curl" (ByteString.hGetContents output)
-      _ <- takeMVar done
-      code <- waitForProcess process
-      pure (code, content)
-    run _ = fail "no pipes"
-    cleanup (_, _, _, process) = terminateProcess process >> void (waitForProcess process)
 
 curlOptions :: [String]
 curlOptions = ["--silent", "--show-error", "--path-as-is", "--max-time", "50", "--noproxy", "*"]

@@ -4,7 +4,7 @@
 module MiddlewareSpec (spec) where
 
 import Clients
-import Control.Concurrent (threadDelay)
+import Control.Concurrent (newEmptyMVar, putMVar, takeMVar, threadDelay)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Lazy as L
 import Data.IORef
@@ -44,12 +44,12 @@ spec = describe "wai-extra" $ do
   it "parseRequestBody reads forms with files" $ serving (return form) $ \address ->
     curl ["-F", "field=value", "-F", "file=@-;filename=name", address] `shouldReturn` "1 1"
   it "the request logger logs" $ do
-    logged <- newIORef B.empty
-    logger <- mkRequestLogger def {outputFormat = Apache Logger.FromSocket, Logger.destination = Callback (\line -> modifyIORef logged (<> fromLogStr line)), Logger.autoFlush = True}
+    logged <- newEmptyMVar
+    logger <- mkRequestLogger def {outputFormat = Apache Logger.FromSocket, Logger.destination = Callback (putMVar logged . fromLogStr), Logger.autoFlush = True}
     serving (return (logger text)) $ \address -> do
       _ <- get (address ++ "/path")
-      threadDelay 100000
-    readIORef logged >>= (`shouldSatisfy` B.isInfixOf "\"GET /path HTTP/1.1\" 200")
+      -- It logs when the response is on its way already.
+      takeMVar logged >>= (`shouldSatisfy` B.isInfixOf "\"GET /path HTTP/1.1\" 200")
   it "event sources stream, one event after the other" $ do
     left <- newIORef [ServerEvent Nothing Nothing ["one"], ServerEvent Nothing Nothing ["two"], CloseEvent]
     serving (return (eventSourceAppIO (atomicModifyIORef left (\events -> (drop 1 events, head events))))) $ \address ->

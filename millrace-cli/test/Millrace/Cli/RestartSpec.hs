@@ -61,7 +61,7 @@ stopped :: Server -> IO ()
 stopped server = do
   served
   signalServer sigTERM server
-  waitForExit 15 server `shouldReturn` ExitSuccess
+  waitForExit 30 server `shouldReturn` ExitSuccess
 
 -- | A socket that listens, and that other programs can inherit.
 withInheritable :: (Fd -> Int -> IO a) -> IO a

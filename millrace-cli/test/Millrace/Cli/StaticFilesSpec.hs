@@ -103,14 +103,14 @@ spec = do
   describe "what is not a regular file" . around withSite $ do
     it "a pipe is refused without waiting for its writer" $ \site -> do
       createNamedPipe (site </> "root/pipe") 0o644
-      fmap answerStatus <$> timeout 5000000 (get site "/pipe" []) `shouldReturn` Just 404
+      fmap answerStatus <$> timeout 30000000 (get site "/pipe" []) `shouldReturn` Just 404
     it "a socket is refused" $ \site ->
       bracket (Network.socket Network.AF_UNIX Network.Stream 0) Network.close $ \socket -> do
         Network.bind socket (Network.SockAddrUnix (site </> "root/socket"))
         answerStatus <$> get site "/socket" [] `shouldReturn` 404
     it "a device is refused even if links are followed" $ \site -> do
       createSymbolicLink "/dev/zero" (site </> "root/zero")
-      fmap answerStatus <$> timeout 5000000 (ask (site </> "root") FollowLinks methodGet "/zero" []) `shouldReturn` Just 404
+      fmap answerStatus <$> timeout 30000000 (ask (site </> "root") FollowLinks methodGet "/zero" []) `shouldReturn` Just 404
 
   describe "conditional requests (RFC 9110 section 13.2.2)" . around withSite $ do
     let conditional name expected headers =
@@ -279,11 +279,11 @@ spec = do
               bodyOf one = if maybe False ("multipart" `ByteString.isPrefixOf`) (header hContentType one) then "parts" else answerBody one
           (facts first, facts later) `shouldBe` (facts direct, facts direct)
     it "spares the look-up, for its time" $ \site -> do
-      answer <- cached 200000 site
+      answer <- cached 2000000 site
       answerBody <$> answer "/hello.txt" [] `shouldReturn` "Hello, world\n"
       removeFile (site </> "root/hello.txt")
       answerBody <$> answer "/hello.txt" [] `shouldReturn` "Hello, world\n"
-      threadDelay 250000
+      threadDelay 2100000
       answerStatus <$> answer "/hello.txt" [] `shouldReturn` 404
     it "shows a changed file after its time" $ \site -> do
       answer <- cached 50000 site
