@@ -53,10 +53,10 @@ runListeners settings listeners application = do
   settingsInstallShutdownHandler settings drainAll
   settingsBeforeMainLoop settings
   capabilities <- getNumCapabilities
+  limit <- maybe (descriptorRoom capabilities) (return . Just) (settingsMaximumConnections settings)
   let count = max capabilities (length listeners)
   registries <- replicateM count (newIORef IntMap.empty)
   accepted <- newIORef 0
-  limit <- maybe descriptorRoom (return . Just) (settingsMaximumConnections settings)
   accepting <- newTVarIO count
   flip finally (closeFileCache (endpointFiles endpoint)) . flip onException (endNow >> forConnections registries isIdle sayEnd) $ do
     forM_ (zip3 [0 ..] registries (cycle sources)) $ \(number, registry, source) ->
@@ -145,13 +145,11 @@ retryMicros = 100000
 ignore :: SomeException -> IO ()
 ignore _ = return ()
 
--- How many connections there are descriptors for, beside those of the run-time system, of the managers and of files.
--- Without this limit idle connections would keep new ones out: accepting merely waits for a descriptor.
-descriptorRoom :: IO (Maybe Int)
-descriptorRoom = fmap (\most -> max 1 (most - descriptorsKept)) <$> descriptorLimit
-
-descriptorsKept :: Int
-descriptorsKept = 32
+-- How many connections there are descriptors for, beside some files and what the run-time system and the managers have
+-- for each capability. Without this limit idle connections would keep new ones out: accepting merely waits for a
+-- descriptor.
+descriptorRoom :: Int -> IO (Maybe Int)
+descriptorRoom capabilities = fmap (\most -> max 1 (most - 16 - 8 * capabilities)) <$> descriptorLimit
 
 -- Holds back a connection that was accepted until there is room for it. Connections that are idle make room, the oldest
 -- first.

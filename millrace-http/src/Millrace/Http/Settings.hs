@@ -491,8 +491,8 @@ setMinimumRate :: Int -> Int -> Settings -> Settings
 setMinimumRate rate window settings = settings {settingsMinimumRate = if rate > 0 then Just (rate, max 1 window) else Nothing}
 
 -- | Most connections at a time. To make room for the next, the oldest that is idle between two requests is closed; if
--- there is none, the next waits. Default: @Nothing@, as many as there are descriptors for: 32 less than the process may
--- have (its soft limit) when the server starts.
+-- there is none, the next waits. Default: @Nothing@, as many as there are descriptors for: the process's soft limit when
+-- the server starts, less 16 and 8 for each capability.
 --
 -- @since 0.1.0
 setMaximumConnections :: Maybe Int -> Settings -> Settings
