@@ -130,13 +130,6 @@ requestsAfterStop application = do
     facts reply = (replyBody reply, headerOf "connection" reply)
     try' = try :: IO a -> IO (Either IOException a)
 
--- On a machine that is busy otherwise, an attempt may take too long to tell anything.
-untilQuick :: IO (Maybe a) -> IO a
-untilQuick attempt = go (20 :: Int)
-  where
-    go 0 = fail "no attempt was quick enough"
-    go left = attempt >>= maybe (go (left - 1)) return
-
 freePort :: IO Int
 freePort = do
   probe <- socket AF_INET Stream defaultProtocol

@@ -336,26 +336,25 @@ answerStream connection status fields body = do
 
 answerFile :: Connection -> Request -> Status -> ResponseHeaders -> FilePath -> Maybe FilePart -> IO ()
 answerFile connection request status fields path part =
-  withOpenFile (endpointFiles (connectionEndpoint connection)) path (either (const missing) found)
+  withOpenFile (endpointFiles (connectionEndpoint connection)) path (either (const missing) ((currentSeconds >>=) . found))
   where
     missing = answerBuilder connection status404 (textPlain fields) (byteString (C8.pack "File not found"))
-    found (OpenFile descriptor facts@(FileFacts size modified)) = case part of
+    found (OpenFile descriptor facts@(FileFacts size modified)) now = case part of
       Just chosen -> do
         unless (isPart chosen) (throwIO (InvalidFilePart path (filePartOffset chosen) (filePartByteCount chosen)))
         send status (partFields chosen) (filePartOffset chosen) (filePartByteCount chosen)
       -- Preconditions and ranges concern what would be a 200 (RFC 9110, sections 13.2.1 and 14.2); an error page from
       -- a file is sent as it is.
       Nothing | status /= status200 -> send status [] 0 size
-      Nothing -> do
-        now <- currentSeconds
-        case chooseAnswer now (requestMethod request) (requestHeaders request) fields facts of
-          Send Whole -> send status [] 0 size
-          Send (Part range) -> send status206 [(hContentRange, contentRange size range)] (firstByte range) (rangeLength range)
-          Send (Parts ranges) -> answerParts connection ranged path descriptor size ranges
-          Send Unsatisfiable -> answerBuilder connection status416 ((hContentRange, unsatisfiedRange size) : dated) mempty
-          Refuse code -> answerBuilder connection code dated mempty
+      Nothing -> case chooseAnswer now (requestMethod request) (requestHeaders request) fields facts of
+        Send Whole -> send status [] 0 size
+        Send (Part range) -> send status206 [(hContentRange, contentRange size range)] (firstByte range) (rangeLength range)
+        Send (Parts ranges) -> answerParts connection ranged path descriptor size ranges
+        Send Unsatisfiable -> answerBuilder connection status416 ((hContentRange, unsatisfiedRange size) : dated) mempty
+        Refuse code -> answerBuilder connection code dated mempty
       where
-        dated = addUnless (hLastModified, formatHttpDate modified) fields
+        -- RFC 9110, section 8.8.2.1: a time in the future becomes that of the response.
+        dated = addUnless (hLastModified, formatHttpDate (min now modified)) fields
         send code extra offset count =
           answerOpenFile connection code (foldr addUnless ranged extra) path descriptor (fromInteger offset) (fromInteger count)
         ranged = addUnless (hAcceptRanges, C8.pack "bytes") dated
