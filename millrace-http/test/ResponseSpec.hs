@@ -66,6 +66,10 @@ spec = do
           let replies = parseReplies bytes
           map replyStatus replies `shouldBe` [statusCode status, statusCode status]
           map (headerOf "content-length") replies `shouldBe` [Nothing, Nothing]
+    forM_ [(status204, Nothing), (status304, Just "5")] $ \(status, expected) ->
+      it ("RFC 9110, 8.6: a Content-Length of the application's for " ++ show (statusCode status) ++ " is " ++ maybe "dropped" (const "kept") expected) $ do
+        reply <- get11 (responseLBS status [("Content-Length", "5")] "12345")
+        (headerOf "content-length" reply, replyBody reply) `shouldBe` (expected, "")
     it "RFC 9110, 15.3.6: 205 has an empty one" $ do
       reply <- get11 (responseLBS status205 [] "never")
       (replyBody reply, headerOf "content-length" reply) `shouldBe` ("", Just "0")
