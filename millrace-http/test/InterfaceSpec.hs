@@ -7,7 +7,7 @@ import Control.Concurrent (forkIOWithUnmask, threadDelay)
 import Control.Concurrent.Async (async, cancel, forConcurrently, withAsync)
 import Control.Concurrent.MVar
 import Control.Concurrent.STM (atomically, check)
-import Control.Exception (ErrorCall (..), IOException, bracket, bracket_, finally, throwIO, try)
+import Control.Exception (AsyncException (..), ErrorCall (..), IOException, bracket, bracket_, evaluate, finally, throwIO, toException, try)
 import Control.Monad (forM_, replicateM, replicateM_, void)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
@@ -17,6 +17,8 @@ import qualified Data.ByteString.Lazy as L
 import Data.Either (isLeft)
 import Data.IORef
 import Data.Maybe (isJust, isNothing)
+import GHC.IO.Handle (hDuplicate, hDuplicateTo)
+import qualified Millrace.Socket as Millrace
 import Network.HTTP.Types
 import Network.Socket
 import qualified Network.Socket.ByteString as Socket
@@ -26,6 +28,8 @@ import Support
 import System.Directory (doesPathExist)
 import System.Environment (setEnv, unsetEnv)
 import System.FilePath ((</>))
+import System.IO (IOMode (..), hClose, hFlush, stderr, withFile)
+import System.Timeout (timeout)
 import Test.Hspec
 
 spec :: Spec
@@ -72,7 +76,16 @@ spec = do
       background (runSettingsInherited (setPort port (setHost "127.0.0.1" defaultSettings)) pong) $
         eventually (exchange port get) >>= (`shouldSatisfy` B.isPrefixOf "HTTP/1.1 200")
 
+    it "openListeners opens what runSettingsListeners and runSettingsListener serve" $
+      forM_ [runSettingsListeners, \settings listeners -> runSettingsListener settings (listenerSocket (head listeners))] $ \serve ->
+        withListeners id $ \port listeners -> background (serve (quiet defaultSettings) listeners pong) $
+          map replyBody . parseReplies <$> exchange port get `shouldReturn` ["Pong"]
+
   describe "settings" $ do
+    it "setBacklog bounds the queue of connections that nobody has accepted: Linux holds one more" $
+      withListeners (setBacklog 2) $ \port _ -> do
+        let connecting client = isJust <$> timeout 300000 (connect client (SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1))))
+        bracket (replicateM 5 (socket AF_INET Stream defaultProtocol)) (mapM_ close) (mapM connecting) `shouldReturn` [True, True, True, False, False]
     it "setReusePort gives every capability a socket of its own, on the same port" $ do
       port <- bracket openFreePort (close . snd) (return . fst)
       let settings = setReusePort True (setPort port (setHost "127.0.0.1" (quiet defaultSettings)))
@@ -146,7 +159,25 @@ spec = do
         sendEnd client
         within "the close" (takeMVar closed)
     it "setters without effect take their arguments" $
-      withServer (setHTTP2Disabled . setServerPushLogger (\_ _ _ -> return ())) pong $ \port -> statusOf <$> exchange port get `shouldReturn` 200
+      withServer (setManager (error "looked at") . setHTTP2Disabled . setServerPushLogger (\_ _ _ -> return ())) pong $ \port -> statusOf <$> exchange port get `shouldReturn` 200
+    it "setOnExceptionResponse exceptionResponseForDebug shows the exception" $
+      withServer (setOnExceptionResponse exceptionResponseForDebug) (\_ _ -> throwIO (ErrorCall "the reason")) $ \port ->
+        map (\reply -> (replyStatus reply, replyBody reply)) . parseReplies <$> exchange port get `shouldReturn` [(500, "Exception: the reason")]
+    it "defaultOnExceptionResponse throws what came from outside" $
+      evaluate (defaultOnExceptionResponse (toException ThreadKilled)) `shouldThrow` (== ThreadKilled)
+    it "defaultOnException displays applications' exceptions, and not clients'" $ do
+      displayed <- stderrOf $ mapM_ (defaultOnException Nothing) [toException (ErrorCall "the reason"), toException IncompleteHeaders, toException ThreadKilled]
+      displayed `shouldBe` "the reason\n"
+    it "getters get the actions that setters set" $ do
+      told <- newIORef []
+      let tell what = modifyIORef told (what :)
+          changed = setOnOpen (\_ -> False <$ tell "open") (setOnClose (\_ -> tell "close") (setOnException (\_ _ -> tell "exception") defaultSettings))
+          peer = SockAddrUnix "peer"
+      getOnOpen defaultSettings peer `shouldReturn` True
+      getOnOpen changed peer `shouldReturn` False
+      getOnClose changed peer
+      getOnException changed Nothing (toException ThreadKilled)
+      readIORef told `shouldReturn` ["exception", "close", "open" :: String]
     it "getters get what setters set, and the defaults are Warp's" $ do
       (getPort defaultSettings, getHost defaultSettings, getGracefulShutdownTimeout defaultSettings) `shouldBe` (3000, "*4", Nothing)
       (getGracefulCloseTimeout1 defaultSettings, getGracefulCloseTimeout2 defaultSettings) `shouldBe` (0, 2000)
@@ -168,6 +199,7 @@ spec = do
         within "none" (atomically (currentOpenConnectionsSTM state >>= check . (== 0)))
         currentShuttingDownState state `shouldReturn` False
       currentShuttingDownState state `shouldReturn` True
+      within "the shutdown" (atomically (currentShuttingDownStateSTM state >>= check))
     it "has the names that Warp has for it" $ do
       (state, settings) <- makeSettingsAndServerState
       (counter, others) <- makeSettingsAndCounter
@@ -180,6 +212,16 @@ spec = do
     get = request' "/" `withField` "Connection: close"
     request' path = B.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\n\r\n"]
     withField given field = B.concat [B.take (B.length given - 2) given, field, "\r\n\r\n"]
+    withListeners change use = bracket (openListeners (change (setHost "127.0.0.1" (setPort 0 defaultSettings)))) (mapM_ closeListener) $ \listeners -> do
+      name <- Millrace.getSocketName (listenerSocket (head listeners))
+      case name of
+        SockAddrInet port _ -> use (fromIntegral port :: Int) listeners
+        _ -> fail ("not an address of IPv4: " ++ show name)
+    stderrOf action = withFolder $ \folder -> do
+      let path = folder </> "stderr"
+      bracket (hDuplicate stderr) (\saved -> hDuplicateTo saved stderr >> hClose saved) $ \_ ->
+        withFile path WriteMode (\file -> hDuplicateTo file stderr >> action >> hFlush stderr)
+      readFile path
     background server action = withAsync server (const action)
     eventually action = within "the server" go
       where

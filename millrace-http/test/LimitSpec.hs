@@ -148,6 +148,21 @@ spec = do
       let target size = B.concat ["GET /", C8.replicate (size - 1) 'x', " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"]
       forM_ [(100, 100, 200), (100, 101, 414), (20000, 20000, 200), (20000, 20001, 414)] $ \(limit, size, status) ->
         withServer (setMaximumTargetLength limit) pong $ \port -> statusOf <$> exchange port (target size) `shouldReturn` status
+    it "setMaxTotalHeaderLength refuses a longer head with a 431" $ do
+      let ofSize size = let fields = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX: " in B.concat [fields, C8.replicate (size - B.length fields - 4) 'x', "\r\n\r\n"]
+      forM_ [(200, 200, 200), (200, 201, 431), (60000, 60000, 200), (60000, 60001, 431)] $ \(limit, size, status) ->
+        withServer (setMaxTotalHeaderLength limit) pong $ \port -> statusOf <$> exchange port (ofSize size) `shouldReturn` status
+    it "setMaximumBodyFlush bounds the body that is dropped to keep the connection" $
+      forM_ [(Just 20000, 20000, 2), (Just 20000, 20001, 1), (Just 0, 1, 1), (Nothing, 300000, 2 :: Int)] $ \(limit, size, count) -> do
+        let body = B.concat ["POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ", C8.pack (show size), "\r\n\r\n", C8.replicate size 'x']
+        withServer (setMaximumBodyFlush limit) pong $ \port -> do
+          bytes <- exchange port (body <> "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+          (limit, size, map replyStatus (parseReplies bytes)) `shouldBe` (limit, size, replicate count 200)
+    it "setSlowlorisSize is how much of a body renews its time" $ do
+      let slow size = withServer (setBodyTimeout 2 . setSlowlorisSize size) echo $ \port -> withConnection port $ \client -> do
+            send client "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 30\r\n\r\n"
+            withAsync (sendSlowly client) (const (statusOf <$> receiveAll client))
+      mapM slow [1, 1000] `shouldReturn` [200, 408]
     it "setMaximumBodySize refuses an announced body before the application runs" $ do
       ran <- newIORef (0 :: Int)
       withServer (setMaximumBodySize (Just 10)) (\request respond -> modifyIORef ran (+ 1) >> echo request respond) $ \port -> do
