@@ -3,7 +3,7 @@
 -- | Delays, timeouts and callbacks: never early, soon after, and with the meaning that base gives them.
 module TimerSpec (spec) where
 
-import Control.Concurrent (myThreadId, yield)
+import Control.Concurrent (myThreadId, threadCapability, yield)
 import Control.Concurrent.MVar
 import Control.Concurrent.STM hiding (registerDelay)
 import Control.Exception
@@ -264,6 +264,11 @@ callbacks = do
     lateness' `shouldSatisfy` (< 500000)
     putMVar gate ()
     readMVar count `shouldBecome` 100
+  it "run on the capability that registered them" $ forM_ [0, 1] $ \capability -> do
+    manager <- getSystemTimerManager
+    place <- newEmptyMVar
+    void $ startOn capability (registerTimeout manager 1000 (myThreadId >>= threadCapability >>= putMVar place)) >>= finish
+    within 5 "the callback" (takeMVar place) >>= (`shouldBe` (capability, True))
   it "can be moved forwards and backwards, from any capability" $ forM_ [0, 1] $ \capability -> do
     manager <- getSystemTimerManager
     fired <- newEmptyMVar

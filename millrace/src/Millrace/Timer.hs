@@ -132,7 +132,8 @@ newtype TimeoutKey = TimeoutKey Alarm
 
 -- | What is to be done when the time comes. It runs unmasked, in a thread that runs callbacks: it may block, which holds
 -- nothing else up, and if it throws, that is reported as for any thread. The thread goes on with other callbacks
--- afterwards, so its 'ThreadId' is not to be kept.
+-- afterwards, so its 'ThreadId' is not to be kept. It is pinned to the capability that registered the timeout: long
+-- computations belong into threads of their own.
 --
 -- @since 0.1.0
 type TimeoutCallback = IO ()
