@@ -4,6 +4,7 @@
  *   timers arm N        arm and cancel one timer, N times: the time
  *   timers rearm N M    N live timers, all moved to 10 s from now, M times: the time
  *   timers live N       N timers that fire at random within 10 s: the longest poll, in CPU time of its thread
+ *   timers still N      the same of polls that find nothing, for N seconds: what the machine itself holds up
  *
  * Reading the clock is not counted: `arm` and `rearm` are given moments.
  */
@@ -79,6 +80,15 @@ static uint64_t cpu_ns(void)
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
+static int timed_poll(mr_completion *completions, uint64_t *longest_ns)
+{
+    uint64_t begin_ns = cpu_ns();
+    int polled = mr_loop_poll(loop, completions, BATCH);
+    uint64_t took_ns = cpu_ns() - begin_ns;
+    *longest_ns = took_ns > *longest_ns ? took_ns : *longest_ns;
+    return polled;
+}
+
 static double longest_poll(size_t count)
 {
     /* Arming takes a while itself: nothing is to fire meanwhile. */
@@ -86,10 +96,7 @@ static double longest_poll(size_t count)
     uint64_t longest_ns = 0;
     for (size_t left = count; left;) {
         mr_completion completions[BATCH];
-        uint64_t begin_ns = cpu_ns();
-        int polled = mr_loop_poll(loop, completions, BATCH);
-        uint64_t took_ns = cpu_ns() - begin_ns;
-        longest_ns = took_ns > longest_ns ? took_ns : longest_ns;
+        int polled = timed_poll(completions, &longest_ns);
         for (int i = 0; i < polled; i++)
             mr_loop_release(loop, completions[i].token);
         left -= (size_t)polled;
@@ -99,17 +106,27 @@ static double longest_poll(size_t count)
     return (double)longest_ns / NS_PER_S;
 }
 
+static double longest_empty_poll(size_t seconds)
+{
+    mr_completion completions[BATCH];
+    uint64_t longest_ns = 0, end_ns = mr_clock_now_ns() + seconds * NS_PER_S;
+    while (mr_clock_now_ns() < end_ns)
+        timed_poll(completions, &longest_ns);
+    return (double)longest_ns / NS_PER_S;
+}
+
 int main(int argc, char **argv)
 {
     mr_group *group;
     size_t count = argc > 2 ? strtoul(argv[2], NULL, 10) : 0, rounds = argc > 3 ? strtoul(argv[3], NULL, 10) : 1;
     if (count == 0)
-        stop("usage: timers arm N | rearm N M | live N");
+        stop("usage: timers arm N | rearm N M | live N | still N");
     if (mr_group_create(MR_BACKEND_AUTO, &group) || mr_loop_create(group, &loop))
         stop("no loop");
     double seconds = strcmp(argv[1], "arm") == 0     ? arm_and_cancel(count)
                      : strcmp(argv[1], "rearm") == 0 ? rearm(count, rounds)
                      : strcmp(argv[1], "live") == 0  ? longest_poll(count)
+                     : strcmp(argv[1], "still") == 0 ? longest_empty_poll(count)
                                                      : -1;
     if (seconds < 0)
         stop("unknown work");

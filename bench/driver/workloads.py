@@ -110,8 +110,9 @@ ALL += [
         "live", "timers",
         "Ten million live timers, which fire at random within ten seconds. The figure is the longest single poll of the "
         "loop, in CPU time of its thread: what the wheel can hold up. Peak memory divided by their number is what a timer "
-        "takes, 8 bytes of it the program's own list.",
-        "seconds", _timers("live", (1,), n=10_000_000), _timers("live", (1,), n=100_000)),
+        "takes, 8 bytes of it the program's own list. `still` is the same of polls that find nothing, for ten seconds: what "
+        "the machine itself holds up, which is in the other figure too.",
+        "seconds", _timers("live", (1,), n=10_000_000) + _timers("still", (1,), n=10), _timers("live", (1,), n=100_000)),
     Workload(
         "simulated", "simulated",
         "n connections in one process, on a simulated machine: both ends of each, served by one loop, over links of a "
@@ -156,8 +157,8 @@ def label(name, point):
     words = [name]
     if name in ("cores", "idle"):
         words.append(point["service"])
-    if point["service"] in ("floor", "callbacks", "rearm", "arm", "timeouts", "brief", "sleepers", "lateness", "live", "turn",
-                            "random", "idle", "sleep", "hold", "ask", "switch", "spawn", "empty"):
+    if point["service"] in ("floor", "callbacks", "rearm", "arm", "timeouts", "brief", "sleepers", "lateness", "live", "still",
+                            "turn", "random", "idle", "sleep", "hold", "ask", "switch", "spawn", "empty"):
         size = f" × {point['m']}" if "m" in point else ""
         words.append(f"{point['service']} {point['n']:,}{size}")
     if "connections" in point:
