@@ -93,10 +93,11 @@ ALL = [
         "`timeouts`: 1,000 threads put a timeout of 10 s around yielding once, over and over; the figure is one such "
         "call. `brief`: the same around nothing, which is what the timeout alone costs. `rearm`: 100,000 live timers of "
         "10 s are all re-armed, over and over; the figure is one re-arming. `arm`: a timer of 10 s is armed and cancelled, "
-        "over and over; the figure is both together.",
+        "over and over; the figure is both together. `deadline`: the deadline of a socket that a thread receives from is set "
+        "to ten seconds from now, over and over: what a server adds to each request that gives it a deadline.",
         "us_per_call",
         _timers("timeouts", n=1000, m=300) + _timers("brief", n=1000, m=300) + _timers("rearm", n=100_000, m=10) +
-        _timers("arm", n=1_000_000, m=1),
+        _timers("arm", n=1_000_000, m=1) + _timers("deadline", n=1_000_000, m=1),
         _timers("timeouts", (1,), n=1000, m=50) + _timers("rearm", (1,), n=10_000, m=10)),
 ]
 
@@ -158,7 +159,7 @@ def label(name, point):
     if name in ("cores", "idle"):
         words.append(point["service"])
     if point["service"] in ("floor", "callbacks", "rearm", "arm", "timeouts", "brief", "sleepers", "lateness", "live", "still",
-                            "turn", "random", "idle", "sleep", "hold", "ask", "switch", "spawn", "empty"):
+                            "deadline", "turn", "random", "idle", "sleep", "hold", "ask", "switch", "spawn", "empty"):
         size = f" × {point['m']}" if "m" in point else ""
         words.append(f"{point['service']} {point['n']:,}{size}")
     if "connections" in point:

@@ -10,6 +10,8 @@
 -- > timers arm N                   one timer of 10 s is armed and cancelled, N times
 -- > timers lateness N              N threads sleep 1 to 100 ms, ten times each; prints by how much the 99th percentile woke late
 -- > timers rearm TIMERS ROUNDS     TIMERS live timers of 10 s, each re-armed so many times; arming is not counted
+-- > timers deadline N              the deadline of a socket that a thread receives from is set to 10 s from now, N times;
+-- >                                Millrace only
 module Main (main) where
 
 import Control.Concurrent.MVar
@@ -21,6 +23,10 @@ import System.Environment (getArgs)
 import Text.Printf (printf)
 #ifdef MILLRACE
 import Control.Concurrent (forkIO, yield)
+import Control.Monad (void)
+import Millrace.Deadline (deadlineAfter)
+import Millrace.Socket (Family (..), SocketType (..), defaultProtocol, setReadDeadline, socketPair)
+import Millrace.Socket.ByteString (recv)
 import Millrace.Timer (getSystemTimerManager, registerTimeout, threadDelay, timeout, unregisterTimeout, updateTimeout)
 #else
 import Control.Concurrent (forkIO, threadDelay, yield)
@@ -89,6 +95,16 @@ armAndCancel n = do
   manager <- getSystemTimerManager
   replicateM_ n (registerTimeout manager tenSeconds (pure ()) >>= unregisterTimeout manager)
 
+#ifdef MILLRACE
+-- What a server does that gives each request ten seconds.
+setDeadlines :: Int -> IO Double
+setDeadlines n = do
+  (near, _far) <- socketPair AF_UNIX Stream defaultProtocol
+  _ <- forkIO (void (recv near 1))
+  yield
+  timed (replicateM_ n (deadlineAfter tenSeconds >>= setReadDeadline near))
+#endif
+
 -- Delays that look random, spread so that few threads wake at once.
 lateness :: Int -> IO Double
 lateness n = do
@@ -120,5 +136,8 @@ main = do
     ["timeouts", n, calls] -> timed (timeouts yield (read n) (read calls))
     ["brief", n, calls] -> timed (timeouts (pure ()) (read n) (read calls))
     ["rearm", n, rounds] -> rearm (read n) (read rounds)
-    _ -> error "usage: timers sleepers|floor|callbacks|arm|lateness N, timeouts|brief THREADS CALLS, rearm TIMERS ROUNDS"
+#ifdef MILLRACE
+    ["deadline", n] -> setDeadlines (read n)
+#endif
+    _ -> error "usage: timers sleepers|floor|callbacks|arm|lateness|deadline N, timeouts|brief THREADS CALLS, rearm TIMERS ROUNDS"
   printf "%.6f\n" seconds
