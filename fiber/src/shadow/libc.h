@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +41,13 @@ int __openat64_2(int, const char *, int);
 
 size_t __fread_chk(void *restrict, size_t, size_t, size_t, FILE *restrict);
 char *__fgets_chk(char *restrict, size_t, int, FILE *restrict);
+int __printf_chk(int, const char *restrict, ...);
+int __fprintf_chk(FILE *restrict, int, const char *restrict, ...);
+int __vprintf_chk(int, const char *restrict, va_list);
+int __vfprintf_chk(FILE *restrict, int, const char *restrict, va_list);
+int __dprintf_chk(int, int, const char *restrict, ...);
+int __vdprintf_chk(int, int, const char *restrict, va_list);
+int __vasprintf_chk(char **restrict, int, const char *restrict, va_list);
 
 ssize_t __read(int, void *, size_t);
 ssize_t __write(int, const void *, size_t);
@@ -52,6 +60,7 @@ int __select(int, fd_set *, fd_set *, fd_set *, struct timeval *);
 int __close(int);
 int __uflow(FILE *);
 int __underflow(FILE *);
+int __overflow(FILE *, int);
 int __dup2(int, int);
 int __nanosleep(const struct timespec *, struct timespec *);
 int __open(const char *, int, ...);
@@ -83,7 +92,9 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(pthread_cond_broadcast) X(pthread_rwlock_rdlock) X(pthread_rwlock_wrlock) X(pthread_rwlock_timedrdlock)          \
     X(pthread_rwlock_timedwrlock) X(pthread_rwlock_clockrdlock) X(pthread_rwlock_clockwrlock)                          \
     X(pthread_rwlock_unlock) X(sem_wait) X(sem_timedwait) X(sem_clockwait) X(sem_post) X(pthread_join)                 \
-    X(pthread_once) X(fread) X(__fread_chk) X(fgetc) X(fgets) X(__fgets_chk) X(getdelim) X(__uflow) X(__underflow)
+    X(pthread_once) X(fread) X(__fread_chk) X(fgetc) X(fgets) X(__fgets_chk) X(getdelim) X(__uflow) X(__underflow)  \
+    X(fwrite) X(fputs) X(puts) X(fputc) X(__overflow) X(fflush) X(fclose) X(vfprintf) X(__vfprintf_chk)                 \
+    X(vdprintf) X(__vdprintf_chk)
 
 /* Second names for the same definitions. Some of libc's exist for old programs only and cannot be looked up. */
 #define MF_ALIASED(X)                                                                                                  \
@@ -92,7 +103,10 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(creat) X(creat64) X(__open_2) X(__openat_2) X(lockf) X(fcntl64) X(__fcntl) X(__wait) X(__waitpid)                \
     X(__pthread_mutex_lock) X(__pthread_mutex_trylock) X(__pthread_mutex_unlock) X(__pthread_rwlock_rdlock)            \
     X(__pthread_rwlock_wrlock) X(__pthread_rwlock_unlock) X(__pthread_once)                                         \
-    X(fread_unlocked) X(getc) X(fgetc_unlocked) X(getc_unlocked) X(fgets_unlocked) X(getchar) X(getline) X(__getdelim)
+    X(fread_unlocked) X(getc) X(fgetc_unlocked) X(getc_unlocked) X(fgets_unlocked) X(getchar) X(getline) X(__getdelim)  \
+    X(fwrite_unlocked) X(fputs_unlocked) X(putc) X(fputc_unlocked) X(putc_unlocked) X(putchar) X(putchar_unlocked)      \
+    X(fflush_unlocked) X(fprintf) X(printf) X(vprintf) X(__fprintf_chk) X(__printf_chk) X(__vprintf_chk) X(dprintf)     \
+    X(__dprintf_chk)
 
 typedef enum mf_libc_index {
 #define MF_LIBC_ENUM(name) MF_LIBC_##name,

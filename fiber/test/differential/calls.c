@@ -20,6 +20,8 @@
 ssize_t __read_chk(int, void *, size_t, size_t);
 ssize_t __recv_chk(int, void *, size_t, size_t, int);
 int __poll_chk(struct pollfd *, nfds_t, int, size_t);
+int __fprintf_chk(FILE *, int, const char *, ...);
+int __dprintf_chk(int, int, const char *, ...);
 
 /* More than any of the buffers holds. */
 static char large[400000];
@@ -227,6 +229,96 @@ static void note_if_partial(outcome *o, size_t wanted)
     /* How much a buffer takes depends on the kernel's mood; that it took a part does not. */
     if (o->result > 0 && (size_t)o->result < wanted)
         o->result = 1;
+}
+
+static FILE *output_of(world *w, int buffering)
+{
+    FILE *stream = fdopen(dup(w->descriptor), "w");
+    if (stream)
+        setvbuf(stream, NULL, buffering, 1024);
+    return stream;
+}
+
+static void call_fwrite_large(world *w, outcome *o)
+{
+    FILE *stream = output_of(w, _IOFBF);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->result = (long)fwrite(large, 1, sizeof large, stream);
+    note_if_partial(o, sizeof large);
+    end_stream(stream, o);
+}
+
+static void call_fputs(world *w, outcome *o)
+{
+    FILE *stream = output_of(w, _IOLBF);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->result = fputs("a line\nand", stream) == EOF ? -1 : 1;
+    end_stream(stream, o);
+}
+
+static void call_fputc(world *w, outcome *o)
+{
+    FILE *stream = output_of(w, _IONBF);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->result = fputc('x', stream);
+    end_stream(stream, o);
+}
+
+static void call_fprintf(world *w, outcome *o)
+{
+    FILE *stream = output_of(w, _IONBF);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->result = fprintf(stream, "%s: %*d\n", "wide", 700, 5);
+    end_stream(stream, o);
+}
+
+static void call_fprintf_chk(world *w, outcome *o)
+{
+    FILE *stream = output_of(w, _IONBF);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->result = __fprintf_chk(stream, 1, "%s: %d\n", "checked", 5);
+    end_stream(stream, o);
+}
+
+static void call_fflush(world *w, outcome *o)
+{
+    FILE *stream = output_of(w, _IOFBF);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->detail[3] = fputs("text", stream) == EOF;
+    o->result = fflush(stream);
+    end_stream(stream, o);
+}
+
+static void call_fclose(world *w, outcome *o)
+{
+    FILE *stream = output_of(w, _IOFBF);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->detail[3] = fputs("text", stream) == EOF;
+    o->result = fclose(stream);
+}
+
+static void call_dprintf(world *w, outcome *o)
+{
+    o->result = dprintf(w->descriptor, "%s: %d\n", "number", 5);
+}
+
+static void call_dprintf_chk(world *w, outcome *o)
+{
+    o->result = __dprintf_chk(w->descriptor, 1, "%s: %d\n", "number", 5);
 }
 
 static void call_write(world *w, outcome *o)
@@ -569,6 +661,15 @@ const call calls[] = {
     {"write", NEED_WRITABLE, false, false, call_write},
     {"write_nothing", NEED_WRITABLE, false, false, call_write_nothing},
     {"write_large", NEED_WRITABLE, false, false, call_write_large},
+    {"fwrite_large", NEED_WRITABLE, false, false, call_fwrite_large},
+    {"fputs", NEED_WRITABLE, false, false, call_fputs},
+    {"fputc", NEED_WRITABLE, false, false, call_fputc},
+    {"fprintf", NEED_WRITABLE, false, false, call_fprintf},
+    {"fprintf_chk", NEED_WRITABLE, false, false, call_fprintf_chk},
+    {"fflush", NEED_WRITABLE, false, false, call_fflush},
+    {"fclose", NEED_WRITABLE, false, false, call_fclose},
+    {"dprintf", NEED_WRITABLE, false, false, call_dprintf},
+    {"dprintf_chk", NEED_WRITABLE, false, false, call_dprintf_chk},
     {"writev_large", NEED_WRITABLE, false, false, call_writev_large},
     {"pwrite", NEED_NOTHING, false, false, call_pwrite},
     {"send", NEED_WRITABLE, false, false, call_send},

@@ -25,7 +25,8 @@
     X(pthread)                                                                                                         \
     X(report)                                                                                                          \
     X(server)                                                                                                          \
-    X(sleep)
+    X(sleep)                                                                                                           \
+    X(stream)
 
 #define SHADOW_DECLARE(file) extern const fiber_case file##_cases[];
 SHADOW_FILES(SHADOW_DECLARE)

@@ -1,83 +1,15 @@
 /*
- * stdio.c: reading streams, where libc reads inside itself and cannot be reached.
+ * input.c: reading streams, where libc reads inside itself and cannot be reached.
  *
  * A stream's buffer is filled here as libc fills it (fileops.c, _IO_new_file_underflow), but by our read, which parks;
  * what takes from the buffer is then a loop over buffers. A stream in any other state than plain reading (just written
  * to, pushed back to, of wide characters, without a descriptor) is left to libc.
- *
- * As in libc the stream stays locked while its reader waits. libc knows the owner by its thread, which another fiber of
- * the carrier is too; the table of readers tells them apart.
  */
-#include "../lock.h"
 #include "blocking.h"
 #include "libc.h"
+#include "stream.h"
 
 #include <string.h>
-
-#define NS_PER_MS UINT64_C(1000000)
-
-/* libio.h and libioP.h no longer come with glibc; these are part of what old programs were compiled with. */
-enum {
-    UNBUFFERED = 0x2,
-    NO_READS = 0x4,
-    IN_BACKUP = 0x100,
-    LINE_BUFFERED = 0x200,
-    CURRENTLY_PUTTING = 0x800,
-};
-void _IO_doallocbuf(FILE *);
-
-/* -------------------------------------------------------------------------------------------------------- locks --- */
-
-typedef struct reader {
-    struct reader *next;
-    const FILE *stream;
-    const mr_fiber *fiber;
-} reader;
-
-static struct {
-    mf_lock lock;
-    reader *first;
-} readers;
-
-static bool is_read_by_neighbour(const FILE *stream)
-{
-    for (const reader *each = readers.first; each; each = each->next)
-        if (each->stream == stream && each->fiber->carrier == mf_this_carrier && each->fiber != mf_current)
-            return true;
-    return false;
-}
-
-static bool try_lock_stream(FILE *stream, reader *own)
-{
-    mf_lock_take(&readers.lock);
-    bool locked = !is_read_by_neighbour(stream) && ftrylockfile(stream) == 0;
-    if (locked) {
-        *own = (reader){.next = readers.first, .stream = stream, .fiber = mf_current};
-        readers.first = own;
-    }
-    mf_lock_give(&readers.lock);
-    return locked;
-}
-
-static void lock_stream(FILE *stream, reader *own)
-{
-    while (!try_lock_stream(stream, own)) {
-        mf_wait wait;
-        mf_wait_init(&wait);
-        mf_wait_park(&wait, mr_clock_now_ns() + NS_PER_MS, MF_UNINTERRUPTIBLE);
-    }
-}
-
-static void unlock_stream(FILE *stream, reader *own)
-{
-    mf_lock_take(&readers.lock);
-    reader **link = &readers.first;
-    while (*link != own)
-        link = &(*link)->next;
-    *link = own->next;
-    mf_lock_give(&readers.lock);
-    funlockfile(stream);
-}
 
 /* ------------------------------------------------------------------------------------------------------- filling --- */
 
@@ -88,8 +20,8 @@ static size_t buffered_bytes(const FILE *stream)
 
 static bool is_plainly_read(FILE *stream)
 {
-    return !(stream->_flags & (NO_READS | IN_BACKUP | CURRENTLY_PUTTING)) && stream->_mode <= 0 &&
-           fileno_unlocked(stream) >= 0;
+    int others = MF_STREAM_NO_READS | MF_STREAM_IN_BACKUP | MF_STREAM_CURRENTLY_PUTTING;
+    return !(stream->_flags & others) && stream->_mode <= 0 && fileno_unlocked(stream) >= 0;
 }
 
 /* Reads once, and notes the end or an error; 0 then. errno is left alone where read did not fail. */
@@ -121,7 +53,7 @@ static void empty_buffer(FILE *stream)
 /* What is to be seen before somebody answers it. */
 static void show_output(const FILE *stream)
 {
-    if ((stream->_flags & (LINE_BUFFERED | UNBUFFERED)) && (stdout->_flags & (LINE_BUFFERED | UNBUFFERED)))
+    if ((stream->_flags & (MF_STREAM_LINE_BUFFERED | MF_STREAM_UNBUFFERED)) && (stdout->_flags & (MF_STREAM_LINE_BUFFERED | MF_STREAM_UNBUFFERED)))
         fflush(stdout);
 }
 
@@ -202,13 +134,13 @@ static size_t read_block(FILE *stream, char *to, size_t wanted)
 
 size_t fread(void *restrict buffer, size_t size, size_t count, FILE *restrict stream)
 {
-    reader own;
+    mf_stream_user own;
     size_t wanted;
     if (!mf_current || !size || !count || __builtin_mul_overflow(size, count, &wanted))
         return LIBC(fread)(buffer, size, count, stream);
-    lock_stream(stream, &own);
+    mf_stream_lock(stream, &own);
     size_t done = read_block(stream, buffer, wanted);
-    unlock_stream(stream, &own);
+    mf_stream_unlock(stream, &own);
     return done / size;
 }
 
@@ -229,10 +161,10 @@ int fgetc(FILE *stream)
 {
     if (!mf_current)
         return LIBC(fgetc)(stream);
-    reader own;
-    lock_stream(stream, &own);
+    mf_stream_user own;
+    mf_stream_lock(stream, &own);
     int character = fill(stream) ? (unsigned char)*stream->_IO_read_ptr++ : EOF;
-    unlock_stream(stream, &own);
+    mf_stream_unlock(stream, &own);
     return character;
 }
 
@@ -271,10 +203,10 @@ char *fgets(char *restrict line, int size, FILE *restrict stream)
 {
     if (!mf_current || size <= 1)
         return LIBC(fgets)(line, size, stream);
-    reader own;
-    lock_stream(stream, &own);
+    mf_stream_user own;
+    mf_stream_lock(stream, &own);
     bool whole = read_line(stream, line, (size_t)size - 1);
-    unlock_stream(stream, &own);
+    mf_stream_unlock(stream, &own);
     return whole ? line : NULL;
 }
 
@@ -320,10 +252,10 @@ ssize_t getdelim(char **restrict line, size_t *restrict size, int delimiter, FIL
 {
     if (!mf_current || !line || !size)
         return LIBC(getdelim)(line, size, delimiter, stream);
-    reader own;
-    lock_stream(stream, &own);
+    mf_stream_user own;
+    mf_stream_lock(stream, &own);
     ssize_t length = read_delimited(line, size, (unsigned char)delimiter, stream);
-    unlock_stream(stream, &own);
+    mf_stream_unlock(stream, &own);
     return length;
 }
 

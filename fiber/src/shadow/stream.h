@@ -1,0 +1,36 @@
+/*
+ * stream.h: what reading and writing stdio's streams have in common.
+ *
+ * As in libc a stream stays locked while whoever uses it waits. libc knows the owner by its thread, which another fiber
+ * of the carrier is too; the table of users tells them apart.
+ */
+#ifndef MILLRACE_FIBER_SHADOW_STREAM_H
+#define MILLRACE_FIBER_SHADOW_STREAM_H
+
+#include "../carrier.h"
+
+#include <stdio.h>
+
+/* libio.h and libioP.h no longer come with glibc; these are part of what old programs were compiled with. */
+enum {
+    MF_STREAM_UNBUFFERED = 0x2,
+    MF_STREAM_NO_READS = 0x4,
+    MF_STREAM_NO_WRITES = 0x8,
+    MF_STREAM_IN_BACKUP = 0x100,
+    MF_STREAM_LINE_BUFFERED = 0x200,
+    MF_STREAM_CURRENTLY_PUTTING = 0x800,
+    MF_STREAM_IS_APPENDING = 0x1000,
+};
+void _IO_doallocbuf(FILE *);
+
+typedef struct mf_stream_user {
+    struct mf_stream_user *next;
+    const FILE *stream;
+    const mr_fiber *fiber;
+} mf_stream_user;
+
+/* On fibers. The record belongs to the stream from one to the other. */
+void mf_stream_lock(FILE *stream, mf_stream_user *own);
+void mf_stream_unlock(FILE *stream, mf_stream_user *own);
+
+#endif

@@ -1,0 +1,274 @@
+/* stream.c: writing to stdio's streams, which must not block a carrier and must do what libc does. */
+#include "shadow_test.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+/* ---------------------------------------------------------------------------------------------- a reader that waits --- */
+
+enum { LINES = 500 };
+
+typedef struct slow_reader {
+    int descriptor;
+    size_t bytes;
+    pthread_t thread;
+} slow_reader;
+
+static void *read_later(void *argument)
+{
+    slow_reader *r = argument;
+    char buffer[65536];
+    ssize_t count;
+    usleep(PAUSE_MS * 1000);
+    while ((count = read(r->descriptor, buffer, sizeof buffer)) > 0)
+        r->bytes += (size_t)count;
+    return NULL;
+}
+
+static void *print_much(void *argument)
+{
+    FILE *stream = argument;
+    for (int i = 0; i < LINES; i++) {
+        CHECK_EQ(fprintf(stream, "%08d", i), 8);
+        CHECK_GE(fputs("=", stream), 0);
+        CHECK_EQ(fwrite("line", 1, 4, stream), 4);
+        CHECK_EQ(fputc('\n', stream), '\n');
+    }
+    CHECK_EQ(fflush(stream), 0);
+    CHECK_EQ(fclose(stream), 0);
+    return NULL;
+}
+
+/* Until there is no room; returns how much that was. */
+static size_t fill_up(int writer)
+{
+    static char bytes[4096];
+    size_t filled = 0;
+    ssize_t count;
+    int flags = MUST(fcntl(writer, F_GETFL));
+    MUST(fcntl(writer, F_SETFL, flags | O_NONBLOCK));
+    for (size_t size = sizeof bytes; size > 0; size /= 2) /* to the last byte */
+        while ((count = write(writer, bytes, size)) > 0)
+            filled += (size_t)count;
+    MUST(fcntl(writer, F_SETFL, flags));
+    return filled;
+}
+
+static void print_to_a_slow_reader(int writer, int reader, int buffering)
+{
+    slow_reader slow = {.descriptor = reader};
+    size_t filled = fill_up(writer);
+    FILE *stream = fdopen(writer, "w");
+    CHECK(stream != NULL);
+    CHECK_EQ(setvbuf(stream, NULL, buffering, BUFSIZ), 0);
+    CHECK_EQ(pthread_create(&slow.thread, NULL, read_later, &slow), 0);
+    must_leave_carrier_free(print_much, stream);
+    pthread_join(slow.thread, NULL);
+    CHECK_EQ(slow.bytes, filled + LINES * 14);
+    close(reader);
+}
+
+static void printing_into_a_full_pipe(void)
+{
+    int ends[2];
+    MUST(pipe(ends));
+    print_to_a_slow_reader(ends[1], ends[0], _IOFBF);
+}
+
+static void printing_lines_into_a_full_socket(void)
+{
+    int ends[2];
+    MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+    print_to_a_slow_reader(ends[1], ends[0], _IOLBF);
+}
+
+/* ----------------------------------------------------------------------------------------------- lines of several --- */
+
+enum { WRITERS = 4, LINES_EACH = 2000, LINE_BYTES = 60 };
+
+typedef struct printer {
+    FILE *stream;
+    int letter;
+} printer;
+
+static void *print_lines(void *argument)
+{
+    printer *p = argument;
+    char line[LINE_BYTES + 1];
+    memset(line, p->letter, LINE_BYTES);
+    line[LINE_BYTES - 1] = '\n';
+    line[LINE_BYTES] = 0;
+    for (int i = 0; i < LINES_EACH; i++)
+        CHECK_GE(fputs(line, p->stream), 0);
+    return NULL;
+}
+
+static void *read_whole_lines(void *argument)
+{
+    FILE *stream = argument;
+    char line[2 * LINE_BYTES];
+    for (int i = 0; i < WRITERS * LINES_EACH; i++) {
+        CHECK(fgets(line, sizeof line, stream) != NULL);
+        CHECK_EQ(strlen(line), LINE_BYTES);
+        for (int at = 1; at < LINE_BYTES - 1; at++)
+            CHECK_EQ(line[at], line[0]);
+    }
+    return NULL;
+}
+
+/* The stream stays locked while one of them waits for room. */
+static void lines_of_several_fibers_stay_whole(void)
+{
+    int ends[2];
+    mr_fiber *fibers[WRITERS];
+    printer printers[WRITERS];
+    MUST(pipe(ends));
+    FILE *to = fdopen(ends[1], "w"), *from = fdopen(ends[0], "r");
+    CHECK(to != NULL && from != NULL);
+    for (int i = 0; i < WRITERS; i++) {
+        printers[i] = (printer){.stream = to, .letter = 'a' + i};
+        fibers[i] = spawn(print_lines, &printers[i]);
+    }
+    mr_fiber *reader = spawn(read_whole_lines, from);
+    for (int i = 0; i < WRITERS; i++)
+        join(fibers[i]);
+    CHECK_EQ(fclose(to), 0);
+    join(reader);
+    fclose(from);
+}
+
+/* -------------------------------------------------------------------------------------------- step by step as libc --- */
+
+enum { STEPS = 400, BUFFER_BYTES = 256, PIECE_BYTES_MAX = 900 };
+
+/* What a program and others see after each step on a file. */
+typedef struct trace {
+    const char *mode;
+    int buffering;
+    char path[64];
+    long results[STEPS];
+    long sizes[STEPS];
+    long positions[STEPS];
+} trace;
+
+static unsigned next_number(unsigned *state)
+{
+    return (*state = *state * 1103515245 + 12345) >> 8;
+}
+
+static void fill_with_lines(char *piece, size_t size, unsigned *state)
+{
+    for (size_t i = 0; i < size; i++)
+        piece[i] = next_number(state) % 40 ? (char)('a' + next_number(state) % 26) : '\n';
+    piece[size] = 0;
+}
+
+static long perform_step(FILE *stream, bool may_read, unsigned *state)
+{
+    char piece[PIECE_BYTES_MAX + 1];
+    size_t size = next_number(state) % 3 ? next_number(state) % 60 : next_number(state) % PIECE_BYTES_MAX;
+    fill_with_lines(piece, size, state);
+    switch (next_number(state) % (may_read ? 9 : 7)) {
+    case 0:
+        return fputc(piece[0], stream);
+    case 1:
+        return fputs(piece, stream) >= 0;
+    case 2:
+        return fprintf(stream, "%s-%zu", piece, size);
+    case 3:
+        return fflush(stream);
+    case 4:
+        return putc('\n', stream);
+    case 5:
+    case 6:
+        return (long)fwrite(piece, 1, size, stream);
+    case 7: /* a program may read after it has sought, and write after it has sought again */
+        CHECK_EQ(fseek(stream, -(long)(next_number(state) % 50) - 50, SEEK_END), 0);
+        size = fread(piece, 1, 10, stream);
+        CHECK_EQ(fseek(stream, 0, SEEK_CUR), 0);
+        return (long)size;
+    default:
+        return fseek(stream, (long)(next_number(state) % 100), SEEK_SET);
+    }
+}
+
+static void *trace_steps(void *argument)
+{
+    trace *t = argument;
+    unsigned state = 7;
+    struct stat status;
+    FILE *stream = fopen(t->path, t->mode);
+    CHECK(stream != NULL);
+    CHECK_EQ(setvbuf(stream, NULL, t->buffering, BUFFER_BYTES), 0);
+    for (int i = 0; i < STEPS; i++) {
+        t->results[i] = perform_step(stream, strchr(t->mode, '+') != NULL, &state);
+        CHECK_EQ(fstat(fileno(stream), &status), 0);
+        t->sizes[i] = (long)status.st_size;
+        t->positions[i] = ftell(stream);
+    }
+    CHECK_EQ(fclose(stream), 0);
+    return NULL;
+}
+
+static char *content_of(const char *path, size_t *size)
+{
+    struct stat status;
+    MUST(stat(path, &status));
+    *size = (size_t)status.st_size;
+    char *content = malloc(*size + 1);
+    FILE *file = fopen(path, "r");
+    CHECK_EQ(fread(content, 1, *size, file), *size);
+    fclose(file);
+    return content;
+}
+
+/* A file of a hundred letters, to begin with. */
+static trace new_trace(const char *mode, int buffering, const char *where)
+{
+    trace t = {.mode = mode, .buffering = buffering};
+    snprintf(t.path, sizeof t.path, "/tmp/millrace-stream-%s-%d", where, (int)getpid());
+    FILE *file = fopen(t.path, "w");
+    CHECK(file != NULL);
+    CHECK_EQ(fprintf(file, "%0100d", 5), 100);
+    CHECK_EQ(fclose(file), 0);
+    return t;
+}
+
+static void compare_traces(const char *mode, int buffering)
+{
+    trace on_thread = new_trace(mode, buffering, "thread"), on_a_fiber = new_trace(mode, buffering, "fiber");
+    size_t expected_size, size;
+    trace_steps(&on_thread);
+    on_fiber(trace_steps, &on_a_fiber);
+    for (int i = 0; i < STEPS; i++) {
+        CHECK_EQ(on_a_fiber.results[i], on_thread.results[i]);
+        CHECK_EQ(on_a_fiber.sizes[i], on_thread.sizes[i]);
+        CHECK_EQ(on_a_fiber.positions[i], on_thread.positions[i]);
+    }
+    char *expected = content_of(on_thread.path, &expected_size), *content = content_of(on_a_fiber.path, &size);
+    CHECK_EQ(size, expected_size);
+    CHECK_MEMORY(content, expected, size);
+    free(expected);
+    free(content);
+    unlink(on_thread.path);
+    unlink(on_a_fiber.path);
+}
+
+static void every_step_has_the_effect_it_has_on_a_thread(void)
+{
+    static const char *const modes[] = {"w", "a", "r+", "a+"};
+    static const int bufferings[] = {_IOFBF, _IOLBF, _IONBF};
+    for (int m = 0; m < 4; m++)
+        for (int b = 0; b < 3; b++)
+            compare_traces(modes[m], bufferings[b]);
+}
+
+const fiber_case stream_cases[] = {
+    CASE(printing_into_a_full_pipe),
+    CASE(printing_lines_into_a_full_socket),
+    CASE(lines_of_several_fibers_stay_whole),
+    CASE(every_step_has_the_effect_it_has_on_a_thread),
+    {0},
+};
