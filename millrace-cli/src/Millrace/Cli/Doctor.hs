@@ -17,9 +17,8 @@ import GHC.Conc (getNumProcessors)
 import Millrace.Cli.Backend
 import Millrace.Cli.Failure
 import Millrace.Cli.Json
+import Millrace.Cli.System
 import Millrace.Manager
-import System.Posix.Resource
-import System.Posix.Unistd (getSystemID, machine, release, systemName)
 import Text.Read (readMaybe)
 
 -- | What was found.
@@ -68,9 +67,9 @@ data Choice
 -- @since 0.1.0
 examine :: Maybe Backend -> IO Examination
 examine requested = do
-  system <- getSystemID
+  system <- systemName
   processors <- getNumProcessors
-  descriptors <- getResourceLimit ResourceOpenFiles
+  (softLimit, hardLimit) <- descriptorLimits
   acceptQueue <- readNumber "/proc/sys/net/core/somaxconn"
   ioUringDisabled <- readNumber "/proc/sys/kernel/io_uring_disabled"
   environment <- fromRight Nothing <$> environmentBackend
@@ -79,10 +78,10 @@ examine requested = do
   choice <- choose requested environment health
   pure
     Examination
-      { examinedKernel = unwords [systemName system, release system, machine system]
+      { examinedKernel = system
       , examinedProcessors = processors
-      , examinedSoftLimit = limitNumber (softLimit descriptors)
-      , examinedHardLimit = limitNumber (hardLimit descriptors)
+      , examinedSoftLimit = softLimit
+      , examinedHardLimit = hardLimit
       , examinedAcceptQueue = acceptQueue
       , examinedIoUringDisabled = ioUringDisabled
       , examinedBackends = health
@@ -195,10 +194,3 @@ backendJson backend health = Object [("name", String (backendName backend)), ("w
       Works -> (Bool True, Null)
       Refused why -> (Bool False, String why)
       NotTried -> (Null, String (healthText NotTried))
-
--- 'Nothing': unlimited.
-limitNumber :: ResourceLimit -> Maybe Integer
-limitNumber limit = case limit of
-  ResourceLimit number -> Just number
-  ResourceLimitInfinity -> Nothing
-  ResourceLimitUnknown -> Nothing

@@ -21,6 +21,7 @@ import qualified Data.ByteString.Lazy as Lazy
 import Data.Time.Clock.POSIX (POSIXTime)
 import Millrace.Cli.ContentCoding (Coding (..))
 import Millrace.Cli.Entry
+import Millrace.Cli.Root (fileState)
 import Millrace.Http.ByteRange
 import Millrace.Http.Date (formatHttpDate)
 import Millrace.Http.EntityTag
@@ -30,7 +31,6 @@ import Network.HTTP.Types hiding (ByteRange)
 import Network.HTTP.Types.Header (hAcceptRanges, hContentRange, hETag, hVary)
 import Network.Wai
 import System.IO (IOMode (ReadMode), SeekMode (AbsoluteSeek), hSeek, withBinaryFile)
-import System.Posix.Files (fileSize, getFileStatus, modificationTimeHiRes)
 
 -- | What a file is answered with.
 --
@@ -87,7 +87,7 @@ fromFile now contentType coding isOneOfSeveral file =
     tag = EntityTag (if isSettled then Strong else Weak) tagText
     tagText =
       Lazy.toStrict . toLazyByteString $
-        word64Hex (fromIntegral (openFileInode file))
+        word64Hex (openFileNumber file)
           <> char7 '-'
           <> word64Hex (fromIntegral (openFileSize file))
           <> char7 '-'
@@ -101,11 +101,11 @@ hold representation = case representationSource representation of
   InMemory _ -> pure (Just representation)
   InFile path -> do
     bytes <- withBinaryFile path ReadMode (\file -> ByteString.hGet file (fromInteger (representationSize representation)))
-    status <- getFileStatus path
+    (size, modified) <- fileState path
     pure $
       if toInteger (ByteString.length bytes) == representationSize representation
-        && toInteger (fileSize status) == representationSize representation
-        && modificationTimeHiRes status == representationModified representation
+        && toInteger size == representationSize representation
+        && modified == representationModified representation
         then Just representation {representationSource = InMemory bytes}
         else Nothing
 

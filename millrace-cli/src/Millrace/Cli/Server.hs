@@ -5,7 +5,7 @@ module Millrace.Cli.Server
 
 import Control.Concurrent (forkIO, killThread, setNumCapabilities)
 import Control.Concurrent.MVar (MVar, newEmptyMVar, takeMVar, tryPutMVar)
-import Control.Exception (IOException, bracket, fromException, try)
+import Control.Exception (bracket, fromException)
 import Control.Monad (void, when)
 import Data.Maybe (isJust, isNothing)
 import GHC.Conc (getNumProcessors)
@@ -15,13 +15,12 @@ import Millrace.Cli.Command (ServerOptions (..))
 import Millrace.Cli.Listener
 import Millrace.Cli.Metrics
 import Millrace.Cli.Observation (observed)
+import Millrace.Cli.System (onTermination, raiseDescriptorLimit)
 import Millrace.Manager
 import Millrace.Socket (PortNumber, getSocketName)
 import Network.Wai (Application, Middleware)
 import Network.Wai.Handler.Millrace
 import System.IO (hFlush, hPutStrLn, stderr, stdout)
-import System.Posix.Resource
-import System.Posix.Signals (Handler (CatchOnce, Default), installHandler, sigINT, sigTERM)
 
 -- | Serves until SIGINT or SIGTERM arrives and the requests that were under way are done, or ten seconds have
 -- passed. A second signal ends the process at once. Says on standard output where it listens, and with what.
@@ -95,25 +94,11 @@ settings stop ready =
 drainSeconds :: Int
 drainSeconds = 10
 
--- The handlers are there before the socket is: a signal between the two is not lost. The second signal, whichever it
--- is, finds the system's own handling.
+-- The handlers are there before the socket is: a signal between the two is not lost.
 stopOnSignals :: MVar () -> IO ()
-stopOnSignals stop = handleWith (CatchOnce request)
-  where
-    handleWith handler = mapM_ (\signal -> installHandler signal handler Nothing) [sigINT, sigTERM]
-    request = do
-      handleWith Default
-      hPutStrLn stderr "stopping when the open requests are done; once more stops at once"
-      void (tryPutMVar stop ())
-
--- Every connection is a descriptor. The soft limit is often 1024, for the sake of programs that use select().
-raiseDescriptorLimit :: IO ()
-raiseDescriptorLimit = do
-  limits <- getResourceLimit ResourceOpenFiles
-  void (attempt (setResourceLimit ResourceOpenFiles limits {softLimit = hardLimit limits}))
-  where
-    attempt :: IO a -> IO (Either IOException a)
-    attempt = try -- a server with fewer descriptors is still a server
+stopOnSignals stop = onTermination $ do
+  hPutStrLn stderr "stopping when the open requests are done; once more stops at once"
+  void (tryPutMVar stop ())
 
 announce :: String -> Backend -> Int -> Maybe String -> IO ()
 announce url backend loops status = do

@@ -13,7 +13,6 @@ module Millrace.Cli.StaticFiles
   , LinkPolicy (..)
   ) where
 
-import Control.Exception (bracket)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (byteString, toLazyByteString)
@@ -29,10 +28,10 @@ import Millrace.Cli.Listing
 import Millrace.Cli.MediaType (mediaType)
 import Millrace.Cli.Representation
 import Millrace.Cli.RequestPath
+import Millrace.Cli.Root
 import Network.HTTP.Types
 import Network.HTTP.Types.Header (hAllow, hRetryAfter)
 import Network.Wai
-import System.Posix.ByteString (DirStream, closeDirStream, openDirStream, readDirStream)
 
 -- | What to serve, and how.
 --
@@ -64,7 +63,7 @@ plainSite root = Site root Nothing False
 -- | Serves the files of a site.
 --
 -- * GET and HEAD only. Paths are decoded once and checked afterwards ("Millrace.Cli.RequestPath"); files are found
---   and checked in a single look-up, so that symbolic links lead nowhere they may not ("Millrace.Cli.Entry").
+--   and checked in a single look-up, so that symbolic links lead nowhere they may not ("Millrace.Cli.Root").
 -- * A directory answers with its @index.html@ or @index.htm@; without the slash at the end, with a redirect.
 -- * Last-Modified and ETag, conditional requests, one or several ranges (RFC 9110 sections 13 and 14).
 -- * A file beside the one that was asked for, of the same name with @.br@, @.zst@ or @.gz@ behind it and not older, is
@@ -190,7 +189,7 @@ withCoded site names file coding use =
 -- Lists what would be served, and nothing else.
 listing :: Site -> [ByteString] -> FilePath -> IO Response
 listing site names directory = do
-  found <- bracket (openDirStream (Char8.pack directory)) closeDirStream (readNames listedMax)
+  found <- directoryNames listedMax directory
   entries <- catMaybes <$> mapM examine (filter isServable found)
   let page = Lazy.toStrict (toLazyByteString (renderListing names entries))
       size = Char8.pack (show (ByteString.length page))
@@ -201,12 +200,6 @@ listing site names directory = do
       Right (Directory _) -> Just (ListedDirectory name)
       Right (File file) -> Just (ListedFile name (toInteger (openFileSize file)) (openFileModified file))
       Left _ -> Nothing
-
-readNames :: Int -> DirStream -> IO [ByteString]
-readNames 0 _ = pure []
-readNames left stream = do
-  name <- readDirStream stream
-  if ByteString.null name then pure [] else (name :) <$> readNames (left - 1) stream
 
 -- More names than this are not read: nobody looks at such a page, and each costs a look-up.
 listedMax :: Int

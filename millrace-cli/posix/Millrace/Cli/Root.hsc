@@ -1,7 +1,9 @@
 {-# LANGUAGE CApiFFI #-}
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Files below a directory, opened so that nothing outside it can be reached. Knows nothing of HTTP.
+-- | A directory whose files are opened so that nothing outside it can be reached; on Linux. Knows nothing of HTTP.
+--
+-- The same names in @windows\/@ are for Windows; the package description chooses.
 --
 -- Looking a path up twice, once to check it and once to open it, lets whoever can write below the root put a symbolic
 -- link there in between. So the path is looked up once, and what was found is checked:
@@ -11,14 +13,12 @@
 -- 3. Readers open @\/proc\/self\/fd\/N@, which is that same file whatever its old path has come to mean.
 --
 -- What remains possible is what no check of paths can see: a hard link or a mount below the root.
-module Millrace.Cli.Entry
+module Millrace.Cli.Root
   ( Root
   , openRoot
-  , LinkPolicy (..)
-  , Entry (..)
-  , OpenFile (..)
-  , Problem (..)
   , withEntry
+  , directoryNames
+  , fileState
   ) where
 
 import Control.Exception (bracket, try)
@@ -27,6 +27,7 @@ import Data.Bits ((.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
+import Data.Int (Int64)
 import Data.Time.Clock.POSIX (POSIXTime)
 import Foreign.C
   ( CInt (..)
@@ -47,35 +48,29 @@ import Foreign.C
 import GHC.Foreign (withCString)
 import GHC.IO.Encoding (getFileSystemEncoding)
 import GHC.IO.Exception (IOException (..), IOErrorType (InappropriateType))
+import Millrace.Cli.Entry
 import System.Posix.ByteString
-  ( Fd (..)
-  , FileOffset
+  ( DirStream
+  , Fd (..)
   , FileStatus
   , RawFilePath
+  , closeDirStream
   , closeFd
   , fileAccess
   , fileID
   , fileSize
   , getFdStatus
+  , getFileStatus
   , isDirectory
   , isRegularFile
   , modificationTimeHiRes
+  , openDirStream
+  , readDirStream
   , readSymbolicLink
   )
-import System.Posix.Types (FileID)
 
 #define _GNU_SOURCE
 #include <fcntl.h>
-
--- | What to do about symbolic links.
---
--- @since 0.1.0
-data LinkPolicy
-  = StayInside
-  -- ^ a link that leads outside the root leads nowhere
-  | FollowLinks
-  -- ^ links lead anywhere
-  deriving (Eq, Show)
 
 -- | A directory to look below.
 --
@@ -100,42 +95,6 @@ openRoot policy path = do
     pure (Root real policy)
   where
     failed errno = errnoToIOError "open" errno Nothing (Just path)
-
--- | What was found below a root.
---
--- @since 0.1.0
-data Entry
-  = Directory FilePath
-  -- ^ opening this opens that very directory, inside 'withEntry' and in this process only
-  | File OpenFile
-  deriving (Eq, Show)
-
--- | A regular, readable file, held open.
---
--- @since 0.1.0
-data OpenFile = OpenFile
-  { openFilePath :: FilePath
-  -- ^ Opening this opens that very file, inside 'withEntry' and in this process only. A path for one use: another
-  -- file will have it later, so nothing may be cached under it.
-  , openFileSize :: FileOffset
-  -- ^ in bytes
-  , openFileModified :: POSIXTime
-  , openFileInode :: FileID
-  }
-  deriving (Eq, Show)
-
--- | Why there is nothing to serve.
---
--- @since 0.1.0
-data Problem
-  = Missing
-  -- ^ no such file, or one that is not served: outside the root, a pipe, a socket, a device
-  | Unreadable
-  -- ^ permissions forbid it
-  | OutOfDescriptors
-  | Faulty IOException
-  -- ^ anything else: an input error, no memory
-  deriving (Eq, Show)
 
 -- | Looks up names below a root and hands over what is there. The file stays open until the action ends, normally or
 -- not. Names must be plain (see "Millrace.Cli.RequestPath"); an empty list is the root itself.
@@ -185,10 +144,29 @@ openFile :: Fd -> FileStatus -> OpenFile
 openFile descriptor status =
   OpenFile
     { openFilePath = Char8.unpack (descriptorPath descriptor)
-    , openFileSize = fileSize status
+    , openFileSize = fromIntegral (fileSize status)
     , openFileModified = modificationTimeHiRes status
-    , openFileInode = fileID status
+    , openFileNumber = fromIntegral (fileID status)
     }
+
+-- | The first names in a directory, at most so many, in no order; those of @.@ and @..@ are among them. The path is that
+-- of a 'Directory'.
+--
+-- @since 0.1.0
+directoryNames :: Int -> FilePath -> IO [ByteString]
+directoryNames count directory = bracket (openDirStream (Char8.pack directory)) closeDirStream (readNames count)
+
+readNames :: Int -> DirStream -> IO [ByteString]
+readNames 0 _ = pure []
+readNames left stream = do
+  name <- readDirStream stream
+  if ByteString.null name then pure [] else (name :) <$> readNames (left - 1) stream
+
+-- | The size of a file in bytes and the time of its last change, as they are now. The path is that of an 'OpenFile'.
+--
+-- @since 0.1.0
+fileState :: FilePath -> IO (Int64, POSIXTime)
+fileState path = (\status -> (fromIntegral (fileSize status), modificationTimeHiRes status)) <$> getFileStatus (Char8.pack path)
 
 descriptorPath :: Fd -> RawFilePath
 descriptorPath (Fd number) = "/proc/self/fd/" <> Char8.pack (show number)

@@ -1,0 +1,182 @@
+-- | A directory whose files are opened so that nothing outside it can be reached; on Windows. Knows nothing of HTTP.
+--
+-- The same names in @posix\/@ are for all other systems; the package description chooses.
+--
+-- A path is looked up once, and what was found is checked:
+--
+-- 1. The file is opened, by a path that begins with @\\\\?\\@, so that no name means a device.
+-- 2. Windows tells where the opened file really is, all links resolved.
+-- 3. As long as it is open, nobody can rename or remove it or a directory above it: readers open that path.
+--
+-- Names that reach a file by another than its own name are refused: a colon leads to its streams (@page::$DATA@), and a
+-- tilde with a number may be the short name of a file whose long name is never served.
+module Millrace.Cli.Root
+  ( Root
+  , openRoot
+  , withEntry
+  , directoryNames
+  , fileState
+  ) where
+
+import Control.Exception (bracket)
+import Control.Monad (unless)
+import Data.ByteString (ByteString)
+import Data.Char (isDigit)
+import Data.Int (Int32, Int64)
+import Data.List (intercalate, isPrefixOf, tails)
+import qualified Data.Text as Text
+import Data.Text.Encoding (decodeUtf8', encodeUtf8)
+import Data.Time.Clock.POSIX (POSIXTime)
+import Data.Word (Word32)
+import Foreign.C.String (CWString, peekCWStringLen, withCWString)
+import Foreign.C.Types (CWchar)
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Marshal.Array (allocaArray)
+import Foreign.Ptr (Ptr)
+import Foreign.Storable (peekByteOff)
+import GHC.IO.Exception (IOErrorType (InappropriateType, NoSuchThing, OtherError, PermissionDenied), IOException (..))
+import Millrace.Cli.Entry
+import System.Directory (listDirectory)
+
+#include "entry_windows.h"
+
+-- | A directory to look below.
+--
+-- @since 0.1.0
+data Root = Root FilePath LinkPolicy -- without a backslash at its end
+  deriving (Eq, Show)
+
+-- What an @entry@ of C describes.
+data Found
+
+-- | A root at this path. Symbolic links in the path itself are resolved once, here; afterwards it is a path again, so
+-- that a directory which is removed and made anew goes on being served. Throws 'IOException' if there is no directory
+-- there.
+--
+-- @since 0.1.0
+openRoot :: LinkPolicy -> FilePath -> IO Root
+openRoot policy path = withFound path $ \result found ->
+  if result /= #{const ENTRY_FOUND}
+    then failureOf found >>= \number -> ioError (refused result (windowsError number))
+    else do
+      kind <- kindOf found
+      unless (kind == #{const ENTRY_DIRECTORY}) $ ioError (refusedAs InappropriateType "is not a directory")
+      real <- pathOf found >>= either (ioError . refusedAs OtherError . windowsError) pure
+      pure (Root (withoutBackslash real) policy)
+  where
+    refused result
+      | result == #{const ENTRY_MISSING} = \_ -> refusedAs NoSuchThing "does not exist"
+      | result == #{const ENTRY_FORBIDDEN} = \_ -> refusedAs PermissionDenied "permission denied"
+      | otherwise = refusedAs OtherError
+    refusedAs kind description = IOError Nothing kind "open" description Nothing (Just path)
+
+-- Only the root of a volume has one.
+withoutBackslash :: FilePath -> FilePath
+withoutBackslash path = if last path == '\\' then init path else path
+
+-- | Looks up names below a root and hands over what is there. The file stays open, and where it is, until the action
+-- ends, normally or not. Names must be plain (see "Millrace.Cli.RequestPath") and in UTF-8; an empty list is the root
+-- itself.
+--
+-- The look-up may wait for a disk. A download holds two handles: this one and its reader's.
+--
+-- @since 0.1.0
+withEntry :: Root -> [ByteString] -> (Either Problem Entry -> IO a) -> IO a
+withEntry root@(Root path _) names use = case traverse windowsName names of
+  Nothing -> use (Left Missing)
+  Just plain -> withFound (path <> "\\" <> intercalate "\\" plain) $ \result found ->
+    (if result == #{const ENTRY_FOUND} then examine root found else Left <$> problemOf result found) >>= use
+
+windowsName :: ByteString -> Maybe String
+windowsName name = case decodeUtf8' name of
+  Right text | ':' `notElem` string && not (any isShort (tails string)) -> Just string
+    where string = Text.unpack text
+  _ -> Nothing
+  where
+    isShort ('~' : digit : _) = isDigit digit
+    isShort _ = False
+
+problemOf :: Int32 -> Ptr Found -> IO Problem
+problemOf result found
+  | result == #{const ENTRY_MISSING} = pure Missing
+  | result == #{const ENTRY_FORBIDDEN} = pure Unreadable
+  | result == #{const ENTRY_NO_HANDLES} = pure OutOfDescriptors
+  | otherwise = faulty <$> failureOf found
+
+faulty :: Word32 -> Problem
+faulty number = Faulty (IOError Nothing OtherError "open" (windowsError number) Nothing Nothing)
+
+windowsError :: Word32 -> String
+windowsError number = "error " <> show number <> " of Windows"
+
+examine :: Root -> Ptr Found -> IO (Either Problem Entry)
+examine root found = do
+  kind <- kindOf found
+  if kind == #{const ENTRY_OTHER}
+    then pure (Left Missing)
+    else pathOf found >>= either (pure . Left . faulty) (describe kind)
+  where
+    describe kind real
+      | not (isInside root real) = pure (Left Missing)
+      | kind == #{const ENTRY_DIRECTORY} = pure (Right (Directory real))
+      | otherwise = Right . File <$> openFile real found
+
+isInside :: Root -> FilePath -> Bool
+isInside (Root _ FollowLinks) _ = True
+isInside (Root root StayInside) real = real == root || (root <> "\\") `isPrefixOf` real
+
+openFile :: FilePath -> Ptr Found -> IO OpenFile
+openFile real found = do
+  (size, modified) <- stateOf found
+  number <- #{peek entry, number} found
+  pure OpenFile {openFilePath = real, openFileSize = size, openFileModified = modified, openFileNumber = number}
+
+-- | The first names in a directory, at most so many, in no order; those of @.@ and @..@ may be among them. The path is
+-- that of a 'Directory'.
+--
+-- @since 0.1.0
+directoryNames :: Int -> FilePath -> IO [ByteString]
+directoryNames count directory = map (encodeUtf8 . Text.pack) . take count <$> listDirectory directory
+
+-- | The size of a file in bytes and the time of its last change, as they are now. The path is that of an 'OpenFile'.
+--
+-- @since 0.1.0
+fileState :: FilePath -> IO (Int64, POSIXTime)
+fileState path = withFound path $ \result found ->
+  if result == #{const ENTRY_FOUND}
+    then stateOf found
+    else failureOf found >>= \number -> ioError (IOError Nothing OtherError "open" (windowsError number) Nothing (Just path))
+
+-- What C says of an entry that it looked for, and closes afterwards.
+withFound :: FilePath -> (Int32 -> Ptr Found -> IO a) -> IO a
+withFound path use = allocaBytes #{size entry} $ \found ->
+  bracket (withCWString path (`c_open` found)) (closeFound found) (`use` found)
+  where
+    closeFound found result = if result == #{const ENTRY_FOUND} then #{peek entry, handle} found >>= c_close else pure ()
+
+kindOf :: Ptr Found -> IO Int32
+kindOf = #{peek entry, kind}
+
+failureOf :: Ptr Found -> IO Word32
+failureOf = #{peek entry, error}
+
+stateOf :: Ptr Found -> IO (Int64, POSIXTime)
+stateOf found = do
+  size <- #{peek entry, size} found
+  modified <- #{peek entry, modified_100_ns} found :: IO Int64
+  pure (size, fromRational (fromIntegral modified / 10000000))
+
+pathOf :: Ptr Found -> IO (Either Word32 FilePath)
+pathOf found = allocaArray #{const ENTRY_PATH_MAX} $ \path -> do
+  length' <- c_path found path
+  if length' == 0 then Left <$> failureOf found else Right <$> peekCWStringLen (path, fromIntegral length')
+
+-- safe: a network file system may take its time, and nothing else would run on this capability meanwhile.
+foreign import ccall safe "entry_open"
+  c_open :: CWString -> Ptr Found -> IO Int32
+
+foreign import ccall safe "entry_path"
+  c_path :: Ptr Found -> Ptr CWchar -> IO Word32
+
+foreign import ccall unsafe "entry_close"
+  c_close :: Int64 -> IO ()

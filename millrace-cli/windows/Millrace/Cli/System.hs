@@ -1,0 +1,39 @@
+-- | What a program asks of the operating system it runs on, on Windows. Knows nothing of servers.
+--
+-- The same names in @posix\/@ are for all other systems; the package description chooses.
+module Millrace.Cli.System
+  ( systemName
+  , descriptorLimits
+  , raiseDescriptorLimit
+  , onTermination
+  ) where
+
+import Control.Monad (void)
+import GHC.ConsoleHandler (Handler (Catch, Default), installHandler)
+import System.Info (arch)
+
+-- | The system and the machine's architecture.
+--
+-- @since 0.1.0
+systemName :: IO String
+systemName = pure ("Windows " <> arch)
+
+-- | How many descriptors this process may open, and how many after 'raiseDescriptorLimit'; 'Nothing' is unlimited:
+-- memory ends before the sixteen million handles that there can be.
+--
+-- @since 0.1.0
+descriptorLimits :: IO (Maybe Integer, Maybe Integer)
+descriptorLimits = pure (Nothing, Nothing)
+
+-- | There is nothing to raise.
+--
+-- @since 0.1.0
+raiseDescriptorLimit :: IO ()
+raiseDescriptorLimit = pure ()
+
+-- | Runs an action when the console asks the program to end: Ctrl+C, Ctrl+Break, or its window is closed. The second time
+-- the program ends at once.
+--
+-- @since 0.1.0
+onTermination :: IO () -> IO ()
+onTermination action = void (installHandler (Catch (const (installHandler Default >> action))))

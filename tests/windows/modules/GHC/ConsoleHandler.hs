@@ -1,0 +1,9 @@
+-- | A double of base's module of this name, which is empty on other systems than Windows: for typechecking only.
+module GHC.ConsoleHandler (Handler (..), ConsoleEvent (..), installHandler) where
+
+data Handler = Default | Ignore | Catch (ConsoleEvent -> IO ())
+
+data ConsoleEvent = ControlC | Break | Close | Logoff | Shutdown
+
+installHandler :: Handler -> IO Handler
+installHandler = return
