@@ -69,7 +69,7 @@ withServer change application use = bracket start stop (use . fst)
       thread <- forkIO $ do
         void (try (runSettingsSocket settings listener application) :: IO (Either SomeException ()))
         putMVar ended ()
-      takeMVar ready
+      within "the server's start" (takeMVar ready)
       return (fromIntegral port, (thread, ended))
     stop (_, (thread, ended)) = killThread thread >> within "the server's end" (takeMVar ended)
 
