@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------------- filling --- */
+/* ------------------------------------------------------------------------------------------------------ filling --- */
 
 static size_t buffered_bytes(const FILE *stream)
 {
@@ -53,7 +53,8 @@ static void empty_buffer(FILE *stream)
 /* What is to be seen before somebody answers it. */
 static void show_output(const FILE *stream)
 {
-    if ((stream->_flags & (MF_STREAM_LINE_BUFFERED | MF_STREAM_UNBUFFERED)) && (stdout->_flags & (MF_STREAM_LINE_BUFFERED | MF_STREAM_UNBUFFERED)))
+    int shown_soon = MF_STREAM_LINE_BUFFERED | MF_STREAM_UNBUFFERED;
+    if ((stream->_flags & shown_soon) && (stdout->_flags & shown_soon))
         fflush(stdout);
 }
 
@@ -169,6 +170,7 @@ int fgetc(FILE *stream)
 }
 
 ALIAS(getc, fgetc);
+ALIAS(_IO_getc, fgetc);
 ALIAS(fgetc_unlocked, fgetc);
 ALIAS(getc_unlocked, fgetc);
 

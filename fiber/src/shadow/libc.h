@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -61,6 +62,8 @@ int __close(int);
 int __uflow(FILE *);
 int __underflow(FILE *);
 int __overflow(FILE *, int);
+int _IO_getc(FILE *); /* what getc and putc were before glibc 2.28 */
+int _IO_putc(int, FILE *);
 int __dup2(int, int);
 int __nanosleep(const struct timespec *, struct timespec *);
 int __open(const char *, int, ...);
@@ -85,7 +88,7 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(close_range) X(closefrom) X(dup2) X(dup3) X(nanosleep) X(clock_nanosleep) X(usleep) X(sleep) X(getaddrinfo)      \
     X(getnameinfo)                                                                                                     \
     X(gethostbyname) X(gethostbyname2) X(gethostbyaddr) X(gethostbyname_r) X(gethostbyname2_r) X(gethostbyaddr_r)      \
-    X(open64) X(openat64) X(__open64_2) X(__openat64_2) X(fsync) X(fdatasync) X(syncfs) X(flock) X(fcntl) X(lockf64)   \
+    X(open64) X(openat64) X(__open64_2) X(__openat64_2) X(fsync) X(fdatasync) X(syncfs) X(flock) X(fcntl) X(lockf64) \
     X(wait) X(waitpid) X(wait3) X(wait4) X(waitid) X(system) X(pclose) X(pthread_mutex_lock)                           \
     X(pthread_mutex_trylock) X(pthread_mutex_timedlock) X(pthread_mutex_clocklock) X(pthread_mutex_unlock)             \
     X(pthread_cond_wait) X(pthread_cond_timedwait) X(pthread_cond_clockwait) X(pthread_cond_signal)                    \
@@ -93,8 +96,8 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(pthread_rwlock_timedwrlock) X(pthread_rwlock_clockrdlock) X(pthread_rwlock_clockwrlock)                          \
     X(pthread_rwlock_unlock) X(sem_wait) X(sem_timedwait) X(sem_clockwait) X(sem_post) X(pthread_join)                 \
     X(pthread_once) X(fread) X(__fread_chk) X(fgetc) X(fgets) X(__fgets_chk) X(getdelim) X(__uflow) X(__underflow)  \
-    X(fwrite) X(fputs) X(puts) X(fputc) X(__overflow) X(fflush) X(fclose) X(vfprintf) X(__vfprintf_chk)                 \
-    X(vdprintf) X(__vdprintf_chk)
+    X(fwrite) X(fputs) X(puts) X(fputc) X(__overflow) X(fflush) X(fclose) X(vfprintf) X(__vfprintf_chk) \
+    X(vdprintf) X(__vdprintf_chk) X(sync_file_range) X(msync) X(sync)
 
 /* Second names for the same definitions. Some of libc's exist for old programs only and cannot be looked up. */
 #define MF_ALIASED(X)                                                                                                  \
@@ -103,9 +106,10 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(creat) X(creat64) X(__open_2) X(__openat_2) X(lockf) X(fcntl64) X(__fcntl) X(__wait) X(__waitpid)                \
     X(__pthread_mutex_lock) X(__pthread_mutex_trylock) X(__pthread_mutex_unlock) X(__pthread_rwlock_rdlock)            \
     X(__pthread_rwlock_wrlock) X(__pthread_rwlock_unlock) X(__pthread_once)                                         \
-    X(fread_unlocked) X(getc) X(fgetc_unlocked) X(getc_unlocked) X(fgets_unlocked) X(getchar) X(getline) X(__getdelim)  \
-    X(fwrite_unlocked) X(fputs_unlocked) X(putc) X(fputc_unlocked) X(putc_unlocked) X(putchar) X(putchar_unlocked)      \
-    X(fflush_unlocked) X(fprintf) X(printf) X(vprintf) X(__fprintf_chk) X(__printf_chk) X(__vprintf_chk) X(dprintf)     \
+    X(fread_unlocked) X(getc) X(fgetc_unlocked) X(getc_unlocked) X(fgets_unlocked) X(getchar) X(getline) X(__getdelim) \
+    X(_IO_getc) X(_IO_putc) X(fwrite_unlocked) X(fputs_unlocked) X(putc) X(fputc_unlocked) X(putc_unlocked) X(putchar)        \
+    X(putchar_unlocked)  \
+    X(fflush_unlocked) X(fprintf) X(printf) X(vprintf) X(__fprintf_chk) X(__printf_chk) X(__vprintf_chk) X(dprintf) \
     X(__dprintf_chk)
 
 typedef enum mf_libc_index {

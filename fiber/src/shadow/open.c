@@ -98,22 +98,48 @@ ALIAS(__openat_2, __openat64_2);
 /* ---------------------------------------------------------------------------------------------- forcing to disk --- */
 
 typedef struct forcing {
+    int (*force)(const struct forcing *f);
+    int (*by_descriptor)(int descriptor);
     int descriptor;
-    int (*force)(int descriptor);
+    off64_t offset, length; /* of a range of a file */
+    void *memory;
+    size_t size;
+    unsigned flags;
     int result;
 } forcing;
+
+static int force_file(const forcing *f)
+{
+    return f->by_descriptor(f->descriptor);
+}
+
+static int force_range(const forcing *f)
+{
+    return LIBC(sync_file_range)(f->descriptor, f->offset, f->length, f->flags);
+}
+
+static int force_memory(const forcing *f)
+{
+    return LIBC(msync)(f->memory, f->size, (int)f->flags);
+}
+
+static int force_everything(const forcing *f)
+{
+    (void)f;
+    LIBC(sync)();
+    return 0;
+}
 
 static void force_now(void *argument)
 {
     forcing *f = argument;
-    f->result = f->force(f->descriptor);
+    f->result = f->force(f);
 }
 
-static int force(int descriptor, int (*call)(int))
+static int force(forcing f)
 {
     if (!mf_current)
-        return call(descriptor);
-    forcing f = {.descriptor = descriptor, .force = call};
+        return f.force(&f);
     int before = errno;
     mf_offload(force_now, &f);
     if (f.result >= 0)
@@ -123,15 +149,31 @@ static int force(int descriptor, int (*call)(int))
 
 int fsync(int descriptor)
 {
-    return force(descriptor, LIBC(fsync));
+    return force((forcing){.force = force_file, .by_descriptor = LIBC(fsync), .descriptor = descriptor});
 }
 
 int fdatasync(int descriptor)
 {
-    return force(descriptor, LIBC(fdatasync));
+    return force((forcing){.force = force_file, .by_descriptor = LIBC(fdatasync), .descriptor = descriptor});
 }
 
 int syncfs(int descriptor)
 {
-    return force(descriptor, LIBC(syncfs));
+    return force((forcing){.force = force_file, .by_descriptor = LIBC(syncfs), .descriptor = descriptor});
+}
+
+int sync_file_range(int descriptor, off64_t offset, off64_t length, unsigned flags)
+{
+    return force((forcing){.force = force_range, .descriptor = descriptor, .offset = offset, .length = length,
+                           .flags = flags});
+}
+
+int msync(void *memory, size_t size, int flags)
+{
+    return force((forcing){.force = force_memory, .memory = memory, .size = size, .flags = (unsigned)flags});
+}
+
+void sync(void)
+{
+    force((forcing){.force = force_everything});
 }

@@ -23,7 +23,7 @@ static bool is_plainly_written(FILE *stream)
     return !(stream->_flags & MF_STREAM_NO_WRITES) && fwide(stream, -1) < 0 && fileno_unlocked(stream) >= 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------ flushing --- */
+/* ----------------------------------------------------------------------------------------------------- flushing --- */
 
 /* Returns less than `size` after an error, which is noted. */
 static size_t write_descriptor(FILE *stream, const char *from, size_t size)
@@ -91,7 +91,7 @@ static bool flush(FILE *stream)
     return !pending || write_block(stream, stream->_IO_write_base, pending) == pending;
 }
 
-/* ------------------------------------------------------------------------------------------------------- putting --- */
+/* ------------------------------------------------------------------------------------------------------ putting --- */
 
 /* Behind the buffer's last byte if need be, which makes it overflow. */
 static bool put_character(FILE *stream, char character)
@@ -175,7 +175,7 @@ int __overflow(FILE *stream, int character)
     return put_character(stream, (char)character) ? (unsigned char)character : EOF;
 }
 
-/* -------------------------------------------------------------------------------------------- blocks and strings --- */
+/* ------------------------------------------------------------------------------------------- blocks and strings --- */
 
 size_t fwrite(const void *restrict buffer, size_t size, size_t count, FILE *restrict stream)
 {
@@ -258,6 +258,7 @@ int fputc(int character, FILE *stream)
 }
 
 ALIAS(putc, fputc);
+ALIAS(_IO_putc, fputc);
 ALIAS(fputc_unlocked, fputc);
 ALIAS(putc_unlocked, fputc);
 
@@ -268,7 +269,7 @@ int putchar(int character)
 
 ALIAS(putchar_unlocked, putchar);
 
-/* ----------------------------------------------------------------------------------------------- flush and close --- */
+/* ---------------------------------------------------------------------------------------------- flush and close --- */
 
 /* What is left for libc to do writes nothing. */
 static bool flush_pending(FILE *stream)
@@ -304,7 +305,7 @@ int fclose(FILE *stream)
     return EOF;
 }
 
-/* ----------------------------------------------------------------------------------------------------- formatted --- */
+/* ---------------------------------------------------------------------------------------------------- formatted --- */
 
 /* Prints what was formatted, and frees it. */
 static int print(FILE *stream, char *text, int length)

@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -22,6 +23,10 @@ ssize_t __recv_chk(int, void *, size_t, size_t, int);
 int __poll_chk(struct pollfd *, nfds_t, int, size_t);
 int __fprintf_chk(FILE *, int, const char *, ...);
 int __dprintf_chk(int, int, const char *, ...);
+int _IO_getc(FILE *);
+int _IO_putc(int, FILE *);
+ssize_t __pread_chk(int, void *, size_t, off_t, size_t);
+ssize_t __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr *, socklen_t *);
 
 /* More than any of the buffers holds. */
 static char large[400000];
@@ -609,6 +614,89 @@ static void call_fionbio(world *w, outcome *o)
     }
 }
 
+static void call_pread_chk(world *w, outcome *o)
+{
+    o->result = __pread_chk(w->descriptor, o->data, 8, 5, DATA_BYTES);
+}
+
+static void call_preadv(world *w, outcome *o)
+{
+    struct iovec vector[] = {{o->data, 4}, {o->data + 4, 4}};
+    o->result = preadv(w->descriptor, vector, 2, 5);
+}
+
+static void call_pwritev(world *w, outcome *o)
+{
+    struct iovec vector[] = {{"1234", 4}, {"5678", 4}};
+    o->result = pwritev(w->descriptor, vector, 2, 5);
+}
+
+static void call_recvfrom_chk(world *w, outcome *o)
+{
+    o->result = __recvfrom_chk(w->descriptor, o->data, DATA_BYTES, DATA_BYTES, 0, NULL, NULL);
+}
+
+static void call_old_getc(world *w, outcome *o)
+{
+    FILE *stream = unbuffered_stream_of(w);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->result = _IO_getc(stream);
+    end_stream(stream, o);
+}
+
+static void call_old_putc(world *w, outcome *o)
+{
+    FILE *stream = output_of(w, _IONBF);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->result = _IO_putc('x', stream);
+    end_stream(stream, o);
+}
+
+static void call_dup3(world *w, outcome *o)
+{
+    int target = dup(STDOUT_FILENO);
+    o->result = dup3(w->descriptor, target, O_CLOEXEC) == target ? 0 : -1;
+    o->error = errno;
+    o->detail[0] = fcntl(target, F_GETFD);
+    close(target);
+    errno = o->error;
+}
+
+static void call_fdatasync(world *w, outcome *o)
+{
+    o->result = fdatasync(w->descriptor);
+}
+
+static void call_syncfs(world *w, outcome *o)
+{
+    o->result = syncfs(w->descriptor);
+}
+
+static void call_sync_file_range(world *w, outcome *o)
+{
+    o->result = sync_file_range(w->descriptor, 0, 4096, SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+}
+
+static void call_msync(world *w, outcome *o)
+{
+    long page = sysconf(_SC_PAGESIZE);
+    void *memory = mmap(NULL, (size_t)page, PROT_READ, MAP_SHARED, w->descriptor, 0);
+    o->result = msync(memory == MAP_FAILED ? NULL : memory, (size_t)page, MS_SYNC);
+    o->error = errno;
+    if (memory != MAP_FAILED)
+        munmap(memory, (size_t)page);
+    errno = o->error;
+}
+
+static void call_lockf(world *w, outcome *o)
+{
+    o->result = lockf(w->descriptor, F_LOCK, 4);
+}
+
 static void call_fsync(world *w, outcome *o)
 {
     o->result = fsync(w->descriptor);
@@ -644,6 +732,12 @@ const call calls[] = {
     {"readv_wrong_count", NEED_NOTHING, false, false, call_readv_wrong_count},
     {"pread", NEED_NOTHING, false, false, call_pread},
     {"pread_negative", NEED_NOTHING, false, false, call_pread_negative},
+    {"pread_chk", NEED_NOTHING, false, false, call_pread_chk},
+    {"preadv", NEED_NOTHING, false, false, call_preadv},
+    {"pwritev", NEED_NOTHING, false, false, call_pwritev},
+    {"recvfrom_chk", NEED_READABLE, false, false, call_recvfrom_chk},
+    {"old_getc", NEED_READABLE, false, false, call_old_getc},
+    {"old_putc", NEED_WRITABLE, false, false, call_old_putc},
     {"recv", NEED_READABLE, false, false, call_recv},
     {"fread", NEED_READABLE, false, false, call_fread},
     {"fgets", NEED_READABLE, false, false, call_fgets},
@@ -703,6 +797,12 @@ const call calls[] = {
     {"close", NEED_NOTHING, false, false, call_close},
     {"dup2", NEED_NOTHING, false, false, call_dup2},
     {"fionbio", NEED_NOTHING, false, false, call_fionbio},
+    {"dup3", NEED_NOTHING, false, false, call_dup3},
+    {"fdatasync", NEED_NOTHING, false, true, call_fdatasync},
+    {"syncfs", NEED_NOTHING, false, true, call_syncfs},
+    {"sync_file_range", NEED_NOTHING, false, true, call_sync_file_range},
+    {"msync", NEED_NOTHING, false, true, call_msync},
+    {"lockf", NEED_NOTHING, false, false, call_lockf},
     {"fsync", NEED_NOTHING, false, true, call_fsync},
     {"flock", NEED_NOTHING, false, false, call_flock},
     {"lock_record", NEED_NOTHING, false, false, call_lock_record},

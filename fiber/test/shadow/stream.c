@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-/* ---------------------------------------------------------------------------------------------- a reader that waits --- */
+/* ------------------------------------------------------------------------------------------ a reader that waits --- */
 
 enum { LINES = 500 };
 
@@ -84,7 +84,7 @@ static void printing_lines_into_a_full_socket(void)
     print_to_a_slow_reader(ends[1], ends[0], _IOLBF);
 }
 
-/* ----------------------------------------------------------------------------------------------- lines of several --- */
+/* --------------------------------------------------------------------------------------------- lines of several --- */
 
 enum { WRITERS = 4, LINES_EACH = 2000, LINE_BYTES = 60 };
 
@@ -139,7 +139,7 @@ static void lines_of_several_fibers_stay_whole(void)
     fclose(from);
 }
 
-/* -------------------------------------------------------------------------------------------- step by step as libc --- */
+/* ----------------------------------------------------------------------------------------- step by step as libc --- */
 
 enum { STEPS = 400, BUFFER_BYTES = 256, PIECE_BYTES_MAX = 900 };
 
