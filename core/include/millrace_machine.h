@@ -167,6 +167,9 @@ int mr_machine_getsockopt(mr_machine *machine, int descriptor, int level, int na
 int mr_machine_setsockopt(mr_machine *machine, int descriptor, int level, int name, const void *value,
                           socklen_t length);
 int mr_machine_shutdown(mr_machine *machine, int descriptor, int how);
+/* 1 if the other end has ended the connection or its half of it, even if bytes that came before are still to be received;
+ * else 0. What poll tells with POLLRDHUP, POLLHUP and POLLERR. */
+int mr_machine_ended(mr_machine *machine, int descriptor);
 
 /* Sockets, pipes, event counters and files. `flags`: MSG_OOB or 0, for sockets. */
 ssize_t mr_machine_receive(mr_machine *machine, int descriptor, const struct iovec *elements, size_t count, int flags);

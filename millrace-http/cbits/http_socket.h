@@ -10,10 +10,6 @@
  * 0 if the kernel does not say. Does not block. */
 int64_t http_socket_queued(int descriptor);
 
-/* 1 if the other side has ended the connection or its half of it, even if bytes that came before are still to be read;
- * else 0. Does not block. */
-int http_socket_ended(int descriptor);
-
 /* Milliseconds since anything was sent or received on the connection, or since it began; -1 if the kernel does not say. */
 int64_t http_socket_quiet_millis(int descriptor);
 

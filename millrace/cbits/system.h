@@ -21,6 +21,9 @@ int mrh_getsockname(int descriptor, struct sockaddr *address, socklen_t *length)
 int mrh_getpeername(int descriptor, struct sockaddr *address, socklen_t *length);
 int mrh_getsockopt(int descriptor, int level, int name, void *value, socklen_t *length);
 int mrh_setsockopt(int descriptor, int level, int name, const void *value, socklen_t length);
+/* 1 if the other end has ended the connection or its half of it, even if bytes that came before are still to be received;
+ * else 0. */
+int mrh_ended(int descriptor);
 int mrh_close(int descriptor);
 
 /* Has `in_child` called in every child process that a fork makes from here on. 0, or a negative errno. */

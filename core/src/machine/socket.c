@@ -849,6 +849,15 @@ int mr_machine_shutdown(mr_machine *machine, int number, int how)
     return unlock_with(machine, error);
 }
 
+int mr_machine_ended(mr_machine *machine, int number)
+{
+    int error;
+    mr_socket *socket = lock_socket(machine, number, &error);
+    if (!socket)
+        return error;
+    return unlock_with(machine, socket->error || socket->incoming.has_ended || socket->cannot_receive);
+}
+
 int mr_machine_getsockname(mr_machine *machine, int number, struct sockaddr *address, socklen_t *length)
 {
     int error;

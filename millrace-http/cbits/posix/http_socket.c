@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* POLLRDHUP */
+#define _GNU_SOURCE /* struct tcp_info */
 #include "http_socket.h"
 
 #include <linux/filter.h>
@@ -14,12 +14,6 @@ int64_t http_socket_queued(int descriptor)
 {
     int count = 0;
     return ioctl(descriptor, SIOCOUTQ, &count) == 0 ? count : 0;
-}
-
-int http_socket_ended(int descriptor)
-{
-    struct pollfd ask = {.fd = descriptor, .events = POLLRDHUP};
-    return poll(&ask, 1, 0) > 0 && (ask.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
 int64_t http_socket_quiet_millis(int descriptor)

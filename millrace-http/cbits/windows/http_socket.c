@@ -22,11 +22,6 @@ int64_t http_socket_queued(int descriptor)
     return 0;
 }
 
-int http_socket_ended(int descriptor)
-{
-    return (events_now(descriptor, POLLRDNORM) & (POLLHUP | POLLERR)) != 0;
-}
-
 int64_t http_socket_quiet_millis(int descriptor)
 {
     (void)descriptor;

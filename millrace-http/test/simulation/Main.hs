@@ -50,9 +50,10 @@ main = do
       check "troubled machines" $ describe [1 .. count] <$> mapM (crowdOn False . troubled) [1 .. count]
       check "a reset at every point" resetAtEveryPoint
       check "a day of idle connections" dayOfIdleConnections
+      check "clients that go away" clientsThatGoAway
       check "the same seed, the same trace" sameTrace
   failed <- readIORef failures
-  putStrLn (show (if isNothing alone then 5 - failed else 1 - failed) ++ " passed, " ++ show failed ++ " failed")
+  putStrLn (show (if isNothing alone then 6 - failed else 1 - failed) ++ " passed, " ++ show failed ++ " failed")
   when (failed > 0) exitFailure
 
 unhindered :: Word64 -> Plan
@@ -272,3 +273,45 @@ sameTrace = do
     unless (outcomeTrace first == outcomeTrace second) $ ioError (userError ("two traces for seed " ++ show seed))
     return (B.length (outcomeTrace first))
   return (show (sum sizes) ++ " bytes")
+
+-- | How a client leaves while its request is being answered, and whether it counts as gone then.
+data Leaving = Stays | Closes | EndsItsHalf | SendsMoreAndCloses
+  deriving (Show, Enum, Bounded)
+
+-- | 'isConnected' and 'onDisconnect' tell the truth, and in time.
+clientsThatGoAway :: IO String
+clientsThatGoAway = do
+  mapM_ leaveWhileAnswered [minBound .. maxBound]
+  return "each of them seen, and none that stayed"
+
+leaveWhileAnswered :: Leaving -> IO ()
+leaveWhileAnswered leaving = do
+  told <- newIORef Nothing
+  seen <- newEmptyMVar
+  let answer request respond = do
+        before <- isConnected request
+        void $ onDisconnect request (now >>= writeIORef told . Just) (threadDelay 10000000)
+        after <- isConnected request
+        end <- readIORef told
+        putMVar seen (before, after, end)
+        respond (responseLBS status200 [] "")
+  outcome <- simulate (calm 7) {planLatencyMicros = 1000} $ withServer answer $ \address -> do
+    left <- bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do
+      connect s address
+      sendAll s get
+      threadDelay 2000000
+      left <- now
+      case leaving of
+        Stays -> void (receiveSome s)
+        Closes -> return ()
+        EndsItsHalf -> shutdown s ShutdownSend >> void (receiveSome s)
+        SendsMoreAndCloses -> sendAll s get
+      return left
+    (,) left <$> takeMVar seen
+  (left, (before, after, end)) <- either throwIO return (outcomeResult outcome)
+  let stays = case leaving of Stays -> True; _ -> False
+      seconds = fmap (\time -> fromIntegral (time - left) / 1e9) end :: Maybe Double
+      holds = before && after == stays && maybe stays (\delay -> not stays && delay > 0 && delay < 0.3) seconds
+  unless holds $ ioError (userError (show leaving ++ ": connected " ++ show (before, after) ++ ", told after " ++ show seconds))
+  where
+    get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -90,6 +91,21 @@ int mrh_setsockopt(int descriptor, int level, int name, const void *value, sockl
 {
     ON_DESCRIPTOR(mr_machine_setsockopt(machine, descriptor, level, name, value, length),
                   setsockopt(descriptor, level, name, value, length));
+}
+
+#ifndef POLLRDHUP
+#define POLLRDHUP 0 /* outside Linux an end shows only when what came before it has been read */
+#endif
+
+static int has_ended(int descriptor)
+{
+    struct pollfd ask = {.fd = descriptor, .events = POLLRDHUP};
+    return poll(&ask, 1, 0) > 0 && (ask.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
+int mrh_ended(int descriptor)
+{
+    ON_DESCRIPTOR(mr_machine_ended(machine, descriptor), has_ended(descriptor));
 }
 
 int mrh_close(int descriptor)

@@ -95,6 +95,12 @@ int mrh_setsockopt(int descriptor, int level, int name, const void *value, sockl
     return result_of(setsockopt(socket_of(descriptor), level, name, value, length));
 }
 
+int mrh_ended(int descriptor)
+{
+    WSAPOLLFD ask = {.fd = socket_of(descriptor), .events = POLLRDNORM};
+    return WSAPoll(&ask, 1, 0) > 0 && (ask.revents & (POLLHUP | POLLERR)) != 0;
+}
+
 int mrh_close(int descriptor)
 {
     return result_of(closesocket(socket_of(descriptor)));

@@ -34,6 +34,7 @@ module Millrace.Socket
   , shutdown
   , close
   , gracefulClose
+  , hasEnded
     -- * Deadlines
   , setReadDeadline
   , setWriteDeadline
@@ -223,6 +224,15 @@ gracefulClose s@(Socket handle _) waitMillis = linger `finally` close s
       result <- perform (before deadline (recvRequest handle buffer size))
       when (result > 0) $ drain deadline buffer
     size = 1024
+
+-- | Has the peer ended the connection or its half of it, as far as the system knows? Bytes that came before may still wait
+-- to be received. Outside Linux a peer that has ended its half only is noticed by receiving. Does not block; throws
+-- 'IOError' for a socket that is closed here.
+--
+-- @since 0.1.0
+hasEnded :: Socket -> IO Bool
+hasEnded s = withFdSocket s $ \descriptor ->
+  (/= 0) <$> callOn "Millrace.Socket.hasEnded" (describe s) (c_ended descriptor)
 
 -- | Sets the moment at which receiving and accepting on this socket give up, until it is set again; 'noDeadline' for
 -- never. It holds for threads that wait already, on any capability, and for all calls to come; of this and a call's own

@@ -22,11 +22,10 @@ import qualified Data.ByteString.Char8 as C8
 import qualified Data.CaseInsensitive as CI
 import Data.Char (isAscii, isAlphaNum)
 import qualified Data.Vault.Lazy as Vault
-import Foreign.C.Types (CInt (..))
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.FileCache (FileCache, FileInfo, fileInfo)
 import Millrace.Operation (perform, waitReadableRequest)
-import Millrace.Socket (Socket, socketHandle, withFdSocket)
+import Millrace.Socket (Socket, hasEnded, socketHandle)
 import Millrace.Timer (threadDelay)
 import Network.HTTP.Types (Header, ResponseHeaders)
 import Network.Wai (Request, vault)
@@ -99,19 +98,16 @@ fieldLine (name, value)
 isTokenCharacter :: Char -> Bool
 isTokenCharacter character = isAscii character && (isAlphaNum character || character `elem` "!#$%&'*+-.^_`|~")
 
-foreign import ccall unsafe "http_socket_ended"
-  c_ended :: CInt -> IO CInt
-
 -- | Is the client still there, as far as the system knows? One that has ended its half of the connection counts as
 -- gone: that it only will not send any more cannot be told from its end. Does not block. True for requests that were
 -- not made by this server.
 --
 -- @since 0.1.0
 isConnected :: Request -> IO Bool
-isConnected request = maybe (return True) (fmap not . hasEnded . contextSocket) (contextOf request)
+isConnected request = maybe (return True) (fmap not . isGone . contextSocket) (contextOf request)
 
-hasEnded :: Socket -> IO Bool
-hasEnded socket = (withFdSocket socket c_ended >>= \ended -> return (ended /= 0)) `catch` closed
+isGone :: Socket -> IO Bool
+isGone socket = hasEnded socket `catch` closed
   where
     closed :: IOException -> IO Bool
     closed _ = return True
@@ -136,7 +132,7 @@ onDisconnect request callback action = case contextOf request of
 awaitEnd :: Socket -> IO ()
 awaitEnd socket = do
   void (perform (waitReadableRequest (socketHandle socket)))
-  ended <- hasEnded socket
-  unless ended (threadDelay pauseMicros >> awaitEnd socket)
+  gone <- isGone socket
+  unless gone (threadDelay pauseMicros >> awaitEnd socket)
   where
     pauseMicros = 200000

@@ -46,6 +46,7 @@ module Millrace.Internal.Foreign
   , c_getpeername
   , c_setsockopt
   , c_getsockopt
+  , c_ended
   , c_close
     -- * The clock
   , c_now
@@ -106,6 +107,7 @@ foreign import ccall unsafe "mrh_getsockname" c_getsockname :: CInt -> Ptr a -> 
 foreign import ccall unsafe "mrh_getpeername" c_getpeername :: CInt -> Ptr a -> Ptr CUInt -> IO CInt
 foreign import ccall unsafe "mrh_setsockopt" c_setsockopt :: CInt -> CInt -> CInt -> Ptr a -> CUInt -> IO CInt
 foreign import ccall unsafe "mrh_getsockopt" c_getsockopt :: CInt -> CInt -> CInt -> Ptr a -> Ptr CUInt -> IO CInt
+foreign import ccall unsafe "mrh_ended" c_ended :: CInt -> IO CInt
 foreign import ccall unsafe "mrh_close" c_close :: CInt -> IO CInt
 
 foreign import ccall unsafe "mrh_now_ns" c_now :: IO Word64
