@@ -123,7 +123,7 @@ uint64_t mr_group_now_ns(const mr_group *group);
 
 /*
  * Takes over an open descriptor. From here on only MR_CLOSE may close it. It must be a socket in
- * non-blocking mode. [any thread] Returns 0 and the handle, -EBADF for a negative number, or -ENOMEM.
+ * non-blocking mode, or a regular file. [any thread] Returns 0 and the handle, -EBADF for a negative number, or -ENOMEM.
  */
 int mr_group_adopt(mr_group *group, int descriptor, mr_handle *handle);
 
@@ -159,6 +159,9 @@ void mr_group_reset_after_fork(mr_group *group);
  *  SHUTDOWN                   -                                 SHUT_RD, _WR, _RDWR 0
  *  CLOSE                      -                                 -                   0
  *  SEND_FILE                  - (`file` and `offset` instead)   bytes               bytes sent, 0 at its end
+ *  READ_FILE                  where the bytes go (`offset`)     bytes               bytes read, 0 at the file's end
+ *  WRITE_FILE                 the bytes (`offset`)              bytes               bytes written
+ *  SYNC_FILE                  -                                 -                   0
  *  TIMEOUT                    -                                 -                   0, when deadline_ns has passed
  *
  *  ACCEPT    makes the descriptor non-blocking and close-on-exec; it is not adopted yet. A connection that was reset
@@ -169,6 +172,11 @@ void mr_group_reset_after_fork(mr_group *group);
  *  SEND_VECTOR with MR_ALL modifies the vector.
  *  A RECV that is cancelled or runs out of time after bytes were received completes with those bytes: none is lost.
  *  SEND_FILE sends at most 1 MiB of a regular file. Reading pages that are not in memory blocks the caller.
+ *  READ_FILE, WRITE_FILE  work on a regular file, of which the handle is, from an offset on, and leave the file's own
+ *            position alone. At most 1 MiB is moved; with MR_ALL a WRITE_FILE completes when all is written. Operations on
+ *            one file run beside each other.
+ *  SYNC_FILE ends when the disk has what was written by operations that had completed before.
+ *            On io_uring the kernel does these three meanwhile; elsewhere they block the caller (docs/CONTRACT.md).
  *  SHUTDOWN  is done before mr_loop_submit returns; so is CLOSE, unless operations are in flight on the descriptor.
  */
 #define MR_OPERATIONS(X)                                                                                               \
@@ -183,6 +191,9 @@ void mr_group_reset_after_fork(mr_group *group);
     X(SHUTDOWN, "shutdown")                                                                                            \
     X(CLOSE, "close")                                                                                                  \
     X(SEND_FILE, "send_file")                                                                                          \
+    X(READ_FILE, "read_file")                                                                                          \
+    X(WRITE_FILE, "write_file")                                                                                        \
+    X(SYNC_FILE, "sync_file")                                                                                          \
     X(TIMEOUT, "timeout")
 
 typedef enum mr_kind {
@@ -195,10 +206,11 @@ typedef enum mr_kind {
 /* The name of an operation in messages: "accept". */
 const char *mr_kind_name(mr_kind kind);
 
-/* An ACCEPT, a receive and a WAIT_READABLE read; a CONNECT, a send and a WAIT_WRITABLE write. */
+/* An ACCEPT, a receive, a READ_FILE and a WAIT_READABLE read; a CONNECT, a send, the other file operations and a
+ * WAIT_WRITABLE write. */
 typedef enum mr_direction { MR_READING = 0, MR_WRITING = 1, MR_DIRECTIONS = 2 } mr_direction;
 
-#define MR_ALL 1u    /* SEND, SEND_VECTOR: complete only when all bytes were sent. The loop may send them all within one
+#define MR_ALL 1u    /* SEND, SEND_VECTOR, WRITE_FILE: complete only when all bytes were sent. The loop may send them all within one
                         call, so hand over no more than a megabyte or so at a time. */
 #define MR_LENT 4u   /* RECV: no buffer is given; when bytes are there the loop lends one, and the completion carries it.
                         Thousands may wait and occupy no memory. `length` still bounds what is received. */
@@ -234,7 +246,7 @@ typedef struct mr_request {
     uint64_t deadline_ns; /* on mr_clock_now_ns(); MR_NO_DEADLINE for none. TIMEOUT: 0 means already due.
                              See MR_WITHIN. */
     uint64_t user_data;   /* comes back in the completion */
-    uint64_t offset;      /* SEND_FILE: where in the file to begin */
+    uint64_t offset;      /* *_FILE: where in the file to begin */
     int file;             /* SEND_FILE: a descriptor that stays open until the completion */
 } mr_request;
 

@@ -43,8 +43,9 @@ typedef struct mr_machine mr_machine;
  *  RESET_AFTER     ... and after it
  *  HALF_CLOSE      a send ends its direction first: the peer sees the end of the stream
  *  STALL           what a send sends arrives much later, and so does all that follows
- *  NO_DESCRIPTORS  EMFILE, for an accept or a new socket
+ *  NO_DESCRIPTORS  EMFILE, for an accept, a new socket or an open file
  *  NO_BUFFERS      ENOBUFS, for an accept, a send or a new socket
+ *  DISK_FULL       ENOSPC, for a WRITE_FILE, a SYNC_FILE (delayed allocation) or a file that is created
  *  INTERRUPTED     the first attempt is given up as if a signal had come
  *  LATE_CANCEL     a cancellation takes its time, and the operation may end well meanwhile
  */
@@ -57,6 +58,7 @@ typedef struct mr_machine mr_machine;
     X(STALL, "stall")                                                                                                  \
     X(NO_DESCRIPTORS, "no_descriptors")                                                                                \
     X(NO_BUFFERS, "no_buffers")                                                                                        \
+    X(DISK_FULL, "disk_full")                                                                                          \
     X(INTERRUPTED, "interrupted")                                                                                      \
     X(LATE_CANCEL, "late_cancel")
 
@@ -88,6 +90,7 @@ typedef struct mr_machine_plan {
     uint64_t latency_ns;                  /* from one end of a connection to the other */
     uint64_t bytes_per_second;            /* of each direction of a connection; 0: no limit */
     uint32_t buffer_bytes;                /* how much a direction holds that nobody has received; 0: 208 KiB */
+    uint64_t disk_bytes;                  /* ENOSPC beyond so many in all files; 0: no limit */
     uint32_t descriptors_max;             /* EMFILE beyond so many; 0: no limit but that of descriptor numbers */
     bool reorders;                        /* completions that are independent of each other come in any order */
     bool traces;                          /* keep a trace */
@@ -105,10 +108,11 @@ void mr_machine_destroy(mr_machine *machine);
 int mr_machine_group(mr_machine *machine, mr_group **group);
 
 typedef struct mr_machine_state {
-    uint64_t operations;       /* so far: submitted to the machine's loops, and sockets made */
+    uint64_t operations;       /* so far: submitted to the machine's loops, sockets made and files opened */
     uint64_t faults;           /* so far: injected */
     uint64_t open_descriptors;
     uint64_t buffered_bytes;   /* sent, and not received */
+    uint64_t disk_bytes;       /* in files */
 } mr_machine_state;
 
 void mr_machine_inspect(mr_machine *machine, mr_machine_state *state);
@@ -181,9 +185,18 @@ int mr_machine_writable(mr_machine *machine, int descriptor);
 /* `flags`: O_NONBLOCK or 0. */
 int mr_machine_pipe(mr_machine *machine, int ends[2], int flags);
 int mr_machine_eventfd(mr_machine *machine, unsigned value, int flags);
-/* An empty file in memory. */
+
+/* Files. `flags`: O_RDONLY, O_WRONLY or O_RDWR, O_CREAT, O_EXCL, O_TRUNC. Names are in no directories, and a file that has
+ * one outlives its descriptors. */
+int mr_machine_open(mr_machine *machine, const char *path, int flags);
+int mr_machine_unlink(mr_machine *machine, const char *path);
+/* An empty file without a name. */
 int mr_machine_file(mr_machine *machine);
+/* A write to a disk that is nearly full moves what there is room for. */
 ssize_t mr_machine_pread(mr_machine *machine, int descriptor, void *buffer, size_t size, uint64_t offset);
+ssize_t mr_machine_pwrite(mr_machine *machine, int descriptor, const void *data, size_t size, uint64_t offset);
+int mr_machine_fsync(mr_machine *machine, int descriptor);
+int64_t mr_machine_size(mr_machine *machine, int descriptor);
 off_t mr_machine_seek(mr_machine *machine, int descriptor, off_t offset, int whence);
 
 int mr_machine_close(mr_machine *machine, int descriptor);

@@ -139,9 +139,6 @@ static int64_t attempt_vector(mr_slot *slot)
     return result_or_error(sendmsg(mr_slot_number(slot), &message, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
-/* Bounded, because the pages are read and the TCP work is done before the call returns. */
-enum { FILE_BYTES_PER_ATTEMPT = 1 << 20 };
-
 #ifdef __linux__
 /* sendfile has no MSG_NOSIGNAL: SIGPIPE is held back, and taken away if it came. */
 static int64_t send_from_file(int number, int file, off_t offset, size_t length)
@@ -172,8 +169,7 @@ static int64_t send_from_file(int number, int file, off_t offset, size_t length)
 static int64_t attempt_send_file(mr_slot *slot)
 {
     const mr_request *request = &slot->request;
-    size_t length = request->length < FILE_BYTES_PER_ATTEMPT ? request->length : FILE_BYTES_PER_ATTEMPT;
-    return send_from_file(mr_slot_number(slot), request->file, (off_t)request->offset, length);
+    return send_from_file(mr_slot_number(slot), request->file, (off_t)request->offset, mr_file_bytes(request));
 }
 
 int64_t mr_attempt(mr_loop *loop, mr_slot *slot)
@@ -196,6 +192,12 @@ int64_t mr_attempt(mr_loop *loop, mr_slot *slot)
         return attempt_vector(slot);
     case MR_SEND_FILE:
         return attempt_send_file(slot);
+    case MR_READ_FILE:
+        return result_or_error(pread(number, request->buffer, mr_file_bytes(request), (off_t)request->offset));
+    case MR_WRITE_FILE:
+        return result_or_error(pwrite(number, request->buffer, mr_file_bytes(request), (off_t)request->offset));
+    case MR_SYNC_FILE:
+        return result_or_error(fsync(number));
     case MR_WAIT_READABLE:
         return poll_once(number, POLLIN | PEER_HAS_ENDED);
     case MR_WAIT_WRITABLE:

@@ -291,7 +291,7 @@ static bool was_interrupted(int64_t result)
 static bool is_transfer(mr_kind kind)
 {
     return kind == MR_RECV || kind == MR_SEND || kind == MR_RECV_VECTOR || kind == MR_SEND_VECTOR ||
-           kind == MR_SEND_FILE;
+           kind == MR_SEND_FILE || kind == MR_READ_FILE || kind == MR_WRITE_FILE;
 }
 
 /* A lent buffer is taken for the length of the attempt, and kept only if bytes have come. */

@@ -131,7 +131,7 @@ static inline void mr_count(_Atomic uint64_t *counter, uint64_t by)
 static inline int mr_direction_of(mr_kind kind)
 {
     return kind == MR_CONNECT || kind == MR_SEND || kind == MR_SEND_VECTOR || kind == MR_SEND_FILE ||
-                   kind == MR_WAIT_WRITABLE
+                   kind == MR_WRITE_FILE || kind == MR_SYNC_FILE || kind == MR_WAIT_WRITABLE
                ? MR_WRITING
                : MR_READING;
 }
@@ -139,6 +139,20 @@ static inline int mr_direction_of(mr_kind kind)
 static inline bool mr_is_wait(mr_kind kind)
 {
     return kind == MR_WAIT_READABLE || kind == MR_WAIT_WRITABLE;
+}
+
+/* An operation on a file itself: it never waits for readiness. */
+static inline bool mr_is_on_file(mr_kind kind)
+{
+    return kind == MR_READ_FILE || kind == MR_WRITE_FILE || kind == MR_SYNC_FILE;
+}
+
+/* How much of a file one attempt moves: the caller may have to wait for it. */
+#define MR_FILE_BYTES_MAX (UINT64_C(1) << 20)
+
+static inline size_t mr_file_bytes(const mr_request *request)
+{
+    return (size_t)(request->length < MR_FILE_BYTES_MAX ? request->length : MR_FILE_BYTES_MAX);
 }
 
 static inline int mr_slot_number(const mr_slot *slot)

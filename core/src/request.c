@@ -15,6 +15,8 @@ int mr_check_request(const mr_request *request)
     switch (request->kind) {
     case MR_RECV:
     case MR_SEND:
+    case MR_READ_FILE:
+    case MR_WRITE_FILE:
         if (!request->buffer && request->length && !wants_lent)
             return -EINVAL;
         break;
@@ -59,5 +61,6 @@ bool mr_advance(mr_request *request, uint64_t transferred)
         return advance_vector(request, transferred);
     request->buffer = (char *)request->buffer + transferred;
     request->length -= transferred;
+    request->offset += transferred;
     return request->length == 0;
 }

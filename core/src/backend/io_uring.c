@@ -60,6 +60,7 @@ static const struct {
 } needed_opcodes[] = {
     {IORING_OP_ACCEPT, "ACCEPT"},   {IORING_OP_RECV, "RECV"},         {IORING_OP_SEND, "SEND"},
     {IORING_OP_RECVMSG, "RECVMSG"}, {IORING_OP_SENDMSG, "SENDMSG"},   {IORING_OP_POLL_ADD, "POLL_ADD"},
+    {IORING_OP_READ, "READ"},       {IORING_OP_WRITE, "WRITE"},       {IORING_OP_FSYNC, "FSYNC"},
     {IORING_OP_ASYNC_CANCEL, "ASYNC_CANCEL"},
 };
 
@@ -304,6 +305,15 @@ static void prepare(const ring_state *state, struct io_uring_sqe *entry, mr_slot
     case MR_RECV_VECTOR:
     case MR_SEND_VECTOR:
         prepare_message(entry, slot);
+        break;
+    case MR_READ_FILE:
+        io_uring_prep_read(entry, number, request->buffer, (unsigned)mr_file_bytes(request), request->offset);
+        break;
+    case MR_WRITE_FILE:
+        io_uring_prep_write(entry, number, request->buffer, (unsigned)mr_file_bytes(request), request->offset);
+        break;
+    case MR_SYNC_FILE:
+        io_uring_prep_fsync(entry, number, 0);
         break;
     case MR_WAIT_READABLE:
         io_uring_prep_poll_add(entry, number, POLLIN | POLLRDHUP);

@@ -394,6 +394,8 @@ static int64_t prepare(mr_loop *loop, mr_slot *slot, bool *is_over)
 {
     int64_t result = 0;
     *is_over = true;
+    if (mr_is_on_file(slot->request.kind))
+        return -ENOTSUP;
     if (is_lent(slot) && (result = mr_loop_attempt(loop, slot)) != -EAGAIN)
         return result;
     if (!asks_for_readiness(slot) && (result = associate(loop, slot)) < 0)
@@ -562,6 +564,10 @@ static int64_t attempt(mr_loop *loop, mr_slot *slot)
         return poll_once(slot);
     case MR_SHUTDOWN:
         return attempt_shutdown(loop, slot);
+    case MR_READ_FILE:
+    case MR_WRITE_FILE:
+    case MR_SYNC_FILE:
+        return -ENOTSUP;
     default:
         return -EINVAL;
     }

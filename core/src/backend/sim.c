@@ -114,6 +114,20 @@ static int64_t attempt_transfer(mr_machine *machine, const mr_slot *slot, mr_fau
     return mr_socket_send(machine, socket, elements, count, stall_ns, false);
 }
 
+static int64_t attempt_on_file(mr_machine *machine, const mr_slot *slot, mr_fault fault)
+{
+    const mr_request *request = &slot->request;
+    int number = mr_slot_number(slot);
+    struct iovec whole = {request->buffer, mr_file_bytes(request)};
+    if (request->kind == MR_SYNC_FILE)
+        return mr_machine_fsync(machine, number);
+    if (fault == MR_FAULT_SHORT)
+        whole = short_element(machine, &whole, 1);
+    if (request->kind == MR_READ_FILE)
+        return mr_machine_pread(machine, number, whole.iov_base, whole.iov_len, request->offset);
+    return mr_machine_pwrite(machine, number, whole.iov_base, whole.iov_len, request->offset);
+}
+
 static int64_t attempt_with(mr_machine *machine, mr_slot *slot, mr_fault fault)
 {
     const mr_request *request = &slot->request;
@@ -128,6 +142,10 @@ static int64_t attempt_with(mr_machine *machine, mr_slot *slot, mr_fault fault)
     case MR_SEND_VECTOR:
     case MR_SEND_FILE:
         return attempt_transfer(machine, slot, fault);
+    case MR_READ_FILE:
+    case MR_WRITE_FILE:
+    case MR_SYNC_FILE:
+        return attempt_on_file(machine, slot, fault);
     case MR_WAIT_READABLE:
         return mr_machine_readable(machine, mr_slot_number(slot));
     case MR_WAIT_WRITABLE:
@@ -179,6 +197,12 @@ static unsigned applicable_faults(mr_kind kind)
     case MR_SEND_FILE:
         return BIT(DELAY) | BIT(RESET) | BIT(RESET_AFTER) | BIT(HALF_CLOSE) | BIT(STALL) | BIT(NO_BUFFERS) |
                BIT(INTERRUPTED) | BIT(LATE_CANCEL);
+    case MR_READ_FILE:
+        return BIT(SHORT) | BIT(DELAY) | BIT(INTERRUPTED);
+    case MR_WRITE_FILE:
+        return BIT(SHORT) | BIT(DELAY) | BIT(INTERRUPTED) | BIT(DISK_FULL);
+    case MR_SYNC_FILE:
+        return BIT(DELAY) | BIT(INTERRUPTED) | BIT(DISK_FULL);
     default:
         return 0;
     }
@@ -212,6 +236,7 @@ static int64_t fail_before(mr_machine *machine, mr_slot *slot)
         break;
     case MR_FAULT_NO_DESCRIPTORS:
     case MR_FAULT_NO_BUFFERS:
+    case MR_FAULT_DISK_FULL:
     case MR_FAULT_INTERRUPTED:
         break;
     default:
@@ -220,6 +245,7 @@ static int64_t fail_before(mr_machine *machine, mr_slot *slot)
     spend_fault(slot);
     return fault == MR_FAULT_NO_DESCRIPTORS ? -EMFILE
            : fault == MR_FAULT_NO_BUFFERS   ? -ENOBUFS
+           : fault == MR_FAULT_DISK_FULL    ? -ENOSPC
            : fault == MR_FAULT_INTERRUPTED  ? -EINTR
                                             : 0;
 }
@@ -295,10 +321,11 @@ static void park(mr_loop *loop, int number)
     descriptor->is_watched = descriptor->generation != 0;
 }
 
-/* Operations of one direction take turns: a newcomer does not overtake those that wait. */
+/* Operations of one direction take turns: a newcomer does not overtake those that wait. Those on files, at offsets of
+ * their own, do. */
 static bool must_queue(const mr_slot *slot)
 {
-    return slot->request.kind != MR_CONNECT && !mr_is_wait(slot->request.kind) &&
+    return slot->request.kind != MR_CONNECT && !mr_is_wait(slot->request.kind) && !mr_is_on_file(slot->request.kind) &&
            slot->descriptor->first[mr_direction_of(slot->request.kind)] != slot;
 }
 

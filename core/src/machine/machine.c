@@ -77,6 +77,7 @@ int mr_machine_create(const mr_machine_plan *plan, mr_machine **result)
 void mr_machine_destroy(mr_machine *machine)
 {
     mr_machine_free_numbers(machine);
+    mr_disk_free(machine);
     for (size_t i = 0; i < machine->happening_count; i++)
         if (machine->happenings[i].socket && --machine->happenings[i].socket->events == 0)
             free(machine->happenings[i].socket);

@@ -2,7 +2,7 @@
  * machine.h: the insides of a simulated machine, for the files of machine/ and for backend/sim.c.
  *
  * machine.c keeps the time, the events to come and the chances; numbers.c, which file a descriptor number means;
- * stream.c, bytes on their way; socket.c, connections; object.c, the other kinds of files. A file that changes tells
+ * stream.c, bytes on their way; socket.c, connections; disk.c, files; object.c, what all have in common. A file that changes tells
  * those who watch it. Everything happens under the machine's lock.
  */
 #ifndef MILLRACE_MACHINE_INSIDES_H
@@ -50,10 +50,20 @@ typedef struct mr_event_file {
     uint64_t value;
 } mr_event_file;
 
+/* What a file on the disk holds. */
+typedef struct mr_contents {
+    struct mr_contents *next; /* among those that have a name */
+    char *path;               /* NULL: it never had one */
+    unsigned char *bytes;
+    size_t size, capacity;
+    uint32_t references; /* by open files, and by the name */
+} mr_contents;
+
 typedef struct mr_bytes_file {
     mr_file file;
-    unsigned char *bytes;
-    size_t size, position;
+    mr_contents *contents;
+    uint64_t position;
+    bool can_read, can_write;
 } mr_bytes_file;
 
 /* ----------------------------------------------------------------------------------------------------- streams --- */
@@ -183,6 +193,7 @@ struct mr_machine {
     size_t free_count, free_capacity;
     int limit;
 
+    mr_contents *named; /* files that have a name */
     mr_socket *bound; /* sockets that somebody may connect to */
     in_port_t next_port;
     uint32_t next_host;
@@ -232,6 +243,13 @@ void mr_file_unwatch(mr_file *file, mr_watcher *watcher, int number);
 void mr_machine_unwatch_all(mr_machine *machine, mr_watcher *watcher);
 /* The last number is gone. */
 void mr_file_free(mr_machine *machine, mr_file *file);
+
+/* disk.c: an open file, at its position. */
+ssize_t mr_disk_read(mr_bytes_file *file, void *buffer, size_t size);
+ssize_t mr_disk_write(mr_machine *machine, mr_bytes_file *file, const void *data, size_t size);
+void mr_disk_close(mr_machine *machine, mr_bytes_file *file);
+/* The machine ends. */
+void mr_disk_free(mr_machine *machine);
 
 /* socket.c */
 mr_socket *mr_socket_of(mr_machine *machine, int number, int *error);

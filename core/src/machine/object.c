@@ -1,5 +1,5 @@
 /* object.c: what all files of a simulated machine have in common: who watches them, reading and writing by number; and
- * the files that are no sockets: event counters and bytes in memory. */
+ * event counters. */
 #include "machine.h"
 
 #include <errno.h>
@@ -100,39 +100,27 @@ void mr_file_free(mr_machine *machine, mr_file *file)
         mr_socket_free(machine, (mr_socket *)file);
         return;
     }
-    if (file->kind == MR_FILE_BYTES)
-        free(((mr_bytes_file *)file)->bytes);
+    if (file->kind == MR_FILE_BYTES) {
+        mr_disk_close(machine, (mr_bytes_file *)file);
+        return;
+    }
     free(file);
 }
 
-/* --------------------------------------------------------------------------------------- counters and bytes --- */
-
-static int install_or_free(mr_machine *machine, mr_file *file, int flags)
-{
-    if (!file)
-        return -ENOMEM;
-    mr_machine_lock(machine);
-    int number = mr_machine_install(machine, file, flags);
-    if (number < 0)
-        free(file);
-    mr_machine_unlock(machine);
-    return number;
-}
+/* ---------------------------------------------------------------------------------------------------- counters --- */
 
 int mr_machine_eventfd(mr_machine *machine, unsigned value, int flags)
 {
     mr_event_file *event = calloc(1, sizeof *event);
-    if (event)
-        *event = (mr_event_file){.file.kind = MR_FILE_EVENT, .value = value};
-    return install_or_free(machine, (mr_file *)event, flags);
-}
-
-int mr_machine_file(mr_machine *machine)
-{
-    mr_bytes_file *bytes = calloc(1, sizeof *bytes);
-    if (bytes)
-        bytes->file.kind = MR_FILE_BYTES;
-    return install_or_free(machine, (mr_file *)bytes, 0);
+    if (!event)
+        return -ENOMEM;
+    *event = (mr_event_file){.file.kind = MR_FILE_EVENT, .value = value};
+    mr_machine_lock(machine);
+    int number = mr_machine_install(machine, &event->file, flags);
+    if (number < 0)
+        free(event);
+    mr_machine_unlock(machine);
+    return number;
 }
 
 static ssize_t read_event(mr_machine *machine, mr_event_file *event, const struct iovec *element)
@@ -158,60 +146,6 @@ static ssize_t write_event(mr_machine *machine, mr_event_file *event, const stru
     return sizeof more;
 }
 
-static size_t read_at(const mr_bytes_file *file, void *buffer, size_t size, uint64_t offset)
-{
-    if (offset >= file->size)
-        return 0;
-    size_t left = file->size - (size_t)offset;
-    size = size < left ? size : left;
-    memcpy(buffer, file->bytes + offset, size);
-    return size;
-}
-
-static ssize_t write_bytes(mr_bytes_file *file, const struct iovec *element)
-{
-    size_t end = file->position + element->iov_len;
-    if (end > file->size) {
-        unsigned char *grown = realloc(file->bytes, end);
-        if (!grown)
-            return -ENOSPC;
-        memset(grown + file->size, 0, end - file->size);
-        file->bytes = grown;
-        file->size = end;
-    }
-    memcpy(file->bytes + file->position, element->iov_base, element->iov_len);
-    file->position = end;
-    return (ssize_t)element->iov_len;
-}
-
-ssize_t mr_machine_pread(mr_machine *machine, int number, void *buffer, size_t size, uint64_t offset)
-{
-    ssize_t result = -EBADF;
-    mr_machine_lock(machine);
-    mr_file *file = mr_machine_find(machine, number);
-    if (file)
-        result = file->kind == MR_FILE_BYTES ? (ssize_t)read_at((mr_bytes_file *)file, buffer, size, offset) : -ESPIPE;
-    mr_machine_unlock(machine);
-    return result;
-}
-
-off_t mr_machine_seek(mr_machine *machine, int number, off_t offset, int whence)
-{
-    off_t result = -EBADF;
-    mr_machine_lock(machine);
-    mr_bytes_file *file = (mr_bytes_file *)mr_machine_find(machine, number);
-    if (file && file->file.kind != MR_FILE_BYTES) {
-        result = -ESPIPE;
-    } else if (file) {
-        off_t base = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? (off_t)file->position : (off_t)file->size;
-        result = base + offset < 0 ? -EINVAL : base + offset;
-        if (result >= 0)
-            file->position = (size_t)result;
-    }
-    mr_machine_unlock(machine);
-    return result;
-}
-
 /* -------------------------------------------------------------------------------------------------- by number --- */
 
 ssize_t mr_machine_receive(mr_machine *machine, int number, const struct iovec *elements, size_t count, int flags)
@@ -225,9 +159,7 @@ ssize_t mr_machine_receive(mr_machine *machine, int number, const struct iovec *
     } else if (file && file->kind == MR_FILE_EVENT) {
         result = read_event(machine, (mr_event_file *)file, elements);
     } else if (file) {
-        mr_bytes_file *bytes = (mr_bytes_file *)file;
-        result = (ssize_t)read_at(bytes, elements->iov_base, elements->iov_len, bytes->position);
-        bytes->position += (size_t)result;
+        result = mr_disk_read((mr_bytes_file *)file, elements->iov_base, elements->iov_len);
     }
     mr_machine_unlock(machine);
     return result;
@@ -243,7 +175,7 @@ ssize_t mr_machine_send(mr_machine *machine, int number, const struct iovec *ele
     else if (file && file->kind == MR_FILE_EVENT)
         result = write_event(machine, (mr_event_file *)file, elements);
     else if (file)
-        result = write_bytes((mr_bytes_file *)file, elements);
+        result = mr_disk_write(machine, (mr_bytes_file *)file, elements->iov_base, elements->iov_len);
     mr_machine_unlock(machine);
     return result;
 }

@@ -50,6 +50,7 @@ typedef struct conform_case {
 #define CONFORM_FILES_POSIX(X)                                                                                         \
     X(descriptor)                                                                                                      \
     X(exhaustion)                                                                                                      \
+    X(file)                                                                                                            \
     X(fork)                                                                                                            \
     X(unix_socket)
 

@@ -4,6 +4,7 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -421,11 +422,206 @@ static void completions_come_in_any_order(uintptr_t unused)
     free_world(&w);
 }
 
+/* ------------------------------------------------------------------------------------------------------ files --- */
+
+/* A machine with an empty file, which is its first operation; the one after it meets the fault. */
+typedef struct stored {
+    world w;
+    mr_handle file;
+} stored;
+
+static stored new_stored(mr_fault fault, uint64_t disk_bytes)
+{
+    mr_planned_fault planned = {2, fault};
+    stored s = {.w = new_world(&(mr_machine_plan){
+                    .seed = 5, .planned = &planned, .planned_count = 1, .disk_bytes = disk_bytes})};
+    s.file = adopt(&s.w, MUST(mr_machine_open(s.w.machine, "a file", O_RDWR | O_CREAT | O_EXCL)));
+    return s;
+}
+
+static void free_stored(stored *s)
+{
+    close_handle(&s->w, s->file);
+    CHECK_EQ(mr_machine_unlink(s->w.machine, "a file"), 0);
+    free_world(&s->w);
+}
+
+static mr_request at(mr_kind kind, mr_handle file, const void *buffer, size_t size, uint64_t offset)
+{
+    mr_request request = transfer(kind, file, (void *)(uintptr_t)buffer, size);
+    request.offset = offset;
+    return request;
+}
+
+static int64_t write_at(stored *s, const void *data, size_t size, uint64_t offset)
+{
+    return perform(&s->w, at(MR_WRITE_FILE, s->file, data, size, offset)).result;
+}
+
+static int64_t read_at(stored *s, void *buffer, size_t size, uint64_t offset)
+{
+    return perform(&s->w, at(MR_READ_FILE, s->file, buffer, size, offset)).result;
+}
+
+static int64_t sync_file(stored *s)
+{
+    return perform(&s->w, transfer(MR_SYNC_FILE, s->file, NULL, 0)).result;
+}
+
+/* Each case gets an empty file of which the first operation meets the fault beside its name in FILE_CASES. */
+
+static void a_short_write(stored *s)
+{
+    char text[100] = "a text", again[100];
+    int64_t written = write_at(s, text, sizeof text, 0);
+    CHECK_GT(written, 0);
+    CHECK_LE(written, 8);
+    CHECK_EQ(read_at(s, again, sizeof again, 0), written);
+    CHECK_MEMORY(again, text, (size_t)written);
+}
+
+static void a_short_write_of_all(stored *s)
+{
+    char text[100] = "a text", again[100];
+    mr_request all = at(MR_WRITE_FILE, s->file, text, sizeof text, 0);
+    all.flags = MR_ALL;
+    CHECK_EQ(perform(&s->w, all).result, sizeof text);
+    CHECK_EQ(read_at(s, again, sizeof again, 0), sizeof again);
+    CHECK_MEMORY(again, text, sizeof text);
+}
+
+static void a_delayed_write_is_overtaken(stored *s)
+{
+    char byte = 0;
+    mr_token writing = start(&s->w, at(MR_WRITE_FILE, s->file, "x", 1, 0));
+    CHECK_EQ(write_at(s, "yz", 2, 1), 2);
+    CHECK_EQ(read_at(s, &byte, 1, 2), 1);
+    CHECK_EQ(byte, 'z');
+    CHECK_EQ(mr_machine_now_ns(s->w.machine), MR_MACHINE_START_NS);
+    run_until(&s->w, 1);
+    CHECK_EQ(s->w.last.token, writing);
+    CHECK_EQ(s->w.last.result, 1);
+    CHECK_GT(mr_machine_now_ns(s->w.machine), MR_MACHINE_START_NS);
+}
+
+static void an_interrupted_write(stored *s)
+{
+    mr_counters counters;
+    CHECK_EQ(write_at(s, "x", 1, 0), 1);
+    mr_loop_counters(s->w.loop, &counters);
+    CHECK_EQ(counters.resubmissions, 1);
+}
+
+static void a_disk_that_is_full_once(stored *s)
+{
+    char byte;
+    CHECK_EQ(write_at(s, "x", 1, 0), -ENOSPC);
+    CHECK_EQ(read_at(s, &byte, 1, 0), 0); /* nothing was written */
+    CHECK_EQ(write_at(s, "x", 1, 0), 1);
+    CHECK_EQ(sync_file(s), 0);
+}
+
+static void a_disk_that_is_found_full_late(stored *s)
+{
+    CHECK_EQ(sync_file(s), -ENOSPC);
+    CHECK_EQ(sync_file(s), 0);
+}
+
+#define FILE_CASES(X)                                                                                                  \
+    X(a_short_write, SHORT)                                                                                            \
+    X(a_short_write_of_all, SHORT)                                                                                     \
+    X(a_delayed_write_is_overtaken, DELAY)                                                                             \
+    X(an_interrupted_write, INTERRUPTED)                                                                               \
+    X(a_disk_that_is_full_once, DISK_FULL)                                                                             \
+    X(a_disk_that_is_found_full_late, DISK_FULL)
+
+#define FILE_UNIT(function, fault) {"machine/" #function, meet_fault_on_disk, CASE_##function},
+
+enum { FILE_CASES(FAULT_NUMBER) };
+
+static void meet_fault_on_disk(uintptr_t number)
+{
+    static const struct {
+        mr_fault fault;
+        void (*run)(stored *s);
+    } cases[] = {FILE_CASES(FAULT_ENTRY)};
+    stored s = new_stored(cases[number].fault, 0);
+    cases[number].run(&s);
+    free_stored(&s);
+}
+
+static void a_disk_has_room_for_so_much(uintptr_t unused)
+{
+    stored s = new_stored(MR_FAULT_NONE, 1000);
+    static char data[2000];
+    mr_machine_state state;
+    (void)unused;
+    CHECK_EQ(write_at(&s, data, 600, 0), 600);
+    CHECK_EQ(write_at(&s, data, 600, 600), 400); /* what there is room for */
+    CHECK_EQ(write_at(&s, data, 600, 1000), -ENOSPC);
+    CHECK_EQ(write_at(&s, data, 600, 5000), -ENOSPC);
+    CHECK_EQ(write_at(&s, data, 600, 300), 600); /* what is there already can be written over */
+    mr_request all = at(MR_WRITE_FILE, s.file, data, 600, 900);
+    all.flags = MR_ALL;
+    mr_completion completion = perform(&s.w, all);
+    CHECK_EQ(completion.result, -ENOSPC);
+    CHECK_EQ(completion.transferred, 100);
+    int other = MUST(mr_machine_open(s.w.machine, "a file", O_RDWR | O_TRUNC));
+    CHECK_EQ(mr_machine_pwrite(s.w.machine, other, data, 2000, 0), 1000);
+    CHECK_EQ(mr_machine_close(s.w.machine, other), 0);
+    free_stored(&s);
+    s = new_stored(MR_FAULT_NONE, 1000);
+    mr_machine_inspect(s.w.machine, &state);
+    CHECK_EQ(state.disk_bytes, 0);
+    free_stored(&s);
+}
+
+static void files_have_names(uintptr_t unused)
+{
+    stored s = new_stored(MR_FAULT_NONE, 0);
+    mr_machine *machine = s.w.machine;
+    char byte;
+    (void)unused;
+    CHECK_EQ(write_at(&s, "x", 1, 0), 1);
+    CHECK_EQ(mr_machine_open(machine, "a file", O_RDWR | O_CREAT | O_EXCL), -EEXIST);
+    CHECK_EQ(mr_machine_open(machine, "another", O_RDWR), -ENOENT);
+    int reader = MUST(mr_machine_open(machine, "a file", O_RDONLY)), writer = MUST(mr_machine_open(machine, "b", O_WRONLY | O_CREAT));
+    CHECK_EQ(mr_machine_pread(machine, reader, &byte, 1, 0), 1);
+    CHECK_EQ(mr_machine_pwrite(machine, reader, &byte, 1, 0), -EBADF);
+    CHECK_EQ(mr_machine_pread(machine, writer, &byte, 1, 0), -EBADF);
+    CHECK_EQ(mr_machine_size(machine, reader), 1);
+    CHECK_EQ(mr_machine_unlink(machine, "b"), 0);
+    CHECK_EQ(mr_machine_pwrite(machine, writer, &byte, 1, 0), 1); /* it lives on without its name */
+    CHECK_EQ(mr_machine_open(machine, "b", O_RDWR), -ENOENT);
+    CHECK_EQ(mr_machine_close(machine, reader), 0);
+    CHECK_EQ(mr_machine_close(machine, writer), 0);
+    free_stored(&s);
+}
+
+static void opening_meets_faults(uintptr_t unused)
+{
+    mr_planned_fault planned[] = {{1, MR_FAULT_NO_DESCRIPTORS}, {2, MR_FAULT_DISK_FULL}};
+    world w = new_world(&(mr_machine_plan){.planned = planned, .planned_count = 2});
+    (void)unused;
+    CHECK_EQ(mr_machine_open(w.machine, "a file", O_RDWR | O_CREAT), -EMFILE);
+    CHECK_EQ(mr_machine_open(w.machine, "a file", O_RDWR | O_CREAT), -ENOSPC);
+    CHECK_EQ(mr_machine_open(w.machine, "a file", O_RDWR), -ENOENT);
+    free_world(&w);
+}
+
 /* ----------------------------------------------------------------------------------------------- determinism --- */
 
 enum { PAIRS = 10, ROUNDS = 400 };
 
-/* Echoes between pairs, with every fault there is; the trace of it, to be freed. */
+static mr_request random_request(uint64_t *random, mr_handle end, mr_handle file, void *buffer)
+{
+    static const mr_kind kinds[] = {MR_SEND, MR_SEND, MR_RECV, MR_RECV, MR_READ_FILE, MR_WRITE_FILE, MR_SYNC_FILE};
+    mr_kind kind = kinds[harness_random(random) % (sizeof kinds / sizeof *kinds)];
+    bool is_on_file = kind == MR_READ_FILE || kind == MR_WRITE_FILE || kind == MR_SYNC_FILE;
+    return at(kind, is_on_file ? file : end, buffer, 100, harness_random(random) % 1000);
+}
+
+/* Transfers between pairs and with a file, and every fault there is; the trace of it, to be freed. */
 static char *trace_of_a_run(uint64_t seed, size_t *length)
 {
     mr_machine_plan plan = {.seed = seed, .latency_ns = NS_PER_MS, .reorders = true, .traces = true};
@@ -438,10 +634,10 @@ static char *trace_of_a_run(uint64_t seed, size_t *length)
     int in_flight = 0;
     for (int i = 0; i < PAIRS; i++)
         connection(&w, ends[i]);
+    mr_handle file = adopt(&w, mr_machine_file(w.machine));
     for (int i = 0; i < ROUNDS; i++) {
         int place = (int)(harness_random(&random) % (2 * PAIRS));
-        mr_kind kind = harness_random(&random) % 2 ? MR_SEND : MR_RECV;
-        mr_request request = transfer(kind, ends[place / 2][place % 2], buffers[place], 100);
+        mr_request request = random_request(&random, ends[place / 2][place % 2], file, buffers[place]);
         mr_completion completion;
         request.deadline_ns = mr_machine_now_ns(w.machine) + harness_random(&random) % (20 * NS_PER_MS) + 1;
         in_flight += mr_loop_submit(w.loop, &request, &completion) == MR_PENDING;
@@ -452,6 +648,7 @@ static char *trace_of_a_run(uint64_t seed, size_t *length)
     run_until(&w, in_flight);
     for (int i = 0; i < PAIRS; i++)
         close_both(&w, ends[i]);
+    close_handle(&w, file);
     const char *trace = mr_machine_trace(w.machine, length);
     char *copy = malloc(*length);
     memcpy(copy, trace, *length);
@@ -487,6 +684,10 @@ const harness_test machine_tests[] = {
     {"machine/an_interrupted_receive_into_a_lent_buffer", lent_buffers_meet_faults, MR_FAULT_INTERRUPTED},
     UNIT(machine, scarce_descriptors),
     UNIT(machine, completions_come_in_any_order),
+    FILE_CASES(FILE_UNIT)
+    UNIT(machine, a_disk_has_room_for_so_much),
+    UNIT(machine, files_have_names),
+    UNIT(machine, opening_meets_faults),
     UNIT(machine, the_same_seed_gives_the_same_trace),
     {0},
 };

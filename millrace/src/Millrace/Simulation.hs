@@ -86,8 +86,9 @@ data Fault
   | ResetAfter     -- ^ the connection is reset after it
   | HalfClose      -- ^ a send ends its direction first: the peer sees the end of the stream
   | Stall          -- ^ what is sent arrives much later, and so does all that follows
-  | NoDescriptors  -- ^ an accept or a new socket finds no free descriptor (@EMFILE@)
+  | NoDescriptors  -- ^ an accept, a new socket or an opened file finds no free descriptor (@EMFILE@)
   | NoBuffers      -- ^ an accept, a send or a new socket finds no memory (@ENOBUFS@)
+  | DiskFull       -- ^ a write, a sync or a file that is created finds no room on the disk (@ENOSPC@)
   | Interrupted    -- ^ the first attempt is given up as if a signal had come; the core tries again
   | LateCancel     -- ^ its cancellation takes time, and it may end well meanwhile
   deriving (Eq, Ord, Show, Read, Enum, Bounded)
@@ -101,7 +102,7 @@ data Plan = Plan
   , planFaultRates :: [(Fault, Int)]
     -- ^ Of a million operations that a fault applies to, so many meet it.
   , planFaults :: [(Int, Fault)]
-    -- ^ Written by hand: the fault for the operation of this number. The first is 1; every new socket counts as one.
+    -- ^ Written by hand: the fault for the operation of this number. The first is 1; every new socket and every opened file count as one.
   , planDelayMicros :: Int
     -- ^ The longest 'Delay' and 'LateCancel'.
   , planStallMicros :: Int
@@ -112,6 +113,8 @@ data Plan = Plan
     -- ^ Of each direction of a connection; 0 for no limit.
   , planBufferBytes :: Int
     -- ^ How much a direction holds that nobody has received.
+  , planDiskBytes :: Int
+    -- ^ How much all files together may hold; 0 for no limit.
   , planDescriptors :: Int
     -- ^ How many may be open at once; 0 for no limit.
   , planReorders :: Bool
@@ -133,6 +136,7 @@ calm seed = Plan
   , planLatencyMicros = 0
   , planBytesPerSecond = 0
   , planBufferBytes = 212992
+  , planDiskBytes = 0
   , planDescriptors = 0
   , planReorders = False
   , planTraces = True
@@ -177,6 +181,7 @@ withPlan what use = allocaBytes planSize $ \place -> allocaBytes (max 1 (length 
   pokeByteOff place planLatencyTime (nanoseconds planLatencyMicros)
   pokeByteOff place planRate (fromIntegral (planBytesPerSecond what) :: Word64)
   pokeByteOff place planBuffer (fromIntegral (planBufferBytes what) :: Word32)
+  pokeByteOff place planDisk (fromIntegral (planDiskBytes what) :: Word64)
   pokeByteOff place planDescriptorsOffset (fromIntegral (planDescriptors what) :: Word32)
   pokeByteOff place planReordersFlag (flag (planReorders what))
   pokeByteOff place planTracesFlag (flag (planTraces what))

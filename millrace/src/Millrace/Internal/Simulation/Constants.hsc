@@ -15,9 +15,10 @@ planDelayMax = #{offset mr_machine_plan, delay_max_ns}
 planStallTime = #{offset mr_machine_plan, stall_ns}
 planLatencyTime = #{offset mr_machine_plan, latency_ns}
 
-planRate, planBuffer, planDescriptorsOffset, planReordersFlag, planTracesFlag :: Int
+planRate, planBuffer, planDisk, planDescriptorsOffset, planReordersFlag, planTracesFlag :: Int
 planRate = #{offset mr_machine_plan, bytes_per_second}
 planBuffer = #{offset mr_machine_plan, buffer_bytes}
+planDisk = #{offset mr_machine_plan, disk_bytes}
 planDescriptorsOffset = #{offset mr_machine_plan, descriptors_max}
 planReordersFlag = #{offset mr_machine_plan, reorders}
 planTracesFlag = #{offset mr_machine_plan, traces}
