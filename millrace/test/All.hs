@@ -5,6 +5,7 @@ import Test.Hspec (Spec)
 
 import qualified CloseSpec
 import qualified ExampleSpec
+import qualified FileSpec
 import qualified ForkSpec
 import qualified InterruptSpec
 import qualified LentSpec
@@ -23,6 +24,7 @@ spec = do
   ManagerSpec.spec
   SocketSpec.spec
   ExampleSpec.spec
+  FileSpec.spec
   TimerSpec.spec
   WaitSpec.spec
   CloseSpec.spec

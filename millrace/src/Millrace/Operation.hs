@@ -30,6 +30,9 @@ module Millrace.Operation
   , sendRequest
   , sendVectorRequest
   , sendFileRequest
+  , readFileRequest
+  , writeFileRequest
+  , syncFileRequest
   , waitReadableRequest
   , waitWritableRequest
   , shutdownRequest
@@ -175,6 +178,29 @@ sendFileRequest :: Handle -> Fd -> Int64 -> Int64 -> Request a
 sendFileRequest (Handle handle) (Fd file) offset count =
   (request kindSendFile handle)
     { requestFile = file, requestOffset = fromIntegral offset, requestLength = fromIntegral count }
+
+-- | Reads so many bytes (at most a mebibyte at a time) of a regular file, of which the handle is, from an offset; the
+-- result is how many, 0 at the end of the file. On other backends than io_uring the capability waits for the disk.
+--
+-- @since 0.1.0
+readFileRequest :: Handle -> Int64 -> Ptr Word8 -> Int -> Request Word8
+readFileRequest (Handle handle) offset buffer size =
+  (request kindReadFile handle)
+    { requestBuffer = buffer, requestLength = fromIntegral size, requestOffset = fromIntegral offset }
+
+-- | Writes all these bytes to a regular file, from an offset. Hand over no more than a mebibyte at a time: on other
+-- backends than io_uring the capability waits until the system has taken them.
+--
+-- @since 0.1.0
+writeFileRequest :: Handle -> Int64 -> Ptr Word8 -> Int -> Request Word8
+writeFileRequest handle offset buffer size =
+  (readFileRequest handle offset buffer size) { requestKind = kindWriteFile, requestFlags = flagAll }
+
+-- | Ends with 0 when the disk has what was written by requests that had ended before.
+--
+-- @since 0.1.0
+syncFileRequest :: Handle -> Request a
+syncFileRequest (Handle handle) = request kindSyncFile handle
 
 -- | Waits until reading would not block (data, the end, or an error).
 --

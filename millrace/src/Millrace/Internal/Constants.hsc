@@ -17,11 +17,15 @@ kindRecvVector = #{const MR_RECV_VECTOR}
 kindSendVector = #{const MR_SEND_VECTOR}
 
 kindWaitReadable, kindWaitWritable, kindShutdown, kindClose, kindSendFile, kindTimeout :: CInt
+kindReadFile, kindWriteFile, kindSyncFile :: CInt
 kindWaitReadable = #{const MR_WAIT_READABLE}
 kindWaitWritable = #{const MR_WAIT_WRITABLE}
 kindShutdown = #{const MR_SHUTDOWN}
 kindClose = #{const MR_CLOSE}
 kindSendFile = #{const MR_SEND_FILE}
+kindReadFile = #{const MR_READ_FILE}
+kindWriteFile = #{const MR_WRITE_FILE}
+kindSyncFile = #{const MR_SYNC_FILE}
 kindTimeout = #{const MR_TIMEOUT}
 
 directionReading, directionWriting :: CInt

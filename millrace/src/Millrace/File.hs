@@ -1,0 +1,163 @@
+-- | Regular files, read and written at offsets of the caller's: there is no position that threads would have to share.
+--
+-- > main = withFile "journal" ForUpdating $ \journal -> do
+-- >   end <- fileSize journal
+-- >   writeAt journal end "one line more\n"
+-- >   sync journal
+--
+-- On io_uring the kernel works meanwhile, and other threads of the capability run. Elsewhere they wait while the disk
+-- works, for at most a mebibyte at a time. Opening and closing always do. Within "Millrace.Simulation", files are the
+-- simulated machine's; a path is just a name there.
+--
+-- All functions throw 'IOError' that names the function and the file; 'System.IO.Error.isFullError' tells a full disk. Not
+-- on Windows yet.
+module Millrace.File
+  ( File
+  , Mode (..)
+  , openFile
+  , closeFile
+  , withFile
+  , fileSize
+  , readAt
+  , writeAt
+  , sync
+  , removeFile
+  , fileDescriptor
+  ) where
+
+import Control.Exception (bracket, mask_, onException, throwIO)
+import Control.Monad (unless, void)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
+import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
+import Data.Int (Int64)
+import Foreign.C.Error (throwErrnoPathIfMinus1)
+import Foreign.C.String (CString)
+import Foreign.C.Types (CInt (..))
+import Foreign.ForeignPtr (withForeignPtr)
+import Foreign.Ptr (castPtr)
+import GHC.Foreign (withCString)
+import GHC.IO.Encoding (getFileSystemEncoding)
+import GHC.IO.Exception (IOErrorType (InvalidArgument))
+import System.IO.Error (ioeSetErrorString, mkIOError)
+import System.Posix.Types (Fd (..))
+
+import Millrace.Internal.Foreign (c_close)
+import Millrace.Internal.Socket (callOn)
+import Millrace.Operation
+
+-- | A file that is open. Close it: the garbage collector does not.
+--
+-- @since 0.1.0
+data File = File !Handle !FilePath
+
+instance Eq File where
+  File a _ == File b _ = a == b
+
+instance Show File where
+  showsPrec _ (File _ path) = showString "<file: " . showString path . showChar '>'
+
+-- | What for a file is opened.
+--
+-- @since 0.1.0
+data Mode
+  = ForReading  -- ^ it must exist, and can be read only
+  | ForWriting  -- ^ it is emptied, or created
+  | ForUpdating -- ^ it is created unless it exists
+  deriving (Eq, Show, Read, Enum, Bounded)
+
+foreign import ccall unsafe "mrh_open" c_open :: CString -> CInt -> IO CInt
+foreign import ccall unsafe "mrh_file_size" c_file_size :: CInt -> IO Int64
+foreign import ccall unsafe "mrh_remove" c_remove :: CString -> IO CInt
+
+-- | Opens a file. Programs that are started meanwhile do not inherit it.
+--
+-- @since 0.1.0
+openFile :: FilePath -> Mode -> IO File
+openFile path mode = mask_ $ do
+  descriptor <- withPath path $ \name ->
+    callOn "Millrace.File.openFile" path (c_open name (fromIntegral (fromEnum mode)))
+  handle <- adopt descriptor `onException` c_close descriptor
+  return (File handle path)
+
+-- | Closes a file. Operations in flight on it end with an error, or as if nothing were. Closing a closed file is an error.
+--
+-- @since 0.1.0
+closeFile :: File -> IO ()
+closeFile file@(File handle _) = perform (closeRequest handle) >>= void . checked "closeFile" file
+
+-- | Opens a file, and closes it when the action has ended.
+--
+-- @since 0.1.0
+withFile :: FilePath -> Mode -> (File -> IO a) -> IO a
+withFile path mode = bracket (openFile path mode) closeFile
+
+-- | The size in bytes.
+--
+-- @since 0.1.0
+fileSize :: File -> IO Int64
+fileSize file@(File handle path) = do
+  open <- isOpen handle
+  unless open $ refuse "fileSize" file "it is closed"
+  throwErrnoPathIfMinus1 "Millrace.File.fileSize" path (c_file_size (descriptorOf handle))
+
+-- | At most so many bytes from an offset on; none at the end of the file. There may be fewer before the end, too: never
+-- more than a mebibyte. The number must be positive. Interruptible.
+--
+-- @since 0.1.0
+readAt :: File -> Int64 -> Int -> IO ByteString
+readAt file@(File handle _) offset size = do
+  unless (size > 0 && offset >= 0) $ refuse "readAt" file "the size must be positive, and the offset not negative"
+  place <- mallocByteString most
+  count <- withForeignPtr place $ \buffer ->
+    perform (readFileRequest handle offset buffer most) >>= checked "readAt" file
+  let bytes = fromForeignPtr place 0 (fromIntegral count)
+  -- What stays behind of a half-empty buffer would stay as long as the bytes do.
+  return $! if ByteString.length bytes == most then bytes else ByteString.copy bytes
+  where most = min size mebibyte
+
+-- | Writes all bytes, from an offset on; what lies between the end of the file and the offset becomes zeros. If it is
+-- interrupted or fails, a part that is not known may have been written.
+--
+-- @since 0.1.0
+writeAt :: File -> Int64 -> ByteString -> IO ()
+writeAt file@(File handle _) offset bytes = do
+  unless (offset >= 0) $ refuse "writeAt" file "the offset must not be negative"
+  unless (ByteString.null bytes) $ do
+    let (part, rest) = ByteString.splitAt mebibyte bytes
+    void $ unsafeUseAsCStringLen part $ \(source, size) ->
+      perform (writeFileRequest handle offset (castPtr source) size) >>= checked "writeAt" file
+    writeAt file (offset + fromIntegral (ByteString.length part)) rest
+
+-- | Returns when the disk has all that was written by calls that had returned before.
+--
+-- @since 0.1.0
+sync :: File -> IO ()
+sync file@(File handle _) = perform (syncFileRequest handle) >>= void . checked "sync" file
+
+-- | Removes a name. Who has the file open can go on working with it.
+--
+-- @since 0.1.0
+removeFile :: FilePath -> IO ()
+removeFile path = withPath path $ void . callOn "Millrace.File.removeFile" path . c_remove
+
+-- | The descriptor's number, for 'Millrace.Socket.File.sendFile'. It must not be closed, and is valid only as long as
+-- nobody closes the file.
+--
+-- @since 0.1.0
+fileDescriptor :: File -> Fd
+fileDescriptor (File handle _) = Fd (descriptorOf handle)
+
+mebibyte :: Int
+mebibyte = 1048576
+
+withPath :: FilePath -> (CString -> IO a) -> IO a
+withPath path use = getFileSystemEncoding >>= \encoding -> withCString encoding path use
+
+checked :: String -> File -> Int64 -> IO Int64
+checked function file = throwIfFailed ("Millrace.File." ++ function) (show file)
+
+refuse :: String -> File -> String -> IO ()
+refuse function (File _ path) why =
+  throwIO (mkIOError InvalidArgument ("Millrace.File." ++ function) Nothing (Just path) `ioeSetErrorString` why)
