@@ -46,6 +46,9 @@ typedef struct mr_machine mr_machine;
  *  NO_DESCRIPTORS  EMFILE, for an accept, a new socket or an open file
  *  NO_BUFFERS      ENOBUFS, for an accept, a send or a new socket
  *  DISK_FULL       ENOSPC, for a WRITE_FILE, a SYNC_FILE (delayed allocation) or a file that is created
+ *  LOSS            a datagram never arrives
+ *  DUPLICATION     a datagram arrives twice
+ *  OVERTAKEN       a datagram takes longer, and later ones may arrive before it
  *  INTERRUPTED     the first attempt is given up as if a signal had come
  *  LATE_CANCEL     a cancellation takes its time, and the operation may end well meanwhile
  */
@@ -59,6 +62,9 @@ typedef struct mr_machine mr_machine;
     X(NO_DESCRIPTORS, "no_descriptors")                                                                                \
     X(NO_BUFFERS, "no_buffers")                                                                                        \
     X(DISK_FULL, "disk_full")                                                                                          \
+    X(LOSS, "loss")                                                                                                    \
+    X(DUPLICATION, "duplication")                                                                                      \
+    X(OVERTAKEN, "overtaken")                                                                                          \
     X(INTERRUPTED, "interrupted")                                                                                      \
     X(LATE_CANCEL, "late_cancel")
 
@@ -85,7 +91,7 @@ typedef struct mr_machine_plan {
     uint32_t per_million[MR_FAULT_COUNT]; /* of the operations that a fault applies to, so many meet it */
     const mr_planned_fault *planned;      /* by number of operation, ascending; they stand beside the random ones */
     size_t planned_count;
-    uint64_t delay_max_ns;                /* DELAY, LATE_CANCEL: at most so long; 0: 10 ms */
+    uint64_t delay_max_ns;                /* DELAY, OVERTAKEN, LATE_CANCEL: at most so long; 0: 10 ms */
     uint64_t stall_ns;                    /* STALL; 0: 30 s */
     uint64_t latency_ns;                  /* from one end of a connection to the other */
     uint64_t bytes_per_second;            /* of each direction of a connection; 0: no limit */
@@ -108,7 +114,8 @@ void mr_machine_destroy(mr_machine *machine);
 int mr_machine_group(mr_machine *machine, mr_group **group);
 
 typedef struct mr_machine_state {
-    uint64_t operations;       /* so far: submitted to the machine's loops, sockets made and files opened */
+    uint64_t operations;       /* so far: submitted to the machine's loops, sockets made, files opened,
+                                  datagrams sent */
     uint64_t faults;           /* so far: injected */
     uint64_t open_descriptors;
     uint64_t buffered_bytes;   /* sent, and not received */
@@ -178,6 +185,12 @@ int mr_machine_ended(mr_machine *machine, int descriptor);
 /* Sockets, pipes, event counters and files. `flags`: MSG_OOB or 0, for sockets. */
 ssize_t mr_machine_receive(mr_machine *machine, int descriptor, const struct iovec *elements, size_t count, int flags);
 ssize_t mr_machine_send(mr_machine *machine, int descriptor, const struct iovec *elements, size_t count, int flags);
+/* For sockets of type SOCK_DGRAM; the address may be NULL, and the socket's peer is meant then. A datagram that is longer
+ * than the buffer is cut off. One for which the receiver has no room is lost. Not for AF_UNIX. */
+ssize_t mr_machine_send_to(mr_machine *machine, int descriptor, const struct iovec *elements, size_t count,
+                           const struct sockaddr *address, socklen_t length);
+ssize_t mr_machine_receive_from(mr_machine *machine, int descriptor, const struct iovec *elements, size_t count,
+                                struct sockaddr *address, socklen_t *length);
 /* 0 if the call would not block (the descriptor is ready, at its end, or in error), else -EAGAIN. */
 int mr_machine_readable(mr_machine *machine, int descriptor);
 int mr_machine_writable(mr_machine *machine, int descriptor);

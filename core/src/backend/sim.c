@@ -208,6 +208,16 @@ static unsigned applicable_faults(mr_kind kind)
     }
 }
 
+/* A datagram is received and sent as a whole, and there is no connection to lose. */
+static unsigned applicable_faults_of(mr_machine *machine, const mr_slot *slot)
+{
+    int error;
+    mr_socket *socket = mr_socket_of(machine, mr_slot_number(slot), &error);
+    unsigned faults = applicable_faults(slot->request.kind);
+    bool is_whole = socket && socket->type == SOCK_DGRAM;
+    return is_whole ? faults & (BIT(DELAY) | BIT(NO_BUFFERS) | BIT(INTERRUPTED) | BIT(LATE_CANCEL)) : faults;
+}
+
 static void spend_fault(mr_slot *slot)
 {
     slot->backlog &= (uint8_t)~FAULT_MASK;
@@ -336,7 +346,7 @@ static void submit(mr_loop *loop, mr_slot *slot)
     mr_machine_lock(machine);
     MR_TRACE(machine, "%s %d length %llu", mr_kind_name(slot->request.kind), number,
              (unsigned long long)slot->request.length);
-    slot->backlog = (uint8_t)mr_machine_next_fault(machine, applicable_faults(slot->request.kind));
+    slot->backlog = (uint8_t)mr_machine_next_fault(machine, applicable_faults_of(machine, slot));
     if (must_queue(slot) || !run(loop, slot))
         park(loop, number);
     mr_machine_unlock(machine);

@@ -78,9 +78,11 @@ void mr_machine_destroy(mr_machine *machine)
 {
     mr_machine_free_numbers(machine);
     mr_disk_free(machine);
-    for (size_t i = 0; i < machine->happening_count; i++)
+    for (size_t i = 0; i < machine->happening_count; i++) {
+        free(machine->happenings[i].datagram);
         if (machine->happenings[i].socket && --machine->happenings[i].socket->events == 0)
             free(machine->happenings[i].socket);
+    }
     pthread_mutex_destroy(&machine->lock);
     pthread_cond_destroy(&machine->changed);
     free(machine->happenings);
@@ -297,8 +299,7 @@ static void let_happen(mr_machine *machine, const mr_happening *what)
             mr_sim_happens(what);
         return;
     }
-    if (!what->socket->is_gone)
-        mr_socket_happens(machine, what);
+    mr_socket_happens(machine, what);
     if (--what->socket->events == 0 && what->socket->is_gone)
         free(what->socket);
 }

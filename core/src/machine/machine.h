@@ -2,7 +2,7 @@
  * machine.h: the insides of a simulated machine, for the files of machine/ and for backend/sim.c.
  *
  * machine.c keeps the time, the events to come and the chances; numbers.c, which file a descriptor number means;
- * stream.c, bytes on their way; socket.c, connections; disk.c, files; object.c, what all have in common. A file that changes tells
+ * stream.c, bytes on their way; datagram.c, messages; name.c, addresses; socket.c, connections; disk.c, files; object.c, what all have in common. A file that changes tells
  * those who watch it. Everything happens under the machine's lock.
  */
 #ifndef MILLRACE_MACHINE_INSIDES_H
@@ -109,6 +109,26 @@ typedef struct mr_name {
     char *path;
 } mr_name;
 
+bool mr_is_internet(sa_family_t family);
+/* 0, -EAFNOSUPPORT or -ENOMEM; to be freed if 0. */
+int mr_name_from(const struct sockaddr *address, socklen_t length, mr_name *name);
+void mr_name_free(mr_name *name);
+int mr_name_copy(const mr_name *from, mr_name *to);
+void mr_name_to_address(const mr_name *name, sa_family_t family, struct sockaddr *address, socklen_t *length);
+bool mr_name_is_any(const mr_name *name);
+/* Would what is sent to `wanted` reach a socket bound to `bound`? */
+bool mr_name_reaches(const mr_name *wanted, const mr_name *bound);
+/* An IPv4 address, in the family of the name. */
+void mr_name_set_host(mr_name *name, uint32_t host);
+
+/* A message between sockets of type SOCK_DGRAM. */
+typedef struct mr_datagram {
+    struct mr_datagram *next;
+    mr_name source;
+    uint32_t size;
+    unsigned char bytes[];
+} mr_datagram;
+
 typedef enum mr_socket_state {
     MR_SOCKET_FRESH,
     MR_SOCKET_LISTENING,
@@ -137,6 +157,7 @@ typedef struct mr_socket {
     struct mr_socket *target;  /* CONNECTING: the listener in whose queue it waits */
     mr_listener *listener;
     mr_stream incoming;
+    mr_datagram *datagrams, *last_datagram; /* those that have arrived */
     mr_name local, remote;
     int error;                 /* to be told once */
     uint32_t events;           /* events to come that mean this socket */
@@ -156,6 +177,7 @@ typedef struct mr_socket {
 
 typedef enum mr_happening_kind {
     MR_HAPPENS_ARRIVAL,   /* the first segment on its way to a socket arrives */
+    MR_HAPPENS_DATAGRAM,  /* a datagram arrives */
     MR_HAPPENS_CALL,      /* a connection attempt has gone to its listener and back */
     MR_HAPPENS_COMPLETION /* an operation that was delayed ends, or one that was cancelled notices */
 } mr_happening_kind;
@@ -165,6 +187,7 @@ typedef struct mr_happening {
     uint64_t serial; /* of two at the same time, the first to be planned is the first to happen */
     mr_happening_kind kind;
     mr_socket *socket;
+    mr_datagram *datagram;
     mr_loop *loop;
     mr_token token;
 } mr_happening;
@@ -264,6 +287,22 @@ ssize_t mr_socket_send(mr_machine *machine, mr_socket *socket, const struct iove
 /* Both ends see a reset. */
 void mr_socket_break(mr_machine *machine, mr_socket *socket);
 int mr_socket_shutdown(mr_machine *machine, mr_socket *socket, int how);
+
+size_t mr_total_length(const struct iovec *elements, size_t count);
+/* Any port, unless it has one. */
+int mr_socket_bind_anywhere(mr_machine *machine, mr_socket *socket);
+/* When what is sent now to this stream's end will have come over the link. */
+uint64_t mr_arrival_ns(mr_machine *machine, mr_stream *stream, uint32_t size);
+
+/* datagram.c: sockets of type SOCK_DGRAM. `to`: NULL for the peer. */
+int mr_datagram_connect(mr_machine *machine, mr_socket *socket, const struct sockaddr *address, socklen_t length);
+ssize_t mr_datagram_send(mr_machine *machine, mr_socket *socket, const struct iovec *elements, size_t count,
+                         const mr_name *to);
+ssize_t mr_datagram_receive(mr_machine *machine, mr_socket *socket, const struct iovec *elements, size_t count,
+                            mr_name *from);
+void mr_datagram_arrives(mr_machine *machine, mr_socket *socket, mr_datagram *datagram);
+/* Frees those that have arrived. */
+void mr_datagrams_drop(mr_machine *machine, mr_socket *socket);
 
 /* sim.c */
 void mr_sim_happens(const mr_happening *what);

@@ -1,110 +1,16 @@
 /* socket.c: connections of a simulated machine: streams with two ends, listeners and their queues, and pipes, which are
- * streams with one direction. Knows nothing of loops. */
+ * streams with one direction; and what all sockets have. Knows nothing of loops. */
 #include "machine.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/un.h>
 
 enum { FIRST_PORT = 32768, LAST_PORT = 60999 }; /* Linux's ip_local_port_range */
 
 /* ------------------------------------------------------------------------------------------------------- names --- */
-
-static bool is_internet(sa_family_t family)
-{
-    return family == AF_INET || family == AF_INET6;
-}
-
-static size_t address_bytes(sa_family_t family)
-{
-    return family == AF_INET ? sizeof(struct in_addr) : sizeof(struct in6_addr);
-}
-
-static int name_from(const struct sockaddr *address, socklen_t length, mr_name *name)
-{
-    *name = (mr_name){.family = address->sa_family};
-    if (address->sa_family == AF_INET && length >= sizeof(struct sockaddr_in)) {
-        const struct sockaddr_in *in = (const struct sockaddr_in *)address;
-        name->port = in->sin_port;
-        memcpy(name->ip, &in->sin_addr, sizeof in->sin_addr);
-    } else if (address->sa_family == AF_INET6 && length >= sizeof(struct sockaddr_in6)) {
-        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
-        name->port = in6->sin6_port;
-        memcpy(name->ip, &in6->sin6_addr, sizeof in6->sin6_addr);
-    } else if (address->sa_family == AF_UNIX) {
-        name->path_length = (uint8_t)(length - offsetof(struct sockaddr_un, sun_path));
-        name->path = malloc(name->path_length + 1u);
-        if (!name->path)
-            return -ENOMEM;
-        memcpy(name->path, ((const struct sockaddr_un *)address)->sun_path, name->path_length);
-    } else {
-        return -EAFNOSUPPORT;
-    }
-    return 0;
-}
-
-static void free_name(mr_name *name)
-{
-    free(name->path);
-    *name = (mr_name){0};
-}
-
-static int copy_name(const mr_name *from, mr_name *to)
-{
-    *to = *from;
-    if (!from->path)
-        return 0;
-    to->path = malloc(from->path_length + 1u);
-    if (to->path)
-        memcpy(to->path, from->path, from->path_length);
-    return to->path ? 0 : -ENOMEM;
-}
-
-static void address_from(const mr_name *name, sa_family_t family, struct sockaddr *address, socklen_t *length)
-{
-    struct sockaddr_storage storage = {.ss_family = family};
-    socklen_t size = sizeof storage.ss_family;
-    if (family == AF_INET) {
-        struct sockaddr_in *in = (struct sockaddr_in *)&storage;
-        in->sin_port = name->port;
-        memcpy(&in->sin_addr, name->ip, sizeof in->sin_addr);
-        size = sizeof *in;
-    } else if (family == AF_INET6) {
-        struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&storage;
-        in6->sin6_port = name->port;
-        memcpy(&in6->sin6_addr, name->ip, sizeof in6->sin6_addr);
-        size = sizeof *in6;
-    } else if (name->path) {
-        memcpy(((struct sockaddr_un *)&storage)->sun_path, name->path, name->path_length);
-        size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + name->path_length);
-    }
-    memcpy(address, &storage, size < *length ? size : *length);
-    *length = size;
-}
-
-static bool is_any(const mr_name *name)
-{
-    static const unsigned char zeros[16];
-    return memcmp(name->ip, zeros, address_bytes(name->family)) == 0;
-}
-
-/* Would a connection to `wanted` reach a socket bound to `bound`? */
-static bool reaches(const mr_name *wanted, const mr_name *bound)
-{
-    if (wanted->family == AF_UNIX)
-        return bound->family == AF_UNIX && wanted->path_length == bound->path_length &&
-               memcmp(wanted->path, bound->path, bound->path_length) == 0;
-    if (wanted->port != bound->port || !is_internet(bound->family))
-        return false;
-    if (is_any(bound))
-        return wanted->family == bound->family || bound->family == AF_INET6;
-    return wanted->family == bound->family &&
-           (is_any(wanted) || memcmp(wanted->ip, bound->ip, address_bytes(bound->family)) == 0);
-}
 
 static in_port_t next_port(mr_machine *machine)
 {
@@ -118,16 +24,10 @@ static in_port_t next_port(mr_machine *machine)
 /* The end of a client that has not chosen its address. */
 static void name_client(mr_machine *machine, mr_socket *client)
 {
-    if (client->is_bound || client->local.family != AF_UNSPEC || !is_internet(client->family))
+    if (client->is_bound || client->local.family != AF_UNSPEC || !mr_is_internet(client->family))
         return;
     client->local = (mr_name){.family = client->family, .port = next_port(machine)};
-    uint32_t host = htonl(INADDR_LOOPBACK + machine->next_host - 1);
-    if (client->family == AF_INET) {
-        memcpy(client->local.ip, &host, sizeof host);
-    } else {
-        memcpy(client->local.ip + 12, &host, sizeof host);
-        client->local.ip[10] = client->local.ip[11] = 0xff; /* an IPv4 address (RFC 4291, section 2.5.5.2) */
-    }
+    mr_name_set_host(&client->local, INADDR_LOOPBACK + machine->next_host - 1);
 }
 
 /* ----------------------------------------------------------------------------------------------- life and death --- */
@@ -162,8 +62,9 @@ static void drop_incoming(mr_machine *machine, mr_socket *socket)
 static void discard(mr_machine *machine, mr_socket *socket)
 {
     drop_incoming(machine, socket);
-    free_name(&socket->local);
-    free_name(&socket->remote);
+    mr_datagrams_drop(machine, socket);
+    mr_name_free(&socket->local);
+    mr_name_free(&socket->remote);
     free(socket->listener);
     socket->is_gone = true;
     if (socket->events == 0)
@@ -229,14 +130,19 @@ static void arrive(mr_machine *machine, mr_socket *socket, mr_segment_kind kind,
     mr_file_changed(machine, &socket->file);
 }
 
-static uint64_t arrival_ns(mr_machine *machine, mr_stream *stream, uint32_t size, uint64_t stall_ns)
+uint64_t mr_arrival_ns(mr_machine *machine, mr_stream *stream, uint32_t size)
 {
     uint64_t now_ns = mr_machine_now_ns(machine);
     uint64_t begin_ns = stream->link_free_ns > now_ns ? stream->link_free_ns : now_ns;
     if (machine->plan.bytes_per_second)
         begin_ns += size * MR_NS_PER_S / machine->plan.bytes_per_second;
     stream->link_free_ns = begin_ns;
-    uint64_t then_ns = begin_ns + machine->plan.latency_ns + stall_ns;
+    return begin_ns + machine->plan.latency_ns;
+}
+
+static uint64_t arrival_in_order_ns(mr_machine *machine, mr_stream *stream, uint32_t size, uint64_t stall_ns)
+{
+    uint64_t then_ns = mr_arrival_ns(machine, stream, size) + stall_ns;
     if (then_ns < stream->last_arrival_ns)
         then_ns = stream->last_arrival_ns; /* nothing overtakes on a stream */
     stream->last_arrival_ns = then_ns;
@@ -247,7 +153,7 @@ static uint64_t arrival_ns(mr_machine *machine, mr_stream *stream, uint32_t size
 static void transmit(mr_machine *machine, mr_socket *receiver, mr_segment_kind kind, uint32_t size, uint64_t stall_ns)
 {
     mr_stream *stream = &receiver->incoming;
-    uint64_t then_ns = arrival_ns(machine, stream, size, stall_ns);
+    uint64_t then_ns = arrival_in_order_ns(machine, stream, size, stall_ns);
     bool is_immediate = !stream->on_its_way && then_ns <= mr_machine_now_ns(machine);
     mr_segment *segment = is_immediate ? NULL : malloc(sizeof *segment);
     if (!segment) {
@@ -291,7 +197,7 @@ void mr_socket_break(mr_machine *machine, mr_socket *socket)
 static void establish(mr_machine *machine, mr_socket *client, mr_socket *listener)
 {
     mr_socket *server = new_socket(machine, client->family, client->type);
-    if (!server || copy_name(&client->remote, &server->local) || copy_name(&client->local, &server->remote)) {
+    if (!server || mr_name_copy(&client->remote, &server->local) || mr_name_copy(&client->local, &server->remote)) {
         free(server);
         client->state = MR_SOCKET_FRESH;
         client->error = ENOMEM;
@@ -334,7 +240,7 @@ static mr_socket *find_listener(mr_machine *machine, const mr_name *name, bool *
     mr_socket *found = NULL;
     *is_bound = false;
     for (mr_socket *each = machine->bound; each; each = each->next_bound) {
-        if (!reaches(name, &each->local))
+        if (each->type != SOCK_STREAM || !mr_name_reaches(name, &each->local))
             continue;
         *is_bound = true;
         if (each->state == MR_SOCKET_LISTENING && (++matching == 1 || mr_machine_draw(machine, matching) == 0))
@@ -373,8 +279,8 @@ static int connect_unix(mr_machine *machine, mr_socket *client)
 
 static int begin_connect(mr_machine *machine, mr_socket *client, const struct sockaddr *address, socklen_t length)
 {
-    free_name(&client->remote);
-    int error = name_from(address, length, &client->remote);
+    mr_name_free(&client->remote);
+    int error = mr_name_from(address, length, &client->remote);
     if (error)
         return error;
     if (client->remote.family != client->family)
@@ -397,6 +303,8 @@ static int connect_socket(mr_machine *machine, mr_socket *client, const struct s
     client->error = 0;
     if (error)
         return -error;
+    if (client->type == SOCK_DGRAM)
+        return mr_datagram_connect(machine, client, address, length);
     switch (client->state) {
     case MR_SOCKET_FRESH:
         return begin_connect(machine, client, address, length);
@@ -414,7 +322,11 @@ static int connect_socket(mr_machine *machine, mr_socket *client, const struct s
 
 void mr_socket_happens(mr_machine *machine, const mr_happening *what)
 {
-    if (what->kind == MR_HAPPENS_ARRIVAL)
+    if (what->kind == MR_HAPPENS_DATAGRAM)
+        mr_datagram_arrives(machine, what->socket, what->datagram);
+    else if (what->socket->is_gone)
+        return;
+    else if (what->kind == MR_HAPPENS_ARRIVAL)
         first_arrives(machine, what->socket);
     else
         call_arrives(machine, what->socket);
@@ -479,6 +391,8 @@ int mr_socket_readable(const mr_socket *socket)
 {
     if (socket->error || socket->incoming.arrived || socket->incoming.has_ended || socket->cannot_receive)
         return 0;
+    if (socket->type == SOCK_DGRAM)
+        return socket->datagrams ? 0 : -EAGAIN;
     if (socket->state == MR_SOCKET_LISTENING)
         return socket->listener->accepted.count ? 0 : -EAGAIN;
     if (socket->is_pipe_writer)
@@ -488,7 +402,7 @@ int mr_socket_readable(const mr_socket *socket)
 
 int mr_socket_writable(const mr_socket *socket)
 {
-    if (socket->error || socket->cannot_send)
+    if (socket->error || socket->cannot_send || socket->type == SOCK_DGRAM)
         return 0;
     if (socket->state == MR_SOCKET_CONNECTED)
         return !socket->peer || mr_stream_room(&socket->peer->incoming) > 0 ? 0 : -EAGAIN;
@@ -514,7 +428,7 @@ static uint32_t take_into(mr_stream *stream, const struct iovec *elements, size_
     return total;
 }
 
-static size_t total_length(const struct iovec *elements, size_t count)
+size_t mr_total_length(const struct iovec *elements, size_t count)
 {
     size_t total = 0;
     for (size_t i = 0; i < count; i++)
@@ -524,6 +438,8 @@ static size_t total_length(const struct iovec *elements, size_t count)
 
 ssize_t mr_socket_receive(mr_machine *machine, mr_socket *socket, const struct iovec *elements, size_t count)
 {
+    if (socket->type == SOCK_DGRAM)
+        return mr_datagram_receive(machine, socket, elements, count, NULL);
     mr_stream *stream = &socket->incoming;
     if (socket->error) {
         int error = socket->error;
@@ -536,20 +452,20 @@ ssize_t mr_socket_receive(mr_machine *machine, mr_socket *socket, const struct i
         return -ENOTCONN;
     if (socket->is_pipe_writer)
         return -EBADF;
-    if (stream->arrived && total_length(elements, count)) {
+    if (stream->arrived && mr_total_length(elements, count)) {
         uint32_t taken = take_into(stream, elements, count);
         machine->state.buffered_bytes -= taken;
         if (socket->peer)
             mr_file_changed(machine, &socket->peer->file);
         return taken;
     }
-    return stream->has_ended || socket->cannot_receive || !total_length(elements, count) ? 0 : -EAGAIN;
+    return stream->has_ended || socket->cannot_receive || !mr_total_length(elements, count) ? 0 : -EAGAIN;
 }
 
 /* The other end is gone, and everybody knows it but, over a network, the one who sends first. */
 static ssize_t send_to_nobody(mr_socket *socket, size_t size)
 {
-    if (!is_internet(socket->family))
+    if (!mr_is_internet(socket->family))
         return -EPIPE;
     socket->cannot_send = true;
     return (ssize_t)size;
@@ -573,7 +489,9 @@ static uint32_t append_all(mr_stream *stream, const struct iovec *elements, size
 ssize_t mr_socket_send(mr_machine *machine, mr_socket *socket, const struct iovec *elements, size_t count,
                        uint64_t stall_ns, bool is_urgent)
 {
-    size_t wanted = total_length(elements, count);
+    size_t wanted = mr_total_length(elements, count);
+    if (socket->type == SOCK_DGRAM)
+        return mr_datagram_send(machine, socket, elements, count, NULL);
     if (socket->state == MR_SOCKET_CONNECTING)
         return -EAGAIN;
     if (socket->error) {
@@ -584,13 +502,13 @@ ssize_t mr_socket_send(mr_machine *machine, mr_socket *socket, const struct iove
     if (socket->cannot_send)
         return -EPIPE;
     if (socket->state != MR_SOCKET_CONNECTED)
-        return is_internet(socket->family) ? -EPIPE : -ENOTCONN;
+        return mr_is_internet(socket->family) ? -EPIPE : -ENOTCONN;
     if (socket->is_pipe_reader)
         return -EBADF;
     if (!socket->peer)
         return send_to_nobody(socket, wanted);
     if (socket->peer->cannot_receive)
-        return is_internet(socket->family) ? (ssize_t)wanted : -EPIPE;
+        return mr_is_internet(socket->family) ? (ssize_t)wanted : -EPIPE;
     mr_stream *stream = &socket->peer->incoming;
     if (is_urgent) {
         stream->urgent_at = stream->used + 1; /* the byte itself is out of band, and nobody asks for it */
@@ -668,7 +586,8 @@ int mr_machine_socket(mr_machine *machine, int domain, int type, int protocol)
 {
     int kind = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
     (void)protocol;
-    if ((!is_internet((sa_family_t)domain) && domain != AF_UNIX) || kind != SOCK_STREAM)
+    bool is_internet = mr_is_internet((sa_family_t)domain);
+    if ((!is_internet && domain != AF_UNIX) || (kind != SOCK_STREAM && (kind != SOCK_DGRAM || !is_internet)))
         return -EAFNOSUPPORT;
     mr_machine_lock(machine);
     mr_fault fault = mr_machine_next_fault(machine, 1u << MR_FAULT_NO_DESCRIPTORS | 1u << MR_FAULT_NO_BUFFERS);
@@ -719,7 +638,7 @@ int mr_machine_pipe(mr_machine *machine, int numbers[2], int flags)
 static bool is_taken(const mr_machine *machine, const mr_socket *socket, const mr_name *name)
 {
     for (const mr_socket *each = machine->bound; each; each = each->next_bound)
-        if (reaches(name, &each->local) && !(socket->shares_port && each->shares_port))
+        if (each->type == socket->type && mr_name_reaches(name, &each->local) && !(socket->shares_port && each->shares_port))
             return true;
     return false;
 }
@@ -753,17 +672,17 @@ static int bind_socket(mr_machine *machine, mr_socket *socket, const struct sock
     mr_name name;
     if (socket->is_bound)
         return -EINVAL;
-    int error = name_from(address, length, &name);
+    int error = mr_name_from(address, length, &name);
     if (!error && name.family != socket->family)
         error = -EAFNOSUPPORT;
-    if (!error && is_internet(name.family) && name.port == 0)
+    if (!error && mr_is_internet(name.family) && name.port == 0)
         choose_port(machine, socket, &name);
     if (!error && name.family == AF_UNIX && name.path_length == 0)
         error = choose_path(machine, &name);
     if (!error && is_taken(machine, socket, &name))
         error = -EADDRINUSE;
     if (error) {
-        free_name(&name);
+        mr_name_free(&name);
         return error;
     }
     socket->local = name;
@@ -771,6 +690,12 @@ static int bind_socket(mr_machine *machine, mr_socket *socket, const struct sock
     socket->next_bound = machine->bound;
     machine->bound = socket;
     return 0;
+}
+
+int mr_socket_bind_anywhere(mr_machine *machine, mr_socket *socket)
+{
+    struct sockaddr_storage any = {.ss_family = socket->family};
+    return socket->is_bound ? 0 : bind_socket(machine, socket, (struct sockaddr *)&any, sizeof any);
 }
 
 int mr_machine_bind(mr_machine *machine, int number, const struct sockaddr *address, socklen_t length)
@@ -790,6 +715,8 @@ int mr_machine_listen(mr_machine *machine, int number, int backlog)
     mr_socket *socket = lock_socket(machine, number, &error);
     if (!socket)
         return error;
+    if (socket->type != SOCK_STREAM)
+        return unlock_with(machine, -EOPNOTSUPP);
     if (!socket->listener)
         socket->listener = calloc(1, sizeof *socket->listener);
     if (!socket->listener)
@@ -825,7 +752,7 @@ static int accept_from(mr_machine *machine, mr_socket *listener, struct sockaddr
         return -ECONNABORTED;
     }
     if (address)
-        address_from(&server->remote, server->family, address, length);
+        mr_name_to_address(&server->remote, server->family, address, length);
     return mr_machine_install(machine, &server->file, flags & SOCK_NONBLOCK ? O_NONBLOCK : 0);
 }
 
@@ -864,7 +791,7 @@ int mr_machine_getsockname(mr_machine *machine, int number, struct sockaddr *add
     mr_socket *socket = lock_socket(machine, number, &error);
     if (!socket)
         return error;
-    address_from(&socket->local, socket->family, address, length);
+    mr_name_to_address(&socket->local, socket->family, address, length);
     return unlock_with(machine, 0);
 }
 
@@ -876,8 +803,39 @@ int mr_machine_getpeername(mr_machine *machine, int number, struct sockaddr *add
         return error;
     if (socket->state != MR_SOCKET_CONNECTED)
         return unlock_with(machine, -ENOTCONN);
-    address_from(&socket->remote, socket->family, address, length);
+    mr_name_to_address(&socket->remote, socket->family, address, length);
     return unlock_with(machine, 0);
+}
+
+ssize_t mr_machine_send_to(mr_machine *machine, int number, const struct iovec *elements, size_t count,
+                           const struct sockaddr *address, socklen_t length)
+{
+    int error;
+    mr_name to;
+    mr_socket *socket = lock_socket(machine, number, &error);
+    if (!socket)
+        return error;
+    if (socket->type == SOCK_STREAM || !address)
+        return unlock_with(machine, (int)mr_socket_send(machine, socket, elements, count, 0, false));
+    error = mr_name_from(address, length, &to);
+    int result = error ? error : (int)mr_datagram_send(machine, socket, elements, count, &to);
+    mr_name_free(&to);
+    return unlock_with(machine, result);
+}
+
+ssize_t mr_machine_receive_from(mr_machine *machine, int number, const struct iovec *elements, size_t count,
+                                struct sockaddr *address, socklen_t *length)
+{
+    int error;
+    mr_name from = {0};
+    mr_socket *socket = lock_socket(machine, number, &error);
+    if (!socket)
+        return error;
+    int result = (int)(socket->type == SOCK_DGRAM ? mr_datagram_receive(machine, socket, elements, count, &from)
+                                                  : mr_socket_receive(machine, socket, elements, count));
+    if (result >= 0 && address)
+        mr_name_to_address(&from, from.family, address, length);
+    return unlock_with(machine, result);
 }
 
 /* ---------------------------------------------------------------------------------------------------- options --- */
@@ -892,7 +850,7 @@ static int option_of(mr_socket *socket, int name)
 #endif
 #ifdef SO_PROTOCOL
     case SO_PROTOCOL:
-        return is_internet(socket->family) ? IPPROTO_TCP : 0;
+        return !mr_is_internet(socket->family) ? 0 : socket->type == SOCK_DGRAM ? IPPROTO_UDP : IPPROTO_TCP;
 #endif
     case SO_TYPE:
         return socket->type;

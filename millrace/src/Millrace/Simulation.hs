@@ -89,6 +89,9 @@ data Fault
   | NoDescriptors  -- ^ an accept, a new socket or an opened file finds no free descriptor (@EMFILE@)
   | NoBuffers      -- ^ an accept, a send or a new socket finds no memory (@ENOBUFS@)
   | DiskFull       -- ^ a write, a sync or a file that is created finds no room on the disk (@ENOSPC@)
+  | Loss           -- ^ a datagram never arrives
+  | Duplication    -- ^ a datagram arrives twice
+  | Overtaken      -- ^ a datagram takes longer, and later ones may arrive before it
   | Interrupted    -- ^ the first attempt is given up as if a signal had come; the core tries again
   | LateCancel     -- ^ its cancellation takes time, and it may end well meanwhile
   deriving (Eq, Ord, Show, Read, Enum, Bounded)
@@ -102,9 +105,9 @@ data Plan = Plan
   , planFaultRates :: [(Fault, Int)]
     -- ^ Of a million operations that a fault applies to, so many meet it.
   , planFaults :: [(Int, Fault)]
-    -- ^ Written by hand: the fault for the operation of this number. The first is 1; every new socket and every opened file count as one.
+    -- ^ Written by hand: the fault for the operation of this number. The first is 1; every new socket, opened file and datagram sent count as one.
   , planDelayMicros :: Int
-    -- ^ The longest 'Delay' and 'LateCancel'.
+    -- ^ The longest 'Delay', 'Overtaken' and 'LateCancel'.
   , planStallMicros :: Int
     -- ^ How long a 'Stall' lasts.
   , planLatencyMicros :: Int
