@@ -24,6 +24,9 @@ int mrh_setsockopt(int descriptor, int level, int name, const void *value, sockl
 /* 1 if the other end has ended the connection or its half of it, even if bytes that came before are still to be received;
  * else 0. */
 int mrh_ended(int descriptor);
+/* Of datagrams; EAGAIN if they would have to wait. */
+int64_t mrh_send_to(int descriptor, const void *bytes, size_t size, const struct sockaddr *address, socklen_t length);
+int64_t mrh_receive_from(int descriptor, void *buffer, size_t size, struct sockaddr *address, socklen_t *length);
 int mrh_close(int descriptor);
 
 /* Has `in_child` called in every child process that a fork makes from here on. 0, or a negative errno. */

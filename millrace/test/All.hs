@@ -4,6 +4,7 @@ module All (spec) where
 import Test.Hspec (Spec)
 
 import qualified CloseSpec
+import qualified DatagramSpec
 import qualified ExampleSpec
 import qualified FileSpec
 import qualified ForkSpec
@@ -25,6 +26,7 @@ spec = do
   SocketSpec.spec
   ExampleSpec.spec
   FileSpec.spec
+  DatagramSpec.spec
   TimerSpec.spec
   WaitSpec.spec
   CloseSpec.spec

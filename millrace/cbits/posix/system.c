@@ -11,12 +11,17 @@
 
 enum { OUR_FLAGS = SOCK_NONBLOCK | SOCK_CLOEXEC };
 
-static int result_of(int result)
+static int64_t wide_result_of(int64_t result)
 {
     if (result >= 0)
         return result;
-    errno = -result;
+    errno = (int)-result;
     return -1;
+}
+
+static int result_of(int result)
+{
+    return (int)wide_result_of(result);
 }
 
 /* One of the machine's descriptors; of a machine that is gone, a closed one. */
@@ -106,6 +111,32 @@ static int has_ended(int descriptor)
 int mrh_ended(int descriptor)
 {
     ON_DESCRIPTOR(mr_machine_ended(machine, descriptor), has_ended(descriptor));
+}
+
+#ifdef MSG_NOSIGNAL
+enum { WITHOUT_SIGNAL = MSG_NOSIGNAL };
+#else
+enum { WITHOUT_SIGNAL = 0 }; /* no datagram raises one */
+#endif
+
+int64_t mrh_send_to(int descriptor, const void *bytes, size_t size, const struct sockaddr *address, socklen_t length)
+{
+    struct iovec whole = {(void *)(uintptr_t)bytes, size};
+    mr_machine *machine = mrh_simulation_machine();
+    if (!mrh_is_simulated(descriptor))
+        return sendto(descriptor, bytes, size, WITHOUT_SIGNAL, address, length);
+    mrh_begin_block();
+    return wide_result_of(machine ? mr_machine_send_to(machine, descriptor, &whole, 1, address, length) : -EBADF);
+}
+
+int64_t mrh_receive_from(int descriptor, void *buffer, size_t size, struct sockaddr *address, socklen_t *length)
+{
+    struct iovec whole = {buffer, size};
+    mr_machine *machine = mrh_simulation_machine();
+    if (!mrh_is_simulated(descriptor))
+        return recvfrom(descriptor, buffer, size, 0, address, length);
+    mrh_begin_block();
+    return wide_result_of(machine ? mr_machine_receive_from(machine, descriptor, &whole, 1, address, length) : -EBADF);
 }
 
 int mrh_close(int descriptor)

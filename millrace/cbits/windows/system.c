@@ -101,6 +101,16 @@ int mrh_ended(int descriptor)
     return WSAPoll(&ask, 1, 0) > 0 && (ask.revents & (POLLHUP | POLLERR)) != 0;
 }
 
+int64_t mrh_send_to(int descriptor, const void *bytes, size_t size, const struct sockaddr *address, socklen_t length)
+{
+    return result_of(sendto(socket_of(descriptor), bytes, (int)size, 0, address, length));
+}
+
+int64_t mrh_receive_from(int descriptor, void *buffer, size_t size, struct sockaddr *address, socklen_t *length)
+{
+    return result_of(recvfrom(socket_of(descriptor), buffer, (int)size, 0, address, length));
+}
+
 int mrh_close(int descriptor)
 {
     return result_of(closesocket(socket_of(descriptor)));

@@ -9,9 +9,9 @@
 -- >     ...
 -- >   either throwIO print (outcomeResult outcome)
 --
--- Within 'simulate', everything of "Millrace.Socket", "Millrace.File", "Millrace.Timer", "Millrace.Deadline" and
--- "Millrace.Operation" works on the simulated machine, in all threads of the program. The clock jumps to the next event
--- whenever all of them wait, so that a day of timeouts takes as long as its events do.
+-- Within 'simulate', everything of "Millrace.Socket" and the modules below it, "Millrace.File", "Millrace.Timer",
+-- "Millrace.Deadline" and "Millrace.Operation" works on the simulated machine, in all threads of the program. The clock
+-- jumps to the next event whenever all of them wait, so that a day of timeouts takes as long as its events do.
 --
 -- What makes a run repeatable, and what does not:
 --

@@ -47,6 +47,8 @@ module Millrace.Internal.Foreign
   , c_setsockopt
   , c_getsockopt
   , c_ended
+  , c_send_to
+  , c_receive_from
   , c_close
     -- * The clock
   , c_now
@@ -108,6 +110,9 @@ foreign import ccall unsafe "mrh_getpeername" c_getpeername :: CInt -> Ptr a -> 
 foreign import ccall unsafe "mrh_setsockopt" c_setsockopt :: CInt -> CInt -> CInt -> Ptr a -> CUInt -> IO CInt
 foreign import ccall unsafe "mrh_getsockopt" c_getsockopt :: CInt -> CInt -> CInt -> Ptr a -> Ptr CUInt -> IO CInt
 foreign import ccall unsafe "mrh_ended" c_ended :: CInt -> IO CInt
+foreign import ccall unsafe "mrh_send_to" c_send_to :: CInt -> Ptr a -> CSize -> Ptr b -> CUInt -> IO Int64
+foreign import ccall unsafe "mrh_receive_from" c_receive_from
+  :: CInt -> Ptr a -> CSize -> Ptr b -> Ptr CUInt -> IO Int64
 foreign import ccall unsafe "mrh_close" c_close :: CInt -> IO CInt
 
 foreign import ccall unsafe "mrh_now_ns" c_now :: IO Word64

@@ -1,0 +1,88 @@
+-- | Messages without a connection, under the names of "Network.Socket.ByteString". The socket is one of type 'Datagram'.
+--
+-- > main = do
+-- >   s <- socket AF_INET Datagram defaultProtocol
+-- >   bind s (SockAddrInet 7000 0)
+-- >   forever $ recvFrom s 1500 >>= uncurry (sendTo s)
+--
+-- A message arrives as a whole, once, more than once or not at all. A thread that is interrupted while it waits has taken
+-- none. "Millrace.Socket.ByteString" works on such sockets, too, when they have a peer ('connect').
+--
+-- All functions throw 'IOError' that names the function and the socket. They wait without occupying an operating system
+-- thread. Within "Millrace.Simulation" there are no datagrams between Unix sockets.
+module Millrace.Socket.Datagram
+  ( recvFrom
+  , recvFromBefore
+  , sendTo
+  ) where
+
+import Control.Exception (mask_, throwIO)
+import Control.Monad (void)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
+import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
+import Data.Int (Int64)
+import Foreign.C.Error (eAGAIN, eINTR, eWOULDBLOCK, errnoToIOError, getErrno)
+import Foreign.C.Types (CInt)
+import Foreign.ForeignPtr (withForeignPtr)
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Marshal.Utils (fillBytes, with)
+import Foreign.Ptr (castPtr, plusPtr)
+import Network.Socket (SockAddr)
+
+import Millrace.Deadline (Deadline, noDeadline)
+import Millrace.Internal.Constants
+import Millrace.Internal.Foreign (c_receive_from, c_send_to)
+import Millrace.Internal.Socket
+import Millrace.Operation
+import Millrace.Socket (withFdSocket)
+
+-- | Waits for a message; also returns who has sent it. What is longer than so many bytes is cut off. Throws for a size
+-- that is not positive.
+--
+-- @since 0.1.0
+recvFrom :: Socket -> Int -> IO (ByteString, SockAddr)
+recvFrom = recvFromBefore noDeadline
+
+-- | 'recvFrom' that gives up at a deadline ('Millrace.Deadline.isDeadlineError').
+--
+-- @since 0.1.0
+recvFromBefore :: Deadline -> Socket -> Int -> IO (ByteString, SockAddr)
+recvFromBefore deadline s@(Socket handle _) size = do
+  checkSize function s size
+  place <- mallocByteString size
+  -- Masked: an exception comes while it waits, or after the message has been returned.
+  (count, sender) <- mask_ $ withForeignPtr place $ \buffer -> allocaBytes addressSize $ \address -> do
+    fillBytes address 0 addressSize
+    count <- attempt function s (before deadline (waitReadableRequest handle)) $ \descriptor ->
+      with (fromIntegral addressLength) $
+        c_receive_from descriptor buffer (fromIntegral size) (address `plusPtr` addressStorage)
+    (,) (fromIntegral count) <$> addressFrom (address `plusPtr` addressStorage)
+  let message = ByteString.copy (fromForeignPtr place 0 count)
+  message `seq` return (message, sender)
+  where function = "Millrace.Socket.Datagram.recvFrom"
+
+-- | Sends a message to an address. Waits while the system has no room for it.
+--
+-- @since 0.1.0
+sendTo :: Socket -> ByteString -> SockAddr -> IO ()
+sendTo s@(Socket handle _) message address =
+  unsafeUseAsCStringLen message $ \(bytes, size) -> withAddress address $ \place length' ->
+    void $ attempt "Millrace.Socket.Datagram.sendTo" s (waitWritableRequest handle) $ \descriptor ->
+      c_send_to descriptor bytes (fromIntegral size) (castPtr place) (fromIntegral length')
+
+-- Makes a call that does not wait, and makes it again whenever it would have to.
+attempt :: String -> Socket -> Request () -> (CInt -> IO Int64) -> IO Int64
+attempt function s wait call = do
+  result <- withFdSocket s call
+  if result >= 0 then return result else do
+    code <- getErrno
+    again code
+  where
+    again code
+      | code == eINTR = attempt function s wait call
+      | code == eAGAIN || code == eWOULDBLOCK = do
+          void (perform wait >>= throwIfFailed function (describe s))
+          attempt function s wait call
+      | otherwise = throwIO (errnoToIOError function code Nothing (Just (describe s)))

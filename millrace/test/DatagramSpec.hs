@@ -1,0 +1,132 @@
+{-# LANGUAGE RankNTypes #-}
+
+-- | "Millrace.Socket.Datagram": over loopback, and on a simulated machine that loses, doubles and reorders.
+module DatagramSpec (spec) where
+
+import Control.Concurrent (forkIO, killThread, newEmptyMVar, putMVar, takeMVar)
+import Control.Exception (bracket, throwIO, try)
+import Control.Monad ((>=>), forM_, replicateM, replicateM_, unless, void)
+import qualified Data.ByteString.Char8 as Char8
+import Data.List (nub, sort)
+import Test.Hspec
+
+import Millrace.Deadline
+import Millrace.Simulation
+import Millrace.Socket
+import Millrace.Socket.ByteString
+import Millrace.Socket.Datagram
+import Millrace.Timer
+
+spec :: Spec
+spec = describe "Millrace.Socket.Datagram" $ do
+  describe "over loopback" $ onSockets id
+  describe "on a simulated machine" $ do
+    onSockets (simulate (calm 1) >=> resultOf)
+
+    it "loses some, where the plan says so" $ do
+      (arrived, faults) <- messagesWith Loss
+      length arrived `shouldBe` count - faults
+      arrived `shouldBe` sort arrived
+
+    it "doubles some" $ do
+      (arrived, faults) <- messagesWith Duplication
+      length arrived `shouldBe` count + faults
+      nub arrived `shouldBe` [1 .. count]
+
+    it "lets some be overtaken" $ do
+      (arrived, faults) <- messagesWith Overtaken
+      faults `shouldSatisfy` (> 0)
+      sort arrived `shouldBe` [1 .. count]
+      arrived `shouldSatisfy` (/= [1 .. count])
+
+    it "gives the same trace for the same seed" $ forM_ [1 .. 100] $ \seed -> do
+      let machine = simulate (troubled seed) (try exchange :: IO (Either IOError [Int]))
+      first <- machine
+      second <- machine
+      unless (outcomeTrace first == outcomeTrace second) $ expectationFailure ("seed " ++ show seed)
+      outcomeOpenDescriptors second `shouldBe` 0
+
+-- What must hold of every network.
+onSockets :: (forall a. IO a -> IO a) -> Spec
+onSockets run = do
+  it "carries messages there and back, apart from each other" $ do
+    answers <- run $ withSockets $ \here there address -> do
+      forM_ ["one", "", "three"] $ \text -> sendTo here (Char8.pack text) address
+      replicateM_ 3 (recvFrom there 100 >>= uncurry (sendTo there))
+      replicateM 3 (fst <$> recvFrom here 100)
+    map Char8.unpack answers `shouldBe` ["one", "", "three"]
+
+  it "cuts off what is too long" $ do
+    received <- run $ withSockets $ \here there address -> do
+      sendTo here (Char8.pack "a long message") address
+      fst <$> recvFrom there 6
+    received `shouldBe` Char8.pack "a long"
+
+  it "waits, up to a deadline" $ do
+    outcome <- run $ withSockets $ \_ there _ -> do
+      deadline <- deadlineAfter 10000
+      try (recvFromBefore deadline there 100)
+    either isDeadlineError (const False) outcome `shouldBe` True
+
+  it "loses no message when a waiting thread is interrupted" $ do
+    received <- run $ withSockets $ \here there address -> do
+      waiter <- forkIO (void (recvFrom there 100))
+      threadDelay 10000
+      killThread waiter
+      sendTo here (Char8.pack "still here") address
+      fst <$> recvFrom there 100
+    received `shouldBe` Char8.pack "still here"
+
+  it "wakes whoever waits when the socket is closed" $ do
+    outcome <- run $ withSockets $ \_ there _ -> do
+      ended <- newEmptyMVar
+      void $ forkIO $ (try (void (recvFrom there 100)) :: IO (Either IOError ())) >>= putMVar ended
+      threadDelay 10000
+      close there
+      takeMVar ended
+    either (const True) (const False) outcome `shouldBe` True
+
+  it "has peers, too" $ do
+    received <- run $ withSockets $ \here there address -> do
+      connect here address
+      sendAll here (Char8.pack "to the peer")
+      (message, sender) <- recvFrom there 100
+      sendTo there (message <> Char8.pack ", and back") sender
+      recv here 100
+    received `shouldBe` Char8.pack "to the peer, and back"
+
+count :: Int
+count = 100
+
+-- Sends so many numbers with one kind of fault; which arrive, and how many met the fault.
+messagesWith :: Fault -> IO ([Int], Int)
+messagesWith fault = do
+  outcome <- simulate (calm 5) { planFaultRates = [(fault, 200000)] } exchange
+  arrived <- resultOf outcome
+  return (arrived, outcomeFaults outcome)
+
+exchange :: IO [Int]
+exchange = withSockets $ \here there address -> do
+  forM_ [1 .. count] $ \i -> sendTo here (Char8.pack (show i)) address >> threadDelay 1000
+  collect there
+  where
+    collect there = do
+      deadline <- deadlineAfter 1000000
+      next <- try (recvFromBefore deadline there 100)
+      case next of
+        Right (message, _) -> (read (Char8.unpack message) :) <$> collect there
+        Left problem | isDeadlineError problem -> return []
+                     | otherwise -> throwIO problem
+
+-- Two sockets of 127.0.0.1, and the address of the second.
+withSockets :: (Socket -> Socket -> SockAddr -> IO a) -> IO a
+withSockets use = bracket newBound close $ \here -> bracket newBound close $ \there ->
+  getSocketName there >>= use here there
+  where
+    newBound = do
+      s <- socket AF_INET Datagram defaultProtocol
+      bind s (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
+      return s
+
+resultOf :: Outcome a -> IO a
+resultOf = either throwIO return . outcomeResult
