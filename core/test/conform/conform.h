@@ -48,6 +48,7 @@ typedef struct conform_case {
     X(wake)
 
 #define CONFORM_FILES_POSIX(X)                                                                                         \
+    X(datagram)                                                                                                        \
     X(descriptor)                                                                                                      \
     X(exhaustion)                                                                                                      \
     X(file)                                                                                                            \

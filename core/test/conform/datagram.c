@@ -1,0 +1,99 @@
+/* datagram.c: MR_RECV and MR_SEND on sockets that keep messages apart. */
+#include "../system/calls.h"
+#include "conform.h"
+
+static int bound_socket(struct sockaddr_in *address)
+{
+    socklen_t size = sizeof *address;
+    int number = MUST(system_socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    MUST(system_bind(number, (struct sockaddr *)address, size));
+    MUST(system_getsockname(number, (struct sockaddr *)address, &size));
+    return number;
+}
+
+/* Two sockets that have each other as peers; one is the loop's, one the test's. */
+static connection datagram_connection(void)
+{
+    struct sockaddr_in here, there;
+    connection c = {.d = driver_new(), .number = bound_socket(&here), .peer = bound_socket(&there)};
+    MUST(system_connect(c.peer, (struct sockaddr *)&here, sizeof here));
+    c.handle = adopt(c.d, c.number);
+    CHECK_EQ(perform(c.d, connect_request(c.handle, &there, sizeof there)).result, 0);
+    return c;
+}
+
+static void messages_stay_apart(void)
+{
+    connection c = datagram_connection();
+    char buffer[100];
+    write_all(c.peer, "one", 3);
+    write_all(c.peer, "another", 7);
+    CHECK_EQ(perform(c.d, recv_request(c.handle, buffer, sizeof buffer)).result, 3);
+    CHECK_MEMORY(buffer, "one", 3);
+    CHECK_EQ(perform(c.d, recv_request(c.handle, buffer, sizeof buffer)).result, 7);
+    CHECK_MEMORY(buffer, "another", 7);
+    CHECK_EQ(perform(c.d, send_request(c.handle, "two", 3)).result, 3);
+    CHECK_EQ(perform(c.d, send_request(c.handle, "", 0)).result, 0);
+    CHECK_EQ(read_some(c.peer, buffer, sizeof buffer), 3);
+    CHECK_EQ(read_some(c.peer, buffer, sizeof buffer), 0); /* a message of no bytes, not an end */
+    driver_free(c.d);
+}
+
+/* A short message does not mean that no other is there: the second is found without another report. */
+static void what_waits_gets_one_message_each(void)
+{
+    connection c = datagram_connection();
+    char first[100], second[100];
+    mr_token one = start(c.d, recv_request(c.handle, first, sizeof first));
+    mr_token other = start(c.d, recv_request(c.handle, second, sizeof second));
+    CHECK_STAYS_PENDING(c.d, one);
+    write_all(c.peer, "a", 1);
+    write_all(c.peer, "bc", 2);
+    CHECK_EQ(finish(c.d, one).result + finish(c.d, other).result, 3);
+    driver_free(c.d);
+}
+
+static void what_is_too_long_is_cut_off(void)
+{
+    connection c = datagram_connection();
+    char buffer[3];
+    write_all(c.peer, "a message", 9);
+    write_all(c.peer, "xyz", 3);
+    CHECK_EQ(perform(c.d, recv_request(c.handle, buffer, sizeof buffer)).result, 3);
+    CHECK_MEMORY(buffer, "a m", 3);
+    CHECK_EQ(perform(c.d, recv_request(c.handle, buffer, sizeof buffer)).result, 3);
+    CHECK_MEMORY(buffer, "xyz", 3);
+    driver_free(c.d);
+}
+
+static void a_peer_that_is_gone_refuses(void)
+{
+    connection c = datagram_connection();
+    char byte;
+    hang_up(c.peer);
+    CHECK_EQ(perform(c.d, send_request(c.handle, "x", 1)).result, 1);
+    CHECK_EQ(perform(c.d, recv_request(c.handle, &byte, 1)).result, -ECONNREFUSED);
+    CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
+    driver_free(c.d);
+}
+
+static void a_receive_can_be_ended(void)
+{
+    connection c = datagram_connection();
+    char byte;
+    mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
+    mr_loop_cancel(driver_loop(c.d), token);
+    CHECK_EQ(finish(c.d, token).result, -ECANCELED);
+    CHECK_EQ(perform(c.d, with_deadline(recv_request(c.handle, &byte, 1), in_ms(10))).result, -ETIMEDOUT);
+    driver_free(c.d);
+}
+
+const conform_case datagram_cases[] = {
+    CASE(messages_stay_apart),
+    CASE(what_waits_gets_one_message_each),
+    CASE(what_is_too_long_is_cut_off),
+    CASE(a_peer_that_is_gone_refuses),
+    CASE(a_receive_can_be_ended),
+    {0},
+};
