@@ -5,7 +5,7 @@
 -- times what most callbacks do. When one blocks or computes for long, another thread goes on with those behind it. Knows
 -- neither timers nor loops.
 --
--- The threads are pinned to the capability of the manager: only there does the manager's 'yield' mean that they have had
+-- The threads are pinned to the capability of the manager: only there does the manager's @yield@ mean that they have had
 -- their turn. While they could migrate, a manager alone on its capability started one thread after the other in vain: a
 -- million callbacks on two cores took between 0.2 and 19 s.
 module Millrace.Internal.CallbackQueue
