@@ -1,4 +1,4 @@
--- | Messages without a connection, under the names of "Network.Socket.ByteString". The socket is one of type 'Datagram'.
+-- | Messages without a connection, under the names of "Network.Socket.ByteString". The socket is one of type @Datagram@.
 --
 -- > main = do
 -- >   s <- socket AF_INET Datagram defaultProtocol
@@ -6,7 +6,7 @@
 -- >   forever $ recvFrom s 1500 >>= uncurry (sendTo s)
 --
 -- A message arrives as a whole, once, more than once or not at all. A thread that is interrupted while it waits has taken
--- none. "Millrace.Socket.ByteString" works on such sockets, too, when they have a peer ('connect').
+-- none. "Millrace.Socket.ByteString" works on such sockets, too, when they have a peer ('Millrace.Socket.connect').
 --
 -- All functions throw 'IOError' that names the function and the socket. They wait without occupying an operating system
 -- thread. Within "Millrace.Simulation" there are no datagrams between Unix sockets.
