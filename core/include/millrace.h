@@ -176,7 +176,8 @@ void mr_group_reset_after_fork(mr_group *group);
  *            position alone. At most 1 MiB is moved; with MR_ALL a WRITE_FILE completes when all is written. Operations on
  *            one file run beside each other.
  *  SYNC_FILE ends when the disk has what was written by operations that had completed before.
- *            On io_uring the kernel does these three meanwhile; elsewhere they block the caller (docs/CONTRACT.md).
+ *            On io_uring the kernel does these three meanwhile, on iocp the first two; elsewhere they block the caller
+ *            (docs/CONTRACT.md). On Windows the file must have been opened with FILE_FLAG_OVERLAPPED.
  *  SHUTDOWN  is done before mr_loop_submit returns; so is CLOSE, unless operations are in flight on the descriptor.
  */
 #define MR_OPERATIONS(X)                                                                                               \

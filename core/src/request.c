@@ -11,6 +11,9 @@ int mr_check_request(const mr_request *request)
     bool wants_lent = request->flags & MR_LENT;
     if (wants_lent && (request->kind != MR_RECV || request->buffer || request->length == 0 || (request->flags & MR_ALL)))
         return -EINVAL;
+    /* To io_uring and to Windows some offsets beyond stand for others: the file's position, its end. */
+    if ((mr_is_on_file(request->kind) || request->kind == MR_SEND_FILE) && request->offset > INT64_MAX)
+        return -EINVAL;
     bool is_foreign = mr_handle_generation(request->handle) == 0;
     switch (request->kind) {
     case MR_RECV:

@@ -45,6 +45,8 @@ static const translation of_status[] = {
     {STATUS_GRACEFUL_DISCONNECT, EPIPE},
     {STATUS_PIPE_DISCONNECTED, EPIPE},
     {STATUS_PIPE_BROKEN, EPIPE},
+    {STATUS_END_OF_FILE, EPIPE}, /* a reader's alone; the backend knows what it means to it */
+    {STATUS_DISK_FULL, ENOSPC},
     {STATUS_ADDRESS_ALREADY_EXISTS, EADDRINUSE},
     {STATUS_ADDRESS_ALREADY_ASSOCIATED, EADDRINUSE},
     {STATUS_CONFLICTING_ADDRESSES, EADDRINUSE},
@@ -98,6 +100,8 @@ static const translation of_winsock[] = {
     {ERROR_ACCESS_DENIED, EACCES},
     {ERROR_TOO_MANY_OPEN_FILES, EMFILE},
     {ERROR_NO_SYSTEM_RESOURCES, ENOBUFS},
+    {ERROR_HANDLE_EOF, EPIPE}, /* a reader's alone */
+    {ERROR_DISK_FULL, ENOSPC},
     {ERROR_NETNAME_DELETED, ECONNRESET}, /* what a reset becomes on its way through Win32 */
     {ERROR_CONNECTION_REFUSED, ECONNREFUSED},
     {ERROR_SEM_TIMEOUT, ETIMEDOUT},

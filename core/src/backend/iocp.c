@@ -310,6 +310,37 @@ static int start_send_file(operation *op)
     return error ? error : start_send(op, &bytes, 1);
 }
 
+static HANDLE file_of(const mr_slot *slot)
+{
+    return (HANDLE)socket_of(slot);
+}
+
+/* Windows would read a socket, too, as if it were a file. */
+static bool is_file(HANDLE handle)
+{
+    return GetFileType(handle) == FILE_TYPE_DISK;
+}
+
+static int begin_on_file(const mr_slot *slot, OVERLAPPED *overlapped)
+{
+    const mr_request *request = &slot->request;
+    DWORD size = (DWORD)mr_file_bytes(request);
+    if (!is_file(file_of(slot)))
+        return -ESPIPE;
+    overlapped->Offset = (DWORD)request->offset;
+    overlapped->OffsetHigh = (DWORD)(request->offset >> 32);
+    return outcome(request->kind == MR_READ_FILE ? ReadFile(file_of(slot), request->buffer, size, NULL, overlapped)
+                                                 : WriteFile(file_of(slot), request->buffer, size, NULL, overlapped));
+}
+
+/* Windows has no operation for it: the caller waits for the disk. */
+static int sync_file(const mr_slot *slot)
+{
+    if (!is_file(file_of(slot)))
+        return -EINVAL;
+    return FlushFileBuffers(file_of(slot)) ? 0 : last_error();
+}
+
 /* 0 if a completion will come, or the error that prevents it. */
 static int start(operation *op)
 {
@@ -338,6 +369,9 @@ static int start(operation *op)
         return start_receive(op, op->elements, copy_elements(op->elements, request));
     case MR_SEND_VECTOR:
         return start_send(op, op->elements, copy_elements(op->elements, request));
+    case MR_READ_FILE:
+    case MR_WRITE_FILE:
+        return begin_on_file(op->slot, &op->overlapped);
     default: /* MR_SEND_FILE; nothing else reaches a backend */
         return start_send_file(op);
     }
@@ -358,10 +392,11 @@ static void clean_up(operation *op)
     op->accepted = INVALID_SOCKET;
 }
 
-/* A receive after the receiving side was shut down is at the end of the stream, as on POSIX. */
-static int64_t without_shutdown(mr_kind kind, int64_t result)
+/* A receive after the receiving side was shut down is at the end of the stream, as on POSIX; a read beyond the end of a
+ * file is no error either. */
+static int64_t with_end(mr_kind kind, int64_t result)
 {
-    return result == -EPIPE && is_receive(kind) ? 0 : result;
+    return result == -EPIPE && (is_receive(kind) || kind == MR_READ_FILE) ? 0 : result;
 }
 
 /* Starts an operation until it is in flight or has ended. */
@@ -374,7 +409,7 @@ static void carry_out(mr_loop *loop, mr_slot *slot)
         if (!error)
             return;
         clean_up(op);
-    } while (!mr_loop_settle(loop, slot, without_shutdown(slot->request.kind, error)));
+    } while (!mr_loop_settle(loop, slot, with_end(slot->request.kind, error)));
 }
 
 static operation *new_operation(mr_loop *loop, mr_slot *slot)
@@ -394,8 +429,8 @@ static int64_t prepare(mr_loop *loop, mr_slot *slot, bool *is_over)
 {
     int64_t result = 0;
     *is_over = true;
-    if (mr_is_on_file(slot->request.kind))
-        return -ENOTSUP;
+    if (slot->request.kind == MR_SYNC_FILE)
+        return sync_file(slot);
     if (is_lent(slot) && (result = mr_loop_attempt(loop, slot)) != -EAGAIN)
         return result;
     if (!asks_for_readiness(slot) && (result = associate(loop, slot)) < 0)
@@ -434,7 +469,10 @@ static void detach(mr_loop *loop, mr_descriptor *descriptor)
 
 static int close_descriptor(mr_loop *loop, int number)
 {
+    HANDLE handle = (HANDLE)(uintptr_t)(unsigned)number;
     (void)loop;
+    if (is_file(handle))
+        return CloseHandle(handle) ? 0 : last_error();
     return closesocket((SOCKET)(unsigned)number) == 0 ? 0 : last_error();
 }
 
@@ -499,6 +537,21 @@ static int64_t attempt_send_file(mr_slot *slot)
     return result;
 }
 
+/* The lowest bit keeps the completion out of the file's port, if it has one. */
+static int64_t attempt_on_file(mr_slot *slot)
+{
+    HANDLE event = CreateEventW(NULL, TRUE, FALSE, NULL);
+    OVERLAPPED overlapped = {.hEvent = (HANDLE)((uintptr_t)event | 1)};
+    DWORD transferred = 0;
+    if (!event)
+        return last_error();
+    int64_t result = begin_on_file(slot, &overlapped);
+    if (result == 0)
+        result = GetOverlappedResult(file_of(slot), &overlapped, &transferred, TRUE) ? (int64_t)transferred : last_error();
+    CloseHandle(event);
+    return with_end(slot->request.kind, result);
+}
+
 static int64_t poll_once(mr_slot *slot)
 {
     WSAPOLLFD entry = {.fd = socket_of(slot),
@@ -551,12 +604,12 @@ static int64_t attempt(mr_loop *loop, mr_slot *slot)
     case MR_CONNECT:
         return attempt_connect(slot);
     case MR_RECV:
-        return without_shutdown(MR_RECV, result_or_error(recv(socket_of(slot), whole.buf, (int)whole.len, 0)));
+        return with_end(MR_RECV, result_or_error(recv(socket_of(slot), whole.buf, (int)whole.len, 0)));
     case MR_SEND:
         return result_or_error(send(socket_of(slot), whole.buf, (int)whole.len, 0));
     case MR_RECV_VECTOR:
     case MR_SEND_VECTOR:
-        return without_shutdown(slot->request.kind, attempt_vector(slot));
+        return with_end(slot->request.kind, attempt_vector(slot));
     case MR_SEND_FILE:
         return attempt_send_file(slot);
     case MR_WAIT_READABLE:
@@ -566,8 +619,9 @@ static int64_t attempt(mr_loop *loop, mr_slot *slot)
         return attempt_shutdown(loop, slot);
     case MR_READ_FILE:
     case MR_WRITE_FILE:
+        return attempt_on_file(slot);
     case MR_SYNC_FILE:
-        return -ENOTSUP;
+        return sync_file(slot);
     default:
         return -EINVAL;
     }
@@ -637,7 +691,7 @@ static int64_t result_of(operation *op)
         return of_accept(error);
     if (error == -ECANCELED && op->is_shut && !op->slot->end_reason)
         return is_receive(kind) ? 0 : -EPIPE;
-    return without_shutdown(kind, error);
+    return with_end(kind, error);
 }
 
 static void complete(mr_loop *loop, const OVERLAPPED_ENTRY *entry)

@@ -33,6 +33,7 @@ typedef struct conform_case {
     X(close)                                                                                                           \
     X(connect)                                                                                                         \
     X(deadline)                                                                                                        \
+    X(file)                                                                                                            \
     X(lent)                                                                                                            \
     X(pressure)                                                                                                        \
     X(recv)                                                                                                            \
@@ -51,7 +52,6 @@ typedef struct conform_case {
     X(datagram)                                                                                                        \
     X(descriptor)                                                                                                      \
     X(exhaustion)                                                                                                      \
-    X(file)                                                                                                            \
     X(fork)                                                                                                            \
     X(unix_socket)
 

@@ -198,6 +198,20 @@ static void requests_without_a_buffer_are_refused(void)
     close_opened(&f);
 }
 
+/* The first is where io_uring would read at the file's own position, and Windows would write at its end. */
+static void offsets_that_no_file_has_are_refused(void)
+{
+    static const uint64_t offsets[] = {UINT64_MAX, UINT64_MAX - 1, (uint64_t)INT64_MAX + 1};
+    opened f = open_pattern(SMALL);
+    char byte = 'x';
+    for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
+        CHECK_EQ(read_at(&f, &byte, 1, offsets[i]), -EINVAL);
+        CHECK_EQ(write_at(&f, &byte, 1, offsets[i]), -EINVAL);
+    }
+    CHECK_EQ(read_at(&f, &byte, 1, SMALL), 0);
+    close_opened(&f);
+}
+
 const conform_case file_cases[] = {
     CASE(reading_a_whole_file),
     CASE(reading_a_part),
@@ -209,5 +223,6 @@ const conform_case file_cases[] = {
     CASE(a_closed_file_is_an_error),
     CASE(a_socket_is_no_file),
     CASE(requests_without_a_buffer_are_refused),
+    CASE(offsets_that_no_file_has_are_refused),
     {0},
 };

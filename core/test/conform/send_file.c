@@ -128,6 +128,14 @@ static void a_closed_file_is_an_error(void)
     driver_free(c.d);
 }
 
+static void an_offset_that_no_file_has_is_refused(void)
+{
+    connection c = local_connection();
+    int file = file_with("abc", 3);
+    CHECK_EQ(perform(c.d, send_file_request(c.handle, file, UINT64_MAX, 1)).result, -EINVAL);
+    driver_free(c.d);
+}
+
 const conform_case send_file_cases[] = {
     CASE(a_whole_file_in_steps),
     CASE(a_part_of_a_file),
@@ -136,5 +144,6 @@ const conform_case send_file_cases[] = {
     CASE(a_broken_pipe_raises_no_signal),
     CASE(now_does_not_wait),
     CASE(a_closed_file_is_an_error),
+    CASE(an_offset_that_no_file_has_is_refused),
     {0},
 };

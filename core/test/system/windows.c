@@ -267,7 +267,8 @@ void limit_send_buffer(int descriptor, int size)
 bool is_open(int descriptor)
 {
     int type, size = sizeof type;
-    return getsockopt(socket_of(descriptor), SOL_SOCKET, SO_TYPE, (char *)&type, &size) == 0;
+    return getsockopt(socket_of(descriptor), SOL_SOCKET, SO_TYPE, (char *)&type, &size) == 0 ||
+           GetFileType((HANDLE)(intptr_t)descriptor) == FILE_TYPE_DISK;
 }
 
 /* Whether a socket is non-blocking cannot be asked; a receive that returns shows it. */
@@ -286,17 +287,21 @@ int open_descriptors(void)
     return (int)count;
 }
 
+/* For overlapped operations, which do not move its position. */
 int file_with(const void *data, size_t size)
 {
     char folder[MAX_PATH], path[MAX_PATH];
-    DWORD written;
+    OVERLAPPED overlapped = {0};
+    DWORD written = 0;
     CHECK(GetTempPathA(sizeof folder, folder));
     CHECK(GetTempFileNameA(folder, "mr", 0, path));
     HANDLE file = CreateFileA(path, GENERIC_READ | GENERIC_WRITE, 0, NULL, CREATE_ALWAYS,
-                              FILE_ATTRIBUTE_TEMPORARY | FILE_FLAG_DELETE_ON_CLOSE, NULL);
+                              FILE_ATTRIBUTE_TEMPORARY | FILE_FLAG_DELETE_ON_CLOSE | FILE_FLAG_OVERLAPPED, NULL);
     CHECK(file != INVALID_HANDLE_VALUE);
-    CHECK(WriteFile(file, data, (DWORD)size, &written, NULL));
+    CHECK(WriteFile(file, data, (DWORD)size, NULL, &overlapped) || GetLastError() == ERROR_IO_PENDING);
+    CHECK(GetOverlappedResult(file, &overlapped, &written, TRUE));
     CHECK_EQ(written, size);
+    CHECK(SetFilePointerEx(file, (LARGE_INTEGER){.QuadPart = (LONGLONG)size}, NULL, FILE_BEGIN));
     return (int)(intptr_t)file;
 }
 
