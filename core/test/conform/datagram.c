@@ -23,16 +23,23 @@ static connection datagram_connection(void)
     return c;
 }
 
+enum { ROOM = 100 };
+
+static void check_received(const connection *c, size_t room, const char *expected)
+{
+    char buffer[ROOM];
+    CHECK_EQ(perform(c->d, recv_request(c->handle, buffer, room)).result, strlen(expected));
+    CHECK_MEMORY(buffer, expected, strlen(expected));
+}
+
 static void messages_stay_apart(void)
 {
     connection c = datagram_connection();
-    char buffer[100];
+    char buffer[ROOM];
     write_all(c.peer, "one", 3);
     write_all(c.peer, "another", 7);
-    CHECK_EQ(perform(c.d, recv_request(c.handle, buffer, sizeof buffer)).result, 3);
-    CHECK_MEMORY(buffer, "one", 3);
-    CHECK_EQ(perform(c.d, recv_request(c.handle, buffer, sizeof buffer)).result, 7);
-    CHECK_MEMORY(buffer, "another", 7);
+    check_received(&c, ROOM, "one");
+    check_received(&c, ROOM, "another");
     CHECK_EQ(perform(c.d, send_request(c.handle, "two", 3)).result, 3);
     CHECK_EQ(perform(c.d, send_request(c.handle, "", 0)).result, 0);
     CHECK_EQ(read_some(c.peer, buffer, sizeof buffer), 3);
@@ -57,13 +64,10 @@ static void what_waits_gets_one_message_each(void)
 static void what_is_too_long_is_cut_off(void)
 {
     connection c = datagram_connection();
-    char buffer[3];
     write_all(c.peer, "a message", 9);
     write_all(c.peer, "xyz", 3);
-    CHECK_EQ(perform(c.d, recv_request(c.handle, buffer, sizeof buffer)).result, 3);
-    CHECK_MEMORY(buffer, "a m", 3);
-    CHECK_EQ(perform(c.d, recv_request(c.handle, buffer, sizeof buffer)).result, 3);
-    CHECK_MEMORY(buffer, "xyz", 3);
+    check_received(&c, 3, "a m");
+    check_received(&c, 3, "xyz");
     driver_free(c.d);
 }
 
