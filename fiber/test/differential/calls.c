@@ -316,14 +316,30 @@ static void call_fclose(world *w, outcome *o)
     o->result = fclose(stream);
 }
 
+/* Given a closed descriptor, glibc 2.36 leaks the buffer of dprintf (iovdprintf.c: it is allocated by the seek that
+ * fails). That is not what LeakSanitizer, where there is one, looks for. */
+extern void __lsan_disable(void) __attribute__((weak));
+extern void __lsan_enable(void) __attribute__((weak));
+
+static void expect_leak(bool expected)
+{
+    void (*tell)(void) = expected ? __lsan_disable : __lsan_enable;
+    if (tell)
+        tell();
+}
+
 static void call_dprintf(world *w, outcome *o)
 {
+    expect_leak(true);
     o->result = dprintf(w->descriptor, "%s: %d\n", "number", 5);
+    expect_leak(false);
 }
 
 static void call_dprintf_chk(world *w, outcome *o)
 {
+    expect_leak(true);
     o->result = __dprintf_chk(w->descriptor, 1, "%s: %d\n", "number", 5);
+    expect_leak(false);
 }
 
 static void call_write(world *w, outcome *o)
