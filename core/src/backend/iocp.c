@@ -469,11 +469,10 @@ static void detach(mr_loop *loop, mr_descriptor *descriptor)
 
 static int close_descriptor(mr_loop *loop, int number)
 {
-    HANDLE handle = (HANDLE)(uintptr_t)(unsigned)number;
+    SOCKET socket = (SOCKET)(unsigned)number;
     (void)loop;
-    if (is_file(handle))
-        return CloseHandle(handle) ? 0 : last_error();
-    return closesocket((SOCKET)(unsigned)number) == 0 ? 0 : last_error();
+    bool is_closed = is_file((HANDLE)socket) ? CloseHandle((HANDLE)socket) : closesocket(socket) == 0;
+    return is_closed ? 0 : last_error();
 }
 
 /* ------------------------------------------------------------------------------------------------- on the spot --- */

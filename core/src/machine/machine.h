@@ -2,8 +2,9 @@
  * machine.h: the insides of a simulated machine, for the files of machine/ and for backend/sim.c.
  *
  * machine.c keeps the time, the events to come and the chances; numbers.c, which file a descriptor number means;
- * stream.c, bytes on their way; datagram.c, messages; name.c, addresses; socket.c, connections; disk.c, files; object.c, what all have in common. A file that changes tells
- * those who watch it. Everything happens under the machine's lock.
+ * stream.c, bytes on their way; datagram.c, messages; name.c, addresses; socket.c, connections; disk.c, files;
+ * object.c, what all have in common. A file that changes tells those who watch it. Everything happens under the
+ * machine's lock.
  */
 #ifndef MILLRACE_MACHINE_INSIDES_H
 #define MILLRACE_MACHINE_INSIDES_H
