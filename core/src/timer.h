@@ -22,7 +22,7 @@
 #define MR_WHEEL_LEVELS 8
 #define MR_WHEEL_DIGIT_BITS 6
 #define MR_WHEEL_TURN (1 << MR_WHEEL_DIGIT_BITS)
-#define MR_WHEEL_SLOTS (2 * MR_WHEEL_TURN)
+#define MR_WHEEL_SLOTS (1 << (MR_WHEEL_DIGIT_BITS + 1)) /* two turns */
 #define MR_NEVER_NS UINT64_MAX
 
 /* Written as a whole: fields written one by one would wait for each other. */

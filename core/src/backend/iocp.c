@@ -200,7 +200,7 @@ static int start_connect(operation *op)
 {
     SOCKET number = socket_of(op->slot);
     const struct sockaddr *peer = op->slot->request.buffer;
-    struct sockaddr_storage any = {.ss_family = peer->sa_family};
+    struct sockaddr_storage any = {.ss_family = (short)peer->sa_family};
     int length = (int)op->slot->request.length;
     if (family_of(number) == AF_UNSPEC && bind(number, (struct sockaddr *)&any, length) != 0)
         return last_error();

@@ -24,11 +24,16 @@ static void release(mr_machine *machine, mr_contents *contents)
 }
 
 /* A file without a name lives as long as it is open; a name is one more reference. */
-static mr_contents *new_contents(mr_machine *machine, const char *path)
+static mr_contents *new_contents(void)
 {
-    mr_contents *contents = calloc(1, sizeof *contents);
-    if (!contents || !path)
-        return contents;
+    return calloc(1, sizeof(mr_contents));
+}
+
+static mr_contents *new_named(mr_machine *machine, const char *path)
+{
+    mr_contents *contents = new_contents();
+    if (!contents)
+        return NULL;
     contents->path = strdup(path);
     if (!contents->path) {
         free(contents);
@@ -166,7 +171,7 @@ static int install(mr_machine *machine, mr_contents *contents, int flags)
 int mr_machine_file(mr_machine *machine)
 {
     mr_machine_lock(machine);
-    mr_contents *contents = new_contents(machine, NULL);
+    mr_contents *contents = new_contents();
     int number = contents ? install(machine, contents, O_RDWR) : -ENOMEM;
     if (number < 0 && contents)
         free_contents(machine, contents);
@@ -184,7 +189,7 @@ static int open_named(mr_machine *machine, const char *path, int flags)
         return -EEXIST;
     if (!contents && !(flags & O_CREAT))
         return -ENOENT;
-    if (!contents && !(contents = new_contents(machine, path)))
+    if (!contents && !(contents = new_named(machine, path)))
         return -ENOMEM;
     if (flags & O_TRUNC)
         set_size(machine, contents, 0);

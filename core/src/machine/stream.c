@@ -31,7 +31,7 @@ static bool make_room(mr_stream *stream, uint32_t wanted)
     unsigned char *bytes = malloc(size);
     if (!bytes)
         return false;
-    if (stream->used)
+    if (stream->size)
         copy_out(stream, 0, bytes, stream->used);
     free(stream->bytes);
     stream->bytes = bytes;
