@@ -174,7 +174,7 @@ static bool is_idle(const mr_descriptor *descriptor)
 }
 
 /* The end of an operation: from here on its buffer is the caller's again. */
-static void finish(mr_loop *loop, mr_slot *slot, int64_t result)
+static void finish(mr_loop *loop, mr_slot *slot, int64_t result) /* NOLINT(misc-no-recursion): see complete_close */
 {
     mr_descriptor *descriptor = slot->descriptor;
     slot->result = result;
@@ -376,6 +376,8 @@ static mr_loop *loop_of_token(mr_group *group, mr_token token)
     return atomic_load(&group->loops[mr_token_loop(token)]);
 }
 
+/* NOLINTBEGIN(misc-no-recursion): what closes is no operation on a descriptor, so its end lets go of none */
+
 /* All loops have let go: the descriptor may be closed, and the operation that wanted it ends. */
 static void complete_close(mr_loop *loop, mr_token closer)
 {
@@ -407,6 +409,8 @@ static void finish_detach(mr_loop *loop, mr_descriptor *descriptor)
     forget_knowledge(descriptor);
     let_go(loop, handle);
 }
+
+/* NOLINTEND(misc-no-recursion) */
 
 /* Ends every operation on a descriptor that is being closed; the last one to end lets go of it. */
 static void detach(mr_loop *loop, mr_handle handle)
