@@ -31,8 +31,8 @@ typedef struct kept_stack {
 /* The link lies in the stack itself, at its upper end, which every use has touched. */
 typedef struct pool {
     mf_lock lock;
-    kept_stack *first;
     unsigned count;
+    kept_stack *first;
 } pool;
 
 static pool pools[SIZE_MAX_LOG2 + 1];

@@ -55,7 +55,7 @@ static struct pollfd *single_plain_entry(struct pollfd *entries, nfds_t count)
     }
     if (!only)
         return NULL;
-    short plain = only->events & ~(POLLRDNORM | POLLWRNORM);
+    short plain = (short)(only->events & ~(POLLRDNORM | POLLWRNORM));
     return plain == POLLIN || plain == POLLOUT ? only : NULL;
 }
 
@@ -199,7 +199,7 @@ static int from_entries(const selection *s, const struct pollfd *entries, nfds_t
                      {s->write, (wanted & POLLOUT) && (got & POLL_OF_WRITE)},
                      {s->except, (wanted & POLLPRI) && (got & POLL_OF_EXCEPT)}};
         for (size_t j = 0; j < sizeof parts / sizeof *parts; j++) {
-            if (!parts[j].reported)
+            if (!parts[j].set || !parts[j].reported)
                 continue;
             keep(parts[j].set, entries[i].fd);
             bits++;

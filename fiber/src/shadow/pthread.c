@@ -25,8 +25,8 @@ enum { BUCKETS = 256, PAUSE_FIRST_MS = 1, PAUSE_LAST_MS = 16 };
 
 typedef struct bucket {
     mf_lock lock;
-    mf_queue waiters; /* node->item is the address waited for */
     atomic_uint count;
+    mf_queue waiters; /* node->item is the address waited for */
 } bucket;
 
 static bucket buckets[BUCKETS];
