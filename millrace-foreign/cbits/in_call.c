@@ -10,10 +10,12 @@
 
 #include <Rts.h>
 
+/* NOLINTBEGIN(bugprone-reserved-identifier): so does the linker call them */
 Capability *__real_rts_lock(void);
 void __real_rts_unlock(Capability *capability);
 Capability *__wrap_rts_lock(void);
 void __wrap_rts_unlock(Capability *capability);
+/* NOLINTEND(bugprone-reserved-identifier) */
 
 /* One for each nested call on this thread; only the outermost was a fiber. */
 static __thread unsigned depth;

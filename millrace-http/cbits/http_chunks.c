@@ -64,6 +64,7 @@ static int64_t take_size(http_chunks *chunks, uint8_t byte) {
     return chunks->digits == 0 ? HTTP_ERROR_CHUNK : take_delimiter(chunks, byte, BEFORE_SEMICOLON);
 }
 
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): a case for each state, and each can be read alone */
 static int64_t take_extension(http_chunks *chunks, uint8_t byte) {
     int is_token = http_byte_is(byte, HTTP_BYTE_TOKEN), is_text = http_byte_is(byte, HTTP_BYTE_VALUE);
     if (++chunks->extensions > HTTP_CHUNK_EXTENSIONS_MAX)

@@ -41,7 +41,7 @@ void http_date_write(int64_t seconds, uint8_t *destination) {
     memcpy(destination, "ddd, 00 mmm 0000 00:00:00 GMT", HTTP_DATE_LENGTH);
     memcpy(destination, day_names + 3 * ((days + 4) % 7), 3);
     put_digits(destination + 5, day, 2);
-    memcpy(destination + 8, month_names + 3 * (month - 1), 3);
+    memcpy(destination + 8, month_names + (ptrdiff_t)3 * (month - 1), 3);
     put_digits(destination + 12, year, 4);
     put_digits(destination + 17, second / 3600, 2);
     put_digits(destination + 20, second / 60 % 60, 2);
@@ -85,7 +85,7 @@ static int64_t get_digits(const uint8_t *at, int digits, int blank) {
 
 static int get_month(const uint8_t *at) {
     for (int month = 0; month < 12; month++)
-        if (memcmp(at, month_names + 3 * month, 3) == 0)
+        if (memcmp(at, month_names + (ptrdiff_t)3 * month, 3) == 0)
             return month + 1;
     return -1;
 }

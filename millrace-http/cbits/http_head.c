@@ -23,6 +23,7 @@ static void put_value(http_head *head, const uint8_t *value, size_t length) {
         head->at[bad - end] = ' ';
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): the head is written through them */
 http_head_result http_head_begin(http_head *head, uint8_t *at, uint8_t *limit, uint32_t options, int status,
                                  const uint8_t *reason, size_t reason_length) {
     *head = (http_head){.at = at, .limit = limit, .content_length = -1, .options = options};

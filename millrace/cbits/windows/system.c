@@ -48,6 +48,7 @@ int mrh_socket(int domain, int type, int protocol)
     return descriptor;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): where there are pairs of sockets, they are written there */
 int mrh_socketpair(int domain, int type, int protocol, int pair[2])
 {
     (void)domain, (void)type, (void)protocol, (void)pair;
