@@ -21,7 +21,7 @@ enum { BATCH = 256 };
 
 static mr_loop *loop;
 
-static void stop(const char *problem)
+static _Noreturn void stop(const char *problem)
 {
     fprintf(stderr, "timers: %s\n", problem);
     exit(1);
