@@ -40,7 +40,7 @@ fiber-libraries-test: ## test libpq, hiredis and libcurl on fibers, with real se
 haskell-test: ## test the Haskell packages alone
 	$(CABAL) v2-test all --enable-tests
 
-check: ## cabal check, hlint and Haddock, which must all be silent
+check: ## cabal check, hlint, clang-tidy and Haddock, which must all be silent
 	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/check
 
 bench: build ## compare with peers (WORKLOAD=, PEERS=, CONNS=, ROUNDS=, QUICK=1)
