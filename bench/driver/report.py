@@ -280,7 +280,7 @@ class Report:
         return lines
 
     def _explanations(self, name):
-        """Why rows are lost: notes by workload, or by workload and peer. A row without a note says so."""
+        """Why rows are lost: notes by peer, of this workload or of all, or by workload. A row without a note says so."""
         notes = self.notes.get(name, {})
         lines = []
         if "text" in notes:
@@ -289,9 +289,13 @@ class Report:
         for mine, side in sorted(self.lost.get(name, ())):
             lost.setdefault(side, []).append(self.titles[mine])
         for side, mine in lost.items():
-            reason = notes.get(self.data["peers"][side]["peer"]) or notes.get("lost") or "not explained yet."
+            reason = self._reason(notes, self.data["peers"][side]["peer"])
             lines.append(f"- {' and '.join(mine)} behind {self.titles[side]}: {reason.strip()}")
         return lines + [""] * bool(lost)
+
+    def _reason(self, notes, peer):
+        everywhere = self.notes.get("everywhere", {})
+        return notes.get(peer) or everywhere.get(peer) or notes.get("lost") or "not explained yet."
 
     def _commands(self):
         seen, lines = set(), []

@@ -47,6 +47,11 @@ class Document(unittest.TestCase):
         self.assertIn("**1.25 [", text)
         self.assertIn("Millrace-Epoll behind Nginx", text)
 
+    def test_a_note_for_every_workload_explains_where_the_workload_has_none(self):
+        data = made_up(10.0)
+        data["peers"]["nginx"].update(peer="millrace-eperm")
+        self.assertRegex(self.written(data), "behind Nginx: io_uring is refused")
+
     def test_a_won_row_is_not_marked(self):
         text = self.written(made_up(6.0))
         self.assertIn("0.75 [", text)
