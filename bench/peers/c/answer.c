@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,4 +124,15 @@ struct arguments arguments_parse(int count, char **values) {
         (void)setrlimit(RLIMIT_NOFILE, &limit);
     }
     return arguments;
+}
+
+void serve_on_threads(struct arguments *arguments, void *(*serve)(void *)) {
+    for (int i = 1; i < arguments->threads; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, serve, arguments) != 0) {
+            fprintf(stderr, "cannot start a thread\n");
+            exit(1);
+        }
+    }
+    serve(arguments);
 }

@@ -51,4 +51,7 @@ void dialogue_sent(struct dialogue *dialogue, size_t length);
 /* A listening socket on 127.0.0.1 that shares its port (SO_REUSEPORT), so that each thread has one of its own. */
 int listener_open(uint16_t port, int flags);
 
+/* Runs `serve` on as many threads as were asked for, of which the caller's is one. */
+void serve_on_threads(struct arguments *arguments, void *(*serve)(void *));
+
 #endif

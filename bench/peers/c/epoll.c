@@ -6,7 +6,6 @@
 #include "answer.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -98,10 +97,5 @@ static void *run(void *argument) {
 int main(int count, char **values) {
     struct arguments arguments = arguments_parse(count, values);
     answer_prepare(arguments.service);
-    for (int i = 1; i < arguments.threads; i++) {
-        pthread_t thread;
-        if (pthread_create(&thread, NULL, run, &arguments) != 0)
-            return 1;
-    }
-    run(&arguments);
+    serve_on_threads(&arguments, run);
 }

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <liburing.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,10 +144,5 @@ static void *run(void *argument) {
 int main(int count, char **values) {
     struct arguments arguments = arguments_parse(count, values);
     answer_prepare(arguments.service);
-    for (int i = 1; i < arguments.threads; i++) {
-        pthread_t thread;
-        if (pthread_create(&thread, NULL, run, &arguments) != 0)
-            return 1;
-    }
-    run(&arguments);
+    serve_on_threads(&arguments, run);
 }
