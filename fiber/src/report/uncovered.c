@@ -10,11 +10,11 @@
 
 /* Functions of libc that may wait for something else than the processor or a disk, and are not shadowed. */
 static const char *const blocking[] = {
-    "__isoc99_fscanf", "__isoc99_scanf", "aio_suspend", "call_once", "cnd_timedwait", "cnd_wait", "copy_file_range",
-    "fscanf", "gai_suspend", "getaddrinfo_a", "io_getevents",
+    "aio_suspend", "call_once", "cnd_timedwait", "cnd_wait", "copy_file_range",
+    "gai_suspend", "getaddrinfo_a", "io_getevents",
     "mq_receive", "mq_send", "mq_timedreceive", "mq_timedsend", "msgrcv", "msgsnd", "mtx_lock", "mtx_timedlock",
     "pause", "preadv2", "pthread_barrier_wait", "pthread_clockjoin_np", "pthread_spin_lock", "pthread_timedjoin_np",
-    "pwritev2", "res_query", "res_search", "res_send", "scanf", "semop", "semtimedop", "sendfile", "sendfile64",
+    "pwritev2", "res_query", "res_search", "res_send", "semop", "semtimedop", "sendfile", "sendfile64",
     "sigsuspend", "sigtimedwait", "sigwait", "sigwaitinfo", "splice", "syscall", "tcdrain", "tee", "thrd_join",
     "thrd_sleep", "vmsplice",
 };

@@ -2,14 +2,15 @@
  * input.c: reading streams, where libc reads inside itself and cannot be reached.
  *
  * A stream's buffer is filled here as libc fills it (fileops.c, _IO_new_file_underflow), but by our read, which parks;
- * what takes from the buffer is then a loop over buffers. A stream in any other state than plain reading (just written
- * to, pushed back to, of wide characters, without a descriptor) is left to libc.
+ * what takes from the buffer is then a loop over buffers. A stream that cannot be read, of wide characters or without
+ * a descriptor is left to libc.
  */
 #include "blocking.h"
 #include "libc.h"
 #include "stream.h"
 
 #include <string.h>
+#include <wchar.h>
 
 /* ------------------------------------------------------------------------------------------------------ filling --- */
 
@@ -20,8 +21,22 @@ static size_t buffered_bytes(const FILE *stream)
 
 static bool is_plainly_read(FILE *stream)
 {
-    int others = MF_STREAM_NO_READS | MF_STREAM_IN_BACKUP | MF_STREAM_CURRENTLY_PUTTING;
-    return !(stream->_flags & others) && stream->_mode <= 0 && fileno_unlocked(stream) >= 0;
+    return !(stream->_flags & MF_STREAM_NO_READS) && fwide(stream, -1) < 0 && fileno_unlocked(stream) >= 0;
+}
+
+/* The bytes that were pushed back have been read: on with those that were behind them. */
+static void leave_pushed_back(FILE *stream)
+{
+    if (stream->_IO_save_base)
+        _IO_free_backup_area(stream); /* goes back to the buffer first */
+}
+
+/* What was put is written before anything is read. */
+static bool end_writing(FILE *stream)
+{
+    if (!(stream->_flags & MF_STREAM_CURRENTLY_PUTTING))
+        return true;
+    return mf_stream_write_out(stream) && _IO_switch_to_get_mode(stream) != EOF;
 }
 
 /* Reads once, and notes the end or an error; 0 then. errno is left alone where read did not fail. */
@@ -58,8 +73,14 @@ static void show_output(const FILE *stream)
         fflush(stdout);
 }
 
+/* The order of things is libc's (genops.c, __underflow). */
 static bool fill_plainly(FILE *stream)
 {
+    if (!end_writing(stream))
+        return false;
+    leave_pushed_back(stream);
+    if (buffered_bytes(stream))
+        return true;
     if (stream->_flags & _IO_EOF_SEEN)
         return false;
     show_output(stream);
@@ -110,7 +131,8 @@ static size_t take(FILE *stream, char *to, size_t size, int delimiter)
 static size_t direct_bytes(FILE *stream, size_t wanted)
 {
     size_t buffer_size = (size_t)(stream->_IO_buf_end - stream->_IO_buf_base);
-    if (!is_plainly_read(stream) || buffered_bytes(stream) || wanted < buffer_size || !buffer_size)
+    bool is_emptied = !buffered_bytes(stream) && !(stream->_flags & (MF_STREAM_IN_BACKUP | MF_STREAM_CURRENTLY_PUTTING));
+    if (!is_plainly_read(stream) || !is_emptied || wanted < buffer_size || !buffer_size)
         return 0;
     return buffer_size >= 128 ? wanted - wanted % buffer_size : wanted;
 }

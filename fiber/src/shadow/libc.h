@@ -7,6 +7,12 @@
 #ifndef MILLRACE_FIBER_SHADOW_LIBC_H
 #define MILLRACE_FIBER_SHADOW_LIBC_H
 
+/* stdio.h is to declare fscanf and its relatives as themselves, not as other names of __isoc99_fscanf. Therefore this
+ * header comes first wherever they are defined. */
+#include <features.h>
+#undef __GLIBC_USE_DEPRECATED_SCANF
+#define __GLIBC_USE_DEPRECATED_SCANF 1
+
 #include <assert.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -49,6 +55,17 @@ int __vfprintf_chk(FILE *restrict, int, const char *restrict, va_list);
 int __dprintf_chk(int, int, const char *restrict, ...);
 int __vdprintf_chk(int, int, const char *restrict, va_list);
 int __vasprintf_chk(char **restrict, int, const char *restrict, va_list);
+
+/* scanf of C99, where %a is a number and not an allocation, and of C23, where numbers may be binary. */
+int __isoc99_scanf(const char *restrict, ...);
+int __isoc99_fscanf(FILE *restrict, const char *restrict, ...);
+int __isoc99_vscanf(const char *restrict, va_list);
+int __isoc99_vfscanf(FILE *restrict, const char *restrict, va_list);
+int __isoc23_scanf(const char *restrict, ...);
+int __isoc23_fscanf(FILE *restrict, const char *restrict, ...);
+int __isoc23_vscanf(const char *restrict, va_list);
+int __isoc23_vfscanf(FILE *restrict, const char *restrict, va_list);
+int __vfscanf(FILE *restrict, const char *restrict, va_list);
 
 ssize_t __read(int, void *, size_t);
 ssize_t __write(int, const void *, size_t);
@@ -97,7 +114,8 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(pthread_rwlock_unlock) X(sem_wait) X(sem_timedwait) X(sem_clockwait) X(sem_post) X(pthread_join)                 \
     X(pthread_once) X(fread) X(__fread_chk) X(fgetc) X(fgets) X(__fgets_chk) X(getdelim) X(__uflow) X(__underflow)  \
     X(fwrite) X(fputs) X(puts) X(fputc) X(__overflow) X(fflush) X(fclose) X(vfprintf) X(__vfprintf_chk) \
-    X(vdprintf) X(__vdprintf_chk) X(sync_file_range) X(msync) X(sync)
+    X(vdprintf) X(__vdprintf_chk) X(sync_file_range) X(msync) X(sync) X(vfscanf) X(__isoc99_vfscanf)                   \
+    X(__isoc23_vfscanf)
 
 /* Second names for the same definitions. Some of libc's exist for old programs only and cannot be looked up. */
 #define MF_ALIASED(X)                                                                                                  \
@@ -110,7 +128,8 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(_IO_getc) X(_IO_putc) X(fwrite_unlocked) X(fputs_unlocked) X(putc) X(fputc_unlocked) X(putc_unlocked) X(putchar)        \
     X(putchar_unlocked)  \
     X(fflush_unlocked) X(fprintf) X(printf) X(vprintf) X(__fprintf_chk) X(__printf_chk) X(__vprintf_chk) X(dprintf) \
-    X(__dprintf_chk)
+    X(__dprintf_chk) X(scanf) X(fscanf) X(vscanf) X(__vfscanf) X(__isoc99_scanf) X(__isoc99_fscanf)                    \
+    X(__isoc99_vscanf) X(__isoc23_scanf) X(__isoc23_fscanf) X(__isoc23_vscanf)
 
 typedef enum mf_libc_index {
 #define MF_LIBC_ENUM(name) MF_LIBC_##name,

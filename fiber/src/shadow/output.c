@@ -5,7 +5,6 @@
  * here with our write, which parks. A stream that cannot be written to, of wide characters or without a descriptor is
  * left to libc. Formatted output is formatted into memory first.
  */
-#include "../watch.h"
 #include "blocking.h"
 #include "libc.h"
 #include "stream.h"
@@ -89,6 +88,11 @@ static bool flush(FILE *stream)
         return LIBC(__overflow)(stream, EOF) != EOF;
     size_t pending = pending_bytes(stream);
     return !pending || write_block(stream, stream->_IO_write_base, pending) == pending;
+}
+
+bool mf_stream_write_out(FILE *stream)
+{
+    return !is_putting(stream) || !is_plainly_written(stream) || flush(stream);
 }
 
 /* ------------------------------------------------------------------------------------------------------ putting --- */
@@ -268,42 +272,6 @@ int putchar(int character)
 }
 
 ALIAS(putchar_unlocked, putchar);
-
-/* ---------------------------------------------------------------------------------------------- flush and close --- */
-
-/* What is left for libc to do writes nothing. */
-static bool flush_pending(FILE *stream)
-{
-    mf_stream_user own;
-    mf_stream_lock(stream, &own);
-    bool flushed = !is_putting(stream) || !is_plainly_written(stream) || flush(stream);
-    mf_stream_unlock(stream, &own);
-    return flushed;
-}
-
-/* All streams at once are libc's: it holds the lock of their list meanwhile. */
-int fflush(FILE *stream)
-{
-    if (mf_current && stream && !flush_pending(stream))
-        return EOF;
-    return LIBC(fflush)(stream);
-}
-
-ALIAS(fflush_unlocked, fflush);
-
-int fclose(FILE *stream)
-{
-    bool flushed = !mf_current || flush_pending(stream);
-    int error = errno, descriptor = fileno(stream);
-    errno = error;
-    if (descriptor >= 0)
-        mf_watch_note_close(descriptor, descriptor);
-    int result = LIBC(fclose)(stream);
-    if (flushed)
-        return result;
-    errno = error;
-    return EOF;
-}
 
 /* ---------------------------------------------------------------------------------------------------- formatted --- */
 

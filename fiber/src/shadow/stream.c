@@ -19,7 +19,7 @@ static bool is_used_by_neighbour(const FILE *stream)
     return false;
 }
 
-static bool try_lock_stream(FILE *stream, mf_stream_user *own)
+bool mf_stream_try_lock(FILE *stream, mf_stream_user *own)
 {
     mf_lock_take(&users.lock);
     bool locked = !is_used_by_neighbour(stream) && ftrylockfile(stream) == 0;
@@ -31,13 +31,17 @@ static bool try_lock_stream(FILE *stream, mf_stream_user *own)
     return locked;
 }
 
+void mf_stream_pause(void)
+{
+    mf_wait wait;
+    mf_wait_init(&wait);
+    mf_wait_park(&wait, mr_clock_now_ns() + NS_PER_MS, MF_UNINTERRUPTIBLE);
+}
+
 void mf_stream_lock(FILE *stream, mf_stream_user *own)
 {
-    while (!try_lock_stream(stream, own)) {
-        mf_wait wait;
-        mf_wait_init(&wait);
-        mf_wait_park(&wait, mr_clock_now_ns() + NS_PER_MS, MF_UNINTERRUPTIBLE);
-    }
+    while (!mf_stream_try_lock(stream, own))
+        mf_stream_pause();
 }
 
 void mf_stream_unlock(FILE *stream, mf_stream_user *own)

@@ -9,6 +9,7 @@
 
 #include "../carrier.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 /* libio.h and libioP.h no longer come with glibc; these are part of what old programs were compiled with. */
@@ -22,6 +23,8 @@ enum {
     MF_STREAM_IS_APPENDING = 0x1000,
 };
 void _IO_doallocbuf(FILE *);
+int _IO_switch_to_get_mode(FILE *);
+void _IO_free_backup_area(FILE *);
 
 typedef struct mf_stream_user {
     struct mf_stream_user *next;
@@ -32,5 +35,12 @@ typedef struct mf_stream_user {
 /* On fibers. The record belongs to the stream from one to the other. */
 void mf_stream_lock(FILE *stream, mf_stream_user *own);
 void mf_stream_unlock(FILE *stream, mf_stream_user *own);
+
+/* The parts of the first: a try, and what is waited before the next one. */
+bool mf_stream_try_lock(FILE *stream, mf_stream_user *own);
+void mf_stream_pause(void);
+
+/* output.c: writes what was put into a locked stream, so that libc has nothing left to write. False after an error. */
+bool mf_stream_write_out(FILE *stream);
 
 #endif

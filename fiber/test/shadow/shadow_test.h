@@ -24,6 +24,7 @@
     X(process)                                                                                                         \
     X(pthread)                                                                                                         \
     X(report)                                                                                                          \
+    X(scan)                                                                                                            \
     X(server)                                                                                                          \
     X(sleep)                                                                                                           \
     X(stream)

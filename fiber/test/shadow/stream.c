@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <wchar.h>
 
 /* ------------------------------------------------------------------------------------------ a reader that waits --- */
 
@@ -265,10 +267,102 @@ static void every_step_has_the_effect_it_has_on_a_thread(void)
             compare_traces(modes[m], bufferings[b]);
 }
 
+/* ------------------------------------------------------------------------------------------- all streams at once --- */
+
+typedef struct flushing {
+    FILE *streams[2];
+    int result, error;
+} flushing;
+
+static void *flush_everything(void *argument)
+{
+    flushing *f = argument;
+    errno = 0;
+    f->result = fflush(NULL);
+    f->error = errno;
+    return NULL;
+}
+
+/* Into a pipe without room, and a stream of wide characters, which libc writes. */
+static void flushing_all_streams(void)
+{
+    int full[2], wide[2];
+    char text[16] = "";
+    flushing f = {.result = EOF};
+    MUST(pipe(full));
+    MUST(pipe2(wide, O_NONBLOCK));
+    slow_reader slow = {.descriptor = full[0]};
+    size_t filled = fill_up(full[1]);
+    f.streams[0] = fdopen(full[1], "w");
+    f.streams[1] = fdopen(wide[1], "w");
+    CHECK_GE(fputs("a line", f.streams[0]), 0);
+    CHECK_GE(fputws(L"wide", f.streams[1]), 0);
+    CHECK_EQ(pthread_create(&slow.thread, NULL, read_later, &slow), 0);
+    must_leave_carrier_free(flush_everything, &f);
+    CHECK_EQ(f.result, 0);
+    CHECK_EQ(read(wide[0], text, sizeof text), 4);
+    CHECK_EQ(strcmp(text, "wide"), 0);
+    for (int i = 0; i < 2; i++)
+        fclose(f.streams[i]);
+    pthread_join(slow.thread, NULL);
+    CHECK_EQ(slow.bytes, filled + 6);
+    close(full[0]);
+    close(wide[0]);
+}
+
+/* One that fails does not keep the others from being written. */
+static void flushing_a_stream_that_nobody_reads(void)
+{
+    int gone[2], there[2];
+    char text[16];
+    flushing f = {.result = 0};
+    signal(SIGPIPE, SIG_IGN);
+    for (int order = 0; order < 2; order++) {
+        MUST(pipe(gone));
+        MUST(pipe2(there, O_NONBLOCK));
+        close(gone[0]);
+        f.streams[order] = fdopen(gone[1], "w");
+        f.streams[!order] = fdopen(there[1], "w");
+        CHECK_GE(fputs("lost", f.streams[order]), 0);
+        CHECK_GE(fputs("kept", f.streams[!order]), 0);
+        on_fiber(flush_everything, &f);
+        CHECK_EQ(f.result, EOF);
+        CHECK_EQ(f.error, EPIPE);
+        CHECK(ferror(f.streams[order]));
+        CHECK_EQ(read(there[0], text, sizeof text), 4);
+        for (int i = 0; i < 2; i++)
+            fclose(f.streams[i]);
+        close(there[0]);
+    }
+}
+
+/* While one fiber waits for a stream, to flush it, the other that uses it closes it. */
+static void flushing_a_stream_that_is_closed_meanwhile(void)
+{
+    int ends[2];
+    flushing f = {.result = EOF};
+    MUST(pipe(ends));
+    slow_reader slow = {.descriptor = ends[0]};
+    fill_up(ends[1]);
+    mr_fiber *writer = spawn(print_much, fdopen(ends[1], "w"));
+    let_fibers_park();
+    mr_fiber *flusher = spawn(flush_everything, &f);
+    let_fibers_park();
+    CHECK_EQ(pthread_create(&slow.thread, NULL, read_later, &slow), 0);
+    join(writer);
+    join(flusher);
+    CHECK_EQ(f.result, 0);
+    pthread_join(slow.thread, NULL);
+    close(ends[0]);
+}
+
 const fiber_case stream_cases[] = {
     CASE(printing_into_a_full_pipe),
     CASE(printing_lines_into_a_full_socket),
     CASE(lines_of_several_fibers_stay_whole),
     CASE(every_step_has_the_effect_it_has_on_a_thread),
+    CASE(flushing_all_streams),
+    CASE(flushing_a_stream_that_nobody_reads),
+    CASE(flushing_a_stream_that_is_closed_meanwhile),
     {0},
 };

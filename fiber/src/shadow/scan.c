@@ -1,0 +1,155 @@
+/*
+ * scan.c: formatted input, where libc reads inside itself and cannot be reached.
+ *
+ * libc's own function scans a *view* of the stream: a stream made for the call, which hands on the other one's bytes
+ * as they are asked for, one at a time, read by input.c, which parks. So what is matched, stored and counted is libc's
+ * affair, and nothing is taken that libc would not take. What it pushes back into the view goes back into the stream.
+ */
+#include "libc.h"
+#include "blocking.h"
+#include "stream.h"
+
+#include <limits.h>
+#include <stdio_ext.h>
+#include <wchar.h>
+
+typedef struct _pthread_cleanup_buffer cleanup;
+
+typedef struct view {
+    FILE *stream;      /* what is viewed; locked */
+    cleanup *cleanups; /* of this thread, outside the call */
+    bool is_over;      /* nothing more is to be taken */
+    char buffer[1];
+} view;
+
+/* pthread.h declares them for old compilers only. */
+void _pthread_cleanup_push(cleanup *, void (*)(void *), void *);
+void _pthread_cleanup_pop(cleanup *, int);
+
+static void clean_nothing(void *argument)
+{
+    (void)argument;
+}
+
+/* libc keeps the cleanups of a thread in a list, through records on the stack; scanf has one for its lock. Fibers that
+ * park in scanf would take each other's records off that list. So a fiber leaves it as it was when it parks. */
+static cleanup *exchange_cleanups(cleanup *first)
+{
+    cleanup own;
+    _pthread_cleanup_push(&own, clean_nothing, NULL);
+    cleanup *before = own.__prev;
+    own.__prev = first;
+    _pthread_cleanup_pop(&own, 0);
+    return before;
+}
+
+static ssize_t read_view(void *cookie, char *to, size_t size)
+{
+    view *v = cookie;
+    (void)size;
+    if (v->is_over)
+        return 0;
+    cleanup *inner = exchange_cleanups(v->cleanups);
+    int character = __uflow(v->stream);
+    exchange_cleanups(inner);
+    if (character == EOF)
+        return 0; /* an error is the stream's; to scanf it is the same */
+    *to = (char)character;
+    return 1;
+}
+
+/* Not unbuffered: libc shows stdout before it reads such a stream. No lock: whoever flushes all streams would wait. */
+static FILE *open_view(view *v)
+{
+    FILE *stream = fopencookie(v, "r", (cookie_io_functions_t){.read = read_view});
+    if (!stream)
+        return NULL;
+    setvbuf(stream, v->buffer, _IOFBF, sizeof v->buffer);
+    __fsetlocking(stream, FSETLOCKING_BYCALLER);
+    return stream;
+}
+
+/* One character, or those of one that was not the digit or separator of the locale that it began like. */
+static void push_back_rest(view *v, FILE *viewing)
+{
+    char rest[2 * MB_LEN_MAX];
+    size_t count = 0;
+    int character;
+    v->is_over = true;
+    while (count < sizeof rest && (character = __uflow(viewing)) != EOF)
+        rest[count++] = (char)character;
+    while (count > 0)
+        ungetc((unsigned char)rest[--count], v->stream);
+}
+
+typedef int scanner(FILE *restrict, const char *restrict, va_list);
+
+static int scan_view(scanner *libcs, view *v, const char *format, va_list arguments)
+{
+    FILE *viewing = open_view(v);
+    if (!viewing)
+        return EOF;
+    v->cleanups = exchange_cleanups(NULL);
+    exchange_cleanups(v->cleanups);
+    int matched = libcs(viewing, format, arguments);
+    int error = errno;
+    push_back_rest(v, viewing);
+    LIBC(fclose)(viewing);
+    errno = error;
+    return matched;
+}
+
+static bool is_libcs(FILE *stream)
+{
+    return !mf_current || (stream->_flags & MF_STREAM_NO_READS) || fwide(stream, -1) >= 0;
+}
+
+static int scan(scanner *libcs, FILE *stream, const char *format, va_list arguments)
+{
+    if (is_libcs(stream))
+        return libcs(stream, format, arguments);
+    mf_stream_user own;
+    view v = {.stream = stream};
+    mf_stream_lock(stream, &own);
+    int matched = scan_view(libcs, &v, format, arguments);
+    mf_stream_unlock(stream, &own);
+    return matched;
+}
+
+/* ------------------------------------------------------------------------------------------------- by their names --- */
+
+/* The last statements of a function with variable arguments: the result of one that takes them as a list. */
+#define RETURN_WITH_ARGUMENTS(function, stream, format)                                                                \
+    va_list arguments;                                                                                                 \
+    va_start(arguments, format);                                                                                       \
+    int matched = function(stream, format, arguments);                                                                 \
+    va_end(arguments);                                                                                                 \
+    return matched
+
+/* One of libc's three dialects of formats, under its four names. */
+#define DIALECT(prefix)                                                                                                \
+    int prefix##vfscanf(FILE *restrict stream, const char *restrict format, va_list arguments)                         \
+    {                                                                                                                  \
+        return scan(LIBC(prefix##vfscanf), stream, format, arguments);                                                 \
+    }                                                                                                                  \
+                                                                                                                       \
+    int prefix##vscanf(const char *restrict format, va_list arguments)                                                 \
+    {                                                                                                                  \
+        return prefix##vfscanf(stdin, format, arguments);                                                              \
+    }                                                                                                                  \
+                                                                                                                       \
+    int prefix##fscanf(FILE *restrict stream, const char *restrict format, ...)                                        \
+    {                                                                                                                  \
+        RETURN_WITH_ARGUMENTS(prefix##vfscanf, stream, format);                                                        \
+    }                                                                                                                  \
+                                                                                                                       \
+    int prefix##scanf(const char *restrict format, ...)                                                                \
+    {                                                                                                                  \
+        RETURN_WITH_ARGUMENTS(prefix##vfscanf, stdin, format);                                                         \
+    }
+
+DIALECT()
+DIALECT(__isoc99_)
+DIALECT(__isoc23_)
+
+ALIAS(__vfscanf, vfscanf);
