@@ -2,6 +2,7 @@
 #include "differential.h"
 
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -27,6 +28,12 @@ int _IO_getc(FILE *);
 int _IO_putc(int, FILE *);
 ssize_t __pread_chk(int, void *, size_t, off_t, size_t);
 ssize_t __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr *, socklen_t *);
+int __ppoll_chk(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *, size_t);
+size_t __fread_chk(void *, size_t, size_t, size_t, FILE *);
+char *__fgets_chk(char *, size_t, int, FILE *);
+
+/* The headers have fscanf mean the one of C99. */
+int old_fscanf(FILE *, const char *, ...) __asm__("fscanf");
 
 /* More than any of the buffers holds. */
 static char large[400000];
@@ -125,6 +132,62 @@ static void call_fgets(world *w, outcome *o)
     if (!stream)
         return;
     o->result = fgets(o->data, 8, stream) ? (long)strlen(o->data) : -1;
+    end_stream(stream, o);
+}
+
+static void call_fread_chk(world *w, outcome *o)
+{
+    FILE *stream = unbuffered_stream_of(w);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->result = (long)__fread_chk(o->data, DATA_BYTES, 4, 2, stream);
+    end_stream(stream, o);
+}
+
+static void call_fgets_chk(world *w, outcome *o)
+{
+    FILE *stream = stream_of(w);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->result = __fgets_chk(o->data, DATA_BYTES, 8, stream) ? (long)strlen(o->data) : -1;
+    end_stream(stream, o);
+}
+
+/* A word of seven letters at most; what a descriptor for events gives is as long. And what is left behind it. */
+static void scan_word(world *w, outcome *o, int (*scan)(FILE *, const char *, ...))
+{
+    int length = 0;
+    FILE *stream = stream_of(w);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->result = scan(stream, "%7s%n", o->data, &length);
+    o->detail[3] = o->result == 1 ? length * 256 + fgetc(stream) : length;
+    end_stream(stream, o);
+}
+
+static void call_fscanf(world *w, outcome *o)
+{
+    scan_word(w, o, fscanf);
+}
+
+static void call_old_fscanf(world *w, outcome *o)
+{
+    scan_word(w, o, old_fscanf);
+}
+
+/* The first byte is pushed back as another. */
+static void call_ungetc(world *w, outcome *o)
+{
+    FILE *stream = stream_of(w);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->result = fgetc(stream);
+    if (o->result >= 0 && ungetc('X', stream) == 'X')
+        o->detail[3] = (long)fread(o->data, 1, 4, stream);
     end_stream(stream, o);
 }
 
@@ -303,6 +366,17 @@ static void call_fflush(world *w, outcome *o)
         return;
     o->detail[3] = fputs("text", stream) == EOF;
     o->result = fflush(stream);
+    end_stream(stream, o);
+}
+
+static void call_fflush_all(world *w, outcome *o)
+{
+    FILE *stream = output_of(w, _IOFBF);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->detail[3] = fputs("text", stream) == EOF;
+    o->result = fflush(NULL);
     end_stream(stream, o);
 }
 
@@ -534,6 +608,15 @@ static void call_ppoll(world *w, outcome *o)
     o->detail[1] = timeout.tv_nsec;
 }
 
+static void call_ppoll_chk(world *w, outcome *o)
+{
+    struct pollfd entry = {.fd = w->descriptor, .events = POLLIN};
+    struct timespec timeout = {.tv_nsec = TIMEOUT_MS * 1000000};
+    o->result = __ppoll_chk(&entry, 1, &timeout, NULL, sizeof entry);
+    o->detail[0] = entry.revents;
+    o->detail[1] = timeout.tv_nsec;
+}
+
 static void call_ppoll_invalid(world *w, outcome *o)
 {
     struct pollfd entry = {.fd = w->descriptor, .events = POLLIN};
@@ -586,17 +669,61 @@ static void call_pselect_out(world *w, outcome *o)
         o->detail[0] = FD_ISSET(w->descriptor, &out) != 0;
 }
 
-static void call_epoll_wait(world *w, outcome *o)
+typedef int (*epoll_waiter)(int set, struct epoll_event *event);
+
+static void wait_in_set(world *w, outcome *o, epoll_waiter wait_for)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = 7}, got = {0};
     int set = epoll_create1(0);
     o->detail[0] = epoll_ctl(set, EPOLL_CTL_ADD, w->descriptor, &event);
-    o->result = epoll_wait(set, &got, 1, TIMEOUT_MS);
+    o->result = wait_for(set, &got);
     o->error = errno;
     o->detail[1] = got.events;
     o->detail[2] = got.data.u32;
     close(set);
     errno = o->error;
+}
+
+static int wait_with_epoll_wait(int set, struct epoll_event *event)
+{
+    return epoll_wait(set, event, 1, TIMEOUT_MS);
+}
+
+static int wait_with_epoll_pwait(int set, struct epoll_event *event)
+{
+    return epoll_pwait(set, event, 1, TIMEOUT_MS, NULL);
+}
+
+static int wait_with_epoll_pwait2(int set, struct epoll_event *event)
+{
+    struct timespec timeout = {.tv_nsec = TIMEOUT_MS * 1000000};
+    return epoll_pwait2(set, event, 1, &timeout, NULL);
+}
+
+static int wait_with_epoll_pwait2_invalid(int set, struct epoll_event *event)
+{
+    struct timespec timeout = {.tv_nsec = 2000000000};
+    return epoll_pwait2(set, event, 1, &timeout, NULL);
+}
+
+static void call_epoll_wait(world *w, outcome *o)
+{
+    wait_in_set(w, o, wait_with_epoll_wait);
+}
+
+static void call_epoll_pwait(world *w, outcome *o)
+{
+    wait_in_set(w, o, wait_with_epoll_pwait);
+}
+
+static void call_epoll_pwait2(world *w, outcome *o)
+{
+    wait_in_set(w, o, wait_with_epoll_pwait2);
+}
+
+static void call_epoll_pwait2_invalid(world *w, outcome *o)
+{
+    wait_in_set(w, o, wait_with_epoll_pwait2_invalid);
 }
 
 /* ----------------------------------------------------------------------------------------------------- the rest --- */
@@ -606,6 +733,40 @@ static void call_close(world *w, outcome *o)
     o->result = close(w->descriptor);
     o->detail[0] = close(w->descriptor);
     o->detail[1] = errno;
+}
+
+static void call_close_range(world *w, outcome *o)
+{
+    unsigned number = (unsigned)w->descriptor;
+    o->result = close_range(number, number, 0);
+    o->detail[0] = fcntl(w->descriptor, F_GETFD);
+    o->detail[1] = errno;
+}
+
+static void call_close_range_on_exec(world *w, outcome *o)
+{
+    unsigned number = (unsigned)w->descriptor;
+    o->result = close_range(number, number, CLOSE_RANGE_CLOEXEC);
+    o->detail[0] = fcntl(w->descriptor, F_GETFD);
+}
+
+static void call_close_range_backwards(world *w, outcome *o)
+{
+    unsigned number = (unsigned)w->descriptor;
+    o->result = close_range(number, number - 1, 0);
+    o->detail[0] = fcntl(w->descriptor, F_GETFD);
+}
+
+/* From a number on that nothing else in this program reaches. */
+static void call_closefrom(world *w, outcome *o)
+{
+    enum { HIGH = 900 };
+    o->result = dup2(w->descriptor, HIGH) == HIGH ? 0 : -1;
+    o->error = errno;
+    closefrom(HIGH);
+    o->detail[0] = fcntl(HIGH, F_GETFD);
+    o->detail[1] = fcntl(w->descriptor, F_GETFD);
+    errno = o->error;
 }
 
 static void call_dup2(world *w, outcome *o)
@@ -757,6 +918,11 @@ const call calls[] = {
     {"recv", NEED_READABLE, false, false, call_recv},
     {"fread", NEED_READABLE, false, false, call_fread},
     {"fgets", NEED_READABLE, false, false, call_fgets},
+    {"fread_chk", NEED_READABLE, false, false, call_fread_chk},
+    {"fgets_chk", NEED_READABLE, false, false, call_fgets_chk},
+    {"fscanf", NEED_READABLE, false, false, call_fscanf},
+    {"old_fscanf", NEED_READABLE, false, false, call_old_fscanf},
+    {"ungetc", NEED_READABLE, false, false, call_ungetc},
     {"fgetc", NEED_READABLE, false, false, call_fgetc},
     {"getdelim", NEED_READABLE, false, false, call_getdelim},
     {"recv_chk", NEED_READABLE, false, false, call_recv_chk},
@@ -777,6 +943,7 @@ const call calls[] = {
     {"fprintf", NEED_WRITABLE, false, false, call_fprintf},
     {"fprintf_chk", NEED_WRITABLE, false, false, call_fprintf_chk},
     {"fflush", NEED_WRITABLE, false, false, call_fflush},
+    {"fflush_all", NEED_WRITABLE, false, false, call_fflush_all},
     {"fclose", NEED_WRITABLE, false, false, call_fclose},
     {"dprintf", NEED_WRITABLE, false, false, call_dprintf},
     {"dprintf_chk", NEED_WRITABLE, false, false, call_dprintf_chk},
@@ -804,13 +971,21 @@ const call calls[] = {
     {"poll_twice_in_set", NEED_NOTHING, false, false, call_poll_twice_in_set},
     {"poll_empty_set", NEED_NOTHING, false, false, call_poll_empty_set},
     {"ppoll", NEED_NOTHING, false, false, call_ppoll},
+    {"ppoll_chk", NEED_NOTHING, false, false, call_ppoll_chk},
     {"ppoll_invalid", NEED_NOTHING, false, false, call_ppoll_invalid},
     {"select_now", NEED_NOTHING, false, false, call_select_now},
     {"select_timeout", NEED_NOTHING, false, false, call_select_timeout},
     {"select", NEED_READABLE, false, false, call_select},
     {"pselect_out", NEED_WRITABLE, false, false, call_pselect_out},
     {"epoll_wait", NEED_NOTHING, false, false, call_epoll_wait},
+    {"epoll_pwait", NEED_NOTHING, false, false, call_epoll_pwait},
+    {"epoll_pwait2", NEED_NOTHING, false, false, call_epoll_pwait2},
+    {"epoll_pwait2_invalid", NEED_NOTHING, false, false, call_epoll_pwait2_invalid},
     {"close", NEED_NOTHING, false, false, call_close},
+    {"close_range", NEED_NOTHING, false, false, call_close_range},
+    {"close_range_on_exec", NEED_NOTHING, false, false, call_close_range_on_exec},
+    {"close_range_backwards", NEED_NOTHING, false, false, call_close_range_backwards},
+    {"closefrom", NEED_NOTHING, false, false, call_closefrom},
     {"dup2", NEED_NOTHING, false, false, call_dup2},
     {"fionbio", NEED_NOTHING, false, false, call_fionbio},
     {"dup3", NEED_NOTHING, false, false, call_dup3},

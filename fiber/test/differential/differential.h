@@ -2,7 +2,7 @@
  * differential.h: one call, performed on an OS thread and on a fiber in two equal worlds, must have equal outcomes.
  *
  * A *world* is a descriptor of some kind, in a blocking mode, in a situation (nothing to read, full, peer gone, ...). A
- * *call* uses it and notes an *outcome*. The tables of both are in kinds.c and calls.c; main.c compares.
+ * *call* uses it and notes an *outcome*. The tables of both are in kinds.c, calls.c and locks.c; main.c compares.
  */
 #ifndef MILLRACE_FIBER_DIFFERENTIAL_H
 #define MILLRACE_FIBER_DIFFERENTIAL_H
@@ -78,5 +78,10 @@ typedef struct call {
 
 extern const call calls[];
 extern const size_t call_count;
+
+/* locks.c: the calls that use none, and the kind of a world for them. */
+extern const kind no_descriptor;
+extern const call calls_without_descriptor[];
+extern const size_t call_without_descriptor_count;
 
 #endif
