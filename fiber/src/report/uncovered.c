@@ -10,13 +10,15 @@
 
 /* Functions of libc that may wait for something else than the processor or a disk, and are not shadowed. */
 static const char *const blocking[] = {
-    "aio_suspend", "call_once", "cnd_timedwait", "cnd_wait", "copy_file_range",
-    "gai_suspend", "getaddrinfo_a", "io_getevents",
-    "mq_receive", "mq_send", "mq_timedreceive", "mq_timedsend", "msgrcv", "msgsnd", "mtx_lock", "mtx_timedlock",
-    "pause", "preadv2", "pthread_barrier_wait", "pthread_clockjoin_np", "pthread_spin_lock", "pthread_timedjoin_np",
-    "pwritev2", "res_query", "res_search", "res_send", "semop", "semtimedop", "sendfile", "sendfile64",
-    "sigsuspend", "sigtimedwait", "sigwait", "sigwaitinfo", "splice", "syscall", "tcdrain", "tee", "thrd_join",
-    "thrd_sleep", "vmsplice",
+    "__isoc99_fwscanf", "__isoc99_vfwscanf", "__isoc99_vwscanf", "__isoc99_wscanf", "aio_suspend", "call_once",
+    "cnd_timedwait", "cnd_wait", "copy_file_range", "fgetwc", "fgetws", "fputwc", "fputws", "fwprintf", "fwscanf",
+    "gai_suspend", "getaddrinfo_a", "getwc", "getwchar", "io_getevents", "mq_receive", "mq_send", "mq_timedreceive",
+    "mq_timedsend", "msgrcv", "msgsnd", "mtx_lock", "mtx_timedlock", "pause", "preadv2", "pthread_barrier_wait",
+    "pthread_clockjoin_np", "pthread_spin_lock", "pthread_timedjoin_np", "putwc", "putwchar", "pwritev2",
+    "res_nquery", "res_nquerydomain", "res_nsearch", "res_nsend", "res_query", "res_querydomain", "res_search",
+    "res_send", "semop", "semtimedop", "sendfile", "sendfile64", "sigsuspend", "sigtimedwait", "sigwait",
+    "sigwaitinfo", "splice", "syscall", "tcdrain", "tee", "thrd_join", "thrd_sleep", "vfwprintf", "vfwscanf",
+    "vmsplice", "vwprintf", "vwscanf", "wprintf", "wscanf",
 };
 
 static bool may_block(const char *name)

@@ -51,17 +51,19 @@ static void run_named(const char *name, void *(*run)(void *), void *argument)
 
 static void look_for(void *argument, const char *object, const char *function)
 {
-    bool *found = argument;
+    unsigned *found = argument;
     CHECK_NE(strcmp(function, "recv"), 0);
+    CHECK_NE(strcmp(function, "fputs"), 0);
     CHECK_NE(strcmp(function, "pthread_mutex_lock"), 0);
-    *found |= strcmp(function, "sigtimedwait") == 0 && strcmp(object, "the program") == 0;
+    bool is_known = strcmp(function, "sigtimedwait") == 0 || strcmp(function, "fputws") == 0;
+    *found += is_known && strcmp(object, "the program") == 0;
 }
 
 static void imports_that_are_not_shadowed(void)
 {
-    bool found = false;
-    CHECK_GT(mr_uncovered_calls(look_for, &found), 0);
-    CHECK(found); /* this file imports it */
+    unsigned found = 0;
+    CHECK_GE(mr_uncovered_calls(look_for, &found), 2);
+    CHECK_EQ(found, 2); /* this file imports one, stream.c the other */
     restart((mr_carriers_options){.reports_uncovered_calls = 1});
     CHECK_EQ(lines_with("the program imports", "sigtimedwait", ""), 1);
 }
