@@ -131,7 +131,8 @@ static size_t take(FILE *stream, char *to, size_t size, int delimiter)
 static size_t direct_bytes(FILE *stream, size_t wanted)
 {
     size_t buffer_size = (size_t)(stream->_IO_buf_end - stream->_IO_buf_base);
-    bool is_emptied = !buffered_bytes(stream) && !(stream->_flags & (MF_STREAM_IN_BACKUP | MF_STREAM_CURRENTLY_PUTTING));
+    int others = MF_STREAM_IN_BACKUP | MF_STREAM_CURRENTLY_PUTTING;
+    bool is_emptied = !buffered_bytes(stream) && !(stream->_flags & others);
     if (!is_plainly_read(stream) || !is_emptied || wanted < buffer_size || !buffer_size)
         return 0;
     return buffer_size >= 128 ? wanted - wanted % buffer_size : wanted;

@@ -168,4 +168,12 @@ static inline void *mf_libc_function(mf_libc_index index)
 /* Another name for a shadow defined in the same file. */
 #define ALIAS(name, target) extern __typeof__(target) name __attribute__((alias(#target), copy(target)))
 
+/* The last statements of a function with variable arguments: the result of one that takes them as a list. */
+#define RETURN_WITH_ARGUMENTS_AFTER(last, function, ...)                                                               \
+    va_list arguments;                                                                                                 \
+    va_start(arguments, last);                                                                                         \
+    int result = function(__VA_ARGS__, arguments);                                                                     \
+    va_end(arguments);                                                                                                 \
+    return result
+
 #endif

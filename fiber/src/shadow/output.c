@@ -10,7 +10,6 @@
 #include "stream.h"
 
 #include <limits.h>
-#include <stdarg.h>
 #include <string.h>
 #include <wchar.h>
 
@@ -321,14 +320,6 @@ int __vprintf_chk(int flag, const char *restrict format, va_list arguments)
 {
     return __vfprintf_chk(stdout, flag, format, arguments);
 }
-
-/* The last statements of a function with variable arguments: the result of one that takes them as a list. */
-#define RETURN_WITH_ARGUMENTS_AFTER(last, function, ...)                                                               \
-    va_list arguments;                                                                                                 \
-    va_start(arguments, last);                                                                                         \
-    int length = function(__VA_ARGS__, arguments);                                                                     \
-    va_end(arguments);                                                                                                 \
-    return length
 
 int fprintf(FILE *restrict stream, const char *restrict format, ...)
 {

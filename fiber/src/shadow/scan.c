@@ -116,15 +116,7 @@ static int scan(scanner *libcs, FILE *stream, const char *format, va_list argume
     return matched;
 }
 
-/* ------------------------------------------------------------------------------------------------- by their names --- */
-
-/* The last statements of a function with variable arguments: the result of one that takes them as a list. */
-#define RETURN_WITH_ARGUMENTS(function, stream, format)                                                                \
-    va_list arguments;                                                                                                 \
-    va_start(arguments, format);                                                                                       \
-    int matched = function(stream, format, arguments);                                                                 \
-    va_end(arguments);                                                                                                 \
-    return matched
+/* ----------------------------------------------------------------------------------------------- by their names --- */
 
 /* One of libc's three dialects of formats, under its four names. */
 #define DIALECT(prefix)                                                                                                \
@@ -140,12 +132,12 @@ static int scan(scanner *libcs, FILE *stream, const char *format, va_list argume
                                                                                                                        \
     int prefix##fscanf(FILE *restrict stream, const char *restrict format, ...)                                        \
     {                                                                                                                  \
-        RETURN_WITH_ARGUMENTS(prefix##vfscanf, stream, format);                                                        \
+        RETURN_WITH_ARGUMENTS_AFTER(format, prefix##vfscanf, stream, format);                                          \
     }                                                                                                                  \
                                                                                                                        \
     int prefix##scanf(const char *restrict format, ...)                                                                \
     {                                                                                                                  \
-        RETURN_WITH_ARGUMENTS(prefix##vfscanf, stdin, format);                                                         \
+        RETURN_WITH_ARGUMENTS_AFTER(format, prefix##vfscanf, stdin, format);                                           \
     }
 
 DIALECT()

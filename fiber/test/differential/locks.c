@@ -28,7 +28,7 @@ const char *__tsan_default_suppressions(void)
 
 const kind no_descriptor = {.name = "no_descriptor", .open = open_nothing};
 
-/* ---------------------------------------------------------------------------------------------- what is waited for --- */
+/* ------------------------------------------------------------------------------------------- what is waited for --- */
 
 typedef struct locks {
     pthread_mutex_t mutex;
@@ -103,7 +103,7 @@ static void give_semaphore(locks *l)
     CHECK_EQ(sem_post(&l->semaphore), 0);
 }
 
-/* ------------------------------------------------------------------------------------------------------ the calls --- */
+/* ---------------------------------------------------------------------------------------------------- the calls --- */
 
 static int mutex_clocklock(locks *l, clockid_t clock, const struct timespec *until)
 {
@@ -202,7 +202,7 @@ typedef struct waiting {
     X(sem_clockwait_realtime, sem_clockwait_, CLOCK_REALTIME, semaphore, give_semaphore)                               \
     X(sem_timedwait, sem_timedwait_, CLOCK_REALTIME, semaphore, give_semaphore)
 
-/* ---------------------------------------------------------------------------------------------- who has it, how long --- */
+/* ----------------------------------------------------------------------------------------- who has it, how long --- */
 
 typedef enum circumstance {
     FREE,

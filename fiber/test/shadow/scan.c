@@ -15,7 +15,7 @@ static FILE *stream_on(int descriptor, const char *mode)
     return stream;
 }
 
-/* ----------------------------------------------------------------------------------------- a writer that is slow --- */
+/* ---------------------------------------------------------------------------------------- a writer that is slow --- */
 
 enum { PIECES_MAX = 4 };
 
@@ -109,7 +109,7 @@ static void reading_what_was_just_written_to(void)
     read_from_a_slow_writer(w, "r+", ask_and_read);
 }
 
-/* --------------------------------------------------------------------------------------------------- as libc does --- */
+/* ------------------------------------------------------------------------------------------------- as libc does --- */
 
 enum { ARGUMENTS = 4, ARGUMENT_BYTES = 128, LONG_INPUT = 10000 };
 

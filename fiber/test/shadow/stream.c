@@ -267,7 +267,7 @@ static void every_step_has_the_effect_it_has_on_a_thread(void)
             compare_traces(modes[m], bufferings[b]);
 }
 
-/* ------------------------------------------------------------------------------------------- all streams at once --- */
+/* ------------------------------------------------------------------------------------------ all streams at once --- */
 
 typedef struct flushing {
     FILE *streams[2];
