@@ -27,6 +27,7 @@ int mrh_ended(int descriptor);
 /* Of datagrams; EAGAIN if they would have to wait. */
 int64_t mrh_send_to(int descriptor, const void *bytes, size_t size, const struct sockaddr *address, socklen_t length);
 int64_t mrh_receive_from(int descriptor, void *buffer, size_t size, struct sockaddr *address, socklen_t *length);
+/* Of sockets, and of files (files.h). */
 int mrh_close(int descriptor);
 
 /* Has `in_child` called in every child process that a fork makes from here on. 0, or a negative errno. */

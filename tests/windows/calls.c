@@ -1,8 +1,10 @@
 /*
- * calls.c: runs the C files that the Haskell packages have for Windows: sockets, what is known of connections, files.
+ * calls.c: runs the C files that the Haskell packages have for Windows: sockets, what is known of connections, files, and
+ * the core's operations on these.
  * scripts/check-windows links it with them and runs it under Wine. Says what is not as it should be; 0 if nothing is.
  */
 #include "entry_windows.h"
+#include "files.h"
 #include "http_file.h"
 #include "http_socket.h"
 #include "system.h"
@@ -79,6 +81,117 @@ static void files_are_read(void)
     CHECK(http_file_open(L"NUL", &file) == -EACCES);
 }
 
+/* Operations of the core on one file that mrh_open opened. */
+typedef struct opened {
+    mr_group *group;
+    mr_loop *loop;
+    mr_handle handle;
+    int descriptor;
+} opened;
+
+static opened open_for(const wchar_t *path, int mode)
+{
+    opened f = {.descriptor = mrh_open(path, mode)};
+    CHECK(f.descriptor >= 0);
+    CHECK(mr_group_create(MR_BACKEND_IOCP, &f.group) == 0 && mr_loop_create(f.group, &f.loop) == 0);
+    CHECK(mr_group_adopt(f.group, f.descriptor, &f.handle) == 0);
+    return f;
+}
+
+static int64_t perform(const opened *f, mr_kind kind, void *buffer, size_t size, uint64_t offset)
+{
+    mr_request request = {.kind = kind, .handle = f->handle, .buffer = buffer, .length = size, .offset = offset};
+    mr_completion completion;
+    if (mr_loop_submit(f->loop, &request, &completion) == MR_DONE)
+        return completion.result;
+    while (mr_loop_poll(f->loop, &completion, 1) == 0)
+        if (mr_loop_prepare_wait(f->loop))
+            mr_loop_wait(f->loop);
+    mr_loop_release(f->loop, completion.token);
+    return completion.result;
+}
+
+static void close_opened(opened *f)
+{
+    CHECK(perform(f, MR_CLOSE, NULL, 0, 0) == 0);
+    CHECK(GetFileType((HANDLE)(intptr_t)f->descriptor) == FILE_TYPE_UNKNOWN);
+    mr_loop_destroy(f->loop);
+    mr_group_destroy(f->group);
+}
+
+/* Is there exactly this name in the directory that we are in? */
+static bool is_listed(const wchar_t *name)
+{
+    WIN32_FIND_DATAW found;
+    HANDLE search = FindFirstFileW(name, &found);
+    return search != INVALID_HANDLE_VALUE && FindClose(search) && wcscmp(found.cFileName, name) == 0;
+}
+
+/* Only a handle that is not for overlapped operations has a position that they move. */
+static int64_t position_of(const opened *f)
+{
+    LARGE_INTEGER position = {.QuadPart = -1};
+    SetFilePointerEx((HANDLE)(intptr_t)f->descriptor, (LARGE_INTEGER){0}, &position, FILE_CURRENT);
+    return position.QuadPart;
+}
+
+static void files_are_refused(void)
+{
+    CHECK(has_error(mrh_open(L"nothing", MRH_FOR_READING), ENOENT));
+    CHECK(has_error(mrh_open(L"nowhere\\file", MRH_FOR_UPDATING), ENOENT));
+    CHECK(has_error(mrh_open(L"a?b", MRH_FOR_WRITING), ENOENT));
+    CHECK(has_error(mrh_open(L"directory", MRH_FOR_READING), EACCES));
+    CHECK(has_error(mrh_open(L"NUL", MRH_FOR_UPDATING), EACCES));
+    CHECK(has_error(mrh_remove(L"nothing"), ENOENT));
+    CHECK(has_error(mrh_remove(L"directory"), EACCES));
+    CHECK(mrh_file_size(mrh_open(L"nothing", MRH_FOR_READING)) == -1 && errno == EBADF);
+
+    HANDLE alone = CreateFileW(L"file", GENERIC_READ, 0, NULL, OPEN_EXISTING, 0, NULL);
+    CHECK(has_error(mrh_open(L"file", MRH_FOR_READING), EACCES));
+    CHECK(CloseHandle(alone));
+}
+
+static void files_are_written(void)
+{
+    const wchar_t *name = L"gr\u00fc\u00dfe \u65e5\u672c\u8a9e \U0001f600";
+    char bytes[16] = {0};
+    DWORD flags = 0;
+    opened f = open_for(name, MRH_FOR_UPDATING); /* creates it */
+    CHECK(is_listed(name));
+    CHECK(GetHandleInformation((HANDLE)(intptr_t)f.descriptor, &flags) && !(flags & HANDLE_FLAG_INHERIT));
+    CHECK(mrh_file_size(f.descriptor) == 0);
+    CHECK(perform(&f, MR_READ_FILE, bytes, sizeof bytes, 0) == 0);
+    CHECK(perform(&f, MR_WRITE_FILE, "one ", 4, 0) == 4);
+    CHECK(perform(&f, MR_WRITE_FILE, "line more", 9, (uint64_t)mrh_file_size(f.descriptor)) == 9);
+    CHECK(perform(&f, MR_SYNC_FILE, NULL, 0, 0) == 0);
+    CHECK(mrh_file_size(f.descriptor) == 13);
+    CHECK(position_of(&f) == 0);
+    close_opened(&f);
+
+    f = open_for(name, MRH_FOR_READING);
+    CHECK(perform(&f, MR_READ_FILE, bytes, sizeof bytes, 0) == 13 && memcmp(bytes, "one line more", 13) == 0);
+    CHECK(perform(&f, MR_READ_FILE, bytes, sizeof bytes, 9) == 4 && memcmp(bytes, "more", 4) == 0);
+    CHECK(perform(&f, MR_READ_FILE, bytes, sizeof bytes, 13) == 0);
+    CHECK(perform(&f, MR_READ_FILE, bytes, sizeof bytes, 5000) == 0);
+    CHECK(perform(&f, MR_WRITE_FILE, "x", 1, 0) == -EACCES);
+    close_opened(&f);
+
+    f = open_for(name, MRH_FOR_UPDATING); /* keeps what there is */
+    CHECK(mrh_file_size(f.descriptor) == 13);
+    close_opened(&f);
+    f = open_for(name, MRH_FOR_WRITING); /* does not */
+    CHECK(mrh_file_size(f.descriptor) == 0);
+    CHECK(perform(&f, MR_WRITE_FILE, "new", 3, 0) == 3);
+    CHECK(mrh_remove(name) == 0);
+    CHECK(perform(&f, MR_READ_FILE, bytes, sizeof bytes, 0) == 3 && memcmp(bytes, "new", 3) == 0);
+    close_opened(&f);
+    CHECK(!is_listed(name));
+
+    int unused = mrh_open(name, MRH_FOR_WRITING); /* creates it, too */
+    CHECK(mrh_close(unused) == 0 && is_listed(name));
+    CHECK(has_error(mrh_close(unused), EBADF));
+}
+
 static void entries_are_held(void)
 {
     static wchar_t path[ENTRY_PATH_MAX];
@@ -106,6 +219,8 @@ int main(void)
         return 1;
     sockets_are_set_up();
     files_are_read();
+    files_are_refused();
+    files_are_written();
     entries_are_held();
     return failures != 0;
 }

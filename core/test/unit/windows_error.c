@@ -40,9 +40,20 @@ static void winsock_says_the_same(uintptr_t unused)
     CHECK_EQ(mr_error_of_winsock(123456), -EIO);
 }
 
+static void files_have_errors_of_their_own(uintptr_t unused)
+{
+    (void)unused;
+    CHECK_EQ(mr_error_of_winsock(ERROR_FILE_NOT_FOUND), -ENOENT);
+    CHECK_EQ(mr_error_of_winsock(ERROR_PATH_NOT_FOUND), -ENOENT);
+    CHECK_EQ(mr_error_of_winsock(ERROR_SHARING_VIOLATION), -EACCES);
+    CHECK_EQ(mr_error_of_winsock(ERROR_WRITE_PROTECT), -EROFS);
+    CHECK_EQ(mr_error_of_winsock(ERROR_DISK_FULL), -ENOSPC);
+}
+
 const harness_test windows_error_tests[] = {
     UNIT(windows_error, a_status_has_one_name),
     UNIT(windows_error, no_failure_is_a_success),
     UNIT(windows_error, winsock_says_the_same),
+    UNIT(windows_error, files_have_errors_of_their_own),
     {0},
 };

@@ -1,13 +1,12 @@
-/* files.c: opening files: the calls about them that are no operations of the core. Where a simulation runs, its machine's.
- * For `unsafe` calls: -1 and errno. */
+/* files.c: see files.h. POSIX's own calls, or a simulated machine's. */
+#include "files.h"
+
 #include "simulation.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { FOR_READING, FOR_WRITING, FOR_UPDATING };
 
 static int64_t posix(int64_t result)
 {
@@ -17,12 +16,12 @@ static int64_t posix(int64_t result)
     return -1;
 }
 
-int mrh_open(const char *path, int mode)
+int mrh_open(const void *path, int mode)
 {
     static const int flags[] = {
-        [FOR_READING] = O_RDONLY,
-        [FOR_WRITING] = O_RDWR | O_CREAT | O_TRUNC,
-        [FOR_UPDATING] = O_RDWR | O_CREAT,
+        [MRH_FOR_READING] = O_RDONLY,
+        [MRH_FOR_WRITING] = O_RDWR | O_CREAT | O_TRUNC,
+        [MRH_FOR_UPDATING] = O_RDWR | O_CREAT,
     };
     mr_machine *machine = mrh_simulation_here();
     if (!machine)
@@ -41,7 +40,7 @@ int64_t mrh_file_size(int descriptor)
     return posix(machine ? mr_machine_size(machine, descriptor) : -EBADF);
 }
 
-int mrh_remove(const char *path)
+int mrh_remove(const void *path)
 {
     mr_machine *machine = mrh_simulation_here();
     if (!machine)

@@ -2,6 +2,7 @@
  * system.c: see system.h. Winsock's calls.
  *
  * A socket is a handle, 64 bits wide, of which 32 matter (Windows on Windows 64 relies on it); an int carries them.
+ * WSAGetLastError is GetLastError.
  */
 #include "system.h"
 
@@ -114,7 +115,10 @@ int64_t mrh_receive_from(int descriptor, void *buffer, size_t size, struct socka
 
 int mrh_close(int descriptor)
 {
-    return result_of(closesocket(socket_of(descriptor)));
+    HANDLE handle = (HANDLE)socket_of(descriptor);
+    if (GetFileType(handle) != FILE_TYPE_DISK)
+        return result_of(closesocket(socket_of(descriptor)));
+    return result_of(CloseHandle(handle) ? 0 : SOCKET_ERROR);
 }
 
 int mrh_watch_forks(void (*in_child)(void))

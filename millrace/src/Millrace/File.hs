@@ -5,12 +5,11 @@
 -- >   writeAt journal end "one line more\n"
 -- >   sync journal
 --
--- On io_uring the kernel works meanwhile, and other threads of the capability run. Elsewhere they wait while the disk
--- works, for at most a mebibyte at a time. Opening and closing always do. Within "Millrace.Simulation", files are the
--- simulated machine's; a path is just a name there.
+-- On io_uring the kernel works meanwhile, and other threads of the capability run; on Windows, too, but for 'sync'.
+-- Elsewhere they wait while the disk works, for at most a mebibyte at a time. Opening and closing always do. Within
+-- "Millrace.Simulation", files are the simulated machine's; a path is just a name there.
 --
--- All functions throw 'IOError' that names the function and the file; 'System.IO.Error.isFullError' tells a full disk. Not
--- on Windows yet.
+-- All functions throw 'IOError' that names the function and the file; 'System.IO.Error.isFullError' tells a full disk.
 module Millrace.File
   ( File
   , Mode (..)
@@ -33,14 +32,12 @@ import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
 import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Data.Int (Int64)
 import Foreign.C.Error (throwErrnoPathIfMinus1)
-import Foreign.C.String (CString)
 import Foreign.C.Types (CInt (..))
 import Foreign.ForeignPtr (withForeignPtr)
-import Foreign.Ptr (castPtr)
-import GHC.Foreign (withCString)
-import GHC.IO.Encoding (getFileSystemEncoding)
+import Foreign.Ptr (Ptr, castPtr)
 import GHC.IO.Exception (IOErrorType (InvalidArgument))
 import System.IO.Error (ioeSetErrorString, mkIOError)
+import System.Posix.Internals (withFilePath)
 import System.Posix.Types (Fd (..))
 
 import Millrace.Internal.Foreign (c_close)
@@ -67,9 +64,9 @@ data Mode
   | ForUpdating -- ^ it is created unless it exists
   deriving (Eq, Show, Read, Enum, Bounded)
 
-foreign import ccall unsafe "mrh_open" c_open :: CString -> CInt -> IO CInt
+foreign import ccall unsafe "mrh_open" c_open :: Ptr () -> CInt -> IO CInt
 foreign import ccall unsafe "mrh_file_size" c_file_size :: CInt -> IO Int64
-foreign import ccall unsafe "mrh_remove" c_remove :: CString -> IO CInt
+foreign import ccall unsafe "mrh_remove" c_remove :: Ptr () -> IO CInt
 
 -- | Opens a file. Programs that are started meanwhile do not inherit it.
 --
@@ -136,7 +133,7 @@ writeAt file@(File handle _) offset bytes = do
 sync :: File -> IO ()
 sync file@(File handle _) = perform (syncFileRequest handle) >>= void . checked "sync" file
 
--- | Removes a name. Who has the file open can go on working with it.
+-- | Removes a name. Who has the file open can go on working with it. (Before Windows 10 the name is taken until nobody has.)
 --
 -- @since 0.1.0
 removeFile :: FilePath -> IO ()
@@ -152,8 +149,9 @@ fileDescriptor (File handle _) = Fd (descriptorOf handle)
 mebibyte :: Int
 mebibyte = 1048576
 
-withPath :: FilePath -> (CString -> IO a) -> IO a
-withPath path use = getFileSystemEncoding >>= \encoding -> withCString encoding path use
+-- | A path in the system's own form: bytes, on Windows UTF-16.
+withPath :: FilePath -> (Ptr () -> IO a) -> IO a
+withPath path use = withFilePath path (use . castPtr)
 
 checked :: String -> File -> Int64 -> IO Int64
 checked function file = throwIfFailed ("Millrace.File." ++ function) (show file)

@@ -1,0 +1,21 @@
+/*
+ * files.h: opening files: the calls about them that are no operations of the core.
+ *
+ * posix/ and windows/ have one each; millrace.cabal chooses. All are for `unsafe` calls from Haskell, and fail as POSIX's
+ * do: with -1 and errno. Paths are in the system's own form: bytes, on Windows UTF-16. A file is closed by mrh_close
+ * (system.h). Where a simulation runs (simulation.h) they are its machine's.
+ */
+#ifndef MILLRACE_FILES_H
+#define MILLRACE_FILES_H
+
+#include <stdint.h>
+
+/* Millrace.File's Mode, in its order. */
+enum { MRH_FOR_READING, MRH_FOR_WRITING, MRH_FOR_UPDATING };
+
+/* A regular file that child processes do not inherit; on Windows, 32 bits of its handle. */
+int mrh_open(const void *path, int mode);
+int64_t mrh_file_size(int descriptor);
+int mrh_remove(const void *path);
+
+#endif
