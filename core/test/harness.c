@@ -39,6 +39,21 @@ uint32_t harness_random(uint64_t *state)
     return (uint32_t)(*state * UINT64_C(2685821657736338717) >> 32);
 }
 
+uint64_t harness_first_seed(void)
+{
+    const char *wanted = getenv("MILLRACE_FIRST_SEED");
+    uint64_t seed = wanted ? strtoull(wanted, NULL, 10) : 0;
+    return seed ? seed : 1;
+}
+
+void harness_announce_seed(int argc, char **argv)
+{
+    if (argc > 1 && argv[1][0] == '-')
+        return; /* it is asked for the names of the tests, or is the process of one */
+    printf("seeds from %llu on (another first one: MILLRACE_FIRST_SEED)\n", (unsigned long long)harness_first_seed());
+    fflush(stdout);
+}
+
 /* One write, so that messages of several threads do not mix. */
 static _Noreturn void end_with_message(int status, const char *prefix, const char *format, va_list arguments)
 {

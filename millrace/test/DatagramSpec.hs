@@ -16,6 +16,7 @@ import Millrace.Socket
 import Millrace.Socket.ByteString
 import Millrace.Socket.Datagram
 import Millrace.Timer
+import Support (forSeeds)
 
 spec :: Spec
 spec = describe "Millrace.Socket.Datagram" $ do
@@ -39,7 +40,7 @@ spec = describe "Millrace.Socket.Datagram" $ do
       sort arrived `shouldBe` [1 .. count]
       arrived `shouldSatisfy` (/= [1 .. count])
 
-    it "gives the same trace for the same seed" $ forM_ [1 .. 100] $ \seed -> do
+    it "gives the same trace for the same seed" $ forSeeds 100 $ \seed -> do
       let machine = simulate (troubled seed) (try exchange :: IO (Either IOError [Int]))
       first <- machine
       second <- machine

@@ -21,7 +21,7 @@ import Millrace.File
 import Millrace.Simulation
 import Millrace.Socket
 import Millrace.Socket.File
-import Support (bytesAt, receiveExactly)
+import Support (bytesAt, forSeeds, receiveExactly)
 
 spec :: Spec
 spec = describe "Millrace.File" $ do
@@ -29,7 +29,7 @@ spec = describe "Millrace.File" $ do
   describe "on a simulated machine" $ do
     onFiles (\test -> simulate (calm 1) (test "") >>= resultOf)
 
-    it "loses nothing to short transfers, delays and interruptions" $ forM_ [1 .. 100] $ \seed -> do
+    it "loses nothing to short transfers, delays and interruptions" $ forSeeds 100 $ \seed -> do
       outcome <- simulate (calm seed) { planFaultRates = [(f, 200000) | f <- [ShortTransfer, Delay, Interrupted]] } $
         withFile "file" ForUpdating $ \file -> do
           forM_ [0 .. 20] $ \i -> writeAt file (i * 100) (bytesAt (fromIntegral i * 100) 100) >> sync file
@@ -58,7 +58,7 @@ spec = describe "Millrace.File" $ do
                   either isFullError (const False) third]
       resultOf outcome >>= (`shouldBe` [True, True, True])
 
-    it "gives the same trace for the same seed" $ forM_ [1 .. 100] $ \seed -> do
+    it "gives the same trace for the same seed" $ forSeeds 100 $ \seed -> do
       let machine = simulate (troubled seed) { planDiskBytes = 5000 } manyWriters
       first <- machine
       second <- machine

@@ -16,6 +16,7 @@ import Millrace.Manager (Backend, backendName, probeBackend)
 
 import qualified All
 import Scenario (runScenario)
+import Support (firstSeed)
 
 main :: IO ()
 main = do
@@ -33,6 +34,8 @@ summaryVariable = "MILLRACE_TEST_SUMMARY"
 
 runSpecs :: FilePath -> IO ()
 runSpecs file = do
+  seed <- firstSeed
+  putStrLn ("simulated machines: seeds from " ++ show seed ++ " on (another first one: MILLRACE_FIRST_SEED)")
   summary <- hspecWithResult defaultConfig All.spec
   writeFile file (show (summaryExamples summary, summaryFailures summary))
   unless (summaryFailures summary == 0) exitFailure

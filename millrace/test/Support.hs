@@ -28,6 +28,9 @@ module Support
   , newRandom
   , below
   , between
+  , firstSeed
+  , machineSeeds
+  , forSeeds
     -- * Streams of bytes
   , bytesAt
   , checkFrom
@@ -61,13 +64,16 @@ import Data.Bits (shiftR, xor)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.IORef
+import Data.Maybe (fromMaybe)
 import Data.Word (Word64)
 import Foreign.C.Error (Errno (..))
 import GHC.IO.Exception (IOException (..))
 import GHC.Stats (GCDetails (..), RTSStats (..), getRTSStats)
 import System.Directory (listDirectory)
+import System.Environment (lookupEnv)
 import System.Mem (performMajorGC)
 import qualified System.Timeout as Base
+import Text.Read (readMaybe)
 
 import qualified Millrace.Manager as Manager
 import Millrace.Socket
@@ -167,6 +173,18 @@ below (Random ref) limit = do
 
 between :: Random -> Int -> Int -> IO Int
 between random low high = (low +) <$> below random (high - low + 1)
+
+-- | Of the simulated machines of tests that run several: 1, or @MILLRACE_FIRST_SEED@ in the environment.
+firstSeed :: IO Word64
+firstSeed = maybe 1 (fromMaybe 1 . readMaybe) <$> lookupEnv "MILLRACE_FIRST_SEED"
+
+-- | So many seeds, from the first on.
+machineSeeds :: Int -> IO [Word64]
+machineSeeds count = (\first -> take count [first ..]) <$> firstSeed
+
+-- | Runs a test with each of so many seeds.
+forSeeds :: Int -> (Word64 -> IO ()) -> IO ()
+forSeeds count test = machineSeeds count >>= mapM_ test
 
 period :: Int
 period = 65521

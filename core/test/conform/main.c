@@ -38,7 +38,7 @@ static void run_case(uintptr_t index)
     char reason[256];
 #ifndef _WIN32
     if (planned->backend == MR_BACKEND_SIM)
-        CHECK_EQ(mr_machine_create(&(mr_machine_plan){.seed = index}, &test_machine), 0);
+        CHECK_EQ(mr_machine_create(&(mr_machine_plan){.seed = harness_first_seed() + index}, &test_machine), 0);
     else
 #endif
     if (planned->backend != MR_BACKEND_AUTO && mr_backend_probe(planned->backend, reason, sizeof reason) != 0)
@@ -78,5 +78,8 @@ int main(int argc, char **argv)
     for (mr_backend backend = MR_BACKEND_AUTO + 1; backend < MR_BACKEND_COUNT; backend++)
         for (size_t i = 0; is_of_this_system(backend) && i < sizeof files / sizeof *files; i++)
             add_cases(backend, files[i].name, files[i].cases);
+#ifndef _WIN32
+    harness_announce_seed(argc, argv); /* of simulated machines */
+#endif
     return harness_main(tests, test_count, argc, argv);
 }

@@ -17,5 +17,6 @@ int main(int argc, char **argv)
 #define UNIT_ADD(file) add(file##_tests);
     UNIT_FILES(UNIT_ADD)
 #undef UNIT_ADD
+    harness_announce_seed(argc, argv);
     return harness_main(tests, test_count, argc, argv);
 }

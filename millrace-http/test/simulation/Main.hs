@@ -1,7 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | The server on simulated machines: random clients, random failures, thousands of seeds. A seed that fails is named
--- in the message; MILLRACE_SEED=n runs it alone and leaves its trace in simulation.trace. MILLRACE_SEEDS=n: how many.
+-- in the message; MILLRACE_SEED=n runs it alone and leaves its trace in simulation.trace. MILLRACE_SEEDS=n: how many;
+-- MILLRACE_FIRST_SEED=n: from which on.
 module Main (main) where
 
 import Control.Concurrent (forkIO, newEmptyMVar, putMVar, takeMVar)
@@ -34,7 +35,13 @@ main :: IO ()
 main = do
   hSetBuffering stdout LineBuffering
   alone <- (>>= readMaybe) <$> lookupEnv "MILLRACE_SEED"
+  first <- maybe 1 (fromMaybe 1 . readMaybe) <$> lookupEnv "MILLRACE_FIRST_SEED"
   count <- maybe 2000 (fromMaybe 2000 . readMaybe) <$> lookupEnv "MILLRACE_SEEDS"
+  let seeds = take count [first ..]
+      calmSeeds = take 200 [first ..]
+  putStrLn $ case alone of
+    Just seed -> "seed " ++ show seed ++ " alone"
+    Nothing -> "seeds from " ++ show first ++ " on (another first one: MILLRACE_FIRST_SEED)"
   failures <- newIORef (0 :: Int)
   let check name test = do
         outcome <- try test
@@ -46,12 +53,12 @@ main = do
   case alone of
     Just seed -> check "this seed" (describe [seed] <$> mapM (crowdOn True . troubled) [seed])
     Nothing -> do
-      check "a calm machine loses nothing" $ describe [1 .. 200] <$> mapM (crowdOn True . unhindered) [1 .. 200]
-      check "troubled machines" $ describe [1 .. count] <$> mapM (crowdOn False . troubled) [1 .. count]
+      check "a calm machine loses nothing" $ describe calmSeeds <$> mapM (crowdOn True . unhindered) calmSeeds
+      check "troubled machines" $ describe seeds <$> mapM (crowdOn False . troubled) seeds
       check "a reset at every point" resetAtEveryPoint
       check "a day of idle connections" dayOfIdleConnections
       check "clients that go away" clientsThatGoAway
-      check "the same seed, the same trace" sameTrace
+      check "the same seed, the same trace" (sameTrace (take 50 [first ..]))
   failed <- readIORef failures
   putStrLn (show (if isNothing alone then 6 - failed else 1 - failed) ++ " passed, " ++ show failed ++ " failed")
   when (failed > 0) exitFailure
@@ -265,9 +272,9 @@ idler address minute = bracket (socket AF_INET Stream defaultProtocol) close $ \
   unless (B.null bytes) $ Replies.wrong (show bytes)
   return (fromIntegral (end - begin) / 1e9)
 
-sameTrace :: IO String
-sameTrace = do
-  sizes <- forM [1 .. 50] $ \seed -> do
+sameTrace :: [Word64] -> IO String
+sameTrace seeds = do
+  sizes <- forM seeds $ \seed -> do
     first <- simulate (troubled seed) (withServer application crowd)
     second <- simulate (troubled seed) (withServer application crowd)
     unless (outcomeTrace first == outcomeTrace second) $ ioError (userError ("two traces for seed " ++ show seed))
