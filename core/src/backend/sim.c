@@ -458,6 +458,31 @@ static void act_on(mr_loop *loop, mr_watch *watch)
         free(watch);
 }
 
+/* Has the processor fetch a record into its caches, meanwhile. Any address will do. */
+static void fetch(const void *record, size_t size)
+{
+    enum { CACHE_LINE_BYTES = 64 };
+    for (size_t offset = 0; offset < size; offset += CACHE_LINE_BYTES)
+        __builtin_prefetch((const void *)((uintptr_t)record + offset));
+}
+
+/* Of a million connections hardly one is in a cache: while reports are acted on, what later ones need is fetched, each
+ * record once the one that leads to it has come. */
+static void fetch_ahead(mr_loop *loop, size_t i, size_t count)
+{
+    enum { WATCHES = 8, RECORDS = 5, OPERATIONS = 2 }; /* so many reports ahead */
+    mr_watch *const *reports = watcher_of(loop)->reports;
+    if (i + WATCHES < count)
+        fetch(reports[i + WATCHES], sizeof(mr_watch));
+    if (i + RECORDS < count) {
+        int number = reports[i + RECORDS]->number;
+        fetch(mr_machine_find(machine_of(loop), number), sizeof(mr_socket));
+        fetch(mr_loop_descriptor(loop, number), sizeof(mr_descriptor));
+    }
+    if (i + OPERATIONS < count)
+        fetch(mr_loop_descriptor(loop, reports[i + OPERATIONS]->number)->first[MR_READING], sizeof(mr_slot));
+}
+
 static void poll_reports(mr_loop *loop)
 {
     mr_machine *machine = machine_of(loop);
@@ -472,8 +497,10 @@ static void poll_reports(mr_loop *loop)
     watcher->due_count = 0;
     /* What these change in turn is for the next poll. */
     size_t count = watcher->count;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        fetch_ahead(loop, i, count);
         act_on(loop, watcher->reports[i]);
+    }
     watcher->count -= count;
     for (size_t i = 0; i < watcher->count; i++)
         watcher->reports[i] = watcher->reports[count + i];
