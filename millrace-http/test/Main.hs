@@ -1,6 +1,7 @@
 -- | All tests of the package.
 module Main (main) where
 
+import qualified AnswerSpec
 import qualified ByteRangeSpec
 import qualified ChunksSpec
 import qualified ClientSpec
@@ -43,6 +44,7 @@ specs = do
   FaultSpec.spec
   TimeSpec.spec
   ShutdownSpec.spec
+  AnswerSpec.spec
   ClientSpec.spec
   ContextSpec.spec
   InterfaceSpec.spec

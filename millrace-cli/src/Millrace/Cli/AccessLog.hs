@@ -1,13 +1,13 @@
 {-# LANGUAGE OverloadedStrings #-}
 {-# LANGUAGE TupleSections #-}
 
--- | One line for each request. Lines are gathered and written once a second, or when there are many, so that a request
+-- | One line for each answer. Lines are gathered and written once a second, or when there are many, so that a request
 -- pays for no system call.
 module Millrace.Cli.AccessLog
   ( AccessLog
   , LogFormat (..)
   , withAccessLog
-  , logObservation
+  , logAnswer
   , Moment
   , momentOf
   , renderLine
@@ -25,16 +25,17 @@ import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
 import Data.IORef
 import Data.Int (Int64)
+import Data.Maybe (fromMaybe)
 import Data.Time (defaultTimeLocale, formatTime)
 import Data.Time.Clock.System (SystemTime (..), getSystemTime, systemToUTCTime)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Failure
 import Millrace.Cli.Json (jsonString)
-import Millrace.Cli.Observation
 import Millrace.Timer (threadDelay)
 import Network.HTTP.Types
 import Network.Socket (SockAddr (..), hostAddress6ToTuple, hostAddressToTuple)
 import Network.Wai
+import Network.Wai.Handler.Millrace (Answer (..))
 import System.IO (IOMode (AppendMode), hFlush, hPutStrLn, stderr, stdout, withBinaryFile)
 
 -- | Where the lines go.
@@ -84,13 +85,14 @@ withAccessLog format path use = do
 pauseMicros :: Int
 pauseMicros = 1000000
 
--- | Adds the line of a request that is over. Blocks only when a second's lines are more than 64 KiB and the disk is slow.
+-- | Adds the line of an answer that has been given. Blocks only when a second's lines are more than 64 KiB and the disk is
+-- slow.
 --
 -- @since 0.1.0
-logObservation :: AccessLog -> Observation -> IO ()
-logObservation accessLog observation = do
+logAnswer :: AccessLog -> Answer -> IO ()
+logAnswer accessLog answer = do
   moment <- currentMoment accessLog
-  let line = strict (renderLine (logFormat accessLog) moment observation)
+  let line = strict (renderLine (logFormat accessLog) moment answer)
   count <- atomicModifyIORef' (logPending accessLog) $ \(Pending bytes others) ->
     let total = bytes + ByteString.length line in (Pending total (line : others), total)
   when (count >= pendingMax) (flush accessLog)
@@ -146,48 +148,72 @@ momentOf format now = Moment (Char8.pack (formatTime defaultTimeLocale layout (s
 millisecondsOf :: SystemTime -> Int
 millisecondsOf now = fromIntegral (systemNanoseconds now `div` 1000000)
 
--- | The line of a request that was over at this time, with its end of line.
+-- | The line of an answer that was given at this time, with its end of line. Of what was no request there is the request
+-- line as it came, or @-@, and in JSON why it was refused.
 --
 -- @since 0.1.0
-renderLine :: LogFormat -> Moment -> Observation -> Builder
-renderLine Combined moment observation =
-  clientOf request
+renderLine :: LogFormat -> Moment -> Answer -> Builder
+renderLine Combined moment answer =
+  clientOf answer
     <> " - - ["
     <> byteString (momentSecond moment)
     <> "] \""
-    <> quoted (requestMethod request <> " " <> targetOf request <> " HTTP/" <> versionOf request)
+    <> quoted requestLine
     <> "\" "
-    <> intDec (statusCode (observedStatus observation))
+    <> intDec (statusCode (answerStatus answer))
     <> char7 ' '
-    <> maybe "-" intDec (observedBytes observation)
+    <> intDec (bytesOf answer)
     <> field requestHeaderReferer
     <> field requestHeaderUserAgent
     <> char7 '\n'
   where
-    request = observedRequest observation
-    field get = " \"" <> maybe "-" quoted (get request) <> "\""
-renderLine JsonLines moment observation =
+    field get = " \"" <> maybe "-" quoted (answerRequest answer >>= get) <> "\""
+    requestLine = case answerRequest answer of
+      Just request -> requestMethod request <> " " <> targetOf request <> " HTTP/" <> versionOf request
+      Nothing -> if ByteString.null (answerRequestLine answer) then "-" else answerRequestLine answer
+renderLine JsonLines moment answer =
   foldMap
     member
     [ ("{\"time\":\"", byteString (momentSecond moment) <> char7 '.' <> milliseconds <> char7 'Z')
-    , ("\",\"client\":\"", clientOf request)
-    , ("\",\"method\":", jsonString (requestMethod request))
-    , (",\"target\":", jsonString (targetOf request))
-    , (",\"version\":", jsonString (versionOf request))
-    , (",\"status\":", intDec (statusCode (observedStatus observation)))
-    , (",\"bytes\":", maybe null' intDec (observedBytes observation))
-    , (",\"microseconds\":", word64Dec (observedNanoseconds observation `div` 1000))
-    , (",\"host\":", optional requestHeaderHost)
-    , (",\"referer\":", optional requestHeaderReferer)
-    , (",\"user_agent\":", optional requestHeaderUserAgent)
+    , ("\",\"client\":\"", clientOf answer)
+    , ("\",\"method\":", optional (method <$> parts))
+    , (",\"target\":", optional (target <$> parts))
+    , (",\"version\":", optional (version <$> parts))
+    , (",\"status\":", intDec (statusCode (answerStatus answer)))
+    , (",\"bytes\":", intDec (bytesOf answer))
+    , (",\"microseconds\":", word64Dec (answerNanoseconds answer `div` 1000))
+    , (",\"host\":", field requestHeaderHost)
+    , (",\"referer\":", field requestHeaderReferer)
+    , (",\"user_agent\":", field requestHeaderUserAgent)
+    , ("", maybe mempty refused (answerRefusal answer))
     , ("}\n", mempty)
     ]
   where
-    request = observedRequest observation
+    parts = lineParts answer
     member (before, value) = byteString before <> value
     milliseconds = string7 (drop 1 (show (1000 + momentMilliseconds moment)))
-    optional get = maybe null' jsonString (get request)
-    null' = "null"
+    field get = optional (answerRequest answer >>= get)
+    optional = maybe "null" jsonString
+    refused reason = ",\"request_line\":" <> jsonString (answerRequestLine answer) <> ",\"refused\":" <> jsonString (Char8.pack (show reason))
+
+-- A request line taken apart.
+data LineParts = LineParts
+  { method :: ByteString
+  , target :: ByteString
+  , version :: ByteString
+  }
+
+-- Of a head that is not valid the first line may be; nothing is guessed from another one.
+lineParts :: Answer -> Maybe LineParts
+lineParts answer = case answerRequest answer of
+  Just request -> Just (LineParts (requestMethod request) (targetOf request) (versionOf request))
+  Nothing -> case Char8.split ' ' (answerRequestLine answer) of
+    [first, second, third] -> LineParts first second <$> ByteString.stripPrefix "HTTP/" third
+    _ -> Nothing
+
+-- As in nginx's log, no body is one of no bytes.
+bytesOf :: Answer -> Int
+bytesOf = fromMaybe 0 . answerBytes
 
 targetOf :: Request -> ByteString
 targetOf request = rawPathInfo request <> rawQueryString request
@@ -198,8 +224,8 @@ versionOf request
   | httpVersion request == http10 = "1.0"
   | otherwise = Char8.pack (drop 5 (show (httpVersion request)))
 
-clientOf :: Request -> Builder
-clientOf request = case remoteHost request of
+clientOf :: Answer -> Builder
+clientOf answer = case answerClient answer of
   SockAddrInet _ address -> case hostAddressToTuple address of
     (a, b, c, d) -> word8Dec a <> dot <> word8Dec b <> dot <> word8Dec c <> dot <> word8Dec d
   SockAddrInet6 _ _ address _ -> case hostAddress6ToTuple address of

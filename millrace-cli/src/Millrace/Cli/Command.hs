@@ -200,7 +200,7 @@ serverOptions =
     <*> optional
       ( strOption
           ( long "access-log" <> metavar "FILE" <> action "file"
-              <> help "Append a line for each request; - for standard output (default: no log)"
+              <> help "Append a line for each answer, refusals included; - for standard output (default: no log)"
           )
       )
     <*> option

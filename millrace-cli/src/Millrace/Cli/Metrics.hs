@@ -6,24 +6,24 @@ module Millrace.Cli.Metrics
   , newMetrics
   , countOpened
   , countClosed
-  , countRefused
-  , countRequests
+  , countAnswer
+  , countActive
   , statusPages
   ) where
 
 import Control.Exception (finally)
 import Data.ByteString.Builder
-import Data.Maybe (fromMaybe)
+import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word64)
 import GHC.Clock (getMonotonicTimeNSec)
 import Millrace.Cli.Json (Json (..), renderJson)
-import Millrace.Cli.Observation
 import Millrace.Cli.Representation (refusal)
 import Millrace.Cli.Tally
 import Millrace.Manager
 import Network.HTTP.Types
 import Network.HTTP.Types.Header (hAllow)
 import Network.Wai
+import Network.Wai.Handler.Millrace (Answer (..))
 
 -- | Counters of one server. Adding to them takes no lock.
 --
@@ -66,26 +66,29 @@ countOpened metrics = add (metricsTally metrics) opened 1
 countClosed :: Metrics -> IO ()
 countClosed metrics = add (metricsTally metrics) closed 1
 
--- | A request was refused before any application saw it.
+-- | An answer was given. What was refused before the application saw it counts as that and as nothing else.
 --
 -- @since 0.1.0
-countRefused :: Metrics -> IO ()
-countRefused metrics = add (metricsTally metrics) refused 1
-
--- | Counts the requests of an application.
---
--- @since 0.1.0
-countRequests :: Metrics -> Middleware
-countRequests metrics application request respond = do
-  add tally active 1
-  observed count application request respond `finally` add tally active (-1)
+countAnswer :: Metrics -> Answer -> IO ()
+countAnswer metrics answer
+  | isJust (answerRefusal answer) = add tally refused 1
+  | otherwise = do
+    add tally bodyBytes (fromMaybe 0 (answerBytes answer))
+    add tally nanoseconds (fromIntegral (answerNanoseconds answer))
+    add tally (firstClass + min 4 (max 0 (statusCode (answerStatus answer) `div` 100 - 1))) 1
+    add tally (firstBucket + bucketOf (answerNanoseconds answer)) 1
   where
     tally = metricsTally metrics
-    count observation = do
-      add tally bodyBytes (fromMaybe 0 (observedBytes observation))
-      add tally nanoseconds (fromIntegral (observedNanoseconds observation))
-      add tally (firstClass + min 4 (max 0 (statusCode (observedStatus observation) `div` 100 - 1))) 1
-      add tally (firstBucket + bucketOf (observedNanoseconds observation)) 1
+
+-- | Counts the requests that an application is working on.
+--
+-- @since 0.1.0
+countActive :: Metrics -> Middleware
+countActive metrics application request respond = do
+  add tally active 1
+  application request respond `finally` add tally active (-1)
+  where
+    tally = metricsTally metrics
 
 bucketOf :: Word64 -> Int
 bucketOf duration = length (takeWhile (\micros -> duration > 1000 * micros) bucketMicros)
@@ -188,7 +191,7 @@ prometheus figures =
     , metric "requests_total" "counter" "Requests answered by the application, by class of status" $
         [("{status=\"" <> string7 name <> "\"}", intDec count) | (name, count) <- classes figures]
     , metric "requests_refused_total" "counter" "Requests refused as malformed or too slow" [("", int refused)]
-    , metric "response_body_bytes_total" "counter" "Bytes of response bodies, as announced" [("", int bodyBytes)]
+    , metric "response_body_bytes_total" "counter" "Bytes of response bodies" [("", int bodyBytes)]
     , histogram
     , metric "loops" "gauge" "Loops" [("", intDec (loops figures))]
     , metric "loop_operations_in_flight" "gauge" "Operations pending" [("", word64Dec (inFlight (loopCounters figures)))]

@@ -5,20 +5,18 @@ module Millrace.Cli.Server
 
 import Control.Concurrent (forkIO, killThread, setNumCapabilities)
 import Control.Concurrent.MVar (MVar, newEmptyMVar, takeMVar, tryPutMVar)
-import Control.Exception (bracket, fromException)
-import Control.Monad (void, when)
-import Data.Maybe (isJust, isNothing)
+import Control.Exception (bracket)
+import Control.Monad (forM_, void)
 import GHC.Conc (getNumProcessors)
-import Millrace.Cli.AccessLog (logObservation, withAccessLog)
+import Millrace.Cli.AccessLog (logAnswer, withAccessLog)
 import Millrace.Cli.Backend (startManager)
 import Millrace.Cli.Command (ServerOptions (..))
 import Millrace.Cli.Listener
 import Millrace.Cli.Metrics
-import Millrace.Cli.Observation (observed)
 import Millrace.Cli.System (onTermination, raiseDescriptorLimit)
 import Millrace.Manager
 import Millrace.Socket (PortNumber, getSocketName)
-import Network.Wai (Application, Middleware)
+import Network.Wai (Application)
 import Network.Wai.Handler.Millrace
 import System.IO (hFlush, hPutStrLn, stderr, stdout)
 
@@ -41,9 +39,9 @@ serve options application = do
     listening options inherited $ \listeners -> do
       url <- urlOf listeners
       loops <- loopCount
-      observing options $ \metrics reporting -> withStatusServer sharing (serverStatusPort options) metrics $ \status -> do
+      observing options $ \metrics telling -> withStatusServer sharing (serverStatusPort options) metrics $ \status -> do
         let ready = announce url backend loops status
-        runSettingsListeners (counting metrics (settings stop ready)) listeners (reporting application)
+        runSettingsListeners (telling (settings stop ready)) listeners (maybe id countActive metrics application)
 
 -- Sockets that somebody has opened for this process are the ones that are meant.
 listening :: ServerOptions -> [Listener] -> ([Listener] -> IO a) -> IO a
@@ -56,23 +54,20 @@ urlOf :: [Listener] -> IO String
 urlOf listeners = addressUrl <$> getSocketName (listenerSocket (head listeners))
 
 -- What is not asked for is not there at all.
-observing :: ServerOptions -> (Maybe Metrics -> Middleware -> IO a) -> IO a
+observing :: ServerOptions -> (Maybe Metrics -> (Settings -> Settings) -> IO a) -> IO a
 observing options use = do
   metrics <- traverse (const newMetrics) (serverStatusPort options)
-  let counted = maybe id countRequests metrics
+  let telling observers = maybe id countConnections metrics . tellAll (maybe id ((:) . countAnswer) metrics observers)
   case serverAccessLog options of
-    Nothing -> use metrics counted
-    Just path -> withAccessLog (serverLogFormat options) path $ \accessLog ->
-      use metrics (counted . observed (logObservation accessLog))
+    Nothing -> use metrics (telling [])
+    Just path -> withAccessLog (serverLogFormat options) path $ \accessLog -> use metrics (telling [logAnswer accessLog])
 
-counting :: Maybe Metrics -> Settings -> Settings
-counting Nothing = id
-counting (Just metrics) =
-  setOnOpen (const (True <$ countOpened metrics)) . setOnClose (const (countClosed metrics)) . setOnException report
-  where
-    report request exception = do
-      when (isNothing request && isJust (fromException exception :: Maybe InvalidRequest)) (countRefused metrics)
-      defaultOnException request exception
+tellAll :: [Answer -> IO ()] -> Settings -> Settings
+tellAll [] = id
+tellAll observers = setOnAnswer (forM_ observers . flip id)
+
+countConnections :: Metrics -> Settings -> Settings
+countConnections metrics = setOnOpen (const (True <$ countOpened metrics)) . setOnClose (const (countClosed metrics))
 
 -- Runs beside the server, on the loopback interface; the action gets its URL. The server that is to take over wants the
 -- same port while this one still has it.

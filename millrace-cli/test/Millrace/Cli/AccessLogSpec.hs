@@ -8,15 +8,13 @@ import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (toLazyByteString)
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
-import Data.IORef
 import Data.Time.Clock.System (SystemTime (..))
 import Millrace.Cli.AccessLog
 import Millrace.Cli.Failure
-import Millrace.Cli.Observation
 import Network.HTTP.Types
 import Network.Socket (SockAddr (..), tupleToHostAddress)
 import Network.Wai
-import Network.Wai.Internal (ResponseReceived (..))
+import Network.Wai.Handler.Millrace (Answer (..), InvalidRequest (..))
 import Site
 import System.Directory (doesFileExist, renameFile)
 import System.FilePath ((</>))
@@ -46,53 +44,56 @@ spec = do
     it "names clients on IPv6" $
       line Combined bare {remoteHost = SockAddrInet6 1 0 (0x20010db8, 0, 0, 0xabc) 0}
         `shouldSatisfy` ByteString.isPrefixOf "2001:db8:0:0:0:0:0:abc - - ["
+    it "says 0 for an answer without a body" $ do
+      lineOf Combined (answer bare) {answerBytes = Nothing} `shouldSatisfy` ByteString.isInfixOf " HTTP/1.1\" 206 0 "
+      lineOf JsonLines (answer bare) {answerBytes = Nothing} `shouldSatisfy` ByteString.isInfixOf ",\"bytes\":0,"
+
+  describe "a line of what was refused" $ do
+    it "has the request line as it came" $
+      lineOf Combined (refusedWith (BadFirstLine "") "GET /a b HTTP/1.1")
+        `shouldBe` "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a b HTTP/1.1\" 400 11 \"-\" \"-\"\n"
+    it "has a - where nothing came" $
+      lineOf Combined (refusedWith RequestTimedOut "") `shouldSatisfy` ByteString.isInfixOf "+0000] \"-\" 400 11 \"-\" \"-\"\n"
+    it "cannot be forged" $
+      lineOf Combined (refusedWith (BadFirstLine "") "\SYN\ETX\SOH\STX\NUL\" 200\r\ESC[2J\\\195\164")
+        `shouldSatisfy` ByteString.isInfixOf "] \"\\x16\\x03\\x01\\x02\\x00\\x22 200\\x0d\\x1b[2J\\x5c\\xc3\\xa4\" 400 11 \"-\" \"-\"\n"
+    it "in JSON has the parts of a line that is one, all of it, and why" $
+      lineOf JsonLines (refusedWith (BadRequest "no Host") "GET /a?b HTTP/1.1")
+        `shouldBe` "{\"time\":\"1994-11-06T08:49:37.007Z\",\"client\":\"192.0.2.7\",\"method\":\"GET\",\"target\":\"/a?b\",\"version\":\"1.1\",\"status\":400,\"bytes\":11,\"microseconds\":1500,\"host\":null,\"referer\":null,\"user_agent\":null,\"request_line\":\"GET /a?b HTTP/1.1\",\"refused\":\"BadRequest \\\"no Host\\\"\"}\n"
+    it "in JSON has no parts of a line that is none" $
+      lineOf JsonLines (refusedWith (BadFirstLine "x") "\"\n\\ \NUL\255")
+        `shouldSatisfy` (\text -> all (`ByteString.isInfixOf` text) [",\"method\":null,\"target\":null,\"version\":null,", ",\"request_line\":\"\\\"\\u000a\\\\ \\u0000\\ufffd\","])
+    it "whose head was whole is as any other" $
+      lineOf Combined ((refusedWith PayloadTooLarge "ignored") {answerRequest = Just request})
+        `shouldBe` "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a%20b?c=d HTTP/1.1\" 400 11 \"http://x/\" \"curl/8\"\n"
 
   describe "the file" . around withDirectory $ do
     it "has every line when the server has stopped, in order" $ \directory -> do
       withAccessLog Combined (directory </> "log") $ \accessLog ->
-        forM_ [1 .. 2000 :: Int] $ \number -> logObservation accessLog (observation bare {rawPathInfo = Char8.pack (show number)})
+        forM_ [1 .. 2000 :: Int] $ \number -> logAnswer accessLog (answer bare {rawPathInfo = Char8.pack (show number)})
       written <- ByteString.readFile (directory </> "log")
       [Char8.words entry !! 6 | entry <- Char8.lines written] `shouldBe` map (Char8.pack . show) [1 .. 2000 :: Int]
     it "is written to once a second, appended to, and may be renamed" $ \directory -> do
       let path = directory </> "log"
       ByteString.writeFile path "before\n"
       withAccessLog Combined path $ \accessLog -> do
-        logObservation accessLog (observation bare)
+        logAnswer accessLog (answer bare)
         eventually ((== 2) . length . Char8.lines <$> ByteString.readFile path)
         renameFile path (directory </> "old")
-        logObservation accessLog (observation bare)
+        logAnswer accessLog (answer bare)
         eventually (doesFileExist path)
       map (length . Char8.lines) <$> mapM ByteString.readFile [path, directory </> "old"] `shouldReturn` [1, 2]
     it "that cannot be written to is a failure" $ \directory ->
       withAccessLog Combined (directory </> "no" </> "log") (const (pure ()))
         `shouldThrow` (\failure -> failureAttempt failure == "write the access log " <> directory </> "no" </> "log")
-
-  describe "an observation" $ do
-    it "has the status and the announced length" $
-      observe bare (responseLBS status404 [(hContentLength, "5")] "12345") `shouldReturn` (404, Just 5)
-    it "has the length of a part of a file" $
-      observe bare (responseFile status206 [] "x" (Just (FilePart 3 7 100))) `shouldReturn` (206, Just 7)
-    it "has no bytes for HEAD and 304" $ do
-      observe bare {requestMethod = "HEAD"} (responseLBS status200 [(hContentLength, "5")] "12345") `shouldReturn` (200, Just 0)
-      observe bare (responseLBS status304 [(hContentLength, "5")] "") `shouldReturn` (304, Just 0)
-    it "says when the length is not known" $ observe bare (responseLBS status200 [] "12345") `shouldReturn` (200, Nothing)
-    it "is made when the application throws" $ do
-      seen <- newIORef []
-      observed (\one -> modifyIORef seen (statusCode (observedStatus one) :)) (\_ _ -> ioError (userError "x")) bare (const (pure ResponseReceived))
-        `shouldThrow` anyIOException
-      readIORef seen `shouldReturn` [500]
   where
-    observation one = Observation one status206 (Just 1234) 1500999
-    line format one = Lazy.toStrict (toLazyByteString (renderLine format (momentOf format at) (observation one)))
+    answer one = Answer (remoteHost one) (Just one) Nothing "" status206 (Just 1234) 1500999
+    refusedWith reason text = (answer bare) {answerRequest = Nothing, answerRefusal = Just reason, answerRequestLine = text, answerStatus = status400, answerBytes = Just 11}
+    line format = lineOf format . answer
+    lineOf format one = Lazy.toStrict (toLazyByteString (renderLine format (momentOf format at) one))
     at = MkSystemTime 784111777 7000000
     bare = defaultRequest {rawPathInfo = "/", httpVersion = http11, remoteHost = SockAddrInet 1 (tupleToHostAddress (192, 0, 2, 7))}
     request = bare {rawPathInfo = "/a%20b", rawQueryString = "?c=d", requestHeaderReferer = Just "http://x/", requestHeaderUserAgent = Just "curl/8"}
-
-observe :: Request -> Response -> IO (Int, Maybe Int)
-observe request response = do
-  seen <- newIORef (0, Nothing)
-  _ <- observed (\one -> writeIORef seen (statusCode (observedStatus one), observedBytes one)) (\_ respond -> respond response) request (const (pure ResponseReceived))
-  readIORef seen
 
 -- Within ten seconds.
 eventually :: IO Bool -> IO ()

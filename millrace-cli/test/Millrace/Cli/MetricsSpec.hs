@@ -2,7 +2,7 @@
 
 module Millrace.Cli.MetricsSpec (spec) where
 
-import Control.Concurrent (forkIO, threadDelay)
+import Control.Concurrent (forkIO)
 import Control.Concurrent.MVar
 import Control.Monad (forM_, replicateM, replicateM_, void)
 import Data.ByteString (ByteString)
@@ -14,7 +14,9 @@ import Data.IORef
 import Millrace.Cli.Metrics
 import Millrace.Cli.Tally
 import Network.HTTP.Types
+import Network.Socket (SockAddr (..))
 import Network.Wai
+import Network.Wai.Handler.Millrace (Answer (..), InvalidRequest (..))
 import Network.Wai.Internal (ResponseReceived (..))
 import Test.Hspec
 
@@ -31,9 +33,9 @@ spec = do
   describe "metrics" $ do
     it "count requests by status, their bytes and their time" $ do
       metrics <- newMetrics
-      forM_ [status200, status200, status404, status500] $ \status -> serve metrics (\_ respond -> respond (responseLBS status [(hContentLength, "10")] "0123456789"))
-      serve metrics (\_ respond -> threadDelay 1100000 >> respond (responseLBS status304 [] ""))
-      replicateM_ 2 (countRefused metrics)
+      forM_ [status200, status200, status404, status500] $ \status -> countAnswer metrics answer {answerStatus = status}
+      countAnswer metrics answer {answerStatus = status304, answerBytes = Nothing, answerNanoseconds = 1100000000}
+      replicateM_ 2 (countAnswer metrics answer {answerRefusal = Just PayloadTooLarge, answerStatus = status413})
       page <- pageOf metrics "/metrics"
       mapM_
         (page `hasLine`)
@@ -68,13 +70,14 @@ spec = do
       page <- pageOf metrics "/status"
       forM_ ["\"open\": 1", "\"idle\": 1", "\"total\": 0", "\"2xx\": 0", "\"system_calls\": "] $ \text -> page `shouldSatisfy` ByteString.isInfixOf text
   where
+    answer = Answer (SockAddrUnix "") (Just defaultRequest) Nothing "" status200 (Just 10) 50000
     hasLine page line = Char8.lines page `shouldContain` [line]
     isSample line = case Char8.words line of
       [name, value] -> "millrace_" `ByteString.isPrefixOf` name && Char8.all (`elem` ("0123456789.e-" :: String)) value
       _ -> False
 
 serve :: Metrics -> Application -> IO ()
-serve metrics application = void (countRequests metrics application defaultRequest (const (pure ResponseReceived)))
+serve metrics application = void (countActive metrics application defaultRequest (const (pure ResponseReceived)))
 
 pageOf :: Metrics -> ByteString -> IO ByteString
 pageOf metrics path = do

@@ -193,6 +193,28 @@ spec = do
         head written `shouldSatisfy` isInfixOf "\"method\":\"GET\",\"target\":\"/hello.txt?a\",\"version\":\"1.1\",\"status\":200,\"bytes\":13,"
         written !! 2 `shouldSatisfy` isInfixOf "\"method\":\"HEAD\",\"target\":\"/\",\"version\":\"1.1\",\"status\":200,\"bytes\":0,"
         written !! 3 `shouldSatisfy` isInfixOf "\"status\":404,\"bytes\":14,"
+    forM_ refusals $ \(status, request, expected) ->
+      it ("logs once what it refuses itself, and counts it: " <> show (Char8.take 32 request)) $ \site -> do
+        let logOf format use = do
+              let path = site </> format
+              withServer ["serve", site </> "root", "--port", "0", "--access-log", path, "--log-format", format, "--status", "0"] $ \server -> do
+                metricsUrl <- last . words <$> nextLine server
+                _ <- use server
+                page <- curl [metricsUrl]
+                mapM_ (\text -> lines page `shouldContain` [text]) ["millrace_requests_refused_total 1", "millrace_requests_total{status=\"4xx\"} 0"]
+                signalServer sigTERM server
+                waitForExit 20 server `shouldReturn` ExitSuccess
+              lines <$> readFile path
+            refused server = withClient server $ \client -> do
+              Network.sendAll client request
+              answer <- receiveToEnd client
+              Char8.unpack answer `shouldSatisfy` isPrefixOf ("HTTP/1.1 " <> show status <> " ")
+        combined <- logOf "combined" refused
+        map (drop 1 . dropWhile (/= ']')) combined `shouldBe` [expected]
+        map (takeWhile (/= ' ')) combined `shouldBe` ["127.0.0.1"]
+        json <- logOf "json" refused
+        map (isInfixOf (",\"status\":" <> show status <> ",")) json `shouldBe` [True]
+        map (isInfixOf ",\"refused\":\"") json `shouldBe` [True]
     it "explains a log that cannot be written" $ \site -> do
       outcome <- runMillrace [] ["serve", site, "--port", "0", "--access-log", site </> "no/log"]
       outcome `failsWith` ["cannot write the access log " <> site </> "no/log: ", "--access-log"]
@@ -242,11 +264,30 @@ withLargeFile use = withDirectory $ \directory -> do
 
 -- | Asks for the large file and reads no more than the beginning of it. The file is too large for the buffers on the way.
 withBegunDownload :: Server -> (Network.Socket -> ByteString.ByteString -> IO a) -> IO a
-withBegunDownload server action =
+withBegunDownload server action = withClient server $ \client -> do
+  Network.sendAll client "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"
+  Network.recv client 1000 >>= action client
+
+-- | A connection to the server.
+withClient :: Server -> (Network.Socket -> IO a) -> IO a
+withClient server use =
   bracket (Network.socket Network.AF_INET Network.Stream 0) Network.close $ \client -> do
     Network.connect client (Network.SockAddrInet (fromIntegral (serverPort server)) (Network.tupleToHostAddress (127, 0, 0, 1)))
-    Network.sendAll client "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    Network.recv client 1000 >>= action client
+    use client
+
+-- | A status that the server answers itself, a request that gets it, and the line of the log behind the time.
+refusals :: [(Int, ByteString.ByteString, String)]
+refusals =
+  [ (400, "GET / HTTP/1.1\r\n\r\n", " \"GET / HTTP/1.1\" 400 11 \"-\" \"-\"")
+  , (400, "\x16\x03\x01\"\r\n", " \"\\x16\\x03\\x01\\x22\" 400 11 \"-\" \"-\"")
+  , (414, "GET /" <> long <> " HTTP/1.1\r\nHost: a\r\n\r\n", " \"GET /" <> Char8.unpack long <> " HTTP/1.1\" 414 20 \"-\" \"-\"")
+  , (417, "GET /x HTTP/1.1\r\nHost: a\r\nUser-Agent: u\r\nExpect: wonders\r\n\r\n", " \"GET /x HTTP/1.1\" 417 18 \"-\" \"u\"")
+  , (431, "GET / HTTP/1.1\r\nHost: a\r\n" <> Char8.concat (replicate 200 "A: b\r\n") <> "\r\n", " \"GET / HTTP/1.1\" 431 31 \"-\" \"-\"")
+  , (501, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", " \"POST / HTTP/1.1\" 501 15 \"-\" \"-\"")
+  , (505, "GET / HTTP/2.0\r\nHost: a\r\n\r\n", " \"GET / HTTP/2.0\" 505 26 \"-\" \"-\"")
+  ]
+  where
+    long = Char8.replicate 8200 'x'
 
 receiveToEnd :: Network.Socket -> IO ByteString.ByteString
 receiveToEnd client = ByteString.concat <$> go

@@ -5,11 +5,14 @@ module Millrace.Http.Endpoint (Endpoint (..), Phase (..), newEndpoint, enterPhas
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as C8
 import Data.IORef (IORef, atomicModifyIORef', newIORef)
+import Data.Maybe (catMaybes, fromMaybe)
+import Millrace.Http.Answer (Answer (..))
 import Millrace.Http.Delivery (Pace, makePace)
 import Millrace.Http.FileCache (FileCache, newFileCache)
 import Millrace.Http.Limits (Limits, limitsOf)
 import Millrace.Http.ServerState (ServerState, newServerState)
 import Millrace.Http.Settings (Settings (..))
+import Network.Wai (defaultRequest, remoteHost)
 
 -- | A server, as its connections see it.
 data Endpoint = Endpoint
@@ -18,6 +21,8 @@ data Endpoint = Endpoint
     endpointPace :: !Pace,
     -- | The whole Server line, CR LF included, or empty.
     endpointServerLine :: !ByteString,
+    -- | Who wants to know of answers.
+    endpointObservers :: ![Answer -> IO ()],
     endpointPhase :: !(IORef Phase),
     endpointState :: !ServerState,
     endpointFiles :: !FileCache
@@ -35,7 +40,7 @@ data Phase
 -- | The endpoint of a server that is about to start.
 newEndpoint :: Settings -> IO Endpoint
 newEndpoint settings =
-  Endpoint settings limits (makePace limits) (serverLine (settingsServerName settings))
+  Endpoint settings limits (makePace limits) (serverLine (settingsServerName settings)) (observers settings)
     <$> newIORef Serving
     <*> maybe newServerState return (settingsServerState settings)
     <*> newFileCache (settingsFdCacheSeconds settings) (settingsFileInfoCacheSeconds settings)
@@ -46,6 +51,12 @@ newEndpoint settings =
 enterPhase :: Endpoint -> Phase -> IO Bool
 enterPhase endpoint phase = atomicModifyIORef' (endpointPhase endpoint) $ \current ->
   (max current phase, current < phase)
+
+observers :: Settings -> [Answer -> IO ()]
+observers settings = catMaybes [logged <$> settingsLogger settings, settingsOnAnswer settings]
+  where
+    logged logger answer = logger (asked answer) (answerStatus answer) (toInteger <$> answerBytes answer)
+    asked answer = fromMaybe defaultRequest {remoteHost = answerClient answer} (answerRequest answer)
 
 serverLine :: ByteString -> ByteString
 serverLine name

@@ -14,10 +14,13 @@ import Control.Monad (join, unless, void, when)
 import Data.Bits ((.&.), (.|.))
 import qualified Data.ByteString as B
 import Data.ByteString (ByteString)
+import qualified Data.ByteString.Char8 as C8
 import Data.IORef
+import Data.Maybe (fromMaybe)
 import Data.Word (Word8)
-import Foreign.Ptr (Ptr)
-import Millrace.Deadline (Deadline, deadlineAfter, earlier)
+import Foreign.Ptr (Ptr, castPtr)
+import Millrace.Deadline (Deadline, deadlineAfter, earlier, monotonicNanoseconds)
+import Millrace.Http.Answer (Answer (..))
 import Millrace.Http.Body
 import Millrace.Http.Connection
 import Millrace.Http.Context (Context (..), contextVault, earlyHints)
@@ -32,7 +35,7 @@ import Millrace.Http.Wire
 import Millrace.Socket (ShutdownCmd (..), shutdown)
 import Millrace.Socket.ByteString (recvBefore)
 import Millrace.Timer (liftableTimeout)
-import Network.HTTP.Types (ResponseHeaders, Status)
+import Network.HTTP.Types (ResponseHeaders)
 import Network.Wai (Application, Request, defaultRequest)
 import Network.Wai.Internal (RequestBodyLength (..), Response (..), ResponseReceived (..))
 
@@ -43,10 +46,12 @@ runSession connection application = do
   thread <- myThreadId
   lifting <- newIORef (return ())
   let served = connection {connectionVault = contextVault (contextOf served thread lifting)}
-      session = do
-        peer <- readProxyHeader served
-        serve served {connectionPeer = peer} (limited served lifting application)
-  session `catch` \failure -> if isAsynchronous failure then throwIO failure else endSession served failure
+  outcome <- try (readProxyHeader served)
+  case outcome of
+    Left failure -> forgetInput served >> endSession served failure
+    Right peer ->
+      let known = served {connectionPeer = peer}
+       in serve known (limited served lifting application) `catch` endSession known
 
 -- What applications can ask for besides the request.
 contextOf :: Connection -> ThreadId -> IORef (IO ()) -> Context
@@ -214,7 +219,12 @@ data Progress = Unanswered | Answering | Answered | Past
   deriving (Eq)
 
 runApplication :: Connection -> Application -> Request -> IO ()
-runApplication connection application request = do
+runApplication connection application request = case endpointObservers (connectionEndpoint connection) of
+  [] -> answerByApplication connection application request
+  observers -> observed connection observers (Just request) Nothing B.empty (answerByApplication connection application request)
+
+answerByApplication :: Connection -> Application -> Request -> IO ()
+answerByApplication connection application request = do
   progress <- newIORef Unanswered
   waiting <- outputEnd connection
   when (waiting > 0) (armEarlyFlush connection (flushOrBreak connection))
@@ -228,7 +238,6 @@ runApplication connection application request = do
     Left failure
       | isAsynchronous failure -> throwIO failure
       | otherwise -> recover connection request reached failure
-  mapM_ (logResponse connection request) (settingsLogger (settingsOf connection))
 
 -- The responses to earlier requests, sent by another thread. If that fails, nothing more may be sent.
 flushOrBreak :: Connection -> IO ()
@@ -247,14 +256,24 @@ limited connection lifting application
     micros = totalMicros (connectionLimits connection)
     graceMicros = 200000
 
-logResponse :: Connection -> Request -> (Request -> Status -> Maybe Integer -> IO ()) -> IO ()
-logResponse connection request logger = do
-  code <- readRegister connection responseStatusRegister
-  size <- readRegister connection responseBytesRegister
-  when (code /= 0) $
-    logger request (toEnum code) (if size < 0 then Nothing else Just (fromIntegral size))
-      `catch` \failure -> if isAsynchronous failure then throwIO failure else report connection (Just request) failure
-{-# NOINLINE logResponse #-}
+-- Runs what answers, and tells of the answer, however that ends.
+observed :: Connection -> [Answer -> IO ()] -> Maybe Request -> Maybe InvalidRequest -> ByteString -> IO () -> IO ()
+observed connection observers request refusal line answering = do
+  writeRegister connection responseStatusRegister 0
+  start <- monotonicNanoseconds
+  answering `onException` tell start
+  tell start
+  where
+    tell start = do
+      code <- readRegister connection responseStatusRegister
+      size <- readRegister connection responseBytesRegister
+      now <- monotonicNanoseconds
+      let told = Answer (connectionPeer connection) request refusal line (toEnum code) (if size < 0 then Nothing else Just size) (now - start)
+      -- Without a status there was no answer, or a raw one.
+      when (code /= 0) (mapM_ (guarded told) observers)
+    guarded told observer =
+      observer told `catch` \failure -> if isAsynchronous failure then throwIO failure else report connection request failure
+{-# NOINLINE observed #-}
 
 respond :: Connection -> Request -> IORef Progress -> Response -> IO ResponseReceived
 respond connection request progress response = do
@@ -329,6 +348,7 @@ closeAfterResponse connection = do
 -- An exception has ended the session outside of the application.
 endSession :: Connection -> SomeException -> IO ()
 endSession connection failure = do
+  when (isAsynchronous failure) (throwIO failure)
   phase <- readPhase connection
   case fromException failure of
     Just reason -> refuse connection reason
@@ -337,23 +357,62 @@ endSession connection failure = do
       | isTimeExpired failure && phase == betweenRequests -> return ()
       | otherwise -> report connection Nothing failure
 
--- Answers what is no request, or none that can be served, and closes (RFC 9112, section 9.6).
+-- Answers what is no request, or none that can be served, and closes (RFC 9112, section 9.6). The input is still at its
+-- beginning.
 refuse :: Connection -> InvalidRequest -> IO ()
 refuse connection reason = do
   report connection Nothing failure
   working <- isWorking connection
   when working . void . (try :: IO () -> IO (Either SomeException ())) $ do
-    parser connection >>= resetParser
-    writeRegister connection expectRegister 0
-    writeRegister connection bodyPendingRegister 0
-    writeRegister connection keepRegister 0
     clearTotalDeadline connection
-    beginResponse connection
-    answer connection defaultRequest (settingsOnExceptionResponse (settingsOf connection) failure)
+    case endpointObservers (connectionEndpoint connection) of
+      [] -> answerRefused
+      observers -> do
+        request <- refusedRequest connection
+        line <- requestLine connection
+        observed connection observers request (Just reason) line answerRefused
     flushOutput connection
     linger connection lingerMicros
   where
     failure = toException reason
+    answerRefused = do
+      parser connection >>= resetParser
+      writeRegister connection expectRegister 0
+      writeRegister connection bodyPendingRegister 0
+      writeRegister connection keepRegister 0
+      beginResponse connection
+      answer connection defaultRequest (settingsOnExceptionResponse (settingsOf connection) failure)
+
+-- The request, if its head is whole and valid: it is parsed once more, for refusing need not be quick.
+refusedRequest :: Connection -> IO (Maybe Request)
+refusedRequest connection = do
+  requestHead <- parser connection
+  resetParser requestHead
+  size <- parseInput connection
+  if size <= 0
+    then return Nothing
+    else do
+      flags <- headFlags requestHead
+      bodyLength <- headContentLength requestHead
+      bytes <- inputBytes connection
+      Just <$> newRequest connection bytes size noBody (if flags .&. flagChunked /= 0 then ChunkedBody else KnownLength (fromIntegral (max 0 bodyLength)))
+
+-- What has come of the request line, behind empty lines (RFC 9112, section 2.2).
+requestLine :: Connection -> IO ByteString
+requestLine connection = do
+  bytes <- inputBytes connection
+  count <- inputCount connection
+  text <- C8.dropWhile (`elem` "\r\n") <$> B.packCStringLen (castPtr bytes, count)
+  let line = C8.takeWhile (/= '\n') (B.take (longestLine (targetMax (connectionLimits connection))) text)
+  return (fromMaybe line (B.stripSuffix (C8.pack "\r") line))
+  where
+    longestLine target = methodLengthMax + 1 + target + B.length (C8.pack " HTTP/1.1\r")
+
+-- What has come is not the beginning of a request.
+forgetInput :: Connection -> IO ()
+forgetInput connection = do
+  working <- isWorking connection
+  when working (inputCount connection >>= dropInput connection)
 
 -- Closing a socket that has unread input resets the connection, and the reset may overtake the response. So the client
 -- is told that nothing more comes, and gets a little time to stop sending (RFC 9112, section 9.6).

@@ -14,6 +14,7 @@ import qualified Data.ByteString.Char8 as C8
 import qualified Data.Streaming.Network as Streaming
 import Data.String (fromString)
 import Data.Version (showVersion)
+import Millrace.Http.Answer (Answer)
 import Millrace.Http.Exception (defaultOnException, defaultOnExceptionResponse)
 import Millrace.Http.ServerState
 import Network.HTTP.Types (Status)
@@ -80,8 +81,9 @@ data Settings = Settings
     settingsMaxBuilderResponseBufferSize :: !Int,
     settingsSlowlorisSize :: !Int,
     settingsProxyProtocol :: !ProxyProtocol,
-    -- | Nothing: responses are not even counted.
+    -- | These two Nothing: responses are not even counted.
     settingsLogger :: !(Maybe (Request -> Status -> Maybe Integer -> IO ())),
+    settingsOnAnswer :: !(Maybe (Answer -> IO ())),
     settingsServerState :: !(Maybe ServerState),
     settingsMaximumConnections :: !(Maybe Int),
     settingsMaximumRequests :: !(Maybe Int),
@@ -133,6 +135,7 @@ defaultSettings =
       settingsSlowlorisSize = 2048,
       settingsProxyProtocol = ProxyProtocolNone,
       settingsLogger = Nothing,
+      settingsOnAnswer = Nothing,
       settingsServerState = Nothing,
       settingsMaximumConnections = Nothing,
       settingsMaximumRequests = Nothing,
@@ -342,9 +345,23 @@ setProxyProtocolOptional settings = settings {settingsProxyProtocol = ProxyProto
 -- | Runs after each response, with its status and the bytes of its body (Nothing if it has none). Not for raw
 -- responses. Default: none, at no cost.
 --
+-- Runs for refused requests, too. If there is no whole head of a valid request, the logger gets, as with Warp,
+-- 'Network.Wai.defaultRequest' with the client's address; 'setOnAnswer' tells such a request from one of the kind.
+--
 -- @since 0.1.0
 setLogger :: (Request -> Status -> Maybe Integer -> IO ()) -> Settings -> Settings
 setLogger value settings = settings {settingsLogger = Just value}
+
+-- | Runs after each final response, once, with all that is known of it: after those of the application and after those
+-- that the server gives itself, to what it refuses and where the application has thrown. In the thread of the
+-- connection, whose next request waits meanwhile; an exception is reported to 'setOnException'. Not for raw responses.
+-- Default: none, at no cost.
+--
+-- > setOnAnswer (\answer -> when (isJust (answerRefusal answer)) (hPutStrLn stderr (show (answerClient answer))))
+--
+-- @since 0.1.0
+setOnAnswer :: (Answer -> IO ()) -> Settings -> Settings
+setOnAnswer value settings = settings {settingsOnAnswer = Just value}
 
 -- | Accepted, and without effect: this version speaks no HTTP\/2.
 --

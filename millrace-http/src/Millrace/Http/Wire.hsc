@@ -49,6 +49,7 @@ module Millrace.Http.Wire
     methodCodeGet,
     methodCodeConnect,
     methodNames,
+    methodLengthMax,
 
     -- ** Field names known by number
     nameCount,
@@ -277,6 +278,10 @@ methodOther = #{const HTTP_METHOD_OTHER}
 methodCodeHead = #{const HTTP_METHOD_HEAD}
 methodCodeGet = #{const HTTP_METHOD_GET}
 methodCodeConnect = #{const HTTP_METHOD_CONNECT}
+
+-- | Most bytes that a method may have.
+methodLengthMax :: Int
+methodLengthMax = #{const HTTP_METHOD_LENGTH_MAX}
 
 -- | The known methods with their numbers.
 methodNames :: [(Word8, ByteString)]

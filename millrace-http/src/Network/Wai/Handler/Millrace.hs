@@ -66,6 +66,8 @@ module Network.Wai.Handler.Millrace
     setOnExceptionResponse,
     setFork,
     setLogger,
+    setOnAnswer,
+    Answer (..),
 
     -- ** Time
     setTimeout,
@@ -167,6 +169,7 @@ module Network.Wai.Handler.Millrace
 where
 
 import Data.Version (showVersion)
+import Millrace.Http.Answer
 import Millrace.Http.Context
 import Millrace.Http.Exception
 import Millrace.Http.FileCache (FileInfo (..))
