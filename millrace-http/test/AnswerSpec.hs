@@ -3,7 +3,7 @@
 -- | What the server tells of the answers it gives.
 module AnswerSpec (spec) where
 
-import Control.Concurrent (threadDelay)
+import Control.Concurrent (killThread, myThreadId, threadDelay)
 import Control.Exception (ErrorCall (..), fromException, throwIO)
 import Control.Monad (forM_, void)
 import Data.ByteString (ByteString)
@@ -100,6 +100,12 @@ spec = do
       let raw _ respond = respond (responseRaw (\_ give -> give "mine") (responseLBS status500 [] ""))
       (bytes, answers) <- answersTo id raw (`exchange` line "/" "")
       (bytes, map told answers) `shouldBe` ("mine", [])
+    it "is not told of a request whose thread was killed, even behind one that was answered" $ do
+      let application request respond = case rawPathInfo request of
+            "/end" -> myThreadId >>= killThread >> pong request respond
+            _ -> pong request respond
+      (_, answers) <- answersTo id application (`exchange` (line "/" "" <> line "/end" ""))
+      map (fmap rawPathInfo . answerRequest) answers `shouldBe` [Just "/"]
     it "that throws is reported, and the logger is told all the same" $ do
       reports <- newIORef []
       logged <- newIORef []
