@@ -3,17 +3,21 @@
 -- | Applications that throw, and clients that leave.
 module FaultSpec (spec) where
 
-import Control.Exception (Exception, SomeException, fromException, throwIO, try)
+import Control.Concurrent.MVar
+import Control.Exception (Exception, IOException, SomeException, catch, fromException, throwIO, try)
 import Control.Monad (forM_, forever, void)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString)
 import qualified Data.ByteString.Char8 as C8
+import qualified Data.ByteString.Lazy as L
 import Data.IORef
 import Data.Maybe (isJust)
 import Network.HTTP.Types
 import Network.Wai
 import Network.Wai.Handler.Millrace
 import Support
+import System.FilePath ((</>))
+import System.IO (IOMode (..), hSetFileSize, withBinaryFile)
 import Test.Hspec
 
 data Fault = Fault
@@ -46,6 +50,16 @@ spec = do
       withServer id (streaming (\write flush -> write "some" >> flush >> throwIO Fault)) $ \port -> do
         bytes <- exchange port twice
         bytes `shouldSatisfy` B.isSuffixOf "00004\r\nsome\r\n"
+    forM_ [("chunked", []), ("of a known length", [("Content-Length", "2000000")])] $ \(framing, fields) ->
+      it ("a body that is lazy, " ++ framing ++ ", with a bottom far behind: it ends in the middle, is reported once, and nothing follows") $ do
+        reports <- newIORef []
+        let body = L.fromChunks (replicate 10 (C8.replicate 100000 'x')) <> error "body"
+        withServer (setOnException (\request _ -> modifyIORef' reports (fmap rawPathInfo request :))) (\_ respond -> respond (responseLBS status200 fields body)) $ \port -> do
+          bytes <- exchange port twice
+          parseReply bytes `shouldBe` Nothing
+          B.length bytes `shouldSatisfy` (> 500000)
+          snd (B.breakSubstring "HTTP/1.1" (B.drop 1 bytes)) `shouldBe` ""
+          readIORef reports `shouldReturn` [Just "/"]
     it "a streaming echo that throws gets no second response into its body" $ do
       let application request respond = respond . responseStream status200 [] $ \write flush -> do
             bytes <- getRequestBodyChunk request
@@ -120,6 +134,16 @@ spec = do
           send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
           bytes <- receive client
           bytes `shouldSatisfy` B.isPrefixOf "HTTP/1.1 200"
+    it "make the application's sending fail, which is not displayed by default" $ do
+      failed <- newEmptyMVar
+      reports <- newIORef []
+      let writing write flush = forever (write (byteString (C8.replicate 10000 'x')) >> flush) `catch` \failure -> putMVar failed () >> throwIO (failure :: IOException)
+          onException _ failure = modifyIORef' reports (defaultShouldDisplayException failure :)
+      leaving (setOnException onException) (streaming writing)
+      within "the application's failure" (takeMVar failed)
+      readIORef reports `shouldReturn` [False]
+    forM_ [("a large file", large), ("a large body", \_ respond -> respond (responseLBS status200 [] (L.replicate 50000000 0x78)))] $ \(what, application) ->
+      it ("while " ++ what ++ " is sent end their connection, without any time limit") (leaving id application)
     it "onOpen may refuse a connection, and onClose sees every end" $ do
       opened <- newIORef (0 :: Int)
       closed <- newIORef (0 :: Int)
@@ -132,15 +156,32 @@ spec = do
       readIORef closed `shouldReturn` 6
   where
     twice = "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    -- A sparse file: nothing of it is on the disk.
+    large _ respond = withFolder $ \folder -> do
+      withBinaryFile (folder </> "large") WriteMode (`hSetFileSize` 50000000)
+      respond (responseFile status200 [] (folder </> "large") Nothing)
     nothing :: IOError -> B.ByteString
     nothing _ = ""
     streaming body _ respond = respond (responseStream status200 [] body)
+
+-- A client leaves when the first bytes are there. Returns when the server, which sets no time limit, has noticed.
+leaving :: (Settings -> Settings) -> Application -> IO ()
+leaving change application = do
+  closed <- newEmptyMVar
+  withServer (change . setTimeout 0 . setOnClose (\_ -> putMVar closed ())) application $ \port -> do
+    _ <- withSmallConnection port $ \client -> send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n" >> receiveSome client 100
+    within "the end of the connection" (takeMVar closed)
 
 early :: [(String, Application)]
 early =
   [ ("at once", \_ _ -> throwIO Fault),
     ("in the status", \_ respond -> respond (responseLBS (error "status") [] "")),
     ("in the status code", \_ respond -> respond (responseLBS (Status (error "code") "") [] "")),
+    ("in the reason", \_ respond -> respond (responseLBS (Status 200 (error "reason")) [] "")),
+    ("in the name of a field", \_ respond -> respond (responseLBS status200 [(error "name", "x")] "")),
+    ("in the list of fields behind the first", \_ respond -> respond (responseLBS status200 (("X", "y") : error "fields") "")),
+    ("in the path of a file", \_ respond -> respond (responseFile status200 [] (error "path") Nothing)),
+    ("in the part of a file", \_ respond -> respond (responseFile status200 [] "LICENSE" (Just (error "part")))),
     ("in the list of fields", \_ respond -> respond (responseLBS status200 (error "fields") "")),
     ("in a field", \_ respond -> respond (responseLBS status200 [("X", error "value")] "")),
     ("in the body", \_ respond -> respond (responseLBS status200 [] (error "body"))),

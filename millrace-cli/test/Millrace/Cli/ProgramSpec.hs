@@ -3,6 +3,7 @@
 -- | The executable, talked to by curl and by signals.
 module Millrace.Cli.ProgramSpec (spec) where
 
+import Control.Concurrent (threadDelay)
 import Control.Exception (IOException, bracket, try)
 import Control.Monad (forM_)
 import qualified Data.ByteString as ByteString
@@ -77,6 +78,27 @@ spec = do
           _ <- nextErrorLine server
           signalServer second server
           waitForExit 8 server `shouldReturn` ExitFailure (negate (fromIntegral second))
+    it "at once if the connections are idle" . withServer ["pong", "--port", "0"] $ \server -> withClient server $ \client -> do
+      Network.sendAll client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+      answer <- Network.recv client 1000
+      answer `shouldSatisfy` ByteString.isSuffixOf "Pong!"
+      signalServer sigTERM server
+      receiveToEnd client `shouldReturn` ""
+      waitForExit 8 server `shouldReturn` ExitSuccess
+    it "telling those that are busy that it is the last time" . withLargeFile $ \directory content ->
+      withServer ["serve", directory, "--port", "0"] $ \server -> do
+        received <- withBegunDownload server $ \client begun -> do
+          signalServer sigTERM server
+          untilRefused server
+          -- The next request of a connection that was busy when the server was told to stop.
+          Network.sendAll client "GET /missing HTTP/1.1\r\nHost: localhost\r\n\r\n"
+          ByteString.append begun <$> receiveToEnd client
+        let (first, rest) = ByteString.breakSubstring "\r\n\r\n" received
+            second = Char8.unpack (ByteString.drop (4 + ByteString.length content) rest)
+        countLines "connection: close" (Char8.unpack first) `shouldBe` 0
+        second `shouldSatisfy` isPrefixOf "HTTP/1.1 404 "
+        countLines "connection: close" second `shouldBe` 1
+        waitForExit 20 server `shouldReturn` ExitSuccess
     it "after ten seconds, whatever a client does" . withLargeFile $ \directory _ ->
       withServer ["serve", directory, "--port", "0"] $ \server -> withBegunDownload server $ \_ _ -> do
         signalServer sigTERM server
@@ -184,7 +206,18 @@ spec = do
                 _ -> error statusLine
           mapM_ (\arguments -> curl ("-o" : "/dev/null" : arguments)) [[serverUrl server <> "/hello.txt?a"], [serverUrl server <> "/hello.txt"], ["-I", serverUrl server <> "/"], [serverUrl server <> "/missing"]]
           page <- curl [metricsUrl]
-          mapM_ (\text -> lines page `shouldContain` [text]) ["millrace_requests_total{status=\"2xx\"} 3", "millrace_requests_total{status=\"4xx\"} 1", "millrace_response_body_bytes_total 40"]
+          mapM_
+            (\text -> lines page `shouldContain` [text])
+            [ "millrace_requests_total{status=\"2xx\"} 3"
+            , "millrace_requests_total{status=\"4xx\"} 1"
+            , "millrace_requests_refused_total 0"
+            , "millrace_response_body_bytes_total 40"
+            , "millrace_request_duration_seconds_bucket{le=\"+Inf\"} 4"
+            , "millrace_connections_accepted_total 4"
+            , "millrace_connections{state=\"active\"} 0"
+            ]
+          -- Each of the four connections took an accept, a receive and a send at least.
+          sum [read number | ["millrace_loop_operations_total", number] <- map words (lines page)] `shouldSatisfy` (>= (12 :: Int))
           curl [statusUrl] >>= (`shouldSatisfy` isInfixOf "\"accepted\": 4,")
           signalServer sigTERM server
           waitForExit 5 server `shouldReturn` ExitSuccess
@@ -274,6 +307,14 @@ withClient server use =
   bracket (Network.socket Network.AF_INET Network.Stream 0) Network.close $ \client -> do
     Network.connect client (Network.SockAddrInet (fromIntegral (serverPort server)) (Network.tupleToHostAddress (127, 0, 0, 1)))
     use client
+
+-- | Returns when nobody can connect any more.
+untilRefused :: Server -> IO ()
+untilRefused server = do
+  connected <- try (withClient server (const (pure ()))) :: IO (Either IOException ())
+  case connected of
+    Right () -> threadDelay 20000 >> untilRefused server
+    Left _ -> pure ()
 
 -- | A status that the server answers itself, a request that gets it, and the line of the log behind the time.
 refusals :: [(Int, ByteString.ByteString, String)]
