@@ -7,7 +7,9 @@ import Control.Concurrent (threadDelay)
 import Control.Exception (IOException, bracket, try)
 import Control.Monad (forM_)
 import qualified Data.ByteString as ByteString
+import Data.ByteString.Builder (char7, intDec, toLazyByteString)
 import qualified Data.ByteString.Char8 as Char8
+import qualified Data.ByteString.Lazy as Lazy
 import Data.List (isInfixOf, isPrefixOf)
 import Data.Maybe (isNothing)
 import Millrace.Manager (backendName, probeBackend)
@@ -293,7 +295,7 @@ withSite use = withDirectory $ \site -> do
 -- | 24 MB: more than all socket buffers on the way take.
 withLargeFile :: (FilePath -> ByteString.ByteString -> IO a) -> IO a
 withLargeFile use = withDirectory $ \directory -> do
-  let content = Char8.unlines [Char8.pack (show n) | n <- [1 .. 3300000 :: Int]]
+  let content = Lazy.toStrict (toLazyByteString (foldMap (\n -> intDec n <> char7 '\n') [1 .. 3300000]))
   writeOld directory "large" content
   use directory content
 
