@@ -162,6 +162,7 @@ void mr_group_reset_after_fork(mr_group *group);
  *  READ_FILE                  where the bytes go (`offset`)     bytes               bytes read, 0 at the file's end
  *  WRITE_FILE                 the bytes (`offset`)              bytes               bytes written
  *  SYNC_FILE                  -                                 -                   0
+ *  EXCHANGE                   mr_buffer with bytes at `offset`  bytes to send       as RECV with MR_LENT
  *  TIMEOUT                    -                                 -                   0, when deadline_ns has passed
  *
  *  ACCEPT    makes the descriptor non-blocking and close-on-exec; it is not adopted yet. A connection that was reset
@@ -178,6 +179,12 @@ void mr_group_reset_after_fork(mr_group *group);
  *  SYNC_FILE ends when the disk has what was written by operations that had completed before.
  *            On io_uring the kernel does these three meanwhile, on iocp the first two; elsewhere they block the caller
  *            (docs/CONTRACT.md). On Windows the file must have been opened with FILE_FLAG_OVERLAPPED.
+ *  EXCHANGE  sends a part of a lent buffer without waiting, and then receives as RECV with MR_LENT does: what a server does
+ *            that answers and waits for the next request, in one operation and with one wake-up. The buffer is the
+ *            loop's from the submission on, which gives it back once its bytes are sent. If they could not all be
+ *            sent at once, nothing is received: the result is mr_not_sent(n), n of them have gone, and the buffer is the
+ *            caller's again; so it is after -EINVAL. No other send may be in flight on the handle. Cancelled or closed,
+ *            it has tried to send all the same.
  *  SHUTDOWN  is done before mr_loop_submit returns; so is CLOSE, unless operations are in flight on the descriptor.
  */
 #define MR_OPERATIONS(X)                                                                                               \
@@ -195,6 +202,7 @@ void mr_group_reset_after_fork(mr_group *group);
     X(READ_FILE, "read_file")                                                                                          \
     X(WRITE_FILE, "write_file")                                                                                        \
     X(SYNC_FILE, "sync_file")                                                                                          \
+    X(EXCHANGE, "exchange")                                                                                            \
     X(TIMEOUT, "timeout")
 
 typedef enum mr_kind {
@@ -207,7 +215,7 @@ typedef enum mr_kind {
 /* The name of an operation in messages: "accept". */
 const char *mr_kind_name(mr_kind kind);
 
-/* An ACCEPT, a receive, a READ_FILE and a WAIT_READABLE read; a CONNECT, a send, the other file operations and a
+/* An ACCEPT, a receive, an EXCHANGE, a READ_FILE and a WAIT_READABLE read; a CONNECT, a send, the other file operations and a
  * WAIT_WRITABLE write. */
 typedef enum mr_direction { MR_READING = 0, MR_WRITING = 1, MR_DIRECTIONS = 2 } mr_direction;
 
@@ -247,7 +255,7 @@ typedef struct mr_request {
     uint64_t deadline_ns; /* on mr_clock_now_ns(); MR_NO_DEADLINE for none. TIMEOUT: 0 means already due.
                              See MR_WITHIN. */
     uint64_t user_data;   /* comes back in the completion */
-    uint64_t offset;      /* *_FILE: where in the file to begin */
+    uint64_t offset;      /* *_FILE: where in the file to begin; EXCHANGE: where in the buffer's bytes */
     int file;             /* SEND_FILE: a descriptor that stays open until the completion */
 } mr_request;
 
@@ -265,8 +273,20 @@ typedef struct mr_completion {
     int64_t result;       /* >= 0, or a negative errno: -ECANCELED cancelled, -ETIMEDOUT deadline passed (or the
                              peer stopped answering), -EBADF closed or never open, or the system's own error. */
     uint64_t transferred; /* bytes moved, also when result is an error */
-    mr_buffer *buffer;    /* MR_LENT, if bytes were received: to be given back. Otherwise NULL. */
+    mr_buffer *buffer;    /* MR_LENT, EXCHANGE, if bytes were received: to be given back. Otherwise NULL. */
 } mr_completion;
+
+/* The result of an EXCHANGE that could send only so many of its bytes at once, and what such a result says: how many, or
+ * -1 if it is another one. */
+#define MR_NOT_SENT (INT64_C(1) << 32)
+static inline int64_t mr_not_sent(int64_t sent)
+{
+    return -MR_NOT_SENT - sent;
+}
+static inline int64_t mr_sent_only(int64_t result)
+{
+    return result <= -MR_NOT_SENT ? -MR_NOT_SENT - result : -1;
+}
 
 /* --------------------------------------------------------------------------------------------------- loops --- */
 

@@ -22,6 +22,8 @@ typedef struct mr_backend_operations {
     void (*submit)(mr_loop *loop, mr_slot *slot);
     /* Hastens the end of a pending operation, which is then settled with -ECANCELED, at once or later. */
     void (*cancel)(mr_loop *loop, mr_slot *slot);
+    /* Does it take an MR_EXCHANGE from its first half on? Otherwise the loop attempts that and submits the second. */
+    bool sends_first;
     /* Performs an operation that must not wait, or tries to: -EAGAIN if it would block. */
     int64_t (*attempt)(mr_loop *loop, mr_slot *slot);
     /* Forgets a descriptor that has no operations left and is about to be closed. */

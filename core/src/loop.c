@@ -173,12 +173,21 @@ static bool is_idle(const mr_descriptor *descriptor)
     return !descriptor->first[MR_READING] && !descriptor->first[MR_WRITING];
 }
 
+/* MR_EXCHANGE: if its first half has failed, its buffer goes back; if it was not possible, it is the caller's again. */
+static void end_exchange(mr_loop *loop, mr_slot *slot, int64_t result)
+{
+    if (result != -EINVAL && mr_sent_only(result) < 0)
+        mr_lender_put(&loop->lender, slot->request.buffer);
+}
+
 /* The end of an operation: from here on its buffer is the caller's again. */
 static void finish(mr_loop *loop, mr_slot *slot, int64_t result) /* NOLINT(misc-no-recursion): see complete_close */
 {
     mr_descriptor *descriptor = slot->descriptor;
     slot->result = result;
     slot->state = MR_SLOT_COMPLETED;
+    if (slot->request.kind == MR_EXCHANGE)
+        end_exchange(loop, slot, result);
     if (slot->lent)
         slot->lent->length = slot->transferred;
     if (slot->backend_memory) {
@@ -310,14 +319,56 @@ static int64_t attempt_with_lent(mr_loop *loop, mr_slot *slot)
     return result;
 }
 
+/* The first half of an MR_EXCHANGE, which waits for nothing. */
+static int64_t attempt_exchange(mr_loop *loop, mr_slot *slot)
+{
+    mr_request whole = slot->request;
+    slot->request.kind = MR_SEND;
+    slot->request.buffer = mr_exchange_bytes(&whole);
+    int64_t result = loop->backend->attempt(loop, slot);
+    slot->request = whole;
+    return result == -EAGAIN ? mr_not_sent(0) : result;
+}
+
 int64_t mr_loop_attempt(mr_loop *loop, mr_slot *slot)
 {
     mr_count(&loop->counters.system_calls, 1);
+    if (slot->request.kind == MR_EXCHANGE)
+        return attempt_exchange(loop, slot);
     return slot->request.flags & MR_LENT ? attempt_with_lent(loop, slot) : loop->backend->attempt(loop, slot);
+}
+
+/* The second half of an MR_EXCHANGE. */
+static void become_receive(mr_loop *loop, mr_slot *slot)
+{
+    mr_lender_put(&loop->lender, slot->request.buffer);
+    slot->request.kind = MR_RECV;
+    slot->request.flags |= MR_LENT;
+    slot->request.buffer = NULL;
+    slot->request.length = MR_BUFFER_BYTES;
+    slot->request.offset = 0;
+}
+
+/* How the first half of an MR_EXCHANGE went. True if that was the end of it. */
+static bool settle_exchange(mr_loop *loop, mr_slot *slot, int64_t result)
+{
+    bool is_sent = result >= 0 && (uint64_t)result == slot->request.length;
+    if (is_sent)
+        become_receive(loop, slot);
+    if (slot->end_reason)
+        result = slot->end_reason;
+    else if (is_sent || was_interrupted(result))
+        return false;
+    else if (result >= 0)
+        result = mr_not_sent(result);
+    finish(loop, slot, result);
+    return true;
 }
 
 bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result)
 {
+    if (slot->request.kind == MR_EXCHANGE)
+        return settle_exchange(loop, slot, result);
     if (result > 0 && is_transfer(slot->request.kind)) {
         slot->transferred += (uint64_t)result;
         bool wants_more = (slot->request.flags & MR_ALL) && !mr_advance(&slot->request, (uint64_t)result);
@@ -474,12 +525,22 @@ static void perform_now(mr_loop *loop, mr_slot *slot)
     } while (!mr_loop_settle(loop, slot, result));
 }
 
+bool mr_loop_send_first(mr_loop *loop, mr_slot *slot)
+{
+    while (slot->request.kind == MR_EXCHANGE)
+        if (mr_loop_settle(loop, slot, mr_loop_attempt(loop, slot)))
+            return false;
+    return true;
+}
+
 static void submit_on_descriptor(mr_loop *loop, mr_slot *slot)
 {
     mr_descriptor *descriptor;
     int error = use_handle(loop, slot->request.handle, &descriptor);
     if (error) {
         finish(loop, slot, error);
+    } else if (slot->request.kind == MR_EXCHANGE && !loop->backend->sends_first && !mr_loop_send_first(loop, slot)) {
+        return;
     } else if (slot->request.kind == MR_SHUTDOWN || (slot->request.flags & MR_NOW)) {
         perform_now(loop, slot);
     } else {
@@ -906,6 +967,11 @@ void mr_loop_wait(mr_loop *loop)
 
 /* --------------------------------------------------------------------------------------------------- lifetime --- */
 
+static bool is_in_flight(mr_slot_state state)
+{
+    return state == MR_SLOT_PENDING || state == MR_SLOT_BACKOFF;
+}
+
 static void free_memory(mr_loop *loop)
 {
     for (mr_letter *letter = mr_mailbox_take(&loop->mailbox), *next; letter; letter = next) {
@@ -916,6 +982,8 @@ static void free_memory(mr_loop *loop)
         mr_slot *slot = mr_pool_at(&loop->slots, i, sizeof *slot);
         free(slot->backend_memory);
         mr_buffer_destroy(slot->lent);
+        if (is_in_flight(slot->state) && slot->request.kind == MR_EXCHANGE)
+            mr_buffer_destroy(slot->request.buffer);
     }
     mr_pool_free(&loop->slots);
     mr_pool_free(&loop->alarms);
@@ -964,11 +1032,6 @@ void mr_loop_destroy(mr_loop *loop)
     open_letters(loop);
     loop->backend->destroy(loop);
     free_memory(loop);
-}
-
-static bool is_in_flight(mr_slot_state state)
-{
-    return state == MR_SLOT_PENDING || state == MR_SLOT_BACKOFF;
 }
 
 size_t mr_loop_list(const mr_loop *loop, mr_pending *list, size_t capacity)

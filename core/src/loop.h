@@ -160,6 +160,12 @@ static inline int mr_slot_number(const mr_slot *slot)
     return mr_handle_descriptor(slot->request.handle);
 }
 
+/* MR_EXCHANGE: what it sends. Once that is done it becomes a receive. */
+static inline void *mr_exchange_bytes(const mr_request *request)
+{
+    return ((mr_buffer *)request->buffer)->bytes + request->offset;
+}
+
 /* The slot of a token, or NULL if it is stale. */
 mr_slot *mr_loop_find(mr_loop *loop, mr_token token);
 
@@ -175,6 +181,9 @@ bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result);
 
 /* Tries an operation without blocking, with a lent buffer if it needs one. -EAGAIN: it would block. */
 int64_t mr_loop_attempt(mr_loop *loop, mr_slot *slot);
+
+/* Tries the first half of an MR_EXCHANGE at once. False if the operation has ended by that. */
+bool mr_loop_send_first(mr_loop *loop, mr_slot *slot);
 
 /* The time on the clock of the loop's group. */
 static inline uint64_t mr_loop_now_ns(const mr_loop *loop)

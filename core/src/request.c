@@ -3,6 +3,12 @@
 
 #include <errno.h>
 
+static bool is_exchange(const mr_request *request)
+{
+    return request->buffer && !(request->flags & (MR_ALL | MR_NOW | MR_LENT)) && request->length > 0 &&
+           request->offset <= MR_BUFFER_BYTES && request->length <= MR_BUFFER_BYTES - request->offset;
+}
+
 int mr_check_request(const mr_request *request)
 {
     if ((unsigned)request->kind >= MR_KIND_COUNT || request->kind == MR_TIMEOUT ||
@@ -13,6 +19,8 @@ int mr_check_request(const mr_request *request)
         return -EINVAL;
     /* To io_uring and to Windows some offsets beyond stand for others: the file's position, its end. */
     if ((mr_is_on_file(request->kind) || request->kind == MR_SEND_FILE) && request->offset > INT64_MAX)
+        return -EINVAL;
+    if (request->kind == MR_EXCHANGE && !is_exchange(request))
         return -EINVAL;
     bool is_foreign = mr_handle_generation(request->handle) == 0;
     switch (request->kind) {

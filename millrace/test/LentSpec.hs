@@ -2,12 +2,13 @@
 module LentSpec (spec) where
 
 import Control.Concurrent (yield)
-import Control.Exception (evaluate, finally)
+import Control.Exception (catch, evaluate, finally, throwIO)
 import Control.Monad (forM, forM_, replicateM_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
-import Foreign.Ptr (castPtr)
+import Foreign.Marshal.Utils (copyBytes)
+import Foreign.Ptr (castPtr, plusPtr)
 import Test.Hspec
 
 import Millrace.Deadline
@@ -41,6 +42,38 @@ spec = describe "lent buffers" $ do
     bytes <- collect total to
     finish sender
     ByteString.unpack bytes `shouldBe` [fromIntegral (number `mod` 256) | number <- [1 .. total]]
+  it "are sent, given back, and filled with the answer" $ withTcpPair $ \peer here -> replicateM_ 1000 $ do
+    job <- start (exchange here 10000 (Char8.pack "question"))
+    receive peer lentSize `shouldReturn` Char8.pack "question"
+    sendAll peer (Char8.pack "answer")
+    finish job `shouldReturn` Right (Char8.pack "answer")
+  it "stay the caller's when the socket does not take them all at once" $ withTcpPair $ \peer here -> do
+    sent <- fillUp here 0
+    sendAll peer (Char8.pack "waits")
+    drained <- start (ByteString.length <$> recvExactly peer (sent + 4))
+    receive here lentSize `shouldReturn` Char8.pack "waits"
+    sendAll here (Char8.pack "rest")
+    finish drained `shouldReturn` sent + 4
+  it "are exchanged under a deadline, and interrupted, and nothing is lost" $ withTcpPair $ \peer here -> do
+    exchange here 5000 (Char8.pack "a") `shouldThrow` isDeadlineError
+    timeout 5000 (exchange here 0 (Char8.pack "b")) `shouldReturn` Nothing
+    recvExactly peer 2 `shouldReturn` Char8.pack "ab"
+    sendAll peer (Char8.pack "later")
+    receive here lentSize `shouldReturn` Char8.pack "later"
+  it "lose and repeat nothing when exchanges are interrupted at any moment" $ withTcpPair $ \peer here -> do
+    echo <- start (echoAll peer)
+    answers <- forM [1 .. 5000 :: Int] $ \number ->
+      let question = Char8.singleton (toEnum (number `mod` 128))
+          ask = timeout (1 + number * 7919 `mod` 60) (exchange here 0 question) >>= \outcome -> case outcome of
+            Just (Right answer) -> return [answer]
+            -- Bytes of an interrupted exchange are kept.
+            Just (Left sent) -> require (sent == 0) "a byte fits" >> (:) <$> receive here lentSize <*> ask
+            Nothing -> return []
+       in ByteString.concat <$> ask
+    shutdown here ShutdownSend
+    rest <- untilEnd here
+    echoed <- finish echo
+    ByteString.concat (answers ++ [rest]) `shouldBe` echoed
   it "are borrowed and given back in any thread" $ do
     buffers <- forM [1 .. 600 :: Int] (const borrow)
     jobs <- forM buffers (start . giveBack)
@@ -60,6 +93,44 @@ collect total from = ByteString.concat . reverse <$> go (0 :: Int) 0 []
               go (attempt + 1) (count + ByteString.length bytes) (bytes : pieces)
             Just bytes -> go (attempt + 1) (count + ByteString.length bytes) (bytes : pieces)
 
+-- Sends bytes from a lent buffer and receives an answer, for at most so many microseconds.
+exchange :: Socket -> Int -> ByteString -> IO (Either Int ByteString)
+exchange s micros bytes = do
+  buffer <- borrow
+  ByteString.useAsCStringLen bytes $ \(source, count) -> copyBytes (lentBytes buffer `plusPtr` 7) (castPtr source) count
+  exchangeLentWithin micros s buffer 7 (ByteString.length bytes)
+    (\sent -> Left sent <$ giveBack buffer)
+    (\answer count -> Right <$> (ByteString.packCStringLen (castPtr (lentBytes answer), count) >>= evaluate) `finally` giveBack answer)
+
+recvExactly :: Socket -> Int -> IO ByteString
+recvExactly from count
+  | count <= 0 = return ByteString.empty
+  | otherwise = do
+      bytes <- recv from count
+      if ByteString.null bytes then return bytes else ByteString.append bytes <$> recvExactly from (count - ByteString.length bytes)
+
+-- What came and was sent back until the end of the stream.
+echoAll :: Socket -> IO ByteString
+echoAll s = do
+  bytes <- recv s 4096
+  if ByteString.null bytes then bytes <$ shutdown s ShutdownSend else sendAll s bytes >> ByteString.append bytes <$> echoAll s
+
+untilEnd :: Socket -> IO ByteString
+untilEnd s = do
+  bytes <- receive s lentSize
+  if ByteString.null bytes then return bytes else ByteString.append bytes <$> untilEnd s
+
+-- Sends until the socket takes no more. Returns how many bytes it took.
+fillUp :: Socket -> Int -> IO Int
+fillUp s sent = do
+  buffer <- borrow
+  outcome <- exchangeLentWithin 20000 s buffer 0 lentSize (\part -> Left part <$ giveBack buffer) (\_ _ -> return (Right ()))
+    `catch` \failure -> if isDeadlineError failure then return (Right ()) else throwIO failure
+  case outcome of
+    Left part -> require (part < lentSize) "a part" >> return (sent + part)
+    Right () -> fillUp s (sent + lentSize)
+
 receive :: Socket -> Int -> IO ByteString
 receive from size = recvLent noDeadline from size $ \buffer count ->
-  (ByteString.packCStringLen (castPtr (lentBytes buffer), count) >>= evaluate) `finally` giveBack buffer
+  if count == 0 then return ByteString.empty else
+    (ByteString.packCStringLen (castPtr (lentBytes buffer), count) >>= evaluate) `finally` giveBack buffer

@@ -302,6 +302,9 @@ static void prepare(const ring_state *state, struct io_uring_sqe *entry, mr_slot
     case MR_SEND:
         io_uring_prep_send(entry, number, request->buffer, request->length, MSG_NOSIGNAL);
         break;
+    case MR_EXCHANGE:
+        io_uring_prep_send(entry, number, mr_exchange_bytes(request), request->length, MSG_NOSIGNAL | MSG_DONTWAIT);
+        break;
     case MR_RECV_VECTOR:
     case MR_SEND_VECTOR:
         prepare_message(entry, slot);
@@ -398,7 +401,10 @@ static void cancel(mr_loop *loop, mr_slot *slot)
     ring_state *state = state_of(loop);
     if (slot->backlog == BACKLOG_SUBMIT) {
         leave_backlog(state, slot);
-        mr_loop_settle(loop, slot, -ECANCELED);
+        if (slot->request.kind == MR_EXCHANGE)
+            mr_loop_send_first(loop, slot);
+        else
+            mr_loop_settle(loop, slot, -ECANCELED);
         return;
     }
     struct io_uring_sqe *entry = next_entry(loop, state);
@@ -438,6 +444,8 @@ static int64_t interpret(mr_loop *loop, mr_slot *slot, int64_t result)
         return 0; /* a poll's result is a mask */
     if (result == -ENOBUFS && is_lent(slot))
         return add_lent(loop, state_of(loop)) ? -EAGAIN : -ENOMEM;
+    if (result == -EAGAIN && slot->request.kind == MR_EXCHANGE)
+        return mr_not_sent(0);
     return result;
 }
 
@@ -593,6 +601,7 @@ const mr_backend_operations mr_io_uring_backend = {
     .destroy = destroy,
     .abandon = abandon,
     .submit = submit,
+    .sends_first = true,
     .cancel = cancel,
     .attempt = mr_attempt,
     .detach = detach,

@@ -152,6 +152,7 @@ static int64_t attempt_with(mr_machine *machine, mr_slot *slot, mr_fault fault)
         return mr_machine_writable(machine, mr_slot_number(slot));
     case MR_SHUTDOWN:
         return mr_machine_shutdown(machine, mr_slot_number(slot), (int)request->length);
+    case MR_EXCHANGE:
     case MR_CLOSE:
     case MR_TIMEOUT:
     case MR_KIND_COUNT:
@@ -192,6 +193,7 @@ static unsigned applicable_faults(mr_kind kind)
         return BIT(SHORT) | BIT(DELAY) | BIT(RESET) | BIT(RESET_AFTER) | BIT(INTERRUPTED) | BIT(LATE_CANCEL);
     case MR_SEND:
     case MR_SEND_VECTOR:
+    case MR_EXCHANGE:
         return BIT(SHORT) | BIT(DELAY) | BIT(RESET) | BIT(RESET_AFTER) | BIT(HALF_CLOSE) | BIT(STALL) |
                BIT(NO_BUFFERS) | BIT(INTERRUPTED) | BIT(LATE_CANCEL);
     case MR_SEND_FILE:
@@ -298,6 +300,14 @@ static int64_t attempt(mr_loop *loop, mr_slot *slot)
     return result ? result : mr_loop_attempt(loop, slot);
 }
 
+/* Operations of one direction take turns: a newcomer does not overtake those that wait. Those on files, at offsets of
+ * their own, do. */
+static bool must_queue(const mr_slot *slot)
+{
+    return slot->request.kind != MR_CONNECT && !mr_is_wait(slot->request.kind) && !mr_is_on_file(slot->request.kind) &&
+           slot->descriptor->first[mr_direction_of(slot->request.kind)] != slot;
+}
+
 /* Attempts until the operation has ended, is held, or would block. Only of the last it is false. */
 static bool run(mr_loop *loop, mr_slot *slot)
 {
@@ -315,6 +325,8 @@ static bool run(mr_loop *loop, mr_slot *slot)
         }
         if (settle(loop, slot, result))
             return true;
+        if (must_queue(slot)) /* an MR_EXCHANGE has sent, and it is not its turn to receive */
+            return false;
     }
 }
 
@@ -331,14 +343,6 @@ static void park(mr_loop *loop, int number)
     descriptor->is_watched = descriptor->generation != 0;
 }
 
-/* Operations of one direction take turns: a newcomer does not overtake those that wait. Those on files, at offsets of
- * their own, do. */
-static bool must_queue(const mr_slot *slot)
-{
-    return slot->request.kind != MR_CONNECT && !mr_is_wait(slot->request.kind) && !mr_is_on_file(slot->request.kind) &&
-           slot->descriptor->first[mr_direction_of(slot->request.kind)] != slot;
-}
-
 static void submit(mr_loop *loop, mr_slot *slot)
 {
     mr_machine *machine = machine_of(loop);
@@ -347,7 +351,8 @@ static void submit(mr_loop *loop, mr_slot *slot)
     MR_TRACE(machine, "%s %d length %llu", mr_kind_name(slot->request.kind), number,
              (unsigned long long)slot->request.length);
     slot->backlog = (uint8_t)mr_machine_next_fault(machine, applicable_faults_of(machine, slot));
-    if (must_queue(slot) || !run(loop, slot))
+    bool must_wait = must_queue(slot) && slot->request.kind != MR_EXCHANGE;
+    if (must_wait || !run(loop, slot))
         park(loop, number);
     mr_machine_unlock(machine);
 }
@@ -592,6 +597,7 @@ const mr_backend_operations mr_sim_backend = {
     .destroy = destroy,
     .abandon = destroy,
     .submit = submit,
+    .sends_first = true,
     .cancel = cancel,
     .attempt = attempt_once,
     .detach = detach,

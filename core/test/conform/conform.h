@@ -34,6 +34,7 @@ typedef struct conform_case {
     X(connect)                                                                                                         \
     X(deadline)                                                                                                        \
     X(file)                                                                                                            \
+    X(exchange)                                                                                                        \
     X(lent)                                                                                                            \
     X(pressure)                                                                                                        \
     X(recv)                                                                                                            \
@@ -141,6 +142,7 @@ mr_counters counters_of(driver *d);
 
 mr_request recv_request(mr_handle handle, void *buffer, size_t size);
 mr_request lent_request(mr_handle handle, size_t size);
+mr_request exchange_request(mr_handle handle, mr_buffer *buffer, size_t offset, size_t size);
 mr_request send_request(mr_handle handle, const void *buffer, size_t size);
 mr_request send_all_request(mr_handle handle, const void *buffer, size_t size);
 mr_request vector_request(mr_kind kind, mr_handle handle, struct iovec *elements, size_t count);
@@ -186,6 +188,11 @@ enum { STUCK_SOCKET_KINDS = 8, STUCK_KINDS = 9 /* and MR_TIMEOUT */ };
 void make_stuck(stuck *s);
 /* A request of the kind that has this number. */
 mr_request stuck_request(stuck *s, int kind);
+
+/* The completion lends exactly these bytes; gives the buffer back. */
+void check_lent(driver *d, mr_completion completion, const char *expected);
+/* The completion has this result, and lends nothing. */
+void check_nothing_lent(mr_completion completion, int64_t result);
 
 /* Sends until it is refused: TCP learns only from the answer to the first bytes that nobody takes them. */
 int64_t first_refusal(driver *d, mr_request request);

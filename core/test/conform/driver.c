@@ -245,6 +245,13 @@ mr_request lent_request(mr_handle handle, size_t size)
     return with_flags(recv_request(handle, NULL, size), MR_LENT);
 }
 
+mr_request exchange_request(mr_handle handle, mr_buffer *buffer, size_t offset, size_t size)
+{
+    mr_request request = request_of(MR_EXCHANGE, handle, buffer, size);
+    request.offset = offset;
+    return request;
+}
+
 mr_request send_request(mr_handle handle, const void *buffer, size_t size)
 {
     return request_of(MR_SEND, handle, buffer, size);

@@ -114,3 +114,21 @@ uint64_t slow_reader_finish(slow_reader *reader)
     free(reader);
     return received;
 }
+
+void check_lent(driver *d, mr_completion completion, const char *expected)
+{
+    size_t size = strlen(expected);
+    CHECK_EQ(completion.result, size);
+    CHECK_EQ(completion.transferred, size);
+    CHECK(completion.buffer);
+    CHECK_EQ(completion.buffer->length, size);
+    CHECK_MEMORY(completion.buffer->bytes, expected, size);
+    mr_loop_give_back(driver_loop(d), completion.buffer);
+}
+
+void check_nothing_lent(mr_completion completion, int64_t result)
+{
+    CHECK_EQ(completion.result, result);
+    CHECK_EQ(completion.transferred, 0);
+    CHECK(!completion.buffer);
+}

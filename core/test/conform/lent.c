@@ -1,30 +1,11 @@
 /* lent.c: MR_RECV with MR_LENT, where the loop brings the buffer. */
 #include "conform.h"
 
-/* The completion holds exactly these bytes; gives the buffer back. */
-static void check_bytes(driver *d, mr_completion completion, const char *expected)
-{
-    size_t size = strlen(expected);
-    CHECK_EQ(completion.result, size);
-    CHECK_EQ(completion.transferred, size);
-    CHECK(completion.buffer);
-    CHECK_EQ(completion.buffer->length, size);
-    CHECK_MEMORY(completion.buffer->bytes, expected, size);
-    mr_loop_give_back(driver_loop(d), completion.buffer);
-}
-
-static void check_empty(mr_completion completion, int64_t result)
-{
-    CHECK_EQ(completion.result, result);
-    CHECK_EQ(completion.transferred, 0);
-    CHECK(!completion.buffer);
-}
-
 static void takes_what_is_there(void)
 {
     connection c = local_connection();
     write_all(c.peer, "hello", 5);
-    check_bytes(c.d, perform(c.d, lent_request(c.handle, 100)), "hello");
+    check_lent(c.d, perform(c.d, lent_request(c.handle, 100)), "hello");
     driver_free(c.d);
 }
 
@@ -35,7 +16,7 @@ static void waits_for_bytes(void)
         mr_token token = start(c.d, lent_request(c.handle, 100));
         CHECK_STAYS_PENDING(c.d, token);
         write_all(c.peer, "later", 5);
-        check_bytes(c.d, finish(c.d, token), "later");
+        check_lent(c.d, finish(c.d, token), "later");
     }
     driver_free(c.d);
 }
@@ -44,8 +25,8 @@ static void does_not_exceed_the_length(void)
 {
     connection c = local_connection();
     write_all(c.peer, "abcdef", 6);
-    check_bytes(c.d, perform(c.d, lent_request(c.handle, 4)), "abcd");
-    check_bytes(c.d, perform(c.d, lent_request(c.handle, 4)), "ef");
+    check_lent(c.d, perform(c.d, lent_request(c.handle, 4)), "abcd");
+    check_lent(c.d, perform(c.d, lent_request(c.handle, 4)), "ef");
     driver_free(c.d);
 }
 
@@ -71,8 +52,8 @@ static void the_end_of_the_stream_lends_nothing(void)
     connection c = tcp_connection();
     mr_token token = start(c.d, lent_request(c.handle, 100));
     hang_up(c.peer);
-    check_empty(finish(c.d, token), 0);
-    check_empty(perform(c.d, lent_request(c.handle, 100)), 0);
+    check_nothing_lent(finish(c.d, token), 0);
+    check_nothing_lent(perform(c.d, lent_request(c.handle, 100)), 0);
     driver_free(c.d);
 }
 
@@ -82,16 +63,16 @@ static void an_error_lends_nothing(void)
     mr_token token = start(c.d, lent_request(c.handle, 100));
     poll_once(c.d);
     reset(c.peer);
-    check_empty(finish(c.d, token), -ECONNRESET);
+    check_nothing_lent(finish(c.d, token), -ECONNRESET);
     driver_free(c.d);
 }
 
 static void now_does_not_wait(void)
 {
     connection c = local_connection();
-    check_empty(perform(c.d, with_flags(lent_request(c.handle, 10), MR_NOW | MR_LENT)), -EAGAIN);
+    check_nothing_lent(perform(c.d, with_flags(lent_request(c.handle, 10), MR_NOW | MR_LENT)), -EAGAIN);
     write_all(c.peer, "abc", 3);
-    check_bytes(c.d, perform(c.d, with_flags(lent_request(c.handle, 10), MR_NOW | MR_LENT)), "abc");
+    check_lent(c.d, perform(c.d, with_flags(lent_request(c.handle, 10), MR_NOW | MR_LENT)), "abc");
     driver_free(c.d);
 }
 
@@ -102,9 +83,9 @@ static void cancel_and_close_lend_nothing(void)
     mr_token closed = start(c.d, lent_request(c.handle, 10));
     poll_once(c.d);
     mr_loop_cancel(driver_loop(c.d), cancelled);
-    check_empty(finish(c.d, cancelled), -ECANCELED);
-    check_empty(perform(c.d, close_request(c.handle)), 0);
-    check_empty(finish(c.d, closed), -EBADF);
+    check_nothing_lent(finish(c.d, cancelled), -ECANCELED);
+    check_nothing_lent(perform(c.d, close_request(c.handle)), 0);
+    check_nothing_lent(finish(c.d, closed), -EBADF);
     driver_free(c.d);
 }
 
@@ -158,10 +139,10 @@ static void mistakes_are_refused(void)
     connection c = local_connection();
     char byte = 0;
     mr_request with_buffer = with_flags(recv_request(c.handle, &byte, 1), MR_LENT);
-    check_empty(perform(c.d, with_buffer), -EINVAL);
-    check_empty(perform(c.d, lent_request(c.handle, 0)), -EINVAL);
-    check_empty(perform(c.d, with_flags(lent_request(c.handle, 1), MR_LENT | MR_ALL)), -EINVAL);
-    check_empty(perform(c.d, with_flags(send_request(c.handle, NULL, 0), MR_LENT)), -EINVAL);
+    check_nothing_lent(perform(c.d, with_buffer), -EINVAL);
+    check_nothing_lent(perform(c.d, lent_request(c.handle, 0)), -EINVAL);
+    check_nothing_lent(perform(c.d, with_flags(lent_request(c.handle, 1), MR_LENT | MR_ALL)), -EINVAL);
+    check_nothing_lent(perform(c.d, with_flags(send_request(c.handle, NULL, 0), MR_LENT)), -EINVAL);
     driver_free(c.d);
 }
 

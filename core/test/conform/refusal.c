@@ -119,10 +119,34 @@ static void a_close_waits(void)
     driver_free(c->d);
 }
 
+/* Also the sends that have not reached the ring when they are cancelled are made. */
+static void exchanges_that_wait_are_sent_when_cancelled(void)
+{
+    crowd *c = new_refused_crowd();
+    static mr_token exchanges[100];
+    enum { EXCHANGES = sizeof exchanges / sizeof *exchanges };
+    for (int i = 0; i < EXCHANGES; i++) {
+        mr_buffer *buffer = mr_loop_lend(driver_loop(c->d));
+        buffer->bytes[0] = 'x';
+        exchanges[i] = start(c->d, exchange_request(c->handle, buffer, 0, 1));
+    }
+    for (int i = 0; i < EXCHANGES; i++)
+        mr_loop_cancel(driver_loop(c->d), exchanges[i]);
+    for (int i = 0; i < EXCHANGES; i++)
+        CHECK_EQ(finish(c->d, exchanges[i]).result, -ECANCELED);
+    CHECK_EQ(drain(c->pair[1]), EXCHANGES);
+    refuses = false;
+    hang_up(c->pair[1]);
+    for (int i = 0; i < COUNT; i++)
+        CHECK_EQ(finish(c->d, c->tokens[i]).result, 0);
+    driver_free(c->d);
+}
+
 const conform_case refusal_cases[] = {
     CASE(submissions_wait),
     CASE(what_waits_can_be_cancelled),
     CASE(cancellations_wait),
     CASE(a_close_waits),
+    CASE(exchanges_that_wait_are_sent_when_cancelled),
     {0},
 };

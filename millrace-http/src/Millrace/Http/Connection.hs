@@ -19,6 +19,7 @@ module Millrace.Http.Connection
     isWorking,
     beginWork,
     endWork,
+    turnAround,
     readPhase,
     writePhase,
     countRequest,
@@ -89,7 +90,7 @@ import qualified Data.Vault.Lazy as Vault
 import Data.Word (Word8)
 import Foreign.Marshal.Alloc (free, mallocBytes)
 import Foreign.Marshal.Utils (copyBytes, moveBytes)
-import Foreign.Ptr (IntPtr (..), Ptr, castPtr, intPtrToPtr, plusPtr, ptrToIntPtr)
+import Foreign.Ptr (IntPtr (..), Ptr, castPtr, intPtrToPtr, nullPtr, plusPtr, ptrToIntPtr)
 import Foreign.Storable (peekByteOff, pokeByteOff)
 import Millrace.Deadline (Deadline, deadlineAfter, deadlineFromNanoseconds, deadlineNanoseconds, earlier, noDeadline)
 import Millrace.Http.Delivery
@@ -100,7 +101,7 @@ import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.Wire
 import Millrace.Socket (Socket)
 import Millrace.Socket.ByteString (recvBufBefore)
-import Millrace.Socket.Lent (borrow, giveBack, lentAt, lentBytes, lentSize, recvLentWithin)
+import Millrace.Socket.Lent (Lent, borrow, exchangeLentWithin, giveBack, lentAt, lentBytes, lentSize, recvLentWithin)
 import Network.Socket (SockAddr)
 import System.Posix.Types (Fd (..))
 
@@ -327,13 +328,56 @@ newConnection endpoint socket peer = do
 -- the end of the stream: it then goes on waiting. Throws @TimeExpired@ after the time limit for idle connections.
 beginWork :: Connection -> IO Int
 beginWork connection =
-  recvLentWithin (idleMicros (connectionLimits connection)) (connectionSocket connection) lentSize $ \input count ->
-    if count == 0 then return 0 else do
-      place <- borrow `onException` giveBack input
-      writePlace connection inputPlace (address (lentBytes input))
-      writePlace connection deskPlace (address (lentBytes place))
-      layOut connection (lentBytes input) count
-      return count
+  recvLentWithin (idleMicros (connectionLimits connection)) (connectionSocket connection) lentSize (startWork connection)
+
+-- Masked, for the buffer's sake.
+startWork :: Connection -> Lent -> Int -> IO Int
+startWork connection input count
+  | count == 0 = return 0
+  | otherwise = do
+    place <- borrow `onException` giveBack input
+    writePlace connection inputPlace (address (lentBytes input))
+    writePlace connection deskPlace (address (lentBytes place))
+    layOut connection (lentBytes input) count
+    return count
+
+-- | 'flushOutput', 'endWork' and 'beginWork' with one wake-up for all three, if the socket takes the output at once. If not,
+-- the result is -1, and the connection still works: what has not gone is in the output, and the input is empty.
+turnAround :: Connection -> IO Int
+turnAround connection = do
+  end <- outputEnd connection
+  output <- outputBuffer connection
+  inside <- onDesk connection (outputOffset connection)
+  if end > 0 && output == inside && not (isPaced (connectionPace connection))
+    then exchange connection end
+    else flushOutput connection >> endWork connection >> beginWork connection
+{-# INLINE turnAround #-}
+
+exchange :: Connection -> Int -> IO Int
+exchange connection end = mask_ $ do
+  place <- readPlace connection deskPlace
+  releaseInput connection
+  writePlace connection deskPlace 0
+  exchangeLentWithin
+    (idleMicros (connectionLimits connection))
+    (connectionSocket connection)
+    (lentAt (pointer place))
+    (outputOffset connection)
+    end
+    (keepRest connection place end)
+    (startWork connection)
+
+-- The desk is ours again; the input is not, and nothing is to be given back for it.
+keepRest :: Connection -> Int -> Int -> Int -> IO Int
+keepRest connection place end sent = do
+  writePlace connection inputPlace 0
+  writePlace connection deskPlace place
+  writeAddress connection inputAddress nullPtr
+  output <- outputBuffer connection
+  moveBytes output (output `plusPtr` sent) (end - sent)
+  setOutputEnd connection (end - sent)
+  return (-1)
+{-# NOINLINE keepRest #-}
 
 layOut :: Connection -> Ptr Word8 -> Int -> IO ()
 layOut connection input count = do

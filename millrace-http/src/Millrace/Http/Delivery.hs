@@ -5,7 +5,7 @@
 -- nothing for too long is given up. The kernel tells of room in a socket only when a third of its queue is free, and
 -- that queue holds megabytes; a slow client would seem dead for minutes. So a wait is cut into slices, after each of
 -- which the length of the queue (SIOCOUTQ, tcp(7)) shows whether the client has acknowledged anything.
-module Millrace.Http.Delivery (Pace, makePace, Window (..), deliver, deliverTwo, deliverFile) where
+module Millrace.Http.Delivery (Pace, makePace, isPaced, Window (..), deliver, deliverTwo, deliverFile) where
 
 import Control.Exception (throwIO)
 import Control.Monad (unless, void, when)
@@ -13,6 +13,7 @@ import Control.Monad.Primitive (RealWorld)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Unsafe as BU
 import Data.Int (Int64)
+import Data.Maybe (isJust)
 import Data.Primitive.ByteArray (MutableByteArray, readByteArray, writeByteArray)
 import Data.Word (Word64, Word8)
 import Foreign.C.Error (Errno (..), eTIMEDOUT)
@@ -41,6 +42,11 @@ makePace :: Limits -> Pace
 makePace limits = Pace (sendMicros limits) (if null waits then 0 else max 1 (minimum waits `quot` 8)) (sendRate limits)
   where
     waits = filter (> 0) (sendMicros limits : [window | Just (Rate _ window) <- [sendRate limits]])
+
+-- | Must every wait be measured?
+isPaced :: Pace -> Bool
+isPaced pace = isJust (paceRate pace)
+{-# INLINE isPaced #-}
 
 -- | Where a connection keeps count: two words from an index on, which are for nothing else and 0 at first. They are
 -- microseconds waited, and bytes acknowledged meanwhile, in the current window of the rate.
@@ -111,7 +117,7 @@ performSlice pace limit request
 -- Nearly always the only one. Where a rate is asked for, every wait is measured, and this one is left out.
 firstAttempt :: Pace -> Deadline -> Request a -> IO Int64
 firstAttempt pace limit request
-  | Just _ <- paceRate pace = return 0
+  | isPaced pace = return 0
   | otherwise = performSlice pace limit request
 {-# INLINE firstAttempt #-}
 

@@ -173,7 +173,7 @@ evictOldest :: [Registry] -> IO ()
 evictOldest registries = do
   open <- concat <$> mapM (fmap IntMap.toAscList . readIORef) registries
   idle <- filterM (isKept . snd) (sortOn fst open)
-  mapM_ (cut . snd) (take 1 idle)
+  mapM_ (sayEnd . snd) (take 1 idle)
   where
     -- A new connection may have a request on its way; closing a kept one is what clients have to expect.
     isKept connection = (\waits requests -> waits && requests > 0) <$> isIdle connection <*> requestCount connection

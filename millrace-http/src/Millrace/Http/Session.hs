@@ -123,21 +123,30 @@ parseInput connection = do
 awaitFirstBytes :: Connection -> IO Int
 awaitFirstBytes connection = do
   working <- isWorking connection
-  when working (flushOutput connection >> endWork connection)
   writePhase connection betweenRequests
   setIdle connection True
   phase <- readIORef (endpointPhase (connectionEndpoint connection))
   if phase == Over
-    then return 0
+    then 0 <$ when working (finishResponse connection)
     else do
-      count <- beginWork connection
+      count <- if working then turnAround connection else beginWork connection
       setIdle connection False
-      if count == 0
-        then 0 <$ reportEarlyClose connection
-        else do
+      case compare count 0 of
+        LT -> finishResponse connection >> awaitFirstBytes connection
+        EQ -> 0 <$ reportEarlyClose connection
+        GT -> do
           startTotalDeadline connection
           size <- parseInput connection
           if size /= 0 then return size else awaitRest connection
+
+-- The client does not take its response as fast as we send it, or there will be no other request.
+finishResponse :: Connection -> IO ()
+finishResponse connection = do
+  setIdle connection False
+  writePhase connection inResponse
+  flushOutput connection
+  endWork connection
+{-# NOINLINE finishResponse #-}
 
 -- A client that connects and leaves is reported once, and not displayed by default.
 reportEarlyClose :: Connection -> IO ()

@@ -1,6 +1,7 @@
 -- | The numbers and layouts of @millrace.h@, as the C compiler sees them.
 module Millrace.Internal.Constants where
 
+import Data.Int (Int64)
 import Data.Word (Word64)
 import Foreign.C.Types (CInt, CUInt)
 
@@ -17,7 +18,7 @@ kindRecvVector = #{const MR_RECV_VECTOR}
 kindSendVector = #{const MR_SEND_VECTOR}
 
 kindWaitReadable, kindWaitWritable, kindShutdown, kindClose, kindSendFile, kindTimeout :: CInt
-kindReadFile, kindWriteFile, kindSyncFile :: CInt
+kindReadFile, kindWriteFile, kindSyncFile, kindExchange :: CInt
 kindWaitReadable = #{const MR_WAIT_READABLE}
 kindWaitWritable = #{const MR_WAIT_WRITABLE}
 kindShutdown = #{const MR_SHUTDOWN}
@@ -26,6 +27,7 @@ kindSendFile = #{const MR_SEND_FILE}
 kindReadFile = #{const MR_READ_FILE}
 kindWriteFile = #{const MR_WRITE_FILE}
 kindSyncFile = #{const MR_SYNC_FILE}
+kindExchange = #{const MR_EXCHANGE}
 kindTimeout = #{const MR_TIMEOUT}
 
 directionReading, directionWriting :: CInt
@@ -55,6 +57,10 @@ bufferBytesMax, bufferLengthAt, bufferBytesAt :: Int
 bufferBytesMax = #{const MR_BUFFER_BYTES}
 bufferLengthAt = #{offset mr_buffer, length}
 bufferBytesAt = #{offset mr_buffer, bytes}
+
+-- | The result of an exchange that has not sent all its bytes is this, less the number of bytes that have gone.
+notSent :: Int64
+notSent = #{const -MR_NOT_SENT}
 
 -- | @mr_address@: where the storage and its length are.
 addressSize, addressStorage, addressLength :: Int

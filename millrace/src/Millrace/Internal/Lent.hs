@@ -7,6 +7,7 @@ module Millrace.Internal.Lent
   , borrow
   , giveBack
   , receiveLent
+  , exchangeLent
   ) where
 
 import Control.Exception (mask_, throwIO)
@@ -25,7 +26,7 @@ import Millrace.Internal.Constants
 import Millrace.Internal.Foreign (LentBuffer, c_give_back, c_lend)
 import Millrace.Internal.Park (Request, performMasked)
 import Millrace.Internal.Socket
-import Millrace.Operation (recvLentRequest, throwIfFailed)
+import Millrace.Operation (exchangeRequest, recvLentRequest, throwIfFailed)
 
 -- | 'lentSize' bytes of memory outside the Haskell heap, aligned for words.
 --
@@ -78,11 +79,31 @@ receiveLent attempted limit s@(Socket handle _) size continue = mask_ $ do
   if not (ByteString.null kept) then copyKept kept continue else do
     answer <- performMasked (keepLate s) (limit (recvLentRequest handle size))
     result <- throwIfFailed attempted (describe s) answer
-    if result == 0 then continue (Lent nullPtr) 0 else do
-      let buffer = bufferOf result
-      count <- receivedCount buffer
-      continue buffer count
+    continueWith continue result
 {-# INLINE receiveLent #-}
+
+continueWith :: (Lent -> Int -> IO a) -> Int64 -> IO a
+continueWith continue result
+  | result == 0 = continue (Lent nullPtr) 0
+  | otherwise = do
+    let buffer = bufferOf result
+    count <- receivedCount buffer
+    continue buffer count
+{-# INLINE continueWith #-}
+
+-- | For a function of this name, with a limit on the time.
+exchangeLent
+  :: String -> (Request LentBuffer -> Request LentBuffer) -> Socket -> Lent -> Int -> Int -> (Int -> IO a)
+  -> (Lent -> Int -> IO a) -> IO a
+exchangeLent attempted limit s@(Socket handle _) outgoing@(Lent buffer) offset count unsent continue = mask_ $ do
+  keeps <- keepsBytes s
+  if keeps then unsent 0 else do
+    answer <- performMasked late (limit (exchangeRequest handle buffer offset count))
+    if answer <= notSent then unsent (fromIntegral (notSent - answer)) else
+      throwIfFailed attempted (describe s) answer >>= continueWith continue
+  where
+    late answer = if answer <= notSent then giveBack outgoing else keepLate s answer
+{-# INLINE exchangeLent #-}
 
 copyKept :: ByteString -> (Lent -> Int -> IO a) -> IO a
 copyKept kept continue = do

@@ -5,6 +5,7 @@ module Millrace.Internal.Socket
   , newSocketFrom
   , describe
   , keepBytes
+  , keepsBytes
   , keepConnection
   , takeKept
   , firstBytes
@@ -67,6 +68,13 @@ keepBytes (Socket _ ref) bytes = unless (ByteString.null bytes) $ atomicModifyIO
     before KeptNothing = KeptBytes bytes
     before (KeptBytes later) = KeptBytes (bytes <> later)
     before other = other
+
+-- | Will the next receive begin with bytes that were given back?
+keepsBytes :: Socket -> IO Bool
+keepsBytes (Socket _ ref) = readIORef ref >>= \kept -> return $ case kept of
+  KeptBytes _ -> True
+  _ -> False
+{-# INLINE keepsBytes #-}
 
 -- | Gives back a connection: the next accept returns it. 'False': the socket is closed, and the connection is still the
 -- caller's.

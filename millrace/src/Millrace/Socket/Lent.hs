@@ -24,6 +24,7 @@ module Millrace.Socket.Lent
   , giveBack
   , recvLent
   , recvLentWithin
+  , exchangeLentWithin
   ) where
 
 import Millrace.Deadline (Deadline)
@@ -50,3 +51,21 @@ recvLent deadline = receiveLent "Millrace.Socket.Lent.recvLent" (before deadline
 recvLentWithin :: Int -> Socket -> Int -> (Lent -> Int -> IO a) -> IO a
 recvLentWithin micros = receiveLent "Millrace.Socket.Lent.recvLentWithin" (within micros)
 {-# INLINE recvLentWithin #-}
+
+-- | @exchangeLentWithin micros socket buffer offset count unsent continue@ sends so many bytes of a borrowed buffer and then
+-- does what 'recvLentWithin' does: for a server that answers and waits for the next request. It is woken once for
+-- both, and the buffer is given back as soon as its bytes are sent, so that a waiting connection occupies no memory.
+--
+-- 1. The sending does not wait. If the socket does not take all bytes at once, or bytes that were received earlier are
+--    kept for it, nothing is received: the first continuation learns how many bytes have gone, and the buffer is the
+--    caller's again.
+-- 2. In all other cases, exceptions included, the buffer is given back: not to be touched again.
+-- 3. No other thread may be sending on the socket.
+--
+-- Both continuations run with asynchronous exceptions masked. Throws what 'recvLentWithin' throws, and the errors of
+-- sending.
+--
+-- @since 0.1.0
+exchangeLentWithin :: Int -> Socket -> Lent -> Int -> Int -> (Int -> IO a) -> (Lent -> Int -> IO a) -> IO a
+exchangeLentWithin micros = exchangeLent "Millrace.Socket.Lent.exchangeLentWithin" (within micros)
+{-# INLINE exchangeLentWithin #-}

@@ -1,0 +1,275 @@
+/* exchange.c: MR_EXCHANGE, which sends from a lent buffer and then receives into one. */
+#include "conform.h"
+
+/* A lent buffer that holds a text from an offset on. */
+static mr_buffer *lent_text(driver *d, size_t offset, const char *text)
+{
+    mr_buffer *buffer = mr_loop_lend(driver_loop(d));
+    CHECK(buffer);
+    memcpy(buffer->bytes + offset, text, strlen(text));
+    return buffer;
+}
+
+static mr_request exchange_of(const connection *c, const char *text)
+{
+    return exchange_request(c->handle, lent_text(c->d, 0, text), 0, strlen(text));
+}
+
+static void check_read(int descriptor, const char *expected)
+{
+    char bytes[100];
+    size_t size = strlen(expected);
+    for (size_t count = 0; count < size; count += read_some(descriptor, bytes + count, size - count))
+        ;
+    CHECK_MEMORY(bytes, expected, size);
+}
+
+static void it_sends_then_waits_for_bytes(void)
+{
+    connection c = tcp_connection();
+    for (int round = 0; round < 3; round++) {
+        mr_token token = start(c.d, exchange_of(&c, "question"));
+        CHECK_STAYS_PENDING(c.d, token);
+        check_read(c.peer, "question");
+        write_all(c.peer, "answer", 6);
+        check_lent(c.d, finish(c.d, token), "answer");
+    }
+    driver_free(c.d);
+}
+
+static void what_is_there_already_is_received(void)
+{
+    connection c = tcp_connection();
+    write_all(c.peer, "early", 5);
+    check_lent(c.d, perform(c.d, exchange_of(&c, "late")), "early");
+    check_read(c.peer, "late");
+    driver_free(c.d);
+}
+
+static void it_sends_a_part_of_the_buffer(void)
+{
+    connection c = local_connection();
+    mr_buffer *buffer = lent_text(c.d, 1000, "unsaid said unsaid");
+    mr_token token = start(c.d, exchange_request(c.handle, buffer, 1007, 4));
+    poll_once(c.d);
+    check_read(c.peer, "said");
+    char byte;
+    CHECK_EQ(read_now(c.peer, &byte, 1), -EAGAIN);
+    hang_up(c.peer);
+    check_nothing_lent(finish(c.d, token), 0);
+    driver_free(c.d);
+}
+
+static void the_last_byte_of_a_buffer_can_be_sent(void)
+{
+    connection c = local_connection();
+    mr_buffer *buffer = lent_text(c.d, MR_BUFFER_BYTES - 1, "x");
+    mr_token token = start(c.d, exchange_request(c.handle, buffer, MR_BUFFER_BYTES - 1, 1));
+    poll_once(c.d);
+    check_read(c.peer, "x");
+    end_stream(c.peer);
+    check_nothing_lent(finish(c.d, token), 0);
+    driver_free(c.d);
+}
+
+/* The buffer that is sent is free again before anything is received. The first round is for those that a backend keeps
+ * at hand. */
+static void a_waiting_exchange_holds_no_buffer(void)
+{
+    connection c = tcp_connection();
+    int64_t kept = 0;
+    for (int round = 0; round < 3; round++) {
+        mr_token token = start(c.d, exchange_of(&c, "short"));
+        CHECK_STAYS_PENDING(c.d, token);
+        check_read(c.peer, "short");
+        if (round > 0)
+            CHECK_EQ(mr_loop_buffers_out(driver_loop(c.d)), kept);
+        write_all(c.peer, "x", 1);
+        check_lent(c.d, finish(c.d, token), "x");
+        kept = mr_loop_buffers_out(driver_loop(c.d));
+    }
+    driver_free(c.d);
+}
+
+static void without_room_nothing_is_received(void)
+{
+    connection c = tcp_connection();
+    fill(c.number);
+    write_all(c.peer, "waits", 5);
+    mr_buffer *buffer = lent_text(c.d, 0, "too much");
+    mr_completion completion = perform(c.d, exchange_request(c.handle, buffer, 0, 8));
+    check_nothing_lent(completion, mr_not_sent(0));
+    CHECK_EQ(mr_sent_only(completion.result), 0);
+    CHECK_MEMORY(buffer->bytes, "too much", 8); /* ours again */
+    mr_loop_give_back(driver_loop(c.d), buffer);
+    check_lent(c.d, perform(c.d, lent_request(c.handle, 100)), "waits");
+    driver_free(c.d);
+}
+
+/* Until there is no room at all, with any number of bytes sent. None is lost, and none is sent twice. */
+static void a_part_that_was_sent_is_counted(void)
+{
+    connection c = tcp_connection();
+    uint64_t position = 0, refusals = 0;
+    slow_reader *reader = NULL;
+    while (refusals < 3) {
+        mr_buffer *buffer = mr_loop_lend(driver_loop(c.d));
+        fill_pattern(buffer->bytes, position, MR_BUFFER_BYTES);
+        mr_completion completion;
+        if (submit(c.d, exchange_request(c.handle, buffer, 0, MR_BUFFER_BYTES), &completion)) {
+            poll_once(c.d);
+            mr_loop_cancel(driver_loop(c.d), completion.token);
+            completion = finish(c.d, completion.token);
+        }
+        int64_t sent = mr_sent_only(completion.result);
+        if (sent < 0) {
+            CHECK_EQ(completion.result, -ECANCELED);
+            position += MR_BUFFER_BYTES;
+            continue;
+        }
+        CHECK_LE(sent, MR_BUFFER_BYTES - 1);
+        position += (uint64_t)sent;
+        mr_loop_give_back(driver_loop(c.d), buffer);
+        refusals++;
+        if (!reader)
+            reader = slow_reader_start(c.peer);
+        run_for_ms(c.d, 20);
+    }
+    CHECK_EQ(perform(c.d, shutdown_request(c.handle, SHUT_WR)).result, 0);
+    CHECK_EQ(slow_reader_finish(reader), position);
+    driver_free(c.d);
+}
+
+static void it_ends_at_the_end_of_the_stream(void)
+{
+    connection c = tcp_connection();
+    mr_token token = start(c.d, exchange_of(&c, "last"));
+    poll_once(c.d);
+    check_read(c.peer, "last");
+    hang_up(c.peer);
+    check_nothing_lent(finish(c.d, token), 0);
+    driver_free(c.d);
+}
+
+static void a_peer_that_is_gone_is_an_error(void)
+{
+    connection c = local_connection();
+    hang_up(c.peer);
+    mr_completion completion = perform(c.d, exchange_of(&c, "nobody"));
+    check_broken(completion.result);
+    CHECK(!completion.buffer);
+    driver_free(c.d);
+}
+
+static void its_deadline_is_for_the_receive(void)
+{
+    connection c = tcp_connection();
+    mr_request request = with_deadline(exchange_of(&c, "hurry"), in_ms(30));
+    uint64_t until_ns = request.deadline_ns;
+    check_nothing_lent(perform(c.d, request), -ETIMEDOUT);
+    CHECK_GE(clock_ns(), until_ns);
+    check_read(c.peer, "hurry");
+    request = with_flags(with_deadline(exchange_of(&c, "again"), 10 * NS_PER_MS), MR_WITHIN);
+    check_nothing_lent(perform(c.d, request), -ETIMEDOUT);
+    check_read(c.peer, "again");
+    driver_free(c.d);
+}
+
+/* Cancelled at once, while on some backends nothing of it has reached the kernel yet. */
+static void cancelled_it_has_sent_all_the_same(void)
+{
+    connection c = tcp_connection();
+    mr_token token = start(c.d, exchange_of(&c, "sent"));
+    mr_loop_cancel(driver_loop(c.d), token);
+    check_nothing_lent(finish(c.d, token), -ECANCELED);
+    check_read(c.peer, "sent");
+    driver_free(c.d);
+}
+
+static void closed_it_has_sent_all_the_same(void)
+{
+    connection c = tcp_connection();
+    mr_token token = start(c.d, exchange_of(&c, "sent"));
+    CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
+    check_nothing_lent(finish(c.d, token), -EBADF);
+    check_read(c.peer, "sent");
+    char byte;
+    CHECK_EQ(read_some(c.peer, &byte, 1), 0);
+    driver_free(c.d);
+}
+
+/* More of them than a backend's queue has room for, all cancelled before the first poll. */
+static void a_crowd_that_is_cancelled_has_sent(void)
+{
+    enum { COUNT = 1500, PER_CONNECTION = 50 };
+    driver *d = driver_new();
+    mr_token tokens[COUNT];
+    int peers[COUNT / PER_CONNECTION];
+    mr_handle handle = 0;
+    for (int i = 0; i < COUNT; i++) {
+        if (i % PER_CONNECTION == 0) {
+            int pair[2];
+            local_pair(pair);
+            handle = adopt(d, pair[0]);
+            peers[i / PER_CONNECTION] = pair[1];
+        }
+        mr_buffer *buffer = lent_text(d, 0, "x");
+        tokens[i] = start(d, exchange_request(handle, buffer, 0, 1));
+    }
+    for (int i = 0; i < COUNT; i++)
+        mr_loop_cancel(driver_loop(d), tokens[i]);
+    for (int i = 0; i < COUNT; i++)
+        check_nothing_lent(finish(d, tokens[i]), -ECANCELED);
+    for (int i = 0; i < COUNT / PER_CONNECTION; i++)
+        CHECK_EQ(drain(peers[i]), PER_CONNECTION);
+    driver_free(d);
+}
+
+static void it_sends_while_another_receive_waits(void)
+{
+    connection c = tcp_connection();
+    mr_token first = start(c.d, lent_request(c.handle, 3));
+    mr_token second = start(c.d, exchange_of(&c, "now"));
+    CHECK_STAYS_PENDING(c.d, second);
+    check_read(c.peer, "now");
+    mr_loop_cancel(driver_loop(c.d), first);
+    check_nothing_lent(finish(c.d, first), -ECANCELED);
+    write_all(c.peer, "two", 3);
+    check_lent(c.d, finish(c.d, second), "two");
+    driver_free(c.d);
+}
+
+static void mistakes_are_refused(void)
+{
+    connection c = local_connection();
+    mr_buffer *buffer = mr_loop_lend(driver_loop(c.d));
+    check_nothing_lent(perform(c.d, exchange_request(c.handle, NULL, 0, 1)), -EINVAL);
+    check_nothing_lent(perform(c.d, exchange_request(c.handle, buffer, 0, 0)), -EINVAL);
+    check_nothing_lent(perform(c.d, exchange_request(c.handle, buffer, 1, MR_BUFFER_BYTES)), -EINVAL);
+    check_nothing_lent(perform(c.d, exchange_request(c.handle, buffer, UINT64_MAX, 2)), -EINVAL);
+    const uint32_t flags[] = {MR_ALL, MR_NOW, MR_LENT};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        check_nothing_lent(perform(c.d, with_flags(exchange_request(c.handle, buffer, 0, 1), flags[i])), -EINVAL);
+    CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
+    check_nothing_lent(perform(c.d, exchange_request(c.handle, buffer, 0, 1)), -EBADF); /* which takes the buffer */
+    driver_free(c.d);
+}
+
+const conform_case exchange_cases[] = {
+    CASE(it_sends_then_waits_for_bytes),
+    CASE(what_is_there_already_is_received),
+    CASE(it_sends_a_part_of_the_buffer),
+    CASE(the_last_byte_of_a_buffer_can_be_sent),
+    CASE(a_waiting_exchange_holds_no_buffer),
+    CASE(without_room_nothing_is_received),
+    CASE(a_part_that_was_sent_is_counted),
+    CASE(it_ends_at_the_end_of_the_stream),
+    CASE(a_peer_that_is_gone_is_an_error),
+    CASE(its_deadline_is_for_the_receive),
+    CASE(cancelled_it_has_sent_all_the_same),
+    CASE(closed_it_has_sent_all_the_same),
+    CASE(a_crowd_that_is_cancelled_has_sent),
+    CASE(it_sends_while_another_receive_waits),
+    CASE(mistakes_are_refused),
+    {0},
+};
