@@ -39,14 +39,14 @@ static bool is_listed(const FILE *stream)
     return false;
 }
 
-/* The open streams; to be freed. NULL without memory. */
-static FILE **open_streams(size_t *count)
+/* The open streams, with NULL at the end; to be freed. NULL without memory. */
+static FILE **open_streams(void)
 {
     _IO_list_lock();
-    *count = list_streams(NULL, 0);
-    FILE **streams = calloc(*count + 1, sizeof *streams);
+    size_t count = list_streams(NULL, 0);
+    FILE **streams = calloc(count + 1, sizeof *streams);
     if (streams)
-        list_streams(streams, *count);
+        list_streams(streams, count);
     _IO_list_unlock();
     return streams;
 }
@@ -86,13 +86,12 @@ static bool flush_if_open(FILE *stream)
 
 static int flush_all(void)
 {
-    size_t count;
     int result = 0;
-    FILE **streams = open_streams(&count);
+    FILE **streams = open_streams();
     if (!streams)
         return LIBC(fflush)(NULL);
-    for (size_t i = 0; i < count; i++)
-        if (!flush_if_open(streams[i]))
+    for (FILE **each = streams; *each; each++)
+        if (!flush_if_open(*each))
             result = EOF;
     free(streams);
     return result;
