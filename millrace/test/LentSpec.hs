@@ -64,11 +64,13 @@ spec = describe "lent buffers" $ do
     echo <- start (echoAll peer)
     answers <- forM [1 .. 5000 :: Int] $ \number ->
       let question = Char8.singleton (toEnum (number `mod` 128))
-          ask = timeout (1 + number * 7919 `mod` 60) (exchange here 0 question) >>= \outcome -> case outcome of
-            Just (Right answer) -> return [answer]
-            -- Bytes of an interrupted exchange are kept.
-            Just (Left sent) -> require (sent == 0) "a byte fits" >> (:) <$> receive here lentSize <*> ask
-            Nothing -> return []
+          ask = do
+            outcome <- timeout (1 + number * 7919 `mod` 60) (exchange here 0 question)
+            case outcome of
+              Just (Right answer) -> return [answer]
+              -- Bytes of an interrupted exchange are kept.
+              Just (Left sent) -> require (sent == 0) "a byte fits" >> (:) <$> receive here lentSize <*> ask
+              Nothing -> return []
        in ByteString.concat <$> ask
     shutdown here ShutdownSend
     rest <- untilEnd here
