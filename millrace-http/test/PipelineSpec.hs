@@ -5,14 +5,17 @@ module PipelineSpec (spec) where
 
 import Control.Concurrent (threadDelay)
 import Control.Concurrent.MVar
+import Control.Concurrent.QSem (newQSem, signalQSem, waitQSem)
 import Control.Monad (forM_, replicateM_, when)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy as L
+import Data.Maybe (isJust)
 import Network.HTTP.Types
 import Network.Wai
 import Network.Wai.Handler.Millrace
 import Support
+import System.Timeout (timeout)
 import Test.Hspec
 
 spec :: Spec
@@ -45,6 +48,15 @@ spec = describe "a slow request behind fast ones" $ do
       threadDelay 3500000
       (_, ended) <- receiveUntilTimeout 5000000 client
       ended `shouldBe` True
+  it "keeps every byte for a client that asks on and reads later" $ do
+    asked <- newQSem 0
+    withServer id (page asked) $ \port -> withSmallConnection port $ \client -> do
+      count <- askUntilStuck asked client 0
+      forM_ [1 .. count] $ \number -> do
+        reply <- receiveResponse client
+        (number, replyBody reply == pageOf number) `shouldBe` (number, True)
+      send client (get "/1")
+      replyBody <$> receiveResponse client `shouldReturn` pageOf 1
   it "survives a connection that is cut off while its answers are being sent" $ do
     gate <- newEmptyMVar
     withServer id (waiting gate) $ \port -> do
@@ -54,6 +66,16 @@ spec = describe "a slow request behind fast ones" $ do
         send client (get "/1")
         replyBody <$> receiveResponse client `shouldReturn` "/1"
   where
+    page asked request respond = do
+      signalQSem asked
+      respond (responseLBS status200 [] (L.fromStrict (pageOf (read (C8.unpack (B.drop 1 (rawPathInfo request)))))))
+    -- No part of it can stand for another part, or for another page.
+    pageOf number = B.take 6000 (C8.unwords [C8.pack (show (number :: Int) ++ "." ++ show line) | line <- [1 .. 2000 :: Int]])
+    -- Until a request is not looked at any more, because the responses to earlier ones are stuck. Returns how many were sent.
+    askUntilStuck asked client sent = do
+      send client (get (C8.pack ('/' : show (sent + 1))))
+      looked <- timeout 1000000 (waitQSem asked)
+      if isJust looked && sent < 20000 then askUntilStuck asked client (sent + 1) else return (sent + 1 :: Int)
     get path = B.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\n\r\n"]
     waiting gate request respond = do
       when (rawPathInfo request == "/wait") (takeMVar gate)
