@@ -1,9 +1,9 @@
 /*
  * capability.h: which loop belongs to the capability that is running this call.
  *
- * The only C in Millrace that knows of GHC. Every function here is called by an `unsafe` foreign call: while it runs,
- * nothing else runs on its capability, and that is what makes its caller the owner of that capability's loop. The
- * capability is looked up inside the call, so that the calling thread cannot migrate between look-up and use.
+ * With waiters.h the only C in Millrace that knows of GHC. Every function here is called by an `unsafe` foreign call:
+ * while it runs, nothing else runs on its capability, and that is what makes its caller the owner of that capability's
+ * loop. The capability is looked up inside the call, so that the calling thread cannot migrate between look-up and use.
  */
 #ifndef MILLRACE_CAPABILITY_H
 #define MILLRACE_CAPABILITY_H

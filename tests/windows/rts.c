@@ -3,6 +3,9 @@
 
 uint32_t enabled_capabilities;
 
+StgClosure stg_END_TSO_QUEUE_closure;
+const StgInfoTable stg_MVAR_TSO_QUEUE_info;
+
 Capability *rts_unsafeGetMyCapability(void)
 {
     return NULL;

@@ -3,13 +3,14 @@ module Millrace.Internal.Chunks
   ( Chunks
   , newChunks
   , chunkFor
+  , forChunks
   , chunkSize
   , within
   ) where
 
 import Control.Concurrent.MVar (MVar, newMVar, withMVar)
 import Control.Exception (uninterruptibleMask_)
-import Control.Monad (replicateM)
+import Control.Monad (replicateM, when)
 import Data.Bits (shiftL, unsafeShiftR, (.&.))
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
 import Data.Primitive.Array (Array, arrayFromList, indexArray, sizeofArray)
@@ -37,6 +38,13 @@ chunkFor table@(Chunks ref _ _) entry = do
   if wanted < sizeofArray chunks then return $! indexArray chunks wanted else grow table wanted
   where wanted = entry `unsafeShiftR` chunkBits
 {-# INLINE chunkFor #-}
+
+-- | Every chunk there is, with the number of its first entry.
+forChunks :: Chunks chunk -> (Int -> chunk -> IO ()) -> IO ()
+forChunks (Chunks ref _ _) visit = readIORef ref >>= \chunks ->
+  let go i = when (i < sizeofArray chunks) $ visit (i * chunkSize) (indexArray chunks i) >> go (i + 1)
+   in go 0
+{-# INLINE forChunks #-}
 
 -- | Where in its chunk an entry is.
 within :: Int -> Int

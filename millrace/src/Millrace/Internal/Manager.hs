@@ -195,6 +195,10 @@ createLoop = alloca $ \result -> do
 completionsPerPoll :: Int
 completionsPerPoll = 256
 
+-- Fewer are most likely in the cache, and have nothing to wait for each other.
+fewCompletions :: CInt
+fewCompletions = 4
+
 -- | Poll, wake what ended, let it run; sleep only when two polls in a row found nothing. The first empty poll is
 -- followed by a 'yield', so that threads that can run get to submit before the manager decides to sleep. Callbacks that
 -- wait for a thread keep it awake.
@@ -221,6 +225,7 @@ runManager manager completions = busy
 pollAll :: Manager -> Ptr Completion -> IO CInt
 pollAll manager completions = do
   count <- c_poll (managerLoop manager) completions (fromIntegral completionsPerPoll)
+  when (count >= fewCompletions) $ fetchWaiters (managerSlots manager) completions (fromIntegral count)
   deliver manager completions (fromIntegral count) >>= enqueue (managerCallbacks manager)
   if fromIntegral count == completionsPerPoll then pollAll manager completions else return count
 

@@ -1,3 +1,6 @@
+{-# LANGUAGE MagicHash #-}
+{-# LANGUAGE UnliftedFFITypes #-}
+
 -- | What a manager knows of each slot of its loop: where a thread parks for it, and what to run instead.
 --
 -- It knows nothing of operations.
@@ -8,15 +11,21 @@ module Millrace.Internal.SlotTable
   , parkingPlace
   , setCallback
   , takeCallback
+  , fetchWaiters
   ) where
 
 import Control.Concurrent.MVar (MVar, newEmptyMVar)
 import Control.Monad (replicateM)
 import Control.Monad.Primitive (RealWorld)
 import Data.Int (Int64)
-import Data.Primitive.Array (Array, MutableArray, arrayFromList, indexArray, newArray, readArray, writeArray)
+import Data.Primitive.Array (Array (..), MutableArray, arrayFromList, indexArray, newArray, readArray, writeArray)
+import Data.Word (Word32)
+import Foreign.C.Types (CInt (..))
+import Foreign.Ptr (Ptr)
+import GHC.Exts (Array#)
 
 import Millrace.Internal.Chunks
+import Millrace.Internal.Foreign (Completion)
 
 -- | What a manager runs when an operation ends, given its result. It must not block and must not throw.
 type Callback = Int64 -> IO ()
@@ -56,3 +65,13 @@ takeCallback (SlotTable chunks) slot = do
   callback <- readArray callbacks (within slot)
   writeArray callbacks (within slot) noCallback
   return callback
+
+-- | Asks for the memory that waking the threads takes whose operations have completed, so many of them. Pays when they are
+-- many and in no cache; costs nanoseconds when they are few.
+fetchWaiters :: SlotTable -> Ptr Completion -> Int -> IO ()
+fetchWaiters (SlotTable chunks) completions count = forChunks chunks $ \first (Slots (Array places) _) ->
+  c_fetchWaiters places (fromIntegral first) (fromIntegral chunkSize) completions (fromIntegral count)
+
+-- No collection comes between looking at an array and following what is in it.
+foreign import ccall unsafe "mrh_fetch_waiters"
+  c_fetchWaiters :: Array# (MVar Int64) -> Word32 -> Word32 -> Ptr Completion -> CInt -> IO ()
