@@ -29,9 +29,10 @@ static void follow(trail *t, const StgClosure *(*next)(const StgClosure *))
     fetch(t);
 }
 
+/* An untagged pointer may lead to something that is to be evaluated first, and then there is no MVar# yet. */
 static const StgClosure *variable_of(const StgClosure *box)
 {
-    return UNTAG_CONST_CLOSURE(box)->payload[0];
+    return GET_CLOSURE_TAG(box) == 0 ? NULL : UNTAG_CONST_CLOSURE(box)->payload[0];
 }
 
 /* Nobody may wait, and then the end of the queue stands there, which is in no heap. */
