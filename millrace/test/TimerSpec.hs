@@ -198,9 +198,11 @@ otherExceptions = within 60 "all races" $ withoutLeaks $ do
       self <- myThreadId
       limit <- between random 1 600
       delay <- between random 1 600
-      thrower <- start (threadDelay delay >> throwTo self (Mine number))
-      -- The exception hits inside the timeout, or in the delay after it.
-      result <- try (timeout limit (threadDelay 600) >> threadDelay 10000000)
+      -- The exception hits inside the timeout, or in the delay after it; masked, it cannot come before.
+      (thrower, result) <- mask $ \restore -> do
+        thrower <- start (threadDelay delay >> throwTo self (Mine number))
+        result <- try (restore (timeout limit (threadDelay 600) >> threadDelay 10000000))
+        return (thrower, result)
       result `shouldMatch` Left (Mine number)
       finish thrower
   mapM_ finish jobs

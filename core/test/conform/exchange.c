@@ -106,10 +106,12 @@ static void without_room_nothing_is_received(void)
     driver_free(c.d);
 }
 
+#ifndef _WIN32 /* where a send takes all or nothing, and Wine half a minute to get there */
 /* Until there is no room at all, with any number of bytes sent. None is lost, and none is sent twice. */
 static void a_part_that_was_sent_is_counted(void)
 {
     connection c = tcp_connection();
+    limit_send_buffer(c.number, 8 * MR_BUFFER_BYTES);
     uint64_t position = 0, refusals = 0;
     slow_reader *reader = NULL;
     while (refusals < 3) {
@@ -139,6 +141,7 @@ static void a_part_that_was_sent_is_counted(void)
     CHECK_EQ(slow_reader_finish(reader), position);
     driver_free(c.d);
 }
+#endif
 
 static void it_ends_at_the_end_of_the_stream(void)
 {
@@ -151,11 +154,16 @@ static void it_ends_at_the_end_of_the_stream(void)
     driver_free(c.d);
 }
 
+/* Some systems learn of it from the answer to the first bytes, after the end of the stream was received. */
 static void a_peer_that_is_gone_is_an_error(void)
 {
     connection c = local_connection();
     hang_up(c.peer);
     mr_completion completion = perform(c.d, exchange_of(&c, "nobody"));
+    for (int tries = 0; completion.result == 0 && tries < 1000; tries++) {
+        sleep_ms(1);
+        completion = perform(c.d, exchange_of(&c, "nobody"));
+    }
     check_broken(completion.result);
     CHECK(!completion.buffer);
     driver_free(c.d);
@@ -262,7 +270,9 @@ const conform_case exchange_cases[] = {
     CASE(the_last_byte_of_a_buffer_can_be_sent),
     CASE(a_waiting_exchange_holds_no_buffer),
     CASE(without_room_nothing_is_received),
+#ifndef _WIN32
     CASE(a_part_that_was_sent_is_counted),
+#endif
     CASE(it_ends_at_the_end_of_the_stream),
     CASE(a_peer_that_is_gone_is_an_error),
     CASE(its_deadline_is_for_the_receive),

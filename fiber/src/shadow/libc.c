@@ -14,9 +14,19 @@ const mf_shadow mf_shadows[] = {
 
 const size_t mf_shadow_count = sizeof mf_shadows / sizeof *mf_shadows;
 
+/* A newer name than this libc's is not found, and then the loader keeps a message for this thread, which its next
+ * question but one frees: a fork would leave it behind. */
+static void forget_message(void)
+{
+    dlerror();
+    dlerror();
+}
+
 static void *find(mf_libc_index index)
 {
     void *function = dlsym(RTLD_NEXT, mf_shadows[index].name);
+    if (!function)
+        forget_message();
     atomic_store_explicit(&mf_libc_functions[index], function, memory_order_relaxed);
     return function;
 }
@@ -25,7 +35,7 @@ void *mf_libc_find(mf_libc_index index)
 {
     void *function = find(index);
     if (!function)
-        abort(); /* a newer name than this libc knows: nobody can have linked against it */
+        abort(); /* nobody can have linked against what this libc does not know */
     return function;
 }
 
