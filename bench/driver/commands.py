@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 
 from . import comparison, report, results, workloads
@@ -34,8 +35,8 @@ def _run_options(arguments):
         description="Measures Millrace and its peers side by side. Every flag is also a variable: "
                     "WORKLOAD=pong bench/run.",
         epilog="workloads: " + ", ".join(workloads.BY_NAME)
-        + "\n\nA run of everything takes some hours; its report replaces docs/BENCHMARKS.md. The report of a part goes "
-          "to\nbench/build/report.")
+        + "\n\nA run of everything takes more than an hour; its report replaces docs/BENCHMARKS.md. The report of a part "
+          "goes\nto bench/build/report.")
     parser.add_argument("--workload", type=_list, default=variable("WORKLOAD", _list, None), metavar="A,B")
     parser.add_argument("--peers", type=_list, default=variable("PEERS", _list, None), metavar="A,B",
                         help="besides Millrace; `none` for no others")
@@ -43,21 +44,28 @@ def _run_options(arguments):
                         help="of Millrace; `none` leaves Millrace out")
     parser.add_argument("--conns", type=_counts, default=variable("CONNS", _counts, None), metavar="N,M")
     parser.add_argument("--rounds", type=int, default=variable("ROUNDS", int, None),
-                        help="samples per side and row; 5, quick 1")
-    parser.add_argument("--seconds", type=int, default=variable("SECONDS_PER_SAMPLE", int, None),
-                        help="per sample; 5, quick 1 (variable SECONDS_PER_SAMPLE)")
+                        help="samples per side and row; 3, but 1 of what takes very long; quick 1")
+    parser.add_argument("--seconds", type=float, default=variable("SECONDS_PER_SAMPLE", float, None),
+                        help="of closed load per side and round, for CPU time as for throughput; 1.5, quick 0.3 "
+                             "(variable SECONDS_PER_SAMPLE)")
+    parser.add_argument("--estimate", action="store_true", help="build the sides, say how long the run takes, and end")
     parser.add_argument("--quick", action="store_true", default=os.environ.get("QUICK", "") not in ("", "0"),
                         help="about a minute: does everything work? Ends with a count of checks")
     parser.add_argument("--list", action="store_true", help="list workloads and peers")
     options = parser.parse_args(arguments)
-    options.rounds = options.rounds or (1 if options.quick else 5)
-    options.seconds = options.seconds or (1 if options.quick else 5)
+    options.rounds = options.rounds or (1 if options.quick else None)
+    options.seconds = options.seconds or (0.3 if options.quick else 1.5)
     options.whole = not (options.quick or options.workload or options.peers or options.backends or options.conns)
     return options
 
 
+def _end(*_):
+    sys.exit(128 + signal.SIGTERM)
+
+
 def run(arguments):
     options = _run_options(arguments)
+    signal.signal(signal.SIGTERM, _end)  # An exception, so that servers and halted generators are not left behind.
     try:
         session = Session(BENCH, options)
         if options.list:

@@ -12,6 +12,7 @@ fell due meanwhile are in the percentiles.
 import json
 import os
 import selectors
+import signal
 import socket
 import subprocess
 import time
@@ -19,11 +20,16 @@ import time
 from . import process
 
 IN_FLIGHT_PER_CONNECTION = 2000
+END_ATTEMPTS, END_ATTEMPT_SECONDS = 60, 0.5
 PERCENTILES = {"50": "50", "90": "90", "99": "99", "99.9": "99_9", "99.99": "99_99"}
 
 
 class LoadError(Exception):
     """The generator failed, or what it said makes no sense."""
+
+
+# What may go wrong with one side without an end to the run.
+FAILURES = (process.ServerError, LoadError, OSError, subprocess.SubprocessError)
 
 
 def _run(command, seconds):
@@ -36,10 +42,11 @@ def _run(command, seconds):
     return done.stdout
 
 
-def wrk_command(url, connections, seconds, processors, depth=1, close=False):
+def wrk_command(url, connections, seconds, processors, depth=1, close=False, timeout_seconds=30):
     threads = min(len(processors), connections)
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "wrk.lua")
-    command = ["wrk", f"-t{threads}", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s", "-s", script]
+    command = ["wrk", f"-t{threads}", f"-c{connections}", f"-d{seconds}s", "--timeout", f"{timeout_seconds}s",
+               "-s", script]
     if close:
         command += ["-H", "Connection: close"]
     return process.pinned(processors, [*command, url, "--", str(depth)])
@@ -57,6 +64,51 @@ def wrk_figures(output):
 
 def wrk(command, seconds):
     return wrk_figures(_run(command, seconds))
+
+
+class HaltedWrk:
+    """A wrk that works only while it is let: SIGSTOP and SIGCONT. Its latencies mean nothing, they contain the halts."""
+
+    SECONDS = 100_000  # It ends when end() says so.
+    # Longer than it is ever halted, lest a halt be an error. wrk allots eight bytes for each microsecond of this.
+    TIMEOUT_SECONDS = 60
+
+    def __init__(self, url, connections, processors, depth=1, close=False):
+        command = wrk_command(url, connections, self.SECONDS, processors, depth, close, self.TIMEOUT_SECONDS)
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def resume(self):
+        if self._process.poll() is not None:
+            raise LoadError(f"wrk ended: {self._process.stdout.read().strip()[-300:]}")
+        self._process.send_signal(signal.SIGCONT)
+
+    def halt(self):
+        self._process.send_signal(signal.SIGSTOP)
+
+    def bytes_received(self):
+        """So far; what it read before its first answer (libraries, the script) included."""
+        try:
+            return process.bytes_read(self._process.pid)
+        except OSError as error:
+            raise LoadError(f"what wrk has received is not to be had: {error}") from None
+
+    def end(self):
+        """Lets it finish; returns its figures."""
+        self.resume()
+        for _ in range(END_ATTEMPTS):
+            # Only if its main thread takes the signal does that end its sleep, and a thread just resumed may not.
+            self._process.send_signal(signal.SIGINT)
+            try:
+                output, _ = self._process.communicate(timeout=END_ATTEMPT_SECONDS)
+                return wrk_figures(output)
+            except subprocess.TimeoutExpired:
+                pass
+        raise LoadError("wrk did not end")
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
 
 
 def h2load_command(url, connections, rate_per_second, seconds, processors, log_path):

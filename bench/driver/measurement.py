@@ -1,9 +1,10 @@
 """Measurement: one sample of one side at one point of a workload, and the count of system calls in a run of its own.
 
 A sample is a dictionary of figures; units are in their names. Raises what the modules below raise when there is no
-sample to be had; `commands` decides what that means.
+sample to be had; `session` decides what that means. Of closed loops it knows the parts; `contest` puts them together.
 """
 
+import contextlib
 import os
 import random
 import shutil
@@ -11,8 +12,9 @@ import signal
 import subprocess
 import tempfile
 import time
+from dataclasses import dataclass
 
-from . import answers, load, machine, process
+from . import answers, load, machine, process, turns
 from .load import LoadError
 from .process import ServerError
 from .workloads import FILES, FILE_NAMES
@@ -26,18 +28,19 @@ class Settings:
     """How long things last, in seconds."""
 
     def __init__(self, seconds, quick):
-        self.seconds = seconds
         self.quick = quick
-        self.warm_up = 0 if quick else 2
-        self.counting = 1 if quick else 2
-        self.open_loop = max(2, seconds) if quick else max(30, seconds)
-        self.idle = 1 if quick else 4
+        self.turns = max(2, round(seconds / turns.TURN_SECONDS))  # of each side in a round
+        self.uninterrupted = max(1, int(seconds))  # wrk knows whole seconds only
+        self.warm_up = 0 if quick else 1
+        self.counting = 1
+        self.open_loop = 2 if quick else 30
+        self.idle = 1 if quick else 2
         self.timer_limit = 20 if quick else 240
         self.start_limit = 15
 
     def closed(self, point):
         """Thousands of connections take a second or two to set up, which longer samples make up for."""
-        return self.seconds * 3 if point["connections"] >= 10_000 and not self.quick else self.seconds
+        return self.uninterrupted * 3 if point["connections"] >= 10_000 and not self.quick else self.uninterrupted
 
 
 class Files:
@@ -56,6 +59,31 @@ class Files:
                 file.write(content)
             os.replace(path + ".new", path)
         return FILE_NAMES[name], content
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that is running and has answered as it should."""
+
+    program: process.Program
+    port: int
+    url: str
+    command: str  # as it is shown
+
+    @contextlib.contextmanager
+    def watched(self):
+        """If the server has ended by the end of what is done meanwhile, then that is what went wrong."""
+        try:
+            yield
+        except LoadError as error:
+            if self.program.ended():
+                raise self._ended() from error
+            raise
+        if self.program.ended():
+            raise self._ended()
+
+    def _ended(self):
+        return ServerError(f"it ended during the run: {self.program.log() or 'no message'}")
 
 
 class Bench:
@@ -79,8 +107,9 @@ class Bench:
             raise ServerError(words)
         return process.pinned(machine.server_processors(point["cores"]), words)
 
-    def _with_server(self, side, workload, point, use):
-        """Starts a server, checks its answer, warms it up, and hands it to `use(program, port, url)`."""
+    @contextlib.contextmanager
+    def serving(self, side, workload, point):
+        """Starts a server, checks its answer, yields it as a Server, and stops it."""
         file = self.files.provide(workload.name) if point["service"] == "files" else None
         with tempfile.TemporaryDirectory(prefix="bench-") as state:
             port = load.free_port()
@@ -91,48 +120,51 @@ class Bench:
                 load.wait_until_listening(port, program, self.settings.start_limit)
                 answers.check(point["service"], port, file)
                 url = f"http://127.0.0.1:{port}/" + (file[0] if file else "")
-                self._warm_up(workload, point, url)
-                figures = use(program, port, url)
-                if program.ended():
-                    raise ServerError(f"it ended during the run: {program.log()}")
-            except LoadError as error:
-                if program.ended():
-                    raise ServerError(f"it ended during the run: {program.log() or 'no message'}") from error
-                raise
+                yield Server(program, port, url, self.workshop.shown(" ".join(command)))
             finally:
                 program.stop()
-            figures["command"] = self.workshop.shown(" ".join(command))
-            return figures
 
-    def _warm_up(self, workload, point, url):
-        if not self.settings.warm_up:
-            return
-        connections = min(WARM_UP_CONNECTIONS, point["connections"])
-        load.wrk(self._wrk_command(workload, point, url, connections, self.settings.warm_up), self.settings.warm_up)
+    def _with_server(self, side, workload, point, use):
+        """The figures of `use(server)`, of a server of its own that is warm."""
+        with self.serving(side, workload, point) as server, server.watched():
+            self._warm_up(workload, point, server)
+            return {**use(server), "command": server.command}
 
-    def _wrk_command(self, workload, point, url, connections, seconds):
-        return load.wrk_command(
-            url, connections, seconds, machine.load_processors(point["cores"]),
-            depth=PIPELINE_DEPTH if workload.name == "pipelined" else 1, close=point["service"] == "close")
+    def _warm_up(self, workload, point, server):
+        seconds = self.settings.warm_up
+        if seconds:
+            connections = min(WARM_UP_CONNECTIONS, point["connections"])
+            load.wrk(self._wrk_command(workload, {**point, "connections": connections}, server.url, seconds), seconds)
 
-    def _requests(self, workload, figures):
+    def wrk_arguments(self, workload, point, url):
+        """For load.HaltedWrk: address, connections, processors, depth, closing."""
+        return (url, point["connections"], machine.load_processors(point["cores"]),
+                PIPELINE_DEPTH if workload.name == "pipelined" else 1, point["service"] == "close")
+
+    def _wrk_command(self, workload, point, url, seconds):
+        url, connections, processors, depth, close = self.wrk_arguments(workload, point, url)
+        return load.wrk_command(url, connections, seconds, processors, depth, close)
+
+    @staticmethod
+    def requests(workload, figures):
+        """How many requests wrk's figures are about."""
         size = FILES.get(workload.name, 0)
         return figures["bytes"] / size if size >= BYTES_COUNTED_FROM else figures["requests"]
 
     # -- kinds of workload
 
     def sample(self, side, workload, point):
-        """One sample, by the kind of the workload."""
+        """One sample, by the kind of the workload; of closed loops `contest` takes them."""
         if workload.kind == "timers":
             return self._timers(side, point)
         if workload.kind == "calls":
             return self._calls(side, point)
         if workload.kind == "simulated":
             return self._simulated(side, point)
-        use = {"closed": self._closed, "open": self._open, "idle": self._idle}[workload.kind]
         if workload.kind == "open":
             self._find_maximum(side, workload, point)
-        return self._with_server(side, workload, point, lambda *server: use(side, workload, point, *server))
+        use = {"open": self._open, "idle": self._idle}[workload.kind]
+        return self._with_server(side, workload, point, lambda server: use(side, point, server))
 
     def _costs(self, program, before, requests):
         user, system = process.cpu_seconds(program.pids())
@@ -144,16 +176,17 @@ class Bench:
             "peak_memory_bytes": process.memory_bytes(program.pids(), "VmHWM"),
         }
 
-    def _closed(self, side, workload, point, program, _port, url):
+    def uninterrupted(self, side, workload, point, server):
+        """Throughput and latencies under closed load."""
         seconds = self.settings.closed(point)
-        command = self._wrk_command(workload, point, url, point["connections"], seconds)
-        before = process.cpu_seconds(program.pids())
+        command = self._wrk_command(workload, point, server.url, seconds)
         figures = load.wrk(command, seconds)
-        requests = self._requests(workload, figures)
+        requests = self.requests(workload, figures)
         if requests <= 0:
             raise LoadError("no request was answered")
-        figures.update(self._costs(program, before, requests))
         figures["requests_per_second"] = requests * 1e6 / figures["duration_us"]
+        figures["peak_memory_bytes"] = process.memory_bytes(server.program.pids(), "VmHWM")
+        figures["command"] = server.command
         figures["load_command"] = self.workshop.shown(" ".join(command))
         if workload.name == "pipelined":
             # wrk's correction for coordinated omission puts latencies below the least one it looks at: nonsense here.
@@ -167,18 +200,18 @@ class Bench:
         key = (side.name, point["connections"])
         if key not in self.maxima:
             figures = self._with_server(
-                side, workload, point, lambda *server: self._closed(side, workload, point, *server))
+                side, workload, point, lambda server: self.uninterrupted(side, workload, point, server))
             self.maxima[key] = figures["requests_per_second"]
 
-    def _open(self, side, _workload, point, program, _port, url):
+    def _open(self, side, point, server):
         seconds = self.settings.open_loop
         rate = self.maxima[side.name, point["connections"]] * point["share"]
-        log_path = program.log_path + ".requests"
+        log_path = server.program.log_path + ".requests"
         command = load.h2load_command(
-            url, point["connections"], rate, seconds, machine.load_processors(point["cores"]), log_path)
-        before = process.cpu_seconds(program.pids())
+            server.url, point["connections"], rate, seconds, machine.load_processors(point["cores"]), log_path)
+        before = process.cpu_seconds(server.program.pids())
         figures = load.h2load(command, point["connections"], rate, seconds, log_path)
-        figures.update(self._costs(program, before, figures["requests"]))
+        figures.update(self._costs(server.program, before, figures["requests"]))
         figures["requests_per_second"] = figures["requests"] / seconds
         figures["scheduled_per_second"] = rate
         figures["load_command"] = self.workshop.shown(" ".join(command)).replace(log_path, "LOG")
@@ -186,10 +219,11 @@ class Bench:
             figures["doubt"] = f"{figures['unanswered_share']:.1%} of the scheduled requests were not answered in time"
         return figures
 
-    def _idle(self, _side, _workload, point, program, port, _url):
+    def _idle(self, _side, point, server):
+        program = server.program
         time.sleep(self.settings.idle)
         before = process.memory_bytes(program.pids(), "VmRSS")
-        connections = load.IdleConnections(port, point["connections"])
+        connections = load.IdleConnections(server.port, point["connections"])
         try:
             time.sleep(self.settings.idle)
             after = process.memory_bytes(program.pids(), "VmRSS")
@@ -251,18 +285,17 @@ class Bench:
 
     # -- system calls, in a run of their own because counting them slows the server down
 
-    def system_calls(self, side, workload, point, counter):
+    def system_calls(self, workload, point, counter, server):
         """System calls per request under closed load."""
-        def use(program, _port, url):
-            seconds = min(self.settings.closed(point), max(self.settings.counting, point["connections"] // 1000))
-            command = self._wrk_command(workload, point, url, point["connections"], seconds)
-            with tempfile.TemporaryDirectory(prefix="bench-") as directory:
-                calls, output = counter.count(program.pids(), command, os.path.join(directory, "calls"), seconds)
-            requests = self._requests(workload, load.wrk_figures(output))
-            if requests <= 0:
-                raise LoadError("no request was answered while system calls were counted")
-            return {"system_calls_per_request": calls / requests, "counter": counter.name}
-        return self._with_server(side, workload, point, use)
+        seconds = min(self.settings.closed(point), max(self.settings.counting, point["connections"] // 1000))
+        command = self._wrk_command(workload, point, server.url, seconds)
+        with tempfile.TemporaryDirectory(prefix="bench-") as directory:
+            calls, output = counter.count(
+                server.program.pids(), command, os.path.join(directory, "calls"), seconds)
+        requests = self.requests(workload, load.wrk_figures(output))
+        if requests <= 0:
+            raise LoadError("no request was answered while system calls were counted")
+        return {"system_calls_per_request": calls / requests, "counter": counter.name}
 
 
 class PerfCounter:

@@ -5,20 +5,26 @@ import time
 
 
 class Progress:
+    """Of the seconds that were expected in all, those that are over."""
+
     def __init__(self):
-        self.total = 0
-        self.done = 0
+        self.expected = 0
+        self.over = 0
+        self.begin = time.monotonic()
+
+    def start(self, expected_seconds):
+        self.expected = expected_seconds
         self.begin = time.monotonic()
 
     def say(self, text):
         print(text, flush=True)
 
-    def step(self, text):
-        """One step of the total is over."""
-        self.done += 1
-        elapsed = time.monotonic() - self.begin
-        left = elapsed / self.done * (self.total - self.done)
-        print(f"[{self.done}/{self.total}, {_duration(left)} left] {text}", flush=True)
+    def step(self, text, expected_seconds):
+        """A step is over that was expected to take so long."""
+        self.over += expected_seconds
+        pace = (time.monotonic() - self.begin) / self.over if self.over else 1
+        left = pace * max(0, self.expected - self.over)
+        print(f"[{self.over / self.expected:.0%}, {_duration(left)} left] {text}", flush=True)
 
     def complain(self, text):
         print(f"  {text}", file=sys.stderr, flush=True)

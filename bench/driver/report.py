@@ -4,6 +4,7 @@ import os
 import tomllib
 
 from . import estimate, figures, plot, results
+from .turns import TURN_SECONDS
 from .workloads import BY_NAME, label
 
 # A row counts as lost when the ratio is above 1 by more than this, and its interval too.
@@ -258,9 +259,11 @@ class Report:
             f"- Tools: {tools}.",
         ]
         options = self.data["options"]
-        lines.append(f"- {options['rounds']} rounds, {options['seconds']} s per sample under closed load (three times "
-                     "that from 10,000 connections on), "
-                     f"{options['open_loop_seconds']} s under constant rate.")
+        lines.append(f"- {options['rounds']} rounds; under closed load {options['seconds']} s per side and round in turns of "
+                     f"{TURN_SECONDS} s, for CPU time, and {options['uninterrupted_seconds']} s uninterrupted, for "
+                     "throughput and latencies (three times that from 10,000 connections on); "
+                     f"{options['open_loop_seconds']} s under constant rate, which has one round unless more were asked "
+                     "for, as have idle connections and ten million timers.")
         return lines
 
     def _sides(self):
@@ -320,8 +323,10 @@ class Report:
             "Bold ratios are rows where Millrace is behind beyond noise. A ratio is Millrace's figure divided by the "
             "other side's, the median over rounds that measured both in turn, with its 95 % bootstrap interval; "
             "below 1, Millrace needs less. Other figures are medians; in parentheses, the least and the greatest. "
-            "CPU time is that of the server's processes, read from /proc. System calls are counted in a run of "
-            "their own. A peak of memory counts pages shared between processes once for each.", "",
+            "CPU time is that of the server's processes. Under closed load the servers of a row run at the same time and "
+            "their load generators take turns of a fraction of a second, because machines change their speed within "
+            "seconds; throughput and latencies are from uninterrupted samples, one side after the other, and suffer from "
+            "that. System calls are counted in a run of their own. A peak of memory counts pages shared between processes once for each.", "",
             "## Machine", "", *self._machine(), "",
             "## Sides", "", *self._sides(), *self._skipped(), "",
         ]

@@ -3,15 +3,13 @@
 import math
 import os
 import shutil
-import subprocess
 import sys
 import time
 import unittest
 
-from . import figures, machine, measurement, report, results, rounds, workloads
-from .load import LoadError
+from . import figures, load, machine, measurement, plan, report, results, rounds, workloads
+from .contest import Contest
 from .peers import Workshop
-from .process import ServerError
 from .progress import Progress
 
 
@@ -32,7 +30,8 @@ class Session:
         facts = machine.facts(self.root)
         self.data = results.new(facts, {
             "workloads": options.workload, "peers": options.peers, "backends": options.backends,
-            "connections": options.conns, "rounds": options.rounds, "seconds": options.seconds,
+            "connections": options.conns, "rounds": options.rounds or plan.ROUNDS, "seconds": options.seconds,
+            "uninterrupted_seconds": self.settings.uninterrupted,
             "quick": options.quick, "open_loop_seconds": self.settings.open_loop,
             "system_call_counter": self.counter.name if self.counter else "none: neither perf nor strace works here",
         })
@@ -90,8 +89,7 @@ class Session:
         return True
 
     def _plan(self, sides):
-        """(workload, point, sides that take part) for every row."""
-        plan = []
+        rows = []
         for workload, points in workloads.select(self.options.workload, self.options.conns, self.options.quick):
             for point in points:
                 if point["cores"] > len(machine.processors()):
@@ -99,18 +97,15 @@ class Session:
                     continue
                 chosen = [side for side in sides if self._takes_part(side, workload, point)]
                 if chosen:
-                    plan.append((workload, point, chosen))
-        return plan
+                    rows.append(plan.Row(
+                        workload, point, chosen, self.options.rounds or plan.rounds(workload, point),
+                        self._counts_calls(workload, point)))
+        return rows
 
     def _counts_calls(self, workload, point):
         if self.options.quick and workload.name != "pong":
             return False
         return bool(self.counter) and workload.kind == "closed" and point["cores"] == 1
-
-    def _rounds(self, workload, point):
-        # The largest timers and the long constant-rate samples are expensive and steady.
-        expensive = workload.kind == "open" or point.get("n", 0) >= 1_000_000
-        return min(self.options.rounds, 3) if expensive else self.options.rounds
 
     # -- measuring
 
@@ -123,7 +118,7 @@ class Session:
         """The figures, or None after noting the failure."""
         try:
             found = measure()
-        except (ServerError, LoadError, OSError, subprocess.SubprocessError) as error:
+        except load.FAILURES as error:
             self._failure(side, workload, point, str(error))
             return None
         wrong = [name for name, value in found.items() if isinstance(value, (int, float)) and not math.isfinite(value)]
@@ -136,39 +131,54 @@ class Session:
         self.passed += 1
         return found
 
-    def _row(self, workload, point, sides):
+    def _row(self, row):
+        workload, point = row.workload, row.point
+        if workload.kind == "closed":
+            with Contest(self.bench, workload, point) as contest:
+                contest.begin(row.sides, row.rounds)
+                self.progress.step(
+                    f"{workloads.label(workload.name, point)}: turns", row.preparation_seconds(self.settings))
+                hopeless = self._samples(row, contest.sample)
+                if row.counts_calls:
+                    self._count_calls(row, contest, hopeless)
+        else:
+            self._samples(row, lambda side, _number: self.bench.sample(side, workload, point))
+        results.write(self.data, self.path)
+
+    def _samples(self, row, sample):
+        """Every side in every round; returns the names of those that failed."""
+        workload, point = row.workload, row.point
+        expected = row.sample_seconds(self.settings)
         hopeless = set()
-        for number, side in rounds.turns(sides, self._rounds(workload, point)):
+        for number, side in rounds.turns(row.sides, row.rounds):
             title = f"{workloads.label(workload.name, point)}, round {number + 1}: {side.name}"
             found = None
             if side.name not in hopeless:
-                found = self._attempt(side, workload, point, lambda s=side: self.bench.sample(s, workload, point))
+                found = self._attempt(side, workload, point, lambda s=side, n=number: sample(s, n))
             if found is None:
                 hopeless.add(side.name)  # What failed once would fail in every round, at up to minutes each.
-                self.progress.step(f"{title}: no figure")
+                self.progress.step(f"{title}: no figure", expected)
                 continue
             self.data["samples"].append({
                 "workload": workload.name, "point": point, "side": side.name, "round": number, "figures": found,
                 "environment": side.environment(point["cores"])})
-            self.progress.step(f"{title}: {self._told(workload, found)}")
-        if self._counts_calls(workload, point):
-            for side in sides:
-                self._count_calls(side, workload, point, hopeless)
-        results.write(self.data, self.path)
+            self.progress.step(f"{title}: {self._told(workload, found)}", expected)
+        return hopeless
 
-    def _count_calls(self, side, workload, point, hopeless):
-        title = f"{workloads.label(workload.name, point)}, system calls: {side.name}"
-        found = None
-        if side.name not in hopeless:
-            found = self._attempt(
-                side, workload, point, lambda: self.bench.system_calls(side, workload, point, self.counter))
-        if found is None:
-            self.progress.step(f"{title}: no figure")
-            return
-        self.data["system_calls"].append({
-            "workload": workload.name, "point": point, "side": side.name,
-            "system_calls_per_request": found["system_calls_per_request"]})
-        self.progress.step(f"{title}: {figures.number(found['system_calls_per_request'])} per request")
+    def _count_calls(self, row, contest, hopeless):
+        for side in row.sides:
+            title = f"{workloads.label(row.workload.name, row.point)}, system calls: {side.name}"
+            text = "no figure"
+            found = None
+            if side.name not in hopeless:
+                found = self._attempt(
+                    side, row.workload, row.point, lambda s=side: contest.system_calls(s, self.counter))
+            if found is not None:
+                self.data["system_calls"].append({
+                    "workload": row.workload.name, "point": row.point, "side": side.name,
+                    "system_calls_per_request": found["system_calls_per_request"]})
+                text = f"{figures.number(found['system_calls_per_request'])} per request"
+            self.progress.step(f"{title}: {text}", row.count_seconds(self.settings))
 
     @staticmethod
     def _told(workload, found):
@@ -208,16 +218,16 @@ class Session:
             self._test_driver()
         sides = self._sides()
         self._note_peers(sides)
-        plan = self._plan(sides)
-        if not plan:
+        rows = self._plan(sides)
+        if not rows:
             print("nothing to measure: no side offers what was asked for", file=sys.stderr)
             return 2
-        self.progress.total = sum(
-            len(chosen) * (self._rounds(workload, point) + self._counts_calls(workload, point))
-            for workload, point, chosen in plan)
-        self.progress.begin = time.monotonic()
-        for workload, point, chosen in plan:
-            self._row(workload, point, chosen)
+        self.progress.say(plan.told(rows, self.settings))
+        if self.options.estimate:
+            return 0
+        self.progress.start(sum(row.seconds(self.settings) for row in rows))
+        for row in rows:
+            self._row(row)
         document = self._write_report()
         self.passed += 1
         self.progress.say(f"results: {self.workshop.shown(self.path)}")

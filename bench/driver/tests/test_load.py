@@ -83,3 +83,27 @@ class Percentile(unittest.TestCase):
         ordered = list(range(1, 101))
         self.assertEqual([load.percentile(ordered, p) for p in (50, 90, 99, 99.9, 100)], [50, 90, 99, 100, 100])
         self.assertEqual(load.percentile([7], 99.99), 7)
+
+
+class Halted(unittest.TestCase):
+    def test_a_halted_generator_asks_for_nothing_and_a_halt_is_no_error(self):
+        with serving(answer()) as port:
+            generator = load.HaltedWrk(f"http://127.0.0.1:{port}/", 3, machine.processors())
+            self.addCleanup(generator.kill)
+            time.sleep(0.5)
+            generator.halt()
+            time.sleep(0.2)  # for what is under way
+            received = generator.bytes_received()
+            time.sleep(0.5)
+            self.assertEqual(generator.bytes_received(), received)
+            figures = generator.end()
+        self.assertEqual(figures["errors"], 0)
+        self.assertGreater(figures["requests"], 0)
+        self.assertAlmostEqual(figures["bytes"] / len(answer()), figures["requests"], delta=3)
+
+    def test_one_that_ended_by_itself_is_an_error(self):
+        generator = load.HaltedWrk(f"http://127.0.0.1:{load.free_port()}/", 1, machine.processors())
+        self.addCleanup(generator.kill)
+        with self.assertRaisesRegex(load.LoadError, "wrk"):
+            time.sleep(0.5)
+            generator.end()

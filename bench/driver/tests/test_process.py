@@ -32,6 +32,18 @@ class Programs(unittest.TestCase):
         program.stop()
         self.assertEqual([process.memory_bytes(children, "VmRSS")], [0])
 
+    def test_the_fine_clock_agrees_with_the_ticks_and_counts_threads_that_have_ended(self):
+        program = self.program(
+            f"import threading, time\nthread = threading.Thread(target=lambda: exec({BURN!r}))\n"
+            "thread.start()\nthread.join()\nprint('burnt', flush=True)\ntime.sleep(60)")
+        deadline = time.monotonic() + 30
+        while program.log() != "burnt" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        seconds = process.cpu_ns(program.pids()) / 1e9
+        self.assertGreater(seconds, 0.39)
+        self.assertAlmostEqual(seconds, sum(process.cpu_seconds(program.pids())), delta=0.05)
+        self.assertEqual(process.cpu_ns([1 << 22]), 0)  # No process has this number.
+
     def test_a_measured_run_reports_cpu_time(self):
         run = process.run_measured([sys.executable, "-c", BURN + "print('done')"], "/", {}, 30)
         self.assertEqual(run.output, "done\n")

@@ -14,7 +14,7 @@ def made_up(our_cost):
     data = results.new({
         "date": "2000-01-01 00:00 UTC", "commit": "abc", "processor": "P", "processors": 2, "memory": "1 kB",
         "kernel": "6", "system": "Debian", "virtual": "none", "descriptors": 20000, "load_average": "0", "tools": {},
-    }, {"rounds": 3, "seconds": 1, "open_loop_seconds": 30})
+    }, {"rounds": 3, "seconds": 1, "uninterrupted_seconds": 1, "open_loop_seconds": 30})
     for name, ours in (("millrace-epoll", True), ("nginx", False), ("warp", False)):
         data["peers"][name] = {"peer": name.split("-")[0], "title": name.title(), "language": "L", "ours": ours,
                                "version": "1", "tuning": "none"}

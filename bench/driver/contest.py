@@ -1,0 +1,94 @@
+"""Contest: one row of a closed-loop workload, all its sides at once, from the start of their servers to the end.
+
+First the turns of all rounds, for CPU time (see `turns`): in one go, because ten thousand connections take seconds to
+set up. Then, a round at a time, each side's uninterrupted sample for throughput and latencies, which a generator that is
+halted now and then could not tell.
+"""
+
+import contextlib
+
+from . import load, turns
+from .load import LoadError
+
+
+class Contest:
+    def __init__(self, bench, workload, point):
+        self._bench = bench
+        self._workload = workload
+        self._point = point
+        self._stack = contextlib.ExitStack()
+        self._servers = {}  # by the name of the side, as all of these
+        self._failures = {}
+        self._costs = {}  # (name, round) -> figures
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._stack.close()
+
+    def begin(self, sides, rounds):
+        """Starts every side and takes the turns. A side that fails is told of when its sample is asked for."""
+        for side in sides:
+            try:
+                self._servers[side.name] = self._stack.enter_context(
+                    self._bench.serving(side, self._workload, self._point))
+            except load.FAILURES as error:
+                self._failures[side.name] = error
+        with contextlib.ExitStack() as stack:
+            self._take_turns({name: self._runner(server, stack) for name, server in self._servers.items()}, rounds)
+
+    def _runner(self, server, stack):
+        generator = load.HaltedWrk(*self._bench.wrk_arguments(self._workload, self._point, server.url))
+        stack.callback(generator.kill)
+        return turns.Runner(server.program, generator)
+
+    def _take_turns(self, runners, rounds):
+        found = {}
+        turns.set_up(runners.values(), self._point["connections"])
+        for number in range(rounds):
+            turns.play(runners.values(), self._bench.settings.turns)
+            found.update({(name, number): runner.cost() for name, runner in runners.items()})
+        ended = turns.finish(runners.values())
+        for name, runner in runners.items():
+            if runner.failure is not None:
+                self._failures[name] = runner.failure
+                continue
+            for number in range(rounds):
+                # Which round an error belongs to, wrk does not say.
+                errors = ended[runner]["errors"] if number == 0 else 0
+                self._costs[name, number] = self._figures(found[name, number], ended[runner], errors)
+
+    def _figures(self, cost, of_wrk, errors):
+        cpu_ns, user_share, received = cost
+        requests = 0
+        if of_wrk["bytes"] > 0:
+            requests = received * self._bench.requests(self._workload, of_wrk) / of_wrk["bytes"]
+        if requests <= 0:
+            return {"errors": errors}
+        figures = {"cpu_us_per_request": cpu_ns / 1e3 / requests, "requests_in_turns": requests, "errors": errors}
+        if user_share is not None:
+            figures["user_us_per_request"] = figures["cpu_us_per_request"] * user_share
+            figures["system_us_per_request"] = figures["cpu_us_per_request"] * (1 - user_share)
+        return figures
+
+    def _server(self, side):
+        if side.name in self._failures:
+            raise self._failures[side.name]
+        return self._servers[side.name]
+
+    def sample(self, side, number):
+        """The figures of a side in a round: an uninterrupted sample now, and what its turns have cost."""
+        server = self._server(side)
+        cost = self._costs[side.name, number]
+        if "cpu_us_per_request" not in cost:
+            raise LoadError("no request was answered in its turns")
+        with server.watched():
+            figures = self._bench.uninterrupted(side, self._workload, self._point, server)
+        return {**figures, **cost, "errors": figures["errors"] + cost["errors"]}
+
+    def system_calls(self, side, counter):
+        """System calls per request. Last, because a server that was traced may not be what it was."""
+        server = self._server(side)
+        with server.watched():
+            return self._bench.system_calls(self._workload, self._point, counter, server)

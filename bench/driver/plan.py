@@ -1,0 +1,69 @@
+"""Plan: the rows of a run, and roughly how long each takes. Runs nothing."""
+
+from dataclasses import dataclass
+
+from . import turns
+
+ROUNDS = 3
+START_SECONDS = 0.4  # of a server, until its answers are checked, and its end
+# Of programs that run to their end: where it is not a matter of their size, and for each thing they do otherwise.
+PROGRAM_SECONDS = {"live": 15, "still": 11, "lateness": 2, "hold": 1}
+LEAST_SECONDS, SECONDS_PER_THING = 0.5, 2e-6
+
+
+@dataclass(frozen=True)
+class Row:
+    """A workload at a point, with the sides that take part."""
+
+    workload: object
+    point: dict
+    sides: list
+    rounds: int
+    counts_calls: bool
+
+    def preparation_seconds(self, settings):
+        """Before the first sample; the turns are part of it."""
+        if self.workload.kind != "closed":
+            return 0
+        connections = self.point["connections"]
+        # What the server works off at the end of a turn: about ten microseconds for each connection.
+        turn = turns.TURN_SECONDS + turns.AT_REST_SECONDS + connections * 1e-5
+        return (len(self.sides) * (START_SECONDS + self.rounds * settings.turns * turn)
+                + turns.setting_up_seconds(len(self.sides), connections))
+
+    def sample_seconds(self, settings):
+        kind = self.workload.kind
+        if kind == "closed":
+            return settings.closed(self.point) + 0.1
+        if kind == "open":
+            return settings.open_loop + settings.warm_up + START_SECONDS + 2  # reading the log
+        if kind == "idle":
+            return 2 * settings.idle + settings.warm_up + START_SECONDS + self.point["connections"] * 1e-4
+        things = self.point["n"] * self.point.get("m", 1)
+        seconds = PROGRAM_SECONDS.get(self.point["service"], LEAST_SECONDS + things * SECONDS_PER_THING)
+        return seconds * (2 if kind == "simulated" else 1)
+
+    def count_seconds(self, settings):
+        return settings.counting + self.point["connections"] // 1000 + 0.5 if self.counts_calls else 0
+
+    def seconds(self, settings):
+        each = self.rounds * self.sample_seconds(settings) + self.count_seconds(settings)
+        return self.preparation_seconds(settings) + len(self.sides) * each
+
+
+def rounds(workload, point):
+    """How many rounds a row gets if nobody says."""
+    # Constant-rate samples take half a minute a side; the largest timers many seconds, and they are steady.
+    expensive = workload.kind in ("open", "idle") or point.get("n", 0) >= 10_000_000 or point["service"] == "still"
+    return 1 if expensive else ROUNDS
+
+
+def told(rows, settings):
+    """How long it all takes, and what takes most of it."""
+    by_name = {}
+    for row in rows:
+        by_name[row.workload.name] = by_name.get(row.workload.name, 0) + row.seconds(settings) / 60
+    most = sorted(by_name.items(), key=lambda item: -item[1])[:8]
+    return (f"about {sum(by_name.values()):.0f} minutes: "
+            + ", ".join(f"{name} {minutes:.1f}" for name, minutes in most)
+            + (", others less" if len(by_name) > len(most) else ""))
