@@ -49,6 +49,9 @@ def _run_options(arguments):
                         help="of closed load per side and round, for CPU time as for throughput; 1.5, quick 0.3 "
                              "(variable SECONDS_PER_SAMPLE)")
     parser.add_argument("--estimate", action="store_true", help="build the sides, say how long the run takes, and end")
+    parser.add_argument("--into", metavar="FILE",
+                        help="the results file; if it exists, rows are added, or replaced, and the commit must be the "
+                             "same; its report is for bench/report to write")
     parser.add_argument("--quick", action="store_true", default=os.environ.get("QUICK", "") not in ("", "0"),
                         help="about a minute: does everything work? Ends with a count of checks")
     parser.add_argument("--list", action="store_true", help="list workloads and peers")

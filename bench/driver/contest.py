@@ -1,8 +1,8 @@
 """Contest: one row of a closed-loop workload, all its sides at once, from the start of their servers to the end.
 
-First the turns of all rounds, for CPU time (see `turns`): in one go, because ten thousand connections take seconds to
-set up. Then, a round at a time, each side's uninterrupted sample for throughput and latencies, which a generator that is
-halted now and then could not tell.
+First the turns of all rounds, for CPU time (see `turns`): in one go, because ten thousand connections take seconds
+to set up. Then, a round at a time, each side's uninterrupted sample for throughput and latencies, which a generator
+that is halted now and then could not tell.
 """
 
 import contextlib

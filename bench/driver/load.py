@@ -20,7 +20,7 @@ import time
 from . import process
 
 IN_FLIGHT_PER_CONNECTION = 2000
-END_ATTEMPTS, END_ATTEMPT_SECONDS = 60, 0.5
+END_ATTEMPTS, END_ATTEMPT_SECONDS = 150, 0.2
 PERCENTILES = {"50": "50", "90": "90", "99": "99", "99.9": "99_9", "99.99": "99_99"}
 
 
@@ -67,7 +67,7 @@ def wrk(command, seconds):
 
 
 class HaltedWrk:
-    """A wrk that works only while it is let: SIGSTOP and SIGCONT. Its latencies mean nothing, they contain the halts."""
+    """A wrk that works only while it is let: SIGSTOP and SIGCONT. Its latencies contain the halts and mean nothing."""
 
     SECONDS = 100_000  # It ends when end() says so.
     # Longer than it is ever halted, lest a halt be an error. wrk allots eight bytes for each microsecond of this.

@@ -259,8 +259,8 @@ class Report:
             f"- Tools: {tools}.",
         ]
         options = self.data["options"]
-        lines.append(f"- {options['rounds']} rounds; under closed load {options['seconds']} s per side and round in turns of "
-                     f"{TURN_SECONDS} s, for CPU time, and {options['uninterrupted_seconds']} s uninterrupted, for "
+        lines.append(f"- {options['rounds']} rounds; under closed load {options['seconds']} s per side and round in turns "
+                     f"of {TURN_SECONDS} s, for CPU time, and {options['uninterrupted_seconds']} s uninterrupted, for "
                      "throughput and latencies (three times that from 10,000 connections on); "
                      f"{options['open_loop_seconds']} s under constant rate, which has one round unless more were asked "
                      "for, as have idle connections and ten million timers.")

@@ -37,6 +37,19 @@ def read(path):
     return results
 
 
+def continued(earlier, facts):
+    """A results file to which another part of the same run is to be added: its rows must be of the same commit."""
+    if earlier["machine"]["commit"] != facts["commit"]:
+        raise ValueError(f"it holds what was measured at {earlier['machine']['commit']}, this is {facts['commit']}")
+    return earlier
+
+
+def without_rows(results, keys):
+    """Forgets rows that are about to be measured again."""
+    for part in ("samples", "system_calls", "failures"):
+        results[part] = [entry for entry in results[part] if key_of(entry) not in keys]
+
+
 def key_of(sample):
     """What a row is: the workload and its point, hashable."""
     return sample["workload"], tuple(sorted(sample["point"].items()))

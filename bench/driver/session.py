@@ -35,9 +35,11 @@ class Session:
             "quick": options.quick, "open_loop_seconds": self.settings.open_loop,
             "system_call_counter": self.counter.name if self.counter else "none: neither perf nor strace works here",
         })
-        # Only whole runs are kept among the results of the project.
+        # Only whole runs are kept among the results of the project, unless a file is named.
         directory = os.path.join(bench if options.whole else self.build, "results")
-        self.path = results.path_for(directory, facts)
+        self.path = os.path.abspath(options.into) if options.into else results.path_for(directory, facts)
+        if options.into and os.path.exists(self.path):
+            self.data = results.continued(results.read(self.path), facts)
 
     # -- preparation
 
@@ -226,6 +228,8 @@ class Session:
         if self.options.estimate:
             return 0
         self.progress.start(sum(row.seconds(self.settings) for row in rows))
+        results.without_rows(self.data, {results.key_of({"workload": row.workload.name, "point": row.point})
+                                         for row in rows})
         for row in rows:
             self._row(row)
         document = self._write_report()

@@ -83,7 +83,7 @@ def setting_up_seconds(runners, connections):
 
 
 def set_up(runners, connections):
-    """Lets the generators connect, and the servers get warm: all at once, lest the first idle until the last is done."""
+    """Lets the generators connect, and the servers get warm. All at once, lest the first idle until the last is done."""
     time.sleep(setting_up_seconds(len(runners), connections))
     for runner in runners:
         _attempt(runner, lambda r: r.generator.halt())

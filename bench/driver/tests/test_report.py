@@ -92,6 +92,17 @@ class Results(unittest.TestCase):
             self.assertNotEqual(results.path_for(directory, data["machine"]), first)
 
 
+    def test_a_part_of_a_run_is_added_to_one_of_the_same_commit_only(self):
+        data = made_up(6.0)
+        self.assertIs(results.continued(data, {"commit": "abc"}), data)
+        with self.assertRaisesRegex(ValueError, "abc"):
+            results.continued(data, {"commit": "def"})
+        first, second = results.rows(data)
+        results.without_rows(data, {first})
+        self.assertEqual(list(results.rows(data)), [second])
+        self.assertEqual(data["failures"], [])
+
+
 class Plots(unittest.TestCase):
     def test_one_value_and_equal_values_can_be_drawn(self):
         for points in ([(10, 5.0)], [(10, 5.0), (100, 5.0)]):
