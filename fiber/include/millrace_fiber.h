@@ -46,8 +46,8 @@ typedef struct mr_carriers_options {
 
 /*
  * Starts the carriers; `options` may be NULL. The first mr_fiber_spawn does it too, with the default options.
- * -EALREADY: they run. -EINVAL: too many carriers, or a stack larger than memory can be. Otherwise what creating loops
- * or threads returned.
+ * -EALREADY: they run, or will until the last fiber has ended. -EINVAL: too many carriers, or a stack larger than memory
+ * can be. Otherwise what creating loops or threads returned. Waits for no fiber.
  */
 int mr_carriers_start(const mr_carriers_options *options);
 

@@ -108,6 +108,8 @@ static int start(const mr_carriers_options *given)
 
 int mr_carriers_start(const mr_carriers_options *options)
 {
+    if (atomic_load(&current))
+        return -EALREADY; /* not after the lock: mr_carriers_stop holds it for as long as fibers run */
     int saved_errno = errno;
     mf_lock_take(&start_lock);
     int error = atomic_load(&current) ? -EALREADY : start(options);

@@ -23,7 +23,7 @@ typedef struct mrf_frame {
 } mrf_frame;
 
 /* Starts as many carriers as asked for, or with 0 one for each processor, on the backend of that name. 0, or a negative
- * errno; -EALREADY: they run. Blocks. */
+ * errno; -EALREADY: they run. Does not wait for fibers or for Haskell. */
 int mrf_start_carriers(unsigned count, const char *backend_name);
 
 /* A call of this function, NULL without memory. Arguments are given one by one: */

@@ -30,6 +30,7 @@ spec = describe "the process" $ do
     feed output 20
     within 10 "the parent's calls" (mapM finish jobs) `shouldReturn` replicate 20 1
     within 10 "the busy ones" (mapM_ stop busy)
+  it "gets no OS threads but the carriers" $ inChild childCountsThreads
   it "may end while calls are in flight" $ do
     program <- getExecutablePath
     replicateM_ 10 $
@@ -58,6 +59,16 @@ childWorks = do
     require (isNothing timedOut) "the child's call was not interrupted"
   doubled <- withCallback (return . (* 2)) (\f -> fiberCall c_call_often f 3)
   require (doubled == 12) "the child's callback"
+
+-- Nothing runs here yet but what the run-time system brings, some of it only once each capability has had work.
+childCountsThreads :: IO ()
+childCountsThreads = do
+  replicateM_ 10 (mapM (`startOn` pause 1000) [0, 1] >>= mapM_ finish)
+  threadsBefore <- osThreads
+  replicateM 50 (start (fiberCall c_usleep 20000)) >>= mapM_ finish
+  threadsAfter <- osThreads
+  carriers <- carrierCount
+  require (threadsAfter - threadsBefore <= carriers) (show threadsBefore ++ " OS threads became " ++ show threadsAfter)
 
 inChild :: IO () -> IO ()
 inChild action = do

@@ -1,6 +1,8 @@
 /* carriers.c: starting, placing, stopping. */
 #include "runtime_test.h"
 
+#include <pthread.h>
+
 static void *nothing(void *argument)
 {
     return argument;
@@ -60,6 +62,37 @@ static void stop_waits_for_fibers_and_their_fibers(void)
         CHECK_EQ(mr_fiber_spawn(NULL, NULL, spawn_another, NULL), 0);
     CHECK_EQ(mr_carriers_stop(), 0);
     CHECK_EQ(atomic_load(&ended), 20);
+}
+
+static mr_event *released;
+
+static void *wait_for_release(void *argument)
+{
+    CHECK_EQ(mr_event_wait(released, far_deadline()), 0);
+    return argument;
+}
+
+static void *stop(void *argument)
+{
+    CHECK_EQ(mr_carriers_stop(), 0);
+    return argument;
+}
+
+/* Wherever the other thread is by then: on its way, or waiting for the fiber. */
+static void start_does_not_wait_for_fibers(void)
+{
+    pthread_t stopping;
+    CHECK_EQ(mr_event_create(&released), 0);
+    start_carriers(1);
+    CHECK_EQ(mr_fiber_spawn(NULL, NULL, wait_for_release, NULL), 0);
+    CHECK_EQ(pthread_create(&stopping, NULL, stop, NULL), 0);
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ(mr_carriers_start(NULL), -EALREADY);
+        usleep(1000);
+    }
+    mr_event_set(released);
+    CHECK_EQ(pthread_join(stopping, NULL), 0);
+    mr_event_destroy(released);
 }
 
 static void *stop_from_a_fiber(void *argument)
@@ -130,6 +163,7 @@ const fiber_case carriers_cases[] = {
     CASE(start_twice),
     CASE(options_that_cannot_be),
     CASE(stop_waits_for_fibers_and_their_fibers),
+    CASE(start_does_not_wait_for_fibers),
     CASE(a_fiber_cannot_stop_them),
     CASE(placement_is_balanced),
     CASE(placement_forgets_ended_fibers),

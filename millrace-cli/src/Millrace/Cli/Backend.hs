@@ -39,7 +39,7 @@ environmentBackend = do
 -- @since 0.1.0
 startManager :: Maybe Backend -> IO Backend
 startManager requested = do
-  outcome <- try (selectBackend requested >> chosenBackend)
+  outcome <- try (selectBackend requested >> loopCount >> chosenBackend)
   either (explain requested >=> throwIO) pure outcome
 
 explain :: Maybe Backend -> MillraceException -> IO Failure

@@ -82,7 +82,7 @@ data MillraceException
   | BackendUnavailable String String
     -- ^ No loop could be made: what was asked for, and why it failed.
   | AlreadyStarted Backend
-    -- ^ A backend was selected after another one had been started.
+    -- ^ A backend was selected after another one had been chosen.
   deriving (Eq, Show)
 
 instance Exception MillraceException where
@@ -131,7 +131,14 @@ currentLock = do
 
 -- | Makes sure that every capability has a loop and a manager thread. Returns when they run.
 ensureManagers :: IO ()
-ensureManagers = do
+ensureManagers = withGroup $ do
+  existing <- readIORef managers
+  count <- getNumCapabilities
+  forM_ [sizeofArray existing .. count - 1] startManager
+
+-- One at a time, masked, with the group of this process.
+withGroup :: IO a -> IO a
+withGroup action = do
   unless rtsSupportsBoundThreads $ throwIO NotThreaded
   lock <- currentLock
   mask_ $ withMVar lock $ \() -> do
@@ -139,9 +146,7 @@ ensureManagers = do
     known <- readIORef managersEpoch
     when (epoch /= known) (forgetParent >> writeIORef managersEpoch epoch)
     startGroup
-    existing <- readIORef managers
-    count <- getNumCapabilities
-    forM_ [sizeofArray existing .. count - 1] startManager
+    action
 
 -- | Makes sure that there is a group to adopt descriptors into. Cheap when there is.
 ensureGroup :: IO ()
@@ -335,13 +340,13 @@ selectBackend wanted = do
     running <- chosenBackend
     when (maybe False (/= running) wanted) $ throwIO (AlreadyStarted running)
 
--- | The backend that is in use. Starts the managers if they do not run yet.
+-- | The backend that is in use. If nothing was started yet, it is chosen now, for good; no thread is started. Throws
+-- 'MillraceException' when there is none.
 --
 -- @since 0.1.0
 chosenBackend :: IO Backend
 chosenBackend = do
-  ensureManagers
-  code <- c_backend
+  code <- withGroup c_backend
   return (fromMaybe minBound (find ((== code) . backendCode) [minBound ..]))
 
 -- | 'Nothing' if the backend works on this machine, or 'Just' the reason why it does not. Starts nothing.

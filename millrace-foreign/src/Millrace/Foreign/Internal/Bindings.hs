@@ -38,7 +38,9 @@ data Frame
 -- | @mrf_callback@
 data CallbackRecord
 
-foreign import ccall safe "mrf_start_carriers"
+-- Takes the time that a few threads and rings take. A safe call would leave the run-time system with another OS thread
+-- for good: it starts one for each safe call that is made while none is idle.
+foreign import ccall unsafe "mrf_start_carriers"
   c_start_carriers :: CUInt -> CString -> IO CInt
 
 foreign import ccall unsafe "mr_carriers_count"
