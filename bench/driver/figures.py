@@ -56,6 +56,7 @@ ALL = {
     "cpu_us_per_call": ("CPU per call", microseconds),
     "peak_threads": ("OS threads", lambda value: f"{value:,.0f}"),
     "memory_growth_bytes": ("memory for the calls", bytes_size),
+    "kernel_memory_bytes": ("kernel memory", bytes_size),
     "us_per_event": ("CPU per event", microseconds),
     "events_per_second": ("events/s", number),
 }
@@ -68,6 +69,6 @@ SHOWN = {
              "latency_p99_99_us", "latency_max_us", "peak_memory_bytes"],
     "idle": ["peak_memory_bytes"],
     "timers": ["cpu_seconds", "peak_memory_bytes"],
-    "calls": ["cpu_us_per_call", "calls_per_second", "peak_threads", "memory_growth_bytes"],
+    "calls": ["cpu_us_per_call", "calls_per_second", "peak_threads", "memory_growth_bytes", "kernel_memory_bytes"],
     "simulated": ["events_per_second", "memory_per_connection_bytes"],
 }

@@ -262,6 +262,8 @@ class Bench:
             figures["peak_threads"] = run.peak_threads
         if run.peak_memory_bytes > memory_before:
             figures["memory_growth_bytes"] = run.peak_memory_bytes - memory_before
+        if run.peak_kernel_memory_bytes:
+            figures["kernel_memory_bytes"] = run.peak_kernel_memory_bytes
         return figures
 
     def _timers(self, side, point):

@@ -94,6 +94,24 @@ def memory_bytes(pids, name):
     return total
 
 
+def kernel_memory_bytes():
+    """What the whole machine's kernel has taken for threads' stacks, page tables and its records."""
+    with open("/proc/meminfo", encoding="utf-8") as file:
+        fields = dict(line.split(":") for line in file)
+    return sum(int(fields[name].split()[0]) for name in ("KernelStack", "PageTables", "SUnreclaim")) * 1024
+
+
+def _settled_kernel_memory_bytes():
+    """The same once it stands still: a thousand threads that have ended are given back over some time."""
+    found = kernel_memory_bytes()
+    for _ in range(20):
+        time.sleep(0.05)
+        before, found = found, kernel_memory_bytes()
+        if abs(found - before) < 64 << 10:
+            break
+    return found
+
+
 def pinned(processors, command):
     return ["taskset", "-c", ",".join(map(str, processors)), *command]
 
@@ -146,12 +164,14 @@ def _threads(pid):
 
 @dataclass(frozen=True)
 class Run:
-    """What a program said and used. The two peaks are of what was seen every few milliseconds; 0 if nothing was."""
+    """What a program said and used. The peaks are of what was seen every few milliseconds; 0 if nothing was. The kernel's
+    memory is what the machine's had grown by."""
 
     output: str
     cpu_seconds: float
     peak_memory_bytes: int
     peak_threads: int
+    peak_kernel_memory_bytes: int
 
 
 def run_measured(command, directory, environment, timeout_seconds):
@@ -159,11 +179,12 @@ def run_measured(command, directory, environment, timeout_seconds):
 
     Raises ServerError if it fails, TimeoutError if it takes too long.
     """
+    kernel_before = _settled_kernel_memory_bytes()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(
         command, cwd=directory, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True)
-    peak = threads = 0
+    peak = threads = kernel = 0
     deadline = time.monotonic() + timeout_seconds
     while True:
         try:
@@ -173,6 +194,7 @@ def run_measured(command, directory, environment, timeout_seconds):
             # ru_maxrss would count the memory of this driver too, which the child had before exec: look at the living.
             peak = max(peak, memory_bytes([process.pid], "VmHWM"))
             threads = max(threads, _threads(process.pid))
+            kernel = max(kernel, kernel_memory_bytes() - kernel_before)
             if time.monotonic() > deadline:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
@@ -181,4 +203,4 @@ def run_measured(command, directory, environment, timeout_seconds):
     if process.returncode != 0:
         raise ServerError(f"exit code {process.returncode}: {output.strip()[-300:]}")
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Run(output, cpu, peak, threads)
+    return Run(output, cpu, peak, threads, kernel)

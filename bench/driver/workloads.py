@@ -138,7 +138,8 @@ ALL += [
         "socket, with a plain read that waits for the answer; a thread of the same program answers all of them, and its "
         "time is in the figure. From Haskell the callers are green threads, in Go goroutines; in C they are "
         "POSIX threads or fibers. OS threads are all of the process, with the one that answers. Memory for the calls is what "
-        "the process grew by; the kernel's own, 16 KB of stack for each OS thread and more, is not counted.",
+        "the process grew by. Kernel memory is what the machine's kernel grew by while it ran: the stacks of OS threads, page "
+        "tables and records (KernelStack, PageTables and SUnreclaim of /proc/meminfo). Their sum is what the machine loses.",
         "us_per_call",
         _timers("sleep", (1, 2), n=1000, m=100) + _timers("hold", (1,), n=1000, m=1) + _timers("ask", (1, 2), n=1000, m=100),
         _timers("sleep", (1,), n=1000, m=20) + _timers("hold", (1,), n=1000, m=1) + _timers("ask", (1,), n=1000, m=20)),

@@ -56,6 +56,14 @@ class Programs(unittest.TestCase):
                 "for thread in threads: thread.start()\nfor thread in threads: thread.join()\n")
         self.assertEqual(process.run_measured([sys.executable, "-c", code], "/", {}, 30).peak_threads, 8)
 
+    def test_a_measured_run_reports_what_the_kernel_took(self):
+        threads = 400
+        code = (f"import threading, time\nthreads = [threading.Thread(target=time.sleep, args=(1,)) for _ in range({threads})]\n"
+                "for thread in threads: thread.start()\nfor thread in threads: thread.join()\n")
+        # 16 KB of stack for each, if no other program gives back as much meanwhile.
+        growths = (process.run_measured([sys.executable, "-c", code], "/", {}, 30).peak_kernel_memory_bytes for _ in range(5))
+        self.assertTrue(any(growth > threads * 8192 for growth in growths))
+
     def test_failure_and_overrun_are_errors(self):
         with self.assertRaises(process.ServerError):
             process.run_measured([sys.executable, "-c", "raise SystemExit(3)"], "/", {}, 30)
