@@ -1,8 +1,11 @@
 /* waiters.c: see waiters.h. */
 #include "waiters.h"
 
-/* How much of a stack a thread is likely to return through before it parks again. */
-enum { STACK_BYTES = 384, LINE_BYTES = 64, BATCH = 64 };
+#include <stdbool.h>
+
+/* A parked connection of the web server has 504 bytes of stack. Its first frames are returned through; the others are looked
+ * at when it parks again (threadPaused in GHC's runtime goes through all of them). */
+enum { STACK_BYTES = 576, LINE_BYTES = 64, HELD_WORDS = 32, BATCH = 256, MANY_SLOTS = 256 };
 
 /* MVar (the constructor), MVar#, its queue, the thread: each is where the next one is written. */
 typedef struct trail {
@@ -10,10 +13,17 @@ typedef struct trail {
     int count;
 } trail;
 
+/* GCC 12 takes a loop that does nothing but prefetch for an empty one, and may remove it; the statement keeps it. */
+static inline void fetch_line(const void *at)
+{
+    __builtin_prefetch(at, 1);
+    __asm__ volatile("");
+}
+
 static void fetch(const trail *t)
 {
     for (int i = 0; i < t->count; i++)
-        __builtin_prefetch(t->at[i], 1);
+        fetch_line(t->at[i]);
 }
 
 /* Goes on to the next closure of each, and asks for it. */
@@ -59,13 +69,45 @@ static void fetch_frames(const trail *t)
 {
     for (int i = 0; i < t->count; i++)
         for (size_t at = 0; at < STACK_BYTES; at += LINE_BYTES)
-            __builtin_prefetch((const char *)((const StgStack *)t->at[i])->sp + at, 1);
+            fetch_line((const char *)((const StgStack *)t->at[i])->sp + at);
+}
+
+/* Does a word point into the heap? It does if it points to where the stack itself is, as far as a terabyte goes. */
+static bool is_heap(StgWord word, const StgStack *stack)
+{
+    return (word ^ (StgWord)stack) >> 40 == 0;
+}
+
+/* What the first frames hold on to: the records of the connection among it. */
+static void fetch_what_frames_hold(const trail *t)
+{
+    for (int i = 0; i < t->count; i++) {
+        const StgStack *stack = (const StgStack *)t->at[i];
+        for (size_t word = 0; word < HELD_WORDS; word++)
+            if (is_heap(stack->sp[word], stack))
+                fetch_line((const void *)stack->sp[word]);
+    }
+}
+
+/* Slots are given out again before there are new ones: high numbers tell that many threads wait. What few threads need is in
+ * the cache anyway. */
+static bool are_many(const mr_completion *completions, int count)
+{
+    uint32_t highest = 0;
+    for (int i = 0; i < count; i++) {
+        uint32_t record = mr_token_slot(completions[i].token);
+        highest = record > highest ? record : highest;
+    }
+    return highest / 2 >= MANY_SLOTS;
 }
 
 void mrh_fetch_waiters(StgClosure *const *places, uint32_t first, uint32_t size, const mr_completion *completions,
                        int count)
 {
-    trail t = {.count = 0};
+    trail t;
+    t.count = 0;
+    if (!are_many(completions, count))
+        return;
     for (int i = 0; i < count && t.count < BATCH; i++) {
         uint32_t record = mr_token_slot(completions[i].token); /* odd: a timer */
         uint32_t place = record / 2 - first;
@@ -78,4 +120,5 @@ void mrh_fetch_waiters(StgClosure *const *places, uint32_t first, uint32_t size,
     follow(&t, thread_of);
     follow(&t, stack_of);
     fetch_frames(&t);
+    fetch_what_frames_hold(&t);
 }
