@@ -1,8 +1,9 @@
 """Contest: one row of a closed-loop workload, all its sides at once, from the start of their servers to the end.
 
-First the turns of all rounds, for CPU time (see `turns`): in one go, because ten thousand connections take seconds
-to set up. Then, a round at a time, each side's uninterrupted sample for throughput and latencies, which a generator
-that is halted now and then could not tell.
+First the turns of all rounds, for CPU time (see `turns`), each round with servers started afresh: where the system
+puts a process's memory decides what its lines evict each other from in the caches, and is worth several per cent for as
+long as the process lives. Then, with the servers of the last round, each side's uninterrupted samples for throughput and
+latencies, which a generator that is halted now and then could not tell.
 """
 
 import contextlib
@@ -29,38 +30,40 @@ class Contest:
 
     def begin(self, sides, rounds):
         """Starts every side and takes the turns. A side that fails is told of when its sample is asked for."""
+        for number in range(rounds):
+            self._start([side for side in sides if side.name not in self._failures])
+            with contextlib.ExitStack() as stack:
+                self._take_turns({name: self._runner(server, stack) for name, server in self._servers.items()}, number)
+
+    def _start(self, sides):
+        self._stack.close()
+        self._servers = {}
         for side in sides:
             try:
                 self._servers[side.name] = self._stack.enter_context(
                     self._bench.serving(side, self._workload, self._point))
             except load.FAILURES as error:
                 self._failures[side.name] = error
-        with contextlib.ExitStack() as stack:
-            self._take_turns({name: self._runner(server, stack) for name, server in self._servers.items()}, rounds)
 
     def _runner(self, server, stack):
         generator = load.HaltedWrk(*self._bench.wrk_arguments(self._workload, self._point, server.url))
         stack.callback(generator.kill)
         return turns.Runner(server.program, generator)
 
-    def _take_turns(self, runners, rounds):
-        found = {}
+    def _take_turns(self, runners, number):
         turns.set_up(runners.values(), self._point["connections"])
-        for number in range(rounds):
-            turns.play(runners.values(), self._bench.settings.turns)
-            found.update({(name, number): runner.cost() for name, runner in runners.items()})
+        turns.play(runners.values(), self._bench.settings.turns)
+        costs = {name: runner.cost() for name, runner in runners.items()}
         ended = turns.finish(runners.values())
         for name, runner in runners.items():
             if runner.failure is not None:
                 self._failures[name] = runner.failure
-                continue
-            for number in range(rounds):
-                # Which round an error belongs to, wrk does not say.
-                errors = ended[runner]["errors"] if number == 0 else 0
-                self._costs[name, number] = self._figures(found[name, number], ended[runner], errors)
+            else:
+                self._costs[name, number] = self._figures(costs[name], ended[runner])
 
-    def _figures(self, cost, of_wrk, errors):
+    def _figures(self, cost, of_wrk):
         cpu_ns, user_share, received = cost
+        errors = of_wrk["errors"]
         requests = 0
         if of_wrk["bytes"] > 0:
             requests = received * self._bench.requests(self._workload, of_wrk) / of_wrk["bytes"]

@@ -28,8 +28,9 @@ class Row:
         connections = self.point["connections"]
         # What the server works off at the end of a turn: about ten microseconds for each connection.
         turn = turns.TURN_SECONDS + turns.AT_REST_SECONDS + connections * 1e-5
-        return (len(self.sides) * (START_SECONDS + self.rounds * settings.turns * turn)
-                + turns.setting_up_seconds(len(self.sides), connections))
+        each_round = (len(self.sides) * (START_SECONDS + settings.turns * turn)
+                      + turns.setting_up_seconds(len(self.sides), connections))
+        return self.rounds * each_round
 
     def sample_seconds(self, settings):
         kind = self.workload.kind
