@@ -4,7 +4,6 @@ import math
 import os
 import shutil
 import sys
-import time
 import unittest
 
 from . import figures, load, machine, measurement, plan, report, results, rounds, workloads

@@ -5,7 +5,7 @@
 
 /* A parked connection of the web server has 504 bytes of stack. Its first frames are returned through; the others are looked
  * at when it parks again (threadPaused in GHC's runtime goes through all of them). */
-enum { STACK_BYTES = 576, LINE_BYTES = 64, HELD_WORDS = 32, BATCH = 256, MANY_SLOTS = 256 };
+enum { STACK_BYTES = 576, LINE_BYTES = 64, HELD_WORDS = 32, BATCH = 256 };
 
 /* MVar (the constructor), MVar#, its queue, the thread: each is where the next one is written. */
 typedef struct trail {
@@ -89,25 +89,11 @@ static void fetch_what_frames_hold(const trail *t)
     }
 }
 
-/* Slots are given out again before there are new ones: high numbers tell that many threads wait. What few threads need is in
- * the cache anyway. */
-static bool are_many(const mr_completion *completions, int count)
-{
-    uint32_t highest = 0;
-    for (int i = 0; i < count; i++) {
-        uint32_t record = mr_token_slot(completions[i].token);
-        highest = record > highest ? record : highest;
-    }
-    return highest / 2 >= MANY_SLOTS;
-}
-
 void mrh_fetch_waiters(StgClosure *const *places, uint32_t first, uint32_t size, const mr_completion *completions,
                        int count)
 {
     trail t;
     t.count = 0;
-    if (!are_many(completions, count))
-        return;
     for (int i = 0; i < count && t.count < BATCH; i++) {
         uint32_t record = mr_token_slot(completions[i].token); /* odd: a timer */
         uint32_t place = record / 2 - first;

@@ -3,6 +3,7 @@ module Millrace.Internal.Chunks
   ( Chunks
   , newChunks
   , chunkFor
+  , chunkCount
   , forChunks
   , chunkSize
   , within
@@ -38,6 +39,11 @@ chunkFor table@(Chunks ref _ _) entry = do
   if wanted < sizeofArray chunks then return $! indexArray chunks wanted else grow table wanted
   where wanted = entry `unsafeShiftR` chunkBits
 {-# INLINE chunkFor #-}
+
+-- | How many chunks there are.
+chunkCount :: Chunks chunk -> IO Int
+chunkCount (Chunks ref _ _) = sizeofArray <$> readIORef ref
+{-# INLINE chunkCount #-}
 
 -- | Every chunk there is, with the number of its first entry.
 forChunks :: Chunks chunk -> (Int -> chunk -> IO ()) -> IO ()

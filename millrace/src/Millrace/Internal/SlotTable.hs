@@ -15,7 +15,7 @@ module Millrace.Internal.SlotTable
   ) where
 
 import Control.Concurrent.MVar (MVar, newEmptyMVar)
-import Control.Monad (replicateM)
+import Control.Monad (replicateM, when)
 import Control.Monad.Primitive (RealWorld)
 import Data.Int (Int64)
 import Data.Primitive.Array (Array (..), MutableArray, arrayFromList, indexArray, newArray, readArray, writeArray)
@@ -66,11 +66,13 @@ takeCallback (SlotTable chunks) slot = do
   writeArray callbacks (within slot) noCallback
   return callback
 
--- | Asks for the memory that waking the threads takes whose operations have completed, so many of them. Pays when they are
--- many and in no cache; costs nanoseconds when they are few.
+-- | Asks for the memory that waking the threads takes whose operations have completed, so many of them. Slots are given out
+-- again before there are new ones: with a single chunk few threads have ever waited, and what they need is in the cache.
 fetchWaiters :: SlotTable -> Ptr Completion -> Int -> IO ()
-fetchWaiters (SlotTable chunks) completions count = forChunks chunks $ \first (Slots (Array places) _) ->
-  c_fetchWaiters places (fromIntegral first) (fromIntegral chunkSize) completions (fromIntegral count)
+fetchWaiters (SlotTable chunks) completions count = do
+  chunksSoFar <- chunkCount chunks
+  when (chunksSoFar > 1) $ forChunks chunks $ \first (Slots (Array places) _) ->
+    c_fetchWaiters places (fromIntegral first) (fromIntegral chunkSize) completions (fromIntegral count)
 
 -- No collection comes between looking at an array and following what is in it.
 foreign import ccall unsafe "mrh_fetch_waiters"
