@@ -78,12 +78,14 @@ static bool is_heap(StgWord word, const StgStack *stack)
     return (word ^ (StgWord)stack) >> 40 == 0;
 }
 
-/* What the first frames hold on to: the records of the connection among it. */
+/* What the first frames hold on to: the records of the connection among it. This reads, where all else prefetches: what
+ * lies behind the end of a short stack may be no memory. */
 static void fetch_what_frames_hold(const trail *t)
 {
     for (int i = 0; i < t->count; i++) {
         const StgStack *stack = (const StgStack *)t->at[i];
-        for (size_t word = 0; word < HELD_WORDS; word++)
+        size_t used = (size_t)(stack->stack + stack->stack_size - stack->sp);
+        for (size_t word = 0; word < HELD_WORDS && word < used; word++)
             if (is_heap(stack->sp[word], stack))
                 fetch_line((const void *)stack->sp[word]);
     }

@@ -19,6 +19,7 @@ import qualified SocketSpec
 import qualified ThreadChurnSpec
 import qualified TimerSpec
 import qualified WaitSpec
+import qualified WaitersSpec
 
 spec :: Spec
 spec = do
@@ -29,6 +30,7 @@ spec = do
   DatagramSpec.spec
   TimerSpec.spec
   WaitSpec.spec
+  WaitersSpec.spec
   CloseSpec.spec
   PeerSpec.spec
   InterruptSpec.spec
