@@ -62,7 +62,7 @@ class Workshop:
         result = []
         for peer, entry in self.manifest.items():
             if not entry.get("ours"):
-                if peer in wanted if wanted is not None else entry.get("quick") or not self.quick:
+                if peer in wanted if wanted is not None else "quick" in entry or not self.quick:
                     result.append(Side(peer, peer, entry))
                 continue
             unknown = sorted(set(backends or []) - set(entry["backends"]))

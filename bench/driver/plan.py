@@ -7,7 +7,7 @@ from . import turns
 ROUNDS = 3
 START_SECONDS = 0.4  # of a server, until its answers are checked, and its end
 # Of programs that run to their end: where it is not a matter of their size, and for each thing they do otherwise.
-PROGRAM_SECONDS = {"live": 15, "still": 11, "lateness": 2, "hold": 1}
+PROGRAM_SECONDS = {"live": 15, "lateness": 2, "hold": 1}
 LEAST_SECONDS, SECONDS_PER_THING = 0.5, 2e-6
 
 
@@ -40,6 +40,8 @@ class Row:
             return settings.open_loop + settings.warm_up + START_SECONDS + 2  # reading the log
         if kind == "idle":
             return 2 * settings.idle + settings.warm_up + START_SECONDS + self.point["connections"] * 1e-4
+        if self.point["service"] == "still":
+            return self.point["n"] + LEAST_SECONDS
         things = self.point["n"] * self.point.get("m", 1)
         seconds = PROGRAM_SECONDS.get(self.point["service"], LEAST_SECONDS + things * SECONDS_PER_THING)
         return seconds * (2 if kind == "simulated" else 1)
