@@ -322,11 +322,12 @@ static int64_t attempt_with_lent(mr_loop *loop, mr_slot *slot)
 /* The first half of an MR_EXCHANGE, which waits for nothing. */
 static int64_t attempt_exchange(mr_loop *loop, mr_slot *slot)
 {
-    mr_request whole = slot->request;
+    void *buffer = slot->request.buffer;
+    slot->request.buffer = mr_exchange_bytes(&slot->request);
     slot->request.kind = MR_SEND;
-    slot->request.buffer = mr_exchange_bytes(&whole);
     int64_t result = loop->backend->attempt(loop, slot);
-    slot->request = whole;
+    slot->request.kind = MR_EXCHANGE;
+    slot->request.buffer = buffer;
     return result == -EAGAIN ? mr_not_sent(0) : result;
 }
 
