@@ -166,6 +166,18 @@ static inline void *mr_exchange_bytes(const mr_request *request)
     return ((mr_buffer *)request->buffer)->bytes + request->offset;
 }
 
+/*
+ * Operations of one direction take turns: a newcomer does not overtake those that wait. It does overtake those that back
+ * off: they wait for a time and not for an event, and without an event nobody would try the newcomer again.
+ */
+static inline bool mr_has_turn(const mr_slot *slot)
+{
+    const mr_slot *first = slot->descriptor->first[mr_direction_of(slot->request.kind)];
+    while (first != slot && first->state == MR_SLOT_BACKOFF)
+        first = first->next;
+    return first == slot;
+}
+
 /* The slot of a token, or NULL if it is stale. */
 mr_slot *mr_loop_find(mr_loop *loop, mr_token token);
 

@@ -97,11 +97,9 @@ static int watch(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poll
     return descriptor->is_watched ? 0 : watch_edges(loop, descriptor, poller);
 }
 
-/* Operations of one direction take turns: a newcomer does not overtake those that wait. */
 static bool must_queue(const mr_descriptor *descriptor, const mr_slot *slot)
 {
-    int direction = mr_direction_of(slot->request.kind);
-    return descriptor->exhausted[direction] || descriptor->first[direction] != slot;
+    return descriptor->exhausted[mr_direction_of(slot->request.kind)] || !mr_has_turn(slot);
 }
 
 void mr_readiness_submit(mr_loop *loop, mr_slot *slot, const mr_poller *poller)

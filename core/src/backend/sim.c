@@ -305,7 +305,7 @@ static int64_t attempt(mr_loop *loop, mr_slot *slot)
 static bool must_queue(const mr_slot *slot)
 {
     return slot->request.kind != MR_CONNECT && !mr_is_wait(slot->request.kind) && !mr_is_on_file(slot->request.kind) &&
-           slot->descriptor->first[mr_direction_of(slot->request.kind)] != slot;
+           !mr_has_turn(slot);
 }
 
 /* Attempts until the operation has ended, is held, or would block. Only of the last it is false. */

@@ -81,6 +81,29 @@ static void a_parked_accept_backs_off_too(void)
     driver_free(d);
 }
 
+/* What comes while others back off is tried by itself: all connections are in the queue already, and nothing will
+ * announce them again. */
+static void accepts_do_not_wait_for_those_that_back_off(void)
+{
+    enum { ACCEPTS = 3 };
+    driver *d = driver_new();
+    struct sockaddr_in address;
+    mr_handle handle = adopt(d, tcp_listener(5, &address));
+    mr_token tokens[ACCEPTS];
+    for (int i = 0; i < ACCEPTS; i++)
+        connect_to(&address);
+    run_for_ms(d, 1);
+    struct rlimit limit = take_descriptors_away();
+    for (int i = 0; i < ACCEPTS; i++) {
+        tokens[i] = start(d, accept_request(handle, NULL));
+        run_for_ms(d, 35);
+    }
+    MUST(system_setrlimit(&limit));
+    for (int i = 0; i < ACCEPTS; i++)
+        CHECK_GE(finish(d, tokens[i]).result, 0);
+    driver_free(d);
+}
+
 /* How late the end at a deadline between the attempts after 310 and after 510 ms is. */
 static uint64_t lateness_of_deadline_ns(void)
 {
@@ -138,6 +161,7 @@ static void backing_off_ends_at_close(void)
 const conform_case exhaustion_cases[] = {
     CASE(without_descriptors_it_backs_off_and_recovers),
     CASE(a_parked_accept_backs_off_too),
+    CASE(accepts_do_not_wait_for_those_that_back_off),
     CASE(backing_off_ends_at_the_deadline),
     CASE(a_deadline_set_while_backing_off_counts),
     CASE(backing_off_can_be_cancelled),
