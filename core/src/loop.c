@@ -692,13 +692,30 @@ static record find_record(mr_loop *loop, mr_token token)
     return (record){.slot = mr_loop_find(loop, token)};
 }
 
-void mr_loop_cancel(mr_loop *loop, mr_token token)
+static void open_letters(mr_loop *loop);
+
+/* What another thread has started may still lie in the mailbox. Whoever ends or moves it here must not come before. */
+static void catch_up(mr_loop *loop)
+{
+    if (mr_mailbox_is_empty(&loop->mailbox))
+        return;
+    open_letters(loop);
+    attend_sleeper(loop);
+}
+
+static void cancel(mr_loop *loop, mr_token token)
 {
     record found = find_record(loop, token);
     if (found.alarm)
         mr_alarm_end(loop, found.alarm, -ECANCELED);
     else if (found.slot)
         end_operation(loop, found.slot, -ECANCELED);
+}
+
+void mr_loop_cancel(mr_loop *loop, mr_token token)
+{
+    catch_up(loop);
+    cancel(loop, token);
     attend_sleeper(loop);
 }
 
@@ -716,18 +733,25 @@ static void update_slot(mr_loop *loop, mr_slot *slot, uint64_t deadline_ns)
         arm_deadline(loop, slot);
 }
 
-void mr_loop_update(mr_loop *loop, mr_token token, uint64_t deadline_ns)
+static void update(mr_loop *loop, mr_token token, uint64_t deadline_ns)
 {
     record found = find_record(loop, token);
     if (found.alarm)
         mr_alarm_update(loop, found.alarm, deadline_ns);
     else if (found.slot)
         update_slot(loop, found.slot, deadline_ns);
+}
+
+void mr_loop_update(mr_loop *loop, mr_token token, uint64_t deadline_ns)
+{
+    catch_up(loop);
+    update(loop, token, deadline_ns);
     attend_sleeper(loop);
 }
 
 int mr_loop_discard(mr_loop *loop, mr_token token)
 {
+    catch_up(loop);
     record found = find_record(loop, token);
     return found.alarm && mr_alarm_discard(loop, found.alarm);
 }
@@ -809,10 +833,10 @@ static void open_letter(mr_loop *loop, const mr_letter *letter)
         mr_loop_start(loop, letter->token, &letter->request);
         break;
     case MR_LETTER_CANCEL:
-        mr_loop_cancel(loop, letter->token);
+        cancel(loop, letter->token);
         break;
     case MR_LETTER_UPDATE:
-        mr_loop_update(loop, letter->token, letter->deadline_ns);
+        update(loop, letter->token, letter->deadline_ns);
         break;
     case MR_LETTER_RELEASE:
         mr_loop_release(loop, letter->token);

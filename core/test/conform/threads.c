@@ -242,6 +242,34 @@ static void letters_keep_their_order(void)
     driver_free(d);
 }
 
+/* A start that lies in the mailbox comes before what is done here later. */
+static void what_is_done_here_does_not_overtake_letters(void)
+{
+    driver *d = driver_new();
+    mr_loop *loop = driver_loop(d);
+    mr_request request = timeout_request(in_ms(100000));
+    mr_token token;
+
+    CHECK_EQ(mr_loop_reserve(loop, MR_TIMEOUT, &token), 0);
+    expect(d, token, request.user_data);
+    mr_loop_start_remote(loop, token, &request);
+    CHECK_EQ(mr_loop_discard(loop, token), 1);
+    expect_nothing(d, token);
+
+    CHECK_EQ(mr_loop_reserve(loop, MR_TIMEOUT, &token), 0);
+    expect(d, token, request.user_data);
+    mr_loop_start_remote(loop, token, &request);
+    mr_loop_update(loop, token, in_ms(1));
+    CHECK_EQ(finish(d, token).result, 0);
+
+    CHECK_EQ(mr_loop_reserve(loop, MR_TIMEOUT, &token), 0);
+    expect(d, token, request.user_data);
+    mr_loop_start_remote(loop, token, &request);
+    mr_loop_cancel(loop, token);
+    CHECK_EQ(finish(d, token).result, -ECANCELED);
+    driver_free(d);
+}
+
 enum { WORKERS = 4, NO_RESULT = 1 << 20 };
 
 /* A thread that uses a loop from outside, with tokens that the owner has reserved for it. */
@@ -419,6 +447,7 @@ const conform_case threads_cases[] = {
     CASE(the_owner_may_change_threads),
     CASE(remote_requests_are_carried_out),
     CASE(letters_keep_their_order),
+    CASE(what_is_done_here_does_not_overtake_letters),
     CASE(many_threads_use_one_loop),
     CASE(loops_share_the_numbers),
     {0},
