@@ -56,7 +56,7 @@ extern "C" {
 
 typedef enum mr_backend {
     MR_BACKEND_AUTO = 0,     /* MILLRACE_BACKEND if set, else the first that works here, in the order below. */
-    MR_BACKEND_IO_URING = 1, /* Linux 5.11 and later, where it is allowed. */
+    MR_BACKEND_IO_URING = 1, /* Linux 5.19 and later, where it is allowed. */
     MR_BACKEND_EPOLL = 2,    /* Linux. */
     MR_BACKEND_KQUEUE = 3,   /* FreeBSD, NetBSD, OpenBSD, macOS. */
     MR_BACKEND_IOCP = 4,     /* Windows 8 and later. */

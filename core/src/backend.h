@@ -66,7 +66,7 @@ extern const mr_backend_operations mr_sim_backend;
 /* backend.c: a group whose loops use this backend and go by this clock. 0 or -ENOMEM. */
 int mr_group_on(mr_backend id, const mr_backend_operations *backend, mr_group_clock *now_ns, mr_group **group);
 
-/* For tests: new loops behave as on a kernel that chooses no buffers (before Linux 5.19). */
+/* For tests: new loops behave as where no memory is left for the kernel to choose buffers from. */
 extern bool mr_io_uring_without_buffer_rings;
 
 #endif

@@ -36,7 +36,7 @@ enum { BACKLOG_NONE = 0, BACKLOG_SUBMIT, BACKLOG_CANCEL };
 
 typedef struct ring_state {
     struct io_uring ring;
-    /* Buffers the kernel may choose from, by identifier; no `lent_ring` before Linux 5.19. */
+    /* Buffers the kernel may choose from, by identifier; no `lent_ring` without memory for it. */
     struct io_uring_buf_ring *lent_ring;
     mr_buffer *lent[LENT_BUFFERS_MAX];
     unsigned short lent_count;   /* identifiers in use */
@@ -70,15 +70,12 @@ static const struct {
 
 static int open_ring(struct io_uring *ring, unsigned entries, unsigned completion_entries)
 {
-    /* COOP_TASKRUN (5.19): the kernel does not interrupt the running thread to deliver. Older kernels refuse it. */
-    const unsigned flag_sets[] = {IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | IORING_SETUP_COOP_TASKRUN,
-                                  IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP};
-    int error = -EINVAL;
-    for (size_t i = 0; i < sizeof flag_sets / sizeof *flag_sets && error == -EINVAL; i++) {
-        struct io_uring_params params = {.flags = flag_sets[i], .cq_entries = completion_entries};
-        error = io_uring_queue_init_params(entries, ring, &params);
-    }
-    return error;
+    /* COOP_TASKRUN (5.19): the kernel does not interrupt the running thread to deliver. Older kernels refuse it, and are
+     * not wanted: they do not say whether a receive has emptied the socket, and some refuse what is asked of them then
+     * (POLL_FIRST) or end an accept that would wait. */
+    struct io_uring_params params = {.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | IORING_SETUP_COOP_TASKRUN,
+                                     .cq_entries = completion_entries};
+    return io_uring_queue_init_params(entries, ring, &params);
 }
 
 static const char *missing_opcode(struct io_uring *ring)
@@ -108,6 +105,8 @@ static const char *explain(int error)
         return "io_uring_setup is forbidden here (seccomp profile or sysctl kernel.io_uring_disabled)";
     case -ENOSYS:
         return "this kernel has no io_uring";
+    case -EINVAL:
+        return "this kernel's io_uring is older than Linux 5.19";
     case -ENOMEM:
         return "no memory for a ring (RLIMIT_MEMLOCK, before Linux 5.12)";
     default:
@@ -134,7 +133,7 @@ static int probe(char *reason, size_t reason_size)
     error = try_submission(&ring);
     io_uring_queue_exit(&ring);
     if (lacks_features)
-        return refuse(-ENOSYS, reason, reason_size, "this kernel's io_uring is older than Linux 5.11", "");
+        return refuse(-ENOSYS, reason, reason_size, "this kernel's io_uring lacks a feature", "");
     if (missing)
         return refuse(-ENOSYS, reason, reason_size, "this kernel's io_uring lacks an operation", missing);
     if (error)
@@ -267,10 +266,17 @@ static void prepare_message(struct io_uring_sqe *entry, mr_slot *slot)
         io_uring_prep_sendmsg(entry, mr_slot_number(slot), message, MSG_NOSIGNAL);
 }
 
+/* An entry has 32 bits for a length, and the kernel moves less than 2 GiB at a time. */
+static size_t entry_bytes(const mr_request *request)
+{
+    const uint64_t most = UINT64_C(1) << 30;
+    return (size_t)(request->length < most ? request->length : most);
+}
+
 static void prepare_recv(struct io_uring_sqe *entry, mr_slot *slot)
 {
     const mr_request *request = &slot->request;
-    io_uring_prep_recv(entry, mr_slot_number(slot), request->buffer, request->length, 0);
+    io_uring_prep_recv(entry, mr_slot_number(slot), request->buffer, entry_bytes(request), 0);
     if (is_lent(slot)) {
         entry->flags |= IOSQE_BUFFER_SELECT;
         entry->buf_group = LENT_GROUP;
@@ -300,7 +306,7 @@ static void prepare(const ring_state *state, struct io_uring_sqe *entry, mr_slot
             prepare_recv(entry, slot);
         break;
     case MR_SEND:
-        io_uring_prep_send(entry, number, request->buffer, request->length, MSG_NOSIGNAL);
+        io_uring_prep_send(entry, number, request->buffer, entry_bytes(request), MSG_NOSIGNAL);
         break;
     case MR_EXCHANGE:
         io_uring_prep_send(entry, number, mr_exchange_bytes(request), request->length, MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -52,7 +52,7 @@ import Millrace.Internal.TimerTable
 --
 -- @since 0.1.0
 data Backend
-  = IoUring -- ^ Linux 5.11 and later, where it is allowed
+  = IoUring -- ^ Linux 5.19 and later, where it is allowed
   | Epoll   -- ^ Linux
   | Kqueue  -- ^ FreeBSD, NetBSD, macOS
   | Iocp    -- ^ Windows
