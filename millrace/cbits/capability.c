@@ -57,6 +57,7 @@ int mrh_create_group(int backend)
         if (error)
             return error;
         handler_installed = true;
+        mrh_prepare_thread_ends();
     }
     return mr_group_create((mr_backend)backend, &group);
 }

@@ -30,6 +30,10 @@ int64_t mrh_receive_from(int descriptor, void *buffer, size_t size, struct socka
 /* Of sockets, and of files (files.h). */
 int mrh_close(int descriptor);
 
+/* Has what the end of a thread needs loaded while there are descriptors: glibc opens libgcc_s at the first pthread_exit,
+ * which GHC's run-time system calls, and ends the process if it cannot. */
+void mrh_prepare_thread_ends(void);
+
 /* Has `in_child` called in every child process that a fork makes from here on. 0, or a negative errno. */
 int mrh_watch_forks(void (*in_child)(void));
 

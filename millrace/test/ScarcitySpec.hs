@@ -10,3 +10,4 @@ spec = describe "accept without descriptors" $ do
   it "neither spins nor stops, and goes on when there are some again" $ scenarioPasses "accept-without-descriptors"
   it "gives up at its deadline, and when it is killed" $ scenarioPasses "give-up-without-descriptors"
   it "of a new socket fails at once" $ scenarioPasses "socket-without-descriptors"
+  it "leaves threads of the run-time system to end in peace" $ scenarioPasses "threads-end-without-descriptors"

@@ -13,6 +13,7 @@ import Control.Monad (forM, forM_, replicateM_, unless, void, when)
 import qualified Data.ByteString as ByteString
 import Data.List (isInfixOf)
 import Foreign.C.Error (eCONNRESET, eMFILE, ePIPE)
+import Foreign.C.Types (CInt (..), CUInt (..))
 import System.Environment (getEnvironment, getExecutablePath)
 import System.Exit (ExitCode (..))
 import System.IO (hClose, hGetContents)
@@ -66,6 +67,7 @@ scenarios =
   [ ("accept-without-descriptors", acceptWithoutDescriptors)
   , ("give-up-without-descriptors", giveUpWithoutDescriptors)
   , ("socket-without-descriptors", socketWithoutDescriptors)
+  , ("threads-end-without-descriptors", threadsEndWithoutDescriptors)
   , ("bound-before-first-operation", boundThreads)
   , ("broken-pipe", brokenPipe)
   , ("select-before-start", selectBeforeStart)
@@ -133,6 +135,18 @@ giveUpWithoutDescriptors = withListener $ \listener address -> do
     release
     connections <- within 2 "accepting again" ((:) <$> finish closed <*> ((: []) <$> accept listener))
     require (length connections == 2) "a connection was lost"
+
+foreign import ccall safe "unistd.h usleep"
+  c_usleep :: CUInt -> IO CInt
+
+-- More calls at a time than the run-time system keeps threads for: those that are too many end.
+threadsEndWithoutDescriptors :: IO ()
+threadsEndWithoutDescriptors = do
+  _ <- loopCount
+  withoutDescriptors $ \_ -> do
+    calls <- forM [1 .. 40 :: Int] $ \_ -> start (c_usleep 100000)
+    mapM_ finish calls
+    threadDelay 100000
 
 socketWithoutDescriptors :: IO ()
 socketWithoutDescriptors = do

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 enum { OUR_FLAGS = SOCK_NONBLOCK | SOCK_CLOEXEC };
@@ -142,6 +143,22 @@ int64_t mrh_receive_from(int descriptor, void *buffer, size_t size, struct socka
 int mrh_close(int descriptor)
 {
     ON_DESCRIPTOR(mr_machine_close(machine, descriptor), close(descriptor));
+}
+
+static void *end_at_once(void *argument)
+{
+    pthread_exit(argument);
+}
+
+void mrh_prepare_thread_ends(void)
+{
+    sigset_t all, before;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&thread, NULL, end_at_once, NULL) == 0)
+        pthread_join(thread, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 int mrh_watch_forks(void (*in_child)(void))

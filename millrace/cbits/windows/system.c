@@ -121,6 +121,11 @@ int mrh_close(int descriptor)
     return result_of(CloseHandle(handle) ? 0 : SOCKET_ERROR);
 }
 
+void mrh_prepare_thread_ends(void)
+{
+    /* nothing is loaded for it */
+}
+
 int mrh_watch_forks(void (*in_child)(void))
 {
     (void)in_child; /* there are none */
