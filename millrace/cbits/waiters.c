@@ -79,15 +79,19 @@ static bool is_heap(StgWord word, const StgStack *stack)
 }
 
 /* What the first frames hold on to: the records of the connection among it. This reads, where all else prefetches: what
- * lies behind the end of a short stack may be no memory. */
+ * lies behind the end of a short stack may be no memory. Where the stack begins is read once, because another capability
+ * may be unwinding it. */
 static void fetch_what_frames_hold(const trail *t)
 {
     for (int i = 0; i < t->count; i++) {
         const StgStack *stack = (const StgStack *)t->at[i];
-        size_t used = (size_t)(stack->stack + stack->stack_size - stack->sp);
-        for (size_t word = 0; word < HELD_WORDS && word < used; word++)
-            if (is_heap(stack->sp[word], stack))
-                fetch_line((const void *)stack->sp[word]);
+        const StgWord *word = *(const StgWord *const volatile *)&stack->sp;
+        const StgWord *end = stack->stack + stack->stack_size;
+        if (end - word > HELD_WORDS)
+            end = word + HELD_WORDS;
+        for (; word < end; word++)
+            if (is_heap(*word, stack))
+                fetch_line((const void *)*word);
     }
 }
 

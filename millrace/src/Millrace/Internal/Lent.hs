@@ -11,7 +11,7 @@ module Millrace.Internal.Lent
   ) where
 
 import Control.Exception (mask_, throwIO)
-import Control.Monad (when)
+import Control.Monad (unless, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (memcpy)
@@ -21,6 +21,8 @@ import Data.Word (Word64, Word8)
 import Foreign.C.Error (eNOMEM, errnoToIOError)
 import Foreign.Ptr (IntPtr (..), Ptr, castPtr, intPtrToPtr, nullPtr, plusPtr)
 import Foreign.Storable (peekByteOff)
+import GHC.IO.Exception (IOErrorType (InvalidArgument))
+import System.IO.Error (ioeSetErrorString, mkIOError)
 
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign (LentBuffer, c_give_back, c_lend)
@@ -96,6 +98,10 @@ exchangeLent
   :: String -> (Request LentBuffer -> Request LentBuffer) -> Socket -> Lent -> Int -> Int -> (Int -> IO a)
   -> (Lent -> Int -> IO a) -> IO a
 exchangeLent attempted limit s@(Socket handle _) outgoing@(Lent buffer) offset count unsent continue = mask_ $ do
+  unless (count > 0 && offset >= 0 && count <= lentSize - offset) $ do
+    giveBack outgoing
+    throwIO (mkIOError InvalidArgument attempted Nothing (Just (describe s))
+      `ioeSetErrorString` ("a buffer has no " ++ show count ++ " bytes from " ++ show offset ++ " on that could be sent"))
   keeps <- keepsBytes s
   if keeps then unsent 0 else do
     answer <- performMasked late (limit (exchangeRequest handle buffer offset count))
