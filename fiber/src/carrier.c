@@ -187,6 +187,14 @@ static void carry_fibers(mf_carrier *carrier)
     }
 }
 
+/* What the thread that started the carriers had blocked. */
+static sigset_t signals_of_program;
+
+void mf_carrier_restore_signals(sigset_t *before)
+{
+    pthread_sigmask(SIG_SETMASK, &signals_of_program, before);
+}
+
 /* Signals belong to the program's own threads, except those that a thread causes by what it does. */
 static void block_signals(void)
 {
@@ -244,14 +252,15 @@ int mf_carriers_create(mf_carrier **result, unsigned count, mr_group *group)
     mf_carrier *carriers = calloc(count, sizeof *carriers);
     if (!carriers)
         return -ENOMEM;
-    sigset_t all, before;
+    sigset_t all;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* so that no signal meets a carrier before it has blocked them */
+    /* So that no signal meets a carrier before it has blocked them. */
+    pthread_sigmask(SIG_SETMASK, &all, &signals_of_program);
     int error = 0;
     unsigned started = 0;
     while (started < count && !(error = start(&carriers[started], started, group)))
         started++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, &signals_of_program, NULL);
     if (error)
         mf_carriers_destroy(carriers, started);
     else

@@ -11,6 +11,7 @@
 #include "wait.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -107,6 +108,10 @@ int mf_carriers_create(mf_carrier **carriers, unsigned count, mr_group *group);
 
 /* Ends the threads, which must have no fibers, and frees the carriers. */
 void mf_carriers_destroy(mf_carrier *carriers, unsigned count);
+
+/* Has the calling thread block what the program's own threads block, for a program that it starts. Tells what it blocked
+ * before, unless NULL. */
+void mf_carrier_restore_signals(sigset_t *before);
 
 /* fiber.c: the first function of every fiber. */
 void mf_fiber_main(void *fiber);

@@ -162,10 +162,13 @@ int mr_fiber_sleep_until(uint64_t deadline_ns)
     mf_wait wait;
     mf_wait_init(&wait);
     int outcome = mf_wait_park(&wait, deadline_ns, MF_INTERRUPTIBLE);
-    return outcome == -ETIMEDOUT ? 0 : outcome;
+    /* An interruption may have chosen the same error. */
+    bool has_passed = deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= deadline_ns;
+    return outcome == -ETIMEDOUT && has_passed ? 0 : outcome;
 }
 
 int mr_fiber_sleep(uint64_t duration_ns)
 {
-    return mr_fiber_sleep_until(mr_clock_now_ns() + duration_ns);
+    uint64_t now_ns = mr_clock_now_ns();
+    return mr_fiber_sleep_until(duration_ns < UINT64_MAX - now_ns ? now_ns + duration_ns : UINT64_MAX);
 }

@@ -4,6 +4,7 @@
 #include "offload.h"
 #include "random.h"
 #include "report/report.h"
+#include "shadow/fork.h"
 #include "shadow/libc.h"
 #include "watch.h"
 
@@ -76,6 +77,8 @@ fail_group:
  */
 static void forget_after_fork(void)
 {
+    if (mf_this_carrier)
+        mf_carrier_restore_signals(NULL);
     mf_current = NULL;
     mf_this_carrier = NULL;
     left_behind = atomic_exchange(&current, NULL);
@@ -83,6 +86,9 @@ static void forget_after_fork(void)
     mf_stack_forget_kept();
     mf_watch_start();
     mf_offload_forget_after_fork();
+    mf_pthread_forget_after_fork();
+    mf_stream_forget_after_fork();
+    mf_socket_forget_after_fork();
 }
 
 static int start(const mr_carriers_options *given)

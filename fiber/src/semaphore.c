@@ -28,11 +28,12 @@ void mr_semaphore_post(mr_semaphore *semaphore)
 {
     mf_lock_take(&semaphore->lock);
     mf_node *waiter = mf_queue_claim(&semaphore->waiters);
-    if (waiter)
-        mf_wait_wake(waiter->wait);
-    else
+    if (!waiter)
         semaphore->count++;
     mf_lock_give(&semaphore->lock);
+    /* Last: who is woken may destroy the semaphore. */
+    if (waiter)
+        mf_wait_wake(waiter->wait);
 }
 
 /* Takes one, or queues the node if there is one to queue. */

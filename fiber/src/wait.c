@@ -145,10 +145,12 @@ void mf_operation_end(mf_operation *operation)
         return;
     mr_fiber *fiber = mf_enter_core();
     mr_loop *loop = fiber->carrier->loop;
-    if (mr_loop_discard(loop, operation->token))
+    if (mr_loop_discard(loop, operation->token)) {
+        mr_loop_release(loop, operation->token);
         operation->pending = false;
-    else
+    } else {
         mr_loop_cancel(loop, operation->token);
+    }
     mf_leave_core(fiber);
     operation->awaiting = fiber;
     while (operation->pending)

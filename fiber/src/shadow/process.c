@@ -9,6 +9,7 @@
 #include "blocking.h"
 #include "libc.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <sys/syscall.h>
 
@@ -97,14 +98,37 @@ int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
 
 typedef struct errand {
     const char *command;
+    const char *mode;
     FILE *stream;
     int result;
 } errand;
 
+/* What is started here begins with the signals blocked that the program's threads block, not those of a helper. */
 static void run_system(void *argument)
 {
     errand *e = argument;
+    sigset_t before;
+    mf_carrier_restore_signals(&before);
     e->result = LIBC(system)(e->command);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void run_popen(void *argument)
+{
+    errand *e = argument;
+    sigset_t before;
+    mf_carrier_restore_signals(&before);
+    e->stream = LIBC(popen)(e->command, e->mode);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+FILE *popen(const char *command, const char *mode)
+{
+    if (!mf_current)
+        return LIBC(popen)(command, mode);
+    errand e = {.command = command, .mode = mode};
+    mf_offload(run_popen, &e);
+    return e.stream;
 }
 
 int system(const char *command)

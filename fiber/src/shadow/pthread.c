@@ -13,6 +13,7 @@
 #include "../offload.h"
 #include "../report/report.h"
 #include "blocking.h"
+#include "fork.h"
 #include "libc.h"
 
 #include <string.h>
@@ -118,7 +119,8 @@ static int wait_and_try(void *lock, mf_try try_lock, uint64_t deadline_ns, unsig
     uint64_t until_ns = earlier(deadline_ns, mr_clock_now_ns() + pause_ms * NS_PER_MS);
     int outcome = mf_wait_park(&wait, until_ns, interruption ? MF_INTERRUPTIBLE : MF_UNINTERRUPTIBLE);
     leave(&node);
-    if (interruption && outcome < 0 && outcome != -ETIMEDOUT)
+    /* An interruption may have chosen the error of a deadline. */
+    if (interruption && outcome < 0 && (outcome != -ETIMEDOUT || mr_clock_now_ns() < until_ns))
         *interruption = -outcome;
     return error;
 }
@@ -144,8 +146,11 @@ static int acquire(void *lock, mf_try try_lock, uint64_t deadline_ns, bool inter
 /* The deadline on the core's clock for one on another; a time that is not valid is libc's to refuse. */
 static uint64_t deadline_on(clockid_t clock, const struct timespec *until)
 {
+    const time_t longest_s = INT64_MAX / INT64_C(1000000000) - 1; /* 292 years: "never", and no product overflows */
     struct timespec now;
     clock_gettime(clock, &now);
+    if (until->tv_sec - now.tv_sec > longest_s)
+        return UINT64_MAX;
     int64_t left_ns = (until->tv_sec - now.tv_sec) * INT64_C(1000000000) + (until->tv_nsec - now.tv_nsec);
     return left_ns > 0 ? mr_clock_now_ns() + (uint64_t)left_ns : 1;
 }
@@ -174,6 +179,14 @@ static struct {
 static size_t owner_bucket(const void *mutex)
 {
     return (size_t)(bucket_of(mutex) - buckets);
+}
+
+/* Whoever waited or held a lock of ours is a fiber or a thread that does not exist in the child. */
+void mf_pthread_forget_after_fork(void)
+{
+    memset(buckets, 0, sizeof buckets);
+    for (size_t i = 0; i < BUCKETS; i++)
+        atomic_store(&owned[i].lock.state, 0);
 }
 
 /* glibc keeps the type in the low bits of __kind (pthreadP.h, PTHREAD_MUTEX_KIND_MASK_NP). */

@@ -5,6 +5,7 @@
  * follows a look with poll, under a lock, and connect switches the socket to non-blocking mode while it begins.
  */
 #include "socket.h"
+#include "fork.h"
 #include "libc.h"
 
 #include <string.h>
@@ -338,14 +339,21 @@ static bool is_listening(int descriptor)
     return getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) == 0 && listening;
 }
 
+static mf_lock accept_locks[ACCEPT_LOCKS];
+
+void mf_socket_forget_after_fork(void)
+{
+    for (int i = 0; i < ACCEPT_LOCKS; i++)
+        atomic_store(&accept_locks[i].state, 0);
+}
+
 /*
  * Accepts if a connection is waiting. The lock keeps the fibers of other carriers from taking it between the look and
  * the accept, which would then block the carrier; against other processes that share a blocking listener nothing helps.
  */
 static int accept_waiting(int descriptor, struct sockaddr *address, socklen_t *size, int flags)
 {
-    static mf_lock locks[ACCEPT_LOCKS];
-    mf_lock *own = &locks[(unsigned)descriptor % ACCEPT_LOCKS];
+    mf_lock *own = &accept_locks[(unsigned)descriptor % ACCEPT_LOCKS];
     struct pollfd entry = {.fd = descriptor, .events = POLLIN};
     mf_lock_take(own);
     int ready = LIBC(poll)(&entry, 1, 0);

@@ -2,6 +2,7 @@
 #include "stream.h"
 #include "../lock.h"
 #include "blocking.h"
+#include "fork.h"
 #include "libc.h"
 
 #define NS_PER_MS UINT64_C(1000000)
@@ -17,6 +18,12 @@ static bool is_used_by_neighbour(const FILE *stream)
         if (each->stream == stream && each->fiber->carrier == mf_this_carrier && each->fiber != mf_current)
             return true;
     return false;
+}
+
+void mf_stream_forget_after_fork(void)
+{
+    users.first = NULL;
+    atomic_store(&users.lock.state, 0);
 }
 
 bool mf_stream_try_lock(FILE *stream, mf_stream_user *own)

@@ -1,6 +1,8 @@
 /* semaphore.c: counting, bounded concurrency. */
 #include "runtime_test.h"
 
+#include <malloc.h>
+
 static void counting(void)
 {
     mr_semaphore *semaphore;
@@ -47,7 +49,72 @@ static void bounded_concurrency(void)
     mr_semaphore_destroy(g.semaphore);
 }
 
+static void *post(void *argument)
+{
+    mr_semaphore_post(argument);
+    return NULL;
+}
+
+/* Whoever has got what it waited for may free the semaphore at once: whoever posted must be done with it. */
+static void *destroy_after_wait(void *argument)
+{
+    for (int i = 0; i < 2000; i++) {
+        mr_semaphore *done;
+        CHECK_EQ(mr_semaphore_create(&done, 0), 0);
+        mr_fiber *poster = spawn(post, done);
+        CHECK_EQ(mr_semaphore_wait(done, far_deadline()), 0);
+        mr_semaphore_destroy(done);
+        join(poster);
+    }
+    return argument;
+}
+
+static void the_waiter_may_destroy_it(void)
+{
+    start_carriers(2);
+    on_fiber(destroy_after_wait, NULL);
+}
+
+static void *post_to_all(void *argument)
+{
+    mr_semaphore **pair = argument;
+    while (mr_semaphore_wait(pair[0], MR_NO_DEADLINE) == 0)
+        mr_semaphore_post(pair[1]);
+    return NULL;
+}
+
+enum { EARLY_WAITS = 100000 };
+
+static void *wait_often(void *argument)
+{
+    mr_semaphore **pair = argument;
+    size_t before = mallinfo2().uordblks;
+    for (int i = 0; i < EARLY_WAITS; i++) {
+        mr_semaphore_post(pair[0]);
+        CHECK_EQ(mr_semaphore_wait(pair[1], far_deadline()), 0);
+    }
+    /* A timer of 48 bytes for each of them would be 4.8 MB. (Sanitizers count nothing here, but other builds do.) */
+    CHECK_LE(mallinfo2().uordblks, before + EARLY_WAITS * 8);
+    return NULL;
+}
+
+static void waits_that_end_early_leave_no_timers(void)
+{
+    mr_semaphore *pair[2];
+    CHECK_EQ(mr_semaphore_create(&pair[0], 0), 0);
+    CHECK_EQ(mr_semaphore_create(&pair[1], 0), 0);
+    start_carriers(1);
+    mr_fiber *other = spawn(post_to_all, pair);
+    on_fiber(wait_often, pair);
+    mr_fiber_interrupt(other, EINTR);
+    join(other);
+    mr_semaphore_destroy(pair[0]);
+    mr_semaphore_destroy(pair[1]);
+}
+
 const fiber_case semaphore_cases[] = {
+    CASE(the_waiter_may_destroy_it),
+    CASE(waits_that_end_early_leave_no_timers),
     CASE(counting),
     CASE(bounded_concurrency),
     {0},

@@ -1,10 +1,16 @@
 /* interrupt.c: mr_fiber_interrupt reaches into every kind of parked call, and loses nothing. */
 #include "shadow_test.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <semaphore.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 
 typedef struct interruptible {
     const char *name;
@@ -120,8 +126,66 @@ static void an_interrupted_send_tells_what_was_sent(void)
     close_pair(&p);
 }
 
+/* Calls that wait for no descriptor, where a deadline of their own ends with the same error. */
+static long call_flock(int descriptor)
+{
+    return flock(descriptor, LOCK_EX);
+}
+
+static long call_nanosleep(int descriptor)
+{
+    (void)descriptor;
+    return nanosleep(&(struct timespec){.tv_sec = 60}, NULL);
+}
+
+static long call_clock_nanosleep(int descriptor)
+{
+    struct timespec until;
+    (void)descriptor;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += 60;
+    errno = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+    return errno ? -1 : 0;
+}
+
+static long call_sem_wait(int descriptor)
+{
+    sem_t semaphore;
+    (void)descriptor;
+    sem_init(&semaphore, 0, 0);
+    int result = sem_wait(&semaphore);
+    sem_destroy(&semaphore);
+    return result;
+}
+
+static const interruptible timed_calls[] = {{"flock", call_flock},
+                                            {"nanosleep", call_nanosleep},
+                                            {"clock_nanosleep", call_clock_nanosleep},
+                                            {"sem_wait", call_sem_wait}};
+
+static void each_call_without_a_descriptor(void)
+{
+    static const int errors[] = {EINTR, ETIMEDOUT};
+    char name[] = "/tmp/millrace-fiber-XXXXXX";
+    int held = MUST(mkstemp(name)), wanted = MUST(open(name, O_RDWR));
+    MUST(unlink(name));
+    MUST(flock(held, LOCK_EX));
+    for (size_t i = 0; i < sizeof timed_calls / sizeof *timed_calls; i++) {
+        for (int j = 0; j < 2; j++) {
+            attempt a = {&timed_calls[i], wanted, errors[j]};
+            mr_fiber *fiber = spawn(perform, &a);
+            let_fibers_park();
+            mr_fiber_interrupt(fiber, errors[j]);
+            join(fiber);
+        }
+    }
+    MUST(close(wanted));
+    MUST(close(held));
+}
+
 const fiber_case interrupt_cases[] = {
     CASE(each_call),
+    CASE(each_call_without_a_descriptor),
     CASE(an_interrupted_send_tells_what_was_sent),
     {0},
 };

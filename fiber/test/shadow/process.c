@@ -76,6 +76,30 @@ static void *run_piped_command(void *argument)
     return argument;
 }
 
+/* A command that ends itself by a signal: it does only if nobody has left that blocked. */
+static void *run_commands_that_end_by_a_signal(void *argument)
+{
+    int status = system("kill -TERM $$; exit 1");
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    FILE *stream = popen("kill -TERM $$; exit 1", "r");
+    CHECK(stream != NULL);
+    status = pclose(stream);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        kill(getpid(), SIGTERM);
+        _exit(1);
+    }
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    return argument;
+}
+
+static void what_fibers_start_has_no_signals_blocked(void)
+{
+    on_fiber(run_commands_that_end_by_a_signal, NULL);
+}
+
 static void commands(void)
 {
     must_leave_carrier_free(run_command, NULL);
@@ -86,5 +110,6 @@ const fiber_case process_cases[] = {
     CASE(waitpid_of_one),
     CASE(the_other_forms),
     CASE(commands),
+    CASE(what_fibers_start_has_no_signals_blocked),
     {0},
 };

@@ -202,6 +202,25 @@ typedef struct readers {
     atomic_int inside;
 } readers;
 
+/* "Never" is a time, too. */
+static void *wait_until_the_end_of_time(void *argument)
+{
+    const struct timespec never = {.tv_sec = INT64_MAX, .tv_nsec = 999999999};
+    CHECK_EQ(sem_timedwait(argument, &never), 0);
+    return NULL;
+}
+
+static void deadlines_beyond_all_clocks(void)
+{
+    sem_t semaphore;
+    sem_init(&semaphore, 0, 0);
+    mr_fiber *fiber = spawn(wait_until_the_end_of_time, &semaphore);
+    let_fibers_park();
+    sem_post(&semaphore);
+    join(fiber);
+    sem_destroy(&semaphore);
+}
+
 static void *read_and_write(void *argument)
 {
     readers *r = argument;
@@ -322,6 +341,7 @@ const fiber_case pthread_cases[] = {
     CASE(errors_of_an_error_checking_mutex),
     CASE(conditions),
     CASE(a_condition_with_a_deadline),
+    CASE(deadlines_beyond_all_clocks),
     CASE(readers_and_writers),
     CASE(semaphores),
     CASE(once_with_an_initializer_that_parks),
