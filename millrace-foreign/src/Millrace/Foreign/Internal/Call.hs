@@ -9,8 +9,8 @@ module Millrace.Foreign.Internal.Call
   ) where
 
 import Control.Concurrent (myThreadId, threadCapability)
-import Control.Concurrent.MVar (MVar, modifyMVar_, newEmptyMVar, newMVar, takeMVar, withMVar)
-import Control.Exception (Exception (fromException), SomeException, mask, mask_, throwIO, try, uninterruptibleMask_)
+import Control.Concurrent.MVar (MVar, modifyMVar_, newEmptyMVar, putMVar, takeMVar, withMVar)
+import Control.Exception (Exception (fromException), SomeException, mask, mask_, onException, throwIO, try, uninterruptibleMask_)
 import Control.Monad (unless, void, when, zipWithM_)
 import Data.IORef (IORef, atomicModifyIORef', newIORef)
 import Data.Maybe (isJust, isNothing)
@@ -111,10 +111,11 @@ perform options function arguments resultKind readResult = mask $ \restore -> do
   ensureCarriers
   call <- c_call_create function (fromIntegral (length arguments)) (kindCode resultKind)
   when (call == nullPtr) $ throwIO (userError "Millrace.Foreign: no memory for a call")
-  zipWithM_ (pass call) [0 ..] arguments
   woken <- newEmptyMVar
-  begin options call woken
-  interruption <- withDeadline (callDeadline options) call (attend restore options call woken)
+  callOff <- (zipWithM_ (pass call) [0 ..] arguments >> beginBefore (callDeadline options) call (begin options call woken))
+    `onException` c_call_end call
+  interruption <- attend restore options call woken
+  callOff
   result <- c_call_result call >>= readResult
   c_call_end call
   maybe (return result) throwIO interruption
@@ -127,7 +128,6 @@ begin options call woken = do
   result <- c_call_start call (fromIntegral (callStackBytes options)) capability waker
   when (result < 0) $ do
     freeStablePtr waker
-    c_call_end call
     throwIO (failure "Millrace.Foreign: starting a fiber" result)
 
 currentCapability :: IO CInt
@@ -163,21 +163,23 @@ errnoFor options problem
     timedOut = code eTIMEDOUT
     code (Errno number) = number
 
--- | Interrupts the call if its deadline passes before the action has ended. The alarm may ring a moment after it was
--- cancelled: the lock says whether the call is still there.
-withDeadline :: Deadline -> Ptr Call -> IO a -> IO a
-withDeadline deadline call action
-  | deadline == noDeadline = action
+-- | Begins a call that is interrupted if its deadline passes first, and returns what calls that off. Armed before it begins:
+-- arming may have to start a manager first, which may fail and may be interrupted, and once C runs nothing may. The alarm
+-- may ring before the call has begun, and a moment after it was called off: the lock says whether the call is there.
+beginBefore :: Deadline -> Ptr Call -> IO () -> IO (IO ())
+beginBefore deadline call start
+  | deadline == noDeadline = return () <$ start
   | otherwise = do
-      present <- newMVar True
+      present <- newEmptyMVar
       manager <- Timer.getSystemTimerManager
       delayMicros <- microsecondsUntil deadline
       alarm <- Timer.registerTimeout manager delayMicros $ withMVar present $ \isPresent ->
         when isPresent $ c_call_interrupt call timedOut
-      result <- action
-      uninterruptibleMask_ $ modifyMVar_ present (const (return False))
-      Timer.unregisterTimeout manager alarm
-      return result
+      start `onException` (putMVar present False >> Timer.unregisterTimeout manager alarm)
+      putMVar present True
+      return $ do
+        uninterruptibleMask_ $ modifyMVar_ present (const (return False))
+        Timer.unregisterTimeout manager alarm
   where Errno timedOut = eTIMEDOUT
 
 -- Rounded up: not before the deadline.
