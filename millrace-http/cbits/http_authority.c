@@ -29,6 +29,11 @@ static int is_ipv4(const uint8_t *bytes, size_t length) {
 }
 
 /* Groups of up to four hexadecimal digits between colons; "::", once, stands for one or more groups of zeros. */
+/* A gap, of which there may be one, stands for one group or more. */
+static int has_all_groups(int groups, int gaps) {
+    return gaps == 0 ? groups == GROUPS : gaps == 1 && groups < GROUPS;
+}
+
 static int is_ipv6(const uint8_t *bytes, size_t length) {
     int groups = 0, gaps = 0;
     size_t at = 0;
@@ -40,7 +45,7 @@ static int is_ipv6(const uint8_t *bytes, size_t length) {
         size_t digits = count_class(bytes + at, length - at, HTTP_BYTE_HEX);
         if (at + digits < length && bytes[at + digits] == '.') {
             groups += 2;
-            return is_ipv4(bytes + at, length - at) && (gaps ? groups < GROUPS : groups == GROUPS);
+            return is_ipv4(bytes + at, length - at) && has_all_groups(groups, gaps);
         }
         if (digits == 0 || digits > 4)
             return 0;
@@ -55,7 +60,7 @@ static int is_ipv6(const uint8_t *bytes, size_t length) {
             at++;
         }
     }
-    return gaps ? gaps == 1 && groups < GROUPS : groups == GROUPS;
+    return has_all_groups(groups, gaps);
 }
 
 /* "v" 1*HEXDIG "." and characters of a host or colons. */

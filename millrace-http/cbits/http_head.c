@@ -169,7 +169,7 @@ size_t http_put_framing(uint8_t *at, http_connection_option option, http_framing
 static const char hex_digits[] = "0123456789abcdef";
 
 void http_put_chunk_head(uint8_t *at, uint32_t length) {
-    for (int shift = 16; shift >= 0; shift -= 4)
+    for (int shift = 28; shift >= 0; shift -= 4)
         *at++ = (uint8_t)hex_digits[length >> shift & 15];
     memcpy(at, "\r\n", 2);
 }

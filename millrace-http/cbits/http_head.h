@@ -72,9 +72,9 @@ typedef enum http_connection_option {
  */
 size_t http_put_framing(uint8_t *at, http_connection_option option, http_framing framing, uint64_t length);
 
-#define HTTP_CHUNK_HEAD_LENGTH 7u /* five digits, CR LF */
+#define HTTP_CHUNK_HEAD_LENGTH 10u /* eight digits, CR LF */
 
-/* The size line of a chunk of less than 1 MiB, always HTTP_CHUNK_HEAD_LENGTH bytes, so that it can be filled in last. */
+/* The size line of a chunk of less than 4 GiB, always HTTP_CHUNK_HEAD_LENGTH bytes, so that it can be filled in last. */
 void http_put_chunk_head(uint8_t *at, uint32_t length);
 
 /* The size line of a chunk of any length, at most 18 bytes. Returns its length. */

@@ -15,6 +15,7 @@ spec = do
   describe "is read in three (RFC 9110 section 5.6.7)" $
     forM_ ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] $ \text ->
       it (show text) $ parseHttpDate text `shouldBe` Just 784111777
+  it "before 1970 is as early as can be" $ parseHttpDate "Wed, 31 Dec 1969 23:59:59 GMT" `shouldBe` Just 0
   describe "two digits of a year" $ do
     it "of the next 50 years" $ twoDigits 50 50
     it "of the past, when the future is further than 50 years" $ twoDigits 51 (-49)

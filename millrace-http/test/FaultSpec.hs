@@ -18,6 +18,7 @@ import Network.Wai.Handler.Millrace
 import Support
 import System.FilePath ((</>))
 import System.IO (IOMode (..), hSetFileSize, withBinaryFile)
+import System.Timeout (timeout)
 import Test.Hspec
 
 data Fault = Fault
@@ -49,7 +50,22 @@ spec = do
     it "the connection is closed in the middle of the body" $
       withServer id (streaming (\write flush -> write "some" >> flush >> throwIO Fault)) $ \port -> do
         bytes <- exchange port twice
-        bytes `shouldSatisfy` B.isSuffixOf "00004\r\nsome\r\n"
+        bytes `shouldSatisfy` B.isSuffixOf "00000004\r\nsome\r\n"
+    forM_ [("chunked", []), ("of a known length", [("Content-Length", "40000000")])] $ \(framing, fields) ->
+      it ("sending that is interrupted and goes on, " ++ framing ++ ": the connection ends, for a part is missing") $ do
+        interrupted <- newEmptyMVar
+        let piece = byteString (C8.replicate 20000000 'x')
+            impatient write _ = do
+              outcome <- timeout 300000 (write piece)
+              putMVar interrupted outcome
+              mapM_ (const (write piece)) outcome
+              void (try (write (byteString "rest")) :: IO (Either SomeException ()))
+        withServer id (\_ respond -> respond (responseStream status200 fields impatient)) $ \port -> withSmallConnection port $ \client -> do
+          send client "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"
+          within "the interruption" (takeMVar interrupted) `shouldReturn` Nothing
+          bytes <- receiveAll client
+          parseReply bytes `shouldBe` Nothing
+          bytes `shouldNotSatisfy` B.isSuffixOf "0\r\n\r\n"
     forM_ [("chunked", []), ("of a known length", [("Content-Length", "2000000")])] $ \(framing, fields) ->
       it ("a body that is lazy, " ++ framing ++ ", with a bottom far behind: it ends in the middle, is reported once, and nothing follows") $ do
         reports <- newIORef []
@@ -126,6 +142,13 @@ spec = do
         failures <- readIORef reports
         map (\failure -> isJust (fromException failure :: Maybe InvalidRequest)) failures `shouldBe` [True]
         map defaultShouldDisplayException failures `shouldBe` [False]
+
+    forM_ [("417", "Expect: x\r\n"), ("413", "Content-Length: 99\r\n"), ("400", "Host: b\r\n")] $ \(status, field) ->
+      it ("RFC 9110, 9.3.2: a HEAD that is refused with " ++ status ++ " gets no content") $
+        withServer (setMaximumBodySize (Just 10)) pong $ \port -> do
+          bytes <- exchange port (B.concat ["HEAD / HTTP/1.1\r\nHost: a\r\n", field, "\r\n"])
+          bytes `shouldSatisfy` B.isPrefixOf (C8.pack ("HTTP/1.1 " ++ status))
+          snd (B.breakSubstring "\r\n\r\n" bytes) `shouldBe` "\r\n\r\n"
 
   describe "clients that leave" $ do
     it "end only their own connection" $

@@ -66,6 +66,12 @@ spec = around withFiles $ do
     forM_ ["bytes=1000-", "bytes=1000-2000", "bytes=5000-", "bytes=99999999999999999999-", "bytes=-0"] $ \range ->
       it (show range ++ " is unsatisfiable") $ \folder -> requesting folder "small" [("Range", range)] $ \reply ->
         (replyStatus reply, headerOf "content-range" reply) `shouldBe` (416, Just "bytes */1000")
+    forM_ [(416, "Range", "bytes=5000-"), (412, "If-Match", "\"other\"")] $ \(status, field, value) ->
+      it ("a " ++ show status ++ " does not have the Content-Length that the application gave") $ \folder -> do
+        let application _ respond = respond (responseFile status200 [("Content-Length", "1000"), ("ETag", "\"one\"")] (folder </> "small") Nothing)
+        withServer id application $ \port -> do
+          bytes <- exchange port (B.concat ["GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n", field, ": ", value, "\r\n\r\n"])
+          map (\reply -> (replyStatus reply, headerOf "content-length" reply)) (parseReplies bytes) `shouldBe` [(status, Just "0")]
     it "several come as one body, by parts" $ \folder -> requesting folder "small" [("Range", "bytes=0-1,500-502,-1")] $ \reply -> do
       replyStatus reply `shouldBe` 206
       let boundary = B.drop 31 (fromMaybe "" (headerOf "content-type" reply))

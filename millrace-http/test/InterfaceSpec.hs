@@ -149,6 +149,10 @@ spec = do
       withServer (setMaxBuilderResponseBufferSize 1000000) application $ \port -> do
         bytes <- exchange port get
         B.isInfixOf "xy" bytes `shouldBe` False
+    it "and what it was given may be more than a megabyte, in one chunk" $ do
+      let pieces = replicate 512 (B.replicate 4096 0x78)
+          application _ respond = respond (responseBuilder status200 [] (ensureFree (2 * 1048576) <> foldMap Builder.byteString pieces))
+      withServer id application $ \port -> map (B.length . replyBody) . parseReplies <$> exchange port get `shouldReturn` [2 * 1048576]
     it "setGracefulCloseTimeout1 waits for the client's end of the connection" $ do
       closed <- newEmptyMVar
       withServer (setGracefulCloseTimeout1 30000 . setOnClose (\_ -> putMVar closed ())) pong $ \port -> withConnection port $ \client -> do

@@ -90,6 +90,7 @@ refusedRequests =
     ("RFC 3986, 3.2.2: IPv6 address of nine groups", 400, host "[1:2:3:4:5:6:7:8:9]"),
     ("RFC 3986, 3.2.2: IPv6 address with two gaps", 400, host "[1::2::3]"),
     ("RFC 3986, 3.2.2: IPv6 address with three colons", 400, host "[1:::2]"),
+    ("RFC 3986, 3.2.2: IPv6 address with two gaps, before an IPv4 address", 400, host "[1::2::1.2.3.4]"),
     ("RFC 3986, 3.2.2: IPv6 address with a group of five digits", 400, host "[::12345]"),
     ("RFC 3986, 3.2.2: IPv6 address that ends in a colon", 400, host "[1:2:3:4:5:6:7:]"),
     ("RFC 3986, 3.2.2: IPv6 address with a zone", 400, host "[fe80::1%25eth0]"),

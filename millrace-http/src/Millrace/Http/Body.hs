@@ -8,8 +8,8 @@
 -- never touches the connection's memory afterwards.
 module Millrace.Http.Body (BodyReader, newBodyReader, readBody, finishBody, sendContinue) where
 
-import Control.Concurrent.MVar (MVar, modifyMVar, newMVar)
-import Control.Exception (SomeException, fromException, throwIO, toException, try)
+import Control.Concurrent.MVar (MVar, isEmptyMVar, modifyMVar, newMVar)
+import Control.Exception (SomeException, fromException, mask_, throwIO, toException, try)
 import Control.Monad (when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -47,7 +47,7 @@ newBodyReader connection size = do
 -- if the body is cut off, 'BadRequest' if its framing is wrong and @RequestTimedOut@ if the client is too slow; and
 -- the same again when called again.
 readBody :: Connection -> BodyReader -> IO ByteString
-readBody connection (BodyReader variable) = do
+readBody connection (BodyReader variable) = mask_ $ do
   result <- modifyMVar variable $ \state -> case state of
     Finished -> return (Finished, Right B.empty)
     Failed reason -> return (state, Left reason)
@@ -160,12 +160,16 @@ continueResponse = C8.pack "HTTP/1.1 100 Continue\r\n\r\n"
 -- @setMaximumBodyFlush@ bytes. True if the input is now at the next request. Later uses of the reader throw
 -- 'UsedTooLate'.
 finishBody :: Connection -> BodyReader -> IO Bool
-finishBody connection (BodyReader variable) = modifyMVar variable $ \state -> do
-  complete <- case state of
-    Finished -> return True
-    Failed _ -> return False
-    _ -> dropBody connection state
-  return (Failed (toException UsedTooLate), complete)
+finishBody connection (BodyReader variable) = mask_ $ do
+  -- Another thread of the application's waits for more, and the client perhaps for the response.
+  isBeingRead <- isEmptyMVar variable
+  when isBeingRead (flushOutput connection)
+  modifyMVar variable $ \state -> do
+    complete <- case state of
+      Finished -> return True
+      Failed _ -> return False
+      _ -> dropBody connection state
+    return (Failed (toException UsedTooLate), complete)
 
 dropBody :: Connection -> State -> IO Bool
 dropBody connection state = do

@@ -64,6 +64,7 @@ module Millrace.Http.Connection
     outputCapacity,
     growOutput,
     flushOutput,
+    breakConnection,
     sendBytes,
     sendPieces,
     sendString,
@@ -78,7 +79,7 @@ module Millrace.Http.Connection
   )
 where
 
-import Control.Exception (mask_, onException)
+import Control.Exception (IOException, catch, mask_, onException)
 import Control.Monad (when)
 import Control.Monad.Primitive (RealWorld)
 import Data.ByteString (ByteString)
@@ -99,7 +100,7 @@ import Millrace.Http.Endpoint
 import Millrace.Http.Limits (Limits (..))
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.Wire
-import Millrace.Socket (Socket)
+import Millrace.Socket (ShutdownCmd (..), Socket, shutdown)
 import Millrace.Socket.ByteString (recvBufBefore)
 import Millrace.Socket.Lent (Lent, borrow, exchangeLentWithin, giveBack, lentAt, lentBytes, lentSize, recvLentWithin)
 import Network.Socket (SockAddr)
@@ -500,11 +501,15 @@ outputCapacity :: Connection -> IO Int
 outputCapacity connection = readRegister connection outputSize
 {-# INLINE outputCapacity #-}
 
+-- What the size line of a chunk can say: a grown output is sent as one.
+chunkBytesMax :: Int
+chunkBytesMax = 0xffffffff
+
 -- | Doubles the output until it holds so many bytes, keeping what waits. False if that is more than
 -- 'settingsMaxBuilderResponseBufferSize'.
 growOutput :: Connection -> Int -> IO Bool
 growOutput connection wanted
-  | wanted > settingsMaxBuilderResponseBufferSize (endpointSettings (connectionEndpoint connection)) = return False
+  | wanted > chunkBytesMax || wanted > settingsMaxBuilderResponseBufferSize (endpointSettings (connectionEndpoint connection)) = return False
   | otherwise = do
     capacity <- outputCapacity connection
     when (wanted > capacity) $ do
@@ -529,12 +534,24 @@ flushOutput connection = do
     sendBytes connection buffer end
 {-# INLINE flushOutput #-}
 
+-- | Ends the connection in both directions: nothing that follows would be where the client expects it.
+breakConnection :: Connection -> IO ()
+breakConnection connection = do
+  writeRegister connection keepRegister 0
+  shutdown (connectionSocket connection) ShutdownBoth `catch` \failure -> const (return ()) (failure :: IOException)
+{-# NOINLINE breakConnection #-}
+
+-- Nobody knows how much has gone when sending fails or is interrupted, and an application may go on all the same.
+orBreak :: Connection -> IO a -> IO a
+orBreak connection action = action `onException` breakConnection connection
+{-# INLINE orBreak #-}
+
 -- | Sends bytes from the connection's own memory.
 sendBytes :: Connection -> Ptr Word8 -> Int -> IO ()
 sendBytes connection bytes count = do
   noteSend connection
   limit <- totalDeadline connection
-  deliver (connectionPace connection) (window connection) limit (connectionSocket connection) bytes count
+  orBreak connection $ deliver (connectionPace connection) (window connection) limit (connectionSocket connection) bytes count
 
 -- | Sends what waits together with more bytes.
 sendPieces :: Connection -> ByteString -> IO ()
@@ -544,7 +561,7 @@ sendPieces connection bytes = do
   count <- outputEnd connection
   setOutputEnd connection 0
   limit <- totalDeadline connection
-  deliverTwo (connectionPace connection) (window connection) limit (connectionSocket connection) waiting count bytes
+  orBreak connection $ deliverTwo (connectionPace connection) (window connection) limit (connectionSocket connection) waiting count bytes
 
 -- | Sends bytes, and leaves the output alone.
 sendString :: Connection -> ByteString -> IO ()
@@ -554,7 +571,7 @@ sendString connection bytes = BU.unsafeUseAsCStringLen bytes $ \(at, count) -> s
 sendFilePart :: Connection -> Int32 -> Int64 -> Int64 -> IO Int64
 sendFilePart connection descriptor offset count = do
   limit <- totalDeadline connection
-  deliverFile (connectionPace connection) (window connection) limit (connectionSocket connection) (Fd (fromIntegral descriptor)) offset count
+  orBreak connection $ deliverFile (connectionPace connection) (window connection) limit (connectionSocket connection) (Fd (fromIntegral descriptor)) offset count
 
 connectionPace :: Connection -> Pace
 connectionPace = endpointPace . connectionEndpoint

@@ -11,7 +11,7 @@ module Millrace.Http.Response (answer, restartResponse) where
 
 import Control.Applicative ((<|>))
 import Control.Concurrent.MVar (newMVar, withMVar)
-import Control.Exception (finally, throwIO)
+import Control.Exception (SomeException, catch, finally, throwIO)
 import Control.Monad (unless, when)
 import Data.Bits ((.&.))
 import Data.ByteString (ByteString)
@@ -35,7 +35,7 @@ import Millrace.Http.ByteRange
 import Millrace.Http.Connection
 import Millrace.Http.Date (formatHttpDate)
 import Millrace.Http.Endpoint (Endpoint (..), Phase (..))
-import Millrace.Http.Exception (InvalidResponse (..))
+import Millrace.Http.Exception (InvalidResponse (..), isAsynchronous)
 import Millrace.Http.File
 import Millrace.Http.FileCache (OpenFile (..), withOpenFile)
 import Millrace.Http.Limits (Limits (..))
@@ -324,7 +324,10 @@ answerStream connection status fields body = do
     over <- newIORef False
     let guarded action = withMVar lock $ \_ -> do
           late <- readIORef over
-          if late then throwIO UsedTooLate else action
+          -- Interrupted between counting and sending, it may have left out a part of the body.
+          if late then throwIO UsedTooLate else action `catch` \failure -> do
+            when (isAsynchronous failure) (breakConnection connection)
+            throwIO (failure :: SomeException)
         write builder = guarded (streamBuilder connection builder)
         flush = guarded (flushStream connection)
         close = withMVar lock (\_ -> writeIORef over True)
@@ -350,8 +353,8 @@ answerFile connection request status fields path part =
         Send Whole -> send status [] 0 size
         Send (Part range) -> send status206 [(hContentRange, contentRange size range)] (firstByte range) (rangeLength range)
         Send (Parts ranges) -> answerParts connection ranged path descriptor size ranges
-        Send Unsatisfiable -> answerBuilder connection status416 ((hContentRange, unsatisfiedRange size) : dated) mempty
-        Refuse code -> answerBuilder connection code dated mempty
+        Send Unsatisfiable -> answerBuilder connection status416 ((hContentRange, unsatisfiedRange size) : withoutLength dated) mempty
+        Refuse code -> answerBuilder connection code (if code == status304 then dated else withoutLength dated) mempty
       where
         -- RFC 9110, section 8.8.2.1: a time in the future becomes that of the response.
         dated = addUnless (hLastModified, formatHttpDate (min now modified)) fields
@@ -372,6 +375,10 @@ addUnless field@(name, _) fields
   | any ((== name) . fst) fields = fields
   | otherwise = field : fields
 
+-- The length that the application gave is that of the whole file.
+withoutLength :: ResponseHeaders -> ResponseHeaders
+withoutLength = filter ((/= hContentLength) . fst)
+
 textPlain :: ResponseHeaders -> ResponseHeaders
 textPlain fields = (hContentType, C8.pack "text/plain; charset=utf-8") : filter (not . describesBody . fst) fields
   where
@@ -380,7 +387,7 @@ textPlain fields = (hContentType, C8.pack "text/plain; charset=utf-8") : filter 
 
 answerOpenFile :: Connection -> Status -> ResponseHeaders -> FilePath -> Int32 -> Int64 -> Int64 -> IO ()
 answerOpenFile connection status fields path descriptor offset count = do
-  composed <- composeHead connection status (filter ((/= hContentLength) . fst) fields)
+  composed <- composeHead connection status (withoutLength fields)
   done <- answeredWithoutBody connection status composed (Just (fromIntegral count))
   unless done $ do
     writeRegister connection responseBytesRegister (fromIntegral count)

@@ -236,7 +236,7 @@ answerByApplication :: Connection -> Application -> Request -> IO ()
 answerByApplication connection application request = do
   progress <- newIORef Unanswered
   waiting <- outputEnd connection
-  when (waiting > 0) (armEarlyFlush connection (flushOrBreak connection))
+  when (waiting > 0) (armEarlyFlush connection (flushOutput connection))
   outcome <- try (application request (respond connection request progress))
   reached <- readIORef progress
   writeIORef progress Past
@@ -247,11 +247,6 @@ answerByApplication connection application request = do
     Left failure
       | isAsynchronous failure -> throwIO failure
       | otherwise -> recover connection request reached failure
-
--- The responses to earlier requests, sent by another thread. If that fails, nothing more may be sent.
-flushOrBreak :: Connection -> IO ()
-flushOrBreak connection = flushOutput connection `onException` shutdown (connectionSocket connection) ShutdownBoth
-{-# NOINLINE flushOrBreak #-}
 
 -- Only if the settings ask for it is an application interrupted. Its operations on the client have the same limit, and
 -- a little earlier, so that a slow client makes them fail and is no reason to interrupt.
@@ -384,8 +379,8 @@ refuse connection reason = do
     linger connection lingerMicros
   where
     failure = toException reason
+    -- What the parser has found out holds: a refused HEAD has no body either.
     answerRefused = do
-      parser connection >>= resetParser
       writeRegister connection expectRegister 0
       writeRegister connection bodyPendingRegister 0
       writeRegister connection keepRegister 0
