@@ -10,11 +10,11 @@ import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Data.Word (Word8)
 import Foreign.Marshal.Alloc (mallocBytes)
 import Foreign.Marshal.Utils (copyBytes)
-import Foreign.Ptr (Ptr, castPtr)
-import Millrace.Deadline (deadlineAfter, noDeadline)
+import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
+import Millrace.Deadline (deadlineAfter)
 import Millrace.Socket
 import Millrace.Socket.ByteString (sendAllBuf)
-import Millrace.Socket.Lent (giveBack, lentSize, recvLent)
+import Millrace.Socket.Lent (Lent, exchangeLentWithin, giveBack, lentAt, lentBytes, lentSize, recvLentWithin)
 import System.Environment (getArgs)
 
 answerSize :: Int
@@ -30,15 +30,37 @@ newAnswer = do
     text = Char8.append headPart (Char8.replicate (answerSize - Char8.length headPart) 'x')
     headPart = Char8.pack "HTTP/1.1 200 OK\r\nContent-Length: 460\r\n\r\n"
 
--- A tail call: a frame per request would be walked each time the thread blocks. What it needs are arguments, not the
+-- Tail calls: a frame per request would be walked each time the thread blocks. What they need are arguments, not the
 -- variables of a closure: a connection's closure would be in no cache when its turn comes.
 serve :: Bool -> Ptr Word8 -> Socket -> IO ()
 serve hasDeadline answer connection = do
-  when hasDeadline (deadlineAfter 10000000 >>= setReadDeadline connection)
-  received <- recvLent noDeadline connection lentSize discard
-  when (received > 0) (sendAllBuf connection answer answerSize >> serve hasDeadline answer connection)
-  where
-    discard buffer count = count <$ when (count > 0) (giveBack buffer)
+  pushDeadline hasDeadline connection
+  recvLentWithin 0 connection lentSize taken >>= reply hasDeadline answer connection
+
+-- The answer goes out in the buffer that the question came in: to send it and to wait for the next one is one operation.
+reply :: Bool -> Ptr Word8 -> Socket -> Ptr Word8 -> IO ()
+reply hasDeadline answer connection bytes = when (bytes /= nullPtr) $ do
+  copyBytes bytes answer answerSize
+  pushDeadline hasDeadline connection
+  next <- exchangeLentWithin 0 connection (lentAt bytes) 0 answerSize (sendRest connection bytes) taken
+  if next == nothingTaken then serve hasDeadline answer connection else reply hasDeadline answer connection next
+
+pushDeadline :: Bool -> Socket -> IO ()
+pushDeadline hasDeadline connection = when hasDeadline (deadlineAfter 10000000 >>= setReadDeadline connection)
+
+-- The bytes of the buffer, which is ours now; none at the end of the stream.
+taken :: Lent -> Int -> IO (Ptr Word8)
+taken buffer count = pure (if count > 0 then lentBytes buffer else nullPtr)
+
+-- The socket did not take the whole answer at once.
+sendRest :: Socket -> Ptr Word8 -> Int -> IO (Ptr Word8)
+sendRest connection bytes sent = do
+  sendAllBuf connection (bytes `plusPtr` sent) (answerSize - sent) `finally` giveBack (lentAt bytes)
+  pure nothingTaken
+
+-- No buffer: what was to be sent has been sent, and nothing was received.
+nothingTaken :: Ptr Word8
+nothingTaken = nullPtr `plusPtr` 1
 
 acceptAll :: Bool -> Ptr Word8 -> PortNumber -> Int -> IO ()
 acceptAll hasDeadline answer port capability = do

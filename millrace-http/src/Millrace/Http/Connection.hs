@@ -538,7 +538,10 @@ flushOutput connection = do
 breakConnection :: Connection -> IO ()
 breakConnection connection = do
   writeRegister connection keepRegister 0
-  shutdown (connectionSocket connection) ShutdownBoth `catch` \failure -> const (return ()) (failure :: IOException)
+  shutdown (connectionSocket connection) ShutdownBoth `catch` isOver
+  where
+    isOver :: IOException -> IO ()
+    isOver _ = return ()
 {-# NOINLINE breakConnection #-}
 
 -- Nobody knows how much has gone when sending fails or is interrupted, and an application may go on all the same.
