@@ -225,6 +225,8 @@ typedef enum mr_direction { MR_READING = 0, MR_WRITING = 1, MR_DIRECTIONS = 2 } 
                         Thousands may wait and occupy no memory. `length` still bounds what is received. */
 #define MR_WITHIN 8u /* deadline_ns is a length of time; it begins when the operation has to wait. What is done at once then
                         costs no look at the clock. Not for TIMEOUT. */
+#define MR_MORE 16u  /* SEND: another send or SEND_FILE follows at once, and may go out together with these bytes. A hint: on
+                        Linux a short segment waits for it, though not longer than 200 ms (MSG_MORE); elsewhere nothing. */
 #define MR_NOW 2u    /* Complete with -EAGAIN instead of waiting; always done before submit returns. With MR_ALL, too, when
                         only a part could be sent. */
 

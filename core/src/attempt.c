@@ -124,10 +124,14 @@ static void forbid_signal(int number)
 }
 #endif
 
-static int64_t attempt_send(int number, const void *bytes, size_t length)
+#ifndef MSG_MORE
+#define MSG_MORE 0
+#endif
+
+static int64_t attempt_send(int number, const void *bytes, size_t length, bool more)
 {
     forbid_signal(number);
-    return result_or_error(send(number, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL));
+    return result_or_error(send(number, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0)));
 }
 
 static int64_t attempt_vector(mr_slot *slot)
@@ -162,7 +166,7 @@ static int64_t send_from_file(int number, int file, off_t offset, size_t length)
 {
     char bytes[1 << 16];
     ssize_t size = pread(file, bytes, length < sizeof bytes ? length : sizeof bytes, offset);
-    return size > 0 ? attempt_send(number, bytes, (size_t)size) : result_or_error(size);
+    return size > 0 ? attempt_send(number, bytes, (size_t)size, false) : result_or_error(size);
 }
 #endif
 
@@ -186,7 +190,7 @@ int64_t mr_attempt(mr_loop *loop, mr_slot *slot)
     case MR_RECV:
         return result_or_error(recv(number, request->buffer, request->length, MSG_DONTWAIT));
     case MR_SEND:
-        return attempt_send(number, request->buffer, request->length);
+        return attempt_send(number, request->buffer, request->length, request->flags & MR_MORE);
     case MR_RECV_VECTOR:
     case MR_SEND_VECTOR:
         return attempt_vector(slot);

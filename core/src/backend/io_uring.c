@@ -306,7 +306,8 @@ static void prepare(const ring_state *state, struct io_uring_sqe *entry, mr_slot
             prepare_recv(entry, slot);
         break;
     case MR_SEND:
-        io_uring_prep_send(entry, number, request->buffer, entry_bytes(request), MSG_NOSIGNAL);
+        io_uring_prep_send(entry, number, request->buffer, entry_bytes(request),
+                           MSG_NOSIGNAL | (request->flags & MR_MORE ? MSG_MORE : 0));
         break;
     case MR_EXCHANGE:
         io_uring_prep_send(entry, number, mr_exchange_bytes(request), request->length, MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -1,6 +1,11 @@
 /* send.c: MR_SEND, with and without MR_ALL. */
 #include "conform.h"
 
+#ifdef __linux__
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#endif
+
 static void sends_what_fits(void)
 {
     connection c = local_connection();
@@ -60,6 +65,31 @@ static void all_goes_through_a_small_buffer(void)
     CHECK_EQ(perform(c.d, shutdown_request(c.handle, SHUT_WR)).result, 0);
     CHECK_EQ(slow_reader_finish(reader), SIZE);
     free(data);
+    driver_free(c.d);
+}
+
+#ifdef __linux__
+static int unsent_bytes(int number)
+{
+    int count = -1;
+    ioctl(number, SIOCOUTQNSD, &count);
+    return count;
+}
+#endif
+
+static void more_goes_with_what_follows(void)
+{
+    connection c = tcp_connection();
+    char received[5];
+    CHECK_EQ(perform(c.d, with_flags(send_request(c.handle, "he", 2), MR_MORE)).result, 2);
+#ifdef __linux__
+    if (conform_backend != MR_BACKEND_SIM)
+        CHECK_EQ(unsent_bytes(c.number), 2);
+#endif
+    CHECK_EQ(perform(c.d, send_request(c.handle, "llo", 3)).result, 3);
+    for (size_t done = 0; done < sizeof received;)
+        done += read_some(c.peer, received + done, sizeof received - done);
+    CHECK_MEMORY(received, "hello", 5);
     driver_free(c.d);
 }
 
@@ -195,6 +225,7 @@ const conform_case send_cases[] = {
     CASE(nothing_is_sent_at_once),
     CASE(waits_for_room),
     CASE(without_all_a_part_is_enough),
+    CASE(more_goes_with_what_follows),
     CASE(all_goes_through_a_small_buffer),
     CASE(all_reports_progress_with_its_error),
     CASE(all_ends_when_the_peer_goes),

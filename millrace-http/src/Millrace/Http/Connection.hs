@@ -64,6 +64,7 @@ module Millrace.Http.Connection
     outputCapacity,
     growOutput,
     flushOutput,
+    flushAhead,
     breakConnection,
     sendBytes,
     sendPieces,
@@ -534,6 +535,15 @@ flushOutput connection = do
     sendBytes connection buffer end
 {-# INLINE flushOutput #-}
 
+-- | The same, when more is to be sent at once: the two can go together.
+flushAhead :: Connection -> IO ()
+flushAhead connection = do
+  end <- outputEnd connection
+  when (end > 0) $ do
+    buffer <- outputBuffer connection
+    setOutputEnd connection 0
+    sendBy deliverAhead connection buffer end
+
 -- | Ends the connection in both directions: nothing that follows would be where the client expects it.
 breakConnection :: Connection -> IO ()
 breakConnection connection = do
@@ -551,10 +561,14 @@ orBreak connection action = action `onException` breakConnection connection
 
 -- | Sends bytes from the connection's own memory.
 sendBytes :: Connection -> Ptr Word8 -> Int -> IO ()
-sendBytes connection bytes count = do
+sendBytes = sendBy deliver
+
+sendBy :: (Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> IO ()) -> Connection -> Ptr Word8 -> Int -> IO ()
+sendBy how connection bytes count = do
   noteSend connection
   limit <- totalDeadline connection
-  orBreak connection $ deliver (connectionPace connection) (window connection) limit (connectionSocket connection) bytes count
+  orBreak connection $ how (connectionPace connection) (window connection) limit (connectionSocket connection) bytes count
+{-# INLINE sendBy #-}
 
 -- | Sends what waits together with more bytes.
 sendPieces :: Connection -> ByteString -> IO ()

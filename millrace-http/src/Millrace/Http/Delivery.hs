@@ -4,8 +4,9 @@
 -- What counts is progress, not how long a response takes: a client that reads slowly is served, one that acknowledges
 -- nothing for too long is given up. The kernel tells of room in a socket only when a third of its queue is free, and
 -- that queue holds megabytes; a slow client would seem dead for minutes. So a wait is cut into slices, after each of
--- which the length of the queue (SIOCOUTQ, tcp(7)) shows whether the client has acknowledged anything.
-module Millrace.Http.Delivery (Pace, makePace, isPaced, Window (..), deliver, deliverTwo, deliverFile) where
+-- which the length of the queue (SIOCOUTQ, tcp(7)) shows whether the client has acknowledged anything. Who takes
+-- everything within a slice is not measured at all, unless a rate is asked for.
+module Millrace.Http.Delivery (Pace, makePace, isPaced, Window (..), deliver, deliverAhead, deliverTwo, deliverFile) where
 
 import Control.Exception (throwIO)
 import Control.Monad (unless, void, when)
@@ -39,9 +40,13 @@ data Pace = Pace
 
 -- | The pace that these limits ask for.
 makePace :: Limits -> Pace
-makePace limits = Pace (sendMicros limits) (if null waits then 0 else max 1 (minimum waits `quot` 8)) (sendRate limits)
+makePace limits = Pace (sendMicros limits) (if null waits then 0 else max 1 (minimum waits `quot` slicesPerWait)) (sendRate limits)
   where
     waits = filter (> 0) (sendMicros limits : [window | Just (Rate _ window) <- [sendRate limits]])
+
+-- A client is given up up to two slices late, and never early.
+slicesPerWait :: Int
+slicesPerWait = 16
 
 -- | Must every wait be measured?
 isPaced :: Pace -> Bool
@@ -55,13 +60,22 @@ data Window = Window !(MutableByteArray RealWorld) !Int
 -- | @deliver pace window limit socket bytes count@ sends all bytes. Parks while the client takes none. Throws an @IOError@, of
 -- type @TimeExpired@ if the client was too slow or the limit has passed; part of the bytes may have gone then.
 deliver :: Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
-deliver pace window limit socket bytes count = do
-  result <- firstAttempt pace limit (sendRequest False handle bytes (min count pieceMax))
-  unless (result == fromIntegral count) $
-    goOn pace window limit socket result count (\done -> sendRequest False handle (bytes `plusPtr` done) (min (count - done) pieceMax))
-  where
-    handle = socketHandle socket
+deliver pace window limit socket bytes count = deliverBy id pace window limit socket bytes count
 {-# INLINE deliver #-}
+
+-- | The same, with more to be delivered at once, so that the kernel can send both together.
+deliverAhead :: Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
+deliverAhead pace window limit socket bytes count = deliverBy moreFollows pace window limit socket bytes count
+{-# NOINLINE deliverAhead #-}
+
+deliverBy :: (Request Word8 -> Request Word8) -> Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
+deliverBy how pace window limit socket bytes count = do
+  result <- firstAttempt pace limit (request 0)
+  unless (result == fromIntegral count) $
+    void (goOn pace window limit socket result count 0 request)
+  where
+    request done = how (sendRequest False (socketHandle socket) (bytes `plusPtr` done) (min (count - done) pieceMax))
+{-# INLINE deliverBy #-}
 
 -- | @deliverTwo pace window limit socket bytes count string@ sends bytes and then a string, together as far as possible.
 deliverTwo :: Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> ByteString -> IO ()
@@ -70,7 +84,7 @@ deliverTwo pace window limit socket first size string = BU.unsafeUseAsCStringLen
     pokeElement vector 0 first size
     pokeElement vector 1 (castPtr second) (min rest pieceMax)
     firstAttempt pace limit (partial (sendVectorRequest handle vector 2))
-  goOn pace window limit socket result (size + rest) $ \done ->
+  void . goOn pace window limit socket result (size + rest) 0 $ \done ->
     if done < size
       then sendRequest False handle (first `plusPtr` done) (size - done)
       else sendRequest False handle (castPtr second `plusPtr` (done - size)) (min (size + rest - done) pieceMax)
@@ -89,9 +103,13 @@ pokeElement vector index base size = do
 -- | @deliverFile pace window limit socket file offset count@ sends a part of a file. Returns how many bytes went; fewer only
 -- if the file ended. Throws like 'deliver'.
 deliverFile :: Pace -> Window -> Deadline -> Socket -> Fd -> Int64 -> Int64 -> IO Int64
-deliverFile pace window limit socket file offset count =
-  fromIntegral <$> persist pace window limit socket 0 (fromIntegral count) 0 request
+deliverFile pace window limit socket file offset count
+  | count <= 0 = return 0
+  | otherwise = do
+    result <- firstAttempt pace limit (request 0)
+    fromIntegral <$> goOn pace window limit socket result (fromIntegral count) 0 request
   where
+    request :: Int -> Request ()
     request done = sendFileRequest (socketHandle socket) file (offset + fromIntegral done) (count - fromIntegral done)
 
 -- An operation may move all its bytes within one call that holds off the garbage collector.
@@ -117,28 +135,33 @@ performSlice pace limit request
 -- Nearly always the only one. Where a rate is asked for, every wait is measured, and this one is left out.
 firstAttempt :: Pace -> Deadline -> Request a -> IO Int64
 firstAttempt pace limit request
-  | isPaced pace = return 0
+  | isPaced pace = return timedOut
   | otherwise = performSlice pace limit request
 {-# INLINE firstAttempt #-}
 
--- After a first attempt that did not do it all.
-goOn :: Pace -> Window -> Deadline -> Socket -> Int64 -> Int -> (Int -> Request a) -> IO ()
-goOn pace window limit socket result count request
-  | result == timedOut = void (persist pace window limit socket (paceSliceMicros pace) count 0 request)
+-- After an attempt that had this result: makes others until so many bytes went in all, or one of them moves none. Says
+-- how many went.
+goOn :: Pace -> Window -> Deadline -> Socket -> Int64 -> Int -> Int -> (Int -> Request a) -> IO Int
+goOn pace window limit socket result count before' request
+  | result == timedOut = persist pace window limit socket count before' request
   | result < 0 = throwIO (failed socket result)
-  | otherwise = void (persist pace window limit socket 0 count (fromIntegral result) request)
+  | result == 0 || done >= count = return done
+  | otherwise = do
+    next <- performSlice pace limit (request done)
+    goOn pace window limit socket next count done request
+  where
+    done = before' + fromIntegral result
 {-# NOINLINE goOn #-}
 
 failed :: Socket -> Int64 -> IOError
 failed socket = failure "Network.Wai.Handler.Millrace: sending a response" (show socket)
 
--- Performs requests until so many bytes went in all, or one of them moves none. The client has been silent for so many
--- microseconds already.
-persist :: Pace -> Window -> Deadline -> Socket -> Int -> Int -> Int -> (Int -> Request a) -> IO Int
-persist pace window limit socket silent count start request = do
+-- The same, and the client is watched: it takes less than we have.
+persist :: Pace -> Window -> Deadline -> Socket -> Int -> Int -> (Int -> Request a) -> IO Int
+persist pace window limit socket count start request = do
   now <- monotonicNanoseconds
   queued <- queuedBytes socket
-  go (now - nanoseconds silent) now queued start
+  go now now queued start
   where
     go quietSince before' queued done
       | done >= count = return done

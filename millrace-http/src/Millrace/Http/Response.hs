@@ -401,7 +401,7 @@ answerOpenFile connection status fields path descriptor offset count = do
         setOutputEndAt connection (start `plusPtr` size)
       else do
         setOutputEndAt connection start
-        flushOutput connection
+        flushAhead connection
         sent <- sendFilePart connection descriptor offset count
         when (sent < count) (throwIO (FileTruncated path)) -- The length was promised: only closing tells the truth.
 

@@ -34,9 +34,10 @@ directionReading, directionWriting :: CInt
 directionReading = #{const MR_READING}
 directionWriting = #{const MR_WRITING}
 
-flagAll, flagLent, flagWithin :: CUInt
+flagAll, flagLent, flagMore, flagWithin :: CUInt
 flagAll = #{const MR_ALL}
 flagLent = #{const MR_LENT}
+flagMore = #{const MR_MORE}
 flagWithin = #{const MR_WITHIN}
 
 backendAuto, backendIoUring, backendEpoll, backendKqueue, backendIocp :: CInt
