@@ -6,7 +6,6 @@ import qualified Millrace.Cli.AccessLogSpec
 import qualified Millrace.Cli.CommandSpec
 import qualified Millrace.Cli.ContentCodingSpec
 import qualified Millrace.Cli.DoctorSpec
-import qualified Millrace.Cli.FileCacheSpec
 import qualified Millrace.Cli.MediaTypeSpec
 import qualified Millrace.Cli.MetricsSpec
 import qualified Millrace.Cli.ProgramSpec
@@ -27,7 +26,6 @@ specs = do
   describe "AccessLog" Millrace.Cli.AccessLogSpec.spec
   describe "Command" Millrace.Cli.CommandSpec.spec
   describe "ContentCoding" Millrace.Cli.ContentCodingSpec.spec
-  describe "FileCache" Millrace.Cli.FileCacheSpec.spec
   describe "Doctor" Millrace.Cli.DoctorSpec.spec
   describe "MediaType" Millrace.Cli.MediaTypeSpec.spec
   describe "Metrics" Millrace.Cli.MetricsSpec.spec

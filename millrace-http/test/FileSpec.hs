@@ -1,14 +1,17 @@
+{-# LANGUAGE CApiFFI #-}
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | Responses from files: whole, in parts, conditional, and those that cannot be read.
 module FileSpec (spec) where
 
-import Control.Monad (forM_)
+import Control.Exception (bracket)
+import Control.Monad (forM_, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import Data.Maybe (fromMaybe, isJust)
 import Data.Time (UTCTime (..), defaultTimeLocale, fromGregorian, parseTimeM)
+import Foreign.C (CInt (..), CString, withCString)
 import Network.HTTP.Types
 import Network.Wai
 import Support
@@ -42,6 +45,16 @@ spec = around withFiles $ do
       withServer id (\_ respond -> respond (responseFile status404 [] (folder </> "small") Nothing)) $ \port -> do
         bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\nConnection: close\r\n\r\n"
         map (\reply -> (replyStatus reply, B.length (replyBody reply))) (parseReplies bytes) `shouldBe` [(404, 1000)]
+  describe "a path that names a descriptor of the application's" $
+    forM_ [("page", "to read", 0, 200), ("page", "to write", 1, 200), ("page", "to be found only", openToFind, 200), ("folder", "to read", 0, 404)] $ \(name, purpose, how, status) ->
+      it (name ++ ", open " ++ purpose ++ ": it is that file, and stays open") $ \folder ->
+        bracket (withCString (folder </> name) (`c_open` how)) c_close $ \number -> do
+          let application _ respond = respond (responseFile status200 [] ("/proc/self/fd/" ++ show number) Nothing)
+          withServer id application $ \port ->
+            forM_ [1, 2 :: Int] $ \_ -> do
+              replies <- parseReplies <$> exchange port "GET / HTTP/1.0\r\n\r\n"
+              map replyStatus replies `shouldBe` [status]
+              when (status == 200) $ map replyBody replies `shouldBe` [content 16384]
   describe "files that cannot be read are a 404" $
     forM_ ["missing", "folder"] $ \name ->
       it name $ \folder -> requesting folder (C8.pack name) [] $ \reply ->
@@ -175,6 +188,14 @@ satisfiable =
 
 content :: Int -> ByteString
 content size = B.take size (B.concat (replicate (size `div` 251 + 1) (B.pack [0 .. 250])))
+
+-- O_PATH on Linux.
+openToFind :: CInt
+openToFind = 0x200000
+
+foreign import capi "fcntl.h open" c_open :: CString -> CInt -> IO CInt
+
+foreign import capi "unistd.h close" c_close :: CInt -> IO CInt
 
 fileServer :: FilePath -> Application
 fileServer folder request respond =

@@ -8,6 +8,7 @@ import qualified ClientSpec
 import qualified ConnectionSpec
 import qualified DateSpec
 import qualified EntityTagSpec
+import qualified ExpiringSpec
 import qualified FaultSpec
 import qualified FileSpec
 import qualified ContextSpec
@@ -38,6 +39,7 @@ specs = do
   describe "dates" DateSpec.spec
   describe "entity tags" EntityTagSpec.spec
   describe "Range" ByteRangeSpec.spec
+  ExpiringSpec.spec
   ConnectionSpec.spec
   ResponseSpec.spec
   FileSpec.spec

@@ -4,8 +4,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#ifndef O_PATH
+#define O_PATH 0 /* not on Linux: no /proc either, and the path is as good as any */
+#endif
 
 static int check_regular(const struct stat *status) {
     if (S_ISREG(status->st_mode))
@@ -13,12 +20,41 @@ static int check_regular(const struct stat *status) {
     return S_ISDIR(status->st_mode) ? -EISDIR : -EACCES;
 }
 
-int http_file_open(const void *path, http_file *file) {
-    struct stat status;
+/* The number at the end of /proc/self/fd/N; -1 if it is another path. */
+static int descriptor_in(const char *path) {
+    const char directory[] = "/proc/self/fd/";
+    const size_t length = sizeof directory - 1;
+    if (strncmp(path, directory, length) != 0 || path[length] < '1' || path[length] > '9')
+        return -1;
+    char *end;
+    errno = 0;
+    long number = strtol(path + length, &end, 10);
+    return *end == '\0' && errno == 0 && number <= INT_MAX ? (int)number : -1;
+}
+
+/* The path may be that of a file that the application has open. Another descriptor of it costs much less than opening it
+ * by that path. The two share an offset, which nobody here uses. -1 if it is not open for reading. */
+static int duplicate_open_file(const char *path) {
+    int number = descriptor_in(path);
+    int flags = number < 0 ? -1 : fcntl(number, F_GETFL);
+    if (flags < 0 || (flags & O_PATH) || (flags & O_ACCMODE) == O_WRONLY)
+        return -1;
+    return fcntl(number, F_DUPFD_CLOEXEC, 0);
+}
+
+static int open_by_path(const char *path) {
     int descriptor;
     do { /* O_NONBLOCK: opening a pipe would wait for a writer. It means nothing to regular files. */
         descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     } while (descriptor < 0 && errno == EINTR);
+    return descriptor;
+}
+
+int http_file_open(const void *path, http_file *file) {
+    struct stat status;
+    int descriptor = duplicate_open_file(path);
+    if (descriptor < 0)
+        descriptor = open_by_path(path);
     if (descriptor < 0)
         return -errno;
     int error = fstat(descriptor, &status) == 0 ? check_regular(&status) : -errno;

@@ -10,15 +10,16 @@
 --
 -- 1. @open@ with @O_PATH@ finds the file without opening it: a device is not started, a pipe does not wait.
 -- 2. @readlink@ of @\/proc\/self\/fd\/N@ tells where the file really is, all symbolic links resolved.
--- 3. Readers open @\/proc\/self\/fd\/N@, which is that same file whatever its old path has come to mean.
+-- 3. A regular file is opened by that path, which is that same file whatever its old path has come to mean, and so do its
+--    readers.
 --
 -- What remains possible is what no check of paths can see: a hard link or a mount below the root.
 module Millrace.Cli.Root
   ( Root
   , openRoot
   , withEntry
+  , openEntry
   , directoryNames
-  , fileState
   ) where
 
 import Control.Exception (bracket, try)
@@ -28,7 +29,6 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Int (Int64)
-import Data.Time.Clock.POSIX (POSIXTime)
 import Foreign.C
   ( CInt (..)
   , CString
@@ -44,7 +44,11 @@ import Foreign.C
   , ePERM
   , errnoToIOError
   , getErrno
+  , throwErrnoIfMinus1_
   )
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Ptr (Ptr)
+import Foreign.Storable (peekByteOff)
 import GHC.Foreign (withCString)
 import GHC.IO.Encoding (getFileSystemEncoding)
 import GHC.IO.Exception (IOException (..), IOErrorType (InappropriateType))
@@ -56,11 +60,9 @@ import System.Posix.ByteString
   , RawFilePath
   , closeDirStream
   , closeFd
-  , fileAccess
   , fileID
   , fileSize
   , getFdStatus
-  , getFileStatus
   , isDirectory
   , isRegularFile
   , modificationTimeHiRes
@@ -71,6 +73,7 @@ import System.Posix.ByteString
 
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <sys/stat.h>
 
 -- | A directory to look below.
 --
@@ -99,15 +102,29 @@ openRoot policy path = do
 -- | Looks up names below a root and hands over what is there. The file stays open until the action ends, normally or
 -- not. Names must be plain (see "Millrace.Cli.RequestPath"); an empty list is the root itself.
 --
--- The look-up may wait for a disk. A download holds two descriptors: this one and its reader's.
+-- The look-up may wait for a disk. A download holds two descriptors: this one, which a cache may lend it, and
+-- its reader's.
 --
 -- @since 0.1.0
 withEntry :: Root -> [ByteString] -> (Either Problem Entry -> IO a) -> IO a
-withEntry root@(Root path _) names use =
-  bracket (findFile (ByteString.intercalate "/" (path : names))) (either (const (pure ())) closeFd) $ \found ->
-    case found of
-      Left errno -> use (Left (problem (errnoToIOError "open" errno Nothing Nothing) errno))
-      Right descriptor -> try (examine root descriptor) >>= use . either (Left . fromIOException) id
+withEntry root names use = bracket (openEntry root names) snd (use . fst)
+
+-- | The same, with the action that closes the file. To be called with asynchronous exceptions masked.
+--
+-- @since 0.1.0
+openEntry :: Root -> [ByteString] -> IO (Either Problem Entry, IO ())
+openEntry root@(Root path _) names = do
+  outcome <- findFile (ByteString.intercalate "/" (path : names))
+  case outcome of
+    Left errno -> pure (Left (problemOf errno), pure ())
+    Right found -> do
+      entry <- either (Left . fromIOException) id <$> try (examine root found)
+      let kept = either (const found) snd entry
+      unless (kept == found) (closeFd found)
+      pure (fst <$> entry, closeFd kept)
+
+problemOf :: Errno -> Problem
+problemOf errno = problem (errnoToIOError "open" errno Nothing Nothing) errno
 
 fromIOException :: IOException -> Problem
 fromIOException exception = maybe (Faulty exception) (problem exception . Errno) (ioe_errno exception)
@@ -119,10 +136,11 @@ problem exception errno
   | errno `elem` [eMFILE, eNFILE] = OutOfDescriptors
   | otherwise = Faulty exception
 
-examine :: Root -> Fd -> IO (Either Problem Entry)
-examine root descriptor = do
-  inside <- isInside root descriptor
-  if inside then classify descriptor =<< getFdStatus descriptor else pure (Left Missing)
+-- What it is, and the descriptor by which it is kept open.
+examine :: Root -> Fd -> IO (Either Problem (Entry, Fd))
+examine root found = do
+  inside <- isInside root found
+  if inside then classify found =<< getFdStatus found else pure (Left Missing)
 
 -- A file that was deleted meanwhile has " (deleted)" behind its path, one that cannot be reached from here has
 -- "(unreachable)" before it: the first is still where it was, the second is refused.
@@ -132,21 +150,22 @@ isInside (Root root StayInside) descriptor = isBelow <$> readSymbolicLink (descr
   where
     isBelow real = root == "/" || real == root || (root <> "/") `ByteString.isPrefixOf` real
 
-classify :: Fd -> FileStatus -> IO (Either Problem Entry)
-classify descriptor status
-  | isDirectory status = pure (Right (Directory (Char8.unpack (descriptorPath descriptor))))
-  | isRegularFile status = do
-      readable <- fileAccess (descriptorPath descriptor) True False False
-      pure (if readable then Right (File (openFile descriptor status)) else Left Unreadable)
+classify :: Fd -> FileStatus -> IO (Either Problem (Entry, Fd))
+classify found status
+  | isDirectory status = pure (Right (Directory (Char8.unpack (descriptorPath found)), found))
+  | isRegularFile status = either (Left . problemOf) (Right . asFile) <$> openToRead (descriptorPath found)
   | otherwise = pure (Left Missing)
+  where
+    asFile opened = (File (openFile opened status), opened)
 
 openFile :: Fd -> FileStatus -> OpenFile
 openFile descriptor status =
   OpenFile
     { openFilePath = Char8.unpack (descriptorPath descriptor)
     , openFileSize = fromIntegral (fileSize status)
-    , openFileModified = modificationTimeHiRes status
+    , openFileModified = floor (1000000000 * modificationTimeHiRes status)
     , openFileNumber = fromIntegral (fileID status)
+    , openFileState = stateOf descriptor
     }
 
 -- | The first names in a directory, at most so many, in no order; those of @.@ and @..@ are among them. The path is that
@@ -162,24 +181,39 @@ readNames left stream = do
   name <- readDirStream stream
   if ByteString.null name then pure [] else (name :) <$> readNames (left - 1) stream
 
--- | The size of a file in bytes and the time of its last change, as they are now. The path is that of an 'OpenFile'.
---
--- @since 0.1.0
-fileState :: FilePath -> IO (Int64, POSIXTime)
-fileState path = (\status -> (fromIntegral (fileSize status), modificationTimeHiRes status)) <$> getFileStatus (Char8.pack path)
+-- The unix package tells times as fractions.
+stateOf :: Fd -> IO (Int64, Nanoseconds)
+stateOf (Fd number) = allocaBytes #{size struct stat} $ \status -> do
+  throwErrnoIfMinus1_ "fstat" (c_fstat number status)
+  size <- #{peek struct stat, st_size} status
+  seconds <- #{peek struct stat, st_mtim.tv_sec} status
+  rest <- #{peek struct stat, st_mtim.tv_nsec} status
+  pure (size, 1000000000 * seconds + rest)
+
+-- struct stat
+data {-# CTYPE "sys/stat.h" "struct stat" #-} Status
 
 descriptorPath :: Fd -> RawFilePath
 descriptorPath (Fd number) = "/proc/self/fd/" <> Char8.pack (show number)
 
--- | O_PATH (Linux 2.6.39) is unknown to the unix package.
+-- O_PATH (Linux 2.6.39) is unknown to the unix package.
 findFile :: RawFilePath -> IO (Either Errno Fd)
-findFile path = do
-  descriptor <- ByteString.useAsCString path (\name -> c_open name (#{const O_PATH} .|. #{const O_CLOEXEC}))
+findFile = openWith #{const O_PATH}
+
+openToRead :: RawFilePath -> IO (Either Errno Fd)
+openToRead = openWith #{const O_RDONLY | O_NONBLOCK}
+
+openWith :: CInt -> RawFilePath -> IO (Either Errno Fd)
+openWith flags path = do
+  descriptor <- ByteString.useAsCString path (\name -> c_open name (flags .|. #{const O_CLOEXEC}))
   if descriptor >= 0 then pure (Right (Fd descriptor)) else retry =<< getErrno
   where
     retry errno
-      | errno == eINTR = findFile path
+      | errno == eINTR = openWith flags path
       | otherwise = pure (Left errno)
+
+foreign import capi unsafe "sys/stat.h fstat"
+  c_fstat :: CInt -> Ptr Status -> IO CInt
 
 -- safe: a network file system may take its time, and nothing else would run on this capability meanwhile.
 foreign import capi safe "fcntl.h open"

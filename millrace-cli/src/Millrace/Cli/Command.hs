@@ -179,7 +179,7 @@ filesOptions =
     <*> option
       (fromInteger <$> numberBetween 0 3600)
       ( long "cache" <> metavar "SECONDS" <> value 1 <> showDefault
-          <> help "Keep small files in memory for so long before looking at them again; 0: look every time"
+          <> help "Keep small files in memory, and large ones open, for so long before looking for them again; 0: look every time"
       )
 
 serverOptions :: Parser ServerOptions

@@ -3,11 +3,15 @@ module Millrace.Cli.Entry
   ( LinkPolicy (..)
   , Entry (..)
   , OpenFile (..)
+  , Nanoseconds
+  , posixTime
   , Problem (..)
   ) where
 
 import Control.Exception (IOException)
+import Data.Fixed (Fixed (..))
 import Data.Int (Int64)
+import Data.Time.Clock (secondsToNominalDiffTime)
 import Data.Time.Clock.POSIX (POSIXTime)
 import Data.Word (Word64)
 
@@ -28,7 +32,6 @@ data Entry
   = Directory FilePath
   -- ^ opening this opens that very directory, inside 'Millrace.Cli.Root.withEntry' and in this process only
   | File OpenFile
-  deriving (Eq, Show)
 
 -- | A regular, readable file, held open.
 --
@@ -39,11 +42,24 @@ data OpenFile = OpenFile
   -- use: another file will have it later, so nothing may be cached under it.
   , openFileSize :: Int64
   -- ^ in bytes
-  , openFileModified :: POSIXTime
+  , openFileModified :: Nanoseconds
   , openFileNumber :: Word64
   -- ^ its own among those of its file system
+  , openFileState :: IO (Int64, Nanoseconds)
+  -- ^ its size in bytes and the time of its last change as they are now, for as long as it is open
   }
-  deriving (Eq, Show)
+
+-- | Since the beginning of 1970, without leap seconds. Not a 'POSIXTime': that is a fraction, and comparing two costs more
+-- than asking the system for one.
+--
+-- @since 0.1.0
+type Nanoseconds = Int64
+
+-- | The same time to calculate with.
+--
+-- @since 0.1.0
+posixTime :: Nanoseconds -> POSIXTime
+posixTime nanoseconds = secondsToNominalDiffTime (MkFixed (1000 * toInteger nanoseconds))
 
 -- | Why there is nothing to serve.
 --

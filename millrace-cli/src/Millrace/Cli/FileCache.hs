@@ -1,81 +1,97 @@
--- | Small files in memory. Knows nothing of HTTP but the paths that it is asked for.
+-- | What paths are answered with: small files in memory, large ones held open. Knows nothing of HTTP but the paths that
+-- it is asked for.
 --
--- Finding a file costs six system calls, which is most of what a small one costs. So the representations of a small
--- file are kept for a short time, after which its path is looked up again: what is served is never older than that, and
--- was found by the same checks as anything else. What is held is bytes, not names or descriptors, so whatever becomes of
--- the path meanwhile, a cached answer cannot lead anywhere else.
+-- Finding a file costs a dozen system calls, which is most of what a small one costs. So the representations of a file are
+-- kept for a short time, after which its path is looked up again: what is served was found by the same checks as anything
+-- else, not longer ago than that. What is held is bytes and descriptors, not names: whatever becomes of the path
+-- meanwhile, a cached answer cannot lead anywhere else.
 module Millrace.Cli.FileCache
-  ( Cache
-  , newCache
-  , cachedSizeMax
-  , recall
+  ( FileCache
+  , newFileCache
+  , Kept (..)
+  , representations
+  , letGo
+  , withCached
   , remember
+  , memoryBytesMax
   ) where
 
+import Control.Exception (bracket, mask_)
+import Control.Monad (when)
 import Data.ByteString (ByteString)
-import Data.IORef
-import Data.Map.Strict (Map)
-import qualified Data.Map.Strict as Map
-import Data.Word (Word64)
-import GHC.Clock (getMonotonicTimeNSec)
+import Millrace.Cli.Representation
+import Millrace.Http.Expiring (Expiring, newExpiring, recall)
+import qualified Millrace.Http.Expiring as Expiring
+import Millrace.Http.Shared
 
--- | Values for paths, each for a limited time.
+-- | What paths are answered with.
 --
 -- @since 0.1.0
-data Cache a = Cache
-  { cacheLifetimeNanoseconds :: Word64
-  , cacheContent :: IORef (Content a)
-  }
+newtype FileCache = FileCache (Expiring ByteString Kept)
 
--- How many bytes the values take together, and the values.
-data Content a = Content !Int !(Map ByteString (Entry a))
-
-data Entry a = Entry
-  { entryBytes :: !Int
-  , entryUntil :: !Word64
-  , entryValue :: a
-  }
-
--- | An empty cache whose values are valid for so many microseconds.
+-- | The representations of one file, in all its codings.
 --
 -- @since 0.1.0
-newCache :: Int -> IO (Cache a)
-newCache lifetimeMicros = Cache (1000 * fromIntegral lifetimeMicros) <$> newIORef (Content 0 Map.empty)
+data Kept
+  = InMemory [Representation]
+  -- ^ for as long as anybody has them
+  | Open (Shared [Representation])
+  -- ^ some of them in files, for as long as anybody needs them
 
--- | Longer files, in bytes, are not to be kept: for them, sending costs more than finding.
+-- | An empty cache whose files are looked up again after so many microseconds. It takes at most 32 MiB and 128
+-- descriptors.
 --
 -- @since 0.1.0
-cachedSizeMax :: Integer
-cachedSizeMax = 65536
+newFileCache :: Int -> IO FileCache
+newFileCache lifetimeMicros = FileCache <$> newExpiring lifetimeMicros weightMax letGo
 
--- | What was remembered for a path, if it is still valid. O(log number of entries), without a lock.
+-- | The caller does not need it any more.
 --
 -- @since 0.1.0
-recall :: Cache a -> ByteString -> IO (Maybe a)
-recall cache path = do
-  Content _ entries <- readIORef (cacheContent cache)
-  case Map.lookup path entries of
-    Nothing -> pure Nothing
-    Just entry -> do
-      now <- getMonotonicTimeNSec
-      pure (if now < entryUntil entry then Just (entryValue entry) else Nothing)
+letGo :: Kept -> IO ()
+letGo (InMemory _) = pure ()
+letGo (Open files) = release files
 
--- | Remembers a value that takes so many bytes of memory. When there would be too many, everything else is forgotten:
--- what is asked for often is soon back, and there is no order to be kept up on every request.
+-- | What was kept.
 --
 -- @since 0.1.0
-remember :: Cache a -> ByteString -> Int -> a -> IO ()
-remember cache path bytes value = do
-  now <- getMonotonicTimeNSec
-  let entry = Entry bytes (now + cacheLifetimeNanoseconds cache) value
-  atomicModifyIORef' (cacheContent cache) $ \content -> (insert path entry content, ())
+representations :: Kept -> [Representation]
+representations (InMemory held) = held
+representations (Open files) = sharedValue files
 
-insert :: ByteString -> Entry a -> Content a -> Content a
-insert path entry (Content bytes entries)
-  | total <= contentBytesMax = Content total (Map.insert path entry entries)
-  | otherwise = Content (entryBytes entry) (Map.singleton path entry)
-  where
-    total = bytes + entryBytes entry - maybe 0 entryBytes (Map.lookup path entries)
+-- | Longer files, in bytes, are held open instead of in memory.
+--
+-- @since 0.1.0
+memoryBytesMax :: Integer
+memoryBytesMax = 65536
 
-contentBytesMax :: Int
-contentBytesMax = 33554432
+-- | Hands over what was remembered for a path, if it is still valid. It stays open until the action ends, normally or not.
+-- O(log number of entries).
+--
+-- @since 0.1.0
+withCached :: FileCache -> ByteString -> (Maybe [Representation] -> IO a) -> IO a
+withCached (FileCache entries) path use = do
+  found <- recall entries path
+  case found of
+    Nothing -> use Nothing
+    Just (InMemory held) -> use (Just held)
+    Just (Open files) -> bracket (retain files) (\alive -> when alive (release files)) $ \alive ->
+      use (if alive then Just (sharedValue files) else Nothing)
+
+-- | Remembers something, which the caller still has to let go of. When there would be too much, everything else is
+-- forgotten.
+--
+-- @since 0.1.0
+remember :: FileCache -> ByteString -> Kept -> IO ()
+remember (FileCache entries) path kept = mask_ $ do
+  alive <- case kept of
+    InMemory _ -> pure True
+    Open files -> retain files
+  when alive (Expiring.remember entries path (sum (map weight (representations kept))) kept)
+
+-- One that is not in memory holds a descriptor.
+weight :: Representation -> Int
+weight = maybe (weightMax `quot` 128) (max 1) . heldBytes
+
+weightMax :: Int
+weightMax = 33554432

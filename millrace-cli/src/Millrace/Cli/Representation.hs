@@ -6,6 +6,7 @@ module Millrace.Cli.Representation
   ( Representation
   , representationCoding
   , heldBytes
+  , isCurrent
   , fromFile
   , hold
   , answerWith
@@ -18,10 +19,10 @@ import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (byteString, char7, toLazyByteString, word64Hex)
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
+import Data.Int (Int64)
 import Data.Time.Clock.POSIX (POSIXTime)
 import Millrace.Cli.ContentCoding (Coding (..))
 import Millrace.Cli.Entry
-import Millrace.Cli.Root (fileState)
 import Millrace.Http.ByteRange
 import Millrace.Http.Date (formatHttpDate)
 import Millrace.Http.EntityTag
@@ -38,7 +39,7 @@ import System.IO (IOMode (ReadMode), SeekMode (AbsoluteSeek), hSeek, withBinaryF
 data Representation = Representation
   { representationCoding :: Maybe Coding
   , representationValidators :: Validators
-  , representationModified :: POSIXTime
+  , representationModified :: Nanoseconds
   , representationType :: ByteString
   , representationHeaders :: ResponseHeaders
   -- ^ of a 200, but for Content-Type
@@ -47,19 +48,31 @@ data Representation = Representation
   }
 
 data Source
-  = InFile FilePath
+  = InFile OpenFile
   | InMemory ByteString
 
--- | The bytes that a representation holds in memory.
+-- | The bytes that a representation holds in memory; 'Nothing' if they are in an open file.
 --
 -- @since 0.1.0
-heldBytes :: Representation -> Int
+heldBytes :: Representation -> Maybe Int
 heldBytes representation = case representationSource representation of
-  InFile _ -> 0
-  InMemory bytes -> ByteString.length bytes
+  InFile _ -> Nothing
+  InMemory bytes -> Just (ByteString.length bytes)
+
+-- | Is it still what it was made from? A file that is held open may be written to.
+--
+-- @since 0.1.0
+isCurrent :: Representation -> IO Bool
+isCurrent representation = case representationSource representation of
+  InMemory _ -> pure True
+  InFile file -> isUnchanged representation <$> openFileState file
+
+isUnchanged :: Representation -> (Int64, Nanoseconds) -> Bool
+isUnchanged representation (size, modified) =
+  toInteger size == representationSize representation && modified == representationModified representation
 
 -- | An open file at this time, of this Content-Type, in this coding, perhaps one of several codings to choose from. To be
--- used inside 'withEntry' only.
+-- used as long as the file is held open only.
 --
 -- A file that was changed less than two seconds ago may be changed again without its time of change showing it (some
 -- file systems keep whole seconds, and the kernel's clock for this is coarse): until then its tag is weak. A time in
@@ -71,17 +84,17 @@ fromFile now contentType coding isOneOfSeveral file =
   Representation
     { representationCoding = coding
     , representationValidators = Validators (Just tag) lastModified isSettled
-    , representationModified = modified
+    , representationModified = openFileModified file
     , representationType = contentType
     , representationHeaders =
         [(hAcceptRanges, "bytes"), noSniffing, (hETag, renderTag tag), (hLastModified, formatHttpDate lastModified)]
           ++ [(hContentEncoding, codingName known) | Just known <- [coding]]
           ++ [(hVary, "Accept-Encoding") | isOneOfSeveral]
     , representationSize = toInteger (openFileSize file)
-    , representationSource = InFile (openFilePath file)
+    , representationSource = InFile file
     }
   where
-    modified = openFileModified file
+    modified = posixTime (openFileModified file)
     isSettled = modified + 2 < now
     lastModified = floor (min modified now)
     tag = EntityTag (if isSettled then Strong else Weak) tagText
@@ -91,7 +104,7 @@ fromFile now contentType coding isOneOfSeveral file =
           <> char7 '-'
           <> word64Hex (fromIntegral (openFileSize file))
           <> char7 '-'
-          <> word64Hex (fromInteger (floor (modified * 1000000000)))
+          <> word64Hex (fromIntegral (openFileModified file))
 
 -- | The same with its bytes in memory, valid for ever; 'Nothing' if the file was changed meanwhile.
 --
@@ -99,13 +112,11 @@ fromFile now contentType coding isOneOfSeveral file =
 hold :: Representation -> IO (Maybe Representation)
 hold representation = case representationSource representation of
   InMemory _ -> pure (Just representation)
-  InFile path -> do
-    bytes <- withBinaryFile path ReadMode (\file -> ByteString.hGet file (fromInteger (representationSize representation)))
-    (size, modified) <- fileState path
+  InFile file -> do
+    bytes <- withBinaryFile (openFilePath file) ReadMode (\opened -> ByteString.hGet opened (fromInteger (representationSize representation)))
+    state <- openFileState file
     pure $
-      if toInteger (ByteString.length bytes) == representationSize representation
-        && toInteger size == representationSize representation
-        && modified == representationModified representation
+      if toInteger (ByteString.length bytes) == representationSize representation && isUnchanged representation state
         then Just representation {representationSource = InMemory bytes}
         else Nothing
 
@@ -136,7 +147,7 @@ selected representation selection = case selection of
     size = representationSize representation
     headers = (hContentType, representationType representation) : representationHeaders representation
     bytesOf status fields range = case representationSource representation of
-      InFile path -> responseFile status fields path (Just (FilePart (firstByte range) (rangeLength range) size))
+      InFile file -> responseFile status fields (openFilePath file) (Just (FilePart (firstByte range) (rangeLength range) size))
       InMemory bytes ->
         responseBuilder status ((hContentLength, decimal (rangeLength range)) : fields) . byteString $
           ByteString.take (fromInteger (rangeLength range)) (ByteString.drop (fromInteger (firstByte range)) bytes)
@@ -144,7 +155,7 @@ selected representation selection = case selection of
 severalParts :: Representation -> [ByteRange] -> Boundary -> Response
 severalParts representation ranges boundary =
   responseStream partialContent206 headers $ \send flush -> case representationSource representation of
-    InFile path -> withBinaryFile path ReadMode (\file -> multipartBody parts (readAt file) send flush)
+    InFile file -> withBinaryFile (openFilePath file) ReadMode (\opened -> multipartBody parts (readAt opened) send flush)
     InMemory bytes -> multipartBody parts (slice bytes) send flush
   where
     parts = multipart boundary (representationType representation) (representationSize representation) ranges
@@ -152,7 +163,7 @@ severalParts representation ranges boundary =
       (hContentType, multipartType parts)
         : (hContentLength, decimal (multipartLength parts))
         : representationHeaders representation
-    readAt file offset count = hSeek file AbsoluteSeek offset >> ByteString.hGetSome file count
+    readAt opened offset count = hSeek opened AbsoluteSeek offset >> ByteString.hGetSome opened count
     slice bytes offset count = pure (ByteString.take count (ByteString.drop (fromInteger offset) bytes))
 
 decimal :: Integer -> ByteString

@@ -1,5 +1,6 @@
 {-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
+{-# LANGUAGE TupleSections #-}
 
 -- | A directory as a WAI application. Runs on any server; knows none.
 module Millrace.Cli.StaticFiles
@@ -13,13 +14,14 @@ module Millrace.Cli.StaticFiles
   , LinkPolicy (..)
   ) where
 
+import Control.Exception (IOException, bracket, finally, try)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (byteString, toLazyByteString)
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
 import Data.List (find)
-import Data.Maybe (catMaybes, fromMaybe, mapMaybe)
+import Data.Maybe (catMaybes, fromMaybe, isJust, mapMaybe)
 import Data.Time.Clock.POSIX (POSIXTime, getPOSIXTime)
 import Millrace.Cli.ContentCoding
 import Millrace.Cli.Entry
@@ -29,6 +31,7 @@ import Millrace.Cli.MediaType (mediaType)
 import Millrace.Cli.Representation
 import Millrace.Cli.RequestPath
 import Millrace.Cli.Root
+import Millrace.Http.Shared (share)
 import Network.HTTP.Types
 import Network.HTTP.Types.Header (hAllow, hRetryAfter)
 import Network.Wai
@@ -42,17 +45,6 @@ data Site = Site
   , siteListing :: Bool
   -- ^ Whether a directory without an index answers with a list of its files.
   }
-
--- | Small files in memory, each in all its codings.
---
--- @since 0.1.0
-type FileCache = Cache [Representation]
-
--- | A cache whose files are looked up again after so many microseconds.
---
--- @since 0.1.0
-newFileCache :: Int -> IO FileCache
-newFileCache = newCache
 
 -- | A site without cache and listings.
 --
@@ -70,7 +62,7 @@ plainSite root = Site root Nothing False
 --   sent in its place to clients that accept its coding.
 -- * Only regular files that this process may read.
 --
--- The body of an answer that is not from the cache is a 'responseFile', whose path is valid until the server has sent it
+-- The body of an answer that is not in memory is a 'responseFile', whose path is valid until the server has sent it
 -- and must not be a key of a cache (see 'openFilePath'). The file of each answer stays the one that was checked, even if
 -- it is replaced meanwhile.
 --
@@ -82,13 +74,17 @@ staticFiles :: Site -> Application
 staticFiles site request respond
   | requestMethod request `notElem` [methodGet, methodHead] =
       respond (refusal methodNotAllowed405 [(hAllow, "GET, HEAD")])
-  | otherwise =
-      maybe (pure Nothing) (`recall` rawPathInfo request) (siteCache site) >>= \case
-        Just representations -> answerWith (choose request representations) request >>= respond
-        Nothing -> case parseRequestPath (rawPathInfo request) of
-          Left Malformed -> respond (refusal badRequest400 [])
-          Left Unservable -> respond (refusal notFound404 [])
-          Right path -> servePath site path request respond
+  | otherwise = maybe ($ Nothing) (`withCached` rawPathInfo request) (siteCache site) $ \case
+      Nothing -> look
+      Just kept -> do
+        let chosen = choose request kept
+        current <- isCurrent chosen
+        if current then answerWith chosen request >>= respond else look
+  where
+    look = case parseRequestPath (rawPathInfo request) of
+      Left Malformed -> respond (refusal badRequest400 [])
+      Left Unservable -> respond (refusal notFound404 [])
+      Right path -> servePath site path request respond
 
 servePath :: Site -> RequestPath -> Application
 servePath site (RequestPath names endsInSlash) request respond =
@@ -129,44 +125,58 @@ problemResponse problem = case problem of
   OutOfDescriptors -> refusal serviceUnavailable503 [(hRetryAfter, "1")]
   Faulty _ -> refusal internalServerError500 []
 
--- Through the cache if there is one and the file is small; a path that is percent-encoded, and so only one of many for
--- the same file, leads past it.
+-- Through the cache if there is one; a path that is percent-encoded, and so only one of many for the same file, leads past
+-- it.
 serveFile :: Site -> [ByteString] -> OpenFile -> Application
 serveFile site names file request respond = do
   now <- getPOSIXTime
   case siteCache site of
-    Just cache | isSmall file && Char8.notElem '%' path -> do
-      held <- holdAll site names now file
-      case held of
-        Just representations -> do
-          remember cache (ByteString.copy path) (sum (map heldBytes representations)) representations
-          answerWith (choose request representations) request >>= respond
+    Just cache | Char8.notElem '%' path ->
+      bracket (keepAll site names now file) (mapM_ letGo) $ \case
+        Just kept -> do
+          remember cache (ByteString.copy path) kept
+          answerWith (choose request (representations kept)) request >>= respond
         Nothing -> serveBest site names now file request respond
     _ -> serveBest site names now file request respond
   where
     path = rawPathInfo request
 
-isSmall :: OpenFile -> Bool
-isSmall file = toInteger (openFileSize file) <= cachedSizeMax
-
 -- The first is the one without a coding.
 choose :: Request -> [Representation] -> Representation
-choose request representations = case preferredCoding (requestHeaders request) (mapMaybe representationCoding representations) of
-  wanted@(Just _) -> fromMaybe plain (find ((== wanted) . representationCoding) representations)
+choose request kept = case preferredCoding (requestHeaders request) (mapMaybe representationCoding kept) of
+  wanted@(Just _) -> fromMaybe plain (find ((== wanted) . representationCoding) kept)
   Nothing -> plain
   where
-    plain = head representations
+    plain = head kept
 
--- Everything that may be sent for a file, in memory; 'Nothing' if it changes meanwhile.
-holdAll :: Site -> [ByteString] -> POSIXTime -> OpenFile -> IO (Maybe [Representation])
-holdAll site names now file = do
-  coded <- mapM (\coding -> withCoded site names file coding (\found -> holdIfSmall (represent True (Just coding) found) found)) codings
-  let found = catMaybes coded
-  plain <- hold (represent (not (null found)) Nothing file)
-  pure (sequence (plain : found))
+-- Everything that may be sent for a file; 'Nothing' if it changes meanwhile. The first is the one without a coding. To be
+-- called masked.
+keepAll :: Site -> [ByteString] -> POSIXTime -> OpenFile -> IO (Maybe Kept)
+keepAll site names now file = do
+  coded <- catMaybes <$> mapM keepCoded codings
+  plain <- keepOne site names (represent (not (null coded)) Nothing) (\found -> openFileNumber found == openFileNumber file)
+  case plain of
+    Nothing -> Nothing <$ mapM_ snd coded
+    Just first
+      | all (isJust . heldBytes) found -> pure (Just (InMemory found))
+      | otherwise -> Just . Open <$> share (mapM_ snd (first : coded)) found
+      where found = map fst (first : coded)
   where
     represent several coding = fromFile now (mediaType (last names)) coding several
-    holdIfSmall representation found = if isSmall found then hold representation else pure Nothing
+    keepCoded coding = keepOne site (codedNames names coding) (represent True (Just coding)) (`isNotOlderThan` file)
+
+-- One file that is what is wanted, in memory or open, and the action that closes it. To be called masked.
+keepOne :: Site -> [ByteString] -> (OpenFile -> Representation) -> (OpenFile -> Bool) -> IO (Maybe (Representation, IO ()))
+keepOne site names represent isWanted = do
+  (entry, close) <- openEntry (siteRoot site) names
+  case entry of
+    Right (File found)
+      | isWanted found && toInteger (openFileSize found) > memoryBytesMax -> pure (Just (represent found, close))
+      | isWanted found -> (either unreadable (fmap (,pure ())) <$> try (hold (represent found))) `finally` close
+    _ -> Nothing <$ close
+  where
+    unreadable :: IOException -> Maybe a
+    unreadable _ = Nothing
 
 -- The best of what there is, from the file system.
 serveBest :: Site -> [ByteString] -> POSIXTime -> OpenFile -> Application
@@ -179,12 +189,19 @@ serveBest site names now file request respond = do
     Nothing -> send plain
     Just coding -> withCoded site names file coding (send . represent (Just coding) True) >>= maybe (send plain) pure
 
--- The file in this coding, if there is one and it is not older: an older one is of an earlier state.
+-- The file in this coding, if there is one.
 withCoded :: Site -> [ByteString] -> OpenFile -> Coding -> (OpenFile -> IO a) -> IO (Maybe a)
 withCoded site names file coding use =
-  withEntry (siteRoot site) (init names ++ [last names <> codingExtension coding]) $ \case
-    Right (File found) | openFileModified found >= openFileModified file -> Just <$> use found
+  withEntry (siteRoot site) (codedNames names coding) $ \case
+    Right (File found) | found `isNotOlderThan` file -> Just <$> use found
     _ -> pure Nothing
+
+codedNames :: [ByteString] -> Coding -> [ByteString]
+codedNames names coding = init names ++ [last names <> codingExtension coding]
+
+-- An older one in another coding is of an earlier state.
+isNotOlderThan :: OpenFile -> OpenFile -> Bool
+isNotOlderThan found file = openFileModified found >= openFileModified file
 
 -- Lists what would be served, and nothing else.
 listing :: Site -> [ByteString] -> FilePath -> IO Response
@@ -198,7 +215,7 @@ listing site names directory = do
   where
     examine name = withEntry (siteRoot site) (names ++ [name]) $ \entry -> pure $ case entry of
       Right (Directory _) -> Just (ListedDirectory name)
-      Right (File file) -> Just (ListedFile name (toInteger (openFileSize file)) (openFileModified file))
+      Right (File file) -> Just (ListedFile name (toInteger (openFileSize file)) (posixTime (openFileModified file)))
       Left _ -> Nothing
 
 -- More names than this are not read: nobody looks at such a page, and each costs a look-up.

@@ -298,12 +298,41 @@ spec = do
       answerBody <$> answer "/hell%6f.txt" [] `shouldReturn` "Hello, world\n"
       removeFile (site </> "root/hello.txt")
       answerStatus <$> answer "/hell%6f.txt" [] `shouldReturn` 404
-    it "holds no large file" $ \site -> do
-      write site "root/large" (Char8.replicate 65537 'x')
-      answer <- cached 60000000 site
-      ByteString.length . answerBody <$> answer "/large" [] `shouldReturn` 65537
+    it "keeps a large file open, for its time" $ \site -> do
+      write site "root/large" large
+      atFirst <- descriptors
+      answer <- cached 500000 site
+      answerBody <$> answer "/large" [] `shouldReturn` large
       removeFile (site </> "root/large")
+      answerBody <$> answer "/large" [] `shouldReturn` large
+      (subtract atFirst <$> descriptors) `shouldReturn` 1
+      threadDelay 1100000
       answerStatus <$> answer "/large" [] `shouldReturn` 404
+      descriptors `shouldReturn` atFirst
+    it "shows at once that a large file was written to" $ \site -> do
+      writeOld site "root/large" large
+      answer <- cached 60000000 site
+      first <- answer "/large" []
+      ByteString.appendFile (site </> "root/large") "and more"
+      second <- answer "/large" []
+      answerBody second `shouldBe` large <> "and more"
+      header "ETag" first == header "ETag" second `shouldBe` False
+    it "keeps large files in other codings open, too" $ \site -> do
+      writeOld site "root/large" large
+      writeOld site "root/large.gz" (Char8.replicate 65537 'z')
+      answer <- cached 60000000 site
+      _ <- answer "/large" []
+      mapM_ (removeFile . ((site </> "root") </>)) ["large", "large.gz"]
+      answerBody <$> answer "/large" [("Accept-Encoding", "gzip")] `shouldReturn` Char8.replicate 65537 'z'
+      answerBody <$> answer "/large" [] `shouldReturn` large
+    it "holds no more than 128 files open" $ \site -> do
+      let names = ["large" <> show number | number <- [1 .. 300 :: Int]]
+      forM_ names $ \name -> write site ("root/" <> name) large
+      atFirst <- descriptors
+      answer <- cached 60000000 site
+      forM_ names $ \name -> answerStatus <$> answer (Char8.pack ('/' : name)) [] `shouldReturn` 200
+      held <- subtract atFirst <$> descriptors
+      held `shouldSatisfy` (`elem` [1 .. 128])
 
   describe "listings" . around withSite $ do
     it "are not made unless asked for" $ \site -> answerStatus <$> get site "/no-index/" [] `shouldReturn` 404
@@ -332,6 +361,7 @@ spec = do
   where
     slice start count = ByteString.take count . ByteString.drop start
     descriptors = length <$> listDirectory "/proc/self/fd"
+    large = Char8.replicate 65537 'x'
 
 servedPaths :: [(ByteString, ByteString)]
 servedPaths =

@@ -14,11 +14,11 @@ module Millrace.Cli.Root
   ( Root
   , openRoot
   , withEntry
+  , openEntry
   , directoryNames
-  , fileState
   ) where
 
-import Control.Exception (bracket)
+import Control.Exception (bracket, onException)
 import Control.Monad (unless)
 import Data.ByteString (ByteString)
 import Data.Char (isDigit)
@@ -26,7 +26,6 @@ import Data.Int (Int32, Int64)
 import Data.List (intercalate, isPrefixOf, tails)
 import qualified Data.Text as Text
 import Data.Text.Encoding (decodeUtf8', encodeUtf8)
-import Data.Time.Clock.POSIX (POSIXTime)
 import Data.Word (Word32)
 import Foreign.C.String (CWString, peekCWStringLen, withCWString)
 import Foreign.C.Types (CWchar)
@@ -78,14 +77,27 @@ withoutBackslash path = if last path == '\\' then init path else path
 -- ends, normally or not. Names must be plain (see "Millrace.Cli.RequestPath") and in UTF-8; an empty list is the root
 -- itself.
 --
--- The look-up may wait for a disk. A download holds two handles: this one and its reader's.
+-- The look-up may wait for a disk. A download holds two handles: this one, which a cache may lend it, and its
+-- reader's.
 --
 -- @since 0.1.0
 withEntry :: Root -> [ByteString] -> (Either Problem Entry -> IO a) -> IO a
-withEntry root@(Root path _) names use = case traverse windowsName names of
-  Nothing -> use (Left Missing)
-  Just plain -> withFound (path <> "\\" <> intercalate "\\" plain) $ \result found ->
-    (if result == #{const ENTRY_FOUND} then examine root found else Left <$> problemOf result found) >>= use
+withEntry root names use = bracket (openEntry root names) snd (use . fst)
+
+-- | The same, with the action that closes the file. To be called with asynchronous exceptions masked.
+--
+-- @since 0.1.0
+openEntry :: Root -> [ByteString] -> IO (Either Problem Entry, IO ())
+openEntry root@(Root path _) names = case traverse windowsName names of
+  Nothing -> pure (Left Missing, pure ())
+  Just plain -> allocaBytes #{size entry} $ \found -> do
+    result <- withCWString (path <> "\\" <> intercalate "\\" plain) (`c_open` found)
+    if result == #{const ENTRY_FOUND}
+      then do
+        handle <- #{peek entry, handle} found
+        entry <- examine root found `onException` c_close handle
+        pure (entry, c_close handle)
+      else (\problem -> (Left problem, pure ())) <$> problemOf result found
 
 windowsName :: ByteString -> Maybe String
 windowsName name = case decodeUtf8' name of
@@ -129,7 +141,21 @@ openFile :: FilePath -> Ptr Found -> IO OpenFile
 openFile real found = do
   (size, modified) <- stateOf found
   number <- #{peek entry, number} found
-  pure OpenFile {openFilePath = real, openFileSize = size, openFileModified = modified, openFileNumber = number}
+  pure
+    OpenFile
+      { openFilePath = real
+      , openFileSize = size
+      , openFileModified = modified
+      , openFileNumber = number
+      , openFileState = stateAt real
+      }
+
+-- The path stays the file's as long as it is open.
+stateAt :: FilePath -> IO (Int64, Nanoseconds)
+stateAt path = withFound path $ \result found ->
+  if result == #{const ENTRY_FOUND}
+    then stateOf found
+    else failureOf found >>= \number -> ioError (IOError Nothing OtherError "open" (windowsError number) Nothing (Just path))
 
 -- | The first names in a directory, at most so many, in no order; those of @.@ and @..@ may be among them. The path is
 -- that of a 'Directory'.
@@ -137,15 +163,6 @@ openFile real found = do
 -- @since 0.1.0
 directoryNames :: Int -> FilePath -> IO [ByteString]
 directoryNames count directory = map (encodeUtf8 . Text.pack) . take count <$> listDirectory directory
-
--- | The size of a file in bytes and the time of its last change, as they are now. The path is that of an 'OpenFile'.
---
--- @since 0.1.0
-fileState :: FilePath -> IO (Int64, POSIXTime)
-fileState path = withFound path $ \result found ->
-  if result == #{const ENTRY_FOUND}
-    then stateOf found
-    else failureOf found >>= \number -> ioError (IOError Nothing OtherError "open" (windowsError number) Nothing (Just path))
 
 -- What C says of an entry that it looked for, and closes afterwards.
 withFound :: FilePath -> (Int32 -> Ptr Found -> IO a) -> IO a
@@ -160,11 +177,11 @@ kindOf = #{peek entry, kind}
 failureOf :: Ptr Found -> IO Word32
 failureOf = #{peek entry, error}
 
-stateOf :: Ptr Found -> IO (Int64, POSIXTime)
+stateOf :: Ptr Found -> IO (Int64, Nanoseconds)
 stateOf found = do
   size <- #{peek entry, size} found
   modified <- #{peek entry, modified_100_ns} found :: IO Int64
-  pure (size, fromRational (fromIntegral modified / 10000000))
+  pure (size, 100 * modified)
 
 pathOf :: Ptr Found -> IO (Either Word32 FilePath)
 pathOf found = allocaArray #{const ENTRY_PATH_MAX} $ \path -> do

@@ -1,84 +1,118 @@
-{-# LANGUAGE TupleSections #-}
-
 -- |
 -- A map whose entries live for a fixed time. Knows nothing of what they mean.
+--
+-- @since 0.1.0
 module Millrace.Http.Expiring (Expiring, newExpiring, remembersNothing, recall, remember, forgetAll) where
 
-import Control.Monad (forM_, unless, void)
+import Control.Monad (unless, void)
 import Data.IORef
 import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
 import Millrace.Deadline (Deadline, deadlineAfter)
 import Millrace.Timer (getSystemTimerManager, registerTimeout)
 
--- | A map from paths.
-data Expiring a = Expiring
+-- | A map whose entries are forgotten after a time.
+--
+-- @since 0.1.0
+data Expiring key a = Expiring
   { lifeMicros :: !Int,
-    entriesMax :: !Int,
+    weightMax :: !Int,
     -- What to do with what is forgotten.
     discard :: !(a -> IO ()),
-    entries :: !(IORef (Map FilePath (Deadline, a))),
+    content :: !(IORef (Content key a)),
     -- Is a sweep going to happen?
     sweeping :: !(IORef Bool)
   }
 
--- | @newExpiring lifeMicros entriesMax discard@. With a life of 0 it remembers nothing.
-newExpiring :: Int -> Int -> (a -> IO ()) -> IO (Expiring a)
-newExpiring life size action = Expiring life size action <$> newIORef Map.empty <*> newIORef False
+-- What all entries weigh, and the entries.
+data Content key a = Content !Int !(Map key (Entry a))
+
+-- When it ends, and what it weighs.
+data Entry a = Entry !Deadline !Int a
+
+-- | @newExpiring lifeMicros weightMax discard@. What is forgotten is discarded: within twice its life, or when other things
+-- take its place. With a life of 0 nothing is remembered.
+--
+-- > pages <- newExpiring 1000000 512 close
+--
+-- @since 0.1.0
+newExpiring :: Int -> Int -> (a -> IO ()) -> IO (Expiring key a)
+newExpiring life most action = Expiring life most action <$> newIORef (Content 0 Map.empty) <*> newIORef False
 
 -- | Is the life of its entries 0?
-remembersNothing :: Expiring a -> Bool
+--
+-- @since 0.1.0
+remembersNothing :: Expiring key a -> Bool
 remembersNothing expiring = lifeMicros expiring == 0
 
--- | What is remembered of a path. O(log n).
-recall :: Expiring a -> FilePath -> IO (Maybe a)
-recall expiring path
-  | remembersNothing expiring = return Nothing
-  | otherwise = do
-    now <- deadlineAfter 0
-    found <- Map.lookup path <$> readIORef (entries expiring)
-    return $ case found of
-      Just (end, value) | end > now -> Just value
-      _ -> Nothing
+-- | What is remembered of a key. It may be discarded at any moment. O(log n), without a lock. Does not block.
+--
+-- @since 0.1.0
+recall :: Ord key => Expiring key a -> key -> IO (Maybe a)
+recall expiring key = do
+  Content _ entries <- readIORef (content expiring)
+  case Map.lookup key entries of
+    Nothing -> return Nothing
+    Just (Entry end _ value) -> do
+      now <- deadlineAfter 0
+      return (if end > now then Just value else Nothing)
 
--- | Remembers something, for the time that was set, in place of what was remembered before. False if there is no room:
--- it is then still the caller's. O(log n).
-remember :: Expiring a -> FilePath -> a -> IO Bool
-remember expiring path value
-  | remembersNothing expiring = return False
+-- | @remember expiring key weight value@ remembers something, in place of what was remembered of the key before. If all
+-- entries would weigh too much, everything else is forgotten: what is asked for often is soon back, and there is no order
+-- to be kept up on every request. O(log n) unless that happens.
+--
+-- @since 0.1.0
+remember :: Ord key => Expiring key a -> key -> Int -> a -> IO ()
+remember expiring key weight value
+  | remembersNothing expiring = discard expiring value
   | otherwise = do
     end <- deadlineAfter (lifeMicros expiring)
-    outcome <- atomicModifyIORef' (entries expiring) (insert end)
-    case outcome of
-      Nothing -> return False
-      Just old -> mapM_ (discard expiring . snd) old >> scheduleSweep expiring >> return True
-  where
-    insert end map'
-      | Map.size map' >= entriesMax expiring = (map', Nothing)
-      | otherwise = let (old, new) = Map.insertLookupWithKey (\_ latest _ -> latest) path (end, value) map' in (new, Just old)
+    atomicModifyIORef' (content expiring) (insert (weightMax expiring) key (Entry end weight value)) >>= mapM_ (discard expiring)
+    scheduleSweep expiring
 
-scheduleSweep :: Expiring a -> IO ()
+-- The new content, and what is not in it any more.
+insert :: Ord key => Int -> key -> Entry a -> Content key a -> (Content key a, [a])
+insert most key entry@(Entry _ weight _) (Content total entries)
+  | heavier <= most = (Content heavier (Map.insert key entry entries), map valueOf before)
+  | otherwise = (Content weight (Map.singleton key entry), map valueOf (Map.elems entries))
+  where
+    before = maybe [] pure (Map.lookup key entries)
+    heavier = total + weight - sum (map weightOf before)
+
+weightOf :: Entry a -> Int
+weightOf (Entry _ weight _) = weight
+
+valueOf :: Entry a -> a
+valueOf (Entry _ _ value) = value
+
+scheduleSweep :: Expiring key a -> IO ()
 scheduleSweep expiring = do
   already <- exchange (sweeping expiring) True
   unless already $ do
     manager <- getSystemTimerManager
     void (registerTimeout manager (lifeMicros expiring) (sweep expiring))
 
-sweep :: Expiring a -> IO ()
+sweep :: Expiring key a -> IO ()
 sweep expiring = do
   now <- deadlineAfter 0
-  old <- atomicModifyIORef' (entries expiring) (\map' -> let (dead, alive) = Map.partition ((<= now) . fst) map' in (alive, dead))
-  forM_ old (discard expiring . snd)
+  atomicModifyIORef' (content expiring) (forgetDead now) >>= mapM_ (discard expiring)
   atomicWriteIORef (sweeping expiring) False
-  left <- readIORef (entries expiring)
+  Content _ left <- readIORef (content expiring)
   unless (Map.null left) (scheduleSweep expiring)
 
--- | Forgets everything.
-forgetAll :: Expiring a -> IO ()
+forgetDead :: Deadline -> Content key a -> (Content key a, [a])
+forgetDead now (Content total entries) = (Content (total - sum (fmap weightOf dead)) alive, map valueOf (Map.elems dead))
+  where
+    (dead, alive) = Map.partition (\(Entry end _ _) -> end <= now) entries
+
+-- | Forgets everything, at once.
+--
+-- @since 0.1.0
+forgetAll :: Expiring key a -> IO ()
 forgetAll expiring = do
-  old <- exchange (entries expiring) Map.empty
-  forM_ old (discard expiring . snd)
+  Content _ old <- exchange (content expiring) (Content 0 Map.empty)
+  mapM_ (discard expiring . valueOf) old
 
 -- What was there before.
 exchange :: IORef a -> a -> IO a
-exchange ref new = atomicModifyIORef' ref (new,)
+exchange ref new = atomicModifyIORef' ref (\old -> (new, old))

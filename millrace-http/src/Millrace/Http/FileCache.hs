@@ -6,10 +6,8 @@
 -- file under the hands of somebody who is still sending.
 module Millrace.Http.FileCache (FileCache, OpenFile (..), FileInfo (..), newFileCache, closeFileCache, withOpenFile, fileInfo) where
 
-import Control.Exception (bracket, mask_, throwIO)
-import Control.Monad (unless, when)
+import Control.Exception (bracket, throwIO)
 import Data.ByteString (ByteString)
-import Data.IORef
 import Data.Int (Int32)
 import Foreign.C.Error (Errno (..), errnoToIOError)
 import Foreign.C.Types (CTime (..))
@@ -18,21 +16,19 @@ import Foreign.Ptr (castPtr)
 import Millrace.Http.Expiring
 import Millrace.Http.Date (formatHttpDate)
 import Millrace.Http.File (FileFacts (..))
+import Millrace.Http.Shared
 import Millrace.Http.Wire
 import Network.HTTP.Date (HTTPDate, epochTimeToHTTPDate)
 import System.Posix.Internals (withFilePath)
 
 -- | The files that one server keeps in mind.
 data FileCache = FileCache
-  { keptFiles :: !(Expiring Kept),
-    knownFacts :: !(Expiring (Either IOError FileFacts))
+  { keptFiles :: !(Expiring FilePath (Shared OpenFile)),
+    knownFacts :: !(Expiring FilePath (Either IOError FileFacts))
   }
 
 -- | A descriptor and what it showed when it was opened.
 data OpenFile = OpenFile !Int32 !FileFacts
-
--- An open file and the number of those who need it, the cache included; 0: it is closed.
-data Kept = Kept !OpenFile !(IORef Int)
 
 -- | What is known of a file.
 --
@@ -68,12 +64,12 @@ closeFileCache cache = forgetAll (keptFiles cache) >> forgetAll (knownFacts cach
 withOpenFile :: FileCache -> FilePath -> (Either IOError OpenFile -> IO a) -> IO a
 withOpenFile cache path use
   | remembersNothing (keptFiles cache) = bracket (openRegular path) (mapM_ closeOpenFile) use
-  | otherwise = bracket (acquire cache path) (mapM_ release) (use . fmap (\(Kept file _) -> file))
+  | otherwise = bracket (acquire cache path) (mapM_ release) (use . fmap sharedValue)
 
 closeOpenFile :: OpenFile -> IO ()
 closeOpenFile (OpenFile descriptor _) = closeFile descriptor
 
-acquire :: FileCache -> FilePath -> IO (Either IOError Kept)
+acquire :: FileCache -> FilePath -> IO (Either IOError (Shared OpenFile))
 acquire cache path = do
   kept <- recall (keptFiles cache) path
   alive <- maybe (return False) retain kept
@@ -82,18 +78,10 @@ acquire cache path = do
     _ -> openRegular path >>= traverse keep
   where
     keep file = do
-      new <- Kept file <$> newIORef 2
-      remembered <- remember (keptFiles cache) path new
-      unless remembered (release new)
+      new <- share (closeOpenFile file) file
+      _ <- retain new
+      remember (keptFiles cache) path 1 new
       return new
-
-retain :: Kept -> IO Bool
-retain (Kept _ uses) = atomicModifyIORef' uses (\count -> if count == 0 then (0, False) else (count + 1, True))
-
-release :: Kept -> IO ()
-release (Kept file uses) = mask_ $ do
-  left <- atomicModifyIORef' uses (\count -> (count - 1, count - 1))
-  when (left == 0) (closeOpenFile file)
 
 -- The name is a CString, on Windows a CWString.
 openRegular :: FilePath -> IO (Either IOError OpenFile)
@@ -115,7 +103,7 @@ fileInfo cache path = do
   where
     look = do
       found <- withOpenFile cache path (return . fmap (\(OpenFile _ facts) -> facts))
-      _ <- remember (knownFacts cache) path found
+      remember (knownFacts cache) path 1 found
       return found
     describe (FileFacts size modified) =
       FileInfo path size (epochTimeToHTTPDate (CTime modified)) (formatHttpDate modified)

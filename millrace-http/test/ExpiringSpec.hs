@@ -1,0 +1,84 @@
+-- | Maps whose entries expire, and things that several need.
+module ExpiringSpec (spec) where
+
+import Control.Monad (forM_)
+import Data.IORef
+import Millrace.Http.Expiring
+import Millrace.Http.Shared
+import Millrace.Timer (threadDelay)
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  describe "what expires" $ do
+    it "is given back until then, by its key" $ do
+      entries <- lasting
+      remember entries "a" 1 'a'
+      remember entries "b" 1 'b'
+      mapM (recall entries) ["a", "b", "c"] `shouldReturn` [Just 'a', Just 'b', Nothing]
+    it "is what was given last" $ do
+      entries <- lasting
+      forM_ "xyz" (remember entries "a" 20)
+      recall entries "a" `shouldReturn` Just 'z'
+    it "is forgotten after a time" $ do
+      entries <- newExpiring 50000 32 (const (return ()))
+      remember entries "a" 1 'a'
+      threadDelay 60000
+      recall entries "a" `shouldReturn` Nothing
+    it "never weighs more than it may" $ do
+      entries <- lasting
+      forM_ keys $ \key -> remember entries key 1 'x'
+      mapM (recall entries) keys `shouldReturn` replicate 32 Nothing ++ [Just 'x']
+    it "is not remembered with a life of 0, and discarded at once" $ do
+      (entries, discarded) <- noting 0
+      remember entries "a" 1 'a'
+      recall entries "a" `shouldReturn` Nothing
+      discarded `shouldReturn` "a"
+    it "is discarded when it is forgotten, whether or not anybody asks" $ do
+      (entries, discarded) <- noting 50000
+      remember entries "a" 1 'a'
+      discarded `shouldReturn` ""
+      discarded `shouldBecome` "a"
+      remember entries "b" 1 'b'
+      discarded `shouldBecome` "ba"
+    it "is discarded when something takes its place, or all of the room" $ do
+      (entries, discarded) <- noting 60000000
+      remember entries "a" 16 'a'
+      remember entries "a" 16 'b'
+      discarded `shouldReturn` "a"
+      remember entries "c" 17 'c'
+      discarded `shouldReturn` "ba"
+      forgetAll entries
+      discarded `shouldReturn` "cba"
+  describe "what several need" $ do
+    it "is let go of by the last of them, once" $ do
+      gone <- newIORef (0 :: Int)
+      thing <- share (modifyIORef' gone (+ 1)) 'x'
+      retain thing `shouldReturn` True
+      release thing
+      readIORef gone `shouldReturn` 0
+      sharedValue thing `shouldBe` 'x'
+      release thing
+      readIORef gone `shouldReturn` 1
+    it "cannot be had any more then" $ do
+      thing <- share (return ()) 'x'
+      release thing
+      retain thing `shouldReturn` False
+  where
+    lasting = newExpiring 60000000 32 (const (return ())) :: IO (Expiring String Char)
+    keys = map show [1 .. 33 :: Int]
+
+-- And what was discarded, the last first.
+noting :: Int -> IO (Expiring String Char, IO String)
+noting life = do
+  discarded <- newIORef ""
+  entries <- newExpiring life 32 (\value -> atomicModifyIORef' discarded (\others -> (value : others, ())))
+  return (entries, readIORef discarded)
+
+-- Within two seconds.
+shouldBecome :: IO String -> String -> IO ()
+shouldBecome current expected = go (100 :: Int)
+  where
+    go left = do
+      found <- current
+      if found == expected || left == 0 then found `shouldBe` expected else threadDelay 20000 >> go (left - 1)
