@@ -92,13 +92,18 @@ int mrh_create_loop(mr_loop **loop)
     return error;
 }
 
-void mrh_attach(mr_loop *loop, unsigned number)
+void *mrh_capability(void)
+{
+    return rts_unsafeGetMyCapability();
+}
+
+void mrh_attach(mr_loop *loop, unsigned number, void *capability)
 {
     static atomic_flag lock = ATOMIC_FLAG_INIT;
     while (atomic_flag_test_and_set(&lock))
         ;
     unsigned count = atomic_load(&attachment_count);
-    attachments[count] = (attachment){rts_unsafeGetMyCapability(), loop, number};
+    attachments[count] = (attachment){capability, loop, number};
     atomic_store(&attachment_count, count + 1);
     atomic_flag_clear(&lock);
 }

@@ -44,8 +44,10 @@ void mrh_reset_after_fork(void);
 
 /* 0, or a negative errno. */
 int mrh_create_loop(mr_loop **loop);
-/* Called on capability `number`: from here on, `loop` is its loop. */
-void mrh_attach(mr_loop *loop, unsigned number);
+/* The capability that the caller runs on. */
+void *mrh_capability(void);
+/* From here on, `loop` is the loop of this capability, which has this number. */
+void mrh_attach(mr_loop *loop, unsigned number, void *capability);
 
 /* Makes the loop of a simulation this capability's own; NULL ends that. */
 void mrh_attach_simulation(mr_loop *loop);

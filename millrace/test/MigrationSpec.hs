@@ -44,6 +44,8 @@ spec = describe "capabilities" $ do
   it "that are switched off: bound threads that stay there can do everything" $ keepingCapabilities (loopCount >> boundThreads)
   it "that are switched off before their first operation: bound threads that stay there can do everything" $
     scenarioPasses "bound-before-first-operation"
+  it "that are switched off while they get their loops have them later" $
+    scenarioPasses "capabilities-go-while-managers-start"
   it "that are switched off: killing what waits there loses nothing" $ keepingCapabilities $ do
     setNumCapabilities 2
     withoutLeaks $ withUnixPair $ \one other -> do

@@ -7,7 +7,7 @@ module Scenario
   , scenarioPrints
   ) where
 
-import Control.Concurrent (threadDelay)
+import Control.Concurrent (setNumCapabilities, threadDelay)
 import Control.Exception (bracket, displayException, throwIO, try)
 import Control.Monad (forM, forM_, replicateM_, unless, void, when)
 import qualified Data.ByteString as ByteString
@@ -28,6 +28,7 @@ import Millrace.Manager
 import Millrace.Socket
 import Millrace.Socket.ByteString
 import Millrace.Timer (getSystemTimerManager, registerTimeout)
+import qualified Millrace.Timer as Timer
 import BoundThreads (boundThreads)
 import Support
 
@@ -69,11 +70,25 @@ scenarios =
   , ("socket-without-descriptors", socketWithoutDescriptors)
   , ("threads-end-without-descriptors", threadsEndWithoutDescriptors)
   , ("bound-before-first-operation", boundThreads)
+  , ("capabilities-go-while-managers-start", capabilitiesGoWhileManagersStart)
   , ("broken-pipe", brokenPipe)
   , ("select-before-start", selectBeforeStart)
   , ("unknown-backend", unknownBackend)
   , ("throwing-callback", throwingCallback)
   ]
+
+-- The first operation on new capabilities, which gives them their loops one after the other, races with switching them off.
+capabilitiesGoWhileManagersStart :: IO ()
+capabilitiesGoWhileManagersStart = forM_ [8, 16 .. 64] $ \count -> do
+  setNumCapabilities count
+  early <- startOn (count - 8) (Timer.threadDelay 1)
+  threadDelay (5 * count)
+  setNumCapabilities 1
+  threadDelay 1000
+  setNumCapabilities count
+  within 5 "the operation that was first" (finish early)
+  later <- forM [count - 8 .. count - 1] $ \capability -> startOn capability (Timer.threadDelay 1)
+  within 5 "operations on each of them" (mapM_ finish later)
 
 -- | Runs an action while no descriptor is left; gives it the means to have one back.
 withoutDescriptors :: (IO () -> IO a) -> IO a

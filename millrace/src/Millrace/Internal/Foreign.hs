@@ -15,6 +15,7 @@ module Millrace.Internal.Foreign
   , c_reset_after_fork
   , c_create_loop
   , c_attach
+  , c_capability
   , c_poll
   , c_prepare_wait
   , c_wait
@@ -63,6 +64,9 @@ import Foreign.Ptr (Ptr)
 -- | An @mr_loop@.
 data Loop
 
+-- | A @Capability@ of the run-time system.
+data Capability
+
 -- | An @mr_buffer@.
 data LentBuffer
 
@@ -77,7 +81,8 @@ foreign import ccall unsafe "mr_backend_parse" c_backend_parse :: CString -> Ptr
 foreign import ccall unsafe "mrh_epoch" c_epoch :: IO Int64
 foreign import ccall unsafe "mrh_reset_after_fork" c_reset_after_fork :: IO ()
 foreign import ccall unsafe "mrh_create_loop" c_create_loop :: Ptr (Ptr Loop) -> IO CInt
-foreign import ccall unsafe "mrh_attach" c_attach :: Ptr Loop -> CUInt -> IO ()
+foreign import ccall unsafe "mrh_capability" c_capability :: IO (Ptr Capability)
+foreign import ccall unsafe "mrh_attach" c_attach :: Ptr Loop -> CUInt -> Ptr Capability -> IO ()
 foreign import ccall unsafe "mrh_poll" c_poll :: Ptr Loop -> Ptr Completion -> CInt -> IO CInt
 foreign import ccall unsafe "mrh_prepare_wait" c_prepare_wait :: Ptr Loop -> IO CInt
 foreign import ccall safe "mr_loop_wait" c_wait :: Ptr Loop -> IO ()

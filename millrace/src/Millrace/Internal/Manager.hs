@@ -22,15 +22,17 @@ module Millrace.Internal.Manager
   , withSimulatedManager
   ) where
 
-import Control.Concurrent (forkOn, getNumCapabilities, myThreadId, rtsSupportsBoundThreads, yield)
+import Control.Concurrent
+  (forkOn, getNumCapabilities, myThreadId, rtsSupportsBoundThreads, threadCapability, yield)
 import Control.Concurrent.MVar (MVar, newEmptyMVar, newMVar, putMVar, takeMVar, tryPutMVar, withMVar)
-import Control.Exception (Exception (..), SomeException, bracket_, catch, mask_, throwIO)
+import Control.Exception
+  (Exception (..), SomeException, bracket_, catch, mask_, throwIO, try, uninterruptibleMask_)
 import Control.Monad (forM_, unless, void, when)
 import Data.Bits (unsafeShiftR, (.&.))
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef, writeIORef)
 import Data.Int (Int64)
 import Data.List (find)
-import Data.Maybe (fromMaybe)
+import Data.Maybe (fromMaybe, isJust)
 import Data.Primitive.Array (Array, arrayFromList, indexArray, sizeofArray)
 import Data.Word (Word64)
 import Foreign.C.Error (Errno (..), errnoToIOError)
@@ -129,12 +131,17 @@ currentLock = do
   atomicModifyIORef' startLock $ \old@(oldEpoch, lock) ->
     if oldEpoch == epoch then (old, lock) else ((epoch, fresh), fresh)
 
--- | Makes sure that every capability has a loop and a manager thread. Returns when they run.
+-- | Makes sure that every capability has a loop and a manager thread. Returns when they run. One that is switched off
+-- meanwhile, and those after it, are left out.
 ensureManagers :: IO ()
 ensureManagers = withGroup $ do
   existing <- readIORef managers
   count <- getNumCapabilities
-  forM_ [sizeofArray existing .. count - 1] startManager
+  startFrom (sizeofArray existing) count
+  where
+    startFrom number count = when (number < count) $ do
+      started <- startManager number
+      when started (startFrom (number + 1) count)
 
 -- One at a time, masked, with the group of this process.
 withGroup :: IO a -> IO a
@@ -173,20 +180,37 @@ startGroup = do
 explain :: CInt -> String
 explain result = show (errnoToIOError "" (Errno (negate result)) Nothing Nothing)
 
-startManager :: Int -> IO ()
+-- False if the capability is switched off. Uninterruptible: whoever came next would start another one.
+startManager :: Int -> IO Bool
 startManager number = do
-  loop <- createLoop
-  manager <- newManager loop number
-  atomicModifyIORef' managers $ \old -> (arrayFromList (foldr (:) [manager] old), ())
-  ready <- newEmptyMVar
+  outcome <- newEmptyMVar
   void $ forkOn number $ do
-    self <- myThreadId
-    labelThread self ("Millrace manager " ++ show number)
-    c_attach loop (fromIntegral number)
-    putMVar ready ()
-    completions <- mallocBytes (completionsPerPoll * completionSize)
-    runManager manager completions
-  takeMVar ready
+    begun <- try (beginManager number)
+    putMVar outcome begun
+    forM_ (either (const Nothing) id begun) $ \manager -> do
+      completions <- mallocBytes (completionsPerPoll * completionSize)
+      runManager manager completions
+  begun <- uninterruptibleMask_ (takeMVar outcome)
+  either (throwIO :: SomeException -> IO Bool) (return . isJust) begun
+
+beginManager :: Int -> IO (Maybe Manager)
+beginManager number = do
+  self <- myThreadId
+  labelThread self ("Millrace manager " ++ show number)
+  numbered self >>= traverse begin
+  where
+    -- We are not where we wanted to be if the capability was switched off before we ran.
+    numbered self = do
+      before <- c_capability
+      (here, _) <- threadCapability self
+      after <- c_capability
+      return (if here == number && before == after then Just before else Nothing)
+    begin capability = do
+      loop <- createLoop
+      manager <- newManager loop number
+      atomicModifyIORef' managers $ \old -> (arrayFromList (foldr (:) [manager] old), ())
+      c_attach loop (fromIntegral number) capability
+      return manager
 
 newManager :: Ptr Loop -> Int -> IO Manager
 newManager loop number = Manager loop <$> newSlotTable <*> newTimerTable <*> newCallbackQueue <*> pure number
