@@ -33,8 +33,9 @@ typedef struct mr_backend_operations {
 
     /* Hands over what is queued and settles what has ended. Does not block. */
     void (*poll)(mr_loop *loop);
-    /* Hands over what is queued, for a loop whose owner sleeps. */
-    void (*flush)(mr_loop *loop);
+    /* Hands over what is queued, for a loop whose owner sleeps. False if something is left, which only a poll will hand
+     * over. */
+    bool (*flush)(mr_loop *loop);
     /* Is there something for poll to do already? */
     bool (*has_work)(mr_loop *loop);
     /* Blocks until poll has something to do, somebody wakes the loop, or the time comes. Changes nothing that the

@@ -586,8 +586,8 @@ static void attend_sleeper(mr_loop *loop)
 {
     if (!atomic_load_explicit(&loop->sleeping, memory_order_relaxed))
         return;
-    loop->backend->flush(loop);
-    if (loop->completed_first || mr_timer_watched_ns(&loop->wheel) < loop->wait_until_ns)
+    bool is_all_handed_over = loop->backend->flush(loop);
+    if (!is_all_handed_over || loop->completed_first || mr_timer_watched_ns(&loop->wheel) < loop->wait_until_ns)
         mr_loop_wake(loop);
 }
 
@@ -635,6 +635,8 @@ mr_status mr_loop_submit(mr_loop *loop, const mr_request *request, mr_completion
     mr_alarm *alarm = is_alarm ? mr_alarm_take(loop) : NULL;
     mr_slot *slot = is_alarm ? NULL : take_slot(loop);
     if (!alarm && !slot) {
+        if (request->kind == MR_EXCHANGE && mr_check_request(request) == 0)
+            mr_lender_put(&loop->lender, request->buffer); /* as with every other failure */
         *completion = (mr_completion){.user_data = request->user_data, .result = -ENOMEM};
         return MR_DONE;
     }

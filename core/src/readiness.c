@@ -219,9 +219,10 @@ void mr_readiness_poll(mr_loop *loop, const mr_poller *poller)
     }
 }
 
-void mr_readiness_flush(mr_loop *loop)
+bool mr_readiness_flush(mr_loop *loop)
 {
-    (void)loop; /* nothing is ever queued */
+    (void)loop;
+    return true; /* nothing is ever queued */
 }
 
 bool mr_readiness_has_work(mr_loop *loop)

@@ -526,12 +526,14 @@ static void submit_backlog(mr_loop *loop, ring_state *state)
     }
 }
 
-static void flush(mr_loop *loop)
+/* The kernel may refuse for want of memory, or because completions are to be reaped first. */
+static bool flush(mr_loop *loop)
 {
     ring_state *state = state_of(loop);
     submit_backlog(loop, state);
     arm_wake(loop, state);
     flush_ring(loop, state);
+    return !state->unsubmitted && !state->backlog_first;
 }
 
 static void poll_ring(mr_loop *loop)

@@ -728,9 +728,10 @@ static void poll_port(mr_loop *loop)
         complete(loop, &entries[i]);
 }
 
-static void flush(mr_loop *loop)
+static bool flush(mr_loop *loop)
 {
-    (void)loop; /* nothing is ever queued */
+    (void)loop;
+    return true; /* nothing is ever queued */
 }
 
 static bool has_work(mr_loop *loop)

@@ -512,9 +512,10 @@ static void poll_reports(mr_loop *loop)
     mr_machine_unlock(machine);
 }
 
-static void flush(mr_loop *loop)
+static bool flush(mr_loop *loop)
 {
-    (void)loop; /* nothing is ever queued */
+    (void)loop;
+    return true; /* nothing is ever queued */
 }
 
 static bool has_work_locked(const mr_loop *loop)

@@ -53,9 +53,15 @@ void closefrom(int first)
     LIBC(closefrom)(first);
 }
 
+/* With a bad descriptor dup2 fails, and closes nothing. */
+static bool replaces(int descriptor, int number)
+{
+    return descriptor != number && fcntl(descriptor, F_GETFD) >= 0;
+}
+
 int dup2(int descriptor, int number)
 {
-    if (descriptor != number)
+    if (replaces(descriptor, number))
         mf_watch_note_close(number, number);
     return LIBC(dup2)(descriptor, number);
 }
@@ -64,7 +70,7 @@ ALIAS(__dup2, dup2);
 
 int dup3(int descriptor, int number, int flags)
 {
-    if (descriptor != number)
+    if (replaces(descriptor, number))
         mf_watch_note_close(number, number);
     return LIBC(dup3)(descriptor, number, flags);
 }

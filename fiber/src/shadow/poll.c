@@ -102,8 +102,12 @@ static int poll_until(struct pollfd *entries, nfds_t count, uint64_t deadline_ns
         int ready = LIBC(poll)(entries, count, 0);
         if (ready != 0 || has_passed(deadline_ns))
             return ready;
-        const struct pollfd *only = was_in_vain ? NULL : single_plain_entry(entries, count);
+        struct pollfd *only = was_in_vain ? NULL : single_plain_entry(entries, count);
         int error = only ? wait_for_one(only, deadline_ns) : wait_for_set(entries, count, deadline_ns);
+        if (error == -EBADF && only) { /* about to be closed: for a while another look would still find it open */
+            only->revents = POLLNVAL;
+            return 1;
+        }
         if (error && error != -ETIMEDOUT && error != -EBADF)
             return mf_fail(error);
         if (error == -ETIMEDOUT && !has_passed(deadline_ns))
@@ -251,8 +255,8 @@ static int select_until(int bound, fd_set *read_set, fd_set *write_set, fd_set *
 int select(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, struct timeval *timeout)
 {
     struct timespec limit = {0};
-    if (timeout)
-        limit = (struct timespec){timeout->tv_sec, timeout->tv_usec * 1000};
+    if (timeout) /* unlike the others, select takes a second and more in tv_usec */
+        limit = (struct timespec){timeout->tv_sec + timeout->tv_usec / 1000000, timeout->tv_usec % 1000000 * 1000};
     bool is_libcs = !mf_current || bound < 0 || (timeout && (!is_valid(&limit) || (!limit.tv_sec && !limit.tv_nsec)));
     if (is_libcs)
         return LIBC(select)(bound, read_set, write_set, except_set, timeout);

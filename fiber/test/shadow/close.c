@@ -1,6 +1,7 @@
 /* close.c: descriptors that lose their meaning while fibers wait for them. */
 #include "shadow_test.h"
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -100,6 +101,51 @@ static void close_ends_a_poll(void)
     MUST(close(p.ends[1]));
 }
 
+static void connect_over_tcp(int ends[2])
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int listener = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    MUST(bind(listener, (struct sockaddr *)&address, size));
+    MUST(listen(listener, 1));
+    MUST(getsockname(listener, (struct sockaddr *)&address, &size));
+    ends[0] = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    MUST(connect(ends[0], (struct sockaddr *)&address, size));
+    ends[1] = MUST(accept(listener, NULL, NULL));
+    MUST(close(listener));
+}
+
+/* With data that the peer does not take, closing lasts as long as the socket lingers. */
+static void a_lingering_close_ends_a_poll(void)
+{
+    int ends[2];
+    struct linger linger = {.l_onoff = 1, .l_linger = 1};
+    char data[4096] = {0};
+    connect_over_tcp(ends);
+    while (send(ends[0], data, sizeof data, MSG_DONTWAIT) > 0)
+        ;
+    MUST(setsockopt(ends[0], SOL_SOCKET, SO_LINGER, &linger, sizeof linger));
+    mr_fiber *fiber = spawn(poll_closed, &ends[0]);
+    let_fibers_park();
+    uint64_t begin_ns = mr_clock_now_ns();
+    CHECK_EQ((intptr_t)on_fiber(close_on_fiber, &ends[0]), 0);
+    CHECK_EQ((intptr_t)join(fiber), POLLNVAL);
+    CHECK_LT(mr_clock_now_ns() - begin_ns, 4000 * NS_PER_MS); /* the poll by itself would take 5 s */
+    MUST(close(ends[1]));
+}
+
+static void a_dup2_that_fails_ends_nothing(void)
+{
+    pair p = new_pair();
+    mr_fiber *reader = spawn(receive_error, &p.ends[0]);
+    let_fibers_park();
+    CHECK_EQ(dup2(-1, p.ends[0]), -1);
+    CHECK_EQ(dup3(-1, p.ends[0], 0), -1);
+    MUST(write(p.ends[1], "x", 1));
+    CHECK_EQ((intptr_t)join(reader), 0);
+    close_pair(&p);
+}
+
 /* What a child closes between vfork and exec is the child's; the memory is shared. */
 static void a_vforked_child_closes_its_own(void)
 {
@@ -129,6 +175,8 @@ const fiber_case close_cases[] = {
     CASE(the_next_owner_of_the_number_is_left_alone),
     CASE(numbers_are_reused_safely),
     CASE(close_ends_a_poll),
+    CASE(a_lingering_close_ends_a_poll),
+    CASE(a_dup2_that_fails_ends_nothing),
     CASE(a_vforked_child_closes_its_own),
     {0},
 };

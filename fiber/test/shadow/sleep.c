@@ -1,6 +1,7 @@
 /* sleep.c: the calls that wait for time. */
 #include "shadow_test.h"
 
+#include <sys/select.h>
 #include <time.h>
 
 static const struct timespec pause_length = {.tv_nsec = PAUSE_MS * 1000000};
@@ -34,6 +35,13 @@ static void *until_a_moment(void *argument)
     return argument;
 }
 
+static void *by_select(void *argument)
+{
+    struct timeval more_than_a_second = {.tv_usec = 1000000 + PAUSE_MS * 1000};
+    CHECK_EQ(select(0, NULL, NULL, NULL, &more_than_a_second), 0);
+    return argument;
+}
+
 static void *by_sleep(void *argument)
 {
     CHECK_EQ(sleep(1), 0);
@@ -54,6 +62,7 @@ static void every_way_leaves_the_carrier_free(void)
     must_take_ms(PAUSE_MS, by_clock_nanosleep);
     must_take_ms(PAUSE_MS - 1, until_a_moment);
     must_take_ms(1000, by_sleep);
+    must_take_ms(1000 + PAUSE_MS, by_select);
 }
 
 static void *sleep_wrongly(void *argument)
