@@ -19,6 +19,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -106,7 +107,8 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(getnameinfo)                                                                                                     \
     X(gethostbyname) X(gethostbyname2) X(gethostbyaddr) X(gethostbyname_r) X(gethostbyname2_r) X(gethostbyaddr_r)      \
     X(open64) X(openat64) X(__open64_2) X(__openat64_2) X(fsync) X(fdatasync) X(syncfs) X(flock) X(fcntl) X(lockf64) \
-    X(wait) X(waitpid) X(wait3) X(wait4) X(waitid) X(system) X(popen) X(pclose) X(pthread_mutex_lock)                           \
+    X(wait) X(waitpid) X(wait3) X(wait4) X(waitid) X(system) X(popen) X(pclose) X(posix_spawn)                                  \
+    X(posix_spawnp) X(pthread_mutex_lock)                                                                              \
     X(pthread_mutex_trylock) X(pthread_mutex_timedlock) X(pthread_mutex_clocklock) X(pthread_mutex_unlock)             \
     X(pthread_cond_wait) X(pthread_cond_timedwait) X(pthread_cond_clockwait) X(pthread_cond_signal)                    \
     X(pthread_cond_broadcast) X(pthread_rwlock_rdlock) X(pthread_rwlock_wrlock) X(pthread_rwlock_timedrdlock)          \

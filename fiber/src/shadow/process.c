@@ -10,6 +10,7 @@
 #include "libc.h"
 
 #include <signal.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <sys/syscall.h>
 
@@ -96,7 +97,16 @@ int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
     return result;
 }
 
+typedef int spawner(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
+                    const posix_spawnattr_t *attributes, char *const arguments[], char *const environment[]);
+
 typedef struct errand {
+    spawner *spawn;
+    pid_t *pid;
+    const posix_spawn_file_actions_t *actions;
+    const posix_spawnattr_t *attributes;
+    char *const *arguments;
+    char *const *environment;
     const char *command;
     const char *mode;
     FILE *stream;
@@ -120,6 +130,40 @@ static void run_popen(void *argument)
     mf_carrier_restore_signals(&before);
     e->stream = LIBC(popen)(e->command, e->mode);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void run_spawn(void *argument)
+{
+    errand *e = argument;
+    sigset_t before;
+    mf_carrier_restore_signals(&before);
+    e->result = e->spawn(e->pid, e->command, e->actions, e->attributes, e->arguments, e->environment);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static int spawn_elsewhere(spawner *spawn, pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
+                           const posix_spawnattr_t *attributes, char *const arguments[], char *const environment[])
+{
+    errand e = {.spawn = spawn, .pid = pid, .command = file, .actions = actions, .attributes = attributes,
+                .arguments = arguments, .environment = environment};
+    mf_offload(run_spawn, &e);
+    return e.result;
+}
+
+int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix_spawn_file_actions_t *actions,
+                const posix_spawnattr_t *restrict attributes, char *const arguments[], char *const environment[])
+{
+    if (!mf_current)
+        return LIBC(posix_spawn)(pid, path, actions, attributes, arguments, environment);
+    return spawn_elsewhere(LIBC(posix_spawn), pid, path, actions, attributes, arguments, environment);
+}
+
+int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spawn_file_actions_t *actions,
+                 const posix_spawnattr_t *restrict attributes, char *const arguments[], char *const environment[])
+{
+    if (!mf_current)
+        return LIBC(posix_spawnp)(pid, file, actions, attributes, arguments, environment);
+    return spawn_elsewhere(LIBC(posix_spawnp), pid, file, actions, attributes, arguments, environment);
 }
 
 FILE *popen(const char *command, const char *mode)

@@ -2,6 +2,7 @@
 #include "shadow_test.h"
 
 #include <signal.h>
+#include <spawn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -85,7 +86,15 @@ static void *run_commands_that_end_by_a_signal(void *argument)
     CHECK(stream != NULL);
     status = pclose(stream);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
-    pid_t child = MUST(fork());
+    char *const words[] = {"sh", "-c", "kill -TERM $$; exit 1", NULL};
+    pid_t child;
+    CHECK_EQ(posix_spawn(&child, "/bin/sh", NULL, NULL, words, environ), 0);
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    CHECK_EQ(posix_spawnp(&child, "sh", NULL, NULL, words, environ), 0);
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    child = MUST(fork());
     if (child == 0) {
         kill(getpid(), SIGTERM);
         _exit(1);
