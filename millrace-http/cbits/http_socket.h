@@ -13,7 +13,7 @@ int64_t http_socket_queued(int descriptor);
 /* Milliseconds since anything was sent or received on the connection, or since it began; -1 if the kernel does not say. */
 int64_t http_socket_quiet_millis(int descriptor);
 
-/* 1 if a listening socket has a connection to take, else 0. Does not block. */
+/* 1 if there is something to receive, or on a listening socket a connection to take, else 0. Does not block. */
 int http_socket_pending(int descriptor);
 
 /* Makes the kernel ignore new handshakes on a listening TCP socket; those that have begun are finished. Clients try again

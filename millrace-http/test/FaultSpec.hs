@@ -3,6 +3,7 @@
 -- | Applications that throw, and clients that leave.
 module FaultSpec (spec) where
 
+import Control.Concurrent (threadDelay)
 import Control.Concurrent.MVar
 import Control.Exception (Exception, IOException, SomeException, catch, fromException, throwIO, try)
 import Control.Monad (forM_, forever, void)
@@ -38,6 +39,24 @@ spec = do
             `shouldBe` replicate 2 (500, "Something went wrong")
           reported <- readIORef reports
           map fst (reverse reported) `shouldBe` [Just "/1", Just "/2"]
+
+  describe "clients that send more than they should" $
+    it "9.6: an empty line behind the last request, come meanwhile, does not reset the connection" $ do
+      entered <- newEmptyMVar
+      sent <- newEmptyMVar
+      let application _ respond = do
+            putMVar entered ()
+            takeMVar sent
+            respond (responseLBS status200 [] "whole")
+      withServer id application $ \port -> withConnection port $ \client -> do
+        send client "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        takeMVar entered
+        send client "\r\n"
+        putMVar sent ()
+        -- Time for a reset to arrive: receiving would fail then.
+        threadDelay 200000
+        bytes <- receiveAll client
+        map replyBody (parseReplies bytes) `shouldBe` ["whole"]
 
   describe "applications that throw what is the client's fault" $
     forM_ [(PayloadTooLarge, 413), (RequestHeaderFieldsTooLarge, 431), (BadRequest "what", 400)] $ \(reason, status) ->

@@ -18,6 +18,7 @@ import qualified Data.ByteString.Char8 as C8
 import Data.IORef
 import Data.Maybe (fromMaybe)
 import Data.Word (Word8)
+import Foreign.C.Types (CInt (..))
 import Foreign.Ptr (Ptr, castPtr)
 import Millrace.Deadline (Deadline, deadlineAfter, earlier, monotonicNanoseconds)
 import Millrace.Http.Answer (Answer (..))
@@ -32,7 +33,7 @@ import Millrace.Http.Request (keepTarget, makeRequest)
 import Millrace.Http.Response
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.Wire
-import Millrace.Socket (ShutdownCmd (..), shutdown)
+import Millrace.Socket (ShutdownCmd (..), shutdown, withFdSocket)
 import Millrace.Socket.ByteString (recvBefore)
 import Millrace.Timer (liftableTimeout)
 import Network.HTTP.Types (ResponseHeaders)
@@ -337,13 +338,15 @@ settingsOf = endpointSettings . connectionEndpoint
 report :: Connection -> Maybe Request -> SomeException -> IO ()
 report connection = settingsOnException (settingsOf connection)
 
--- The last response is in the output; unless there is unread input, the socket can be closed behind it.
+-- The last response is in the output; unless there is unread input, the socket can be closed behind it. That may be in
+-- the kernel still: some clients send an empty line behind a body.
 closeAfterResponse :: Connection -> IO ()
 closeAfterResponse connection = do
   flushOutput connection
   unread <- inputCount connection
   pending <- readRegister connection bodyPendingRegister
-  if unread > 0 || pending /= 0
+  arrived <- if unread > 0 || pending /= 0 then return 1 else withFdSocket (connectionSocket connection) c_pending
+  if arrived /= 0
     then linger connection lingerMicros
     else when (farewellMicros > 0) (linger connection farewellMicros)
   where
@@ -434,6 +437,9 @@ linger connection micros = void . (try :: IO () -> IO (Either SomeException ()))
       unless (B.null bytes) (drain limit (left - B.length bytes))
 
 -- At most so long, and at most this long without a byte, and at most so many bytes.
+foreign import ccall unsafe "http_socket_pending"
+  c_pending :: CInt -> IO CInt
+
 lingerMicros, lingerPauseMicros, lingerBytes, lingerPiece :: Int
 lingerMicros = 5000000
 lingerPauseMicros = 1000000
