@@ -6,11 +6,15 @@ Knows how a side is built and what its command is; not what it is asked to do.
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import tomllib
 from dataclasses import dataclass, field
 
 from . import machine
+
+
+PROBE_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -104,15 +108,18 @@ class Workshop:
         if "probe" not in side.entry:
             return None
         command = side.entry["probe"].format(build=self.build, root=self.root)
+        process = subprocess.Popen(
+            command, shell=True, cwd=self.bench, env={**os.environ, **side.environment(1)}, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, start_new_session=True)
         try:
-            done = subprocess.run(
-                command, shell=True, cwd=self.bench, env={**os.environ, **side.environment(1)}, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, text=True, timeout=30)
+            output, _ = process.communicate(timeout=PROBE_SECONDS)
         except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # the shell and what it has started
+            process.communicate()
             return "its probe did not end"
-        if done.returncode == 0:
+        if process.returncode == 0:
             return None
-        return (done.stdout.strip().split("\n")[-1] or f"its probe failed with exit code {done.returncode}")[:300]
+        return (output.strip().split("\n")[-1] or f"its probe failed with exit code {process.returncode}")[:300]
 
     def _run_build(self, entry):
         command = entry["build"].format(build=self.build, root=self.root)

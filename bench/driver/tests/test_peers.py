@@ -1,0 +1,48 @@
+"""Probes of sides that cannot work on a machine."""
+
+import os
+import tempfile
+import time
+import unittest
+from unittest import mock
+
+from .. import peers
+
+BENCH = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+class Probes(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.build = directory.name
+
+    def probe(self, command):
+        side = peers.Side("side", "side", {"probe": command})
+        return peers.Workshop(BENCH, self.build, False).probe(side)
+
+    def test_what_ends_well_works(self):
+        self.assertIsNone(self.probe("test -d {build}"))
+
+    def test_the_last_line_says_why_not(self):
+        self.assertEqual(self.probe("echo first; echo last; exit 3"), "last")
+        self.assertEqual(self.probe("exit 3"), "its probe failed with exit code 3")
+
+    def test_what_does_not_end_is_ended_with_all_that_it_has_started(self):
+        with mock.patch.object(peers, "PROBE_SECONDS", 0.5):
+            reason = self.probe("sleep 60 & echo $! > {build}/child; wait")
+        self.assertEqual(reason, "its probe did not end")
+        with open(os.path.join(self.build, "child"), encoding="ascii") as file:
+            child = int(file.read())
+        deadline = time.monotonic() + 10
+        while is_running(child) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertFalse(is_running(child))
