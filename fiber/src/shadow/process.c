@@ -141,11 +141,8 @@ static void run_spawn(void *argument)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static int spawn_elsewhere(spawner *spawn, pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
-                           const posix_spawnattr_t *attributes, char *const arguments[], char *const environment[])
+static int spawn_elsewhere(errand e)
 {
-    errand e = {.spawn = spawn, .pid = pid, .command = file, .actions = actions, .attributes = attributes,
-                .arguments = arguments, .environment = environment};
     mf_offload(run_spawn, &e);
     return e.result;
 }
@@ -155,7 +152,8 @@ int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix_spaw
 {
     if (!mf_current)
         return LIBC(posix_spawn)(pid, path, actions, attributes, arguments, environment);
-    return spawn_elsewhere(LIBC(posix_spawn), pid, path, actions, attributes, arguments, environment);
+    return spawn_elsewhere((errand){.spawn = LIBC(posix_spawn), .pid = pid, .command = path, .actions = actions,
+                                    .attributes = attributes, .arguments = arguments, .environment = environment});
 }
 
 int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spawn_file_actions_t *actions,
@@ -163,7 +161,8 @@ int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spa
 {
     if (!mf_current)
         return LIBC(posix_spawnp)(pid, file, actions, attributes, arguments, environment);
-    return spawn_elsewhere(LIBC(posix_spawnp), pid, file, actions, attributes, arguments, environment);
+    return spawn_elsewhere((errand){.spawn = LIBC(posix_spawnp), .pid = pid, .command = file, .actions = actions,
+                                    .attributes = attributes, .arguments = arguments, .environment = environment});
 }
 
 FILE *popen(const char *command, const char *mode)

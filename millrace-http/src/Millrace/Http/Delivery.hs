@@ -60,12 +60,12 @@ data Window = Window !(MutableByteArray RealWorld) !Int
 -- | @deliver pace window limit socket bytes count@ sends all bytes. Parks while the client takes none. Throws an @IOError@, of
 -- type @TimeExpired@ if the client was too slow or the limit has passed; part of the bytes may have gone then.
 deliver :: Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
-deliver pace window limit socket bytes count = deliverBy id pace window limit socket bytes count
+deliver = deliverBy id
 {-# INLINE deliver #-}
 
 -- | The same, with more to be delivered at once, so that the kernel can send both together.
 deliverAhead :: Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
-deliverAhead pace window limit socket bytes count = deliverBy moreFollows pace window limit socket bytes count
+deliverAhead = deliverBy moreFollows
 {-# NOINLINE deliverAhead #-}
 
 deliverBy :: (Request Word8 -> Request Word8) -> Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> IO ()

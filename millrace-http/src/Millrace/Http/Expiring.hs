@@ -1,3 +1,5 @@
+{-# LANGUAGE TupleSections #-}
+
 -- |
 -- A map whose entries live for a fixed time. Knows nothing of what they mean.
 --
@@ -115,4 +117,4 @@ forgetAll expiring = do
 
 -- What was there before.
 exchange :: IORef a -> a -> IO a
-exchange ref new = atomicModifyIORef' ref (\old -> (new, old))
+exchange ref new = atomicModifyIORef' ref (new,)

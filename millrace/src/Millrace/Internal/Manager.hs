@@ -29,6 +29,7 @@ import Control.Exception
   (Exception (..), SomeException, bracket_, catch, mask_, throwIO, try, uninterruptibleMask_)
 import Control.Monad (forM_, unless, void, when)
 import Data.Bits (unsafeShiftR, (.&.))
+import Data.Either (fromRight)
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef, writeIORef)
 import Data.Int (Int64)
 import Data.List (find)
@@ -187,7 +188,7 @@ startManager number = do
   void $ forkOn number $ do
     begun <- try (beginManager number)
     putMVar outcome begun
-    forM_ (either (const Nothing) id begun) $ \manager -> do
+    forM_ (fromRight Nothing begun) $ \manager -> do
       completions <- mallocBytes (completionsPerPoll * completionSize)
       runManager manager completions
   begun <- uninterruptibleMask_ (takeMVar outcome)
