@@ -635,8 +635,8 @@ mr_status mr_loop_submit(mr_loop *loop, const mr_request *request, mr_completion
     mr_alarm *alarm = is_alarm ? mr_alarm_take(loop) : NULL;
     mr_slot *slot = is_alarm ? NULL : take_slot(loop);
     if (!alarm && !slot) {
-        if (request->kind == MR_EXCHANGE && mr_check_request(request) == 0)
-            mr_lender_put(&loop->lender, request->buffer); /* as with every other failure */
+        if (request->kind == MR_EXCHANGE && mr_check_request(request) != -EINVAL)
+            mr_lender_put(&loop->lender, request->buffer); /* see end_exchange */
         *completion = (mr_completion){.user_data = request->user_data, .result = -ENOMEM};
         return MR_DONE;
     }

@@ -53,7 +53,7 @@ void closefrom(int first)
     LIBC(closefrom)(first);
 }
 
-/* With a bad descriptor dup2 fails, and closes nothing. */
+/* With a bad descriptor dup2 fails, dup3 with bad flags too, and they close nothing. */
 static bool replaces(int descriptor, int number)
 {
     return descriptor != number && fcntl(descriptor, F_GETFD) >= 0;
@@ -70,7 +70,7 @@ ALIAS(__dup2, dup2);
 
 int dup3(int descriptor, int number, int flags)
 {
-    if (replaces(descriptor, number))
+    if (!(flags & ~O_CLOEXEC) && replaces(descriptor, number))
         mf_watch_note_close(number, number);
     return LIBC(dup3)(descriptor, number, flags);
 }

@@ -1,6 +1,7 @@
 /* close.c: descriptors that lose their meaning while fibers wait for them. */
 #include "shadow_test.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -141,6 +142,7 @@ static void a_dup2_that_fails_ends_nothing(void)
     let_fibers_park();
     CHECK_EQ(dup2(-1, p.ends[0]), -1);
     CHECK_EQ(dup3(-1, p.ends[0], 0), -1);
+    CHECK_EQ(dup3(p.ends[1], p.ends[0], O_APPEND), -1);
     MUST(write(p.ends[1], "x", 1));
     CHECK_EQ((intptr_t)join(reader), 0);
     close_pair(&p);

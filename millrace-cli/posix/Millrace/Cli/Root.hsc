@@ -19,10 +19,11 @@ module Millrace.Cli.Root
   , openRoot
   , withEntry
   , openEntry
+  , mayStayOpen
   , directoryNames
   ) where
 
-import Control.Exception (bracket, try)
+import Control.Exception (bracket, catch, try)
 import Control.Monad (unless)
 import Data.Bits ((.|.))
 import Data.ByteString (ByteString)
@@ -103,7 +104,7 @@ openRoot policy path = do
 -- not. Names must be plain (see "Millrace.Cli.RequestPath"); an empty list is the root itself.
 --
 -- The look-up may wait for a disk. A download holds two descriptors: this one, which a cache may lend it, and
--- its reader's.
+-- its reader's. The one that fills the cache holds those of all codings, too.
 --
 -- @since 0.1.0
 withEntry :: Root -> [ByteString] -> (Either Problem Entry -> IO a) -> IO a
@@ -121,7 +122,20 @@ openEntry root@(Root path _) names = do
       entry <- either (Left . fromIOException) id <$> try (examine root found)
       let kept = either (const found) snd entry
       unless (kept == found) (closeFd found)
-      pure (fst <$> entry, closeFd kept)
+      pure (fst <$> entry, closeQuietly kept)
+
+-- A file system of another program's (FUSE) may have something to say when a file is closed that was only read.
+closeQuietly :: Fd -> IO ()
+closeQuietly descriptor = closeFd descriptor `catch` ignore
+  where
+    ignore :: IOException -> IO ()
+    ignore _ = pure ()
+
+-- | May a file stay open when it is not being sent? Yes: it can be renamed, replaced and removed all the same.
+--
+-- @since 0.1.0
+mayStayOpen :: Bool
+mayStayOpen = True
 
 problemOf :: Errno -> Problem
 problemOf errno = problem (errnoToIOError "open" errno Nothing Nothing) errno
@@ -212,6 +226,7 @@ openWith flags path = do
       | errno == eINTR = openWith flags path
       | otherwise = pure (Left errno)
 
+-- unsafe: so is what the reader of the file asks for next.
 foreign import capi unsafe "sys/stat.h fstat"
   c_fstat :: CInt -> Ptr Status -> IO CInt
 

@@ -14,6 +14,7 @@ module Millrace.Cli.Representation
   , refusal
   ) where
 
+import Control.Exception (IOException, try)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (byteString, char7, toLazyByteString, word64Hex)
@@ -59,13 +60,16 @@ heldBytes representation = case representationSource representation of
   InFile _ -> Nothing
   InMemory bytes -> Just (ByteString.length bytes)
 
--- | Is it still what it was made from? A file that is held open may be written to.
+-- | Is it still what it was made from? A file that is held open may be written to, or be gone from a network.
 --
 -- @since 0.1.0
 isCurrent :: Representation -> IO Bool
 isCurrent representation = case representationSource representation of
   InMemory _ -> pure True
-  InFile file -> isUnchanged representation <$> openFileState file
+  InFile file -> either unknown (isUnchanged representation) <$> try (openFileState file)
+  where
+    unknown :: IOException -> Bool
+    unknown _ = False
 
 isUnchanged :: Representation -> (Int64, Nanoseconds) -> Bool
 isUnchanged representation (size, modified) =

@@ -1,6 +1,5 @@
 {-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
-{-# LANGUAGE TupleSections #-}
 
 -- | A directory as a WAI application. Runs on any server; knows none.
 module Millrace.Cli.StaticFiles
@@ -74,13 +73,17 @@ staticFiles :: Site -> Application
 staticFiles site request respond
   | requestMethod request `notElem` [methodGet, methodHead] =
       respond (refusal methodNotAllowed405 [(hAllow, "GET, HEAD")])
-  | otherwise = maybe ($ Nothing) (`withCached` rawPathInfo request) (siteCache site) $ \case
-      Nothing -> look
+  | otherwise = do
+      answered <- maybe (pure Nothing) answerFromCache (siteCache site)
+      maybe look pure answered
+  where
+    answerFromCache cache = withCached cache (rawPathInfo request) $ \case
+      Nothing -> pure Nothing
       Just kept -> do
         let chosen = choose request kept
-        current <- isCurrent chosen
-        if current then answerWith chosen request >>= respond else look
-  where
+        -- A coded file that is older than the file itself is of an earlier state.
+        current <- and <$> mapM isCurrent (head kept : [chosen | isJust (representationCoding chosen)])
+        if current then Just <$> (answerWith chosen request >>= respond) else pure Nothing
     look = case parseRequestPath (rawPathInfo request) of
       Left Malformed -> respond (refusal badRequest400 [])
       Left Unservable -> respond (refusal notFound404 [])
@@ -149,34 +152,58 @@ choose request kept = case preferredCoding (requestHeaders request) (mapMaybe re
   where
     plain = head kept
 
--- Everything that may be sent for a file; 'Nothing' if it changes meanwhile. The first is the one without a coding. To be
--- called masked.
+-- Everything that may be sent for a file; 'Nothing' if some of it cannot be kept. The first is the one without a coding. To
+-- be called masked.
 keepAll :: Site -> [ByteString] -> POSIXTime -> OpenFile -> IO (Maybe Kept)
 keepAll site names now file = do
-  coded <- catMaybes <$> mapM keepCoded codings
-  plain <- keepOne site names (represent (not (null coded)) Nothing) (\found -> openFileNumber found == openFileNumber file)
+  coded <- mapM keepCoded codings
+  let several = any isKept coded
+  plain <- keepOne site names (represent several Nothing) (\found -> openFileNumber found == openFileNumber file)
+  let outcomes = plain : coded
+      found = [representation | Keeping representation _ <- outcomes]
+      close = sequence_ [closing | Keeping _ closing <- outcomes]
   case plain of
-    Nothing -> Nothing <$ mapM_ snd coded
-    Just first
-      | all (isJust . heldBytes) found -> pure (Just (InMemory found))
-      | otherwise -> Just . Open <$> share (mapM_ snd (first : coded)) found
-      where found = map fst (first : coded)
+    Keeping _ _ | not (any isRefused outcomes) -> Just <$> if all (isJust . heldBytes) found then pure (InMemory found) else Open <$> share close found
+    _ -> Nothing <$ close
   where
     represent several coding = fromFile now (mediaType (last names)) coding several
     keepCoded coding = keepOne site (codedNames names coding) (represent True (Just coding)) (`isNotOlderThan` file)
 
--- One file that is what is wanted, in memory or open, and the action that closes it. To be called masked.
-keepOne :: Site -> [ByteString] -> (OpenFile -> Representation) -> (OpenFile -> Bool) -> IO (Maybe (Representation, IO ()))
+-- Whether a file is kept, in memory or open, and how to close it then.
+data Keeping
+  = Keeping Representation (IO ())
+  | NotThere
+  | Refused
+
+isKept, isRefused :: Keeping -> Bool
+isKept outcome = case outcome of
+  Keeping _ _ -> True
+  _ -> False
+isRefused outcome = case outcome of
+  Refused -> True
+  _ -> False
+
+-- One file, if it is what is wanted. Refused is what changes meanwhile, cannot be looked up, or is too large to be kept. To
+-- be called masked.
+keepOne :: Site -> [ByteString] -> (OpenFile -> Representation) -> (OpenFile -> Bool) -> IO Keeping
 keepOne site names represent isWanted = do
   (entry, close) <- openEntry (siteRoot site) names
   case entry of
     Right (File found)
-      | isWanted found && toInteger (openFileSize found) > memoryBytesMax -> pure (Just (represent found, close))
-      | isWanted found -> (either unreadable (fmap (,pure ())) <$> try (hold (represent found))) `finally` close
-    _ -> Nothing <$ close
+      | not (isWanted found) -> NotThere <$ close
+      | toInteger (openFileSize found) <= memoryBytesMax -> (either unreadable held <$> try (hold (represent found))) `finally` close
+      | mayStayOpen -> pure (Keeping (represent found) close)
+      | otherwise -> Refused <$ close
+    Left problem | not (isAbsence problem) -> Refused <$ close
+    _ -> NotThere <$ close
   where
-    unreadable :: IOException -> Maybe a
-    unreadable _ = Nothing
+    held = maybe Refused (`Keeping` pure ())
+    unreadable :: IOException -> Keeping
+    unreadable _ = Refused
+    isAbsence problem = case problem of
+      Missing -> True
+      Unreadable -> True
+      _ -> False
 
 -- The best of what there is, from the file system.
 serveBest :: Site -> [ByteString] -> POSIXTime -> OpenFile -> Application

@@ -325,6 +325,14 @@ spec = do
       mapM_ (removeFile . ((site </> "root") </>)) ["large", "large.gz"]
       answerBody <$> answer "/large" [("Accept-Encoding", "gzip")] `shouldReturn` Char8.replicate 65537 'z'
       answerBody <$> answer "/large" [] `shouldReturn` large
+    it "shows at once that a large file is newer than what it has in another coding" $ \site -> do
+      writeOld site "root/large" large
+      writeOld site "root/large.br" "as br"
+      answer <- cached 60000000 site
+      answerBody <$> answer "/large" [("Accept-Encoding", "br")] `shouldReturn` "as br"
+      answerBody <$> answer "/large" [("Accept-Encoding", "br")] `shouldReturn` "as br"
+      ByteString.appendFile (site </> "root/large") "and more"
+      answerBody <$> answer "/large" [("Accept-Encoding", "br")] `shouldReturn` large <> "and more"
     it "holds no more than 128 files open" $ \site -> do
       let names = ["large" <> show number | number <- [1 .. 300 :: Int]]
       forM_ names $ \name -> write site ("root/" <> name) large

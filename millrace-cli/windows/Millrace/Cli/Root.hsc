@@ -15,6 +15,7 @@ module Millrace.Cli.Root
   , openRoot
   , withEntry
   , openEntry
+  , mayStayOpen
   , directoryNames
   ) where
 
@@ -77,8 +78,7 @@ withoutBackslash path = if last path == '\\' then init path else path
 -- ends, normally or not. Names must be plain (see "Millrace.Cli.RequestPath") and in UTF-8; an empty list is the root
 -- itself.
 --
--- The look-up may wait for a disk. A download holds two handles: this one, which a cache may lend it, and its
--- reader's.
+-- The look-up may wait for a disk. A download holds two handles: this one and its reader's.
 --
 -- @since 0.1.0
 withEntry :: Root -> [ByteString] -> (Either Problem Entry -> IO a) -> IO a
@@ -98,6 +98,12 @@ openEntry root@(Root path _) names = case traverse windowsName names of
         entry <- examine root found `onException` c_close handle
         pure (entry, c_close handle)
       else (\problem -> (Left problem, pure ())) <$> problemOf result found
+
+-- | May a file stay open when it is not being sent? No: as long as it is, nobody can rename, replace or remove it.
+--
+-- @since 0.1.0
+mayStayOpen :: Bool
+mayStayOpen = False
 
 windowsName :: ByteString -> Maybe String
 windowsName name = case decodeUtf8' name of

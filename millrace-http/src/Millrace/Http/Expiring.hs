@@ -6,6 +6,7 @@
 -- @since 0.1.0
 module Millrace.Http.Expiring (Expiring, newExpiring, remembersNothing, recall, remember, forgetAll) where
 
+import Control.Exception (finally)
 import Control.Monad (unless, void)
 import Data.IORef
 import Data.Map.Strict (Map)
@@ -33,7 +34,7 @@ data Content key a = Content !Int !(Map key (Entry a))
 data Entry a = Entry !Deadline !Int a
 
 -- | @newExpiring lifeMicros weightMax discard@. What is forgotten is discarded: within twice its life, or when other things
--- take its place. With a life of 0 nothing is remembered.
+-- take its place. The action must not throw. With a life of 0 nothing is remembered.
 --
 -- > pages <- newExpiring 1000000 512 close
 --
@@ -97,10 +98,12 @@ scheduleSweep expiring = do
 sweep :: Expiring key a -> IO ()
 sweep expiring = do
   now <- deadlineAfter 0
-  atomicModifyIORef' (content expiring) (forgetDead now) >>= mapM_ (discard expiring)
-  atomicWriteIORef (sweeping expiring) False
-  Content _ left <- readIORef (content expiring)
-  unless (Map.null left) (scheduleSweep expiring)
+  (atomicModifyIORef' (content expiring) (forgetDead now) >>= mapM_ (discard expiring)) `finally` goOn
+  where
+    goOn = do
+      atomicWriteIORef (sweeping expiring) False
+      Content _ left <- readIORef (content expiring)
+      unless (Map.null left) (scheduleSweep expiring)
 
 forgetDead :: Deadline -> Content key a -> (Content key a, [a])
 forgetDead now (Content total entries) = (Content (total - sum (fmap weightOf dead)) alive, map valueOf (Map.elems dead))

@@ -436,10 +436,10 @@ linger connection micros = void . (try :: IO () -> IO (Either SomeException ()))
       bytes <- recvBefore (earlier limit pause) socket lingerPiece
       unless (B.null bytes) (drain limit (left - B.length bytes))
 
--- At most so long, and at most this long without a byte, and at most so many bytes.
 foreign import ccall unsafe "http_socket_pending"
   c_pending :: CInt -> IO CInt
 
+-- At most so long, and at most this long without a byte, and at most so many bytes.
 lingerMicros, lingerPauseMicros, lingerBytes, lingerPiece :: Int
 lingerMicros = 5000000
 lingerPauseMicros = 1000000
