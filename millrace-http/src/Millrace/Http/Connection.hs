@@ -527,22 +527,21 @@ growOutput connection wanted
 
 -- | Sends what waits. Parks until the kernel has taken it.
 flushOutput :: Connection -> IO ()
-flushOutput connection = do
-  end <- outputEnd connection
-  when (end > 0) $ do
-    buffer <- outputBuffer connection
-    setOutputEnd connection 0
-    sendBytes connection buffer end
+flushOutput = flushBy sendBytes
 {-# INLINE flushOutput #-}
 
 -- | The same, when more is to be sent at once: the two can go together.
 flushAhead :: Connection -> IO ()
-flushAhead connection = do
+flushAhead = flushBy (sendBy deliverAhead)
+
+flushBy :: (Connection -> Ptr Word8 -> Int -> IO ()) -> Connection -> IO ()
+flushBy sending connection = do
   end <- outputEnd connection
   when (end > 0) $ do
     buffer <- outputBuffer connection
     setOutputEnd connection 0
-    sendBy deliverAhead connection buffer end
+    sending connection buffer end
+{-# INLINE flushBy #-}
 
 -- | Ends the connection in both directions: nothing that follows would be where the client expects it.
 breakConnection :: Connection -> IO ()

@@ -27,6 +27,7 @@ import Foreign.C.Error (Errno (..), eADDRINUSE, eCONNREFUSED)
 import Foreign.C.Types (CInt (..))
 import GHC.IO.Exception (IOException (..))
 import Millrace.Deadline (monotonicNanoseconds)
+import Millrace.Http.Arrival (hasArrived)
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.System
 import Millrace.Socket
@@ -174,9 +175,9 @@ retire (Listener retired parting) closing = (letGo `catch` ignore) >> closing
       awaitEmpty (start + 1000 * fromIntegral emptyingMicros)
     awaitEmpty :: Word64 -> IO ()
     awaitEmpty limit = do
-      pending <- withFdSocket retired c_pending
+      pending <- hasArrived retired
       now <- monotonicNanoseconds
-      when (pending /= 0 && now < limit) (threadDelay 1000 >> awaitEmpty limit)
+      when (pending && now < limit) (threadDelay 1000 >> awaitEmpty limit)
 
 -- | How long a segment may be on its way from a client.
 inFlightMicros :: Int
@@ -188,6 +189,3 @@ emptyingMicros = 3000000
 
 foreign import ccall unsafe "http_socket_turn_away"
   c_turnAway :: CInt -> IO CInt
-
-foreign import ccall unsafe "http_socket_pending"
-  c_pending :: CInt -> IO CInt

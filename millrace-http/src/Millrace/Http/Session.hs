@@ -18,10 +18,10 @@ import qualified Data.ByteString.Char8 as C8
 import Data.IORef
 import Data.Maybe (fromMaybe)
 import Data.Word (Word8)
-import Foreign.C.Types (CInt (..))
 import Foreign.Ptr (Ptr, castPtr)
 import Millrace.Deadline (Deadline, deadlineAfter, earlier, monotonicNanoseconds)
 import Millrace.Http.Answer (Answer (..))
+import Millrace.Http.Arrival (hasArrived)
 import Millrace.Http.Body
 import Millrace.Http.Connection
 import Millrace.Http.Context (Context (..), contextVault, earlyHints)
@@ -33,7 +33,7 @@ import Millrace.Http.Request (keepTarget, makeRequest)
 import Millrace.Http.Response
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.Wire
-import Millrace.Socket (ShutdownCmd (..), shutdown, withFdSocket)
+import Millrace.Socket (ShutdownCmd (..), shutdown)
 import Millrace.Socket.ByteString (recvBefore)
 import Millrace.Timer (liftableTimeout)
 import Network.HTTP.Types (ResponseHeaders)
@@ -345,8 +345,8 @@ closeAfterResponse connection = do
   flushOutput connection
   unread <- inputCount connection
   pending <- readRegister connection bodyPendingRegister
-  arrived <- if unread > 0 || pending /= 0 then return 1 else withFdSocket (connectionSocket connection) c_pending
-  if arrived /= 0
+  more <- if unread > 0 || pending /= 0 then return True else hasArrived (connectionSocket connection)
+  if more
     then linger connection lingerMicros
     else when (farewellMicros > 0) (linger connection farewellMicros)
   where
@@ -435,9 +435,6 @@ linger connection micros = void . (try :: IO () -> IO (Either SomeException ()))
       pause <- deadlineAfter lingerPauseMicros
       bytes <- recvBefore (earlier limit pause) socket lingerPiece
       unless (B.null bytes) (drain limit (left - B.length bytes))
-
-foreign import ccall unsafe "http_socket_pending"
-  c_pending :: CInt -> IO CInt
 
 -- At most so long, and at most this long without a byte, and at most so many bytes.
 lingerMicros, lingerPauseMicros, lingerBytes, lingerPiece :: Int
