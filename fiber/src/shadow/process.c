@@ -100,7 +100,10 @@ int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
 typedef int spawner(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
                     const posix_spawnattr_t *attributes, char *const arguments[], char *const environment[]);
 
-typedef struct errand {
+typedef struct errand errand;
+
+struct errand {
+    void (*start)(errand *);
     spawner *spawn;
     pid_t *pid;
     const posix_spawn_file_actions_t *actions;
@@ -111,39 +114,37 @@ typedef struct errand {
     const char *mode;
     FILE *stream;
     int result;
-} errand;
+};
 
 /* What is started here begins with the signals blocked that the program's threads block, not those of a helper. */
-static void run_system(void *argument)
+static void run_start(void *argument)
 {
     errand *e = argument;
     sigset_t before;
     mf_carrier_restore_signals(&before);
+    e->start(e);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void start_system(errand *e)
+{
     e->result = LIBC(system)(e->command);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static void run_popen(void *argument)
+static void start_popen(errand *e)
 {
-    errand *e = argument;
-    sigset_t before;
-    mf_carrier_restore_signals(&before);
     e->stream = LIBC(popen)(e->command, e->mode);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static void run_spawn(void *argument)
+static void start_spawn(errand *e)
 {
-    errand *e = argument;
-    sigset_t before;
-    mf_carrier_restore_signals(&before);
     e->result = e->spawn(e->pid, e->command, e->actions, e->attributes, e->arguments, e->environment);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 static int spawn_elsewhere(errand e)
 {
-    mf_offload(run_spawn, &e);
+    e.start = start_spawn;
+    mf_offload(run_start, &e);
     return e.result;
 }
 
@@ -169,8 +170,8 @@ FILE *popen(const char *command, const char *mode)
 {
     if (!mf_current)
         return LIBC(popen)(command, mode);
-    errand e = {.command = command, .mode = mode};
-    mf_offload(run_popen, &e);
+    errand e = {.start = start_popen, .command = command, .mode = mode};
+    mf_offload(run_start, &e);
     return e.stream;
 }
 
@@ -178,8 +179,8 @@ int system(const char *command)
 {
     if (!mf_current)
         return LIBC(system)(command);
-    errand e = {.command = command};
-    mf_offload_alone(run_system, &e);
+    errand e = {.start = start_system, .command = command};
+    mf_offload_alone(run_start, &e);
     return e.result;
 }
 
