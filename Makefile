@@ -16,6 +16,7 @@ setup: ## install the Debian packages that are missing
 
 build: setup ## build everything; leaves bin/millrace
 	@mkdir -p bin
+	@scripts/notice-c-sources
 	$(CABAL) v2-build all
 	@cp -f "$$($(CABAL) -v0 v2-exec which millrace)" bin/millrace
 
@@ -38,6 +39,7 @@ fiber-libraries-test: ## test libpq, hiredis and libcurl on fibers, with real se
 	$(MAKE) -C fiber test-libraries
 
 haskell-test: ## test the Haskell packages alone
+	@scripts/notice-c-sources
 	$(CABAL) v2-test all --enable-tests
 
 check: ## cabal check, hlint, clang-tidy and Haddock, which must all be silent
