@@ -58,7 +58,7 @@ typedef enum mr_backend {
     MR_BACKEND_AUTO = 0,     /* MILLRACE_BACKEND if set, else the first that works here, in the order below. */
     MR_BACKEND_IO_URING = 1, /* Linux 5.19 and later, where it is allowed. */
     MR_BACKEND_EPOLL = 2,    /* Linux. */
-    MR_BACKEND_KQUEUE = 3,   /* FreeBSD, NetBSD, OpenBSD, macOS. */
+    MR_BACKEND_KQUEUE = 3,   /* FreeBSD, NetBSD 10, macOS. */
     MR_BACKEND_IOCP = 4,     /* Windows 8 and later. */
     MR_BACKEND_SIM = 5,      /* A simulated machine; never chosen, but made: see millrace_machine.h. */
     MR_BACKEND_COUNT = 6
@@ -373,6 +373,10 @@ void mr_loop_give_back(mr_loop *loop, mr_buffer *buffer);
 mr_buffer *mr_buffer_create(void);
 void mr_buffer_destroy(mr_buffer *buffer);
 
+/* How many of the loop's buffers are out: lent, or in the hands of a receive. Right while buffers are given back to the
+ * loop that has lent them. [owner], for reports. */
+int64_t mr_loop_buffers_out(const mr_loop *loop);
+
 /* Operations from outside: carried out by the owner's next poll. They wake the loop if it sleeps. [any thread] O(1). */
 void mr_loop_start_remote(mr_loop *loop, mr_token token, const mr_request *request);
 void mr_loop_cancel_remote(mr_loop *loop, mr_token token);
@@ -406,11 +410,7 @@ typedef struct mr_pending {
     uint64_t user_data;
 } mr_pending;
 
-/* How many of its buffers are out: lent, or in the hands of a receive. Right while buffers are given back to the loop that
- * has lent them. [owner], for reports. */
-int64_t mr_loop_buffers_out(const mr_loop *loop);
-
-/* Lists up to `capacity` of them; returns how many there are. [owner] O(slots), for reports. */
+/* Lists up to `capacity` operations that have not ended; returns how many there are. [owner] O(slots), for reports. */
 size_t mr_loop_list(const mr_loop *loop, mr_pending *list, size_t capacity);
 
 /* A copy of the counters; from another thread it may be a moment old. [any thread] */

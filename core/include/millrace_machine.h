@@ -29,7 +29,7 @@ extern "C" {
 
 typedef struct mr_machine mr_machine;
 
-#define MR_MACHINE_FIRST (1 << 20)     /* The lowest descriptor number; Linux's highest is one less (fs.nr_open). */
+#define MR_MACHINE_FIRST (1 << 20)     /* The lowest descriptor number; Linux's highest is one less, unless fs.nr_open was raised. */
 #define MR_MACHINE_START_NS UINT64_C(1000000000)
 
 /* ------------------------------------------------------------------------------------------------------ plans --- */
@@ -135,7 +135,7 @@ uint64_t mr_machine_now_ns(mr_machine *machine);
 
 /*
  * Moves the clock to the next event of the machine or to this time, whichever is first. Returns 1 if there is something
- * new to poll or the time has come, and 0 if nothing will ever happen by itself (the time is MR_NEVER and no event is
+ * new to poll or the time has come, and 0 if nothing will ever happen by itself (`until_ns` is UINT64_MAX and no event is
  * on its way).
  */
 int mr_machine_advance(mr_machine *machine, uint64_t until_ns);

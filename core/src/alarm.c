@@ -16,7 +16,7 @@ mr_alarm *mr_alarm_take(mr_loop *loop)
         alarm = mr_pool_extend(&loop->alarms, sizeof *alarm, MR_RECORDS_MAX, &number);
         if (!alarm)
             return NULL;
-        alarm->token = mr_token_make(loop->index, number, true);
+        alarm->token = mr_token_make(loop->group->epoch, loop->index, number, true);
         alarm->timer.place.owner = MR_TIMER_OF_ALARM;
     }
     alarm->state = MR_SLOT_RESERVED;
@@ -78,6 +78,12 @@ void mr_alarm_deliver(mr_loop *loop, mr_alarm *alarm, mr_completion *completion)
     mr_count(&loop->counters.completions, 1);
 }
 
+static uint64_t deadline_ns_of(const mr_alarm *alarm)
+{
+    uint64_t tick = alarm->timer.place.tick; /* in 64 bits before it is shifted: it is a bit-field of fewer */
+    return tick > UINT64_MAX >> MR_TICK_BITS ? UINT64_MAX : tick << MR_TICK_BITS;
+}
+
 size_t mr_alarm_list(const mr_loop *loop, mr_pending *list, size_t capacity)
 {
     size_t count = 0;
@@ -87,7 +93,7 @@ size_t mr_alarm_list(const mr_loop *loop, mr_pending *list, size_t capacity)
             continue;
         if (count < capacity)
             list[count] = (mr_pending){.token = alarm->token, .kind = MR_TIMEOUT, .descriptor = -1,
-                                       .deadline_ns = alarm->timer.place.tick << MR_TICK_BITS,
+                                       .deadline_ns = deadline_ns_of(alarm),
                                        .user_data = alarm->user_data};
         count++;
     }

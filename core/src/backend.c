@@ -1,6 +1,8 @@
 /* backend.c: which backends there are, which of them works here, which one is used; and the group that uses it. */
 #include "backend.h"
 
+#include "token.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,6 +104,12 @@ const char *mr_kind_name(mr_kind kind)
     return (unsigned)kind < MR_KIND_COUNT ? names[kind] : "unknown";
 }
 
+uint32_t mr_next_epoch(void)
+{
+    static atomic_uint epochs;
+    return atomic_fetch_add_explicit(&epochs, 1, memory_order_relaxed);
+}
+
 int mr_group_on(mr_backend id, const mr_backend_operations *backend, mr_group_clock *now_ns, mr_group **result)
 {
     mr_group *group = calloc(1, sizeof *group);
@@ -110,6 +118,8 @@ int mr_group_on(mr_backend id, const mr_backend_operations *backend, mr_group_cl
     group->backend_id = id;
     group->backend = backend;
     group->now_ns = now_ns;
+    group->epoch = mr_next_epoch();
+    group->handles.first_generation = (uint32_t)(mr_epoch_start(group->epoch) % INT32_MAX);
     *result = group;
     return 0;
 }

@@ -64,7 +64,10 @@ extern const mr_backend_operations mr_kqueue_backend;
 extern const mr_backend_operations mr_iocp_backend;
 extern const mr_backend_operations mr_sim_backend;
 
-/* backend.c: a group whose loops use this backend and go by this clock. 0 or -ENOMEM. */
+/* backend.c: a number that no group of this process has had. */
+uint32_t mr_next_epoch(void);
+
+/* A group whose loops use this backend and go by this clock. 0 or -ENOMEM. */
 int mr_group_on(mr_backend id, const mr_backend_operations *backend, mr_group_clock *now_ns, mr_group **group);
 
 /* For tests: new loops behave as where no memory is left for the kernel to choose buffers from. */

@@ -52,6 +52,8 @@ static mr_handle_entry *find_or_create(mr_handle_table *table, int descriptor)
         mr_handle_entry *expected = NULL;
         if (!fresh)
             return NULL;
+        for (int i = 0; i < MR_HANDLE_CHUNK; i++)
+            fresh[i].generation = table->first_generation;
         if (!atomic_compare_exchange_strong(&table->chunks[descriptor / MR_HANDLE_CHUNK], &expected, fresh))
             free(fresh); /* another thread was faster */
     }

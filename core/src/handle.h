@@ -29,6 +29,7 @@ typedef struct mr_handle_entry {
 } mr_handle_entry;
 
 typedef struct mr_handle_table {
+    uint32_t first_generation; /* less than that of a number's first handle: tables are told apart by it */
     _Atomic(mr_handle_entry *) chunks[MR_HANDLE_CHUNKS];
 } mr_handle_table;
 

@@ -40,7 +40,7 @@ static mr_slot *take_slot(mr_loop *loop)
         slot = mr_pool_extend(&loop->slots, sizeof *slot, MR_RECORDS_MAX, &number);
         if (!slot)
             return NULL;
-        slot->token = mr_token_make(loop->index, number, false);
+        slot->token = mr_token_make(loop->group->epoch, loop->index, number, false);
     }
     slot->state = MR_SLOT_RESERVED;
     return slot;
@@ -1120,5 +1120,6 @@ void mr_group_reset_after_fork(mr_group *group)
         atomic_store(&group->loops[i], NULL);
     }
     atomic_store(&group->loop_count, 0);
+    group->epoch = mr_next_epoch();
     mr_handle_reset_after_fork(&group->handles);
 }

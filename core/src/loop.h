@@ -82,6 +82,7 @@ typedef uint64_t mr_group_clock(const mr_group *group);
 
 struct mr_group {
     mr_handle_table handles;
+    uint32_t epoch; /* of the tokens of its loops; no other group in this process has had it, nor had this one before a fork */
     const struct mr_backend_operations *backend;
     mr_backend backend_id;
     struct mr_machine *machine; /* simulated: what the loops work on */

@@ -169,13 +169,23 @@ static void act_on_foreign(mr_loop *loop, mr_descriptor *descriptor, const mr_re
         watch_once(loop, descriptor, poller);
 }
 
+/* A wait on a foreign descriptor had begun when a handle of the same descriptor was first used here. The one report that
+ * it asked for is spent; who still waits does so as on any handle. */
+static void watch_as_own(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
+{
+    descriptor->is_one_shot = false;
+    if (!descriptor->is_watched && (descriptor->first[MR_READING] || descriptor->first[MR_WRITING]))
+        watch_edges(loop, descriptor, poller);
+}
+
 static void act_on(mr_loop *loop, const mr_readiness_report *report, const mr_poller *poller)
 {
     mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(report->tag));
     uint32_t generation = mr_handle_generation(report->tag);
-    if (!descriptor || descriptor->generation != generation)
+    bool was_foreign = descriptor && generation == 0 && descriptor->is_one_shot;
+    if (!descriptor || (descriptor->generation != generation && !was_foreign))
         return; /* from the descriptor's former life */
-    if (generation == 0) {
+    if (descriptor->generation == 0) {
         act_on_foreign(loop, descriptor, report, poller);
         return;
     }
@@ -185,6 +195,8 @@ static void act_on(mr_loop *loop, const mr_readiness_report *report, const mr_po
         serve(loop, descriptor, MR_READING);
     if (report->writable || report->hang_up)
         serve(loop, descriptor, MR_WRITING);
+    if (was_foreign)
+        watch_as_own(loop, descriptor, poller);
 }
 
 /* With thousands of descriptors their records are in no cache when a report comes. */

@@ -20,10 +20,20 @@
 static_assert(MR_SLOT_BITS + MR_GENERATION_BITS + 10 == 60, "a token is less than 2^60");
 static_assert(MR_LOOPS_MAX == 1 << 10, "a loop's index fits into a token");
 
-/* The first token of a record. */
-static inline mr_token mr_token_make(uint32_t loop, uint32_t number, bool is_alarm)
+/* Where the generations of an epoch's names begin: far from those of the epochs before and after it, and at 0 for the
+ * first. */
+static inline uint64_t mr_epoch_start(uint32_t epoch)
 {
-    return (uint64_t)loop << (MR_SLOT_BITS + MR_GENERATION_BITS) | UINT64_C(1) << MR_SLOT_BITS | number << 1 | is_alarm;
+    return (uint64_t)epoch * 0x9E3779B1; /* 2^32 over the golden ratio */
+}
+
+/* The first token of a record. Its generation depends on the group's epoch: a token that is kept beyond the end of a
+ * simulation, or of which a forked process has a copy, names nothing new there. */
+static inline mr_token mr_token_make(uint32_t epoch, uint32_t loop, uint32_t number, bool is_alarm)
+{
+    const uint64_t generations = (UINT64_C(1) << MR_GENERATION_BITS) - 1; /* a token is never 0 */
+    uint64_t generation = 1 + mr_epoch_start(epoch) % generations;
+    return (uint64_t)loop << (MR_SLOT_BITS + MR_GENERATION_BITS) | generation << MR_SLOT_BITS | number << 1 | is_alarm;
 }
 
 /* The token of a record's next use. */

@@ -643,11 +643,14 @@ static bool is_taken(const mr_machine *machine, const mr_socket *socket, const m
     return false;
 }
 
-static void choose_port(mr_machine *machine, const mr_socket *socket, mr_name *name)
+static int choose_port(mr_machine *machine, const mr_socket *socket, mr_name *name)
 {
-    do
+    for (int port = FIRST_PORT; port <= LAST_PORT; port++) {
         name->port = next_port(machine);
-    while (is_taken(machine, socket, name));
+        if (!is_taken(machine, socket, name))
+            return 0;
+    }
+    return -EADDRINUSE;
 }
 
 /* Linux's names for Unix sockets that are bound to nothing (unix(7), "Autobind"). */
@@ -676,7 +679,7 @@ static int bind_socket(mr_machine *machine, mr_socket *socket, const struct sock
     if (!error && name.family != socket->family)
         error = -EAFNOSUPPORT;
     if (!error && mr_is_internet(name.family) && name.port == 0)
-        choose_port(machine, socket, &name);
+        error = choose_port(machine, socket, &name);
     if (!error && name.family == AF_UNIX && name.path_length == 0)
         error = choose_path(machine, &name);
     if (!error && is_taken(machine, socket, &name))

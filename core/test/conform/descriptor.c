@@ -152,7 +152,29 @@ static void a_duplicate_of_the_former_socket_is_not_heard(void)
     driver_free(d);
 }
 
+/* Somebody waits for the descriptor as a foreign one, and only then is its handle used on this loop. */
+static void a_foreign_wait_outlives_the_first_use_of_the_handle(void)
+{
+    connection c = local_connection();
+    mr_token token = start(c.d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(c.number)));
+    CHECK_STAYS_PENDING(c.d, token);
+    CHECK_EQ(perform(c.d, send_request(c.handle, "x", 1)).result, 1);
+    CHECK_STAYS_PENDING(c.d, token);
+    write_all(c.peer, "y", 1);
+    CHECK_EQ(finish(c.d, token).result, 0);
+    char byte;
+    CHECK_EQ(perform(c.d, recv_request(c.handle, &byte, 1)).result, 1);
+    token = start(c.d, recv_request(c.handle, &byte, 1));
+    CHECK_STAYS_PENDING(c.d, token);
+    write_all(c.peer, "z", 1);
+    CHECK_EQ(finish(c.d, token).result, 1);
+    CHECK_EQ(byte, 'z');
+    CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
+    driver_free(c.d);
+}
+
 const conform_case descriptor_cases[] = {
+    CASE(a_foreign_wait_outlives_the_first_use_of_the_handle),
     CASE(a_pipe_can_be_waited_for),
     CASE(a_pipe_without_a_reader_wakes_its_writer),
     CASE(an_event_descriptor_can_be_waited_for),

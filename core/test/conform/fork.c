@@ -116,6 +116,25 @@ static void handles_stay_valid_in_the_child(void)
     driver_free(c.d);
 }
 
+static void use_a_timer_of_its_own(driver *parents, mr_handle parents_token)
+{
+    driver *d = new_driver_after_fork(parents);
+    mr_token token = start(d, timeout_request(in_ms(5)));
+    mr_loop_cancel(driver_loop(d), parents_token);
+    CHECK_EQ(finish(d, token).result, 0);
+    driver_free(d);
+}
+
+static void tokens_of_the_parent_name_nothing_in_the_child(void)
+{
+    driver *d = driver_new();
+    mr_token token = start(d, timeout_request(in_ms(100000)));
+    in_child(use_a_timer_of_its_own, d, token);
+    mr_loop_cancel(driver_loop(d), token);
+    CHECK_EQ(finish(d, token).result, -ECANCELED);
+    driver_free(d);
+}
+
 /* Memory that this process shares with the kernel for a loop of the parent would be corrupted by both. */
 static void check_no_shared_rings(void)
 {
@@ -186,6 +205,7 @@ const conform_case fork_cases[] = {
     CASE(the_child_can_go_on),
     CASE(the_parent_is_unharmed),
     CASE(handles_stay_valid_in_the_child),
+    CASE(tokens_of_the_parent_name_nothing_in_the_child),
     CASE(the_child_keeps_no_copies),
     CASE(a_busy_group_can_be_reset),
     {0},
