@@ -237,6 +237,15 @@ int64_t mrh_reserve(int kind)
     return error ? (int64_t)error * 4 + MRH_DONE : (int64_t)(token << 2) | MRH_DONE;
 }
 
+/* At most 292 years later: far enough. The clock of a simulated machine may be as far already. */
+static uint64_t moment_after(uint64_t now_ns, int64_t delay_us)
+{
+    const int64_t limit_us = INT64_MAX / 1000;
+    int64_t bounded_us = delay_us < 0 ? 0 : delay_us < limit_us ? delay_us : limit_us;
+    uint64_t delay_ns = (uint64_t)bounded_us * 1000;
+    return delay_ns < UINT64_MAX - now_ns ? now_ns + delay_ns : UINT64_MAX;
+}
+
 static void start(mr_token token, mr_request *request)
 {
     bool is_ours;
@@ -269,11 +278,15 @@ void mrh_cancel(mr_token token)
         mr_loop_cancel_remote(loop, token);
 }
 
+/* The clock of the loop's world counts, not that of the thread's. */
 void mrh_move_after(mr_token token, int64_t delay_us)
 {
-    uint64_t deadline_ns = mrh_deadline_after(delay_us);
     bool is_ours;
     mr_loop *loop = loop_of(token, &is_ours);
+    uint64_t now_ns = is_simulated(loop) == mrh_is_simulated_here() ? mrh_now_ns()
+                      : is_simulated(loop)                          ? mr_group_now_ns(mrh_simulation_group())
+                                                                    : mr_clock_now_ns();
+    uint64_t deadline_ns = moment_after(now_ns, delay_us);
     if (is_ours)
         mr_loop_update(loop, token, deadline_ns);
     else if (loop)
@@ -363,7 +376,5 @@ uint64_t mrh_now_ns(void)
 
 uint64_t mrh_deadline_after(int64_t delay_us)
 {
-    const int64_t limit_us = INT64_MAX / 1000; /* 292 years: far enough, and no sum overflows */
-    int64_t bounded_us = delay_us < 0 ? 0 : delay_us < limit_us ? delay_us : limit_us;
-    return mrh_now_ns() + (uint64_t)bounded_us * 1000;
+    return moment_after(mrh_now_ns(), delay_us);
 }

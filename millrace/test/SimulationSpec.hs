@@ -169,6 +169,40 @@ spec = describe "Millrace.Simulation" $ do
     again <- simulate (calm 9) (echoes 2 2)
     outcomeResult again `shouldSatisfy` isRight
 
+  it "lets no time pass while threads wake each other" $ do
+    outcome <- simulate (calm 20) $ do
+      [first, second, third] <- forM [1 .. 3 :: Int] (const newEmptyMVar)
+      void (forkIO (forever (takeMVar first >>= putMVar second)))
+      void (forkIO (forever (takeMVar second >>= putMVar third)))
+      void (forkIO (threadDelay 1000000))
+      threadDelay 1000
+      begin <- now
+      answers <- timeout 1000 (forM [1 .. 10 :: Int] (\number -> putMVar first number >> takeMVar third))
+      end <- now
+      return (answers, end - begin)
+    resultOf outcome >>= (`shouldBe` (Just [1 .. 10], 0))
+
+  it "lets time pass for a thread that asks again and again" $ do
+    outcome <- simulate (calm 21) $ do
+      isOver <- newIORef False
+      void (forkIO (threadDelay 1000000 >> writeIORef isOver True))
+      let ask = readIORef isOver >>= \over -> unless over (Base.yield >> ask)
+      ask
+    resultOf outcome
+
+  it "finds a deadlock behind delays without end" $ do
+    outcome <- simulate (calm 22) (forever (threadDelay maxBound))
+    case outcomeResult outcome of
+      Left problem | Just (Deadlock waiting) <- fromException problem -> map waitingOperation waiting `shouldBe` ["timeout"]
+      other -> expectationFailure ("no deadlock, but " ++ show (other :: Either SomeException ()))
+
+  it "says so when threads go on, and leaves everything working" $ do
+    let restless = forever (quietly (newListener >>= void . accept . fst))
+    simulate (calm 23) (forkIO restless >> threadDelay 1000) `shouldThrow` isThreadsGoOn
+    again <- simulate (calm 24) (echoes 2 2)
+    outcomeResult again `shouldSatisfy` isRight
+    timeout 10000000 (threadDelay 1000) >>= (`shouldBe` Just ())
+
   it "draws from the seed" $ do
     let draws seed = simulate (calm seed) (forM [1 .. 20 :: Int] (const (chance 1000))) >>= resultOf
     one <- draws 10
@@ -214,6 +248,11 @@ spec = describe "Millrace.Simulation" $ do
       mapM_ close sockets
       return (isLeft refused)
     resultOf outcome >>= (`shouldBe` True)
+
+isThreadsGoOn :: SimulationException -> Bool
+isThreadsGoOn problem = case problem of
+  ThreadsGoOn -> True
+  _ -> False
 
 day :: Num a => a
 day = 86400 * 1000000000

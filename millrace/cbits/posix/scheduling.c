@@ -1,9 +1,10 @@
-/* scheduling.c: mrh_begin_block of simulation.h. A file of its own, because GHC's DerivedConstants.h, which says where
+/* scheduling.c: mrh_begin_block and mrh_others_can_run of simulation.h. A file of its own, because GHC's DerivedConstants.h, which says where
  * things are, and its Rts.h, which says what they are, cannot be included together. */
 #include <DerivedConstants.h>
 
 extern char *rts_unsafeGetMyCapability(void);
 extern void mrh_begin_block(void);
+extern int mrh_others_can_run(void);
 
 /*
  * GHC changes threads at the end of a nursery block when its timer has asked for it, which it does not here, and when a
@@ -16,4 +17,13 @@ void mrh_begin_block(void)
     char *here = rts_unsafeGetMyCapability();
     *(int *)(here + OFFSET_Capability_context_switch) = 0;
     *(long *)(here + OFFSET_Capability_r + OFFSET_StgRegTable_rHpLim) = 1;
+}
+
+/* The length of the capability's run queue, without the thread that runs. In rts/Capability.h since GHC 8.0 it comes before
+ * `suspended_ccalls`, the number of these and `mut_lists`: a word each. */
+int mrh_others_can_run(void)
+{
+    enum { WORDS_BEFORE = 3 };
+    char *here = rts_unsafeGetMyCapability();
+    return *(unsigned *)(here + OFFSET_Capability_mut_lists - WORDS_BEFORE * sizeof(void *)) != 0;
 }

@@ -54,16 +54,24 @@ int mrh_simulation_begin(const mr_machine_plan *plan, mr_machine **new_machine, 
     return 0;
 }
 
-void mrh_simulation_end(void)
+void mrh_simulation_abandon(void)
 {
     mrh_attach_simulation(NULL);
     startTimer();
-    mr_loop_destroy(loop);
-    mr_group_destroy(group);
-    mr_machine_destroy(machine);
     machine = NULL;
     group = NULL;
     loop = NULL;
+}
+
+void mrh_simulation_end(void)
+{
+    mr_machine *old_machine = machine;
+    mr_group *old_group = group;
+    mr_loop *old_loop = loop;
+    mrh_simulation_abandon();
+    mr_loop_destroy(old_loop);
+    mr_group_destroy(old_group);
+    mr_machine_destroy(old_machine);
 }
 
 mr_machine *mrh_simulation_here(void)
@@ -95,13 +103,16 @@ uint64_t mrh_current_thread(void)
 
 int mrh_nursery_is_low(void)
 {
-    enum { ENOUGH = 128 }; /* half of the smallest nursery that GHC has without being asked */
+    /* Half of what there is after a collection, if it is not even the smallest that GHC has without being asked (+RTS -A
+     * and -n). */
+    const uint32_t chunk = RtsFlags.GcFlags.nurseryChunkSize, area = chunk ? chunk : RtsFlags.GcFlags.minAllocAreaSize;
+    const uint32_t enough = area / 2 < 128 ? area / 2 : 128;
     const capability_front *here = (const capability_front *)rts_unsafeGetMyCapability();
-    int count = 0;
-    for (const bdescr *block = here->registers.rCurrentNursery; block && count < ENOUGH; block = block->link)
+    uint32_t count = 0;
+    for (const bdescr *block = here->registers.rCurrentNursery; block && count < enough; block = block->link)
         count++;
     mrh_begin_block();
-    return count < ENOUGH;
+    return count < enough;
 }
 
 void mrh_note(mr_machine *where, const char *text)

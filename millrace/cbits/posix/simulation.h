@@ -21,6 +21,8 @@ static inline bool mrh_is_simulated(int descriptor)
 int mrh_simulation_begin(const mr_machine_plan *plan, mr_machine **machine, mr_loop **loop);
 /* Ends it. Nothing may be in flight. */
 void mrh_simulation_end(void);
+/* The same when threads go on using it: what it has is never given back. */
+void mrh_simulation_abandon(void);
 
 /* The machine of the simulation that runs on this capability, or NULL. */
 mr_machine *mrh_simulation_here(void);
@@ -38,6 +40,9 @@ void mrh_begin_block(void);
 /* Will there be a garbage collection before long? Begins a block, too. A collection changes threads like the end of a
  * block, so the simulation's manager sees to it that most of them come while it runs itself. */
 int mrh_nursery_is_low(void);
+
+/* Are there other threads on this capability that wait for nothing but their turn? */
+int mrh_others_can_run(void);
 
 /* A line for the trace. */
 void mrh_note(mr_machine *where, const char *text);

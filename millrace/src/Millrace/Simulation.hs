@@ -45,7 +45,7 @@ import Control.Concurrent (forkIO, forkIOWithUnmask, forkOn, getNumCapabilities,
 import qualified Control.Concurrent as Base
 import Control.Concurrent.MVar (MVar, newEmptyMVar, newMVar, putMVar, takeMVar, withMVar)
 import Control.Exception
-  (Exception (..), SomeException, bracket, catch, mask_, throwIO, throwTo, try, uninterruptibleMask_)
+  (Exception (..), SomeException, bracket, catch, mask_, onException, throwIO, throwTo, try, uninterruptibleMask_)
 import Control.Monad (forM, forM_, unless, void, when)
 import Data.Bits (shiftR, xor)
 import Data.ByteString (ByteString)
@@ -192,7 +192,7 @@ withPlan what use = allocaBytes planSize $ \place -> allocaBytes (max 1 (length 
   where
     faults = sortOn fst (planFaults what)
     faultCode fault = fromEnum fault + 1
-    nanoseconds field = fromIntegral (field what) * 1000 :: Word64
+    nanoseconds field = fromIntegral (max 0 (min (maxBound `quot` 1000) (field what))) * 1000 :: Word64
     flag value = if value then 1 else 0 :: Word8
 
 ------------------------------------------------------------------------------------------------------------------------
@@ -307,10 +307,11 @@ simulate what action = do
   unless rtsSupportsBoundThreads $ throwIO NotThreaded
   here <- c_simulation_here
   unless (here == nullPtr) $ throwIO WithinSimulation
-  withMVar simulationLock $ \() -> onOneCapability $ do
+  -- Masked from before there is a run until somebody waits for its end, which can be interrupted.
+  withMVar simulationLock $ \() -> onOneCapability $ mask_ $ do
     done <- newEmptyMVar
     given <- newIORef Nothing
-    void $ mask_ $ forkOn 0 $ try (runMachine what given action) >>= putMVar done
+    void $ forkOn 0 $ try (runMachine what given action) >>= putMVar done
     result <- takeMVar done `catch` \problem -> do
       writeIORef given (Just (problem :: SomeException))
       void (uninterruptibleMask_ (takeMVar done))
@@ -351,7 +352,7 @@ runMachine what interruption action =
       let run = Run manager completions machine loop result interruption mainThread
       ended <- drive run
       outcome <- report what run begin ended
-      tidyUp run tidyUpRounds
+      tidyUp run tidyUpRounds `onException` c_simulation_abandon
       c_simulation_end
       return outcome
 
@@ -370,7 +371,8 @@ collectIfLow = do
   isLow <- c_nursery_is_low
   when (isLow /= 0) $ newIORef isLow >>= readIORef >> collectIfLow
 
--- As a manager does: two empty polls with a 'yield' between them mean that everybody waits.
+-- Two empty polls with a 'yield' between them mean that everybody waits, unless somebody has been woken by one who ran
+-- meanwhile.
 drive :: Run a -> IO (Either SomeException a)
 drive run = busy patience
   where
@@ -381,13 +383,18 @@ drive run = busy patience
       case (result, given) of
         (Just ended, _) -> return ended
         (Nothing, Just problem) -> writeIORef (runInterruption run) Nothing >> throwToMain problem >> busy left
-        _ -> if isBusy then busy patience else idle left
-    idle left = do
+        _ -> if isBusy then busy patience else idle handOversMax left
+    idle handOvers left = do
       isBusy <- turn run
-      result <- readIORef (runResult run)
-      mayGoOn <- if isBusy || hasEnded result then return 1 else c_machine_skip (runLoop run)
-      if mayGoOn /= 0 then busy (if isBusy || not (hasEnded result) then patience else left) else stuck left
-    hasEnded = isJust
+      othersRun <- (/= 0) <$> c_others_can_run
+      hasEnded <- isJust <$> readIORef (runResult run)
+      case () of
+        _
+          | isBusy || hasEnded -> busy patience
+          | othersRun && handOvers > 0 -> idle (handOvers - 1) left
+          | otherwise -> do
+              moved <- c_machine_skip (runLoop run)
+              if moved /= 0 || othersRun then busy patience else stuck left
     -- Nothing will happen by itself. Somebody outside may still help, such as a thread in a foreign call.
     stuck left
       | left > 0 = Base.threadDelay 1000 >> busy (left - 1)
@@ -397,6 +404,11 @@ drive run = busy patience
           busy patience
     -- By a thread of its own: throwing waits until the target can receive it, and it may wait for a completion.
     throwToMain problem = void (forkIO (throwTo (runMain run) problem))
+
+-- How often threads may wake each other, with nothing else happening, before the clock goes on: one that polls and yields
+-- until time has passed must not wait for ever.
+handOversMax :: Int
+handOversMax = 10000
 
 -- How many milliseconds of real time to wait before everybody is given up.
 patience :: Int
@@ -442,8 +454,8 @@ tidyUp run rounds = do
   isBusy <- turn run
   when (isBusy || not (null waiting)) $ do
     when (rounds == 0) $ throwIO ThreadsGoOn
-    void (c_machine_skip (runLoop run)) -- a cancellation may take its time
-    tidyUp run (rounds - 1)
+    moved <- c_machine_skip (runLoop run) -- a cancellation may take its time
+    tidyUp run (if isBusy || moved == 0 then rounds - 1 else rounds)
   where
     end (token, w)
       | waitingOperation w == "timeout" = mask_ (void (stopAlarm (Alarm token)))

@@ -4,6 +4,7 @@ module Millrace.Internal.Simulation.Foreign
   , Plan
   , c_simulation_begin
   , c_simulation_end
+  , c_simulation_abandon
   , c_simulation_here
   , c_machine_skip
   , c_machine_chance
@@ -15,6 +16,7 @@ module Millrace.Internal.Simulation.Foreign
   , c_loop_buffers_out
   , c_kind_name
   , c_nursery_is_low
+  , c_others_can_run
   ) where
 
 import Data.Int (Int64)
@@ -34,6 +36,7 @@ data Plan
 foreign import ccall unsafe "mrh_simulation_begin" c_simulation_begin
   :: Ptr Plan -> Ptr (Ptr Machine) -> Ptr (Ptr Loop) -> IO CInt
 foreign import ccall unsafe "mrh_simulation_end" c_simulation_end :: IO ()
+foreign import ccall unsafe "mrh_simulation_abandon" c_simulation_abandon :: IO ()
 foreign import ccall unsafe "mrh_simulation_here" c_simulation_here :: IO (Ptr Machine)
 foreign import ccall unsafe "mr_machine_skip" c_machine_skip :: Ptr Loop -> IO CInt
 foreign import ccall unsafe "mrh_chance" c_machine_chance :: Ptr Machine -> Word64 -> IO Word64
@@ -45,3 +48,4 @@ foreign import ccall unsafe "mr_loop_list" c_loop_list :: Ptr Loop -> Ptr a -> C
 foreign import ccall unsafe "mr_loop_buffers_out" c_loop_buffers_out :: Ptr Loop -> IO Int64
 foreign import ccall unsafe "mr_kind_name" c_kind_name :: CInt -> IO CString
 foreign import ccall unsafe "mrh_nursery_is_low" c_nursery_is_low :: IO CInt
+foreign import ccall unsafe "mrh_others_can_run" c_others_can_run :: IO CInt
