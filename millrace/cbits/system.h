@@ -14,6 +14,8 @@ int mrh_socket(int domain, int type, int protocol);
 int mrh_socketpair(int domain, int type, int protocol, int pair[2]); /* EOPNOTSUPP on Windows */
 /* Makes a socket from elsewhere such a one. */
 int mrh_make_ours(int descriptor);
+/* Another descriptor of the same socket, such a one as well. EOPNOTSUPP for a simulated one. */
+int mrh_duplicate(int descriptor);
 
 int mrh_bind(int descriptor, const struct sockaddr *address, socklen_t length);
 int mrh_listen(int descriptor, int backlog);
@@ -21,6 +23,9 @@ int mrh_getsockname(int descriptor, struct sockaddr *address, socklen_t *length)
 int mrh_getpeername(int descriptor, struct sockaddr *address, socklen_t *length);
 int mrh_getsockopt(int descriptor, int level, int name, void *value, socklen_t *length);
 int mrh_setsockopt(int descriptor, int level, int name, const void *value, socklen_t length);
+/* SO_LINGER, which is a structure; 0: off. */
+int mrh_linger_seconds(int descriptor);
+int mrh_set_linger_seconds(int descriptor, int seconds);
 /* 1 if the other end has ended the connection or its half of it, even if bytes that came before are still to be received;
  * else 0. */
 int mrh_ended(int descriptor);

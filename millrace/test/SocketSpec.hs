@@ -2,8 +2,9 @@
 module SocketSpec (spec) where
 
 import Control.Exception (bracket, finally)
-import Control.Monad (forM_, replicateM_, void, when)
+import Control.Monad (forM_, forever, replicateM_, void, when)
 import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
 import Foreign.C.Error (eADDRINUSE, eBADF, eNOENT)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (castPtr, plusPtr)
@@ -12,6 +13,7 @@ import qualified Network.Socket as Network
 import qualified Network.Socket.ByteString as Network
 import System.Directory (doesPathExist, getTemporaryDirectory, removeFile)
 import System.FilePath ((</>))
+import System.IO (BufferMode (NoBuffering), IOMode (ReadWriteMode), hClose, hGetLine, hPutStr, hSetBuffering)
 import System.IO.Error (ioeGetErrorType)
 import System.Posix.IO (OpenMode (..), closeFd, defaultFileFlags, openFd)
 import System.Posix.Process (getProcessID)
@@ -59,6 +61,9 @@ spec = do
         getSocketOption one option `shouldReturn` 0
       setSocketOption one SendBuffer 50000
       getSocketOption one SendBuffer >>= (`shouldSatisfy` (>= 50000))
+    it "lingers for as long as it is told" $ withTcpPair $ \one _ -> forM_ [0, 7, 0] $ \seconds -> do
+      setSocketOption one Linger seconds
+      getSocketOption one Linger `shouldReturn` seconds
     it "is closed by exec, and does not block" $ withTcpPair $ \one _ -> withFdSocket one $ \number -> do
       Network.getNonBlock number `shouldReturn` True
       Network.getCloseOnExec number `shouldReturn` True
@@ -66,6 +71,34 @@ spec = do
     it "takes over a descriptor" $ do
       number <- Network.socket AF_UNIX Stream defaultProtocol >>= Network.socketToFd
       bracket (fromDescriptor number) close $ \s -> withFdSocket s (`shouldBe` number)
+    it "knows its type, and whether it has a port" $ withTcpPair $ \one _ -> withUnixPair $ \this _ -> do
+      mapM getSocketType [one, this] `shouldReturn` [Stream, Stream]
+      port <- socketPort one
+      mapM socketPortSafe [one, this] `shouldReturn` [Just port, Nothing]
+    it "becomes a handle" $ withUnixPair $ \one other -> do
+      handle <- socketToHandle one ReadWriteMode
+      hSetBuffering handle NoBuffering
+      hPutStr handle "there\n"
+      recv other 100 `shouldReturn` Char8.pack "there\n"
+      sendAll other (Char8.pack "back\n")
+      hGetLine handle `shouldReturn` "back"
+      hClose handle
+      recv other 100 `shouldReturn` ByteString.empty
+      problem <- failsWith (void (recv one 10))
+      problem `shouldSatisfy` hasCode eBADF
+    it "knows who the peer is, and passes descriptors" $ withUnixPair $ \one other -> do
+      (process, _, _) <- getPeerCredential one
+      self <- getProcessID
+      process `shouldBe` Just (fromIntegral self)
+      withUnixPair $ \this that -> do
+        withFdSocket this (sendFd one)
+        bracket (recvFd other >>= mkSocket) close $ \copy -> do
+          sendAll copy (Char8.pack "passed on")
+          recv that 100 `shouldReturn` Char8.pack "passed on"
+    it "gracefulClose ends in time also if the peer never stops talking" $ withUnixPair $ \one other -> do
+      talker <- start (forever (sendAll other (bytesAt 0 1000)))
+      within 10 "the close" (gracefulClose one 200)
+      void (failsWith (finish talker) :: IO IOError)
     it "gracefulClose delivers everything and waits for the peer" $ withTcpPair $ \one other -> do
       reader <- start (pause 30000 >> receiveStream other 5000 0 >>= \n -> close other >> return n)
       void (sendStream one 0 50000)
@@ -128,6 +161,8 @@ spec = do
       sendMany one [ByteString.empty, ByteString.empty]
       sendMany one [ByteString.empty, bytesAt 0 5, ByteString.empty, bytesAt 5 5]
       receiveExactly other 0 10 `shouldReturn` 10
+      close other
+      sendAll one ByteString.empty
     it "sends several thousand strings at once" $ withUnixPair $ \one other -> do
       sender <- start (sendMany one [bytesAt position 7 | position <- [0, 7 .. 70000 - 7]])
       receiveExactly other 0 70000 `shouldReturn` 70000

@@ -65,6 +65,11 @@ int mrh_make_ours(int descriptor)
     return flags < 0 ? -1 : set_flags(descriptor, F_SETFL, flags | O_NONBLOCK);
 }
 
+int mrh_duplicate(int descriptor)
+{
+    ON_DESCRIPTOR(-EOPNOTSUPP, fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+}
+
 int mrh_bind(int descriptor, const struct sockaddr *address, socklen_t length)
 {
     ON_DESCRIPTOR(mr_machine_bind(machine, descriptor, address, length), bind(descriptor, address, length));
@@ -97,6 +102,21 @@ int mrh_setsockopt(int descriptor, int level, int name, const void *value, sockl
 {
     ON_DESCRIPTOR(mr_machine_setsockopt(machine, descriptor, level, name, value, length),
                   setsockopt(descriptor, level, name, value, length));
+}
+
+int mrh_linger_seconds(int descriptor)
+{
+    struct linger linger = {0};
+    socklen_t size = sizeof linger;
+    if (mrh_getsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, &size) < 0)
+        return -1;
+    return linger.l_onoff ? linger.l_linger : 0;
+}
+
+int mrh_set_linger_seconds(int descriptor, int seconds)
+{
+    struct linger linger = {.l_onoff = seconds != 0, .l_linger = seconds};
+    return mrh_setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
 }
 
 #ifndef POLLRDHUP

@@ -67,6 +67,16 @@ int mrh_make_ours(int descriptor)
     return result_of(ioctlsocket(socket_of(descriptor), (long)FIONBIO, &on));
 }
 
+int mrh_duplicate(int descriptor)
+{
+    WSAPROTOCOL_INFOW what;
+    if (WSADuplicateSocketW(socket_of(descriptor), GetCurrentProcessId(), &what))
+        return result_of(SOCKET_ERROR);
+    SOCKET copy = WSASocketW(FROM_PROTOCOL_INFO, FROM_PROTOCOL_INFO, FROM_PROTOCOL_INFO, &what, 0,
+                             WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT);
+    return copy == INVALID_SOCKET ? result_of(SOCKET_ERROR) : (int)copy;
+}
+
 int mrh_bind(int descriptor, const struct sockaddr *address, socklen_t length)
 {
     return result_of(bind(socket_of(descriptor), address, length));
@@ -95,6 +105,21 @@ int mrh_getsockopt(int descriptor, int level, int name, void *value, socklen_t *
 int mrh_setsockopt(int descriptor, int level, int name, const void *value, socklen_t length)
 {
     return result_of(setsockopt(socket_of(descriptor), level, name, value, length));
+}
+
+int mrh_linger_seconds(int descriptor)
+{
+    struct linger linger = {0};
+    socklen_t size = sizeof linger;
+    if (mrh_getsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, &size) < 0)
+        return -1;
+    return linger.l_onoff ? linger.l_linger : 0;
+}
+
+int mrh_set_linger_seconds(int descriptor, int seconds)
+{
+    struct linger linger = {.l_onoff = seconds != 0, .l_linger = (u_short)seconds};
+    return mrh_setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
 }
 
 int mrh_ended(int descriptor)

@@ -38,7 +38,6 @@ module Millrace.Operation
   , waitWritableRequest
   , shutdownRequest
   , closeRequest
-  , timeoutRequest
   , before
   , within
   , partial
@@ -74,7 +73,7 @@ newtype Handle = Handle Word64
 instance Show Handle where
   showsPrec _ handle = showString "<descriptor " . shows (descriptorOf handle) . showChar '>'
 
--- | Takes over an open, non-blocking socket. From here on only 'closeRequest' may close it. Throws 'IOError' for a
+-- | Takes over an open descriptor: a non-blocking socket, or a regular file (on Windows opened with FILE_FLAG_OVERLAPPED). From here on only 'closeRequest' may close it. Throws 'IOError' for a
 -- negative number. Does not block.
 --
 -- @since 0.1.0
@@ -193,7 +192,7 @@ sendFileRequest (Handle handle) (Fd file) offset count =
     { requestFile = file, requestOffset = fromIntegral offset, requestLength = fromIntegral count }
 
 -- | Reads so many bytes (at most a mebibyte at a time) of a regular file, of which the handle is, from an offset; the
--- result is how many, 0 at the end of the file. On other backends than io_uring the capability waits for the disk.
+-- result is how many, 0 at the end of the file. On epoll and kqueue the capability waits for the disk.
 --
 -- @since 0.1.0
 readFileRequest :: Handle -> Int64 -> Ptr Word8 -> Int -> Request Word8
@@ -201,8 +200,8 @@ readFileRequest (Handle handle) offset buffer size =
   (request kindReadFile handle)
     { requestBuffer = buffer, requestLength = fromIntegral size, requestOffset = fromIntegral offset }
 
--- | Writes all these bytes to a regular file, from an offset. Hand over no more than a mebibyte at a time: on other
--- backends than io_uring the capability waits until the system has taken them.
+-- | Writes all these bytes to a regular file, from an offset. Hand over no more than a mebibyte at a time: on epoll
+-- and kqueue the capability waits until the system has taken them.
 --
 -- @since 0.1.0
 writeFileRequest :: Handle -> Int64 -> Ptr Word8 -> Int -> Request Word8
@@ -238,13 +237,6 @@ shutdownRequest (Handle handle) how = (request kindShutdown handle) { requestLen
 -- @since 0.1.0
 closeRequest :: Handle -> Request a
 closeRequest (Handle handle) = request kindClose handle
-
--- | Ends with 0 when the deadline passes. Without a deadline, at once.
---
--- @since 0.1.0
-timeoutRequest :: Deadline -> Request a
-timeoutRequest deadline = before deadline (request kindTimeout 0)
-{-# INLINE timeoutRequest #-}
 
 -- | The same, to be given up at a deadline: it then ends with @ETIMEDOUT@.
 --

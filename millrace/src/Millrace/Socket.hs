@@ -31,8 +31,11 @@ module Millrace.Socket
   , acceptBefore
   , connect
   , connectBefore
+  , recvBuf
+  , sendBuf
   , shutdown
   , close
+  , close'
   , gracefulClose
   , hasEnded
     -- * Deadlines
@@ -42,20 +45,30 @@ module Millrace.Socket
   , getSocketName
   , getPeerName
   , socketPort
+  , socketPortSafe
     -- * Options
   , SocketOption (..)
   , getSocketOption
   , setSocketOption
+  , getSocketType
+    -- * Unix sockets
+  , getPeerCredential
+  , sendFd
+  , recvFd
     -- * From and to descriptors
   , fromNetworkSocket
   , fromDescriptor
+  , mkSocket
   , withFdSocket
+  , unsafeFdSocket
+  , socketToFd
+  , socketToHandle
   , socketHandle
     -- * Addresses
   , module Network.Socket
   ) where
 
-import Control.Exception (bracketOnError, finally, mask_, onException, throwIO, uninterruptibleMask_)
+import Control.Exception (bracket, catch, finally, mask_, onException, throwIO, uninterruptibleMask_)
 import Control.Monad (unless, void, when)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), eBADF)
@@ -67,12 +80,16 @@ import Foreign.Marshal.Array (allocaArray, peekArray)
 import Foreign.Marshal.Utils (fillBytes, with)
 import Foreign.Ptr (Ptr, plusPtr)
 import Foreign.Storable (peek, sizeOf)
+import System.IO (IOMode)
+import qualified System.IO as IO
 import Network.Socket
-  ( AddrInfo (..), AddrInfoFlag (..), Family (..), HostAddress, HostAddress6, HostName, PortNumber, ProtocolNumber
-  , ServiceName, ShutdownCmd (..), SockAddr (..), SocketOption (..), SocketType (..), addrInfoFlagImplemented
-  , defaultHints, defaultPort, defaultProtocol, getAddrInfo, hostAddress6ToTuple, hostAddressToTuple
-  , isSupportedFamily, isSupportedSockAddr, isSupportedSocketOption, isSupportedSocketType, maxListenQueue
-  , tupleToHostAddress, tupleToHostAddress6, withSocketsDo )
+  ( AddrInfo (..), AddrInfoFlag (..), Family (..), FlowInfo, HostAddress, HostAddress6, HostName, NameInfoFlag (..)
+  , PortNumber, ProtocolNumber, ScopeID, ServiceName, ShutdownCmd (..), SockAddr (..), SocketOption (..), SocketType (..)
+  , addrInfoFlagImplemented, defaultHints, defaultPort, defaultProtocol, getAddrInfo, getCloseOnExec, getNameInfo
+  , getNonBlock, hostAddress6ToTuple, hostAddressToTuple, ifIndexToName, ifNameToIndex, isSupportedFamily
+  , isSupportedSockAddr, isSupportedSocketOption, isSupportedSocketType, isUnixDomainSocketAvailable, maxListenQueue
+  , packFamily, setCloseOnExecIfNeeded, setNonBlockIfNeeded, tupleToHostAddress, tupleToHostAddress6, unpackFamily
+  , withSocketsDo )
 import qualified Network.Socket as Network
 
 import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
@@ -81,6 +98,7 @@ import Millrace.Internal.Foreign
 import Millrace.Internal.Park (handOver, performMasked)
 import Millrace.Internal.Socket
 import Millrace.Operation
+import Millrace.Socket.ByteString (recvBuf, sendBuf)
 
 -- | Creates a non-blocking socket that is closed by exec. On IPv6, also takes IPv4 traffic (@IPV6_V6ONLY@ off), as
 -- "Network.Socket" does. Does not block.
@@ -110,7 +128,10 @@ socketPair family kind@(GeneralSocketType typeNumber) protocol = mask_ $ allocaA
     c_socketpair (Network.packFamily family) typeNumber protocol pair
   descriptors <- peekArray 2 pair
   case descriptors of
-    [one, other] -> (,) <$> newSocketFrom one <*> newSocketFrom other
+    [one, other] -> do
+      first <- newSocketFrom one `onException` (c_close one >> c_close other)
+      second <- newSocketFrom other `onException` (c_close other >> close first)
+      return (first, second)
     _ -> error "Millrace.Socket.socketPair: two elements were asked for"
 
 -- | Gives the socket a local address. Does not block.
@@ -194,11 +215,20 @@ shutdown s@(Socket handle _) how =
 
 -- | Closes the socket. Every thread that waits on it wakes with an error, whatever capability it is on; then the
 -- descriptor is closed. Closing a closed socket does nothing. Waits only for operations that other capabilities
--- have in flight on it.
+-- have in flight on it. Throws no 'IOError', so that in @bracket@ it hides none.
 --
 -- @since 0.1.0
 close :: Socket -> IO ()
-close s@(Socket handle keptRef) = mask_ $ do
+close s = close' s `catch` ignore
+  where
+    ignore :: IOError -> IO ()
+    ignore _ = return ()
+
+-- | 'close' that throws what the system has to say of it.
+--
+-- @since 0.1.0
+close' :: Socket -> IO ()
+close' s@(Socket handle keptRef) = mask_ $ do
   result <- perform (closeRequest handle) `finally` closeKept
   if result == badDescriptor then return () else void (throwIfFailed "Millrace.Socket.close" (describe s) result)
   where
@@ -217,12 +247,14 @@ gracefulClose :: Socket -> Int -> IO ()
 gracefulClose s@(Socket handle _) waitMillis = linger `finally` close s
   where
     linger = do
-      deadline <- deadlineAfter (waitMillis * 1000)
+      deadline <- deadlineAfter (1000 * max 0 (min (maxBound `quot` 1000) waitMillis))
       result <- perform (shutdownRequest handle 1)
       if result < 0 then return () else allocaBytes size (drain deadline)
+    -- What has come is received without a look at the clock, and a peer may have something to say for ever.
     drain deadline buffer = do
       result <- perform (before deadline (recvRequest handle buffer size))
-      when (result > 0) $ drain deadline buffer
+      now <- deadlineAfter 0
+      when (result > 0 && now < deadline) $ drain deadline buffer
     size = 1024
 
 -- | Has the peer ended the connection or its half of it, as far as the system knows? Bytes that came before may still wait
@@ -287,42 +319,99 @@ nameBy attempted call s = withFdSocket s $ \descriptor -> allocaBytes addressSiz
 socketPort :: Socket -> IO PortNumber
 socketPort s = do
   name <- getSocketName s
-  case name of
-    SockAddrInet port _ -> return port
-    SockAddrInet6 port _ _ _ -> return port
-    _ -> ioError (userError ("Millrace.Socket.socketPort: " ++ describe s ++ " has no port, it is " ++ show name))
+  case portOf name of
+    Just port -> return port
+    Nothing -> ioError (userError ("Millrace.Socket.socketPort: " ++ describe s ++ " has no port, it is " ++ show name))
 
--- | Reads an option that is a number.
+-- | The local port; 'Nothing' for a Unix socket.
+--
+-- @since 0.1.0
+socketPortSafe :: Socket -> IO (Maybe PortNumber)
+socketPortSafe s = portOf <$> getSocketName s
+
+portOf :: SockAddr -> Maybe PortNumber
+portOf address = case address of
+  SockAddrInet port _ -> Just port
+  SockAddrInet6 port _ _ _ -> Just port
+  _ -> Nothing
+
+-- | Reads an option that is a number; 'Linger' in seconds, 0 if it is off.
 --
 -- @since 0.1.0
 getSocketOption :: Socket -> SocketOption -> IO Int
+getSocketOption s option | option == Linger = withFdSocket s $ \descriptor ->
+  fromIntegral <$> callOn "Millrace.Socket.getSocketOption" (describe s ++ ", Linger") (c_linger descriptor)
 getSocketOption s option@(SockOpt level name) = withFdSocket s $ \descriptor ->
   alloca $ \value -> with (fromIntegral (sizeOf (0 :: CInt))) $ \size -> do
     void $ callOn "Millrace.Socket.getSocketOption" (describe s ++ ", " ++ show option) $
       c_getsockopt descriptor level name (value :: Ptr CInt) size
     fromIntegral <$> peek value
 
--- | Sets an option that is a number.
+-- | Sets an option that is a number; 'Linger' to so many seconds, 0 for off. A 'close' that lingers blocks its capability.
 --
 -- @since 0.1.0
 setSocketOption :: Socket -> SocketOption -> Int -> IO ()
+setSocketOption s option value | option == Linger = withFdSocket s $ \descriptor ->
+  void $ callOn "Millrace.Socket.setSocketOption" (describe s ++ ", Linger") (c_set_linger descriptor (fromIntegral value))
 setSocketOption s option@(SockOpt level name) value = withFdSocket s $ \descriptor ->
   with (fromIntegral value :: CInt) $ \pointer ->
     void $ callOn "Millrace.Socket.setSocketOption" (describe s ++ ", " ++ show option) $
       c_setsockopt descriptor level name pointer (fromIntegral (sizeOf (0 :: CInt)))
 
+-- | Whether it is a stream, a datagram socket, ...
+--
+-- @since 0.1.0
+getSocketType :: Socket -> IO SocketType
+getSocketType s = GeneralSocketType . fromIntegral <$> getSocketOption s Type
+
+-- | Process, user and group of the peer, as far as the system tells them.
+--
+-- @since 0.1.0
+getPeerCredential :: Socket -> IO (Maybe CUInt, Maybe CUInt, Maybe CUInt)
+getPeerCredential s = withNetworkSocket "getPeerCredential" s Network.getPeerCredential
+
+-- | Sends a descriptor to the peer. Waits as the same function of "Network.Socket" does.
+--
+-- @since 0.1.0
+sendFd :: Socket -> CInt -> IO ()
+sendFd s descriptor = withNetworkSocket "sendFd" s (`Network.sendFd` descriptor)
+
+-- | Receives a descriptor, which is then the caller's to close. Waits as the same function of "Network.Socket" does.
+--
+-- @since 0.1.0
+recvFd :: Socket -> IO CInt
+recvFd s = withNetworkSocket "recvFd" s Network.recvFd
+
+-- The same socket by another descriptor, for what is rare enough to be left to network.
+withNetworkSocket :: String -> Socket -> (Network.Socket -> IO a) -> IO a
+withNetworkSocket name s = bracket (duplicate name s >>= Network.mkSocket) Network.close
+
+duplicate :: String -> Socket -> IO CInt
+duplicate name s = withFdSocket s $ \descriptor -> callOn ("Millrace.Socket." ++ name) (describe s) (c_duplicate descriptor)
+
 -- | Takes over a socket of "Network.Socket". The old one is closed (its descriptor is duplicated) and must not be
--- used any more.
+-- used any more. If there is no descriptor left for that, it stays as it is.
 --
 -- @since 0.1.0
 fromNetworkSocket :: Network.Socket -> IO Socket
-fromNetworkSocket old = bracketOnError (Network.socketToFd old) c_close fromDescriptor
+fromNetworkSocket old = mask_ $ do
+  descriptor <- Network.withFdSocket old $ \number ->
+    callOn "Millrace.Socket.fromNetworkSocket" (show old) (c_duplicate number)
+  taken <- fromDescriptor descriptor `onException` c_close descriptor
+  Network.close old
+  return taken
 
 -- | Takes over the descriptor of a stream socket, for instance one that was inherited.
 --
 -- @since 0.1.0
 fromDescriptor :: CInt -> IO Socket
 fromDescriptor descriptor = makeOurs descriptor >> newSocketFrom descriptor
+
+-- | The same under the name that "Network.Socket" has for it.
+--
+-- @since 0.1.0
+mkSocket :: CInt -> IO Socket
+mkSocket = fromDescriptor
 
 -- | The descriptor's number, for calls that Millrace does not make. It must not be closed, and is valid only as long
 -- as nobody closes the socket.
@@ -333,6 +422,33 @@ withFdSocket s@(Socket handle _) use = do
   open <- isOpen handle
   if open then use (descriptorOf handle) else throwIO (failure "Millrace.Socket.withFdSocket" (describe s) closed)
   where closed = let Errno code = eBADF in negate (fromIntegral code)
+
+-- | The descriptor's number, as in 'withFdSocket'.
+--
+-- @since 0.1.0
+unsafeFdSocket :: Socket -> IO CInt
+unsafeFdSocket s = withFdSocket s return
+
+-- | Closes the socket, and returns another descriptor of what it was, which is the caller's to close; it is non-blocking and
+-- closed by exec. Throws if there are bytes that an interrupted receive has left: receive them first.
+--
+-- @since 0.1.0
+socketToFd :: Socket -> IO CInt
+socketToFd = toDescriptor "socketToFd"
+
+-- | Makes a handle of a socket, which is closed. Throws as 'socketToFd' does. Reading and writing the handle waits in GHC's
+-- own manager.
+--
+-- @since 0.1.0
+socketToHandle :: Socket -> IOMode -> IO IO.Handle
+socketToHandle s mode = mask_ $ toDescriptor "socketToHandle" s >>= Network.mkSocket >>= (`Network.socketToHandle` mode)
+
+toDescriptor :: String -> Socket -> IO CInt
+toDescriptor name s = mask_ $ do
+  isLeft <- keepsBytes s
+  when isLeft . ioError . userError $
+    "Millrace.Socket." ++ name ++ ": " ++ describe s ++ " has bytes that an interrupted receive has left: receive them first"
+  duplicate name s <* close s
 
 -- | The socket's handle, for "Millrace.Operation".
 --

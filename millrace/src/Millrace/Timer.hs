@@ -144,7 +144,8 @@ type TimeoutCallback = IO ()
 getSystemTimerManager :: IO TimerManager
 getSystemTimerManager = return TimerManager
 
--- | Arranges for a callback to run once, after so many microseconds. Does not block. O(1).
+-- | Arranges for a callback to run once, after so many microseconds; never before this returns, not even for 0 (GHC.Event
+-- runs it at once then, in the thread that calls). Does not block. O(1).
 --
 -- @since 0.1.0
 registerTimeout :: TimerManager -> Int -> TimeoutCallback -> IO TimeoutKey

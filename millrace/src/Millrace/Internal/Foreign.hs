@@ -41,6 +41,9 @@ module Millrace.Internal.Foreign
   , c_socket
   , c_socketpair
   , c_make_ours
+  , c_duplicate
+  , c_linger
+  , c_set_linger
   , c_bind
   , c_listen
   , c_getsockname
@@ -108,6 +111,9 @@ foreign import ccall unsafe "mrh_deadline_after" c_deadline_after :: Int64 -> IO
 foreign import ccall unsafe "mrh_socket" c_socket :: CInt -> CInt -> CInt -> IO CInt
 foreign import ccall unsafe "mrh_socketpair" c_socketpair :: CInt -> CInt -> CInt -> Ptr CInt -> IO CInt
 foreign import ccall unsafe "mrh_make_ours" c_make_ours :: CInt -> IO CInt
+foreign import ccall unsafe "mrh_duplicate" c_duplicate :: CInt -> IO CInt
+foreign import ccall unsafe "mrh_linger_seconds" c_linger :: CInt -> IO CInt
+foreign import ccall unsafe "mrh_set_linger_seconds" c_set_linger :: CInt -> CInt -> IO CInt
 foreign import ccall unsafe "mrh_bind" c_bind :: CInt -> Ptr a -> CUInt -> IO CInt
 foreign import ccall unsafe "mrh_listen" c_listen :: CInt -> CInt -> IO CInt
 foreign import ccall unsafe "mrh_getsockname" c_getsockname :: CInt -> Ptr a -> Ptr CUInt -> IO CInt

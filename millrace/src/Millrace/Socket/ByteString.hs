@@ -141,8 +141,8 @@ sendAllBufBefore :: Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
 sendAllBufBefore deadline = sendAllLimited (before deadline)
 {-# INLINE sendAllBufBefore #-}
 
--- | 'sendAllBuf' that gives up after so many microseconds without progress; 0: never. Every 256 KiB have that time to
--- themselves. Cheaper than 'sendAllBufBefore', because the clock is read only if the system takes no more.
+-- | 'sendAllBuf' that gives up when a part of 256 KiB has not gone so many microseconds after it first had to wait; 0:
+-- never. Each part has that time to itself. Cheaper than 'sendAllBufBefore', because the clock is read only if the system takes no more.
 --
 -- @since 0.1.0
 sendAllBufWithin :: Int -> Socket -> Ptr Word8 -> Int -> IO ()
@@ -153,6 +153,7 @@ sendAllLimited :: (Request Word8 -> Request Word8) -> Socket -> Ptr Word8 -> Int
 sendAllLimited limit s@(Socket handle _) = go
   where
     go buffer size
+      | size <= 0 = return ()
       | size <= bytesPerOperation = sendPart buffer size
       | otherwise = do
           sendPart buffer bytesPerOperation

@@ -3,7 +3,7 @@
 -- > main = do
 -- >   s <- socket AF_INET Datagram defaultProtocol
 -- >   bind s (SockAddrInet 7000 0)
--- >   forever $ recvFrom s 1500 >>= uncurry (sendTo s)
+-- >   forever $ recvFrom s 1500 >>= uncurry (sendAllTo s)
 --
 -- A message arrives as a whole, once, more than once or not at all. A thread that is interrupted while it waits has taken
 -- none. "Millrace.Socket.ByteString" works on such sockets, too, when they have a peer ('Millrace.Socket.connect').
@@ -14,6 +14,7 @@ module Millrace.Socket.Datagram
   ( recvFrom
   , recvFromBefore
   , sendTo
+  , sendAllTo
   ) where
 
 import Control.Exception (mask_, throwIO)
@@ -63,14 +64,20 @@ recvFromBefore deadline s@(Socket handle _) size = do
   message `seq` return (message, sender)
   where function = "Millrace.Socket.Datagram.recvFrom"
 
--- | Sends a message to an address. Waits while the system has no room for it.
+-- | Sends a message to an address, and returns its length. Waits while the system has no room for it.
 --
 -- @since 0.1.0
-sendTo :: Socket -> ByteString -> SockAddr -> IO ()
+sendTo :: Socket -> ByteString -> SockAddr -> IO Int
 sendTo s@(Socket handle _) message address =
   unsafeUseAsCStringLen message $ \(bytes, size) -> withAddress address $ \place length' ->
-    void $ attempt "Millrace.Socket.Datagram.sendTo" s (waitWritableRequest handle) $ \descriptor ->
+    fmap fromIntegral . attempt "Millrace.Socket.Datagram.sendTo" s (waitWritableRequest handle) $ \descriptor ->
       c_send_to descriptor bytes (fromIntegral size) (castPtr place) (fromIntegral length')
+
+-- | The same without the length.
+--
+-- @since 0.1.0
+sendAllTo :: Socket -> ByteString -> SockAddr -> IO ()
+sendAllTo s message address = void (sendTo s message address)
 
 -- Makes a call that does not wait, and makes it again whenever it would have to.
 attempt :: String -> Socket -> Request () -> (CInt -> IO Int64) -> IO Int64

@@ -13,7 +13,9 @@
 -- > echo :: Socket -> IO ()
 -- > echo client = do
 -- >   count <- recvLent noDeadline client lentSize $ \buffer count ->
--- >     count <$ (sendAllBuf client (lentBytes buffer) count `finally` giveBack buffer)
+-- >     if count == 0
+-- >       then return 0
+-- >       else count <$ (sendAllBuf client (lentBytes buffer) count `finally` giveBack buffer)
 -- >   when (count > 0) (echo client)
 module Millrace.Socket.Lent
   ( Lent
