@@ -14,10 +14,14 @@ typedef struct http_file {
 } http_file;
 
 /*
- * Opens a regular file for reading, close-on-exec. The path is in the system's own form: bytes, on Windows UTF-16. 0, or a negative errno; -EISDIR for a directory and -EACCES for
- * anything else that is not a regular file. Does not wait for the other end of a pipe.
+ * Opens a regular file for reading, close-on-exec. The path is in the system's own form: bytes, on Windows UTF-16. 0, or a
+ * negative errno; -EISDIR for a directory and -EACCES for anything else that is not a regular file. Does not wait for the
+ * other end of a pipe.
  */
 int http_file_open(const void *path, http_file *file);
+
+/* The same for an open descriptor, which stays the caller's to close. */
+int http_file_examine(int descriptor, http_file *file);
 
 /* Reads up to `length` bytes at an offset; fewer only at the end of the file. Or a negative errno. */
 int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int64_t offset);

@@ -42,6 +42,10 @@ void http_parser_reset(http_parser *parser) {
     parser->content_length = -1;
 }
 
+int http_parser_is_idle(const http_parser *parser) {
+    return parser->state == START;
+}
+
 static http_method method_of(const uint8_t *bytes, size_t length) {
 #define TRY(name, text)                                                                                                \
     if (length == sizeof text - 1 && memcmp(bytes, text, sizeof text - 1) == 0)                                        \

@@ -98,6 +98,9 @@ void http_parser_reset(http_parser *parser);
  */
 int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length);
 
+/* Has nothing of a head come but empty lines? */
+int http_parser_is_idle(const http_parser *parser);
+
 /* Bytes that http_parser_copy needs for a head of this length: the fields first, then the text. */
 size_t http_parser_copy_size(const http_parser *parser, size_t head_length);
 

@@ -187,6 +187,14 @@ spec = do
         first `shouldBe` "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 101 Switching Protocols\r\n\r\n"
         send client "x"
         receiveAll client `shouldReturn` "x"
+    it "is not waited for by a stream that is made of the body: the response begins first" $
+      withServer id streamsBody $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+        (begun, _) <- receiveUntilThere "\r\n\r\n" 1 5000000 client
+        begun `shouldSatisfy` B.isPrefixOf "HTTP/1.1 200 OK\r\n"
+        send client "hello"
+        rest <- receiveAll client
+        map replyBody (parseReplies (B.append begun rest)) `shouldBe` ["hello"]
     it "is not sent after the response has begun" $
       withServer id respondsThenReads $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
@@ -194,6 +202,22 @@ spec = do
         send client "hello"
         rest <- receiveAll client
         map (\reply -> (replyStatus reply, replyBody reply)) (parseReplies (B.append begun rest)) `shouldBe` [(200, "read: hello")]
+
+  describe "empty lines before a request (RFC 9112, 2.2)" $ do
+    it "are ignored, also when they come alone" $
+      withServer id path $ \port -> withConnection port $ \client -> do
+        send client "\r\nPOST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab\r\n"
+        replyBody <$> receiveResponse client `shouldReturn` "/1"
+        receiveUntilTimeout 100000 client `shouldReturn` ("", False)
+        send client "\r\n\r\n"
+        receiveUntilTimeout 100000 client `shouldReturn` ("", False)
+        send client "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
+        replyBody <$> receiveResponse client `shouldReturn` "/2"
+    it "are no beginning of one: the connection is idle, and closed as such" $
+      withServer (setIdleTimeout 1) pong $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab\r\n"
+        replyBody <$> receiveResponse client `shouldReturn` "Pong"
+        receiveUntilTimeout 10000000 client `shouldReturn` ("", True)
 
   describe "many connections" $
     it "are served at the same time" $
@@ -205,6 +229,7 @@ spec = do
             reply <- receiveResponse client
             replyBody reply `shouldBe` name
   where
+    streamsBody request respond = respond . responseStream status200 [] $ \write _ -> strictRequestBody request >>= write . lazyByteString
     stays request expected = withServer id pong $ \port -> withConnection port $ \client ->
       replicateM_ 3 $ do
         send client request

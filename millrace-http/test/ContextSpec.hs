@@ -123,7 +123,12 @@ spec = do
     it "throws for requests of other servers" $
       getFileInfo defaultRequest "/etc/passwd" `shouldThrow` (const True :: IOException -> Bool)
 
-  describe "setFdCacheDuration" $
+  describe "setFdCacheDuration" $ do
+    it "notices what is written to a file in place" $ withFile "a" $ \path ->
+      withServer (setFdCacheDuration 60) (\_ respond -> respond (responseFile status200 [] path Nothing)) $ \port -> do
+        map replyBody . parseReplies <$> exchange port lastGet `shouldReturn` ["a"]
+        appendFile path "bc"
+        map replyBody . parseReplies <$> exchange port lastGet `shouldReturn` ["abc"]
     it "keeps files open for so long, and those that are being sent until they are sent" $ withFile (replicate 3000000 'a') $ \path -> do
       let application _ respond = respond (responseFile status200 [] path Nothing)
       withServer (setFdCacheDuration 2) application $ \port -> do

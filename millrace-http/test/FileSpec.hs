@@ -65,11 +65,24 @@ spec = around withFiles $ do
         bytes <- exchange port "GET / HTTP/1.0\r\n\r\n"
         map (\reply -> (replyStatus reply, replyBody reply, headerOf "content-range" reply)) (parseReplies bytes)
           `shouldBe` [(206, B.take 5 (B.drop 10 (content 1000)), Just "bytes 10-14/1000")]
+    forM_ [0, 10] $ \offset ->
+      it ("of no bytes from " ++ show offset ++ " on are not called a range: there is no way to write one") $ \folder ->
+        withServer id (\_ respond -> respond (responseFile status206 [] (folder </> "small") (Just (FilePart offset 0 1000)))) $ \port -> do
+          bytes <- exchange port "GET / HTTP/1.0\r\n\r\n"
+          map (\reply -> (replyStatus reply, replyBody reply, headerOf "content-range" reply)) (parseReplies bytes)
+            `shouldBe` [(206, "", Just "bytes */1000")]
     forM_ [(-1, 5), (0, -5), (10, -1), (2 ^ (63 :: Int), 1), (2 ^ (63 :: Int) - 1, 1), (-(2 ^ (64 :: Int)), 5), (999, 2), (2000, 1)] $ \(offset, count) ->
       it ("from " ++ show offset ++ " on, " ++ show count ++ " bytes, are a 500") $ \folder ->
         withServer id (\_ respond -> respond (responseFile status200 [] (folder </> "small") (Just (FilePart offset count 1000)))) $ \port -> do
           bytes <- exchange port "GET / HTTP/1.0\r\n\r\n"
           map replyStatus (parseReplies bytes) `shouldBe` [500]
+  describe "a Last-Modified of the application's" $
+    it "is the one that preconditions are about (RFC 9110, 13.1.3)" $ \folder -> do
+      let application _ respond = respond (responseFile status200 [("Last-Modified", "Wed, 02 Jan 2019 00:00:00 GMT")] (folder </> "small") Nothing)
+          status port date = map replyStatus . parseReplies <$> exchange port (B.concat ["GET / HTTP/1.0\r\nIf-Modified-Since: ", date, "\r\n\r\n"])
+      withServer id application $ \port -> do
+        status port "Tue, 01 Jan 2019 00:00:00 GMT" `shouldReturn` [200]
+        status port "Wed, 02 Jan 2019 00:00:00 GMT" `shouldReturn` [304]
   describe "ranges (RFC 9110, 14)" $ do
     forM_ satisfiable $ \(range, from, size) ->
       it (show range) $ \folder -> requesting folder "small" [("Range", range)] $ \reply -> do

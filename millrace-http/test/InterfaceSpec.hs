@@ -114,11 +114,11 @@ spec = do
         readIORef reports `shouldReturn` 2
     it "setNoParsePath keeps scheme and authority" $ do
       let absolute = "GET http://example.com/a/b?c HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n"
-          paths request respond = respond (responseLBS status200 [] (L.fromStrict (B.concat [rawPathInfo request, " ", rawQueryString request])))
-      withServer id paths $ \port -> map replyBody . parseReplies <$> exchange port absolute `shouldReturn` ["/a/b ?c"]
+          paths request respond = respond (responseLBS status200 [] (L.fromStrict (B.concat [rawPathInfo request, " ", rawQueryString request, " ", C8.pack (show (pathInfo request))])))
+      withServer id paths $ \port -> map replyBody . parseReplies <$> exchange port absolute `shouldReturn` ["/a/b ?c [\"a\",\"b\"]"]
       withServer (setNoParsePath True) paths $ \port -> do
-        map replyBody . parseReplies <$> exchange port absolute `shouldReturn` ["http://example.com/a/b ?c"]
-        map replyBody . parseReplies <$> exchange port (request' "/x?y" <> get) `shouldReturn` ["/x ?y", "/ "]
+        map replyBody . parseReplies <$> exchange port absolute `shouldReturn` ["http://example.com/a/b ?c [\"a\",\"b\"]"]
+        map replyBody . parseReplies <$> exchange port (request' "/x?y" <> get) `shouldReturn` ["/x ?y [\"x\"]", "/  []"]
     it "setAltSvc adds its field" $
       withServer (setAltSvc "h3=\":443\"") pong $ \port ->
         map (headerOf "alt-svc") . parseReplies <$> exchange port get `shouldReturn` [Just "h3=\":443\""]

@@ -47,6 +47,18 @@ spec = do
           kept early
           send holder "0\r\n\r\n"
           map replyBody . parseReplies <$> receiveAll late `shouldReturn` ["Pong"]
+    it "are no reason to say that a file is not there" $
+      withOtherServer 64 $ \port -> withConnection port $ \early -> withConnection port $ \holder -> do
+        kept early
+        send holder "POST /exhaust HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        _ <- receiveUntilThere "full" 1 0 holder
+        send early "GET /file HTTP/1.1\r\nHost: a\r\n\r\n"
+        refused <- receiveResponse early
+        (replyStatus refused, headerOf "retry-after" refused) `shouldBe` (503, Just "1")
+        send holder "0\r\n\r\n"
+        _ <- receiveUntilThere "0\r\n\r\n" 1 0 holder
+        send early "GET /file HTTP/1.1\r\nHost: a\r\n\r\n"
+        replyStatus <$> receiveResponse early `shouldReturn` 200
     it "are not kept by idle connections: the oldest give way" $
       withOtherServer 48 $ \port -> withManyKept 60 port $ \crowd -> do
         receiveAll (last crowd) `shouldReturn` ""
@@ -161,6 +173,7 @@ serveInherited :: IO ()
 serveInherited = runSettingsInherited (quiet defaultSettings) $ \request respond -> case rawPathInfo request of
   "/allocated" -> allocated respond
   "/exhaust" -> exhausting request respond
+  "/file" -> respond (responseFile status200 [] "/etc/passwd" Nothing)
   _ -> pong request respond
   where
     -- Takes every descriptor that there is until the request body ends.

@@ -3,8 +3,10 @@
 -- | What responses look like on the wire: framing, fields, HEAD, streaming, raw.
 module ResponseSpec (spec) where
 
+import Control.Concurrent (forkIO)
 import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
-import Control.Monad (forM_, when)
+import Control.Exception (throwIO, try)
+import Control.Monad (forM_, replicateM, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString, lazyByteString)
@@ -192,8 +194,28 @@ spec = do
         _ <- exchange port get
         late <- readIORef kept
         late `shouldThrow` (== UsedTooLate)
+    it "cannot be written to when the application has thrown meanwhile" $ do
+      [begun, answered, outcome] <- replicateM 3 newEmptyMVar
+      let application _ respond = do
+            _ <- forkIO . void . respond . responseStream status200 [] $ \write _ -> do
+              putMVar begun Nothing
+              _ <- takeMVar answered
+              try (write "late") >>= putMVar outcome . either Just (const Nothing)
+            _ <- takeMVar begun
+            throwIO (userError "the application's")
+      withServer id application $ \port -> do
+        map replyStatus . parseReplies <$> exchange port get `shouldReturn` [500]
+        putMVar answered Nothing
+        within "the write" (takeMVar outcome) `shouldReturn` Just UsedTooLate
 
   describe "raw responses" $ do
+    it "cannot be sent to when they are over" $ do
+      kept <- newIORef (return ())
+      let application _ respond = respond (responseRaw (\_ give -> writeIORef kept (give "late") >> give "abc") (responseLBS status500 [] ""))
+      withServer id application $ \port -> do
+        exchange port get `shouldReturn` "abc"
+        late <- readIORef kept
+        late `shouldThrow` anyIOException
     it "have the connection to themselves, with what had arrived" $ do
       let application _ respond = respond (responseRaw raw (responseLBS status500 [] ""))
           raw receiveBytes sendBytes = do

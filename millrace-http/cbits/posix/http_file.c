@@ -50,22 +50,27 @@ static int open_by_path(const char *path) {
     return descriptor;
 }
 
-int http_file_open(const void *path, http_file *file) {
+int http_file_examine(int descriptor, http_file *file) {
     struct stat status;
+    int error = fstat(descriptor, &status) == 0 ? check_regular(&status) : -errno;
+    if (error < 0)
+        return error;
+    file->descriptor = descriptor;
+    file->size = status.st_size;
+    file->modified_seconds = status.st_mtim.tv_sec;
+    return 0;
+}
+
+int http_file_open(const void *path, http_file *file) {
     int descriptor = duplicate_open_file(path);
     if (descriptor < 0)
         descriptor = open_by_path(path);
     if (descriptor < 0)
         return -errno;
-    int error = fstat(descriptor, &status) == 0 ? check_regular(&status) : -errno;
-    if (error < 0) {
+    int error = http_file_examine(descriptor, file);
+    if (error < 0)
         close(descriptor);
-        return error;
-    }
-    file->descriptor = descriptor;
-    file->size = status.st_size;
-    file->modified_seconds = status.st_mtim.tv_sec;
-    return 0;
+    return error;
 }
 
 int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int64_t offset) {

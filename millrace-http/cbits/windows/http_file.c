@@ -55,6 +55,10 @@ static int examine(HANDLE handle, http_file *file) {
     return 0;
 }
 
+int http_file_examine(int descriptor, http_file *file) {
+    return examine(handle_of(descriptor), file);
+}
+
 int http_file_open(const void *path, http_file *file) {
     /* Others may do with the file what they like meanwhile, as on POSIX. With FILE_FLAG_BACKUP_SEMANTICS a directory is
      * opened, too, and so told apart from what is forbidden. */

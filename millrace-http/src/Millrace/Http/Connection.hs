@@ -69,6 +69,7 @@ module Millrace.Http.Connection
     sendBytes,
     sendPieces,
     sendString,
+    sendDetached,
     sendFilePart,
 
     -- * Time limits
@@ -547,11 +548,14 @@ flushBy sending connection = do
 breakConnection :: Connection -> IO ()
 breakConnection connection = do
   writeRegister connection keepRegister 0
-  shutdown (connectionSocket connection) ShutdownBoth `catch` isOver
+  shutdownBoth (connectionSocket connection)
+{-# NOINLINE breakConnection #-}
+
+shutdownBoth :: Socket -> IO ()
+shutdownBoth socket = shutdown socket ShutdownBoth `catch` isOver
   where
     isOver :: IOException -> IO ()
     isOver _ = return ()
-{-# NOINLINE breakConnection #-}
 
 -- Nobody knows how much has gone when sending fails or is interrupted, and an application may go on all the same.
 orBreak :: Connection -> IO a -> IO a
@@ -582,6 +586,15 @@ sendPieces connection bytes = do
 -- | Sends bytes, and leaves the output alone.
 sendString :: Connection -> ByteString -> IO ()
 sendString connection bytes = BU.unsafeUseAsCStringLen bytes $ \(at, count) -> sendBytes connection (castPtr at) count
+
+-- | The same without the desk, for an application that has the connection to itself: its threads may go on after the
+-- connection is over, and then get the socket's error.
+sendDetached :: Connection -> ByteString -> IO ()
+sendDetached connection bytes =
+  BU.unsafeUseAsCStringLen bytes (\(at, count) -> deliver (connectionPace connection) (window connection) noDeadline socket (castPtr at) count)
+    `onException` shutdownBoth socket
+  where
+    socket = connectionSocket connection
 
 -- | @sendFilePart connection descriptor offset count@ returns how many bytes went; fewer only if the file ended.
 sendFilePart :: Connection -> Int32 -> Int64 -> Int64 -> IO Int64

@@ -3,8 +3,9 @@
 -- nothing of connections and descriptors.
 module Millrace.Http.File (FileFacts (..), Answer (..), chooseAnswer) where
 
+import Data.Maybe (fromMaybe)
 import Millrace.Http.ByteRange (Selection (..))
-import Millrace.Http.Date (Seconds)
+import Millrace.Http.Date (Seconds, parseHttpDate)
 import Millrace.Http.EntityTag (parseTag)
 import Millrace.Http.Precondition
 import Network.HTTP.Types
@@ -24,7 +25,7 @@ data Answer
   | Refuse !Status
 
 -- | What a request gets of a file that the application wants to send, now, with these header fields. The entity tag is
--- the one among them, if there is one.
+-- the one among them, if there is one; so is the time of the last modification, which is otherwise the file's.
 chooseAnswer :: Seconds -> Method -> RequestHeaders -> ResponseHeaders -> FileFacts -> Answer
 chooseAnswer now method wanted given facts
   | method /= methodGet && method /= methodHead = Send Whole
@@ -36,7 +37,9 @@ chooseAnswer now method wanted given facts
     validators =
       Validators
         { validatorTag = lookup hETag given >>= parseTag,
-          validatorModified = factsModified facts,
-          -- A file may change twice within a second, and the kernel's clock for it is coarse.
-          validatorDateIsStrong = factsModified facts + 2 <= now
+          validatorModified = fromMaybe (factsModified facts) declared,
+          -- A file may change twice within a second, and the kernel's clock for it is coarse. Of another time than the
+          -- file's nothing is known.
+          validatorDateIsStrong = all (== factsModified facts) declared && factsModified facts + 2 <= now
         }
+    declared = lookup hLastModified given >>= parseHttpDate

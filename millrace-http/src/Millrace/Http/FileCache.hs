@@ -7,27 +7,30 @@
 module Millrace.Http.FileCache (FileCache, OpenFile (..), FileInfo (..), newFileCache, closeFileCache, withOpenFile, fileInfo) where
 
 import Control.Exception (bracket, throwIO)
+import Control.Monad (unless, (>=>))
 import Data.ByteString (ByteString)
 import Data.Int (Int32)
 import Foreign.C.Error (Errno (..), errnoToIOError)
-import Foreign.C.Types (CTime (..))
+import Foreign.C.Types (CInt, CTime (..))
 import Foreign.Marshal.Alloc (allocaBytes)
-import Foreign.Ptr (castPtr)
+import Foreign.Ptr (Ptr, castPtr)
 import Millrace.Http.Expiring
 import Millrace.Http.Date (formatHttpDate)
 import Millrace.Http.File (FileFacts (..))
 import Millrace.Http.Shared
 import Millrace.Http.Wire
 import Network.HTTP.Date (HTTPDate, epochTimeToHTTPDate)
+import System.IO.Error (isFullError)
 import System.Posix.Internals (withFilePath)
 
 -- | The files that one server keeps in mind.
 data FileCache = FileCache
-  { keptFiles :: !(Expiring FilePath (Shared OpenFile)),
+  { -- Descriptors.
+    keptFiles :: !(Expiring FilePath (Shared Int32)),
     knownFacts :: !(Expiring FilePath (Either IOError FileFacts))
   }
 
--- | A descriptor and what it showed when it was opened.
+-- | A descriptor and what it shows now.
 data OpenFile = OpenFile !Int32 !FileFacts
 
 -- | What is known of a file.
@@ -64,12 +67,12 @@ closeFileCache cache = forgetAll (keptFiles cache) >> forgetAll (knownFacts cach
 withOpenFile :: FileCache -> FilePath -> (Either IOError OpenFile -> IO a) -> IO a
 withOpenFile cache path use
   | remembersNothing (keptFiles cache) = bracket (openRegular path) (mapM_ closeOpenFile) use
-  | otherwise = bracket (acquire cache path) (mapM_ release) (use . fmap sharedValue)
+  | otherwise = bracket (acquire cache path) (mapM_ release) (either (return . Left) (examined path . sharedValue) >=> use)
 
 closeOpenFile :: OpenFile -> IO ()
 closeOpenFile (OpenFile descriptor _) = closeFile descriptor
 
-acquire :: FileCache -> FilePath -> IO (Either IOError (Shared OpenFile))
+acquire :: FileCache -> FilePath -> IO (Either IOError (Shared Int32))
 acquire cache path = do
   kept <- recall (keptFiles cache) path
   alive <- maybe (return False) retain kept
@@ -77,16 +80,23 @@ acquire cache path = do
     Just found | alive -> return (Right found)
     _ -> openRegular path >>= traverse keep
   where
-    keep file = do
-      new <- share (closeOpenFile file) file
+    keep (OpenFile descriptor _) = do
+      new <- share (closeFile descriptor) descriptor
       _ <- retain new
       remember (keptFiles cache) path 1 new
       return new
 
 -- The name is a CString, on Windows a CWString.
 openRegular :: FilePath -> IO (Either IOError OpenFile)
-openRegular path = withFilePath path $ \name -> allocaBytes fileSize $ \file -> do
-  result <- openFile (castPtr name) file
+openRegular path = withFilePath path $ \name -> asOpenFile path (openFile (castPtr name))
+
+-- What is written to in place keeps its descriptor, but not its size.
+examined :: FilePath -> Int32 -> IO (Either IOError OpenFile)
+examined path descriptor = asOpenFile path (examineFile descriptor)
+
+asOpenFile :: FilePath -> (Ptr File -> IO CInt) -> IO (Either IOError OpenFile)
+asOpenFile path fill = allocaBytes fileSize $ \file -> do
+  result <- fill file
   if result < 0
     then return (Left (errnoToIOError "Network.Wai.Handler.Millrace" (Errno (negate result)) Nothing (Just path)))
     else do
@@ -103,7 +113,8 @@ fileInfo cache path = do
   where
     look = do
       found <- withOpenFile cache path (return . fmap (\(OpenFile _ facts) -> facts))
-      remember (knownFacts cache) path 1 found
+      -- That all descriptors are in use says nothing of the file.
+      unless (either isFullError (const False) found) (remember (knownFacts cache) path 1 found)
       return found
     describe (FileFacts size modified) =
       FileInfo path size (epochTimeToHTTPDate (CTime modified)) (formatHttpDate modified)

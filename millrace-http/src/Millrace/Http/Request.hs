@@ -90,7 +90,7 @@ keepTarget parser bytes request = do
   (pathOffset, pathLength) <- headPathSlice parser
   let start = methodOffset + methodLength + 1
   target <- C8.packCStringLen (castPtr bytes `plusPtr` start, pathOffset + pathLength - start)
-  return request {Wai.rawPathInfo = target, Wai.pathInfo = decodePathSegments target}
+  return request {Wai.rawPathInfo = target}
 
 slash :: ByteString
 slash = C8.pack "/"

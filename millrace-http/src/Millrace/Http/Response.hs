@@ -45,16 +45,18 @@ import Millrace.Http.Stream
 import Millrace.Http.Wire
 import Millrace.Socket.ByteString (recv)
 import Network.HTTP.Types hiding (ByteRange)
-import Network.HTTP.Types.Header (hAcceptRanges, hContentRange, hETag)
+import Network.HTTP.Types.Header (hAcceptRanges, hContentRange, hETag, hRetryAfter)
 import Network.Wai (Request, requestHeaders, requestMethod)
 import Network.Wai.Internal (FilePart (..), Response (..))
+import System.IO.Error (isFullError)
 
--- | Composes the response to a request and sends what does not fit into the output. Leaves in 'keepRegister' whether
--- the connection can be kept. May be called again for the same request after 'restartResponse'.
-answer :: Connection -> Request -> Response -> IO ()
-answer connection request response = case response of
+-- | @answer connection request isPast response@ composes the response to a request and sends what does not fit into the
+-- output. Leaves in 'keepRegister' whether the connection can be kept. May be called again for the same request after
+-- 'restartResponse'. @isPast@ tells whether the application has given up the request.
+answer :: Connection -> Request -> IO Bool -> Response -> IO ()
+answer connection request isPast response = case response of
   ResponseBuilder status fields builder -> answerBuilder connection status fields builder
-  ResponseStream status fields body -> answerStream connection status fields body
+  ResponseStream status fields body -> answerStream connection isPast status fields body
   ResponseFile status fields path part -> answerFile connection request status fields path part
   ResponseRaw body _ -> answerRaw connection body
 
@@ -312,18 +314,22 @@ startStream connection composed size body count = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Streams
 
-answerStream :: Connection -> Status -> ResponseHeaders -> ((Builder -> IO ()) -> IO () -> IO ()) -> IO ()
-answerStream connection status fields body = do
+answerStream :: Connection -> IO Bool -> Status -> ResponseHeaders -> ((Builder -> IO ()) -> IO () -> IO ()) -> IO ()
+answerStream connection isPast status fields body = do
+  expects <- readRegister connection expectRegister
   composed <- composeHead connection status fields
   done <- answeredWithoutBody connection status composed (composedLength composed)
   unless done $ do
     startStream connection composed (composedLength composed) (composedAt composed) 0
+    -- The stream may be made of the request's body, which such a client does not send before it hears from us (RFC 9110,
+    -- section 10.1.1).
+    when (expects /= 0) (flushStream connection)
     -- The application may hand these actions to other threads and keep them: the lock makes their writes whole, and
-    -- after the end they must not touch the connection.
+    -- after the end they must not touch the connection; nor when it throws while a thread of its still streams.
     lock <- newMVar ()
     over <- newIORef False
     let guarded action = withMVar lock $ \_ -> do
-          late <- readIORef over
+          late <- (||) <$> readIORef over <*> isPast
           -- Interrupted between counting and sending, it may have left out a part of the body.
           if late then throwIO UsedTooLate else action `catch` \failure -> do
             when (isAsynchronous failure) (breakConnection connection)
@@ -332,6 +338,8 @@ answerStream connection status fields body = do
         flush = guarded (flushStream connection)
         close = withMVar lock (\_ -> writeIORef over True)
     body write flush `finally` close
+    past <- isPast
+    when past (throwIO UsedTooLate)
     endStream connection
 
 ------------------------------------------------------------------------------------------------------------------------
@@ -339,8 +347,11 @@ answerStream connection status fields body = do
 
 answerFile :: Connection -> Request -> Status -> ResponseHeaders -> FilePath -> Maybe FilePart -> IO ()
 answerFile connection request status fields path part =
-  withOpenFile (endpointFiles (connectionEndpoint connection)) path (either (const missing) ((currentSeconds >>=) . found))
+  withOpenFile (endpointFiles (connectionEndpoint connection)) path (either refused ((currentSeconds >>=) . found))
   where
+    -- Who is told that it is not there forgets it; that all descriptors are in use is over soon.
+    refused failure = if isFullError failure then busy else missing
+    busy = answerBuilder connection status503 ((hRetryAfter, C8.pack "1") : textPlain fields) (byteString (C8.pack "Service Unavailable"))
     missing = answerBuilder connection status404 (textPlain fields) (byteString (C8.pack "File not found"))
     found (OpenFile descriptor facts@(FileFacts size modified)) now = case part of
       Just chosen -> do
@@ -367,8 +378,10 @@ isPart :: FilePart -> Bool
 isPart (FilePart offset count _) = offset >= 0 && count >= 0 && offset + count <= toInteger (maxBound :: Int64)
 
 partFields :: FilePart -> ResponseHeaders
-partFields (FilePart offset count size) =
-  [(hContentRange, contentRange size (ByteRange offset (offset + count - 1))) | count /= size]
+partFields (FilePart offset count size)
+  | count == size = []
+  | count == 0 = [(hContentRange, unsatisfiedRange size)] -- There is no way to write an empty range.
+  | otherwise = [(hContentRange, contentRange size (ByteRange offset (offset + count - 1)))]
 
 addUnless :: Header -> ResponseHeaders -> ResponseHeaders
 addUnless field@(name, _) fields
@@ -411,7 +424,7 @@ answerParts connection fields path descriptor size ranges = do
   boundary <- newBoundary
   let parts = multipart boundary (fromMaybe octets (lookup hContentType fields)) size ranges
       framed = [(hContentType, multipartType parts), (hContentLength, C8.pack (show (multipartLength parts)))]
-  answerStream connection status206 (framed ++ filter ((`notElem` map fst framed) . fst) fields) (multipartBody parts readAt)
+  answerStream connection (return False) status206 (framed ++ filter ((`notElem` map fst framed) . fst) fields) (multipartBody parts readAt)
   where
     octets = C8.pack "application/octet-stream"
     readAt offset count = BI.createUptoN count $ \target -> do
@@ -439,8 +452,7 @@ answerRaw connection body = do
   let receive = do
         bytes <- atomicModifyIORef' leftover takeAll
         if B.null bytes then recv socket rawReceiveSize else return bytes
-      send = sendString connection
-  body receive send
+  body receive (sendDetached connection)
   where
     socket = connectionSocket connection
     takeAll held = (B.empty, held)

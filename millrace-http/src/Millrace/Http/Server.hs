@@ -162,9 +162,8 @@ awaitRoom endpoint registries limit = do
     patience <- registerDelay retryMicros
     atomically $ do
       now <- currentOpenConnectionsSTM state
-      ended <- currentShuttingDownStateSTM state
       late <- readTVar patience
-      check (now < limit || ended || late)
+      check (now < limit || late)
     awaitRoom endpoint registries limit
   where
     state = endpointState endpoint
@@ -197,7 +196,7 @@ startConnection endpoint registry application number peerSocket peer = do
 -- Starts masked, in a thread of its own.
 runConnection :: Connection -> Application -> IO ()
 runConnection connection application =
-  handle (\failure -> unless (isKilled failure) (settingsOnException settings Nothing failure)) $
+  handle (\failure -> unless (isKilled failure) (settingsOnException settings Nothing failure `catch` ignore)) $
     (do
         wanted <- interruptible (settingsOnOpen settings peer)
         when wanted (interruptible (runSession connection application) `finally` (retireFlush (connectionFlush connection) >> endWork connection)))

@@ -111,7 +111,25 @@ awaitHead connection = do
     else do
       startTotalDeadline connection
       size <- parseInput connection
-      if size /= 0 then return size else flushOutput connection >> awaitRest connection
+      idle <- if size == 0 then dropEmptyLines connection else return False
+      case () of
+        _
+          | size /= 0 -> return size
+          | idle -> awaitFirstBytes connection
+          | otherwise -> flushOutput connection >> awaitRest connection
+
+-- Empty lines are no beginning of a request (RFC 9112, section 2.2); some clients send one behind a body. Of a connection
+-- on which nothing else has come: True, and it is as idle as before.
+dropEmptyLines :: Connection -> IO Bool
+dropEmptyLines connection = do
+  state <- parser connection
+  idle <- (/= 0) <$> parserIsIdle state
+  when idle $ do
+    inputCount connection >>= dropInput connection
+    resetParser state
+    clearTotalDeadline connection
+  return idle
+{-# NOINLINE dropEmptyLines #-}
 
 parseInput :: Connection -> IO Int
 parseInput connection = do
@@ -138,7 +156,12 @@ awaitFirstBytes connection = do
         GT -> do
           startTotalDeadline connection
           size <- parseInput connection
-          if size /= 0 then return size else awaitRest connection
+          idle <- if size == 0 then dropEmptyLines connection else return False
+          case () of
+            _
+              | size /= 0 -> return size
+              | idle -> awaitFirstBytes connection
+              | otherwise -> awaitRest connection
 
 -- The client does not take its response as fast as we send it, or there will be no other request.
 finishResponse :: Connection -> IO ()
@@ -294,7 +317,7 @@ respond connection request progress response = do
     Past -> throwIO UsedTooLate
   writeIORef progress Answering
   beginResponse connection
-  answer connection request response
+  answer connection request ((== Past) <$> readIORef progress) response
   writeIORef progress Answered
   return ResponseReceived
 
@@ -318,7 +341,7 @@ recover connection request reached failure = do
   if clean
     then do
       unless (keepsFraming failure) (writeRegister connection keepRegister 0)
-      answer connection request (settingsOnExceptionResponse (settingsOf connection) failure)
+      answer connection request (return False) (settingsOnExceptionResponse (settingsOf connection) failure)
     else do
       writeRegister connection keepRegister 0
       unless (reached == Answered) (setOutputEnd connection 0)
@@ -335,8 +358,10 @@ keepsFraming failure = case fromException failure of
 settingsOf :: Connection -> Settings
 settingsOf = endpointSettings . connectionEndpoint
 
+-- That nobody could be told, as when standard error is a pipe without a reader, is no reason to leave the client alone.
 report :: Connection -> Maybe Request -> SomeException -> IO ()
-report connection = settingsOnException (settingsOf connection)
+report connection request failure =
+  settingsOnException (settingsOf connection) request failure `catch` \second -> when (isAsynchronous second) (throwIO second)
 
 -- The last response is in the output; unless there is unread input, the socket can be closed behind it. That may be in
 -- the kernel still: some clients send an empty line behind a body.
@@ -388,7 +413,7 @@ refuse connection reason = do
       writeRegister connection bodyPendingRegister 0
       writeRegister connection keepRegister 0
       beginResponse connection
-      answer connection defaultRequest (settingsOnExceptionResponse (settingsOf connection) failure)
+      answer connection defaultRequest (return False) (settingsOnExceptionResponse (settingsOf connection) failure)
 
 -- The request, if its head is whole and valid: it is parsed once more, for refusing need not be quick.
 refusedRequest :: Connection -> IO (Maybe Request)

@@ -98,7 +98,8 @@ data Settings = Settings
     settingsAllowNonAsciiTarget :: !Bool
   }
 
--- | Warp's defaults, but for the server name: @Millrace/VERSION@.
+-- | Warp's defaults, but for the server name, which is @Millrace/VERSION@, and for two limits that Warp has not:
+-- 'setMaximumHeaderCount' and 'setMaximumTargetLength'.
 --
 -- @since 0.1.0
 defaultSettings :: Settings
@@ -170,7 +171,8 @@ setHost value settings = settings {settingsHost = value}
 
 -- | Seconds that a client may take in each phase: what 'setHeaderTimeout', 'setBodyTimeout', 'setIdleTimeout' and
 -- 'setSendTimeout' are unless they are set. Default: 30. 0 or less: no limit. Never concerns the time that the
--- application takes.
+-- application takes, nor how long a raw response waits for its client: what silence means there is for its protocol to
+-- say, and 'Millrace.Timer.timeout' is there.
 --
 -- @since 0.1.0
 setTimeout :: Int -> Settings -> Settings
@@ -211,7 +213,7 @@ setManager :: Manager -> Settings -> Settings
 setManager _ settings = settings
 
 -- | Seconds for which the descriptors of files that were sent are kept open. A file that is replaced meanwhile is not
--- noticed. Default: 0, not at all.
+-- noticed; one that is written to in place is. Default: 0, not at all.
 --
 -- @since 0.1.0
 setFdCacheDuration :: Int -> Settings -> Settings
@@ -491,9 +493,9 @@ setSendTimeout :: Int -> Settings -> Settings
 setSendTimeout value settings = settings {settingsSendSeconds = Just value}
 
 -- | Seconds from the first byte of a request to the last of its response, the application's work included. Past it,
--- reading and sending throw @RequestTimedOut@; an application that does neither is interrupted by an asynchronous
--- exception, and the client gets a 503 if nothing was sent. 'Network.Wai.Handler.Millrace.pauseTimeout' lifts it for
--- one request. Default: 0, no limit.
+-- reading throws @RequestTimedOut@ and sending an @IOError@ of type @TimeExpired@; an application that does neither is
+-- interrupted by an asynchronous exception, and the client gets a 503 if nothing was sent.
+-- 'Network.Wai.Handler.Millrace.pauseTimeout' lifts it for one request. Default: 0, no limit.
 --
 -- @since 0.1.0
 setTotalTimeout :: Int -> Settings -> Settings

@@ -11,6 +11,7 @@ module Millrace.Http.Wire
     fieldSize,
     initParser,
     resetParser,
+    parserIsIdle,
     runParser,
     parserFieldsSize,
     copyHead,
@@ -110,6 +111,7 @@ module Millrace.Http.Wire
     File,
     fileSize,
     openFile,
+    examineFile,
     fileBytes,
     fileModified,
     fileDescriptor,
@@ -170,6 +172,10 @@ allowNonAscii = #{const HTTP_ALLOW_NON_ASCII}
 -- | Makes the parser ready for the next head.
 foreign import ccall unsafe "http_parser_reset"
   resetParser :: Ptr Parser -> IO ()
+
+-- | Not 0 if nothing of a head has come, but for empty lines.
+foreign import ccall unsafe "http_parser_is_idle"
+  parserIsIdle :: Ptr Parser -> IO CInt
 
 foreign import ccall unsafe "http_parser_run"
   c_run :: Ptr Parser -> Ptr Word8 -> CSize -> IO Int64
@@ -500,6 +506,13 @@ fileSize = #{size http_file}
 -- | Opens a regular file for reading, whose path is in the system's own form (@withFilePath@); 0 or a negative errno.
 foreign import ccall unsafe "http_file_open"
   openFile :: Ptr () -> Ptr File -> IO CInt
+
+foreign import ccall unsafe "http_file_examine"
+  c_examineFile :: CInt -> Ptr File -> IO CInt
+
+-- | The same for an open descriptor.
+examineFile :: Int32 -> Ptr File -> IO CInt
+examineFile = c_examineFile . fromIntegral
 
 -- | The length of the content in bytes.
 fileBytes :: Ptr File -> IO Int64

@@ -1,6 +1,6 @@
 -- |
 -- Runs WAI applications over HTTP\/1.0 and HTTP\/1.1 on the Millrace I\/O manager. Names, types and defaults are those
--- of Warp's interface.
+-- of Warp's interface; where 'defaultSettings' differ, they say so.
 --
 -- > {-# LANGUAGE OverloadedStrings #-}
 -- > import Network.HTTP.Types (status200)
@@ -14,7 +14,8 @@
 --
 -- What to know beyond WAI:
 --
--- * A time limit never throws an exception into an application that is busy. Reading the request body throws
+-- * No time limit throws an exception into an application that is busy, but for 'setTotalTimeout', which has to be asked
+--   for. Reading the request body throws
 --   'RequestTimedOut' when the client is too slow, in the thread that reads.
 -- * A request body that is cut off makes reading throw 'ConnectionClosedByPeer'; it never just ends.
 -- * Framing is the server's. Content-Length is believed only if it is the length of the body; Transfer-Encoding other
@@ -25,7 +26,7 @@
 --   application that is to answer the next one waits for something.
 -- * Of Warp's interface there is all that concerns HTTP\/1.x. 'setManager', 'setHTTP2Disabled' and
 --   'setServerPushLogger' are accepted without effect; what needs TLS or HTTP\/2 (@clientCertificate@, @HTTP2Data@) is
---   not there.
+--   not there. @warpVersion@ is 'millraceVersion' here.
 module Network.Wai.Handler.Millrace
   ( -- * Running a server
     run,
