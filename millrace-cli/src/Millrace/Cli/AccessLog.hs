@@ -17,6 +17,7 @@ import Control.Concurrent (forkIO, killThread)
 import Control.Concurrent.MVar (MVar, newMVar, withMVar)
 import Control.Exception (IOException, bracket, finally, handle, throwIO, try)
 import Control.Monad (forever, unless, when)
+import Data.Bits (shiftR)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder
@@ -36,7 +37,7 @@ import Network.HTTP.Types
 import Network.Socket (SockAddr (..), hostAddress6ToTuple, hostAddressToTuple)
 import Network.Wai
 import Network.Wai.Handler.Millrace (Answer (..))
-import System.IO (IOMode (AppendMode), hFlush, hPutStrLn, stderr, stdout, withBinaryFile)
+import System.IO (IOMode (AppendMode), hFlush, stdout, withBinaryFile)
 
 -- | Where the lines go.
 --
@@ -120,11 +121,12 @@ flush accessLog = withMVar (logWriting accessLog) $ \_ -> do
   Pending _ pending <- atomicModifyIORef' (logPending accessLog) (Pending 0 [],)
   unless (null pending) $ try (append (logPath accessLog) (reverse pending)) >>= either complain pure
   where
-    complain exception =
-      hPutStrLn stderr ("millrace: cannot write the access log: " <> show (exception :: IOException))
+    complain exception = tell ("millrace: cannot write the access log: " <> show (exception :: IOException))
 
 append :: FilePath -> [ByteString] -> IO ()
 append "-" pieces = mapM_ (ByteString.hPut stdout) pieces >> hFlush stdout
+-- GHC's runtime lets nobody read a file by a Handle while another one is there to write to it, nor the other way round:
+-- files are served without Handles.
 append path pieces = withBinaryFile path AppendMode (\file -> mapM_ (ByteString.hPut file) pieces)
 
 -- | A time as a format has it: to the second, and the milliseconds since.
@@ -227,12 +229,15 @@ versionOf request
 clientOf :: Answer -> Builder
 clientOf answer = case answerClient answer of
   SockAddrInet _ address -> case hostAddressToTuple address of
-    (a, b, c, d) -> word8Dec a <> dot <> word8Dec b <> dot <> word8Dec c <> dot <> word8Dec d
+    (a, b, c, d) -> dotted [a, b, c, d]
   SockAddrInet6 _ _ address _ -> case hostAddress6ToTuple address of
-    (a, b, c, d, e, f, g, h) -> foldr1 (\left right -> left <> char7 ':' <> right) (map word16Hex [a, b, c, d, e, f, g, h])
+    (0, 0, 0, 0, 0, 0xffff, high, low) -> dotted (concatMap bytesOfWord [high, low]) -- on IPv4, to a socket for both
+    (a, b, c, d, e, f, g, h) -> separated ':' (map word16Hex [a, b, c, d, e, f, g, h])
   SockAddrUnix _ -> "unix"
   where
-    dot = char7 '.'
+    dotted = separated '.' . map word8Dec
+    bytesOfWord word = [fromIntegral (word `shiftR` 8), fromIntegral word]
+    separated mark = foldr1 (\left right -> left <> char7 mark <> right)
 
 -- As nginx has it: what could end the field, the line or the terminal's patience, in hexadecimal.
 quoted :: ByteString -> Builder

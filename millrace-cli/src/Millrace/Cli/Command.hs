@@ -117,7 +117,7 @@ serveNotes =
         [ ("millrace serve", "the current directory on http://127.0.0.1:8080")
         , ("millrace serve site --port 0", "on a free port; the first line of output tells which")
         , ("millrace serve --host 0.0.0.0 ~/public", "to every machine that can reach this one")
-        , ("millrace serve --access-log access.log --status 9090", "tell what was asked, and what was done")
+        , ("millrace serve site --access-log access.log --status 9090", "tell what was asked, and what was done")
         ]
     , paragraph
         "A directory answers with its index.html or index.htm. A file NAME.br, NAME.zst or NAME.gz that is not older \

@@ -59,7 +59,11 @@ parseElement :: ByteString -> Maybe (CI ByteString, Int)
 parseElement element = do
   let (name, parameter) = Char8.break (== ';') element
   guard (not (Char8.null (trim name)))
-  (,) (CI.mk (trim name)) <$> if Char8.null parameter then Just 1000 else parseWeight (trim (Char8.drop 1 parameter))
+  (,) (canonical (CI.mk (trim name))) <$> if Char8.null parameter then Just 1000 else parseWeight (trim (Char8.drop 1 parameter))
+
+-- The name that a coding had once (RFC 9110 section 8.4.1.3).
+canonical :: CI ByteString -> CI ByteString
+canonical name = if name == "x-gzip" then "gzip" else name
 
 -- "q=" ( "0" [ "." 0*3DIGIT ] / "1" [ "." 0*3("0") ] ) (RFC 9110 section 12.4.2)
 parseWeight :: ByteString -> Maybe Int

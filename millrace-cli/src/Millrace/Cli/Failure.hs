@@ -2,11 +2,12 @@
 module Millrace.Cli.Failure
   ( Failure (..)
   , reportFailures
+  , tell
   ) where
 
-import Control.Exception (Exception (..), handle, throwIO)
+import Control.Exception (Exception (..), IOException, catch, handle, throwIO)
 import System.Exit (ExitCode (ExitFailure))
-import System.IO (hPutStr, stderr)
+import System.IO (hPutStr, hPutStrLn, stderr)
 
 -- | A failure that the user can understand and perhaps mend.
 --
@@ -32,3 +33,12 @@ reportFailures :: IO a -> IO a
 reportFailures = handle $ \failure -> do
   hPutStr stderr ("millrace: " <> displayException (failure :: Failure) <> "\n")
   throwIO (ExitFailure 1)
+
+-- | Says something on standard error. That nobody reads it, as when it is a pipe whose other end is gone, is no failure.
+--
+-- @since 0.1.0
+tell :: String -> IO ()
+tell text = hPutStrLn stderr text `catch` ignore
+  where
+    ignore :: IOException -> IO ()
+    ignore _ = pure ()

@@ -15,13 +15,13 @@ import Millrace.Socket
 import Network.Wai.Handler.Millrace
 
 -- | Listens on the first address of a host that can be had, and closes the sockets afterwards. Host names are looked
--- up, which may block for as long as the resolver takes. Throws 'Failure'.
+-- up, which may block for as long as the resolver takes. Throws 'Failure', which names the option that chooses the port.
 --
 -- @since 0.1.0
-withListeners :: Settings -> String -> PortNumber -> ([Listener] -> IO a) -> IO a
-withListeners settings host port = bracket open (mapM_ closeListener)
+withListeners :: String -> Settings -> String -> PortNumber -> ([Listener] -> IO a) -> IO a
+withListeners option settings host port = bracket open (mapM_ closeListener)
   where
-    open = try (openListeners wanted) >>= either (throwIO . cannotListen host port) pure
+    open = try (openListeners wanted) >>= either (throwIO . cannotListen option host port) pure
     wanted = setHost (fromString host) (setPort (fromIntegral port) (setBacklog backlog settings))
     backlog = 4096 -- the kernel takes the smaller of this and net.core.somaxconn
 
@@ -32,10 +32,10 @@ withInherited :: ([Listener] -> IO a) -> IO a
 withInherited = bracket inheritedListeners (mapM_ closeListener)
 
 -- A lookup that failed has no error number.
-cannotListen :: String -> PortNumber -> IOException -> Failure
-cannotListen host port exception = case ioe_errno exception of
+cannotListen :: String -> String -> PortNumber -> IOException -> Failure
+cannotListen option host port exception = case ioe_errno exception of
   Nothing -> unknownHost host (ioe_description exception)
-  Just number -> cannotBind host port (Errno number) (ioe_description exception)
+  Just number -> cannotBind option host port (Errno number) (ioe_description exception)
 
 unknownHost :: String -> String -> Failure
 unknownHost host reason =
@@ -45,23 +45,23 @@ unknownHost host reason =
     , failureRemedy = "--host takes an address of this machine, or a name for one: 127.0.0.1, ::1, localhost."
     }
 
-cannotBind :: String -> PortNumber -> Errno -> String -> Failure
-cannotBind host port errno description = Failure ("listen on " <> authority host port) reason remedy
+cannotBind :: String -> String -> PortNumber -> Errno -> String -> Failure
+cannotBind option host port errno description = Failure ("listen on " <> authority host port) reason remedy
   where
     (reason, remedy)
       | errno == eADDRINUSE =
           ( "the port is in use"
-          , "Stop the program that listens there, or choose another port with --port (0 takes any free one)."
+          , "Stop the program that listens there, or choose another port with " <> option <> " (0 takes any free one)."
           )
       | errno == eACCES =
           ( "permission denied"
-          , "Ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher one with --port."
+          , "Ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher one with " <> option <> "."
           )
       | errno == eADDRNOTAVAIL =
           ( "this machine has no such address"
           , "Choose one of its own with --host, or 0.0.0.0 or :: for all of them."
           )
-      | otherwise = (description, "Try another --host or --port.")
+      | otherwise = (description, "Try another --host or " <> option <> ".")
 
 -- | Where a browser finds the server at this address.
 --

@@ -24,6 +24,7 @@ import Data.Int (Int64)
 import Data.Time.Clock.POSIX (POSIXTime)
 import Millrace.Cli.ContentCoding (Coding (..))
 import Millrace.Cli.Entry
+import Millrace.File (Mode (ForReading), readAt, withFile)
 import Millrace.Http.ByteRange
 import Millrace.Http.Date (formatHttpDate)
 import Millrace.Http.EntityTag
@@ -32,7 +33,6 @@ import Millrace.Http.Precondition
 import Network.HTTP.Types hiding (ByteRange)
 import Network.HTTP.Types.Header (hAcceptRanges, hContentRange, hETag, hVary)
 import Network.Wai
-import System.IO (IOMode (ReadMode), SeekMode (AbsoluteSeek), hSeek, withBinaryFile)
 
 -- | What a file is answered with.
 --
@@ -117,7 +117,7 @@ hold :: Representation -> IO (Maybe Representation)
 hold representation = case representationSource representation of
   InMemory _ -> pure (Just representation)
   InFile file -> do
-    bytes <- withBinaryFile (openFilePath file) ReadMode (\opened -> ByteString.hGet opened (fromInteger (representationSize representation)))
+    bytes <- withFile (openFilePath file) ForReading $ \opened -> readAt opened 0 (max 1 (fromInteger (representationSize representation)))
     state <- openFileState file
     pure $
       if toInteger (ByteString.length bytes) == representationSize representation && isUnchanged representation state
@@ -159,7 +159,7 @@ selected representation selection = case selection of
 severalParts :: Representation -> [ByteRange] -> Boundary -> Response
 severalParts representation ranges boundary =
   responseStream partialContent206 headers $ \send flush -> case representationSource representation of
-    InFile file -> withBinaryFile (openFilePath file) ReadMode (\opened -> multipartBody parts (readAt opened) send flush)
+    InFile file -> withFile (openFilePath file) ForReading $ \opened -> multipartBody parts (readAt opened . fromInteger) send flush
     InMemory bytes -> multipartBody parts (slice bytes) send flush
   where
     parts = multipart boundary (representationType representation) (representationSize representation) ranges
@@ -167,7 +167,6 @@ severalParts representation ranges boundary =
       (hContentType, multipartType parts)
         : (hContentLength, decimal (multipartLength parts))
         : representationHeaders representation
-    readAt opened offset count = hSeek opened AbsoluteSeek offset >> ByteString.hGetSome opened count
     slice bytes offset count = pure (ByteString.take count (ByteString.drop (fromInteger offset) bytes))
 
 decimal :: Integer -> ByteString

@@ -5,20 +5,22 @@ module Millrace.Cli.Server
 
 import Control.Concurrent (forkIO, killThread, setNumCapabilities)
 import Control.Concurrent.MVar (MVar, newEmptyMVar, takeMVar, tryPutMVar)
-import Control.Exception (bracket)
-import Control.Monad (forM_, void)
+import Control.Exception (bracket, throwIO)
+import Control.Monad (forM_, void, when)
+import Data.Maybe (mapMaybe)
 import GHC.Conc (getNumProcessors)
 import Millrace.Cli.AccessLog (logAnswer, withAccessLog)
 import Millrace.Cli.Backend (startManager)
 import Millrace.Cli.Command (ServerOptions (..))
+import Millrace.Cli.Failure (Failure (..), tell)
 import Millrace.Cli.Listener
 import Millrace.Cli.Metrics
 import Millrace.Cli.System (onTermination, raiseDescriptorLimit)
 import Millrace.Manager
-import Millrace.Socket (PortNumber, getSocketName)
+import Millrace.Socket (PortNumber, SockAddr (..), getSocketName)
 import Network.Wai (Application)
 import Network.Wai.Handler.Millrace
-import System.IO (hFlush, hPutStrLn, stderr, stdout)
+import System.IO (hFlush, stdout)
 
 -- | Serves until SIGINT or SIGTERM arrives and the requests that were under way are done, or ten seconds have
 -- passed. A second signal ends the process at once. Says on standard output where it listens, and with what.
@@ -38,6 +40,7 @@ serve options application = do
     let sharing = setReusePort (serverReusePort options || not (null inherited))
     listening options inherited $ \listeners -> do
       url <- urlOf listeners
+      mapM_ (refuseSamePort listeners) (serverStatusPort options)
       loops <- loopCount
       observing options $ \metrics telling -> withStatusServer sharing (serverStatusPort options) metrics $ \status -> do
         let ready = announce url backend loops status
@@ -47,11 +50,27 @@ serve options application = do
 listening :: ServerOptions -> [Listener] -> ([Listener] -> IO a) -> IO a
 listening options inherited use
   | null inherited =
-    withListeners (setReusePort (serverReusePort options) defaultSettings) (serverHost options) (serverPort options) use
+    withListeners "--port" (setReusePort (serverReusePort options) defaultSettings) (serverHost options) (serverPort options) use
   | otherwise = use inherited
 
 urlOf :: [Listener] -> IO String
 urlOf listeners = addressUrl <$> getSocketName (listenerSocket (head listeners))
+
+-- Sockets that share a port do so with everybody, also with those that have something else to say.
+refuseSamePort :: [Listener] -> PortNumber -> IO ()
+refuseSamePort listeners port = do
+  taken <- mapM (getSocketName . listenerSocket) listeners
+  when (port `elem` mapMaybe portOf taken) . throwIO $
+    Failure
+      { failureAttempt = "tell the status on port " <> show port
+      , failureReason = "the server itself listens there"
+      , failureRemedy = "Choose another port with --status (0 takes any free one)."
+      }
+  where
+    portOf address = case address of
+      SockAddrInet number _ -> Just number
+      SockAddrInet6 number _ _ _ -> Just number
+      SockAddrUnix _ -> Nothing
 
 -- What is not asked for is not there at all.
 observing :: ServerOptions -> (Maybe Metrics -> (Settings -> Settings) -> IO a) -> IO a
@@ -73,7 +92,7 @@ countConnections metrics = setOnOpen (const (True <$ countOpened metrics)) . set
 -- same port while this one still has it.
 withStatusServer :: (Settings -> Settings) -> Maybe PortNumber -> Maybe Metrics -> (Maybe String -> IO a) -> IO a
 withStatusServer sharing (Just port) (Just metrics) use =
-  withListeners (sharing defaultSettings) "127.0.0.1" port $ \listeners -> do
+  withListeners "--status" (sharing defaultSettings) "127.0.0.1" port $ \listeners -> do
     url <- urlOf listeners
     bracket (forkIO (runSettingsListeners defaultSettings listeners (statusPages metrics))) killThread $ \_ -> use (Just url)
 withStatusServer _ _ _ use = use Nothing
@@ -89,11 +108,12 @@ settings stop ready =
 drainSeconds :: Int
 drainSeconds = 10
 
--- The handlers are there before the socket is: a signal between the two is not lost.
+-- The handlers are there before the socket is: a signal between the two is not lost. Nor is one when nobody reads standard
+-- error any more, as when Ctrl-C ends a pipe's reader, too.
 stopOnSignals :: MVar () -> IO ()
 stopOnSignals stop = onTermination $ do
-  hPutStrLn stderr "stopping when the open requests are done; once more stops at once"
   void (tryPutMVar stop ())
+  tell "stopping when the open requests are done; once more stops at once"
 
 announce :: String -> Backend -> Int -> Maybe String -> IO ()
 announce url backend loops status = do

@@ -13,7 +13,7 @@ module Millrace.Cli.StaticFiles
   , LinkPolicy (..)
   ) where
 
-import Control.Exception (IOException, bracket, finally, try)
+import Control.Exception (IOException, bracket, finally, try, uninterruptibleMask_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (byteString, toLazyByteString)
@@ -34,6 +34,7 @@ import Millrace.Http.Shared (share)
 import Network.HTTP.Types
 import Network.HTTP.Types.Header (hAllow, hRetryAfter)
 import Network.Wai
+import System.IO.Error (isFullError, isPermissionError)
 
 -- | What to serve, and how.
 --
@@ -105,7 +106,7 @@ indexNames = ["index.html", "index.htm"]
 
 serveIndex :: Site -> [ByteString] -> FilePath -> [ByteString] -> Application
 serveIndex site names directory [] _ respond
-  | siteListing site = listing site names directory >>= respond
+  | siteListing site = listed site names directory >>= respond . either problemResponse (listing names)
   | otherwise = respond (refusal notFound404 [])
 serveIndex site names directory (name : others) request respond =
   withEntry (siteRoot site) (names ++ [name]) $ \case
@@ -191,7 +192,7 @@ keepOne site names represent isWanted = do
   case entry of
     Right (File found)
       | not (isWanted found) -> NotThere <$ close
-      | toInteger (openFileSize found) <= memoryBytesMax -> (either unreadable held <$> try (hold (represent found))) `finally` close
+      | toInteger (openFileSize found) <= memoryBytesMax -> (either unreadable held <$> try (uninterruptibleMask_ (hold (represent found)))) `finally` close
       | mayStayOpen -> pure (Keeping (represent found) close)
       | otherwise -> Refused <$ close
     Left problem | not (isAbsence problem) -> Refused <$ close
@@ -230,20 +231,30 @@ codedNames names coding = init names ++ [last names <> codingExtension coding]
 isNotOlderThan :: OpenFile -> OpenFile -> Bool
 isNotOlderThan found file = openFileModified found >= openFileModified file
 
--- Lists what would be served, and nothing else.
-listing :: Site -> [ByteString] -> FilePath -> IO Response
-listing site names directory = do
-  found <- directoryNames listedMax directory
-  entries <- catMaybes <$> mapM examine (filter isServable found)
-  let page = Lazy.toStrict (toLazyByteString (renderListing names entries))
-      size = Char8.pack (show (ByteString.length page))
-      headers = [(hContentType, "text/html; charset=utf-8"), noSniffing, (hContentLength, size)]
-  pure (responseBuilder ok200 headers (byteString page))
+listing :: [ByteString] -> [Listed] -> Response
+listing names entries = responseBuilder ok200 headers (byteString page)
+  where
+    page = Lazy.toStrict (toLazyByteString (renderListing names entries))
+    size = Char8.pack (show (ByteString.length page))
+    headers = [(hContentType, "text/html; charset=utf-8"), noSniffing, (hContentLength, size)]
+
+-- What would be served, and nothing else.
+listed :: Site -> [ByteString] -> FilePath -> IO (Either Problem [Listed])
+listed site names directory = do
+  found <- try (directoryNames listedMax directory)
+  case found of
+    Left exception -> pure (Left (problemOf exception))
+    Right all' -> fmap catMaybes . sequence <$> mapM examine (filter isServable all')
   where
     examine name = withEntry (siteRoot site) (names ++ [name]) $ \entry -> pure $ case entry of
-      Right (Directory _) -> Just (ListedDirectory name)
-      Right (File file) -> Just (ListedFile name (toInteger (openFileSize file)) (posixTime (openFileModified file)))
-      Left _ -> Nothing
+      Right (Directory _) -> Right (Just (ListedDirectory name))
+      Right (File file) -> Right (Just (ListedFile name (toInteger (openFileSize file)) (posixTime (openFileModified file))))
+      Left OutOfDescriptors -> Left OutOfDescriptors
+      Left _ -> Right Nothing
+    problemOf exception
+      | isPermissionError exception = Unreadable
+      | isFullError exception = OutOfDescriptors
+      | otherwise = Faulty exception
 
 -- More names than this are not read: nobody looks at such a page, and each costs a look-up.
 listedMax :: Int

@@ -44,6 +44,9 @@ spec = do
     it "names clients on IPv6" $
       line Combined bare {remoteHost = SockAddrInet6 1 0 (0x20010db8, 0, 0, 0xabc) 0}
         `shouldSatisfy` ByteString.isPrefixOf "2001:db8:0:0:0:0:0:abc - - ["
+    it "names clients on IPv4 as such, also on a socket for both" $
+      line Combined bare {remoteHost = SockAddrInet6 1 0 (0, 0, 0xffff, 0xc0000207) 0}
+        `shouldSatisfy` ByteString.isPrefixOf "192.0.2.7 - - ["
     it "says 0 for an answer without a body" $ do
       lineOf Combined (answer bare) {answerBytes = Nothing} `shouldSatisfy` ByteString.isInfixOf " HTTP/1.1\" 206 0 "
       lineOf JsonLines (answer bare) {answerBytes = Nothing} `shouldSatisfy` ByteString.isInfixOf ",\"bytes\":0,"

@@ -12,6 +12,8 @@ spec = describe "the preferred coding (RFC 9110 section 12.5.3)" $ do
   prefers [""] Nothing
   prefers ["gzip"] (Just "gzip")
   prefers ["GZip"] (Just "gzip")
+  prefers ["X-GZip"] (Just "gzip")
+  prefers ["x-gzip;q=0, *"] (Just "br")
   prefers ["gzip, deflate, br, zstd"] (Just "br")
   prefers ["gzip", "zstd"] (Just "zstd")
   prefers [", gzip ,"] (Just "gzip")

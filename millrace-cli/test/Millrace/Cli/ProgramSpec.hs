@@ -20,6 +20,7 @@ import Site
 import System.Directory (copyFile)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
+import System.IO (hClose)
 import System.Posix.Files (createSymbolicLink, setFileMode)
 import System.Posix.Signals (sigINT, sigTERM)
 import System.Posix.User (getRealUserID)
@@ -81,6 +82,10 @@ spec = do
           _ <- nextErrorLine server
           signalServer second server
           waitForExit 8 server `shouldReturn` ExitFailure (negate (fromIntegral second))
+    it "also if nobody reads what it says" . withServer ["pong", "--port", "0"] $ \server -> do
+      hClose (serverErrors server)
+      signalServer sigTERM server
+      waitForExit 20 server `shouldReturn` ExitSuccess
     it "at once if the connections are idle" . withServer ["pong", "--port", "0"] $ \server -> withClient server $ \client -> do
       Network.sendAll client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
       answer <- Network.recv client 1000
@@ -113,6 +118,14 @@ spec = do
       let port = drop (length ("http://127.0.0.1:" :: String)) (serverUrl server)
       outcome <- runMillrace [] ["pong", "--port", port]
       outcome `failsWith` ["cannot listen on 127.0.0.1:" <> port <> ": the port is in use", "--port"]
+    it "a port for the status that is in use" . withServer ["pong", "--port", "0"] $ \server -> do
+      let port = show (serverPort server)
+      outcome <- runMillrace [] ["pong", "--port", "0", "--status", port]
+      outcome `failsWith` ["cannot listen on 127.0.0.1:" <> port <> ": the port is in use", "--status"]
+    it "a port for the status that is its own" . withServer ["pong", "--port", "0", "--reuse-port"] $ \server -> do
+      let port = show (serverPort server)
+      outcome <- runMillrace [] ["pong", "--port", port, "--reuse-port", "--status", port]
+      outcome `failsWith` ["cannot tell the status on port " <> port, "--status"]
     it "an address of another machine" $ do
       outcome <- runMillrace [] ["pong", "--port", "0", "--host", "192.0.2.1"]
       outcome `failsWith` ["cannot listen on 192.0.2.1:0: this machine has no such address", "--host"]
@@ -252,11 +265,25 @@ spec = do
         json <- logOf "json" refused
         map (isInfixOf (",\"status\":" <> show status <> ",")) json `shouldBe` [True]
         map (isInfixOf ",\"refused\":\"") json `shouldBe` [True]
+    it "logs while the log is being read" $ \_ -> withLargeFile $ \directory _ -> do
+      let path = directory </> "large"
+          isThere = ByteString.isInfixOf "GET /missing HTTP/1.1" . ByteString.drop 24000000 <$> ByteString.readFile path
+      withServer ["serve", directory, "--port", "0", "--access-log", path] $ \server -> withClient server $ \client -> do
+        Network.sendAll client "GET /large HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-0,2-\r\n\r\n"
+        begun <- Network.recv client 1000
+        begun `shouldSatisfy` ByteString.isPrefixOf "HTTP/1.1 206 "
+        curl ["-o", "/dev/null", serverUrl server <> "/missing"] `shouldReturn` ""
+        timeout 20000000 (untilTrue isThere) `shouldReturn` Just ()
     it "explains a log that cannot be written" $ \site -> do
       outcome <- runMillrace [] ["serve", site, "--port", "0", "--access-log", site </> "no/log"]
       outcome `failsWith` ["cannot write the access log " <> site </> "no/log: ", "--access-log"]
     it "follows links when asked" $ \site -> withServer ["serve", site </> "root", "--port", "0", "--follow-links"] $ \server ->
       curl [serverUrl server <> "/outside"] `shouldReturn` "secret"
+    it "does not list what it may not read" $ \site -> do
+      writeOld site "root/private/file" "secret"
+      setFileMode (site </> "root/private") 0o711
+      asNobody site ["serve", site </> "root", "--port", "0", "--listing"] $ \server ->
+        curl ["-o", "/dev/null", "-w", "%{http_code}", serverUrl server <> "/private/"] `shouldReturn` "403"
     it "does not serve what it may not read" $ \site -> do
       setFileMode (site </> "root/hello.txt") 0o000
       asNobody site ["serve", site </> "root", "--port", "0"] $ \server -> do
@@ -319,6 +346,12 @@ untilRefused server = do
   case connected of
     Right () -> threadDelay 20000 >> untilRefused server
     Left _ -> pure ()
+
+-- | Asks again and again.
+untilTrue :: IO Bool -> IO ()
+untilTrue ask = do
+  answer <- ask
+  if answer then pure () else threadDelay 50000 >> untilTrue ask
 
 -- | A status that the server answers itself, a request that gets it, and the line of the log behind the time.
 refusals :: [(Int, ByteString.ByteString, String)]
