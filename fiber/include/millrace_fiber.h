@@ -12,7 +12,7 @@
  *     them that a compiler keeps, stay right; errno is each fiber's own. Other thread-local variables are shared by
  *     the fibers of a carrier.
  *  2. Fibers of one carrier never run at the same time, and switch only where one of them waits or yields.
- *  3. Everything here may be called on OS threads too, where it blocks the thread, unless it says [fiber].
+ *  3. Everything here may be called on OS threads too, where it blocks the thread.
  *
  * Errors are negative errno values; errno itself stays untouched. Deadlines are points on mr_clock_now_ns();
  * MR_NO_DEADLINE is none. A wait on a fiber ends with -EINTR, or the error chosen there, by mr_fiber_interrupt.
@@ -157,8 +157,11 @@ void mr_channel_close(mr_channel *channel);
 /* A flag that can be waited for. It stays set until it is reset. */
 typedef struct mr_event mr_event;
 
+/* 0 or -ENOMEM. */
 int mr_event_create(mr_event **event);
+/* Nobody may be waiting for it. */
 void mr_event_destroy(mr_event *event);
+/* Everybody who waits goes on. Harmless twice. */
 void mr_event_set(mr_event *event);
 void mr_event_reset(mr_event *event);
 /* -ETIMEDOUT, -EINTR. */
@@ -169,7 +172,9 @@ int mr_event_wait(mr_event *event, uint64_t deadline_ns);
 /* Owned by a fiber or an OS thread, handed over in the order of asking. */
 typedef struct mr_mutex mr_mutex;
 
+/* 0 or -ENOMEM. */
 int mr_mutex_create(mr_mutex **mutex);
+/* Nobody may own it or be waiting for it. */
 void mr_mutex_destroy(mr_mutex *mutex);
 /* -EDEADLK: the caller owns it. -ETIMEDOUT. Not interrupted. */
 int mr_mutex_lock(mr_mutex *mutex, uint64_t deadline_ns);
@@ -181,8 +186,11 @@ int mr_mutex_unlock(mr_mutex *mutex);
 /* A counter that waits rather than become negative; first come, first served. */
 typedef struct mr_semaphore mr_semaphore;
 
+/* 0 or -ENOMEM. */
 int mr_semaphore_create(mr_semaphore **semaphore, unsigned count);
+/* Nobody may be waiting for it. */
 void mr_semaphore_destroy(mr_semaphore *semaphore);
+/* Whoever has waited longest goes on, or the counter grows. */
 void mr_semaphore_post(mr_semaphore *semaphore);
 /* -ETIMEDOUT, -EINTR. */
 int mr_semaphore_wait(mr_semaphore *semaphore, uint64_t deadline_ns);

@@ -18,7 +18,8 @@
 --
 -- * C code that ignores the error and waits again is waited for, however long that takes; exceptions that come
 --   meanwhile stay pending. The same holds for C code that computes.
--- * Waits for locks, for files, for names (@getaddrinfo@) and for other processes' end by @system@ are not interrupted.
+-- * Waits for locks, files, names (@getaddrinfo@), threads (@pthread_join@), and for @system@, @posix_spawn@, @popen@ and
+--   @pclose@ are not interrupted.
 -- * What an interrupted call returned is dropped. Where that would lose something (a descriptor that was opened), call
 --   it in 'Control.Exception.uninterruptibleMask_' and bound it by 'callDeadline'.
 --
@@ -37,6 +38,8 @@
 --   that ends in 'Control.Monad.forever'.)
 -- * A fiber stays on its carrier, so thread-local variables of C keep their addresses; but the fibers of a carrier share
 --   them (errno excepted). Two calls for the same C object may run on different threads.
+-- * What still blocks, a program tells on standard error with @MILLRACE_FIBER_DEBUG=uncovered,locks,watchdog=100@ in its
+--   environment: calls that are not replaced, locks that are held while waiting, whatever holds a carrier for 100 ms.
 -- * A call costs a few microseconds. For functions that never wait, use an ordinary import.
 module Millrace.Foreign
   ( -- * Calls
