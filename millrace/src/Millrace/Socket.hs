@@ -83,9 +83,9 @@ import Foreign.Storable (peek, sizeOf)
 import System.IO (IOMode)
 import qualified System.IO as IO
 import Network.Socket
-  ( AddrInfo (..), AddrInfoFlag (..), Family (..), FlowInfo, HostAddress, HostAddress6, HostName, NameInfoFlag (..)
-  , PortNumber, ProtocolNumber, ScopeID, ServiceName, ShutdownCmd (..), SockAddr (..), SocketOption (..), SocketType (..)
-  , addrInfoFlagImplemented, defaultHints, defaultPort, defaultProtocol, getAddrInfo, getCloseOnExec, getNameInfo
+  ( AddrInfo (..), AddrInfoFlag (..), Family (..), FlowInfo, HostAddress, HostAddress6, HostName, NameInfoFlag (..), PortNumber
+  , ProtocolNumber, ScopeID, ServiceName, ShutdownCmd (..), SockAddr (..), SocketOption (..), SocketType (..), addrInfoFlagImplemented
+  , defaultHints, defaultPort, defaultProtocol, getAddrInfo, getCloseOnExec, getNameInfo
   , getNonBlock, hostAddress6ToTuple, hostAddressToTuple, ifIndexToName, ifNameToIndex, isSupportedFamily
   , isSupportedSockAddr, isSupportedSocketOption, isSupportedSocketType, isUnixDomainSocketAvailable, maxListenQueue
   , packFamily, setCloseOnExecIfNeeded, setNonBlockIfNeeded, tupleToHostAddress, tupleToHostAddress6, unpackFamily
