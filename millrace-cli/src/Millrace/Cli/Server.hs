@@ -7,7 +7,6 @@ import Control.Concurrent (forkIO, killThread, setNumCapabilities)
 import Control.Concurrent.MVar (MVar, newEmptyMVar, takeMVar, tryPutMVar)
 import Control.Exception (bracket, throwIO)
 import Control.Monad (forM_, void, when)
-import Data.Maybe (mapMaybe)
 import GHC.Conc (getNumProcessors)
 import Millrace.Cli.AccessLog (logAnswer, withAccessLog)
 import Millrace.Cli.Backend (startManager)
@@ -17,7 +16,7 @@ import Millrace.Cli.Listener
 import Millrace.Cli.Metrics
 import Millrace.Cli.System (onTermination, raiseDescriptorLimit)
 import Millrace.Manager
-import Millrace.Socket (PortNumber, SockAddr (..), getSocketName)
+import Millrace.Socket (PortNumber, getSocketName, socketPortSafe)
 import Network.Wai (Application)
 import Network.Wai.Handler.Millrace
 import System.IO (hFlush, stdout)
@@ -59,18 +58,13 @@ urlOf listeners = addressUrl <$> getSocketName (listenerSocket (head listeners))
 -- Sockets that share a port do so with everybody, also with those that have something else to say.
 refuseSamePort :: [Listener] -> PortNumber -> IO ()
 refuseSamePort listeners port = do
-  taken <- mapM (getSocketName . listenerSocket) listeners
-  when (port `elem` mapMaybe portOf taken) . throwIO $
+  taken <- mapM (socketPortSafe . listenerSocket) listeners
+  when (Just port `elem` taken) . throwIO $
     Failure
       { failureAttempt = "tell the status on port " <> show port
       , failureReason = "the server itself listens there"
       , failureRemedy = "Choose another port with --status (0 takes any free one)."
       }
-  where
-    portOf address = case address of
-      SockAddrInet number _ -> Just number
-      SockAddrInet6 number _ _ _ -> Just number
-      SockAddrUnix _ -> Nothing
 
 -- What is not asked for is not there at all.
 observing :: ServerOptions -> (Maybe Metrics -> (Settings -> Settings) -> IO a) -> IO a
