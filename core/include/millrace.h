@@ -227,6 +227,8 @@ typedef enum mr_direction { MR_READING = 0, MR_WRITING = 1, MR_DIRECTIONS = 2 } 
                         costs no look at the clock. Not for TIMEOUT. */
 #define MR_MORE 16u  /* SEND: another send or SEND_FILE follows at once, and may go out together with these bytes. A hint: on
                         Linux a short segment waits for it, though not longer than 200 ms (MSG_MORE); elsewhere nothing. */
+#define MR_TRIED 32u /* WAIT_*: the caller has just tried, and would have blocked. On a foreign descriptor the loop then does not look
+                        before it waits, which saves a system call; it is told if there is something by now. A hint. */
 #define MR_NOW 2u    /* Complete with -EAGAIN instead of waiting; always done before submit returns. With MR_ALL, too, when
                         only a part could be sent. */
 

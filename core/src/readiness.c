@@ -102,15 +102,24 @@ static bool must_queue(const mr_descriptor *descriptor, const mr_slot *slot)
     return descriptor->exhausted[mr_direction_of(slot->request.kind)] || !mr_has_turn(slot);
 }
 
+/* A connect must begin; a wait is answered by a look at the descriptor, whatever else waits. The look can be spared where
+ * watching begins anew, because that reports what is there already. */
+static bool tries_first(const mr_descriptor *descriptor, const mr_slot *slot)
+{
+    if (mr_is_wait(slot->request.kind))
+        return descriptor->generation != 0 || !(slot->request.flags & MR_TRIED);
+    return slot->request.kind == MR_CONNECT || !must_queue(descriptor, slot);
+}
+
 void mr_readiness_submit(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
 {
     mr_descriptor *descriptor = slot->descriptor;
-    /* A connect must begin; a wait is answered by a look at the descriptor, whatever else waits. */
-    bool try_first = slot->request.kind == MR_CONNECT || mr_is_wait(slot->request.kind) || !must_queue(descriptor, slot);
-    if (try_first && run(loop, slot))
+    bool has_tried = tries_first(descriptor, slot);
+    if (has_tried && run(loop, slot))
         return;
     int error = watch(loop, descriptor, poller);
-    if (error)
+    /* What cannot be watched, such as a regular file, is always ready: the look says so. */
+    if (error && (has_tried || !run(loop, slot)))
         mr_loop_settle(loop, slot, error);
 }
 

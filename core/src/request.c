@@ -12,9 +12,11 @@ static bool is_exchange(const mr_request *request)
 int mr_check_request(const mr_request *request)
 {
     if ((unsigned)request->kind >= MR_KIND_COUNT || request->kind == MR_TIMEOUT ||
-        (request->flags & ~(MR_ALL | MR_NOW | MR_LENT | MR_WITHIN | MR_MORE)))
+        (request->flags & ~(MR_ALL | MR_NOW | MR_LENT | MR_WITHIN | MR_MORE | MR_TRIED)))
         return -EINVAL;
     if ((request->flags & MR_MORE) && request->kind != MR_SEND)
+        return -EINVAL;
+    if ((request->flags & MR_TRIED) && !mr_is_wait(request->kind))
         return -EINVAL;
     bool wants_lent = request->flags & MR_LENT;
     if (wants_lent && (request->kind != MR_RECV || request->buffer || request->length == 0 || (request->flags & MR_ALL)))

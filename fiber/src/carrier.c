@@ -7,12 +7,15 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum {
     FIBERS_PER_POLL = 64, /* how long the core's reports may have to wait */
     COMPLETIONS_PER_POLL = 128,
+    FIBERS_OUT_OF_CACHE = 16, /* with fewer at a time there is little to gain */
+    STACK_IN_USE = 512,       /* bytes of a parked fiber's stack that its continuation reads */
 };
 
 __thread mr_fiber *mf_current;
@@ -160,13 +163,41 @@ static void run_ready(mf_carrier *carrier)
         run(carrier, fiber);
 }
 
+static mf_operation *operation_of(const mr_completion *completion)
+{
+    return (mf_operation *)(uintptr_t)completion->user_data;
+}
+
+static void prefetch(const void *memory, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += 64)
+        __builtin_prefetch((const char *)memory + at, 1);
+    __asm__ volatile(""); /* GCC 12 takes a loop that only prefetches for an empty one */
+}
+
+/*
+ * With a thousand fibers nothing of one that is woken is in a cache, and each thing is found by the one before: the
+ * operation, the fiber's record, its stack. One step at a time for all of them, the misses overlap.
+ */
+static void fetch_ahead(const mr_completion *completions, int count)
+{
+    for (int i = 0; i < count; i++)
+        prefetch(operation_of(&completions[i]), sizeof(mf_operation) + sizeof(mf_wait));
+    for (int i = 0; i < count; i++)
+        prefetch(operation_of(&completions[i])->wait->fiber, offsetof(mr_fiber, held));
+    for (int i = 0; i < count; i++)
+        prefetch(operation_of(&completions[i])->wait->fiber->context, STACK_IN_USE);
+}
+
 static void poll_loop(mf_carrier *carrier)
 {
     mr_completion completions[COMPLETIONS_PER_POLL];
     int count = mr_loop_poll(carrier->loop, completions, COMPLETIONS_PER_POLL);
+    if (count >= FIBERS_OUT_OF_CACHE)
+        fetch_ahead(completions, count);
     for (int i = 0; i < count; i++) {
         mr_loop_release(carrier->loop, completions[i].token);
-        mf_operation_complete((mf_operation *)(uintptr_t)completions[i].user_data, completions[i].result);
+        mf_operation_complete(operation_of(&completions[i]), completions[i].result);
     }
 }
 

@@ -52,6 +52,14 @@ typedef struct mf_held {
 
 enum { MF_HELD_MAX = 4 };
 
+/* The socket that a fiber received from last. */
+typedef struct mf_stream_seen {
+    int descriptor;
+    unsigned closes; /* mf_watch_closes() then: the rest holds while that stays the same */
+    bool is_stream;
+    bool is_emptied;
+} mf_stream_seen;
+
 struct mr_fiber {
     void *context;       /* where it goes on, while it does not run */
     mf_carrier *carrier;
@@ -60,6 +68,7 @@ struct mr_fiber {
     int interruption;    /* an error for the next wait that can be interrupted, or 0 */
     mf_wait *waiting;    /* a wait that can be interrupted, or NULL */
     unsigned calls;      /* shadowed calls in this turn that did not wait: see mf_spend_turn */
+    mf_stream_seen seen; /* see shadow/emptied.h */
     mf_message resume, interrupt;
     atomic_int interrupt_error; /* on its way to `interruption` */
     void *(*run)(void *);

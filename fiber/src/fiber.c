@@ -29,6 +29,7 @@ static mr_fiber *create(const mr_fiber_options *options, size_t default_stack_si
         free(fiber);
         return NULL;
     }
+    fiber->seen.descriptor = -1;
     const char *name = options && options->name ? options->name : "fiber";
     snprintf(fiber->name, sizeof fiber->name, "%s", name);
     fiber->context = mf_context_make(fiber->stack.bottom + fiber->stack.size_bytes, mf_fiber_main, fiber);

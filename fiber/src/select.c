@@ -37,10 +37,10 @@ static bool begin(entry *e, mr_case *c, mf_wait *wait, int index)
     case MR_CASE_EVENT:
         return mf_event_request(c->event, &e->node);
     case MR_CASE_READABLE:
-        mf_watch_begin(&e->watch, wait, index, c->descriptor, MR_WAIT_READABLE);
+        mf_watch_begin(&e->watch, wait, index, c->descriptor, MR_WAIT_READABLE, 0);
         break;
     case MR_CASE_WRITABLE:
-        mf_watch_begin(&e->watch, wait, index, c->descriptor, MR_WAIT_WRITABLE);
+        mf_watch_begin(&e->watch, wait, index, c->descriptor, MR_WAIT_WRITABLE, 0);
         break;
     }
     return atomic_load(&wait->outcome) != MF_UNDECIDED;

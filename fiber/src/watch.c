@@ -12,7 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BUCKETS = 256 };
+/* So many that a descriptor seldom has neighbours: putting a watch beside others writes to theirs, which lie on stacks of
+ * fibers that nothing else needs now. */
+enum { BUCKETS = 4096 };
 
 typedef struct bucket {
     mf_lock lock;
@@ -21,6 +23,7 @@ typedef struct bucket {
 
 static bucket buckets[BUCKETS];
 static pid_t process;
+static atomic_uint closes;
 
 static bucket *bucket_of(int descriptor)
 {
@@ -32,7 +35,7 @@ static mf_watch *watch_of(mf_node *node)
     return (mf_watch *)((char *)node - offsetof(mf_watch, node));
 }
 
-void mf_watch_begin(mf_watch *watch, mf_wait *wait, int outcome, int descriptor, mr_kind kind)
+void mf_watch_begin(mf_watch *watch, mf_wait *wait, int outcome, int descriptor, mr_kind kind, uint32_t flags)
 {
     bucket *own = bucket_of(descriptor);
     watch->descriptor = descriptor;
@@ -40,7 +43,7 @@ void mf_watch_begin(mf_watch *watch, mf_wait *wait, int outcome, int descriptor,
     mf_lock_take(&own->lock);
     mf_queue_push(&own->watches, &watch->node);
     mf_lock_give(&own->lock);
-    mr_request request = {.kind = kind, .handle = mr_handle_foreign(descriptor)};
+    mr_request request = {.kind = kind, .flags = flags, .handle = mr_handle_foreign(descriptor)};
     mf_operation_start(&watch->operation, wait, outcome, &request);
 }
 
@@ -60,7 +63,7 @@ int mf_watch_wait(int descriptor, mr_kind kind, uint64_t deadline_ns)
     mf_wait wait;
     mf_watch watch;
     mf_wait_init(&wait);
-    mf_watch_begin(&watch, &wait, 0, descriptor, kind);
+    mf_watch_begin(&watch, &wait, 0, descriptor, kind, MR_TRIED);
     int outcome = mf_wait_park(&wait, deadline_ns, MF_INTERRUPTIBLE);
     int result = mf_watch_end(&watch);
     return outcome < 0 ? outcome : result;
@@ -87,8 +90,14 @@ static void end_watches(bucket *own, int first, int last)
     mf_lock_give(&own->lock);
 }
 
+unsigned mf_watch_closes(void)
+{
+    return atomic_load_explicit(&closes, memory_order_relaxed);
+}
+
 void mf_watch_note_close(int first, int last)
 {
+    atomic_fetch_add_explicit(&closes, 1, memory_order_relaxed);
     if (first == last) {
         end_watches(bucket_of(first), first, last);
         return;

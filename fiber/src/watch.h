@@ -12,19 +12,24 @@ typedef struct mf_watch {
     int descriptor;
 } mf_watch;
 
-/* Claims `wait` with `outcome` when the descriptor is ready (MR_WAIT_READABLE, MR_WAIT_WRITABLE), bad, or closed. */
-void mf_watch_begin(mf_watch *watch, mf_wait *wait, int outcome, int descriptor, mr_kind kind);
+/* Claims `wait` with `outcome` when the descriptor is ready (MR_WAIT_READABLE, MR_WAIT_WRITABLE), bad, or closed. `flags`:
+ * MR_TRIED, or 0. */
+void mf_watch_begin(mf_watch *watch, mf_wait *wait, int outcome, int descriptor, mr_kind kind, uint32_t flags);
 
 /* Returns when nothing of it is left: 0, or the error that the descriptor ended with. */
 int mf_watch_end(mf_watch *watch);
 
-/* Waits for one descriptor. 0, -EBADF (also when it is closed meanwhile), -ETIMEDOUT, or the error of an
- * interruption. */
+/* Waits for one descriptor, which is not ready as far as the caller knows. 0, -EBADF (also when it is closed meanwhile),
+ * -ETIMEDOUT, or the error of an interruption. */
 int mf_watch_wait(int descriptor, mr_kind kind, uint64_t deadline_ns);
 
 /* The numbers from `first` to `last` are about to lose their meaning: everybody who waits for one gets -EBADF. [any
  * thread] */
 void mf_watch_note_close(int first, int last);
+
+/* How often a number has lost its meaning: what is known of a descriptor holds as long as this stays the same. [any
+ * thread] */
+unsigned mf_watch_closes(void);
 
 /* The process whose descriptors are watched is this one; nothing is watched yet. */
 void mf_watch_start(void);

@@ -19,6 +19,7 @@ static void mistakes_are_refused(void)
     check_refused(c.d, (mr_request){.kind = (mr_kind)9999, .handle = c.handle}, -EINVAL);
     check_refused(c.d, with_flags(recv_request(c.handle, &byte, 1), 0x80), -EINVAL);
     check_refused(c.d, with_flags(recv_request(c.handle, &byte, 1), MR_MORE), -EINVAL);
+    check_refused(c.d, with_flags(recv_request(c.handle, &byte, 1), MR_TRIED), -EINVAL);
     check_refused(c.d, recv_request(c.handle, NULL, 1), -EINVAL);
     check_refused(c.d, send_request(c.handle, NULL, 1), -EINVAL);
     check_refused(c.d, vector_request(MR_RECV_VECTOR, c.handle, NULL, 1), -EINVAL);

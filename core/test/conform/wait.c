@@ -93,6 +93,27 @@ static void readers_and_writers_of_a_foreign_descriptor(void)
     driver_free(d);
 }
 
+static mr_completion wait_after_try(driver *d, int number)
+{
+    return perform(d, with_flags(wait_request(MR_WAIT_READABLE, mr_handle_foreign(number)), MR_TRIED));
+}
+
+/* Who says that nothing was there need not be right. */
+static void after_a_try_nobody_looks(void)
+{
+    driver *d = driver_new();
+    int pair[2];
+    local_pair(pair);
+    mr_token token = start(d, with_flags(wait_request(MR_WAIT_READABLE, mr_handle_foreign(pair[0])), MR_TRIED));
+    CHECK_STAYS_PENDING(d, token);
+    write_all(pair[1], "x", 1);
+    CHECK_EQ(finish(d, token).result, 0);
+    CHECK_EQ(wait_after_try(d, pair[0]).result, 0);
+    hang_up(pair[0]);
+    CHECK_EQ(wait_after_try(d, pair[0]).result, -EBADF);
+    driver_free(d);
+}
+
 static void a_closed_number_is_an_error(void)
 {
     driver *d = driver_new();
@@ -110,6 +131,7 @@ const conform_case wait_cases[] = {
     CASE(readers_learn_that_the_peer_has_gone),
     CASE(both_directions_learn_of_a_reset),
     CASE(readers_and_writers_of_a_foreign_descriptor),
+    CASE(after_a_try_nobody_looks),
     CASE(a_closed_number_is_an_error),
     {0},
 };

@@ -64,6 +64,14 @@ static bool may_wait(mf_patient_call *call)
     return true;
 }
 
+static bool end_wait(const mf_patient_call *call, int error)
+{
+    bool has_passed = call->deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= call->deadline_ns;
+    if (error)
+        mf_fail(error == -ETIMEDOUT && has_passed ? -EAGAIN : error);
+    return !error;
+}
+
 /* A Unix datagram socket is writable while its peer's queue is full: then only time helps. */
 bool mf_wait_to_retry(mf_patient_call *call)
 {
@@ -75,12 +83,16 @@ bool mf_wait_to_retry(mf_patient_call *call)
     }
     uint64_t begin_ns = mr_clock_now_ns();
     int error = mf_watch_wait(call->descriptor, call->direction, call->deadline_ns);
-    uint64_t end_ns = mr_clock_now_ns();
-    call->was_idle = end_ns - begin_ns < IDLE_WAIT_NS;
-    if (error)
-        mf_fail(error == -ETIMEDOUT && call->deadline_ns != MR_NO_DEADLINE && end_ns >= call->deadline_ns ? -EAGAIN
-                                                                                                           : error);
-    return !error;
+    call->was_idle = mr_clock_now_ns() - begin_ns < IDLE_WAIT_NS;
+    return end_wait(call, error);
+}
+
+bool mf_wait_to_try(mf_patient_call *call)
+{
+    if (!may_wait(call))
+        return true;
+    int error = mf_watch_wait(call->descriptor, call->direction, call->deadline_ns);
+    return error == -EPERM || end_wait(call, error); /* EPERM: what cannot be waited for, such as a file, is ready */
 }
 
 void mf_spend_turn(void)

@@ -30,6 +30,9 @@ typedef struct mf_patient_call {
  */
 bool mf_wait_to_retry(mf_patient_call *call);
 
+/* Before the first try: a wait for what will most likely be missing, if the descriptor is a blocking one. False: as above. */
+bool mf_wait_to_try(mf_patient_call *call);
+
 /* A try went well, and more may follow. */
 static inline void mf_note_progress(mf_patient_call *call)
 {

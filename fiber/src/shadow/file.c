@@ -7,6 +7,7 @@
  */
 #include "../offload.h"
 #include "blocking.h"
+#include "emptied.h"
 #include "libc.h"
 #include "socket.h"
 
@@ -158,7 +159,7 @@ static void advance(transfer *t, size_t transferred)
 static bool is_short_of_file(const transfer *t)
 {
     struct stat status;
-    if (left_bytes(t) == 0 || fstat(t->call.descriptor, &status) != 0 || !S_ISREG(status.st_mode))
+    if (left_bytes(t) == 0 || mf_seems_empty(t->call.descriptor) || fstat(t->call.descriptor, &status) != 0 || !S_ISREG(status.st_mode))
         return false;
     off64_t position = t->offset == AT_POSITION ? lseek64(t->call.descriptor, 0, SEEK_CUR) : t->offset;
     return position < status.st_size;
@@ -194,8 +195,13 @@ static ssize_t try_until_moved(transfer *t)
 static ssize_t run(transfer *t)
 {
     ssize_t moved;
+    if (!t->writes && mf_seems_empty(t->call.descriptor) && !mf_wait_to_try(&t->call))
+        return -1;
     do {
+        size_t wanted = left_bytes(t);
         moved = try_until_moved(t);
+        if (!t->writes)
+            mf_note_received(t->call.descriptor, wanted, moved);
         if (moved > 0)
             advance(t, (size_t)moved);
     } while (moved > 0 && (t->writes ? must_write_on(t) : is_short_of_file(t)));

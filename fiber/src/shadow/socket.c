@@ -5,12 +5,13 @@
  * follows a look with poll, under a lock, and connect switches the socket to non-blocking mode while it begins.
  */
 #include "socket.h"
+#include "emptied.h"
 #include "fork.h"
 #include "libc.h"
 
 #include <string.h>
 
-static bool is_stream(int descriptor)
+bool mf_is_stream(int descriptor)
 {
     int type = 0;
     socklen_t size = sizeof type;
@@ -82,6 +83,12 @@ static void advance(struct msghdr *message, size_t transferred)
 
 /* --------------------------------------------------------------------------------------------------- receiving --- */
 
+/* Urgent data is not what a wait is for, and nothing is to be had without one. */
+static bool must_wait_first(int descriptor, size_t wanted, int flags)
+{
+    return wanted && !(flags & MSG_OOB) && mf_seems_empty(descriptor);
+}
+
 /* One receive that waits for its first byte. */
 static ssize_t receive_some(mf_patient_call *call, struct msghdr *message, int flags)
 {
@@ -132,13 +139,17 @@ static ssize_t peek_all(mf_patient_call *call, struct msghdr *message, int flags
 static ssize_t receive_message(int descriptor, struct msghdr *message, int flags)
 {
     mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
+    size_t wanted = total_bytes(message);
+    if (must_wait_first(descriptor, wanted, flags) && !mf_wait_to_try(&call))
+        return -1;
     ssize_t received = receive_some(&call, message, flags);
+    mf_note_received(descriptor, wanted, received);
     if (received < 0)
         return received;
     if (!call.has_waited)
         mf_spend_turn();
-    bool is_short = received > 0 && (size_t)received < total_bytes(message);
-    if (!is_short || !(flags & MSG_WAITALL) || mf_is_nonblocking(descriptor) || !is_stream(descriptor))
+    bool is_short = received > 0 && (size_t)received < wanted;
+    if (!is_short || !(flags & MSG_WAITALL) || mf_is_nonblocking(descriptor) || !mf_is_stream(descriptor))
         return received;
     return flags & MSG_PEEK ? peek_all(&call, message, flags, received)
                             : receive_rest(&call, message, flags, (size_t)received);
@@ -177,9 +188,12 @@ ssize_t recv(int descriptor, void *buffer, size_t size, int flags)
         return recvfrom(descriptor, buffer, size, flags, NULL, NULL);
     mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
     ssize_t received;
+    if (must_wait_first(descriptor, size, flags) && !mf_wait_to_try(&call))
+        return -1;
     do
         received = LIBC(recv)(descriptor, buffer, size, flags | MSG_DONTWAIT);
     while (received < 0 && errno == EAGAIN && mf_wait_to_retry(&call));
+    mf_note_received(descriptor, size, received);
     if (received >= 0 && !call.has_waited)
         mf_spend_turn();
     return received;

@@ -1,10 +1,13 @@
-/* socket.h: what writing to a socket by write shares with sending. */
+/* socket.h: what read and write on a socket share with receiving and sending. */
 #ifndef MILLRACE_FIBER_SHADOW_SOCKET_H
 #define MILLRACE_FIBER_SHADOW_SOCKET_H
 
 #include "blocking.h"
 
 #include <sys/socket.h>
+
+/* A socket whose messages have no bounds? */
+bool mf_is_stream(int descriptor);
 
 /*
  * Goes on sending after the first `sent` bytes of a message were taken, until all are or something prevents it, which

@@ -18,6 +18,7 @@
 #define SHADOW_FILES(X)                                                                                                \
     X(close)                                                                                                           \
     X(defects)                                                                                                         \
+    X(emptied)                                                                                                         \
     X(file)                                                                                                            \
     X(interrupt)                                                                                                       \
     X(name)                                                                                                            \
