@@ -21,8 +21,8 @@
  *  Functions marked [owner] touch the state of a loop without a lock. The caller guarantees that no two of them run
  *  at the same time on one loop (by one thread per loop, or by a lock that exists anyway).
  *  Functions marked [any thread] may run at any time on any thread.
- *  mr_loop_wait is the only function that blocks. It changes no state of the loop, and [owner] functions may run on
- *  other threads while it blocks.
+ *  mr_loop_wait is the only function that blocks. It changes no state of the loop, and [owner] functions other than
+ *  mr_loop_poll and mr_loop_prepare_wait may run on other threads while it blocks.
  *
  * Errors are negative errno values, never errno itself.
  */
@@ -104,7 +104,7 @@ typedef struct mr_group mr_group;
 /* A descriptor and a generation: a handle outlives its descriptor without ever meaning a later one. */
 typedef uint64_t mr_handle;
 
-#define MR_LOOPS_MAX 1024 /* Loops in one group. */
+#define MR_LOOPS_MAX 1024 /* Loops that a group ever has: an index is not used again. */
 
 /* Creates a group whose loops all use one backend (see mr_backend_choose). -ENOMEM, or the choice's error. */
 int mr_group_create(mr_backend requested, mr_group **group);
@@ -312,7 +312,11 @@ typedef struct mr_counters {
 /* Creates a loop. -ENOMEM, -EMFILE, ..., or -E2BIG beyond MR_LOOPS_MAX. [any thread] */
 int mr_loop_create(mr_group *group, mr_loop **loop);
 
-/* Frees a loop. Nothing may be in flight on it, and no MR_CLOSE on another loop of the group. [owner] */
+/*
+ * Frees a loop. Nothing may be in flight on it, and no MR_CLOSE on another loop of the group. Nor may another thread be in
+ * a function that reaches every loop (mr_group_set_deadline) or polls a loop that has let go of a descriptor for a close
+ * here a moment ago: where loops come and go while others run, a lock of the caller's keeps them apart. [owner]
+ */
 void mr_loop_destroy(mr_loop *loop);
 
 /* The loop's index in its group. */
@@ -375,8 +379,9 @@ void mr_loop_give_back(mr_loop *loop, mr_buffer *buffer);
 mr_buffer *mr_buffer_create(void);
 void mr_buffer_destroy(mr_buffer *buffer);
 
-/* How many of the loop's buffers are out: lent, or in the hands of a receive. Right while buffers are given back to the
- * loop that has lent them. [owner], for reports. */
+/* How many of the loop's buffers are out: lent, in the hands of a receive, or given to the kernel for receives to come
+ * (io_uring: as many as were ever needed at once, up to 1024). Right while buffers are given back to the loop that has lent
+ * them. [owner], for reports. */
 int64_t mr_loop_buffers_out(const mr_loop *loop);
 
 /* Operations from outside: carried out by the owner's next poll. They wake the loop if it sleeps. [any thread] O(1). */

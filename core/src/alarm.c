@@ -25,7 +25,7 @@ mr_alarm *mr_alarm_take(mr_loop *loop)
 
 int mr_alarm_start(mr_loop *loop, mr_alarm *alarm, const mr_request *request)
 {
-    if (request->kind != MR_TIMEOUT || (request->flags & ~(MR_ALL | MR_NOW)))
+    if (request->kind != MR_TIMEOUT || request->flags)
         return -EINVAL;
     alarm->user_data = request->user_data;
     alarm->result = 0;
@@ -78,12 +78,6 @@ void mr_alarm_deliver(mr_loop *loop, mr_alarm *alarm, mr_completion *completion)
     mr_count(&loop->counters.completions, 1);
 }
 
-static uint64_t deadline_ns_of(const mr_alarm *alarm)
-{
-    uint64_t tick = alarm->timer.place.tick; /* in 64 bits before it is shifted: it is a bit-field of fewer */
-    return tick > UINT64_MAX >> MR_TICK_BITS ? UINT64_MAX : tick << MR_TICK_BITS;
-}
-
 size_t mr_alarm_list(const mr_loop *loop, mr_pending *list, size_t capacity)
 {
     size_t count = 0;
@@ -93,7 +87,7 @@ size_t mr_alarm_list(const mr_loop *loop, mr_pending *list, size_t capacity)
             continue;
         if (count < capacity)
             list[count] = (mr_pending){.token = alarm->token, .kind = MR_TIMEOUT, .descriptor = -1,
-                                       .deadline_ns = deadline_ns_of(alarm),
+                                       .deadline_ns = mr_timer_due_ns(&alarm->timer),
                                        .user_data = alarm->user_data};
         count++;
     }

@@ -112,15 +112,16 @@ static int64_t finish_connect(mr_slot *slot)
 }
 
 #ifdef MSG_NOSIGNAL
-static void forbid_signal(int number)
+static bool forbid_signal(int number)
 {
     (void)number;
+    return true;
 }
-#else /* macOS: an option of the socket instead */
+#else /* macOS: an option of the socket instead, which one that is shut in both directions no longer takes (EINVAL) */
 #define MSG_NOSIGNAL 0
-static void forbid_signal(int number)
+static bool forbid_signal(int number)
 {
-    setsockopt(number, SOL_SOCKET, SO_NOSIGPIPE, &(int){1}, sizeof(int));
+    return setsockopt(number, SOL_SOCKET, SO_NOSIGPIPE, &(int){1}, sizeof(int)) == 0 || errno != EINVAL;
 }
 #endif
 
@@ -130,7 +131,8 @@ static void forbid_signal(int number)
 
 static int64_t attempt_send(int number, const void *bytes, size_t length, bool more)
 {
-    forbid_signal(number);
+    if (!forbid_signal(number))
+        return -EPIPE;
     return result_or_error(send(number, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0)));
 }
 
@@ -139,7 +141,8 @@ static int64_t attempt_vector(mr_slot *slot)
     struct msghdr message = {.msg_iov = slot->request.buffer, .msg_iovlen = slot->request.length};
     if (slot->request.kind == MR_RECV_VECTOR)
         return result_or_error(recvmsg(mr_slot_number(slot), &message, MSG_DONTWAIT));
-    forbid_signal(mr_slot_number(slot));
+    if (!forbid_signal(mr_slot_number(slot)))
+        return -EPIPE;
     return result_or_error(sendmsg(mr_slot_number(slot), &message, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 

@@ -86,6 +86,8 @@ int mr_backend_choose(mr_backend requested, mr_backend *chosen)
     }
     int error = -ENOSYS;
     for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
+        if (!backends[candidates[i]])
+            continue;
         error = mr_backend_probe(candidates[i], NULL, 0);
         *chosen = candidates[i];
         if (!error)

@@ -99,6 +99,7 @@ static void forget_knowledge(mr_descriptor *descriptor)
     descriptor->may_hide_data = false;
     descriptor->exhausted[MR_READING] = descriptor->exhausted[MR_WRITING] = false;
     descriptor->drained = false;
+    descriptor->has_positions = false;
     descriptor->may_have_deadline[MR_READING] = descriptor->may_have_deadline[MR_WRITING] = false;
 }
 
@@ -721,14 +722,24 @@ void mr_loop_cancel(mr_loop *loop, mr_token token)
     attend_sleeper(loop);
 }
 
+/* The end of the pause looks at the deadline, unless that is earlier. */
+static void hasten_back_off(mr_loop *loop, mr_slot *slot)
+{
+    uint64_t deadline_ns = slot->request.deadline_ns;
+    if (deadline_ns != MR_NO_DEADLINE && deadline_ns < mr_timer_due_ns(&slot->timer))
+        mr_timer_arm(&loop->wheel, &slot->timer, deadline_ns);
+}
+
 static void update_slot(mr_loop *loop, mr_slot *slot, uint64_t deadline_ns)
 {
     if ((slot->state != MR_SLOT_PENDING && slot->state != MR_SLOT_BACKOFF) || slot->request.kind == MR_CLOSE)
         return;
     slot->request.flags &= ~MR_WITHIN;
     slot->request.deadline_ns = deadline_ns;
-    if (slot->state == MR_SLOT_BACKOFF)
-        return; /* the pause is short, and its end looks at the deadline */
+    if (slot->state == MR_SLOT_BACKOFF) {
+        hasten_back_off(loop, slot);
+        return;
+    }
     if (deadline_ns == MR_NO_DEADLINE)
         mr_timer_disarm(&loop->wheel, &slot->timer);
     else
@@ -965,7 +976,9 @@ int mr_loop_poll(mr_loop *loop, mr_completion *completions, int capacity)
     open_letters(loop);
     /* The backend goes first: what arrived in time counts, even if its deadline has passed meanwhile. */
     loop->backend->poll(loop);
-    int count = take_completions(loop, completions, capacity);
+    int count = loop->has_kept_timers_waiting ? fire_timers(loop, completions, capacity) : 0;
+    count += take_completions(loop, completions + count, capacity - count);
+    loop->has_kept_timers_waiting = count == capacity && !loop->has_kept_timers_waiting;
     count += fire_timers(loop, completions + count, capacity - count);
     return count + take_completions(loop, completions + count, capacity - count);
 }

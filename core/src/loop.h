@@ -70,6 +70,7 @@ typedef struct mr_descriptor {
     bool may_hide_data;        /* readiness: the end of the stream or urgent data is near */
     bool exhausted[MR_DIRECTIONS]; /* readiness: nothing to be had until the next edge */
     bool drained;              /* io_uring: the last receive emptied the socket */
+    bool has_positions;        /* io_uring: it is known to be no socket and no pipe */
     bool may_have_deadline[MR_DIRECTIONS]; /* the handle had one when this loop last heard of it */
     mr_timer timers[MR_DIRECTIONS]; /* for the handle's deadlines; may be early, see watch_deadline */
     const _Atomic uint64_t *deadlines_ns; /* of the handle this loop has joined */
@@ -114,6 +115,7 @@ struct mr_loop {
     mr_slot *submitting; /* the operation that mr_loop_submit is working on: if it ends now, it is MR_DONE */
     mr_timer_wheel wheel;
 
+    bool has_kept_timers_waiting; /* the last poll had no room for them */
     uint64_t wait_until_ns; /* written before sleeping, read by the sleeper */
     int wake_descriptor;    /* of backends that wake by one: see eventfd.h */
     atomic_bool sleeping; /* from prepare_wait to the next poll */

@@ -123,12 +123,32 @@ void mr_readiness_submit(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
         mr_loop_settle(loop, slot, error);
 }
 
+/* Ends what waits in one direction without another attempt. On a foreign descriptor, where only waits are allowed, a
+ * report is their answer (0). */
+static void end_waiting(mr_loop *loop, mr_descriptor *descriptor, int direction, int result)
+{
+    for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
+        next = slot->next;
+        if (slot->state == MR_SLOT_PENDING)
+            mr_loop_settle(loop, slot, result);
+    }
+}
+
+/* For those who go on waiting. Without a report to come they would do so for ever. */
+static void must_be_watched(mr_loop *loop, mr_descriptor *descriptor, int error)
+{
+    if (!error)
+        return;
+    end_waiting(loop, descriptor, MR_READING, error);
+    end_waiting(loop, descriptor, MR_WRITING, error);
+}
+
 void mr_readiness_cancel(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
 {
     mr_descriptor *descriptor = slot->descriptor;
     mr_loop_settle(loop, slot, -ECANCELED);
     if (descriptor->is_one_shot)
-        watch_once(loop, descriptor, poller);
+        must_be_watched(loop, descriptor, watch_once(loop, descriptor, poller));
 }
 
 void mr_readiness_detach(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
@@ -155,27 +175,17 @@ static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
     }
 }
 
-/* Only waits are allowed on a foreign descriptor, and the report is their answer. */
-static void end_waits(mr_loop *loop, mr_descriptor *descriptor, int direction)
-{
-    for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
-        next = slot->next;
-        if (slot->state == MR_SLOT_PENDING)
-            mr_loop_settle(loop, slot, 0);
-    }
-}
-
 /* The one report is spent. The registration stays, without a condition, until the next wait or the close. */
 static void act_on_foreign(mr_loop *loop, mr_descriptor *descriptor, const mr_readiness_report *report,
                            const mr_poller *poller)
 {
     descriptor->is_one_shot = false;
     if (report->readable || report->hang_up)
-        end_waits(loop, descriptor, MR_READING);
+        end_waiting(loop, descriptor, MR_READING, 0);
     if (report->writable || report->hang_up)
-        end_waits(loop, descriptor, MR_WRITING);
+        end_waiting(loop, descriptor, MR_WRITING, 0);
     if (descriptor->first[MR_READING] || descriptor->first[MR_WRITING])
-        watch_once(loop, descriptor, poller);
+        must_be_watched(loop, descriptor, watch_once(loop, descriptor, poller));
 }
 
 /* A wait on a foreign descriptor had begun when a handle of the same descriptor was first used here. The one report that
@@ -184,7 +194,7 @@ static void watch_as_own(mr_loop *loop, mr_descriptor *descriptor, const mr_poll
 {
     descriptor->is_one_shot = false;
     if (!descriptor->is_watched && (descriptor->first[MR_READING] || descriptor->first[MR_WRITING]))
-        watch_edges(loop, descriptor, poller);
+        must_be_watched(loop, descriptor, watch_edges(loop, descriptor, poller));
 }
 
 static void act_on(mr_loop *loop, const mr_readiness_report *report, const mr_poller *poller)

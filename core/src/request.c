@@ -14,6 +14,9 @@ int mr_check_request(const mr_request *request)
     if ((unsigned)request->kind >= MR_KIND_COUNT || request->kind == MR_TIMEOUT ||
         (request->flags & ~(MR_ALL | MR_NOW | MR_LENT | MR_WITHIN | MR_MORE | MR_TRIED)))
         return -EINVAL;
+    bool may_be_all = request->kind == MR_SEND || request->kind == MR_SEND_VECTOR || request->kind == MR_WRITE_FILE;
+    if ((request->flags & MR_ALL) && !may_be_all)
+        return -EINVAL;
     if ((request->flags & MR_MORE) && request->kind != MR_SEND)
         return -EINVAL;
     if ((request->flags & MR_TRIED) && !mr_is_wait(request->kind))

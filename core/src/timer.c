@@ -106,6 +106,12 @@ bool mr_timer_is_armed(const mr_timer *timer)
     return timer->next;
 }
 
+uint64_t mr_timer_due_ns(const mr_timer *timer)
+{
+    uint64_t tick = timer->place.tick; /* in 64 bits before it is shifted: it is a bit-field of fewer */
+    return tick > UINT64_MAX >> MR_TICK_BITS ? UINT64_MAX : tick << MR_TICK_BITS;
+}
+
 void mr_timer_disarm(mr_timer_wheel *wheel, mr_timer *timer)
 {
     if (!mr_timer_is_armed(timer))

@@ -58,6 +58,9 @@ void mr_timer_disarm(mr_timer_wheel *wheel, mr_timer *timer);
 
 bool mr_timer_is_armed(const mr_timer *timer);
 
+/* When an armed timer is due, to the tick: at or after its deadline. */
+uint64_t mr_timer_due_ns(const mr_timer *timer);
+
 /*
  * Disarms and returns one timer that is due at `now_ns`, or NULL: none is due, or `*moves`, which counts down the timers
  * that are put elsewhere, has come to 0 (mr_timer_next_ns then says 0). A clock that stands still or goes back is

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -28,8 +29,9 @@ enum {
     LENT_GROUP = 0,
 };
 
-/* user_data of entries that are no operation; a token is never that small. */
-enum { TAG_IGNORED = 0, TAG_WAKE = 1 };
+/* user_data of entries that are no operation: tokens are neither that small nor that great. */
+enum { TAG_WAKE = 1 };
+#define TAG_CANCEL (UINT64_C(1) << 60) /* beside the token that is to be cancelled */
 
 /* What a slot is on the backlog for. */
 enum { BACKLOG_NONE = 0, BACKLOG_SUBMIT, BACKLOG_CANCEL };
@@ -368,9 +370,26 @@ static bool try_now(mr_loop *loop, mr_slot *slot)
     return true;
 }
 
+/* To the kernel position 0 of a socket is where it stands: reading there would take bytes from the stream, and writing
+ * could raise SIGPIPE. */
+static bool has_positions(mr_loop *loop, mr_descriptor *descriptor)
+{
+    struct stat status;
+    if (descriptor->has_positions)
+        return true;
+    mr_count(&loop->counters.system_calls, 1);
+    bool is_stream = fstat(descriptor->number, &status) == 0 && (S_ISSOCK(status.st_mode) || S_ISFIFO(status.st_mode));
+    descriptor->has_positions = !is_stream;
+    return !is_stream;
+}
+
 static void submit(mr_loop *loop, mr_slot *slot)
 {
     mr_kind kind = slot->request.kind;
+    if ((kind == MR_READ_FILE || kind == MR_WRITE_FILE) && !has_positions(loop, slot->descriptor)) {
+        mr_loop_settle(loop, slot, -ESPIPE);
+        return;
+    }
     if (is_attempted(state_of(loop), slot) && try_now(loop, slot))
         return;
     if ((kind == MR_RECV_VECTOR || kind == MR_SEND_VECTOR) && !slot->backend_memory) {
@@ -400,7 +419,7 @@ static void leave_backlog(ring_state *state, mr_slot *slot)
 static void prepare_cancel(struct io_uring_sqe *entry, mr_slot *slot)
 {
     io_uring_prep_cancel64(entry, slot->token, 0);
-    set_token(entry, TAG_IGNORED);
+    set_token(entry, slot->token | TAG_CANCEL);
 }
 
 static void cancel(mr_loop *loop, mr_slot *slot)
@@ -495,6 +514,17 @@ static void complete(mr_loop *loop, const struct io_uring_cqe *entry)
         enqueue(loop, slot);
 }
 
+/*
+ * ENOENT: the operation has ended, or it is under way between two places where the kernel looks (a poll that has fired and
+ * waits as task work, after which the receive may wait again). EALREADY: a file's operation that cannot be stopped.
+ */
+static void note_cancel(mr_loop *loop, const struct io_uring_cqe *entry)
+{
+    mr_slot *slot = entry->res == -ENOENT ? mr_loop_find(loop, entry->user_data & ~TAG_CANCEL) : NULL;
+    if (slot && slot->state == MR_SLOT_PENDING && slot->end_reason && !slot->backlog)
+        cancel(loop, slot);
+}
+
 static bool reap(mr_loop *loop, ring_state *state)
 {
     struct io_uring_cqe *entries[REAP];
@@ -503,7 +533,9 @@ static bool reap(mr_loop *loop, ring_state *state)
         struct io_uring_cqe entry = *entries[i];
         if (entry.user_data == TAG_WAKE)
             note_wake(loop, state);
-        else if (entry.user_data != TAG_IGNORED)
+        else if (entry.user_data & TAG_CANCEL)
+            note_cancel(loop, &entry);
+        else
             complete(loop, &entry);
     }
     io_uring_cq_advance(&state->ring, count);

@@ -207,10 +207,12 @@ static int start_connect(operation *op)
     return outcome(connect_ex(number, peer, length, NULL, 0, NULL, &op->overlapped));
 }
 
+/* A datagram that is too long for the buffer is a warning (STATUS_BUFFER_OVERFLOW): its completion comes all the same. */
 static int start_receive(operation *op, WSABUF *buffers, DWORD count)
 {
     DWORD flags = 0;
-    return outcome(WSARecv(socket_of(op->slot), buffers, count, NULL, &flags, &op->overlapped, NULL) == 0);
+    int failed = WSARecv(socket_of(op->slot), buffers, count, NULL, &flags, &op->overlapped, NULL);
+    return failed && WSAGetLastError() == WSAEMSGSIZE ? 0 : outcome(!failed);
 }
 
 static int start_send(operation *op, WSABUF *buffers, DWORD count)
@@ -513,6 +515,20 @@ static int64_t attempt_accept(mr_slot *slot)
     return accepted == INVALID_SOCKET ? of_accept(last_error()) : fit_or_error(accepted);
 }
 
+/* What a datagram has beyond the buffer is cut off; Winsock calls that an error. */
+static int64_t received_or_error(int64_t result, uint64_t room)
+{
+    return result < 0 && WSAGetLastError() == WSAEMSGSIZE ? (int64_t)room : result_or_error(result);
+}
+
+static uint64_t room_of(const WSABUF *elements, DWORD count)
+{
+    uint64_t room = 0;
+    for (DWORD i = 0; i < count; i++)
+        room += elements[i].len;
+    return room;
+}
+
 static int64_t attempt_vector(mr_slot *slot)
 {
     WSABUF elements[MR_VECTOR_MAX];
@@ -520,7 +536,7 @@ static int64_t attempt_vector(mr_slot *slot)
     int failed = slot->request.kind == MR_RECV_VECTOR
                      ? WSARecv(socket_of(slot), elements, count, &transferred, &flags, NULL, NULL)
                      : WSASend(socket_of(slot), elements, count, &transferred, 0, NULL, NULL);
-    return failed ? last_error() : (int64_t)transferred;
+    return failed ? received_or_error(-1, room_of(elements, count)) : (int64_t)transferred;
 }
 
 static int64_t attempt_send_file(mr_slot *slot)
@@ -603,7 +619,7 @@ static int64_t attempt(mr_loop *loop, mr_slot *slot)
     case MR_CONNECT:
         return attempt_connect(slot);
     case MR_RECV:
-        return with_end(MR_RECV, result_or_error(recv(socket_of(slot), whole.buf, (int)whole.len, 0)));
+        return with_end(MR_RECV, received_or_error(recv(socket_of(slot), whole.buf, (int)whole.len, 0), whole.len));
     case MR_SEND:
         return result_or_error(send(socket_of(slot), whole.buf, (int)whole.len, 0));
     case MR_RECV_VECTOR:
@@ -773,7 +789,11 @@ static BOOL CALLBACK start_winsock(INIT_ONCE *once, void *error, void **unused)
 {
     WSADATA data;
     (void)once, (void)unused;
-    *(int *)error = mr_error_of_winsock(WSAStartup(MAKEWORD(2, 2), &data));
+    int failure = WSAStartup(MAKEWORD(2, 2), &data);
+    if (failure) {
+        *(int *)error = mr_error_of_winsock(failure);
+        return FALSE;
+    }
     SOCKET any = socket(AF_INET, SOCK_STREAM, 0);
     bool found = any != INVALID_SOCKET &&
                  find_function(any, (GUID)WSAID_ACCEPTEX, &accept_ex, sizeof accept_ex) &&

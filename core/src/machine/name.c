@@ -29,6 +29,8 @@ int mr_name_from(const struct sockaddr *address, socklen_t length, mr_name *name
         name->port = in6->sin6_port;
         memcpy(name->ip, &in6->sin6_addr, sizeof in6->sin6_addr);
     } else if (address->sa_family == AF_UNIX) {
+        if (length < offsetof(struct sockaddr_un, sun_path) || length > sizeof(struct sockaddr_un))
+            return -EINVAL;
         name->path_length = (uint8_t)(length - offsetof(struct sockaddr_un, sun_path));
         name->path = malloc(name->path_length + 1u);
         if (!name->path)

@@ -54,6 +54,27 @@ static void all_at_once(void)
     driver_free(s.d);
 }
 
+/* One byte for two receives: the second has begun because the socket was readable, and is cancelled when it is not any more. */
+static void what_lost_the_race_for_bytes_ends(void)
+{
+    connection c = local_connection();
+    char bytes[3];
+    write_all(c.peer, "1", 1);
+    CHECK_EQ(perform(c.d, recv_request(c.handle, &bytes[0], 1)).result, 1);
+    write_all(c.peer, "2", 1);
+    mr_completion first, second;
+    bool first_waits = submit(c.d, recv_request(c.handle, &bytes[1], 1), &first);
+    bool second_waits = submit(c.d, recv_request(c.handle, &bytes[2], 1), &second);
+    CHECK(second_waits);
+    mr_loop_cancel(driver_loop(c.d), second.token);
+    int64_t result = finish(c.d, second.token).result;
+    CHECK(result == -ECANCELED || result == 1);
+    if (first_waits && result == 1)
+        write_all(c.peer, "3", 1);
+    CHECK_EQ(first_waits ? finish(c.d, first.token).result : first.result, 1);
+    driver_free(c.d);
+}
+
 static void twice_is_once(void)
 {
     stuck s;
@@ -216,6 +237,7 @@ const conform_case cancel_cases[] = {
     CASE(every_kind_can_be_cancelled),
     CASE(one_of_many_is_meant),
     CASE(all_at_once),
+    CASE(what_lost_the_race_for_bytes_ends),
     CASE(twice_is_once),
     CASE(a_close_after_it_changes_nothing),
     CASE(too_late_changes_nothing),

@@ -68,6 +68,10 @@ static void what_is_too_long_is_cut_off(void)
     write_all(c.peer, "xyz", 3);
     check_received(&c, 3, "a m");
     check_received(&c, 3, "xyz");
+    write_all(c.peer, "a message", 9);
+    sleep_ms(5);
+    char buffer[3];
+    CHECK_EQ(perform(c.d, with_flags(recv_request(c.handle, buffer, 3), MR_NOW)).result, 3);
     driver_free(c.d);
 }
 

@@ -136,6 +136,27 @@ static void a_deadline_set_while_backing_off_counts(void)
     driver_free(p.d);
 }
 
+/* At the time of the next attempt: 200 ms away by then. */
+static uint64_t lateness_of_moved_deadline_ns(void)
+{
+    pressed_listener p = new_pressed_listener();
+    mr_token token = start(p.d, accept_request(p.handle, NULL));
+    run_for_ms(p.d, 600);
+    uint64_t deadline_ns = in_ms(20);
+    mr_loop_update(driver_loop(p.d), token, deadline_ns);
+    CHECK_EQ(finish(p.d, token).result, -ETIMEDOUT);
+    uint64_t late_ns = clock_ns() - deadline_ns;
+    give_descriptors_back(&p);
+    driver_free(p.d);
+    return late_ns;
+}
+
+static void a_deadline_moved_while_backing_off_is_kept(void)
+{
+    for (int tries = 1; lateness_of_moved_deadline_ns() >= 15 * NS_PER_MS; tries++)
+        CHECK_LT(tries, 10);
+}
+
 static void backing_off_can_be_cancelled(void)
 {
     pressed_listener p = new_pressed_listener();
@@ -164,6 +185,7 @@ const conform_case exhaustion_cases[] = {
     CASE(accepts_do_not_wait_for_those_that_back_off),
     CASE(backing_off_ends_at_the_deadline),
     CASE(a_deadline_set_while_backing_off_counts),
+    CASE(a_deadline_moved_while_backing_off_is_kept),
     CASE(backing_off_can_be_cancelled),
     CASE(backing_off_ends_at_close),
     {0},

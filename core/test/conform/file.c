@@ -184,8 +184,11 @@ static void a_socket_is_no_file(void)
     connection c = local_connection();
     opened f = {.d = c.d, .number = c.number, .handle = c.handle};
     char byte = 'x';
-    CHECK_EQ(read_at(&f, &byte, 1, 1), -ESPIPE);
-    CHECK_EQ(write_at(&f, &byte, 1, 1), -ESPIPE);
+    write_all(c.peer, "y", 1);
+    for (uint64_t offset = 0; offset < 2; offset++) {
+        CHECK_EQ(read_at(&f, &byte, 1, offset), -ESPIPE);
+        CHECK_EQ(write_at(&f, &byte, 1, offset), -ESPIPE);
+    }
     CHECK_EQ(perform(f.d, file_request(MR_SYNC_FILE, &f, NULL, 0, 0)).result, -EINVAL);
     driver_free(c.d);
 }

@@ -156,6 +156,53 @@ static void a_small_capacity_loses_nothing(void)
     driver_free(d);
 }
 
+enum { READY_WAITS = 50, SMALL_CAPACITY = 4, TAG_TIMEOUT = 1 };
+
+static void begin_ready_wait(const connection *c)
+{
+    mr_request request = wait_request(MR_WAIT_READABLE, c->handle);
+    mr_token token;
+    CHECK_EQ(mr_loop_reserve(driver_loop(c->d), MR_WAIT_READABLE, &token), 0);
+    request.user_data = 0;
+    mr_loop_start(driver_loop(c->d), token, &request);
+}
+
+/* Polls once; what has ended is begun again if asked for. Was the timeout among it? */
+static bool poll_ready_waits(const connection *c, bool begin_again)
+{
+    mr_completion completions[SMALL_CAPACITY];
+    bool has_fired = false;
+    int count = mr_loop_poll(driver_loop(c->d), completions, SMALL_CAPACITY);
+    for (int i = 0; i < count; i++) {
+        mr_loop_release(driver_loop(c->d), completions[i].token);
+        has_fired |= completions[i].user_data == TAG_TIMEOUT;
+        if (begin_again && completions[i].user_data != TAG_TIMEOUT)
+            begin_ready_wait(c);
+    }
+    return has_fired;
+}
+
+/* More is ready at every poll than it has room for. */
+static void full_polls_do_not_keep_timers_waiting(void)
+{
+    connection c = local_connection();
+    mr_request timeout = timeout_request(in_ms(1));
+    mr_completion completion;
+    timeout.user_data = TAG_TIMEOUT;
+    CHECK_EQ(mr_loop_submit(driver_loop(c.d), &timeout, &completion), MR_PENDING);
+    write_all(c.peer, "x", 1);
+    for (int i = 0; i < READY_WAITS; i++)
+        begin_ready_wait(&c);
+    sleep_ms(5);
+    bool has_fired = false;
+    for (int round = 0; round < 100 && !has_fired; round++)
+        has_fired = poll_ready_waits(&c, true);
+    CHECK(has_fired);
+    while (counters_of(c.d).in_flight)
+        poll_ready_waits(&c, false);
+    driver_free(c.d);
+}
+
 /* What one poll has no room for must keep the owner from sleeping. */
 static void what_was_not_taken_prevents_sleep(void)
 {
@@ -234,6 +281,7 @@ const conform_case pressure_cases[] = {
     CASE(ten_thousand_deadlines),
     CASE(completions_beyond_the_queue_are_not_lost),
     CASE(a_small_capacity_loses_nothing),
+    CASE(full_polls_do_not_keep_timers_waiting),
     CASE(what_was_not_taken_prevents_sleep),
     CASE(many_busy_sockets),
     {0},

@@ -13,6 +13,7 @@ static void mistakes_are_refused(void)
 {
     connection c = local_connection();
     char byte;
+    struct iovec element = {.iov_base = &byte, .iov_len = 1};
     struct sockaddr_in address = dead_address();
     check_refused(c.d, (mr_request){.kind = MR_KIND_COUNT, .handle = c.handle}, -EINVAL);
     check_refused(c.d, (mr_request){.kind = (mr_kind)-1, .handle = c.handle}, -EINVAL);
@@ -20,6 +21,9 @@ static void mistakes_are_refused(void)
     check_refused(c.d, with_flags(recv_request(c.handle, &byte, 1), 0x80), -EINVAL);
     check_refused(c.d, with_flags(recv_request(c.handle, &byte, 1), MR_MORE), -EINVAL);
     check_refused(c.d, with_flags(recv_request(c.handle, &byte, 1), MR_TRIED), -EINVAL);
+    check_refused(c.d, with_flags(recv_request(c.handle, &byte, 1), MR_ALL), -EINVAL);
+    check_refused(c.d, with_flags(vector_request(MR_RECV_VECTOR, c.handle, &element, 1), MR_ALL), -EINVAL);
+    check_refused(c.d, with_flags(timeout_request(1), MR_NOW), -EINVAL);
     check_refused(c.d, recv_request(c.handle, NULL, 1), -EINVAL);
     check_refused(c.d, send_request(c.handle, NULL, 1), -EINVAL);
     check_refused(c.d, vector_request(MR_RECV_VECTOR, c.handle, NULL, 1), -EINVAL);
