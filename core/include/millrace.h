@@ -109,6 +109,14 @@ typedef uint64_t mr_handle;
 /* Creates a group whose loops all use one backend (see mr_backend_choose). -ENOMEM, or the choice's error. */
 int mr_group_create(mr_backend requested, mr_group **group);
 
+/*
+ * For a group whose loops each have one thread for good: it alone calls the loop's [owner] functions and mr_loop_wait, from
+ * the first one that submits, polls or waits to the last. Before any loop is created. io_uring then delivers what has come
+ * when the owner polls, all at once (Linux 6.1), and not whenever its thread makes a system call: for owners that make
+ * calls of their own between polls. To other backends it makes no difference.
+ */
+void mr_group_fix_owners(mr_group *group);
+
 /* Frees a group. Every loop of it must have been destroyed. Descriptors that are still open stay open. */
 void mr_group_destroy(mr_group *group);
 

@@ -141,6 +141,11 @@ int mr_group_create(mr_backend requested, mr_group **result)
     return mr_group_on(chosen, backends[chosen], system_now_ns, result);
 }
 
+void mr_group_fix_owners(mr_group *group)
+{
+    group->owners_are_fixed = true;
+}
+
 void mr_group_destroy(mr_group *group)
 {
     mr_handle_table_free(&group->handles);

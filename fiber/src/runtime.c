@@ -56,6 +56,7 @@ static int create(const mr_carriers_options *options, mf_runtime **result)
     int error = mr_group_create(options->backend, &runtime->group);
     if (error)
         goto fail_group;
+    mr_group_fix_owners(runtime->group);
     error = mf_carriers_create(&runtime->carriers, runtime->count, runtime->group);
     if (error)
         goto fail_carriers;

@@ -1,9 +1,10 @@
 /*
  * io_uring.c: Linux's own completion interface, through liburing.
  *
- * Submissions gather in the ring and go to the kernel once per poll. No flag that ties the ring to one thread
- * (SINGLE_ISSUER, DEFER_TASKRUN) is used: the owner may change threads from call to call. When a thread ends, the
- * kernel cancels what it had submitted; mr_loop_settle has such operations submitted again.
+ * Submissions gather in the ring and go to the kernel once per poll. Most owners change threads from call to call: their
+ * rings are opened without the flags that tie a ring to one thread (SINGLE_ISSUER, DEFER_TASKRUN). When a thread ends, the
+ * kernel cancels what it had submitted; mr_loop_settle has such operations submitted again. Where the owner is one thread
+ * (mr_group_fix_owners) the ring is tied to it, and delivers when that thread polls.
  */
 #include "../backend.h"
 #include "../eventfd.h"
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum {
@@ -47,6 +49,8 @@ typedef struct ring_state {
     mr_slot *backlog_first; /* operations whose submission or cancellation found no room in the ring */
     mr_slot *backlog_last;
     bool wake_armed;
+    bool is_tied;    /* to the thread that uses it first ... */
+    bool is_enabled; /* ... which is known */
 } ring_state;
 
 static ring_state *state_of(const mr_loop *loop)
@@ -69,6 +73,16 @@ static const struct {
 /* EXT_ARG (5.11): wait with a timeout without taking a submission entry. NODROP (5.5): no completion is lost when the
  * queue is full. FAST_POLL (5.7): a receive that would block does not occupy a kernel thread. */
 #define NEEDED_FEATURES (IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP | IORING_FEAT_FAST_POLL)
+
+/* Until its thread enables it, a tied ring belongs to nobody. */
+static int open_tied_ring(struct io_uring *ring)
+{
+    struct io_uring_params params = {.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | IORING_SETUP_SINGLE_ISSUER |
+                                              IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG |
+                                              IORING_SETUP_R_DISABLED,
+                                     .cq_entries = COMPLETION_ENTRIES};
+    return io_uring_queue_init_params(RING_ENTRIES, ring, &params);
+}
 
 static int open_ring(struct io_uring *ring, unsigned entries, unsigned completion_entries)
 {
@@ -231,14 +245,32 @@ static bool is_attempted(const ring_state *state, const mr_slot *slot)
            (is_lent(slot) && !state->lent_ring);
 }
 
+/* A tied ring: has something come that is to be asked for? */
+static bool has_undelivered(const ring_state *state)
+{
+    unsigned flags = __atomic_load_n(state->ring.sq.kflags, __ATOMIC_RELAXED);
+    return state->is_tied && (flags & IORING_SQ_TASKRUN);
+}
+
+static void enable(mr_loop *loop, ring_state *state)
+{
+    mr_count(&loop->counters.system_calls, 1);
+    /* Not io_uring_enable_rings: liburing 2.3 does not export it from its shared library. */
+    syscall(SYS_io_uring_register, state->ring.ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
+    state->is_enabled = true;
+}
+
 static void flush_ring(mr_loop *loop, ring_state *state)
 {
     if (!state->unsubmitted)
         return;
+    if (!state->is_enabled)
+        enable(loop, state);
     mr_count(&loop->counters.system_calls, 1);
     /* EBUSY, EAGAIN: the kernel wants completions reaped first. The entries stay in the ring; the next poll reaps,
      * then submits them. EINTR: likewise. */
-    if (io_uring_submit(&state->ring) >= 0)
+    int submitted = state->is_tied ? io_uring_submit_and_get_events(&state->ring) : io_uring_submit(&state->ring);
+    if (submitted >= 0)
         state->unsubmitted = io_uring_sq_ready(&state->ring);
 }
 
@@ -525,6 +557,14 @@ static void note_cancel(mr_loop *loop, const struct io_uring_cqe *entry)
         cancel(loop, slot);
 }
 
+static void have_delivered(mr_loop *loop, ring_state *state)
+{
+    if (!has_undelivered(state))
+        return;
+    mr_count(&loop->counters.system_calls, 1);
+    io_uring_get_events(&state->ring);
+}
+
 static bool reap(mr_loop *loop, ring_state *state)
 {
     struct io_uring_cqe *entries[REAP];
@@ -571,6 +611,7 @@ static bool flush(mr_loop *loop)
 static void poll_ring(mr_loop *loop)
 {
     flush(loop);
+    have_delivered(loop, state_of(loop));
     reap(loop, state_of(loop));
 }
 
@@ -578,7 +619,7 @@ static bool has_work(mr_loop *loop)
 {
     ring_state *state = state_of(loop);
     arm_wake(loop, state);
-    return state->unsubmitted || state->backlog_first || io_uring_cq_ready(&state->ring);
+    return state->unsubmitted || state->backlog_first || has_undelivered(state) || io_uring_cq_ready(&state->ring);
 }
 
 /* Straight to the system call: liburing's waiting functions would submit what other threads are queueing. */
@@ -598,13 +639,21 @@ static void wait_for_completions(const mr_loop *loop, uint64_t until_ns)
 
 /* ------------------------------------------------------------------------------------------------------ lifetime --- */
 
+/* Kernels before Linux 6.1 tie no ring. */
+static int open_ring_of(const mr_loop *loop, ring_state *state)
+{
+    state->is_tied = loop->group->owners_are_fixed && open_tied_ring(&state->ring) == 0;
+    state->is_enabled = !state->is_tied;
+    return state->is_tied ? 0 : open_ring(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES);
+}
+
 static int create(mr_loop *loop)
 {
     ring_state *state = calloc(1, sizeof *state);
     if (!state)
         return -ENOMEM;
     int error = mr_eventfd_open(loop);
-    if (!error && (error = open_ring(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES)))
+    if (!error && (error = open_ring_of(loop, state)))
         mr_eventfd_close(loop);
     if (error) {
         free(state);

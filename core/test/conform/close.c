@@ -289,11 +289,12 @@ static void *receive_until_closed(void *argument)
 
 static void a_sleeping_loop_is_woken(void)
 {
-    driver *d = driver_new(), *other = driver_new_beside(d);
+    driver *d = driver_new();
     for (int round = 0; round < 20; round++) {
         int pair[2];
         pthread_t thread;
         local_pair(pair);
+        driver *other = driver_new_beside(d);
         receiver r = {.d = other, .handle = adopt(d, pair[0])};
         start_thread(&thread, receive_until_closed, &r);
         while (!atomic_load(&r.parked))
@@ -304,8 +305,8 @@ static void a_sleeping_loop_is_woken(void)
         CHECK_EQ(r.result, -EBADF);
         CHECK(!is_open(pair[0]));
         hang_up(pair[1]);
+        driver_free(other);
     }
-    driver_free(other);
     driver_free(d);
 }
 

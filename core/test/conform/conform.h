@@ -72,6 +72,7 @@ CONFORM_FILES(CONFORM_DECLARE)
 
 /* The backend that the running case is about. */
 extern mr_backend conform_backend;
+extern bool conform_fixes_owners;
 
 /* ----------------------------------------------------------------------------------------------------- driver --- */
 

@@ -39,7 +39,10 @@ static int create_group(mr_group **group)
     if (test_machine)
         return mr_machine_group(test_machine, group);
 #endif
-    return mr_group_create(conform_backend, group);
+    int error = mr_group_create(conform_backend, group);
+    if (!error && conform_fixes_owners)
+        mr_group_fix_owners(*group);
+    return error;
 }
 
 driver *driver_new(void)

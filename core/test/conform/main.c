@@ -5,6 +5,7 @@
 #endif
 
 mr_backend conform_backend;
+bool conform_fixes_owners;
 
 /* Cases that are about no backend in particular. */
 extern const conform_case choice_cases[], seccomp_cases[];
@@ -20,10 +21,13 @@ static const conform_file files[] = {
 #undef CONFORM_ENTRY
 };
 
-enum { TESTS_MAX = 1024, NAME_MAX_BYTES = 128 };
+enum { TESTS_MAX = 2048, NAME_MAX_BYTES = 128 };
+
+#define FIXED_OWNERS "io_uring_of_one_thread"
 
 typedef struct planned_case {
     mr_backend backend; /* MR_BACKEND_AUTO: none in particular */
+    bool fixes_owners;
     const conform_case *conform_case;
     char name[NAME_MAX_BYTES];
 } planned_case;
@@ -44,6 +48,7 @@ static void run_case(uintptr_t index)
     if (planned->backend != MR_BACKEND_AUTO && mr_backend_probe(planned->backend, reason, sizeof reason) != 0)
         SKIP("%s", reason);
     conform_backend = planned->backend;
+    conform_fixes_owners = planned->fixes_owners;
     planned->conform_case->run();
 }
 
@@ -56,17 +61,29 @@ static bool is_of_this_system(mr_backend backend)
     return mr_backend_probe(backend, NULL, 0) != -ENOTSUP;
 }
 
+static void add_case(const char *backend_name, mr_backend backend, const char *file, const conform_case *added)
+{
+    CHECK_LT(test_count, TESTS_MAX);
+    planned_case *planned = &plan[test_count];
+    *planned = (planned_case){.backend = backend, .conform_case = added,
+                              .fixes_owners = strcmp(backend_name, FIXED_OWNERS) == 0};
+    snprintf(planned->name, sizeof planned->name, "%s%s%s/%s", backend_name, *backend_name ? "/" : "", file,
+             added->name);
+    tests[test_count] = (harness_test){planned->name, run_case, test_count};
+    test_count++;
+}
+
 static void add_cases(mr_backend backend, const char *file, const conform_case *cases)
 {
-    for (; cases->name; cases++) {
-        planned_case *planned = &plan[test_count];
-        CHECK_LT(test_count, TESTS_MAX);
-        *planned = (planned_case){.backend = backend, .conform_case = cases};
-        snprintf(planned->name, sizeof planned->name, "%s%s%s/%s", backend ? mr_backend_name(backend) : "",
-                 backend ? "/" : "", file, cases->name);
-        tests[test_count] = (harness_test){planned->name, run_case, test_count};
-        test_count++;
-    }
+    for (; cases->name; cases++)
+        add_case(backend ? mr_backend_name(backend) : "", backend, file, cases);
+}
+
+/* io_uring once more, with rings that are tied to their owners: all but what has several owners. */
+static void add_cases_of_fixed_owners(const char *file, const conform_case *cases)
+{
+    for (; strcmp(file, "threads") != 0 && cases->name; cases++)
+        add_case(FIXED_OWNERS, MR_BACKEND_IO_URING, file, cases);
 }
 
 int main(int argc, char **argv)
@@ -78,6 +95,10 @@ int main(int argc, char **argv)
     for (mr_backend backend = MR_BACKEND_AUTO + 1; backend < MR_BACKEND_COUNT; backend++)
         for (size_t i = 0; is_of_this_system(backend) && i < sizeof files / sizeof *files; i++)
             add_cases(backend, files[i].name, files[i].cases);
+#ifdef __linux__
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        add_cases_of_fixed_owners(files[i].name, files[i].cases);
+#endif
 #ifndef _WIN32
     harness_announce_seed(argc, argv); /* of simulated machines */
 #endif
