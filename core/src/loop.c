@@ -5,6 +5,7 @@
  */
 #include "alarm.h"
 #include "backend.h"
+#include "closing.h"
 #include "token.h"
 
 #include <errno.h>
@@ -92,7 +93,7 @@ mr_descriptor *mr_loop_descriptor(mr_loop *loop, int number)
     return &loop->descriptor_chunks[chunk][(uint32_t)number % MR_DESCRIPTOR_CHUNK];
 }
 
-static void forget_knowledge(mr_descriptor *descriptor)
+void mr_descriptor_forget(mr_descriptor *descriptor)
 {
     descriptor->detaching = false;
     descriptor->is_tcp = false;
@@ -132,7 +133,7 @@ static int use_handle(mr_loop *loop, mr_handle handle, mr_descriptor **record)
         return error;
     descriptor->generation = generation;
     descriptor->deadlines_ns = mr_handle_deadlines_ns(&loop->group->handles, handle);
-    forget_knowledge(descriptor);
+    mr_descriptor_forget(descriptor);
     note_deadlines(descriptor);
     return 0;
 }
@@ -167,13 +168,6 @@ static void unlink_operation(mr_slot *slot)
 
 /* ------------------------------------------------------------------------------------------------ completions --- */
 
-static void finish_detach(mr_loop *loop, mr_descriptor *descriptor);
-
-static bool is_idle(const mr_descriptor *descriptor)
-{
-    return !descriptor->first[MR_READING] && !descriptor->first[MR_WRITING];
-}
-
 /* MR_EXCHANGE: if its first half has failed, its buffer goes back; if it was not possible, it is the caller's again. */
 static void end_exchange(mr_loop *loop, mr_slot *slot, int64_t result)
 {
@@ -181,8 +175,7 @@ static void end_exchange(mr_loop *loop, mr_slot *slot, int64_t result)
         mr_lender_put(&loop->lender, slot->request.buffer);
 }
 
-/* The end of an operation: from here on its buffer is the caller's again. */
-static void finish(mr_loop *loop, mr_slot *slot, int64_t result) /* NOLINT(misc-no-recursion): see complete_close */
+void mr_loop_finish(mr_loop *loop, mr_slot *slot, int64_t result) /* NOLINT(misc-no-recursion): see closing.c */
 {
     mr_descriptor *descriptor = slot->descriptor;
     slot->result = result;
@@ -207,8 +200,8 @@ static void finish(mr_loop *loop, mr_slot *slot, int64_t result) /* NOLINT(misc-
     if (!descriptor)
         return;
     unlink_operation(slot);
-    if (descriptor->detaching && is_idle(descriptor))
-        finish_detach(loop, descriptor);
+    if (descriptor->detaching)
+        mr_closing_note_end(loop, descriptor);
 }
 
 /* A length of time becomes a point in time when the waiting begins. */
@@ -363,7 +356,7 @@ static bool settle_exchange(mr_loop *loop, mr_slot *slot, int64_t result)
         return false;
     else if (result >= 0)
         result = mr_not_sent(result);
-    finish(loop, slot, result);
+    mr_loop_finish(loop, slot, result);
     return true;
 }
 
@@ -393,123 +386,28 @@ bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result)
             return true;
         }
     }
-    finish(loop, slot, result);
+    mr_loop_finish(loop, slot, result);
     return true;
 }
 
-/* --------------------------------------------------------------------------------------------- ending, closing --- */
+/* ------------------------------------------------------------------------------------------------------ ending --- */
 
-/* Asks an operation to end with `reason`. The first reason stands. */
-static void end_operation(mr_loop *loop, mr_slot *slot, int reason)
+void mr_loop_end_operation(mr_loop *loop, mr_slot *slot, int reason)
 {
     if (slot->state == MR_SLOT_BACKOFF) {
-        finish(loop, slot, reason);
+        mr_loop_finish(loop, slot, reason);
     } else if (slot->state == MR_SLOT_PENDING && slot->request.kind != MR_CLOSE && !slot->end_reason) {
         slot->end_reason = reason;
         loop->backend->cancel(loop, slot);
     }
 }
 
-static void end_direction(mr_loop *loop, mr_descriptor *descriptor, int direction, int reason)
+void mr_loop_end_direction(mr_loop *loop, mr_descriptor *descriptor, int direction, int reason)
 {
     for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
         next = slot->next;
-        end_operation(loop, slot, reason);
+        mr_loop_end_operation(loop, slot, reason);
     }
-}
-
-static void letter_to_loop(mr_loop *loop, const mr_letter *letter)
-{
-    mr_mailbox_post(&loop->mailbox, letter);
-    mr_loop_wake(loop);
-}
-
-static mr_loop *loop_of_token(mr_group *group, mr_token token)
-{
-    return atomic_load(&group->loops[mr_token_loop(token)]);
-}
-
-/* NOLINTBEGIN(misc-no-recursion): what closes is no operation on a descriptor, so its end lets go of none */
-
-/* All loops have let go: the descriptor may be closed, and the operation that wanted it ends. */
-static void complete_close(mr_loop *loop, mr_token closer)
-{
-    mr_slot *slot = mr_loop_find(loop, closer);
-    mr_count(&loop->counters.system_calls, 1);
-    mr_handle_finish_close(&loop->group->handles, slot->request.handle);
-    finish(loop, slot, loop->backend->close(loop, mr_slot_number(slot)));
-}
-
-static void let_go(mr_loop *loop, mr_handle handle)
-{
-    mr_token closer;
-    if (!mr_handle_let_go(&loop->group->handles, handle, &closer))
-        return;
-    if (mr_token_loop(closer) == loop->index)
-        complete_close(loop, closer);
-    else
-        letter_to_loop(loop_of_token(loop->group, closer),
-                       &(mr_letter){.kind = MR_LETTER_DETACHED, .token = closer});
-}
-
-static void finish_detach(mr_loop *loop, mr_descriptor *descriptor)
-{
-    mr_handle handle = mr_handle_make(descriptor->number, descriptor->generation);
-    mr_timer_disarm(&loop->wheel, &descriptor->timers[MR_READING]);
-    mr_timer_disarm(&loop->wheel, &descriptor->timers[MR_WRITING]);
-    loop->backend->detach(loop, descriptor);
-    descriptor->generation = 0;
-    forget_knowledge(descriptor);
-    let_go(loop, handle);
-}
-
-/* NOLINTEND(misc-no-recursion) */
-
-/* Ends every operation on a descriptor that is being closed; the last one to end lets go of it. */
-static void detach(mr_loop *loop, mr_handle handle)
-{
-    mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(handle));
-    if (!descriptor || descriptor->generation != mr_handle_generation(handle)) {
-        let_go(loop, handle);
-        return;
-    }
-    /* Ending one operation may settle it at once, and settling the last one would detach while we still walk. */
-    for (int direction = 0; direction < MR_DIRECTIONS; direction++)
-        end_direction(loop, descriptor, direction, -EBADF);
-    descriptor->detaching = true;
-    if (is_idle(descriptor))
-        finish_detach(loop, descriptor);
-}
-
-/* The loops of a set (see mr_handle_begin_close) but for one. */
-static unsigned other_loops(mr_group *group, uint64_t joined, const mr_loop *except, mr_loop *others[MR_LOOPS_MAX])
-{
-    unsigned count = 0;
-    unsigned loop_count = atomic_load(&group->loop_count);
-    for (unsigned i = 0; joined && i < loop_count; i++) {
-        mr_loop *other = atomic_load(&group->loops[i]);
-        if (other && other != except && (joined >> (i % 64) & 1))
-            others[count++] = other;
-    }
-    return count;
-}
-
-static void begin_close(mr_loop *loop, mr_slot *slot)
-{
-    mr_group *group = loop->group;
-    mr_handle handle = slot->request.handle;
-    uint64_t joined;
-    int error = mr_handle_begin_close(&group->handles, handle, slot->token, &joined);
-    if (error) {
-        finish(loop, slot, error);
-        return;
-    }
-    mr_loop *others[MR_LOOPS_MAX];
-    unsigned count = other_loops(group, joined, loop, others);
-    mr_handle_set_holders(&group->handles, handle, count + 1);
-    for (unsigned i = 0; i < count; i++)
-        letter_to_loop(others[i], &(mr_letter){.kind = MR_LETTER_DETACH, .handle = handle});
-    detach(loop, handle);
 }
 
 /* ------------------------------------------------------------------------------------------------- submission --- */
@@ -521,7 +419,7 @@ static void perform_now(mr_loop *loop, mr_slot *slot)
     do {
         result = mr_loop_attempt(loop, slot);
         if (result == -EAGAIN || passes_by_itself(slot, result)) {
-            finish(loop, slot, result == -MR_QUEUE_FULL ? -EAGAIN : result);
+            mr_loop_finish(loop, slot, result == -MR_QUEUE_FULL ? -EAGAIN : result);
             return;
         }
     } while (!mr_loop_settle(loop, slot, result));
@@ -540,7 +438,7 @@ static void submit_on_descriptor(mr_loop *loop, mr_slot *slot)
     mr_descriptor *descriptor;
     int error = use_handle(loop, slot->request.handle, &descriptor);
     if (error) {
-        finish(loop, slot, error);
+        mr_loop_finish(loop, slot, error);
     } else if (slot->request.kind == MR_EXCHANGE && !loop->backend->sends_first && !mr_loop_send_first(loop, slot)) {
         return;
     } else if (slot->request.kind == MR_SHUTDOWN || (slot->request.flags & MR_NOW)) {
@@ -572,9 +470,9 @@ static void begin(mr_loop *loop, mr_slot *slot, const mr_request *request)
         slot->request.length = MR_BUFFER_BYTES;
     int error = mr_check_request(request);
     if (error)
-        finish(loop, slot, error);
+        mr_loop_finish(loop, slot, error);
     else if (request->kind == MR_CLOSE)
-        begin_close(loop, slot);
+        mr_closing_begin(loop, slot);
     else
         submit_on_descriptor(loop, slot);
 }
@@ -695,14 +593,12 @@ static record find_record(mr_loop *loop, mr_token token)
     return (record){.slot = mr_loop_find(loop, token)};
 }
 
-static void open_letters(mr_loop *loop);
-
 /* What another thread has started may still lie in the mailbox. Whoever ends or moves it here must not come before. */
 static void catch_up(mr_loop *loop)
 {
     if (mr_mailbox_is_empty(&loop->mailbox))
         return;
-    open_letters(loop);
+    mr_loop_open_letters(loop);
     attend_sleeper(loop);
 }
 
@@ -712,7 +608,7 @@ static void cancel(mr_loop *loop, mr_token token)
     if (found.alarm)
         mr_alarm_end(loop, found.alarm, -ECANCELED);
     else if (found.slot)
-        end_operation(loop, found.slot, -ECANCELED);
+        mr_loop_end_operation(loop, found.slot, -ECANCELED);
 }
 
 void mr_loop_cancel(mr_loop *loop, mr_token token)
@@ -790,24 +686,42 @@ void mr_loop_give_back(mr_loop *loop, mr_buffer *buffer)
 
 /* ------------------------------------------------------------------------------------------- from other threads --- */
 
+void mr_loop_post(mr_loop *loop, const mr_letter *letter)
+{
+    mr_mailbox_post(&loop->mailbox, letter);
+    mr_loop_wake(loop);
+}
+
+unsigned mr_group_other_loops(mr_group *group, uint64_t joined, const mr_loop *except, mr_loop *others[MR_LOOPS_MAX])
+{
+    unsigned count = 0;
+    unsigned loop_count = atomic_load(&group->loop_count);
+    for (unsigned i = 0; joined && i < loop_count; i++) {
+        mr_loop *other = atomic_load(&group->loops[i]);
+        if (other && other != except && (joined >> (i % 64) & 1))
+            others[count++] = other;
+    }
+    return count;
+}
+
 void mr_loop_start_remote(mr_loop *loop, mr_token token, const mr_request *request)
 {
-    letter_to_loop(loop, &(mr_letter){.kind = MR_LETTER_START, .token = token, .request = *request});
+    mr_loop_post(loop, &(mr_letter){.kind = MR_LETTER_START, .token = token, .request = *request});
 }
 
 void mr_loop_cancel_remote(mr_loop *loop, mr_token token)
 {
-    letter_to_loop(loop, &(mr_letter){.kind = MR_LETTER_CANCEL, .token = token});
+    mr_loop_post(loop, &(mr_letter){.kind = MR_LETTER_CANCEL, .token = token});
 }
 
 void mr_loop_update_remote(mr_loop *loop, mr_token token, uint64_t deadline_ns)
 {
-    letter_to_loop(loop, &(mr_letter){.kind = MR_LETTER_UPDATE, .token = token, .deadline_ns = deadline_ns});
+    mr_loop_post(loop, &(mr_letter){.kind = MR_LETTER_UPDATE, .token = token, .deadline_ns = deadline_ns});
 }
 
 void mr_loop_release_remote(mr_loop *loop, mr_token token)
 {
-    letter_to_loop(loop, &(mr_letter){.kind = MR_LETTER_RELEASE, .token = token});
+    mr_loop_post(loop, &(mr_letter){.kind = MR_LETTER_RELEASE, .token = token});
 }
 
 /* A deadline of a handle has become earlier. */
@@ -829,9 +743,9 @@ int mr_group_set_deadline(mr_group *group, mr_loop *owned, mr_handle handle, mr_
     if (error || !joined)
         return error;
     mr_loop *others[MR_LOOPS_MAX];
-    unsigned count = other_loops(group, joined, owned, others);
+    unsigned count = mr_group_other_loops(group, joined, owned, others);
     for (unsigned i = 0; i < count; i++)
-        letter_to_loop(others[i], &(mr_letter){.kind = MR_LETTER_DEADLINE, .handle = handle});
+        mr_loop_post(others[i], &(mr_letter){.kind = MR_LETTER_DEADLINE, .handle = handle});
     if (owned) {
         watch_earlier_deadline(owned, handle);
         attend_sleeper(owned);
@@ -858,15 +772,15 @@ static void open_letter(mr_loop *loop, const mr_letter *letter)
         watch_earlier_deadline(loop, letter->handle);
         break;
     case MR_LETTER_DETACH:
-        detach(loop, letter->handle);
+        mr_closing_detach(loop, letter->handle);
         break;
     case MR_LETTER_DETACHED:
-        complete_close(loop, letter->token);
+        mr_closing_complete(loop, letter->token);
         break;
     }
 }
 
-static void open_letters(mr_loop *loop)
+void mr_loop_open_letters(mr_loop *loop)
 {
     mr_letter *letter = mr_mailbox_take(&loop->mailbox);
     while (letter) {
@@ -896,9 +810,9 @@ void mr_loop_wake(mr_loop *loop)
 static void fire_slot(mr_loop *loop, mr_slot *slot, uint64_t now_ns)
 {
     if (slot->state == MR_SLOT_PENDING) {
-        end_operation(loop, slot, -ETIMEDOUT);
+        mr_loop_end_operation(loop, slot, -ETIMEDOUT);
     } else if (slot->request.deadline_ns != MR_NO_DEADLINE && slot->request.deadline_ns <= now_ns) {
-        finish(loop, slot, -ETIMEDOUT);
+        mr_loop_finish(loop, slot, -ETIMEDOUT);
     } else {
         slot->state = MR_SLOT_PENDING;
         arm_deadline(loop, slot);
@@ -910,7 +824,7 @@ static void fire_direction(mr_loop *loop, mr_descriptor *descriptor, int directi
 {
     uint64_t deadline_ns = atomic_load_explicit(&descriptor->deadlines_ns[direction], memory_order_relaxed);
     if (deadline_ns != MR_NO_DEADLINE && deadline_ns <= now_ns)
-        end_direction(loop, descriptor, direction, -ETIMEDOUT);
+        mr_loop_end_direction(loop, descriptor, direction, -ETIMEDOUT);
     else
         watch_deadline(loop, descriptor, direction);
 }
@@ -973,7 +887,7 @@ int mr_loop_poll(mr_loop *loop, mr_completion *completions, int capacity)
 {
     atomic_store(&loop->sleeping, false);
     atomic_store(&loop->woken, false);
-    open_letters(loop);
+    mr_loop_open_letters(loop);
     /* The backend goes first: what arrived in time counts, even if its deadline has passed meanwhile. */
     loop->backend->poll(loop);
     int count = loop->has_kept_timers_waiting ? fire_timers(loop, completions, capacity) : 0;
@@ -1003,136 +917,4 @@ int mr_loop_prepare_wait(mr_loop *loop)
 void mr_loop_wait(mr_loop *loop)
 {
     loop->backend->wait(loop, loop->wait_until_ns);
-}
-
-/* --------------------------------------------------------------------------------------------------- lifetime --- */
-
-static bool is_in_flight(mr_slot_state state)
-{
-    return state == MR_SLOT_PENDING || state == MR_SLOT_BACKOFF;
-}
-
-static void free_memory(mr_loop *loop)
-{
-    for (mr_letter *letter = mr_mailbox_take(&loop->mailbox), *next; letter; letter = next) {
-        next = letter->next;
-        free(letter);
-    }
-    for (uint32_t i = 0; i < loop->slots.count; i++) {
-        mr_slot *slot = mr_pool_at(&loop->slots, i, sizeof *slot);
-        free(slot->backend_memory);
-        mr_buffer_destroy(slot->lent);
-        if (is_in_flight(slot->state) && slot->request.kind == MR_EXCHANGE)
-            mr_buffer_destroy(slot->request.buffer);
-    }
-    mr_pool_free(&loop->slots);
-    mr_pool_free(&loop->alarms);
-    for (uint32_t i = 0; i < loop->descriptor_chunk_count; i++)
-        free(loop->descriptor_chunks[i]);
-    free(loop->descriptor_chunks);
-    mr_lender_free_all(&loop->lender);
-    free(loop);
-}
-
-/* Claims the next index of the group. */
-static int enter_group(mr_loop *loop)
-{
-    unsigned index = atomic_load(&loop->group->loop_count);
-    do {
-        if (index == MR_LOOPS_MAX)
-            return -E2BIG;
-    } while (!atomic_compare_exchange_weak(&loop->group->loop_count, &index, index + 1));
-    loop->index = index;
-    return 0;
-}
-
-int mr_loop_create(mr_group *group, mr_loop **result)
-{
-    mr_loop *loop = calloc(1, sizeof *loop);
-    if (!loop)
-        return -ENOMEM;
-    loop->group = group;
-    loop->backend = group->backend;
-    mr_timer_wheel_init(&loop->wheel, mr_loop_now_ns(loop));
-    int error = loop->backend->create(loop);
-    if (!error && (error = enter_group(loop)))
-        loop->backend->destroy(loop);
-    if (error) {
-        free_memory(loop);
-        return error;
-    }
-    atomic_store(&group->loops[loop->index], loop);
-    *result = loop;
-    return 0;
-}
-
-void mr_loop_destroy(mr_loop *loop)
-{
-    atomic_store(&loop->group->loops[loop->index], NULL);
-    open_letters(loop);
-    loop->backend->destroy(loop);
-    free_memory(loop);
-}
-
-size_t mr_loop_list(const mr_loop *loop, mr_pending *list, size_t capacity)
-{
-    size_t count = 0;
-    for (uint32_t i = 0; i < loop->slots.count; i++) {
-        const mr_slot *slot = mr_pool_at(&loop->slots, i, sizeof *slot);
-        if (!is_in_flight(slot->state))
-            continue;
-        if (count < capacity)
-            list[count] = (mr_pending){.token = slot->token, .kind = slot->request.kind,
-                                       .descriptor = mr_slot_number(slot), .deadline_ns = slot->request.deadline_ns,
-                                       .user_data = slot->request.user_data};
-        count++;
-    }
-    return count + mr_alarm_list(loop, count < capacity ? list + count : NULL, count < capacity ? capacity - count : 0);
-}
-
-int64_t mr_loop_buffers_out(const mr_loop *loop)
-{
-    return loop->lender.out_count;
-}
-
-uint32_t mr_loop_index(const mr_loop *loop)
-{
-    return loop->index;
-}
-
-void mr_loop_counters(const mr_loop *loop, mr_counters *counters)
-{
-    const mr_live_counters *live = &loop->counters;
-#define MR_COPY(name) counters->name = atomic_load_explicit(&live->name, memory_order_relaxed)
-    MR_COPY(operations);
-    MR_COPY(completions);
-    MR_COPY(parks);
-    MR_COPY(system_calls);
-    MR_COPY(waits);
-    MR_COPY(wake_ups);
-    MR_COPY(resubmissions);
-#undef MR_COPY
-    /* Read one after the other: an operation in between must not make it negative. */
-    bool is_consistent = counters->operations >= counters->completions;
-    counters->in_flight = is_consistent ? counters->operations - counters->completions : 0;
-}
-
-static void abandon(mr_loop *loop)
-{
-    loop->backend->abandon(loop);
-    free_memory(loop);
-}
-
-void mr_group_reset_after_fork(mr_group *group)
-{
-    unsigned count = atomic_load(&group->loop_count);
-    for (unsigned i = 0; i < count; i++) {
-        mr_loop *loop = atomic_load(&group->loops[i]);
-        if (loop)
-            abandon(loop);
-        atomic_store(&group->loops[i], NULL);
-    }
-    atomic_store(&group->loop_count, 0);
-    group->epoch = mr_next_epoch();
-    mr_handle_reset_after_fork(&group->handles);
 }

@@ -201,6 +201,25 @@ int64_t mr_loop_attempt(mr_loop *loop, mr_slot *slot);
 /* Tries the first half of an MR_EXCHANGE at once. False if the operation has ended by that. */
 bool mr_loop_send_first(mr_loop *loop, mr_slot *slot);
 
+/* The end of an operation: from here on its buffer is the caller's again. */
+void mr_loop_finish(mr_loop *loop, mr_slot *slot, int64_t result);
+
+/* Asks an operation to end with `reason`, or all those of one direction. The first reason stands. */
+void mr_loop_end_operation(mr_loop *loop, mr_slot *slot, int reason);
+void mr_loop_end_direction(mr_loop *loop, mr_descriptor *descriptor, int direction, int reason);
+
+/* What was known of a descriptor may not hold for the next one of that number. */
+void mr_descriptor_forget(mr_descriptor *descriptor);
+
+/* Puts a letter into a loop's mailbox, and wakes it. [any thread] */
+void mr_loop_post(mr_loop *loop, const mr_letter *letter);
+
+/* Does what the letters say that have come. */
+void mr_loop_open_letters(mr_loop *loop);
+
+/* The loops of a set (see mr_handle_begin_close) but for one. Returns how many. */
+unsigned mr_group_other_loops(mr_group *group, uint64_t joined, const mr_loop *except, mr_loop *others[MR_LOOPS_MAX]);
+
 /* The time on the clock of the loop's group. */
 static inline uint64_t mr_loop_now_ns(const mr_loop *loop)
 {

@@ -9,20 +9,25 @@ static bool is_exchange(const mr_request *request)
            request->offset <= MR_BUFFER_BYTES && request->length <= MR_BUFFER_BYTES - request->offset;
 }
 
+/* Does every flag mean something to this kind of operation? */
+static bool has_fitting_flags(const mr_request *request)
+{
+    mr_kind kind = request->kind;
+    if (request->flags & ~(MR_ALL | MR_NOW | MR_LENT | MR_WITHIN | MR_MORE | MR_TRIED))
+        return false;
+    if ((request->flags & MR_ALL) && kind != MR_SEND && kind != MR_SEND_VECTOR && kind != MR_WRITE_FILE)
+        return false;
+    if ((request->flags & MR_TRIED) && !mr_is_wait(kind))
+        return false;
+    return !(request->flags & MR_MORE) || kind == MR_SEND;
+}
+
 int mr_check_request(const mr_request *request)
 {
-    if ((unsigned)request->kind >= MR_KIND_COUNT || request->kind == MR_TIMEOUT ||
-        (request->flags & ~(MR_ALL | MR_NOW | MR_LENT | MR_WITHIN | MR_MORE | MR_TRIED)))
-        return -EINVAL;
-    bool may_be_all = request->kind == MR_SEND || request->kind == MR_SEND_VECTOR || request->kind == MR_WRITE_FILE;
-    if ((request->flags & MR_ALL) && !may_be_all)
-        return -EINVAL;
-    if ((request->flags & MR_MORE) && request->kind != MR_SEND)
-        return -EINVAL;
-    if ((request->flags & MR_TRIED) && !mr_is_wait(request->kind))
+    if ((unsigned)request->kind >= MR_KIND_COUNT || request->kind == MR_TIMEOUT || !has_fitting_flags(request))
         return -EINVAL;
     bool wants_lent = request->flags & MR_LENT;
-    if (wants_lent && (request->kind != MR_RECV || request->buffer || request->length == 0 || (request->flags & MR_ALL)))
+    if (wants_lent && (request->kind != MR_RECV || request->buffer || request->length == 0))
         return -EINVAL;
     /* To io_uring and to Windows some offsets beyond stand for others: the file's position, its end. */
     if ((mr_is_on_file(request->kind) || request->kind == MR_SEND_FILE) && request->offset > INT64_MAX)

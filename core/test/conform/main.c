@@ -79,12 +79,14 @@ static void add_cases(mr_backend backend, const char *file, const conform_case *
         add_case(backend ? mr_backend_name(backend) : "", backend, file, cases);
 }
 
+#ifdef __linux__
 /* io_uring once more, with rings that are tied to their owners: all but what has several owners. */
 static void add_cases_of_fixed_owners(const char *file, const conform_case *cases)
 {
     for (; strcmp(file, "threads") != 0 && cases->name; cases++)
         add_case(FIXED_OWNERS, MR_BACKEND_IO_URING, file, cases);
 }
+#endif
 
 int main(int argc, char **argv)
 {

@@ -1,0 +1,87 @@
+/* closing.c: see closing.h. */
+#include "closing.h"
+#include "backend.h"
+
+#include <errno.h>
+
+static bool is_idle(const mr_descriptor *descriptor)
+{
+    return !descriptor->first[MR_READING] && !descriptor->first[MR_WRITING];
+}
+
+static mr_loop *loop_of_token(mr_group *group, mr_token token)
+{
+    return atomic_load(&group->loops[mr_token_loop(token)]);
+}
+
+/* NOLINTBEGIN(misc-no-recursion): what closes is no operation on a descriptor, so its end lets go of none */
+
+void mr_closing_complete(mr_loop *loop, mr_token closer)
+{
+    mr_slot *slot = mr_loop_find(loop, closer);
+    mr_count(&loop->counters.system_calls, 1);
+    mr_handle_finish_close(&loop->group->handles, slot->request.handle);
+    mr_loop_finish(loop, slot, loop->backend->close(loop, mr_slot_number(slot)));
+}
+
+static void let_go(mr_loop *loop, mr_handle handle)
+{
+    mr_token closer;
+    if (!mr_handle_let_go(&loop->group->handles, handle, &closer))
+        return;
+    if (mr_token_loop(closer) == loop->index)
+        mr_closing_complete(loop, closer);
+    else
+        mr_loop_post(loop_of_token(loop->group, closer), &(mr_letter){.kind = MR_LETTER_DETACHED, .token = closer});
+}
+
+static void finish_detach(mr_loop *loop, mr_descriptor *descriptor)
+{
+    mr_handle handle = mr_handle_make(descriptor->number, descriptor->generation);
+    mr_timer_disarm(&loop->wheel, &descriptor->timers[MR_READING]);
+    mr_timer_disarm(&loop->wheel, &descriptor->timers[MR_WRITING]);
+    loop->backend->detach(loop, descriptor);
+    descriptor->generation = 0;
+    mr_descriptor_forget(descriptor);
+    let_go(loop, handle);
+}
+
+void mr_closing_note_end(mr_loop *loop, mr_descriptor *descriptor)
+{
+    if (is_idle(descriptor))
+        finish_detach(loop, descriptor);
+}
+
+/* NOLINTEND(misc-no-recursion) */
+
+void mr_closing_detach(mr_loop *loop, mr_handle handle)
+{
+    mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(handle));
+    if (!descriptor || descriptor->generation != mr_handle_generation(handle)) {
+        let_go(loop, handle);
+        return;
+    }
+    /* Ending one operation may settle it at once, and settling the last one would detach while we still walk. */
+    for (int direction = 0; direction < MR_DIRECTIONS; direction++)
+        mr_loop_end_direction(loop, descriptor, direction, -EBADF);
+    descriptor->detaching = true;
+    mr_closing_note_end(loop, descriptor);
+}
+
+void mr_closing_begin(mr_loop *loop, mr_slot *slot)
+{
+    mr_group *group = loop->group;
+    mr_handle handle = slot->request.handle;
+    uint64_t joined;
+    int error = mr_handle_begin_close(&group->handles, handle, slot->token, &joined);
+    if (error) {
+        mr_loop_finish(loop, slot, error);
+        return;
+    }
+    mr_loop *others[MR_LOOPS_MAX];
+    unsigned count = mr_group_other_loops(group, joined, loop, others);
+    mr_handle_set_holders(&group->handles, handle, count + 1);
+    for (unsigned i = 0; i < count; i++)
+        mr_loop_post(others[i], &(mr_letter){.kind = MR_LETTER_DETACH, .handle = handle});
+    mr_closing_detach(loop, handle);
+}

@@ -1,0 +1,137 @@
+/* lifetime.c: how a loop begins and ends, also by a fork, and what it tells of itself. Starts and ends no operation. */
+#include "alarm.h"
+#include "backend.h"
+#include "token.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static bool is_in_flight(mr_slot_state state)
+{
+    return state == MR_SLOT_PENDING || state == MR_SLOT_BACKOFF;
+}
+
+static void free_memory(mr_loop *loop)
+{
+    for (mr_letter *letter = mr_mailbox_take(&loop->mailbox), *next; letter; letter = next) {
+        next = letter->next;
+        free(letter);
+    }
+    for (uint32_t i = 0; i < loop->slots.count; i++) {
+        mr_slot *slot = mr_pool_at(&loop->slots, i, sizeof *slot);
+        free(slot->backend_memory);
+        mr_buffer_destroy(slot->lent);
+        if (is_in_flight(slot->state) && slot->request.kind == MR_EXCHANGE)
+            mr_buffer_destroy(slot->request.buffer);
+    }
+    mr_pool_free(&loop->slots);
+    mr_pool_free(&loop->alarms);
+    for (uint32_t i = 0; i < loop->descriptor_chunk_count; i++)
+        free(loop->descriptor_chunks[i]);
+    free(loop->descriptor_chunks);
+    mr_lender_free_all(&loop->lender);
+    free(loop);
+}
+
+/* Claims the next index of the group. */
+static int enter_group(mr_loop *loop)
+{
+    unsigned index = atomic_load(&loop->group->loop_count);
+    do {
+        if (index == MR_LOOPS_MAX)
+            return -E2BIG;
+    } while (!atomic_compare_exchange_weak(&loop->group->loop_count, &index, index + 1));
+    loop->index = index;
+    return 0;
+}
+
+int mr_loop_create(mr_group *group, mr_loop **result)
+{
+    mr_loop *loop = calloc(1, sizeof *loop);
+    if (!loop)
+        return -ENOMEM;
+    loop->group = group;
+    loop->backend = group->backend;
+    mr_timer_wheel_init(&loop->wheel, mr_loop_now_ns(loop));
+    int error = loop->backend->create(loop);
+    if (!error && (error = enter_group(loop)))
+        loop->backend->destroy(loop);
+    if (error) {
+        free_memory(loop);
+        return error;
+    }
+    atomic_store(&group->loops[loop->index], loop);
+    *result = loop;
+    return 0;
+}
+
+void mr_loop_destroy(mr_loop *loop)
+{
+    atomic_store(&loop->group->loops[loop->index], NULL);
+    mr_loop_open_letters(loop);
+    loop->backend->destroy(loop);
+    free_memory(loop);
+}
+
+size_t mr_loop_list(const mr_loop *loop, mr_pending *list, size_t capacity)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < loop->slots.count; i++) {
+        const mr_slot *slot = mr_pool_at(&loop->slots, i, sizeof *slot);
+        if (!is_in_flight(slot->state))
+            continue;
+        if (count < capacity)
+            list[count] = (mr_pending){.token = slot->token, .kind = slot->request.kind,
+                                       .descriptor = mr_slot_number(slot), .deadline_ns = slot->request.deadline_ns,
+                                       .user_data = slot->request.user_data};
+        count++;
+    }
+    return count + mr_alarm_list(loop, count < capacity ? list + count : NULL, count < capacity ? capacity - count : 0);
+}
+
+int64_t mr_loop_buffers_out(const mr_loop *loop)
+{
+    return loop->lender.out_count;
+}
+
+uint32_t mr_loop_index(const mr_loop *loop)
+{
+    return loop->index;
+}
+
+void mr_loop_counters(const mr_loop *loop, mr_counters *counters)
+{
+    const mr_live_counters *live = &loop->counters;
+#define MR_COPY(name) counters->name = atomic_load_explicit(&live->name, memory_order_relaxed)
+    MR_COPY(operations);
+    MR_COPY(completions);
+    MR_COPY(parks);
+    MR_COPY(system_calls);
+    MR_COPY(waits);
+    MR_COPY(wake_ups);
+    MR_COPY(resubmissions);
+#undef MR_COPY
+    /* Read one after the other: an operation in between must not make it negative. */
+    bool is_consistent = counters->operations >= counters->completions;
+    counters->in_flight = is_consistent ? counters->operations - counters->completions : 0;
+}
+
+static void abandon(mr_loop *loop)
+{
+    loop->backend->abandon(loop);
+    free_memory(loop);
+}
+
+void mr_group_reset_after_fork(mr_group *group)
+{
+    unsigned count = atomic_load(&group->loop_count);
+    for (unsigned i = 0; i < count; i++) {
+        mr_loop *loop = atomic_load(&group->loops[i]);
+        if (loop)
+            abandon(loop);
+        atomic_store(&group->loops[i], NULL);
+    }
+    atomic_store(&group->loop_count, 0);
+    group->epoch = mr_next_epoch();
+    mr_handle_reset_after_fork(&group->handles);
+}
