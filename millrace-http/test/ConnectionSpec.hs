@@ -3,9 +3,10 @@
 -- | How long a connection lives, and what goes over it: keep-alive, pipelining, request bodies, 100 (Continue).
 module ConnectionSpec (spec) where
 
-import Control.Concurrent.Async (forConcurrently_)
-import Control.Exception (try)
-import Control.Monad (forM_, replicateM_)
+import Control.Concurrent (threadDelay)
+import Control.Concurrent.Async (forConcurrently_, withAsync)
+import Control.Exception (SomeException, fromException, try)
+import Control.Monad (forM_, forever, replicateM_, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (lazyByteString)
@@ -218,6 +219,20 @@ spec = do
         send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab\r\n"
         replyBody <$> receiveResponse client `shouldReturn` "Pong"
         receiveUntilTimeout 10000000 client `shouldReturn` ("", True)
+    it "keep nobody connected who sends nothing else" $
+      withServer (setIdleTimeout 1 . setHeaderTimeout 1) pong $ \port -> withConnection port $ \client ->
+        withAsync (void (try (forever (send client "\r\n" >> threadDelay 200000)) :: IO (Either SomeException ()))) $ \_ ->
+          receiveUntilTimeout 10000000 client `shouldReturn` ("", True)
+    it "are no request that was cut off when the client leaves" $ do
+      refused <- newIORef []
+      withServer (setOnException (\_ failure -> modifyIORef refused (fromException failure :))) pong $ \port -> withConnection port $ \client -> do
+        send client "\r\n"
+        threadDelay 100000
+        send client "\r\n"
+        threadDelay 100000
+        sendEnd client
+        receiveAll client `shouldReturn` ""
+      readIORef refused `shouldReturn` [Just ConnectionClosedByPeer]
 
   describe "many connections" $
     it "are served at the same time" $

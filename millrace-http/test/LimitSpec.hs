@@ -185,6 +185,11 @@ spec = do
           receiveAll one `shouldReturn` ""
           send two "GET / HTTP/1.0\r\n\r\n"
           statusOf <$> receiveAll two `shouldReturn` 200)
+    it "setMaximumConnections makes one give way that has been silent for long, before its first request" $
+      withServer (setMaximumConnections (Just 1)) pong $ \port -> withConnection port $ \silent -> do
+        (bytes, seconds) <- timed (exchange port "GET / HTTP/1.0\r\n\r\n")
+        (statusOf bytes, seconds > 4, seconds < 25) `shouldBe` (200, True, True)
+        receiveAll silent `shouldReturn` ""
     it "setMaximumConnections makes others wait for busy ones" $ do
       now <- newIORef (0 :: Int, 0 :: Int)
       let application request respond = do

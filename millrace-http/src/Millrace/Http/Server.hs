@@ -152,7 +152,7 @@ descriptorRoom :: Int -> IO (Maybe Int)
 descriptorRoom capabilities = fmap (\most -> max 1 (most - 16 - 8 * capabilities)) <$> descriptorLimit
 
 -- Holds back a connection that was accepted until there is room for it. Connections that are idle make room, the oldest
--- first.
+-- first: those that are kept, and where there is none, one that has been silent since it was opened.
 awaitRoom :: Endpoint -> [Registry] -> Int -> IO ()
 awaitRoom endpoint registries limit = do
   count <- currentOpenConnections state
@@ -171,11 +171,20 @@ awaitRoom endpoint registries limit = do
 evictOldest :: [Registry] -> IO ()
 evictOldest registries = do
   open <- concat <$> mapM (fmap IntMap.toAscList . readIORef) registries
-  idle <- filterM (isKept . snd) (sortOn fst open)
-  mapM_ (sayEnd . snd) (take 1 idle)
+  idle <- filterM isIdle (map snd (sortOn fst open))
+  kept <- filterM (fmap (> 0) . requestCount) idle
+  -- Closing a kept connection is what clients have to expect.
+  case (kept, idle) of
+    (oldest : _, _) -> sayEnd oldest
+    (_, oldest : _) -> isSilent oldest >>= \silent -> when silent (sayEnd oldest)
+    _ -> return ()
   where
-    -- A new connection may have a request on its way; closing a kept one is what clients have to expect.
-    isKept connection = (\waits requests -> waits && requests > 0) <$> isIdle connection <*> requestCount connection
+    -- A new one may have a request on its way.
+    isSilent connection = maybe False (>= silentMillis) <$> quietMillis (connectionSocket connection)
+
+-- Longer than a request takes whose first segments were lost.
+silentMillis :: Int
+silentMillis = 5000
 
 startConnection :: Endpoint -> Registry -> Application -> Int -> Socket -> SockAddr -> IO ()
 startConnection endpoint registry application number peerSocket peer = do

@@ -107,7 +107,7 @@ awaitHead connection = do
   working <- isWorking connection
   count <- if working then (parser connection >>= resetParser) >> inputCount connection else return 0
   if count == 0
-    then awaitFirstBytes connection
+    then awaitFirstBytes connection MayStayIdle
     else do
       startTotalDeadline connection
       size <- parseInput connection
@@ -115,8 +115,13 @@ awaitHead connection = do
       case () of
         _
           | size /= 0 -> return size
-          | idle -> awaitFirstBytes connection
+          | idle -> awaitFirstBytes connection HasHadEmptyLines
           | otherwise -> flushOutput connection >> awaitRest connection
+
+-- Empty lines leave a connection idle once per request. From the second time on they count as the beginning of a head:
+-- whoever sends nothing else is not there for ever.
+data Patience = MayStayIdle | HasHadEmptyLines
+  deriving (Eq)
 
 -- Empty lines are no beginning of a request (RFC 9112, section 2.2); some clients send one behind a body. Of a connection
 -- on which nothing else has come: True, and it is as idle as before.
@@ -139,8 +144,8 @@ parseInput connection = do
   runParser state bytes count
 
 -- Nothing of the next request is here: this is where a kept connection waits.
-awaitFirstBytes :: Connection -> IO Int
-awaitFirstBytes connection = do
+awaitFirstBytes :: Connection -> Patience -> IO Int
+awaitFirstBytes connection patience = do
   working <- isWorking connection
   writePhase connection betweenRequests
   setIdle connection True
@@ -151,16 +156,16 @@ awaitFirstBytes connection = do
       count <- if working then turnAround connection else beginWork connection
       setIdle connection False
       case compare count 0 of
-        LT -> finishResponse connection >> awaitFirstBytes connection
+        LT -> finishResponse connection >> awaitFirstBytes connection patience
         EQ -> 0 <$ reportEarlyClose connection
         GT -> do
           startTotalDeadline connection
           size <- parseInput connection
-          idle <- if size == 0 then dropEmptyLines connection else return False
+          idle <- if size == 0 && patience == MayStayIdle then dropEmptyLines connection else return False
           case () of
             _
               | size /= 0 -> return size
-              | idle -> awaitFirstBytes connection
+              | idle -> awaitFirstBytes connection HasHadEmptyLines
               | otherwise -> awaitRest connection
 
 -- The client does not take its response as fast as we send it, or there will be no other request.
@@ -178,20 +183,24 @@ reportEarlyClose connection = do
   requests <- requestCount connection
   when (requests == 0) (report connection Nothing (toException ConnectionClosedByPeer))
 
--- The first bytes of a head are here: from now on there is one deadline for all of it, however slowly it comes.
+-- The first bytes of a head are here: from now on there is one deadline for all of it, however slowly it comes. A client
+-- that has sent nothing but empty lines asks for nothing, and gets no answer when the connection ends.
 awaitRest :: Connection -> IO Int
 awaitRest connection = do
-  writePhase connection inHead
   deadline <- phaseDeadline connection (headMicros (connectionLimits connection))
   go deadline
   where
     go deadline = do
+      silent <- (/= 0) <$> (parser connection >>= parserIsIdle)
+      writePhase connection (if silent then betweenRequests else inHead)
       count <- fillInput connection deadline
-      if count == 0
-        then throwIO IncompleteHeaders
-        else do
-          size <- parseInput connection
-          if size /= 0 then return size else go deadline
+      case () of
+        _
+          | count == 0 && silent -> 0 <$ reportEarlyClose connection
+          | count == 0 -> throwIO IncompleteHeaders
+          | otherwise -> do
+            size <- parseInput connection
+            if size /= 0 then return size else go deadline
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Requests

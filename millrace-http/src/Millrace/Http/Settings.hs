@@ -479,7 +479,7 @@ setBodyTimeout value settings = settings {settingsBodySeconds = Just value}
 
 -- | Seconds that a connection may be idle, before its first request and between requests. Behind a load balancer this
 -- should be longer than the balancer's own limit, or it will send requests on connections that are being closed.
--- Default: as 'setTimeout'.
+-- Empty lines renew it once; from the second time on 'setHeaderTimeout' counts. Default: as 'setTimeout'.
 --
 -- @since 0.1.0
 setIdleTimeout :: Int -> Settings -> Settings
@@ -510,7 +510,7 @@ setMinimumRate :: Int -> Int -> Settings -> Settings
 setMinimumRate rate window settings = settings {settingsMinimumRate = if rate > 0 then Just (rate, max 1 window) else Nothing}
 
 -- | Most connections at a time. To make room for the next, the oldest that is idle between two requests is closed; if
--- there is none, the next waits. Default: @Nothing@, as many as there are descriptors for: the process's soft limit when
+-- there is none, the oldest that has not had one, if it has been silent for five seconds; else the next waits. Default: @Nothing@, as many as there are descriptors for: the process's soft limit when
 -- the server starts, less 16 and 8 for each capability.
 --
 -- @since 0.1.0
