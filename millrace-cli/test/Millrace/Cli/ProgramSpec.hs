@@ -22,9 +22,9 @@ import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
 import System.IO (hClose)
 import System.Posix.Files (createSymbolicLink, setFileMode)
-import System.Posix.Signals (sigINT, sigTERM)
+import System.Posix.Signals (sigINT, sigTERM, signalProcess)
 import System.Posix.User (getRealUserID)
-import System.Process (callProcess)
+import System.Process
 import System.Timeout (timeout)
 import Test.Hspec
 
@@ -112,6 +112,17 @@ spec = do
       withServer ["serve", directory, "--port", "0"] $ \server -> withBegunDownload server $ \_ _ -> do
         signalServer sigTERM server
         waitForExit 30 server `shouldReturn` ExitSuccess
+
+  describe "works without" $
+    forM_ [("standard input", "<&-"), ("standard output", ">&-"), ("standard error", "2>&-"), ("all three", "<&- >&- 2>&-")] $ \(name, closing) ->
+      it name . withReservedPort $ \number -> do
+        path <- millracePath
+        let arguments = ["-c", "exec \"$@\" " <> closing, "bash", path, "pong", "--reuse-port", "--port", show number]
+        bracket (createProcess (proc "bash" arguments) {std_in = CreatePipe, std_out = CreatePipe, std_err = CreatePipe}) cleanupProcess $ \(_, _, _, process) -> do
+          timeout 20000000 (untilTrue (isAccepted number)) `shouldReturn` Just ()
+          curl ["http://127.0.0.1:" <> show number] `shouldReturn` "Pong!"
+          getPid process >>= mapM_ (signalProcess sigTERM)
+          timeout 20000000 (waitForProcess process) `shouldReturn` Just ExitSuccess
 
   describe "explains" $ do
     it "a port that is in use" . withServer ["pong", "--port", "0"] $ \server -> do
@@ -334,18 +345,31 @@ withBegunDownload server action = withClient server $ \client -> do
 
 -- | A connection to the server.
 withClient :: Server -> (Network.Socket -> IO a) -> IO a
-withClient server use =
+withClient = withClientOf . fromIntegral . serverPort
+
+withClientOf :: Network.PortNumber -> (Network.Socket -> IO a) -> IO a
+withClientOf port use =
   bracket (Network.socket Network.AF_INET Network.Stream 0) Network.close $ \client -> do
-    Network.connect client (Network.SockAddrInet (fromIntegral (serverPort server)) (Network.tupleToHostAddress (127, 0, 0, 1)))
+    Network.connect client (Network.SockAddrInet port (Network.tupleToHostAddress (127, 0, 0, 1)))
     use client
+
+-- | A port that nobody else gets meanwhile, for a server with @--reuse-port@.
+withReservedPort :: (Network.PortNumber -> IO a) -> IO a
+withReservedPort use = bracket (Network.socket Network.AF_INET Network.Stream 0) Network.close $ \reserving -> do
+  Network.setSocketOption reserving Network.ReusePort 1
+  Network.bind reserving (Network.SockAddrInet 0 (Network.tupleToHostAddress (127, 0, 0, 1)))
+  Network.socketPort reserving >>= use
+
+-- | Does anybody listen there?
+isAccepted :: Network.PortNumber -> IO Bool
+isAccepted port = either refused (const True) <$> try (withClientOf port (const (pure ())))
+  where
+    refused :: IOException -> Bool
+    refused _ = False
 
 -- | Returns when nobody can connect any more.
 untilRefused :: Server -> IO ()
-untilRefused server = do
-  connected <- try (withClient server (const (pure ()))) :: IO (Either IOException ())
-  case connected of
-    Right () -> threadDelay 20000 >> untilRefused server
-    Left _ -> pure ()
+untilRefused server = untilTrue (not <$> isAccepted (fromIntegral (serverPort server)))
 
 -- | Asks again and again.
 untilTrue :: IO Bool -> IO ()
