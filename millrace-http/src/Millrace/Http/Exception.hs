@@ -20,12 +20,13 @@ where
 import Control.Exception (Exception (..), SomeAsyncException (..), SomeException, throw)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy.Char8 as LC8
-import Data.Maybe (isJust)
+import Data.Maybe (fromMaybe, isJust)
+import GHC.Foreign (withCStringLen)
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
 import Millrace.Http.Wire (errorRequestLine, errorStatus, errorTarget, errorText)
 import Network.HTTP.Types
 import Network.Wai (Request, Response, responseLBS)
-import System.IO (hPutStrLn, stderr)
+import System.IO (char8, hGetEncoding, hPutBuf, stderr)
 
 -- | A request that cannot be served. The first nine constructors are Warp's; 'NotEnoughLines', 'NonHttp' and
 -- 'OverLargeHeader' are not raised by this version.
@@ -124,13 +125,19 @@ data InvalidResponse
 
 instance Exception InvalidResponse
 
--- | Prints to stderr what 'defaultShouldDisplayException' lets through.
+-- | Prints to stderr what 'defaultShouldDisplayException' lets through, in one piece.
 --
 -- @since 0.1.0
 defaultOnException :: Maybe Request -> SomeException -> IO ()
 defaultOnException _ exception
-  | defaultShouldDisplayException exception = hPutStrLn stderr (displayException exception)
+  | defaultShouldDisplayException exception = printWhole (displayException exception)
   | otherwise = return ()
+
+-- Without a buffer, as stderr is, a Handle writes every character for itself.
+printWhole :: String -> IO ()
+printWhole text = do
+  encoding <- fromMaybe char8 <$> hGetEncoding stderr
+  withCStringLen encoding (text ++ "\n") (uncurry (hPutBuf stderr))
 
 -- | All exceptions but those that clients cause ('InvalidRequest', connections reset, time limits) and asynchronous
 -- ones.
