@@ -1,22 +1,23 @@
 {-# LANGUAGE OverloadedStrings #-}
 {-# LANGUAGE TupleSections #-}
 
--- | One line for each answer. Lines are gathered and written once a second, or when there are many, so that a request
--- pays for no system call.
+-- | One line for each answer. Lines are gathered and written once a second, or when there are many, by a thread of their
+-- own, so that a request pays for no system call and waits for nobody who reads the log.
 module Millrace.Cli.AccessLog
   ( AccessLog
   , LogFormat (..)
   , withAccessLog
+  , endAccessLog
   , logAnswer
   , Moment
   , momentOf
   , renderLine
   ) where
 
-import Control.Concurrent (forkIO, killThread)
-import Control.Concurrent.MVar (MVar, newMVar, withMVar)
+import Control.Concurrent (forkIO, forkIOWithUnmask, killThread)
+import Control.Concurrent.MVar (MVar, newEmptyMVar, putMVar, readMVar, takeMVar, tryPutMVar)
 import Control.Exception (IOException, bracket, finally, handle, throwIO, try)
-import Control.Monad (forever, unless, when)
+import Control.Monad (unless, void, when)
 import Data.Bits (shiftR)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -32,12 +33,13 @@ import Data.Time.Clock.System (SystemTime (..), getSystemTime, systemToUTCTime)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Failure
 import Millrace.Cli.Json (jsonString)
-import Millrace.Timer (threadDelay)
+import Millrace.Cli.StandardStream (writeToOutput)
+import Millrace.Timer (timeout)
 import Network.HTTP.Types
 import Network.Socket (SockAddr (..), hostAddress6ToTuple, hostAddressToTuple)
 import Network.Wai
 import Network.Wai.Handler.Millrace (Answer (..))
-import System.IO (IOMode (AppendMode), hFlush, stdout, withBinaryFile)
+import System.IO (IOMode (AppendMode), withBinaryFile)
 
 -- | Where the lines go.
 --
@@ -48,11 +50,14 @@ data AccessLog = AccessLog
   , logSecond :: IORef (Int64, ByteString)
   -- ^ the last second of which there was a line, and how it is written: writing it takes longer than all the rest
   , logPending :: IORef Pending
-  , logWriting :: MVar ()
+  , logWake :: MVar ()
+  -- ^ full when there is something to do before the second is over
+  , logEnding :: IORef Bool
+  , logEnded :: MVar ()
   }
 
--- Lines that are not written yet, the last one first, and their bytes.
-data Pending = Pending !Int [ByteString]
+-- Lines that are not written yet, the last one first, and their bytes; and how many more there would have been.
+data Pending = Pending !Int [ByteString] !Int
 
 -- | What a line looks like.
 --
@@ -71,11 +76,13 @@ data LogFormat
 -- @since 0.1.0
 withAccessLog :: LogFormat -> FilePath -> (AccessLog -> IO a) -> IO a
 withAccessLog format path use = do
-  accessLog <- AccessLog format path <$> newIORef (-1, "") <*> newIORef (Pending 0 []) <*> newMVar ()
+  accessLog <- AccessLog format path <$> newIORef (-1, "") <*> newIORef nothing <*> newEmptyMVar <*> newIORef False <*> newEmptyMVar
   handle (throwIO . failure) (append path [])
-  bracket (forkIO (forever (threadDelay pauseMicros >> flush accessLog))) killThread (const (use accessLog))
-    `finally` flush accessLog
+  bracket (startWriting accessLog) (stopWriting accessLog) (const (use accessLog))
   where
+    startWriting accessLog = forkIOWithUnmask $ \unmask -> unmask (keepWriting accessLog) `finally` putMVar (logEnded accessLog) ()
+    -- Who is stuck in writing need not hear of it at once.
+    stopWriting accessLog writer = endAccessLog accessLog >> void (forkIO (killThread writer))
     failure exception =
       Failure
         { failureAttempt = "write the access log " <> path
@@ -83,23 +90,45 @@ withAccessLog format path use = do
         , failureRemedy = "--access-log takes a file that can be written to, or - for standard output."
         }
 
-pauseMicros :: Int
-pauseMicros = 1000000
+-- | Writes what there is, as the last. Takes two seconds at most: whoever has not taken it then is not waited for, and
+-- standard error is told. May be called by any thread, and again.
+--
+-- @since 0.1.0
+endAccessLog :: AccessLog -> IO ()
+endAccessLog accessLog = do
+  writeIORef (logEnding accessLog) True
+  wake accessLog
+  ended <- timeout lastMicros (readMVar (logEnded accessLog))
+  when (ended == Nothing) (tell "millrace: nobody takes the access log: its last lines are lost")
 
--- | Adds the line of an answer that has been given. Blocks only when a second's lines are more than 64 KiB and the disk is
--- slow.
+lastMicros :: Int
+lastMicros = 2000000
+
+-- | Adds the line of an answer that has been given. Does not block: where the log is not taken as fast as it is written,
+-- lines beyond 4 MiB are dropped, and standard error is told how many when it goes on.
 --
 -- @since 0.1.0
 logAnswer :: AccessLog -> Answer -> IO ()
 logAnswer accessLog answer = do
   moment <- currentMoment accessLog
   let line = strict (renderLine (logFormat accessLog) moment answer)
-  count <- atomicModifyIORef' (logPending accessLog) $ \(Pending bytes others) ->
-    let total = bytes + ByteString.length line in (Pending total (line : others), total)
-  when (count >= pendingMax) (flush accessLog)
+  count <- atomicModifyIORef' (logPending accessLog) (adding line)
+  when (count >= batchBytes) (wake accessLog)
+  where
+    adding line (Pending bytes others dropped)
+      | bytes >= pendingMax = (Pending bytes others (dropped + 1), bytes)
+      | otherwise = let total = bytes + ByteString.length line in (Pending total (line : others) dropped, total)
 
-pendingMax :: Int
-pendingMax = 65536
+nothing :: Pending
+nothing = Pending 0 [] 0
+
+-- As many bytes are not kept until the second is over; of so many nothing more is kept.
+batchBytes, pendingMax :: Int
+batchBytes = 65536
+pendingMax = 4194304
+
+wake :: AccessLog -> IO ()
+wake accessLog = void (tryPutMVar (logWake accessLog) ())
 
 -- Most lines fit into the first piece.
 strict :: Builder -> ByteString
@@ -116,15 +145,29 @@ currentMoment accessLog = do
       writeIORef (logSecond accessLog) (systemSeconds now, momentSecond moment)
       pure moment
 
-flush :: AccessLog -> IO ()
-flush accessLog = withMVar (logWriting accessLog) $ \_ -> do
-  Pending _ pending <- atomicModifyIORef' (logPending accessLog) (Pending 0 [],)
-  unless (null pending) $ try (append (logPath accessLog) (reverse pending)) >>= either complain pure
+keepWriting :: AccessLog -> IO ()
+keepWriting accessLog = do
+  _ <- timeout pauseMicros (takeMVar (logWake accessLog))
+  ending <- readIORef (logEnding accessLog)
+  writePending accessLog
+  unless ending (keepWriting accessLog)
+
+pauseMicros :: Int
+pauseMicros = 1000000
+
+writePending :: AccessLog -> IO ()
+writePending accessLog = do
+  Pending _ pending dropped <- atomicModifyIORef' (logPending accessLog) (nothing,)
+  unless (null pending) $ try (append (logPath accessLog) (reverse pending)) >>= either (complain (length pending)) pure
+  when (dropped > 0) $
+    tell ("millrace: " <> linesOf dropped <> " of the access log dropped: it was not taken as fast as it was written")
   where
-    complain exception = tell ("millrace: cannot write the access log: " <> show (exception :: IOException))
+    complain count exception =
+      tell ("millrace: cannot write the access log: " <> show (exception :: IOException) <> "; " <> linesOf count <> " lost")
+    linesOf count = show count <> (if count == 1 then " line" else " lines")
 
 append :: FilePath -> [ByteString] -> IO ()
-append "-" pieces = mapM_ (ByteString.hPut stdout) pieces >> hFlush stdout
+append "-" pieces = writeToOutput (ByteString.concat pieces)
 -- GHC's runtime lets nobody read a file by a Handle while another one is there to write to it, nor the other way round:
 -- files are served without Handles.
 append path pieces = withBinaryFile path AppendMode (\file -> mapM_ (ByteString.hPut file) pieces)

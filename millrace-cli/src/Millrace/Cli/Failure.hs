@@ -6,8 +6,13 @@ module Millrace.Cli.Failure
   ) where
 
 import Control.Exception (Exception (..), IOException, catch, handle, throwIO)
+import Control.Monad (void)
+import qualified Data.ByteString as ByteString
+import GHC.Foreign (withCStringLen)
+import GHC.IO.Encoding (getFileSystemEncoding)
+import Millrace.Cli.StandardStream (writeToErrors)
 import System.Exit (ExitCode (ExitFailure))
-import System.IO (hPutStr, hPutStrLn, stderr)
+import System.Timeout (timeout)
 
 -- | A failure that the user can understand and perhaps mend.
 --
@@ -31,14 +36,18 @@ instance Exception Failure where
 -- @since 0.1.0
 reportFailures :: IO a -> IO a
 reportFailures = handle $ \failure -> do
-  hPutStr stderr ("millrace: " <> displayException (failure :: Failure) <> "\n")
+  tell ("millrace: " <> displayException (failure :: Failure))
   throwIO (ExitFailure 1)
 
--- | Says something on standard error. That nobody reads it, as when it is a pipe whose other end is gone, is no failure.
+-- | Says something on standard error, in one piece. That nobody reads it, as when it is a pipe whose other end is gone, is
+-- no failure; somebody who does not go on reading is waited for a second.
 --
 -- @since 0.1.0
 tell :: String -> IO ()
-tell text = hPutStrLn stderr text `catch` ignore
+tell text = void (timeout patienceMicros (encoded >>= writeToErrors)) `catch` ignore
   where
+    -- A file name in the text may have bytes that the locale has no characters for: this encoding gives them back.
+    encoded = getFileSystemEncoding >>= \encoding -> withCStringLen encoding (text <> "\n") ByteString.packCStringLen
+    patienceMicros = 1000000
     ignore :: IOException -> IO ()
     ignore _ = pure ()
