@@ -1,3 +1,5 @@
+{-# LANGUAGE CApiFFI #-}
+
 -- | What a program asks of the operating system it runs on, on POSIX. Knows nothing of servers.
 --
 -- The same names in @windows\/@ are for Windows; the package description chooses.
@@ -8,11 +10,18 @@ module Millrace.Cli.System
   , onTermination
   ) where
 
-import Control.Exception (IOException, try)
+import Control.Exception (IOException, finally, try)
 import Control.Monad (void)
+import Foreign.C.Types (CInt (..))
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Ptr (Ptr, WordPtr, nullPtr, ptrToWordPtr)
+import Foreign.Storable (peekByteOff)
 import System.Posix.Resource
-import System.Posix.Signals (Handler (CatchOnce, Default), installHandler, sigINT, sigTERM)
+import System.Posix.Signals (Handler (CatchOnce, Default), Signal, installHandler, raiseSignal, sigHUP, sigINT, sigTERM)
 import qualified System.Posix.Unistd as Posix
+
+#define _GNU_SOURCE
+#include <signal.h>
 
 -- | The system, its release and the machine's architecture.
 --
@@ -50,11 +59,30 @@ raiseDescriptorLimit = do
     attempt :: IO a -> IO (Either IOException a)
     attempt = try -- a server with fewer descriptors is still a server
 
--- | Runs an action when SIGINT or SIGTERM asks the program to end. The second signal, whichever it is, finds the system's
--- own handling.
+-- | @onTermination first second@ runs an action when SIGINT, SIGTERM or SIGHUP asks the program to end, and another one the
+-- next time, whichever signal that is; then the signal ends the program. The third finds the system's own handling. SIGHUP
+-- is left alone if it is ignored: whoever started the program (nohup) wants it to outlive its terminal.
 --
 -- @since 0.1.0
-onTermination :: IO () -> IO ()
-onTermination action = handleWith (CatchOnce (handleWith Default >> action))
+onTermination :: IO () -> IO () -> IO ()
+onTermination first second = do
+  outlives <- isIgnored sigHUP
+  let signals = [sigINT, sigTERM] ++ [sigHUP | not outlives]
+      handleWith handler = mapM_ (\signal -> installHandler signal (handler signal) Nothing) signals
+      again signal = CatchOnce (handleWith (const Default) >> second `finally` raiseSignal signal)
+  handleWith (const (CatchOnce (handleWith again >> first)))
+
+-- The run-time system does not know what it was started with.
+isIgnored :: Signal -> IO Bool
+isIgnored signal = allocaBytes #{size struct sigaction} $ \current -> do
+  result <- c_sigaction signal nullPtr current
+  handler <- #{peek struct sigaction, sa_handler} current :: IO (Ptr ())
+  pure (result == 0 && ptrToWordPtr handler == ignored)
   where
-    handleWith handler = mapM_ (\signal -> installHandler signal handler Nothing) [sigINT, sigTERM]
+    ignored = #{const (long)SIG_IGN} :: WordPtr
+
+-- struct sigaction
+data {-# CTYPE "struct sigaction" #-} Action
+
+foreign import capi unsafe "signal.h sigaction"
+  c_sigaction :: CInt -> Ptr Action -> Ptr Action -> IO CInt

@@ -140,8 +140,9 @@ stopping :: Chunk Doc
 stopping =
   vsepChunks
     [ paragraph
-        "Prints 'listening on http://HOST:PORT' when ready. Ctrl-C or SIGTERM finishes the open requests and stops, \
-        \after ten seconds at the latest; a second one stops at once."
+        "Prints 'listening on http://HOST:PORT' when ready. Ctrl-C, SIGTERM or SIGHUP (a terminal that closes) finishes the \
+        \open requests and stops, after ten seconds at the latest; a second one stops at once. An access log that nobody takes \
+        \is waited for two seconds. Under nohup, SIGHUP does nothing."
     , paragraph
         "To restart without losing a connection, let systemd hold the socket (LISTEN_FDS; --host and --port are then \
         \ignored): connections wait in it for the next server. Or run every server with --reuse-port: start the next, wait \
@@ -200,7 +201,8 @@ serverOptions =
     <*> optional
       ( strOption
           ( long "access-log" <> metavar "FILE" <> action "file"
-              <> help "Append a line for each answer, refusals included; - for standard output (default: no log)"
+              <> help "Append a line for each answer, refusals included; - for standard output (default: no log). The file is \
+                      \opened anew for each writing: to rotate it, rename it"
           )
       )
     <*> option

@@ -4,11 +4,12 @@ module Millrace.Cli.Server
   ) where
 
 import Control.Concurrent (forkIO, killThread, setNumCapabilities)
-import Control.Concurrent.MVar (MVar, newEmptyMVar, takeMVar, tryPutMVar)
-import Control.Exception (bracket, throwIO)
-import Control.Monad (forM_, void, when)
+import Control.Concurrent.MVar (MVar, isEmptyMVar, newEmptyMVar, readMVar, tryPutMVar)
+import Control.Exception (bracket, displayException, finally, throwIO)
+import Control.Monad (forM_, join, unless, void, when)
+import Data.IORef (IORef, newIORef, readIORef, writeIORef)
 import GHC.Conc (getNumProcessors)
-import Millrace.Cli.AccessLog (logAnswer, withAccessLog)
+import Millrace.Cli.AccessLog (endAccessLog, logAnswer, withAccessLog)
 import Millrace.Cli.Backend (startManager)
 import Millrace.Cli.Command (ServerOptions (..))
 import Millrace.Cli.Failure (Failure (..), tell)
@@ -21,8 +22,9 @@ import Network.Wai (Application)
 import Network.Wai.Handler.Millrace
 import System.IO (hFlush, stdout)
 
--- | Serves until SIGINT or SIGTERM arrives and the requests that were under way are done, or ten seconds have
--- passed. A second signal ends the process at once. Says on standard output where it listens, and with what.
+-- | Serves until SIGINT, SIGTERM or SIGHUP arrives and the requests that were under way are done, or ten seconds have
+-- passed. A second signal ends the process at once, but for the last lines of the access log. Says on standard output where
+-- it listens, and with what.
 --
 -- Blocks. Throws 'Millrace.Cli.Failure.Failure'. To be called once, before anything has used the I/O manager: it sets
 -- the number of capabilities and the backend.
@@ -30,7 +32,7 @@ import System.IO (hFlush, stdout)
 -- @since 0.1.0
 serve :: ServerOptions -> Application -> IO ()
 serve options application = do
-  stop <- newEmptyMVar
+  stop <- newStop
   stopOnSignals stop
   raiseDescriptorLimit
   setNumCapabilities =<< maybe getNumProcessors pure (serverCores options)
@@ -41,9 +43,10 @@ serve options application = do
       url <- urlOf listeners
       mapM_ (refuseSamePort listeners) (serverStatusPort options)
       loops <- loopCount
-      observing options $ \metrics telling -> withStatusServer sharing (serverStatusPort options) metrics $ \status -> do
+      observing options stop $ \metrics telling -> withStatusServer sharing (serverStatusPort options) metrics $ \status -> do
         let ready = announce url backend loops status
         runSettingsListeners (telling (settings stop ready)) listeners (maybe id countActive metrics application)
+  awaitTold stop
 
 -- Sockets that somebody has opened for this process are the ones that are meant.
 listening :: ServerOptions -> [Listener] -> ([Listener] -> IO a) -> IO a
@@ -67,13 +70,15 @@ refuseSamePort listeners port = do
       }
 
 -- What is not asked for is not there at all.
-observing :: ServerOptions -> (Maybe Metrics -> (Settings -> Settings) -> IO a) -> IO a
-observing options use = do
+observing :: ServerOptions -> Stop -> (Maybe Metrics -> (Settings -> Settings) -> IO a) -> IO a
+observing options stop use = do
   metrics <- traverse (const newMetrics) (serverStatusPort options)
   let telling observers = maybe id countConnections metrics . tellAll (maybe id ((:) . countAnswer) metrics observers)
   case serverAccessLog options of
     Nothing -> use metrics (telling [])
-    Just path -> withAccessLog (serverLogFormat options) path $ \accessLog -> use metrics (telling [logAnswer accessLog])
+    Just path -> withAccessLog (serverLogFormat options) path $ \accessLog -> do
+      writeIORef (stopLastWords stop) (endAccessLog accessLog)
+      use metrics (telling [logAnswer accessLog])
 
 tellAll :: [Answer -> IO ()] -> Settings -> Settings
 tellAll [] = id
@@ -88,26 +93,49 @@ withStatusServer :: (Settings -> Settings) -> Maybe PortNumber -> Maybe Metrics 
 withStatusServer sharing (Just port) (Just metrics) use =
   withListeners "--status" (sharing defaultSettings) "127.0.0.1" port $ \listeners -> do
     url <- urlOf listeners
-    bracket (forkIO (runSettingsListeners defaultSettings listeners (statusPages metrics))) killThread $ \_ -> use (Just url)
+    bracket (forkIO (runSettingsListeners reportingSettings listeners (statusPages metrics))) killThread $ \_ -> use (Just url)
 withStatusServer _ _ _ use = use Nothing
 
-settings :: MVar () -> IO () -> Settings
+settings :: Stop -> IO () -> Settings
 settings stop ready =
   setBeforeMainLoop ready
-    . setInstallShutdownHandler (\end -> void (forkIO (takeMVar stop >> end)))
+    . setInstallShutdownHandler (\end -> void (forkIO (readMVar (stopAsked stop) >> end)))
     . setGracefulShutdownTimeout (Just drainSeconds)
-    $ defaultSettings
+    $ reportingSettings
+
+-- What goes wrong in a server goes where its other messages go.
+reportingSettings :: Settings
+reportingSettings = setOnException report defaultSettings
+  where
+    report _ failure = when (defaultShouldDisplayException failure) (tell ("millrace: " <> displayException failure))
 
 -- Longer than a usual request takes, shorter than service managers wait before they kill.
 drainSeconds :: Int
 drainSeconds = 10
 
+-- What signals and the server have to do with each other.
+data Stop = Stop
+  { stopAsked :: MVar ()
+  , stopTold :: MVar ()
+  , stopLastWords :: IORef (IO ())
+  -- ^ what a second signal leaves time for
+  }
+
+newStop :: IO Stop
+newStop = Stop <$> newEmptyMVar <*> newEmptyMVar <*> newIORef (pure ())
+
 -- The handlers are there before the socket is: a signal between the two is not lost. Nor is one when nobody reads standard
 -- error any more, as when Ctrl-C ends a pipe's reader, too.
-stopOnSignals :: MVar () -> IO ()
-stopOnSignals stop = onTermination $ do
-  void (tryPutMVar stop ())
-  tell "stopping when the open requests are done; once more stops at once"
+stopOnSignals :: Stop -> IO ()
+stopOnSignals stop = onTermination asked (join (readIORef (stopLastWords stop)))
+  where
+    asked = do
+      void (tryPutMVar (stopAsked stop) ())
+      tell "stopping when the open requests are done; once more stops at once" `finally` tryPutMVar (stopTold stop) ()
+
+-- The program's end would cut the message off.
+awaitTold :: Stop -> IO ()
+awaitTold stop = isEmptyMVar (stopAsked stop) >>= \nobody -> unless nobody (readMVar (stopTold stop))
 
 announce :: String -> Backend -> Int -> Maybe String -> IO ()
 announce url backend loops status = do

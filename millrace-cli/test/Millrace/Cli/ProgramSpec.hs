@@ -3,9 +3,9 @@
 -- | The executable, talked to by curl and by signals.
 module Millrace.Cli.ProgramSpec (spec) where
 
-import Control.Concurrent (threadDelay)
+import Control.Concurrent (forkIO, killThread, threadDelay)
 import Control.Exception (IOException, bracket, try)
-import Control.Monad (forM_)
+import Control.Monad (forM_, forever, when)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (char7, intDec, toLazyByteString)
 import qualified Data.ByteString.Char8 as Char8
@@ -20,9 +20,9 @@ import Site
 import System.Directory (copyFile)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
-import System.IO (hClose)
+import System.IO (hClose, hGetContents)
 import System.Posix.Files (createSymbolicLink, setFileMode)
-import System.Posix.Signals (sigINT, sigTERM, signalProcess)
+import System.Posix.Signals (sigHUP, sigINT, sigTERM, signalProcess)
 import System.Posix.User (getRealUserID)
 import System.Process
 import System.Timeout (timeout)
@@ -61,7 +61,7 @@ spec = do
           else runMillrace [] arguments >>= (`failsWith` ["cannot start the I/O manager with " <> backendName backend])
 
   describe "stops" $ do
-    forM_ [("SIGTERM", sigTERM), ("SIGINT", sigINT)] $ \(name, signal) -> do
+    forM_ [("SIGTERM", sigTERM), ("SIGINT", sigINT), ("SIGHUP", sigHUP)] $ \(name, signal) -> do
       it ("on " <> name) . withServer ["pong", "--port", "0"] $ \server -> do
         curl [serverUrl server] `shouldReturn` "Pong!"
         signalServer signal server
@@ -82,6 +82,26 @@ spec = do
           _ <- nextErrorLine server
           signalServer second server
           waitForExit 8 server `shouldReturn` ExitFailure (negate (fromIntegral second))
+    it "at once on a second signal, and has logged everything" . withLargeFile $ \directory _ -> do
+      let path = directory </> "access.log"
+      withServer ["serve", directory, "--port", "0", "--access-log", path] $ \server -> withBegunDownload server $ \_ _ -> do
+        curl ["-o", "/dev/null", serverUrl server <> "/missing"] `shouldReturn` ""
+        signalServer sigTERM server
+        _ <- nextErrorLine server
+        signalServer sigTERM server
+        waitForExit 8 server `shouldReturn` ExitFailure (negate (fromIntegral sigTERM))
+      readFile path >>= (`shouldSatisfy` isInfixOf "GET /missing HTTP/1.1")
+    it "and says so in whole lines" . withServer ["pong", "--port", "0"] $ \server -> do
+      signalServer sigTERM server
+      waitForExit 20 server `shouldReturn` ExitSuccess
+      hGetContents (serverErrors server) `shouldReturn` "stopping when the open requests are done; once more stops at once\n"
+    it "not on SIGHUP if that is ignored" $ do
+      path <- millracePath
+      withCommand "nohup" [path, "pong", "--port", "0"] $ \server -> do
+        signalServer sigHUP server
+        curl [serverUrl server] `shouldReturn` "Pong!"
+        signalServer sigTERM server
+        waitForExit 20 server `shouldReturn` ExitSuccess
     it "also if nobody reads what it says" . withServer ["pong", "--port", "0"] $ \server -> do
       hClose (serverErrors server)
       signalServer sigTERM server
@@ -285,6 +305,17 @@ spec = do
         begun `shouldSatisfy` ByteString.isPrefixOf "HTTP/1.1 206 "
         curl ["-o", "/dev/null", serverUrl server <> "/missing"] `shouldReturn` ""
         timeout 20000000 (untilTrue isThere) `shouldReturn` Just ()
+    it "goes on, and stops, when nobody takes its log" $ \_ -> withServer ["pong", "--port", "0", "--access-log", "-"] $ \server -> do
+      askOften server
+      signalServer sigTERM server
+      -- The drain's ten seconds are for busy connections.
+      waitForExit 8 server `shouldReturn` ExitSuccess
+    it "tells how much of its log was dropped" $ \_ -> withServer ["pong", "--port", "0", "--access-log", "-"] $ \server -> do
+      askOften server
+      bracket (forkIO (forever (nextLine server))) killThread $ \_ ->
+        nextErrorLine server >>= (`shouldSatisfy` isInfixOf " lines of the access log dropped")
+      signalServer sigTERM server
+      waitForExit 8 server `shouldReturn` ExitSuccess
     it "explains a log that cannot be written" $ \site -> do
       outcome <- runMillrace [] ["serve", site, "--port", "0", "--access-log", site </> "no/log"]
       outcome `failsWith` ["cannot write the access log " <> site </> "no/log: ", "--access-log"]
@@ -352,6 +383,18 @@ withClientOf port use =
   bracket (Network.socket Network.AF_INET Network.Stream 0) Network.close $ \client -> do
     Network.connect client (Network.SockAddrInet port (Network.tupleToHostAddress (127, 0, 0, 1)))
     use client
+
+-- | So often that the log has ten megabytes to tell.
+askOften :: Server -> IO ()
+askOften server = withClient server $ \client -> do
+  let request = "GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: " <> Char8.replicate 5000 'u' <> "\r\n\r\n"
+      answered left = when (left > 0) $ do
+        bytes <- Network.recv client 65536
+        ByteString.null bytes `shouldBe` False
+        answered (left - Char8.count '!' bytes)
+  forM_ [1 .. 100 :: Int] $ \_ -> do
+    Network.sendAll client (ByteString.concat (replicate 20 request))
+    timeout 20000000 (answered 20) `shouldReturn` Just ()
 
 -- | A port that nobody else gets meanwhile, for a server with @--reuse-port@.
 withReservedPort :: (Network.PortNumber -> IO a) -> IO a

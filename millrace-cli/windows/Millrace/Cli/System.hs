@@ -31,9 +31,9 @@ descriptorLimits = pure (Nothing, Nothing)
 raiseDescriptorLimit :: IO ()
 raiseDescriptorLimit = pure ()
 
--- | Runs an action when the console asks the program to end: Ctrl+C, Ctrl+Break, or its window is closed. The second time
--- the program ends at once.
+-- | Runs the first action when the console asks the program to end: Ctrl+C, Ctrl+Break, or its window is closed. The second
+-- time the program ends at once, and the second action is not run.
 --
 -- @since 0.1.0
-onTermination :: IO () -> IO ()
-onTermination action = void (installHandler (Catch (const (installHandler Default >> action))))
+onTermination :: IO () -> IO () -> IO ()
+onTermination first _ = void (installHandler (Catch (const (installHandler Default >> first))))
