@@ -4,10 +4,12 @@
 module AnswerSpec (spec) where
 
 import Control.Concurrent (killThread, myThreadId, threadDelay)
+import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
 import Control.Exception (ErrorCall (..), fromException, throwIO)
 import Control.Monad (forM_, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
+import Data.ByteString.Builder (byteString)
 import qualified Data.ByteString.Char8 as C8
 import Data.IORef
 import Data.Maybe (fromMaybe, isJust, isNothing)
@@ -17,6 +19,7 @@ import Network.Wai
 import Network.Wai.Handler.Millrace
 import Requests (refusedRequests)
 import Support
+import System.FilePath ((</>))
 import Test.Hspec
 
 spec :: Spec
@@ -96,6 +99,29 @@ spec = do
       (_, answers) <- answersTo id (\request respond -> pong request (\response -> respond response <* pause)) (`exchange` line "/" "Connection: close\r\n")
       map ((>= 20000000) . answerNanoseconds) answers `shouldBe` [True]
       map ((< 20000000000) . answerNanoseconds) answers `shouldBe` [True]
+    forM_ ["/file", "/builder", "/chunks"] $ \path ->
+      it ("of a client that leaves, is told what has gone: " ++ show path) . withFolder $ \folder -> do
+        let name = folder </> "large"
+            size = 24000000 :: Int
+            leave port = withSmallConnection port $ \client -> do
+              send client (line path "")
+              -- Long enough for the server to fill the buffers on the way.
+              receiveSome client 1000 >> threadDelay 300000
+        B.writeFile name (B.replicate size 0x78)
+        bytes <- B.readFile name
+        told' <- newEmptyMVar
+        withServer (setOnAnswer (putMVar told')) (large name bytes) $ \port -> do
+          leave port
+          answer <- within "the answer's end" (takeMVar told')
+          (statusCode (answerStatus answer), answerIsCutOff answer) `shouldBe` (200, True)
+          answerBytes answer `shouldSatisfy` maybe False (\count -> count > 1000 && count < size)
+    it "of a client that stays, is told everything" . withFolder $ \folder -> do
+      let name = folder </> "large"
+      B.writeFile name (B.replicate 2400000 0x78)
+      bytes <- B.readFile name
+      forM_ ["/file", "/builder", "/chunks"] $ \path -> do
+        (_, answers) <- answersTo id (large name bytes) (`exchange` line path "Connection: close\r\n")
+        map (\answer -> (told answer, answerIsCutOff answer)) answers `shouldBe` [((200, Just 2400000), False)]
     it "is not told of raw responses" $ do
       let raw _ respond = respond (responseRaw (\_ give -> give "mine") (responseLBS status500 [] ""))
       (bytes, answers) <- answersTo id raw (`exchange` line "/" "")
@@ -134,6 +160,10 @@ spec = do
     hostOf _ = Nothing
     line path fields = "GET " <> path <> " HTTP/1.1\r\nHost: a\r\n" <> fields <> "\r\n"
     pause = threadDelay 20000
+    large name bytes request respond = respond $ case rawPathInfo request of
+      "/file" -> responseFile status200 [] name Nothing
+      "/builder" -> responseBuilder status200 [] (byteString bytes)
+      _ -> responseStream status200 [] (\write _ -> write (byteString bytes))
 
 -- | What an action that talks to the server returns, and the answers that the server has told of, in order.
 answersTo :: (Settings -> Settings) -> Application -> (Int -> IO a) -> IO (a, [Answer])

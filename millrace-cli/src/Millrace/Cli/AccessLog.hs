@@ -194,7 +194,7 @@ millisecondsOf :: SystemTime -> Int
 millisecondsOf now = fromIntegral (systemNanoseconds now `div` 1000000)
 
 -- | The line of an answer that was given at this time, with its end of line. Of what was no request there is the request
--- line as it came, or @-@, and in JSON why it was refused.
+-- line as it came, or @-@, and in JSON why it was refused. In JSON, an answer that was cut off says so.
 --
 -- @since 0.1.0
 renderLine :: LogFormat -> Moment -> Answer -> Builder
@@ -230,6 +230,7 @@ renderLine JsonLines moment answer =
     , (",\"host\":", field requestHeaderHost)
     , (",\"referer\":", field requestHeaderReferer)
     , (",\"user_agent\":", field requestHeaderUserAgent)
+    , (if answerIsCutOff answer then ",\"cut_off\":true" else "", mempty)
     , ("", maybe mempty refused (answerRefusal answer))
     , ("}\n", mempty)
     ]

@@ -51,6 +51,9 @@ spec = do
       lineOf Combined (answer bare) {answerBytes = Nothing} `shouldSatisfy` ByteString.isInfixOf " HTTP/1.1\" 206 0 "
       lineOf JsonLines (answer bare) {answerBytes = Nothing} `shouldSatisfy` ByteString.isInfixOf ",\"bytes\":0,"
 
+    it "in JSON says that an answer was cut off" $
+      lineOf JsonLines (answer bare) {answerIsCutOff = True} `shouldSatisfy` ByteString.isSuffixOf ",\"user_agent\":null,\"cut_off\":true}\n"
+
   describe "a line of what was refused" $ do
     it "has the request line as it came" $
       lineOf Combined (refusedWith (BadFirstLine "") "GET /a b HTTP/1.1")
@@ -90,7 +93,7 @@ spec = do
       withAccessLog Combined (directory </> "no" </> "log") (const (pure ()))
         `shouldThrow` (\failure -> failureAttempt failure == "write the access log " <> directory </> "no" </> "log")
   where
-    answer one = Answer (remoteHost one) (Just one) Nothing "" status206 (Just 1234) 1500999
+    answer one = Answer (remoteHost one) (Just one) Nothing "" status206 (Just 1234) False 1500999
     refusedWith reason text = (answer bare) {answerRequest = Nothing, answerRefusal = Just reason, answerRequestLine = text, answerStatus = status400, answerBytes = Just 11}
     line format = lineOf format . answer
     lineOf format one = Lazy.toStrict (toLazyByteString (renderLine format (momentOf format at) one))

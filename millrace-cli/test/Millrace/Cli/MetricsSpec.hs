@@ -70,7 +70,7 @@ spec = do
       page <- pageOf metrics "/status"
       forM_ ["\"open\": 1", "\"idle\": 1", "\"total\": 0", "\"2xx\": 0", "\"system_calls\": "] $ \text -> page `shouldSatisfy` ByteString.isInfixOf text
   where
-    answer = Answer (SockAddrUnix "") (Just defaultRequest) Nothing "" status200 (Just 10) 50000
+    answer = Answer (SockAddrUnix "") (Just defaultRequest) Nothing "" status200 (Just 10) False 50000
     hasLine page line = Char8.lines page `shouldContain` [line]
     isSample line = case Char8.words line of
       [name, value] -> "millrace_" `ByteString.isPrefixOf` name && Char8.all (`elem` ("0123456789.e-" :: String)) value

@@ -26,8 +26,11 @@ data Answer = Answer
     -- where the first bytes were to be a header of the PROXY protocol. No longer than the longest valid line.
     answerRequestLine :: !ByteString,
     answerStatus :: !Status,
-    -- | Bytes of its body; @Nothing@ if it has none. They need not have reached the client.
+    -- | Bytes of its body; @Nothing@ if it has none. They need not have reached the client. Of an answer that was cut off,
+    -- those that the system had taken by then, give or take what fits into a buffer of 16 KiB.
     answerBytes :: !(Maybe Int),
+    -- | It ended before its end: the client left or was too slow, or the application threw.
+    answerIsCutOff :: !Bool,
     -- | From the moment when the application was called (or the request refused) to that when all of the response had been
     -- handed over.
     answerNanoseconds :: !Word64

@@ -44,6 +44,7 @@ module Millrace.Http.Connection
     chunkStartRegister,
     responseStatusRegister,
     responseBytesRegister,
+    responseCutRegister,
     bodyReceivedRegister,
 
     -- * C state
@@ -278,6 +279,10 @@ responseStatusRegister, responseBytesRegister :: Register
 responseStatusRegister = register 18
 responseBytesRegister = register 19
 
+-- | Did the last response end before its end?
+responseCutRegister :: Register
+responseCutRegister = register 22
+
 -- | Bytes of request body that the application was given.
 bodyReceivedRegister :: Register
 bodyReceivedRegister = register 20
@@ -288,7 +293,7 @@ totalDeadlineRegister = register 21
 
 -- How the desk is laid out: registers, C state, the table of fields, output.
 parserOffset, chunksOffset, headOffset, fieldsOffset :: Int
-parserOffset = 8 * 22
+parserOffset = 8 * 23
 chunksOffset = aligned (parserOffset + parserSize)
 headOffset = aligned (chunksOffset + chunksSize)
 fieldsOffset = aligned (headOffset + headSize)
@@ -573,15 +578,16 @@ sendBy how connection bytes count = do
   orBreak connection $ how (connectionPace connection) (window connection) limit (connectionSocket connection) bytes count
 {-# INLINE sendBy #-}
 
--- | Sends what waits together with more bytes.
-sendPieces :: Connection -> ByteString -> IO ()
-sendPieces connection bytes = do
+-- | Sends what waits together with more bytes. Says how many have gone of the latter.
+sendPieces :: Connection -> Progress -> ByteString -> IO ()
+sendPieces connection progress bytes = do
   noteSend connection
   waiting <- outputBuffer connection
   count <- outputEnd connection
   setOutputEnd connection 0
   limit <- totalDeadline connection
-  orBreak connection $ deliverTwo (connectionPace connection) (window connection) limit (connectionSocket connection) waiting count bytes
+  orBreak connection $
+    deliverTwo (progress . max 0 . subtract count) (connectionPace connection) (window connection) limit (connectionSocket connection) waiting count bytes
 
 -- | Sends bytes, and leaves the output alone.
 sendString :: Connection -> ByteString -> IO ()
@@ -596,11 +602,11 @@ sendDetached connection bytes =
   where
     socket = connectionSocket connection
 
--- | @sendFilePart connection descriptor offset count@ returns how many bytes went; fewer only if the file ended.
-sendFilePart :: Connection -> Int32 -> Int64 -> Int64 -> IO Int64
-sendFilePart connection descriptor offset count = do
+-- | @sendFilePart connection progress descriptor offset count@ returns how many bytes went; fewer only if the file ended.
+sendFilePart :: Connection -> Progress -> Int32 -> Int64 -> Int64 -> IO Int64
+sendFilePart connection progress descriptor offset count = do
   limit <- totalDeadline connection
-  orBreak connection $ deliverFile (connectionPace connection) (window connection) limit (connectionSocket connection) (Fd (fromIntegral descriptor)) offset count
+  orBreak connection $ deliverFile progress (connectionPace connection) (window connection) limit (connectionSocket connection) (Fd (fromIntegral descriptor)) offset count
 
 connectionPace :: Connection -> Pace
 connectionPace = endpointPace . connectionEndpoint

@@ -6,7 +6,7 @@
 -- that queue holds megabytes; a slow client would seem dead for minutes. So a wait is cut into slices, after each of
 -- which the length of the queue (SIOCOUTQ, tcp(7)) shows whether the client has acknowledged anything. Who takes
 -- everything within a slice is not measured at all, unless a rate is asked for.
-module Millrace.Http.Delivery (Pace, makePace, isPaced, Window (..), deliver, deliverAhead, deliverTwo, deliverFile) where
+module Millrace.Http.Delivery (Pace, makePace, isPaced, Window (..), Progress, deliver, deliverAhead, deliverTwo, deliverFile) where
 
 import Control.Exception (throwIO)
 import Control.Monad (unless, void, when)
@@ -72,19 +72,23 @@ deliverBy :: (Request Word8 -> Request Word8) -> Pace -> Window -> Deadline -> S
 deliverBy how pace window limit socket bytes count = do
   result <- firstAttempt pace limit (request 0)
   unless (result == fromIntegral count) $
-    void (goOn pace window limit socket result count 0 request)
+    void (goOn (\_ -> return ()) pace window limit socket result count 0 request)
   where
     request done = how (sendRequest False (socketHandle socket) (bytes `plusPtr` done) (min (count - done) pieceMax))
 {-# INLINE deliverBy #-}
 
--- | @deliverTwo pace window limit socket bytes count string@ sends bytes and then a string, together as far as possible.
-deliverTwo :: Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> ByteString -> IO ()
-deliverTwo pace window limit socket first size string = BU.unsafeUseAsCStringLen string $ \(second, rest) -> do
+-- | Is told how many bytes have gone in all, whenever some have.
+type Progress = Int -> IO ()
+
+-- | @deliverTwo progress pace window limit socket bytes count string@ sends bytes and then a string, together as far as
+-- possible.
+deliverTwo :: Progress -> Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> ByteString -> IO ()
+deliverTwo progress pace window limit socket first size string = BU.unsafeUseAsCStringLen string $ \(second, rest) -> do
   result <- allocaBytes (2 * vectorElementSize) $ \vector -> do
     pokeElement vector 0 first size
     pokeElement vector 1 (castPtr second) (min rest pieceMax)
     firstAttempt pace limit (partial (sendVectorRequest handle vector 2))
-  void . goOn pace window limit socket result (size + rest) 0 $ \done ->
+  void . goOn progress pace window limit socket result (size + rest) 0 $ \done ->
     if done < size
       then sendRequest False handle (first `plusPtr` done) (size - done)
       else sendRequest False handle (castPtr second `plusPtr` (done - size)) (min (size + rest - done) pieceMax)
@@ -100,14 +104,14 @@ pokeElement vector index base size = do
   pokeElemOff (castPtr vector) (2 * index) base
   pokeElemOff (castPtr vector) (2 * index + 1) size
 
--- | @deliverFile pace window limit socket file offset count@ sends a part of a file. Returns how many bytes went; fewer only
--- if the file ended. Throws like 'deliver'.
-deliverFile :: Pace -> Window -> Deadline -> Socket -> Fd -> Int64 -> Int64 -> IO Int64
-deliverFile pace window limit socket file offset count
+-- | @deliverFile progress pace window limit socket file offset count@ sends a part of a file. Returns how many bytes went;
+-- fewer only if the file ended. Throws like 'deliver'.
+deliverFile :: Progress -> Pace -> Window -> Deadline -> Socket -> Fd -> Int64 -> Int64 -> IO Int64
+deliverFile progress pace window limit socket file offset count
   | count <= 0 = return 0
   | otherwise = do
     result <- firstAttempt pace limit (request 0)
-    fromIntegral <$> goOn pace window limit socket result (fromIntegral count) 0 request
+    fromIntegral <$> goOn progress pace window limit socket result (fromIntegral count) 0 request
   where
     request :: Int -> Request ()
     request done = sendFileRequest (socketHandle socket) file (offset + fromIntegral done) (count - fromIntegral done)
@@ -141,14 +145,17 @@ firstAttempt pace limit request
 
 -- After an attempt that had this result: makes others until so many bytes went in all, or one of them moves none. Says
 -- how many went.
-goOn :: Pace -> Window -> Deadline -> Socket -> Int64 -> Int -> Int -> (Int -> Request a) -> IO Int
-goOn pace window limit socket result count before' request
-  | result == timedOut = persist pace window limit socket count before' request
+goOn :: Progress -> Pace -> Window -> Deadline -> Socket -> Int64 -> Int -> Int -> (Int -> Request a) -> IO Int
+goOn progress pace window limit socket result count before' request
+  | result == timedOut = persist progress pace window limit socket count before' request
   | result < 0 = throwIO (failed socket result)
-  | result == 0 || done >= count = return done
   | otherwise = do
-    next <- performSlice pace limit (request done)
-    goOn pace window limit socket next count done request
+    progress done
+    if result == 0 || done >= count
+      then return done
+      else do
+        next <- performSlice pace limit (request done)
+        goOn progress pace window limit socket next count done request
   where
     done = before' + fromIntegral result
 {-# NOINLINE goOn #-}
@@ -157,8 +164,8 @@ failed :: Socket -> Int64 -> IOError
 failed socket = failure "Network.Wai.Handler.Millrace: sending a response" (show socket)
 
 -- The same, and the client is watched: it takes less than we have.
-persist :: Pace -> Window -> Deadline -> Socket -> Int -> Int -> (Int -> Request a) -> IO Int
-persist pace window limit socket count start request = do
+persist :: Progress -> Pace -> Window -> Deadline -> Socket -> Int -> Int -> (Int -> Request a) -> IO Int
+persist progress pace window limit socket count start request = do
   now <- monotonicNanoseconds
   queued <- queuedBytes socket
   go now now queued start
@@ -172,7 +179,7 @@ persist pace window limit socket count start request = do
         let acknowledged = max 0 (fromIntegral result) + queued - left
         measure pace window socket (now - before') acknowledged
         case compare result 0 of
-          GT -> go now now left (done + fromIntegral result)
+          GT -> progress (done + fromIntegral result) >> go now now left (done + fromIntegral result)
           EQ -> return done
           LT
             | result /= timedOut -> throwIO (failed socket result)

@@ -403,7 +403,6 @@ answerOpenFile connection status fields path descriptor offset count = do
   composed <- composeHead connection status (withoutLength fields)
   done <- answeredWithoutBody connection status composed (Just (fromIntegral count))
   unless done $ do
-    writeRegister connection responseBytesRegister (fromIntegral count)
     start <- finishHead connection composed (composedKeep composed) framingLength (fromIntegral count)
     limit <- outputLimit connection
     if count <= fromIntegral (limit `minusPtr` start)
@@ -411,11 +410,13 @@ answerOpenFile connection status fields path descriptor offset count = do
         -- A small file goes out together with the head, and with the responses before and after it.
         size <- readFileAt descriptor start (fromIntegral count) offset
         when (size /= fromIntegral count) (throwIO (FileTruncated path))
+        writeRegister connection responseBytesRegister size
         setOutputEndAt connection (start `plusPtr` size)
       else do
         setOutputEndAt connection start
+        writeRegister connection responseBytesRegister 0
         flushAhead connection
-        sent <- sendFilePart connection descriptor offset count
+        sent <- sendFilePart connection (writeRegister connection responseBytesRegister) descriptor offset count
         when (sent < count) (throwIO (FileTruncated path)) -- The length was promised: only closing tells the truth.
 
 -- Several ranges as one body. It is rare, and parts are small: they are read and streamed.

@@ -297,15 +297,18 @@ limited connection lifting application
 observed :: Connection -> [Answer -> IO ()] -> Maybe Request -> Maybe InvalidRequest -> ByteString -> IO () -> IO ()
 observed connection observers request refusal line answering = do
   writeRegister connection responseStatusRegister 0
+  writeRegister connection responseCutRegister 0
   start <- monotonicNanoseconds
-  answering `onException` tell start
+  answering `onException` (writeRegister connection responseCutRegister 1 >> tell start)
   tell start
   where
     tell start = do
       code <- readRegister connection responseStatusRegister
       size <- readRegister connection responseBytesRegister
+      cut <- readRegister connection responseCutRegister
       now <- monotonicNanoseconds
-      let told = Answer (connectionPeer connection) request refusal line (toEnum code) (if size < 0 then Nothing else Just size) (now - start)
+      let bytes = if size < 0 then Nothing else Just size
+          told = Answer (connectionPeer connection) request refusal line (toEnum code) bytes (cut /= 0) (now - start)
       -- Without a status there was no answer, or a raw one.
       when (code /= 0) (mapM_ (guarded told) observers)
     guarded told observer =
@@ -353,7 +356,7 @@ recover connection request reached failure = do
       answer connection request (return False) (settingsOnExceptionResponse (settingsOf connection) failure)
     else do
       writeRegister connection keepRegister 0
-      unless (reached == Answered) (setOutputEnd connection 0)
+      unless (reached == Answered) $ writeRegister connection responseCutRegister 1 >> setOutputEnd connection 0
 
 -- After a fault of the client's, where the next request begins is in doubt.
 keepsFraming :: SomeException -> Bool

@@ -83,28 +83,35 @@ streamBytes connection bytes = do
   openChunk connection
   end <- outputEnd connection
   limit <- subtract streamMargin <$> outputCapacity connection
-  account connection (B.length bytes)
   if B.length bytes <= limit - end
     then do
+      account connection (B.length bytes)
       buffer <- outputBuffer connection
       BU.unsafeUseAsCStringLen bytes $ \(source, count) -> copyBytes (buffer `plusPtr` end) (castPtr source) count
       setOutputEnd connection (end + B.length bytes)
     else sendLarge connection bytes
 
--- Without copying: as a chunk of its own, together with what waits.
+-- Without copying: as a chunk of its own, together with what waits. The client may leave in the middle of it.
 sendLarge :: Connection -> ByteString -> IO ()
 sendLarge connection bytes = do
+  reserve connection (B.length bytes)
+  before' <- readRegister connection responseBytesRegister
   closeChunk connection
   chunked <- isChunked connection
   when chunked $ append connection (\at -> putChunkSize at (B.length bytes))
-  sendPieces connection bytes
+  sendPieces connection (writeRegister connection responseBytesRegister . (before' +)) bytes
   when chunked $ append connection putLineEnd
 
--- Counted bodies must not exceed their length: the rest would be read as the next response.
+-- Counts bytes that are in the output.
 account :: Connection -> Int -> IO ()
 account connection count = do
+  reserve connection count
   total <- readRegister connection responseBytesRegister
   writeRegister connection responseBytesRegister (total + count)
+
+-- Counted bodies must not exceed their length: the rest would be read as the next response.
+reserve :: Connection -> Int -> IO ()
+reserve connection count = do
   mode <- readRegister connection streamModeRegister
   when (mode == countedMode) $ do
     left <- readRegister connection streamLeftRegister
