@@ -40,7 +40,13 @@ spec = do
           reported <- readIORef reports
           map fst (reverse reported) `shouldBe` [Just "/1", Just "/2"]
 
-  describe "clients that send more than they should" $
+  describe "clients that send more than they should" $ do
+    it "9.6: a body that nobody wants is taken off their hands, so that they see the answer" $
+      withServer (setMaximumBodySize (Just 10)) pong $ \port -> do
+        let size = 20000000 :: Int
+            body = C8.replicate size 'x'
+        bytes <- exchange port (C8.concat ["POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ", C8.pack (show size), "\r\n\r\n", body])
+        statusOf bytes `shouldBe` 413
     it "9.6: an empty line behind the last request, come meanwhile, does not reset the connection" $ do
       entered <- newEmptyMVar
       sent <- newEmptyMVar

@@ -473,9 +473,10 @@ linger connection micros = void . (try :: IO () -> IO (Either SomeException ()))
       bytes <- recvBefore (earlier limit pause) socket lingerPiece
       unless (B.null bytes) (drain limit (left - B.length bytes))
 
--- At most so long, and at most this long without a byte, and at most so many bytes.
+-- At most so long, and at most this long without a byte, and at most so many bytes: some clients send all of a body
+-- before they look for an answer.
 lingerMicros, lingerPauseMicros, lingerBytes, lingerPiece :: Int
 lingerMicros = 5000000
 lingerPauseMicros = 1000000
-lingerBytes = 1048576
-lingerPiece = 16384
+lingerBytes = 1073741824
+lingerPiece = 65536
