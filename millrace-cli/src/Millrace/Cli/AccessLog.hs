@@ -27,9 +27,12 @@ import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
 import Data.IORef
 import Data.Int (Int64)
+import Data.List (intersperse, maximumBy)
 import Data.Maybe (fromMaybe)
+import Data.Ord (comparing)
 import Data.Time (defaultTimeLocale, formatTime)
 import Data.Time.Clock.System (SystemTime (..), getSystemTime, systemToUTCTime)
+import Data.Word (Word16)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Failure
 import Millrace.Cli.Json (jsonString)
@@ -276,12 +279,22 @@ clientOf answer = case answerClient answer of
     (a, b, c, d) -> dotted [a, b, c, d]
   SockAddrInet6 _ _ address _ -> case hostAddress6ToTuple address of
     (0, 0, 0, 0, 0, 0xffff, high, low) -> dotted (concatMap bytesOfWord [high, low]) -- on IPv4, to a socket for both
-    (a, b, c, d, e, f, g, h) -> separated ':' (map word16Hex [a, b, c, d, e, f, g, h])
+    (a, b, c, d, e, f, g, h) -> compressed [a, b, c, d, e, f, g, h]
   SockAddrUnix _ -> "unix"
   where
     dotted = separated '.' . map word8Dec
     bytesOfWord word = [fromIntegral (word `shiftR` 8), fromIntegral word]
     separated mark = foldr1 (\left right -> left <> char7 mark <> right)
+
+-- As RFC 5952 has it: the longest run of zeros, the first of those that are equal, is left out if it is one of two or more.
+compressed :: [Word16] -> Builder
+compressed groups = case longest of
+  (start, count) | count >= 2 -> written (take start groups) <> "::" <> written (drop (start + count) groups)
+  _ -> written groups
+  where
+    written = mconcat . intersperse (char7 ':') . map word16Hex
+    longest = maximumBy (comparing snd <> flip (comparing fst)) [(start, zeros start) | start <- [0 .. length groups - 1]]
+    zeros start = length (takeWhile (== 0) (drop start groups))
 
 -- As nginx has it: what could end the field, the line or the terminal's patience, in hexadecimal.
 quoted :: ByteString -> Builder

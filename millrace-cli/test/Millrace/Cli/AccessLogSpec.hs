@@ -12,7 +12,7 @@ import Data.Time.Clock.System (SystemTime (..))
 import Millrace.Cli.AccessLog
 import Millrace.Cli.Failure
 import Network.HTTP.Types
-import Network.Socket (SockAddr (..), tupleToHostAddress)
+import Network.Socket (HostAddress6, SockAddr (..), tupleToHostAddress)
 import Network.Wai
 import Network.Wai.Handler.Millrace (Answer (..), InvalidRequest (..))
 import Site
@@ -41,9 +41,9 @@ spec = do
     it "cannot be forged in JSON by a quote alone" $
       line JsonLines bare {requestHeaderUserAgent = Just "\",\"a\":\""}
         `shouldSatisfy` ByteString.isSuffixOf "\"user_agent\":\"\\\",\\\"a\\\":\\\"\"}\n"
-    it "names clients on IPv6" $
-      line Combined bare {remoteHost = SockAddrInet6 1 0 (0x20010db8, 0, 0, 0xabc) 0}
-        `shouldSatisfy` ByteString.isPrefixOf "2001:db8:0:0:0:0:0:abc - - ["
+    forM_ addresses $ \(address, text) ->
+      it ("names clients on IPv6 as RFC 5952 has it: " <> show text) $
+        line Combined bare {remoteHost = SockAddrInet6 1 0 address 0} `shouldSatisfy` ByteString.isPrefixOf (text <> " - - [")
     it "names clients on IPv4 as such, also on a socket for both" $
       line Combined bare {remoteHost = SockAddrInet6 1 0 (0, 0, 0xffff, 0xc0000207) 0}
         `shouldSatisfy` ByteString.isPrefixOf "192.0.2.7 - - ["
@@ -100,6 +100,18 @@ spec = do
     at = MkSystemTime 784111777 7000000
     bare = defaultRequest {rawPathInfo = "/", httpVersion = http11, remoteHost = SockAddrInet 1 (tupleToHostAddress (192, 0, 2, 7))}
     request = bare {rawPathInfo = "/a%20b", rawQueryString = "?c=d", requestHeaderReferer = Just "http://x/", requestHeaderUserAgent = Just "curl/8"}
+
+addresses :: [(HostAddress6, ByteString.ByteString)]
+addresses =
+  [ ((0, 0, 0, 1), "::1")
+  , ((0, 0, 0, 0), "::")
+  , ((0x20010db8, 0, 0, 0xabc), "2001:db8::abc")
+  , ((0x20010db8, 0, 0, 0), "2001:db8::")
+  , ((0x20010db8, 0x10001, 0x10001, 0x10001), "2001:db8:1:1:1:1:1:1")
+  , ((0x20010db8, 0x00000001, 0x00010001, 0x00010001), "2001:db8:0:1:1:1:1:1")
+  , ((0x20010000, 0x00010000, 0, 0x00000001), "2001:0:1::1")
+  , ((0x20010db8, 0, 0x00010000, 0x00000001), "2001:db8::1:0:0:1")
+  ]
 
 -- Within ten seconds.
 eventually :: IO Bool -> IO ()
