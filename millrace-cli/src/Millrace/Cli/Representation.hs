@@ -21,12 +21,11 @@ import Data.ByteString.Builder (byteString, char7, toLazyByteString, word64Hex)
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
 import Data.Int (Int64)
-import Data.Time.Clock.POSIX (POSIXTime)
 import Millrace.Cli.ContentCoding (Coding (..))
 import Millrace.Cli.Entry
 import Millrace.File (Mode (ForReading), readAt, withFile)
 import Millrace.Http.ByteRange
-import Millrace.Http.Date (formatHttpDate)
+import Millrace.Http.Date (Seconds, formatHttpDate)
 import Millrace.Http.EntityTag
 import Millrace.Http.Multipart
 import Millrace.Http.Precondition
@@ -80,10 +79,15 @@ isUnchanged representation (size, modified) =
 --
 -- A file that was changed less than two seconds ago may be changed again without its time of change showing it (some
 -- file systems keep whole seconds, and the kernel's clock for this is coarse): until then its tag is weak. A time in
--- the future is not announced as Last-Modified (RFC 9110 section 8.8.2.1).
+-- the future is not announced as Last-Modified (RFC 9110 section 8.8.2.1): the time given must be that of the Date field's
+-- clock, which is a little late.
+--
+-- A tag is made of the time of change, to the nanosecond, the size and the coding, so that it is the same on every machine
+-- that the file was copied to with its time. Another file of the same size and time has the same tag: tools that set the
+-- times of files should not set those of different states alike.
 --
 -- @since 0.1.0
-fromFile :: POSIXTime -> ByteString -> Maybe Coding -> Bool -> OpenFile -> Representation
+fromFile :: Seconds -> ByteString -> Maybe Coding -> Bool -> OpenFile -> Representation
 fromFile now contentType coding isOneOfSeveral file =
   Representation
     { representationCoding = coding
@@ -98,17 +102,16 @@ fromFile now contentType coding isOneOfSeveral file =
     , representationSource = InFile file
     }
   where
-    modified = posixTime (openFileModified file)
-    isSettled = modified + 2 < now
-    lastModified = floor (min modified now)
+    modified = openFileModified file
+    isSettled = modified + 2000000000 < 1000000000 * now
+    lastModified = min (modified `div` 1000000000) now
     tag = EntityTag (if isSettled then Strong else Weak) tagText
     tagText =
       Lazy.toStrict . toLazyByteString $
-        word64Hex (openFileNumber file)
+        word64Hex (fromIntegral modified)
           <> char7 '-'
           <> word64Hex (fromIntegral (openFileSize file))
-          <> char7 '-'
-          <> word64Hex (fromIntegral (openFileModified file))
+          <> foldMap ((char7 '-' <>) . byteString . codingName) coding
 
 -- | The same with its bytes in memory, valid for ever; 'Nothing' if the file was changed meanwhile.
 --

@@ -21,7 +21,6 @@ import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
 import Data.List (find)
 import Data.Maybe (catMaybes, fromMaybe, isJust, mapMaybe)
-import Data.Time.Clock.POSIX (POSIXTime, getPOSIXTime)
 import Millrace.Cli.ContentCoding
 import Millrace.Cli.Entry
 import Millrace.Cli.FileCache
@@ -30,6 +29,7 @@ import Millrace.Cli.MediaType (mediaType)
 import Millrace.Cli.Representation
 import Millrace.Cli.RequestPath
 import Millrace.Cli.Root
+import Millrace.Http.Date (Seconds, currentSeconds)
 import Millrace.Http.Shared (share)
 import Network.HTTP.Types
 import Network.HTTP.Types.Header (hAllow, hRetryAfter)
@@ -133,7 +133,7 @@ problemResponse problem = case problem of
 -- it.
 serveFile :: Site -> [ByteString] -> OpenFile -> Application
 serveFile site names file request respond = do
-  now <- getPOSIXTime
+  now <- currentSeconds
   case siteCache site of
     Just cache | Char8.notElem '%' path ->
       bracket (keepAll site names now file) (mapM_ letGo) $ \case
@@ -155,7 +155,7 @@ choose request kept = case preferredCoding (requestHeaders request) (mapMaybe re
 
 -- Everything that may be sent for a file; 'Nothing' if some of it cannot be kept. The first is the one without a coding. To
 -- be called masked.
-keepAll :: Site -> [ByteString] -> POSIXTime -> OpenFile -> IO (Maybe Kept)
+keepAll :: Site -> [ByteString] -> Seconds -> OpenFile -> IO (Maybe Kept)
 keepAll site names now file = do
   coded <- mapM keepCoded codings
   let several = any isKept coded
@@ -207,7 +207,7 @@ keepOne site names represent isWanted = do
       _ -> False
 
 -- The best of what there is, from the file system.
-serveBest :: Site -> [ByteString] -> POSIXTime -> OpenFile -> Application
+serveBest :: Site -> [ByteString] -> Seconds -> OpenFile -> Application
 serveBest site names now file request respond = do
   found <- catMaybes <$> mapM (\coding -> withCoded site names file coding (const (pure coding))) codings
   let represent = fromFile now (mediaType (last names))

@@ -12,6 +12,8 @@ import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
 import Data.List (isInfixOf, isPrefixOf)
 import Data.Maybe (isNothing)
+import GHC.Clock (getMonotonicTime)
+import Millrace.Http.Date (parseHttpDate)
 import Millrace.Manager (backendName, probeBackend)
 import qualified Network.Socket as Network
 import qualified Network.Socket.ByteString as Network
@@ -238,6 +240,20 @@ spec = do
       page <- curl [serverUrl server <> "/no-index/"]
       page `shouldSatisfy` isInfixOf "<a href=\"./a%20file\">a file</a>"
       curl [serverUrl server <> "/"] `shouldReturn` "<p>index"
+    it "announces no change that is later than the answer" $ \site -> do
+      callProcess "touch" ["-d", "2100-01-01", site </> "root/hello.txt"]
+      withServer ["serve", site </> "root", "--port", "0", "--cache", "0"] $ \server -> withClient server $ \client -> do
+        -- The second changes once at least.
+        start <- getMonotonicTime
+        let ask = do
+              Network.sendAll client "HEAD /hello.txt HTTP/1.1\r\nHost: a\r\n\r\n"
+              answer <- Char8.lines <$> Network.recv client 4096
+              let seconds name = [parseHttpDate (Char8.take 29 value) | line <- answer, Just value <- [ByteString.stripPrefix name line]]
+              length (seconds "Last-Modified: ") `shouldBe` 1
+              seconds "Last-Modified: " `shouldSatisfy` (<= seconds "Date: ")
+              now <- getMonotonicTime
+              when (now < start + 2.1) ask
+        ask
     it "sends a precompressed file to curl, which undoes it" $ \site -> do
       callProcess "gzip" ["-k", site </> "root/hello.txt"]
       withServer ["serve", site </> "root", "--port", "0"] $ \server -> do

@@ -1,13 +1,13 @@
 -- |
 -- Dates in header fields (RFC 9110, section 5.6.7). Knows nothing of requests.
-module Millrace.Http.Date (Seconds, formatHttpDate, parseHttpDate) where
+module Millrace.Http.Date (Seconds, currentSeconds, formatHttpDate, parseHttpDate) where
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Internal as BI
 import qualified Data.ByteString.Unsafe as BU
 import Data.Int (Int64)
 import Foreign.Ptr (castPtr)
-import Millrace.Http.Wire (dateLength, readDate, writeDate)
+import Millrace.Http.Wire (currentSeconds, dateLength, readDate, writeDate)
 import System.IO.Unsafe (unsafeDupablePerformIO)
 
 -- | Seconds since 1970, leap seconds not counted.
