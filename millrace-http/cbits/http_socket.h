@@ -20,6 +20,16 @@ int http_socket_pending(int descriptor);
  * after a second, and reach another socket on the port if there is one then. 0, or -1 if the kernel does not do it. */
 int http_socket_turn_away(int descriptor);
 
+/* What a descriptor is, for one that is to be served. */
+enum {
+    HTTP_SOCKET_LISTENS,    /* a stream socket, and listening */
+    HTTP_SOCKET_CLOSED,     /* not open */
+    HTTP_SOCKET_NONE,       /* no socket */
+    HTTP_SOCKET_NO_STREAM,  /* a socket of datagrams, for one */
+    HTTP_SOCKET_NOT_LISTENING
+};
+int http_socket_kind(int descriptor);
+
 /* Another descriptor of the same socket, to be closed by itself; or -1 and errno. */
 int http_socket_duplicate(int descriptor);
 

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* struct tcp_info */
 #include "http_socket.h"
 
+#include <errno.h>
 #include <linux/filter.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
@@ -44,6 +45,23 @@ int http_socket_turn_away(int descriptor)
     struct sock_fprog program = {.len = sizeof drop_first_segments / sizeof *drop_first_segments,
                                  .filter = drop_first_segments};
     return setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+}
+
+static int option_of(int descriptor, int option)
+{
+    int value = 0;
+    socklen_t size = sizeof value;
+    return getsockopt(descriptor, SOL_SOCKET, option, &value, &size) == 0 ? value : -1;
+}
+
+int http_socket_kind(int descriptor)
+{
+    int type = option_of(descriptor, SO_TYPE);
+    if (type < 0)
+        return errno == EBADF ? HTTP_SOCKET_CLOSED : HTTP_SOCKET_NONE;
+    if (type != SOCK_STREAM)
+        return HTTP_SOCKET_NO_STREAM;
+    return option_of(descriptor, SO_ACCEPTCONN) > 0 ? HTTP_SOCKET_LISTENS : HTTP_SOCKET_NOT_LISTENING;
 }
 
 int http_socket_duplicate(int descriptor)

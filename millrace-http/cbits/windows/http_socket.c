@@ -40,6 +40,13 @@ int http_socket_turn_away(int descriptor)
     return -1;
 }
 
+/* Nothing is inherited by number. */
+int http_socket_kind(int descriptor)
+{
+    (void)descriptor;
+    return HTTP_SOCKET_CLOSED;
+}
+
 int http_socket_duplicate(int descriptor)
 {
     WSAPROTOCOL_INFOW info;

@@ -25,11 +25,22 @@ withListeners option settings host port = bracket open (mapM_ closeListener)
     wanted = setHost (fromString host) (setPort (fromIntegral port) (setBacklog backlog settings))
     backlog = 4096 -- the kernel takes the smaller of this and net.core.somaxconn
 
--- | The sockets that the process was started with; none, usually. Closes them afterwards.
+-- | The sockets that the process was started with; none, usually. Closes them afterwards. Throws 'Failure' if what it was
+-- started with cannot be served.
 --
 -- @since 0.1.0
 withInherited :: ([Listener] -> IO a) -> IO a
-withInherited = bracket inheritedListeners (mapM_ closeListener)
+withInherited = bracket open (mapM_ closeListener)
+  where
+    open = try inheritedListeners >>= either (throwIO . failure) pure
+    failure exception =
+      Failure
+        { failureAttempt = "listen on the sockets of LISTEN_FDS"
+        , failureReason = ioe_description (exception :: IOException)
+        , failureRemedy =
+            "Pass stream sockets that listen, as many as LISTEN_FDS says, from descriptor 3 on. In systemd's .socket unit: \
+            \ListenStream=, and Accept=no."
+        }
 
 -- A lookup that failed has no error number.
 cannotListen :: String -> String -> PortNumber -> IOException -> Failure
@@ -63,14 +74,18 @@ cannotBind option host port errno description = Failure ("listen on " <> authori
           )
       | otherwise = (description, "Try another --host or " <> option <> ".")
 
--- | Where a browser finds the server at this address.
+-- | Where a browser finds the server at this address; for Unix sockets there is no URL, but @unix:PATH@, as nginx writes
+-- them, with an @\@@ for an abstract one.
 --
 -- >>> addressUrl (SockAddrInet 8080 (tupleToHostAddress (127, 0, 0, 1)))
 -- "http://127.0.0.1:8080"
 --
 -- @since 0.1.0
 addressUrl :: SockAddr -> String
-addressUrl address = "http://" <> show address -- network shows them as URLs do: 127.0.0.1:80, [::1]:80
+addressUrl address = case address of
+  SockAddrUnix ('\0' : name) -> "unix:@" <> name
+  SockAddrUnix path -> "unix:" <> path
+  _ -> "http://" <> show address -- network shows them as URLs do: 127.0.0.1:80, [::1]:80
 
 authority :: String -> PortNumber -> String
 authority host port

@@ -14,15 +14,33 @@ import Data.IORef
 import Network.Socket
 import Network.Socket.ByteString (recv, sendAll)
 import Program
+import Site
+import System.FilePath ((</>))
 import System.Exit (ExitCode (..))
 import System.Posix.IO (FdOption (CloseOnExec), setFdOption)
 import System.Posix.Signals (sigTERM)
 import System.Posix.Types (Fd (..))
+import System.Process (readProcessWithExitCode)
 import System.Timeout (timeout)
 import Test.Hspec
 
 spec :: Spec
 spec = describe "restarts without losing a request" $ do
+  describe "refuses to inherit" $ do
+    let refused descriptors from reason = do
+          path <- millracePath
+          outcome <- timeout 20000000 (readProcessWithExitCode "bash" (inheriting descriptors from (path : ["pong"])) "")
+          case outcome of
+            Just (ExitFailure 1, "", text) -> text `shouldContain` ("millrace: cannot listen on the sockets of LISTEN_FDS: descriptor " <> reason)
+            _ -> expectationFailure (show outcome)
+        opened kind prepare use = withSocket (socket AF_INET kind defaultProtocol) $ \found -> do
+          bind found (SockAddrInet 0 loopback)
+          () <- prepare found
+          withFdSocket found $ \number -> setFdOption (Fd number) CloseOnExec False >> use ("<&" <> show number)
+    it "a file" $ refused 1 "</etc/passwd" "3 is no socket"
+    it "a socket that does not listen" . opened Stream (const (pure ())) $ \from -> refused 1 from "3 does not listen"
+    it "a socket of datagrams" . opened Datagram (const (pure ())) $ \from -> refused 1 from "3 is no stream socket"
+    it "more than there are: the number may be the run-time system's" . opened Stream (`listen` 1) $ \from -> refused 2 from "4 is no"
   it "on a port that both servers have" $ do
     outcome <- withServer (shared 0) $ \first ->
       underLoad (serverPort first) (handOver restarts (withServer (shared (serverPort first))) first)
@@ -35,6 +53,14 @@ spec = describe "restarts without losing a request" $ do
       forM_ [1 .. restarts] $ \_ -> withInheritor descriptor stopped
       withInheritor descriptor $ \_ -> served >> endOfLoad
     nothingIsLost outcome
+  it "on a Unix socket, which is announced as such" . withDirectory $ \directory -> do
+    let path = directory </> "socket"
+    withSocket (socket AF_UNIX Stream defaultProtocol) $ \listener -> do
+      bind listener (SockAddrUnix path)
+      listen listener 1024
+      withFdSocket listener $ \number -> withInheritor (Fd number) $ \server -> do
+        serverUrl server `shouldBe` "unix:" <> path
+        curl ["--unix-socket", path, "http://localhost/"] `shouldReturn` "Pong!"
   it "and the next server tells what it does at the same place" $
     withServer (shared 0 <> ["--status", "0"]) $ \first -> do
       statusPort <- takeWhile isDigit . drop (length ("status on http://127.0.0.1:" :: String)) <$> nextLine first
@@ -77,7 +103,16 @@ withInheritable use = bracket (socket AF_INET Stream defaultProtocol) close $ \l
 withInheritor :: Fd -> (Server -> IO a) -> IO a
 withInheritor (Fd number) use = do
   path <- millracePath
-  withCommand "bash" ["-c", "exec 3<&" <> show number <> "; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$@\"", "bash", path, "pong"] use
+  setFdOption (Fd number) CloseOnExec False
+  withCommand "bash" (inheriting 1 ("<&" <> show number) [path, "pong"]) use
+
+-- | What bash is told to run a program with so many descriptors, it says, of which the first comes from there.
+inheriting :: Int -> String -> [String] -> [String]
+inheriting count from command =
+  ["-c", "exec 3" <> from <> "; export LISTEN_FDS=" <> show count <> " LISTEN_PID=$$; exec \"$@\"", "bash"] <> command
+
+withSocket :: IO Socket -> (Socket -> IO a) -> IO a
+withSocket open = bracket open close
 
 loopback :: HostAddress
 loopback = tupleToHostAddress (127, 0, 0, 1)

@@ -19,19 +19,21 @@ where
 
 import Control.Concurrent (getNumCapabilities)
 import Control.Exception (IOException, bracket, bracketOnError, catch, onException, throwIO, try)
-import Control.Monad (when)
+import Control.Monad (unless, when)
 import Data.List (sortOn)
 import Data.Streaming.Network.Internal (HostPreference (..))
 import Data.Word (Word64)
 import Foreign.C.Error (Errno (..), eADDRINUSE, eCONNREFUSED)
 import Foreign.C.Types (CInt (..))
-import GHC.IO.Exception (IOException (..))
+import GHC.IO.Exception (IOErrorType (InvalidArgument), IOException (..))
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Arrival (hasArrived)
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.System
 import Millrace.Socket
 import Millrace.Timer (threadDelay)
+
+#include "http_socket.h"
 
 -- | A socket that listens.
 --
@@ -143,13 +145,30 @@ hasErrno (Errno number) failure = ioe_errno failure == Just number
 
 -- | The listening sockets that the process was started with, as systemd passes them (sd_listen_fds(3)), for
 -- 'Network.Wai.Handler.Millrace.runSettingsListeners': none unless LISTEN_PID names this process, and none on Windows.
--- They are taken over; a second call finds none. Does not block.
+-- They are taken over; a second call finds none. Throws an @IOError@, and takes none, if one of the descriptors is not a
+-- stream socket that listens. Does not block.
 --
 -- @since 0.1.0
 inheritedListeners :: IO [Listener]
-inheritedListeners = inheritedDescriptors >>= mapM inherit
+inheritedListeners = do
+  descriptors <- inheritedDescriptors
+  mapM_ checkListens descriptors
+  mapM inherit descriptors
   where
     inherit descriptor = (`Listener` LeaveQueue) <$> fromDescriptor descriptor
+
+-- What is at the number may be anything, also something of this process's own.
+checkListens :: CInt -> IO ()
+checkListens descriptor = do
+  kind <- c_kind descriptor
+  unless (kind == #{const HTTP_SOCKET_LISTENS}) . ioError $
+    IOError Nothing InvalidArgument "inheritedListeners" ("descriptor " ++ show descriptor ++ " " ++ described kind) Nothing Nothing
+  where
+    described kind
+      | kind == #{const HTTP_SOCKET_CLOSED} = "is not open"
+      | kind == #{const HTTP_SOCKET_NONE} = "is no socket"
+      | kind == #{const HTTP_SOCKET_NO_STREAM} = "is no stream socket"
+      | otherwise = "does not listen"
 
 -- | Closes the socket, whatever its queue holds. Closing it again does nothing.
 --
@@ -186,6 +205,9 @@ inFlightMicros = 250000
 -- | How long to wait for a queue to empty: new connections may keep it from being empty for ever.
 emptyingMicros :: Int
 emptyingMicros = 3000000
+
+foreign import ccall unsafe "http_socket_kind"
+  c_kind :: CInt -> IO CInt
 
 foreign import ccall unsafe "http_socket_turn_away"
   c_turnAway :: CInt -> IO CInt
