@@ -6,10 +6,11 @@ module ShutdownSpec (spec) where
 import Control.Concurrent (forkIO, threadDelay)
 import Control.Concurrent.Async (async, wait)
 import Control.Concurrent.MVar
-import Control.Exception (IOException, try)
+import Control.Exception (IOException, fromException, try)
 import Control.Monad (forM_, replicateM, void)
 import qualified Data.ByteString as B
 import Data.Either (isLeft)
+import Data.IORef (modifyIORef, newIORef, readIORef)
 import GHC.Clock (getMonotonicTime)
 import Network.Socket hiding (shutdown)
 import Network.Wai (Application)
@@ -95,8 +96,10 @@ spec = do
     it "cuts off what takes longer than its limit" $ do
       port <- freePort
       started <- newEmptyMVar
+      reported <- newIORef []
       let application request respond = putMVar started () >> threadDelay 60000000 >> pong request respond
-      stopping port (setGracefulShutdownTimeout (Just 1)) application $ \stop ended -> withConnection port $ \client -> do
+          noting _ failure = modifyIORef reported (fromException failure :)
+      stopping port (setGracefulShutdownTimeout (Just 1) . setOnException noting) application $ \stop ended -> withConnection port $ \client -> do
         send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
         takeMVar started
         start <- getMonotonicTime
@@ -105,6 +108,7 @@ spec = do
         end <- getMonotonicTime
         end - start `shouldSatisfy` \seconds -> seconds > 0.9 && seconds < 20
         receiveAll client `shouldReturn` ""
+        readIORef reported >>= (`shouldSatisfy` elem (Just (ConnectionsCutOff 1)))
   where
     run' port = runSettings (setPort port (setHost "127.0.0.1" (quiet defaultSettings))) pong
 

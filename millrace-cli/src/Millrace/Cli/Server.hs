@@ -5,8 +5,9 @@ module Millrace.Cli.Server
 
 import Control.Concurrent (forkIO, killThread, setNumCapabilities)
 import Control.Concurrent.MVar (MVar, isEmptyMVar, newEmptyMVar, readMVar, tryPutMVar)
-import Control.Exception (bracket, displayException, finally, throwIO)
+import Control.Exception (bracket, displayException, finally, fromException, throwIO)
 import Control.Monad (forM_, join, unless, void, when)
+import qualified Data.ByteString.Char8 as Char8
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
 import GHC.Conc (getNumProcessors)
 import Millrace.Cli.AccessLog (endAccessLog, logAnswer, withAccessLog)
@@ -18,7 +19,7 @@ import Millrace.Cli.Metrics
 import Millrace.Cli.System (onTermination, raiseDescriptorLimit)
 import Millrace.Manager
 import Millrace.Socket (PortNumber, getSocketName, socketPortSafe)
-import Network.Wai (Application)
+import Network.Wai (Application, rawPathInfo)
 import Network.Wai.Handler.Millrace
 import System.IO (hFlush, stdout)
 
@@ -107,7 +108,13 @@ settings stop ready =
 reportingSettings :: Settings
 reportingSettings = setOnException report defaultSettings
   where
-    report _ failure = when (defaultShouldDisplayException failure) (tell ("millrace: " <> displayException failure))
+    report request failure =
+      when (defaultShouldDisplayException failure) (tell ("millrace: " <> foldMap targetOf request <> described failure))
+    targetOf request = Char8.unpack (rawPathInfo request) <> ": "
+    -- The path by which it was opened is that of a descriptor.
+    described failure = case fromException failure of
+      Just (FileTruncated _) -> "the file became shorter while it was sent"
+      _ -> displayException failure
 
 -- Longer than a usual request takes, shorter than service managers wait before they kill.
 drainSeconds :: Int

@@ -23,7 +23,7 @@ import System.Directory (copyFile)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
 import System.IO (hClose, hGetContents)
-import System.Posix.Files (createSymbolicLink, setFileMode)
+import System.Posix.Files (createSymbolicLink, setFileMode, setFileSize)
 import System.Posix.Signals (sigHUP, sigINT, sigTERM, signalProcess)
 import System.Posix.User (getRealUserID)
 import System.Process
@@ -134,6 +134,7 @@ spec = do
       withServer ["serve", directory, "--port", "0"] $ \server -> withBegunDownload server $ \_ _ -> do
         signalServer sigTERM server
         waitForExit 30 server `shouldReturn` ExitSuccess
+        hGetContents (serverErrors server) >>= (`shouldSatisfy` isInfixOf "\nmillrace: 1 connection cut off")
 
   describe "works without" $
     forM_ [("standard input", "<&-"), ("standard output", ">&-"), ("standard error", "2>&-"), ("all three", "<&- >&- 2>&-")] $ \(name, closing) ->
@@ -335,6 +336,12 @@ spec = do
     it "explains a log that cannot be written" $ \site -> do
       outcome <- runMillrace [] ["serve", site, "--port", "0", "--access-log", site </> "no/log"]
       outcome `failsWith` ["cannot write the access log " <> site </> "no/log: ", "--access-log"]
+    it "tells of a file that became shorter while it was sent" $ \_ -> withLargeFile $ \directory _ ->
+      withServer ["serve", directory, "--port", "0"] $ \server -> do
+        _ <- withBegunDownload server $ \client _ -> do
+          setFileSize (directory </> "large") 1000000
+          receiveToEnd client
+        nextErrorLine server `shouldReturn` "millrace: /large: the file became shorter while it was sent"
     it "follows links when asked" $ \site -> withServer ["serve", site </> "root", "--port", "0", "--follow-links"] $ \server ->
       curl [serverUrl server <> "/outside"] `shouldReturn` "secret"
     it "does not list what it may not read" $ \site -> do

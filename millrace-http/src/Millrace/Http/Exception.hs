@@ -8,6 +8,7 @@ module Millrace.Http.Exception
     invalidRequestStatus,
     invalidRequestFromError,
     InvalidResponse (..),
+    ConnectionsCutOff (..),
     defaultOnException,
     defaultShouldDisplayException,
     defaultOnExceptionResponse,
@@ -124,6 +125,16 @@ data InvalidResponse
   deriving (Eq, Show)
 
 instance Exception InvalidResponse
+
+-- | So many connections were still busy when the time for a shutdown was over
+-- ('Network.Wai.Handler.Millrace.setGracefulShutdownTimeout'). Reported; not thrown.
+--
+-- @since 0.1.0
+newtype ConnectionsCutOff = ConnectionsCutOff Int
+  deriving (Eq, Show)
+
+instance Exception ConnectionsCutOff where
+  displayException (ConnectionsCutOff count) = show count ++ (if count == 1 then " connection" else " connections") ++ " cut off: the time for the shutdown is over"
 
 -- | Prints to stderr what 'defaultShouldDisplayException' lets through, in one piece.
 --

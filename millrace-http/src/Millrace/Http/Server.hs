@@ -21,6 +21,7 @@ import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Connection
 import Millrace.Http.EarlyFlush (retireFlush)
 import Millrace.Http.Endpoint
+import Millrace.Http.Exception (ConnectionsCutOff (..))
 import Millrace.Http.FileCache (closeFileCache)
 import Millrace.Http.Listener (Listener (..), closeListener, inFlightMicros, retire)
 import Millrace.Http.ServerState
@@ -37,7 +38,7 @@ type Registry = IORef (IntMap Connection)
 
 -- | Serves connections until the listening sockets are closed, by the action that 'settingsInstallShutdownHandler' gets
 -- or by anybody else; then waits for the connections to end, 'settingsGracefulShutdownSeconds' at most, and cuts off
--- those that are left. One accepting thread per capability, or per socket if there are more.
+-- those that are left, and reports how many. One accepting thread per capability, or per socket if there are more.
 --
 -- An exception thrown to the calling thread closes the listening sockets and the idle connections, and does not wait
 -- for the others.
@@ -65,7 +66,7 @@ runListeners settings listeners application = do
     atomically ((||) <$> readTVar asked <*> ((== 0) <$> readTVar accepting) >>= check)
     drainAll
     inTime <- drain (settingsGracefulShutdownSeconds settings) registries ((> 0) <$> readTVarIO accepting)
-    unless inTime (endNow >> forConnections registries (const (return True)) cut)
+    unless inTime (endNow >> cutOff settings registries)
 
 -- Numbers connections in the order in which all accepting threads take them.
 nextNumber :: IORef Int -> IO Int
@@ -261,6 +262,12 @@ forConnections registries isMeant action = openConnections registries >>= filter
 -- Whoever waits for a request finds the end of the stream. If one has just been received, it is still answered.
 sayEnd :: Connection -> IO ()
 sayEnd connection = shutdown (connectionSocket connection) ShutdownReceive `catch` ignore
+
+cutOff :: Settings -> [Registry] -> IO ()
+cutOff settings registries = do
+  left <- openConnections registries
+  unless (null left) (settingsOnException settings Nothing (toException (ConnectionsCutOff (length left))) `catch` ignore)
+  mapM_ cut left
 
 cut :: Connection -> IO ()
 cut connection = shutdown (connectionSocket connection) ShutdownBoth `catch` ignore

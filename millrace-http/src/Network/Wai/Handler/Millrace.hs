@@ -150,6 +150,7 @@ module Network.Wai.Handler.Millrace
     -- * Exceptions
     InvalidRequest (..),
     InvalidResponse (..),
+    ConnectionsCutOff (..),
     defaultOnException,
     defaultShouldDisplayException,
     defaultOnExceptionResponse,
