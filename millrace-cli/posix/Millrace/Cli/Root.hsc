@@ -21,11 +21,12 @@ module Millrace.Cli.Root
   , openEntry
   , mayStayOpen
   , directoryNames
+  , glimpse
   ) where
 
 import Control.Exception (bracket, catch, try)
 import Control.Monad (unless)
-import Data.Bits ((.|.))
+import Data.Bits ((.&.), (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
@@ -54,6 +55,7 @@ import GHC.Foreign (withCString)
 import GHC.IO.Encoding (getFileSystemEncoding)
 import GHC.IO.Exception (IOException (..), IOErrorType (InappropriateType))
 import Millrace.Cli.Entry
+import System.Posix.Types (CMode)
 import System.Posix.ByteString
   ( DirStream
   , Fd (..)
@@ -75,6 +77,7 @@ import System.Posix.ByteString
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 -- | A directory to look below.
 --
@@ -195,10 +198,32 @@ readNames left stream = do
   name <- readDirStream stream
   if ByteString.null name then pure [] else (name :) <$> readNames (left - 1) stream
 
--- The unix package tells times as fractions.
+-- | What a name stands for in a directory, whose path is that of a 'Directory'. The look may wait for a disk.
+--
+-- @since 0.1.0
+glimpse :: FilePath -> ByteString -> IO Glimpse
+glimpse directory name = ByteString.useAsCString (Char8.pack directory <> "/" <> name) $ \path ->
+  allocaBytes #{size struct stat} $ \status -> do
+    result <- c_lstat path status
+    if result < 0 then pure MustBeLookedUp else #{peek struct stat, st_mode} status >>= seen path status
+  where
+    seen path status mode = case mode .&. #{const S_IFMT} :: CMode of
+      #{const S_IFDIR} -> pure DirectorySeen
+      #{const S_IFLNK} -> pure MustBeLookedUp
+      #{const S_IFREG} -> do
+        -- Who may read what everybody may read need not be asked.
+        readable <- if mode .&. 0o444 == 0o444 then pure True else (== 0) <$> c_faccessat (#{const AT_FDCWD}) path #{const R_OK} #{const AT_EACCESS}
+        if readable then uncurry FileSeen <$> statusState status else pure NothingSeen
+      _ -> pure NothingSeen
+
 stateOf :: Fd -> IO (Int64, Nanoseconds)
 stateOf (Fd number) = allocaBytes #{size struct stat} $ \status -> do
   throwErrnoIfMinus1_ "fstat" (c_fstat number status)
+  statusState status
+
+-- The unix package tells times as fractions.
+statusState :: Ptr Status -> IO (Int64, Nanoseconds)
+statusState status = do
   size <- #{peek struct stat, st_size} status
   seconds <- #{peek struct stat, st_mtim.tv_sec} status
   rest <- #{peek struct stat, st_mtim.tv_nsec} status
@@ -229,6 +254,13 @@ openWith flags path = do
 -- unsafe: so is what the reader of the file asks for next.
 foreign import capi unsafe "sys/stat.h fstat"
   c_fstat :: CInt -> Ptr Status -> IO CInt
+
+-- safe, as the next one.
+foreign import capi safe "sys/stat.h lstat"
+  c_lstat :: CString -> Ptr Status -> IO CInt
+
+foreign import capi safe "unistd.h faccessat"
+  c_faccessat :: CInt -> CString -> CInt -> CInt -> IO CInt
 
 -- safe: a network file system may take its time, and nothing else would run on this capability meanwhile.
 foreign import capi safe "fcntl.h open"

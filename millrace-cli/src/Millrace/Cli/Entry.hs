@@ -3,16 +3,13 @@ module Millrace.Cli.Entry
   ( LinkPolicy (..)
   , Entry (..)
   , OpenFile (..)
+  , Glimpse (..)
   , Nanoseconds
-  , posixTime
   , Problem (..)
   ) where
 
 import Control.Exception (IOException)
-import Data.Fixed (Fixed (..))
 import Data.Int (Int64)
-import Data.Time.Clock (secondsToNominalDiffTime)
-import Data.Time.Clock.POSIX (POSIXTime)
 import Data.Word (Word64)
 
 -- | What to do about symbolic links.
@@ -49,17 +46,24 @@ data OpenFile = OpenFile
   -- ^ its size in bytes and the time of its last change as they are now, for as long as it is open
   }
 
--- | Since the beginning of 1970, without leap seconds. Not a 'POSIXTime': that is a fraction, and comparing two costs more
+-- | What a name in a directory stands for, seen without opening it.
+--
+-- @since 0.1.0
+data Glimpse
+  = DirectorySeen
+  | FileSeen Int64 Nanoseconds
+  -- ^ a regular, readable file: its size in bytes and the time of its last change
+  | NothingSeen
+  -- ^ nothing that is served
+  | MustBeLookedUp
+  -- ^ it leads somewhere else, or cannot be seen like that
+  deriving (Eq, Show)
+
+-- | Since the beginning of 1970, without leap seconds. Not a @POSIXTime@: that is a fraction, and comparing two costs more
 -- than asking the system for one.
 --
 -- @since 0.1.0
 type Nanoseconds = Int64
-
--- | The same time to calculate with.
---
--- @since 0.1.0
-posixTime :: Nanoseconds -> POSIXTime
-posixTime nanoseconds = secondsToNominalDiffTime (MkFixed (1000 * toInteger nanoseconds))
 
 -- | Why there is nothing to serve.
 --

@@ -10,10 +10,11 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder
 import qualified Data.ByteString.Char8 as Char8
+import Data.Int (Int64)
 import Data.List (sortOn)
-import Data.Time (defaultTimeLocale, formatTime)
-import Data.Time.Clock.POSIX (POSIXTime, posixSecondsToUTCTime)
+import Data.Time.Calendar (Day (..), toGregorian)
 import Millrace.Cli.RequestPath (encodeSegment)
+import Millrace.Http.Date (Seconds)
 
 -- | A name in the directory.
 --
@@ -21,15 +22,16 @@ import Millrace.Cli.RequestPath (encodeSegment)
 data Listed
   = ListedDirectory ByteString
   | -- | with its size in bytes and the time when it was changed
-    ListedFile ByteString Integer POSIXTime
+    ListedFile ByteString Int64 Seconds
   deriving (Eq, Show)
 
 -- | The page for the directory of these names below the root: directories first, then files, each by name. Links are
--- relative; names are escaped, and taken for UTF-8. O(n log n).
+-- relative; names are escaped, and taken for UTF-8. If they are not all, the page says so: the number is how many were
+-- looked at. O(n log n).
 --
 -- @since 0.1.0
-renderListing :: [ByteString] -> [Listed] -> Builder
-renderListing names entries =
+renderListing :: [ByteString] -> Maybe Int -> [Listed] -> Builder
+renderListing names cut entries =
   "<!DOCTYPE html>\n<html><head><meta charset=\"utf-8\"><title>"
     <> title
     <> "</title></head>\n<body><h1>"
@@ -37,9 +39,14 @@ renderListing names entries =
     <> "</h1>\n<table>\n"
     <> (if null names then mempty else row "../" "../" "" "")
     <> foldMap render (sortOn key entries)
-    <> "</table></body></html>\n"
+    <> "</table>\n"
+    <> foldMap andMore cut
+    <> "</body></html>\n"
   where
     title = escape ("/" <> ByteString.concat (map (<> "/") names))
+
+andMore :: Int -> Builder
+andMore count = "<p>&hellip; and more: a page shows the first " <> intDec count <> " names that the file system tells.</p>\n"
 
 key :: Listed -> (Bool, ByteString)
 key (ListedDirectory name) = (False, name)
@@ -48,19 +55,33 @@ key (ListedFile name _ _) = (True, name)
 render :: Listed -> Builder
 render entry = case entry of
   ListedDirectory name -> row (link name <> "/") (escape name <> "/") "" ""
-  ListedFile name size modified -> row (link name) (escape name) (integerDec size) (date modified)
+  ListedFile name size modified -> row (link name) (escape name) (int64Dec size) (date modified)
   where
     -- "./": a name with a colon is no scheme.
     link name = "./" <> byteString (encodeSegment name)
-    date = string7 . formatTime defaultTimeLocale "%Y-%m-%d %H:%M:%S UTC" . posixSecondsToUTCTime
+
+-- formatTime would take longer than all the rest of the page.
+date :: Seconds -> Builder
+date seconds = integerDec year <> dash <> two month <> dash <> two day <> char7 ' ' <> clock <> " UTC"
+  where
+    (days, second) = seconds `divMod` 86400
+    (year, month, day) = toGregorian (ModifiedJulianDay (40587 + toInteger days)) -- 1970 began then
+    clock = two (fromIntegral (second `div` 3600)) <> colon <> two (minute second) <> colon <> two (fromIntegral (second `mod` 60))
+    minute = fromIntegral . (`mod` 60) . (`div` 60)
+    dash = char7 '-'
+    colon = char7 ':'
+    two number = intDec (number `div` 10) <> intDec (number `mod` 10)
 
 row :: Builder -> Builder -> Builder -> Builder -> Builder
-row target text size date =
-  "<tr><td><a href=\"" <> target <> "\">" <> text <> "</a></td><td align=\"right\">" <> size <> "</td><td>" <> date <> "</td></tr>\n"
+row target text size changed =
+  "<tr><td><a href=\"" <> target <> "\">" <> text <> "</a></td><td align=\"right\">" <> size <> "</td><td>" <> changed <> "</td></tr>\n"
 
 escape :: ByteString -> Builder
-escape = foldMap escapeCharacter . Char8.unpack
+escape text
+  | Char8.all isPlain text = byteString text
+  | otherwise = foldMap escapeCharacter (Char8.unpack text)
   where
+    isPlain character = character /= '&' && character /= '<' && character /= '>' && character /= '"' && character /= '\''
     escapeCharacter character = case character of
       '&' -> "&amp;"
       '<' -> "&lt;"

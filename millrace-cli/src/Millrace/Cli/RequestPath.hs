@@ -94,7 +94,9 @@ hexadecimal byte
 --
 -- @since 0.1.0
 encodeSegment :: ByteString -> ByteString
-encodeSegment = ByteString.concatMap encodeByte
+encodeSegment name
+  | ByteString.all isUnreserved name = name
+  | otherwise = ByteString.concatMap encodeByte name
   where
     encodeByte byte
       | isUnreserved byte = ByteString.singleton byte

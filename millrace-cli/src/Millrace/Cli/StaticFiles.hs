@@ -106,7 +106,7 @@ indexNames = ["index.html", "index.htm"]
 
 serveIndex :: Site -> [ByteString] -> FilePath -> [ByteString] -> Application
 serveIndex site names directory [] _ respond
-  | siteListing site = listed site names directory >>= respond . either problemResponse (listing names)
+  | siteListing site = listed site names directory >>= respond . either problemResponse (uncurry (listing names))
   | otherwise = respond (refusal notFound404 [])
 serveIndex site names directory (name : others) request respond =
   withEntry (siteRoot site) (names ++ [name]) $ \case
@@ -231,26 +231,38 @@ codedNames names coding = init names ++ [last names <> codingExtension coding]
 isNotOlderThan :: OpenFile -> OpenFile -> Bool
 isNotOlderThan found file = openFileModified found >= openFileModified file
 
-listing :: [ByteString] -> [Listed] -> Response
-listing names entries = responseBuilder ok200 headers (byteString page)
+listing :: [ByteString] -> Maybe Int -> [Listed] -> Response
+listing names cut entries = responseBuilder ok200 headers (byteString page)
   where
-    page = Lazy.toStrict (toLazyByteString (renderListing names entries))
+    page = Lazy.toStrict (toLazyByteString (renderListing names cut entries))
     size = Char8.pack (show (ByteString.length page))
     headers = [(hContentType, "text/html; charset=utf-8"), noSniffing, (hContentLength, size)]
 
--- What would be served, and nothing else.
-listed :: Site -> [ByteString] -> FilePath -> IO (Either Problem [Listed])
+-- What would be served, and nothing else; and how many names were read, if there are more.
+listed :: Site -> [ByteString] -> FilePath -> IO (Either Problem (Maybe Int, [Listed]))
 listed site names directory = do
-  found <- try (directoryNames listedMax directory)
+  found <- try (directoryNames (listedMax + 1) directory)
   case found of
     Left exception -> pure (Left (problemOf exception))
-    Right all' -> fmap catMaybes . sequence <$> mapM examine (filter isServable all')
+    Right all' -> do
+      let (kept, others) = splitAt listedMax all'
+          cut = if null others then Nothing else Just listedMax
+      fmap ((,) cut) <$> examineAll [] (filter isServable kept)
   where
-    examine name = withEntry (siteRoot site) (names ++ [name]) $ \entry -> pure $ case entry of
+    -- Not mapM: its stack would be walked at every look.
+    examineAll known [] = pure (Right known)
+    examineAll known (name : names') = examine name >>= either (pure . Left) (\entry -> examineAll (maybe known (: known) entry) names')
+    examine name = glimpse directory name >>= \seen -> case seen of
+      DirectorySeen -> pure (Right (Just (ListedDirectory name)))
+      FileSeen size modified -> pure (Right (Just (file name size modified)))
+      NothingSeen -> pure (Right Nothing)
+      MustBeLookedUp -> lookedUp name
+    lookedUp name = withEntry (siteRoot site) (names ++ [name]) $ \entry -> pure $ case entry of
       Right (Directory _) -> Right (Just (ListedDirectory name))
-      Right (File file) -> Right (Just (ListedFile name (toInteger (openFileSize file)) (posixTime (openFileModified file))))
+      Right (File found) -> Right (Just (file name (openFileSize found) (openFileModified found)))
       Left OutOfDescriptors -> Left OutOfDescriptors
       Left _ -> Right Nothing
+    file name size modified = ListedFile name size (modified `div` 1000000000)
     problemOf exception
       | isPermissionError exception = Unreadable
       | isFullError exception = OutOfDescriptors

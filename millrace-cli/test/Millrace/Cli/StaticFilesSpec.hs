@@ -371,6 +371,26 @@ spec = do
           lacks text = answerBody answer `shouldNotSatisfy` ByteString.isInfixOf text
       mapM_ holds ["<title>/no-index/</title>", "<a href=\"./folder/\">folder/</a>", "<a href=\"./%3Cb%3E%26%22%27.txt\">&lt;b&gt;&amp;&quot;&#39;.txt</a>", "<td align=\"right\">5</td>", "href=\"../\""]
       mapM_ lacks [".hidden", "outside", "<b>"]
+    it "say so when they are cut" $ \site -> do
+      root <- openRoot StayInside (site </> "root")
+      let page = answerBody <$> call (staticFiles (plainSite root) {siteListing = True}) (requestFor methodGet "/many/" [])
+          isCut = ByteString.isInfixOf "&hellip; and more"
+      createDirectory (site </> "root/many")
+      forM_ [1 .. 9998 :: Int] $ \number -> createLink (site </> "root/hello.txt") (site </> "root/many" </> show number)
+      whole <- page
+      (isCut whole, Char8.count '\n' whole > 9998) `shouldBe` (False, True)
+      createLink (site </> "root/hello.txt") (site </> "root/many/one more")
+      isCut <$> page `shouldReturn` True
+    it "know what is behind a link, and do not show what cannot be served" $ \site -> do
+      root <- openRoot StayInside (site </> "root")
+      createSymbolicLink "../hello.txt" (site </> "root/no-index/link")
+      createSymbolicLink "../sub" (site </> "root/no-index/link-to-directory")
+      createSymbolicLink "nowhere" (site </> "root/no-index/dangling")
+      createNamedPipe (site </> "root/no-index/pipe") 0o644
+      page <- answerBody <$> call (staticFiles (plainSite root) {siteListing = True}) (requestFor methodGet "/no-index/" [])
+      let holds text = ByteString.isInfixOf text page
+      map holds ["<a href=\"./link\">link</a></td><td align=\"right\">13</td><td>1994-11-06 08:49:37 UTC", "<a href=\"./link-to-directory/\">", "dangling", "pipe"]
+        `shouldBe` [True, True, False, False]
     it "give way to an index" $ \site -> do
       root <- openRoot StayInside (site </> "root")
       answerBody <$> call (staticFiles (plainSite root) {siteListing = True}) (requestFor methodGet "/" []) `shouldReturn` "<p>index"

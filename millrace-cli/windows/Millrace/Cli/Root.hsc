@@ -17,6 +17,7 @@ module Millrace.Cli.Root
   , openEntry
   , mayStayOpen
   , directoryNames
+  , glimpse
   ) where
 
 import Control.Exception (bracket, onException)
@@ -169,6 +170,12 @@ stateAt path = withFound path $ \result found ->
 -- @since 0.1.0
 directoryNames :: Int -> FilePath -> IO [ByteString]
 directoryNames count directory = map (encodeUtf8 . Text.pack) . take count <$> listDirectory directory
+
+-- | What a name stands for in a directory: here it has to be opened to see.
+--
+-- @since 0.1.0
+glimpse :: FilePath -> ByteString -> IO Glimpse
+glimpse _ _ = pure MustBeLookedUp
 
 -- What C says of an entry that it looked for, and closes afterwards.
 withFound :: FilePath -> (Int32 -> Ptr Found -> IO a) -> IO a
