@@ -57,5 +57,8 @@ directory options = handle (throwIO . failure) (openRoot policy path)
       Failure
         { failureAttempt = "serve " <> path
         , failureReason = ioe_description (exception :: IOException)
-        , failureRemedy = "Give the directory whose files are to be served: millrace serve DIR."
+        , failureRemedy =
+            if ioe_filename exception == Just "/proc"
+              then "Mount it: mount -t proc proc /proc."
+              else "Give the directory whose files are to be served: millrace serve DIR."
         }

@@ -53,7 +53,7 @@ import Foreign.Ptr (Ptr)
 import Foreign.Storable (peekByteOff)
 import GHC.Foreign (withCString)
 import GHC.IO.Encoding (getFileSystemEncoding)
-import GHC.IO.Exception (IOException (..), IOErrorType (InappropriateType))
+import GHC.IO.Exception (IOException (..), IOErrorType (InappropriateType, NoSuchThing))
 import Millrace.Cli.Entry
 import System.Posix.Types (CMode)
 import System.Posix.ByteString
@@ -98,9 +98,14 @@ openRoot policy path = do
     status <- getFdStatus descriptor
     unless (isDirectory status) $
       ioError (IOError Nothing InappropriateType "open" "is not a directory" Nothing (Just path))
-    real <- readSymbolicLink (descriptorPath descriptor)
+    real <- readSymbolicLink (descriptorPath descriptor) `catch` withoutProc
     pure (Root real policy)
   where
+    -- Here the directory is open: what is missing is the one that tells where it is.
+    withoutProc exception
+      | fmap Errno (ioe_errno exception) `elem` [Just eNOENT, Just eNOTDIR, Just eACCES] =
+        ioError (IOError Nothing NoSuchThing "open" "/proc is not mounted, or not readable, and files are found through it" (ioe_errno exception) (Just "/proc"))
+      | otherwise = ioError exception
     failed errno = errnoToIOError "open" errno Nothing (Just path)
 
 -- | Looks up names below a root and hands over what is there. The file stays open until the action ends, normally or
