@@ -3,10 +3,12 @@
 -- | What kind of content a file name promises. Knows nothing of file contents.
 module Millrace.Cli.MediaType
   ( mediaType
+  , ownCoding
   ) where
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import qualified Data.CaseInsensitive as CI
 import qualified Data.Map.Strict as Map
 import Data.Text (Text)
 import qualified Data.Text as Text
@@ -28,6 +30,17 @@ mediaType name
   where
     found = mimeByExt extensions defaultMimeType (Text.toLower (Text.decodeUtf8With Text.lenientDecode name))
 
+-- | The content coding that a file of this name has by itself: its Content-Type is that of what it holds.
+--
+-- >>> ownCoding "logo.svgz"
+-- Just "gzip"
+--
+-- @since 0.1.0
+ownCoding :: ByteString -> Maybe ByteString
+ownCoding name
+  | CI.mk (ByteString.drop (ByteString.length name - 5) name) == ".svgz" = Just "gzip"
+  | otherwise = Nothing
+
 extensions :: MimeMap
 extensions = Map.union newer defaultMimeMap
 
@@ -41,4 +54,20 @@ newer =
     , ("jxl", "image/jxl")
     , ("map", "application/json")
     , ("webmanifest", "application/manifest+json")
+    , ("apng", "image/apng")
+    , ("heic", "image/heic")
+    , ("heif", "image/heif")
+    , ("cjs", "text/javascript")
+    , ("geojson", "application/geo+json")
+    , ("glb", "model/gltf-binary")
+    , ("gltf", "model/gltf+json")
+    , ("jsonld", "application/ld+json")
+    , ("mpd", "application/dash+xml")
+    , ("ndjson", "application/x-ndjson")
+    , ("rs", "text/plain") -- a source text, not application/rls-services+xml
+    , ("svgz", "image/svg+xml") -- see 'ownCoding'
+    , ("toml", "application/toml")
+    , ("ts", "video/mp2t")
+    , ("yaml", "application/yaml") -- RFC 9512
+    , ("yml", "application/yaml")
     ]

@@ -21,6 +21,7 @@ import Data.ByteString.Builder (byteString, char7, toLazyByteString, word64Hex)
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
 import Data.Int (Int64)
+import Data.Maybe (maybeToList)
 import Millrace.Cli.ContentCoding (Coding (..))
 import Millrace.Cli.Entry
 import Millrace.File (Mode (ForReading), readAt, withFile)
@@ -74,7 +75,8 @@ isUnchanged :: Representation -> (Int64, Nanoseconds) -> Bool
 isUnchanged representation (size, modified) =
   toInteger size == representationSize representation && modified == representationModified representation
 
--- | An open file at this time, of this Content-Type, in this coding, perhaps one of several codings to choose from. To be
+-- | An open file at this time, of this Content-Type, whose content has this coding in any case, in this coding besides,
+-- perhaps one of several codings to choose from. To be
 -- used as long as the file is held open only.
 --
 -- A file that was changed less than two seconds ago may be changed again without its time of change showing it (some
@@ -87,8 +89,8 @@ isUnchanged representation (size, modified) =
 -- times of files should not set those of different states alike.
 --
 -- @since 0.1.0
-fromFile :: Seconds -> ByteString -> Maybe Coding -> Bool -> OpenFile -> Representation
-fromFile now contentType coding isOneOfSeveral file =
+fromFile :: Seconds -> ByteString -> Maybe ByteString -> Maybe Coding -> Bool -> OpenFile -> Representation
+fromFile now contentType own coding isOneOfSeveral file =
   Representation
     { representationCoding = coding
     , representationValidators = Validators (Just tag) lastModified isSettled
@@ -96,12 +98,13 @@ fromFile now contentType coding isOneOfSeveral file =
     , representationType = contentType
     , representationHeaders =
         [(hAcceptRanges, "bytes"), noSniffing, (hETag, renderTag tag), (hLastModified, formatHttpDate lastModified)]
-          ++ [(hContentEncoding, codingName known) | Just known <- [coding]]
+          ++ [(hContentEncoding, ByteString.intercalate ", " applied) | not (null applied)]
           ++ [(hVary, "Accept-Encoding") | isOneOfSeveral]
     , representationSize = toInteger (openFileSize file)
     , representationSource = InFile file
     }
   where
+    applied = maybeToList own ++ map codingName (maybeToList coding)
     modified = openFileModified file
     isSettled = modified + 2000000000 < 1000000000 * now
     lastModified = min (modified `div` 1000000000) now

@@ -25,7 +25,7 @@ import Millrace.Cli.ContentCoding
 import Millrace.Cli.Entry
 import Millrace.Cli.FileCache
 import Millrace.Cli.Listing
-import Millrace.Cli.MediaType (mediaType)
+import Millrace.Cli.MediaType (mediaType, ownCoding)
 import Millrace.Cli.Representation
 import Millrace.Cli.RequestPath
 import Millrace.Cli.Root
@@ -167,7 +167,7 @@ keepAll site names now file = do
     Keeping _ _ | not (any isRefused outcomes) -> Just <$> if all (isJust . heldBytes) found then pure (InMemory found) else Open <$> share close found
     _ -> Nothing <$ close
   where
-    represent several coding = fromFile now (mediaType (last names)) coding several
+    represent several coding = fromFile now (mediaType (last names)) (ownCoding (last names)) coding several
     keepCoded coding = keepOne site (codedNames names coding) (represent True (Just coding)) (`isNotOlderThan` file)
 
 -- Whether a file is kept, in memory or open, and how to close it then.
@@ -210,7 +210,7 @@ keepOne site names represent isWanted = do
 serveBest :: Site -> [ByteString] -> Seconds -> OpenFile -> Application
 serveBest site names now file request respond = do
   found <- catMaybes <$> mapM (\coding -> withCoded site names file coding (const (pure coding))) codings
-  let represent = fromFile now (mediaType (last names))
+  let represent = fromFile now (mediaType (last names)) (ownCoding (last names))
       plain = represent Nothing (not (null found)) file
       send representation = answerWith representation request >>= respond
   case preferredCoding (requestHeaders request) found of

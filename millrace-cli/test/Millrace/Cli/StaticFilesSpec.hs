@@ -271,6 +271,11 @@ spec = do
       answerStatus <$> get site "/alone.txt" [("Accept-Encoding", "gzip")] `shouldReturn` 404
       answer <- get site "/alone.txt.gz" [("Accept-Encoding", "gzip")]
       (answerStatus answer, header hContentEncoding answer) `shouldBe` (200, Nothing)
+    it "are named behind the one that the file has by itself" $ \site -> do
+      writeOld site "root/logo.SVGZ" "zipped"
+      writeOld site "root/logo.SVGZ.br" "as br"
+      let codingOf headers = header hContentEncoding <$> get site "/logo.SVGZ" headers
+      mapM codingOf [[], [("Accept-Encoding", "br")]] `shouldReturn` [Just "gzip", Just "gzip, br"]
     it "are sent for an index too" $ \site -> do
       write site "root/index.html.br" "as br"
       answer <- get site "/" [("Accept-Encoding", "br")]
