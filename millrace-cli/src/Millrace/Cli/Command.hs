@@ -8,7 +8,8 @@ module Millrace.Cli.Command
   , parserPreferences
   ) where
 
-import Data.List (intercalate)
+import Data.Char (isDigit)
+import Data.List (intercalate, stripPrefix)
 import Millrace.Cli.AccessLog (LogFormat (..))
 import Millrace.Cli.Backend (backendChoices)
 import Millrace.Manager (Backend, version)
@@ -44,6 +45,8 @@ data ServerOptions = ServerOptions
   , serverLogFormat :: LogFormat
   , serverStatusPort :: Maybe PortNumber
   -- ^ where to tell what the server has done, to this machine only
+  , serverProxyProtocol :: Bool
+  -- ^ a proxy says on each connection who the client is
   }
   deriving (Eq, Show)
 
@@ -96,7 +99,7 @@ commandLine =
 --
 -- @since 0.1.0
 parserPreferences :: ParserPrefs
-parserPreferences = prefs (showHelpOnEmpty <> columns 100)
+parserPreferences = prefs (showHelpOnEmpty <> noBacktrack <> columns 100)
 
 commands :: Parser Command
 commands =
@@ -140,7 +143,7 @@ stopping :: Chunk Doc
 stopping =
   vsepChunks
     [ paragraph
-        "Prints 'listening on http://HOST:PORT' when ready. Ctrl-C, SIGTERM or SIGHUP (a terminal that closes) finishes the \
+        "Prints 'listening on http://HOST:PORT' when ready ('listening on unix:PATH' on an inherited Unix socket). Ctrl-C, SIGTERM or SIGHUP (a terminal that closes) finishes the \
         \open requests and stops, after ten seconds at the latest; a second one stops at once. An access log that nobody takes \
         \is waited for two seconds. Under nohup, SIGHUP does nothing."
     , paragraph
@@ -185,8 +188,9 @@ filesOptions =
 
 serverOptions :: Parser ServerOptions
 serverOptions =
-  ServerOptions
-    <$> strOption
+  gathered
+    <$> option
+      host
       ( long "host" <> metavar "HOST" <> value "127.0.0.1" <> showDefaultWith id
           <> help "Address or name to listen on; 0.0.0.0 or :: for all"
       )
@@ -198,25 +202,37 @@ serverOptions =
     <*> switch (long "reuse-port" <> help "Share the port with other servers that do so too: for restarting, see below")
     <*> backendOption
     <*> optional (option cores (long "cores" <> metavar "N" <> help "Cores to use, one loop on each (default: all)"))
-    <*> optional
-      ( strOption
-          ( long "access-log" <> metavar "FILE" <> action "file"
-              <> help "Append a line for each answer, refusals included; - for standard output (default: no log). The file is \
-                      \opened anew for each writing: to rotate it, rename it"
-          )
-      )
-    <*> option
-      logFormat
-      ( long "log-format" <> metavar (intercalate "|" (map fst logFormats)) <> value Combined
-          <> completeWith (map fst logFormats)
-          <> help "What a line of the access log looks like (default: combined)"
-      )
+    <*> optional accessLogOptions
     <*> optional
       ( option
           port
           ( long "status" <> metavar "PORT"
               <> help "Answer http://127.0.0.1:PORT/status (JSON) and /metrics (Prometheus); 0 for any free port"
           )
+      )
+    <*> switch
+      ( long "proxy-protocol"
+          <> help "Every connection begins with a header of the PROXY protocol, version 1 or 2, that names the client: behind a \
+                  \proxy that sends one. Nobody else should reach the port"
+      )
+  where
+    gathered name number reuse chosen count accessLog =
+      ServerOptions name number reuse chosen count (fst <$> accessLog) (maybe Combined snd accessLog)
+
+-- The format means nothing without the log.
+accessLogOptions :: Parser (FilePath, LogFormat)
+accessLogOptions =
+  (,)
+    <$> strOption
+      ( long "access-log" <> metavar "FILE" <> action "file"
+          <> help "Append a line for each answer, refusals included; - for standard output (default: no log). The file is \
+                  \opened anew for each writing: to rotate it, rename it"
+      )
+    <*> option
+      logFormat
+      ( long "log-format" <> metavar (intercalate "|" (map fst logFormats)) <> value Combined
+          <> completeWith (map fst logFormats)
+          <> help "What a line of the access log looks like (default: combined)"
       )
 
 doctorOptions :: Parser DoctorOptions
@@ -248,6 +264,14 @@ logFormat = eitherReader $ \name -> maybe (Left (unknown name)) Right (lookup na
   where
     unknown name = "there is no log format '" <> name <> "'; choose one of: " <> intercalate ", " (map fst logFormats)
 
+-- As it stands in a URL, too: that is how it is told.
+host :: ReadM String
+host = withoutBrackets <$> str
+  where
+    withoutBrackets word = case stripPrefix "[" word of
+      Just rest | not (null rest), last rest == ']' -> init rest
+      _ -> word
+
 port :: ReadM PortNumber
 port = fromInteger <$> numberBetween 0 65535
 
@@ -256,5 +280,5 @@ cores = fromInteger <$> numberBetween 1 256
 
 numberBetween :: Integer -> Integer -> ReadM Integer
 numberBetween low high = eitherReader $ \word -> case readMaybe word of
-  Just number | number >= low && number <= high -> Right number
+  Just number | all isDigit word && number >= low && number <= high -> Right number
   _ -> Left ("'" <> word <> "' is not a number from " <> show low <> " to " <> show high)

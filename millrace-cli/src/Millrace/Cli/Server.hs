@@ -46,7 +46,7 @@ serve options application = do
       loops <- loopCount
       observing options stop $ \metrics telling -> withStatusServer sharing (serverStatusPort options) metrics $ \status -> do
         let ready = announce url backend loops status
-        runSettingsListeners (telling (settings stop ready)) listeners (maybe id countActive metrics application)
+        runSettingsListeners (telling (settings options stop ready)) listeners (maybe id countActive metrics application)
   awaitTold stop
 
 -- Sockets that somebody has opened for this process are the ones that are meant.
@@ -97,11 +97,12 @@ withStatusServer sharing (Just port) (Just metrics) use =
     bracket (forkIO (runSettingsListeners reportingSettings listeners (statusPages metrics))) killThread $ \_ -> use (Just url)
 withStatusServer _ _ _ use = use Nothing
 
-settings :: Stop -> IO () -> Settings
-settings stop ready =
+settings :: ServerOptions -> Stop -> IO () -> Settings
+settings options stop ready =
   setBeforeMainLoop ready
     . setInstallShutdownHandler (\end -> void (forkIO (readMVar (stopAsked stop) >> end)))
     . setGracefulShutdownTimeout (Just drainSeconds)
+    . (if serverProxyProtocol options then setProxyProtocolRequired else id)
     $ reportingSettings
 
 -- What goes wrong in a server goes where its other messages go.

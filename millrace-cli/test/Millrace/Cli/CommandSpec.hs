@@ -17,10 +17,12 @@ spec = do
     ["serve", "--listing", "--cache", "0"] `means` Serve (FilesOptions "." False True 0) defaults
     ["pong"] `means` Pong defaults
     ["pong", "--port", "0", "--host", "::1", "--backend", "epoll", "--cores", "3"]
-      `means` Pong (ServerOptions "::1" 0 False (Just Epoll) (Just 3) Nothing Combined Nothing)
+      `means` Pong (ServerOptions "::1" 0 False (Just Epoll) (Just 3) Nothing Combined Nothing False)
     ["pong", "--access-log", "a.log", "--log-format", "json", "--status", "9090"]
       `means` Pong defaults {serverAccessLog = Just "a.log", serverLogFormat = JsonLines, serverStatusPort = Just 9090}
     ["pong", "--reuse-port"] `means` Pong defaults {serverReusePort = True}
+    ["pong", "--proxy-protocol"] `means` Pong defaults {serverProxyProtocol = True}
+    ["pong", "--host", "[::1]"] `means` Pong defaults {serverHost = "::1"}
     ["pong", "--backend=io_uring"] `means` Pong defaults {serverBackend = Just IoUring}
     ["pong", "--backend=auto"] `means` Pong defaults
     ["doctor"] `means` Doctor (DoctorOptions Nothing False)
@@ -32,6 +34,10 @@ spec = do
     ["pong", "--backend", "select"] `isRefused` "there is no backend 'select'; choose one of: auto, io_uring, epoll"
     ["serve", "--cache", "3601"] `isRefused` "'3601' is not a number from 0 to 3600"
     ["serve", "--log-format", "xml"] `isRefused` "there is no log format 'xml'; choose one of: combined, json"
+    ["serve", "--log-format", "json"] `isRefused` "Missing: --access-log FILE"
+    ["serve", "--port", "0x50"] `isRefused` "'0x50' is not a number from 0 to 65535"
+    ["serve", "--port", " 80"] `isRefused` "' 80' is not a number from 0 to 65535"
+    ["serve", "--bogus"] `isRefused` "Usage: millrace serve [DIR]"
     ["serve", "a", "b"] `isRefused` "Invalid argument `b'"
     ["dance"] `isRefused` "Invalid argument `dance'"
     [] `isRefused` "Usage: millrace"
@@ -42,7 +48,7 @@ spec = do
         code `shouldBe` ExitSuccess
         text `shouldSatisfy` isInfixOf "Examples:\n  "
   where
-    defaults = ServerOptions "127.0.0.1" 8080 False Nothing Nothing Nothing Combined Nothing
+    defaults = ServerOptions "127.0.0.1" 8080 False Nothing Nothing Nothing Combined Nothing False
     parse = execParserPure parserPreferences commandLine
     means arguments expected =
       it (unwords arguments) $ getParseResult (parse arguments) `shouldBe` Just expected

@@ -44,6 +44,18 @@ spec = do
       serverBackendLine server `shouldSatisfy` (`elem` ["backend io_uring, 1 loop", "backend epoll, 1 loop"])
     it "starts as many loops as it is told" . withServer ["pong", "--port", "0", "--cores", "3"] $ \server ->
       serverBackendLine server `shouldSatisfy` isInfixOf ", 3 loops"
+    it "believes a proxy who the client is, when asked" . withDirectory $ \directory -> do
+      let path = directory </> "access.log"
+      withServer ["pong", "--port", "0", "--proxy-protocol", "--access-log", path] $ \server -> do
+        answer <- withClient server $ \client -> do
+          Network.sendAll client "PROXY TCP4 192.0.2.7 192.0.2.1 1234 80\r\nGET / HTTP/1.0\r\n\r\n"
+          receiveToEnd client
+        answer `shouldSatisfy` ByteString.isSuffixOf "Pong!"
+        refused <- withClient server $ \client -> Network.sendAll client "GET / HTTP/1.0\r\n\r\n" >> receiveToEnd client
+        refused `shouldSatisfy` ByteString.isPrefixOf "HTTP/1.1 400 "
+        signalServer sigTERM server
+        waitForExit 20 server `shouldReturn` ExitSuccess
+      map (takeWhile (/= ' ')) . lines <$> readFile path `shouldReturn` ["192.0.2.7", "127.0.0.1"]
     it "listens on IPv6, or says why not" $ do
       let arguments = ["pong", "--port", "0", "--host", "::1"]
       works <- machineHasIPv6
