@@ -104,8 +104,9 @@ openRoot policy path = do
     -- Here the directory is open: what is missing is the one that tells where it is.
     withoutProc exception
       | fmap Errno (ioe_errno exception) `elem` [Just eNOENT, Just eNOTDIR, Just eACCES] =
-        ioError (IOError Nothing NoSuchThing "open" "/proc is not mounted, or not readable, and files are found through it" (ioe_errno exception) (Just "/proc"))
+        ioError (IOError Nothing NoSuchThing "open" missing (ioe_errno exception) (Just "/proc"))
       | otherwise = ioError exception
+    missing = "/proc is not mounted, or not readable, and files are found through it"
     failed errno = errnoToIOError "open" errno Nothing (Just path)
 
 -- | Looks up names below a root and hands over what is there. The file stays open until the action ends, normally or

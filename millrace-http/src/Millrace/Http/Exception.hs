@@ -134,7 +134,8 @@ newtype ConnectionsCutOff = ConnectionsCutOff Int
   deriving (Eq, Show)
 
 instance Exception ConnectionsCutOff where
-  displayException (ConnectionsCutOff count) = show count ++ (if count == 1 then " connection" else " connections") ++ " cut off: the time for the shutdown is over"
+  displayException (ConnectionsCutOff count) =
+    show count ++ (if count == 1 then " connection" else " connections") ++ " cut off: the time for the shutdown is over"
 
 -- | Prints to stderr what 'defaultShouldDisplayException' lets through, in one piece.
 --

@@ -266,8 +266,8 @@ setInstallShutdownHandler :: (IO () -> IO ()) -> Settings -> Settings
 setInstallShutdownHandler value settings = settings {settingsInstallShutdownHandler = value}
 
 -- | Seconds to wait for connections to end after the listening socket was closed; those that are left then are cut
--- off, and 'setOnException' is told how many they are ('Millrace.Http.Exception.ConnectionsCutOff'). Default: @Nothing@,
--- as long as it takes.
+-- off, and 'setOnException' is told how many they are ('Network.Wai.Handler.Millrace.ConnectionsCutOff').
+-- Default: @Nothing@, as long as it takes.
 --
 -- @since 0.1.0
 setGracefulShutdownTimeout :: Maybe Int -> Settings -> Settings
@@ -511,8 +511,9 @@ setMinimumRate :: Int -> Int -> Settings -> Settings
 setMinimumRate rate window settings = settings {settingsMinimumRate = if rate > 0 then Just (rate, max 1 window) else Nothing}
 
 -- | Most connections at a time. To make room for the next, the oldest that is idle between two requests is closed; if
--- there is none, the oldest that has not had one, if it has been silent for five seconds; else the next waits. Default: @Nothing@, as many as there are descriptors for: the process's soft limit when
--- the server starts, less 16 and 8 for each capability.
+-- there is none, the oldest that has not had one, if it has been silent for five seconds; else the next waits. Default:
+-- @Nothing@, as many as there are descriptors for: the process's soft limit when the server starts, less 16 and 8 for
+-- each capability.
 --
 -- @since 0.1.0
 setMaximumConnections :: Maybe Int -> Settings -> Settings
