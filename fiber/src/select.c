@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* How one case waits: by a node in its own queue, or by watching a descriptor. */
 typedef struct entry {
@@ -61,7 +62,7 @@ static void end(entry *e, mr_case *c)
     c->result = e->node.result;
 }
 
-static int select_here(mr_case *cases, entry *entries, size_t count, uint64_t deadline_ns)
+static int select_once(mr_case *cases, entry *entries, size_t count, uint64_t deadline_ns)
 {
     mf_wait wait;
     mf_wait_init(&wait);
@@ -74,6 +75,16 @@ static int select_here(mr_case *cases, entry *entries, size_t count, uint64_t de
     int outcome = mf_wait_park(&wait, deadline_ns, MF_INTERRUPTIBLE);
     for (size_t i = 0; i < count; i++)
         end(&entries[i], &cases[i]);
+    return outcome;
+}
+
+static int select_here(mr_case *cases, entry *entries, size_t count, uint64_t deadline_ns)
+{
+    int outcome;
+    do {
+        memset(entries, 0, count * sizeof *entries);
+        outcome = select_once(cases, entries, count, deadline_ns);
+    } while (outcome >= 0 && is_descriptor(&cases[outcome]) && cases[outcome].result == MF_WATCH_REPLACED);
     return outcome;
 }
 
@@ -112,7 +123,7 @@ int mr_select(mr_case *cases, size_t count, uint64_t deadline_ns)
         has_descriptor |= is_descriptor(&cases[i]);
     if (has_descriptor && !mf_current)
         return select_on_fiber(cases, count, deadline_ns);
-    entry *entries = calloc(count, sizeof *entries);
+    entry *entries = malloc(count * sizeof *entries);
     if (!entries)
         return -ENOMEM;
     int outcome = select_here(cases, entries, count, deadline_ns);
@@ -122,7 +133,7 @@ int mr_select(mr_case *cases, size_t count, uint64_t deadline_ns)
 
 int mf_select_one(mr_case *only, uint64_t deadline_ns)
 {
-    entry e = {0};
+    entry e;
     int outcome = select_here(only, &e, 1, deadline_ns);
     return outcome < 0 ? outcome : only->result;
 }

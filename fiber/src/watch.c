@@ -66,7 +66,9 @@ int mf_watch_wait(int descriptor, mr_kind kind, uint64_t deadline_ns)
     mf_watch_begin(&watch, &wait, 0, descriptor, kind, MR_TRIED);
     int outcome = mf_wait_park(&wait, deadline_ns, MF_INTERRUPTIBLE);
     int result = mf_watch_end(&watch);
-    return outcome < 0 ? outcome : result;
+    if (outcome < 0)
+        return outcome;
+    return result == MF_WATCH_REPLACED ? 0 : result;
 }
 
 /* Between vfork and exec the child shares this memory, but closes descriptors of its own. */
@@ -75,7 +77,7 @@ static bool is_own_process(void)
     return getpid() == process;
 }
 
-static void end_watches(bucket *own, int first, int last)
+static void end_watches(bucket *own, int first, int last, int result)
 {
     mf_lock_take(&own->lock);
     for (mf_node *node = own->watches.first, *next; node; node = next) {
@@ -84,7 +86,7 @@ static void end_watches(bucket *own, int first, int last)
         if (descriptor < first || descriptor > last || !is_own_process() || !mf_wait_claim(node->wait, node->outcome))
             continue;
         mf_queue_remove(&own->watches, node);
-        node->result = -EBADF;
+        node->result = result;
         mf_wait_wake(node->wait);
     }
     mf_lock_give(&own->lock);
@@ -95,15 +97,25 @@ unsigned mf_watch_closes(void)
     return atomic_load_explicit(&closes, memory_order_relaxed);
 }
 
-void mf_watch_note_close(int first, int last)
+static void end_all_watches(int first, int last, int result)
 {
     atomic_fetch_add_explicit(&closes, 1, memory_order_relaxed);
     if (first == last) {
-        end_watches(bucket_of(first), first, last);
+        end_watches(bucket_of(first), first, last, result);
         return;
     }
     for (int i = 0; i < BUCKETS; i++)
-        end_watches(&buckets[i], first, last);
+        end_watches(&buckets[i], first, last, result);
+}
+
+void mf_watch_note_close(int first, int last)
+{
+    end_all_watches(first, last, -EBADF);
+}
+
+void mf_watch_note_closed(int first, int last)
+{
+    end_all_watches(first, last, MF_WATCH_REPLACED);
 }
 
 void mf_watch_start(void)

@@ -16,16 +16,23 @@ typedef struct mf_watch {
  * MR_TRIED, or 0. */
 void mf_watch_begin(mf_watch *watch, mf_wait *wait, int outcome, int descriptor, mr_kind kind, uint32_t flags);
 
-/* Returns when nothing of it is left: 0, or the error that the descriptor ended with. */
+enum { MF_WATCH_REPLACED = 1 };
+
+/* Returns when nothing of it is left: 0, the error that the descriptor ended with, or MF_WATCH_REPLACED: who knows what
+ * its number means by now. */
 int mf_watch_end(mf_watch *watch);
 
-/* Waits for one descriptor, which is not ready as far as the caller knows. 0, -EBADF (also when it is closed meanwhile),
+/* Waits for one descriptor, which is not ready as far as the caller knows. 0 (look again), -EBADF (also when it is closed meanwhile),
  * -ETIMEDOUT, or the error of an interruption. */
 int mf_watch_wait(int descriptor, mr_kind kind, uint64_t deadline_ns);
 
 /* The numbers from `first` to `last` are about to lose their meaning: everybody who waits for one gets -EBADF. [any
  * thread] */
 void mf_watch_note_close(int first, int last);
+
+/* They have lost it. Whoever began to wait in between waits for what they meant before, or for what they mean now:
+ * MF_WATCH_REPLACED has them look again. errno stays as it is. [any thread] */
+void mf_watch_note_closed(int first, int last);
 
 /* How often a number has lost its meaning: what is known of a descriptor holds as long as this stays the same. [any
  * thread] */

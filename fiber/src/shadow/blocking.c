@@ -55,7 +55,10 @@ bool mf_back_off(unsigned *backoff_ms, uint64_t deadline_ns)
 
 static bool may_wait(mf_patient_call *call)
 {
-    if (mf_is_nonblocking(call->descriptor)) {
+    int flags = LIBC(fcntl)(call->descriptor, F_GETFL);
+    if (flags < 0) /* closed since the try */
+        return false;
+    if (flags & O_NONBLOCK) {
         errno = EAGAIN;
         return false;
     }

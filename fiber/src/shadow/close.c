@@ -35,22 +35,30 @@ static int close_lingering(int descriptor)
 int close(int descriptor)
 {
     mf_watch_note_close(descriptor, descriptor);
-    return mf_current && may_linger(descriptor) ? close_lingering(descriptor) : LIBC(close)(descriptor);
+    int result = mf_current && may_linger(descriptor) ? close_lingering(descriptor) : LIBC(close)(descriptor);
+    mf_watch_note_closed(descriptor, descriptor);
+    return result;
 }
 
 ALIAS(__close, close);
 
 int close_range(unsigned first, unsigned last, int flags)
 {
-    if (!(flags & CLOSE_RANGE_CLOEXEC) && first <= INT_MAX)
-        mf_watch_note_close((int)first, last <= INT_MAX ? (int)last : INT_MAX);
-    return LIBC(close_range)(first, last, flags);
+    if ((flags & CLOSE_RANGE_CLOEXEC) || first > INT_MAX)
+        return LIBC(close_range)(first, last, flags);
+    int last_watched = last <= INT_MAX ? (int)last : INT_MAX;
+    mf_watch_note_close((int)first, last_watched);
+    int result = LIBC(close_range)(first, last, flags);
+    mf_watch_note_closed((int)first, last_watched);
+    return result;
 }
 
 void closefrom(int first)
 {
-    mf_watch_note_close(first < 0 ? 0 : first, INT_MAX);
+    int first_watched = first < 0 ? 0 : first;
+    mf_watch_note_close(first_watched, INT_MAX);
     LIBC(closefrom)(first);
+    mf_watch_note_closed(first_watched, INT_MAX);
 }
 
 /* With a bad descriptor dup2 fails, dup3 with bad flags too, and they close nothing. */
@@ -61,16 +69,22 @@ static bool replaces(int descriptor, int number)
 
 int dup2(int descriptor, int number)
 {
-    if (replaces(descriptor, number))
-        mf_watch_note_close(number, number);
-    return LIBC(dup2)(descriptor, number);
+    if (!replaces(descriptor, number))
+        return LIBC(dup2)(descriptor, number);
+    mf_watch_note_close(number, number);
+    int result = LIBC(dup2)(descriptor, number);
+    mf_watch_note_closed(number, number);
+    return result;
 }
 
 ALIAS(__dup2, dup2);
 
 int dup3(int descriptor, int number, int flags)
 {
-    if (!(flags & ~O_CLOEXEC) && replaces(descriptor, number))
-        mf_watch_note_close(number, number);
-    return LIBC(dup3)(descriptor, number, flags);
+    if ((flags & ~O_CLOEXEC) || !replaces(descriptor, number))
+        return LIBC(dup3)(descriptor, number, flags);
+    mf_watch_note_close(number, number);
+    int result = LIBC(dup3)(descriptor, number, flags);
+    mf_watch_note_closed(number, number);
+    return result;
 }

@@ -128,6 +128,8 @@ int fclose(FILE *stream)
     if (descriptor >= 0)
         mf_watch_note_close(descriptor, descriptor);
     int result = LIBC(fclose)(stream);
+    if (descriptor >= 0)
+        mf_watch_note_closed(descriptor, descriptor);
     if (flushed)
         return result;
     errno = error;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -171,6 +172,49 @@ static void a_vforked_child_closes_its_own(void)
     close_pair(&p);
 }
 
+/* A receive on the carrier, and a close on this thread that comes before it, after it, or in between. */
+typedef struct race {
+    int descriptor;
+    unsigned delay;
+    atomic_bool begun, ended;
+} race;
+
+static void waste_time(unsigned turns)
+{
+    for (volatile unsigned i = 0; i < turns; i++)
+        ;
+}
+
+static void *receive_when_told(void *argument)
+{
+    race *r = argument;
+    while (!atomic_load(&r->begun))
+        ;
+    waste_time(r->delay);
+    void *error = receive_error(&r->descriptor);
+    atomic_store(&r->ended, true);
+    return error;
+}
+
+static void close_meets_a_wait_that_begins(void)
+{
+    unsigned seed = 1;
+    for (unsigned i = 0; i < harness_rounds(1500); i++) {
+        pair p = new_pair();
+        race r = {.descriptor = p.ends[0], .delay = (seed = seed * 1103515245 + 12345) >> 8 & 511};
+        mr_fiber *reader = spawn(receive_when_told, &r);
+        atomic_store(&r.begun, true);
+        waste_time((seed = seed * 1103515245 + 12345) >> 8 & 2047);
+        MUST(close(p.ends[0]));
+        uint64_t begin_ns = mr_clock_now_ns();
+        while (!atomic_load(&r.ended) && mr_clock_now_ns() - begin_ns < 2000 * NS_PER_MS)
+            sched_yield();
+        CHECK(atomic_load(&r.ended));
+        CHECK_EQ((intptr_t)join(reader), EBADF);
+        MUST(close(p.ends[1]));
+    }
+}
+
 const fiber_case close_cases[] = {
     CASE(close_wakes_waiters),
     CASE(close_by_another_fiber),
@@ -180,5 +224,6 @@ const fiber_case close_cases[] = {
     CASE(a_lingering_close_ends_a_poll),
     CASE(a_dup2_that_fails_ends_nothing),
     CASE(a_vforked_child_closes_its_own),
+    CASE(close_meets_a_wait_that_begins),
     {0},
 };
