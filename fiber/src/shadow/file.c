@@ -3,7 +3,8 @@
  *
  * The first attempt is preadv2 or pwritev2 with RWF_NOWAIT, which leaves the descriptor's flags alone and works on
  * pipes, sockets, event descriptors and files whose pages are in memory. What the kernel refuses to do that way
- * (EOPNOTSUPP) is a file, which a helper thread reads, or something like a terminal, which is asked with poll first.
+ * (EOPNOTSUPP) is a file, which a helper thread reads; or a device, where nothing but the call itself tells whether it
+ * waits, so that a thread of its own makes it; or something else, which is asked with poll first.
  */
 #include "../offload.h"
 #include "blocking.h"
@@ -18,7 +19,6 @@
 
 enum {
     AT_POSITION = -1,      /* instead of an offset: where the descriptor stands */
-    BYTES_PER_LOOK = 256,  /* what a terminal takes at once when poll calls it writable (n_tty.c, WAKEUP_CHARS) */
     EVENT_BYTES = 8,       /* an event descriptor takes this much or nothing */
     VECTOR_ON_STACK = 8,
 };
@@ -33,7 +33,7 @@ typedef struct transfer {
     size_t done;
 } transfer;
 
-typedef enum descriptor_kind { KIND_FILE, KIND_PIPE, KIND_SOCKET, KIND_TERMINAL, KIND_OTHER } descriptor_kind;
+typedef enum descriptor_kind { KIND_FILE, KIND_PIPE, KIND_SOCKET, KIND_DEVICE, KIND_OTHER } descriptor_kind;
 
 static descriptor_kind kind_of(int descriptor)
 {
@@ -50,7 +50,7 @@ static descriptor_kind kind_of(int descriptor)
     case S_IFSOCK:
         return KIND_SOCKET;
     case S_IFCHR:
-        return KIND_TERMINAL;
+        return KIND_DEVICE;
     default:
         return KIND_OTHER;
     }
@@ -83,24 +83,12 @@ static size_t left_bytes(const transfer *t)
 }
 
 /* A write that does not block after one look: what is sure to find room. */
-static ssize_t perform_a_little(const transfer *t, size_t limit)
+static ssize_t perform_a_little(const transfer *t)
 {
     struct iovec first = *t->vector;
-    if (t->count == 0)
-        return perform(t);
-    if (first.iov_len > limit)
-        first.iov_len = limit;
+    if (first.iov_len > PIPE_BUF)
+        first.iov_len = PIPE_BUF;
     return LIBC(writev)(t->call.descriptor, &first, 1);
-}
-
-static ssize_t attempt_after_a_look(const transfer *t)
-{
-    struct pollfd entry = {.fd = t->call.descriptor, .events = t->writes ? POLLOUT : POLLIN};
-    descriptor_kind kind = kind_of(t->call.descriptor);
-    bool fails_at_once = t->writes && kind == KIND_OTHER && left_bytes(t) != EVENT_BYTES;
-    if (!fails_at_once && LIBC(poll)(&entry, 1, 0) == 0)
-        return mf_fail(-EAGAIN);
-    return t->writes ? perform_a_little(t, kind == KIND_PIPE ? PIPE_BUF : BYTES_PER_LOOK) : perform(t);
 }
 
 typedef struct errand {
@@ -114,11 +102,26 @@ static void run_errand(void *argument)
     e->result = perform(e->transfer);
 }
 
-static ssize_t perform_on_helper(const transfer *t)
+static ssize_t perform_elsewhere(const transfer *t, void (*offload)(mf_work, void *))
 {
     errand e = {.transfer = t};
-    mf_offload(run_errand, &e);
+    offload(run_errand, &e);
     return e.result;
+}
+
+/* A device may take a message whole or not at all, a terminal needs more room than the line has bytes ("\n" is two): what
+ * poll says of room is no promise. What it says of a terminal's input is. */
+static ssize_t attempt_after_a_look(const transfer *t, descriptor_kind kind)
+{
+    struct pollfd entry = {.fd = t->call.descriptor, .events = t->writes ? POLLOUT : POLLIN};
+    bool fails_at_once = t->writes && kind == KIND_OTHER && left_bytes(t) != EVENT_BYTES;
+    if (t->writes && kind == KIND_DEVICE)
+        return perform_elsewhere(t, mf_offload_alone);
+    if (!fails_at_once && LIBC(poll)(&entry, 1, 0) == 0)
+        return mf_fail(-EAGAIN);
+    if (t->writes)
+        return perform_a_little(t);
+    return kind == KIND_DEVICE && !isatty(t->call.descriptor) ? perform_elsewhere(t, mf_offload_alone) : perform(t);
 }
 
 /* EAGAIN from a file means pages that are not in memory, whatever the descriptor's flags: files have no non-blocking
@@ -129,11 +132,12 @@ static ssize_t attempt(const transfer *t)
     if (result >= 0 || (errno != EAGAIN && errno != EOPNOTSUPP && errno != ENOSYS))
         return result;
     bool refused = errno != EAGAIN;
-    if (kind_of(t->call.descriptor) == KIND_FILE)
-        return perform_on_helper(t);
+    descriptor_kind kind = kind_of(t->call.descriptor);
+    if (kind == KIND_FILE)
+        return perform_elsewhere(t, mf_offload);
     if (!refused || mf_is_nonblocking(t->call.descriptor))
         return refused ? perform(t) : mf_fail(-EAGAIN);
-    return attempt_after_a_look(t);
+    return attempt_after_a_look(t, kind);
 }
 
 /* ---------------------------------------------------------------------------------------------- whole transfers --- */
@@ -159,13 +163,16 @@ static void advance(transfer *t, size_t transferred)
 static bool is_short_of_file(const transfer *t)
 {
     struct stat status;
-    if (left_bytes(t) == 0 || mf_seems_empty(t->call.descriptor) || fstat(t->call.descriptor, &status) != 0 || !S_ISREG(status.st_mode))
+    if (left_bytes(t) == 0 || mf_seems_empty(t->call.descriptor))
+        return false;
+    if (fstat(t->call.descriptor, &status) != 0 || !S_ISREG(status.st_mode))
         return false;
     off64_t position = t->offset == AT_POSITION ? lseek64(t->call.descriptor, 0, SEEK_CUR) : t->offset;
     return position < status.st_size;
 }
 
-/* A blocking write goes on until all was taken; an event descriptor takes what it takes. False: it is over. */
+/* A blocking write goes on until all was taken; devices and event descriptors take what they take. False: it is
+ * over. */
 static bool must_write_on(transfer *t)
 {
     struct msghdr rest = {.msg_iov = t->vector, .msg_iovlen = (size_t)t->count};
@@ -175,6 +182,7 @@ static bool must_write_on(transfer *t)
     case KIND_SOCKET:
         t->done += (size_t)mf_send_rest(&t->call, &rest, 0, 0);
         return false;
+    case KIND_DEVICE:
     case KIND_OTHER:
         return false;
     default:

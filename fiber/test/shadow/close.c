@@ -199,7 +199,7 @@ static void *receive_when_told(void *argument)
 static void close_meets_a_wait_that_begins(void)
 {
     unsigned seed = 1;
-    for (unsigned i = 0; i < harness_rounds(1500); i++) {
+    for (unsigned i = 0; i < harness_rounds(500); i++) {
         pair p = new_pair();
         race r = {.descriptor = p.ends[0], .delay = (seed = seed * 1103515245 + 12345) >> 8 & 511};
         mr_fiber *reader = spawn(receive_when_told, &r);

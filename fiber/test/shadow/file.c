@@ -1,7 +1,9 @@
-/* file.c: files, which must not block a carrier, and named pipes. */
+/* file.c: files, which must not block a carrier, named pipes and devices. */
 #include "shadow_test.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -160,11 +162,65 @@ static void a_record_lock_of_another_process(void)
     unlink(path);
 }
 
+enum { LINES = 4000 };
+static const char line[] = "what a terminal shows\n";
+
+static void *write_lines(void *argument)
+{
+    for (int i = 0; i < LINES; i++)
+        CHECK_EQ(write(*(int *)argument, line, sizeof line - 1), sizeof line - 1);
+    return NULL;
+}
+
+static void *read_lines(void *argument)
+{
+    char buffer[4096];
+    for (size_t left = LINES * sizeof line; left;) /* each "\n" comes as "\r\n" */
+        left -= (size_t)MUST(read(*(int *)argument, buffer, sizeof buffer));
+    return NULL;
+}
+
+/* Where a line ends, a terminal needs more room than poll promises. */
+static void lines_written_to_a_terminal(void)
+{
+    int user, terminal;
+    MUST(openpty(&user, &terminal, NULL, NULL, NULL));
+    mr_fiber *writer = spawn(write_lines, &terminal);
+    let_fibers_park();
+    on_fiber(read_lines, &user);
+    join(writer);
+    close(user);
+    close(terminal);
+}
+
+static void *write_record(void *argument)
+{
+    char record[400];
+    memset(record, '.', sizeof record);
+    memcpy(record, "<7>millrace: ", 13);
+    CHECK_EQ(write(*(int *)argument, record, sizeof record), sizeof record);
+    struct iovec halves[] = {{record, 200}, {record + 200, 200}};
+    CHECK_EQ(writev(*(int *)argument, halves, 2), sizeof record);
+    return NULL;
+}
+
+/* What is written at once is one message to some devices; this one never calls itself writable, either. */
+static void a_device_that_takes_messages(void)
+{
+    int device = open("/dev/kmsg", O_WRONLY);
+    if (device < 0)
+        SKIP("no /dev/kmsg for this user");
+    on_fiber(write_record, &device);
+    close(device);
+}
+
 const fiber_case file_cases[] = {
     CASE(a_file_is_written_and_read_back),
     CASE(errno_of_work_elsewhere),
     CASE(a_named_pipe_between_fibers),
     CASE(many_wait_for_a_file_lock),
     CASE(a_record_lock_of_another_process),
+    CASE(lines_written_to_a_terminal),
+    CASE(a_device_that_takes_messages),
     {0},
 };
