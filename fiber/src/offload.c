@@ -1,4 +1,4 @@
-/* offload.c: a bounded pool of helper threads, and threads for one piece of work. */
+/* offload.c: bounded pools of helper threads, and threads for one piece of work. */
 #include "offload.h"
 #include "carrier.h"
 #include "futex.h"
@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-enum { HELPERS_MAX = 4, STACK_BYTES = 256 * 1024 };
+enum { DISK_HELPERS = 4, NAME_HELPERS = 16, HELPERS_MAX = NAME_HELPERS, STACK_BYTES = 256 * 1024 };
 
 typedef struct job {
     struct job *next;
@@ -17,14 +17,18 @@ typedef struct job {
     mf_wait wait;
 } job;
 
-static struct {
+typedef struct pool {
+    unsigned most; /* threads */
     mf_lock lock;
     job *first, *last;
+    unsigned queued;
     pthread_t threads[HELPERS_MAX];
     unsigned count, idle;
     bool stopping;
     atomic_uint changes; /* what idle helpers sleep on */
 } pool;
+
+static pool disks = {.most = DISK_HELPERS}, names = {.most = NAME_HELPERS};
 
 static void do_job(job *j)
 {
@@ -36,33 +40,36 @@ static void do_job(job *j)
 }
 
 /* The oldest job, or NULL. With the lock held. */
-static job *take(void)
+static job *take(pool *p)
 {
-    job *j = pool.first;
-    if (j)
-        pool.first = j->next;
+    job *j = p->first;
+    if (j) {
+        p->first = j->next;
+        p->queued--;
+    }
     return j;
 }
 
 static void *help(void *argument)
 {
-    mf_lock_take(&pool.lock);
+    pool *p = argument;
+    mf_lock_take(&p->lock);
     for (;;) {
-        job *j = take();
-        if (!j && pool.stopping)
+        job *j = take(p);
+        if (!j && p->stopping)
             break;
-        unsigned seen = atomic_load(&pool.changes);
-        pool.idle += !j;
-        mf_lock_give(&pool.lock);
+        unsigned seen = atomic_load(&p->changes);
+        p->idle += !j;
+        mf_lock_give(&p->lock);
         if (j)
             do_job(j);
         else
-            mf_futex_wait(&pool.changes, seen, MR_NO_DEADLINE);
-        mf_lock_take(&pool.lock);
-        pool.idle -= !j;
+            mf_futex_wait(&p->changes, seen, MR_NO_DEADLINE);
+        mf_lock_take(&p->lock);
+        p->idle -= !j;
     }
-    mf_lock_give(&pool.lock);
-    return argument;
+    mf_lock_give(&p->lock);
+    return NULL;
 }
 
 static int start_thread(pthread_t *thread, void *(*run)(void *), void *argument)
@@ -79,37 +86,59 @@ static int start_thread(pthread_t *thread, void *(*run)(void *), void *argument)
     return error;
 }
 
-/* False: there is no helper, nor can there be one. */
-static bool enqueue(job *j)
+/* A helper counts as idle until it has woken: each job in the queue may have one of them already. With the lock held. */
+static bool needs_helper(const pool *p)
 {
-    mf_lock_take(&pool.lock);
-    if (pool.idle == 0 && pool.count < HELPERS_MAX && start_thread(&pool.threads[pool.count], help, NULL) == 0)
-        pool.count++;
-    bool accepted = pool.count > 0;
+    return p->queued >= p->idle && p->count < p->most;
+}
+
+/* False: there is no helper, nor can there be one. */
+static bool enqueue(pool *p, job *j)
+{
+    mf_lock_take(&p->lock);
+    if (needs_helper(p) && start_thread(&p->threads[p->count], help, p) == 0)
+        p->count++;
+    bool accepted = p->count > 0;
     if (accepted) {
         j->next = NULL;
-        if (pool.first)
-            pool.last->next = j;
+        if (p->first)
+            p->last->next = j;
         else
-            pool.first = j;
-        pool.last = j;
-        atomic_fetch_add(&pool.changes, 1);
-        mf_futex_wake(&pool.changes, 1);
+            p->first = j;
+        p->last = j;
+        p->queued++;
+        atomic_fetch_add(&p->changes, 1);
+        mf_futex_wake(&p->changes, 1);
     }
-    mf_lock_give(&pool.lock);
+    mf_lock_give(&p->lock);
     return accepted;
+}
+
+static void wait_for_job(job *j)
+{
+    mf_wait_park(&j->wait, MR_NO_DEADLINE, MF_UNINTERRUPTIBLE);
+    if (j->error)
+        errno = j->error;
+}
+
+static void offload_to(pool *p, mf_work work, void *argument)
+{
+    job j = {.work = work, .argument = argument};
+    mf_wait_init(&j.wait);
+    if (mf_current && enqueue(p, &j))
+        wait_for_job(&j);
+    else
+        work(argument);
 }
 
 void mf_offload(mf_work work, void *argument)
 {
-    job j = {.work = work, .argument = argument};
-    mf_wait_init(&j.wait);
-    if (!mf_current || !enqueue(&j)) {
-        work(argument);
-        return;
-    }
-    mf_wait_park(&j.wait, MR_NO_DEADLINE, MF_UNINTERRUPTIBLE);
-    errno = j.error;
+    offload_to(&disks, work, argument);
+}
+
+void mf_offload_name(mf_work work, void *argument)
+{
+    offload_to(&names, work, argument);
 }
 
 static void *do_one_job(void *argument)
@@ -124,31 +153,33 @@ void mf_offload_alone(mf_work work, void *argument)
     pthread_t thread;
     job j = {.work = work, .argument = argument};
     mf_wait_init(&j.wait);
-    if (!mf_current || start_thread(&thread, do_one_job, &j) != 0) {
+    if (mf_current && start_thread(&thread, do_one_job, &j) == 0)
+        wait_for_job(&j);
+    else
         mf_offload(work, argument);
-        return;
-    }
-    mf_wait_park(&j.wait, MR_NO_DEADLINE, MF_UNINTERRUPTIBLE);
-    errno = j.error;
+}
+
+static void stop(pool *p)
+{
+    mf_lock_take(&p->lock);
+    p->stopping = true;
+    atomic_fetch_add(&p->changes, 1);
+    mf_futex_wake(&p->changes, HELPERS_MAX);
+    mf_lock_give(&p->lock);
+    for (unsigned i = 0; i < p->count; i++)
+        pthread_join(p->threads[i], NULL);
+    p->count = 0;
+    p->stopping = false;
 }
 
 void mf_offload_stop(void)
 {
-    mf_lock_take(&pool.lock);
-    pool.stopping = true;
-    atomic_fetch_add(&pool.changes, 1);
-    mf_futex_wake(&pool.changes, HELPERS_MAX);
-    mf_lock_give(&pool.lock);
-    for (unsigned i = 0; i < pool.count; i++)
-        pthread_join(pool.threads[i], NULL);
-    pool.count = 0;
-    pool.stopping = false;
+    stop(&disks);
+    stop(&names);
 }
 
 void mf_offload_forget_after_fork(void)
 {
-    pool.first = pool.last = NULL;
-    pool.count = pool.idle = 0;
-    pool.stopping = false;
-    atomic_store(&pool.lock.state, 0);
+    disks = (pool){.most = DISK_HELPERS};
+    names = (pool){.most = NAME_HELPERS};
 }

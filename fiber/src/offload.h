@@ -7,11 +7,14 @@
 typedef void (*mf_work)(void *argument);
 
 /*
- * Runs work(argument) on one of at most four helper threads, for work that ends by itself: disks, name servers. The
- * fiber waits for it, uninterrupted. errno is what the work left, 0 if nothing. Without any thread the work is done
- * here.
+ * Runs work(argument) on one of a few helper threads, for work that ends soon by itself: that of disks. The fiber waits
+ * for it, uninterrupted. errno is what the work left, and stays as it is if that is nothing. Without any thread the work
+ * is done here.
  */
 void mf_offload(mf_work work, void *argument);
+
+/* The same for name servers, on threads that nobody else needs: one that is dead is asked for many seconds. */
+void mf_offload_name(mf_work work, void *argument);
 
 /* The same for work that may wait for ever, such as for another process: on a thread of its own. */
 void mf_offload_alone(mf_work work, void *argument);

@@ -27,13 +27,10 @@ typedef struct lookup {
     int thread_host_error; /* h_errno of the helper */
 } lookup;
 
-/* h_errno is a thread's own, too. errno after a success is what it was before. */
+/* h_errno is a thread's own, too. */
 static void look_up(lookup *l, mf_work work)
 {
-    int before = errno;
-    mf_offload(work, l);
-    if (errno == 0)
-        errno = before;
+    mf_offload_name(work, l);
     if (l->thread_host_error)
         h_errno = l->thread_host_error;
 }

@@ -11,7 +11,7 @@ typedef struct opening {
     const char *path;
     int flags;
     mode_t mode;
-    bool is_pipe;
+    bool may_wait;
     int result;
 } opening;
 
@@ -21,15 +21,15 @@ static void open_now(void *argument)
     o->result = LIBC(openat64)(o->directory, o->path, o->flags, o->mode);
 }
 
-/* The other end of a named pipe may never come. */
-static void open_unless_pipe(void *argument)
+/* The other end of a named pipe may never come, nor what a device waits for, such as a line's carrier. */
+static void open_unless_it_waits(void *argument)
 {
     opening *o = argument;
     struct stat status;
-    o->is_pipe = !(o->flags & O_NONBLOCK) && fstatat(o->directory, o->path, &status, 0) == 0 &&
-                 S_ISFIFO(status.st_mode);
+    o->may_wait = !(o->flags & (O_NONBLOCK | O_PATH)) && fstatat(o->directory, o->path, &status, 0) == 0 &&
+                  (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode));
     errno = 0;
-    if (!o->is_pipe)
+    if (!o->may_wait)
         open_now(o);
 }
 
@@ -37,8 +37,8 @@ static int open_file(int directory, const char *path, int flags, mode_t mode)
 {
     opening o = {.directory = directory, .path = path, .flags = flags, .mode = mode};
     int before = errno;
-    mf_offload(open_unless_pipe, &o);
-    if (o.is_pipe)
+    mf_offload(open_unless_it_waits, &o);
+    if (o.may_wait)
         mf_offload_alone(open_now, &o);
     if (o.result >= 0)
         errno = before;

@@ -1,4 +1,5 @@
 /* name.c: looking up names. */
+#include "../../src/shadow/libc.h"
 #include "shadow_test.h"
 
 #include <arpa/inet.h>
@@ -52,8 +53,49 @@ static void the_old_way(void)
     on_fiber(look_up_the_old_way, NULL);
 }
 
+/* In libc's place, on a helper thread: a server that does not answer. */
+static int fail_late(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **addresses)
+{
+    (void)name, (void)service, (void)hints, (void)addresses;
+    usleep(PAUSE_MS * 1000);
+    return EAI_AGAIN;
+}
+
+static void *look_up_in_vain(void *argument)
+{
+    struct addrinfo *found;
+    CHECK_EQ(getaddrinfo("localhost", "80", NULL, &found), EAI_AGAIN);
+    return argument;
+}
+
+static void *open_and_close(void *argument)
+{
+    int file = MUST(open("/", O_RDONLY | O_DIRECTORY));
+    MUST(close(file));
+    return argument;
+}
+
+/* Those that begin together wait together, and files have threads of their own. */
+static void a_server_that_does_not_answer(void)
+{
+    enum { LOOKUPS = 8 };
+    mr_fiber *fibers[LOOKUPS];
+    on_fiber(look_up_localhost, NULL); /* leaves one thread that is idle */
+    usleep(10000);
+    atomic_store(&mf_libc_functions[MF_LIBC_getaddrinfo], (void *)fail_late);
+    uint64_t begin_ns = mr_clock_now_ns();
+    for (int i = 0; i < LOOKUPS; i++)
+        fibers[i] = spawn(look_up_in_vain, NULL);
+    on_fiber(open_and_close, NULL);
+    CHECK_LT(mr_clock_now_ns() - begin_ns, PAUSE_MS * NS_PER_MS);
+    for (int i = 0; i < LOOKUPS; i++)
+        join(fibers[i]);
+    CHECK_LT(mr_clock_now_ns() - begin_ns, 2 * PAUSE_MS * NS_PER_MS);
+}
+
 const fiber_case name_cases[] = {
     CASE(many_at_once),
     CASE(the_old_way),
+    CASE(a_server_that_does_not_answer),
     {0},
 };
