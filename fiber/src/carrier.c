@@ -278,7 +278,7 @@ static void stop(mf_carrier *carrier)
     free(carrier->signal_stack);
 }
 
-int mf_carriers_create(mf_carrier **result, unsigned count, mr_group *group)
+int mf_carriers_create(mf_carrier **result, unsigned count, mr_group *group, mf_runtime *runtime)
 {
     mf_carrier *carriers = calloc(count, sizeof *carriers);
     if (!carriers)
@@ -289,8 +289,10 @@ int mf_carriers_create(mf_carrier **result, unsigned count, mr_group *group)
     pthread_sigmask(SIG_SETMASK, &all, &signals_of_program);
     int error = 0;
     unsigned started = 0;
-    while (started < count && !(error = start(&carriers[started], started, group)))
-        started++;
+    for (; started < count && !error; started += !error) {
+        carriers[started].runtime = runtime;
+        error = start(&carriers[started], started, group);
+    }
     pthread_sigmask(SIG_SETMASK, &signals_of_program, NULL);
     if (error)
         mf_carriers_destroy(carriers, started);

@@ -24,8 +24,11 @@ typedef struct mf_message {
     mf_message_kind kind;
 } mf_message;
 
+typedef struct mf_runtime mf_runtime; /* runtime.h */
+
 typedef struct mf_carrier {
     unsigned index;
+    mf_runtime *runtime;
     mr_loop *loop;
     pthread_t thread;
     void *scheduler;             /* where the carrier's own context goes on when a fiber switches away */
@@ -112,8 +115,8 @@ void mf_suspend(void);
 /* Has a suspended fiber (or one about to suspend) continued. Once for each mf_suspend. [any thread] */
 void mf_make_ready(mr_fiber *fiber);
 
-/* Creates carriers with these options, starts their threads. 0, or a negative errno and nothing has changed. */
-int mf_carriers_create(mf_carrier **carriers, unsigned count, mr_group *group);
+/* Creates the carriers of the runtime, starts their threads. 0, or a negative errno and nothing has changed. */
+int mf_carriers_create(mf_carrier **carriers, unsigned count, mr_group *group, mf_runtime *runtime);
 
 /* Ends the threads, which must have no fibers, and frees the carriers. */
 void mf_carriers_destroy(mf_carrier *carriers, unsigned count);

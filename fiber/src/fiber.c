@@ -16,17 +16,15 @@ void mf_fiber_unreference(mr_fiber *fiber)
 
 /* ------------------------------------------------------------------------------------------------------- begin --- */
 
-static mr_fiber *create(const mr_fiber_options *options, size_t default_stack_size_bytes, int *error)
+/* On an error the runtime no longer counts it. */
+static mr_fiber *create(const mr_fiber_options *options, mf_runtime *runtime, int *error)
 {
     mr_fiber *fiber = calloc(1, sizeof *fiber);
-    if (!fiber) {
-        *error = -ENOMEM;
-        return NULL;
-    }
-    size_t wanted = options && options->stack_size_bytes ? options->stack_size_bytes : default_stack_size_bytes;
-    *error = mf_stack_take(&fiber->stack, wanted);
+    size_t wanted = options && options->stack_size_bytes ? options->stack_size_bytes : runtime->stack_size_bytes;
+    *error = fiber ? mf_stack_take(&fiber->stack, wanted) : -ENOMEM;
     if (*error) {
         free(fiber);
+        mf_runtime_uncount(runtime);
         return NULL;
     }
     fiber->seen.descriptor = -1;
@@ -41,8 +39,8 @@ int mr_fiber_spawn(mr_fiber **handle, const mr_fiber_options *options, void *(*r
 {
     int saved_errno = errno;
     mf_runtime *runtime;
-    int error = mf_runtime_get(&runtime);
-    mr_fiber *fiber = error ? NULL : create(options, runtime->stack_size_bytes, &error);
+    int error = mf_runtime_count(&runtime);
+    mr_fiber *fiber = error ? NULL : create(options, runtime, &error);
     if (fiber) {
         fiber->run = run;
         fiber->argument = argument;
@@ -80,7 +78,8 @@ void mf_fiber_bury(mr_fiber *fiber)
     while ((joiner = mf_queue_claim(&fiber->joiners)))
         mf_wait_wake(joiner->wait);
     mf_lock_give(&fiber->lock);
-    mf_runtime_note_end(fiber->carrier);
+    atomic_fetch_sub_explicit(&fiber->carrier->load, 1, memory_order_relaxed);
+    mf_runtime_uncount(fiber->carrier->runtime);
     mf_fiber_unreference(fiber);
 }
 

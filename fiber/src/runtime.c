@@ -18,6 +18,7 @@ enum { STACK_SIZE_BYTES = 256 * 1024, STACKS_KEPT = 1024 };
 
 static mf_lock start_lock; /* held while carriers are started or stopped */
 static _Atomic(mf_runtime *) current;
+static mf_lock count_lock; /* held while a thread counts a fiber, or the last one has ended: the count stays 0 or not */
 static mf_runtime *volatile left_behind; /* by fork: what the parent's carriers had is not looked for as a leak */
 
 /* ------------------------------------------------------------------------------------------------------ options --- */
@@ -57,7 +58,7 @@ static int create(const mr_carriers_options *options, mf_runtime **result)
     if (error)
         goto fail_group;
     mr_group_fix_owners(runtime->group);
-    error = mf_carriers_create(&runtime->carriers, runtime->count, runtime->group);
+    error = mf_carriers_create(&runtime->carriers, runtime->count, runtime->group, runtime);
     if (error)
         goto fail_carriers;
     mf_watchdog_start(runtime->carriers, runtime->count);
@@ -84,6 +85,7 @@ static void forget_after_fork(void)
     mf_this_carrier = NULL;
     left_behind = atomic_exchange(&current, NULL);
     atomic_store(&start_lock.state, 0);
+    atomic_store(&count_lock.state, 0);
     mf_stack_forget_kept();
     mf_watch_start();
     mf_offload_forget_after_fork();
@@ -125,14 +127,55 @@ int mr_carriers_start(const mr_carriers_options *options)
     return error;
 }
 
-int mf_runtime_get(mf_runtime **runtime)
+/* NULL: there is none. */
+static mf_runtime *count_on_thread(void)
 {
-    while (!(*runtime = atomic_load_explicit(&current, memory_order_acquire))) {
+    mf_lock_take(&count_lock);
+    mf_runtime *runtime = atomic_load(&current);
+    if (runtime)
+        atomic_fetch_add(&runtime->fibers, 1);
+    mf_lock_give(&count_lock);
+    return runtime;
+}
+
+/* While a fiber runs, its carriers do not stop. */
+int mf_runtime_count(mf_runtime **runtime)
+{
+    if (mf_this_carrier) {
+        *runtime = mf_this_carrier->runtime;
+        atomic_fetch_add(&(*runtime)->fibers, 1);
+        return 0;
+    }
+    while (!(*runtime = count_on_thread())) {
         int error = mr_carriers_start(NULL);
         if (error && error != -EALREADY)
             return error;
     }
     return 0;
+}
+
+void mf_runtime_uncount(mf_runtime *runtime)
+{
+    if (atomic_fetch_sub(&runtime->fibers, 1) == 1)
+        mf_futex_wake(&runtime->fibers, INT_MAX);
+}
+
+static void wait_for_fibers(mf_runtime *runtime)
+{
+    unsigned fibers;
+    while ((fibers = atomic_load(&runtime->fibers)))
+        mf_futex_wait(&runtime->fibers, fibers, MR_NO_DEADLINE);
+}
+
+/* False: a fiber was spawned. */
+static bool hide_if_idle(mf_runtime *runtime)
+{
+    mf_lock_take(&count_lock);
+    bool is_idle = atomic_load(&runtime->fibers) == 0;
+    if (is_idle)
+        atomic_store(&current, NULL);
+    mf_lock_give(&count_lock);
+    return is_idle;
 }
 
 int mr_carriers_stop(void)
@@ -142,10 +185,9 @@ int mr_carriers_stop(void)
     mf_lock_take(&start_lock);
     mf_runtime *runtime = atomic_load(&current);
     if (runtime) {
-        unsigned fibers;
-        while ((fibers = atomic_load(&runtime->fibers)))
-            mf_futex_wait(&runtime->fibers, fibers, MR_NO_DEADLINE);
-        atomic_store(&current, NULL);
+        do
+            wait_for_fibers(runtime);
+        while (!hide_if_idle(runtime));
         mf_watchdog_stop();
         mf_carriers_destroy(runtime->carriers, runtime->count);
         mr_group_destroy(runtime->group);
@@ -174,14 +216,5 @@ mf_carrier *mf_runtime_place(mf_runtime *runtime)
                              ? other
                              : one;
     atomic_fetch_add_explicit(&chosen->load, 1, memory_order_relaxed);
-    atomic_fetch_add(&runtime->fibers, 1);
     return chosen;
-}
-
-void mf_runtime_note_end(mf_carrier *carrier)
-{
-    mf_runtime *runtime = atomic_load(&current);
-    atomic_fetch_sub_explicit(&carrier->load, 1, memory_order_relaxed);
-    if (atomic_fetch_sub(&runtime->fibers, 1) == 1)
-        mf_futex_wake(&runtime->fibers, INT_MAX);
 }

@@ -108,6 +108,28 @@ static void a_fiber_cannot_stop_them(void)
     CHECK_EQ(mr_carriers_stop(), 0);
 }
 
+static atomic_bool stop_spawning;
+
+static void *spawn_again_and_again(void *argument)
+{
+    while (!atomic_load(&stop_spawning))
+        on_fiber(nothing, NULL);
+    return argument;
+}
+
+static void they_stop_while_a_thread_spawns(void)
+{
+    pthread_t spawning;
+    CHECK_EQ(pthread_create(&spawning, NULL, spawn_again_and_again, NULL), 0);
+    for (unsigned i = 0; i < harness_rounds(300); i++) {
+        CHECK_EQ(mr_carriers_stop(), 0);
+        mr_carriers_start(&(mr_carriers_options){.carriers = 1});
+    }
+    atomic_store(&stop_spawning, true);
+    CHECK_EQ(pthread_join(spawning, NULL), 0);
+    CHECK_EQ(mr_carriers_stop(), 0);
+}
+
 enum { PLACED = 400 };
 
 static mr_event *all_placed;
@@ -165,6 +187,7 @@ const fiber_case carriers_cases[] = {
     CASE(stop_waits_for_fibers_and_their_fibers),
     CASE(start_does_not_wait_for_fibers),
     CASE(a_fiber_cannot_stop_them),
+    CASE(they_stop_while_a_thread_spawns),
     CASE(placement_is_balanced),
     CASE(placement_forgets_ended_fibers),
     {0},
