@@ -1,6 +1,7 @@
 /* carrier.c: the loop that every carrier runs: fibers that are ready, then what the core reports, then sleep. */
 #include "carrier.h"
 #include "context.h"
+#include "mask.h"
 #include "overflow.h"
 #include "report/report.h"
 
@@ -55,9 +56,13 @@ void mf_suspend(void)
         mf_held_note_park();
     fiber->saved_errno = errno;
     fiber->calls = 0;
+    if (fiber->mask.is_own)
+        mf_mask_put_off(fiber);
     mf_sanitizer_leave(&fiber->sanitizer, &carrier->sanitizer, carrier->ended == fiber);
     mf_switch(&fiber->context, carrier->scheduler);
     mf_sanitizer_arrive(&fiber->sanitizer, &carrier->sanitizer);
+    if (fiber->mask.is_own)
+        mf_mask_put_on(fiber);
     errno = fiber->saved_errno;
 }
 
@@ -226,6 +231,11 @@ void mf_carrier_restore_signals(sigset_t *before)
     pthread_sigmask(SIG_SETMASK, &signals_of_program, before);
 }
 
+bool mf_carrier_program_blocks(int signal_number)
+{
+    return sigismember(&signals_of_program, signal_number) == 1;
+}
+
 /* Signals belong to the program's own threads, except those that a thread causes by what it does. */
 static void block_signals(void)
 {
@@ -244,6 +254,7 @@ static void *carrier_main(void *argument)
     block_signals();
     mf_overflow_watch_thread(carrier->signal_stack);
     mf_watchdog_enter_carrier(carrier);
+    carrier->blocked_signals = mf_mask_of_thread();
     mf_sanitizer_adopt_thread(&carrier->sanitizer);
     carry_fibers(carrier);
     mf_overflow_unwatch_thread();

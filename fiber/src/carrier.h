@@ -29,6 +29,7 @@ typedef struct mf_runtime mf_runtime; /* runtime.h */
 typedef struct mf_carrier {
     unsigned index;
     mf_runtime *runtime;
+    uint64_t blocked_signals;    /* while no fiber runs that has changed its mask: see mask.h */
     mr_loop *loop;
     pthread_t thread;
     void *scheduler;             /* where the carrier's own context goes on when a fiber switches away */
@@ -63,6 +64,13 @@ typedef struct mf_stream_seen {
     bool is_emptied;
 } mf_stream_seen;
 
+/* The signals that a fiber blocks: see mask.h. */
+typedef struct mf_mask {
+    uint64_t blocked;
+    bool is_own;      /* not the carrier's */
+    bool has_sigpipe; /* pending, while the fiber does not run */
+} mf_mask;
+
 struct mr_fiber {
     void *context;       /* where it goes on, while it does not run */
     mf_carrier *carrier;
@@ -70,6 +78,7 @@ struct mr_fiber {
     int saved_errno;
     int interruption;    /* an error for the next wait that can be interrupted, or 0 */
     mf_wait *waiting;    /* a wait that can be interrupted, or NULL */
+    mf_mask mask;
     unsigned calls;      /* shadowed calls in this turn that did not wait: see mf_spend_turn */
     mf_stream_seen seen; /* see shadow/emptied.h */
     mf_message resume, interrupt;
@@ -124,6 +133,9 @@ void mf_carriers_destroy(mf_carrier *carriers, unsigned count);
 /* Has the calling thread block what the program's own threads block, for a program that it starts. Tells what it blocked
  * before, unless NULL. */
 void mf_carrier_restore_signals(sigset_t *before);
+
+/* Do the program's own threads block it? */
+bool mf_carrier_program_blocks(int signal_number);
 
 /* fiber.c: the first function of every fiber. */
 void mf_fiber_main(void *fiber);

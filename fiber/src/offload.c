@@ -2,6 +2,7 @@
 #include "offload.h"
 #include "carrier.h"
 #include "futex.h"
+#include "shadow/libc.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -79,9 +80,9 @@ static int start_thread(pthread_t *thread, void *(*run)(void *), void *argument)
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    LIBC(pthread_sigmask)(SIG_SETMASK, &all, &before);
     int error = pthread_create(thread, &attributes, run, argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    LIBC(pthread_sigmask)(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return error;
 }

@@ -27,6 +27,7 @@
     X(report)                                                                                                          \
     X(scan)                                                                                                            \
     X(server)                                                                                                          \
+    X(signal)                                                                                                          \
     X(sleep)                                                                                                           \
     X(stream)
 

@@ -1,0 +1,34 @@
+/* signal.c: the mask of signals, which is each fiber's own, and raising one. */
+#include "../mask.h"
+#include "../carrier.h"
+#include "libc.h"
+
+int pthread_sigmask(int how, const sigset_t *set, sigset_t *before)
+{
+    int error = LIBC(pthread_sigmask)(how, set, before);
+    if (mf_current && set && !error)
+        mf_mask_note_change();
+    return error;
+}
+
+int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before)
+{
+    int result = LIBC(sigprocmask)(how, set, before);
+    if (mf_current && set && result == 0)
+        mf_mask_note_change();
+    return result;
+}
+
+/* What only the carrier blocks, its fibers do not. A fiber that has changed its mask is taken at its word. */
+int raise(int signal_number)
+{
+    sigset_t one, before;
+    if (!mf_current || mf_current->mask.is_own || mf_carrier_program_blocks(signal_number))
+        return LIBC(raise)(signal_number);
+    sigemptyset(&one);
+    sigaddset(&one, signal_number);
+    LIBC(pthread_sigmask)(SIG_UNBLOCK, &one, &before);
+    int result = LIBC(raise)(signal_number);
+    LIBC(pthread_sigmask)(SIG_SETMASK, &before, NULL);
+    return result;
+}
