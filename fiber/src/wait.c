@@ -129,9 +129,11 @@ void mf_operation_start(mf_operation *operation, mf_wait *wait, int outcome, con
     mr_completion completion;
     *operation = (mf_operation){.wait = wait, .outcome = outcome};
     own.user_data = (uint64_t)(uintptr_t)operation;
+    int error = errno;
     mr_fiber *fiber = mf_enter_core();
     mr_status status = mr_loop_submit(fiber->carrier->loop, &own, &completion);
     mf_leave_core(fiber);
+    errno = error;
     operation->token = completion.token;
     operation->pending = status == MR_PENDING;
     operation->result = completion.result;
@@ -139,10 +141,11 @@ void mf_operation_start(mf_operation *operation, mf_wait *wait, int outcome, con
         mf_wait_claim_own(wait, outcome);
 }
 
-void mf_operation_end(mf_operation *operation)
+void mf_operation_cancel(mf_operation *operation)
 {
-    if (!operation->pending)
+    if (!operation->pending || operation->cancelled)
         return;
+    int error = errno;
     mr_fiber *fiber = mf_enter_core();
     mr_loop *loop = fiber->carrier->loop;
     if (mr_loop_discard(loop, operation->token)) {
@@ -150,9 +153,16 @@ void mf_operation_end(mf_operation *operation)
         operation->pending = false;
     } else {
         mr_loop_cancel(loop, operation->token);
+        operation->cancelled = true;
     }
     mf_leave_core(fiber);
-    operation->awaiting = fiber;
+    errno = error;
+}
+
+void mf_operation_end(mf_operation *operation)
+{
+    mf_operation_cancel(operation);
+    operation->awaiting = mf_current;
     while (operation->pending)
         mf_suspend();
 }

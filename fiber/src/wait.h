@@ -75,12 +75,15 @@ typedef struct mf_operation {
     mr_fiber *awaiting; /* the fiber that wants nothing but the end of this operation */
     mr_token token;
     int outcome;
-    bool pending;
+    bool pending, cancelled;
     int64_t result;
 } mf_operation;
 
-/* Starts it. It claims the wait when it ends, at once if it is done at once. */
+/* Starts it. It claims the wait when it ends, at once if it is done at once. errno stays as it is, here and below. */
 void mf_operation_start(mf_operation *operation, mf_wait *wait, int outcome, const mr_request *request);
+
+/* Has it end soon if it is still pending: before mf_operation_end, where there are several to be ended. */
+void mf_operation_cancel(mf_operation *operation);
 
 /* Ends it if it is still pending, and returns when it has ended. */
 void mf_operation_end(mf_operation *operation);

@@ -35,7 +35,7 @@ static mf_watch *watch_of(mf_node *node)
     return (mf_watch *)((char *)node - offsetof(mf_watch, node));
 }
 
-void mf_watch_begin(mf_watch *watch, mf_wait *wait, int outcome, int descriptor, mr_kind kind, uint32_t flags)
+static void register_watch(mf_watch *watch, mf_wait *wait, int outcome, int descriptor)
 {
     bucket *own = bucket_of(descriptor);
     watch->descriptor = descriptor;
@@ -43,8 +43,24 @@ void mf_watch_begin(mf_watch *watch, mf_wait *wait, int outcome, int descriptor,
     mf_lock_take(&own->lock);
     mf_queue_push(&own->watches, &watch->node);
     mf_lock_give(&own->lock);
+}
+
+void mf_watch_begin(mf_watch *watch, mf_wait *wait, int outcome, int descriptor, mr_kind kind, uint32_t flags)
+{
+    register_watch(watch, wait, outcome, descriptor);
     mr_request request = {.kind = kind, .flags = flags, .handle = mr_handle_foreign(descriptor)};
     mf_operation_start(&watch->operation, wait, outcome, &request);
+}
+
+void mf_watch_begin_for_close(mf_watch *watch, mf_wait *wait, int outcome, int descriptor)
+{
+    watch->operation = (mf_operation){0};
+    register_watch(watch, wait, outcome, descriptor);
+}
+
+void mf_watch_cancel(mf_watch *watch)
+{
+    mf_operation_cancel(&watch->operation);
 }
 
 int mf_watch_end(mf_watch *watch)
@@ -53,7 +69,7 @@ int mf_watch_end(mf_watch *watch)
     mf_lock_take(&own->lock);
     mf_queue_remove(&own->watches, &watch->node);
     mf_lock_give(&own->lock);
-    bool was_pending = watch->operation.pending;
+    bool was_pending = watch->operation.pending || watch->operation.cancelled;
     mf_operation_end(&watch->operation);
     return was_pending || watch->node.result ? watch->node.result : (int)watch->operation.result;
 }

@@ -16,6 +16,12 @@ typedef struct mf_watch {
  * MR_TRIED, or 0. */
 void mf_watch_begin(mf_watch *watch, mf_wait *wait, int outcome, int descriptor, mr_kind kind, uint32_t flags);
 
+/* The same for closing alone. */
+void mf_watch_begin_for_close(mf_watch *watch, mf_wait *wait, int outcome, int descriptor);
+
+/* Has it end soon: before mf_watch_end, where there are several to be ended. */
+void mf_watch_cancel(mf_watch *watch);
+
 enum { MF_WATCH_REPLACED = 1 };
 
 /* Returns when nothing of it is left: 0, the error that the descriptor ended with, or MF_WATCH_REPLACED: who knows what

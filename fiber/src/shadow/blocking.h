@@ -59,6 +59,14 @@ uint64_t mf_socket_deadline_ns(int descriptor, mr_kind direction);
  */
 void mf_spend_turn(void);
 
+/* The result of a call that may have tried in vain, or gone on in vain: success leaves errno as it was before. */
+static inline ssize_t mf_settle(ssize_t result, int errno_before)
+{
+    if (result >= 0)
+        errno = errno_before;
+    return result;
+}
+
 /* Turns a negative errno into -1 and errno. */
 static inline int mf_fail(int error)
 {

@@ -1,7 +1,7 @@
 /*
  * poll.c: waiting for several descriptors: poll, select, epoll_wait and their relatives.
  *
- * Each looks first, without waiting. To wait, one descriptor with plain conditions is an operation of the core.
+ * Each looks first, without waiting. To wait, a few descriptors with plain conditions are operations of the core.
  * Anything else (many descriptors, POLLPRI, nothing but errors) is watched through an epoll descriptor made for the
  * call, because an epoll descriptor is itself readable when it has something to report.
  *
@@ -13,6 +13,8 @@
 
 #include <limits.h>
 #include <string.h>
+
+enum { WATCHED_SINGLY_MAX = 16 };
 
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_SECOND UINT64_C(1000000000)
@@ -42,78 +44,162 @@ static bool has_passed(uint64_t deadline_ns)
     return deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= deadline_ns;
 }
 
-/* The only descriptor of the array that counts, if the core can wait for what is asked of it. */
-static struct pollfd *single_plain_entry(struct pollfd *entries, nfds_t count)
+/* Descriptors below 0 do not count. */
+static nfds_t counting_entries(const struct pollfd *entries, nfds_t count)
 {
-    struct pollfd *only = NULL;
+    nfds_t counting = 0;
+    for (nfds_t i = 0; i < count; i++)
+        counting += entries[i].fd >= 0;
+    return counting;
+}
+
+static short plain_events(const struct pollfd *entry)
+{
+    return (short)(entry->events & ~(POLLRDNORM | POLLWRNORM));
+}
+
+/* Can the core wait for what is asked of each of them? */
+static bool are_plain(const struct pollfd *entries, nfds_t count)
+{
     for (nfds_t i = 0; i < count; i++) {
-        if (entries[i].fd < 0)
-            continue;
-        if (only)
-            return NULL;
-        only = &entries[i];
+        short events = plain_events(&entries[i]);
+        if (entries[i].fd >= 0 && (!events || (events & ~(POLLIN | POLLOUT))))
+            return false;
     }
-    if (!only)
-        return NULL;
-    short plain = (short)(only->events & ~(POLLRDNORM | POLLWRNORM));
-    return plain == POLLIN || plain == POLLOUT ? only : NULL;
+    return true;
 }
 
-static int wait_for_one(const struct pollfd *entry, uint64_t deadline_ns)
+/* One call's watches: the outcome of the wait is the index of the one that decided it. */
+typedef struct watching {
+    mf_wait wait;
+    mf_watch *watches;
+    int count;
+    int closed; /* the number that lost its meaning, or -1 */
+} watching;
+
+static void watch(watching *w, int descriptor, mr_kind kind)
 {
-    return mf_watch_wait(entry->fd, entry->events & POLLIN ? MR_WAIT_READABLE : MR_WAIT_WRITABLE, deadline_ns);
+    mf_watch_begin(&w->watches[w->count], &w->wait, w->count, descriptor, kind, MR_TRIED);
+    w->count++;
 }
 
-/* POLLIN and EPOLLIN, and so on, are the same bits on Linux. A descriptor that occurs twice wants both sets. */
-static int add_to_set(int set, const struct pollfd *entries, nfds_t index)
+static void watch_for_close(watching *w, int descriptor)
+{
+    mf_watch_begin_for_close(&w->watches[w->count], &w->wait, w->count, descriptor);
+    w->count++;
+}
+
+/* 0: look again. */
+static int park(watching *w, uint64_t deadline_ns)
+{
+    int outcome = mf_wait_park(&w->wait, deadline_ns, MF_INTERRUPTIBLE), error = outcome < 0 ? outcome : 0;
+    for (int i = 0; i < w->count; i++)
+        mf_watch_cancel(&w->watches[i]);
+    for (int i = 0; i < w->count; i++) {
+        int result = mf_watch_end(&w->watches[i]);
+        if (i != outcome || result >= 0)
+            continue;
+        error = result;
+        if (error == -EBADF)
+            w->closed = w->watches[i].descriptor;
+    }
+    return error;
+}
+
+static int wait_singly(watching *w, const struct pollfd *entries, nfds_t count, uint64_t deadline_ns)
+{
+    for (nfds_t i = 0; i < count; i++) {
+        if (entries[i].fd >= 0 && (entries[i].events & POLLIN))
+            watch(w, entries[i].fd, MR_WAIT_READABLE);
+        if (entries[i].fd >= 0 && (entries[i].events & POLLOUT))
+            watch(w, entries[i].fd, MR_WAIT_WRITABLE);
+    }
+    return park(w, deadline_ns);
+}
+
+/* POLLIN and EPOLLIN, and so on, are the same bits on Linux. A descriptor that occurs twice wants both sets. What cannot
+ * be added is bad, which the next look tells, or a file, which would have been reported ready. */
+static bool add_to_set(int set, const struct pollfd *entries, nfds_t index)
 {
     struct epoll_event event = {.events = 0};
     for (nfds_t i = 0; i <= index; i++)
         if (entries[i].fd == entries[index].fd)
             event.events |= (unsigned short)entries[i].events;
-    if (epoll_ctl(set, EPOLL_CTL_ADD, entries[index].fd, &event) == 0)
-        return 0;
-    if (errno == EEXIST && epoll_ctl(set, EPOLL_CTL_MOD, entries[index].fd, &event) == 0)
-        return 0;
-    return errno == EPERM ? 0 : -errno; /* a file: it would have been reported ready */
+    if (epoll_ctl(set, EPOLL_CTL_ADD, entries[index].fd, &event) == 0 || errno == EPERM)
+        return true;
+    return errno == EEXIST && epoll_ctl(set, EPOLL_CTL_MOD, entries[index].fd, &event) == 0;
 }
 
-/* Closing a descriptor of the set does not end this wait, as it does not end that of a thread. */
-static int wait_for_set(const struct pollfd *entries, nfds_t count, uint64_t deadline_ns)
+static int wait_for_set(watching *w, const struct pollfd *entries, nfds_t count, uint64_t deadline_ns)
 {
     int set = epoll_create1(EPOLL_CLOEXEC);
     if (set < 0)
         return -errno;
-    int error = 0;
-    for (nfds_t i = 0; i < count && !error; i++)
-        if (entries[i].fd >= 0)
-            error = add_to_set(set, entries, i);
-    if (!error)
-        error = mf_watch_wait(set, MR_WAIT_READABLE, deadline_ns);
+    bool added = true;
+    for (nfds_t i = 0; i < count && added; i++) {
+        if (entries[i].fd < 0)
+            continue;
+        watch_for_close(w, entries[i].fd);
+        added = add_to_set(set, entries, i);
+    }
+    if (added)
+        watch(w, set, MR_WAIT_READABLE);
+    else
+        mf_wait_claim_own(&w->wait, w->count);
+    int error = park(w, deadline_ns);
     LIBC(close)(set);
     return error;
 }
 
+/* 0: look again. `by_set`: what the core waits for was not what was asked for. */
+static int wait_for_any(const struct pollfd *entries, nfds_t count, uint64_t deadline_ns, bool by_set, int *closed)
+{
+    nfds_t counting = counting_entries(entries, count);
+    if (counting == 0)
+        return mr_fiber_sleep_until(deadline_ns);
+    watching w = {.closed = -1, .watches = malloc((2 * counting + 1) * sizeof *w.watches)};
+    if (!w.watches)
+        return -ENOMEM;
+    mf_wait_init(&w.wait);
+    bool singly = !by_set && counting <= WATCHED_SINGLY_MAX && are_plain(entries, count);
+    int error = singly ? wait_singly(&w, entries, count, deadline_ns) : wait_for_set(&w, entries, count, deadline_ns);
+    free(w.watches);
+    *closed = w.closed;
+    return error;
+}
+
+/* A descriptor that is about to be closed: for a while another look would still find it open. */
+static int report_closed(struct pollfd *entries, nfds_t count, int closed)
+{
+    int reported = 0;
+    for (nfds_t i = 0; i < count; i++) {
+        entries[i].revents = entries[i].fd == closed ? POLLNVAL : 0;
+        reported += entries[i].revents != 0;
+    }
+    return reported;
+}
+
 /* The look decides what is reported, so that nothing is said that is not true now. */
-static int poll_until(struct pollfd *entries, nfds_t count, uint64_t deadline_ns)
+static int look_until(struct pollfd *entries, nfds_t count, uint64_t deadline_ns)
 {
     bool was_in_vain = false;
     for (;;) {
-        int ready = LIBC(poll)(entries, count, 0);
+        int closed = -1, ready = LIBC(poll)(entries, count, 0);
         if (ready != 0 || has_passed(deadline_ns))
             return ready;
-        struct pollfd *only = was_in_vain ? NULL : single_plain_entry(entries, count);
-        int error = only ? wait_for_one(only, deadline_ns) : wait_for_set(entries, count, deadline_ns);
-        if (error == -EBADF && only) { /* about to be closed: for a while another look would still find it open */
-            only->revents = POLLNVAL;
-            return 1;
-        }
-        if (error && error != -ETIMEDOUT && error != -EBADF)
-            return mf_fail(error);
-        if (error == -ETIMEDOUT && !has_passed(deadline_ns))
-            return mf_fail(error); /* an interruption that chose this error */
+        int error = wait_for_any(entries, count, deadline_ns, was_in_vain, &closed);
+        if (error == -EBADF)
+            return report_closed(entries, count, closed);
+        if (error && (error != -ETIMEDOUT || !has_passed(deadline_ns)))
+            return mf_fail(error); /* also of an interruption that chose ETIMEDOUT */
         was_in_vain = !error;
     }
+}
+
+static int poll_until(struct pollfd *entries, nfds_t count, uint64_t deadline_ns)
+{
+    int before = errno;
+    return (int)mf_settle(look_until(entries, count, deadline_ns), before);
 }
 
 int poll(struct pollfd *entries, nfds_t count, int timeout_ms)
@@ -223,6 +309,7 @@ static bool has_bad_descriptor(const struct pollfd *entries, nfds_t count)
 static int select_entries(const selection *s, struct pollfd *entries, uint64_t deadline_ns)
 {
     nfds_t count = to_entries(s, entries);
+    unsigned backoff_ms = 0;
     for (;;) {
         int ready = poll_until(entries, count, deadline_ns);
         if (ready < 0)
@@ -233,7 +320,6 @@ static int select_entries(const selection *s, struct pollfd *entries, uint64_t d
         if (bits || ready == 0)
             return bits;
         /* A hang-up that select does not report ends poll all the same. */
-        unsigned backoff_ms = 0;
         if (!mf_back_off(&backoff_ms, deadline_ns))
             return errno == EAGAIN ? 0 : -1;
     }
@@ -245,11 +331,10 @@ static int select_until(int bound, fd_set *read_set, fd_set *write_set, fd_set *
     struct pollfd *entries = calloc((size_t)bound + 1, sizeof *entries);
     if (!entries)
         return mf_fail(-ENOMEM);
+    int before = errno;
     int result = select_entries(&s, entries, deadline_ns);
-    int error = errno;
-    free(entries);
-    errno = error;
-    return result;
+    free(entries); /* which keeps errno */
+    return (int)mf_settle(result, before);
 }
 
 int select(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, struct timeval *timeout)

@@ -103,6 +103,36 @@ static void close_ends_a_poll(void)
     MUST(close(p.ends[1]));
 }
 
+typedef struct poll_of_two {
+    struct pollfd entries[2];
+    int timeout_ms;
+} poll_of_two;
+
+static void *poll_two(void *argument)
+{
+    poll_of_two *two = argument;
+    return (void *)(intptr_t)poll(two->entries, 2, two->timeout_ms);
+}
+
+/* However the poll waits: for both by operations of their own, or through a set. */
+static void close_ends_a_poll_of_two(void)
+{
+    static const short events[] = {POLLIN, POLLIN | POLLPRI};
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
+        pair p = new_pair(), q = new_pair();
+        poll_of_two two = {.entries = {{.fd = p.ends[0], .events = events[i]}, {.fd = q.ends[0], .events = events[i]}},
+                           .timeout_ms = 5000};
+        mr_fiber *fiber = spawn(poll_two, &two);
+        let_fibers_park();
+        MUST(close(q.ends[0]));
+        CHECK_EQ((intptr_t)join(fiber), 1);
+        CHECK_EQ(two.entries[0].revents, 0);
+        CHECK_EQ(two.entries[1].revents, POLLNVAL);
+        MUST(close(q.ends[1]));
+        close_pair(&p);
+    }
+}
+
 static void connect_over_tcp(int ends[2])
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -221,6 +251,7 @@ const fiber_case close_cases[] = {
     CASE(the_next_owner_of_the_number_is_left_alone),
     CASE(numbers_are_reused_safely),
     CASE(close_ends_a_poll),
+    CASE(close_ends_a_poll_of_two),
     CASE(a_lingering_close_ends_a_poll),
     CASE(a_dup2_that_fails_ends_nothing),
     CASE(a_vforked_child_closes_its_own),

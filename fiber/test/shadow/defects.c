@@ -197,6 +197,31 @@ static void timeouts_hold_no_descriptors(void)
     close_pair(&p);
 }
 
+static void *poll_without_descriptors_left(void *argument)
+{
+    pair *p = argument;
+    struct rlimit limit, none;
+    struct pollfd entries[2] = {{.fd = p->ends[0], .events = POLLIN}, {.fd = p->ends[1], .events = POLLIN}};
+    MUST(getrlimit(RLIMIT_NOFILE, &limit));
+    none = limit;
+    none.rlim_cur = 0;
+    MUST(setrlimit(RLIMIT_NOFILE, &none));
+    CHECK_EQ(poll(NULL, 0, 20), 0);
+    CHECK_EQ(select(0, NULL, NULL, NULL, &(struct timeval){.tv_usec = 20000}), 0);
+    MUST(setrlimit(RLIMIT_NOFILE, &limit));
+    limit.rlim_cur = (rlim_t)p->ends[1] + 1;
+    MUST(setrlimit(RLIMIT_NOFILE, &limit));
+    CHECK_EQ(poll(entries, 2, 20), 0);
+    return NULL;
+}
+
+static void polling_needs_no_descriptor(void)
+{
+    pair p = new_pair();
+    on_fiber(poll_without_descriptors_left, &p);
+    close_pair(&p);
+}
+
 static void *receive_and_check_flags(void *argument)
 {
     pair *p = argument;
@@ -318,6 +343,7 @@ const fiber_case defects_cases[] = {
     CASE(peeking_and_data_with_the_end),
     CASE(waiting_for_all_takes_parts),
     CASE(timeouts_hold_no_descriptors),
+    CASE(polling_needs_no_descriptor),
     CASE(flags_stay_as_they_were),
     CASE(non_blocking_calls_do_not_park),
     CASE(long_addresses),
