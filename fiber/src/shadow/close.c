@@ -11,7 +11,10 @@ static bool may_linger(int descriptor)
 {
     struct linger linger = {0};
     socklen_t size = sizeof linger;
-    return getsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, &size) == 0 && linger.l_onoff && linger.l_linger > 0;
+    int error = errno;
+    bool is_set = getsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, &size) == 0 && linger.l_onoff;
+    errno = error;
+    return is_set && linger.l_linger > 0;
 }
 
 typedef struct errand {

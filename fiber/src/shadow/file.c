@@ -230,12 +230,10 @@ static ssize_t run_vector(int descriptor, const struct iovec *vector, int count,
     }
     memcpy(copy, vector, (size_t)count * sizeof *copy);
     t.vector = copy;
-    ssize_t result = run(&t);
-    if (copy != on_stack) {
-        int error = errno;
-        free(copy);
-        errno = error;
-    }
+    int before = errno;
+    ssize_t result = mf_settle(run(&t), before);
+    if (copy != on_stack)
+        free(copy); /* which keeps errno */
     return result;
 }
 

@@ -36,12 +36,9 @@ static void open_unless_it_waits(void *argument)
 static int open_file(int directory, const char *path, int flags, mode_t mode)
 {
     opening o = {.directory = directory, .path = path, .flags = flags, .mode = mode};
-    int before = errno;
     mf_offload(open_unless_it_waits, &o);
     if (o.may_wait)
         mf_offload_alone(open_now, &o);
-    if (o.result >= 0)
-        errno = before;
     return o.result;
 }
 
@@ -140,10 +137,7 @@ static int force(forcing f)
 {
     if (!mf_current)
         return f.force(&f);
-    int before = errno;
     mf_offload(force_now, &f);
-    if (f.result >= 0)
-        errno = before;
     return f.result;
 }
 

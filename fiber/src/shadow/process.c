@@ -53,12 +53,13 @@ pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage)
     pid_t found = LIBC(wait4)(pid, status, options | WNOHANG, usage);
     if (found != 0)
         return found;
+    int before = errno;
     child_watch watch = watch_child(pid, !(options & (WUNTRACED | WCONTINUED)));
     do
         found = pause_between_looks(&watch) ? LIBC(wait4)(pid, status, options | WNOHANG, usage) : -1;
     while (found == 0);
     unwatch_child(&watch);
-    return found;
+    return (pid_t)mf_settle(found, before);
 }
 
 pid_t wait3(int *status, int options, struct rusage *usage)
@@ -87,6 +88,7 @@ int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
     siginfo_t *target = info ? info : &own;
     if (!mf_current || (options & WNOHANG))
         return LIBC(waitid)(type, id, info, options);
+    int before = errno;
     child_watch watch = watch_child(type == P_PID ? (pid_t)id : -1, !(options & (WSTOPPED | WCONTINUED)));
     int result;
     do {
@@ -94,7 +96,7 @@ int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
         result = LIBC(waitid)(type, id, target, options | WNOHANG);
     } while (result == 0 && target->si_pid == 0 && (result = pause_between_looks(&watch) ? 0 : -1) == 0);
     unwatch_child(&watch);
-    return result;
+    return (int)mf_settle(result, before);
 }
 
 typedef int spawner(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
@@ -206,11 +208,11 @@ int flock(int descriptor, int operation)
     if (!mf_current || (operation & LOCK_NB))
         return LIBC(flock)(descriptor, operation);
     unsigned backoff_ms = 0;
-    int result;
+    int result, before = errno;
     do
         result = LIBC(flock)(descriptor, operation | LOCK_NB);
     while (result < 0 && errno == EWOULDBLOCK && mf_back_off(&backoff_ms, MR_NO_DEADLINE));
-    return result;
+    return (int)mf_settle(result, before);
 }
 
 /* POSIX lets a lock that is held be told by either error. */
@@ -222,11 +224,11 @@ static bool is_locked(int result)
 static int lock_record(int descriptor, int try_command, void *lock)
 {
     unsigned backoff_ms = 0;
-    int result;
+    int result, before = errno;
     do
         result = LIBC(fcntl)(descriptor, try_command, lock);
     while (is_locked(result) && mf_back_off(&backoff_ms, MR_NO_DEADLINE));
-    return result;
+    return (int)mf_settle(result, before);
 }
 
 /* Every argument of fcntl fits a pointer, and passing one on where there is none does no harm. */
@@ -251,11 +253,11 @@ int lockf64(int descriptor, int command, off64_t size)
     if (!mf_current || command != F_LOCK)
         return LIBC(lockf64)(descriptor, command, size);
     unsigned backoff_ms = 0;
-    int result;
+    int result, before = errno;
     do
         result = LIBC(lockf64)(descriptor, F_TLOCK, size);
     while (is_locked(result) && mf_back_off(&backoff_ms, MR_NO_DEADLINE));
-    return result;
+    return (int)mf_settle(result, before);
 }
 
 ALIAS(lockf, lockf64);

@@ -540,9 +540,7 @@ int pthread_join(pthread_t thread, void **value)
     if (!mf_current)
         return LIBC(pthread_join)(thread, value);
     errand e = {.thread = thread, .value = value};
-    int before = errno;
     mf_offload_alone(run_join, &e);
-    errno = before;
     return e.result;
 }
 

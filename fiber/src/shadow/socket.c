@@ -140,6 +140,7 @@ static ssize_t receive_message(int descriptor, struct msghdr *message, int flags
 {
     mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
     size_t wanted = total_bytes(message);
+    int before = errno;
     if (must_wait_first(descriptor, wanted, flags) && !mf_wait_to_try(&call))
         return -1;
     ssize_t received = receive_some(&call, message, flags);
@@ -149,10 +150,10 @@ static ssize_t receive_message(int descriptor, struct msghdr *message, int flags
     if (!call.has_waited)
         mf_spend_turn();
     bool is_short = received > 0 && (size_t)received < wanted;
-    if (!is_short || !(flags & MSG_WAITALL) || mf_is_nonblocking(descriptor) || !mf_is_stream(descriptor))
-        return received;
-    return flags & MSG_PEEK ? peek_all(&call, message, flags, received)
-                            : receive_rest(&call, message, flags, (size_t)received);
+    if (is_short && (flags & MSG_WAITALL) && !mf_is_nonblocking(descriptor) && mf_is_stream(descriptor))
+        received = flags & MSG_PEEK ? peek_all(&call, message, flags, received)
+                                    : receive_rest(&call, message, flags, (size_t)received);
+    return mf_settle(received, before);
 }
 
 ssize_t recvmsg(int descriptor, struct msghdr *message, int flags)
@@ -188,6 +189,7 @@ ssize_t recv(int descriptor, void *buffer, size_t size, int flags)
         return recvfrom(descriptor, buffer, size, flags, NULL, NULL);
     mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
     ssize_t received;
+    int before = errno;
     if (must_wait_first(descriptor, size, flags) && !mf_wait_to_try(&call))
         return -1;
     do
@@ -196,7 +198,7 @@ ssize_t recv(int descriptor, void *buffer, size_t size, int flags)
     mf_note_received(descriptor, size, received);
     if (received >= 0 && !call.has_waited)
         mf_spend_turn();
-    return received;
+    return mf_settle(received, before);
 }
 
 ssize_t __recv_chk(int descriptor, void *buffer, size_t size, size_t buffer_size, int flags)
@@ -229,10 +231,11 @@ int recvmmsg(int descriptor, struct mmsghdr *messages, unsigned count, int flags
     uint64_t deadline_ns = deadline_of(timeout);
     int one_at_a_time = flags & ~MSG_WAITFORONE;
     unsigned done = 0;
+    int before = errno;
     while (done < count) {
         ssize_t received = recvmsg(descriptor, &messages[done].msg_hdr, one_at_a_time);
         if (received < 0)
-            return done ? (int)done : -1;
+            return done ? (int)mf_settle(done, before) : -1;
         messages[done++].msg_len = (unsigned)received;
         if (flags & MSG_WAITFORONE)
             one_at_a_time |= MSG_DONTWAIT;
@@ -284,12 +287,15 @@ ssize_t mf_send_rest(mf_patient_call *call, const struct msghdr *message, int fl
 static ssize_t send_message(int descriptor, const struct msghdr *message, int flags)
 {
     mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_WRITABLE};
+    int before = errno;
     ssize_t sent = send_some(&call, message, flags);
     if (sent < 0)
         return sent;
     if (!call.has_waited)
         mf_spend_turn();
-    return (size_t)sent < total_bytes(message) ? mf_send_rest(&call, message, flags, (size_t)sent) : sent;
+    if ((size_t)sent < total_bytes(message))
+        sent = mf_send_rest(&call, message, flags, (size_t)sent);
+    return mf_settle(sent, before);
 }
 
 ssize_t sendmsg(int descriptor, const struct msghdr *message, int flags)
@@ -315,15 +321,17 @@ ssize_t send(int descriptor, const void *buffer, size_t size, int flags)
 {
     if (!mf_current || (flags & MSG_DONTWAIT))
         return LIBC(send)(descriptor, buffer, size, flags);
+    int before = errno;
     ssize_t sent = LIBC(send)(descriptor, buffer, size, flags | MSG_DONTWAIT);
     if (sent < 0 && errno == EAGAIN)
-        return sendto(descriptor, buffer, size, flags, NULL, 0);
+        return mf_settle(sendto(descriptor, buffer, size, flags, NULL, 0), before);
     mf_spend_turn();
     if (sent < 0 || (size_t)sent == size)
         return sent;
     mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_WRITABLE};
     struct iovec vector = {(void *)buffer, size};
-    return mf_send_rest(&call, &(struct msghdr){.msg_iov = &vector, .msg_iovlen = 1}, flags, (size_t)sent);
+    sent = mf_send_rest(&call, &(struct msghdr){.msg_iov = &vector, .msg_iovlen = 1}, flags, (size_t)sent);
+    return mf_settle(sent, before);
 }
 
 ALIAS(__send, send);
@@ -333,10 +341,11 @@ int sendmmsg(int descriptor, struct mmsghdr *messages, unsigned count, int flags
     if (!mf_current || (flags & MSG_DONTWAIT))
         return LIBC(sendmmsg)(descriptor, messages, count, flags);
     unsigned done = 0;
+    int before = errno;
     while (done < count) {
         ssize_t sent = sendmsg(descriptor, &messages[done].msg_hdr, flags);
         if (sent < 0)
-            return done ? (int)done : -1;
+            return done ? (int)mf_settle(done, before) : -1;
         messages[done++].msg_len = (unsigned)sent;
     }
     return (int)done;
@@ -381,13 +390,13 @@ int accept4(int descriptor, struct sockaddr *address, socklen_t *size, int flags
     mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
     if (!mf_current || mf_is_nonblocking(descriptor) || !is_listening(descriptor))
         return LIBC(accept4)(descriptor, address, size, flags);
-    int accepted;
+    int accepted, before = errno;
     do
         accepted = accept_waiting(descriptor, address, size, flags);
     while (accepted < 0 && errno == EAGAIN && mf_wait_to_retry(&call));
     if (accepted >= 0 && !call.has_waited)
         mf_spend_turn();
-    return accepted;
+    return (int)mf_settle(accepted, before);
 }
 
 int accept(int descriptor, struct sockaddr *address, socklen_t *size)
@@ -427,7 +436,7 @@ static int await_connection(mf_patient_call *call, const struct sockaddr *addres
 
 int connect(int descriptor, const struct sockaddr *address, socklen_t size)
 {
-    int flags = mf_current ? LIBC(fcntl)(descriptor, F_GETFL) : -1;
+    int before = errno, flags = mf_current ? LIBC(fcntl)(descriptor, F_GETFL) : -1;
     if (flags < 0 || (flags & O_NONBLOCK))
         return LIBC(connect)(descriptor, address, size);
     mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_WRITABLE};
@@ -439,7 +448,7 @@ int connect(int descriptor, const struct sockaddr *address, socklen_t size)
     while (result < 0 && errno == EAGAIN && mf_back_off(&backoff_ms, deadline_ns));
     if (result < 0 && (errno == EINPROGRESS || errno == EALREADY))
         result = await_connection(&call, address, size);
-    return result;
+    return (int)mf_settle(result, before);
 }
 
 ALIAS(__connect, connect);

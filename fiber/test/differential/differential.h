@@ -55,7 +55,7 @@ extern const size_t kind_count;
 /* What a call did, as far as a program can see. */
 typedef struct outcome {
     long result;
-    int error;            /* errno, if the result is -1 */
+    int error;            /* errno, which was 0 before */
     bool waited;
     long detail[4];       /* of the call's choice */
     char data[DATA_BYTES];

@@ -104,7 +104,7 @@ static void *perform(void *argument)
     uint64_t begin_ns = mr_clock_now_ns();
     errno = 0;
     r->call->perform(&r->world, o);
-    o->error = o->result == -1 ? errno : 0;
+    o->error = errno;
     o->waited = !r->call->uses_disk && mr_clock_now_ns() - begin_ns >= WAITED_MS * UINT64_C(1000000);
     return NULL;
 }
