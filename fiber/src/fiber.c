@@ -141,9 +141,10 @@ mr_fiber *mr_fiber_enter_thread(void)
     return mf_enter_core();
 }
 
+/* In the child of a fork it stays a thread: no carrier runs it any more. */
 void mr_fiber_leave_thread(mr_fiber *fiber)
 {
-    if (fiber)
+    if (fiber && mf_this_carrier)
         mf_leave_core(fiber);
 }
 

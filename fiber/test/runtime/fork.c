@@ -83,8 +83,32 @@ static void a_fiber_can_fork(void)
     CHECK_EQ(untouched, 0);
 }
 
+/* As a run-time system of another language does it. */
+static void *fork_as_a_thread(void *argument)
+{
+    mr_fiber *self = mr_fiber_enter_thread();
+    pid_t child = fork();
+    mr_fiber_leave_thread(self);
+    if (child == 0) {
+        CHECK(mr_fiber_self() == NULL);
+        CHECK_EQ(mr_fiber_sleep(NS_PER_MS), 0);
+        _exit(0);
+    }
+    CHECK(mr_fiber_self() == self);
+    must_exit_with(child, 0);
+    return argument;
+}
+
+static void a_fiber_can_fork_while_it_is_a_thread(void)
+{
+    start_carriers(1);
+    let_carriers_rest();
+    on_fiber(fork_as_a_thread, NULL);
+}
+
 const fiber_case fork_cases[] = {
     CASE(a_child_can_start_anew),
     CASE(a_fiber_can_fork),
+    CASE(a_fiber_can_fork_while_it_is_a_thread),
     {0},
 };
