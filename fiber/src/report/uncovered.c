@@ -10,15 +10,24 @@
 
 /* Functions of libc that may wait for something else than the processor or a disk, and are not shadowed. */
 static const char *const blocking[] = {
-    "__isoc99_fwscanf", "__isoc99_vfwscanf", "__isoc99_vwscanf", "__isoc99_wscanf", "aio_suspend", "call_once",
-    "cnd_timedwait", "cnd_wait", "copy_file_range", "fgetwc", "fgetws", "fputwc", "fputws", "fwprintf", "fwscanf",
-    "gai_suspend", "getaddrinfo_a", "getwc", "getwchar", "io_getevents", "mq_receive", "mq_send", "mq_timedreceive",
-    "mq_timedsend", "msgrcv", "msgsnd", "mtx_lock", "mtx_timedlock", "pause", "preadv2", "pthread_barrier_wait",
-    "pthread_clockjoin_np", "pthread_spin_lock", "pthread_timedjoin_np", "putwc", "putwchar", "pwritev2",
-    "res_nquery", "res_nquerydomain", "res_nsearch", "res_nsend", "res_query", "res_querydomain", "res_search",
-    "res_send", "semop", "semtimedop", "sendfile", "sendfile64", "sigsuspend", "sigtimedwait", "sigwait",
-    "sigwaitinfo", "splice", "syscall", "tcdrain", "tee", "thrd_join", "thrd_sleep", "vfwprintf", "vfwscanf",
-    "vmsplice", "vwprintf", "vwscanf", "wprintf", "wscanf",
+    "__fgetws_chk", "__fgetws_unlocked_chk", "__fwprintf_chk", "__isoc23_fwscanf", "__isoc23_vfwscanf",
+    "__isoc23_vwscanf", "__isoc23_wscanf", "__isoc99_fwscanf", "__isoc99_vfwscanf", "__isoc99_vwscanf",
+    "__isoc99_wscanf", "__sigpause", "__syslog_chk", "__vfwprintf_chk", "__vsyslog_chk", "__vwprintf_chk",
+    "__wprintf_chk", "__xpg_sigpause", "aio_suspend", "aio_suspend64", "copy_file_range", "err", "error",
+    "error_at_line", "errx", "fgetwc", "fgetwc_unlocked", "fgetws", "fgetws_unlocked", "fputwc", "fputwc_unlocked",
+    "fputws", "fputws_unlocked", "fwprintf", "fwscanf", "gai_suspend", "getaddrinfo_a", "getgrent", "getgrent_r",
+    "getgrgid", "getgrgid_r", "getgrnam", "getgrnam_r", "getgrouplist", "getnetbyaddr", "getnetbyaddr_r",
+    "getnetbyname", "getnetbyname_r", "getpass", "getprotobyname", "getprotobyname_r", "getprotobynumber",
+    "getprotobynumber_r", "getpwent", "getpwent_r", "getpwnam", "getpwnam_r", "getpwuid", "getpwuid_r",
+    "getservbyname", "getservbyname_r", "getservbyport", "getservbyport_r", "getservent", "getservent_r", "getspnam",
+    "getspnam_r", "getwc", "getwc_unlocked", "getwchar", "getwchar_unlocked", "initgroups", "io_getevents", "lckpwdf",
+    "lio_listio", "lio_listio64", "mq_receive", "mq_send", "mq_timedreceive", "mq_timedsend", "msgrcv", "msgsnd",
+    "pause", "perror", "psiginfo", "psignal", "pthread_barrier_wait", "pthread_clockjoin_np", "pthread_spin_lock",
+    "pthread_timedjoin_np", "putwc", "putwc_unlocked", "putwchar", "putwchar_unlocked", "res_nquery",
+    "res_nquerydomain", "res_nsearch", "res_nsend", "res_query", "res_querydomain", "res_search", "res_send", "semop",
+    "semtimedop", "sendfile", "sendfile64", "sigpause", "sigsuspend", "sigtimedwait", "sigwait", "sigwaitinfo",
+    "splice", "syscall", "syslog", "tcdrain", "tcsendbreak", "tcsetattr", "tee", "verr", "verrx", "vfwprintf",
+    "vfwscanf", "vmsplice", "vsyslog", "vwarn", "vwarnx", "vwprintf", "vwscanf", "warn", "warnx", "wprintf", "wscanf",
 };
 
 static bool may_block(const char *name)

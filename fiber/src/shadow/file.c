@@ -28,6 +28,7 @@ typedef struct transfer {
     mf_patient_call call;
     bool writes;
     off64_t offset; /* or AT_POSITION */
+    int flags;      /* of preadv2 and pwritev2 */
     struct iovec *vector;
     int count;
     size_t done;
@@ -60,13 +61,17 @@ static descriptor_kind kind_of(int descriptor)
 
 static ssize_t attempt_without_waiting(const transfer *t)
 {
-    return t->writes ? pwritev2(t->call.descriptor, t->vector, t->count, t->offset, RWF_NOWAIT)
-                     : preadv2(t->call.descriptor, t->vector, t->count, t->offset, RWF_NOWAIT);
+    int flags = t->flags | RWF_NOWAIT;
+    return t->writes ? LIBC(pwritev64v2)(t->call.descriptor, t->vector, t->count, t->offset, flags)
+                     : LIBC(preadv64v2)(t->call.descriptor, t->vector, t->count, t->offset, flags);
 }
 
 /* Blocks. */
 static ssize_t perform(const transfer *t)
 {
+    if (t->flags)
+        return t->writes ? LIBC(pwritev64v2)(t->call.descriptor, t->vector, t->count, t->offset, t->flags)
+                         : LIBC(preadv64v2)(t->call.descriptor, t->vector, t->count, t->offset, t->flags);
     if (t->offset == AT_POSITION)
         return t->writes ? LIBC(writev)(t->call.descriptor, t->vector, t->count)
                          : LIBC(readv)(t->call.descriptor, t->vector, t->count);
@@ -114,7 +119,7 @@ static ssize_t perform_elsewhere(const transfer *t, void (*offload)(mf_work, voi
 static ssize_t attempt_after_a_look(const transfer *t, descriptor_kind kind)
 {
     struct pollfd entry = {.fd = t->call.descriptor, .events = t->writes ? POLLOUT : POLLIN};
-    bool fails_at_once = t->writes && kind == KIND_OTHER && left_bytes(t) != EVENT_BYTES;
+    bool fails_at_once = t->writes && kind == KIND_OTHER && t->vector->iov_len != EVENT_BYTES;
     if (t->writes && kind == KIND_DEVICE)
         return perform_elsewhere(t, mf_offload_alone);
     if (!fails_at_once && LIBC(poll)(&entry, 1, 0) == 0)
@@ -218,11 +223,12 @@ static ssize_t run(transfer *t)
     return moved < 0 && !t->done ? -1 : (ssize_t)t->done;
 }
 
-static ssize_t run_vector(int descriptor, const struct iovec *vector, int count, off64_t offset, bool writes)
+static ssize_t run_with_flags(int descriptor, const struct iovec *vector, int count, off64_t offset, bool writes,
+                              int flags)
 {
     struct iovec on_stack[VECTOR_ON_STACK], *copy = on_stack;
     transfer t = {.call = {.descriptor = descriptor, .direction = writes ? MR_WAIT_WRITABLE : MR_WAIT_READABLE},
-                  .writes = writes, .offset = offset, .count = count};
+                  .writes = writes, .offset = offset, .count = count, .flags = flags};
     if (count > VECTOR_ON_STACK) {
         copy = malloc((size_t)count * sizeof *copy);
         if (!copy)
@@ -235,6 +241,11 @@ static ssize_t run_vector(int descriptor, const struct iovec *vector, int count,
     if (copy != on_stack)
         free(copy); /* which keeps errno */
     return result;
+}
+
+static ssize_t run_vector(int descriptor, const struct iovec *vector, int count, off64_t offset, bool writes)
+{
+    return run_with_flags(descriptor, vector, count, offset, writes, 0);
 }
 
 static ssize_t run_buffer(int descriptor, const void *buffer, size_t size, off64_t offset, bool writes)
@@ -313,6 +324,36 @@ ssize_t pwritev64(int descriptor, const struct iovec *vector, int count, off64_t
                                                   : run_vector(descriptor, vector, count, offset, true);
 }
 
+/* An offset of -1 is where the descriptor stands. */
+static bool is_libcs_with_flags(const struct iovec *vector, int count, off64_t offset, int flags)
+{
+    return (flags & RWF_NOWAIT) || is_libcs_vector(vector, count, offset == AT_POSITION ? 0 : offset);
+}
+
+ssize_t preadv64v2(int descriptor, const struct iovec *vector, int count, off64_t offset, int flags)
+{
+    return is_libcs_with_flags(vector, count, offset, flags)
+               ? LIBC(preadv64v2)(descriptor, vector, count, offset, flags)
+               : run_with_flags(descriptor, vector, count, offset, false, flags);
+}
+
+ssize_t pwritev64v2(int descriptor, const struct iovec *vector, int count, off64_t offset, int flags)
+{
+    return is_libcs_with_flags(vector, count, offset, flags)
+               ? LIBC(pwritev64v2)(descriptor, vector, count, offset, flags)
+               : run_with_flags(descriptor, vector, count, offset, true, flags);
+}
+
+int eventfd_read(int descriptor, eventfd_t *value)
+{
+    return read(descriptor, value, sizeof *value) == sizeof *value ? 0 : -1;
+}
+
+int eventfd_write(int descriptor, eventfd_t value)
+{
+    return write(descriptor, &value, sizeof value) == sizeof value ? 0 : -1;
+}
+
 /* ------------------------------------------------------------------------------------------------------ aliases --- */
 
 static_assert(sizeof(off_t) == sizeof(off64_t), "the names with and without 64 are one function");
@@ -321,6 +362,8 @@ ALIAS(pread, pread64);
 ALIAS(pwrite, pwrite64);
 ALIAS(preadv, preadv64);
 ALIAS(pwritev, pwritev64);
+ALIAS(preadv2, preadv64v2);
+ALIAS(pwritev2, pwritev64v2);
 ALIAS(__read, read);
 ALIAS(__write, write);
 ALIAS(__pread64, pread64);

@@ -179,6 +179,14 @@ size_t __fread_chk(void *restrict buffer, size_t buffer_size, size_t size, size_
     return fread(buffer, size, count, stream);
 }
 
+ALIAS(__fread_unlocked_chk, __fread_chk);
+
+int getw(FILE *stream)
+{
+    int word;
+    return fread(&word, sizeof word, 1, stream) == 1 ? word : EOF;
+}
+
 /* -------------------------------------------------------------------------------------------------- characters --- */
 
 int fgetc(FILE *stream)
@@ -201,6 +209,8 @@ int getchar(void)
 {
     return fgetc(stdin);
 }
+
+ALIAS(getchar_unlocked, getchar);
 
 /* ------------------------------------------------------------------------------------------------------- lines --- */
 
@@ -243,6 +253,8 @@ char *__fgets_chk(char *restrict line, size_t line_size, int size, FILE *restric
         return LIBC(__fgets_chk)(line, line_size, size, stream);
     return fgets(line, size, stream);
 }
+
+ALIAS(__fgets_unlocked_chk, __fgets_chk);
 
 /* Room for `length` bytes and a 0. */
 static bool make_room(char **line, size_t *size, size_t length)

@@ -26,12 +26,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -48,6 +50,8 @@ int __open64_2(const char *, int);
 int __openat_2(int, const char *, int);
 int __openat64_2(int, const char *, int);
 
+size_t __fread_unlocked_chk(void *restrict, size_t, size_t, size_t, FILE *restrict);
+char *__fgets_unlocked_chk(char *restrict, size_t, int, FILE *restrict);
 size_t __fread_chk(void *restrict, size_t, size_t, size_t, FILE *restrict);
 char *__fgets_chk(char *restrict, size_t, int, FILE *restrict);
 int __printf_chk(int, const char *restrict, ...);
@@ -118,7 +122,8 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(pthread_once) X(fread) X(__fread_chk) X(fgetc) X(fgets) X(__fgets_chk) X(getdelim) X(__uflow) X(__underflow)  \
     X(fwrite) X(fputs) X(puts) X(fputc) X(__overflow) X(fflush) X(fclose) X(vfprintf) X(__vfprintf_chk) \
     X(vdprintf) X(__vdprintf_chk) X(sync_file_range) X(msync) X(sync) X(vfscanf) X(__isoc99_vfscanf)                   \
-    X(__isoc23_vfscanf) X(pthread_sigmask) X(sigprocmask) X(raise)
+    X(__isoc23_vfscanf) X(pthread_sigmask) X(sigprocmask) X(raise) X(fopen64)                     \
+    X(freopen64) X(preadv64v2) X(pwritev64v2)
 
 /* Second names for the same definitions. Some of libc's exist for old programs only and cannot be looked up. */
 #define MF_ALIASED(X)                                                                                                  \
@@ -132,7 +137,10 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(putchar_unlocked)  \
     X(fflush_unlocked) X(fprintf) X(printf) X(vprintf) X(__fprintf_chk) X(__printf_chk) X(__vprintf_chk) X(dprintf) \
     X(__dprintf_chk) X(scanf) X(fscanf) X(vscanf) X(__vfscanf) X(__isoc99_scanf) X(__isoc99_fscanf)                    \
-    X(__isoc99_vscanf) X(__isoc23_scanf) X(__isoc23_fscanf) X(__isoc23_vscanf)
+    X(__isoc99_vscanf) X(__isoc23_scanf) X(__isoc23_fscanf) X(__isoc23_vscanf) X(fopen) X(freopen) X(preadv2)          \
+    X(pwritev2) X(getchar_unlocked) X(getw) X(putw) X(__fread_unlocked_chk) X(__fgets_unlocked_chk) X(eventfd_read)    \
+    X(eventfd_write) X(mtx_lock) X(mtx_timedlock) X(mtx_trylock) X(mtx_unlock) X(cnd_wait) X(cnd_timedwait)            \
+    X(cnd_signal) X(cnd_broadcast) X(call_once) X(thrd_join) X(thrd_sleep)
 
 typedef enum mf_libc_index {
 #define MF_LIBC_ENUM(name) MF_LIBC_##name,

@@ -1,5 +1,6 @@
 /* open.c: opening files and forcing them to disk, on helper threads. */
 #include "../offload.h"
+#include "../watch.h"
 #include "blocking.h"
 #include "libc.h"
 
@@ -7,10 +8,13 @@
 #include <sys/stat.h>
 
 typedef struct opening {
+    void (*open)(struct opening *o);
     int directory;
     const char *path;
     int flags;
     mode_t mode;
+    const char *stream_mode;
+    FILE *stream;
     bool may_wait;
     int result;
 } opening;
@@ -18,7 +22,7 @@ typedef struct opening {
 static void open_now(void *argument)
 {
     opening *o = argument;
-    o->result = LIBC(openat64)(o->directory, o->path, o->flags, o->mode);
+    o->open(o);
 }
 
 /* The other end of a named pipe may never come, nor what a device waits for, such as a line's carrier. */
@@ -33,12 +37,24 @@ static void open_unless_it_waits(void *argument)
         open_now(o);
 }
 
+static void open_elsewhere(opening *o)
+{
+    mf_offload(open_unless_it_waits, o);
+    if (o->may_wait)
+        mf_offload_alone(open_now, o);
+}
+
+/* ------------------------------------------------------------------------------------------------- descriptors --- */
+
+static void open_descriptor(opening *o)
+{
+    o->result = LIBC(openat64)(o->directory, o->path, o->flags, o->mode);
+}
+
 static int open_file(int directory, const char *path, int flags, mode_t mode)
 {
-    opening o = {.directory = directory, .path = path, .flags = flags, .mode = mode};
-    mf_offload(open_unless_it_waits, &o);
-    if (o.may_wait)
-        mf_offload_alone(open_now, &o);
+    opening o = {.open = open_descriptor, .directory = directory, .path = path, .flags = flags, .mode = mode};
+    open_elsewhere(&o);
     return o.result;
 }
 
@@ -91,6 +107,47 @@ ALIAS(openat, openat64);
 ALIAS(creat, creat64);
 ALIAS(__open_2, __open64_2);
 ALIAS(__openat_2, __openat64_2);
+
+/* ----------------------------------------------------------------------------------------------------- streams --- */
+
+static void open_stream(opening *o)
+{
+    o->stream = LIBC(fopen64)(o->path, o->stream_mode);
+}
+
+FILE *fopen64(const char *restrict path, const char *restrict mode)
+{
+    if (!mf_current)
+        return LIBC(fopen64)(path, mode);
+    opening o = {.open = open_stream, .directory = AT_FDCWD, .path = path, .stream_mode = mode};
+    open_elsewhere(&o);
+    return o.stream;
+}
+
+static void reopen_stream(opening *o)
+{
+    o->stream = LIBC(freopen64)(o->path, o->stream_mode, o->stream);
+}
+
+/* What it has to write first may wait, too. */
+FILE *freopen64(const char *restrict path, const char *restrict mode, FILE *restrict stream)
+{
+    int error = errno, descriptor = fileno(stream);
+    errno = error;
+    if (descriptor >= 0)
+        mf_watch_note_close(descriptor, descriptor);
+    opening o = {.open = reopen_stream, .path = path, .stream_mode = mode, .stream = stream};
+    if (mf_current)
+        mf_offload_alone(open_now, &o);
+    else
+        reopen_stream(&o);
+    if (descriptor >= 0)
+        mf_watch_note_closed(descriptor, descriptor);
+    return o.stream;
+}
+
+ALIAS(fopen, fopen64);
+ALIAS(freopen, freopen64);
 
 /* ---------------------------------------------------------------------------------------------- forcing to disk --- */
 

@@ -200,6 +200,11 @@ size_t fwrite(const void *restrict buffer, size_t size, size_t count, FILE *rest
 
 ALIAS(fwrite_unlocked, fwrite);
 
+int putw(int word, FILE *stream)
+{
+    return fwrite(&word, sizeof word, 1, stream) == 1 ? 0 : EOF;
+}
+
 static bool put_string(FILE *stream, const char *text, size_t length)
 {
     return put(stream, text, length) == (ssize_t)length;

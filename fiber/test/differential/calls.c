@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -201,6 +202,35 @@ static void call_fgetc(world *w, outcome *o)
     end_stream(stream, o);
 }
 
+static void call_getw(world *w, outcome *o)
+{
+    FILE *stream = unbuffered_stream_of(w);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->result = getw(stream);
+    end_stream(stream, o);
+}
+
+static void call_preadv2_here(world *w, outcome *o)
+{
+    struct iovec vector[] = {{o->data, 8}, {o->data + 8, DATA_BYTES - 8}};
+    o->result = preadv2(w->descriptor, vector, 2, -1, 0);
+}
+
+static void call_preadv2_nowait(world *w, outcome *o)
+{
+    struct iovec vector = {o->data, 8};
+    o->result = preadv2(w->descriptor, &vector, 1, 0, RWF_NOWAIT);
+}
+
+static void call_eventfd_read(world *w, outcome *o)
+{
+    eventfd_t value = 0;
+    o->result = eventfd_read(w->descriptor, &value);
+    o->detail[0] = (long)value;
+}
+
 /* Up to a letter of the text; from an event descriptor, which is of no type, up to a byte of its number. */
 static void call_getdelim(world *w, outcome *o)
 {
@@ -336,6 +366,33 @@ static void call_fputc(world *w, outcome *o)
         return;
     o->result = fputc('x', stream);
     end_stream(stream, o);
+}
+
+static void call_putw(world *w, outcome *o)
+{
+    FILE *stream = output_of(w, _IONBF);
+    o->result = -1;
+    if (!stream)
+        return;
+    o->result = putw(1, stream);
+    end_stream(stream, o);
+}
+
+static void call_pwritev2_here(world *w, outcome *o)
+{
+    struct iovec vector[] = {{"some", 4}, {"text", 4}};
+    o->result = pwritev2(w->descriptor, vector, 2, -1, 0);
+}
+
+static void call_pwritev2_dsync(world *w, outcome *o)
+{
+    struct iovec vector = {"sometext", 8};
+    o->result = pwritev2(w->descriptor, &vector, 1, 2, RWF_DSYNC);
+}
+
+static void call_eventfd_write(world *w, outcome *o)
+{
+    o->result = eventfd_write(w->descriptor, 1);
 }
 
 static void call_fprintf(world *w, outcome *o)
@@ -924,6 +981,10 @@ const call calls[] = {
     {"old_fscanf", NEED_READABLE, false, false, call_old_fscanf},
     {"ungetc", NEED_READABLE, false, false, call_ungetc},
     {"fgetc", NEED_READABLE, false, false, call_fgetc},
+    {"getw", NEED_READABLE, false, false, call_getw},
+    {"preadv2_here", NEED_READABLE, false, false, call_preadv2_here},
+    {"preadv2_nowait", NEED_NOTHING, false, false, call_preadv2_nowait},
+    {"eventfd_read", NEED_READABLE, false, false, call_eventfd_read},
     {"getdelim", NEED_READABLE, false, false, call_getdelim},
     {"recv_chk", NEED_READABLE, false, false, call_recv_chk},
     {"recv_dontwait", NEED_NOTHING, false, false, call_recv_dontwait},
@@ -940,6 +1001,10 @@ const call calls[] = {
     {"fwrite_large", NEED_WRITABLE, false, false, call_fwrite_large},
     {"fputs", NEED_WRITABLE, false, false, call_fputs},
     {"fputc", NEED_WRITABLE, false, false, call_fputc},
+    {"putw", NEED_WRITABLE, false, false, call_putw},
+    {"pwritev2_here", NEED_WRITABLE, false, false, call_pwritev2_here},
+    {"pwritev2_dsync", NEED_NOTHING, false, true, call_pwritev2_dsync},
+    {"eventfd_write", NEED_WRITABLE, false, false, call_eventfd_write},
     {"fprintf", NEED_WRITABLE, false, false, call_fprintf},
     {"fprintf_chk", NEED_WRITABLE, false, false, call_fprintf_chk},
     {"fflush", NEED_WRITABLE, false, false, call_fflush},

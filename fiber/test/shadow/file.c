@@ -90,16 +90,50 @@ static void *write_named_pipe_later(void *argument)
     return NULL;
 }
 
+static void *read_named_pipe_as_stream(void *argument)
+{
+    char text[8] = {0};
+    FILE *reader = fopen(argument, "r");
+    CHECK(reader != NULL);
+    CHECK(fgets(text, sizeof text, reader) == text);
+    CHECK_EQ(strcmp(text, "hello"), 0);
+    fclose(reader);
+    return NULL;
+}
+
+static void *reopen_as_named_pipe(void *argument)
+{
+    char text[8] = {0};
+    FILE *reader = fopen("/dev/null", "r");
+    CHECK(reader != NULL);
+    CHECK(freopen(argument, "r", reader) == reader);
+    CHECK(fgets(text, sizeof text, reader) == text);
+    CHECK_EQ(strcmp(text, "hello"), 0);
+    fclose(reader);
+    return NULL;
+}
+
 /* Opening a named pipe waits for the other end, here a fiber of the same carrier. */
-static void a_named_pipe_between_fibers(void)
+static void must_read_named_pipe(void *(*by)(void *))
 {
     char path[64];
     make_path(path, "fifo");
     MUST(mkfifo(path, 0600));
     mr_fiber *writer = spawn(write_named_pipe_later, path);
-    must_leave_carrier_free(read_named_pipe, path);
+    must_leave_carrier_free(by, path);
     join(writer);
     unlink(path);
+}
+
+static void a_named_pipe_between_fibers(void)
+{
+    must_read_named_pipe(read_named_pipe);
+}
+
+static void streams_of_named_pipes(void)
+{
+    must_read_named_pipe(read_named_pipe_as_stream);
+    must_read_named_pipe(reopen_as_named_pipe);
 }
 
 enum { WAITERS = 8 };
@@ -218,6 +252,7 @@ const fiber_case file_cases[] = {
     CASE(a_file_is_written_and_read_back),
     CASE(errno_of_work_elsewhere),
     CASE(a_named_pipe_between_fibers),
+    CASE(streams_of_named_pipes),
     CASE(many_wait_for_a_file_lock),
     CASE(a_record_lock_of_another_process),
     CASE(lines_written_to_a_terminal),

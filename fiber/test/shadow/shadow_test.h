@@ -29,7 +29,8 @@
     X(server)                                                                                                          \
     X(signal)                                                                                                          \
     X(sleep)                                                                                                           \
-    X(stream)
+    X(stream)                                                                                                          \
+    X(thread)
 
 #define SHADOW_DECLARE(file) extern const fiber_case file##_cases[];
 SHADOW_FILES(SHADOW_DECLARE)
