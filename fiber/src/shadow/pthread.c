@@ -288,7 +288,7 @@ static int lock_mutex(pthread_mutex_t *mutex, uint64_t deadline_ns)
 /* On a fiber: a lock was taken, unless there was an error, by a call made at `place`. */
 static int note_taken(const void *lock, int error, const void *place)
 {
-    if (error == 0)
+    if (error == 0 || error == EOWNERDEAD)
         mf_held_note_lock(lock, place);
     return error;
 }
@@ -358,8 +358,10 @@ static int wait_for_condition(pthread_cond_t *condition, pthread_mutex_t *mutex,
     leave(&node);
     if (error)
         return error;
-    note_taken(mutex, lock_mutex(mutex, MR_NO_DEADLINE), PLACE);
+    error = note_taken(mutex, lock_mutex(mutex, MR_NO_DEADLINE), PLACE);
     errno = before;
+    if (error) /* of a robust mutex whose owner has died */
+        return error;
     /* An interruption is a spurious wake-up. */
     return outcome == -ETIMEDOUT && deadline_ns != MR_NO_DEADLINE ? ETIMEDOUT : 0;
 }

@@ -333,6 +333,45 @@ static void joining_a_thread(void)
     must_leave_carrier_free(join_a_thread, &once);
 }
 
+typedef struct legacy {
+    pthread_mutex_t mutex;
+    pthread_cond_t condition;
+} legacy;
+
+static void *signal_and_die(void *argument)
+{
+    legacy *l = argument;
+    CHECK_EQ(pthread_mutex_lock(&l->mutex), 0);
+    CHECK_EQ(pthread_cond_signal(&l->condition), 0);
+    return NULL;
+}
+
+static void *inherit(void *argument)
+{
+    legacy *l = argument;
+    CHECK_EQ(pthread_mutex_lock(&l->mutex), 0);
+    CHECK_EQ(pthread_cond_wait(&l->condition, &l->mutex), EOWNERDEAD);
+    CHECK_EQ(pthread_mutex_consistent(&l->mutex), 0);
+    CHECK_EQ(pthread_mutex_unlock(&l->mutex), 0);
+    return NULL;
+}
+
+static void a_mutex_whose_owner_died_during_the_wait(void)
+{
+    legacy l = {.condition = PTHREAD_COND_INITIALIZER};
+    pthread_mutexattr_t robust;
+    pthread_t thread;
+    pthread_mutexattr_init(&robust);
+    pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&l.mutex, &robust);
+    mr_fiber *heir = spawn(inherit, &l);
+    let_fibers_park();
+    CHECK_EQ(pthread_create(&thread, NULL, signal_and_die, &l), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    join(heir);
+    pthread_mutex_destroy(&l.mutex);
+}
+
 const fiber_case pthread_cases[] = {
     CASE(a_normal_mutex),
     CASE(a_recursive_mutex),
@@ -346,5 +385,6 @@ const fiber_case pthread_cases[] = {
     CASE(semaphores),
     CASE(once_with_an_initializer_that_parks),
     CASE(joining_a_thread),
+    CASE(a_mutex_whose_owner_died_during_the_wait),
     {0},
 };
