@@ -100,29 +100,43 @@ static ssize_t receive_some(mf_patient_call *call, struct msghdr *message, int f
     return received;
 }
 
-/* MSG_WAITALL after a first part: goes on until all has come, or the end, or an error. What came is the result. */
-static ssize_t receive_rest(mf_patient_call *call, const struct msghdr *message, int flags, size_t received)
+/* The kernel ends a receive with the part that descriptors came with, even if there was no room for them. */
+static bool has_descriptors(struct msghdr *message)
+{
+    if (message->msg_flags & MSG_CTRUNC)
+        return true;
+    for (struct cmsghdr *each = CMSG_FIRSTHDR(message); each; each = CMSG_NXTHDR(message, each))
+        if (each->cmsg_level == SOL_SOCKET && each->cmsg_type == SCM_RIGHTS)
+            return true;
+    return false;
+}
+
+/* MSG_WAITALL after a first part: goes on until all has come, or the end, or an error. What came is the result. Each part
+ * may bring control messages. */
+static ssize_t receive_rest(mf_patient_call *call, struct msghdr *message, int flags, size_t received,
+                            size_t control_bytes)
 {
     remainder rest;
     size_t wanted = total_bytes(message);
     if (!make_remainder(&rest, message))
         return (ssize_t)received;
-    rest.message.msg_control = NULL;
-    rest.message.msg_controllen = 0;
     advance(&rest.message, received);
-    while (received < wanted) {
+    while (received < wanted && !has_descriptors(&rest.message)) {
+        rest.message.msg_controllen = control_bytes;
         ssize_t more = receive_some(call, &rest.message, flags);
         if (more <= 0)
             break;
         received += (size_t)more;
         advance(&rest.message, (size_t)more);
+        message->msg_controllen = rest.message.msg_controllen;
+        message->msg_flags = rest.message.msg_flags;
     }
     free(rest.vector);
     return (ssize_t)received;
 }
 
 /* MSG_PEEK with MSG_WAITALL: what is there does not go away, so that only time tells whether more has come. */
-static ssize_t peek_all(mf_patient_call *call, struct msghdr *message, int flags, ssize_t seen)
+static ssize_t peek_all(mf_patient_call *call, struct msghdr *message, int flags, ssize_t seen, size_t control_bytes)
 {
     unsigned backoff_ms = 0;
     ssize_t before;
@@ -131,6 +145,7 @@ static ssize_t peek_all(mf_patient_call *call, struct msghdr *message, int flags
                                                        : mf_socket_deadline_ns(call->descriptor, MR_WAIT_READABLE)))
             return seen;
         before = seen;
+        message->msg_controllen = control_bytes;
         seen = receive_some(call, message, flags);
     } while (seen >= before && (size_t)seen < total_bytes(message));
     return seen;
@@ -139,7 +154,7 @@ static ssize_t peek_all(mf_patient_call *call, struct msghdr *message, int flags
 static ssize_t receive_message(int descriptor, struct msghdr *message, int flags)
 {
     mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
-    size_t wanted = total_bytes(message);
+    size_t wanted = total_bytes(message), control_bytes = message->msg_controllen;
     int before = errno;
     if (must_wait_first(descriptor, wanted, flags) && !mf_wait_to_try(&call))
         return -1;
@@ -151,8 +166,8 @@ static ssize_t receive_message(int descriptor, struct msghdr *message, int flags
         mf_spend_turn();
     bool is_short = received > 0 && (size_t)received < wanted;
     if (is_short && (flags & MSG_WAITALL) && !mf_is_nonblocking(descriptor) && mf_is_stream(descriptor))
-        received = flags & MSG_PEEK ? peek_all(&call, message, flags, received)
-                                    : receive_rest(&call, message, flags, (size_t)received);
+        received = flags & MSG_PEEK ? peek_all(&call, message, flags, received, control_bytes)
+                                    : receive_rest(&call, message, flags, (size_t)received, control_bytes);
     return mf_settle(received, before);
 }
 
@@ -284,11 +299,26 @@ ssize_t mf_send_rest(mf_patient_call *call, const struct msghdr *message, int fl
     return (ssize_t)sent;
 }
 
+/* MSG_FASTOPEN to a peer that has given no cookie yet: the connection comes first, and then what is to be sent. */
+static ssize_t send_when_connected(mf_patient_call *call, const struct msghdr *message, int flags)
+{
+    struct msghdr plain = *message;
+    plain.msg_name = NULL;
+    plain.msg_namelen = 0;
+    if (mf_wait_to_retry(call))
+        return send_some(call, &plain, flags & ~MSG_FASTOPEN);
+    if (errno == EAGAIN)
+        errno = EINPROGRESS;
+    return -1;
+}
+
 static ssize_t send_message(int descriptor, const struct msghdr *message, int flags)
 {
     mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_WRITABLE};
     int before = errno;
     ssize_t sent = send_some(&call, message, flags);
+    if (sent < 0 && errno == EINPROGRESS && (flags & MSG_FASTOPEN))
+        sent = send_when_connected(&call, message, flags);
     if (sent < 0)
         return sent;
     if (!call.has_waited)

@@ -161,6 +161,80 @@ static void waiting_for_all_takes_parts(void)
     close_pair(&p);
 }
 
+static void send_with_descriptor(int socket, const char *text)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {.header = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))}};
+    int passed = STDIN_FILENO;
+    memcpy(CMSG_DATA(&control.header), &passed, sizeof passed);
+    struct iovec vector = {(void *)text, strlen(text)};
+    MUST(sendmsg(socket, &(struct msghdr){.msg_iov = &vector, .msg_iovlen = 1, .msg_control = control.bytes,
+                                          .msg_controllen = sizeof control.bytes}, 0));
+}
+
+static void *receive_all_with_descriptor(void *argument)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[64];
+    } control;
+    char text[20];
+    int passed;
+    struct iovec vector = {text, sizeof text};
+    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    CHECK_EQ(recvmsg(*(int *)argument, &message, MSG_WAITALL), 7);
+    CHECK_MEMORY(text, "abcdefg", 7);
+    CHECK_EQ(message.msg_controllen, CMSG_SPACE(sizeof(int)));
+    CHECK_EQ(control.header.cmsg_type, SCM_RIGHTS);
+    memcpy(&passed, CMSG_DATA(&control.header), sizeof passed);
+    MUST(close(passed));
+    return NULL;
+}
+
+/* A descriptor may come with any part, and ends the receive as it does in the kernel. */
+static void waiting_for_all_keeps_descriptors(void)
+{
+    pair p = new_pair();
+    mr_fiber *fiber = spawn(receive_all_with_descriptor, &p.ends[0]);
+    MUST(write(p.ends[1], "abc", 3));
+    let_fibers_park();
+    send_with_descriptor(p.ends[1], "defg");
+    join(fiber);
+    close_pair(&p);
+}
+
+static void *send_fast(void *argument)
+{
+    struct sockaddr_in *address = argument;
+    int sender = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    ssize_t sent = sendto(sender, "hello", 5, MSG_FASTOPEN, (struct sockaddr *)address, sizeof *address);
+    if (sent < 0 && errno == EOPNOTSUPP)
+        SKIP("TCP Fast Open is switched off");
+    CHECK_EQ(sent, 5);
+    close(sender);
+    return NULL;
+}
+
+/* The listener gives no cookie, so that the connection must come first. */
+static void fast_open_without_a_cookie(void)
+{
+    char text[5];
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int listener = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    MUST(bind(listener, (struct sockaddr *)&address, size));
+    MUST(listen(listener, 1));
+    MUST(getsockname(listener, (struct sockaddr *)&address, &size));
+    on_fiber(send_fast, &address);
+    int accepted = MUST(accept(listener, NULL, NULL));
+    CHECK_EQ(recv(accepted, text, sizeof text, MSG_WAITALL), 5);
+    close(accepted);
+    close(listener);
+}
+
 static unsigned open_descriptors(void)
 {
     unsigned count = 0;
@@ -342,6 +416,8 @@ const fiber_case defects_cases[] = {
     CASE(datagrams_are_not_taken_for_the_last),
     CASE(peeking_and_data_with_the_end),
     CASE(waiting_for_all_takes_parts),
+    CASE(waiting_for_all_keeps_descriptors),
+    CASE(fast_open_without_a_cookie),
     CASE(timeouts_hold_no_descriptors),
     CASE(polling_needs_no_descriptor),
     CASE(flags_stay_as_they_were),
