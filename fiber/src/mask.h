@@ -15,7 +15,7 @@ uint64_t mf_mask_of_thread(void);
 /* The running fiber may have changed the mask of its thread: from now on it is the fiber's. */
 void mf_mask_note_change(void);
 
-/* Around a switch, for a fiber that has a mask of its own: the carrier's mask in its place, and back. errno may change. */
+/* Around a switch, for a fiber that has a mask of its own: the carrier's in its place, and back. errno may change. */
 void mf_mask_put_off(mr_fiber *fiber);
 void mf_mask_put_on(const mr_fiber *fiber);
 

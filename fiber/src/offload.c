@@ -87,7 +87,7 @@ static int start_thread(pthread_t *thread, void *(*run)(void *), void *argument)
     return error;
 }
 
-/* A helper counts as idle until it has woken: each job in the queue may have one of them already. With the lock held. */
+/* A helper counts as idle until it has woken: each job in the queue may have one already. With the lock held. */
 static bool needs_helper(const pool *p)
 {
     return p->queued >= p->idle && p->count < p->most;

@@ -114,8 +114,8 @@ static ssize_t perform_elsewhere(const transfer *t, void (*offload)(mf_work, voi
     return e.result;
 }
 
-/* A device may take a message whole or not at all, a terminal needs more room than the line has bytes ("\n" is two): what
- * poll says of room is no promise. What it says of a terminal's input is. */
+/* A device may take a message whole or not at all, a terminal needs more room than the line has bytes ("\n" is two):
+ * what poll says of room is no promise. What it says of a terminal's input is. */
 static ssize_t attempt_after_a_look(const transfer *t, descriptor_kind kind)
 {
     struct pollfd entry = {.fd = t->call.descriptor, .events = t->writes ? POLLOUT : POLLIN};

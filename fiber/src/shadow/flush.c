@@ -99,31 +99,28 @@ static int flush_all(void)
 
 /* --------------------------------------------------------------------------------------------------- one stream --- */
 
-static bool flush_pending(FILE *stream)
+static int flush_one(FILE *stream)
 {
     mf_stream_user own;
     mf_stream_lock(stream, &own);
-    bool flushed = mf_stream_write_out(stream);
+    int result = mf_stream_write_out(stream) ? LIBC(fflush)(stream) : EOF; /* libc's part writes nothing */
     mf_stream_unlock(stream, &own);
-    return flushed;
+    return result;
 }
 
-/* What is left for libc to do writes nothing. */
 int fflush(FILE *stream)
 {
     if (!mf_current)
         return LIBC(fflush)(stream);
-    if (!stream)
-        return flush_all();
-    return flush_pending(stream) ? LIBC(fflush)(stream) : EOF;
+    return stream ? flush_one(stream) : flush_all();
 }
 
 ALIAS(fflush_unlocked, fflush);
 
 int fclose(FILE *stream)
 {
-    bool flushed = !mf_current || flush_pending(stream);
-    int error = errno, descriptor = fileno(stream);
+    bool flushed = !mf_current || flush_one(stream) == 0;
+    int error = errno, descriptor = fileno_unlocked(stream);
     errno = error;
     if (descriptor >= 0)
         mf_watch_note_close(descriptor, descriptor);

@@ -132,7 +132,7 @@ static void reopen_stream(opening *o)
 /* What it has to write first may wait, too. */
 FILE *freopen64(const char *restrict path, const char *restrict mode, FILE *restrict stream)
 {
-    int error = errno, descriptor = fileno(stream);
+    int error = errno, descriptor = fileno_unlocked(stream);
     errno = error;
     if (descriptor >= 0)
         mf_watch_note_close(descriptor, descriptor);

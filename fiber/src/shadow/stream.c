@@ -7,14 +7,25 @@
 
 #define NS_PER_MS UINT64_C(1000000)
 
-static struct {
+enum { BUCKETS = 256 };
+
+typedef struct bucket {
     mf_lock lock;
     mf_stream_user *first;
-} users;
+} bucket;
 
-static bool is_used_by_neighbour(const FILE *stream)
+static bucket buckets[BUCKETS]; /* by the stream's address */
+
+static bucket *bucket_of(const FILE *stream)
 {
-    for (const mf_stream_user *each = users.first; each; each = each->next)
+    return &buckets[((uintptr_t)stream >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 56];
+}
+static_assert(BUCKETS == 1 << 8, "bucket_of takes eight bits of the product");
+
+/* With the bucket locked. */
+static bool is_used_by_neighbour(const bucket *own, const FILE *stream)
+{
+    for (const mf_stream_user *each = own->first; each; each = each->next)
         if (each->stream == stream && each->fiber->carrier == mf_this_carrier && each->fiber != mf_current)
             return true;
     return false;
@@ -22,19 +33,20 @@ static bool is_used_by_neighbour(const FILE *stream)
 
 void mf_stream_forget_after_fork(void)
 {
-    users.first = NULL;
-    atomic_store(&users.lock.state, 0);
+    for (size_t i = 0; i < BUCKETS; i++)
+        buckets[i] = (bucket){0};
 }
 
 bool mf_stream_try_lock(FILE *stream, mf_stream_user *own)
 {
-    mf_lock_take(&users.lock);
-    bool locked = !is_used_by_neighbour(stream) && ftrylockfile(stream) == 0;
+    bucket *b = bucket_of(stream);
+    mf_lock_take(&b->lock);
+    bool locked = !is_used_by_neighbour(b, stream) && LIBC(ftrylockfile)(stream) == 0;
     if (locked) {
-        *own = (mf_stream_user){.next = users.first, .stream = stream, .fiber = mf_current};
-        users.first = own;
+        *own = (mf_stream_user){.next = b->first, .stream = stream, .fiber = mf_current};
+        b->first = own;
     }
-    mf_lock_give(&users.lock);
+    mf_lock_give(&b->lock);
     return locked;
 }
 
@@ -53,11 +65,59 @@ void mf_stream_lock(FILE *stream, mf_stream_user *own)
 
 void mf_stream_unlock(FILE *stream, mf_stream_user *own)
 {
-    mf_lock_take(&users.lock);
-    mf_stream_user **link = &users.first;
+    bucket *b = bucket_of(stream);
+    mf_lock_take(&b->lock);
+    mf_stream_user **link = &b->first;
     while (*link != own)
         link = &(*link)->next;
     *link = own->next;
-    mf_lock_give(&users.lock);
-    funlockfile(stream);
+    mf_lock_give(&b->lock);
+    LIBC(funlockfile)(stream);
+}
+
+/* ------------------------------------------------------------------------------------- locked by the program itself --- */
+
+int ftrylockfile(FILE *stream)
+{
+    mf_stream_user *own = mf_current ? malloc(sizeof *own) : NULL;
+    if (!own)
+        return LIBC(ftrylockfile)(stream);
+    if (!mf_stream_try_lock(stream, own)) {
+        free(own);
+        return EBUSY;
+    }
+    own->is_programs = true;
+    return 0;
+}
+
+void flockfile(FILE *stream)
+{
+    mf_stream_user *own = mf_current ? malloc(sizeof *own) : NULL;
+    if (!own) {
+        LIBC(flockfile)(stream);
+        return;
+    }
+    mf_stream_lock(stream, own);
+    own->is_programs = true;
+}
+
+static mf_stream_user *find_programs(const FILE *stream)
+{
+    bucket *b = bucket_of(stream);
+    mf_lock_take(&b->lock);
+    mf_stream_user *found = b->first;
+    while (found && !(found->is_programs && found->stream == stream && found->fiber == mf_current))
+        found = found->next;
+    mf_lock_give(&b->lock);
+    return found;
+}
+
+void funlockfile(FILE *stream)
+{
+    mf_stream_user *own = mf_current ? find_programs(stream) : NULL;
+    if (own)
+        mf_stream_unlock(stream, own);
+    else
+        LIBC(funlockfile)(stream);
+    free(own);
 }

@@ -30,6 +30,7 @@ typedef struct mf_stream_user {
     struct mf_stream_user *next;
     const FILE *stream;
     const mr_fiber *fiber;
+    bool is_programs; /* by flockfile, until funlockfile */
 } mf_stream_user;
 
 /* On fibers. The record belongs to the stream from one to the other. */

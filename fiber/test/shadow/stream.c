@@ -356,6 +356,52 @@ static void flushing_a_stream_that_is_closed_meanwhile(void)
     close(ends[0]);
 }
 
+static FILE *shared_stream;
+static volatile int inside; /* volatile: the header says that flockfile changes nothing the compiler knows */
+
+static void *use_alone(void *argument)
+{
+    for (int i = 0; i < 10; i++) {
+        flockfile(shared_stream);
+        flockfile(shared_stream);
+        CHECK_EQ(inside, 0);
+        inside = 1;
+        usleep(1000);
+        inside = 0;
+        funlockfile(shared_stream);
+        CHECK_EQ(inside, 0);
+        funlockfile(shared_stream);
+    }
+    return argument;
+}
+
+static void *be_refused(void *argument)
+{
+    CHECK_NE(ftrylockfile(shared_stream), 0);
+    return argument;
+}
+
+static void *lock_and_let_another_try(void *argument)
+{
+    CHECK_EQ(ftrylockfile(shared_stream), 0);
+    on_fiber(be_refused, NULL);
+    funlockfile(shared_stream);
+    return argument;
+}
+
+static void flockfile_excludes_other_fibers(void)
+{
+    mr_fiber *fibers[4];
+    shared_stream = tmpfile();
+    CHECK(shared_stream != NULL);
+    for (int i = 0; i < 4; i++)
+        fibers[i] = spawn(use_alone, NULL);
+    for (int i = 0; i < 4; i++)
+        join(fibers[i]);
+    on_fiber(lock_and_let_another_try, NULL);
+    fclose(shared_stream);
+}
+
 const fiber_case stream_cases[] = {
     CASE(printing_into_a_full_pipe),
     CASE(printing_lines_into_a_full_socket),
@@ -364,5 +410,6 @@ const fiber_case stream_cases[] = {
     CASE(flushing_all_streams),
     CASE(flushing_a_stream_that_nobody_reads),
     CASE(flushing_a_stream_that_is_closed_meanwhile),
+    CASE(flockfile_excludes_other_fibers),
     {0},
 };
