@@ -70,13 +70,8 @@ static void leave(mf_node *node)
     mf_lock_give(&own->lock);
 }
 
-/* Wakes one fiber or all that wait for the address; true if there was one. */
-static bool wake(const void *address, bool all)
+static bool wake_in(bucket *own, const void *address, bool all)
 {
-    bucket *own = bucket_of(address);
-    write_before_look(own);
-    if (atomic_load_explicit(&own->count, memory_order_relaxed) == 0)
-        return false;
     bool found = false;
     mf_lock_take(&own->lock);
     for (mf_node *node = own->waiters.first, *next; node && (all || !found); node = next) {
@@ -88,6 +83,24 @@ static bool wake(const void *address, bool all)
         found = true;
     }
     mf_lock_give(&own->lock);
+    return found;
+}
+
+/* Wakes one fiber or all that wait for the address; true if there was one. sem_post may come from a signal's handler: it
+ * must not find its own thread holding the bucket. Carriers have signals blocked. */
+static bool wake(const void *address, bool all)
+{
+    sigset_t every, before;
+    bucket *own = bucket_of(address);
+    write_before_look(own);
+    if (atomic_load_explicit(&own->count, memory_order_relaxed) == 0)
+        return false;
+    if (mf_this_carrier)
+        return wake_in(own, address, all);
+    sigfillset(&every);
+    LIBC(pthread_sigmask)(SIG_SETMASK, &every, &before);
+    bool found = wake_in(own, address, all);
+    LIBC(pthread_sigmask)(SIG_SETMASK, &before, NULL);
     return found;
 }
 

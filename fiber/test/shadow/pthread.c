@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
+#include <sys/time.h>
 #include <time.h>
 
 typedef struct shared {
@@ -372,6 +374,38 @@ static void a_mutex_whose_owner_died_during_the_wait(void)
     pthread_mutex_destroy(&l.mutex);
 }
 
+static sem_t alarms;
+static volatile sig_atomic_t handled;
+
+static void post_from_handler(int signal_number)
+{
+    (void)signal_number;
+    handled++;
+    sem_post(&alarms);
+}
+
+static void *take_alarms(void *argument)
+{
+    for (int i = 0; i < *(int *)argument; i++)
+        CHECK_EQ(sem_wait(&alarms), 0);
+    return NULL;
+}
+
+/* A thread that wakes fibers is interrupted by a handler that wakes fibers. */
+static void posting_from_a_signal_handler(void)
+{
+    int posts = (int)harness_rounds(100000);
+    CHECK_EQ(sem_init(&alarms, 0, 0), 0);
+    mr_fiber *fiber = spawn(take_alarms, &posts);
+    CHECK(signal(SIGALRM, post_from_handler) != SIG_ERR);
+    MUST(setitimer(ITIMER_REAL, &(struct itimerval){{0, 50}, {0, 50}}, NULL));
+    for (int i = 0; i < posts; i++)
+        MUST(sem_post(&alarms));
+    MUST(setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL));
+    join(fiber);
+    CHECK_GT(handled, 0);
+}
+
 const fiber_case pthread_cases[] = {
     CASE(a_normal_mutex),
     CASE(a_recursive_mutex),
@@ -386,5 +420,6 @@ const fiber_case pthread_cases[] = {
     CASE(once_with_an_initializer_that_parks),
     CASE(joining_a_thread),
     CASE(a_mutex_whose_owner_died_during_the_wait),
+    CASE(posting_from_a_signal_handler),
     {0},
 };
