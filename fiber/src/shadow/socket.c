@@ -231,17 +231,33 @@ ssize_t __recvfrom_chk(int descriptor, void *buffer, size_t size, size_t buffer_
     return recvfrom(descriptor, buffer, size, flags, address, address_size);
 }
 
+enum { NS_PER_SECOND = 1000000000 };
+
+static bool is_valid(const struct timespec *t)
+{
+    return t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < NS_PER_SECOND;
+}
+
+/* Beyond some centuries a deadline is none. */
 static uint64_t deadline_of(const struct timespec *timeout)
 {
-    if (!timeout)
+    if (!timeout || (uint64_t)timeout->tv_sec > UINT64_MAX / NS_PER_SECOND / 2)
         return MR_NO_DEADLINE;
-    return mr_clock_now_ns() + (uint64_t)timeout->tv_sec * 1000000000 + (uint64_t)timeout->tv_nsec;
+    return mr_clock_now_ns() + (uint64_t)timeout->tv_sec * NS_PER_SECOND + (uint64_t)timeout->tv_nsec;
+}
+
+/* The kernel leaves there what is left of it. */
+static void note_time_left(struct timespec *timeout, uint64_t deadline_ns)
+{
+    uint64_t now_ns = mr_clock_now_ns(), left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+    if (timeout && deadline_ns != MR_NO_DEADLINE)
+        *timeout = (struct timespec){(time_t)(left_ns / NS_PER_SECOND), (long)(left_ns % NS_PER_SECOND)};
 }
 
 /* As in the kernel, the timeout is looked at between messages only (recvmmsg(2), BUGS). */
 int recvmmsg(int descriptor, struct mmsghdr *messages, unsigned count, int flags, struct timespec *timeout)
 {
-    if (receive_is_libcs(descriptor, flags))
+    if (receive_is_libcs(descriptor, flags) || (timeout && !is_valid(timeout)))
         return LIBC(recvmmsg)(descriptor, messages, count, flags, timeout);
     uint64_t deadline_ns = deadline_of(timeout);
     int one_at_a_time = flags & ~MSG_WAITFORONE;
@@ -250,14 +266,16 @@ int recvmmsg(int descriptor, struct mmsghdr *messages, unsigned count, int flags
     while (done < count) {
         ssize_t received = recvmsg(descriptor, &messages[done].msg_hdr, one_at_a_time);
         if (received < 0)
-            return done ? (int)mf_settle(done, before) : -1;
+            break;
         messages[done++].msg_len = (unsigned)received;
         if (flags & MSG_WAITFORONE)
             one_at_a_time |= MSG_DONTWAIT;
         if (deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= deadline_ns)
             break;
     }
-    return (int)done;
+    if (done)
+        note_time_left(timeout, deadline_ns);
+    return done || !count ? (int)mf_settle(done, before) : -1;
 }
 
 /* ----------------------------------------------------------------------------------------------------- sending --- */
