@@ -127,7 +127,7 @@ static void interrupt(mr_fiber *fiber)
     int error = atomic_exchange(&fiber->interrupt_error, 0);
     if (fiber->waiting && mf_wait_claim(fiber->waiting, -error))
         mf_wait_wake(fiber->waiting);
-    else
+    else if (!fiber->interruption)
         fiber->interruption = error;
     mf_fiber_unreference(fiber);
 }

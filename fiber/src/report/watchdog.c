@@ -181,7 +181,11 @@ void mf_watchdog_start(mf_carrier *carriers, unsigned count)
     watchdog.carriers = carriers;
     watchdog.count = count;
     atomic_store(&watchdog.stopping, 0);
+    sigset_t every, before; /* the program's signals are not for this thread */
+    sigfillset(&every);
+    pthread_sigmask(SIG_SETMASK, &every, &before);
     watchdog.running = pthread_create(&watchdog.thread, NULL, watch, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void mf_watchdog_stop(void)

@@ -102,6 +102,27 @@ static void locks_are_not_interrupted(void)
     mr_mutex_destroy(mutex);
 }
 
+static void *sleep_after_yields(void *argument)
+{
+    while (!atomic_load((atomic_bool *)argument))
+        mr_fiber_yield();
+    return (void *)(intptr_t)mr_fiber_sleep(1000 * NS_PER_MS);
+}
+
+/* The carrier has heard of both before the wait begins. */
+static void the_first_of_two_counts(void)
+{
+    atomic_bool may_sleep = false;
+    start_carriers(1);
+    mr_fiber *fiber = spawn(sleep_after_yields, &may_sleep);
+    mr_fiber_interrupt(fiber, EINTR);
+    usleep(20000);
+    mr_fiber_interrupt(fiber, ETIMEDOUT);
+    usleep(20000);
+    atomic_store(&may_sleep, true);
+    CHECK_EQ((intptr_t)join(fiber), -EINTR);
+}
+
 /* Interruptions against wake-ups of the same waits, from several threads. */
 static void *wait_often(void *argument)
 {
@@ -142,6 +163,7 @@ const fiber_case interrupt_cases[] = {
     CASE(a_join_can_be_repeated),
     CASE(one_that_comes_before_the_wait),
     CASE(locks_are_not_interrupted),
+    CASE(the_first_of_two_counts),
     CASE(against_wake_ups_and_deadlines),
     {0},
 };
