@@ -38,9 +38,10 @@ static void hand_over(int signal_number, siginfo_t *info, void *context)
 /* What a handler calls must not park: it would leave the signal's stack. */
 static void handle(int signal_number, siginfo_t *info, void *context)
 {
-    mr_fiber *fiber = mf_enter_core();
-    if (fiber && mf_stack_guards(&fiber->stack, info->si_addr))
-        report_overflow(fiber);
+    mr_fiber *fiber = mf_enter_core(); /* NULL also where a fiber has entered the core */
+    mr_fiber *running = mf_this_carrier ? atomic_load(&mf_this_carrier->running) : NULL;
+    if (running && mf_stack_guards(&running->stack, info->si_addr))
+        report_overflow(running);
     hand_over(signal_number, info, context);
     mf_leave_core(fiber);
 }

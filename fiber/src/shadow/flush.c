@@ -117,9 +117,19 @@ int fflush(FILE *stream)
 
 ALIAS(fflush_unlocked, fflush);
 
+/* Not fflush: that takes back what was read ahead. */
+static bool write_out(FILE *stream)
+{
+    mf_stream_user own;
+    mf_stream_lock(stream, &own);
+    bool written = mf_stream_write_out(stream);
+    mf_stream_unlock(stream, &own);
+    return written;
+}
+
 int fclose(FILE *stream)
 {
-    bool flushed = !mf_current || flush_one(stream) == 0;
+    bool flushed = !mf_current || write_out(stream);
     int error = errno, descriptor = fileno_unlocked(stream);
     errno = error;
     if (descriptor >= 0)

@@ -81,12 +81,18 @@ ALIAS(__waitpid, waitpid);
 
 ALIAS(__wait, wait);
 
+/* By a pidfd in non-blocking mode it fails at once while there is nothing to report (pidfd_open(2)). */
+static bool waitid_is_libcs(idtype_t type, id_t id, int options)
+{
+    return !mf_current || (options & WNOHANG) || (type == P_PIDFD && mf_is_nonblocking((int)id));
+}
+
 /* With WNOHANG, si_pid 0 says that there was nothing to report (waitid(2)). */
 int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
 {
     siginfo_t own;
     siginfo_t *target = info ? info : &own;
-    if (!mf_current || (options & WNOHANG))
+    if (waitid_is_libcs(type, id, options))
         return LIBC(waitid)(type, id, info, options);
     int before = errno;
     child_watch watch = watch_child(type == P_PID ? (pid_t)id : -1, !(options & (WSTOPPED | WCONTINUED)));

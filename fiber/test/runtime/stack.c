@@ -76,6 +76,25 @@ static void overflow_is_reported_by_name(void)
     CHECK(!WIFEXITED(status) || WEXITSTATUS(status) != 0); /* a sanitizer's handler exits */
 }
 
+static void *overflow_as_a_thread(void *argument)
+{
+    mr_fiber_enter_thread();
+    return overflow(argument);
+}
+
+static void overflow_on_fiber_that_is_a_thread(void)
+{
+    on_fiber(overflow_as_a_thread, (void *)(1 << 20));
+}
+
+/* As inside the core. */
+static void overflow_where_a_fiber_is_a_thread(void)
+{
+    char text[8192];
+    run_in_child(overflow_on_fiber_that_is_a_thread, text, sizeof text);
+    CHECK(strstr(text, "stack overflow on fiber \"fiber\"") != NULL);
+}
+
 static void *write_to_null(void *argument)
 {
     *(volatile int *)argument = 1;
@@ -225,6 +244,7 @@ static void very_many_fibers(void)
 const fiber_case stack_cases[] = {
     CASE(a_size_for_each_spawn),
     CASE(overflow_is_reported_by_name),
+    CASE(overflow_where_a_fiber_is_a_thread),
     CASE(other_faults_are_left_alone),
     CASE(the_programs_own_handler_still_runs),
     CASE(memory_is_committed_as_it_is_touched),

@@ -1,9 +1,11 @@
 /* process.c: waiting for children. */
 #include "shadow_test.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 static pid_t child_that_ends_after_ms(unsigned ms, int status)
@@ -58,6 +60,25 @@ static void the_other_forms(void)
     for (int i = 0; i < 3; i++)
         children[i] = child_that_ends_after_ms((unsigned)(i + 1) * PAUSE_MS, i + 1);
     must_leave_carrier_free(wait_for_any, children);
+}
+
+static void *wait_by_pidfd(void *argument)
+{
+    siginfo_t info;
+    int nonblocking = MUST((int)syscall(SYS_pidfd_open, *(pid_t *)argument, O_NONBLOCK));
+    CHECK_EQ(waitid(P_PIDFD, (id_t)nonblocking, &info, WEXITED), -1);
+    CHECK_EQ(errno, EAGAIN);
+    MUST(fcntl(nonblocking, F_SETFL, 0));
+    CHECK_EQ(waitid(P_PIDFD, (id_t)nonblocking, &info, WEXITED), 0);
+    CHECK_EQ(info.si_status, 6);
+    MUST(close(nonblocking));
+    return NULL;
+}
+
+static void waitid_by_pidfd(void)
+{
+    pid_t child = child_that_ends_after_ms(PAUSE_MS, 6);
+    must_leave_carrier_free(wait_by_pidfd, &child);
 }
 
 static void *run_command(void *argument)
@@ -118,6 +139,7 @@ static void commands(void)
 const fiber_case process_cases[] = {
     CASE(waitpid_of_one),
     CASE(the_other_forms),
+    CASE(waitid_by_pidfd),
     CASE(commands),
     CASE(what_fibers_start_has_no_signals_blocked),
     {0},
