@@ -4,18 +4,20 @@
 module ShutdownSpec (spec) where
 
 import Control.Concurrent (forkIO, threadDelay)
-import Control.Concurrent.Async (async, wait)
+import Control.Concurrent.Async (async, cancel, wait)
 import Control.Concurrent.MVar
-import Control.Exception (IOException, fromException, try)
-import Control.Monad (forM_, replicateM, void)
+import Control.Exception (AsyncException (..), IOException, catch, fromException, throwIO, try, uninterruptibleMask_)
+import Control.Monad (forM_, forever, replicateM, void)
 import qualified Data.ByteString as B
 import Data.Either (isLeft)
-import Data.IORef (modifyIORef, newIORef, readIORef)
+import Data.IORef
 import GHC.Clock (getMonotonicTime)
+import Network.HTTP.Types (status200)
 import Network.Socket hiding (shutdown)
-import Network.Wai (Application)
+import Network.Wai (Application, responseStream)
 import Network.Wai.Handler.Millrace
 import Support
+import System.Mem (performMajorGC)
 import Test.Hspec
 
 spec :: Spec
@@ -109,6 +111,44 @@ spec = do
         end - start `shouldSatisfy` \seconds -> seconds > 0.9 && seconds < 20
         receiveAll client `shouldReturn` ""
         readIORef reported >>= (`shouldSatisfy` elem (Just (ConnectionsCutOff 1)))
+    it "ends the handlers that take longer" $ do
+      port <- freePort
+      (started, outcome, application) <- endless
+      stopping port (setGracefulShutdownTimeout (Just 0)) application $ \stop ended -> withConnection port $ \client -> do
+        send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        takeMVar started
+        stop
+        within "the end" (takeMVar ended)
+        tryReadMVar outcome `shouldReturn` Just (Just ThreadKilled)
+
+  describe "an exception thrown to the server" $ do
+    it "ends its handlers, tells nobody of that, and closes and counts as ever" $ do
+      (started, outcome, application) <- endless
+      (state, settings) <- makeServerState defaultSettings
+      told <- newIORef (0 :: Int)
+      closed <- newEmptyMVar
+      let closing = setOnClose (\_ -> threadDelay 10000 >> putMVar closed ()) (setOnException (\_ _ -> modifyIORef told (+ 1)) settings)
+      withApplicationSettings closing (return application) $ \port ->
+        forkIO (void (exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n")) >> takeMVar started
+      tryReadMVar outcome `shouldReturn` Just (Just ThreadKilled)
+      tryTakeMVar closed `shouldReturn` Just ()
+      currentOpenConnections state `shouldReturn` 0
+      readIORef told `shouldReturn` 0
+    it "does not wait for a handler that no exception reaches" $ do
+      started <- newEmptyMVar
+      finish <- newEmptyMVar
+      let application request respond = uninterruptibleMask_ (putMVar started () >> readMVar finish) >> pong request respond
+      (_, seconds) <- timed . withApplication (return application) $ \port ->
+        forkIO (void (exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n")) >> takeMVar started
+      putMVar finish ()
+      seconds `shouldSatisfy` (< 20)
+
+  describe "a handler" $
+    it "that waits for what nobody will give is told so" . withServer id (\_ _ -> newEmptyMVar >>= takeMVar) $ \port -> do
+      answer <- async (exchange port "GET / HTTP/1.0\r\n\r\n")
+      collector <- async (forever (threadDelay 50000 >> performMajorGC))
+      statusOf <$> wait answer `shouldReturn` 500
+      cancel collector
   where
     run' port = runSettings (setPort port (setHost "127.0.0.1" (quiet defaultSettings))) pong
 
@@ -133,6 +173,16 @@ requestsAfterStop application = do
     get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
     facts reply = (replyBody reply, headerOf "connection" reply)
     try' = try :: IO a -> IO (Either IOException a)
+
+-- Streams until an exception says that it is enough; which, and when it has begun.
+endless :: IO (MVar (), MVar (Maybe AsyncException), Application)
+endless = do
+  started <- newEmptyMVar
+  outcome <- newEmptyMVar
+  let stream write flush = putMVar started () >> forever (write "x" >> flush >> threadDelay 1000)
+      application _ respond =
+        respond (responseStream status200 [] stream) `catch` \failure -> putMVar outcome (fromException failure) >> throwIO failure
+  return (started, outcome, application)
 
 freePort :: IO Int
 freePort = do

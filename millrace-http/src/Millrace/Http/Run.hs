@@ -33,7 +33,7 @@ import System.Environment (lookupEnv)
 import Text.Read (readMaybe)
 
 -- | Serves an application on a port, with 'defaultSettings' otherwise. Blocks as long as the server runs. Throws an
--- @IOError@ if the port cannot be bound.
+-- @IOError@ if the port cannot be bound. An exception thrown to the calling thread ends the server as 'runSettings' says.
 --
 -- @since 0.1.0
 run :: Port -> Application -> IO ()
@@ -52,6 +52,10 @@ runEnv port application = do
 
 -- | Serves an application. Blocks until the listening socket is closed (see 'setInstallShutdownHandler') and the
 -- connections have ended. Throws an @IOError@ if no address can be bound.
+--
+-- An exception thrown to the calling thread ends the server at once: connections are cut off, and applications that are
+-- busy get 'ThreadKilled', as they do after 'setGracefulShutdownTimeout'. The server waits a quarter of a second at most
+-- for what they do about it.
 --
 -- @since 0.1.0
 runSettings :: Settings -> Application -> IO ()

@@ -28,20 +28,29 @@ import Millrace.Http.ServerState
 import Millrace.Http.Session (runSession)
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.System (descriptorLimit)
+import Millrace.Http.Worker
 import Millrace.Socket
 import Millrace.Timer (registerDelay, threadDelay)
 import qualified Network.Socket as Network
 import Network.Wai (Application)
 
 -- The open connections that one accepting thread has taken.
-type Registry = IORef (IntMap Connection)
+type Registry = IORef (IntMap Open)
+
+-- A connection, and the thread that serves it.
+data Open = Open
+  { openConnection :: !Connection,
+    openWorker :: !Worker
+  }
 
 -- | Serves connections until the listening sockets are closed, by the action that 'settingsInstallShutdownHandler' gets
 -- or by anybody else; then waits for the connections to end, 'settingsGracefulShutdownSeconds' at most, and cuts off
 -- those that are left, and reports how many. One accepting thread per capability, or per socket if there are more.
 --
--- An exception thrown to the calling thread closes the listening sockets and the idle connections, and does not wait
--- for the others.
+-- An exception thrown to the calling thread closes the listening sockets and cuts off all connections.
+--
+-- The threads of connections that are cut off get 'ThreadKilled': nobody is left who could want what they do. They are
+-- waited for, but not for long.
 runListeners :: Settings -> [Listener] -> Application -> IO ()
 runListeners settings listeners application = do
   endpoint <- newEndpoint settings
@@ -59,14 +68,14 @@ runListeners settings listeners application = do
   registries <- replicateM count (newIORef IntMap.empty)
   accepted <- newIORef 0
   accepting <- newTVarIO count
-  flip finally (closeFileCache (endpointFiles endpoint)) . flip onException (endNow >> forConnections registries isIdle sayEnd) $ do
+  flip finally (closeFileCache (endpointFiles endpoint)) . flip onException (endNow >> cutAll registries) $ do
     forM_ (zip3 [0 ..] registries (cycle sources)) $ \(number, registry, source) ->
       forkOnMasked number $
         acceptLoop endpoint source registries registry (nextNumber accepted) limit application `finally` atomically (modifyTVar' accepting (subtract 1))
     atomically ((||) <$> readTVar asked <*> ((== 0) <$> readTVar accepting) >>= check)
     drainAll
     inTime <- drain (settingsGracefulShutdownSeconds settings) registries ((> 0) <$> readTVarIO accepting)
-    unless inTime (endNow >> cutOff settings registries)
+    unless inTime (endNow >> reportLeft settings registries >> cutAll registries)
 
 -- Numbers connections in the order in which all accepting threads take them.
 nextNumber :: IORef Int -> IO Int
@@ -172,7 +181,7 @@ awaitRoom endpoint registries limit = do
 evictOldest :: [Registry] -> IO ()
 evictOldest registries = do
   open <- concat <$> mapM (fmap IntMap.toAscList . readIORef) registries
-  idle <- filterM isIdle (map snd (sortOn fst open))
+  idle <- filterM isIdle (map (openConnection . snd) (sortOn fst open))
   kept <- filterM (fmap (> 0) . requestCount) idle
   -- Closing a kept connection is what clients have to expect.
   case (kept, idle) of
@@ -190,9 +199,10 @@ silentMillis = 5000
 startConnection :: Endpoint -> Registry -> Application -> Int -> Socket -> SockAddr -> IO ()
 startConnection endpoint registry application number peerSocket peer = do
   connection <- newConnection endpoint peerSocket peer
+  worker <- newWorker
   countConnection state
-  atomicModifyIORef' registry (\open -> (IntMap.insert number connection open, ()))
-  settingsFork (endpointSettings endpoint) (\_ -> mask_ (runConnection connection application `finally` release))
+  atomicModifyIORef' registry (\open -> (IntMap.insert number (Open connection worker) open, ()))
+  settingsFork (endpointSettings endpoint) (\_ -> mask_ (runConnection worker connection application `finally` release))
     `catch` noThread
   where
     state = endpointState endpoint
@@ -203,11 +213,11 @@ startConnection endpoint registry application number peerSocket peer = do
       close peerSocket `catch` ignore
       discountConnection state
 
--- Starts masked, in a thread of its own.
-runConnection :: Connection -> Application -> IO ()
-runConnection connection application =
+-- Starts masked, in a thread of its own. What has to be done at the end is not interrupted by the server's end.
+runConnection :: Worker -> Connection -> Application -> IO ()
+runConnection worker connection application =
   handle (\failure -> unless (isKilled failure) (settingsOnException settings Nothing failure `catch` ignore)) $
-    (do
+    atWork worker (do
         wanted <- interruptible (settingsOnOpen settings peer)
         when wanted (interruptible (runSession connection application) `finally` (retireFlush (connectionFlush connection) >> endWork connection)))
       `finally` settingsOnClose settings peer
@@ -231,7 +241,7 @@ drain seconds registries isAccepting = do
     go :: Word64 -> Int -> IO Bool
     go start pause = do
       accepting <- isAccepting
-      open <- openConnections registries
+      open <- map openConnection <$> openOnes registries
       now <- monotonicNanoseconds
       let elapsedMillis = fromIntegral ((now - start) `quot` 1000000)
       case () of
@@ -239,7 +249,7 @@ drain seconds registries isAccepting = do
           | not accepting && null open -> return True
           | maybe False (\limit -> elapsedMillis >= 1000 * limit) seconds -> return False
           | otherwise -> do
-            forConnections registries (isQuiet elapsedMillis) sayEnd
+            filterM (isQuiet elapsedMillis) open >>= mapM_ sayEnd
             threadDelay pause
             go start (min lastPauseMicros (2 * pause))
 
@@ -253,21 +263,32 @@ isQuiet elapsedMillis connection = do
       millis <- quietMillis (connectionSocket connection)
       return (1000 * fromMaybe elapsedMillis millis >= inFlightMicros)
 
-openConnections :: [Registry] -> IO [Connection]
-openConnections registries = concat <$> mapM (fmap IntMap.elems . readIORef) registries
+openOnes :: [Registry] -> IO [Open]
+openOnes registries = concat <$> mapM (fmap IntMap.elems . readIORef) registries
 
-forConnections :: [Registry] -> (Connection -> IO Bool) -> (Connection -> IO ()) -> IO ()
-forConnections registries isMeant action = openConnections registries >>= filterM isMeant >>= mapM_ action
+-- Ends whatever there is, and does not wait for it longer than 'lastMillis'.
+cutAll :: [Registry] -> IO ()
+cutAll registries = do
+  open <- openOnes registries
+  mapM_ (cut . openConnection) open
+  mapM_ (killWorker . openWorker) open
+  start <- monotonicNanoseconds
+  awaitNone (start + 1000000 * fromIntegral lastMillis) firstPauseMicros
+  where
+    awaitNone :: Word64 -> Int -> IO ()
+    awaitNone limit pause = do
+      open <- openOnes registries
+      now <- monotonicNanoseconds
+      unless (null open || now >= limit) (threadDelay pause >> awaitNone limit (min lastPauseMicros (2 * pause)))
 
 -- Whoever waits for a request finds the end of the stream. If one has just been received, it is still answered.
 sayEnd :: Connection -> IO ()
 sayEnd connection = shutdown (connectionSocket connection) ShutdownReceive `catch` ignore
 
-cutOff :: Settings -> [Registry] -> IO ()
-cutOff settings registries = do
-  left <- openConnections registries
-  unless (null left) (settingsOnException settings Nothing (toException (ConnectionsCutOff (length left))) `catch` ignore)
-  mapM_ cut left
+reportLeft :: Settings -> [Registry] -> IO ()
+reportLeft settings registries = do
+  left <- length <$> openOnes registries
+  when (left > 0) (settingsOnException settings Nothing (toException (ConnectionsCutOff left)) `catch` ignore)
 
 cut :: Connection -> IO ()
 cut connection = shutdown (connectionSocket connection) ShutdownBoth `catch` ignore
@@ -286,3 +307,8 @@ quietMillis peerSocket = (known <$> withFdSocket peerSocket c_quietMillis) `catc
 firstPauseMicros, lastPauseMicros :: Int
 firstPauseMicros = 1000
 lastPauseMicros = 50000
+
+-- For handlers that were killed: most need no time, some put things in order, and some are where no exception reaches
+-- them.
+lastMillis :: Int
+lastMillis = 250

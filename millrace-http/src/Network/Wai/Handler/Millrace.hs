@@ -16,7 +16,8 @@
 --
 -- * No time limit throws an exception into an application that is busy, but for 'setTotalTimeout', which has to be asked
 --   for. Reading the request body throws
---   'RequestTimedOut' when the client is too slow, in the thread that reads.
+--   'RequestTimedOut' when the client is too slow, in the thread that reads. The end of the server is another matter: see
+--   'runSettings'.
 -- * A request body that is cut off makes reading throw 'ConnectionClosedByPeer'; it never just ends.
 -- * Framing is the server's. Content-Length is believed only if it is the length of the body; Transfer-Encoding other
 --   than @chunked@ is refused; header names must be tokens; CR, LF and NUL in values become spaces.
