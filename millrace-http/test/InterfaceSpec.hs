@@ -4,10 +4,10 @@
 module InterfaceSpec (spec) where
 
 import Control.Concurrent (forkIOWithUnmask, threadDelay)
-import Control.Concurrent.Async (async, cancel, forConcurrently, withAsync)
+import Control.Concurrent.Async (AsyncCancelled (..), async, cancel, forConcurrently, withAsync)
 import Control.Concurrent.MVar
 import Control.Concurrent.STM (atomically, check)
-import Control.Exception (AsyncException (..), ErrorCall (..), IOException, bracket, bracket_, evaluate, finally, throwIO, toException, try)
+import Control.Exception (AsyncException (..), ErrorCall (..), IOException, SomeException, bracket, bracket_, evaluate, finally, throwIO, toException, try)
 import Control.Monad (forM_, replicateM, replicateM_, void)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
@@ -16,9 +16,12 @@ import Data.ByteString.Builder.Internal (ensureFree)
 import qualified Data.ByteString.Lazy as L
 import Data.Either (isLeft)
 import Data.IORef
+import Data.List (isInfixOf)
 import Data.Maybe (isJust, isNothing)
 import GHC.IO.Handle (hDuplicate, hDuplicateTo)
+import Millrace.Deadline (deadlineAfter)
 import qualified Millrace.Socket as Millrace
+import Millrace.Socket.ByteString (recvBefore)
 import Network.HTTP.Types
 import Network.Socket
 import qualified Network.Socket.ByteString as Socket
@@ -172,6 +175,19 @@ spec = do
     it "defaultOnException displays applications' exceptions, and not clients'" $ do
       displayed <- stderrOf $ mapM_ (defaultOnException Nothing) [toException (ErrorCall "the reason"), toException IncompleteHeaders, toException ThreadKilled]
       displayed `shouldBe` "the reason\n"
+    it "defaultOnException displays a time limit of the application's own, and what came from outside but meant it" $ do
+      expired <- try (bracket (Millrace.socketPair AF_UNIX Stream defaultProtocol) (\(one, other) -> mapM_ Millrace.close [one, other]) $ \(one, _) -> do
+        deadlineAfter 0 >>= \now -> recvBefore now one 1)
+      let upstream = either (toException :: IOException -> SomeException) (error . show) expired
+      displayed <- stderrOf $ mapM_ (defaultOnException Nothing) [upstream, toException StackOverflow, toException AsyncCancelled]
+      map (not . null) (lines displayed) `shouldBe` [True, True, True]
+      displayed `shouldSatisfy` isInfixOf "stack overflow"
+    it "defaultShouldDisplayException says no of a client that was too slow" $ do
+      seen <- newEmptyMVar
+      let large _ respond = respond (responseLBS status200 [] (L.replicate 20000000 0x78))
+      withServer (setOnException (const (putMVar seen)) . setSendTimeout 1) large $ \port -> withSmallConnection port $ \client -> do
+        send client get
+        defaultShouldDisplayException <$> within "the end" (takeMVar seen) `shouldReturn` False
     it "getters get the actions that setters set" $ do
       told <- newIORef []
       let tell what = modifyIORef told (what :)

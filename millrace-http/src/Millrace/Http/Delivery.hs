@@ -23,6 +23,7 @@ import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (pokeElemOff)
 import Millrace.Deadline (Deadline, deadlineAfter, earlier, monotonicNanoseconds, noDeadline)
+import Millrace.Http.Exception (sendingResponse)
 import Millrace.Http.Limits (Limits (..), Rate (..))
 import Millrace.Operation
 import Millrace.Socket (Socket, socketHandle, withFdSocket)
@@ -161,7 +162,7 @@ goOn progress pace window limit socket result count before' request
 {-# NOINLINE goOn #-}
 
 failed :: Socket -> Int64 -> IOError
-failed socket = failure "Network.Wai.Handler.Millrace: sending a response" (show socket)
+failed socket = failure sendingResponse (show socket)
 
 -- The same, and the client is watched: it takes less than we have.
 persist :: Progress -> Pace -> Window -> Deadline -> Socket -> Int -> Int -> (Int -> Request a) -> IO Int

@@ -15,10 +15,11 @@ module Millrace.Http.Exception
     exceptionResponseForDebug,
     isAsynchronous,
     isTimeExpired,
+    sendingResponse,
   )
 where
 
-import Control.Exception (Exception (..), SomeAsyncException (..), SomeException, throw)
+import Control.Exception (AsyncException (..), Exception (..), SomeAsyncException (..), SomeException, throw)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy.Char8 as LC8
 import Data.Maybe (fromMaybe, isJust)
@@ -151,16 +152,23 @@ printWhole text = do
   encoding <- fromMaybe char8 <$> hGetEncoding stderr
   withCStringLen encoding (text ++ "\n") (uncurry (hPutBuf stderr))
 
--- | All exceptions but those that clients cause ('InvalidRequest', connections reset, time limits) and asynchronous
--- ones.
+-- | All exceptions but 'ThreadKilled' and those that clients cause ('InvalidRequest', connections reset, the server's own
+-- time limits).
 --
 -- @since 0.1.0
 defaultShouldDisplayException :: SomeException -> Bool
 defaultShouldDisplayException exception
-  | isAsynchronous exception = False
+  | Just ThreadKilled <- fromException exception = False
   | Just (_ :: InvalidRequest) <- fromException exception = False
-  | Just failure <- fromException exception = ioe_type failure `notElem` [ResourceVanished, InvalidArgument, TimeExpired]
+  | Just failure <- fromException exception = not (ioe_type failure `elem` [ResourceVanished, InvalidArgument] || isSlowClient failure)
   | otherwise = True
+  where
+    -- What an application's own connections come to is the application's affair.
+    isSlowClient failure = ioe_type failure == TimeExpired && ioe_location failure == sendingResponse
+
+-- | What an @IOError@ says was attempted if it comes from sending to a client.
+sendingResponse :: String
+sendingResponse = "Network.Wai.Handler.Millrace: sending a response"
 
 -- | The status of an 'InvalidRequest' with a plain text, and 500 \"Something went wrong\" for everything else.
 -- Asynchronous exceptions are thrown again.
