@@ -7,7 +7,7 @@ import Control.Concurrent (forkIO, threadDelay)
 import Control.Concurrent.Async (async, cancel, wait)
 import Control.Concurrent.MVar
 import Control.Exception (AsyncException (..), IOException, catch, fromException, throwIO, try, uninterruptibleMask_)
-import Control.Monad (forM_, forever, replicateM, void)
+import Control.Monad (forM_, forever, join, replicateM, void)
 import qualified Data.ByteString as B
 import Data.Either (isLeft)
 import Data.IORef
@@ -143,6 +143,33 @@ spec = do
       putMVar finish ()
       seconds `shouldSatisfy` (< 20)
 
+  describe "closing the socket that runSettingsSocket serves" $ do
+    it "ends the server, in an orderly way" $ do
+      (started, finish, application) <- waiting
+      (port, listener) <- openFreePort
+      server <- async (runSettingsSocket (quiet defaultSettings) listener application)
+      answer <- async (exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+      takeMVar started
+      socketPort listener `shouldReturn` fromIntegral port
+      close listener
+      within "the end of listening" (untilRefused port)
+      putMVar finish ()
+      map (headerOf "connection") . parseReplies <$> wait answer `shouldReturn` [Just "close"]
+      within "the end" (wait server)
+    it "is done when the server is told to end, and when it has ended" $ do
+      (port, listener) <- openFreePort
+      stopper <- newEmptyMVar
+      (started, finish, application) <- waiting
+      server <- async (runSettingsSocket (setInstallShutdownHandler (putMVar stopper) (quiet defaultSettings)) listener application)
+      answer <- async (exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+      takeMVar started
+      join (takeMVar stopper)
+      within "the end of listening" (untilRefused port)
+      putMVar finish ()
+      statusOf <$> wait answer `shouldReturn` 200
+      within "the end" (wait server)
+      socketPort listener `shouldThrow` (const True :: IOException -> Bool)
+
   describe "a handler" $
     it "that waits for what nobody will give is told so" . withServer id (\_ _ -> newEmptyMVar >>= takeMVar) $ \port -> do
       answer <- async (exchange port "GET / HTTP/1.0\r\n\r\n")
@@ -173,6 +200,18 @@ requestsAfterStop application = do
     get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
     facts reply = (replyBody reply, headerOf "connection" reply)
     try' = try :: IO a -> IO (Either IOException a)
+
+-- Tells when it has begun, and responds when it is told to.
+waiting :: IO (MVar (), MVar (), Application)
+waiting = do
+  started <- newEmptyMVar
+  finish <- newEmptyMVar
+  return (started, finish, \request respond -> putMVar started () >> takeMVar finish >> pong request respond)
+
+untilRefused :: Int -> IO ()
+untilRefused port = do
+  outcome <- try (withConnection port return) :: IO (Either IOException Client)
+  either (const (return ())) (const (threadDelay 5000 >> untilRefused port)) outcome
 
 -- Streams until an exception says that it is enough; which, and when it has begun.
 endless :: IO (MVar (), MVar (Maybe AsyncException), Application)

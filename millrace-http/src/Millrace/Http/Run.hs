@@ -17,16 +17,17 @@ module Millrace.Http.Run
   )
 where
 
-import Control.Concurrent (forkIOWithUnmask, killThread, myThreadId)
+import Control.Concurrent (forkIO, forkIOWithUnmask, killThread, myThreadId)
 import Control.Concurrent.MVar
 import Control.Exception
 import Control.Monad (unless, void)
 import Millrace.Http.Exception (defaultShouldDisplayException)
 import Millrace.Http.Listener
+import Millrace.Http.NetworkSocket (awaitClose, ours)
 import Millrace.Http.Server (runListeners)
 import Millrace.Http.Settings
 import Millrace.Http.System (removeSocketFile)
-import Millrace.Socket (Socket, close, fromNetworkSocket)
+import Millrace.Socket (Socket, close)
 import qualified Network.Socket as Network
 import Network.Wai (Application)
 import System.Environment (lookupEnv)
@@ -62,13 +63,29 @@ runSettings :: Settings -> Application -> IO ()
 runSettings settings application =
   bracket (openListeners settings) (mapM_ closeListener) $ \listeners -> runListeners settings listeners application
 
--- | Serves an application on a socket that listens already, TCP or Unix. Takes the socket over: it must not be used
--- otherwise any more, and is closed at the end. Port and host of the settings are ignored.
+-- | Serves an application on a socket that listens already, TCP or Unix, and closes it at the end. Port and host of the
+-- settings are ignored. The socket may still be asked for its name, and closing it begins the shutdown that
+-- 'setInstallShutdownHandler' speaks of:
+--
+-- > (port, listener) <- openFreePort
+-- > server <- async (runSettingsSocket defaultSettings listener application)
+-- > ...
+-- > Network.Socket.close listener >> wait server
 --
 -- @since 0.1.0
 runSettingsSocket :: Settings -> Network.Socket -> Application -> IO ()
-runSettingsSocket settings listener application =
-  bracket (fromNetworkSocket listener) close $ \taken -> runListeners settings [givenListener taken] application
+runSettingsSocket settings theirs application =
+  bracket (ours "runSettingsSocket" theirs) (\served -> close served >> Network.close theirs) $ \served ->
+    runListeners (endedByClosing theirs settings) [givenListener served] application
+
+-- As long as either is open the kernel takes connections, which only the server would serve. Who waits here for the
+-- socket to be closed is woken at the latest when the server closes it.
+endedByClosing :: Network.Socket -> Settings -> Settings
+endedByClosing theirs settings = settings {settingsInstallShutdownHandler = install}
+  where
+    install stop = do
+      void (forkIO (awaitClose theirs >> stop))
+      settingsInstallShutdownHandler settings (stop >> Network.close theirs)
 
 -- | The same on a socket of "Millrace.Socket", which is closed at the end.
 --

@@ -14,7 +14,7 @@ import qualified Data.IntMap.Strict as IntMap
 import Data.List (sortOn)
 import Data.Maybe (fromMaybe)
 import Data.Word (Word64)
-import Foreign.C.Error (Errno (..), eBADF, eINVAL, eNOTSOCK, throwErrnoIfMinus1)
+import Foreign.C.Error (Errno (..), eBADF, eINVAL, eNOTSOCK)
 import Foreign.C.Types (CInt (..))
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
 import Millrace.Deadline (monotonicNanoseconds)
@@ -24,6 +24,7 @@ import Millrace.Http.Endpoint
 import Millrace.Http.Exception (ConnectionsCutOff (..))
 import Millrace.Http.FileCache (closeFileCache)
 import Millrace.Http.Listener (Listener (..), closeListener, inFlightMicros, retire)
+import Millrace.Http.NetworkSocket (duplicate)
 import Millrace.Http.ServerState
 import Millrace.Http.Session (runSession)
 import Millrace.Http.Settings (Settings (..))
@@ -108,7 +109,7 @@ newSource :: Settings -> Listener -> IO Source
 newSource settings listener = case settingsAccept settings of
   Nothing -> return (sourceOf (accept (listenerSocket listener)) (closeListener listener))
   Just acceptTheirs -> do
-    theirs <- withFdSocket (listenerSocket listener) duplicate >>= Network.mkSocket
+    theirs <- withFdSocket (listenerSocket listener) (duplicate "setAccept") >>= Network.mkSocket
     let next = do
           (accepted, peer) <- acceptTheirs theirs
           ours <- fromNetworkSocket accepted
@@ -116,12 +117,6 @@ newSource settings listener = case settingsAccept settings of
     return (sourceOf next (Network.close theirs >> closeListener listener))
   where
     sourceOf next end = Source {nextConnection = next, retireSource = retire listener end, endSource = end}
-
-foreign import ccall unsafe "http_socket_duplicate"
-  c_duplicate :: CInt -> IO CInt
-
-duplicate :: CInt -> IO CInt
-duplicate = throwErrnoIfMinus1 "Network.Wai.Handler.Millrace.setAccept" . c_duplicate
 
 -- Runs masked, so that no exception can come between taking a connection and forking the thread that closes it.
 -- Accepting itself can be interrupted.

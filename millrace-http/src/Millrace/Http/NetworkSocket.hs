@@ -1,0 +1,36 @@
+-- |
+-- A listening socket of the network package that a server serves: on a duplicate, so that whoever has the socket can
+-- still ask it for its name, and close it. Knows nothing of serving.
+module Millrace.Http.NetworkSocket (duplicate, ours, awaitClose) where
+
+import Control.Exception (mask_, onException)
+import Control.Monad (unless, when)
+import Foreign.C.Error (throwErrnoIfMinus1)
+import Foreign.C.Types (CInt (..))
+import Millrace.Http.System (awaitNudge)
+import Millrace.Socket (Socket, fromDescriptor)
+import Millrace.Timer (threadDelay)
+import qualified Network.Socket as Network
+
+foreign import ccall unsafe "http_socket_duplicate"
+  c_duplicate :: CInt -> IO CInt
+
+-- | Another descriptor of the same socket, for a function of this name. Throws an @IOError@.
+duplicate :: String -> CInt -> IO CInt
+duplicate name = throwErrnoIfMinus1 ("Network.Wai.Handler.Millrace." ++ name) . c_duplicate
+
+-- | A socket of ours on a duplicate. Throws an @IOError@.
+ours :: String -> Network.Socket -> IO Socket
+ours name theirs = mask_ $ do
+  descriptor <- Network.withFdSocket theirs (duplicate name)
+  fromDescriptor descriptor `onException` (Network.mkSocket descriptor >>= Network.close)
+
+-- | Waits until somebody has closed the socket.
+awaitClose :: Network.Socket -> IO ()
+awaitClose theirs = do
+  descriptor <- Network.unsafeFdSocket theirs
+  unless (descriptor < 0) $ do
+    awaitNudge descriptor
+    open <- (>= 0) <$> Network.unsafeFdSocket theirs
+    -- A nudge that means something else, as when the socket was shut down, would come again and again.
+    when open (threadDelay 100000 >> awaitClose theirs)
