@@ -3,11 +3,11 @@
 -- | The ways to start a server, and the settings that Warp has too.
 module InterfaceSpec (spec) where
 
-import Control.Concurrent (forkIOWithUnmask, threadDelay)
+import Control.Concurrent (forkIOWithUnmask, myThreadId, threadDelay, throwTo)
 import Control.Concurrent.Async (AsyncCancelled (..), async, cancel, forConcurrently, withAsync)
 import Control.Concurrent.MVar
 import Control.Concurrent.STM (atomically, check)
-import Control.Exception (AsyncException (..), ErrorCall (..), IOException, SomeException, bracket, bracket_, evaluate, finally, throwIO, toException, try)
+import Control.Exception (AsyncException (..), ErrorCall (..), IOException, SomeException, bracket, bracket_, evaluate, finally, onException, throwIO, toException, try)
 import Control.Monad (forM_, replicateM, replicateM_, void)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
@@ -53,6 +53,38 @@ spec = do
       testWithApplication (return (\request respond -> strictRequestBody request >> pong request respond)) $ \port -> do
         _ <- withConnection port $ \client -> send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab"
         map replyBody . parseReplies <$> exchange port get `shouldReturn` ["Pong"]
+    it "testWithApplication throws it where the action cannot catch it" $
+      testWithApplicationSettings (quiet defaultSettings) (return (\_ _ -> throwIO (ErrorCall "fault"))) (\port -> void (anyhow (exchange port get >> threadDelay 2000000)))
+        `shouldThrow` (== ErrorCall "fault")
+    it "withApplication throws what ends the server, before it has begun or later, and ends its action" $ do
+      begun <- newIORef False
+      withApplicationSettings (setBeforeMainLoop (throwIO (ErrorCall "hook")) defaultSettings) (return pong) (\_ -> writeIORef begun True)
+        `shouldThrow` (== ErrorCall "hook")
+      readIORef begun `shouldReturn` False
+      server <- newEmptyMVar
+      interrupted <- newEmptyMVar
+      let hook = myThreadId >>= putMVar server
+      within "the end" (withApplicationSettings (setBeforeMainLoop hook defaultSettings) (return pong) $ \_ -> do
+        takeMVar server >>= (`throwTo` ErrorCall "end")
+        threadDelay 60000000 `onException` putMVar interrupted ())
+        `shouldThrow` (== ErrorCall "end")
+      tryTakeMVar interrupted `shouldReturn` Just ()
+    it "withApplication's action begins after setBeforeMainLoop's" $ do
+      order <- newIORef []
+      let tell what = modifyIORef order (what :)
+      withApplicationSettings (setBeforeMainLoop (threadDelay 20000 >> tell "hook") defaultSettings) (return pong) (\_ -> tell "action")
+      reverse <$> readIORef order `shouldReturn` ["hook", "action" :: String]
+    it "a port that there is not is refused, and not another one opened" $ do
+      forM_ [65536, 99999, -1] $ \port ->
+        openListeners (setPort port defaultSettings) `shouldThrowAnd` (`shouldSatisfy` isInfixOf (show port))
+      forM_ ["99999", "-1", "18446744073709551696"] $ \text ->
+        bracket_ (setEnv "PORT" text) (unsetEnv "PORT") (runEnv 1 pong `shouldThrowAnd` (`shouldSatisfy` isInfixOf text))
+    it "who cannot have any address is told why not the preferred one" $
+      bracket (socket AF_INET Stream defaultProtocol) close $ \taken -> do
+        bind taken (SockAddrInet 0 0)
+        listen taken 1
+        port <- socketPort taken
+        openListeners (setPort (fromIntegral port) defaultSettings) `shouldThrowAnd` (`shouldSatisfy` isInfixOf ("0.0.0.0:" ++ show port))
     it "runEnv takes the port from PORT, and fails for what is none" $ do
       port <- bracket openFreePort (close . snd) (return . fst)
       bracket_ (setEnv "PORT" (show port)) (unsetEnv "PORT") . background (runEnv 1 pong) $
@@ -242,6 +274,9 @@ spec = do
       bracket (hDuplicate stderr) (\saved -> hDuplicateTo saved stderr >> hClose saved) $ \_ ->
         withFile path WriteMode (\file -> hDuplicateTo file stderr >> action >> hFlush stderr)
       readFile path
+    try' = try :: IO a -> IO (Either IOException a)
+    anyhow = try :: IO a -> IO (Either SomeException a)
+    shouldThrowAnd action expectation = try' action >>= either (expectation . show) (const (expectationFailure "it worked"))
     background server action = withAsync server (const action)
     eventually action = within "the server" go
       where

@@ -8,6 +8,7 @@ module Millrace.Http.Listener
   ( Listener (..),
     Parting (..),
     givenListener,
+    isPort,
     openListeners,
     openUnixListener,
     inheritedListeners,
@@ -59,12 +60,14 @@ givenListener given = Listener given ServeQueue
 
 -- | Opens sockets for 'Network.Wai.Handler.Millrace.runSettingsListeners': binds and listens on the first address of
 -- 'Network.Wai.Handler.Millrace.setHost' that can be bound. One socket, or one per capability with
--- 'Network.Wai.Handler.Millrace.setReusePort'. May block while a name is looked up. Throws the @IOError@ of the last
--- address that could not be bound.
+-- 'Network.Wai.Handler.Millrace.setReusePort'. May block while a name is looked up. Throws the @IOError@ of the first
+-- address if none can be bound, and one for a port that is not between 0 and 65535.
 --
 -- @since 0.1.0
 openListeners :: Settings -> IO [Listener]
 openListeners settings = do
+  unless (isPort (settingsPort settings)) . ioError . userError $
+    "There is no port " ++ show (settingsPort settings) ++ ": ports are between 0 and 65535"
   addresses <- getAddrInfo (Just hints) host (Just (show (settingsPort settings)))
   tryAll (ordered addresses)
   where
@@ -85,7 +88,14 @@ openListeners settings = do
     tryAll [address] = listenOn settings address
     tryAll (address : rest) = listenOn settings address `catch` orElse (tryAll rest)
     orElse :: IO [Listener] -> IOException -> IO [Listener]
-    orElse next _ = next
+    orElse next preferred = next `catch` instead preferred
+    -- The others were not asked for, and mostly fail for the same reason.
+    instead :: IOException -> IOException -> IO a
+    instead preferred _ = throwIO preferred
+
+-- | Can a port have this number? The system looks at its last 16 bits only.
+isPort :: Integral n => n -> Bool
+isPort number = toInteger number >= 0 && toInteger number <= 65535
 
 listenOn :: Settings -> AddrInfo -> IO [Listener]
 listenOn settings address

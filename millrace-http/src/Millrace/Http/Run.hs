@@ -17,10 +17,10 @@ module Millrace.Http.Run
   )
 where
 
-import Control.Concurrent (forkIO, forkIOWithUnmask, killThread, myThreadId)
+import Control.Concurrent (forkIO, forkIOWithUnmask, killThread)
 import Control.Concurrent.MVar
 import Control.Exception
-import Control.Monad (unless, void)
+import Control.Monad (mfilter, void, when)
 import Millrace.Http.Exception (defaultShouldDisplayException)
 import Millrace.Http.Listener
 import Millrace.Http.NetworkSocket (awaitClose, ours)
@@ -41,7 +41,7 @@ run :: Port -> Application -> IO ()
 run port = runSettings (setPort port defaultSettings)
 
 -- | Serves an application on the port that the environment variable PORT names, or else on the one given. Throws an
--- @IOError@ if PORT is no number.
+-- @IOError@ if PORT is no number, or the number of no port.
 --
 -- @since 0.1.0
 runEnv :: Port -> Application -> IO ()
@@ -49,7 +49,9 @@ runEnv port application = do
   named <- lookupEnv "PORT"
   case named of
     Nothing -> run port application
-    Just text -> maybe (ioError (userError ("PORT is no port number: " ++ show text))) (`run` application) (readMaybe text)
+    Just text -> maybe (ioError (userError ("PORT is no port number: " ++ show text))) (`run` application) (portNumber text)
+  where
+    portNumber text = fromInteger <$> mfilter isPort (readMaybe text)
 
 -- | Serves an application. Blocks until the listening socket is closed (see 'setInstallShutdownHandler') and the
 -- connections have ended. Throws an @IOError@ if no address can be bound.
@@ -125,9 +127,14 @@ runSettingsInherited :: Settings -> Application -> IO ()
 runSettingsInherited settings application = bracket inheritedListeners (mapM_ closeListener) $ \listeners ->
   if null listeners then runSettings settings application else runListeners settings listeners application
 
--- | Serves an application on a free port of the loopback interface while an action, which gets the port, runs.
+-- | Serves an application on a free port of the loopback interface while an action, which gets the port, runs in a thread
+-- of its own. Throws what ends the server before its time, and then ends the action; so it does if the server cannot
+-- begin ('setBeforeMainLoop').
 --
 -- > withApplication (return application) $ \port -> get ("http://127.0.0.1:" ++ show port)
+--
+-- Within "Millrace.Simulation" the socket is a real one, that of the network package: use 'runSettingsListeners' with a
+-- socket of "Millrace.Socket" there.
 --
 -- @since 0.1.0
 withApplication :: IO Application -> (Port -> IO a) -> IO a
@@ -139,24 +146,11 @@ withApplication = withApplicationSettings defaultSettings
 withApplicationSettings :: Settings -> IO Application -> (Port -> IO a) -> IO a
 withApplicationSettings settings makeApplication action = do
   application <- makeApplication
-  (port, listener) <- openFreePort
-  ready <- newEmptyMVar
-  let signalling = settings {settingsBeforeMainLoop = void (tryPutMVar ready (Right ())) >> settingsBeforeMainLoop settings}
-      serve = runSettingsSocket signalling listener application `catch` failed
-      failed failure = void (tryPutMVar ready (Left (failure :: SomeException)))
-  -- Waits for the server's end, so that the port is free again.
-  withThread serve $ takeMVar ready >>= either throwIO return >> action port
-
-withThread :: IO () -> IO a -> IO a
-withThread background action = do
-  ended <- newEmptyMVar
-  bracket
-    (forkIOWithUnmask (\unmask -> unmask background `finally` putMVar ended ()))
-    (\thread -> killThread thread >> readMVar ended)
-    (const action)
+  outcome <- newEmptyMVar
+  serveMeanwhile settings application outcome action
 
 -- | Like 'withApplication', for tests: an exception that the application throws, and that is no client's fault, is
--- thrown to the caller too.
+-- thrown to the caller too, and ends the action.
 --
 -- @since 0.1.0
 testWithApplication :: IO Application -> (Port -> IO a) -> IO a
@@ -167,13 +161,36 @@ testWithApplication = testWithApplicationSettings defaultSettings
 -- @since 0.1.0
 testWithApplicationSettings :: Settings -> IO Application -> (Port -> IO a) -> IO a
 testWithApplicationSettings settings makeApplication action = do
-  caller <- myThreadId
-  let watched application request respond = application request respond `catch` \failure -> do
-        unless (isHarmless failure) (throwTo caller failure)
+  application <- makeApplication
+  outcome <- newEmptyMVar
+  let watched request respond = application request respond `catch` \failure -> do
+        when (defaultShouldDisplayException failure) (settle outcome (Left failure))
         throwIO failure
-  withApplicationSettings settings (watched <$> makeApplication) action
-  where
-    isHarmless failure = not (defaultShouldDisplayException failure)
+  serveMeanwhile settings watched outcome action
+
+-- How an action ends beside which something else may fail. What comes first counts.
+type Outcome a = MVar (Either SomeException a)
+
+settle :: Outcome a -> Either SomeException a -> IO ()
+settle outcome = void . tryPutMVar outcome
+
+-- Waits for the ends of both, so that the port is free again.
+serveMeanwhile :: Settings -> Application -> Outcome a -> (Port -> IO a) -> IO a
+serveMeanwhile settings application outcome action =
+  bracket openFreePort (Network.close . snd) $ \(port, listener) -> do
+    ready <- newEmptyMVar
+    let signalling = settings {settingsBeforeMainLoop = settingsBeforeMainLoop settings >> putMVar ready ()}
+        serve = runSettingsSocket signalling listener application `catch` (settle outcome . Left)
+        act = try (takeMVar ready >> action port) >>= settle outcome
+    withThread serve . withThread act $ takeMVar outcome >>= either throwIO return
+
+withThread :: IO () -> IO a -> IO a
+withThread background action = do
+  ended <- newEmptyMVar
+  bracket
+    (forkIOWithUnmask (\unmask -> unmask background `finally` putMVar ended ()))
+    (\thread -> killThread thread >> readMVar ended)
+    (const action)
 
 -- | A socket that listens on a free port of the loopback interface.
 --
