@@ -190,6 +190,12 @@ spec = describe "Millrace.Simulation" $ do
       ask
     resultOf outcome
 
+  it "takes a delay of the real world's for a deadlock, and names the suspect" $ do
+    outcome <- simulate (calm 23) (Base.threadDelay 10000000)
+    case outcomeResult outcome of
+      Left problem -> show problem `shouldContain` "Control.Concurrent.threadDelay"
+      Right () -> expectationFailure "no deadlock"
+
   it "finds a deadlock behind delays without end" $ do
     outcome <- simulate (calm 22) (forever (threadDelay maxBound))
     case outcomeResult outcome of

@@ -241,7 +241,8 @@ data Waiting = Waiting
 data SimulationException
   = Deadlock [Waiting]
     -- ^ Everybody waits, and nothing will ever happen: these are the operations in flight. Threads that wait for a
-    -- variable do not occur among them. It is thrown to the action.
+    -- variable do not occur among them. It is thrown to the action. Who waits for the real world is given 20 ms: see
+    -- 'simulate'.
   | NoMachine IOError
     -- ^ The machine could not be made.
   | WithinSimulation
@@ -251,19 +252,24 @@ data SimulationException
   | ThreadsGoOn
     -- ^ The action has ended, and other threads of it cannot be brought to an end: they begin new operations however
     -- often those are ended with an error.
-  deriving Show
 
-instance Exception SimulationException where
-  displayException (Deadlock []) = "Deadlock in a simulation: no operation is in flight, and no timer."
-  displayException (Deadlock waiting) =
-    unlines ("Deadlock in a simulation. Nothing will end these operations:" : map describe waiting)
-    where describe w = "  thread " ++ show (waitingThread w) ++ ": " ++ waitingOperation w
-                         ++ maybe "" ((" on descriptor " ++) . show) (waitingDescriptor w)
-  displayException (NoMachine problem) = "A simulated machine could not be made: " ++ show problem
-  displayException WithinSimulation = "A simulation cannot begin within another one."
-  displayException (OutsideSimulation what) = what ++ " works within Millrace.Simulation.simulate only."
-  displayException ThreadsGoOn =
-    "The simulated program has ended, but other threads of it go on. End them in the action, for instance with bracket."
+instance Exception SimulationException
+
+-- What a program prints that does not catch it: older GHC's ask for no other text.
+instance Show SimulationException where
+  showsPrec _ problem = showString $ case problem of
+    Deadlock [] ->
+      "Deadlock in a simulation: no operation is in flight, and no timer. Threads may wait for variables, or in the real "
+        ++ "world: Control.Concurrent.threadDelay, foreign calls and sockets of the network package have no virtual time."
+    Deadlock waiting -> unlines ("Deadlock in a simulation. Nothing will end these operations:" : map describe waiting)
+    NoMachine reason -> "A simulated machine could not be made: " ++ show reason
+    WithinSimulation -> "A simulation cannot begin within another one."
+    OutsideSimulation what -> what ++ " works within Millrace.Simulation.simulate only."
+    ThreadsGoOn ->
+      "The simulated program has ended, but other threads of it go on. End them in the action, for instance with bracket."
+    where
+      describe w = "  thread " ++ show (waitingThread w) ++ ": " ++ waitingOperation w
+                     ++ maybe "" ((" on descriptor " ++) . show) (waitingDescriptor w)
 
 waitingOn :: Ptr Loop -> IO [(Word64, Waiting)]
 waitingOn loop = do
@@ -297,6 +303,10 @@ simulationLock = unsafePerformIO (newMVar ())
 
 -- | Runs an action on a machine of its own, and returns when it has ended, with what the machine has to tell. What is
 -- left of it then is ended: descriptors are closed, operations fail with an error, timers never fire.
+--
+-- What is not made by this library happens in the real world: @Control.Concurrent.threadDelay@, foreign calls, sockets of
+-- the network package, and with them @withApplication@ of millrace-http. No virtual time passes for it, and who waits for
+-- it longer than 20 ms while nobody else can run is in a 'Deadlock'.
 --
 -- Runs on one capability; the others pause meanwhile ('setNumCapabilities'). Interruptible: the exception then ends the
 -- action first. Throws 'WithinSimulation', 'NoMachine' or 'ThreadsGoOn'.

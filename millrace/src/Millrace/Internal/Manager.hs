@@ -27,12 +27,12 @@ import Control.Concurrent
 import Control.Concurrent.MVar (MVar, newEmptyMVar, newMVar, putMVar, takeMVar, tryPutMVar, withMVar)
 import Control.Exception
   (Exception (..), SomeException, bracket_, catch, mask_, throwIO, try, uninterruptibleMask_)
-import Control.Monad (forM_, unless, void, when)
+import Control.Monad (forM_, mfilter, unless, void, when)
 import Data.Bits (unsafeShiftR, (.&.))
 import Data.Either (fromRight)
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef, writeIORef)
 import Data.Int (Int64)
-import Data.List (find)
+import Data.List (find, intercalate)
 import Data.Maybe (fromMaybe, isJust)
 import Data.Primitive.Array (Array, arrayFromList, indexArray, sizeofArray)
 import Data.Word (Word64)
@@ -43,6 +43,7 @@ import Foreign.Marshal.Alloc (alloca, allocaBytes, mallocBytes)
 import Foreign.Ptr (Ptr, nullPtr)
 import Foreign.Storable (peek, peekByteOff)
 import GHC.Conc (labelThread)
+import System.Environment (lookupEnv)
 import System.IO.Unsafe (unsafePerformIO)
 
 import Millrace.Internal.CallbackQueue
@@ -86,16 +87,20 @@ data MillraceException
     -- ^ No loop could be made: what was asked for, and why it failed.
   | AlreadyStarted Backend
     -- ^ A backend was selected after another one had been chosen.
-  deriving (Eq, Show)
+  deriving Eq
 
-instance Exception MillraceException where
-  displayException NotThreaded =
-    "Millrace needs the threaded run-time system: link the program with -threaded (ghc-options: -threaded)."
-  displayException (BackendUnavailable what why) =
-    "Millrace cannot start with " ++ what ++ ": " ++ why ++ ". `millrace doctor` tells which backends work here."
-  displayException (AlreadyStarted backend) =
-    "Millrace has already started with " ++ backendName backend
-      ++ "; select a backend before the first operation of the program."
+instance Exception MillraceException
+
+-- What a program prints that does not catch it: older GHC's ask for no other text.
+instance Show MillraceException where
+  showsPrec _ problem = showString $ case problem of
+    NotThreaded ->
+      "Millrace needs the threaded run-time system: link the program with -threaded (ghc-options: -threaded)."
+    BackendUnavailable what why ->
+      "Millrace cannot start with " ++ what ++ ": " ++ why ++ ". `millrace doctor` tells which backends work here."
+    AlreadyStarted backend ->
+      "Millrace has already started with " ++ backendName backend
+        ++ "; select a backend before the first operation of the program."
 
 data Manager = Manager
   { managerLoop :: !(Ptr Loop)
@@ -175,8 +180,14 @@ startGroup = do
   when (hasGroup == 0) $ do
     requested <- readIORef requestedBackend
     result <- c_create_group (maybe backendAuto backendCode requested)
-    when (result < 0) $ throwIO (BackendUnavailable (maybe automatic backendName requested) (explain result))
-  where automatic = "the backend that MILLRACE_BACKEND names, or the first that works"
+    when (result < 0) $ do
+      wanted <- maybe byEnvironment (return . backendName) requested
+      throwIO (BackendUnavailable wanted (explain result))
+
+-- What is asked for when the program does not select a backend.
+byEnvironment :: IO String
+byEnvironment = maybe "the first backend that works" named . mfilter (not . null) <$> lookupEnv "MILLRACE_BACKEND"
+  where named value = "MILLRACE_BACKEND=" ++ value ++ " (it may be " ++ intercalate ", " ("auto" : map backendName [minBound ..]) ++ ")"
 
 explain :: CInt -> String
 explain result = show (errnoToIOError "" (Errno (negate result)) Nothing Nothing)
