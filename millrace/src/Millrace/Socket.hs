@@ -416,6 +416,10 @@ mkSocket = fromDescriptor
 -- | The descriptor's number, for calls that Millrace does not make. It must not be closed, and is valid only as long
 -- as nobody closes the socket.
 --
+-- So it is nothing to make another socket of: one of "Network.Socket" (@mkSocket@) closes its descriptor when it is
+-- collected, under the feet of this one and of whoever gets the number next. Who wants such a socket takes 'socketToFd',
+-- which ends this one.
+--
 -- @since 0.1.0
 withFdSocket :: Socket -> (CInt -> IO a) -> IO a
 withFdSocket s@(Socket handle _) use = do
