@@ -25,7 +25,8 @@
 --   spelling.
 -- * The responses to pipelined requests are sent together, when no further complete request has arrived, or when the
 --   application that is to answer the next one waits for something.
--- * Of Warp's interface there is all that concerns HTTP\/1.x. 'setManager', 'setHTTP2Disabled' and
+-- * Of "Network.Wai.Handler.Warp" there is all that concerns HTTP\/1.x; of @Network.Wai.Handler.Warp.Internal@ there is
+--   nothing. 'setManager', 'setHTTP2Disabled' and
 --   'setServerPushLogger' are accepted without effect; what needs TLS or HTTP\/2 (@clientCertificate@, @HTTP2Data@) is
 --   not there. @warpVersion@ is 'millraceVersion' here.
 module Network.Wai.Handler.Millrace
