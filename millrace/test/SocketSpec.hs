@@ -5,7 +5,9 @@ import Control.Exception (bracket, finally)
 import Control.Monad (forM_, forever, replicateM_, void, when)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
+import Data.Word (Word64)
 import Foreign.C.Error (eADDRINUSE, eBADF, eNOENT)
+import Foreign.C.Types (CInt)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (castPtr, plusPtr)
 import GHC.IO.Exception (IOErrorType (InvalidArgument))
@@ -64,6 +66,13 @@ spec = do
     it "lingers for as long as it is told" $ withTcpPair $ \one _ -> forM_ [0, 7, 0] $ \seconds -> do
       setSocketOption one Linger seconds
       getSocketOption one Linger `shouldReturn` seconds
+    it "reads and sets options of any type" $ withTcpPair $ \one _ -> do
+      setSockOpt one NoDelay (1 :: CInt)
+      getSockOpt one NoDelay `shouldReturn` (1 :: CInt)
+      getSocketOption one NoDelay `shouldReturn` 1
+      -- struct linger
+      setSockOpt one Linger (7 * 0x100000000 + 1 :: Word64)
+      getSocketOption one Linger `shouldReturn` 7
     it "is closed by exec, and does not block" $ withTcpPair $ \one _ -> withFdSocket one $ \number -> do
       Network.getNonBlock number `shouldReturn` True
       Network.getCloseOnExec number `shouldReturn` True

@@ -19,6 +19,11 @@
 -- All functions throw 'IOError' that names the function and the socket. Those that wait are interruptible, and park the
 -- thread without occupying an operating system thread. Functions that are exported from "Network.Socket" unchanged
 -- ('getAddrInfo', ...) behave as described there.
+--
+-- Not here: of "Network.Socket" @recvBufFrom@, @sendBufTo@, @recvBufMsg@, @sendBufMsg@ and what belongs to them (@Cmsg@,
+-- @MsgFlag@), @fdSocket@, @touchSocket@, @whenSupported@ and @StructLinger@ (which 'getSockOpt' takes all the same); of "Network.Socket.ByteString" @recvMsg@, @sendMsg@ and @sendManyTo@; all of
+-- "Network.Socket.ByteString.Lazy". What needs them takes the descriptor ('withFdSocket') or a socket of that package
+-- ('socketToFd').
 module Millrace.Socket
   ( -- * Sockets
     Socket
@@ -50,6 +55,8 @@ module Millrace.Socket
   , SocketOption (..)
   , getSocketOption
   , setSocketOption
+  , getSockOpt
+  , setSockOpt
   , getSocketType
     -- * Unix sockets
   , getPeerCredential
@@ -79,7 +86,7 @@ import Foreign.Marshal.Alloc (alloca, allocaBytes)
 import Foreign.Marshal.Array (allocaArray, peekArray)
 import Foreign.Marshal.Utils (fillBytes, with)
 import Foreign.Ptr (Ptr, plusPtr)
-import Foreign.Storable (peek, sizeOf)
+import Foreign.Storable (Storable, peek, sizeOf)
 import System.IO (IOMode)
 import qualified System.IO as IO
 import Network.Socket
@@ -273,9 +280,10 @@ hasEnded s = withFdSocket s $ \descriptor ->
 -- Meant to be pushed forward at every sign of life: moving it to a later moment is a store, and sets no timer. Throws
 -- 'IOError' for a closed socket. Does not block.
 --
--- > serve connection = forever $ do
+-- > serve connection = do
 -- >   deadlineAfter 10000000 >>= setReadDeadline connection     -- ten seconds for each request
--- >   recv connection 4096 >>= answer connection
+-- >   request <- recv connection 4096
+-- >   unless (ByteString.null request) (answer connection request >> serve connection)
 --
 -- @since 0.1.0
 setReadDeadline :: Socket -> Deadline -> IO ()
@@ -357,6 +365,28 @@ setSocketOption s option@(SockOpt level name) value = withFdSocket s $ \descript
   with (fromIntegral value :: CInt) $ \pointer ->
     void $ callOn "Millrace.Socket.setSocketOption" (describe s ++ ", " ++ show option) $
       c_setsockopt descriptor level name pointer (fromIntegral (sizeOf (0 :: CInt)))
+
+-- | Reads an option of any type, which must be the system's. What the system leaves out is 0.
+--
+-- @since 0.1.0
+getSockOpt :: Storable a => Socket -> SocketOption -> IO a
+getSockOpt s option@(SockOpt level name) = withFdSocket s (reading undefined)
+  where
+    -- The first argument has a size, and nothing else.
+    reading :: Storable b => b -> CInt -> IO b
+    reading kind descriptor = alloca $ \place -> do
+      fillBytes place 0 (sizeOf kind)
+      with (fromIntegral (sizeOf kind)) $ \size ->
+        void $ callOn "Millrace.Socket.getSockOpt" (describe s ++ ", " ++ show option) (c_getsockopt descriptor level name place size)
+      peek place
+
+-- | Sets an option of any type, which must be the system's.
+--
+-- @since 0.1.0
+setSockOpt :: Storable a => Socket -> SocketOption -> a -> IO ()
+setSockOpt s option@(SockOpt level name) value = withFdSocket s $ \descriptor -> with value $ \place ->
+  void $ callOn "Millrace.Socket.setSockOpt" (describe s ++ ", " ++ show option) $
+    c_setsockopt descriptor level name place (fromIntegral (sizeOf value))
 
 -- | Whether it is a stream, a datagram socket, ...
 --
