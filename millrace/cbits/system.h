@@ -32,6 +32,10 @@ int mrh_ended(int descriptor);
 /* Of datagrams; EAGAIN if they would have to wait. */
 int64_t mrh_send_to(int descriptor, const void *bytes, size_t size, const struct sockaddr *address, socklen_t length);
 int64_t mrh_receive_from(int descriptor, void *buffer, size_t size, struct sockaddr *address, socklen_t *length);
+/* Of descriptors that a Unix socket passes, with a byte to carry each; EAGAIN if they would have to wait, EOPNOTSUPP on
+ * Windows and for a simulated socket. Receiving returns the descriptor, which exec closes; ENOMSG if something else came. */
+int64_t mrh_send_descriptor(int descriptor, int passed);
+int64_t mrh_receive_descriptor(int descriptor);
 /* Of sockets, and of files (files.h). */
 int mrh_close(int descriptor);
 

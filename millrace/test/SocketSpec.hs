@@ -6,7 +6,7 @@ import Control.Monad (forM_, forever, replicateM_, void, when)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Word (Word64)
-import Foreign.C.Error (eADDRINUSE, eBADF, eNOENT)
+import Foreign.C.Error (eADDRINUSE, eBADF, eNOENT, eNOMSG)
 import Foreign.C.Types (CInt)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (castPtr, plusPtr)
@@ -104,6 +104,28 @@ spec = do
         bracket (recvFd other >>= mkSocket) close $ \copy -> do
           sendAll copy (Char8.pack "passed on")
           recv that 100 `shouldReturn` Char8.pack "passed on"
+    it "passes descriptors to the network package, and takes its own" $ withUnixPair $ \one other -> withUnixPair $ \this _ -> do
+      theirs <- socketToFd other >>= Network.mkSocket
+      withFdSocket this $ \passed -> replicateM_ 2 (sendFd one passed >> Network.recvFd theirs >>= closeFd . fromIntegral)
+      withFdSocket this $ \passed -> replicateM_ 2 (Network.sendFd theirs passed)
+      replicateM_ 2 (recvFd one >>= closeFd . fromIntegral)
+      Network.close theirs
+    it "stops waiting for a descriptor at a deadline, and when the socket is closed" $ withUnixPair $ \one other -> do
+      late <- start (failsWith (recvFd one))
+      pause 20000
+      deadlineAfter 0 >>= setReadDeadline one
+      within 5 "the deadline" (finish late) >>= (`shouldSatisfy` isDeadlineError)
+      setReadDeadline one noDeadline
+      waiting <- start (failsWith (recvFd one))
+      pause 20000
+      close one
+      within 5 "the close" (finish waiting) >>= (`shouldSatisfy` hasCode eBADF)
+      recv other 1 `shouldReturn` ByteString.empty
+    it "says so when no descriptor comes" $ withUnixPair $ \one other -> do
+      sendAll other (Char8.pack "bytes")
+      failsWith (recvFd one) >>= (`shouldSatisfy` hasCode eNOMSG)
+      close other
+      failsWith (recvFd one) >>= (`shouldSatisfy` hasCode eNOMSG)
     it "gracefulClose ends in time also if the peer never stops talking" $ withUnixPair $ \one other -> do
       talker <- start (forever (sendAll other (bytesAt 0 1000)))
       within 10 "the close" (gracefulClose one 200)

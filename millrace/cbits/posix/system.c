@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { OUR_FLAGS = SOCK_NONBLOCK | SOCK_CLOEXEC };
@@ -158,6 +159,71 @@ int64_t mrh_receive_from(int descriptor, void *buffer, size_t size, struct socka
         return recvfrom(descriptor, buffer, size, 0, address, length);
     mrh_begin_block();
     return wide_result_of(machine ? mr_machine_receive_from(machine, descriptor, &whole, 1, address, length) : -EBADF);
+}
+
+enum { CARRIERS = 16 }; /* one is sent, but others send more: the network package two */
+
+/* A message with room for one descriptor beside it. */
+struct parcel {
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int))];
+    } beside;
+    char bytes[CARRIERS];
+    struct iovec carried;
+    struct msghdr message;
+};
+
+static struct msghdr *pack(struct parcel *parcel, size_t carriers)
+{
+    memset(parcel, 0, sizeof *parcel);
+    parcel->carried = (struct iovec){parcel->bytes, carriers};
+    parcel->message.msg_iov = &parcel->carried;
+    parcel->message.msg_iovlen = 1;
+    parcel->message.msg_control = parcel->beside.room;
+    parcel->message.msg_controllen = sizeof parcel->beside.room;
+    return &parcel->message;
+}
+
+int64_t mrh_send_descriptor(int descriptor, int passed)
+{
+    struct parcel parcel;
+    struct msghdr *message = pack(&parcel, 1);
+    struct cmsghdr *header = CMSG_FIRSTHDR(message);
+    if (mrh_is_simulated(descriptor))
+        return result_of(-EOPNOTSUPP);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof passed);
+    memcpy(CMSG_DATA(header), &passed, sizeof passed);
+    return sendmsg(descriptor, message, WITHOUT_SIGNAL);
+}
+
+#ifdef MSG_CMSG_CLOEXEC
+enum { CLOSED_BY_EXEC = MSG_CMSG_CLOEXEC };
+#else
+enum { CLOSED_BY_EXEC = 0 };
+#endif
+
+int64_t mrh_receive_descriptor(int descriptor)
+{
+    struct parcel parcel;
+    struct msghdr *message = pack(&parcel, CARRIERS);
+    if (mrh_is_simulated(descriptor))
+        return result_of(-EOPNOTSUPP);
+    message->msg_controllen = CMSG_LEN(sizeof(int)); /* where alignment leaves room for another one, it would be lost */
+    if (recvmsg(descriptor, message, CLOSED_BY_EXEC) < 0)
+        return -1;
+    struct cmsghdr *header = CMSG_FIRSTHDR(message);
+    if (!header && (message->msg_flags & MSG_CTRUNC))
+        return result_of(-EMFILE);
+    if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+        return result_of(-ENOMSG);
+    int passed;
+    memcpy(&passed, CMSG_DATA(header), sizeof passed);
+    if (!CLOSED_BY_EXEC)
+        fcntl(passed, F_SETFD, FD_CLOEXEC);
+    return passed;
 }
 
 int mrh_close(int descriptor)

@@ -138,6 +138,20 @@ int64_t mrh_receive_from(int descriptor, void *buffer, size_t size, struct socka
     return result_of(recvfrom(socket_of(descriptor), buffer, (int)size, 0, address, length));
 }
 
+int64_t mrh_send_descriptor(int descriptor, int passed)
+{
+    (void)descriptor, (void)passed;
+    errno = EOPNOTSUPP;
+    return -1;
+}
+
+int64_t mrh_receive_descriptor(int descriptor)
+{
+    (void)descriptor;
+    errno = EOPNOTSUPP;
+    return -1;
+}
+
 int mrh_close(int descriptor)
 {
     HANDLE handle = (HANDLE)socket_of(descriptor);

@@ -100,6 +100,7 @@ import Network.Socket
 import qualified Network.Socket as Network
 
 import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
+import Millrace.Internal.Attempt (attempt)
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
 import Millrace.Internal.Park (handOver, performMasked)
@@ -400,17 +401,23 @@ getSocketType s = GeneralSocketType . fromIntegral <$> getSocketOption s Type
 getPeerCredential :: Socket -> IO (Maybe CUInt, Maybe CUInt, Maybe CUInt)
 getPeerCredential s = withNetworkSocket "getPeerCredential" s Network.getPeerCredential
 
--- | Sends a descriptor to the peer. Waits as the same function of "Network.Socket" does.
+-- | Sends a descriptor to the peer, with a byte to carry it. Waits while the system has no room for it. Windows and
+-- simulated machines pass none (@EOPNOTSUPP@).
 --
 -- @since 0.1.0
 sendFd :: Socket -> CInt -> IO ()
-sendFd s descriptor = withNetworkSocket "sendFd" s (`Network.sendFd` descriptor)
+sendFd s@(Socket handle _) descriptor =
+  void (attempt "Millrace.Socket.sendFd" s (waitWritableRequest handle) (`c_send_descriptor` descriptor))
 
--- | Receives a descriptor, which is then the caller's to close. Waits as the same function of "Network.Socket" does.
+-- | Waits for a descriptor, which is then the caller's to close; it is closed by exec. What carries it is dropped. Throws
+-- if something else comes, or the end of the stream (@ENOMSG@), and if no descriptor is left to receive it as (@EMFILE@):
+-- it is lost then.
 --
 -- @since 0.1.0
 recvFd :: Socket -> IO CInt
-recvFd s = withNetworkSocket "recvFd" s Network.recvFd
+recvFd s@(Socket handle _) =
+  -- Masked: an exception comes while it waits, or after the descriptor has been returned.
+  mask_ (fromIntegral <$> attempt "Millrace.Socket.recvFd" s (waitReadableRequest handle) c_receive_descriptor)
 
 -- The same socket by another descriptor, for what is rare enough to be left to network.
 withNetworkSocket :: String -> Socket -> (Network.Socket -> IO a) -> IO a

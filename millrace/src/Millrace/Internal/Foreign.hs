@@ -53,6 +53,8 @@ module Millrace.Internal.Foreign
   , c_ended
   , c_send_to
   , c_receive_from
+  , c_send_descriptor
+  , c_receive_descriptor
   , c_close
     -- * The clock
   , c_now
@@ -124,6 +126,8 @@ foreign import ccall unsafe "mrh_ended" c_ended :: CInt -> IO CInt
 foreign import ccall unsafe "mrh_send_to" c_send_to :: CInt -> Ptr a -> CSize -> Ptr b -> CUInt -> IO Int64
 foreign import ccall unsafe "mrh_receive_from" c_receive_from
   :: CInt -> Ptr a -> CSize -> Ptr b -> Ptr CUInt -> IO Int64
+foreign import ccall unsafe "mrh_send_descriptor" c_send_descriptor :: CInt -> CInt -> IO Int64
+foreign import ccall unsafe "mrh_receive_descriptor" c_receive_descriptor :: CInt -> IO Int64
 foreign import ccall unsafe "mrh_close" c_close :: CInt -> IO CInt
 
 foreign import ccall unsafe "mrh_now_ns" c_now :: IO Word64

@@ -17,15 +17,12 @@ module Millrace.Socket.Datagram
   , sendAllTo
   ) where
 
-import Control.Exception (mask_, throwIO)
+import Control.Exception (mask_)
 import Control.Monad (void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
 import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
-import Data.Int (Int64)
-import Foreign.C.Error (eAGAIN, eINTR, eWOULDBLOCK, errnoToIOError, getErrno)
-import Foreign.C.Types (CInt)
 import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Utils (fillBytes, with)
@@ -33,11 +30,11 @@ import Foreign.Ptr (castPtr, plusPtr)
 import Network.Socket (SockAddr)
 
 import Millrace.Deadline (Deadline, noDeadline)
+import Millrace.Internal.Attempt (attempt)
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign (c_receive_from, c_send_to)
 import Millrace.Internal.Socket
 import Millrace.Operation
-import Millrace.Socket (withFdSocket)
 
 -- | Waits for a message; also returns who has sent it. What is longer than so many bytes is cut off. Throws for a size
 -- that is not positive.
@@ -78,18 +75,3 @@ sendTo s@(Socket handle _) message address =
 -- @since 0.1.0
 sendAllTo :: Socket -> ByteString -> SockAddr -> IO ()
 sendAllTo s message address = void (sendTo s message address)
-
--- Makes a call that does not wait, and makes it again whenever it would have to.
-attempt :: String -> Socket -> Request () -> (CInt -> IO Int64) -> IO Int64
-attempt function s wait call = do
-  result <- withFdSocket s call
-  if result >= 0 then return result else do
-    code <- getErrno
-    again code
-  where
-    again code
-      | code == eINTR = attempt function s wait call
-      | code == eAGAIN || code == eWOULDBLOCK = do
-          void (perform wait >>= throwIfFailed function (describe s))
-          attempt function s wait call
-      | otherwise = throwIO (errnoToIOError function code Nothing (Just (describe s)))
