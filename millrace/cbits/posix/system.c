@@ -165,10 +165,7 @@ enum { CARRIERS = 16 }; /* one is sent, but others send more: the network packag
 
 /* A message with room for one descriptor beside it. */
 struct parcel {
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int))];
-    } beside;
+    _Alignas(struct cmsghdr) char beside[CMSG_SPACE(sizeof(int))];
     char bytes[CARRIERS];
     struct iovec carried;
     struct msghdr message;
@@ -180,8 +177,8 @@ static struct msghdr *pack(struct parcel *parcel, size_t carriers)
     parcel->carried = (struct iovec){parcel->bytes, carriers};
     parcel->message.msg_iov = &parcel->carried;
     parcel->message.msg_iovlen = 1;
-    parcel->message.msg_control = parcel->beside.room;
-    parcel->message.msg_controllen = sizeof parcel->beside.room;
+    parcel->message.msg_control = parcel->beside;
+    parcel->message.msg_controllen = sizeof parcel->beside;
     return &parcel->message;
 }
 

@@ -21,7 +21,8 @@
 -- ('getAddrInfo', ...) behave as described there.
 --
 -- Not here: of "Network.Socket" @recvBufFrom@, @sendBufTo@, @recvBufMsg@, @sendBufMsg@ and what belongs to them (@Cmsg@,
--- @MsgFlag@), @fdSocket@, @touchSocket@, @whenSupported@ and @StructLinger@ (which 'getSockOpt' takes all the same); of "Network.Socket.ByteString" @recvMsg@, @sendMsg@ and @sendManyTo@; all of
+-- @MsgFlag@ and its @MSG_@ values), @fdSocket@, @touchSocket@, @whenSupported@ and @StructLinger@ (which 'getSockOpt'
+-- takes all the same); of "Network.Socket.ByteString" @recvMsg@, @sendMsg@ and @sendManyTo@; all of
 -- "Network.Socket.ByteString.Lazy". What needs them takes the descriptor ('withFdSocket') or a socket of that package
 -- ('socketToFd').
 module Millrace.Socket
