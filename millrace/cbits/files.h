@@ -13,7 +13,8 @@
 /* Millrace.File's Mode, in its order. */
 enum { MRH_FOR_READING, MRH_FOR_WRITING, MRH_FOR_UPDATING };
 
-/* A regular file that child processes do not inherit; on Windows, 32 bits of its handle. */
+/* A regular file that child processes do not inherit; on Windows, 32 bits of its handle. Never waits for another process:
+ * what has no offsets (a FIFO, a terminal) is refused: ESPIPE, on Windows EACCES. */
 int mrh_open(const void *path, int mode);
 int64_t mrh_file_size(int descriptor);
 int mrh_remove(const void *path);

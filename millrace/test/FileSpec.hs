@@ -11,9 +11,11 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Either (isLeft)
 import Data.Int (Int64)
+import Foreign.C.Error (eSPIPE)
 import System.Directory (createDirectory, getTemporaryDirectory, removeDirectoryRecursive)
 import System.FilePath ((</>))
 import System.IO.Error (isDoesNotExistError, isFullError)
+import System.Posix.Files (createNamedPipe)
 import System.Posix.Process (getProcessID)
 import Test.Hspec
 
@@ -21,11 +23,20 @@ import Millrace.File
 import Millrace.Simulation
 import Millrace.Socket
 import Millrace.Socket.File
-import Support (bytesAt, forSeeds, receiveExactly)
+import Support (bytesAt, forSeeds, hasCode, receiveExactly)
 
 spec :: Spec
 spec = describe "Millrace.File" $ do
-  describe "on the system" $ onFiles inDirectory
+  describe "on the system" $ do
+    onFiles inDirectory
+
+    it "refuses a FIFO at once, where opening it would wait for its other end" $ inDirectory $ \directory -> do
+      let path = directory </> "fifo"
+      createNamedPipe path 0o600
+      outcomes <- forM [minBound .. maxBound] $ \mode -> try (withFile path mode fileSize)
+      outcomes `shouldSatisfy` all (either (hasCode eSPIPE) (const False))
+
+    it "opens a directory, to sync it" $ inDirectory $ \directory -> withFile directory ForReading sync
   describe "on a simulated machine" $ do
     onFiles (\test -> simulate (calm 1) (test "") >>= resultOf)
 

@@ -68,7 +68,8 @@ foreign import ccall unsafe "mrh_open" c_open :: Ptr () -> CInt -> IO CInt
 foreign import ccall unsafe "mrh_file_size" c_file_size :: CInt -> IO Int64
 foreign import ccall unsafe "mrh_remove" c_remove :: Ptr () -> IO CInt
 
--- | Opens a file. Programs that are started meanwhile do not inherit it.
+-- | Opens a file. Programs that are started meanwhile do not inherit it. What has no offsets, such as a FIFO or a terminal,
+-- is refused at once. A directory can be opened 'ForReading', on POSIX systems, to 'sync' the names in it.
 --
 -- @since 0.1.0
 openFile :: FilePath -> Mode -> IO File
