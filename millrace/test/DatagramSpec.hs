@@ -16,11 +16,16 @@ import Millrace.Socket
 import Millrace.Socket.ByteString
 import Millrace.Socket.Datagram
 import Millrace.Timer
-import Support (forSeeds)
+import Support
 
 spec :: Spec
 spec = describe "Millrace.Socket.Datagram" $ do
-  describe "over loopback" $ onSockets id
+  describe "over loopback" $ do
+    onSockets id
+
+    it "takes messages of senders without a name" $ withPairOf (socketPair AF_UNIX Datagram defaultProtocol) $ \here there -> do
+      sendAll here (Char8.pack "nameless")
+      recvFrom there 100 `shouldReturn` (Char8.pack "nameless", SockAddrUnix "")
   describe "on a simulated machine" $ do
     onSockets (simulate (calm 1) >=> resultOf)
 
@@ -59,7 +64,7 @@ onSockets run = do
 
   it "cuts off what is too long" $ do
     received <- run $ withSockets $ \here there address -> do
-      sendTo here (Char8.pack "a long message") address
+      sendAllTo here (Char8.pack "a long message") address
       fst <$> recvFrom there 6
     received `shouldBe` Char8.pack "a long"
 
@@ -74,7 +79,7 @@ onSockets run = do
       waiter <- forkIO (void (recvFrom there 100))
       threadDelay 10000
       killThread waiter
-      sendTo here (Char8.pack "still here") address
+      sendAllTo here (Char8.pack "still here") address
       fst <$> recvFrom there 100
     received `shouldBe` Char8.pack "still here"
 
@@ -92,7 +97,7 @@ onSockets run = do
       connect here address
       sendAll here (Char8.pack "to the peer")
       (message, sender) <- recvFrom there 100
-      sendTo there (message <> Char8.pack ", and back") sender
+      sendAllTo there (message <> Char8.pack ", and back") sender
       recv here 100
     received `shouldBe` Char8.pack "to the peer, and back"
 

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -151,12 +152,24 @@ int64_t mrh_send_to(int descriptor, const void *bytes, size_t size, const struct
     return wide_result_of(machine ? mr_machine_send_to(machine, descriptor, &whole, 1, address, length) : -EBADF);
 }
 
+/* A Unix socket that is not bound has no name that could be told. It is of the family that the receiver is of. */
+static int64_t receive_from(int descriptor, void *buffer, size_t size, struct sockaddr *address, socklen_t *length)
+{
+    struct sockaddr_storage own = {0};
+    int64_t count = recvfrom(descriptor, buffer, size, 0, address, length);
+    if (count >= 0 && *length == 0 && getsockname(descriptor, (struct sockaddr *)&own, &(socklen_t){sizeof own}) == 0) {
+        address->sa_family = own.ss_family;
+        *length = offsetof(struct sockaddr, sa_data);
+    }
+    return count;
+}
+
 int64_t mrh_receive_from(int descriptor, void *buffer, size_t size, struct sockaddr *address, socklen_t *length)
 {
     struct iovec whole = {buffer, size};
     mr_machine *machine = mrh_simulation_machine();
     if (!mrh_is_simulated(descriptor))
-        return recvfrom(descriptor, buffer, size, 0, address, length);
+        return receive_from(descriptor, buffer, size, address, length);
     mrh_begin_block();
     return wide_result_of(machine ? mr_machine_receive_from(machine, descriptor, &whole, 1, address, length) : -EBADF);
 }

@@ -36,8 +36,8 @@ import Millrace.Internal.Foreign (c_receive_from, c_send_to)
 import Millrace.Internal.Socket
 import Millrace.Operation
 
--- | Waits for a message; also returns who has sent it. What is longer than so many bytes is cut off. Throws for a size
--- that is not positive.
+-- | Waits for a message; also returns who has sent it: @SockAddrUnix ""@ for a Unix socket without a name. What is longer
+-- than so many bytes is cut off. Throws for a size that is not positive.
 --
 -- @since 0.1.0
 recvFrom :: Socket -> Int -> IO (ByteString, SockAddr)
