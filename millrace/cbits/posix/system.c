@@ -12,7 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OUR_FLAGS = SOCK_NONBLOCK | SOCK_CLOEXEC };
+#ifdef SOCK_NONBLOCK
+enum { OUR_FLAGS = SOCK_NONBLOCK | SOCK_CLOEXEC, ARE_BORN_OURS = 1 };
+#else
+enum { OUR_FLAGS = 0, ARE_BORN_OURS = 0 }; /* macOS: it knows no flags at birth */
+#endif
 
 static int64_t wide_result_of(int64_t result)
 {
@@ -38,13 +42,31 @@ static int result_of(int result)
         return (real);                                                                                                 \
     } while (0)
 
+/* Of new sockets, so many; if they cannot be what ours are, there are none. */
+static int born(int result, const int *sockets, int count)
+{
+    if (result < 0 || ARE_BORN_OURS)
+        return result;
+    for (int i = 0; i < count; i++) {
+        if (mrh_make_ours(sockets[i]) < 0) {
+            int error = errno;
+            for (int j = 0; j < count; j++)
+                mrh_close(sockets[j]);
+            errno = error;
+            return -1;
+        }
+    }
+    return result;
+}
+
 int mrh_socket(int domain, int type, int protocol)
 {
     mr_machine *here = mrh_simulation_here();
     if (here)
         mrh_begin_block();
-    return here ? result_of(mr_machine_socket(here, domain, type | OUR_FLAGS, protocol))
-                : socket(domain, type | OUR_FLAGS, protocol);
+    int created = here ? result_of(mr_machine_socket(here, domain, type | OUR_FLAGS, protocol))
+                       : socket(domain, type | OUR_FLAGS, protocol);
+    return born(created, &created, 1);
 }
 
 int mrh_socketpair(int domain, int type, int protocol, int pair[2])
@@ -52,8 +74,9 @@ int mrh_socketpair(int domain, int type, int protocol, int pair[2])
     mr_machine *here = mrh_simulation_here();
     if (here)
         mrh_begin_block();
-    return here ? result_of(mr_machine_socketpair(here, domain, type | OUR_FLAGS, protocol, pair))
-                : socketpair(domain, type | OUR_FLAGS, protocol, pair);
+    int result = here ? result_of(mr_machine_socketpair(here, domain, type | OUR_FLAGS, protocol, pair))
+                      : socketpair(domain, type | OUR_FLAGS, protocol, pair);
+    return born(result, pair, 2);
 }
 
 static int set_flags(int descriptor, int command, int flags)
