@@ -3,9 +3,10 @@
 -- | "Millrace.Socket.Datagram": over loopback, and on a simulated machine that loses, doubles and reorders.
 module DatagramSpec (spec) where
 
-import Control.Concurrent (forkIO, killThread, newEmptyMVar, putMVar, takeMVar)
+import Control.Concurrent (forkIO, killThread, newEmptyMVar, putMVar, takeMVar, yield)
 import Control.Exception (bracket, throwIO, try)
 import Control.Monad ((>=>), forM_, replicateM, replicateM_, unless, void)
+import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
 import Data.List (nub, sort)
 import Test.Hspec
@@ -26,6 +27,11 @@ spec = describe "Millrace.Socket.Datagram" $ do
     it "takes messages of senders without a name" $ withPairOf (socketPair AF_UNIX Datagram defaultProtocol) $ \here there -> do
       sendAll here (Char8.pack "nameless")
       recvFrom there 100 `shouldReturn` (Char8.pack "nameless", SockAddrUnix "")
+    it "loses no message to an exception that races with its arrival" $
+      raceWithArrival (`recvFrom` 100) fst (\there -> fst <$> recvFrom there 100)
+    it "loses no message of a peer, and takes none for two or two for one" $ do
+      raceWithArrival (`recv` 100) id (`recv` 20000)
+      raceWithArrival (`recv` 100) id (\there -> fst <$> recvFrom there 100)
   describe "on a simulated machine" $ do
     onSockets (simulate (calm 1) >=> resultOf)
 
@@ -100,6 +106,24 @@ onSockets run = do
       sendAllTo there (message <> Char8.pack ", and back") sender
       recv here 100
     received `shouldBe` Char8.pack "to the peer, and back"
+
+-- Two threads receive, messages are sent to them, and both are killed at once, again and again. Whatever they have not
+-- returned another thread receives. The messages are taken out of what they return later, since code behind a receive could
+-- lose them.
+raceWithArrival :: (Socket -> IO a) -> (a -> ByteString) -> (Socket -> IO ByteString) -> IO ()
+raceWithArrival receive messageOf receiveRest = within 60 "all races" $ withSockets $ \here there address -> do
+  getSocketName here >>= connect there
+  random <- newRandom 17
+  forM_ [1 .. 2000 :: Int] $ \turn -> do
+    victims <- replicateM 2 (start (receive there))
+    below random 4 >>= \turns -> replicateM_ turns yield
+    let sent = [Char8.pack (replicate number 'x' ++ show turn) | number <- [0, 1]]
+    forM_ sent $ \message -> sendAllTo here message address
+    below random 6 >>= \turns -> replicateM_ turns yield
+    mapM_ stop victims
+    received <- concatMap (either (const []) (pure . messageOf)) <$> mapM outcomeOf victims
+    rest <- replicateM (length sent - length received) (within 5 "a message" (receiveRest there))
+    sort (received ++ rest) `shouldBe` sort sent
 
 count :: Int
 count = 100

@@ -317,11 +317,9 @@ getPeerName :: Socket -> IO SockAddr
 getPeerName = nameBy "Millrace.Socket.getPeerName" c_getpeername
 
 nameBy :: String -> (CInt -> Ptr Word8 -> Ptr CUInt -> IO CInt) -> Socket -> IO SockAddr
-nameBy attempted call s = withFdSocket s $ \descriptor -> allocaBytes addressSize $ \address -> do
-  fillBytes address 0 addressSize
-  with (fromIntegral addressLength) $ \size ->
-    void $ callOn attempted (describe s) (call descriptor (address `plusPtr` addressStorage) size)
-  addressFrom (address `plusPtr` addressStorage)
+nameBy attempted call s = withFdSocket s $ \descriptor -> withAddressPlace $ \place size -> do
+  void $ callOn attempted (describe s) (call descriptor place size)
+  addressFrom place
 
 -- | The local port; throws for a Unix socket.
 --

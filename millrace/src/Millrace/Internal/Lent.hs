@@ -77,11 +77,12 @@ giveBack (Lent buffer) = c_give_back buffer
 receiveLent :: String -> (Request () -> Request ()) -> Socket -> Int -> (Lent -> Int -> IO a) -> IO a
 receiveLent attempted limit s@(Socket handle _) size continue = mask_ $ do
   checkSize attempted s size
-  kept <- takeKept s (firstBytes (min size lentSize)) ByteString.empty
-  if not (ByteString.null kept) then copyKept kept continue else do
-    answer <- performMasked (keepLate s) (limit (recvLentRequest handle size))
-    result <- throwIfFailed attempted (describe s) answer
-    continueWith continue result
+  takeKept s (firstBytes (min size lentSize)) Nothing >>= maybe receiveNext (copyKept continue)
+  where
+    receiveNext = do
+      answer <- performMasked (keepLate s) (limit (recvLentRequest handle size))
+      result <- throwIfFailed attempted (describe s) answer
+      continueWith continue result
 {-# INLINE receiveLent #-}
 
 continueWith :: (Lent -> Int -> IO a) -> Int64 -> IO a
@@ -111,11 +112,13 @@ exchangeLent attempted limit s@(Socket handle _) outgoing@(Lent buffer) offset c
     late answer = if answer <= notSent then giveBack outgoing else keepLate s answer
 {-# INLINE exchangeLent #-}
 
-copyKept :: ByteString -> (Lent -> Int -> IO a) -> IO a
-copyKept kept continue = do
-  buffer <- borrow
-  unsafeUseAsCStringLen kept $ \(source, count) -> memcpy (lentBytes buffer) (castPtr source) count
-  continue buffer (ByteString.length kept)
+copyKept :: (Lent -> Int -> IO a) -> ByteString -> IO a
+copyKept continue kept
+  | ByteString.null kept = continue (Lent nullPtr) 0
+  | otherwise = do
+      buffer <- borrow
+      unsafeUseAsCStringLen kept $ \(source, count) -> memcpy (lentBytes buffer) (castPtr source) count
+      continue buffer (ByteString.length kept)
 
 bufferOf :: Int64 -> Lent
 bufferOf = Lent . intPtrToPtr . IntPtr . fromIntegral
@@ -125,8 +128,11 @@ receivedCount (Lent buffer) = fromIntegral <$> (peekByteOff buffer bufferLengthA
 
 -- What came for a thread that was interrupted meanwhile.
 keepLate :: Socket -> Int64 -> IO ()
-keepLate s result = when (result > 0) $ do
-  let buffer = bufferOf result
-  count <- receivedCount buffer
-  ByteString.packCStringLen (castPtr (lentBytes buffer), count) >>= keepBytes s
-  giveBack buffer
+keepLate s result
+  | result < 0 = return ()
+  | result == 0 = keepBytes s ByteString.empty
+  | otherwise = do
+      let buffer = bufferOf result
+      count <- receivedCount buffer
+      ByteString.packCStringLen (castPtr (lentBytes buffer), count) >>= keepBytes s
+      giveBack buffer

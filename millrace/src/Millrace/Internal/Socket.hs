@@ -4,15 +4,19 @@ module Millrace.Internal.Socket
   , Kept (..)
   , newSocketFrom
   , describe
+  , Message (..)
   , keepBytes
+  , keepMessage
   , keepsBytes
   , keepConnection
   , takeKept
   , firstBytes
+  , firstMessage
   , checkSize
   , callOn
   , withAddress
   , addressFrom
+  , withAddressPlace
   , makeOurs
   ) where
 
@@ -21,15 +25,20 @@ import Control.Monad (unless, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
+import Data.Maybe (isJust)
+import Data.Word (Word8)
 import Foreign.C.Error (eINTR, errnoToIOError, getErrno)
-import Foreign.C.Types (CInt)
-import Foreign.Marshal.Alloc (allocaBytes)
-import Foreign.Ptr (Ptr, castPtr)
+import Foreign.C.Types (CInt, CUInt)
+import Foreign.Marshal.Alloc (alloca, allocaBytes)
+import Foreign.Marshal.Utils (fillBytes, with)
+import Foreign.Ptr (Ptr, castPtr, plusPtr)
+import Foreign.Storable (peek, sizeOf)
 import GHC.IO.Exception (IOErrorType (InvalidArgument))
-import Network.Socket (SockAddr)
-import System.IO.Error (ioeSetErrorString, mkIOError)
+import Network.Socket (SockAddr, SocketOption (..), SocketType (..))
 import Network.Socket.Address (peekSocketAddress, pokeSocketAddress, sizeOfSocketAddress)
+import System.IO.Error (ioeSetErrorString, mkIOError)
 
+import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
 import Millrace.Operation (Handle, adopt, descriptorOf)
 
@@ -51,8 +60,12 @@ instance Show Socket where
 data Kept
   = KeptNothing
   | KeptBytes !ByteString
+  | KeptMessages [Message] -- ^ of a socket that is no stream; the next one first
   | KeptConnections [(Socket, SockAddr)] -- ^ the next one first
   | KeptClosed -- ^ the socket is closed, and keeps nothing any more
+
+-- | Who has sent it is not known if it was received without asking, on a socket without a peer.
+data Message = Message !ByteString !(Maybe SockAddr)
 
 newSocketFrom :: CInt -> IO Socket
 newSocketFrom descriptor = Socket <$> adopt descriptor <*> newIORef KeptNothing
@@ -61,18 +74,52 @@ newSocketFrom descriptor = Socket <$> adopt descriptor <*> newIORef KeptNothing
 describe :: Socket -> String
 describe = show
 
--- | Gives back bytes: the next receive begins with them.
+-- | Gives back what a receive has returned: the next one begins with it.
 keepBytes :: Socket -> ByteString -> IO ()
-keepBytes (Socket _ ref) bytes = unless (ByteString.null bytes) $ atomicModifyIORef' ref (\kept -> (before kept, ()))
+keepBytes s bytes = do
+  hasBoundaries <- carriesMessages s
+  if hasBoundaries
+    then peerOf s >>= keepMessage s . Message bytes
+    else unless (ByteString.null bytes) $ keep s before
   where
     before KeptNothing = KeptBytes bytes
     before (KeptBytes later) = KeptBytes (bytes <> later)
     before other = other
 
--- | Will the next receive begin with bytes that were given back?
+-- | Gives back a message: the next receive returns it.
+keepMessage :: Socket -> Message -> IO ()
+keepMessage s message = keep s before
+  where
+    before KeptNothing = KeptMessages [message]
+    before (KeptMessages others) = KeptMessages (message : others)
+    before other = other
+
+keep :: Socket -> (Kept -> Kept) -> IO ()
+keep (Socket _ ref) before = atomicModifyIORef' ref (\kept -> (before kept, ()))
+
+-- Asked only where something is kept: a socket that is accepted need not pay for it.
+carriesMessages :: Socket -> IO Bool
+carriesMessages (Socket handle _) = alloca $ \kind -> with (fromIntegral (sizeOf (0 :: CInt))) $ \size -> do
+  result <- c_getsockopt (descriptorOf handle) level name kind size
+  if result < 0 then return False else (/= Stream) . GeneralSocketType <$> peek kind
+  where SockOpt level name = Type
+
+peerOf :: Socket -> IO (Maybe SockAddr)
+peerOf (Socket handle _) = withAddressPlace $ \place size -> do
+  result <- c_getpeername (descriptorOf handle) place size
+  if result < 0 then return Nothing else Just <$> addressFrom place
+
+-- | Room for an address that a call tells, and for its length.
+withAddressPlace :: (Ptr Word8 -> Ptr CUInt -> IO a) -> IO a
+withAddressPlace use = allocaBytes addressSize $ \address -> do
+  fillBytes address 0 addressSize
+  with (fromIntegral addressLength) (use (address `plusPtr` addressStorage))
+
+-- | Will the next receive begin with something that was given back?
 keepsBytes :: Socket -> IO Bool
 keepsBytes (Socket _ ref) = readIORef ref >>= \kept -> return $ case kept of
   KeptBytes _ -> True
+  KeptMessages _ -> True
   _ -> False
 {-# INLINE keepsBytes #-}
 
@@ -126,9 +173,22 @@ checkSize attempted s size
                           `ioeSetErrorString` ("the size must be positive, not " ++ show size))
 {-# INLINE checkSize #-}
 
--- | At most so many of the bytes that are kept.
-firstBytes :: Int -> Kept -> (Kept, ByteString)
+-- | At most so many of the bytes that are kept, or the next message, cut off after so many.
+firstBytes :: Int -> Kept -> (Kept, Maybe ByteString)
 firstBytes size (KeptBytes bytes)
-  | ByteString.length bytes <= size = (KeptNothing, bytes)
-  | otherwise = let (first, rest) = ByteString.splitAt size bytes in (KeptBytes rest, first)
-firstBytes _ other = (other, ByteString.empty)
+  | ByteString.length bytes <= size = (KeptNothing, Just bytes)
+  | otherwise = let (first, rest) = ByteString.splitAt size bytes in (KeptBytes rest, Just first)
+firstBytes size (KeptMessages (Message bytes _ : others)) = (messages others, Just (ByteString.take size bytes))
+firstBytes _ other = (other, Nothing)
+
+-- | The next message of which the sender is known, cut off after so many bytes. The others are left to 'firstBytes'.
+firstMessage :: Int -> Kept -> (Kept, Maybe (ByteString, SockAddr))
+firstMessage size kept@(KeptMessages ones) = case break hasSender ones of
+  (earlier, Message bytes (Just sender) : later) -> (messages (earlier ++ later), Just (ByteString.take size bytes, sender))
+  _ -> (kept, Nothing)
+  where hasSender (Message _ sender) = isJust sender
+firstMessage _ other = (other, Nothing)
+
+messages :: [Message] -> Kept
+messages [] = KeptNothing
+messages ones = KeptMessages ones

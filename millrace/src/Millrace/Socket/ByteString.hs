@@ -8,6 +8,9 @@
 -- 4. Sending to a peer that is gone throws (@EPIPE@, @ECONNRESET@); there is no @SIGPIPE@.
 --
 -- Several threads may receive on one socket, or send; each byte goes to exactly one of them, in no order among them.
+--
+-- On sockets that are no streams (@Datagram@, @SeqPacket@) what is said of bytes holds of messages: an interrupted receive loses
+-- none and leaves it whole, as far as it had room for it.
 module Millrace.Socket.ByteString
   ( -- * Receiving
     recv
@@ -89,15 +92,15 @@ recvBufBefore deadline s buffer size = handOver (keepReceived s buffer) $
 recvMasked :: String -> Deadline -> Socket -> Ptr Word8 -> Int -> IO Int
 recvMasked attempted deadline s@(Socket handle _) buffer size = do
   checkSize attempted s size
-  kept <- takeKept s (firstBytes size) ByteString.empty
-  if not (ByteString.null kept) then copyOut kept else do
-    count <- performMasked (keepReceived s buffer . fromIntegral) (before deadline (recvRequest handle buffer size))
-    fromIntegral <$> throwIfFailed attempted (describe s) count
+  takeKept s (firstBytes size) Nothing >>= maybe receiveNext copyOut
   where
+    receiveNext = do
+      count <- performMasked (keepReceived s buffer . fromIntegral) (before deadline (recvRequest handle buffer size))
+      fromIntegral <$> throwIfFailed attempted (describe s) count
     copyOut bytes = unsafeUseAsCStringLen bytes $ \(source, count) -> count <$ memcpy buffer (castPtr source) count
 
 keepReceived :: Socket -> Ptr Word8 -> Int -> IO ()
-keepReceived s buffer count = when (count > 0) $ ByteString.packCStringLen (castPtr buffer, count) >>= keepBytes s
+keepReceived s buffer count = when (count >= 0) $ ByteString.packCStringLen (castPtr buffer, count) >>= keepBytes s
 
 -- | Sends what the system takes at once, at least one byte; waits for room. Returns how many bytes went.
 --

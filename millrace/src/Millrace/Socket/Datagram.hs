@@ -5,8 +5,9 @@
 -- >   bind s (SockAddrInet 7000 0)
 -- >   forever $ recvFrom s 1500 >>= uncurry (sendAllTo s)
 --
--- A message arrives as a whole, once, more than once or not at all. A thread that is interrupted while it waits has taken
--- none. "Millrace.Socket.ByteString" works on such sockets, too, when they have a peer ('Millrace.Socket.connect').
+-- A message arrives as a whole, once, more than once or not at all. What a thread had taken when it was interrupted the next
+-- 'recvFrom' returns. "Millrace.Socket.ByteString" works on such sockets, too, when they have a peer
+-- ('Millrace.Socket.connect').
 --
 -- All functions throw 'IOError' that names the function and the socket. They wait without occupying an operating system
 -- thread. Within "Millrace.Simulation" there are no datagrams between Unix sockets.
@@ -17,22 +18,21 @@ module Millrace.Socket.Datagram
   , sendAllTo
   ) where
 
-import Control.Exception (mask_)
 import Control.Monad (void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
 import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Foreign.ForeignPtr (withForeignPtr)
-import Foreign.Marshal.Alloc (allocaBytes)
-import Foreign.Marshal.Utils (fillBytes, with)
-import Foreign.Ptr (castPtr, plusPtr)
+import Foreign.Ptr (castPtr)
+import Foreign.Storable (poke)
 import Network.Socket (SockAddr)
 
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Attempt (attempt)
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign (c_receive_from, c_send_to)
+import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Socket
 import Millrace.Operation
 
@@ -47,19 +47,20 @@ recvFrom = recvFromBefore noDeadline
 --
 -- @since 0.1.0
 recvFromBefore :: Deadline -> Socket -> Int -> IO (ByteString, SockAddr)
-recvFromBefore deadline s@(Socket handle _) size = do
+recvFromBefore deadline s@(Socket handle _) size = handOver giveBack $ do
   checkSize function s size
-  place <- mallocByteString size
-  -- Masked: an exception comes while it waits, or after the message has been returned.
-  (count, sender) <- mask_ $ withForeignPtr place $ \buffer -> allocaBytes addressSize $ \address -> do
-    fillBytes address 0 addressSize
-    count <- attempt function s (before deadline (waitReadableRequest handle)) $ \descriptor ->
-      with (fromIntegral addressLength) $
-        c_receive_from descriptor buffer (fromIntegral size) (address `plusPtr` addressStorage)
-    (,) (fromIntegral count) <$> addressFrom (address `plusPtr` addressStorage)
-  let message = ByteString.copy (fromForeignPtr place 0 count)
-  message `seq` return (message, sender)
-  where function = "Millrace.Socket.Datagram.recvFrom"
+  takeKept s (firstMessage size) Nothing >>= maybe receiveNext return
+  where
+    function = "Millrace.Socket.Datagram.recvFrom"
+    giveBack (message, sender) = keepMessage s (Message message (Just sender))
+    receiveNext = do
+      place <- mallocByteString size
+      (count, sender) <- withForeignPtr place $ \buffer -> withAddressPlace $ \address length' -> do
+        count <- attempt function s (before deadline (waitReadableRequest handle)) $ \descriptor ->
+          poke length' (fromIntegral addressLength) >> c_receive_from descriptor buffer (fromIntegral size) address length'
+        (,) (fromIntegral count) <$> addressFrom address
+      let message = ByteString.copy (fromForeignPtr place 0 count)
+      message `seq` return (message, sender)
 
 -- | Sends a message to an address, and returns its length. Waits while the system has no room for it.
 --
