@@ -95,17 +95,12 @@ static void fetch_what_frames_hold(const trail *t)
     }
 }
 
-void mrh_fetch_waiters(StgClosure *const *places, uint32_t first, uint32_t size, const mr_completion *completions,
-                       int count)
+void mrh_fetch_waiters(StgClosure *const *places, int count)
 {
     trail t;
-    t.count = 0;
-    for (int i = 0; i < count && t.count < BATCH; i++) {
-        uint32_t record = mr_token_slot(completions[i].token); /* odd: a timer */
-        uint32_t place = record / 2 - first;
-        if (record % 2 == 0 && place < size)
-            t.at[t.count++] = places[place];
-    }
+    t.count = count < BATCH ? count : BATCH;
+    for (int i = 0; i < t.count; i++)
+        t.at[i] = places[i];
     fetch(&t);
     follow(&t, variable_of);
     follow(&t, queue_of);

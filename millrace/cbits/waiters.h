@@ -7,15 +7,12 @@
 #ifndef MILLRACE_WAITERS_H
 #define MILLRACE_WAITERS_H
 
-#include "millrace.h"
-
 #include <Rts.h>
 
 /*
- * For every completion whose slot is one of the `size` from `first` on: what the thread needs that waits in that place of
- * `places`, an array of MVars. To be called by an `unsafe` foreign call, so that no collection moves them meanwhile.
+ * What the threads need that wait in so many `places`, which are MVars. To be called by an `unsafe` foreign call, so that no
+ * collection moves them meanwhile.
  */
-void mrh_fetch_waiters(StgClosure *const *places, uint32_t first, uint32_t size, const mr_completion *completions,
-                       int count);
+void mrh_fetch_waiters(StgClosure *const *places, int count);
 
 #endif

@@ -4,14 +4,13 @@ module Millrace.Internal.Chunks
   , newChunks
   , chunkFor
   , chunkCount
-  , forChunks
   , chunkSize
   , within
   ) where
 
 import Control.Concurrent.MVar (MVar, newMVar, withMVar)
 import Control.Exception (uninterruptibleMask_)
-import Control.Monad (replicateM, when)
+import Control.Monad (replicateM)
 import Data.Bits (shiftL, unsafeShiftR, (.&.))
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
 import Data.Primitive.Array (Array, arrayFromList, indexArray, sizeofArray)
@@ -44,13 +43,6 @@ chunkFor table@(Chunks ref _ _) entry = do
 chunkCount :: Chunks chunk -> IO Int
 chunkCount (Chunks ref _ _) = sizeofArray <$> readIORef ref
 {-# INLINE chunkCount #-}
-
--- | Every chunk there is, with the number of its first entry.
-forChunks :: Chunks chunk -> (Int -> chunk -> IO ()) -> IO ()
-forChunks (Chunks ref _ _) visit = readIORef ref >>= \chunks ->
-  let go i = when (i < sizeofArray chunks) $ visit (i * chunkSize) (indexArray chunks i) >> go (i + 1)
-   in go 0
-{-# INLINE forChunks #-}
 
 -- | Where in its chunk an entry is.
 within :: Int -> Int

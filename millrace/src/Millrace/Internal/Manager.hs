@@ -225,7 +225,7 @@ beginManager number = do
       return manager
 
 newManager :: Ptr Loop -> Int -> IO Manager
-newManager loop number = Manager loop <$> newSlotTable <*> newTimerTable <*> newCallbackQueue <*> pure number
+newManager loop number = Manager loop <$> newSlotTable completionsPerPoll <*> newTimerTable <*> newCallbackQueue <*> pure number
 
 createLoop :: IO (Ptr Loop)
 createLoop = alloca $ \result -> do
@@ -266,9 +266,16 @@ runManager manager completions = busy
 pollAll :: Manager -> Ptr Completion -> IO CInt
 pollAll manager completions = do
   count <- c_poll (managerLoop manager) completions (fromIntegral completionsPerPoll)
-  when (count >= fewCompletions) $ fetchWaiters (managerSlots manager) completions (fromIntegral count)
+  when (count >= fewCompletions) $ fetchWaiters (managerSlots manager) (fromIntegral count) (slotAt completions)
   deliver manager completions (fromIntegral count) >>= enqueue (managerCallbacks manager)
   if fromIntegral count == completionsPerPoll then pollAll manager completions else return count
+
+-- Less than 0 for a timer.
+slotAt :: Ptr Completion -> Int -> IO Int
+slotAt completions i = do
+  token <- peekByteOff completions (i * completionSize + completionToken)
+  return $! if isTimer token then -1 else numberOf token
+{-# INLINE slotAt #-}
 
 -- | Sees to it that callbacks that are due are run; 'True' if some wait still.
 attendCallbacks :: Manager -> IO Bool
