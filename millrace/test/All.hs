@@ -12,6 +12,7 @@ import qualified InterruptSpec
 import qualified LentSpec
 import qualified ManagerSpec
 import qualified MigrationSpec
+import qualified OperationSpec
 import qualified PeerSpec
 import qualified ScarcitySpec
 import qualified SimulationSpec
@@ -30,6 +31,7 @@ spec = do
   DatagramSpec.spec
   TimerSpec.spec
   WaitSpec.spec
+  OperationSpec.spec
   WaitersSpec.spec
   CloseSpec.spec
   PeerSpec.spec

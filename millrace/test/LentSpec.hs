@@ -34,6 +34,8 @@ spec = describe "lent buffers" $ do
     soon <- deadlineAfter 5000
     recvLent soon to lentSize (\_ _ -> return ()) `shouldThrow` isDeadlineError
     recvLentWithin 5000 to lentSize (\_ _ -> return ()) `shouldThrow` isDeadlineError
+    recvLentWithin (-1) to lentSize (\_ _ -> return ()) `shouldThrow` isDeadlineError
+    recvLentWithin minBound to lentSize (\_ _ -> return ()) `shouldThrow` isDeadlineError
     sendAll from (Char8.pack "later")
     receive to lentSize `shouldReturn` Char8.pack "later"
   it "bring what was kept from an interrupted receive, in order" $ withTcpPair $ \from to -> do

@@ -63,6 +63,7 @@ import Millrace.Internal.Constants
 import Millrace.Internal.Foreign (c_adopt, c_is_open, c_set_deadline)
 import Millrace.Internal.Manager (ensureGroup)
 import Millrace.Internal.Park
+import Millrace.Internal.Units (thousandfold)
 
 -- | A descriptor together with its generation: a handle never means a later descriptor with the same number.
 --
@@ -73,8 +74,8 @@ newtype Handle = Handle Word64
 instance Show Handle where
   showsPrec _ handle = showString "<descriptor " . shows (descriptorOf handle) . showChar '>'
 
--- | Takes over an open descriptor: a non-blocking socket, or a regular file (on Windows opened with FILE_FLAG_OVERLAPPED). From here on only 'closeRequest' may close it. Throws 'IOError' for a
--- negative number. Does not block.
+-- | Takes over an open descriptor: a non-blocking socket, or a regular file (on Windows opened with FILE_FLAG_OVERLAPPED).
+-- From here on only 'closeRequest' may close it. Throws 'IOError' for a negative number. Does not block.
 --
 -- @since 0.1.0
 adopt :: CInt -> IO Handle
@@ -242,17 +243,18 @@ closeRequest (Handle handle) = request kindClose handle
 --
 -- @since 0.1.0
 before :: Deadline -> Request a -> Request a
-before deadline what = what { requestDeadline = deadlineNanoseconds deadline }
+before deadline what = what
+  { requestFlags = requestFlags what .&. complement flagWithin, requestDeadline = deadlineNanoseconds deadline }
 {-# INLINE before #-}
 
--- | The same, to be given up after so many microseconds of waiting; 0: never. Like 'before' with a deadline from now on,
--- but an operation that need not wait does not even look at the clock.
+-- | The same, to be given up after so many microseconds of waiting; 0: never; negative: at once. Like 'before' with a deadline
+-- from now on, but an operation that need not wait does not even look at the clock. Of 'before' and 'within' the outer one counts.
 --
 -- @since 0.1.0
 within :: Int -> Request a -> Request a
 within micros what = what
   { requestFlags = requestFlags what .|. flagWithin
-  , requestDeadline = fromIntegral (max 0 (min micros (maxBound `quot` 1000))) * 1000 }
+  , requestDeadline = if micros < 0 then 1 else fromIntegral (thousandfold micros) }
 {-# INLINE within #-}
 
 -- | The same, ending as soon as some of the bytes went instead of all. If such a send ends at its deadline, none went.

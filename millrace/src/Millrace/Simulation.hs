@@ -72,6 +72,7 @@ import Millrace.Internal.Manager
 import Millrace.Internal.Simulation.Constants
 import Millrace.Internal.Simulation.Foreign hiding (Plan)
 import qualified Millrace.Internal.Simulation.Foreign as Foreign
+import Millrace.Internal.Units (thousandfold)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Plans
@@ -105,7 +106,8 @@ data Plan = Plan
   , planFaultRates :: [(Fault, Int)]
     -- ^ Of a million operations that a fault applies to, so many meet it.
   , planFaults :: [(Int, Fault)]
-    -- ^ Written by hand: the fault for the operation of this number. The first is 1; every new socket, opened file and datagram sent count as one.
+    -- ^ Written by hand: the fault for the operation of this number. The first is 1; every new socket, opened file and
+    -- datagram sent count as one.
   , planDelayMicros :: Int
     -- ^ The longest 'Delay', 'Overtaken' and 'LateCancel'.
   , planStallMicros :: Int
@@ -192,7 +194,7 @@ withPlan what use = allocaBytes planSize $ \place -> allocaBytes (max 1 (length 
   where
     faults = sortOn fst (planFaults what)
     faultCode fault = fromEnum fault + 1
-    nanoseconds field = fromIntegral (max 0 (min (maxBound `quot` 1000) (field what))) * 1000 :: Word64
+    nanoseconds field = fromIntegral (thousandfold (field what)) :: Word64
     flag value = if value then 1 else 0 :: Word8
 
 ------------------------------------------------------------------------------------------------------------------------

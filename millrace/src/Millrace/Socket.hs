@@ -106,6 +106,7 @@ import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
 import Millrace.Internal.Park (handOver, performMasked)
 import Millrace.Internal.Socket
+import Millrace.Internal.Units (thousandfold)
 import Millrace.Operation
 import Millrace.Socket.ByteString (recvBuf, sendBuf)
 
@@ -256,7 +257,7 @@ gracefulClose :: Socket -> Int -> IO ()
 gracefulClose s@(Socket handle _) waitMillis = linger `finally` close s
   where
     linger = do
-      deadline <- deadlineAfter (1000 * max 0 (min (maxBound `quot` 1000) waitMillis))
+      deadline <- deadlineAfter (thousandfold waitMillis)
       result <- perform (shutdownRequest handle 1)
       if result < 0 then return () else allocaBytes size (drain deadline)
     -- What has come is received without a look at the clock, and a peer may have something to say for ever.

@@ -145,7 +145,8 @@ sendAllBufBefore deadline = sendAllLimited (before deadline)
 {-# INLINE sendAllBufBefore #-}
 
 -- | 'sendAllBuf' that gives up when a part of 256 KiB has not gone so many microseconds after it first had to wait; 0:
--- never. Each part has that time to itself. Cheaper than 'sendAllBufBefore', because the clock is read only if the system takes no more.
+-- never; negative: at once. Each part has that time to itself. Cheaper than 'sendAllBufBefore', because the clock is read only
+-- if the system takes no more.
 --
 -- @since 0.1.0
 sendAllBufWithin :: Int -> Socket -> Ptr Word8 -> Int -> IO ()

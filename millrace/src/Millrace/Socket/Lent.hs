@@ -47,7 +47,7 @@ recvLent :: Deadline -> Socket -> Int -> (Lent -> Int -> IO a) -> IO a
 recvLent deadline = receiveLent "Millrace.Socket.Lent.recvLent" (before deadline)
 {-# INLINE recvLent #-}
 
--- | 'recvLent' that gives up after so many microseconds; 0: never.
+-- | 'recvLent' that gives up after so many microseconds; 0: never; negative: at once.
 --
 -- @since 0.1.0
 recvLentWithin :: Int -> Socket -> Int -> (Lent -> Int -> IO a) -> IO a
@@ -64,7 +64,8 @@ recvLentWithin micros = receiveLent "Millrace.Socket.Lent.recvLentWithin" (withi
 -- 2. In all other cases, exceptions included, the buffer is given back: not to be touched again.
 -- 3. No other thread may be sending on the socket.
 --
--- Both continuations run with asynchronous exceptions masked. Throws what 'recvLentWithin' throws, and the errors of
+-- The time is meant as in 'recvLentWithin'. Both continuations run with asynchronous exceptions masked. Throws what
+-- 'recvLentWithin' throws, and the errors of
 -- sending.
 --
 -- @since 0.1.0

@@ -1,0 +1,26 @@
+-- | "Millrace.Operation": what requests say of time.
+module OperationSpec (spec) where
+
+import Data.Int (Int64)
+import Foreign.C.Error (Errno (..), eTIMEDOUT)
+import Test.Hspec hiding (after, before)
+
+import Millrace.Deadline
+import Millrace.Operation hiding (within)
+import qualified Millrace.Operation as Operation
+import Millrace.Socket (socketHandle)
+import Support
+
+spec :: Spec
+spec = describe "Millrace.Operation" $
+  describe "lets the outer one of two limits count" $ do
+    it "before around within" $ do
+      soon <- deadlineAfter 5000
+      timesOut (before soon . Operation.within 0)
+      timesOut (before soon . Operation.within 60000000)
+    it "within around before" $ timesOut (Operation.within 5000 . before noDeadline)
+
+timesOut :: (Request () -> Request ()) -> IO ()
+timesOut limit = withUnixPair $ \s _ ->
+  within 5 "the operation" (perform (limit (waitReadableRequest (socketHandle s)))) `shouldReturn` failed
+  where failed = let Errno code = eTIMEDOUT in negate (fromIntegral code) :: Int64
