@@ -9,12 +9,14 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Unsafe (unsafeUseAsCString)
 import Data.IORef
+import Data.List (isInfixOf)
 import Data.Word (Word8)
 import Foreign.C.Error (eBADF)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Array (peekArray)
 import Foreign.Marshal.Utils (copyBytes, fillBytes)
 import Foreign.Ptr (Ptr, castPtr)
+import System.Posix.IO (closeFd)
 import Test.Hspec hiding (after, before)
 
 import Millrace.Deadline
@@ -48,6 +50,7 @@ spec = describe "interruption" $ do
     it "leaves recvBuf's buffer alone afterwards" canaryInReceiveBuffer
     it "leaves sendAllBuf's buffer alone afterwards" canaryInSendBuffer
     it "of close still closes" killClosers
+    it "of accept may leave a connection, which socketToFd does not drop" keptConnection
     it "of accept that is too late leaves nothing behind when the listener is closed meanwhile" killAcceptWhileClosing
 
 -- | A receive with a limit in microseconds and a size: 'Nothing' if it was interrupted.
@@ -273,6 +276,29 @@ killClosers = within 60 "all rounds" $ withoutLeaks $ do
     outcomes <- mapM outcomeOf parked
     forM_ outcomes $ \outcome -> outcome `shouldSatisfy` isErrno eBADF
     close other
+
+-- One that an accept has left is nobody's but the socket's. Tries until there is one.
+keptConnection :: IO ()
+keptConnection = within 30 "a connection that is kept" $ newRandom 19 >>= try'
+  where
+    try' random = do
+      (listener, address) <- newListener
+      acceptor <- start (accept listener)
+      below random 4 >>= \turns -> replicateM_ turns yield
+      client <- connectTo address
+      below random 4 >>= \turns -> replicateM_ turns yield
+      stop acceptor
+      outcome <- outcomeOf acceptor
+      taken <- either (const (try (socketToFd listener))) (\(s, _) -> Right 0 <$ close s) outcome
+      case taken of
+        Right descriptor -> do
+          when (descriptor > 0) $ closeFd (fromIntegral descriptor)
+          mapM_ close [client, listener] >> try' random
+        Left problem -> do
+          require ("accept" `isInfixOf` show (problem :: IOError)) (show problem)
+          bracket (fst <$> accept listener) close (`sendAll` bytesAt 0 10)
+          receiveExactly client 0 10 `shouldReturn` 10
+          mapM_ close [client, listener]
 
 killAcceptWhileClosing :: IO ()
 killAcceptWhileClosing = within 60 "all rounds" $ do

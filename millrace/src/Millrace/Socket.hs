@@ -471,7 +471,8 @@ unsafeFdSocket :: Socket -> IO CInt
 unsafeFdSocket s = withFdSocket s return
 
 -- | Closes the socket, and returns another descriptor of what it was, which is the caller's to close; it is non-blocking and
--- closed by exec. Throws if there are bytes that an interrupted receive has left: receive them first.
+-- closed by exec. Throws if there are bytes, messages or connections that an interrupted receive or accept has left:
+-- receive or accept them first.
 --
 -- @since 0.1.0
 socketToFd :: Socket -> IO CInt
@@ -486,9 +487,10 @@ socketToHandle s mode = mask_ $ toDescriptor "socketToHandle" s >>= Network.mkSo
 
 toDescriptor :: String -> Socket -> IO CInt
 toDescriptor name s = mask_ $ do
-  isLeft <- keepsBytes s
+  isLeft <- keepsAnything s
   when isLeft . ioError . userError $
-    "Millrace.Socket." ++ name ++ ": " ++ describe s ++ " has bytes that an interrupted receive has left: receive them first"
+    "Millrace.Socket." ++ name ++ ": " ++ describe s
+      ++ " has what an interrupted receive or accept has left: receive or accept it first"
   duplicate name s <* close s
 
 -- | The socket's handle, for "Millrace.Operation".

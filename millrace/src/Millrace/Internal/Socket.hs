@@ -8,6 +8,7 @@ module Millrace.Internal.Socket
   , keepBytes
   , keepMessage
   , keepsBytes
+  , keepsAnything
   , keepConnection
   , takeKept
   , firstBytes
@@ -122,6 +123,13 @@ keepsBytes (Socket _ ref) = readIORef ref >>= \kept -> return $ case kept of
   KeptMessages _ -> True
   _ -> False
 {-# INLINE keepsBytes #-}
+
+-- | Does it keep anything at all that was given back?
+keepsAnything :: Socket -> IO Bool
+keepsAnything (Socket _ ref) = readIORef ref >>= \kept -> return $ case kept of
+  KeptNothing -> False
+  KeptClosed -> False
+  _ -> True
 
 -- | Gives back a connection: the next accept returns it. 'False': the socket is closed, and the connection is still the
 -- caller's.
