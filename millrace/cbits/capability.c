@@ -64,12 +64,17 @@ int mrh_create_group(int backend)
 
 int mrh_has_group(void)
 {
+    return group != NULL;
+}
+
+int mrh_can_adopt(void)
+{
     return group != NULL || mrh_is_simulated_here();
 }
 
 int mrh_backend(void)
 {
-    return (int)mr_group_backend(mrh_is_simulated_here() ? mrh_simulation_group() : group);
+    return (int)mr_group_backend(group);
 }
 
 int64_t mrh_epoch(void)

@@ -32,10 +32,12 @@ enum { MRH_CALLBACK = 1, MRH_THREAD_SHIFT = 1 };
 /* The index of a simulation's loop, which no real one reaches. */
 #define MRH_SIMULATED_LOOP (MR_LOOPS_MAX - 1)
 
-/* The group that all loops belong to. Set once, and again after a fork. */
+/* The group that all loops belong to but a simulation's. Set once, and again after a fork. */
 int mrh_create_group(int backend);
 int mrh_has_group(void);
 int mrh_backend(void);
+/* Is there a group for descriptors that are made here? A simulation has one. */
+int mrh_can_adopt(void);
 
 /* Grows by one with every fork that this process is the child of. */
 int64_t mrh_epoch(void);

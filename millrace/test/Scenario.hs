@@ -14,6 +14,7 @@ import qualified Data.ByteString as ByteString
 import Data.List (isInfixOf)
 import Foreign.C.Error (eCONNRESET, eMFILE, ePIPE)
 import Foreign.C.Types (CInt (..), CUInt (..))
+import Foreign.Marshal.Utils (fillBytes)
 import System.Environment (getEnvironment, getExecutablePath)
 import System.Exit (ExitCode (..))
 import System.IO (hClose, hGetContents)
@@ -25,8 +26,10 @@ import System.Process
 
 import Millrace.Deadline
 import Millrace.Manager
+import Millrace.Simulation (Outcome (..), calm, simulate)
 import Millrace.Socket
 import Millrace.Socket.ByteString
+import Millrace.Socket.Lent
 import Millrace.Timer (getSystemTimerManager, registerTimeout)
 import qualified Millrace.Timer as Timer
 import BoundThreads (boundThreads)
@@ -71,9 +74,11 @@ scenarios =
   , ("threads-end-without-descriptors", threadsEndWithoutDescriptors)
   , ("bound-before-first-operation", boundThreads)
   , ("capabilities-go-while-managers-start", capabilitiesGoWhileManagersStart)
+  , ("exchange-without-loop", exchangeWithoutLoop)
   , ("broken-pipe", brokenPipe)
   , ("select-before-start", selectBeforeStart)
   , ("unknown-backend", unknownBackend)
+  , ("choose-within-a-simulation", chooseWithinSimulation)
   , ("throwing-callback", throwingCallback)
   ]
 
@@ -172,6 +177,25 @@ socketWithoutDescriptors = do
     pairProblem <- failsWith (void unixPair)
     require (hasCode eMFILE pairProblem) (show pairProblem)
 
+-- A capability comes, and there are no descriptors for a loop of its own.
+exchangeWithoutLoop :: IO ()
+exchangeWithoutLoop = withUnixPair $ \one _ -> do
+  before <- residentKilobytes
+  withoutDescriptors $ \release -> do
+    setNumCapabilities 3
+    startOn 2 (replicateM_ 5000 (exchange one)) >>= finish
+    release
+  after <- residentKilobytes
+  require (after - before < 40000) ("buffers are lost: " ++ show (after - before) ++ " kB")
+  where
+    exchange s = do
+      buffer <- borrow
+      fillBytes (lentBytes buffer) 1 lentSize
+      problem <- failsWith (exchangeLentWithin 0 s buffer 0 1 (const (return ())) (\_ _ -> return ()))
+      case problem of
+        BackendUnavailable _ _ -> return ()
+        other -> throwIO other
+
 -- With the system's own disposition SIGPIPE would kill this process.
 brokenPipe :: IO ()
 brokenPipe = do
@@ -200,6 +224,14 @@ selectBeforeStart = do
   problem <- failsWith (selectBackend (Just IoUring))
   require (problem == AlreadyStarted Epoll) (show problem)
   require ("epoll" `isInfixOf` displayException problem) (displayException problem)
+
+-- Nothing has been started before.
+chooseWithinSimulation :: IO ()
+chooseWithinSimulation = do
+  outcome <- simulate (calm 1) (chosenBackend <* withUnixPair (\one other -> sendStream one 0 10 >> receiveExactly other 0 10))
+  inside <- either throwIO return (outcomeResult outcome)
+  chosenBackend >>= \outside -> require (inside == outside) ("it was " ++ show inside ++ ", and is " ++ show outside)
+  withUnixPair $ \one other -> sendStream one 0 10 >> void (receiveExactly other 0 10)
 
 unknownBackend :: IO ()
 unknownBackend = do

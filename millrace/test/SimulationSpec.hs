@@ -14,11 +14,13 @@ import qualified System.Timeout as Base
 import Test.Hspec
 
 import Millrace.Deadline
+import Millrace.Manager (chosenBackend, selectBackend)
 import Millrace.Simulation
 import Millrace.Socket
 import Millrace.Socket.ByteString
 import Millrace.Socket.Lent
 import Millrace.Timer
+import Scenario (scenarioPasses)
 import Support (firstSeed, machineSeeds)
 
 spec :: Spec
@@ -237,6 +239,11 @@ spec = describe "Millrace.Simulation" $ do
     close one >> close other
     now `shouldThrow` isOutside
 
+  it "has no backend of its own: the program's can be asked for and selected" $ do
+    outside <- chosenBackend
+    inside <- simulate (calm 1) (chosenBackend <* selectBackend (Just outside)) >>= resultOf
+    inside `shouldBe` outside
+    scenarioPasses "choose-within-a-simulation"
   it "leaves real operations in flight alone" $
     bracket (socketPair AF_UNIX Stream defaultProtocol) (\(one, other) -> close one >> close other) $ \(one, other) -> do
       received <- newEmptyMVar

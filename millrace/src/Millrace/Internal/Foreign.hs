@@ -8,6 +8,7 @@ module Millrace.Internal.Foreign
   , Completion
   , c_create_group
   , c_has_group
+  , c_can_adopt
   , c_backend
   , c_backend_probe
   , c_backend_parse
@@ -80,6 +81,7 @@ data Completion
 
 foreign import ccall unsafe "mrh_create_group" c_create_group :: CInt -> IO CInt
 foreign import ccall unsafe "mrh_has_group" c_has_group :: IO CInt
+foreign import ccall unsafe "mrh_can_adopt" c_can_adopt :: IO CInt
 foreign import ccall unsafe "mrh_backend" c_backend :: IO CInt
 foreign import ccall unsafe "mr_backend_probe" c_backend_probe :: CInt -> CString -> CSize -> IO CInt
 foreign import ccall unsafe "mr_backend_parse" c_backend_parse :: CString -> Ptr CInt -> IO CInt

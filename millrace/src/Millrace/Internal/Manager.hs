@@ -164,8 +164,8 @@ withGroup action = do
 -- | Makes sure that there is a group to adopt descriptors into. Cheap when there is.
 ensureGroup :: IO ()
 ensureGroup = do
-  hasGroup <- c_has_group
-  when (hasGroup == 0) ensureManagers
+  canAdopt <- c_can_adopt
+  when (canAdopt == 0) ensureManagers
 
 -- In the child of a fork: its parent's manager threads do not exist here, and their loops belong to the parent.
 forgetParent :: IO ()
@@ -383,8 +383,8 @@ selectBackend wanted = do
     running <- chosenBackend
     when (maybe False (/= running) wanted) $ throwIO (AlreadyStarted running)
 
--- | The backend that is in use. If nothing was started yet, it is chosen now, for good; no thread is started. Throws
--- 'MillraceException' when there is none.
+-- | The backend that is in use. If nothing was started yet, it is chosen now, for good; no thread is started. Within a
+-- simulation, too, it is that of the program. Throws 'MillraceException' when there is none.
 --
 -- @since 0.1.0
 chosenBackend :: IO Backend
