@@ -16,6 +16,7 @@ import Millrace.Socket
 import Millrace.Socket.ByteString
 import Millrace.Socket.Lent
 import Millrace.Timer (timeout)
+import Scenario (scenarioPasses)
 import Support
 
 spec :: Spec
@@ -78,6 +79,7 @@ spec = describe "lent buffers" $ do
     rest <- untilEnd here
     echoed <- finish echo
     ByteString.concat (answers ++ [rest]) `shouldBe` echoed
+  it "are given back when there is no loop to exchange them" $ scenarioPasses "exchange-without-loop"
   it "are borrowed and given back in any thread" $ do
     buffers <- forM [1 .. 600 :: Int] (const borrow)
     jobs <- forM buffers (start . giveBack)

@@ -26,7 +26,7 @@ import System.IO.Error (ioeSetErrorString, mkIOError)
 
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign (LentBuffer, c_give_back, c_lend)
-import Millrace.Internal.Park (Request, performMasked)
+import Millrace.Internal.Park (Request, performMasked, performOrElse)
 import Millrace.Internal.Socket
 import Millrace.Operation (exchangeRequest, recvLentRequest, throwIfFailed)
 
@@ -105,7 +105,7 @@ exchangeLent attempted limit s@(Socket handle _) outgoing@(Lent buffer) offset c
       `ioeSetErrorString` ("a buffer has no " ++ show count ++ " bytes from " ++ show offset ++ " on that could be sent"))
   keeps <- keepsBytes s
   if keeps then unsent 0 else do
-    answer <- performMasked late (limit (exchangeRequest handle buffer offset count))
+    answer <- performOrElse (giveBack outgoing) late (limit (exchangeRequest handle buffer offset count))
     if answer <= notSent then unsent (fromIntegral (notSent - answer)) else
       throwIfFailed attempted (describe s) answer >>= continueWith continue
   where

@@ -12,6 +12,7 @@ module Millrace.Internal.Park
   , perform
   , performKeeping
   , performMasked
+  , performOrElse
   , handOver
   , reserveToken
   , startCallback
@@ -19,7 +20,7 @@ module Millrace.Internal.Park
 
 import Control.Concurrent (forkOn, getNumCapabilities, killThread, myThreadId, threadCapability)
 import Control.Concurrent.MVar (MVar, newEmptyMVar, putMVar, readMVar, takeMVar)
-import Control.Exception (SomeException, catch, mask_, throwIO, try, uninterruptibleMask_)
+import Control.Exception (SomeException, catch, mask_, onException, throwIO, try, uninterruptibleMask_)
 import Control.Monad (void)
 import Data.Bits (unsafeShiftR, (.&.))
 import Data.IORef (newIORef, readIORef, writeIORef)
@@ -93,7 +94,12 @@ handOver keep action = do
 
 -- | What 'performKeeping' does, for callers that are masked already and take care of the result themselves.
 performMasked :: (Int64 -> IO ()) -> Request a -> IO Int64
-performMasked keep what = attempt
+performMasked = performOrElse (return ())
+{-# INLINE performMasked #-}
+
+-- | The same, with what is to be done when an exception comes before there is an operation.
+performOrElse :: IO () -> (Int64 -> IO ()) -> Request a -> IO Int64
+performOrElse unbegun keep what = attempt
   where
     -- Between the submission and 'takeMVar', which is interruptible, no exception can come.
     attempt = do
@@ -102,17 +108,17 @@ performMasked keep what = attempt
       case answer .&. 3 of
         1 -> return (answer `unsafeShiftR` 2)
         0 -> park keep (fromIntegral (answer `unsafeShiftR` 2))
-        2 -> startHere attempt (performElsewhere keep what)
-        _ -> performElsewhere keep what
-{-# INLINE performMasked #-}
+        2 -> (startHere `onException` unbegun) >>= \starts -> if starts then attempt else performElsewhere unbegun keep what
+        _ -> performElsewhere unbegun keep what
+{-# INLINE performOrElse #-}
 
--- The capability had no loop. Now it has one, unless it is switched off.
-startHere :: IO a -> IO a -> IO a
-startHere again elsewhere = do
+-- The capability had no loop. Now it has one, unless it is switched off: 'False'.
+startHere :: IO Bool
+startHere = do
   ensureManagers
   (here, _) <- myThreadId >>= threadCapability
   count <- getNumCapabilities
-  if here < count then again else elsewhere
+  return (here < count)
 {-# NOINLINE startHere #-}
 
 park :: (Int64 -> IO ()) -> Word64 -> IO Int64
@@ -138,11 +144,11 @@ abandon keep token place exception = uninterruptibleMask_ $ do
 
 -- A bound thread stays on its capability even when setNumCapabilities switches that off, but must not touch its loop
 -- then (see @may_own@ in @cbits\/capability.c@): an ordinary thread performs the operation for it.
-performElsewhere :: (Int64 -> IO ()) -> Request a -> IO Int64
-performElsewhere keep what = do
+performElsewhere :: IO () -> (Int64 -> IO ()) -> Request a -> IO Int64
+performElsewhere unbegun keep what = do
   count <- getNumCapabilities
   outcome <- newEmptyMVar
-  helper <- forkOn (count - 1) (try (performMasked keep what) >>= putMVar outcome)
+  helper <- forkOn (count - 1) (try (performOrElse unbegun keep what) >>= putMVar outcome)
   -- If we are interrupted, the helper must have let go of the buffer before we return; what it received is kept by it,
   -- or, if it had just finished, by us.
   answer <- readMVar outcome `catch` \exception -> uninterruptibleMask_ $ do
@@ -165,7 +171,7 @@ reserveToken kind = attempt
       case answer .&. 3 of
         1 | answer >= 0 -> return (fromIntegral (answer `unsafeShiftR` 2))
           | otherwise -> throwIO (userError "Millrace: no memory for another operation")
-        2 -> startHere attempt (reserveElsewhere kind)
+        2 -> startHere >>= \starts -> if starts then attempt else reserveElsewhere kind
         _ -> reserveElsewhere kind
 {-# INLINE reserveToken #-}
 
