@@ -97,6 +97,17 @@ int mrh_create_loop(mr_loop **loop)
     return error;
 }
 
+void mrh_wake_all(void *of_epoch)
+{
+    if ((int64_t)(intptr_t)of_epoch != atomic_load(&epoch))
+        return;
+    for (int i = 0; i < MRH_SIMULATED_LOOP; i++) {
+        mr_loop *loop = atomic_load(&loops[i]);
+        if (loop)
+            mr_loop_wake(loop);
+    }
+}
+
 void *mrh_capability(void)
 {
     return rts_unsafeGetMyCapability();

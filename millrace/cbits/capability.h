@@ -46,6 +46,8 @@ void mrh_reset_after_fork(void);
 
 /* 0, or a negative errno. */
 int mrh_create_loop(mr_loop **loop);
+/* Wakes every loop that sleeps, unless this is another epoch. [any thread] */
+void mrh_wake_all(void *of_epoch);
 /* The capability that the caller runs on. */
 void *mrh_capability(void);
 /* From here on, `loop` is the loop of this capability, which has this number. */

@@ -20,6 +20,7 @@ module Millrace.Internal.Foreign
   , c_poll
   , c_prepare_wait
   , c_wait
+  , c_wake_all
   , c_loop_index
   , c_counters
     -- * Operations
@@ -65,6 +66,7 @@ import Data.Int (Int64)
 import Data.Word (Word64)
 import Foreign.C.String (CString)
 import Foreign.C.Types (CInt (..), CSize (..), CUInt (..))
+import Foreign.ForeignPtr (FinalizerPtr)
 import Foreign.Ptr (Ptr)
 
 -- | An @mr_loop@.
@@ -93,6 +95,7 @@ foreign import ccall unsafe "mrh_attach" c_attach :: Ptr Loop -> CUInt -> Ptr Ca
 foreign import ccall unsafe "mrh_poll" c_poll :: Ptr Loop -> Ptr Completion -> CInt -> IO CInt
 foreign import ccall unsafe "mrh_prepare_wait" c_prepare_wait :: Ptr Loop -> IO CInt
 foreign import ccall safe "mr_loop_wait" c_wait :: Ptr Loop -> IO ()
+foreign import ccall "&mrh_wake_all" c_wake_all :: FinalizerPtr ()
 foreign import ccall unsafe "mr_loop_index" c_loop_index :: Ptr Loop -> IO CUInt
 foreign import ccall unsafe "mr_loop_counters" c_counters :: Ptr Loop -> Ptr Word64 -> IO ()
 

@@ -51,6 +51,7 @@ import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
 import Millrace.Internal.SlotTable
 import Millrace.Internal.TimerTable
+import Millrace.Internal.Witness
 
 -- | How an operating system does it.
 --
@@ -143,6 +144,7 @@ ensureManagers :: IO ()
 ensureManagers = withGroup $ do
   existing <- readIORef managers
   count <- getNumCapabilities
+  when (sizeofArray existing == 0) $ c_epoch >>= postWitness
   startFrom (sizeofArray existing) count
   where
     startFrom number count = when (number < count) $ do
