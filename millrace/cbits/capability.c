@@ -35,6 +35,7 @@ static void note_fork(void)
     atomic_fetch_add(&view, 1);
     atomic_store(&attachment_count, 0);
     simulated = (attachment){0};
+    mrh_simulation_forget();
 }
 
 void mrh_attach_simulation(mr_loop *loop)

@@ -2,10 +2,11 @@
 module ForkSpec (spec) where
 
 import Control.Concurrent.MVar
-import Control.Exception (SomeException, bracket, try)
+import Control.Exception (SomeException, bracket, throwIO, try)
 import Control.Monad (forM, forM_, replicateM_, unless, void)
 import qualified Data.ByteString as ByteString
 import Data.Maybe (isNothing)
+import Data.Word (Word64)
 import System.Exit (ExitCode (..))
 import System.IO (hPutStrLn, stderr)
 import System.Posix.Process (ProcessStatus (..), exitImmediately, forkProcess, getProcessStatus)
@@ -13,6 +14,7 @@ import System.Posix.Types (ProcessID)
 import Test.Hspec
 
 import Millrace.Manager
+import Millrace.Simulation (Outcome (..), calm, simulate)
 import Millrace.Socket
 import Millrace.Socket.ByteString
 import Millrace.Timer
@@ -34,6 +36,10 @@ spec = describe "forkProcess" $ do
     within 5 "the child's bytes" (finish reader) `shouldReturn` 1000
   it "works again in the child's child" $ inChild (childWorks >> inChild childWorks)
   it "works twenty times under load" $ withParentBusy $ \turn -> replicateM_ 20 (inChild shortWork >> turn)
+  it "lets the child simulate, and work, in the middle of its parent's simulation" $ do
+    outcome <- simulate (calm 1) $ withUnixPair $ \one other ->
+      forked (simulated 2 >> simulated 3 >> childWorks) <* exchangeBytes one other
+    either throwIO succeeds (outcomeResult outcome)
   it "gives the child as many loops as it has capabilities" $ inChild $ do
     loops <- loopCount
     require (loops >= 2) ("there are " ++ show loops ++ " loops")
@@ -81,6 +87,14 @@ succeeds child = within 20 "the child's end" $ do
 
 inChild :: IO () -> IO ()
 inChild action = forked action >>= succeeds
+
+simulated :: Word64 -> IO ()
+simulated seed = do
+  outcome <- simulate (calm seed) (withUnixPair exchangeBytes >> threadDelay 1000000)
+  either throwIO return (outcomeResult outcome)
+
+exchangeBytes :: Socket -> Socket -> IO ()
+exchangeBytes one other = sendStream one 0 10 >> void (receiveExactly other 0 10)
 
 shortWork :: IO ()
 shortWork = withUnixPair $ \one other -> do

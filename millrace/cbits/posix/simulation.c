@@ -42,9 +42,7 @@ int mrh_simulation_begin(const mr_machine_plan *plan, mr_machine **new_machine, 
         return -EBUSY;
     int error = begin(plan);
     if (error) {
-        machine = NULL;
-        group = NULL;
-        loop = NULL;
+        mrh_simulation_forget();
         return error;
     }
     stop_ticking();
@@ -54,13 +52,18 @@ int mrh_simulation_begin(const mr_machine_plan *plan, mr_machine **new_machine, 
     return 0;
 }
 
+void mrh_simulation_forget(void)
+{
+    machine = NULL;
+    group = NULL;
+    loop = NULL;
+}
+
 void mrh_simulation_abandon(void)
 {
     mrh_attach_simulation(NULL);
     startTimer();
-    machine = NULL;
-    group = NULL;
-    loop = NULL;
+    mrh_simulation_forget();
 }
 
 void mrh_simulation_end(void)

@@ -24,6 +24,9 @@ void mrh_simulation_end(void);
 /* The same when threads go on using it: what it has is never given back. */
 void mrh_simulation_abandon(void);
 
+/* In the child of a fork: none runs here, and what the parent's has is never given back. */
+void mrh_simulation_forget(void);
+
 /* The machine of the simulation that runs on this capability, or NULL. */
 mr_machine *mrh_simulation_here(void);
 /* The machine of the simulation that runs anywhere, or NULL. */

@@ -21,6 +21,10 @@ static inline mr_group *mrh_simulation_group(void)
     return NULL;
 }
 
+static inline void mrh_simulation_forget(void)
+{
+}
+
 static inline uint64_t mrh_current_thread(void)
 {
     return 0;

@@ -40,10 +40,10 @@ module Millrace.Simulation
   , note
   ) where
 
-import Control.Concurrent (forkIO, forkIOWithUnmask, forkOn, getNumCapabilities, rtsSupportsBoundThreads,
-                           setNumCapabilities, yield)
+import Control.Concurrent
+  (forkIO, forkIOWithUnmask, forkOn, getNumCapabilities, rtsSupportsBoundThreads, setNumCapabilities, yield)
 import qualified Control.Concurrent as Base
-import Control.Concurrent.MVar (MVar, newEmptyMVar, newMVar, putMVar, takeMVar, withMVar)
+import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
 import Control.Exception
   (Exception (..), SomeException, bracket, catch, mask_, onException, throwIO, throwTo, try, uninterruptibleMask_)
 import Control.Monad (forM, forM_, unless, void, when)
@@ -299,8 +299,8 @@ peekWaiting place = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Running
 
-simulationLock :: MVar ()
-simulationLock = unsafePerformIO (newMVar ())
+simulationLock :: Lock
+simulationLock = unsafePerformIO newLock
 {-# NOINLINE simulationLock #-}
 
 -- | Runs an action on a machine of its own, and returns when it has ended, with what the machine has to tell. What is
@@ -311,7 +311,7 @@ simulationLock = unsafePerformIO (newMVar ())
 -- it longer than 20 ms while nobody else can run is in a 'Deadlock'.
 --
 -- Runs on one capability; the others pause meanwhile ('setNumCapabilities'). Interruptible: the exception then ends the
--- action first. Throws 'WithinSimulation', 'NoMachine' or 'ThreadsGoOn'.
+-- action first. Throws 'WithinSimulation', 'NoMachine' or 'ThreadsGoOn', and 'Millrace.Manager.NotThreaded'.
 --
 -- @since 0.1.0
 simulate :: Plan -> IO a -> IO (Outcome a)
@@ -320,7 +320,7 @@ simulate what action = do
   here <- c_simulation_here
   unless (here == nullPtr) $ throwIO WithinSimulation
   -- Masked from before there is a run until somebody waits for its end, which can be interrupted.
-  withMVar simulationLock $ \() -> onOneCapability $ mask_ $ do
+  withLock simulationLock $ onOneCapability $ mask_ $ do
     done <- newEmptyMVar
     given <- newIORef Nothing
     void $ forkOn 0 $ try (runMachine what given action) >>= putMVar done

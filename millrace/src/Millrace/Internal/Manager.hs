@@ -16,6 +16,9 @@ module Millrace.Internal.Manager
   , numberOf
   , activeLoops
     -- * For simulations
+  , Lock
+  , newLock
+  , withLock
   , Manager (..)
   , pollAll
   , attendCallbacks
@@ -120,23 +123,30 @@ requestedBackend :: IORef (Maybe Backend)
 requestedBackend = unsafePerformIO (newIORef Nothing)
 {-# NOINLINE requestedBackend #-}
 
--- The lock of 'ensureManagers' with the epoch that it belongs to: after a fork, the one that was inherited may be held
--- by a thread that does not exist in the child.
-startLock :: IORef (Int64, MVar ())
-startLock = unsafePerformIO (newMVar () >>= \lock -> newIORef (0, lock))
+-- | A lock with the epoch that it belongs to: after a fork, the one that was inherited may be held by a thread that does
+-- not exist in the child.
+newtype Lock = Lock (IORef (Int64, MVar ()))
+
+newLock :: IO Lock
+newLock = newMVar () >>= \lock -> Lock <$> newIORef (0, lock)
+
+-- | One at a time in this process.
+withLock :: Lock -> IO a -> IO a
+withLock (Lock ref) action = do
+  epoch <- c_epoch
+  fresh <- newMVar ()
+  current <- atomicModifyIORef' ref $ \old@(oldEpoch, lock) ->
+    if oldEpoch == epoch then (old, lock) else ((epoch, fresh), fresh)
+  withMVar current (const action)
+
+startLock :: Lock
+startLock = unsafePerformIO newLock
 {-# NOINLINE startLock #-}
 
 -- The epoch that 'managers' belongs to. Guarded by the lock.
 managersEpoch :: IORef Int64
 managersEpoch = unsafePerformIO (newIORef 0)
 {-# NOINLINE managersEpoch #-}
-
-currentLock :: IO (MVar ())
-currentLock = do
-  epoch <- c_epoch
-  fresh <- newMVar ()
-  atomicModifyIORef' startLock $ \old@(oldEpoch, lock) ->
-    if oldEpoch == epoch then (old, lock) else ((epoch, fresh), fresh)
 
 -- | Makes sure that every capability has a loop and a manager thread. Returns when they run. One that is switched off
 -- meanwhile, and those after it, are left out.
@@ -155,8 +165,7 @@ ensureManagers = withGroup $ do
 withGroup :: IO a -> IO a
 withGroup action = do
   unless rtsSupportsBoundThreads $ throwIO NotThreaded
-  lock <- currentLock
-  mask_ $ withMVar lock $ \() -> do
+  mask_ $ withLock startLock $ do
     epoch <- c_epoch
     known <- readIORef managersEpoch
     when (epoch /= known) (forgetParent >> writeIORef managersEpoch epoch)
