@@ -25,6 +25,7 @@ import Test.Hspec
 import Millrace.Deadline
 import Millrace.Socket
 import Millrace.Socket.ByteString
+import qualified Millrace.Socket.Datagram as Datagram
 import Millrace.Socket.File
 import Support
 
@@ -179,6 +180,24 @@ spec = do
     it "socketPort of a Unix socket" $ withUnixPair $ \one _ -> do
       problem <- failsWith (void (socketPort one)) :: IO IOError
       show problem `shouldContain` "socketPort"
+    it "name the function when the socket is closed" $ do
+      s <- socket AF_INET Datagram defaultProtocol
+      close s
+      let fails name action = do
+            problem <- failsWith (void action) :: IO IOError
+            show problem `shouldContain` ("Millrace.Socket." ++ name ++ ":")
+      fails "bind" (bind s (SockAddrInet 0 0))
+      fails "listen" (listen s 1)
+      fails "getSocketName" (getSocketName s)
+      fails "getPeerName" (getPeerName s)
+      fails "getSocketOption" (getSocketOption s ReuseAddr)
+      fails "setSocketOption" (setSocketOption s Linger 1)
+      fails "hasEnded" (hasEnded s)
+      fails "socketToFd" (socketToFd s)
+      fails "Datagram.recvFrom" (Datagram.recvFrom s 10)
+      fails "Datagram.sendTo" (Datagram.sendTo s (bytesAt 0 1) (SockAddrInet 1 0))
+      fails "ByteString.send" (send s (bytesAt 0 1))
+      fails "ByteString.sendAll" (sendAll s (bytesAt 0 1))
   describe "Millrace.Socket.ByteString" $ do
     it "refuses to receive a number of bytes that is not positive" $ withUnixPair $ \one _ ->
       forM_ [0, -1] $ \size -> do

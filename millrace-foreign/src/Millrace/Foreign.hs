@@ -127,7 +127,8 @@ fiberCallWith options function = calling invocation []
 -- are thrown to its thread.
 --
 -- An exception that it throws makes it return 0 to C, interrupts the C code, and is thrown again when that has returned.
--- After an exception has interrupted the call, callbacks still run, with exceptions masked, and what they throw is lost.
+-- After an exception has interrupted the call, callbacks still run, with exceptions masked uninterruptibly, so that one that
+-- waits cannot be interrupted again; what they throw is lost.
 --
 -- C may also call the pointer on threads that are no fibers; it then is what @foreign import \"wrapper\"@ makes. Those
 -- may be called on fibers too, but hold up the carrier: one that waits for another fiber may wait for ever.

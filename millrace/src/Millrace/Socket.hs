@@ -76,7 +76,7 @@ module Millrace.Socket
   , module Network.Socket
   ) where
 
-import Control.Exception (bracket, catch, finally, mask_, onException, throwIO, uninterruptibleMask_)
+import Control.Exception (bracket, catch, finally, mask_, onException, uninterruptibleMask_)
 import Control.Monad (unless, void, when)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), eBADF)
@@ -149,15 +149,14 @@ socketPair family kind@(GeneralSocketType typeNumber) protocol = mask_ $ allocaA
 -- @since 0.1.0
 bind :: Socket -> SockAddr -> IO ()
 bind s address = withAddress address $ \pointer size ->
-  withFdSocket s $ \descriptor -> void $ callOn "Millrace.Socket.bind" (describe s ++ " to " ++ show address) $
+  void $ onDescriptor "Millrace.Socket.bind" s (" to " ++ show address) $ \descriptor ->
     c_bind descriptor pointer (fromIntegral size)
 
 -- | Makes the socket take connections, with a queue of so many.
 --
 -- @since 0.1.0
 listen :: Socket -> Int -> IO ()
-listen s backlog = withFdSocket s $ \descriptor ->
-  void $ callOn "Millrace.Socket.listen" (describe s) (c_listen descriptor (fromIntegral backlog))
+listen s backlog = void $ onDescriptor "Millrace.Socket.listen" s "" (`c_listen` fromIntegral backlog)
 
 -- | Takes the next connection, and waits for one. Connections that were reset while they were queued are passed over.
 -- When descriptors or memory run out it tries again, from ten to two hundred milliseconds later.
@@ -273,8 +272,7 @@ gracefulClose s@(Socket handle _) waitMillis = linger `finally` close s
 --
 -- @since 0.1.0
 hasEnded :: Socket -> IO Bool
-hasEnded s = withFdSocket s $ \descriptor ->
-  (/= 0) <$> callOn "Millrace.Socket.hasEnded" (describe s) (c_ended descriptor)
+hasEnded s = (/= 0) <$> onDescriptor "Millrace.Socket.hasEnded" s "" c_ended
 
 -- | Sets the moment at which receiving and accepting on this socket give up, until it is set again; 'noDeadline' for
 -- never. It holds for threads that wait already, on any capability, and for all calls to come; of this and a call's own
@@ -318,8 +316,8 @@ getPeerName :: Socket -> IO SockAddr
 getPeerName = nameBy "Millrace.Socket.getPeerName" c_getpeername
 
 nameBy :: String -> (CInt -> Ptr Word8 -> Ptr CUInt -> IO CInt) -> Socket -> IO SockAddr
-nameBy attempted call s = withFdSocket s $ \descriptor -> withAddressPlace $ \place size -> do
-  void $ callOn attempted (describe s) (call descriptor place size)
+nameBy attempted call s = withAddressPlace $ \place size -> do
+  void $ onDescriptor attempted s "" (\descriptor -> call descriptor place size)
   addressFrom place
 
 -- | The local port; throws for a Unix socket.
@@ -348,24 +346,26 @@ portOf address = case address of
 --
 -- @since 0.1.0
 getSocketOption :: Socket -> SocketOption -> IO Int
-getSocketOption s option | option == Linger = withFdSocket s $ \descriptor ->
-  fromIntegral <$> callOn "Millrace.Socket.getSocketOption" (describe s ++ ", Linger") (c_linger descriptor)
-getSocketOption s option@(SockOpt level name) = withFdSocket s $ \descriptor ->
-  alloca $ \value -> with (fromIntegral (sizeOf (0 :: CInt))) $ \size -> do
-    void $ callOn "Millrace.Socket.getSocketOption" (describe s ++ ", " ++ show option) $
-      c_getsockopt descriptor level name (value :: Ptr CInt) size
-    fromIntegral <$> peek value
+getSocketOption s option
+  | option == Linger = fromIntegral <$> onOption c_linger
+  | otherwise = alloca $ \value -> with (fromIntegral (sizeOf (0 :: CInt))) $ \size -> do
+      void $ onOption $ \descriptor -> c_getsockopt descriptor level name (value :: Ptr CInt) size
+      fromIntegral <$> peek value
+  where
+    SockOpt level name = option
+    onOption = onDescriptor "Millrace.Socket.getSocketOption" s (", " ++ show option)
 
 -- | Sets an option that is a number; 'Linger' to so many seconds, 0 for off. A 'close' that lingers blocks its capability.
 --
 -- @since 0.1.0
 setSocketOption :: Socket -> SocketOption -> Int -> IO ()
-setSocketOption s option value | option == Linger = withFdSocket s $ \descriptor ->
-  void $ callOn "Millrace.Socket.setSocketOption" (describe s ++ ", Linger") (c_set_linger descriptor (fromIntegral value))
-setSocketOption s option@(SockOpt level name) value = withFdSocket s $ \descriptor ->
-  with (fromIntegral value :: CInt) $ \pointer ->
-    void $ callOn "Millrace.Socket.setSocketOption" (describe s ++ ", " ++ show option) $
-      c_setsockopt descriptor level name pointer (fromIntegral (sizeOf (0 :: CInt)))
+setSocketOption s option value
+  | option == Linger = void $ onOption (`c_set_linger` fromIntegral value)
+  | otherwise = with (fromIntegral value :: CInt) $ \pointer ->
+      void $ onOption $ \descriptor -> c_setsockopt descriptor level name pointer (fromIntegral (sizeOf (0 :: CInt)))
+  where
+    SockOpt level name = option
+    onOption = onDescriptor "Millrace.Socket.setSocketOption" s (", " ++ show option)
 
 -- | Reads an option of any type, which must be the system's. What the system leaves out is 0.
 --
@@ -424,7 +424,7 @@ withNetworkSocket :: String -> Socket -> (Network.Socket -> IO a) -> IO a
 withNetworkSocket name s = bracket (duplicate name s >>= Network.mkSocket) Network.close
 
 duplicate :: String -> Socket -> IO CInt
-duplicate name s = withFdSocket s $ \descriptor -> callOn ("Millrace.Socket." ++ name) (describe s) (c_duplicate descriptor)
+duplicate name s = onDescriptor ("Millrace.Socket." ++ name) s "" c_duplicate
 
 -- | Takes over a socket of "Network.Socket". The old one is closed (its descriptor is duplicated) and must not be
 -- used any more. If there is no descriptor left for that, it stays as it is.
@@ -459,10 +459,7 @@ mkSocket = fromDescriptor
 --
 -- @since 0.1.0
 withFdSocket :: Socket -> (CInt -> IO a) -> IO a
-withFdSocket s@(Socket handle _) use = do
-  open <- isOpen handle
-  if open then use (descriptorOf handle) else throwIO (failure "Millrace.Socket.withFdSocket" (describe s) closed)
-  where closed = let Errno code = eBADF in negate (fromIntegral code)
+withFdSocket s use = openDescriptor "Millrace.Socket.withFdSocket" s >>= use
 
 -- | The descriptor's number, as in 'withFdSocket'.
 --

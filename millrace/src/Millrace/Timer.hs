@@ -144,8 +144,8 @@ type TimeoutCallback = IO ()
 getSystemTimerManager :: IO TimerManager
 getSystemTimerManager = return TimerManager
 
--- | Arranges for a callback to run once, after so many microseconds; never before this returns, not even for 0 (GHC.Event
--- runs it at once then, in the thread that calls). Does not block. O(1).
+-- | Arranges for a callback to run once, after so many microseconds; for 0, too, in a thread of its own, which may be before
+-- the caller goes on (GHC.Event runs it at once then, in the thread that calls). Does not block. O(1).
 --
 -- @since 0.1.0
 registerTimeout :: TimerManager -> Int -> TimeoutCallback -> IO TimeoutKey

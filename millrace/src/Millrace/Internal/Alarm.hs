@@ -21,7 +21,8 @@ import Millrace.Internal.Park (reserveToken)
 import Millrace.Internal.Constants (kindTimeout)
 import Millrace.Internal.TimerTable
 
--- | The token of a timer. It is never used for another timer, so that it may be kept after the timer's end.
+-- | The token of a timer. It may be kept after the timer's end: it means another timer only after its record has been used
+-- 33.5 million times more.
 newtype Alarm = Alarm Word64
   deriving (Eq, Ord)
 

@@ -2,9 +2,9 @@
 module Millrace.Internal.Attempt (attempt) where
 
 import Control.Exception (throwIO)
-import Control.Monad (unless, void)
+import Control.Monad (void)
 import Data.Int (Int64)
-import Foreign.C.Error (eAGAIN, eBADF, eINTR, eWOULDBLOCK, errnoToIOError, getErrno)
+import Foreign.C.Error (eAGAIN, eINTR, eWOULDBLOCK, errnoToIOError, getErrno)
 import Foreign.C.Types (CInt)
 
 import Millrace.Internal.Socket
@@ -12,10 +12,8 @@ import Millrace.Operation
 
 -- | Makes a call that does not wait, and makes it again whenever it would have to.
 attempt :: String -> Socket -> Request () -> (CInt -> IO Int64) -> IO Int64
-attempt function s@(Socket handle _) wait call = do
-  open <- isOpen handle
-  unless open (throwIO (errnoToIOError function eBADF Nothing (Just (describe s))))
-  result <- call (descriptorOf handle)
+attempt function s wait call = do
+  result <- openDescriptor function s >>= call
   if result >= 0 then return result else getErrno >>= again
   where
     again code

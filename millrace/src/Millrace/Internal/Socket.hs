@@ -14,6 +14,8 @@ module Millrace.Internal.Socket
   , firstBytes
   , firstMessage
   , checkSize
+  , onDescriptor
+  , openDescriptor
   , callOn
   , withAddress
   , addressFrom
@@ -28,7 +30,7 @@ import qualified Data.ByteString as ByteString
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
 import Data.Maybe (isJust)
 import Data.Word (Word8)
-import Foreign.C.Error (eINTR, errnoToIOError, getErrno)
+import Foreign.C.Error (Errno (..), eBADF, eINTR, errnoToIOError, getErrno)
 import Foreign.C.Types (CInt, CUInt)
 import Foreign.Marshal.Alloc (alloca, allocaBytes)
 import Foreign.Marshal.Utils (fillBytes, with)
@@ -41,7 +43,7 @@ import System.IO.Error (ioeSetErrorString, mkIOError)
 
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
-import Millrace.Operation (Handle, adopt, descriptorOf)
+import Millrace.Operation (Handle, adopt, descriptorOf, failure, isOpen)
 
 -- | A socket whose operations go through Millrace. Two are equal if they are the same socket.
 --
@@ -149,6 +151,19 @@ takeKept (Socket _ ref) split nothing = do
     _ -> atomicModifyIORef' ref split
 {-# INLINE takeKept #-}
 
+-- | A call on the socket's descriptor, for a function of this name: throws its errors, and one for a closed socket. What
+-- is said of the socket besides is the third argument.
+onDescriptor :: String -> Socket -> String -> (CInt -> IO CInt) -> IO CInt
+onDescriptor attempted s detail call =
+  openDescriptor attempted s >>= callOn attempted (describe s ++ detail) . call
+
+-- | The descriptor's number; throws for a closed socket, under this name.
+openDescriptor :: String -> Socket -> IO CInt
+openDescriptor attempted s@(Socket handle _) = do
+  open <- isOpen handle
+  if open then return (descriptorOf handle) else throwIO (failure attempted (describe s) closed)
+  where closed = let Errno code = eBADF in negate (fromIntegral code)
+
 -- | Repeats a call that a signal interrupted, and throws what else it fails with.
 callOn :: String -> String -> IO CInt -> IO CInt
 callOn attempted object call = do
@@ -171,7 +186,7 @@ addressFrom = peekSocketAddress . castPtr
 -- | Makes a descriptor that came from elsewhere what every socket of ours is: non-blocking, and closed by exec.
 makeOurs :: CInt -> IO ()
 makeOurs descriptor =
-  void $ callOn "Millrace.Socket.fromNetworkSocket" ("descriptor " ++ show descriptor) (c_make_ours descriptor)
+  void $ callOn "Millrace.Socket.fromDescriptor" ("descriptor " ++ show descriptor) (c_make_ours descriptor)
 
 -- | An end of stream and an empty buffer would look the same.
 checkSize :: String -> Socket -> Int -> IO ()

@@ -106,7 +106,8 @@ keepReceived s buffer count = when (count >= 0) $ ByteString.packCStringLen (cas
 --
 -- @since 0.1.0
 send :: Socket -> ByteString -> IO Int
-send s bytes = unsafeUseAsCStringLen bytes $ \(buffer, size) -> sendBuf s (castPtr buffer) size
+send s bytes = unsafeUseAsCStringLen bytes $ \(buffer, size) ->
+  sendPart "Millrace.Socket.ByteString.send" s (castPtr buffer) size
 
 -- | Sends all bytes; waits until the system has taken them.
 --
@@ -120,15 +121,18 @@ sendAll = sendAllBefore noDeadline
 -- @since 0.1.0
 sendAllBefore :: Deadline -> Socket -> ByteString -> IO ()
 sendAllBefore deadline s bytes =
-  unsafeUseAsCStringLen bytes $ \(buffer, size) -> sendAllBufBefore deadline s (castPtr buffer) size
+  unsafeUseAsCStringLen bytes $ \(buffer, size) ->
+    sendAllLimited "Millrace.Socket.ByteString.sendAll" (before deadline) s (castPtr buffer) size
 
 -- | 'send' from a buffer.
 --
 -- @since 0.1.0
 sendBuf :: Socket -> Ptr Word8 -> Int -> IO Int
-sendBuf s@(Socket handle _) buffer size =
-  fromIntegral <$>
-    (perform (sendRequest False handle buffer size) >>= throwIfFailed "Millrace.Socket.ByteString.send" (describe s))
+sendBuf = sendPart "Millrace.Socket.ByteString.sendBuf"
+
+sendPart :: String -> Socket -> Ptr Word8 -> Int -> IO Int
+sendPart attempted s@(Socket handle _) buffer size =
+  fromIntegral <$> (perform (sendRequest False handle buffer size) >>= throwIfFailed attempted (describe s))
 
 -- | 'sendAll' from a buffer.
 --
@@ -141,7 +145,7 @@ sendAllBuf = sendAllBufBefore noDeadline
 --
 -- @since 0.1.0
 sendAllBufBefore :: Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
-sendAllBufBefore deadline = sendAllLimited (before deadline)
+sendAllBufBefore deadline = sendAllLimited "Millrace.Socket.ByteString.sendAllBuf" (before deadline)
 {-# INLINE sendAllBufBefore #-}
 
 -- | 'sendAllBuf' that gives up when a part of 256 KiB has not gone so many microseconds after it first had to wait; 0:
@@ -150,21 +154,20 @@ sendAllBufBefore deadline = sendAllLimited (before deadline)
 --
 -- @since 0.1.0
 sendAllBufWithin :: Int -> Socket -> Ptr Word8 -> Int -> IO ()
-sendAllBufWithin micros = sendAllLimited (within micros)
+sendAllBufWithin micros = sendAllLimited "Millrace.Socket.ByteString.sendAllBufWithin" (within micros)
 {-# INLINE sendAllBufWithin #-}
 
-sendAllLimited :: (Request Word8 -> Request Word8) -> Socket -> Ptr Word8 -> Int -> IO ()
-sendAllLimited limit s@(Socket handle _) = go
+sendAllLimited :: String -> (Request Word8 -> Request Word8) -> Socket -> Ptr Word8 -> Int -> IO ()
+sendAllLimited attempted limit s@(Socket handle _) = go
   where
     go buffer size
       | size <= 0 = return ()
-      | size <= bytesPerOperation = sendPart buffer size
+      | size <= bytesPerOperation = sendOne buffer size
       | otherwise = do
-          sendPart buffer bytesPerOperation
+          sendOne buffer bytesPerOperation
           go (buffer `plusPtr` bytesPerOperation) (size - bytesPerOperation)
-    sendPart buffer size =
-      perform (limit (sendRequest True handle buffer size))
-        >>= void . throwIfFailed "Millrace.Socket.ByteString.sendAll" (describe s)
+    sendOne buffer size =
+      perform (limit (sendRequest True handle buffer size)) >>= void . throwIfFailed attempted (describe s)
 
 -- | One operation may move all its bytes within one call that holds off the garbage collector.
 bytesPerOperation :: Int

@@ -7,7 +7,7 @@
 -- 1. A buffer belongs to the borrower from the moment the continuation gets it until 'giveBack', which must be called
 --    exactly once, in any thread. A buffer that is never given back is lost memory, nothing worse.
 -- 2. An interrupted receive loses no byte, as in "Millrace.Socket.ByteString".
--- 3. A loop keeps at most 256 buffers that nobody uses.
+-- 3. A loop keeps at most 256 buffers that nobody uses, and on io_uring up to 1024 more in the kernel.
 --
 -- > -- Echoes until the client has had enough; between two messages no memory is held.
 -- > echo :: Socket -> IO ()
