@@ -11,7 +11,8 @@
 --
 -- What "Network.Socket" does not promise and this module does:
 --
--- 1. A thread that is interrupted in 'accept' loses no connection: the next 'accept' returns it.
+-- 1. A thread that is interrupted in 'accept' loses no connection: the next 'accept' that begins returns it. (One in which
+--    another thread waits already goes on waiting, for the next connection.)
 -- 2. 'close' wakes every thread that waits on the socket; their operations throw (@EBADF@).
 -- 3. A closed socket stays closed: its number may be used again by the system, but never by it.
 -- 4. 'accept' goes on when descriptors or memory run out, as soon as there are some again.

@@ -1,7 +1,7 @@
 -- | Receiving and sending on stream sockets, under the names of "Network.Socket.ByteString" and "Network.Socket".
 --
 -- 1. A receive that is interrupted by an asynchronous exception, 'Millrace.Timer.timeout' included, or whose deadline
---    passes, loses no byte: what had arrived is returned by the next one.
+--    passes, loses no byte: what had arrived is returned by the next one that begins.
 -- 2. A send that is interrupted or runs out of time may have sent a part; that part is not known. The connection is
 --    then good for nothing but closing.
 -- 3. No buffer is touched after the function has returned or thrown.

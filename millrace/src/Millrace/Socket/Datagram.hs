@@ -5,8 +5,8 @@
 -- >   bind s (SockAddrInet 7000 0)
 -- >   forever $ recvFrom s 1500 >>= uncurry (sendAllTo s)
 --
--- A message arrives as a whole, once, more than once or not at all. What a thread had taken when it was interrupted the next
--- 'recvFrom' returns. "Millrace.Socket.ByteString" works on such sockets, too, when they have a peer
+-- A message arrives as a whole, once, more than once or not at all. What a thread had taken when it was interrupted, the next
+-- 'recvFrom' that begins returns. "Millrace.Socket.ByteString" works on such sockets, too, when they have a peer
 -- ('Millrace.Socket.connect').
 --
 -- All functions throw 'IOError' that names the function and the socket. They wait without occupying an operating system
