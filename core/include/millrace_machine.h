@@ -165,10 +165,6 @@ int mr_machine_await(mr_machine *machine);
 
 bool mr_machine_owns(int descriptor);
 
-#ifndef SOCK_NONBLOCK /* macOS has no such flags; a machine does */
-#define SOCK_NONBLOCK 0x20000000
-#define SOCK_CLOEXEC 0x10000000
-#endif
 int mr_machine_socket(mr_machine *machine, int domain, int type, int protocol);
 int mr_machine_socketpair(mr_machine *machine, int domain, int type, int protocol, int pair[2]);
 int mr_machine_bind(mr_machine *machine, int descriptor, const struct sockaddr *address, socklen_t length);

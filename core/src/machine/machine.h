@@ -16,6 +16,11 @@
 #include <netinet/in.h>
 #include <pthread.h>
 
+#ifndef SOCK_NONBLOCK /* macOS has no such flags: there only the core's own accept asks a machine for them */
+#define SOCK_NONBLOCK 0x20000000
+#define SOCK_CLOEXEC 0x10000000
+#endif
+
 /* ------------------------------------------------------------------------------------------------------- files --- */
 
 typedef enum mr_file_kind { MR_FILE_SOCKET, MR_FILE_EVENT, MR_FILE_BYTES } mr_file_kind;
