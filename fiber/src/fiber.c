@@ -1,6 +1,7 @@
 /* fiber.c: the life of a fiber: spawn, yield, sleep, end, join. */
 #include "carrier.h"
 #include "context.h"
+#include "mask.h"
 #include "runtime.h"
 
 #include <errno.h>
@@ -138,14 +139,20 @@ void *mr_fiber_argument(const mr_fiber *fiber, void *(*run)(void *))
 
 mr_fiber *mr_fiber_enter_thread(void)
 {
-    return mf_enter_core();
+    mr_fiber *fiber = mf_enter_core();
+    if (fiber && fiber->mask.is_own)
+        mf_mask_put_off(fiber);
+    return fiber;
 }
 
 /* In the child of a fork it stays a thread: no carrier runs it any more. */
 void mr_fiber_leave_thread(mr_fiber *fiber)
 {
-    if (fiber && mf_this_carrier)
-        mf_leave_core(fiber);
+    if (!fiber || !mf_this_carrier)
+        return;
+    if (fiber->mask.is_own)
+        mf_mask_put_on(fiber);
+    mf_leave_core(fiber);
 }
 
 void mr_fiber_yield(void)

@@ -42,7 +42,7 @@ void mrf_close(void)
 }
 
 /* Carriers block signals, and waking may start a thread, which inherits that. The run-time system ends `interruptible`
- * calls on its threads by this one. */
+ * calls on its threads by this one. For the carrier, not for the fiber that happens to run. */
 static void unblock_the_run_time_systems_signal(void)
 {
     static __thread bool is_unblocked;
@@ -58,10 +58,10 @@ static void unblock_the_run_time_systems_signal(void)
 /* The thread may free the call at once. The run-time system's locks are for OS threads. */
 static void wake(const mrf_call *call)
 {
-    unblock_the_run_time_systems_signal();
     int capability = call->capability;
     HsStablePtr waker = call->waker;
     mr_fiber *fiber = mr_fiber_enter_thread();
+    unblock_the_run_time_systems_signal();
     atomic_fetch_add(&wakes_under_way, 1);
     if (!atomic_load(&has_closed))
         hs_try_putmvar(capability, waker);

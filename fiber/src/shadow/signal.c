@@ -3,19 +3,28 @@
 #include "../carrier.h"
 #include "libc.h"
 
+/* Between mr_fiber_enter_thread and mr_fiber_leave_thread the mask is the carrier's. */
+static void note_change(void)
+{
+    if (mf_current)
+        mf_mask_note_change();
+    else if (mf_this_carrier)
+        mf_this_carrier->blocked_signals = mf_mask_of_thread();
+}
+
 int pthread_sigmask(int how, const sigset_t *set, sigset_t *before)
 {
     int error = LIBC(pthread_sigmask)(how, set, before);
-    if (mf_current && set && !error)
-        mf_mask_note_change();
+    if (set && !error)
+        note_change();
     return error;
 }
 
 int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before)
 {
     int result = LIBC(sigprocmask)(how, set, before);
-    if (mf_current && set && result == 0)
-        mf_mask_note_change();
+    if (set && result == 0)
+        note_change();
     return result;
 }
 

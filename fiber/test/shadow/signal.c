@@ -90,6 +90,36 @@ static void a_mask_is_one_fibers(void)
     CHECK(!sigismember(&mask, SIGPIPE));
 }
 
+static void *change_mask_of_carrier(void *argument)
+{
+    sigset_t urgent, own, now;
+    sigemptyset(&urgent);
+    sigaddset(&urgent, SIGURG);
+    sigemptyset(&own);
+    sigaddset(&own, SIGPIPE);
+    CHECK_EQ(sigprocmask(SIG_BLOCK, &own, NULL), 0);
+    mr_fiber *fiber = mr_fiber_enter_thread();
+    CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &urgent, &now), 0);
+    CHECK(!sigismember(&now, SIGPIPE));
+    mr_fiber_leave_thread(fiber);
+    usleep(1000);
+    tell_mask(&now);
+    CHECK(sigismember(&now, SIGPIPE));
+    return argument;
+}
+
+/* What is changed between mr_fiber_enter_thread and mr_fiber_leave_thread is not the fiber's. */
+static void the_carriers_mask_can_be_changed(void)
+{
+    SKIP_UNDER_TSAN();
+    sigset_t mask;
+    on_fiber(change_mask_of_carrier, NULL);
+    on_fiber(block_and_wait, NULL);
+    on_fiber(tell_mask, &mask);
+    CHECK(!sigismember(&mask, SIGURG));
+    CHECK(!sigismember(&mask, SIGPIPE));
+}
+
 static volatile sig_atomic_t handled;
 
 static void note(int signal_number)
@@ -114,6 +144,7 @@ static void what_a_fiber_raises_is_handled(void)
 const fiber_case signal_cases[] = {
     CASE(sigpipe_blocked_by_two_fibers),
     CASE(a_mask_is_one_fibers),
+    CASE(the_carriers_mask_can_be_changed),
     CASE(what_a_fiber_raises_is_handled),
     {0},
 };
