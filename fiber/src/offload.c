@@ -1,4 +1,4 @@
-/* offload.c: bounded pools of helper threads, and threads for one piece of work. */
+/* offload.c: a bounded pool of helper threads, and threads for one piece of work. */
 #include "offload.h"
 #include "carrier.h"
 #include "futex.h"
@@ -7,8 +7,10 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 
-enum { DISK_HELPERS = 4, NAME_HELPERS = 16, HELPERS_MAX = NAME_HELPERS, STACK_BYTES = 256 * 1024 };
+/* However many name servers are dead, one helper is left for the disks. */
+enum { HELPERS = 4, HELPERS_FOR_NAMES = 3, STACK_BYTES = 256 * 1024 };
 
 typedef struct job {
     struct job *next;
@@ -18,18 +20,20 @@ typedef struct job {
     mf_wait wait;
 } job;
 
-typedef struct pool {
-    unsigned most; /* threads */
-    mf_lock lock;
+typedef struct line {
     job *first, *last;
-    unsigned queued;
-    pthread_t threads[HELPERS_MAX];
+    unsigned count;
+} line;
+
+static struct {
+    mf_lock lock;
+    line disks, names;
+    unsigned asking; /* helpers that are at work for `names` */
+    pthread_t threads[HELPERS];
     unsigned count, idle;
     bool stopping;
     atomic_uint changes; /* what idle helpers sleep on */
 } pool;
-
-static pool disks = {.most = DISK_HELPERS}, names = {.most = NAME_HELPERS};
 
 static void do_job(job *j)
 {
@@ -40,37 +44,65 @@ static void do_job(job *j)
     mf_wait_wake(&j->wait);
 }
 
-/* The oldest job, or NULL. With the lock held. */
-static job *take(pool *p)
+static void push(line *l, job *j)
 {
-    job *j = p->first;
-    if (j) {
-        p->first = j->next;
-        p->queued--;
-    }
+    j->next = NULL;
+    if (l->first)
+        l->last->next = j;
+    else
+        l->first = j;
+    l->last = j;
+    l->count++;
+}
+
+static job *pop(line *l)
+{
+    job *j = l->first;
+    l->first = j->next;
+    l->count--;
     return j;
+}
+
+/* How many jobs may be begun. With the lock held, as in the two that follow. */
+static unsigned wanted(void)
+{
+    unsigned left = HELPERS_FOR_NAMES - pool.asking;
+    return pool.disks.count + (pool.names.count < left ? pool.names.count : left);
+}
+
+/* Gives the lock back while it works: the job is gone when its fiber has been woken. */
+static void do_next(void)
+{
+    bool is_name = !pool.disks.first;
+    job *j = pop(is_name ? &pool.names : &pool.disks);
+    pool.asking += is_name;
+    mf_lock_give(&pool.lock);
+    do_job(j);
+    mf_lock_take(&pool.lock);
+    pool.asking -= is_name;
+}
+
+static void sleep_idly(void)
+{
+    unsigned seen = atomic_load(&pool.changes);
+    pool.idle++;
+    mf_lock_give(&pool.lock);
+    mf_futex_wait(&pool.changes, seen, MR_NO_DEADLINE);
+    mf_lock_take(&pool.lock);
+    pool.idle--;
 }
 
 static void *help(void *argument)
 {
-    pool *p = argument;
-    mf_lock_take(&p->lock);
-    for (;;) {
-        job *j = take(p);
-        if (!j && p->stopping)
-            break;
-        unsigned seen = atomic_load(&p->changes);
-        p->idle += !j;
-        mf_lock_give(&p->lock);
-        if (j)
-            do_job(j);
+    mf_lock_take(&pool.lock);
+    while (wanted() || !pool.stopping) {
+        if (wanted())
+            do_next();
         else
-            mf_futex_wait(&p->changes, seen, MR_NO_DEADLINE);
-        mf_lock_take(&p->lock);
-        p->idle -= !j;
+            sleep_idly();
     }
-    mf_lock_give(&p->lock);
-    return NULL;
+    mf_lock_give(&pool.lock);
+    return argument;
 }
 
 static int start_thread(pthread_t *thread, void *(*run)(void *), void *argument)
@@ -87,31 +119,27 @@ static int start_thread(pthread_t *thread, void *(*run)(void *), void *argument)
     return error;
 }
 
-/* A helper counts as idle until it has woken: each job in the queue may have one already. With the lock held. */
-static bool needs_helper(const pool *p)
+/* A helper counts as idle until it has woken: each job that waits may have one already. With the lock held. */
+static bool needs_helper(void)
 {
-    return p->queued >= p->idle && p->count < p->most;
+    return wanted() > pool.idle && pool.count < HELPERS;
 }
 
 /* False: there is no helper, nor can there be one. */
-static bool enqueue(pool *p, job *j)
+static bool enqueue(line *l, job *j)
 {
-    mf_lock_take(&p->lock);
-    if (needs_helper(p) && start_thread(&p->threads[p->count], help, p) == 0)
-        p->count++;
-    bool accepted = p->count > 0;
+    mf_lock_take(&pool.lock);
+    push(l, j);
+    if (needs_helper() && start_thread(&pool.threads[pool.count], help, NULL) == 0)
+        pool.count++;
+    bool accepted = pool.count > 0;
     if (accepted) {
-        j->next = NULL;
-        if (p->first)
-            p->last->next = j;
-        else
-            p->first = j;
-        p->last = j;
-        p->queued++;
-        atomic_fetch_add(&p->changes, 1);
-        mf_futex_wake(&p->changes, 1);
+        atomic_fetch_add(&pool.changes, 1);
+        mf_futex_wake(&pool.changes, 1);
+    } else {
+        *l = (line){0}; /* it was alone: nobody has ever helped */
     }
-    mf_lock_give(&p->lock);
+    mf_lock_give(&pool.lock);
     return accepted;
 }
 
@@ -122,11 +150,11 @@ static void wait_for_job(job *j)
         errno = j->error;
 }
 
-static void offload_to(pool *p, mf_work work, void *argument)
+static void offload_to(line *l, mf_work work, void *argument)
 {
     job j = {.work = work, .argument = argument};
     mf_wait_init(&j.wait);
-    if (mf_current && enqueue(p, &j))
+    if (mf_current && enqueue(l, &j))
         wait_for_job(&j);
     else
         work(argument);
@@ -134,12 +162,12 @@ static void offload_to(pool *p, mf_work work, void *argument)
 
 void mf_offload(mf_work work, void *argument)
 {
-    offload_to(&disks, work, argument);
+    offload_to(&pool.disks, work, argument);
 }
 
 void mf_offload_name(mf_work work, void *argument)
 {
-    offload_to(&names, work, argument);
+    offload_to(&pool.names, work, argument);
 }
 
 static void *do_one_job(void *argument)
@@ -160,27 +188,20 @@ void mf_offload_alone(mf_work work, void *argument)
         mf_offload(work, argument);
 }
 
-static void stop(pool *p)
-{
-    mf_lock_take(&p->lock);
-    p->stopping = true;
-    atomic_fetch_add(&p->changes, 1);
-    mf_futex_wake(&p->changes, HELPERS_MAX);
-    mf_lock_give(&p->lock);
-    for (unsigned i = 0; i < p->count; i++)
-        pthread_join(p->threads[i], NULL);
-    p->count = 0;
-    p->stopping = false;
-}
-
 void mf_offload_stop(void)
 {
-    stop(&disks);
-    stop(&names);
+    mf_lock_take(&pool.lock);
+    pool.stopping = true;
+    atomic_fetch_add(&pool.changes, 1);
+    mf_futex_wake(&pool.changes, HELPERS);
+    mf_lock_give(&pool.lock);
+    for (unsigned i = 0; i < pool.count; i++)
+        pthread_join(pool.threads[i], NULL);
+    pool.count = 0;
+    pool.stopping = false;
 }
 
 void mf_offload_forget_after_fork(void)
 {
-    disks = (pool){.most = DISK_HELPERS};
-    names = (pool){.most = NAME_HELPERS};
+    memset(&pool, 0, sizeof pool);
 }

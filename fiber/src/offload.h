@@ -13,7 +13,7 @@ typedef void (*mf_work)(void *argument);
  */
 void mf_offload(mf_work work, void *argument);
 
-/* The same for name servers, on threads that nobody else needs: one that is dead is asked for many seconds. */
+/* The same for name servers, which leave one of the threads to others: one that is dead is asked for many seconds. */
 void mf_offload_name(mf_work work, void *argument);
 
 /* The same for work that may wait for ever, such as for another process: on a thread of its own. */

@@ -65,12 +65,16 @@ spec = do
         kept (head crowd)
     it "are left to connections that are not idle: new ones wait" $
       withOtherServer 48 $ \port -> do
-        withMany 60 port $ \crowd -> do
-          mapM_ (`send` "GET / HTTP/1.1\r\nHost: a\r\nX: ") crowd
-          send (head crowd) "y\r\n\r\n"
-          receiveUntilTimeout 50000 (head crowd) `shouldReturn` ("", False)
-          send (last crowd) "y\r\n\r\n"
-          replyBody <$> receiveResponse (last crowd) `shouldReturn` "Pong"
+        withConnection port $ \first -> do
+          -- Which of several new ones is counted first is the accepting threads' affair: this one is there before them.
+          send first "POST /busy HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+          _ <- receiveUntilThere "begun" 1 0 first
+          withMany 60 port $ \crowd -> do
+            mapM_ (`send` "GET / HTTP/1.1\r\nHost: a\r\nX: ") crowd
+            send (head crowd) "y\r\n\r\n"
+            receiveUntilTimeout 50000 (head crowd) `shouldReturn` ("", False)
+            send first "0\r\n\r\n"
+            receiveUntilThere "0\r\n\r\n" 1 0 first >>= (`shouldSatisfy` B.isSuffixOf "0\r\n\r\n") . fst
         map replyBody . parseReplies <$> exchange port get `shouldReturn` ["Pong"]
   describe "a small request" $
     it "allocates at most 2 KB on the Haskell heap, everything counted" $
@@ -172,13 +176,15 @@ variable = "MILLRACE_HTTP_TEST_SERVER"
 serveInherited :: IO ()
 serveInherited = runSettingsInherited (quiet defaultSettings) $ \request respond -> case rawPathInfo request of
   "/allocated" -> allocated respond
-  "/exhaust" -> exhausting request respond
+  "/exhaust" -> bracket (takeAll []) (mapM_ closeFd) (\_ -> waiting "full" request respond)
+  "/busy" -> waiting "begun" request respond
   "/file" -> respond (responseFile status200 [] "/etc/passwd" Nothing)
   _ -> pong request respond
   where
-    -- Takes every descriptor that there is until the request body ends.
-    exhausting request respond = bracket (takeAll []) (mapM_ closeFd) $ \_ ->
-      respond . responseStream status200 [] $ \write flush -> write "full" >> flush >> void (strictRequestBody request)
+    -- Goes on until the request body ends.
+    waiting word request respond =
+      respond . responseStream status200 [] $ \write flush -> write word >> flush >> void (strictRequestBody request)
+    -- Every descriptor that there is.
     takeAll taken = try (dup stdInput) >>= either (none taken) (takeAll . (: taken))
     none :: [Fd] -> IOException -> IO [Fd]
     none taken _ = return taken

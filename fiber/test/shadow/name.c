@@ -75,7 +75,7 @@ static void *open_and_close(void *argument)
     return argument;
 }
 
-/* Those that begin together wait together, and files have threads of their own. */
+/* Three of the four helpers ask at a time, and one is left for files. */
 static void a_server_that_does_not_answer(void)
 {
     enum { LOOKUPS = 8 };
@@ -93,7 +93,7 @@ static void a_server_that_does_not_answer(void)
     CHECK_LT(mr_clock_now_ns() - begin_ns, PAUSE_MS * NS_PER_MS);
     for (int i = 0; i < LOOKUPS; i++)
         join(fibers[i]);
-    CHECK_LT(mr_clock_now_ns() - begin_ns, 2 * PAUSE_MS * NS_PER_MS);
+    CHECK_LT(mr_clock_now_ns() - begin_ns, 5 * PAUSE_MS * NS_PER_MS); /* one at a time: 8 */
 }
 
 const fiber_case name_cases[] = {

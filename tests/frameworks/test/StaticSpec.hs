@@ -10,6 +10,7 @@ import Network.Wai (Application)
 import Network.Wai.Application.Static (defaultFileServerSettings, staticApp)
 import System.Directory (createDirectoryIfMissing, getTemporaryDirectory, removeDirectoryRecursive)
 import System.FilePath ((</>))
+import System.Process (getCurrentPid)
 import Test.Hspec
 import WaiAppStatic.Types (StaticSettings (..))
 
@@ -37,7 +38,8 @@ withFiles = bracket create removeDirectoryRecursive
   where
     create = do
       temporary <- getTemporaryDirectory
-      let folder = temporary </> "millrace-frameworks"
+      process <- getCurrentPid
+      let folder = temporary </> "millrace-frameworks-" ++ show process
       createDirectoryIfMissing True folder
       B.writeFile (folder </> "small.txt") (B.replicate 100 0x78)
       B.writeFile (folder </> "large.bin") (B.replicate 3000000 0x78)

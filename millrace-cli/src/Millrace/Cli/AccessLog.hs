@@ -28,7 +28,7 @@ import qualified Data.ByteString.Lazy as Lazy
 import Data.IORef
 import Data.Int (Int64)
 import Data.List (intersperse, maximumBy)
-import Data.Maybe (fromMaybe)
+import Data.Maybe (fromMaybe, isNothing)
 import Data.Ord (comparing)
 import Data.Time (defaultTimeLocale, formatTime)
 import Data.Time.Clock.System (SystemTime (..), getSystemTime, systemToUTCTime)
@@ -102,7 +102,7 @@ endAccessLog accessLog = do
   writeIORef (logEnding accessLog) True
   wake accessLog
   ended <- timeout lastMicros (readMVar (logEnded accessLog))
-  when (ended == Nothing) (tell "millrace: nobody takes the access log: its last lines are lost")
+  when (isNothing ended) (tell "millrace: nobody takes the access log: its last lines are lost")
 
 lastMicros :: Int
 lastMicros = 2000000

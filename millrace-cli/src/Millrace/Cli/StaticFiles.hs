@@ -1,5 +1,6 @@
 {-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
+{-# LANGUAGE TupleSections #-}
 
 -- | A directory as a WAI application. Runs on any server; knows none.
 module Millrace.Cli.StaticFiles
@@ -247,12 +248,12 @@ listed site names directory = do
     Right all' -> do
       let (kept, others) = splitAt listedMax all'
           cut = if null others then Nothing else Just listedMax
-      fmap ((,) cut) <$> examineAll [] (filter isServable kept)
+      fmap (cut,) <$> examineAll [] (filter isServable kept)
   where
     -- Not mapM: its stack would be walked at every look.
     examineAll known [] = pure (Right known)
     examineAll known (name : names') = examine name >>= either (pure . Left) (\entry -> examineAll (maybe known (: known) entry) names')
-    examine name = glimpse directory name >>= \seen -> case seen of
+    examine name = glimpse directory name >>= \case
       DirectorySeen -> pure (Right (Just (ListedDirectory name)))
       FileSeen size modified -> pure (Right (Just (file name size modified)))
       NothingSeen -> pure (Right Nothing)
