@@ -74,22 +74,17 @@ static const struct {
  * queue is full. FAST_POLL (5.7): a receive that would block does not occupy a kernel thread. */
 #define NEEDED_FEATURES (IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP | IORING_FEAT_FAST_POLL)
 
-/* Until its thread enables it, a tied ring belongs to nobody. */
-static int open_tied_ring(struct io_uring *ring)
-{
-    struct io_uring_params params = {.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | IORING_SETUP_SINGLE_ISSUER |
-                                              IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG |
-                                              IORING_SETUP_R_DISABLED,
-                                     .cq_entries = COMPLETION_ENTRIES};
-    return io_uring_queue_init_params(RING_ENTRIES, ring, &params);
-}
+/* How a ring delivers. Shared: COOP_TASKRUN (5.19), the kernel does not interrupt the running thread to deliver. Older
+ * kernels refuse it, and are not wanted: they do not say whether a receive has emptied the socket, and some refuse what is
+ * asked of them then (POLL_FIRST) or end an accept that would wait. Tied: it belongs to nobody until its thread enables it. */
+enum {
+    SHARED_RING = IORING_SETUP_COOP_TASKRUN,
+    TIED_RING = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_R_DISABLED,
+};
 
-static int open_ring(struct io_uring *ring, unsigned entries, unsigned completion_entries)
+static int open_ring(struct io_uring *ring, unsigned entries, unsigned completion_entries, unsigned delivery)
 {
-    /* COOP_TASKRUN (5.19): the kernel does not interrupt the running thread to deliver. Older kernels refuse it, and are
-     * not wanted: they do not say whether a receive has emptied the socket, and some refuse what is asked of them then
-     * (POLL_FIRST) or end an accept that would wait. */
-    struct io_uring_params params = {.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | IORING_SETUP_COOP_TASKRUN,
+    struct io_uring_params params = {.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | delivery,
                                      .cq_entries = completion_entries};
     return io_uring_queue_init_params(entries, ring, &params);
 }
@@ -141,7 +136,7 @@ static int try_submission(struct io_uring *ring)
 static int probe(char *reason, size_t reason_size)
 {
     struct io_uring ring;
-    int error = open_ring(&ring, 8, 16);
+    int error = open_ring(&ring, 8, 16, SHARED_RING);
     if (error)
         return refuse(error, reason, reason_size, explain(error), strerror(-error));
     const char *missing = missing_opcode(&ring);
@@ -642,9 +637,10 @@ static void wait_for_completions(const mr_loop *loop, uint64_t until_ns)
 /* Kernels before Linux 6.1 tie no ring. */
 static int open_ring_of(const mr_loop *loop, ring_state *state)
 {
-    state->is_tied = loop->group->owners_are_fixed && open_tied_ring(&state->ring) == 0;
+    state->is_tied = loop->group->owners_are_fixed &&
+                     open_ring(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES, TIED_RING) == 0;
     state->is_enabled = !state->is_tied;
-    return state->is_tied ? 0 : open_ring(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES);
+    return state->is_tied ? 0 : open_ring(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES, SHARED_RING);
 }
 
 static int create(mr_loop *loop)
