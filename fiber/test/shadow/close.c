@@ -135,14 +135,10 @@ static void close_ends_a_poll_of_two(void)
 
 static void connect_over_tcp(int ends[2])
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    int listener = MUST(socket(AF_INET, SOCK_STREAM, 0));
-    MUST(bind(listener, (struct sockaddr *)&address, size));
-    MUST(listen(listener, 1));
-    MUST(getsockname(listener, (struct sockaddr *)&address, &size));
+    struct sockaddr_in address;
+    int listener = listen_on_loopback(&address, 1);
     ends[0] = MUST(socket(AF_INET, SOCK_STREAM, 0));
-    MUST(connect(ends[0], (struct sockaddr *)&address, size));
+    MUST(connect(ends[0], (struct sockaddr *)&address, sizeof address));
     ends[1] = MUST(accept(listener, NULL, NULL));
     MUST(close(listener));
 }

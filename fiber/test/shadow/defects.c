@@ -222,12 +222,8 @@ static void *send_fast(void *argument)
 static void fast_open_without_a_cookie(void)
 {
     char text[5];
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    int listener = MUST(socket(AF_INET, SOCK_STREAM, 0));
-    MUST(bind(listener, (struct sockaddr *)&address, size));
-    MUST(listen(listener, 1));
-    MUST(getsockname(listener, (struct sockaddr *)&address, &size));
+    struct sockaddr_in address;
+    int listener = listen_on_loopback(&address, 1);
     on_fiber(send_fast, &address);
     int accepted = MUST(accept(listener, NULL, NULL));
     CHECK_EQ(recv(accepted, text, sizeof text, MSG_WAITALL), 5);

@@ -58,3 +58,14 @@ void close_pair(pair *p)
     MUST(close(p->ends[0]));
     MUST(close(p->ends[1]));
 }
+
+int listen_on_loopback(struct sockaddr_in *address, int backlog)
+{
+    socklen_t size = sizeof *address;
+    int listener = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    MUST(bind(listener, (struct sockaddr *)address, size));
+    MUST(listen(listener, backlog));
+    MUST(getsockname(listener, (struct sockaddr *)address, &size));
+    return listener;
+}

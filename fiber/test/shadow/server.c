@@ -47,13 +47,9 @@ static void *talk(void *argument)
 
 static void blocking_clients_and_server_on_one_carrier(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
+    struct sockaddr_in address;
     mr_fiber *clients[CLIENTS];
-    int listener = MUST(socket(AF_INET, SOCK_STREAM, 0));
-    MUST(bind(listener, (struct sockaddr *)&address, size));
-    MUST(listen(listener, CLIENTS));
-    MUST(getsockname(listener, (struct sockaddr *)&address, &size));
+    int listener = listen_on_loopback(&address, CLIENTS);
     mr_fiber *server = spawn(serve, &listener);
     for (int i = 0; i < CLIENTS; i++)
         clients[i] = spawn(talk, &address);
@@ -71,20 +67,16 @@ static void *accept_one(void *argument)
 /* Several fibers accept on one blocking listener; each connection goes to one of them. */
 static void several_acceptors(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
+    struct sockaddr_in address;
     mr_fiber *acceptors[10];
     int clients[10];
-    int listener = MUST(socket(AF_INET, SOCK_STREAM, 0));
-    MUST(bind(listener, (struct sockaddr *)&address, size));
-    MUST(listen(listener, 16));
-    MUST(getsockname(listener, (struct sockaddr *)&address, &size));
+    int listener = listen_on_loopback(&address, 16);
     for (int i = 0; i < 10; i++)
         acceptors[i] = spawn(accept_one, &listener);
     for (int i = 0; i < 10; i++) {
         clients[i] = MUST(socket(AF_INET, SOCK_STREAM, 0));
         CHECK_EQ(mr_fiber_sleep(2 * NS_PER_MS), 0);
-        MUST(connect(clients[i], (struct sockaddr *)&address, size));
+        MUST(connect(clients[i], (struct sockaddr *)&address, sizeof address));
     }
     for (int i = 0; i < 10; i++) {
         int connection = (int)(intptr_t)join(acceptors[i]);

@@ -8,6 +8,7 @@
 #include "../fiber_test.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -51,5 +52,8 @@ typedef struct pair {
 
 pair new_pair(void);
 void close_pair(pair *p);
+
+/* A TCP listener on a port of its own; tells its address. */
+int listen_on_loopback(struct sockaddr_in *address, int backlog);
 
 #endif
