@@ -10,6 +10,7 @@
 #include "../watch.h"
 #include "blocking.h"
 #include "libc.h"
+#include "timespec.h"
 
 #include <limits.h>
 #include <string.h>
@@ -17,24 +18,10 @@
 enum { WATCHED_SINGLY_MAX = 16 };
 
 #define NS_PER_MS UINT64_C(1000000)
-#define NS_PER_SECOND UINT64_C(1000000000)
 
 static uint64_t deadline_after_ms(int timeout_ms)
 {
     return timeout_ms < 0 ? MR_NO_DEADLINE : mr_clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
-}
-
-static bool is_valid(const struct timespec *t)
-{
-    return t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < (long)NS_PER_SECOND;
-}
-
-/* Beyond some centuries a deadline is none. */
-static uint64_t deadline_after(const struct timespec *timeout)
-{
-    if (!timeout || (uint64_t)timeout->tv_sec > UINT64_MAX / NS_PER_SECOND / 2)
-        return MR_NO_DEADLINE;
-    return mr_clock_now_ns() + (uint64_t)timeout->tv_sec * NS_PER_SECOND + (uint64_t)timeout->tv_nsec;
 }
 
 /* --------------------------------------------------------------------------------------------------------- poll --- */
@@ -220,9 +207,9 @@ int __poll_chk(struct pollfd *entries, nfds_t count, int timeout_ms, size_t size
 
 int ppoll(struct pollfd *entries, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
 {
-    if (!mf_current || (timeout && !is_valid(timeout)))
+    if (!mf_current || (timeout && !mf_is_valid_time(timeout)))
         return LIBC(ppoll)(entries, count, timeout, mask);
-    return poll_until(entries, count, deadline_after(timeout));
+    return poll_until(entries, count, mf_deadline_after(timeout));
 }
 
 int __ppoll_chk(struct pollfd *entries, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t size)
@@ -342,10 +329,11 @@ int select(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, s
     struct timespec limit = {0};
     if (timeout) /* unlike the others, select takes a second and more in tv_usec */
         limit = (struct timespec){timeout->tv_sec + timeout->tv_usec / 1000000, timeout->tv_usec % 1000000 * 1000};
-    bool is_libcs = !mf_current || bound < 0 || (timeout && (!is_valid(&limit) || (!limit.tv_sec && !limit.tv_nsec)));
+    bool is_libcs = !mf_current || bound < 0 ||
+                    (timeout && (!mf_is_valid_time(&limit) || (!limit.tv_sec && !limit.tv_nsec)));
     if (is_libcs)
         return LIBC(select)(bound, read_set, write_set, except_set, timeout);
-    uint64_t deadline_ns = deadline_after(timeout ? &limit : NULL);
+    uint64_t deadline_ns = mf_deadline_after(timeout ? &limit : NULL);
     int result = select_until(bound, read_set, write_set, except_set, deadline_ns);
     if (timeout) { /* Linux leaves in it the time that was not slept */
         uint64_t now_ns = mr_clock_now_ns();
@@ -360,9 +348,9 @@ ALIAS(__select, select);
 int pselect(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, const struct timespec *timeout,
             const sigset_t *mask)
 {
-    if (!mf_current || bound < 0 || (timeout && !is_valid(timeout)))
+    if (!mf_current || bound < 0 || (timeout && !mf_is_valid_time(timeout)))
         return LIBC(pselect)(bound, read_set, write_set, except_set, timeout, mask);
-    return select_until(bound, read_set, write_set, except_set, deadline_after(timeout));
+    return select_until(bound, read_set, write_set, except_set, mf_deadline_after(timeout));
 }
 
 /* -------------------------------------------------------------------------------------------------------- epoll --- */
@@ -396,7 +384,7 @@ int epoll_pwait(int set, struct epoll_event *events, int capacity, int timeout_m
 int epoll_pwait2(int set, struct epoll_event *events, int capacity, const struct timespec *timeout,
                  const sigset_t *mask)
 {
-    if (!mf_current || (timeout && !is_valid(timeout)))
+    if (!mf_current || (timeout && !mf_is_valid_time(timeout)))
         return LIBC(epoll_pwait2)(set, events, capacity, timeout, mask);
-    return epoll_until(set, events, capacity, deadline_after(timeout));
+    return epoll_until(set, events, capacity, mf_deadline_after(timeout));
 }

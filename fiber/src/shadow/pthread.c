@@ -15,6 +15,7 @@
 #include "blocking.h"
 #include "fork.h"
 #include "libc.h"
+#include "timespec.h"
 
 #include <string.h>
 
@@ -170,8 +171,7 @@ static uint64_t deadline_on(clockid_t clock, const struct timespec *until)
 
 static bool is_valid(clockid_t clock, const struct timespec *t)
 {
-    return t && t->tv_nsec >= 0 && t->tv_nsec < 1000000000 && t->tv_sec >= 0 &&
-           (clock == CLOCK_MONOTONIC || clock == CLOCK_REALTIME);
+    return t && mf_is_valid_time(t) && (clock == CLOCK_MONOTONIC || clock == CLOCK_REALTIME);
 }
 
 /* ---------------------------------------------------------------------------------- owners of recursive mutexes --- */

@@ -1,18 +1,12 @@
 /* sleep.c: the calls that wait for time to pass. */
 #include "blocking.h"
 #include "libc.h"
-
-#define NS_PER_SECOND UINT64_C(1000000000)
-
-static bool is_valid(const struct timespec *t)
-{
-    return t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < (long)NS_PER_SECOND;
-}
+#include "timespec.h"
 
 static uint64_t to_ns(const struct timespec *t)
 {
     uint64_t ns;
-    if (__builtin_mul_overflow((uint64_t)t->tv_sec, NS_PER_SECOND, &ns) ||
+    if (__builtin_mul_overflow((uint64_t)t->tv_sec, MF_NS_PER_SECOND, &ns) ||
         __builtin_add_overflow(ns, (uint64_t)t->tv_nsec, &ns))
         return UINT64_MAX;
     return ns;
@@ -23,34 +17,23 @@ static uint64_t saturating_sum(uint64_t a, uint64_t b)
     return a + b < a ? UINT64_MAX : a + b;
 }
 
-static struct timespec to_timespec(uint64_t ns)
-{
-    return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_SECOND), .tv_nsec = (long)(ns % NS_PER_SECOND)};
-}
-
-static uint64_t left_ns(uint64_t deadline_ns)
-{
-    uint64_t now_ns = mr_clock_now_ns();
-    return deadline_ns > now_ns ? deadline_ns - now_ns : 0;
-}
-
 /* 0, or a negative errno and what was left of it. */
 static int sleep_for(uint64_t duration_ns, uint64_t *rest_ns)
 {
     uint64_t deadline_ns = saturating_sum(mr_clock_now_ns(), duration_ns);
     int error = mr_fiber_sleep_until(deadline_ns);
-    *rest_ns = error ? left_ns(deadline_ns) : 0;
+    *rest_ns = error ? mf_left_ns(deadline_ns) : 0;
     return error;
 }
 
 static int sleep_for_timespec(const struct timespec *duration, struct timespec *rest)
 {
     uint64_t rest_ns;
-    if (!is_valid(duration))
+    if (!mf_is_valid_time(duration))
         return -EINVAL;
     int error = sleep_for(to_ns(duration), &rest_ns);
     if (error && rest)
-        *rest = to_timespec(rest_ns);
+        *rest = mf_timespec_of(rest_ns);
     return error;
 }
 
@@ -74,7 +57,7 @@ static bool is_wall_clock(clockid_t clock)
 static int sleep_until(clockid_t clock, const struct timespec *until)
 {
     struct timespec now;
-    if (!is_valid(until))
+    if (!mf_is_valid_time(until))
         return -EINVAL;
     for (;;) {
         clock_gettime(clock, &now);
@@ -107,6 +90,6 @@ unsigned sleep(unsigned seconds)
     uint64_t rest_ns;
     if (!mf_current)
         return LIBC(sleep)(seconds);
-    sleep_for(seconds * NS_PER_SECOND, &rest_ns);
-    return (unsigned)((rest_ns + NS_PER_SECOND / 2) / NS_PER_SECOND);
+    sleep_for(seconds * MF_NS_PER_SECOND, &rest_ns);
+    return (unsigned)((rest_ns + MF_NS_PER_SECOND / 2) / MF_NS_PER_SECOND);
 }

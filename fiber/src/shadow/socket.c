@@ -8,6 +8,7 @@
 #include "emptied.h"
 #include "fork.h"
 #include "libc.h"
+#include "timespec.h"
 
 #include <string.h>
 
@@ -231,35 +232,19 @@ ssize_t __recvfrom_chk(int descriptor, void *buffer, size_t size, size_t buffer_
     return recvfrom(descriptor, buffer, size, flags, address, address_size);
 }
 
-enum { NS_PER_SECOND = 1000000000 };
-
-static bool is_valid(const struct timespec *t)
-{
-    return t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < NS_PER_SECOND;
-}
-
-/* Beyond some centuries a deadline is none. */
-static uint64_t deadline_of(const struct timespec *timeout)
-{
-    if (!timeout || (uint64_t)timeout->tv_sec > UINT64_MAX / NS_PER_SECOND / 2)
-        return MR_NO_DEADLINE;
-    return mr_clock_now_ns() + (uint64_t)timeout->tv_sec * NS_PER_SECOND + (uint64_t)timeout->tv_nsec;
-}
-
 /* The kernel leaves there what is left of it. */
 static void note_time_left(struct timespec *timeout, uint64_t deadline_ns)
 {
-    uint64_t now_ns = mr_clock_now_ns(), left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
     if (timeout && deadline_ns != MR_NO_DEADLINE)
-        *timeout = (struct timespec){(time_t)(left_ns / NS_PER_SECOND), (long)(left_ns % NS_PER_SECOND)};
+        *timeout = mf_timespec_of(mf_left_ns(deadline_ns));
 }
 
 /* As in the kernel, the timeout is looked at between messages only (recvmmsg(2), BUGS). */
 int recvmmsg(int descriptor, struct mmsghdr *messages, unsigned count, int flags, struct timespec *timeout)
 {
-    if (receive_is_libcs(descriptor, flags) || (timeout && !is_valid(timeout)))
+    if (receive_is_libcs(descriptor, flags) || (timeout && !mf_is_valid_time(timeout)))
         return LIBC(recvmmsg)(descriptor, messages, count, flags, timeout);
-    uint64_t deadline_ns = deadline_of(timeout);
+    uint64_t deadline_ns = mf_deadline_after(timeout);
     int one_at_a_time = flags & ~MSG_WAITFORONE;
     unsigned done = 0;
     int before = errno;

@@ -1,0 +1,40 @@
+/*
+ * timespec.h: times as libc's calls take them and give them, and deadlines on the core's clock.
+ */
+#ifndef MILLRACE_FIBER_SHADOW_TIMESPEC_H
+#define MILLRACE_FIBER_SHADOW_TIMESPEC_H
+
+#include "millrace.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#define MF_NS_PER_SECOND UINT64_C(1000000000)
+
+static inline bool mf_is_valid_time(const struct timespec *t)
+{
+    return t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < (long)MF_NS_PER_SECOND;
+}
+
+static inline struct timespec mf_timespec_of(uint64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / MF_NS_PER_SECOND), .tv_nsec = (long)(ns % MF_NS_PER_SECOND)};
+}
+
+/* Of a valid timeout, or of none (NULL). Beyond some centuries a deadline is none. */
+static inline uint64_t mf_deadline_after(const struct timespec *timeout)
+{
+    if (!timeout || (uint64_t)timeout->tv_sec > UINT64_MAX / MF_NS_PER_SECOND / 2)
+        return MR_NO_DEADLINE;
+    return mr_clock_now_ns() + (uint64_t)timeout->tv_sec * MF_NS_PER_SECOND + (uint64_t)timeout->tv_nsec;
+}
+
+/* 0 when it has passed. */
+static inline uint64_t mf_left_ns(uint64_t deadline_ns)
+{
+    uint64_t now_ns = mr_clock_now_ns();
+    return deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+}
+
+#endif
