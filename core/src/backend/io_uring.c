@@ -175,16 +175,15 @@ static bool fill_place(mr_loop *loop, ring_state *state, unsigned short id)
 
 /*
  * A receive has found no buffer in the kernel: one more is needed, if all of the present ones are in use at once. So the
- * kernel gets as many as have ever been filled in one go, and an idle loop's stay warm. False if there are none at all.
+ * kernel gets as many as have ever been filled in one go, and an idle loop's stay warm.
  */
-static bool add_lent(mr_loop *loop, ring_state *state)
+static void add_lent(mr_loop *loop, ring_state *state)
 {
     for (unsigned short id = 0; state->lent_missing && id < state->lent_count; id++)
         if (!state->lent[id] && fill_place(loop, state, id))
             state->lent_missing--;
     if (state->lent_count < LENT_BUFFERS_MAX && fill_place(loop, state, state->lent_count))
         state->lent_count++;
-    return state->lent_count > state->lent_missing;
 }
 
 /* Takes the buffer that the kernel has chosen, and gives it another one in its place. */
@@ -491,12 +490,10 @@ static void note_wake(mr_loop *loop, ring_state *state)
 }
 
 /* What the kernel's answer means to the operation; -EAGAIN: it must be begun again. */
-static int64_t interpret(mr_loop *loop, mr_slot *slot, int64_t result)
+static int64_t interpret(const mr_slot *slot, int64_t result)
 {
     if (result > 0 && mr_is_wait(slot->request.kind))
         return 0; /* a poll's result is a mask */
-    if (result == -ENOBUFS && is_lent(slot))
-        return add_lent(loop, state_of(loop)) ? -EAGAIN : -ENOMEM;
     if (result == -EAGAIN && slot->request.kind == MR_EXCHANGE)
         return mr_not_sent(0);
     return result;
@@ -510,6 +507,41 @@ static void accept_chosen(mr_loop *loop, mr_slot *slot, const struct io_uring_cq
         slot->lent = chosen;
     else
         mr_lender_put(&loop->lender, chosen);
+}
+
+/*
+ * A receive has found none of the kernel's buffers: whether bytes are there is not known. Begun again it might lose the next
+ * ones as well, to connections served meanwhile; with ten thousand some waited for seconds. So it is attempted with a
+ * buffer of ours. True when that was the end of it; otherwise it will wait before it takes a buffer.
+ */
+static bool receive_without_kernel_buffer(mr_loop *loop, mr_slot *slot)
+{
+    add_lent(loop, state_of(loop));
+    if (try_now(loop, slot))
+        return true;
+    slot->descriptor->drained = true;
+    return false;
+}
+
+/* True when the kernel's answer was the end of the operation; otherwise it must be begun again. */
+static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
+{
+    int64_t result;
+    if (answer >= 0 && is_attempted(state_of(loop), slot)) {
+        if (try_now(loop, slot))
+            return true;
+        result = -EAGAIN;
+    } else if (answer == -ENOBUFS && is_lent(slot)) {
+        if (receive_without_kernel_buffer(loop, slot))
+            return true;
+        result = -EAGAIN;
+    } else {
+        result = interpret(slot, answer);
+    }
+    /* Its cancellation has come and gone already: begun again, it would never end. */
+    if (result == -EAGAIN && slot->end_reason)
+        result = -ECANCELED;
+    return result != -EAGAIN && mr_loop_settle(loop, slot, result);
 }
 
 static void complete(mr_loop *loop, const struct io_uring_cqe *entry)
@@ -526,18 +558,7 @@ static void complete(mr_loop *loop, const struct io_uring_cqe *entry)
         leave_backlog(state, slot);
     if (slot->request.kind == MR_RECV)
         slot->descriptor->drained = entry->res > 0 && !(entry->flags & IORING_CQE_F_SOCK_NONEMPTY);
-    int64_t result;
-    if (entry->res >= 0 && is_attempted(state, slot)) {
-        if (try_now(loop, slot))
-            return;
-        result = -EAGAIN;
-    } else {
-        result = interpret(loop, slot, entry->res);
-    }
-    /* Its cancellation has come and gone already: begun again, it would never end. */
-    if (result == -EAGAIN && slot->end_reason)
-        result = -ECANCELED;
-    if (result == -EAGAIN || !mr_loop_settle(loop, slot, result))
+    if (!apply(loop, slot, entry->res))
         enqueue(loop, slot);
 }
 
