@@ -7,6 +7,7 @@ import qualified ChunksSpec
 import qualified ClientSpec
 import qualified ConnectionSpec
 import qualified DateSpec
+import qualified EarlyFlushSpec
 import qualified EntityTagSpec
 import qualified ExpiringSpec
 import qualified FaultSpec
@@ -40,6 +41,7 @@ specs = do
   describe "entity tags" EntityTagSpec.spec
   describe "Range" ByteRangeSpec.spec
   ExpiringSpec.spec
+  EarlyFlushSpec.spec
   ConnectionSpec.spec
   ResponseSpec.spec
   FileSpec.spec

@@ -26,6 +26,7 @@ module Millrace.Http.Connection
     requestCount,
     armEarlyFlush,
     settleEarlyFlush,
+    retireEarlyFlush,
 
     -- * Registers
     Register,
@@ -82,11 +83,12 @@ module Millrace.Http.Connection
   )
 where
 
-import Control.Exception (IOException, catch, mask_, onException)
+import Control.Exception (IOException, catch, mask_, onException, uninterruptibleMask_)
 import Control.Monad (when)
 import Control.Monad.Primitive (RealWorld)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Unsafe as BU
+import Data.IORef (IORef)
 import Data.Int (Int32, Int64)
 import Data.Primitive.ByteArray (MutableByteArray, newByteArray, readByteArray, setByteArray, writeByteArray)
 import Data.Vault.Lazy (Vault)
@@ -116,8 +118,8 @@ data Connection = Connection
     connectionPeer :: !SockAddr,
     -- | Of every request.
     connectionVault :: Vault,
-    -- | Sends the output while an application is at work.
-    connectionFlush :: !EarlyFlush,
+    -- | Who sends the output while an application is at work.
+    connectionFlush :: !(IORef Sender),
     -- | What outlives a request, by 'Place'.
     connectionPlaces :: !(MutableByteArray RealWorld)
   }
@@ -138,9 +140,9 @@ idlePlace = Place 2
 phasePlace = Place 3
 requestsPlace = Place 4
 
--- May an early flush be armed?
-armedPlace :: Place
-armedPlace = Place 5
+-- The state of the early flush.
+flushPlace :: Int
+flushPlace = 5
 
 -- Two words for the pace of sending.
 windowPlace :: Int
@@ -188,18 +190,23 @@ isWorking :: Connection -> IO Bool
 isWorking connection = (/= 0) <$> readPlace connection deskPlace
 {-# INLINE isWorking #-}
 
--- | Arranges for an action to be run as 'armFlush' says.
-armEarlyFlush :: Connection -> IO () -> IO ()
-armEarlyFlush connection flush = do
-  writePlace connection armedPlace 1
-  armFlush (connectionFlush connection) flush
+-- | Sends the output as soon as the thread waits for something, unless that is settled before: see 'armFlush'.
+armEarlyFlush :: Connection -> IO ()
+armEarlyFlush connection =
+  armFlush (endpointFlushers (connectionEndpoint connection)) (earlyFlush connection) (flushOutput connection)
 
--- | Calls it off, or waits until it is done. Costs nothing if none was armed: its state would be in no cache.
+-- | Calls it off, or waits until it is done.
 settleEarlyFlush :: Connection -> IO ()
-settleEarlyFlush connection = do
-  armed <- readPlace connection armedPlace
-  when (armed /= 0) $ settleFlush (connectionFlush connection) >> writePlace connection armedPlace 0
+settleEarlyFlush = settleFlush . earlyFlush
 {-# INLINE settleEarlyFlush #-}
+
+-- | The same when the connection is over: the client is not waited for.
+retireEarlyFlush :: Connection -> IO ()
+retireEarlyFlush connection = uninterruptibleMask_ $ retireFlush (earlyFlush connection) (shutdownBoth (connectionSocket connection))
+
+earlyFlush :: Connection -> EarlyFlush
+earlyFlush connection = EarlyFlush (connectionPlaces connection) flushPlace (connectionFlush connection)
+{-# INLINE earlyFlush #-}
 
 pointer :: Int -> Ptr a
 pointer = intPtrToPtr . IntPtr
@@ -329,8 +336,8 @@ newConnection :: Endpoint -> Socket -> SockAddr -> IO Connection
 newConnection endpoint socket peer = do
   places <- newByteArray (8 * placeCount)
   setByteArray places 0 placeCount (0 :: Int)
-  flush <- newEarlyFlush
-  return (Connection endpoint socket peer Vault.empty flush places)
+  sender <- newSender
+  return (Connection endpoint socket peer Vault.empty sender places)
 
 -- | Parks a waiting connection until the first bytes of a request arrive, and makes it work on them. Their number, 0 at
 -- the end of the stream: it then goes on waiting. Throws @TimeExpired@ after the time limit for idle connections.

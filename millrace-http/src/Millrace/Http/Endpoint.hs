@@ -8,6 +8,7 @@ import Data.IORef (IORef, atomicModifyIORef', newIORef)
 import Data.Maybe (catMaybes, fromMaybe)
 import Millrace.Http.Answer (Answer (..))
 import Millrace.Http.Delivery (Pace, makePace)
+import Millrace.Http.EarlyFlush (Flushers, newFlushers)
 import Millrace.Http.FileCache (FileCache, newFileCache)
 import Millrace.Http.Limits (Limits, limitsOf)
 import Millrace.Http.ServerState (ServerState, newServerState)
@@ -25,7 +26,8 @@ data Endpoint = Endpoint
     endpointObservers :: ![Answer -> IO ()],
     endpointPhase :: !(IORef Phase),
     endpointState :: !ServerState,
-    endpointFiles :: !FileCache
+    endpointFiles :: !FileCache,
+    endpointFlushers :: !Flushers
   }
 
 -- | How long the server will go on.
@@ -44,6 +46,7 @@ newEndpoint settings =
     <$> newIORef Serving
     <*> maybe newServerState return (settingsServerState settings)
     <*> newFileCache (settingsFdCacheSeconds settings) (settingsFileInfoCacheSeconds settings)
+    <*> newFlushers
   where
     limits = limitsOf settings
 

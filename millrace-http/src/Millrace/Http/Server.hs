@@ -19,7 +19,6 @@ import Foreign.C.Types (CInt (..))
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Connection
-import Millrace.Http.EarlyFlush (retireFlush)
 import Millrace.Http.Endpoint
 import Millrace.Http.Exception (ConnectionsCutOff (..))
 import Millrace.Http.FileCache (closeFileCache)
@@ -214,7 +213,7 @@ runConnection worker connection application =
   handle (\failure -> unless (isKilled failure) (settingsOnException settings Nothing failure `catch` ignore)) $
     atWork worker (do
         wanted <- interruptible (settingsOnOpen settings peer)
-        when wanted (interruptible (runSession connection application) `finally` (retireFlush (connectionFlush connection) >> endWork connection)))
+        when wanted (interruptible (runSession connection application) `finally` (retireEarlyFlush connection >> endWork connection)))
       `finally` settingsOnClose settings peer
   where
     settings = endpointSettings (connectionEndpoint connection)

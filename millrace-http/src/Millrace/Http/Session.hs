@@ -269,7 +269,7 @@ answerByApplication :: Connection -> Application -> Request -> IO ()
 answerByApplication connection application request = do
   progress <- newIORef Unanswered
   waiting <- outputEnd connection
-  when (waiting > 0) (armEarlyFlush connection (flushOutput connection))
+  when (waiting > 0) (armEarlyFlush connection)
   outcome <- try (application request (respond connection request progress))
   reached <- readIORef progress
   writeIORef progress Past
