@@ -6,8 +6,8 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 void mf_fiber_unreference(mr_fiber *fiber)
 {
@@ -30,7 +30,7 @@ static mr_fiber *create(const mr_fiber_options *options, mf_runtime *runtime, in
     }
     fiber->seen.descriptor = -1;
     const char *name = options && options->name ? options->name : "fiber";
-    snprintf(fiber->name, sizeof fiber->name, "%s", name);
+    memcpy(fiber->name, name, strnlen(name, sizeof fiber->name - 1)); /* zeros are behind it */
     fiber->context = mf_context_make(fiber->stack.bottom + fiber->stack.size_bytes, mf_fiber_main, fiber);
     mf_sanitizer_create(&fiber->sanitizer, fiber->stack.bottom, fiber->stack.size_bytes);
     return fiber;

@@ -1,14 +1,10 @@
 /* call.c: from a Haskell thread to a fiber, and back. */
 #include "call.h"
+#include "waking.h"
 
 #include "millrace_fiber.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
 struct mrf_call {
@@ -16,8 +12,7 @@ struct mrf_call {
     mr_fiber *fiber;
     mr_event *answered;     /* made for the first callback */
     const mrf_frame *frame; /* of the callback that is wanted */
-    HsStablePtr waker;
-    int capability;
+    mrf_wanted wanted;
     int error; /* errno at the end */
     unsigned count;
     ffi_cif cif;
@@ -28,62 +23,9 @@ struct mrf_call {
     ffi_type **types;
 };
 
-/* ------------------------------------------------------------------------------------------- waking the thread --- */
-
-/* The run-time system frees its capabilities while fibers go on: what wakes counts itself in, and the end waits. */
-static atomic_bool has_closed;
-static atomic_uint wakes_under_way;
-
-void mrf_close(void)
-{
-    atomic_store(&has_closed, true);
-    while (atomic_load(&wakes_under_way))
-        sched_yield();
-}
-
-/* Carriers block signals, and waking may start a thread, which inherits that. The run-time system ends `interruptible`
- * calls on its threads by this one. For the carrier, not for the fiber that happens to run. */
-static void unblock_the_run_time_systems_signal(void)
-{
-    static __thread bool is_unblocked;
-    if (is_unblocked)
-        return;
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGVTALRM);
-    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
-    is_unblocked = true;
-}
-
-/* The thread may free the call at once. The run-time system's locks are for OS threads. */
-static void wake(const mrf_call *call)
-{
-    int capability = call->capability;
-    HsStablePtr waker = call->waker;
-    mr_fiber *fiber = mr_fiber_enter_thread();
-    unblock_the_run_time_systems_signal();
-    atomic_fetch_add(&wakes_under_way, 1);
-    if (!atomic_load(&has_closed))
-        hs_try_putmvar(capability, waker);
-    atomic_fetch_sub(&wakes_under_way, 1);
-    mr_fiber_leave_thread(fiber);
-}
-
-static void forget_after_fork(void)
-{
-    atomic_store(&wakes_under_way, 0);
-}
-
-static void watch_fork(void)
-{
-    pthread_atfork(NULL, NULL, forget_after_fork);
-}
-
 int mrf_start_carriers(unsigned count, const char *backend_name)
 {
     mr_carriers_options options = {.carriers = count};
-    static pthread_once_t watches_fork = PTHREAD_ONCE_INIT;
-    pthread_once(&watches_fork, watch_fork);
     int error = mr_backend_parse(backend_name, &options.backend);
     return error ? error : mr_carriers_start(&options);
 }
@@ -134,19 +76,16 @@ static void *serve(void *argument)
     ffi_call(&call->cif, call->function, call->result, call->arguments);
     call->error = errno;
     call->frame = NULL;
-    /* What else is ready comes first: the wake-ups then follow each other. On a processor that both share, each would
-     * otherwise put a thread of Haskell's in our place, for one call. */
-    mr_fiber_yield();
-    wake(call);
+    mrf_wake(&call->wanted);
     return NULL;
 }
 
-int mrf_call_start(mrf_call *call, size_t stack_size_bytes, int capability, HsStablePtr waker)
+int mrf_call_start(mrf_call *call, size_t stack_size_bytes, int capability, HsStablePtr waiting)
 {
     if (ffi_prep_cif(&call->cif, FFI_DEFAULT_ABI, call->count, call->result_type, call->types) != FFI_OK)
         return -EINVAL;
-    call->capability = capability;
-    call->waker = waker;
+    call->wanted.capability = capability;
+    call->wanted.waiting = waiting;
     mr_fiber_options options = {.name = "fiberCall", .stack_size_bytes = stack_size_bytes};
     return mr_fiber_spawn(&call->fiber, &options, serve, call);
 }
@@ -169,10 +108,10 @@ const mrf_frame *mrf_call_frame(const mrf_call *call)
     return call->frame;
 }
 
-void mrf_call_resume(mrf_call *call, int capability, HsStablePtr waker)
+void mrf_call_resume(mrf_call *call, int capability, HsStablePtr waiting)
 {
-    call->capability = capability;
-    call->waker = waker;
+    call->wanted.capability = capability;
+    call->wanted.waiting = waiting;
     mr_event_set(call->answered);
 }
 
@@ -193,7 +132,7 @@ void mrf_call_ask(mrf_call *call, const mrf_frame *frame)
     if (!call->answered && mr_event_create(&call->answered) != 0)
         abort(); /* without memory for an event there is no way to Haskell, nor a result to make up */
     call->frame = frame;
-    wake(call);
+    mrf_wake(&call->wanted);
     wait_for_answer(call);
     errno = saved_errno;
 }

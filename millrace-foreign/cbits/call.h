@@ -4,7 +4,7 @@
  * The record belongs to the fiber from mrf_call_start, or mrf_call_resume, until it wakes the Haskell thread; to the
  * Haskell thread otherwise. Only mrf_call_interrupt crosses that line.
  *
- * The `waker` is what newStablePtrPrimMVar returned: each wakes once.
+ * Who is `waiting` is a stable pointer to an MVar (), which waking.h has filled.
  */
 #ifndef MILLRACE_FOREIGN_CALL_H
 #define MILLRACE_FOREIGN_CALL_H
@@ -32,14 +32,14 @@ mrf_call *mrf_call_create(void (*function)(void), unsigned count, mrf_kind resul
 /* Says what an argument is; returns where to put it. */
 void *mrf_call_argument(mrf_call *call, unsigned index, mrf_kind kind);
 
-/* Runs it on a fiber. 0, or a negative errno and the waker is the caller's still. */
-int mrf_call_start(mrf_call *call, size_t stack_size_bytes, int capability, HsStablePtr waker);
+/* Runs it on a fiber. 0, or a negative errno and nobody is woken. */
+int mrf_call_start(mrf_call *call, size_t stack_size_bytes, int capability, HsStablePtr waiting);
 
 /* What woke the thread: a callback, which is then to be run; NULL for the end. */
 const mrf_frame *mrf_call_frame(const mrf_call *call);
 
 /* The callback has been run. */
-void mrf_call_resume(mrf_call *call, int capability, HsStablePtr waker);
+void mrf_call_resume(mrf_call *call, int capability, HsStablePtr waiting);
 
 /* Has the fiber's wait, or its next, end with this errno. Until mrf_call_end. */
 void mrf_call_interrupt(mrf_call *call, int error);
@@ -53,8 +53,5 @@ void mrf_call_end(mrf_call *call);
 /* callback.c, on a fiber: the call that this fiber is, or NULL; and having its Haskell thread run a callback. */
 mrf_call *mrf_call_running(void);
 void mrf_call_ask(mrf_call *call, const mrf_frame *frame);
-
-/* No Haskell thread is woken any more: the run-time system is going to end. */
-void mrf_close(void);
 
 #endif

@@ -3,6 +3,11 @@ module Millrace.Foreign.Internal.Bindings
   ( -- * Carriers
     c_start_carriers
   , c_carriers_count
+    -- * Waking
+  , Wanted
+  , c_waker_is_missing
+  , c_wanted_take
+  , c_wanted_next
   , c_close
     -- * Calls
   , Call
@@ -23,6 +28,7 @@ module Millrace.Foreign.Internal.Bindings
   , c_callback_destroy
   ) where
 
+import Control.Concurrent.MVar (MVar)
 import Foreign.C.String (CString)
 import Foreign.C.Types (CInt (..), CSize (..), CUInt (..))
 import Foreign.Ptr (FunPtr, Ptr)
@@ -31,6 +37,9 @@ import GHC.Conc (PrimMVar)
 
 -- | @mrf_call@
 data Call
+
+-- | @mrf_wanted@
+data Wanted
 
 -- | @mrf_frame@
 data Frame
@@ -46,6 +55,15 @@ foreign import ccall unsafe "mrf_start_carriers"
 foreign import ccall unsafe "mr_carriers_count"
   c_carriers_count :: IO CUInt
 
+foreign import ccall unsafe "mrf_waker_is_missing"
+  c_waker_is_missing :: CInt -> IO CInt
+
+foreign import ccall unsafe "mrf_wanted_take"
+  c_wanted_take :: CInt -> StablePtr PrimMVar -> IO (Ptr Wanted)
+
+foreign import ccall unsafe "mrf_wanted_next"
+  c_wanted_next :: Ptr (Ptr Wanted) -> IO (StablePtr (MVar ()))
+
 foreign import ccall unsafe "&mrf_close"
   c_close :: FunPtr (Ptr () -> IO ())
 
@@ -56,13 +74,13 @@ foreign import ccall unsafe "mrf_call_argument"
   c_call_argument :: Ptr Call -> CUInt -> CInt -> IO (Ptr ())
 
 foreign import ccall unsafe "mrf_call_start"
-  c_call_start :: Ptr Call -> CSize -> CInt -> StablePtr PrimMVar -> IO CInt
+  c_call_start :: Ptr Call -> CSize -> CInt -> StablePtr (MVar ()) -> IO CInt
 
 foreign import ccall unsafe "mrf_call_frame"
   c_call_frame :: Ptr Call -> IO (Ptr Frame)
 
 foreign import ccall unsafe "mrf_call_resume"
-  c_call_resume :: Ptr Call -> CInt -> StablePtr PrimMVar -> IO ()
+  c_call_resume :: Ptr Call -> CInt -> StablePtr (MVar ()) -> IO ()
 
 foreign import ccall unsafe "mrf_call_interrupt"
   c_call_interrupt :: Ptr Call -> CInt -> IO ()

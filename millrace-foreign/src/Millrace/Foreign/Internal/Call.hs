@@ -20,7 +20,6 @@ import Foreign.C.Types (CInt)
 import Foreign.ForeignPtr (newForeignPtr)
 import Foreign.Ptr (FunPtr, Ptr, nullPtr)
 import Foreign.StablePtr (freeStablePtr, newStablePtr)
-import GHC.Conc (newStablePtrPrimMVar)
 import System.IO.Unsafe (unsafePerformIO)
 import qualified System.Timeout as Base
 
@@ -28,6 +27,7 @@ import Millrace.Deadline (Deadline, deadlineAfter, deadlineNanoseconds, noDeadli
 import Millrace.Foreign.Internal.Bindings
 import Millrace.Foreign.Internal.Callback (runFrame)
 import Millrace.Foreign.Internal.Type (Kind, kindCode)
+import Millrace.Foreign.Internal.Waking (ensureWaker)
 import Millrace.Manager (backendName, chosenBackend)
 import qualified Millrace.Timer as Timer
 
@@ -124,10 +124,11 @@ perform options function arguments resultKind readResult = mask $ \restore -> do
 begin :: CallOptions -> Ptr Call -> MVar () -> IO ()
 begin options call woken = do
   capability <- currentCapability
-  waker <- newStablePtrPrimMVar woken
-  result <- c_call_start call (fromIntegral (callStackBytes options)) capability waker
+  ensureWaker capability
+  waiting <- newStablePtr woken
+  result <- c_call_start call (fromIntegral (callStackBytes options)) capability waiting
   when (result < 0) $ do
-    freeStablePtr waker
+    freeStablePtr waiting
     throwIO (failure "Millrace.Foreign: starting a fiber" result)
 
 currentCapability :: IO CInt
@@ -146,7 +147,8 @@ attend restore options call woken = go Nothing
       if frame == nullPtr then return now else do
         afterwards <- attempt now restore (runFrame frame)
         capability <- currentCapability
-        newStablePtrPrimMVar woken >>= c_call_resume call capability
+        ensureWaker capability
+        newStablePtr woken >>= c_call_resume call capability
         go afterwards
     attempt interruption@(Just _) _ action = interruption <$ (uninterruptibleMask_ (try action) >>= ignore)
     attempt Nothing unmask action = try (unmask action) >>= either interrupt (const (return Nothing))

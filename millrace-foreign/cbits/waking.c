@@ -1,0 +1,142 @@
+/* waking.c: see waking.h. */
+#include "waking.h"
+
+#include "millrace_fiber.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* GHC has no more capabilities than that (MAX_N_CAPABILITIES). */
+enum { CAPABILITIES_MAX = 256, CACHE_LINE_BYTES = 64 };
+
+/* Who has come up, the last one first; or `nobody`: the waker sleeps, and its bell is to be rung. */
+typedef struct waking {
+    _Alignas(CACHE_LINE_BYTES) _Atomic(mrf_wanted *) last;
+    atomic_bool has_waker;
+    HsStablePtr bell;
+} waking;
+
+static waking wakings[CAPABILITIES_MAX];
+static mrf_wanted nobody;
+
+static waking *waking_of(int capability)
+{
+    return &wakings[(unsigned)capability % CAPABILITIES_MAX];
+}
+
+/* -------------------------------------------------------------------------------------------- the run-time system --- */
+
+/* The run-time system frees its capabilities while fibers go on: what rings counts itself in, and the end waits. */
+static atomic_bool has_closed;
+static atomic_uint rings_under_way;
+
+void mrf_close(void)
+{
+    atomic_store(&has_closed, true);
+    while (atomic_load(&rings_under_way))
+        sched_yield();
+}
+
+/* In the child there are no wakers, nor who waited for them. */
+static void forget_after_fork(void)
+{
+    atomic_store(&rings_under_way, 0);
+    memset(wakings, 0, sizeof wakings);
+}
+
+static void watch_fork(void)
+{
+    pthread_atfork(NULL, NULL, forget_after_fork);
+}
+
+/* Carriers block signals, and waking may start a thread, which inherits that. The run-time system ends `interruptible`
+ * calls on its threads by this one. For the carrier, not for the fiber that happens to run. */
+static void unblock_the_run_time_systems_signal(void)
+{
+    static __thread bool is_unblocked;
+    if (is_unblocked)
+        return;
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGVTALRM);
+    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+    is_unblocked = true;
+}
+
+/* The run-time system's locks are for OS threads. */
+static void ring(int capability, HsStablePtr bell)
+{
+    mr_fiber *fiber = mr_fiber_enter_thread();
+    unblock_the_run_time_systems_signal();
+    atomic_fetch_add(&rings_under_way, 1);
+    if (!atomic_load(&has_closed))
+        hs_try_putmvar(capability, bell);
+    atomic_fetch_sub(&rings_under_way, 1);
+    mr_fiber_leave_thread(fiber);
+}
+
+/* ------------------------------------------------------------------------------------------------------ the list --- */
+
+/* True if the waker sleeps. The thread that waits may free the call at once. */
+static bool push(waking *own, mrf_wanted *wanted)
+{
+    mrf_wanted *last = atomic_load_explicit(&own->last, memory_order_relaxed);
+    do
+        wanted->next = last == &nobody ? NULL : last;
+    while (!atomic_compare_exchange_weak_explicit(&own->last, &last, wanted, memory_order_acq_rel, memory_order_relaxed));
+    return last == &nobody;
+}
+
+void mrf_wake(mrf_wanted *wanted)
+{
+    int capability = wanted->capability;
+    waking *own = waking_of(capability);
+    if (!push(own, wanted))
+        return;
+    /* Whatever else is ready comes up first, and goes with this ring. On a processor that both share, each ring would
+     * otherwise put a thread of Haskell's in our place, for one call. */
+    mr_fiber_yield();
+    ring(capability, own->bell);
+}
+
+int mrf_waker_is_missing(int capability)
+{
+    static pthread_once_t watches_fork = PTHREAD_ONCE_INIT;
+    waking *own = waking_of(capability);
+    if (atomic_load_explicit(&own->has_waker, memory_order_relaxed))
+        return 0;
+    pthread_once(&watches_fork, watch_fork);
+    return !atomic_exchange(&own->has_waker, true);
+}
+
+static mrf_wanted *reverse(mrf_wanted *last)
+{
+    mrf_wanted *first = NULL;
+    for (mrf_wanted *next; last; last = next) {
+        next = last->next;
+        last->next = first;
+        first = last;
+    }
+    return first;
+}
+
+mrf_wanted *mrf_wanted_take(int capability, HsStablePtr bell)
+{
+    waking *own = waking_of(capability);
+    mrf_wanted *none = NULL;
+    own->bell = bell;
+    if (atomic_compare_exchange_strong(&own->last, &none, &nobody))
+        return NULL;
+    return reverse(atomic_exchange(&own->last, NULL));
+}
+
+HsStablePtr mrf_wanted_next(mrf_wanted **list)
+{
+    mrf_wanted *first = *list;
+    *list = first->next;
+    return first->waiting;
+}

@@ -1,0 +1,50 @@
+-- | The threads that wake those whose calls have come up: one for each capability that has made a call.
+--
+-- To wake a thread from outside costs a lock and, if its capability is idle, a switch between OS threads. So only the
+-- waker is woken from outside, and it wakes the others, as many as there are by then.
+module Millrace.Foreign.Internal.Waking (ensureWaker) where
+
+import Control.Concurrent (forkOn)
+import Control.Concurrent.MVar (MVar, newEmptyMVar, takeMVar, tryPutMVar)
+import Control.Exception (mask_)
+import Control.Monad (unless, void, when)
+import Foreign.C.Types (CInt)
+import Foreign.Marshal.Utils (with)
+import Foreign.Ptr (Ptr, nullPtr)
+import Foreign.StablePtr (StablePtr, deRefStablePtr, freeStablePtr)
+import Foreign.Storable (peek)
+import GHC.Conc (PrimMVar, newStablePtrPrimMVar)
+
+import Millrace.Foreign.Internal.Bindings
+
+-- | Starts the waker of a capability, unless it runs.
+ensureWaker :: CInt -> IO ()
+ensureWaker capability = do
+  missing <- c_waker_is_missing capability
+  when (missing /= 0) . mask_ $ do
+    bell <- newEmptyMVar
+    void (forkOn (fromIntegral capability) (work capability bell))
+
+-- Nobody has its identity, and the bell is never forgotten: it gets no exceptions.
+work :: CInt -> MVar () -> IO ()
+work capability bell = do
+  newStablePtrPrimMVar bell >>= serve capability
+  takeMVar bell
+  work capability bell
+
+-- Until nobody has come up: then the bell will ring.
+serve :: CInt -> StablePtr PrimMVar -> IO ()
+serve capability bell = do
+  first <- c_wanted_take capability bell
+  unless (first == nullPtr) $ do
+    with first wakeAll
+    serve capability bell
+
+wakeAll :: Ptr (Ptr Wanted) -> IO ()
+wakeAll list = do
+  waiting <- c_wanted_next list
+  thread <- deRefStablePtr waiting
+  freeStablePtr waiting
+  void (tryPutMVar thread ())
+  left <- peek list
+  unless (left == nullPtr) (wakeAll list)
