@@ -69,6 +69,7 @@ typedef struct mr_descriptor {
     bool is_tcp;               /* readiness: see note_transfer */
     bool may_hide_data;        /* readiness: the end of the stream or urgent data is near */
     bool exhausted[MR_DIRECTIONS]; /* readiness: nothing to be had until the next edge */
+    uint8_t unused_reports;    /* readiness: since the last operation began */
     bool drained;              /* io_uring: the last receive emptied the socket */
     bool has_positions;        /* io_uring: it is known to be no socket and no pipe */
     bool may_have_deadline[MR_DIRECTIONS]; /* the handle had one when this loop last heard of it */

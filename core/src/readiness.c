@@ -14,7 +14,7 @@
 #include <poll.h>
 #include <time.h>
 
-enum { REPORTS_PER_POLL = 64 };
+enum { REPORTS_PER_POLL = 64, UNUSED_REPORTS_MAX = 2 };
 
 /*
  * "Only EAGAIN means empty" costs a system call per message. On a TCP socket that is watched for edges, a receive
@@ -114,6 +114,7 @@ static bool tries_first(const mr_descriptor *descriptor, const mr_slot *slot)
 void mr_readiness_submit(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
 {
     mr_descriptor *descriptor = slot->descriptor;
+    descriptor->unused_reports = 0;
     bool has_tried = tries_first(descriptor, slot);
     if (has_tried && run(loop, slot))
         return;
@@ -197,6 +198,19 @@ static void watch_as_own(mr_loop *loop, mr_descriptor *descriptor, const mr_poll
         must_be_watched(loop, descriptor, watch_edges(loop, descriptor, poller));
 }
 
+/*
+ * Nobody waits, again and again. Where the descriptor is used on another loop by now, each report would wake this one for
+ * nothing; where nobody is ready for what comes, there may be many. Whoever waits next watches anew, which reports what is
+ * there already.
+ */
+static void note_unused(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
+{
+    if (!descriptor->is_watched || ++descriptor->unused_reports < UNUSED_REPORTS_MAX)
+        return;
+    mr_readiness_detach(loop, descriptor, poller);
+    descriptor->exhausted[MR_READING] = descriptor->exhausted[MR_WRITING] = false;
+}
+
 static void act_on(mr_loop *loop, const mr_readiness_report *report, const mr_poller *poller)
 {
     mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(report->tag));
@@ -210,6 +224,8 @@ static void act_on(mr_loop *loop, const mr_readiness_report *report, const mr_po
     }
     if (report->hang_up)
         descriptor->may_hide_data = true;
+    if (!descriptor->first[MR_READING] && !descriptor->first[MR_WRITING])
+        note_unused(loop, descriptor, poller);
     if (report->readable || report->hang_up)
         serve(loop, descriptor, MR_READING);
     if (report->writable || report->hang_up)

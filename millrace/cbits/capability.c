@@ -2,6 +2,7 @@
 #include "capability.h"
 
 #include "simulation.h"
+#include "staying.h"
 #include "system.h"
 
 #include <Rts.h>
@@ -240,7 +241,8 @@ int64_t mrh_submit(int kind, unsigned flags, mr_handle handle, void *buffer, uin
     mr_completion completion;
     if (mr_loop_submit(loop, &request, &completion) == MR_DONE)
         return value_of(&completion) * 4 + MRH_DONE;
-    return (int64_t)(completion.token << 2) | MRH_PENDING;
+    mr_token ticket = !is_simulated(loop) && mrh_stay(loop) ? completion.token | MRH_STAYS : completion.token;
+    return (int64_t)(ticket << 2) | MRH_PENDING;
 }
 
 int64_t mrh_reserve(int kind)
@@ -310,9 +312,12 @@ void mrh_move_after(mr_token token, int64_t delay_us)
         mr_loop_update_remote(loop, token, deadline_ns);
 }
 
-void mrh_release(mr_token token)
+void mrh_release(uint64_t ticket)
 {
     bool is_ours;
+    mr_token token = ticket & ~MRH_STAYS;
+    if (ticket & MRH_STAYS)
+        mrh_may_move();
     mr_loop *loop = loop_of(token, &is_ours);
     if (is_simulated(loop))
         mrh_begin_block();
@@ -355,7 +360,9 @@ int mrh_poll(mr_loop *loop, mr_completion *completions, int capacity)
         mrh_begin_block();
     if (!may_own(loop))
         return -1;
+    mrh_end_batch(loop);
     int count = mr_loop_poll(loop, completions, capacity);
+    mrh_begin_batch(loop, count);
     for (int i = 0; i < count; i++)
         completions[i].result = value_of(&completions[i]);
     return count;
@@ -380,7 +387,12 @@ void mrh_give_back(mr_buffer *buffer)
 
 int mrh_prepare_wait(mr_loop *loop)
 {
-    return may_own(loop) ? mr_loop_prepare_wait(loop) : -1;
+    if (!may_own(loop))
+        return -1;
+    int sleeps = mr_loop_prepare_wait(loop);
+    if (sleeps)
+        mrh_note_sleep(loop);
+    return sleeps;
 }
 
 uint64_t mrh_now_ns(void)

@@ -1,7 +1,7 @@
 /*
  * capability.h: which loop belongs to the capability that is running this call.
  *
- * With waiters.h the only C in Millrace that knows of GHC. Every function here is called by an `unsafe` foreign call:
+ * With staying.h and waiters.h the only C in Millrace that knows of GHC. Every function here is called by an `unsafe` foreign call:
  * while it runs, nothing else runs on its capability, and that is what makes its caller the owner of that capability's
  * loop. The capability is looked up inside the call, so that the calling thread cannot migrate between look-up and use.
  */
@@ -13,7 +13,7 @@
 #include <stdbool.h>
 
 /*
- * What the calls that need a loop return: (value << 2) | one of these. The value is the token of a pending operation or
+ * What the calls that need a loop return: (value << 2) | one of these. The value is the token of a pending operation (its ticket) or
  * the result of one that is done.
  */
 enum {
@@ -22,6 +22,10 @@ enum {
     MRH_NO_LOOP = 2, /* this capability has none yet: start the managers, then try again */
     MRH_DISABLED = 3 /* a bound thread on a capability that setNumCapabilities has switched off */
 };
+
+/* Beside the token of a pending operation, which is less than 2^60: the thread stays where it is while it waits. The two
+ * together are its ticket. */
+#define MRH_STAYS (UINT64_C(1) << 60)
 
 /*
  * What a request carries as user data: with MRH_CALLBACK, the manager runs a callback instead of waking a thread. In a
@@ -73,7 +77,8 @@ int64_t mrh_reserve(int kind);
 /* These find the loop by the token, and go through its mailbox if it is another capability's. */
 void mrh_start(mr_token token, int kind, mr_handle handle);
 void mrh_cancel(mr_token token);
-void mrh_release(mr_token token);
+/* Takes a ticket or a token. A ticket: from the thread that has waited. */
+void mrh_release(uint64_t ticket);
 /* For timeouts. Zero or less: at once. */
 void mrh_start_after(mr_token token, int64_t delay_us);
 void mrh_move_after(mr_token token, int64_t delay_us);

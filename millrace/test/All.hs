@@ -17,6 +17,7 @@ import qualified PeerSpec
 import qualified ScarcitySpec
 import qualified SimulationSpec
 import qualified SocketSpec
+import qualified StayingSpec
 import qualified ThreadChurnSpec
 import qualified TimerSpec
 import qualified WaitSpec
@@ -41,4 +42,5 @@ spec = do
   ScarcitySpec.spec
   SimulationSpec.spec
   MigrationSpec.spec
+  StayingSpec.spec
   ForkSpec.spec

@@ -9,6 +9,10 @@ import Foreign.C.Types (CInt, CUInt)
 #include "millrace.h"
 #include "capability.h"
 
+-- | Beside a token: the two are a ticket.
+ticketStays :: Word64
+ticketStays = #{const MRH_STAYS}
+
 kindAccept, kindConnect, kindRecv, kindSend, kindRecvVector, kindSendVector :: CInt
 kindAccept = #{const MR_ACCEPT}
 kindConnect = #{const MR_CONNECT}

@@ -29,6 +29,7 @@ import Data.Word (Word64)
 import Foreign.C.Types (CInt, CUInt)
 import Foreign.Ptr (Ptr, nullPtr)
 
+import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
 import Millrace.Internal.Manager
 import Millrace.Internal.SlotTable
@@ -121,26 +122,32 @@ startHere = do
   return (here < count)
 {-# NOINLINE startHere #-}
 
+-- The ticket is the token, and whether this thread is to stay on its capability until it has run again.
 park :: (Int64 -> IO ()) -> Word64 -> IO Int64
-park keep token = do
+park keep ticket = do
   table <- slotTableOf token
   place <- parkingPlace table (numberOf token)
   -- If 'takeMVar' returns, the result is ours and the exception, if one is on its way, finds us in masked state: it
   -- stays pending until the mask ends (see 'handOver'). If it throws, the result has not been taken.
-  result <- takeMVar place `catch` abandon keep token place
-  c_release token
+  result <- takeMVar place `catch` abandon keep ticket place
+  c_release ticket
   return result
+  where token = tokenOf ticket
 
 -- Uninterruptible: a second exception must not free the buffer under the operation. It does not wait long: the end of
 -- a cancelled operation is a matter of one poll.
 abandon :: (Int64 -> IO ()) -> Word64 -> MVar Int64 -> SomeException -> IO Int64
-abandon keep token place exception = uninterruptibleMask_ $ do
-  c_cancel token
+abandon keep ticket place exception = uninterruptibleMask_ $ do
+  c_cancel (tokenOf ticket)
   result <- takeMVar place
-  c_release token
+  c_release ticket
   keep result
   throwIO exception
 {-# NOINLINE abandon #-}
+
+tokenOf :: Word64 -> Word64
+tokenOf ticket = ticket .&. (ticketStays - 1)
+{-# INLINE tokenOf #-}
 
 -- A bound thread stays on its capability even when setNumCapabilities switches that off, but must not touch its loop
 -- then (see @may_own@ in @cbits\/capability.c@): an ordinary thread performs the operation for it.

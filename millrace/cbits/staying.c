@@ -1,0 +1,93 @@
+/* staying.c: see staying.h. */
+#include "staying.h"
+
+#include <Rts.h>
+
+enum {
+    /* A thread that runs as long as that between two operations is worth moving. */
+    QUICK_NS = 200 * 1000,
+    /* On a loop that has not slept for so long, one in so many waits leaves the thread free to be moved. */
+    BUSY_NS = 20 * 1000 * 1000,
+    WAITS_PER_FREE_ONE = 64,
+    CACHE_LINE_BYTES = 64,
+};
+
+/* How long the threads of a loop run, and how long there have been some; `busy_since_ns` 0: it has slept. */
+typedef struct pace {
+    _Alignas(CACHE_LINE_BYTES) uint64_t woken_ns;
+    uint64_t busy_since_ns;
+    unsigned woken;
+    unsigned waits;
+    bool is_slow;
+} pace;
+
+static pace paces[MR_LOOPS_MAX];
+
+static pace *pace_of(const mr_loop *loop)
+{
+    return &paces[mr_loop_index(loop)];
+}
+
+static bool is_alone(void)
+{
+    return enabled_capabilities == 1;
+}
+
+void mrh_begin_batch(const mr_loop *loop, int woken)
+{
+    pace *own = pace_of(loop);
+    if (is_alone() || woken <= 0)
+        return;
+    own->woken = (unsigned)woken;
+    own->woken_ns = mr_clock_now_ns();
+    if (own->busy_since_ns == 0)
+        own->busy_since_ns = own->woken_ns;
+}
+
+void mrh_end_batch(const mr_loop *loop)
+{
+    pace *own = pace_of(loop);
+    if (own->woken == 0)
+        return;
+    own->is_slow = mr_clock_now_ns() - own->woken_ns > (uint64_t)QUICK_NS * own->woken;
+    own->woken = 0;
+}
+
+void mrh_note_sleep(const mr_loop *loop)
+{
+    pace_of(loop)->busy_since_ns = 0;
+}
+
+/* What compiled code goes by, too; Regs.h has it for such code only (PartCapability_). */
+typedef struct capability_head {
+    StgFunTable functions;
+    StgRegTable registers;
+} capability_head;
+
+/* Its flags are its capability's, which runs this call. */
+static StgTSO *calling_thread(void)
+{
+    return ((capability_head *)rts_unsafeGetMyCapability())->registers.rCurrentTSO;
+}
+
+static bool may_be_overloaded(const pace *own)
+{
+    return own->woken_ns - own->busy_since_ns > BUSY_NS;
+}
+
+bool mrh_stay(const mr_loop *loop)
+{
+    pace *own = pace_of(loop);
+    if (is_alone() || own->is_slow || (++own->waits % WAITS_PER_FREE_ONE == 0 && may_be_overloaded(own)))
+        return false;
+    StgTSO *thread = calling_thread();
+    if (tsoLocked(thread)) /* by forkOn */
+        return false;
+    thread->flags |= TSO_LOCKED;
+    return true;
+}
+
+void mrh_may_move(void)
+{
+    calling_thread()->flags &= ~(StgWord32)TSO_LOCKED;
+}

@@ -1,0 +1,66 @@
+-- | Where threads run that wait for operations.
+module StayingSpec (spec) where
+
+import Control.Concurrent (ThreadId, getNumCapabilities, myThreadId, setNumCapabilities, threadCapability)
+import Control.Concurrent.MVar
+import Control.Exception (bracket, evaluate, finally)
+import Control.Monad (forM, forM_, replicateM, replicateM_, void)
+import qualified Data.ByteString as ByteString
+import Data.IORef
+import Data.List (nub)
+import Test.Hspec
+
+import Millrace.Socket
+import Millrace.Socket.ByteString
+import Support
+
+spec :: Spec
+spec = around_ (withCapabilities 2) $ describe "a thread that waits for an operation" $ do
+  it "stays on its capability until it has run again, and may be moved then" $ withUnixPair $ \one other -> do
+    (thread, reader) <- reporting start (recv one 1)
+    threadCapability thread `shouldBecomeSecond` True
+    sendAll other (ByteString.singleton 1)
+    void (finish reader)
+    lockedAfter <- finish =<< start (exchangeBytes one other >> isLocked)
+    lockedAfter `shouldBe` False
+  it "may be moved after its operation was interrupted" $ withUnixPair $ \one _ -> do
+    outcome <- newEmptyMVar
+    reader <- start (recv one 1 `finally` (isLocked >>= putMVar outcome))
+    pause 20000
+    stop reader
+    takeMVar outcome `shouldReturn` False
+  it "stays for good if it was forked so" $ withUnixPair $ \one other ->
+    (startOn 1 (exchangeBytes one other >> isLocked) >>= finish) `shouldReturn` True
+  it "is moved to an idle capability if it computes" $ withMany 8 $ \pairs -> do
+    seen <- newIORef []
+    workers <- forM pairs $ \(near, _) -> start (replicateM_ rounds (recv near 1 >> compute >> note seen))
+    replicateM_ rounds (forM_ pairs (\(_, far) -> sendAll far (ByteString.singleton 1)) >> pause 30000)
+    within 60 "the computations" (mapM_ finish workers)
+    length . nub <$> readIORef seen `shouldReturn` 2
+  where
+    rounds = 20
+    compute = evaluate (length (show (product [1 .. 2500 :: Integer])))
+    note seen = do
+      (capability, _) <- myThreadId >>= threadCapability
+      atomicModifyIORef' seen (\others -> (capability : others, ()))
+    exchangeBytes one other = do
+      answer <- start (recv one 1)
+      pause 10000
+      sendAll other (ByteString.singleton 1)
+      finish answer
+    isLocked = snd <$> (myThreadId >>= threadCapability)
+    shouldBecomeSecond action expected = fmap snd action `shouldBecome` expected
+
+-- The job, and the thread that does it.
+reporting :: (IO a -> IO (Job a)) -> IO a -> IO (ThreadId, Job a)
+reporting begin action = do
+  identity <- newEmptyMVar
+  job <- begin (myThreadId >>= putMVar identity >> action)
+  thread <- takeMVar identity
+  return (thread, job)
+
+withMany :: Int -> ([(Socket, Socket)] -> IO a) -> IO a
+withMany count = bracket (replicateM count unixPair) (mapM_ (\(near, far) -> close near >> close far))
+
+withCapabilities :: Int -> IO a -> IO a
+withCapabilities count action = bracket getNumCapabilities setNumCapabilities (const (setNumCapabilities count >> action))
