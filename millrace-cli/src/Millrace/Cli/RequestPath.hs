@@ -5,10 +5,15 @@
 -- A path is split at its slashes, then each segment is percent-decoded once, then checked. The order matters: what
 -- is checked is exactly what will be opened, and an encoded slash is a character of a name (which no file has)
 -- instead of a separator.
+--
+-- A segment "." means nothing (RFC 3986 section 5.2.4) and is left out: a client should have done that, but apt, for one,
+-- asks for @\/repository\/.\/Packages@ when its source is @http:\/\/host\/repository .\/@. No name hides behind it. A segment ".." is
+-- refused: what is before it would have to be forgotten unseen.
 module Millrace.Cli.RequestPath
   ( RequestPath (..)
   , Refusal (..)
   , parseRequestPath
+  , isCanonical
   , isServable
   , encodeSegment
   ) where
@@ -42,11 +47,10 @@ data Refusal
 
 -- | The names in the path of a request target (without its query).
 --
--- Refused are dot segments (a client resolves them before it asks, RFC 3986 section 5.2.4), names that begin with a
--- dot except @.well-known@ (RFC 8615), empty segments, and backslashes, which some clients and systems take for
--- slashes.
+-- Refused are names that begin with a dot except @.well-known@ (RFC 8615), and so @..@ segments; empty segments; and
+-- backslashes, which some clients and systems take for slashes.
 --
--- >>> parseRequestPath "/a%20b/"
+-- >>> parseRequestPath "/./a%20b/"
 -- Right (RequestPath {pathSegments = ["a b"], pathIsDirectory = True})
 --
 -- @since 0.1.0
@@ -54,10 +58,16 @@ parseRequestPath :: ByteString -> Either Refusal RequestPath
 parseRequestPath target = case Char8.split '/' target of
   "" : encoded@(_ : _) -> do
     names <- traverse decodeSegment encoded
-    let isDirectory = ByteString.null (last names)
-        segments = if isDirectory then init names else names
+    let isDirectory = last names `elem` ["", "."]
+        segments = filter (/= ".") (if isDirectory then init names else names)
     if all isServable segments then Right (RequestPath segments isDirectory) else Left Unservable
   _ -> Left Malformed
+
+-- | Whether no other path stands for the same names: nothing in it is encoded, and no segment means nothing. O(length).
+--
+-- @since 0.1.0
+isCanonical :: ByteString -> Bool
+isCanonical path = Char8.notElem '%' path && not ("/./" `ByteString.isInfixOf` path) && not ("/." `ByteString.isSuffixOf` path)
 
 -- | Whether a decoded name is one that is served. O(length).
 --

@@ -130,13 +130,13 @@ problemResponse problem = case problem of
   OutOfDescriptors -> refusal serviceUnavailable503 [(hRetryAfter, "1")]
   Faulty _ -> refusal internalServerError500 []
 
--- Through the cache if there is one; a path that is percent-encoded, and so only one of many for the same file, leads past
--- it.
+-- Through the cache if there is one; a path that is only one of many for the same file leads past it: with as many of them
+-- as anybody likes it could be filled.
 serveFile :: Site -> [ByteString] -> OpenFile -> Application
 serveFile site names file request respond = do
   now <- currentSeconds
   case siteCache site of
-    Just cache | Char8.notElem '%' path ->
+    Just cache | isCanonical path ->
       bracket (keepAll site names now file) (mapM_ letGo) $ \case
         Just kept -> do
           remember cache (ByteString.copy path) kept

@@ -315,9 +315,10 @@ spec = do
       header "ETag" first == header "ETag" second `shouldBe` False
     it "is not filled by spelling a path in other ways" $ \site -> do
       answer <- cached 60000000 site
-      answerBody <$> answer "/hell%6f.txt" [] `shouldReturn` "Hello, world\n"
+      let spellings = ["/hell%6f.txt", "/./hello.txt"]
+      forM_ spellings $ \path -> answerBody <$> answer path [] `shouldReturn` "Hello, world\n"
       removeFile (site </> "root/hello.txt")
-      answerStatus <$> answer "/hell%6f.txt" [] `shouldReturn` 404
+      forM_ spellings $ \path -> answerStatus <$> answer path [] `shouldReturn` 404
     it "keeps a large file open, for its time" $ \site -> do
       write site "root/large" large
       atFirst <- descriptors
@@ -422,6 +423,8 @@ servedPaths =
   , ("/%252e%252e", "a name with percent signs")
   , ("/.well-known/security.txt", "Contact: us")
   , ("/hard-link", "Hello, world\n")
+  , ("/./hello.txt", "Hello, world\n")
+  , ("/sub/./.", "<p>old index")
   ]
 
 refusedPaths :: [(ByteString, Int)]
@@ -456,6 +459,7 @@ redirectedPaths =
   , ("/sub", "?\r\nSet-Cookie: x", "./sub/")
   , ("/a:b", "", "./a%3Ab/")
   , ("/no-index", "", "./no-index/")
+  , ("/./no-index", "", "./no-index/")
   , ("/.well-known", "", "./.well-known/")
   ]
 
