@@ -186,7 +186,7 @@ openFile descriptor status =
   OpenFile
     { openFilePath = Char8.unpack (descriptorPath descriptor)
     , openFileSize = fromIntegral (fileSize status)
-    , openFileModified = floor (1000000000 * modificationTimeHiRes status)
+    , openFileModified = saturated (floor (1000000000 * modificationTimeHiRes status))
     , openFileNumber = fromIntegral (fileID status)
     , openFileState = stateOf descriptor
     }
@@ -231,9 +231,9 @@ stateOf (Fd number) = allocaBytes #{size struct stat} $ \status -> do
 statusState :: Ptr Status -> IO (Int64, Nanoseconds)
 statusState status = do
   size <- #{peek struct stat, st_size} status
-  seconds <- #{peek struct stat, st_mtim.tv_sec} status
-  rest <- #{peek struct stat, st_mtim.tv_nsec} status
-  pure (size, 1000000000 * seconds + rest)
+  seconds <- #{peek struct stat, st_mtim.tv_sec} status :: IO Int64
+  rest <- #{peek struct stat, st_mtim.tv_nsec} status :: IO Int64
+  pure (size, saturated (1000000000 * toInteger seconds + toInteger rest))
 
 -- struct stat
 data {-# CTYPE "sys/stat.h" "struct stat" #-} Status

@@ -5,6 +5,7 @@ module Millrace.Cli.Entry
   , OpenFile (..)
   , Glimpse (..)
   , Nanoseconds
+  , saturated
   , Problem (..)
   ) where
 
@@ -64,6 +65,16 @@ data Glimpse
 --
 -- @since 0.1.0
 type Nanoseconds = Int64
+
+-- | A time of any year. File systems have years that this number does not reach (ext4 until 2446): such a time becomes the
+-- latest there is, or the earliest, and not one of another century.
+--
+-- >>> saturated (1000000000 * 13000000000)
+-- 9223372036854775807
+--
+-- @since 0.1.0
+saturated :: Integer -> Nanoseconds
+saturated = fromInteger . max (toInteger (minBound :: Nanoseconds)) . min (toInteger (maxBound :: Nanoseconds))
 
 -- | Why there is nothing to serve.
 --

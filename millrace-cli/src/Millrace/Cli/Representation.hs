@@ -106,7 +106,7 @@ fromFile now contentType own coding isOneOfSeveral file =
   where
     applied = maybeToList own ++ map codingName (maybeToList coding)
     modified = openFileModified file
-    isSettled = modified + 2000000000 < 1000000000 * now
+    isSettled = modified < 1000000000 * now - 2000000000
     lastModified = min (modified `div` 1000000000) now
     tag = EntityTag (if isSettled then Strong else Weak) tagText
     tagText =

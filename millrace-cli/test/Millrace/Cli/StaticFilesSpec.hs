@@ -15,6 +15,7 @@ import Data.IORef (modifyIORef', newIORef, readIORef, writeIORef)
 import Data.List (nub)
 import Data.Maybe (fromMaybe)
 import Millrace.Cli.StaticFiles
+import Millrace.Http.Date (parseHttpDate)
 import Network.HTTP.Types
 import qualified Network.Socket as Network
 import Network.Wai
@@ -174,6 +175,11 @@ spec = do
         callProcess "touch" ["-d", "1994-11-06 08:49:37.00000000" <> show nanoseconds, site </> "root/hello.txt"]
         tagOf site "/hello.txt"
       tags `shouldSatisfy` \found -> length (nub found) == 2
+    it "are weak for one that will be changed after the last year that nanoseconds reach" $ \site -> do
+      callProcess "touch" ["-d", "2300-01-01", site </> "root/hello.txt"]
+      answer <- get site "/hello.txt" []
+      header "ETag" answer `shouldSatisfy` maybe False ("W/\"" `ByteString.isPrefixOf`)
+      (header hLastModified answer >>= parseHttpDate) `shouldSatisfy` maybe False (> 784111777)
     it "are the same for a copy with its time: another machine may have it" $ \site -> do
       first <- tagOf site "/hello.txt"
       writeOld site "root/other" "Hello, world\n"
@@ -263,6 +269,11 @@ spec = do
       write site "root/coded.txt" "as it is"
       answer <- get site "/coded.txt" [("Accept-Encoding", "gzip")]
       (answerBody answer, header hContentEncoding answer, header "Vary" answer) `shouldBe` ("as it is", Nothing, Nothing)
+    it "that are older are not sent, whatever the year" $ \site -> do
+      write site "root/coded.txt.gz" "as gzip"
+      write site "root/coded.txt" "as it is"
+      callProcess "touch" ["-d", "2300-01-01", site </> "root/coded.txt"]
+      answerBody <$> get site "/coded.txt" [("Accept-Encoding", "gzip")] `shouldReturn` "as it is"
     it "that lead outside are not sent" $ \site -> do
       createSymbolicLink "../secret/file" (site </> "root/hello.txt.gz")
       answerBody <$> get site "/hello.txt" [("Accept-Encoding", "gzip")] `shouldReturn` "Hello, world\n"
@@ -387,6 +398,11 @@ spec = do
       (isCut whole, Char8.count '\n' whole > 9998) `shouldBe` (False, True)
       createLink (site </> "root/hello.txt") (site </> "root/many/one more")
       isCut <$> page `shouldReturn` True
+    it "tell no date of another century" $ \site -> do
+      root <- openRoot StayInside (site </> "root")
+      callProcess "touch" ["-d", "2300-01-01", site </> "root/no-index/x"]
+      page <- answerBody <$> call (staticFiles (plainSite root) {siteListing = True}) (requestFor methodGet "/no-index/" [])
+      page `shouldSatisfy` ByteString.isInfixOf ">2262-04-11 "
     it "know what is behind a link, and do not show what cannot be served" $ \site -> do
       root <- openRoot StayInside (site </> "root")
       createSymbolicLink "../hello.txt" (site </> "root/no-index/link")

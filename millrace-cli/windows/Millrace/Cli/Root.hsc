@@ -194,7 +194,7 @@ stateOf :: Ptr Found -> IO (Int64, Nanoseconds)
 stateOf found = do
   size <- #{peek entry, size} found
   modified <- #{peek entry, modified_100_ns} found :: IO Int64
-  pure (size, 100 * modified)
+  pure (size, saturated (100 * toInteger modified))
 
 pathOf :: Ptr Found -> IO (Either Word32 FilePath)
 pathOf found = allocaArray #{const ENTRY_PATH_MAX} $ \path -> do
