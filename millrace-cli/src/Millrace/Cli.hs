@@ -39,7 +39,7 @@ perform command = case command of
   Pong options -> serve options pong
   Doctor options -> do
     examination <- examine (doctorBackend options)
-    putStr ((if doctorJson options then renderAsJson else renderText) examination)
+    say ((if doctorJson options then renderAsJson else renderText) examination)
     unless (isHealthy examination) exitFailure
 
 site :: FilesOptions -> IO Site

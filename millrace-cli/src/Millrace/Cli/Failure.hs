@@ -1,16 +1,20 @@
--- | Errors for people: what was attempted, why it failed, and what can be done.
+-- | What people are told: results, and errors: what was attempted, why it failed, and what can be done.
 module Millrace.Cli.Failure
   ( Failure (..)
   , reportFailures
+  , say
+  , sayIfTaken
   , tell
   ) where
 
-import Control.Exception (Exception (..), IOException, catch, handle, throwIO)
+import Control.Exception (Exception (..), catch, handle, throwIO)
 import Control.Monad (void)
+import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import GHC.Foreign (withCStringLen)
 import GHC.IO.Encoding (getFileSystemEncoding)
-import Millrace.Cli.StandardStream (writeToErrors)
+import GHC.IO.Exception (IOException (..))
+import Millrace.Cli.StandardStream (writeToErrors, writeToOutput)
 import System.Exit (ExitCode (ExitFailure))
 import System.Timeout (timeout)
 
@@ -39,15 +43,42 @@ reportFailures = handle $ \failure -> do
   tell ("millrace: " <> displayException (failure :: Failure))
   throwIO (ExitFailure 1)
 
+-- | Says something on standard output. Throws 'Failure' if that takes not all of it: a full disk, a pipe whose other end is
+-- gone.
+--
+-- @since 0.1.0
+say :: String -> IO ()
+say text = (encoded text >>= writeToOutput) `catch` (throwIO . failure)
+  where
+    failure exception =
+      Failure
+        { failureAttempt = "write to standard output"
+        , failureReason = ioe_description (exception :: IOException)
+        , failureRemedy = "Send it where it is taken, to /dev/null at least."
+        }
+
+-- | The same for somebody who goes on anyway: standard error is told of a failure, and who does not go on reading is waited
+-- for a second.
+--
+-- @since 0.1.0
+sayIfTaken :: String -> IO ()
+sayIfTaken text = patiently (say text) `catch` \failure -> tell ("millrace: " <> displayException (failure :: Failure))
+
 -- | Says something on standard error, in one piece. That nobody reads it, as when it is a pipe whose other end is gone, is
 -- no failure; somebody who does not go on reading is waited for a second.
 --
 -- @since 0.1.0
 tell :: String -> IO ()
-tell text = void (timeout patienceMicros (encoded >>= writeToErrors)) `catch` ignore
+tell text = patiently (encoded (text <> "\n") >>= writeToErrors) `catch` ignore
   where
-    -- A file name in the text may have bytes that the locale has no characters for: this encoding gives them back.
-    encoded = getFileSystemEncoding >>= \encoding -> withCStringLen encoding (text <> "\n") ByteString.packCStringLen
-    patienceMicros = 1000000
     ignore :: IOException -> IO ()
     ignore _ = pure ()
+
+patiently :: IO () -> IO ()
+patiently = void . timeout patienceMicros
+  where
+    patienceMicros = 1000000
+
+-- A file name in a text may have bytes that the locale has no characters for: this encoding gives them back.
+encoded :: String -> IO ByteString
+encoded text = getFileSystemEncoding >>= \encoding -> withCStringLen encoding text ByteString.packCStringLen

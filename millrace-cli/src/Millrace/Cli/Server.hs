@@ -13,7 +13,7 @@ import GHC.Conc (getNumProcessors)
 import Millrace.Cli.AccessLog (endAccessLog, logAnswer, withAccessLog)
 import Millrace.Cli.Backend (startManager)
 import Millrace.Cli.Command (ServerOptions (..))
-import Millrace.Cli.Failure (Failure (..), tell)
+import Millrace.Cli.Failure (Failure (..), sayIfTaken, tell)
 import Millrace.Cli.Listener
 import Millrace.Cli.Metrics
 import Millrace.Cli.System (onTermination, raiseDescriptorLimit)
@@ -21,7 +21,6 @@ import Millrace.Manager
 import Millrace.Socket (PortNumber, getSocketName, socketPortSafe)
 import Network.Wai (Application, rawPathInfo)
 import Network.Wai.Handler.Millrace
-import System.IO (hFlush, stdout)
 
 -- | Serves until SIGINT, SIGTERM or SIGHUP arrives and the requests that were under way are done, or ten seconds have
 -- passed. A second signal ends the process at once, but for the last lines of the access log. Says on standard output where
@@ -145,9 +144,9 @@ stopOnSignals stop = onTermination asked (join (readIORef (stopLastWords stop)))
 awaitTold :: Stop -> IO ()
 awaitTold stop = isEmptyMVar (stopAsked stop) >>= \nobody -> unless nobody (readMVar (stopTold stop))
 
+-- Who does not read it gets a server all the same.
 announce :: String -> Backend -> Int -> Maybe String -> IO ()
-announce url backend loops status = do
-  putStrLn ("listening on " <> url)
-  putStrLn ("backend " <> backendName backend <> ", " <> show loops <> (if loops == 1 then " loop" else " loops"))
-  mapM_ (\statusUrl -> putStrLn ("status on " <> statusUrl <> "/status and " <> statusUrl <> "/metrics")) status
-  hFlush stdout
+announce url backend loops status = sayIfTaken (unlines (["listening on " <> url, with] ++ foldMap place status))
+  where
+    with = "backend " <> backendName backend <> ", " <> show loops <> (if loops == 1 then " loop" else " loops")
+    place statusUrl = ["status on " <> statusUrl <> "/status and " <> statusUrl <> "/metrics"]

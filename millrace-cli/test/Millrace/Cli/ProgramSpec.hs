@@ -22,7 +22,7 @@ import Site
 import System.Directory (copyFile)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
-import System.IO (hClose, hGetContents)
+import System.IO (IOMode (WriteMode), hClose, hGetContents, hGetLine, withFile)
 import System.Posix.Files (createSymbolicLink, setFileMode, setFileSize)
 import System.Posix.Signals (sigHUP, sigINT, sigTERM, signalProcess)
 import System.Posix.User (getRealUserID)
@@ -159,6 +159,21 @@ spec = do
           getPid process >>= mapM_ (signalProcess sigTERM)
           timeout 20000000 (waitForProcess process) `shouldReturn` Just ExitSuccess
 
+  describe "goes on when what it says is not taken" $ do
+    let goesOn output = withReservedPort $ \number -> do
+          path <- millracePath
+          let program = proc path ["pong", "--reuse-port", "--port", show number]
+          bracket (createProcess program {std_out = UseHandle output, std_err = CreatePipe}) cleanupProcess $ \(_, _, errors, _) -> do
+            timeout 20000000 (untilTrue (isAccepted number)) `shouldReturn` Just ()
+            curl ["http://127.0.0.1:" <> show number] `shouldReturn` "Pong!"
+            traverse hGetLine errors
+    it "by a pipe whose reader is gone" $ do
+      (reader, writer) <- createPipe
+      hClose reader
+      goesOn writer `shouldReturn` Just "millrace: cannot write to standard output: Broken pipe"
+    it "by a full disk" $
+      withFile "/dev/full" WriteMode goesOn `shouldReturn` Just "millrace: cannot write to standard output: No space left on device"
+
   describe "explains" $ do
     it "a port that is in use" . withServer ["pong", "--port", "0"] $ \server -> do
       let port = drop (length ("http://127.0.0.1:" :: String)) (serverUrl server)
@@ -217,6 +232,11 @@ spec = do
       outcome <- runMillrace [] ["doctor", "--json", "--backend", "epoll"]
       outcomeExit outcome `shouldBe` ExitSuccess
       outcomeOutput outcome `shouldSatisfy` isInfixOf "\"chosen\": \"epoll\",\n  \"reason\": \"asked for by --backend\""
+    it "or says that it could not" $ do
+      path <- millracePath
+      (code, _, errors) <- readProcessWithExitCode "bash" ["-c", "\"$1\" doctor > /dev/full", "bash", path] ""
+      code `shouldBe` ExitFailure 1
+      errors `shouldSatisfy` isPrefixOf "millrace: cannot write to standard output: No space left on device\n"
     it "doctor that nothing would work" $ do
       outcome <- runMillrace [("MILLRACE_BACKEND", "select")] ["doctor"]
       outcomeExit outcome `shouldBe` ExitFailure 1
