@@ -16,7 +16,7 @@ module Millrace.Cli.AccessLog
 
 import Control.Concurrent (forkIO, forkIOWithUnmask, killThread)
 import Control.Concurrent.MVar (MVar, newEmptyMVar, putMVar, readMVar, takeMVar, tryPutMVar)
-import Control.Exception (IOException, bracket, finally, handle, throwIO, try)
+import Control.Exception (bracket, catch, finally, handle, throwIO, try)
 import Control.Monad (unless, void, when)
 import Data.Bits (shiftR)
 import Data.ByteString (ByteString)
@@ -25,6 +25,7 @@ import Data.ByteString.Builder
 import Data.ByteString.Builder.Extra (safeStrategy, toLazyByteStringWith)
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
+import Data.Either (isLeft)
 import Data.IORef
 import Data.Int (Int64)
 import Data.List (intersperse, maximumBy)
@@ -42,7 +43,7 @@ import Network.HTTP.Types
 import Network.Socket (SockAddr (..), hostAddress6ToTuple, hostAddressToTuple)
 import Network.Wai
 import Network.Wai.Handler.Millrace (Answer (..))
-import System.IO (IOMode (AppendMode), withBinaryFile)
+import System.IO (IOMode (AppendMode, ReadMode), SeekMode (AbsoluteSeek), hFileSize, hSeek, withBinaryFile)
 
 -- | Where the lines go.
 --
@@ -53,6 +54,8 @@ data AccessLog = AccessLog
   , logSecond :: IORef (Int64, ByteString)
   -- ^ the last second of which there was a line, and how it is written: writing it takes longer than all the rest
   , logPending :: IORef Pending
+  , logFailed :: IORef Bool
+  -- ^ did the last writing fail?
   , logWake :: MVar ()
   -- ^ full when there is something to do before the second is over
   , logEnding :: IORef Bool
@@ -79,7 +82,7 @@ data LogFormat
 -- @since 0.1.0
 withAccessLog :: LogFormat -> FilePath -> (AccessLog -> IO a) -> IO a
 withAccessLog format path use = do
-  accessLog <- AccessLog format path <$> newIORef (-1, "") <*> newIORef nothing <*> newEmptyMVar <*> newIORef False <*> newEmptyMVar
+  accessLog <- AccessLog format path <$> newIORef (-1, "") <*> newIORef nothing <*> newIORef False <*> newEmptyMVar <*> newIORef False <*> newEmptyMVar
   handle (throwIO . failure) (append path [])
   bracket (startWriting accessLog) (stopWriting accessLog) (const (use accessLog))
   where
@@ -161,12 +164,19 @@ pauseMicros = 1000000
 writePending :: AccessLog -> IO ()
 writePending accessLog = do
   Pending _ pending dropped <- atomicModifyIORef' (logPending accessLog) (nothing,)
-  unless (null pending) $ try (append (logPath accessLog) (reverse pending)) >>= either (complain (length pending)) pure
+  unless (null pending) $ do
+    repaired <- readIORef (logFailed accessLog) >>= \failed -> if failed then repair path else pure []
+    outcome <- try (append path (repaired ++ reverse pending))
+    writeIORef (logFailed accessLog) (isLeft outcome)
+    either (complain (length pending)) pure outcome
   when (dropped > 0) $
     tell ("millrace: " <> linesOf dropped <> " of the access log dropped: it was not taken as fast as it was written")
   where
+    path = logPath accessLog
     complain count exception =
-      tell ("millrace: cannot write the access log: " <> show (exception :: IOException) <> "; " <> linesOf count <> " lost")
+      tell ("millrace: cannot write the access log " <> path <> ": " <> ioe_description (exception :: IOException) <> "; " <> lost count)
+    -- A full disk may have taken the first of them.
+    lost count = (if count == 1 then "" else "up to ") <> linesOf count <> " lost"
     linesOf count = show count <> (if count == 1 then " line" else " lines")
 
 append :: FilePath -> [ByteString] -> IO ()
@@ -174,6 +184,19 @@ append "-" pieces = writeToOutput (ByteString.concat pieces)
 -- GHC's runtime lets nobody read a file by a Handle while another one is there to write to it, nor the other way round:
 -- files are served without Handles.
 append path pieces = withBinaryFile path AppendMode (\file -> mapM_ (ByteString.hPut file) pieces)
+
+-- What a writing that failed may have left of a line would begin the next one: then that begins behind an end of line.
+repair :: FilePath -> IO [ByteString]
+repair "-" = pure []
+repair path = withBinaryFile path ReadMode (fmap endOfLine . endsWithin) `catch` unknown
+  where
+    endOfLine isTorn = ["\n" | isTorn]
+    endsWithin file = do
+      size <- hFileSize file
+      if size == 0 then pure False else hSeek file AbsoluteSeek (size - 1) >> (/= "\n") <$> ByteString.hGet file 1
+    -- It cannot be read, or has no end.
+    unknown :: IOException -> IO [ByteString]
+    unknown _ = pure []
 
 -- | A time as a format has it: to the second, and the milliseconds since.
 --

@@ -368,6 +368,22 @@ spec = do
     it "explains a log that cannot be written" $ \site -> do
       outcome <- runMillrace [] ["serve", site, "--port", "0", "--access-log", site </> "no/log"]
       outcome `failsWith` ["cannot write the access log " <> site </> "no/log: ", "--access-log"]
+    it "begins another line of its log behind what a full disk has left of one" $ \site -> do
+      path <- millracePath
+      let file = site </> "access.log"
+          -- As on a disk of a kilobyte; the signal that comes with it is ignored.
+          confined = "trap '' XFSZ; ulimit -S -f 1; exec \"$@\""
+          askFor server name = curl ["-o", "/dev/null", serverUrl server <> name] `shouldReturn` ""
+      withCommand "bash" ["-c", confined, "bash", path, "pong", "--port", "0", "--access-log", file] $ \server -> do
+        forM_ [1 .. 20 :: Int] $ \number -> askFor server ("/before-" <> show number)
+        nextErrorLine server >>= (`shouldSatisfy` isPrefixOf ("millrace: cannot write the access log " <> file <> ": File too large; "))
+        getPid (serverProcess server) >>= mapM_ (\number -> callProcess "prlimit" ["--pid", show number, "--fsize=unlimited:"])
+        askFor server "/after"
+        signalServer sigTERM server
+        waitForExit 20 server `shouldReturn` ExitSuccess
+      written <- lines <$> readFile file
+      length written `shouldSatisfy` (> 5)
+      last written `shouldSatisfy` \line -> "127.0.0.1 - - [" `isPrefixOf` line && "GET /after HTTP/1.1" `isInfixOf` line
     it "tells of a file that became shorter while it was sent" $ \_ -> withLargeFile $ \directory _ ->
       withServer ["serve", directory, "--port", "0"] $ \server -> do
         _ <- withBegunDownload server $ \client _ -> do
