@@ -27,6 +27,9 @@ spec = describe "Millrace.Socket.Datagram" $ do
     it "takes messages of senders without a name" $ withPairOf (socketPair AF_UNIX Datagram defaultProtocol) $ \here there -> do
       sendAll here (Char8.pack "nameless")
       recvFrom there 100 `shouldReturn` (Char8.pack "nameless", SockAddrUnix "")
+    it "knows senders that are in no file system" $ withAbstractSockets Datagram $ \here _ there from -> do
+      getSocketName here >>= sendAllTo there (Char8.pack "from nowhere")
+      recvFrom here 100 `shouldReturn` (Char8.pack "from nowhere", from)
     it "loses no message to an exception that races with its arrival" $
       raceWithArrival (`recvFrom` 100) fst (\there -> fst <$> recvFrom there 100)
     it "loses no message of a peer, and takes none for two or two for one" $ do

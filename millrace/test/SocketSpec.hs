@@ -56,6 +56,15 @@ spec = do
         getPeerName client `shouldReturn` address
         getSocketName server `shouldReturn` address
         getPeerName server `shouldReturn` peer
+    it "names both ends of Unix sockets that are in no file system" $ withAbstractSockets Stream $ \listener address client from -> do
+      listen listener 1
+      connect client address
+      bracket (accept listener) (close . fst) $ \(server, peer) -> do
+        peer `shouldBe` from
+        getSocketName client `shouldReturn` from
+        getPeerName client `shouldReturn` address
+        getSocketName server `shouldReturn` address
+        getPeerName server `shouldReturn` from
     it "sets and reads options" $ withTcpPair $ \one _ -> do
       forM_ [NoDelay, KeepAlive, ReuseAddr, ReusePort] $ \option -> do
         setSocketOption one option 1

@@ -47,6 +47,7 @@ module Support
   , withTcpPair
   , withUnixPair
   , withPairOf
+  , withAbstractSockets
     -- * What the process holds
   , descriptorCount
   , inFlightNow
@@ -72,6 +73,7 @@ import GHC.Stats (GCDetails (..), RTSStats (..), getRTSStats)
 import System.Directory (listDirectory)
 import System.Environment (lookupEnv)
 import System.Mem (performMajorGC)
+import System.Posix.Process (getProcessID)
 import qualified System.Timeout as Base
 import Text.Read (readMaybe)
 
@@ -274,6 +276,17 @@ unixPair = socketPair AF_UNIX Stream defaultProtocol
 
 withPairOf :: IO (Socket, Socket) -> (Socket -> Socket -> IO a) -> IO a
 withPairOf create = bracket create (\(one, other) -> close one >> close other) . uncurry
+
+-- | Two Unix sockets, each with its name, which is in no file system (Linux).
+withAbstractSockets :: SocketType -> (Socket -> SockAddr -> Socket -> SockAddr -> IO a) -> IO a
+withAbstractSockets kind use = do
+  process <- getProcessID
+  let named word = SockAddrUnix ("\0millrace-test-" ++ show process ++ word)
+      create = (,) <$> socket AF_UNIX kind defaultProtocol <*> socket AF_UNIX kind defaultProtocol
+  withPairOf create $ \one other -> do
+    bind one (named "one")
+    bind other (named "other")
+    use one (named "one") other (named "other")
 
 descriptorCount :: IO Int
 descriptorCount = length <$> listDirectory "/proc/self/fd"

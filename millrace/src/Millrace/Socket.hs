@@ -88,7 +88,7 @@ import Foreign.Marshal.Alloc (alloca, allocaBytes)
 import Foreign.Marshal.Array (allocaArray, peekArray)
 import Foreign.Marshal.Utils (fillBytes, with)
 import Foreign.Ptr (Ptr, plusPtr)
-import Foreign.Storable (Storable, peek, sizeOf)
+import Foreign.Storable (Storable, peek, peekByteOff, sizeOf)
 import System.IO (IOMode)
 import qualified System.IO as IO
 import Network.Socket
@@ -195,7 +195,7 @@ firstConnection other = (other, Nothing)
 newConnection :: Integral n => Ptr Word8 -> n -> IO (Socket, SockAddr)
 newConnection address descriptor = do
   accepted <- newSocketFrom (fromIntegral descriptor) `onException` c_close (fromIntegral descriptor)
-  peer <- addressFrom (address `plusPtr` addressStorage) `onException` close accepted
+  peer <- (peekByteOff address addressLength >>= addressFrom (address `plusPtr` addressStorage)) `onException` close accepted
   return (accepted, peer)
 
 -- | Connects to an address. If it is interrupted or fails, the socket is of no use but to be closed.
@@ -319,7 +319,7 @@ getPeerName = nameBy "Millrace.Socket.getPeerName" c_getpeername
 nameBy :: String -> (CInt -> Ptr Word8 -> Ptr CUInt -> IO CInt) -> Socket -> IO SockAddr
 nameBy attempted call s = withAddressPlace $ \place size -> do
   void $ onDescriptor attempted s "" (\descriptor -> call descriptor place size)
-  addressFrom place
+  peek size >>= addressFrom place
 
 -- | The local port; throws for a Unix socket.
 --

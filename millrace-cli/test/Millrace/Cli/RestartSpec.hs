@@ -18,6 +18,7 @@ import Site
 import System.FilePath ((</>))
 import System.Exit (ExitCode (..))
 import System.Posix.IO (FdOption (CloseOnExec), setFdOption)
+import System.Posix.Process (getProcessID)
 import System.Posix.Signals (sigTERM)
 import System.Posix.Types (Fd (..))
 import System.Process (readProcessWithExitCode)
@@ -61,6 +62,14 @@ spec = describe "restarts without losing a request" $ do
       withFdSocket listener $ \number -> withInheritor (Fd number) $ \server -> do
         serverUrl server `shouldBe` "unix:" <> path
         curl ["--unix-socket", path, "http://localhost/"] `shouldReturn` "Pong!"
+  it "on a Unix socket that is in no file system" $
+    withSocket (socket AF_UNIX Stream defaultProtocol) $ \listener -> do
+      name <- ("millrace-cli-test-" <>) . show <$> getProcessID
+      bind listener (SockAddrUnix ('\0' : name))
+      listen listener 1024
+      withFdSocket listener $ \number -> withInheritor (Fd number) $ \server -> do
+        serverUrl server `shouldBe` "unix:@" <> name
+        curl ["--abstract-unix-socket", name, "http://localhost/"] `shouldReturn` "Pong!"
   it "and the next server tells what it does at the same place" $
     withServer (shared 0 <> ["--status", "0"]) $ \first -> do
       statusPort <- takeWhile isDigit . drop (length ("status on http://127.0.0.1:" :: String)) <$> nextLine first

@@ -33,11 +33,12 @@ import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), eBADF, eINTR, errnoToIOError, getErrno)
 import Foreign.C.Types (CInt, CUInt)
 import Foreign.Marshal.Alloc (alloca, allocaBytes)
+import Foreign.Marshal.Array (peekArray)
 import Foreign.Marshal.Utils (fillBytes, with)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (peek, sizeOf)
 import GHC.IO.Exception (IOErrorType (InvalidArgument))
-import Network.Socket (SockAddr, SocketOption (..), SocketType (..))
+import Network.Socket (SockAddr (..), SocketOption (..), SocketType (..))
 import Network.Socket.Address (peekSocketAddress, pokeSocketAddress, sizeOfSocketAddress)
 import System.IO.Error (ioeSetErrorString, mkIOError)
 
@@ -110,7 +111,7 @@ carriesMessages (Socket handle _) = alloca $ \kind -> with (fromIntegral (sizeOf
 peerOf :: Socket -> IO (Maybe SockAddr)
 peerOf (Socket handle _) = withAddressPlace $ \place size -> do
   result <- c_getpeername (descriptorOf handle) place size
-  if result < 0 then return Nothing else Just <$> addressFrom place
+  if result < 0 then return Nothing else Just <$> (peek size >>= addressFrom place)
 
 -- | Room for an address that a call tells, and for its length.
 withAddressPlace :: (Ptr Word8 -> Ptr CUInt -> IO a) -> IO a
@@ -180,8 +181,20 @@ withAddress address use = allocaBytes size $ \pointer -> do
   use pointer size
   where size = sizeOfSocketAddress address
 
-addressFrom :: Ptr a -> IO SockAddr
-addressFrom = peekSocketAddress . castPtr
+-- | The address at a place, of so many bytes. The network package reads the name of a Unix socket up to the first NUL, which is
+-- the first character of an abstract one (unix(7)).
+addressFrom :: Ptr Word8 -> CUInt -> IO SockAddr
+addressFrom place size = peekSocketAddress (castPtr place) >>= \address -> case address of
+  SockAddrUnix "" -> SockAddrUnix . abstractName <$> peekArray (fromIntegral size - pathOffset) (place `plusPtr` pathOffset)
+  _ -> return address
+  where
+    pathOffset = 2 -- in every sockaddr_un
+
+-- | Some systems tell room for a name where there is none.
+abstractName :: [Word8] -> String
+abstractName bytes
+  | all (== 0) bytes = ""
+  | otherwise = map (toEnum . fromIntegral) bytes
 
 -- | Makes a descriptor that came from elsewhere what every socket of ours is: non-blocking, and closed by exec.
 makeOurs :: CInt -> IO ()

@@ -25,7 +25,7 @@ import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
 import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Ptr (castPtr)
-import Foreign.Storable (poke)
+import Foreign.Storable (peek, poke)
 import Network.Socket (SockAddr)
 
 import Millrace.Deadline (Deadline, noDeadline)
@@ -58,7 +58,7 @@ recvFromBefore deadline s@(Socket handle _) size = handOver giveBack $ do
       (count, sender) <- withForeignPtr place $ \buffer -> withAddressPlace $ \address length' -> do
         count <- attempt function s (before deadline (waitReadableRequest handle)) $ \descriptor ->
           poke length' (fromIntegral addressLength) >> c_receive_from descriptor buffer (fromIntegral size) address length'
-        (,) (fromIntegral count) <$> addressFrom address
+        (,) (fromIntegral count) <$> (peek length' >>= addressFrom address)
       let message = ByteString.copy (fromForeignPtr place 0 count)
       message `seq` return (message, sender)
 
