@@ -14,7 +14,7 @@ module Millrace.Cli.Representation
   , refusal
   ) where
 
-import Control.Exception (IOException, try)
+import Control.Exception (IOException, throwIO, try)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (byteString, char7, toLazyByteString, word64Hex)
@@ -33,6 +33,7 @@ import Millrace.Http.Precondition
 import Network.HTTP.Types hiding (ByteRange)
 import Network.HTTP.Types.Header (hAcceptRanges, hContentRange, hETag, hVary)
 import Network.Wai
+import Network.Wai.Handler.Millrace (InvalidResponse (FileTruncated))
 
 -- | What a file is answered with.
 --
@@ -165,7 +166,7 @@ selected representation selection = case selection of
 severalParts :: Representation -> [ByteRange] -> Boundary -> Response
 severalParts representation ranges boundary =
   responseStream partialContent206 headers $ \send flush -> case representationSource representation of
-    InFile file -> withFile (openFilePath file) ForReading $ \opened -> multipartBody parts (readAt opened . fromInteger) send flush
+    InFile file -> withFile (openFilePath file) ForReading $ \opened -> multipartBody parts (reading (openFilePath file) opened) send flush
     InMemory bytes -> multipartBody parts (slice bytes) send flush
   where
     parts = multipart boundary (representationType representation) (representationSize representation) ranges
@@ -173,6 +174,10 @@ severalParts representation ranges boundary =
       (hContentType, multipartType parts)
         : (hContentLength, decimal (multipartLength parts))
         : representationHeaders representation
+    -- The length has been announced: nothing else may take the place of what is not there any more.
+    reading path opened offset count = do
+      bytes <- readAt opened (fromInteger offset) count
+      if ByteString.null bytes then throwIO (FileTruncated path) else pure bytes
     slice bytes offset count = pure (ByteString.take count (ByteString.drop (fromInteger offset) bytes))
 
 decimal :: Integer -> ByteString

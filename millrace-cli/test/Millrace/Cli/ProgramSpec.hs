@@ -384,9 +384,9 @@ spec = do
       written <- lines <$> readFile file
       length written `shouldSatisfy` (> 5)
       last written `shouldSatisfy` \line -> "127.0.0.1 - - [" `isPrefixOf` line && "GET /after HTTP/1.1" `isInfixOf` line
-    it "tells of a file that became shorter while it was sent" $ \_ -> withLargeFile $ \directory _ ->
+    forM_ [("file", ""), ("file of which several ranges are sent", "Range: bytes=0-9,20-\r\n")] $ \(what, field) -> it ("tells of a " <> what <> " that became shorter meanwhile") $ \_ -> withLargeFile $ \directory _ ->
       withServer ["serve", directory, "--port", "0"] $ \server -> do
-        _ <- withBegunDownload server $ \client _ -> do
+        _ <- withBegunDownloadOf field server $ \client _ -> do
           setFileSize (directory </> "large") 1000000
           receiveToEnd client
         nextErrorLine server `shouldReturn` "millrace: /large: the file became shorter while it was sent"
@@ -441,8 +441,12 @@ withLargeFile use = withDirectory $ \directory -> do
 
 -- | Asks for the large file and reads no more than the beginning of it. The file is too large for the buffers on the way.
 withBegunDownload :: Server -> (Network.Socket -> ByteString.ByteString -> IO a) -> IO a
-withBegunDownload server action = withClient server $ \client -> do
-  Network.sendAll client "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"
+withBegunDownload = withBegunDownloadOf ""
+
+-- | The same with fields in the request, each with its end of line.
+withBegunDownloadOf :: ByteString.ByteString -> Server -> (Network.Socket -> ByteString.ByteString -> IO a) -> IO a
+withBegunDownloadOf fields server action = withClient server $ \client -> do
+  Network.sendAll client ("GET /large HTTP/1.1\r\nHost: localhost\r\n" <> fields <> "\r\n")
   Network.recv client 1000 >>= action client
 
 -- | A connection to the server.

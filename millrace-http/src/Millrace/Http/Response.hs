@@ -430,7 +430,7 @@ answerParts connection fields path descriptor size ranges = do
     octets = C8.pack "application/octet-stream"
     readAt offset count = BI.createUptoN count $ \target -> do
       read' <- readFileAt descriptor target count (fromInteger offset)
-      if read' < 0 then throwIO (FileTruncated path) else return read'
+      if read' <= 0 then throwIO (FileTruncated path) else return read'
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Raw
