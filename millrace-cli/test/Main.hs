@@ -3,6 +3,7 @@ module Main (main) where
 
 import GHC.IO.Encoding (setFileSystemEncoding, setLocaleEncoding, utf8)
 import qualified Millrace.Cli.AccessLogSpec
+import qualified Millrace.Cli.AddressSpec
 import qualified Millrace.Cli.CommandSpec
 import qualified Millrace.Cli.ContentCodingSpec
 import qualified Millrace.Cli.DoctorSpec
@@ -24,6 +25,7 @@ main = do
 specs :: Spec
 specs = do
   describe "AccessLog" Millrace.Cli.AccessLogSpec.spec
+  describe "Address" Millrace.Cli.AddressSpec.spec
   describe "Command" Millrace.Cli.CommandSpec.spec
   describe "ContentCoding" Millrace.Cli.ContentCodingSpec.spec
   describe "Doctor" Millrace.Cli.DoctorSpec.spec

@@ -18,7 +18,6 @@ import Control.Concurrent (forkIO, forkIOWithUnmask, killThread)
 import Control.Concurrent.MVar (MVar, newEmptyMVar, putMVar, readMVar, takeMVar, tryPutMVar)
 import Control.Exception (bracket, catch, finally, handle, throwIO, try)
 import Control.Monad (unless, void, when)
-import Data.Bits (shiftR)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder
@@ -28,19 +27,16 @@ import qualified Data.ByteString.Lazy as Lazy
 import Data.Either (isLeft)
 import Data.IORef
 import Data.Int (Int64)
-import Data.List (intersperse, maximumBy)
 import Data.Maybe (fromMaybe, isNothing)
-import Data.Ord (comparing)
 import Data.Time (defaultTimeLocale, formatTime)
 import Data.Time.Clock.System (SystemTime (..), getSystemTime, systemToUTCTime)
-import Data.Word (Word16)
 import GHC.IO.Exception (IOException (..))
+import Millrace.Cli.Address
 import Millrace.Cli.Failure
 import Millrace.Cli.Json (jsonString)
 import Millrace.Cli.StandardStream (writeToOutput)
 import Millrace.Timer (timeout)
 import Network.HTTP.Types
-import Network.Socket (SockAddr (..), hostAddress6ToTuple, hostAddressToTuple)
 import Network.Wai
 import Network.Wai.Handler.Millrace (Answer (..))
 import System.IO (IOMode (AppendMode, ReadMode), SeekMode (AbsoluteSeek), hFileSize, hSeek, withBinaryFile)
@@ -225,7 +221,7 @@ millisecondsOf now = fromIntegral (systemNanoseconds now `div` 1000000)
 -- @since 0.1.0
 renderLine :: LogFormat -> Moment -> Answer -> Builder
 renderLine Combined moment answer =
-  clientOf answer
+  renderHost (answerClient answer)
     <> " - - ["
     <> byteString (momentSecond moment)
     <> "] \""
@@ -246,7 +242,7 @@ renderLine JsonLines moment answer =
   foldMap
     member
     [ ("{\"time\":\"", byteString (momentSecond moment) <> char7 '.' <> milliseconds <> char7 'Z')
-    , ("\",\"client\":\"", clientOf answer)
+    , ("\",\"client\":\"", renderHost (answerClient answer))
     , ("\",\"method\":", optional (method <$> parts))
     , (",\"target\":", optional (target <$> parts))
     , (",\"version\":", optional (version <$> parts))
@@ -295,29 +291,6 @@ versionOf request
   | httpVersion request == http11 = "1.1"
   | httpVersion request == http10 = "1.0"
   | otherwise = Char8.pack (drop 5 (show (httpVersion request)))
-
-clientOf :: Answer -> Builder
-clientOf answer = case answerClient answer of
-  SockAddrInet _ address -> case hostAddressToTuple address of
-    (a, b, c, d) -> dotted [a, b, c, d]
-  SockAddrInet6 _ _ address _ -> case hostAddress6ToTuple address of
-    (0, 0, 0, 0, 0, 0xffff, high, low) -> dotted (concatMap bytesOfWord [high, low]) -- on IPv4, to a socket for both
-    (a, b, c, d, e, f, g, h) -> compressed [a, b, c, d, e, f, g, h]
-  SockAddrUnix _ -> "unix"
-  where
-    dotted = separated '.' . map word8Dec
-    bytesOfWord word = [fromIntegral (word `shiftR` 8), fromIntegral word]
-    separated mark = foldr1 (\left right -> left <> char7 mark <> right)
-
--- As RFC 5952 has it: the longest run of zeros, the first of those that are equal, is left out if it is one of two or more.
-compressed :: [Word16] -> Builder
-compressed groups = case longest of
-  (start, count) | count >= 2 -> written (take start groups) <> "::" <> written (drop (start + count) groups)
-  _ -> written groups
-  where
-    written = mconcat . intersperse (char7 ':') . map word16Hex
-    longest = maximumBy (comparing snd <> flip (comparing fst)) [(start, zeros start) | start <- [0 .. length groups - 1]]
-    zeros start = length (takeWhile (== 0) (drop start groups))
 
 -- As nginx has it: what could end the field, the line or the terminal's patience, in hexadecimal.
 quoted :: ByteString -> Builder

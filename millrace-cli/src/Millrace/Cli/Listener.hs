@@ -1,9 +1,7 @@
--- | Listening sockets from a host and a port, or from whoever started the program. Knows nothing of HTTP but how a URL
--- names an address.
+-- | Listening sockets from a host and a port, or from whoever started the program. Knows nothing of HTTP.
 module Millrace.Cli.Listener
   ( withInherited
   , withListeners
-  , addressUrl
   ) where
 
 import Control.Exception (bracket, throwIO, try)
@@ -73,19 +71,6 @@ cannotBind option host port errno description = Failure ("listen on " <> authori
           , "Choose one of its own with --host, or 0.0.0.0 or :: for all of them."
           )
       | otherwise = (description, "Try another --host or " <> option <> ".")
-
--- | Where a browser finds the server at this address; for Unix sockets there is no URL, but @unix:PATH@, as nginx writes
--- them, with an @\@@ for an abstract one.
---
--- >>> addressUrl (SockAddrInet 8080 (tupleToHostAddress (127, 0, 0, 1)))
--- "http://127.0.0.1:8080"
---
--- @since 0.1.0
-addressUrl :: SockAddr -> String
-addressUrl address = case address of
-  SockAddrUnix ('\0' : name) -> "unix:@" <> name
-  SockAddrUnix path -> "unix:" <> path
-  _ -> "http://" <> show address -- network shows them as URLs do: 127.0.0.1:80, [::1]:80
 
 authority :: String -> PortNumber -> String
 authority host port

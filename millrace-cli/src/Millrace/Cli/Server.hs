@@ -11,6 +11,7 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
 import GHC.Conc (getNumProcessors)
 import Millrace.Cli.AccessLog (endAccessLog, logAnswer, withAccessLog)
+import Millrace.Cli.Address (addressUrl)
 import Millrace.Cli.Backend (startManager)
 import Millrace.Cli.Command (ServerOptions (..))
 import Millrace.Cli.Failure (Failure (..), sayIfTaken, tell)
