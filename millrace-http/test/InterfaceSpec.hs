@@ -8,7 +8,7 @@ import Control.Concurrent.Async (AsyncCancelled (..), async, cancel, forConcurre
 import Control.Concurrent.MVar
 import Control.Concurrent.STM (atomically, check)
 import Control.Exception (AsyncException (..), ErrorCall (..), IOException, SomeException, bracket, bracket_, evaluate, finally, onException, throwIO, toException, try)
-import Control.Monad (forM_, replicateM, replicateM_, void)
+import Control.Monad (forM_, join, replicateM, replicateM_, void)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Builder as Builder
@@ -69,6 +69,11 @@ spec = do
         threadDelay 60000000 `onException` putMVar interrupted ())
         `shouldThrow` (== ErrorCall "end")
       tryTakeMVar interrupted `shouldReturn` Just ()
+    it "withApplication throws, as Warp does, when the server just ends" $ do
+      stopper <- newEmptyMVar
+      let settings = setInstallShutdownHandler (putMVar stopper) defaultSettings
+      within "the end" (withApplicationSettings settings (return pong) $ \_ -> join (takeMVar stopper) >> threadDelay 60000000)
+        `shouldThrow` (\(ErrorCall text) -> "the server has ended" `isInfixOf` text)
     it "withApplication's action begins after setBeforeMainLoop's" $ do
       order <- newIORef []
       let tell what = modifyIORef order (what :)

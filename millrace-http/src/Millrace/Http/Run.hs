@@ -21,6 +21,7 @@ import Control.Concurrent (forkIO, forkIOWithUnmask, killThread)
 import Control.Concurrent.MVar
 import Control.Exception
 import Control.Monad (mfilter, void, when)
+import Data.Either (fromLeft)
 import Millrace.Http.Exception (defaultShouldDisplayException)
 import Millrace.Http.Listener
 import Millrace.Http.NetworkSocket (awaitClose, ours)
@@ -129,7 +130,8 @@ runSettingsInherited settings application = bracket inheritedListeners (mapM_ cl
 
 -- | Serves an application on a free port of the loopback interface while an action, which gets the port, runs in a thread
 -- of its own. Throws what ends the server before its time, and then ends the action; so it does if the server cannot
--- begin ('setBeforeMainLoop').
+-- begin ('setBeforeMainLoop'), and, as Warp does, with an 'ErrorCall' if the server just ends, say because the action
+-- has told it to (see 'setInstallShutdownHandler').
 --
 -- > withApplication (return application) $ \port -> get ("http://127.0.0.1:" ++ show port)
 --
@@ -180,9 +182,12 @@ serveMeanwhile settings application outcome action =
   bracket openFreePort (Network.close . snd) $ \(port, listener) -> do
     ready <- newEmptyMVar
     let signalling = settings {settingsBeforeMainLoop = settingsBeforeMainLoop settings >> putMVar ready ()}
-        serve = runSettingsSocket signalling listener application `catch` (settle outcome . Left)
+        serve = try (runSettingsSocket signalling listener application) >>= settle outcome . Left . fromLeft hasEnded
         act = try (takeMVar ready >> action port) >>= settle outcome
     withThread serve . withThread act $ takeMVar outcome >>= either throwIO return
+
+hasEnded :: SomeException
+hasEnded = toException (ErrorCall "Network.Wai.Handler.Millrace: the server has ended while withApplication's action ran")
 
 withThread :: IO () -> IO a -> IO a
 withThread background action = do
