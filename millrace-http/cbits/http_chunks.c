@@ -179,3 +179,14 @@ int64_t http_chunks_next(http_chunks *chunks, const uint8_t *input, size_t lengt
     chunks->consumed = at;
     return result;
 }
+
+int64_t http_chunks_foresee(const http_chunks *chunks, const uint8_t *input, size_t length) {
+    http_chunks ahead = *chunks;
+    size_t at = 0;
+    int64_t result;
+    do {
+        result = http_chunks_next(&ahead, input + at, length - at);
+        at += ahead.consumed + (size_t)(result > 0 ? result : 0);
+    } while (result > 0);
+    return result;
+}

@@ -37,4 +37,7 @@ void http_chunks_init(http_chunks *chunks);
  */
 int64_t http_chunks_next(http_chunks *chunks, const uint8_t *input, size_t length);
 
+/* What http_chunks_next will come to in this input when all data is taken: 0, HTTP_CHUNKS_END or an http_error. */
+int64_t http_chunks_foresee(const http_chunks *chunks, const uint8_t *input, size_t length);
+
 #endif

@@ -18,6 +18,7 @@ typedef struct outcome {
 static void feed(outcome *out, http_chunks *chunks, const uint8_t *bytes, size_t length) {
     uint8_t *copy = exact_copy(bytes, length);
     size_t at = 0;
+    int64_t foreseen = http_chunks_foresee(chunks, copy, length);
     do {
         out->result = http_chunks_next(chunks, copy + at, length - at);
         CHECK(chunks->consumed <= length - at);
@@ -29,6 +30,7 @@ static void feed(outcome *out, http_chunks *chunks, const uint8_t *bytes, size_t
             at += (size_t)out->result;
         }
     } while (out->result > 0);
+    CHECK(out->result == foreseen);
     CHECK(out->result < 0 || at == length);
     out->consumed += at;
     free(copy);

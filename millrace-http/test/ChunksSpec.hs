@@ -7,7 +7,7 @@ import Control.Monad (forM_, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
-import Millrace.Http.Wire (errorStatus)
+import Millrace.Http.Wire (chunksEnd, errorStatus)
 import Numeric (showHex)
 import Test.Hspec
 import Test.QuickCheck
@@ -27,6 +27,13 @@ spec = describe "chunked bodies (RFC 9112, 7.1)" $ do
         result /= Right () && status `elem` [400, 431]
       dechunkPieces (bytewise bytes) `shouldReturn` whole
       forM_ [0 .. B.length bytes] $ \position -> dechunkPieces (piecesAt position bytes) `shouldReturn` whole
+  it "are foreseen: what will be wrong with the bytes that are there" $ do
+    forM_ (map snd refused) $ \bytes -> do
+      whole <- dechunkPieces [bytes]
+      Left <$> foreseen bytes `shouldReturn` void whole
+    forM_ (map fst valid) $ \bytes -> do
+      foreseen bytes `shouldReturn` chunksEnd
+      foreseen (B.take 2 bytes) `shouldReturn` 0
   it "give back what was put in" $
     property $ \pieces ->
       let bodies = filter (not . B.null) (map B.pack pieces)

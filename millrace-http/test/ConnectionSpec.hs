@@ -5,7 +5,7 @@ module ConnectionSpec (spec) where
 
 import Control.Concurrent (threadDelay)
 import Control.Concurrent.Async (forConcurrently_, withAsync)
-import Control.Exception (SomeException, fromException, try)
+import Control.Exception (ErrorCall (..), SomeException, fromException, throwIO, try)
 import Control.Monad (forM_, forever, replicateM_, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -123,6 +123,21 @@ spec = do
                 "GET /3 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
               ]
         map replyBody (parseReplies bytes) `shouldBe` ["/1", "/2", "/3"]
+    it "RFC 9112, 9.6: broken ones that are not read end the connection, and the response says so" $
+      forM_ ["xyz\r\nhello", "5\r\nhello!\r\n0\r\n\r\n", "5\r\nhello\r\n0\r\nnonsense\r\n\r\n", "5\nhello\n0\n\n"] $ \broken ->
+        forM_ [path, \_ _ -> throwIO (ErrorCall "fault")] $ \application ->
+          withServer id application $ \port -> do
+            bytes <- exchange port (B.concat ["POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", broken, "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n"])
+            map (headerOf "connection") (parseReplies bytes) `shouldBe` [Just "close"]
+    it "those that are whole, or not all there, keep it" $
+      forM_ [["3\r\nabc\r\n0\r\n\r\n"], ["3\r\na", "bc\r\n", "0", "\r\n\r\n"]] $ \pieces ->
+        withServer id path $ \port -> withConnection port $ \client -> do
+          send client "POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+          forM_ pieces $ \piece -> send client piece >> threadDelay 2000
+          reply <- receiveResponse client
+          send client "GET /2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+          next <- parseReplies <$> receiveAll client
+          (headerOf "connection" reply, map replyBody next) `shouldBe` (Nothing, ["/2"])
     it "end the connection when they are too long to skip, without losing the response" $
       withServer id path $ \port ->
         replicateM_ 20 . withConnection port $ \client -> do

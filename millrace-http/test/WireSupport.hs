@@ -5,6 +5,7 @@ module WireSupport
     parsePieces,
     parsePiecesAllowing,
     dechunkPieces,
+    foreseen,
     piecesAt,
     bytewise,
     guarded,
@@ -107,6 +108,10 @@ dechunkPieces pieces = allocaBytes chunksSize $ \chunks -> do
         LT
           | result == chunksEnd -> return (Right (Just (B.concat (reverse done), B.append rest (B.concat arriving))))
           | otherwise -> return (Left result)
+
+-- | What lies ahead in the beginning of a chunked body.
+foreseen :: ByteString -> IO Int
+foreseen bytes = allocaBytes chunksSize $ \chunks -> initChunks chunks >> guarded bytes (foreseeChunks chunks)
 
 -- | Two pieces.
 piecesAt :: Int -> ByteString -> [ByteString]

@@ -6,9 +6,9 @@
 -- The reader is the one thing that an application may go on using in another thread, or after it has returned. All
 -- reading therefore happens under a lock, and when the request is over the reader is told so under the same lock: it
 -- never touches the connection's memory afterwards.
-module Millrace.Http.Body (BodyReader, newBodyReader, readBody, finishBody, sendContinue) where
+module Millrace.Http.Body (BodyReader, newBodyReader, readBody, foreseeFault, finishBody, sendContinue) where
 
-import Control.Concurrent.MVar (MVar, isEmptyMVar, modifyMVar, newMVar)
+import Control.Concurrent.MVar (MVar, isEmptyMVar, modifyMVar, newMVar, putMVar, tryTakeMVar)
 import Control.Exception (SomeException, fromException, mask_, throwIO, toException, try)
 import Control.Monad (when)
 import Data.ByteString (ByteString)
@@ -21,7 +21,7 @@ import Millrace.Deadline (deadlineAfter, earlier, monotonicNanoseconds)
 import Millrace.Http.Connection
 import Millrace.Http.Exception
 import Millrace.Http.Limits (Limits (..), Rate (..))
-import Millrace.Http.Wire (chunksConsumed, chunksEnd, initChunks, nextChunk)
+import Millrace.Http.Wire (chunksConsumed, chunksEnd, foreseeChunks, initChunks, nextChunk)
 
 -- | The body of one request.
 newtype BodyReader = BodyReader (MVar State)
@@ -142,6 +142,19 @@ refillBudget connection = do
 
 microsBetween :: Word64 -> Word64 -> Int
 microsBetween before after = fromIntegral ((after - before) `div` 1000)
+
+-- | Before a response begins: if what has arrived of the body is broken, the connection is not kept, and the response
+-- can say so (RFC 9112, section 9.6). Whoever else reads the body at this moment finds that out for himself.
+foreseeFault :: Connection -> BodyReader -> IO ()
+foreseeFault connection (BodyReader variable) = mask_ (tryTakeMVar variable >>= mapM_ (\state -> look state >> putMVar variable state))
+  where
+    look Chunked = do
+      input <- inputBytes connection
+      count <- inputCount connection
+      state <- chunks connection
+      result <- foreseeChunks state input count
+      when (result < 0 && result /= chunksEnd) (writeRegister connection keepRegister 0)
+    look _ = return ()
 
 -- | Sends 100 (Continue) if the client waits for it (RFC 9110, section 10.1.1): only when the body is wanted, and never
 -- after the final response has begun.

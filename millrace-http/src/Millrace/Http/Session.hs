@@ -229,7 +229,7 @@ serveRequest connection application size = do
       -- The client may wait for earlier responses before it sends the body.
       buffered <- inputCount connection
       when (maybe True (> buffered) known) (flushOutput connection)
-      runApplication connection application request
+      runApplication connection application request (foreseeFault connection body)
       complete <- finishBody connection body
       keep <- readRegister connection keepRegister
       return (complete && keep /= 0)
@@ -237,7 +237,7 @@ serveRequest connection application size = do
       writeRegister connection bodyPendingRegister 0
       request <- newRequest connection bytes size noBody (KnownLength 0)
       dropInput connection size
-      runApplication connection application request
+      runApplication connection application request (return ())
       keep <- readRegister connection keepRegister
       return (keep /= 0)
   where
@@ -260,26 +260,27 @@ noBody = return B.empty
 data Progress = Unanswered | Answering | Answered | Past
   deriving (Eq)
 
-runApplication :: Connection -> Application -> Request -> IO ()
-runApplication connection application request = case endpointObservers (connectionEndpoint connection) of
-  [] -> answerByApplication connection application request
-  observers -> observed connection observers (Just request) Nothing B.empty (answerByApplication connection application request)
+-- The last argument is to be run before a response is composed.
+runApplication :: Connection -> Application -> Request -> IO () -> IO ()
+runApplication connection application request beforehand = case endpointObservers (connectionEndpoint connection) of
+  [] -> answerByApplication connection application request beforehand
+  observers -> observed connection observers (Just request) Nothing B.empty (answerByApplication connection application request beforehand)
 
-answerByApplication :: Connection -> Application -> Request -> IO ()
-answerByApplication connection application request = do
+answerByApplication :: Connection -> Application -> Request -> IO () -> IO ()
+answerByApplication connection application request beforehand = do
   progress <- newIORef Unanswered
   waiting <- outputEnd connection
   when (waiting > 0) (armEarlyFlush connection)
-  outcome <- try (application request (respond connection request progress))
+  outcome <- try (application request (respond connection request progress beforehand))
   reached <- readIORef progress
   writeIORef progress Past
   case outcome of
     Right ResponseReceived
       | reached == Answered -> return ()
-      | otherwise -> recover connection request reached (toException NotResponded)
+      | otherwise -> recover connection request reached beforehand (toException NotResponded)
     Left failure
       | isAsynchronous failure -> throwIO failure
-      | otherwise -> recover connection request reached failure
+      | otherwise -> recover connection request reached beforehand failure
 
 -- Only if the settings ask for it is an application interrupted. Its operations on the client have the same limit, and
 -- a little earlier, so that a slow client makes them fail and is no reason to interrupt.
@@ -315,8 +316,8 @@ observed connection observers request refusal line answering = do
       observer told `catch` \failure -> if isAsynchronous failure then throwIO failure else report connection request failure
 {-# NOINLINE observed #-}
 
-respond :: Connection -> Request -> IORef Progress -> Response -> IO ResponseReceived
-respond connection request progress response = do
+respond :: Connection -> Request -> IORef Progress -> IO () -> Response -> IO ResponseReceived
+respond connection request progress beforehand response = do
   settleEarlyFlush connection
   reached <- readIORef progress
   case reached of
@@ -329,6 +330,7 @@ respond connection request progress response = do
     Past -> throwIO UsedTooLate
   writeIORef progress Answering
   beginResponse connection
+  beforehand
   answer connection request ((== Past) <$> readIORef progress) response
   writeIORef progress Answered
   return ResponseReceived
@@ -341,8 +343,8 @@ beginResponse connection = do
 
 -- The application threw. If nothing of its response was sent the client gets another one, and the connection goes on;
 -- otherwise only closing it can tell the client that the response is incomplete.
-recover :: Connection -> Request -> Progress -> SomeException -> IO ()
-recover connection request reached failure = do
+recover :: Connection -> Request -> Progress -> IO () -> SomeException -> IO ()
+recover connection request reached beforehand failure = do
   settleEarlyFlush connection
   clearTotalDeadline connection
   report connection (Just request) failure
@@ -353,6 +355,7 @@ recover connection request reached failure = do
   if clean
     then do
       unless (keepsFraming failure) (writeRegister connection keepRegister 0)
+      beforehand
       answer connection request (return False) (settingsOnExceptionResponse (settingsOf connection) failure)
     else do
       writeRegister connection keepRegister 0

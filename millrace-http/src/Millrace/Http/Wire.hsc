@@ -68,6 +68,7 @@ module Millrace.Http.Wire
     chunksSize,
     initChunks,
     nextChunk,
+    foreseeChunks,
     chunksConsumed,
     chunksEnd,
 
@@ -358,6 +359,14 @@ foreign import ccall unsafe "http_chunks_next"
 -- 'chunksEnd': the body is over; otherwise a negative error.
 nextChunk :: Ptr Chunks -> Ptr Word8 -> Int -> IO Int
 nextChunk chunks input size = fromIntegral <$> c_next chunks input (fromIntegral size)
+
+foreign import ccall unsafe "http_chunks_foresee"
+  c_foresee :: Ptr Chunks -> Ptr Word8 -> CSize -> IO Int64
+
+-- | What 'nextChunk' will come to in this input when all data is taken: 0, 'chunksEnd' or a negative error. Changes
+-- nothing.
+foreseeChunks :: Ptr Chunks -> Ptr Word8 -> Int -> IO Int
+foreseeChunks chunks input size = fromIntegral <$> c_foresee chunks input (fromIntegral size)
 
 -- | Bytes of framing that the last 'nextChunk' has passed.
 chunksConsumed :: Ptr Chunks -> IO Int
