@@ -182,6 +182,13 @@ spec = do
       withServer id echo $ \port -> do
         bytes <- exchange port "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\nConnection: close\r\n\r\nhello"
         map replyStatus (parseReplies bytes) `shouldBe` [200]
+    it "is not waited for by a client that has begun to send the body: the connection is kept" $
+      forM_ [(echo, "hello"), (path, "/1")] $ \(application, expected) ->
+        withServer id application $ \port -> do
+          let next = "POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbye"
+          bytes <- exchange port (B.append "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello" next)
+          map (\reply -> (replyStatus reply, headerOf "connection" reply)) (parseReplies bytes) `shouldBe` [(200, Nothing), (200, Just "close")]
+          map replyBody (take 1 (parseReplies bytes)) `shouldBe` [expected]
     it "is not sent when the application does not read the body, and the connection is closed" $
       withServer id path $ \port -> do
         bytes <- exchange port "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"

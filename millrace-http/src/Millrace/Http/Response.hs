@@ -107,14 +107,17 @@ composeHead connection status@(Status code _) appFields = do
       method <- headMethod requestHead
       expects <- readRegister connection expectRegister
       pending <- readRegister connection bodyPendingRegister
+      arrived <- inputCount connection
       phase <- readIORef (endpointPhase endpoint)
       allowed <- readRegister connection keepRegister
+      -- RFC 9110, section 10.1.1: a client that waits for 100 (Continue) may or may not send the body now; one that has
+      -- begun to send it does not wait.
       let flushable = pending <= skippedBytesMax (connectionLimits connection)
           keep =
             flags .&. flagKeepAlive /= 0
               && allowed /= 0
               && given .&. givenClose == 0
-              && expects == 0 -- RFC 9110, section 10.1.1: the client may or may not send the body now.
+              && (expects == 0 || pending == 0 || arrived > 0)
               && flushable
               && phase == Serving
       -- Also if this response is taken back and another one is sent.
