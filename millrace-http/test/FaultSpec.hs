@@ -202,6 +202,15 @@ spec = do
         map (either nothing (B.take 12)) answers
           `shouldBe` ["HTTP/1.1 200", "", "HTTP/1.1 200", "", "HTTP/1.1 200", ""]
       readIORef closed `shouldReturn` 6
+    it "onOpen that throws is reported and ends the connection, and onClose is not for it" $ do
+      reports <- newIORef []
+      closed <- newIORef (0 :: Int)
+      let settings = setOnOpen (\_ -> throwIO Fault) . setOnClose (\_ -> modifyIORef closed (+ 1)) . setOnException (\_ failure -> modifyIORef reports (fromException failure :))
+      withServer settings pong $ \port -> do
+        answer <- try (exchange port "GET / HTTP/1.0\r\n\r\n")
+        either nothing id answer `shouldBe` ""
+      readIORef reports `shouldReturn` [Just Fault]
+      readIORef closed `shouldReturn` 0
   where
     twice = "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"
     -- A sparse file: nothing of it is on the disk.

@@ -210,11 +210,13 @@ startConnection endpoint registry application number peerSocket peer = do
 -- Starts masked, in a thread of its own. What has to be done at the end is not interrupted by the server's end.
 runConnection :: Worker -> Connection -> Application -> IO ()
 runConnection worker connection application =
-  handle (\failure -> unless (isKilled failure) (settingsOnException settings Nothing failure `catch` ignore)) $
+  handle (\failure -> unless (isKilled failure) (settingsOnException settings Nothing failure `catch` ignore)) $ do
+    opened <- newIORef False
     atWork worker (do
         wanted <- interruptible (settingsOnOpen settings peer)
+        writeIORef opened True
         when wanted (interruptible (runSession connection application) `finally` (retireEarlyFlush connection >> endWork connection)))
-      `finally` settingsOnClose settings peer
+      `finally` (readIORef opened >>= \was -> when was (settingsOnClose settings peer))
   where
     settings = endpointSettings (connectionEndpoint connection)
     peer = connectionPeer connection

@@ -198,7 +198,8 @@ setOnExceptionResponse value settings = settings {settingsOnExceptionResponse = 
 setOnOpen :: (SockAddr -> IO Bool) -> Settings -> Settings
 setOnOpen value settings = settings {settingsOnOpen = value}
 
--- | Runs when a connection is over. Default: nothing.
+-- | Runs when a connection is over: once for each whose 'setOnOpen' action returned, whatever it said, and not for one
+-- whose action threw. Default: nothing.
 --
 -- @since 0.1.0
 setOnClose :: (SockAddr -> IO ()) -> Settings -> Settings
