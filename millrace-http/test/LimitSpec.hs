@@ -5,8 +5,9 @@ module LimitSpec (spec) where
 
 import Control.Concurrent (threadDelay)
 import Control.Concurrent.Async (forConcurrently, withAsync)
+import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
 import Control.Exception (SomeException, fromException, try)
-import Control.Monad (forM, forM_, forever, replicateM_, void)
+import Control.Monad (forM, forM_, forever, join, replicateM_, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString, lazyByteString)
@@ -22,6 +23,21 @@ import Test.Hspec
 
 spec :: Spec
 spec = do
+  describe "limits beyond all measure" $ do
+    it "are none" $ do
+      let settings = setMaxTotalHeaderLength 4294967296 . setTimeout maxBound . setTotalTimeout maxBound . setMinimumRate 1 maxBound . setFdCacheDuration maxBound . setFileInfoCacheDuration maxBound
+      withServer settings echo $ \port -> withConnection port $ \client -> do
+        forM_ ["POST / HT", "TP/1.1\r\nHost: a\r\nContent-Length: 10\r\nConnection: close\r\n\r\nhello", "world"] $ \piece -> threadDelay 20000 >> send client piece
+        map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["helloworld"]
+    it "hold for a shutdown" $ do
+      begun <- newEmptyMVar
+      stopper <- newEmptyMVar
+      let application _ respond = putMVar begun () >> threadDelay 300000 >> respond (responseLBS status200 [] "late")
+      withServer (setGracefulShutdownTimeout (Just maxBound) . setInstallShutdownHandler (putMVar stopper)) application $ \port -> withConnection port $ \client -> do
+        send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        takeMVar begun
+        () <- join (takeMVar stopper)
+        map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["late"]
   describe "phases with times of their own" $ do
     it "setIdleTimeout is for the time between requests" $
       withServer (setTimeout 30 . setIdleTimeout 1) pong $ \port -> withConnection port $ \client -> do

@@ -10,7 +10,7 @@ import Millrace.Http.Answer (Answer (..))
 import Millrace.Http.Delivery (Pace, makePace)
 import Millrace.Http.EarlyFlush (Flushers, newFlushers)
 import Millrace.Http.FileCache (FileCache, newFileCache)
-import Millrace.Http.Limits (Limits, limitsOf)
+import Millrace.Http.Limits (Limits, limitsOf, secondsInMicros)
 import Millrace.Http.ServerState (ServerState, newServerState)
 import Millrace.Http.Settings (Settings (..))
 import Network.Wai (defaultRequest, remoteHost)
@@ -45,7 +45,7 @@ newEndpoint settings =
   Endpoint settings limits (makePace limits) (serverLine (settingsServerName settings)) (observers settings)
     <$> newIORef Serving
     <*> maybe newServerState return (settingsServerState settings)
-    <*> newFileCache (settingsFdCacheSeconds settings) (settingsFileInfoCacheSeconds settings)
+    <*> newFileCache (secondsInMicros (settingsFdCacheSeconds settings)) (secondsInMicros (settingsFileInfoCacheSeconds settings))
     <*> newFlushers
   where
     limits = limitsOf settings

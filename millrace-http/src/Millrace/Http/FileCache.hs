@@ -47,12 +47,12 @@ data FileInfo = FileInfo
   }
   deriving (Eq, Show)
 
--- | @newFileCache descriptorSeconds factsSeconds@; 0: nothing is kept.
+-- | @newFileCache descriptorMicros factsMicros@; 0: nothing is kept.
 newFileCache :: Int -> Int -> IO FileCache
-newFileCache descriptorSeconds factsSeconds =
+newFileCache descriptorMicros factsMicros =
   FileCache
-    <$> newExpiring (descriptorSeconds * 1000000) descriptorsMax release
-    <*> newExpiring (factsSeconds * 1000000) factsMax (const (return ()))
+    <$> newExpiring descriptorMicros descriptorsMax release
+    <*> newExpiring factsMicros factsMax (const (return ()))
 
 -- Few enough to leave descriptors for connections.
 descriptorsMax, factsMax :: Int

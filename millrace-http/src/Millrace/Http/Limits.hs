@@ -1,10 +1,10 @@
 -- |
 -- The limits of the settings, once worked out, in the units in which they are applied. Knows nothing of connections.
-module Millrace.Http.Limits (Limits (..), Rate (..), limitsOf) where
+module Millrace.Http.Limits (Limits (..), Rate (..), limitsOf, secondsInMicros, millisInMicros) where
 
 import Data.Maybe (fromMaybe)
 import Data.Word (Word32)
-import Millrace.Http.Settings (Seconds, Settings (..))
+import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.Wire (allowBareLineFeed, allowFolding, allowNoHost, allowNonAscii)
 
 -- | Time limits in microseconds, 0 meaning none; sizes and numbers, 'maxBound' meaning none; and what is no limit.
@@ -41,7 +41,7 @@ limitsOf settings =
     { headMicros = phase settingsHeaderSeconds,
       idleMicros = phase settingsIdleSeconds,
       sendMicros = phase settingsSendSeconds,
-      totalMicros = micros (settingsTotalSeconds settings),
+      totalMicros = secondsInMicros (settingsTotalSeconds settings),
       bodyMicros = phase settingsBodySeconds,
       bodyRate = maybe (Rate (settingsSlowlorisSize settings) (phase settingsBodySeconds)) rate (settingsMinimumRate settings),
       sendRate = rate <$> settingsMinimumRate settings,
@@ -64,9 +64,15 @@ limitsOf settings =
           ]
     }
   where
-    phase own = micros (fromMaybe (settingsTimeoutSeconds settings) (own settings))
-    rate (bytesPerSecond, window) = Rate (bytesPerSecond * window) (micros window)
+    phase own = secondsInMicros (fromMaybe (settingsTimeoutSeconds settings) (own settings))
+    rate (bytesPerSecond, window) = Rate (bytesPerSecond * min centurySeconds window) (secondsInMicros window)
     orNone limit = fromMaybe maxBound (limit settings)
 
-micros :: Seconds -> Int
-micros seconds = max 0 seconds * 1000000
+-- | Microseconds of whole seconds or milliseconds. A century stands for all that is longer, as whoever writes 'maxBound'
+-- means it: the product must not overflow. What is negative is 0.
+secondsInMicros, millisInMicros :: Int -> Int
+secondsInMicros seconds = 1000000 * max 0 (min centurySeconds seconds)
+millisInMicros millis = 1000 * max 0 (min (1000 * centurySeconds) millis)
+
+centurySeconds :: Int
+centurySeconds = 100 * 366 * 86400

@@ -243,7 +243,7 @@ drain seconds registries isAccepting = do
       case () of
         _
           | not accepting && null open -> return True
-          | maybe False (\limit -> elapsedMillis >= 1000 * limit) seconds -> return False
+          | maybe False (elapsedMillis `quot` 1000 >=) seconds -> return False
           | otherwise -> do
             filterM (isQuiet elapsedMillis) open >>= mapM_ sayEnd
             threadDelay pause
@@ -257,7 +257,7 @@ isQuiet elapsedMillis connection = do
     then return False
     else do
       millis <- quietMillis (connectionSocket connection)
-      return (1000 * fromMaybe elapsedMillis millis >= inFlightMicros)
+      return (fromMaybe elapsedMillis millis >= inFlightMicros `quot` 1000)
 
 openOnes :: [Registry] -> IO [Open]
 openOnes registries = concat <$> mapM (fmap IntMap.elems . readIORef) registries

@@ -27,7 +27,7 @@ import Millrace.Http.Connection
 import Millrace.Http.Context (Context (..), contextVault, earlyHints)
 import Millrace.Http.Endpoint (Endpoint (..), Phase (..))
 import Millrace.Http.Exception
-import Millrace.Http.Limits (Limits (..))
+import Millrace.Http.Limits (Limits (..), millisInMicros)
 import Millrace.Http.Proxy (readProxyHeader)
 import Millrace.Http.Request (keepTarget, makeRequest)
 import Millrace.Http.Response
@@ -390,7 +390,7 @@ closeAfterResponse connection = do
     then linger connection lingerMicros
     else when (farewellMicros > 0) (linger connection farewellMicros)
   where
-    farewellMicros = 1000 * settingsGracefulClose1Millis (settingsOf connection)
+    farewellMicros = millisInMicros (settingsGracefulClose1Millis (settingsOf connection))
 
 -- An exception has ended the session outside of the application.
 endSession :: Connection -> SomeException -> IO ()

@@ -308,11 +308,15 @@ setAltSvc value settings = settings {settingsAltSvc = Just value}
 setMaximumBodyFlush :: Maybe Int -> Settings -> Settings
 setMaximumBodyFlush value settings = settings {settingsMaximumBodyFlush = fmap (max 0) value}
 
--- | Most bytes of a request head; more gets a 431. Default: 51200.
+-- | Most bytes of a request head, a gigabyte at most; more get a 431. Default: 51200.
 --
 -- @since 0.1.0
 setMaxTotalHeaderLength :: Int -> Settings -> Settings
-setMaxTotalHeaderLength value settings = settings {settingsMaxTotalHeaderLength = max 64 value}
+setMaxTotalHeaderLength value settings = settings {settingsMaxTotalHeaderLength = max 64 (min longestHead value)}
+
+-- The parser counts in 32 bits.
+longestHead :: Int
+longestHead = 1073741824
 
 -- | Most bytes of buffer that a response body's builder may ask for in one piece; more is an error. Default:
 -- 1049000000, as in Warp.
@@ -545,12 +549,12 @@ setMaximumTargetLength value settings = settings {settingsMaximumTargetLength = 
 setMaximumBodySize :: Maybe Int -> Settings -> Settings
 setMaximumBodySize value settings = settings {settingsMaximumBodySize = fmap (max 0) value}
 
--- | Connections that the system may queue until they are accepted; it reduces the number to @net.core.somaxconn@.
--- Default: 2048.
+-- | Connections that the system may queue until they are accepted; it reduces the number to @net.core.somaxconn@, and
+-- 65535 is the most. Default: 2048.
 --
 -- @since 0.1.0
 setBacklog :: Int -> Settings -> Settings
-setBacklog value settings = settings {settingsBacklog = max 1 value}
+setBacklog value settings = settings {settingsBacklog = max 1 (min 65535 value)}
 
 -- | Should every capability have a listening socket of its own (@SO_REUSEPORT@)? The system then deals the connections
 -- out; another process of the same user may listen on the port too. Default: False, one socket for all. Concerns
