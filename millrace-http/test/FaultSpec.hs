@@ -5,7 +5,7 @@ module FaultSpec (spec) where
 
 import Control.Concurrent (threadDelay)
 import Control.Concurrent.MVar
-import Control.Exception (Exception, IOException, SomeException, catch, fromException, throwIO, try)
+import Control.Exception (AsyncException (..), Exception, IOException, SomeException, catch, fromException, throw, throwIO, try)
 import Control.Monad (forM_, forever, void)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString)
@@ -39,6 +39,21 @@ spec = do
             `shouldBe` replicate 2 (500, "Something went wrong")
           reported <- readIORef reports
           map fst (reverse reported) `shouldBe` [Just "/1", Just "/2"]
+
+  describe "applications that end the connection" $ do
+    forM_ [("an asynchronous exception", id, throwIO ThreadKilled), ("a response for exceptions that throws itself", setOnExceptionResponse (\_ -> throw Fault), throwIO Fault)] $ \(what, change, end) ->
+      it ("by " ++ what ++ ": what was answered before arrives") $ do
+        let application request respond
+              | rawPathInfo request == "/end" = end
+              | otherwise = respond (responseLBS status200 [] (L.fromStrict (rawPathInfo request)))
+        withServer change application $ \port -> do
+          bytes <- exchange port (C8.concat ["GET " <> path <> " HTTP/1.1\r\nHost: a\r\n\r\n" | path <- ["/1", "/2", "/end", "/4"]])
+          map replyBody (parseReplies bytes) `shouldBe` ["/1", "/2"]
+    it "a response for exceptions that throws itself is reported, to bad requests too" $ do
+      reports <- newIORef []
+      withServer (setOnException (\_ failure -> modifyIORef reports (failure :)) . setOnExceptionResponse (\_ -> throw Fault)) pong $ \port ->
+        exchange port "GET / HTTP/1.1\r\n\r\n" `shouldReturn` ""
+      map fromException <$> readIORef reports `shouldReturn` [Just Fault, Nothing]
 
   describe "clients that send more than they should" $ do
     it "9.6: a body that nobody wants is taken off their hands, so that they see the answer" $

@@ -9,14 +9,14 @@
 module Millrace.Http.Session (runSession) where
 
 import Control.Concurrent (ThreadId, myThreadId)
-import Control.Exception (Exception (..), SomeException, catch, onException, throwIO, toException, try)
+import Control.Exception (Exception (..), IOException, SomeException, catch, onException, throwIO, toException, try)
 import Control.Monad (join, unless, void, when)
 import Data.Bits ((.&.), (.|.))
 import qualified Data.ByteString as B
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as C8
 import Data.IORef
-import Data.Maybe (fromMaybe)
+import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word8)
 import Foreign.Ptr (Ptr, castPtr)
 import Millrace.Deadline (Deadline, deadlineAfter, earlier, monotonicNanoseconds)
@@ -279,7 +279,7 @@ answerByApplication connection application request beforehand = do
       | reached == Answered -> return ()
       | otherwise -> recover connection request reached beforehand (toException NotResponded)
     Left failure
-      | isAsynchronous failure -> throwIO failure
+      | isAsynchronous failure -> abandon connection reached >> throwIO failure
       | otherwise -> recover connection request reached beforehand failure
 
 -- Only if the settings ask for it is an application interrupted. Its operations on the client have the same limit, and
@@ -357,9 +357,18 @@ recover connection request reached beforehand failure = do
       unless (keepsFraming failure) (writeRegister connection keepRegister 0)
       beforehand
       answer connection request (return False) (settingsOnExceptionResponse (settingsOf connection) failure)
+        `onException` abandon connection Answering
     else do
       writeRegister connection keepRegister 0
       unless (reached == Answered) $ writeRegister connection responseCutRegister 1 >> setOutputEnd connection 0
+
+-- The session ends in a request that is not answered. The responses to those before it are whole, and go out.
+abandon :: Connection -> Progress -> IO ()
+abandon connection reached = void . (try :: IO () -> IO (Either SomeException ())) $ do
+  settleEarlyFlush connection
+  clean <- if reached == Answering then restartResponse connection else return True
+  when clean (flushOutput connection)
+{-# NOINLINE abandon #-}
 
 -- After a fault of the client's, where the next request begins is in doubt.
 keepsFraming :: SomeException -> Bool
@@ -410,7 +419,7 @@ refuse :: Connection -> InvalidRequest -> IO ()
 refuse connection reason = do
   report connection Nothing failure
   working <- isWorking connection
-  when working . void . (try :: IO () -> IO (Either SomeException ())) $ do
+  when working . (`catch` unsaid) $ do
     clearTotalDeadline connection
     case endpointObservers (connectionEndpoint connection) of
       [] -> answerRefused
@@ -422,6 +431,9 @@ refuse connection reason = do
     linger connection lingerMicros
   where
     failure = toException reason
+    -- That the client has gone is no news; that there is no response for it would be.
+    unsaid second = unless (isAsynchronous second || isInputOutput second) (report connection Nothing second)
+    isInputOutput second = isJust (fromException second :: Maybe IOException)
     -- What the parser has found out holds: a refused HEAD has no body either.
     answerRefused = do
       writeRegister connection expectRegister 0
