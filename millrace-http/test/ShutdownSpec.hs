@@ -134,6 +134,14 @@ spec = do
       tryTakeMVar closed `shouldReturn` Just ()
       currentOpenConnections state `shouldReturn` 0
       readIORef told `shouldReturn` 0
+    it "is what a handler sees that is sending, not that its client has gone" $
+      forM_ [1 .. 50 :: Int] . const $ do
+        (started, outcome, application) <- endless
+        told <- newIORef (0 :: Int)
+        withApplicationSettings (setOnException (\_ _ -> modifyIORef told (+ 1)) defaultSettings) (return application) $ \port ->
+          forkIO (void (exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n")) >> takeMVar started
+        tryReadMVar outcome `shouldReturn` Just (Just ThreadKilled)
+        readIORef told `shouldReturn` 0
     it "does not wait for a handler that no exception reaches" $ do
       started <- newEmptyMVar
       finish <- newEmptyMVar

@@ -262,13 +262,15 @@ isQuiet elapsedMillis connection = do
 openOnes :: [Registry] -> IO [Open]
 openOnes registries = concat <$> mapM (fmap IntMap.elems . readIORef) registries
 
--- Ends whatever there is, and does not wait for it longer than 'lastMillis'.
+-- Ends whatever there is, and does not wait for it longer than 'lastMillis'. A handler that sends would fail if its
+-- connection were cut before 'ThreadKilled' is there, and report a client that has gone. So only what no exception has
+-- ended soon is cut.
 cutAll :: [Registry] -> IO ()
 cutAll registries = do
-  open <- openOnes registries
-  mapM_ (cut . openConnection) open
-  mapM_ (killWorker . openWorker) open
   start <- monotonicNanoseconds
+  openOnes registries >>= mapM_ (killWorker . openWorker)
+  awaitNone (start + 1000000 * fromIntegral (lastMillis - cutMillis)) firstPauseMicros
+  openOnes registries >>= mapM_ (cut . openConnection)
   awaitNone (start + 1000000 * fromIntegral lastMillis) firstPauseMicros
   where
     awaitNone :: Word64 -> Int -> IO ()
@@ -308,3 +310,7 @@ lastPauseMicros = 50000
 -- them.
 lastMillis :: Int
 lastMillis = 250
+
+-- What is left of it for those whose connections are cut.
+cutMillis :: Int
+cutMillis = 50
