@@ -226,14 +226,9 @@ static void carry_fibers(mf_carrier *carrier)
 /* What the thread that started the carriers had blocked. */
 static sigset_t signals_of_program;
 
-void mf_carrier_restore_signals(sigset_t *before)
+uint64_t mf_carrier_programs_mask(void)
 {
-    pthread_sigmask(SIG_SETMASK, &signals_of_program, before);
-}
-
-bool mf_carrier_program_blocks(int signal_number)
-{
-    return sigismember(&signals_of_program, signal_number) == 1;
+    return mf_mask_of_set(&signals_of_program);
 }
 
 /* Signals belong to the program's own threads, except those that a thread causes by what it does. */

@@ -67,6 +67,8 @@ typedef struct mf_stream_seen {
 /* The signals that a fiber blocks: see mask.h. */
 typedef struct mf_mask {
     uint64_t blocked;
+    uint64_t added;   /* what the fiber asked to block, and */
+    uint64_t removed; /* not to block: counts for what it starts, also where its carrier blocks it anyway */
     bool is_own;      /* not the carrier's */
     bool has_sigpipe; /* pending, while the fiber does not run */
 } mf_mask;
@@ -130,12 +132,8 @@ int mf_carriers_create(mf_carrier **carriers, unsigned count, mr_group *group, m
 /* Ends the threads, which must have no fibers, and frees the carriers. */
 void mf_carriers_destroy(mf_carrier *carriers, unsigned count);
 
-/* Has the calling thread block what the program's own threads block, for a program that it starts. Tells what it blocked
- * before, unless NULL. */
-void mf_carrier_restore_signals(sigset_t *before);
-
-/* Do the program's own threads block it? */
-bool mf_carrier_program_blocks(int signal_number);
+/* What the program's own threads block, as the one did that started the carriers. */
+uint64_t mf_carrier_programs_mask(void);
 
 /* fiber.c: the first function of every fiber. */
 void mf_fiber_main(void *fiber);

@@ -5,15 +5,34 @@
 #ifndef MILLRACE_FIBER_MASK_H
 #define MILLRACE_FIBER_MASK_H
 
+#include <signal.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef struct mr_fiber mr_fiber;
 
-/* As the kernel has it: bit n - 1 for signal n. errno may change. */
+/* Masks are as the kernel has them: bit n - 1 for signal n. So are the first words of libc's sets. */
+#define MF_MASK_BIT(signal_number) (UINT64_C(1) << ((signal_number)-1))
+
+static inline uint64_t mf_mask_of_set(const sigset_t *set)
+{
+    uint64_t mask;
+    memcpy(&mask, set, sizeof mask);
+    return mask;
+}
+
+/* errno may change. */
 uint64_t mf_mask_of_thread(void);
 
-/* The running fiber may have changed the mask of its thread: from now on it is the fiber's. */
-void mf_mask_note_change(void);
+/* Tells what the thread had blocked before. Past the fiber: a mask for a while. errno may change. */
+uint64_t mf_mask_set(uint64_t mask);
+
+/* The running fiber has changed the mask of its thread in the way of pthread_sigmask: from now on it is the fiber's. */
+void mf_mask_note_change(int how, const sigset_t *set);
+
+/* What a thread or a process begins with that the running fiber starts: what the program's threads have blocked, but for
+ * what the fiber itself has changed of that. Not the carrier's mask, which is nobody's wish. */
+uint64_t mf_mask_to_inherit(void);
 
 /* Around a switch, for a fiber that has a mask of its own: the carrier's in its place, and back. errno may change. */
 void mf_mask_put_off(mr_fiber *fiber);

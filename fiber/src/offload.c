@@ -113,7 +113,7 @@ static int start_thread(pthread_t *thread, void *(*run)(void *), void *argument)
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     sigfillset(&all);
     LIBC(pthread_sigmask)(SIG_SETMASK, &all, &before);
-    int error = pthread_create(thread, &attributes, run, argument);
+    int error = LIBC(pthread_create)(thread, &attributes, run, argument);
     LIBC(pthread_sigmask)(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return error;

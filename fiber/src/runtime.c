@@ -1,6 +1,7 @@
 /* runtime.c: starting, placing, stopping. */
 #include "runtime.h"
 #include "futex.h"
+#include "mask.h"
 #include "offload.h"
 #include "random.h"
 #include "report/report.h"
@@ -80,7 +81,7 @@ fail_group:
 static void forget_after_fork(void)
 {
     if (mf_this_carrier)
-        mf_carrier_restore_signals(NULL);
+        mf_mask_set(mf_current ? mf_mask_to_inherit() : mf_carrier_programs_mask());
     mf_current = NULL;
     mf_this_carrier = NULL;
     left_behind = atomic_exchange(&current, NULL);

@@ -4,6 +4,7 @@
  * The end of one process is announced by a pidfd (Linux 5.3). Nothing announces the end of any of several, a stop, or a
  * lock that becomes free: those are tried again after a pause of 1 ms, doubling up to 20.
  */
+#include "../mask.h"
 #include "../offload.h"
 #include "../watch.h"
 #include "blocking.h"
@@ -112,6 +113,7 @@ typedef struct errand errand;
 
 struct errand {
     void (*start)(errand *);
+    uint64_t mask; /* of the fiber, as what is started begins with it */
     spawner *spawn;
     pid_t *pid;
     const posix_spawn_file_actions_t *actions;
@@ -124,14 +126,15 @@ struct errand {
     int result;
 };
 
-/* What is started here begins with the signals blocked that the program's threads block, not those of a helper. */
+/* What is started here does not begin with the signals blocked that a helper blocks. */
 static void run_start(void *argument)
 {
     errand *e = argument;
-    sigset_t before;
-    mf_carrier_restore_signals(&before);
+    uint64_t before = mf_mask_set(e->mask);
     e->start(e);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = errno;
+    mf_mask_set(before);
+    errno = error;
 }
 
 static void start_system(errand *e)
@@ -152,6 +155,7 @@ static void start_spawn(errand *e)
 static int spawn_elsewhere(errand e)
 {
     e.start = start_spawn;
+    e.mask = mf_mask_to_inherit();
     mf_offload(run_start, &e);
     return e.result;
 }
@@ -178,7 +182,7 @@ FILE *popen(const char *command, const char *mode)
 {
     if (!mf_current)
         return LIBC(popen)(command, mode);
-    errand e = {.start = start_popen, .command = command, .mode = mode};
+    errand e = {.start = start_popen, .mask = mf_mask_to_inherit(), .command = command, .mode = mode};
     mf_offload(run_start, &e);
     return e.stream;
 }
@@ -187,7 +191,7 @@ int system(const char *command)
 {
     if (!mf_current)
         return LIBC(system)(command);
-    errand e = {.start = start_system, .command = command};
+    errand e = {.start = start_system, .mask = mf_mask_to_inherit(), .command = command};
     mf_offload_alone(run_start, &e);
     return e.result;
 }

@@ -2,7 +2,11 @@
 #include "shadow_test.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <threads.h>
 
 #ifdef __SANITIZE_THREAD__
 #define SKIP_UNDER_TSAN() SKIP("TSan's runtime has these calls of its own, which come before ours")
@@ -141,10 +145,128 @@ static void what_a_fiber_raises_is_handled(void)
     on_fiber(raise_and_look, NULL);
 }
 
+/* -------------------------------------------------------------------------------- threads and processes begin with it --- */
+
+static void *tell_mask_of_thread(void *argument)
+{
+    return tell_mask(argument);
+}
+
+static int tell_mask_of_c11_thread(void *argument)
+{
+    tell_mask(argument);
+    return 0;
+}
+
+static sigset_t mask_of_new_thread(void)
+{
+    sigset_t mask;
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, tell_mask_of_thread, &mask), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    return mask;
+}
+
+static sigset_t mask_of_new_c11_thread(void)
+{
+    sigset_t mask;
+    thrd_t thread;
+    CHECK_EQ(thrd_create(&thread, tell_mask_of_c11_thread, &mask), thrd_success);
+    CHECK_EQ(thrd_join(thread, NULL), thrd_success);
+    return mask;
+}
+
+static bool child_blocks(int signal_number)
+{
+    int status;
+    sigset_t mask;
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        tell_mask(&mask);
+        _exit(sigismember(&mask, signal_number));
+    }
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* Does a program that is told to end by that signal go on? */
+static bool program_blocks(int signal_number)
+{
+    int status;
+    pid_t child;
+    char command[64];
+    char *const words[] = {"sh", "-c", command, NULL};
+    snprintf(command, sizeof command, "kill -%d $$; exit 0", signal_number);
+    CHECK_EQ(posix_spawn(&child, "/bin/sh", NULL, NULL, words, environ), 0);
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    return WIFEXITED(status);
+}
+
+static void what_begins_must_block(int signal_number, bool is_blocked)
+{
+    sigset_t thread = mask_of_new_thread(), c11 = mask_of_new_c11_thread();
+    CHECK_EQ(sigismember(&thread, signal_number), is_blocked);
+    CHECK_EQ(sigismember(&c11, signal_number), is_blocked);
+    CHECK_EQ(child_blocks(signal_number), is_blocked);
+    CHECK_EQ(program_blocks(signal_number), is_blocked);
+}
+
+static void *block_start_and_put_back(void *argument)
+{
+    sigset_t one, every, before;
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    sigfillset(&every);
+    what_begins_must_block(SIGUSR1, false);
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &one, &before), 0);
+    what_begins_must_block(SIGUSR1, true);
+    what_begins_must_block(SIGUSR2, false);
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    what_begins_must_block(SIGUSR1, false);
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, &every, &before), 0);
+    what_begins_must_block(SIGUSR2, true);
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    what_begins_must_block(SIGUSR2, false);
+    return argument;
+}
+
+/* Carriers block every signal for reasons of their own; what a fiber starts is to have the program's mask. */
+static void what_a_fiber_starts_has_its_mask(void)
+{
+    SKIP_UNDER_TSAN();
+    on_fiber(block_start_and_put_back, NULL);
+}
+
+static void *name_a_mask(void *argument)
+{
+    sigset_t one, mask;
+    pthread_t thread;
+    pthread_attr_t attributes;
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    CHECK_EQ(pthread_attr_init(&attributes), 0);
+    CHECK_EQ(pthread_attr_setsigmask_np(&attributes, &one), 0);
+    CHECK_EQ(pthread_create(&thread, &attributes, tell_mask_of_thread, &mask), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK(sigismember(&mask, SIGUSR1));
+    CHECK(!sigismember(&mask, SIGUSR2));
+    CHECK_EQ(pthread_attr_destroy(&attributes), 0);
+    return argument;
+}
+
+static void a_mask_among_a_threads_attributes(void)
+{
+    SKIP_UNDER_TSAN();
+    on_fiber(name_a_mask, NULL);
+}
+
 const fiber_case signal_cases[] = {
     CASE(sigpipe_blocked_by_two_fibers),
     CASE(a_mask_is_one_fibers),
     CASE(the_carriers_mask_can_be_changed),
     CASE(what_a_fiber_raises_is_handled),
+    CASE(what_a_fiber_starts_has_its_mask),
+    CASE(a_mask_among_a_threads_attributes),
     {0},
 };
