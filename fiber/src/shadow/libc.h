@@ -99,6 +99,7 @@ int __pthread_mutex_trylock(pthread_mutex_t *);
 int __pthread_mutex_unlock(pthread_mutex_t *);
 int __pthread_rwlock_rdlock(pthread_rwlock_t *);
 int __pthread_rwlock_wrlock(pthread_rwlock_t *);
+int __pthread_rwlock_trywrlock(pthread_rwlock_t *);
 int __pthread_rwlock_unlock(pthread_rwlock_t *);
 int __pthread_once(pthread_once_t *, void (*)(void));
 
@@ -116,7 +117,7 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(posix_spawnp) X(pthread_mutex_lock)                                                                              \
     X(pthread_mutex_trylock) X(pthread_mutex_timedlock) X(pthread_mutex_clocklock) X(pthread_mutex_unlock)             \
     X(pthread_cond_wait) X(pthread_cond_timedwait) X(pthread_cond_clockwait) X(pthread_cond_signal)                    \
-    X(pthread_cond_broadcast) X(pthread_rwlock_rdlock) X(pthread_rwlock_wrlock) X(pthread_rwlock_timedrdlock)          \
+    X(pthread_cond_broadcast) X(pthread_rwlock_rdlock) X(pthread_rwlock_wrlock) X(pthread_rwlock_trywrlock) X(pthread_rwlock_timedrdlock)          \
     X(pthread_rwlock_timedwrlock) X(pthread_rwlock_clockrdlock) X(pthread_rwlock_clockwrlock)                          \
     X(pthread_rwlock_unlock) X(sem_wait) X(sem_timedwait) X(sem_clockwait) X(sem_post) X(pthread_join)                 \
     X(pthread_once) X(fread) X(__fread_chk) X(fgetc) X(fgets) X(__fgets_chk) X(getdelim) X(__uflow) X(__underflow)  \
@@ -132,7 +133,7 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(__connect) X(__poll) X(__select) X(__close) X(__dup2) X(__nanosleep) X(open) X(__open) X(__open64) X(openat)     \
     X(creat) X(creat64) X(__open_2) X(__openat_2) X(lockf) X(fcntl64) X(__fcntl) X(__wait) X(__waitpid)                \
     X(__pthread_mutex_lock) X(__pthread_mutex_trylock) X(__pthread_mutex_unlock) X(__pthread_rwlock_rdlock)            \
-    X(__pthread_rwlock_wrlock) X(__pthread_rwlock_unlock) X(__pthread_once)                                         \
+    X(__pthread_rwlock_wrlock) X(__pthread_rwlock_trywrlock) X(__pthread_rwlock_unlock) X(__pthread_once)                                         \
     X(fread_unlocked) X(getc) X(fgetc_unlocked) X(getc_unlocked) X(fgets_unlocked) X(getchar) X(getline) X(__getdelim) \
     X(_IO_getc) X(_IO_putc) X(fwrite_unlocked) X(fputs_unlocked) X(putc) X(fputc_unlocked) X(putc_unlocked) X(putchar)        \
     X(putchar_unlocked)  \

@@ -157,11 +157,14 @@ static int acquire(void *lock, mf_try try_lock, uint64_t deadline_ns, bool inter
     return error;
 }
 
-/* The deadline on the core's clock for one on another; a time that is not valid is libc's to refuse. */
+/* The deadline on the core's clock for one on another; a time that is not valid is libc's to refuse. One before the
+ * clock's beginning has passed. */
 static uint64_t deadline_on(clockid_t clock, const struct timespec *until)
 {
     const time_t longest_s = INT64_MAX / INT64_C(1000000000) - 1; /* 292 years: "never", and no product overflows */
     struct timespec now;
+    if (until->tv_sec < 0)
+        return 1;
     clock_gettime(clock, &now);
     if (until->tv_sec - now.tv_sec > longest_s)
         return UINT64_MAX;
@@ -171,14 +174,14 @@ static uint64_t deadline_on(clockid_t clock, const struct timespec *until)
 
 static bool is_valid(clockid_t clock, const struct timespec *t)
 {
-    return t && mf_is_valid_time(t) && (clock == CLOCK_MONOTONIC || clock == CLOCK_REALTIME);
+    return t && mf_is_valid_fraction(t->tv_nsec) && (clock == CLOCK_MONOTONIC || clock == CLOCK_REALTIME);
 }
 
-/* ---------------------------------------------------------------------------------- owners of recursive mutexes --- */
+/* -------------------------------------------------------------- owners of recursive mutexes, and those who write --- */
 
 typedef struct ownership {
     struct ownership *next;
-    const void *mutex;
+    const void *lock;
     const mr_fiber *owner;
     const mf_carrier *carrier; /* the owner's */
     unsigned depth;
@@ -189,9 +192,9 @@ static struct {
     ownership *first;
 } owned[BUCKETS];
 
-static size_t owner_bucket(const void *mutex)
+static size_t owner_bucket(const void *lock)
 {
-    return (size_t)(bucket_of(mutex) - buckets);
+    return (size_t)(bucket_of(lock) - buckets);
 }
 
 /* Whoever waited or held a lock of ours is a fiber or a thread that does not exist in the child. */
@@ -216,22 +219,33 @@ static bool is_held_by_neighbour(const pthread_mutex_t *mutex)
     bool held = false;
     mf_lock_take(&owned[index].lock);
     for (ownership *each = owned[index].first; each; each = each->next)
-        held |= each->mutex == mutex && each->owner != mf_current && each->carrier == mf_this_carrier;
+        held |= each->lock == mutex && each->owner != mf_current && each->carrier == mf_this_carrier;
     mf_lock_give(&owned[index].lock);
     return held;
 }
 
-static void note_locked(const pthread_mutex_t *mutex)
+static bool is_own(const void *lock)
 {
-    size_t index = owner_bucket(mutex);
+    size_t index = owner_bucket(lock);
+    bool own = false;
+    mf_lock_take(&owned[index].lock);
+    for (ownership *each = owned[index].first; each; each = each->next)
+        own |= each->lock == lock && each->owner == mf_current;
+    mf_lock_give(&owned[index].lock);
+    return own;
+}
+
+static void note_locked(const void *lock)
+{
+    size_t index = owner_bucket(lock);
     ownership *fresh = malloc(sizeof *fresh), *found;
     mf_lock_take(&owned[index].lock);
     found = owned[index].first;
-    while (found && (found->mutex != mutex || found->owner != mf_current))
+    while (found && (found->lock != lock || found->owner != mf_current))
         found = found->next;
     if (!found && fresh) {
         *fresh = (ownership){
-            .next = owned[index].first, .mutex = mutex, .owner = mf_current, .carrier = mf_this_carrier};
+            .next = owned[index].first, .lock = lock, .owner = mf_current, .carrier = mf_this_carrier};
         found = owned[index].first = fresh;
         fresh = NULL;
     }
@@ -241,13 +255,13 @@ static void note_locked(const pthread_mutex_t *mutex)
     free(fresh);
 }
 
-static void note_unlocked(const pthread_mutex_t *mutex)
+static void note_unlocked(const void *lock)
 {
-    size_t index = owner_bucket(mutex);
+    size_t index = owner_bucket(lock);
     ownership *gone = NULL;
     mf_lock_take(&owned[index].lock);
     for (ownership **link = &owned[index].first; *link; link = &(*link)->next) {
-        if ((*link)->mutex != mutex || (*link)->owner != mf_current)
+        if ((*link)->lock != lock || (*link)->owner != mf_current)
             continue;
         if (--(*link)->depth == 0) {
             gone = *link;
@@ -277,15 +291,7 @@ static int try_mutex(void *lock)
 
 static bool is_own_errorcheck(const pthread_mutex_t *mutex)
 {
-    if ((mutex->__data.__kind & 3) != PTHREAD_MUTEX_ERRORCHECK_NP)
-        return false;
-    size_t index = owner_bucket(mutex);
-    bool own = false;
-    mf_lock_take(&owned[index].lock);
-    for (ownership *each = owned[index].first; each; each = each->next)
-        own |= each->mutex == mutex && each->owner == mf_current;
-    mf_lock_give(&owned[index].lock);
-    return own;
+    return (mutex->__data.__kind & 3) == PTHREAD_MUTEX_ERRORCHECK_NP && is_own(mutex);
 }
 
 static int lock_mutex(pthread_mutex_t *mutex, uint64_t deadline_ns)
@@ -427,15 +433,26 @@ static int try_read_lock(void *lock)
 
 static int try_write_lock(void *lock)
 {
-    return pthread_rwlock_trywrlock(lock);
+    int error = LIBC(pthread_rwlock_trywrlock)(lock);
+    if (error == 0)
+        note_locked(lock);
+    return error;
 }
 
+/* Who writes and asks again is told so, as by libc, which knows the writer by its thread. */
 static int lock_rwlock(pthread_rwlock_t *lock, mf_try try_lock, uint64_t deadline_ns)
 {
     int before = errno;
-    int error = acquire(lock, try_lock, deadline_ns, false);
+    int error = try_lock(lock);
+    if (is_taken(error))
+        error = is_own(lock) ? EDEADLK : acquire(lock, try_lock, deadline_ns, false);
     errno = before;
     return error;
+}
+
+int pthread_rwlock_trywrlock(pthread_rwlock_t *lock)
+{
+    return mf_current ? note_taken(lock, try_write_lock(lock), PLACE) : LIBC(pthread_rwlock_trywrlock)(lock);
 }
 
 int pthread_rwlock_rdlock(pthread_rwlock_t *lock)
@@ -480,8 +497,11 @@ int pthread_rwlock_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const st
 
 int pthread_rwlock_unlock(pthread_rwlock_t *lock)
 {
-    if (mf_current)
+    if (mf_current) {
         mf_held_note_unlock(lock);
+        if (__atomic_load_n(&lock->__data.__cur_writer, __ATOMIC_RELAXED))
+            note_unlocked(lock);
+    }
     int error = LIBC(pthread_rwlock_unlock)(lock);
     if (error == 0)
         wake(lock, true);
@@ -491,6 +511,8 @@ int pthread_rwlock_unlock(pthread_rwlock_t *lock)
 ALIAS(__pthread_rwlock_rdlock, pthread_rwlock_rdlock);
 
 ALIAS(__pthread_rwlock_wrlock, pthread_rwlock_wrlock);
+
+ALIAS(__pthread_rwlock_trywrlock, pthread_rwlock_trywrlock);
 
 ALIAS(__pthread_rwlock_unlock, pthread_rwlock_unlock);
 

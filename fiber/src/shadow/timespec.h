@@ -12,9 +12,14 @@
 
 #define MF_NS_PER_SECOND UINT64_C(1000000000)
 
+static inline bool mf_is_valid_fraction(long ns)
+{
+    return ns >= 0 && ns < (long)MF_NS_PER_SECOND;
+}
+
 static inline bool mf_is_valid_time(const struct timespec *t)
 {
-    return t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < (long)MF_NS_PER_SECOND;
+    return t->tv_sec >= 0 && mf_is_valid_fraction(t->tv_nsec);
 }
 
 static inline struct timespec mf_timespec_of(uint64_t ns)

@@ -209,6 +209,7 @@ typedef enum circumstance {
     TAKEN,    /* and not given up before the deadline */
     GIVEN_UP, /* before the deadline */
     PAST,     /* taken, and the deadline has passed before the call */
+    EARLIEST, /* the same, and before the clock began */
     NO_TIME,  /* taken, and the deadline is no valid time */
     NO_CLOCK, /* taken, and nobody can wait by the clock; the calls that choose theirs see a deadline in the past */
 } circumstance;
@@ -243,6 +244,8 @@ static struct timespec deadline(clockid_t clock, circumstance c)
     t.tv_nsec %= 1000000000;
     if (c == PAST || c == NO_TIME || c == NO_CLOCK)
         t.tv_sec = 0;
+    if (c == EARLIEST)
+        t.tv_sec = -1;
     if (c == NO_TIME)
         t.tv_nsec = 1000000000;
     return t;
@@ -292,6 +295,7 @@ static void wait_for_holder(const waiting *w, circumstance c, outcome *o)
     CALLS_IN(name, taken, TAKEN)                                                                                       \
     CALLS_IN(name, given_up, GIVEN_UP)                                                                                 \
     CALLS_IN(name, past, PAST)                                                                                         \
+    CALLS_IN(name, earliest, EARLIEST)                                                                                 \
     CALLS_IN(name, no_time, NO_TIME)                                                                                   \
     CALLS_IN(name, no_clock, NO_CLOCK)
 
@@ -308,7 +312,8 @@ static void call_sync(world *w, outcome *o)
     {#name "_" #circumstance, NEED_NOTHING, false, false, call_##name##_##circumstance}
 
 #define ROWS(name, call, clock, what, undo)                                                                            \
-    ROW(name, free), ROW(name, taken), ROW(name, given_up), ROW(name, past), ROW(name, no_time), ROW(name, no_clock),
+    ROW(name, free), ROW(name, taken), ROW(name, given_up), ROW(name, past), ROW(name, earliest), ROW(name, no_time),  \
+        ROW(name, no_clock),
 
 const call calls_without_descriptor[] = {
     WAITINGS(ROWS)

@@ -256,6 +256,62 @@ static void readers_and_writers(void)
     CHECK_EQ(r.value, 6 * r.rounds / 4);
 }
 
+static void *lock_again_as_writer(void *argument)
+{
+    pthread_rwlock_t *lock = argument;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 60;
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(i ? pthread_rwlock_trywrlock(lock) : pthread_rwlock_wrlock(lock), 0);
+        CHECK_EQ(pthread_rwlock_rdlock(lock), EDEADLK);
+        CHECK_EQ(pthread_rwlock_wrlock(lock), EDEADLK);
+        CHECK_EQ(pthread_rwlock_timedrdlock(lock, &until), EDEADLK);
+        CHECK_EQ(pthread_rwlock_timedwrlock(lock, &until), EDEADLK);
+        CHECK_EQ(pthread_rwlock_trywrlock(lock), EBUSY);
+        CHECK_EQ(pthread_rwlock_unlock(lock), 0);
+    }
+    return NULL;
+}
+
+static void a_writer_that_asks_again(void)
+{
+    pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+    on_fiber(lock_again_as_writer, &lock);
+    on_fiber(lock_again_as_writer, &lock);
+}
+
+static mr_event *may_let_go;
+
+static void *hold_as_writer(void *argument)
+{
+    CHECK_EQ(pthread_rwlock_wrlock(argument), 0);
+    CHECK_EQ(mr_event_wait(may_let_go, MR_NO_DEADLINE), 0);
+    CHECK_EQ(pthread_rwlock_unlock(argument), 0);
+    return NULL;
+}
+
+/* Before the clock began: a time like any other that has passed. libc would take the fiber for the owner. */
+static void *be_too_late(void *argument)
+{
+    const struct timespec before_all_clocks = {.tv_sec = -3};
+    CHECK_EQ(pthread_rwlock_timedwrlock(argument, &before_all_clocks), ETIMEDOUT);
+    CHECK_EQ(pthread_rwlock_timedrdlock(argument, &before_all_clocks), ETIMEDOUT);
+    return NULL;
+}
+
+static void a_deadline_before_all_clocks(void)
+{
+    pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+    CHECK_EQ(mr_event_create(&may_let_go), 0);
+    mr_fiber *writer = spawn(hold_as_writer, &lock);
+    let_fibers_park();
+    on_fiber(be_too_late, &lock);
+    mr_event_set(may_let_go);
+    join(writer);
+    mr_event_destroy(may_let_go);
+}
+
 static void *wait_semaphore(void *argument)
 {
     CHECK_EQ(sem_wait(argument), 0);
@@ -416,6 +472,8 @@ const fiber_case pthread_cases[] = {
     CASE(a_condition_with_a_deadline),
     CASE(deadlines_beyond_all_clocks),
     CASE(readers_and_writers),
+    CASE(a_writer_that_asks_again),
+    CASE(a_deadline_before_all_clocks),
     CASE(semaphores),
     CASE(once_with_an_initializer_that_parks),
     CASE(joining_a_thread),
