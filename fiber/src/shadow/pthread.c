@@ -362,6 +362,29 @@ ALIAS(__pthread_mutex_unlock, pthread_mutex_unlock);
 
 /* ------------------------------------------------------------------------------------------ condition variables --- */
 
+/* glibc keeps it in the first bit of __wrefs (pthread_cond_common.c), and the clock in the second. */
+static bool is_shared(const pthread_cond_t *condition)
+{
+    return condition->__data.__wrefs & 1;
+}
+
+static clockid_t clock_of(const pthread_cond_t *condition)
+{
+    return condition->__data.__wrefs & 2 ? CLOCK_MONOTONIC : CLOCK_REALTIME;
+}
+
+/* Another process does not find a fiber in the table: one that waits for another process wakes now and then without a
+ * reason, as waits for conditions may. */
+static int park_for_condition(mf_wait *wait, bool is_for_processes, uint64_t deadline_ns)
+{
+    if (!is_for_processes)
+        return mf_wait_park(wait, deadline_ns, MF_INTERRUPTIBLE);
+    uint64_t pause_ns = mr_clock_now_ns() + PAUSE_LAST_MS * NS_PER_MS;
+    int outcome = mf_wait_park(wait, earlier(deadline_ns, pause_ns), MF_INTERRUPTIBLE);
+    bool has_passed = deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= deadline_ns;
+    return outcome == -ETIMEDOUT && !has_passed ? 0 : outcome;
+}
+
 /* Fibers wait in the table, threads in libc's variable. A fiber has entered before it gives up the mutex, so that
  * whoever signals under the mutex, or after it, finds it. */
 static int wait_for_condition(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t deadline_ns)
@@ -369,11 +392,12 @@ static int wait_for_condition(pthread_cond_t *condition, pthread_mutex_t *mutex,
     mf_wait wait;
     mf_node node;
     int before = errno;
+    bool is_for_processes = is_shared(condition);
     enter(&node, &wait, condition);
     int error = pthread_mutex_unlock(mutex);
     if (error)
         mf_wait_claim_own(&wait, 0);
-    int outcome = mf_wait_park(&wait, deadline_ns, MF_INTERRUPTIBLE);
+    int outcome = park_for_condition(&wait, is_for_processes, deadline_ns);
     leave(&node);
     if (error)
         return error;
@@ -389,12 +413,6 @@ int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
 {
     return mf_current ? wait_for_condition(condition, mutex, MR_NO_DEADLINE)
                       : LIBC(pthread_cond_wait)(condition, mutex);
-}
-
-/* glibc keeps the clock in the second bit of __wrefs (pthread_cond_common.c). */
-static clockid_t clock_of(const pthread_cond_t *condition)
-{
-    return condition->__data.__wrefs & 2 ? CLOCK_MONOTONIC : CLOCK_REALTIME;
 }
 
 int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until)
@@ -558,7 +576,7 @@ int sem_post(sem_t *semaphore)
     return result;
 }
 
-/* ---------------------------------------------------------------------------------------- threads, pthread_once --- */
+/* ------------------------------------------------------------------------------ threads, barriers, pthread_once --- */
 
 typedef struct errand {
     pthread_t thread;
@@ -578,6 +596,27 @@ int pthread_join(pthread_t thread, void **value)
         return LIBC(pthread_join)(thread, value);
     errand e = {.thread = thread, .value = value};
     mf_offload_alone(run_join, &e);
+    return e.result;
+}
+
+typedef struct barrier_errand {
+    pthread_barrier_t *barrier;
+    int result;
+} barrier_errand;
+
+static void run_barrier_wait(void *argument)
+{
+    barrier_errand *e = argument;
+    e->result = LIBC(pthread_barrier_wait)(e->barrier);
+}
+
+/* A thread of its own for each fiber that waits: nothing tells how many libc still waits for. */
+int pthread_barrier_wait(pthread_barrier_t *barrier)
+{
+    if (!mf_current)
+        return LIBC(pthread_barrier_wait)(barrier);
+    barrier_errand e = {.barrier = barrier};
+    mf_offload_alone(run_barrier_wait, &e);
     return e.result;
 }
 

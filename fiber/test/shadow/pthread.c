@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 
 typedef struct shared {
@@ -312,6 +314,114 @@ static void a_deadline_before_all_clocks(void)
     mr_event_destroy(may_let_go);
 }
 
+/* ------------------------------------------------------------------------------------------- with other processes --- */
+
+static shared *new_shared_between_processes(void)
+{
+    pthread_mutexattr_t of_mutex;
+    pthread_condattr_t of_condition;
+    shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(s != MAP_FAILED);
+    pthread_mutexattr_init(&of_mutex);
+    pthread_condattr_init(&of_condition);
+    CHECK_EQ(pthread_mutexattr_setpshared(&of_mutex, PTHREAD_PROCESS_SHARED), 0);
+    CHECK_EQ(pthread_condattr_setpshared(&of_condition, PTHREAD_PROCESS_SHARED), 0);
+    CHECK_EQ(pthread_mutex_init(&s->mutex, &of_mutex), 0);
+    CHECK_EQ(pthread_cond_init(&s->condition, &of_condition), 0);
+    return s;
+}
+
+static void answer_in_another_process(shared *s)
+{
+    usleep(20000);
+    pthread_mutex_lock(&s->mutex);
+    s->counter = 1;
+    pthread_cond_signal(&s->condition);
+    while (s->counter != 2)
+        pthread_cond_wait(&s->condition, &s->mutex);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+static bool has_passed(const struct timespec *moment)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec > moment->tv_sec || (now.tv_sec == moment->tv_sec && now.tv_nsec >= moment->tv_nsec);
+}
+
+static void *ask_another_process(void *argument)
+{
+    shared *s = argument;
+    struct timespec soon;
+    CHECK_EQ(pthread_mutex_lock(&s->mutex), 0);
+    while (s->counter != 1)
+        CHECK_EQ(pthread_cond_wait(&s->condition, &s->mutex), 0);
+    s->counter = 2;
+    CHECK_EQ(pthread_cond_signal(&s->condition), 0);
+    int error = 0;
+    clock_gettime(CLOCK_REALTIME, &soon);
+    soon.tv_sec++;
+    while (error == 0)
+        error = pthread_cond_timedwait(&s->condition, &s->mutex, &soon);
+    CHECK_EQ(error, ETIMEDOUT);
+    CHECK(has_passed(&soon));
+    CHECK_EQ(pthread_mutex_unlock(&s->mutex), 0);
+    return NULL;
+}
+
+static void a_condition_between_processes(void)
+{
+    int status;
+    shared *s = new_shared_between_processes();
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        answer_in_another_process(s);
+        _exit(0);
+    }
+    on_fiber(ask_another_process, s);
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    CHECK_EQ(munmap(s, sizeof *s), 0);
+}
+
+/* ------------------------------------------------------------------------------------------------------- barriers --- */
+
+enum { PARTIES = 4, BARRIER_ROUNDS = 3 };
+
+typedef struct meeting {
+    pthread_barrier_t barrier;
+    atomic_uint arrived, serial;
+} meeting;
+
+static void *meet(void *argument)
+{
+    meeting *m = argument;
+    for (unsigned i = 1; i <= BARRIER_ROUNDS; i++) {
+        atomic_fetch_add(&m->arrived, 1);
+        int result = pthread_barrier_wait(&m->barrier);
+        CHECK(result == 0 || result == PTHREAD_BARRIER_SERIAL_THREAD);
+        CHECK_GE(atomic_load(&m->arrived), PARTIES * i);
+        atomic_fetch_add(&m->serial, result == PTHREAD_BARRIER_SERIAL_THREAD);
+    }
+    return NULL;
+}
+
+static void a_barrier_among_fibers_and_threads(void)
+{
+    meeting m = {.arrived = 0};
+    mr_fiber *fibers[PARTIES - 1];
+    pthread_t thread;
+    CHECK_EQ(pthread_barrier_init(&m.barrier, NULL, PARTIES), 0);
+    for (int i = 0; i < PARTIES - 1; i++)
+        fibers[i] = spawn(meet, &m);
+    CHECK_EQ(pthread_create(&thread, NULL, meet, &m), 0);
+    for (int i = 0; i < PARTIES - 1; i++)
+        join(fibers[i]);
+    pthread_join(thread, NULL);
+    CHECK_EQ(atomic_load(&m.serial), BARRIER_ROUNDS);
+    CHECK_EQ(pthread_barrier_destroy(&m.barrier), 0);
+}
+
 static void *wait_semaphore(void *argument)
 {
     CHECK_EQ(sem_wait(argument), 0);
@@ -474,6 +584,8 @@ const fiber_case pthread_cases[] = {
     CASE(readers_and_writers),
     CASE(a_writer_that_asks_again),
     CASE(a_deadline_before_all_clocks),
+    CASE(a_condition_between_processes),
+    CASE(a_barrier_among_fibers_and_threads),
     CASE(semaphores),
     CASE(once_with_an_initializer_that_parks),
     CASE(joining_a_thread),
