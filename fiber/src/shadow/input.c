@@ -24,10 +24,11 @@ static bool is_plainly_read(FILE *stream)
     return !(stream->_flags & MF_STREAM_NO_READS) && fwide(stream, -1) < 0 && fileno_unlocked(stream) >= 0;
 }
 
-/* The bytes that were pushed back have been read: on with those that were behind them. */
+/* The bytes that were pushed back have been read: on with those that were behind them. These are what is saved while
+ * pushed-back bytes are read, which is nothing in a stream that had no buffer yet. */
 static void leave_pushed_back(FILE *stream)
 {
-    if (stream->_IO_save_base)
+    if (stream->_IO_save_base || (stream->_flags & MF_STREAM_IN_BACKUP))
         _IO_free_backup_area(stream); /* goes back to the buffer first */
 }
 

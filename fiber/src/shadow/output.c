@@ -205,6 +205,7 @@ int putw(int word, FILE *stream)
     return fwrite(&word, sizeof word, 1, stream) == 1 ? 0 : EOF;
 }
 
+/* Unlike fwrite, this fails as well where all was taken and what was to be written at once was not. */
 static bool put_string(FILE *stream, const char *text, size_t length)
 {
     return put(stream, text, length) == (ssize_t)length;
@@ -282,9 +283,12 @@ ALIAS(putchar_unlocked, putchar);
 /* Prints what was formatted, and frees it. */
 static int print(FILE *stream, char *text, int length)
 {
+    mf_stream_user own;
     if (length < 0)
         return -1;
-    bool printed = !length || fwrite(text, 1, (size_t)length, stream) == (size_t)length;
+    mf_stream_lock(stream, &own);
+    bool printed = !length || put_string(stream, text, (size_t)length);
+    mf_stream_unlock(stream, &own);
     int error = errno;
     free(text);
     errno = error;

@@ -37,7 +37,7 @@ void mf_stream_forget_after_fork(void)
         buckets[i] = (bucket){0};
 }
 
-bool mf_stream_try_lock(FILE *stream, mf_stream_user *own)
+static bool try_lock(FILE *stream, mf_stream_user *own)
 {
     bucket *b = bucket_of(stream);
     mf_lock_take(&b->lock);
@@ -48,6 +48,12 @@ bool mf_stream_try_lock(FILE *stream, mf_stream_user *own)
     }
     mf_lock_give(&b->lock);
     return locked;
+}
+
+bool mf_stream_try_lock(FILE *stream, mf_stream_user *own)
+{
+    own->stream = NULL;
+    return (stream->_flags & MF_STREAM_USER_LOCKS) || try_lock(stream, own);
 }
 
 void mf_stream_pause(void)
@@ -65,6 +71,8 @@ void mf_stream_lock(FILE *stream, mf_stream_user *own)
 
 void mf_stream_unlock(FILE *stream, mf_stream_user *own)
 {
+    if (!own->stream)
+        return;
     bucket *b = bucket_of(stream);
     mf_lock_take(&b->lock);
     mf_stream_user **link = &b->first;
@@ -82,7 +90,7 @@ int ftrylockfile(FILE *stream)
     mf_stream_user *own = mf_current ? malloc(sizeof *own) : NULL;
     if (!own)
         return LIBC(ftrylockfile)(stream);
-    if (!mf_stream_try_lock(stream, own)) {
+    if (!try_lock(stream, own)) {
         free(own);
         return EBUSY;
     }
@@ -97,7 +105,8 @@ void flockfile(FILE *stream)
         LIBC(flockfile)(stream);
         return;
     }
-    mf_stream_lock(stream, own);
+    while (!try_lock(stream, own))
+        mf_stream_pause();
     own->is_programs = true;
 }
 

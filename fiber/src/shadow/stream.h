@@ -21,6 +21,7 @@ enum {
     MF_STREAM_LINE_BUFFERED = 0x200,
     MF_STREAM_CURRENTLY_PUTTING = 0x800,
     MF_STREAM_IS_APPENDING = 0x1000,
+    MF_STREAM_USER_LOCKS = 0x8000,
 };
 void _IO_doallocbuf(FILE *);
 int _IO_switch_to_get_mode(FILE *);
@@ -33,7 +34,8 @@ typedef struct mf_stream_user {
     bool is_programs; /* by flockfile, until funlockfile */
 } mf_stream_user;
 
-/* On fibers. The record belongs to the stream from one to the other. */
+/* On fibers. The record belongs to the stream from one to the other. Nothing is locked of a stream that its users lock
+ * (fsetlocking, and libc's own streams of snprintf, which have no lock). */
 void mf_stream_lock(FILE *stream, mf_stream_user *own);
 void mf_stream_unlock(FILE *stream, mf_stream_user *own);
 

@@ -2,8 +2,10 @@
 #include "shadow_test.h"
 
 #include <fcntl.h>
+#include <printf.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio_ext.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <wchar.h>
@@ -267,6 +269,187 @@ static void every_step_has_the_effect_it_has_on_a_thread(void)
             compare_traces(modes[m], bufferings[b]);
 }
 
+/* ------------------------------------------------------------------------------------------------- pushing back --- */
+
+enum { WALKS = 60, READING_STEPS = 200, PUSHED_MAX = 400 };
+
+typedef struct walk {
+    int descriptor;
+    unsigned seed;
+    int buffering;
+    long results[READING_STEPS];
+    unsigned sums[READING_STEPS];
+    bool ended[READING_STEPS];
+} walk;
+
+static unsigned sum_of(const char *bytes, long count)
+{
+    unsigned sum = 0;
+    for (long i = 0; i < count; i++)
+        sum = sum * 31 + (unsigned char)bytes[i];
+    return sum;
+}
+
+static long push_back_many(FILE *stream, unsigned count)
+{
+    long pushed = 0;
+    while (count-- && ungetc('p', stream) == 'p')
+        pushed++;
+    return pushed;
+}
+
+static long read_or_push_back(FILE *stream, unsigned *state, char *piece)
+{
+    unsigned size = next_number(state) % 3 ? next_number(state) % 20 : next_number(state) % PIECE_BYTES_MAX;
+    switch (next_number(state) % 8) {
+    case 0:
+    case 1:
+        return fgetc(stream);
+    case 2:
+        return ungetc('x', stream);
+    case 3:
+        return push_back_many(stream, next_number(state) % PUSHED_MAX);
+    case 4:
+        return (long)fread(piece, 1, size, stream);
+    case 5:
+        return fgets(piece, (int)size + 2, stream) ? (long)strlen(piece) : -1;
+    case 6:
+        return next_number(state) % 8 ? ftell(stream) : fseek(stream, (long)size, SEEK_SET);
+    default:
+        piece[0] = (char)fgetc(stream);
+        return ungetc(piece[0], stream);
+    }
+}
+
+/* Of a file, from a new stream to behind its end. */
+static void *take_a_walk(void *argument)
+{
+    walk *w = argument;
+    char piece[PIECE_BYTES_MAX + 2] = "";
+    unsigned state = w->seed;
+    MUST(lseek(w->descriptor, 0, SEEK_SET));
+    FILE *stream = fdopen(dup(w->descriptor), "r");
+    CHECK(stream != NULL);
+    CHECK_EQ(setvbuf(stream, NULL, w->buffering, BUFFER_BYTES), 0);
+    for (int i = 0; i < READING_STEPS; i++) {
+        w->results[i] = read_or_push_back(stream, &state, piece);
+        w->sums[i] = sum_of(piece, (long)sizeof piece);
+        w->ended[i] = feof(stream);
+    }
+    CHECK_EQ(fclose(stream), 0);
+    return NULL;
+}
+
+/* Among others into a stream that was not read yet: there is no buffer then. */
+static void what_is_pushed_back_is_read_as_on_a_thread(void)
+{
+    size_t size = 3000;
+    char *content = malloc(size + 1);
+    unsigned state = 3;
+    FILE *file = tmpfile();
+    CHECK(file != NULL && content != NULL);
+    fill_with_lines(content, size, &state);
+    CHECK_EQ(fwrite(content, 1, size, file), size);
+    CHECK_EQ(fflush(file), 0);
+    for (unsigned i = 0; i < WALKS; i++) {
+        walk on_thread = {.descriptor = fileno(file), .seed = i, .buffering = i % 2 ? _IOFBF : _IONBF};
+        walk on_a_fiber = on_thread;
+        take_a_walk(&on_thread);
+        on_fiber(take_a_walk, &on_a_fiber);
+        for (int j = 0; j < READING_STEPS; j++) {
+            CHECK_EQ(on_a_fiber.results[j], on_thread.results[j]);
+            CHECK_EQ(on_a_fiber.sums[j], on_thread.sums[j]);
+            CHECK_EQ(on_a_fiber.ended[j], on_thread.ended[j]);
+        }
+    }
+    fclose(file);
+    free(content);
+}
+
+/* ------------------------------------------------------------------------------------------- printing in vain --- */
+
+/* libc's fwrite says that all is well when it has taken everything and not been able to write it; fprintf does not. */
+static void *print_lines_in_vain(void *argument)
+{
+    FILE *stream = argument;
+    CHECK_EQ(setvbuf(stream, NULL, _IOLBF, BUFSIZ), 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(fprintf(stream, "a line\n"), -1);
+        CHECK_EQ(errno, EPIPE);
+    }
+    CHECK_EQ(fputs("a line\n", stream), EOF);
+    CHECK_EQ(fwrite("a line\n", 1, 7, stream), 7);
+    return argument;
+}
+
+static void printing_lines_that_cannot_be_written(void)
+{
+    int ends[2];
+    signal(SIGPIPE, SIG_IGN);
+    for (int i = 0; i < 2; i++) {
+        MUST(pipe(ends));
+        MUST(close(ends[0]));
+        FILE *stream = fdopen(ends[1], "w");
+        i ? on_fiber(print_lines_in_vain, stream) : print_lines_in_vain(stream);
+        fclose(stream);
+    }
+}
+
+/* ------------------------------------------------------------------------------------ streams without a lock --- */
+
+static int print_by_characters(FILE *stream, const struct printf_info *info, const void *const *arguments)
+{
+    (void)info;
+    (void)arguments;
+    CHECK_EQ(fputc('a', stream), 'a');
+    CHECK_GE(fputs("b", stream), 0);
+    CHECK_EQ(fwrite("c", 1, 1, stream), 1);
+    CHECK_EQ(fprintf(stream, "%c", 'd'), 1);
+    return 4;
+}
+
+static int take_no_argument(const struct printf_info *info, size_t size, int *types, int *sizes)
+{
+    (void)info;
+    (void)size;
+    (void)types;
+    (void)sizes;
+    return 0;
+}
+
+static void *print_in_memory(void *argument)
+{
+    char text[16], *format = argument;
+    CHECK_EQ(snprintf(text, sizeof text, format), 6);
+    CHECK_EQ(strcmp(text, "<abcd>"), 0);
+    return NULL;
+}
+
+static void *use_a_stream_of_its_user(void *argument)
+{
+    FILE *stream = argument;
+    char text[8] = "";
+    __fsetlocking(stream, FSETLOCKING_BYCALLER);
+    flockfile(stream);
+    CHECK_GE(fputs("line", stream), 0);
+    CHECK_EQ(fflush(stream), 0);
+    funlockfile(stream);
+    rewind(stream);
+    CHECK(fgets(text, sizeof text, stream) != NULL);
+    CHECK_EQ(strcmp(text, "line"), 0);
+    return NULL;
+}
+
+static void streams_that_nobody_locks(void)
+{
+    static char format[] = "<%W>";
+    FILE *file = tmpfile();
+    CHECK_EQ(register_printf_specifier('W', print_by_characters, take_no_argument), 0);
+    on_fiber(print_in_memory, format);
+    on_fiber(use_a_stream_of_its_user, file);
+    fclose(file);
+}
+
 /* ------------------------------------------------------------------------------------------ all streams at once --- */
 
 typedef struct flushing {
@@ -407,6 +590,9 @@ const fiber_case stream_cases[] = {
     CASE(printing_lines_into_a_full_socket),
     CASE(lines_of_several_fibers_stay_whole),
     CASE(every_step_has_the_effect_it_has_on_a_thread),
+    CASE(what_is_pushed_back_is_read_as_on_a_thread),
+    CASE(printing_lines_that_cannot_be_written),
+    CASE(streams_that_nobody_locks),
     CASE(flushing_all_streams),
     CASE(flushing_a_stream_that_nobody_reads),
     CASE(flushing_a_stream_that_is_closed_meanwhile),
