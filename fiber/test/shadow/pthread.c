@@ -480,6 +480,17 @@ static void once_with_an_initializer_that_parks(void)
         join(fibers[i]);
 }
 
+static void *join_own_thread(void *argument)
+{
+    CHECK_EQ(pthread_join(pthread_self(), NULL), EDEADLK);
+    return argument;
+}
+
+static void joining_the_carrier(void)
+{
+    on_fiber(join_own_thread, NULL);
+}
+
 static void *sleep_on_thread(void *argument)
 {
     usleep(PAUSE_MS * 1000);
@@ -588,6 +599,7 @@ const fiber_case pthread_cases[] = {
     CASE(a_barrier_among_fibers_and_threads),
     CASE(semaphores),
     CASE(once_with_an_initializer_that_parks),
+    CASE(joining_the_carrier),
     CASE(joining_a_thread),
     CASE(a_mutex_whose_owner_died_during_the_wait),
     CASE(posting_from_a_signal_handler),
