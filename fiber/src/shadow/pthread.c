@@ -319,9 +319,15 @@ int pthread_mutex_lock(pthread_mutex_t *mutex)
     return mf_current ? note_taken(mutex, lock_mutex(mutex, MR_NO_DEADLINE), PLACE) : LIBC(pthread_mutex_lock)(mutex);
 }
 
+/* Who tries again and again waits for somebody else, who may be a fiber of the same carrier. */
 int pthread_mutex_trylock(pthread_mutex_t *mutex)
 {
-    return mf_current ? note_taken(mutex, try_mutex(mutex), PLACE) : LIBC(pthread_mutex_trylock)(mutex);
+    if (!mf_current)
+        return LIBC(pthread_mutex_trylock)(mutex);
+    int error = note_taken(mutex, try_mutex(mutex), PLACE);
+    if (error == EBUSY)
+        mf_spend_turn();
+    return error;
 }
 
 int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until)

@@ -1,4 +1,4 @@
-/* sleep.c: the calls that wait for time to pass. */
+/* sleep.c: the calls that wait for time to pass, and the one that lets others go first. */
 #include "blocking.h"
 #include "libc.h"
 #include "timespec.h"
@@ -92,4 +92,13 @@ unsigned sleep(unsigned seconds)
         return LIBC(sleep)(seconds);
     sleep_for(seconds * MF_NS_PER_SECOND, &rest_ns);
     return (unsigned)((rest_ns + MF_NS_PER_SECOND / 2) / MF_NS_PER_SECOND);
+}
+
+/* A loop around it waits for somebody else, who may be a fiber of the same carrier. */
+int sched_yield(void)
+{
+    if (!mf_current)
+        return LIBC(sched_yield)();
+    mr_fiber_yield();
+    return 0;
 }

@@ -88,3 +88,8 @@ int thrd_sleep(const struct timespec *duration, struct timespec *rest)
     int error = clock_nanosleep(CLOCK_REALTIME, 0, duration, rest);
     return error == 0 ? 0 : error == EINTR ? -1 : -2;
 }
+
+void thrd_yield(void)
+{
+    sched_yield();
+}

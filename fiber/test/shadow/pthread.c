@@ -3,10 +3,12 @@
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <threads.h>
 #include <time.h>
 
 typedef struct shared {
@@ -422,6 +424,48 @@ static void a_barrier_among_fibers_and_threads(void)
     CHECK_EQ(pthread_barrier_destroy(&m.barrier), 0);
 }
 
+/* ------------------------------------------------------------------------------------------ waiting by trying --- */
+
+typedef struct spinning {
+    pthread_mutex_t mutex;
+    atomic_int is_set;
+} spinning;
+
+static void *spin(void *argument)
+{
+    spinning *s = argument;
+    while (!atomic_load(&s->is_set))
+        sched_yield();
+    while (atomic_load(&s->is_set) == 1)
+        thrd_yield();
+    while (pthread_mutex_trylock(&s->mutex) != 0)
+        ;
+    CHECK_EQ(pthread_mutex_unlock(&s->mutex), 0);
+    return NULL;
+}
+
+static void *end_spinning(void *argument)
+{
+    spinning *s = argument;
+    CHECK_EQ(pthread_mutex_lock(&s->mutex), 0);
+    for (int i = 0; i < 2; i++) {
+        usleep(5000);
+        atomic_fetch_add(&s->is_set, 1);
+    }
+    usleep(5000);
+    CHECK_EQ(pthread_mutex_unlock(&s->mutex), 0);
+    return NULL;
+}
+
+/* Not for what other carriers do alone. */
+static void loops_that_let_others_go_first(void)
+{
+    spinning s = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    mr_fiber *other = spawn(end_spinning, &s), *fiber = spawn(spin, &s);
+    join(fiber);
+    join(other);
+}
+
 static void *wait_semaphore(void *argument)
 {
     CHECK_EQ(sem_wait(argument), 0);
@@ -597,6 +641,7 @@ const fiber_case pthread_cases[] = {
     CASE(a_deadline_before_all_clocks),
     CASE(a_condition_between_processes),
     CASE(a_barrier_among_fibers_and_threads),
+    CASE(loops_that_let_others_go_first),
     CASE(semaphores),
     CASE(once_with_an_initializer_that_parks),
     CASE(joining_the_carrier),
