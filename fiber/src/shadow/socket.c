@@ -19,12 +19,15 @@ bool mf_is_stream(int descriptor)
     return getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
 }
 
-/* The queue of errors is never waited for; sockets that have none (Unix) take the flag for nothing. */
+/* Urgent data of a stream is never waited for (tcp_recv_urg in net/ipv4/tcp.c, unix_stream_recv_urg). Nor is the queue of
+ * errors; sockets that have none (Unix) take the flag for nothing. */
 static bool receive_is_libcs(int descriptor, int flags)
 {
     int domain = 0;
     socklen_t size = sizeof domain;
     if (!mf_current || (flags & MSG_DONTWAIT))
+        return true;
+    if ((flags & MSG_OOB) && mf_is_stream(descriptor))
         return true;
     if (!(flags & MSG_ERRQUEUE))
         return false;
@@ -84,10 +87,10 @@ static void advance(struct msghdr *message, size_t transferred)
 
 /* --------------------------------------------------------------------------------------------------- receiving --- */
 
-/* Urgent data is not what a wait is for, and nothing is to be had without one. */
-static bool must_wait_first(int descriptor, size_t wanted, int flags)
+/* Nothing is to be had without a wait. */
+static bool must_wait_first(int descriptor, size_t wanted)
 {
-    return wanted && !(flags & MSG_OOB) && mf_seems_empty(descriptor);
+    return wanted && mf_seems_empty(descriptor);
 }
 
 /* One receive that waits for its first byte. */
@@ -157,7 +160,7 @@ static ssize_t receive_message(int descriptor, struct msghdr *message, int flags
     mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
     size_t wanted = total_bytes(message), control_bytes = message->msg_controllen;
     int before = errno;
-    if (must_wait_first(descriptor, wanted, flags) && !mf_wait_to_try(&call))
+    if (must_wait_first(descriptor, wanted) && !mf_wait_to_try(&call))
         return -1;
     ssize_t received = receive_some(&call, message, flags);
     mf_note_received(descriptor, wanted, received);
@@ -206,7 +209,7 @@ ssize_t recv(int descriptor, void *buffer, size_t size, int flags)
     mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
     ssize_t received;
     int before = errno;
-    if (must_wait_first(descriptor, size, flags) && !mf_wait_to_try(&call))
+    if (must_wait_first(descriptor, size) && !mf_wait_to_try(&call))
         return -1;
     do
         received = LIBC(recv)(descriptor, buffer, size, flags | MSG_DONTWAIT);

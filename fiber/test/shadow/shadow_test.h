@@ -25,6 +25,7 @@
     X(name)                                                                                                            \
     X(process)                                                                                                         \
     X(pthread)                                                                                                         \
+    X(receive)                                                                                                         \
     X(report)                                                                                                          \
     X(scan)                                                                                                            \
     X(server)                                                                                                          \
