@@ -9,11 +9,29 @@ enum { BACKOFF_LAST_MS = 20, CALLS_PER_TURN = 128 };
 #define IDLE_WAIT_NS UINT64_C(50000)
 
 /* Most programs set none, and are spared a system call for each wait. */
-static atomic_bool has_socket_timeouts;
+static atomic_bool has_socket_timeouts, has_receive_marks;
 
 void mf_note_socket_timeout(void)
 {
     atomic_store(&has_socket_timeouts, true);
+}
+
+void mf_note_receive_mark(void)
+{
+    atomic_store(&has_receive_marks, true);
+}
+
+size_t mf_receive_mark(int descriptor)
+{
+    int mark = 1, type = 0, error = errno;
+    socklen_t size = sizeof mark;
+    if (!atomic_load_explicit(&has_receive_marks, memory_order_relaxed))
+        return 1;
+    bool is_stream = getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
+    if (is_stream)
+        getsockopt(descriptor, SOL_SOCKET, SO_RCVLOWAT, &mark, &size);
+    errno = error;
+    return mark > 1 ? (size_t)mark : 1;
 }
 
 bool mf_is_nonblocking(int descriptor)
@@ -80,7 +98,7 @@ bool mf_wait_to_retry(mf_patient_call *call)
 {
     if (!call->has_waited && !may_wait(call))
         return false;
-    if (call->was_idle) {
+    if (call->was_idle || call->has_mark) {
         call->was_idle = false;
         return mf_back_off(&call->backoff_ms, call->deadline_ns);
     }
@@ -92,7 +110,7 @@ bool mf_wait_to_retry(mf_patient_call *call)
 
 bool mf_wait_to_try(mf_patient_call *call)
 {
-    if (!may_wait(call))
+    if (call->has_mark || !may_wait(call))
         return true;
     int error = mf_watch_wait(call->descriptor, call->direction, call->deadline_ns);
     return error == -EPERM || end_wait(call, error); /* EPERM: what cannot be waited for, such as a file, is ready */

@@ -20,6 +20,7 @@ typedef struct mf_patient_call {
     mr_kind direction;    /* MR_WAIT_READABLE or MR_WAIT_WRITABLE */
     bool has_waited;
     bool was_idle;        /* the last wait ended at once, and no progress was made since */
+    bool has_mark;        /* SO_RCVLOWAT, short of which the kernel announces nothing */
     unsigned backoff_ms;
     uint64_t deadline_ns; /* of the socket's SO_RCVTIMEO or SO_SNDTIMEO */
 } mf_patient_call;
@@ -49,6 +50,12 @@ bool mf_is_nonblocking(int descriptor);
 
 /* A socket of this process got a timeout: from now on each has to be asked. [any thread] */
 void mf_note_socket_timeout(void);
+
+/* A socket of this process got a SO_RCVLOWAT. [any thread] */
+void mf_note_receive_mark(void);
+
+/* What a blocking receive on this descriptor waits for: SO_RCVLOWAT of a stream, else 1. errno stays as it is. */
+size_t mf_receive_mark(int descriptor);
 
 /* The deadline that SO_RCVTIMEO or SO_SNDTIMEO set for a call that begins now; MR_NO_DEADLINE without. */
 uint64_t mf_socket_deadline_ns(int descriptor, mr_kind direction);

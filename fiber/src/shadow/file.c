@@ -176,6 +176,13 @@ static bool is_short_of_file(const transfer *t)
     return position < status.st_size;
 }
 
+/* A socket's SO_RCVLOWAT. Whether it is a blocking one shows when nothing more is there. */
+static bool is_short_of_mark(const transfer *t)
+{
+    size_t mark = mf_receive_mark(t->call.descriptor);
+    return t->done < mark && left_bytes(t) && !mf_has_only_its_end(t->call.descriptor);
+}
+
 /* A blocking write goes on until all was taken; devices and event descriptors take what they take. False: it is
  * over. */
 static bool must_write_on(transfer *t)
@@ -208,6 +215,7 @@ static ssize_t try_until_moved(transfer *t)
 static ssize_t run(transfer *t)
 {
     ssize_t moved;
+    t->call.has_mark = !t->writes && mf_receive_mark(t->call.descriptor) > 1;
     if (!t->writes && mf_seems_empty(t->call.descriptor) && !mf_wait_to_try(&t->call))
         return -1;
     do {
@@ -217,7 +225,7 @@ static ssize_t run(transfer *t)
             mf_note_received(t->call.descriptor, wanted, moved);
         if (moved > 0)
             advance(t, (size_t)moved);
-    } while (moved > 0 && (t->writes ? must_write_on(t) : is_short_of_file(t)));
+    } while (moved > 0 && (t->writes ? must_write_on(t) : is_short_of_file(t) || is_short_of_mark(t)));
     if (!t->call.has_waited)
         mf_spend_turn();
     return moved < 0 && !t->done ? -1 : (ssize_t)t->done;

@@ -11,6 +11,7 @@
 #include "timespec.h"
 
 #include <string.h>
+#include <sys/ioctl.h>
 
 bool mf_is_stream(int descriptor)
 {
@@ -19,28 +20,36 @@ bool mf_is_stream(int descriptor)
     return getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
 }
 
+/* -1 of what is no socket. errno may change. */
+static int domain_of(int descriptor)
+{
+    int domain = -1;
+    socklen_t size = sizeof domain;
+    return getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 ? domain : -1;
+}
+
 /* Urgent data of a stream is never waited for (tcp_recv_urg in net/ipv4/tcp.c, unix_stream_recv_urg). Nor is the queue of
  * errors; sockets that have none (Unix) take the flag for nothing. */
 static bool receive_is_libcs(int descriptor, int flags)
 {
-    int domain = 0;
-    socklen_t size = sizeof domain;
     if (!mf_current || (flags & MSG_DONTWAIT))
         return true;
     if ((flags & MSG_OOB) && mf_is_stream(descriptor))
         return true;
     if (!(flags & MSG_ERRQUEUE))
         return false;
-    return getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain != AF_UNIX;
+    return domain_of(descriptor) != AF_UNIX;
 }
 
-/* Looked at, not changed. A timeout that was set in another process before the socket was passed on is not known. */
+/* Looked at, not changed. What was set in another process before the socket was passed on is not known. */
 int setsockopt(int descriptor, int level, int option, const void *value, socklen_t size)
 {
     bool is_timeout = option == SO_RCVTIMEO || option == SO_SNDTIMEO || option == SO_RCVTIMEO_NEW ||
                       option == SO_SNDTIMEO_NEW;
     if (level == SOL_SOCKET && is_timeout)
         mf_note_socket_timeout();
+    if (level == SOL_SOCKET && option == SO_RCVLOWAT)
+        mf_note_receive_mark();
     return LIBC(setsockopt)(descriptor, level, option, value, size);
 }
 
@@ -115,19 +124,51 @@ static bool has_descriptors(struct msghdr *message)
     return false;
 }
 
-/* MSG_WAITALL after a first part: goes on until all has come, or the end, or an error. What came is the result. Each part
- * may bring control messages. */
+bool mf_has_only_its_end(int descriptor)
+{
+    struct pollfd entry = {.fd = descriptor};
+    int error = errno, left = 0;
+    bool has_only = LIBC(poll)(&entry, 1, 0) > 0 && (ioctl(descriptor, FIONREAD, &left) != 0 || left == 0);
+    errno = error;
+    return has_only;
+}
+
+/* The same after a part, but that the error or the end is left to the next call: 0 or less then. */
+static ssize_t receive_more(mf_patient_call *call, struct msghdr *message, int flags)
+{
+    ssize_t received;
+    do {
+        if (mf_has_only_its_end(call->descriptor))
+            return 0;
+        received = LIBC(recvmsg)(call->descriptor, message, flags | MSG_DONTWAIT);
+    } while (received < 0 && errno == EAGAIN && mf_wait_to_retry(call));
+    mf_note_progress(call);
+    return received;
+}
+
+/* How much a receive waits for: all with MSG_WAITALL. A look into a Unix socket waits for the first byte only
+ * (unix_stream_read_generic in net/unix/af_unix.c). */
+static size_t least_bytes(int descriptor, size_t wanted, int flags)
+{
+    if ((flags & MSG_PEEK) && domain_of(descriptor) == AF_UNIX)
+        return wanted < 1 ? wanted : 1;
+    size_t mark = flags & MSG_WAITALL ? wanted : mf_receive_mark(descriptor);
+    return mark < wanted ? mark : wanted;
+}
+
+/* After a first part that was not enough: goes on until enough has come, or the end, or an error. What came is the
+ * result. Each part may bring control messages. */
 static ssize_t receive_rest(mf_patient_call *call, struct msghdr *message, int flags, size_t received,
                             size_t control_bytes)
 {
     remainder rest;
-    size_t wanted = total_bytes(message);
+    size_t least = least_bytes(call->descriptor, total_bytes(message), flags);
     if (!make_remainder(&rest, message))
         return (ssize_t)received;
     advance(&rest.message, received);
-    while (received < wanted && !has_descriptors(&rest.message)) {
+    while (received < least && !has_descriptors(&rest.message)) {
         rest.message.msg_controllen = control_bytes;
-        ssize_t more = receive_some(call, &rest.message, flags);
+        ssize_t more = receive_more(call, &rest.message, flags);
         if (more <= 0)
             break;
         received += (size_t)more;
@@ -139,19 +180,20 @@ static ssize_t receive_rest(mf_patient_call *call, struct msghdr *message, int f
     return (ssize_t)received;
 }
 
-/* MSG_PEEK with MSG_WAITALL: what is there does not go away, so that only time tells whether more has come. */
+/* MSG_PEEK where that is not enough: what is there does not go away, so that only time tells whether more has come. */
 static ssize_t peek_all(mf_patient_call *call, struct msghdr *message, int flags, ssize_t seen, size_t control_bytes)
 {
     unsigned backoff_ms = 0;
     ssize_t before;
+    if (!call->has_waited)
+        call->deadline_ns = mf_socket_deadline_ns(call->descriptor, MR_WAIT_READABLE);
     do {
-        if (!mf_back_off(&backoff_ms, call->has_waited ? call->deadline_ns
-                                                       : mf_socket_deadline_ns(call->descriptor, MR_WAIT_READABLE)))
+        if (!mf_back_off(&backoff_ms, call->deadline_ns))
             return seen;
         before = seen;
         message->msg_controllen = control_bytes;
         seen = receive_some(call, message, flags);
-    } while (seen >= before && (size_t)seen < total_bytes(message));
+    } while (seen >= before && (size_t)seen < least_bytes(call->descriptor, total_bytes(message), flags));
     return seen;
 }
 
@@ -160,6 +202,7 @@ static ssize_t receive_message(int descriptor, struct msghdr *message, int flags
     mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
     size_t wanted = total_bytes(message), control_bytes = message->msg_controllen;
     int before = errno;
+    call.has_mark = mf_receive_mark(descriptor) > 1;
     if (must_wait_first(descriptor, wanted) && !mf_wait_to_try(&call))
         return -1;
     ssize_t received = receive_some(&call, message, flags);
@@ -168,8 +211,8 @@ static ssize_t receive_message(int descriptor, struct msghdr *message, int flags
         return received;
     if (!call.has_waited)
         mf_spend_turn();
-    bool is_short = received > 0 && (size_t)received < wanted;
-    if (is_short && (flags & MSG_WAITALL) && !mf_is_nonblocking(descriptor) && mf_is_stream(descriptor))
+    bool is_short = received > 0 && (size_t)received < least_bytes(descriptor, wanted, flags);
+    if (is_short && !mf_is_nonblocking(descriptor) && mf_is_stream(descriptor))
         received = flags & MSG_PEEK ? peek_all(&call, message, flags, received, control_bytes)
                                     : receive_rest(&call, message, flags, (size_t)received, control_bytes);
     return mf_settle(received, before);
@@ -204,7 +247,7 @@ ssize_t recv(int descriptor, void *buffer, size_t size, int flags)
 {
     if (receive_is_libcs(descriptor, flags))
         return LIBC(recv)(descriptor, buffer, size, flags);
-    if (flags & MSG_WAITALL)
+    if ((flags & MSG_WAITALL) || mf_receive_mark(descriptor) > 1)
         return recvfrom(descriptor, buffer, size, flags, NULL, NULL);
     mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
     ssize_t received;

@@ -9,6 +9,10 @@
 /* A socket whose messages have no bounds? */
 bool mf_is_stream(int descriptor);
 
+/* The end or an error is all that a receive would get. After a part these are the next call's to tell. errno stays as
+ * it is. */
+bool mf_has_only_its_end(int descriptor);
+
 /*
  * Goes on sending after the first `sent` bytes of a message were taken, until all are or something prevents it, which
  * the next call will tell. Returns how many were sent altogether. Raises no SIGPIPE: nor does the kernel after a part.

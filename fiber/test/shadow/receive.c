@@ -51,7 +51,125 @@ static void urgent_data_is_not_waited_for(void)
     disconnect(&c);
 }
 
+/* ---------------------------------------------------------------------------------------------- not before so much --- */
+
+enum { MARK = 10 };
+
+typedef struct receiving {
+    int descriptor;
+    size_t wanted;
+    int flags;
+    bool reads;
+} receiving;
+
+static void *receive(void *argument)
+{
+    const receiving *r = argument;
+    char bytes[64];
+    return (void *)(r->reads ? read(r->descriptor, bytes, r->wanted)
+                             : recv(r->descriptor, bytes, r->wanted, r->flags));
+}
+
+/* What is received when three bytes are there and `later` come later. */
+static ssize_t receive_what_comes(const connection *c, receiving r, size_t later)
+{
+    r.descriptor = c->server;
+    CHECK_EQ(send(c->client, "abc", 3, 0), 3);
+    mr_fiber *fiber = spawn(receive, &r);
+    let_fibers_park();
+    if (later)
+        CHECK_EQ(send(c->client, "0123456789", later, 0), (ssize_t)later);
+    ssize_t received = (ssize_t)join(fiber);
+    char rest[64];
+    while (recv(c->server, rest, sizeof rest, MSG_DONTWAIT) > 0)
+        ;
+    return received;
+}
+
+static void set_mark_and_timeout(const connection *c)
+{
+    int mark = MARK;
+    struct timeval limit = {.tv_usec = 200000};
+    MUST(setsockopt(c->server, SOL_SOCKET, SO_RCVLOWAT, &mark, sizeof mark));
+    MUST(setsockopt(c->server, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));
+}
+
+static void receive_to_the_mark(const connection *c)
+{
+    set_mark_and_timeout(c);
+    for (int reads = 0; reads < 2; reads++) {
+        CHECK_EQ(receive_what_comes(c, (receiving){.wanted = 50, .reads = reads}, MARK - 3), MARK);
+        CHECK_EQ(receive_what_comes(c, (receiving){.wanted = 5, .reads = reads}, 2), 5);
+        CHECK_EQ(receive_what_comes(c, (receiving){.wanted = 3, .reads = reads}, 0), 3);
+        CHECK_EQ(receive_what_comes(c, (receiving){.wanted = 50, .reads = reads}, 0), 3); /* when the time is over */
+    }
+    CHECK_EQ(receive_what_comes(c, (receiving){.wanted = 6, .flags = MSG_WAITALL}, 3), 6);
+    CHECK_EQ(receive_what_comes(c, (receiving){.wanted = 50, .flags = MSG_DONTWAIT}, 0), 3);
+}
+
+/* SO_RCVLOWAT: fewer bytes are no reason to return. */
+static void a_low_mark_is_waited_for(void)
+{
+    connection tcp = connect_on_loopback(), local = {.listener = -1};
+    pair p = new_pair();
+    receive_to_the_mark(&tcp);
+    local.client = p.ends[0];
+    local.server = p.ends[1];
+    receive_to_the_mark(&local);
+    close_pair(&p);
+    disconnect(&tcp);
+}
+
+/* ------------------------------------------------------------------------------------------------- looking at all --- */
+
+static void looking_at_all_ends_in_time(void)
+{
+    connection tcp = connect_on_loopback(), local = {.listener = -1};
+    pair p = new_pair();
+    struct timeval limit = {.tv_usec = 200000};
+    MUST(setsockopt(tcp.server, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));
+    const receiving all = {.wanted = 5, .flags = MSG_PEEK | MSG_WAITALL};
+    CHECK_EQ(receive_what_comes(&tcp, all, 2), 5);
+    CHECK_EQ(receive_what_comes(&tcp, all, 0), 3);
+    local.client = p.ends[0];
+    local.server = p.ends[1];
+    CHECK_EQ(receive_what_comes(&local, all, 0), 3); /* Unix sockets do not wait for the rest */
+    close_pair(&p);
+    disconnect(&tcp);
+}
+
+/* ---------------------------------------------------------------------------------------------- a part, and a reset --- */
+
+static void *receive_until_reset(void *argument)
+{
+    char bytes[10];
+    int descriptor = *(int *)argument;
+    CHECK_EQ(recv(descriptor, bytes, sizeof bytes, MSG_WAITALL), 3);
+    CHECK_EQ(recv(descriptor, bytes, sizeof bytes, MSG_WAITALL), -1);
+    CHECK_EQ(errno, ECONNRESET);
+    CHECK_EQ(recv(descriptor, bytes, sizeof bytes, MSG_WAITALL), 0);
+    return NULL;
+}
+
+/* The part is this call's, the error the next one's. */
+static void waiting_for_all_leaves_the_error(void)
+{
+    connection c = connect_on_loopback();
+    struct linger at_once = {.l_onoff = 1};
+    mr_fiber *fiber = spawn(receive_until_reset, &c.server);
+    CHECK_EQ(send(c.client, "abc", 3, 0), 3);
+    let_fibers_park();
+    MUST(setsockopt(c.client, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once));
+    MUST(close(c.client));
+    join(fiber);
+    MUST(close(c.server));
+    MUST(close(c.listener));
+}
+
 const fiber_case receive_cases[] = {
+    CASE(a_low_mark_is_waited_for),
+    CASE(looking_at_all_ends_in_time),
+    CASE(waiting_for_all_leaves_the_error),
     CASE(urgent_data_is_not_waited_for),
     {0},
 };
