@@ -20,6 +20,7 @@
 /* Pauses between two looks at children. */
 typedef struct child_watch {
     int pidfd; /* -1: there is none that could tell */
+    bool has_told;
     unsigned backoff_ms;
 } child_watch;
 
@@ -28,11 +29,13 @@ static child_watch watch_child(pid_t pid, bool only_its_end)
     return (child_watch){.pidfd = pid > 0 && only_its_end ? (int)syscall(SYS_pidfd_open, pid, 0) : -1};
 }
 
-/* False: interrupted. */
+/* False: interrupted. A child that a debugger has attached to is for the debugger to wait for first: the pidfd tells of
+ * an end that is not ours to see yet. */
 static bool pause_between_looks(child_watch *watch)
 {
-    if (watch->pidfd < 0)
+    if (watch->pidfd < 0 || watch->has_told)
         return mf_back_off(&watch->backoff_ms, MR_NO_DEADLINE);
+    watch->has_told = true;
     int error = mf_watch_wait(watch->pidfd, MR_WAIT_READABLE, MR_NO_DEADLINE);
     if (error)
         mf_fail(error);

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -98,6 +100,68 @@ static void *run_piped_command(void *argument)
     return argument;
 }
 
+static pid_t child_that_can_be_traced(void)
+{
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY); /* where Yama forbids others */
+        for (;;)
+            pause();
+    }
+    return child;
+}
+
+/* Tells by a byte whether it could, and lets go when it ends. */
+static pid_t trace_for_a_while(pid_t traced, int told)
+{
+    pid_t tracer = MUST(fork());
+    if (tracer == 0) {
+        usleep(20000); /* until the child has allowed it */
+        char can = ptrace(PTRACE_SEIZE, traced, NULL, NULL) == 0;
+        if (write(told, &can, 1) == 1)
+            usleep(PAUSE_MS * 1000);
+        _exit(0);
+    }
+    return tracer;
+}
+
+static void *wait_for_it(void *argument)
+{
+    int status;
+    pid_t child = *(pid_t *)argument;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFSIGNALED(status));
+    return NULL;
+}
+
+static double processor_seconds(void)
+{
+    struct rusage usage;
+    MUST(getrusage(RUSAGE_SELF, &usage));
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+/* A child that has ended is its tracer's first: its pidfd says so at once, wait4 says nothing until the tracer is gone. */
+static void waiting_for_a_traced_child_does_not_spin(void)
+{
+    int told[2];
+    char can = 0;
+    MUST(pipe(told));
+    pid_t child = child_that_can_be_traced(), tracer = trace_for_a_while(child, told[1]);
+    MUST(read(told[0], &can, 1));
+    MUST(kill(child, SIGKILL));
+    double before = processor_seconds();
+    on_fiber(wait_for_it, &child);
+    double spent = processor_seconds() - before;
+    MUST(waitpid(tracer, NULL, 0));
+    close(told[0]);
+    close(told[1]);
+    if (!can)
+        SKIP("no process may trace another");
+    CHECK(spent < PAUSE_MS / 1000.0 / 2);
+}
+
 /* A command that ends itself by a signal: it does only if nobody has left that blocked. */
 static void *run_commands_that_end_by_a_signal(void *argument)
 {
@@ -140,6 +204,7 @@ const fiber_case process_cases[] = {
     CASE(waitpid_of_one),
     CASE(the_other_forms),
     CASE(waitid_by_pidfd),
+    CASE(waiting_for_a_traced_child_does_not_spin),
     CASE(commands),
     CASE(what_fibers_start_has_no_signals_blocked),
     {0},
