@@ -3,11 +3,11 @@
 #include "../watch.h"
 #include "blocking.h"
 #include "libc.h"
+#include "socket.h"
 
 #include <limits.h>
 
-/* SO_LINGER makes close wait until the peer has acknowledged everything. */
-static bool may_linger(int descriptor)
+bool mf_may_linger(int descriptor)
 {
     struct linger linger = {0};
     socklen_t size = sizeof linger;
@@ -17,28 +17,37 @@ static bool may_linger(int descriptor)
     return is_set && linger.l_linger > 0;
 }
 
+/* A socket that may linger, closed or replaced. */
 typedef struct errand {
     int descriptor;
+    int replacement;
+    int flags;
     int result;
 } errand;
 
-static void run_errand(void *argument)
+static void run_close(void *argument)
 {
     errand *e = argument;
     e->result = LIBC(close)(e->descriptor);
 }
 
-static int close_lingering(int descriptor)
+static void run_dup3(void *argument)
 {
-    errand e = {.descriptor = descriptor};
-    mf_offload_alone(run_errand, &e);
+    errand *e = argument;
+    e->result = LIBC(dup3)(e->replacement, e->descriptor, e->flags);
+}
+
+static int perform_elsewhere(mf_work work, errand e)
+{
+    mf_offload_alone(work, &e);
     return e.result;
 }
 
 int close(int descriptor)
 {
     mf_watch_note_close(descriptor, descriptor);
-    int result = mf_current && may_linger(descriptor) ? close_lingering(descriptor) : LIBC(close)(descriptor);
+    int result = mf_current && mf_may_linger(descriptor) ? perform_elsewhere(run_close, (errand){.descriptor = descriptor})
+                                                      : LIBC(close)(descriptor);
     mf_watch_note_closed(descriptor, descriptor);
     return result;
 }
@@ -70,14 +79,21 @@ static bool replaces(int descriptor, int number)
     return descriptor != number && fcntl(descriptor, F_GETFD) >= 0;
 }
 
+static int replace(int descriptor, int number, int flags)
+{
+    errand e = {.descriptor = number, .replacement = descriptor, .flags = flags};
+    mf_watch_note_close(number, number);
+    int result = mf_current && mf_may_linger(number) ? perform_elsewhere(run_dup3, e)
+                                                     : LIBC(dup3)(descriptor, number, flags);
+    mf_watch_note_closed(number, number);
+    return result;
+}
+
 int dup2(int descriptor, int number)
 {
     if (!replaces(descriptor, number))
         return LIBC(dup2)(descriptor, number);
-    mf_watch_note_close(number, number);
-    int result = LIBC(dup2)(descriptor, number);
-    mf_watch_note_closed(number, number);
-    return result;
+    return replace(descriptor, number, 0);
 }
 
 ALIAS(__dup2, dup2);
@@ -86,8 +102,5 @@ int dup3(int descriptor, int number, int flags)
 {
     if ((flags & ~O_CLOEXEC) || !replaces(descriptor, number))
         return LIBC(dup3)(descriptor, number, flags);
-    mf_watch_note_close(number, number);
-    int result = LIBC(dup3)(descriptor, number, flags);
-    mf_watch_note_closed(number, number);
-    return result;
+    return replace(descriptor, number, flags);
 }

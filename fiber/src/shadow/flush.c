@@ -4,9 +4,11 @@
  * libc flushes all streams with the lock of their list in its hands, without which nobody can open or close one. Here
  * the list is only looked at, and streams are flushed one after the other, each with its own lock.
  */
+#include "../offload.h"
 #include "../watch.h"
 #include "blocking.h"
 #include "libc.h"
+#include "socket.h"
 #include "stream.h"
 
 /* libc's list of open streams (libio.h). */
@@ -127,6 +129,26 @@ static bool write_out(FILE *stream)
     return written;
 }
 
+typedef struct errand {
+    FILE *stream;
+    int result;
+} errand;
+
+static void run_fclose(void *argument)
+{
+    errand *e = argument;
+    e->result = LIBC(fclose)(e->stream);
+}
+
+static int close_stream(FILE *stream, int descriptor)
+{
+    errand e = {.stream = stream};
+    if (!mf_current || descriptor < 0 || !mf_may_linger(descriptor))
+        return LIBC(fclose)(stream);
+    mf_offload_alone(run_fclose, &e);
+    return e.result;
+}
+
 int fclose(FILE *stream)
 {
     bool flushed = !mf_current || write_out(stream);
@@ -134,7 +156,7 @@ int fclose(FILE *stream)
     errno = error;
     if (descriptor >= 0)
         mf_watch_note_close(descriptor, descriptor);
-    int result = LIBC(fclose)(stream);
+    int result = close_stream(stream, descriptor);
     if (descriptor >= 0)
         mf_watch_note_closed(descriptor, descriptor);
     if (flushed)

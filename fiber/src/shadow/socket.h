@@ -9,6 +9,9 @@
 /* A socket whose messages have no bounds? */
 bool mf_is_stream(int descriptor);
 
+/* Does SO_LINGER make closing it wait until the peer has acknowledged everything? errno stays as it is. */
+bool mf_may_linger(int descriptor);
+
 /* The end or an error is all that a receive would get. After a part these are the next call's to tell. errno stays as
  * it is. */
 bool mf_has_only_its_end(int descriptor);

@@ -162,6 +162,48 @@ static void a_lingering_close_ends_a_poll(void)
     MUST(close(ends[1]));
 }
 
+static void *replace_by_standard_input(void *argument)
+{
+    int descriptor = *(int *)argument;
+    CHECK_EQ(dup2(STDIN_FILENO, descriptor), descriptor);
+    MUST(close(descriptor));
+    return NULL;
+}
+
+static void *replace_and_close_on_exec(void *argument)
+{
+    int descriptor = *(int *)argument;
+    CHECK_EQ(dup3(STDIN_FILENO, descriptor, O_CLOEXEC), descriptor);
+    CHECK_EQ(fcntl(descriptor, F_GETFD), FD_CLOEXEC);
+    MUST(close(descriptor));
+    return NULL;
+}
+
+static void *close_its_stream(void *argument)
+{
+    FILE *stream = fdopen(*(int *)argument, "r");
+    CHECK(stream != NULL);
+    CHECK_EQ(fclose(stream), 0);
+    return NULL;
+}
+
+/* The other calls that close a socket. */
+static void lingering_leaves_the_carrier_free(void)
+{
+    static void *(*const closings[])(void *) = {replace_by_standard_input, replace_and_close_on_exec, close_its_stream};
+    struct linger linger = {.l_onoff = 1, .l_linger = 1};
+    char data[4096] = {0};
+    int ends[2];
+    for (size_t i = 0; i < sizeof closings / sizeof *closings; i++) {
+        connect_over_tcp(ends);
+        while (send(ends[0], data, sizeof data, MSG_DONTWAIT) > 0)
+            ;
+        MUST(setsockopt(ends[0], SOL_SOCKET, SO_LINGER, &linger, sizeof linger));
+        must_leave_carrier_free(closings[i], &ends[0]);
+        MUST(close(ends[1]));
+    }
+}
+
 static void a_dup2_that_fails_ends_nothing(void)
 {
     pair p = new_pair();
@@ -249,6 +291,7 @@ const fiber_case close_cases[] = {
     CASE(close_ends_a_poll),
     CASE(close_ends_a_poll_of_two),
     CASE(a_lingering_close_ends_a_poll),
+    CASE(lingering_leaves_the_carrier_free),
     CASE(a_dup2_that_fails_ends_nothing),
     CASE(a_vforked_child_closes_its_own),
     CASE(close_meets_a_wait_that_begins),
