@@ -112,7 +112,7 @@ void mf_make_ready(mr_fiber *fiber)
     post(fiber->carrier, &fiber->resume);
 }
 
-void mr_fiber_interrupt(mr_fiber *fiber, int error)
+static void post_interruption(mr_fiber *fiber, int error)
 {
     int expected = 0;
     if (!atomic_compare_exchange_strong(&fiber->interrupt_error, &expected, error))
@@ -120,6 +120,15 @@ void mr_fiber_interrupt(mr_fiber *fiber, int error)
     atomic_fetch_add(&fiber->references, 1); /* the message's */
     fiber->interrupt = (mf_message){.kind = MF_MESSAGE_INTERRUPT, .fiber = fiber};
     post(fiber->carrier, &fiber->interrupt);
+}
+
+/* The record of a fiber that has ended may outlast its carrier. While the lock is held, the fiber does not end. */
+void mr_fiber_interrupt(mr_fiber *fiber, int error)
+{
+    mf_lock_take(&fiber->lock);
+    if (!fiber->has_ended)
+        post_interruption(fiber, error);
+    mf_lock_give(&fiber->lock);
 }
 
 static void interrupt(mr_fiber *fiber)

@@ -88,7 +88,7 @@ struct mr_fiber {
     void *(*run)(void *);
     void *argument;
     void *result;
-    mf_lock lock;        /* protects the two that follow */
+    mf_lock lock;        /* protects the two that follow; while it is held the fiber does not end */
     bool has_ended;
     mf_queue joiners;
     atomic_uint references;

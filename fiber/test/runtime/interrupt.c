@@ -1,6 +1,8 @@
 /* interrupt.c: ending the waits of another fiber. */
 #include "runtime_test.h"
 
+#include <pthread.h>
+
 static mr_fiber *interrupted(void *(*run)(void *), void *argument, int error)
 {
     mr_fiber *fiber = spawn(run, argument);
@@ -157,7 +159,55 @@ static void against_wake_ups_and_deadlines(void)
     CHECK_EQ(mr_carriers_stop(), 0);
 }
 
+static void *return_argument(void *argument)
+{
+    return argument;
+}
+
+/* A fiber that can still be joined may have ended, and its carrier with it. */
+static void after_the_end(void)
+{
+    int value;
+    start_carriers(2);
+    mr_fiber *fiber = spawn(return_argument, &value);
+    CHECK_EQ(mr_carriers_stop(), 0);
+    mr_fiber_interrupt(fiber, EINTR);
+    CHECK(join(fiber) == &value);
+}
+
+static atomic_bool must_stop;
+
+static void *interrupt_again_and_again(void *argument)
+{
+    while (!atomic_load(&must_stop))
+        mr_fiber_interrupt(argument, EINTR);
+    return NULL;
+}
+
+static void *sleep_a_little(void *argument)
+{
+    mr_fiber_sleep(NS_PER_MS);
+    return argument;
+}
+
+static void against_the_end(void)
+{
+    pthread_t thread;
+    for (unsigned i = 0; i < harness_rounds(20); i++) {
+        start_carriers(1);
+        mr_fiber *fiber = spawn(sleep_a_little, NULL);
+        atomic_store(&must_stop, false);
+        CHECK_EQ(pthread_create(&thread, NULL, interrupt_again_and_again, fiber), 0);
+        CHECK_EQ(mr_carriers_stop(), 0);
+        atomic_store(&must_stop, true);
+        pthread_join(thread, NULL);
+        join(fiber);
+    }
+}
+
 const fiber_case interrupt_cases[] = {
+    CASE(after_the_end),
+    CASE(against_the_end),
     CASE(a_sleep),
     CASE(a_receive_takes_nothing),
     CASE(a_join_can_be_repeated),
