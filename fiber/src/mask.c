@@ -21,6 +21,18 @@ uint64_t mf_mask_of_thread(void)
     return mask;
 }
 
+mf_hold mf_mask_hold(void)
+{
+    bool holds = !mf_this_carrier || (mf_current && mf_current->mask.is_own);
+    return (mf_hold){.holds = holds, .before = holds ? mf_mask_set(UINT64_MAX) : 0};
+}
+
+void mf_mask_let_go(mf_hold hold)
+{
+    if (hold.holds)
+        mf_mask_set(hold.before);
+}
+
 /* The kernel blocks no SIGKILL and no SIGSTOP, and glibc keeps two for itself (internal-signals.h). */
 static bool blocks_everything(uint64_t mask)
 {

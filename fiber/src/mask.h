@@ -6,6 +6,7 @@
 #define MILLRACE_FIBER_MASK_H
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -26,6 +27,16 @@ uint64_t mf_mask_of_thread(void);
 
 /* Tells what the thread had blocked before. Past the fiber: a mask for a while. errno may change. */
 uint64_t mf_mask_set(uint64_t mask);
+
+/* Around a lock that a signal's handler may take too, on any thread. Carriers block signals already, but for those that
+ * a fiber lets in. */
+typedef struct mf_hold {
+    bool holds;
+    uint64_t before;
+} mf_hold;
+
+mf_hold mf_mask_hold(void);
+void mf_mask_let_go(mf_hold hold);
 
 /* The running fiber has changed the mask of its thread in the way of pthread_sigmask: from now on it is the fiber's. */
 void mf_mask_note_change(int how, const sigset_t *set);

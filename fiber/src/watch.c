@@ -6,6 +6,7 @@
  */
 #include "watch.h"
 #include "carrier.h"
+#include "mask.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -18,6 +19,7 @@ enum { BUCKETS = 4096 };
 
 typedef struct bucket {
     mf_lock lock;
+    atomic_uint count; /* of watches that have begun and not ended */
     mf_queue watches;
 } bucket;
 
@@ -41,6 +43,7 @@ static void register_watch(mf_watch *watch, mf_wait *wait, int outcome, int desc
     watch->descriptor = descriptor;
     watch->node = (mf_node){.wait = wait, .outcome = outcome};
     mf_lock_take(&own->lock);
+    atomic_fetch_add(&own->count, 1);
     mf_queue_push(&own->watches, &watch->node);
     mf_lock_give(&own->lock);
 }
@@ -68,6 +71,7 @@ int mf_watch_end(mf_watch *watch)
     bucket *own = bucket_of(watch->descriptor);
     mf_lock_take(&own->lock);
     mf_queue_remove(&own->watches, &watch->node);
+    atomic_fetch_sub(&own->count, 1);
     mf_lock_give(&own->lock);
     bool was_pending = watch->operation.pending || watch->operation.cancelled;
     mf_operation_end(&watch->operation);
@@ -93,7 +97,7 @@ static bool is_own_process(void)
     return getpid() == process;
 }
 
-static void end_watches(bucket *own, int first, int last, int result)
+static void end_watches_in(bucket *own, int first, int last, int result)
 {
     mf_lock_take(&own->lock);
     for (mf_node *node = own->watches.first, *next; node; node = next) {
@@ -106,6 +110,17 @@ static void end_watches(bucket *own, int first, int last, int result)
         mf_wait_wake(node->wait);
     }
     mf_lock_give(&own->lock);
+}
+
+/* What begins after the look meets the number as it is then: mf_watch_note_closed looks after it has lost its meaning.
+ * close may come from a signal's handler: it must not find its own thread holding the bucket. */
+static void end_watches(bucket *own, int first, int last, int result)
+{
+    if (atomic_load(&own->count) == 0)
+        return;
+    mf_hold hold = mf_mask_hold();
+    end_watches_in(own, first, last, result);
+    mf_mask_let_go(hold);
 }
 
 unsigned mf_watch_closes(void)

@@ -10,6 +10,7 @@
  * the owner unlocks (fibers are pinned), and wrong where a recursive or error-checking mutex asks whether the caller is
  * the owner: for those the table of owners below knows the fiber.
  */
+#include "../mask.h"
 #include "../offload.h"
 #include "../report/report.h"
 #include "blocking.h"
@@ -88,20 +89,16 @@ static bool wake_in(bucket *own, const void *address, bool all)
 }
 
 /* Wakes one fiber or all that wait for the address; true if there was one. sem_post may come from a signal's handler: it
- * must not find its own thread holding the bucket. Carriers have signals blocked. */
+ * must not find its own thread holding the bucket. */
 static bool wake(const void *address, bool all)
 {
-    sigset_t every, before;
     bucket *own = bucket_of(address);
     write_before_look(own);
     if (atomic_load_explicit(&own->count, memory_order_relaxed) == 0)
         return false;
-    if (mf_this_carrier)
-        return wake_in(own, address, all);
-    sigfillset(&every);
-    LIBC(pthread_sigmask)(SIG_SETMASK, &every, &before);
+    mf_hold hold = mf_mask_hold();
     bool found = wake_in(own, address, all);
-    LIBC(pthread_sigmask)(SIG_SETMASK, &before, NULL);
+    mf_mask_let_go(hold);
     return found;
 }
 

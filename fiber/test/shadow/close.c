@@ -5,7 +5,9 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 static void *receive_error(void *argument)
@@ -217,6 +219,50 @@ static void a_dup2_that_fails_ends_nothing(void)
     close_pair(&p);
 }
 
+static volatile sig_atomic_t closed_by_handler;
+static int descriptor_for_handler;
+
+/* Onto the same number, again and again. */
+static void close_in_handler(int signal_number)
+{
+    (void)signal_number;
+    closed_by_handler = closed_by_handler + 1;
+    close(dup2(STDIN_FILENO, descriptor_for_handler));
+}
+
+static void *wait_for_close(void *argument)
+{
+    while (!atomic_load((atomic_bool *)argument)) {
+        char byte;
+        if (read(descriptor_for_handler, &byte, 1) < 0)
+            mr_fiber_yield();
+    }
+    return NULL;
+}
+
+/* A thread that closes what fibers wait for is interrupted by a handler that does. */
+static void closing_in_a_signals_handler(void)
+{
+    atomic_bool is_over = false;
+    int quiet[2];
+    MUST(pipe(quiet));
+    descriptor_for_handler = MUST(fcntl(STDIN_FILENO, F_DUPFD, 300));
+    mr_fiber *fiber = spawn(wait_for_close, &is_over);
+    CHECK(signal(SIGALRM, close_in_handler) != SIG_ERR);
+    MUST(setitimer(ITIMER_REAL, &(struct itimerval){{0, 50}, {0, 50}}, NULL));
+    for (unsigned i = 0; i < harness_rounds(20000); i++) {
+        dup2(quiet[0], descriptor_for_handler);
+        close(descriptor_for_handler);
+    }
+    MUST(setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL));
+    atomic_store(&is_over, true);
+    close(descriptor_for_handler);
+    join(fiber);
+    CHECK_GT(closed_by_handler, 0);
+    MUST(close(quiet[0]));
+    MUST(close(quiet[1]));
+}
+
 /* What a child closes between vfork and exec is the child's; the memory is shared. */
 static void a_vforked_child_closes_its_own(void)
 {
@@ -293,6 +339,7 @@ const fiber_case close_cases[] = {
     CASE(a_lingering_close_ends_a_poll),
     CASE(lingering_leaves_the_carrier_free),
     CASE(a_dup2_that_fails_ends_nothing),
+    CASE(closing_in_a_signals_handler),
     CASE(a_vforked_child_closes_its_own),
     CASE(close_meets_a_wait_that_begins),
     {0},
