@@ -595,8 +595,10 @@ static void run_join(void *argument)
 
 int pthread_join(pthread_t thread, void **value)
 {
-    if (!mf_current || pthread_equal(thread, pthread_self())) /* EDEADLK, but not from a helper */
+    if (!mf_current)
         return LIBC(pthread_join)(thread, value);
+    if (pthread_equal(thread, pthread_self())) /* which a helper could not tell */
+        return EDEADLK;
     errand e = {.thread = thread, .value = value};
     mf_offload_alone(run_join, &e);
     return e.result;
