@@ -95,19 +95,26 @@ static void forget_after_fork(void)
     mf_socket_forget_after_fork();
 }
 
+static atomic_bool watches_fork;
+
+void mf_runtime_forget_after_fork(void)
+{
+    if (atomic_load(&watches_fork))
+        forget_after_fork();
+}
+
 static int start(const mr_carriers_options *given)
 {
-    static bool watches_fork;
     mr_carriers_options options = complete(given);
     if (options.carriers > MR_CARRIERS_MAX || !mf_stack_is_possible(options.stack_size_bytes))
         return -EINVAL;
-    if (!watches_fork) {
+    if (!atomic_load(&watches_fork)) {
         mf_libc_find_all();
         mf_watch_start();
         int error = pthread_atfork(NULL, NULL, forget_after_fork);
         if (error)
             return -error;
-        watches_fork = true;
+        atomic_store(&watches_fork, true);
     }
     mf_runtime *runtime;
     int error = create(&options, &runtime);

@@ -1,9 +1,10 @@
 /*
- * create.c: threads that a fiber starts. A new thread begins with the signals blocked that its creator blocks, which on
+ * create.c: threads and processes that a fiber starts. A new thread begins with the signals blocked that its creator blocks, which on
  * a fiber are all that carriers block: nothing that is meant for the new thread would reach it.
  */
 #include "../carrier.h"
 #include "../mask.h"
+#include "../runtime.h"
 #include "libc.h"
 
 #include <errno.h>
@@ -74,4 +75,13 @@ int thrd_create(thrd_t *thread, thrd_start_t run, void *argument)
     if (result != thrd_success)
         free(b);
     return result;
+}
+
+/* It runs none of what pthread_atfork was told, by which the child of fork learns that it has no carriers. */
+pid_t _Fork(void)
+{
+    pid_t child = LIBC(_Fork)();
+    if (child == 0)
+        mf_runtime_forget_after_fork();
+    return child;
 }

@@ -106,9 +106,32 @@ static void a_fiber_can_fork_while_it_is_a_thread(void)
     on_fiber(fork_as_a_thread, NULL);
 }
 
+static void *fork_without_handlers(void *argument)
+{
+    const mr_fiber *self = mr_fiber_self();
+    pid_t child = MUST(_Fork());
+    if (child == 0) {
+        CHECK(mr_fiber_self() == NULL);
+        CHECK_EQ(mr_fiber_sleep(NS_PER_MS), 0);
+        _exit(0);
+    }
+    CHECK(mr_fiber_self() == self);
+    must_exit_with(child, 0);
+    return argument;
+}
+
+/* The child would wait for carriers that it has not. */
+static void a_fiber_can_fork_without_handlers(void)
+{
+    start_carriers(1);
+    let_carriers_rest();
+    on_fiber(fork_without_handlers, NULL);
+}
+
 const fiber_case fork_cases[] = {
     CASE(a_child_can_start_anew),
     CASE(a_fiber_can_fork),
     CASE(a_fiber_can_fork_while_it_is_a_thread),
+    CASE(a_fiber_can_fork_without_handlers),
     {0},
 };
