@@ -139,6 +139,13 @@ int mr_group_adopt(mr_group *group, int descriptor, mr_handle *handle);
 int mr_group_is_open(mr_group *group, mr_handle handle);
 
 /*
+ * Keeps the descriptor from being closed until mr_group_let_go, for calls with its number that this core has no operation
+ * for. 0, or -EBADF if the handle is closed or being closed. An MR_CLOSE waits for whoever holds: let go soon. [any thread]
+ */
+int mr_group_hold(mr_group *group, mr_handle handle);
+void mr_group_let_go(mr_group *group, mr_handle handle);
+
+/*
  * A handle for a descriptor that somebody else owns. Only MR_WAIT_READABLE and MR_WAIT_WRITABLE accept it, and
  * closing the descriptor meanwhile is the caller's mistake (the wait may then never end; it can still be cancelled).
  */
@@ -322,8 +329,9 @@ int mr_loop_create(mr_group *group, mr_loop **loop);
 
 /*
  * Frees a loop. Nothing may be in flight on it, and no MR_CLOSE on another loop of the group. Nor may another thread be in
- * a function that reaches every loop (mr_group_set_deadline) or polls a loop that has let go of a descriptor for a close
- * here a moment ago: where loops come and go while others run, a lock of the caller's keeps them apart. [owner]
+ * a function that reaches every loop (mr_group_set_deadline, mr_group_let_go) or polls a loop that has let go of a
+ * descriptor for a close here a moment ago: where loops come and go while others run, a lock of the caller's keeps them
+ * apart. [owner]
  */
 void mr_loop_destroy(mr_loop *loop);
 

@@ -24,6 +24,11 @@ void mr_closing_complete(mr_loop *loop, mr_token closer)
     mr_loop_finish(loop, slot, loop->backend->close(loop, mr_slot_number(slot)));
 }
 
+static void announce(mr_group *group, mr_token closer)
+{
+    mr_loop_post(loop_of_token(group, closer), &(mr_letter){.kind = MR_LETTER_DETACHED, .token = closer});
+}
+
 static void let_go(mr_loop *loop, mr_handle handle)
 {
     mr_token closer;
@@ -32,7 +37,7 @@ static void let_go(mr_loop *loop, mr_handle handle)
     if (mr_token_loop(closer) == loop->index)
         mr_closing_complete(loop, closer);
     else
-        mr_loop_post(loop_of_token(loop->group, closer), &(mr_letter){.kind = MR_LETTER_DETACHED, .token = closer});
+        announce(loop->group, closer);
 }
 
 static void finish_detach(mr_loop *loop, mr_descriptor *descriptor)
@@ -80,8 +85,20 @@ void mr_closing_begin(mr_loop *loop, mr_slot *slot)
     }
     mr_loop *others[MR_LOOPS_MAX];
     unsigned count = mr_group_other_loops(group, joined, loop, others);
-    mr_handle_set_holders(&group->handles, handle, count + 1);
+    mr_handle_add_holders(&group->handles, handle, count);
     for (unsigned i = 0; i < count; i++)
         mr_loop_post(others[i], &(mr_letter){.kind = MR_LETTER_DETACH, .handle = handle});
     mr_closing_detach(loop, handle);
+}
+
+int mr_group_hold(mr_group *group, mr_handle handle)
+{
+    return mr_handle_hold(&group->handles, handle);
+}
+
+void mr_group_let_go(mr_group *group, mr_handle handle)
+{
+    mr_token closer;
+    if (mr_handle_let_go(&group->handles, handle, &closer))
+        announce(group, closer);
 }

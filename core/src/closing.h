@@ -1,8 +1,9 @@
 /*
  * closing.h: how a descriptor is closed that several loops use.
  *
- * Every loop that has joined the handle ends its operations and lets go; the last one tells the loop of the MR_CLOSE, which
- * gives the number back to the system. So no operation ever meets another descriptor of the same number.
+ * Every loop that has joined the handle ends its operations and lets go, and so does whoever holds it for a call of its
+ * own; the last one tells the loop of the MR_CLOSE, which gives the number back to the system. So no operation ever meets
+ * another descriptor of the same number.
  */
 #ifndef MILLRACE_CLOSING_H
 #define MILLRACE_CLOSING_H
@@ -18,7 +19,7 @@ void mr_closing_detach(mr_loop *loop, mr_handle handle);
 /* An operation on a descriptor that is being closed has ended: that may have been the last. */
 void mr_closing_note_end(mr_loop *loop, mr_descriptor *descriptor);
 
-/* All loops have let go: the descriptor may be closed, and the operation that wanted it ends. */
+/* Everybody has let go: the descriptor may be closed, and the operation that wanted it ends. */
 void mr_closing_complete(mr_loop *loop, mr_token closer);
 
 #endif

@@ -72,6 +72,7 @@ int mr_handle_adopt(mr_handle_table *table, int descriptor, mr_handle *handle)
     entry->open = true;
     entry->closing = false;
     entry->loops = 0;
+    entry->holders = 0;
     for (int direction = 0; direction < MR_DIRECTIONS; direction++)
         atomic_store(&entry->deadlines_ns[direction], MR_NO_DEADLINE);
     *handle = mr_handle_make(descriptor, entry->generation);
@@ -129,6 +130,26 @@ int mr_handle_set_deadline(mr_handle_table *table, mr_handle handle, mr_directio
     return 0;
 }
 
+int mr_handle_loops(mr_handle_table *table, mr_handle handle, uint64_t *loops)
+{
+    mr_handle_entry *entry = lock_current(table, handle);
+    if (!entry)
+        return -EBADF;
+    *loops = entry->loops;
+    unlock(entry);
+    return 0;
+}
+
+int mr_handle_hold(mr_handle_table *table, mr_handle handle)
+{
+    mr_handle_entry *entry = lock_current(table, handle);
+    if (!entry)
+        return -EBADF;
+    entry->holders++;
+    unlock(entry);
+    return 0;
+}
+
 int mr_handle_begin_close(mr_handle_table *table, mr_handle handle, mr_token closer, uint64_t *loops)
 {
     mr_handle_entry *entry = lock_current(table, handle);
@@ -136,21 +157,28 @@ int mr_handle_begin_close(mr_handle_table *table, mr_handle handle, mr_token clo
         return -EBADF;
     entry->closing = true;
     entry->closer = closer;
+    entry->holders++;
     *loops = entry->loops;
     unlock(entry);
     return 0;
 }
 
-void mr_handle_set_holders(mr_handle_table *table, mr_handle handle, unsigned holders)
+void mr_handle_add_holders(mr_handle_table *table, mr_handle handle, unsigned holders)
 {
-    atomic_store(&find(table, mr_handle_descriptor(handle))->holders, holders);
+    mr_handle_entry *entry = find(table, mr_handle_descriptor(handle));
+    lock(entry);
+    entry->holders += holders;
+    unlock(entry);
 }
 
 bool mr_handle_let_go(mr_handle_table *table, mr_handle handle, mr_token *closer)
 {
     mr_handle_entry *entry = find(table, mr_handle_descriptor(handle));
-    *closer = entry->closer; /* before letting go: afterwards the entry may be in its next life */
-    return atomic_fetch_sub(&entry->holders, 1) == 1;
+    lock(entry);
+    bool is_last = --entry->holders == 0 && entry->closing;
+    *closer = entry->closer; /* under the lock: afterwards the entry may be in its next life */
+    unlock(entry);
+    return is_last;
 }
 
 void mr_handle_finish_close(mr_handle_table *table, mr_handle handle)
@@ -168,6 +196,7 @@ void mr_handle_reset_after_fork(mr_handle_table *table)
         mr_handle_entry *chunk = atomic_load(&table->chunks[i]);
         for (int j = 0; chunk && j < MR_HANDLE_CHUNK; j++) {
             chunk[j].loops = 0;
+            chunk[j].holders = 0;
             chunk[j].closing = false; /* the parent's close goes on there; here the descriptor is still open */
             unlock(&chunk[j]);
         }

@@ -2,9 +2,10 @@
  * handle.h: who may use a descriptor number, and when it may be closed.
  *
  * A group keeps an entry per adopted descriptor: its generation and the loops that know it. A loop joins an entry
- * before its first operation on it. Closing stops further joins, waits until every loop that joined has let go, and
- * only then gives the number back to the system. Entries are shared by all threads; each has a lock that is held for
- * a few instructions. This file knows loops only by their index.
+ * before its first operation on it; who makes a call with the number, past all loops, holds the entry meanwhile. Closing
+ * stops further joins and holds, waits until all of them have let go, and only then gives the number back to the system.
+ * Entries are shared by all threads; each has a lock that is held for a few instructions. This file knows loops only by
+ * their index.
  */
 #ifndef MILLRACE_HANDLE_H
 #define MILLRACE_HANDLE_H
@@ -23,7 +24,7 @@ typedef struct mr_handle_entry {
     bool closing;
     uint32_t generation;  /* of the last handle given out for this number */
     uint64_t loops;       /* bit i: a loop whose index is i modulo 64 has joined */
-    atomic_uint holders;  /* while closing: how many loops must still let go */
+    unsigned holders;     /* who must let go before it is closed: calls that hold it, and while closing the loops */
     mr_token closer;      /* while closing: the MR_CLOSE operation */
     _Atomic uint64_t deadlines_ns[MR_DIRECTIONS]; /* of all operations of a direction; loops read them at any time */
 } mr_handle_entry;
@@ -51,12 +52,19 @@ const _Atomic uint64_t *mr_handle_deadlines_ns(mr_handle_table *table, mr_handle
 int mr_handle_set_deadline(mr_handle_table *table, mr_handle handle, mr_direction direction, uint64_t deadline_ns,
                            uint64_t *loops);
 
-/* Begins to close. 0 and the set of loops that joined (bits as above), or -EBADF. The caller then sets how many
- * holders there are, itself included, and sees to it that each lets go. */
-int mr_handle_begin_close(mr_handle_table *table, mr_handle handle, mr_token closer, uint64_t *loops);
-void mr_handle_set_holders(mr_handle_table *table, mr_handle handle, unsigned holders);
+/* The set of loops that joined (bits as above), or -EBADF. */
+int mr_handle_loops(mr_handle_table *table, mr_handle handle, uint64_t *loops);
 
-/* One holder lets go. True for the last one; *closer is then the operation that may call mr_handle_finish_close. */
+/* Keeps the descriptor from being closed. 0, or -EBADF if the handle is stale or closing. */
+int mr_handle_hold(mr_handle_table *table, mr_handle handle);
+
+/* Begins to close. 0 and the set of loops that joined (bits as above), or -EBADF. The caller is a holder from here on;
+ * it adds the loops that are, and sees to it that each lets go, itself last of all that it knows. */
+int mr_handle_begin_close(mr_handle_table *table, mr_handle handle, mr_token closer, uint64_t *loops);
+void mr_handle_add_holders(mr_handle_table *table, mr_handle handle, unsigned holders);
+
+/* One holder lets go. True for the last one of a handle that is being closed; *closer is then the operation that may call
+ * mr_handle_finish_close. */
 bool mr_handle_let_go(mr_handle_table *table, mr_handle handle, mr_token *closer);
 
 /* Retires the handle. Only then may the descriptor be closed: its number may be adopted anew at once. */

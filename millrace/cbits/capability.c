@@ -203,6 +203,19 @@ int mrh_is_open(mr_handle handle)
     return owner && mr_group_is_open(owner, handle);
 }
 
+int mrh_hold(mr_handle handle)
+{
+    mr_group *owner = group_of(mr_handle_descriptor(handle));
+    return owner ? mr_group_hold(owner, handle) : -EBADF;
+}
+
+void mrh_let_go(mr_handle handle)
+{
+    mr_group *owner = group_of(mr_handle_descriptor(handle));
+    if (owner)
+        mr_group_let_go(owner, handle);
+}
+
 int mrh_set_deadline(mr_handle handle, int direction, uint64_t deadline_ns)
 {
     int64_t refusal;

@@ -64,6 +64,9 @@ bool mrh_is_simulated_here(void);
 /* A handle, or a negative errno. */
 int64_t mrh_adopt(int descriptor);
 int mrh_is_open(mr_handle handle);
+/* See mr_group_hold. 0, or a negative errno. */
+int mrh_hold(mr_handle handle);
+void mrh_let_go(mr_handle handle);
 /* See mr_group_set_deadline. 0, or a negative errno. */
 int mrh_set_deadline(mr_handle handle, int direction, uint64_t deadline_ns);
 

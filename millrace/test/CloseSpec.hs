@@ -1,7 +1,7 @@
 -- | Closing: whoever waits wakes with an error, and a descriptor's number has no memory.
 module CloseSpec (spec) where
 
-import Control.Concurrent (yield)
+import Control.Concurrent (newEmptyMVar, putMVar, readMVar, yield)
 import Control.Exception (SomeException)
 import Control.Monad (forM, forM_, replicateM_, void)
 import Data.ByteString (ByteString)
@@ -11,7 +11,7 @@ import Foreign.C.Types (CInt)
 import Test.Hspec
 
 import Millrace.Deadline
-import Millrace.Operation (descriptorOf)
+import Millrace.Operation (descriptorOf, isOpen, whileOpen)
 import Millrace.Socket
 import Millrace.Socket.ByteString
 import Support
@@ -53,6 +53,7 @@ spec = describe "close" $ do
       receiveExactly fresh 0 1000 `shouldReturn` 1000
   it "leaves nothing of the old socket to the new one with its number" newSocketIsNew
   it "wakes a thread that is just about to wait" closeRacesWithReceive
+  it "waits for a call with the number" closeWaitsForCalls
 
 -- | More than the system takes on behalf of a peer that does not receive.
 tooMuch :: ByteString
@@ -151,3 +152,20 @@ closeRacesWithReceive = within 30 "all rounds" $ withoutLeaks $ do
     outcome <- outcomeOf reader :: IO (Either SomeException ByteString)
     outcome `shouldSatisfy` isErrno eBADF
     close other
+
+-- The call sees its own socket to its end, whatever is closed and opened meanwhile.
+closeWaitsForCalls :: IO ()
+closeWaitsForCalls = within 30 "all rounds" $ withoutLeaks $ withUnixPair $ \one other -> do
+  let handle = socketHandle one
+  closer <- newEmptyMVar
+  answered <- whileOpen handle $ \number -> do
+    startOn 1 (close one) >>= putMVar closer
+    _ <- eventually 2000 (not <$> isOpen handle)
+    whileOpen handle return `shouldReturn` Nothing
+    fails (getSocketName one)
+    readMVar closer >>= isOver >>= (`shouldBe` False)
+    withUnixPair $ \fresh _ -> numberOf fresh >>= (`shouldNotBe` number)
+  answered `shouldBe` Just ()
+  readMVar closer >>= within 5 "the close" . finish
+  recv other 10 `shouldReturn` ByteString.empty
+  where fails action = failsWith (void action) >>= (`shouldSatisfy` hasCode eBADF)

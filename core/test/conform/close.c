@@ -30,6 +30,24 @@ static void used_descriptors_close_at_once(void)
     driver_free(c.d);
 }
 
+static void it_waits_for_those_who_hold(void)
+{
+    connection c = local_connection();
+    mr_group *group = driver_group(c.d);
+    CHECK_EQ(mr_group_hold(group, c.handle), 0);
+    CHECK_EQ(mr_group_hold(group, c.handle), 0);
+    mr_group_let_go(group, c.handle);
+    mr_token closing = start(c.d, close_request(c.handle));
+    CHECK_EQ(mr_group_hold(group, c.handle), -EBADF);
+    run_for_ms(c.d, 2);
+    CHECK(is_open(c.number));
+    mr_group_let_go(group, c.handle);
+    CHECK_EQ(finish(c.d, closing).result, 0);
+    CHECK(!is_open(c.number));
+    CHECK_EQ(mr_group_hold(group, c.handle), -EBADF);
+    driver_free(c.d);
+}
+
 static void a_stale_handle_is_refused(void)
 {
     connection c = local_connection();
@@ -412,6 +430,7 @@ static void the_first_loop_of_a_socket_may_go(void)
 const conform_case close_cases[] = {
     CASE(it_closes),
     CASE(used_descriptors_close_at_once),
+    CASE(it_waits_for_those_who_hold),
     CASE(a_stale_handle_is_refused),
     CASE(handles_never_adopted_are_refused),
     CASE(it_ends_everything_on_the_descriptor),

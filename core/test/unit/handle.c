@@ -36,7 +36,6 @@ static void close_alone(mr_handle_table *table, mr_handle handle)
     uint64_t loops;
     mr_token closer;
     CHECK_EQ(mr_handle_begin_close(table, handle, 99, &loops), 0);
-    mr_handle_set_holders(table, handle, 1);
     CHECK(mr_handle_let_go(table, handle, &closer));
     CHECK_EQ(closer, 99);
     mr_handle_finish_close(table, handle);
@@ -108,7 +107,7 @@ static void the_last_to_let_go_closes(uintptr_t unused)
     mr_token closer = 0;
     (void)unused;
     CHECK_EQ(mr_handle_begin_close(table, handle, 1234, &loops), 0);
-    mr_handle_set_holders(table, handle, 3);
+    mr_handle_add_holders(table, handle, 2);
     CHECK(!mr_handle_let_go(table, handle, &closer));
     CHECK(!mr_handle_let_go(table, handle, &closer));
     CHECK_EQ(mr_handle_begin_close(table, handle, 5, &loops), -EBADF);
@@ -116,6 +115,27 @@ static void the_last_to_let_go_closes(uintptr_t unused)
     CHECK_EQ(closer, 1234);
     mr_handle_finish_close(table, handle);
     CHECK_EQ(mr_handle_join(table, handle, 0), -EBADF);
+    free_table(table);
+}
+
+static void a_call_that_holds_comes_before_the_close(uintptr_t unused)
+{
+    mr_handle_table *table = new_table();
+    mr_handle handle = adopt(table, 7);
+    uint64_t loops;
+    mr_token closer = 0;
+    (void)unused;
+    CHECK_EQ(mr_handle_hold(table, handle), 0);
+    CHECK_EQ(mr_handle_hold(table, handle), 0);
+    CHECK(!mr_handle_let_go(table, handle, &closer)); /* nobody closes */
+    CHECK_EQ(mr_handle_begin_close(table, handle, 1234, &loops), 0);
+    CHECK_EQ(mr_handle_hold(table, handle), -EBADF);
+    CHECK(!mr_handle_let_go(table, handle, &closer)); /* the closer's own */
+    CHECK(mr_handle_let_go(table, handle, &closer));
+    CHECK_EQ(closer, 1234);
+    mr_handle_finish_close(table, handle);
+    CHECK_EQ(mr_handle_hold(table, handle), -EBADF);
+    close_alone(table, adopt(table, 7));
     free_table(table);
 }
 
@@ -138,7 +158,6 @@ static void *contend(void *argument)
         if (mr_handle_begin_close(c->table, c->handles[i], 5, &loops) == 0) {
             mr_token closer;
             c->won++;
-            mr_handle_set_holders(c->table, c->handles[i], 1);
             CHECK(mr_handle_let_go(c->table, c->handles[i], &closer));
             mr_handle_finish_close(c->table, c->handles[i]);
         }
@@ -177,6 +196,7 @@ const harness_test handle_tests[] = {
     UNIT(handle, mistaken_handles_are_refused),
     UNIT(handle, joining_is_remembered_until_the_close),
     UNIT(handle, the_last_to_let_go_closes),
+    UNIT(handle, a_call_that_holds_comes_before_the_close),
     UNIT(handle, only_one_may_close),
     {0},
 };

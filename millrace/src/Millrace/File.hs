@@ -96,9 +96,8 @@ withFile path mode = bracket (openFile path mode) closeFile
 -- @since 0.1.0
 fileSize :: File -> IO Int64
 fileSize file@(File handle path) = do
-  open <- isOpen handle
-  unless open $ refuse "fileSize" file "it is closed"
-  throwErrnoPathIfMinus1 "Millrace.File.fileSize" path (c_file_size (descriptorOf handle))
+  size <- whileOpen handle (throwErrnoPathIfMinus1 "Millrace.File.fileSize" path . c_file_size)
+  maybe (refuse "fileSize" file "it is closed") return size
 
 -- | At most so many bytes from an offset on; none at the end of the file. There may be fewer before the end, too: never
 -- more than a mebibyte. The number must be positive. Interruptible.
@@ -157,6 +156,6 @@ withPath path use = withFilePath path (use . castPtr)
 checked :: String -> File -> Int64 -> IO Int64
 checked function file = throwIfFailed ("Millrace.File." ++ function) (show file)
 
-refuse :: String -> File -> String -> IO ()
+refuse :: String -> File -> String -> IO a
 refuse function (File _ path) why =
   throwIO (mkIOError InvalidArgument ("Millrace.File." ++ function) Nothing (Just path) `ioeSetErrorString` why)

@@ -19,6 +19,7 @@ module Millrace.Operation
   , foreignHandle
   , descriptorOf
   , isOpen
+  , whileOpen
   , Direction (..)
   , setDeadline
     -- * Requests
@@ -49,7 +50,7 @@ module Millrace.Operation
   , failure
   ) where
 
-import Control.Exception (throwIO)
+import Control.Exception (finally, mask_, throwIO)
 import Data.Bits (complement, (.&.), (.|.))
 import Data.Int (Int64)
 import Data.Word (Word64, Word8)
@@ -60,7 +61,7 @@ import System.Posix.Types (Fd (..))
 
 import Millrace.Deadline (Deadline, deadlineNanoseconds)
 import Millrace.Internal.Constants
-import Millrace.Internal.Foreign (c_adopt, c_is_open, c_set_deadline)
+import Millrace.Internal.Foreign (c_adopt, c_hold, c_is_open, c_let_go, c_set_deadline)
 import Millrace.Internal.Manager (ensureGroup)
 import Millrace.Internal.Park
 import Millrace.Internal.Units (thousandfold)
@@ -103,6 +104,18 @@ descriptorOf (Handle handle) = fromIntegral handle
 -- @since 0.1.0
 isOpen :: Handle -> IO Bool
 isOpen (Handle handle) = (/= 0) <$> c_is_open handle
+
+-- | Makes a call with the descriptor's number, for what there is no operation for: nobody can close it meanwhile. 'Nothing' if
+-- the handle is closed, or is being closed. The call is made masked. Whoever closes waits for its end, so it must neither
+-- wait nor close the handle itself.
+--
+-- > size <- whileOpen handle fileSizeOf
+--
+-- @since 0.1.0
+whileOpen :: Handle -> (CInt -> IO a) -> IO (Maybe a)
+whileOpen (Handle handle) call = mask_ $ do
+  refusal <- c_hold handle
+  if refusal < 0 then return Nothing else Just <$> call (fromIntegral handle) `finally` c_let_go handle
 
 -- | Receiving, accepting and waiting for something to read; or sending, connecting and waiting for room to write.
 --

@@ -372,22 +372,23 @@ setSocketOption s option value
 --
 -- @since 0.1.0
 getSockOpt :: Storable a => Socket -> SocketOption -> IO a
-getSockOpt s option@(SockOpt level name) = withFdSocket s (reading undefined)
+getSockOpt s option@(SockOpt level name) = reading undefined
   where
-    -- The first argument has a size, and nothing else.
-    reading :: Storable b => b -> CInt -> IO b
-    reading kind descriptor = alloca $ \place -> do
+    -- The argument has a size, and nothing else.
+    reading :: Storable b => b -> IO b
+    reading kind = alloca $ \place -> do
       fillBytes place 0 (sizeOf kind)
       with (fromIntegral (sizeOf kind)) $ \size ->
-        void $ callOn "Millrace.Socket.getSockOpt" (describe s ++ ", " ++ show option) (c_getsockopt descriptor level name place size)
+        void $ onDescriptor "Millrace.Socket.getSockOpt" s (", " ++ show option) $ \descriptor ->
+          c_getsockopt descriptor level name place size
       peek place
 
 -- | Sets an option of any type, which must be the system's.
 --
 -- @since 0.1.0
 setSockOpt :: Storable a => Socket -> SocketOption -> a -> IO ()
-setSockOpt s option@(SockOpt level name) value = withFdSocket s $ \descriptor -> with value $ \place ->
-  void $ callOn "Millrace.Socket.setSockOpt" (describe s ++ ", " ++ show option) $
+setSockOpt s option@(SockOpt level name) value = with value $ \place ->
+  void $ onDescriptor "Millrace.Socket.setSockOpt" s (", " ++ show option) $ \descriptor ->
     c_setsockopt descriptor level name place (fromIntegral (sizeOf value))
 
 -- | Whether it is a stream, a datagram socket, ...
@@ -452,7 +453,7 @@ mkSocket :: CInt -> IO Socket
 mkSocket = fromDescriptor
 
 -- | The descriptor's number, for calls that Millrace does not make. It must not be closed, and is valid only as long
--- as nobody closes the socket.
+-- as nobody closes the socket. For a call that does not wait 'Millrace.Operation.whileOpen' sees to that.
 --
 -- So it is nothing to make another socket of: one of "Network.Socket" (@mkSocket@) closes its descriptor when it is
 -- collected, under the feet of this one and of whoever gets the number next. Who wants such a socket takes 'socketToFd',

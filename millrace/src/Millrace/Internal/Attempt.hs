@@ -13,8 +13,8 @@ import Millrace.Operation
 -- | Makes a call that does not wait, and makes it again whenever it would have to.
 attempt :: String -> Socket -> Request () -> (CInt -> IO Int64) -> IO Int64
 attempt function s wait call = do
-  result <- openDescriptor function s >>= call
-  if result >= 0 then return result else getErrno >>= again
+  (result, code) <- callWhileOpen function s $ \descriptor -> (,) <$> call descriptor <*> getErrno
+  if result >= 0 then return result else again code
   where
     again code
       | code == eINTR = attempt function s wait call

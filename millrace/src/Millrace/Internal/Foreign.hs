@@ -26,6 +26,8 @@ module Millrace.Internal.Foreign
     -- * Operations
   , c_adopt
   , c_is_open
+  , c_hold
+  , c_let_go
   , c_set_deadline
   , c_submit
   , c_reserve
@@ -101,6 +103,8 @@ foreign import ccall unsafe "mr_loop_counters" c_counters :: Ptr Loop -> Ptr Wor
 
 foreign import ccall unsafe "mrh_adopt" c_adopt :: CInt -> IO Int64
 foreign import ccall unsafe "mrh_is_open" c_is_open :: Word64 -> IO CInt
+foreign import ccall unsafe "mrh_hold" c_hold :: Word64 -> IO CInt
+foreign import ccall unsafe "mrh_let_go" c_let_go :: Word64 -> IO ()
 foreign import ccall unsafe "mrh_set_deadline" c_set_deadline :: Word64 -> CInt -> Word64 -> IO CInt
 foreign import ccall unsafe "mrh_submit" c_submit
   :: CInt -> CUInt -> Word64 -> Ptr a -> Word64 -> Word64 -> CInt -> Word64 -> IO Int64

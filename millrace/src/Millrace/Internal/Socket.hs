@@ -15,6 +15,7 @@ module Millrace.Internal.Socket
   , firstMessage
   , checkSize
   , onDescriptor
+  , callWhileOpen
   , openDescriptor
   , callOn
   , withAddress
@@ -44,7 +45,7 @@ import System.IO.Error (ioeSetErrorString, mkIOError)
 
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
-import Millrace.Operation (Handle, adopt, descriptorOf, failure, isOpen)
+import Millrace.Operation (Handle, adopt, descriptorOf, failure, isOpen, whileOpen)
 
 -- | A socket whose operations go through Millrace. Two are equal if they are the same socket.
 --
@@ -104,14 +105,14 @@ keep (Socket _ ref) before = atomicModifyIORef' ref (\kept -> (before kept, ()))
 -- Asked only where something is kept: a socket that is accepted need not pay for it.
 carriesMessages :: Socket -> IO Bool
 carriesMessages (Socket handle _) = alloca $ \kind -> with (fromIntegral (sizeOf (0 :: CInt))) $ \size -> do
-  result <- c_getsockopt (descriptorOf handle) level name kind size
-  if result < 0 then return False else (/= Stream) . GeneralSocketType <$> peek kind
+  result <- whileOpen handle $ \descriptor -> c_getsockopt descriptor level name kind size
+  if result == Just 0 then (/= Stream) . GeneralSocketType <$> peek kind else return False
   where SockOpt level name = Type
 
 peerOf :: Socket -> IO (Maybe SockAddr)
 peerOf (Socket handle _) = withAddressPlace $ \place size -> do
-  result <- c_getpeername (descriptorOf handle) place size
-  if result < 0 then return Nothing else Just <$> (peek size >>= addressFrom place)
+  result <- whileOpen handle $ \descriptor -> c_getpeername descriptor place size
+  if result == Just 0 then Just <$> (peek size >>= addressFrom place) else return Nothing
 
 -- | Room for an address that a call tells, and for its length.
 withAddressPlace :: (Ptr Word8 -> Ptr CUInt -> IO a) -> IO a
@@ -153,16 +154,22 @@ takeKept (Socket _ ref) split nothing = do
 {-# INLINE takeKept #-}
 
 -- | A call on the socket's descriptor, for a function of this name: throws its errors, and one for a closed socket. What
--- is said of the socket besides is the third argument.
+-- is said of the socket besides is the third argument. The call must not wait.
 onDescriptor :: String -> Socket -> String -> (CInt -> IO CInt) -> IO CInt
-onDescriptor attempted s detail call =
-  openDescriptor attempted s >>= callOn attempted (describe s ++ detail) . call
+onDescriptor attempted s detail call = callWhileOpen attempted s (callOn attempted (describe s ++ detail) . call)
+
+-- | A call that does not wait; throws for a closed socket, under this name. Nobody can close the socket meanwhile.
+callWhileOpen :: String -> Socket -> (CInt -> IO a) -> IO a
+callWhileOpen attempted s@(Socket handle _) call = whileOpen handle call >>= maybe (isClosed attempted s) return
 
 -- | The descriptor's number; throws for a closed socket, under this name.
 openDescriptor :: String -> Socket -> IO CInt
 openDescriptor attempted s@(Socket handle _) = do
   open <- isOpen handle
-  if open then return (descriptorOf handle) else throwIO (failure attempted (describe s) closed)
+  if open then return (descriptorOf handle) else isClosed attempted s
+
+isClosed :: String -> Socket -> IO a
+isClosed attempted s = throwIO (failure attempted (describe s) closed)
   where closed = let Errno code = eBADF in negate (fromIntegral code)
 
 -- | Repeats a call that a signal interrupted, and throws what else it fails with.
