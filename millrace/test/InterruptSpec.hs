@@ -11,17 +11,19 @@ import Data.ByteString.Unsafe (unsafeUseAsCString)
 import Data.IORef
 import Data.List (isInfixOf)
 import Data.Word (Word8)
-import Foreign.C.Error (eBADF)
+import Foreign.C.Error (eBADF, eCONNRESET)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Array (peekArray)
 import Foreign.Marshal.Utils (copyBytes, fillBytes)
 import Foreign.Ptr (Ptr, castPtr)
+import Network.Socket (StructLinger (..))
 import System.Posix.IO (closeFd)
 import Test.Hspec hiding (after, before)
 
 import Millrace.Deadline
 import Millrace.Socket
 import Millrace.Socket.ByteString
+import Millrace.Socket.Datagram (recvFrom)
 import Millrace.Timer
 import Support
 
@@ -41,6 +43,8 @@ spec = describe "interruption" $ do
       interruptReceives 25000 $ \s limit most ->
         withBuffer most $ \buffer -> untilDeadline limit (\deadline -> recvBufBefore deadline s buffer most)
     it "an exception that races with the arrival, 10,000 times" raceWithArrival
+    it "an exception that races with the arrival, of recvFrom" raceOfRecvFrom
+    it "an exception that races with a reset, which is not taken for the end of the stream" raceWithReset
   describe "of accept, at random moments, against steady connecting: every connection once" $ do
     it "timeout around accept" $ interruptAccepts (\s limit -> timeout limit (accept s))
     it "acceptBefore" $ interruptAccepts (\s limit -> untilDeadline limit (`acceptBefore` s))
@@ -135,6 +139,40 @@ raceWithArrival = within 60 "all races" $ withoutLeaks $ do
     return (sent, total)
   totals <- mapM finish jobs
   forM_ totals $ \(sent, received) -> received `shouldBe` sent
+
+-- What recvFrom has taken of a stream, recv returns in parts, and recvFrom what recv has taken.
+raceOfRecvFrom :: IO ()
+raceOfRecvFrom = within 60 "all races" $ withoutLeaks $ withTcpPair $ \from to -> do
+  random <- newRandom 23
+  forM_ [0 .. 1999] $ \turn -> do
+    victim <- start (if even turn then fst <$> recvFrom to 100 else recv to 100)
+    below random 4 >>= \turns -> replicateM_ turns yield
+    void (sendStream from (turn * 100) 100)
+    below random 4 >>= \turns -> replicateM_ turns yield
+    stop victim
+    received <- either (const (return (turn * 100))) (checkFrom (turn * 100)) =<< outcomeOf victim
+    let rest position
+          | position == turn * 100 + 100 = return ()
+          | otherwise = do
+              bytes <- if odd turn then fst <$> recvFrom to 7 else recv to 7
+              checkFrom position bytes >>= rest
+    within 5 "the rest" (rest received)
+
+raceWithReset :: IO ()
+raceWithReset = within 60 "all races" $ withoutLeaks $ do
+  random <- newRandom 29
+  late <- fmap sum $ replicateM 1000 $ withTcpPair $ \from to -> do
+    victim <- start (recv to 100)
+    below random 4 >>= \turns -> replicateM_ turns yield
+    setSockOpt from Linger (StructLinger 1 0) >> close from
+    below random 6 >>= \turns -> replicateM_ turns yield
+    stop victim
+    outcome <- outcomeOf victim
+    if isErrno eCONNRESET outcome then return 0 else do
+      outcome `shouldSatisfy` either ((== Just ThreadKilled) . fromException) (const False)
+      failsWith (recv to 100) >>= (`shouldSatisfy` hasCode eCONNRESET)
+      return 1
+  late `shouldSatisfy` (> (0 :: Int))
 
 -- Connectors wait for an answer; one whose connection was lost would wait for ever.
 interruptAccepts :: (Socket -> Int -> IO (Maybe (Socket, SockAddr))) -> IO ()

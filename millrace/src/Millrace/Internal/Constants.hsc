@@ -5,6 +5,7 @@ import Data.Int (Int64)
 import Data.Word (Word64)
 import Foreign.C.Types (CInt, CUInt)
 
+#include <errno.h>
 #include <stddef.h>
 #include "millrace.h"
 #include "capability.h"
@@ -66,6 +67,10 @@ bufferBytesAt = #{offset mr_buffer, bytes}
 -- | The result of an exchange that has not sent all its bytes is this, less the number of bytes that have gone.
 notSent :: Int64
 notSent = #{const -MR_NOT_SENT}
+
+-- | The result of an operation that was cancelled.
+cancelled :: Int64
+cancelled = #{const -ECANCELED}
 
 -- | @mr_address@: where the storage and its length are.
 addressSize, addressStorage, addressLength :: Int

@@ -28,7 +28,7 @@ import Millrace.Internal.Constants
 import Millrace.Internal.Foreign (LentBuffer, c_give_back, c_lend)
 import Millrace.Internal.Park (Request, performMasked, performOrElse)
 import Millrace.Internal.Socket
-import Millrace.Operation (exchangeRequest, recvLentRequest, throwIfFailed)
+import Millrace.Operation (exchangeRequest, failure, recvLentRequest, throwIfFailed)
 
 -- | 'lentSize' bytes of memory outside the Haskell heap, aligned for words.
 --
@@ -77,7 +77,7 @@ giveBack (Lent buffer) = c_give_back buffer
 receiveLent :: String -> (Request () -> Request ()) -> Socket -> Int -> (Lent -> Int -> IO a) -> IO a
 receiveLent attempted limit s@(Socket handle _) size continue = mask_ $ do
   checkSize attempted s size
-  takeKept s (firstBytes (min size lentSize)) Nothing >>= maybe receiveNext (copyKept continue)
+  takeKept s (firstBytes (min size lentSize)) Nothing >>= maybe receiveNext (continueKept attempted s continue)
   where
     receiveNext = do
       answer <- performMasked (keepLate s) (limit (recvLentRequest handle size))
@@ -112,6 +112,10 @@ exchangeLent attempted limit s@(Socket handle _) outgoing@(Lent buffer) offset c
     late answer = if answer <= notSent then giveBack outgoing else keepLate s answer
 {-# INLINE exchangeLent #-}
 
+-- For a function of this name.
+continueKept :: String -> Socket -> (Lent -> Int -> IO a) -> Either Int64 ByteString -> IO a
+continueKept attempted s continue = either (throwIO . failure attempted (describe s)) (copyKept continue)
+
 copyKept :: (Lent -> Int -> IO a) -> ByteString -> IO a
 copyKept continue kept
   | ByteString.null kept = continue (Lent nullPtr) 0
@@ -129,7 +133,7 @@ receivedCount (Lent buffer) = fromIntegral <$> (peekByteOff buffer bufferLengthA
 -- What came for a thread that was interrupted meanwhile.
 keepLate :: Socket -> Int64 -> IO ()
 keepLate s result
-  | result < 0 = return ()
+  | result < 0 = keepError s result
   | result == 0 = keepBytes s ByteString.empty
   | otherwise = do
       let buffer = bufferOf result

@@ -6,13 +6,15 @@ module Millrace.Internal.Socket
   , describe
   , Message (..)
   , keepBytes
-  , keepMessage
+  , keepBytesFrom
+  , keepError
   , keepsBytes
   , keepsAnything
   , keepConnection
   , takeKept
   , firstBytes
   , firstMessage
+  , peerOf
   , checkSize
   , onDescriptor
   , callWhileOpen
@@ -25,13 +27,14 @@ module Millrace.Internal.Socket
   ) where
 
 import Control.Exception (throwIO)
-import Control.Monad (unless, void)
+import Control.Monad (unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
-import Data.Maybe (isJust)
+import Data.Int (Int64)
+import Data.Maybe (isJust, isNothing)
 import Data.Word (Word8)
-import Foreign.C.Error (Errno (..), eBADF, eINTR, errnoToIOError, getErrno)
+import Foreign.C.Error (Errno (..), eBADF, eINTR, eNOMEM, eTIMEDOUT, errnoToIOError, getErrno)
 import Foreign.C.Types (CInt, CUInt)
 import Foreign.Marshal.Alloc (alloca, allocaBytes)
 import Foreign.Marshal.Array (peekArray)
@@ -64,7 +67,7 @@ instance Show Socket where
 -- | What arrived for a thread that had been interrupted meanwhile, and waits for the next one who asks.
 data Kept
   = KeptNothing
-  | KeptBytes !ByteString
+  | KeptStream !ByteString !Int64 -- ^ bytes, then the error that ended the stream; 0: none
   | KeptMessages [Message] -- ^ of a socket that is no stream; the next one first
   | KeptConnections [(Socket, SockAddr)] -- ^ the next one first
   | KeptClosed -- ^ the socket is closed, and keeps nothing any more
@@ -81,23 +84,39 @@ describe = show
 
 -- | Gives back what a receive has returned: the next one begins with it.
 keepBytes :: Socket -> ByteString -> IO ()
-keepBytes s bytes = do
+keepBytes s bytes = keepBytesFrom (peerOf s) s bytes
+
+-- | The same, with a way to tell who has sent it if it is a message.
+keepBytesFrom :: IO (Maybe SockAddr) -> Socket -> ByteString -> IO ()
+keepBytesFrom findSender s bytes = do
   hasBoundaries <- carriesMessages s
   if hasBoundaries
-    then peerOf s >>= keepMessage s . Message bytes
-    else unless (ByteString.null bytes) $ keep s before
+    then findSender >>= keep s . beforeMessages . Message bytes
+    else unless (ByteString.null bytes) $ keep s beforeStream
   where
-    before KeptNothing = KeptBytes bytes
-    before (KeptBytes later) = KeptBytes (bytes <> later)
-    before other = other
+    beforeStream KeptNothing = KeptStream bytes 0
+    beforeStream (KeptStream later end) = KeptStream (bytes <> later) end
+    beforeStream other = other
+    beforeMessages message KeptNothing = KeptMessages [message]
+    beforeMessages message (KeptMessages others) = KeptMessages (message : others)
+    beforeMessages _ other = other
 
--- | Gives back a message: the next receive returns it.
-keepMessage :: Socket -> Message -> IO ()
-keepMessage s message = keep s before
+-- | Gives back the error by which a receive has ended. The system tells of the end of a connection once, and of the end of
+-- the stream ever after: who came next would take what was cut off for complete.
+keepError :: Socket -> Int64 -> IO ()
+keepError s problem = do
+  hasBoundaries <- carriesMessages s
+  isConnections <- if hasBoundaries then return False else endsConnection
+  when isConnections $ keep s after
   where
-    before KeptNothing = KeptMessages [message]
-    before (KeptMessages others) = KeptMessages (message : others)
-    before other = other
+    endsConnection
+      | negate problem `elem` map codeOf [eBADF, eNOMEM] || problem == cancelled = return False
+      | negate problem == codeOf eTIMEDOUT = isNothing <$> peerOf s -- else it was a deadline
+      | otherwise = return True
+    after KeptNothing = KeptStream ByteString.empty problem
+    after (KeptStream earlier 0) = KeptStream earlier problem
+    after other = other
+    codeOf (Errno code) = fromIntegral code
 
 keep :: Socket -> (Kept -> Kept) -> IO ()
 keep (Socket _ ref) before = atomicModifyIORef' ref (\kept -> (before kept, ()))
@@ -109,6 +128,7 @@ carriesMessages (Socket handle _) = alloca $ \kind -> with (fromIntegral (sizeOf
   if result == Just 0 then (/= Stream) . GeneralSocketType <$> peek kind else return False
   where SockOpt level name = Type
 
+-- | The peer's address, if there is one.
 peerOf :: Socket -> IO (Maybe SockAddr)
 peerOf (Socket handle _) = withAddressPlace $ \place size -> do
   result <- whileOpen handle $ \descriptor -> c_getpeername descriptor place size
@@ -123,7 +143,7 @@ withAddressPlace use = allocaBytes addressSize $ \address -> do
 -- | Will the next receive begin with something that was given back?
 keepsBytes :: Socket -> IO Bool
 keepsBytes (Socket _ ref) = readIORef ref >>= \kept -> return $ case kept of
-  KeptBytes _ -> True
+  KeptStream _ _ -> True
   KeptMessages _ -> True
   _ -> False
 {-# INLINE keepsBytes #-}
@@ -216,21 +236,27 @@ checkSize attempted s size
                           `ioeSetErrorString` ("the size must be positive, not " ++ show size))
 {-# INLINE checkSize #-}
 
--- | At most so many of the bytes that are kept, or the next message, cut off after so many.
-firstBytes :: Int -> Kept -> (Kept, Maybe ByteString)
-firstBytes size (KeptBytes bytes)
-  | ByteString.length bytes <= size = (KeptNothing, Just bytes)
-  | otherwise = let (first, rest) = ByteString.splitAt size bytes in (KeptBytes rest, Just first)
-firstBytes size (KeptMessages (Message bytes _ : others)) = (messages others, Just (ByteString.take size bytes))
+-- | At most so many of the bytes that are kept, or the next message, cut off after so many; or the error that is due.
+firstBytes :: Int -> Kept -> (Kept, Maybe (Either Int64 ByteString))
+firstBytes size (KeptStream bytes end)
+  | ByteString.null bytes = (KeptNothing, Just (Left end))
+  | otherwise = let (first, rest) = ByteString.splitAt size bytes in (stream rest end, Just (Right first))
+firstBytes size (KeptMessages (Message bytes _ : others)) = (messages others, Just (Right (ByteString.take size bytes)))
 firstBytes _ other = (other, Nothing)
 
--- | The next message of which the sender is known, cut off after so many bytes. The others are left to 'firstBytes'.
-firstMessage :: Int -> Kept -> (Kept, Maybe (ByteString, SockAddr))
+-- | The next message of which the sender is known, cut off after so many bytes. The others are left to 'firstBytes'. Of a
+-- stream what that returns.
+firstMessage :: Int -> Kept -> (Kept, Maybe (Either Int64 (ByteString, Maybe SockAddr)))
 firstMessage size kept@(KeptMessages ones) = case break hasSender ones of
-  (earlier, Message bytes (Just sender) : later) -> (messages (earlier ++ later), Just (ByteString.take size bytes, sender))
+  (earlier, Message bytes sender : later) -> (messages (earlier ++ later), Just (Right (ByteString.take size bytes, sender)))
   _ -> (kept, Nothing)
   where hasSender (Message _ sender) = isJust sender
-firstMessage _ other = (other, Nothing)
+firstMessage size kept = let (left, first) = firstBytes size kept in (left, fmap (\bytes -> (bytes, Nothing)) <$> first)
+
+stream :: ByteString -> Int64 -> Kept
+stream bytes end
+  | ByteString.null bytes && end == 0 = KeptNothing
+  | otherwise = KeptStream bytes end
 
 messages :: [Message] -> Kept
 messages [] = KeptNothing

@@ -30,7 +30,7 @@ module Millrace.Socket.ByteString
   , sendAllBufWithin
   ) where
 
-import Control.Monad (void, when, zipWithM_)
+import Control.Monad (void, zipWithM_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (fromForeignPtr, mallocByteString, memcpy)
@@ -92,15 +92,17 @@ recvBufBefore deadline s buffer size = handOver (keepReceived s buffer) $
 recvMasked :: String -> Deadline -> Socket -> Ptr Word8 -> Int -> IO Int
 recvMasked attempted deadline s@(Socket handle _) buffer size = do
   checkSize attempted s size
-  takeKept s (firstBytes size) Nothing >>= maybe receiveNext copyOut
+  takeKept s (firstBytes size) Nothing >>= maybe receiveNext (either failed copyOut)
   where
     receiveNext = do
-      count <- performMasked (keepReceived s buffer . fromIntegral) (before deadline (recvRequest handle buffer size))
+      count <- performMasked keepLate (before deadline (recvRequest handle buffer size))
       fromIntegral <$> throwIfFailed attempted (describe s) count
+    keepLate result = if result < 0 then keepError s result else keepReceived s buffer (fromIntegral result)
+    failed problem = fromIntegral <$> throwIfFailed attempted (describe s) problem
     copyOut bytes = unsafeUseAsCStringLen bytes $ \(source, count) -> count <$ memcpy buffer (castPtr source) count
 
 keepReceived :: Socket -> Ptr Word8 -> Int -> IO ()
-keepReceived s buffer count = when (count >= 0) $ ByteString.packCStringLen (castPtr buffer, count) >>= keepBytes s
+keepReceived s buffer count = ByteString.packCStringLen (castPtr buffer, count) >>= keepBytes s
 
 -- | Sends what the system takes at once, at least one byte; waits for room. Returns how many bytes went.
 --

@@ -18,15 +18,17 @@ module Millrace.Socket.Datagram
   , sendAllTo
   ) where
 
+import Control.Exception (throwIO)
 import Control.Monad (void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
 import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
+import Data.Maybe (fromMaybe)
 import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Ptr (castPtr)
 import Foreign.Storable (peek, poke)
-import Network.Socket (SockAddr)
+import Network.Socket (SockAddr (..))
 
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Attempt (attempt)
@@ -49,10 +51,12 @@ recvFrom = recvFromBefore noDeadline
 recvFromBefore :: Deadline -> Socket -> Int -> IO (ByteString, SockAddr)
 recvFromBefore deadline s@(Socket handle _) size = handOver giveBack $ do
   checkSize function s size
-  takeKept s (firstMessage size) Nothing >>= maybe receiveNext return
+  takeKept s (firstMessage size) Nothing >>= maybe receiveNext (either failed fromKept)
   where
     function = "Millrace.Socket.Datagram.recvFrom"
-    giveBack (message, sender) = keepMessage s (Message message (Just sender))
+    giveBack (message, sender) = keepBytesFrom (return (Just sender)) s message
+    failed = throwIO . failure function (describe s)
+    fromKept (message, sender) = (,) message . fromMaybe (SockAddrUnix "") <$> maybe (peerOf s) (return . Just) sender
     receiveNext = do
       place <- mallocByteString size
       (count, sender) <- withForeignPtr place $ \buffer -> withAddressPlace $ \address length' -> do
