@@ -329,7 +329,7 @@ int mr_loop_create(mr_group *group, mr_loop **loop);
 
 /*
  * Frees a loop. Nothing may be in flight on it, and no MR_CLOSE on another loop of the group. Nor may another thread be in
- * a function that reaches every loop (mr_group_set_deadline, mr_group_let_go) or polls a loop that has let go of a
+ * a function that reaches every loop (mr_group_set_deadline, mr_group_recall, mr_group_let_go) or polls a loop that has let go of a
  * descriptor for a close here a moment ago: where loops come and go while others run, a lock of the caller's keeps them
  * apart. [owner]
  */
@@ -381,6 +381,15 @@ int mr_loop_discard(mr_loop *loop, mr_token token);
  */
 int mr_group_set_deadline(mr_group *group, mr_loop *owned, mr_handle handle, mr_direction direction,
                           uint64_t deadline_ns);
+
+/*
+ * Has everybody ask again who waits on a descriptor to receive, to accept or for readability: these operations end with
+ * -EINTR, or with what they have got already. For layers above that keep what was received for somebody who is gone. Whoever
+ * begins to wait must look for that himself, after his operation is submitted. An MR_EXCHANGE ends so when all is sent.
+ *
+ * `owned` as above. 0, or -EBADF if the handle is closed. [any thread] O(loops of the group).
+ */
+int mr_group_recall(mr_group *group, mr_loop *owned, mr_handle handle);
 
 /* Gives back the token of a completion that was polled (or of a reservation). [owner] O(1). */
 void mr_loop_release(mr_loop *loop, mr_token token);

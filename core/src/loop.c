@@ -348,9 +348,10 @@ static void become_receive(mr_loop *loop, mr_slot *slot)
 static bool settle_exchange(mr_loop *loop, mr_slot *slot, int64_t result)
 {
     bool is_sent = result >= 0 && (uint64_t)result == slot->request.length;
+    bool is_recalled = slot->end_reason == -EINTR; /* from the second half, not from the first */
     if (is_sent)
         become_receive(loop, slot);
-    if (slot->end_reason)
+    if (slot->end_reason && (is_sent || !is_recalled))
         result = slot->end_reason;
     else if (is_sent || was_interrupted(result))
         return false;
@@ -724,6 +725,35 @@ void mr_loop_release_remote(mr_loop *loop, mr_token token)
     mr_loop_post(loop, &(mr_letter){.kind = MR_LETTER_RELEASE, .token = token});
 }
 
+static void recall_operation(mr_loop *loop, mr_slot *slot)
+{
+    switch (slot->request.kind) {
+    case MR_ACCEPT:
+    case MR_RECV:
+    case MR_RECV_VECTOR:
+    case MR_WAIT_READABLE:
+        mr_loop_end_operation(loop, slot, -EINTR);
+        break;
+    case MR_EXCHANGE: /* it is sending, which takes no time; settle_exchange sees to the rest */
+        if (!slot->end_reason)
+            slot->end_reason = -EINTR;
+        break;
+    default:
+        break;
+    }
+}
+
+static void recall(mr_loop *loop, mr_handle handle)
+{
+    mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(handle));
+    if (!descriptor || descriptor->generation != mr_handle_generation(handle))
+        return;
+    for (mr_slot *slot = descriptor->first[MR_READING], *next; slot; slot = next) {
+        next = slot->next;
+        recall_operation(loop, slot);
+    }
+}
+
 /* A deadline of a handle has become earlier. */
 static void watch_earlier_deadline(mr_loop *loop, mr_handle handle)
 {
@@ -733,24 +763,6 @@ static void watch_earlier_deadline(mr_loop *loop, mr_handle handle)
     note_deadlines(descriptor);
     watch_deadline(loop, descriptor, MR_READING);
     watch_deadline(loop, descriptor, MR_WRITING);
-}
-
-int mr_group_set_deadline(mr_group *group, mr_loop *owned, mr_handle handle, mr_direction direction,
-                          uint64_t deadline_ns)
-{
-    uint64_t joined;
-    int error = mr_handle_set_deadline(&group->handles, handle, direction, deadline_ns, &joined);
-    if (error || !joined)
-        return error;
-    mr_loop *others[MR_LOOPS_MAX];
-    unsigned count = mr_group_other_loops(group, joined, owned, others);
-    for (unsigned i = 0; i < count; i++)
-        mr_loop_post(others[i], &(mr_letter){.kind = MR_LETTER_DEADLINE, .handle = handle});
-    if (owned) {
-        watch_earlier_deadline(owned, handle);
-        attend_sleeper(owned);
-    }
-    return 0;
 }
 
 static void open_letter(mr_loop *loop, const mr_letter *letter)
@@ -771,6 +783,9 @@ static void open_letter(mr_loop *loop, const mr_letter *letter)
     case MR_LETTER_DEADLINE:
         watch_earlier_deadline(loop, letter->handle);
         break;
+    case MR_LETTER_RECALL:
+        recall(loop, letter->handle);
+        break;
     case MR_LETTER_DETACH:
         mr_closing_detach(loop, letter->handle);
         break;
@@ -778,6 +793,38 @@ static void open_letter(mr_loop *loop, const mr_letter *letter)
         mr_closing_complete(loop, letter->token);
         break;
     }
+}
+
+/* The loops of a set, of which the caller owns one, or none. */
+static void tell(mr_group *group, uint64_t joined, mr_loop *owned, const mr_letter *letter)
+{
+    mr_loop *others[MR_LOOPS_MAX];
+    unsigned count = mr_group_other_loops(group, joined, owned, others);
+    for (unsigned i = 0; i < count; i++)
+        mr_loop_post(others[i], letter);
+    if (owned) {
+        open_letter(owned, letter);
+        attend_sleeper(owned);
+    }
+}
+
+int mr_group_set_deadline(mr_group *group, mr_loop *owned, mr_handle handle, mr_direction direction,
+                          uint64_t deadline_ns)
+{
+    uint64_t joined;
+    int error = mr_handle_set_deadline(&group->handles, handle, direction, deadline_ns, &joined);
+    if (!error && joined)
+        tell(group, joined, owned, &(mr_letter){.kind = MR_LETTER_DEADLINE, .handle = handle});
+    return error;
+}
+
+int mr_group_recall(mr_group *group, mr_loop *owned, mr_handle handle)
+{
+    uint64_t joined;
+    int error = mr_handle_loops(&group->handles, handle, &joined);
+    if (!error)
+        tell(group, joined, owned, &(mr_letter){.kind = MR_LETTER_RECALL, .handle = handle});
+    return error;
 }
 
 void mr_loop_open_letters(mr_loop *loop)

@@ -216,15 +216,29 @@ void mrh_let_go(mr_handle handle)
         mr_group_let_go(owner, handle);
 }
 
-int mrh_set_deadline(mr_handle handle, int direction, uint64_t deadline_ns)
+/* This capability's loop if it is in the group of a descriptor, or NULL. */
+static mr_loop *loop_here_for(int descriptor)
 {
     int64_t refusal;
-    mr_group *owner = group_of(mr_handle_descriptor(handle));
     mr_loop *here = loop_here(&refusal);
+    return is_simulated(here) == mrh_is_simulated(descriptor) ? here : NULL;
+}
+
+int mrh_set_deadline(mr_handle handle, int direction, uint64_t deadline_ns)
+{
+    int number = mr_handle_descriptor(handle);
+    mr_group *owner = group_of(number);
     if (!owner)
         return -EBADF;
-    bool is_ours = is_simulated(here) == mrh_is_simulated(mr_handle_descriptor(handle));
-    return mr_group_set_deadline(owner, is_ours ? here : NULL, handle, (mr_direction)direction, deadline_ns);
+    return mr_group_set_deadline(owner, loop_here_for(number), handle, (mr_direction)direction, deadline_ns);
+}
+
+void mrh_recall(mr_handle handle)
+{
+    int number = mr_handle_descriptor(handle);
+    mr_group *owner = group_of(number);
+    if (owner)
+        mr_group_recall(owner, loop_here_for(number), handle);
 }
 
 /* Reports say who waits. */

@@ -53,7 +53,7 @@ module Millrace.Operation
 import Control.Exception (finally, mask_, throwIO)
 import Data.Bits (complement, (.&.), (.|.))
 import Data.Int (Int64)
-import Data.Word (Word64, Word8)
+import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), errnoToIOError)
 import Foreign.C.Types (CInt)
 import Foreign.Ptr (Ptr)
@@ -62,18 +62,10 @@ import System.Posix.Types (Fd (..))
 import Millrace.Deadline (Deadline, deadlineNanoseconds)
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign (c_adopt, c_hold, c_is_open, c_let_go, c_set_deadline)
+import Millrace.Internal.Handle
 import Millrace.Internal.Manager (ensureGroup)
 import Millrace.Internal.Park
 import Millrace.Internal.Units (thousandfold)
-
--- | A descriptor together with its generation: a handle never means a later descriptor with the same number.
---
--- @since 0.1.0
-newtype Handle = Handle Word64
-  deriving (Eq, Ord)
-
-instance Show Handle where
-  showsPrec _ handle = showString "<descriptor " . shows (descriptorOf handle) . showChar '>'
 
 -- | Takes over an open descriptor: a non-blocking socket, or a regular file (on Windows opened with FILE_FLAG_OVERLAPPED).
 -- From here on only 'closeRequest' may close it. Throws 'IOError' for a negative number. Does not block.
@@ -92,12 +84,6 @@ adopt descriptor = do
 -- @since 0.1.0
 foreignHandle :: Fd -> Handle
 foreignHandle (Fd number) = Handle (fromIntegral number)
-
--- | The descriptor's number. It means this descriptor only until the handle is closed.
---
--- @since 0.1.0
-descriptorOf :: Handle -> CInt
-descriptorOf (Handle handle) = fromIntegral handle
 
 -- | Does the handle still mean an open descriptor? A moment later it may not.
 --

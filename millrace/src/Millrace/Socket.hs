@@ -11,8 +11,8 @@
 --
 -- What "Network.Socket" does not promise and this module does:
 --
--- 1. A thread that is interrupted in 'accept' loses no connection: the next 'accept' that begins returns it. (One in which
---    another thread waits already goes on waiting, for the next connection.)
+-- 1. A thread that is interrupted in 'accept' loses no connection: that of another thread that waits returns it, or the next
+--    one that begins.
 -- 2. 'close' wakes every thread that waits on the socket; their operations throw (@EBADF@).
 -- 3. A closed socket stays closed: its number may be used again by the system, but never by it.
 -- 4. 'accept' goes on when descriptors or memory run out, as soon as there are some again.
@@ -78,7 +78,7 @@ module Millrace.Socket
   ) where
 
 import Control.Exception (bracket, catch, finally, mask_, onException, uninterruptibleMask_)
-import Control.Monad (unless, void, when)
+import Control.Monad (unless, void, when, (>=>))
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), eBADF)
 import Foreign.C.Types (CInt, CUInt)
@@ -105,7 +105,7 @@ import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
 import Millrace.Internal.Attempt (attempt)
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
-import Millrace.Internal.Park (handOver, performMasked)
+import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Socket
 import Millrace.Internal.Units (thousandfold)
 import Millrace.Operation
@@ -171,15 +171,12 @@ accept = acceptBefore noDeadline
 -- @since 0.1.0
 acceptBefore :: Deadline -> Socket -> IO (Socket, SockAddr)
 acceptBefore deadline s@(Socket handle _) = handOver giveBack $ do
-  kept <- takeKept s firstConnection Nothing
-  maybe acceptNext return kept
+  place <- mallocForeignPtrBytes addressSize
+  withForeignPtr place $ \address -> do
+    fillBytes address 0 addressSize
+    keptOr s firstConnection return (keepLate address) (before deadline (acceptRequest handle address)) $
+      throwIfFailed "Millrace.Socket.accept" (describe s) >=> newConnection address
   where
-    acceptNext = do
-      place <- mallocForeignPtrBytes addressSize
-      withForeignPtr place $ \address -> do
-        fillBytes address 0 addressSize
-        result <- performMasked (keepLate address) (before deadline (acceptRequest handle address))
-        throwIfFailed "Millrace.Socket.accept" (describe s) result >>= newConnection address
     keepLate address result
       | result >= 0 = newConnection address result >>= giveBack
       | otherwise = return ()

@@ -1,5 +1,5 @@
 -- | Calls that the core has no operation for: tried without waiting, and again when the socket is ready.
-module Millrace.Internal.Attempt (attempt) where
+module Millrace.Internal.Attempt (attempt, attemptOnce) where
 
 import Control.Exception (throwIO)
 import Control.Monad (void)
@@ -12,13 +12,19 @@ import Millrace.Operation
 
 -- | Makes a call that does not wait, and makes it again whenever it would have to.
 attempt :: String -> Socket -> Request () -> (CInt -> IO Int64) -> IO Int64
-attempt function s wait call = do
-  (result, code) <- callWhileOpen function s $ \descriptor -> (,) <$> call descriptor <*> getErrno
-  if result >= 0 then return result else again code
+attempt function s wait call = attemptOnce function s call >>= maybe again return
   where
-    again code
-      | code == eINTR = attempt function s wait call
-      | code == eAGAIN || code == eWOULDBLOCK = do
-          void (perform wait >>= throwIfFailed function (describe s))
-          attempt function s wait call
+    again = do
+      void (perform wait >>= throwIfFailed function (describe s))
+      attempt function s wait call
+
+-- | Makes a call that does not wait; 'Nothing' if it would have to.
+attemptOnce :: String -> Socket -> (CInt -> IO Int64) -> IO (Maybe Int64)
+attemptOnce function s call = do
+  (result, code) <- callWhileOpen function s $ \descriptor -> (,) <$> call descriptor <*> getErrno
+  if result >= 0 then return (Just result) else wouldWait code
+  where
+    wouldWait code
+      | code == eINTR = attemptOnce function s call
+      | code == eAGAIN || code == eWOULDBLOCK = return Nothing
       | otherwise = throwIO (errnoToIOError function code Nothing (Just (describe s)))

@@ -68,9 +68,10 @@ bufferBytesAt = #{offset mr_buffer, bytes}
 notSent :: Int64
 notSent = #{const -MR_NOT_SENT}
 
--- | The result of an operation that was cancelled.
-cancelled :: Int64
+-- | The results of an operation that was cancelled, and of one that is to be begun again ('mr_group_recall').
+cancelled, recalled :: Int64
 cancelled = #{const -ECANCELED}
+recalled = #{const -EINTR}
 
 -- | @mr_address@: where the storage and its length are.
 addressSize, addressStorage, addressLength :: Int

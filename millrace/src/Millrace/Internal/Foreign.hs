@@ -29,6 +29,7 @@ module Millrace.Internal.Foreign
   , c_hold
   , c_let_go
   , c_set_deadline
+  , c_recall
   , c_submit
   , c_reserve
   , c_start
@@ -106,6 +107,7 @@ foreign import ccall unsafe "mrh_is_open" c_is_open :: Word64 -> IO CInt
 foreign import ccall unsafe "mrh_hold" c_hold :: Word64 -> IO CInt
 foreign import ccall unsafe "mrh_let_go" c_let_go :: Word64 -> IO ()
 foreign import ccall unsafe "mrh_set_deadline" c_set_deadline :: Word64 -> CInt -> Word64 -> IO CInt
+foreign import ccall unsafe "mrh_recall" c_recall :: Word64 -> IO ()
 foreign import ccall unsafe "mrh_submit" c_submit
   :: CInt -> CUInt -> Word64 -> Ptr a -> Word64 -> Word64 -> CInt -> Word64 -> IO Int64
 foreign import ccall unsafe "mrh_reserve" c_reserve :: CInt -> IO Int64

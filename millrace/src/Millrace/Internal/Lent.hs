@@ -11,7 +11,7 @@ module Millrace.Internal.Lent
   ) where
 
 import Control.Exception (mask_, throwIO)
-import Control.Monad (unless, when)
+import Control.Monad (unless, when, (>=>))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (memcpy)
@@ -26,7 +26,7 @@ import System.IO.Error (ioeSetErrorString, mkIOError)
 
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign (LentBuffer, c_give_back, c_lend)
-import Millrace.Internal.Park (Request, performMasked, performOrElse)
+import Millrace.Internal.Park (Request, performOnce)
 import Millrace.Internal.Socket
 import Millrace.Operation (exchangeRequest, failure, recvLentRequest, throwIfFailed)
 
@@ -74,15 +74,12 @@ giveBack (Lent buffer) = c_give_back buffer
 {-# INLINE giveBack #-}
 
 -- | For a function of this name, with a limit on the time.
-receiveLent :: String -> (Request () -> Request ()) -> Socket -> Int -> (Lent -> Int -> IO a) -> IO a
+receiveLent :: String -> (Request LentBuffer -> Request LentBuffer) -> Socket -> Int -> (Lent -> Int -> IO a) -> IO a
 receiveLent attempted limit s@(Socket handle _) size continue = mask_ $ do
   checkSize attempted s size
-  takeKept s (firstBytes (min size lentSize)) Nothing >>= maybe receiveNext (continueKept attempted s continue)
-  where
-    receiveNext = do
-      answer <- performMasked (keepLate s) (limit (recvLentRequest handle size))
-      result <- throwIfFailed attempted (describe s) answer
-      continueWith continue result
+  keptOr s (firstBytes (min size lentSize)) (continueKept attempted s continue) (keepLate s)
+    (limit (recvLentRequest handle size)) $
+      throwIfFailed attempted (describe s) >=> continueWith continue
 {-# INLINE receiveLent #-}
 
 continueWith :: (Lent -> Int -> IO a) -> Int64 -> IO a
@@ -105,9 +102,11 @@ exchangeLent attempted limit s@(Socket handle _) outgoing@(Lent buffer) offset c
       `ioeSetErrorString` ("a buffer has no " ++ show count ++ " bytes from " ++ show offset ++ " on that could be sent"))
   keeps <- keepsBytes s
   if keeps then unsent 0 else do
-    answer <- performOrElse (giveBack outgoing) late (limit (exchangeRequest handle buffer offset count))
+    answer <- performOnce (giveBack outgoing) (lookAgain s (firstBytes lentSize)) late
+      (limit (exchangeRequest handle buffer offset count))
     if answer <= notSent then unsent (fromIntegral (notSent - answer)) else
-      throwIfFailed attempted (describe s) answer >>= continueWith continue
+      if answer == recalled then receiveLent attempted limit s lentSize continue else
+        throwIfFailed attempted (describe s) answer >>= continueWith continue
   where
     late answer = if answer <= notSent then giveBack outgoing else keepLate s answer
 {-# INLINE exchangeLent #-}

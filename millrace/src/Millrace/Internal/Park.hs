@@ -12,7 +12,7 @@ module Millrace.Internal.Park
   , perform
   , performKeeping
   , performMasked
-  , performOrElse
+  , performOnce
   , handOver
   , reserveToken
   , startCallback
@@ -95,12 +95,15 @@ handOver keep action = do
 
 -- | What 'performKeeping' does, for callers that are masked already and take care of the result themselves.
 performMasked :: (Int64 -> IO ()) -> Request a -> IO Int64
-performMasked = performOrElse (return ())
+performMasked keep what = begin
+  where
+    begin = performOnce (return ()) (return ()) keep what >>= \result -> if result == recalled then begin else return result
 {-# INLINE performMasked #-}
 
--- | The same, with what is to be done when an exception comes before there is an operation.
-performOrElse :: IO () -> (Int64 -> IO ()) -> Request a -> IO Int64
-performOrElse unbegun keep what = attempt
+-- | The same, with what is to be done when an exception comes before there is an operation, and what when it has begun and
+-- is not done yet, which must neither wait nor throw. The result may be 'recalled'.
+performOnce :: IO () -> IO () -> (Int64 -> IO ()) -> Request a -> IO Int64
+performOnce unbegun begun keep what = attempt
   where
     -- Between the submission and 'takeMVar', which is interruptible, no exception can come.
     attempt = do
@@ -108,10 +111,11 @@ performOrElse unbegun keep what = attempt
                          (requestLength what) (requestDeadline what) (requestFile what) (requestOffset what)
       case answer .&. 3 of
         1 -> return (answer `unsafeShiftR` 2)
-        0 -> park keep (fromIntegral (answer `unsafeShiftR` 2))
-        2 -> (startHere `onException` unbegun) >>= \starts -> if starts then attempt else performElsewhere unbegun keep what
-        _ -> performElsewhere unbegun keep what
-{-# INLINE performOrElse #-}
+        0 -> begun >> park keep (fromIntegral (answer `unsafeShiftR` 2))
+        2 -> (startHere `onException` unbegun) >>= \starts -> if starts then attempt else elsewhere
+        _ -> elsewhere
+    elsewhere = performElsewhere (performOnce unbegun begun keep what) keep
+{-# INLINE performOnce #-}
 
 -- The capability had no loop. Now it has one, unless it is switched off: 'False'.
 startHere :: IO Bool
@@ -151,11 +155,11 @@ tokenOf ticket = ticket .&. (ticketStays - 1)
 
 -- A bound thread stays on its capability even when setNumCapabilities switches that off, but must not touch its loop
 -- then (see @may_own@ in @cbits\/capability.c@): an ordinary thread performs the operation for it.
-performElsewhere :: IO () -> (Int64 -> IO ()) -> Request a -> IO Int64
-performElsewhere unbegun keep what = do
+performElsewhere :: IO Int64 -> (Int64 -> IO ()) -> IO Int64
+performElsewhere performHere keep = do
   count <- getNumCapabilities
   outcome <- newEmptyMVar
-  helper <- forkOn (count - 1) (try (performOrElse unbegun keep what) >>= putMVar outcome)
+  helper <- forkOn (count - 1) (try performHere >>= putMVar outcome)
   -- If we are interrupted, the helper must have let go of the buffer before we return; what it received is kept by it,
   -- or, if it had just finished, by us.
   answer <- readMVar outcome `catch` \exception -> uninterruptibleMask_ $ do

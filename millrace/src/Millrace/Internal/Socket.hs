@@ -12,6 +12,8 @@ module Millrace.Internal.Socket
   , keepsAnything
   , keepConnection
   , takeKept
+  , keptOr
+  , lookAgain
   , firstBytes
   , firstMessage
   , peerOf
@@ -48,6 +50,8 @@ import System.IO.Error (ioeSetErrorString, mkIOError)
 
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
+import Millrace.Internal.Handle (recall)
+import Millrace.Internal.Park (Request, performOnce)
 import Millrace.Operation (Handle, adopt, descriptorOf, failure, isOpen, whileOpen)
 
 -- | A socket whose operations go through Millrace. Two are equal if they are the same socket.
@@ -84,7 +88,7 @@ describe = show
 
 -- | Gives back what a receive has returned: the next one begins with it.
 keepBytes :: Socket -> ByteString -> IO ()
-keepBytes s bytes = keepBytesFrom (peerOf s) s bytes
+keepBytes s = keepBytesFrom (peerOf s) s
 
 -- | The same, with a way to tell who has sent it if it is a message.
 keepBytesFrom :: IO (Maybe SockAddr) -> Socket -> ByteString -> IO ()
@@ -110,7 +114,7 @@ keepError s problem = do
   when isConnections $ keep s after
   where
     endsConnection
-      | negate problem `elem` map codeOf [eBADF, eNOMEM] || problem == cancelled = return False
+      | negate problem `elem` map codeOf [eBADF, eNOMEM] || problem `elem` [cancelled, recalled] = return False
       | negate problem == codeOf eTIMEDOUT = isNothing <$> peerOf s -- else it was a deadline
       | otherwise = return True
     after KeptNothing = KeptStream ByteString.empty problem
@@ -118,8 +122,9 @@ keepError s problem = do
     after other = other
     codeOf (Errno code) = fromIntegral code
 
+-- Somebody may be waiting for what is kept now: see 'keptOr'.
 keep :: Socket -> (Kept -> Kept) -> IO ()
-keep (Socket _ ref) before = atomicModifyIORef' ref (\kept -> (before kept, ()))
+keep (Socket handle ref) before = atomicModifyIORef' ref (\kept -> (before kept, ())) >> recall handle
 
 -- Asked only where something is kept: a socket that is accepted need not pay for it.
 carriesMessages :: Socket -> IO Bool
@@ -158,7 +163,9 @@ keepsAnything (Socket _ ref) = readIORef ref >>= \kept -> return $ case kept of
 -- | Gives back a connection: the next accept returns it. 'False': the socket is closed, and the connection is still the
 -- caller's.
 keepConnection :: Socket -> (Socket, SockAddr) -> IO Bool
-keepConnection (Socket _ ref) connection = atomicModifyIORef' ref before
+keepConnection (Socket handle ref) connection = do
+  isKept <- atomicModifyIORef' ref before
+  isKept <$ when isKept (recall handle)
   where
     before KeptNothing = (KeptConnections [connection], True)
     before (KeptConnections others) = (KeptConnections (connection : others), True)
@@ -172,6 +179,26 @@ takeKept (Socket _ ref) split nothing = do
     KeptNothing -> return nothing
     _ -> atomicModifyIORef' ref split
 {-# INLINE takeKept #-}
+
+-- | What the function finds among what is kept, or else the result of a receive. What is kept while that waits, this thread
+-- or another one that waits gets: who keeps something has all of them look, and who begins to wait looks once more, for the
+-- other may have come in between. To be called masked.
+keptOr
+  :: Socket -> (Kept -> (Kept, Maybe k)) -> (k -> IO a) -> (Int64 -> IO ()) -> Request b -> (Int64 -> IO a) -> IO a
+keptOr s split useKept keepLate what useResult = look
+  where
+    look = takeKept s split Nothing >>= maybe receive useKept
+    receive = do
+      result <- performOnce (return ()) (lookAgain s split) keepLate what
+      if result == recalled then look else useResult result
+{-# INLINE keptOr #-}
+
+-- | To be done when a receive has begun to wait.
+lookAgain :: Socket -> (Kept -> (Kept, Maybe k)) -> IO ()
+lookAgain (Socket handle ref) split = readIORef ref >>= \kept -> case kept of
+  KeptNothing -> return ()
+  _ -> when (isJust (snd (split kept))) (recall handle)
+{-# INLINE lookAgain #-}
 
 -- | A call on the socket's descriptor, for a function of this name: throws its errors, and one for a closed socket. What
 -- is said of the socket besides is the third argument. The call must not wait.
@@ -251,7 +278,7 @@ firstMessage size kept@(KeptMessages ones) = case break hasSender ones of
   (earlier, Message bytes sender : later) -> (messages (earlier ++ later), Just (Right (ByteString.take size bytes, sender)))
   _ -> (kept, Nothing)
   where hasSender (Message _ sender) = isJust sender
-firstMessage size kept = let (left, first) = firstBytes size kept in (left, fmap (\bytes -> (bytes, Nothing)) <$> first)
+firstMessage size kept = let (left, first) = firstBytes size kept in (left, fmap (flip (,) Nothing) <$> first)
 
 stream :: ByteString -> Int64 -> Kept
 stream bytes end

@@ -1,7 +1,8 @@
 -- | Receiving and sending on stream sockets, under the names of "Network.Socket.ByteString" and "Network.Socket".
 --
 -- 1. A receive that is interrupted by an asynchronous exception, 'Millrace.Timer.timeout' included, or whose deadline
---    passes, loses no byte: what had arrived is returned by the next one that begins.
+--    passes, loses no byte: what had arrived is returned by another one that waits, or by the next one that begins. So is the
+--    error by which the connection has ended.
 -- 2. A send that is interrupted or runs out of time may have sent a part; that part is not known. The connection is
 --    then good for nothing but closing.
 -- 3. No buffer is touched after the function has returned or thrown.
@@ -44,7 +45,7 @@ import Foreign.Storable (pokeByteOff)
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Constants
 import Millrace.Internal.Lent
-import Millrace.Internal.Park (handOver, performMasked)
+import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Socket
 import Millrace.Operation
 
@@ -92,13 +93,10 @@ recvBufBefore deadline s buffer size = handOver (keepReceived s buffer) $
 recvMasked :: String -> Deadline -> Socket -> Ptr Word8 -> Int -> IO Int
 recvMasked attempted deadline s@(Socket handle _) buffer size = do
   checkSize attempted s size
-  takeKept s (firstBytes size) Nothing >>= maybe receiveNext (either failed copyOut)
+  keptOr s (firstBytes size) (either counted copyOut) keepLate (before deadline (recvRequest handle buffer size)) counted
   where
-    receiveNext = do
-      count <- performMasked keepLate (before deadline (recvRequest handle buffer size))
-      fromIntegral <$> throwIfFailed attempted (describe s) count
+    counted result = fromIntegral <$> throwIfFailed attempted (describe s) result
     keepLate result = if result < 0 then keepError s result else keepReceived s buffer (fromIntegral result)
-    failed problem = fromIntegral <$> throwIfFailed attempted (describe s) problem
     copyOut bytes = unsafeUseAsCStringLen bytes $ \(source, count) -> count <$ memcpy buffer (castPtr source) count
 
 keepReceived :: Socket -> Ptr Word8 -> Int -> IO ()

@@ -5,9 +5,9 @@
 -- >   bind s (SockAddrInet 7000 0)
 -- >   forever $ recvFrom s 1500 >>= uncurry (sendAllTo s)
 --
--- A message arrives as a whole, once, more than once or not at all. What a thread had taken when it was interrupted, the next
--- 'recvFrom' that begins returns. "Millrace.Socket.ByteString" works on such sockets, too, when they have a peer
--- ('Millrace.Socket.connect').
+-- A message arrives as a whole, once, more than once or not at all. What a thread had taken when it was interrupted, another
+-- 'recvFrom' that waits returns, or the next one that begins. "Millrace.Socket.ByteString" works on such sockets, too, when
+-- they have a peer ('Millrace.Socket.connect').
 --
 -- All functions throw 'IOError' that names the function and the socket. They wait without occupying an operating system
 -- thread. Within "Millrace.Simulation" there are no datagrams between Unix sockets.
@@ -31,7 +31,7 @@ import Foreign.Storable (peek, poke)
 import Network.Socket (SockAddr (..))
 
 import Millrace.Deadline (Deadline, noDeadline)
-import Millrace.Internal.Attempt (attempt)
+import Millrace.Internal.Attempt (attempt, attemptOnce)
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign (c_receive_from, c_send_to)
 import Millrace.Internal.Park (handOver)
@@ -51,20 +51,26 @@ recvFrom = recvFromBefore noDeadline
 recvFromBefore :: Deadline -> Socket -> Int -> IO (ByteString, SockAddr)
 recvFromBefore deadline s@(Socket handle _) size = handOver giveBack $ do
   checkSize function s size
-  takeKept s (firstMessage size) Nothing >>= maybe receiveNext (either failed fromKept)
+  takeKept s message Nothing >>= maybe receiveNow useKept
   where
+    message = firstMessage size
+    useKept = either failed fromKept
     function = "Millrace.Socket.Datagram.recvFrom"
-    giveBack (message, sender) = keepBytesFrom (return (Just sender)) s message
+    giveBack (bytes, sender) = keepBytesFrom (return (Just sender)) s bytes
     failed = throwIO . failure function (describe s)
-    fromKept (message, sender) = (,) message . fromMaybe (SockAddrUnix "") <$> maybe (peerOf s) (return . Just) sender
-    receiveNext = do
+    fromKept (bytes, sender) = (,) bytes . fromMaybe (SockAddrUnix "") <$> maybe (peerOf s) (return . Just) sender
+    receiveNow = do
       place <- mallocByteString size
-      (count, sender) <- withForeignPtr place $ \buffer -> withAddressPlace $ \address length' -> do
-        count <- attempt function s (before deadline (waitReadableRequest handle)) $ \descriptor ->
+      received <- withForeignPtr place $ \buffer -> withAddressPlace $ \address length' -> do
+        count <- attemptOnce function s $ \descriptor ->
           poke length' (fromIntegral addressLength) >> c_receive_from descriptor buffer (fromIntegral size) address length'
-        (,) (fromIntegral count) <$> (peek length' >>= addressFrom address)
-      let message = ByteString.copy (fromForeignPtr place 0 count)
-      message `seq` return (message, sender)
+        mapM (\known -> (,) (fromIntegral known) <$> (peek length' >>= addressFrom address)) count
+      maybe wait (copyOf place) received
+    copyOf place (count, sender) = do
+      let bytes = ByteString.copy (fromForeignPtr place 0 count)
+      bytes `seq` return (bytes, sender)
+    wait = keptOr s message useKept (\_ -> return ()) (before deadline (waitReadableRequest handle)) $ \result ->
+      throwIfFailed function (describe s) result >> receiveNow
 
 -- | Sends a message to an address, and returns its length. Waits while the system has no room for it.
 --

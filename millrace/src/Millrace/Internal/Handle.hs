@@ -1,0 +1,30 @@
+-- | What "Millrace.Operation" calls a handle, for the modules that may look into it.
+module Millrace.Internal.Handle
+  ( Handle (..)
+  , descriptorOf
+  , recall
+  ) where
+
+import Data.Word (Word64)
+import Foreign.C.Types (CInt)
+
+import Millrace.Internal.Foreign (c_recall)
+
+-- | A descriptor together with its generation: a handle never means a later descriptor with the same number.
+--
+-- @since 0.1.0
+newtype Handle = Handle Word64
+  deriving (Eq, Ord)
+
+instance Show Handle where
+  showsPrec _ handle = showString "<descriptor " . shows (descriptorOf handle) . showChar '>'
+
+-- | The descriptor's number. It means this descriptor only until the handle is closed.
+--
+-- @since 0.1.0
+descriptorOf :: Handle -> CInt
+descriptorOf (Handle handle) = fromIntegral handle
+
+-- | Has everybody begin anew who waits to receive or to accept ('Millrace.Internal.Park.performOnce'). Does not block.
+recall :: Handle -> IO ()
+recall (Handle handle) = c_recall handle
