@@ -14,7 +14,7 @@ import qualified Data.ByteString.Lazy.Char8 as L8
 import Data.List (sort)
 import Data.Maybe (isJust)
 import GHC.Clock (getMonotonicTime)
-import GHC.Stats (RTSStats (..), getRTSStats)
+import GHC.Stats (GCDetails (..), RTSStats (..), getRTSStats)
 import Network.HTTP.Types
 import Network.Socket (close, withFdSocket)
 import Network.Wai
@@ -22,7 +22,7 @@ import Network.Wai.Handler.Millrace
 import Support
 import System.Environment (getExecutablePath, lookupEnv)
 import System.FilePath ((</>))
-import System.Mem (performMinorGC)
+import System.Mem (performMajorGC, performMinorGC)
 import System.IO (IOMode (..), hSetFileSize, withBinaryFile)
 import System.Posix.IO (FdOption (CloseOnExec), closeFd, dup, setFdOption, stdInput)
 import System.Posix.Resource (Resource (..), ResourceLimit (..), ResourceLimits (..), getResourceLimit, setResourceLimit)
@@ -82,10 +82,18 @@ spec = do
         let times = 10000
             ask count = replicateM_ count (kept client)
         ask 1000
-        before' <- allocatedBytes client
+        before' <- askNumber "/allocated" client
         ask times
-        after' <- allocatedBytes client
+        after' <- askNumber "/allocated" client
         (after' - before') `div` times `shouldSatisfy` (<= 2000)
+  describe "a kept connection" $
+    it "occupies at most 3 KB of the Haskell heap while it waits" $ do
+      let connections = 500
+      withOtherServer 1000 $ \port -> withConnection port $ \client -> do
+        kept client
+        before' <- askNumber "/live" client
+        after' <- withManyKept connections port (\_ -> askNumber "/live" client)
+        (after' - before') `div` connections `shouldSatisfy` (<= 3000)
   describe "slow clients" $
     it "ten thousand of them, or as many as there are descriptors for, leave the slowest of fast answers within twice what they are" $ do
       count <- manyDescriptors
@@ -175,7 +183,8 @@ variable = "MILLRACE_HTTP_TEST_SERVER"
 -- | Serves on the inherited sockets until it is killed.
 serveInherited :: IO ()
 serveInherited = runSettingsInherited (quiet defaultSettings) $ \request respond -> case rawPathInfo request of
-  "/allocated" -> allocated respond
+  "/allocated" -> performMinorGC >> getRTSStats >>= tell respond . allocated_bytes
+  "/live" -> performMajorGC >> getRTSStats >>= tell respond . gcdetails_live_bytes . gc
   "/exhaust" -> bracket (takeAll []) (mapM_ closeFd) (\_ -> waiting "full" request respond)
   "/busy" -> waiting "begun" request respond
   "/file" -> respond (responseFile status200 [] "/etc/passwd" Nothing)
@@ -188,16 +197,13 @@ serveInherited = runSettingsInherited (quiet defaultSettings) $ \request respond
     takeAll taken = try (dup stdInput) >>= either (none taken) (takeAll . (: taken))
     none :: [Fd] -> IOException -> IO [Fd]
     none taken _ = return taken
-    -- The counter is brought up to date by collections.
-    allocated respond = do
-      performMinorGC
-      bytes <- allocated_bytes <$> getRTSStats
-      respond (responseLBS status200 [] (L8.pack (show bytes)))
+    -- Numbers that collections bring up to date.
+    tell respond number = respond (responseLBS status200 [] (L8.pack (show number)))
 
--- What such a server has allocated in all.
-allocatedBytes :: Client -> IO Int
-allocatedBytes client = do
-  send client "GET /allocated HTTP/1.1\r\nHost: a\r\n\r\n"
+-- What such a server says of its memory.
+askNumber :: B.ByteString -> Client -> IO Int
+askNumber path client = do
+  send client (B.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\n\r\n"])
   maybe (error "no number") fst . C8.readInt . replyBody <$> receiveResponse client
 
 -- A server in a process that may have so many descriptors, and has inherited the socket it is to serve. The socket

@@ -20,6 +20,8 @@ module Millrace.Http.Connection
     beginWork,
     endWork,
     turnAround,
+    noteOpened,
+    wasOpened,
     readPhase,
     writePhase,
     countRequest,
@@ -148,8 +150,12 @@ flushPlace = 5
 windowPlace :: Int
 windowPlace = 6
 
+-- Has setOnOpen's action let it in?
+openedPlace :: Place
+openedPlace = Place 8
+
 placeCount :: Int
-placeCount = 8
+placeCount = 9
 
 readPlace :: Connection -> Place -> IO Int
 readPlace connection (Place index) = readByteArray (connectionPlaces connection) index
@@ -166,6 +172,15 @@ isIdle connection = (/= 0) <$> readPlace connection idlePlace
 setIdle :: Connection -> Bool -> IO ()
 setIdle connection idle = writePlace connection idlePlace (fromEnum idle)
 {-# INLINE setIdle #-}
+
+-- | Who opened the connection will have it closed. (Not in an @IORef@ on its thread's stack: with another word that no longer
+-- fits into what a thread starts with, see decision 9.)
+noteOpened :: Connection -> IO ()
+noteOpened connection = writePlace connection openedPlace 1
+
+-- | Was it?
+wasOpened :: Connection -> IO Bool
+wasOpened connection = (/= 0) <$> readPlace connection openedPlace
 
 -- | Where in the life of a request the connection is, for when an exception ends it.
 readPhase :: Connection -> IO Int

@@ -210,17 +210,23 @@ startConnection endpoint registry application number peerSocket peer = do
 -- Starts masked, in a thread of its own. What has to be done at the end is not interrupted by the server's end.
 runConnection :: Worker -> Connection -> Application -> IO ()
 runConnection worker connection application =
-  handle (\failure -> unless (isKilled failure) (settingsOnException settings Nothing failure `catch` ignore)) $ do
-    opened <- newIORef False
+  handle (\failure -> unless (isKilled failure) (settingsOnException settings Nothing failure `catch` ignore)) $
     atWork worker (do
         wanted <- interruptible (settingsOnOpen settings peer)
-        writeIORef opened True
+        noteOpened connection
         when wanted (interruptible (runSession connection application) `finally` (retireEarlyFlush connection >> endWork connection)))
-      `finally` (readIORef opened >>= \was -> when was (settingsOnClose settings peer))
+      `finally` tellClosed connection
   where
     settings = endpointSettings (connectionEndpoint connection)
     peer = connectionPeer connection
     isKilled failure = fromException failure == Just ThreadKilled
+
+-- Out of line, as all that outlives a session: the fewer words stay on the stack, the better (decision 9).
+tellClosed :: Connection -> IO ()
+tellClosed connection = do
+  opened <- wasOpened connection
+  when opened (settingsOnClose (endpointSettings (connectionEndpoint connection)) (connectionPeer connection))
+{-# NOINLINE tellClosed #-}
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Shutting down

@@ -11,7 +11,7 @@ module Millrace.Internal.Lent
   ) where
 
 import Control.Exception (mask_, throwIO)
-import Control.Monad (unless, when, (>=>))
+import Control.Monad (unless, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (memcpy)
@@ -77,10 +77,19 @@ giveBack (Lent buffer) = c_give_back buffer
 receiveLent :: String -> (Request LentBuffer -> Request LentBuffer) -> Socket -> Int -> (Lent -> Int -> IO a) -> IO a
 receiveLent attempted limit s@(Socket handle _) size continue = mask_ $ do
   checkSize attempted s size
-  keptOr s (firstBytes (min size lentSize)) (continueKept attempted s continue) (keepLate s)
-    (limit (recvLentRequest handle size)) $
-      throwIfFailed attempted (describe s) >=> continueWith continue
+  takeKept s split Nothing >>= maybe receiveNext (continueKept attempted s continue)
+  where
+    split = firstBytes (min size lentSize)
+    receiveNext = do
+      answer <- performOnce (return ()) (lookAgain s split) (keepLate s) (limit (recvLentRequest handle size))
+      if answer == recalled then receiveAgain attempted limit s size continue else
+        throwIfFailed attempted (describe s) answer >>= continueWith continue
 {-# INLINE receiveLent #-}
+
+-- Apart: what it needs would make the stacks of all that wait larger.
+receiveAgain :: String -> (Request LentBuffer -> Request LentBuffer) -> Socket -> Int -> (Lent -> Int -> IO a) -> IO a
+receiveAgain = receiveLent
+{-# NOINLINE receiveAgain #-}
 
 continueWith :: (Lent -> Int -> IO a) -> Int64 -> IO a
 continueWith continue result
@@ -105,7 +114,7 @@ exchangeLent attempted limit s@(Socket handle _) outgoing@(Lent buffer) offset c
     answer <- performOnce (giveBack outgoing) (lookAgain s (firstBytes lentSize)) late
       (limit (exchangeRequest handle buffer offset count))
     if answer <= notSent then unsent (fromIntegral (notSent - answer)) else
-      if answer == recalled then receiveLent attempted limit s lentSize continue else
+      if answer == recalled then receiveAgain attempted limit s lentSize continue else
         throwIfFailed attempted (describe s) answer >>= continueWith continue
   where
     late answer = if answer <= notSent then giveBack outgoing else keepLate s answer
