@@ -1,9 +1,10 @@
 /*
  * capability.h: which loop belongs to the capability that is running this call.
  *
- * With staying.h and waiters.h the only C in Millrace that knows of GHC. Every function here is called by an `unsafe` foreign call:
- * while it runs, nothing else runs on its capability, and that is what makes its caller the owner of that capability's
- * loop. The capability is looked up inside the call, so that the calling thread cannot migrate between look-up and use.
+ * With staying.h and waiters.h the only C in Millrace that knows of GHC. Every function here is called by an `unsafe`
+ * foreign call: while it runs, nothing else runs on its capability, and that is what makes its caller the owner of that
+ * capability's loop. The capability is looked up inside the call, so that the calling thread cannot migrate between look-up
+ * and use.
  */
 #ifndef MILLRACE_CAPABILITY_H
 #define MILLRACE_CAPABILITY_H
@@ -13,7 +14,7 @@
 #include <stdbool.h>
 
 /*
- * What the calls that need a loop return: (value << 2) | one of these. The value is the token of a pending operation (its ticket) or
+ * What the calls that need a loop return: (value << 2) | one of these. The value is the ticket of a pending operation or
  * the result of one that is done.
  */
 enum {

@@ -278,7 +278,8 @@ firstMessage size kept@(KeptMessages ones) = case break hasSender ones of
   (earlier, Message bytes sender : later) -> (messages (earlier ++ later), Just (Right (ByteString.take size bytes, sender)))
   _ -> (kept, Nothing)
   where hasSender (Message _ sender) = isJust sender
-firstMessage size kept = let (left, first) = firstBytes size kept in (left, fmap (flip (,) Nothing) <$> first)
+firstMessage size kept = let (left, first) = firstBytes size kept in (left, fmap ofNobody <$> first)
+  where ofNobody bytes = (bytes, Nothing)
 
 stream :: ByteString -> Int64 -> Kept
 stream bytes end
