@@ -40,6 +40,7 @@ static void run(mf_carrier *carrier, mr_fiber *fiber)
     mf_switch(&carrier->scheduler, fiber->context);
     mf_sanitizer_arrive(&carrier->sanitizer, &fiber->sanitizer);
     mf_current = NULL;
+    mf_stack_note_use(&fiber->stack, fiber->context);
     note_turn(carrier, NULL);
     if (carrier->ended) {
         carrier->ended = NULL;

@@ -22,6 +22,7 @@ enum {
     GUARD_BYTES = 64 * 1024, /* wide, so that a large frame does not step over it */
     HOT_STACKS = 256,        /* kept with all the memory they used; the others keep what is at their upper end */
     HOT_BYTES = 32 * 1024,
+    GIVEN_PER_TRIMMED = 16,  /* one in so many of the others is trimmed though nothing stopped deep inside */
 };
 
 typedef struct kept_stack {
@@ -31,7 +32,8 @@ typedef struct kept_stack {
 /* The link lies in the stack itself, at its upper end, which every use has touched. */
 typedef struct pool {
     mf_lock lock;
-    unsigned count;
+    unsigned count; /* kept, or about to be */
+    unsigned given;
     kept_stack *first;
 } pool;
 
@@ -105,7 +107,18 @@ int mf_stack_take(mf_stack *stack, size_t size_bytes)
     if (!mf_stack_is_possible(size_bytes))
         return -EINVAL;
     stack->size_bytes = (size_t)1 << class;
-    return take_kept(stack, class) ? 0 : map(stack);
+    int error = take_kept(stack, class) ? 0 : map(stack);
+    if (!error)
+        stack->deepest = stack->bottom + stack->size_bytes;
+    return error;
+}
+
+/* How deep it was used between two stops is not known, and to ask the system takes as long as to give the memory back. */
+static bool should_trim(pool *own, const mf_stack *stack)
+{
+    if (own->count < HOT_STACKS || stack->size_bytes <= HOT_BYTES)
+        return false;
+    return stack->deepest < stack->bottom + stack->size_bytes - HOT_BYTES || ++own->given % GIVEN_PER_TRIMMED == 0;
 }
 
 void mf_stack_give(const mf_stack *stack)
@@ -113,18 +126,19 @@ void mf_stack_give(const mf_stack *stack)
     pool *own = &pools[size_class(stack->size_bytes)];
     kept_stack *link = link_of(stack);
     mf_lock_take(&own->lock);
-    bool keep = own->count < kept_limit;
-    bool hot = own->count < HOT_STACKS;
-    if (keep) {
-        if (!hot && stack->size_bytes > HOT_BYTES)
-            madvise(stack->bottom, stack->size_bytes - HOT_BYTES, MADV_DONTNEED);
-        link->next = own->first;
-        own->first = link;
-        own->count++;
-    }
+    bool keep = own->count < kept_limit, trim = keep && should_trim(own, stack);
+    own->count += keep;
     mf_lock_give(&own->lock);
-    if (!keep)
+    if (!keep) {
         unmap(stack);
+        return;
+    }
+    if (trim)
+        madvise(stack->bottom, stack->size_bytes - HOT_BYTES, MADV_DONTNEED);
+    mf_lock_take(&own->lock);
+    link->next = own->first;
+    own->first = link;
+    mf_lock_give(&own->lock);
 }
 
 void mf_stack_drop_kept(void)

@@ -10,6 +10,7 @@
 typedef struct mf_stack {
     char *bottom;      /* the lowest usable byte; the guard lies below */
     size_t size_bytes; /* usable */
+    const char *deepest; /* the lowest place that has been seen in use */
 } mf_stack;
 
 /* How many stacks of each size are kept. */
@@ -17,6 +18,13 @@ void mf_stack_set_kept(unsigned count);
 
 /* A stack of at least that size. 0, -ENOMEM, or -EINVAL when no machine could have it. [any thread] */
 int mf_stack_take(mf_stack *stack, size_t size_bytes);
+
+/* What ran on it has stopped there. */
+static inline void mf_stack_note_use(mf_stack *stack, const void *place)
+{
+    if ((const char *)place < stack->deepest)
+        stack->deepest = place;
+}
 
 /* Gives it back. Nothing may run on it. [any thread] */
 void mf_stack_give(const mf_stack *stack);

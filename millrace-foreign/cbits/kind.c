@@ -14,23 +14,28 @@ ffi_type *mrf_type(mrf_kind kind)
     return types[kind];
 }
 
-static int64_t widened(mrf_kind kind, uint64_t slot)
+bool mrf_is_integer(mrf_kind kind)
+{
+    return kind >= MRF_POINTER;
+}
+
+uint64_t mrf_widened(mrf_kind kind, uint64_t slot)
 {
     switch (kind) {
     case MRF_INT8:
-        return (int8_t)slot;
+        return (uint64_t)(int8_t)slot;
     case MRF_INT16:
-        return (int16_t)slot;
+        return (uint64_t)(int16_t)slot;
     case MRF_INT32:
-        return (int32_t)slot;
+        return (uint64_t)(int32_t)slot;
     default: /* the rest of the slot is 0 */
-        return (int64_t)slot;
+        return slot;
     }
 }
 
 void mrf_return(void *result, mrf_kind kind, uint64_t slot)
 {
-    int64_t wide = widened(kind, slot);
+    uint64_t wide = mrf_widened(kind, slot);
     if (kind == MRF_FLOAT)
         memcpy(result, &slot, sizeof(float));
     else if (kind != MRF_VOID)

@@ -5,6 +5,7 @@
 #define MILLRACE_FOREIGN_KIND_H
 
 #include <ffi.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* In the order of Millrace.Foreign.Internal.Type's constructors. */
@@ -24,6 +25,12 @@ typedef enum mrf_kind {
 } mrf_kind;
 
 ffi_type *mrf_type(mrf_kind kind);
+
+/* An integer or a pointer: what is passed in an integer register. */
+bool mrf_is_integer(mrf_kind kind);
+
+/* The register for an integer of that kind. */
+uint64_t mrf_widened(mrf_kind kind, uint64_t slot);
 
 /* A callback's result, as libffi wants it: integers are as wide as a register. */
 void mrf_return(void *result, mrf_kind kind, uint64_t slot);

@@ -152,6 +152,39 @@ static void *wait_for_event(void *argument)
     return NULL;
 }
 
+static void *wait_deep_inside(void *argument)
+{
+    volatile char used[200 * 1024];
+    for (size_t at = 0; at < sizeof used; at += 4096)
+        used[at] = 1;
+    return wait_for_event(argument) == NULL && used[0] == 1 ? NULL : argument;
+}
+
+/* 256 stacks are kept with all that they used, the others with 32 KiB. */
+static void memory_of_kept_stacks_is_bounded(void)
+{
+#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
+    SKIP("sanitizers have memory of their own for every fiber");
+#endif
+    enum { COUNT = 900, PAGES = 50, HOT = 256, KEPT_PAGES = 8 };
+    static mr_fiber *fibers[COUNT];
+    mr_event *event;
+    start_carriers(1);
+    CHECK_EQ(mr_event_create(&event), 0);
+    long before = resident_pages();
+    for (int i = 0; i < COUNT; i++)
+        CHECK_EQ(mr_fiber_spawn(&fibers[i], NULL, wait_deep_inside, event), 0);
+    for (int tries = 0; tries < 200 && resident_pages() - before < COUNT * PAGES; tries++)
+        CHECK_EQ(mr_fiber_sleep(50 * NS_PER_MS), 0);
+    CHECK_GE(resident_pages() - before, COUNT * PAGES);
+    mr_event_set(event);
+    for (int i = 0; i < COUNT; i++)
+        join(fibers[i]);
+    CHECK_LT(resident_pages() - before, HOT * (PAGES + 6) + (COUNT - HOT) * (KEPT_PAGES + 2) + 1000);
+    mr_event_destroy(event);
+    CHECK_EQ(mr_carriers_stop(), 0);
+}
+
 /* A parked fiber costs the pages it touched, not the size of its stack. */
 static void memory_is_committed_as_it_is_touched(void)
 {
@@ -248,6 +281,7 @@ const fiber_case stack_cases[] = {
     CASE(other_faults_are_left_alone),
     CASE(the_programs_own_handler_still_runs),
     CASE(memory_is_committed_as_it_is_touched),
+    CASE(memory_of_kept_stacks_is_bounded),
     CASE(the_pool_is_bounded),
     CASE(very_many_fibers),
     {0},

@@ -68,7 +68,7 @@ bufferBytesAt = #{offset mr_buffer, bytes}
 notSent :: Int64
 notSent = #{const -MR_NOT_SENT}
 
--- | The results of an operation that was cancelled, and of one that is to be begun again ('mr_group_recall').
+-- | The results of an operation that was cancelled, and of one that is to be begun again (@mr_group_recall@).
 cancelled, recalled :: Int64
 cancelled = #{const -ECANCELED}
 recalled = #{const -EINTR}
