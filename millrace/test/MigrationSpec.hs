@@ -1,8 +1,7 @@
 -- | Threads that move between capabilities, and capabilities that come and go, while operations are in flight.
 module MigrationSpec (spec) where
 
-import Control.Concurrent (getNumCapabilities, setNumCapabilities)
-import Control.Exception (bracket_)
+import Control.Concurrent (setNumCapabilities)
 import Control.Monad (forM, forM_, replicateM, void, when)
 import Data.IORef
 import Test.Hspec
@@ -55,11 +54,6 @@ spec = describe "capabilities" $ do
       mapM_ stop readers
       sendAll other (bytesAt 0 10)
       within 5 "the receive" (recv one 10) `shouldReturn` bytesAt 0 10
-
-keepingCapabilities :: IO a -> IO a
-keepingCapabilities action = do
-  count <- getNumCapabilities
-  bracket_ (return ()) (setNumCapabilities count) action
 
 whileTrafficFlows :: IO ()
 whileTrafficFlows = within 60 "the traffic" $ do

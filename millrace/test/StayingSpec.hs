@@ -1,7 +1,7 @@
 -- | Where threads run that wait for operations.
 module StayingSpec (spec) where
 
-import Control.Concurrent (ThreadId, getNumCapabilities, myThreadId, setNumCapabilities, threadCapability)
+import Control.Concurrent (ThreadId, myThreadId, setNumCapabilities, threadCapability)
 import Control.Concurrent.MVar
 import Control.Exception (bracket, evaluate, finally)
 import Control.Monad (forM, forM_, replicateM, replicateM_, void)
@@ -15,7 +15,7 @@ import Millrace.Socket.ByteString
 import Support
 
 spec :: Spec
-spec = around_ (withCapabilities 2) $ describe "a thread that waits for an operation" $ do
+spec = around_ (keepingCapabilities . (setNumCapabilities 2 >>)) $ describe "a thread that waits for an operation" $ do
   it "stays on its capability until it has run again, and may be moved then" $ withUnixPair $ \one other -> do
     (thread, reader) <- reporting start (recv one 1)
     threadCapability thread `shouldBecomeSecond` True
@@ -61,6 +61,3 @@ reporting begin action = do
 
 withMany :: Int -> ([(Socket, Socket)] -> IO a) -> IO a
 withMany count = bracket (replicateM count unixPair) (mapM_ (\(near, far) -> close near >> close far))
-
-withCapabilities :: Int -> IO a -> IO a
-withCapabilities count action = bracket getNumCapabilities setNumCapabilities (const (setNumCapabilities count >> action))

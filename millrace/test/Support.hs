@@ -54,6 +54,7 @@ module Support
   , liveBytes
   , residentKilobytes
   , withoutLeaks
+  , keepingCapabilities
   ) where
 
 import Control.Concurrent
@@ -319,3 +320,7 @@ withoutLeaks action = do
   return result
   where
     explain what (problem :: IOException) = ioError (userError (what ++ ": " ++ ioe_description problem))
+
+-- | An action that may change how many there are.
+keepingCapabilities :: IO a -> IO a
+keepingCapabilities action = bracket getNumCapabilities setNumCapabilities (const action)
