@@ -147,19 +147,23 @@ static int64_t attempt_vector(mr_slot *slot)
 }
 
 #ifdef __linux__
+/* The kernel sends a file in pieces. One that meets a broken pipe raises SIGPIPE even where those before it have gone and
+ * their length is the result (splice_direct_to_actor). */
+static bool may_have_raised_signal(int64_t result, size_t length)
+{
+    return result == -EPIPE || (result > 0 && (size_t)result < length);
+}
+
 /* sendfile has no MSG_NOSIGNAL: SIGPIPE is held back, and taken away if it came. */
 static int64_t send_from_file(int number, int file, off_t offset, size_t length)
 {
-    sigset_t broken_pipe, before, pending;
+    sigset_t broken_pipe, before;
     sigemptyset(&broken_pipe);
     sigaddset(&broken_pipe, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &broken_pipe, &before);
     int64_t result = result_or_error(sendfile(number, file, &offset, length));
-    if (result == -EPIPE && !sigismember(&before, SIGPIPE)) {
-        sigpending(&pending);
-        if (sigismember(&pending, SIGPIPE))
-            sigtimedwait(&broken_pipe, NULL, &(struct timespec){0});
-    }
+    if (may_have_raised_signal(result, length) && !sigismember(&before, SIGPIPE))
+        sigtimedwait(&broken_pipe, NULL, &(struct timespec){0}); /* EAGAIN: it has not come */
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return result;
 }

@@ -1,6 +1,8 @@
 /* send_file.c: MR_SEND_FILE. */
 #include "conform.h"
 
+#include <stdatomic.h>
+
 enum { FILE_SIZE = 3 << 20, STEP_MAX = 1 << 20 };
 
 static int pattern_file(void)
@@ -106,6 +108,54 @@ static void a_broken_pipe_raises_no_signal(void)
     driver_free(c.d);
 }
 
+/* Somebody who shuts a socket down while another thread sends on it. */
+typedef struct shutter {
+    int number;
+    unsigned delay; /* in turns of a loop */
+    atomic_bool go;
+} shutter;
+
+static void *shut_after_delay(void *argument)
+{
+    shutter *s = argument;
+    while (!atomic_load(&s->go))
+        ;
+    for (volatile unsigned i = 0; i < s->delay; i++)
+        ;
+    end_stream(s->number);
+    return NULL;
+}
+
+static void send_while_it_is_shut(driver *d, int file, unsigned delay)
+{
+    int pair[2];
+    pthread_t thread;
+    mr_completion completion;
+    tcp_pair(pair);
+    mr_handle handle = adopt(d, pair[0]);
+    shutter s = {.number = pair[0], .delay = delay};
+    start_thread(&thread, shut_after_delay, &s);
+    atomic_store(&s.go, true);
+    CHECK(!submit(d, with_flags(send_file_request(handle, file, 0, STEP_MAX), MR_NOW), &completion));
+    if (completion.result < 0)
+        check_broken(completion.result);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(perform(d, close_request(handle)).result, 0);
+    hang_up(pair[1]);
+}
+
+/* The pipe breaks between two pieces of what one call sends. Most rounds do not meet that moment. */
+static void a_pipe_that_breaks_halfway_raises_no_signal(void)
+{
+    driver *d = driver_new();
+    int file = pattern_file();
+    uint64_t random = 11;
+    let_broken_pipes_kill();
+    for (unsigned round = 0; round < harness_rounds(400); round++)
+        send_while_it_is_shut(d, file, harness_random(&random) % 100000);
+    driver_free(d);
+}
+
 static void now_does_not_wait(void)
 {
     connection c = tcp_connection();
@@ -142,6 +192,7 @@ const conform_case send_file_cases[] = {
     CASE(it_waits_for_room),
     CASE(it_can_be_ended),
     CASE(a_broken_pipe_raises_no_signal),
+    CASE(a_pipe_that_breaks_halfway_raises_no_signal),
     CASE(now_does_not_wait),
     CASE(a_closed_file_is_an_error),
     CASE(an_offset_that_no_file_has_is_refused),
