@@ -411,6 +411,14 @@ void mr_loop_end_direction(mr_loop *loop, mr_descriptor *descriptor, int directi
     }
 }
 
+bool mr_loop_is_tried_last(const mr_slot *slot)
+{
+    mr_kind kind = slot->request.kind;
+    if (slot->end_reason != -ETIMEDOUT || kind == MR_EXCHANGE || mr_is_on_file(kind))
+        return false;
+    return mr_is_wait(kind) || mr_has_turn(slot);
+}
+
 /* ------------------------------------------------------------------------------------------------- submission --- */
 
 /* Performs an operation on the spot: MR_NOW, and what never waits. */

@@ -209,6 +209,10 @@ void mr_loop_finish(mr_loop *loop, mr_slot *slot, int64_t result);
 void mr_loop_end_operation(mr_loop *loop, mr_slot *slot, int reason);
 void mr_loop_end_direction(mr_loop *loop, mr_descriptor *descriptor, int direction, int reason);
 
+/* Its deadline has passed: is it tried once more before it ends? What arrived in time counts, even if its report lies
+ * behind others still. Whose turn it is not would take what is another's. */
+bool mr_loop_is_tried_last(const mr_slot *slot);
+
 /* What was known of a descriptor may not hold for the next one of that number. */
 void mr_descriptor_forget(mr_descriptor *descriptor);
 

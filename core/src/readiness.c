@@ -147,7 +147,8 @@ static void must_be_watched(mr_loop *loop, mr_descriptor *descriptor, int error)
 void mr_readiness_cancel(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
 {
     mr_descriptor *descriptor = slot->descriptor;
-    mr_loop_settle(loop, slot, -ECANCELED);
+    if (!mr_loop_is_tried_last(slot) || !run(loop, slot))
+        mr_loop_settle(loop, slot, -ECANCELED);
     if (descriptor->is_one_shot)
         must_be_watched(loop, descriptor, watch_once(loop, descriptor, poller));
 }

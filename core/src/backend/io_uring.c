@@ -535,6 +535,12 @@ static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
         if (receive_without_kernel_buffer(loop, slot))
             return true;
         result = -EAGAIN;
+    } else if (answer == -ECANCELED && mr_loop_is_tried_last(slot)) {
+        /* It may have been ready: a tied ring delivers a few at a time (IO_LOCAL_TW_DEFAULT_MAX), and what is not
+         * delivered can be cancelled. */
+        if (try_now(loop, slot))
+            return true;
+        result = answer;
     } else {
         result = interpret(slot, answer);
     }

@@ -89,6 +89,52 @@ static void what_arrived_in_time_counts(void)
     driver_free(c.d);
 }
 
+/* More of them than one poll asks the system for. */
+static void what_arrived_in_time_counts_in_a_crowd(void)
+{
+    enum { COUNT = 200 };
+    driver *d = driver_new();
+    int pairs[COUNT][2];
+    char bytes[COUNT];
+    mr_token tokens[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        local_pair(pairs[i]);
+        tokens[i] = start(d, recv_request(adopt(d, pairs[i][0]), &bytes[i], 1));
+    }
+    poll_once(d);
+    for (int i = 0; i < COUNT; i++)
+        write_all(pairs[i][1], "x", 1);
+    sleep_ms(20);
+    for (int i = 0; i < COUNT; i++)
+        mr_loop_update(driver_loop(d), tokens[i], 1);
+    for (int i = 0; i < COUNT; i++)
+        CHECK_EQ(finish(d, tokens[i]).result, 1);
+    driver_free(d);
+}
+
+/* The first who waits takes what there is; the others have run out of time all the same. */
+static void what_arrived_in_time_is_taken_once(void)
+{
+    enum { COUNT = 3 };
+    connection c = local_connection();
+    char bytes[COUNT];
+    mr_token tokens[COUNT];
+    int received = 0;
+    for (int i = 0; i < COUNT; i++)
+        tokens[i] = start(c.d, recv_request(c.handle, &bytes[i], 1));
+    poll_once(c.d);
+    write_all(c.peer, "x", 1);
+    for (int i = 0; i < COUNT; i++)
+        mr_loop_update(driver_loop(c.d), tokens[i], 1);
+    for (int i = 0; i < COUNT; i++) {
+        int64_t result = finish(c.d, tokens[i]).result;
+        CHECK(result == 1 || result == -ETIMEDOUT);
+        received += result == 1;
+    }
+    CHECK_EQ(received + (int)drain(c.number), 1);
+    driver_free(c.d);
+}
+
 static void it_can_be_moved(void)
 {
     stuck s;
@@ -333,6 +379,8 @@ const conform_case deadline_cases[] = {
     CASE(the_far_future_is_fine),
     CASE(success_in_time_disarms_it),
     CASE(what_arrived_in_time_counts),
+    CASE(what_arrived_in_time_counts_in_a_crowd),
+    CASE(what_arrived_in_time_is_taken_once),
     CASE(it_can_be_moved),
     CASE(it_can_be_removed),
     CASE(deadline_and_cancellation_together),
