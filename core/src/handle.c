@@ -37,7 +37,7 @@ static void unlock(mr_handle_entry *entry)
 
 static mr_handle_entry *find(mr_handle_table *table, int descriptor)
 {
-    if (descriptor < 0 || descriptor >= MR_HANDLE_CHUNK * MR_HANDLE_CHUNKS)
+    if (descriptor < 0 || descriptor >= MR_DESCRIPTORS_MAX)
         return NULL;
     mr_handle_entry *chunk = atomic_load(&table->chunks[descriptor / MR_HANDLE_CHUNK]);
     return chunk ? &chunk[descriptor % MR_HANDLE_CHUNK] : NULL;
@@ -45,7 +45,7 @@ static mr_handle_entry *find(mr_handle_table *table, int descriptor)
 
 static mr_handle_entry *find_or_create(mr_handle_table *table, int descriptor)
 {
-    if (descriptor >= MR_HANDLE_CHUNK * MR_HANDLE_CHUNKS)
+    if (descriptor >= MR_DESCRIPTORS_MAX)
         return NULL;
     if (!find(table, descriptor)) {
         mr_handle_entry *fresh = calloc(MR_HANDLE_CHUNK, sizeof *fresh);

@@ -17,6 +17,7 @@
 
 #define MR_HANDLE_CHUNK 1024
 #define MR_HANDLE_CHUNKS 16384
+#define MR_DESCRIPTORS_MAX (MR_HANDLE_CHUNK * MR_HANDLE_CHUNKS) /* Numbers are less than this. */
 
 typedef struct mr_handle_entry {
     atomic_flag lock;

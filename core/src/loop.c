@@ -118,7 +118,7 @@ static int use_handle(mr_loop *loop, mr_handle handle, mr_descriptor **record)
 {
     int number = mr_handle_descriptor(handle);
     uint32_t generation = mr_handle_generation(handle);
-    if (number < 0)
+    if (number < 0 || number >= MR_DESCRIPTORS_MAX) /* a table that reaches so far would be 64 MiB */
         return -EBADF;
     mr_descriptor *descriptor = mr_loop_descriptor(loop, number);
     if (!descriptor)

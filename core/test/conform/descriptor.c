@@ -3,6 +3,7 @@
 #include "conform.h"
 
 #include <fcntl.h>
+#include <limits.h>
 
 static void a_pipe_can_be_waited_for(void)
 {
@@ -173,7 +174,33 @@ static void a_foreign_wait_outlives_the_first_use_of_the_handle(void)
     driver_free(c.d);
 }
 
+/* The most that this process has had, in KiB. */
+static long memory_high_water(void)
+{
+    struct rusage usage;
+    MUST(getrusage(RUSAGE_SELF, &usage));
+#ifdef __APPLE__
+    return usage.ru_maxrss / 1024;
+#else
+    return usage.ru_maxrss;
+#endif
+}
+
+static void a_number_that_nobody_can_have_costs_no_memory(void)
+{
+    enum { ROOM_KB = 16 << 10 };
+    driver *d = driver_new();
+    char byte;
+    CHECK_EQ(perform(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(1000))).result, -EBADF);
+    long before = memory_high_water();
+    CHECK_EQ(perform(d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(INT_MAX))).result, -EBADF);
+    CHECK_EQ(perform(d, recv_request(UINT64_C(1) << 32 | INT_MAX, &byte, 1)).result, -EBADF);
+    CHECK_LT(memory_high_water() - before, ROOM_KB);
+    driver_free(d);
+}
+
 const conform_case descriptor_cases[] = {
+    CASE(a_number_that_nobody_can_have_costs_no_memory),
     CASE(a_foreign_wait_outlives_the_first_use_of_the_handle),
     CASE(a_pipe_can_be_waited_for),
     CASE(a_pipe_without_a_reader_wakes_its_writer),
