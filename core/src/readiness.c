@@ -177,14 +177,15 @@ static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
     }
 }
 
-/* The one report is spent. The registration stays, without a condition, until the next wait or the close. */
+/* The one report is spent. The registration stays, without a condition, until the next wait or the close. That the peer
+ * sends no more is a matter of those who read. */
 static void act_on_foreign(mr_loop *loop, mr_descriptor *descriptor, const mr_readiness_report *report,
                            const mr_poller *poller)
 {
     descriptor->is_one_shot = false;
     if (report->readable || report->hang_up)
         end_waiting(loop, descriptor, MR_READING, 0);
-    if (report->writable || report->hang_up)
+    if (report->writable)
         end_waiting(loop, descriptor, MR_WRITING, 0);
     if (descriptor->first[MR_READING] || descriptor->first[MR_WRITING])
         must_be_watched(loop, descriptor, watch_once(loop, descriptor, poller));

@@ -12,7 +12,7 @@
 typedef struct mr_readiness_report {
     uint64_t tag;       /* the handle that was watched */
     bool readable;
-    bool writable;
+    bool writable;      /* also by an error, or when nobody is there any more: a write would not wait */
     bool hang_up;       /* the end of the stream, an error or urgent data is at hand */
 } mr_readiness_report;
 

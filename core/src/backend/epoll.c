@@ -55,7 +55,7 @@ static int fetch(mr_loop *loop, mr_readiness_report *reports, int capacity)
         reports[taken++] = (mr_readiness_report){
             .tag = events[i].data.u64,
             .readable = bits & (EPOLLIN | EPOLLRDHUP | EPOLLPRI),
-            .writable = bits & EPOLLOUT,
+            .writable = bits & (EPOLLOUT | EPOLLHUP | EPOLLERR),
             .hang_up = bits & (EPOLLHUP | EPOLLERR | EPOLLRDHUP | EPOLLPRI),
         };
     }

@@ -68,6 +68,25 @@ static void both_directions_learn_of_a_reset(void)
     driver_free(c.d);
 }
 
+/* The peer sends no more, and has no room either. */
+static void the_end_of_a_stream_is_no_room_to_write(void)
+{
+    driver *d = driver_new();
+    int pair[2];
+    local_pair(pair);
+    fill(pair[0]);
+    mr_handle handle = mr_handle_foreign(pair[0]);
+    mr_token reading = start(d, wait_request(MR_WAIT_READABLE, handle));
+    mr_token writing = start(d, wait_request(MR_WAIT_WRITABLE, handle));
+    run_for_ms(d, 2);
+    end_stream(pair[1]);
+    CHECK_EQ(finish(d, reading).result, 0);
+    CHECK_STAYS_PENDING(d, writing);
+    drain(pair[1]);
+    CHECK_EQ(finish(d, writing).result, 0);
+    driver_free(d);
+}
+
 static void readers_and_writers_of_a_foreign_descriptor(void)
 {
     driver *d = driver_new();
@@ -130,6 +149,7 @@ const conform_case wait_cases[] = {
     CASE(a_wait_and_a_receive_on_one_socket),
     CASE(readers_learn_that_the_peer_has_gone),
     CASE(both_directions_learn_of_a_reset),
+    CASE(the_end_of_a_stream_is_no_room_to_write),
     CASE(readers_and_writers_of_a_foreign_descriptor),
     CASE(after_a_try_nobody_looks),
     CASE(a_closed_number_is_an_error),
