@@ -105,15 +105,6 @@ http_head_result http_head_field(http_head *head, const uint8_t *name, size_t na
     case HTTP_NAME_DATE:
         head->flags |= HTTP_HEAD_DATE;
         break;
-    case HTTP_NAME_LAST_MODIFIED:
-        head->flags |= HTTP_HEAD_LAST_MODIFIED;
-        break;
-    case HTTP_NAME_ACCEPT_RANGES:
-        head->flags |= HTTP_HEAD_ACCEPT_RANGES;
-        break;
-    case HTTP_NAME_CONTENT_RANGE:
-        head->flags |= HTTP_HEAD_CONTENT_RANGE;
-        break;
     default:
         break;
     }

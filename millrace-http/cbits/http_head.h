@@ -17,9 +17,6 @@
 #define HTTP_HEAD_DATE 1u   /* the application gave a Date */
 #define HTTP_HEAD_SERVER 2u /* ... a Server */
 #define HTTP_HEAD_CLOSE 4u  /* ... Connection: close */
-#define HTTP_HEAD_LAST_MODIFIED 8u
-#define HTTP_HEAD_ACCEPT_RANGES 16u
-#define HTTP_HEAD_CONTENT_RANGE 32u
 
 #define HTTP_HEAD_DROP_SERVER 1u /* option: leave out Server, even the application's */
 

@@ -5,7 +5,6 @@
 -- connections.
 module Millrace.Http.Exception
   ( InvalidRequest (..),
-    invalidRequestStatus,
     invalidRequestFromError,
     InvalidResponse (..),
     ConnectionsCutOff (..),

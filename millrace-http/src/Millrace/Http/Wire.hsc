@@ -47,7 +47,6 @@ module Millrace.Http.Wire
     -- ** Methods known by number
     methodOther,
     methodCodeHead,
-    methodCodeGet,
     methodCodeConnect,
     methodNames,
     methodLengthMax,
@@ -82,14 +81,10 @@ module Millrace.Http.Wire
     headGivenLength,
     headGiven,
     givenClose,
-    givenLastModified,
-    givenAcceptRanges,
-    givenContentRange,
     headOk,
     headNoRoom,
     headBadName,
     headBadCoding,
-    headBadLength,
     putFraming,
     framingMax,
     framingNone,
@@ -280,10 +275,9 @@ flagVersion11 = #{const HTTP_REQUEST_VERSION_1_1}
 flagHttps = #{const HTTP_REQUEST_HTTPS}
 
 -- | Some numbers of methods.
-methodOther, methodCodeHead, methodCodeGet, methodCodeConnect :: Word8
+methodOther, methodCodeHead, methodCodeConnect :: Word8
 methodOther = #{const HTTP_METHOD_OTHER}
 methodCodeHead = #{const HTTP_METHOD_HEAD}
-methodCodeGet = #{const HTTP_METHOD_GET}
 methodCodeConnect = #{const HTTP_METHOD_CONNECT}
 
 -- | Most bytes that a method may have.
@@ -422,25 +416,21 @@ headGivenLength :: Ptr Head -> IO Int64
 headGivenLength = #{peek http_head, content_length}
 {-# INLINE headGivenLength #-}
 
--- | The set of 'givenClose' and the others.
+-- | What was among the fields: the bit 'givenClose', and others.
 headGiven :: Ptr Head -> IO Word32
 headGiven = #{peek http_head, flags}
 {-# INLINE headGiven #-}
 
--- | What was among the fields.
-givenClose, givenLastModified, givenAcceptRanges, givenContentRange :: Word32
+-- | Connection: close.
+givenClose :: Word32
 givenClose = #{const HTTP_HEAD_CLOSE}
-givenLastModified = #{const HTTP_HEAD_LAST_MODIFIED}
-givenAcceptRanges = #{const HTTP_HEAD_ACCEPT_RANGES}
-givenContentRange = #{const HTTP_HEAD_CONTENT_RANGE}
 
--- | Results of 'beginHead', 'putField' and 'endHead'.
-headOk, headNoRoom, headBadName, headBadCoding, headBadLength :: CInt
+-- | Results of 'beginHead', 'putField' and 'endHead'; any other says that the status or Content-Length is none.
+headOk, headNoRoom, headBadName, headBadCoding :: CInt
 headOk = #{const HTTP_HEAD_OK}
 headNoRoom = #{const HTTP_HEAD_NO_ROOM}
 headBadName = #{const HTTP_HEAD_BAD_NAME}
 headBadCoding = #{const HTTP_HEAD_BAD_CODING}
-headBadLength = #{const HTTP_HEAD_BAD_LENGTH}
 
 foreign import ccall unsafe "http_put_framing"
   c_putFraming :: Ptr Word8 -> CInt -> CInt -> Word64 -> IO CSize

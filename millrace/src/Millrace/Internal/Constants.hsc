@@ -14,12 +14,11 @@ import Foreign.C.Types (CInt, CUInt)
 ticketStays :: Word64
 ticketStays = #{const MRH_STAYS}
 
-kindAccept, kindConnect, kindRecv, kindSend, kindRecvVector, kindSendVector :: CInt
+kindAccept, kindConnect, kindRecv, kindSend, kindSendVector :: CInt
 kindAccept = #{const MR_ACCEPT}
 kindConnect = #{const MR_CONNECT}
 kindRecv = #{const MR_RECV}
 kindSend = #{const MR_SEND}
-kindRecvVector = #{const MR_RECV_VECTOR}
 kindSendVector = #{const MR_SEND_VECTOR}
 
 kindWaitReadable, kindWaitWritable, kindShutdown, kindClose, kindSendFile, kindTimeout :: CInt
