@@ -245,8 +245,10 @@ descriptorPath (Fd number) = "/proc/self/fd/" <> Char8.pack (show number)
 findFile :: RawFilePath -> IO (Either Errno Fd)
 findFile = openWith #{const O_PATH}
 
+-- It is a regular file already, so that opening it waits for nobody but the holder of a lease (fcntl(2)), say another file
+-- server, who is asked to let go. With O_NONBLOCK that would fail.
 openToRead :: RawFilePath -> IO (Either Errno Fd)
-openToRead = openWith #{const O_RDONLY | O_NONBLOCK}
+openToRead = openWith #{const O_RDONLY}
 
 openWith :: CInt -> RawFilePath -> IO (Either Errno Fd)
 openWith flags path = do

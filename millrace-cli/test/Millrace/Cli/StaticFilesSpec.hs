@@ -115,6 +115,12 @@ spec = do
       createSymbolicLink "/dev/zero" (site </> "root/zero")
       fmap answerStatus <$> timeout 30000000 (ask (site </> "root") FollowLinks methodGet "/zero" []) `shouldReturn` Just 404
 
+  describe "a file that another process has a lease on" . around withSite $
+    it "is served when that lets go" $ \site -> do
+      writeOld site "root/leased.txt" "leased"
+      answer <- withLease (site </> "root/leased.txt") (get site "/leased.txt" [])
+      maybe (pendingWith "no leases here") (\found -> (answerStatus found, answerBody found) `shouldBe` (200, "leased")) answer
+
   describe "conditional requests (RFC 9110 section 13.2.2)" . around withSite $ do
     let conditional name expected headers =
           it name $ \site -> do
