@@ -6,7 +6,7 @@ CABAL_CONFIG ?= cabal.config
 CABAL = cabal --config-file=$(CABAL_CONFIG)
 PORT ?= 8080
 
-.PHONY: help setup build run test core-test test-windows fiber-test fiber-libraries-test haskell-test check lint docs bench bench-compare clean
+.PHONY: help setup build run test core-test test-windows fiber-test fiber-libraries-test haskell-test check bench bench-compare clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -52,6 +52,6 @@ bench-compare: ## what became faster or slower between two results: A=file B=fil
 	@bench/compare $(A) $(B)
 
 clean: ## remove what was built
-	rm -rf dist-newstyle bin build
+	rm -rf dist-newstyle bin build bench/build
 	$(MAKE) -C core clean
 	$(MAKE) -C fiber clean
