@@ -10,6 +10,7 @@ module Program
   , nextLine
   , nextErrorLine
   , signalServer
+  , signalChild
   , waitForExit
   , curl
   ) where
@@ -87,6 +88,12 @@ nextErrorLine = line . serverErrors
 
 signalServer :: Signal -> Server -> IO ()
 signalServer signal server = getPid (serverProcess server) >>= mapM_ (signalProcess signal)
+
+-- | The same for the process that the server's own has started.
+signalChild :: Signal -> Server -> IO ()
+signalChild signal server = getPid (serverProcess server) >>= mapM_ (\parent -> children parent >>= mapM_ (signalProcess signal))
+  where
+    children parent = map read . words <$> readFile ("/proc/" <> show parent <> "/task/" <> show parent <> "/children")
 
 -- | Waits for at most this many seconds.
 waitForExit :: Int -> Server -> IO ExitCode

@@ -16,6 +16,8 @@ import Foreign.C.Types (CInt (..))
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, WordPtr, nullPtr, ptrToWordPtr)
 import Foreign.Storable (peekByteOff)
+import System.Exit (ExitCode (ExitFailure))
+import System.Posix.Process (exitImmediately)
 import System.Posix.Resource
 import System.Posix.Signals (Handler (CatchOnce, Default), Signal, installHandler, raiseSignal, sigHUP, sigINT, sigTERM)
 import qualified System.Posix.Unistd as Posix
@@ -69,8 +71,13 @@ onTermination first second = do
   outlives <- isIgnored sigHUP
   let signals = [sigINT, sigTERM] ++ [sigHUP | not outlives]
       handleWith handler = mapM_ (\signal -> installHandler signal (handler signal) Nothing) signals
-      again signal = CatchOnce (handleWith (const Default) >> second `finally` raiseSignal signal)
+      again signal = CatchOnce (handleWith (const Default) >> second `finally` endBy signal)
   handleWith (const (CatchOnce (handleWith again >> first)))
+
+-- The first process of a container is not ended by a signal that it leaves to the system (pid_namespaces(7)). It ends with
+-- the status by which shells tell of one that was.
+endBy :: Signal -> IO ()
+endBy signal = raiseSignal signal >> exitImmediately (ExitFailure (128 + fromIntegral signal))
 
 -- The run-time system does not know what it was started with.
 isIgnored :: Signal -> IO Bool

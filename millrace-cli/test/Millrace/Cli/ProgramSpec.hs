@@ -105,6 +105,17 @@ spec = do
         signalServer sigTERM server
         waitForExit 8 server `shouldReturn` ExitFailure (negate (fromIntegral sigTERM))
       readFile path >>= (`shouldSatisfy` isInfixOf "GET /missing HTTP/1.1")
+    it "at once on a second signal, also as the first process of a container" . withLargeFile $ \directory _ -> do
+      path <- millracePath
+      let inContainer = ["--pid", "--fork", "--kill-child"]
+      (possible, _, _) <- readProcessWithExitCode "unshare" (inContainer ++ ["true"]) ""
+      if possible /= ExitSuccess
+        then pendingWith "no PID namespaces for this user"
+        else withCommand "unshare" (inContainer ++ [path, "serve", directory, "--port", "0"]) $ \server -> withBegunDownload server $ \_ _ -> do
+          signalChild sigTERM server
+          _ <- nextErrorLine server
+          signalChild sigTERM server
+          waitForExit 8 server `shouldReturn` ExitFailure (128 + fromIntegral sigTERM)
     it "and says so in whole lines" . withServer ["pong", "--port", "0"] $ \server -> do
       signalServer sigTERM server
       waitForExit 20 server `shouldReturn` ExitSuccess
