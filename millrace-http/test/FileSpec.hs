@@ -139,6 +139,12 @@ spec = around withFiles $ do
       requesting folder "small" [] $ \reply -> do
         let date name = headerOf name reply >>= parseTimeM True defaultTimeLocale "%a, %d %b %Y %H:%M:%S GMT" . C8.unpack :: Maybe UTCTime
         (date "last-modified", isJust (date "date")) `shouldSatisfy` \(announced, dated) -> dated && isJust announced && announced <= date "date"
+    forM_ [0, 1] $ \second ->
+      it ("RFC 9110, 8.8.2: a time that says nothing, " ++ show second ++ ", is not announced, and no date is compared with it") $ \folder -> do
+        setModificationTime (folder </> "small") (UTCTime (fromGregorian 1970 1 1) second)
+        requesting folder "small" [] $ \reply -> (replyStatus reply, headerOf "last-modified" reply) `shouldBe` (200, Nothing)
+        forM_ [[("If-Modified-Since", modified)], [("If-Unmodified-Since", "Thu, 01 Jan 1970 00:00:00 GMT")], [("Range", "bytes=0-1"), ("If-Range", "Thu, 01 Jan 1970 00:00:01 GMT")]] $ \fields ->
+          requesting folder "small" fields $ \reply -> replyStatus reply `shouldBe` 200
   describe "entity tags of the application's (RFC 9110, 13.1)" $
     forM_ tagged $ \(status, fields) ->
       it (show fields ++ ": " ++ show status) $ \folder ->

@@ -87,18 +87,20 @@ isUnchanged representation (size, modified) =
 --
 -- A tag is made of the time of change, to the nanosecond, the size and the coding, so that it is the same on every machine
 -- that the file was copied to with its time. Another file of the same size and time has the same tag: tools that set the
--- times of files should not set those of different states alike.
+-- times of files should not set those of different states alike. Where they do so by giving all files the same
+-- ('modificationTime'), there is neither tag nor date.
 --
 -- @since 0.1.0
 fromFile :: Seconds -> ByteString -> Maybe ByteString -> Maybe Coding -> Bool -> OpenFile -> Representation
 fromFile now contentType own coding isOneOfSeveral file =
   Representation
     { representationCoding = coding
-    , representationValidators = Validators (Just tag) lastModified isSettled
+    , representationValidators = Validators (tag <$ lastModified) lastModified isSettled
     , representationModified = openFileModified file
     , representationType = contentType
     , representationHeaders =
-        [(hAcceptRanges, "bytes"), noSniffing, (hETag, renderTag tag), (hLastModified, formatHttpDate lastModified)]
+        [(hAcceptRanges, "bytes"), noSniffing]
+          ++ foldMap (\time -> [(hETag, renderTag tag), (hLastModified, formatHttpDate time)]) lastModified
           ++ [(hContentEncoding, ByteString.intercalate ", " applied) | not (null applied)]
           ++ [(hVary, "Accept-Encoding") | isOneOfSeveral]
     , representationSize = toInteger (openFileSize file)
@@ -108,7 +110,7 @@ fromFile now contentType own coding isOneOfSeveral file =
     applied = maybeToList own ++ map codingName (maybeToList coding)
     modified = openFileModified file
     isSettled = modified < 1000000000 * now - 2000000000
-    lastModified = min (modified `div` 1000000000) now
+    lastModified = min now <$> modificationTime (modified `div` 1000000000)
     tag = EntityTag (if isSettled then Strong else Weak) tagText
     tagText =
       Lazy.toStrict . toLazyByteString $

@@ -23,7 +23,7 @@ import Network.Wai.Internal (ResponseReceived (..))
 import Site
 import System.Directory (createDirectory, listDirectory, removeFile, renamePath)
 import System.FilePath ((</>))
-import System.Posix.Files (createLink, createNamedPipe, createSymbolicLink)
+import System.Posix.Files (createLink, createNamedPipe, createSymbolicLink, setFileTimes)
 import System.Process (callProcess)
 import System.Timeout (timeout)
 import Test.Hspec
@@ -186,6 +186,14 @@ spec = do
       answer <- get site "/hello.txt" []
       header "ETag" answer `shouldSatisfy` maybe False ("W/\"" `ByteString.isPrefixOf`)
       (header hLastModified answer >>= parseHttpDate) `shouldSatisfy` maybe False (> 784111777)
+    forM_ [0, 1] $ \second ->
+      it ("are not there for a time that says nothing, " <> show second <> ", nor is the date: Nix and OSTree give it to all files") $ \site -> do
+        setFileTimes (site </> "root/hello.txt") second second
+        answer <- get site "/hello.txt" []
+        (answerStatus answer, header "ETag" answer, header hLastModified answer) `shouldBe` (200, Nothing, Nothing)
+        forM_ [("If-Modified-Since", "Sun, 06 Nov 1994 08:49:37 GMT"), ("If-None-Match", "\"3b9aca00-d\""), ("If-Unmodified-Since", "Thu, 01 Jan 1970 00:00:00 GMT")] $ \field ->
+          answerStatus <$> get site "/hello.txt" [field] `shouldReturn` 200
+        answerStatus <$> get site "/hello.txt" [(hRange, "bytes=0-1"), (hIfRange, "Thu, 01 Jan 1970 00:00:01 GMT")] `shouldReturn` 200
     it "are the same for a copy with its time: another machine may have it" $ \site -> do
       first <- tagOf site "/hello.txt"
       writeOld site "root/other" "Hello, world\n"

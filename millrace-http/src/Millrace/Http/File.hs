@@ -3,7 +3,7 @@
 -- nothing of connections and descriptors.
 module Millrace.Http.File (FileFacts (..), Answer (..), chooseAnswer) where
 
-import Data.Maybe (fromMaybe)
+import Control.Applicative ((<|>))
 import Millrace.Http.ByteRange (Selection (..))
 import Millrace.Http.Date (Seconds, parseHttpDate)
 import Millrace.Http.EntityTag (parseTag)
@@ -37,7 +37,7 @@ chooseAnswer now method wanted given facts
     validators =
       Validators
         { validatorTag = lookup hETag given >>= parseTag,
-          validatorModified = fromMaybe (factsModified facts) declared,
+          validatorModified = declared <|> modificationTime (factsModified facts),
           -- A file may change twice within a second, and the kernel's clock for it is coarse. Of another time than the
           -- file's nothing is known.
           validatorDateIsStrong = all (== factsModified facts) declared && factsModified facts + 2 <= now

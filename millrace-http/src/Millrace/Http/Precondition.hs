@@ -3,6 +3,7 @@
 -- | Conditional requests (RFC 9110 section 13). Decides, but answers nothing and knows nothing of files.
 module Millrace.Http.Precondition
   ( Validators (..),
+    modificationTime,
     Verdict (..),
     precondition,
     selectRepresentation,
@@ -11,6 +12,7 @@ where
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
+import Data.Maybe (fromMaybe)
 import Millrace.Http.ByteRange (Selection (..), selectRanges)
 import Millrace.Http.Date (Seconds, parseHttpDate)
 import Millrace.Http.EntityTag
@@ -22,12 +24,22 @@ import Network.HTTP.Types.Header (hIfMatch, hIfNoneMatch, hIfUnmodifiedSince)
 -- @since 0.1.0
 data Validators = Validators
   { validatorTag :: Maybe EntityTag,
-    -- | Last-Modified.
-    validatorModified :: Seconds,
+    -- | Last-Modified, if that is known.
+    validatorModified :: Maybe Seconds,
     -- | Whether it is a strong validator (RFC 9110, section 8.8.2.2): whether the representation cannot have changed
     -- again within that second.
     validatorDateIsStrong :: Bool
   }
+
+-- | When something was modified, if the time that a file system has of it says so. Nix, Guix and OSTree date all files 0 or 1,
+-- so that what is built alike is alike: by such a date every later state would be the one that a client has already.
+--
+-- >>> modificationTime 1
+-- Nothing
+--
+-- @since 0.1.0
+modificationTime :: Seconds -> Maybe Seconds
+modificationTime seconds = if seconds == 0 || seconds == 1 then Nothing else Just seconds
 
 -- | How to answer.
 --
@@ -41,7 +53,8 @@ data Verdict
   deriving (Eq, Show)
 
 -- | The verdict on a GET or HEAD request whose answer would otherwise be 200 or 206, in the order of RFC 9110 section
--- 13.2.2. A date that cannot be read is ignored; a list of tags that cannot be read matches nothing.
+-- 13.2.2. A date that cannot be read is ignored, and so is any if the representation's own is not known (sections 13.1.3 and
+-- 13.1.4); a list of tags that cannot be read matches nothing.
 --
 -- @since 0.1.0
 precondition :: Validators -> RequestHeaders -> Verdict
@@ -52,12 +65,11 @@ precondition validators headers
   where
     mayBeSent = case listHeader hIfMatch headers of
       Just list -> matches sameStrong list
-      Nothing -> maybe True (modified <=) (dateHeader hIfUnmodifiedSince)
+      Nothing -> fromMaybe True (unmodifiedSince hIfUnmodifiedSince)
     alreadyKnown = case listHeader hIfNoneMatch headers of
       Just list -> matches sameWeak list
-      Nothing -> maybe False (modified <=) (dateHeader hIfModifiedSince)
-    modified = validatorModified validators
-    dateHeader name = onlyHeader name headers >>= parseHttpDate
+      Nothing -> fromMaybe False (unmodifiedSince hIfModifiedSince)
+    unmodifiedSince name = (>=) <$> (onlyHeader name headers >>= parseHttpDate) <*> validatorModified validators
     matches same list = case parseTagList list of
       Just AnyTag -> True
       Just (Tags tags) -> maybe False (\tag -> any (same tag) tags) (validatorTag validators)
@@ -82,7 +94,7 @@ rangeApplies validators headers
   where
     unchanged value = case parseTag value of
       Just tag -> maybe False (sameStrong tag) (validatorTag validators)
-      Nothing -> validatorDateIsStrong validators && parseHttpDate value == Just (validatorModified validators)
+      Nothing -> validatorDateIsStrong validators && any ((== validatorModified validators) . Just) (parseHttpDate value)
 
 -- Several lines of a list header are one list (RFC 9110 section 5.3).
 listHeader :: HeaderName -> RequestHeaders -> Maybe ByteString

@@ -40,6 +40,7 @@ import Millrace.Http.File
 import Millrace.Http.FileCache (OpenFile (..), withOpenFile)
 import Millrace.Http.Limits (Limits (..))
 import Millrace.Http.Multipart
+import Millrace.Http.Precondition (modificationTime)
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.Stream
 import Millrace.Http.Wire
@@ -371,7 +372,7 @@ answerFile connection request status fields path part =
         Refuse code -> answerBuilder connection code (if code == status304 then dated else withoutLength dated) mempty
       where
         -- RFC 9110, section 8.8.2.1: a time in the future becomes that of the response.
-        dated = addUnless (hLastModified, formatHttpDate (min now modified)) fields
+        dated = maybe fields (\time -> addUnless (hLastModified, formatHttpDate (min now time)) fields) (modificationTime modified)
         send code extra offset count =
           answerOpenFile connection code (foldr addUnless ranged extra) path descriptor (fromInteger offset) (fromInteger count)
         ranged = addUnless (hAcceptRanges, C8.pack "bytes") dated
