@@ -218,9 +218,10 @@ glimpse directory name = ByteString.useAsCString (Char8.pack directory <> "/" <>
       #{const S_IFLNK} -> pure MustBeLookedUp
       #{const S_IFREG} -> do
         -- Who may read what everybody may read need not be asked.
-        readable <- if mode .&. 0o444 == 0o444 then pure True else (== 0) <$> c_faccessat (#{const AT_FDCWD}) path #{const R_OK} #{const AT_EACCESS}
+        readable <- if mode .&. 0o444 == 0o444 then pure True else isReadable path
         if readable then uncurry FileSeen <$> statusState status else pure NothingSeen
       _ -> pure NothingSeen
+    isReadable path = (== 0) <$> c_faccessat (#{const AT_FDCWD}) path #{const R_OK} #{const AT_EACCESS}
 
 stateOf :: Fd -> IO (Int64, Nanoseconds)
 stateOf (Fd number) = allocaBytes #{size struct stat} $ \status -> do

@@ -78,7 +78,14 @@ data LogFormat
 -- @since 0.1.0
 withAccessLog :: LogFormat -> FilePath -> (AccessLog -> IO a) -> IO a
 withAccessLog format path use = do
-  accessLog <- AccessLog format path <$> newIORef (-1, "") <*> newIORef nothing <*> newIORef False <*> newEmptyMVar <*> newIORef False <*> newEmptyMVar
+  accessLog <-
+    AccessLog format path
+      <$> newIORef (-1, "")
+      <*> newIORef nothing
+      <*> newIORef False
+      <*> newEmptyMVar
+      <*> newIORef False
+      <*> newEmptyMVar
   handle (throwIO . failure) (append path [])
   bracket (startWriting accessLog) (stopWriting accessLog) (const (use accessLog))
   where

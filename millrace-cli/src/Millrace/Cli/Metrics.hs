@@ -196,8 +196,9 @@ prometheus figures =
     , metric "loops" "gauge" "Loops" [("", intDec (loops figures))]
     , metric "loop_operations_in_flight" "gauge" "Operations pending" [("", word64Dec (inFlight (loopCounters figures)))]
     ]
-      ++ [metric ("loop_" <> string7 name <> "_total") "counter" (string7 help) [("", word64Dec count)] | (name, help, count) <- loopFigures figures]
+      ++ map ofLoops (loopFigures figures)
   where
+    ofLoops (name, help, count) = metric ("loop_" <> string7 name <> "_total") "counter" (string7 help) [("", word64Dec count)]
     int = intDec . figureOf figures
     histogram =
       metric "request_duration_seconds" "histogram" "From the head of a request to the end of its response" $

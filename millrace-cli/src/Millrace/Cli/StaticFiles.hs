@@ -166,7 +166,10 @@ keepAll site names now file = do
       found = [representation | Keeping representation _ <- outcomes]
       close = sequence_ [closing | Keeping _ closing <- outcomes]
   case plain of
-    Keeping _ _ | not (any isRefused outcomes) -> Just <$> if all (isJust . heldBytes) found then pure (InMemory found) else Open <$> share close found
+    Keeping _ _
+      | any isRefused outcomes -> Nothing <$ close
+      | all (isJust . heldBytes) found -> pure (Just (InMemory found))
+      | otherwise -> Just . Open <$> share close found
     _ -> Nothing <$ close
   where
     represent several coding = fromFile now (mediaType (last names)) (ownCoding (last names)) coding several
@@ -194,12 +197,13 @@ keepOne site names represent isWanted = do
   case entry of
     Right (File found)
       | not (isWanted found) -> NotThere <$ close
-      | toInteger (openFileSize found) <= memoryBytesMax -> (either unreadable held <$> try (uninterruptibleMask_ (hold (represent found)))) `finally` close
+      | toInteger (openFileSize found) <= memoryBytesMax -> inMemory found `finally` close
       | mayStayOpen -> pure (Keeping (represent found) close)
       | otherwise -> Refused <$ close
     Left problem | not (isAbsence problem) -> Refused <$ close
     _ -> NotThere <$ close
   where
+    inMemory found = either unreadable held <$> try (uninterruptibleMask_ (hold (represent found)))
     held = maybe Refused (`Keeping` pure ())
     unreadable :: IOException -> Keeping
     unreadable _ = Refused
