@@ -57,7 +57,7 @@ int http_file_examine(int descriptor, http_file *file) {
         return error;
     file->descriptor = descriptor;
     file->size = status.st_size;
-    file->modified_seconds = status.st_mtim.tv_sec;
+    file->modified_seconds = status.st_mtime;
     return 0;
 }
 

@@ -2,8 +2,6 @@
 #include "http_socket.h"
 
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -11,12 +9,28 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#ifdef __linux__
+#include <linux/filter.h>
+#include <linux/sockios.h>
+#endif
+
 int64_t http_socket_queued(int descriptor)
 {
     int count = 0;
+#if defined SIOCOUTQ /* Linux */
     return ioctl(descriptor, SIOCOUTQ, &count) == 0 ? count : 0;
+#elif defined FIONWRITE /* FreeBSD, NetBSD */
+    return ioctl(descriptor, FIONWRITE, &count) == 0 ? count : 0;
+#elif defined SO_NWRITE /* macOS */
+    socklen_t size = sizeof count;
+    return getsockopt(descriptor, SOL_SOCKET, SO_NWRITE, &count, &size) == 0 ? count : 0;
+#else
+    (void)descriptor;
+    return count;
+#endif
 }
 
+#ifdef __linux__
 int64_t http_socket_quiet_millis(int descriptor)
 {
     struct tcp_info info = {0};
@@ -24,12 +38,6 @@ int64_t http_socket_quiet_millis(int descriptor)
     if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
         return -1;
     return info.tcpi_last_data_recv < info.tcpi_last_data_sent ? info.tcpi_last_data_recv : info.tcpi_last_data_sent;
-}
-
-int http_socket_pending(int descriptor)
-{
-    struct pollfd ask = {.fd = descriptor, .events = POLLIN};
-    return poll(&ask, 1, 0) > 0 && (ask.revents & POLLIN) != 0;
 }
 
 int http_socket_turn_away(int descriptor)
@@ -45,6 +53,26 @@ int http_socket_turn_away(int descriptor)
     struct sock_fprog program = {.len = sizeof drop_first_segments / sizeof *drop_first_segments,
                                  .filter = drop_first_segments};
     return setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+}
+#else
+int64_t http_socket_quiet_millis(int descriptor)
+{
+    (void)descriptor;
+    return -1;
+}
+
+int http_socket_turn_away(int descriptor)
+{
+    (void)descriptor;
+    errno = EOPNOTSUPP;
+    return -1;
+}
+#endif
+
+int http_socket_pending(int descriptor)
+{
+    struct pollfd ask = {.fd = descriptor, .events = POLLIN};
+    return poll(&ask, 1, 0) > 0 && (ask.revents & POLLIN) != 0;
 }
 
 static int option_of(int descriptor, int option)
