@@ -6,7 +6,7 @@
 -- The same names in @windows\/@ are for Windows; the package description chooses.
 --
 -- Looking a path up twice, once to check it and once to open it, lets whoever can write below the root put a symbolic
--- link there in between. So the path is looked up once, and what was found is checked:
+-- link there in between. So the path is looked up once, below where the root really is, and what was found is checked:
 --
 -- 1. @open@ with @O_PATH@ finds the file without opening it: a device is not started, a pipe does not wait.
 -- 2. @readlink@ of @\/proc\/self\/fd\/N@ tells where the file really is, all symbolic links resolved.
@@ -24,7 +24,7 @@ module Millrace.Cli.Root
   , glimpse
   ) where
 
-import Control.Exception (bracket, catch, try)
+import Control.Exception (bracket, catch, finally, try)
 import Control.Monad (unless)
 import Data.Bits ((.&.), (.|.))
 import Data.ByteString (ByteString)
@@ -66,6 +66,7 @@ import System.Posix.ByteString
   , fileID
   , fileSize
   , getFdStatus
+  , getWorkingDirectory
   , isDirectory
   , isRegularFile
   , modificationTimeHiRes
@@ -82,12 +83,12 @@ import System.Posix.ByteString
 -- | A directory to look below.
 --
 -- @since 0.1.0
-data Root = Root RawFilePath LinkPolicy
+data Root = Root RawFilePath LinkPolicy -- absolute
   deriving (Eq, Show)
 
--- | A root at this path. Symbolic links in the path itself are resolved once, here; afterwards it is a path again, so
--- that a directory which is removed and made anew goes on being served. Throws 'IOException' if there is no directory
--- there.
+-- | A root at this path. It stays a path: a directory that is removed and made anew goes on being served, and where symbolic
+-- links in the path itself lead is looked up every time, so that switching one puts another directory in place. Throws
+-- 'IOException' if there is no directory there.
 --
 -- @since 0.1.0
 openRoot :: LinkPolicy -> FilePath -> IO Root
@@ -98,8 +99,9 @@ openRoot policy path = do
     status <- getFdStatus descriptor
     unless (isDirectory status) $
       ioError (IOError Nothing InappropriateType "open" "is not a directory" Nothing (Just path))
-    real <- readSymbolicLink (descriptorPath descriptor) `catch` withoutProc
-    pure (Root real policy)
+    _ <- readSymbolicLink (descriptorPath descriptor) `catch` withoutProc
+    absolute <- if "/" `ByteString.isPrefixOf` name then pure name else (<> ("/" <> name)) <$> getWorkingDirectory
+    pure (Root absolute policy)
   where
     -- Here the directory is open: what is missing is the one that tells where it is.
     withoutProc exception
@@ -123,12 +125,24 @@ withEntry root names use = bracket (openEntry root names) snd (use . fst)
 --
 -- @since 0.1.0
 openEntry :: Root -> [ByteString] -> IO (Either Problem Entry, IO ())
-openEntry root@(Root path _) names = do
-  outcome <- findFile (ByteString.intercalate "/" (path : names))
+openEntry root names = whereNow root >>= either (pure . absent) (openBelow root names)
+  where
+    absent reason = (Left reason, pure ())
+
+-- Where the root really is; where links are followed, that does not matter.
+whereNow :: Root -> IO (Either Problem RawFilePath)
+whereNow (Root path FollowLinks) = pure (Right path)
+whereNow (Root path StayInside) = findFile path >>= either (pure . Left . problemOf) realPath
+  where
+    realPath found = either (Left . fromIOException) Right <$> try (readSymbolicLink (descriptorPath found) `finally` closeQuietly found)
+
+openBelow :: Root -> [ByteString] -> RawFilePath -> IO (Either Problem Entry, IO ())
+openBelow root names place = do
+  outcome <- findFile (ByteString.intercalate "/" (place : names))
   case outcome of
     Left errno -> pure (Left (problemOf errno), pure ())
     Right found -> do
-      entry <- either (Left . fromIOException) id <$> try (examine root found)
+      entry <- either (Left . fromIOException) id <$> try (examine root place found)
       let kept = either (const found) snd entry
       unless (kept == found) (closeFd found)
       pure (fst <$> entry, closeQuietly kept)
@@ -160,18 +174,18 @@ problem exception errno
   | otherwise = Faulty exception
 
 -- What it is, and the descriptor by which it is kept open.
-examine :: Root -> Fd -> IO (Either Problem (Entry, Fd))
-examine root found = do
-  inside <- isInside root found
+examine :: Root -> RawFilePath -> Fd -> IO (Either Problem (Entry, Fd))
+examine root place found = do
+  inside <- isInside root place found
   if inside then classify found =<< getFdStatus found else pure (Left Missing)
 
 -- A file that was deleted meanwhile has " (deleted)" behind its path, one that cannot be reached from here has
 -- "(unreachable)" before it: the first is still where it was, the second is refused.
-isInside :: Root -> Fd -> IO Bool
-isInside (Root _ FollowLinks) _ = pure True
-isInside (Root root StayInside) descriptor = isBelow <$> readSymbolicLink (descriptorPath descriptor)
+isInside :: Root -> RawFilePath -> Fd -> IO Bool
+isInside (Root _ FollowLinks) _ _ = pure True
+isInside (Root _ StayInside) place descriptor = isBelow <$> readSymbolicLink (descriptorPath descriptor)
   where
-    isBelow real = root == "/" || real == root || (root <> "/") `ByteString.isPrefixOf` real
+    isBelow real = place == "/" || real == place || (place <> "/") `ByteString.isPrefixOf` real
 
 classify :: Fd -> FileStatus -> IO (Either Problem (Entry, Fd))
 classify found status

@@ -279,6 +279,11 @@ spec = do
       notModified <- headOf ["-H", "If-None-Match: *", url <> "/hello.txt"]
       notModified `shouldSatisfy` isPrefixOf "HTTP/1.1 304 "
       countLines "etag: " notModified `shouldBe` 1
+    it "serves the current directory" $ \site -> do
+      path <- millracePath
+      withCommand "bash" ["-c", "cd \"$1\" && exec \"$2\" serve --port 0", "bash", site </> "root", path] $ \server -> do
+        curl [serverUrl server <> "/hello.txt"] `shouldReturn` "Hello, world\n"
+        curl ["-o", "/dev/null", "-w", "%{http_code}", serverUrl server <> "/outside"] `shouldReturn` "404"
     it "lists directories when asked" $ \site -> withServer ["serve", site </> "root", "--port", "0", "--listing"] $ \server -> do
       writeOld site "root/no-index/a file" "x"
       page <- curl [serverUrl server <> "/no-index/"]

@@ -81,6 +81,17 @@ spec = do
       createSymbolicLink (site </> "root") (site </> "link")
       answer <- ask (site </> "link") StayInside methodGet "/hello.txt" []
       answerStatus answer `shouldBe` 200
+    forM_ [StayInside, FollowLinks] $ \policy ->
+      it ("a root that is a symbolic link is where that leads now, with " <> show policy) $ \site -> do
+        let bodyBelow root = answerBody <$> call (staticFiles (plainSite root)) (requestFor methodGet "/hello.txt" [])
+            linkTo directory name = createSymbolicLink (site </> directory) (site </> name)
+        linkTo "root" "link"
+        root <- openRoot policy (site </> "link")
+        bodyBelow root `shouldReturn` "Hello, world\n"
+        write site "next/hello.txt" "next"
+        linkTo "next" "switched"
+        renamePath (site </> "switched") (site </> "link")
+        bodyBelow root `shouldReturn` "next"
     it "a root must be a directory" $ \site -> do
       openRoot StayInside (site </> "root/hello.txt") `shouldThrow` anyIOException
       openRoot StayInside (site </> "nowhere") `shouldThrow` anyIOException
