@@ -202,7 +202,14 @@ serverOptions =
       )
     <*> switch (long "reuse-port" <> help "Share the port with other servers that do so too: for restarting, see below")
     <*> backendOption
-    <*> optional (option cores (long "cores" <> metavar "N" <> help "Cores to use, one loop on each (default: all)"))
+    <*> optional
+      ( option
+          cores
+          ( long "cores" <> metavar "N"
+              <> help "Cores to use, with a loop and some 32 MB of memory for each (default: all; that a container has a smaller \
+                      \share of them is not seen)"
+          )
+      )
     <*> optional accessLogOptions
     <*> optional
       ( option
