@@ -23,7 +23,7 @@ import Millrace.Socket (PortNumber, getSocketName, socketPortSafe)
 import Network.Wai (Application, rawPathInfo)
 import Network.Wai.Handler.Millrace
 
--- | Serves until SIGINT, SIGTERM or SIGHUP arrives and the requests that were under way are done, or ten seconds have
+-- | Serves until SIGINT, SIGTERM or SIGHUP arrives and the requests that were under way are done, or nine seconds have
 -- passed. A second signal ends the process at once, but for the last lines of the access log. Says on standard output where
 -- it listens, and with what.
 --
@@ -117,9 +117,10 @@ reportingSettings = setOnException report defaultSettings
       Just (FileTruncated _) -> "the file became shorter while it was sent"
       _ -> displayException failure
 
--- Longer than a usual request takes, shorter than service managers wait before they kill.
+-- Longer than a usual request takes, and with what ending takes less than service managers wait before they kill: Docker
+-- ten seconds.
 drainSeconds :: Int
-drainSeconds = 10
+drainSeconds = 9
 
 -- What signals and the server have to do with each other.
 data Stop = Stop

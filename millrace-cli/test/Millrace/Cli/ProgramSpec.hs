@@ -136,7 +136,7 @@ spec = do
       answer <- Network.recv client 1000
       answer `shouldSatisfy` ByteString.isSuffixOf "Pong!"
       signalServer sigTERM server
-      -- Busy ones have ten seconds.
+      -- Busy ones have nine seconds.
       timeout 8000000 (receiveToEnd client) `shouldReturn` Just ""
       waitForExit 20 server `shouldReturn` ExitSuccess
     it "telling those that are busy that it is the last time" . withLargeFile $ \directory content ->
@@ -153,7 +153,7 @@ spec = do
         second `shouldSatisfy` isPrefixOf "HTTP/1.1 404 "
         countLines "connection: close" second `shouldBe` 1
         waitForExit 20 server `shouldReturn` ExitSuccess
-    it "after ten seconds, whatever a client does" . withLargeFile $ \directory _ ->
+    it "after nine seconds, whatever a client does" . withLargeFile $ \directory _ ->
       withServer ["serve", directory, "--port", "0"] $ \server -> withBegunDownload server $ \_ _ -> do
         signalServer sigTERM server
         waitForExit 30 server `shouldReturn` ExitSuccess
@@ -373,7 +373,7 @@ spec = do
     it "goes on, and stops, when nobody takes its log" $ \_ -> withServer ["pong", "--port", "0", "--access-log", "-"] $ \server -> do
       askOften server
       signalServer sigTERM server
-      -- The drain's ten seconds are for busy connections.
+      -- The drain's nine seconds are for busy connections.
       waitForExit 8 server `shouldReturn` ExitSuccess
     it "tells how much of its log was dropped" $ \_ -> withServer ["pong", "--port", "0", "--access-log", "-"] $ \server -> do
       askOften server
