@@ -6,7 +6,7 @@ import Control.Monad (forM_, forever, replicateM_, void, when)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Word (Word64)
-import Foreign.C.Error (eADDRINUSE, eBADF, eNOENT, eNOMSG)
+import Foreign.C.Error (eADDRINUSE, eBADF, eNAMETOOLONG, eNOENT, eNOMSG)
 import Foreign.C.Types (CInt)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (castPtr, plusPtr)
@@ -175,6 +175,18 @@ spec = do
         problem <- failsWith (connect s (SockAddrUnix "/nonexistent/socket"))
         problem `shouldSatisfy` hasCode eNOENT
         show problem `shouldContain` "/nonexistent/socket"
+    it "bind, connect and sendTo with a name of a Unix socket that is too long" $
+      bracket (socket AF_UNIX Datagram defaultProtocol) close $ \s -> do
+        let tooLong = SockAddrUnix (replicate 109 'x')
+            fails function action = do
+              problem <- failsWith (void action)
+              problem `shouldSatisfy` hasCode eNAMETOOLONG
+              show problem `shouldContain` ("Millrace.Socket." ++ function ++ ":")
+              show problem `shouldContain` show s
+        fails "bind" (bind s tooLong)
+        fails "bind" (bind s (SockAddrUnix ('\0' : replicate 108 'x')))
+        fails "connect" (connect s tooLong)
+        fails "Datagram.sendTo" (Datagram.sendTo s (bytesAt 0 1) tooLong)
     it "bind" $ withListener $ \_ address -> bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do
       problem <- failsWith (bind s address)
       problem `shouldSatisfy` hasCode eADDRINUSE

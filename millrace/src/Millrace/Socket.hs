@@ -149,7 +149,7 @@ socketPair family kind@(GeneralSocketType typeNumber) protocol = mask_ $ allocaA
 --
 -- @since 0.1.0
 bind :: Socket -> SockAddr -> IO ()
-bind s address = withAddress address $ \pointer size ->
+bind s address = withAddress "Millrace.Socket.bind" s address $ \pointer size ->
   void $ onDescriptor "Millrace.Socket.bind" s (" to " ++ show address) $ \descriptor ->
     c_bind descriptor pointer (fromIntegral size)
 
@@ -205,9 +205,10 @@ connect = connectBefore noDeadline
 --
 -- @since 0.1.0
 connectBefore :: Deadline -> Socket -> SockAddr -> IO ()
-connectBefore deadline s@(Socket handle _) address = withAddress address $ \pointer size ->
+connectBefore deadline s@(Socket handle _) address = withAddress function s address $ \pointer size ->
   perform (before deadline (connectRequest handle pointer size))
-    >>= void . throwIfFailed "Millrace.Socket.connect" (describe s ++ " to " ++ show address)
+    >>= void . throwIfFailed function (describe s ++ " to " ++ show address)
+  where function = "Millrace.Socket.connect"
 
 -- | Shuts down one or both directions. What was sent before is still delivered. Does not block.
 --

@@ -36,7 +36,7 @@ import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
 import Data.Int (Int64)
 import Data.Maybe (isJust, isNothing)
 import Data.Word (Word8)
-import Foreign.C.Error (Errno (..), eBADF, eINTR, eNOMEM, eTIMEDOUT, errnoToIOError, getErrno)
+import Foreign.C.Error (Errno (..), eBADF, eINTR, eNAMETOOLONG, eNOMEM, eTIMEDOUT, errnoToIOError, getErrno)
 import Foreign.C.Types (CInt, CUInt)
 import Foreign.Marshal.Alloc (alloca, allocaBytes)
 import Foreign.Marshal.Array (peekArray)
@@ -229,11 +229,27 @@ callOn attempted object call = do
       then callOn attempted object call
       else throwIO (errnoToIOError attempted code Nothing (Just object))
 
-withAddress :: SockAddr -> (Ptr SockAddr -> Int -> IO a) -> IO a
-withAddress address use = allocaBytes size $ \pointer -> do
-  pokeSocketAddress pointer address
-  use pointer size
-  where size = sizeOfSocketAddress address
+-- | An address in memory, and its size, for a function of this name that is going to do something with it to the socket.
+-- The network package would end a program that names a Unix socket for which there is no room (@error@).
+withAddress :: String -> Socket -> SockAddr -> (Ptr SockAddr -> Int -> IO a) -> IO a
+withAddress attempted s address use
+  | isTooLong address = throwIO (failure attempted (describe s ++ " to " ++ show address) nameTooLong)
+  | otherwise = allocaBytes size $ \pointer -> do
+      pokeSocketAddress pointer address
+      use pointer size
+  where
+    size = sizeOfSocketAddress address
+    nameTooLong = let Errno code = eNAMETOOLONG in negate (fromIntegral code)
+
+-- An address that has a path is as large as there can be.
+isTooLong :: SockAddr -> Bool
+isTooLong address = case address of
+  SockAddrUnix path -> not (null (drop (sizeOfSocketAddress (SockAddrUnix "") - pathOffset) path))
+  _ -> False
+
+-- | In every @sockaddr_un@.
+pathOffset :: Int
+pathOffset = 2
 
 -- | The address at a place, of so many bytes. The network package reads the name of a Unix socket up to the first NUL, which is
 -- the first character of an abstract one (unix(7)).
@@ -241,8 +257,6 @@ addressFrom :: Ptr Word8 -> CUInt -> IO SockAddr
 addressFrom place size = peekSocketAddress (castPtr place) >>= \address -> case address of
   SockAddrUnix "" -> SockAddrUnix . abstractName <$> peekArray (fromIntegral size - pathOffset) (place `plusPtr` pathOffset)
   _ -> return address
-  where
-    pathOffset = 2 -- in every sockaddr_un
 
 -- | Some systems tell room for a name where there is none.
 abstractName :: [Word8] -> String

@@ -77,9 +77,10 @@ recvFromBefore deadline s@(Socket handle _) size = handOver giveBack $ do
 -- @since 0.1.0
 sendTo :: Socket -> ByteString -> SockAddr -> IO Int
 sendTo s@(Socket handle _) message address =
-  unsafeUseAsCStringLen message $ \(bytes, size) -> withAddress address $ \place length' ->
-    fmap fromIntegral . attempt "Millrace.Socket.Datagram.sendTo" s (waitWritableRequest handle) $ \descriptor ->
+  unsafeUseAsCStringLen message $ \(bytes, size) -> withAddress function s address $ \place length' ->
+    fmap fromIntegral . attempt function s (waitWritableRequest handle) $ \descriptor ->
       c_send_to descriptor bytes (fromIntegral size) (castPtr place) (fromIntegral length')
+  where function = "Millrace.Socket.Datagram.sendTo"
 
 -- | The same without the length.
 --
