@@ -226,6 +226,12 @@ spec = do
         ioeGetErrorType problem `shouldBe` InvalidArgument
         bufferProblem <- failsWith (allocaBytes 1 (\buffer -> void (recvBuf one buffer size)))
         ioeGetErrorType bufferProblem `shouldBe` InvalidArgument
+    it "refuses to send a negative number of bytes" $ withUnixPair $ \one other -> do
+      problem <- failsWith (allocaBytes 1 (\buffer -> void (sendBuf one buffer (-1))))
+      ioeGetErrorType problem `shouldBe` InvalidArgument
+      show problem `shouldContain` "Millrace.Socket.ByteString.sendBuf"
+      shutdown one ShutdownSend
+      recv other 10 `shouldReturn` ByteString.empty
     it "sends nothing without waiting" $ withUnixPair $ \one other -> do
       sendAll one ByteString.empty
       sendMany one []

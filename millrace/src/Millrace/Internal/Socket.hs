@@ -18,6 +18,7 @@ module Millrace.Internal.Socket
   , firstMessage
   , peerOf
   , checkSize
+  , checkNotNegative
   , onDescriptor
   , callWhileOpen
   , openDescriptor
@@ -273,9 +274,21 @@ makeOurs descriptor =
 checkSize :: String -> Socket -> Int -> IO ()
 checkSize attempted s size
   | size > 0 = return ()
-  | otherwise = throwIO (mkIOError InvalidArgument attempted Nothing (Just (describe s))
-                          `ioeSetErrorString` ("the size must be positive, not " ++ show size))
+  | otherwise = refuseSize attempted s "be positive" size
 {-# INLINE checkSize #-}
+
+-- | A negative size is a very large one to the system, which would send what lies behind the buffer.
+checkNotNegative :: String -> Socket -> Int -> IO ()
+checkNotNegative attempted s size
+  | size >= 0 = return ()
+  | otherwise = refuseSize attempted s "not be negative" size
+{-# INLINE checkNotNegative #-}
+
+refuseSize :: String -> Socket -> String -> Int -> IO ()
+refuseSize attempted s wanted size =
+  throwIO (mkIOError InvalidArgument attempted Nothing (Just (describe s))
+            `ioeSetErrorString` ("the size must " ++ wanted ++ ", it is " ++ show size))
+{-# NOINLINE refuseSize #-}
 
 -- | At most so many of the bytes that are kept, or the next message, cut off after so many; or the error that is due.
 firstBytes :: Int -> Kept -> (Kept, Maybe (Either Int64 ByteString))

@@ -124,14 +124,15 @@ sendAllBefore deadline s bytes =
   unsafeUseAsCStringLen bytes $ \(buffer, size) ->
     sendAllLimited "Millrace.Socket.ByteString.sendAll" (before deadline) s (castPtr buffer) size
 
--- | 'send' from a buffer.
+-- | 'send' from a buffer. Throws for a negative size.
 --
 -- @since 0.1.0
 sendBuf :: Socket -> Ptr Word8 -> Int -> IO Int
 sendBuf = sendPart "Millrace.Socket.ByteString.sendBuf"
 
 sendPart :: String -> Socket -> Ptr Word8 -> Int -> IO Int
-sendPart attempted s@(Socket handle _) buffer size =
+sendPart attempted s@(Socket handle _) buffer size = do
+  checkNotNegative attempted s size
   fromIntegral <$> (perform (sendRequest False handle buffer size) >>= throwIfFailed attempted (describe s))
 
 -- | 'sendAll' from a buffer.
