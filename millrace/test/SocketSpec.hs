@@ -147,6 +147,14 @@ spec = do
       finish reader `shouldReturn` 50000
       problem <- failsWith (void (recv one 10))
       problem `shouldSatisfy` hasCode eBADF
+    it "gracefulClose waits for the peer although a deadline of the socket has passed" $ withTcpPair $ \one other -> do
+      deadlineAfter 0 >>= setReadDeadline one
+      timesOut (recv one 10)
+      closer <- start (gracefulClose one 5000)
+      pause 50000
+      isOver closer `shouldReturn` False
+      close other
+      within 3 "the close" (finish closer)
     it "gracefulClose does not wait longer than it may" $ withTcpPair $ \one _ ->
       within 3 "the close" (gracefulClose one 50)
     it "connectBefore gives up at its deadline" $ withPath "full" $ \path ->

@@ -248,7 +248,8 @@ close' s@(Socket handle keptRef) = mask_ $ do
     connections _ = []
 
 -- | Says goodbye before closing: shuts down sending, then waits, at most so many milliseconds, for the peer to close,
--- so that it receives everything and no reset. Errors of the peer are ignored.
+-- so that it receives everything and no reset. Errors of the peer are ignored, and the socket's own deadlines do not count
+-- any more: that one of them has passed is why many a connection is closed.
 --
 -- @since 0.1.0
 gracefulClose :: Socket -> Int -> IO ()
@@ -256,6 +257,7 @@ gracefulClose s@(Socket handle _) waitMillis = linger `finally` close s
   where
     linger = do
       deadline <- deadlineAfter (thousandfold waitMillis)
+      void (setDeadline handle Reading noDeadline)
       result <- perform (shutdownRequest handle 1)
       if result < 0 then return () else allocaBytes size (drain deadline)
     -- What has come is received without a look at the clock, and a peer may have something to say for ever.
