@@ -3,11 +3,13 @@
 module InterruptSpec (spec) where
 
 import Control.Concurrent (forkIOWithUnmask, yield)
+import Control.Concurrent.STM (atomically)
 import Control.Exception (AsyncException (..), bracket, finally, fromException, mask_, throwIO, try)
 import Control.Monad (filterM, forM, forM_, forever, replicateM, replicateM_, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Unsafe (unsafeUseAsCString)
+import Data.Either (isLeft)
 import Data.IORef
 import Data.List (isInfixOf)
 import Data.Word (Word8)
@@ -25,6 +27,7 @@ import Millrace.Socket
 import Millrace.Socket.ByteString
 import Millrace.Socket.Datagram (recvFrom)
 import Millrace.Timer
+import Millrace.Wait
 import Support
 
 spec :: Spec
@@ -53,6 +56,7 @@ spec = describe "interruption" $ do
     it "bytes, where more are asked for than a lent buffer holds" $ leavesTo withUnixPair (`recv` 20000) id
     it "messages" $ leavesTo (withPairOf (socketPair AF_UNIX Datagram defaultProtocol)) (`recvFrom` 10) fst
     it "connections" leavesConnections
+    it "and disturbs nobody who waits for the descriptor in a transaction" disturbsNoTransaction
   describe "by killThread" $ do
     it "leaks no descriptor, operation or memory in loops of connect, send, recv and close" killClients
     it "leaks no descriptor or operation in loops of accept and echo" killServers
@@ -195,6 +199,23 @@ leavesConnections = within 60 "all rounds" $ withoutLeaks $ withListener $ \list
     (server, _) <- oneIsLeft random (accept listener) (connect client address)
     bracket (return server) close (`sendAll` bytesAt 0 10)
     receiveExactly client 0 10 `shouldReturn` 10
+
+-- A receive takes the bytes that have come, so that the transaction goes on waiting, and is killed before it returns them.
+disturbsNoTransaction :: IO ()
+disturbsNoTransaction = within 60 "all rounds" $ withoutLeaks $ do
+  random <- newRandom 41
+  replicateM_ 1000 $ withUnixPair $ \from to -> withFdSocket to $ \number -> do
+    victim <- startOn 0 (recv to 10)
+    yield
+    (ready, giveUp) <- startOn 0 (threadWaitReadSTM (fromIntegral number)) >>= finish
+    void (sendStream from 0 10)
+    below random 6 >>= \turns -> replicateM_ turns yield
+    stop victim
+    outcome <- outcomeOf victim
+    when (isLeft outcome) $ void (receiveExactly to 0 10)
+    shutdown from ShutdownSend
+    within 5 "the transaction" (atomically ready)
+    giveUp
 
 -- So many wait for what the second action makes come, once. Kills them one after the other until one has got it.
 oneIsLeft :: Random -> IO a -> IO () -> IO a

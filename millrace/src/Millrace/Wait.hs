@@ -65,5 +65,5 @@ waitForSTM attempted kind fd@(Fd number) = do
   where
     check :: Int64 -> STM ()
     check result
-      | result >= 0 = return ()
+      | result >= 0 || result == recalled = return () -- recalled: a socket of ours keeps something to receive
       | otherwise = throwSTM (failure attempted (describeFd fd) result)
