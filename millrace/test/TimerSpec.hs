@@ -236,6 +236,11 @@ callbacks = do
       void (registerTimeout manager 1000 (callback >> putMVar done ()))
       within 5 "the callback" (takeMVar done)
       pause 20000
+  it "that have no time, because finding it out throws, are let go of" $ do
+    manager <- getSystemTimerManager
+    keepsNothing $ \callback -> do
+      problem <- failsWith (registerTimeout manager (error "no time") callback)
+      show (problem :: ErrorCall) `shouldContain` "no time"
   it "armed and cancelled a million times need no memory" $ do
     manager <- getSystemTimerManager
     let armAndCancel n = forM_ [1 .. n :: Int] $ \i ->

@@ -1,3 +1,4 @@
+{-# LANGUAGE BangPatterns #-}
 -- | Starting, moving and stopping the timers of the capability's loop.
 --
 -- A timer is reserved, gets its action, and is started: it cannot fire before its action is there. It belongs to whoever
@@ -29,7 +30,7 @@ newtype Alarm = Alarm Word64
 -- | Starts a timer that performs its action after so many microseconds; zero or less: soon. Does not block. Throws
 -- when there is no memory for it. To be called masked.
 startAlarm :: Int -> Action -> IO Alarm
-startAlarm delayMicros action = do
+startAlarm !delayMicros action = do -- evaluated first: it may throw, and nobody would have the token
   token <- reserveToken kindTimeout
   table <- timerTableOf token
   setAction table (numberOf token) action

@@ -1,3 +1,4 @@
+{-# LANGUAGE BangPatterns #-}
 -- | Submitting an operation and waiting for its end: the one place where exceptions and operations meet.
 --
 -- What must hold, whatever exception comes at whatever moment:
@@ -197,7 +198,7 @@ reserveElsewhere kind = uninterruptibleMask_ $ do
 -- | Starts a wait for a descriptor whose end runs a callback in a manager thread. Returns its token. Throws when there is
 -- no memory for a slot. The callback is installed before the operation can end.
 startCallback :: CInt -> Word64 -> Callback -> IO Word64
-startCallback kind handle callback = mask_ $ do
+startCallback !kind !handle callback = mask_ $ do -- evaluated first: they may throw, and nobody would have the token
   token <- reserveToken kind
   table <- slotTableOf token
   setCallback table (numberOf token) callback
