@@ -63,6 +63,8 @@ spec = describe "interruption" $ do
     it "leaves recvBuf's buffer alone afterwards" canaryInReceiveBuffer
     it "leaves sendAllBuf's buffer alone afterwards" canaryInSendBuffer
     it "of close still closes" killClosers
+    it "of recvFd leaks no descriptor" killReceiversOfDescriptors
+    it "of socketToFd leaks no descriptor" killConverters
     it "of accept may leave a connection, which socketToFd does not drop" keptConnection
     it "of accept that is too late leaves nothing behind when the listener is closed meanwhile" killAcceptWhileClosing
 
@@ -372,6 +374,41 @@ killClosers = within 60 "all rounds" $ withoutLeaks $ do
     below random 4 >>= \turns -> replicateM_ turns yield
     stop closer
     close one -- nothing to do, unless the closer had not begun
+    outcomes <- mapM outcomeOf parked
+    forM_ outcomes $ \outcome -> outcome `shouldSatisfy` isErrno eBADF
+    close other
+
+-- A descriptor that is on its way when a receiver is killed goes to the next one, or is closed.
+killReceiversOfDescriptors :: IO ()
+killReceiversOfDescriptors = within 60 "all rounds" $ withoutLeaks $ withUnixPair $ \one other -> do
+  random <- newRandom 43
+  replicateM_ 2000 $ do
+    victim <- start (recvFd other)
+    below random 4 >>= \turns -> replicateM_ turns yield
+    withFdSocket one (sendFd one)
+    below random 6 >>= \turns -> replicateM_ turns yield
+    stop victim
+    outcomeOf victim >>= either (const (closeOneIn other)) closeDescriptor
+  where
+    closeOneIn s = do
+      deadlineAfter 0 >>= setReadDeadline s
+      left <- try (recvFd s)
+      setReadDeadline s noDeadline
+      either (`shouldSatisfy` isDeadlineError) closeDescriptor left
+    closeDescriptor = closeFd . fromIntegral
+
+-- As of close.
+killConverters :: IO ()
+killConverters = within 60 "all rounds" $ withoutLeaks $ do
+  random <- newRandom 47
+  replicateM_ 1000 $ do
+    (one, other) <- unixPair
+    parked <- forM [0, 1] $ \capability -> startOn capability (recv one 100)
+    below random 4 >>= \turns -> replicateM_ turns yield
+    converter <- startOn 0 (socketToFd one)
+    below random 4 >>= \turns -> replicateM_ turns yield
+    stop converter
+    outcomeOf converter >>= either (const (close one)) (closeFd . fromIntegral)
     outcomes <- mapM outcomeOf parked
     forM_ outcomes $ \outcome -> outcome `shouldSatisfy` isErrno eBADF
     close other

@@ -413,13 +413,13 @@ sendFd s@(Socket handle _) descriptor =
 
 -- | Waits for a descriptor, which is then the caller's to close; it is closed by exec. What carries it is dropped. Throws
 -- if something else comes, or the end of the stream (@ENOMSG@), and if no descriptor is left to receive it as (@EMFILE@):
--- it is lost then.
+-- it is lost then. When it is interrupted while it waits, it has received none; one that has come at the very same moment is
+-- closed.
 --
 -- @since 0.1.0
 recvFd :: Socket -> IO CInt
-recvFd s@(Socket handle _) =
-  -- Masked: an exception comes while it waits, or after the descriptor has been returned.
-  mask_ (fromIntegral <$> attempt "Millrace.Socket.recvFd" s (waitReadableRequest handle) c_receive_descriptor)
+recvFd s@(Socket handle _) = handOver (void . c_close) $
+  fromIntegral <$> attempt "Millrace.Socket.recvFd" s (waitReadableRequest handle) c_receive_descriptor
 
 -- The same socket by another descriptor, for what is rare enough to be left to network.
 withNetworkSocket :: String -> Socket -> (Network.Socket -> IO a) -> IO a
@@ -437,8 +437,7 @@ fromNetworkSocket old = mask_ $ do
   descriptor <- Network.withFdSocket old $ \number ->
     callOn "Millrace.Socket.fromNetworkSocket" (show old) (c_duplicate number)
   taken <- fromDescriptor descriptor `onException` c_close descriptor
-  Network.close old
-  return taken
+  taken <$ (Network.close old `onException` close taken)
 
 -- | Takes over the descriptor of a stream socket, for instance one that was inherited.
 --
@@ -485,12 +484,13 @@ socketToHandle :: Socket -> IOMode -> IO IO.Handle
 socketToHandle s mode = mask_ $ toDescriptor "socketToHandle" s >>= Network.mkSocket >>= (`Network.socketToHandle` mode)
 
 toDescriptor :: String -> Socket -> IO CInt
-toDescriptor name s = mask_ $ do
+toDescriptor name s = handOver (void . c_close) $ do
   isLeft <- keepsAnything s
   when isLeft . ioError . userError $
     "Millrace.Socket." ++ name ++ ": " ++ describe s
       ++ " has what an interrupted receive or accept has left: receive or accept it first"
-  duplicate name s <* close s
+  descriptor <- duplicate name s
+  descriptor <$ (close s `onException` c_close descriptor)
 
 -- | The socket's handle, for "Millrace.Operation".
 --

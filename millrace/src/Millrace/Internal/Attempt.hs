@@ -1,7 +1,7 @@
 -- | Calls that the core has no operation for: tried without waiting, and again when the socket is ready.
 module Millrace.Internal.Attempt (attempt, attemptOnce) where
 
-import Control.Exception (throwIO)
+import Control.Exception (allowInterrupt, throwIO)
 import Control.Monad (void)
 import Data.Int (Int64)
 import Foreign.C.Error (eAGAIN, eINTR, eWOULDBLOCK, errnoToIOError, getErrno)
@@ -10,12 +10,14 @@ import Foreign.C.Types (CInt)
 import Millrace.Internal.Socket
 import Millrace.Operation
 
--- | Makes a call that does not wait, and makes it again whenever it would have to.
+-- | Makes a call that does not wait, and makes it again whenever it would have to. An exception that has come while it waited
+-- is thrown before the next call: what there is stays there.
 attempt :: String -> Socket -> Request () -> (CInt -> IO Int64) -> IO Int64
 attempt function s wait call = attemptOnce function s call >>= maybe again return
   where
     again = do
       void (perform wait >>= throwIfFailed function (describe s))
+      allowInterrupt
       attempt function s wait call
 
 -- | Makes a call that does not wait; 'Nothing' if it would have to.
