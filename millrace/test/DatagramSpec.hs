@@ -9,7 +9,8 @@ import Control.Monad ((>=>), forM_, replicateM, replicateM_, unless, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
 import Data.List (nub, sort)
-import Test.Hspec
+import System.CPUTime (getCPUTime)
+import Test.Hspec hiding (after, before)
 
 import Millrace.Deadline
 import Millrace.Simulation
@@ -30,6 +31,11 @@ spec = describe "Millrace.Socket.Datagram" $ do
     it "knows senders that are in no file system" $ withAbstractSockets Datagram $ \here _ there from -> do
       getSocketName here >>= sendAllTo there (Char8.pack "from nowhere")
       recvFrom here 100 `shouldReturn` (Char8.pack "from nowhere", from)
+    it "waits for room in the queue of a Unix socket without using the processor" fullQueue
+    it "says to whom it could not send" $ withSockets $ \here _ _ -> do
+      let nowhere = SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1))
+      problem <- failsWith (sendAllTo here (Char8.pack "x") nowhere) :: IO IOError
+      show problem `shouldContain` show nowhere
     it "loses no message to an exception that races with its arrival" $
       raceWithArrival (`recvFrom` 100) fst (\there -> fst <$> recvFrom there 100)
     it "loses no message of a peer, and takes none for two or two for one" $ do
@@ -127,6 +133,26 @@ raceWithArrival receive messageOf receiveRest = within 60 "all races" $ withSock
     received <- concatMap (either (const []) (pure . messageOf)) <$> mapM outcomeOf victims
     rest <- replicateM (length sent - length received) (within 5 "a message" (receiveRest there))
     sort (received ++ rest) `shouldBe` sort sent
+
+-- Each message comes from a socket of its own, for a single one's memory is full before the queue may be.
+fullQueue :: IO ()
+fullQueue = within 60 "the last message" $ withAbstractSockets Datagram $ \_ _ there address -> do
+  let message = Char8.pack "x"
+      sendNext sent = do
+        room <- bracket newSender close $ \s -> timeout 300000 (sendAllTo s message address)
+        maybe (return sent) (\() -> sendNext (sent + 1)) room
+  sent <- sendNext (0 :: Int)
+  bracket newSender close $ \s -> do
+    late <- start (sendAllTo s message address)
+    before <- getCPUTime
+    pause 300000
+    after <- getCPUTime
+    isOver late `shouldReturn` False
+    (after - before) `shouldSatisfy` (< 100 * 1000000000) -- picoseconds
+    replicateM_ sent (recvFrom there 10)
+    within 5 "the late message" (finish late)
+    fst <$> recvFrom there 10 `shouldReturn` message
+  where newSender = socket AF_UNIX Datagram defaultProtocol
 
 count :: Int
 count = 100

@@ -206,6 +206,10 @@ spec = do
       show received `shouldContain` show one
       sent <- failsWith (sendAll one (bytesAt 0 1)) :: IO IOError
       show sent `shouldContain` "Millrace.Socket.ByteString.sendAll"
+    it "sendFile of what is not open" $ withUnixPair $ \one _ -> do
+      problem <- failsWith (void (sendFile one 9999 0 1))
+      problem `shouldSatisfy` hasCode eBADF
+      show problem `shouldContain` "descriptor 9999"
     it "socketPort of a Unix socket" $ withUnixPair $ \one _ -> do
       problem <- failsWith (void (socketPort one)) :: IO IOError
       show problem `shouldContain` "socketPort"

@@ -409,7 +409,8 @@ getPeerCredential s = withNetworkSocket "getPeerCredential" s Network.getPeerCre
 -- @since 0.1.0
 sendFd :: Socket -> CInt -> IO ()
 sendFd s@(Socket handle _) descriptor =
-  void (attempt "Millrace.Socket.sendFd" s (waitWritableRequest handle) (`c_send_descriptor` descriptor))
+  void $ attempt "Millrace.Socket.sendFd" s (", descriptor " ++ show descriptor) (waitWritableRequest handle) $ \number ->
+    c_send_descriptor number descriptor
 
 -- | Waits for a descriptor, which is then the caller's to close; it is closed by exec. What carries it is dropped. Throws
 -- if something else comes, or the end of the stream (@ENOMSG@), and if no descriptor is left to receive it as (@EMFILE@):
@@ -419,7 +420,7 @@ sendFd s@(Socket handle _) descriptor =
 -- @since 0.1.0
 recvFd :: Socket -> IO CInt
 recvFd s@(Socket handle _) = handOver (void . c_close) $
-  fromIntegral <$> attempt "Millrace.Socket.recvFd" s (waitReadableRequest handle) c_receive_descriptor
+  fromIntegral <$> attempt "Millrace.Socket.recvFd" s "" (waitReadableRequest handle) c_receive_descriptor
 
 -- The same socket by another descriptor, for what is rare enough to be left to network.
 withNetworkSocket :: String -> Socket -> (Network.Socket -> IO a) -> IO a

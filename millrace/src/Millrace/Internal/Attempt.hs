@@ -2,31 +2,43 @@
 module Millrace.Internal.Attempt (attempt, attemptOnce) where
 
 import Control.Exception (allowInterrupt, throwIO)
-import Control.Monad (void)
+import Control.Monad (void, when)
 import Data.Int (Int64)
 import Foreign.C.Error (eAGAIN, eINTR, eWOULDBLOCK, errnoToIOError, getErrno)
 import Foreign.C.Types (CInt)
 
 import Millrace.Internal.Socket
 import Millrace.Operation
+import Millrace.Timer (threadDelay)
 
 -- | Makes a call that does not wait, and makes it again whenever it would have to. An exception that has come while it waited
--- is thrown before the next call: what there is stays there.
-attempt :: String -> Socket -> Request () -> (CInt -> IO Int64) -> IO Int64
-attempt function s wait call = attemptOnce function s call >>= maybe again return
+-- is thrown before the next call: what there is stays there. What errors say of the socket besides is the third argument.
+attempt :: String -> Socket -> String -> Request () -> (CInt -> IO Int64) -> IO Int64
+attempt function s detail wait call = go 0
   where
-    again = do
-      void (perform wait >>= throwIfFailed function (describe s))
+    go failures = attemptOnce function s detail call >>= maybe (again failures) return
+    again failures = do
+      rest failures
+      void (perform wait >>= throwIfFailed function (describe s ++ detail))
       allowInterrupt
-      attempt function s wait call
+      go (failures + 1)
+
+-- Once a call fails that was made because the socket was ready, somebody else was faster. When it goes on failing, readiness
+-- does not mean what it should: poll(2) says of a Unix datagram socket without a peer that it can send, whatever the queue
+-- of the receiver.
+rest :: Int -> IO ()
+rest failures = when (failures >= 2) $ threadDelay (min longestRestMicros (500 * 2 ^ min 10 (failures - 1)))
+
+longestRestMicros :: Int
+longestRestMicros = 16000
 
 -- | Makes a call that does not wait; 'Nothing' if it would have to.
-attemptOnce :: String -> Socket -> (CInt -> IO Int64) -> IO (Maybe Int64)
-attemptOnce function s call = do
+attemptOnce :: String -> Socket -> String -> (CInt -> IO Int64) -> IO (Maybe Int64)
+attemptOnce function s detail call = do
   (result, code) <- callWhileOpen function s $ \descriptor -> (,) <$> call descriptor <*> getErrno
   if result >= 0 then return (Just result) else wouldWait code
   where
     wouldWait code
-      | code == eINTR = attemptOnce function s call
+      | code == eINTR = attemptOnce function s detail call
       | code == eAGAIN || code == eWOULDBLOCK = return Nothing
-      | otherwise = throwIO (errnoToIOError function code Nothing (Just (describe s)))
+      | otherwise = throwIO (errnoToIOError function code Nothing (Just (describe s ++ detail)))

@@ -62,7 +62,7 @@ recvFromBefore deadline s@(Socket handle _) size = handOver giveBack $ do
     receiveNow = do
       place <- mallocByteString size
       received <- withForeignPtr place $ \buffer -> withAddressPlace $ \address length' -> do
-        count <- attemptOnce function s $ \descriptor ->
+        count <- attemptOnce function s "" $ \descriptor ->
           poke length' (fromIntegral addressLength) >> c_receive_from descriptor buffer (fromIntegral size) address length'
         mapM (\known -> (,) (fromIntegral known) <$> (peek length' >>= addressFrom address)) count
       maybe wait (copyOf place) received
@@ -74,11 +74,14 @@ recvFromBefore deadline s@(Socket handle _) size = handOver giveBack $ do
 
 -- | Sends a message to an address, and returns its length. Waits while the system has no room for it.
 --
+-- When the queue of a Unix socket is full that is not this one's peer, the system does not tell when it has room again: it is
+-- asked every now and then, at least every 16 ms, until it has. The socket's deadline for sending does not end that.
+--
 -- @since 0.1.0
 sendTo :: Socket -> ByteString -> SockAddr -> IO Int
 sendTo s@(Socket handle _) message address =
   unsafeUseAsCStringLen message $ \(bytes, size) -> withAddress function s address $ \place length' ->
-    fmap fromIntegral . attempt function s (waitWritableRequest handle) $ \descriptor ->
+    fmap fromIntegral . attempt function s (" to " ++ show address) (waitWritableRequest handle) $ \descriptor ->
       c_send_to descriptor bytes (fromIntegral size) (castPtr place) (fromIntegral length')
   where function = "Millrace.Socket.Datagram.sendTo"
 

@@ -31,5 +31,5 @@ sendFileBefore deadline s@(Socket handle _) file offset count = go 0
       | sent >= count = return sent
       | otherwise = do
           moved <- perform (before deadline (sendFileRequest handle file (offset + sent) (count - sent)))
-                     >>= throwIfFailed "Millrace.Socket.File.sendFile" (describe s)
+                     >>= throwIfFailed "Millrace.Socket.File.sendFile" (describe s ++ ", file descriptor " ++ show file)
           if moved == 0 then return sent else go (sent + moved)
