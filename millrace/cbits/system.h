@@ -31,7 +31,8 @@ int mrh_set_linger_seconds(int descriptor, int seconds);
 int mrh_ended(int descriptor);
 /* Of datagrams; EAGAIN if they would have to wait. */
 int64_t mrh_send_to(int descriptor, const void *bytes, size_t size, const struct sockaddr *address, socklen_t length);
-/* Of a sender without a name, the family is told. */
+/* On a connection the sender is the peer. Of one without a name, the family is told. `address` has room for any,
+ * and is zeroed. */
 int64_t mrh_receive_from(int descriptor, void *buffer, size_t size, struct sockaddr *address, socklen_t *length);
 /* Of descriptors that a Unix socket passes, with a byte to carry each; EAGAIN if they would have to wait, EOPNOTSUPP on
  * Windows and for a simulated socket. Receiving returns the descriptor, which exec closes; ENOMSG if something else came. */

@@ -107,6 +107,12 @@ onSockets run = do
       takeMVar ended
     either (const True) (const False) outcome `shouldBe` True
 
+  it "tells the peer of a connection" $ do
+    (received, peer) <- run $ withTcpPair $ \here there -> do
+      sendAll here (bytesAt 0 10)
+      (,) <$> recvFrom there 100 <*> getSocketName here
+    received `shouldBe` (bytesAt 0 10, peer)
+
   it "has peers, too" $ do
     received <- run $ withSockets $ \here there address -> do
       connect here address

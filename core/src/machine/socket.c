@@ -834,10 +834,13 @@ ssize_t mr_machine_receive_from(mr_machine *machine, int number, const struct io
     mr_socket *socket = lock_socket(machine, number, &error);
     if (!socket)
         return error;
-    int result = (int)(socket->type == SOCK_DGRAM ? mr_datagram_receive(machine, socket, elements, count, &from)
-                                                  : mr_socket_receive(machine, socket, elements, count));
-    if (result >= 0 && address)
+    bool is_message = socket->type == SOCK_DGRAM;
+    int result = (int)(is_message ? mr_datagram_receive(machine, socket, elements, count, &from)
+                                  : mr_socket_receive(machine, socket, elements, count));
+    if (result >= 0 && address && is_message)
         mr_name_to_address(&from, from.family, address, length);
+    else if (result >= 0 && address)
+        mr_name_to_address(&socket->remote, socket->family, address, length);
     return unlock_with(machine, result);
 }
 

@@ -175,15 +175,27 @@ int64_t mrh_send_to(int descriptor, const void *bytes, size_t size, const struct
     return wide_result_of(machine ? mr_machine_send_to(machine, descriptor, &whole, 1, address, length) : -EBADF);
 }
 
-/* A Unix socket that is not bound has no name that could be told. It is of the family that the receiver is of. */
-static int64_t receive_from(int descriptor, void *buffer, size_t size, struct sockaddr *address, socklen_t *length)
+/* Who has sent what the system tells no sender of: on a connection the peer, else a Unix socket that is not bound. That one has no
+ * name, but the family that the receiver is of. There is room for any address. */
+static void find_sender(int descriptor, struct sockaddr *address, socklen_t *length)
 {
     struct sockaddr_storage own = {0};
-    int64_t count = recvfrom(descriptor, buffer, size, 0, address, length);
-    if (count >= 0 && *length == 0 && getsockname(descriptor, (struct sockaddr *)&own, &(socklen_t){sizeof own}) == 0) {
-        address->sa_family = own.ss_family;
-        *length = offsetof(struct sockaddr, sa_data);
+    socklen_t room = sizeof own;
+    if (getsockname(descriptor, (struct sockaddr *)&own, &(socklen_t){sizeof own}) < 0)
+        return;
+    if (own.ss_family != AF_UNIX && getpeername(descriptor, address, &room) == 0) {
+        *length = room;
+        return;
     }
+    address->sa_family = own.ss_family;
+    *length = offsetof(struct sockaddr, sa_data);
+}
+
+static int64_t receive_from(int descriptor, void *buffer, size_t size, struct sockaddr *address, socklen_t *length)
+{
+    int64_t count = recvfrom(descriptor, buffer, size, 0, address, length);
+    if (count >= 0 && *length == 0)
+        find_sender(descriptor, address, length);
     return count;
 }
 

@@ -135,7 +135,10 @@ int64_t mrh_send_to(int descriptor, const void *bytes, size_t size, const struct
 
 int64_t mrh_receive_from(int descriptor, void *buffer, size_t size, struct sockaddr *address, socklen_t *length)
 {
-    return result_of(recvfrom(socket_of(descriptor), buffer, (int)size, 0, address, length));
+    int count = recvfrom(socket_of(descriptor), buffer, (int)size, 0, address, length);
+    if (count >= 0 && address->sa_family == AF_UNSPEC) /* of a connection it tells nothing */
+        getpeername(socket_of(descriptor), address, length);
+    return result_of(count);
 }
 
 int64_t mrh_send_descriptor(int descriptor, int passed)

@@ -39,7 +39,7 @@ import Millrace.Internal.Socket
 import Millrace.Operation
 
 -- | Waits for a message; also returns who has sent it: @SockAddrUnix ""@ for a Unix socket without a name. What is longer
--- than so many bytes is cut off. Throws for a size that is not positive.
+-- than so many bytes is cut off. Throws for a size that is not positive. Of a stream it returns what has come, and the peer.
 --
 -- @since 0.1.0
 recvFrom :: Socket -> Int -> IO (ByteString, SockAddr)
