@@ -24,8 +24,8 @@
 -- Not here: of "Network.Socket" @recvBufFrom@, @sendBufTo@, @recvBufMsg@, @sendBufMsg@ and what belongs to them (@Cmsg@,
 -- @MsgFlag@ and its @MSG_@ values), @fdSocket@, @touchSocket@, @whenSupported@ and @StructLinger@ (which 'getSockOpt'
 -- takes all the same); of "Network.Socket.ByteString" @recvMsg@, @sendMsg@ and @sendManyTo@; all of
--- "Network.Socket.ByteString.Lazy". What needs them takes the descriptor ('withFdSocket') or a socket of that package
--- ('socketToFd').
+-- "Network.Socket.ByteString.Lazy"; and what came to these after version 3.1.2. What needs them takes the descriptor
+-- ('withFdSocket') or a socket of that package ('socketToFd').
 module Millrace.Socket
   ( -- * Sockets
     Socket

@@ -157,8 +157,8 @@ registerTimeout TimerManager delayMicros callback = mask_ $ TimeoutKey <$> start
 updateTimeout :: TimerManager -> TimeoutKey -> Int -> IO ()
 updateTimeout TimerManager (TimeoutKey alarm) = moveAlarm alarm
 
--- | Cancels a timeout. Does nothing if it has fired. Called on another capability than the timeout was registered on,
--- it takes effect a moment later. O(1).
+-- | Cancels a timeout. Does nothing if it has fired: the callback then runs, though it may be waiting for its turn behind
+-- others still. Called on another capability than the timeout was registered on, it takes effect a moment later. O(1).
 --
 -- @since 0.1.0
 unregisterTimeout :: TimerManager -> TimeoutKey -> IO ()
