@@ -406,7 +406,7 @@ void mrh_give_back(mr_buffer *buffer)
 {
     int64_t refusal;
     mr_loop *loop = loop_here(&refusal);
-    if (loop)
+    if (loop && buffer)
         mr_loop_give_back(loop, buffer);
     else
         mr_buffer_destroy(buffer);

@@ -92,7 +92,7 @@ void mrh_move_after(mr_token token, int64_t delay_us);
  * -ECANCELED unless it fires before. */
 int mrh_stop(mr_token token);
 
-/* A buffer of this capability's loop, or NULL without memory; and its way back. */
+/* A buffer of this capability's loop, or NULL without memory; and its way back, which NULL may go, too. */
 mr_buffer *mrh_lend(void);
 void mrh_give_back(mr_buffer *buffer);
 

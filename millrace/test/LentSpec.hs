@@ -31,6 +31,7 @@ spec = describe "lent buffers" $ do
   it "are not lent at the end of the stream" $ withTcpPair $ \from to -> do
     shutdown from ShutdownSend
     recvLent noDeadline to lentSize (\_ count -> return count) `shouldReturn` 0
+    recvLent noDeadline to lentSize (\buffer count -> count <$ giveBack buffer) `shouldReturn` 0
   it "give up at a deadline and after a time, and lose nothing" $ withTcpPair $ \from to -> do
     soon <- deadlineAfter 5000
     recvLent soon to lentSize (\_ _ -> return ()) `shouldThrow` isDeadlineError

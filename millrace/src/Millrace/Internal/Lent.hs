@@ -66,7 +66,7 @@ borrow = do
   return (Lent buffer)
 {-# INLINE borrow #-}
 
--- | Gives a buffer back. Does not block. O(1).
+-- | Gives a buffer back; does nothing with what the end of a stream brings. Does not block. O(1).
 --
 -- @since 0.1.0
 giveBack :: Lent -> IO ()
