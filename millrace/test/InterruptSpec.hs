@@ -4,7 +4,8 @@ module InterruptSpec (spec) where
 
 import Control.Concurrent (forkIOWithUnmask, yield)
 import Control.Concurrent.STM (atomically)
-import Control.Exception (AsyncException (..), bracket, finally, fromException, mask_, throwIO, try)
+import Control.Exception
+  (AsyncException (..), MaskingState (..), bracket, finally, fromException, getMaskingState, mask_, throwIO, try)
 import Control.Monad (filterM, forM, forM_, forever, replicateM, replicateM_, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -19,6 +20,7 @@ import Foreign.Marshal.Array (peekArray)
 import Foreign.Marshal.Utils (copyBytes, fillBytes)
 import Foreign.Ptr (Ptr, castPtr)
 import Network.Socket (StructLinger (..))
+import System.IO.Unsafe (unsafePerformIO)
 import System.Posix.IO (closeFd)
 import Test.Hspec hiding (after, before)
 
@@ -57,6 +59,7 @@ spec = describe "interruption" $ do
     it "messages" $ leavesTo (withPairOf (socketPair AF_UNIX Datagram defaultProtocol)) (`recvFrom` 10) fst
     it "connections" leavesConnections
     it "and disturbs nobody who waits for the descriptor in a transaction" disturbsNoTransaction
+  it "is possible while arguments are evaluated" evaluateUnmasked
   describe "by killThread" $ do
     it "leaks no descriptor, operation or memory in loops of connect, send, recv and close" killClients
     it "leaks no descriptor or operation in loops of accept and echo" killServers
@@ -124,6 +127,29 @@ receiveLimited seed interruptions enough receive s = newRandom (1000 + seed) >>=
         Nothing -> go (left - 1) position random
         Just bytes | ByteString.null bytes -> return position
                    | otherwise -> checkFrom position bytes >>= \next -> go left next random
+
+-- An argument that takes long must not be evaluated masked. This one notes how it is evaluated.
+evaluateUnmasked :: IO ()
+evaluateUnmasked = within 5 "all calls" $ withUnixPair $ \from to -> do
+  void (sendStream from 0 300)
+  manager <- getSystemTimerManager
+  forM_
+    [ void . recv to
+    , \size -> allocaBytes 100 (\buffer -> void (recvBuf to buffer size))
+    , void . recvFrom to
+    , threadDelay
+    , void . registerDelay
+    , \delay -> void (registerTimeout manager delay (return ()))
+    ] $ \call -> do
+      state <- newIORef MaskedUninterruptible
+      start (call (noting state 100)) >>= finish
+      readIORef state `shouldReturn` Unmasked
+
+noting :: IORef MaskingState -> Int -> Int
+noting state value = unsafePerformIO $ do
+  getMaskingState >>= writeIORef state
+  return value
+{-# NOINLINE noting #-}
 
 -- The same thread sends and then throws, so that the bytes and the exception arrive together.
 raceWithArrival :: IO ()

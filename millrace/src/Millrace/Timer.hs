@@ -1,3 +1,4 @@
+{-# LANGUAGE BangPatterns #-}
 -- | Delays and timeouts under the names of "Control.Concurrent", "System.Timeout" and "GHC.Event", on the timers of the
 -- capability's own loop: no lock, no system call, nothing shared between capabilities.
 --
@@ -36,7 +37,7 @@ import Millrace.Internal.TimerTable (Action (..))
 --
 -- @since 0.1.0
 threadDelay :: Int -> IO ()
-threadDelay delayMicros = mask_ $ do
+threadDelay !delayMicros = mask_ $ do
   woken <- newEmptyMVar
   alarm <- startAlarm delayMicros (Wake woken)
   takeMVar woken `catch` \exception -> do
@@ -114,7 +115,7 @@ disarm alarm lock = do
 --
 -- @since 0.1.0
 registerDelay :: Int -> IO (TVar Bool)
-registerDelay delayMicros = do
+registerDelay !delayMicros = do
   variable <- newTVarIO False
   mask_ $ void $ startAlarm delayMicros (Perform (atomically (writeTVar variable True)))
   return variable
@@ -149,7 +150,7 @@ getSystemTimerManager = return TimerManager
 --
 -- @since 0.1.0
 registerTimeout :: TimerManager -> Int -> TimeoutCallback -> IO TimeoutKey
-registerTimeout TimerManager delayMicros callback = mask_ $ TimeoutKey <$> startAlarm delayMicros (Callback callback)
+registerTimeout TimerManager !delayMicros callback = mask_ $ TimeoutKey <$> startAlarm delayMicros (Callback callback)
 
 -- | Moves a timeout to so many microseconds from now. Does nothing if it has fired or was unregistered. O(1).
 --

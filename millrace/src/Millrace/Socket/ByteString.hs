@@ -1,3 +1,4 @@
+{-# LANGUAGE BangPatterns #-}
 -- | Receiving and sending on stream sockets, under the names of "Network.Socket.ByteString" and "Network.Socket".
 --
 -- 1. A receive that is interrupted by an asynchronous exception, 'Millrace.Timer.timeout' included, or whose deadline
@@ -60,7 +61,7 @@ recv = recvBefore noDeadline
 --
 -- @since 0.1.0
 recvBefore :: Deadline -> Socket -> Int -> IO ByteString
-recvBefore deadline s size = handOver (keepBytes s) $
+recvBefore !deadline s !size = handOver (keepBytes s) $
   if size <= lentSize
     then receiveLent "Millrace.Socket.ByteString.recv" (before deadline) s size $ \buffer count ->
       if count == 0 then return ByteString.empty else
@@ -86,7 +87,7 @@ recvBuf = recvBufBefore noDeadline
 --
 -- @since 0.1.0
 recvBufBefore :: Deadline -> Socket -> Ptr Word8 -> Int -> IO Int
-recvBufBefore deadline s buffer size = handOver (keepReceived s buffer) $
+recvBufBefore !deadline s !buffer !size = handOver (keepReceived s buffer) $
   recvMasked "Millrace.Socket.ByteString.recvBuf" deadline s buffer size
 
 -- Masked; what comes too late for the caller is kept.

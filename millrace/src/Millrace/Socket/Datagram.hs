@@ -1,3 +1,4 @@
+{-# LANGUAGE BangPatterns #-}
 -- | Messages without a connection, under the names of "Network.Socket.ByteString". The socket is one of type @Datagram@.
 --
 -- > main = do
@@ -49,7 +50,7 @@ recvFrom = recvFromBefore noDeadline
 --
 -- @since 0.1.0
 recvFromBefore :: Deadline -> Socket -> Int -> IO (ByteString, SockAddr)
-recvFromBefore deadline s@(Socket handle _) size = handOver giveBack $ do
+recvFromBefore !deadline s@(Socket handle _) !size = handOver giveBack $ do
   checkSize function s size
   takeKept s message Nothing >>= maybe receiveNow useKept
   where
