@@ -9,7 +9,8 @@
 -- 3. No buffer is touched after the function has returned or thrown.
 -- 4. Sending to a peer that is gone throws (@EPIPE@, @ECONNRESET@); there is no @SIGPIPE@.
 --
--- Several threads may receive on one socket, or send; each byte goes to exactly one of them, in no order among them.
+-- Several threads may receive on one socket, or send; each byte goes to exactly one of them, in no order among them. One of
+-- them is still a thread that has been killed, until it has ended: 'Control.Concurrent.killThread' does not wait for that.
 --
 -- On sockets that are no streams (@Datagram@, @SeqPacket@) what is said of bytes holds of messages: an interrupted receive loses
 -- none and leaves it whole, as far as it had room for it.
