@@ -12,13 +12,13 @@ import Control.Exception (bracket, displayException, throwIO, try)
 import Control.Monad (forM, forM_, replicateM_, unless, void, when)
 import qualified Data.ByteString as ByteString
 import Data.List (isInfixOf)
-import Foreign.C.Error (eCONNRESET, eMFILE, ePIPE)
+import Foreign.C.Error (eBADF, eCONNRESET, eMFILE, ePIPE)
 import Foreign.C.Types (CInt (..), CUInt (..))
 import Foreign.Marshal.Utils (fillBytes)
 import System.Environment (getEnvironment, getExecutablePath)
 import System.Exit (ExitCode (..))
-import System.IO (hClose, hGetContents)
-import System.Posix.IO (OpenMode (..), closeFd, defaultFileFlags, openFd)
+import System.IO (hClose, hGetContents, hPutStrLn, stderr)
+import System.Posix.IO (OpenMode (..), closeFd, defaultFileFlags, dupTo, openFd)
 import System.Posix.Resource
 import System.Posix.Signals (Handler (..), installHandler, sigPIPE)
 import System.Posix.Types (Fd)
@@ -72,6 +72,7 @@ scenarios =
   , ("give-up-without-descriptors", giveUpWithoutDescriptors)
   , ("socket-without-descriptors", socketWithoutDescriptors)
   , ("threads-end-without-descriptors", threadsEndWithoutDescriptors)
+  , ("high-descriptors", highDescriptors)
   , ("bound-before-first-operation", boundThreads)
   , ("capabilities-go-while-managers-start", capabilitiesGoWhileManagersStart)
   , ("exchange-without-loop", exchangeWithoutLoop)
@@ -167,6 +168,23 @@ threadsEndWithoutDescriptors = do
     calls <- forM [1 .. 40 :: Int] $ \_ -> start (c_usleep 100000)
     mapM_ finish calls
     threadDelay 100000
+
+-- From 1,048,576 on there are numbers only where the system was told so (fs.nr_open). In a simulation they mean its machine's.
+highDescriptors :: IO ()
+highDescriptors = do
+  raised <- try (setResourceLimit ResourceOpenFiles (ResourceLimits limit limit))
+  case raised of
+    Left problem -> hPutStrLn stderr ("not tested, for there are no such numbers: " ++ show (problem :: IOError))
+    Right () -> withUnixPair $ \one other -> do
+      high <- withFdSocket one (\number -> dupTo (fromIntegral number) 1048600)
+      bracket (fromDescriptor (fromIntegral high)) close $ \s -> do
+        void (sendStream s 0 10 >> receiveExactly other 0 10)
+        void (sendStream other 10 10 >> receiveExactly s 10 10)
+        kind <- getSocketType s
+        require (kind == Stream) (show kind)
+      gone <- try (closeFd high)
+      require (either (hasCode eBADF) (const False) gone) "it was not closed"
+  where limit = ResourceLimit 1100000
 
 socketWithoutDescriptors :: IO ()
 socketWithoutDescriptors = do

@@ -27,6 +27,7 @@ import Millrace.Socket
 import Millrace.Socket.ByteString
 import qualified Millrace.Socket.Datagram as Datagram
 import Millrace.Socket.File
+import Scenario (scenarioPasses)
 import Support
 
 spec :: Spec
@@ -90,6 +91,7 @@ spec = do
     it "takes over a descriptor" $ do
       number <- Network.socket AF_UNIX Stream defaultProtocol >>= Network.socketToFd
       bracket (fromDescriptor number) close $ \s -> withFdSocket s (`shouldBe` number)
+    it "takes over descriptors of any number" $ scenarioPasses "high-descriptors"
     it "knows its type, and whether it has a port" $ withTcpPair $ \one _ -> withUnixPair $ \this _ -> do
       mapM getSocketType [one, this] `shouldReturn` [Stream, Stream]
       port <- socketPort one

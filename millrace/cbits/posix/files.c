@@ -72,7 +72,7 @@ int64_t mrh_file_size(int descriptor)
 {
     mr_machine *machine = mrh_simulation_here();
     struct stat status;
-    if (!mr_machine_owns(descriptor))
+    if (!mrh_is_simulated(descriptor))
         return fstat(descriptor, &status) == 0 ? status.st_size : -1;
     mrh_begin_block();
     return posix(machine ? mr_machine_size(machine, descriptor) : -EBADF);

@@ -10,12 +10,6 @@
 
 #include "millrace_machine.h"
 
-/* Is it a number of a simulated machine's? */
-static inline bool mrh_is_simulated(int descriptor)
-{
-    return mr_machine_owns(descriptor);
-}
-
 /* Begins one on this capability. 0, -EBUSY if one runs already, or why it cannot be made. From here until its end the
  * RTS's timer stands still: threads change only where they wait or yield. */
 int mrh_simulation_begin(const mr_machine_plan *plan, mr_machine **machine, mr_loop **loop);
@@ -31,6 +25,14 @@ void mrh_simulation_forget(void);
 mr_machine *mrh_simulation_here(void);
 /* The machine of the simulation that runs anywhere, or NULL. */
 mr_machine *mrh_simulation_machine(void);
+
+/* Is it a number of a simulated machine's? While there is none the system may use these numbers, too, if fs.nr_open was
+ * raised. */
+static inline bool mrh_is_simulated(int descriptor)
+{
+    return mr_machine_owns(descriptor) && mrh_simulation_machine();
+}
+
 /* The group that it adopts into, or NULL if none runs anywhere. */
 mr_group *mrh_simulation_group(void);
 
