@@ -14,7 +14,7 @@ import Data.Int (Int64)
 import Foreign.C.Error (eSPIPE)
 import System.Directory (createDirectory, getTemporaryDirectory, removeDirectoryRecursive)
 import System.FilePath ((</>))
-import System.IO.Error (isDoesNotExistError, isFullError)
+import System.IO.Error (ioeGetErrorString, isDoesNotExistError, isFullError)
 import System.Posix.Files (createNamedPipe)
 import System.Posix.Process (getProcessID)
 import Test.Hspec
@@ -114,6 +114,12 @@ onFiles run = do
       try (readAt file 0 1)
     either show show (problem :: Either IOError ByteString)
       `shouldSatisfy` \text -> all (\part -> part `ByteString.isInfixOf` Char8.pack text) [Char8.pack "readAt", Char8.pack "file"]
+
+  it "throws what the action throws, although closing fails" $ do
+    outcome <- run $ \directory -> try $ withFile (directory </> "file") ForWriting $ \file -> do
+      closeFile file
+      ioError (userError "the action's own")
+    either ioeGetErrorString (const "") (outcome :: Either IOError ()) `shouldBe` "the action's own"
 
   it "serves many threads at once" $ do
     parts <- run $ \directory -> withFile (directory </> "file") ForUpdating $ \file -> do

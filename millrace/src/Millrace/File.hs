@@ -24,7 +24,7 @@ module Millrace.File
   , fileDescriptor
   ) where
 
-import Control.Exception (bracket, mask_, onException, throwIO)
+import Control.Exception (catch, mask, mask_, onException, throwIO)
 import Control.Monad (unless, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -85,11 +85,17 @@ openFile path mode = mask_ $ do
 closeFile :: File -> IO ()
 closeFile file@(File handle _) = perform (closeRequest handle) >>= void . checked "closeFile" file
 
--- | Opens a file, and closes it when the action has ended.
+-- | Opens a file, and closes it when the action has ended. What the action throws is not hidden by an error of closing.
 --
 -- @since 0.1.0
 withFile :: FilePath -> Mode -> (File -> IO a) -> IO a
-withFile path mode = bracket (openFile path mode) closeFile
+withFile path mode action = mask $ \restore -> do
+  file <- openFile path mode
+  result <- restore (action file) `onException` (closeFile file `catch` ignore)
+  result <$ closeFile file
+  where
+    ignore :: IOError -> IO ()
+    ignore _ = return ()
 
 -- | The size in bytes.
 --
