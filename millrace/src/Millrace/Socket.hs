@@ -222,8 +222,8 @@ shutdown s@(Socket handle _) how =
           ShutdownBoth -> 2
 
 -- | Closes the socket. Every thread that waits on it wakes with an error, whatever capability it is on; then the
--- descriptor is closed. Closing a closed socket does nothing. Waits only for operations that other capabilities
--- have in flight on it. Throws no 'IOError', so that in @bracket@ it hides none.
+-- descriptor is closed. Closing a closed socket does nothing. Waits only for the end of the operations that are in flight
+-- on it, and of calls with its number. Throws no 'IOError', so that in @bracket@ it hides none.
 --
 -- @since 0.1.0
 close :: Socket -> IO ()
@@ -440,7 +440,8 @@ fromNetworkSocket old = mask_ $ do
   taken <- fromDescriptor descriptor `onException` c_close descriptor
   taken <$ (Network.close old `onException` close taken)
 
--- | Takes over the descriptor of a stream socket, for instance one that was inherited.
+-- | Takes over the descriptor of a socket, for instance one that was inherited. If it throws, the descriptor is still the
+-- caller's to close.
 --
 -- @since 0.1.0
 fromDescriptor :: CInt -> IO Socket
