@@ -155,6 +155,9 @@ fullQueue = within 60 "the last message" $ withAbstractSockets Datagram $ \_ _ t
     after <- getCPUTime
     isOver late `shouldReturn` False
     (after - before) `shouldSatisfy` (< 100 * 1000000000) -- picoseconds
+    deadline <- deadlineAfter 50000
+    problem <- failsWith (sendAllToBefore deadline s message address)
+    problem `shouldSatisfy` isDeadlineError
     replicateM_ sent (recvFrom there 10)
     within 5 "the late message" (finish late)
     fst <$> recvFrom there 10 `shouldReturn` message

@@ -282,6 +282,8 @@ spec = do
       sent `shouldSatisfy` isDeadlineError
       many <- failsWith (sendManyBefore later one [bytesAt 0 100])
       many `shouldSatisfy` isDeadlineError
+      part <- failsWith (void (sendBefore later one (bytesAt 0 100)))
+      part `shouldSatisfy` isDeadlineError
   describe "Millrace.Deadline" $ do
     it "orders deadlines" $ do
       soon <- deadlineAfter 1000

@@ -409,7 +409,7 @@ getPeerCredential s = withNetworkSocket "getPeerCredential" s Network.getPeerCre
 -- @since 0.1.0
 sendFd :: Socket -> CInt -> IO ()
 sendFd s@(Socket handle _) descriptor =
-  void $ attempt "Millrace.Socket.sendFd" s (", descriptor " ++ show descriptor) (waitWritableRequest handle) $ \number ->
+  void $ attempt "Millrace.Socket.sendFd" s (", descriptor " ++ show descriptor) noDeadline (waitWritableRequest handle) $ \number ->
     c_send_descriptor number descriptor
 
 -- | Waits for a descriptor, which is then the caller's to close; it is closed by exec. What carries it is dropped. Throws
@@ -420,7 +420,7 @@ sendFd s@(Socket handle _) descriptor =
 -- @since 0.1.0
 recvFd :: Socket -> IO CInt
 recvFd s@(Socket handle _) = handOver (void . c_close) $
-  fromIntegral <$> attempt "Millrace.Socket.recvFd" s "" (waitReadableRequest handle) c_receive_descriptor
+  fromIntegral <$> attempt "Millrace.Socket.recvFd" s "" noDeadline (waitReadableRequest handle) c_receive_descriptor
 
 -- The same socket by another descriptor, for what is rare enough to be left to network.
 withNetworkSocket :: String -> Socket -> (Network.Socket -> IO a) -> IO a

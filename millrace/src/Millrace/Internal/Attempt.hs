@@ -2,32 +2,40 @@
 module Millrace.Internal.Attempt (attempt, attemptOnce) where
 
 import Control.Exception (allowInterrupt, throwIO)
-import Control.Monad (void, when)
+import Control.Monad (void)
 import Data.Int (Int64)
-import Foreign.C.Error (eAGAIN, eINTR, eWOULDBLOCK, errnoToIOError, getErrno)
+import Foreign.C.Error (Errno (..), eAGAIN, eINTR, eTIMEDOUT, eWOULDBLOCK, errnoToIOError, getErrno)
 import Foreign.C.Types (CInt)
 
+import Millrace.Deadline (Deadline, deadlineAfter)
 import Millrace.Internal.Socket
 import Millrace.Operation
 import Millrace.Timer (threadDelay)
 
--- | Makes a call that does not wait, and makes it again whenever it would have to. An exception that has come while it waited
--- is thrown before the next call: what there is stays there. What errors say of the socket besides is the third argument.
-attempt :: String -> Socket -> String -> Request () -> (CInt -> IO Int64) -> IO Int64
-attempt function s detail wait call = go 0
+-- | Makes a call that does not wait, and makes it again whenever it would have to, until a deadline. An exception that has
+-- come while it waited is thrown before the next call: what there is stays there. What errors say of the socket besides is
+-- the third argument.
+attempt :: String -> Socket -> String -> Deadline -> Request () -> (CInt -> IO Int64) -> IO Int64
+attempt function s detail deadline wait call = go 0
   where
     go failures = attemptOnce function s detail call >>= maybe (again failures) return
     again failures = do
-      rest failures
-      void (perform wait >>= throwIfFailed function (describe s ++ detail))
+      hasPassed <- rest deadline failures
+      result <- if hasPassed then return timedOut else perform (before deadline wait)
+      void (throwIfFailed function (describe s ++ detail) result)
       allowInterrupt
       go (failures + 1)
+    timedOut = let Errno code = eTIMEDOUT in negate (fromIntegral code)
 
 -- Once a call fails that was made because the socket was ready, somebody else was faster. When it goes on failing, readiness
 -- does not mean what it should: poll(2) says of a Unix datagram socket without a peer that it can send, whatever the queue
--- of the receiver.
-rest :: Int -> IO ()
-rest failures = when (failures >= 2) $ threadDelay (min longestRestMicros (500 * 2 ^ min 10 (failures - 1)))
+-- of the receiver. 'True': the deadline has passed.
+rest :: Deadline -> Int -> IO Bool
+rest deadline failures
+  | failures < 2 = return False
+  | otherwise = do
+      threadDelay (min longestRestMicros (500 * 2 ^ min 10 (failures - 1)))
+      (deadline <=) <$> deadlineAfter 0
 
 longestRestMicros :: Int
 longestRestMicros = 16000

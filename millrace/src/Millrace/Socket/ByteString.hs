@@ -20,6 +20,7 @@ module Millrace.Socket.ByteString
   , recvBefore
     -- * Sending
   , send
+  , sendBefore
   , sendAll
   , sendAllBefore
   , sendMany
@@ -28,6 +29,7 @@ module Millrace.Socket.ByteString
   , recvBuf
   , recvBufBefore
   , sendBuf
+  , sendBufBefore
   , sendAllBuf
   , sendAllBufBefore
   , sendAllBufWithin
@@ -108,8 +110,14 @@ keepReceived s buffer count = ByteString.packCStringLen (castPtr buffer, count) 
 --
 -- @since 0.1.0
 send :: Socket -> ByteString -> IO Int
-send s bytes = unsafeUseAsCStringLen bytes $ \(buffer, size) ->
-  sendPart "Millrace.Socket.ByteString.send" s (castPtr buffer) size
+send = sendBefore noDeadline
+
+-- | 'send' that gives up at a deadline; then none of the bytes went.
+--
+-- @since 0.1.0
+sendBefore :: Deadline -> Socket -> ByteString -> IO Int
+sendBefore deadline s bytes = unsafeUseAsCStringLen bytes $ \(buffer, size) ->
+  sendPart "Millrace.Socket.ByteString.send" deadline s (castPtr buffer) size
 
 -- | Sends all bytes; waits until the system has taken them.
 --
@@ -130,12 +138,19 @@ sendAllBefore deadline s bytes =
 --
 -- @since 0.1.0
 sendBuf :: Socket -> Ptr Word8 -> Int -> IO Int
-sendBuf = sendPart "Millrace.Socket.ByteString.sendBuf"
+sendBuf = sendBufBefore noDeadline
 
-sendPart :: String -> Socket -> Ptr Word8 -> Int -> IO Int
-sendPart attempted s@(Socket handle _) buffer size = do
+-- | 'sendBuf' that gives up at a deadline; then none of the bytes went.
+--
+-- @since 0.1.0
+sendBufBefore :: Deadline -> Socket -> Ptr Word8 -> Int -> IO Int
+sendBufBefore = sendPart "Millrace.Socket.ByteString.sendBuf"
+
+sendPart :: String -> Deadline -> Socket -> Ptr Word8 -> Int -> IO Int
+sendPart attempted deadline s@(Socket handle _) buffer size = do
   checkNotNegative attempted s size
-  fromIntegral <$> (perform (sendRequest False handle buffer size) >>= throwIfFailed attempted (describe s))
+  sent <- perform (before deadline (sendRequest False handle buffer size)) >>= throwIfFailed attempted (describe s)
+  return $! fromIntegral sent
 
 -- | 'sendAll' from a buffer.
 --

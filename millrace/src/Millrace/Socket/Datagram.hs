@@ -16,7 +16,9 @@ module Millrace.Socket.Datagram
   ( recvFrom
   , recvFromBefore
   , sendTo
+  , sendToBefore
   , sendAllTo
+  , sendAllToBefore
   ) where
 
 import Control.Exception (throwIO)
@@ -76,13 +78,19 @@ recvFromBefore !deadline s@(Socket handle _) !size = handOver giveBack $ do
 -- | Sends a message to an address, and returns its length. Waits while the system has no room for it.
 --
 -- When the queue of a Unix socket is full that is not this one's peer, the system does not tell when it has room again: it is
--- asked every now and then, at least every 16 ms, until it has. The socket's deadline for sending does not end that.
+-- asked every now and then, at least every 16 ms, until it has. Of deadlines only that of 'sendToBefore' ends this.
 --
 -- @since 0.1.0
 sendTo :: Socket -> ByteString -> SockAddr -> IO Int
-sendTo s@(Socket handle _) message address =
+sendTo = sendToBefore noDeadline
+
+-- | 'sendTo' that gives up at a deadline.
+--
+-- @since 0.1.0
+sendToBefore :: Deadline -> Socket -> ByteString -> SockAddr -> IO Int
+sendToBefore deadline s@(Socket handle _) message address =
   unsafeUseAsCStringLen message $ \(bytes, size) -> withAddress function s address $ \place length' ->
-    fmap fromIntegral . attempt function s (" to " ++ show address) (waitWritableRequest handle) $ \descriptor ->
+    fmap fromIntegral . attempt function s (" to " ++ show address) deadline (waitWritableRequest handle) $ \descriptor ->
       c_send_to descriptor bytes (fromIntegral size) (castPtr place) (fromIntegral length')
   where function = "Millrace.Socket.Datagram.sendTo"
 
@@ -90,4 +98,10 @@ sendTo s@(Socket handle _) message address =
 --
 -- @since 0.1.0
 sendAllTo :: Socket -> ByteString -> SockAddr -> IO ()
-sendAllTo s message address = void (sendTo s message address)
+sendAllTo = sendAllToBefore noDeadline
+
+-- | 'sendAllTo' that gives up at a deadline.
+--
+-- @since 0.1.0
+sendAllToBefore :: Deadline -> Socket -> ByteString -> SockAddr -> IO ()
+sendAllToBefore deadline s message address = void (sendToBefore deadline s message address)
