@@ -32,6 +32,12 @@ spec = describe "Millrace.Socket.Datagram" $ do
       getSocketName here >>= sendAllTo there (Char8.pack "from nowhere")
       recvFrom here 100 `shouldReturn` (Char8.pack "from nowhere", from)
     it "waits for room in the queue of a Unix socket without using the processor" fullQueue
+    it "ends when the socket is shut down for receiving" $ withSockets $ \here _ address -> do
+      connect here address
+      waiting <- start (recvFrom here 10)
+      pause 20000
+      shutdown here ShutdownReceive
+      within 5 "the receive" (finish waiting) `shouldReturn` (Char8.pack "", address)
     it "says to whom it could not send" $ withSockets $ \here _ _ -> do
       let nowhere = SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1))
       problem <- failsWith (sendAllTo here (Char8.pack "x") nowhere) :: IO IOError

@@ -36,13 +36,14 @@ import Network.Socket (SockAddr (..))
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Attempt (attempt, attemptOnce)
 import Millrace.Internal.Constants
-import Millrace.Internal.Foreign (c_receive_from, c_send_to)
+import Millrace.Internal.Foreign (c_ended, c_receive_from, c_send_to)
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Socket
 import Millrace.Operation
 
 -- | Waits for a message; also returns who has sent it: @SockAddrUnix ""@ for a Unix socket without a name. What is longer
 -- than so many bytes is cut off. Throws for a size that is not positive. Of a stream it returns what has come, and the peer.
+-- When the socket was shut down for receiving and nothing is left, it returns an empty message.
 --
 -- @since 0.1.0
 recvFrom :: Socket -> Int -> IO (ByteString, SockAddr)
@@ -54,7 +55,7 @@ recvFrom = recvFromBefore noDeadline
 recvFromBefore :: Deadline -> Socket -> Int -> IO (ByteString, SockAddr)
 recvFromBefore !deadline s@(Socket handle _) !size = handOver giveBack $ do
   checkSize function s size
-  takeKept s message Nothing >>= maybe receiveNow useKept
+  takeKept s message Nothing >>= maybe (receiveNow 0) useKept
   where
     message = firstMessage size
     useKept = either failed fromKept
@@ -62,18 +63,21 @@ recvFromBefore !deadline s@(Socket handle _) !size = handOver giveBack $ do
     giveBack (bytes, sender) = keepBytesFrom (return (Just sender)) s bytes
     failed = throwIO . failure function (describe s)
     fromKept (bytes, sender) = (,) bytes . fromMaybe (SockAddrUnix "") <$> maybe (peerOf s) (return . Just) sender
-    receiveNow = do
+    receiveNow failures = do
+      isOver <- if failures < (2 :: Int) then return False else (/= 0) <$> onDescriptor function s "" c_ended
       place <- mallocByteString size
       received <- withForeignPtr place $ \buffer -> withAddressPlace $ \address length' -> do
         count <- attemptOnce function s "" $ \descriptor ->
           poke length' (fromIntegral addressLength) >> c_receive_from descriptor buffer (fromIntegral size) address length'
         mapM (\known -> (,) (fromIntegral known) <$> (peek length' >>= addressFrom address)) count
-      maybe wait (copyOf place) received
+      maybe (if isOver then theEnd else waitAfter failures) (copyOf place) received
     copyOf place (count, sender) = do
       let bytes = ByteString.copy (fromForeignPtr place 0 count)
       bytes `seq` return (bytes, sender)
-    wait = keptOr s message useKept (\_ -> return ()) (before deadline (waitReadableRequest handle)) $ \result ->
-      throwIfFailed function (describe s) result >> receiveNow
+    -- Of a socket that was shut down for receiving a call that does not wait says nothing else than that it would have to.
+    theEnd = (,) ByteString.empty . fromMaybe (SockAddrUnix "") <$> peerOf s
+    waitAfter failures = keptOr s message useKept (\_ -> return ()) (before deadline (waitReadableRequest handle)) $ \result ->
+      throwIfFailed function (describe s) result >> receiveNow (failures + 1)
 
 -- | Sends a message to an address, and returns its length. Waits while the system has no room for it.
 --
