@@ -3,9 +3,10 @@
 -- | How long a connection lives, and what goes over it: keep-alive, pipelining, request bodies, 100 (Continue).
 module ConnectionSpec (spec) where
 
-import Control.Concurrent (threadDelay)
+import Control.Concurrent (forkIO, threadDelay)
 import Control.Concurrent.Async (forConcurrently_, withAsync)
-import Control.Exception (ErrorCall (..), SomeException, fromException, throwIO, try)
+import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
+import Control.Exception (AsyncException (..), ErrorCall (..), SomeException, fromException, throwIO, try)
 import Control.Monad (forM_, forever, replicateM_, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -169,6 +170,24 @@ spec = do
         statusOf bytes `shouldBe` 200
         late <- readIORef kept
         late `shouldThrow` (== UsedTooLate)
+    it "cannot be read any more when an exception has ended the connection" $ do
+      kept <- newIORef (return "")
+      let application request _ = writeIORef kept (getRequestBodyChunk request) >> throwIO ThreadKilled
+      withServer id application $ \port -> do
+        exchange port "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc" `shouldReturn` ""
+        late <- readIORef kept
+        late `shouldThrow` (== UsedTooLate)
+    it "end for a thread that waits for more when an exception ends the connection" $ do
+      outcome <- newEmptyMVar
+      let application request _ = do
+            void (forkIO (try (strictRequestBody request) >>= putMVar outcome))
+            threadDelay 100000
+            throwIO ThreadKilled
+      withServer id application $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na"
+        receiveAll client `shouldReturn` ""
+        read' <- within "the end of the body" (takeMVar outcome)
+        either fromException (const Nothing) read' `shouldBe` Just ConnectionClosedByPeer
 
   describe "100 (Continue) (RFC 9110, 10.1.1)" $ do
     it "is sent when the application reads the body" $

@@ -6,15 +6,16 @@
 -- The reader is the one thing that an application may go on using in another thread, or after it has returned. All
 -- reading therefore happens under a lock, and when the request is over the reader is told so under the same lock: it
 -- never touches the connection's memory afterwards.
-module Millrace.Http.Body (BodyReader, newBodyReader, readBody, foreseeFault, finishBody, sendContinue) where
+module Millrace.Http.Body (BodyReader, newBodyReader, readBody, foreseeFault, finishBody, forsakeBody, sendContinue) where
 
-import Control.Concurrent.MVar (MVar, isEmptyMVar, modifyMVar, newMVar, putMVar, tryTakeMVar)
-import Control.Exception (SomeException, fromException, mask_, throwIO, toException, try)
-import Control.Monad (when)
+import Control.Concurrent.MVar (MVar, isEmptyMVar, modifyMVar, newMVar, putMVar, takeMVar, tryTakeMVar)
+import Control.Exception (SomeException, fromException, mask_, throwIO, toException, try, uninterruptibleMask_)
+import Control.Monad (void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Internal as BI
+import Data.Maybe (isNothing)
 import Data.Word (Word64)
 import Foreign.Marshal.Utils (copyBytes)
 import Millrace.Deadline (deadlineAfter, earlier, monotonicNanoseconds)
@@ -183,6 +184,15 @@ finishBody connection (BodyReader variable) = mask_ $ do
       Failed _ -> return False
       _ -> dropBody connection state
     return (Failed (toException UsedTooLate), complete)
+
+-- | Ends the body when an exception ends the session: later uses of the reader throw 'UsedTooLate', too. Another thread of the
+-- application's may be waiting for more. It is told that no more comes, and waited for: the connection's memory is given away
+-- next.
+forsakeBody :: Connection -> BodyReader -> IO ()
+forsakeBody connection (BodyReader variable) = uninterruptibleMask_ $ do
+  state <- tryTakeMVar variable
+  when (isNothing state) (breakConnection connection >> void (takeMVar variable))
+  putMVar variable (Failed (toException UsedTooLate))
 
 dropBody :: Connection -> State -> IO Bool
 dropBody connection state = do

@@ -229,8 +229,9 @@ serveRequest connection application size = do
       -- The client may wait for earlier responses before it sends the body.
       buffered <- inputCount connection
       when (maybe True (> buffered) known) (flushOutput connection)
-      runApplication connection application request (foreseeFault connection body)
-      complete <- finishBody connection body
+      complete <-
+        (runApplication connection application request (foreseeFault connection body) >> finishBody connection body)
+          `onException` forsakeBody connection body
       keep <- readRegister connection keepRegister
       return (complete && keep /= 0)
     else do
