@@ -56,6 +56,13 @@ spec = do
         map replyStatus . parseReplies <$> exchange port "GET / HTTP/1.0\r\n\r\n" `shouldReturn` [200]
         map replyStatus . parseReplies <$> exchange port lastGet `shouldReturn` [200]
         readIORef kept >>= mapM_ (`sendEarlyHints` hint)
+    it "RFC 9110, 8.6; RFC 9112, 6.1: leaves out what frames a message, and all that a value may not hold" $ do
+      let fields = [("Content-Length", "5"), ("transfer-encoding", "chunked"), ("Connection", "close"), ("X", "a\1b\127c\td")]
+          application request respond = sendEarlyHints request fields >> pong request respond
+      withServer id application $ \port -> do
+        replies <- parseReplies <$> exchange port lastGet
+        map replyStatus replies `shouldBe` [103, 200]
+        map replyFields (take 1 replies) `shouldBe` [[("x", "a b c\td")]]
     it "refuses what is no field name" $ do
       let application request respond = sendEarlyHints request [("a b", "")] >> pong request respond
       withServer id application $ \port -> statusOf <$> exchange port lastGet `shouldReturn` 500

@@ -23,11 +23,13 @@ import qualified Data.CaseInsensitive as CI
 import Data.Char (isAscii, isAlphaNum)
 import qualified Data.Vault.Lazy as Vault
 import Millrace.Http.Exception (InvalidResponse (..))
+import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.FileCache (FileCache, FileInfo, fileInfo)
 import Millrace.Operation (perform, waitReadableRequest)
 import Millrace.Socket (Socket, hasEnded, socketHandle)
 import Millrace.Timer (threadDelay)
-import Network.HTTP.Types (Header, ResponseHeaders)
+import Network.HTTP.Types (Header, ResponseHeaders, hConnection, hContentLength)
+import Network.HTTP.Types.Header (hTransferEncoding)
 import Network.Wai (Request, vault)
 import System.IO.Unsafe (unsafePerformIO)
 
@@ -72,7 +74,7 @@ getFileInfo request path = case contextOf request of
 -- | Sends a 103 (Early Hints) response with these fields at once, ahead of the response proper (RFC 8297). May be
 -- repeated. Does nothing for HTTP\/1.0 clients, once the application has responded, in other threads than the one
 -- the application was called in, and for requests that were not made by this server. Parks until the kernel has taken
--- it; throws 'InvalidFieldName' for a name that is no token.
+-- it; throws 'InvalidFieldName' for a name that is no token. Content-Length, Transfer-Encoding and Connection are left out.
 --
 -- > sendEarlyHints request [("Link", "</style.css>; rel=preload; as=style")]
 --
@@ -80,19 +82,21 @@ getFileInfo request path = case contextOf request of
 sendEarlyHints :: Request -> ResponseHeaders -> IO ()
 sendEarlyHints request fields = mapM_ (`contextHints` fields) (contextOf request)
 
--- | The 103 response itself.
+-- | The 103 response itself. No interim response is framed (RFC 9110, section 8.6; RFC 9112, section 6.1), and whether the
+-- connection stays is for the final one to say.
 earlyHints :: ResponseHeaders -> Either InvalidResponse ByteString
 earlyHints fields = do
-  fieldLines <- traverse fieldLine fields
+  fieldLines <- traverse fieldLine (filter (not . isOurs . fst) fields)
   Right (B.concat (C8.pack "HTTP/1.1 103 Early Hints\r\n" : fieldLines ++ [C8.pack "\r\n"]))
+  where
+    isOurs name = name `elem` [hContentLength, hTransferEncoding, hConnection]
 
 fieldLine :: Header -> Either InvalidResponse ByteString
 fieldLine (name, value)
   | C8.null text || not (C8.all isTokenCharacter text) = Left (InvalidFieldName text)
-  | otherwise = Right (B.concat [text, C8.pack ": ", C8.map harmless value, C8.pack "\r\n"])
+  | otherwise = Right (B.concat [text, C8.pack ": ", harmless value, C8.pack "\r\n"])
   where
     text = CI.original name
-    harmless character = if character `elem` "\r\n\0" then ' ' else character
 
 -- RFC 9110, section 5.6.2
 isTokenCharacter :: Char -> Bool

@@ -9,6 +9,7 @@ import Data.Maybe (catMaybes, fromMaybe)
 import Millrace.Http.Answer (Answer (..))
 import Millrace.Http.Delivery (Pace, makePace)
 import Millrace.Http.EarlyFlush (Flushers, newFlushers)
+import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.FileCache (FileCache, newFileCache)
 import Millrace.Http.Limits (Limits, limitsOf, secondsInMicros)
 import Millrace.Http.ServerState (ServerState, newServerState)
@@ -64,6 +65,4 @@ observers settings = catMaybes [logged <$> settingsLogger settings, settingsOnAn
 serverLine :: ByteString -> ByteString
 serverLine name
   | C8.null name = C8.empty
-  | otherwise = C8.concat [C8.pack "Server: ", C8.map harmless name, C8.pack "\r\n"]
-  where
-    harmless character = if character < ' ' then ' ' else character
+  | otherwise = C8.concat [C8.pack "Server: ", harmless name, C8.pack "\r\n"]
