@@ -106,6 +106,11 @@ spec = around withFiles $ do
       B.append "\r\n" (replyBody reply)
         `shouldBe` B.concat (concatMap part [("0-1", 0, 2), ("500-502", 500, 3), ("999-999", 999, 1)] ++ ["\r\n--", boundary, "--\r\n"])
       headerOf "content-range" reply `shouldBe` Nothing
+    it "RFC 9110, 5.5: the type that the application gives to several cannot end its line" $ \folder -> do
+      let application _ respond = respond (responseFile status200 [("Content-Type", "text/plain\r\nX-Injected: y")] (folder </> "small") Nothing)
+      withServer id application $ \port -> do
+        replies <- parseReplies <$> exchange port "GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1,500-502\r\nConnection: close\r\n\r\n"
+        map (B.isInfixOf "\r\nContent-Type: text/plain  X-Injected: y\r\nContent-Range: " . replyBody) replies `shouldBe` [True]
     it "several that are large arrive whole" $ \folder -> requesting folder "large" [("Range", "bytes=1-1000000,1500000-")] $ \reply ->
       map (`B.isInfixOf` replyBody reply) [B.take 1000000 (B.drop 1 (content 3000000)), B.drop 1500000 (content 3000000)] `shouldBe` [True, True]
     it "given twice are ignored" $ \folder -> requesting folder "small" [("Range", "bytes=0-1"), ("Range", "bytes=2-3")] $ \reply ->

@@ -36,6 +36,7 @@ import Millrace.Http.Connection
 import Millrace.Http.Date (formatHttpDate)
 import Millrace.Http.Endpoint (Endpoint (..), Phase (..))
 import Millrace.Http.Exception (InvalidResponse (..), isAsynchronous)
+import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.File
 import Millrace.Http.FileCache (OpenFile (..), withOpenFile)
 import Millrace.Http.Limits (Limits (..))
@@ -427,7 +428,7 @@ answerOpenFile connection status fields path descriptor offset count = do
 answerParts :: Connection -> ResponseHeaders -> FilePath -> Int32 -> Integer -> [ByteRange] -> IO ()
 answerParts connection fields path descriptor size ranges = do
   boundary <- newBoundary
-  let parts = multipart boundary (fromMaybe octets (lookup hContentType fields)) size ranges
+  let parts = multipart boundary (harmless (fromMaybe octets (lookup hContentType fields))) size ranges
       framed = [(hContentType, multipartType parts), (hContentLength, C8.pack (show (multipartLength parts)))]
   answerStream connection (return False) status206 (framed ++ filter ((`notElem` map fst framed) . fst) fields) (multipartBody parts readAt)
   where
