@@ -204,9 +204,11 @@ spec = do
         within "the close" (takeMVar closed)
     it "setters without effect take their arguments" $
       withServer (setManager (error "looked at") . setHTTP2Disabled . setServerPushLogger (\_ _ _ -> return ())) pong $ \port -> statusOf <$> exchange port get `shouldReturn` 200
-    it "setOnExceptionResponse exceptionResponseForDebug shows the exception" $
-      withServer (setOnExceptionResponse exceptionResponseForDebug) (\_ _ -> throwIO (ErrorCall "the reason")) $ \port ->
-        map (\reply -> (replyStatus reply, replyBody reply)) . parseReplies <$> exchange port get `shouldReturn` [(500, "Exception: the reason")]
+    forM_ [("the reason", "the reason"), ("gr\246\223e in \8364", "gr\195\182\195\159e in \226\130\172")] $ \(reason, bytes) ->
+      it ("setOnExceptionResponse exceptionResponseForDebug shows the exception in UTF-8, as it says: " ++ show reason) $
+        withServer (setOnExceptionResponse exceptionResponseForDebug) (\_ _ -> throwIO (ErrorCall reason)) $ \port ->
+          map (\reply -> (replyStatus reply, headerOf "content-type" reply, replyBody reply)) . parseReplies <$> exchange port get
+            `shouldReturn` [(500, Just "text/plain; charset=utf-8", "Exception: " <> bytes)]
     it "defaultOnExceptionResponse throws what came from outside" $
       evaluate (defaultOnExceptionResponse (toException ThreadKilled)) `shouldThrow` (== ThreadKilled)
     it "defaultOnException displays applications' exceptions, and not clients'" $ do

@@ -19,14 +19,14 @@ module Millrace.Http.Exception
 where
 
 import Control.Exception (AsyncException (..), Exception (..), SomeAsyncException (..), SomeException, throw)
+import Data.ByteString.Builder (stringUtf8)
 import qualified Data.ByteString.Char8 as C8
-import qualified Data.ByteString.Lazy.Char8 as LC8
 import Data.Maybe (fromMaybe, isJust)
 import GHC.Foreign (withCStringLen)
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
 import Millrace.Http.Wire (errorRequestLine, errorStatus, errorTarget, errorText)
 import Network.HTTP.Types
-import Network.Wai (Request, Response, responseLBS)
+import Network.Wai (Request, Response, responseBuilder)
 import System.IO (char8, hGetEncoding, hPutBuf, stderr)
 
 -- | A request that cannot be served. The first nine constructors are Warp's; 'NotEnoughLines', 'NonHttp' and
@@ -188,7 +188,7 @@ exceptionResponseForDebug :: SomeException -> Response
 exceptionResponseForDebug exception = plain internalServerError500 ("Exception: " ++ displayException exception)
 
 plain :: Status -> String -> Response
-plain status text = responseLBS status [(hContentType, C8.pack "text/plain; charset=utf-8")] (LC8.pack text)
+plain status text = responseBuilder status [(hContentType, C8.pack "text/plain; charset=utf-8")] (stringUtf8 text)
 
 -- | Was it thrown from outside?
 isAsynchronous :: SomeException -> Bool
