@@ -86,6 +86,7 @@ transparent =
   [ ("version 1, UNKNOWN", "PROXY UNKNOWN ffff::1 ffff::2 1 2\r\n"),
     ("version 1, UNKNOWN and nothing else", "PROXY UNKNOWN\r\n"),
     ("version 2, LOCAL", binary 0x20 0x00 ""),
+    ("version 2, LOCAL, whatever the family", binary 0x20 0x41 "abc"),
     ("version 2, unspecified family", binary 0x21 0x00 "abc"),
     ("version 2, datagrams", binary 0x21 0x12 (B.replicate 12 1))
   ]
@@ -99,11 +100,15 @@ invalid =
     ("a host name", "PROXY TCP4 localhost localhost 1 2\r\n"),
     ("a number above 255", "PROXY TCP4 192.0.2.256 192.0.2.1 1 2\r\n"),
     ("a port above 65535", "PROXY TCP4 192.0.2.7 192.0.2.1 65536 2\r\n"),
+    ("an address with a leading zero", "PROXY TCP4 192.0.02.7 192.0.2.1 1 2\r\n"),
+    ("a port with a leading zero", "PROXY TCP4 192.0.2.7 192.0.2.1 01 2\r\n"),
     ("a missing port", "PROXY TCP4 192.0.2.7 192.0.2.1 1\r\n"),
     ("two blanks", "PROXY TCP4  192.0.2.7 192.0.2.1 1 2\r\n"),
     ("a line without end", "PROXY TCP4 " <> B.replicate 120 0x31),
     ("version 3", binary 0x31 0x11 (B.replicate 12 1)),
     ("an unknown command", binary 0x22 0x11 (B.replicate 12 1)),
+    ("version 2, an unknown family", binary 0x21 0x41 (B.replicate 12 1)),
+    ("version 2, an unknown transport", binary 0x21 0x13 (B.replicate 12 1)),
     ("addresses cut short", binary 0x21 0x11 (B.replicate 11 1)),
     ("IPv6 addresses cut short", binary 0x21 0x21 (B.replicate 35 1))
   ]

@@ -5,7 +5,7 @@ module Millrace.Http.Proxy (readProxyHeader) where
 
 import Control.Exception (IOException, catch, throwIO, toException, try)
 import Control.Monad (guard)
-import Data.Bits (shiftL, (.&.), (.|.))
+import Data.Bits (shiftL, shiftR, (.&.), (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
@@ -98,10 +98,16 @@ parseLine _ = return Nothing
 
 portOf :: ByteString -> Maybe PortNumber
 portOf text = do
-  guard (not (B.null text) && B.length text <= 5 && C8.all isDigit text)
+  guard (isDecimal 5 text)
   (number, _) <- C8.readInt text
   guard (number < 65536)
   Just (fromIntegral number)
+
+-- Of so many digits at most. The protocol permits no leading zeros: elsewhere they mean octal numbers.
+isDecimal :: Int -> ByteString -> Bool
+isDecimal longest text = C8.all isDigit text && size > 0 && size <= longest && (size == 1 || C8.head text /= '0')
+  where
+    size = B.length text
 
 parseIPv4 :: ByteString -> Maybe HostAddress
 parseIPv4 text = case mapM byte (C8.split '.' text) of
@@ -109,7 +115,7 @@ parseIPv4 text = case mapM byte (C8.split '.' text) of
   _ -> Nothing
   where
     byte digits = do
-      guard (not (B.null digits) && B.length digits <= 3 && C8.all isDigit digits)
+      guard (isDecimal 3 digits)
       number <- readMaybe (C8.unpack digits) :: Maybe Int
       guard (number < 256)
       Just (fromIntegral number)
@@ -140,6 +146,7 @@ parseBinary bytes
     0x31 | size >= 216 -> found (SockAddrUnix (C8.unpack (B.takeWhile (/= 0) (B.take 108 body))))
     family
       | family `elem` [0x11, 0x21, 0x31] -> Malformed "addresses cut short"
+      | family `shiftR` 4 > 3 || family .&. 0x0f > 2 -> Malformed "an unknown family or transport"
       | otherwise -> Header (16 + size) Nothing
   where
     command = B.index bytes 12 .&. 0x0f
