@@ -26,7 +26,7 @@ import Millrace.Deadline (Deadline, deadlineAfter, earlier, monotonicNanoseconds
 import Millrace.Http.Exception (sendingResponse)
 import Millrace.Http.Limits (Limits (..), Rate (..))
 import Millrace.Operation
-import Millrace.Socket (Socket, socketHandle, withFdSocket)
+import Millrace.Socket (Socket, socketHandle)
 import System.Posix.Types (Fd)
 
 -- | How long to be patient with any client.
@@ -209,4 +209,4 @@ foreign import ccall unsafe "http_socket_queued"
   c_queued :: CInt -> IO Int64
 
 queuedBytes :: Socket -> IO Int
-queuedBytes socket = fromIntegral <$> withFdSocket socket c_queued
+queuedBytes socket = maybe 0 fromIntegral <$> whileOpen (socketHandle socket) c_queued

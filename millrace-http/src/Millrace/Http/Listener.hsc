@@ -31,6 +31,7 @@ import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Arrival (hasArrived)
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.System
+import Millrace.Operation (whileOpen)
 import Millrace.Socket
 import Millrace.Timer (threadDelay)
 
@@ -196,8 +197,8 @@ retire (Listener retired parting) closing = (letGo `catch` ignore) >> closing
       LeaveQueue -> return ()
       ServeQueue -> emptyQueue
       GivePortAway -> do
-        turnedAway <- withFdSocket retired c_turnAway
-        when (turnedAway == 0) (threadDelay inFlightMicros)
+        turnedAway <- whileOpen (socketHandle retired) c_turnAway
+        when (turnedAway == Just 0) (threadDelay inFlightMicros)
         emptyQueue
     emptyQueue = do
       start <- monotonicNanoseconds

@@ -29,6 +29,7 @@ import Millrace.Http.Session (runSession)
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.System (descriptorLimit)
 import Millrace.Http.Worker
+import Millrace.Operation (whileOpen)
 import Millrace.Socket
 import Millrace.Timer (registerDelay, threadDelay)
 import qualified Network.Socket as Network
@@ -302,11 +303,9 @@ foreign import ccall unsafe "http_socket_quiet_millis"
 
 -- How long nothing has moved on a connection, if the kernel says so. A closed one is quiet.
 quietMillis :: Socket -> IO (Maybe Int)
-quietMillis peerSocket = (known <$> withFdSocket peerSocket c_quietMillis) `catch` closed
+quietMillis peerSocket = maybe (Just maxBound) known <$> whileOpen (socketHandle peerSocket) c_quietMillis
   where
     known millis = if millis < 0 then Nothing else Just (fromIntegral millis)
-    closed :: IOException -> IO (Maybe Int)
-    closed _ = return (Just maxBound)
 
 firstPauseMicros, lastPauseMicros :: Int
 firstPauseMicros = 1000
