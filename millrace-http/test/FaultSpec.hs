@@ -3,7 +3,7 @@
 -- | Applications that throw, and clients that leave.
 module FaultSpec (spec) where
 
-import Control.Concurrent (threadDelay)
+import Control.Concurrent (forkIO, threadDelay)
 import Control.Concurrent.MVar
 import Control.Exception (AsyncException (..), Exception, IOException, SomeException, catch, fromException, throw, throwIO, try)
 import Control.Monad (forM_, forever, void)
@@ -11,6 +11,7 @@ import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy as L
+import Data.Either (isLeft)
 import Data.IORef
 import Data.Maybe (isJust)
 import Network.HTTP.Types
@@ -136,6 +137,47 @@ spec = do
         bytes <- exchange port twice
         map replyBody (parseReplies bytes) `shouldBe` ["Pong"]
 
+  describe "applications that respond in another thread" $ do
+    forM_ [("a body", responseLBS status200 [] "whole"), ("a stream", responseStream status200 [] (\write flush -> write "wh" >> flush >> write "ole")), ("a file", responseFile status200 [] "LICENSE" Nothing)] $ \(what, response) ->
+      it ("are served like others: " ++ what) $ do
+        let application _ respond = do
+              received <- newEmptyMVar
+              void (forkIO (respond response >>= putMVar received))
+              takeMVar received
+        withServer id application $ \port -> do
+          replies <- parseReplies <$> exchange port (B.append "GET / HTTP/1.1\r\nHost: a\r\n\r\n" "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+          map replyStatus replies `shouldBe` [200, 200]
+          map (B.null . replyBody) replies `shouldBe` [False, False]
+    it "may try again in their own when it failed there before anything was sent" $ do
+      let application request respond = do
+            failed <- newEmptyMVar
+            void (forkIO (attempt (respond (responseLBS status200 [] (error "lazy"))) >>= putMVar failed))
+            takeMVar failed `shouldReturn` True
+            pong request respond
+      withServer id application $ \port -> do
+        bytes <- exchange port "GET / HTTP/1.0\r\n\r\n"
+        map replyBody (parseReplies bytes) `shouldBe` ["Pong"]
+    forM_ [("a large body", responseLBS status200 [] (L.replicate 50000000 0x78)), ("an endless stream", responseStream status200 [] (\write _ -> forever (write (byteString (C8.replicate 100000 'x')))))] $ \(what, response) ->
+      it ("and throw while that one sends " ++ what ++ " to a client that does not read: the connection ends, and no other") $ do
+        (enough, outcome) <- (,) <$> newEmptyMVar <*> newEmptyMVar
+        let application request respond
+              | rawPathInfo request == "/pong" = pong request respond
+              | otherwise = do
+                void (forkIO (attempt (respond response) >>= putMVar outcome))
+                takeMVar enough
+                throwIO Fault
+        withServer id application $ \port -> do
+          withSmallConnection port $ \client -> do
+            send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+            begun <- receiveSome client 1000
+            -- Until the buffers on the way are full.
+            threadDelay 200000
+            putMVar enough ()
+            within "the other thread's end" (takeMVar outcome) `shouldReturn` True
+            rest <- receiveAll client
+            parseReply (B.append begun rest) `shouldBe` Nothing
+          statusOf <$> exchange port "GET /pong HTTP/1.0\r\n\r\n" `shouldReturn` 200
+
   describe "applications that misuse respond" $ do
     it "a second response is refused, and the first arrives" $ do
       second <- newIORef Nothing
@@ -234,6 +276,8 @@ spec = do
       respond (responseFile status200 [] (folder </> "large") Nothing)
     nothing :: IOError -> B.ByteString
     nothing _ = ""
+    -- Does it throw?
+    attempt action = isLeft <$> (try (void action) :: IO (Either SomeException ()))
     streaming body _ respond = respond (responseStream status200 [] body)
 
 -- A client leaves when the first bytes are there. Returns when the server, which sets no time limit, has noticed.

@@ -7,11 +7,11 @@
 -- A body that fits is written behind the head, at a distance that leaves room for the framing, which is written last
 -- because only then is the length known; the body is then moved up to it. Nothing is sent here unless the output is
 -- full: the session sends when no further request waits.
-module Millrace.Http.Response (answer, restartResponse) where
+module Millrace.Http.Response (Hold, answer, restartResponse) where
 
 import Control.Applicative ((<|>))
-import Control.Concurrent.MVar (newMVar, withMVar)
-import Control.Exception (SomeException, catch, finally, throwIO)
+import Control.Concurrent.MVar (MVar, newMVar, putMVar, takeMVar, withMVar)
+import Control.Exception (SomeException, catch, finally, throwIO, uninterruptibleMask_)
 import Control.Monad (unless, when)
 import Data.Bits ((.&.))
 import Data.ByteString (ByteString)
@@ -25,7 +25,7 @@ import Data.CaseInsensitive (original)
 import qualified Data.CaseInsensitive as CI
 import Data.IORef
 import Data.Int (Int32, Int64)
-import Data.Maybe (fromMaybe)
+import Data.Maybe (fromMaybe, isNothing)
 import Data.Word (Word8)
 import Foreign.C.Types (CInt)
 import Foreign.Marshal.Utils (copyBytes, moveBytes)
@@ -52,15 +52,20 @@ import Network.Wai (Request, requestHeaders, requestMethod)
 import Network.Wai.Internal (FilePart (..), Response (..))
 import System.IO.Error (isFullError)
 
--- | @answer connection request isPast response@ composes the response to a request and sends what does not fit into the
+-- | Empty while a thread of the application's own works on the connection, full while it does not: when it runs code of the
+-- application's, and in the end.
+type Hold = MVar ()
+
+-- | @answer connection request isPast hold response@ composes the response to a request and sends what does not fit into the
 -- output. Leaves in 'keepRegister' whether the connection can be kept. May be called again for the same request after
--- 'restartResponse'. @isPast@ tells whether the application has given up the request.
-answer :: Connection -> Request -> IO Bool -> Response -> IO ()
-answer connection request isPast response = case response of
+-- 'restartResponse'. @isPast@ tells whether the application has given up the request. @hold@, for a thread that is not the
+-- connection's own, is empty before and, unless an exception comes too early, afterwards.
+answer :: Connection -> Request -> IO Bool -> Maybe Hold -> Response -> IO ()
+answer connection request isPast hold response = case response of
   ResponseBuilder status fields builder -> answerBuilder connection status fields builder
-  ResponseStream status fields body -> answerStream connection isPast status fields body
+  ResponseStream status fields body -> answerStream connection isPast hold status fields body
   ResponseFile status fields path part -> answerFile connection request status fields path part
-  ResponseRaw body _ -> answerRaw connection body
+  ResponseRaw body _ -> answerRaw connection hold body
 
 -- | Takes back what was composed of the current response; False if some of it was sent already.
 restartResponse :: Connection -> IO Bool
@@ -319,8 +324,8 @@ startStream connection composed size body count = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Streams
 
-answerStream :: Connection -> IO Bool -> Status -> ResponseHeaders -> ((Builder -> IO ()) -> IO () -> IO ()) -> IO ()
-answerStream connection isPast status fields body = do
+answerStream :: Connection -> IO Bool -> Maybe Hold -> Status -> ResponseHeaders -> ((Builder -> IO ()) -> IO () -> IO ()) -> IO ()
+answerStream connection isPast hold status fields body = do
   expects <- readRegister connection expectRegister
   composed <- composeHead connection status fields
   done <- answeredWithoutBody connection status composed (composedLength composed)
@@ -331,8 +336,8 @@ answerStream connection isPast status fields body = do
     when (expects /= 0) (flushStream connection)
     -- The application may hand these actions to other threads and keep them: the lock makes their writes whole, and
     -- after the end they must not touch the connection; nor when it throws while a thread of its still streams.
-    lock <- newMVar ()
     over <- newIORef False
+    lock <- maybe (newMVar ()) (\held -> held <$ putMVar held ()) hold
     let guarded action = withMVar lock $ \_ -> do
           late <- (||) <$> readIORef over <*> isPast
           -- Interrupted between counting and sending, it may have left out a part of the body.
@@ -341,7 +346,11 @@ answerStream connection isPast status fields body = do
             throwIO (failure :: SomeException)
         write builder = guarded (streamBuilder connection builder)
         flush = guarded (flushStream connection)
-        close = withMVar lock (\_ -> writeIORef over True)
+        -- Whoever came with a hold has it again.
+        close = uninterruptibleMask_ $ do
+          takeMVar lock
+          writeIORef over True
+          when (isNothing hold) (putMVar lock ())
     body write flush `finally` close
     past <- isPast
     when past (throwIO UsedTooLate)
@@ -430,7 +439,7 @@ answerParts connection fields path descriptor size ranges = do
   boundary <- newBoundary
   let parts = multipart boundary (harmless (fromMaybe octets (lookup hContentType fields))) size ranges
       framed = [(hContentType, multipartType parts), (hContentLength, C8.pack (show (multipartLength parts)))]
-  answerStream connection (return False) status206 (framed ++ filter ((`notElem` map fst framed) . fst) fields) (multipartBody parts readAt)
+  answerStream connection (return False) Nothing status206 (framed ++ filter ((`notElem` map fst framed) . fst) fields) (multipartBody parts readAt)
   where
     octets = C8.pack "application/octet-stream"
     readAt offset count = BI.createUptoN count $ \target -> do
@@ -442,8 +451,8 @@ answerParts connection fields path descriptor size ranges = do
 
 -- The application has the connection to itself, and it is closed afterwards. Reading has no time limit: what silence
 -- means is for the protocol spoken there to say.
-answerRaw :: Connection -> (IO ByteString -> (ByteString -> IO ()) -> IO ()) -> IO ()
-answerRaw connection body = do
+answerRaw :: Connection -> Maybe Hold -> (IO ByteString -> (ByteString -> IO ()) -> IO ()) -> IO ()
+answerRaw connection hold body = do
   writeRegister connection keepRegister 0
   flushOutput connection
   clearTotalDeadline connection
@@ -458,7 +467,9 @@ answerRaw connection body = do
   let receive = do
         bytes <- atomicModifyIORef' leftover takeAll
         if B.null bytes then recv socket rawReceiveSize else return bytes
-  body receive (sendDetached connection)
+  -- From here on only the socket is used.
+  mapM_ (`putMVar` ()) hold
+  body receive (sendDetached connection) `finally` uninterruptibleMask_ (mapM_ takeMVar hold)
   where
     socket = connectionSocket connection
     takeAll held = (B.empty, held)

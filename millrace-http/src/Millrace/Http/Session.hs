@@ -9,14 +9,27 @@
 module Millrace.Http.Session (runSession) where
 
 import Control.Concurrent (ThreadId, myThreadId)
-import Control.Exception (Exception (..), IOException, SomeException, catch, onException, throwIO, toException, try)
+import Control.Concurrent.MVar (newEmptyMVar, takeMVar, tryPutMVar, tryTakeMVar)
+import Control.Exception
+  ( Exception (..),
+    IOException,
+    SomeException,
+    catch,
+    finally,
+    mask,
+    onException,
+    throwIO,
+    toException,
+    try,
+    uninterruptibleMask_,
+  )
 import Control.Monad (join, unless, void, when)
 import Data.Bits ((.&.), (.|.))
 import qualified Data.ByteString as B
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as C8
 import Data.IORef
-import Data.Maybe (fromMaybe, isJust)
+import Data.Maybe (fromMaybe, isJust, isNothing)
 import Data.Word (Word8)
 import Foreign.Ptr (Ptr, castPtr)
 import Millrace.Deadline (Deadline, deadlineAfter, earlier, monotonicNanoseconds)
@@ -258,8 +271,36 @@ noBody :: IO ByteString
 noBody = return B.empty
 
 -- How far the answer to a request is.
-data Progress = Unanswered | Answering | Answered | Past
+data Progress
+  = Unanswered
+  | Answering
+  | -- In another thread than the one that the application was called in.
+    AnsweringElsewhere !Hold
+  | Answered
+  | Past
   deriving (Eq)
+
+-- False if the application has ended: then it stays past.
+advance :: IORef Progress -> Progress -> IO Bool
+advance progress next = atomicModifyIORef' progress $ \now -> if now == Past then (now, False) else (next, True)
+
+-- The application has ended. How far it came with its answer; nobody works on that any more.
+conclude :: Connection -> IORef Progress -> IO Progress
+conclude connection progress = do
+  reached <- readIORef progress
+  case reached of
+    Answered -> Answered <$ writeIORef progress Past
+    _ -> atomicModifyIORef' progress ((,) Past) >>= expel connection
+
+-- Another thread of the application's may be working on the connection, whose memory is not ours before it has let go. The
+-- connection ends then, and so does what that thread waits for; of the output nothing is known.
+expel :: Connection -> Progress -> IO Progress
+expel connection (AnsweringElsewhere hold) = uninterruptibleMask_ $ do
+  free <- tryTakeMVar hold
+  when (isNothing free) (breakConnection connection >> takeMVar hold)
+  _ <- tryPutMVar hold ()
+  return (if isNothing free then Past else Answering)
+expel _ reached = return reached
 
 -- The last argument is to be run before a response is composed.
 runApplication :: Connection -> Application -> Request -> IO () -> IO ()
@@ -269,12 +310,12 @@ runApplication connection application request beforehand = case endpointObserver
 
 answerByApplication :: Connection -> Application -> Request -> IO () -> IO ()
 answerByApplication connection application request beforehand = do
+  thread <- myThreadId
   progress <- newIORef Unanswered
   waiting <- outputEnd connection
   when (waiting > 0) (armEarlyFlush connection)
-  outcome <- try (application request (respond connection request progress beforehand))
-  reached <- readIORef progress
-  writeIORef progress Past
+  outcome <- try (application request (respond connection request thread progress beforehand))
+  reached <- conclude connection progress
   case outcome of
     Right ResponseReceived
       | reached == Answered -> return ()
@@ -317,8 +358,9 @@ observed connection observers request refusal line answering = do
       observer told `catch` \failure -> if isAsynchronous failure then throwIO failure else report connection request failure
 {-# NOINLINE observed #-}
 
-respond :: Connection -> Request -> IORef Progress -> IO () -> Response -> IO ResponseReceived
-respond connection request progress beforehand response = do
+-- The thread is the one that the application was called in.
+respond :: Connection -> Request -> ThreadId -> IORef Progress -> IO () -> Response -> IO ResponseReceived
+respond connection request thread progress beforehand response = do
   settleEarlyFlush connection
   reached <- readIORef progress
   case reached of
@@ -327,14 +369,32 @@ respond connection request progress beforehand response = do
     Answering -> do
       restarted <- restartResponse connection
       unless restarted (throwIO RespondedTwice)
-    Answered -> throwIO RespondedTwice
     Past -> throwIO UsedTooLate
-  writeIORef progress Answering
+    _ -> throwIO RespondedTwice
+  self <- myThreadId
+  if self == thread
+    then do
+      writeIORef progress Answering
+      compose connection request progress beforehand Nothing response
+      writeIORef progress Answered
+    else answerElsewhere progress (\hold -> compose connection request progress beforehand (Just hold) response)
+  return ResponseReceived
+
+compose :: Connection -> Request -> IORef Progress -> IO () -> Maybe Hold -> Response -> IO ()
+compose connection request progress beforehand hold response = do
   beginResponse connection
   beforehand
-  answer connection request ((== Past) <$> readIORef progress) response
-  writeIORef progress Answered
-  return ResponseReceived
+  answer connection request ((== Past) <$> readIORef progress) hold response
+
+-- The thread that the application was called in may end before this one does. 'expel' waits for it to let go.
+answerElsewhere :: IORef Progress -> (Hold -> IO ()) -> IO ()
+answerElsewhere progress answering = mask $ \restore -> do
+  hold <- newEmptyMVar
+  begun <- advance progress (AnsweringElsewhere hold)
+  unless begun (throwIO UsedTooLate)
+  ((restore (answering hold) >> void (advance progress Answered)) `onException` advance progress Answering)
+    `finally` tryPutMVar hold ()
+{-# NOINLINE answerElsewhere #-}
 
 beginResponse :: Connection -> IO ()
 beginResponse connection = do
@@ -357,7 +417,7 @@ recover connection request reached beforehand failure = do
     then do
       unless (keepsFraming failure) (writeRegister connection keepRegister 0)
       beforehand
-      answer connection request (return False) (settingsOnExceptionResponse (settingsOf connection) failure)
+      answer connection request (return False) Nothing (settingsOnExceptionResponse (settingsOf connection) failure)
         `onException` abandon connection Answering
     else do
       writeRegister connection keepRegister 0
@@ -441,7 +501,7 @@ refuse connection reason = do
       writeRegister connection bodyPendingRegister 0
       writeRegister connection keepRegister 0
       beginResponse connection
-      answer connection defaultRequest (return False) (settingsOnExceptionResponse (settingsOf connection) failure)
+      answer connection defaultRequest (return False) Nothing (settingsOnExceptionResponse (settingsOf connection) failure)
 
 -- The request, if its head is whole and valid: it is parsed once more, for refusing need not be quick.
 refusedRequest :: Connection -> IO (Maybe Request)
