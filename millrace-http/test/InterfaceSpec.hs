@@ -111,6 +111,11 @@ spec = do
         runSettingsUnix defaultSettings path pong `shouldThrow` (const True :: IOException -> Bool)
         exchangeUnix >>= (`shouldSatisfy` B.isPrefixOf "HTTP/1.1 200")
       doesPathExist path `shouldReturn` False
+    it "runSettingsUnix does not take another file for what is left of a dead server" . withFolder $ \folder -> do
+      let path = folder </> "file"
+      writeFile path "precious"
+      within "the refusal" (runSettingsUnix (quiet defaultSettings) path pong) `shouldThrow` (const True :: IOException -> Bool)
+      readFile path `shouldReturn` "precious"
     it "runSettingsInherited without inherited sockets is runSettings" $ do
       port <- bracket openFreePort (close . snd) (return . fst)
       background (runSettingsInherited (setPort port (setHost "127.0.0.1" defaultSettings)) pong) $

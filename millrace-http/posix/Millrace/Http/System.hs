@@ -2,14 +2,14 @@
 -- What a server asks of the operating system beyond sockets, on POSIX. Knows nothing of serving.
 --
 -- The same names in @windows\/@ are for Windows; the package description chooses.
-module Millrace.Http.System (inheritedDescriptors, descriptorLimit, removeSocketFile, rebindingOptions, awaitNudge) where
+module Millrace.Http.System (inheritedDescriptors, descriptorLimit, isSocketFile, removeSocketFile, rebindingOptions, awaitNudge) where
 
 import Control.Concurrent (threadWaitWrite)
 import Control.Exception (IOException, catch)
 import Foreign.C.Types (CInt)
 import Millrace.Socket (SocketOption (..))
 import System.Environment (lookupEnv, unsetEnv)
-import System.Posix.Files (removeLink)
+import System.Posix.Files (getSymbolicLinkStatus, isSocket, removeLink)
 import System.Posix.Process (getProcessID)
 import System.Posix.Resource (Resource (..), ResourceLimit (..), ResourceLimits (..), getResourceLimit)
 import System.Posix.Types (Fd (..))
@@ -35,6 +35,13 @@ descriptorLimit = limitOf . softLimit <$> getResourceLimit ResourceOpenFiles
   where
     limitOf (ResourceLimit most) = Just (fromIntegral most)
     limitOf _ = Nothing
+
+-- | Is there the file of a Unix socket at a path, and not something else or nothing?
+isSocketFile :: FilePath -> IO Bool
+isSocketFile path = (isSocket <$> getSymbolicLinkStatus path) `catch` missing
+  where
+    missing :: IOException -> IO Bool
+    missing _ = return False
 
 -- | Removes the file of a Unix socket. Throws an @IOError@.
 removeSocketFile :: FilePath -> IO ()

@@ -130,14 +130,15 @@ ignore :: IOException -> IO ()
 ignore _ = return ()
 
 -- | Binds and listens on a path. A socket that a server left there when it died is replaced; one that somebody listens
--- on is not. Throws an @IOError@.
+-- on is not, nor is any other file. Throws an @IOError@.
 openUnixListener :: Settings -> FilePath -> IO Listener
 openUnixListener settings path = fmap (`Listener` ServeQueue) $
   bracketOnError (socket AF_UNIX Stream defaultProtocol) close $ \listener -> do
     outcome <- try (bind listener name)
     case outcome of
       Left failure | hasErrno eADDRINUSE failure -> do
-        abandoned <- isAbandoned name
+        isLeft <- isSocketFile path
+        abandoned <- if isLeft then isAbandoned name else return False
         when abandoned (removeSocketFile path)
         bind listener name
       Left failure -> throwIO failure
@@ -147,6 +148,7 @@ openUnixListener settings path = fmap (`Listener` ServeQueue) $
   where
     name = SockAddrUnix path
 
+-- Of a socket's file. Connecting to any other file is refused, too (unix(7)).
 isAbandoned :: SockAddr -> IO Bool
 isAbandoned name = bracket (socket AF_UNIX Stream defaultProtocol) close $ \probe ->
   either (hasErrno eCONNREFUSED) (const False) <$> try (connect probe name)

@@ -105,7 +105,7 @@ runSettingsListeners settings listeners application =
   runListeners settings listeners application `finally` mapM_ closeListener listeners
 
 -- | Serves an application on a Unix socket at a path, which is removed at the end. A socket that a server left there
--- when it died is replaced; throws an @IOError@ if somebody listens on it.
+-- when it died is replaced (not on Windows); throws an @IOError@ if somebody listens on it, or there is another file.
 --
 -- @since 0.1.0
 runSettingsUnix :: Settings -> FilePath -> Application -> IO ()

@@ -2,7 +2,7 @@
 -- What a server asks of the operating system beyond sockets, on Windows. Knows nothing of serving.
 --
 -- The same names in @posix\/@ are for all other systems; the package description chooses.
-module Millrace.Http.System (inheritedDescriptors, descriptorLimit, removeSocketFile, rebindingOptions, awaitNudge) where
+module Millrace.Http.System (inheritedDescriptors, descriptorLimit, isSocketFile, removeSocketFile, rebindingOptions, awaitNudge) where
 
 import Foreign.C.Types (CInt)
 import Millrace.Socket (SocketOption)
@@ -16,6 +16,11 @@ inheritedDescriptors = return []
 -- | Sockets are not counted per process.
 descriptorLimit :: IO (Maybe Int)
 descriptorLimit = return Nothing
+
+-- | Is there the file of a Unix socket at a path, and not something else or nothing? Nobody tells here: better that a server
+-- does not start than that somebody's file is gone.
+isSocketFile :: FilePath -> IO Bool
+isSocketFile _ = return False
 
 -- | Removes the file of a Unix socket. Throws an @IOError@.
 removeSocketFile :: FilePath -> IO ()
