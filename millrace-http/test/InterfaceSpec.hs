@@ -4,11 +4,11 @@
 module InterfaceSpec (spec) where
 
 import Control.Concurrent (forkIOWithUnmask, myThreadId, threadDelay, throwTo)
-import Control.Concurrent.Async (AsyncCancelled (..), async, cancel, forConcurrently, withAsync)
+import Control.Concurrent.Async (AsyncCancelled (..), async, cancel, forConcurrently, wait, withAsync)
 import Control.Concurrent.MVar
 import Control.Concurrent.STM (atomically, check)
 import Control.Exception (AsyncException (..), ErrorCall (..), IOException, SomeException, bracket, bracket_, evaluate, finally, onException, throwIO, toException, try)
-import Control.Monad (forM_, join, replicateM, replicateM_, void)
+import Control.Monad (forM_, join, replicateM, replicateM_, void, when)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Builder as Builder
@@ -101,16 +101,28 @@ spec = do
         socketPort listener `shouldReturn` fromIntegral port
     it "runSettingsUnix serves at a path, replaces what is left of a dead server, and cleans up" . withFolder $ \folder -> do
       let path = folder </> "socket"
-          exchangeUnix = bracket (socket AF_UNIX Stream defaultProtocol) close $ \client -> do
-            connect client (SockAddrUnix path)
-            Socket.sendAll client get
-            Socket.recv client 4096
       bracket (socket AF_UNIX Stream defaultProtocol) close $ \dead -> bind dead (SockAddrUnix path)
       background (runSettingsUnix (quiet defaultSettings) path pong) $ do
-        eventually exchangeUnix >>= (`shouldSatisfy` B.isPrefixOf "HTTP/1.1 200")
+        eventually (exchangeUnix path) >>= (`shouldSatisfy` B.isPrefixOf "HTTP/1.1 200")
         runSettingsUnix defaultSettings path pong `shouldThrow` (const True :: IOException -> Bool)
-        exchangeUnix >>= (`shouldSatisfy` B.isPrefixOf "HTTP/1.1 200")
+        exchangeUnix path >>= (`shouldSatisfy` B.isPrefixOf "HTTP/1.1 200")
       doesPathExist path `shouldReturn` False
+    it "runSettingsUnix leaves the path to the next server, which may begin while the last one finishes" . withFolder $ \folder -> do
+      let path = folder </> "socket"
+          untilFree = doesPathExist path >>= \taken -> when taken (threadDelay 5000 >> untilFree)
+      (stopper, started, finish) <- (,,) <$> newEmptyMVar <*> newEmptyMVar <*> newEmptyMVar
+      let waiting request respond = putMVar started () >> takeMVar finish >> pong request respond
+      lastOne <- async (runSettingsUnix (setInstallShutdownHandler (putMVar stopper) (quiet defaultSettings)) path waiting)
+      answer <- async (eventually (exchangeUnix path))
+      within "the request" (takeMVar started)
+      join (takeMVar stopper)
+      within "the path" untilFree
+      background (runSettingsUnix (quiet defaultSettings) path pong) $ do
+        eventually (exchangeUnix path) >>= (`shouldSatisfy` B.isPrefixOf "HTTP/1.1 200")
+        putMVar finish ()
+        wait answer >>= (`shouldSatisfy` B.isPrefixOf "HTTP/1.1 200")
+        within "the end" (wait lastOne)
+        exchangeUnix path >>= (`shouldSatisfy` B.isPrefixOf "HTTP/1.1 200")
     it "runSettingsUnix does not take another file for what is left of a dead server" . withFolder $ \folder -> do
       let path = folder </> "file"
       writeFile path "precious"
@@ -276,6 +288,10 @@ spec = do
     get = request' "/" `withField` "Connection: close"
     request' path = B.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\n\r\n"]
     withField given field = B.concat [B.take (B.length given - 2) given, field, "\r\n\r\n"]
+    exchangeUnix path = bracket (socket AF_UNIX Stream defaultProtocol) close $ \client -> do
+      connect client (SockAddrUnix path)
+      Socket.sendAll client get
+      Socket.recv client 4096
     withListeners change use = bracket (openListeners (change (setHost "127.0.0.1" (setPort 0 defaultSettings)))) (mapM_ closeListener) $ \listeners -> do
       name <- Millrace.getSocketName (listenerSocket (head listeners))
       case name of

@@ -20,7 +20,8 @@ where
 
 import Control.Concurrent (getNumCapabilities)
 import Control.Exception (IOException, bracket, bracketOnError, catch, onException, throwIO, try)
-import Control.Monad (unless, when)
+import Control.Monad (join, unless, when)
+import Data.IORef (atomicModifyIORef', newIORef)
 import Data.List (sortOn)
 import Data.Streaming.Network.Internal (HostPreference (..))
 import Data.Word (Word64)
@@ -54,6 +55,9 @@ data Parting
     GivePortAway
   | -- | Others hold the socket too, and take them.
     LeaveQueue
+  | -- | They are served, and nobody else comes: this removes the path, at the first time. The next server may have another
+    -- socket there from then on.
+    RemovePath !(IO ())
 
 -- | A socket that the server is to take over. Others may hold it too.
 givenListener :: Socket -> Listener
@@ -132,8 +136,9 @@ ignore _ = return ()
 -- | Binds and listens on a path. A socket that a server left there when it died is replaced; one that somebody listens
 -- on is not, nor is any other file. Throws an @IOError@.
 openUnixListener :: Settings -> FilePath -> IO Listener
-openUnixListener settings path = fmap (`Listener` ServeQueue) $
-  bracketOnError (socket AF_UNIX Stream defaultProtocol) close $ \listener -> do
+openUnixListener settings path = do
+  removal <- once (removeSocketFile path `catch` ignore)
+  fmap (`Listener` RemovePath removal) . bracketOnError (socket AF_UNIX Stream defaultProtocol) close $ \listener -> do
     outcome <- try (bind listener name)
     case outcome of
       Left failure | hasErrno eADDRINUSE failure -> do
@@ -147,6 +152,12 @@ openUnixListener settings path = fmap (`Listener` ServeQueue) $
     return listener
   where
     name = SockAddrUnix path
+
+-- An action that does nothing but for the first time.
+once :: IO () -> IO (IO ())
+once action = do
+  todo <- newIORef action
+  return (join (atomicModifyIORef' todo (\next -> (return (), next))))
 
 -- Of a socket's file. Connecting to any other file is refused, too (unix(7)).
 isAbandoned :: SockAddr -> IO Bool
@@ -187,7 +198,9 @@ checkListens descriptor = do
 --
 -- @since 0.1.0
 closeListener :: Listener -> IO ()
-closeListener = close . listenerSocket
+closeListener (Listener closed parting) = case parting of
+  RemovePath remove -> remove >> close closed
+  _ -> close closed
 
 -- | @retire listener closing@ closes a listener, by that action, when its queue can be done without. Meanwhile its
 -- connections are to be accepted as ever. Takes a quarter of a second for 'GivePortAway', else hardly any time, unless
@@ -198,6 +211,7 @@ retire (Listener retired parting) closing = (letGo `catch` ignore) >> closing
     letGo = case parting of
       LeaveQueue -> return ()
       ServeQueue -> emptyQueue
+      RemovePath remove -> remove >> emptyQueue
       GivePortAway -> do
         turnedAway <- whileOpen (socketHandle retired) c_turnAway
         when (turnedAway == Just 0) (threadDelay inFlightMicros)

@@ -27,7 +27,6 @@ import Millrace.Http.Listener
 import Millrace.Http.NetworkSocket (awaitClose, ours)
 import Millrace.Http.Server (runListeners)
 import Millrace.Http.Settings
-import Millrace.Http.System (removeSocketFile)
 import Millrace.Socket (Socket, close)
 import qualified Network.Socket as Network
 import Network.Wai (Application)
@@ -104,17 +103,14 @@ runSettingsListeners :: Settings -> [Listener] -> Application -> IO ()
 runSettingsListeners settings listeners application =
   runListeners settings listeners application `finally` mapM_ closeListener listeners
 
--- | Serves an application on a Unix socket at a path, which is removed at the end. A socket that a server left there
--- when it died is replaced (not on Windows); throws an @IOError@ if somebody listens on it, or there is another file.
+-- | Serves an application on a Unix socket at a path, which is removed when the server is told to end: the next one may
+-- begin while it still finishes what is under way. A socket that a server left there when it died is replaced (not on
+-- Windows); throws an @IOError@ if somebody listens on it, or there is another file.
 --
 -- @since 0.1.0
 runSettingsUnix :: Settings -> FilePath -> Application -> IO ()
 runSettingsUnix settings path application =
-  bracket (openUnixListener settings path) (\listener -> closeListener listener >> removeSocketFile path `catch` gone) $ \listener ->
-    runListeners settings [listener] application
-  where
-    gone :: IOException -> IO ()
-    gone _ = return ()
+  bracket (openUnixListener settings path) closeListener $ \listener -> runListeners settings [listener] application
 
 -- | Serves an application on the listening sockets that the process was started with, as systemd's socket activation
 -- passes them (LISTEN_FDS, LISTEN_PID); or, if there are none, like 'runSettings'. The sockets are only closed at the
