@@ -122,6 +122,13 @@ spec = do
       forM_ ["/file", "/builder", "/chunks"] $ \path -> do
         (_, answers) <- answersTo id (large name bytes) (`exchange` line path "Connection: close\r\n")
         map (\answer -> (told answer, answerIsCutOff answer)) answers `shouldBe` [((200, Just 2400000), False)]
+    it "does not hold back the answer while it waits for something" $ do
+      gate <- newEmptyMVar
+      withServer (setOnAnswer (\_ -> takeMVar gate)) pong $ \port -> withConnection port $ \client ->
+        forM_ [(line "/" "", 200), (line "/" "", 200), ("nonsense\r\n\r\n", 400)] $ \(request, status) -> do
+          send client request
+          replyStatus <$> receiveResponse client `shouldReturn` status
+          putMVar gate ()
     it "is not told of raw responses" $ do
       let raw _ respond = respond (responseRaw (\_ give -> give "mine") (responseLBS status500 [] ""))
       (bytes, answers) <- answersTo id raw (`exchange` line "/" "")

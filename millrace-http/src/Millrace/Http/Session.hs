@@ -343,7 +343,11 @@ observed connection observers request refusal line answering = do
   writeRegister connection responseCutRegister 0
   start <- monotonicNanoseconds
   answering `onException` (writeRegister connection responseCutRegister 1 >> tell start)
+  -- Who is told may wait for something; the client does not wait for that.
+  waiting <- outputEnd connection
+  when (waiting > 0) (armEarlyFlush connection)
   tell start
+  settleEarlyFlush connection
   where
     tell start = do
       code <- readRegister connection responseStatusRegister

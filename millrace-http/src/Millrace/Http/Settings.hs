@@ -362,8 +362,8 @@ setLogger value settings = settings {settingsLogger = Just value}
 
 -- | Runs after each final response, once, with all that is known of it: after those of the application and after those
 -- that the server gives itself, to what it refuses and where the application has thrown. In the thread of the
--- connection, whose next request waits meanwhile; an exception is reported to 'setOnException'. Not for raw responses.
--- Default: none, at no cost.
+-- connection, whose next request waits meanwhile, and the answer does not; an exception is reported to 'setOnException'.
+-- Not for raw responses. Default: none, at no cost.
 --
 -- > setOnAnswer (\answer -> when (isJust (answerRefusal answer)) (hPutStrLn stderr (show (answerClient answer))))
 --
