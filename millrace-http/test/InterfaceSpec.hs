@@ -7,7 +7,7 @@ import Control.Concurrent (forkIOWithUnmask, myThreadId, threadDelay, throwTo)
 import Control.Concurrent.Async (AsyncCancelled (..), async, cancel, forConcurrently, wait, withAsync)
 import Control.Concurrent.MVar
 import Control.Concurrent.STM (atomically, check)
-import Control.Exception (AsyncException (..), ErrorCall (..), IOException, SomeException, bracket, bracket_, evaluate, finally, onException, throwIO, toException, try)
+import Control.Exception (AsyncException (..), ErrorCall (..), IOException, SomeException, bracket, bracket_, evaluate, finally, fromException, onException, throwIO, toException, try)
 import Control.Monad (forM_, join, replicateM, replicateM_, void, when)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
@@ -184,6 +184,17 @@ spec = do
       withServer (setFork (\serve -> atomicModifyIORef' count (\n -> (n + 1, ())) >> void (forkIOWithUnmask serve))) pong $ \port -> do
         replicateM_ 3 (exchange port get)
         readIORef count `shouldReturn` 3
+    it "setFork that throws is reported, and ends that connection only" $ do
+      reports <- newIORef []
+      count <- newIORef (0 :: Int)
+      let refusing = do
+            number <- atomicModifyIORef' count (\n -> (n + 1, n))
+            when (number == 0) (throwIO (ErrorCall "no thread"))
+          reporting request failure = modifyIORef reports ((isNothing request, fromException failure) :)
+      withServer (setFork (\serve -> refusing >> void (forkIOWithUnmask serve)) . setOnException reporting) pong $ \port -> do
+        exchange port "" `shouldReturn` ""
+        statusOf <$> exchange port get `shouldReturn` 200
+      readIORef reports `shouldReturn` [(True, Just (ErrorCall "no thread"))]
     it "setAccept takes the connections, and the server still ends" $ do
       count <- newIORef (0 :: Int)
       stopper <- newEmptyMVar

@@ -197,12 +197,12 @@ startConnection endpoint registry application number peerSocket peer = do
   worker <- newWorker
   countConnection state
   atomicModifyIORef' registry (\open -> (IntMap.insert number (Open connection worker) open, ()))
-  settingsFork (endpointSettings endpoint) (\_ -> mask_ (runConnection worker connection application `finally` release))
-    `catch` noThread
+  settingsFork settings (\_ -> mask_ (runConnection worker connection application `finally` release)) `catch` noThread
   where
+    settings = endpointSettings endpoint
     state = endpointState endpoint
     noThread :: SomeException -> IO ()
-    noThread _ = release
+    noThread failure = release >> settingsOnException settings Nothing failure `catch` ignore
     release = do
       atomicModifyIORef' registry (\open -> (IntMap.delete number open, ()))
       close peerSocket `catch` ignore
