@@ -19,7 +19,7 @@ enum state {
     FIELD,       /* at the start of a field line or at the empty line that ends the head */
     NAME,
     BEFORE_VALUE,
-    VALUE,
+    VALUE,       /* mark: start of what this line adds to the value */
     VALUE_LF,
     END_LF
 };
@@ -220,8 +220,7 @@ static void unfinish_field(http_parser *parser, uint32_t offset) {
     http_field *field = &parser->fields[--parser->field_count];
     parser->folded = 1;
     parser->relaxed = 1;
-    if (field->value_length == 0)
-        field->value_offset = offset;
+    parser->mark = offset;
     parser->state = field->value_length == 0 ? BEFORE_VALUE : VALUE;
 }
 
@@ -389,7 +388,9 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
                 at++;
             if (at == end)
                 break;
-            parser->fields[parser->field_count].value_offset = (uint32_t)(at - head);
+            parser->mark = (uint32_t)(at - head);
+            parser->fields[parser->field_count].value_offset = parser->mark;
+            parser->fields[parser->field_count].value_length = 0;
             parser->state = VALUE;
             break;
         case VALUE: {
@@ -401,10 +402,11 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
                 return HTTP_ERROR_VALUE;
             http_field *field = &parser->fields[parser->field_count];
             uint32_t value_end = (uint32_t)(at - head);
-            /* Below SP there are only HTAB here, and the line ends of a folded value. */
-            while (value_end > field->value_offset && head[value_end - 1] <= ' ')
+            /* Below SP there is only HTAB here. What earlier lines of a folded value end in is looked at once. */
+            while (value_end > parser->mark && head[value_end - 1] <= ' ')
                 value_end--;
-            field->value_length = value_end - field->value_offset;
+            if (value_end > parser->mark)
+                field->value_length = value_end - field->value_offset;
             at = line_end;
             parser->state = VALUE_LF;
             break;

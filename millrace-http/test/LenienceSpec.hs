@@ -62,6 +62,11 @@ spec = describe "switches of strictness" $ do
     forM_ ["GET / HTTP/1.0\r\n x\r\n\r\n", "GET / HTTP/1.0\r\nA: b\r\nUpgrade: c\r\n d\r\n\r\n"] $ \request -> do
       (replies, calls) <- ask allSwitches [request]
       (request, map replyStatus replies, calls) `shouldBe` (request, [400], 0)
+  it "take time in proportion to a folded value, however many of its lines are blank" $
+    withServer (setAllowFolding True . setMaxTotalHeaderLength 1000000) pong $ \port -> do
+      let blank = B.concat (replicate 200000 " \r\n")
+      bytes <- exchange port (B.concat ["GET / HTTP/1.1\r\nHost: a\r\nX: b\r\n", blank, " c\r\n\r\n"])
+      statusOf bytes `shouldBe` 200
   it "parse the same in two pieces, wherever they are split" $
     forM_ (map caseRequest cases ++ filter ((< 200) . B.length) (map third refusedRequests)) $ \request -> do
       whole <- parsePiecesAllowing everything [request]
@@ -100,6 +105,7 @@ cases =
     Case "RFC 9112, 2.2: bare LF at the end" setAllowBareLineFeed "GET /x HTTP/1.1\r\nHost: a\r\n\n" "/x [(\"Host\",\"a\")]" 1,
     Case "RFC 9112, 5.2: folded line" setAllowFolding "GET /x HTTP/1.1\r\nHost: a\r\nX: b\r\n\t c \r\nY: d\r\n\r\n" "/x [(\"Host\",\"a\"),(\"X\",\"b  \\t c\"),(\"Y\",\"d\")]" 1,
     Case "RFC 9112, 5.2: folded line after an empty one" setAllowFolding "GET /x HTTP/1.1\r\nHost: a\r\nX:\r\n b\r\n \r\n\r\n" "/x [(\"Host\",\"a\"),(\"X\",\"b\")]" 1,
+    Case "RFC 9112, 5.2: folded line behind blank ones" setAllowFolding "GET /x HTTP/1.1\r\nHost: a\r\nX: b \r\n\t\r\n \r\n c \r\n  \r\n\r\n" "/x [(\"Host\",\"a\"),(\"X\",\"b   \\t      c\")]" 1,
     Case "RFC 9112, 3.2: no Host" setAllowMissingHost "GET /x HTTP/1.1\r\nX: y\r\n\r\n" "/x [(\"X\",\"y\")]" 3,
     Case "RFC 9112, 3.2: target beyond ASCII" setAllowNonAsciiTarget "GET /\xc3\xa4?\xff HTTP/1.1\r\nHost: a\r\n\r\n" "/\195\164?\255 [(\"Host\",\"a\")]" 3
   ]
