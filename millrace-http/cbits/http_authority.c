@@ -28,12 +28,12 @@ static int is_ipv4(const uint8_t *bytes, size_t length) {
     return at == length;
 }
 
-/* Groups of up to four hexadecimal digits between colons; "::", once, stands for one or more groups of zeros. */
 /* A gap, of which there may be one, stands for one group or more. */
 static int has_all_groups(int groups, int gaps) {
     return gaps == 0 ? groups == GROUPS : gaps == 1 && groups < GROUPS;
 }
 
+/* Groups of up to four hexadecimal digits between colons; "::", once, stands for one or more groups of zeros. */
 static int is_ipv6(const uint8_t *bytes, size_t length) {
     int groups = 0, gaps = 0;
     size_t at = 0;
