@@ -139,6 +139,14 @@ spec = do
           send client "GET /2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
           next <- parseReplies <$> receiveAll client
           (headerOf "connection" reply, map replyBody next) `shouldBe` (Nothing, ["/2"])
+    it "their rest is waited for behind the response, wherever the client waits for that" $
+      forM_ [("", "5\r\nhello\r\n0\r\n\r\n"), ("5", "\r\nhello\r\n0\r\n\r\n"), ("5\r\nhel", "lo\r\n0\r\n\r\n"), ("5\r\nhello\r\n", "0\r\n\r\n"), ("5\r\nhello\r\n0\r\n", "\r\n")] $ \(begun, rest) ->
+        withServer id path $ \port -> withConnection port $ \client -> do
+          send client (B.append "POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" begun)
+          (reply, seconds) <- timed (receiveResponse client)
+          (begun, replyBody reply, seconds < 15) `shouldBe` (begun, "/1", True)
+          send client (B.append rest "GET /2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+          map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["/2"]
     it "end the connection when they are too long to skip, without losing the response" $
       withServer id path $ \port ->
         replicateM_ 20 . withConnection port $ \client -> do

@@ -10,7 +10,7 @@ module Millrace.Http.Body (BodyReader, newBodyReader, readBody, foreseeFault, fi
 
 import Control.Concurrent.MVar (MVar, isEmptyMVar, modifyMVar, newMVar, putMVar, takeMVar, tryTakeMVar)
 import Control.Exception (SomeException, fromException, mask_, throwIO, toException, try, uninterruptibleMask_)
-import Control.Monad (void, when)
+import Control.Monad (unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
@@ -150,12 +150,17 @@ foreseeFault :: Connection -> BodyReader -> IO ()
 foreseeFault connection (BodyReader variable) = mask_ (tryTakeMVar variable >>= mapM_ (\state -> look state >> putMVar variable state))
   where
     look Chunked = do
-      input <- inputBytes connection
-      count <- inputCount connection
-      state <- chunks connection
-      result <- foreseeChunks state input count
+      result <- foresee connection
       when (result < 0 && result /= chunksEnd) (writeRegister connection keepRegister 0)
     look _ = return ()
+
+-- What the rest of a chunked body comes to in the bytes that are there: 0, if more are to come, or 'chunksEnd', or an error.
+foresee :: Connection -> IO Int
+foresee connection = do
+  input <- inputBytes connection
+  count <- inputCount connection
+  state <- chunks connection
+  foreseeChunks state input count
 
 -- | Sends 100 (Continue) if the client waits for it (RFC 9110, section 10.1.1): only when the body is wanted, and never
 -- after the final response has begun.
@@ -197,15 +202,18 @@ forsakeBody connection (BodyReader variable) = uninterruptibleMask_ $ do
 dropBody :: Connection -> State -> IO Bool
 dropBody connection state = do
   keep <- readRegister connection keepRegister
-  if keep == 0 then return False else go state (skippedBytesMax (connectionLimits connection))
+  if keep == 0
+    then return False
+    else do
+      -- The client may be waiting for the response before it sends the rest.
+      whole <- isWhole connection state
+      unless whole (flushOutput connection)
+      go state (skippedBytesMax (connectionLimits connection))
   where
     go Finished _ = return True
     go (Counted left) limit | left > limit = return False
     go _ limit | limit < 0 = return False
     go current limit = do
-      -- The client may be waiting for the response before it sends the rest.
-      buffered <- inputCount connection
-      when (buffered == 0) (flushOutput connection)
       outcome <- try (step connection current)
       case outcome of
         Right (next, bytes) -> go next (limit - B.length bytes)
@@ -213,3 +221,10 @@ dropBody connection state = do
           | Just (_ :: InvalidRequest) <- fromException failure -> return False
           | isTimeExpired failure -> return False
           | otherwise -> throwIO failure
+
+-- Is all that is left of it there, if that is well-formed?
+isWhole :: Connection -> State -> IO Bool
+isWhole connection state = case state of
+  Counted left -> (>= left) <$> inputCount connection
+  Chunked -> (/= 0) <$> foresee connection
+  _ -> return True
