@@ -59,6 +59,9 @@ spec = around withFiles $ do
     forM_ ["missing", "folder"] $ \name ->
       it name $ \folder -> requesting folder (C8.pack name) [] $ \reply ->
         (replyStatus reply, replyBody reply) `shouldBe` (404, "File not found")
+  it "a path with a NUL in it is a 404, too: the system would not look behind that" $ \folder ->
+    withServer id (\_ respond -> respond (responseFile status200 [] (folder </> "small\0.html") Nothing)) $ \port ->
+      statusOf <$> exchange port "GET / HTTP/1.0\r\n\r\n" `shouldReturn` 404
   describe "parts chosen by the application" $ do
     it "are sent with its status and a Content-Range" $ \folder ->
       withServer id (\_ respond -> respond (responseFile status206 [] (folder </> "small") (Just (FilePart 10 5 1000)))) $ \port -> do

@@ -10,7 +10,7 @@ import Control.Exception (bracket, throwIO)
 import Control.Monad (unless, (>=>))
 import Data.ByteString (ByteString)
 import Data.Int (Int32)
-import Foreign.C.Error (Errno (..), errnoToIOError)
+import Foreign.C.Error (Errno (..), eNOENT, errnoToIOError)
 import Foreign.C.Types (CInt, CTime (..))
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, castPtr)
@@ -86,19 +86,25 @@ acquire cache path = do
       remember (keptFiles cache) path 1 new
       return new
 
--- The name is a CString, on Windows a CWString.
+-- The name is a CString, on Windows a CWString. No file's name has a NUL; to the system it ends there, and would be another
+-- one than the application has looked at.
 openRegular :: FilePath -> IO (Either IOError OpenFile)
-openRegular path = withFilePath path $ \name -> asOpenFile path (openFile (castPtr name))
+openRegular path
+  | '\0' `elem` path = return (Left (failed path eNOENT))
+  | otherwise = withFilePath path $ \name -> asOpenFile path (openFile (castPtr name))
 
 -- What is written to in place keeps its descriptor, but not its size.
 examined :: FilePath -> Int32 -> IO (Either IOError OpenFile)
 examined path descriptor = asOpenFile path (examineFile descriptor)
 
+failed :: FilePath -> Errno -> IOError
+failed path number = errnoToIOError "Network.Wai.Handler.Millrace" number Nothing (Just path)
+
 asOpenFile :: FilePath -> (Ptr File -> IO CInt) -> IO (Either IOError OpenFile)
 asOpenFile path fill = allocaBytes fileSize $ \file -> do
   result <- fill file
   if result < 0
-    then return (Left (errnoToIOError "Network.Wai.Handler.Millrace" (Errno (negate result)) Nothing (Just path)))
+    then return (Left (failed path (Errno (negate result))))
     else do
       facts <- FileFacts . toInteger <$> fileBytes file <*> fileModified file
       descriptor <- fileDescriptor file
