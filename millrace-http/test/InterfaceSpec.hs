@@ -210,6 +210,13 @@ spec = do
       stop
       within "the end" (takeMVar ended)
       cancel server
+    it "setAccept that throws something else than an IOError ends the server, which throws it, and not as if it had been told to" $ do
+      (_, listener) <- openFreePort
+      reports <- newIORef []
+      let settings = setAccept (\_ -> throwIO (ErrorCall "no more")) (setOnException (\_ failure -> modifyIORef reports (fromException failure :)) defaultSettings)
+      within "the end" (runSettingsSocket settings listener pong) `shouldThrow` (== ErrorCall "no more")
+      reported <- readIORef reports
+      reported `shouldSatisfy` \told -> not (null told) && all (== Just (ErrorCall "no more")) told
     it "setMaxBuilderResponseBufferSize bounds what a builder may ask for" $ do
       let asking size = ensureFree size <> Builder.byteString "xy"
           application _ respond = respond (responseBuilder status200 [] (asking 3000000))

@@ -46,7 +46,8 @@ data Open = Open
 
 -- | Serves connections until the listening sockets are closed, by the action that 'settingsInstallShutdownHandler' gets
 -- or by anybody else; then waits for the connections to end, 'settingsGracefulShutdownSeconds' at most, and cuts off
--- those that are left, and reports how many. One accepting thread per capability, or per socket if there are more.
+-- those that are left, and reports how many. One accepting thread per capability, or per socket if there are more. If an
+-- exception has ended them all, throws it in the end: nobody has asked for that end.
 --
 -- An exception thrown to the calling thread closes the listening sockets and cuts off all connections.
 --
@@ -69,14 +70,21 @@ runListeners settings listeners application = do
   registries <- replicateM count (newIORef IntMap.empty)
   accepted <- newIORef 0
   accepting <- newTVarIO count
+  broken <- newIORef Nothing
+  let noteBroken failure = do
+        settingsOnException settings Nothing failure `catch` ignore
+        writeIORef broken (Just (failure :: SomeException))
   flip finally (closeFileCache (endpointFiles endpoint)) . flip onException (endNow >> cutAll registries) $ do
     forM_ (zip3 [0 ..] registries (cycle sources)) $ \(number, registry, source) ->
       forkOnMasked number $
-        acceptLoop endpoint source registries registry (nextNumber accepted) limit application `finally` atomically (modifyTVar' accepting (subtract 1))
+        (acceptLoop endpoint source registries registry (nextNumber accepted) limit application `catch` noteBroken)
+          `finally` atomically (modifyTVar' accepting (subtract 1))
     atomically ((||) <$> readTVar asked <*> ((== 0) <$> readTVar accepting) >>= check)
+    wanted <- readTVarIO asked
     drainAll
     inTime <- drain (settingsGracefulShutdownSeconds settings) registries ((> 0) <$> readTVarIO accepting)
     unless inTime (endNow >> reportLeft settings registries >> cutAll registries)
+    unless wanted (readIORef broken >>= mapM_ throwIO)
 
 -- Numbers connections in the order in which all accepting threads take them.
 nextNumber :: IORef Int -> IO Int
@@ -139,7 +147,7 @@ acceptLoop endpoint source registries registry newNumber limit application = go
             threadDelay retryMicros
             go
 
--- Only a closed listening socket ends the server.
+-- Only a closed listening socket ends the accepting, and what is no 'IOException'.
 isClosed :: IOException -> Bool
 isClosed failure =
   ioe_type failure == InvalidArgument || ioe_errno failure `elem` [Just number | Errno number <- [eBADF, eINVAL, eNOTSOCK]]

@@ -241,8 +241,10 @@ setFork :: (((forall a. IO a -> IO a) -> IO ()) -> IO ()) -> Settings -> Setting
 setFork value settings = settings {settingsFork = value}
 
 -- | How to take a connection from a listening socket. It gets a duplicate of the socket, on which the functions of
--- "Network.Socket" work; it should fail when that is closed. Default: Millrace's own
--- ('Millrace.Socket.accept'), which needs no duplicate and survives a lack of descriptors.
+-- "Network.Socket" work; it should fail when that is closed. Another @IOError@ is reported, and it is called again a tenth
+-- of a second later; any other exception ends the thread that has called it, of which there is one for each capability,
+-- and with the last of them the server, which throws it. Default: Millrace's own ('Millrace.Socket.accept'), which needs
+-- no duplicate and survives a lack of descriptors.
 --
 -- @since 0.1.0
 setAccept :: (Socket -> IO (Socket, SockAddr)) -> Settings -> Settings
