@@ -152,8 +152,7 @@ static int close_stream(FILE *stream, int descriptor)
 int fclose(FILE *stream)
 {
     bool flushed = !mf_current || write_out(stream);
-    int error = errno, descriptor = fileno_unlocked(stream);
-    errno = error;
+    int error = errno, descriptor = mf_stream_descriptor(stream);
     if (descriptor >= 0)
         mf_watch_note_close(descriptor, descriptor);
     int result = close_stream(stream, descriptor);

@@ -21,7 +21,7 @@ static size_t buffered_bytes(const FILE *stream)
 
 static bool is_plainly_read(FILE *stream)
 {
-    return !(stream->_flags & MF_STREAM_NO_READS) && fwide(stream, -1) < 0 && fileno_unlocked(stream) >= 0;
+    return !(stream->_flags & MF_STREAM_NO_READS) && fwide(stream, -1) < 0 && mf_stream_descriptor(stream) >= 0;
 }
 
 /* The bytes that were pushed back have been read: on with those that were behind them. These are what is saved while
@@ -44,7 +44,7 @@ static bool end_writing(FILE *stream)
 static size_t read_descriptor(FILE *stream, char *to, size_t size)
 {
     int before = errno;
-    ssize_t count = read(fileno_unlocked(stream), to, size);
+    ssize_t count = read(mf_stream_descriptor(stream), to, size);
     if (count >= 0)
         errno = before;
     if (count > 0) {

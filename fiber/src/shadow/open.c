@@ -3,6 +3,7 @@
 #include "../watch.h"
 #include "blocking.h"
 #include "libc.h"
+#include "stream.h"
 
 #include <stdarg.h>
 #include <sys/stat.h>
@@ -132,8 +133,7 @@ static void reopen_stream(opening *o)
 /* What it has to write first may wait, too. */
 FILE *freopen64(const char *restrict path, const char *restrict mode, FILE *restrict stream)
 {
-    int error = errno, descriptor = fileno_unlocked(stream);
-    errno = error;
+    int descriptor = mf_stream_descriptor(stream);
     if (descriptor >= 0)
         mf_watch_note_close(descriptor, descriptor);
     opening o = {.open = reopen_stream, .path = path, .stream_mode = mode, .stream = stream};

@@ -18,7 +18,7 @@ enum { BUFFER_WORTH_THE_NAME = 128 };
 
 static bool is_plainly_written(FILE *stream)
 {
-    return !(stream->_flags & MF_STREAM_NO_WRITES) && fwide(stream, -1) < 0 && fileno_unlocked(stream) >= 0;
+    return !(stream->_flags & MF_STREAM_NO_WRITES) && fwide(stream, -1) < 0 && mf_stream_descriptor(stream) >= 0;
 }
 
 /* ----------------------------------------------------------------------------------------------------- flushing --- */
@@ -28,7 +28,7 @@ static size_t write_descriptor(FILE *stream, const char *from, size_t size)
 {
     size_t done = 0;
     while (done < size) {
-        ssize_t count = write(fileno_unlocked(stream), from + done, size - done);
+        ssize_t count = write(mf_stream_descriptor(stream), from + done, size - done);
         if (count < 0) {
             stream->_flags |= _IO_ERR_SEEN;
             break;
@@ -49,7 +49,7 @@ static bool seek_to_position(FILE *stream)
     }
     if (stream->_IO_read_end == stream->_IO_write_base)
         return true;
-    off64_t position = lseek64(fileno_unlocked(stream), stream->_IO_write_base - stream->_IO_read_end, SEEK_CUR);
+    off64_t position = lseek64(mf_stream_descriptor(stream), stream->_IO_write_base - stream->_IO_read_end, SEEK_CUR);
     if (position < 0)
         return false;
     stream->_offset = position;

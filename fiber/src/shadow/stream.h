@@ -21,11 +21,18 @@ enum {
     MF_STREAM_LINE_BUFFERED = 0x200,
     MF_STREAM_CURRENTLY_PUTTING = 0x800,
     MF_STREAM_IS_APPENDING = 0x1000,
+    MF_STREAM_IS_FILE = 0x2000,
     MF_STREAM_USER_LOCKS = 0x8000,
 };
 void _IO_doallocbuf(FILE *);
 int _IO_switch_to_get_mode(FILE *);
 void _IO_free_backup_area(FILE *);
+
+/* -1 of a stream that has none: of memory, or made by fopencookie. Unlike fileno, it leaves errno as it is then. */
+static inline int mf_stream_descriptor(const FILE *stream)
+{
+    return stream->_flags & MF_STREAM_IS_FILE ? stream->_fileno : -1;
+}
 
 typedef struct mf_stream_user {
     struct mf_stream_user *next;

@@ -450,6 +450,46 @@ static void streams_that_nobody_locks(void)
     fclose(file);
 }
 
+static void *print_what_went_wrong(void *argument)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    CHECK(stream != NULL);
+    errno = ENOENT;
+    CHECK_GT(fprintf(stream, "%m"), 0);
+    CHECK_GE(fputs(".", stream), 0);
+    CHECK_EQ(fwrite(".", 1, 1, stream), 1);
+    CHECK_EQ(errno, ENOENT);
+    CHECK_EQ(fclose(stream), 0);
+    CHECK_EQ(errno, ENOENT);
+    CHECK_EQ(strncmp(text, strerror(ENOENT), size - 2), 0);
+    free(text);
+    return argument;
+}
+
+static void *read_memory(void *argument)
+{
+    char text[8] = "";
+    FILE *stream = fmemopen(argument, strlen(argument), "r");
+    CHECK(stream != NULL);
+    errno = ENOENT;
+    CHECK_EQ(fgetc(stream), 'a');
+    CHECK(fgets(text, sizeof text, stream) != NULL);
+    CHECK_EQ(fgetc(stream), EOF);
+    CHECK_EQ(errno, ENOENT);
+    fclose(stream);
+    return NULL;
+}
+
+/* That a stream has no descriptor is no error. */
+static void streams_of_memory_leave_errno_alone(void)
+{
+    static char text[] = "a line";
+    on_fiber(print_what_went_wrong, NULL);
+    on_fiber(read_memory, text);
+}
+
 /* ------------------------------------------------------------------------------------------ all streams at once --- */
 
 typedef struct flushing {
@@ -593,6 +633,7 @@ const fiber_case stream_cases[] = {
     CASE(what_is_pushed_back_is_read_as_on_a_thread),
     CASE(printing_lines_that_cannot_be_written),
     CASE(streams_that_nobody_locks),
+    CASE(streams_of_memory_leave_errno_alone),
     CASE(flushing_all_streams),
     CASE(flushing_a_stream_that_nobody_reads),
     CASE(flushing_a_stream_that_is_closed_meanwhile),
