@@ -2,8 +2,8 @@
  * input.c: reading streams, where libc reads inside itself and cannot be reached.
  *
  * A stream's buffer is filled here as libc fills it (fileops.c, _IO_new_file_underflow), but by our read, which parks;
- * what takes from the buffer is then a loop over buffers. A stream that cannot be read, of wide characters or without
- * a descriptor is left to libc.
+ * what takes from the buffer is then a loop over buffers. A stream that cannot be read, of wide characters, without a
+ * descriptor or opened with "m" (its buffer may be the file, mapped) is left to libc.
  */
 #include "blocking.h"
 #include "libc.h"
@@ -21,7 +21,8 @@ static size_t buffered_bytes(const FILE *stream)
 
 static bool is_plainly_read(FILE *stream)
 {
-    return !(stream->_flags & MF_STREAM_NO_READS) && fwide(stream, -1) < 0 && mf_stream_descriptor(stream) >= 0;
+    return !(stream->_flags & MF_STREAM_NO_READS) && !(stream->_flags2 & MF_STREAM_MAPS) && fwide(stream, -1) < 0 &&
+           mf_stream_descriptor(stream) >= 0;
 }
 
 /* The bytes that were pushed back have been read: on with those that were behind them. These are what is saved while

@@ -24,6 +24,7 @@ enum {
     MF_STREAM_IS_FILE = 0x2000,
     MF_STREAM_USER_LOCKS = 0x8000,
 };
+enum { MF_STREAM_MAPS = 0x1 }; /* in _flags2 */
 void _IO_doallocbuf(FILE *);
 int _IO_switch_to_get_mode(FILE *);
 void _IO_free_backup_area(FILE *);

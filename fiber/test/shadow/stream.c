@@ -269,6 +269,55 @@ static void every_step_has_the_effect_it_has_on_a_thread(void)
             compare_traces(modes[m], bufferings[b]);
 }
 
+/* ------------------------------------------------------------------------------------------- mapped into memory --- */
+
+static FILE *open_mapped_file(const char *content)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/millrace-mapped-%d", (int)getpid());
+    FILE *stream = fopen(path, "w");
+    CHECK(stream != NULL);
+    CHECK_GE(fputs(content, stream), 0);
+    CHECK_EQ(fclose(stream), 0);
+    stream = fopen(path, "rm");
+    CHECK(stream != NULL);
+    MUST(unlink(path));
+    return stream;
+}
+
+static void *read_and_rewind(void *argument)
+{
+    FILE *stream = open_mapped_file("abc");
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(fgetc(stream), 'a');
+        CHECK_EQ(fgetc(stream), 'b');
+        CHECK_EQ(fseek(stream, 0, SEEK_SET), 0);
+    }
+    CHECK_EQ(fclose(stream), 0);
+    return argument;
+}
+
+static void *read_to_the_end(void *argument)
+{
+    FILE *stream = argument;
+    char text[8];
+    CHECK_EQ(fread(text, 1, sizeof text, stream), 2);
+    CHECK_MEMORY(text, "bc", 2);
+    CHECK(feof(stream));
+    CHECK(!ferror(stream));
+    return NULL;
+}
+
+/* The second one was mapped by the thread that read it first: its buffer is the file's memory, not to be written to. */
+static void files_that_are_read_as_memory(void)
+{
+    on_fiber(read_and_rewind, NULL);
+    FILE *stream = open_mapped_file("abc");
+    CHECK_EQ(fgetc(stream), 'a');
+    on_fiber(read_to_the_end, stream);
+    CHECK_EQ(fclose(stream), 0);
+}
+
 /* ------------------------------------------------------------------------------------------------- pushing back --- */
 
 enum { WALKS = 60, READING_STEPS = 200, PUSHED_MAX = 400 };
@@ -630,6 +679,7 @@ const fiber_case stream_cases[] = {
     CASE(printing_lines_into_a_full_socket),
     CASE(lines_of_several_fibers_stay_whole),
     CASE(every_step_has_the_effect_it_has_on_a_thread),
+    CASE(files_that_are_read_as_memory),
     CASE(what_is_pushed_back_is_read_as_on_a_thread),
     CASE(printing_lines_that_cannot_be_written),
     CASE(streams_that_nobody_locks),
