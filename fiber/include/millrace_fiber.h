@@ -98,7 +98,7 @@ mr_fiber *mr_fiber_self(void);
 /* The name it was given. */
 const char *mr_fiber_name(const mr_fiber *fiber);
 
-/* The index of the carrier it runs on. */
+/* The index of the carrier it runs on, or ran on. */
 unsigned mr_fiber_carrier(const mr_fiber *fiber);
 
 /* What it was spawned with, if it was spawned to run this function; NULL if with another. */

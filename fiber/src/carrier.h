@@ -92,6 +92,7 @@ struct mr_fiber {
     bool has_ended;
     mf_queue joiners;
     atomic_uint references;
+    unsigned carrier_index; /* for those who ask when the carrier has ended */
     mf_held held[MF_HELD_MAX]; /* kept only when asked for: see report/held.c */
     unsigned held_count;
     mf_sanitizer sanitizer;

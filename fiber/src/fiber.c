@@ -47,6 +47,7 @@ int mr_fiber_spawn(mr_fiber **handle, const mr_fiber_options *options, void *(*r
         fiber->argument = argument;
         atomic_init(&fiber->references, handle ? 2 : 1);
         fiber->carrier = mf_runtime_place(runtime);
+        fiber->carrier_index = fiber->carrier->index;
         if (handle)
             *handle = fiber;
         mf_make_ready(fiber);
@@ -129,7 +130,7 @@ const char *mr_fiber_name(const mr_fiber *fiber)
 
 unsigned mr_fiber_carrier(const mr_fiber *fiber)
 {
-    return fiber->carrier->index;
+    return fiber->carrier_index;
 }
 
 void *mr_fiber_argument(const mr_fiber *fiber, void *(*run)(void *))

@@ -60,6 +60,19 @@ static void names(void)
     join(fiber);
 }
 
+/* As long as it is not joined or detached. */
+static void what_is_known_of_a_fiber_that_has_ended(void)
+{
+    start_carriers(2);
+    mr_fiber *fiber = spawn(nothing, NULL);
+    unsigned carrier = mr_fiber_carrier(fiber);
+    CHECK_LT(carrier, 2);
+    CHECK_EQ(mr_carriers_stop(), 0);
+    CHECK_EQ(mr_fiber_carrier(fiber), carrier);
+    CHECK_EQ(strcmp(mr_fiber_name(fiber), "fiber"), 0);
+    mr_fiber_detach(fiber);
+}
+
 static void *check_argument(void *argument)
 {
     CHECK(mr_fiber_argument(mr_fiber_self(), check_argument) == argument);
@@ -297,6 +310,7 @@ const fiber_case fiber_cases[] = {
     CASE(join_takes_the_result),
     CASE(join_of_oneself),
     CASE(names),
+    CASE(what_is_known_of_a_fiber_that_has_ended),
     CASE(arguments),
     CASE(as_a_thread),
     CASE(detached_fibers_run),
