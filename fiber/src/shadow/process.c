@@ -20,6 +20,7 @@
 /* Pauses between two looks at children. */
 typedef struct child_watch {
     int pidfd; /* -1: there is none that could tell */
+    bool is_callers;
     bool has_told;
     unsigned backoff_ms;
 } child_watch;
@@ -27,6 +28,13 @@ typedef struct child_watch {
 static child_watch watch_child(pid_t pid, bool only_its_end)
 {
     return (child_watch){.pidfd = pid > 0 && only_its_end ? (int)syscall(SYS_pidfd_open, pid, 0) : -1};
+}
+
+static child_watch watch_child_of_id(idtype_t type, id_t id, bool only_its_end)
+{
+    if (type == P_PIDFD && only_its_end)
+        return (child_watch){.pidfd = (int)id, .is_callers = true};
+    return watch_child(type == P_PID ? (pid_t)id : -1, only_its_end);
 }
 
 /* False: interrupted. A child that a debugger has attached to is for the debugger to wait for first: the pidfd tells of
@@ -45,7 +53,7 @@ static bool pause_between_looks(child_watch *watch)
 static void unwatch_child(child_watch *watch)
 {
     int error = errno;
-    if (watch->pidfd >= 0)
+    if (watch->pidfd >= 0 && !watch->is_callers)
         LIBC(close)(watch->pidfd);
     errno = error;
 }
@@ -99,7 +107,7 @@ int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
     if (waitid_is_libcs(type, id, options))
         return LIBC(waitid)(type, id, info, options);
     int before = errno;
-    child_watch watch = watch_child(type == P_PID ? (pid_t)id : -1, !(options & (WSTOPPED | WCONTINUED)));
+    child_watch watch = watch_child_of_id(type, id, !(options & (WSTOPPED | WCONTINUED)));
     int result;
     do {
         target->si_pid = 0;

@@ -83,6 +83,31 @@ static void waitid_by_pidfd(void)
     must_leave_carrier_free(wait_by_pidfd, &child);
 }
 
+static long voluntary_switches(void)
+{
+    struct rusage usage;
+    MUST(getrusage(RUSAGE_THREAD, &usage));
+    return usage.ru_nvcsw;
+}
+
+/* Its carrier, which has nothing else to do, goes to sleep once for the whole wait. Looks in between would be twenty. */
+static void *count_looks(void *argument)
+{
+    siginfo_t info;
+    int by = MUST((int)syscall(SYS_pidfd_open, *(pid_t *)argument, 0));
+    long before = voluntary_switches();
+    CHECK_EQ(waitid(P_PIDFD, (id_t)by, &info, WEXITED), 0);
+    CHECK_LT(voluntary_switches() - before, 10);
+    MUST(close(by));
+    return NULL;
+}
+
+static void waitid_by_pidfd_is_told(void)
+{
+    pid_t child = child_that_ends_after_ms(PAUSE_MS, 0);
+    on_fiber(count_looks, &child);
+}
+
 static void *run_command(void *argument)
 {
     int status = system("sleep 0.3; exit 3");
@@ -204,6 +229,7 @@ const fiber_case process_cases[] = {
     CASE(waitpid_of_one),
     CASE(the_other_forms),
     CASE(waitid_by_pidfd),
+    CASE(waitid_by_pidfd_is_told),
     CASE(waiting_for_a_traced_child_does_not_spin),
     CASE(commands),
     CASE(what_fibers_start_has_no_signals_blocked),
