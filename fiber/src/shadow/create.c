@@ -51,13 +51,23 @@ static int begin_c11_thread(void *argument)
 static bool names_a_mask(const pthread_attr_t *attributes)
 {
     sigset_t mask;
-    return attributes && pthread_attr_getsigmask_np(attributes, &mask) == 0;
+    return pthread_attr_getsigmask_np(attributes, &mask) == 0;
+}
+
+static bool default_names_a_mask(void)
+{
+    pthread_attr_t attributes;
+    if (pthread_getattr_default_np(&attributes) != 0)
+        return false;
+    bool names = names_a_mask(&attributes);
+    pthread_attr_destroy(&attributes);
+    return names;
 }
 
 int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes, void *(*run)(void *),
                    void *restrict argument)
 {
-    if (!mf_current || names_a_mask(attributes))
+    if (!mf_current || (attributes ? names_a_mask(attributes) : default_names_a_mask()))
         return LIBC(pthread_create)(thread, attributes, run, argument);
     beginning *b = prepare((beginning){.run = run, .argument = argument});
     int error = b ? LIBC(pthread_create)(thread, attributes, begin_thread, b) : EAGAIN;
@@ -68,7 +78,7 @@ int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict at
 
 int thrd_create(thrd_t *thread, thrd_start_t run, void *argument)
 {
-    if (!mf_current)
+    if (!mf_current || default_names_a_mask())
         return LIBC(thrd_create)(thread, run, argument);
     beginning *b = prepare((beginning){.run_as_c11 = run, .argument = argument});
     int result = b ? LIBC(thrd_create)(thread, begin_c11_thread, b) : thrd_nomem;

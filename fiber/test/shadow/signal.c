@@ -261,6 +261,30 @@ static void a_mask_among_a_threads_attributes(void)
     on_fiber(name_a_mask, NULL);
 }
 
+static void *look_at_new_threads(void *argument)
+{
+    sigset_t thread = mask_of_new_thread(), c11 = mask_of_new_c11_thread();
+    CHECK(sigismember(&thread, SIGUSR1) && !sigismember(&thread, SIGUSR2));
+    CHECK(sigismember(&c11, SIGUSR1) && !sigismember(&c11, SIGUSR2));
+    return argument;
+}
+
+static void a_mask_among_the_attributes_of_all_threads(void)
+{
+    SKIP_UNDER_TSAN();
+    sigset_t one;
+    pthread_attr_t attributes;
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    CHECK_EQ(pthread_getattr_default_np(&attributes), 0);
+    CHECK_EQ(pthread_attr_setsigmask_np(&attributes, &one), 0);
+    CHECK_EQ(pthread_setattr_default_np(&attributes), 0);
+    on_fiber(look_at_new_threads, NULL);
+    CHECK_EQ(pthread_attr_setsigmask_np(&attributes, NULL), 0);
+    CHECK_EQ(pthread_setattr_default_np(&attributes), 0);
+    CHECK_EQ(pthread_attr_destroy(&attributes), 0);
+}
+
 const fiber_case signal_cases[] = {
     CASE(sigpipe_blocked_by_two_fibers),
     CASE(a_mask_is_one_fibers),
@@ -268,5 +292,6 @@ const fiber_case signal_cases[] = {
     CASE(what_a_fiber_raises_is_handled),
     CASE(what_a_fiber_starts_has_its_mask),
     CASE(a_mask_among_a_threads_attributes),
+    CASE(a_mask_among_the_attributes_of_all_threads),
     {0},
 };
