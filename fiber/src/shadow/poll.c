@@ -336,8 +336,7 @@ int select(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, s
     uint64_t deadline_ns = mf_deadline_after(timeout ? &limit : NULL);
     int result = select_until(bound, read_set, write_set, except_set, deadline_ns);
     if (timeout) { /* Linux leaves in it the time that was not slept */
-        uint64_t now_ns = mr_clock_now_ns();
-        uint64_t left_us = deadline_ns > now_ns ? (deadline_ns - now_ns) / 1000 : 0;
+        uint64_t left_us = mf_left_ns(deadline_ns) / 1000;
         *timeout = (struct timeval){(time_t)(left_us / 1000000), (suseconds_t)(left_us % 1000000)};
     }
     return result;
