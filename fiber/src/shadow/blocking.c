@@ -2,6 +2,7 @@
 #include "blocking.h"
 #include "../watch.h"
 #include "libc.h"
+#include "timespec.h"
 
 enum { BACKOFF_LAST_MS = 20, CALLS_PER_TURN = 128 };
 
@@ -49,7 +50,7 @@ uint64_t mf_socket_deadline_ns(int descriptor, mr_kind direction)
     int option = direction == MR_WAIT_READABLE ? SO_RCVTIMEO : SO_SNDTIMEO;
     if (getsockopt(descriptor, SOL_SOCKET, option, &limit, &size) != 0 || (!limit.tv_sec && !limit.tv_usec))
         return MR_NO_DEADLINE;
-    return mr_clock_now_ns() + (uint64_t)limit.tv_sec * 1000 * NS_PER_MS + (uint64_t)limit.tv_usec * 1000;
+    return mf_deadline_after(&(struct timespec){.tv_sec = limit.tv_sec, .tv_nsec = limit.tv_usec * 1000});
 }
 
 bool mf_back_off(unsigned *backoff_ms, uint64_t deadline_ns)

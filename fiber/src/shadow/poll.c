@@ -335,7 +335,7 @@ int select(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, s
         return LIBC(select)(bound, read_set, write_set, except_set, timeout);
     uint64_t deadline_ns = mf_deadline_after(timeout ? &limit : NULL);
     int result = select_until(bound, read_set, write_set, except_set, deadline_ns);
-    if (timeout) { /* Linux leaves in it the time that was not slept */
+    if (timeout && deadline_ns != MR_NO_DEADLINE) { /* Linux leaves in it the time that was not slept */
         uint64_t left_us = mf_left_ns(deadline_ns) / 1000;
         *timeout = (struct timeval){(time_t)(left_us / 1000000), (suseconds_t)(left_us % 1000000)};
     }

@@ -96,6 +96,20 @@ static ssize_t receive_in_time(const connection *c, receiving r)
     return received;
 }
 
+/* More nanoseconds than 64 bits can count. */
+static void a_timeout_of_centuries(void)
+{
+    connection c = connect_on_loopback();
+    struct timeval limit = {.tv_sec = 18446744073};
+    MUST(setsockopt(c.server, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));
+    receiving r = {.descriptor = c.server, .wanted = 3};
+    mr_fiber *fiber = spawn(receive, &r);
+    let_fibers_park();
+    CHECK_EQ(send(c.client, "abc", 3, 0), 3);
+    CHECK_EQ((ssize_t)join(fiber), 3);
+    disconnect(&c);
+}
+
 static void receive_to_the_mark(const connection *c)
 {
     int mark = MARK;
@@ -168,6 +182,7 @@ static void waiting_for_all_leaves_the_error(void)
 }
 
 const fiber_case receive_cases[] = {
+    CASE(a_timeout_of_centuries),
     CASE(a_low_mark_is_waited_for),
     CASE(looking_at_all_ends_in_time),
     CASE(waiting_for_all_leaves_the_error),

@@ -23,6 +23,7 @@
     X(file)                                                                                                            \
     X(interrupt)                                                                                                       \
     X(name)                                                                                                            \
+    X(poll)                                                                                                            \
     X(process)                                                                                                         \
     X(pthread)                                                                                                         \
     X(receive)                                                                                                         \
