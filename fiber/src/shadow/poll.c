@@ -312,13 +312,39 @@ static int select_entries(const selection *s, struct pollfd *entries, uint64_t d
     }
 }
 
+/* How many descriptors the kernel's table of them has room for now (proc(5), FDSize). INT_MAX: nobody knows. */
+static int table_size(void)
+{
+    static const char name[] = "\nFDSize:";
+    char status[1024];
+    int file = LIBC(open64)("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return INT_MAX;
+    ssize_t size = LIBC(read)(file, status, sizeof status - 1);
+    LIBC(close)(file);
+    status[size > 0 ? size : 0] = 0;
+    const char *line = strstr(status, name);
+    long slots = line ? strtol(line + strlen(name), NULL, 10) : 0;
+    return slots > 0 && slots < INT_MAX ? (int)slots : INT_MAX;
+}
+
+/* Beyond that table select does not look (core_sys_select in fs/select.c). Programs rely on it whose bound is the number
+ * of descriptors that they might have, a million perhaps, and whose sets end at FD_SETSIZE. */
+static int bound_by_table(int bound)
+{
+    if (bound <= FD_SETSIZE)
+        return bound;
+    int size = table_size();
+    return bound < size ? bound : size;
+}
+
 static int select_until(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, uint64_t deadline_ns)
 {
-    selection s = {bound, read_set, write_set, except_set};
-    struct pollfd *entries = calloc((size_t)bound + 1, sizeof *entries);
+    int before = errno;
+    selection s = {bound_by_table(bound), read_set, write_set, except_set};
+    struct pollfd *entries = calloc((size_t)s.bound + 1, sizeof *entries);
     if (!entries)
         return mf_fail(-ENOMEM);
-    int before = errno;
     int result = select_entries(&s, entries, deadline_ns);
     free(entries); /* which keeps errno */
     return (int)mf_settle(result, before);

@@ -25,7 +25,37 @@ static void a_timeout_without_end(void)
     close_pair(&p);
 }
 
+enum { SETS = 64 };
+
+/* As with the bound of getdtablesize() where a program may have more descriptors than a set: what is behind the set is
+ * not the set's. */
+static void *select_with_a_bound_beyond_the_set(void *argument)
+{
+    const pair *p = argument;
+    fd_set sets[SETS];
+    struct timeval timeout = {.tv_sec = 10};
+    memset(sets, 0xff, sizeof sets);
+    FD_ZERO(&sets[0]);
+    FD_SET(p->ends[0], &sets[0]);
+    errno = 0;
+    CHECK_EQ(select(SETS * FD_SETSIZE, &sets[0], NULL, NULL, &timeout), 1);
+    CHECK_EQ(errno, 0);
+    CHECK(FD_ISSET(p->ends[0], &sets[0]));
+    for (size_t i = 0; i < sizeof sets; i++)
+        CHECK(i < sizeof *sets || ((unsigned char *)sets)[i] == 0xff);
+    return NULL;
+}
+
+static void a_bound_beyond_all_descriptors(void)
+{
+    pair p = new_pair();
+    MUST(write(p.ends[1], "x", 1));
+    on_fiber(select_with_a_bound_beyond_the_set, &p);
+    close_pair(&p);
+}
+
 const fiber_case poll_cases[] = {
+    CASE(a_bound_beyond_all_descriptors),
     CASE(a_timeout_without_end),
     {0},
 };
