@@ -281,7 +281,7 @@ static int try_mutex(void *lock)
     if (is_held_by_neighbour(mutex))
         return EBUSY;
     int error = LIBC(pthread_mutex_trylock)(mutex);
-    if (error == 0)
+    if (error == 0 || error == EOWNERDEAD) /* a robust one's last owner died with it: it is ours all the same */
         note_locked(mutex);
     return error;
 }

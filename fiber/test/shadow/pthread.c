@@ -595,6 +595,51 @@ static void a_mutex_whose_owner_died_during_the_wait(void)
     pthread_mutex_destroy(&l.mutex);
 }
 
+static void *lock_and_die(void *argument)
+{
+    CHECK_EQ(pthread_mutex_lock(argument), 0);
+    return NULL;
+}
+
+static void *inherit_and_hold(void *argument)
+{
+    CHECK_EQ(pthread_mutex_lock(argument), EOWNERDEAD);
+    CHECK_EQ(pthread_mutex_consistent(argument), 0);
+    CHECK_EQ(mr_event_wait(may_unlock, MR_NO_DEADLINE), 0);
+    CHECK_EQ(pthread_mutex_unlock(argument), 0);
+    return NULL;
+}
+
+static void *be_refused_by_the_heir(void *argument)
+{
+    CHECK_EQ(pthread_mutex_trylock(argument), EBUSY);
+    CHECK_EQ(pthread_mutex_unlock(argument), EPERM);
+    return NULL;
+}
+
+/* What was inherited is owned: by the fiber, not by its carrier. */
+static void a_recursive_mutex_whose_owner_died(void)
+{
+    pthread_mutex_t mutex;
+    pthread_mutexattr_t attributes;
+    pthread_t thread;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+    CHECK_EQ(pthread_mutex_init(&mutex, &attributes), 0);
+    CHECK_EQ(mr_event_create(&may_unlock), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, lock_and_die, &mutex), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    mr_fiber *heir = spawn(inherit_and_hold, &mutex);
+    on_fiber(be_refused_by_the_heir, &mutex); /* on the same carrier, so after it */
+    mr_event_set(may_unlock);
+    join(heir);
+    CHECK_EQ(pthread_mutex_trylock(&mutex), 0);
+    CHECK_EQ(pthread_mutex_unlock(&mutex), 0);
+    mr_event_destroy(may_unlock);
+    pthread_mutex_destroy(&mutex);
+}
+
 static sem_t alarms;
 static volatile sig_atomic_t handled;
 
@@ -647,6 +692,7 @@ const fiber_case pthread_cases[] = {
     CASE(joining_the_carrier),
     CASE(joining_a_thread),
     CASE(a_mutex_whose_owner_died_during_the_wait),
+    CASE(a_recursive_mutex_whose_owner_died),
     CASE(posting_from_a_signal_handler),
     {0},
 };
