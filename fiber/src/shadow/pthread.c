@@ -169,9 +169,14 @@ static uint64_t deadline_on(clockid_t clock, const struct timespec *until)
     return left_ns > 0 ? mr_clock_now_ns() + (uint64_t)left_ns : 1;
 }
 
+static bool is_known(clockid_t clock)
+{
+    return clock == CLOCK_MONOTONIC || clock == CLOCK_REALTIME;
+}
+
 static bool is_valid(clockid_t clock, const struct timespec *t)
 {
-    return t && mf_is_valid_fraction(t->tv_nsec) && (clock == CLOCK_MONOTONIC || clock == CLOCK_REALTIME);
+    return t && mf_is_valid_fraction(t->tv_nsec) && is_known(clock);
 }
 
 /* -------------------------------------------------------------- owners of recursive mutexes, and those who write --- */
@@ -301,6 +306,18 @@ static int lock_mutex(pthread_mutex_t *mutex, uint64_t deadline_ns)
     return error;
 }
 
+/* A lock that is free is taken whatever the deadline; only who has to wait is told that it is no time. */
+static int lock_mutex_at_once(pthread_mutex_t *mutex)
+{
+    int error = is_own_errorcheck(mutex) ? EDEADLK : try_mutex(mutex);
+    return is_taken(error) ? EINVAL : error;
+}
+
+static int lock_mutex_until(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until)
+{
+    return is_valid(clock, until) ? lock_mutex(mutex, deadline_on(clock, until)) : lock_mutex_at_once(mutex);
+}
+
 /* On a fiber: a lock was taken, unless there was an error, by a call made at `place`. */
 static int note_taken(const void *lock, int error, const void *place)
 {
@@ -329,16 +346,15 @@ int pthread_mutex_trylock(pthread_mutex_t *mutex)
 
 int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until)
 {
-    if (!mf_current || !is_valid(CLOCK_REALTIME, until))
-        return LIBC(pthread_mutex_timedlock)(mutex, until);
-    return note_taken(mutex, lock_mutex(mutex, deadline_on(CLOCK_REALTIME, until)), PLACE);
+    return mf_current ? note_taken(mutex, lock_mutex_until(mutex, CLOCK_REALTIME, until), PLACE)
+                      : LIBC(pthread_mutex_timedlock)(mutex, until);
 }
 
 int pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until)
 {
-    if (!mf_current || !is_valid(clock, until))
+    if (!mf_current || !is_known(clock))
         return LIBC(pthread_mutex_clocklock)(mutex, clock, until);
-    return note_taken(mutex, lock_mutex(mutex, deadline_on(clock, until)), PLACE);
+    return note_taken(mutex, lock_mutex_until(mutex, clock, until), PLACE);
 }
 
 int pthread_mutex_unlock(pthread_mutex_t *mutex)

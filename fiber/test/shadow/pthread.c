@@ -118,6 +118,38 @@ static void recursion_is_the_fibers(void)
     mr_event_destroy(may_unlock);
 }
 
+static const struct timespec no_time = {.tv_nsec = -1};
+
+static void *lock_without_a_time(void *argument)
+{
+    shared *s = argument;
+    CHECK_EQ(pthread_mutex_timedlock(&s->mutex, &no_time), 0);
+    CHECK_EQ(mr_event_wait(may_unlock, MR_NO_DEADLINE), 0);
+    CHECK_EQ(pthread_mutex_unlock(&s->mutex), 0);
+    return NULL;
+}
+
+static void *be_refused_without_a_time(void *argument)
+{
+    shared *s = argument;
+    CHECK_EQ(pthread_mutex_trylock(&s->mutex), EBUSY);
+    CHECK_EQ(pthread_mutex_timedlock(&s->mutex, &no_time), EINVAL);
+    return NULL;
+}
+
+/* The time of a lock that is free is not looked at. */
+static void a_recursive_mutex_and_no_time(void)
+{
+    shared s;
+    init(&s, PTHREAD_MUTEX_RECURSIVE);
+    CHECK_EQ(mr_event_create(&may_unlock), 0);
+    mr_fiber *owner = spawn(lock_without_a_time, &s);
+    on_fiber(be_refused_without_a_time, &s); /* on the same carrier, so after it */
+    mr_event_set(may_unlock);
+    join(owner);
+    mr_event_destroy(may_unlock);
+}
+
 static void *lock_own_errorcheck(void *argument)
 {
     shared *s = argument;
@@ -677,6 +709,7 @@ const fiber_case pthread_cases[] = {
     CASE(a_recursive_mutex),
     CASE(an_error_checking_mutex),
     CASE(recursion_is_the_fibers),
+    CASE(a_recursive_mutex_and_no_time),
     CASE(errors_of_an_error_checking_mutex),
     CASE(conditions),
     CASE(a_condition_with_a_deadline),
