@@ -3,6 +3,7 @@
 #include "carrier.h"
 #include "futex.h"
 #include "shadow/libc.h"
+#include "watch.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -150,14 +151,29 @@ static void wait_for_job(job *j)
         errno = j->error;
 }
 
+/* A helper would open a file for its own process. */
+static bool can_be_helped(void)
+{
+    return mf_current && mf_watch_is_own_process();
+}
+
+static void work_here(mf_work work, void *argument)
+{
+    int before = errno;
+    errno = 0;
+    work(argument);
+    if (!errno)
+        errno = before;
+}
+
 static void offload_to(line *l, mf_work work, void *argument)
 {
     job j = {.work = work, .argument = argument};
     mf_wait_init(&j.wait);
-    if (mf_current && enqueue(l, &j))
+    if (can_be_helped() && enqueue(l, &j))
         wait_for_job(&j);
     else
-        work(argument);
+        work_here(work, argument);
 }
 
 void mf_offload(mf_work work, void *argument)
@@ -182,7 +198,7 @@ void mf_offload_alone(mf_work work, void *argument)
     pthread_t thread;
     job j = {.work = work, .argument = argument};
     mf_wait_init(&j.wait);
-    if (mf_current && start_thread(&thread, do_one_job, &j) == 0)
+    if (can_be_helped() && start_thread(&thread, do_one_job, &j) == 0)
         wait_for_job(&j);
     else
         mf_offload(work, argument);

@@ -8,8 +8,8 @@ typedef void (*mf_work)(void *argument);
 
 /*
  * Runs work(argument) on one of a few helper threads, for work that ends soon by itself: that of disks. The fiber waits
- * for it, uninterrupted. errno is what the work left, and stays as it is if that is nothing. Without any thread the
- * work is done here.
+ * for it, uninterrupted. errno is what the work left, and stays as it is if that is nothing. Without any thread, and
+ * between vfork and exec, the work is done here.
  */
 void mf_offload(mf_work work, void *argument);
 

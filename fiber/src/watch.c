@@ -91,8 +91,7 @@ int mf_watch_wait(int descriptor, mr_kind kind, uint64_t deadline_ns)
     return result == MF_WATCH_REPLACED ? 0 : result;
 }
 
-/* Between vfork and exec the child shares this memory, but closes descriptors of its own. */
-static bool is_own_process(void)
+bool mf_watch_is_own_process(void)
 {
     return getpid() == process;
 }
@@ -103,7 +102,7 @@ static void end_watches_in(bucket *own, int first, int last, int result)
     for (mf_node *node = own->watches.first, *next; node; node = next) {
         next = node->next;
         int descriptor = watch_of(node)->descriptor;
-        if (descriptor < first || descriptor > last || !is_own_process() || !mf_wait_claim(node->wait, node->outcome))
+        if (descriptor < first || descriptor > last || !mf_watch_is_own_process() || !mf_wait_claim(node->wait, node->outcome))
             continue;
         mf_queue_remove(&own->watches, node);
         node->result = result;

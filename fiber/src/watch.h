@@ -47,4 +47,8 @@ unsigned mf_watch_closes(void);
 /* The process whose descriptors are watched is this one; nothing is watched yet. */
 void mf_watch_start(void);
 
+/* Is this that process? Not between vfork and exec: the child shares this memory, but its descriptors and its mask of
+ * signals are its own, and nobody but itself can work for it. errno stays as it is. [any thread] */
+bool mf_watch_is_own_process(void);
+
 #endif

@@ -117,8 +117,9 @@ bool mf_wait_to_try(mf_patient_call *call)
     return error == -EPERM || end_wait(call, error); /* EPERM: what cannot be waited for, such as a file, is ready */
 }
 
+/* The other fibers are not those of a child between vfork and exec. */
 void mf_spend_turn(void)
 {
-    if (++mf_current->calls >= CALLS_PER_TURN)
+    if (++mf_current->calls >= CALLS_PER_TURN && mf_watch_is_own_process())
         mr_fiber_yield();
 }

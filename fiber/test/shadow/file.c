@@ -71,6 +71,36 @@ static void errno_of_work_elsewhere(void)
     on_fiber(open_missing, NULL);
 }
 
+static void *vfork_and_open(void *argument)
+{
+    int status;
+    (void)argument;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    pid_t child = vfork();
+#pragma GCC diagnostic pop
+    if (child == 0) {
+        int file = open("/", O_RDONLY | O_DIRECTORY), device = open("/dev/null", O_RDONLY);
+        _exit(fcntl(file, F_GETFD) < 0 || fcntl(device, F_GETFD) < 0);
+    }
+    MUST(waitpid(child, &status, 0));
+    CHECK_EQ(status, 0);
+    return NULL;
+}
+
+/* Between vfork and exec, as for another standard input. The memory is shared, the descriptors are not: a helper thread
+ * would open it for the parent. */
+static void a_vforked_child_opens_its_own(void)
+{
+    on_fiber(open_missing, NULL); /* starts the helpers */
+    int before = MUST(open("/", O_RDONLY | O_DIRECTORY));
+    MUST(close(before));
+    on_fiber(vfork_and_open, NULL);
+    int after = MUST(open("/", O_RDONLY | O_DIRECTORY));
+    CHECK_EQ(after, before);
+    MUST(close(after));
+}
+
 static void *read_named_pipe(void *argument)
 {
     char text[8] = {0};
@@ -251,6 +281,7 @@ static void a_device_that_takes_messages(void)
 const fiber_case file_cases[] = {
     CASE(a_file_is_written_and_read_back),
     CASE(errno_of_work_elsewhere),
+    CASE(a_vforked_child_opens_its_own),
     CASE(a_named_pipe_between_fibers),
     CASE(streams_of_named_pipes),
     CASE(many_wait_for_a_file_lock),
