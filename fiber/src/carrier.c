@@ -241,14 +241,17 @@ uint64_t mf_carrier_programs_mask(void)
     return mf_mask_of_set(&signals_of_program);
 }
 
-/* Signals belong to the program's own threads, except those that a thread causes by what it does. */
+/* Signals belong to the program's own threads, except those that a thread causes by what it does. A program may have
+ * blocked SIGPIPE for all threads that it starts, so that a broken pipe is an error and nothing else. */
 static void block_signals(void)
 {
-    static const int synchronous[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE};
+    static const int synchronous[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
     sigset_t blocked;
     sigfillset(&blocked);
     for (size_t i = 0; i < sizeof synchronous / sizeof *synchronous; i++)
         sigdelset(&blocked, synchronous[i]);
+    if (!sigismember(&signals_of_program, SIGPIPE))
+        sigdelset(&blocked, SIGPIPE);
     pthread_sigmask(SIG_SETMASK, &blocked, NULL);
 }
 

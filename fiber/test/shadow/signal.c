@@ -63,6 +63,30 @@ static void sigpipe_blocked_by_two_fibers(void)
     close_pair(&one);
 }
 
+static void *write_to_nobody(void *argument)
+{
+    const pair *p = argument;
+    CHECK_EQ(write(p->ends[1], "x", 1), -1);
+    CHECK_EQ(errno, EPIPE);
+    return NULL;
+}
+
+/* By the thread that starts the carriers, as for all the threads that it starts. */
+static void sigpipe_blocked_by_the_program(void)
+{
+    sigset_t own;
+    pair p;
+    MUST(pipe(p.ends));
+    MUST(close(p.ends[0]));
+    sigemptyset(&own);
+    sigaddset(&own, SIGPIPE);
+    CHECK_EQ(mr_carriers_stop(), 0);
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &own, NULL), 0);
+    CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.carriers = 1}), 0);
+    on_fiber(write_to_nobody, &p);
+    MUST(close(p.ends[1]));
+}
+
 static void *tell_mask(void *argument)
 {
     sigset_t *mask = argument;
@@ -287,6 +311,7 @@ static void a_mask_among_the_attributes_of_all_threads(void)
 
 const fiber_case signal_cases[] = {
     CASE(sigpipe_blocked_by_two_fibers),
+    CASE(sigpipe_blocked_by_the_program),
     CASE(a_mask_is_one_fibers),
     CASE(the_carriers_mask_can_be_changed),
     CASE(what_a_fiber_raises_is_handled),
