@@ -66,10 +66,10 @@ typedef struct mf_stream_seen {
 
 /* The signals that a fiber blocks: see mask.h. */
 typedef struct mf_mask {
-    uint64_t blocked;
-    uint64_t added;   /* what the fiber asked to block, and */
-    uint64_t removed; /* not to block: counts for what it starts, also where its carrier blocks it anyway */
-    bool is_own;      /* not the carrier's */
+    uint64_t blocked; /* by the carrier while the fiber runs, if that is not what it blocks anyway */
+    uint64_t added;   /* what the fiber has asked to block, beyond what the program's threads do, and */
+    uint64_t removed; /* not to block */
+    bool is_own;      /* `blocked` is not the carrier's */
     bool has_sigpipe; /* pending, while the fiber does not run */
 } mf_mask;
 

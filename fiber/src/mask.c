@@ -34,43 +34,48 @@ void mf_mask_let_go(mf_hold hold)
 }
 
 /* The kernel blocks no SIGKILL and no SIGSTOP, and glibc keeps two for itself (internal-signals.h). */
-static bool blocks_everything(uint64_t mask)
-{
-    uint64_t never_blocked = MF_MASK_BIT(SIGKILL) | MF_MASK_BIT(SIGSTOP) | MF_MASK_BIT(32) | MF_MASK_BIT(33);
-    return (mask | never_blocked) == UINT64_MAX;
-}
+#define NEVER_BLOCKED (MF_MASK_BIT(SIGKILL) | MF_MASK_BIT(SIGSTOP) | MF_MASK_BIT(32) | MF_MASK_BIT(33))
 
-/* A mask with all that the carrier blocks in it, short of everything, is the one that the fiber had, put back. */
-static void note_whole_mask(mr_fiber *fiber, uint64_t now)
+static void note_request(mf_mask *mask, int how, uint64_t set)
 {
-    uint64_t carriers = fiber->carrier->blocked_signals, besides = now & ~carriers;
-    bool is_put_back = !(carriers & ~now) && !blocks_everything(now);
-    fiber->mask.added = is_put_back ? besides : now;
-    fiber->mask.removed = is_put_back ? 0 : ~now;
-}
-
-static void note_request(mr_fiber *fiber, int how, uint64_t set, uint64_t now)
-{
+    uint64_t programs = mf_carrier_programs_mask();
     if (how == SIG_SETMASK) {
-        note_whole_mask(fiber, now);
-        return;
+        mask->added = set & ~programs;
+        mask->removed = programs & ~set;
+    } else if (how == SIG_BLOCK) {
+        mask->added |= set;
+        mask->removed &= ~set;
+    } else {
+        mask->added &= ~set;
+        mask->removed |= set;
     }
-    uint64_t added = how == SIG_BLOCK ? set : 0, removed = how == SIG_UNBLOCK ? set : 0;
-    fiber->mask.added = (fiber->mask.added | added) & ~removed;
-    fiber->mask.removed = (fiber->mask.removed | removed) & ~added;
 }
 
-void mf_mask_note_change(int how, const sigset_t *set)
+/* What waited for the fiber to let it in comes now, though its carrier goes on blocking it. */
+static void let_in_pending(uint64_t let_in, uint64_t blocked)
+{
+    uint64_t pending = 0;
+    if (!(let_in & blocked))
+        return;
+    syscall(SYS_rt_sigpending, &pending, sizeof pending);
+    if (let_in & pending)
+        mf_mask_set(blocked & ~(let_in & pending));
+}
+
+void mf_mask_change(int how, uint64_t set)
 {
     int error = errno;
     mr_fiber *fiber = mf_current;
-    fiber->mask.blocked = mf_mask_of_thread();
-    fiber->mask.is_own = fiber->mask.blocked != fiber->carrier->blocked_signals;
-    note_request(fiber, how, mf_mask_of_set(set), fiber->mask.blocked);
+    uint64_t before = mf_mask_of_fiber(), carriers = fiber->carrier->blocked_signals;
+    note_request(&fiber->mask, how, set & ~NEVER_BLOCKED);
+    fiber->mask.blocked = (carriers | fiber->mask.added) & ~fiber->mask.removed;
+    fiber->mask.is_own = fiber->mask.blocked != carriers;
+    let_in_pending(before & ~mf_mask_of_fiber(), fiber->mask.blocked);
+    mf_mask_set(fiber->mask.blocked);
     errno = error;
 }
 
-uint64_t mf_mask_to_inherit(void)
+uint64_t mf_mask_of_fiber(void)
 {
     return (mf_carrier_programs_mask() | mf_current->mask.added) & ~mf_current->mask.removed;
 }

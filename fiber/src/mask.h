@@ -1,6 +1,8 @@
 /*
  * mask.h: the signals that one fiber blocks. The kernel keeps a mask for each thread, which all fibers of a carrier
- * would share.
+ * would share; and carriers block nearly everything, which is nobody's wish. So a fiber has a mask of its own, that of
+ * the program's threads until it asks for another. While it runs its carrier blocks what either of them does, but for
+ * what the fiber has let in.
  */
 #ifndef MILLRACE_FIBER_MASK_H
 #define MILLRACE_FIBER_MASK_H
@@ -22,6 +24,12 @@ static inline uint64_t mf_mask_of_set(const sigset_t *set)
     return mask;
 }
 
+static inline void mf_mask_to_set(uint64_t mask, sigset_t *set)
+{
+    sigemptyset(set);
+    memcpy(set, &mask, sizeof mask);
+}
+
 /* errno may change. */
 uint64_t mf_mask_of_thread(void);
 
@@ -38,12 +46,11 @@ typedef struct mf_hold {
 mf_hold mf_mask_hold(void);
 void mf_mask_let_go(mf_hold hold);
 
-/* The running fiber has changed the mask of its thread in the way of pthread_sigmask: from now on it is the fiber's. */
-void mf_mask_note_change(int how, const sigset_t *set);
+/* What the running fiber has blocked, as it is told, and as a thread or a process begins that it starts. */
+uint64_t mf_mask_of_fiber(void);
 
-/* What a thread or a process begins with that the running fiber starts: what the program's threads have blocked, but for
- * what the fiber itself has changed of that. Not the carrier's mask, which is nobody's wish. */
-uint64_t mf_mask_to_inherit(void);
+/* Changes that as pthread_sigmask does. errno stays as it is. */
+void mf_mask_change(int how, uint64_t set);
 
 /* Around a switch, for a fiber that has a mask of its own: the carrier's in its place, and back. errno may change. */
 void mf_mask_put_off(mr_fiber *fiber);

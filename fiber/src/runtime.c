@@ -81,7 +81,7 @@ fail_group:
 static void forget_after_fork(void)
 {
     if (mf_this_carrier)
-        mf_mask_set(mf_current ? mf_mask_to_inherit() : mf_carrier_programs_mask());
+        mf_mask_set(mf_current ? mf_mask_of_fiber() : mf_carrier_programs_mask());
     mf_current = NULL;
     mf_this_carrier = NULL;
     left_behind = atomic_exchange(&current, NULL);

@@ -23,7 +23,7 @@ static beginning *prepare(beginning first)
     beginning *b = malloc(sizeof *b);
     if (b) {
         *b = first;
-        b->mask = mf_mask_to_inherit();
+        b->mask = mf_mask_of_fiber();
     }
     return b;
 }

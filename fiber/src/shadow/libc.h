@@ -124,7 +124,7 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(pthread_once) X(fread) X(__fread_chk) X(fgetc) X(fgets) X(__fgets_chk) X(getdelim) X(__uflow) X(__underflow)  \
     X(fwrite) X(fputs) X(puts) X(fputc) X(__overflow) X(fflush) X(fclose) X(vfprintf) X(__vfprintf_chk) \
     X(vdprintf) X(__vdprintf_chk) X(sync_file_range) X(msync) X(sync) X(vfscanf) X(__isoc99_vfscanf)                   \
-    X(__isoc23_vfscanf) X(pthread_sigmask) X(sigprocmask) X(raise) X(fopen64)                     \
+    X(__isoc23_vfscanf) X(pthread_sigmask) X(raise) X(fopen64)                                    \
     X(freopen64) X(preadv64v2) X(pwritev64v2) X(flockfile) X(ftrylockfile) X(funlockfile) X(pthread_create)            \
     X(thrd_create) X(sched_yield) X(_Fork)
 
@@ -143,7 +143,7 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(__isoc99_vscanf) X(__isoc23_scanf) X(__isoc23_fscanf) X(__isoc23_vscanf) X(fopen) X(freopen) X(preadv2)          \
     X(pwritev2) X(getchar_unlocked) X(getw) X(putw) X(__fread_unlocked_chk) X(__fgets_unlocked_chk) X(eventfd_read)    \
     X(eventfd_write) X(mtx_lock) X(mtx_timedlock) X(mtx_trylock) X(mtx_unlock) X(cnd_wait) X(cnd_timedwait)            \
-    X(cnd_signal) X(cnd_broadcast) X(call_once) X(thrd_join) X(thrd_sleep) X(thrd_yield)
+    X(cnd_signal) X(cnd_broadcast) X(call_once) X(thrd_join) X(thrd_sleep) X(thrd_yield) X(sigprocmask)
 
 typedef enum mf_libc_index {
 #define MF_LIBC_ENUM(name) MF_LIBC_##name,

@@ -166,7 +166,7 @@ static void start_spawn(errand *e)
 static int spawn_elsewhere(errand e)
 {
     e.start = start_spawn;
-    e.mask = mf_mask_to_inherit();
+    e.mask = mf_mask_of_fiber();
     mf_offload(run_start, &e);
     return e.result;
 }
@@ -193,7 +193,7 @@ FILE *popen(const char *command, const char *mode)
 {
     if (!mf_current)
         return LIBC(popen)(command, mode);
-    errand e = {.start = start_popen, .mask = mf_mask_to_inherit(), .command = command, .mode = mode};
+    errand e = {.start = start_popen, .mask = mf_mask_of_fiber(), .command = command, .mode = mode};
     mf_offload(run_start, &e);
     return e.stream;
 }
@@ -202,7 +202,7 @@ int system(const char *command)
 {
     if (!mf_current)
         return LIBC(system)(command);
-    errand e = {.start = start_system, .mask = mf_mask_to_inherit(), .command = command};
+    errand e = {.start = start_system, .mask = mf_mask_of_fiber(), .command = command};
     mf_offload_alone(run_start, &e);
     return e.result;
 }

@@ -1,43 +1,57 @@
 /* signal.c: the mask of signals, which is each fiber's own, and raising one. */
-#include "../mask.h"
 #include "../carrier.h"
+#include "../mask.h"
+#include "../watch.h"
 #include "libc.h"
 
-/* Between mr_fiber_enter_thread and mr_fiber_leave_thread the mask is the carrier's. */
-static void note_change(int how, const sigset_t *set)
+#include <errno.h>
+
+/* 0 or EINVAL. */
+static int change_fibers(int how, const sigset_t *set, sigset_t *before)
 {
-    if (mf_current)
-        mf_mask_note_change(how, set);
-    else if (mf_this_carrier)
+    uint64_t now = mf_mask_of_fiber(), wanted = set ? mf_mask_of_set(set) : 0;
+    if (set && how != SIG_BLOCK && how != SIG_UNBLOCK && how != SIG_SETMASK)
+        return EINVAL;
+    if (before)
+        mf_mask_to_set(now, before);
+    if (set)
+        mf_mask_change(how, wanted);
+    return 0;
+}
+
+/* Between mr_fiber_enter_thread and mr_fiber_leave_thread the mask is the carrier's; between vfork and exec, the child's. */
+static int change_threads(int how, const sigset_t *set, sigset_t *before)
+{
+    int error = LIBC(pthread_sigmask)(how, set, before);
+    if (set && !error && mf_this_carrier && mf_watch_is_own_process())
         mf_this_carrier->blocked_signals = mf_mask_of_thread();
+    return error;
 }
 
 int pthread_sigmask(int how, const sigset_t *set, sigset_t *before)
 {
-    int error = LIBC(pthread_sigmask)(how, set, before);
-    if (set && !error)
-        note_change(how, set);
-    return error;
+    return mf_current && mf_watch_is_own_process() ? change_fibers(how, set, before)
+                                                   : change_threads(how, set, before);
 }
 
 int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before)
 {
-    int result = LIBC(sigprocmask)(how, set, before);
-    if (set && result == 0)
-        note_change(how, set);
-    return result;
+    int error = pthread_sigmask(how, set, before);
+    if (error)
+        errno = error;
+    return error ? -1 : 0;
 }
 
-static bool is_blocked_by_program(int signal_number)
+/* What only the carrier blocks, its fibers do not. */
+static bool is_let_in(int signal_number)
 {
-    return signal_number > 0 && signal_number <= 64 && (mf_carrier_programs_mask() & MF_MASK_BIT(signal_number));
+    return signal_number > 0 && signal_number <= 64 && !(mf_mask_of_fiber() & MF_MASK_BIT(signal_number));
 }
 
-/* What only the carrier blocks, its fibers do not. A fiber that has changed its mask is taken at its word. */
 int raise(int signal_number)
 {
     sigset_t one, before;
-    if (!mf_current || mf_current->mask.is_own || is_blocked_by_program(signal_number))
+    if (!mf_current || !is_let_in(signal_number))
         return LIBC(raise)(signal_number);
     sigemptyset(&one);
     sigaddset(&one, signal_number);

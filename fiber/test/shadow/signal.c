@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <threads.h>
 
@@ -118,6 +119,85 @@ static void a_mask_is_one_fibers(void)
     CHECK(!sigismember(&mask, SIGPIPE));
 }
 
+/* The thread's, as the kernel has it. */
+static uint64_t mask_in_force(void)
+{
+    uint64_t mask = 0;
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &mask, sizeof mask);
+    return mask;
+}
+
+static bool is_in(uint64_t mask, int signal_number)
+{
+    return mask >> (signal_number - 1) & 1;
+}
+
+static void *ask_and_put_back(void *argument)
+{
+    sigset_t one, before, now;
+    uint64_t in_force = mask_in_force();
+    CHECK(is_in(in_force, SIGUSR1));
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    tell_mask(&before);
+    CHECK(!sigismember(&before, SIGUSR1) && !sigismember(&before, SIGUSR2));
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &one, &now), 0);
+    CHECK(!sigismember(&now, SIGUSR1));
+    tell_mask(&now);
+    CHECK(sigismember(&now, SIGUSR1) && !sigismember(&now, SIGUSR2));
+    CHECK_EQ(sigprocmask(SIG_SETMASK, &before, NULL), 0);
+    tell_mask(&now);
+    CHECK(!sigismember(&now, SIGUSR1));
+    CHECK(mask_in_force() == in_force);
+    CHECK_EQ(sigprocmask(99, &one, NULL), -1);
+    CHECK_EQ(errno, EINVAL);
+    CHECK_EQ(sigprocmask(99, NULL, &now), 0);
+    return argument;
+}
+
+/* Whoever asks hands it on, to a process that it starts perhaps, or puts it back later. */
+static void the_carriers_mask_is_not_seen(void)
+{
+    SKIP_UNDER_TSAN();
+    on_fiber(ask_and_put_back, NULL);
+}
+
+/* As those do it that let no handler run in the child. */
+static void *vfork_and_put_back(void *argument)
+{
+    int status;
+    static sigset_t every, before, now;
+    (void)argument;
+    sigfillset(&every);
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, &every, &before), 0);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    pid_t child = vfork();
+#pragma GCC diagnostic pop
+    if (child == 0) {
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        _exit(is_in(mask_in_force(), SIGUSR2));
+    }
+    MUST(waitpid(child, &status, 0));
+    CHECK_EQ(status, 0);
+    tell_mask(&now);
+    CHECK(sigismember(&now, SIGUSR2));
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    return NULL;
+}
+
+static void a_vforked_child_sets_its_own_mask(void)
+{
+    SKIP_UNDER_TSAN();
+    on_fiber(vfork_and_put_back, NULL);
+}
+
+static void *look_at_mask_of_carrier(void *argument)
+{
+    CHECK(!is_in(mask_in_force(), SIGURG));
+    return argument;
+}
+
 static void *change_mask_of_carrier(void *argument)
 {
     sigset_t urgent, own, now;
@@ -142,6 +222,7 @@ static void the_carriers_mask_can_be_changed(void)
     SKIP_UNDER_TSAN();
     sigset_t mask;
     on_fiber(change_mask_of_carrier, NULL);
+    on_fiber(look_at_mask_of_carrier, NULL);
     on_fiber(block_and_wait, NULL);
     on_fiber(tell_mask, &mask);
     CHECK(!sigismember(&mask, SIGURG));
@@ -162,11 +243,37 @@ static void *raise_and_look(void *argument)
     return argument;
 }
 
+static void *raise_with_another_blocked(void *argument)
+{
+    sigset_t another;
+    sigemptyset(&another);
+    sigaddset(&another, SIGPIPE);
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &another, NULL), 0);
+    return raise_and_look(argument);
+}
+
+static void *raise_and_let_in(void *argument)
+{
+    sigset_t one, before;
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &one, &before), 0);
+    CHECK_EQ(raise(SIGUSR1), 0);
+    CHECK_EQ(handled, 0);
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    CHECK_EQ(handled, SIGUSR1);
+    return argument;
+}
+
 static void what_a_fiber_raises_is_handled(void)
 {
     SKIP_UNDER_TSAN();
     CHECK(signal(SIGUSR1, note) != SIG_ERR);
     on_fiber(raise_and_look, NULL);
+    handled = 0;
+    on_fiber(raise_with_another_blocked, NULL);
+    handled = 0;
+    on_fiber(raise_and_let_in, NULL);
 }
 
 /* -------------------------------------------------------------------------------- threads and processes begin with it --- */
@@ -313,6 +420,8 @@ const fiber_case signal_cases[] = {
     CASE(sigpipe_blocked_by_two_fibers),
     CASE(sigpipe_blocked_by_the_program),
     CASE(a_mask_is_one_fibers),
+    CASE(the_carriers_mask_is_not_seen),
+    CASE(a_vforked_child_sets_its_own_mask),
     CASE(the_carriers_mask_can_be_changed),
     CASE(what_a_fiber_raises_is_handled),
     CASE(what_a_fiber_starts_has_its_mask),
