@@ -69,6 +69,7 @@ typedef struct mf_mask {
     uint64_t blocked; /* by the carrier while the fiber runs, if that is not what it blocks anyway */
     uint64_t added;   /* what the fiber has asked to block, beyond what the program's threads do, and */
     uint64_t removed; /* not to block */
+    uint64_t awaited; /* what it has sent to itself while it blocked it */
     bool is_own;      /* `blocked` is not the carrier's */
     bool has_sigpipe; /* pending, while the fiber does not run */
 } mf_mask;

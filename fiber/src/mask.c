@@ -51,15 +51,14 @@ static void note_request(mf_mask *mask, int how, uint64_t set)
     }
 }
 
-/* What waited for the fiber to let it in comes now, though its carrier goes on blocking it. */
-static void let_in_pending(uint64_t let_in, uint64_t blocked)
+/* It comes now, though the carrier goes on blocking it. Nothing else does: what is pending for the process is for its
+ * own threads. */
+static void let_in_awaited(mf_mask *mask, uint64_t let_in)
 {
-    uint64_t pending = 0;
-    if (!(let_in & blocked))
-        return;
-    syscall(SYS_rt_sigpending, &pending, sizeof pending);
-    if (let_in & pending)
-        mf_mask_set(blocked & ~(let_in & pending));
+    uint64_t now = let_in & mask->awaited;
+    mask->awaited &= ~now;
+    if (now & mask->blocked)
+        mf_mask_set(mask->blocked & ~now);
 }
 
 void mf_mask_change(int how, uint64_t set)
@@ -70,7 +69,7 @@ void mf_mask_change(int how, uint64_t set)
     note_request(&fiber->mask, how, set & ~NEVER_BLOCKED);
     fiber->mask.blocked = (carriers | fiber->mask.added) & ~fiber->mask.removed;
     fiber->mask.is_own = fiber->mask.blocked != carriers;
-    let_in_pending(before & ~mf_mask_of_fiber(), fiber->mask.blocked);
+    let_in_awaited(&fiber->mask, before & ~mf_mask_of_fiber());
     mf_mask_set(fiber->mask.blocked);
     errno = error;
 }

@@ -42,21 +42,50 @@ int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before
     return error ? -1 : 0;
 }
 
-/* What only the carrier blocks, its fibers do not. */
+static bool is_signal(int number)
+{
+    return number > 0 && number <= 64;
+}
+
+/* Though the carrier blocks it. */
 static bool is_let_in(int signal_number)
 {
-    return signal_number > 0 && signal_number <= 64 && !(mf_mask_of_fiber() & MF_MASK_BIT(signal_number));
+    return !(mf_mask_of_fiber() & MF_MASK_BIT(signal_number));
+}
+
+static int deliver_to_oneself(int signal_number)
+{
+    sigset_t one, before;
+    sigemptyset(&one);
+    sigaddset(&one, signal_number);
+    LIBC(pthread_sigmask)(SIG_UNBLOCK, &one, &before);
+    int error = LIBC(pthread_kill)(pthread_self(), signal_number);
+    LIBC(pthread_sigmask)(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+/* By a fiber: what it lets in is handled before the call returns, what it blocks when it lets it in. */
+static int send_to_oneself(int signal_number)
+{
+    if (is_signal(signal_number) && is_let_in(signal_number))
+        return deliver_to_oneself(signal_number);
+    if (is_signal(signal_number))
+        mf_current->mask.awaited |= MF_MASK_BIT(signal_number);
+    return LIBC(pthread_kill)(pthread_self(), signal_number);
 }
 
 int raise(int signal_number)
 {
-    sigset_t one, before;
-    if (!mf_current || !is_let_in(signal_number))
+    if (!mf_current)
         return LIBC(raise)(signal_number);
-    sigemptyset(&one);
-    sigaddset(&one, signal_number);
-    LIBC(pthread_sigmask)(SIG_UNBLOCK, &one, &before);
-    int result = LIBC(raise)(signal_number);
-    LIBC(pthread_sigmask)(SIG_SETMASK, &before, NULL);
-    return result;
+    int error = send_to_oneself(signal_number);
+    if (error)
+        errno = error;
+    return error ? -1 : 0;
+}
+
+int pthread_kill(pthread_t thread, int signal_number)
+{
+    return mf_current && pthread_equal(thread, pthread_self()) ? send_to_oneself(signal_number)
+                                                               : LIBC(pthread_kill)(thread, signal_number);
 }

@@ -243,6 +243,15 @@ static void *raise_and_look(void *argument)
     return argument;
 }
 
+static void *send_to_oneself_and_look(void *argument)
+{
+    CHECK_EQ(pthread_kill(pthread_self(), SIGUSR1), 0);
+    CHECK_EQ(handled, SIGUSR1);
+    CHECK_EQ(pthread_kill(pthread_self(), 0), 0);
+    CHECK_EQ(pthread_kill(pthread_self(), 1000), EINVAL);
+    return argument;
+}
+
 static void *raise_with_another_blocked(void *argument)
 {
     sigset_t another;
@@ -270,6 +279,8 @@ static void what_a_fiber_raises_is_handled(void)
     SKIP_UNDER_TSAN();
     CHECK(signal(SIGUSR1, note) != SIG_ERR);
     on_fiber(raise_and_look, NULL);
+    handled = 0;
+    on_fiber(send_to_oneself_and_look, NULL);
     handled = 0;
     on_fiber(raise_with_another_blocked, NULL);
     handled = 0;
