@@ -3,7 +3,8 @@
  *
  * Each looks first, without waiting. To wait, a few descriptors with plain conditions are operations of the core.
  * Anything else (many descriptors, POLLPRI, nothing but errors) is watched through an epoll descriptor made for the
- * call, because an epoll descriptor is itself readable when it has something to report.
+ * call, because an epoll descriptor is itself readable when it has something to report. Where none can be had, it looks
+ * again after a while.
  *
  * The signal masks of ppoll, pselect and epoll_pwait have no effect: signals are not delivered to carriers.
  */
@@ -15,7 +16,7 @@
 #include <limits.h>
 #include <string.h>
 
-enum { WATCHED_SINGLY_MAX = 16 };
+enum { WATCHED_SINGLY_MAX = 16, BETWEEN_LOOKS_MS = 10 };
 
 #define NS_PER_MS UINT64_C(1000000)
 
@@ -105,37 +106,42 @@ static int wait_singly(watching *w, const struct pollfd *entries, nfds_t count, 
 }
 
 /* POLLIN and EPOLLIN, and so on, are the same bits on Linux. A descriptor that occurs twice wants both sets. What cannot
- * be added is bad, which the next look tells, or a file, which would have been reported ready. */
-static bool add_to_set(int set, const struct pollfd *entries, nfds_t index)
+ * be added is bad, which the next look tells, or a file, which would have been reported ready. 0 or a negative errno. */
+static int add_to_set(int set, const struct pollfd *entries, nfds_t index)
 {
     struct epoll_event event = {.events = 0};
     for (nfds_t i = 0; i <= index; i++)
         if (entries[i].fd == entries[index].fd)
             event.events |= (unsigned short)entries[i].events;
     if (epoll_ctl(set, EPOLL_CTL_ADD, entries[index].fd, &event) == 0 || errno == EPERM)
-        return true;
-    return errno == EEXIST && epoll_ctl(set, EPOLL_CTL_MOD, entries[index].fd, &event) == 0;
+        return 0;
+    return errno == EEXIST && epoll_ctl(set, EPOLL_CTL_MOD, entries[index].fd, &event) == 0 ? 0 : -errno;
+}
+
+static int wait_for_next_look(uint64_t deadline_ns)
+{
+    uint64_t next_ns = mr_clock_now_ns() + BETWEEN_LOOKS_MS * NS_PER_MS;
+    return mr_fiber_sleep_until(deadline_ns != MR_NO_DEADLINE && deadline_ns < next_ns ? deadline_ns : next_ns);
 }
 
 static int wait_for_set(watching *w, const struct pollfd *entries, nfds_t count, uint64_t deadline_ns)
 {
-    int set = epoll_create1(EPOLL_CLOEXEC);
+    int set = epoll_create1(EPOLL_CLOEXEC), refusal = 0;
     if (set < 0)
-        return -errno;
-    bool added = true;
-    for (nfds_t i = 0; i < count && added; i++) {
+        return wait_for_next_look(deadline_ns);
+    for (nfds_t i = 0; i < count && !refusal; i++) {
         if (entries[i].fd < 0)
             continue;
         watch_for_close(w, entries[i].fd);
-        added = add_to_set(set, entries, i);
+        refusal = add_to_set(set, entries, i);
     }
-    if (added)
-        watch(w, set, MR_WAIT_READABLE);
-    else
+    if (refusal)
         mf_wait_claim_own(&w->wait, w->count);
+    else
+        watch(w, set, MR_WAIT_READABLE);
     int error = park(w, deadline_ns);
     LIBC(close)(set);
-    return error;
+    return refusal && refusal != -EBADF && !error ? wait_for_next_look(deadline_ns) : error;
 }
 
 /* 0: look again. `by_set`: what the core waits for was not what was asked for. */

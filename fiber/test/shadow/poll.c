@@ -2,6 +2,8 @@
 #include "shadow_test.h"
 
 #include <limits.h>
+#include <poll.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 
 static void *select_with_the_longest_timeout(void *argument)
@@ -54,7 +56,35 @@ static void a_bound_beyond_all_descriptors(void)
     close_pair(&p);
 }
 
+static void *poll_for_urgent_data_too(void *argument)
+{
+    const pair *p = argument;
+    struct pollfd entry = {.fd = p->ends[0], .events = POLLIN | POLLPRI};
+    CHECK_EQ(poll(&entry, 1, 20), 0);
+    CHECK_EQ(poll(&entry, 1, -1), 1);
+    CHECK_EQ(entry.revents, POLLIN);
+    return NULL;
+}
+
+/* poll needs none of its own, whatever it is asked for. */
+static void polling_without_a_descriptor_left(void)
+{
+    pair p = new_pair();
+    struct rlimit limit, none;
+    MUST(getrlimit(RLIMIT_NOFILE, &limit));
+    none = limit;
+    none.rlim_cur = (rlim_t)p.ends[1] + 1;
+    MUST(setrlimit(RLIMIT_NOFILE, &none));
+    mr_fiber *fiber = spawn(poll_for_urgent_data_too, &p);
+    CHECK_EQ(mr_fiber_sleep(50 * NS_PER_MS), 0);
+    MUST(write(p.ends[1], "x", 1));
+    join(fiber);
+    MUST(setrlimit(RLIMIT_NOFILE, &limit));
+    close_pair(&p);
+}
+
 const fiber_case poll_cases[] = {
+    CASE(polling_without_a_descriptor_left),
     CASE(a_bound_beyond_all_descriptors),
     CASE(a_timeout_without_end),
     {0},
