@@ -2,6 +2,7 @@
 #include "blocking.h"
 #include "../watch.h"
 #include "libc.h"
+#include "socket.h"
 #include "timespec.h"
 
 enum { BACKOFF_LAST_MS = 20, CALLS_PER_TURN = 128 };
@@ -24,12 +25,11 @@ void mf_note_receive_mark(void)
 
 size_t mf_receive_mark(int descriptor)
 {
-    int mark = 1, type = 0, error = errno;
+    int mark = 1, error = errno;
     socklen_t size = sizeof mark;
     if (!atomic_load_explicit(&has_receive_marks, memory_order_relaxed))
         return 1;
-    bool is_stream = getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
-    if (is_stream)
+    if (mf_is_stream(descriptor))
         getsockopt(descriptor, SOL_SOCKET, SO_RCVLOWAT, &mark, &size);
     errno = error;
     return mark > 1 ? (size_t)mark : 1;
