@@ -59,6 +59,14 @@ static void a_child_can_start_anew(void)
     CHECK_EQ((intptr_t)on_fiber(nothing, (void *)5), 5);
 }
 
+/* In the child: there are no fibers any more, waits are those of an OS thread. */
+static void end_as_a_thread(void)
+{
+    CHECK(mr_fiber_self() == NULL);
+    CHECK_EQ(mr_fiber_sleep(NS_PER_MS), 0);
+    _exit(0);
+}
+
 static void *fork_here(void *argument)
 {
     pid_t child = fork();
@@ -89,11 +97,8 @@ static void *fork_as_a_thread(void *argument)
     mr_fiber *self = mr_fiber_enter_thread();
     pid_t child = fork();
     mr_fiber_leave_thread(self);
-    if (child == 0) {
-        CHECK(mr_fiber_self() == NULL);
-        CHECK_EQ(mr_fiber_sleep(NS_PER_MS), 0);
-        _exit(0);
-    }
+    if (child == 0)
+        end_as_a_thread();
     CHECK(mr_fiber_self() == self);
     must_exit_with(child, 0);
     return argument;
@@ -110,11 +115,8 @@ static void *fork_without_handlers(void *argument)
 {
     const mr_fiber *self = mr_fiber_self();
     pid_t child = MUST(_Fork());
-    if (child == 0) {
-        CHECK(mr_fiber_self() == NULL);
-        CHECK_EQ(mr_fiber_sleep(NS_PER_MS), 0);
-        _exit(0);
-    }
+    if (child == 0)
+        end_as_a_thread();
     CHECK(mr_fiber_self() == self);
     must_exit_with(child, 0);
     return argument;
