@@ -214,37 +214,53 @@ static bool knows_its_owner(const pthread_mutex_t *mutex)
     return type == PTHREAD_MUTEX_RECURSIVE_NP || type == PTHREAD_MUTEX_ERRORCHECK_NP;
 }
 
-/* Is the mutex held by another fiber of this carrier? libc would take that fiber for the caller. */
+typedef bool whose(const ownership *each);
+
+static bool is_callers(const ownership *each)
+{
+    return each->owner == mf_current;
+}
+
+static bool is_neighbours(const ownership *each)
+{
+    return each->owner != mf_current && each->carrier == mf_this_carrier;
+}
+
+/* The link to it, or to the end of the list. With the bucket locked. */
+static ownership **find(size_t index, const void *lock, whose *is_wanted)
+{
+    ownership **link = &owned[index].first;
+    while (*link && ((*link)->lock != lock || !is_wanted(*link)))
+        link = &(*link)->next;
+    return link;
+}
+
+static bool is_owned(const void *lock, whose *is_wanted)
+{
+    size_t index = owner_bucket(lock);
+    mf_lock_take(&owned[index].lock);
+    bool found = *find(index, lock, is_wanted) != NULL;
+    mf_lock_give(&owned[index].lock);
+    return found;
+}
+
+/* By another fiber of this carrier: libc would take that fiber for the caller. */
 static bool is_held_by_neighbour(const pthread_mutex_t *mutex)
 {
-    size_t index = owner_bucket(mutex);
-    bool held = false;
-    mf_lock_take(&owned[index].lock);
-    for (ownership *each = owned[index].first; each; each = each->next)
-        held |= each->lock == mutex && each->owner != mf_current && each->carrier == mf_this_carrier;
-    mf_lock_give(&owned[index].lock);
-    return held;
+    return is_owned(mutex, is_neighbours);
 }
 
 static bool is_own(const void *lock)
 {
-    size_t index = owner_bucket(lock);
-    bool own = false;
-    mf_lock_take(&owned[index].lock);
-    for (ownership *each = owned[index].first; each; each = each->next)
-        own |= each->lock == lock && each->owner == mf_current;
-    mf_lock_give(&owned[index].lock);
-    return own;
+    return is_owned(lock, is_callers);
 }
 
 static void note_locked(const void *lock)
 {
     size_t index = owner_bucket(lock);
-    ownership *fresh = malloc(sizeof *fresh), *found;
+    ownership *fresh = malloc(sizeof *fresh);
     mf_lock_take(&owned[index].lock);
-    found = owned[index].first;
-    while (found && (found->lock != lock || found->owner != mf_current))
-        found = found->next;
+    ownership *found = *find(index, lock, is_callers);
     if (!found && fresh) {
         *fresh = (ownership){
             .next = owned[index].first, .lock = lock, .owner = mf_current, .carrier = mf_this_carrier};
@@ -260,17 +276,12 @@ static void note_locked(const void *lock)
 static void note_unlocked(const void *lock)
 {
     size_t index = owner_bucket(lock);
-    ownership *gone = NULL;
     mf_lock_take(&owned[index].lock);
-    for (ownership **link = &owned[index].first; *link; link = &(*link)->next) {
-        if ((*link)->lock != lock || (*link)->owner != mf_current)
-            continue;
-        if (--(*link)->depth == 0) {
-            gone = *link;
-            *link = gone->next;
-        }
-        break;
-    }
+    ownership **link = find(index, lock, is_callers), *gone = *link;
+    if (gone && --gone->depth == 0)
+        *link = gone->next;
+    else
+        gone = NULL;
     mf_lock_give(&owned[index].lock);
     free(gone);
 }
