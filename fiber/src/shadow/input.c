@@ -59,10 +59,15 @@ static size_t read_descriptor(FILE *stream, char *to, size_t size)
     return 0;
 }
 
-static void empty_buffer(FILE *stream)
+/* Finds out, too, whether the stream is a terminal's. */
+static void have_buffer(FILE *stream)
 {
     if (!stream->_IO_buf_base)
         _IO_doallocbuf(stream);
+}
+
+static void empty_buffer(FILE *stream)
+{
     stream->_IO_read_base = stream->_IO_read_ptr = stream->_IO_read_end = stream->_IO_buf_base;
     stream->_IO_write_base = stream->_IO_write_ptr = stream->_IO_write_end = stream->_IO_buf_base;
 }
@@ -85,6 +90,7 @@ static bool fill_plainly(FILE *stream)
         return true;
     if (stream->_flags & _IO_EOF_SEEN)
         return false;
+    have_buffer(stream);
     show_output(stream);
     empty_buffer(stream);
     stream->_IO_read_end +=
@@ -143,8 +149,7 @@ static size_t direct_bytes(FILE *stream, size_t wanted)
 static size_t read_block(FILE *stream, char *to, size_t wanted)
 {
     size_t done = 0, direct, count = 1;
-    if (!stream->_IO_buf_base)
-        _IO_doallocbuf(stream);
+    have_buffer(stream);
     while (done < wanted && count) {
         direct = direct_bytes(stream, wanted - done);
         if (direct) {

@@ -2,8 +2,10 @@
 #include "shadow_test.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <printf.h>
 #include <pthread.h>
+#include <pty.h>
 #include <signal.h>
 #include <stdio_ext.h>
 #include <sys/socket.h>
@@ -415,6 +417,44 @@ static void what_is_pushed_back_is_read_as_on_a_thread(void)
     free(content);
 }
 
+/* --------------------------------------------------------------------------------------- questions and answers --- */
+
+static void *ask_for_a_line(void *argument)
+{
+    char line[16];
+    CHECK_EQ(printf("name? "), 6);
+    CHECK(fgets(line, sizeof line, (FILE *)argument) != NULL);
+    CHECK_EQ(strcmp(line, "x\n"), 0);
+    return NULL;
+}
+
+/* What is read is a terminal, which a stream knows only when it has its buffer. */
+static void a_question_is_shown_before_its_answer_is_read(void)
+{
+    int user, terminal, shown[2], standard_output = MUST(dup(STDOUT_FILENO));
+    char text[16] = "";
+    MUST(openpty(&user, &terminal, NULL, NULL, NULL));
+    MUST(pipe(shown));
+    fflush(stdout);
+    MUST(dup2(shown[1], STDOUT_FILENO));
+    CHECK_EQ(setvbuf(stdout, NULL, _IOLBF, BUFSIZ), 0);
+    FILE *stream = fdopen(terminal, "r");
+    CHECK(stream != NULL);
+    mr_fiber *fiber = spawn(ask_for_a_line, stream);
+    let_fibers_park();
+    CHECK_EQ(poll(&(struct pollfd){.fd = shown[0], .events = POLLIN}, 1, 0), 1);
+    CHECK_EQ(read(shown[0], text, sizeof text), 6);
+    CHECK_EQ(strcmp(text, "name? "), 0);
+    MUST(write(user, "x\n", 2));
+    join(fiber);
+    MUST(dup2(standard_output, STDOUT_FILENO));
+    fclose(stream);
+    close(user);
+    close(shown[0]);
+    close(shown[1]);
+    close(standard_output);
+}
+
 /* ------------------------------------------------------------------------------------------- printing in vain --- */
 
 /* libc's fwrite says that all is well when it has taken everything and not been able to write it; fprintf does not. */
@@ -681,6 +721,7 @@ const fiber_case stream_cases[] = {
     CASE(every_step_has_the_effect_it_has_on_a_thread),
     CASE(files_that_are_read_as_memory),
     CASE(what_is_pushed_back_is_read_as_on_a_thread),
+    CASE(a_question_is_shown_before_its_answer_is_read),
     CASE(printing_lines_that_cannot_be_written),
     CASE(streams_that_nobody_locks),
     CASE(streams_of_memory_leave_errno_alone),
