@@ -129,20 +129,27 @@ static ssize_t attempt_after_a_look(const transfer *t, descriptor_kind kind)
     return kind == KIND_DEVICE && !isatty(t->call.descriptor) ? perform_elsewhere(t, mf_offload_alone) : perform(t);
 }
 
+/* What cannot be done without waiting is refused, by most with EOPNOTSUPP. f2fs and gfs2 say EINVAL of a write into the
+ * cache (generic_write_checks_count in fs/read_write.c). */
+static bool may_mean_waiting(const transfer *t, int error)
+{
+    return error == EAGAIN || error == EOPNOTSUPP || error == ENOSYS || (error == EINVAL && t->writes);
+}
+
 /* EAGAIN from a file means pages that are not in memory, whatever the descriptor's flags: files have no non-blocking
  * mode. */
 static ssize_t attempt(const transfer *t)
 {
     ssize_t result = attempt_without_waiting(t);
-    if (result >= 0 || (errno != EAGAIN && errno != EOPNOTSUPP && errno != ENOSYS))
+    int error = errno;
+    if (result >= 0 || !may_mean_waiting(t, error))
         return result;
-    bool refused = errno != EAGAIN;
     descriptor_kind kind = kind_of(t->call.descriptor);
     if (kind == KIND_FILE)
         return perform_elsewhere(t, mf_offload);
-    if (!refused || mf_is_nonblocking(t->call.descriptor))
-        return refused ? perform(t) : mf_fail(-EAGAIN);
-    return attempt_after_a_look(t, kind);
+    if (error == EAGAIN || error == EINVAL)
+        return mf_fail(-error);
+    return mf_is_nonblocking(t->call.descriptor) ? perform(t) : attempt_after_a_look(t, kind);
 }
 
 /* ---------------------------------------------------------------------------------------------- whole transfers --- */

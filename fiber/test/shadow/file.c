@@ -1,4 +1,5 @@
 /* file.c: files, which must not block a carrier, named pipes and devices. */
+#include "../../src/shadow/libc.h"
 #include "shadow_test.h"
 
 #include <fcntl.h>
@@ -50,6 +51,24 @@ static void a_file_is_written_and_read_back(void)
     umask(before);
     MUST(stat(path, &status));
     CHECK_EQ(status.st_mode & 0777, 0640);
+    unlink(path);
+}
+
+/* In the kernel's place: a write that must not wait. */
+static ssize_t refuse_to_write(int descriptor, const struct iovec *vector, int count, off64_t offset, int flags)
+{
+    (void)descriptor, (void)vector, (void)count, (void)offset, (void)flags;
+    errno = EINVAL;
+    return -1;
+}
+
+/* As f2fs does it. */
+static void a_file_system_that_refuses_to_write_without_waiting(void)
+{
+    char path[64];
+    make_path(path, "refused");
+    atomic_store(&mf_libc_functions[MF_LIBC_pwritev64v2], (void *)refuse_to_write);
+    on_fiber(write_and_read_back, path);
     unlink(path);
 }
 
@@ -280,6 +299,7 @@ static void a_device_that_takes_messages(void)
 
 const fiber_case file_cases[] = {
     CASE(a_file_is_written_and_read_back),
+    CASE(a_file_system_that_refuses_to_write_without_waiting),
     CASE(errno_of_work_elsewhere),
     CASE(a_vforked_child_opens_its_own),
     CASE(a_named_pipe_between_fibers),
