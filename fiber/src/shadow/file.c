@@ -87,9 +87,11 @@ static size_t left_bytes(const transfer *t)
     return total;
 }
 
-/* A write that does not block after one look: what is sure to find room. */
+/* A write that does not block after one look: what is sure to find room. So much stays together in a pipe (pipe(7)). */
 static ssize_t perform_a_little(const transfer *t)
 {
+    if (left_bytes(t) <= PIPE_BUF)
+        return LIBC(writev)(t->call.descriptor, t->vector, t->count);
     struct iovec first = *t->vector;
     if (first.iov_len > PIPE_BUF)
         first.iov_len = PIPE_BUF;

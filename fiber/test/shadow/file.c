@@ -54,12 +54,20 @@ static void a_file_is_written_and_read_back(void)
     unlink(path);
 }
 
+static int refusal;
+
 /* In the kernel's place: a write that must not wait. */
 static ssize_t refuse_to_write(int descriptor, const struct iovec *vector, int count, off64_t offset, int flags)
 {
     (void)descriptor, (void)vector, (void)count, (void)offset, (void)flags;
-    errno = EINVAL;
+    errno = refusal;
     return -1;
+}
+
+static void refuse_writes_that_must_not_wait(int error)
+{
+    refusal = error;
+    atomic_store(&mf_libc_functions[MF_LIBC_pwritev64v2], (void *)refuse_to_write);
 }
 
 /* As f2fs does it. */
@@ -67,9 +75,30 @@ static void a_file_system_that_refuses_to_write_without_waiting(void)
 {
     char path[64];
     make_path(path, "refused");
-    atomic_store(&mf_libc_functions[MF_LIBC_pwritev64v2], (void *)refuse_to_write);
+    refuse_writes_that_must_not_wait(EINVAL);
     on_fiber(write_and_read_back, path);
     unlink(path);
+}
+
+static void *write_two_halves(void *argument)
+{
+    struct iovec halves[] = {{"1234", 4}, {"5678", 4}};
+    CHECK_EQ(writev(*(int *)argument, halves, 2), 8);
+    return NULL;
+}
+
+/* As before Linux 6.5. What is one write is one packet, where a pipe keeps them apart. */
+static void a_pipe_that_refuses_to_be_written_without_waiting(void)
+{
+    int ends[2];
+    char text[16];
+    MUST(pipe2(ends, O_DIRECT));
+    refuse_writes_that_must_not_wait(EOPNOTSUPP);
+    on_fiber(write_two_halves, &ends[1]);
+    CHECK_EQ(read(ends[0], text, sizeof text), 8);
+    CHECK_MEMORY(text, "12345678", 8);
+    MUST(close(ends[0]));
+    MUST(close(ends[1]));
 }
 
 static void *open_missing(void *argument)
@@ -300,6 +329,7 @@ static void a_device_that_takes_messages(void)
 const fiber_case file_cases[] = {
     CASE(a_file_is_written_and_read_back),
     CASE(a_file_system_that_refuses_to_write_without_waiting),
+    CASE(a_pipe_that_refuses_to_be_written_without_waiting),
     CASE(errno_of_work_elsewhere),
     CASE(a_vforked_child_opens_its_own),
     CASE(a_named_pipe_between_fibers),
