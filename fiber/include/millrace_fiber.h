@@ -106,8 +106,9 @@ void *mr_fiber_argument(const mr_fiber *fiber, void *(*run)(void *argument));
 
 /*
  * From here to mr_fiber_leave_thread the running fiber is a plain part of its carrier's OS thread: shadowed calls are
- * libc's, what waits holds up the carrier, and the mask of signals is the carrier's. For code that keeps accounts of OS threads, as run-time systems of other
- * languages do. Returns what mr_fiber_leave_thread takes; NULL (on an OS thread, or if nested) is fine there.
+ * libc's, what waits holds up the carrier, and the mask of signals is the carrier's. For code that keeps accounts of OS
+ * threads, as run-time systems of other languages do. Returns what mr_fiber_leave_thread takes; NULL (on an OS thread, or
+ * if nested) is fine there.
  */
 mr_fiber *mr_fiber_enter_thread(void);
 void mr_fiber_leave_thread(mr_fiber *fiber);

@@ -1,6 +1,8 @@
 /*
- * create.c: threads and processes that a fiber starts. A new thread begins with the signals blocked that its creator blocks, which on
- * a fiber are all that carriers block: nothing that is meant for the new thread would reach it.
+ * create.c: threads and processes that a fiber starts.
+ *
+ * libc has a new thread begin with what its creator's thread blocks, which on a fiber is all that carriers block: nothing
+ * that is meant for the new thread would reach it. It is to begin with the fiber's mask.
  */
 #include "../carrier.h"
 #include "../mask.h"

@@ -106,27 +106,25 @@ int __pthread_once(pthread_once_t *, void (*)(void));
 
 /* The names this library defines with a way of its own to libc's function. */
 #define MF_SHADOWED(X)                                                                                                 \
-    X(read) X(write) X(readv) X(writev) X(pread64) X(pwrite64) X(preadv64) X(pwritev64) X(__read_chk)                  \
-    X(__pread64_chk) X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(send) X(sendto) X(sendmsg) X(sendmmsg)               \
-    X(__recv_chk) X(__recvfrom_chk) X(accept) X(accept4) X(connect) X(setsockopt) X(poll) X(ppoll)                     \
-    X(select) X(pselect) X(__poll_chk) X(__ppoll_chk) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) X(close)            \
-    X(close_range) X(closefrom) X(dup2) X(dup3) X(nanosleep) X(clock_nanosleep) X(usleep) X(sleep) X(getaddrinfo)      \
-    X(getnameinfo)                                                                                                     \
-    X(gethostbyname) X(gethostbyname2) X(gethostbyaddr) X(gethostbyname_r) X(gethostbyname2_r) X(gethostbyaddr_r)      \
-    X(open64) X(openat64) X(__open64_2) X(__openat64_2) X(fsync) X(fdatasync) X(syncfs) X(flock) X(fcntl) X(lockf64) \
-    X(wait) X(waitpid) X(wait3) X(wait4) X(waitid) X(system) X(popen) X(pclose) X(posix_spawn)                                  \
-    X(posix_spawnp) X(pthread_mutex_lock)                                                                              \
+    X(read) X(write) X(readv) X(writev) X(pread64) X(pwrite64) X(preadv64) X(pwritev64) X(__read_chk) X(__pread64_chk) \
+    X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(send) X(sendto) X(sendmsg) X(sendmmsg) X(__recv_chk)                  \
+    X(__recvfrom_chk) X(accept) X(accept4) X(connect) X(setsockopt) X(poll) X(ppoll) X(select) X(pselect)              \
+    X(__poll_chk) X(__ppoll_chk) X(epoll_wait) X(epoll_pwait) X(epoll_pwait2) X(close) X(close_range) X(closefrom)     \
+    X(dup2) X(dup3) X(nanosleep) X(clock_nanosleep) X(usleep) X(sleep) X(getaddrinfo) X(getnameinfo) X(gethostbyname)  \
+    X(gethostbyname2) X(gethostbyaddr) X(gethostbyname_r) X(gethostbyname2_r) X(gethostbyaddr_r) X(open64) X(openat64) \
+    X(__open64_2) X(__openat64_2) X(fsync) X(fdatasync) X(syncfs) X(flock) X(fcntl) X(lockf64) X(wait) X(waitpid)      \
+    X(wait3) X(wait4) X(waitid) X(system) X(popen) X(pclose) X(posix_spawn) X(posix_spawnp) X(pthread_mutex_lock)      \
     X(pthread_mutex_trylock) X(pthread_mutex_timedlock) X(pthread_mutex_clocklock) X(pthread_mutex_unlock)             \
     X(pthread_cond_wait) X(pthread_cond_timedwait) X(pthread_cond_clockwait) X(pthread_cond_signal)                    \
-    X(pthread_cond_broadcast) X(pthread_rwlock_rdlock) X(pthread_rwlock_wrlock) X(pthread_rwlock_trywrlock) X(pthread_rwlock_timedrdlock)          \
-    X(pthread_rwlock_timedwrlock) X(pthread_rwlock_clockrdlock) X(pthread_rwlock_clockwrlock)                          \
-    X(pthread_rwlock_unlock) X(sem_wait) X(sem_timedwait) X(sem_clockwait) X(sem_post) X(pthread_join) X(pthread_barrier_wait)                 \
-    X(pthread_once) X(fread) X(__fread_chk) X(fgetc) X(fgets) X(__fgets_chk) X(getdelim) X(__uflow) X(__underflow)  \
-    X(fwrite) X(fputs) X(puts) X(fputc) X(__overflow) X(fflush) X(fclose) X(vfprintf) X(__vfprintf_chk) \
-    X(vdprintf) X(__vdprintf_chk) X(sync_file_range) X(msync) X(sync) X(vfscanf) X(__isoc99_vfscanf)                   \
-    X(__isoc23_vfscanf) X(pthread_sigmask) X(raise) X(pthread_kill) X(fopen64)                    \
-    X(freopen64) X(preadv64v2) X(pwritev64v2) X(flockfile) X(ftrylockfile) X(funlockfile) X(pthread_create)            \
-    X(thrd_create) X(sched_yield) X(_Fork)
+    X(pthread_cond_broadcast) X(pthread_rwlock_rdlock) X(pthread_rwlock_wrlock) X(pthread_rwlock_trywrlock)            \
+    X(pthread_rwlock_timedrdlock) X(pthread_rwlock_timedwrlock) X(pthread_rwlock_clockrdlock)                          \
+    X(pthread_rwlock_clockwrlock) X(pthread_rwlock_unlock) X(sem_wait) X(sem_timedwait) X(sem_clockwait) X(sem_post)   \
+    X(pthread_join) X(pthread_barrier_wait) X(pthread_once) X(fread) X(__fread_chk) X(fgetc) X(fgets) X(__fgets_chk)   \
+    X(getdelim) X(__uflow) X(__underflow) X(fwrite) X(fputs) X(puts) X(fputc) X(__overflow) X(fflush) X(fclose)        \
+    X(vfprintf) X(__vfprintf_chk) X(vdprintf) X(__vdprintf_chk) X(sync_file_range) X(msync) X(sync) X(vfscanf)         \
+    X(__isoc99_vfscanf) X(__isoc23_vfscanf) X(pthread_sigmask) X(raise) X(pthread_kill) X(fopen64) X(freopen64)        \
+    X(preadv64v2) X(pwritev64v2) X(flockfile) X(ftrylockfile) X(funlockfile) X(pthread_create) X(thrd_create)          \
+    X(sched_yield) X(_Fork)
 
 /* Second names for the same definitions. Some of libc's exist for old programs only and cannot be looked up. */
 #define MF_ALIASED(X)                                                                                                  \
@@ -134,16 +132,16 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(__connect) X(__poll) X(__select) X(__close) X(__dup2) X(__nanosleep) X(open) X(__open) X(__open64) X(openat)     \
     X(creat) X(creat64) X(__open_2) X(__openat_2) X(lockf) X(fcntl64) X(__fcntl) X(__wait) X(__waitpid)                \
     X(__pthread_mutex_lock) X(__pthread_mutex_trylock) X(__pthread_mutex_unlock) X(__pthread_rwlock_rdlock)            \
-    X(__pthread_rwlock_wrlock) X(__pthread_rwlock_trywrlock) X(__pthread_rwlock_unlock) X(__pthread_once)                                         \
+    X(__pthread_rwlock_wrlock) X(__pthread_rwlock_trywrlock) X(__pthread_rwlock_unlock) X(__pthread_once)              \
     X(fread_unlocked) X(getc) X(fgetc_unlocked) X(getc_unlocked) X(fgets_unlocked) X(getchar) X(getline) X(__getdelim) \
-    X(_IO_getc) X(_IO_putc) X(fwrite_unlocked) X(fputs_unlocked) X(putc) X(fputc_unlocked) X(putc_unlocked) X(putchar)        \
-    X(putchar_unlocked)  \
-    X(fflush_unlocked) X(fprintf) X(printf) X(vprintf) X(__fprintf_chk) X(__printf_chk) X(__vprintf_chk) X(dprintf) \
-    X(__dprintf_chk) X(scanf) X(fscanf) X(vscanf) X(__vfscanf) X(__isoc99_scanf) X(__isoc99_fscanf)                    \
-    X(__isoc99_vscanf) X(__isoc23_scanf) X(__isoc23_fscanf) X(__isoc23_vscanf) X(fopen) X(freopen) X(preadv2)          \
-    X(pwritev2) X(getchar_unlocked) X(getw) X(putw) X(__fread_unlocked_chk) X(__fgets_unlocked_chk) X(eventfd_read)    \
-    X(eventfd_write) X(mtx_lock) X(mtx_timedlock) X(mtx_trylock) X(mtx_unlock) X(cnd_wait) X(cnd_timedwait)            \
-    X(cnd_signal) X(cnd_broadcast) X(call_once) X(thrd_join) X(thrd_sleep) X(thrd_yield) X(sigprocmask)
+    X(_IO_getc) X(_IO_putc) X(fwrite_unlocked) X(fputs_unlocked) X(putc) X(fputc_unlocked) X(putc_unlocked) X(putchar) \
+    X(putchar_unlocked) X(fflush_unlocked) X(fprintf) X(printf) X(vprintf) X(__fprintf_chk) X(__printf_chk)            \
+    X(__vprintf_chk) X(dprintf) X(__dprintf_chk) X(scanf) X(fscanf) X(vscanf) X(__vfscanf) X(__isoc99_scanf)           \
+    X(__isoc99_fscanf) X(__isoc99_vscanf) X(__isoc23_scanf) X(__isoc23_fscanf) X(__isoc23_vscanf) X(fopen) X(freopen)  \
+    X(preadv2) X(pwritev2) X(getchar_unlocked) X(getw) X(putw) X(__fread_unlocked_chk) X(__fgets_unlocked_chk)         \
+    X(eventfd_read) X(eventfd_write) X(mtx_lock) X(mtx_timedlock) X(mtx_trylock) X(mtx_unlock) X(cnd_wait)             \
+    X(cnd_timedwait) X(cnd_signal) X(cnd_broadcast) X(call_once) X(thrd_join) X(thrd_sleep) X(thrd_yield)              \
+    X(sigprocmask)
 
 typedef enum mf_libc_index {
 #define MF_LIBC_ENUM(name) MF_LIBC_##name,
