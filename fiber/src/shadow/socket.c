@@ -10,6 +10,7 @@
 #include "libc.h"
 #include "timespec.h"
 
+#include <limits.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -61,6 +62,12 @@ static size_t total_bytes(const struct msghdr *message)
     for (size_t i = 0; i < message->msg_iovlen; i++)
         total += message->msg_iov[i].iov_len;
     return total;
+}
+
+/* More parts than the kernel takes: it does not look at them, nor may we. */
+static bool has_too_many_parts(const struct msghdr *message)
+{
+    return message->msg_iovlen > IOV_MAX;
 }
 
 /* A message of which a part has been transferred: the rest, with a vector of its own. */
@@ -220,7 +227,7 @@ static ssize_t receive_message(int descriptor, struct msghdr *message, int flags
 
 ssize_t recvmsg(int descriptor, struct msghdr *message, int flags)
 {
-    if (receive_is_libcs(descriptor, flags))
+    if (receive_is_libcs(descriptor, flags) || has_too_many_parts(message))
         return LIBC(recvmsg)(descriptor, message, flags);
     return receive_message(descriptor, message, flags);
 }
@@ -379,7 +386,7 @@ static ssize_t send_message(int descriptor, const struct msghdr *message, int fl
 
 ssize_t sendmsg(int descriptor, const struct msghdr *message, int flags)
 {
-    if (!mf_current || (flags & MSG_DONTWAIT))
+    if (!mf_current || (flags & MSG_DONTWAIT) || has_too_many_parts(message))
         return LIBC(sendmsg)(descriptor, message, flags);
     return send_message(descriptor, message, flags);
 }
@@ -464,10 +471,17 @@ static int accept_waiting(int descriptor, struct sockaddr *address, socklen_t *s
     return accepted;
 }
 
+/* Or fails at once. */
+static bool accept_is_libcs(int descriptor, int flags)
+{
+    return !mf_current || (flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) || mf_is_nonblocking(descriptor) ||
+           !is_listening(descriptor);
+}
+
 int accept4(int descriptor, struct sockaddr *address, socklen_t *size, int flags)
 {
     mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
-    if (!mf_current || mf_is_nonblocking(descriptor) || !is_listening(descriptor))
+    if (accept_is_libcs(descriptor, flags))
         return LIBC(accept4)(descriptor, address, size, flags);
     int accepted, before = errno;
     do

@@ -308,6 +308,13 @@ static void call_recvmsg_truncated(world *w, outcome *o)
         o->detail[0] = message.msg_flags;
 }
 
+static void call_recvmsg_too_many_parts(world *w, outcome *o)
+{
+    struct iovec vector = {o->data, 4};
+    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = SIZE_MAX};
+    o->result = recvmsg(w->descriptor, &message, 0);
+}
+
 static void call_recvmmsg(world *w, outcome *o)
 {
     struct iovec vectors[] = {{o->data, 8}, {o->data + 8, 24}};
@@ -535,6 +542,13 @@ static void call_sendmsg_large(world *w, outcome *o)
     note_if_partial(o, 300000);
 }
 
+static void call_sendmsg_too_many_parts(world *w, outcome *o)
+{
+    struct iovec vector = {large, 4};
+    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = SIZE_MAX};
+    o->result = sendmsg(w->descriptor, &message, 0);
+}
+
 static void call_sendmmsg(world *w, outcome *o)
 {
     struct iovec vectors[] = {{"1234", 4}, {"567890", 6}};
@@ -570,6 +584,11 @@ static void call_accept4(world *w, outcome *o)
         o->detail[2] = fcntl(accepted, F_GETFD);
         close(accepted);
     }
+}
+
+static void call_accept4_invalid(world *w, outcome *o)
+{
+    o->result = accept4(w->descriptor, NULL, NULL, 0x1234);
 }
 
 static void call_connect(world *w, outcome *o)
@@ -994,6 +1013,7 @@ const call calls[] = {
     {"recv_errqueue", NEED_READABLE, false, false, call_recv_errqueue},
     {"recvfrom", NEED_READABLE, false, false, call_recvfrom},
     {"recvmsg_truncated", NEED_READABLE, false, false, call_recvmsg_truncated},
+    {"recvmsg_too_many_parts", NEED_NOTHING, false, false, call_recvmsg_too_many_parts},
     {"recvmmsg", NEED_READABLE, false, false, call_recvmmsg},
     {"write", NEED_WRITABLE, false, false, call_write},
     {"write_nothing", NEED_WRITABLE, false, false, call_write_nothing},
@@ -1019,9 +1039,11 @@ const call calls[] = {
     {"send_dontwait_large", NEED_NOTHING, false, false, call_send_dontwait_large},
     {"sendto", NEED_WRITABLE, false, false, call_sendto},
     {"sendmsg_large", NEED_WRITABLE, false, false, call_sendmsg_large},
+    {"sendmsg_too_many_parts", NEED_NOTHING, false, false, call_sendmsg_too_many_parts},
     {"sendmmsg", NEED_WRITABLE, false, false, call_sendmmsg},
     {"accept", NEED_READABLE, false, false, call_accept},
     {"accept4", NEED_READABLE, false, false, call_accept4},
+    {"accept4_invalid", NEED_NOTHING, false, false, call_accept4_invalid},
     {"connect", NEED_NOTHING, true, false, call_connect},
     {"shutdown", NEED_NOTHING, true, false, call_shutdown},
     {"poll_in_now", NEED_NOTHING, false, false, call_poll_in_now},
