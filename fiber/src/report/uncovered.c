@@ -22,12 +22,12 @@ static const char *const blocking[] = {
     "getservbyname", "getservbyname_r", "getservbyport", "getservbyport_r", "getservent", "getservent_r", "getspnam",
     "getspnam_r", "getwc", "getwc_unlocked", "getwchar", "getwchar_unlocked", "initgroups", "io_getevents", "lckpwdf",
     "lio_listio", "lio_listio64", "mq_receive", "mq_send", "mq_timedreceive", "mq_timedsend", "msgrcv", "msgsnd",
-    "pause", "perror", "psiginfo", "psignal", "pthread_clockjoin_np", "pthread_spin_lock",
-    "pthread_timedjoin_np", "putwc", "putwc_unlocked", "putwchar", "putwchar_unlocked", "res_nquery",
-    "res_nquerydomain", "res_nsearch", "res_nsend", "res_query", "res_querydomain", "res_search", "res_send", "semop",
-    "semtimedop", "sendfile", "sendfile64", "sigpause", "sigsuspend", "sigtimedwait", "sigwait", "sigwaitinfo",
-    "splice", "syscall", "syslog", "tcdrain", "tcsendbreak", "tcsetattr", "tee", "verr", "verrx", "vfwprintf",
-    "vfwscanf", "vmsplice", "vsyslog", "vwarn", "vwarnx", "vwprintf", "vwscanf", "warn", "warnx", "wprintf", "wscanf",
+    "pause", "perror", "psiginfo", "psignal", "pthread_clockjoin_np", "pthread_timedjoin_np", "putwc",
+    "putwc_unlocked", "putwchar", "putwchar_unlocked", "res_nquery", "res_nquerydomain", "res_nsearch", "res_nsend",
+    "res_query", "res_querydomain", "res_search", "res_send", "semop", "semtimedop", "sendfile", "sendfile64",
+    "sigpause", "sigsuspend", "sigtimedwait", "sigwait", "sigwaitinfo", "splice", "syscall", "syslog", "tcdrain",
+    "tcsendbreak", "tcsetattr", "tee", "verr", "verrx", "vfwprintf", "vfwscanf", "vmsplice", "vsyslog", "vwarn",
+    "vwarnx", "vwprintf", "vwscanf", "warn", "warnx", "wprintf", "wscanf",
 };
 
 static bool may_block(const char *name)

@@ -119,12 +119,12 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(pthread_cond_broadcast) X(pthread_rwlock_rdlock) X(pthread_rwlock_wrlock) X(pthread_rwlock_trywrlock)            \
     X(pthread_rwlock_timedrdlock) X(pthread_rwlock_timedwrlock) X(pthread_rwlock_clockrdlock)                          \
     X(pthread_rwlock_clockwrlock) X(pthread_rwlock_unlock) X(sem_wait) X(sem_timedwait) X(sem_clockwait) X(sem_post)   \
-    X(pthread_join) X(pthread_barrier_wait) X(pthread_once) X(fread) X(__fread_chk) X(fgetc) X(fgets) X(__fgets_chk)   \
-    X(getdelim) X(__uflow) X(__underflow) X(fwrite) X(fputs) X(puts) X(fputc) X(__overflow) X(fflush) X(fclose)        \
-    X(vfprintf) X(__vfprintf_chk) X(vdprintf) X(__vdprintf_chk) X(sync_file_range) X(msync) X(sync) X(vfscanf)         \
-    X(__isoc99_vfscanf) X(__isoc23_vfscanf) X(pthread_sigmask) X(raise) X(pthread_kill) X(fopen64) X(freopen64)        \
-    X(preadv64v2) X(pwritev64v2) X(flockfile) X(ftrylockfile) X(funlockfile) X(pthread_create) X(thrd_create)          \
-    X(sched_yield) X(_Fork)
+    X(pthread_spin_lock) X(pthread_join) X(pthread_barrier_wait) X(pthread_once) X(fread) X(__fread_chk) X(fgetc)      \
+    X(fgets) X(__fgets_chk) X(getdelim) X(__uflow) X(__underflow) X(fwrite) X(fputs) X(puts) X(fputc) X(__overflow)    \
+    X(fflush) X(fclose) X(vfprintf) X(__vfprintf_chk) X(vdprintf) X(__vdprintf_chk) X(sync_file_range) X(msync)        \
+    X(sync) X(vfscanf) X(__isoc99_vfscanf) X(__isoc23_vfscanf) X(pthread_sigmask) X(raise) X(pthread_kill) X(fopen64)  \
+    X(freopen64) X(preadv64v2) X(pwritev64v2) X(flockfile) X(ftrylockfile) X(funlockfile) X(pthread_create)            \
+    X(thrd_create) X(sched_yield) X(_Fork)
 
 /* Second names for the same definitions. Some of libc's exist for old programs only and cannot be looked up. */
 #define MF_ALIASED(X)                                                                                                  \

@@ -564,6 +564,18 @@ ALIAS(__pthread_rwlock_trywrlock, pthread_rwlock_trywrlock);
 
 ALIAS(__pthread_rwlock_unlock, pthread_rwlock_unlock);
 
+/* --------------------------------------------------------------------------------------------------- spin locks --- */
+
+/* Its owner may be a fiber of the same carrier, which has to run before it can give the lock up. */
+int pthread_spin_lock(pthread_spinlock_t *lock)
+{
+    if (!mf_current)
+        return LIBC(pthread_spin_lock)(lock);
+    while (pthread_spin_trylock(lock) != 0)
+        mr_fiber_yield();
+    return 0;
+}
+
 /* --------------------------------------------------------------------------------------------------- semaphores --- */
 
 static int try_semaphore(void *lock)

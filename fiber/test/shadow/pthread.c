@@ -498,6 +498,42 @@ static void loops_that_let_others_go_first(void)
     join(other);
 }
 
+typedef struct spun {
+    pthread_spinlock_t lock;
+    unsigned counter, rounds;
+} spun;
+
+static void *count_under_spin_lock(void *argument)
+{
+    spun *s = argument;
+    for (unsigned i = 0; i < s->rounds; i++) {
+        CHECK_EQ(pthread_spin_lock(&s->lock), 0);
+        unsigned before = s->counter;
+        if (i % 8 == 0)
+            mr_fiber_yield();
+        s->counter = before + 1;
+        CHECK_EQ(pthread_spin_unlock(&s->lock), 0);
+    }
+    return NULL;
+}
+
+/* Held over a park, which nobody should do, it keeps others waiting and not their carrier. */
+static void spin_locks(void)
+{
+    spun s = {.rounds = harness_rounds(400)};
+    mr_fiber *fibers[4];
+    pthread_t thread;
+    CHECK_EQ(pthread_spin_init(&s.lock, PTHREAD_PROCESS_PRIVATE), 0);
+    for (int i = 0; i < 4; i++)
+        fibers[i] = spawn(count_under_spin_lock, &s);
+    CHECK_EQ(pthread_create(&thread, NULL, count_under_spin_lock, &s), 0);
+    for (int i = 0; i < 4; i++)
+        join(fibers[i]);
+    pthread_join(thread, NULL);
+    CHECK_EQ(s.counter, 5 * s.rounds);
+    CHECK_EQ(pthread_spin_destroy(&s.lock), 0);
+}
+
 static void *wait_semaphore(void *argument)
 {
     CHECK_EQ(sem_wait(argument), 0);
@@ -720,6 +756,7 @@ const fiber_case pthread_cases[] = {
     CASE(a_condition_between_processes),
     CASE(a_barrier_among_fibers_and_threads),
     CASE(loops_that_let_others_go_first),
+    CASE(spin_locks),
     CASE(semaphores),
     CASE(once_with_an_initializer_that_parks),
     CASE(joining_the_carrier),
