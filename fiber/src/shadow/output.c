@@ -280,6 +280,19 @@ ALIAS(putchar_unlocked, putchar);
 
 /* ---------------------------------------------------------------------------------------------------- formatted --- */
 
+/* Of the two only fputs tells that what was to be written at once was not, but it ends at a 0. */
+static bool put_by_libc(FILE *stream, const char *text, size_t length)
+{
+    return strlen(text) == length ? LIBC(fputs)(text, stream) != EOF
+                                  : LIBC(fwrite)(text, 1, length, stream) == length;
+}
+
+/* With the stream locked. */
+static bool put_formatted(FILE *stream, const char *text, size_t length)
+{
+    return is_plainly_written(stream) ? put_string(stream, text, length) : put_by_libc(stream, text, length);
+}
+
 /* Prints what was formatted, and frees it. */
 static int print(FILE *stream, char *text, int length)
 {
@@ -287,7 +300,7 @@ static int print(FILE *stream, char *text, int length)
     if (length < 0)
         return -1;
     mf_stream_lock(stream, &own);
-    bool printed = !length || put_string(stream, text, (size_t)length);
+    bool printed = !length || put_formatted(stream, text, (size_t)length);
     mf_stream_unlock(stream, &own);
     int error = errno;
     free(text);
@@ -295,10 +308,12 @@ static int print(FILE *stream, char *text, int length)
     return printed ? length : -1;
 }
 
-/* Flags of a stream are looked at before its lock is taken: of these, only the orientation ever changes, once. */
+/* Flags of a stream are looked at before its lock is taken: of these, only the orientation ever changes, once. Streams
+ * without a descriptor, too: what fopencookie was given to write with may wait, and libc's vfprintf keeps a record in the
+ * thread's list of cleanups meanwhile, which would be another fiber's to take off. */
 static bool prints_through_memory(FILE *stream)
 {
-    return mf_current && is_plainly_written(stream);
+    return mf_current && !(stream->_flags & MF_STREAM_NO_WRITES) && fwide(stream, -1) < 0;
 }
 
 int vfprintf(FILE *restrict stream, const char *restrict format, va_list arguments)

@@ -579,6 +579,79 @@ static void streams_of_memory_leave_errno_alone(void)
     on_fiber(read_memory, text);
 }
 
+/* ------------------------------------------------------------------------------------- streams of the program's --- */
+
+typedef struct notebook {
+    char text[512];
+    size_t length;
+    bool is_open;
+} notebook;
+
+static ssize_t write_slowly_into_notebook(void *cookie, const char *from, size_t size)
+{
+    notebook *n = cookie;
+    CHECK(!n->is_open);
+    n->is_open = true;
+    usleep(1000);
+    CHECK_LE(n->length + size, sizeof n->text);
+    memcpy(n->text + n->length, from, size);
+    n->length += size;
+    n->is_open = false;
+    return (ssize_t)size;
+}
+
+static void *print_into_notebook(void *argument)
+{
+    for (int i = 0; i < 5; i++) {
+        CHECK_EQ(fprintf(argument, "%s %d\n", "line", i), 7);
+        CHECK_EQ(fprintf(argument, "%c.", 0), 2);
+        CHECK_GE(fputs("-", argument), 0);
+    }
+    return NULL;
+}
+
+/* What they write with may wait, and is called by one fiber at a time. */
+static void streams_of_the_programs_are_locked(void)
+{
+    notebook n = {.length = 0};
+    mr_fiber *fibers[3];
+    FILE *stream = fopencookie(&n, "w", (cookie_io_functions_t){.write = write_slowly_into_notebook});
+    CHECK(stream != NULL);
+    CHECK_EQ(setvbuf(stream, NULL, _IONBF, 0), 0);
+    for (int i = 0; i < 3; i++)
+        fibers[i] = spawn(print_into_notebook, stream);
+    for (int i = 0; i < 3; i++)
+        join(fibers[i]);
+    CHECK_EQ(fclose(stream), 0);
+    CHECK_EQ(n.length, 3 * 5 * 10);
+}
+
+static ssize_t write_nothing(void *cookie, const char *from, size_t size)
+{
+    (void)cookie, (void)from, (void)size;
+    errno = ENOSPC;
+    return 0; /* an error (fopencookie(3)) */
+}
+
+static void *print_lines_into_nothing(void *argument)
+{
+    FILE *stream = fopencookie(argument, "w", (cookie_io_functions_t){.write = write_nothing});
+    CHECK(stream != NULL);
+    CHECK_EQ(setvbuf(stream, NULL, _IOLBF, 64), 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(fprintf(stream, "a %s\n", "line"), -1);
+        CHECK_EQ(errno, ENOSPC);
+    }
+    fclose(stream);
+    return NULL;
+}
+
+static void streams_of_the_programs_that_fail(void)
+{
+    print_lines_into_nothing(NULL);
+    on_fiber(print_lines_into_nothing, NULL);
+}
+
 /* ------------------------------------------------------------------------------------------ all streams at once --- */
 
 typedef struct flushing {
@@ -725,6 +798,8 @@ const fiber_case stream_cases[] = {
     CASE(printing_lines_that_cannot_be_written),
     CASE(streams_that_nobody_locks),
     CASE(streams_of_memory_leave_errno_alone),
+    CASE(streams_of_the_programs_are_locked),
+    CASE(streams_of_the_programs_that_fail),
     CASE(flushing_all_streams),
     CASE(flushing_a_stream_that_nobody_reads),
     CASE(flushing_a_stream_that_is_closed_meanwhile),
