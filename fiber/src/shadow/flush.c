@@ -151,6 +151,8 @@ static int close_stream(FILE *stream, int descriptor)
 
 int fclose(FILE *stream)
 {
+    if (mf_current)
+        mf_stream_let_go(stream);
     bool flushed = !mf_current || write_out(stream);
     int error = errno, descriptor = mf_stream_descriptor(stream);
     if (descriptor >= 0)

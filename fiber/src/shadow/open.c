@@ -137,7 +137,7 @@ FILE *freopen64(const char *restrict path, const char *restrict mode, FILE *rest
     if (descriptor >= 0)
         mf_watch_note_close(descriptor, descriptor);
     opening o = {.open = reopen_stream, .path = path, .stream_mode = mode, .stream = stream};
-    if (mf_current)
+    if (mf_current && !mf_stream_is_held(stream))
         mf_offload_alone(open_now, &o);
     else
         reopen_stream(&o);

@@ -9,6 +9,7 @@
 #include "../watch.h"
 #include "blocking.h"
 #include "libc.h"
+#include "stream.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -218,6 +219,7 @@ int pclose(FILE *stream)
     if (!mf_current)
         return LIBC(pclose)(stream);
     errand e = {.stream = stream};
+    mf_stream_let_go(stream);
     mf_offload_alone(run_pclose, &e);
     return e.result;
 }

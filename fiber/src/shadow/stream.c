@@ -121,6 +121,20 @@ static mf_stream_user *find_programs(const FILE *stream)
     return found;
 }
 
+bool mf_stream_is_held(const FILE *stream)
+{
+    return find_programs(stream) != NULL;
+}
+
+void mf_stream_let_go(FILE *stream)
+{
+    mf_stream_user *own;
+    while ((own = find_programs(stream))) {
+        mf_stream_unlock(stream, own);
+        free(own);
+    }
+}
+
 void funlockfile(FILE *stream)
 {
     mf_stream_user *own = mf_current ? find_programs(stream) : NULL;

@@ -51,6 +51,12 @@ void mf_stream_unlock(FILE *stream, mf_stream_user *own);
 bool mf_stream_try_lock(FILE *stream, mf_stream_user *own);
 void mf_stream_pause(void);
 
+/* Has the running fiber locked it by flockfile? Then no helper thread can use it. */
+bool mf_stream_is_held(const FILE *stream);
+
+/* Takes all those locks back: the stream is about to be closed. */
+void mf_stream_let_go(FILE *stream);
+
 /* output.c: writes what was put into a locked stream, so that libc has nothing left to write. False after an error. */
 bool mf_stream_write_out(FILE *stream);
 

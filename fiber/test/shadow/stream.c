@@ -10,6 +10,7 @@
 #include <stdio_ext.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <wchar.h>
 
 /* ------------------------------------------------------------------------------------------ a reader that waits --- */
@@ -787,6 +788,42 @@ static void flockfile_excludes_other_fibers(void)
     fclose(shared_stream);
 }
 
+static void *reopen_and_close_locked(void *argument)
+{
+    FILE *stream = fopen("/dev/null", "w");
+    CHECK(stream != NULL);
+    flockfile(stream);
+    CHECK(freopen("/dev/null", "r", stream) == stream);
+    funlockfile(stream);
+    flockfile(stream);
+    flockfile(stream);
+    CHECK_EQ(fclose(stream), 0);
+    stream = popen("exit 3", "r");
+    CHECK(stream != NULL);
+    flockfile(stream);
+    CHECK_EQ(WEXITSTATUS(pclose(stream)), 3);
+    return argument;
+}
+
+static void *use_two_streams(void *argument)
+{
+    FILE *streams[2];
+    for (int i = 0; i < 2; i++)
+        CHECK((streams[i] = fopen("/dev/null", "w")) != NULL);
+    for (int i = 0; i < 2; i++) {
+        CHECK_GE(fputs("line", streams[i]), 0);
+        CHECK_EQ(fclose(streams[i]), 0);
+    }
+    return argument;
+}
+
+/* By who has locked it: no helper could have it, and what the next stream at its place is locked by is nobody. */
+static void a_locked_stream_is_reopened_and_closed(void)
+{
+    on_fiber(reopen_and_close_locked, NULL);
+    on_fiber(use_two_streams, NULL);
+}
+
 const fiber_case stream_cases[] = {
     CASE(printing_into_a_full_pipe),
     CASE(printing_lines_into_a_full_socket),
@@ -804,5 +841,6 @@ const fiber_case stream_cases[] = {
     CASE(flushing_a_stream_that_nobody_reads),
     CASE(flushing_a_stream_that_is_closed_meanwhile),
     CASE(flockfile_excludes_other_fibers),
+    CASE(a_locked_stream_is_reopened_and_closed),
     {0},
 };
