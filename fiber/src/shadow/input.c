@@ -278,11 +278,21 @@ static bool make_room(char **line, size_t *size, size_t length)
     return true;
 }
 
+/* As in libc, a buffer of no size is none, whatever its address, and there is one also when nothing was read. */
+static bool begin_line(char **line, size_t *size)
+{
+    if (!*line || !*size) {
+        *line = NULL;
+        *size = 0;
+    }
+    return make_room(line, size, 0);
+}
+
 static ssize_t read_delimited(char **line, size_t *size, int delimiter, FILE *stream)
 {
     size_t length = 0;
-    if (!*line)
-        *size = 0;
+    if (!begin_line(line, size))
+        return mf_fail(-ENOMEM);
     while ((!length || (unsigned char)(*line)[length - 1] != delimiter) && fill(stream)) {
         if (!make_room(line, size, length + buffered_bytes(stream)))
             return mf_fail(-ENOMEM);

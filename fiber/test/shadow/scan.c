@@ -200,6 +200,35 @@ static void what_is_matched_and_what_is_left(void)
         compare_in_all_buffers(cases[i][0], cases[i][1]);
 }
 
+static void *read_lines_without_a_buffer(void *argument)
+{
+    FILE *stream = tmpfile();
+    char *line = (char *)argument;
+    size_t size = 0;
+    CHECK(stream != NULL);
+    CHECK_GE(fputs("line\n", stream), 0);
+    rewind(stream);
+    CHECK_EQ(getline(&line, &size, stream), 5);
+    CHECK_EQ(strcmp(line, "line\n"), 0);
+    CHECK_GT(size, 5);
+    free(line);
+    line = NULL;
+    size = 0;
+    CHECK_EQ(getline(&line, &size, stream), -1);
+    CHECK(line != NULL);
+    CHECK_GT(size, 0);
+    free(line);
+    fclose(stream);
+    return NULL;
+}
+
+/* Where the size is 0 an address may be left over from anything. */
+static void a_line_without_a_buffer(void)
+{
+    read_lines_without_a_buffer((void *)8);
+    on_fiber(read_lines_without_a_buffer, (void *)8);
+}
+
 static void *scan_the_unreadable(void *argument)
 {
     int ends[2];
@@ -300,6 +329,7 @@ const fiber_case scan_cases[] = {
     CASE(reading_on_behind_what_was_pushed_back),
     CASE(reading_what_was_just_written_to),
     CASE(what_is_matched_and_what_is_left),
+    CASE(a_line_without_a_buffer),
     CASE(streams_that_are_libcs),
     CASE(an_interruption_is_an_error),
     CASE(scans_that_end_in_the_order_they_began),
