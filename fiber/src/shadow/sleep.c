@@ -90,7 +90,9 @@ unsigned sleep(unsigned seconds)
     uint64_t rest_ns;
     if (!mf_current)
         return LIBC(sleep)(seconds);
-    sleep_for(seconds * MF_NS_PER_SECOND, &rest_ns);
+    int error = sleep_for(seconds * MF_NS_PER_SECOND, &rest_ns);
+    if (error)
+        mf_fail(error);
     return (unsigned)((rest_ns + MF_NS_PER_SECOND / 2) / MF_NS_PER_SECOND);
 }
 

@@ -88,7 +88,9 @@ static void *be_interrupted(void *argument)
     CHECK_EQ(nanosleep(&duration, &rest), -1);
     CHECK_EQ(errno, EINTR);
     CHECK_EQ(rest.tv_sec, 9);
+    errno = 0;
     CHECK_EQ(sleep(10), 10);
+    CHECK_EQ(errno, EINTR);
     return argument;
 }
 
