@@ -241,17 +241,21 @@ uint64_t mf_carrier_programs_mask(void)
     return mf_mask_of_set(&signals_of_program);
 }
 
-/* Signals belong to the program's own threads, except those that a thread causes by what it does. A program may have
- * blocked SIGPIPE for all threads that it starts, so that a broken pipe is an error and nothing else. */
+/* Signals belong to the program's own threads, except those that a thread causes by what it does. Some of these a program
+ * may have blocked for all threads that it starts, so that a broken pipe is an error and nothing else. What is blocked
+ * changes what the call does: a read of the terminal in the background fails instead of stopping the process
+ * (tty_check_change in drivers/tty/tty_jobctrl.c). */
 static void block_signals(void)
 {
-    static const int synchronous[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    static const int of_calls[] = {SIGPIPE, SIGXFSZ, SIGTTIN, SIGTTOU};
     sigset_t blocked;
     sigfillset(&blocked);
-    for (size_t i = 0; i < sizeof synchronous / sizeof *synchronous; i++)
-        sigdelset(&blocked, synchronous[i]);
-    if (!sigismember(&signals_of_program, SIGPIPE))
-        sigdelset(&blocked, SIGPIPE);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&blocked, faults[i]);
+    for (size_t i = 0; i < sizeof of_calls / sizeof *of_calls; i++)
+        if (!sigismember(&signals_of_program, of_calls[i]))
+            sigdelset(&blocked, of_calls[i]);
     pthread_sigmask(SIG_SETMASK, &blocked, NULL);
 }
 

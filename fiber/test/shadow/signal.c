@@ -3,8 +3,11 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <pty.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <threads.h>
@@ -86,6 +89,64 @@ static void sigpipe_blocked_by_the_program(void)
     CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.carriers = 1}), 0);
     on_fiber(write_to_nobody, &p);
     MUST(close(p.ends[1]));
+}
+
+static void *read_terminal(void *argument)
+{
+    char byte;
+    return (void *)read(*(int *)argument, &byte, 1);
+}
+
+/* Neither is in the process group that ends with the test. */
+static pid_t fork_until_this_process_ends(void)
+{
+    pid_t child = MUST(fork());
+    if (child == 0)
+        MUST(prctl(PR_SET_PDEATHSIG, SIGKILL));
+    return child;
+}
+
+static pid_t read_in_the_background(int terminal)
+{
+    pid_t child = fork_until_this_process_ends();
+    if (child == 0) {
+        CHECK(signal(SIGTTIN, SIG_DFL) != SIG_ERR);
+        MUST(setpgid(0, 0));
+        on_fiber(read_terminal, &terminal);
+        _exit(0);
+    }
+    return child;
+}
+
+static void lead_a_session(void)
+{
+    int user, terminal, status;
+    MUST(setsid());
+    MUST(openpty(&user, &terminal, NULL, NULL, NULL));
+    MUST(ioctl(terminal, TIOCSCTTY, 0));
+    MUST(write(user, "x\n", 2));
+    pid_t child = read_in_the_background(terminal);
+    MUST(waitpid(child, &status, WUNTRACED));
+    CHECK(WIFSTOPPED(status));
+    CHECK_EQ(WSTOPSIG(status), SIGTTIN);
+    MUST(kill(child, SIGKILL));
+    MUST(waitpid(child, NULL, 0));
+}
+
+static void reading_the_terminal_in_the_background(void)
+{
+#ifdef __SANITIZE_THREAD__
+    SKIP("TSan cannot start threads after the fork of a process with several");
+#endif
+    int status;
+    usleep(100000); /* ASan's allocator must not be in use when the process forks */
+    pid_t leader = fork_until_this_process_ends();
+    if (leader == 0) {
+        lead_a_session();
+        _exit(0);
+    }
+    MUST(waitpid(leader, &status, 0));
+    CHECK_EQ(status, 0);
 }
 
 static void *tell_mask(void *argument)
@@ -430,6 +491,7 @@ static void a_mask_among_the_attributes_of_all_threads(void)
 const fiber_case signal_cases[] = {
     CASE(sigpipe_blocked_by_two_fibers),
     CASE(sigpipe_blocked_by_the_program),
+    CASE(reading_the_terminal_in_the_background),
     CASE(a_mask_is_one_fibers),
     CASE(the_carriers_mask_is_not_seen),
     CASE(a_vforked_child_sets_its_own_mask),
