@@ -26,7 +26,7 @@ static_assert(BUCKETS == 1 << 8, "bucket_of takes eight bits of the product");
 static bool is_used_by_neighbour(const bucket *own, const FILE *stream)
 {
     for (const mf_stream_user *each = own->first; each; each = each->next)
-        if (each->stream == stream && each->fiber->carrier == mf_this_carrier && each->fiber != mf_current)
+        if (each->stream == stream && each->carrier == mf_this_carrier && each->fiber != mf_current)
             return true;
     return false;
 }
@@ -43,7 +43,8 @@ static bool try_lock(FILE *stream, mf_stream_user *own)
     mf_lock_take(&b->lock);
     bool locked = !is_used_by_neighbour(b, stream) && LIBC(ftrylockfile)(stream) == 0;
     if (locked) {
-        *own = (mf_stream_user){.next = b->first, .stream = stream, .fiber = mf_current};
+        *own = (mf_stream_user){
+            .next = b->first, .stream = stream, .fiber = mf_current, .carrier = mf_this_carrier};
         b->first = own;
     }
     mf_lock_give(&b->lock);

@@ -38,7 +38,8 @@ static inline int mf_stream_descriptor(const FILE *stream)
 typedef struct mf_stream_user {
     struct mf_stream_user *next;
     const FILE *stream;
-    const mr_fiber *fiber;
+    const mr_fiber *fiber;     /* may have ended without giving up what flockfile gave it */
+    const mf_carrier *carrier; /* the fiber's */
     bool is_programs; /* by flockfile, until funlockfile */
 } mf_stream_user;
 

@@ -824,6 +824,33 @@ static void a_locked_stream_is_reopened_and_closed(void)
     on_fiber(use_two_streams, NULL);
 }
 
+static mr_event *may_try;
+
+static void *try_when_told(void *argument)
+{
+    CHECK_EQ(mr_event_wait(may_try, MR_NO_DEADLINE), 0);
+    return be_refused(argument);
+}
+
+static void *lock_and_end(void *argument)
+{
+    flockfile(shared_stream);
+    return argument;
+}
+
+/* As a thread's, the lock of one that has ended is nobody's to take any more. */
+static void a_fiber_that_ends_with_a_locked_stream(void)
+{
+    shared_stream = tmpfile();
+    CHECK(shared_stream != NULL);
+    CHECK_EQ(mr_event_create(&may_try), 0);
+    mr_fiber *other = spawn(try_when_told, NULL);
+    on_fiber(lock_and_end, NULL);
+    mr_event_set(may_try);
+    join(other);
+    mr_event_destroy(may_try);
+}
+
 const fiber_case stream_cases[] = {
     CASE(printing_into_a_full_pipe),
     CASE(printing_lines_into_a_full_socket),
@@ -842,5 +869,6 @@ const fiber_case stream_cases[] = {
     CASE(flushing_a_stream_that_is_closed_meanwhile),
     CASE(flockfile_excludes_other_fibers),
     CASE(a_locked_stream_is_reopened_and_closed),
+    CASE(a_fiber_that_ends_with_a_locked_stream),
     {0},
 };
