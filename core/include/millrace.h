@@ -200,6 +200,8 @@ void mr_group_reset_after_fork(mr_group *group);
  *            sent at once, nothing is received: the result is mr_not_sent(n), n of them have gone, and the buffer is the
  *            caller's again; so it is after -EINVAL. No other send may be in flight on the handle. Cancelled or closed,
  *            it has tried to send all the same.
+ *  WAIT_WRITABLE ends also when the descriptor has an error. On io_uring it ends when the peer's stream does, too, whether
+ *            there is room or not: a poll of that kind always looks for this (io_poll_parse_events in io_uring/poll.c).
  *  SHUTDOWN  is done before mr_loop_submit returns; so is CLOSE, unless operations are in flight on the descriptor. With
  *            SO_LINGER and a time set, the caller waits so long for what is unsent (socket(7)): close(2) heeds that on
  *            non-blocking sockets, too.
