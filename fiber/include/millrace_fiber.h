@@ -74,13 +74,14 @@ typedef struct mr_fiber mr_fiber;
 
 /* Zero-initialise it. */
 typedef struct mr_fiber_options {
-    const char *name;        /* appears in reports; copied ["fiber"] */
-    size_t stack_size_bytes; /* rounded up to a power of two, at least 16 KiB [of mr_carriers_options] */
+    const char *name;           /* appears in reports; copied ["fiber"] */
+    size_t stack_size_bytes;    /* rounded up to a power of two, at least 16 KiB [of mr_carriers_options] */
+    unsigned preferred_carrier; /* 1 + its index, which may be any number: carriers are counted in a circle [0: none] */
 } mr_fiber_options;
 
 /*
- * Starts a fiber on the less loaded of two carriers chosen at random. `options` may be NULL. With `fiber` not NULL the
- * caller must join or detach it. Switching is the fiber's affair: this returns before it runs, unless it runs on
+ * Starts a fiber on the less loaded of two carriers chosen at random, or on the one that options prefer unless that has
+ * much more to do than another. `options` may be NULL. With `fiber` not NULL the caller must join or detach it. Switching is the fiber's affair: this returns before it runs, unless it runs on
  * another carrier. -ENOMEM; -EINVAL for a stack beyond the machine's address space; or an error of mr_carriers_start.
  */
 int mr_fiber_spawn(mr_fiber **fiber, const mr_fiber_options *options, void *(*run)(void *argument), void *argument);

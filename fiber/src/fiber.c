@@ -46,7 +46,7 @@ int mr_fiber_spawn(mr_fiber **handle, const mr_fiber_options *options, void *(*r
         fiber->run = run;
         fiber->argument = argument;
         atomic_init(&fiber->references, handle ? 2 : 1);
-        fiber->carrier = mf_runtime_place(runtime);
+        fiber->carrier = mf_runtime_place(runtime, options ? options->preferred_carrier : 0);
         fiber->carrier_index = fiber->carrier->index;
         if (handle)
             *handle = fiber;

@@ -15,7 +15,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { STACK_SIZE_BYTES = 256 * 1024, STACKS_KEPT = 1024 };
+enum {
+    STACK_SIZE_BYTES = 256 * 1024,
+    STACKS_KEPT = 1024,
+    PREFERRED_LOAD = 8, /* fibers that a preferred carrier may have in any case */
+};
 
 static mf_lock start_lock; /* held while carriers are started or stopped */
 static _Atomic(mf_runtime *) current;
@@ -215,14 +219,33 @@ unsigned mr_carriers_count(void)
 
 /* ---------------------------------------------------------------------------------------------------- placement --- */
 
-mf_carrier *mf_runtime_place(mf_runtime *runtime)
+static unsigned load_of(const mf_carrier *carrier)
 {
-    mf_carrier *one = &runtime->carriers[mf_random_below(runtime->count)];
-    mf_carrier *other = &runtime->carriers[mf_random_below(runtime->count)];
-    mf_carrier *chosen = atomic_load_explicit(&other->load, memory_order_relaxed) <
-                                 atomic_load_explicit(&one->load, memory_order_relaxed)
-                             ? other
-                             : one;
+    return atomic_load_explicit(&carrier->load, memory_order_relaxed);
+}
+
+static mf_carrier *any_carrier(const mf_runtime *runtime)
+{
+    return &runtime->carriers[mf_random_below(runtime->count)];
+}
+
+/* Who prefers one wants what it shares with its fibers to stay in one processor's cache. */
+static mf_carrier *unless_overloaded(mf_carrier *preferred, const mf_runtime *runtime)
+{
+    mf_carrier *other = any_carrier(runtime);
+    return load_of(preferred) > 2 * load_of(other) + PREFERRED_LOAD ? other : preferred;
+}
+
+static mf_carrier *less_loaded(const mf_runtime *runtime)
+{
+    mf_carrier *one = any_carrier(runtime), *other = any_carrier(runtime);
+    return load_of(other) < load_of(one) ? other : one;
+}
+
+mf_carrier *mf_runtime_place(mf_runtime *runtime, unsigned preferred)
+{
+    mf_carrier *chosen = preferred ? unless_overloaded(&runtime->carriers[(preferred - 1) % runtime->count], runtime)
+                                   : less_loaded(runtime);
     atomic_fetch_add_explicit(&chosen->load, 1, memory_order_relaxed);
     return chosen;
 }

@@ -22,7 +22,8 @@ void mf_runtime_uncount(mf_runtime *runtime);
 /* In the child of a fork that has run no handlers: there is no runtime any more, and no fiber. */
 void mf_runtime_forget_after_fork(void);
 
-/* The less loaded of two random carriers, with the load of one more fiber. [any thread] */
-mf_carrier *mf_runtime_place(mf_runtime *runtime);
+/* The less loaded of two random carriers, or the one that is preferred (as in mr_fiber_options) unless it is loaded
+ * much more, with the load of one more fiber. [any thread] */
+mf_carrier *mf_runtime_place(mf_runtime *runtime, unsigned preferred);
 
 #endif

@@ -114,7 +114,9 @@ int mrf_call_start(mrf_call *call, size_t stack_size_bytes, int capability, HsSt
         return -EINVAL;
     call->wanted.capability = capability;
     call->wanted.waiting = waiting;
-    mr_fiber_options options = {.name = "fiberCall", .stack_size_bytes = stack_size_bytes};
+    mr_fiber_options options = {.name = "fiberCall",
+                                .stack_size_bytes = stack_size_bytes,
+                                .preferred_carrier = (unsigned)capability + 1};
     return mr_fiber_spawn(&call->fiber, &options, serve, call);
 }
 

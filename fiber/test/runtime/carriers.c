@@ -143,16 +143,22 @@ static void *note_carrier(void *argument)
 }
 
 /* Places that many fibers that all exist at the same time. */
-static void place(unsigned count, atomic_uint *fibers_on)
+static void place_preferring(unsigned preferred, unsigned count, atomic_uint *fibers_on)
 {
     mr_fiber *fibers[PLACED];
+    mr_fiber_options options = {.preferred_carrier = preferred};
     CHECK_EQ(mr_event_create(&all_placed), 0);
     for (unsigned i = 0; i < count; i++)
-        fibers[i] = spawn(note_carrier, fibers_on);
+        CHECK_EQ(mr_fiber_spawn(&fibers[i], &options, note_carrier, fibers_on), 0);
     mr_event_set(all_placed);
     for (unsigned i = 0; i < count; i++)
         join(fibers[i]);
     mr_event_destroy(all_placed);
+}
+
+static void place(unsigned count, atomic_uint *fibers_on)
+{
+    place_preferring(0, count, fibers_on);
 }
 
 /* With the less loaded of two at random the fullest of n is O(log log n) above the mean (Azar et al., 1994); with
@@ -180,6 +186,26 @@ static void placement_forgets_ended_fibers(void)
     CHECK_LE(fibers_on[0], 24);
 }
 
+static void a_preferred_carrier_is_chosen(void)
+{
+    static atomic_uint fibers_on[3];
+    start_carriers(3);
+    for (unsigned i = 0; i < 6; i++)
+        place_preferring(1 + i, 5, fibers_on);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(fibers_on[i], 10);
+}
+
+/* It gets two thirds of them; the other one the rest. */
+static void a_preferred_carrier_is_not_overloaded(void)
+{
+    static atomic_uint fibers_on[2];
+    start_carriers(2);
+    place_preferring(2, 300, fibers_on);
+    CHECK_GE(fibers_on[1], 190);
+    CHECK_LE(fibers_on[1], 220);
+}
+
 const fiber_case carriers_cases[] = {
     CASE(the_first_spawn_starts_them),
     CASE(start_twice),
@@ -190,5 +216,7 @@ const fiber_case carriers_cases[] = {
     CASE(they_stop_while_a_thread_spawns),
     CASE(placement_is_balanced),
     CASE(placement_forgets_ended_fibers),
+    CASE(a_preferred_carrier_is_chosen),
+    CASE(a_preferred_carrier_is_not_overloaded),
     {0},
 };
