@@ -5,17 +5,23 @@
 #include "millrace_fiber.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* On x86-64; aarch64 has two more. */
-enum { INTEGER_REGISTERS = 6 };
+enum {
+    INTEGER_REGISTERS = 6, /* on x86-64; aarch64 has two more */
+    CALLS_KEPT = 1024, /* for each capability, with room for as many arguments as there are registers */
+};
 
 struct mrf_call {
     void (*function)(void);
     mr_fiber *fiber;
     mr_event *answered;     /* made for the first callback */
     const mrf_frame *frame; /* of the callback that is wanted */
-    mrf_wanted wanted;
+    mrf_wanted wanted; /* with its place */
+    mrf_call *next_kept;
+    int home; /* the capability that keeps it */
     int error; /* errno at the end */
     unsigned count;
     bool needs_libffi;
@@ -37,19 +43,83 @@ int mrf_start_carriers(unsigned count, const char *backend_name)
 
 /* --------------------------------------------------------------------------------------------------- the record --- */
 
-mrf_call *mrf_call_create(void (*function)(void), unsigned count, mrf_kind result_kind)
+/* A Haskell thread may be on another capability by the time it gets here: hence the lock, which is hardly ever waited for. */
+static struct kept_calls {
+    _Alignas(MRF_CACHE_LINE_BYTES) pthread_mutex_t lock;
+    mrf_call *first;
+    unsigned count;
+} kept_calls[MRF_CAPABILITIES_MAX] = {[0 ... MRF_CAPABILITIES_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+
+static struct kept_calls *kept_by(int capability)
 {
-    mrf_call *call = calloc(1, sizeof *call + count * (sizeof(uint64_t) + sizeof(void *) + sizeof(ffi_type *)));
-    if (!call)
+    return &kept_calls[(unsigned)capability % MRF_CAPABILITIES_MAX];
+}
+
+static mrf_call *take_kept(int capability)
+{
+    struct kept_calls *kept = kept_by(capability);
+    pthread_mutex_lock(&kept->lock);
+    mrf_call *call = kept->first;
+    if (call) {
+        kept->first = call->next_kept;
+        kept->count--;
+    }
+    pthread_mutex_unlock(&kept->lock);
+    return call;
+}
+
+/* False: there are enough. */
+static bool keep(mrf_call *call)
+{
+    struct kept_calls *kept = kept_by(call->home);
+    pthread_mutex_lock(&kept->lock);
+    bool has_room = kept->count < CALLS_KEPT;
+    if (has_room) {
+        call->next_kept = kept->first;
+        kept->first = call;
+        kept->count++;
+    }
+    pthread_mutex_unlock(&kept->lock);
+    return has_room;
+}
+
+static mrf_call *allocate(unsigned capacity)
+{
+    mrf_call *call = malloc(sizeof *call + capacity * (sizeof(uint64_t) + sizeof(void *) + sizeof(ffi_type *)));
+    if (call)
+        call->wanted.waiting = NULL;
+    return call;
+}
+
+mrf_call *mrf_call_create(void (*function)(void), unsigned count, mrf_kind result_kind, int capability)
+{
+    unsigned capacity = count > INTEGER_REGISTERS ? count : INTEGER_REGISTERS;
+    mrf_call *call = capacity == INTEGER_REGISTERS ? take_kept(capability) : NULL;
+    if (!call && !(call = allocate(capacity)))
         return NULL;
-    call->function = function;
-    call->count = count;
-    call->needs_libffi = count > INTEGER_REGISTERS || result_kind == MRF_FLOAT || result_kind == MRF_DOUBLE;
-    call->result_type = mrf_type(result_kind);
-    call->slots = (uint64_t *)(call + 1);
+    *call = (mrf_call){
+        .function = function,
+        .wanted = {.waiting = call->wanted.waiting, .capability = capability},
+        .home = capability,
+        .count = count,
+        .needs_libffi = count > INTEGER_REGISTERS || result_kind == MRF_FLOAT || result_kind == MRF_DOUBLE,
+        .result_type = mrf_type(result_kind),
+        .slots = (uint64_t *)(call + 1),
+    };
+    memset(call->slots, 0, count * sizeof *call->slots);
     call->arguments = (void **)(call->slots + count);
     call->types = (ffi_type **)(call->arguments + count);
     return call;
+}
+
+HsStablePtr mrf_call_place(const mrf_call *call)
+{
+    return call->wanted.waiting;
+}
+
+void mrf_call_set_place(mrf_call *call, HsStablePtr place)
+{
+    call->wanted.waiting = place;
 }
 
 void *mrf_call_argument(mrf_call *call, unsigned index, mrf_kind kind)
@@ -67,6 +137,13 @@ void *mrf_call_result(mrf_call *call)
     return call->result;
 }
 
+static void destroy(mrf_call *call)
+{
+    if (call->wanted.waiting)
+        hs_free_stable_ptr(call->wanted.waiting);
+    free(call);
+}
+
 void mrf_call_end(mrf_call *call)
 {
     int error = call->error;
@@ -74,7 +151,8 @@ void mrf_call_end(mrf_call *call)
         mr_fiber_detach(call->fiber);
     if (call->answered)
         mr_event_destroy(call->answered);
-    free(call);
+    if (call->count > INTEGER_REGISTERS || !keep(call))
+        destroy(call);
     errno = error;
 }
 
@@ -107,16 +185,14 @@ static void *serve(void *argument)
     return NULL;
 }
 
-int mrf_call_start(mrf_call *call, size_t stack_size_bytes, int capability, HsStablePtr waiting)
+int mrf_call_start(mrf_call *call, size_t stack_size_bytes)
 {
     if (call->needs_libffi &&
         ffi_prep_cif(&call->cif, FFI_DEFAULT_ABI, call->count, call->result_type, call->types) != FFI_OK)
         return -EINVAL;
-    call->wanted.capability = capability;
-    call->wanted.waiting = waiting;
     mr_fiber_options options = {.name = "fiberCall",
                                 .stack_size_bytes = stack_size_bytes,
-                                .preferred_carrier = (unsigned)capability + 1};
+                                .preferred_carrier = (unsigned)call->home + 1};
     return mr_fiber_spawn(&call->fiber, &options, serve, call);
 }
 
@@ -138,10 +214,9 @@ const mrf_frame *mrf_call_frame(const mrf_call *call)
     return call->frame;
 }
 
-void mrf_call_resume(mrf_call *call, int capability, HsStablePtr waiting)
+void mrf_call_resume(mrf_call *call, int capability)
 {
     call->wanted.capability = capability;
-    call->wanted.waiting = waiting;
     mr_event_set(call->answered);
 }
 

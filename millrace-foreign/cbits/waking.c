@@ -10,22 +10,19 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* GHC has no more capabilities than that (MAX_N_CAPABILITIES). */
-enum { CAPABILITIES_MAX = 256, CACHE_LINE_BYTES = 64 };
-
 /* Who has come up, the last one first; or `nobody`: the waker sleeps, and its bell is to be rung. */
 typedef struct waking {
-    _Alignas(CACHE_LINE_BYTES) _Atomic(mrf_wanted *) last;
+    _Alignas(MRF_CACHE_LINE_BYTES) _Atomic(mrf_wanted *) last;
     atomic_bool has_waker;
     HsStablePtr bell;
 } waking;
 
-static waking wakings[CAPABILITIES_MAX];
+static waking wakings[MRF_CAPABILITIES_MAX];
 static mrf_wanted nobody;
 
 static waking *waking_of(int capability)
 {
-    return &wakings[(unsigned)capability % CAPABILITIES_MAX];
+    return &wakings[(unsigned)capability % MRF_CAPABILITIES_MAX];
 }
 
 /* -------------------------------------------------------------------------------------------- the run-time system --- */

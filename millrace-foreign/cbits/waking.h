@@ -9,10 +9,15 @@
 
 #include <HsFFI.h>
 
+enum {
+    MRF_CAPABILITIES_MAX = 256, /* GHC has no more (MAX_N_CAPABILITIES) */
+    MRF_CACHE_LINE_BYTES = 64,  /* what each capability has of its own shares none */
+};
+
 /* A part of each call. It is the list's from mrf_wake until mrf_wanted_take. */
 typedef struct mrf_wanted {
     struct mrf_wanted *next;
-    HsStablePtr waiting; /* of type MVar (), for the waker to fill */
+    HsStablePtr waiting; /* of type MVar (), for the waker to fill; stays the call's */
     int capability;
 } mrf_wanted;
 

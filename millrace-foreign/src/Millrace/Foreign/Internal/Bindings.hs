@@ -13,6 +13,8 @@ module Millrace.Foreign.Internal.Bindings
   , Call
   , Frame
   , c_call_create
+  , c_call_place
+  , c_call_set_place
   , c_call_argument
   , c_call_start
   , c_call_frame
@@ -68,19 +70,25 @@ foreign import ccall unsafe "&mrf_close"
   c_close :: FunPtr (Ptr () -> IO ())
 
 foreign import ccall unsafe "mrf_call_create"
-  c_call_create :: FunPtr f -> CUInt -> CInt -> IO (Ptr Call)
+  c_call_create :: FunPtr f -> CUInt -> CInt -> CInt -> IO (Ptr Call)
+
+foreign import ccall unsafe "mrf_call_place"
+  c_call_place :: Ptr Call -> IO (StablePtr (MVar ()))
+
+foreign import ccall unsafe "mrf_call_set_place"
+  c_call_set_place :: Ptr Call -> StablePtr (MVar ()) -> IO ()
 
 foreign import ccall unsafe "mrf_call_argument"
   c_call_argument :: Ptr Call -> CUInt -> CInt -> IO (Ptr ())
 
 foreign import ccall unsafe "mrf_call_start"
-  c_call_start :: Ptr Call -> CSize -> CInt -> StablePtr (MVar ()) -> IO CInt
+  c_call_start :: Ptr Call -> CSize -> IO CInt
 
 foreign import ccall unsafe "mrf_call_frame"
   c_call_frame :: Ptr Call -> IO (Ptr Frame)
 
 foreign import ccall unsafe "mrf_call_resume"
-  c_call_resume :: Ptr Call -> CInt -> StablePtr (MVar ()) -> IO ()
+  c_call_resume :: Ptr Call -> CInt -> IO ()
 
 foreign import ccall unsafe "mrf_call_interrupt"
   c_call_interrupt :: Ptr Call -> CInt -> IO ()

@@ -19,7 +19,7 @@ import Foreign.C.String (withCString)
 import Foreign.C.Types (CInt)
 import Foreign.ForeignPtr (newForeignPtr)
 import Foreign.Ptr (FunPtr, Ptr, nullPtr)
-import Foreign.StablePtr (freeStablePtr, newStablePtr)
+import Foreign.StablePtr (castStablePtrToPtr, deRefStablePtr, newStablePtr)
 import System.IO.Unsafe (unsafePerformIO)
 import qualified System.Timeout as Base
 
@@ -109,10 +109,11 @@ failure attempted result = errnoToIOError attempted (Errno (negate result)) Noth
 perform :: CallOptions -> FunPtr f -> [Argument] -> Kind -> (Ptr () -> IO r) -> IO r
 perform options function arguments resultKind readResult = mask $ \restore -> do
   ensureCarriers
-  call <- c_call_create function (fromIntegral (length arguments)) (kindCode resultKind)
+  capability <- currentCapability
+  call <- c_call_create function (fromIntegral (length arguments)) (kindCode resultKind) capability
   when (call == nullPtr) $ throwIO (userError "Millrace.Foreign: no memory for a call")
-  woken <- newEmptyMVar
-  callOff <- (zipWithM_ (pass call) [0 ..] arguments >> beginBefore (callDeadline options) call (begin options call woken))
+  woken <- placeOf call
+  callOff <- (zipWithM_ (pass call) [0 ..] arguments >> beginBefore (callDeadline options) call (begin options call capability))
     `onException` c_call_end call
   interruption <- attend restore options call woken
   callOff
@@ -121,15 +122,20 @@ perform options function arguments resultKind readResult = mask $ \restore -> do
   maybe (return result) throwIO interruption
   where pass call index (Argument kind write) = c_call_argument call index (kindCode kind) >>= write
 
-begin :: CallOptions -> Ptr Call -> MVar () -> IO ()
-begin options call woken = do
-  capability <- currentCapability
+-- A record that was used before has one.
+placeOf :: Ptr Call -> IO (MVar ())
+placeOf call = do
+  known <- c_call_place call
+  if castStablePtrToPtr known /= nullPtr then deRefStablePtr known else do
+    place <- newEmptyMVar
+    newStablePtr place >>= c_call_set_place call
+    return place
+
+begin :: CallOptions -> Ptr Call -> CInt -> IO ()
+begin options call capability = do
   ensureWaker capability
-  waiting <- newStablePtr woken
-  result <- c_call_start call (fromIntegral (callStackBytes options)) capability waiting
-  when (result < 0) $ do
-    freeStablePtr waiting
-    throwIO (failure "Millrace.Foreign: starting a fiber" result)
+  result <- c_call_start call (fromIntegral (callStackBytes options))
+  when (result < 0) $ throwIO (failure "Millrace.Foreign: starting a fiber" result)
 
 currentCapability :: IO CInt
 currentCapability = fromIntegral . fst <$> (myThreadId >>= threadCapability)
@@ -148,7 +154,7 @@ attend restore options call woken = go Nothing
         afterwards <- attempt now restore (runFrame frame)
         capability <- currentCapability
         ensureWaker capability
-        newStablePtr woken >>= c_call_resume call capability
+        c_call_resume call capability
         go afterwards
     attempt interruption@(Just _) _ action = interruption <$ (uninterruptibleMask_ (try action) >>= ignore)
     attempt Nothing unmask action = try (unmask action) >>= either interrupt (const (return Nothing))

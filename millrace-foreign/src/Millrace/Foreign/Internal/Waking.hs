@@ -11,7 +11,7 @@ import Control.Monad (unless, void, when)
 import Foreign.C.Types (CInt)
 import Foreign.Marshal.Utils (with)
 import Foreign.Ptr (Ptr, nullPtr)
-import Foreign.StablePtr (StablePtr, deRefStablePtr, freeStablePtr)
+import Foreign.StablePtr (StablePtr, deRefStablePtr)
 import Foreign.Storable (peek)
 import GHC.Conc (PrimMVar, newStablePtrPrimMVar)
 
@@ -42,9 +42,7 @@ serve capability bell = do
 
 wakeAll :: Ptr (Ptr Wanted) -> IO ()
 wakeAll list = do
-  waiting <- c_wanted_next list
-  thread <- deRefStablePtr waiting
-  freeStablePtr waiting
-  void (tryPutMVar thread ())
+  place <- c_wanted_next list >>= deRefStablePtr
+  void (tryPutMVar place ())
   left <- peek list
   unless (left == nullPtr) (wakeAll list)
