@@ -3,7 +3,7 @@
 -- | The ways to start a server, and the settings that Warp has too.
 module InterfaceSpec (spec) where
 
-import Control.Concurrent (forkIOWithUnmask, myThreadId, threadDelay, throwTo)
+import Control.Concurrent (forkIOWithUnmask, getNumCapabilities, myThreadId, setNumCapabilities, threadDelay, throwTo)
 import Control.Concurrent.Async (AsyncCancelled (..), async, cancel, forConcurrently, wait, withAsync)
 import Control.Concurrent.MVar
 import Control.Concurrent.STM (atomically, check)
@@ -294,6 +294,19 @@ spec = do
         currentShuttingDownState state `shouldReturn` False
       currentShuttingDownState state `shouldReturn` True
       within "the shutdown" (atomically (currentShuttingDownStateSTM state >>= check))
+    it "shows all connections that have come before the first of them is served" $
+      bracket (getNumCapabilities <* setNumCapabilities 1) setNumCapabilities $ \_ -> do
+        (state, settings) <- makeServerState (quiet defaultSettings)
+        listener <- socket AF_INET Stream defaultProtocol
+        bind listener (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
+        listen listener 100
+        port <- fromIntegral <$> socketPort listener
+        seen <- newEmptyMVar
+        let application request respond = currentOpenConnections state >>= tryPutMVar seen >> pong request respond
+        withMany 50 port $ \clients -> do
+          forM_ clients (`send` get)
+          withAsync (runSettingsSocket settings listener application) $ \_ ->
+            within "a request" (takeMVar seen) `shouldReturn` 50
     it "has the names that Warp has for it" $ do
       (state, settings) <- makeSettingsAndServerState
       (counter, others) <- makeSettingsAndCounter

@@ -2,7 +2,7 @@
 module SocketSpec (spec) where
 
 import Control.Exception (bracket, finally)
-import Control.Monad (forM_, forever, replicateM_, void, when)
+import Control.Monad (forM_, forever, replicateM, replicateM_, void, when)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Word (Word64)
@@ -57,6 +57,20 @@ spec = do
         getPeerName client `shouldReturn` address
         getSocketName server `shouldReturn` address
         getPeerName server `shouldReturn` peer
+    it "acceptNow takes what has come, in its order, and does not wait" $ withListener $ \listener address -> do
+      fmap snd <$> acceptNow listener `shouldReturn` Nothing
+      bracket (replicateM 3 (connectTo address)) (mapM_ close) $ \clients -> do
+        names <- mapM getSocketName clients
+        let takeOne = bracket (acceptNow listener) (mapM_ (close . fst)) (return . fmap snd)
+        replicateM 4 takeOne `shouldReturn` map Just names ++ [Nothing]
+      waiting <- start (accept listener)
+      pause 20000
+      fmap snd <$> acceptNow listener `shouldReturn` Nothing
+      bracket (connectTo address) close $ \client -> do
+        name <- getSocketName client
+        bracket (within 5 "the accept" (finish waiting)) (close . fst) ((`shouldBe` name) . snd)
+      close listener
+      failsWith (acceptNow listener) >>= (`shouldSatisfy` hasCode eBADF)
     it "names both ends of Unix sockets that are in no file system" $ withAbstractSockets Stream $ \listener address client from -> do
       listen listener 1
       connect client address

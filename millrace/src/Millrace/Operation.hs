@@ -41,6 +41,7 @@ module Millrace.Operation
   , closeRequest
   , before
   , within
+  , atOnce
   , partial
   , moreFollows
     -- * Performing
@@ -255,6 +256,13 @@ within micros what = what
   { requestFlags = requestFlags what .|. flagWithin
   , requestDeadline = if micros < 0 then 1 else fromIntegral (thousandfold micros) }
 {-# INLINE within #-}
+
+-- | The same without waiting: where it would have to wait it ends with @EAGAIN@. Does not block.
+--
+-- @since 0.1.0
+atOnce :: Request a -> Request a
+atOnce what = what { requestFlags = requestFlags what .|. flagNow }
+{-# INLINE atOnce #-}
 
 -- | The same, ending as soon as some of the bytes went instead of all. If such a send ends at its deadline, none went.
 --

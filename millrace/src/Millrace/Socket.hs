@@ -36,6 +36,7 @@ module Millrace.Socket
   , listen
   , accept
   , acceptBefore
+  , acceptNow
   , connect
   , connectBefore
   , recvBuf
@@ -79,8 +80,9 @@ module Millrace.Socket
 
 import Control.Exception (bracket, catch, finally, mask_, onException, uninterruptibleMask_)
 import Control.Monad (unless, void, when, (>=>))
+import Data.Int (Int64)
 import Data.Word (Word8)
-import Foreign.C.Error (Errno (..), eBADF)
+import Foreign.C.Error (Errno (..), eAGAIN, eBADF, eMFILE, eNFILE, eNOBUFS, eNOMEM)
 import Foreign.C.Types (CInt, CUInt)
 import Data.IORef (atomicModifyIORef')
 import Foreign.ForeignPtr (mallocForeignPtrBytes, withForeignPtr)
@@ -170,19 +172,40 @@ accept = acceptBefore noDeadline
 --
 -- @since 0.1.0
 acceptBefore :: Deadline -> Socket -> IO (Socket, SockAddr)
-acceptBefore deadline s@(Socket handle _) = handOver giveBack $ do
+acceptBefore deadline s = handOver (giveBackConnection s) $ takeConnection s return (before deadline) $ \address ->
+  throwIfFailed "Millrace.Socket.accept" (describe s) >=> newConnection address
+
+-- | Takes a connection that has come already; 'Nothing' if there is none, or if descriptors or memory have run out, for which
+-- 'accept' waits. Does not block. For servers that take all there are before they serve the first one:
+--
+-- > acceptAll listener = (:) <$> accept listener <*> others
+-- >   where others = acceptNow listener >>= maybe (return []) (\connection -> (connection :) <$> others)
+--
+-- @since 0.1.0
+acceptNow :: Socket -> IO (Maybe (Socket, SockAddr))
+acceptNow s = handOver (mapM_ (giveBackConnection s)) $ takeConnection s (return . Just) atOnce $ \address result ->
+  if negate result `elem` nothingNow then return Nothing else
+    Just <$> (throwIfFailed "Millrace.Socket.acceptNow" (describe s) result >>= newConnection address)
+  where nothingNow = [fromIntegral code | Errno code <- [eAGAIN, eMFILE, eNFILE, eNOBUFS, eNOMEM]]
+
+-- A connection that is kept, or the result of accepting one in this manner, whose peer's address is left at a place.
+takeConnection
+  :: Socket -> ((Socket, SockAddr) -> IO a) -> (Request Word8 -> Request Word8) -> (Ptr Word8 -> Int64 -> IO a) -> IO a
+takeConnection s@(Socket handle _) useKept manner useResult = do
   place <- mallocForeignPtrBytes addressSize
   withForeignPtr place $ \address -> do
     fillBytes address 0 addressSize
-    keptOr s firstConnection return (keepLate address) (before deadline (acceptRequest handle address)) $
-      throwIfFailed "Millrace.Socket.accept" (describe s) >=> newConnection address
+    keptOr s firstConnection useKept (keepLate address) (manner (acceptRequest handle address)) (useResult address)
   where
     keepLate address result
-      | result >= 0 = newConnection address result >>= giveBack
+      | result >= 0 = newConnection address result >>= giveBackConnection s
       | otherwise = return ()
-    giveBack connection = do
-      isKept <- keepConnection s connection
-      unless isKept $ uninterruptibleMask_ (close (fst connection))
+{-# INLINE takeConnection #-}
+
+giveBackConnection :: Socket -> (Socket, SockAddr) -> IO ()
+giveBackConnection s connection = do
+  isKept <- keepConnection s connection
+  unless isKept $ uninterruptibleMask_ (close (fst connection))
 
 firstConnection :: Kept -> (Kept, Maybe (Socket, SockAddr))
 firstConnection (KeptConnections [one]) = (KeptNothing, Just one)

@@ -77,7 +77,9 @@ runListeners settings listeners application = do
   flip finally (closeFileCache (endpointFiles endpoint)) . flip onException (endNow >> cutAll registries) $ do
     forM_ (zip3 [0 ..] registries (cycle sources)) $ \(number, registry, source) ->
       forkOnMasked number $
-        (acceptLoop endpoint source registries registry (nextNumber accepted) limit application `catch` noteBroken)
+        ( acceptLoop endpoint source (batchSize count (length listeners) limit) registries registry (nextNumber accepted) limit application
+            `catch` noteBroken
+        )
           `finally` atomically (modifyTVar' accepting (subtract 1))
     atomically ((||) <$> readTVar asked <*> ((== 0) <$> readTVar accepting) >>= check)
     wanted <- readTVarIO asked
@@ -108,6 +110,8 @@ beginDraining endpoint sources = do
 -- Where connections come from, and how it ends: in an orderly way, or at once.
 data Source = Source
   { nextConnection :: !(IO (Socket, SockAddr)),
+    -- One that has come already.
+    waitingConnection :: !(IO (Maybe (Socket, SockAddr))),
     retireSource :: !(IO ()),
     endSource :: !(IO ())
   }
@@ -115,30 +119,37 @@ data Source = Source
 -- A function of the user's works on sockets of the network package, and so on a duplicate.
 newSource :: Settings -> Listener -> IO Source
 newSource settings listener = case settingsAccept settings of
-  Nothing -> return (sourceOf (accept (listenerSocket listener)) (closeListener listener))
+  Nothing ->
+    return (sourceOf (accept (listenerSocket listener)) (acceptNow (listenerSocket listener)) (closeListener listener))
   Just acceptTheirs -> do
     theirs <- withFdSocket (listenerSocket listener) (duplicate "setAccept") >>= Network.mkSocket
     let next = do
           (accepted, peer) <- acceptTheirs theirs
           ours <- fromNetworkSocket accepted
           return (ours, peer)
-    return (sourceOf next (Network.close theirs >> closeListener listener))
+    return (sourceOf next (return Nothing) (Network.close theirs >> closeListener listener))
   where
-    sourceOf next end = Source {nextConnection = next, retireSource = retire listener end, endSource = end}
+    sourceOf next waiting end =
+      Source {nextConnection = next, waitingConnection = waiting, retireSource = retire listener end, endSource = end}
 
 -- Runs masked, so that no exception can come between taking a connection and forking the thread that closes it.
 -- Accepting itself can be interrupted.
-acceptLoop :: Endpoint -> Source -> [Registry] -> Registry -> IO Int -> Maybe Int -> Application -> IO ()
-acceptLoop endpoint source registries registry newNumber limit application = go
+--
+-- All that have come are taken before a thread is forked: after a few forks GHC's scheduler puts this thread behind all
+-- others, so that a busy server would take a few connections in each of its rounds, and the queue of the socket would
+-- run over.
+acceptLoop :: Endpoint -> Source -> (Int -> Int) -> [Registry] -> Registry -> IO Int -> Maybe Int -> Application -> IO ()
+acceptLoop endpoint source batchAt registries registry newNumber limit application = go
   where
     settings = endpointSettings endpoint
+    admit (peerSocket, peer) = newNumber >>= \number -> admitConnection endpoint registry application number peerSocket peer
     go = do
       outcome <- try (nextConnection source)
       case outcome of
-        Right (peerSocket, peer) -> do
-          mapM_ (awaitRoom endpoint registries) limit `onException` close peerSocket
-          number <- newNumber
-          startConnection endpoint registry application number peerSocket peer
+        Right first -> do
+          mapM_ (awaitRoom endpoint registries) limit `onException` close (fst first)
+          others <- currentOpenConnections (endpointState endpoint) >>= takeWaiting source . batchAt
+          mapM admit (first : others) >>= sequence_
           go
         Left failure -> do
           phase <- readIORef (endpointPhase endpoint)
@@ -146,6 +157,27 @@ acceptLoop endpoint source registries registry newNumber limit application = go
             settingsOnException settings Nothing (toException failure) `catch` ignore
             threadDelay retryMicros
             go
+
+-- @batchSize threads listeners limit open@: how many a thread takes besides the one that it has waited for. It leaves their
+-- share of the room to the others; and if they take connections from the same socket, it must not get many more than they.
+batchSize :: Int -> Int -> Maybe Int -> Int -> Int
+batchSize threads listeners limit open = minimum [batchMax, fair, maybe batchMax room limit]
+  where
+    fair = if threads > listeners then open `quot` 8 else batchMax
+    room most = (most - open - threads) `quot` threads
+
+batchMax :: Int
+batchMax = 256
+
+-- At most so many of the connections that have come.
+takeWaiting :: Source -> Int -> IO [(Socket, SockAddr)]
+takeWaiting source most
+  | most <= 0 = return []
+  | otherwise = (waitingConnection source `catch` none) >>= maybe (return []) (\one -> (one :) <$> takeWaiting source (most - 1))
+  where
+    -- Accepting will fail in the same way.
+    none :: IOException -> IO (Maybe a)
+    none _ = return Nothing
 
 -- Only a closed listening socket ends the accepting, and what is no 'IOException'.
 isClosed :: IOException -> Bool
@@ -199,13 +231,15 @@ evictOldest registries = do
 silentMillis :: Int
 silentMillis = 5000
 
-startConnection :: Endpoint -> Registry -> Application -> Int -> Socket -> SockAddr -> IO ()
-startConnection endpoint registry application number peerSocket peer = do
+-- Returns what starts its thread.
+admitConnection :: Endpoint -> Registry -> Application -> Int -> Socket -> SockAddr -> IO (IO ())
+admitConnection endpoint registry application number peerSocket peer = do
   connection <- newConnection endpoint peerSocket peer
   worker <- newWorker
   countConnection state
   atomicModifyIORef' registry (\open -> (IntMap.insert number (Open connection worker) open, ()))
-  settingsFork settings (\_ -> mask_ (runConnection worker connection application `finally` release)) `catch` noThread
+  return $
+    settingsFork settings (\_ -> mask_ (runConnection worker connection application `finally` release)) `catch` noThread
   where
     settings = endpointSettings endpoint
     state = endpointState endpoint

@@ -38,10 +38,11 @@ directionReading, directionWriting :: CInt
 directionReading = #{const MR_READING}
 directionWriting = #{const MR_WRITING}
 
-flagAll, flagLent, flagMore, flagWithin :: CUInt
+flagAll, flagLent, flagMore, flagNow, flagWithin :: CUInt
 flagAll = #{const MR_ALL}
 flagLent = #{const MR_LENT}
 flagMore = #{const MR_MORE}
+flagNow = #{const MR_NOW}
 flagWithin = #{const MR_WITHIN}
 
 backendAuto, backendIoUring, backendEpoll, backendKqueue, backendIocp :: CInt
