@@ -13,14 +13,24 @@ import qualified Millrace.Cli.ProgramSpec
 import qualified Millrace.Cli.RequestPathSpec
 import qualified Millrace.Cli.RestartSpec
 import qualified Millrace.Cli.StaticFilesSpec
+import System.IO (BufferMode (..), hSetBuffering, stdout)
+import System.Posix.Signals (Handler (Default), installHandler, sigHUP)
+import System.Timeout (timeout)
 import Test.Hspec
 
 main :: IO ()
 main = do
+  -- The programs that it starts would ignore it as well, if nohup has started this one.
+  _ <- installHandler sigHUP Default Nothing
   -- The tests name files, and read what programs print, in UTF-8, whatever the locale.
   setFileSystemEncoding utf8
   setLocaleEncoding utf8
-  hspec specs
+  hSetBuffering stdout LineBuffering
+  hspec (around_ limited specs)
+
+-- A test that hangs fails, with its name.
+limited :: IO () -> IO ()
+limited test = timeout 180000000 test >>= maybe (expectationFailure "not done after 180 s") return
 
 specs :: Spec
 specs = do

@@ -3,7 +3,8 @@ module Main (main) where
 
 import System.Environment (getArgs, withArgs)
 import System.IO (BufferMode (..), hSetBuffering, stdout)
-import Test.Hspec (hspec)
+import System.Timeout (timeout)
+import Test.Hspec (around_, expectationFailure, hspec)
 
 import Millrace.Foreign (startCarriers)
 
@@ -19,8 +20,12 @@ main = do
   startCarriers 2
   case arguments of
     ["--leave-calls-in-flight"] -> ProcessSpec.leaveCallsInFlight
-    _ -> withArgs arguments $ hspec $ do
+    _ -> withArgs arguments . hspec . around_ limited $ do
       CallSpec.spec
       InterruptSpec.spec
       CallbackSpec.spec
       ProcessSpec.spec
+
+-- A test that hangs fails, with its name.
+limited :: IO () -> IO ()
+limited test = timeout 180000000 test >>= maybe (expectationFailure "not done after 180 s") return

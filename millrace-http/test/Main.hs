@@ -23,13 +23,21 @@ import qualified ResourceSpec
 import qualified ResponseSpec
 import qualified ShutdownSpec
 import qualified StrictSpec
-import Test.Hspec (Spec, describe, hspec)
+import System.IO (BufferMode (..), hSetBuffering, stdout)
+import System.Timeout (timeout)
+import Test.Hspec (Spec, around_, describe, expectationFailure, hspec)
 import qualified TimeSpec
 
 main :: IO ()
 main = do
+  -- So that the last line of an output that ends too early says where.
+  hSetBuffering stdout LineBuffering
   server <- ResourceSpec.isServer
-  if server then ResourceSpec.serveInherited else hspec specs
+  if server then ResourceSpec.serveInherited else hspec (around_ limited specs)
+
+-- A test that hangs fails, with its name.
+limited :: IO () -> IO ()
+limited test = timeout 180000000 test >>= maybe (expectationFailure "not done after 180 s") return
 
 specs :: Spec
 specs = do

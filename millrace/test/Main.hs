@@ -10,13 +10,14 @@ import System.Exit (exitFailure)
 import System.IO (BufferMode (..), hClose, hPrint, hSetBuffering, openTempFile, stderr, stdout)
 import System.Process (CreateProcess (..), createProcess, proc, terminateProcess, waitForProcess)
 import qualified System.Timeout as Base
+import Test.Hspec (around_)
 import Test.Hspec.Runner (Summary (..), defaultConfig, hspecWithResult)
 
 import Millrace.Manager (Backend, backendName, probeBackend)
 
 import qualified All
 import Scenario (runScenario)
-import Support (firstSeed)
+import Support (firstSeed, within)
 
 main :: IO ()
 main = do
@@ -36,7 +37,7 @@ runSpecs :: FilePath -> IO ()
 runSpecs file = do
   seed <- firstSeed
   putStrLn ("simulated machines: seeds from " ++ show seed ++ " on (another first one: MILLRACE_FIRST_SEED)")
-  summary <- hspecWithResult defaultConfig All.spec
+  summary <- hspecWithResult defaultConfig (around_ (within 180 "the test") All.spec)
   writeFile file (show (summaryExamples summary, summaryFailures summary))
   unless (summaryFailures summary == 0) exitFailure
 

@@ -6,12 +6,21 @@ import qualified MiddlewareSpec
 import qualified ScottySpec
 import qualified ServantSpec
 import qualified StaticSpec
-import Test.Hspec (hspec)
+import System.IO (BufferMode (..), hSetBuffering, stdout)
+import System.Timeout (timeout)
+import Test.Hspec (Spec, around_, expectationFailure, hspec)
 import qualified WebSocketSpec
 import qualified YesodSpec
 
 main :: IO ()
-main = hspec $ do
+main = hSetBuffering stdout LineBuffering >> hspec (around_ limited specs)
+
+-- A test that hangs fails, with its name.
+limited :: IO () -> IO ()
+limited test = timeout 180000000 test >>= maybe (expectationFailure "not done after 180 s") return
+
+specs :: Spec
+specs = do
   InterfaceTypes.spec
   ScottySpec.spec
   ServantSpec.spec
