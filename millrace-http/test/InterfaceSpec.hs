@@ -23,7 +23,7 @@ import Millrace.Deadline (deadlineAfter)
 import qualified Millrace.Socket as Millrace
 import Millrace.Socket.ByteString (recvBefore)
 import Network.HTTP.Types
-import Network.Socket
+import Network.Socket hiding (close)
 import qualified Network.Socket.ByteString as Socket
 import Network.Wai
 import Network.Wai.Handler.Millrace

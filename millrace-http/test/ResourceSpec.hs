@@ -16,7 +16,7 @@ import Data.Maybe (isJust)
 import GHC.Clock (getMonotonicTime)
 import GHC.Stats (GCDetails (..), RTSStats (..), getRTSStats)
 import Network.HTTP.Types
-import Network.Socket (close, withFdSocket)
+import Network.Socket (withFdSocket)
 import Network.Wai
 import Network.Wai.Handler.Millrace
 import Support

@@ -13,7 +13,7 @@ import Data.Either (isLeft)
 import Data.IORef
 import GHC.Clock (getMonotonicTime)
 import Network.HTTP.Types (status200)
-import Network.Socket hiding (shutdown)
+import Network.Socket hiding (close, shutdown)
 import Network.Wai (Application, responseStream)
 import Network.Wai.Handler.Millrace
 import Support

@@ -9,6 +9,7 @@ module Support
     withSmallConnection,
     withMany,
     Client,
+    close,
     send,
     sendSlowly,
     sendEnd,
@@ -35,7 +36,7 @@ where
 
 import Control.Concurrent (forkIO, killThread, threadDelay)
 import Control.Concurrent.MVar
-import Control.Exception (SomeException, bracket, try)
+import Control.Exception (SomeException, bracket, try, uninterruptibleMask_)
 import Control.Monad (forever, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -44,7 +45,8 @@ import Data.Char (isSpace, toLower)
 import Data.IORef
 import GHC.Clock (getMonotonicTime)
 import Network.HTTP.Types (status200)
-import Network.Socket
+import Network.Socket hiding (close)
+import qualified Network.Socket as Network (close)
 import qualified Network.Socket.ByteString as Socket
 import Network.Wai
 import Network.Wai.Handler.Millrace
@@ -115,6 +117,11 @@ withConnection = withConnectionThat (\_ -> return ())
 -- | The same with little room for what is received, so that the server soon notices a client that does not read.
 withSmallConnection :: Int -> (Client -> IO a) -> IO a
 withSmallConnection = withConnectionThat (\client -> setSocketOption client RecvBuffer 16384)
+
+-- | Not to be interrupted: until base 4.16 an exception may leave a lock of GHC's I\/O manager taken, and then what waits
+-- for other descriptors hangs.
+close :: Socket -> IO ()
+close = uninterruptibleMask_ . Network.close
 
 withConnectionThat :: (Socket -> IO ()) -> Int -> (Client -> IO a) -> IO a
 withConnectionThat prepare port use = bracket open close (\opened -> newIORef B.empty >>= use . Client opened)

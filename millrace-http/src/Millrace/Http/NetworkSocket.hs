@@ -1,9 +1,9 @@
 -- |
 -- A listening socket of the network package that a server serves: on a duplicate, so that whoever has the socket can
 -- still ask it for its name, and close it. Knows nothing of serving.
-module Millrace.Http.NetworkSocket (duplicate, ours, awaitClose) where
+module Millrace.Http.NetworkSocket (duplicate, ours, closeTheirs, awaitClose) where
 
-import Control.Exception (mask_, onException)
+import Control.Exception (mask_, onException, uninterruptibleMask_)
 import Control.Monad (unless, when)
 import Foreign.C.Error (throwErrnoIfMinus1)
 import Foreign.C.Types (CInt (..))
@@ -23,7 +23,12 @@ duplicate name = throwErrnoIfMinus1 ("Network.Wai.Handler.Millrace." ++ name) . 
 ours :: String -> Network.Socket -> IO Socket
 ours name theirs = mask_ $ do
   descriptor <- Network.withFdSocket theirs (duplicate name)
-  fromDescriptor descriptor `onException` (Network.mkSocket descriptor >>= Network.close)
+  fromDescriptor descriptor `onException` (Network.mkSocket descriptor >>= closeTheirs)
+
+-- | Closes it. GHC's I\/O manager (before base 4.16) takes a lock for each capability to do so, and an exception that comes
+-- while it waits for the second leaves the first one locked: threads that wait for certain descriptors then do so for ever.
+closeTheirs :: Network.Socket -> IO ()
+closeTheirs = uninterruptibleMask_ . Network.close
 
 -- | Waits until somebody has closed the socket.
 awaitClose :: Network.Socket -> IO ()

@@ -24,7 +24,7 @@ import Control.Monad (mfilter, void, when)
 import Data.Either (fromLeft)
 import Millrace.Http.Exception (defaultShouldDisplayException)
 import Millrace.Http.Listener
-import Millrace.Http.NetworkSocket (awaitClose, ours)
+import Millrace.Http.NetworkSocket (awaitClose, closeTheirs, ours)
 import Millrace.Http.Server (runListeners)
 import Millrace.Http.Settings
 import Millrace.Socket (Socket, close)
@@ -77,7 +77,7 @@ runSettings settings application =
 -- @since 0.1.0
 runSettingsSocket :: Settings -> Network.Socket -> Application -> IO ()
 runSettingsSocket settings theirs application =
-  bracket (ours "runSettingsSocket" theirs) (\served -> close served >> Network.close theirs) $ \served ->
+  bracket (ours "runSettingsSocket" theirs) (\served -> close served >> closeTheirs theirs) $ \served ->
     runListeners (endedByClosing theirs settings) [givenListener served] application
 
 -- As long as either is open the kernel takes connections, which only the server would serve. Who waits here for the
@@ -87,7 +87,7 @@ endedByClosing theirs settings = settings {settingsInstallShutdownHandler = inst
   where
     install stop = do
       void (forkIO (awaitClose theirs >> stop))
-      settingsInstallShutdownHandler settings (stop >> Network.close theirs)
+      settingsInstallShutdownHandler settings (stop >> closeTheirs theirs)
 
 -- | The same on a socket of "Millrace.Socket", which is closed at the end.
 --
@@ -175,7 +175,7 @@ settle outcome = void . tryPutMVar outcome
 -- Waits for the ends of both, so that the port is free again.
 serveMeanwhile :: Settings -> Application -> Outcome a -> (Port -> IO a) -> IO a
 serveMeanwhile settings application outcome action =
-  bracket openFreePort (Network.close . snd) $ \(port, listener) -> do
+  bracket openFreePort (closeTheirs . snd) $ \(port, listener) -> do
     ready <- newEmptyMVar
     let signalling = settings {settingsBeforeMainLoop = settingsBeforeMainLoop settings >> putMVar ready ()}
         serve = try (runSettingsSocket signalling listener application) >>= settle outcome . Left . fromLeft hasEnded
@@ -197,7 +197,7 @@ withThread background action = do
 --
 -- @since 0.1.0
 openFreePort :: IO (Port, Network.Socket)
-openFreePort = bracketOnError (Network.socket Network.AF_INET Network.Stream Network.defaultProtocol) Network.close $ \listener -> do
+openFreePort = bracketOnError (Network.socket Network.AF_INET Network.Stream Network.defaultProtocol) closeTheirs $ \listener -> do
   Network.bind listener (Network.SockAddrInet 0 (Network.tupleToHostAddress (127, 0, 0, 1)))
   Network.listen listener Network.maxListenQueue
   port <- Network.socketPort listener

@@ -23,7 +23,7 @@ import Millrace.Http.Endpoint
 import Millrace.Http.Exception (ConnectionsCutOff (..))
 import Millrace.Http.FileCache (closeFileCache)
 import Millrace.Http.Listener (Listener (..), closeListener, inFlightMicros, retire)
-import Millrace.Http.NetworkSocket (duplicate)
+import Millrace.Http.NetworkSocket (closeTheirs, duplicate)
 import Millrace.Http.ServerState
 import Millrace.Http.Session (runSession)
 import Millrace.Http.Settings (Settings (..))
@@ -127,7 +127,7 @@ newSource settings listener = case settingsAccept settings of
           (accepted, peer) <- acceptTheirs theirs
           ours <- fromNetworkSocket accepted
           return (ours, peer)
-    return (sourceOf next (return Nothing) (Network.close theirs >> closeListener listener))
+    return (sourceOf next (return Nothing) (closeTheirs theirs >> closeListener listener))
   where
     sourceOf next waiting end =
       Source {nextConnection = next, waitingConnection = waiting, retireSource = retire listener end, endSource = end}
