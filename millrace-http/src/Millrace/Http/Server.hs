@@ -245,10 +245,11 @@ admitConnection endpoint registry application number peerSocket peer = do
     state = endpointState endpoint
     noThread :: SomeException -> IO ()
     noThread failure = release >> settingsOnException settings Nothing failure `catch` ignore
+    -- In this order: who ends a server waits until nothing is registered, and then nothing may be open or counted.
     release = do
-      atomicModifyIORef' registry (\open -> (IntMap.delete number open, ()))
       close peerSocket `catch` ignore
       discountConnection state
+      atomicModifyIORef' registry (\open -> (IntMap.delete number open, ()))
 
 -- Starts masked, in a thread of its own. What has to be done at the end is not interrupted by the server's end.
 runConnection :: Worker -> Connection -> Application -> IO ()
