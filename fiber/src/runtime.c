@@ -114,6 +114,7 @@ static int start(const mr_carriers_options *given)
         return -EINVAL;
     if (!atomic_load(&watches_fork)) {
         mf_libc_find_all();
+        mf_sanitizer_prepare();
         mf_watch_start();
         int error = pthread_atfork(NULL, NULL, forget_after_fork);
         if (error)

@@ -11,6 +11,7 @@
 #include <sanitizer/common_interface_defs.h>
 #include <sanitizer/lsan_interface.h>
 #elif defined(__SANITIZE_THREAD__)
+#include <sanitizer/common_interface_defs.h>
 #include <sanitizer/tsan_interface.h>
 #endif
 
@@ -21,6 +22,16 @@ typedef struct mf_sanitizer {
     void *fake_stack; /* ASan's, of a context that does not run */
     void *tsan_fiber;
 } mf_sanitizer;
+
+/* Before there are fibers. ThreadSanitizer opens the program's files when it has something to say for the first time, with
+ * locks of its own; on a fiber that call of open would park and need another thread, which needs those locks. */
+static inline void mf_sanitizer_prepare(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    char name[64];
+    __sanitizer_symbolize_pc(__builtin_return_address(0), "%f", name, sizeof name);
+#endif
+}
 
 /* A new context on this stack. */
 static inline void mf_sanitizer_create(mf_sanitizer *context, void *bottom, size_t size)

@@ -222,12 +222,20 @@ static void a_dup2_that_fails_ends_nothing(void)
 static volatile sig_atomic_t closed_by_handler;
 static int descriptor_for_handler;
 
-/* Onto the same number, again and again. */
+/* Onto the same number, again and again. ThreadSanitizer changes errno by itself. */
 static void close_in_handler(int signal_number)
 {
     (void)signal_number;
+    int error = errno;
     closed_by_handler = closed_by_handler + 1;
     close(dup2(STDIN_FILENO, descriptor_for_handler));
+    errno = error;
+}
+
+/* Once: a handler that takes as long as a timer's interval would leave no time for anything else. */
+static void interrupt_soon(unsigned microseconds)
+{
+    MUST(setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = microseconds}, NULL));
 }
 
 static void *wait_for_close(void *argument)
@@ -249,12 +257,13 @@ static void closing_in_a_signals_handler(void)
     descriptor_for_handler = MUST(fcntl(STDIN_FILENO, F_DUPFD, 300));
     mr_fiber *fiber = spawn(wait_for_close, &is_over);
     CHECK(signal(SIGALRM, close_in_handler) != SIG_ERR);
-    MUST(setitimer(ITIMER_REAL, &(struct itimerval){{0, 50}, {0, 50}}, NULL));
     for (unsigned i = 0; i < harness_rounds(20000); i++) {
+        if (i % 4 == 0)
+            interrupt_soon(1 + i % 61);
         dup2(quiet[0], descriptor_for_handler);
         close(descriptor_for_handler);
     }
-    MUST(setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL));
+    interrupt_soon(0);
     atomic_store(&is_over, true);
     close(descriptor_for_handler);
     join(fiber);
