@@ -1,9 +1,10 @@
 -- | The managers seen from outside.
 module ManagerSpec (spec) where
 
-import Control.Concurrent (getNumCapabilities)
-import Control.Exception (displayException)
-import Control.Monad (filterM, forM_, replicateM_, void)
+import Control.Concurrent (forkOn, getNumCapabilities, newEmptyMVar, putMVar, takeMVar)
+import Control.Exception (displayException, throwIO)
+import Control.Monad (filterM, forM_, replicateM, replicateM_, void)
+import Data.IORef (atomicModifyIORef', modifyIORef, newIORef, readIORef, writeIORef)
 import Data.List (isPrefixOf)
 import Data.Maybe (isNothing, listToMaybe)
 import System.Environment (lookupEnv)
@@ -62,4 +63,28 @@ spec = describe "Millrace.Manager" $ do
     pause 500000
     after <- counters
     (systemCalls after - systemCalls before) `shouldSatisfy` (< 50)
+  describe "atNextTurn" $ do
+    it "has the manager run actions, in their order, when this thread has waited for something" $ do
+      ran <- newIORef []
+      besideItsManager (mapM (\number -> atNextTurn (modifyIORef ran (number :))) [1 .. 100 :: Int]) `shouldReturn` replicate 100 True
+      readIORef ran `shouldReturn` reverse [1 .. 100]
+    it "goes on when an action throws" $ do
+      ran <- newIORef False
+      besideItsManager (mapM atNextTurn [throwIO (userError "action"), writeIORef ran True]) `shouldReturn` [True, True]
+      readIORef ran `shouldReturn` True
+    it "refuses while the manager sleeps, and loses nothing that it has taken" $ do
+      ran <- newIORef (0 :: Int)
+      threads <- replicateM 8 . start . fmap (length . filter id) . replicateM 2000 $
+        atNextTurn (atomicModifyIORef' ran (\count -> (count + 1, ()))) <* pause 10
+      taken <- sum <$> mapM finish threads
+      threadDelay 1000
+      readIORef ran `shouldReturn` taken
+      pause 100000
+      atNextTurn (return ()) `shouldReturn` False
   it "knows its version" $ version `shouldSatisfy` ("0.1" `isPrefixOf`)
+  where
+    -- Where the manager has just woken it, and so is awake itself. Returns when it has had another turn.
+    besideItsManager action = do
+      result <- newEmptyMVar
+      void . forkOn 0 $ threadDelay 1000 >> action >>= \value -> threadDelay 1000 >> putMVar result value
+      within 10 "the thread" (takeMVar result)

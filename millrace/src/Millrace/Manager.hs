@@ -12,6 +12,8 @@ module Millrace.Manager
   , loopCount
   , Counters (..)
   , counters
+    -- * Turns
+  , atNextTurn
     -- * Version and errors
   , version
   , MillraceException (..)

@@ -15,6 +15,7 @@ module Millrace.Internal.Manager
   , timerTableOf
   , numberOf
   , activeLoops
+  , atNextTurn
     -- * For simulations
   , Lock
   , newLock
@@ -49,6 +50,7 @@ import GHC.Conc (labelThread)
 import System.Environment (lookupEnv)
 import System.IO.Unsafe (unsafePerformIO)
 
+import Millrace.Internal.Agenda
 import Millrace.Internal.CallbackQueue
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
@@ -111,6 +113,7 @@ data Manager = Manager
   , managerSlots :: !SlotTable
   , managerTimers :: !TimerTable
   , managerCallbacks :: !CallbackQueue
+  , managerAgenda :: !Agenda
   , managerNumber :: !Int -- ^ of the capability
   }
 
@@ -236,7 +239,7 @@ beginManager number = do
       return manager
 
 newManager :: Ptr Loop -> Int -> IO Manager
-newManager loop number = Manager loop <$> newSlotTable completionsPerPoll <*> newTimerTable <*> newCallbackQueue <*> pure number
+newManager loop number = Manager loop <$> newSlotTable completionsPerPoll <*> newTimerTable <*> newCallbackQueue <*> newAgenda <*> pure number
 
 createLoop :: IO (Ptr Loop)
 createLoop = alloca $ \result -> do
@@ -258,19 +261,26 @@ runManager :: Manager -> Ptr Completion -> IO ()
 runManager manager completions = busy
   where
     loop = managerLoop manager
+    agenda = managerAgenda manager
     busy = do
+      workOff agenda
       count <- pollAll manager completions
       if count < 0 then moveHome manager completions else do
         isCalling <- attendCallbacks manager
         yield
         if count > 0 || isCalling then busy else idle
     idle = do
+      workOff agenda
       count <- pollAll manager completions
       if count < 0 then moveHome manager completions else
         if count > 0 then yield >> busy else do
-          maySleep <- c_prepare_wait loop
-          when (maySleep > 0) $ c_wait loop
-          if maySleep < 0 then moveHome manager completions else busy
+          isFree <- mayRest agenda
+          if isFree then sleep else busy
+    sleep = do
+      maySleep <- c_prepare_wait loop
+      when (maySleep > 0) $ c_wait loop
+      rise agenda
+      if maySleep < 0 then moveHome manager completions else busy
 
 -- | Delivers all there is before the next 'yield': with a million threads in the run queue, one batch a round takes for
 -- ever. Returns the size of the last batch, or less than 0 when the calling thread must not act for the loop.
@@ -381,6 +391,22 @@ managerOf token = do
 -- | The loops that run now.
 activeLoops :: IO [Ptr Loop]
 activeLoops = filter (/= nullPtr) . foldr ((:) . managerLoop) [] <$> readIORef managers
+
+-- | Has the manager of this capability run an action before it looks for events again, which is when the threads that can
+-- run now have had their turn. 'False' if there is no manager to do so, or it sleeps: then the action will not be run.
+--
+-- 1. It runs at most once, in the manager's thread, and must neither wait nor take long. What it throws is lost.
+-- 2. Not within a simulation, where the result is 'False'.
+--
+-- Does not block. For what is worth doing once for many threads, or only if the caller does not come to it by itself.
+--
+-- @since 0.1.0
+atNextTurn :: IO () -> IO Bool
+atNextTurn action = do
+  all' <- readIORef managers
+  (capability, _) <- myThreadId >>= threadCapability
+  let count = sizeofArray all'
+  if capability < count && count <= simulatedLoop then enter (managerAgenda (indexArray all' capability)) action else return False
 
 -- | Selects the backend for this program; 'Nothing' stands for the automatic choice, which honours the environment
 -- variable @MILLRACE_BACKEND@. To be called before the first operation. Throws 'AlreadyStarted' when another backend
