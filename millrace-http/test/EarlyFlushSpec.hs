@@ -13,24 +13,24 @@ import Test.Hspec
 spec :: Spec
 spec = describe "an early flush" $ do
   it "runs once, masked, when the thread that has armed it waits" $ do
-    (flushers, early) <- (,) <$> newFlushers <*> newEarlyFlush
     runs <- newIORef []
-    armFlush flushers early (getMaskingState >>= \state -> modifyIORef runs (state :))
+    early <- newFlushers >>= newEarlyFlush (getMaskingState >>= \state -> modifyIORef runs (state :))
+    armFlush early
     threadDelay 20000
     settleFlush early
     readIORef runs `shouldReturn` [MaskedInterruptible]
   it "is waited for by who settles it" $ do
-    (flushers, early) <- (,) <$> newFlushers <*> newEarlyFlush
     begun <- newEmptyMVar
     ended <- newIORef False
-    armFlush flushers early (putMVar begun () >> threadDelay 50000 >> writeIORef ended True)
+    early <- newFlushers >>= newEarlyFlush (putMVar begun () >> threadDelay 50000 >> writeIORef ended True)
+    armFlush early
     takeMVar begun
     within "the end of the flush" (settleFlush early)
     readIORef ended `shouldReturn` True
   it "that has begun is hastened by who retires it" $ do
-    (flushers, early) <- (,) <$> newFlushers <*> newEarlyFlush
     (begun, gate) <- (,) <$> newEmptyMVar <*> newEmptyMVar
-    armFlush flushers early (putMVar begun () >> takeMVar gate)
+    early <- newFlushers >>= newEarlyFlush (putMVar begun () >> takeMVar gate)
+    armFlush early
     takeMVar begun
     within "the end of the flush" (retireFlush early (putMVar gate ()))
     tryTakeMVar gate `shouldReturn` Nothing
@@ -42,26 +42,27 @@ spec = describe "an early flush" $ do
     flushers <- newFlushers
     threads <- newIORef []
     replicateM_ 500 $ do
-      early <- newEarlyFlush
       ran <- newEmptyMVar
-      armFlush flushers early (myThreadId >>= \self -> modifyIORef threads (self :) >> putMVar ran ())
+      early <- newEarlyFlush (myThreadId >>= \self -> modifyIORef threads (self :) >> putMVar ran ()) flushers
+      armFlush early
       takeMVar ran
       settleFlush early
     seen <- readIORef threads
     length (distinct seen) `shouldSatisfy` (<= 8)
   where
-    newEarlyFlush = do
+    newEarlyFlush flush flushers = do
       word <- newByteArray 8
       writeByteArray word 0 (0 :: Int)
-      EarlyFlush word 0 <$> newSender
+      sender <- newSender
+      return (earlyFlush flushers word 0 sender flush)
     -- What is written by both is a plain counter: two at once would lose a step, and a flush after settling adds one.
     oneConnection flushers = do
-      early <- newEarlyFlush
       steps <- newIORef (0 :: Int)
-      and <$> mapM (attempt flushers early steps) [1 .. 5 :: Int]
-    attempt flushers early steps batch = do
+      early <- newEarlyFlush (readIORef steps >>= writeIORef steps . (+ 1)) flushers
+      and <$> mapM (attempt early steps) [1 .. 5 :: Int]
+    attempt early steps batch = do
       count <- readIORef steps
-      armFlush flushers early (readIORef steps >>= writeIORef steps . (+ 1))
+      armFlush early
       when (odd batch) yield
       settleFlush early
       settled <- readIORef steps

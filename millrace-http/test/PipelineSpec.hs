@@ -4,12 +4,14 @@
 module PipelineSpec (spec) where
 
 import Control.Concurrent (threadDelay)
+import Control.Concurrent.Async (async, wait)
 import Control.Concurrent.MVar
 import Control.Concurrent.QSem (newQSem, signalQSem, waitQSem)
-import Control.Monad (forM_, replicateM_, when)
+import Control.Monad (forM_, replicateM_, unless, when)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy as L
+import Data.IORef
 import Data.Maybe (isJust)
 import Network.HTTP.Types
 import Network.Wai
@@ -36,6 +38,37 @@ spec = describe "a slow request behind fast ones" $ do
       first <- receiveResponse client
       second <- receiveResponse client
       (replyBody first, B.length (replyBody second) > 0) `shouldBe` ("/1", True)
+  it "nor does an application that goes on after it has responded" $ do
+    gate <- newEmptyMVar
+    let lingering request respond = named request respond <* takeMVar gate
+    withServer id lingering $ \port -> withConnection port $ \client ->
+      forM_ ["/1", "/2"] $ \path -> do
+        send client (get path)
+        replyBody <$> receiveResponse client `shouldReturn` path
+        putMVar gate ()
+  it "nor one that something else than I/O has woken before" $ do
+    gate <- newEmptyMVar
+    let woken request respond = threadDelay 20000 >> named request respond <* takeMVar gate
+    withServer id woken $ \port -> withConnection port $ \client ->
+      forM_ ["/1", "/2"] $ \path -> do
+        send client (get path)
+        replyBody <$> receiveResponse client `shouldReturn` path
+        putMVar gate ()
+  it "nor one that computes when it has responded, or responds in another thread" $ do
+    isOver <- newIORef False
+    steps <- newIORef (0 :: Int)
+    -- It allocates: GHC interrupts nothing else.
+    let untilOver = readIORef isOver >>= \over -> unless over (modifyIORef' steps (+ 1) >> untilOver)
+        toiling request respond = named request respond <* untilOver
+        elsewhere request respond = do
+          responded <- async (named request respond)
+          wait responded <* untilOver
+    forM_ [toiling, elsewhere] $ \application -> do
+      writeIORef isOver False
+      withServer id application $ \port -> withConnection port $ \client -> do
+        send client (get "/1")
+        replyBody <$> receiveResponse client `shouldReturn` "/1"
+        writeIORef isOver True
   it "answers in order when fast and slow ones alternate, again and again" $
     withServer id alternating $ \port -> withConnection port $ \client ->
       replicateM_ 20 $ do

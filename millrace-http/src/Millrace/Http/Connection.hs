@@ -90,7 +90,6 @@ import Control.Monad (when)
 import Control.Monad.Primitive (RealWorld)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Unsafe as BU
-import Data.IORef (IORef)
 import Data.Int (Int32, Int64)
 import Data.Primitive.ByteArray (MutableByteArray, newByteArray, readByteArray, setByteArray, writeByteArray)
 import Data.Vault.Lazy (Vault)
@@ -120,8 +119,8 @@ data Connection = Connection
     connectionPeer :: !SockAddr,
     -- | Of every request.
     connectionVault :: Vault,
-    -- | Who sends the output while an application is at work.
-    connectionFlush :: !(IORef Sender),
+    -- | Sends the output while an application is at work.
+    connectionFlush :: !EarlyFlush,
     -- | What outlives a request, by 'Place'.
     connectionPlaces :: !(MutableByteArray RealWorld)
   }
@@ -207,21 +206,17 @@ isWorking connection = (/= 0) <$> readPlace connection deskPlace
 
 -- | Sends the output as soon as the thread waits for something, unless that is settled before: see 'armFlush'.
 armEarlyFlush :: Connection -> IO ()
-armEarlyFlush connection =
-  armFlush (endpointFlushers (connectionEndpoint connection)) (earlyFlush connection) (flushOutput connection)
+armEarlyFlush = armFlush . connectionFlush
+{-# INLINE armEarlyFlush #-}
 
 -- | Calls it off, or waits until it is done.
 settleEarlyFlush :: Connection -> IO ()
-settleEarlyFlush = settleFlush . earlyFlush
+settleEarlyFlush = settleFlush . connectionFlush
 {-# INLINE settleEarlyFlush #-}
 
 -- | The same when the connection is over: the client is not waited for.
 retireEarlyFlush :: Connection -> IO ()
-retireEarlyFlush connection = uninterruptibleMask_ $ retireFlush (earlyFlush connection) (shutdownBoth (connectionSocket connection))
-
-earlyFlush :: Connection -> EarlyFlush
-earlyFlush connection = EarlyFlush (connectionPlaces connection) flushPlace (connectionFlush connection)
-{-# INLINE earlyFlush #-}
+retireEarlyFlush connection = uninterruptibleMask_ $ retireFlush (connectionFlush connection) (shutdownBoth (connectionSocket connection))
 
 pointer :: Int -> Ptr a
 pointer = intPtrToPtr . IntPtr
@@ -352,7 +347,9 @@ newConnection endpoint socket peer = do
   places <- newByteArray (8 * placeCount)
   setByteArray places 0 placeCount (0 :: Int)
   sender <- newSender
-  return (Connection endpoint socket peer Vault.empty sender places)
+  let connection = Connection endpoint socket peer Vault.empty flush places
+      flush = earlyFlush (endpointFlushers endpoint) places flushPlace sender (flushOutput connection)
+  return $! connection
 
 -- | Parks a waiting connection until the first bytes of a request arrive, and makes it work on them. Their number, 0 at
 -- the end of the stream: it then goes on waiting. Throws @TimeExpired@ after the time limit for idle connections.

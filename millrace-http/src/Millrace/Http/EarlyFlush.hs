@@ -2,26 +2,27 @@
 {-# LANGUAGE UnboxedTuples #-}
 
 -- |
--- Sends the responses that wait in a connection's output when the application that is to give the next one does not do
--- so at once. Knows nothing of connections: it is told what to run.
+-- Sends the responses that wait in a connection's output when the application goes on after it has responded, or is to
+-- give the next one, and does not come to an end at once. Knows nothing of connections: it is told what to run.
 --
--- How long an application will take cannot be known, but whether it gives up the processor can: a second thread, pinned
--- to the same capability, runs as soon as the application's thread is parked or has used up its time slice, and not
--- before. One such thread serves a whole batch of pipelined requests, and finds nothing to do if they were all answered
--- at once.
+-- How long an application will take cannot be known, but whether it gives up the processor can: the manager of the
+-- capability looks after all threads that can run have had their turn, and not before. Mostly it finds that nothing is
+-- to be done any more. What is to be sent is sent by a second thread, pinned to the same capability, for it may have to
+-- wait for the client. If the manager sleeps, as when something else has woken the application, that thread looks.
 --
--- The threads are kept for the next batch, because a fork asks the scheduler to switch threads soon, in the middle of the
--- batch, and a wake-up does not. The state is a word that both threads change by compare-and-swap, because a modified
--- @IORef@ allocates. Without both a pipelined request cost half as much again.
+-- The threads are kept for the next time, because a fork asks the scheduler to switch threads soon, in the middle of a
+-- batch of requests, and a wake-up does not. The state is a word that all change by compare-and-swap, because a modified
+-- @IORef@ allocates. Without both a pipelined request cost half as much again (decision 16).
 module Millrace.Http.EarlyFlush
   ( -- * Threads
     Flushers,
     newFlushers,
 
     -- * Flushing
-    EarlyFlush (..),
+    EarlyFlush,
     Sender,
     newSender,
+    earlyFlush,
     armFlush,
     settleFlush,
     retireFlush,
@@ -38,6 +39,7 @@ import Data.IORef
 import Data.Primitive.ByteArray (MutableByteArray (..), readByteArray, writeByteArray)
 import GHC.Exts (Int (..), casIntArray#)
 import GHC.IO (IO (..))
+import Millrace.Manager (atNextTurn)
 
 -- | The parked threads of a server, by capability. Those of capabilities that come later are not kept.
 newtype Flushers = Flushers (Array Int (IORef [Flusher]))
@@ -62,8 +64,8 @@ parkedOn (Flushers parked) capability
 
 -- Has an action run by a thread of this capability. Masked, so that no thread is lost.
 runOn :: Flushers -> Int -> IO () -> IO ()
-runOn flushers capability action = do
-  parked <- maybe (return Nothing) (`atomicModifyIORef'` unpark) (parkedOn flushers capability)
+runOn threads capability action = do
+  parked <- maybe (return Nothing) (`atomicModifyIORef'` unpark) (parkedOn threads capability)
   case parked of
     Just flusher -> putMVar flusher action
     Nothing -> do
@@ -74,12 +76,22 @@ runOn flushers capability action = do
     unpark [] = ([], Nothing)
     serve flusher first = do
       first
-      kept <- maybe (return False) (`atomicModifyIORef'` park flusher) (parkedOn flushers capability)
+      kept <- maybe (return False) (`atomicModifyIORef'` park flusher) (parkedOn threads capability)
       when kept (takeMVar flusher >>= serve flusher)
     park flusher others = if length others < parkedMax then (flusher : others, True) else (others, False)
 
--- | Of one connection: where the word with its state is, 0 at first, and who sends.
-data EarlyFlush = EarlyFlush !(MutableByteArray RealWorld) !Int !(IORef Sender)
+-- | Of one connection. All that arming needs is made once, because it happens for almost every response.
+data EarlyFlush = EarlyFlush
+  { -- Where the word with its state is, 0 at first.
+    stateArray :: !(MutableByteArray RealWorld),
+    stateIndex :: !Int,
+    sender :: !(IORef Sender),
+    flushers :: !Flushers,
+    -- What sends.
+    flushAction :: IO (),
+    -- What the manager does.
+    look :: IO ()
+  }
 
 -- | What the thread that sends, if one does, fills when it has done so.
 type Sender = Maybe (MVar ())
@@ -88,10 +100,16 @@ type Sender = Maybe (MVar ())
 newSender :: IO (IORef Sender)
 newSender = newIORef Nothing
 
+-- | With where a word is that is 0 now, and with what sends, which must not throw.
+earlyFlush :: Flushers -> MutableByteArray RealWorld -> Int -> IORef Sender -> IO () -> EarlyFlush
+earlyFlush threads array index nobody flush = early
+  where
+    early = EarlyFlush array index nobody threads flush (lookAfter early)
+
 newtype State = State Int
   deriving (Eq)
 
--- No thread will run; one will, and do nothing; one will, and send; one sends.
+-- Nobody will look; somebody will, and do nothing; somebody will, and send; a thread sends.
 unarmed, disarmed, armed, sending :: State
 unarmed = State 0
 disarmed = State 1
@@ -100,39 +118,56 @@ sending = State 3
 
 -- Puts a state in the place of another one, if that is the present one. True if so. A full barrier.
 change :: EarlyFlush -> State -> State -> IO Bool
-change (EarlyFlush (MutableByteArray array) (I# index) _) (State (I# old)) (State (I# new)) = IO $ \s ->
+change EarlyFlush {stateArray = MutableByteArray array, stateIndex = I# index} (State (I# old)) (State (I# new)) = IO $ \s ->
   case casIntArray# array index old new s of (# s', found #) -> (# s', State (I# found) == State (I# old) #)
 {-# INLINE change #-}
 
 readState :: EarlyFlush -> IO State
-readState (EarlyFlush array index _) = State <$> readByteArray array index
+readState early = State <$> readByteArray (stateArray early) (stateIndex early)
 {-# INLINE readState #-}
 
--- | Arranges for an action to be run, masked and at most once, as soon as this thread waits for something. To be called
--- when the last one was settled. The action must not throw.
-armFlush :: Flushers -> EarlyFlush -> IO () -> IO ()
-armFlush flushers early@(EarlyFlush array index _) flush = do
-  willRun <- change early disarmed armed
-  unless willRun $ do
-    (capability, _) <- threadCapability =<< myThreadId
-    mask_ (writeByteArray array index word >> runOn flushers capability (run early flush))
+-- | Arranges for the output to be sent, masked and at most once, when this thread waits for something. To be called when
+-- the last time was settled.
+armFlush :: EarlyFlush -> IO ()
+armFlush early = do
+  willBeSeen <- change early disarmed armed
+  unless willBeSeen (announce early)
+{-# INLINE armFlush #-}
+
+-- Masked, so that somebody looks at what has been armed.
+announce :: EarlyFlush -> IO ()
+announce early = mask_ $ do
+  writeByteArray (stateArray early) (stateIndex early) word
+  willLook <- atNextTurn (look early)
+  unless willLook (runHere early)
   where
     State word = armed
-{-# NOINLINE armFlush #-}
+{-# NOINLINE announce #-}
+
+lookAfter :: EarlyFlush -> IO ()
+lookAfter early = do
+  ended <- change early disarmed unarmed
+  unless ended (runHere early)
+
+runHere :: EarlyFlush -> IO ()
+runHere early = do
+  (capability, _) <- threadCapability =<< myThreadId
+  runOn (flushers early) capability (run early)
+{-# NOINLINE runHere #-}
 
 -- Until the state says that nothing is to be done, or that this thread sends.
-run :: EarlyFlush -> IO () -> IO ()
-run early@(EarlyFlush _ _ sender) flush = do
+run :: EarlyFlush -> IO ()
+run early = do
   ended <- change early disarmed unarmed
   unless ended $ do
     done <- newEmptyMVar
-    writeIORef sender (Just done)
+    writeIORef (sender early) (Just done)
     begun <- change early armed sending
-    if begun then send done else run early flush
+    if begun then send done else run early
   where
     send done = do
-      void (try flush :: IO (Either SomeException ()))
-      writeIORef sender Nothing
+      void (try (flushAction early) :: IO (Either SomeException ()))
+      writeIORef (sender early) Nothing
       void (change early sending unarmed)
       putMVar done ()
 
@@ -150,10 +185,10 @@ retireFlush = settle
 
 -- Who sends is not known when it has just ended.
 settle :: EarlyFlush -> IO () -> IO ()
-settle early@(EarlyFlush _ _ sender) hasten = do
+settle early hasten = do
   calledOff <- change early armed disarmed
   state <- readState early
   when (not calledOff && state == sending) $ do
-    readIORef sender >>= maybe yield (\done -> hasten >> readMVar done)
+    readIORef (sender early) >>= maybe yield (\done -> hasten >> readMVar done)
     settle early hasten
 {-# NOINLINE settle #-}

@@ -312,13 +312,12 @@ answerByApplication :: Connection -> Application -> Request -> IO () -> IO ()
 answerByApplication connection application request beforehand = do
   thread <- myThreadId
   progress <- newIORef Unanswered
-  waiting <- outputEnd connection
-  when (waiting > 0) (armEarlyFlush connection)
+  sendSoon connection
   outcome <- try (application request (respond connection request thread progress beforehand))
   reached <- conclude connection progress
   case outcome of
     Right ResponseReceived
-      | reached == Answered -> return ()
+      | reached == Answered -> settleEarlyFlush connection
       | otherwise -> recover connection request reached beforehand (toException NotResponded)
     Left failure
       | isAsynchronous failure -> abandon connection reached >> throwIO failure
@@ -344,8 +343,7 @@ observed connection observers request refusal line answering = do
   start <- monotonicNanoseconds
   answering `onException` (writeRegister connection responseCutRegister 1 >> tell start)
   -- Who is told may wait for something; the client does not wait for that.
-  waiting <- outputEnd connection
-  when (waiting > 0) (armEarlyFlush connection)
+  sendSoon connection
   tell start
   settleEarlyFlush connection
   where
@@ -381,7 +379,10 @@ respond connection request thread progress beforehand response = do
       writeIORef progress Answering
       compose connection request progress beforehand Nothing response
       writeIORef progress Answered
-    else answerElsewhere progress (\hold -> compose connection request progress beforehand (Just hold) response)
+      -- The application may have other things to do before it returns; the client does not wait for that.
+      sendSoon connection
+    else answerElsewhere progress $ \hold ->
+      compose connection request progress beforehand (Just hold) response >> sendSoon connection
   return ResponseReceived
 
 compose :: Connection -> Request -> IORef Progress -> IO () -> Maybe Hold -> Response -> IO ()
@@ -389,6 +390,13 @@ compose connection request progress beforehand hold response = do
   beginResponse connection
   beforehand
   answer connection request ((== Past) <$> readIORef progress) hold response
+
+-- What waits in the output goes out when this thread waits for something, unless that is settled before.
+sendSoon :: Connection -> IO ()
+sendSoon connection = do
+  waiting <- outputEnd connection
+  when (waiting > 0) (armEarlyFlush connection)
+{-# NOINLINE sendSoon #-}
 
 -- The thread that the application was called in may end before this one does. 'expel' waits for it to let go.
 answerElsewhere :: IORef Progress -> (Hold -> IO ()) -> IO ()
