@@ -8,16 +8,18 @@ module Scenario
   ) where
 
 import Control.Concurrent (setNumCapabilities, threadDelay)
-import Control.Exception (bracket, displayException, throwIO, try)
+import Control.Exception (bracket, catch, displayException, throwIO, try)
 import Control.Monad (forM, forM_, replicateM_, unless, void, when)
 import qualified Data.ByteString as ByteString
 import Data.List (isInfixOf)
 import Foreign.C.Error (eBADF, eCONNRESET, eMFILE, ePIPE)
 import Foreign.C.Types (CInt (..), CUInt (..))
 import Foreign.Marshal.Utils (fillBytes)
+import System.Directory (listDirectory)
 import System.Environment (getEnvironment, getExecutablePath)
 import System.Exit (ExitCode (..))
 import System.IO (hClose, hGetContents, hPutStrLn, stderr)
+import System.Posix.Files (readSymbolicLink)
 import System.Posix.IO (OpenMode (..), closeFd, defaultFileFlags, dupTo, openFd)
 import System.Posix.Resource
 import System.Posix.Signals (Handler (..), installHandler, sigPIPE)
@@ -99,12 +101,26 @@ capabilitiesGoWhileManagersStart = forM_ [8, 16 .. 64] $ \count -> do
 -- | Runs an action while no descriptor is left; gives it the means to have one back.
 withoutDescriptors :: (IO () -> IO a) -> IO a
 withoutDescriptors action = do
+  awaitTicker
   taken <- descriptorCount
   let limit = ResourceLimit (fromIntegral taken + 30)
   setResourceLimit ResourceOpenFiles (ResourceLimits limit limit)
   fillers <- takeAll
   when (null fillers) $ ioError (userError "the limit of descriptors does not work")
   action (mapM_ closeFd fillers)
+
+-- GHC's ticker makes a descriptor for itself, in a thread of its own that starts with the program, and ends the program if
+-- it cannot. Other systems than Linux need none.
+awaitTicker :: IO ()
+awaitTicker = go (100 :: Int)
+  where
+    go tries = do
+      ready <- elem "anon_inode:[timerfd]" <$> (orElse [] (listDirectory place) >>= mapM target)
+      unless (ready || tries == 0) $ threadDelay 10000 >> go (tries - 1)
+    -- The one that the listing was read from is closed.
+    target name = orElse "" (readSymbolicLink (place ++ name))
+    place = "/proc/self/fd/"
+    orElse value action = action `catch` \problem -> value <$ (return problem :: IO IOError)
 
 takeAll :: IO [Fd]
 takeAll = do
