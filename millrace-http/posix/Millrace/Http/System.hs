@@ -2,9 +2,8 @@
 -- What a server asks of the operating system beyond sockets, on POSIX. Knows nothing of serving.
 --
 -- The same names in @windows\/@ are for Windows; the package description chooses.
-module Millrace.Http.System (inheritedDescriptors, descriptorLimit, isSocketFile, removeSocketFile, rebindingOptions, awaitNudge) where
+module Millrace.Http.System (inheritedDescriptors, descriptorLimit, isSocketFile, removeSocketFile, rebindingOptions) where
 
-import Control.Concurrent (threadWaitWrite)
 import Control.Exception (IOException, catch)
 import Foreign.C.Types (CInt)
 import Millrace.Socket (SocketOption (..))
@@ -12,7 +11,6 @@ import System.Environment (lookupEnv, unsetEnv)
 import System.Posix.Files (getSymbolicLinkStatus, isSocket, removeLink)
 import System.Posix.Process (getProcessID)
 import System.Posix.Resource (Resource (..), ResourceLimit (..), ResourceLimits (..), getResourceLimit)
-import System.Posix.Types (Fd (..))
 import Text.Read (readMaybe)
 
 -- | The descriptors that the process was started with, as systemd passes them (sd_listen_fds(3)); a second call finds
@@ -50,12 +48,3 @@ removeSocketFile = removeLink
 -- | What lets a server have its port again while connections of the last one linger (TIME_WAIT).
 rebindingOptions :: [(SocketOption, Int)]
 rebindingOptions = [(ReuseAddr, 1)]
-
--- | Waits until the network package closes a descriptor of a listening socket. May return earlier.
---
--- It tells the manager of GHC when it does, which ends waits of that manager's. A socket that listens is never writable.
-awaitNudge :: CInt -> IO ()
-awaitNudge descriptor = threadWaitWrite (Fd descriptor) `catch` nudged
-  where
-    nudged :: IOException -> IO ()
-    nudged _ = return ()

@@ -2,11 +2,10 @@
 -- What a server asks of the operating system beyond sockets, on Windows. Knows nothing of serving.
 --
 -- The same names in @posix\/@ are for all other systems; the package description chooses.
-module Millrace.Http.System (inheritedDescriptors, descriptorLimit, isSocketFile, removeSocketFile, rebindingOptions, awaitNudge) where
+module Millrace.Http.System (inheritedDescriptors, descriptorLimit, isSocketFile, removeSocketFile, rebindingOptions) where
 
 import Foreign.C.Types (CInt)
 import Millrace.Socket (SocketOption)
-import Millrace.Timer (threadDelay)
 import System.Directory (removeFile)
 
 -- | None: nobody starts a process with listening sockets.
@@ -30,7 +29,3 @@ removeSocketFile = removeFile
 -- listen on it at the same time.
 rebindingOptions :: [(SocketOption, Int)]
 rebindingOptions = []
-
--- | Waits until the network package closes a descriptor of a listening socket. May return earlier, and does: nobody tells.
-awaitNudge :: CInt -> IO ()
-awaitNudge _ = threadDelay 100000
