@@ -16,7 +16,7 @@ module Program
   ) where
 
 import Control.Exception (bracket)
-import Control.Monad (void)
+import Control.Monad (void, (>=>))
 import Data.List (stripPrefix)
 import Data.Maybe (fromMaybe)
 import System.Directory (findExecutable)
@@ -91,7 +91,7 @@ signalServer signal server = getPid (serverProcess server) >>= mapM_ (signalProc
 
 -- | The same for the process that the server's own has started.
 signalChild :: Signal -> Server -> IO ()
-signalChild signal server = getPid (serverProcess server) >>= mapM_ (\parent -> children parent >>= mapM_ (signalProcess signal))
+signalChild signal server = getPid (serverProcess server) >>= mapM_ (children >=> mapM_ (signalProcess signal))
   where
     children parent = map read . words <$> readFile ("/proc/" <> show parent <> "/task/" <> show parent <> "/children")
 

@@ -1,4 +1,5 @@
 {-# LANGUAGE ScopedTypeVariables #-}
+{-# LANGUAGE TupleSections #-}
 
 -- |
 -- The life of a connection: request after request, until one side has had enough. Knows nothing of listening and of
@@ -290,7 +291,7 @@ conclude connection progress = do
   reached <- readIORef progress
   case reached of
     Answered -> Answered <$ writeIORef progress Past
-    _ -> atomicModifyIORef' progress ((,) Past) >>= expel connection
+    _ -> atomicModifyIORef' progress (Past,) >>= expel connection
 
 -- Another thread of the application's may be working on the connection, whose memory is not ours before it has let go. The
 -- connection ends then, and so does what that thread waits for; of the output nothing is known.
