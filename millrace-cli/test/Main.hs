@@ -13,9 +13,9 @@ import qualified Millrace.Cli.ProgramSpec
 import qualified Millrace.Cli.RequestPathSpec
 import qualified Millrace.Cli.RestartSpec
 import qualified Millrace.Cli.StaticFilesSpec
+import Program (within)
 import System.IO (BufferMode (..), hSetBuffering, stdout)
 import System.Posix.Signals (Handler (Default), installHandler, sigHUP)
-import System.Timeout (timeout)
 import Test.Hspec
 
 main :: IO ()
@@ -26,11 +26,7 @@ main = do
   setFileSystemEncoding utf8
   setLocaleEncoding utf8
   hSetBuffering stdout LineBuffering
-  hspec (around_ limited specs)
-
--- A test that hangs fails, with its name.
-limited :: IO () -> IO ()
-limited test = timeout 180000000 test >>= maybe (expectationFailure "not done after 180 s") return
+  hspec (around_ (within 180 "the test") specs)
 
 specs :: Spec
 specs = do

@@ -13,6 +13,7 @@ module Program
   , signalChild
   , waitForExit
   , curl
+  , within
   ) where
 
 import Control.Exception (bracket)
