@@ -7,10 +7,7 @@
 #define GROUPS 8 /* of an IPv6 address */
 
 static size_t count_class(const uint8_t *bytes, size_t length, unsigned class) {
-    size_t count = 0;
-    while (count < length && http_byte_is(bytes[count], class))
-        count++;
-    return count;
+    return (size_t)(http_skip_class(bytes, bytes + length, class) - bytes);
 }
 
 /* Four numbers from 0 to 255, without leading zeros (RFC 3986, section 3.2.2). */
@@ -71,7 +68,7 @@ static int is_future_address(const uint8_t *bytes, size_t length) {
     if (at == 1 || at + 1 >= length || bytes[at] != '.')
         return 0;
     for (at++; at < length; at++)
-        if (bytes[at] == '%' || (bytes[at] != ':' && !http_byte_is(bytes[at], HTTP_BYTE_HOST)))
+        if (bytes[at] != ':' && !http_byte_is(bytes[at], HTTP_BYTE_HOST))
             return 0;
     return 1;
 }
@@ -85,10 +82,13 @@ static size_t host_length(const uint8_t *bytes, size_t length) {
         size_t inside = (size_t)(end - bytes) - 1;
         return is_ipv6(bytes + 1, inside) || is_future_address(bytes + 1, inside) ? inside + 2 : 0;
     }
-    size_t at = 0;
-    for (; at < length && http_byte_is(bytes[at], HTTP_BYTE_HOST); at++)
-        if (bytes[at] == '%' && count_class(bytes + at + 1, length - at - 1 < 2 ? length - at - 1 : 2, HTTP_BYTE_HEX) < 2)
+    size_t at = count_class(bytes, length, HTTP_BYTE_HOST);
+    while (at < length && bytes[at] == '%') {
+        if (length - at < 3 || count_class(bytes + at + 1, 2, HTTP_BYTE_HEX) < 2)
             return 0;
+        at += 3;
+        at += count_class(bytes + at, length - at, HTTP_BYTE_HOST);
+    }
     return at;
 }
 

@@ -85,11 +85,8 @@ static http_head_result put_connection(http_head *head, const uint8_t *name, siz
 
 http_head_result http_head_field(http_head *head, const uint8_t *name, size_t name_length, const uint8_t *value,
                                  size_t value_length) {
-    if (name_length == 0)
+    if (name_length == 0 || http_skip_class(name, name + name_length, HTTP_BYTE_TOKEN) != name + name_length)
         return HTTP_HEAD_BAD_NAME;
-    for (size_t i = 0; i < name_length; i++)
-        if (!http_byte_is(name[i], HTTP_BYTE_TOKEN))
-            return HTTP_HEAD_BAD_NAME;
     switch (http_name_find(name, name_length)) {
     case HTTP_NAME_CONTENT_LENGTH:
         return note_content_length(head, value, value_length);

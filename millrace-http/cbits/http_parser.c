@@ -1,8 +1,9 @@
 /*
  * http_parser.c - strict, resumable parser of request heads. Knows nothing of sockets, bodies or responses.
  *
- * A state machine over bytes. Every check is made at the byte that decides it, and limits are compared before the byte
- * that ended a run is judged: that is what makes the answer independent of how the input was split.
+ * A state machine over bytes; a state goes on to the next one if there are more bytes. Every check is made at the byte
+ * that decides it, and limits are compared before the byte that ended a run is judged: that is what makes the answer
+ * independent of how the input was split.
  */
 #include "http_parser.h"
 
@@ -117,6 +118,16 @@ static int version_byte_fits(uint32_t index, uint8_t byte) {
     if (index == 5 || index == 7)
         return byte >= '0' && byte <= '9';
     return byte == (uint8_t)"HTTP/1.1"[index];
+}
+
+/* Past what is there of the version that begins at `version`; NULL if it is none. */
+static const uint8_t *skip_version(const uint8_t *version, const uint8_t *at, const uint8_t *end) {
+    if (at == version && (size_t)(end - at) >= VERSION_LENGTH && memcmp(at, "HTTP/1.1", VERSION_LENGTH) == 0)
+        return at + VERSION_LENGTH;
+    for (; at < end && at < version + VERSION_LENGTH; at++)
+        if (!version_byte_fits((uint32_t)(at - version), *at))
+            return NULL;
+    return at;
 }
 
 /* Content-Length = 1*DIGIT (RFC 9110, section 8.6); lists of equal values are refused as section 8.6 allows. */
@@ -267,12 +278,6 @@ static int64_t finish_head(http_parser *parser) {
     return 0;
 }
 
-static const uint8_t *skip_class(const uint8_t *at, const uint8_t *end, unsigned class) {
-    while (at < end && http_byte_is(*at, class))
-        at++;
-    return at;
-}
-
 /* NOLINTNEXTLINE(readability-function-cognitive-complexity): a case for each state, and each can be read alone */
 int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length) {
     const uint8_t *at = head + parser->scanned;
@@ -280,24 +285,23 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
     const uint8_t *line_end;
     int64_t error;
     while (at < end) {
-        uint32_t offset = (uint32_t)(at - head);
         switch (parser->state) {
+        case START_LF:
+            if (*at++ != '\n')
+                return HTTP_ERROR_REQUEST_LINE;
+            parser->state = START;
+            break;
         case START:
             if ((line_end = skip_cr(parser, at)) != NULL) {
                 parser->state = START_LF;
                 at = line_end;
                 break;
             }
-            parser->method_offset = offset;
+            parser->method_offset = (uint32_t)(at - head);
             parser->state = METHOD;
-            break;
-        case START_LF:
-            if (*at++ != '\n')
-                return HTTP_ERROR_REQUEST_LINE;
-            parser->state = START;
-            break;
+            /* fall through */
         case METHOD: {
-            at = skip_class(at, end, HTTP_BYTE_TOKEN);
+            at = http_skip_class(at, end, HTTP_BYTE_TOKEN);
             uint32_t method_length = (uint32_t)(at - head) - parser->method_offset;
             if (method_length > HTTP_METHOD_LENGTH_MAX)
                 return HTTP_ERROR_LONG_METHOD;
@@ -310,10 +314,10 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
             at++;
             parser->mark = (uint32_t)(at - head);
             parser->state = TARGET;
-            break;
         }
+            /* fall through */
         case TARGET: {
-            at = skip_class(at, end, parser->target_bytes);
+            at = http_skip_class(at, end, parser->target_bytes);
             uint32_t target_length = (uint32_t)(at - head) - parser->mark;
             if (target_length > parser->target_max)
                 return HTTP_ERROR_LONG_TARGET;
@@ -328,22 +332,18 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
             at++;
             parser->mark = (uint32_t)(at - head);
             parser->state = VERSION;
-            break;
         }
-        case VERSION: {
-            uint32_t index = offset - parser->mark;
-            if (index < VERSION_LENGTH) {
-                if (!version_byte_fits(index, *at))
-                    return HTTP_ERROR_REQUEST_LINE;
-                at++;
-            } else {
-                if ((line_end = skip_cr(parser, at)) == NULL)
-                    return HTTP_ERROR_REQUEST_LINE;
-                parser->state = VERSION_LF;
-                at = line_end;
-            }
+            /* fall through */
+        case VERSION:
+            if ((at = skip_version(head + parser->mark, at, end)) == NULL)
+                return HTTP_ERROR_REQUEST_LINE;
+            if (at == end)
+                break;
+            if ((line_end = skip_cr(parser, at)) == NULL)
+                return HTTP_ERROR_REQUEST_LINE;
+            parser->state = VERSION_LF;
+            at = line_end;
             break;
-        }
         case VERSION_LF:
             if (*at++ != '\n')
                 return HTTP_ERROR_REQUEST_LINE;
@@ -360,17 +360,17 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
             if (!http_byte_is(*at, HTTP_BYTE_TOKEN)) { /* obs-fold, RFC 9112, section 5.2, among others */
                 if (!may_fold(parser, *at))
                     return HTTP_ERROR_FIELD;
-                unfinish_field(parser, offset);
+                unfinish_field(parser, (uint32_t)(at - head));
                 break;
             }
             if (parser->field_count == parser->fields_max)
                 return HTTP_ERROR_MANY_FIELDS;
-            parser->fields[parser->field_count].name_offset = offset;
+            parser->fields[parser->field_count].name_offset = (uint32_t)(at - head);
             parser->state = NAME;
-            break;
+            /* fall through */
         case NAME: {
             http_field *field = &parser->fields[parser->field_count];
-            at = skip_class(at, end, HTTP_BYTE_TOKEN);
+            at = http_skip_class(at, end, HTTP_BYTE_TOKEN);
             uint32_t name_length = (uint32_t)(at - head) - field->name_offset;
             if (name_length > UINT16_MAX)
                 return HTTP_ERROR_LONG_HEAD;
@@ -381,8 +381,8 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
             field->name_length = (uint16_t)name_length;
             at++;
             parser->state = BEFORE_VALUE;
-            break;
         }
+            /* fall through */
         case BEFORE_VALUE:
             while (at < end && (*at == ' ' || *at == '\t'))
                 at++;
@@ -392,7 +392,7 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
             parser->fields[parser->field_count].value_offset = parser->mark;
             parser->fields[parser->field_count].value_length = 0;
             parser->state = VALUE;
-            break;
+            /* fall through */
         case VALUE: {
             at = http_skip_value(at, end);
             if (at == end)
@@ -409,8 +409,10 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
                 field->value_length = value_end - field->value_offset;
             at = line_end;
             parser->state = VALUE_LF;
-            break;
+            if (at == end)
+                break;
         }
+            /* fall through */
         case VALUE_LF:
             if (*at++ != '\n') /* RFC 9112, section 2.2: no bare CR */
                 return HTTP_ERROR_VALUE;
