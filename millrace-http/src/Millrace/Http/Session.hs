@@ -16,6 +16,7 @@ import Control.Exception
     IOException,
     SomeException,
     catch,
+    evaluate,
     finally,
     mask,
     onException,
@@ -33,6 +34,7 @@ import Data.IORef
 import Data.Maybe (fromMaybe, isJust, isNothing)
 import Data.Word (Word8)
 import Foreign.Ptr (Ptr, castPtr)
+import GHC.IO (unsafeDupableInterleaveIO)
 import Millrace.Deadline (Deadline, deadlineAfter, earlier, monotonicNanoseconds)
 import Millrace.Http.Answer (Answer (..))
 import Millrace.Http.Arrival (hasArrived)
@@ -66,7 +68,14 @@ runSession connection application = do
     Left failure -> forgetInput served >> endSession served failure
     Right peer ->
       let known = served {connectionPeer = peer}
-       in serve known (limited served lifting application) `catch` endSession known
+       in asThunk (serve known (limited served lifting application)) `catch` endSession known
+
+-- Runs an action as the evaluation of a thunk. When a thread parks, GHC's threadPaused goes through its stack, down to the
+-- first update frame that it has met before. Handlers and clean-up that stand below this one are half of what a parked
+-- connection has on its stack, and never change (decision 17).
+asThunk :: IO a -> IO a
+asThunk action = unsafeDupableInterleaveIO action >>= evaluate
+{-# NOINLINE asThunk #-}
 
 -- What applications can ask for besides the request.
 contextOf :: Connection -> ThreadId -> IORef (IO ()) -> Context
