@@ -141,7 +141,7 @@ answerWith representation request
   | not (any (isDecisive . fst) headers) = pure (selected representation Whole) -- as almost always
   | otherwise = case precondition validators headers of
       PreconditionFailed -> pure (refusal preconditionFailed412 [])
-      NotModified -> pure (responseLBS notModified304 (representationHeaders representation) "")
+      NotModified -> pure (responseLBS notModified304 (filter ((/= hContentEncoding) . fst) (representationHeaders representation)) "")
       Proceed -> case selectRepresentation validators size (requestMethod request) headers of
         Parts ranges -> severalParts representation ranges <$> newBoundary
         selection -> pure (selected representation selection)

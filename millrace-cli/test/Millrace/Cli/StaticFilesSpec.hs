@@ -285,7 +285,9 @@ spec = do
       plain <- tagOf site "/coded.txt"
       coded <- fromMaybe "no tag" . header "ETag" <$> get site "/coded.txt" [gzip]
       plain `shouldNotBe` coded
-      answerStatus <$> get site "/coded.txt" [gzip, ("If-None-Match", coded)] `shouldReturn` 304
+      known <- get site "/coded.txt" [gzip, ("If-None-Match", coded)]
+      (answerStatus known, header "ETag" known, header "Vary" known) `shouldBe` (304, Just coded, Just "Accept-Encoding")
+      header hContentEncoding known `shouldBe` Nothing
       answerStatus <$> get site "/coded.txt" [gzip, ("If-None-Match", plain)] `shouldReturn` 200
       part <- get site "/coded.txt" [gzip, (hRange, "bytes=3-6"), (hIfRange, coded)]
       (answerStatus part, answerBody part, header hContentEncoding part) `shouldBe` (206, "gzip", Just "gzip")
