@@ -233,9 +233,15 @@ withCoded site names file coding use =
 codedNames :: [ByteString] -> Coding -> [ByteString]
 codedNames names coding = init names ++ [last names <> codingExtension coding]
 
--- An older one in another coding is of an earlier state.
+-- An older one in another coding is of an earlier state. A time of whole seconds is all that some compressors (brotli 1.0.9,
+-- pigz) copy of a file's own: more is not asked for then.
 isNotOlderThan :: OpenFile -> OpenFile -> Bool
-isNotOlderThan found file = openFileModified found >= openFileModified file
+isNotOlderThan found file
+  | isWhole (openFileModified found) = openFileModified found >= wholeSeconds (openFileModified file)
+  | otherwise = openFileModified found >= openFileModified file
+  where
+    isWhole time = time == wholeSeconds time
+    wholeSeconds time = time - time `mod` 1000000000
 
 listing :: [ByteString] -> Maybe Int -> [Listed] -> Response
 listing names cut entries = responseBuilder ok200 headers (byteString page)
