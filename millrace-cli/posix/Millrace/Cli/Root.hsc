@@ -25,7 +25,7 @@ module Millrace.Cli.Root
   ) where
 
 import Control.Exception (bracket, catch, finally, try)
-import Control.Monad (unless)
+import Control.Monad (unless, (<=<))
 import Data.Bits ((.&.), (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -95,14 +95,16 @@ openRoot :: LinkPolicy -> FilePath -> IO Root
 openRoot policy path = do
   encoding <- getFileSystemEncoding
   name <- withCString encoding path ByteString.packCString
-  bracket (findFile name >>= either (ioError . failed) pure) closeFd $ \descriptor -> do
+  bracket (open name) closeFd $ \descriptor -> do
     status <- getFdStatus descriptor
     unless (isDirectory status) $
       ioError (IOError Nothing InappropriateType "open" "is not a directory" Nothing (Just path))
     _ <- readSymbolicLink (descriptorPath descriptor) `catch` withoutProc
     absolute <- if "/" `ByteString.isPrefixOf` name then pure name else (<> ("/" <> name)) <$> getWorkingDirectory
-    pure (Root absolute policy)
+    -- The look-ups will begin at the top: what is on the way to the working directory may be closed to this process.
+    bracket (open absolute) closeFd (const (pure (Root absolute policy)))
   where
+    open = either (ioError . failed) pure <=< findFile
     -- Here the directory is open: what is missing is the one that tells where it is.
     withoutProc exception
       | fmap Errno (ioe_errno exception) `elem` [Just eNOENT, Just eNOTDIR, Just eACCES] =

@@ -213,6 +213,16 @@ spec = do
     it "a file in place of a directory" $ do
       outcome <- runMillrace [] ["serve", "/etc/passwd"]
       outcome `failsWith` ["cannot serve /etc/passwd: is not a directory"]
+    it "an empty name of a directory" $ do
+      outcome <- runMillrace [] ["serve", ""]
+      outcome `failsWith` ["cannot serve : No such file or directory"]
+    it "a directory that it could not reach if it were not there already" . withDirectory $ \directory -> do
+      write directory "closed/site/file" ""
+      (program, arguments) <- nobodys directory
+      let fromInside = ["-c", "cd \"$1\" && chmod 0 .. && shift && exec \"$@\"", "bash", directory </> "closed/site", program]
+      (code, _, errors) <- within 20 "millrace to end" (readProcessWithExitCode "bash" (fromInside ++ arguments ++ ["serve", "--port", "0"]) "")
+      code `shouldBe` ExitFailure 1
+      errors `shouldSatisfy` isPrefixOf "millrace: cannot serve .: Permission denied\n"
     it "a backend that does not exist" $ do
       outcome <- runMillrace [] ["pong", "--backend", "select"]
       outcomeExit outcome `shouldBe` ExitFailure 2
@@ -535,11 +545,17 @@ receiveToEnd client = ByteString.concat <$> go
 -- | Root may read everything; so the server is then run by somebody else, from where he finds it.
 asNobody :: FilePath -> [String] -> (Server -> IO a) -> IO a
 asNobody site arguments use = do
+  (program, first) <- nobodys site
+  withCommand program (first ++ arguments) use
+
+-- | The program that does it, and what is to be put before the server's arguments. It may be in this directory.
+nobodys :: FilePath -> IO (FilePath, [String])
+nobodys directory = do
   user <- getRealUserID
   path <- millracePath
   if user == 0
     then do
-      copyFile path (site </> "millrace")
-      setFileMode (site </> "millrace") 0o755
-      withCommand "setpriv" (["--reuid=65534", "--regid=65534", "--clear-groups", site </> "millrace"] ++ arguments) use
-    else withCommand path arguments use
+      copyFile path (directory </> "millrace")
+      setFileMode (directory </> "millrace") 0o755
+      pure ("setpriv", ["--reuid=65534", "--regid=65534", "--clear-groups", directory </> "millrace"])
+    else pure (path, [])
