@@ -5,7 +5,6 @@ module Millrace.Cli
 
 import Control.Exception (handle, throwIO)
 import Control.Monad (unless)
-import GHC.IO.Encoding (getFileSystemEncoding)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Command
 import Millrace.Cli.Doctor
@@ -13,25 +12,27 @@ import Millrace.Cli.Failure
 import Millrace.Cli.Pong
 import Millrace.Cli.Server
 import Millrace.Cli.StaticFiles
-import Options.Applicative (customExecParser)
-import System.Exit (exitFailure)
-import System.IO (hSetEncoding, stderr, stdout)
+import qualified Options.Applicative as Options
+import System.Environment (getArgs, getProgName)
+import System.Exit (ExitCode (ExitSuccess), exitFailure, exitSuccess, exitWith)
 
 -- | Reads the command line and does what it says. Ends with exit status 0 when done or stopped, 1 when it could not be
 -- done, 2 when the command line was wrong.
 --
 -- @since 0.1.0
 main :: IO ()
-main = do
-  writeWhatWasRead
-  reportFailures $ customExecParser parserPreferences commandLine >>= perform
+main = reportFailures $ getArgs >>= understood . Options.execParserPure parserPreferences commandLine >>= perform
 
--- A file name from the command line may have bytes that the locale has no characters for; a message that repeats it
--- must not fail for that. The encoding of file names gives every byte back.
-writeWhatWasRead :: IO ()
-writeWhatWasRead = do
-  encoding <- getFileSystemEncoding
-  mapM_ (`hSetEncoding` encoding) [stdout, stderr]
+-- Ends the program if nothing is to be done. Not by the parser's own means: they do not notice that nobody takes the help
+-- that was asked for, and end with another status if nobody takes what is said of wrong usage.
+understood :: Options.ParserResult Command -> IO Command
+understood result = case result of
+  Options.Success command -> pure command
+  Options.Failure failure -> do
+    (text, code) <- Options.renderFailure failure <$> getProgName
+    if code == ExitSuccess then say (text <> "\n") else tell text
+    exitWith code
+  Options.CompletionInvoked completion -> getProgName >>= Options.execCompletion completion >>= say >> exitSuccess
 
 perform :: Command -> IO ()
 perform command = case command of

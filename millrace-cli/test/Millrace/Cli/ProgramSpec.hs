@@ -253,11 +253,17 @@ spec = do
       outcome <- runMillrace [] ["doctor", "--json", "--backend", "epoll"]
       outcomeExit outcome `shouldBe` ExitSuccess
       outcomeOutput outcome `shouldSatisfy` isInfixOf "\"chosen\": \"epoll\",\n  \"reason\": \"asked for by --backend\""
-    it "or says that it could not" $ do
-      path <- millracePath
-      (code, _, errors) <- readProcessWithExitCode "bash" ["-c", "\"$1\" doctor > /dev/full", "bash", path] ""
-      code `shouldBe` ExitFailure 1
-      errors `shouldSatisfy` isPrefixOf "millrace: cannot write to standard output: No space left on device\n"
+    forM_ [["doctor"], ["--help"], ["serve", "--help"], ["--version"], ["--bash-completion-script", "millrace"]] $ \arguments ->
+      it (unwords arguments <> ", or says that it could not") $ do
+        (code, _, errors) <- redirected "> /dev/full" arguments
+        code `shouldBe` ExitFailure 1
+        errors `shouldSatisfy` isPrefixOf "millrace: cannot write to standard output: No space left on device\n"
+    it "of wrong usage by its exit status, too, if nobody takes what it says" $
+      redirected "2> /dev/full" ["serve", "--bogus"] `shouldReturn` (ExitFailure 2, "", "")
+    it "of wrong usage, also if the locale has no characters for it" $ do
+      outcome <- runMillrace [("LC_ALL", "C")] ["serve", "--\233"]
+      outcomeExit outcome `shouldBe` ExitFailure 2
+      outcomeErrors outcome `shouldSatisfy` isPrefixOf "Invalid option `--\233'\n"
     it "doctor that nothing would work" $ do
       outcome <- runMillrace [("MILLRACE_BACKEND", "select")] ["doctor"]
       outcomeExit outcome `shouldBe` ExitFailure 1
@@ -429,6 +435,9 @@ spec = do
         curl ["-o", "/dev/null", "-w", "%{http_code}", serverUrl server <> "/hello.txt"] `shouldReturn` "403"
         curl [serverUrl server <> "/"] `shouldReturn` "<p>index"
   where
+    redirected redirection arguments = do
+      path <- millracePath
+      readProcessWithExitCode "bash" (["-c", "\"$@\" " <> redirection, "bash", path] ++ arguments) ""
     failsWith outcome texts = do
       outcomeExit outcome `shouldBe` ExitFailure 1
       outcomeOutput outcome `shouldBe` ""
