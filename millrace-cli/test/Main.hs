@@ -12,6 +12,7 @@ import qualified Millrace.Cli.MetricsSpec
 import qualified Millrace.Cli.ProgramSpec
 import qualified Millrace.Cli.RequestPathSpec
 import qualified Millrace.Cli.RestartSpec
+import qualified Millrace.Cli.StandardStreamSpec
 import qualified Millrace.Cli.StaticFilesSpec
 import Program (within)
 import System.IO (BufferMode (..), hSetBuffering, stdout)
@@ -38,6 +39,7 @@ specs = do
   describe "MediaType" Millrace.Cli.MediaTypeSpec.spec
   describe "Metrics" Millrace.Cli.MetricsSpec.spec
   describe "RequestPath" Millrace.Cli.RequestPathSpec.spec
+  describe "StandardStream" Millrace.Cli.StandardStreamSpec.spec
   describe "StaticFiles" Millrace.Cli.StaticFilesSpec.spec
   describe "Program" Millrace.Cli.ProgramSpec.spec
   describe "Restart" Millrace.Cli.RestartSpec.spec
