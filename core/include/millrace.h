@@ -332,6 +332,13 @@ typedef struct mr_counters {
 int mr_loop_create(mr_group *group, mr_loop **loop);
 
 /*
+ * Creates a group and its first `count` loops, or nothing. A choice that is automatic (see mr_backend_choose) falls back to
+ * the next backend as well if this one has no room for all of the loops, which no probe can see: where the kernel counts
+ * the memory of rings (before Linux 5.12, and newer ones again), those of all processes of a user share RLIMIT_MEMLOCK.
+ */
+int mr_group_create_with_loops(mr_backend requested, unsigned count, mr_loop **loops, mr_group **group);
+
+/*
  * Frees a loop. Nothing may be in flight on it, and no MR_CLOSE on another loop of the group. Nor may another thread be in
  * a function that reaches every loop (mr_group_set_deadline, mr_group_recall, mr_group_let_go) or polls a loop that has let go of a
  * descriptor for a close here a moment ago: where loops come and go while others run, a lock of the caller's keeps them

@@ -72,28 +72,48 @@ int mr_backend_probe(mr_backend backend, char *reason, size_t reason_size)
     return backends[backend]->probe(reason, reason_size);
 }
 
-int mr_backend_choose(mr_backend requested, mr_backend *chosen)
+/* Where nothing else was asked for, MILLRACE_BACKEND may ask for something. */
+static int ask_environment(mr_backend *requested)
 {
     const char *from_environment = getenv("MILLRACE_BACKEND");
-    if (requested == MR_BACKEND_AUTO && from_environment && *from_environment) {
-        int error = mr_backend_parse(from_environment, &requested);
-        if (error)
-            return error;
-    }
-    if (requested != MR_BACKEND_AUTO) {
-        *chosen = requested;
-        return mr_backend_probe(requested, NULL, 0);
-    }
-    int error = -ENOSYS;
-    for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
-        if (!backends[candidates[i]])
-            continue;
-        error = mr_backend_probe(candidates[i], NULL, 0);
-        *chosen = candidates[i];
-        if (!error)
-            break;
-    }
+    if (*requested != MR_BACKEND_AUTO || !from_environment || !*from_environment)
+        return 0;
+    return mr_backend_parse(from_environment, requested);
+}
+
+/* What to do with a backend that works according to its probe: 0, or why it does not do after all. */
+typedef int use_backend(mr_backend backend, void *context);
+
+static int probe_and_use(mr_backend backend, use_backend *use, void *context)
+{
+    int error = mr_backend_probe(backend, NULL, 0);
+    return error ? error : use(backend, context);
+}
+
+/* With the one that was asked for, or with the first for which it succeeds. */
+static int use_first(mr_backend requested, use_backend *use, void *context)
+{
+    int error = ask_environment(&requested);
+    if (error)
+        return error;
+    if (requested != MR_BACKEND_AUTO)
+        return probe_and_use(requested, use, context);
+    error = -ENOSYS;
+    for (size_t i = 0; error && i < sizeof candidates / sizeof *candidates; i++)
+        if (backends[candidates[i]])
+            error = probe_and_use(candidates[i], use, context);
     return error;
+}
+
+static int note_choice(mr_backend backend, void *context)
+{
+    *(mr_backend *)context = backend;
+    return 0;
+}
+
+int mr_backend_choose(mr_backend requested, mr_backend *chosen)
+{
+    return use_first(requested, note_choice, chosen);
 }
 
 const char *mr_kind_name(mr_kind kind)
@@ -132,13 +152,49 @@ static uint64_t system_now_ns(const mr_group *group)
     return mr_clock_now_ns();
 }
 
-int mr_group_create(mr_backend requested, mr_group **result)
+typedef struct creation {
+    mr_group *group;
+    mr_loop **loops;
+    unsigned loop_count;
+} creation;
+
+static int create_loops(mr_group *group, mr_loop **loops, unsigned count)
 {
-    mr_backend chosen;
-    int error = mr_backend_choose(requested, &chosen);
+    for (unsigned made = 0; made < count; made++) {
+        int error = mr_loop_create(group, &loops[made]);
+        if (error) {
+            while (made)
+                mr_loop_destroy(loops[--made]);
+            return error;
+        }
+    }
+    return 0;
+}
+
+static int create_on(mr_backend backend, void *context)
+{
+    creation *wanted = context;
+    int error = mr_group_on(backend, backends[backend], system_now_ns, &wanted->group);
     if (error)
         return error;
-    return mr_group_on(chosen, backends[chosen], system_now_ns, result);
+    error = create_loops(wanted->group, wanted->loops, wanted->loop_count);
+    if (error)
+        mr_group_destroy(wanted->group);
+    return error;
+}
+
+int mr_group_create_with_loops(mr_backend requested, unsigned count, mr_loop **loops, mr_group **result)
+{
+    creation wanted = {.loops = loops, .loop_count = count};
+    int error = use_first(requested, create_on, &wanted);
+    if (!error)
+        *result = wanted.group;
+    return error;
+}
+
+int mr_group_create(mr_backend requested, mr_group **result)
+{
+    return mr_group_create_with_loops(requested, 0, NULL, result);
 }
 
 void mr_group_fix_owners(mr_group *group)

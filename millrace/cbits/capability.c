@@ -17,6 +17,9 @@ typedef struct attachment {
 } attachment;
 
 static mr_group *group;
+/* Those that came with the group; the first ones have been asked for. */
+static mr_loop *first_loops[MR_LOOPS_MAX];
+static unsigned first_loop_count, first_loops_taken;
 static attachment attachments[MR_LOOPS_MAX];
 static atomic_uint attachment_count;
 static _Atomic(mr_loop *) loops[MR_LOOPS_MAX]; /* by index in the group, for tokens */
@@ -51,7 +54,7 @@ bool mrh_is_simulated_here(void)
     return simulated.loop && simulated.capability == rts_unsafeGetMyCapability();
 }
 
-int mrh_create_group(int backend)
+int mrh_create_group(int backend, unsigned loop_count)
 {
     static bool handler_installed;
     if (!handler_installed) {
@@ -61,7 +64,11 @@ int mrh_create_group(int backend)
         handler_installed = true;
         mrh_prepare_thread_ends();
     }
-    return mr_group_create((mr_backend)backend, &group);
+    unsigned count = loop_count < MRH_SIMULATED_LOOP ? loop_count : MRH_SIMULATED_LOOP;
+    int error = mr_group_create_with_loops((mr_backend)backend, count, first_loops, &group);
+    if (!error)
+        first_loop_count = count;
+    return error;
 }
 
 int mrh_has_group(void)
@@ -87,13 +94,18 @@ int64_t mrh_epoch(void)
 void mrh_reset_after_fork(void)
 {
     mr_group_reset_after_fork(group);
+    first_loop_count = first_loops_taken = 0;
     for (int i = 0; i < MR_LOOPS_MAX; i++)
         atomic_store(&loops[i], NULL);
 }
 
 int mrh_create_loop(mr_loop **loop)
 {
-    int error = mr_loop_create(group, loop);
+    int error = 0;
+    if (first_loops_taken < first_loop_count)
+        *loop = first_loops[first_loops_taken++];
+    else
+        error = mr_loop_create(group, loop);
     if (!error)
         atomic_store(&loops[mr_loop_index(*loop)], *loop);
     return error;

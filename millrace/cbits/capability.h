@@ -37,8 +37,9 @@ enum { MRH_CALLBACK = 1, MRH_THREAD_SHIFT = 1 };
 /* The index of a simulation's loop, which no real one reaches. */
 #define MRH_SIMULATED_LOOP (MR_LOOPS_MAX - 1)
 
-/* The group that all loops belong to but a simulation's. Set once, and again after a fork. */
-int mrh_create_group(int backend);
+/* The group that all loops belong to but a simulation's. Set once, with so many loops for mrh_create_loop: an automatic
+ * choice is one that they all fit in. 0, or a negative errno. */
+int mrh_create_group(int backend, unsigned loop_count);
 int mrh_has_group(void);
 int mrh_backend(void);
 /* Is there a group for descriptors that are made here? A simulation has one. */

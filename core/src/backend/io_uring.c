@@ -119,7 +119,7 @@ static const char *explain(int error)
     case -EINVAL:
         return "this kernel's io_uring is older than Linux 5.19";
     case -ENOMEM:
-        return "no memory for a ring (RLIMIT_MEMLOCK, before Linux 5.12)";
+        return "no memory for a ring (RLIMIT_MEMLOCK)";
     default:
         return "io_uring_setup failed";
     }

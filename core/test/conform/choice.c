@@ -63,11 +63,29 @@ static void probing_leaves_nothing_behind(void)
     CHECK_EQ(open_descriptors(), before);
 }
 
+/* A choice of what works: io_uring's rings may take more memory than there is for so many. */
+static void a_group_may_come_with_loops(void)
+{
+    enum { COUNT = 3 };
+    int before = open_descriptors();
+    mr_group *group;
+    mr_loop *loops[COUNT + 1];
+    CHECK_EQ(mr_group_create_with_loops(MR_BACKEND_AUTO, COUNT, loops, &group), 0);
+    CHECK_EQ(mr_loop_create(group, &loops[COUNT]), 0);
+    for (unsigned i = 0; i <= COUNT; i++) {
+        CHECK_EQ(mr_loop_index(loops[i]), i);
+        mr_loop_destroy(loops[i]);
+    }
+    mr_group_destroy(group);
+    CHECK_EQ(open_descriptors(), before);
+}
+
 const conform_case choice_cases[] = {
     CASE(names_and_back),
     CASE(a_wrong_name_is_an_error),
     CASE(no_such_backend_is_an_error),
     CASE(a_backend_of_another_system_is_refused),
     CASE(probing_leaves_nothing_behind),
+    CASE(a_group_may_come_with_loops),
     {0},
 };

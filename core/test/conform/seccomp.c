@@ -3,7 +3,9 @@
 #include "../system/filter.h"
 
 #include <linux/seccomp.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 static mr_backend backend_of_new_group(mr_backend requested)
 {
@@ -124,6 +126,30 @@ static void epoll_by_name_never_touches_io_uring(void)
     CHECK_EQ(backend_of_new_group(MR_BACKEND_EPOLL), MR_BACKEND_EPOLL);
 }
 
+/* A probe needs less of RLIMIT_MEMLOCK than a loop does, on kernels that count the memory of rings. Root has no limit. */
+static void too_little_memory_for_all_loops_falls_back(void)
+{
+    enum { COUNT = 4, NOBODY = 65534 };
+    mr_group *group;
+    mr_loop *loops[COUNT];
+    const struct rlimit limit = {65536, 65536};
+    require(MR_BACKEND_IO_URING);
+    set_variable("MILLRACE_BACKEND", NULL);
+    CHECK_EQ(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    if (geteuid() == 0)
+        CHECK_EQ(setuid(NOBODY), 0);
+    int before = open_descriptors();
+    if (mr_group_create_with_loops(MR_BACKEND_IO_URING, COUNT, loops, &group) == 0)
+        SKIP("this kernel does not count the memory of rings");
+    CHECK_EQ(open_descriptors(), before);
+    CHECK_EQ(mr_group_create_with_loops(MR_BACKEND_AUTO, COUNT, loops, &group), 0);
+    CHECK_EQ(mr_group_backend(group), MR_BACKEND_EPOLL);
+    for (unsigned i = 0; i < COUNT; i++)
+        mr_loop_destroy(loops[i]);
+    mr_group_destroy(group);
+    CHECK_EQ(open_descriptors(), before);
+}
+
 const conform_case seccomp_cases[] = {
     CASE(the_preferred_one_is_io_uring),
     CASE(the_environment_decides),
@@ -134,5 +160,6 @@ const conform_case seccomp_cases[] = {
     CASE(a_forbidden_register_falls_back),
     CASE(a_forbidden_enter_falls_back),
     CASE(epoll_by_name_never_touches_io_uring),
+    CASE(too_little_memory_for_all_loops_falls_back),
     {0},
 };

@@ -170,6 +170,13 @@ spec = do
           getPid process >>= mapM_ (signalProcess sigTERM)
           timeout 20000000 (waitForProcess process) `shouldReturn` Just ExitSuccess
 
+  it "takes what works for all of its loops: the kernel may count the memory of io_uring's" . withDirectory $ \directory -> do
+    (program, arguments) <- nobodys directory
+    let confined = ["-c", "unset MILLRACE_BACKEND; ulimit -l 300; exec \"$@\"", "bash", program]
+    withCommand "bash" (confined ++ arguments ++ ["pong", "--port", "0", "--cores", "4"]) $ \server -> do
+      serverBackendLine server `shouldSatisfy` (`elem` ["backend io_uring, 4 loops", "backend epoll, 4 loops"])
+      curl [serverUrl server] `shouldReturn` "Pong!"
+
   describe "goes on when what it says is not taken" $ do
     let goesOn output = withReservedPort $ \number -> do
           path <- millracePath

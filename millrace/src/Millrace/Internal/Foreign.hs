@@ -84,7 +84,8 @@ data LentBuffer
 -- | An @mr_completion@.
 data Completion
 
-foreign import ccall unsafe "mrh_create_group" c_create_group :: CInt -> IO CInt
+-- safe: a loop takes a millisecond.
+foreign import ccall safe "mrh_create_group" c_create_group :: CInt -> CUInt -> IO CInt
 foreign import ccall unsafe "mrh_has_group" c_has_group :: IO CInt
 foreign import ccall unsafe "mrh_can_adopt" c_can_adopt :: IO CInt
 foreign import ccall unsafe "mrh_backend" c_backend :: IO CInt

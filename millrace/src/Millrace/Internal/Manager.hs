@@ -193,7 +193,8 @@ startGroup = do
   hasGroup <- c_has_group
   when (hasGroup == 0) $ do
     requested <- readIORef requestedBackend
-    result <- c_create_group (maybe backendAuto backendCode requested)
+    count <- getNumCapabilities
+    result <- c_create_group (maybe backendAuto backendCode requested) (fromIntegral count)
     when (result < 0) $ do
       wanted <- maybe byEnvironment (return . backendName) requested
       throwIO (BackendUnavailable wanted (explain result))
