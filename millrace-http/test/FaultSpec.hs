@@ -3,10 +3,11 @@
 -- | Applications that throw, and clients that leave.
 module FaultSpec (spec) where
 
-import Control.Concurrent (forkIO, threadDelay)
+import Control.Concurrent (forkIO, threadDelay, yield)
+import Control.Concurrent.Async (async, wait)
 import Control.Concurrent.MVar
 import Control.Exception (AsyncException (..), Exception, IOException, SomeException, catch, fromException, throw, throwIO, try)
-import Control.Monad (forM_, forever, void)
+import Control.Monad (forM_, forever, replicateM_, unless, void, when)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString)
 import qualified Data.ByteString.Char8 as C8
@@ -20,6 +21,7 @@ import Network.Wai.Handler.Millrace
 import Support
 import System.FilePath ((</>))
 import System.IO (IOMode (..), hSetFileSize, withBinaryFile)
+import System.IO.Unsafe (unsafePerformIO)
 import System.Timeout (timeout)
 import Test.Hspec
 
@@ -191,6 +193,62 @@ spec = do
         map replyBody (parseReplies bytes) `shouldBe` ["Pong"]
         outcome <- readIORef second
         (outcome >>= either Just (const Nothing)) `shouldBe` Just RespondedTwice
+    forM_ [("a stream, nothing of which has been sent", \awaiting -> responseStream status200 [] (\write _ -> write "first" >> awaiting)), ("a body that is lazy", \awaiting -> responseLBS status200 [] (L.fromStrict "fir" <> unsafePerformIO ("st" <$ awaiting)))] $ \(what, response) ->
+      it ("so is one of another thread while the first is made: " ++ what) $ do
+        (begun, gate, outcome) <- (,,) <$> newEmptyMVar <*> newEmptyMVar <*> newEmptyMVar
+        let application request respond = do
+              void (forkIO (takeMVar begun >> try (pong request respond) >>= putMVar outcome))
+              respond (response (putMVar begun () >> takeMVar gate))
+        withServer id application $ \port -> withConnection port $ \client -> do
+          send client "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+          second <- within "the second response" (takeMVar outcome)
+          either Just (const Nothing) second `shouldBe` Just RespondedTwice
+          putMVar gate ()
+          map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["first"]
+    it "so is one within the first" $ do
+      inner <- newEmptyMVar
+      let application request respond = respond . responseStream status200 [] $ \write _ -> do
+            write "fir"
+            try (pong request respond) >>= putMVar inner
+            write "st"
+      withServer id application $ \port -> do
+        bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        map replyBody (parseReplies bytes) `shouldBe` ["first"]
+        either Just (const Nothing) <$> takeMVar inner `shouldReturn` Just RespondedTwice
+    it "of two threads that respond at once one is served, and the other is refused" $ do
+      let size = 100000
+          application request respond = do
+            start <- newIORef False
+            let answering letter = do
+                  readIORef start >>= \started -> unless started yield
+                  try (respond (responseLBS status200 [] (L.replicate size letter))) :: IO (Either InvalidResponse ResponseReceived)
+            other <- async (answering 0x61)
+            writeIORef start True
+            mine <- answering 0x62
+            theirs <- wait other
+            case (mine, theirs) of
+              (Right received, Left RespondedTwice) -> return received
+              (Left RespondedTwice, Right received) -> return received
+              _ -> pong request respond
+      withServer id application $ \port -> withConnection port $ \client ->
+        replicateM_ 1000 $ do
+          send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+          body <- replyBody <$> receiveResponse client
+          map (`C8.count` body) "ab" `shouldSatisfy` (`elem` [[fromIntegral size, 0], [0, fromIntegral size]])
+    it "one that is refused does not hold the first back" $ do
+      (kept, gate) <- (,) <$> newIORef (return ()) <*> newEmptyMVar
+      let application request respond
+            | rawPathInfo request == "/keep" = writeIORef kept (void (pong request respond)) >> pong request respond
+            | otherwise = do
+              received <- pong request respond
+              late <- if rawPathInfo request == "/late" then readIORef kept else return (void (pong request respond))
+              attempt late `shouldReturn` True
+              received <$ takeMVar gate
+      withServer id application $ \port -> withConnection port $ \client ->
+        forM_ [("/keep", False), ("/late", True), ("/twice", True)] $ \(path, waits) -> do
+          send client (C8.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\n\r\n"])
+          replyBody <$> receiveResponse client `shouldReturn` "Pong"
+          when waits (putMVar gate ())
     it "another response may replace one that failed before anything was sent" $ do
       let application request respond = do
             outcome <- try (respond (responseLBS status200 [] (error "lazy")))

@@ -49,6 +49,7 @@ module Millrace.Http.Connection
     responseBytesRegister,
     responseCutRegister,
     bodyReceivedRegister,
+    streamingRegister,
 
     -- * C state
     parser,
@@ -304,13 +305,17 @@ responseCutRegister = register 22
 bodyReceivedRegister :: Register
 bodyReceivedRegister = register 20
 
+-- | Does the application's code for a stream run, in the connection's own thread?
+streamingRegister :: Register
+streamingRegister = register 23
+
 -- When the current request must be over; 0: there is no limit.
 totalDeadlineRegister :: Register
 totalDeadlineRegister = register 21
 
 -- How the desk is laid out: registers, C state, the table of fields, output.
 parserOffset, chunksOffset, headOffset, fieldsOffset :: Int
-parserOffset = 8 * 23
+parserOffset = 8 * 24
 chunksOffset = aligned (parserOffset + parserSize)
 headOffset = aligned (chunksOffset + chunksSize)
 fieldsOffset = aligned (headOffset + headSize)
@@ -417,6 +422,7 @@ layOut connection input count = do
   setOutputEnd connection 0
   writeRegister connection sendsRegister 0
   writeRegister connection bodyPendingRegister 0
+  writeRegister connection streamingRegister 0
   clearTotalDeadline connection
   fields <- onDesk connection fieldsOffset
   state <- parser connection

@@ -112,7 +112,7 @@ data InvalidResponse
     ContentLengthMismatch Int Int
   | -- | The head does not fit into so many bytes.
     ResponseHeadTooLarge Int
-  | -- | The application responded a second time, after the first response had begun to be sent.
+  | -- | The application responded a second time, when the first response had begun to be sent, or was still being made.
     RespondedTwice
   | -- | The application returned without having responded.
     NotResponded

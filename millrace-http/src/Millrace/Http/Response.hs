@@ -350,7 +350,8 @@ answerStream connection isPast hold status fields body = do
         close = uninterruptibleMask_ $ do
           takeMVar lock
           writeIORef over True
-          when (isNothing hold) (putMVar lock ())
+          when (isNothing hold) (putMVar lock () >> writeRegister connection streamingRegister 0)
+    when (isNothing hold) (writeRegister connection streamingRegister 1)
     body write flush `finally` close
     past <- isPast
     when past (throwIO UsedTooLate)

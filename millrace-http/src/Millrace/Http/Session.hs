@@ -1,5 +1,7 @@
+{-# LANGUAGE MagicHash #-}
 {-# LANGUAGE ScopedTypeVariables #-}
 {-# LANGUAGE TupleSections #-}
+{-# LANGUAGE UnboxedTuples #-}
 
 -- |
 -- The life of a connection: request after request, until one side has had enough. Knows nothing of listening and of
@@ -34,7 +36,10 @@ import Data.IORef
 import Data.Maybe (fromMaybe, isJust, isNothing)
 import Data.Word (Word8)
 import Foreign.Ptr (Ptr, castPtr)
-import GHC.IO (unsafeDupableInterleaveIO)
+import GHC.Exts (casMutVar#)
+import GHC.IO (IO (..), unsafeDupableInterleaveIO)
+import GHC.IORef (IORef (..))
+import GHC.STRef (STRef (..))
 import Millrace.Deadline (Deadline, deadlineAfter, earlier, monotonicNanoseconds)
 import Millrace.Http.Answer (Answer (..))
 import Millrace.Http.Arrival (hasArrived)
@@ -280,19 +285,39 @@ newRequest connection bytes size body bodyLength = do
 noBody :: IO ByteString
 noBody = return B.empty
 
--- How far the answer to a request is.
+-- How far the answer to a request is. Only the thread that has moved it to one of the states of answering may touch the
+-- output.
 data Progress
   = Unanswered
-  | Answering
-  | -- In another thread than the one that the application was called in.
+  | -- In the thread that the application was called in; or it has failed there, and the application has caught that.
+    Answering
+  | -- In another thread.
     AnsweringElsewhere !Hold
+  | -- It has failed there.
+    FailedElsewhere
   | Answered
   | Past
   deriving (Eq)
 
--- False if the application has ended: then it stays past.
-advance :: IORef Progress -> Progress -> IO Bool
-advance progress next = atomicModifyIORef' progress $ \now -> if now == Past then (now, False) else (next, True)
+-- Begins the first answer in the thread that the application was called in; False if it may not be the first. Allocates
+-- nothing, as 'atomicModifyIORef\'' does.
+beginFirst :: IORef Progress -> IO Bool
+beginFirst (IORef (STRef progress)) = IO $ \s -> case casMutVar# progress Unanswered Answering s of
+  (# s', 0#, _ #) -> (# s', True #)
+  (# s', _, _ #) -> (# s', False #)
+
+-- Begins an answer, and says whether it is the first. What an attempt that has failed has left must be taken back.
+begin :: IORef Progress -> Progress -> IO Bool
+begin progress next = join . atomicModifyIORef' progress $ \now -> case now of
+  Unanswered -> (next, return True)
+  FailedElsewhere -> (next, return False)
+  Answering | next == Answering -> (next, return False)
+  Past -> (now, throwIO UsedTooLate)
+  _ -> (now, throwIO RespondedTwice)
+
+-- The answer that another thread has begun goes on to this, unless the application has ended.
+endElsewhere :: IORef Progress -> Progress -> IO ()
+endElsewhere progress next = atomicModifyIORef' progress $ \now -> (if now == Past then now else next, ())
 
 -- The application has ended. How far it came with its answer; nobody works on that any more.
 conclude :: Connection -> IORef Progress -> IO Progress
@@ -309,8 +334,12 @@ expel connection (AnsweringElsewhere hold) = uninterruptibleMask_ $ do
   free <- tryTakeMVar hold
   when (isNothing free) (breakConnection connection >> takeMVar hold)
   _ <- tryPutMVar hold ()
-  return (if isNothing free then Past else Answering)
+  return (if isNothing free then Past else FailedElsewhere)
 expel _ reached = return reached
+
+-- Was an answer begun that is not complete?
+isBroken :: Progress -> Bool
+isBroken reached = reached == Answering || reached == FailedElsewhere
 
 -- The last argument is to be run before a response is composed.
 runApplication :: Connection -> Application -> Request -> IO () -> IO ()
@@ -373,30 +402,33 @@ observed connection observers request refusal line answering = do
 -- The thread is the one that the application was called in.
 respond :: Connection -> Request -> ThreadId -> IORef Progress -> IO () -> Response -> IO ResponseReceived
 respond connection request thread progress beforehand response = do
-  settleEarlyFlush connection
-  reached <- readIORef progress
-  case reached of
-    Unanswered -> return ()
-    -- The application has caught an exception that its first response raised, and tries another one.
-    Answering -> do
-      restarted <- restartResponse connection
-      unless restarted (throwIO RespondedTwice)
-    Past -> throwIO UsedTooLate
-    _ -> throwIO RespondedTwice
   self <- myThreadId
   if self == thread
     then do
-      writeIORef progress Answering
+      isFirst <- beginFirst progress
+      unless isFirst (begin progress Answering >>= takeBackUnless connection)
       compose connection request progress beforehand Nothing response
       writeIORef progress Answered
       -- The application may have other things to do before it returns; the client does not wait for that.
       sendSoon connection
-    else answerElsewhere progress $ \hold ->
-      compose connection request progress beforehand (Just hold) response >> sendSoon connection
+    else answerElsewhere progress $ \hold isFirst -> do
+      takeBackUnless connection isFirst
+      compose connection request progress beforehand (Just hold) response
+      sendSoon connection
   return ResponseReceived
+
+-- The application has caught an exception that its first response raised, and tries another one; or it does so within its
+-- first response.
+takeBackUnless :: Connection -> Bool -> IO ()
+takeBackUnless connection isFirst = unless isFirst $ do
+  streams <- readRegister connection streamingRegister
+  restarted <- if streams == 0 then restartResponse connection else return False
+  unless restarted (throwIO RespondedTwice)
+{-# NOINLINE takeBackUnless #-}
 
 compose :: Connection -> Request -> IORef Progress -> IO () -> Maybe Hold -> Response -> IO ()
 compose connection request progress beforehand hold response = do
+  settleEarlyFlush connection
   beginResponse connection
   beforehand
   answer connection request ((== Past) <$> readIORef progress) hold response
@@ -409,12 +441,11 @@ sendSoon connection = do
 {-# NOINLINE sendSoon #-}
 
 -- The thread that the application was called in may end before this one does. 'expel' waits for it to let go.
-answerElsewhere :: IORef Progress -> (Hold -> IO ()) -> IO ()
+answerElsewhere :: IORef Progress -> (Hold -> Bool -> IO ()) -> IO ()
 answerElsewhere progress answering = mask $ \restore -> do
   hold <- newEmptyMVar
-  begun <- advance progress (AnsweringElsewhere hold)
-  unless begun (throwIO UsedTooLate)
-  ((restore (answering hold) >> void (advance progress Answered)) `onException` advance progress Answering)
+  isFirst <- begin progress (AnsweringElsewhere hold)
+  ((restore (answering hold isFirst) >> endElsewhere progress Answered) `onException` endElsewhere progress FailedElsewhere)
     `finally` tryPutMVar hold ()
 {-# NOINLINE answerElsewhere #-}
 
@@ -433,7 +464,7 @@ recover connection request reached beforehand failure = do
   report connection (Just request) failure
   clean <- case reached of
     Unanswered -> True <$ beginResponse connection
-    Answering -> restartResponse connection
+    _ | isBroken reached -> restartResponse connection
     _ -> return False
   if clean
     then do
@@ -449,7 +480,7 @@ recover connection request reached beforehand failure = do
 abandon :: Connection -> Progress -> IO ()
 abandon connection reached = void . (try :: IO () -> IO (Either SomeException ())) $ do
   settleEarlyFlush connection
-  clean <- if reached == Answering then restartResponse connection else return True
+  clean <- if isBroken reached then restartResponse connection else return True
   when clean (flushOutput connection)
 {-# NOINLINE abandon #-}
 
