@@ -38,6 +38,17 @@ spec = describe "a slow request behind fast ones" $ do
       first <- receiveResponse client
       second <- receiveResponse client
       (replyBody first, B.length (replyBody second) > 0) `shouldBe` ("/1", True)
+  it "nor a stream that waits before it has sent anything" $ do
+    gate <- newEmptyMVar
+    let streaming request respond
+          | rawPathInfo request == "/1" = named request respond
+          | otherwise = respond (responseStream status200 [] (\write _ -> write "early " >> takeMVar gate >> write "late"))
+    withServer id streaming $ \port -> withConnection port $ \client -> do
+      send client (B.concat [get "/1", get "/stream", get "/stream"])
+      replyBody <$> receiveResponse client `shouldReturn` "/1"
+      replicateM_ 2 $ do
+        putMVar gate ()
+        replyBody <$> receiveResponse client `shouldReturn` "early late"
   -- The second one was woken by something else than I/O.
   forM_ [("", return ()), (", nor if it was asleep before", threadDelay 20000)] $ \(what, prepare) ->
     it ("nor does an application that goes on after it has responded" ++ what) $ do

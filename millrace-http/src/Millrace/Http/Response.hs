@@ -146,7 +146,7 @@ hAltSvc :: HeaderName
 hAltSvc = CI.mk (C8.pack "Alt-Svc")
 {-# NOINLINE hAltSvc #-}
 
--- Sends the responses to earlier requests, so that this one has the whole output.
+-- Sends the responses to earlier requests: this one has the whole output, and they do not wait for it.
 sendEarlier :: Connection -> IO ()
 sendEarlier connection = do
   flushOutput connection
@@ -326,6 +326,8 @@ startStream connection composed size body count = do
 
 answerStream :: Connection -> IO Bool -> Maybe Hold -> Status -> ResponseHeaders -> ((Builder -> IO ()) -> IO () -> IO ()) -> IO ()
 answerStream connection isPast hold status fields body = do
+  -- They would wait until the application flushes.
+  sendEarlier connection
   expects <- readRegister connection expectRegister
   composed <- composeHead connection status fields
   done <- answeredWithoutBody connection status composed (composedLength composed)
