@@ -168,6 +168,19 @@ spec = do
         bytes <- exchange port "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
         map (\reply -> (replyBody reply, headerOf "connection" reply)) (parseReplies bytes)
           `shouldBe` [("BadRequest \"malformed chunk\"", Just "close")]
+    it "that another thread still waits for do not keep a connection that ends" $ do
+      outcome <- newEmptyMVar
+      let application request respond = do
+            void (forkIO (try (getRequestBodyChunk request) >>= putMVar outcome))
+            -- Until that waits.
+            threadDelay 100000
+            respond (responseStream status200 [] (\write flush -> write "whole" >> flush))
+      withServer id application $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.0\r\nContent-Length: 3\r\n\r\n"
+        (replies, seconds) <- timed (parseReplies <$> receiveAll client)
+        (map replyBody replies, seconds < 15) `shouldBe` (["whole"], True)
+        read' <- within "the end of the body" (takeMVar outcome)
+        either Just (const Nothing) read' `shouldBe` Just UsedTooLate
     it "cannot be read any more when the request is over" $ do
       kept <- newIORef (return "")
       let application request respond = do

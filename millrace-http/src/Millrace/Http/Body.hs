@@ -8,8 +8,8 @@
 -- never touches the connection's memory afterwards.
 module Millrace.Http.Body (BodyReader, newBodyReader, readBody, foreseeFault, finishBody, forsakeBody, sendContinue) where
 
-import Control.Concurrent.MVar (MVar, isEmptyMVar, modifyMVar, newMVar, putMVar, takeMVar, tryTakeMVar)
-import Control.Exception (SomeException, fromException, mask_, throwIO, toException, try, uninterruptibleMask_)
+import Control.Concurrent.MVar (MVar, modifyMVar, newMVar, putMVar, takeMVar, tryTakeMVar)
+import Control.Exception (SomeException, fromException, mask_, onException, throwIO, toException, try, uninterruptibleMask_)
 import Control.Monad (unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -18,11 +18,12 @@ import qualified Data.ByteString.Internal as BI
 import Data.Maybe (isNothing)
 import Data.Word (Word64)
 import Foreign.Marshal.Utils (copyBytes)
-import Millrace.Deadline (deadlineAfter, earlier, monotonicNanoseconds)
+import Millrace.Deadline (deadlineAfter, earlier, monotonicNanoseconds, noDeadline)
 import Millrace.Http.Connection
 import Millrace.Http.Exception
 import Millrace.Http.Limits (Limits (..), Rate (..))
 import Millrace.Http.Wire (chunksConsumed, chunksEnd, foreseeChunks, initChunks, nextChunk)
+import Millrace.Socket (setReadDeadline)
 
 -- | The body of one request.
 newtype BodyReader = BodyReader (MVar State)
@@ -38,6 +39,7 @@ data State
 newBodyReader :: Connection -> Maybe Int -> IO BodyReader
 newBodyReader connection size = do
   writeRegister connection bodyReceivedRegister 0
+  writeRegister connection bodyIsOverRegister 0
   refillBudget connection
   case size of
     Just count -> writeRegister connection bodyPendingRegister count
@@ -59,7 +61,8 @@ readBody connection (BodyReader variable) = mask_ $ do
         Left failure
           | isAsynchronous failure -> throwIO failure
           | otherwise -> do
-            let reason = explain failure
+            isOver <- readRegister connection bodyIsOverRegister
+            let reason = if isOver /= 0 then toException UsedTooLate else explain failure
             writeRegister connection keepRegister 0 -- Where the next request begins is not known any more.
             return (Failed reason, Left reason)
   either throwIO return result
@@ -180,15 +183,30 @@ continueResponse = C8.pack "HTTP/1.1 100 Continue\r\n\r\n"
 -- 'UsedTooLate'.
 finishBody :: Connection -> BodyReader -> IO Bool
 finishBody connection (BodyReader variable) = mask_ $ do
-  -- Another thread of the application's waits for more, and the client perhaps for the response.
-  isBeingRead <- isEmptyMVar variable
-  when isBeingRead (flushOutput connection)
-  modifyMVar variable $ \state -> do
-    complete <- case state of
+  free <- tryTakeMVar variable
+  state <- maybe (takeBack connection variable) return free
+  complete <- dropRest state `onException` putMVar variable state
+  complete <$ putMVar variable (Failed (toException UsedTooLate))
+  where
+    dropRest state = case state of
       Finished -> return True
       Failed _ -> return False
       _ -> dropBody connection state
-    return (Failed (toException UsedTooLate), complete)
+
+-- Another thread of the application's waits for more, and the client perhaps for the response; if the connection is to end,
+-- for that, too.
+takeBack :: Connection -> MVar State -> IO State
+takeBack connection variable = do
+  flushOutput connection
+  keep <- readRegister connection keepRegister
+  if keep /= 0
+    then takeMVar variable
+    else do
+      writeRegister connection bodyIsOverRegister 1
+      deadlineAfter 0 >>= setReadDeadline socket
+      takeMVar variable <* setReadDeadline socket noDeadline
+  where
+    socket = connectionSocket connection
 
 -- | Ends the body when an exception ends the session: later uses of the reader throw 'UsedTooLate', too. Another thread of the
 -- application's may be waiting for more. It is told that no more comes, and waited for: the connection's memory is given away

@@ -49,6 +49,7 @@ module Millrace.Http.Connection
     responseBytesRegister,
     responseCutRegister,
     bodyReceivedRegister,
+    bodyIsOverRegister,
     streamingRegister,
 
     -- * C state
@@ -305,6 +306,10 @@ responseCutRegister = register 22
 bodyReceivedRegister :: Register
 bodyReceivedRegister = register 20
 
+-- | Has the request ended while a thread of the application's waits for more of its body?
+bodyIsOverRegister :: Register
+bodyIsOverRegister = register 24
+
 -- | Does the application's code for a stream run, in the connection's own thread?
 streamingRegister :: Register
 streamingRegister = register 23
@@ -315,7 +320,7 @@ totalDeadlineRegister = register 21
 
 -- How the desk is laid out: registers, C state, the table of fields, output.
 parserOffset, chunksOffset, headOffset, fieldsOffset :: Int
-parserOffset = 8 * 24
+parserOffset = 8 * 25
 chunksOffset = aligned (parserOffset + parserSize)
 headOffset = aligned (chunksOffset + chunksSize)
 fieldsOffset = aligned (headOffset + headSize)
