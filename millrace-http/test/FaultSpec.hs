@@ -138,6 +138,12 @@ spec = do
       withServer id (\request respond -> pong request respond >> throwIO Fault) $ \port -> do
         bytes <- exchange port twice
         map replyBody (parseReplies bytes) `shouldBe` ["Pong"]
+    it "with what it returns, which is lazy: the response arrives, and its request is reported" $ do
+      reports <- newIORef []
+      withServer (setOnException (\request failure -> modifyIORef' reports ((rawPathInfo <$> request, fromException failure) :))) (\request respond -> throw Fault <$ pong request respond) $ \port -> do
+        bytes <- exchange port twice
+        map replyBody (parseReplies bytes) `shouldBe` ["Pong"]
+        readIORef reports `shouldReturn` [(Just "/", Just Fault)]
 
   describe "applications that respond in another thread" $ do
     forM_ [("a body", responseLBS status200 [] "whole"), ("a stream", responseStream status200 [] (\write flush -> write "wh" >> flush >> write "ole")), ("a file", responseFile status200 [] "LICENSE" Nothing)] $ \(what, response) ->

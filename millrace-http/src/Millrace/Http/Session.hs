@@ -352,7 +352,8 @@ answerByApplication connection application request beforehand = do
   thread <- myThreadId
   progress <- newIORef Unanswered
   sendSoon connection
-  outcome <- try (application request (respond connection request thread progress beforehand))
+  -- What it returns may be lazy, and that fail.
+  outcome <- try (application request (respond connection request thread progress beforehand) >>= evaluate)
   reached <- conclude connection progress
   case outcome of
     Right ResponseReceived
