@@ -138,6 +138,7 @@ static int64_t take(http_chunks *chunks, uint8_t byte) {
         return take_size(chunks, byte);
     case SIZE_LF:
         chunks->digits = 0;
+        chunks->extensions -= chunks->remaining < chunks->extensions ? (uint32_t)chunks->remaining : chunks->extensions;
         return take_line_feed(chunks, byte, chunks->remaining > 0 ? DATA : TRAILER);
     case DATA_CR:
         chunks->state = DATA_LF;

@@ -14,7 +14,7 @@
 
 #define HTTP_CHUNKS_END (-100)              /* not an http_error */
 #define HTTP_CHUNK_DIGITS_MAX 16u           /* digits of one chunk size, leading zeros included */
-#define HTTP_CHUNK_EXTENSIONS_MAX 4096u     /* bytes of all extensions of one body */
+#define HTTP_CHUNK_EXTENSIONS_MAX 4096u     /* bytes of extensions beyond as many as there are of data */
 #define HTTP_CHUNK_TRAILER_MAX 8192u        /* bytes of the trailer section */
 
 typedef struct http_chunks {

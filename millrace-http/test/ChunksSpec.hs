@@ -7,7 +7,7 @@ import Control.Monad (forM_, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
-import Millrace.Http.Wire (chunksEnd, errorStatus)
+import Millrace.Http.Wire (chunksEnd, errorStatus, errorText)
 import Numeric (showHex)
 import Test.Hspec
 import Test.QuickCheck
@@ -27,6 +27,14 @@ spec = describe "chunked bodies (RFC 9112, 7.1)" $ do
         result /= Right () && status `elem` [400, 431]
       dechunkPieces (bytewise bytes) `shouldReturn` whole
       forM_ [0 .. B.length bytes] $ \position -> dechunkPieces (piecesAt position bytes) `shouldReturn` whole
+  it "may have as many bytes of extensions as of data, and 4096 more" $ do
+    let extended extension bytes = B.concat [C8.pack (showHex (B.length bytes) ""), ";", extension, "\r\n", bytes, "\r\n"]
+        many extension bytes = B.concat (replicate 300 (extended extension bytes) ++ ["0\r\n\r\n"])
+        signature = "signature=0123456789"
+    forM_ [(: []), bytewise] $ \pieces -> do
+      dechunkPieces (pieces (many signature (C8.replicate 32 'x'))) `shouldReturn` Right (Just (C8.replicate 9600 'x', ""))
+      short <- dechunkPieces (pieces (many signature "x"))
+      either errorText (const "") short `shouldBe` "chunk extensions too long"
   it "are foreseen: what will be wrong with the bytes that are there" $ do
     forM_ (map snd refused) $ \bytes -> do
       whole <- dechunkPieces [bytes]
