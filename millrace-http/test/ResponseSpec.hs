@@ -75,6 +75,10 @@ spec = do
     it "RFC 9110, 15.3.6: 205 has an empty one" $ do
       reply <- get11 (responseLBS status205 [] "never")
       (replyBody reply, headerOf "content-length" reply) `shouldBe` ("", Just "0")
+    it "RFC 9110, 9.3.2: and HEAD tells that length of it" $
+      withServer id (\_ respond -> respond (responseLBS status205 [("Content-Length", "5")] "never")) $ \port -> do
+        bytes <- exchange port "HEAD / HTTP/1.0\r\n\r\n"
+        map (headerOf "content-length") (parseReplies bytes) `shouldBe` [Just "0"]
     it "RFC 9110, 9.3.2: HEAD has none, of no kind, and does not run it" $ do
       ran <- newIORef False
       let application request respond = case pathInfo request of

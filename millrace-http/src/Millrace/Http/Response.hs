@@ -235,8 +235,8 @@ answeredWithoutBody :: Connection -> Status -> Composed -> Maybe Int -> IO Bool
 answeredWithoutBody connection status composed size
   | isTunnel (composedMethod composed) status =
     finishHead connection composed False framingNone 0 >>= setOutputEndAt connection >> return True
-  | hasNoBody (composedMethod composed) status = answerHead connection status composed size >> return True
   | statusCode status == 205 = answerHead connection status composed (Just 0) >> return True -- section 15.3.6
+  | hasNoBody (composedMethod composed) status = answerHead connection status composed size >> return True
   | otherwise = return False
 
 ------------------------------------------------------------------------------------------------------------------------
