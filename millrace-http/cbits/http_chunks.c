@@ -181,13 +181,18 @@ int64_t http_chunks_next(http_chunks *chunks, const uint8_t *input, size_t lengt
     return result;
 }
 
-int64_t http_chunks_foresee(const http_chunks *chunks, const uint8_t *input, size_t length) {
+int64_t http_chunks_foresee(http_chunks *chunks, const uint8_t *input, size_t length) {
     http_chunks ahead = *chunks;
     size_t at = 0;
+    uint64_t data = 0;
     int64_t result;
     do {
         result = http_chunks_next(&ahead, input + at, length - at);
-        at += ahead.consumed + (size_t)(result > 0 ? result : 0);
+        uint64_t here = result > 0 ? (uint64_t)result : 0;
+        data += here;
+        at += ahead.consumed + (size_t)here;
     } while (result > 0);
+    data += ahead.remaining;
+    chunks->foreseen = data < INT64_MAX ? data : INT64_MAX;
     return result;
 }

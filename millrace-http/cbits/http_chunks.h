@@ -20,6 +20,7 @@
 typedef struct http_chunks {
     uint64_t remaining; /* bytes of the current chunk that were not handed out yet */
     uint64_t consumed;  /* out: bytes of framing that http_chunks_next has passed */
+    uint64_t foreseen;  /* out: bytes of data that http_chunks_foresee has seen or had announced */
     uint32_t digits;
     uint32_t extensions;
     uint32_t trailer;
@@ -37,7 +38,10 @@ void http_chunks_init(http_chunks *chunks);
  */
 int64_t http_chunks_next(http_chunks *chunks, const uint8_t *input, size_t length);
 
-/* What http_chunks_next will come to in this input when all data is taken: 0, HTTP_CHUNKS_END or an http_error. */
-int64_t http_chunks_foresee(const http_chunks *chunks, const uint8_t *input, size_t length);
+/*
+ * What http_chunks_next will come to in this input when all data is taken: 0, HTTP_CHUNKS_END or an http_error. Leaves in
+ * chunks->foreseen how much data that is, at most INT64_MAX, all of the last chunk included.
+ */
+int64_t http_chunks_foresee(http_chunks *chunks, const uint8_t *input, size_t length);
 
 #endif

@@ -17,7 +17,7 @@ typedef struct outcome {
 /* Feeds what is there in memory of exactly its size. */
 static void feed(outcome *out, http_chunks *chunks, const uint8_t *bytes, size_t length) {
     uint8_t *copy = exact_copy(bytes, length);
-    size_t at = 0;
+    size_t at = 0, before = out->size;
     int64_t foreseen = http_chunks_foresee(chunks, copy, length);
     do {
         out->result = http_chunks_next(chunks, copy + at, length - at);
@@ -31,6 +31,7 @@ static void feed(outcome *out, http_chunks *chunks, const uint8_t *bytes, size_t
         }
     } while (out->result > 0);
     CHECK(out->result == foreseen);
+    CHECK(chunks->foreseen >= out->size - before);
     CHECK(out->result < 0 || at == length);
     out->consumed += at;
     free(copy);

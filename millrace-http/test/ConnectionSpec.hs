@@ -168,6 +168,18 @@ spec = do
         bytes <- exchange port "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
         map (\reply -> (replyBody reply, headerOf "connection" reply)) (parseReplies bytes)
           `shouldBe` [("BadRequest \"malformed chunk\"", Just "close")]
+    it "RFC 9112, 9.6: chunked ones that are known to be too long to skip end the connection, and the response says so" $
+      forM_ [["2001\r\n"], ["2000\r\n" <> C8.replicate 8192 'x' <> "\r\n1\r\n"], ["1\r\nx\r\n", "2000\r\n"], [chunked 100 (C8.replicate 8193 'x')]] $ \pieces ->
+        withServer id path $ \port -> withConnection port $ \client -> do
+          send client (B.append "POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" (B.concat pieces))
+          (replies, seconds) <- timed (parseReplies <$> receiveAll client)
+          (map (headerOf "connection") replies, seconds < 15) `shouldBe` ([Just "close"], True)
+    it "those that a stream is made of may be as long as they like" $
+      withServer id respondsThenReads $ \port -> withConnection port $ \client -> do
+        let body = patterned 100000
+        send client (B.append "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" (chunked 20000 body))
+        reply <- receiveResponse client
+        (headerOf "connection" reply, replyBody reply) `shouldBe` (Nothing, B.append "read: " body)
     it "that another thread still waits for do not keep a connection that ends" $ do
       outcome <- newEmptyMVar
       let application request respond = do

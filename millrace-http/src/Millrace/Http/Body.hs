@@ -6,7 +6,7 @@
 -- The reader is the one thing that an application may go on using in another thread, or after it has returned. All
 -- reading therefore happens under a lock, and when the request is over the reader is told so under the same lock: it
 -- never touches the connection's memory afterwards.
-module Millrace.Http.Body (BodyReader, newBodyReader, readBody, foreseeFault, finishBody, forsakeBody, sendContinue) where
+module Millrace.Http.Body (BodyReader, newBodyReader, readBody, foreseeEnd, finishBody, forsakeBody, sendContinue) where
 
 import Control.Concurrent.MVar (MVar, modifyMVar, newMVar, putMVar, takeMVar, tryTakeMVar)
 import Control.Exception (SomeException, fromException, mask_, onException, throwIO, toException, try, uninterruptibleMask_)
@@ -22,7 +22,7 @@ import Millrace.Deadline (deadlineAfter, earlier, monotonicNanoseconds, noDeadli
 import Millrace.Http.Connection
 import Millrace.Http.Exception
 import Millrace.Http.Limits (Limits (..), Rate (..))
-import Millrace.Http.Wire (chunksConsumed, chunksEnd, foreseeChunks, initChunks, nextChunk)
+import Millrace.Http.Wire (chunksConsumed, chunksEnd, chunksForeseen, foreseeChunks, initChunks, nextChunk)
 import Millrace.Socket (setReadDeadline)
 
 -- | The body of one request.
@@ -147,15 +147,20 @@ refillBudget connection = do
 microsBetween :: Word64 -> Word64 -> Int
 microsBetween before after = fromIntegral ((after - before) `div` 1000)
 
--- | Before a response begins: if what has arrived of the body is broken, the connection is not kept, and the response
--- can say so (RFC 9112, section 9.6). Whoever else reads the body at this moment finds that out for himself.
-foreseeFault :: Connection -> BodyReader -> IO ()
-foreseeFault connection (BodyReader variable) = mask_ (tryTakeMVar variable >>= mapM_ (\state -> look state >> putMVar variable state))
+-- | Before a response begins: if what has arrived of the body is broken, or is known to be too long to be skipped and the
+-- response is not to be made of it, the connection is not kept, and the response can say so (RFC 9112, section 9.6). Whoever
+-- else reads the body at this moment finds that out for himself.
+foreseeEnd :: Connection -> BodyReader -> Bool -> IO ()
+foreseeEnd connection (BodyReader variable) mayBeRead = mask_ (tryTakeMVar variable >>= mapM_ (\state -> look state >> putMVar variable state))
   where
     look Chunked = do
       result <- foresee connection
-      when (result < 0 && result /= chunksEnd) (writeRegister connection keepRegister 0)
+      size <- chunks connection >>= chunksForeseen
+      received <- readRegister connection bodyReceivedRegister
+      let isTooLong = size > min (skippedBytesMax limits) (bodyBytesMax limits - received)
+      when ((result < 0 && result /= chunksEnd) || (isTooLong && not mayBeRead)) (writeRegister connection keepRegister 0)
     look _ = return ()
+    limits = connectionLimits connection
 
 -- What the rest of a chunked body comes to in the bytes that are there: 0, if more are to come, or 'chunksEnd', or an error.
 foresee :: Connection -> IO Int

@@ -258,7 +258,7 @@ serveRequest connection application size = do
       buffered <- inputCount connection
       when (maybe True (> buffered) known) (flushOutput connection)
       complete <-
-        (runApplication connection application request (foreseeFault connection body) >> finishBody connection body)
+        (runApplication connection application request (foreseeEnd connection body) >> finishBody connection body)
           `onException` forsakeBody connection body
       keep <- readRegister connection keepRegister
       return (complete && keep /= 0)
@@ -266,7 +266,7 @@ serveRequest connection application size = do
       writeRegister connection bodyPendingRegister 0
       request <- newRequest connection bytes size noBody (KnownLength 0)
       dropInput connection size
-      runApplication connection application request (return ())
+      runApplication connection application request (\_ -> return ())
       keep <- readRegister connection keepRegister
       return (keep /= 0)
   where
@@ -341,13 +341,15 @@ expel _ reached = return reached
 isBroken :: Progress -> Bool
 isBroken reached = reached == Answering || reached == FailedElsewhere
 
--- The last argument is to be run before a response is composed.
-runApplication :: Connection -> Application -> Request -> IO () -> IO ()
+-- To be run before a response is composed. May that be made of the request's body?
+type Beforehand = Bool -> IO ()
+
+runApplication :: Connection -> Application -> Request -> Beforehand -> IO ()
 runApplication connection application request beforehand = case endpointObservers (connectionEndpoint connection) of
   [] -> answerByApplication connection application request beforehand
   observers -> observed connection observers (Just request) Nothing B.empty (answerByApplication connection application request beforehand)
 
-answerByApplication :: Connection -> Application -> Request -> IO () -> IO ()
+answerByApplication :: Connection -> Application -> Request -> Beforehand -> IO ()
 answerByApplication connection application request beforehand = do
   thread <- myThreadId
   progress <- newIORef Unanswered
@@ -401,7 +403,7 @@ observed connection observers request refusal line answering = do
 {-# NOINLINE observed #-}
 
 -- The thread is the one that the application was called in.
-respond :: Connection -> Request -> ThreadId -> IORef Progress -> IO () -> Response -> IO ResponseReceived
+respond :: Connection -> Request -> ThreadId -> IORef Progress -> Beforehand -> Response -> IO ResponseReceived
 respond connection request thread progress beforehand response = do
   self <- myThreadId
   if self == thread
@@ -427,12 +429,16 @@ takeBackUnless connection isFirst = unless isFirst $ do
   unless restarted (throwIO RespondedTwice)
 {-# NOINLINE takeBackUnless #-}
 
-compose :: Connection -> Request -> IORef Progress -> IO () -> Maybe Hold -> Response -> IO ()
+compose :: Connection -> Request -> IORef Progress -> Beforehand -> Maybe Hold -> Response -> IO ()
 compose connection request progress beforehand hold response = do
   settleEarlyFlush connection
   beginResponse connection
-  beforehand
+  beforehand $! isStream response
   answer connection request ((== Past) <$> readIORef progress) hold response
+
+isStream :: Response -> Bool
+isStream ResponseStream {} = True
+isStream _ = False
 
 -- What waits in the output goes out when this thread waits for something, unless that is settled before.
 sendSoon :: Connection -> IO ()
@@ -458,7 +464,7 @@ beginResponse connection = do
 
 -- The application threw. If nothing of its response was sent the client gets another one, and the connection goes on;
 -- otherwise only closing it can tell the client that the response is incomplete.
-recover :: Connection -> Request -> Progress -> IO () -> SomeException -> IO ()
+recover :: Connection -> Request -> Progress -> Beforehand -> SomeException -> IO ()
 recover connection request reached beforehand failure = do
   settleEarlyFlush connection
   clearTotalDeadline connection
@@ -470,7 +476,7 @@ recover connection request reached beforehand failure = do
   if clean
     then do
       unless (keepsFraming failure) (writeRegister connection keepRegister 0)
-      beforehand
+      beforehand False
       answer connection request (return False) Nothing (settingsOnExceptionResponse (settingsOf connection) failure)
         `onException` abandon connection Answering
     else do

@@ -68,6 +68,7 @@ module Millrace.Http.Wire
     initChunks,
     nextChunk,
     foreseeChunks,
+    chunksForeseen,
     chunksConsumed,
     chunksEnd,
 
@@ -361,6 +362,10 @@ foreign import ccall unsafe "http_chunks_foresee"
 -- nothing.
 foreseeChunks :: Ptr Chunks -> Ptr Word8 -> Int -> IO Int
 foreseeChunks chunks input size = fromIntegral <$> c_foresee chunks input (fromIntegral size)
+
+-- | Bytes of data that 'foreseeChunks' has seen or had announced.
+chunksForeseen :: Ptr Chunks -> IO Int
+chunksForeseen chunks = fromIntegral <$> (#{peek http_chunks, foreseen} chunks :: IO Word64)
 
 -- | Bytes of framing that the last 'nextChunk' has passed.
 chunksConsumed :: Ptr Chunks -> IO Int
