@@ -9,6 +9,7 @@ import qualified ConnectionSpec
 import qualified DateSpec
 import qualified EarlyFlushSpec
 import qualified EntityTagSpec
+import qualified ExpectationSpec
 import qualified ExpiringSpec
 import qualified FaultSpec
 import qualified FileSpec
@@ -50,6 +51,7 @@ specs = do
   describe "Range" ByteRangeSpec.spec
   ExpiringSpec.spec
   EarlyFlushSpec.spec
+  ExpectationSpec.spec
   ConnectionSpec.spec
   ResponseSpec.spec
   FileSpec.spec

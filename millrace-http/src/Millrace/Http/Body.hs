@@ -21,6 +21,7 @@ import Foreign.Marshal.Utils (copyBytes)
 import Millrace.Deadline (deadlineAfter, earlier, monotonicNanoseconds, noDeadline)
 import Millrace.Http.Connection
 import Millrace.Http.Exception
+import Millrace.Http.Expectation (fulfil)
 import Millrace.Http.Limits (Limits (..), Rate (..))
 import Millrace.Http.Wire (chunksConsumed, chunksEnd, chunksForeseen, foreseeChunks, initChunks, nextChunk)
 import Millrace.Socket (setReadDeadline)
@@ -173,12 +174,9 @@ foresee connection = do
 -- | Sends 100 (Continue) if the client waits for it (RFC 9110, section 10.1.1): only when the body is wanted, and never
 -- after the final response has begun.
 sendContinue :: Connection -> IO ()
-sendContinue connection = do
-  expected <- readRegister connection expectRegister
-  when (expected /= 0) $ do
-    writeRegister connection expectRegister 0
-    settleEarlyFlush connection
-    sendString connection continueResponse
+sendContinue connection = fulfil (connectionExpectation connection) $ do
+  settleEarlyFlush connection
+  sendString connection continueResponse
 
 continueResponse :: ByteString
 continueResponse = C8.pack "HTTP/1.1 100 Continue\r\n\r\n"

@@ -29,13 +29,13 @@ module Millrace.Http.Connection
     armEarlyFlush,
     settleEarlyFlush,
     retireEarlyFlush,
+    connectionExpectation,
 
     -- * Registers
     Register,
     readRegister,
     writeRegister,
     keepRegister,
-    expectRegister,
     bodyPendingRegister,
     bodyBudgetRegister,
     bodyProgressRegister,
@@ -105,6 +105,7 @@ import Millrace.Deadline (Deadline, deadlineAfter, deadlineFromNanoseconds, dead
 import Millrace.Http.Delivery
 import Millrace.Http.EarlyFlush
 import Millrace.Http.Endpoint
+import Millrace.Http.Expectation
 import Millrace.Http.Limits (Limits (..))
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.Wire
@@ -155,8 +156,12 @@ windowPlace = 6
 openedPlace :: Place
 openedPlace = Place 8
 
+-- Does the client wait for 100 (Continue)?
+expectationPlace :: Int
+expectationPlace = 9
+
 placeCount :: Int
-placeCount = 9
+placeCount = 10
 
 readPlace :: Connection -> Place -> IO Int
 readPlace connection (Place index) = readByteArray (connectionPlaces connection) index
@@ -220,6 +225,11 @@ settleEarlyFlush = settleFlush . connectionFlush
 retireEarlyFlush :: Connection -> IO ()
 retireEarlyFlush connection = uninterruptibleMask_ $ retireFlush (connectionFlush connection) (shutdownBoth (connectionSocket connection))
 
+-- | Does the client wait for 100 (Continue)?
+connectionExpectation :: Connection -> Expectation
+connectionExpectation connection = Expectation (connectionPlaces connection) expectationPlace
+{-# INLINE connectionExpectation #-}
+
 pointer :: Int -> Ptr a
 pointer = intPtrToPtr . IntPtr
 {-# INLINE pointer #-}
@@ -263,10 +273,6 @@ outputStop = register 6
 keepRegister :: Register
 keepRegister = register 7
 
--- | Is the client waiting for 100 (Continue)?
-expectRegister :: Register
-expectRegister = register 8
-
 -- | Bytes of request body that were not read yet: exact, or -1 for an unfinished chunked body.
 bodyPendingRegister :: Register
 bodyPendingRegister = register 9
@@ -308,7 +314,7 @@ bodyReceivedRegister = register 20
 
 -- | Has the request ended while a thread of the application's waits for more of its body?
 bodyIsOverRegister :: Register
-bodyIsOverRegister = register 24
+bodyIsOverRegister = register 8
 
 -- | Does the application's code for a stream run, in the connection's own thread?
 streamingRegister :: Register
@@ -320,7 +326,7 @@ totalDeadlineRegister = register 21
 
 -- How the desk is laid out: registers, C state, the table of fields, output.
 parserOffset, chunksOffset, headOffset, fieldsOffset :: Int
-parserOffset = 8 * 25
+parserOffset = 8 * 24
 chunksOffset = aligned (parserOffset + parserSize)
 headOffset = aligned (chunksOffset + chunksSize)
 fieldsOffset = aligned (headOffset + headSize)

@@ -36,6 +36,7 @@ import Millrace.Http.Connection
 import Millrace.Http.Date (formatHttpDate)
 import Millrace.Http.Endpoint (Endpoint (..), Phase (..))
 import Millrace.Http.Exception (InvalidResponse (..), isAsynchronous)
+import Millrace.Http.Expectation (dismiss, isExpecting)
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.File
 import Millrace.Http.FileCache (OpenFile (..), withOpenFile)
@@ -112,7 +113,8 @@ composeHead connection status@(Status code _) appFields = do
       requestHead <- parser connection
       flags <- headFlags requestHead
       method <- headMethod requestHead
-      expects <- readRegister connection expectRegister
+      -- From here on the final response has begun, and 100 (Continue) would be too late.
+      expects <- dismiss (connectionExpectation connection)
       pending <- readRegister connection bodyPendingRegister
       arrived <- inputCount connection
       phase <- readIORef (endpointPhase endpoint)
@@ -124,13 +126,11 @@ composeHead connection status@(Status code _) appFields = do
             flags .&. flagKeepAlive /= 0
               && allowed /= 0
               && given .&. givenClose == 0
-              && (expects == 0 || pending == 0 || arrived > 0)
+              && (not expects || pending == 0 || arrived > 0)
               && flushable
               && phase == Serving
       -- Also if this response is taken back and another one is sent.
       unless keep (writeRegister connection keepRegister 0)
-      -- From here on the final response has begun, and 100 (Continue) would be too late.
-      writeRegister connection expectRegister 0
       return
         Composed
           { composedAt = at,
@@ -328,14 +328,14 @@ answerStream :: Connection -> IO Bool -> Maybe Hold -> Status -> ResponseHeaders
 answerStream connection isPast hold status fields body = do
   -- They would wait until the application flushes.
   sendEarlier connection
-  expects <- readRegister connection expectRegister
+  expects <- isExpecting (connectionExpectation connection)
   composed <- composeHead connection status fields
   done <- answeredWithoutBody connection status composed (composedLength composed)
   unless done $ do
     startStream connection composed (composedLength composed) (composedAt composed) 0
     -- The stream may be made of the request's body, which such a client does not send before it hears from us (RFC 9110,
     -- section 10.1.1).
-    when (expects /= 0) (flushStream connection)
+    when expects (flushStream connection)
     -- The application may hand these actions to other threads and keep them: the lock makes their writes whole, and
     -- after the end they must not touch the connection; nor when it throws while a thread of its still streams.
     over <- newIORef False

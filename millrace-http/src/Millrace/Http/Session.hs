@@ -48,6 +48,7 @@ import Millrace.Http.Connection
 import Millrace.Http.Context (Context (..), contextVault, earlyHints)
 import Millrace.Http.Endpoint (Endpoint (..), Phase (..))
 import Millrace.Http.Exception
+import Millrace.Http.Expectation (setExpectation)
 import Millrace.Http.Limits (Limits (..), millisInMicros)
 import Millrace.Http.Proxy (readProxyHeader)
 import Millrace.Http.Request (keepTarget, makeRequest)
@@ -245,7 +246,7 @@ serveRequest connection application size = do
   bodyLength <- headContentLength requestHead
   when (flags .&. (flagExpectOther .|. flagHttps) /= 0) (throwIO (unservable flags))
   when (fromIntegral bodyLength > bodyBytesMax limits) (throwIO PayloadTooLarge)
-  writeRegister connection expectRegister (if flags .&. flagExpectContinue /= 0 && hasBody flags bodyLength then 1 else 0)
+  setExpectation (connectionExpectation connection) (flags .&. flagExpectContinue /= 0 && hasBody flags bodyLength)
   bytes <- inputBytes connection
   if hasBody flags bodyLength
     then do
@@ -557,7 +558,7 @@ refuse connection reason = do
     isInputOutput second = isJust (fromException second :: Maybe IOException)
     -- What the parser has found out holds: a refused HEAD has no body either.
     answerRefused = do
-      writeRegister connection expectRegister 0
+      setExpectation (connectionExpectation connection) False
       writeRegister connection bodyPendingRegister 0
       writeRegister connection keepRegister 0
       beginResponse connection
