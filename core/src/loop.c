@@ -99,6 +99,7 @@ void mr_descriptor_forget(mr_descriptor *descriptor)
     descriptor->is_tcp = false;
     descriptor->may_hide_data = false;
     descriptor->exhausted[MR_READING] = descriptor->exhausted[MR_WRITING] = false;
+    descriptor->is_shut = false;
     descriptor->drained = false;
     descriptor->has_positions = false;
     descriptor->may_have_deadline[MR_READING] = descriptor->may_have_deadline[MR_WRITING] = false;

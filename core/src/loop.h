@@ -69,6 +69,7 @@ typedef struct mr_descriptor {
     bool is_tcp;               /* readiness: see note_transfer */
     bool may_hide_data;        /* readiness: the end of the stream or urgent data is near */
     bool exhausted[MR_DIRECTIONS]; /* readiness: nothing to be had until the next edge */
+    bool is_shut;              /* readiness: for receiving, and no TCP socket: see mr_when_shut */
     uint8_t unused_reports;    /* readiness: since the last operation began */
     bool drained;              /* io_uring: the last receive emptied the socket */
     bool has_positions;        /* io_uring: it is known to be no socket and no pipe */
@@ -244,6 +245,10 @@ int mr_descriptor_close(mr_loop *loop, int number);
 
 /* request.c: a request is complete in itself, or -EINVAL. */
 int mr_check_request(const mr_request *request);
+
+/* request.c: what an operation ends with that would wait on a socket that was shut down for receiving. Of datagrams, and of a
+ * listening Unix socket, Linux says so to calls that wait; to others it says EAGAIN for ever. -EAGAIN: it goes on waiting. */
+int64_t mr_when_shut(mr_kind kind);
 
 /* request.c: advances a transfer by what was moved. Returns true when nothing is left. */
 bool mr_advance(mr_request *request, uint64_t transferred);

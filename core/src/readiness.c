@@ -36,6 +36,8 @@ static bool run(mr_loop *loop, mr_slot *slot)
     for (;;) {
         mr_descriptor *descriptor = slot->descriptor;
         int64_t result = mr_loop_attempt(loop, slot);
+        if (result == -EAGAIN && descriptor->is_shut)
+            result = mr_when_shut(slot->request.kind);
         if (result == -EAGAIN) {
             if (!mr_is_wait(slot->request.kind) || descriptor->is_watched)
                 descriptor->exhausted[mr_direction_of(slot->request.kind)] = true;
@@ -226,6 +228,8 @@ static void act_on(mr_loop *loop, const mr_readiness_report *report, const mr_po
     }
     if (report->hang_up)
         descriptor->may_hide_data = true;
+    if (report->is_shut && descriptor->is_watched && !descriptor->is_tcp)
+        descriptor->is_shut = true;
     if (!descriptor->first[MR_READING] && !descriptor->first[MR_WRITING])
         note_unused(loop, descriptor, poller);
     if (report->readable || report->hang_up)

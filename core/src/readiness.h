@@ -14,6 +14,7 @@ typedef struct mr_readiness_report {
     bool readable;
     bool writable;      /* also by an error, or when nobody is there any more: a write would not wait */
     bool hang_up;       /* the end of the stream, an error or urgent data is at hand */
+    bool is_shut;       /* nothing comes any more after what is there; only where a call that would wait does not say so */
 } mr_readiness_report;
 
 typedef enum mr_watch { MR_WATCH_EDGES, MR_WATCH_ONCE } mr_watch;

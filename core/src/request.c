@@ -62,6 +62,19 @@ int mr_check_request(const mr_request *request)
     return is_foreign ? -EBADF : 0;
 }
 
+int64_t mr_when_shut(mr_kind kind)
+{
+    switch (kind) {
+    case MR_RECV:
+    case MR_RECV_VECTOR:
+        return 0;
+    case MR_ACCEPT:
+        return -EINVAL;
+    default:
+        return -EAGAIN;
+    }
+}
+
 static bool advance_vector(mr_request *request, uint64_t transferred)
 {
     struct iovec *element = request->buffer;

@@ -9,6 +9,7 @@ import Control.Monad ((>=>), forM_, replicateM, replicateM_, unless, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
 import Data.List (nub, sort)
+import Foreign.C.Error (eNOMSG)
 import System.CPUTime (getCPUTime)
 import Test.Hspec hiding (after, before)
 
@@ -38,6 +39,16 @@ spec = describe "Millrace.Socket.Datagram" $ do
       pause 20000
       shutdown here ShutdownReceive
       within 5 "the receive" (finish waiting) `shouldReturn` (Char8.pack "", address)
+    it "ends every kind of receive, before and after, when the socket is shut down for receiving" $
+      withPairOf (socketPair AF_UNIX Datagram defaultProtocol) $ \here _ -> do
+        let receives = [recv here 10, recv here 20000, fst <$> recvFrom here 10]
+        waiting <- mapM start receives
+        descriptor <- start (recvFd here)
+        pause 20000
+        shutdown here ShutdownReceive
+        within 5 "the receives" (mapM finish waiting) `shouldReturn` map (const (Char8.pack "")) receives
+        within 5 "later ones" (sequence receives) `shouldReturn` map (const (Char8.pack "")) receives
+        within 5 "recvFd" (outcomeOf descriptor) >>= (`shouldSatisfy` isErrno eNOMSG)
     it "says to whom it could not send" $ withSockets $ \here _ _ -> do
       let nowhere = SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1))
       problem <- failsWith (sendAllTo here (Char8.pack "x") nowhere) :: IO IOError

@@ -6,7 +6,7 @@ import Control.Exception (bracket, bracket_)
 import Control.Monad (forM, forM_, void)
 import qualified Data.ByteString as ByteString
 import Data.IORef
-import Foreign.C.Error (eCONNREFUSED, eCONNRESET, ePIPE)
+import Foreign.C.Error (eCONNREFUSED, eCONNRESET, eINVAL, ePIPE)
 import Foreign.C.Types (CInt (..), CLong)
 import Foreign.Marshal.Array (withArray)
 import Foreign.Ptr (Ptr, nullPtr)
@@ -66,6 +66,13 @@ spec = describe "the peer and the system" $ do
     pause 20000
     shutdown one ShutdownReceive
     within 5 "the receive" (finish reader) `shouldReturn` ByteString.empty
+  it "shutdown of a listener ends its accepts" $ withListener $ \tcp _ -> withAbstractSockets Stream $ \unix _ _ _ -> do
+    listen unix 1
+    forM_ [tcp, unix] $ \listener -> do
+      waiting <- forM [0, 1] $ \capability -> startOn capability (void (accept listener))
+      pause 20000
+      shutdown listener ShutdownBoth
+      within 5 "the accepts" (mapM outcomeOf waiting) >>= mapM_ (`shouldSatisfy` isErrno eINVAL)
   it "sending to a peer that is gone throws, and SIGPIPE never comes" $ scenarioPasses "broken-pipe"
   it "connecting to a port where nobody listens throws ECONNREFUSED" $ do
     address <- withListener (\_ address -> return address)

@@ -57,6 +57,7 @@ static int fetch(mr_loop *loop, mr_readiness_report *reports, int capacity)
             .readable = bits & (EPOLLIN | EPOLLRDHUP | EPOLLPRI),
             .writable = bits & (EPOLLOUT | EPOLLHUP | EPOLLERR),
             .hang_up = bits & (EPOLLHUP | EPOLLERR | EPOLLRDHUP | EPOLLPRI),
+            .is_shut = bits & EPOLLRDHUP,
         };
     }
     return taken;

@@ -523,6 +523,16 @@ static bool receive_without_kernel_buffer(mr_loop *loop, mr_slot *slot)
     return false;
 }
 
+/* Ready for ever, and nothing to be had: begun again and again, the operation would cost all of the processor. */
+static bool is_shut(mr_loop *loop, const mr_slot *slot)
+{
+    struct pollfd entry = {.fd = mr_slot_number(slot), .events = POLLRDHUP};
+    if (mr_when_shut(slot->request.kind) == -EAGAIN)
+        return false;
+    mr_count(&loop->counters.system_calls, 1);
+    return poll(&entry, 1, 0) > 0 && (entry.revents & POLLRDHUP);
+}
+
 /* True when the kernel's answer was the end of the operation; otherwise it must be begun again. */
 static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
 {
@@ -547,6 +557,11 @@ static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
     /* Its cancellation has come and gone already: begun again, it would never end. */
     if (result == -EAGAIN && slot->end_reason)
         result = -ECANCELED;
+    if (result == -EAGAIN && is_shut(loop, slot)) { /* what came before the end is received first */
+        if (try_now(loop, slot))
+            return true;
+        result = mr_when_shut(slot->request.kind);
+    }
     return result != -EAGAIN && mr_loop_settle(loop, slot, result);
 }
 

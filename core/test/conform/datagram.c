@@ -97,11 +97,50 @@ static void a_receive_can_be_ended(void)
     driver_free(c.d);
 }
 
+/* To a call that does not wait Linux says EAGAIN then, for ever. */
+static void shut_for_receiving_it_has_an_end(void)
+{
+    connection c = datagram_connection();
+    char byte;
+    if (conform_backend == MR_BACKEND_KQUEUE) {
+        driver_free(c.d);
+        SKIP("on BSD the call says it itself");
+    }
+    mr_token waiting[] = {start(c.d, recv_request(c.handle, &byte, 1)), start(c.d, lent_request(c.handle, 10)),
+                          start(c.d, vector_request(MR_RECV_VECTOR, c.handle, &(struct iovec){&byte, 1}, 1))};
+    CHECK_STAYS_PENDING(c.d, waiting[0]);
+    CHECK_EQ(perform(c.d, shutdown_request(c.handle, SHUT_RD)).result, 0);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(finish(c.d, waiting[i]).result, 0);
+    CHECK_EQ(perform(c.d, recv_request(c.handle, &byte, 1)).result, 0);
+    check_nothing_lent(perform(c.d, lent_request(c.handle, 10)), 0);
+    CHECK_EQ(perform(c.d, send_request(c.handle, "x", 1)).result, 1);
+    driver_free(c.d);
+}
+
+static void what_has_come_is_received_before_the_end(void)
+{
+    connection c = datagram_connection();
+    char byte;
+    if (conform_backend == MR_BACKEND_KQUEUE) {
+        driver_free(c.d);
+        SKIP("on BSD the call says it itself");
+    }
+    write_all(c.peer, "last", 4);
+    await_input(c.number);
+    CHECK_EQ(perform(c.d, shutdown_request(c.handle, SHUT_RD)).result, 0);
+    check_received(&c, ROOM, "last");
+    CHECK_EQ(perform(c.d, recv_request(c.handle, &byte, 1)).result, 0);
+    driver_free(c.d);
+}
+
 const conform_case datagram_cases[] = {
     CASE(messages_stay_apart),
     CASE(what_waits_gets_one_message_each),
     CASE(what_is_too_long_is_cut_off),
     CASE(a_peer_that_is_gone_refuses),
     CASE(a_receive_can_be_ended),
+    CASE(shut_for_receiving_it_has_an_end),
+    CASE(what_has_come_is_received_before_the_end),
     {0},
 };

@@ -258,7 +258,7 @@ int64_t mrh_receive_descriptor(int descriptor)
         return result_of(-EOPNOTSUPP);
     message->msg_controllen = CMSG_LEN(sizeof(int)); /* where alignment leaves room for another one, it would be lost */
     if (recvmsg(descriptor, message, CLOSED_BY_EXEC) < 0)
-        return -1;
+        return errno == EAGAIN && has_ended(descriptor) ? result_of(-ENOMSG) : -1; /* datagrams: nothing comes any more */
     struct cmsghdr *header = CMSG_FIRSTHDR(message);
     if (!header && (message->msg_flags & MSG_CTRUNC))
         return result_of(-EMFILE);
