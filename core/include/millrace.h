@@ -202,9 +202,10 @@ void mr_group_reset_after_fork(mr_group *group);
  *            it has tried to send all the same.
  *  WAIT_WRITABLE ends also when the descriptor has an error. On io_uring it ends when the peer's stream does, too, whether
  *            there is room or not: a poll of that kind always looks for this (io_poll_parse_events in io_uring/poll.c).
- *  SHUTDOWN  is done before mr_loop_submit returns; so is CLOSE, unless operations are in flight on the descriptor. With
- *            SO_LINGER and a time set, the caller waits so long for what is unsent (socket(7)): close(2) heeds that on
- *            non-blocking sockets, too.
+ *  SHUTDOWN  ends what waits in its direction, on every loop: receives with 0 (of datagrams, too), ACCEPT with -EINVAL, sends
+ *            and WAIT_WRITABLE with -EPIPE. It is done before mr_loop_submit returns; so is CLOSE, unless operations are in
+ *            flight on the descriptor. With SO_LINGER and a time set, the caller waits so long for what is unsent (socket(7)):
+ *            close(2) heeds that on non-blocking sockets, too.
  */
 #define MR_OPERATIONS(X)                                                                                               \
     X(ACCEPT, "accept")                                                                                                \

@@ -420,6 +420,53 @@ bool mr_loop_is_tried_last(const mr_slot *slot)
     return mr_is_wait(kind) || mr_has_turn(slot);
 }
 
+/* What the loop knows of a handle that it has joined. */
+static mr_descriptor *joined_descriptor(mr_loop *loop, mr_handle handle)
+{
+    mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(handle));
+    return descriptor && descriptor->generation == mr_handle_generation(handle) ? descriptor : NULL;
+}
+
+/* Of a handle of ours: a wait that has only the descriptor is answered by the system. */
+static bool waits_to_send(const mr_slot *slot)
+{
+    switch (slot->request.kind) {
+    case MR_SEND:
+    case MR_SEND_VECTOR:
+    case MR_SEND_FILE:
+    case MR_WAIT_WRITABLE:
+        return mr_handle_generation(slot->request.handle) != 0;
+    default:
+        return false;
+    }
+}
+
+/* A handle was shut down for sending. To those who poll for room on a Unix socket Linux does not say so. */
+static void end_sends(mr_loop *loop, mr_handle handle)
+{
+    mr_descriptor *descriptor = joined_descriptor(loop, handle);
+    if (!descriptor)
+        return;
+    for (mr_slot *slot = descriptor->first[MR_WRITING], *next; slot; slot = next) {
+        next = slot->next;
+        if (waits_to_send(slot))
+            mr_loop_end_operation(loop, slot, -EPIPE);
+    }
+}
+
+static void note_shutdown(mr_loop *loop, const mr_slot *slot)
+{
+    mr_handle handle = slot->request.handle;
+    mr_loop *others[MR_LOOPS_MAX];
+    uint64_t joined;
+    if (slot->request.length == SHUT_RD || mr_handle_loops(&loop->group->handles, handle, &joined) != 0)
+        return;
+    unsigned count = mr_group_other_loops(loop->group, joined, loop, others);
+    for (unsigned i = 0; i < count; i++)
+        mr_loop_post(others[i], &(mr_letter){.kind = MR_LETTER_SHUT, .handle = handle});
+    end_sends(loop, handle);
+}
+
 /* ------------------------------------------------------------------------------------------------- submission --- */
 
 /* Performs an operation on the spot: MR_NOW, and what never waits. */
@@ -453,6 +500,8 @@ static void submit_on_descriptor(mr_loop *loop, mr_slot *slot)
         return;
     } else if (slot->request.kind == MR_SHUTDOWN || (slot->request.flags & MR_NOW)) {
         perform_now(loop, slot);
+        if (slot->request.kind == MR_SHUTDOWN && slot->result == 0)
+            note_shutdown(loop, slot);
     } else {
         link_operation(descriptor, slot);
         loop->backend->submit(loop, slot);
@@ -754,8 +803,8 @@ static void recall_operation(mr_loop *loop, mr_slot *slot)
 
 static void recall(mr_loop *loop, mr_handle handle)
 {
-    mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(handle));
-    if (!descriptor || descriptor->generation != mr_handle_generation(handle))
+    mr_descriptor *descriptor = joined_descriptor(loop, handle);
+    if (!descriptor)
         return;
     for (mr_slot *slot = descriptor->first[MR_READING], *next; slot; slot = next) {
         next = slot->next;
@@ -766,8 +815,8 @@ static void recall(mr_loop *loop, mr_handle handle)
 /* A deadline of a handle has become earlier. */
 static void watch_earlier_deadline(mr_loop *loop, mr_handle handle)
 {
-    mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(handle));
-    if (!descriptor || descriptor->generation != mr_handle_generation(handle))
+    mr_descriptor *descriptor = joined_descriptor(loop, handle);
+    if (!descriptor)
         return;
     note_deadlines(descriptor);
     watch_deadline(loop, descriptor, MR_READING);
@@ -794,6 +843,9 @@ static void open_letter(mr_loop *loop, const mr_letter *letter)
         break;
     case MR_LETTER_RECALL:
         recall(loop, letter->handle);
+        break;
+    case MR_LETTER_SHUT:
+        end_sends(loop, letter->handle);
         break;
     case MR_LETTER_DETACH:
         mr_closing_detach(loop, letter->handle);

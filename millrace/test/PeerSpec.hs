@@ -66,6 +66,12 @@ spec = describe "the peer and the system" $ do
     pause 20000
     shutdown one ShutdownReceive
     within 5 "the receive" (finish reader) `shouldReturn` ByteString.empty
+  it "shutdown of sending ends the own waiting sends, on all capabilities" $
+    forM_ [withTcpPair, withUnixPair] $ \withPair -> withPair $ \one _ -> do
+      senders <- forM [0, 1] $ \capability -> startOn capability (sendAll one (ByteString.replicate 40000000 0))
+      pause 50000
+      shutdown one ShutdownSend
+      within 5 "the sends" (mapM outcomeOf senders) >>= mapM_ (`shouldSatisfy` isErrno ePIPE)
   it "shutdown of a listener ends its accepts" $ withListener $ \tcp _ -> withAbstractSockets Stream $ \unix _ _ _ -> do
     listen unix 1
     forM_ [tcp, unix] $ \listener -> do

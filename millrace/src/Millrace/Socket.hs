@@ -233,7 +233,9 @@ connectBefore deadline s@(Socket handle _) address = withAddress function s addr
     >>= void . throwIfFailed function (describe s ++ " to " ++ show address)
   where function = "Millrace.Socket.connect"
 
--- | Shuts down one or both directions. What was sent before is still delivered. Does not block.
+-- | Shuts down one or both directions. What was sent before is still delivered. What waits in such a direction ends, on any
+-- capability: receives as at the end of the stream, also on datagram sockets, accepts and sends with an 'IOError' (@EINVAL@,
+-- @EPIPE@). Does not block.
 --
 -- @since 0.1.0
 shutdown :: Socket -> ShutdownCmd -> IO ()
