@@ -105,9 +105,18 @@ static int64_t finish_connect(mr_slot *slot)
 #else
     /* SO_ERROR would tell as much, but leave the socket in its connecting state: only a second connect takes Linux's
      * sockets out of it, and returns the outcome. */
-    if (connect(mr_slot_number(slot), slot->request.buffer, (socklen_t)slot->request.length) == 0 || errno == EISCONN)
+    if (connect(mr_slot_number(slot), slot->request.buffer, (socklen_t)slot->request.length) == 0)
         return 0;
-    return errno == EALREADY ? -EAGAIN : -errno;
+    switch (errno) {
+    case EISCONN:
+        return 0;
+    case EALREADY:
+        return -EAGAIN;
+    case EINPROGRESS: /* a shutdown has undone the first attempt, and this was another one */
+        return -ECONNABORTED;
+    default:
+        return -errno;
+    }
 #endif
 }
 

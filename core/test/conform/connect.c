@@ -89,6 +89,22 @@ static void an_unanswered_attempt_ends_at_close(void)
     driver_free(d);
 }
 
+/* Linux takes it for an attempt that never was: the call that asks for its outcome would begin another one. */
+static void shut_down_an_unanswered_attempt_is_aborted(void)
+{
+    if (conform_backend != MR_BACKEND_IO_URING && conform_backend != MR_BACKEND_EPOLL)
+        SKIP("what is not connected cannot be shut down elsewhere");
+    driver *d = driver_new();
+    struct sockaddr_in address;
+    full_listener(&address);
+    mr_handle client = adopt(d, tcp_socket());
+    mr_token token = start(d, connect_request(client, &address, sizeof address));
+    CHECK_STAYS_PENDING(d, token);
+    CHECK_EQ(perform(d, shutdown_request(client, SHUT_RDWR)).result, 0);
+    CHECK_EQ(finish(d, token).result, -ECONNABORTED);
+    driver_free(d);
+}
+
 static void a_new_connection_receives(void)
 {
     driver *d = driver_new();
@@ -111,6 +127,7 @@ const conform_case connect_cases[] = {
     CASE(an_unanswered_attempt_can_be_cancelled),
     CASE(an_unanswered_attempt_ends_at_its_deadline),
     CASE(an_unanswered_attempt_ends_at_close),
+    CASE(shut_down_an_unanswered_attempt_is_aborted),
     CASE(a_new_connection_receives),
     {0},
 };
