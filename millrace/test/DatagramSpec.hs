@@ -49,6 +49,16 @@ spec = describe "Millrace.Socket.Datagram" $ do
         within 5 "the receives" (mapM finish waiting) `shouldReturn` map (const (Char8.pack "")) receives
         within 5 "later ones" (sequence receives) `shouldReturn` map (const (Char8.pack "")) receives
         within 5 "recvFd" (outcomeOf descriptor) >>= (`shouldSatisfy` isErrno eNOMSG)
+    it "sends one message at a time, however large it is and in however many pieces" $ forM_ [Datagram, SeqPacket] $ \kind ->
+      withPairOf (socketPair AF_UNIX kind defaultProtocol) $ \here there -> do
+        setSocketOption here SendBuffer 400000
+        let large = bytesAt 0 300000
+            inPieces size = [bytesAt position size | position <- [0, size .. 300000 - size]]
+        forM_ [sendAll here large, sendMany here (inPieces 100000), sendMany here (inPieces 100), sendMany here [large]] $ \sending -> do
+          sender <- start sending
+          message <- recv there 400000
+          checkFrom 0 message `shouldReturn` 300000
+          finish sender
     it "says to whom it could not send" $ withSockets $ \here _ _ -> do
       let nowhere = SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1))
       problem <- failsWith (sendAllTo here (Char8.pack "x") nowhere) :: IO IOError

@@ -8,6 +8,7 @@ module Millrace.Internal.Socket
   , keepBytes
   , keepBytesFrom
   , keepError
+  , carriesMessages
   , keepsBytes
   , keepsAnything
   , keepConnection
@@ -127,7 +128,7 @@ keepError s problem = do
 keep :: Socket -> (Kept -> Kept) -> IO ()
 keep (Socket handle ref) before = atomicModifyIORef' ref (\kept -> (before kept, ())) >> recall handle
 
--- Asked only where something is kept: a socket that is accepted need not pay for it.
+-- | Is it no stream? Asked only where something is kept or very much sent: a socket that is accepted need not pay for it.
 carriesMessages :: Socket -> IO Bool
 carriesMessages (Socket handle _) = alloca $ \kind -> with (fromIntegral (sizeOf (0 :: CInt))) $ \size -> do
   result <- whileOpen handle $ \descriptor -> c_getsockopt descriptor level name kind size

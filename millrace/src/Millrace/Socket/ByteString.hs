@@ -13,7 +13,8 @@
 -- them is still a thread that has been killed, until it has ended: 'Control.Concurrent.killThread' does not wait for that.
 --
 -- On sockets that are no streams (@Datagram@, @SeqPacket@) what is said of bytes holds of messages: an interrupted receive loses
--- none and leaves it whole, as far as it had room for it.
+-- none and leaves it whole, as far as it had room for it. 'sendAll' and 'sendMany' send one message, or none if there are no bytes
+-- ('send' sends an empty one then).
 module Millrace.Socket.ByteString
   ( -- * Receiving
     recv
@@ -130,9 +131,11 @@ sendAll = sendAllBefore noDeadline
 --
 -- @since 0.1.0
 sendAllBefore :: Deadline -> Socket -> ByteString -> IO ()
-sendAllBefore deadline s bytes =
-  unsafeUseAsCStringLen bytes $ \(buffer, size) ->
-    sendAllLimited "Millrace.Socket.ByteString.sendAll" (before deadline) s (castPtr buffer) size
+sendAllBefore = sendString "Millrace.Socket.ByteString.sendAll"
+
+sendString :: String -> Deadline -> Socket -> ByteString -> IO ()
+sendString attempted deadline s bytes =
+  unsafeUseAsCStringLen bytes $ \(buffer, size) -> sendAllLimited attempted (before deadline) s (castPtr buffer) size
 
 -- | 'send' from a buffer. Throws for a negative size.
 --
@@ -176,14 +179,18 @@ sendAllBufWithin micros = sendAllLimited "Millrace.Socket.ByteString.sendAllBufW
 {-# INLINE sendAllBufWithin #-}
 
 sendAllLimited :: String -> (Request Word8 -> Request Word8) -> Socket -> Ptr Word8 -> Int -> IO ()
-sendAllLimited attempted limit s@(Socket handle _) = go
+sendAllLimited attempted limit s@(Socket handle _) whole total
+  | total <= bytesPerOperation = inParts whole total
+  | otherwise = do
+      isMessage <- carriesMessages s
+      if isMessage then sendOne whole total else inParts whole total
   where
-    go buffer size
+    inParts buffer size
       | size <= 0 = return ()
       | size <= bytesPerOperation = sendOne buffer size
       | otherwise = do
           sendOne buffer bytesPerOperation
-          go (buffer `plusPtr` bytesPerOperation) (size - bytesPerOperation)
+          inParts (buffer `plusPtr` bytesPerOperation) (size - bytesPerOperation)
     sendOne buffer size =
       perform (limit (sendRequest True handle buffer size)) >>= void . throwIfFailed attempted (describe s)
 
@@ -201,17 +208,23 @@ sendMany = sendManyBefore noDeadline
 --
 -- @since 0.1.0
 sendManyBefore :: Deadline -> Socket -> [ByteString] -> IO ()
-sendManyBefore deadline s@(Socket handle _) = go . filter (not . ByteString.null)
+sendManyBefore deadline s@(Socket handle _) strings = case batch (filter (not . ByteString.null) strings) of
+  (now, []) -> sendVector now
+  (now, later) -> do
+    isMessage <- carriesMessages s
+    if isMessage then sendString function deadline s (ByteString.concat (now ++ later)) else sendBatch now later
   where
-    go [] = return ()
-    go strings = case batch strings of
-      ([], big : rest) -> sendAllBefore deadline s big >> go rest
-      (now, rest) -> sendVector now >> go rest
-    sendVector strings = allocaBytes (length strings * vectorElementSize) $ \vector ->
-      withAll strings $ \pieces -> do
+    function = "Millrace.Socket.ByteString.sendMany"
+    sendBatch [] (big : later) = sendString function deadline s big >> sendLater later
+    sendBatch now later = sendVector now >> sendLater later
+    sendLater [] = return ()
+    sendLater later = uncurry sendBatch (batch later)
+    sendVector [] = return ()
+    sendVector now = allocaBytes (length now * vectorElementSize) $ \vector ->
+      withAll now $ \pieces -> do
         zipWithM_ (pokeElement vector) [0 ..] pieces
-        perform (before deadline (sendVectorRequest handle vector (length strings)))
-          >>= void . throwIfFailed "Millrace.Socket.ByteString.sendMany" (describe s)
+        perform (before deadline (sendVectorRequest handle vector (length now)))
+          >>= void . throwIfFailed function (describe s)
 
 pokeElement :: Ptr Word8 -> Int -> (Ptr Word8, Int) -> IO ()
 pokeElement vector index (base, size) = do
