@@ -834,12 +834,11 @@ ssize_t mr_machine_receive_from(mr_machine *machine, int number, const struct io
     mr_socket *socket = lock_socket(machine, number, &error);
     if (!socket)
         return error;
-    bool is_message = socket->type == SOCK_DGRAM;
-    int result = (int)(is_message ? mr_datagram_receive(machine, socket, elements, count, &from)
-                                  : mr_socket_receive(machine, socket, elements, count));
-    if (result >= 0 && address && is_message)
+    int result = (int)(socket->type == SOCK_DGRAM ? mr_datagram_receive(machine, socket, elements, count, &from)
+                                                  : mr_socket_receive(machine, socket, elements, count));
+    if (result >= 0 && address && from.family)
         mr_name_to_address(&from, from.family, address, length);
-    else if (result >= 0 && address)
+    else if (result >= 0 && address) /* of a stream, or the end after a shutdown: nobody but the peer has sent it */
         mr_name_to_address(&socket->remote, socket->family, address, length);
     return unlock_with(machine, result);
 }
