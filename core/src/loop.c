@@ -125,10 +125,8 @@ static int use_handle(mr_loop *loop, mr_handle handle, mr_descriptor **record)
     if (!descriptor)
         return -ENOMEM;
     *record = descriptor;
-    if (generation == 0)
-        return 0;
-    if (descriptor->generation == generation)
-        return descriptor->detaching ? -EBADF : 0;
+    if (generation == 0 || descriptor->generation == generation)
+        return descriptor->detaching ? -EBADF : 0; /* a close waits for all that has begun before it */
     int error = mr_handle_join(&loop->group->handles, handle, loop->index);
     if (error)
         return error;

@@ -159,6 +159,23 @@ static void nothing_starts_while_it_closes(void)
     driver_free(c.d);
 }
 
+/* A wait with the number alone may never end. */
+static void a_wait_that_comes_too_late_does_not_hold_it_up(void)
+{
+    connection c = local_connection();
+    char byte;
+    mr_completion waiting;
+    mr_token receiving = start(c.d, recv_request(c.handle, &byte, 1));
+    poll_once(c.d);
+    mr_completion closing;
+    bool is_pending = submit(c.d, close_request(c.handle), &closing);
+    bool waits = submit(c.d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(c.number)), &waiting);
+    CHECK_EQ(finish(c.d, receiving).result, -EBADF);
+    CHECK_EQ(is_pending ? finish(c.d, closing.token).result : closing.result, 0);
+    CHECK_EQ(waits ? finish(c.d, waiting.token).result : waiting.result, -EBADF);
+    driver_free(c.d);
+}
+
 static void it_cannot_be_cancelled(void)
 {
     connection c = local_connection();
@@ -436,6 +453,7 @@ const conform_case close_cases[] = {
     CASE(it_ends_everything_on_the_descriptor),
     CASE(a_pending_accept_ends),
     CASE(nothing_starts_while_it_closes),
+    CASE(a_wait_that_comes_too_late_does_not_hold_it_up),
     CASE(it_cannot_be_cancelled),
     CASE(a_new_socket_of_that_number_starts_afresh),
     CASE(events_fetched_together_are_told_apart),
