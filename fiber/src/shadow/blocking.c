@@ -109,6 +109,13 @@ bool mf_wait_to_retry(mf_patient_call *call)
     return end_wait(call, error);
 }
 
+bool mf_nothing_comes(const mf_patient_call *call)
+{
+    struct pollfd entry = {.fd = call->descriptor, .events = POLLRDHUP};
+    return call->was_idle && call->direction == MR_WAIT_READABLE && LIBC(poll)(&entry, 1, 0) > 0 &&
+           (entry.revents & POLLRDHUP);
+}
+
 bool mf_wait_to_try(mf_patient_call *call)
 {
     if (call->has_mark || !may_wait(call))

@@ -31,6 +31,10 @@ typedef struct mf_patient_call {
  */
 bool mf_wait_to_retry(mf_patient_call *call);
 
+/* Was the last wait for input in vain because the socket is shut down for receiving? A try that may wait ends at once then, and
+ * says what others never say of datagrams: the end. errno may change. */
+bool mf_nothing_comes(const mf_patient_call *call);
+
 /* Before the first try: a wait for what will most likely be missing, if the descriptor is a blocking one. False: as above. */
 bool mf_wait_to_try(mf_patient_call *call);
 

@@ -150,7 +150,7 @@ static ssize_t attempt(const transfer *t)
     if (kind == KIND_FILE)
         return perform_elsewhere(t, mf_offload);
     if (error == EAGAIN || error == EINVAL)
-        return mf_fail(-error);
+        return mf_nothing_comes(&t->call) ? perform(t) : mf_fail(-error);
     return mf_is_nonblocking(t->call.descriptor) ? perform(t) : attempt_after_a_look(t, kind);
 }
 

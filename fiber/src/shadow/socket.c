@@ -109,12 +109,17 @@ static bool must_wait_first(int descriptor, size_t wanted)
     return wanted && mf_seems_empty(descriptor);
 }
 
+static int without_waiting(const mf_patient_call *call)
+{
+    return mf_nothing_comes(call) ? 0 : MSG_DONTWAIT;
+}
+
 /* One receive that waits for its first byte. */
 static ssize_t receive_some(mf_patient_call *call, struct msghdr *message, int flags)
 {
     ssize_t received;
     do
-        received = LIBC(recvmsg)(call->descriptor, message, flags | MSG_DONTWAIT);
+        received = LIBC(recvmsg)(call->descriptor, message, flags | without_waiting(call));
     while (received < 0 && errno == EAGAIN && mf_wait_to_retry(call));
     mf_note_progress(call);
     return received;
@@ -262,7 +267,7 @@ ssize_t recv(int descriptor, void *buffer, size_t size, int flags)
     if (must_wait_first(descriptor, size) && !mf_wait_to_try(&call))
         return -1;
     do
-        received = LIBC(recv)(descriptor, buffer, size, flags | MSG_DONTWAIT);
+        received = LIBC(recv)(descriptor, buffer, size, flags | without_waiting(&call));
     while (received < 0 && errno == EAGAIN && mf_wait_to_retry(&call));
     mf_note_received(descriptor, size, received);
     if (received >= 0 && !call.has_waited)

@@ -51,6 +51,33 @@ static void urgent_data_is_not_waited_for(void)
     disconnect(&c);
 }
 
+static void *receive_the_end(void *argument)
+{
+    int descriptor = *(int *)argument;
+    char byte;
+    struct iovec vector = {&byte, 1};
+    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
+    CHECK_EQ(recv(descriptor, &byte, 1, 0), 0);
+    CHECK_EQ(recvfrom(descriptor, &byte, 1, 0, NULL, NULL), 0);
+    CHECK_EQ(recvmsg(descriptor, &message, 0), 0);
+    CHECK_EQ(read(descriptor, &byte, 1), 0);
+    return NULL;
+}
+
+/* To those who do not wait the kernel says EAGAIN for ever. */
+static void datagrams_have_an_end_after_a_shutdown(void)
+{
+    int ends[2];
+    mr_fiber *receiver;
+    MUST(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends));
+    CHECK_EQ(mr_fiber_spawn(&receiver, NULL, receive_the_end, &ends[0]), 0);
+    usleep(20000);
+    MUST(shutdown(ends[0], SHUT_RD));
+    CHECK_EQ(mr_fiber_join(receiver, NULL), 0);
+    MUST(close(ends[0]));
+    MUST(close(ends[1]));
+}
+
 /* ---------------------------------------------------------------------------------------------- not before so much --- */
 
 enum { MARK = 10 };
@@ -187,5 +214,6 @@ const fiber_case receive_cases[] = {
     CASE(looking_at_all_ends_in_time),
     CASE(waiting_for_all_leaves_the_error),
     CASE(urgent_data_is_not_waited_for),
+    CASE(datagrams_have_an_end_after_a_shutdown),
     {0},
 };
