@@ -203,9 +203,11 @@ void mr_group_reset_after_fork(mr_group *group);
  *  WAIT_WRITABLE ends also when the descriptor has an error. On io_uring it ends when the peer's stream does, too, whether
  *            there is room or not: a poll of that kind always looks for this (io_poll_parse_events in io_uring/poll.c).
  *  SHUTDOWN  ends what waits in its direction, on every loop: receives with 0 (of datagrams, too), ACCEPT with -EINVAL, sends
- *            and WAIT_WRITABLE with -EPIPE. It is done before mr_loop_submit returns; so is CLOSE, unless operations are in
- *            flight on the descriptor. With SO_LINGER and a time set, the caller waits so long for what is unsent (socket(7)):
- *            close(2) heeds that on non-blocking sockets, too.
+ *            with -EPIPE, waits with 0. (On Windows a wait that begins only then need not end.) It is done before
+ *            mr_loop_submit returns.
+ *  CLOSE     is done before mr_loop_submit returns, unless operations are in flight on the descriptor. With SO_LINGER and
+ *            a time set, the caller waits so long for what is unsent (socket(7)): close(2) heeds that on non-blocking
+ *            sockets, too.
  */
 #define MR_OPERATIONS(X)                                                                                               \
     X(ACCEPT, "accept")                                                                                                \
@@ -341,9 +343,9 @@ int mr_group_create_with_loops(mr_backend requested, unsigned count, mr_loop **l
 
 /*
  * Frees a loop. Nothing may be in flight on it, and no MR_CLOSE on another loop of the group. Nor may another thread be in
- * a function that reaches every loop (mr_group_set_deadline, mr_group_recall, mr_group_let_go) or polls a loop that has let go of a
- * descriptor for a close here a moment ago: where loops come and go while others run, a lock of the caller's keeps them
- * apart. [owner]
+ * a function that reaches every loop (mr_group_set_deadline, mr_group_recall, mr_group_let_go, an MR_SHUTDOWN) or polls a
+ * loop that has let go of a descriptor for a close here a moment ago: where loops come and go while others run, a lock of
+ * the caller's keeps them apart. [owner]
  */
 void mr_loop_destroy(mr_loop *loop);
 

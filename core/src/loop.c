@@ -137,6 +137,13 @@ static int use_handle(mr_loop *loop, mr_handle handle, mr_descriptor **record)
     return 0;
 }
 
+/* The record of a handle that this loop has joined, or NULL. */
+static mr_descriptor *joined_descriptor(mr_loop *loop, mr_handle handle)
+{
+    mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(handle));
+    return descriptor && descriptor->generation == mr_handle_generation(handle) ? descriptor : NULL;
+}
+
 static void link_operation(mr_descriptor *descriptor, mr_slot *slot)
 {
     int direction = mr_direction_of(slot->request.kind);
@@ -360,6 +367,12 @@ static bool settle_exchange(mr_loop *loop, mr_slot *slot, int64_t result)
     return true;
 }
 
+/* What was asked to end ends with this. A wait for what was shut down has not failed: it has what it has waited for. */
+static int64_t end_of(const mr_slot *slot)
+{
+    return mr_is_wait(slot->request.kind) && slot->end_reason == -EPIPE ? 0 : slot->end_reason;
+}
+
 bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result)
 {
     if (slot->request.kind == MR_EXCHANGE)
@@ -375,7 +388,7 @@ bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result)
             mr_count(&loop->counters.resubmissions, 1);
             return false;
         }
-        result = slot->end_reason;
+        result = end_of(slot);
     } else if (is_lost_connection(slot, result) || passes_by_itself(slot, result)) {
         if (slot->end_reason) {
             result = slot->end_reason;
@@ -418,13 +431,6 @@ bool mr_loop_is_tried_last(const mr_slot *slot)
     return mr_is_wait(kind) || mr_has_turn(slot);
 }
 
-/* What the loop knows of a handle that it has joined. */
-static mr_descriptor *joined_descriptor(mr_loop *loop, mr_handle handle)
-{
-    mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(handle));
-    return descriptor && descriptor->generation == mr_handle_generation(handle) ? descriptor : NULL;
-}
-
 /* Of a handle of ours: a wait that has only the descriptor is answered by the system. */
 static bool waits_to_send(const mr_slot *slot)
 {
@@ -439,12 +445,9 @@ static bool waits_to_send(const mr_slot *slot)
     }
 }
 
-/* A handle was shut down for sending. To those who poll for room on a Unix socket Linux does not say so. */
-static void end_sends(mr_loop *loop, mr_handle handle)
+/* To those who poll for room on a Unix socket that is shut down for sending Linux does not say so. */
+static void end_sends(mr_loop *loop, mr_descriptor *descriptor)
 {
-    mr_descriptor *descriptor = joined_descriptor(loop, handle);
-    if (!descriptor)
-        return;
     for (mr_slot *slot = descriptor->first[MR_WRITING], *next; slot; slot = next) {
         next = slot->next;
         if (waits_to_send(slot))
@@ -452,17 +455,22 @@ static void end_sends(mr_loop *loop, mr_handle handle)
     }
 }
 
-static void note_shutdown(mr_loop *loop, const mr_slot *slot)
+/* Where the backend does not see to it, all else that waits ends by itself. */
+static void end_shut(mr_loop *loop, mr_handle handle, int how)
 {
-    mr_handle handle = slot->request.handle;
-    mr_loop *others[MR_LOOPS_MAX];
-    uint64_t joined;
-    if (slot->request.length == SHUT_RD || mr_handle_loops(&loop->group->handles, handle, &joined) != 0)
+    mr_descriptor *descriptor = joined_descriptor(loop, handle);
+    bool is_for_reading = how != SHUT_WR, is_for_writing = how != SHUT_RD;
+    if (!descriptor)
         return;
-    unsigned count = mr_group_other_loops(loop->group, joined, loop, others);
-    for (unsigned i = 0; i < count; i++)
-        mr_loop_post(others[i], &(mr_letter){.kind = MR_LETTER_SHUT, .handle = handle});
-    end_sends(loop, handle);
+    if (!loop->backend->end_shut) {
+        if (is_for_writing)
+            end_sends(loop, descriptor);
+        return;
+    }
+    if (is_for_reading)
+        loop->backend->end_shut(loop, descriptor, MR_READING);
+    if (is_for_writing)
+        loop->backend->end_shut(loop, descriptor, MR_WRITING);
 }
 
 /* ------------------------------------------------------------------------------------------------- submission --- */
@@ -478,6 +486,20 @@ static void perform_now(mr_loop *loop, mr_slot *slot)
             return;
         }
     } while (!mr_loop_settle(loop, slot, result));
+}
+
+static void perform_shutdown(mr_loop *loop, mr_slot *slot)
+{
+    mr_letter letter = {.kind = MR_LETTER_SHUT, .handle = slot->request.handle, .request = slot->request};
+    mr_loop *others[MR_LOOPS_MAX];
+    uint64_t joined;
+    perform_now(loop, slot);
+    if (slot->result < 0 || mr_handle_loops(&loop->group->handles, letter.handle, &joined) < 0)
+        return;
+    unsigned count = mr_group_other_loops(loop->group, joined, loop, others);
+    for (unsigned i = 0; i < count; i++)
+        mr_loop_post(others[i], &letter);
+    end_shut(loop, letter.handle, (int)letter.request.length);
 }
 
 bool mr_loop_send_first(mr_loop *loop, mr_slot *slot)
@@ -496,10 +518,10 @@ static void submit_on_descriptor(mr_loop *loop, mr_slot *slot)
         mr_loop_finish(loop, slot, error);
     } else if (slot->request.kind == MR_EXCHANGE && !loop->backend->sends_first && !mr_loop_send_first(loop, slot)) {
         return;
-    } else if (slot->request.kind == MR_SHUTDOWN || (slot->request.flags & MR_NOW)) {
+    } else if (slot->request.kind == MR_SHUTDOWN) {
+        perform_shutdown(loop, slot);
+    } else if (slot->request.flags & MR_NOW) {
         perform_now(loop, slot);
-        if (slot->request.kind == MR_SHUTDOWN && slot->result == 0)
-            note_shutdown(loop, slot);
     } else {
         link_operation(descriptor, slot);
         loop->backend->submit(loop, slot);
@@ -843,7 +865,7 @@ static void open_letter(mr_loop *loop, const mr_letter *letter)
         recall(loop, letter->handle);
         break;
     case MR_LETTER_SHUT:
-        end_sends(loop, letter->handle);
+        end_shut(loop, letter->handle, (int)letter->request.length);
         break;
     case MR_LETTER_DETACH:
         mr_closing_detach(loop, letter->handle);

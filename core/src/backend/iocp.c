@@ -463,6 +463,17 @@ static void cancel(mr_loop *loop, mr_slot *slot)
     CancelIoEx(op->target, &op->overlapped); /* ERROR_NOT_FOUND: its completion is in the port already */
 }
 
+/* It is cancelled, and complete() knows why. */
+static void end_shut(mr_loop *loop, mr_descriptor *descriptor, int direction)
+{
+    for (mr_slot *slot = descriptor->first[direction]; slot; slot = slot->next) {
+        if (slot->state != MR_SLOT_PENDING)
+            continue;
+        operation_of(slot)->is_shut = true;
+        cancel(loop, slot);
+    }
+}
+
 static void detach(mr_loop *loop, mr_descriptor *descriptor)
 {
     (void)loop;
@@ -579,28 +590,9 @@ static int64_t poll_once(mr_slot *slot)
     return ready > 0 ? 0 : -EAGAIN;
 }
 
-/* On POSIX a shutdown ends what waits in that direction; here it is cancelled, and complete() knows why. */
-static void end_direction(mr_loop *loop, int number, int direction)
+static int64_t attempt_shutdown(mr_slot *slot)
 {
-    mr_descriptor *descriptor = mr_loop_descriptor(loop, number);
-    for (mr_slot *slot = descriptor ? descriptor->first[direction] : NULL; slot; slot = slot->next) {
-        if (slot->state != MR_SLOT_PENDING || mr_is_wait(slot->request.kind))
-            continue;
-        operation_of(slot)->is_shut = true;
-        cancel(loop, slot);
-    }
-}
-
-static int64_t attempt_shutdown(mr_loop *loop, mr_slot *slot)
-{
-    int how = (int)slot->request.length;
-    if (shutdown(socket_of(slot), how) != 0)
-        return last_error();
-    if (how != SHUT_WR)
-        end_direction(loop, mr_slot_number(slot), MR_READING);
-    if (how != SHUT_RD)
-        end_direction(loop, mr_slot_number(slot), MR_WRITING);
-    return 0;
+    return shutdown(socket_of(slot), (int)slot->request.length) == 0 ? 0 : last_error();
 }
 
 static int64_t attempt_connect(mr_slot *slot)
@@ -612,6 +604,7 @@ static int64_t attempt_connect(mr_slot *slot)
 
 static int64_t attempt(mr_loop *loop, mr_slot *slot)
 {
+    (void)loop;
     WSABUF whole = whole_buffer(&slot->request);
     switch (slot->request.kind) {
     case MR_ACCEPT:
@@ -631,7 +624,7 @@ static int64_t attempt(mr_loop *loop, mr_slot *slot)
     case MR_WAIT_WRITABLE:
         return poll_once(slot);
     case MR_SHUTDOWN:
-        return attempt_shutdown(loop, slot);
+        return attempt_shutdown(slot);
     case MR_READ_FILE:
     case MR_WRITE_FILE:
         return attempt_on_file(slot);
@@ -705,7 +698,7 @@ static int64_t result_of(operation *op)
     if (kind == MR_ACCEPT)
         return of_accept(error);
     if (error == -ECANCELED && op->is_shut && !op->slot->end_reason)
-        return is_receive(kind) ? 0 : -EPIPE;
+        return is_receive(kind) || mr_is_wait(kind) ? 0 : -EPIPE;
     return with_end(kind, error);
 }
 
@@ -876,6 +869,7 @@ const mr_backend_operations mr_iocp_backend = {
     .abandon = destroy, /* Windows has no fork */
     .submit = submit,
     .cancel = cancel,
+    .end_shut = end_shut,
     .attempt = attempt,
     .detach = detach,
     .close = close_descriptor,
