@@ -97,42 +97,77 @@ static void a_receive_can_be_ended(void)
     driver_free(c.d);
 }
 
-/* To a call that does not wait Linux says EAGAIN then, for ever. */
-static void shut_for_receiving_it_has_an_end(void)
+enum { RECEIVING_KINDS = 4 };
+
+/* A request of the kind that has this number. */
+static mr_request receiving_request(const connection *c, int kind, struct iovec *element)
 {
-    connection c = datagram_connection();
-    char byte;
-    if (conform_backend == MR_BACKEND_KQUEUE) {
-        driver_free(c.d);
-        SKIP("on BSD the call says it itself");
+    switch (kind) {
+    case 0:
+        return recv_request(c->handle, element->iov_base, element->iov_len);
+    case 1:
+        return vector_request(MR_RECV_VECTOR, c->handle, element, 1);
+    case 2:
+        return lent_request(c->handle, element->iov_len);
+    default:
+        return exchange_request(c->handle, mr_loop_lend(driver_loop(c->d)), 0, 1);
     }
-    mr_token waiting[] = {start(c.d, recv_request(c.handle, &byte, 1)), start(c.d, lent_request(c.handle, 10)),
-                          start(c.d, vector_request(MR_RECV_VECTOR, c.handle, &(struct iovec){&byte, 1}, 1))};
-    CHECK_STAYS_PENDING(c.d, waiting[0]);
-    CHECK_EQ(perform(c.d, shutdown_request(c.handle, SHUT_RD)).result, 0);
-    for (int i = 0; i < 3; i++)
-        CHECK_EQ(finish(c.d, waiting[i]).result, 0);
-    CHECK_EQ(perform(c.d, recv_request(c.handle, &byte, 1)).result, 0);
-    check_nothing_lent(perform(c.d, lent_request(c.handle, 10)), 0);
-    CHECK_EQ(perform(c.d, send_request(c.handle, "x", 1)).result, 1);
-    driver_free(c.d);
 }
 
-static void what_has_come_is_received_before_the_end(void)
+static int64_t received(driver *d, mr_completion completion)
 {
-    connection c = datagram_connection();
-    char byte;
-    if (conform_backend == MR_BACKEND_KQUEUE) {
-        driver_free(c.d);
-        SKIP("on BSD the call says it itself");
-    }
-    write_all(c.peer, "last", 4);
-    await_input(c.number);
-    CHECK_EQ(perform(c.d, shutdown_request(c.handle, SHUT_RD)).result, 0);
-    check_received(&c, ROOM, "last");
-    CHECK_EQ(perform(c.d, recv_request(c.handle, &byte, 1)).result, 0);
-    driver_free(c.d);
+    if (completion.buffer)
+        mr_loop_give_back(driver_loop(d), completion.buffer);
+    return completion.result;
 }
+
+/* Linux tells a receive that does not wait to come again, and a poll that it is ready. */
+static void shut_for_reading_it_has_an_end(void)
+{
+    char buffer[ROOM];
+    struct iovec element = {buffer, sizeof buffer};
+    if (conform_backend == MR_BACKEND_KQUEUE)
+        SKIP("the double of kevent is over sockets of Linux");
+    for (int kind = 0; kind < RECEIVING_KINDS; kind++) {
+        connection c = datagram_connection();
+        mr_completion completion;
+        mr_token token = start(c.d, receiving_request(&c, kind, &element));
+        CHECK_STAYS_PENDING(c.d, token);
+        CHECK(!submit(c.d, shutdown_request(c.handle, SHUT_RD), &completion));
+        CHECK_EQ(completion.result, 0);
+        CHECK_EQ(received(c.d, finish(c.d, token)), 0);
+        CHECK_EQ(received(c.d, perform(c.d, receiving_request(&c, kind, &element))), 0);
+        CHECK_EQ(perform(c.d, send_request(c.handle, "x", 1)).result, 1);
+        driver_free(c.d);
+    }
+}
+
+static void what_came_before_the_end_is_received(void)
+{
+    char buffer[ROOM];
+    struct iovec element = {buffer, sizeof buffer};
+    if (conform_backend == MR_BACKEND_KQUEUE)
+        SKIP("the double of kevent is over sockets of Linux");
+    for (int kind = 0; kind < RECEIVING_KINDS; kind++) {
+        connection c = datagram_connection();
+        write_all(c.peer, "a message", 9);
+        CHECK_EQ(perform(c.d, shutdown_request(c.handle, SHUT_RD)).result, 0);
+        CHECK_EQ(received(c.d, perform(c.d, receiving_request(&c, kind, &element))), 9);
+        CHECK_EQ(received(c.d, perform(c.d, receiving_request(&c, kind, &element))), 0);
+        driver_free(c.d);
+    }
+}
+
+#ifdef __linux__
+extern bool mr_io_uring_without_buffer_rings;
+
+static void without_buffer_rings_it_has_an_end_too(void)
+{
+    mr_io_uring_without_buffer_rings = true;
+    shut_for_reading_it_has_an_end();
+    what_came_before_the_end_is_received();
+}
+#endif
 
 const conform_case datagram_cases[] = {
     CASE(messages_stay_apart),
@@ -140,7 +175,10 @@ const conform_case datagram_cases[] = {
     CASE(what_is_too_long_is_cut_off),
     CASE(a_peer_that_is_gone_refuses),
     CASE(a_receive_can_be_ended),
-    CASE(shut_for_receiving_it_has_an_end),
-    CASE(what_has_come_is_received_before_the_end),
+    CASE(shut_for_reading_it_has_an_end),
+    CASE(what_came_before_the_end_is_received),
+#ifdef __linux__
+    CASE(without_buffer_rings_it_has_an_end_too),
+#endif
     {0},
 };
