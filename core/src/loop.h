@@ -72,7 +72,7 @@ typedef struct mr_descriptor {
     bool is_shut;              /* readiness: for receiving, and no TCP socket: see mr_when_shut */
     uint8_t unused_reports;    /* readiness: since the last operation began */
     bool drained;              /* io_uring: the last receive emptied the socket */
-    bool has_positions;        /* io_uring: it is known to be no socket and no pipe */
+    bool has_positions;        /* io_uring: it is known to be a file of which parts can be read */
     bool may_have_deadline[MR_DIRECTIONS]; /* the handle had one when this loop last heard of it */
     mr_timer timers[MR_DIRECTIONS]; /* for the handle's deadlines; may be early, see watch_deadline */
     const _Atomic uint64_t *deadlines_ns; /* of the handle this loop has joined */

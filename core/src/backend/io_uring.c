@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 enum {
@@ -396,17 +396,18 @@ static bool try_now(mr_loop *loop, mr_slot *slot)
     return true;
 }
 
-/* To the kernel position 0 of a socket is where it stands: reading there would take bytes from the stream, and writing
- * could raise SIGPIPE. */
+/*
+ * io_uring reads and writes what has no positions (sockets, pipes, terminals, event descriptors) where it stands: it would
+ * take bytes from a stream, wait on a thread of the kernel, or raise SIGPIPE. preadv is told, and touches nothing for a
+ * vector without elements.
+ */
 static bool has_positions(mr_loop *loop, mr_descriptor *descriptor)
 {
-    struct stat status;
     if (descriptor->has_positions)
         return true;
     mr_count(&loop->counters.system_calls, 1);
-    bool is_stream = fstat(descriptor->number, &status) == 0 && (S_ISSOCK(status.st_mode) || S_ISFIFO(status.st_mode));
-    descriptor->has_positions = !is_stream;
-    return !is_stream;
+    descriptor->has_positions = preadv(descriptor->number, NULL, 0, 0) == 0 || errno != ESPIPE;
+    return descriptor->has_positions;
 }
 
 static void submit(mr_loop *loop, mr_slot *slot)

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 
 static void a_pipe_can_be_waited_for(void)
 {
@@ -126,6 +127,38 @@ static void a_file_is_always_ready(void)
     driver_free(d);
 }
 
+static void check_without_positions(driver *d, int descriptor)
+{
+    mr_handle handle = adopt(d, descriptor);
+    char bytes[8] = {0};
+    for (uint64_t offset = 0; offset < 2; offset++) {
+        mr_request request = recv_request(handle, bytes, sizeof bytes);
+        request.offset = offset;
+        request.kind = MR_READ_FILE;
+        CHECK_EQ(perform(d, request).result, -ESPIPE);
+        request.kind = MR_WRITE_FILE;
+        CHECK_EQ(perform(d, request).result, -ESPIPE);
+    }
+}
+
+static void what_has_no_positions_is_no_file(void)
+{
+    driver *d = driver_new();
+    int ends[2];
+    uint64_t value;
+    MUST(system_pipe2(ends, O_NONBLOCK | O_CLOEXEC));
+    CHECK_EQ(MUST(system_write(ends[1], "x", 1)), 1);
+    check_without_positions(d, ends[0]);
+    check_without_positions(d, ends[1]);
+    int event = MUST(system_eventfd(1, O_CLOEXEC | O_NONBLOCK));
+    check_without_positions(d, event);
+    MUST(system_eventfd_read(event, &value));
+    CHECK_EQ(value, 1);
+    if (conform_backend != MR_BACKEND_SIM)
+        check_without_positions(d, MUST(posix_openpt(O_RDWR | O_NOCTTY)));
+    driver_free(d);
+}
+
 /* epoll watches the open file, not the number: a duplicate (as a child process has it) keeps the file alive. */
 static void a_duplicate_of_the_former_socket_is_not_heard(void)
 {
@@ -209,6 +242,7 @@ const conform_case descriptor_cases[] = {
     CASE(a_number_may_be_reused_between_waits),
     CASE(a_duplicate_of_the_former_file_is_not_heard),
     CASE(a_file_is_always_ready),
+    CASE(what_has_no_positions_is_no_file),
     CASE(a_duplicate_of_the_former_socket_is_not_heard),
     {0},
 };
