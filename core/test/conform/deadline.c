@@ -112,6 +112,34 @@ static void what_arrived_in_time_counts_in_a_crowd(void)
     driver_free(d);
 }
 
+/* Who waits for readability takes nothing from the one who came later and receives. */
+static void what_arrived_in_time_counts_behind_a_wait(void)
+{
+    enum { COUNT = 200 };
+    driver *d = driver_new();
+    int pairs[COUNT][2];
+    char bytes[COUNT];
+    mr_token waits[COUNT], tokens[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        local_pair(pairs[i]);
+        mr_handle handle = adopt(d, pairs[i][0]);
+        waits[i] = start(d, wait_request(MR_WAIT_READABLE, handle));
+        tokens[i] = start(d, recv_request(handle, &bytes[i], 1));
+    }
+    poll_once(d);
+    for (int i = 0; i < COUNT; i++)
+        write_all(pairs[i][1], "x", 1);
+    sleep_ms(20);
+    for (int i = 0; i < COUNT; i++)
+        mr_loop_update(driver_loop(d), tokens[i], 1);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK_EQ(finish(d, tokens[i]).result, 1);
+        mr_loop_cancel(driver_loop(d), waits[i]);
+        finish(d, waits[i]);
+    }
+    driver_free(d);
+}
+
 /* The first who waits takes what there is; the others have run out of time all the same. */
 static void what_arrived_in_time_is_taken_once(void)
 {
@@ -380,6 +408,7 @@ const conform_case deadline_cases[] = {
     CASE(success_in_time_disarms_it),
     CASE(what_arrived_in_time_counts),
     CASE(what_arrived_in_time_counts_in_a_crowd),
+    CASE(what_arrived_in_time_counts_behind_a_wait),
     CASE(what_arrived_in_time_is_taken_once),
     CASE(it_can_be_moved),
     CASE(it_can_be_removed),
