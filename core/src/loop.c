@@ -541,6 +541,7 @@ static void begin(mr_loop *loop, mr_slot *slot, const mr_request *request)
     slot->end_reason = 0;
     slot->backoff_ms = 0;
     slot->attempts = 0;
+    slot->awaits_room = false;
     slot->backlog = 0;
     slot->lent = NULL;
     slot->state = MR_SLOT_PENDING;

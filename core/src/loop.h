@@ -53,6 +53,7 @@ typedef struct mr_slot {
     uint16_t backoff_ms;
     uint8_t state;
     uint8_t attempts; /* CONNECT: has it been begun? */
+    bool awaits_room; /* io_uring: a send that found none */
     uint8_t backlog;  /* io_uring: what waits for room in the ring, see io_uring.c; simulated: see sim.c */
 } mr_slot;
 
@@ -63,7 +64,7 @@ typedef struct mr_descriptor {
     int number;
     uint32_t generation;       /* of the handle this loop has joined; 0: none */
     bool detaching;            /* being closed: no new operations, and the last to end lets go */
-    bool is_watched;           /* readiness: edges of this descriptor arrive at this loop; IOCP: completions do */
+    bool is_watched;           /* readiness: edges of this descriptor arrive at this loop; IOCP: completions; io_uring: room */
     bool is_others;            /* IOCP: it belongs to another loop's port */
     bool is_one_shot;          /* readiness: one report is armed, for operations on a foreign descriptor */
     bool is_tcp;               /* readiness: see note_transfer */

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -32,11 +33,11 @@ enum {
 };
 
 /* user_data of entries that are no operation: tokens are neither that small nor that great. */
-enum { TAG_WAKE = 1 };
+enum { TAG_WAKE = 1, TAG_ROOM };
 #define TAG_CANCEL (UINT64_C(1) << 60) /* beside the token that is to be cancelled */
 
-/* What a slot is on the backlog for. */
-enum { BACKLOG_NONE = 0, BACKLOG_SUBMIT, BACKLOG_CANCEL };
+/* What a slot is on the backlog for; or, not on it, that it waits for a report of `room`. */
+enum { BACKLOG_NONE = 0, BACKLOG_SUBMIT, BACKLOG_CANCEL, WAITS_FOR_ROOM };
 
 typedef struct ring_state {
     struct io_uring ring;
@@ -49,6 +50,9 @@ typedef struct ring_state {
     mr_slot *backlog_first; /* operations whose submission or cancellation found no room in the ring */
     mr_slot *backlog_last;
     bool wake_armed;
+    int room; /* an epoll descriptor, see wait_for_room; -1: not needed yet */
+    bool room_armed;
+    size_t room_waiting;
     bool is_tied;    /* to the thread that uses it first ... */
     bool is_enabled; /* ... which is known */
 } ring_state;
@@ -291,7 +295,7 @@ static void prepare_message(struct io_uring_sqe *entry, mr_slot *slot)
     if (request->kind == MR_RECV_VECTOR)
         io_uring_prep_recvmsg(entry, mr_slot_number(slot), message, 0);
     else
-        io_uring_prep_sendmsg(entry, mr_slot_number(slot), message, MSG_NOSIGNAL);
+        io_uring_prep_sendmsg(entry, mr_slot_number(slot), message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /* An entry has 32 bits for a length, and the kernel moves less than 2 GiB at a time. */
@@ -320,7 +324,7 @@ static void prepare(const ring_state *state, struct io_uring_sqe *entry, mr_slot
     int number = mr_slot_number(slot);
     mr_address *address = request->buffer;
 
-    switch (request->kind) {
+    switch (slot->awaits_room ? MR_WAIT_WRITABLE : request->kind) {
     case MR_ACCEPT:
         if (address)
             address->length = sizeof address->storage;
@@ -335,7 +339,7 @@ static void prepare(const ring_state *state, struct io_uring_sqe *entry, mr_slot
         break;
     case MR_SEND:
         io_uring_prep_send(entry, number, request->buffer, entry_bytes(request),
-                           MSG_NOSIGNAL | (request->flags & MR_MORE ? MSG_MORE : 0));
+                           MSG_NOSIGNAL | MSG_DONTWAIT | (request->flags & MR_MORE ? MSG_MORE : 0));
         break;
     case MR_EXCHANGE:
         io_uring_prep_send(entry, number, mr_exchange_bytes(request), request->length, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -356,7 +360,7 @@ static void prepare(const ring_state *state, struct io_uring_sqe *entry, mr_slot
     case MR_WAIT_READABLE:
         io_uring_prep_poll_add(entry, number, POLLIN | POLLRDHUP);
         break;
-    default: /* MR_CONNECT, MR_SEND_FILE and MR_WAIT_WRITABLE; nothing else reaches a backend */
+    default: /* MR_CONNECT, MR_SEND_FILE, MR_WAIT_WRITABLE and sends that await room; nothing else reaches a backend */
         io_uring_prep_poll_add(entry, number, POLLOUT);
         break;
     }
@@ -449,9 +453,58 @@ static void prepare_cancel(struct io_uring_sqe *entry, mr_slot *slot)
     set_token(entry, slot->token | TAG_CANCEL);
 }
 
+/*
+ * Room for more bytes is waited for by a poll of the ring. A poll there always looks for the end of the peer's stream, too
+ * (io_poll_parse_events and IO_POLL_UNMASK in io_uring/poll.c), and after that end answers at once, room or not; a send that
+ * may wait keeps a thread of the kernel then. epoll reports what it is asked for: such connections are watched by one of
+ * epoll, and that by the ring.
+ */
+static bool lacks_room(const mr_slot *slot, int32_t answer)
+{
+    bool was_polled = slot->awaits_room || slot->request.kind == MR_SEND_FILE;
+    return was_polled && answer >= 0 && !(answer & (POLLOUT | POLLERR | POLLHUP)) && !slot->end_reason;
+}
+
+static bool watch_room(mr_loop *loop, ring_state *state, mr_descriptor *descriptor)
+{
+    struct epoll_event event = {.events = EPOLLOUT | EPOLLONESHOT,
+                                .data.u64 = mr_handle_make(descriptor->number, descriptor->generation)};
+    if (state->room < 0)
+        state->room = epoll_create1(EPOLL_CLOEXEC);
+    mr_count(&loop->counters.system_calls, 1);
+    int action = descriptor->is_watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    bool is_watched = epoll_ctl(state->room, action, descriptor->number, &event) == 0;
+    descriptor->is_watched |= is_watched;
+    return is_watched;
+}
+
+/* False without memory or descriptors for it: then it is tried again. */
+static bool wait_for_room(mr_loop *loop, mr_slot *slot)
+{
+    ring_state *state = state_of(loop);
+    if (!watch_room(loop, state, slot->descriptor))
+        return false;
+    slot->backlog = WAITS_FOR_ROOM;
+    state->room_waiting++;
+    return true;
+}
+
+static void leave_room(ring_state *state, mr_slot *slot)
+{
+    slot->backlog = BACKLOG_NONE;
+    slot->awaits_room = false;
+    state->room_waiting--;
+}
+
 static void cancel(mr_loop *loop, mr_slot *slot)
 {
     ring_state *state = state_of(loop);
+    if (slot->backlog == WAITS_FOR_ROOM) {
+        leave_room(state, slot);
+        if (!mr_loop_is_tried_last(slot) || !try_now(loop, slot))
+            mr_loop_settle(loop, slot, -ECANCELED);
+        return;
+    }
     if (slot->backlog == BACKLOG_SUBMIT) {
         leave_backlog(state, slot);
         if (slot->request.kind == MR_EXCHANGE)
@@ -467,9 +520,14 @@ static void cancel(mr_loop *loop, mr_slot *slot)
         push_backlog(state, slot, BACKLOG_CANCEL);
 }
 
+/* The close that follows would do, unless a child process has inherited the open file. */
 static void detach(mr_loop *loop, mr_descriptor *descriptor)
 {
-    (void)loop, (void)descriptor; /* the kernel keeps nothing about a descriptor without operations */
+    if (!descriptor->is_watched)
+        return;
+    mr_count(&loop->counters.system_calls, 1);
+    epoll_ctl(state_of(loop)->room, EPOLL_CTL_DEL, descriptor->number, NULL);
+    descriptor->is_watched = false;
 }
 
 /* ------------------------------------------------------------------------------------------------------- polling --- */
@@ -482,6 +540,40 @@ static void arm_wake(mr_loop *loop, ring_state *state)
     io_uring_prep_poll_add(entry, loop->wake_descriptor, POLLIN);
     set_token(entry, TAG_WAKE);
     state->wake_armed = true;
+}
+
+static void arm_room(mr_loop *loop, ring_state *state)
+{
+    struct io_uring_sqe *entry = state->room_armed || !state->room_waiting ? NULL : next_entry(loop, state);
+    if (!entry)
+        return;
+    io_uring_prep_poll_add(entry, state->room, POLLIN);
+    set_token(entry, TAG_ROOM);
+    state->room_armed = true;
+}
+
+static void serve_room(mr_loop *loop, ring_state *state, mr_handle handle)
+{
+    mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(handle));
+    if (!descriptor || descriptor->generation != mr_handle_generation(handle))
+        return;
+    for (mr_slot *slot = descriptor->first[MR_WRITING], *next; slot; slot = next) {
+        next = slot->next;
+        if (slot->backlog != WAITS_FOR_ROOM)
+            continue;
+        leave_room(state, slot);
+        submit(loop, slot);
+    }
+}
+
+static void note_room(mr_loop *loop, ring_state *state)
+{
+    struct epoll_event events[REAP];
+    mr_count(&loop->counters.system_calls, 1);
+    int count = epoll_wait(state->room, events, REAP, 0);
+    state->room_armed = false;
+    for (int i = 0; i < count; i++)
+        serve_room(loop, state, events[i].data.u64);
 }
 
 static void note_wake(mr_loop *loop, ring_state *state)
@@ -524,6 +616,11 @@ static bool receive_without_kernel_buffer(mr_loop *loop, mr_slot *slot)
     return false;
 }
 
+static bool is_send(const mr_slot *slot)
+{
+    return slot->request.kind == MR_SEND || slot->request.kind == MR_SEND_VECTOR;
+}
+
 /* Ready for ever, and nothing to be had: begun again and again, the operation would cost all of the processor. */
 static bool is_shut(mr_loop *loop, const mr_slot *slot)
 {
@@ -541,6 +638,12 @@ static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
     if (answer >= 0 && is_attempted(state_of(loop), slot)) {
         if (try_now(loop, slot))
             return true;
+        result = -EAGAIN;
+    } else if (slot->awaits_room && answer >= 0) {
+        slot->awaits_room = false;
+        result = -EAGAIN;
+    } else if (answer == -EAGAIN && is_send(slot)) {
+        slot->awaits_room = true;
         result = -EAGAIN;
     } else if (answer == -ENOBUFS && is_lent(slot)) {
         if (receive_without_kernel_buffer(loop, slot))
@@ -580,6 +683,8 @@ static void complete(mr_loop *loop, const struct io_uring_cqe *entry)
         leave_backlog(state, slot);
     if (slot->request.kind == MR_RECV)
         slot->descriptor->drained = entry->res > 0 && !(entry->flags & IORING_CQE_F_SOCK_NONEMPTY);
+    if (lacks_room(slot, entry->res) && wait_for_room(loop, slot))
+        return;
     if (!apply(loop, slot, entry->res))
         enqueue(loop, slot);
 }
@@ -611,6 +716,8 @@ static bool reap(mr_loop *loop, ring_state *state)
         struct io_uring_cqe entry = *entries[i];
         if (entry.user_data == TAG_WAKE)
             note_wake(loop, state);
+        else if (entry.user_data == TAG_ROOM)
+            note_room(loop, state);
         else if (entry.user_data & TAG_CANCEL)
             note_cancel(loop, &entry);
         else
@@ -642,6 +749,7 @@ static bool flush(mr_loop *loop)
     ring_state *state = state_of(loop);
     submit_backlog(loop, state);
     arm_wake(loop, state);
+    arm_room(loop, state);
     flush_ring(loop, state);
     return !state->unsubmitted && !state->backlog_first;
 }
@@ -657,6 +765,7 @@ static bool has_work(mr_loop *loop)
 {
     ring_state *state = state_of(loop);
     arm_wake(loop, state);
+    arm_room(loop, state);
     return state->unsubmitted || state->backlog_first || has_undelivered(state) || io_uring_cq_ready(&state->ring);
 }
 
@@ -698,15 +807,23 @@ static int create(mr_loop *loop)
         free(state);
         return error;
     }
+    state->room = -1;
     open_lent_ring(state);
     io_uring_ring_dontfork(&state->ring); /* a child that wrote to the shared memory would corrupt ours */
     loop->backend_state = state;
     return 0;
 }
 
+static void close_room(const ring_state *state)
+{
+    if (state->room >= 0)
+        close(state->room);
+}
+
 static void destroy(mr_loop *loop)
 {
     ring_state *state = state_of(loop);
+    close_room(state);
     io_uring_queue_exit(&state->ring);
     if (state->lent_ring)
         munmap(state->lent_ring, lent_ring_size());
@@ -719,6 +836,7 @@ static void abandon(mr_loop *loop)
 {
     ring_state *state = state_of(loop);
     close(state->ring.ring_fd); /* the memory was not inherited */
+    close_room(state);
     free_lent(state);
     mr_eventfd_close(loop);
     free(state);

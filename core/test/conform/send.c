@@ -2,6 +2,7 @@
 #include "conform.h"
 
 #ifdef __linux__
+#include <dirent.h>
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 #endif
@@ -223,6 +224,139 @@ static void sends_in_a_row_keep_their_order(void)
     driver_free(c.d);
 }
 
+/* ------------------------------------------------------------------------------- a peer that has ended its stream --- */
+
+enum { SENDING_KINDS = 4, SOME_BYTES = 3000 };
+
+typedef struct outgoing {
+    char bytes[SOME_BYTES];
+    struct iovec element;
+    int file;
+} outgoing;
+
+static void make_outgoing(outgoing *o)
+{
+    fill_pattern(o->bytes, 0, SOME_BYTES);
+    o->element = (struct iovec){o->bytes, SOME_BYTES};
+    o->file = file_with(o->bytes, SOME_BYTES);
+}
+
+/* A request of the kind that has this number. */
+static mr_request sending_request(outgoing *o, mr_handle handle, int kind)
+{
+    mr_request request = send_request(handle, o->bytes, SOME_BYTES);
+    switch (kind) {
+    case 0:
+        return request;
+    case 1:
+        return with_flags(request, MR_ALL);
+    case 2:
+        return vector_request(MR_SEND_VECTOR, handle, &o->element, 1);
+    default:
+        request.kind = MR_SEND_FILE;
+        request.buffer = NULL;
+        request.file = o->file;
+        return request;
+    }
+}
+
+#ifdef __linux__
+/* Those of the kernel that work for it count, too. */
+static int threads_of_process(void)
+{
+    int count = 0;
+    DIR *directory = opendir("/proc/self/task");
+    CHECK(directory);
+    while (readdir(directory))
+        count++;
+    closedir(directory);
+    return count;
+}
+#else
+static int threads_of_process(void)
+{
+    return 1;
+}
+#endif
+
+/* It sends no more and reads slowly, as who has asked for something large may do. */
+static connection connection_to_slow_end(void)
+{
+    connection c = local_connection();
+    fill(c.number);
+    end_stream(c.peer);
+    return c;
+}
+
+static void waiting_for_room_after_its_end_costs_nothing(void)
+{
+    for (int kind = 0; kind < SENDING_KINDS; kind++) {
+        outgoing o;
+        make_outgoing(&o);
+        connection c = connection_to_slow_end();
+        mr_token token = start(c.d, sending_request(&o, c.handle, kind));
+        uint64_t before = counters_of(c.d).system_calls;
+        int threads = threads_of_process();
+        run_for_ms(c.d, 50);
+        CHECK(!has_arrived(c.d, token));
+        CHECK_LE(counters_of(c.d).system_calls - before, 30);
+        CHECK_EQ(threads_of_process(), threads);
+        drain(c.peer);
+        CHECK_GT(finish(c.d, token).result, 0);
+        driver_free(c.d);
+        close_file(o.file);
+    }
+}
+
+static void waiting_for_room_after_its_end_can_be_ended(void)
+{
+    for (int kind = 0; kind < SENDING_KINDS; kind++) {
+        outgoing o;
+        make_outgoing(&o);
+        connection c = connection_to_slow_end();
+        mr_token first = start(c.d, sending_request(&o, c.handle, kind));
+        mr_token second = start(c.d, sending_request(&o, c.handle, kind));
+        mr_token third = start(c.d, with_deadline(sending_request(&o, c.handle, kind), in_ms(20)));
+        run_for_ms(c.d, 5);
+        mr_loop_cancel(driver_loop(c.d), second);
+        CHECK_EQ(finish(c.d, second).result, -ECANCELED);
+        CHECK_EQ(finish(c.d, third).result, -ETIMEDOUT);
+        CHECK_STAYS_PENDING(c.d, first);
+        CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
+        CHECK_EQ(finish(c.d, first).result, -EBADF);
+        driver_free(c.d);
+        close_file(o.file);
+    }
+}
+
+static void all_arrives_after_its_end(void)
+{
+    enum { COUNT = 5, TOTAL = 300000 };
+    driver *d = driver_new();
+    unsigned char *data = malloc(TOTAL);
+    mr_handle handles[COUNT];
+    slow_reader *readers[COUNT];
+    mr_completion completions[COUNT];
+    bool is_pending[COUNT];
+    fill_pattern(data, 0, TOTAL);
+    for (int i = 0; i < COUNT; i++) {
+        int pair[2];
+        local_pair(pair);
+        limit_send_buffer(pair[0], 4096);
+        end_stream(pair[1]);
+        handles[i] = adopt(d, pair[0]);
+        readers[i] = slow_reader_start(pair[1]);
+        is_pending[i] = submit(d, send_all_request(handles[i], data, TOTAL), &completions[i]);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        CHECK_EQ(is_pending[i] ? finish(d, completions[i].token).result : completions[i].result, TOTAL);
+        CHECK_EQ(perform(d, close_request(handles[i])).result, 0);
+        CHECK_EQ(slow_reader_finish(readers[i]), TOTAL);
+    }
+    free(data);
+    driver_free(d);
+}
+
 const conform_case send_cases[] = {
     CASE(sends_what_fits),
     CASE(nothing_is_sent_at_once),
@@ -237,5 +371,8 @@ const conform_case send_cases[] = {
     CASE(now_does_not_wait),
     CASE(all_now_tells_what_went),
     CASE(sends_in_a_row_keep_their_order),
+    CASE(waiting_for_room_after_its_end_costs_nothing),
+    CASE(waiting_for_room_after_its_end_can_be_ended),
+    CASE(all_arrives_after_its_end),
     {0},
 };
