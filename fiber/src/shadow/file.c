@@ -7,10 +7,12 @@
  * waits, so that a thread of its own makes it; or something else, which is asked with poll first.
  */
 #include "../offload.h"
+#include "../watch.h"
 #include "blocking.h"
 #include "emptied.h"
 #include "libc.h"
 #include "socket.h"
+#include "terminal.h"
 
 #include <limits.h>
 #include <stdint.h>
@@ -116,19 +118,61 @@ static ssize_t perform_elsewhere(const transfer *t, void (*offload)(mf_work, voi
     return e.result;
 }
 
-/* A device may take a message whole or not at all, a terminal needs more room than the line has bytes ("\n" is two):
- * what poll says of room is no promise. What it says of a terminal's input is. */
-static ssize_t attempt_after_a_look(const transfer *t, descriptor_kind kind)
+static bool is_ready(const transfer *t)
 {
     struct pollfd entry = {.fd = t->call.descriptor, .events = t->writes ? POLLOUT : POLLIN};
+    return LIBC(poll)(&entry, 1, 0) != 0;
+}
+
+static ssize_t attempt_after_a_look(const transfer *t, descriptor_kind kind)
+{
     bool fails_at_once = t->writes && kind == KIND_OTHER && t->vector->iov_len != EVENT_BYTES;
-    if (t->writes && kind == KIND_DEVICE)
-        return perform_elsewhere(t, mf_offload_alone);
-    if (!fails_at_once && LIBC(poll)(&entry, 1, 0) == 0)
+    if (!fails_at_once && !is_ready(t))
         return mf_fail(-EAGAIN);
-    if (t->writes)
-        return perform_a_little(t);
-    return kind == KIND_DEVICE && !isatty(t->call.descriptor) ? perform_elsewhere(t, mf_offload_alone) : perform(t);
+    return t->writes ? perform_a_little(t) : perform(t);
+}
+
+/* If nothing comes it is the end, to whoever reads. */
+static ssize_t read_within(const transfer *t, uint64_t limit_ns)
+{
+    uint64_t deadline_ns = mr_clock_now_ns() + limit_ns;
+    int error;
+    do
+        error = mf_watch_wait(t->call.descriptor, MR_WAIT_READABLE, deadline_ns);
+    while (!error && !is_ready(t));
+    if (!error)
+        return perform(t);
+    return error == -ETIMEDOUT && mr_clock_now_ns() >= deadline_ns ? 0 : mf_fail(error);
+}
+
+static ssize_t read_device(transfer *t)
+{
+    uint64_t limit_ns;
+    switch (mf_terminal_look(t->call.descriptor, left_bytes(t), &limit_ns)) {
+    case MF_TERMINAL_READY:
+        return perform(t);
+    case MF_TERMINAL_TIMED:
+        return read_within(t, limit_ns);
+    case MF_TERMINAL_UNANNOUNCED:
+        t->call.has_mark = true;
+        return mf_fail(-EAGAIN);
+    case MF_TERMINAL_EMPTY:
+        return mf_fail(-EAGAIN);
+    case MF_TERMINAL_NONE:
+        if (!is_ready(t))
+            return mf_fail(-EAGAIN);
+        break;
+    case MF_TERMINAL_BEGUN:
+        break;
+    }
+    return perform_elsewhere(t, mf_offload_alone);
+}
+
+/* A device may take a message whole or not at all, a terminal needs more room than the line has bytes ("\n" is two):
+ * what poll says of room is no promise. */
+static ssize_t attempt_on_device(transfer *t)
+{
+    return t->writes ? perform_elsewhere(t, mf_offload_alone) : read_device(t);
 }
 
 /* What cannot be done without waiting is refused, by most with EOPNOTSUPP. f2fs and gfs2 say EINVAL of a write into the
@@ -140,7 +184,7 @@ static bool may_mean_waiting(const transfer *t, int error)
 
 /* EAGAIN from a file means pages that are not in memory, whatever the descriptor's flags: files have no non-blocking
  * mode. */
-static ssize_t attempt(const transfer *t)
+static ssize_t attempt(transfer *t)
 {
     ssize_t result = attempt_without_waiting(t);
     int error = errno;
@@ -151,7 +195,9 @@ static ssize_t attempt(const transfer *t)
         return perform_elsewhere(t, mf_offload);
     if (error == EAGAIN || error == EINVAL)
         return mf_nothing_comes(&t->call) ? perform(t) : mf_fail(-error);
-    return mf_is_nonblocking(t->call.descriptor) ? perform(t) : attempt_after_a_look(t, kind);
+    if (mf_is_nonblocking(t->call.descriptor))
+        return perform(t);
+    return kind == KIND_DEVICE ? attempt_on_device(t) : attempt_after_a_look(t, kind);
 }
 
 /* ---------------------------------------------------------------------------------------------- whole transfers --- */

@@ -33,6 +33,7 @@
     X(signal)                                                                                                          \
     X(sleep)                                                                                                           \
     X(stream)                                                                                                          \
+    X(terminal)                                                                                                        \
     X(thread)
 
 #define SHADOW_DECLARE(file) extern const fiber_case file##_cases[];
