@@ -99,7 +99,7 @@ bool mf_wait_to_retry(mf_patient_call *call)
 {
     if (!call->has_waited && !may_wait(call))
         return false;
-    if (call->was_idle || call->has_mark) {
+    if (call->was_idle || call->is_unannounced) {
         call->was_idle = false;
         return mf_back_off(&call->backoff_ms, call->deadline_ns);
     }
@@ -118,7 +118,7 @@ bool mf_nothing_comes(const mf_patient_call *call)
 
 bool mf_wait_to_try(mf_patient_call *call)
 {
-    if (call->has_mark || !may_wait(call))
+    if (call->is_unannounced || !may_wait(call))
         return true;
     int error = mf_watch_wait(call->descriptor, call->direction, call->deadline_ns);
     return error == -EPERM || end_wait(call, error); /* EPERM: what cannot be waited for, such as a file, is ready */

@@ -20,7 +20,7 @@ typedef struct mf_patient_call {
     mr_kind direction;    /* MR_WAIT_READABLE or MR_WAIT_WRITABLE */
     bool has_waited;
     bool was_idle;        /* the last wait ended at once, and no progress was made since */
-    bool has_mark;        /* SO_RCVLOWAT, short of which the kernel announces nothing */
+    bool is_unannounced;  /* it waits for more than the kernel announces: SO_RCVLOWAT, say */
     unsigned backoff_ms;
     uint64_t deadline_ns; /* of the socket's SO_RCVTIMEO or SO_SNDTIMEO */
 } mf_patient_call;

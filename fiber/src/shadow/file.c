@@ -11,6 +11,7 @@
 #include "blocking.h"
 #include "emptied.h"
 #include "libc.h"
+#include "proc.h"
 #include "socket.h"
 #include "terminal.h"
 
@@ -18,12 +19,15 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 enum {
     AT_POSITION = -1,      /* instead of an offset: where the descriptor stands */
     EVENT_BYTES = 8,       /* an event descriptor takes this much or nothing */
     VECTOR_ON_STACK = 8,
 };
+
+#define EVENTS_MAX (UINT64_MAX - 1) /* that an event descriptor counts */
 
 /* One call of read, write or a relative. */
 typedef struct transfer {
@@ -124,10 +128,40 @@ static bool is_ready(const transfer *t)
     return LIBC(poll)(&entry, 1, 0) != 0;
 }
 
-static ssize_t attempt_after_a_look(const transfer *t, descriptor_kind kind)
+/* The kernel reads the set before it refuses the rest. */
+static bool is_readable(const void *set)
 {
-    bool fails_at_once = t->writes && kind == KIND_OTHER && t->vector->iov_len != EVENT_BYTES;
-    if (!fails_at_once && !is_ready(t))
+    enum { NO_CHANGE = -1 };
+    return syscall(SYS_rt_sigprocmask, NO_CHANGE, set, NULL, EVENT_BYTES) == 0 || errno != EFAULT;
+}
+
+/* An event descriptor is writable while there is room for 1. */
+static bool has_room_for_event(const transfer *t)
+{
+    char path[sizeof "/proc/self/fdinfo/-2147483648"];
+    uint64_t added, count;
+    memcpy(&added, t->vector->iov_base, sizeof added);
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", t->call.descriptor);
+    if (added <= 1 || added > EVENTS_MAX || !mf_proc_number(path, "eventfd-count:", 16, &count))
+        return true;
+    return added <= EVENTS_MAX - count;
+}
+
+/* What is no event fails at once. */
+static ssize_t write_event(transfer *t)
+{
+    bool is_event = t->vector->iov_len == EVENT_BYTES && is_readable(t->vector->iov_base);
+    if (is_event && !is_ready(t))
+        return mf_fail(-EAGAIN);
+    t->call.is_unannounced = is_event && !has_room_for_event(t);
+    return t->call.is_unannounced ? mf_fail(-EAGAIN) : perform_a_little(t);
+}
+
+static ssize_t attempt_after_a_look(transfer *t, descriptor_kind kind)
+{
+    if (t->writes && kind == KIND_OTHER)
+        return write_event(t);
+    if (!is_ready(t))
         return mf_fail(-EAGAIN);
     return t->writes ? perform_a_little(t) : perform(t);
 }
@@ -154,7 +188,7 @@ static ssize_t read_device(transfer *t)
     case MF_TERMINAL_TIMED:
         return read_within(t, limit_ns);
     case MF_TERMINAL_UNANNOUNCED:
-        t->call.has_mark = true;
+        t->call.is_unannounced = true;
         return mf_fail(-EAGAIN);
     case MF_TERMINAL_EMPTY:
         return mf_fail(-EAGAIN);
@@ -270,7 +304,7 @@ static ssize_t try_until_moved(transfer *t)
 static ssize_t run(transfer *t)
 {
     ssize_t moved;
-    t->call.has_mark = !t->writes && mf_receive_mark(t->call.descriptor) > 1;
+    t->call.is_unannounced = !t->writes && mf_receive_mark(t->call.descriptor) > 1;
     if (!t->writes && mf_seems_empty(t->call.descriptor) && !mf_wait_to_try(&t->call))
         return -1;
     do {

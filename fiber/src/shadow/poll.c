@@ -11,6 +11,7 @@
 #include "../watch.h"
 #include "blocking.h"
 #include "libc.h"
+#include "proc.h"
 #include "timespec.h"
 
 #include <limits.h>
@@ -321,17 +322,9 @@ static int select_entries(const selection *s, struct pollfd *entries, uint64_t d
 /* How many descriptors the kernel's table of them has room for now (proc(5), FDSize). INT_MAX: nobody knows. */
 static int table_size(void)
 {
-    static const char name[] = "\nFDSize:";
-    char status[1024];
-    int file = LIBC(open64)("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return INT_MAX;
-    ssize_t size = LIBC(read)(file, status, sizeof status - 1);
-    LIBC(close)(file);
-    status[size > 0 ? size : 0] = 0;
-    const char *line = strstr(status, name);
-    long slots = line ? strtol(line + strlen(name), NULL, 10) : 0;
-    return slots > 0 && slots < INT_MAX ? (int)slots : INT_MAX;
+    uint64_t slots;
+    bool is_known = mf_proc_number("/proc/self/status", "FDSize:", 10, &slots);
+    return is_known && slots > 0 && slots < INT_MAX ? (int)slots : INT_MAX;
 }
 
 /* Beyond that table select does not look (core_sys_select in fs/select.c). Programs rely on it whose bound is the number

@@ -214,7 +214,7 @@ static ssize_t receive_message(int descriptor, struct msghdr *message, int flags
     mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
     size_t wanted = total_bytes(message), control_bytes = message->msg_controllen;
     int before = errno;
-    call.has_mark = mf_receive_mark(descriptor) > 1;
+    call.is_unannounced = mf_receive_mark(descriptor) > 1;
     if (must_wait_first(descriptor, wanted) && !mf_wait_to_try(&call))
         return -1;
     ssize_t received = receive_some(&call, message, flags);

@@ -402,6 +402,12 @@ static void call_eventfd_write(world *w, outcome *o)
     o->result = eventfd_write(w->descriptor, 1);
 }
 
+/* For which there must be nothing in it. */
+static void call_eventfd_write_most(world *w, outcome *o)
+{
+    o->result = eventfd_write(w->descriptor, UINT64_MAX - 1);
+}
+
 static void call_fprintf(world *w, outcome *o)
 {
     FILE *stream = output_of(w, _IONBF);
@@ -483,6 +489,12 @@ static void call_dprintf_chk(world *w, outcome *o)
 static void call_write(world *w, outcome *o)
 {
     o->result = write(w->descriptor, "12345678", 8);
+}
+
+static void call_write_bad_address(world *w, outcome *o)
+{
+    void *volatile nowhere = (void *)8;
+    o->result = write(w->descriptor, nowhere, 8);
 }
 
 static void call_write_nothing(world *w, outcome *o)
@@ -1016,6 +1028,7 @@ const call calls[] = {
     {"recvmsg_too_many_parts", NEED_NOTHING, false, false, call_recvmsg_too_many_parts},
     {"recvmmsg", NEED_READABLE, false, false, call_recvmmsg},
     {"write", NEED_WRITABLE, false, false, call_write},
+    {"write_bad_address", NEED_WRITABLE, false, false, call_write_bad_address},
     {"write_nothing", NEED_WRITABLE, false, false, call_write_nothing},
     {"write_large", NEED_WRITABLE, false, false, call_write_large},
     {"fwrite_large", NEED_WRITABLE, false, false, call_fwrite_large},
@@ -1025,6 +1038,7 @@ const call calls[] = {
     {"pwritev2_here", NEED_WRITABLE, false, false, call_pwritev2_here},
     {"pwritev2_dsync", NEED_NOTHING, false, true, call_pwritev2_dsync},
     {"eventfd_write", NEED_WRITABLE, false, false, call_eventfd_write},
+    {"eventfd_write_most", NEED_WRITABLE, false, false, call_eventfd_write_most},
     {"fprintf", NEED_WRITABLE, false, false, call_fprintf},
     {"fprintf_chk", NEED_WRITABLE, false, false, call_fprintf_chk},
     {"fflush", NEED_WRITABLE, false, false, call_fflush},

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -326,6 +327,27 @@ static void a_device_that_takes_messages(void)
     close(device);
 }
 
+static void *add_most(void *argument)
+{
+    CHECK_EQ(eventfd_write(*(int *)argument, UINT64_MAX - 1), 0);
+    return NULL;
+}
+
+/* It calls itself writable, for 1. */
+static void an_event_descriptor_without_room(void)
+{
+    eventfd_t value;
+    int events = MUST(eventfd(5, 0));
+    mr_fiber *writer = spawn(add_most, &events);
+    let_fibers_park();
+    CHECK_EQ(eventfd_read(events, &value), 0);
+    CHECK_EQ(value, 5);
+    join(writer);
+    CHECK_EQ(eventfd_read(events, &value), 0);
+    CHECK(value == UINT64_MAX - 1);
+    close(events);
+}
+
 const fiber_case file_cases[] = {
     CASE(a_file_is_written_and_read_back),
     CASE(a_file_system_that_refuses_to_write_without_waiting),
@@ -338,5 +360,6 @@ const fiber_case file_cases[] = {
     CASE(a_record_lock_of_another_process),
     CASE(lines_written_to_a_terminal),
     CASE(a_device_that_takes_messages),
+    CASE(an_event_descriptor_without_room),
     {0},
 };
