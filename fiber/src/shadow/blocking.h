@@ -65,8 +65,9 @@ size_t mf_receive_mark(int descriptor);
 uint64_t mf_socket_deadline_ns(int descriptor, mr_kind direction);
 
 /*
- * A call that succeeded without waiting. A fiber whose calls never wait yields now and then, so that its carrier's
- * other fibers are not starved. errno stays as it is.
+ * A call that did not wait. A fiber whose calls never do yields now and then, so that its carrier's other fibers are not
+ * starved: neither while it goes on for long, nor while it tries for what one of them is to give it. errno stays as it
+ * is.
  */
 void mf_spend_turn(void);
 

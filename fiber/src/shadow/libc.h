@@ -99,6 +99,7 @@ int __pthread_mutex_lock(pthread_mutex_t *);
 int __pthread_mutex_trylock(pthread_mutex_t *);
 int __pthread_mutex_unlock(pthread_mutex_t *);
 int __pthread_rwlock_rdlock(pthread_rwlock_t *);
+int __pthread_rwlock_tryrdlock(pthread_rwlock_t *);
 int __pthread_rwlock_wrlock(pthread_rwlock_t *);
 int __pthread_rwlock_trywrlock(pthread_rwlock_t *);
 int __pthread_rwlock_unlock(pthread_rwlock_t *);
@@ -119,12 +120,13 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(pthread_cond_broadcast) X(pthread_rwlock_rdlock) X(pthread_rwlock_wrlock) X(pthread_rwlock_trywrlock)            \
     X(pthread_rwlock_timedrdlock) X(pthread_rwlock_timedwrlock) X(pthread_rwlock_clockrdlock)                          \
     X(pthread_rwlock_clockwrlock) X(pthread_rwlock_unlock) X(sem_wait) X(sem_timedwait) X(sem_clockwait) X(sem_post)   \
-    X(pthread_spin_lock) X(pthread_join) X(pthread_barrier_wait) X(pthread_once) X(fread) X(__fread_chk) X(fgetc)      \
-    X(fgets) X(__fgets_chk) X(getdelim) X(__uflow) X(__underflow) X(fwrite) X(fputs) X(puts) X(fputc) X(__overflow)    \
-    X(fflush) X(fclose) X(vfprintf) X(__vfprintf_chk) X(vdprintf) X(__vdprintf_chk) X(sync_file_range) X(msync)        \
-    X(sync) X(vfscanf) X(__isoc99_vfscanf) X(__isoc23_vfscanf) X(pthread_sigmask) X(raise) X(pthread_kill) X(fopen64)  \
-    X(freopen64) X(preadv64v2) X(pwritev64v2) X(flockfile) X(ftrylockfile) X(funlockfile) X(pthread_create)            \
-    X(thrd_create) X(sched_yield) X(_Fork)
+    X(pthread_rwlock_tryrdlock) X(sem_trywait) X(pthread_spin_trylock) X(pthread_spin_lock) X(pthread_join)            \
+    X(pthread_barrier_wait) X(pthread_once) X(fread) X(__fread_chk) X(fgetc) X(fgets) X(__fgets_chk) X(getdelim)       \
+    X(__uflow) X(__underflow) X(fwrite) X(fputs) X(puts) X(fputc) X(__overflow) X(fflush) X(fclose) X(vfprintf)        \
+    X(__vfprintf_chk) X(vdprintf) X(__vdprintf_chk) X(sync_file_range) X(msync) X(sync) X(vfscanf) X(__isoc99_vfscanf) \
+    X(__isoc23_vfscanf) X(pthread_sigmask) X(raise) X(pthread_kill) X(fopen64) X(freopen64) X(preadv64v2)              \
+    X(pwritev64v2) X(flockfile) X(ftrylockfile) X(funlockfile) X(pthread_create) X(thrd_create) X(sched_yield)         \
+    X(_Fork)
 
 /* Second names for the same definitions. Some of libc's exist for old programs only and cannot be looked up. */
 #define MF_ALIASED(X)                                                                                                  \
@@ -132,16 +134,16 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(__connect) X(__poll) X(__select) X(__close) X(__dup2) X(__nanosleep) X(open) X(__open) X(__open64) X(openat)     \
     X(creat) X(creat64) X(__open_2) X(__openat_2) X(lockf) X(fcntl64) X(__fcntl) X(__wait) X(__waitpid)                \
     X(__pthread_mutex_lock) X(__pthread_mutex_trylock) X(__pthread_mutex_unlock) X(__pthread_rwlock_rdlock)            \
-    X(__pthread_rwlock_wrlock) X(__pthread_rwlock_trywrlock) X(__pthread_rwlock_unlock) X(__pthread_once)              \
-    X(fread_unlocked) X(getc) X(fgetc_unlocked) X(getc_unlocked) X(fgets_unlocked) X(getchar) X(getline) X(__getdelim) \
-    X(_IO_getc) X(_IO_putc) X(fwrite_unlocked) X(fputs_unlocked) X(putc) X(fputc_unlocked) X(putc_unlocked) X(putchar) \
-    X(putchar_unlocked) X(fflush_unlocked) X(fprintf) X(printf) X(vprintf) X(__fprintf_chk) X(__printf_chk)            \
-    X(__vprintf_chk) X(dprintf) X(__dprintf_chk) X(scanf) X(fscanf) X(vscanf) X(__vfscanf) X(__isoc99_scanf)           \
-    X(__isoc99_fscanf) X(__isoc99_vscanf) X(__isoc23_scanf) X(__isoc23_fscanf) X(__isoc23_vscanf) X(fopen) X(freopen)  \
-    X(preadv2) X(pwritev2) X(getchar_unlocked) X(getw) X(putw) X(__fread_unlocked_chk) X(__fgets_unlocked_chk)         \
-    X(eventfd_read) X(eventfd_write) X(mtx_lock) X(mtx_timedlock) X(mtx_trylock) X(mtx_unlock) X(cnd_wait)             \
-    X(cnd_timedwait) X(cnd_signal) X(cnd_broadcast) X(call_once) X(thrd_join) X(thrd_sleep) X(thrd_yield)              \
-    X(sigprocmask)
+    X(__pthread_rwlock_tryrdlock) X(__pthread_rwlock_wrlock) X(__pthread_rwlock_trywrlock) X(__pthread_rwlock_unlock)  \
+    X(__pthread_once) X(fread_unlocked) X(getc) X(fgetc_unlocked) X(getc_unlocked) X(fgets_unlocked) X(getchar)        \
+    X(getline) X(__getdelim) X(_IO_getc) X(_IO_putc) X(fwrite_unlocked) X(fputs_unlocked) X(putc) X(fputc_unlocked)    \
+    X(putc_unlocked) X(putchar) X(putchar_unlocked) X(fflush_unlocked) X(fprintf) X(printf) X(vprintf)                 \
+    X(__fprintf_chk) X(__printf_chk) X(__vprintf_chk) X(dprintf) X(__dprintf_chk) X(scanf) X(fscanf) X(vscanf)         \
+    X(__vfscanf) X(__isoc99_scanf) X(__isoc99_fscanf) X(__isoc99_vscanf) X(__isoc23_scanf) X(__isoc23_fscanf)          \
+    X(__isoc23_vscanf) X(fopen) X(freopen) X(preadv2) X(pwritev2) X(getchar_unlocked) X(getw) X(putw)                  \
+    X(__fread_unlocked_chk) X(__fgets_unlocked_chk) X(eventfd_read) X(eventfd_write) X(mtx_lock) X(mtx_timedlock)      \
+    X(mtx_trylock) X(mtx_unlock) X(cnd_wait) X(cnd_timedwait) X(cnd_signal) X(cnd_broadcast) X(call_once) X(thrd_join) \
+    X(thrd_sleep) X(thrd_yield) X(sigprocmask)
 
 typedef enum mf_libc_index {
 #define MF_LIBC_ENUM(name) MF_LIBC_##name,

@@ -177,6 +177,7 @@ static int report_closed(struct pollfd *entries, nfds_t count, int closed)
 static int look_until(struct pollfd *entries, nfds_t count, uint64_t deadline_ns)
 {
     bool was_in_vain = false;
+    mf_spend_turn();
     for (;;) {
         int closed = -1, ready = LIBC(poll)(entries, count, 0);
         if (ready != 0 || has_passed(deadline_ns))
@@ -198,7 +199,7 @@ static int poll_until(struct pollfd *entries, nfds_t count, uint64_t deadline_ns
 
 int poll(struct pollfd *entries, nfds_t count, int timeout_ms)
 {
-    if (!mf_current || timeout_ms == 0)
+    if (!mf_current)
         return LIBC(poll)(entries, count, timeout_ms);
     return poll_until(entries, count, deadline_after_ms(timeout_ms));
 }
@@ -354,9 +355,10 @@ int select(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, s
     struct timespec limit = {0};
     if (timeout) /* unlike the others, select takes a second and more in tv_usec */
         limit = (struct timespec){timeout->tv_sec + timeout->tv_usec / 1000000, timeout->tv_usec % 1000000 * 1000};
-    bool is_libcs = !mf_current || bound < 0 ||
-                    (timeout && (!mf_is_valid_time(&limit) || (!limit.tv_sec && !limit.tv_nsec)));
-    if (is_libcs)
+    bool only_looks = timeout && !limit.tv_sec && !limit.tv_nsec;
+    if (mf_current && only_looks)
+        mf_spend_turn();
+    if (!mf_current || bound < 0 || only_looks || (timeout && !mf_is_valid_time(&limit)))
         return LIBC(select)(bound, read_set, write_set, except_set, timeout);
     uint64_t deadline_ns = mf_deadline_after(timeout ? &limit : NULL);
     int result = select_until(bound, read_set, write_set, except_set, deadline_ns);
@@ -381,6 +383,7 @@ int pselect(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, 
 
 static int epoll_until(int set, struct epoll_event *events, int capacity, uint64_t deadline_ns)
 {
+    mf_spend_turn();
     for (;;) {
         int count = LIBC(epoll_wait)(set, events, capacity, 0);
         if (count != 0 || has_passed(deadline_ns))
@@ -393,14 +396,14 @@ static int epoll_until(int set, struct epoll_event *events, int capacity, uint64
 
 int epoll_wait(int set, struct epoll_event *events, int capacity, int timeout_ms)
 {
-    if (!mf_current || timeout_ms == 0)
+    if (!mf_current)
         return LIBC(epoll_wait)(set, events, capacity, timeout_ms);
     return epoll_until(set, events, capacity, deadline_after_ms(timeout_ms));
 }
 
 int epoll_pwait(int set, struct epoll_event *events, int capacity, int timeout_ms, const sigset_t *mask)
 {
-    if (!mf_current || timeout_ms == 0)
+    if (!mf_current)
         return LIBC(epoll_pwait)(set, events, capacity, timeout_ms, mask);
     return epoll_until(set, events, capacity, deadline_after_ms(timeout_ms));
 }

@@ -344,15 +344,16 @@ int pthread_mutex_lock(pthread_mutex_t *mutex)
     return mf_current ? note_taken(mutex, lock_mutex(mutex, MR_NO_DEADLINE), PLACE) : LIBC(pthread_mutex_lock)(mutex);
 }
 
-/* Who tries again and again waits for somebody else, who may be a fiber of the same carrier. */
-int pthread_mutex_trylock(pthread_mutex_t *mutex)
+static int note_tried(int error)
 {
-    if (!mf_current)
-        return LIBC(pthread_mutex_trylock)(mutex);
-    int error = note_taken(mutex, try_mutex(mutex), PLACE);
-    if (error == EBUSY)
+    if (is_taken(error))
         mf_spend_turn();
     return error;
+}
+
+int pthread_mutex_trylock(pthread_mutex_t *mutex)
+{
+    return mf_current ? note_tried(note_taken(mutex, try_mutex(mutex), PLACE)) : LIBC(pthread_mutex_trylock)(mutex);
 }
 
 int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until)
@@ -476,7 +477,7 @@ int pthread_cond_broadcast(pthread_cond_t *condition)
 
 static int try_read_lock(void *lock)
 {
-    return pthread_rwlock_tryrdlock(lock);
+    return LIBC(pthread_rwlock_tryrdlock)(lock);
 }
 
 static int try_write_lock(void *lock)
@@ -498,9 +499,14 @@ static int lock_rwlock(pthread_rwlock_t *lock, mf_try try_lock, uint64_t deadlin
     return error;
 }
 
+int pthread_rwlock_tryrdlock(pthread_rwlock_t *lock)
+{
+    return mf_current ? note_tried(note_taken(lock, try_read_lock(lock), PLACE)) : LIBC(pthread_rwlock_tryrdlock)(lock);
+}
+
 int pthread_rwlock_trywrlock(pthread_rwlock_t *lock)
 {
-    return mf_current ? note_taken(lock, try_write_lock(lock), PLACE) : LIBC(pthread_rwlock_trywrlock)(lock);
+    return mf_current ? note_tried(note_taken(lock, try_write_lock(lock), PLACE)) : LIBC(pthread_rwlock_trywrlock)(lock);
 }
 
 int pthread_rwlock_rdlock(pthread_rwlock_t *lock)
@@ -558,6 +564,8 @@ int pthread_rwlock_unlock(pthread_rwlock_t *lock)
 
 ALIAS(__pthread_rwlock_rdlock, pthread_rwlock_rdlock);
 
+ALIAS(__pthread_rwlock_tryrdlock, pthread_rwlock_tryrdlock);
+
 ALIAS(__pthread_rwlock_wrlock, pthread_rwlock_wrlock);
 
 ALIAS(__pthread_rwlock_trywrlock, pthread_rwlock_trywrlock);
@@ -571,16 +579,21 @@ int pthread_spin_lock(pthread_spinlock_t *lock)
 {
     if (!mf_current)
         return LIBC(pthread_spin_lock)(lock);
-    while (pthread_spin_trylock(lock) != 0)
+    while (LIBC(pthread_spin_trylock)(lock) != 0)
         mr_fiber_yield();
     return 0;
+}
+
+int pthread_spin_trylock(pthread_spinlock_t *lock)
+{
+    return mf_current ? note_tried(LIBC(pthread_spin_trylock)(lock)) : LIBC(pthread_spin_trylock)(lock);
 }
 
 /* --------------------------------------------------------------------------------------------------- semaphores --- */
 
 static int try_semaphore(void *lock)
 {
-    return sem_trywait(lock) == 0 ? 0 : errno;
+    return LIBC(sem_trywait)(lock) == 0 ? 0 : errno;
 }
 
 static int wait_for_semaphore(sem_t *semaphore, uint64_t deadline_ns)
@@ -589,6 +602,14 @@ static int wait_for_semaphore(sem_t *semaphore, uint64_t deadline_ns)
     int error = acquire(semaphore, try_semaphore, deadline_ns, true);
     errno = error ? error : before;
     return error ? -1 : 0;
+}
+
+int sem_trywait(sem_t *semaphore)
+{
+    int result = LIBC(sem_trywait)(semaphore);
+    if (mf_current && result)
+        mf_spend_turn();
+    return result;
 }
 
 int sem_wait(sem_t *semaphore)

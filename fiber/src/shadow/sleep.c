@@ -73,6 +73,7 @@ int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time, str
 {
     if (!mf_current || !is_wall_clock(clock))
         return LIBC(clock_nanosleep)(clock, flags, time, rest);
+    mf_spend_turn();
     return -((flags & TIMER_ABSTIME) ? sleep_until(clock, time) : sleep_for_timespec(time, rest));
 }
 

@@ -33,7 +33,10 @@ static int domain_of(int descriptor)
  * errors; sockets that have none (Unix) take the flag for nothing. */
 static bool receive_is_libcs(int descriptor, int flags)
 {
-    if (!mf_current || (flags & MSG_DONTWAIT))
+    if (!mf_current)
+        return true;
+    mf_spend_turn();
+    if (flags & MSG_DONTWAIT)
         return true;
     if ((flags & MSG_OOB) && mf_is_stream(descriptor))
         return true;
@@ -221,8 +224,6 @@ static ssize_t receive_message(int descriptor, struct msghdr *message, int flags
     mf_note_received(descriptor, wanted, received);
     if (received < 0)
         return received;
-    if (!call.has_waited)
-        mf_spend_turn();
     bool is_short = received > 0 && (size_t)received < least_bytes(descriptor, wanted, flags);
     if (is_short && !mf_is_nonblocking(descriptor) && mf_is_stream(descriptor))
         received = flags & MSG_PEEK ? peek_all(&call, message, flags, received, control_bytes)
@@ -270,8 +271,6 @@ ssize_t recv(int descriptor, void *buffer, size_t size, int flags)
         received = LIBC(recv)(descriptor, buffer, size, flags | without_waiting(&call));
     while (received < 0 && errno == EAGAIN && mf_wait_to_retry(&call));
     mf_note_received(descriptor, size, received);
-    if (received >= 0 && !call.has_waited)
-        mf_spend_turn();
     return mf_settle(received, before);
 }
 

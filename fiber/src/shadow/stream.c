@@ -93,6 +93,7 @@ int ftrylockfile(FILE *stream)
         return LIBC(ftrylockfile)(stream);
     if (!try_lock(stream, own)) {
         free(own);
+        mf_spend_turn();
         return EBUSY;
     }
     own->is_programs = true;

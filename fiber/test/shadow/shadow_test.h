@@ -34,7 +34,8 @@
     X(sleep)                                                                                                           \
     X(stream)                                                                                                          \
     X(terminal)                                                                                                        \
-    X(thread)
+    X(thread)                                                                                                          \
+    X(vain)
 
 #define SHADOW_DECLARE(file) extern const fiber_case file##_cases[];
 SHADOW_FILES(SHADOW_DECLARE)
