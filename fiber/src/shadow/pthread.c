@@ -194,6 +194,18 @@ static struct {
     ownership *first;
 } owned[BUCKETS];
 
+/* libc sees no fiber that waits to write. Where writers come first, readers must. */
+typedef struct writer {
+    struct writer *next;
+    const void *lock;
+} writer;
+
+static struct {
+    mf_lock lock;
+    atomic_uint count;
+    writer *first;
+} writers[BUCKETS];
+
 static size_t owner_bucket(const void *lock)
 {
     return (size_t)(bucket_of(lock) - buckets);
@@ -203,6 +215,7 @@ static size_t owner_bucket(const void *lock)
 void mf_pthread_forget_after_fork(void)
 {
     memset(buckets, 0, sizeof buckets);
+    memset(writers, 0, sizeof writers);
     for (size_t i = 0; i < BUCKETS; i++)
         atomic_store(&owned[i].lock.state, 0);
 }
@@ -475,9 +488,49 @@ int pthread_cond_broadcast(pthread_cond_t *condition)
 
 /* ------------------------------------------------------------------------------------------ readers and writers --- */
 
+static bool prefers_writers(const pthread_rwlock_t *lock)
+{
+    return lock->__data.__flags == PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP;
+}
+
+static void begin_writing(writer *own, const void *lock)
+{
+    size_t index = owner_bucket(lock);
+    mf_lock_take(&writers[index].lock);
+    *own = (writer){.next = writers[index].first, .lock = lock};
+    writers[index].first = own;
+    atomic_fetch_add(&writers[index].count, 1);
+    mf_lock_give(&writers[index].lock);
+}
+
+static void end_writing(const writer *own)
+{
+    size_t index = owner_bucket(own->lock);
+    mf_lock_take(&writers[index].lock);
+    writer **link = &writers[index].first;
+    while (*link != own)
+        link = &(*link)->next;
+    *link = own->next;
+    atomic_fetch_sub(&writers[index].count, 1);
+    mf_lock_give(&writers[index].lock);
+}
+
+static bool is_wanted_by_writer(const void *lock)
+{
+    size_t index = owner_bucket(lock);
+    if (!atomic_load(&writers[index].count))
+        return false;
+    mf_lock_take(&writers[index].lock);
+    const writer *each = writers[index].first;
+    while (each && each->lock != lock)
+        each = each->next;
+    mf_lock_give(&writers[index].lock);
+    return each;
+}
+
 static int try_read_lock(void *lock)
 {
-    return LIBC(pthread_rwlock_tryrdlock)(lock);
+    return prefers_writers(lock) && is_wanted_by_writer(lock) ? EBUSY : LIBC(pthread_rwlock_tryrdlock)(lock);
 }
 
 static int try_write_lock(void *lock)
@@ -488,25 +541,41 @@ static int try_write_lock(void *lock)
     return error;
 }
 
+static int acquire_rwlock(pthread_rwlock_t *lock, mf_try try_lock, uint64_t deadline_ns)
+{
+    writer own;
+    bool must_be_seen = try_lock == try_write_lock && prefers_writers(lock);
+    if (must_be_seen)
+        begin_writing(&own, lock);
+    int error = acquire(lock, try_lock, deadline_ns, false);
+    if (must_be_seen)
+        end_writing(&own);
+    if (must_be_seen && error) /* the readers need wait no longer */
+        wake(lock, true);
+    return error;
+}
+
 /* Who writes and asks again is told so, as by libc, which knows the writer by its thread. */
 static int lock_rwlock(pthread_rwlock_t *lock, mf_try try_lock, uint64_t deadline_ns)
 {
     int before = errno;
     int error = try_lock(lock);
     if (is_taken(error))
-        error = is_own(lock) ? EDEADLK : acquire(lock, try_lock, deadline_ns, false);
+        error = is_own(lock) ? EDEADLK : acquire_rwlock(lock, try_lock, deadline_ns);
     errno = before;
     return error;
 }
 
 int pthread_rwlock_tryrdlock(pthread_rwlock_t *lock)
 {
-    return mf_current ? note_tried(note_taken(lock, try_read_lock(lock), PLACE)) : LIBC(pthread_rwlock_tryrdlock)(lock);
+    return mf_current ? note_tried(note_taken(lock, try_read_lock(lock), PLACE))
+                      : LIBC(pthread_rwlock_tryrdlock)(lock);
 }
 
 int pthread_rwlock_trywrlock(pthread_rwlock_t *lock)
 {
-    return mf_current ? note_tried(note_taken(lock, try_write_lock(lock), PLACE)) : LIBC(pthread_rwlock_trywrlock)(lock);
+    return mf_current ? note_tried(note_taken(lock, try_write_lock(lock), PLACE))
+                      : LIBC(pthread_rwlock_trywrlock)(lock);
 }
 
 int pthread_rwlock_rdlock(pthread_rwlock_t *lock)

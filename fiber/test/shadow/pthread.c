@@ -456,6 +456,99 @@ static void a_barrier_among_fibers_and_threads(void)
     CHECK_EQ(pthread_barrier_destroy(&m.barrier), 0);
 }
 
+/* ------------------------------------------------------------------------------------- where writers come first --- */
+
+typedef struct library {
+    pthread_rwlock_t lock;
+    atomic_bool is_over;
+} library;
+
+static library new_library(void)
+{
+    return (library){.lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP};
+}
+
+static void *read_again_and_again(void *argument)
+{
+    library *l = argument;
+    while (!atomic_load(&l->is_over)) {
+        CHECK_EQ(pthread_rwlock_rdlock(&l->lock), 0);
+        usleep(5000);
+        CHECK_EQ(pthread_rwlock_unlock(&l->lock), 0);
+    }
+    return NULL;
+}
+
+static void *write_once(void *argument)
+{
+    library *l = argument;
+    CHECK_EQ(pthread_rwlock_wrlock(&l->lock), 0);
+    CHECK_EQ(pthread_rwlock_unlock(&l->lock), 0);
+    atomic_store(&l->is_over, true);
+    return NULL;
+}
+
+/* There is always one that reads. */
+static void readers_let_writers_go_first(void)
+{
+    enum { READERS = 3 };
+    mr_fiber *all[READERS];
+    library l = new_library();
+    for (int i = 0; i < READERS; i++) {
+        all[i] = spawn(read_again_and_again, &l);
+        usleep(2000);
+    }
+    on_fiber(write_once, &l);
+    for (int i = 0; i < READERS; i++)
+        join(all[i]);
+}
+
+static void *write_soon_or_never(void *argument)
+{
+    struct timespec until;
+    library *l = argument;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    CHECK_EQ(pthread_rwlock_tryrdlock(&l->lock), 0);
+    CHECK_EQ(pthread_rwlock_unlock(&l->lock), 0);
+    CHECK_EQ(pthread_rwlock_timedwrlock(&l->lock, &until), ETIMEDOUT);
+    CHECK_EQ(pthread_rwlock_rdlock(&l->lock), 0);
+    CHECK_EQ(pthread_rwlock_unlock(&l->lock), 0);
+    return NULL;
+}
+
+static void *read_for_long(void *argument)
+{
+    library *l = argument;
+    CHECK_EQ(pthread_rwlock_rdlock(&l->lock), 0);
+    while (!atomic_load(&l->is_over))
+        usleep(5000);
+    CHECK_EQ(pthread_rwlock_unlock(&l->lock), 0);
+    return NULL;
+}
+
+static void *read_after_a_writer(void *argument)
+{
+    library *l = argument;
+    CHECK_EQ(pthread_rwlock_tryrdlock(&l->lock), EBUSY);
+    CHECK_EQ(pthread_rwlock_rdlock(&l->lock), 0);
+    CHECK_EQ(pthread_rwlock_unlock(&l->lock), 0);
+    return NULL;
+}
+
+static void a_writer_that_gives_up_lets_readers_go_on(void)
+{
+    library l = new_library();
+    mr_fiber *first = spawn(read_for_long, &l);
+    let_fibers_park();
+    mr_fiber *writer = spawn(write_soon_or_never, &l);
+    let_fibers_park();
+    on_fiber(read_after_a_writer, &l);
+    join(writer);
+    atomic_store(&l.is_over, true);
+    join(first);
+}
+
 /* ------------------------------------------------------------------------------------------ waiting by trying --- */
 
 typedef struct spinning {
@@ -741,6 +834,8 @@ static void posting_from_a_signal_handler(void)
 }
 
 const fiber_case pthread_cases[] = {
+    CASE(readers_let_writers_go_first),
+    CASE(a_writer_that_gives_up_lets_readers_go_on),
     CASE(a_normal_mutex),
     CASE(a_recursive_mutex),
     CASE(an_error_checking_mutex),
