@@ -204,6 +204,46 @@ void mf_offload_alone(mf_work work, void *argument)
         mf_offload(work, argument);
 }
 
+/* Whoever claims the wait first decides whether it is cancelled: no wake-up is. */
+static void *do_unless_cancelled(void *argument)
+{
+    job *j = argument;
+    errno = 0;
+    j->work(j->argument);
+    j->error = errno;
+    if (mf_wait_claim(&j->wait, 0))
+        mf_wait_wake(&j->wait);
+    return NULL;
+}
+
+static int wait_unless_closed(job *j, int descriptor)
+{
+    mf_watch watch;
+    mf_watch_begin_for_close(&watch, &j->wait, -EBADF, descriptor);
+    int outcome = mf_wait_park(&j->wait, MR_NO_DEADLINE, MF_INTERRUPTIBLE);
+    mf_watch_end(&watch);
+    return outcome;
+}
+
+int mf_offload_cancellable(mf_work work, void *argument, int descriptor)
+{
+    pthread_t thread;
+    void *end;
+    job j = {.work = work, .argument = argument};
+    mf_wait_init(&j.wait);
+    if (!can_be_helped() || start_thread(&thread, do_unless_cancelled, &j) != 0)
+        return MF_OFFLOAD_NO_THREAD;
+    int outcome = wait_unless_closed(&j, descriptor);
+    if (outcome < 0)
+        pthread_cancel(thread);
+    pthread_join(thread, &end);
+    if (end == PTHREAD_CANCELED)
+        return outcome;
+    if (j.error)
+        errno = j.error;
+    return 0;
+}
+
 void mf_offload_stop(void)
 {
     mf_lock_take(&pool.lock);

@@ -1,8 +1,9 @@
 /*
  * process.c: waiting for processes and for locks on files.
  *
- * The end of one process is announced by a pidfd (Linux 5.3). Nothing announces the end of any of several, a stop, or a
- * lock that becomes free: those are tried again after a pause of 1 ms, doubling up to 20.
+ * The end of one process is announced by a pidfd (Linux 5.3). Nothing announces the end of any of several, a stop, or
+ * that a lock of flock or of an open file becomes free: those are tried again after a pause of 1 ms, doubling up to 20.
+ * For a process's own locks on parts of files a thread waits.
  */
 #include "../mask.h"
 #include "../offload.h"
@@ -244,12 +245,73 @@ static bool is_locked(int result)
     return result < 0 && (errno == EAGAIN || errno == EACCES);
 }
 
-static int lock_record(int descriptor, int try_command, void *lock)
+/* A lock of the process's on a part of a file: fcntl's or, without one, lockf's. */
+typedef struct record {
+    int descriptor;
+    void *lock;
+    off64_t size;
+    int result;
+} record;
+
+static int try_record(const record *r)
+{
+    return r->lock ? LIBC(fcntl)(r->descriptor, F_SETLK, r->lock) : LIBC(lockf64)(r->descriptor, F_TLOCK, r->size);
+}
+
+static void wait_for_record(void *argument)
+{
+    record *r = argument;
+    r->result = r->lock ? LIBC(fcntl)(r->descriptor, F_SETLKW, r->lock)
+                        : LIBC(lockf64)(r->descriptor, F_LOCK, r->size);
+}
+
+static int try_record_again_and_again(const record *r)
+{
+    unsigned backoff_ms = 0;
+    int result;
+    do
+        result = try_record(r);
+    while (is_locked(result) && mf_back_off(&backoff_ms, MR_NO_DEADLINE));
+    return result;
+}
+
+/* The lock may have come just then; of the process's own locks none is in its way. */
+static int try_record_once_more(const record *r, int interruption)
+{
+    int result = try_record(r);
+    return is_locked(result) ? mf_fail(interruption) : result;
+}
+
+/* On a thread, not by trying again: the kernel finds processes that wait for each other among those that wait in it. */
+static int wait_for_record_elsewhere(record *r)
+{
+    int error = mf_offload_cancellable(wait_for_record, r, r->descriptor);
+    switch (error) {
+    case 0:
+        return r->result;
+    case MF_OFFLOAD_NO_THREAD:
+        return try_record_again_and_again(r);
+    case -EBADF: /* and the process's locks on that file are gone */
+        return mf_fail(error);
+    default:
+        return try_record_once_more(r, error);
+    }
+}
+
+static int lock_record(record r)
+{
+    int before = errno, result = try_record(&r);
+    if (is_locked(result))
+        result = wait_for_record_elsewhere(&r);
+    return (int)mf_settle(result, before);
+}
+
+static int lock_open_file(int descriptor, void *lock)
 {
     unsigned backoff_ms = 0;
     int result, before = errno;
     do
-        result = LIBC(fcntl)(descriptor, try_command, lock);
+        result = LIBC(fcntl)(descriptor, F_OFD_SETLK, lock);
     while (is_locked(result) && mf_back_off(&backoff_ms, MR_NO_DEADLINE));
     return (int)mf_settle(result, before);
 }
@@ -261,10 +323,10 @@ int fcntl(int descriptor, int command, ...)
     va_start(arguments, command);
     void *argument = va_arg(arguments, void *);
     va_end(arguments);
-    if (mf_current && command == F_SETLKW)
-        return lock_record(descriptor, F_SETLK, argument);
+    if (mf_current && command == F_SETLKW && argument)
+        return lock_record((record){.descriptor = descriptor, .lock = argument});
     if (mf_current && command == F_OFD_SETLKW)
-        return lock_record(descriptor, F_OFD_SETLK, argument);
+        return lock_open_file(descriptor, argument);
     return LIBC(fcntl)(descriptor, command, argument);
 }
 
@@ -273,14 +335,8 @@ ALIAS(__fcntl, fcntl);
 
 int lockf64(int descriptor, int command, off64_t size)
 {
-    if (!mf_current || command != F_LOCK)
-        return LIBC(lockf64)(descriptor, command, size);
-    unsigned backoff_ms = 0;
-    int result, before = errno;
-    do
-        result = LIBC(lockf64)(descriptor, F_TLOCK, size);
-    while (is_locked(result) && mf_back_off(&backoff_ms, MR_NO_DEADLINE));
-    return (int)mf_settle(result, before);
+    return mf_current && command == F_LOCK ? lock_record((record){.descriptor = descriptor, .size = size})
+                                           : LIBC(lockf64)(descriptor, command, size);
 }
 
 ALIAS(lockf, lockf64);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -275,6 +276,98 @@ static void a_record_lock_of_another_process(void)
     unlink(path);
 }
 
+static struct flock lock_of_byte(off_t byte)
+{
+    return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+}
+
+/* A child that holds the second byte of a file. It waits for the first, or for its end. */
+static pid_t fork_holder(int file, bool wants_first)
+{
+    int told[2];
+    char byte;
+    MUST(pipe(told));
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        struct flock second = lock_of_byte(1), first = lock_of_byte(0);
+        MUST(fcntl(file, F_SETLK, &second));
+        MUST(write(told[1], "x", 1));
+        if (!wants_first)
+            pause();
+        _exit(fcntl(file, F_SETLKW, &first) < 0 ? errno : 0);
+    }
+    MUST(read(told[0], &byte, 1));
+    MUST(close(told[0]));
+    MUST(close(told[1]));
+    return child;
+}
+
+typedef struct record_waiter {
+    int file;
+    bool by_lockf;
+    int error;
+} record_waiter;
+
+static void *wait_for_second_byte(void *argument)
+{
+    record_waiter *w = argument;
+    struct flock second = lock_of_byte(1);
+    errno = 0;
+    MUST(lseek(w->file, 1, SEEK_SET));
+    CHECK_EQ(w->by_lockf ? lockf(w->file, F_LOCK, 1) : fcntl(w->file, F_SETLKW, &second), w->error ? -1 : 0);
+    CHECK_EQ(errno, w->error);
+    return NULL;
+}
+
+static int new_locked_file(char *path)
+{
+    struct flock first = lock_of_byte(0);
+    make_path(path, "record");
+    int file = MUST(open(path, O_CREAT | O_RDWR, 0600));
+    MUST(fcntl(file, F_SETLK, &first));
+    return file;
+}
+
+/* The kernel sees that each waits for the other, and tells whoever comes last. */
+static void record_locks_in_a_circle(void)
+{
+    for (int i = 0; i < 2; i++) {
+        char path[64];
+        int status;
+        record_waiter w = {.file = new_locked_file(path), .by_lockf = i, .error = EDEADLK};
+        pid_t child = fork_holder(w.file, true);
+        usleep(100000);
+        on_fiber(wait_for_second_byte, &w);
+        close(w.file);
+        MUST(waitpid(child, &status, 0));
+        CHECK_EQ(status, 0);
+        unlink(path);
+    }
+}
+
+static void a_wait_for_a_record_lock_ends(void)
+{
+    for (int i = 0; i < 2; i++) {
+        char path[64];
+        record_waiter w = {.file = new_locked_file(path), .by_lockf = i, .error = i ? EBADF : EINTR};
+        pid_t child = fork_holder(w.file, false);
+        mr_fiber *fiber = spawn(wait_for_second_byte, &w);
+        let_fibers_park();
+        if (w.error == EBADF)
+            MUST(close(w.file));
+        else
+            mr_fiber_interrupt(fiber, EINTR);
+        join(fiber);
+        MUST(kill(child, SIGKILL));
+        MUST(waitpid(child, NULL, 0));
+        if (w.error != EBADF) /* the interruption has left no lock behind, and no wait for one */
+            on_fiber(lock_record, &w.file);
+        if (w.error != EBADF)
+            MUST(close(w.file));
+        unlink(path);
+    }
+}
+
 enum { LINES = 4000 };
 static const char line[] = "what a terminal shows\n";
 
@@ -358,6 +451,8 @@ const fiber_case file_cases[] = {
     CASE(streams_of_named_pipes),
     CASE(many_wait_for_a_file_lock),
     CASE(a_record_lock_of_another_process),
+    CASE(record_locks_in_a_circle),
+    CASE(a_wait_for_a_record_lock_ends),
     CASE(lines_written_to_a_terminal),
     CASE(a_device_that_takes_messages),
     CASE(an_event_descriptor_without_room),
