@@ -21,6 +21,12 @@ uint64_t mf_mask_of_thread(void)
     return mask;
 }
 
+bool mf_mask_take(int signal_number)
+{
+    uint64_t set = MF_MASK_BIT(signal_number);
+    return syscall(SYS_rt_sigtimedwait, &set, NULL, &(struct timespec){0}, sizeof set) == signal_number;
+}
+
 mf_hold mf_mask_hold(void)
 {
     bool holds = !mf_this_carrier || (mf_current && mf_current->mask.is_own);
@@ -83,8 +89,7 @@ uint64_t mf_mask_of_fiber(void)
  * it. */
 static bool take_pending_sigpipe(const mr_fiber *fiber)
 {
-    uint64_t set = MF_MASK_BIT(SIGPIPE) & fiber->mask.blocked & ~fiber->carrier->blocked_signals;
-    return set && syscall(SYS_rt_sigtimedwait, &set, NULL, &(struct timespec){0}, sizeof set) == SIGPIPE;
+    return (MF_MASK_BIT(SIGPIPE) & fiber->mask.blocked & ~fiber->carrier->blocked_signals) && mf_mask_take(SIGPIPE);
 }
 
 void mf_mask_put_off(mr_fiber *fiber)

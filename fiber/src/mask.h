@@ -36,6 +36,9 @@ uint64_t mf_mask_of_thread(void);
 /* Tells what the thread had blocked before. Past the fiber: a mask for a while. errno may change. */
 uint64_t mf_mask_set(uint64_t mask);
 
+/* Takes the signal back if it is pending for this thread, which blocks it. errno may change. */
+bool mf_mask_take(int signal_number);
+
 /* Around a lock that a signal's handler may take too, on any thread. Carriers block signals already, but for those that
  * a fiber lets in. */
 typedef struct mf_hold {

@@ -6,6 +6,7 @@
  * (EOPNOTSUPP) is a file, which a helper thread reads; or a device, where nothing but the call itself tells whether it
  * waits, so that a thread of its own makes it; or something else, which is asked with poll first.
  */
+#include "../mask.h"
 #include "../offload.h"
 #include "../watch.h"
 #include "blocking.h"
@@ -38,6 +39,7 @@ typedef struct transfer {
     struct iovec *vector;
     int count;
     size_t done;
+    bool was_patient; /* the last attempt blocked a helper: what it did not do cannot be done */
 } transfer;
 
 typedef enum descriptor_kind { KIND_FILE, KIND_PIPE, KIND_SOCKET, KIND_DEVICE, KIND_OTHER } descriptor_kind;
@@ -107,18 +109,27 @@ static ssize_t perform_a_little(const transfer *t)
 typedef struct errand {
     const transfer *transfer;
     ssize_t result;
+    bool has_sigxfsz;
 } errand;
 
+/* The signal is for whoever writes beyond the limit (RLIMIT_FSIZE). Helpers block it. */
 static void run_errand(void *argument)
 {
     errand *e = argument;
     e->result = perform(e->transfer);
+    int error = errno;
+    e->has_sigxfsz = e->result < 0 && error == EFBIG && mf_mask_take(SIGXFSZ);
+    errno = error;
 }
 
 static ssize_t perform_elsewhere(const transfer *t, void (*offload)(mf_work, void *))
 {
     errand e = {.transfer = t};
     offload(run_errand, &e);
+    int error = errno;
+    if (e.has_sigxfsz)
+        raise(SIGXFSZ);
+    errno = error;
     return e.result;
 }
 
@@ -220,12 +231,14 @@ static bool may_mean_waiting(const transfer *t, int error)
  * mode. */
 static ssize_t attempt(transfer *t)
 {
+    t->was_patient = false;
     ssize_t result = attempt_without_waiting(t);
     int error = errno;
     if (result >= 0 || !may_mean_waiting(t, error))
         return result;
     descriptor_kind kind = kind_of(t->call.descriptor);
-    if (kind == KIND_FILE)
+    t->was_patient = kind == KIND_FILE;
+    if (t->was_patient)
         return perform_elsewhere(t, mf_offload);
     if (error == EAGAIN || error == EINVAL)
         return mf_nothing_comes(&t->call) ? perform(t) : mf_fail(-error);
@@ -277,7 +290,7 @@ static bool is_short_of_mark(const transfer *t)
 static bool must_write_on(transfer *t)
 {
     struct msghdr rest = {.msg_iov = t->vector, .msg_iovlen = (size_t)t->count};
-    if (left_bytes(t) == 0)
+    if (left_bytes(t) == 0 || t->was_patient)
         return false;
     switch (kind_of(t->call.descriptor)) {
     case KIND_SOCKET:

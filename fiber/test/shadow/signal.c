@@ -8,6 +8,7 @@
 #include <spawn.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <threads.h>
@@ -89,6 +90,43 @@ static void sigpipe_blocked_by_the_program(void)
     CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.carriers = 1}), 0);
     on_fiber(write_to_nobody, &p);
     MUST(close(p.ends[1]));
+}
+
+static atomic_int beyond_limit;
+
+static void count_beyond_limit(int signal_number)
+{
+    CHECK_EQ(signal_number, SIGXFSZ);
+    atomic_fetch_add(&beyond_limit, 1);
+}
+
+static void *write_beyond_limit(void *argument)
+{
+    int file = *(int *)argument;
+    char block[5000] = {0};
+    CHECK_EQ(write(file, block, sizeof block), 4096);
+    CHECK_EQ(atomic_load(&beyond_limit), 0);
+    errno = 0;
+    CHECK_EQ(write(file, block, 1), -1);
+    CHECK_EQ(errno, EFBIG);
+    CHECK_EQ(atomic_load(&beyond_limit), 1);
+    return NULL;
+}
+
+/* Whoever wrote is to be told, although another thread did it. */
+static void a_file_that_would_be_too_large(void)
+{
+    char path[] = "/dev/shm/millrace-limit-XXXXXX"; /* where the kernel writes nothing without waiting */
+    struct rlimit before, limit;
+    int file = MUST(mkstemp(path));
+    MUST(unlink(path));
+    MUST(getrlimit(RLIMIT_FSIZE, &before));
+    limit = (struct rlimit){.rlim_cur = 4096, .rlim_max = before.rlim_max};
+    CHECK(signal(SIGXFSZ, count_beyond_limit) != SIG_ERR);
+    MUST(setrlimit(RLIMIT_FSIZE, &limit));
+    on_fiber(write_beyond_limit, &file);
+    MUST(setrlimit(RLIMIT_FSIZE, &before));
+    MUST(close(file));
 }
 
 static void *read_terminal(void *argument)
@@ -491,6 +529,7 @@ static void a_mask_among_the_attributes_of_all_threads(void)
 const fiber_case signal_cases[] = {
     CASE(sigpipe_blocked_by_two_fibers),
     CASE(sigpipe_blocked_by_the_program),
+    CASE(a_file_that_would_be_too_large),
     CASE(reading_the_terminal_in_the_background),
     CASE(a_mask_is_one_fibers),
     CASE(the_carriers_mask_is_not_seen),
