@@ -120,7 +120,7 @@ int fflush(FILE *stream)
 ALIAS(fflush_unlocked, fflush);
 
 /* Not fflush: that takes back what was read ahead. */
-static bool write_out(FILE *stream)
+bool mf_stream_end_writing(FILE *stream)
 {
     mf_stream_user own;
     mf_stream_lock(stream, &own);
@@ -153,7 +153,7 @@ int fclose(FILE *stream)
 {
     if (mf_current)
         mf_stream_let_go(stream);
-    bool flushed = !mf_current || write_out(stream);
+    bool flushed = !mf_current || mf_stream_end_writing(stream);
     int error = errno, descriptor = mf_stream_descriptor(stream);
     if (descriptor >= 0)
         mf_watch_note_close(descriptor, descriptor);

@@ -130,13 +130,14 @@ static void reopen_stream(opening *o)
     o->stream = LIBC(freopen64)(o->path, o->stream_mode, o->stream);
 }
 
-/* What it has to write first may wait, too. */
 FILE *freopen64(const char *restrict path, const char *restrict mode, FILE *restrict stream)
 {
     int descriptor = mf_stream_descriptor(stream);
     if (descriptor >= 0)
         mf_watch_note_close(descriptor, descriptor);
     opening o = {.open = reopen_stream, .path = path, .stream_mode = mode, .stream = stream};
+    if (mf_current)
+        mf_stream_end_writing(stream); /* libc does not say either that it failed */
     if (mf_current && !mf_stream_is_held(stream))
         mf_offload_alone(open_now, &o);
     else

@@ -221,8 +221,10 @@ int pclose(FILE *stream)
         return LIBC(pclose)(stream);
     errand e = {.stream = stream};
     mf_stream_let_go(stream);
+    bool written = mf_stream_end_writing(stream);
+    int error = errno;
     mf_offload_alone(run_pclose, &e);
-    return e.result;
+    return written || e.result ? e.result : mf_fail(-error);
 }
 
 /* --------------------------------------------------------------------------------------------------- file locks --- */

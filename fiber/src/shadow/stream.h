@@ -61,4 +61,8 @@ void mf_stream_let_go(FILE *stream);
 /* output.c: writes what was put into a locked stream, so that libc has nothing left to write. False after an error. */
 bool mf_stream_write_out(FILE *stream);
 
+/* flush.c: the same for one that is not locked, before it is closed. What a broken pipe causes must meet the fiber, and no
+ * helper thread. */
+bool mf_stream_end_writing(FILE *stream);
+
 #endif

@@ -2,6 +2,7 @@
 #include "shadow_test.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <pty.h>
 #include <signal.h>
@@ -89,6 +90,50 @@ static void sigpipe_blocked_by_the_program(void)
     CHECK_EQ(pthread_sigmask(SIG_BLOCK, &own, NULL), 0);
     CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.carriers = 1}), 0);
     on_fiber(write_to_nobody, &p);
+    MUST(close(p.ends[1]));
+}
+
+static atomic_int broken_pipes;
+
+static void count_broken_pipe(int signal_number)
+{
+    CHECK_EQ(signal_number, SIGPIPE);
+    atomic_fetch_add(&broken_pipes, 1);
+}
+
+static void *end_a_stream_that_nobody_reads(void *argument)
+{
+    FILE *stream = popen("exec true", "w");
+    CHECK(stream);
+    struct pollfd entry = {.fd = fileno(stream)};
+    CHECK_EQ(poll(&entry, 1, -1), 1); /* nobody reads any more */
+    CHECK_EQ(fputs("text", stream), 1);
+    CHECK_EQ(pclose(stream), -1);
+    CHECK_EQ(errno, EPIPE);
+    CHECK_EQ(atomic_load(&broken_pipes), 1);
+    return argument;
+}
+
+static void *reopen_a_stream_that_nobody_reads(void *argument)
+{
+    const pair *p = argument;
+    FILE *stream = fdopen(dup(p->ends[1]), "w");
+    CHECK_EQ(fputs("text", stream), 1);
+    CHECK(freopen("/dev/null", "w", stream));
+    CHECK_EQ(atomic_load(&broken_pipes), 2);
+    CHECK_EQ(fclose(stream), 0);
+    return NULL;
+}
+
+/* What they hold is written by the fiber, though helpers close them. */
+static void streams_that_nobody_reads(void)
+{
+    pair p;
+    MUST(pipe(p.ends));
+    MUST(close(p.ends[0]));
+    CHECK(signal(SIGPIPE, count_broken_pipe) != SIG_ERR);
+    on_fiber(end_a_stream_that_nobody_reads, NULL);
+    on_fiber(reopen_a_stream_that_nobody_reads, &p);
     MUST(close(p.ends[1]));
 }
 
@@ -529,6 +574,7 @@ static void a_mask_among_the_attributes_of_all_threads(void)
 const fiber_case signal_cases[] = {
     CASE(sigpipe_blocked_by_two_fibers),
     CASE(sigpipe_blocked_by_the_program),
+    CASE(streams_that_nobody_reads),
     CASE(a_file_that_would_be_too_large),
     CASE(reading_the_terminal_in_the_background),
     CASE(a_mask_is_one_fibers),
