@@ -108,23 +108,32 @@ static ssize_t perform_a_little(const transfer *t)
 
 typedef struct errand {
     const transfer *transfer;
+    uint64_t mask;
     ssize_t result;
     bool has_sigxfsz;
 } errand;
 
-/* The signal is for whoever writes beyond the limit (RLIMIT_FSIZE). Helpers block it. */
+/* SIGXFSZ is for whoever writes beyond the limit (RLIMIT_FSIZE). Helpers block it. */
 static void run_errand(void *argument)
 {
     errand *e = argument;
+    uint64_t before = mf_mask_set(e->mask);
     e->result = perform(e->transfer);
     int error = errno;
     e->has_sigxfsz = e->result < 0 && error == EFBIG && mf_mask_take(SIGXFSZ);
+    mf_mask_set(before);
     errno = error;
+}
+
+/* A terminal does not stop a process in the background that blocks the signal, and tells it something else. */
+static uint64_t mask_of_helper(void)
+{
+    return ~(MF_MASK_BIT(SIGTTIN) | MF_MASK_BIT(SIGTTOU)) | mf_mask_of_fiber();
 }
 
 static ssize_t perform_elsewhere(const transfer *t, void (*offload)(mf_work, void *))
 {
-    errand e = {.transfer = t};
+    errand e = {.transfer = t, .mask = mask_of_helper()};
     offload(run_errand, &e);
     int error = errno;
     if (e.has_sigxfsz)

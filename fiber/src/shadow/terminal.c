@@ -10,15 +10,17 @@
 #define NS_PER_TENTH UINT64_C(100000000)
 
 /* The other end of a pseudoterminal tells its settings, and has none of its own. */
-static bool is_others_settings(int descriptor)
+static bool tells_others_settings(int descriptor)
 {
     unsigned number;
     return ioctl(descriptor, TIOCGPTN, &number) == 0;
 }
 
-static bool is_set_for_bytes(int descriptor, const struct termios *settings)
+/* Who reads there is stopped, or told EIO, whether there is something to read or not. */
+static bool is_in_background(int descriptor)
 {
-    return !(settings->c_lflag & ICANON) && !is_others_settings(descriptor);
+    pid_t foreground = tcgetpgrp(descriptor);
+    return foreground >= 0 && foreground != getpgrp();
 }
 
 /* After a poll, which has what is on its way arrive. */
@@ -43,8 +45,11 @@ mf_terminal_state mf_terminal_look(int descriptor, size_t size, uint64_t *limit_
     struct pollfd entry = {.fd = descriptor, .events = POLLIN};
     if (tcgetattr(descriptor, &settings) != 0)
         return MF_TERMINAL_NONE;
+    bool is_other_end = tells_others_settings(descriptor);
+    if (!is_other_end && is_in_background(descriptor))
+        return MF_TERMINAL_READY;
     bool has_input = LIBC(poll)(&entry, 1, 0) > 0;
-    if (!is_set_for_bytes(descriptor, &settings) || (entry.revents & (POLLHUP | POLLERR)))
+    if (is_other_end || (settings.c_lflag & ICANON) || (entry.revents & (POLLHUP | POLLERR)))
         return has_input ? MF_TERMINAL_READY : MF_TERMINAL_EMPTY;
     size_t least = settings.c_cc[VMIN], tenths = settings.c_cc[VTIME];
     *limit_ns = tenths * NS_PER_TENTH;

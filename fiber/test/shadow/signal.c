@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <threads.h>
 
 #ifdef __SANITIZE_THREAD__
@@ -189,34 +190,64 @@ static pid_t fork_until_this_process_ends(void)
     return child;
 }
 
-static pid_t read_in_the_background(int terminal)
+static pid_t run_in_the_background(void *(*run)(void *), int terminal)
 {
     pid_t child = fork_until_this_process_ends();
     if (child == 0) {
         CHECK(signal(SIGTTIN, SIG_DFL) != SIG_ERR);
+        CHECK(signal(SIGTTOU, SIG_DFL) != SIG_ERR);
         MUST(setpgid(0, 0));
-        on_fiber(read_terminal, &terminal);
+        on_fiber(run, &terminal);
         _exit(0);
     }
     return child;
 }
 
-static void lead_a_session(void)
+static void must_stop(void *(*run)(void *), int terminal, int signal_number)
 {
-    int user, terminal, status;
-    MUST(setsid());
-    MUST(openpty(&user, &terminal, NULL, NULL, NULL));
-    MUST(ioctl(terminal, TIOCSCTTY, 0));
-    MUST(write(user, "x\n", 2));
-    pid_t child = read_in_the_background(terminal);
+    int status;
+    pid_t child = run_in_the_background(run, terminal);
     MUST(waitpid(child, &status, WUNTRACED));
     CHECK(WIFSTOPPED(status));
-    CHECK_EQ(WSTOPSIG(status), SIGTTIN);
+    CHECK_EQ(WSTOPSIG(status), signal_number);
     MUST(kill(child, SIGKILL));
     MUST(waitpid(child, NULL, 0));
 }
 
-static void reading_the_terminal_in_the_background(void)
+static void *write_to_terminal(void *argument)
+{
+    return (void *)write(*(int *)argument, "x", 1);
+}
+
+/* Nobody could continue it: it is told EIO instead. */
+static void *read_without_a_shell(void *argument)
+{
+    CHECK(signal(SIGTTIN, SIG_IGN) != SIG_ERR);
+    CHECK_EQ((intptr_t)read_terminal(argument), -1);
+    CHECK_EQ(errno, EIO);
+    _exit(0);
+}
+
+static void lead_a_session(void)
+{
+    struct termios settings;
+    int user, terminal, status;
+    MUST(setsid());
+    MUST(openpty(&user, &terminal, NULL, NULL, NULL));
+    MUST(ioctl(terminal, TIOCSCTTY, 0));
+    must_stop(read_terminal, terminal, SIGTTIN);
+    pid_t child = run_in_the_background(read_without_a_shell, terminal);
+    MUST(waitpid(child, &status, 0));
+    CHECK_EQ(status, 0);
+    MUST(write(user, "x\n", 2));
+    must_stop(read_terminal, terminal, SIGTTIN);
+    MUST(tcgetattr(terminal, &settings));
+    settings.c_lflag |= TOSTOP;
+    MUST(tcsetattr(terminal, TCSANOW, &settings));
+    must_stop(write_to_terminal, terminal, SIGTTOU);
+}
+
+static void using_the_terminal_in_the_background(void)
 {
 #ifdef __SANITIZE_THREAD__
     SKIP("TSan cannot start threads after the fork of a process with several");
@@ -576,7 +607,7 @@ const fiber_case signal_cases[] = {
     CASE(sigpipe_blocked_by_the_program),
     CASE(streams_that_nobody_reads),
     CASE(a_file_that_would_be_too_large),
-    CASE(reading_the_terminal_in_the_background),
+    CASE(using_the_terminal_in_the_background),
     CASE(a_mask_is_one_fibers),
     CASE(the_carriers_mask_is_not_seen),
     CASE(a_vforked_child_sets_its_own_mask),
