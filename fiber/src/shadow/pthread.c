@@ -18,6 +18,7 @@
 #include "libc.h"
 #include "timespec.h"
 
+#include <limits.h>
 #include <string.h>
 
 enum { BUCKETS = 256, PAUSE_FIRST_MS = 1, PAUSE_LAST_MS = 16 };
@@ -301,10 +302,21 @@ static void note_unlocked(const void *lock)
 
 /* ------------------------------------------------------------------------------------------------------ mutexes --- */
 
+/* glibc keeps what has become of a robust mutex whose owner died in place of its owner (pthreadP.h). Its trylock would
+ * take a lost one, say so, and keep it (pthread_mutex_trylock.c): whoever asks next would wait for ever. */
+static bool is_lost(const pthread_mutex_t *mutex)
+{
+    enum { ROBUST = 16, NOT_RECOVERABLE = INT_MAX - 1 };
+    return (mutex->__data.__kind & ROBUST) &&
+           __atomic_load_n(&mutex->__data.__owner, __ATOMIC_RELAXED) == NOT_RECOVERABLE;
+}
+
 /* EDEADLK is the answer of an error-checking mutex to its owner's lock; trylock would say EBUSY. */
 static int try_mutex(void *lock)
 {
     pthread_mutex_t *mutex = lock;
+    if (is_lost(mutex))
+        return ENOTRECOVERABLE;
     if (!knows_its_owner(mutex))
         return LIBC(pthread_mutex_trylock)(mutex);
     if (is_held_by_neighbour(mutex))

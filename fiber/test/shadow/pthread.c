@@ -801,6 +801,39 @@ static void a_recursive_mutex_whose_owner_died(void)
     pthread_mutex_destroy(&mutex);
 }
 
+static void *lose(void *argument)
+{
+    CHECK_EQ(pthread_mutex_lock(argument), EOWNERDEAD);
+    CHECK_EQ(pthread_mutex_unlock(argument), 0);
+    return NULL;
+}
+
+static void *ask_for_what_is_lost(void *argument)
+{
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(pthread_mutex_lock(argument), ENOTRECOVERABLE);
+        CHECK_EQ(pthread_mutex_trylock(argument), ENOTRECOVERABLE);
+    }
+    return NULL;
+}
+
+/* The heir has not said that what it protects is consistent. */
+static void a_mutex_that_cannot_be_recovered(void)
+{
+    pthread_mutex_t mutex;
+    pthread_mutexattr_t attributes;
+    pthread_t thread;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    CHECK_EQ(pthread_mutex_init(&mutex, &attributes), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, lock_and_die, &mutex), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    on_fiber(lose, &mutex);
+    on_fiber(ask_for_what_is_lost, &mutex);
+    CHECK_EQ(pthread_mutex_lock(&mutex), ENOTRECOVERABLE);
+    pthread_mutex_destroy(&mutex);
+}
+
 static sem_t alarms;
 static volatile sig_atomic_t handled;
 
@@ -858,6 +891,7 @@ const fiber_case pthread_cases[] = {
     CASE(joining_a_thread),
     CASE(a_mutex_whose_owner_died_during_the_wait),
     CASE(a_recursive_mutex_whose_owner_died),
+    CASE(a_mutex_that_cannot_be_recovered),
     CASE(posting_from_a_signal_handler),
     {0},
 };
