@@ -389,6 +389,8 @@ static int epoll_until(int set, struct epoll_event *events, int capacity, uint64
         if (count != 0 || has_passed(deadline_ns))
             return count;
         int error = mf_watch_wait(set, MR_WAIT_READABLE, deadline_ns);
+        if (error == -ELOOP) /* it holds others, as deep as they may be in each other: the carrier's cannot hold it */
+            error = wait_for_next_look(deadline_ns);
         if (error && (error != -ETIMEDOUT || !has_passed(deadline_ns)))
             return mf_fail(error);
     }

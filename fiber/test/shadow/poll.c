@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 
@@ -83,9 +84,41 @@ static void polling_without_a_descriptor_left(void)
     close_pair(&p);
 }
 
+static void *wait_for_event(void *argument)
+{
+    struct epoll_event event;
+    CHECK_EQ(epoll_wait(*(int *)argument, &event, 1, -1), 1);
+    return NULL;
+}
+
+/* As deep in each other as Linux lets them be: there is no room for a carrier's own around them. */
+static void sets_of_epoll_in_each_other(void)
+{
+    enum { DEPTH_MAX = 16 };
+    int sets[DEPTH_MAX], depth = 0, inner;
+    struct epoll_event event = {.events = EPOLLIN};
+    pair p = new_pair();
+    inner = p.ends[0];
+    while (depth < DEPTH_MAX) {
+        sets[depth] = MUST(epoll_create1(0));
+        if (epoll_ctl(sets[depth], EPOLL_CTL_ADD, inner, &event) != 0)
+            break;
+        inner = sets[depth++];
+    }
+    CHECK_EQ(errno, ELOOP);
+    mr_fiber *fiber = spawn(wait_for_event, &inner);
+    let_fibers_park();
+    MUST(write(p.ends[1], "x", 1));
+    join(fiber);
+    for (int i = 0; i <= depth; i++)
+        MUST(close(sets[i]));
+    close_pair(&p);
+}
+
 const fiber_case poll_cases[] = {
     CASE(polling_without_a_descriptor_left),
     CASE(a_bound_beyond_all_descriptors),
     CASE(a_timeout_without_end),
+    CASE(sets_of_epoll_in_each_other),
     {0},
 };
