@@ -296,6 +296,18 @@ static void note_time_left(struct timespec *timeout, uint64_t deadline_ns)
         *timeout = mf_timespec_of(mf_left_ns(deadline_ns));
 }
 
+/* After a message, waits for the next. False: there will be none, or an error, which is left to the next call: receiving
+ * would take it off the socket. */
+static bool another_comes(int descriptor)
+{
+    mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
+    struct pollfd entry = {.fd = descriptor, .events = POLLIN};
+    while (LIBC(poll)(&entry, 1, 0) == 0)
+        if (!mf_wait_to_retry(&call))
+            return false;
+    return !(entry.revents & POLLERR);
+}
+
 /* As in the kernel, the timeout is looked at between messages only (recvmmsg(2), BUGS). */
 int recvmmsg(int descriptor, struct mmsghdr *messages, unsigned count, int flags, struct timespec *timeout)
 {
@@ -306,6 +318,8 @@ int recvmmsg(int descriptor, struct mmsghdr *messages, unsigned count, int flags
     unsigned done = 0;
     int before = errno;
     while (done < count) {
+        if (done && !(one_at_a_time & MSG_DONTWAIT) && !another_comes(descriptor))
+            break;
         ssize_t received = recvmsg(descriptor, &messages[done].msg_hdr, one_at_a_time);
         if (received < 0)
             break;
@@ -432,6 +446,8 @@ int sendmmsg(int descriptor, struct mmsghdr *messages, unsigned count, int flags
         return LIBC(sendmmsg)(descriptor, messages, count, flags);
     unsigned done = 0;
     int before = errno;
+    if (count > IOV_MAX) /* as the kernel (sendmmsg(2)) */
+        count = IOV_MAX;
     while (done < count) {
         ssize_t sent = sendmsg(descriptor, &messages[done].msg_hdr, flags);
         if (sent < 0)

@@ -208,6 +208,65 @@ static void waiting_for_all_leaves_the_error(void)
     MUST(close(c.listener));
 }
 
+static int new_datagram_socket(struct sockaddr_in *address)
+{
+    socklen_t size = sizeof *address;
+    *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int own = MUST(socket(AF_INET, SOCK_DGRAM, 0));
+    MUST(bind(own, (struct sockaddr *)address, size));
+    MUST(getsockname(own, (struct sockaddr *)address, &size));
+    return own;
+}
+
+static void *receive_two_datagrams(void *argument)
+{
+    char bytes[2];
+    struct iovec vectors[] = {{bytes, 1}, {bytes + 1, 1}};
+    struct mmsghdr messages[2] = {{.msg_hdr = {.msg_iov = &vectors[0], .msg_iovlen = 1}},
+                                  {.msg_hdr = {.msg_iov = &vectors[1], .msg_iovlen = 1}}};
+    CHECK_EQ(recvmmsg(*(int *)argument, messages, 2, 0, NULL), 1);
+    CHECK_EQ(recv(*(int *)argument, bytes, 1, 0), -1);
+    CHECK_EQ(errno, ECONNREFUSED);
+    return NULL;
+}
+
+/* An answer to what was sent meanwhile: nobody is there any more. */
+static void an_error_after_a_datagram_is_the_next_calls(void)
+{
+    struct sockaddr_in address, peers_address;
+    int own = new_datagram_socket(&address), peer = new_datagram_socket(&peers_address);
+    MUST(connect(own, (struct sockaddr *)&peers_address, sizeof peers_address));
+    MUST(connect(peer, (struct sockaddr *)&address, sizeof address));
+    MUST(send(peer, "x", 1, 0));
+    MUST(close(peer));
+    mr_fiber *fiber = spawn(receive_two_datagrams, &own);
+    let_fibers_park();
+    MUST(send(own, "x", 1, 0));
+    join(fiber);
+    MUST(close(own));
+}
+
+enum { MANY = 1100, MOST = 1024 };
+
+static void *send_many(void *argument)
+{
+    static struct mmsghdr messages[MANY];
+    static struct iovec vector = {"x", 1};
+    for (int i = 0; i < MANY; i++)
+        messages[i].msg_hdr = (struct msghdr){.msg_iov = &vector, .msg_iovlen = 1};
+    CHECK_EQ(sendmmsg(*(int *)argument, messages, MANY, 0), MOST);
+    return NULL;
+}
+
+static void more_messages_than_are_sent_at_once(void)
+{
+    struct sockaddr_in address;
+    int own = new_datagram_socket(&address);
+    MUST(connect(own, (struct sockaddr *)&address, sizeof address));
+    on_fiber(send_many, &own);
+    MUST(close(own));
+}
+
 const fiber_case receive_cases[] = {
     CASE(a_timeout_of_centuries),
     CASE(a_low_mark_is_waited_for),
@@ -215,5 +274,7 @@ const fiber_case receive_cases[] = {
     CASE(waiting_for_all_leaves_the_error),
     CASE(urgent_data_is_not_waited_for),
     CASE(datagrams_have_an_end_after_a_shutdown),
+    CASE(an_error_after_a_datagram_is_the_next_calls),
+    CASE(more_messages_than_are_sent_at_once),
     {0},
 };
