@@ -57,27 +57,54 @@ static void note_request(mf_mask *mask, int how, uint64_t set)
     }
 }
 
-/* It comes now, though the carrier goes on blocking it. Nothing else does: what is pending for the process is for its
- * own threads. */
-static void let_in_awaited(mf_mask *mask, uint64_t let_in)
+/* A handler that is left by a jump leaves the mask as it is, like the kernel. */
+static void let_in(mf_mask *mask, int signal_number)
 {
-    uint64_t now = let_in & mask->awaited;
-    mask->awaited &= ~now;
-    if (now & mask->blocked)
-        mf_mask_set(mask->blocked & ~now);
+    struct sigaction action;
+    uint64_t bit = MF_MASK_BIT(signal_number), added = mask->added, removed = mask->removed;
+    sigaction(signal_number, NULL, &action);
+    uint64_t handlers = mf_mask_of_set(&action.sa_mask) | (action.sa_flags & SA_NODEFER ? 0 : bit);
+    note_request(mask, SIG_BLOCK, handlers & ~NEVER_BLOCKED);
+    mask->awaited &= ~bit;
+    uint64_t before = mf_mask_of_thread();
+    mf_mask_set(before & ~bit);
+    mf_mask_set(before);
+    mask->added = added;
+    mask->removed = removed;
+}
+
+void mf_mask_let_in_awaited(void)
+{
+    mf_mask *mask = &mf_current->mask;
+    uint64_t now;
+    while ((now = mask->awaited & ~mf_mask_of_fiber()))
+        let_in(mask, __builtin_ctzll(now) + 1);
+}
+
+/* What the fiber has sent to itself comes now, though the carrier goes on blocking it. Nothing else does: what is pending
+ * for the process is for its own threads. */
+static void put_in_force(mr_fiber *fiber)
+{
+    uint64_t carriers = fiber->carrier->blocked_signals;
+    fiber->mask.blocked = (carriers | fiber->mask.added) & ~fiber->mask.removed;
+    fiber->mask.is_own = fiber->mask.blocked != carriers;
+    mf_mask_let_in_awaited();
+    mf_mask_set(fiber->mask.blocked);
 }
 
 void mf_mask_change(int how, uint64_t set)
 {
     int error = errno;
-    mr_fiber *fiber = mf_current;
-    uint64_t before = mf_mask_of_fiber(), carriers = fiber->carrier->blocked_signals;
-    note_request(&fiber->mask, how, set & ~NEVER_BLOCKED);
-    fiber->mask.blocked = (carriers | fiber->mask.added) & ~fiber->mask.removed;
-    fiber->mask.is_own = fiber->mask.blocked != carriers;
-    let_in_awaited(&fiber->mask, before & ~mf_mask_of_fiber());
-    mf_mask_set(fiber->mask.blocked);
+    note_request(&mf_current->mask, how, set & ~NEVER_BLOCKED);
+    put_in_force(mf_current);
     errno = error;
+}
+
+void mf_mask_restore(uint64_t added, uint64_t removed)
+{
+    mf_current->mask.added = added;
+    mf_current->mask.removed = removed;
+    put_in_force(mf_current);
 }
 
 uint64_t mf_mask_of_fiber(void)

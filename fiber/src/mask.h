@@ -55,6 +55,13 @@ uint64_t mf_mask_of_fiber(void);
 /* Changes that as pthread_sigmask does. errno stays as it is. */
 void mf_mask_change(int how, uint64_t set);
 
+/* The running fiber's requests, added and removed, as they were before. errno may change. */
+void mf_mask_restore(uint64_t added, uint64_t removed);
+
+/* Has the handlers run of what the running fiber has sent to itself and does not block, each with the mask that it was
+ * installed with. errno may change. */
+void mf_mask_let_in_awaited(void);
+
 /* Around a switch, for a fiber that has a mask of its own: the carrier's in its place, and back. errno may change. */
 void mf_mask_put_off(mr_fiber *fiber);
 void mf_mask_put_on(const mr_fiber *fiber);

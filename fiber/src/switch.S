@@ -7,6 +7,8 @@
  *
  * mf_entry: where a context that has never run begins. The values that context.c lays out on its stack arrive in
  * preserved registers. Unwinders stop here.
+ *
+ * __sigsetjmp: libc's, which must find its caller's registers and stack as they are, after mf_jump_prepare (jump.c).
  */
 #if defined(__x86_64__)
 
@@ -54,6 +56,28 @@ mf_entry:
     ud2
     .cfi_endproc
     .size mf_entry, . - mf_entry
+
+    .globl __sigsetjmp
+    .type __sigsetjmp, @function
+    .p2align 4
+__sigsetjmp:
+    .cfi_startproc
+    pushq %rdi
+    .cfi_adjust_cfa_offset 8
+    pushq %rsi
+    .cfi_adjust_cfa_offset 8
+    subq $8, %rsp
+    .cfi_adjust_cfa_offset 8
+    callq mf_jump_prepare
+    addq $8, %rsp
+    .cfi_adjust_cfa_offset -8
+    popq %rsi
+    .cfi_adjust_cfa_offset -8
+    popq %rdi
+    .cfi_adjust_cfa_offset -8
+    jmpq *%rax
+    .cfi_endproc
+    .size __sigsetjmp, . - __sigsetjmp
 
 #elif defined(__aarch64__)
 
@@ -110,6 +134,27 @@ mf_entry:
     brk #0
     .cfi_endproc
     .size mf_entry, . - mf_entry
+
+    .globl __sigsetjmp
+    .type __sigsetjmp, %function
+    .p2align 4
+__sigsetjmp:
+    .cfi_startproc
+    stp x29, x30, [sp, #-32]!
+    .cfi_adjust_cfa_offset 32
+    .cfi_rel_offset x29, 0
+    .cfi_rel_offset x30, 8
+    stp x0, x1, [sp, #16]
+    bl mf_jump_prepare
+    mov x16, x0
+    ldp x0, x1, [sp, #16]
+    ldp x29, x30, [sp], #32
+    .cfi_adjust_cfa_offset -32
+    .cfi_restore x29
+    .cfi_restore x30
+    br x16
+    .cfi_endproc
+    .size __sigsetjmp, . - __sigsetjmp
 
 #else
 #error "Fibers need an entry in switch.S and one in context.c for this processor."

@@ -20,6 +20,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -104,6 +105,7 @@ int __pthread_rwlock_wrlock(pthread_rwlock_t *);
 int __pthread_rwlock_trywrlock(pthread_rwlock_t *);
 int __pthread_rwlock_unlock(pthread_rwlock_t *);
 int __pthread_once(pthread_once_t *, void (*)(void));
+void __longjmp_chk(sigjmp_buf, int) __attribute__((noreturn));
 
 /* The names this library defines with a way of its own to libc's function. */
 #define MF_SHADOWED(X)                                                                                                 \
@@ -126,7 +128,7 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(__vfprintf_chk) X(vdprintf) X(__vdprintf_chk) X(sync_file_range) X(msync) X(sync) X(vfscanf) X(__isoc99_vfscanf) \
     X(__isoc23_vfscanf) X(pthread_sigmask) X(raise) X(pthread_kill) X(fopen64) X(freopen64) X(preadv64v2)              \
     X(pwritev64v2) X(flockfile) X(ftrylockfile) X(funlockfile) X(pthread_create) X(thrd_create) X(sched_yield)         \
-    X(_Fork)
+    X(_Fork) X(__sigsetjmp) X(siglongjmp) X(__longjmp_chk)
 
 /* Second names for the same definitions. Some of libc's exist for old programs only and cannot be looked up. */
 #define MF_ALIASED(X)                                                                                                  \
@@ -143,7 +145,7 @@ int __pthread_once(pthread_once_t *, void (*)(void));
     X(__isoc23_vscanf) X(fopen) X(freopen) X(preadv2) X(pwritev2) X(getchar_unlocked) X(getw) X(putw)                  \
     X(__fread_unlocked_chk) X(__fgets_unlocked_chk) X(eventfd_read) X(eventfd_write) X(mtx_lock) X(mtx_timedlock)      \
     X(mtx_trylock) X(mtx_unlock) X(cnd_wait) X(cnd_timedwait) X(cnd_signal) X(cnd_broadcast) X(call_once) X(thrd_join) \
-    X(thrd_sleep) X(thrd_yield) X(sigprocmask)
+    X(thrd_sleep) X(thrd_yield) X(sigprocmask) X(longjmp) X(_longjmp)
 
 typedef enum mf_libc_index {
 #define MF_LIBC_ENUM(name) MF_LIBC_##name,

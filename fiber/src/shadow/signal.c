@@ -47,31 +47,21 @@ static bool is_signal(int number)
     return number > 0 && number <= 64;
 }
 
-/* Though the carrier blocks it. */
-static bool is_let_in(int signal_number)
-{
-    return !(mf_mask_of_fiber() & MF_MASK_BIT(signal_number));
-}
-
-static int deliver_to_oneself(int signal_number)
-{
-    sigset_t one, before;
-    sigemptyset(&one);
-    sigaddset(&one, signal_number);
-    LIBC(pthread_sigmask)(SIG_UNBLOCK, &one, &before);
-    int error = LIBC(pthread_kill)(pthread_self(), signal_number);
-    LIBC(pthread_sigmask)(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 /* By a fiber: what it lets in is handled before the call returns, what it blocks when it lets it in. */
 static int send_to_oneself(int signal_number)
 {
-    if (is_signal(signal_number) && is_let_in(signal_number))
-        return deliver_to_oneself(signal_number);
-    if (is_signal(signal_number))
+    sigset_t one, before;
+    if (!is_signal(signal_number))
+        return LIBC(pthread_kill)(pthread_self(), signal_number);
+    sigemptyset(&one);
+    sigaddset(&one, signal_number);
+    LIBC(pthread_sigmask)(SIG_BLOCK, &one, &before);
+    int error = LIBC(pthread_kill)(pthread_self(), signal_number);
+    if (!error)
         mf_current->mask.awaited |= MF_MASK_BIT(signal_number);
-    return LIBC(pthread_kill)(pthread_self(), signal_number);
+    mf_mask_let_in_awaited();
+    LIBC(pthread_sigmask)(SIG_SETMASK, &before, NULL);
+    return error;
 }
 
 int raise(int signal_number)

@@ -22,6 +22,7 @@
     X(emptied)                                                                                                         \
     X(file)                                                                                                            \
     X(interrupt)                                                                                                       \
+    X(jump)                                                                                                            \
     X(name)                                                                                                            \
     X(poll)                                                                                                            \
     X(process)                                                                                                         \
