@@ -23,8 +23,24 @@ static void report_overflow(const mr_fiber *fiber)
     (void)written;
 }
 
-/* A handler that was there before is called; without one the default action comes into force, and the instruction that
- * failed is repeated. */
+/* By raise, kill and their kind. */
+static bool was_sent(const siginfo_t *info)
+{
+    return info->si_code <= 0;
+}
+
+/* The default action comes into force. The instruction that failed is repeated; where none has, the signal is: it is
+ * blocked until the handler has returned. */
+static void end_by_default(int signal_number, const siginfo_t *info)
+{
+    if (previous.sa_handler == SIG_IGN && was_sent(info))
+        return;
+    sigaction(signal_number, &previous, NULL);
+    if (was_sent(info))
+        raise(signal_number);
+}
+
+/* A handler that was there before is called. */
 static void hand_over(int signal_number, siginfo_t *info, void *context)
 {
     if (previous.sa_flags & SA_SIGINFO)
@@ -32,7 +48,7 @@ static void hand_over(int signal_number, siginfo_t *info, void *context)
     else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN)
         previous.sa_handler(signal_number);
     else
-        sigaction(SIGSEGV, &previous, NULL);
+        end_by_default(signal_number, info);
 }
 
 /* What a handler calls must not park: it would leave the signal's stack. */

@@ -114,6 +114,54 @@ static void other_faults_are_left_alone(void)
     CHECK(!WIFEXITED(status) || WEXITSTATUS(status) != 0);
 }
 
+static void *raise_a_fault(void *argument)
+{
+    raise(SIGSEGV);
+    return argument;
+}
+
+static void *return_it(void *argument)
+{
+    return argument;
+}
+
+static void raised_on_fiber(void)
+{
+    on_fiber(raise_a_fault, NULL);
+    _exit(0);
+}
+
+static void sent_to_the_process(void)
+{
+    on_fiber(return_it, NULL);
+    kill(getpid(), SIGSEGV);
+    _exit(0);
+}
+
+static void a_fault_that_was_sent_ends_the_process(void)
+{
+    char text[8192];
+    int status = run_in_child(raised_on_fiber, text, sizeof text);
+    CHECK(!WIFEXITED(status) || WEXITSTATUS(status) != 0); /* a sanitizer's handler exits */
+    status = run_in_child(sent_to_the_process, text, sizeof text);
+    CHECK(!WIFEXITED(status) || WEXITSTATUS(status) != 0);
+}
+
+static void ignored_then_overflow(void)
+{
+    signal(SIGSEGV, SIG_IGN);
+    on_fiber(raise_a_fault, NULL);
+    overflow_on_named_fiber();
+}
+
+static void a_fault_that_was_sent_and_is_ignored_changes_nothing(void)
+{
+    char text[8192];
+    int status = run_in_child(ignored_then_overflow, text, sizeof text);
+    CHECK(strstr(text, "stack overflow on fiber \"deep recursion\"") != NULL);
+    CHECK(!WIFEXITED(status) || WEXITSTATUS(status) != 0);
+}
+
 static volatile sig_atomic_t own_handler_ran;
 
 static void own_handler(int signal_number)
@@ -279,6 +327,8 @@ const fiber_case stack_cases[] = {
     CASE(overflow_is_reported_by_name),
     CASE(overflow_where_a_fiber_is_a_thread),
     CASE(other_faults_are_left_alone),
+    CASE(a_fault_that_was_sent_ends_the_process),
+    CASE(a_fault_that_was_sent_and_is_ignored_changes_nothing),
     CASE(the_programs_own_handler_still_runs),
     CASE(memory_is_committed_as_it_is_touched),
     CASE(memory_of_kept_stacks_is_bounded),
