@@ -1,6 +1,7 @@
-/* futex.c: the two system calls of futex.h, and the slow halves of lock.h. */
+/* futex.c: the two system calls of futex.h, of a thread whatever runs on it, and the slow halves of lock.h. */
 #include "futex.h"
 #include "lock.h"
+#include "shadow/libc.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -18,14 +19,14 @@ void mf_futex_wait(atomic_uint *word, unsigned value, uint64_t deadline_ns)
     struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_SECOND),
                              .tv_nsec = (long)(deadline_ns % NS_PER_SECOND)};
     const struct timespec *limit = deadline_ns ? &until : NULL;
-    syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value, limit, NULL, FUTEX_BITSET_MATCH_ANY);
+    LIBC(syscall)(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value, limit, NULL, FUTEX_BITSET_MATCH_ANY);
     errno = error;
 }
 
 void mf_futex_wake(atomic_uint *word, int count)
 {
     int error = errno;
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+    LIBC(syscall)(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
     errno = error;
 }
 

@@ -94,6 +94,7 @@ static void forget_after_fork(void)
     mf_stack_forget_kept();
     mf_watch_start();
     mf_offload_forget_after_fork();
+    mf_waiters_forget_after_fork();
     mf_pthread_forget_after_fork();
     mf_stream_forget_after_fork();
     mf_socket_forget_after_fork();

@@ -28,7 +28,7 @@ static const char *const blocking[] = {
     "psignal", "pthread_clockjoin_np", "pthread_timedjoin_np", "putwc", "putwc_unlocked", "putwchar",
     "putwchar_unlocked", "rcmd", "rcmd_af", "res_nquery", "res_nquerydomain", "res_nsearch", "res_nsend", "res_query",
     "res_querydomain", "res_search", "res_send", "rexec", "rexec_af", "semop", "semtimedop", "sendfile", "sendfile64",
-    "setnetgrent", "sigpause", "sigsuspend", "sigtimedwait", "sigwait", "sigwaitinfo", "splice", "syscall", "syslog",
+    "setnetgrent", "sigpause", "sigsuspend", "sigtimedwait", "sigwait", "sigwaitinfo", "splice", "syslog",
     "tcdrain", "tcsendbreak", "tcsetattr", "tee", "verr", "verrx", "vfwprintf", "vfwscanf", "vmsplice", "vsyslog",
     "vwarn", "vwarnx", "vwprintf", "vwscanf", "warn", "warnx", "wprintf", "wscanf",
 };

@@ -10,97 +10,25 @@
  * the owner unlocks (fibers are pinned), and wrong where a recursive or error-checking mutex asks whether the caller is
  * the owner: for those the table of owners below knows the fiber.
  */
-#include "../mask.h"
 #include "../offload.h"
 #include "../report/report.h"
 #include "blocking.h"
 #include "fork.h"
 #include "libc.h"
 #include "timespec.h"
+#include "waiters.h"
 
 #include <limits.h>
 #include <string.h>
 
-enum { BUCKETS = 256, PAUSE_FIRST_MS = 1, PAUSE_LAST_MS = 16 };
+enum { PAUSE_FIRST_MS = 1, PAUSE_LAST_MS = MF_WAITER_PAUSE_MS };
 
 #define NS_PER_MS UINT64_C(1000000)
 
-/* ------------------------------------------------------------------------------------------- who waits for what --- */
-
-typedef struct bucket {
-    mf_lock lock;
-    atomic_uint count;
-    mf_queue waiters; /* node->item is the address waited for */
-} bucket;
-
-static bucket buckets[BUCKETS];
-
-static bucket *bucket_of(const void *address)
-{
-    return &buckets[((uintptr_t)address >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 56];
-}
-static_assert(BUCKETS == 1 << 8, "bucket_of takes eight bits of the product");
-
-/* Whoever waits writes "I wait" and then looks at the lock; whoever gives the lock up writes it and then looks for
- * those who wait. With a full fence in between on both sides one of them sees the other. */
-static void write_before_look(bucket *own)
-{
-#ifdef __SANITIZE_THREAD__
-    atomic_fetch_add(&own->count, 0); /* TSan does not know fences */
-#else
-    (void)own;
-    atomic_thread_fence(memory_order_seq_cst);
-#endif
-}
-
-static void enter(mf_node *node, mf_wait *wait, const void *address)
-{
-    bucket *own = bucket_of(address);
-    mf_wait_init(wait);
-    *node = (mf_node){.wait = wait, .item = (void *)address};
-    mf_lock_take(&own->lock);
-    mf_queue_push(&own->waiters, node);
-    atomic_fetch_add(&own->count, 1);
-    mf_lock_give(&own->lock);
-}
-
-static void leave(mf_node *node)
-{
-    bucket *own = bucket_of(node->item);
-    mf_lock_take(&own->lock);
-    mf_queue_remove(&own->waiters, node);
-    atomic_fetch_sub(&own->count, 1);
-    mf_lock_give(&own->lock);
-}
-
-static bool wake_in(bucket *own, const void *address, bool all)
-{
-    bool found = false;
-    mf_lock_take(&own->lock);
-    for (mf_node *node = own->waiters.first, *next; node && (all || !found); node = next) {
-        next = node->next;
-        if (node->item != address || !mf_wait_claim(node->wait, 0))
-            continue;
-        mf_queue_remove(&own->waiters, node);
-        mf_wait_wake(node->wait);
-        found = true;
-    }
-    mf_lock_give(&own->lock);
-    return found;
-}
-
-/* Wakes one fiber or all that wait for the address; true if there was one. sem_post may come from a signal's handler: it
- * must not find its own thread holding the bucket. */
+/* Wakes one fiber or all that wait for the address; true if there was one. */
 static bool wake(const void *address, bool all)
 {
-    bucket *own = bucket_of(address);
-    write_before_look(own);
-    if (atomic_load_explicit(&own->count, memory_order_relaxed) == 0)
-        return false;
-    mf_hold hold = mf_mask_hold();
-    bool found = wake_in(own, address, all);
-    mf_mask_let_go(hold);
-    return found;
+    return mf_waiters_wake(address, all ? UINT_MAX : 1, MF_ANY_BITS) > 0;
 }
 
 /* ------------------------------------------------------------------------------------------ trying, and waiting --- */
@@ -113,24 +41,17 @@ static bool is_taken(int error)
     return error == EBUSY || error == EAGAIN;
 }
 
-static uint64_t earlier(uint64_t deadline_ns, uint64_t other_ns)
-{
-    return deadline_ns != MR_NO_DEADLINE && deadline_ns < other_ns ? deadline_ns : other_ns;
-}
-
 /* Parks until the lock may be free. Enters first and tries once more then, so that no wake is missed. */
 static int wait_and_try(void *lock, mf_try try_lock, uint64_t deadline_ns, unsigned pause_ms, int *interruption)
 {
-    mf_wait wait;
-    mf_node node;
-    enter(&node, &wait, lock);
-    write_before_look(bucket_of(lock));
+    mf_waiter waiter;
+    mf_waiter_enter(&waiter, lock, MF_ANY_BITS);
     int error = try_lock(lock);
     if (!is_taken(error))
-        mf_wait_claim_own(&wait, 0);
-    uint64_t until_ns = earlier(deadline_ns, mr_clock_now_ns() + pause_ms * NS_PER_MS);
-    int outcome = mf_wait_park(&wait, until_ns, interruption ? MF_INTERRUPTIBLE : MF_UNINTERRUPTIBLE);
-    leave(&node);
+        mf_wait_claim_own(&waiter.wait, 0);
+    uint64_t until_ns = mf_earlier(deadline_ns, mr_clock_now_ns() + pause_ms * NS_PER_MS);
+    int outcome = mf_wait_park(&waiter.wait, until_ns, interruption ? MF_INTERRUPTIBLE : MF_UNINTERRUPTIBLE);
+    mf_waiter_leave(&waiter);
     /* An interruption may have chosen the error of a deadline. */
     if (interruption && outcome < 0 && (outcome != -ETIMEDOUT || mr_clock_now_ns() < until_ns))
         *interruption = -outcome;
@@ -153,21 +74,6 @@ static int acquire(void *lock, mf_try try_lock, uint64_t deadline_ns, bool inter
             return interruption;
     }
     return error;
-}
-
-/* The deadline on the core's clock for one on another; a time that is not valid is libc's to refuse. One before the
- * clock's beginning has passed. */
-static uint64_t deadline_on(clockid_t clock, const struct timespec *until)
-{
-    const time_t longest_s = INT64_MAX / INT64_C(1000000000) - 1; /* 292 years: "never", and no product overflows */
-    struct timespec now;
-    if (until->tv_sec < 0)
-        return 1;
-    clock_gettime(clock, &now);
-    if (until->tv_sec - now.tv_sec > longest_s)
-        return UINT64_MAX;
-    int64_t left_ns = (until->tv_sec - now.tv_sec) * INT64_C(1000000000) + (until->tv_nsec - now.tv_nsec);
-    return left_ns > 0 ? mr_clock_now_ns() + (uint64_t)left_ns : 1;
 }
 
 static bool is_known(clockid_t clock)
@@ -193,7 +99,7 @@ typedef struct ownership {
 static struct {
     mf_lock lock;
     ownership *first;
-} owned[BUCKETS];
+} owned[MF_ADDRESS_BUCKETS];
 
 /* libc sees no fiber that waits to write. Where writers come first, readers must. */
 typedef struct writer {
@@ -205,19 +111,13 @@ static struct {
     mf_lock lock;
     atomic_uint count;
     writer *first;
-} writers[BUCKETS];
-
-static size_t owner_bucket(const void *lock)
-{
-    return (size_t)(bucket_of(lock) - buckets);
-}
+} writers[MF_ADDRESS_BUCKETS];
 
 /* Whoever waited or held a lock of ours is a fiber or a thread that does not exist in the child. */
 void mf_pthread_forget_after_fork(void)
 {
-    memset(buckets, 0, sizeof buckets);
     memset(writers, 0, sizeof writers);
-    for (size_t i = 0; i < BUCKETS; i++)
+    for (size_t i = 0; i < MF_ADDRESS_BUCKETS; i++)
         atomic_store(&owned[i].lock.state, 0);
 }
 
@@ -251,7 +151,7 @@ static ownership **find(size_t index, const void *lock, whose *is_wanted)
 
 static bool is_owned(const void *lock, whose *is_wanted)
 {
-    size_t index = owner_bucket(lock);
+    size_t index = mf_address_bucket(lock);
     mf_lock_take(&owned[index].lock);
     bool found = *find(index, lock, is_wanted) != NULL;
     mf_lock_give(&owned[index].lock);
@@ -271,7 +171,7 @@ static bool is_own(const void *lock)
 
 static void note_locked(const void *lock)
 {
-    size_t index = owner_bucket(lock);
+    size_t index = mf_address_bucket(lock);
     ownership *fresh = malloc(sizeof *fresh);
     mf_lock_take(&owned[index].lock);
     ownership *found = *find(index, lock, is_callers);
@@ -289,7 +189,7 @@ static void note_locked(const void *lock)
 
 static void note_unlocked(const void *lock)
 {
-    size_t index = owner_bucket(lock);
+    size_t index = mf_address_bucket(lock);
     mf_lock_take(&owned[index].lock);
     ownership **link = find(index, lock, is_callers), *gone = *link;
     if (gone && --gone->depth == 0)
@@ -351,7 +251,7 @@ static int lock_mutex_at_once(pthread_mutex_t *mutex)
 
 static int lock_mutex_until(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until)
 {
-    return is_valid(clock, until) ? lock_mutex(mutex, deadline_on(clock, until)) : lock_mutex_at_once(mutex);
+    return is_valid(clock, until) ? lock_mutex(mutex, mf_deadline_on(clock, until)) : lock_mutex_at_once(mutex);
 }
 
 /* On a fiber: a lock was taken, unless there was an error, by a call made at `place`. */
@@ -429,32 +329,19 @@ static clockid_t clock_of(const pthread_cond_t *condition)
     return condition->__data.__wrefs & 2 ? CLOCK_MONOTONIC : CLOCK_REALTIME;
 }
 
-/* Another process does not find a fiber in the table: one that waits for another process wakes now and then without a
- * reason, as waits for conditions may. */
-static int park_for_condition(mf_wait *wait, bool is_for_processes, uint64_t deadline_ns)
-{
-    if (!is_for_processes)
-        return mf_wait_park(wait, deadline_ns, MF_INTERRUPTIBLE);
-    uint64_t pause_ns = mr_clock_now_ns() + PAUSE_LAST_MS * NS_PER_MS;
-    int outcome = mf_wait_park(wait, earlier(deadline_ns, pause_ns), MF_INTERRUPTIBLE);
-    bool has_passed = deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= deadline_ns;
-    return outcome == -ETIMEDOUT && !has_passed ? 0 : outcome;
-}
-
 /* Fibers wait in the table, threads in libc's variable. A fiber has entered before it gives up the mutex, so that
  * whoever signals under the mutex, or after it, finds it. */
 static int wait_for_condition(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t deadline_ns)
 {
-    mf_wait wait;
-    mf_node node;
+    mf_waiter waiter;
     int before = errno;
     bool is_for_processes = is_shared(condition);
-    enter(&node, &wait, condition);
+    mf_waiter_enter(&waiter, condition, MF_ANY_BITS);
     int error = pthread_mutex_unlock(mutex);
     if (error)
-        mf_wait_claim_own(&wait, 0);
-    int outcome = park_for_condition(&wait, is_for_processes, deadline_ns);
-    leave(&node);
+        mf_wait_claim_own(&waiter.wait, 0);
+    int outcome = mf_waiter_park(&waiter, is_for_processes, deadline_ns);
+    mf_waiter_leave(&waiter);
     if (error)
         return error;
     error = note_taken(mutex, lock_mutex(mutex, MR_NO_DEADLINE), PLACE);
@@ -475,7 +362,7 @@ int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, co
 {
     if (!mf_current || !is_valid(CLOCK_REALTIME, until))
         return LIBC(pthread_cond_timedwait)(condition, mutex, until);
-    return wait_for_condition(condition, mutex, deadline_on(clock_of(condition), until));
+    return wait_for_condition(condition, mutex, mf_deadline_on(clock_of(condition), until));
 }
 
 int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock,
@@ -483,7 +370,7 @@ int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, cl
 {
     if (!mf_current || !is_valid(clock, until))
         return LIBC(pthread_cond_clockwait)(condition, mutex, clock, until);
-    return wait_for_condition(condition, mutex, deadline_on(clock, until));
+    return wait_for_condition(condition, mutex, mf_deadline_on(clock, until));
 }
 
 /* "At least one" of those that wait: a fiber if there is one, else a thread. */
@@ -507,7 +394,7 @@ static bool prefers_writers(const pthread_rwlock_t *lock)
 
 static void begin_writing(writer *own, const void *lock)
 {
-    size_t index = owner_bucket(lock);
+    size_t index = mf_address_bucket(lock);
     mf_lock_take(&writers[index].lock);
     *own = (writer){.next = writers[index].first, .lock = lock};
     writers[index].first = own;
@@ -517,7 +404,7 @@ static void begin_writing(writer *own, const void *lock)
 
 static void end_writing(const writer *own)
 {
-    size_t index = owner_bucket(own->lock);
+    size_t index = mf_address_bucket(own->lock);
     mf_lock_take(&writers[index].lock);
     writer **link = &writers[index].first;
     while (*link != own)
@@ -529,7 +416,7 @@ static void end_writing(const writer *own)
 
 static bool is_wanted_by_writer(const void *lock)
 {
-    size_t index = owner_bucket(lock);
+    size_t index = mf_address_bucket(lock);
     if (!atomic_load(&writers[index].count))
         return false;
     mf_lock_take(&writers[index].lock);
@@ -606,28 +493,28 @@ int pthread_rwlock_timedrdlock(pthread_rwlock_t *lock, const struct timespec *un
 {
     if (!mf_current || !is_valid(CLOCK_REALTIME, until))
         return LIBC(pthread_rwlock_timedrdlock)(lock, until);
-    return note_taken(lock, lock_rwlock(lock, try_read_lock, deadline_on(CLOCK_REALTIME, until)), PLACE);
+    return note_taken(lock, lock_rwlock(lock, try_read_lock, mf_deadline_on(CLOCK_REALTIME, until)), PLACE);
 }
 
 int pthread_rwlock_timedwrlock(pthread_rwlock_t *lock, const struct timespec *until)
 {
     if (!mf_current || !is_valid(CLOCK_REALTIME, until))
         return LIBC(pthread_rwlock_timedwrlock)(lock, until);
-    return note_taken(lock, lock_rwlock(lock, try_write_lock, deadline_on(CLOCK_REALTIME, until)), PLACE);
+    return note_taken(lock, lock_rwlock(lock, try_write_lock, mf_deadline_on(CLOCK_REALTIME, until)), PLACE);
 }
 
 int pthread_rwlock_clockrdlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until)
 {
     if (!mf_current || !is_valid(clock, until))
         return LIBC(pthread_rwlock_clockrdlock)(lock, clock, until);
-    return note_taken(lock, lock_rwlock(lock, try_read_lock, deadline_on(clock, until)), PLACE);
+    return note_taken(lock, lock_rwlock(lock, try_read_lock, mf_deadline_on(clock, until)), PLACE);
 }
 
 int pthread_rwlock_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until)
 {
     if (!mf_current || !is_valid(clock, until))
         return LIBC(pthread_rwlock_clockwrlock)(lock, clock, until);
-    return note_taken(lock, lock_rwlock(lock, try_write_lock, deadline_on(clock, until)), PLACE);
+    return note_taken(lock, lock_rwlock(lock, try_write_lock, mf_deadline_on(clock, until)), PLACE);
 }
 
 int pthread_rwlock_unlock(pthread_rwlock_t *lock)
@@ -702,14 +589,14 @@ int sem_timedwait(sem_t *semaphore, const struct timespec *until)
 {
     if (!mf_current || !is_valid(CLOCK_REALTIME, until))
         return LIBC(sem_timedwait)(semaphore, until);
-    return wait_for_semaphore(semaphore, deadline_on(CLOCK_REALTIME, until));
+    return wait_for_semaphore(semaphore, mf_deadline_on(CLOCK_REALTIME, until));
 }
 
 int sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *until)
 {
     if (!mf_current || !is_valid(clock, until))
         return LIBC(sem_clockwait)(semaphore, clock, until);
-    return wait_for_semaphore(semaphore, deadline_on(clock, until));
+    return wait_for_semaphore(semaphore, mf_deadline_on(clock, until));
 }
 
 int sem_post(sem_t *semaphore)

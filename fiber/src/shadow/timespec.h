@@ -35,6 +35,30 @@ static inline uint64_t mf_deadline_after(const struct timespec *timeout)
     return mr_clock_now_ns() + (uint64_t)timeout->tv_sec * MF_NS_PER_SECOND + (uint64_t)timeout->tv_nsec;
 }
 
+/* For a valid point in time on another clock. One before the clock's beginning has passed. */
+static inline uint64_t mf_deadline_on(clockid_t clock, const struct timespec *until)
+{
+    const time_t longest_s = INT64_MAX / INT64_C(1000000000) - 1; /* 292 years: "never", and no product overflows */
+    struct timespec now;
+    if (until->tv_sec < 0)
+        return 1;
+    clock_gettime(clock, &now);
+    if (until->tv_sec - now.tv_sec > longest_s)
+        return UINT64_MAX;
+    int64_t left_ns = (until->tv_sec - now.tv_sec) * INT64_C(1000000000) + (until->tv_nsec - now.tv_nsec);
+    return left_ns > 0 ? mr_clock_now_ns() + (uint64_t)left_ns : 1;
+}
+
+static inline uint64_t mf_earlier(uint64_t deadline_ns, uint64_t other_ns)
+{
+    return deadline_ns != MR_NO_DEADLINE && deadline_ns < other_ns ? deadline_ns : other_ns;
+}
+
+static inline bool mf_has_passed(uint64_t deadline_ns)
+{
+    return deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= deadline_ns;
+}
+
 /* 0 when it has passed. */
 static inline uint64_t mf_left_ns(uint64_t deadline_ns)
 {

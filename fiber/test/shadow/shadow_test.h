@@ -34,6 +34,7 @@
     X(signal)                                                                                                          \
     X(sleep)                                                                                                           \
     X(stream)                                                                                                          \
+    X(syscall)                                                                                                         \
     X(terminal)                                                                                                        \
     X(thread)                                                                                                          \
     X(vain)
