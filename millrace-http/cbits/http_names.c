@@ -27,17 +27,12 @@ static inline __attribute__((always_inline)) uint64_t difference(const uint8_t *
     return (left ^ right) & ~(uint64_t)0x2020202020202020u;
 }
 
-/* Compares words that may overlap. The length, 2 to 32, is known where this is compiled, and little is left of it there. */
+/* Compares words that may overlap, or be the same. The length, 2 to 32, is known where this is compiled. */
 static inline __attribute__((always_inline)) int same_folded(const uint8_t *bytes, const char *text, size_t length) {
     size_t word = length >= 8 ? 8 : length >= 4 ? 4 : 2, last = length - word;
-    uint64_t different = difference(bytes + last, text + last, word);
-    if (last > 0)
-        different |= difference(bytes, text, word);
-    if (last > 8)
-        different |= difference(bytes + 8, text + 8, word);
-    if (last > 16)
-        different |= difference(bytes + 16, text + 16, word);
-    return different == 0;
+    size_t second = last > 8 ? 8 : 0, third = last > 16 ? 16 : 0;
+    return (difference(bytes, text, word) | difference(bytes + second, text + second, word) |
+            difference(bytes + third, text + third, word) | difference(bytes + last, text + last, word)) == 0;
 }
 
 http_name http_name_find(const uint8_t *name, size_t length) {
