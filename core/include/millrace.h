@@ -200,8 +200,7 @@ void mr_group_reset_after_fork(mr_group *group);
  *            sent at once, nothing is received: the result is mr_not_sent(n), n of them have gone, and the buffer is the
  *            caller's again; so it is after -EINVAL. No other send may be in flight on the handle. Cancelled or closed,
  *            it has tried to send all the same.
- *  WAIT_WRITABLE ends also when the descriptor has an error. On io_uring it ends when the peer's stream does, too, whether
- *            there is room or not: a poll of that kind always looks for this (io_poll_parse_events in io_uring/poll.c).
+ *  WAIT_WRITABLE ends also when the descriptor has an error; not when the peer's stream ends.
  *  SHUTDOWN  ends what waits in its direction, on every loop: receives with 0 (of datagrams, too), ACCEPT with -EINVAL, sends
  *            with -EPIPE, waits with 0. (On Windows a wait that begins only then need not end.) It is done before
  *            mr_loop_submit returns.

@@ -461,21 +461,21 @@ static void prepare_cancel(struct io_uring_sqe *entry, mr_slot *slot)
  */
 static bool lacks_room(const mr_slot *slot, int32_t answer)
 {
-    bool was_polled = slot->awaits_room || slot->request.kind == MR_SEND_FILE;
+    mr_kind kind = slot->request.kind;
+    bool was_polled = slot->awaits_room || kind == MR_SEND_FILE || kind == MR_WAIT_WRITABLE;
     return was_polled && answer >= 0 && !(answer & (POLLOUT | POLLERR | POLLHUP)) && !slot->end_reason;
 }
 
+/* A number may be watched already, or its file be a new one: of a foreign descriptor nobody tells. */
 static bool watch_room(mr_loop *loop, ring_state *state, mr_descriptor *descriptor)
 {
-    struct epoll_event event = {.events = EPOLLOUT | EPOLLONESHOT,
-                                .data.u64 = mr_handle_make(descriptor->number, descriptor->generation)};
+    struct epoll_event event = {.events = EPOLLOUT | EPOLLONESHOT, .data.fd = descriptor->number};
     if (state->room < 0)
         state->room = epoll_create1(EPOLL_CLOEXEC);
     mr_count(&loop->counters.system_calls, 1);
-    int action = descriptor->is_watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    bool is_watched = epoll_ctl(state->room, action, descriptor->number, &event) == 0;
-    descriptor->is_watched |= is_watched;
-    return is_watched;
+    descriptor->is_watched = epoll_ctl(state->room, EPOLL_CTL_MOD, descriptor->number, &event) == 0 ||
+                             epoll_ctl(state->room, EPOLL_CTL_ADD, descriptor->number, &event) == 0;
+    return descriptor->is_watched;
 }
 
 /* False without memory or descriptors for it: then it is tried again. */
@@ -552,11 +552,10 @@ static void arm_room(mr_loop *loop, ring_state *state)
     state->room_armed = true;
 }
 
-static void serve_room(mr_loop *loop, ring_state *state, mr_handle handle)
+/* Each looks again. So it does no harm if the number was another file's when it was watched. */
+static void serve_room(mr_loop *loop, ring_state *state, int number)
 {
-    mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(handle));
-    if (!descriptor || descriptor->generation != mr_handle_generation(handle))
-        return;
+    mr_descriptor *descriptor = mr_loop_descriptor(loop, number);
     for (mr_slot *slot = descriptor->first[MR_WRITING], *next; slot; slot = next) {
         next = slot->next;
         if (slot->backlog != WAITS_FOR_ROOM)
@@ -573,7 +572,7 @@ static void note_room(mr_loop *loop, ring_state *state)
     int count = epoll_wait(state->room, events, REAP, 0);
     state->room_armed = false;
     for (int i = 0; i < count; i++)
-        serve_room(loop, state, events[i].data.u64);
+        serve_room(loop, state, events[i].data.fd);
 }
 
 static void note_wake(mr_loop *loop, ring_state *state)
