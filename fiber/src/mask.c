@@ -81,8 +81,8 @@ void mf_mask_let_in_awaited(void)
         let_in(mask, __builtin_ctzll(now) + 1);
 }
 
-/* What the fiber has sent to itself comes now, though the carrier goes on blocking it. Nothing else does: what is pending
- * for the process is for its own threads. */
+/* What the fiber has sent to itself comes now, though the carrier goes on blocking it. Nothing else does: what is
+ * pending for the process is for its own threads. */
 static void put_in_force(mr_fiber *fiber)
 {
     uint64_t carriers = fiber->carrier->blocked_signals;

@@ -1,6 +1,6 @@
 /*
- * jump.c: jumps that restore the mask of signals. libc keeps the thread's, which is not the fiber's: what a fiber has asked
- * for is kept behind it, in a part of the buffer that the kernel's mask does not need.
+ * jump.c: jumps that restore the mask of signals. libc keeps the thread's, which is not the fiber's: what a fiber has
+ * asked for is kept behind it, in a part of the buffer that the kernel's mask does not need.
  */
 #include "../carrier.h"
 #include "../mask.h"
