@@ -78,6 +78,7 @@ static bool may_wait(mf_patient_call *call)
     if (flags < 0) /* closed since the try */
         return false;
     if (flags & O_NONBLOCK) {
+        mf_spend_turn();
         errno = EAGAIN;
         return false;
     }

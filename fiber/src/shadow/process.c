@@ -60,10 +60,21 @@ static void unwatch_child(child_watch *watch)
     errno = error;
 }
 
+/* Who looks in vain again and again waits for a child that may wait for a fiber of the same carrier. */
+static pid_t look_for_child(pid_t pid, int *status, int options, struct rusage *usage)
+{
+    pid_t found = LIBC(wait4)(pid, status, options, usage);
+    if (found == 0)
+        mf_spend_turn();
+    return found;
+}
+
 pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage)
 {
-    if (!mf_current || (options & WNOHANG))
+    if (!mf_current)
         return LIBC(wait4)(pid, status, options, usage);
+    if (options & WNOHANG)
+        return look_for_child(pid, status, options, usage);
     pid_t found = LIBC(wait4)(pid, status, options | WNOHANG, usage);
     if (found != 0)
         return found;

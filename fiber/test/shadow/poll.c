@@ -1,6 +1,7 @@
 /* poll.c: poll and select where their arguments are unusual. */
 #include "shadow_test.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -115,7 +116,88 @@ static void sets_of_epoll_in_each_other(void)
     close_pair(&p);
 }
 
+typedef bool look(int descriptor);
+
+static bool look_by_poll(int descriptor)
+{
+    return poll(&(struct pollfd){.fd = descriptor, .events = POLLIN}, 1, 0) == 1;
+}
+
+static bool look_by_ppoll(int descriptor)
+{
+    return ppoll(&(struct pollfd){.fd = descriptor, .events = POLLIN}, 1, &(struct timespec){0}, NULL) == 1;
+}
+
+static bool look_by_select(int descriptor)
+{
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(descriptor, &set);
+    return select(descriptor + 1, &set, NULL, NULL, &(struct timeval){0}) == 1;
+}
+
+static bool look_by_epoll(int descriptor)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    int set = epoll_create1(EPOLL_CLOEXEC);
+    MUST(set);
+    MUST(epoll_ctl(set, EPOLL_CTL_ADD, descriptor, &event));
+    bool is_ready = epoll_wait(set, &event, 1, 0) == 1;
+    MUST(close(set));
+    return is_ready;
+}
+
+static bool look_by_receiving(int descriptor)
+{
+    char byte;
+    return recv(descriptor, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 1;
+}
+
+static bool look_by_reading(int descriptor)
+{
+    char byte;
+    MUST(fcntl(descriptor, F_SETFL, O_NONBLOCK));
+    return read(descriptor, &byte, 1) == 1;
+}
+
+static look *const looks[] = {look_by_poll,  look_by_ppoll,     look_by_select,
+                              look_by_epoll, look_by_receiving, look_by_reading};
+
+enum { LOOKS = sizeof looks / sizeof *looks };
+
+typedef struct looking {
+    pair pair;
+    look *look;
+} looking;
+
+static void *look_until_it_is_there(void *argument)
+{
+    const looking *l = argument;
+    while (!l->look(l->pair.ends[0]))
+        ;
+    return NULL;
+}
+
+static void *write_a_byte(void *argument)
+{
+    const looking *l = argument;
+    MUST(write(l->pair.ends[1], "x", 1));
+    return NULL;
+}
+
+static void looking_again_and_again_lets_others_run(void)
+{
+    for (int i = 0; i < LOOKS; i++) {
+        looking l = {new_pair(), looks[i]};
+        mr_fiber *looks_on = spawn(look_until_it_is_there, &l), *writes = spawn(write_a_byte, &l);
+        join(looks_on);
+        join(writes);
+        close_pair(&l.pair);
+    }
+}
+
 const fiber_case poll_cases[] = {
+    CASE(looking_again_and_again_lets_others_run),
     CASE(polling_without_a_descriptor_left),
     CASE(a_bound_beyond_all_descriptors),
     CASE(a_timeout_without_end),

@@ -225,7 +225,42 @@ static void commands(void)
     must_leave_carrier_free(run_piped_command, NULL);
 }
 
+static void *look_for_a_child(void *argument)
+{
+    int *ends = argument;
+    pid_t child = fork();
+    MUST(child);
+    if (child == 0) {
+        char byte;
+        _exit(read(ends[0], &byte, 1) == 1 ? 0 : 1);
+    }
+    int status = -1;
+    while (waitpid(child, &status, WNOHANG) == 0)
+        ;
+    CHECK_EQ(status, 0);
+    return NULL;
+}
+
+static void *let_the_child_end(void *argument)
+{
+    int *ends = argument;
+    MUST(write(ends[1], "x", 1));
+    return NULL;
+}
+
+static void looking_for_a_child_lets_others_run(void)
+{
+    int ends[2];
+    MUST(pipe(ends));
+    mr_fiber *looks = spawn(look_for_a_child, ends), *lets = spawn(let_the_child_end, ends);
+    join(looks);
+    join(lets);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 const fiber_case process_cases[] = {
+    CASE(looking_for_a_child_lets_others_run),
     CASE(waitpid_of_one),
     CASE(the_other_forms),
     CASE(waitid_by_pidfd),
