@@ -449,7 +449,7 @@ recvFd s@(Socket handle _) = handOver (void . c_close) $
 
 -- The same socket by another descriptor, for what is rare enough to be left to network.
 withNetworkSocket :: String -> Socket -> (Network.Socket -> IO a) -> IO a
-withNetworkSocket name s = bracket (duplicate name s >>= Network.mkSocket) Network.close
+withNetworkSocket name s = bracket (duplicate name s >>= Network.mkSocket) closeTheirs
 
 duplicate :: String -> Socket -> IO CInt
 duplicate name s = onDescriptor ("Millrace.Socket." ++ name) s "" c_duplicate
@@ -463,7 +463,13 @@ fromNetworkSocket old = mask_ $ do
   descriptor <- Network.withFdSocket old $ \number ->
     callOn "Millrace.Socket.fromNetworkSocket" (show old) (c_duplicate number)
   taken <- fromDescriptor descriptor `onException` c_close descriptor
-  taken <$ (Network.close old `onException` close taken)
+  taken <$ (closeTheirs old `onException` close taken)
+
+-- Closes a socket of the network package. GHC's I/O manager (before base 4.16) takes a lock for each capability to do so, and an
+-- exception that comes while it waits for the second leaves the first one locked: threads that wait for certain descriptors
+-- then do so for ever.
+closeTheirs :: Network.Socket -> IO ()
+closeTheirs = uninterruptibleMask_ . Network.close
 
 -- | Takes over the descriptor of a socket, for instance one that was inherited. If it throws, the descriptor is still the
 -- caller's to close.
