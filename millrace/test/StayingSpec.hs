@@ -4,7 +4,7 @@ module StayingSpec (spec) where
 import Control.Concurrent (ThreadId, myThreadId, setNumCapabilities, threadCapability)
 import Control.Concurrent.MVar
 import Control.Exception (bracket, evaluate, finally)
-import Control.Monad (forM, forM_, replicateM, replicateM_, void)
+import Control.Monad (forM, forM_, forever, replicateM, unless, void)
 import qualified Data.ByteString as ByteString
 import Data.IORef
 import Data.List (nub)
@@ -32,14 +32,19 @@ spec = around_ (keepingCapabilities . (setNumCapabilities 2 >>)) $ describe "a t
   it "stays for good if it was forked so" $ withUnixPair $ \one other ->
     (startOn 1 (exchangeBytes one other >> isLocked) >>= finish) `shouldReturn` True
   it "is moved to an idle capability if it computes" $ withMany 8 $ \pairs -> do
+    setNumCapabilities 1
     seen <- newIORef []
-    workers <- forM pairs $ \(near, _) -> start (replicateM_ rounds (recv near 1 >> compute >> note seen))
-    replicateM_ rounds (forM_ pairs (\(_, far) -> sendAll far (ByteString.singleton 1)) >> pause 30000)
-    within 60 "the computations" (mapM_ finish workers)
-    length . nub <$> readIORef seen `shouldReturn` 2
+    workers <- forM pairs $ \(near, _) -> start (forever (recv near 1 >>= compute >> note seen))
+    pause 20000
+    setNumCapabilities 2
+    let untilMoved = do
+          forM_ pairs (\(_, far) -> sendAll far (ByteString.singleton 1)) >> pause 30000
+          count <- length . nub <$> readIORef seen
+          unless (count == 2) untilMoved
+    within 60 "one that moves" untilMoved `finally` mapM_ stop workers
   where
-    rounds = 20
-    compute = evaluate (length (show (product [1 .. 2500 :: Integer])))
+    -- Of what has come: a constant would be computed once.
+    compute bytes = void (evaluate (length (show (product [1 .. 2499 + fromIntegral (ByteString.length bytes) :: Integer]))))
     note seen = do
       (capability, _) <- myThreadId >>= threadCapability
       atomicModifyIORef' seen (\others -> (capability : others, ()))
