@@ -630,6 +630,16 @@ static bool is_shut(mr_loop *loop, const mr_slot *slot)
     return poll(&entry, 1, 0) > 0 && (entry.revents & POLLRDHUP);
 }
 
+/*
+ * A tied ring delivers a few at a time (IO_LOCAL_TW_DEFAULT_MAX): what was ready, and is not delivered, can be cancelled. An
+ * accept may even be the only one that was woken for a connection, of all that wait for one, here or in other processes
+ * (poll_exclusive in io_uring/opdef.c): nobody else would look.
+ */
+static bool is_tried_after_cancel(const mr_slot *slot)
+{
+    return (slot->request.kind == MR_ACCEPT && slot->end_reason) || mr_loop_is_tried_last(slot);
+}
+
 /* True when the kernel's answer was the end of the operation; otherwise it must be begun again. */
 static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
 {
@@ -648,9 +658,7 @@ static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
         if (receive_without_kernel_buffer(loop, slot))
             return true;
         result = -EAGAIN;
-    } else if (answer == -ECANCELED && mr_loop_is_tried_last(slot)) {
-        /* It may have been ready: a tied ring delivers a few at a time (IO_LOCAL_TW_DEFAULT_MAX), and what is not
-         * delivered can be cancelled. */
+    } else if (answer == -ECANCELED && is_tried_after_cancel(slot)) {
         if (try_now(loop, slot))
             return true;
         result = answer;

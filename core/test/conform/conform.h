@@ -54,6 +54,7 @@ typedef struct conform_case {
     X(descriptor)                                                                                                      \
     X(exhaustion)                                                                                                      \
     X(fork)                                                                                                            \
+    X(shared_listener)                                                                                                 \
     X(unix_socket)
 
 #define CONFORM_FILES_LINUX(X) X(refusal)
