@@ -198,8 +198,9 @@ void mr_group_reset_after_fork(mr_group *group);
  *            that answers and waits for the next request, in one operation and with one wake-up. The buffer is the
  *            loop's from the submission on, which gives it back once its bytes are sent. If they could not all be
  *            sent at once, nothing is received: the result is mr_not_sent(n), n of them have gone, and the buffer is the
- *            caller's again; so it is after -EINVAL. No other send may be in flight on the handle. Cancelled or closed,
- *            it has tried to send all the same.
+ *            caller's again; so it is after -EINVAL. No other send may be in flight on the handle. It may wait for the
+ *            next poll before it sends, with others, unless two polls were more than 2 ms apart. Cancelled or closed, or
+ *            followed by a SHUTDOWN, it has tried to send all the same.
  *  WAIT_WRITABLE ends also when the descriptor has an error; not when the peer's stream ends.
  *  SHUTDOWN  ends what waits in its direction, on every loop: receives with 0 (of datagrams, too), ACCEPT with -EINVAL, sends
  *            with -EPIPE, waits with 0. (On Windows a wait that begins only then need not end.) It is done before

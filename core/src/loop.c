@@ -19,6 +19,9 @@ enum { TIMER_MOVES_PER_POLL = 256 };
 
 #define NS_PER_MS UINT64_C(1000000)
 
+/* What waits for the next poll may wait so long. */
+#define QUICK_TURN_NS (2 * NS_PER_MS)
+
 /* ---------------------------------------------------------------------------------------------- tokens, slots --- */
 
 uint32_t mr_token_loop(mr_token token)
@@ -493,6 +496,7 @@ static void perform_shutdown(mr_loop *loop, mr_slot *slot)
     mr_letter letter = {.kind = MR_LETTER_SHUT, .handle = slot->request.handle, .request = slot->request};
     mr_loop *others[MR_LOOPS_MAX];
     uint64_t joined;
+    loop->backend->flush(loop); /* what is to be sent goes first */
     perform_now(loop, slot);
     if (slot->result < 0 || mr_handle_loops(&loop->group->handles, letter.handle, &joined) < 0)
         return;
@@ -529,6 +533,8 @@ static void submit_on_descriptor(mr_loop *loop, mr_slot *slot)
             arm_deadline(loop, slot);
         if (slot->descriptor) /* it waits */
             watch_deadline(loop, descriptor, mr_direction_of(slot->request.kind));
+        if (loop->turns_are_slow)
+            loop->backend->flush(loop);
     }
 }
 
@@ -1012,10 +1018,20 @@ static int take_completions(mr_loop *loop, mr_completion *completions, int capac
     return count;
 }
 
-int mr_loop_poll(mr_loop *loop, mr_completion *completions, int capacity)
+/* Between two polls the owner runs those whom the first one has woken. If that takes long, the next turn will, too. */
+static void end_turn(mr_loop *loop)
 {
-    atomic_store(&loop->sleeping, false);
-    atomic_store(&loop->woken, false);
+    if (loop->turn_began_ns)
+        loop->turns_are_slow = mr_loop_now_ns(loop) - loop->turn_began_ns > QUICK_TURN_NS;
+}
+
+static void begin_turn(mr_loop *loop, int completions)
+{
+    loop->turn_began_ns = completions > 0 ? mr_loop_now_ns(loop) : 0;
+}
+
+static int poll_all(mr_loop *loop, mr_completion *completions, int capacity)
+{
     mr_loop_open_letters(loop);
     /* The backend goes first: what arrived in time counts, even if its deadline has passed meanwhile. */
     loop->backend->poll(loop);
@@ -1024,6 +1040,16 @@ int mr_loop_poll(mr_loop *loop, mr_completion *completions, int capacity)
     loop->has_kept_timers_waiting = count == capacity && !loop->has_kept_timers_waiting;
     count += fire_timers(loop, completions + count, capacity - count);
     return count + take_completions(loop, completions + count, capacity - count);
+}
+
+int mr_loop_poll(mr_loop *loop, mr_completion *completions, int capacity)
+{
+    atomic_store(&loop->sleeping, false);
+    atomic_store(&loop->woken, false);
+    end_turn(loop);
+    int count = poll_all(loop, completions, capacity);
+    begin_turn(loop, count);
+    return count;
 }
 
 int mr_loop_prepare_wait(mr_loop *loop)
@@ -1038,6 +1064,7 @@ int mr_loop_prepare_wait(mr_loop *loop)
         atomic_store(&loop->sleeping, false);
         return 0;
     }
+    loop->turn_began_ns = 0;
     mr_count(&loop->counters.waits, 1);
     mr_count(&loop->counters.system_calls, 1);
     return 1;

@@ -116,9 +116,14 @@ struct mr_loop {
     mr_lender lender;
     mr_slot *completed_first;
     mr_slot *completed_last;
+    mr_slot *unsent_first; /* readiness.c: exchanges that wait for the next poll to send */
+    mr_slot *unsent_last;
+    uint32_t unsent_count;
     mr_slot *submitting; /* the operation that mr_loop_submit is working on: if it ends now, it is MR_DONE */
     mr_timer_wheel wheel;
 
+    uint64_t turn_began_ns; /* when the last poll handed out completions; 0: it did not, or the owner has waited since */
+    bool turns_are_slow;    /* what is queued does not wait for the next poll */
     bool has_kept_timers_waiting; /* the last poll had no room for them */
     uint64_t wait_until_ns; /* written before sleeping, read by the sleeper */
     int wake_descriptor;    /* of backends that wake by one: see eventfd.h */

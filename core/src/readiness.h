@@ -36,7 +36,7 @@ void mr_readiness_submit(mr_loop *loop, mr_slot *slot, const mr_poller *poller);
 void mr_readiness_cancel(mr_loop *loop, mr_slot *slot, const mr_poller *poller);
 void mr_readiness_detach(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller);
 void mr_readiness_poll(mr_loop *loop, const mr_poller *poller);
-bool mr_readiness_flush(mr_loop *loop);
+bool mr_readiness_flush(mr_loop *loop, const mr_poller *poller);
 bool mr_readiness_has_work(mr_loop *loop);
 
 /* Blocks until the poller's descriptor has reports or the time has come. */

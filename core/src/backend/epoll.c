@@ -122,6 +122,11 @@ static void poll_reports(mr_loop *loop)
     mr_readiness_poll(loop, &poller);
 }
 
+static bool flush(mr_loop *loop)
+{
+    return mr_readiness_flush(loop, &poller);
+}
+
 /* Not epoll_wait: it would consume edges, and only the owner may do that. An epoll descriptor can itself be polled. */
 static void wait_for_reports(const mr_loop *loop, uint64_t until_ns)
 {
@@ -134,12 +139,13 @@ const mr_backend_operations mr_epoll_backend = {
     .destroy = destroy,
     .abandon = destroy, /* closing our copy of the descriptor does not touch the parent's registrations */
     .submit = submit,
+    .sends_first = true,
     .cancel = cancel,
     .attempt = mr_attempt,
     .detach = detach,
     .close = mr_descriptor_close,
     .poll = poll_reports,
-    .flush = mr_readiness_flush,
+    .flush = flush,
     .has_work = mr_readiness_has_work,
     .wait = wait_for_reports,
     .wake = mr_eventfd_ring,

@@ -139,6 +139,11 @@ static void poll_reports(mr_loop *loop)
     mr_readiness_poll(loop, &poller);
 }
 
+static bool flush(mr_loop *loop)
+{
+    return mr_readiness_flush(loop, &poller);
+}
+
 /* Not kevent: it would consume edges, and only the owner may do that. A queue can itself be polled. */
 static void wait_for_reports(const mr_loop *loop, uint64_t until_ns)
 {
@@ -158,12 +163,13 @@ const mr_backend_operations mr_kqueue_backend = {
     .destroy = destroy,
     .abandon = abandon,
     .submit = submit,
+    .sends_first = true,
     .cancel = cancel,
     .attempt = mr_attempt,
     .detach = detach,
     .close = mr_descriptor_close,
     .poll = poll_reports,
-    .flush = mr_readiness_flush,
+    .flush = flush,
     .has_work = mr_readiness_has_work,
     .wait = wait_for_reports,
     .wake = wake,

@@ -247,6 +247,33 @@ static void it_sends_while_another_receive_waits(void)
     driver_free(c.d);
 }
 
+/* Those who are woken by one poll compute until the next one: what is to be sent must not wait for that one, too. */
+static void after_a_slow_turn_it_sends_at_once(void)
+{
+    connection c = tcp_connection();
+    mr_token token = start(c.d, lent_request(c.handle, 10));
+    write_all(c.peer, "question", 8);
+    check_lent(c.d, finish(c.d, token), "question");
+    sleep_ms(20);
+    poll_once(c.d);
+    token = start(c.d, exchange_of(&c, "answer"));
+    check_read(c.peer, "answer");
+    mr_loop_cancel(driver_loop(c.d), token);
+    check_nothing_lent(finish(c.d, token), -ECANCELED);
+    driver_free(c.d);
+}
+
+static void it_goes_before_a_shutdown(void)
+{
+    connection c = tcp_connection();
+    mr_token token = start(c.d, exchange_of(&c, "last words"));
+    CHECK_EQ(perform(c.d, shutdown_request(c.handle, SHUT_WR)).result, 0);
+    check_read(c.peer, "last words");
+    hang_up(c.peer);
+    check_nothing_lent(finish(c.d, token), 0);
+    driver_free(c.d);
+}
+
 static void mistakes_are_refused(void)
 {
     connection c = local_connection();
@@ -280,6 +307,8 @@ const conform_case exchange_cases[] = {
     CASE(closed_it_has_sent_all_the_same),
     CASE(a_crowd_that_is_cancelled_has_sent),
     CASE(it_sends_while_another_receive_waits),
+    CASE(after_a_slow_turn_it_sends_at_once),
+    CASE(it_goes_before_a_shutdown),
     CASE(mistakes_are_refused),
     {0},
 };
