@@ -270,6 +270,23 @@ spec = do
         send client "hello"
         rest <- receiveAll client
         map replyBody (parseReplies (B.append begun rest)) `shouldBe` ["hello"]
+    it "is sent when the body is read while the response is made of it, and the connection is kept" $
+      withServer id echoesLazily $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\nExpect: 100-continue\r\n\r\n"
+        interim <- receiveUntilThere "\r\n\r\n" 1 200000 client
+        interim `shouldBe` ("HTTP/1.1 100 Continue\r\n\r\n", False)
+        send client (C8.replicate 10000 'x')
+        reply <- receiveResponse client
+        (headerOf "connection" reply, B.length (replyBody reply)) `shouldBe` (Nothing, 10000)
+        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi"
+        replyBody <$> receiveResponse client `shouldReturn` "hi"
+    it "and if the body turns out to be broken then, the response is still another one" $
+      withServer id echoesLazily $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+        interim <- receiveUntilThere "\r\n\r\n" 1 200000 client
+        interim `shouldBe` ("HTTP/1.1 100 Continue\r\n\r\n", False)
+        send client "2\r\nhi\r\nbroken"
+        statusOf <$> receiveAll client `shouldReturn` 400
     it "is not sent after the response has begun" $
       withServer id respondsThenReads $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
@@ -319,6 +336,7 @@ spec = do
             replyBody reply `shouldBe` name
   where
     streamsBody request respond = respond . responseStream status200 [] $ \write _ -> strictRequestBody request >>= write . lazyByteString
+    echoesLazily request respond = lazyRequestBody request >>= respond . responseLBS status200 []
     stays request expected = withServer id pong $ \port -> withConnection port $ \client ->
       replicateM_ 3 $ do
         send client request

@@ -172,7 +172,7 @@ foresee connection = do
   foreseeChunks state input count
 
 -- | Sends 100 (Continue) if the client waits for it (RFC 9110, section 10.1.1): only when the body is wanted, and never
--- after the final response has begun.
+-- after the final response has begun. One that is just being made of the body, and of which nothing was sent, has not.
 sendContinue :: Connection -> IO ()
 sendContinue connection = fulfil (connectionExpectation connection) $ do
   settleEarlyFlush connection

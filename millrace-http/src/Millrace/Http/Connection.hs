@@ -288,7 +288,7 @@ responseStartRegister, responseSendsRegister :: Register
 responseStartRegister = register 12
 responseSendsRegister = register 13
 
--- | Number of times that output was handed to the socket.
+-- | Number of times that output was handed to the socket; interim responses do not count.
 sendsRegister :: Register
 sendsRegister = register 14
 
@@ -608,11 +608,14 @@ sendBytes :: Connection -> Ptr Word8 -> Int -> IO ()
 sendBytes = sendBy deliver
 
 sendBy :: (Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> IO ()) -> Connection -> Ptr Word8 -> Int -> IO ()
-sendBy how connection bytes count = do
-  noteSend connection
+sendBy how connection bytes count = noteSend connection >> sendUnnoted how connection bytes count
+{-# INLINE sendBy #-}
+
+sendUnnoted :: (Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> IO ()) -> Connection -> Ptr Word8 -> Int -> IO ()
+sendUnnoted how connection bytes count = do
   limit <- totalDeadline connection
   orBreak connection $ how (connectionPace connection) (window connection) limit (connectionSocket connection) bytes count
-{-# INLINE sendBy #-}
+{-# INLINE sendUnnoted #-}
 
 -- | Sends what waits together with more bytes. Says how many have gone of the latter.
 sendPieces :: Connection -> Progress -> ByteString -> IO ()
@@ -625,9 +628,9 @@ sendPieces connection progress bytes = do
   orBreak connection $
     deliverTwo (progress . max 0 . subtract count) (connectionPace connection) (window connection) limit (connectionSocket connection) waiting count bytes
 
--- | Sends bytes, and leaves the output alone.
+-- | Sends bytes that are no part of the response, and leaves the output alone.
 sendString :: Connection -> ByteString -> IO ()
-sendString connection bytes = BU.unsafeUseAsCStringLen bytes $ \(at, count) -> sendBytes connection (castPtr at) count
+sendString connection bytes = BU.unsafeUseAsCStringLen bytes $ \(at, count) -> sendUnnoted deliver connection (castPtr at) count
 
 -- | The same without the desk, for an application that has the connection to itself: its threads may go on after the
 -- connection is over, and then get the socket's error.

@@ -85,8 +85,8 @@ data Composed = Composed
     composedAt :: !(Ptr Word8),
     -- Content-Length as the application gave it.
     composedLength :: !(Maybe Int),
-    -- The request allows to keep the connection, and so do the application and the server.
-    composedKeep :: !Bool,
+    -- The request allows to keep the connection, and so does the application.
+    composedMayKeep :: !Bool,
     composedVersion11 :: !Bool,
     composedMethod :: !Word8
   }
@@ -113,29 +113,11 @@ composeHead connection status@(Status code _) appFields = do
       requestHead <- parser connection
       flags <- headFlags requestHead
       method <- headMethod requestHead
-      -- From here on the final response has begun, and 100 (Continue) would be too late.
-      expects <- dismiss (connectionExpectation connection)
-      pending <- readRegister connection bodyPendingRegister
-      arrived <- inputCount connection
-      phase <- readIORef (endpointPhase endpoint)
-      allowed <- readRegister connection keepRegister
-      -- RFC 9110, section 10.1.1: a client that waits for 100 (Continue) may or may not send the body now; one that has
-      -- begun to send it does not wait.
-      let flushable = pending <= skippedBytesMax (connectionLimits connection)
-          keep =
-            flags .&. flagKeepAlive /= 0
-              && allowed /= 0
-              && given .&. givenClose == 0
-              && (not expects || pending == 0 || arrived > 0)
-              && flushable
-              && phase == Serving
-      -- Also if this response is taken back and another one is sent.
-      unless keep (writeRegister connection keepRegister 0)
       return
         Composed
           { composedAt = at,
             composedLength = if declared < 0 then Nothing else Just (fromIntegral declared),
-            composedKeep = keep,
+            composedMayKeep = flags .&. flagKeepAlive /= 0 && given .&. givenClose == 0,
             composedVersion11 = flags .&. flagVersion11 /= 0,
             composedMethod = method
           }
@@ -194,14 +176,30 @@ withBytes :: ByteString -> (Ptr Word8 -> Int -> IO a) -> IO a
 withBytes bytes action = BU.unsafeUseAsCStringLen bytes $ \(at, size) -> action (castPtr at) size
 {-# INLINE withBytes #-}
 
--- Writes the framing, and says in 'keepRegister' whether the connection is kept. Returns where the body begins.
+-- Writes the framing, and says in 'keepRegister' whether the connection is kept, also if this response is taken back and
+-- another one is sent. Returns where the body begins. A body that fits is made before this, perhaps of the request's: until
+-- here the client may be told to go on.
 finishHead :: Connection -> Composed -> Bool -> CInt -> Int -> IO (Ptr Word8)
-finishHead connection composed keep framing size = do
+finishHead connection composed mayKeep framing size = do
+  -- From here on the final response has begun, and 100 (Continue) would be too late.
+  expects <- dismiss (connectionExpectation connection)
+  pending <- readRegister connection bodyPendingRegister
+  arrived <- inputCount connection
+  phase <- readIORef (endpointPhase (connectionEndpoint connection))
+  allowed <- readRegister connection keepRegister
+  -- RFC 9110, section 10.1.1: a client that waits for 100 (Continue) may or may not send the body now; one that has
+  -- begun to send it does not wait.
+  let keep =
+        mayKeep
+          && allowed /= 0
+          && (not expects || pending == 0 || arrived > 0)
+          && pending <= skippedBytesMax (connectionLimits connection)
+          && phase == Serving
   writeRegister connection keepRegister (if keep then 1 else 0)
-  count <- putFraming (composedAt composed) option framing size
+  count <- putFraming (composedAt composed) (option keep) framing size
   return (composedAt composed `plusPtr` count)
   where
-    option
+    option keep
       | not keep = connectionClose
       | composedVersion11 composed = connectionUnsaid
       | otherwise = connectionKeepAlive
@@ -221,9 +219,9 @@ answerHead :: Connection -> Status -> Composed -> Maybe Int -> IO ()
 answerHead connection (Status code _) composed size = finish >>= setOutputEndAt connection
   where
     finish = case size of
-      Just count | code /= 204 -> finishHead connection composed keep framingLength count -- RFC 9110, section 8.6
-      _ -> finishHead connection composed keep framingNone 0
-    keep = composedKeep composed
+      Just count | code /= 204 -> finishHead connection composed mayKeep framingLength count -- RFC 9110, section 8.6
+      _ -> finishHead connection composed mayKeep framingNone 0
+    mayKeep = composedMayKeep composed
 
 -- RFC 9110, section 9.3.6: after a 2xx to CONNECT there is a tunnel, and only a raw response can be one.
 isTunnel :: Word8 -> Status -> Bool
@@ -285,7 +283,7 @@ finishBody :: Connection -> Composed -> Ptr Word8 -> Int -> IO ()
 finishBody connection composed body size = do
   checkLength composed size
   writeRegister connection responseBytesRegister size
-  start <- finishHead connection composed (composedKeep composed) framingLength size
+  start <- finishHead connection composed (composedMayKeep composed) framingLength size
   moveBytes start body size
   setOutputEndAt connection (start `plusPtr` size)
 
@@ -306,8 +304,8 @@ continueBody connection composed body count size writer = do
 startStream :: Connection -> Composed -> Maybe Int -> Ptr Word8 -> Int -> IO ()
 startStream connection composed size body count = do
   start <- case framing of
-    Counted total -> finishHead connection composed keep framingLength total
-    Chunks -> finishHead connection composed keep framingChunked 0
+    Counted total -> finishHead connection composed mayKeep framingLength total
+    Chunks -> finishHead connection composed mayKeep framingChunked 0
     UntilClose -> finishHead connection composed False framingNone 0
   -- The first bytes are counted and framed like all others, from a copy that is theirs alone.
   saved <- BI.create count (\target -> copyBytes target body count)
@@ -315,7 +313,7 @@ startStream connection composed size body count = do
   beginStream connection framing
   unless (B.null saved) (streamWriter connection (resume saved Done))
   where
-    keep = composedKeep composed
+    mayKeep = composedMayKeep composed
     framing = case size of
       Just total -> Counted total
       Nothing | composedVersion11 composed -> Chunks
@@ -420,7 +418,7 @@ answerOpenFile connection status fields path descriptor offset count = do
   composed <- composeHead connection status (withoutLength fields)
   done <- answeredWithoutBody connection status composed (Just (fromIntegral count))
   unless done $ do
-    start <- finishHead connection composed (composedKeep composed) framingLength (fromIntegral count)
+    start <- finishHead connection composed (composedMayKeep composed) framingLength (fromIntegral count)
     limit <- outputLimit connection
     if count <= fromIntegral (limit `minusPtr` start)
       then do
