@@ -9,6 +9,7 @@ import qualified ConnectionSpec
 import qualified DateSpec
 import qualified EarlyFlushSpec
 import qualified EntityTagSpec
+import qualified EvictionSpec
 import qualified ExpectationSpec
 import qualified ExpiringSpec
 import qualified FaultSpec
@@ -51,6 +52,7 @@ specs = do
   describe "Range" ByteRangeSpec.spec
   ExpiringSpec.spec
   EarlyFlushSpec.spec
+  EvictionSpec.spec
   ExpectationSpec.spec
   ConnectionSpec.spec
   ResponseSpec.spec

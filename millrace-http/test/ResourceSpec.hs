@@ -86,6 +86,16 @@ spec = do
         ask times
         after' <- askNumber "/allocated" client
         (after' - before') `div` times `shouldSatisfy` (<= 2000)
+  describe "a newcomer at the limit of connections" $
+    it "costs no more where many are open than where few are" $ do
+      let newcomers = 300
+          cost room = withOtherServer room $ \port -> withManyKept room port $ \_ -> do
+            before' <- withConnection port (askNumber "/allocated")
+            after' <- withManyKept newcomers port (\_ -> withConnection port (askNumber "/allocated"))
+            return (fromIntegral ((after' - before') `div` newcomers))
+      few <- cost 100
+      many <- cost 1500
+      (few, many) `shouldSatisfy` (\(small, large) -> large < 2 * (small :: Double))
   describe "a kept connection" $
     it "occupies at most 3 KB of the Haskell heap while it waits" $ do
       let connections = 500

@@ -20,6 +20,7 @@ import GHC.IO.Exception (IOErrorType (..), IOException (..))
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Connection
 import Millrace.Http.Endpoint
+import Millrace.Http.Eviction
 import Millrace.Http.Exception (ConnectionsCutOff (..))
 import Millrace.Http.FileCache (closeFileCache)
 import Millrace.Http.Listener (Listener (..), closeListener, inFlightMicros, retire)
@@ -68,6 +69,7 @@ runListeners settings listeners application = do
   limit <- maybe (descriptorRoom capabilities) (return . Just) (settingsMaximumConnections settings)
   let count = max capabilities (length listeners)
   registries <- replicateM count (newIORef IntMap.empty)
+  eviction <- newEviction (findIdle registries) askToEnd
   accepted <- newIORef 0
   accepting <- newTVarIO count
   broken <- newIORef Nothing
@@ -77,7 +79,7 @@ runListeners settings listeners application = do
   flip finally (closeFileCache (endpointFiles endpoint)) . flip onException (endNow >> cutAll registries) $ do
     forM_ (zip3 [0 ..] registries (cycle sources)) $ \(number, registry, source) ->
       forkOnMasked number $
-        ( acceptLoop endpoint source (batchSize count (length listeners) limit) registries registry (nextNumber accepted) limit application
+        ( acceptLoop endpoint source (batchSize count (length listeners) limit) eviction registry (nextNumber accepted) limit application
             `catch` noteBroken
         )
           `finally` atomically (modifyTVar' accepting (subtract 1))
@@ -138,8 +140,8 @@ newSource settings listener = case settingsAccept settings of
 -- All that have come are taken before a thread is forked: after a few forks GHC's scheduler puts this thread behind all
 -- others, so that a busy server would take a few connections in each of its rounds, and the queue of the socket would
 -- run over.
-acceptLoop :: Endpoint -> Source -> (Int -> Int) -> [Registry] -> Registry -> IO Int -> Maybe Int -> Application -> IO ()
-acceptLoop endpoint source batchAt registries registry newNumber limit application = go
+acceptLoop :: Endpoint -> Source -> (Int -> Int) -> Eviction Candidate -> Registry -> IO Int -> Maybe Int -> Application -> IO ()
+acceptLoop endpoint source batchAt eviction registry newNumber limit application = go
   where
     settings = endpointSettings endpoint
     admit (peerSocket, peer) = newNumber >>= \number -> admitConnection endpoint registry application number peerSocket peer
@@ -147,7 +149,7 @@ acceptLoop endpoint source batchAt registries registry newNumber limit applicati
       outcome <- try (nextConnection source)
       case outcome of
         Right first -> do
-          mapM_ (awaitRoom endpoint registries) limit `onException` close (fst first)
+          mapM_ (awaitRoom endpoint eviction) limit `onException` close (fst first)
           others <- currentOpenConnections (endpointState endpoint) >>= takeWaiting source . batchAt
           mapM admit (first : others) >>= sequence_
           go
@@ -198,32 +200,48 @@ descriptorRoom capabilities = fmap (\most -> max 1 (most - 16 - 8 * capabilities
 
 -- Holds back a connection that was accepted until there is room for it. Connections that are idle make room, the oldest
 -- first: those that are kept, and where there is none, one that has been silent since it was opened.
-awaitRoom :: Endpoint -> [Registry] -> Int -> IO ()
-awaitRoom endpoint registries limit = do
+awaitRoom :: Endpoint -> Eviction Candidate -> Int -> IO ()
+awaitRoom endpoint eviction limit = do
   count <- currentOpenConnections state
   phase <- readIORef (endpointPhase endpoint)
   when (count >= limit && phase == Serving) $ do
-    evictOldest registries
-    patience <- registerDelay retryMicros
+    (givesWay, pause) <- evict eviction
+    patience <- registerDelay (if givesWay || pause == 0 then retryMicros else pause)
     atomically $ do
       now <- currentOpenConnectionsSTM state
       late <- readTVar patience
       check (now < limit || late)
-    awaitRoom endpoint registries limit
+    awaitRoom endpoint eviction limit
   where
     state = endpointState endpoint
 
-evictOldest :: [Registry] -> IO ()
-evictOldest registries = do
-  open <- concat <$> mapM (fmap IntMap.toAscList . readIORef) registries
-  idle <- filterM isIdle (map (openConnection . snd) (sortOn fst open))
-  kept <- filterM (fmap (> 0) . requestCount) idle
-  -- Closing a kept connection is what clients have to expect.
-  case (kept, idle) of
-    (oldest : _, _) -> sayEnd oldest
-    (_, oldest : _) -> isSilent oldest >>= \silent -> when silent (sayEnd oldest)
-    _ -> return ()
+-- A connection that was idle, by the registry that it is in and its number: it may be long over when it is asked.
+data Candidate = Candidate !Registry !Int
+
+-- Those that are idle now, the oldest first: those that are kept, which is what their clients have to expect, and the others.
+findIdle :: [Registry] -> IO (Candidates Candidate)
+findIdle registries = do
+  open <- concat <$> mapM (\registry -> map (entry registry) . IntMap.toAscList <$> readIORef registry) registries
+  idle <- filterM (isIdle . snd) (map snd (sortOn fst open))
+  kept <- filterM (fmap (> 0) . requestCount . snd) idle
+  new <- filterM (fmap (== 0) . requestCount . snd) idle
+  Candidates <$> mapM (evaluate . fst) kept <*> mapM (evaluate . fst) new
   where
+    entry registry (number, open) = (number, (Candidate registry number, openConnection open))
+
+-- Ends it if it is still idle, and no request can be on its way.
+askToEnd :: Candidate -> IO Outcome
+askToEnd (Candidate registry number) = readIORef registry >>= maybe (return Stays) (ask . openConnection) . IntMap.lookup number
+  where
+    ask connection = do
+      waits <- isIdle connection
+      requests <- requestCount connection
+      silent <- if waits && requests == 0 then isSilent connection else return True
+      case () of
+        _
+          | not waits -> return Stays
+          | not silent -> return NotYet
+          | otherwise -> GivesWay <$ sayEnd connection
     -- A new one may have a request on its way.
     isSilent connection = maybe False (>= silentMillis) <$> quietMillis (connectionSocket connection)
 

@@ -1,0 +1,75 @@
+-- | Who gives way to newcomers, and how often all are looked at for that.
+module EvictionSpec (spec) where
+
+import Control.Concurrent (threadDelay)
+import Control.Monad (replicateM, when)
+import Data.IORef
+import Data.List (delete)
+import Millrace.Http.Eviction
+import Support (timed, untilQuick)
+import Test.Hspec
+
+spec :: Spec
+spec = describe "newcomers" $ do
+  it "make those give way who were found first, for one look at all" $ do
+    crowd <- newCrowd [1 .. 1000] []
+    eviction <- newEviction (find crowd) (endAll crowd)
+    map fst <$> replicateM 1000 (evict eviction) `shouldReturn` replicate 1000 True
+    readIORef (ended crowd) `shouldReturn` [1000, 999 .. 1]
+    readIORef (looks crowd) `shouldReturn` 1
+  it "pass over those who do not give way any more" $ do
+    crowd <- newCrowd [1 .. 10] []
+    eviction <- newEviction (find crowd) (\one -> if even one then endAll crowd one else return Stays)
+    map fst <$> replicateM 5 (evict eviction) `shouldReturn` replicate 5 True
+    readIORef (ended crowd) `shouldReturn` [10, 8, 6, 4, 2]
+  it "do not ask those behind one who does not give way yet, and ask it again" $ do
+    crowd <- newCrowd [] [1, 2]
+    patient <- newIORef False
+    eviction <- newEviction (find crowd) (\one -> readIORef patient >>= \now -> if now then endAll crowd one else return NotYet)
+    fst <$> evict eviction `shouldReturn` False
+    writeIORef patient True
+    map fst <$> replicateM 2 (evict eviction) `shouldReturn` [True, True]
+    readIORef (ended crowd) `shouldReturn` [2, 1]
+  it "leave the others alone while a look finds somebody who is to be asked first" $ do
+    crowd <- newCrowd [1] [2]
+    eviction <- newEviction (find crowd) (endAll crowd)
+    fst <$> evict eviction `shouldReturn` True
+    modifyIORef (preferred crowd) (++ [3])
+    threadDelay 200000 -- Looking may have taken as long as it likes.
+    map fst <$> replicateM 2 (evict eviction) `shouldReturn` [True, True]
+    readIORef (ended crowd) `shouldReturn` [2, 3, 1]
+  it "that find nobody are told when to look again: it takes a tenth of the time" $ do
+    crowd <- newCrowd [] []
+    eviction <- newEviction (threadDelay 10000 >> find crowd) (endAll crowd)
+    untilQuick $ do
+      threadDelay 200000
+      writeIORef (looks crowd) 0
+      (answers, seconds) <- timed (replicateM 10 (evict eviction))
+      counted <- readIORef (looks crowd)
+      if seconds > 0.08 then return Nothing else do
+        (map fst answers, counted) `shouldBe` (replicate 10 False, 1)
+        map snd (take 1 answers) `shouldBe` [0]
+        map snd (drop 1 answers) `shouldSatisfy` all (\micros -> micros > 0 && micros <= 100001)
+        return (Just ())
+
+data Crowd = Crowd
+  { preferred :: IORef [Int],
+    others :: IORef [Int],
+    ended :: IORef [Int],
+    looks :: IORef Int
+  }
+
+newCrowd :: [Int] -> [Int] -> IO Crowd
+newCrowd first second = Crowd <$> newIORef first <*> newIORef second <*> newIORef [] <*> newIORef 0
+
+find :: Crowd -> IO (Candidates Int)
+find crowd = do
+  modifyIORef' (looks crowd) (+ 1)
+  Candidates <$> readIORef (preferred crowd) <*> readIORef (others crowd)
+
+-- One that has ended must not be asked again.
+endAll :: Crowd -> Int -> IO Outcome
+endAll crowd one = do
+  there <- elem one <$> ((++) <$> readIORef (preferred crowd) <*> readIORef (others crowd))
+  when there (modifyIORef (ended crowd) (one :) >> modifyIORef (preferred crowd) (delete one) >> modifyIORef (others crowd) (delete one))
+  return (if there then GivesWay else Stays)
