@@ -17,6 +17,7 @@ import Network.HTTP.Types
 import Network.Wai
 import Network.Wai.Handler.Millrace
 import Support
+import System.IO.Unsafe (unsafeInterleaveIO)
 import System.Timeout (timeout)
 import Test.Hspec
 
@@ -49,6 +50,20 @@ spec = describe "a slow request behind fast ones" $ do
       replicateM_ 2 $ do
         putMVar gate ()
         replyBody <$> receiveResponse client `shouldReturn` "early late"
+  it "nor a response that is made lazily, and takes its time or fails" $ do
+    gate <- newEmptyMVar
+    let lazily request respond = do
+          late <- unsafeInterleaveIO (takeMVar gate >>= either ioError return)
+          respond (responseLBS status200 [] (L.fromChunks [rawPathInfo request, if rawPathInfo request == "/lazy" then late else ""]))
+    withServer id lazily $ \port -> withConnection port $ \client ->
+      forM_ [(Right " late", (200, "/lazy late")), (Left (userError "late"), (500, "Something went wrong"))] $ \(outcome, expected) -> do
+        send client (B.concat [get "/1", get "/2", get "/lazy", get "/3"])
+        early <- mapM (const (receiveResponse client)) [1, 2 :: Int]
+        map replyBody early `shouldBe` ["/1", "/2"]
+        receiveUntilTimeout 100000 client `shouldReturn` ("", False)
+        putMVar gate outcome
+        replies <- mapM (const (receiveResponse client)) [1, 2 :: Int]
+        map (\reply -> (replyStatus reply, replyBody reply)) replies `shouldBe` [expected, (200, "/3")]
   -- The second one was woken by something else than I/O.
   forM_ [("", return ()), (", nor if it was asleep before", threadDelay 20000)] $ \(what, prepare) ->
     it ("nor does an application that goes on after it has responded" ++ what) $ do
@@ -80,6 +95,18 @@ spec = describe "a slow request behind fast ones" $ do
         let paths = [C8.pack ('/' : show number) | number <- [1 .. 40 :: Int]]
         send client (B.concat (map get paths))
         forM_ paths $ \path -> replyBody <$> receiveResponse client `shouldReturn` path
+  it "answers in order when responses are made lazily, quickly, slowly and too large for one piece" $ do
+    let lazily request respond = do
+          late <- unsafeInterleaveIO (B.empty <$ threadDelay 300)
+          let size = 10 ^ (B.length (rawPathInfo request) + 1)
+          respond (responseLBS status200 [] (L.fromChunks [rawPathInfo request, late, " ", C8.replicate size 'x', late]))
+    withServer id lazily $ \port -> withConnection port $ \client ->
+      forM_ [1 .. 10 :: Int] $ \_ -> do
+        let paths = [C8.pack ('/' : show number) | number <- [1 .. 20] ++ [95 .. 105 :: Int]]
+        send client (B.concat (map get paths))
+        forM_ paths $ \path -> do
+          reply <- receiveResponse client
+          (C8.takeWhile (/= ' ') (replyBody reply), B.length (replyBody reply)) `shouldBe` (path, B.length path + 1 + 10 ^ (B.length path + 1))
   it "lets a client that does not read go, and the server end" $
     withServer (setTimeout 1) large $ \port -> withConnection port $ \client -> do
       send client (B.concat (replicate 50 (get "/large")))

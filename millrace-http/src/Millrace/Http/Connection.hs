@@ -211,15 +211,43 @@ isWorking :: Connection -> IO Bool
 isWorking connection = (/= 0) <$> readPlace connection deskPlace
 {-# INLINE isWorking #-}
 
--- | Sends the output as soon as the thread waits for something, unless that is settled before: see 'armFlush'.
+-- | Sends what the output holds now as soon as the thread waits for something, unless that is settled before: see 'armFlush'.
+-- More may be appended meanwhile.
 armEarlyFlush :: Connection -> IO ()
-armEarlyFlush = armFlush . connectionFlush
+armEarlyFlush connection = do
+  outputEnd connection >>= writeRegister connection earlyStop
+  armFlush (connectionFlush connection)
 {-# INLINE armEarlyFlush #-}
 
--- | Calls it off, or waits until it is done.
+-- | Calls it off, or waits until it is done. What is left of the output is at its beginning then: whoever was about to
+-- append must look anew where.
 settleEarlyFlush :: Connection -> IO ()
-settleEarlyFlush = settleFlush . connectionFlush
+settleEarlyFlush connection = do
+  settleFlush (connectionFlush connection)
+  sent <- readRegister connection earlySent
+  when (sent > 0) (dropSent connection sent)
 {-# INLINE settleEarlyFlush #-}
+
+-- A response that is just being composed stays one that can be taken back.
+dropSent :: Connection -> Int -> IO ()
+dropSent connection sent = do
+  output <- outputBuffer connection
+  end <- outputEnd connection
+  start <- readRegister connection responseStartRegister
+  moveBytes output (output `plusPtr` sent) (end - sent)
+  setOutputEnd connection (end - sent)
+  writeRegister connection responseStartRegister (max 0 (start - sent))
+  writeRegister connection earlySent 0
+{-# NOINLINE dropSent #-}
+
+-- Not to be run while anybody else sends or takes the output away. What comes before the current response is no part of it.
+flushEarly :: Connection -> IO ()
+flushEarly connection = do
+  buffer <- outputBuffer connection
+  stop <- readRegister connection earlyStop
+  start <- readRegister connection responseStartRegister
+  writeRegister connection earlySent stop
+  (if stop > start then sendBytes else sendUnnoted deliver) connection buffer stop
 
 -- | The same when the connection is over: the client is not waited for.
 retireEarlyFlush :: Connection -> IO ()
@@ -263,11 +291,16 @@ inputCapacity = register 1
 inputStart = register 2
 inputStop = register 3
 
--- Output: address, capacity, and the end of what is to be sent; it starts at 0.
+-- Output: address, capacity, and the end of what is to be sent.
 outputAddress, outputSize, outputStop :: Register
 outputAddress = register 4
 outputSize = register 5
 outputStop = register 6
+
+-- How far an early flush of it may go, and how far one has come: what is to be sent begins there.
+earlyStop, earlySent :: Register
+earlyStop = register 24
+earlySent = register 25
 
 -- | Does the connection stay open after the current response?
 keepRegister :: Register
@@ -326,7 +359,7 @@ totalDeadlineRegister = register 21
 
 -- How the desk is laid out: registers, C state, the table of fields, output.
 parserOffset, chunksOffset, headOffset, fieldsOffset :: Int
-parserOffset = 8 * 24
+parserOffset = 8 * 26
 chunksOffset = aligned (parserOffset + parserSize)
 headOffset = aligned (chunksOffset + chunksSize)
 fieldsOffset = aligned (headOffset + headSize)
@@ -364,7 +397,7 @@ newConnection endpoint socket peer = do
   setByteArray places 0 placeCount (0 :: Int)
   sender <- newSender
   let connection = Connection endpoint socket peer Vault.empty flush places
-      flush = earlyFlush (endpointFlushers endpoint) places flushPlace sender (flushOutput connection)
+      flush = earlyFlush (endpointFlushers endpoint) places flushPlace sender (flushEarly connection)
   return $! connection
 
 -- | Parks a waiting connection until the first bytes of a request arrive, and makes it work on them. Their number, 0 at
@@ -431,6 +464,7 @@ layOut connection input count = do
   onDesk connection (outputOffset connection) >>= writeAddress connection outputAddress
   writeRegister connection outputSize (lentSize - outputOffset connection)
   setOutputEnd connection 0
+  writeRegister connection earlySent 0
   writeRegister connection sendsRegister 0
   writeRegister connection bodyPendingRegister 0
   writeRegister connection streamingRegister 0
@@ -578,6 +612,7 @@ flushAhead = flushBy (sendBy deliverAhead)
 
 flushBy :: (Connection -> Ptr Word8 -> Int -> IO ()) -> Connection -> IO ()
 flushBy sending connection = do
+  settleEarlyFlush connection
   end <- outputEnd connection
   when (end > 0) $ do
     buffer <- outputBuffer connection
@@ -620,6 +655,7 @@ sendUnnoted how connection bytes count = do
 -- | Sends what waits together with more bytes. Says how many have gone of the latter.
 sendPieces :: Connection -> Progress -> ByteString -> IO ()
 sendPieces connection progress bytes = do
+  settleEarlyFlush connection
   noteSend connection
   waiting <- outputBuffer connection
   count <- outputEnd connection

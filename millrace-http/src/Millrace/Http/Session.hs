@@ -435,6 +435,8 @@ compose connection request progress beforehand hold response = do
   settleEarlyFlush connection
   beginResponse connection
   beforehand $! isStream response
+  -- It may be made lazily, and that take its time; the responses before it do not wait for that.
+  sendSoon connection
   answer connection request ((== Past) <$> readIORef progress) hold response
 
 isStream :: Response -> Bool
@@ -444,6 +446,7 @@ isStream _ = False
 -- What waits in the output goes out when this thread waits for something, unless that is settled before.
 sendSoon :: Connection -> IO ()
 sendSoon connection = do
+  settleEarlyFlush connection
   waiting <- outputEnd connection
   when (waiting > 0) (armEarlyFlush connection)
 {-# NOINLINE sendSoon #-}
