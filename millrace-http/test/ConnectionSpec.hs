@@ -7,7 +7,7 @@ import Control.Concurrent (forkIO, threadDelay)
 import Control.Concurrent.Async (forConcurrently_, withAsync)
 import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
 import Control.Exception (AsyncException (..), ErrorCall (..), SomeException, fromException, throwIO, try)
-import Control.Monad (forM_, forever, replicateM_, void)
+import Control.Monad (forM_, forever, replicateM_, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (lazyByteString)
@@ -262,8 +262,22 @@ spec = do
         first `shouldBe` "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 101 Switching Protocols\r\n\r\n"
         send client "x"
         receiveAll client `shouldReturn` "x"
-    it "is not waited for by a stream that is made of the body: the response begins first" $
-      withServer id streamsBody $ \port -> withConnection port $ \client -> do
+    it "is sent when a stream is made of the body, before the response begins" $
+      withServer id (streamsBody False) $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+        interim <- receiveUntilThere "\r\n\r\n" 1 200000 client
+        interim `shouldBe` ("HTTP/1.1 100 Continue\r\n\r\n", False)
+        send client "hello"
+        map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["hello"]
+    it "and if the body turns out to be broken before that, the response is another one" $
+      withServer id (streamsBody False) $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+        interim <- receiveUntilThere "\r\n\r\n" 1 200000 client
+        interim `shouldBe` ("HTTP/1.1 100 Continue\r\n\r\n", False)
+        send client "2\r\nhi\r\nbroken"
+        statusOf <$> receiveAll client `shouldReturn` 400
+    it "is not waited for by a stream that is made of the body, but has been flushed: the response begins first" $
+      withServer id (streamsBody True) $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
         (begun, _) <- receiveUntilThere "\r\n\r\n" 1 5000000 client
         begun `shouldSatisfy` B.isPrefixOf "HTTP/1.1 200 OK\r\n"
@@ -335,7 +349,9 @@ spec = do
             reply <- receiveResponse client
             replyBody reply `shouldBe` name
   where
-    streamsBody request respond = respond . responseStream status200 [] $ \write _ -> strictRequestBody request >>= write . lazyByteString
+    streamsBody flushesFirst request respond = respond . responseStream status200 [] $ \write flush -> do
+      when flushesFirst flush
+      strictRequestBody request >>= write . lazyByteString
     echoesLazily request respond = lazyRequestBody request >>= respond . responseLBS status200 []
     stays request expected = withServer id pong $ \port -> withConnection port $ \client ->
       replicateM_ 3 $ do

@@ -36,7 +36,7 @@ import Millrace.Http.Connection
 import Millrace.Http.Date (formatHttpDate)
 import Millrace.Http.Endpoint (Endpoint (..), Phase (..))
 import Millrace.Http.Exception (InvalidResponse (..), isAsynchronous)
-import Millrace.Http.Expectation (dismiss, isExpecting)
+import Millrace.Http.Expectation (Expectation, dismiss, isExpecting)
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.File
 import Millrace.Http.FileCache (OpenFile (..), withOpenFile)
@@ -178,11 +178,14 @@ withBytes bytes action = BU.unsafeUseAsCStringLen bytes $ \(at, size) -> action 
 
 -- Writes the framing, and says in 'keepRegister' whether the connection is kept, also if this response is taken back and
 -- another one is sent. Returns where the body begins. A body that fits is made before this, perhaps of the request's: until
--- here the client may be told to go on.
+-- here the client may be told to go on. From here on 100 (Continue) would be too late.
 finishHead :: Connection -> Composed -> Bool -> CInt -> Int -> IO (Ptr Word8)
-finishHead connection composed mayKeep framing size = do
-  -- From here on the final response has begun, and 100 (Continue) would be too late.
-  expects <- dismiss (connectionExpectation connection)
+finishHead = finishHeadBy dismiss
+
+-- The same, with what asks whether the client waits for 100 (Continue).
+finishHeadBy :: (Expectation -> IO Bool) -> Connection -> Composed -> Bool -> CInt -> Int -> IO (Ptr Word8)
+finishHeadBy ask connection composed mayKeep framing size = do
+  expects <- ask (connectionExpectation connection)
   pending <- readRegister connection bodyPendingRegister
   arrived <- inputCount connection
   phase <- readIORef (endpointPhase (connectionEndpoint connection))
@@ -300,19 +303,21 @@ continueBody connection composed body count size writer = do
   streamWriter connection writer
   endStream connection
 
--- Writes the head's framing and moves what there is of the body behind it.
+-- Writes the head's framing and moves what there is of the body behind it. The rest may be made of the request's: the
+-- client may be told to go on until something of the stream is sent.
 startStream :: Connection -> Composed -> Maybe Int -> Ptr Word8 -> Int -> IO ()
 startStream connection composed size body count = do
   start <- case framing of
-    Counted total -> finishHead connection composed mayKeep framingLength total
-    Chunks -> finishHead connection composed mayKeep framingChunked 0
-    UntilClose -> finishHead connection composed False framingNone 0
+    Counted total -> finish mayKeep framingLength total
+    Chunks -> finish mayKeep framingChunked 0
+    UntilClose -> finish False framingNone 0
   -- The first bytes are counted and framed like all others, from a copy that is theirs alone.
   saved <- BI.create count (\target -> copyBytes target body count)
   setOutputEndAt connection start
   beginStream connection framing
   unless (B.null saved) (streamWriter connection (resume saved Done))
   where
+    finish = finishHeadBy isExpecting connection composed
     mayKeep = composedMayKeep composed
     framing = case size of
       Just total -> Counted total
@@ -326,14 +331,10 @@ answerStream :: Connection -> IO Bool -> Maybe Hold -> Status -> ResponseHeaders
 answerStream connection isPast hold status fields body = do
   -- They would wait until the application flushes.
   sendEarlier connection
-  expects <- isExpecting (connectionExpectation connection)
   composed <- composeHead connection status fields
   done <- answeredWithoutBody connection status composed (composedLength composed)
   unless done $ do
     startStream connection composed (composedLength composed) (composedAt composed) 0
-    -- The stream may be made of the request's body, which such a client does not send before it hears from us (RFC 9110,
-    -- section 10.1.1).
-    when expects (flushStream connection)
     -- The application may hand these actions to other threads and keep them: the lock makes their writes whole, and
     -- after the end they must not touch the connection; nor when it throws while a thread of its still streams.
     over <- newIORef False

@@ -13,7 +13,7 @@ module Millrace.Http.Stream
 where
 
 import Control.Exception (throwIO)
-import Control.Monad (unless, when)
+import Control.Monad (unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (Builder)
@@ -25,6 +25,7 @@ import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (poke)
 import Millrace.Http.Connection
 import Millrace.Http.Exception (InvalidResponse (..))
+import Millrace.Http.Expectation (dismiss)
 import Millrace.Http.Wire (chunkHeadLength, putChunkHead, putChunkSize)
 
 -- | How the end of a body is known.
@@ -94,6 +95,7 @@ streamBytes connection bytes = do
 -- Without copying: as a chunk of its own, together with what waits. The client may leave in the middle of it.
 sendLarge :: Connection -> ByteString -> IO ()
 sendLarge connection bytes = do
+  noteBegun connection
   reserve connection (B.length bytes)
   before' <- readRegister connection responseBytesRegister
   closeChunk connection
@@ -128,7 +130,7 @@ openChunk connection = do
   when (start < 0) $ do
     end <- outputEnd connection
     capacity <- outputCapacity connection
-    when (capacity - end < 8 * streamMargin) (flushOutput connection)
+    when (capacity - end < 8 * streamMargin) (flushStream connection)
     chunked <- isChunked connection
     when chunked $ do
       position <- outputEnd connection
@@ -162,12 +164,17 @@ putLineEnd at = poke at 13 >> poke (at `plusPtr` 1) (10 :: Word8) >> return 2
 
 -- | Sends all that was written so far. Parks until the kernel has taken it.
 flushStream :: Connection -> IO ()
-flushStream connection = closeChunk connection >> flushOutput connection
+flushStream connection = noteBegun connection >> closeChunk connection >> flushOutput connection
+
+-- From here on 100 (Continue) would be too late.
+noteBegun :: Connection -> IO ()
+noteBegun connection = void (dismiss (connectionExpectation connection))
 
 -- | Ends the body. The end stays in the output, to go out together with what follows. Throws 'ContentLengthMismatch'
 -- if a counted body is incomplete.
 endStream :: Connection -> IO ()
 endStream connection = do
+  noteBegun connection
   closeChunk connection
   mode <- readRegister connection streamModeRegister
   left <- readRegister connection streamLeftRegister
