@@ -9,6 +9,7 @@ import qualified Millrace.Cli.ContentCodingSpec
 import qualified Millrace.Cli.DoctorSpec
 import qualified Millrace.Cli.MediaTypeSpec
 import qualified Millrace.Cli.MetricsSpec
+import qualified Millrace.Cli.ProcessorsSpec
 import qualified Millrace.Cli.ProgramSpec
 import qualified Millrace.Cli.RequestPathSpec
 import qualified Millrace.Cli.RestartSpec
@@ -38,6 +39,7 @@ specs = do
   describe "Doctor" Millrace.Cli.DoctorSpec.spec
   describe "MediaType" Millrace.Cli.MediaTypeSpec.spec
   describe "Metrics" Millrace.Cli.MetricsSpec.spec
+  describe "Processors" Millrace.Cli.ProcessorsSpec.spec
   describe "RequestPath" Millrace.Cli.RequestPathSpec.spec
   describe "StandardStream" Millrace.Cli.StandardStreamSpec.spec
   describe "StaticFiles" Millrace.Cli.StaticFilesSpec.spec

@@ -4,8 +4,10 @@ module Millrace.Cli.Backend
   , environmentVariable
   , environmentBackend
   , startManager
+  , withoutRoom
   ) where
 
+import Control.Concurrent (getNumCapabilities)
 import Control.Exception (displayException, throwIO, try)
 import Control.Monad ((>=>))
 import Data.List (intercalate)
@@ -65,4 +67,15 @@ explain requested exception = do
 
 -- The probe knows more than an error number. It was already made, or there would be no failure to explain.
 reasonAgainst :: Backend -> String -> IO String
-reasonAgainst backend why = fromMaybe why <$> probeBackend backend
+reasonAgainst backend why = do
+  refused <- probeBackend backend
+  loops <- getNumCapabilities
+  pure (fromMaybe (why <> "; it " <> withoutRoom backend loops) refused)
+
+-- | What is said of a backend of which one loop works, and so many do not.
+--
+-- @since 0.1.0
+withoutRoom :: Backend -> Int -> String
+withoutRoom backend loops = "has no room for " <> (if loops == 1 then "a loop" else show loops <> " loops") <> hint
+  where
+    hint = if backend == IoUring then ": what their rings take is counted, and ulimit -l (RLIMIT_MEMLOCK) is too low" else ""

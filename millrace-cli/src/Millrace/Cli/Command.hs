@@ -40,7 +40,7 @@ data ServerOptions = ServerOptions
   , serverBackend :: Maybe Backend
   -- ^ 'Nothing': automatic
   , serverCores :: Maybe Int
-  -- ^ 'Nothing': all of them
+  -- ^ 'Nothing': all of them, or as many as a quota is worth
   , serverAccessLog :: Maybe FilePath
   , serverLogFormat :: LogFormat
   , serverStatusPort :: Maybe PortNumber
@@ -206,8 +206,8 @@ serverOptions =
       ( option
           cores
           ( long "cores" <> metavar "N"
-              <> help "Cores to use, with a loop and some 32 MB of memory for each (default: all; that a container has a smaller \
-                      \share of them is not seen)"
+              <> help "Cores to use, with a loop and some 32 MB of memory for each (default: all, or where a container's \
+                      \CPU quota comes to less, that, rounded up)"
           )
       )
     <*> optional accessLogOptions

@@ -10,6 +10,7 @@ module Millrace.Cli.Doctor
   ) where
 
 import Control.Applicative ((<|>))
+import Control.Concurrent (setNumCapabilities)
 import Control.Exception (IOException, try)
 import Control.Monad (forM)
 import Data.Either (fromRight)
@@ -17,6 +18,7 @@ import GHC.Conc (getNumProcessors)
 import Millrace.Cli.Backend
 import Millrace.Cli.Failure
 import Millrace.Cli.Json
+import Millrace.Cli.Processors
 import Millrace.Cli.System
 import Millrace.Manager
 import Text.Read (readMaybe)
@@ -27,6 +29,8 @@ import Text.Read (readMaybe)
 data Examination = Examination
   { examinedKernel :: String
   , examinedProcessors :: Int
+  , examinedQuota :: Maybe Rational
+  -- ^ how many processors' time a control group allows; 'Nothing' is all there is
   , examinedSoftLimit :: Maybe Integer
   -- ^ descriptors that a program may open at first; 'Nothing' is unlimited
   , examinedHardLimit :: Maybe Integer
@@ -62,24 +66,28 @@ data Choice
   deriving (Eq, Show)
 
 -- | Examines this machine, for a server that is started with this @--backend@. Opens and closes an instance of each
--- backend, unless one was asked for by name: then only that one, because some sandboxes kill for trying io_uring.
+-- backend, unless one was asked for by name: then only that one, because some sandboxes kill for trying io_uring. Then
+-- starts as many loops as a server would: where one has room, many may not.
 --
 -- @since 0.1.0
 examine :: Maybe Backend -> IO Examination
 examine requested = do
   system <- systemName
   processors <- getNumProcessors
+  quota <- processorQuota
   (softLimit, hardLimit) <- descriptorLimits
   acceptQueue <- readNumber "/proc/sys/net/core/somaxconn"
   ioUringDisabled <- readNumber "/proc/sys/kernel/io_uring_disabled"
   environment <- fromRight Nothing <$> environmentBackend
   let byName = requested <|> environment
-  health <- forM [minBound ..] $ \backend -> (,) backend <$> probeUnless (maybe False (/= backend) byName) backend
-  choice <- choose requested environment health
+  single <- forM [minBound ..] $ \backend -> (,) backend <$> probeUnless (maybe False (/= backend) byName) backend
+  let loops = coresWithin quota processors
+  (choice, health) <- setNumCapabilities loops >> choose requested environment loops single
   pure
     Examination
       { examinedKernel = system
       , examinedProcessors = processors
+      , examinedQuota = quota
       , examinedSoftLimit = softLimit
       , examinedHardLimit = hardLimit
       , examinedAcceptQueue = acceptQueue
@@ -92,16 +100,25 @@ probeUnless :: Bool -> Backend -> IO Health
 probeUnless True _ = pure NotTried
 probeUnless False backend = maybe Works Refused <$> probeBackend backend
 
--- The manager chooses; this only explains.
-choose :: Maybe Backend -> Maybe Backend -> [(Backend, Health)] -> IO Choice
-choose requested environment health = either nothing chosen <$> try (startManager requested)
+-- The manager chooses; this only explains. A probe cannot see that there is room for one loop and not for all of them.
+choose :: Maybe Backend -> Maybe Backend -> Int -> [(Backend, Health)] -> IO (Choice, [(Backend, Health)])
+choose requested environment loops single = either nothing chosen <$> try (startManager requested)
   where
-    nothing failure = NothingChosen ("cannot " <> failureAttempt failure <> ": " <> failureReason failure)
-    chosen backend = Chosen backend (reason backend)
-    reason backend
+    nothing failure =
+      ( NothingChosen ("cannot " <> failureAttempt failure <> ": " <> failureReason failure)
+      , map (withoutRoomIf ((== (requested <|> environment)) . Just)) single
+      )
+    chosen backend = (Chosen backend (reason backend passedOver), passedOver ++ others)
+      where
+        passedOver = map (withoutRoomIf (const True)) before
+        (before, others) = break ((== backend) . fst) single
+    withoutRoomIf isMeant (backend, health)
+      | health == Works && isMeant backend = (backend, Refused (withoutRoom backend loops))
+      | otherwise = (backend, health)
+    reason backend before
       | Just backend == requested = "asked for by --backend"
       | Just backend == environment = "asked for by " <> environmentVariable
-      | otherwise = case [backendName other | (other, Refused _) <- takeWhile ((/= backend) . fst) health] of
+      | otherwise = case [backendName other | (other, Refused _) <- before] of
           [] -> "the first choice, and it works"
           refused -> unwords refused <> " does not work here"
 
@@ -124,7 +141,7 @@ renderText examination =
   unlines
     ( [ row "millrace" version
       , row "kernel" (examinedKernel examination)
-      , row "processors" (show (examinedProcessors examination))
+      , row "processors" (processorsText examination)
       , row "descriptors" (descriptorsText examination)
       , row "accept queue" (maybe "unknown" show (examinedAcceptQueue examination))
       , row "io_uring_disabled" (disabledText (examinedIoUringDisabled examination))
@@ -134,6 +151,17 @@ renderText examination =
     )
   where
     row label value = label <> replicate (20 - length label) ' ' <> value
+
+processorsText :: Examination -> String
+processorsText examination = show processors <> foldMap allowed (examinedQuota examination)
+  where
+    allowed quota = ", of which a quota allows " <> show (percent quota) <> " %: " <> cores (coresWithin (Just quota) processors) <> " used"
+    cores count = if count == 1 then "one is" else show count <> " are"
+    processors = examinedProcessors examination
+
+-- As systemd's CPUQuota= has it: of one processor.
+percent :: Rational -> Integer
+percent quota = round (100 * quota)
 
 descriptorsText :: Examination -> String
 descriptorsText examination
@@ -173,6 +201,8 @@ renderAsJson examination =
       [ ("millrace", String version)
       , ("kernel", String (examinedKernel examination))
       , ("processors", Number (toInteger (examinedProcessors examination)))
+      , ("processor_quota_percent", optional (percent <$> examinedQuota examination))
+      , ("cores", Number (toInteger (coresWithin (examinedQuota examination) (examinedProcessors examination))))
       , ("descriptors_soft_limit", optional (examinedSoftLimit examination))
       , ("descriptors_hard_limit", optional (examinedHardLimit examination))
       , ("accept_queue", optional (examinedAcceptQueue examination))

@@ -9,7 +9,6 @@ import Control.Exception (bracket, displayException, finally, fromException, thr
 import Control.Monad (forM_, join, unless, void, when)
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
-import GHC.Conc (getNumProcessors)
 import Millrace.Cli.AccessLog (endAccessLog, logAnswer, withAccessLog)
 import Millrace.Cli.Address (addressUrl)
 import Millrace.Cli.Backend (startManager)
@@ -17,6 +16,7 @@ import Millrace.Cli.Command (ServerOptions (..))
 import Millrace.Cli.Failure (Failure (..), sayIfTaken, tell)
 import Millrace.Cli.Listener
 import Millrace.Cli.Metrics
+import Millrace.Cli.Processors (usualCores)
 import Millrace.Cli.System (onTermination, raiseDescriptorLimit)
 import Millrace.Manager
 import Millrace.Socket (PortNumber, getSocketName, socketPortSafe)
@@ -36,7 +36,7 @@ serve options application = do
   stop <- newStop
   stopOnSignals stop
   raiseDescriptorLimit
-  setNumCapabilities =<< maybe getNumProcessors pure (serverCores options)
+  setNumCapabilities =<< maybe usualCores pure (serverCores options)
   backend <- startManager (serverBackend options)
   withInherited $ \inherited -> do
     let sharing = setReusePort (serverReusePort options || not (null inherited))

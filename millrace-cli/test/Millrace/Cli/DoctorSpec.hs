@@ -23,6 +23,10 @@ spec = do
           ]
     it "a limit that cannot be raised" $
       renderText restricted {examinedHardLimit = Just 1024} `shouldContain` "descriptors         1024\n"
+    it "a quota" $ do
+      renderText restricted {examinedQuota = Just 1.5} `shouldContain` "processors          4, of which a quota allows 150 %: 2 are used\n"
+      renderText restricted {examinedQuota = Just 0.5} `shouldContain` "processors          4, of which a quota allows 50 %: one is used\n"
+      renderAsJson restricted {examinedQuota = Just 1.5} `shouldContain` "  \"processor_quota_percent\": 150,\n  \"cores\": 2,\n"
     it "to programs" $
       renderAsJson restricted
         `shouldBe` unlines
@@ -30,6 +34,8 @@ spec = do
           , "  \"millrace\": \"" <> version <> "\","
           , "  \"kernel\": \"Linux 6.1.0 x86_64\","
           , "  \"processors\": 4,"
+          , "  \"processor_quota_percent\": null,"
+          , "  \"cores\": 4,"
           , "  \"descriptors_soft_limit\": 1024,"
           , "  \"descriptors_hard_limit\": null,"
           , "  \"accept_queue\": 4096,"
@@ -61,6 +67,7 @@ spec = do
       Examination
         { examinedKernel = "Linux 6.1.0 x86_64"
         , examinedProcessors = 4
+        , examinedQuota = Nothing
         , examinedSoftLimit = Just 1024
         , examinedHardLimit = Nothing
         , examinedAcceptQueue = Just 4096

@@ -10,11 +10,11 @@ import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (char7, intDec, toLazyByteString)
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
-import Data.List (isInfixOf, isPrefixOf)
-import Data.Maybe (isNothing)
+import Data.List (isInfixOf, isPrefixOf, stripPrefix)
+import Data.Maybe (isNothing, mapMaybe)
 import GHC.Clock (getMonotonicTime)
 import Millrace.Http.Date (parseHttpDate)
-import Millrace.Manager (backendName, probeBackend)
+import Millrace.Manager (Backend (..), backendName, probeBackend)
 import qualified Network.Socket as Network
 import qualified Network.Socket.ByteString as Network
 import Program
@@ -176,6 +176,20 @@ spec = do
     withCommand "bash" (confined ++ arguments ++ ["pong", "--port", "0", "--cores", "4"]) $ \server -> do
       serverBackendLine server `shouldSatisfy` (`elem` ["backend io_uring, 4 loops", "backend epoll, 4 loops"])
       curl [serverUrl server] `shouldReturn` "Pong!"
+
+  it "takes what doctor says, and doctor says why" . withDirectory $ \directory -> do
+    (program, arguments) <- nobodys directory
+    forM_ ["64", "300", "unlimited"] $ \kilobytes -> do
+      let confined = ["-c", "unset MILLRACE_BACKEND; ulimit -S -l \"$1\" 2>&- ; shift; exec \"$@\"", "bash", kilobytes, program]
+      (code, report, _) <- within 20 "millrace to end" (readProcessWithExitCode "bash" (confined ++ arguments ++ ["doctor"]) "")
+      code `shouldBe` ExitSuccess
+      let row label = head (mapMaybe (stripPrefix label) (lines report))
+          taken = head (words (row "a server would use  "))
+      withCommand "bash" (confined ++ arguments ++ ["pong", "--port", "0"]) $ \server -> do
+        serverBackendLine server `shouldSatisfy` isPrefixOf ("backend " <> taken <> ", ")
+      when (taken == backendName Epoll) $ do
+        row "backend io_uring    " `shouldSatisfy` isPrefixOf "does not work: "
+        row "a server would use  " `shouldBe` "epoll (io_uring does not work here)"
 
   describe "goes on when what it says is not taken" $ do
     let goesOn output = withReservedPort $ \number -> do
