@@ -9,6 +9,7 @@ import Control.Exception (bracket, displayException, finally, fromException, thr
 import Control.Monad (forM_, join, unless, void, when)
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
+import Data.List (nub)
 import Millrace.Cli.AccessLog (endAccessLog, logAnswer, withAccessLog)
 import Millrace.Cli.Address (addressUrl)
 import Millrace.Cli.Backend (startManager)
@@ -41,11 +42,11 @@ serve options application = do
   withInherited $ \inherited -> do
     let sharing = setReusePort (serverReusePort options || not (null inherited))
     listening options inherited $ \listeners -> do
-      url <- urlOf listeners
+      urls <- mapM urlOf listeners
       mapM_ (refuseSamePort listeners) (serverStatusPort options)
       loops <- loopCount
       observing options stop $ \metrics telling -> withStatusServer sharing (serverStatusPort options) metrics $ \status -> do
-        let ready = announce url backend loops status
+        let ready = announce urls backend loops status
         runSettingsListeners (telling (settings options stop ready)) listeners (maybe id countActive metrics application)
   awaitTold stop
 
@@ -56,8 +57,8 @@ listening options inherited use
     withListeners "--port" (setReusePort (serverReusePort options) defaultSettings) (serverHost options) (serverPort options) use
   | otherwise = use inherited
 
-urlOf :: [Listener] -> IO String
-urlOf listeners = addressUrl <$> getSocketName (listenerSocket (head listeners))
+urlOf :: Listener -> IO String
+urlOf = fmap addressUrl . getSocketName . listenerSocket
 
 -- Sockets that share a port do so with everybody, also with those that have something else to say.
 refuseSamePort :: [Listener] -> PortNumber -> IO ()
@@ -93,7 +94,7 @@ countConnections metrics = setOnOpen (const (True <$ countOpened metrics)) . set
 withStatusServer :: (Settings -> Settings) -> Maybe PortNumber -> Maybe Metrics -> (Maybe String -> IO a) -> IO a
 withStatusServer sharing (Just port) (Just metrics) use =
   withListeners "--status" (sharing defaultSettings) "127.0.0.1" port $ \listeners -> do
-    url <- urlOf listeners
+    url <- urlOf (head listeners)
     bracket (forkIO (runSettingsListeners reportingSettings listeners (statusPages metrics))) killThread $ \_ -> use (Just url)
 withStatusServer _ _ _ use = use Nothing
 
@@ -147,8 +148,10 @@ awaitTold :: Stop -> IO ()
 awaitTold stop = isEmptyMVar (stopAsked stop) >>= \nobody -> unless nobody (readMVar (stopTold stop))
 
 -- Who does not read it gets a server all the same.
-announce :: String -> Backend -> Int -> Maybe String -> IO ()
-announce url backend loops status = sayIfTaken (unlines (["listening on " <> url, with] ++ foldMap place status))
+announce :: [String] -> Backend -> Int -> Maybe String -> IO ()
+announce urls backend loops status = sayIfTaken (unlines (places ++ [with] ++ foldMap place status))
   where
+    -- A port that is shared has a socket for each loop.
+    places = map ("listening on " <>) (nub urls)
     with = "backend " <> backendName backend <> ", " <> show loops <> (if loops == 1 then " loop" else " loops")
     place statusUrl = ["status on " <> statusUrl <> "/status and " <> statusUrl <> "/metrics"]

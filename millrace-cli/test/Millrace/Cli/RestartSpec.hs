@@ -54,6 +54,13 @@ spec = describe "restarts without losing a request" $ do
       forM_ [1 .. restarts] $ \_ -> withInheritor descriptor stopped
       withInheritor descriptor $ \_ -> served >> endOfLoad
     nothingIsLost outcome
+  it "on several inherited sockets, which are all announced" . withInheritable $ \(Fd one) onePort -> withInheritable $ \(Fd other) otherPort -> do
+    path <- millracePath
+    withCommand "bash" (inheriting 2 ("<&" <> show one <> " 4<&" <> show other) [path, "pong"]) $ \server -> do
+      let urls = ["http://127.0.0.1:" <> show port | port <- [onePort, otherPort]]
+      [serverUrl server, drop (length ("listening on " :: String)) (serverBackendLine server)] `shouldBe` urls
+      nextLine server >>= (`shouldStartWith` "backend ")
+      mapM (curl . pure) urls `shouldReturn` ["Pong!", "Pong!"]
   it "on a Unix socket, which is announced as such" . withDirectory $ \directory -> do
     let path = directory </> "socket"
     withSocket (socket AF_UNIX Stream defaultProtocol) $ \listener -> do
