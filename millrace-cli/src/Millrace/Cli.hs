@@ -5,6 +5,7 @@ module Millrace.Cli
 
 import Control.Exception (handle, throwIO)
 import Control.Monad (unless)
+import qualified Data.ByteString.Char8 as Char8
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Command
 import Millrace.Cli.Doctor
@@ -47,7 +48,10 @@ site :: FilesOptions -> IO Site
 site options = do
   root <- directory options
   cache <- traverse newFileCache (if filesCacheSeconds options > 0 then Just (1000000 * filesCacheSeconds options) else Nothing)
-  pure (Site root cache (filesListing options))
+  Site root cache (filesListing options) . told <$> newSeldomTeller
+  where
+    told telling path exception =
+      telling ("millrace: " <> Char8.unpack path <> ": " <> ioe_description (exception :: IOException))
 
 directory :: FilesOptions -> IO Root
 directory options = handle (throwIO . failure) (openRoot policy path)

@@ -5,12 +5,16 @@ module Millrace.Cli.Failure
   , say
   , sayIfTaken
   , tell
+  , newSeldomTeller
   ) where
 
 import Control.Exception (Exception (..), catch, handle, throwIO)
 import Control.Monad (void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import Data.IORef (atomicModifyIORef', newIORef)
+import Data.Word (Word64)
+import GHC.Clock (getMonotonicTimeNSec)
 import GHC.Foreign (withCStringLen)
 import GHC.IO.Encoding (getFileSystemEncoding)
 import GHC.IO.Exception (IOException (..))
@@ -73,6 +77,23 @@ tell text = patiently (encoded (text <> "\n") >>= writeToErrors) `catch` ignore
   where
     ignore :: IOException -> IO ()
     ignore _ = pure ()
+
+-- | Says things as 'tell' does, but at most one in a second, for what may go wrong with every request. The next one says how
+-- many were left out.
+--
+-- @since 0.1.0
+newSeldomTeller :: IO (String -> IO ())
+newSeldomTeller = telling <$> newIORef (0, 0)
+  where
+    telling state text = do
+      now <- getMonotonicTimeNSec
+      leftOut <- atomicModifyIORef' state (turn now)
+      mapM_ (\count -> tell (text <> others count)) leftOut
+    turn :: Word64 -> (Word64, Int) -> ((Word64, Int), Maybe Int)
+    turn now (notBefore, count)
+      | now < notBefore = ((notBefore, count + 1), Nothing)
+      | otherwise = ((now + 1000000000, 0), Just count)
+    others count = if count == 0 then "" else " (and " <> show count <> " more such messages)"
 
 patiently :: IO () -> IO ()
 patiently = void . timeout patienceMicros

@@ -45,13 +45,16 @@ data Site = Site
   , siteCache :: Maybe FileCache
   , siteListing :: Bool
   -- ^ Whether a directory without an index answers with a list of its files.
+  , siteOnFault :: ByteString -> IOException -> IO ()
+  -- ^ Told of the path of a request and why the system could not look it up: the disk failed, there was no memory. The
+  -- answer is 500.
   }
 
--- | A site without cache and listings.
+-- | A site without cache and listings, that tells nobody of faults.
 --
 -- @since 0.1.0
 plainSite :: Root -> Site
-plainSite root = Site root Nothing False
+plainSite root = Site root Nothing False (\_ _ -> pure ())
 
 -- | Serves the files of a site.
 --
@@ -95,7 +98,7 @@ staticFiles site request respond
 servePath :: Site -> RequestPath -> Application
 servePath site (RequestPath names endsInSlash) request respond =
   withEntry (siteRoot site) names $ \case
-    Left problem -> respond (problemResponse problem)
+    Left problem -> problemResponse site request problem >>= respond
     Right (Directory directory)
       | endsInSlash || null names -> serveIndex site names directory indexNames request respond
       | otherwise -> respond (redirectToDirectory (last names) (rawQueryString request))
@@ -107,15 +110,15 @@ indexNames :: [ByteString]
 indexNames = ["index.html", "index.htm"]
 
 serveIndex :: Site -> [ByteString] -> FilePath -> [ByteString] -> Application
-serveIndex site names directory [] _ respond
-  | siteListing site = listed site names directory >>= respond . either problemResponse (uncurry (listing names))
+serveIndex site names directory [] request respond
+  | siteListing site = listed site names directory >>= either (problemResponse site request) (pure . uncurry (listing names)) >>= respond
   | otherwise = respond (refusal notFound404 [])
 serveIndex site names directory (name : others) request respond =
   withEntry (siteRoot site) (names ++ [name]) $ \case
     Right (File file) -> serveFile site (names ++ [name]) file request respond
     Right (Directory _) -> serveIndex site names directory others request respond
     Left Missing -> serveIndex site names directory others request respond
-    Left problem -> respond (problemResponse problem)
+    Left problem -> problemResponse site request problem >>= respond
 
 -- The location is relative and begins with "./": it can neither be taken for another host ("//evil.example/") nor for
 -- another scheme ("a:b/"), and stays right behind a proxy that serves us under another path.
@@ -124,12 +127,12 @@ redirectToDirectory name query = refusal movedPermanently301 [(hLocation, "./" <
   where
     safeQuery = if Char8.all (\c -> c > ' ' && c < '\DEL') query then query else ""
 
-problemResponse :: Problem -> Response
-problemResponse problem = case problem of
-  Missing -> refusal notFound404 []
-  Unreadable -> refusal forbidden403 []
-  OutOfDescriptors -> refusal serviceUnavailable503 [(hRetryAfter, "1")]
-  Faulty _ -> refusal internalServerError500 []
+problemResponse :: Site -> Request -> Problem -> IO Response
+problemResponse site request problem = case problem of
+  Missing -> pure (refusal notFound404 [])
+  Unreadable -> pure (refusal forbidden403 [])
+  OutOfDescriptors -> pure (refusal serviceUnavailable503 [(hRetryAfter, "1")])
+  Faulty exception -> refusal internalServerError500 [] <$ siteOnFault site (rawPathInfo request) exception
 
 -- Through the cache if there is one; a path that is only one of many for the same file leads past it: with as many of them
 -- as anybody likes it could be filled.

@@ -4,7 +4,7 @@
 module Millrace.Cli.StaticFilesSpec (spec) where
 
 import Control.Concurrent (forkOnWithUnmask, killThread, threadDelay, yield)
-import Control.Exception (bracket)
+import Control.Exception (bracket, try)
 import Control.Monad (forM, forM_, forever, unless, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -12,8 +12,10 @@ import Data.ByteString.Builder (toLazyByteString)
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
 import Data.IORef (modifyIORef', newIORef, readIORef, writeIORef)
-import Data.List (nub)
+import Data.List (isInfixOf, nub)
 import Data.Maybe (fromMaybe)
+import Foreign.C (Errno (..), eSRCH)
+import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.StaticFiles
 import Millrace.Http.Date (parseHttpDate)
 import Network.HTTP.Types
@@ -23,8 +25,9 @@ import Network.Wai.Internal (ResponseReceived (..))
 import Site
 import System.Directory (createDirectory, listDirectory, removeFile, renamePath)
 import System.FilePath ((</>))
+import System.IO (hGetLine)
 import System.Posix.Files (createLink, createNamedPipe, createSymbolicLink, setFileTimes)
-import System.Process (callProcess)
+import System.Process (CreateProcess (..), StdStream (..), callProcess, cleanupProcess, createProcess, proc)
 import System.Timeout (timeout)
 import Test.Hspec
 
@@ -126,6 +129,15 @@ spec = do
       createSymbolicLink "/dev/zero" (site </> "root/zero")
       fmap answerStatus <$> timeout 30000000 (ask (site </> "root") FollowLinks methodGet "/zero" []) `shouldReturn` Just 404
 
+  describe "a file that the system cannot open" . around withSite $
+    it "is a 500, and why is told" $ \site -> withGone $ \gone -> do
+      createSymbolicLink gone (site </> "root/gone")
+      said <- newIORef []
+      root <- openRoot FollowLinks (site </> "root")
+      let telling = (plainSite root) {siteOnFault = \path exception -> modifyIORef' said ((path, ioe_description exception) :)}
+      answer <- call (staticFiles telling) (requestFor methodGet "/gone" [])
+      (answerStatus answer, answerBody answer) `shouldBe` (500, "500 Internal Server Error\n")
+      readIORef said `shouldReturn` [("/gone", "No such process")]
   describe "a file that another process has a lease on" . around withSite $
     it "is served when that lets go" $ \site -> do
       writeOld site "root/leased.txt" "leased"
@@ -578,6 +590,24 @@ racing site serving micros = do
   readIORef leaked `shouldReturn` False
   -- Both must have been seen, or nothing was raced.
   readIORef answers >>= (`shouldSatisfy` \(found, missing) -> found > 10 && missing > 10)
+
+-- | A file that can be found, and not be opened: the memory of a process that has ended. Nothing is done where a kernel lets
+-- it be opened.
+withGone :: (FilePath -> IO ()) -> IO ()
+withGone use = bracket (createProcess parent) cleanupProcess $ \(_, output, _, _) -> do
+  child <- maybe (fail "no pipe") hGetLine output
+  let path = "/proc/" <> child <> "/mem"
+      hasEnded = isInfixOf ") Z " <$> readFile ("/proc/" <> child <> "/stat")
+      await = hasEnded >>= \ended -> unless ended (threadDelay 10000 >> await)
+  await
+  outcome <- try (ByteString.readFile path)
+  case outcome of
+    Left exception | fmap Errno (ioe_errno exception) == Just eSRCH -> use path
+    _ -> pendingWith "this kernel opens the memory of a process that has ended"
+  where
+    parent = (proc "python3" ["-c", unlines program]) {std_in = NoStream, std_out = CreatePipe}
+    -- It does not ask how its child ended.
+    program = ["import os, signal", "child = os.fork()", "if child:", "    print(child, flush=True)", "    signal.pause()"]
 
 -- | A file that is there in every coding.
 writeCoded :: FilePath -> IO ()
