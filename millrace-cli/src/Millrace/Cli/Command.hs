@@ -123,8 +123,9 @@ serveNotes =
         , ("millrace serve site --access-log access.log --status 9090", "tell what was asked, and what was done")
         ]
     , paragraph
-        "A directory answers with its index.html or index.htm. A file NAME.br, NAME.zst or NAME.gz that is not older \
-        \than NAME is sent in its place to clients that accept the coding. Names that begin with a dot are not served, except \
+        "A directory answers with its index.html or index.htm. A file NAME.br, NAME.zst or NAME.gz that is not \
+        \older than NAME (by more than two seconds, for copies without their times) is sent in its place to clients that \
+        \accept the coding. Names that begin with a dot are not served, except \
         \.well-known; neither is anything that is not a regular file."
     , stopping
     ]

@@ -63,8 +63,8 @@ plainSite root = Site root Nothing False (\_ _ -> pure ())
 -- * A directory answers with its @index.html@ or @index.htm@; without the slash at the end, with a redirect.
 -- * Last-Modified and ETag, conditional requests, one or several ranges (RFC 9110 sections 13 and 14). A file that is dated
 --   to the first two seconds of 1970 has neither of the two ('Millrace.Http.Precondition.modificationTime').
--- * A file beside the one that was asked for, of the same name with @.br@, @.zst@ or @.gz@ behind it and not older, is
---   sent in its place to clients that accept its coding.
+-- * A file beside the one that was asked for, of the same name with @.br@, @.zst@ or @.gz@ behind it and at most two seconds
+--   older, is sent in its place to clients that accept its coding.
 -- * Only regular files that this process may read.
 --
 -- The body of an answer that is not in memory is a 'responseFile', whose path is valid until the server has sent it
@@ -176,7 +176,7 @@ keepAll site names now file = do
     _ -> Nothing <$ close
   where
     represent several coding = fromFile now (mediaType (last names)) (ownCoding (last names)) coding several
-    keepCoded coding = keepOne site (codedNames names coding) (represent True (Just coding)) (`isNotOlderThan` file)
+    keepCoded coding = keepOne site (codedNames names coding) (represent True (Just coding)) (`isOfSameState` file)
 
 -- Whether a file is kept, in memory or open, and how to close it then.
 data Keeping
@@ -230,21 +230,17 @@ serveBest site names now file request respond = do
 withCoded :: Site -> [ByteString] -> OpenFile -> Coding -> (OpenFile -> IO a) -> IO (Maybe a)
 withCoded site names file coding use =
   withEntry (siteRoot site) (codedNames names coding) $ \case
-    Right (File found) | found `isNotOlderThan` file -> Just <$> use found
+    Right (File found) | found `isOfSameState` file -> Just <$> use found
     _ -> pure Nothing
 
 codedNames :: [ByteString] -> Coding -> [ByteString]
 codedNames names coding = init names ++ [last names <> codingExtension coding]
 
--- An older one in another coding is of an earlier state. A time of whole seconds is all that some compressors (brotli 1.0.9,
--- pigz) copy of a file's own: more is not asked for then.
-isNotOlderThan :: OpenFile -> OpenFile -> Bool
-isNotOlderThan found file
-  | isWhole (openFileModified found) = openFileModified found >= wholeSeconds (openFileModified file)
-  | otherwise = openFileModified found >= openFileModified file
-  where
-    isWhole time = time == wholeSeconds time
-    wholeSeconds time = time - time `mod` 1000000000
+-- One in another coding that is older is of an earlier state, unless it is so little older that both may have been copied
+-- without their times: cp -r takes them in an order of its own, and a second for some thousand files. Some compressors
+-- (brotli 1.0.9, pigz) copy whole seconds of the file's own time, some archives (zip) even ones.
+isOfSameState :: OpenFile -> OpenFile -> Bool
+isOfSameState found file = toInteger (openFileModified found) + 2000000000 >= toInteger (openFileModified file)
 
 listing :: [ByteString] -> Maybe Int -> [Listed] -> Response
 listing names cut entries = responseBuilder ok200 headers (byteString page)
