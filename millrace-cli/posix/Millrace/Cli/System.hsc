@@ -8,6 +8,7 @@ module Millrace.Cli.System
   , descriptorLimits
   , raiseDescriptorLimit
   , onTermination
+  , ignoreRotation
   ) where
 
 import Control.Exception (IOException, finally, try)
@@ -19,7 +20,7 @@ import Foreign.Storable (peekByteOff)
 import System.Exit (ExitCode (ExitFailure))
 import System.Posix.Process (exitImmediately)
 import System.Posix.Resource
-import System.Posix.Signals (Handler (CatchOnce, Default), Signal, installHandler, raiseSignal, sigHUP, sigINT, sigTERM)
+import System.Posix.Signals (Handler (CatchOnce, Default, Ignore), Signal, installHandler, raiseSignal, sigHUP, sigINT, sigTERM, sigUSR1)
 import qualified System.Posix.Unistd as Posix
 
 #define _GNU_SOURCE
@@ -73,6 +74,12 @@ onTermination first second = do
       handleWith handler = mapM_ (\signal -> installHandler signal (handler signal) Nothing) signals
       again signal = CatchOnce (handleWith (const Default) >> second `finally` endBy signal)
   handleWith (const (CatchOnce (handleWith again >> first)))
+
+-- | Lets the program live on when it is told by SIGUSR1 that its log has been rotated, as nginx, lighttpd and Apache are.
+--
+-- @since 0.1.0
+ignoreRotation :: IO ()
+ignoreRotation = void (installHandler sigUSR1 Ignore Nothing)
 
 -- The first process of a container is not ended by a signal that it leaves to the system (pid_namespaces(7)). It ends with
 -- the status by which shells tell of one that was.

@@ -235,7 +235,7 @@ accessLogOptions =
     <$> strOption
       ( long "access-log" <> metavar "FILE" <> action "file"
           <> help "Append a line for each answer, refusals included; - for standard output (default: no log). The file is \
-                  \opened anew for each writing: to rotate it, rename it"
+                  \opened anew for each writing: to rotate it, rename it. No signal is needed; SIGUSR1 does nothing"
       )
     <*> option
       logFormat

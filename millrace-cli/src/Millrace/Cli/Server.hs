@@ -18,7 +18,7 @@ import Millrace.Cli.Failure (Failure (..), sayIfTaken, tell)
 import Millrace.Cli.Listener
 import Millrace.Cli.Metrics
 import Millrace.Cli.Processors (usualCores)
-import Millrace.Cli.System (onTermination, raiseDescriptorLimit)
+import Millrace.Cli.System (ignoreRotation, onTermination, raiseDescriptorLimit)
 import Millrace.Manager
 import Millrace.Socket (PortNumber, getSocketName, socketPortSafe)
 import Network.Wai (Application, rawPathInfo)
@@ -36,6 +36,7 @@ serve :: ServerOptions -> Application -> IO ()
 serve options application = do
   stop <- newStop
   stopOnSignals stop
+  ignoreRotation -- the log is opened anew for each writing
   raiseDescriptorLimit
   setNumCapabilities =<< maybe usualCores pure (serverCores options)
   backend <- startManager (serverBackend options)

@@ -24,7 +24,7 @@ import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
 import System.IO (IOMode (WriteMode), hClose, hGetContents, hGetLine, withFile)
 import System.Posix.Files (createSymbolicLink, setFileMode, setFileSize)
-import System.Posix.Signals (sigHUP, sigINT, sigTERM, signalProcess)
+import System.Posix.Signals (sigHUP, sigINT, sigTERM, sigUSR1, signalProcess)
 import System.Posix.User (getRealUserID)
 import System.Process
 import System.Timeout (timeout)
@@ -127,6 +127,11 @@ spec = do
         curl [serverUrl server] `shouldReturn` "Pong!"
         signalServer sigTERM server
         waitForExit 20 server `shouldReturn` ExitSuccess
+    it "not on SIGUSR1, by which servers are told that their log was rotated" . withServer ["pong", "--port", "0"] $ \server -> do
+      signalServer sigUSR1 server
+      curl [serverUrl server] `shouldReturn` "Pong!"
+      signalServer sigTERM server
+      waitForExit 20 server `shouldReturn` ExitSuccess
     it "also if nobody reads what it says" . withServer ["pong", "--port", "0"] $ \server -> do
       hClose (serverErrors server)
       signalServer sigTERM server

@@ -6,6 +6,7 @@ module Millrace.Cli.System
   , descriptorLimits
   , raiseDescriptorLimit
   , onTermination
+  , ignoreRotation
   ) where
 
 import Control.Monad (void)
@@ -37,3 +38,9 @@ raiseDescriptorLimit = pure ()
 -- @since 0.1.0
 onTermination :: IO () -> IO () -> IO ()
 onTermination first _ = void (installHandler (Catch (const (installHandler Default >> first))))
+
+-- | There is no such signal.
+--
+-- @since 0.1.0
+ignoreRotation :: IO ()
+ignoreRotation = pure ()
