@@ -50,8 +50,7 @@ site options = do
   cache <- traverse newFileCache (if filesCacheSeconds options > 0 then Just (1000000 * filesCacheSeconds options) else Nothing)
   Site root cache (filesListing options) . told <$> newSeldomTeller
   where
-    told telling path exception =
-      telling ("millrace: " <> Char8.unpack path <> ": " <> ioe_description (exception :: IOException))
+    told telling path reason = telling ("millrace: " <> Char8.unpack path <> ": " <> reason)
 
 directory :: FilesOptions -> IO Root
 directory options = handle (throwIO . failure) (openRoot policy path)

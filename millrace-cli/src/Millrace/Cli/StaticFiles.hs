@@ -14,7 +14,7 @@ module Millrace.Cli.StaticFiles
   , LinkPolicy (..)
   ) where
 
-import Control.Exception (IOException, bracket, finally, try, uninterruptibleMask_)
+import Control.Exception (bracket, finally, try, uninterruptibleMask_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (byteString, toLazyByteString)
@@ -22,6 +22,7 @@ import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
 import Data.List (find)
 import Data.Maybe (catMaybes, fromMaybe, isJust, mapMaybe)
+import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.ContentCoding
 import Millrace.Cli.Entry
 import Millrace.Cli.FileCache
@@ -45,9 +46,9 @@ data Site = Site
   , siteCache :: Maybe FileCache
   , siteListing :: Bool
   -- ^ Whether a directory without an index answers with a list of its files.
-  , siteOnFault :: ByteString -> IOException -> IO ()
-  -- ^ Told of the path of a request and why the system could not look it up: the disk failed, there was no memory. The
-  -- answer is 500.
+  , siteOnFault :: ByteString -> String -> IO ()
+  -- ^ Told of the path of a request and why the system could not look it up: the disk failed, there was no memory, no
+  -- descriptor. The answer is 500, or 503.
   }
 
 -- | A site without cache and listings, that tells nobody of faults.
@@ -131,8 +132,10 @@ problemResponse :: Site -> Request -> Problem -> IO Response
 problemResponse site request problem = case problem of
   Missing -> pure (refusal notFound404 [])
   Unreadable -> pure (refusal forbidden403 [])
-  OutOfDescriptors -> pure (refusal serviceUnavailable503 [(hRetryAfter, "1")])
-  Faulty exception -> refusal internalServerError500 [] <$ siteOnFault site (rawPathInfo request) exception
+  OutOfDescriptors -> refusal serviceUnavailable503 [(hRetryAfter, "1")] <$ told "too many open files (ulimit -n)"
+  Faulty exception -> refusal internalServerError500 [] <$ told (ioe_description exception)
+  where
+    told = siteOnFault site (rawPathInfo request)
 
 -- Through the cache if there is one; a path that is only one of many for the same file leads past it: with as many of them
 -- as anybody likes it could be filled.

@@ -4,7 +4,7 @@
 module Millrace.Cli.StaticFilesSpec (spec) where
 
 import Control.Concurrent (forkOnWithUnmask, killThread, threadDelay, yield)
-import Control.Exception (bracket, try)
+import Control.Exception (bracket, bracket_, try)
 import Control.Monad (forM, forM_, forever, unless, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -27,6 +27,7 @@ import System.Directory (createDirectory, listDirectory, removeFile, renamePath)
 import System.FilePath ((</>))
 import System.IO (hGetLine)
 import System.Posix.Files (createLink, createNamedPipe, createSymbolicLink, setFileTimes)
+import System.Posix.Resource (Resource (..), ResourceLimit (..), ResourceLimits (..), getResourceLimit, setResourceLimit)
 import System.Process (CreateProcess (..), StdStream (..), callProcess, cleanupProcess, createProcess, proc)
 import System.Timeout (timeout)
 import Test.Hspec
@@ -129,15 +130,25 @@ spec = do
       createSymbolicLink "/dev/zero" (site </> "root/zero")
       fmap answerStatus <$> timeout 30000000 (ask (site </> "root") FollowLinks methodGet "/zero" []) `shouldReturn` Just 404
 
-  describe "a file that the system cannot open" . around withSite $
+  describe "a file that the system cannot open" . around withSite $ do
+    let asked site policy path = do
+          said <- newIORef []
+          root <- openRoot policy (site </> "root")
+          let telling = (plainSite root) {siteOnFault = \told reason -> modifyIORef' said ((told, reason) :)}
+          pure (call (staticFiles telling) (requestFor methodGet path []), readIORef said)
     it "is a 500, and why is told" $ \site -> withGone $ \gone -> do
       createSymbolicLink gone (site </> "root/gone")
-      said <- newIORef []
-      root <- openRoot FollowLinks (site </> "root")
-      let telling = (plainSite root) {siteOnFault = \path exception -> modifyIORef' said ((path, ioe_description exception) :)}
-      answer <- call (staticFiles telling) (requestFor methodGet "/gone" [])
+      (ask', said) <- asked site FollowLinks "/gone"
+      answer <- ask'
       (answerStatus answer, answerBody answer) `shouldBe` (500, "500 Internal Server Error\n")
-      readIORef said `shouldReturn` [("/gone", "No such process")]
+      said `shouldReturn` [("/gone", "No such process")]
+    it "because there are too many open is a 503, and that is told" $ \site -> do
+      (ask', said) <- asked site StayInside "/hello.txt"
+      limits <- getResourceLimit ResourceOpenFiles
+      let allow limit = setResourceLimit ResourceOpenFiles limits {softLimit = limit}
+      answer <- bracket_ (allow (ResourceLimit 3)) (allow (softLimit limits)) ask'
+      (answerStatus answer, header "Retry-After" answer) `shouldBe` (503, Just "1")
+      said `shouldReturn` [("/hello.txt", "too many open files (ulimit -n)")]
   describe "a file that another process has a lease on" . around withSite $
     it "is served when that lets go" $ \site -> do
       writeOld site "root/leased.txt" "leased"
