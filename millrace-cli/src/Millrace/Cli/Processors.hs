@@ -72,7 +72,7 @@ belowRoot root group = case stripPrefix root group of
   _ -> ""
 
 -- >>> ancestry "/a/b"
--- ["", "/a", "/a/b"]
+-- ["","/a","/a/b"]
 ancestry :: FilePath -> [FilePath]
 ancestry path = scanl (\above name -> above <> "/" <> name) "" (filter (not . null) (separated '/' path))
 
