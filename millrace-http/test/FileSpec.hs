@@ -4,16 +4,19 @@
 -- | Responses from files: whole, in parts, conditional, and those that cannot be read.
 module FileSpec (spec) where
 
-import Control.Exception (bracket)
+import Control.Exception (bracket, fromException, try)
 import Control.Monad (forM_, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
+import Data.IORef
 import Data.Maybe (fromMaybe, isJust)
 import Data.Time (UTCTime (..), defaultTimeLocale, fromGregorian, parseTimeM)
-import Foreign.C (CInt (..), CString, withCString)
+import Foreign.C (CInt (..), CString, Errno (..), eINVAL, withCString)
+import GHC.IO.Exception (IOException (..))
 import Network.HTTP.Types
 import Network.Wai
+import Network.Wai.Handler.Millrace (setOnException)
 import Support
 import System.Directory (createDirectory, setModificationTime)
 import System.FilePath ((</>))
@@ -55,6 +58,17 @@ spec = around withFiles $ do
               replies <- parseReplies <$> exchange port "GET / HTTP/1.0\r\n\r\n"
               map replyStatus replies `shouldBe` [status]
               when (status == 200) $ map replyBody replies `shouldBe` [content 16384]
+  describe "a file that opens and cannot be read is a 500, and the system's reason is reported" $
+    forM_ [("whole", ""), ("in several parts", "Range: bytes=0-1,10-11\r\n")] $ \(what, field) ->
+      it what . const . withUnreadable $ \path -> do
+        reported <- newIORef []
+        let reporting = setOnException (\_ exception -> modifyIORef reported (fromException exception :))
+        withServer reporting (\_ respond -> respond (responseFile status200 [] path Nothing)) $ \port -> do
+          replies <- parseReplies <$> exchange port (B.concat ["GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n", field, "\r\n"])
+          map replyStatus replies `shouldBe` [500]
+        let Errno invalid = eINVAL
+        map (fmap (\failure -> (ioe_filename failure, ioe_errno failure))) <$> readIORef reported
+          `shouldReturn` [Just (Just path, Just invalid)]
   describe "files that cannot be read are a 404" $
     forM_ ["missing", "folder"] $ \name ->
       it name $ \folder -> requesting folder (C8.pack name) [] $ \reply ->
@@ -244,3 +258,14 @@ withFiles use = withFolder $ \folder -> do
     setModificationTime (folder </> file) (UTCTime (fromGregorian 1994 11 6) (8 * 3600 + 49 * 60 + 37))
   createDirectory (folder </> "folder")
   use folder
+
+-- | A file that tells a size and fails when it is read: one about a network interface that knows no such thing. Nothing is done
+-- where there is none.
+withUnreadable :: (FilePath -> IO ()) -> IO ()
+withUnreadable use = do
+  outcome <- try (B.readFile path)
+  case outcome of
+    Left failure | fmap Errno (ioe_errno failure) == Just eINVAL -> use path
+    _ -> pendingWith "this system has no such file"
+  where
+    path = "/sys/class/net/lo/duplex"

@@ -4,7 +4,7 @@
 --
 -- A kept descriptor is counted by those who use it, and closed by the last one: its number cannot come to mean another
 -- file under the hands of somebody who is still sending.
-module Millrace.Http.FileCache (FileCache, OpenFile (..), FileInfo (..), newFileCache, closeFileCache, withOpenFile, fileInfo) where
+module Millrace.Http.FileCache (FileCache, OpenFile (..), FileInfo (..), newFileCache, closeFileCache, withOpenFile, fileInfo, fileError) where
 
 import Control.Exception (bracket, throwIO)
 import Control.Monad (unless, (>=>))
@@ -90,21 +90,22 @@ acquire cache path = do
 -- one than the application has looked at.
 openRegular :: FilePath -> IO (Either IOError OpenFile)
 openRegular path
-  | '\0' `elem` path = return (Left (failed path eNOENT))
+  | '\0' `elem` path = return (Left (fileError path eNOENT))
   | otherwise = withFilePath path $ \name -> asOpenFile path (openFile (castPtr name))
 
 -- What is written to in place keeps its descriptor, but not its size.
 examined :: FilePath -> Int32 -> IO (Either IOError OpenFile)
 examined path descriptor = asOpenFile path (examineFile descriptor)
 
-failed :: FilePath -> Errno -> IOError
-failed path number = errnoToIOError "Network.Wai.Handler.Millrace" number Nothing (Just path)
+-- | What the system said of the file at a path.
+fileError :: FilePath -> Errno -> IOError
+fileError path number = errnoToIOError "Network.Wai.Handler.Millrace" number Nothing (Just path)
 
 asOpenFile :: FilePath -> (Ptr File -> IO CInt) -> IO (Either IOError OpenFile)
 asOpenFile path fill = allocaBytes fileSize $ \file -> do
   result <- fill file
   if result < 0
-    then return (Left (failed path (Errno (negate result))))
+    then return (Left (fileError path (Errno (negate result))))
     else do
       facts <- FileFacts . toInteger <$> fileBytes file <*> fileModified file
       descriptor <- fileDescriptor file

@@ -11,7 +11,7 @@ module Millrace.Http.Response (Hold, answer, restartResponse) where
 
 import Control.Applicative ((<|>))
 import Control.Concurrent.MVar (MVar, newMVar, putMVar, takeMVar, withMVar)
-import Control.Exception (SomeException, catch, finally, throwIO, uninterruptibleMask_)
+import Control.Exception (SomeException, catch, finally, throwIO, toException, uninterruptibleMask_)
 import Control.Monad (unless, when)
 import Data.Bits ((.&.))
 import Data.ByteString (ByteString)
@@ -27,6 +27,7 @@ import Data.IORef
 import Data.Int (Int32, Int64)
 import Data.Maybe (fromMaybe, isNothing)
 import Data.Word (Word8)
+import Foreign.C.Error (Errno (..))
 import Foreign.C.Types (CInt)
 import Foreign.Marshal.Utils (copyBytes, moveBytes)
 import Foreign.Ptr (Ptr, castPtr, minusPtr, plusPtr)
@@ -39,7 +40,7 @@ import Millrace.Http.Exception (InvalidResponse (..), isAsynchronous)
 import Millrace.Http.Expectation (Expectation, dismiss, isExpecting)
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.File
-import Millrace.Http.FileCache (OpenFile (..), withOpenFile)
+import Millrace.Http.FileCache (OpenFile (..), fileError, withOpenFile)
 import Millrace.Http.Limits (Limits (..))
 import Millrace.Http.Multipart
 import Millrace.Http.Precondition (modificationTime)
@@ -425,7 +426,7 @@ answerOpenFile connection status fields path descriptor offset count = do
       then do
         -- A small file goes out together with the head, and with the responses before and after it.
         size <- readFileAt descriptor start (fromIntegral count) offset
-        when (size /= fromIntegral count) (throwIO (FileTruncated path))
+        when (size /= fromIntegral count) (throwIO (unread path size))
         writeRegister connection responseBytesRegister size
         setOutputEndAt connection (start `plusPtr` size)
       else do
@@ -446,7 +447,13 @@ answerParts connection fields path descriptor size ranges = do
     octets = C8.pack "application/octet-stream"
     readAt offset count = BI.createUptoN count $ \target -> do
       read' <- readFileAt descriptor target count (fromInteger offset)
-      if read' <= 0 then throwIO (FileTruncated path) else return read'
+      if read' <= 0 then throwIO (unread path read') else return read'
+
+-- Why there are fewer bytes than there were to be: a number of bytes, or a negative errno.
+unread :: FilePath -> Int -> SomeException
+unread path result
+  | result < 0 = toException (fileError path (Errno (fromIntegral (negate result))))
+  | otherwise = toException (FileTruncated path)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Raw
