@@ -10,11 +10,13 @@ import Control.Monad (forM_, join, unless, void, when)
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
 import Data.List (nub)
+import Data.Maybe (isJust)
+import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.AccessLog (endAccessLog, logAnswer, withAccessLog)
 import Millrace.Cli.Address (addressUrl)
 import Millrace.Cli.Backend (startManager)
 import Millrace.Cli.Command (ServerOptions (..))
-import Millrace.Cli.Failure (Failure (..), sayIfTaken, tell)
+import Millrace.Cli.Failure (Failure (..), newSeldomTeller, sayIfTaken, tell)
 import Millrace.Cli.Listener
 import Millrace.Cli.Metrics
 import Millrace.Cli.Processors (usualCores)
@@ -40,15 +42,16 @@ serve options application = do
   raiseDescriptorLimit
   setNumCapabilities =<< maybe usualCores pure (serverCores options)
   backend <- startManager (serverBackend options)
+  reporting <- newReporting
   withInherited $ \inherited -> do
     let sharing = setReusePort (serverReusePort options || not (null inherited))
     listening options inherited $ \listeners -> do
       urls <- mapM urlOf listeners
       mapM_ (refuseSamePort listeners) (serverStatusPort options)
       loops <- loopCount
-      observing options stop $ \metrics telling -> withStatusServer sharing (serverStatusPort options) metrics $ \status -> do
+      observing options stop $ \metrics telling -> withStatusServer (reporting . sharing) (serverStatusPort options) metrics $ \status -> do
         let ready = announce urls backend loops status
-        runSettingsListeners (telling (settings options stop ready)) listeners (maybe id countActive metrics application)
+        runSettingsListeners (telling (reporting (settings options stop ready))) listeners (maybe id countActive metrics application)
   awaitTold stop
 
 -- Sockets that somebody has opened for this process are the ones that are meant.
@@ -93,10 +96,10 @@ countConnections metrics = setOnOpen (const (True <$ countOpened metrics)) . set
 -- Runs beside the server, on the loopback interface; the action gets its URL. The server that is to take over wants the
 -- same port while this one still has it.
 withStatusServer :: (Settings -> Settings) -> Maybe PortNumber -> Maybe Metrics -> (Maybe String -> IO a) -> IO a
-withStatusServer sharing (Just port) (Just metrics) use =
-  withListeners "--status" (sharing defaultSettings) "127.0.0.1" port $ \listeners -> do
+withStatusServer adapted (Just port) (Just metrics) use =
+  withListeners "--status" (adapted defaultSettings) "127.0.0.1" port $ \listeners -> do
     url <- urlOf (head listeners)
-    bracket (forkIO (runSettingsListeners reportingSettings listeners (statusPages metrics))) killThread $ \_ -> use (Just url)
+    bracket (forkIO (runSettingsListeners (adapted defaultSettings) listeners (statusPages metrics))) killThread $ \_ -> use (Just url)
 withStatusServer _ _ _ use = use Nothing
 
 settings :: ServerOptions -> Stop -> IO () -> Settings
@@ -105,19 +108,23 @@ settings options stop ready =
     . setInstallShutdownHandler (\end -> void (forkIO (readMVar (stopAsked stop) >> end)))
     . setGracefulShutdownTimeout (Just drainSeconds)
     . (if serverProxyProtocol options then setProxyProtocolRequired else id)
-    $ reportingSettings
+    $ defaultSettings
 
--- What goes wrong in a server goes where its other messages go.
-reportingSettings :: Settings
-reportingSettings = setOnException report defaultSettings
+-- What goes wrong in a server goes where its other messages go. On a failing disk it goes wrong with every request.
+newReporting :: IO (Settings -> Settings)
+newReporting = setOnException . report <$> newSeldomTeller
   where
-    report request failure =
-      when (defaultShouldDisplayException failure) (tell ("millrace: " <> foldMap targetOf request <> described failure))
-    targetOf request = Char8.unpack (rawPathInfo request) <> ": "
-    -- The path by which it was opened is that of a descriptor.
-    described failure = case fromException failure of
-      Just (FileTruncated _) -> "the file became shorter while it was sent"
-      _ -> displayException failure
+    report telling request failure =
+      when (defaultShouldDisplayException failure || isOfFile failure) $ case request of
+        Just found -> telling ("millrace: " <> Char8.unpack (rawPathInfo found) <> ": " <> described failure)
+        Nothing -> tell ("millrace: " <> described failure)
+    -- What usually means that a client is gone may be said of a file, too: ESTALE on a network's file system.
+    isOfFile failure = isJust (fromException failure >>= ioe_filename)
+    -- The path by which a file was opened is that of a descriptor.
+    described failure
+      | Just (FileTruncated _) <- fromException failure = "the file became shorter while it was sent"
+      | Just exception <- fromException failure = ioe_description exception
+      | otherwise = displayException failure
 
 -- Longer than a usual request takes, and with what ending takes less than service managers wait before they kill: Docker
 -- ten seconds.

@@ -4,7 +4,7 @@
 module Millrace.Cli.ProgramSpec (spec) where
 
 import Control.Concurrent (forkIO, killThread, threadDelay)
-import Control.Exception (IOException, bracket, try)
+import Control.Exception (bracket, try)
 import Control.Monad (forM_, forever, when)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (char7, intDec, toLazyByteString)
@@ -12,7 +12,9 @@ import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
 import Data.List (isInfixOf, isPrefixOf, stripPrefix)
 import Data.Maybe (isNothing, mapMaybe)
+import Foreign.C (Errno (..), eINVAL)
 import GHC.Clock (getMonotonicTime)
+import GHC.IO.Exception (IOException (..))
 import Millrace.Http.Date (parseHttpDate)
 import Millrace.Manager (Backend (..), backendName, probeBackend)
 import qualified Network.Socket as Network
@@ -331,6 +333,18 @@ spec = do
       page <- curl [serverUrl server <> "/no-index/"]
       page `shouldSatisfy` isInfixOf "<a href=\"./a%20file\">a file</a>"
       curl [serverUrl server <> "/"] `shouldReturn` "<p>index"
+    it "says why a file cannot be read, but not with every request" $ \site -> do
+      let unreadable = "/sys/class/net/lo/duplex"
+      outcome <- try (ByteString.readFile unreadable)
+      createSymbolicLink unreadable (site </> "root/unreadable")
+      case outcome of
+        Left failure | fmap Errno (ioe_errno failure) == Just eINVAL -> withServer ["serve", site </> "root", "--port", "0", "--follow-links"] $ \server -> do
+          forM_ [1 .. 5 :: Int] . const $
+            curl ["-o", "/dev/null", "-w", "%{http_code}", serverUrl server <> "/unreadable"] `shouldReturn` "500"
+          signalServer sigTERM server
+          nextErrorLine server `shouldReturn` "millrace: /unreadable: Invalid argument"
+          nextErrorLine server >>= (`shouldStartWith` "stopping ")
+        _ -> pendingWith "this system has no file that fails when it is read"
     it "announces no change that is later than the answer" $ \site -> do
       callProcess "touch" ["-d", "2100-01-01", site </> "root/hello.txt"]
       withServer ["serve", site </> "root", "--port", "0", "--cache", "0"] $ \server -> withClient server $ \client -> do
