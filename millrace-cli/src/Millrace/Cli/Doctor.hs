@@ -67,7 +67,7 @@ data Choice
 
 -- | Examines this machine, for a server that is started with this @--backend@. Opens and closes an instance of each
 -- backend, unless one was asked for by name: then only that one, because some sandboxes kill for trying io_uring. Then
--- starts as many loops as a server would: where one has room, many may not.
+-- starts as many loops as a server would, allowed the descriptors that one allows itself: where one has room, many may not.
 --
 -- @since 0.1.0
 examine :: Maybe Backend -> IO Examination
@@ -82,7 +82,7 @@ examine requested = do
   let byName = requested <|> environment
   single <- forM [minBound ..] $ \backend -> (,) backend <$> probeUnless (maybe False (/= backend) byName) backend
   let loops = coresWithin quota processors
-  (choice, health) <- setNumCapabilities loops >> choose requested environment loops single
+  (choice, health) <- raiseDescriptorLimit >> setNumCapabilities loops >> choose requested environment loops single
   pure
     Examination
       { examinedKernel = system

@@ -198,6 +198,13 @@ spec = do
         row "backend io_uring    " `shouldSatisfy` isPrefixOf "does not work: "
         row "a server would use  " `shouldBe` "epoll (io_uring does not work here)"
 
+  it "has the descriptors that it allows itself, and doctor knows" $ do
+    path <- millracePath
+    let confined = ["-c", "ulimit -S -n 16; exec \"$@\"", "bash", path, "doctor"]
+    (code, report, _) <- within 20 "millrace to end" (readProcessWithExitCode "bash" confined "")
+    (code, filter ("descriptors " `isPrefixOf`) (lines report)) `shouldSatisfy` \(found, told) ->
+      found == ExitSuccess && map (isInfixOf "16, raised to ") told == [True]
+
   describe "goes on when what it says is not taken" $ do
     let goesOn output = withReservedPort $ \number -> do
           path <- millracePath
