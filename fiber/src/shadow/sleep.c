@@ -94,7 +94,7 @@ unsigned sleep(unsigned seconds)
     int error = sleep_for(seconds * MF_NS_PER_SECOND, &rest_ns);
     if (error)
         mf_fail(error);
-    return (unsigned)((rest_ns + MF_NS_PER_SECOND / 2) / MF_NS_PER_SECOND);
+    return (unsigned)(rest_ns / MF_NS_PER_SECOND); /* rounded down, as libc does */
 }
 
 /* A loop around it waits for somebody else, who may be a fiber of the same carrier. */
