@@ -40,6 +40,8 @@
 --   them (errno excepted). Two calls for the same C object may run on different threads.
 -- * What still blocks, a program tells on standard error with @MILLRACE_FIBER_DEBUG=uncovered,locks,watchdog=100@ in its
 --   environment: calls that are not replaced, locks that are held while waiting, whatever holds a carrier for 100 ms.
+-- * In GHCi and Template Haskell calls work, but hold their carrier while they wait, and exceptions wait for them: libc is
+--   there before this package is loaded.
 -- * A call costs a few microseconds. For functions that never wait, use an ordinary import.
 module Millrace.Foreign
   ( -- * Calls
