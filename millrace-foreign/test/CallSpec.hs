@@ -9,11 +9,12 @@ import qualified Data.ByteString.Internal as ByteString (create)
 import Data.Word (Word8)
 import Foreign.C.Error
 import Foreign.C.String (withCString)
+import Foreign.C.Types (CUSeconds (..))
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, nullPtr, plusPtr)
 import GHC.Clock (getMonotonicTime)
 import System.Mem (performMajorGC)
-import System.Posix.Types (Fd)
+import System.Posix.Types (CNfds (..), Fd)
 import Test.Hspec
 
 import Functions
@@ -39,6 +40,9 @@ spec = describe "fiberCall" $ do
     forM_ [-1.5, 0, 3.25] $ \x -> fiberCall c_float x `shouldReturn` x
     forM_ [-1.5, 0, 1e300] $ \x -> fiberCall c_double x `shouldReturn` x
     fiberCall c_pointer (nullPtr `plusPtr` 4711) `shouldReturn` (nullPtr `plusPtr` 4711)
+  it "takes the types that libc's own declarations name" $ do
+    fiberCall c_usleep (CUSeconds 0) `shouldReturn` 0
+    fiberCall c_poll nullPtr (CNfds 0) 0 `shouldReturn` 0
   it "leaves errno to the caller, on whatever carrier and capability" $ do
     jobs <- forM [1 .. 200 :: Int] $ \number -> start $ replicateM_ 20 $ if even number
       then do

@@ -7,6 +7,7 @@ module Functions
   , c_use_stack
     -- * Waiting
   , c_usleep
+  , c_poll
   , c_read
   , c_write
   , c_read_noting
@@ -35,11 +36,11 @@ import Control.Monad (void)
 import Data.Int (Int16, Int32, Int64, Int8)
 import Data.Word (Word16, Word32, Word64, Word8)
 import Foreign.C.String (CString)
-import Foreign.C.Types (CInt (..), CSize (..), CUInt (..))
+import Foreign.C.Types (CInt (..), CSize (..), CUSeconds (..))
 import Foreign.Ptr (FunPtr, Ptr)
 import System.Directory (listDirectory)
 import System.Posix.IO (closeFd, createPipe, fdWrite)
-import System.Posix.Types (CSsize (..), Fd (..))
+import System.Posix.Types (CNfds (..), CSsize (..), Fd (..))
 
 type Weigh =
   Int8 -> Word16 -> Int32 -> Word64 -> Float -> Double -> CString -> Int64 -> Word8 -> Int16 -> Word32 -> IO Double
@@ -58,7 +59,8 @@ foreign import ccall "&test_double" c_double :: FunPtr (Double -> IO Double)
 foreign import ccall "&test_pointer" c_pointer :: FunPtr (Ptr () -> IO (Ptr ()))
 foreign import ccall "&test_use_stack" c_use_stack :: FunPtr (CSize -> IO CInt)
 
-foreign import ccall "&usleep" c_usleep :: FunPtr (CUInt -> IO CInt)
+foreign import ccall "&usleep" c_usleep :: FunPtr (CUSeconds -> IO CInt)
+foreign import ccall "&poll" c_poll :: FunPtr (Ptr () -> CNfds -> CInt -> IO CInt)
 foreign import ccall "&read" c_read :: FunPtr (Fd -> Ptr Word8 -> CSize -> IO CSsize)
 foreign import ccall "&write" c_write :: FunPtr (Fd -> Ptr Word8 -> CSize -> IO CSsize)
 foreign import ccall "&test_read_noting"

@@ -62,6 +62,9 @@ instance Passable (Ptr a) where kindOf _ = KindPointer
 instance Passable (FunPtr a) where kindOf _ = KindPointer
 instance Passable (StablePtr a) where kindOf _ = KindPointer
 instance Passable CTime where kindOf _ = KindInt64
+instance Passable CClock where kindOf _ = KindInt64
+instance Passable CUSeconds where kindOf _ = KindWord32
+instance Passable CSUSeconds where kindOf _ = KindInt64
 instance Passable Int
 instance Passable Int8
 instance Passable Int16
@@ -92,10 +95,26 @@ instance Passable CIntPtr
 instance Passable CUIntPtr
 instance Passable CIntMax
 instance Passable CUIntMax
+instance Passable CWchar
+instance Passable CSigAtomic
 instance Passable CSsize
 instance Passable COff
 instance Passable CMode
 instance Passable CPid
 instance Passable CUid
 instance Passable CGid
+instance Passable CDev
+instance Passable CIno
+instance Passable CNlink
+instance Passable CRLim
+instance Passable CBlkSize
+instance Passable CBlkCnt
+instance Passable CFsBlkCnt
+instance Passable CFsFilCnt
+instance Passable CClockId
+instance Passable CId
+instance Passable CKey
+instance Passable CTcflag
+instance Passable CSocklen
+instance Passable CNfds
 instance Passable Fd
