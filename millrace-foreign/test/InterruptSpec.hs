@@ -12,6 +12,7 @@ import Foreign.Marshal.Alloc (alloca, allocaBytes, free, malloc, mallocBytes)
 import Foreign.Ptr (Ptr, nullPtr)
 import Foreign.Storable (peek, poke)
 import GHC.Clock (getMonotonicTime)
+import System.IO.Unsafe (unsafePerformIO)
 import System.Posix.Types (Fd)
 import qualified System.Timeout as Base
 import Test.Hspec
@@ -33,6 +34,10 @@ spec = describe "an exception" $ do
     withPipe $ \input _ -> withNote $ \note -> do
       within 10 "the timeout" (timeoutBy 20000 (fiberCall c_read_noting input nullPtr 1 note)) `shouldReturn` Nothing
       peek note `shouldReturn` code eTIMEDOUT
+  it "may come while arguments are evaluated" $ do
+    state <- newEmptyMVar
+    fiberCall c_usleep (unsafePerformIO (0 <$ (getMaskingState >>= putMVar state))) `shouldReturn` 0
+    takeMVar state `shouldReturn` Unmasked
   it "loses no byte that the interrupted wait did not take" $ withPipe $ \input output -> allocaBytes 4 $ \buffer -> do
     Base.timeout 20000 (fiberCall c_read input buffer 4) `shouldReturn` Nothing
     feed output 3

@@ -87,7 +87,8 @@ class Callable f where
 newtype Invocation = Invocation (forall r. Kind -> (Ptr () -> IO r) -> IO r)
 
 instance (Passable a, Callable f) => Callable (a -> f) where
-  calling invoke given value = calling invoke (Argument (kindOf value) ((`poke` value) . castPtr) : given)
+  calling invoke given value = calling invoke (argument : given)
+    where argument = value `seq` Argument (kindOf value) ((`poke` value) . castPtr)
   serving function arguments result = do
     value <- peek arguments >>= peek . castPtr
     serving (function value) (arguments `plusPtr` sizeOf arguments) result

@@ -10,7 +10,7 @@ module Millrace.Foreign.Internal.Call
 
 import Control.Concurrent (myThreadId, threadCapability)
 import Control.Concurrent.MVar (MVar, modifyMVar_, newEmptyMVar, putMVar, takeMVar, withMVar)
-import Control.Exception (Exception (fromException), SomeException, mask, mask_, onException, throwIO, try, uninterruptibleMask_)
+import Control.Exception (Exception (fromException), SomeException, evaluate, mask, mask_, onException, throwIO, try, uninterruptibleMask_)
 import Control.Monad (unless, void, when, zipWithM_)
 import Data.IORef (IORef, atomicModifyIORef', newIORef)
 import Data.Maybe (isJust, isNothing)
@@ -51,7 +51,7 @@ data CallOptions = CallOptions
 defaultCall :: CallOptions
 defaultCall = CallOptions { callDeadline = noDeadline, callInterruption = eINTR, callStackBytes = 0 }
 
--- | An argument: what it is, and how to write it to memory.
+-- | An argument: what it is, and how to write it to memory. As evaluated as the value.
 data Argument = Argument !Kind (Ptr () -> IO ())
 
 -- ----------------------------------------------------------------------------------------------------- carriers --- --
@@ -107,7 +107,7 @@ failure attempted result = errnoToIOError attempted (Errno (negate result)) Noth
 -- | Runs a C function on a fiber, and waits until it has returned. Then an exception that came meanwhile is thrown.
 -- errno is what the function left: nothing between ending the call and the caller's @getErrno@ changes it.
 perform :: CallOptions -> FunPtr f -> [Argument] -> Kind -> (Ptr () -> IO r) -> IO r
-perform options function arguments resultKind readResult = mask $ \restore -> do
+perform options function arguments resultKind readResult = evaluated >> mask (\restore -> do
   ensureCarriers
   capability <- currentCapability
   call <- c_call_create function (fromIntegral (length arguments)) (kindCode resultKind) capability
@@ -119,8 +119,11 @@ perform options function arguments resultKind readResult = mask $ \restore -> do
   callOff
   result <- c_call_result call >>= readResult
   c_call_end call
-  maybe (return result) throwIO interruption
-  where pass call index (Argument kind write) = c_call_argument call index (kindCode kind) >>= write
+  maybe (return result) throwIO interruption)
+  where
+    -- Not under the mask: that may take its time, and exceptions may come.
+    evaluated = evaluate options >> evaluate function >> mapM_ evaluate arguments
+    pass call index (Argument kind write) = c_call_argument call index (kindCode kind) >>= write
 
 -- A record that was used before has one.
 placeOf :: Ptr Call -> IO (MVar ())
