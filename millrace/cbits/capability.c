@@ -62,8 +62,8 @@ int mrh_create_group(int backend, unsigned loop_count)
         if (error)
             return error;
         handler_installed = true;
-        mrh_prepare_thread_ends();
     }
+    mrh_prepare_thread_ends();
     unsigned count = loop_count < MRH_SIMULATED_LOOP ? loop_count : MRH_SIMULATED_LOOP;
     int error = mr_group_create_with_loops((mr_backend)backend, count, first_loops, &group);
     if (!error)

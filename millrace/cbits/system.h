@@ -42,7 +42,8 @@ int64_t mrh_receive_descriptor(int descriptor);
 int mrh_close(int descriptor);
 
 /* Has what the end of a thread needs loaded while there are descriptors: glibc opens libgcc_s at the first pthread_exit,
- * which GHC's run-time system calls, and ends the process if it cannot. */
+ * which GHC's run-time system calls, and ends the process if it cannot. Without descriptors nothing is done: to be called
+ * again then. */
 void mrh_prepare_thread_ends(void);
 
 /* Has `in_child` called in every child process that a fork makes from here on. 0, or a negative errno. */

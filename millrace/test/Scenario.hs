@@ -72,6 +72,7 @@ scenarios :: [(String, IO ())]
 scenarios =
   [ ("accept-without-descriptors", acceptWithoutDescriptors)
   , ("give-up-without-descriptors", giveUpWithoutDescriptors)
+  , ("begin-without-descriptors", beginWithoutDescriptors)
   , ("socket-without-descriptors", socketWithoutDescriptors)
   , ("threads-end-without-descriptors", threadsEndWithoutDescriptors)
   , ("high-descriptors", highDescriptors)
@@ -201,6 +202,16 @@ highDescriptors = do
       gone <- try (closeFd high)
       require (either (hasCode eBADF) (const False) gone) "it was not closed"
   where limit = ResourceLimit 1100000
+
+-- It can be tried again when there are some.
+beginWithoutDescriptors :: IO ()
+beginWithoutDescriptors = withoutDescriptors $ \release -> do
+  problem <- failsWith (void loopCount)
+  case problem of
+    BackendUnavailable _ _ -> return ()
+    other -> throwIO other
+  release
+  withUnixPair $ \one other -> sendStream one 0 10 >> void (receiveExactly other 0 10)
 
 socketWithoutDescriptors :: IO ()
 socketWithoutDescriptors = do
