@@ -5,7 +5,9 @@
 #include "shadow/libc.h"
 #include "watch.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <gnu/lib-names.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -216,6 +218,15 @@ static void *do_unless_cancelled(void *argument)
     return NULL;
 }
 
+/* By which a thread is unwound. */
+static void *libgcc;
+
+void mf_offload_prepare(void)
+{
+    if (!libgcc)
+        libgcc = dlopen(LIBGCC_S_SO, RTLD_NOW);
+}
+
 static int wait_unless_closed(job *j, int descriptor)
 {
     mf_watch watch;
@@ -231,7 +242,7 @@ int mf_offload_cancellable(mf_work work, void *argument, int descriptor)
     void *end;
     job j = {.work = work, .argument = argument};
     mf_wait_init(&j.wait);
-    if (!can_be_helped() || start_thread(&thread, do_unless_cancelled, &j) != 0)
+    if (!libgcc || !can_be_helped() || start_thread(&thread, do_unless_cancelled, &j) != 0)
         return MF_OFFLOAD_NO_THREAD;
     int outcome = wait_unless_closed(&j, descriptor);
     if (outcome < 0)

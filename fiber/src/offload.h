@@ -28,6 +28,9 @@ enum { MF_OFFLOAD_NO_THREAD = 1 };
  */
 int mf_offload_cancellable(mf_work work, void *argument, int descriptor);
 
+/* Loads what cancelling takes, while there are descriptors: without any glibc would end the process then. */
+void mf_offload_prepare(void);
+
 /* Ends the helper threads, which must have no work. */
 void mf_offload_stop(void);
 

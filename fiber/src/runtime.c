@@ -122,6 +122,7 @@ static int start(const mr_carriers_options *given)
             return -error;
         atomic_store(&watches_fork, true);
     }
+    mf_offload_prepare();
     mf_runtime *runtime;
     int error = create(&options, &runtime);
     if (!error)

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -368,6 +369,27 @@ static void a_wait_for_a_record_lock_ends(void)
     }
 }
 
+/* At the first cancellation of a thread glibc looks for a library. */
+static void the_end_of_a_wait_needs_no_descriptor(void)
+{
+    char path[64];
+    struct rlimit limit, none;
+    record_waiter w = {.file = new_locked_file(path), .error = EINTR};
+    pid_t child = fork_holder(w.file, false);
+    mr_fiber *fiber = spawn(wait_for_second_byte, &w);
+    let_fibers_park();
+    MUST(getrlimit(RLIMIT_NOFILE, &limit));
+    none = (struct rlimit){.rlim_max = limit.rlim_max};
+    MUST(setrlimit(RLIMIT_NOFILE, &none));
+    mr_fiber_interrupt(fiber, EINTR);
+    join(fiber);
+    MUST(setrlimit(RLIMIT_NOFILE, &limit));
+    MUST(kill(child, SIGKILL));
+    MUST(waitpid(child, NULL, 0));
+    MUST(close(w.file));
+    unlink(path);
+}
+
 enum { LINES = 4000 };
 static const char line[] = "what a terminal shows\n";
 
@@ -453,6 +475,7 @@ const fiber_case file_cases[] = {
     CASE(a_record_lock_of_another_process),
     CASE(record_locks_in_a_circle),
     CASE(a_wait_for_a_record_lock_ends),
+    CASE(the_end_of_a_wait_needs_no_descriptor),
     CASE(lines_written_to_a_terminal),
     CASE(a_device_that_takes_messages),
     CASE(an_event_descriptor_without_room),
