@@ -171,9 +171,7 @@ int mr_fiber_sleep_until(uint64_t deadline_ns)
     mf_wait wait;
     mf_wait_init(&wait);
     int outcome = mf_wait_park(&wait, deadline_ns, MF_INTERRUPTIBLE);
-    /* An interruption may have chosen the same error. */
-    bool has_passed = deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= deadline_ns;
-    return outcome == -ETIMEDOUT && has_passed ? 0 : outcome;
+    return outcome == MF_DEADLINE_PASSED ? 0 : outcome;
 }
 
 int mr_fiber_sleep(uint64_t duration_ns)

@@ -63,7 +63,7 @@ int mr_mutex_lock(mr_mutex *mutex, uint64_t deadline_ns)
         mf_queue_remove(&mutex->waiters, &node);
         mf_lock_give(&mutex->lock);
     }
-    return outcome;
+    return mf_wait_result(outcome);
 }
 
 int mr_mutex_unlock(mr_mutex *mutex)

@@ -75,7 +75,7 @@ static int select_once(mr_case *cases, entry *entries, size_t count, uint64_t de
     int outcome = mf_wait_park(&wait, deadline_ns, MF_INTERRUPTIBLE);
     for (size_t i = 0; i < count; i++)
         end(&entries[i], &cases[i]);
-    return outcome;
+    return mf_wait_result(outcome);
 }
 
 static int select_here(mr_case *cases, entry *entries, size_t count, uint64_t deadline_ns)

@@ -69,5 +69,5 @@ int mr_semaphore_wait(mr_semaphore *semaphore, uint64_t deadline_ns)
         mf_queue_remove(&semaphore->waiters, &node);
         mf_lock_give(&semaphore->lock);
     }
-    return outcome;
+    return mf_wait_result(outcome);
 }

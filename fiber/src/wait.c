@@ -42,7 +42,7 @@ static int park_thread(mf_wait *wait, uint64_t deadline_ns)
     while (!atomic_load(&wait->word)) {
         mf_futex_wait(&wait->word, 0, deadline_ns);
         if (deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= deadline_ns) {
-            if (mf_wait_claim(wait, -ETIMEDOUT))
+            if (mf_wait_claim(wait, MF_DEADLINE_PASSED))
                 break;
             deadline_ns = MR_NO_DEADLINE; /* decided just now: the wake is under way */
         }
@@ -64,7 +64,8 @@ static int park_fiber(mf_wait *wait, uint64_t deadline_ns, mf_patience patience)
     if (patience == MF_INTERRUPTIBLE)
         accept_interruption(fiber, wait);
     if (deadline_ns != MR_NO_DEADLINE && !wait->decided_itself)
-        mf_operation_start(&timer, wait, -ETIMEDOUT, &(mr_request){.kind = MR_TIMEOUT, .deadline_ns = deadline_ns});
+        mf_operation_start(&timer, wait, MF_DEADLINE_PASSED,
+                           &(mr_request){.kind = MR_TIMEOUT, .deadline_ns = deadline_ns});
     if (!wait->decided_itself) {
         fiber->waiting = patience == MF_INTERRUPTIBLE ? wait : NULL;
         mf_suspend();

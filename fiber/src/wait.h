@@ -11,14 +11,18 @@
 #include "lock.h"
 #include "millrace_fiber.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
 #define MF_UNDECIDED INT_MIN
+/* The deadline of the wait has passed. Not -ETIMEDOUT: that is an interruption's, and whoever waits in short pauses would
+ * lose one that comes just before a pause ends. */
+#define MF_DEADLINE_PASSED (INT_MIN + 1)
 
 typedef struct mf_wait {
-    _Atomic int outcome; /* MF_UNDECIDED, a number of the waiter's choice (>= 0), or a negative errno */
+    _Atomic int outcome; /* MF_UNDECIDED, a number of the waiter's choice (>= 0), MF_DEADLINE_PASSED, or a negative errno */
     mr_fiber *fiber;     /* NULL: an OS thread, which sleeps on `word` */
     atomic_uint word;
     bool decided_itself; /* there is no wake to wait for */
@@ -38,9 +42,15 @@ void mf_wait_wake(mf_wait *wait);
 
 typedef enum mf_patience { MF_INTERRUPTIBLE, MF_UNINTERRUPTIBLE } mf_patience;
 
-/* Parks until the wait is decided; returns the outcome. -ETIMEDOUT, or the error of an interruption, are outcomes
+/* Parks until the wait is decided; returns the outcome. MF_DEADLINE_PASSED, or the error of an interruption, are outcomes
  * too. */
 int mf_wait_park(mf_wait *wait, uint64_t deadline_ns, mf_patience patience);
+
+/* What millrace_fiber.h promises to return for an outcome. */
+static inline int mf_wait_result(int outcome)
+{
+    return outcome == MF_DEADLINE_PASSED ? -ETIMEDOUT : outcome;
+}
 
 /* -------------------------------------------------------------------------------------------- those that wait --- */
 

@@ -29,7 +29,7 @@ enum { MF_WATCH_REPLACED = 1 };
 int mf_watch_end(mf_watch *watch);
 
 /* Waits for one descriptor, which is not ready as far as the caller knows. 0 (look again), -EBADF (also when it is
- * closed meanwhile), -ETIMEDOUT, or the error of an interruption. */
+ * closed meanwhile), MF_DEADLINE_PASSED, or the error of an interruption. */
 int mf_watch_wait(int descriptor, mr_kind kind, uint64_t deadline_ns);
 
 /* The numbers from `first` to `last` are about to lose their meaning: everybody who waits for one gets -EBADF. [any

@@ -87,11 +87,10 @@ static bool may_wait(mf_patient_call *call)
     return true;
 }
 
-static bool end_wait(const mf_patient_call *call, int error)
+static bool end_wait(int error)
 {
-    bool has_passed = call->deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= call->deadline_ns;
     if (error)
-        mf_fail(error == -ETIMEDOUT && has_passed ? -EAGAIN : error);
+        mf_fail(error == MF_DEADLINE_PASSED ? -EAGAIN : error);
     return !error;
 }
 
@@ -107,7 +106,7 @@ bool mf_wait_to_retry(mf_patient_call *call)
     uint64_t begin_ns = mr_clock_now_ns();
     int error = mf_watch_wait(call->descriptor, call->direction, call->deadline_ns);
     call->was_idle = mr_clock_now_ns() - begin_ns < IDLE_WAIT_NS;
-    return end_wait(call, error);
+    return end_wait(error);
 }
 
 bool mf_nothing_comes(const mf_patient_call *call)
@@ -122,7 +121,7 @@ bool mf_wait_to_try(mf_patient_call *call)
     if (call->is_unannounced || !may_wait(call))
         return true;
     int error = mf_watch_wait(call->descriptor, call->direction, call->deadline_ns);
-    return error == -EPERM || end_wait(call, error); /* EPERM: what cannot be waited for, such as a file, is ready */
+    return error == -EPERM || end_wait(error); /* EPERM: what cannot be waited for, such as a file, is ready */
 }
 
 /* The other fibers are not those of a child between vfork and exec. */

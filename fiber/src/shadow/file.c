@@ -196,7 +196,7 @@ static ssize_t read_within(const transfer *t, uint64_t limit_ns)
     while (!error && !is_ready(t));
     if (!error)
         return perform(t);
-    return error == -ETIMEDOUT && mr_clock_now_ns() >= deadline_ns ? 0 : mf_fail(error);
+    return error == MF_DEADLINE_PASSED ? 0 : mf_fail(error);
 }
 
 static ssize_t read_device(transfer *t)

@@ -185,7 +185,7 @@ static int look_until(struct pollfd *entries, nfds_t count, uint64_t deadline_ns
         int error = wait_for_any(entries, count, deadline_ns, was_in_vain, &closed);
         if (error == -EBADF)
             return report_closed(entries, count, closed);
-        if (error && (error != -ETIMEDOUT || !has_passed(deadline_ns)))
+        if (error && error != MF_DEADLINE_PASSED)
             return mf_fail(error); /* also of an interruption that chose ETIMEDOUT */
         was_in_vain = !error;
     }
@@ -391,7 +391,7 @@ static int epoll_until(int set, struct epoll_event *events, int capacity, uint64
         int error = mf_watch_wait(set, MR_WAIT_READABLE, deadline_ns);
         if (error == -ELOOP) /* it holds others, as deep as they may be in each other: the carrier's cannot hold it */
             error = wait_for_next_look(deadline_ns);
-        if (error && (error != -ETIMEDOUT || !has_passed(deadline_ns)))
+        if (error && error != MF_DEADLINE_PASSED)
             return mf_fail(error);
     }
 }

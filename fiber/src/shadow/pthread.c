@@ -52,8 +52,7 @@ static int wait_and_try(void *lock, mf_try try_lock, uint64_t deadline_ns, unsig
     uint64_t until_ns = mf_earlier(deadline_ns, mr_clock_now_ns() + pause_ms * NS_PER_MS);
     int outcome = mf_wait_park(&waiter.wait, until_ns, interruption ? MF_INTERRUPTIBLE : MF_UNINTERRUPTIBLE);
     mf_waiter_leave(&waiter);
-    /* An interruption may have chosen the error of a deadline. */
-    if (interruption && outcome < 0 && (outcome != -ETIMEDOUT || mr_clock_now_ns() < until_ns))
+    if (interruption && outcome < 0 && outcome != MF_DEADLINE_PASSED)
         *interruption = -outcome;
     return error;
 }
@@ -349,7 +348,7 @@ static int wait_for_condition(pthread_cond_t *condition, pthread_mutex_t *mutex,
     if (error) /* of a robust mutex whose owner has died */
         return error;
     /* An interruption is a spurious wake-up. */
-    return outcome == -ETIMEDOUT && deadline_ns != MR_NO_DEADLINE ? ETIMEDOUT : 0;
+    return outcome == MF_DEADLINE_PASSED ? ETIMEDOUT : 0;
 }
 
 int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)

@@ -73,11 +73,11 @@ static int look(const futex_call *c)
 }
 
 /* Who waits without a limit is not to be told that it has passed: those that ask take it for a defect. */
-static int error_of(int outcome, uint64_t deadline_ns)
+static int error_of(int outcome)
 {
     if (outcome >= 0)
         return 0;
-    return outcome == -ETIMEDOUT && mf_has_passed(deadline_ns) ? ETIMEDOUT : EINTR;
+    return outcome == MF_DEADLINE_PASSED ? ETIMEDOUT : EINTR;
 }
 
 static long sleep_on_word(const futex_call *c)
@@ -91,7 +91,7 @@ static long sleep_on_word(const futex_call *c)
     int outcome = mf_waiter_park(&waiter, !(c->flags & FUTEX_PRIVATE_FLAG), deadline_ns);
     mf_waiter_leave(&waiter);
     if (!is_refused)
-        error = error_of(outcome, deadline_ns);
+        error = error_of(outcome);
     errno = error ? error : before;
     return error ? -1 : 0;
 }

@@ -69,7 +69,7 @@ int mf_waiter_park(mf_waiter *waiter, bool is_for_processes, uint64_t deadline_n
         return mf_wait_park(&waiter->wait, deadline_ns, MF_INTERRUPTIBLE);
     uint64_t pause_ns = mr_clock_now_ns() + MF_WAITER_PAUSE_MS * NS_PER_MS;
     int outcome = mf_wait_park(&waiter->wait, mf_earlier(deadline_ns, pause_ns), MF_INTERRUPTIBLE);
-    return outcome == -ETIMEDOUT && !mf_has_passed(deadline_ns) ? 0 : outcome;
+    return outcome == MF_DEADLINE_PASSED && !mf_has_passed(deadline_ns) ? 0 : outcome;
 }
 
 static bool is_meant(const mf_node *node, const void *address, unsigned bits)

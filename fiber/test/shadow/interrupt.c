@@ -183,9 +183,115 @@ static void each_call_without_a_descriptor(void)
     MUST(close(held));
 }
 
+/* ------------------------------------------------------------------------- interruptions that other things overtake --- */
+
+static void spin(uint64_t duration_ns)
+{
+    uint64_t until_ns = mr_clock_now_ns() + duration_ns;
+    while (mr_clock_now_ns() < until_ns) {
+    }
+}
+
+/* Longer than the longest pause after which a call looks again by itself. */
+enum { TRIES = 4, HOLD_MS = 25 };
+
+/* Keeps the carrier after an interruption was delivered, and before the fiber that it meets has run again. */
+static void *hold_the_carrier(void *argument)
+{
+    CHECK_EQ(mr_fiber_sleep(NS_PER_MS / 4), 0);
+    spin(HOLD_MS * NS_PER_MS);
+    return argument;
+}
+
+typedef struct interruption {
+    mr_fiber *fiber;
+    int error;
+} interruption;
+
+/* The sleep of hold_the_carrier is over by the time at which the carrier looks for messages. */
+static void *interrupt_and_spin(void *argument)
+{
+    const interruption *i = argument;
+    mr_fiber_interrupt(i->fiber, i->error);
+    spin(NS_PER_MS);
+    return NULL;
+}
+
+static void interrupt_late(mr_fiber *fiber, int error)
+{
+    mr_fiber *holder = spawn(hold_the_carrier, NULL);
+    mr_fiber *interrupter = spawn(interrupt_and_spin, &(interruption){fiber, error});
+    join(holder);
+    join(interrupter);
+}
+
+typedef struct waiting_call {
+    long (*call)(void *argument);
+    void *argument;
+    long result;
+    int error;
+    atomic_bool has_ended;
+} waiting_call;
+
+static void *make_call(void *argument)
+{
+    waiting_call *w = argument;
+    errno = 0;
+    w->result = w->call(w->argument);
+    w->error = errno;
+    atomic_store(&w->has_ended, true);
+    return NULL;
+}
+
+static long wait_for_post(void *semaphore)
+{
+    return sem_wait(semaphore);
+}
+
+static long wait_for_file(void *descriptor)
+{
+    return flock(*(int *)descriptor, LOCK_EX);
+}
+
+static void must_end_by_interruption(long (*call)(void *argument), void *argument)
+{
+    for (unsigned i = 0; i < TRIES; i++) {
+        waiting_call w = {.call = call, .argument = argument};
+        mr_fiber *fiber = spawn(make_call, &w);
+        usleep(50000 + i * 1000); /* its pauses are the longest by now */
+        interrupt_late(fiber, ETIMEDOUT);
+        usleep(50000);
+        CHECK(atomic_load(&w.has_ended));
+        join(fiber);
+        CHECK_EQ(w.result, -1);
+        CHECK_EQ(w.error, ETIMEDOUT);
+    }
+}
+
+static void one_that_looks_like_the_end_of_a_pause_of_a_semaphore(void)
+{
+    sem_t semaphore;
+    sem_init(&semaphore, 0, 0);
+    must_end_by_interruption(wait_for_post, &semaphore);
+    sem_destroy(&semaphore);
+}
+
+static void one_that_looks_like_the_end_of_a_pause_of_a_file_lock(void)
+{
+    char name[] = "/tmp/millrace-fiber-XXXXXX";
+    int held = MUST(mkstemp(name)), wanted = MUST(open(name, O_RDWR));
+    MUST(unlink(name));
+    MUST(flock(held, LOCK_EX));
+    must_end_by_interruption(wait_for_file, &wanted);
+    MUST(close(wanted));
+    MUST(close(held));
+}
+
 const fiber_case interrupt_cases[] = {
     CASE(each_call),
     CASE(each_call_without_a_descriptor),
     CASE(an_interrupted_send_tells_what_was_sent),
+    CASE(one_that_looks_like_the_end_of_a_pause_of_a_semaphore),
+    CASE(one_that_looks_like_the_end_of_a_pause_of_a_file_lock),
     {0},
 };
