@@ -57,8 +57,8 @@ static int wait_and_try(void *lock, mf_try try_lock, uint64_t deadline_ns, unsig
     return error;
 }
 
-/* 0, ETIMEDOUT, or what try_lock or an interruption said. Was the fiber woken by mistake after it got the lock by
- * its own last try, the wake is passed on. */
+/* 0, ETIMEDOUT, or what try_lock or an interruption said. Who was interrupted does not try again: the interruption would
+ * be lost with success. */
 static int acquire(void *lock, mf_try try_lock, uint64_t deadline_ns, bool interruptible)
 {
     int interruption = 0;
@@ -67,10 +67,10 @@ static int acquire(void *lock, mf_try try_lock, uint64_t deadline_ns, bool inter
         if (deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= deadline_ns)
             return ETIMEDOUT;
         error = wait_and_try(lock, try_lock, deadline_ns, pause_ms, interruptible ? &interruption : NULL);
-        if (is_taken(error))
-            error = try_lock(lock);
         if (is_taken(error) && interruption)
             return interruption;
+        if (is_taken(error))
+            error = try_lock(lock);
     }
     return error;
 }

@@ -195,7 +195,7 @@ static void spin(uint64_t duration_ns)
 /* Longer than the longest pause after which a call looks again by itself. */
 enum { TRIES = 4, HOLD_MS = 25 };
 
-/* Keeps the carrier after an interruption was delivered, and before the fiber that it meets has run again. */
+/* What happens after an interruption was delivered, and before the fiber that it meets has run again. */
 static void *hold_the_carrier(void *argument)
 {
     CHECK_EQ(mr_fiber_sleep(NS_PER_MS / 4), 0);
@@ -203,12 +203,19 @@ static void *hold_the_carrier(void *argument)
     return argument;
 }
 
+static void *post(void *semaphore)
+{
+    CHECK_EQ(mr_fiber_sleep(NS_PER_MS / 4), 0);
+    CHECK_EQ(sem_post(semaphore), 0);
+    return NULL;
+}
+
 typedef struct interruption {
     mr_fiber *fiber;
     int error;
 } interruption;
 
-/* The sleep of hold_the_carrier is over by the time at which the carrier looks for messages. */
+/* The sleep of what is to happen then is over by the time at which the carrier looks for messages. */
 static void *interrupt_and_spin(void *argument)
 {
     const interruption *i = argument;
@@ -217,11 +224,11 @@ static void *interrupt_and_spin(void *argument)
     return NULL;
 }
 
-static void interrupt_late(mr_fiber *fiber, int error)
+static void interrupt_and_then(mr_fiber *fiber, int error, void *(*happen)(void *), void *argument)
 {
-    mr_fiber *holder = spawn(hold_the_carrier, NULL);
+    mr_fiber *follower = spawn(happen, argument);
     mr_fiber *interrupter = spawn(interrupt_and_spin, &(interruption){fiber, error});
-    join(holder);
+    join(follower);
     join(interrupter);
 }
 
@@ -259,7 +266,7 @@ static void must_end_by_interruption(long (*call)(void *argument), void *argumen
         waiting_call w = {.call = call, .argument = argument};
         mr_fiber *fiber = spawn(make_call, &w);
         usleep(50000 + i * 1000); /* its pauses are the longest by now */
-        interrupt_late(fiber, ETIMEDOUT);
+        interrupt_and_then(fiber, ETIMEDOUT, hold_the_carrier, NULL);
         usleep(50000);
         CHECK(atomic_load(&w.has_ended));
         join(fiber);
@@ -287,11 +294,27 @@ static void one_that_looks_like_the_end_of_a_pause_of_a_file_lock(void)
     MUST(close(held));
 }
 
+static void one_that_a_post_follows_leaves_it_to_the_next(void)
+{
+    sem_t semaphore;
+    sem_init(&semaphore, 0, 0);
+    waiting_call w = {.call = wait_for_post, .argument = &semaphore};
+    mr_fiber *fiber = spawn(make_call, &w);
+    let_fibers_park();
+    interrupt_and_then(fiber, EINTR, post, &semaphore);
+    join(fiber);
+    CHECK_EQ(w.result, -1);
+    CHECK_EQ(w.error, EINTR);
+    CHECK_EQ(sem_trywait(&semaphore), 0);
+    sem_destroy(&semaphore);
+}
+
 const fiber_case interrupt_cases[] = {
     CASE(each_call),
     CASE(each_call_without_a_descriptor),
     CASE(an_interrupted_send_tells_what_was_sent),
     CASE(one_that_looks_like_the_end_of_a_pause_of_a_semaphore),
     CASE(one_that_looks_like_the_end_of_a_pause_of_a_file_lock),
+    CASE(one_that_a_post_follows_leaves_it_to_the_next),
     {0},
 };
