@@ -139,6 +139,18 @@ timeoutLikeBase = do
       theirs <- run Base.timeout
       ours `shouldBe` theirs
 
+-- | How many completions a manager takes at a time.
+batch :: Int
+batch = 256
+
+-- | Keeps the capability busy for so many nanoseconds.
+spin :: Word64 -> IO ()
+spin ns = getMonotonicTimeNSec >>= go
+  where
+    go begun = do
+      now <- getMonotonicTimeNSec
+      when (now - begun < ns) (go begun)
+
 -- | Keeps the thread busy for so many nanoseconds, allocating, so that it can be interrupted.
 busy :: Word64 -> IO ()
 busy ns = getMonotonicTimeNSec >>= go
@@ -250,6 +262,19 @@ callbacks = do
     armAndCancel 1000000
     after <- performMajorGC >> residentKilobytes
     (after - before) `shouldSatisfy` (< 20000)
+  it "run also if they fill a batch just before the manager would sleep" $ do
+    manager <- getSystemTimerManager
+    job <- startOn 0 $ replicateM_ 5 $ do
+      left <- newIORef batch
+      allRun <- newEmptyMVar
+      threadDelay 1000
+      yield -- the manager's next poll finds nothing, and the one after that is its last before it sleeps
+      replicateM_ batch $ registerTimeout manager 0 $ do
+        last' <- (== 0) <$> atomicModifyIORef' left (\n -> (n - 1, n - 1))
+        when last' (putMVar allRun ())
+      spin 2000000 -- until all are due
+      within 5 "the callbacks" (takeMVar allRun)
+    finish job
   it "run once, not early" $ do
     manager <- getSystemTimerManager
     runs <- newMVar (0 :: Int)

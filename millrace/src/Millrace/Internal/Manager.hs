@@ -284,13 +284,16 @@ runManager manager completions = busy
       if maySleep < 0 then moveHome manager completions else busy
 
 -- | Delivers all there is before the next 'yield': with a million threads in the run queue, one batch a round takes for
--- ever. Returns the size of the last batch, or less than 0 when the calling thread must not act for the loop.
+-- ever. Returns the size of the last batch that was not empty, or less than 0 when the calling thread must not act for the
+-- loop.
 pollAll :: Manager -> Ptr Completion -> IO CInt
-pollAll manager completions = do
-  count <- c_poll (managerLoop manager) completions (fromIntegral completionsPerPoll)
-  when (count >= fewCompletions) $ fetchWaiters (managerSlots manager) (fromIntegral count) (slotAt completions)
-  deliver manager completions (fromIntegral count) >>= enqueue (managerCallbacks manager)
-  if fromIntegral count == completionsPerPoll then pollAll manager completions else return count
+pollAll manager completions = pollAfter 0
+  where
+    pollAfter before = do
+      count <- c_poll (managerLoop manager) completions (fromIntegral completionsPerPoll)
+      when (count >= fewCompletions) $ fetchWaiters (managerSlots manager) (fromIntegral count) (slotAt completions)
+      deliver manager completions (fromIntegral count) >>= enqueue (managerCallbacks manager)
+      if fromIntegral count == completionsPerPoll then pollAfter count else return (if count == 0 then before else count)
 
 -- Less than 0 for a timer.
 slotAt :: Ptr Completion -> Int -> IO Int
