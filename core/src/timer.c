@@ -217,12 +217,18 @@ static mr_timer *take_due(mr_timer_wheel *wheel, unsigned *moves)
     return NULL;
 }
 
+/* What take_due has left there needs moves. */
+static bool is_occupied_now(const mr_timer_wheel *wheel)
+{
+    return wheel->slots[0][wheel->now_tick % MR_WHEEL_SLOTS];
+}
+
 mr_timer *mr_timer_expire(mr_timer_wheel *wheel, uint64_t now_ns, unsigned *moves)
 {
     uint64_t target_tick = now_ns >> MR_TICK_BITS;
     for (;;) {
         mr_timer *timer = take_due(wheel, moves);
-        if (timer || *moves == 0)
+        if (timer || is_occupied_now(wheel))
             return timer;
         sorting next = next_sorting(wheel, target_tick);
         uint64_t limit = next.end_tick <= target_tick ? next.end_tick - 1 : target_tick;
