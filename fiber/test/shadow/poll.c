@@ -58,11 +58,17 @@ static void a_bound_beyond_all_descriptors(void)
     close_pair(&p);
 }
 
+typedef struct urgent_poll {
+    pair p;
+    atomic_bool has_timed_out;
+} urgent_poll;
+
 static void *poll_for_urgent_data_too(void *argument)
 {
-    const pair *p = argument;
-    struct pollfd entry = {.fd = p->ends[0], .events = POLLIN | POLLPRI};
+    urgent_poll *u = argument;
+    struct pollfd entry = {.fd = u->p.ends[0], .events = POLLIN | POLLPRI};
     CHECK_EQ(poll(&entry, 1, 20), 0);
+    atomic_store(&u->has_timed_out, true);
     CHECK_EQ(poll(&entry, 1, -1), 1);
     CHECK_EQ(entry.revents, POLLIN);
     return NULL;
@@ -71,18 +77,20 @@ static void *poll_for_urgent_data_too(void *argument)
 /* poll needs none of its own, whatever it is asked for. */
 static void polling_without_a_descriptor_left(void)
 {
-    pair p = new_pair();
+    urgent_poll u = {.p = new_pair()};
     struct rlimit limit, none;
     MUST(getrlimit(RLIMIT_NOFILE, &limit));
     none = limit;
-    none.rlim_cur = (rlim_t)p.ends[1] + 1;
+    none.rlim_cur = (rlim_t)u.p.ends[1] + 1;
     MUST(setrlimit(RLIMIT_NOFILE, &none));
-    mr_fiber *fiber = spawn(poll_for_urgent_data_too, &p);
-    CHECK_EQ(mr_fiber_sleep(50 * NS_PER_MS), 0);
-    MUST(write(p.ends[1], "x", 1));
+    mr_fiber *fiber = spawn(poll_for_urgent_data_too, &u);
+    do
+        CHECK_EQ(mr_fiber_sleep(30 * NS_PER_MS), 0);
+    while (!atomic_load(&u.has_timed_out));
+    MUST(write(u.p.ends[1], "x", 1));
     join(fiber);
     MUST(setrlimit(RLIMIT_NOFILE, &limit));
-    close_pair(&p);
+    close_pair(&u.p);
 }
 
 static void *wait_for_event(void *argument)
