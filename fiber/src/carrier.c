@@ -135,10 +135,12 @@ void mr_fiber_interrupt(mr_fiber *fiber, int error)
 static void interrupt(mr_fiber *fiber)
 {
     int error = atomic_exchange(&fiber->interrupt_error, 0);
-    if (fiber->waiting && mf_wait_claim(fiber->waiting, -error))
+    if (fiber->waiting && mf_wait_claim(fiber->waiting, -error)) {
+        fiber->interrupted_by = error;
         mf_wait_wake(fiber->waiting);
-    else if (!fiber->interruption)
+    } else if (!fiber->interruption) {
         fiber->interruption = error;
+    }
     mf_fiber_unreference(fiber);
 }
 

@@ -250,6 +250,8 @@ int mf_offload_cancellable(mf_work work, void *argument, int descriptor)
     pthread_join(thread, &end);
     if (end == PTHREAD_CANCELED)
         return outcome;
+    if (outcome < 0)
+        mf_wait_put_interruption_back(-outcome);
     if (j.error)
         errno = j.error;
     return 0;

@@ -53,14 +53,17 @@ static int park_thread(mf_wait *wait, uint64_t deadline_ns)
 /* An interruption that came before the wait decides it. */
 static void accept_interruption(mr_fiber *fiber, mf_wait *wait)
 {
-    if (fiber->interruption && mf_wait_claim_own(wait, -fiber->interruption))
-        fiber->interruption = 0;
+    if (!fiber->interruption || !mf_wait_claim_own(wait, -fiber->interruption))
+        return;
+    fiber->interrupted_by = fiber->interruption;
+    fiber->interruption = 0;
 }
 
 static int park_fiber(mf_wait *wait, uint64_t deadline_ns, mf_patience patience)
 {
     mr_fiber *fiber = wait->fiber;
     mf_operation timer = {0};
+    fiber->interrupted_by = 0;
     if (patience == MF_INTERRUPTIBLE)
         accept_interruption(fiber, wait);
     if (deadline_ns != MR_NO_DEADLINE && !wait->decided_itself)
@@ -80,6 +83,14 @@ int mf_wait_park(mf_wait *wait, uint64_t deadline_ns, mf_patience patience)
     if (wait->decided_itself)
         return atomic_load(&wait->outcome);
     return wait->fiber ? park_fiber(wait, deadline_ns, patience) : park_thread(wait, deadline_ns);
+}
+
+void mf_wait_put_interruption_back(int error)
+{
+    mr_fiber *fiber = mf_current;
+    if (fiber->interrupted_by == error && !fiber->interruption)
+        fiber->interruption = error;
+    fiber->interrupted_by = 0;
 }
 
 /* --------------------------------------------------------------------------------------------------- the queue --- */

@@ -46,6 +46,10 @@ typedef enum mf_patience { MF_INTERRUPTIBLE, MF_UNINTERRUPTIBLE } mf_patience;
  * too. */
 int mf_wait_park(mf_wait *wait, uint64_t deadline_ns, mf_patience patience);
 
+/* For a call on a fiber that does not fail with this error, which its last wait may have ended with, because it has done a
+ * part, or all of it, before: the next wait then ends with it if it was an interruption's. Otherwise nobody would be told. */
+void mf_wait_put_interruption_back(int error);
+
 /* What millrace_fiber.h promises to return for an outcome. */
 static inline int mf_wait_result(int outcome)
 {

@@ -339,6 +339,8 @@ static ssize_t run(transfer *t)
     } while (moved > 0 && (t->writes ? must_write_on(t) : is_short_of_file(t) || is_short_of_mark(t)));
     if (!t->call.has_waited)
         mf_spend_turn();
+    if (moved < 0 && t->done)
+        mf_wait_put_interruption_back(errno);
     return moved < 0 && !t->done ? -1 : (ssize_t)t->done;
 }
 

@@ -292,7 +292,10 @@ static int try_record_again_and_again(const record *r)
 static int try_record_once_more(const record *r, int interruption)
 {
     int result = try_record(r);
-    return is_locked(result) ? mf_fail(interruption) : result;
+    if (is_locked(result))
+        return mf_fail(interruption);
+    mf_wait_put_interruption_back(-interruption);
+    return result;
 }
 
 /* On a thread, not by trying again: the kernel finds processes that wait for each other among those that wait in it. */

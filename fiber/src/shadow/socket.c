@@ -184,6 +184,8 @@ static ssize_t receive_rest(mf_patient_call *call, struct msghdr *message, int f
     while (received < least && !has_descriptors(&rest.message)) {
         rest.message.msg_controllen = control_bytes;
         ssize_t more = receive_more(call, &rest.message, flags);
+        if (more < 0)
+            mf_wait_put_interruption_back(errno);
         if (more <= 0)
             break;
         received += (size_t)more;
@@ -203,8 +205,10 @@ static ssize_t peek_all(mf_patient_call *call, struct msghdr *message, int flags
     if (!call->has_waited)
         call->deadline_ns = mf_socket_deadline_ns(call->descriptor, MR_WAIT_READABLE);
     do {
-        if (!mf_back_off(&backoff_ms, call->deadline_ns))
+        if (!mf_back_off(&backoff_ms, call->deadline_ns)) {
+            mf_wait_put_interruption_back(errno);
             return seen;
+        }
         before = seen;
         message->msg_controllen = control_bytes;
         seen = receive_some(call, message, flags);
@@ -303,8 +307,10 @@ static bool another_comes(int descriptor)
     mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
     struct pollfd entry = {.fd = descriptor, .events = POLLIN};
     while (LIBC(poll)(&entry, 1, 0) == 0)
-        if (!mf_wait_to_retry(&call))
+        if (!mf_wait_to_retry(&call)) {
+            mf_wait_put_interruption_back(errno);
             return false;
+        }
     return !(entry.revents & POLLERR);
 }
 
@@ -364,8 +370,10 @@ ssize_t mf_send_rest(mf_patient_call *call, const struct msghdr *message, int fl
     advance(&rest.message, sent);
     while (sent < wanted && !is_broken(call->descriptor)) {
         ssize_t more = send_some(call, &rest.message, flags | MSG_NOSIGNAL);
-        if (more < 0)
+        if (more < 0) {
+            mf_wait_put_interruption_back(errno);
             break;
+        }
         sent += (size_t)more;
         advance(&rest.message, (size_t)more);
     }
@@ -450,6 +458,8 @@ int sendmmsg(int descriptor, struct mmsghdr *messages, unsigned count, int flags
         count = IOV_MAX;
     while (done < count) {
         ssize_t sent = sendmsg(descriptor, &messages[done].msg_hdr, flags);
+        if (sent < 0 && done)
+            mf_wait_put_interruption_back(errno);
         if (sent < 0)
             return done ? (int)mf_settle(done, before) : -1;
         messages[done++].msg_len = (unsigned)sent;

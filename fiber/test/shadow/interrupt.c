@@ -103,9 +103,10 @@ static void each_call(void)
     }
 }
 
+static char large[1 << 22];
+
 static void *send_much(void *argument)
 {
-    static char large[1 << 22];
     return (void *)(intptr_t)send(*(int *)argument, large, sizeof large, 0);
 }
 
@@ -309,6 +310,83 @@ static void one_that_a_post_follows_leaves_it_to_the_next(void)
     sem_destroy(&semaphore);
 }
 
+/* Calls that have done a part, and go on: the first thing that can tell of the interruption is the next one. */
+
+static long send_until_it_fails(void *descriptor)
+{
+    ssize_t sent;
+    while ((sent = send(*(int *)descriptor, large, sizeof large, 0)) > 0) {
+    }
+    return sent;
+}
+
+static long write_until_it_fails(void *descriptor)
+{
+    ssize_t written;
+    while ((written = write(*(int *)descriptor, large, sizeof large)) > 0) {
+    }
+    return written;
+}
+
+static long write_to_stream(void *descriptor)
+{
+    FILE *stream = fdopen(MUST(dup(*(int *)descriptor)), "w");
+    setvbuf(stream, NULL, _IONBF, 0);
+    size_t written = fwrite(large, 1, sizeof large, stream);
+    int error = errno;
+    fclose(stream);
+    errno = error;
+    return written == sizeof large ? 0 : -1;
+}
+
+static long receive_all_until_it_fails(void *descriptor)
+{
+    ssize_t received;
+    char buffer[100];
+    while ((received = recv(*(int *)descriptor, buffer, sizeof buffer, MSG_WAITALL)) > 0) {
+    }
+    return received;
+}
+
+static long receive_messages_until_it_fails(void *descriptor)
+{
+    int received;
+    char buffer[100];
+    struct iovec vector = {buffer, sizeof buffer};
+    struct mmsghdr messages[2] = {{.msg_hdr = {.msg_iov = &vector, .msg_iovlen = 1}},
+                                  {.msg_hdr = {.msg_iov = &vector, .msg_iovlen = 1}}};
+    while ((received = recvmmsg(*(int *)descriptor, messages, 2, 0, NULL)) > 0) {
+    }
+    return received;
+}
+
+static void must_be_told(const char *name, long (*call)(void *descriptor))
+{
+    pair p = new_pair();
+    waiting_call w = {.call = call, .argument = &p.ends[0]};
+    MUST(write(p.ends[1], "a part", 6));
+    mr_fiber *fiber = spawn(make_call, &w);
+    let_fibers_park();
+    mr_fiber_interrupt(fiber, EINTR);
+    for (int i = 0; i < 1000 && !atomic_load(&w.has_ended); i++)
+        usleep(10000);
+    if (!atomic_load(&w.has_ended))
+        FAIL("%s was not told", name);
+    join(fiber);
+    if (w.result != -1 || w.error != EINTR)
+        FAIL("%s returned %ld with errno %d", name, w.result, w.error);
+    close_pair(&p);
+}
+
+static void one_that_a_part_hides_meets_the_next_wait(void)
+{
+    must_be_told("send", send_until_it_fails);
+    must_be_told("write", write_until_it_fails);
+    must_be_told("fwrite", write_to_stream);
+    must_be_told("recv", receive_all_until_it_fails);
+    must_be_told("recvmmsg", receive_messages_until_it_fails);
+}
+
 const fiber_case interrupt_cases[] = {
     CASE(each_call),
     CASE(each_call_without_a_descriptor),
@@ -316,5 +394,6 @@ const fiber_case interrupt_cases[] = {
     CASE(one_that_looks_like_the_end_of_a_pause_of_a_semaphore),
     CASE(one_that_looks_like_the_end_of_a_pause_of_a_file_lock),
     CASE(one_that_a_post_follows_leaves_it_to_the_next),
+    CASE(one_that_a_part_hides_meets_the_next_wait),
     {0},
 };
