@@ -126,8 +126,9 @@ int mr_fiber_sleep(uint64_t duration_ns);
 /*
  * Makes the wait in which a fiber is parked, or else its next one, end with `error` (EINTR, ETIMEDOUT, ...): a shadowed
  * call returns -1 with that errno. If it has done a part of its work before, it returns that, and the next wait ends with
- * `error`. Waits for locks are not interrupted. A second interruption before the first has had its effect does nothing. The
- * fiber must not have been joined. [any thread]
+ * `error`. Waits for locks are not interrupted; those for condition variables wake once, and leave the rest to the next
+ * wait. A second interruption before the first has had its effect does nothing. The fiber must not have been joined. [any
+ * thread]
  */
 void mr_fiber_interrupt(mr_fiber *fiber, int error);
 

@@ -81,6 +81,7 @@ struct mr_fiber {
     int saved_errno;
     int interruption;    /* an error for the next wait that can be interrupted, or 0 */
     int interrupted_by;  /* the one that ended the last wait, or 0 */
+    bool has_roused;     /* `interruption` has ended a wait already: see MF_ROUSABLE */
     mf_wait *waiting;    /* a wait that can be interrupted, or NULL */
     mf_mask mask;
     unsigned calls;      /* shadowed calls in this turn that did not wait: see mf_spend_turn */

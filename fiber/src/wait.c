@@ -51,12 +51,22 @@ static int park_thread(mf_wait *wait, uint64_t deadline_ns)
 }
 
 /* An interruption that came before the wait decides it. */
-static void accept_interruption(mr_fiber *fiber, mf_wait *wait)
+static void accept_interruption(mr_fiber *fiber, mf_wait *wait, mf_patience patience)
 {
-    if (!fiber->interruption || !mf_wait_claim_own(wait, -fiber->interruption))
+    bool is_news = fiber->interruption && (patience == MF_INTERRUPTIBLE || !fiber->has_roused);
+    if (!is_news || !mf_wait_claim_own(wait, -fiber->interruption))
         return;
     fiber->interrupted_by = fiber->interruption;
     fiber->interruption = 0;
+    fiber->has_roused = false;
+}
+
+static void leave_interruption_to_next(mr_fiber *fiber)
+{
+    if (!fiber->interrupted_by)
+        return;
+    mf_wait_put_interruption_back(fiber->interrupted_by);
+    fiber->has_roused = true;
 }
 
 static int park_fiber(mf_wait *wait, uint64_t deadline_ns, mf_patience patience)
@@ -64,17 +74,19 @@ static int park_fiber(mf_wait *wait, uint64_t deadline_ns, mf_patience patience)
     mr_fiber *fiber = wait->fiber;
     mf_operation timer = {0};
     fiber->interrupted_by = 0;
-    if (patience == MF_INTERRUPTIBLE)
-        accept_interruption(fiber, wait);
+    if (patience != MF_UNINTERRUPTIBLE)
+        accept_interruption(fiber, wait, patience);
     if (deadline_ns != MR_NO_DEADLINE && !wait->decided_itself)
         mf_operation_start(&timer, wait, MF_DEADLINE_PASSED,
                            &(mr_request){.kind = MR_TIMEOUT, .deadline_ns = deadline_ns});
     if (!wait->decided_itself) {
-        fiber->waiting = patience == MF_INTERRUPTIBLE ? wait : NULL;
+        fiber->waiting = patience == MF_UNINTERRUPTIBLE ? NULL : wait;
         mf_suspend();
         fiber->waiting = NULL;
     }
     mf_operation_end(&timer);
+    if (patience == MF_ROUSABLE)
+        leave_interruption_to_next(fiber);
     return atomic_load(&wait->outcome);
 }
 

@@ -40,7 +40,9 @@ bool mf_wait_claim_own(mf_wait *wait, int outcome);
 /* Continues the waiter. Once, by the one who decided, as the last thing done with the wait. [any thread] */
 void mf_wait_wake(mf_wait *wait);
 
-typedef enum mf_patience { MF_INTERRUPTIBLE, MF_UNINTERRUPTIBLE } mf_patience;
+/* What an interruption does to a wait: ends it; nothing; or ends it once, and then the next one that it can end, because
+ * whoever is roused looks whether there is what it waited for and waits again. */
+typedef enum mf_patience { MF_INTERRUPTIBLE, MF_UNINTERRUPTIBLE, MF_ROUSABLE } mf_patience;
 
 /* Parks until the wait is decided; returns the outcome. MF_DEADLINE_PASSED, or the error of an interruption, are outcomes
  * too. */

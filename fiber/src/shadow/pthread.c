@@ -347,7 +347,7 @@ static int wait_for_condition(pthread_cond_t *condition, pthread_mutex_t *mutex,
     errno = before;
     if (error) /* of a robust mutex whose owner has died */
         return error;
-    /* An interruption is a spurious wake-up. */
+    /* An interruption is a spurious wake-up, and left to the next wait that can fail by it. */
     return outcome == MF_DEADLINE_PASSED ? ETIMEDOUT : 0;
 }
 

@@ -66,9 +66,9 @@ void mf_waiter_leave(mf_waiter *waiter)
 int mf_waiter_park(mf_waiter *waiter, bool is_for_processes, uint64_t deadline_ns)
 {
     if (!is_for_processes)
-        return mf_wait_park(&waiter->wait, deadline_ns, MF_INTERRUPTIBLE);
+        return mf_wait_park(&waiter->wait, deadline_ns, MF_ROUSABLE);
     uint64_t pause_ns = mr_clock_now_ns() + MF_WAITER_PAUSE_MS * NS_PER_MS;
-    int outcome = mf_wait_park(&waiter->wait, mf_earlier(deadline_ns, pause_ns), MF_INTERRUPTIBLE);
+    int outcome = mf_wait_park(&waiter->wait, mf_earlier(deadline_ns, pause_ns), MF_ROUSABLE);
     return outcome == MF_DEADLINE_PASSED && !mf_has_passed(deadline_ns) ? 0 : outcome;
 }
 

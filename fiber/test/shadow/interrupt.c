@@ -2,13 +2,16 @@
 #include "shadow_test.h"
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -387,6 +390,59 @@ static void one_that_a_part_hides_meets_the_next_wait(void)
     must_be_told("recvmmsg", receive_messages_until_it_fails);
 }
 
+/* Waits that are told of nothing but that it is worth a look. */
+
+typedef struct looking {
+    pthread_mutex_t mutex;
+    pthread_cond_t condition;
+    unsigned word;
+    unsigned looks;
+} looking;
+
+static long wait_by_condition(void *argument)
+{
+    looking *l = argument;
+    pthread_mutex_lock(&l->mutex);
+    for (; !l->word; l->looks++)
+        pthread_cond_wait(&l->condition, &l->mutex);
+    pthread_mutex_unlock(&l->mutex);
+    return nanosleep(&(struct timespec){.tv_sec = 5}, NULL);
+}
+
+static long wait_by_futex(void *argument)
+{
+    looking *l = argument;
+    for (; !__atomic_load_n(&l->word, __ATOMIC_SEQ_CST); l->looks++)
+        syscall(SYS_futex, &l->word, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+    return nanosleep(&(struct timespec){.tv_sec = 5}, NULL);
+}
+
+static void must_find_it_later(long (*call)(void *argument))
+{
+    looking l = {.mutex = PTHREAD_MUTEX_INITIALIZER, .condition = PTHREAD_COND_INITIALIZER};
+    waiting_call w = {.call = call, .argument = &l};
+    mr_fiber *fiber = spawn(make_call, &w);
+    let_fibers_park();
+    mr_fiber_interrupt(fiber, ECONNRESET);
+    usleep(30000);
+    CHECK(!atomic_load(&w.has_ended));
+    pthread_mutex_lock(&l.mutex);
+    __atomic_store_n(&l.word, 1, __ATOMIC_SEQ_CST);
+    pthread_cond_signal(&l.condition);
+    pthread_mutex_unlock(&l.mutex);
+    syscall(SYS_futex, &l.word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    join(fiber);
+    CHECK_EQ(w.result, -1);
+    CHECK_EQ(w.error, ECONNRESET);
+    CHECK_EQ(l.looks, 2); /* roused once, and woken */
+}
+
+static void one_that_only_rouses_meets_the_next_wait(void)
+{
+    must_find_it_later(wait_by_condition);
+    must_find_it_later(wait_by_futex);
+}
+
 const fiber_case interrupt_cases[] = {
     CASE(each_call),
     CASE(each_call_without_a_descriptor),
@@ -395,5 +451,6 @@ const fiber_case interrupt_cases[] = {
     CASE(one_that_looks_like_the_end_of_a_pause_of_a_file_lock),
     CASE(one_that_a_post_follows_leaves_it_to_the_next),
     CASE(one_that_a_part_hides_meets_the_next_wait),
+    CASE(one_that_only_rouses_meets_the_next_wait),
     {0},
 };
