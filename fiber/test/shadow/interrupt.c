@@ -217,23 +217,26 @@ static void *post(void *semaphore)
 typedef struct interruption {
     mr_fiber *fiber;
     int error;
+    void *(*happen)(void *);
+    void *argument;
 } interruption;
 
-/* The sleep of what is to happen then is over by the time at which the carrier looks for messages. */
+/* The sleep of what is to happen then is over by the time at which the carrier looks for messages, which is after it has
+ * looked at its timers. */
 static void *interrupt_and_spin(void *argument)
 {
     const interruption *i = argument;
+    mr_fiber *follower = spawn(i->happen, i->argument);
+    mr_fiber_yield();
     mr_fiber_interrupt(i->fiber, i->error);
     spin(NS_PER_MS);
+    join(follower);
     return NULL;
 }
 
 static void interrupt_and_then(mr_fiber *fiber, int error, void *(*happen)(void *), void *argument)
 {
-    mr_fiber *follower = spawn(happen, argument);
-    mr_fiber *interrupter = spawn(interrupt_and_spin, &(interruption){fiber, error});
-    join(follower);
-    join(interrupter);
+    on_fiber(interrupt_and_spin, &(interruption){fiber, error, happen, argument});
 }
 
 typedef struct waiting_call {
@@ -243,6 +246,14 @@ typedef struct waiting_call {
     int error;
     atomic_bool has_ended;
 } waiting_call;
+
+/* False: it has not ended, and there is little hope. */
+static bool ends_soon(waiting_call *w)
+{
+    for (int i = 0; i < 1000 && !atomic_load(&w->has_ended); i++)
+        usleep(10000);
+    return atomic_load(&w->has_ended);
+}
 
 static void *make_call(void *argument)
 {
@@ -271,8 +282,7 @@ static void must_end_by_interruption(long (*call)(void *argument), void *argumen
         mr_fiber *fiber = spawn(make_call, &w);
         usleep(50000 + i * 1000); /* its pauses are the longest by now */
         interrupt_and_then(fiber, ETIMEDOUT, hold_the_carrier, NULL);
-        usleep(50000);
-        CHECK(atomic_load(&w.has_ended));
+        CHECK(ends_soon(&w));
         join(fiber);
         CHECK_EQ(w.result, -1);
         CHECK_EQ(w.error, ETIMEDOUT);
@@ -371,9 +381,7 @@ static void must_be_told(const char *name, long (*call)(void *descriptor))
     mr_fiber *fiber = spawn(make_call, &w);
     let_fibers_park();
     mr_fiber_interrupt(fiber, EINTR);
-    for (int i = 0; i < 1000 && !atomic_load(&w.has_ended); i++)
-        usleep(10000);
-    if (!atomic_load(&w.has_ended))
+    if (!ends_soon(&w))
         FAIL("%s was not told", name);
     join(fiber);
     if (w.result != -1 || w.error != EINTR)
@@ -396,7 +404,7 @@ typedef struct looking {
     pthread_mutex_t mutex;
     pthread_cond_t condition;
     unsigned word;
-    unsigned looks;
+    atomic_uint looks;
 } looking;
 
 static long wait_by_condition(void *argument)
@@ -424,6 +432,8 @@ static void must_find_it_later(long (*call)(void *argument))
     mr_fiber *fiber = spawn(make_call, &w);
     let_fibers_park();
     mr_fiber_interrupt(fiber, ECONNRESET);
+    while (!atomic_load(&l.looks))
+        usleep(10000);
     usleep(30000);
     CHECK(!atomic_load(&w.has_ended));
     pthread_mutex_lock(&l.mutex);
@@ -434,7 +444,7 @@ static void must_find_it_later(long (*call)(void *argument))
     join(fiber);
     CHECK_EQ(w.result, -1);
     CHECK_EQ(w.error, ECONNRESET);
-    CHECK_EQ(l.looks, 2); /* roused once, and woken */
+    CHECK_EQ(atomic_load(&l.looks), 2); /* roused once, and woken */
 }
 
 static void one_that_only_rouses_meets_the_next_wait(void)
