@@ -408,10 +408,19 @@ bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result)
 
 /* ------------------------------------------------------------------------------------------------------ ending --- */
 
+/* An accept looks once more: nobody else may have been told of the connection that it could not take, and it may now. */
+static void end_back_off(mr_loop *loop, mr_slot *slot, int reason)
+{
+    slot->state = MR_SLOT_PENDING;
+    slot->end_reason = reason;
+    int64_t result = slot->request.kind == MR_ACCEPT ? mr_loop_attempt(loop, slot) : -EAGAIN;
+    mr_loop_settle(loop, slot, result == -EAGAIN ? -ECANCELED : result);
+}
+
 void mr_loop_end_operation(mr_loop *loop, mr_slot *slot, int reason)
 {
     if (slot->state == MR_SLOT_BACKOFF) {
-        mr_loop_finish(loop, slot, reason);
+        end_back_off(loop, slot, reason);
     } else if (slot->state == MR_SLOT_PENDING && slot->request.kind != MR_CLOSE && !slot->end_reason) {
         slot->end_reason = reason;
         loop->backend->cancel(loop, slot);
@@ -947,7 +956,7 @@ static void fire_slot(mr_loop *loop, mr_slot *slot, uint64_t now_ns)
     if (slot->state == MR_SLOT_PENDING) {
         mr_loop_end_operation(loop, slot, -ETIMEDOUT);
     } else if (slot->request.deadline_ns != MR_NO_DEADLINE && slot->request.deadline_ns <= now_ns) {
-        mr_loop_finish(loop, slot, -ETIMEDOUT);
+        end_back_off(loop, slot, -ETIMEDOUT);
     } else {
         slot->state = MR_SLOT_PENDING;
         arm_deadline(loop, slot);

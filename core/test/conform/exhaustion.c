@@ -168,6 +168,27 @@ static void backing_off_can_be_cancelled(void)
     driver_free(p.d);
 }
 
+/* The connection may have been announced to this one alone: see shared_listener.c. */
+static void one_that_ends_while_it_backs_off_looks_once_more(void)
+{
+    for (int i = 0; i < 3; i++) {
+        pressed_listener p = new_pressed_listener();
+        mr_token token = start(p.d, accept_request(p.handle, NULL));
+        while (counters_of(p.d).resubmissions == 0)
+            poll_once(p.d);
+        give_descriptors_back(&p);
+        if (i == 0)
+            mr_loop_cancel(driver_loop(p.d), token);
+        else if (i == 1)
+            mr_loop_update(driver_loop(p.d), token, 1);
+        else
+            CHECK_EQ(perform(p.d, close_request(p.handle)).result, 0);
+        CHECK_GE(finish(p.d, token).result, 0);
+        CHECK_EQ(counters_of(p.d).resubmissions, 1);
+        driver_free(p.d);
+    }
+}
+
 static void backing_off_ends_at_close(void)
 {
     pressed_listener p = new_pressed_listener();
@@ -187,6 +208,7 @@ const conform_case exhaustion_cases[] = {
     CASE(a_deadline_set_while_backing_off_counts),
     CASE(a_deadline_moved_while_backing_off_is_kept),
     CASE(backing_off_can_be_cancelled),
+    CASE(one_that_ends_while_it_backs_off_looks_once_more),
     CASE(backing_off_ends_at_close),
     {0},
 };

@@ -26,10 +26,16 @@ static bool fake_flush(mr_loop *loop)
     return true;
 }
 
+static int64_t fake_attempt(mr_loop *loop, mr_slot *slot)
+{
+    (void)loop, (void)slot;
+    attempts++;
+    return failures_left-- > 0 ? -error_now : NEW_DESCRIPTOR;
+}
+
 static void fake_submit(mr_loop *loop, mr_slot *slot)
 {
-    attempts++;
-    mr_loop_settle(loop, slot, failures_left-- > 0 ? -error_now : NEW_DESCRIPTOR);
+    mr_loop_settle(loop, slot, fake_attempt(loop, slot));
 }
 
 static void fake_cancel(mr_loop *loop, mr_slot *slot)
@@ -42,6 +48,7 @@ static const mr_backend_operations fake_backend = {
     .destroy = fake_destroy,
     .submit = fake_submit,
     .cancel = fake_cancel,
+    .attempt = fake_attempt,
     .poll = fake_destroy,
     .flush = fake_flush,
 };
