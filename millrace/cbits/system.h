@@ -27,8 +27,10 @@ int mrh_setsockopt(int descriptor, int level, int name, const void *value, sockl
 int mrh_linger_seconds(int descriptor);
 int mrh_set_linger_seconds(int descriptor, int seconds);
 /* 1 if the other end has ended the connection or its half of it, even if bytes that came before are still to be received;
- * else 0. */
+ * else 0. So it is after an error, too, if one is pending or in the socket's queue of errors (IP_RECVERR). */
 int mrh_ended(int descriptor);
+/* 1 if nothing comes any more: it was shut down for receiving, at one end or the other. Else 0. */
+int mrh_is_shut(int descriptor);
 /* Of datagrams; EAGAIN if they would have to wait. */
 int64_t mrh_send_to(int descriptor, const void *bytes, size_t size, const struct sockaddr *address, socklen_t length);
 /* On a connection the sender is the peer. Of one without a name, the family is told. `address` has room for any,

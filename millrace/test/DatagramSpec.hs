@@ -9,7 +9,8 @@ import Control.Monad ((>=>), forM_, replicateM, replicateM_, unless, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
 import Data.List (nub, sort)
-import Foreign.C.Error (eNOMSG)
+import Foreign.C.Error (eCONNREFUSED, eNOMSG)
+import Foreign.C.Types (CInt)
 import System.CPUTime (getCPUTime)
 import Test.Hspec hiding (after, before)
 
@@ -57,6 +58,7 @@ spec = describe "Millrace.Socket.Datagram" $ do
       let nowhere = SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1))
       problem <- failsWith (sendAllTo here (Char8.pack "x") nowhere) :: IO IOError
       show problem `shouldContain` show nowhere
+    it "takes nothing in the queue of errors for a message, and waits without using the processor" errorQueue
     it "loses no message to an exception that races with its arrival" $
       raceWithArrival (`recvFrom` 100) fst (\there -> fst <$> recvFrom there 100)
     it "loses no message of a peer, and takes none for two or two for one" $ do
@@ -195,6 +197,27 @@ fullQueue = within 60 "the last message" $ withAbstractSockets Datagram $ \_ _ t
     within 5 "the late message" (finish late)
     fst <$> recvFrom there 10 `shouldReturn` message
   where newSender = socket AF_UNIX Datagram defaultProtocol
+
+-- Somebody may have asked the system to keep errors, which poll(2) reports as long as they are there.
+errorQueue :: IO ()
+errorQueue = within 20 "the message" $ withSockets $ \here there address -> do
+  nowhere <- withSockets $ \_ _ gone -> return gone
+  setSockOpt here keepsErrors (1 :: CInt)
+  sendAllTo here (Char8.pack "x") nowhere
+  problem <- failsWith (recvFrom here 10)
+  problem `shouldSatisfy` hasCode eCONNREFUSED
+  deadline <- deadlineAfter 50000
+  late <- failsWith (recvFromBefore deadline here 10)
+  late `shouldSatisfy` isDeadlineError
+  receiver <- start (recvFrom here 10)
+  before <- getCPUTime
+  pause 300000
+  after <- getCPUTime
+  isOver receiver `shouldReturn` False
+  (after - before) `shouldSatisfy` (< 100 * 1000000000) -- picoseconds
+  getSocketName here >>= sendAllTo there (Char8.pack "still here")
+  finish receiver `shouldReturn` (Char8.pack "still here", address)
+  where keepsErrors = SockOpt 0 11 -- IPPROTO_IP, IP_RECVERR
 
 count :: Int
 count = 100

@@ -151,15 +151,25 @@ int mrh_set_linger_seconds(int descriptor, int seconds)
 #define POLLRDHUP 0 /* outside Linux an end shows only when what came before it has been read */
 #endif
 
-static int has_ended(int descriptor)
+static int reports(int descriptor, short events)
 {
     struct pollfd ask = {.fd = descriptor, .events = POLLRDHUP};
-    return poll(&ask, 1, 0) > 0 && (ask.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+    return poll(&ask, 1, 0) > 0 && (ask.revents & events) != 0;
+}
+
+static int has_ended(int descriptor)
+{
+    return reports(descriptor, POLLRDHUP | POLLHUP | POLLERR);
 }
 
 int mrh_ended(int descriptor)
 {
     ON_DESCRIPTOR(mr_machine_ended(machine, descriptor), has_ended(descriptor));
+}
+
+int mrh_is_shut(int descriptor)
+{
+    ON_DESCRIPTOR(mr_machine_ended(machine, descriptor), reports(descriptor, POLLRDHUP));
 }
 
 #ifdef MSG_NOSIGNAL

@@ -128,6 +128,11 @@ int mrh_ended(int descriptor)
     return WSAPoll(&ask, 1, 0) > 0 && (ask.revents & (POLLHUP | POLLERR)) != 0;
 }
 
+int mrh_is_shut(int descriptor)
+{
+    return mrh_ended(descriptor);
+}
+
 int64_t mrh_send_to(int descriptor, const void *bytes, size_t size, const struct sockaddr *address, socklen_t length)
 {
     return result_of(sendto(socket_of(descriptor), bytes, (int)size, 0, address, length));

@@ -1,8 +1,8 @@
 -- | Calls that the core has no operation for: tried without waiting, and again when the socket is ready.
-module Millrace.Internal.Attempt (attempt, attemptOnce) where
+module Millrace.Internal.Attempt (attempt, attemptOnce, rest) where
 
 import Control.Exception (allowInterrupt, throwIO)
-import Control.Monad (void)
+import Control.Monad (unless, void, when)
 import Data.Int (Int64)
 import Foreign.C.Error (Errno (..), eAGAIN, eINTR, eTIMEDOUT, eWOULDBLOCK, errnoToIOError, getErrno)
 import Foreign.C.Types (CInt)
@@ -20,22 +20,20 @@ attempt function s detail deadline wait call = go 0
   where
     go failures = attemptOnce function s detail call >>= maybe (again failures) return
     again failures = do
-      hasPassed <- rest deadline failures
-      result <- if hasPassed then return timedOut else perform (before deadline wait)
-      void (throwIfFailed function (describe s ++ detail) result)
+      rest function s detail deadline failures
+      perform (before deadline wait) >>= void . throwIfFailed function (describe s ++ detail)
       allowInterrupt
       go (failures + 1)
-    timedOut = let Errno code = eTIMEDOUT in negate (fromIntegral code)
 
--- Once a call fails that was made because the socket was ready, somebody else was faster. When it goes on failing, readiness
+-- | Once a call fails that was made because the socket was ready, somebody else was faster. When it goes on failing, readiness
 -- does not mean what it should: poll(2) says of a Unix datagram socket without a peer that it can send, whatever the queue
--- of the receiver. 'True': the deadline has passed.
-rest :: Deadline -> Int -> IO Bool
-rest deadline failures
-  | failures < 2 = return False
-  | otherwise = do
-      threadDelay (min longestRestMicros (500 * 2 ^ min 10 (failures - 1)))
-      (deadline <=) <$> deadlineAfter 0
+-- of the receiver. Throws when the deadline has passed meanwhile.
+rest :: String -> Socket -> String -> Deadline -> Int -> IO ()
+rest function s detail deadline failures = unless (failures < 2) $ do
+  threadDelay (min longestRestMicros (500 * 2 ^ min 10 (failures - 1)))
+  now <- deadlineAfter 0
+  when (deadline <= now) $ throwIO (failure function (describe s ++ detail) timedOut)
+  where timedOut = let Errno code = eTIMEDOUT in negate (fromIntegral code)
 
 longestRestMicros :: Int
 longestRestMicros = 16000

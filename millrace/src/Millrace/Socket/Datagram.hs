@@ -22,7 +22,7 @@ module Millrace.Socket.Datagram
   ) where
 
 import Control.Exception (throwIO)
-import Control.Monad (void)
+import Control.Monad (void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
@@ -34,9 +34,9 @@ import Foreign.Storable (peek, poke)
 import Network.Socket (SockAddr (..))
 
 import Millrace.Deadline (Deadline, noDeadline)
-import Millrace.Internal.Attempt (attempt, attemptOnce)
+import Millrace.Internal.Attempt (attempt, attemptOnce, rest)
 import Millrace.Internal.Constants
-import Millrace.Internal.Foreign (c_ended, c_receive_from, c_send_to)
+import Millrace.Internal.Foreign (c_ended, c_is_shut, c_receive_from, c_send_to)
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Socket
 import Millrace.Operation
@@ -44,6 +44,10 @@ import Millrace.Operation
 -- | Waits for a message; also returns who has sent it: @SockAddrUnix ""@ for a Unix socket without a name. What is longer
 -- than so many bytes is cut off. Throws for a size that is not positive. Of a stream it returns what has come, and the peer.
 -- When the socket was shut down for receiving and nothing is left, it returns an empty message.
+--
+-- An error that the system has for the socket, for instance because nobody received what it sent, is thrown once. A program
+-- that has asked for a queue of errors (@IP_RECVERR@) has to take them out by itself, with the socket's descriptor: as long as
+-- one is there, messages are received up to 16 ms late, and of deadlines only that of 'recvFromBefore' ends the wait.
 --
 -- @since 0.1.0
 recvFrom :: Socket -> Int -> IO (ByteString, SockAddr)
@@ -64,7 +68,7 @@ recvFromBefore !deadline s@(Socket handle _) !size = handOver giveBack $ do
     failed = throwIO . failure function (describe s)
     fromKept (bytes, sender) = (,) bytes . fromMaybe (SockAddrUnix "") <$> maybe (peerOf s) (return . Just) sender
     receiveNow failures = do
-      isOver <- if failures < (2 :: Int) then return False else (/= 0) <$> onDescriptor function s "" c_ended
+      isOver <- if failures < 2 then return False else holds c_is_shut
       place <- mallocByteString size
       received <- withForeignPtr place $ \buffer -> withAddressPlace $ \address length' -> do
         count <- attemptOnce function s "" $ \descriptor ->
@@ -76,8 +80,13 @@ recvFromBefore !deadline s@(Socket handle _) !size = handOver giveBack $ do
       bytes `seq` return (bytes, sender)
     -- Of a socket that was shut down for receiving a call that does not wait says nothing else than that it would have to.
     theEnd = (,) ByteString.empty . fromMaybe (SockAddrUnix "") <$> peerOf s
-    waitAfter failures = keptOr s message useKept (\_ -> return ()) (before deadline (waitReadableRequest handle)) $ \result ->
-      throwIfFailed function (describe s) result >> receiveNow (failures + 1)
+    -- What is in the queue of errors counts as something to read for ever, and only others than us can take it.
+    waitAfter failures = do
+      isInVain <- if failures < 2 then return False else holds c_ended
+      when isInVain $ rest function s "" deadline failures
+      keptOr s message useKept (\_ -> return ()) (before deadline (waitReadableRequest handle)) $ \result ->
+        throwIfFailed function (describe s) result >> receiveNow (failures + 1)
+    holds ask = (/= 0) <$> onDescriptor function s "" ask
 
 -- | Sends a message to an address, and returns its length. Waits while the system has no room for it.
 --
