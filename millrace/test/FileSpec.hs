@@ -12,9 +12,10 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.Either (isLeft)
 import Data.Int (Int64)
 import Foreign.C.Error (eSPIPE)
+import GHC.IO.Exception (IOErrorType (InvalidArgument, OtherError))
 import System.Directory (createDirectory, getTemporaryDirectory, removeDirectoryRecursive)
 import System.FilePath ((</>))
-import System.IO.Error (ioeGetErrorString, isDoesNotExistError, isFullError)
+import System.IO.Error (ioeGetErrorString, ioeGetErrorType, isDoesNotExistError, isFullError)
 import System.Posix.Files (createNamedPipe)
 import System.Posix.Process (getProcessID)
 import Test.Hspec
@@ -106,6 +107,16 @@ onFiles run = do
     missing `shouldBe` True
     (readOnly :: Either IOError ()) `shouldSatisfy` isLeft
     (kept, emptied) `shouldBe` (9, 0)
+
+  it "refuses a path with a NUL, and leaves alone the file that is named by what comes before" $ do
+    (outcomes, kept) <- run $ \directory -> do
+      let path = directory </> "file"
+      withFile path ForWriting $ \file -> writeAt file 0 (Char8.pack "some text")
+      outcomes <- mapM try [withFile (path ++ "\NUL.old") ForWriting (\_ -> return ()), removeFile (path ++ "\NUL.old")]
+      kept <- withFile path ForReading fileSize
+      return (outcomes, kept)
+    map (either ioeGetErrorType (const OtherError)) outcomes `shouldBe` [InvalidArgument, InvalidArgument]
+    kept `shouldBe` 9
 
   it "names the file and the call in errors" $ do
     problem <- run $ \directory -> do

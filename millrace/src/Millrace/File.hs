@@ -69,12 +69,13 @@ foreign import ccall unsafe "mrh_file_size" c_file_size :: CInt -> IO Int64
 foreign import ccall unsafe "mrh_remove" c_remove :: Ptr () -> IO CInt
 
 -- | Opens a file. Programs that are started meanwhile do not inherit it. What has no offsets, such as a FIFO or a terminal,
--- is refused at once. A directory can be opened 'ForReading', on POSIX systems, to 'sync' the names in it.
+-- is refused at once, and so is a path with a NUL. A directory can be opened 'ForReading', on POSIX systems, to 'sync' the names
+-- in it.
 --
 -- @since 0.1.0
 openFile :: FilePath -> Mode -> IO File
 openFile path mode = mask_ $ do
-  descriptor <- withPath path $ \name ->
+  descriptor <- withPath "openFile" path $ \name ->
     callOn "Millrace.File.openFile" path (c_open name (fromIntegral (fromEnum mode)))
   handle <- adopt descriptor `onException` c_close descriptor
   return (File handle path)
@@ -143,7 +144,7 @@ sync file@(File handle _) = perform (syncFileRequest handle) >>= void . checked 
 --
 -- @since 0.1.0
 removeFile :: FilePath -> IO ()
-removeFile path = withPath path $ void . callOn "Millrace.File.removeFile" path . c_remove
+removeFile path = withPath "removeFile" path $ void . callOn "Millrace.File.removeFile" path . c_remove
 
 -- | The descriptor's number, for 'Millrace.Socket.File.sendFile'. It must not be closed, and is valid only as long as
 -- nobody closes the file.
@@ -155,13 +156,19 @@ fileDescriptor (File handle _) = Fd (descriptorOf handle)
 mebibyte :: Int
 mebibyte = 1048576
 
--- | A path in the system's own form: bytes, on Windows UTF-16.
-withPath :: FilePath -> (Ptr () -> IO a) -> IO a
-withPath path use = withFilePath path (use . castPtr)
+-- A path in the system's own form: bytes, on Windows UTF-16. To the system it would end at a NUL, and name another file; base
+-- looks for one only in later versions.
+withPath :: String -> FilePath -> (Ptr () -> IO a) -> IO a
+withPath function path use
+  | '\NUL' `elem` path = refusePath function path "a path has no NUL"
+  | otherwise = withFilePath path (use . castPtr)
 
 checked :: String -> File -> Int64 -> IO Int64
 checked function file = throwIfFailed ("Millrace.File." ++ function) (show file)
 
 refuse :: String -> File -> String -> IO a
-refuse function (File _ path) why =
+refuse function (File _ path) = refusePath function path
+
+refusePath :: String -> FilePath -> String -> IO a
+refusePath function path why =
   throwIO (mkIOError InvalidArgument ("Millrace.File." ++ function) Nothing (Just path) `ioeSetErrorString` why)
