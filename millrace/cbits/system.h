@@ -26,11 +26,12 @@ int mrh_setsockopt(int descriptor, int level, int name, const void *value, sockl
 /* SO_LINGER, which is a structure; 0: off. */
 int mrh_linger_seconds(int descriptor);
 int mrh_set_linger_seconds(int descriptor, int seconds);
-/* 1 if the other end has ended the connection or its half of it, even if bytes that came before are still to be received;
- * else 0. So it is after an error, too, if one is pending or in the socket's queue of errors (IP_RECVERR). */
+/* 1 if the other end has ended the connection or its half of it, even if bytes that came before are still to be received,
+ * or if this end is shut down for receiving; else 0. */
 int mrh_ended(int descriptor);
-/* 1 if nothing comes any more: it was shut down for receiving, at one end or the other. Else 0. */
-int mrh_is_shut(int descriptor);
+/* 1 if poll(2) reports an error. One in the queue of errors that a program has asked for (IP_RECVERR, SO_TIMESTAMPING) is
+ * reported as long as it is there. */
+int mrh_has_error(int descriptor);
 /* Of datagrams; EAGAIN if they would have to wait. */
 int64_t mrh_send_to(int descriptor, const void *bytes, size_t size, const struct sockaddr *address, socklen_t length);
 /* On a connection the sender is the peer. Of one without a name, the family is told. `address` has room for any,

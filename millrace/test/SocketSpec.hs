@@ -88,6 +88,18 @@ spec = do
         getSocketOption one option `shouldReturn` 0
       setSocketOption one SendBuffer 50000
       getSocketOption one SendBuffer >>= (`shouldSatisfy` (>= 50000))
+    it "knows of the peer's end and of a reset, and takes nothing in the queue of errors for one" $ do
+      withTcpPair $ \one other -> do
+        setSockOpt one timestamping ofSending
+        sendAll one (bytesAt 0 1)
+        pause 20000
+        hasEnded one `shouldReturn` False
+        shutdown other ShutdownSend
+        eventually 5000 (hasEnded one) `shouldReturn` True
+      withTcpPair $ \one other -> do
+        setSockOpt other Linger (Network.StructLinger 1 0)
+        close other
+        eventually 5000 (hasEnded one) `shouldReturn` True
     it "lingers for as long as it is told" $ withTcpPair $ \one _ -> forM_ [0, 7, 0] $ \seconds -> do
       setSocketOption one Linger seconds
       getSocketOption one Linger `shouldReturn` seconds
@@ -403,6 +415,14 @@ takesOver = withoutLeaks $ do
       void (sendStream client 0 1000)
       receiveExactly server 0 1000 `shouldReturn` 1000
     Network.sendAll peer (bytesAt 0 1) `shouldThrow` anyIOException
+
+-- SO_TIMESTAMPING. The queue then has an entry for what was sent.
+timestamping :: SocketOption
+timestamping = SockOpt 1 37
+
+-- SOF_TIMESTAMPING_TX_SOFTWARE, ..._SOFTWARE, ..._OPT_ID and ..._OPT_TSONLY.
+ofSending :: CInt
+ofSending = 0x2 + 0x10 + 0x80 + 0x800
 
 withPath :: String -> (FilePath -> IO a) -> IO a
 withPath name use = do

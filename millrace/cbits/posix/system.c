@@ -147,8 +147,11 @@ int mrh_set_linger_seconds(int descriptor, int seconds)
     return mrh_setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
 }
 
-#ifndef POLLRDHUP
+#ifdef POLLRDHUP
+enum { END = POLLRDHUP | POLLHUP }; /* a connection that has failed hangs up, too */
+#else
 #define POLLRDHUP 0 /* outside Linux an end shows only when what came before it has been read */
+enum { END = POLLHUP | POLLERR };
 #endif
 
 static int reports(int descriptor, short events)
@@ -159,7 +162,7 @@ static int reports(int descriptor, short events)
 
 static int has_ended(int descriptor)
 {
-    return reports(descriptor, POLLRDHUP | POLLHUP | POLLERR);
+    return reports(descriptor, END);
 }
 
 int mrh_ended(int descriptor)
@@ -167,9 +170,9 @@ int mrh_ended(int descriptor)
     ON_DESCRIPTOR(mr_machine_ended(machine, descriptor), has_ended(descriptor));
 }
 
-int mrh_is_shut(int descriptor)
+int mrh_has_error(int descriptor)
 {
-    ON_DESCRIPTOR(mr_machine_ended(machine, descriptor), reports(descriptor, POLLRDHUP));
+    ON_DESCRIPTOR(0, reports(descriptor, POLLERR));
 }
 
 #ifdef MSG_NOSIGNAL

@@ -56,7 +56,7 @@ module Millrace.Internal.Foreign
   , c_setsockopt
   , c_getsockopt
   , c_ended
-  , c_is_shut
+  , c_has_error
   , c_send_to
   , c_receive_from
   , c_send_descriptor
@@ -136,7 +136,7 @@ foreign import ccall unsafe "mrh_getpeername" c_getpeername :: CInt -> Ptr a -> 
 foreign import ccall unsafe "mrh_setsockopt" c_setsockopt :: CInt -> CInt -> CInt -> Ptr a -> CUInt -> IO CInt
 foreign import ccall unsafe "mrh_getsockopt" c_getsockopt :: CInt -> CInt -> CInt -> Ptr a -> Ptr CUInt -> IO CInt
 foreign import ccall unsafe "mrh_ended" c_ended :: CInt -> IO CInt
-foreign import ccall unsafe "mrh_is_shut" c_is_shut :: CInt -> IO CInt
+foreign import ccall unsafe "mrh_has_error" c_has_error :: CInt -> IO CInt
 foreign import ccall unsafe "mrh_send_to" c_send_to :: CInt -> Ptr a -> CSize -> Ptr b -> CUInt -> IO Int64
 foreign import ccall unsafe "mrh_receive_from" c_receive_from
   :: CInt -> Ptr a -> CSize -> Ptr b -> Ptr CUInt -> IO Int64

@@ -36,7 +36,7 @@ import Network.Socket (SockAddr (..))
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Attempt (attempt, attemptOnce, rest)
 import Millrace.Internal.Constants
-import Millrace.Internal.Foreign (c_ended, c_is_shut, c_receive_from, c_send_to)
+import Millrace.Internal.Foreign (c_ended, c_has_error, c_receive_from, c_send_to)
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Socket
 import Millrace.Operation
@@ -68,7 +68,7 @@ recvFromBefore !deadline s@(Socket handle _) !size = handOver giveBack $ do
     failed = throwIO . failure function (describe s)
     fromKept (bytes, sender) = (,) bytes . fromMaybe (SockAddrUnix "") <$> maybe (peerOf s) (return . Just) sender
     receiveNow failures = do
-      isOver <- if failures < 2 then return False else holds c_is_shut
+      isOver <- if failures < 2 then return False else holds c_ended
       place <- mallocByteString size
       received <- withForeignPtr place $ \buffer -> withAddressPlace $ \address length' -> do
         count <- attemptOnce function s "" $ \descriptor ->
@@ -82,7 +82,7 @@ recvFromBefore !deadline s@(Socket handle _) !size = handOver giveBack $ do
     theEnd = (,) ByteString.empty . fromMaybe (SockAddrUnix "") <$> peerOf s
     -- What is in the queue of errors counts as something to read for ever, and only others than us can take it.
     waitAfter failures = do
-      isInVain <- if failures < 2 then return False else holds c_ended
+      isInVain <- if failures < 2 then return False else holds c_has_error
       when isInVain $ rest function s "" deadline failures
       keptOr s message useKept (\_ -> return ()) (before deadline (waitReadableRequest handle)) $ \result ->
         throwIfFailed function (describe s) result >> receiveNow (failures + 1)
