@@ -55,7 +55,7 @@ void mf_suspend(void)
     mf_carrier *carrier = fiber->carrier;
     if (fiber->held_count)
         mf_held_note_park();
-    fiber->saved_errno = errno;
+    int error = errno; /* not the fiber's: a handler that runs when its mask is put on may suspend it, too */
     fiber->calls = 0;
     if (fiber->mask.is_own)
         mf_mask_put_off(fiber);
@@ -64,7 +64,7 @@ void mf_suspend(void)
     mf_sanitizer_arrive(&fiber->sanitizer, &carrier->sanitizer);
     if (fiber->mask.is_own)
         mf_mask_put_on(fiber);
-    errno = fiber->saved_errno;
+    errno = error;
 }
 
 /* ------------------------------------------------------------------------------------------------------- queues --- */

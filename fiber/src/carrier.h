@@ -66,7 +66,7 @@ typedef struct mf_stream_seen {
 
 /* The signals that a fiber blocks: see mask.h. */
 typedef struct mf_mask {
-    uint64_t blocked; /* by the carrier while the fiber runs, if that is not what it blocks anyway */
+    uint64_t blocked; /* by the carrier when the fiber goes on, if that is not what it blocks anyway */
     uint64_t added;   /* what the fiber has asked to block, beyond what the program's threads do, and */
     uint64_t removed; /* not to block */
     uint64_t awaited; /* what it has sent to itself while it blocked it */
@@ -78,7 +78,6 @@ struct mr_fiber {
     void *context;       /* where it goes on, while it does not run */
     mf_carrier *carrier;
     mr_fiber *next_ready;
-    int saved_errno;
     int interruption;    /* an error for the next wait that can be interrupted, or 0 */
     int interrupted_by;  /* the one that ended the last wait, or 0 */
     bool has_roused;     /* `interruption` has ended a wait already: see MF_ROUSABLE */

@@ -119,10 +119,11 @@ static bool take_pending_sigpipe(const mr_fiber *fiber)
     return (MF_MASK_BIT(SIGPIPE) & fiber->mask.blocked & ~fiber->carrier->blocked_signals) && mf_mask_take(SIGPIPE);
 }
 
+/* A handler that waits has its own signals blocked, too, which only the kernel knows. */
 void mf_mask_put_off(mr_fiber *fiber)
 {
     fiber->mask.has_sigpipe = take_pending_sigpipe(fiber);
-    mf_mask_set(fiber->carrier->blocked_signals);
+    fiber->mask.blocked = mf_mask_set(fiber->carrier->blocked_signals);
 }
 
 void mf_mask_put_on(const mr_fiber *fiber)

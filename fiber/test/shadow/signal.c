@@ -102,6 +102,53 @@ static void count_broken_pipe(int signal_number)
     atomic_fetch_add(&broken_pipes, 1);
 }
 
+static atomic_int entered, inside, deepest;
+
+/* What comes while it waits is to come when it has ended. */
+static void wait_in_handler(int signal_number)
+{
+    int error = errno, now = atomic_fetch_add(&inside, 1) + 1;
+    if (now > atomic_load(&deepest))
+        atomic_store(&deepest, now);
+    if (atomic_fetch_add(&entered, 1) == 0)
+        MUST(kill(getpid(), signal_number));
+    usleep(1000);
+    atomic_fetch_sub(&inside, 1);
+    errno = error;
+}
+
+static void *let_in_what_waits(void *argument)
+{
+    sigset_t own;
+    sigemptyset(&own);
+    sigaddset(&own, SIGUSR1);
+    CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &own, NULL), 0);
+    errno = EDOM;
+    CHECK_EQ(usleep(20000), 0);
+    CHECK_EQ(errno, EDOM);
+    CHECK_EQ(usleep(20000), 0);
+    CHECK_EQ(atomic_load(&entered), 2);
+    CHECK_EQ(atomic_load(&deepest), 1);
+    return argument;
+}
+
+/* A signal that the program blocks for all its threads, and one fiber lets in. */
+static void a_handler_that_waits(void)
+{
+    SKIP_UNDER_TSAN();
+    sigset_t own;
+    sigemptyset(&own);
+    sigaddset(&own, SIGUSR1);
+    CHECK_EQ(mr_carriers_stop(), 0);
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &own, NULL), 0);
+    CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.carriers = 1}), 0);
+    CHECK(signal(SIGUSR1, wait_in_handler) != SIG_ERR);
+    mr_fiber *fiber = spawn(let_in_what_waits, NULL);
+    let_fibers_park();
+    MUST(kill(getpid(), SIGUSR1));
+    join(fiber);
+}
+
 static void *end_a_stream_that_nobody_reads(void *argument)
 {
     FILE *stream = popen("exec true", "w");
@@ -605,6 +652,7 @@ static void a_mask_among_the_attributes_of_all_threads(void)
 const fiber_case signal_cases[] = {
     CASE(sigpipe_blocked_by_two_fibers),
     CASE(sigpipe_blocked_by_the_program),
+    CASE(a_handler_that_waits),
     CASE(streams_that_nobody_reads),
     CASE(a_file_that_would_be_too_large),
     CASE(using_the_terminal_in_the_background),
