@@ -11,6 +11,7 @@
 #include <sys/file.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -162,7 +163,33 @@ static long call_sem_wait(int descriptor)
     return result;
 }
 
-static const interruptible timed_calls[] = {{"flock", call_flock},
+static long open_fifo(int flags)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/millrace-fiber-fifo-%d", getpid());
+    MUST(mkfifo(path, 0600));
+    int descriptor = open(path, flags), error = errno;
+    MUST(unlink(path));
+    errno = error;
+    return descriptor;
+}
+
+/* There is nobody at the other end. */
+static long call_open_for_reading(int descriptor)
+{
+    (void)descriptor;
+    return open_fifo(O_RDONLY);
+}
+
+static long call_open_for_writing(int descriptor)
+{
+    (void)descriptor;
+    return open_fifo(O_WRONLY);
+}
+
+static const interruptible timed_calls[] = {{"open for reading", call_open_for_reading},
+                                            {"open for writing", call_open_for_writing},
+                                            {"flock", call_flock},
                                             {"nanosleep", call_nanosleep},
                                             {"clock_nanosleep", call_clock_nanosleep},
                                             {"sem_wait", call_sem_wait}};
