@@ -4,6 +4,7 @@
  * initialised. A fiber sleeps in the table of waiters; who wakes others looks there, and then in the kernel.
  */
 #include "../carrier.h"
+#include "blocking.h"
 #include "libc.h"
 #include "timespec.h"
 #include "waiters.h"
@@ -90,7 +91,9 @@ static long sleep_on_word(const futex_call *c)
     bool is_refused = error && mf_wait_claim_own(&waiter.wait, 0);
     int outcome = mf_waiter_park(&waiter, !(c->flags & FUTEX_PRIVATE_FLAG), deadline_ns);
     mf_waiter_leave(&waiter);
-    if (!is_refused)
+    if (is_refused)
+        mf_spend_turn();
+    else
         error = error_of(outcome);
     errno = error ? error : before;
     return error ? -1 : 0;

@@ -1,12 +1,14 @@
 /* vain.c: loops that try, in vain until another fiber of their carrier has done something. */
 #include "shadow_test.h"
 
+#include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 /* What the loops try for. */
@@ -18,7 +20,7 @@ typedef struct prize {
     FILE *stream;
     pair sockets;
     int set; /* of epoll, with one of the sockets */
-    atomic_bool is_given;
+    atomic_bool is_tried, is_given;
 } prize;
 
 static bool try_mutex(prize *p)
@@ -93,9 +95,19 @@ static bool try_no_time(prize *p)
     return atomic_load(&p->is_given);
 }
 
+/* The word is never what it would sleep on. */
+static bool try_to_sleep_on_a_word(prize *p)
+{
+    static atomic_uint word;
+    CHECK_EQ(syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0), -1);
+    CHECK_EQ(errno, EAGAIN);
+    return atomic_load(&p->is_given);
+}
+
 static bool (*const ways[])(prize *) = {
     try_mutex, try_reading, try_writing, try_spinning, try_semaphore, try_stream,
     try_poll, try_select, try_epoll, try_receiving, try_until_moment_past, try_no_time,
+    try_to_sleep_on_a_word,
 };
 
 enum { WAYS = sizeof ways / sizeof *ways };
@@ -107,7 +119,8 @@ static void *hold_and_give(void *argument)
     CHECK_EQ(pthread_rwlock_wrlock(&p->read_write), 0);
     CHECK_EQ(pthread_spin_lock(&p->spin), 0);
     flockfile(p->stream);
-    mr_fiber_yield();
+    while (!atomic_load(&p->is_tried))
+        mr_fiber_yield();
     funlockfile(p->stream);
     CHECK_EQ(pthread_spin_unlock(&p->spin), 0);
     CHECK_EQ(pthread_rwlock_unlock(&p->read_write), 0);
@@ -126,8 +139,11 @@ typedef struct player {
 static void *try_until_won(void *argument)
 {
     const player *p = argument;
-    while (!p->try(p->prize))
-        ;
+    bool is_won;
+    do {
+        is_won = p->try(p->prize);
+        atomic_store(&p->prize->is_tried, true);
+    } while (!is_won);
     return NULL;
 }
 
