@@ -109,14 +109,6 @@ typedef uint64_t mr_handle;
 /* Creates a group whose loops all use one backend (see mr_backend_choose). -ENOMEM, or the choice's error. */
 int mr_group_create(mr_backend requested, mr_group **group);
 
-/*
- * For a group whose loops each have one thread for good: it alone calls the loop's [owner] functions and mr_loop_wait, from
- * the first one that submits, polls or waits to the last. Before any loop is created. io_uring then delivers what has come
- * when the owner polls, all at once (Linux 6.1), and not whenever its thread makes a system call: for owners that make
- * calls of their own between polls. To other backends it makes no difference.
- */
-void mr_group_fix_owners(mr_group *group);
-
 /* Frees a group. Every loop of it must have been destroyed. Descriptors that are still open stay open. */
 void mr_group_destroy(mr_group *group);
 
@@ -340,6 +332,14 @@ int mr_loop_create(mr_group *group, mr_loop **loop);
  * the memory of rings (before Linux 5.12, and newer ones again), those of all processes of a user share RLIMIT_MEMLOCK.
  */
 int mr_group_create_with_loops(mr_backend requested, unsigned count, mr_loop **loops, mr_group **group);
+
+/*
+ * The same for a group whose loops, these and later ones, each have one thread for good: it alone calls the loop's [owner]
+ * functions and mr_loop_wait, from the first one that submits, polls or waits to the last. io_uring then delivers what has
+ * come when the owner polls, all at once (Linux 6.1), and not whenever its thread makes a system call: for owners that make
+ * calls of their own between polls. To other backends it makes no difference.
+ */
+int mr_group_create_with_owned_loops(mr_backend requested, unsigned count, mr_loop **loops, mr_group **group);
 
 /*
  * Frees a loop. Nothing may be in flight on it, and no MR_CLOSE on another loop of the group. Nor may another thread be in

@@ -156,6 +156,7 @@ typedef struct creation {
     mr_group *group;
     mr_loop **loops;
     unsigned loop_count;
+    bool owners_are_fixed;
 } creation;
 
 static int create_loops(mr_group *group, mr_loop **loops, unsigned count)
@@ -177,29 +178,34 @@ static int create_on(mr_backend backend, void *context)
     int error = mr_group_on(backend, backends[backend], system_now_ns, &wanted->group);
     if (error)
         return error;
+    wanted->group->owners_are_fixed = wanted->owners_are_fixed;
     error = create_loops(wanted->group, wanted->loops, wanted->loop_count);
     if (error)
         mr_group_destroy(wanted->group);
     return error;
 }
 
+static int create_group(mr_backend requested, creation *wanted, mr_group **result)
+{
+    int error = use_first(requested, create_on, wanted);
+    if (!error)
+        *result = wanted->group;
+    return error;
+}
+
 int mr_group_create_with_loops(mr_backend requested, unsigned count, mr_loop **loops, mr_group **result)
 {
-    creation wanted = {.loops = loops, .loop_count = count};
-    int error = use_first(requested, create_on, &wanted);
-    if (!error)
-        *result = wanted.group;
-    return error;
+    return create_group(requested, &(creation){.loops = loops, .loop_count = count}, result);
+}
+
+int mr_group_create_with_owned_loops(mr_backend requested, unsigned count, mr_loop **loops, mr_group **result)
+{
+    return create_group(requested, &(creation){.loops = loops, .loop_count = count, .owners_are_fixed = true}, result);
 }
 
 int mr_group_create(mr_backend requested, mr_group **result)
 {
     return mr_group_create_with_loops(requested, 0, NULL, result);
-}
-
-void mr_group_fix_owners(mr_group *group)
-{
-    group->owners_are_fixed = true;
 }
 
 void mr_group_destroy(mr_group *group)

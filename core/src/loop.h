@@ -91,7 +91,7 @@ struct mr_group {
     mr_backend backend_id;
     struct mr_machine *machine; /* simulated: what the loops work on */
     mr_group_clock *now_ns;
-    bool owners_are_fixed; /* see mr_group_fix_owners */
+    bool owners_are_fixed; /* see mr_group_create_with_owned_loops */
     atomic_uint loop_count;
     _Atomic(mr_loop *) loops[MR_LOOPS_MAX];
 };

@@ -277,18 +277,12 @@ static void *carrier_main(void *argument)
 
 /* ----------------------------------------------------------------------------------------------------- lifetime --- */
 
-static int start(mf_carrier *carrier, unsigned index, mr_group *group)
+static int start(mf_carrier *carrier)
 {
-    carrier->index = index;
-    int error = mr_loop_create(group, &carrier->loop);
-    if (error)
-        return error;
     carrier->signal_stack = malloc(MF_SIGNAL_STACK_BYTES);
-    error = carrier->signal_stack ? pthread_create(&carrier->thread, NULL, carrier_main, carrier) : ENOMEM;
-    if (error) {
+    int error = carrier->signal_stack ? pthread_create(&carrier->thread, NULL, carrier_main, carrier) : ENOMEM;
+    if (error)
         free(carrier->signal_stack);
-        mr_loop_destroy(carrier->loop);
-    }
     return -error;
 }
 
@@ -303,26 +297,38 @@ static void stop(mf_carrier *carrier)
     free(carrier->signal_stack);
 }
 
-int mf_carriers_create(mf_carrier **result, unsigned count, mr_group *group, mf_runtime *runtime)
+static int start_all(mf_carrier *carriers, unsigned count, mr_loop **loops, mf_runtime *runtime, unsigned *started)
 {
+    int error = 0;
+    for (; *started < count && !error; *started += !error) {
+        carriers[*started] = (mf_carrier){.index = *started, .runtime = runtime, .loop = loops[*started]};
+        error = start(&carriers[*started]);
+    }
+    return error;
+}
+
+static void destroy_loops(mr_loop **loops, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        mr_loop_destroy(loops[i]);
+}
+
+int mf_carriers_create(mf_carrier **result, unsigned count, mr_loop **loops, mf_runtime *runtime)
+{
+    unsigned started = 0;
     mf_carrier *carriers = calloc(count, sizeof *carriers);
-    if (!carriers)
-        return -ENOMEM;
     sigset_t all;
     sigfillset(&all);
     /* So that no signal meets a carrier before it has blocked them. */
     pthread_sigmask(SIG_SETMASK, &all, &signals_of_program);
-    int error = 0;
-    unsigned started = 0;
-    for (; started < count && !error; started += !error) {
-        carriers[started].runtime = runtime;
-        error = start(&carriers[started], started, group);
-    }
+    int error = carriers ? start_all(carriers, count, loops, runtime, &started) : -ENOMEM;
     pthread_sigmask(SIG_SETMASK, &signals_of_program, NULL);
-    if (error)
+    if (error) {
         mf_carriers_destroy(carriers, started);
-    else
+        destroy_loops(loops + started, count - started);
+    } else {
         *result = carriers;
+    }
     return error;
 }
 

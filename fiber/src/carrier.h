@@ -129,10 +129,11 @@ void mf_suspend(void);
 /* Has a suspended fiber (or one about to suspend) continued. Once for each mf_suspend. [any thread] */
 void mf_make_ready(mr_fiber *fiber);
 
-/* Creates the carriers of the runtime, starts their threads. 0, or a negative errno and nothing has changed. */
-int mf_carriers_create(mf_carrier **carriers, unsigned count, mr_group *group, mf_runtime *runtime);
+/* Creates the carriers of the runtime, one for each loop, and starts their threads. The loops are theirs. 0, or a negative
+ * errno and nothing is left but the group. */
+int mf_carriers_create(mf_carrier **carriers, unsigned count, mr_loop **loops, mf_runtime *runtime);
 
-/* Ends the threads, which must have no fibers, and frees the carriers. */
+/* Ends the threads, which must have no fibers, and frees the carriers and their loops. */
 void mf_carriers_destroy(mf_carrier *carriers, unsigned count);
 
 /* What the program's own threads block, as the one did that started the carriers. */

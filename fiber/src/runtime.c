@@ -59,11 +59,11 @@ static int create(const mr_carriers_options *options, mf_runtime **result)
     runtime->stack_size_bytes = options->stack_size_bytes;
     mf_stack_set_kept(options->stacks_kept);
     mf_report_configure(options);
-    int error = mr_group_create(options->backend, &runtime->group);
+    mr_loop *loops[MR_CARRIERS_MAX];
+    int error = mr_group_create_with_owned_loops(options->backend, runtime->count, loops, &runtime->group);
     if (error)
         goto fail_group;
-    mr_group_fix_owners(runtime->group);
-    error = mf_carriers_create(&runtime->carriers, runtime->count, runtime->group, runtime);
+    error = mf_carriers_create(&runtime->carriers, runtime->count, loops, runtime);
     if (error)
         goto fail_carriers;
     mf_watchdog_start(runtime->carriers, runtime->count);

@@ -4,7 +4,7 @@
  * Submissions gather in the ring and go to the kernel once per poll. Most owners change threads from call to call: their
  * rings are opened without the flags that tie a ring to one thread (SINGLE_ISSUER, DEFER_TASKRUN). When a thread ends, the
  * kernel cancels what it had submitted; mr_loop_settle has such operations submitted again. Where the owner is one thread
- * (mr_group_fix_owners) the ring is tied to it, and delivers when that thread polls.
+ * (mr_group_create_with_owned_loops) the ring is tied to it, and delivers when that thread polls.
  */
 #include "../backend.h"
 #include "../eventfd.h"

@@ -39,10 +39,8 @@ static int create_group(mr_group **group)
     if (test_machine)
         return mr_machine_group(test_machine, group);
 #endif
-    int error = mr_group_create(conform_backend, group);
-    if (!error && conform_fixes_owners)
-        mr_group_fix_owners(*group);
-    return error;
+    return conform_fixes_owners ? mr_group_create_with_owned_loops(conform_backend, 0, NULL, group)
+                                : mr_group_create(conform_backend, group);
 }
 
 driver *driver_new(void)

@@ -2,6 +2,9 @@
 #include "runtime_test.h"
 
 #include <pthread.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static void *nothing(void *argument)
 {
@@ -34,6 +37,20 @@ static void options_that_cannot_be(void)
     CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.stack_size_bytes = SIZE_MAX / 2}), -EINVAL);
     CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.backend = MR_BACKEND_COUNT}), -EINVAL);
     CHECK_EQ(mr_carriers_count(), 0);
+}
+
+/* The choice of a backend is for all of them. Root has no such limit. */
+static void little_memory_for_rings(void)
+{
+    enum { CARRIERS = 16, NOBODY = 65534 };
+    const struct rlimit limit = {65536, 65536};
+    CHECK_EQ(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    if (geteuid() == 0)
+        CHECK_EQ(setuid(NOBODY), 0);
+    CHECK_EQ(unsetenv("MILLRACE_BACKEND"), 0);
+    start_carriers(CARRIERS);
+    CHECK_EQ((intptr_t)on_fiber(nothing, (void *)9), 9);
+    CHECK_EQ(mr_carriers_stop(), 0);
 }
 
 static atomic_uint ended;
@@ -210,6 +227,7 @@ const fiber_case carriers_cases[] = {
     CASE(the_first_spawn_starts_them),
     CASE(start_twice),
     CASE(options_that_cannot_be),
+    CASE(little_memory_for_rings),
     CASE(stop_waits_for_fibers_and_their_fibers),
     CASE(start_does_not_wait_for_fibers),
     CASE(a_fiber_cannot_stop_them),
