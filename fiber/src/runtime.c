@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 enum {
@@ -50,6 +51,33 @@ static mr_carriers_options complete(const mr_carriers_options *given)
 
 /* ----------------------------------------------------------------------------------------------- start and stop --- */
 
+/* Bit n: it was closed, and is held. What a program has closed of these is to stay so: it would print into a loop. */
+static unsigned hold_standard_descriptors(void)
+{
+    unsigned held = 0;
+    int descriptor;
+    while ((descriptor = eventfd(0, EFD_CLOEXEC)) >= 0 && descriptor <= STDERR_FILENO)
+        held |= 1U << descriptor;
+    if (descriptor >= 0)
+        close(descriptor);
+    return held;
+}
+
+static void let_go_of_standard_descriptors(unsigned held)
+{
+    for (int descriptor = 0; descriptor <= STDERR_FILENO; descriptor++)
+        if (held & 1U << descriptor)
+            close(descriptor);
+}
+
+static int create_loops(const mr_carriers_options *options, mr_loop **loops, mr_group **group)
+{
+    unsigned held = hold_standard_descriptors();
+    int error = mr_group_create_with_owned_loops(options->backend, options->carriers, loops, group);
+    let_go_of_standard_descriptors(held);
+    return error;
+}
+
 static int create(const mr_carriers_options *options, mf_runtime **result)
 {
     mf_runtime *runtime = calloc(1, sizeof *runtime);
@@ -60,7 +88,7 @@ static int create(const mr_carriers_options *options, mf_runtime **result)
     mf_stack_set_kept(options->stacks_kept);
     mf_report_configure(options);
     mr_loop *loops[MR_CARRIERS_MAX];
-    int error = mr_group_create_with_owned_loops(options->backend, runtime->count, loops, &runtime->group);
+    int error = create_loops(options, loops, &runtime->group);
     if (error)
         goto fail_group;
     error = mf_carriers_create(&runtime->carriers, runtime->count, loops, runtime);

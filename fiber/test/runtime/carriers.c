@@ -1,6 +1,7 @@
 /* carriers.c: starting, placing, stopping. */
 #include "runtime_test.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -51,6 +52,17 @@ static void little_memory_for_rings(void)
     start_carriers(CARRIERS);
     CHECK_EQ((intptr_t)on_fiber(nothing, (void *)9), 9);
     CHECK_EQ(mr_carriers_stop(), 0);
+}
+
+/* As a process of the background may have closed them. */
+static void closed_standard_descriptors_stay_closed(void)
+{
+    MUST(close(STDIN_FILENO));
+    start_carriers(2);
+    CHECK_EQ((intptr_t)on_fiber(nothing, (void *)10), 10);
+    CHECK_EQ(open("/dev/null", O_RDONLY), STDIN_FILENO);
+    CHECK_EQ(mr_carriers_stop(), 0);
+    CHECK_EQ(fcntl(STDIN_FILENO, F_GETFD), 0);
 }
 
 static atomic_uint ended;
@@ -228,6 +240,7 @@ const fiber_case carriers_cases[] = {
     CASE(start_twice),
     CASE(options_that_cannot_be),
     CASE(little_memory_for_rings),
+    CASE(closed_standard_descriptors_stay_closed),
     CASE(stop_waits_for_fibers_and_their_fibers),
     CASE(start_does_not_wait_for_fibers),
     CASE(a_fiber_cannot_stop_them),
