@@ -469,6 +469,12 @@ spec = do
           setFileSize (directory </> "large") 1000000
           receiveToEnd client
         nextErrorLine server `shouldReturn` "millrace: /large: the file became shorter while it was sent"
+    it "says nothing of a client that is gone" $ \_ -> withLargeFile $ \directory _ ->
+      withServer ["serve", directory, "--port", "0"] $ \server -> do
+        forM_ [1 .. 10 :: Int] . const . withBegunDownload server $ \client _ ->
+          Network.setSockOpt client Network.Linger (Network.StructLinger 1 0) -- closing resets the connection
+        signalServer sigTERM server
+        nextErrorLine server >>= (`shouldStartWith` "stopping ")
     it "follows links when asked" $ \site -> withServer ["serve", site </> "root", "--port", "0", "--follow-links"] $ \server ->
       curl [serverUrl server <> "/outside"] `shouldReturn` "secret"
     it "does not list what it may not read" $ \site -> do
