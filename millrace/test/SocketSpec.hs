@@ -19,7 +19,7 @@ import System.IO (BufferMode (NoBuffering), IOMode (ReadWriteMode), hClose, hGet
 import System.IO.Error (ioeGetErrorType)
 import System.Posix.IO (OpenMode (..), closeFd, defaultFileFlags, openFd)
 import System.Posix.Process (getProcessID)
-import System.Posix.Types (Fd)
+import System.Posix.Types (Fd (..))
 import Test.Hspec
 
 import Millrace.Deadline
@@ -148,6 +148,21 @@ spec = do
       withFdSocket this $ \passed -> replicateM_ 2 (Network.sendFd theirs passed)
       replicateM_ 2 (recvFd one >>= closeFd . fromIntegral)
       Network.close theirs
+    it "finds the descriptor behind what the system tells of the sender" $ withUnixPair $ \one other -> do
+      setSocketOption other (SockOpt 1 16) 1 -- SOL_SOCKET, SO_PASSCRED of Linux
+      withFdSocket one (sendFd one)
+      recvFd other >>= closeFd . fromIntegral
+    it "keeps one descriptor of a message with several" $ withPath "several" $ \path ->
+      bracket (socket AF_UNIX Datagram defaultProtocol) close $ \here -> do
+        bind here (SockAddrUnix path)
+        bracket (Network.socket AF_UNIX Datagram defaultProtocol) Network.close $ \there -> do
+          usual <- descriptorCount
+          passed <- Network.withFdSocket there (pure . Fd)
+          let one = Network.encodeCmsg passed
+              three = one {Network.cmsgData = mconcat (replicate 3 (Network.cmsgData one))}
+          void (Network.sendMsg there (SockAddrUnix path) [Char8.pack "x"] [three] mempty)
+          recvFd here >>= closeFd . fromIntegral
+          descriptorCount `shouldReturn` usual
     it "stops waiting for a descriptor at a deadline, and when the socket is closed" $ withUnixPair $ \one other -> do
       late <- start (failsWith (recvFd one))
       pause 20000

@@ -227,29 +227,30 @@ int64_t mrh_receive_from(int descriptor, void *buffer, size_t size, struct socka
 
 enum { CARRIERS = 16 }; /* one is sent, but others send more: the network package two */
 
-/* A message with room for one descriptor beside it. */
+/* A message with room beside it for a descriptor, and for what else the receiving socket may have been told to add: who
+   sent it, when, and under which label (SO_PASSCRED, SO_TIMESTAMP, SO_PASSSEC). */
 struct parcel {
-    _Alignas(struct cmsghdr) char beside[CMSG_SPACE(sizeof(int))];
+    _Alignas(struct cmsghdr) char beside[512];
     char bytes[CARRIERS];
     struct iovec carried;
     struct msghdr message;
 };
 
-static struct msghdr *pack(struct parcel *parcel, size_t carriers)
+static struct msghdr *pack(struct parcel *parcel, size_t carriers, size_t room_beside)
 {
     memset(parcel, 0, sizeof *parcel);
     parcel->carried = (struct iovec){parcel->bytes, carriers};
     parcel->message.msg_iov = &parcel->carried;
     parcel->message.msg_iovlen = 1;
     parcel->message.msg_control = parcel->beside;
-    parcel->message.msg_controllen = sizeof parcel->beside;
+    parcel->message.msg_controllen = room_beside;
     return &parcel->message;
 }
 
 int64_t mrh_send_descriptor(int descriptor, int passed)
 {
     struct parcel parcel;
-    struct msghdr *message = pack(&parcel, 1);
+    struct msghdr *message = pack(&parcel, 1, CMSG_SPACE(sizeof passed));
     struct cmsghdr *header = CMSG_FIRSTHDR(message);
     if (mrh_is_simulated(descriptor))
         return result_of(-EOPNOTSUPP);
@@ -266,22 +267,36 @@ enum { CLOSED_BY_EXEC = MSG_CMSG_CLOEXEC };
 enum { CLOSED_BY_EXEC = 0 };
 #endif
 
+/* -1 if none came. Others that came with it are closed. */
+static int first_descriptor(struct msghdr *message)
+{
+    int first = -1;
+    for (struct cmsghdr *each = CMSG_FIRSTHDR(message); each; each = CMSG_NXTHDR(message, each)) {
+        if (each->cmsg_level != SOL_SOCKET || each->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= each->cmsg_len; at += sizeof(int)) {
+            int passed;
+            memcpy(&passed, CMSG_DATA(each) + at, sizeof passed);
+            if (first < 0)
+                first = passed;
+            else
+                close(passed);
+        }
+    }
+    return first;
+}
+
 int64_t mrh_receive_descriptor(int descriptor)
 {
     struct parcel parcel;
-    struct msghdr *message = pack(&parcel, CARRIERS);
+    struct msghdr *message = pack(&parcel, CARRIERS, sizeof parcel.beside);
     if (mrh_is_simulated(descriptor))
         return result_of(-EOPNOTSUPP);
-    message->msg_controllen = CMSG_LEN(sizeof(int)); /* where alignment leaves room for another one, it would be lost */
     if (recvmsg(descriptor, message, CLOSED_BY_EXEC) < 0)
         return errno == EAGAIN && has_ended(descriptor) ? result_of(-ENOMSG) : -1; /* datagrams: nothing comes any more */
-    struct cmsghdr *header = CMSG_FIRSTHDR(message);
-    if (!header && (message->msg_flags & MSG_CTRUNC))
-        return result_of(-EMFILE);
-    if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
-        return result_of(-ENOMSG);
-    int passed;
-    memcpy(&passed, CMSG_DATA(header), sizeof passed);
+    int passed = first_descriptor(message);
+    if (passed < 0)
+        return result_of(message->msg_flags & MSG_CTRUNC ? -EMFILE : -ENOMSG);
     if (!CLOSED_BY_EXEC)
         fcntl(passed, F_SETFD, FD_CLOEXEC);
     return passed;
