@@ -104,6 +104,10 @@ spec = do
         map replyBody (parseReplies bytes) `shouldBe` ["[\"a\",\"b, c\"]"]
     it "RFC 9112, 3.2.4: asterisk form with OPTIONS" $
       serves "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" "1.1 * [] Just \"a\""
+    it "RFC 9112, 3.2.4: OPTIONS with an absolute target without a path means the same" $ do
+      serves "OPTIONS http://a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" "1.1 * [] Just \"a\""
+      serves "OPTIONS http://a/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" "1.1 / [] Just \"a\""
+      serves "GET http://a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" "1.1 / [] Just \"a\""
     it "RFC 9110, 5.5: blanks around a value are dropped" $
       serves "GET / HTTP/1.1\r\nHost: \t a \t\r\nConnection: close\r\n\r\n" "1.1 / [] Just \"a\""
     it "RFC 9112, 7.1: trailers and extensions are dropped, and the next request is found" $

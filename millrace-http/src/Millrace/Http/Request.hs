@@ -24,7 +24,7 @@ import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
 import Millrace.Http.Wire
-import Network.HTTP.Types (RequestHeaders, decodePathSegments, http10, http11, parseQuery)
+import Network.HTTP.Types (Method, RequestHeaders, decodePathSegments, http10, http11, methodOptions, parseQuery)
 import Network.Socket (SockAddr)
 import Network.Wai (Request, defaultRequest)
 import qualified Network.Wai.Internal as Wai
@@ -53,8 +53,7 @@ makeRequest parser bytes size peer vault body bodyLength = do
   referer <- headReferer parser
   userAgent <- headUserAgent parser
   -- What is smaller than the closure that would make it is made at once: that is a fifth of what a small request allocates.
-  let -- A request target without a path means "/" (RFC 9112, section 3.2.1).
-      !path = if pathLength == 0 then slash else slice copy pathOffset pathLength
+  let !path = if pathLength == 0 then pathOfNone method queryLength else slice copy pathOffset pathLength
       !query = if queryLength == 0 then C8.empty else slice copy queryOffset queryLength
       !method = if code == methodOther then slice copy methodOffset methodLength else unsafeAt methods (fromIntegral code)
       !version = if flags .&. flagVersion11 /= 0 then http11 else http10
@@ -92,9 +91,11 @@ keepTarget parser bytes request = do
   target <- C8.packCStringLen (castPtr bytes `plusPtr` start, pathOffset + pathLength - start)
   return request {Wai.rawPathInfo = target}
 
-slash :: ByteString
-slash = C8.pack "/"
-{-# NOINLINE slash #-}
+-- | What a request target without a path means: "/" (RFC 9112, section 3.2.1), but of OPTIONS the server as a whole
+-- (section 3.2.4).
+pathOfNone :: Method -> Int -> ByteString
+pathOfNone method queryLength = C8.pack (if method == methodOptions && queryLength == 0 then "*" else "/")
+{-# NOINLINE pathOfNone #-}
 
 slice :: HeadCopy -> Int -> Int -> ByteString
 slice (HeadCopy memory text _) offset = BI.fromForeignPtr memory (text + offset)
