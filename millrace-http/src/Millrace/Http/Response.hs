@@ -37,7 +37,7 @@ import Millrace.Http.Connection
 import Millrace.Http.Date (formatHttpDate)
 import Millrace.Http.Endpoint (Endpoint (..), Phase (..))
 import Millrace.Http.Exception (InvalidResponse (..), isAsynchronous)
-import Millrace.Http.Expectation (Expectation, dismiss, isExpecting)
+import Millrace.Http.Expectation (dismiss, isExpecting)
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.File
 import Millrace.Http.FileCache (OpenFile (..), fileError, withOpenFile)
@@ -181,12 +181,13 @@ withBytes bytes action = BU.unsafeUseAsCStringLen bytes $ \(at, size) -> action 
 -- another one is sent. Returns where the body begins. A body that fits is made before this, perhaps of the request's: until
 -- here the client may be told to go on. From here on 100 (Continue) would be too late.
 finishHead :: Connection -> Composed -> Bool -> CInt -> Int -> IO (Ptr Word8)
-finishHead = finishHeadBy dismiss
+finishHead connection composed mayKeep framing size = do
+  expects <- dismiss (connectionExpectation connection)
+  finishHeadFor expects connection composed mayKeep framing size
 
--- The same, with what asks whether the client waits for 100 (Continue).
-finishHeadBy :: (Expectation -> IO Bool) -> Connection -> Composed -> Bool -> CInt -> Int -> IO (Ptr Word8)
-finishHeadBy ask connection composed mayKeep framing size = do
-  expects <- ask (connectionExpectation connection)
+-- The same, knowing whether the client waits for 100 (Continue).
+finishHeadFor :: Bool -> Connection -> Composed -> Bool -> CInt -> Int -> IO (Ptr Word8)
+finishHeadFor expects connection composed mayKeep framing size = do
   pending <- readRegister connection bodyPendingRegister
   arrived <- inputCount connection
   phase <- readIORef (endpointPhase (connectionEndpoint connection))
@@ -308,6 +309,8 @@ continueBody connection composed body count size writer = do
 -- client may be told to go on until something of the stream is sent.
 startStream :: Connection -> Composed -> Maybe Int -> Ptr Word8 -> Int -> IO ()
 startStream connection composed size body count = do
+  expects <- isExpecting (connectionExpectation connection)
+  let finish = finishHeadFor expects connection composed
   start <- case framing of
     Counted total -> finish mayKeep framingLength total
     Chunks -> finish mayKeep framingChunked 0
@@ -318,7 +321,6 @@ startStream connection composed size body count = do
   beginStream connection framing
   unless (B.null saved) (streamWriter connection (resume saved Done))
   where
-    finish = finishHeadBy isExpecting connection composed
     mayKeep = composedMayKeep composed
     framing = case size of
       Just total -> Counted total

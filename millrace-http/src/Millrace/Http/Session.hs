@@ -446,9 +446,11 @@ isStream _ = False
 -- What waits in the output goes out when this thread waits for something, unless that is settled before.
 sendSoon :: Connection -> IO ()
 sendSoon connection = do
-  settleEarlyFlush connection
   waiting <- outputEnd connection
-  when (waiting > 0) (armEarlyFlush connection)
+  when (waiting > 0) $ do
+    settleEarlyFlush connection
+    left <- outputEnd connection
+    when (left > 0) (armEarlyFlush connection)
 {-# NOINLINE sendSoon #-}
 
 -- The thread that the application was called in may end before this one does. 'expel' waits for it to let go.
