@@ -180,13 +180,18 @@ static inline void *mr_exchange_bytes(const mr_request *request)
 
 /*
  * Operations of one direction take turns: a newcomer does not overtake those that wait. It does overtake those that wait for
- * readiness, which take nothing, and those that back off: they wait for a time and not for an event, and without an event
+ * readiness, which take nothing; and those that back off or have yet to send: they wait for no event, and without an event
  * nobody would try the newcomer again.
  */
+static inline bool mr_can_be_overtaken(const mr_slot *slot)
+{
+    return slot->state == MR_SLOT_BACKOFF || mr_is_wait(slot->request.kind) || slot->request.kind == MR_EXCHANGE;
+}
+
 static inline bool mr_has_turn(const mr_slot *slot)
 {
     const mr_slot *first = slot->descriptor->first[mr_direction_of(slot->request.kind)];
-    while (first != slot && (first->state == MR_SLOT_BACKOFF || mr_is_wait(first->request.kind)))
+    while (first != slot && mr_can_be_overtaken(first))
         first = first->next;
     return first == slot;
 }

@@ -247,6 +247,26 @@ static void it_sends_while_another_receive_waits(void)
     driver_free(c.d);
 }
 
+/* Whether there is something to receive, only the receive that an exchange becomes would have learned. */
+static void one_that_ends_before_it_receives_holds_up_no_other_receive(void)
+{
+    connection c = tcp_connection();
+    mr_token first = start(c.d, lent_request(c.handle, 3));
+    write_all(c.peer, "onetwo", 6);
+    check_lent(c.d, finish(c.d, first), "one");
+    poll_once(c.d);
+    fill(c.number);
+    mr_buffer *buffer = lent_text(c.d, 0, "too much");
+    mr_completion sent;
+    bool is_pending = submit(c.d, exchange_request(c.handle, buffer, 0, 8), &sent);
+    check_lent(c.d, perform(c.d, lent_request(c.handle, 3)), "two");
+    if (is_pending)
+        sent = finish(c.d, sent.token);
+    check_nothing_lent(sent, mr_not_sent(0));
+    mr_loop_give_back(driver_loop(c.d), buffer);
+    driver_free(c.d);
+}
+
 /* Those who are woken by one poll compute until the next one: what is to be sent must not wait for that one, too. */
 static void after_a_slow_turn_it_sends_at_once(void)
 {
@@ -307,6 +327,7 @@ const conform_case exchange_cases[] = {
     CASE(closed_it_has_sent_all_the_same),
     CASE(a_crowd_that_is_cancelled_has_sent),
     CASE(it_sends_while_another_receive_waits),
+    CASE(one_that_ends_before_it_receives_holds_up_no_other_receive),
     CASE(after_a_slow_turn_it_sends_at_once),
     CASE(it_goes_before_a_shutdown),
     CASE(mistakes_are_refused),
