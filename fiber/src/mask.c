@@ -86,10 +86,12 @@ void mf_mask_let_in_awaited(void)
 static void put_in_force(mr_fiber *fiber)
 {
     uint64_t carriers = fiber->carrier->blocked_signals;
-    fiber->mask.blocked = (carriers | fiber->mask.added) & ~fiber->mask.removed;
-    fiber->mask.is_own = fiber->mask.blocked != carriers;
-    mf_mask_let_in_awaited();
-    mf_mask_set(fiber->mask.blocked);
+    uint64_t blocked = (carriers | fiber->mask.added) & ~fiber->mask.removed;
+    fiber->mask.blocked = blocked;
+    fiber->mask.is_own = blocked != carriers;
+    mf_mask_let_in_awaited(); /* a handler that waits leaves in the record what was blocked for it */
+    fiber->mask.blocked = blocked;
+    mf_mask_set(blocked);
 }
 
 void mf_mask_change(int how, uint64_t set)

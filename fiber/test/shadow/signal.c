@@ -149,6 +149,35 @@ static void a_handler_that_waits(void)
     join(fiber);
 }
 
+static void *let_in_what_was_raised(void *argument)
+{
+    sigset_t own;
+    sigemptyset(&own);
+    sigaddset(&own, SIGUSR1);
+    CHECK_EQ(raise(SIGUSR1), 0);
+    CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &own, NULL), 0);
+    CHECK_EQ(atomic_load(&entered), 2);
+    MUST(kill(getpid(), SIGUSR1));
+    CHECK_EQ(usleep(20000), 0);
+    CHECK_EQ(atomic_load(&entered), 3);
+    CHECK_EQ(atomic_load(&deepest), 1);
+    return argument;
+}
+
+/* What the handler blocks while it runs, the fiber does not block afterwards. */
+static void a_handler_that_waits_while_a_mask_is_set(void)
+{
+    SKIP_UNDER_TSAN();
+    sigset_t own;
+    sigemptyset(&own);
+    sigaddset(&own, SIGUSR1);
+    CHECK_EQ(mr_carriers_stop(), 0);
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &own, NULL), 0);
+    CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.carriers = 1}), 0);
+    CHECK(signal(SIGUSR1, wait_in_handler) != SIG_ERR);
+    join(spawn(let_in_what_was_raised, NULL));
+}
+
 static void *end_a_stream_that_nobody_reads(void *argument)
 {
     FILE *stream = popen("exec true", "w");
@@ -653,6 +682,7 @@ const fiber_case signal_cases[] = {
     CASE(sigpipe_blocked_by_two_fibers),
     CASE(sigpipe_blocked_by_the_program),
     CASE(a_handler_that_waits),
+    CASE(a_handler_that_waits_while_a_mask_is_set),
     CASE(streams_that_nobody_reads),
     CASE(a_file_that_would_be_too_large),
     CASE(using_the_terminal_in_the_background),
