@@ -1027,16 +1027,29 @@ static int take_completions(mr_loop *loop, mr_completion *completions, int capac
     return count;
 }
 
-/* Between two polls the owner runs those whom the first one has woken. If that takes long, the next turn will, too. */
-static void end_turn(mr_loop *loop)
+static uint64_t operations_of(const mr_loop *loop)
 {
-    if (loop->turn_began_ns)
-        loop->turns_are_slow = mr_loop_now_ns(loop) - loop->turn_began_ns > QUICK_TURN_NS;
+    return atomic_load_explicit(&loop->counters.operations, memory_order_relaxed);
 }
 
-static void begin_turn(mr_loop *loop, int completions)
+/*
+ * Between two polls the owner runs those whom the first one has woken, and others. If that takes long, the next turn will, too.
+ * That it takes no time says something only if they have begun something: an owner may poll again at once to see whether
+ * that was all.
+ */
+static void end_turn(mr_loop *loop)
 {
-    loop->turn_began_ns = completions > 0 ? mr_loop_now_ns(loop) : 0;
+    if (!loop->turn_began_ns)
+        return;
+    bool is_slow = mr_loop_now_ns(loop) - loop->turn_began_ns > QUICK_TURN_NS;
+    if (is_slow || loop->operations_before_turn != operations_of(loop))
+        loop->turns_are_slow = is_slow;
+}
+
+static void begin_turn(mr_loop *loop)
+{
+    loop->turn_began_ns = mr_loop_now_ns(loop);
+    loop->operations_before_turn = operations_of(loop);
 }
 
 static int poll_all(mr_loop *loop, mr_completion *completions, int capacity)
@@ -1057,7 +1070,7 @@ int mr_loop_poll(mr_loop *loop, mr_completion *completions, int capacity)
     atomic_store(&loop->woken, false);
     end_turn(loop);
     int count = poll_all(loop, completions, capacity);
-    begin_turn(loop, count);
+    begin_turn(loop);
     return count;
 }
 

@@ -122,7 +122,8 @@ struct mr_loop {
     mr_slot *submitting; /* the operation that mr_loop_submit is working on: if it ends now, it is MR_DONE */
     mr_timer_wheel wheel;
 
-    uint64_t turn_began_ns; /* when the last poll handed out completions; 0: it did not, or the owner has waited since */
+    uint64_t turn_began_ns; /* when the last poll ended; 0: the owner has waited since */
+    uint64_t operations_before_turn; /* submitted by then */
     bool turns_are_slow;    /* what is queued does not wait for the next poll */
     bool has_kept_timers_waiting; /* the last poll had no room for them */
     uint64_t wait_until_ns; /* written before sleeping, read by the sleeper */

@@ -267,19 +267,44 @@ static void one_that_ends_before_it_receives_holds_up_no_other_receive(void)
     driver_free(c.d);
 }
 
+/* Takes the answer to a receive, and takes its time until the next poll. */
+static void take_a_slow_turn(const connection *c, mr_token receive, bool asks_again)
+{
+    write_all(c->peer, "question", 8);
+    check_lent(c->d, finish(c->d, receive), "question");
+    if (asks_again)
+        CHECK_EQ(poll_once(c->d), 0);
+    sleep_ms(20);
+    CHECK_EQ(poll_once(c->d), 0);
+}
+
+static void check_sent_at_once(const connection *c)
+{
+    mr_token token = start(c->d, exchange_of(c, "answer"));
+    check_read(c->peer, "answer");
+    mr_loop_cancel(driver_loop(c->d), token);
+    check_nothing_lent(finish(c->d, token), -ECANCELED);
+}
+
 /* Those who are woken by one poll compute until the next one: what is to be sent must not wait for that one, too. */
 static void after_a_slow_turn_it_sends_at_once(void)
 {
     connection c = tcp_connection();
-    mr_token token = start(c.d, lent_request(c.handle, 10));
+    take_a_slow_turn(&c, start(c.d, lent_request(c.handle, 8)), false);
+    check_sent_at_once(&c);
+    driver_free(c.d);
+}
+
+/* As owners do after many completions, and before they wait. */
+static void polls_in_a_row_are_no_quick_turns(void)
+{
+    connection c = tcp_connection();
+    mr_token first = start(c.d, lent_request(c.handle, 8)), second = start(c.d, lent_request(c.handle, 8));
+    take_a_slow_turn(&c, first, true);
     write_all(c.peer, "question", 8);
-    check_lent(c.d, finish(c.d, token), "question");
-    sleep_ms(20);
-    poll_once(c.d);
-    token = start(c.d, exchange_of(&c, "answer"));
-    check_read(c.peer, "answer");
-    mr_loop_cancel(driver_loop(c.d), token);
-    check_nothing_lent(finish(c.d, token), -ECANCELED);
+    check_lent(c.d, finish(c.d, second), "question");
+    CHECK_EQ(poll_once(c.d), 0);
+    check_sent_at_once(&c);
     driver_free(c.d);
 }
 
@@ -329,6 +354,7 @@ const conform_case exchange_cases[] = {
     CASE(it_sends_while_another_receive_waits),
     CASE(one_that_ends_before_it_receives_holds_up_no_other_receive),
     CASE(after_a_slow_turn_it_sends_at_once),
+    CASE(polls_in_a_row_are_no_quick_turns),
     CASE(it_goes_before_a_shutdown),
     CASE(mistakes_are_refused),
     {0},
