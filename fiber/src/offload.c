@@ -13,7 +13,9 @@
 #include <string.h>
 
 /* However many name servers are dead, one helper is left for the disks. */
-enum { HELPERS = 4, HELPERS_FOR_NAMES = 3, STACK_BYTES = 256 * 1024 };
+enum { HELPERS = 4, HELPERS_FOR_NAMES = 3, STACK_BYTES = 256 * 1024, GRACE_MS = 10 };
+
+#define NS_PER_MS UINT64_C(1000000)
 
 typedef struct job {
     struct job *next;
@@ -21,6 +23,7 @@ typedef struct job {
     void *argument;
     int error; /* errno after the work */
     mf_wait wait;
+    atomic_bool is_done; /* of work that can be cancelled */
 } job;
 
 typedef struct line {
@@ -213,6 +216,7 @@ static void *do_unless_cancelled(void *argument)
     errno = 0;
     j->work(j->argument);
     j->error = errno;
+    atomic_store(&j->is_done, true);
     if (mf_wait_claim(&j->wait, 0))
         mf_wait_wake(&j->wait);
     return NULL;
@@ -236,6 +240,22 @@ static int wait_unless_closed(job *j, int descriptor)
     return outcome;
 }
 
+static void pause_briefly(void)
+{
+    mf_wait wait;
+    mf_wait_init(&wait);
+    mf_wait_park(&wait, mr_clock_now_ns() + NS_PER_MS, MF_UNINTERRUPTIBLE);
+}
+
+/* What need not wait is not interrupted. Nor would it do to cancel a call that has come to its end: what it has opened would
+ * stay open. */
+static bool ends_soon(job *j)
+{
+    for (int pauses = 0; pauses < GRACE_MS && !atomic_load(&j->is_done); pauses++)
+        pause_briefly();
+    return atomic_load(&j->is_done);
+}
+
 int mf_offload_cancellable(mf_work work, void *argument, int descriptor)
 {
     pthread_t thread;
@@ -244,10 +264,11 @@ int mf_offload_cancellable(mf_work work, void *argument, int descriptor)
     mf_wait_init(&j.wait);
     if (!libgcc || !can_be_helped() || start_thread(&thread, do_unless_cancelled, &j) != 0)
         return MF_OFFLOAD_NO_THREAD;
-    int outcome = wait_unless_closed(&j, descriptor);
-    if (outcome < 0)
+    int outcome = wait_unless_closed(&j, descriptor), interruption = mf_current->interrupted_by;
+    if (outcome < 0 && !(interruption && ends_soon(&j)))
         pthread_cancel(thread);
     pthread_join(thread, &end);
+    mf_current->interrupted_by = interruption; /* the waits since then are none of the caller's */
     if (end == PTHREAD_CANCELED)
         return outcome;
     if (outcome < 0)

@@ -22,9 +22,10 @@ void mf_offload_alone(mf_work work, void *argument);
 enum { MF_OFFLOAD_NO_THREAD = 1, MF_NO_DESCRIPTOR = -1 };
 
 /*
- * The same for work that waits in one cancellation point of libc's. There an interruption of the fiber cancels it, and so
- * does closing the descriptor that it waits for, if there is one. 0, or the error of the interruption, or -EBADF: the call inside may have
- * had its effect all the same. MF_OFFLOAD_NO_THREAD: nothing was done.
+ * The same for work that waits in one cancellation point of libc's. There an interruption of the fiber cancels it, unless it
+ * ends within a moment, and so does closing the descriptor that it waits for, if there is one. 0, or the error of the
+ * interruption, or -EBADF: the call inside may have had its effect all the same, and before glibc 2.41 a descriptor that it
+ * opened just then stays open. MF_OFFLOAD_NO_THREAD: nothing was done.
  */
 int mf_offload_cancellable(mf_work work, void *argument, int descriptor);
 

@@ -214,6 +214,24 @@ static void each_call_without_a_descriptor(void)
     MUST(close(held));
 }
 
+static void *open_what_does_not_wait(void *argument)
+{
+    mr_fiber_interrupt(mr_fiber_self(), EINTR);
+    mr_fiber_yield();
+    int descriptor = MUST(open("/dev/null", O_RDONLY));
+    MUST(close(descriptor));
+    CHECK_EQ(usleep(10000000), -1);
+    CHECK_EQ(errno, EINTR);
+    return argument;
+}
+
+/* A thread is not interrupted there, and many do not expect it. */
+static void a_device_that_opens_at_once(void)
+{
+    for (int i = 0; i < 20; i++)
+        join(spawn(open_what_does_not_wait, NULL));
+}
+
 /* ------------------------------------------------------------------------- interruptions that other things overtake --- */
 
 static void spin(uint64_t duration_ns)
@@ -483,6 +501,7 @@ static void one_that_only_rouses_meets_the_next_wait(void)
 const fiber_case interrupt_cases[] = {
     CASE(each_call),
     CASE(each_call_without_a_descriptor),
+    CASE(a_device_that_opens_at_once),
     CASE(an_interrupted_send_tells_what_was_sent),
     CASE(one_that_looks_like_the_end_of_a_pause_of_a_semaphore),
     CASE(one_that_looks_like_the_end_of_a_pause_of_a_file_lock),
