@@ -49,6 +49,14 @@ static void run(mf_carrier *carrier, mr_fiber *fiber)
     }
 }
 
+/* A handler that runs now may wait, and that end otherwise than the wait that it comes after. */
+static void put_mask_on(mr_fiber *fiber)
+{
+    int interrupted_by = fiber->interrupted_by;
+    mf_mask_put_on(fiber);
+    fiber->interrupted_by = interrupted_by;
+}
+
 void mf_suspend(void)
 {
     mr_fiber *fiber = mf_current;
@@ -63,7 +71,7 @@ void mf_suspend(void)
     mf_switch(&fiber->context, carrier->scheduler);
     mf_sanitizer_arrive(&fiber->sanitizer, &carrier->sanitizer);
     if (fiber->mask.is_own)
-        mf_mask_put_on(fiber);
+        put_mask_on(fiber);
     errno = error;
 }
 

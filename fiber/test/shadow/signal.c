@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -176,6 +177,42 @@ static void a_handler_that_waits_while_a_mask_is_set(void)
     CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.carriers = 1}), 0);
     CHECK(signal(SIGUSR1, wait_in_handler) != SIG_ERR);
     join(spawn(let_in_what_was_raised, NULL));
+}
+
+static void *receive_a_part(void *argument)
+{
+    const pair *p = argument;
+    char bytes[4];
+    sigset_t own;
+    sigemptyset(&own);
+    sigaddset(&own, SIGUSR1);
+    CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &own, NULL), 0);
+    CHECK_EQ(recv(p->ends[0], bytes, sizeof bytes, MSG_WAITALL), 2);
+    CHECK_EQ(atomic_load(&entered), 2);
+    CHECK_EQ(usleep(1000000), -1);
+    CHECK_EQ(errno, EINTR);
+    return argument;
+}
+
+/* The interruption is for the wait after the call, whatever the handler waits for. */
+static void a_handler_that_waits_after_an_interruption(void)
+{
+    SKIP_UNDER_TSAN();
+    sigset_t own;
+    pair p = new_pair();
+    sigemptyset(&own);
+    sigaddset(&own, SIGUSR1);
+    CHECK_EQ(mr_carriers_stop(), 0);
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &own, NULL), 0);
+    CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.carriers = 1}), 0);
+    CHECK(signal(SIGUSR1, wait_in_handler) != SIG_ERR);
+    MUST(write(p.ends[1], "ab", 2));
+    mr_fiber *fiber = spawn(receive_a_part, &p);
+    let_fibers_park();
+    MUST(kill(getpid(), SIGUSR1));
+    mr_fiber_interrupt(fiber, EINTR);
+    join(fiber);
+    close_pair(&p);
 }
 
 static void *end_a_stream_that_nobody_reads(void *argument)
@@ -683,6 +720,7 @@ const fiber_case signal_cases[] = {
     CASE(sigpipe_blocked_by_the_program),
     CASE(a_handler_that_waits),
     CASE(a_handler_that_waits_while_a_mask_is_set),
+    CASE(a_handler_that_waits_after_an_interruption),
     CASE(streams_that_nobody_reads),
     CASE(a_file_that_would_be_too_large),
     CASE(using_the_terminal_in_the_background),
