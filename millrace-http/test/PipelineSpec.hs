@@ -50,6 +50,17 @@ spec = describe "a slow request behind fast ones" $ do
       replicateM_ 2 $ do
         putMVar gate ()
         replyBody <$> receiveResponse client `shouldReturn` "early late"
+  it "nor one whose response itself is made lazily" $ do
+    gate <- newEmptyMVar
+    let lazily request respond
+          | rawPathInfo request == "/1" = named request respond
+          | otherwise = unsafeInterleaveIO (responseLBS status200 [] "late" <$ takeMVar gate) >>= respond
+    withServer id lazily $ \port -> withConnection port $ \client ->
+      replicateM_ 2 $ do
+        send client (B.concat [get "/1", get "/lazy"])
+        replyBody <$> receiveResponse client `shouldReturn` "/1"
+        putMVar gate ()
+        replyBody <$> receiveResponse client `shouldReturn` "late"
   it "nor a response that is made lazily, and takes its time or fails" $ do
     gate <- newEmptyMVar
     let lazily request respond = do

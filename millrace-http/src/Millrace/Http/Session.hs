@@ -434,9 +434,9 @@ compose :: Connection -> Request -> IORef Progress -> Beforehand -> Maybe Hold -
 compose connection request progress beforehand hold response = do
   settleEarlyFlush connection
   beginResponse connection
-  beforehand $! isStream response
-  -- It may be made lazily, and that take its time; the responses before it do not wait for that.
+  -- It may be made lazily, all of it, and that take its time; the responses before it do not wait for that.
   sendSoon connection
+  beforehand $! isStream response
   answer connection request ((== Past) <$> readIORef progress) hold response
 
 isStream :: Response -> Bool
