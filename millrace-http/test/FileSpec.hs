@@ -16,7 +16,7 @@ import Foreign.C (CInt (..), CString, Errno (..), eINVAL, withCString)
 import GHC.IO.Exception (IOException (..))
 import Network.HTTP.Types
 import Network.Wai
-import Network.Wai.Handler.Millrace (setOnException)
+import Network.Wai.Handler.Millrace (defaultShouldDisplayException, setOnException)
 import Support
 import System.Directory (createDirectory, setModificationTime)
 import System.FilePath ((</>))
@@ -62,13 +62,15 @@ spec = around withFiles $ do
     forM_ [("whole", ""), ("in several parts", "Range: bytes=0-1,10-11\r\n")] $ \(what, field) ->
       it what . const . withUnreadable $ \path -> do
         reported <- newIORef []
-        let reporting = setOnException (\_ exception -> modifyIORef reported (fromException exception :))
+        let reporting = setOnException (\_ exception -> modifyIORef reported (exception :))
         withServer reporting (\_ respond -> respond (responseFile status200 [] path Nothing)) $ \port -> do
           replies <- parseReplies <$> exchange port (B.concat ["GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n", field, "\r\n"])
           map replyStatus replies `shouldBe` [500]
         let Errno invalid = eINVAL
-        map (fmap (\failure -> (ioe_filename failure, ioe_errno failure))) <$> readIORef reported
-          `shouldReturn` [Just (Just path, Just invalid)]
+        exceptions <- readIORef reported
+        map (fmap (\failure -> (ioe_filename failure, ioe_errno failure)) . fromException) exceptions
+          `shouldBe` [Just (Just path, Just invalid)]
+        map defaultShouldDisplayException exceptions `shouldBe` [True]
   describe "files that cannot be read are a 404" $
     forM_ ["missing", "folder"] $ \name ->
       it name $ \folder -> requesting folder (C8.pack name) [] $ \reply ->

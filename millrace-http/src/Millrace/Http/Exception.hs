@@ -15,6 +15,7 @@ module Millrace.Http.Exception
     isAsynchronous,
     isTimeExpired,
     sendingResponse,
+    usingFile,
   )
 where
 
@@ -152,22 +153,29 @@ printWhole text = do
   withCStringLen encoding (text ++ "\n") (uncurry (hPutBuf stderr))
 
 -- | All exceptions but 'ThreadKilled' and those that clients cause ('InvalidRequest', connections reset, the server's own
--- time limits).
+-- time limits). What the system says when a file is opened or read is none of the latter; while a large file is being sent,
+-- it cannot be told from what is said of the client.
 --
 -- @since 0.1.0
 defaultShouldDisplayException :: SomeException -> Bool
 defaultShouldDisplayException exception
   | Just ThreadKilled <- fromException exception = False
   | Just (_ :: InvalidRequest) <- fromException exception = False
-  | Just failure <- fromException exception = not (ioe_type failure `elem` [ResourceVanished, InvalidArgument] || isSlowClient failure)
+  | Just failure <- fromException exception = ioe_location failure == usingFile || not (isLostClient failure || isSlowClient failure)
   | otherwise = True
   where
+    -- ESTALE, of a network's file system, has the type of a reset.
+    isLostClient failure = ioe_type failure `elem` [ResourceVanished, InvalidArgument]
     -- What an application's own connections come to is the application's affair.
     isSlowClient failure = ioe_type failure == TimeExpired && ioe_location failure == sendingResponse
 
 -- | What an @IOError@ says was attempted if it comes from sending to a client.
 sendingResponse :: String
 sendingResponse = "Network.Wai.Handler.Millrace: sending a response"
+
+-- | The same if it comes from opening or reading a file.
+usingFile :: String
+usingFile = "Network.Wai.Handler.Millrace"
 
 -- | The status of an 'InvalidRequest' with a plain text, and 500 \"Something went wrong\" for everything else.
 -- Asynchronous exceptions are thrown again.

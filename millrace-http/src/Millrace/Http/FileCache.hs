@@ -16,6 +16,7 @@ import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, castPtr)
 import Millrace.Http.Expiring
 import Millrace.Http.Date (formatHttpDate)
+import Millrace.Http.Exception (usingFile)
 import Millrace.Http.File (FileFacts (..))
 import Millrace.Http.Shared
 import Millrace.Http.Wire
@@ -99,7 +100,7 @@ examined path descriptor = asOpenFile path (examineFile descriptor)
 
 -- | What the system said of the file at a path.
 fileError :: FilePath -> Errno -> IOError
-fileError path number = errnoToIOError "Network.Wai.Handler.Millrace" number Nothing (Just path)
+fileError path number = errnoToIOError usingFile number Nothing (Just path)
 
 asOpenFile :: FilePath -> (Ptr File -> IO CInt) -> IO (Either IOError OpenFile)
 asOpenFile path fill = allocaBytes fileSize $ \file -> do
