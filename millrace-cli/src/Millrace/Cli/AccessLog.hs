@@ -156,10 +156,17 @@ currentMoment accessLog = do
 
 keepWriting :: AccessLog -> IO ()
 keepWriting accessLog = do
-  _ <- timeout pauseMicros (takeMVar (logWake accessLog))
+  failed <- readIORef (logFailed accessLog)
+  _ <- timeout pauseMicros (if failed then awaitEnding else takeMVar (logWake accessLog))
   ending <- readIORef (logEnding accessLog)
   writePending accessLog
   unless ending (keepWriting accessLog)
+  where
+    -- On a full disk every writing would fail, however many there are in a second, and each would be told.
+    awaitEnding = do
+      takeMVar (logWake accessLog)
+      ending <- readIORef (logEnding accessLog)
+      unless ending awaitEnding
 
 pauseMicros :: Int
 pauseMicros = 1000000
@@ -171,11 +178,11 @@ writePending accessLog = do
     repaired <- readIORef (logFailed accessLog) >>= \failed -> if failed then repair path else pure []
     outcome <- try (append path (repaired ++ reverse pending))
     writeIORef (logFailed accessLog) (isLeft outcome)
-    either (complain (length pending)) pure outcome
-  when (dropped > 0) $
-    tell ("millrace: " <> linesOf dropped <> " of the access log dropped: it was not taken as fast as it was written")
+    either (complain (length pending + dropped)) (const (tellDropped dropped)) outcome
   where
     path = logPath accessLog
+    tellDropped count =
+      when (count > 0) (tell ("millrace: " <> linesOf count <> " of the access log dropped: it was not taken as fast as it was written"))
     complain count exception =
       tell ("millrace: cannot write the access log " <> path <> ": " <> ioe_description (exception :: IOException) <> "; " <> lost count)
     -- A full disk may have taken the first of them.

@@ -21,7 +21,7 @@ import qualified Network.Socket as Network
 import qualified Network.Socket.ByteString as Network
 import Program
 import Site
-import System.Directory (copyFile)
+import System.Directory (copyFile, createDirectory, removeDirectoryRecursive)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
 import System.IO (IOMode (WriteMode), hClose, hGetContents, hGetLine, withFile)
@@ -447,6 +447,18 @@ spec = do
     it "explains a log that cannot be written" $ \site -> do
       outcome <- runMillrace [] ["serve", site, "--port", "0", "--access-log", site </> "no/log"]
       outcome `failsWith` ["cannot write the access log " <> site </> "no/log: ", "--access-log"]
+    it "says once a second that its log cannot be written, however much there is to write" $ \site -> do
+      let directory = site </> "logs"
+      createDirectory directory
+      withServer ["pong", "--port", "0", "--access-log", directory </> "log"] $ \server -> do
+        removeDirectoryRecursive directory
+        begun <- getMonotonicTime
+        askOften server
+        signalServer sigTERM server
+        waitForExit 20 server `shouldReturn` ExitSuccess
+        seconds <- subtract begun <$> getMonotonicTime
+        complaints <- filter (isInfixOf "cannot write the access log") . lines <$> hGetContents (serverErrors server)
+        fromIntegral (length complaints) `shouldSatisfy` (\count -> count >= 1 && count <= seconds + 2)
     it "begins another line of its log behind what a full disk has left of one" $ \site -> do
       path <- millracePath
       let file = site </> "access.log"
