@@ -6,14 +6,16 @@ module ResourceSpec (spec, serveInherited, isServer) where
 
 import Control.Concurrent (threadDelay)
 import Control.Concurrent.Async (withAsync)
-import Control.Exception (IOException, bracket, finally, try)
-import Control.Monad (replicateM, replicateM_, void)
+import Control.Exception (Exception (..), bracket, finally, try)
+import Control.Monad (forM_, replicateM, replicateM_, void)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy.Char8 as L8
+import Data.IORef (newIORef, readIORef, writeIORef)
 import Data.List (sort)
 import Data.Maybe (isJust)
 import GHC.Clock (getMonotonicTime)
+import GHC.IO.Exception (IOException (..))
 import GHC.Stats (GCDetails (..), RTSStats (..), getRTSStats)
 import Network.HTTP.Types
 import Network.Socket (withFdSocket)
@@ -59,6 +61,8 @@ spec = do
         _ <- receiveUntilThere "0\r\n\r\n" 1 0 holder
         send early "GET /file HTTP/1.1\r\nHost: a\r\n\r\n"
         replyStatus <$> receiveResponse early `shouldReturn` 200
+        send early "GET /reported HTTP/1.1\r\nHost: a\r\n\r\n"
+        replyBody <$> receiveResponse early `shouldReturn` "/file: Too many open files"
     it "are not kept by idle connections: the oldest give way" $
       withOtherServer 48 $ \port -> withManyKept 60 port $ \crowd -> do
         receiveAll (last crowd) `shouldReturn` ""
@@ -192,13 +196,16 @@ variable = "MILLRACE_HTTP_TEST_SERVER"
 
 -- | Serves on the inherited sockets until it is killed.
 serveInherited :: IO ()
-serveInherited = runSettingsInherited (quiet defaultSettings) $ \request respond -> case rawPathInfo request of
-  "/allocated" -> performMinorGC >> getRTSStats >>= tell respond . allocated_bytes
-  "/live" -> performMajorGC >> getRTSStats >>= tell respond . gcdetails_live_bytes . gc
-  "/exhaust" -> bracket (takeAll []) (mapM_ closeFd) (\_ -> waiting "full" request respond)
-  "/busy" -> waiting "begun" request respond
-  "/file" -> respond (responseFile status200 [] "/etc/passwd" Nothing)
-  _ -> pong request respond
+serveInherited = do
+  reported <- newIORef ""
+  runSettingsInherited (setOnException (note reported) defaultSettings) $ \request respond -> case rawPathInfo request of
+    "/allocated" -> performMinorGC >> getRTSStats >>= tell respond . allocated_bytes
+    "/live" -> performMajorGC >> getRTSStats >>= tell respond . gcdetails_live_bytes . gc
+    "/exhaust" -> bracket (takeAll []) (mapM_ closeFd) (\_ -> waiting "full" request respond)
+    "/busy" -> waiting "begun" request respond
+    "/file" -> respond (responseFile status200 [] "/etc/passwd" Nothing)
+    "/reported" -> readIORef reported >>= respond . responseLBS status200 [] . L8.pack
+    _ -> pong request respond
   where
     -- Goes on until the request body ends.
     waiting word request respond =
@@ -209,6 +216,9 @@ serveInherited = runSettingsInherited (quiet defaultSettings) $ \request respond
     none taken _ = return taken
     -- Numbers that collections bring up to date.
     tell respond number = respond (responseLBS status200 [] (L8.pack (show number)))
+    -- What went wrong last with a request, in the system's words.
+    note reported request failure = forM_ ((,) <$> request <*> fromException failure) $ \(asked, exception) ->
+      writeIORef reported (C8.unpack (rawPathInfo asked) ++ ": " ++ ioe_description exception)
 
 -- What such a server says of its memory.
 askNumber :: B.ByteString -> Client -> IO Int

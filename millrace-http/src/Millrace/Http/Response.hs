@@ -35,7 +35,7 @@ import Millrace.Http.Body (sendContinue)
 import Millrace.Http.ByteRange
 import Millrace.Http.Connection
 import Millrace.Http.Date (formatHttpDate)
-import Millrace.Http.Endpoint (Endpoint (..), Phase (..))
+import Millrace.Http.Endpoint (Endpoint (..), Phase (..), report)
 import Millrace.Http.Exception (InvalidResponse (..), isAsynchronous)
 import Millrace.Http.Expectation (dismiss, isExpecting)
 import Millrace.Http.FieldValue (harmless)
@@ -369,7 +369,8 @@ answerFile connection request status fields path part =
   withOpenFile (endpointFiles (connectionEndpoint connection)) path (either refused ((currentSeconds >>=) . found))
   where
     -- Who is told that it is not there forgets it; that all descriptors are in use is over soon.
-    refused failure = if isFullError failure then busy else missing
+    refused failure = if isFullError failure then full failure >> busy else missing
+    full = report (connectionEndpoint connection) (Just request) . toException
     busy = answerBuilder connection status503 ((hRetryAfter, C8.pack "1") : textPlain fields) (byteString (C8.pack "Service Unavailable"))
     missing = answerBuilder connection status404 (textPlain fields) (byteString (C8.pack "File not found"))
     found (OpenFile descriptor facts@(FileFacts size modified)) now = case part of

@@ -46,7 +46,7 @@ import Millrace.Http.Arrival (hasArrived)
 import Millrace.Http.Body
 import Millrace.Http.Connection
 import Millrace.Http.Context (Context (..), contextVault, earlyHints)
-import Millrace.Http.Endpoint (Endpoint (..), Phase (..))
+import Millrace.Http.Endpoint (Endpoint (..), Phase (..), report)
 import Millrace.Http.Exception
 import Millrace.Http.Expectation (setExpectation)
 import Millrace.Http.Limits (Limits (..), millisInMicros)
@@ -210,7 +210,7 @@ finishResponse connection = do
 reportEarlyClose :: Connection -> IO ()
 reportEarlyClose connection = do
   requests <- requestCount connection
-  when (requests == 0) (report connection Nothing (toException ConnectionClosedByPeer))
+  when (requests == 0) (report (connectionEndpoint connection) Nothing (toException ConnectionClosedByPeer))
 
 -- The first bytes of a head are here: from now on there is one deadline for all of it, however slowly it comes. A client
 -- that has sent nothing but empty lines asks for nothing, and gets no answer when the connection ends.
@@ -400,7 +400,7 @@ observed connection observers request refusal line answering = do
       -- Without a status there was no answer, or a raw one.
       when (code /= 0) (mapM_ (guarded told) observers)
     guarded told observer =
-      observer told `catch` \failure -> if isAsynchronous failure then throwIO failure else report connection request failure
+      observer told `catch` \failure -> if isAsynchronous failure then throwIO failure else report (connectionEndpoint connection) request failure
 {-# NOINLINE observed #-}
 
 -- The thread is the one that the application was called in.
@@ -474,7 +474,7 @@ recover :: Connection -> Request -> Progress -> Beforehand -> SomeException -> I
 recover connection request reached beforehand failure = do
   settleEarlyFlush connection
   clearTotalDeadline connection
-  report connection (Just request) failure
+  report (connectionEndpoint connection) (Just request) failure
   clean <- case reached of
     Unanswered -> True <$ beginResponse connection
     _ | isBroken reached -> restartResponse connection
@@ -509,11 +509,6 @@ keepsFraming failure = case fromException failure of
 settingsOf :: Connection -> Settings
 settingsOf = endpointSettings . connectionEndpoint
 
--- That nobody could be told, as when standard error is a pipe without a reader, is no reason to leave the client alone.
-report :: Connection -> Maybe Request -> SomeException -> IO ()
-report connection request failure =
-  settingsOnException (settingsOf connection) request failure `catch` \second -> when (isAsynchronous second) (throwIO second)
-
 -- The last response is in the output; unless there is unread input, the socket can be closed behind it. That may be in
 -- the kernel still: some clients send an empty line behind a body.
 closeAfterResponse :: Connection -> IO ()
@@ -538,13 +533,13 @@ endSession connection failure = do
     Nothing
       | isTimeExpired failure && phase == inHead -> refuse connection RequestTimedOut
       | isTimeExpired failure && phase == betweenRequests -> return ()
-      | otherwise -> report connection Nothing failure
+      | otherwise -> report (connectionEndpoint connection) Nothing failure
 
 -- Answers what is no request, or none that can be served, and closes (RFC 9112, section 9.6). The input is still at its
 -- beginning.
 refuse :: Connection -> InvalidRequest -> IO ()
 refuse connection reason = do
-  report connection Nothing failure
+  report (connectionEndpoint connection) Nothing failure
   working <- isWorking connection
   when working . (`catch` unsaid) $ do
     clearTotalDeadline connection
@@ -559,7 +554,7 @@ refuse connection reason = do
   where
     failure = toException reason
     -- That the client has gone is no news; that there is no response for it would be.
-    unsaid second = unless (isAsynchronous second || isInputOutput second) (report connection Nothing second)
+    unsaid second = unless (isAsynchronous second || isInputOutput second) (report (connectionEndpoint connection) Nothing second)
     isInputOutput second = isJust (fromException second :: Maybe IOException)
     -- What the parser has found out holds: a refused HEAD has no body either.
     answerRefused = do

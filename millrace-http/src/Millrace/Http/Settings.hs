@@ -178,8 +178,8 @@ setHost value settings = settings {settingsHost = value}
 setTimeout :: Int -> Settings -> Settings
 setTimeout value settings = settings {settingsTimeoutSeconds = value}
 
--- | What to do with exceptions of applications (with their request) and of connections. Default:
--- 'defaultOnException'.
+-- | What to do with exceptions of applications (with their request), of opening a file of a response where descriptors or
+-- memory are wanting (with their request, too; the client gets a 503), and of connections. Default: 'defaultOnException'.
 --
 -- @since 0.1.0
 setOnException :: (Maybe Request -> SomeException -> IO ()) -> Settings -> Settings
