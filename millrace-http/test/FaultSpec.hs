@@ -81,6 +81,16 @@ spec = do
         threadDelay 200000
         bytes <- receiveAll client
         map replyBody (parseReplies bytes) `shouldBe` ["whole"]
+    it "9.6: requests behind the last one that is answered do not take the answer away from a slow reader" $ do
+      let answer = C8.replicate 40000 'x'
+      withServer id (\_ respond -> respond (responseLBS status200 [("Connection", "close")] (L.fromStrict answer))) $ \port ->
+        withSmallConnection port $ \client -> do
+          send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+          threadDelay 100000
+          send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+          threadDelay 100000
+          bytes <- receiveAll client
+          map (B.length . replyBody) (parseReplies bytes) `shouldBe` [40000]
 
   describe "applications that throw what is the client's fault" $
     forM_ [(PayloadTooLarge, 413), (RequestHeaderFieldsTooLarge, 431), (BadRequest "what", 400)] $ \(reason, status) ->

@@ -509,14 +509,15 @@ keepsFraming failure = case fromException failure of
 settingsOf :: Connection -> Settings
 settingsOf = endpointSettings . connectionEndpoint
 
--- The last response is in the output; unless there is unread input, the socket can be closed behind it. That may be in
--- the kernel still: some clients send an empty line behind a body.
+-- The last response is in the output; the socket can be closed behind it if the client has said that nothing more comes,
+-- and there is no unread input. That may be in the kernel still: some clients send an empty line behind a body.
 closeAfterResponse :: Connection -> IO ()
 closeAfterResponse connection = do
   flushOutput connection
   unread <- inputCount connection
   pending <- readRegister connection bodyPendingRegister
-  more <- if unread > 0 || pending /= 0 then return True else hasArrived (connectionSocket connection)
+  flags <- parser connection >>= headFlags
+  more <- if unread > 0 || pending /= 0 || flags .&. flagKeepAlive /= 0 then return True else hasArrived (connectionSocket connection)
   if more
     then linger connection lingerMicros
     else when (farewellMicros > 0) (linger connection farewellMicros)
