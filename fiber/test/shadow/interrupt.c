@@ -358,10 +358,13 @@ static void one_that_a_post_follows_leaves_it_to_the_next(void)
     sem_t semaphore;
     sem_init(&semaphore, 0, 0);
     waiting_call w = {.call = wait_for_post, .argument = &semaphore};
-    mr_fiber *fiber = spawn(make_call, &w);
-    let_fibers_park();
-    interrupt_and_then(fiber, EINTR, post, &semaphore);
-    join(fiber);
+    /* Where a pause ends in the moment of the interruption, the fiber has gone on, and may have what is posted. */
+    for (unsigned i = 0; w.result == 0 && i < TRIES; i++) {
+        mr_fiber *fiber = spawn(make_call, &w);
+        let_fibers_park();
+        interrupt_and_then(fiber, EINTR, post, &semaphore);
+        join(fiber);
+    }
     CHECK_EQ(w.result, -1);
     CHECK_EQ(w.error, EINTR);
     CHECK_EQ(sem_trywait(&semaphore), 0);
