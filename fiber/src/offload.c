@@ -15,8 +15,6 @@
 /* However many name servers are dead, one helper is left for the disks. */
 enum { HELPERS = 4, HELPERS_FOR_NAMES = 3, STACK_BYTES = 256 * 1024, GRACE_MS = 10 };
 
-#define NS_PER_MS UINT64_C(1000000)
-
 typedef struct job {
     struct job *next;
     mf_work work;
@@ -240,19 +238,12 @@ static int wait_unless_closed(job *j, int descriptor)
     return outcome;
 }
 
-static void pause_briefly(void)
-{
-    mf_wait wait;
-    mf_wait_init(&wait);
-    mf_wait_park(&wait, mr_clock_now_ns() + NS_PER_MS, MF_UNINTERRUPTIBLE);
-}
-
 /* What need not wait is not interrupted. Nor would it do to cancel a call that has come to its end: what it has opened would
  * stay open. */
 static bool ends_soon(job *j)
 {
     for (int pauses = 0; pauses < GRACE_MS && !atomic_load(&j->is_done); pauses++)
-        pause_briefly();
+        mf_wait_a_millisecond();
     return atomic_load(&j->is_done);
 }
 

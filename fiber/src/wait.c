@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <stddef.h>
 
+#define NS_PER_MS UINT64_C(1000000)
+
 void mf_wait_init(mf_wait *wait)
 {
     atomic_init(&wait->outcome, MF_UNDECIDED);
@@ -103,6 +105,13 @@ void mf_wait_put_interruption_back(int error)
     if (fiber->interrupted_by == error && !fiber->interruption)
         fiber->interruption = error;
     fiber->interrupted_by = 0;
+}
+
+void mf_wait_a_millisecond(void)
+{
+    mf_wait wait;
+    mf_wait_init(&wait);
+    mf_wait_park(&wait, mr_clock_now_ns() + NS_PER_MS, MF_UNINTERRUPTIBLE);
 }
 
 /* --------------------------------------------------------------------------------------------------- the queue --- */

@@ -48,6 +48,9 @@ typedef enum mf_patience { MF_INTERRUPTIBLE, MF_UNINTERRUPTIBLE, MF_ROUSABLE } m
  * too. */
 int mf_wait_park(mf_wait *wait, uint64_t deadline_ns, mf_patience patience);
 
+/* Uninterrupted: for whoever looks again and again whether something is there. */
+void mf_wait_a_millisecond(void);
+
 /* For a call on a fiber that does not fail with this error, which its last wait may have ended with, because it has done a
  * part, or all of it, before: the next wait then ends with it if it was an interruption's. Otherwise nobody would be told. */
 void mf_wait_put_interruption_back(int error);

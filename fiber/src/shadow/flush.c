@@ -63,7 +63,7 @@ static bool lock_if_open(FILE *stream, mf_stream_user *own)
         _IO_list_unlock();
         if (is_locked || !is_open)
             return is_locked;
-        mf_stream_pause();
+        mf_wait_a_millisecond();
     }
 }
 

@@ -5,8 +5,6 @@
 #include "fork.h"
 #include "libc.h"
 
-#define NS_PER_MS UINT64_C(1000000)
-
 enum { BUCKETS = 256 };
 
 typedef struct bucket {
@@ -57,17 +55,10 @@ bool mf_stream_try_lock(FILE *stream, mf_stream_user *own)
     return (stream->_flags & MF_STREAM_USER_LOCKS) || try_lock(stream, own);
 }
 
-void mf_stream_pause(void)
-{
-    mf_wait wait;
-    mf_wait_init(&wait);
-    mf_wait_park(&wait, mr_clock_now_ns() + NS_PER_MS, MF_UNINTERRUPTIBLE);
-}
-
 void mf_stream_lock(FILE *stream, mf_stream_user *own)
 {
     while (!mf_stream_try_lock(stream, own))
-        mf_stream_pause();
+        mf_wait_a_millisecond();
 }
 
 void mf_stream_unlock(FILE *stream, mf_stream_user *own)
@@ -108,7 +99,7 @@ void flockfile(FILE *stream)
         return;
     }
     while (!try_lock(stream, own))
-        mf_stream_pause();
+        mf_wait_a_millisecond();
     own->is_programs = true;
 }
 

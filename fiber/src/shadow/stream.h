@@ -48,9 +48,8 @@ typedef struct mf_stream_user {
 void mf_stream_lock(FILE *stream, mf_stream_user *own);
 void mf_stream_unlock(FILE *stream, mf_stream_user *own);
 
-/* The parts of the first: a try, and what is waited before the next one. */
+/* A try of the first, which waits a millisecond before the next one. */
 bool mf_stream_try_lock(FILE *stream, mf_stream_user *own);
-void mf_stream_pause(void);
 
 /* Has the running fiber locked it by flockfile? Then no helper thread can use it. */
 bool mf_stream_is_held(const FILE *stream);
