@@ -79,18 +79,28 @@ static void *write_to_nobody(void *argument)
     return NULL;
 }
 
+static void change_mask(int how, int signal_number)
+{
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, signal_number);
+    CHECK_EQ(pthread_sigmask(how, &one, NULL), 0);
+}
+
 /* By the thread that starts the carriers, as for all the threads that it starts. */
+static void start_a_carrier_that_blocks(int signal_number)
+{
+    CHECK_EQ(mr_carriers_stop(), 0);
+    change_mask(SIG_BLOCK, signal_number);
+    CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.carriers = 1}), 0);
+}
+
 static void sigpipe_blocked_by_the_program(void)
 {
-    sigset_t own;
     pair p;
     MUST(pipe(p.ends));
     MUST(close(p.ends[0]));
-    sigemptyset(&own);
-    sigaddset(&own, SIGPIPE);
-    CHECK_EQ(mr_carriers_stop(), 0);
-    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &own, NULL), 0);
-    CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.carriers = 1}), 0);
+    start_a_carrier_that_blocks(SIGPIPE);
     on_fiber(write_to_nobody, &p);
     MUST(close(p.ends[1]));
 }
@@ -120,10 +130,7 @@ static void wait_in_handler(int signal_number)
 
 static void *let_in_what_waits(void *argument)
 {
-    sigset_t own;
-    sigemptyset(&own);
-    sigaddset(&own, SIGUSR1);
-    CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &own, NULL), 0);
+    change_mask(SIG_UNBLOCK, SIGUSR1);
     errno = EDOM;
     CHECK_EQ(usleep(20000), 0);
     CHECK_EQ(errno, EDOM);
@@ -137,12 +144,7 @@ static void *let_in_what_waits(void *argument)
 static void a_handler_that_waits(void)
 {
     SKIP_UNDER_TSAN();
-    sigset_t own;
-    sigemptyset(&own);
-    sigaddset(&own, SIGUSR1);
-    CHECK_EQ(mr_carriers_stop(), 0);
-    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &own, NULL), 0);
-    CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.carriers = 1}), 0);
+    start_a_carrier_that_blocks(SIGUSR1);
     CHECK(signal(SIGUSR1, wait_in_handler) != SIG_ERR);
     mr_fiber *fiber = spawn(let_in_what_waits, NULL);
     let_fibers_park();
@@ -152,11 +154,8 @@ static void a_handler_that_waits(void)
 
 static void *let_in_what_was_raised(void *argument)
 {
-    sigset_t own;
-    sigemptyset(&own);
-    sigaddset(&own, SIGUSR1);
     CHECK_EQ(raise(SIGUSR1), 0);
-    CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &own, NULL), 0);
+    change_mask(SIG_UNBLOCK, SIGUSR1);
     CHECK_EQ(atomic_load(&entered), 2);
     MUST(kill(getpid(), SIGUSR1));
     CHECK_EQ(usleep(20000), 0);
@@ -169,12 +168,7 @@ static void *let_in_what_was_raised(void *argument)
 static void a_handler_that_waits_while_a_mask_is_set(void)
 {
     SKIP_UNDER_TSAN();
-    sigset_t own;
-    sigemptyset(&own);
-    sigaddset(&own, SIGUSR1);
-    CHECK_EQ(mr_carriers_stop(), 0);
-    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &own, NULL), 0);
-    CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.carriers = 1}), 0);
+    start_a_carrier_that_blocks(SIGUSR1);
     CHECK(signal(SIGUSR1, wait_in_handler) != SIG_ERR);
     join(spawn(let_in_what_was_raised, NULL));
 }
@@ -183,10 +177,7 @@ static void *receive_a_part(void *argument)
 {
     const pair *p = argument;
     char bytes[4];
-    sigset_t own;
-    sigemptyset(&own);
-    sigaddset(&own, SIGUSR1);
-    CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &own, NULL), 0);
+    change_mask(SIG_UNBLOCK, SIGUSR1);
     CHECK_EQ(recv(p->ends[0], bytes, sizeof bytes, MSG_WAITALL), 2);
     CHECK_EQ(atomic_load(&entered), 2);
     CHECK_EQ(usleep(1000000), -1);
@@ -198,13 +189,8 @@ static void *receive_a_part(void *argument)
 static void a_handler_that_waits_after_an_interruption(void)
 {
     SKIP_UNDER_TSAN();
-    sigset_t own;
     pair p = new_pair();
-    sigemptyset(&own);
-    sigaddset(&own, SIGUSR1);
-    CHECK_EQ(mr_carriers_stop(), 0);
-    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &own, NULL), 0);
-    CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.carriers = 1}), 0);
+    start_a_carrier_that_blocks(SIGUSR1);
     CHECK(signal(SIGUSR1, wait_in_handler) != SIG_ERR);
     MUST(write(p.ends[1], "ab", 2));
     mr_fiber *fiber = spawn(receive_a_part, &p);
