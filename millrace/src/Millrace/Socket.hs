@@ -438,10 +438,9 @@ sendFd s@(Socket handle _) descriptor =
     c_send_descriptor number descriptor
 
 -- | Waits for a descriptor, which is then the caller's to close; it is closed by exec. What carries it is dropped, and
--- others that come with it are closed. Throws
--- if something else comes, or the end of the stream (@ENOMSG@), and if no descriptor is left to receive it as (@EMFILE@):
--- it is lost then. When it is interrupted while it waits, it has received none; one that has come at the very same moment is
--- closed.
+-- others that come with it are closed. Throws if something else comes, or the end of the stream (@ENOMSG@), and if no
+-- descriptor is left to receive it as (@EMFILE@): it is lost then. When it is interrupted while it waits, it has received
+-- none; one that has come at the very same moment is closed.
 --
 -- @since 0.1.0
 recvFd :: Socket -> IO CInt
