@@ -14,10 +14,12 @@ module Program
   , waitForExit
   , curl
   , within
+  , eventually
   ) where
 
+import Control.Concurrent (threadDelay)
 import Control.Exception (bracket)
-import Control.Monad (void, (>=>))
+import Control.Monad (unless, void, (>=>))
 import Data.List (stripPrefix)
 import Data.Maybe (fromMaybe)
 import System.Directory (findExecutable)
@@ -103,6 +105,12 @@ waitForExit seconds = within seconds "the server to end" . waitForProcess . serv
 within :: Int -> String -> IO a -> IO a
 within seconds what action =
   timeout (seconds * 1000000) action >>= maybe (fail ("waited " <> show seconds <> " s for " <> what)) pure
+
+-- | Waits until it is so, for at most ten seconds.
+eventually :: String -> IO Bool -> IO ()
+eventually what check = within 10 what wait
+  where
+    wait = check >>= \done -> unless done (threadDelay 100000 >> wait)
 
 -- | Runs @millrace@ to its end, with these additions to the environment.
 runMillrace :: [(String, String)] -> [String] -> IO Outcome

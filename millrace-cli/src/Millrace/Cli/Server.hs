@@ -14,6 +14,7 @@ import Foreign.C (Errno (..), eINVAL, eSTALE)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.AccessLog (endAccessLog, logAnswer, withAccessLog)
 import Millrace.Cli.Address (addressUrl)
+import Millrace.Cli.AllocationArea (newPopulation)
 import Millrace.Cli.Backend (startManager)
 import Millrace.Cli.Command (ServerOptions (..))
 import Millrace.Cli.Failure (Failure (..), newSeldomTeller, sayIfTaken, tell)
@@ -43,6 +44,7 @@ serve options application = do
   setNumCapabilities =<< maybe usualCores pure (serverCores options)
   backend <- startManager (serverBackend options)
   reporting <- newReporting
+  populating <- onOpening <$> newPopulation manyConnections
   withInherited $ \inherited -> do
     let sharing = setReusePort (serverReusePort options || not (null inherited))
     listening options inherited $ \listeners -> do
@@ -51,7 +53,7 @@ serve options application = do
       loops <- loopCount
       observing options stop $ \metrics telling -> withStatusServer (reporting . sharing) (serverStatusPort options) metrics $ \status -> do
         let ready = announce urls backend loops status
-        runSettingsListeners (telling (reporting (settings options stop ready))) listeners (maybe id countActive metrics application)
+        runSettingsListeners (populating (telling (reporting (settings options stop ready)))) listeners (maybe id countActive metrics application)
   awaitTold stop
 
 -- Sockets that somebody has opened for this process are the ones that are meant.
@@ -85,6 +87,13 @@ observing options stop use = do
     Just path -> withAccessLog (serverLogFormat options) path $ \accessLog -> do
       writeIORef (stopLastWords stop) (endAccessLog accessLog)
       use metrics (telling [logAnswer accessLog])
+
+onOpening :: IO () -> Settings -> Settings
+onOpening action before = setOnOpen (\peer -> action >> getOnOpen before peer) before
+
+-- A server that has had so many is in use: it will need its memory.
+manyConnections :: Int
+manyConnections = 64
 
 tellAll :: [Answer -> IO ()] -> Settings -> Settings
 tellAll [] = id

@@ -2,7 +2,6 @@
 
 module Millrace.Cli.AccessLogSpec (spec) where
 
-import Control.Concurrent (threadDelay)
 import Control.Monad (forM_)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (toLazyByteString)
@@ -15,6 +14,7 @@ import Network.HTTP.Types
 import Network.Socket (HostAddress6, SockAddr (..), tupleToHostAddress)
 import Network.Wai
 import Network.Wai.Handler.Millrace (Answer (..), InvalidRequest (..))
+import Program (eventually)
 import Site
 import System.Directory (doesFileExist, renameFile)
 import System.FilePath ((</>))
@@ -84,10 +84,10 @@ spec = do
       ByteString.writeFile path "before\n"
       withAccessLog Combined path $ \accessLog -> do
         logAnswer accessLog (answer bare)
-        eventually ((== 2) . length . Char8.lines <$> ByteString.readFile path)
+        eventually "two lines" ((== 2) . length . Char8.lines <$> ByteString.readFile path)
         renameFile path (directory </> "old")
         logAnswer accessLog (answer bare)
-        eventually (doesFileExist path)
+        eventually "the file" (doesFileExist path)
       map (length . Char8.lines) <$> mapM ByteString.readFile [path, directory </> "old"] `shouldReturn` [1, 2]
     it "that cannot be written to is a failure" $ \directory ->
       withAccessLog Combined (directory </> "no" </> "log") (const (pure ()))
@@ -112,10 +112,3 @@ addresses =
   , ((0x20010000, 0x00010000, 0, 0x00000001), "2001:0:1::1")
   , ((0x20010db8, 0, 0x00010000, 0x00000001), "2001:db8::1:0:0:1")
   ]
-
--- Within ten seconds.
-eventually :: IO Bool -> IO ()
-eventually check = go (100 :: Int)
-  where
-    go 0 = expectationFailure "it did not happen within ten seconds"
-    go left = check >>= \done -> if done then pure () else threadDelay 100000 >> go (left - 1)

@@ -44,6 +44,14 @@ spec = do
     it "tells where and with what" . withServer ["pong", "--port", "0", "--cores", "1"] $ \server -> do
       serverUrl server `shouldSatisfy` isPrefixOf "http://127.0.0.1:"
       serverBackendLine server `shouldSatisfy` (`elem` ["backend io_uring, 1 loop", "backend epoll, 1 loop"])
+    it "takes the memory that requests need when it has many connections" . withServer ["pong", "--port", "0", "--cores", "1"] $ \server -> do
+      atStart <- residentKilobytes server
+      manyClients 32 server $ do
+        few <- residentKilobytes server
+        few - atStart `shouldSatisfy` (< 10000)
+        manyClients 32 server . eventually "the memory to be taken" $ do
+          many <- residentKilobytes server
+          pure (many - atStart > 30000)
     it "starts as many loops as it is told" . withServer ["pong", "--port", "0", "--cores", "3"] $ \server ->
       serverBackendLine server `shouldSatisfy` isInfixOf ", 3 loops"
     it "believes a proxy who the client is, when asked" . withDirectory $ \directory -> do
@@ -550,6 +558,16 @@ withBegunDownloadOf fields server action = withClient server $ \client -> do
   Network.recv client 1000 >>= action client
 
 -- | A connection to the server.
+manyClients :: Int -> Server -> IO a -> IO a
+manyClients count server use = foldr (\_ inner -> withClient server (const inner)) use [1 .. count]
+
+-- | What of the server's memory is real.
+residentKilobytes :: Server -> IO Int
+residentKilobytes server = do
+  number <- maybe (fail "the server has ended") pure =<< getPid (serverProcess server)
+  status <- readFile ("/proc/" <> show number <> "/status")
+  pure (sum [read kilobytes | ["VmRSS:", kilobytes, _] <- map words (lines status)])
+
 withClient :: Server -> (Network.Socket -> IO a) -> IO a
 withClient = withClientOf . fromIntegral . serverPort
 
