@@ -64,7 +64,8 @@ typedef struct mr_descriptor {
     int number;
     uint32_t generation;       /* of the handle this loop has joined; 0: none */
     bool detaching;            /* being closed: no new operations, and the last to end lets go */
-    bool is_watched;           /* readiness: edges of this descriptor arrive at this loop; IOCP: completions; io_uring: room */
+    bool is_watched;           /* readiness: edges of this descriptor arrive at this loop; IOCP: completions */
+    bool is_watched_for[MR_DIRECTIONS]; /* io_uring: its edges arrive past the ring; only while this loop has a handle */
     bool is_others;            /* IOCP: it belongs to another loop's port */
     bool is_one_shot;          /* readiness: one report is armed, for operations on a foreign descriptor */
     bool is_tcp;               /* readiness: see note_transfer */

@@ -33,11 +33,11 @@ enum {
 };
 
 /* user_data of entries that are no operation: tokens are neither that small nor that great. */
-enum { TAG_WAKE = 1, TAG_ROOM };
+enum { TAG_WAKE = 1, TAG_EDGES };
 #define TAG_CANCEL (UINT64_C(1) << 60) /* beside the token that is to be cancelled */
 
-/* What a slot is on the backlog for; or, not on it, that it waits for a report of `room`. */
-enum { BACKLOG_NONE = 0, BACKLOG_SUBMIT, BACKLOG_CANCEL, WAITS_FOR_ROOM };
+/* What a slot is on the backlog for; or, not on it, that it waits for a report of `edges`. */
+enum { BACKLOG_NONE = 0, BACKLOG_SUBMIT, BACKLOG_CANCEL, WAITS_FOR_EDGE };
 
 typedef struct ring_state {
     struct io_uring ring;
@@ -50,9 +50,9 @@ typedef struct ring_state {
     mr_slot *backlog_first; /* operations whose submission or cancellation found no room in the ring */
     mr_slot *backlog_last;
     bool wake_armed;
-    int room; /* an epoll descriptor, see wait_for_room; -1: not needed yet */
-    bool room_armed;
-    size_t room_waiting;
+    int edges; /* an epoll descriptor, see waits_for_edge; -1: not needed yet */
+    bool edges_armed;
+    size_t edges_waiting;
     bool is_tied;    /* to the thread that uses it first ... */
     bool is_enabled; /* ... which is known */
 } ring_state;
@@ -454,53 +454,88 @@ static void prepare_cancel(struct io_uring_sqe *entry, mr_slot *slot)
 }
 
 /*
- * Room for more bytes is waited for by a poll of the ring. A poll there always looks for the end of the peer's stream, too
- * (io_poll_parse_events and IO_POLL_UNMASK in io_uring/poll.c), and after that end answers at once, room or not; a send that
- * may wait keeps a thread of the kernel then. epoll reports what it is asked for: such connections are watched by one of
- * epoll, and that by the ring.
+ * A poll of the ring always looks for the end of the peer's stream, too (io_poll_parse_events and IO_POLL_UNMASK in
+ * io_uring/poll.c), and every poll for errors. After that end, or as long as the queue of errors is not empty that a program
+ * has asked for (SO_TIMESTAMPING, IP_RECVERR), it answers at once, whether there is room or not, bytes or none. Whoever
+ * begins again for that would do so without end. epoll reports what it is asked for, and errors only when they come: such
+ * sockets are watched by one of epoll, and that by the ring.
+ *
+ * (Of a receive that is the kernel's own, MR_RECV, the kernel does not tell: one of its threads waits for it then.)
  */
-static bool lacks_room(const mr_slot *slot, int32_t answer)
+static bool waits_for_edge(const ring_state *state, const mr_slot *slot, int32_t answer)
 {
     mr_kind kind = slot->request.kind;
-    bool was_polled = slot->awaits_room || kind == MR_SEND_FILE || kind == MR_WAIT_WRITABLE;
-    return was_polled && answer >= 0 && !(answer & (POLLOUT | POLLERR | POLLHUP)) && !slot->end_reason;
+    if (kind == MR_WAIT_WRITABLE)
+        return answer >= 0 && !(answer & (POLLOUT | POLLERR | POLLHUP));
+    if (kind == MR_ACCEPT || mr_is_wait(kind) || mr_is_on_file(kind))
+        return false;
+    if (mr_direction_of(kind) == MR_WRITING)
+        return answer >= 0 && !(answer & (POLLOUT | POLLHUP));
+    return is_attempted(state, slot) ? answer >= 0 && !(answer & (POLLIN | POLLRDHUP | POLLHUP)) : answer == -EAGAIN;
 }
 
-/* A number may be watched already, or its file be a new one: of a foreign descriptor nobody tells. */
-static bool watch_room(mr_loop *loop, ring_state *state, mr_descriptor *descriptor)
+static uint32_t events_of(const mr_descriptor *descriptor)
 {
-    struct epoll_event event = {.events = EPOLLOUT | EPOLLONESHOT, .data.fd = descriptor->number};
-    if (state->room < 0)
-        state->room = epoll_create1(EPOLL_CLOEXEC);
-    mr_count(&loop->counters.system_calls, 1);
-    descriptor->is_watched = epoll_ctl(state->room, EPOLL_CTL_MOD, descriptor->number, &event) == 0 ||
-                             epoll_ctl(state->room, EPOLL_CTL_ADD, descriptor->number, &event) == 0;
-    return descriptor->is_watched;
+    return (descriptor->is_watched_for[MR_READING] ? EPOLLIN | EPOLLRDHUP : 0) |
+           (descriptor->is_watched_for[MR_WRITING] ? EPOLLOUT : 0);
 }
 
-/* False without memory or descriptors for it: then it is tried again. */
-static bool wait_for_room(mr_loop *loop, mr_slot *slot)
+/* A number may be watched already, or its file be a new one: of a foreign descriptor nobody tells. What is ready already is
+ * reported at once. */
+static bool watch_edges(mr_loop *loop, ring_state *state, const mr_descriptor *descriptor)
+{
+    bool is_foreign = descriptor->generation == 0; /* only room is waited for then */
+    struct epoll_event event = {.events = is_foreign ? EPOLLOUT | EPOLLONESHOT : events_of(descriptor) | EPOLLET,
+                                .data.fd = descriptor->number};
+    if (state->edges < 0)
+        state->edges = epoll_create1(EPOLL_CLOEXEC);
+    mr_count(&loop->counters.system_calls, 1);
+    return epoll_ctl(state->edges, EPOLL_CTL_MOD, descriptor->number, &event) == 0 ||
+           epoll_ctl(state->edges, EPOLL_CTL_ADD, descriptor->number, &event) == 0;
+}
+
+static void unwatch_edges(mr_loop *loop, const mr_descriptor *descriptor)
+{
+    mr_count(&loop->counters.system_calls, 1);
+    epoll_ctl(state_of(loop)->edges, EPOLL_CTL_DEL, descriptor->number, NULL);
+}
+
+/*
+ * What is watched has reported what was there before; some of that may have been another's. So it is attempted once more
+ * before it waits for what comes. True when it waits, or has ended; false without memory or descriptors for it: then it is
+ * begun again.
+ */
+static bool wait_for_edge(mr_loop *loop, mr_slot *slot)
 {
     ring_state *state = state_of(loop);
-    if (!watch_room(loop, state, slot->descriptor))
-        return false;
-    slot->backlog = WAITS_FOR_ROOM;
-    state->room_waiting++;
+    mr_descriptor *descriptor = slot->descriptor;
+    bool *is_watched = &descriptor->is_watched_for[mr_direction_of(slot->request.kind)];
+    if (*is_watched && try_now(loop, slot))
+        return true;
+    if (!*is_watched) {
+        *is_watched = descriptor->generation != 0;
+        if (!watch_edges(loop, state, descriptor)) {
+            *is_watched = false;
+            return false;
+        }
+    }
+    slot->backlog = WAITS_FOR_EDGE;
+    state->edges_waiting++;
     return true;
 }
 
-static void leave_room(ring_state *state, mr_slot *slot)
+static void leave_edges(ring_state *state, mr_slot *slot)
 {
     slot->backlog = BACKLOG_NONE;
     slot->awaits_room = false;
-    state->room_waiting--;
+    state->edges_waiting--;
 }
 
 static void cancel(mr_loop *loop, mr_slot *slot)
 {
     ring_state *state = state_of(loop);
-    if (slot->backlog == WAITS_FOR_ROOM) {
-        leave_room(state, slot);
+    if (slot->backlog == WAITS_FOR_EDGE) {
+        leave_edges(state, slot);
         if (!mr_loop_is_tried_last(slot) || !try_now(loop, slot))
             mr_loop_settle(loop, slot, -ECANCELED);
         return;
@@ -523,11 +558,10 @@ static void cancel(mr_loop *loop, mr_slot *slot)
 /* The close that follows would do, unless a child process has inherited the open file. */
 static void detach(mr_loop *loop, mr_descriptor *descriptor)
 {
-    if (!descriptor->is_watched)
+    if (!events_of(descriptor))
         return;
-    mr_count(&loop->counters.system_calls, 1);
-    epoll_ctl(state_of(loop)->room, EPOLL_CTL_DEL, descriptor->number, NULL);
-    descriptor->is_watched = false;
+    unwatch_edges(loop, descriptor);
+    descriptor->is_watched_for[MR_READING] = descriptor->is_watched_for[MR_WRITING] = false;
 }
 
 /* ------------------------------------------------------------------------------------------------------- polling --- */
@@ -542,37 +576,61 @@ static void arm_wake(mr_loop *loop, ring_state *state)
     state->wake_armed = true;
 }
 
-static void arm_room(mr_loop *loop, ring_state *state)
+static void arm_edges(mr_loop *loop, ring_state *state)
 {
-    struct io_uring_sqe *entry = state->room_armed || !state->room_waiting ? NULL : next_entry(loop, state);
+    struct io_uring_sqe *entry = state->edges_armed || !state->edges_waiting ? NULL : next_entry(loop, state);
     if (!entry)
         return;
-    io_uring_prep_poll_add(entry, state->room, POLLIN);
-    set_token(entry, TAG_ROOM);
-    state->room_armed = true;
+    io_uring_prep_poll_add(entry, state->edges, POLLIN);
+    set_token(entry, TAG_EDGES);
+    state->edges_armed = true;
 }
 
 /* Each looks again. So it does no harm if the number was another file's when it was watched. */
-static void serve_room(mr_loop *loop, ring_state *state, int number)
+static bool serve_edges(mr_loop *loop, ring_state *state, mr_descriptor *descriptor, int direction)
 {
-    mr_descriptor *descriptor = mr_loop_descriptor(loop, number);
-    for (mr_slot *slot = descriptor->first[MR_WRITING], *next; slot; slot = next) {
+    bool has_served = false;
+    for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
         next = slot->next;
-        if (slot->backlog != WAITS_FOR_ROOM)
+        if (slot->backlog != WAITS_FOR_EDGE)
             continue;
-        leave_room(state, slot);
+        leave_edges(state, slot);
         submit(loop, slot);
+        has_served = true;
     }
+    return has_served;
 }
 
-static void note_room(mr_loop *loop, ring_state *state)
+/* A direction in which nobody waits is watched no longer: who waits next is told what is there already. */
+static void note_edge(mr_loop *loop, ring_state *state, const struct epoll_event *event)
+{
+    static const uint32_t events[MR_DIRECTIONS] = {EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR,
+                                                   EPOLLOUT | EPOLLHUP | EPOLLERR};
+    mr_descriptor *descriptor = mr_loop_descriptor(loop, event->data.fd);
+    bool has_changed = false;
+    for (int direction = 0; direction < MR_DIRECTIONS; direction++) {
+        bool is_reported = event->events & events[direction];
+        if (!is_reported || serve_edges(loop, state, descriptor, direction))
+            continue;
+        has_changed |= descriptor->is_watched_for[direction];
+        descriptor->is_watched_for[direction] = false;
+    }
+    if (!has_changed)
+        return;
+    if (!events_of(descriptor))
+        unwatch_edges(loop, descriptor);
+    else
+        watch_edges(loop, state, descriptor);
+}
+
+static void note_edges(mr_loop *loop, ring_state *state)
 {
     struct epoll_event events[REAP];
     mr_count(&loop->counters.system_calls, 1);
-    int count = epoll_wait(state->room, events, REAP, 0);
-    state->room_armed = false;
+    int count = epoll_wait(state->edges, events, REAP, 0);
+    state->edges_armed = false;
     for (int i = 0; i < count; i++)
-        serve_room(loop, state, events[i].data.fd);
+        note_edge(loop, state, &events[i]);
 }
 
 static void note_wake(mr_loop *loop, ring_state *state)
@@ -582,10 +640,10 @@ static void note_wake(mr_loop *loop, ring_state *state)
 }
 
 /* What the kernel's answer means to the operation; -EAGAIN: it must be begun again. */
-static int64_t interpret(const mr_slot *slot, int64_t result)
+static int64_t interpret(const ring_state *state, const mr_slot *slot, int32_t result)
 {
-    if (result > 0 && mr_is_wait(slot->request.kind))
-        return 0; /* a poll's result is a mask */
+    if (result > 0 && mr_is_wait(slot->request.kind)) /* a poll's result is a mask */
+        return waits_for_edge(state, slot, result) ? -EAGAIN : 0;
     if (result == -EAGAIN && slot->request.kind == MR_EXCHANGE)
         return mr_not_sent(0);
     return result;
@@ -640,7 +698,17 @@ static bool is_tried_after_cancel(const mr_slot *slot)
     return (slot->request.kind == MR_ACCEPT && slot->end_reason) || mr_loop_is_tried_last(slot);
 }
 
-/* True when the kernel's answer was the end of the operation; otherwise it must be begun again. */
+/* What would be begun again has ended after all, or waits for an edge. */
+static bool goes_past_ring(mr_loop *loop, mr_slot *slot, int32_t answer)
+{
+    if (slot->end_reason) /* its cancellation has come and gone already: begun again, it would never end */
+        return mr_loop_settle(loop, slot, -ECANCELED);
+    if (is_shut(loop, slot)) /* what came before the end is received first */
+        return try_now(loop, slot) || mr_loop_settle(loop, slot, mr_when_shut(slot->request.kind));
+    return waits_for_edge(state_of(loop), slot, answer) && wait_for_edge(loop, slot);
+}
+
+/* True when the kernel's answer was the end of the operation, or it waits past the ring; otherwise it must be begun again. */
 static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
 {
     int64_t result;
@@ -663,17 +731,9 @@ static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
             return true;
         result = answer;
     } else {
-        result = interpret(slot, answer);
+        result = interpret(state_of(loop), slot, answer);
     }
-    /* Its cancellation has come and gone already: begun again, it would never end. */
-    if (result == -EAGAIN && slot->end_reason)
-        result = -ECANCELED;
-    if (result == -EAGAIN && is_shut(loop, slot)) { /* what came before the end is received first */
-        if (try_now(loop, slot))
-            return true;
-        result = mr_when_shut(slot->request.kind);
-    }
-    return result != -EAGAIN && mr_loop_settle(loop, slot, result);
+    return result == -EAGAIN ? goes_past_ring(loop, slot, answer) : mr_loop_settle(loop, slot, result);
 }
 
 static void complete(mr_loop *loop, const struct io_uring_cqe *entry)
@@ -690,8 +750,6 @@ static void complete(mr_loop *loop, const struct io_uring_cqe *entry)
         leave_backlog(state, slot);
     if (slot->request.kind == MR_RECV)
         slot->descriptor->drained = entry->res > 0 && !(entry->flags & IORING_CQE_F_SOCK_NONEMPTY);
-    if (lacks_room(slot, entry->res) && wait_for_room(loop, slot))
-        return;
     if (!apply(loop, slot, entry->res))
         enqueue(loop, slot);
 }
@@ -723,8 +781,8 @@ static bool reap(mr_loop *loop, ring_state *state)
         struct io_uring_cqe entry = *entries[i];
         if (entry.user_data == TAG_WAKE)
             note_wake(loop, state);
-        else if (entry.user_data == TAG_ROOM)
-            note_room(loop, state);
+        else if (entry.user_data == TAG_EDGES)
+            note_edges(loop, state);
         else if (entry.user_data & TAG_CANCEL)
             note_cancel(loop, &entry);
         else
@@ -756,7 +814,7 @@ static bool flush(mr_loop *loop)
     ring_state *state = state_of(loop);
     submit_backlog(loop, state);
     arm_wake(loop, state);
-    arm_room(loop, state);
+    arm_edges(loop, state);
     flush_ring(loop, state);
     return !state->unsubmitted && !state->backlog_first;
 }
@@ -772,7 +830,7 @@ static bool has_work(mr_loop *loop)
 {
     ring_state *state = state_of(loop);
     arm_wake(loop, state);
-    arm_room(loop, state);
+    arm_edges(loop, state);
     return state->unsubmitted || state->backlog_first || has_undelivered(state) || io_uring_cq_ready(&state->ring);
 }
 
@@ -814,23 +872,23 @@ static int create(mr_loop *loop)
         free(state);
         return error;
     }
-    state->room = -1;
+    state->edges = -1;
     open_lent_ring(state);
     io_uring_ring_dontfork(&state->ring); /* a child that wrote to the shared memory would corrupt ours */
     loop->backend_state = state;
     return 0;
 }
 
-static void close_room(const ring_state *state)
+static void close_edges(const ring_state *state)
 {
-    if (state->room >= 0)
-        close(state->room);
+    if (state->edges >= 0)
+        close(state->edges);
 }
 
 static void destroy(mr_loop *loop)
 {
     ring_state *state = state_of(loop);
-    close_room(state);
+    close_edges(state);
     io_uring_queue_exit(&state->ring);
     if (state->lent_ring)
         munmap(state->lent_ring, lent_ring_size());
@@ -843,7 +901,7 @@ static void abandon(mr_loop *loop)
 {
     ring_state *state = state_of(loop);
     close(state->ring.ring_fd); /* the memory was not inherited */
-    close_room(state);
+    close_edges(state);
     free_lent(state);
     mr_eventfd_close(loop);
     free(state);

@@ -57,7 +57,9 @@ typedef struct conform_case {
     X(shared_listener)                                                                                                 \
     X(unix_socket)
 
-#define CONFORM_FILES_LINUX(X) X(refusal)
+#define CONFORM_FILES_LINUX(X)                                                                                         \
+    X(error_queue)                                                                                                     \
+    X(refusal)
 
 #ifdef __linux__
 #define CONFORM_FILES(X) CONFORM_FILES_EVERYWHERE(X) CONFORM_FILES_POSIX(X) CONFORM_FILES_LINUX(X)
