@@ -531,21 +531,37 @@ static void leave_edges(ring_state *state, mr_slot *slot)
     state->edges_waiting--;
 }
 
+/*
+ * A tied ring delivers a few at a time (IO_LOCAL_TW_DEFAULT_MAX): what was ready, and is not delivered, can be cancelled; so
+ * can what is to be begun again and finds no room in the ring. An accept may even be the only one that was woken for a
+ * connection, of all that wait for one, here or in other processes (poll_exclusive in io_uring/opdef.c): nobody else would
+ * look.
+ */
+static bool is_tried_after_cancel(const mr_slot *slot)
+{
+    return (slot->request.kind == MR_ACCEPT && slot->end_reason) || mr_loop_is_tried_last(slot);
+}
+
+/* Not in the kernel: it ends here. */
+static void end_outside(mr_loop *loop, mr_slot *slot)
+{
+    if (slot->request.kind == MR_EXCHANGE)
+        mr_loop_send_first(loop, slot);
+    else if (!is_tried_after_cancel(slot) || !try_now(loop, slot))
+        mr_loop_settle(loop, slot, -ECANCELED);
+}
+
 static void cancel(mr_loop *loop, mr_slot *slot)
 {
     ring_state *state = state_of(loop);
     if (slot->backlog == WAITS_FOR_EDGE) {
         leave_edges(state, slot);
-        if (!mr_loop_is_tried_last(slot) || !try_now(loop, slot))
-            mr_loop_settle(loop, slot, -ECANCELED);
+        end_outside(loop, slot);
         return;
     }
     if (slot->backlog == BACKLOG_SUBMIT) {
         leave_backlog(state, slot);
-        if (slot->request.kind == MR_EXCHANGE)
-            mr_loop_send_first(loop, slot);
-        else
-            mr_loop_settle(loop, slot, -ECANCELED);
+        end_outside(loop, slot);
         return;
     }
     struct io_uring_sqe *entry = next_entry(loop, state);
@@ -686,16 +702,6 @@ static bool is_shut(mr_loop *loop, const mr_slot *slot)
         return false;
     mr_count(&loop->counters.system_calls, 1);
     return poll(&entry, 1, 0) > 0 && (entry.revents & POLLRDHUP);
-}
-
-/*
- * A tied ring delivers a few at a time (IO_LOCAL_TW_DEFAULT_MAX): what was ready, and is not delivered, can be cancelled. An
- * accept may even be the only one that was woken for a connection, of all that wait for one, here or in other processes
- * (poll_exclusive in io_uring/opdef.c): nobody else would look.
- */
-static bool is_tried_after_cancel(const mr_slot *slot)
-{
-    return (slot->request.kind == MR_ACCEPT && slot->end_reason) || mr_loop_is_tried_last(slot);
 }
 
 /* What would be begun again has ended after all, or waits for an edge. */

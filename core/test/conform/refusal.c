@@ -2,7 +2,7 @@
  * refusal.c: a kernel that refuses for a while.
  *
  * io_uring_enter may fail with EBUSY or EAGAIN, but hardly ever does when a test wants it to. So this program has its
- * own io_uring_submit, which the linker prefers to liburing's; it refuses on demand. On other backends the cases
+ * own functions that submit, which the linker prefers to liburing's; they refuse on demand. On other backends the cases
  * show that such a crowd is nothing special.
  */
 #include "conform.h"
@@ -18,10 +18,20 @@ typedef union submit_function {
     int (*call)(struct io_uring *ring);
 } submit_function;
 
+static int submit_unless_refused(const char *name, struct io_uring *ring)
+{
+    submit_function real = {.symbol = dlsym(RTLD_NEXT, name)};
+    return refuses ? -EBUSY : real.call(ring);
+}
+
 int io_uring_submit(struct io_uring *ring)
 {
-    submit_function real = {.symbol = dlsym(RTLD_NEXT, "io_uring_submit")};
-    return refuses ? -EBUSY : real.call(ring);
+    return submit_unless_refused("io_uring_submit", ring);
+}
+
+int io_uring_submit_and_get_events(struct io_uring *ring)
+{
+    return submit_unless_refused("io_uring_submit_and_get_events", ring);
 }
 
 /* More than the ring has entries for. */
@@ -142,11 +152,68 @@ static void exchanges_that_wait_are_sent_when_cancelled(void)
     driver_free(c->d);
 }
 
+enum { WAYS_TO_END = 3 };
+
+/* Ends an operation: it is cancelled, its time is over, or what it works on is closed. */
+static void end_in_way(driver *d, mr_token token, mr_handle handle, int way)
+{
+    mr_completion closing;
+    if (way == 0)
+        mr_loop_cancel(driver_loop(d), token);
+    else if (way == 1)
+        mr_loop_update(driver_loop(d), token, 1);
+    else if (submit(d, close_request(handle), &closing))
+        CHECK_EQ(finish(d, closing.token).result, 0);
+}
+
+static void free_crowd(crowd *c)
+{
+    refuses = false;
+    hang_up(c->pair[1]);
+    for (int i = 0; i < COUNT; i++)
+        CHECK_EQ(finish(c->d, c->tokens[i]).result, 0);
+    CHECK_EQ(perform(c->d, close_request(c->handle)).result, 0);
+    driver_free(c->d);
+}
+
+/* A connection may have woken it, and nobody else, before it was to be begun again: see shared_listener.c. */
+static void an_accept_that_waits_looks_before_it_ends(void)
+{
+    for (int way = 0; way < WAYS_TO_END; way++) {
+        crowd *c = new_refused_crowd();
+        struct sockaddr_in address;
+        mr_handle listener = adopt(c->d, tcp_listener(5, &address));
+        mr_token token = start(c->d, accept_request(listener, NULL));
+        hang_up(connect_to(&address));
+        end_in_way(c->d, token, listener, way);
+        int64_t result = finish(c->d, token).result;
+        CHECK(result >= 0 || conform_backend != MR_BACKEND_IO_URING);
+        free_crowd(c);
+    }
+}
+
+/* What has arrived counts, however long the kernel refuses. */
+static void a_receive_that_waits_is_tried_when_its_time_is_over(void)
+{
+    crowd *c = new_refused_crowd();
+    int pair[2];
+    char byte;
+    local_pair(pair);
+    mr_handle handle = adopt(c->d, pair[0]);
+    mr_token token = start(c->d, recv_request(handle, &byte, 1));
+    write_all(pair[1], "x", 1);
+    end_in_way(c->d, token, handle, 1);
+    CHECK_EQ(finish(c->d, token).result, 1);
+    free_crowd(c);
+}
+
 const conform_case refusal_cases[] = {
     CASE(submissions_wait),
     CASE(what_waits_can_be_cancelled),
     CASE(cancellations_wait),
     CASE(a_close_waits),
     CASE(exchanges_that_wait_are_sent_when_cancelled),
+    CASE(an_accept_that_waits_looks_before_it_ends),
+    CASE(a_receive_that_waits_is_tried_when_its_time_is_over),
     {0},
 };
