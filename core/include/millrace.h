@@ -140,6 +140,7 @@ void mr_group_let_go(mr_group *group, mr_handle handle);
 /*
  * A handle for a descriptor that somebody else owns. Only MR_WAIT_READABLE and MR_WAIT_WRITABLE accept it, and
  * closing the descriptor meanwhile is the caller's mistake (the wait may then never end; it can still be cancelled).
+ * If the number is that of an adopted descriptor when the wait begins, the wait is one on its handle, and MR_CLOSE ends it.
  */
 mr_handle mr_handle_foreign(int descriptor);
 

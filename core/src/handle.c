@@ -101,6 +101,20 @@ bool mr_handle_is_open(mr_handle_table *table, mr_handle handle)
     return entry;
 }
 
+int mr_handle_of_number(mr_handle_table *table, int descriptor, mr_handle *handle)
+{
+    mr_handle_entry *entry = find(table, descriptor);
+    *handle = mr_handle_foreign(descriptor);
+    if (!entry)
+        return 0;
+    lock(entry);
+    bool is_closing = entry->closing;
+    if (entry->open)
+        *handle = mr_handle_make(descriptor, entry->generation);
+    unlock(entry);
+    return is_closing ? -EBADF : 0;
+}
+
 int mr_handle_join(mr_handle_table *table, mr_handle handle, uint32_t loop_index)
 {
     mr_handle_entry *entry = lock_current(table, handle);

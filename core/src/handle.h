@@ -42,6 +42,9 @@ int mr_handle_adopt(mr_handle_table *table, int descriptor, mr_handle *handle);
 
 bool mr_handle_is_open(mr_handle_table *table, mr_handle handle);
 
+/* The handle that means the open descriptor of this number, or else a foreign one. -EBADF while it is being closed. */
+int mr_handle_of_number(mr_handle_table *table, int descriptor, mr_handle *handle);
+
 /* Registers the loop as a user. 0, or -EBADF if the handle is stale or closing. */
 int mr_handle_join(mr_handle_table *table, mr_handle handle, uint32_t loop_index);
 

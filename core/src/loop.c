@@ -140,6 +140,14 @@ static int use_handle(mr_loop *loop, mr_handle handle, mr_descriptor **record)
     return 0;
 }
 
+/* A wait that has only the number of a descriptor of ours is one on that: a close ends it, on every loop. */
+static int find_own(mr_loop *loop, mr_request *request)
+{
+    if (mr_handle_generation(request->handle) != 0)
+        return 0;
+    return mr_handle_of_number(&loop->group->handles, mr_handle_descriptor(request->handle), &request->handle);
+}
+
 /* The record of a handle that this loop has joined, or NULL. */
 static mr_descriptor *joined_descriptor(mr_loop *loop, mr_handle handle)
 {
@@ -526,7 +534,9 @@ bool mr_loop_send_first(mr_loop *loop, mr_slot *slot)
 static void submit_on_descriptor(mr_loop *loop, mr_slot *slot)
 {
     mr_descriptor *descriptor;
-    int error = use_handle(loop, slot->request.handle, &descriptor);
+    int error = find_own(loop, &slot->request);
+    if (!error)
+        error = use_handle(loop, slot->request.handle, &descriptor);
     if (error) {
         mr_loop_finish(loop, slot, error);
     } else if (slot->request.kind == MR_EXCHANGE && !loop->backend->sends_first && !mr_loop_send_first(loop, slot)) {

@@ -8,12 +8,14 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Foreign.C.Error (eBADF)
 import Foreign.C.Types (CInt)
+import System.Posix.Types (Fd (..))
 import Test.Hspec
 
 import Millrace.Deadline
 import Millrace.Operation (descriptorOf, isOpen, whileOpen)
 import Millrace.Socket
 import Millrace.Socket.ByteString
+import Millrace.Wait
 import Support
 
 spec :: Spec
@@ -25,6 +27,10 @@ spec = describe "close" $ do
     withTcpPair $ \one _ -> wakes one (recvBefore deadline one 100)
   it "wakes every thread that waits to send" $ withTcpPair $ \one _ -> wakes one (sendAll one tooMuch)
   it "wakes every thread that waits to accept" $ withListener $ \listener _ -> wakes listener (accept listener)
+  it "wakes every thread that waits with its number" $ withUnixPair $ \one other -> do
+    number <- numberOf one
+    wakes one (threadWaitRead (Fd number))
+    within 5 "the peer" (recv other 1) `shouldReturn` ByteString.empty
   it "wakes receivers and senders at once" $ withTcpPair $ \one _ -> do
     receivers <- parkMany (recv one 100)
     senders <- parkMany (sendAll one tooMuch)

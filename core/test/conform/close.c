@@ -194,6 +194,37 @@ static void it_cannot_be_cancelled(void)
     driver_free(c.d);
 }
 
+/* Waits that have only the number, on the loop that closes and on another one, whether these have worked on it before. */
+static void waits_with_its_number_end(void)
+{
+    for (int has_worked = 0; has_worked < 2; has_worked++) {
+        connection c = local_connection();
+        driver *other = driver_new_beside(c.d);
+        driver *drivers[] = {c.d, other};
+        mr_token reading[2], writing[2];
+        char byte;
+        fill(c.number);
+        for (int i = 0; i < 2; i++) {
+            if (has_worked)
+                CHECK(!submit(drivers[i], with_flags(recv_request(c.handle, &byte, 1), MR_NOW), &(mr_completion){0}));
+            reading[i] = start(drivers[i], wait_request(MR_WAIT_READABLE, mr_handle_foreign(c.number)));
+            writing[i] = start(drivers[i], wait_request(MR_WAIT_WRITABLE, mr_handle_foreign(c.number)));
+            run_for_ms(drivers[i], 2);
+        }
+        mr_token closing = start(c.d, close_request(c.handle));
+        run_for_ms(c.d, 5);
+        for (int i = 1; i >= 0; i--) {
+            CHECK_EQ(finish(drivers[i], reading[i]).result, -EBADF);
+            CHECK_EQ(finish(drivers[i], writing[i]).result, -EBADF);
+        }
+        CHECK_EQ(finish(c.d, closing).result, 0);
+        drain(c.peer);
+        CHECK_EQ(read_some(c.peer, &byte, 1), 0);
+        driver_free(other);
+        driver_free(c.d);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------- numbers come back --- */
 
 static void a_new_socket_of_that_number_starts_afresh(void)
@@ -455,6 +486,7 @@ const conform_case close_cases[] = {
     CASE(nothing_starts_while_it_closes),
     CASE(a_wait_that_comes_too_late_does_not_hold_it_up),
     CASE(it_cannot_be_cancelled),
+    CASE(waits_with_its_number_end),
     CASE(a_new_socket_of_that_number_starts_afresh),
     CASE(events_fetched_together_are_told_apart),
     CASE(operations_on_another_loop_end_first),

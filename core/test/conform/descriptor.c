@@ -186,12 +186,17 @@ static void a_duplicate_of_the_former_socket_is_not_heard(void)
     driver_free(d);
 }
 
-/* Somebody waits for the descriptor as a foreign one, and only then is its handle used on this loop. */
+/* Somebody waits for the descriptor as a foreign one, and only then is it adopted and its handle used on this loop. */
 static void a_foreign_wait_outlives_the_first_use_of_the_handle(void)
 {
-    connection c = local_connection();
+    connection c = {.d = driver_new()};
+    int pair[2];
+    local_pair(pair);
+    c.number = pair[0];
+    c.peer = pair[1];
     mr_token token = start(c.d, wait_request(MR_WAIT_READABLE, mr_handle_foreign(c.number)));
     CHECK_STAYS_PENDING(c.d, token);
+    c.handle = adopt(c.d, c.number);
     CHECK_EQ(perform(c.d, send_request(c.handle, "x", 1)).result, 1);
     CHECK_STAYS_PENDING(c.d, token);
     write_all(c.peer, "y", 1);

@@ -22,7 +22,8 @@ import Millrace.Operation
 
 -- | Waits until reading from the descriptor would not block: there is data, the end, or an error. A regular file is
 -- always ready. The descriptor must stay open meanwhile: closing it may leave the thread waiting (it can still be
--- interrupted). Throws 'IOError' if it is not open.
+-- interrupted). If it is that of a socket of "Millrace.Socket", 'Millrace.Socket.close' wakes the thread, and so do the
+-- socket's deadlines. Throws 'IOError' if it is not open.
 --
 -- @since 0.1.0
 threadWaitRead :: Fd -> IO ()
