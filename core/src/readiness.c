@@ -177,13 +177,19 @@ void mr_readiness_submit(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
         send_all(loop, poller);
 }
 
+/* One that backs off waits for its timer, and an exchange, as long as it is one, for its turn to send. */
+static bool awaits_report(const mr_slot *slot)
+{
+    return slot->state == MR_SLOT_PENDING && slot->request.kind != MR_EXCHANGE;
+}
+
 /* Ends what waits in one direction without another attempt. On a foreign descriptor, where only waits are allowed, a
  * report is their answer (0). */
 static void end_waiting(mr_loop *loop, mr_descriptor *descriptor, int direction, int result)
 {
     for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
         next = slot->next;
-        if (slot->state == MR_SLOT_PENDING)
+        if (awaits_report(slot))
             mr_loop_settle(loop, slot, result);
     }
 }
@@ -228,7 +234,7 @@ static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
     bool blocked = false;
     for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
         next = slot->next;
-        if (slot->state != MR_SLOT_PENDING || (blocked && !mr_is_wait(slot->request.kind)))
+        if (!awaits_report(slot) || (blocked && !mr_is_wait(slot->request.kind)))
             continue;
         if (!run(loop, slot))
             blocked = true;
