@@ -307,6 +307,10 @@ static inline int64_t mr_sent_only(int64_t result)
     return result <= -MR_NOT_SENT ? -MR_NOT_SENT - result : -1;
 }
 
+/* Does a SEND_FILE end with this because the file could not be read? 0 if the connection is to blame, or either may be (EBADF,
+ * ENOMEM). [any thread] */
+int mr_is_error_of_file(int64_t result);
+
 /* --------------------------------------------------------------------------------------------------- loops --- */
 
 typedef struct mr_loop mr_loop;

@@ -75,6 +75,29 @@ int64_t mr_when_shut(mr_kind kind)
     }
 }
 
+int mr_is_error_of_file(int64_t result)
+{
+    switch (-result) {
+    case EBADMSG: /* what is on the disk does not have its checksum */
+    case EINVAL:
+    case EIO:
+    case EISDIR:
+    case ENODEV:
+    case ENXIO:
+    case EOVERFLOW:
+    case ESPIPE:
+#ifdef ESTALE /* another computer's disk no longer knows the file */
+    case ESTALE:
+#endif
+#ifdef EUCLEAN /* ... or not the structure of a file system */
+    case EUCLEAN:
+#endif
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 static bool advance_vector(mr_request *request, uint64_t transferred)
 {
     struct iovec *element = request->buffer;

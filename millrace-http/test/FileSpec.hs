@@ -71,6 +71,18 @@ spec = around withFiles $ do
         map (fmap (\failure -> (ioe_filename failure, ioe_errno failure)) . fromException) exceptions
           `shouldBe` [Just (Just path, Just invalid)]
         map defaultShouldDisplayException exceptions `shouldBe` [True]
+  it "a file that cannot be read while it is sent is reported by the system's reason, as no client's doing" . const . withUnreadable $ \path -> do
+    reported <- newIORef []
+    let reporting = setOnException (\_ exception -> modifyIORef reported (exception :))
+        noRoom = [("X-Long", B.replicate 13000 120)] -- for the file beside the head
+    withServer reporting (\_ respond -> respond (responseFile status200 noRoom path Nothing)) $ \port -> do
+      bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+      B.take 12 bytes `shouldBe` "HTTP/1.1 200"
+    let Errno invalid = eINVAL
+    exceptions <- readIORef reported
+    map (fmap (\failure -> (ioe_filename failure, ioe_errno failure)) . fromException) exceptions
+      `shouldBe` [Just (Just path, Just invalid)]
+    map defaultShouldDisplayException exceptions `shouldBe` [True]
   describe "files that cannot be read are a 404" $
     forM_ ["missing", "folder"] $ \name ->
       it name $ \folder -> requesting folder (C8.pack name) [] $ \reply ->

@@ -10,7 +10,7 @@ import Foreign.C.Error (eADDRINUSE, eBADF, eNAMETOOLONG, eNOENT, eNOMSG)
 import Foreign.C.Types (CInt)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (castPtr, plusPtr)
-import GHC.IO.Exception (IOErrorType (InvalidArgument))
+import GHC.IO.Exception (IOErrorType (InvalidArgument), IOException (ioe_filename))
 import qualified Network.Socket as Network
 import qualified Network.Socket.ByteString as Network
 import System.Directory (doesPathExist, getTemporaryDirectory, removeFile)
@@ -252,7 +252,17 @@ spec = do
     it "sendFile of what is not open" $ withUnixPair $ \one _ -> do
       problem <- failsWith (void (sendFile one 9999 0 1))
       problem `shouldSatisfy` hasCode eBADF
-      show problem `shouldContain` "descriptor 9999"
+      ioe_filename problem `shouldBe` Just "file descriptor 9999"
+    it "sendFile of what cannot be sent names the file, and else the socket" $ withUnixPair $ \one other -> do
+      folder <- openFd "/" ReadOnly Nothing defaultFileFlags
+      withFile' 1000 $ \file -> do
+        let blamed of' = ioe_filename <$> failsWith (void (sendFile one of' 0 1))
+        blamed folder `shouldReturn` Just ("file descriptor " ++ show folder)
+        closeFd folder
+        close other
+        blamed file `shouldReturn` Just (show one)
+        close one
+        blamed file `shouldReturn` Just (show one)
     it "socketPort of a Unix socket" $ withUnixPair $ \one _ -> do
       problem <- failsWith (void (socketPort one)) :: IO IOError
       show problem `shouldContain` "socketPort"

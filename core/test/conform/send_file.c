@@ -178,6 +178,27 @@ static void a_closed_file_is_an_error(void)
     driver_free(c.d);
 }
 
+static void its_errors_tell_of_the_file_or_of_the_connection(void)
+{
+    connection c = local_connection();
+    int file = file_with("hello", 5);
+    CHECK(mr_is_error_of_file(perform(c.d, send_file_request(c.handle, file, UINT64_MAX, 1)).result));
+    let_broken_pipes_kill();
+    hang_up(c.peer);
+    int64_t result = first_refusal(c.d, send_file_request(c.handle, file, 0, 5));
+    check_broken(result);
+    CHECK(!mr_is_error_of_file(result));
+    CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
+    result = perform(c.d, send_file_request(c.handle, file, 0, 5)).result;
+    CHECK_EQ(result, -EBADF);
+    CHECK(!mr_is_error_of_file(result));
+    CHECK(!mr_is_error_of_file(-ETIMEDOUT));
+    CHECK(!mr_is_error_of_file(0));
+    CHECK(mr_is_error_of_file(-EIO));
+    driver_free(c.d);
+    close_file(file);
+}
+
 static void an_offset_that_no_file_has_is_refused(void)
 {
     connection c = local_connection();
@@ -195,6 +216,7 @@ const conform_case send_file_cases[] = {
     CASE(a_pipe_that_breaks_halfway_raises_no_signal),
     CASE(now_does_not_wait),
     CASE(a_closed_file_is_an_error),
+    CASE(its_errors_tell_of_the_file_or_of_the_connection),
     CASE(an_offset_that_no_file_has_is_refused),
     {0},
 };

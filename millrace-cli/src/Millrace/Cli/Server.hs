@@ -10,7 +10,6 @@ import Control.Monad (forM_, join, unless, void, when)
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
 import Data.List (nub)
-import Foreign.C (Errno (..), eINVAL, eSTALE)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.AccessLog (endAccessLog, logAnswer, withAccessLog)
 import Millrace.Cli.Address (addressUrl)
@@ -124,11 +123,9 @@ newReporting :: IO (Settings -> Settings)
 newReporting = setOnException . report <$> newSeldomTeller
   where
     report telling request failure =
-      when (defaultShouldDisplayException failure || maybe False isOfFile (fromException failure)) $ case request of
+      when (defaultShouldDisplayException failure) $ case request of
         Just found -> telling ("millrace: " <> Char8.unpack (rawPathInfo found) <> ": " <> described failure)
         Nothing -> tell ("millrace: " <> described failure)
-    -- What is usually a client's doing may be said of a file, too: EINVAL, and ESTALE on a network's file system.
-    isOfFile failure = maybe False ((`elem` [eINVAL, eSTALE]) . Errno) (ioe_errno failure)
     -- The path by which a file was opened is that of a descriptor.
     described failure
       | Just (FileTruncated _) <- fromException failure = "the file became shorter while it was sent"

@@ -153,8 +153,7 @@ printWhole text = do
   withCStringLen encoding (text ++ "\n") (uncurry (hPutBuf stderr))
 
 -- | All exceptions but 'ThreadKilled' and those that clients cause ('InvalidRequest', connections reset, the server's own
--- time limits). What the system says when a file is opened or read is none of the latter; while a large file is being sent,
--- it cannot be told from what is said of the client.
+-- time limits). What the system says when a file is opened or read is none of the latter, also while it is being sent.
 --
 -- @since 0.1.0
 defaultShouldDisplayException :: SomeException -> Bool

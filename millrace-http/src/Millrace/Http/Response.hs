@@ -40,7 +40,7 @@ import Millrace.Http.Exception (InvalidResponse (..), isAsynchronous)
 import Millrace.Http.Expectation (dismiss, isExpecting)
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.File
-import Millrace.Http.FileCache (OpenFile (..), fileError, withOpenFile)
+import Millrace.Http.FileCache (OpenFile (..), fileError, sendingFile, withOpenFile)
 import Millrace.Http.Limits (Limits (..))
 import Millrace.Http.Multipart
 import Millrace.Http.Precondition (modificationTime)
@@ -436,7 +436,7 @@ answerOpenFile connection status fields path descriptor offset count = do
         setOutputEndAt connection start
         writeRegister connection responseBytesRegister 0
         flushAhead connection
-        sent <- sendFilePart connection (writeRegister connection responseBytesRegister) descriptor offset count
+        sent <- sendingFile path (sendFilePart connection (writeRegister connection responseBytesRegister) descriptor offset count)
         when (sent < count) (throwIO (FileTruncated path)) -- The length was promised: only closing tells the truth.
 
 -- Several ranges as one body. It is rare, and parts are small: they are read and streamed.

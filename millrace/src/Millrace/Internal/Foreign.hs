@@ -31,6 +31,7 @@ module Millrace.Internal.Foreign
   , c_set_deadline
   , c_recall
   , c_submit
+  , c_is_error_of_file
   , c_reserve
   , c_start
   , c_cancel
@@ -112,6 +113,7 @@ foreign import ccall unsafe "mrh_set_deadline" c_set_deadline :: Word64 -> CInt 
 foreign import ccall unsafe "mrh_recall" c_recall :: Word64 -> IO ()
 foreign import ccall unsafe "mrh_submit" c_submit
   :: CInt -> CUInt -> Word64 -> Ptr a -> Word64 -> Word64 -> CInt -> Word64 -> IO Int64
+foreign import ccall unsafe "mr_is_error_of_file" c_is_error_of_file :: Int64 -> CInt
 foreign import ccall unsafe "mrh_reserve" c_reserve :: CInt -> IO Int64
 foreign import ccall unsafe "mrh_start" c_start :: Word64 -> CInt -> Word64 -> IO ()
 foreign import ccall unsafe "mrh_cancel" c_cancel :: Word64 -> IO ()
