@@ -20,8 +20,9 @@
 -- 2. What the program does by other means is as repeatable as they are: @threadDelay@ of base, other sockets, @safe@
 --    foreign calls (time may jump while a thread is in one), the real time, and the system's random numbers. Draw random
 --    numbers with 'chance'.
--- 3. Other threads of the process that run meanwhile may disturb the order of threads once in a thousand runs, when
---    there is more than one capability (@+RTS -N1@).
+-- 3. Other threads of the process that run meanwhile may disturb the order of threads about once in a thousand runs, also on
+--    one capability: what is left of a block of the nursery, and that threads are to change at its end ('forkIO' asks for
+--    that), pass from each to the next. A program in which all else waits repeats its runs.
 -- 4. One simulation runs at a time.
 module Millrace.Simulation
   ( -- * Running
