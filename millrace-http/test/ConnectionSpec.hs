@@ -10,7 +10,7 @@ import Control.Exception (AsyncException (..), ErrorCall (..), SomeException, fr
 import Control.Monad (forM_, forever, replicateM_, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
-import Data.ByteString.Builder (lazyByteString)
+import Data.ByteString.Builder (byteString, lazyByteString)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy as L
 import Data.IORef
@@ -175,11 +175,13 @@ spec = do
           (replies, seconds) <- timed (parseReplies <$> receiveAll client)
           (map (headerOf "connection") replies, seconds < 15) `shouldBe` ([Just "close"], True)
     it "those that a stream is made of may be as long as they like" $
-      withServer id respondsThenReads $ \port -> withConnection port $ \client -> do
-        let body = patterned 100000
-        send client (B.append "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" (chunked 20000 body))
-        reply <- receiveResponse client
-        (headerOf "connection" reply, replyBody reply) `shouldBe` (Nothing, B.append "read: " body)
+      forM_ [streamsBody False, streamsBody True] $ \application ->
+        withServer id application $ \port -> withConnection port $ \client ->
+          forM_ [("Content-Length: 100000", id), ("Transfer-Encoding: chunked", chunked 20000)] $ \(field, framed) -> do
+            let body = patterned 100000
+            send client (B.concat ["POST / HTTP/1.1\r\nHost: a\r\n", field, "\r\n\r\n", framed body])
+            reply <- receiveResponse client
+            (headerOf "connection" reply, replyBody reply == body) `shouldBe` (Nothing, True)
     it "that another thread still waits for do not keep a connection that ends" $ do
       outcome <- newEmptyMVar
       let application request respond = do
@@ -268,7 +270,26 @@ spec = do
         interim <- receiveUntilThere "\r\n\r\n" 1 200000 client
         interim `shouldBe` ("HTTP/1.1 100 Continue\r\n\r\n", False)
         send client "hello"
-        map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["hello"]
+        replyBody <$> receiveResponse client `shouldReturn` "hello"
+    forM_ [("short", 5), ("longer than what would be skipped", 100000)] $ \(length', size) ->
+      forM_ [("by length", \body -> B.concat ["Content-Length: ", C8.pack (show (B.length body)), "\r\n\r\n"], id), ("chunked", const "Transfer-Encoding: chunked\r\n\r\n", chunked 5000)] $ \(framing, fields, framed) ->
+        it ("and the connection is kept, for a body that is " ++ length' ++ ", " ++ framing) $
+          withServer id (streamsBody False) $ \port -> withConnection port $ \client ->
+            replicateM_ 2 $ do
+              let body = patterned size
+              send client (B.append "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n" (fields body))
+              replyStatus <$> receiveResponse client `shouldReturn` 100
+              send client (framed body)
+              reply <- receiveResponse client
+              (headerOf "connection" reply, replyBody reply == body) `shouldBe` (Nothing, True)
+    it "is not sent to a client that gets a stream of something else, which says that the connection ends, however full the output is" $
+      forM_ ([0, 1] ++ [15000, 15017 .. 16500] ++ [200000]) $ \size -> do
+        let streams _ respond = respond . responseStream status200 [] $ \write _ -> do
+              write (byteString (B.take (size `div` 2) (patterned size)))
+              write (byteString (B.drop (size `div` 2) (patterned size)))
+        withServer id streams $ \port -> do
+          replies <- parseReplies <$> exchange port "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+          map (\reply -> (headerOf "connection" reply, replyBody reply == patterned size)) replies `shouldBe` [(Just "close", True)]
     it "and if the body turns out to be broken before that, the response is another one" $
       withServer id (streamsBody False) $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
@@ -349,9 +370,6 @@ spec = do
             reply <- receiveResponse client
             replyBody reply `shouldBe` name
   where
-    streamsBody flushesFirst request respond = respond . responseStream status200 [] $ \write flush -> do
-      when flushesFirst flush
-      strictRequestBody request >>= write . lazyByteString
     echoesLazily request respond = lazyRequestBody request >>= respond . responseLBS status200 []
     stays request expected = withServer id pong $ \port -> withConnection port $ \client ->
       replicateM_ 3 $ do
@@ -385,6 +403,11 @@ respondsThenReads request respond = respond . responseStream status200 [] $ \wri
   flush
   body <- strictRequestBody request
   write (lazyByteString body)
+
+streamsBody :: Bool -> Application
+streamsBody flushesFirst request respond = respond . responseStream status200 [] $ \write flush -> do
+  when flushesFirst flush
+  strictRequestBody request >>= write . lazyByteString
 
 patterned :: Int -> ByteString
 patterned size = B.take size (B.concat (replicate (size `div` 251 + 1) (B.pack [0 .. 250])))

@@ -45,6 +45,7 @@ module Millrace.Http.Connection
     streamModeRegister,
     streamLeftRegister,
     chunkStartRegister,
+    closeOptionRegister,
     responseStatusRegister,
     responseBytesRegister,
     responseCutRegister,
@@ -332,6 +333,10 @@ streamModeRegister = register 15
 streamLeftRegister = register 16
 chunkStartRegister = register 17
 
+-- | Where in the output a head may still be told to say that the connection ends (-1: that is settled).
+closeOptionRegister :: Register
+closeOptionRegister = register 26
+
 -- | Status code and bytes of body of the last response.
 responseStatusRegister, responseBytesRegister :: Register
 responseStatusRegister = register 18
@@ -359,7 +364,7 @@ totalDeadlineRegister = register 21
 
 -- How the desk is laid out: registers, C state, the table of fields, output.
 parserOffset, chunksOffset, headOffset, fieldsOffset :: Int
-parserOffset = 8 * 26
+parserOffset = 8 * 27
 chunksOffset = aligned (parserOffset + parserSize)
 headOffset = aligned (chunksOffset + chunksSize)
 fieldsOffset = aligned (headOffset + headSize)

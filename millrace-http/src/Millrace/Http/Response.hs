@@ -37,7 +37,7 @@ import Millrace.Http.Connection
 import Millrace.Http.Date (formatHttpDate)
 import Millrace.Http.Endpoint (Endpoint (..), Phase (..), report)
 import Millrace.Http.Exception (InvalidResponse (..), isAsynchronous)
-import Millrace.Http.Expectation (dismiss, isExpecting)
+import Millrace.Http.Expectation (isExpecting)
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.File
 import Millrace.Http.FileCache (OpenFile (..), fileError, sendingFile, withOpenFile)
@@ -182,24 +182,16 @@ withBytes bytes action = BU.unsafeUseAsCStringLen bytes $ \(at, size) -> action 
 -- here the client may be told to go on. From here on 100 (Continue) would be too late.
 finishHead :: Connection -> Composed -> Bool -> CInt -> Int -> IO (Ptr Word8)
 finishHead connection composed mayKeep framing size = do
-  expects <- dismiss (connectionExpectation connection)
-  finishHeadFor expects connection composed mayKeep framing size
+  clear <- settleExpectation connection
+  skippable <- isRestSkippable connection
+  finishHeadAs connection composed (mayKeep && clear && skippable) framing size
 
--- The same, knowing whether the client waits for 100 (Continue).
-finishHeadFor :: Bool -> Connection -> Composed -> Bool -> CInt -> Int -> IO (Ptr Word8)
-finishHeadFor expects connection composed mayKeep framing size = do
-  pending <- readRegister connection bodyPendingRegister
-  arrived <- inputCount connection
+-- The same when the request's body has been looked at.
+finishHeadAs :: Connection -> Composed -> Bool -> CInt -> Int -> IO (Ptr Word8)
+finishHeadAs connection composed mayKeep framing size = do
   phase <- readIORef (endpointPhase (connectionEndpoint connection))
   allowed <- readRegister connection keepRegister
-  -- RFC 9110, section 10.1.1: a client that waits for 100 (Continue) may or may not send the body now; one that has
-  -- begun to send it does not wait.
-  let keep =
-        mayKeep
-          && allowed /= 0
-          && (not expects || pending == 0 || arrived > 0)
-          && pending <= skippedBytesMax (connectionLimits connection)
-          && phase == Serving
+  let keep = mayKeep && allowed /= 0 && phase == Serving
   writeRegister connection keepRegister (if keep then 1 else 0)
   count <- putFraming (composedAt composed) (option keep) framing size
   return (composedAt composed `plusPtr` count)
@@ -208,6 +200,10 @@ finishHeadFor expects connection composed mayKeep framing size = do
       | not keep = connectionClose
       | composedVersion11 composed = connectionUnsaid
       | otherwise = connectionKeepAlive
+
+-- Is what was not read of the request's body little enough to be skipped behind the response?
+isRestSkippable :: Connection -> IO Bool
+isRestSkippable connection = (<= skippedBytesMax (connectionLimits connection)) <$> readRegister connection bodyPendingRegister
 
 setOutputEndAt :: Connection -> Ptr Word8 -> IO ()
 setOutputEndAt connection end = do
@@ -301,27 +297,31 @@ checkLength composed size = case composedLength composed of
 continueBody :: Connection -> Composed -> Ptr Word8 -> Int -> Maybe Int -> BufferWriter -> IO ()
 continueBody connection composed body count size writer = do
   mapM_ (checkLength composed) size
-  startStream connection composed (composedLength composed <|> size) body count
+  startStream connection composed False (composedLength composed <|> size) body count
   streamWriter connection writer
   endStream connection
 
--- Writes the head's framing and moves what there is of the body behind it. The rest may be made of the request's: the
--- client may be told to go on until something of the stream is sent.
-startStream :: Connection -> Composed -> Maybe Int -> Ptr Word8 -> Int -> IO ()
-startStream connection composed size body count = do
+-- Writes the head's framing and moves what there is of the body behind it. The rest may be made of the request's, of
+-- whatever length if it is the application's code that makes it: the client may be told to go on, and the connection is
+-- to be kept, until something of the stream is sent.
+startStream :: Connection -> Composed -> Bool -> Maybe Int -> Ptr Word8 -> Int -> IO ()
+startStream connection composed mayReadAll size body count = do
   expects <- isExpecting (connectionExpectation connection)
-  let finish = finishHeadFor expects connection composed
+  skippable <- if mayReadAll then return True else isRestSkippable connection
+  let mayKeep = composedMayKeep composed && skippable
   start <- case framing of
-    Counted total -> finish mayKeep framingLength total
-    Chunks -> finish mayKeep framingChunked 0
-    UntilClose -> finish False framingNone 0
+    Counted total -> finishHeadAs connection composed mayKeep framingLength total
+    Chunks -> finishHeadAs connection composed mayKeep framingChunked 0
+    UntilClose -> finishHeadAs connection composed False framingNone 0
+  keep <- readRegister connection keepRegister
+  buffer <- outputBuffer connection
+  writeRegister connection closeOptionRegister (if expects && keep /= 0 then composedAt composed `minusPtr` buffer else -1)
   -- The first bytes are counted and framed like all others, from a copy that is theirs alone.
   saved <- BI.create count (\target -> copyBytes target body count)
   setOutputEndAt connection start
   beginStream connection framing
   unless (B.null saved) (streamWriter connection (resume saved Done))
   where
-    mayKeep = composedMayKeep composed
     framing = case size of
       Just total -> Counted total
       Nothing | composedVersion11 composed -> Chunks
@@ -337,7 +337,7 @@ answerStream connection isPast hold status fields body = do
   composed <- composeHead connection status fields
   done <- answeredWithoutBody connection status composed (composedLength composed)
   unless done $ do
-    startStream connection composed (composedLength composed) (composedAt composed) 0
+    startStream connection composed True (composedLength composed) (composedAt composed) 0
     -- The application may hand these actions to other threads and keep them: the lock makes their writes whole, and
     -- after the end they must not touch the connection; nor when it throws while a thread of its still streams.
     over <- newIORef False

@@ -9,18 +9,20 @@ module Millrace.Http.Stream
     streamBuilder,
     flushStream,
     endStream,
+    settleExpectation,
   )
 where
 
 import Control.Exception (throwIO)
-import Control.Monad (unless, void, when)
+import Control.Monad (unless, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
+import qualified Data.ByteString.Char8 as C8
 import Data.ByteString.Builder (Builder)
 import Data.ByteString.Builder.Extra (BufferWriter, Next (..), runBuilder)
 import qualified Data.ByteString.Unsafe as BU
 import Data.Word (Word8)
-import Foreign.Marshal.Utils (copyBytes)
+import Foreign.Marshal.Utils (copyBytes, moveBytes)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (poke)
 import Millrace.Http.Connection
@@ -35,9 +37,9 @@ data Framing
     Counted !Int
   | UntilClose
 
--- | Bytes at the end of the output that are kept free for what ends a chunk and the body.
+-- | Bytes at the end of the output that are kept free for what ends a chunk and the body, and for a close option.
 streamMargin :: Int
-streamMargin = 32
+streamMargin = 64
 
 chunksMode, countedMode, untilCloseMode :: Int
 chunksMode = 0
@@ -130,7 +132,7 @@ openChunk connection = do
   when (start < 0) $ do
     end <- outputEnd connection
     capacity <- outputCapacity connection
-    when (capacity - end < 8 * streamMargin) (flushStream connection)
+    when (capacity - end < 4 * streamMargin) (flushStream connection)
     chunked <- isChunked connection
     when chunked $ do
       position <- outputEnd connection
@@ -166,9 +168,42 @@ putLineEnd at = poke at 13 >> poke (at `plusPtr` 1) (10 :: Word8) >> return 2
 flushStream :: Connection -> IO ()
 flushStream connection = noteBegun connection >> closeChunk connection >> flushOutput connection
 
--- From here on 100 (Continue) would be too late.
+-- From here on 100 (Continue) would be too late, and the head is what it is.
 noteBegun :: Connection -> IO ()
-noteBegun connection = void (dismiss (connectionExpectation connection))
+noteBegun connection = do
+  clear <- settleExpectation connection
+  place <- readRegister connection closeOptionRegister
+  when (place >= 0) $ do
+    writeRegister connection closeOptionRegister (-1)
+    unless clear (sayClose connection place)
+
+-- | From here on the client is not told to go on any more. Is it clear where the next request begins? RFC 9110, section
+-- 10.1.1: a client that still waits may or may not send the body now; one that has begun to send it does not wait.
+settleExpectation :: Connection -> IO Bool
+settleExpectation connection = do
+  waits <- dismiss (connectionExpectation connection)
+  if waits
+    then do
+      pending <- readRegister connection bodyPendingRegister
+      arrived <- inputCount connection
+      return (pending == 0 || arrived > 0)
+    else return True
+{-# INLINE settleExpectation #-}
+
+-- Inserts the option into the head, which is in the output still.
+sayClose :: Connection -> Int -> IO ()
+sayClose connection place = do
+  writeRegister connection keepRegister 0
+  buffer <- outputBuffer connection
+  end <- outputEnd connection
+  let at = buffer `plusPtr` place
+  moveBytes (at `plusPtr` B.length option) at (end - place)
+  BU.unsafeUseAsCStringLen option $ \(source, count) -> copyBytes at (castPtr source) count
+  setOutputEnd connection (end + B.length option)
+  start <- readRegister connection chunkStartRegister
+  when (start >= 0) (writeRegister connection chunkStartRegister (start + B.length option))
+  where
+    option = C8.pack "Connection: close\r\n"
 
 -- | Ends the body. The end stays in the output, to go out together with what follows. Throws 'ContentLengthMismatch'
 -- if a counted body is incomplete.
