@@ -4,15 +4,16 @@
 module PipelineSpec (spec) where
 
 import Control.Concurrent (threadDelay)
-import Control.Concurrent.Async (async, wait)
+import Control.Concurrent.Async (async, wait, withAsync)
 import Control.Concurrent.MVar
 import Control.Concurrent.QSem (newQSem, signalQSem, waitQSem)
-import Control.Monad (forM_, replicateM_, unless, when)
+import Control.Exception (Exception, IOException, fromException, throwIO, try)
+import Control.Monad (forM_, replicateM_, unless, void, when)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy as L
 import Data.IORef
-import Data.Maybe (isJust)
+import Data.Maybe (isJust, isNothing)
 import Network.HTTP.Types
 import Network.Wai
 import Network.Wai.Handler.Millrace
@@ -20,6 +21,11 @@ import Support
 import System.IO.Unsafe (unsafeInterleaveIO)
 import System.Timeout (timeout)
 import Test.Hspec
+
+data GivenUp = GivenUp
+  deriving (Eq, Show)
+
+instance Exception GivenUp
 
 spec :: Spec
 spec = describe "a slow request behind fast ones" $ do
@@ -133,6 +139,26 @@ spec = describe "a slow request behind fast ones" $ do
         (number, replyBody reply == pageOf number) `shouldBe` (number, True)
       send client (get "/1")
       replyBody <$> receiveResponse client `shouldReturn` pageOf 1
+  describe "an application that stops waiting for a client that does not read" $
+    forM_ [("and responds again", \respondAgain -> respondAgain), ("and throws", \_ -> throwIO GivenUp)] $ \(what, next) ->
+      -- What waits is sent by another thread then.
+      forM_ [("", return ()), (", when it has waited before it responded", threadDelay 300)] $ \(when', prepare) ->
+        it (what ++ when' ++ ": is told no fault of its own, and nothing is sent twice or in part before something else") $ do
+          (impatient, reports) <- (,) <$> newEmptyMVar <*> newIORef []
+          let application request respond = do
+                prepare
+                let answering = respond (responseLBS status200 [] (L.fromStrict (pageOf (pageNumber request))))
+                outcome <- timeout 300000 answering
+                maybe (tryPutMVar impatient () >> next answering) return outcome
+          withServer (setOnException (\_ failure -> modifyIORef' reports (failure :))) application $ \port -> withSmallConnection port $ \client -> do
+            let count = 2000
+            withAsync (void (try (send client (B.concat (map (get . nameOf) [1 .. count]))) :: IO (Either IOException ()))) $ \_ -> do
+              within "the application's patience" (takeMVar impatient)
+              bodies <- replyBodies client count
+              zip [1 ..] bodies `shouldSatisfy` all (\(number, body) -> body == pageOf number || body == "Something went wrong")
+          faults <- readIORef reports
+          filter (\failure -> isNothing (fromException failure :: Maybe IOException)) faults
+            `shouldSatisfy` all ((== Just GivenUp) . fromException)
   it "survives a connection that is cut off while its answers are being sent" $ do
     gate <- newEmptyMVar
     withServer id (waiting gate) $ \port -> do
@@ -144,14 +170,25 @@ spec = describe "a slow request behind fast ones" $ do
   where
     page asked request respond = do
       signalQSem asked
-      respond (responseLBS status200 [] (L.fromStrict (pageOf (read (C8.unpack (B.drop 1 (rawPathInfo request)))))))
+      respond (responseLBS status200 [] (L.fromStrict (pageOf (pageNumber request))))
+    pageNumber request = read (C8.unpack (B.drop 1 (rawPathInfo request)))
+    nameOf number = C8.pack ('/' : show (number :: Int))
     -- No part of it can stand for another part, or for another page.
     pageOf number = B.take 6000 (C8.unwords [C8.pack (show (number :: Int) ++ "." ++ show line) | line <- [1 .. 2000 :: Int]])
     -- Until a request is not looked at any more, because the responses to earlier ones are stuck. Returns how many were sent.
     askUntilStuck asked client sent = do
-      send client (get (C8.pack ('/' : show (sent + 1))))
+      send client (get (nameOf (sent + 1)))
       looked <- timeout 1000000 (waitQSem asked)
       if isJust looked && sent < 20000 then askUntilStuck asked client (sent + 1) else return (sent + 1 :: Int)
+    -- Of so many responses, or of those that are whole when the connection ends.
+    replyBodies client count = go (B.empty, count :: Int)
+      where
+        go (_, 0) = return []
+        go (got, left) = case parseReply got of
+          Just (reply, rest) -> (replyBody reply :) <$> go (rest, left - 1)
+          Nothing -> do
+            bytes <- within "a response, or the end" (receive client)
+            if B.null bytes then return [] else go (B.append got bytes, left)
     get path = B.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\n\r\n"]
     waiting gate request respond = do
       when (rawPathInfo request == "/wait") (takeMVar gate)

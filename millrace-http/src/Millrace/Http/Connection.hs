@@ -72,6 +72,7 @@ module Millrace.Http.Connection
     growOutput,
     flushOutput,
     flushAhead,
+    flushEarlier,
     breakConnection,
     sendBytes,
     sendPieces,
@@ -614,6 +615,10 @@ flushOutput = flushBy sendBytes
 -- | The same, when more is to be sent at once: the two can go together.
 flushAhead :: Connection -> IO ()
 flushAhead = flushBy (sendBy deliverAhead)
+
+-- | The same when all that waits comes before the current response, of which nothing is sent by this.
+flushEarlier :: Connection -> IO ()
+flushEarlier = flushBy (sendUnnoted deliver)
 
 flushBy :: (Connection -> Ptr Word8 -> Int -> IO ()) -> Connection -> IO ()
 flushBy sending connection = do

@@ -11,7 +11,7 @@ module Millrace.Http.Response (Hold, answer, restartResponse) where
 
 import Control.Applicative ((<|>))
 import Control.Concurrent.MVar (MVar, newMVar, putMVar, takeMVar, withMVar)
-import Control.Exception (SomeException, catch, finally, throwIO, toException, uninterruptibleMask_)
+import Control.Exception (SomeException, catch, finally, mask_, throwIO, toException, uninterruptibleMask_)
 import Control.Monad (unless, when)
 import Data.Bits ((.&.))
 import Data.ByteString (ByteString)
@@ -129,12 +129,13 @@ hAltSvc :: HeaderName
 hAltSvc = CI.mk (C8.pack "Alt-Svc")
 {-# NOINLINE hAltSvc #-}
 
--- Sends the responses to earlier requests: this one has the whole output, and they do not wait for it.
+-- Sends the responses to earlier requests: this one has the whole output, and they do not wait for it. Masked, so that an
+-- exception finds the output as it was, or a connection that is broken; it can come while the client is waited for.
 sendEarlier :: Connection -> IO ()
-sendEarlier connection = do
-  flushOutput connection
+sendEarlier connection = mask_ $ do
+  settleEarlyFlush connection
   writeRegister connection responseStartRegister 0
-  readRegister connection sendsRegister >>= writeRegister connection responseSendsRegister
+  flushEarlier connection
 
 makeHeadRoom :: Connection -> IO ()
 makeHeadRoom connection = do

@@ -426,9 +426,16 @@ respond connection request thread progress beforehand response = do
 takeBackUnless :: Connection -> Bool -> IO ()
 takeBackUnless connection isFirst = unless isFirst $ do
   streams <- readRegister connection streamingRegister
-  restarted <- if streams == 0 then restartResponse connection else return False
+  restarted <- if streams == 0 then takeBack connection else return False
   unless restarted (throwIO RespondedTwice)
 {-# NOINLINE takeBackUnless #-}
+
+-- Takes back what there is of a response; False if some of it was sent already. An exception may have come while the responses
+-- before it were waited for, and it had not begun.
+takeBack :: Connection -> IO Bool
+takeBack connection = do
+  phase <- readPhase connection
+  if phase == inResponse then restartResponse connection else return True
 
 compose :: Connection -> Request -> IORef Progress -> Beforehand -> Maybe Hold -> Response -> IO ()
 compose connection request progress beforehand hold response = do
@@ -464,9 +471,9 @@ answerElsewhere progress answering = mask $ \restore -> do
 
 beginResponse :: Connection -> IO ()
 beginResponse connection = do
-  writePhase connection inResponse
   outputEnd connection >>= writeRegister connection responseStartRegister
   readRegister connection sendsRegister >>= writeRegister connection responseSendsRegister
+  writePhase connection inResponse
 
 -- The application threw. If nothing of its response was sent the client gets another one, and the connection goes on;
 -- otherwise only closing it can tell the client that the response is incomplete.
@@ -475,12 +482,10 @@ recover connection request reached beforehand failure = do
   settleEarlyFlush connection
   clearTotalDeadline connection
   report (connectionEndpoint connection) (Just request) failure
-  clean <- case reached of
-    Unanswered -> True <$ beginResponse connection
-    _ | isBroken reached -> restartResponse connection
-    _ -> return False
+  clean <- if reached == Unanswered || isBroken reached then takeBack connection else return False
   if clean
     then do
+      beginResponse connection
       unless (keepsFraming failure) (writeRegister connection keepRegister 0)
       beforehand False
       answer connection request (return False) Nothing (settingsOnExceptionResponse (settingsOf connection) failure)
@@ -493,7 +498,7 @@ recover connection request reached beforehand failure = do
 abandon :: Connection -> Progress -> IO ()
 abandon connection reached = void . (try :: IO () -> IO (Either SomeException ())) $ do
   settleEarlyFlush connection
-  clean <- if isBroken reached then restartResponse connection else return True
+  clean <- if isBroken reached then takeBack connection else return True
   when clean (flushOutput connection)
 {-# NOINLINE abandon #-}
 
@@ -534,7 +539,10 @@ endSession connection failure = do
     Nothing
       | isTimeExpired failure && phase == inHead -> refuse connection RequestTimedOut
       | isTimeExpired failure && phase == betweenRequests -> return ()
-      | otherwise -> report (connectionEndpoint connection) Nothing failure
+      | otherwise -> do
+        report (connectionEndpoint connection) Nothing failure
+        -- Sending has failed, and has ended the connection. What the client sends on must not take away what is on its way.
+        when (phase == inResponse) (linger connection lingerMicros)
 
 -- Answers what is no request, or none that can be served, and closes (RFC 9112, section 9.6). The input is still at its
 -- beginning.
