@@ -102,11 +102,17 @@ spec = around withFiles $ do
           bytes <- exchange port "GET / HTTP/1.0\r\n\r\n"
           map (\reply -> (replyStatus reply, replyBody reply, headerOf "content-range" reply)) (parseReplies bytes)
             `shouldBe` [(206, "", Just "bytes */1000")]
-    forM_ [(-1, 5), (0, -5), (10, -1), (2 ^ (63 :: Int), 1), (2 ^ (63 :: Int) - 1, 1), (-(2 ^ (64 :: Int)), 5), (999, 2), (2000, 1)] $ \(offset, count) ->
-      it ("from " ++ show offset ++ " on, " ++ show count ++ " bytes, are a 500") $ \folder ->
-        withServer id (\_ respond -> respond (responseFile status200 [] (folder </> "small") (Just (FilePart offset count 1000)))) $ \port -> do
-          bytes <- exchange port "GET / HTTP/1.0\r\n\r\n"
-          map replyStatus (parseReplies bytes) `shouldBe` [500]
+    forM_ (map ((,,) "small" 1000) [(-1, 5), (0, -5), (10, -1), (2 ^ (63 :: Int), 1), (2 ^ (63 :: Int) - 1, 1), (-(2 ^ (64 :: Int)), 5), (999, 2), (1000, 1), (2000, 1)] ++ [("large", 3000000, (0, 3000001)), ("empty", 0, (0, 1))]) $ \(name, size, (offset, count)) ->
+      it ("from " ++ show offset ++ " on, " ++ show count ++ " bytes of " ++ show size ++ ", are a 500, with HEAD, too") $ \folder ->
+        withServer id (\_ respond -> respond (responseFile status200 [] (folder </> name) (Just (FilePart offset count size)))) $ \port ->
+          forM_ ["GET", "HEAD"] $ \method -> do
+            bytes <- exchange port (B.append method " / HTTP/1.0\r\n\r\n")
+            (method, B.take 13 bytes) `shouldBe` (method, "HTTP/1.1 500 ")
+    it "may be of a file that does not tell its size" $ \_ ->
+      withServer id (\_ respond -> respond (responseFile status200 [] "/proc/self/stat" (Just (FilePart 1 5 6)))) $ \port ->
+        forM_ [("GET", 5), ("HEAD", 0)] $ \(method, size) -> do
+          bytes <- exchange port (B.append method " / HTTP/1.0\r\n\r\n")
+          (B.take 13 bytes, B.length (B.drop 4 (snd (B.breakSubstring "\r\n\r\n" bytes)))) `shouldBe` ("HTTP/1.1 200 ", size)
   describe "a Last-Modified of the application's" $
     it "is the one that preconditions are about (RFC 9110, 13.1.3)" $ \folder -> do
       let application _ respond = respond (responseFile status200 [("Last-Modified", "Wed, 02 Jan 2019 00:00:00 GMT")] (folder </> "small") Nothing)

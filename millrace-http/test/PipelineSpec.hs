@@ -140,7 +140,7 @@ spec = describe "a slow request behind fast ones" $ do
       send client (get "/1")
       replyBody <$> receiveResponse client `shouldReturn` pageOf 1
   describe "an application that stops waiting for a client that does not read" $
-    forM_ [("and responds again", \respondAgain -> respondAgain), ("and throws", \_ -> throwIO GivenUp)] $ \(what, next) ->
+    forM_ [("and responds again", id), ("and throws", \_ -> throwIO GivenUp)] $ \(what, next) ->
       -- What waits is sent by another thread then.
       forM_ [("", return ()), (", when it has waited before it responded", threadDelay 300)] $ \(when', prepare) ->
         it (what ++ when' ++ ": is told no fault of its own, and nothing is sent twice or in part before something else") $ do

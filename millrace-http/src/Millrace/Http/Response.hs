@@ -29,6 +29,7 @@ import Data.Maybe (fromMaybe, isNothing)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..))
 import Foreign.C.Types (CInt)
+import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Utils (copyBytes, moveBytes)
 import Foreign.Ptr (Ptr, castPtr, minusPtr, plusPtr)
 import Millrace.Http.Body (sendContinue)
@@ -377,6 +378,7 @@ answerFile connection request status fields path part =
     found (OpenFile descriptor facts@(FileFacts size modified)) now = case part of
       Just chosen -> do
         unless (isPart chosen) (throwIO (InvalidFilePart path (filePartOffset chosen) (filePartByteCount chosen)))
+        checkPart path descriptor size chosen
         send status (partFields chosen) (filePartOffset chosen) (filePartByteCount chosen)
       -- Preconditions and ranges concern what would be a 200 (RFC 9110, sections 13.2.1 and 14.2); an error page from
       -- a file is sent as it is.
@@ -394,9 +396,16 @@ answerFile connection request status fields path part =
           answerOpenFile connection code (foldr addUnless ranged extra) path descriptor (fromInteger offset) (fromInteger count)
         ranged = addUnless (hAcceptRanges, C8.pack "bytes") dated
 
--- Whether it ends within the file is seen when it is read.
+-- Can there be a file of which it is a part?
 isPart :: FilePart -> Bool
 isPart (FilePart offset count _) = offset >= 0 && count >= 0 && offset + count <= toInteger (maxBound :: Int64)
+
+-- Throws if it does not end within the file: HEAD must not promise what GET does not have. Some files do not tell their
+-- size, as those in /proc.
+checkPart :: FilePath -> Int32 -> Integer -> FilePart -> IO ()
+checkPart path descriptor size (FilePart offset count _) = when (count > 0 && offset + count > size) $ do
+  result <- allocaBytes 1 (\target -> readFileAt descriptor target 1 (fromInteger (offset + count - 1)))
+  when (result /= 1) (throwIO (unread path result))
 
 partFields :: FilePart -> ResponseHeaders
 partFields (FilePart offset count size)
