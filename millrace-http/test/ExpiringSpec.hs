@@ -1,8 +1,12 @@
 -- | Maps whose entries expire, and things that several need.
 module ExpiringSpec (spec) where
 
-import Control.Monad (forM_)
+import Control.Concurrent (forkIO, killThread, yield)
+import Control.Concurrent.MVar
+import Control.Monad (forM_, when)
 import Data.IORef
+import Data.List (sort)
+import GHC.Clock (getMonotonicTime)
 import Millrace.Http.Expiring
 import Millrace.Http.Shared
 import Millrace.Timer (threadDelay)
@@ -50,6 +54,20 @@ spec = do
       discarded `shouldReturn` "ba"
       forgetAll entries
       discarded `shouldReturn` "cba"
+    it "is discarded, all of it, and nothing is kept for ever, when an exception comes meanwhile" $ do
+      discarded <- newIORef ""
+      begun <- newEmptyMVar
+      entries <- newExpiring 50000 2 $ \value -> do
+        first <- null <$> readIORef discarded
+        atomicModifyIORef' discarded (\others -> (value : others, ()))
+        -- Not by waiting, which can be interrupted.
+        when first (putMVar begun () >> getMonotonicTime >>= \start -> yieldUntil (start + 0.05))
+      remember entries "a" 1 'a'
+      remember entries "b" 1 'b'
+      remembering <- forkIO (remember entries "c" 1 'c')
+      takeMVar begun
+      killThread remembering
+      (sort <$> readIORef discarded) `shouldBecome` "abc"
   describe "what several need" $ do
     it "is let go of by the last of them, once" $ do
       gone <- newIORef (0 :: Int)
@@ -67,6 +85,9 @@ spec = do
   where
     lasting = newExpiring 60000000 32 (const (return ())) :: IO (Expiring String Char)
     keys = map show [1 .. 33 :: Int]
+
+yieldUntil :: Double -> IO ()
+yieldUntil end = getMonotonicTime >>= \now -> when (now < end) (yield >> yieldUntil end)
 
 -- And what was discarded, the last first.
 noting :: Int -> IO (Expiring String Char, IO String)

@@ -6,7 +6,7 @@
 -- @since 0.1.0
 module Millrace.Http.Expiring (Expiring, newExpiring, remembersNothing, recall, remember, forgetAll) where
 
-import Control.Exception (finally)
+import Control.Exception (finally, mask_)
 import Control.Monad (unless, void)
 import Data.IORef
 import Data.Map.Strict (Map)
@@ -34,7 +34,7 @@ data Content key a = Content !Int !(Map key (Entry a))
 data Entry a = Entry !Deadline !Int a
 
 -- | @newExpiring lifeMicros weightMax discard@. What is forgotten is discarded: within twice its life, or when other things
--- take its place. The action must not throw. With a life of 0 nothing is remembered.
+-- take its place. The action runs masked, and must not throw or wait. With a life of 0 nothing is remembered.
 --
 -- > pages <- newExpiring 1000000 512 close
 --
@@ -62,13 +62,13 @@ recall expiring key = do
 
 -- | @remember expiring key weight value@ remembers something, in place of what was remembered of the key before. If all
 -- entries would weigh too much, everything else is forgotten: what is asked for often is soon back, and there is no order
--- to be kept up on every request. O(log n) unless that happens.
+-- to be kept up on every request. O(log n) unless that happens. An asynchronous exception comes before or behind it.
 --
 -- @since 0.1.0
 remember :: Ord key => Expiring key a -> key -> Int -> a -> IO ()
 remember expiring key weight value
   | remembersNothing expiring = discard expiring value
-  | otherwise = do
+  | otherwise = mask_ $ do
     end <- deadlineAfter (lifeMicros expiring)
     atomicModifyIORef' (content expiring) (insert (weightMax expiring) key (Entry end weight value)) >>= mapM_ (discard expiring)
     scheduleSweep expiring
@@ -96,7 +96,7 @@ scheduleSweep expiring = do
     void (registerTimeout manager (lifeMicros expiring) (sweep expiring))
 
 sweep :: Expiring key a -> IO ()
-sweep expiring = do
+sweep expiring = mask_ $ do
   now <- deadlineAfter 0
   (atomicModifyIORef' (content expiring) (forgetDead now) >>= mapM_ (discard expiring)) `finally` goOn
   where
@@ -114,7 +114,7 @@ forgetDead now (Content total entries) = (Content (total - sum (fmap weightOf de
 --
 -- @since 0.1.0
 forgetAll :: Expiring key a -> IO ()
-forgetAll expiring = do
+forgetAll expiring = mask_ $ do
   Content _ old <- exchange (content expiring) (Content 0 Map.empty)
   mapM_ (discard expiring . valueOf) old
 
