@@ -1,6 +1,6 @@
 -- |
 -- One connection: its socket, the memory it works in, and the moving of bytes between the two under time limits. Knows
--- nothing of requests and responses.
+-- nothing of what requests and responses say.
 --
 -- A connection that waits for a request has no memory but a few words. When bytes arrive it holds two lent buffers until
 -- it waits again: the input, and the /desk/, which has the registers, the state of the C parsers and the output. Both
@@ -30,6 +30,7 @@ module Millrace.Http.Connection
     settleEarlyFlush,
     retireEarlyFlush,
     connectionExpectation,
+    report,
 
     -- * Registers
     Register,
@@ -89,7 +90,7 @@ module Millrace.Http.Connection
   )
 where
 
-import Control.Exception (IOException, catch, mask_, onException, uninterruptibleMask_)
+import Control.Exception (IOException, SomeException, catch, mask_, onException, throwIO, uninterruptibleMask_)
 import Control.Monad (when)
 import Control.Monad.Primitive (RealWorld)
 import Data.ByteString (ByteString)
@@ -107,6 +108,7 @@ import Millrace.Deadline (Deadline, deadlineAfter, deadlineFromNanoseconds, dead
 import Millrace.Http.Delivery
 import Millrace.Http.EarlyFlush
 import Millrace.Http.Endpoint
+import Millrace.Http.Exception (isAsynchronous)
 import Millrace.Http.Expectation
 import Millrace.Http.Limits (Limits (..))
 import Millrace.Http.Settings (Settings (..))
@@ -115,6 +117,7 @@ import Millrace.Socket (ShutdownCmd (..), Socket, shutdown)
 import Millrace.Socket.ByteString (recvBufBefore)
 import Millrace.Socket.Lent (Lent, borrow, exchangeLentWithin, giveBack, lentAt, lentBytes, lentSize, recvLentWithin)
 import Network.Socket (SockAddr)
+import Network.Wai (Request)
 import System.Posix.Types (Fd (..))
 
 -- | An open connection.
@@ -259,6 +262,12 @@ retireEarlyFlush connection = uninterruptibleMask_ $ retireFlush (connectionFlus
 connectionExpectation :: Connection -> Expectation
 connectionExpectation connection = Expectation (connectionPlaces connection) expectationPlace
 {-# INLINE connectionExpectation #-}
+
+-- | Tells what has gone wrong, and with which request, whom the settings name. That nobody could be told, as when standard
+-- error is a pipe without a reader, is no reason to leave the client alone.
+report :: Connection -> Maybe Request -> SomeException -> IO ()
+report connection request failure =
+  settingsOnException (endpointSettings (connectionEndpoint connection)) request failure `catch` \second -> when (isAsynchronous second) (throwIO second)
 
 pointer :: Int -> Ptr a
 pointer = intPtrToPtr . IntPtr

@@ -1,9 +1,7 @@
 -- |
 -- What all connections of a server share. Knows nothing of any one of them.
-module Millrace.Http.Endpoint (Endpoint (..), Phase (..), newEndpoint, enterPhase, report) where
+module Millrace.Http.Endpoint (Endpoint (..), Phase (..), newEndpoint, enterPhase) where
 
-import Control.Exception (SomeException, catch, throwIO)
-import Control.Monad (when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as C8
 import Data.IORef (IORef, atomicModifyIORef', newIORef)
@@ -11,13 +9,12 @@ import Data.Maybe (catMaybes, fromMaybe)
 import Millrace.Http.Answer (Answer (..))
 import Millrace.Http.Delivery (Pace, makePace)
 import Millrace.Http.EarlyFlush (Flushers, newFlushers)
-import Millrace.Http.Exception (isAsynchronous)
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.FileCache (FileCache, newFileCache)
 import Millrace.Http.Limits (Limits, limitsOf, secondsInMicros)
 import Millrace.Http.ServerState (ServerState, newServerState)
 import Millrace.Http.Settings (Settings (..))
-import Network.Wai (Request, defaultRequest, remoteHost)
+import Network.Wai (defaultRequest, remoteHost)
 
 -- | A server, as its connections see it.
 data Endpoint = Endpoint
@@ -58,12 +55,6 @@ newEndpoint settings =
 enterPhase :: Endpoint -> Phase -> IO Bool
 enterPhase endpoint phase = atomicModifyIORef' (endpointPhase endpoint) $ \current ->
   (max current phase, current < phase)
-
--- | Tells what has gone wrong, and with which request, whom the settings name. That nobody could be told, as when standard
--- error is a pipe without a reader, is no reason to leave the client alone.
-report :: Endpoint -> Maybe Request -> SomeException -> IO ()
-report endpoint request failure =
-  settingsOnException (endpointSettings endpoint) request failure `catch` \second -> when (isAsynchronous second) (throwIO second)
 
 observers :: Settings -> [Answer -> IO ()]
 observers settings = catMaybes [logged <$> settingsLogger settings, settingsOnAnswer settings]

@@ -36,7 +36,7 @@ import Millrace.Http.Body (sendContinue)
 import Millrace.Http.ByteRange
 import Millrace.Http.Connection
 import Millrace.Http.Date (formatHttpDate)
-import Millrace.Http.Endpoint (Endpoint (..), Phase (..), report)
+import Millrace.Http.Endpoint (Endpoint (..), Phase (..))
 import Millrace.Http.Exception (InvalidResponse (..), isAsynchronous)
 import Millrace.Http.Expectation (isExpecting)
 import Millrace.Http.FieldValue (harmless)
@@ -372,7 +372,7 @@ answerFile connection request status fields path part =
   where
     -- Who is told that it is not there forgets it; that all descriptors are in use is over soon.
     refused failure = if isFullError failure then full failure >> busy else missing
-    full = report (connectionEndpoint connection) (Just request) . toException
+    full = report connection (Just request) . toException
     busy = answerBuilder connection status503 ((hRetryAfter, C8.pack "1") : textPlain fields) (byteString (C8.pack "Service Unavailable"))
     missing = answerBuilder connection status404 (textPlain fields) (byteString (C8.pack "File not found"))
     found (OpenFile descriptor facts@(FileFacts size modified)) now = case part of

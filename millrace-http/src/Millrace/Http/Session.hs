@@ -46,7 +46,7 @@ import Millrace.Http.Arrival (hasArrived)
 import Millrace.Http.Body
 import Millrace.Http.Connection
 import Millrace.Http.Context (Context (..), contextVault, earlyHints)
-import Millrace.Http.Endpoint (Endpoint (..), Phase (..), report)
+import Millrace.Http.Endpoint (Endpoint (..), Phase (..))
 import Millrace.Http.Exception
 import Millrace.Http.Expectation (setExpectation)
 import Millrace.Http.Limits (Limits (..), millisInMicros)
@@ -210,7 +210,7 @@ finishResponse connection = do
 reportEarlyClose :: Connection -> IO ()
 reportEarlyClose connection = do
   requests <- requestCount connection
-  when (requests == 0) (report (connectionEndpoint connection) Nothing (toException ConnectionClosedByPeer))
+  when (requests == 0) (report connection Nothing (toException ConnectionClosedByPeer))
 
 -- The first bytes of a head are here: from now on there is one deadline for all of it, however slowly it comes. A client
 -- that has sent nothing but empty lines asks for nothing, and gets no answer when the connection ends.
@@ -400,7 +400,7 @@ observed connection observers request refusal line answering = do
       -- Without a status there was no answer, or a raw one.
       when (code /= 0) (mapM_ (guarded told) observers)
     guarded told observer =
-      observer told `catch` \failure -> if isAsynchronous failure then throwIO failure else report (connectionEndpoint connection) request failure
+      observer told `catch` \failure -> if isAsynchronous failure then throwIO failure else report connection request failure
 {-# NOINLINE observed #-}
 
 -- The thread is the one that the application was called in.
@@ -481,7 +481,7 @@ recover :: Connection -> Request -> Progress -> Beforehand -> SomeException -> I
 recover connection request reached beforehand failure = do
   settleEarlyFlush connection
   clearTotalDeadline connection
-  report (connectionEndpoint connection) (Just request) failure
+  report connection (Just request) failure
   clean <- if reached == Unanswered || isBroken reached then takeBack connection else return False
   if clean
     then do
@@ -540,7 +540,7 @@ endSession connection failure = do
       | isTimeExpired failure && phase == inHead -> refuse connection RequestTimedOut
       | isTimeExpired failure && phase == betweenRequests -> return ()
       | otherwise -> do
-        report (connectionEndpoint connection) Nothing failure
+        report connection Nothing failure
         -- Sending has failed, and has ended the connection. What the client sends on must not take away what is on its way.
         when (phase == inResponse) (linger connection lingerMicros)
 
@@ -548,7 +548,7 @@ endSession connection failure = do
 -- beginning.
 refuse :: Connection -> InvalidRequest -> IO ()
 refuse connection reason = do
-  report (connectionEndpoint connection) Nothing failure
+  report connection Nothing failure
   working <- isWorking connection
   when working . (`catch` unsaid) $ do
     clearTotalDeadline connection
@@ -563,7 +563,7 @@ refuse connection reason = do
   where
     failure = toException reason
     -- That the client has gone is no news; that there is no response for it would be.
-    unsaid second = unless (isAsynchronous second || isInputOutput second) (report (connectionEndpoint connection) Nothing second)
+    unsaid second = unless (isAsynchronous second || isInputOutput second) (report connection Nothing second)
     isInputOutput second = isJust (fromException second :: Maybe IOException)
     -- What the parser has found out holds: a refused HEAD has no body either.
     answerRefused = do
