@@ -6,14 +6,16 @@ module Millrace.Cli.Failure
   , sayIfTaken
   , tell
   , newSeldomTeller
+  , moreDescriptors
   ) where
 
-import Control.Exception (Exception (..), catch, handle, throwIO)
-import Control.Monad (void)
+import Control.Exception (Exception (..), SomeAsyncException (..), SomeException, catch, handle, throwIO, tryJust)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.IORef (atomicModifyIORef', newIORef)
+import Data.List (isInfixOf)
 import Data.Word (Word64)
+import Foreign.C (eMFILE, eNFILE, errnoToIOError)
 import GHC.Clock (getMonotonicTimeNSec)
 import GHC.Foreign (withCStringLen)
 import GHC.IO.Encoding (getFileSystemEncoding)
@@ -44,8 +46,21 @@ instance Exception Failure where
 -- @since 0.1.0
 reportFailures :: IO a -> IO a
 reportFailures = handle $ \failure -> do
-  tell ("millrace: " <> displayException (failure :: Failure))
+  tell ("millrace: " <> displayException (advised failure))
   throwIO (ExitFailure 1)
+
+-- Where descriptors have run out one thing helps, whatever was attempted.
+advised :: Failure -> Failure
+advised failure
+  | any (`isInfixOf` failureReason failure) [ioe_description (errnoToIOError "" code Nothing Nothing) | code <- [eMFILE, eNFILE]] =
+    failure {failureRemedy = moreDescriptors}
+  | otherwise = failure
+
+-- | What helps when descriptors have run out: a sentence.
+--
+-- @since 0.1.0
+moreDescriptors :: String
+moreDescriptors = "Raise the limit of open files: ulimit -n, or LimitNOFILE= of a systemd unit."
 
 -- | Says something on standard output. Throws 'Failure' if that takes not all of it: a full disk, a pipe whose other end is
 -- gone.
@@ -95,10 +110,16 @@ newSeldomTeller = telling <$> newIORef (0, 0)
       | otherwise = ((now + 1000000000, 0), Just count)
     others count = if count == 0 then "" else " (and " <> show count <> " more such messages)"
 
+-- The run-time system may have found no descriptors for its timers: what is to be said then is why, however long it takes.
 patiently :: IO () -> IO ()
-patiently = void . timeout patienceMicros
+patiently action = do
+  finished <- tryJust synchronous (timeout patienceMicros (tryJust synchronous action))
+  either (const action) (mapM_ (either throwIO pure)) finished
   where
     patienceMicros = 1000000
+    synchronous :: SomeException -> Maybe SomeException
+    synchronous exception = maybe (Just exception) asynchronous (fromException exception)
+    asynchronous (SomeAsyncException _) = Nothing
 
 -- A file name in a text may have bytes that the locale has no characters for: this encoding gives them back.
 encoded :: String -> IO ByteString

@@ -244,6 +244,16 @@ spec = do
     it "an address of another machine" $ do
       outcome <- runMillrace [] ["pong", "--port", "0", "--host", "192.0.2.1"]
       outcome `failsWith` ["cannot listen on 192.0.2.1:0: this machine has no such address", "--host"]
+    forM_ [8, 10, 12, 14, 16] $ \limit ->
+      it ("a limit of " <> show limit <> " open files, and what helps") . withDirectory $ \directory -> do
+        path <- millracePath
+        let confined = ["-c", "ulimit -n " <> show (limit :: Int) <> "; exec \"$@\"", "bash", path, "serve", "--port", "0", "--cores", "2", directory]
+        (code, _, errors) <- within 20 "millrace to end" (readProcessWithExitCode "bash" confined "")
+        -- The run-time system may be the first that finds none, and ends then, with words of its own.
+        (code, lines errors) `shouldSatisfy` \(status, told) -> case status of
+          ExitFailure 1 -> map ("Too many open files" `isInfixOf`) told == [True, False] && any ("Raise the limit" `isPrefixOf`) told
+          ExitFailure _ -> any ("timerfd_create: Too many open files" `isInfixOf`) told
+          ExitSuccess -> False
     it "a host that does not exist" $ do
       outcome <- runMillrace [] ["pong", "--port", "0", "--host", "nowhere.invalid"]
       outcome `failsWith` ["cannot listen on nowhere.invalid: ", "--host"]
