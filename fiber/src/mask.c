@@ -121,16 +121,20 @@ static bool take_pending_sigpipe(const mr_fiber *fiber)
     return (MF_MASK_BIT(SIGPIPE) & fiber->mask.blocked & ~fiber->carrier->blocked_signals) && mf_mask_take(SIGPIPE);
 }
 
-/* A handler that waits has its own signals blocked, too, which only the kernel knows. */
+/* A handler that waits has its own signals blocked, too, which only the kernel knows. Between the steps none may run: it
+ * might wait, and the fiber would come here in the midst of them. */
 void mf_mask_put_off(mr_fiber *fiber)
 {
+    fiber->mask.blocked = mf_mask_set(UINT64_MAX);
     fiber->mask.has_sigpipe = take_pending_sigpipe(fiber);
-    fiber->mask.blocked = mf_mask_set(fiber->carrier->blocked_signals);
+    mf_mask_set(fiber->carrier->blocked_signals);
 }
 
 void mf_mask_put_on(const mr_fiber *fiber)
 {
-    mf_mask_set(fiber->mask.blocked);
-    if (fiber->mask.has_sigpipe)
+    if (fiber->mask.has_sigpipe) {
+        mf_mask_set(UINT64_MAX);
         syscall(SYS_tgkill, getpid(), fiber->carrier->thread_id, SIGPIPE);
+    }
+    mf_mask_set(fiber->mask.blocked);
 }

@@ -30,6 +30,7 @@
     X(receive)                                                                                                         \
     X(report)                                                                                                          \
     X(scan)                                                                                                            \
+    X(sent)                                                                                                            \
     X(server)                                                                                                          \
     X(signal)                                                                                                          \
     X(sleep)                                                                                                           \
