@@ -49,29 +49,45 @@ static void run(mf_carrier *carrier, mr_fiber *fiber)
     }
 }
 
-/* A handler that runs now may wait, and that end otherwise than the wait that it comes after. */
-static void put_mask_on(mr_fiber *fiber)
+static void switch_to_scheduler(mr_fiber *fiber)
 {
+    mf_carrier *carrier = fiber->carrier;
+    mf_sanitizer_leave(&fiber->sanitizer, &carrier->sanitizer, carrier->ended == fiber);
+    mf_switch(&fiber->context, carrier->scheduler);
+    mf_sanitizer_arrive(&fiber->sanitizer, &carrier->sanitizer);
+}
+
+/* A handler that runs when the mask is put on may wait, and that end otherwise than the wait that it comes after. */
+static void switch_with_carriers_mask(mr_fiber *fiber, mf_mask_kept *kept)
+{
+    mf_mask_put_off(fiber, kept);
+    switch_to_scheduler(fiber);
     int interrupted_by = fiber->interrupted_by;
-    mf_mask_put_on(fiber);
+    mf_mask_put_on(fiber, kept);
     fiber->interrupted_by = interrupted_by;
+}
+
+/* Apart: the signals take more room on the stack than most fibers use. */
+__attribute__((noinline)) static void switch_without_awaited(mr_fiber *fiber)
+{
+    mf_mask_kept kept;
+    kept.count = 0;
+    switch_with_carriers_mask(fiber, &kept);
 }
 
 void mf_suspend(void)
 {
     mr_fiber *fiber = mf_current;
-    mf_carrier *carrier = fiber->carrier;
     if (fiber->held_count)
         mf_held_note_park();
     int error = errno; /* not the fiber's: a handler that runs when its mask is put on may suspend it, too */
     fiber->calls = 0;
-    if (fiber->mask.is_own)
-        mf_mask_put_off(fiber);
-    mf_sanitizer_leave(&fiber->sanitizer, &carrier->sanitizer, carrier->ended == fiber);
-    mf_switch(&fiber->context, carrier->scheduler);
-    mf_sanitizer_arrive(&fiber->sanitizer, &carrier->sanitizer);
-    if (fiber->mask.is_own)
-        put_mask_on(fiber);
+    if (fiber->mask.awaited)
+        switch_without_awaited(fiber);
+    else if (fiber->mask.is_own)
+        switch_with_carriers_mask(fiber, NULL);
+    else
+        switch_to_scheduler(fiber);
     errno = error;
 }
 

@@ -66,11 +66,11 @@ typedef struct mf_stream_seen {
 
 /* The signals that a fiber blocks: see mask.h. */
 typedef struct mf_mask {
-    uint64_t blocked; /* by the carrier when the fiber goes on, if that is not what it blocks anyway */
+    uint64_t blocked; /* by the carrier when the fiber goes on; told when it is suspended */
     uint64_t added;   /* what the fiber has asked to block, beyond what the program's threads do, and */
     uint64_t removed; /* not to block */
     uint64_t awaited; /* what it has sent to itself while it blocked it */
-    bool is_own;      /* `blocked` is not the carrier's */
+    bool is_own;      /* what is blocked while it runs is not what the carrier blocks anyway */
     bool has_sigpipe; /* pending, while the fiber does not run */
 } mf_mask;
 

@@ -142,7 +142,7 @@ mr_fiber *mr_fiber_enter_thread(void)
 {
     mr_fiber *fiber = mf_enter_core();
     if (fiber && fiber->mask.is_own)
-        mf_mask_put_off(fiber);
+        mf_mask_put_off(fiber, NULL);
     return fiber;
 }
 
@@ -152,7 +152,7 @@ void mr_fiber_leave_thread(mr_fiber *fiber)
     if (!fiber || !mf_this_carrier)
         return;
     if (fiber->mask.is_own)
-        mf_mask_put_on(fiber);
+        mf_mask_put_on(fiber, NULL);
     mf_leave_core(fiber);
 }
 

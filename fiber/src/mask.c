@@ -1,9 +1,12 @@
 /* mask.c: one fiber's mask of signals, which is its thread's while it runs. */
 #include "mask.h"
 #include "carrier.h"
+#include "shadow/libc.h"
+#include "shadow/proc.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,10 +24,21 @@ uint64_t mf_mask_of_thread(void)
     return mask;
 }
 
+/* The number of one of them that was pending, for this thread before for the process, or -1. */
+static int take_any(uint64_t set, siginfo_t *info)
+{
+    return (int)syscall(SYS_rt_sigtimedwait, &set, info, &(struct timespec){0}, sizeof set);
+}
+
 bool mf_mask_take(int signal_number)
 {
-    uint64_t set = MF_MASK_BIT(signal_number);
-    return syscall(SYS_rt_sigtimedwait, &set, NULL, &(struct timespec){0}, sizeof set) == signal_number;
+    return take_any(MF_MASK_BIT(signal_number), NULL) == signal_number;
+}
+
+/* The signal is pending for this thread, as it came. */
+static void give_back(siginfo_t *info)
+{
+    LIBC(syscall)(SYS_rt_tgsigqueueinfo, getpid(), mf_this_carrier->thread_id, info->si_signo, info);
 }
 
 mf_hold mf_mask_hold(void)
@@ -57,18 +71,22 @@ static void note_request(mf_mask *mask, int how, uint64_t set)
     }
 }
 
-/* A handler that is left by a jump leaves the mask as it is, like the kernel. */
+/* A handler that is left by a jump leaves the mask as it is, like the kernel. One that waits has more blocked than its
+ * carrier. */
 static void let_in(mf_mask *mask, int signal_number)
 {
     struct sigaction action;
     uint64_t bit = MF_MASK_BIT(signal_number), added = mask->added, removed = mask->removed;
+    bool was_own = mask->is_own;
     sigaction(signal_number, NULL, &action);
     uint64_t handlers = mf_mask_of_set(&action.sa_mask) | (action.sa_flags & SA_NODEFER ? 0 : bit);
     note_request(mask, SIG_BLOCK, handlers & ~NEVER_BLOCKED);
-    mask->awaited &= ~bit;
+    mask->is_own = true;
     uint64_t before = mf_mask_of_thread();
     mf_mask_set(before & ~bit);
     mf_mask_set(before);
+    mask->awaited &= ~bit; /* not before: several may have been queued, and the first one's handler waits */
+    mask->is_own = was_own;
     mask->added = added;
     mask->removed = removed;
 }
@@ -87,10 +105,8 @@ static void put_in_force(mr_fiber *fiber)
 {
     uint64_t carriers = fiber->carrier->blocked_signals;
     uint64_t blocked = (carriers | fiber->mask.added) & ~fiber->mask.removed;
-    fiber->mask.blocked = blocked;
+    mf_mask_let_in_awaited();
     fiber->mask.is_own = blocked != carriers;
-    mf_mask_let_in_awaited(); /* a handler that waits leaves in the record what was blocked for it */
-    fiber->mask.blocked = blocked;
     mf_mask_set(blocked);
 }
 
@@ -114,6 +130,8 @@ uint64_t mf_mask_of_fiber(void)
     return (mf_carrier_programs_mask() | mf_current->mask.added) & ~mf_current->mask.removed;
 }
 
+/* ------------------------------------------------------------------------------------------------ around a switch --- */
+
 /* A SIGPIPE that the fiber caused and wants to take with sigtimedwait must not meet another fiber, which does not block
  * it. */
 static bool take_pending_sigpipe(const mr_fiber *fiber)
@@ -121,20 +139,48 @@ static bool take_pending_sigpipe(const mr_fiber *fiber)
     return (MF_MASK_BIT(SIGPIPE) & fiber->mask.blocked & ~fiber->carrier->blocked_signals) && mf_mask_take(SIGPIPE);
 }
 
+/* What is pending for this thread alone. Where /proc is not there, what is so for the process, too. */
+static uint64_t pending_for_thread(void)
+{
+    uint64_t pending = 0;
+    if (!mf_proc_number("/proc/thread-self/status", "SigPnd:", 16, &pending))
+        syscall(SYS_rt_sigpending, &pending, sizeof pending);
+    return pending;
+}
+
+/* The program may have taken some itself: those are awaited no longer. */
+static void take_awaited(mf_mask *mask, mf_mask_kept *kept)
+{
+    uint64_t now, taken = 0;
+    while ((now = mask->awaited & pending_for_thread()) && kept->count < MF_MASK_KEPT_MAX) {
+        int signal_number = take_any(now, &kept->signals[kept->count]);
+        if (signal_number < 0)
+            break;
+        taken |= MF_MASK_BIT(signal_number);
+        kept->count++;
+    }
+    mask->awaited = taken | now;
+}
+
 /* A handler that waits has its own signals blocked, too, which only the kernel knows. Between the steps none may run: it
  * might wait, and the fiber would come here in the midst of them. */
-void mf_mask_put_off(mr_fiber *fiber)
+void mf_mask_put_off(mr_fiber *fiber, mf_mask_kept *kept)
 {
     fiber->mask.blocked = mf_mask_set(UINT64_MAX);
+    if (kept)
+        take_awaited(&fiber->mask, kept);
     fiber->mask.has_sigpipe = take_pending_sigpipe(fiber);
     mf_mask_set(fiber->carrier->blocked_signals);
 }
 
-void mf_mask_put_on(const mr_fiber *fiber)
+void mf_mask_put_on(mr_fiber *fiber, mf_mask_kept *kept)
 {
-    if (fiber->mask.has_sigpipe) {
+    unsigned count = kept ? kept->count : 0;
+    if (count || fiber->mask.has_sigpipe)
         mf_mask_set(UINT64_MAX);
-        syscall(SYS_tgkill, getpid(), fiber->carrier->thread_id, SIGPIPE);
-    }
+    for (unsigned i = 0; i < count; i++)
+        give_back(&kept->signals[i]);
+    if (fiber->mask.has_sigpipe)
+        LIBC(syscall)(SYS_tgkill, getpid(), fiber->carrier->thread_id, SIGPIPE);
     mf_mask_set(fiber->mask.blocked);
 }

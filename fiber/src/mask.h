@@ -62,8 +62,18 @@ void mf_mask_restore(uint64_t added, uint64_t removed);
  * installed with. errno may change. */
 void mf_mask_let_in_awaited(void);
 
-/* Around a switch, for a fiber that has a mask of its own: the carrier's in its place, and back. errno may change. */
-void mf_mask_put_off(mr_fiber *fiber);
-void mf_mask_put_on(const mr_fiber *fiber);
+/* What a fiber has sent to itself and blocks, while it does not run. More of them stay with the carrier, whose other fibers
+ * may meet them. */
+enum { MF_MASK_KEPT_MAX = 16 };
+
+typedef struct mf_mask_kept {
+    unsigned count;
+    siginfo_t signals[MF_MASK_KEPT_MAX]; /* in their order */
+} mf_mask_kept;
+
+/* Around a switch, for a fiber that has a mask of its own, or awaits a signal: the carrier's in its place, and back. `kept`,
+ * empty before, may be NULL for one that awaits none. errno may change. */
+void mf_mask_put_off(mr_fiber *fiber, mf_mask_kept *kept);
+void mf_mask_put_on(mr_fiber *fiber, mf_mask_kept *kept);
 
 #endif

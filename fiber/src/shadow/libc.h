@@ -126,9 +126,9 @@ void __longjmp_chk(sigjmp_buf, int) __attribute__((noreturn));
     X(pthread_barrier_wait) X(pthread_once) X(fread) X(__fread_chk) X(fgetc) X(fgets) X(__fgets_chk) X(getdelim)       \
     X(__uflow) X(__underflow) X(fwrite) X(fputs) X(puts) X(fputc) X(__overflow) X(fflush) X(fclose) X(vfprintf)        \
     X(__vfprintf_chk) X(vdprintf) X(__vdprintf_chk) X(sync_file_range) X(msync) X(sync) X(vfscanf) X(__isoc99_vfscanf) \
-    X(__isoc23_vfscanf) X(pthread_sigmask) X(raise) X(pthread_kill) X(fopen64) X(freopen64) X(preadv64v2)              \
-    X(pwritev64v2) X(flockfile) X(ftrylockfile) X(funlockfile) X(pthread_create) X(thrd_create) X(sched_yield)         \
-    X(_Fork) X(__sigsetjmp) X(siglongjmp) X(__longjmp_chk) X(syscall)
+    X(__isoc23_vfscanf) X(pthread_sigmask) X(raise) X(pthread_kill) X(pthread_sigqueue) X(tgkill) X(fopen64)           \
+    X(freopen64) X(preadv64v2) X(pwritev64v2) X(flockfile) X(ftrylockfile) X(funlockfile) X(pthread_create)            \
+    X(thrd_create) X(sched_yield) X(_Fork) X(__sigsetjmp) X(siglongjmp) X(__longjmp_chk) X(syscall)
 
 /* Second names for the same definitions. Some of libc's exist for old programs only and cannot be looked up. */
 #define MF_ALIASED(X)                                                                                                  \

@@ -1,11 +1,13 @@
 /*
- * syscall.c: system calls by number. One of them parks: to sleep on a word of memory (futex(2)), as do the locks that are
- * not pthread's: GLib's, Qt's, Rust's, and what C++ has for futures, atomic waits and static variables that are being
- * initialised. A fiber sleeps in the table of waiters; who wakes others looks there, and then in the kernel.
+ * syscall.c: system calls by number. Those that send a signal to the caller's thread mean the fiber. One parks: to sleep on
+ * a word of memory (futex(2)), as do the locks that are not pthread's: GLib's, Qt's, Rust's, and what C++ has for futures,
+ * atomic waits and static variables that are being initialised. A fiber sleeps in the table of waiters; who wakes others
+ * looks there, and then in the kernel.
  */
 #include "../carrier.h"
 #include "blocking.h"
 #include "libc.h"
+#include "sending.h"
 #include "timespec.h"
 #include "waiters.h"
 
@@ -158,5 +160,9 @@ __attribute__((no_sanitize_address)) long syscall(long number, ...)
     for (int i = 0; i < ARGUMENTS; i++)
         a[i] = va_arg(arguments, long);
     va_end(arguments);
-    return number == SYS_futex ? futex(a) : LIBC(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    if (number == SYS_futex)
+        return futex(a);
+    if (mf_signal_is_to_oneself(number, a))
+        return mf_signal_send_by_number(number, a);
+    return LIBC(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
