@@ -3,6 +3,7 @@
 #include "carrier.h"
 #include "shadow/libc.h"
 #include "shadow/proc.h"
+#include "watch.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -128,6 +129,74 @@ void mf_mask_restore(uint64_t added, uint64_t removed)
 uint64_t mf_mask_of_fiber(void)
 {
     return (mf_carrier_programs_mask() | mf_current->mask.added) & ~mf_current->mask.removed;
+}
+
+/* ---------------------------------------------------------------------------------------- the mask of one wait --- */
+
+/* To name a signal in such a mask by leaving it out is to ask for it, if anybody blocks it, or if the fiber has let it in
+ * before; what nobody has blocked is for the program's own threads. */
+mf_mask_of_wait mf_mask_begin_wait(const sigset_t *set)
+{
+    mf_mask *mask = mf_current ? &mf_current->mask : NULL;
+    mf_mask_of_wait wait = {0};
+    if (!set || !mask || !mf_watch_is_own_process())
+        return wait;
+    uint64_t programs = mf_carrier_programs_mask(), wanted = mf_mask_of_set(set) & ~NEVER_BLOCKED;
+    wait.lets_in = (programs | mask->added | mask->removed) & ~wanted & ~NEVER_BLOCKED;
+    wait.holds = wait.lets_in || mask->removed;
+    if (!wait.holds)
+        return wait;
+    wait.was_own = mask->is_own;
+    wait.added = mask->added;
+    wait.removed = mask->removed;
+    mask->is_own = true;
+    mask->added = wanted & ~programs;
+    mask->removed = wait.lets_in;
+    wait.before = mf_mask_set(mf_current->carrier->blocked_signals | wanted | wait.lets_in);
+    return wait;
+}
+
+bool mf_mask_is_pending(const mf_mask_of_wait *wait)
+{
+    uint64_t pending = 0;
+    if (wait->lets_in)
+        syscall(SYS_rt_sigpending, &pending, sizeof pending);
+    return pending & wait->lets_in;
+}
+
+static bool has_handler(int signal_number)
+{
+    struct sigaction action;
+    return sigaction(signal_number, NULL, &action) == 0 && action.sa_handler != SIG_IGN && action.sa_handler != SIG_DFL;
+}
+
+/* Another thread may take first what is pending for the process: what was taken is for this one. */
+bool mf_mask_handle(const mf_mask_of_wait *wait)
+{
+    siginfo_t info;
+    bool handled = false;
+    int error = errno;
+    uint64_t left = wait->lets_in;
+    for (int signal_number; (signal_number = take_any(left, &info)) > 0; left &= ~MF_MASK_BIT(signal_number)) {
+        handled |= has_handler(signal_number);
+        give_back(&info);
+        let_in(&mf_current->mask, signal_number);
+    }
+    errno = error;
+    return handled;
+}
+
+void mf_mask_end_wait(const mf_mask_of_wait *wait)
+{
+    int error = errno;
+    if (!wait->holds)
+        return;
+    mf_current->mask.added = wait->added;
+    mf_current->mask.removed = wait->removed;
+    mf_mask_let_in_awaited();
+    mf_current->mask.is_own = wait->was_own;
+    mf_mask_set(wait->before);
+    errno = error;
 }
 
 /* ------------------------------------------------------------------------------------------------ around a switch --- */

@@ -62,6 +62,25 @@ void mf_mask_restore(uint64_t added, uint64_t removed);
  * installed with. errno may change. */
 void mf_mask_let_in_awaited(void);
 
+/* The mask of one wait of the running fiber, as ppoll and its relatives take one. */
+typedef struct mf_mask_of_wait {
+    uint64_t lets_in; /* what ends the wait when it is pending: everything is blocked until mf_mask_handle */
+    bool holds;       /* there is anything to put back */
+    bool was_own;
+    uint64_t added, removed, before;
+} mf_mask_of_wait;
+
+/* `set` may be NULL: no mask. */
+mf_mask_of_wait mf_mask_begin_wait(const sigset_t *set);
+
+bool mf_mask_is_pending(const mf_mask_of_wait *wait);
+
+/* What is let in and pending comes, each signal once. True: a handler has run; it may have left by a jump instead. errno
+ * stays as it is, here and below. */
+bool mf_mask_handle(const mf_mask_of_wait *wait);
+
+void mf_mask_end_wait(const mf_mask_of_wait *wait);
+
 /* What a fiber has sent to itself and blocks, while it does not run. More of them stay with the carrier, whose other fibers
  * may meet them. */
 enum { MF_MASK_KEPT_MAX = 16 };

@@ -6,8 +6,10 @@
  * call, because an epoll descriptor is itself readable when it has something to report. Where none can be had, it looks
  * again after a while.
  *
- * The signal masks of ppoll, pselect and epoll_pwait have no effect: signals are not delivered to carriers.
+ * What the signal masks of ppoll, pselect and epoll_pwait let in stays blocked while the fiber waits, and a signalfd tells
+ * when it is pending. Then all that the wait has made is given up, for a handler may leave by a jump, and it is let in.
  */
+#include "../mask.h"
 #include "../watch.h"
 #include "blocking.h"
 #include "libc.h"
@@ -16,8 +18,12 @@
 
 #include <limits.h>
 #include <string.h>
+#include <sys/signalfd.h>
 
 enum { WATCHED_SINGLY_MAX = 16, BETWEEN_LOOKS_MS = 10 };
+
+/* A look that found nothing but a signal that ends the wait. */
+enum { SIGNALLED = -2 };
 
 #define NS_PER_MS UINT64_C(1000000)
 
@@ -33,12 +39,22 @@ static bool has_passed(uint64_t deadline_ns)
     return deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= deadline_ns;
 }
 
+/* One call of poll or a relative. */
+typedef struct polling {
+    struct pollfd *entries;
+    nfds_t count;
+    uint64_t deadline_ns;
+    const mf_mask_of_wait *mask;
+} polling;
+
+static const mf_mask_of_wait no_mask;
+
 /* Descriptors below 0 do not count. */
-static nfds_t counting_entries(const struct pollfd *entries, nfds_t count)
+static nfds_t counting_entries(const polling *p)
 {
     nfds_t counting = 0;
-    for (nfds_t i = 0; i < count; i++)
-        counting += entries[i].fd >= 0;
+    for (nfds_t i = 0; i < p->count; i++)
+        counting += p->entries[i].fd >= 0;
     return counting;
 }
 
@@ -48,11 +64,11 @@ static short plain_events(const struct pollfd *entry)
 }
 
 /* Can the core wait for what is asked of each of them? */
-static bool are_plain(const struct pollfd *entries, nfds_t count)
+static bool are_plain(const polling *p)
 {
-    for (nfds_t i = 0; i < count; i++) {
-        short events = plain_events(&entries[i]);
-        if (entries[i].fd >= 0 && (!events || (events & ~(POLLIN | POLLOUT))))
+    for (nfds_t i = 0; i < p->count; i++) {
+        short events = plain_events(&p->entries[i]);
+        if (p->entries[i].fd >= 0 && (!events || (events & ~(POLLIN | POLLOUT))))
             return false;
     }
     return true;
@@ -63,7 +79,8 @@ typedef struct watching {
     mf_wait wait;
     mf_watch *watches;
     int count;
-    int closed; /* the number that lost its meaning, or -1 */
+    int signals; /* a signalfd, or -1 */
+    int closed;  /* the number that lost its meaning, or -1 */
 } watching;
 
 static void watch(watching *w, int descriptor, mr_kind kind)
@@ -81,6 +98,8 @@ static void watch_for_close(watching *w, int descriptor)
 /* 0: look again. */
 static int park(watching *w, uint64_t deadline_ns)
 {
+    if (w->signals >= 0)
+        watch(w, w->signals, MR_WAIT_READABLE);
     int outcome = mf_wait_park(&w->wait, deadline_ns, MF_INTERRUPTIBLE), error = outcome < 0 ? outcome : 0;
     for (int i = 0; i < w->count; i++)
         mf_watch_cancel(&w->watches[i]);
@@ -95,15 +114,16 @@ static int park(watching *w, uint64_t deadline_ns)
     return error;
 }
 
-static int wait_singly(watching *w, const struct pollfd *entries, nfds_t count, uint64_t deadline_ns)
+static int wait_singly(watching *w, const polling *p)
 {
-    for (nfds_t i = 0; i < count; i++) {
-        if (entries[i].fd >= 0 && (entries[i].events & POLLIN))
-            watch(w, entries[i].fd, MR_WAIT_READABLE);
-        if (entries[i].fd >= 0 && (entries[i].events & POLLOUT))
-            watch(w, entries[i].fd, MR_WAIT_WRITABLE);
+    for (nfds_t i = 0; i < p->count; i++) {
+        const struct pollfd *entry = &p->entries[i];
+        if (entry->fd >= 0 && (entry->events & POLLIN))
+            watch(w, entry->fd, MR_WAIT_READABLE);
+        if (entry->fd >= 0 && (entry->events & POLLOUT))
+            watch(w, entry->fd, MR_WAIT_WRITABLE);
     }
-    return park(w, deadline_ns);
+    return park(w, p->deadline_ns);
 }
 
 /* POLLIN and EPOLLIN, and so on, are the same bits on Linux. A descriptor that occurs twice wants both sets. What cannot
@@ -125,39 +145,58 @@ static int wait_for_next_look(uint64_t deadline_ns)
     return mr_fiber_sleep_until(deadline_ns != MR_NO_DEADLINE && deadline_ns < next_ns ? deadline_ns : next_ns);
 }
 
-static int wait_for_set(watching *w, const struct pollfd *entries, nfds_t count, uint64_t deadline_ns)
+static int wait_for_set(watching *w, const polling *p)
 {
     int set = epoll_create1(EPOLL_CLOEXEC), refusal = 0;
     if (set < 0)
-        return wait_for_next_look(deadline_ns);
-    for (nfds_t i = 0; i < count && !refusal; i++) {
-        if (entries[i].fd < 0)
+        return wait_for_next_look(p->deadline_ns);
+    for (nfds_t i = 0; i < p->count && !refusal; i++) {
+        if (p->entries[i].fd < 0)
             continue;
-        watch_for_close(w, entries[i].fd);
-        refusal = add_to_set(set, entries, i);
+        watch_for_close(w, p->entries[i].fd);
+        refusal = add_to_set(set, p->entries, i);
     }
     if (refusal)
         mf_wait_claim_own(&w->wait, w->count);
     else
         watch(w, set, MR_WAIT_READABLE);
-    int error = park(w, deadline_ns);
+    int error = park(w, p->deadline_ns);
     LIBC(close)(set);
-    return refusal && refusal != -EBADF && !error ? wait_for_next_look(deadline_ns) : error;
+    return refusal && refusal != -EBADF && !error ? wait_for_next_look(p->deadline_ns) : error;
+}
+
+/* A descriptor to be closed, or -1. */
+static int watch_signals(const mf_mask_of_wait *mask)
+{
+    sigset_t set;
+    mf_mask_to_set(mask->lets_in, &set);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static int wait_with_watches(watching *w, const polling *p, bool by_set)
+{
+    nfds_t counting = counting_entries(p);
+    w->watches = malloc((2 * counting + 2) * sizeof *w->watches);
+    if (!w->watches)
+        return -ENOMEM;
+    mf_wait_init(&w->wait);
+    bool singly = !by_set && counting <= WATCHED_SINGLY_MAX && are_plain(p);
+    int error = singly ? wait_singly(w, p) : wait_for_set(w, p);
+    free(w->watches);
+    return error;
 }
 
 /* 0: look again. `by_set`: what the core waits for was not what was asked for. */
-static int wait_for_any(const struct pollfd *entries, nfds_t count, uint64_t deadline_ns, bool by_set, int *closed)
+static int wait_for_any(const polling *p, bool by_set, int *closed)
 {
-    nfds_t counting = counting_entries(entries, count);
-    if (counting == 0)
-        return mr_fiber_sleep_until(deadline_ns);
-    watching w = {.closed = -1, .watches = malloc((2 * counting + 1) * sizeof *w.watches)};
-    if (!w.watches)
-        return -ENOMEM;
-    mf_wait_init(&w.wait);
-    bool singly = !by_set && counting <= WATCHED_SINGLY_MAX && are_plain(entries, count);
-    int error = singly ? wait_singly(&w, entries, count, deadline_ns) : wait_for_set(&w, entries, count, deadline_ns);
-    free(w.watches);
+    watching w = {.closed = -1, .signals = -1};
+    if (counting_entries(p) == 0 && !p->mask->lets_in)
+        return mr_fiber_sleep_until(p->deadline_ns);
+    if (p->mask->lets_in && (w.signals = watch_signals(p->mask)) < 0)
+        return wait_for_next_look(p->deadline_ns);
+    int error = wait_with_watches(&w, p, by_set);
+    if (w.signals >= 0)
+        LIBC(close)(w.signals);
     *closed = w.closed;
     return error;
 }
@@ -174,34 +213,38 @@ static int report_closed(struct pollfd *entries, nfds_t count, int closed)
 }
 
 /* The look decides what is reported, so that nothing is said that is not true now. */
-static int look_until(struct pollfd *entries, nfds_t count, uint64_t deadline_ns)
+static int look_until(const polling *p)
 {
     bool was_in_vain = false;
     mf_spend_turn();
     for (;;) {
-        int closed = -1, ready = LIBC(poll)(entries, count, 0);
-        if (ready != 0 || has_passed(deadline_ns))
+        int closed = -1, ready = LIBC(poll)(p->entries, p->count, 0);
+        if (ready == 0 && mf_mask_is_pending(p->mask))
+            return SIGNALLED;
+        if (ready != 0 || has_passed(p->deadline_ns))
             return ready;
-        int error = wait_for_any(entries, count, deadline_ns, was_in_vain, &closed);
+        int error = wait_for_any(p, was_in_vain, &closed);
         if (error == -EBADF)
-            return report_closed(entries, count, closed);
+            return report_closed(p->entries, p->count, closed);
         if (error && error != MF_DEADLINE_PASSED)
             return mf_fail(error); /* also of an interruption that chose ETIMEDOUT */
         was_in_vain = !error;
     }
 }
 
-static int poll_until(struct pollfd *entries, nfds_t count, uint64_t deadline_ns)
+static int poll_until(const polling *p)
 {
-    int before = errno;
-    return (int)mf_settle(look_until(entries, count, deadline_ns), before);
+    int before = errno, result = look_until(p);
+    if (result != -1)
+        errno = before;
+    return result;
 }
 
 int poll(struct pollfd *entries, nfds_t count, int timeout_ms)
 {
     if (!mf_current)
         return LIBC(poll)(entries, count, timeout_ms);
-    return poll_until(entries, count, deadline_after_ms(timeout_ms));
+    return poll_until(&(polling){entries, count, deadline_after_ms(timeout_ms), &no_mask});
 }
 
 ALIAS(__poll, poll);
@@ -213,11 +256,30 @@ int __poll_chk(struct pollfd *entries, nfds_t count, int timeout_ms, size_t size
     return poll(entries, count, timeout_ms);
 }
 
+/* Has what ends the wait handled. A signal that the program ignores does not. */
+static bool must_wait_again(int result, const mf_mask_of_wait *mask)
+{
+    return result == SIGNALLED && !mf_mask_handle(mask);
+}
+
+/* The result of the call. */
+static int end_wait(int result, const mf_mask_of_wait *mask)
+{
+    mf_mask_end_wait(mask);
+    return result == SIGNALLED ? mf_fail(-EINTR) : result;
+}
+
 int ppoll(struct pollfd *entries, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
 {
     if (!mf_current || (timeout && !mf_is_valid_time(timeout)))
         return LIBC(ppoll)(entries, count, timeout, mask);
-    return poll_until(entries, count, mf_deadline_after(timeout));
+    mf_mask_of_wait own = mf_mask_begin_wait(mask);
+    polling p = {entries, count, mf_deadline_after(timeout), &own};
+    int result;
+    do
+        result = poll_until(&p);
+    while (must_wait_again(result, &own));
+    return end_wait(result, &own);
 }
 
 int __ppoll_chk(struct pollfd *entries, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t size)
@@ -301,17 +363,18 @@ static bool has_bad_descriptor(const struct pollfd *entries, nfds_t count)
     return false;
 }
 
-static int select_entries(const selection *s, struct pollfd *entries, uint64_t deadline_ns)
+static int select_entries(const selection *s, struct pollfd *entries, uint64_t deadline_ns,
+                          const mf_mask_of_wait *mask)
 {
-    nfds_t count = to_entries(s, entries);
+    polling p = {entries, to_entries(s, entries), deadline_ns, mask};
     unsigned backoff_ms = 0;
     for (;;) {
-        int ready = poll_until(entries, count, deadline_ns);
+        int ready = poll_until(&p);
         if (ready < 0)
             return ready;
-        if (has_bad_descriptor(entries, count))
+        if (has_bad_descriptor(entries, p.count))
             return mf_fail(-EBADF);
-        int bits = from_entries(s, entries, count);
+        int bits = from_entries(s, entries, p.count);
         if (bits || ready == 0)
             return bits;
         /* A hang-up that select does not report ends poll all the same. */
@@ -338,16 +401,17 @@ static int bound_by_table(int bound)
     return bound < size ? bound : size;
 }
 
-static int select_until(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, uint64_t deadline_ns)
+static int select_until(const selection *s, uint64_t deadline_ns, const mf_mask_of_wait *mask)
 {
     int before = errno;
-    selection s = {bound_by_table(bound), read_set, write_set, except_set};
-    struct pollfd *entries = calloc((size_t)s.bound + 1, sizeof *entries);
+    struct pollfd *entries = calloc((size_t)s->bound + 1, sizeof *entries);
     if (!entries)
         return mf_fail(-ENOMEM);
-    int result = select_entries(&s, entries, deadline_ns);
+    int result = select_entries(s, entries, deadline_ns, mask);
     free(entries); /* which keeps errno */
-    return (int)mf_settle(result, before);
+    if (result != -1)
+        errno = before;
+    return result;
 }
 
 int select(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, struct timeval *timeout)
@@ -361,7 +425,8 @@ int select(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, s
     if (!mf_current || bound < 0 || only_looks || (timeout && !mf_is_valid_time(&limit)))
         return LIBC(select)(bound, read_set, write_set, except_set, timeout);
     uint64_t deadline_ns = mf_deadline_after(timeout ? &limit : NULL);
-    int result = select_until(bound, read_set, write_set, except_set, deadline_ns);
+    selection s = {bound_by_table(bound), read_set, write_set, except_set};
+    int result = select_until(&s, deadline_ns, &no_mask);
     if (timeout && deadline_ns != MR_NO_DEADLINE) { /* Linux leaves in it the time that was not slept */
         uint64_t left_us = mf_left_ns(deadline_ns) / 1000;
         *timeout = (struct timeval){(time_t)(left_us / 1000000), (suseconds_t)(left_us % 1000000)};
@@ -376,38 +441,90 @@ int pselect(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, 
 {
     if (!mf_current || bound < 0 || (timeout && !mf_is_valid_time(timeout)))
         return LIBC(pselect)(bound, read_set, write_set, except_set, timeout, mask);
-    return select_until(bound, read_set, write_set, except_set, mf_deadline_after(timeout));
+    uint64_t deadline_ns = mf_deadline_after(timeout);
+    selection s = {bound_by_table(bound), read_set, write_set, except_set};
+    mf_mask_of_wait own = mf_mask_begin_wait(mask);
+    int result;
+    do
+        result = select_until(&s, deadline_ns, &own);
+    while (must_wait_again(result, &own));
+    return end_wait(result, &own);
 }
 
 /* -------------------------------------------------------------------------------------------------------- epoll --- */
 
-static int epoll_until(int set, struct epoll_event *events, int capacity, uint64_t deadline_ns)
+/* One call of epoll_wait or a relative. */
+typedef struct epoll_call {
+    int set;
+    struct epoll_event *events;
+    int capacity;
+    uint64_t deadline_ns;
+    const mf_mask_of_wait *mask;
+} epoll_call;
+
+/* 0: look again. */
+static int wait_for_set_or_signal(const epoll_call *c)
+{
+    mf_watch watches[2];
+    watching w = {.closed = -1, .watches = watches, .signals = watch_signals(c->mask)};
+    if (w.signals < 0)
+        return wait_for_next_look(c->deadline_ns);
+    mf_wait_init(&w.wait);
+    watch(&w, c->set, MR_WAIT_READABLE);
+    int error = park(&w, c->deadline_ns);
+    LIBC(close)(w.signals);
+    return error;
+}
+
+static int look_at_set(const epoll_call *c)
 {
     mf_spend_turn();
     for (;;) {
-        int count = LIBC(epoll_wait)(set, events, capacity, 0);
-        if (count != 0 || has_passed(deadline_ns))
+        int count = LIBC(epoll_wait)(c->set, c->events, c->capacity, 0);
+        if (count != 0 || has_passed(c->deadline_ns))
             return count;
-        int error = mf_watch_wait(set, MR_WAIT_READABLE, deadline_ns);
+        if (mf_mask_is_pending(c->mask))
+            return SIGNALLED;
+        int error = c->mask->lets_in ? wait_for_set_or_signal(c)
+                                     : mf_watch_wait(c->set, MR_WAIT_READABLE, c->deadline_ns);
         if (error == -ELOOP) /* it holds others, as deep as they may be in each other: the carrier's cannot hold it */
-            error = wait_for_next_look(deadline_ns);
+            error = wait_for_next_look(c->deadline_ns);
         if (error && error != MF_DEADLINE_PASSED)
             return mf_fail(error);
     }
+}
+
+static int look_at_set_until(const epoll_call *c)
+{
+    int before = errno, result = look_at_set(c);
+    if (result != -1)
+        errno = before;
+    return result;
+}
+
+static int epoll_until(int set, struct epoll_event *events, int capacity, uint64_t deadline_ns, const sigset_t *mask)
+{
+    mf_mask_of_wait own = mf_mask_begin_wait(mask);
+    epoll_call c = {set, events, capacity, deadline_ns, &own};
+    int result;
+    do
+        result = look_at_set_until(&c);
+    while (must_wait_again(result, &own));
+    return end_wait(result, &own);
 }
 
 int epoll_wait(int set, struct epoll_event *events, int capacity, int timeout_ms)
 {
     if (!mf_current)
         return LIBC(epoll_wait)(set, events, capacity, timeout_ms);
-    return epoll_until(set, events, capacity, deadline_after_ms(timeout_ms));
+    return epoll_until(set, events, capacity, deadline_after_ms(timeout_ms), NULL);
 }
 
 int epoll_pwait(int set, struct epoll_event *events, int capacity, int timeout_ms, const sigset_t *mask)
 {
     if (!mf_current)
         return LIBC(epoll_pwait)(set, events, capacity, timeout_ms, mask);
-    return epoll_until(set, events, capacity, deadline_after_ms(timeout_ms));
+    return epoll_until(set, events, capacity, deadline_after_ms(timeout_ms), mask);
 }
 
 int epoll_pwait2(int set, struct epoll_event *events, int capacity, const struct timespec *timeout,
@@ -415,5 +532,5 @@ int epoll_pwait2(int set, struct epoll_event *events, int capacity, const struct
 {
     if (!mf_current || (timeout && !mf_is_valid_time(timeout)))
         return LIBC(epoll_pwait2)(set, events, capacity, timeout, mask);
-    return epoll_until(set, events, capacity, mf_deadline_after(timeout));
+    return epoll_until(set, events, capacity, mf_deadline_after(timeout), mask);
 }

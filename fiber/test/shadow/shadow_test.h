@@ -23,6 +23,7 @@
     X(file)                                                                                                            \
     X(interrupt)                                                                                                       \
     X(jump)                                                                                                            \
+    X(masked)                                                                                                          \
     X(name)                                                                                                            \
     X(poll)                                                                                                            \
     X(process)                                                                                                         \
