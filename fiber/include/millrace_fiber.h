@@ -46,6 +46,7 @@ typedef struct mr_carriers_options {
 
 /*
  * Starts the carriers; `options` may be NULL. The first mr_fiber_spawn does it too, with the default options.
+ * The first start takes a real-time signal from libc, to interrupt helper threads with: SIGRTMAX is then one less.
  * -EALREADY: they run, or will until the last fiber has ended. -EINVAL: too many carriers, or a stack larger than memory
  * can be. Otherwise what creating loops or threads returned. Waits for no fiber.
  */

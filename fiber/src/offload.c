@@ -2,18 +2,18 @@
 #include "offload.h"
 #include "carrier.h"
 #include "futex.h"
+#include "mask.h"
 #include "shadow/libc.h"
 #include "watch.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <gnu/lib-names.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
 
 /* However many name servers are dead, one helper is left for the disks. */
-enum { HELPERS = 4, HELPERS_FOR_NAMES = 3, STACK_BYTES = 256 * 1024, GRACE_MS = 10 };
+enum { HELPERS = 4, HELPERS_FOR_NAMES = 3, STACK_BYTES = 256 * 1024 };
 
 typedef struct job {
     struct job *next;
@@ -21,7 +21,9 @@ typedef struct job {
     void *argument;
     int error; /* errno after the work */
     mf_wait wait;
-    atomic_bool is_done; /* of work that can be cancelled */
+    mf_lock lock;  /* of work that can be interrupted: while it is held the helper does not end */
+    int thread_id; /* 0: it has not begun */
+    bool is_done;  /* and the helper does nothing more with the job */
 } job;
 
 typedef struct line {
@@ -207,26 +209,70 @@ void mf_offload_alone(mf_work work, void *argument)
         mf_offload(work, argument);
 }
 
-/* Whoever claims the wait first decides whether it is cancelled: no wake-up is. */
-static void *do_unless_cancelled(void *argument)
+/* ---------------------------------------------------------------------------------- work that can be interrupted --- */
+
+/* Libc's way of giving real-time signals away: from the last one down, which SIGRTMAX is then no longer. No header declares
+ * it. */
+int __libc_allocate_rtsig(int from_below);
+
+enum { SIGNALS_TRIED = 4 };
+
+static int interrupting_signal; /* 0: there is none */
+
+static void do_nothing(int signal_number)
 {
-    job *j = argument;
-    errno = 0;
-    j->work(j->argument);
-    j->error = errno;
-    atomic_store(&j->is_done, true);
-    if (mf_wait_claim(&j->wait, 0))
-        mf_wait_wake(&j->wait);
-    return NULL;
+    (void)signal_number;
 }
 
-/* By which a thread is unwound. */
-static void *libgcc;
+/* What libc has not given away the program may use all the same, by a number of its own. */
+static bool is_unused(int signal_number)
+{
+    struct sigaction now;
+    return sigaction(signal_number, NULL, &now) == 0 && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN);
+}
+
+/* A program that sets the actions of all signals must not make the signal end it, nor get one that is not its own. */
+static bool has_signal(void)
+{
+    struct sigaction now, action = {.sa_handler = do_nothing}; /* without SA_RESTART */
+    if (!interrupting_signal)
+        return false;
+    if (is_unused(interrupting_signal))
+        sigaction(interrupting_signal, &action, NULL);
+    return sigaction(interrupting_signal, NULL, &now) == 0 && now.sa_handler == do_nothing;
+}
 
 void mf_offload_prepare(void)
 {
-    if (!libgcc)
-        libgcc = dlopen(LIBGCC_S_SO, RTLD_NOW);
+    static bool has_asked;
+    for (int i = 0; i < SIGNALS_TRIED && !interrupting_signal && !has_asked; i++) {
+        int signal_number = __libc_allocate_rtsig(0);
+        if (signal_number > 0 && is_unused(signal_number))
+            interrupting_signal = signal_number;
+    }
+    has_asked = true;
+}
+
+/* Whoever claims the wait first decides whether the work is interrupted. */
+static void *do_unless_interrupted(void *argument)
+{
+    job *j = argument;
+    pthread_detach(pthread_self());
+    mf_lock_take(&j->lock);
+    j->thread_id = (int)LIBC(syscall)(SYS_gettid);
+    mf_lock_give(&j->lock);
+    mf_mask_set(~MF_MASK_BIT(interrupting_signal));
+    errno = 0;
+    j->work(j->argument);
+    j->error = errno;
+    if (mf_wait_claim(&j->wait, 0)) {
+        mf_wait_wake(&j->wait);
+    } else {
+        mf_lock_take(&j->lock);
+        j->is_done = true;
+        mf_lock_give(&j->lock);
+    }
+    return NULL;
 }
 
 static int wait_unless_closed(job *j, int descriptor)
@@ -238,29 +284,37 @@ static int wait_unless_closed(job *j, int descriptor)
     return outcome;
 }
 
-/* What need not wait is not interrupted. Nor would it do to cancel a call that has come to its end: what it has opened would
- * stay open. */
-static bool ends_soon(job *j)
+/* False: the work is done. */
+static bool interrupt(job *j)
 {
-    for (int pauses = 0; pauses < GRACE_MS && !atomic_load(&j->is_done); pauses++)
-        mf_wait_a_millisecond();
-    return atomic_load(&j->is_done);
+    mf_lock_take(&j->lock);
+    bool is_done = j->is_done;
+    if (!is_done && j->thread_id && has_signal())
+        LIBC(syscall)(SYS_tgkill, getpid(), j->thread_id, interrupting_signal);
+    mf_lock_give(&j->lock);
+    return !is_done;
 }
 
-int mf_offload_cancellable(mf_work work, void *argument, int descriptor)
+/* The call inside decides: one that does not wait is not interrupted, and what it has opened is its result. A signal that
+ * comes before it waits is nothing to it, so that one is not enough. */
+static void interrupt_until_done(job *j)
+{
+    while (interrupt(j))
+        mf_wait_a_millisecond();
+}
+
+int mf_offload_interruptible(mf_work work, void *argument, int descriptor)
 {
     pthread_t thread;
-    void *end;
     job j = {.work = work, .argument = argument};
     mf_wait_init(&j.wait);
-    if (!libgcc || !can_be_helped() || start_thread(&thread, do_unless_cancelled, &j) != 0)
+    if (!has_signal() || !can_be_helped() || start_thread(&thread, do_unless_interrupted, &j) != 0)
         return MF_OFFLOAD_NO_THREAD;
     int outcome = wait_unless_closed(&j, descriptor), interruption = mf_current->interrupted_by;
-    if (outcome < 0 && !(interruption && ends_soon(&j)))
-        pthread_cancel(thread);
-    pthread_join(thread, &end);
+    if (outcome < 0)
+        interrupt_until_done(&j);
     mf_current->interrupted_by = interruption; /* the waits since then are none of the caller's */
-    if (end == PTHREAD_CANCELED)
+    if (outcome < 0 && j.error == EINTR)
         return outcome;
     if (outcome < 0)
         mf_wait_put_interruption_back(-outcome);

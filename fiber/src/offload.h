@@ -22,14 +22,14 @@ void mf_offload_alone(mf_work work, void *argument);
 enum { MF_OFFLOAD_NO_THREAD = 1, MF_NO_DESCRIPTOR = -1 };
 
 /*
- * The same for work that waits in one cancellation point of libc's. There an interruption of the fiber cancels it, unless it
- * ends within a moment, and so does closing the descriptor that it waits for, if there is one. 0, or the error of the
- * interruption, or -EBADF: the call inside may have had its effect all the same, and before glibc 2.41 a descriptor that it
- * opened just then stays open. MF_OFFLOAD_NO_THREAD: nothing was done.
+ * The same for work that is one call of libc's and fails with EINTR when a signal comes while it waits. There an interruption
+ * of the fiber ends it, and so does closing the descriptor that it waits for, if there is one: the result is the error of the
+ * interruption, or -EBADF, and the call has failed. Otherwise 0, and the call has the result that it has: what it has opened
+ * just then is the caller's. MF_OFFLOAD_NO_THREAD: nothing was done.
  */
-int mf_offload_cancellable(mf_work work, void *argument, int descriptor);
+int mf_offload_interruptible(mf_work work, void *argument, int descriptor);
 
-/* Loads what cancelling takes, while there are descriptors: without any glibc would end the process then. */
+/* Takes the signal that interrupting takes: once, before anybody has asked for SIGRTMAX if possible. */
 void mf_offload_prepare(void);
 
 /* Ends the helper threads, which must have no work. */

@@ -38,11 +38,20 @@ static void open_unless_it_waits(void *argument)
         open_now(o);
 }
 
-static void open_elsewhere(opening *o, void (*open_what_waits)(opening *o))
+static void open_until_interrupted(opening *o)
+{
+    int error = mf_offload_interruptible(open_now, o, MF_NO_DESCRIPTOR);
+    if (error == MF_OFFLOAD_NO_THREAD)
+        mf_offload_alone(open_now, o);
+    else if (error)
+        mf_fail(error);
+}
+
+static void open_elsewhere(opening *o)
 {
     mf_offload(open_unless_it_waits, o);
     if (o->may_wait)
-        open_what_waits(o);
+        open_until_interrupted(o);
 }
 
 /* ------------------------------------------------------------------------------------------------- descriptors --- */
@@ -52,19 +61,10 @@ static void open_descriptor(opening *o)
     o->result = LIBC(openat64)(o->directory, o->path, o->flags, o->mode);
 }
 
-static void open_until_interrupted(opening *o)
-{
-    int error = mf_offload_cancellable(open_now, o, MF_NO_DESCRIPTOR);
-    if (error == MF_OFFLOAD_NO_THREAD)
-        mf_offload(open_now, o);
-    else if (error)
-        o->result = mf_fail(error);
-}
-
 static int open_file(int directory, const char *path, int flags, mode_t mode)
 {
     opening o = {.open = open_descriptor, .directory = directory, .path = path, .flags = flags, .mode = mode};
-    open_elsewhere(&o, open_until_interrupted);
+    open_elsewhere(&o);
     return o.result;
 }
 
@@ -125,18 +125,12 @@ static void open_stream(opening *o)
     o->stream = LIBC(fopen64)(o->path, o->stream_mode);
 }
 
-/* Cancelled, libc would keep the stream that it has begun to open. */
-static void open_to_the_end(opening *o)
-{
-    mf_offload_alone(open_now, o);
-}
-
 FILE *fopen64(const char *restrict path, const char *restrict mode)
 {
     if (!mf_current)
         return LIBC(fopen64)(path, mode);
     opening o = {.open = open_stream, .directory = AT_FDCWD, .path = path, .stream_mode = mode};
-    open_elsewhere(&o, open_to_the_end);
+    open_elsewhere(&o);
     return o.stream;
 }
 
@@ -154,7 +148,7 @@ FILE *freopen64(const char *restrict path, const char *restrict mode, FILE *rest
     if (mf_current)
         mf_stream_end_writing(stream); /* libc does not say either that it failed */
     if (mf_current && !mf_stream_is_held(stream))
-        mf_offload_alone(open_now, &o);
+        open_until_interrupted(&o);
     else
         reopen_stream(&o);
     if (descriptor >= 0)

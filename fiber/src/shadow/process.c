@@ -301,7 +301,7 @@ static int try_record_once_more(const record *r, int interruption)
 /* On a thread, not by trying again: the kernel finds processes that wait for each other among those that wait in it. */
 static int wait_for_record_elsewhere(record *r)
 {
-    int error = mf_offload_cancellable(wait_for_record, r, r->descriptor);
+    int error = mf_offload_interruptible(wait_for_record, r, r->descriptor);
     switch (error) {
     case 0:
         return r->result;

@@ -369,7 +369,6 @@ static void a_wait_for_a_record_lock_ends(void)
     }
 }
 
-/* At the first cancellation of a thread glibc looks for a library. */
 static void the_end_of_a_wait_needs_no_descriptor(void)
 {
     char path[64];

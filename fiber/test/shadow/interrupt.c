@@ -1,11 +1,13 @@
 /* interrupt.c: mr_fiber_interrupt reaches into every kind of parked call, and loses nothing. */
 #include "shadow_test.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
@@ -187,9 +189,44 @@ static long call_open_for_writing(int descriptor)
     return open_fifo(O_WRONLY);
 }
 
+static long open_fifo_as_stream(FILE *old)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/millrace-fiber-fifo-%d", getpid());
+    MUST(mkfifo(path, 0600));
+    FILE *stream = old ? freopen(path, "r", old) : fopen(path, "w");
+    int error = errno;
+    if (old)
+        fclose(old); /* glibc has closed it and not freed it */
+    MUST(unlink(path));
+    errno = error;
+    return stream ? 0 : -1;
+}
+
+static long call_fopen(int descriptor)
+{
+    (void)descriptor;
+    return open_fifo_as_stream(NULL);
+}
+
+static long call_freopen(int descriptor)
+{
+    (void)descriptor;
+    return open_fifo_as_stream(fopen("/dev/null", "r"));
+}
+
+static long call_lock_of_open_file(int descriptor)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    return fcntl(descriptor, F_OFD_SETLKW, &lock);
+}
+
 static const interruptible timed_calls[] = {{"open for reading", call_open_for_reading},
                                             {"open for writing", call_open_for_writing},
+                                            {"fopen", call_fopen},
+                                            {"freopen", call_freopen},
                                             {"flock", call_flock},
+                                            {"F_OFD_SETLKW", call_lock_of_open_file},
                                             {"nanosleep", call_nanosleep},
                                             {"clock_nanosleep", call_clock_nanosleep},
                                             {"sem_wait", call_sem_wait}};
@@ -201,6 +238,7 @@ static void each_call_without_a_descriptor(void)
     int held = MUST(mkstemp(name)), wanted = MUST(open(name, O_RDWR));
     MUST(unlink(name));
     MUST(flock(held, LOCK_EX));
+    CHECK_EQ(fcntl(held, F_OFD_SETLK, &(struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET}), 0);
     for (size_t i = 0; i < sizeof timed_calls / sizeof *timed_calls; i++) {
         for (int j = 0; j < 2; j++) {
             attempt a = {&timed_calls[i], wanted, errors[j]};
@@ -230,6 +268,137 @@ static void a_device_that_opens_at_once(void)
 {
     for (int i = 0; i < 20; i++)
         join(spawn(open_what_does_not_wait, NULL));
+}
+
+/* --------------------------------------------------------------------------------- helpers that are interrupted --- */
+
+enum { PIPES = 16, ROUNDS = 30, ROUND_US = 500 };
+
+static void name_pipe(char path[64], int index)
+{
+    snprintf(path, 64, "/tmp/millrace-fiber-fifo-%d-%d", getpid(), index);
+}
+
+static void *open_pipe(void *path)
+{
+    int descriptor = open(path, O_RDONLY);
+    if (descriptor < 0)
+        CHECK_EQ(errno, EINTR);
+    else
+        MUST(close(descriptor));
+    return NULL;
+}
+
+/* Some other ends come before the interruption, some after, and some, it is to be hoped, just then. */
+static void interrupt_and_open_other_ends(char paths[PIPES][64], useconds_t delay_us)
+{
+    mr_fiber *fibers[PIPES];
+    for (int i = 0; i < PIPES; i++)
+        fibers[i] = spawn(open_pipe, paths[i]);
+    let_fibers_park();
+    for (int i = 0; i < PIPES; i++)
+        mr_fiber_interrupt(fibers[i], EINTR);
+    usleep(delay_us);
+    for (int i = 0; i < PIPES; i++) {
+        int other = open(paths[i], O_WRONLY | O_NONBLOCK);
+        if (other >= 0)
+            MUST(close(other));
+        else
+            CHECK_EQ(errno, ENXIO);
+    }
+    for (int i = 0; i < PIPES; i++)
+        join(fibers[i]);
+}
+
+static unsigned open_descriptors(void)
+{
+    unsigned count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    CHECK(directory != NULL);
+    while (readdir(directory))
+        count++;
+    MUST(closedir(directory));
+    return count;
+}
+
+static void the_other_end_comes_with_an_interruption(void)
+{
+    char paths[PIPES][64];
+    for (int i = 0; i < PIPES; i++) {
+        name_pipe(paths[i], i);
+        MUST(mkfifo(paths[i], 0600));
+    }
+    unsigned before = open_descriptors();
+    for (useconds_t round = 0; round < ROUNDS; round++)
+        interrupt_and_open_other_ends(paths, round * ROUND_US);
+    CHECK_EQ(open_descriptors(), before);
+    for (int i = 0; i < PIPES; i++)
+        MUST(unlink(paths[i]));
+}
+
+static atomic_int programs_signals;
+
+static void count_signal(int signal_number)
+{
+    (void)signal_number;
+    atomic_fetch_add(&programs_signals, 1);
+}
+
+static void set_real_time_actions(void (*action)(int))
+{
+    for (int i = SIGRTMIN; i <= NSIG - 1; i++)
+        CHECK(signal(i, action) != SIG_ERR);
+}
+
+static void *open_for_reading(void *argument)
+{
+    attempt a = {&timed_calls[0], -1, EINTR};
+    (void)argument;
+    return perform(&a);
+}
+
+/* As daemons do. */
+static void a_program_that_resets_all_signals(void)
+{
+    mr_fiber *fiber = spawn(open_for_reading, NULL);
+    let_fibers_park();
+    set_real_time_actions(SIG_DFL);
+    mr_fiber_interrupt(fiber, EINTR);
+    join(fiber);
+}
+
+typedef struct waiting_for_pipe {
+    char path[64];
+    int descriptor;
+    atomic_bool is_open;
+} waiting_for_pipe;
+
+static void *open_in_vain(void *argument)
+{
+    waiting_for_pipe *w = argument;
+    w->descriptor = open(w->path, O_RDONLY);
+    atomic_store(&w->is_open, true);
+    return NULL;
+}
+
+/* None is left to interrupt with, and the interruption is for the next wait. */
+static void a_program_that_handles_all_signals(void)
+{
+    waiting_for_pipe w = {.descriptor = -1};
+    name_pipe(w.path, 0);
+    MUST(mkfifo(w.path, 0600));
+    mr_fiber *fiber = spawn(open_in_vain, &w);
+    let_fibers_park();
+    set_real_time_actions(count_signal);
+    mr_fiber_interrupt(fiber, EINTR);
+    let_fibers_park();
+    CHECK(!atomic_load(&w.is_open));
+    int other = MUST(open(w.path, O_WRONLY));
+    join(fiber);
+    MUST(close(other));
+    MUST(close(w.descriptor));
+    CHECK_EQ(atomic_load(&programs_signals), 0);
+    MUST(unlink(w.path));
 }
 
 /* ------------------------------------------------------------------------- interruptions that other things overtake --- */
@@ -505,6 +674,9 @@ const fiber_case interrupt_cases[] = {
     CASE(each_call),
     CASE(each_call_without_a_descriptor),
     CASE(a_device_that_opens_at_once),
+    CASE(the_other_end_comes_with_an_interruption),
+    CASE(a_program_that_resets_all_signals),
+    CASE(a_program_that_handles_all_signals),
     CASE(an_interrupted_send_tells_what_was_sent),
     CASE(one_that_looks_like_the_end_of_a_pause_of_a_semaphore),
     CASE(one_that_looks_like_the_end_of_a_pause_of_a_file_lock),
