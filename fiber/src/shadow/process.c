@@ -1,9 +1,8 @@
 /*
  * process.c: waiting for processes and for locks on files.
  *
- * The end of one process is announced by a pidfd (Linux 5.3). Nothing announces the end of any of several, a stop, or
- * that a lock of flock or of an open file becomes free: those are tried again after a pause of 1 ms, doubling up to 20.
- * For a process's own locks on parts of files a thread waits.
+ * The end of one process is announced by a pidfd (Linux 5.3). Nothing announces the end of any of several, or a stop: those
+ * are looked for again after a pause of 1 ms, doubling up to 20. For a lock on a file a thread waits.
  */
 #include "../mask.h"
 #include "../offload.h"
@@ -240,16 +239,35 @@ int pclose(FILE *stream)
 
 /* --------------------------------------------------------------------------------------------------- file locks --- */
 
-int flock(int descriptor, int operation)
+typedef struct file_lock file_lock;
+
+struct file_lock {
+    int (*take)(const file_lock *l, bool waits);
+    int descriptor;
+    int operation;   /* of flock */
+    void *lock;      /* of fcntl */
+    off64_t size;    /* of lockf */
+    int result;
+};
+
+static int take_by_flock(const file_lock *l, bool waits)
 {
-    if (!mf_current || (operation & LOCK_NB))
-        return LIBC(flock)(descriptor, operation);
-    unsigned backoff_ms = 0;
-    int result, before = errno;
-    do
-        result = LIBC(flock)(descriptor, operation | LOCK_NB);
-    while (result < 0 && errno == EWOULDBLOCK && mf_back_off(&backoff_ms, MR_NO_DEADLINE));
-    return (int)mf_settle(result, before);
+    return LIBC(flock)(l->descriptor, waits ? l->operation : l->operation | LOCK_NB);
+}
+
+static int take_by_fcntl(const file_lock *l, bool waits)
+{
+    return LIBC(fcntl)(l->descriptor, waits ? F_SETLKW : F_SETLK, l->lock);
+}
+
+static int take_by_fcntl_for_open_file(const file_lock *l, bool waits)
+{
+    return LIBC(fcntl)(l->descriptor, waits ? F_OFD_SETLKW : F_OFD_SETLK, l->lock);
+}
+
+static int take_by_lockf(const file_lock *l, bool waits)
+{
+    return LIBC(lockf64)(l->descriptor, waits ? F_LOCK : F_TLOCK, l->size);
 }
 
 /* POSIX lets a lock that is held be told by either error. */
@@ -258,78 +276,45 @@ static bool is_locked(int result)
     return result < 0 && (errno == EAGAIN || errno == EACCES);
 }
 
-/* A lock of the process's on a part of a file: fcntl's or, without one, lockf's. */
-typedef struct record {
-    int descriptor;
-    void *lock;
-    off64_t size;
-    int result;
-} record;
-
-static int try_record(const record *r)
+static void wait_for_lock(void *argument)
 {
-    return r->lock ? LIBC(fcntl)(r->descriptor, F_SETLK, r->lock) : LIBC(lockf64)(r->descriptor, F_TLOCK, r->size);
+    file_lock *l = argument;
+    l->result = l->take(l, true);
 }
 
-static void wait_for_record(void *argument)
-{
-    record *r = argument;
-    r->result = r->lock ? LIBC(fcntl)(r->descriptor, F_SETLKW, r->lock)
-                        : LIBC(lockf64)(r->descriptor, F_LOCK, r->size);
-}
-
-static int try_record_again_and_again(const record *r)
+static int try_again_and_again(const file_lock *l)
 {
     unsigned backoff_ms = 0;
     int result;
     do
-        result = try_record(r);
+        result = l->take(l, false);
     while (is_locked(result) && mf_back_off(&backoff_ms, MR_NO_DEADLINE));
     return result;
 }
 
-/* The lock may have come just then; of the process's own locks none is in its way. */
-static int try_record_once_more(const record *r, int interruption)
+/* On a thread: the kernel hands locks over to those that wait in it, and finds processes that wait for each other among
+ * them. */
+static int wait_for_lock_elsewhere(file_lock *l)
 {
-    int result = try_record(r);
-    if (is_locked(result))
-        return mf_fail(interruption);
-    mf_wait_put_interruption_back(-interruption);
-    return result;
+    int error = mf_offload_interruptible(wait_for_lock, l, l->descriptor);
+    if (error == MF_OFFLOAD_NO_THREAD)
+        return try_again_and_again(l);
+    return error ? mf_fail(error) : l->result;
 }
 
-/* On a thread, not by trying again: the kernel finds processes that wait for each other among those that wait in it. */
-static int wait_for_record_elsewhere(record *r)
+static int take_lock(file_lock l)
 {
-    int error = mf_offload_interruptible(wait_for_record, r, r->descriptor);
-    switch (error) {
-    case 0:
-        return r->result;
-    case MF_OFFLOAD_NO_THREAD:
-        return try_record_again_and_again(r);
-    case -EBADF: /* and the process's locks on that file are gone */
-        return mf_fail(error);
-    default:
-        return try_record_once_more(r, error);
-    }
-}
-
-static int lock_record(record r)
-{
-    int before = errno, result = try_record(&r);
+    int before = errno, result = l.take(&l, false);
     if (is_locked(result))
-        result = wait_for_record_elsewhere(&r);
+        result = wait_for_lock_elsewhere(&l);
     return (int)mf_settle(result, before);
 }
 
-static int lock_open_file(int descriptor, void *lock)
+int flock(int descriptor, int operation)
 {
-    unsigned backoff_ms = 0;
-    int result, before = errno;
-    do
-        result = LIBC(fcntl)(descriptor, F_OFD_SETLK, lock);
-    while (is_locked(result) && mf_back_off(&backoff_ms, MR_NO_DEADLINE));
-    return (int)mf_settle(result, before);
+    if (!mf_current || (operation & LOCK_NB))
+        return LIBC(flock)(descriptor, operation);
+    return take_lock((file_lock){.take = take_by_flock, .descriptor = descriptor, .operation = operation});
 }
 
 /* Every argument of fcntl fits a pointer, and passing one on where there is none does no harm. */
@@ -340,9 +325,9 @@ int fcntl(int descriptor, int command, ...)
     void *argument = va_arg(arguments, void *);
     va_end(arguments);
     if (mf_current && command == F_SETLKW && argument)
-        return lock_record((record){.descriptor = descriptor, .lock = argument});
+        return take_lock((file_lock){.take = take_by_fcntl, .descriptor = descriptor, .lock = argument});
     if (mf_current && command == F_OFD_SETLKW)
-        return lock_open_file(descriptor, argument);
+        return take_lock((file_lock){.take = take_by_fcntl_for_open_file, .descriptor = descriptor, .lock = argument});
     return LIBC(fcntl)(descriptor, command, argument);
 }
 
@@ -351,8 +336,9 @@ ALIAS(__fcntl, fcntl);
 
 int lockf64(int descriptor, int command, off64_t size)
 {
-    return mf_current && command == F_LOCK ? lock_record((record){.descriptor = descriptor, .size = size})
-                                           : LIBC(lockf64)(descriptor, command, size);
+    if (!mf_current || command != F_LOCK)
+        return LIBC(lockf64)(descriptor, command, size);
+    return take_lock((file_lock){.take = take_by_lockf, .descriptor = descriptor, .size = size});
 }
 
 ALIAS(lockf, lockf64);

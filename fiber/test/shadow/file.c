@@ -247,6 +247,75 @@ static void many_wait_for_a_file_lock(void)
     unlink(path);
 }
 
+static bool kernel_knows_of_a_wait(int file)
+{
+    char line[256], inode[32];
+    bool knows = false;
+    struct stat status;
+    MUST(fstat(file, &status));
+    snprintf(inode, sizeof inode, ":%lu ", (unsigned long)status.st_ino);
+    FILE *locks = fopen("/proc/locks", "r");
+    CHECK(locks);
+    while (fgets(line, sizeof line, locks))
+        knows |= strstr(line, "->") && strstr(line, inode);
+    CHECK_EQ(fclose(locks), 0);
+    return knows;
+}
+
+static void *lock_by_flock(void *argument)
+{
+    CHECK_EQ(flock(*(int *)argument, LOCK_EX), 0);
+    return NULL;
+}
+
+static void *lock_open_file(void *argument)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    CHECK_EQ(fcntl(*(int *)argument, F_OFD_SETLKW, &lock), 0);
+    return NULL;
+}
+
+/* Who waits in the kernel gets the lock when it becomes free, and not after others that come later. */
+static void the_kernel_knows_who_waits_for_a_lock(void)
+{
+    static void *(*const ways[])(void *) = {lock_by_flock, lock_open_file};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        char path[64];
+        make_path(path, "wait");
+        int held = MUST(open(path, O_CREAT | O_RDWR, 0600)), wanted = MUST(open(path, O_RDWR));
+        MUST(unlink(path));
+        ways[i](&held);
+        mr_fiber *fiber = spawn(ways[i], &wanted);
+        for (int looks = 0; looks < 2000 && !kernel_knows_of_a_wait(held); looks++)
+            usleep(1000);
+        CHECK(kernel_knows_of_a_wait(held));
+        MUST(close(held));
+        join(fiber);
+        MUST(close(wanted));
+    }
+}
+
+static void *wait_for_a_file_that_is_closed(void *argument)
+{
+    CHECK_EQ(flock(*(int *)argument, LOCK_EX), -1);
+    CHECK_EQ(errno, EBADF);
+    return NULL;
+}
+
+static void a_wait_for_a_lock_of_a_closed_file(void)
+{
+    char path[64];
+    make_path(path, "closed");
+    int held = MUST(open(path, O_CREAT | O_RDWR, 0600)), wanted = MUST(open(path, O_RDWR));
+    MUST(unlink(path));
+    lock_by_flock(&held);
+    mr_fiber *fiber = spawn(wait_for_a_file_that_is_closed, &wanted);
+    let_fibers_park();
+    MUST(close(wanted));
+    join(fiber);
+    MUST(close(held));
+}
+
 static void *lock_record(void *argument)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -471,6 +540,8 @@ const fiber_case file_cases[] = {
     CASE(a_named_pipe_between_fibers),
     CASE(streams_of_named_pipes),
     CASE(many_wait_for_a_file_lock),
+    CASE(the_kernel_knows_who_waits_for_a_lock),
+    CASE(a_wait_for_a_lock_of_a_closed_file),
     CASE(a_record_lock_of_another_process),
     CASE(record_locks_in_a_circle),
     CASE(a_wait_for_a_record_lock_ends),
