@@ -194,11 +194,14 @@ static void what_was_queued_comes_in_order(void)
 
 /* -------------------------------------------------------------------------------------- while the fiber does not run --- */
 
+static atomic_bool others_have_looked;
+
 static void *raise_and_let_in_later(void *argument)
 {
     change(SIG_BLOCK, SIGUSR1);
     CHECK_EQ(raise(SIGUSR1), 0);
-    CHECK_EQ(usleep(20000), 0);
+    while (!atomic_load(&others_have_looked))
+        CHECK_EQ(usleep(1000), 0);
     CHECK(is_pending(SIGUSR1));
     CHECK_EQ(handled, 0);
     change(SIG_UNBLOCK, SIGUSR1);
@@ -215,6 +218,7 @@ static void *look_for_the_others(void *argument)
     CHECK(!is_pending(SIGUSR1));
     CHECK_EQ(sigtimedwait(&one, NULL, &(struct timespec){0}), -1);
     CHECK_EQ(errno, EAGAIN);
+    atomic_store(&others_have_looked, true);
     return argument;
 }
 
@@ -245,8 +249,8 @@ static void *keep_a_broken_pipe(void *argument)
     change(SIG_UNBLOCK, SIGUSR1);
     CHECK_EQ(write(p->ends[1], "x", 1), -1);
     CHECK_EQ(errno, EPIPE);
-    CHECK_EQ(usleep(20000), 0);
-    CHECK_EQ(handled, 1);
+    while (handled < 1)
+        CHECK_EQ(usleep(20000), 0);
     CHECK_EQ(sigtimedwait(&own, NULL, &(struct timespec){0}), SIGPIPE);
     return argument;
 }
