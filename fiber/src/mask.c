@@ -171,19 +171,20 @@ static bool has_handler(int signal_number)
 }
 
 /* Another thread may take first what is pending for the process: what was taken is for this one. */
-bool mf_mask_handle(const mf_mask_of_wait *wait)
+mf_mask_came mf_mask_handle(const mf_mask_of_wait *wait)
 {
     siginfo_t info;
-    bool handled = false;
+    mf_mask_came came = MF_MASK_NOTHING;
     int error = errno;
     uint64_t left = wait->lets_in;
     for (int signal_number; (signal_number = take_any(left, &info)) > 0; left &= ~MF_MASK_BIT(signal_number)) {
-        handled |= has_handler(signal_number);
+        if (came != MF_MASK_HANDLED)
+            came = has_handler(signal_number) ? MF_MASK_HANDLED : MF_MASK_WITHOUT_HANDLER;
         give_back(&info);
         let_in(&mf_current->mask, signal_number);
     }
     errno = error;
-    return handled;
+    return came;
 }
 
 void mf_mask_end_wait(const mf_mask_of_wait *wait)

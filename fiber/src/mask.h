@@ -75,9 +75,10 @@ mf_mask_of_wait mf_mask_begin_wait(const sigset_t *set);
 
 bool mf_mask_is_pending(const mf_mask_of_wait *wait);
 
-/* What is let in and pending comes, each signal once. True: a handler has run; it may have left by a jump instead. errno
- * stays as it is, here and below. */
-bool mf_mask_handle(const mf_mask_of_wait *wait);
+/* What is let in and pending comes, each signal once. A handler may leave by a jump. errno stays as it is, here and below. */
+typedef enum mf_mask_came { MF_MASK_NOTHING, MF_MASK_WITHOUT_HANDLER, MF_MASK_HANDLED } mf_mask_came;
+
+mf_mask_came mf_mask_handle(const mf_mask_of_wait *wait);
 
 void mf_mask_end_wait(const mf_mask_of_wait *wait);
 

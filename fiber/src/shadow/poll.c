@@ -256,10 +256,10 @@ int __poll_chk(struct pollfd *entries, nfds_t count, int timeout_ms, size_t size
     return poll(entries, count, timeout_ms);
 }
 
-/* Has what ends the wait handled. A signal that the program ignores does not. */
+/* Has what came handled. A signal that the program ignores does not end the wait. */
 static bool must_wait_again(int result, const mf_mask_of_wait *mask)
 {
-    return result == SIGNALLED && !mf_mask_handle(mask);
+    return result == SIGNALLED && mf_mask_handle(mask) != MF_MASK_HANDLED;
 }
 
 /* The result of the call. */
@@ -509,7 +509,7 @@ static int epoll_until(int set, struct epoll_event *events, int capacity, uint64
     int result;
     do
         result = look_at_set_until(&c);
-    while (must_wait_again(result, &own));
+    while (result == SIGNALLED && mf_mask_handle(&own) == MF_MASK_NOTHING); /* Linux ends this wait for ignored ones, too */
     return end_wait(result, &own);
 }
 
