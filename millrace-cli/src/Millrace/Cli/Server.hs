@@ -10,6 +10,7 @@ import Control.Monad (forM_, join, unless, void, when)
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
 import Data.List (nub)
+import Foreign.C (Errno (..), eMFILE)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.AccessLog (endAccessLog, logAnswer, withAccessLog)
 import Millrace.Cli.Address (addressUrl)
@@ -125,7 +126,9 @@ newReporting = setOnException . report <$> newSeldomTeller
     report telling request failure =
       when (defaultShouldDisplayException failure) $ case request of
         Just found -> telling ("millrace: " <> Char8.unpack (rawPathInfo found) <> ": " <> described failure)
+        Nothing | maybe False isOutOfDescriptors (fromException failure) -> telling "millrace: clients wait: too many open files (ulimit -n)"
         Nothing -> tell ("millrace: " <> described failure)
+    isOutOfDescriptors failure = maybe False ((== eMFILE) . Errno) (ioe_errno failure)
     -- The path by which a file was opened is that of a descriptor.
     described failure
       | Just (FileTruncated _) <- fromException failure = "the file became shorter while it was sent"

@@ -10,6 +10,7 @@ import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (char7, intDec, toLazyByteString)
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
+import Data.Char (isDigit)
 import Data.List (isInfixOf, isPrefixOf, stripPrefix)
 import Data.Maybe (isNothing, mapMaybe)
 import Foreign.C (Errno (..), eINVAL)
@@ -45,11 +46,12 @@ spec = do
       serverUrl server `shouldSatisfy` isPrefixOf "http://127.0.0.1:"
       serverBackendLine server `shouldSatisfy` (`elem` ["backend io_uring, 1 loop", "backend epoll, 1 loop"])
     it "takes the memory that requests need when it has many connections" . withServer ["pong", "--port", "0", "--cores", "1"] $ \server -> do
+      let connected count = withClients (fromIntegral (serverPort server)) count (const (pure ()))
       atStart <- residentKilobytes server
-      manyClients 32 server $ do
+      connected 32 $ do
         few <- residentKilobytes server
         few - atStart `shouldSatisfy` (< 10000)
-        manyClients 32 server . eventually "the memory to be taken" $ do
+        connected 32 . eventually "the memory to be taken" $ do
           many <- residentKilobytes server
           pure (many - atStart > 30000)
     it "starts as many loops as it is told" . withServer ["pong", "--port", "0", "--cores", "3"] $ \server ->
@@ -212,6 +214,16 @@ spec = do
     (code, report, _) <- within 20 "millrace to end" (readProcessWithExitCode "bash" confined "")
     (code, filter ("descriptors " `isPrefixOf`) (lines report)) `shouldSatisfy` \(found, told) ->
       found == ExitSuccess && map (isInfixOf "16, raised to ") told == [True]
+
+  it "says that clients wait, when the connections that there are descriptors for are all busy" $
+    withConfined ["pong", "--port", "0", "--cores", "2"] $ \server ->
+      withBusyClients (fromIntegral (serverPort server)) 40 $ nextErrorLine server `shouldReturn` "millrace: clients wait: too many open files (ulimit -n)"
+  it "says so, too, when descriptors have gone elsewhere" $
+    withConfined ["pong", "--port", "0", "--cores", "2", "--status", "0"] $ \server -> do
+      status <- nextLine server
+      let statusPort = read (takeWhile isDigit (drop (length ("status on http://127.0.0.1:" :: String)) status))
+      withBusyClients (fromIntegral (serverPort server)) 30 . withBusyClients statusPort 20 $
+        nextErrorLine server `shouldReturn` "millrace: clients wait: too many open files (ulimit -n)"
 
   describe "goes on when what it says is not taken" $ do
     let goesOn output = withReservedPort $ \number -> do
@@ -567,9 +579,19 @@ withBegunDownloadOf fields server action = withClient server $ \client -> do
   Network.sendAll client ("GET /large HTTP/1.1\r\nHost: localhost\r\n" <> fields <> "\r\n")
   Network.recv client 1000 >>= action client
 
--- | A connection to the server.
-manyClients :: Int -> Server -> IO a -> IO a
-manyClients count server use = foldr (\_ inner -> withClient server (const inner)) use [1 .. count]
+-- A server that may have 64 descriptors.
+withConfined :: [String] -> (Server -> IO a) -> IO a
+withConfined arguments use = do
+  path <- millracePath
+  withCommand "bash" (["-c", "ulimit -n 64; exec \"$@\"", "bash", path] ++ arguments) use
+
+-- So many clients are in the middle of their first request.
+withBusyClients :: Network.PortNumber -> Int -> IO a -> IO a
+withBusyClients port count = withClients port count (`Network.sendAll` "GET / HT")
+
+-- So many connections that have begun in this way.
+withClients :: Network.PortNumber -> Int -> (Network.Socket -> IO ()) -> IO a -> IO a
+withClients port count begin action = foldr (\_ others -> withClientOf port (\client -> begin client >> others)) action [1 .. count]
 
 -- | What of the server's memory is real.
 residentKilobytes :: Server -> IO Int
@@ -578,6 +600,7 @@ residentKilobytes server = do
   status <- readFile ("/proc/" <> show number <> "/status")
   pure (sum [read kilobytes | ["VmRSS:", kilobytes, _] <- map words (lines status)])
 
+-- | A connection to the server.
 withClient :: Server -> (Network.Socket -> IO a) -> IO a
 withClient = withClientOf . fromIntegral . serverPort
 

@@ -14,6 +14,7 @@ module Millrace.Http.Exception
     exceptionResponseForDebug,
     isAsynchronous,
     isTimeExpired,
+    acceptingConnection,
     sendingResponse,
     usingFile,
   )
@@ -167,6 +168,10 @@ defaultShouldDisplayException exception
     isLostClient failure = ioe_type failure `elem` [ResourceVanished, InvalidArgument]
     -- What an application's own connections come to is the application's affair.
     isSlowClient failure = ioe_type failure == TimeExpired && ioe_location failure == sendingResponse
+
+-- | What an @IOError@ says was attempted if connections wait because there are no descriptors for them.
+acceptingConnection :: String
+acceptingConnection = "Network.Wai.Handler.Millrace: accepting a connection"
 
 -- | What an @IOError@ says was attempted if it comes from sending to a client.
 sendingResponse :: String

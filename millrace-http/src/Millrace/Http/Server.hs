@@ -6,7 +6,7 @@ module Millrace.Http.Server (runListeners) where
 import Control.Concurrent (forkIO, forkOn, getNumCapabilities)
 import Control.Concurrent.STM (atomically, check, modifyTVar', newTVarIO, readTVar, readTVarIO, writeTVar)
 import Control.Exception
-import Control.Monad (filterM, forM_, replicateM, unless, void, when)
+import Control.Monad (filterM, forM_, guard, replicateM, unless, void, when)
 import Data.Int (Int64)
 import Data.IORef
 import Data.IntMap.Strict (IntMap)
@@ -14,14 +14,14 @@ import qualified Data.IntMap.Strict as IntMap
 import Data.List (sortOn)
 import Data.Maybe (fromMaybe)
 import Data.Word (Word64)
-import Foreign.C.Error (Errno (..), eBADF, eINVAL, eNOTSOCK)
+import Foreign.C.Error (Errno (..), eBADF, eINVAL, eMFILE, eNFILE, eNOTSOCK, errnoToIOError)
 import Foreign.C.Types (CInt (..))
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
-import Millrace.Deadline (monotonicNanoseconds)
+import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
 import Millrace.Http.Connection
 import Millrace.Http.Endpoint
 import Millrace.Http.Eviction
-import Millrace.Http.Exception (ConnectionsCutOff (..))
+import Millrace.Http.Exception (ConnectionsCutOff (..), acceptingConnection, isTimeExpired)
 import Millrace.Http.FileCache (closeFileCache)
 import Millrace.Http.Listener (Listener (..), closeListener, inFlightMicros, retire)
 import Millrace.Http.NetworkSocket (closeTheirs, duplicate)
@@ -57,7 +57,8 @@ data Open = Open
 runListeners :: Settings -> [Listener] -> Application -> IO ()
 runListeners settings listeners application = do
   endpoint <- newEndpoint settings
-  sources <- mapM (newSource settings) listeners
+  tellWaiting <- newWaitingTeller settings
+  sources <- mapM (newSource settings tellWaiting) listeners
   asked <- newTVarIO False
   let drainAll = beginDraining endpoint sources >> atomically (writeTVar asked True)
       endNow = enterPhase endpoint Over >> announceShutdown (endpointState endpoint) >> mapM_ endSource sources
@@ -66,7 +67,7 @@ runListeners settings listeners application = do
   settingsInstallShutdownHandler settings drainAll
   settingsBeforeMainLoop settings
   capabilities <- getNumCapabilities
-  limit <- maybe (descriptorRoom capabilities) (return . Just) (settingsMaximumConnections settings)
+  limit <- maybe (fmap (`Room` tellWaiting) <$> descriptorRoom capabilities) (return . Just . (`Room` return ())) (settingsMaximumConnections settings)
   let count = max capabilities (length listeners)
   registries <- replicateM count (newIORef IntMap.empty)
   eviction <- newEviction (findIdle registries) askToEnd
@@ -79,7 +80,7 @@ runListeners settings listeners application = do
   flip finally (closeFileCache (endpointFiles endpoint)) . flip onException (endNow >> cutAll registries) $ do
     forM_ (zip3 [0 ..] registries (cycle sources)) $ \(number, registry, source) ->
       forkOnMasked number $
-        ( acceptLoop endpoint source (batchSize count (length listeners) limit) eviction registry (nextNumber accepted) limit application
+        ( acceptLoop endpoint source (batchSize count (length listeners) (roomFor <$> limit)) eviction registry (nextNumber accepted) limit application
             `catch` noteBroken
         )
           `finally` atomically (modifyTVar' accepting (subtract 1))
@@ -119,10 +120,10 @@ data Source = Source
   }
 
 -- A function of the user's works on sockets of the network package, and so on a duplicate.
-newSource :: Settings -> Listener -> IO Source
-newSource settings listener = case settingsAccept settings of
+newSource :: Settings -> IO () -> Listener -> IO Source
+newSource settings tellWaiting listener = case settingsAccept settings of
   Nothing ->
-    return (sourceOf (accept (listenerSocket listener)) (acceptNow (listenerSocket listener)) (closeListener listener))
+    return (sourceOf (acceptTelling tellWaiting (listenerSocket listener)) (acceptNow (listenerSocket listener)) (closeListener listener))
   Just acceptTheirs -> do
     theirs <- withFdSocket (listenerSocket listener) (duplicate "setAccept") >>= Network.mkSocket
     let next = do
@@ -134,13 +135,41 @@ newSource settings listener = case settingsAccept settings of
     sourceOf next waiting end =
       Source {nextConnection = next, waitingConnection = waiting, retireSource = retire listener end, endSource = end}
 
+-- Accepting merely waits when no descriptor is left.
+acceptTelling :: IO () -> Socket -> IO (Socket, SockAddr)
+acceptTelling tellWaiting listener = do
+  deadline <- deadlineAfter patienceMicros
+  outcome <- tryJust (guard . isTimeExpired) (acceptBefore deadline listener)
+  case outcome of
+    Right accepted -> return accepted
+    Left () -> do
+      left <- isDescriptorLeft
+      unless left tellWaiting
+      acceptTelling tellWaiting listener
+  where
+    -- Nobody who has nothing to do is woken often.
+    patienceMicros = 5000000
+
+isDescriptorLeft :: IO Bool
+isDescriptorLeft = (True <$ bracket (socket AF_INET Stream defaultProtocol) close return) `catch` \failure ->
+  return (ioe_errno failure `notElem` [Just number | Errno number <- [eMFILE, eNFILE]])
+
+-- Tells that connections wait for descriptors, once in a second at most.
+newWaitingTeller :: Settings -> IO (IO ())
+newWaitingTeller settings = tell <$> newIORef 0
+  where
+    tell notBefore = do
+      now <- monotonicNanoseconds
+      due <- atomicModifyIORef' notBefore (\moment -> if now < moment then (moment, False) else (now + 1000000000, True))
+      when due (settingsOnException settings Nothing (toException (errnoToIOError acceptingConnection eMFILE Nothing Nothing)) `catch` ignore)
+
 -- Runs masked, so that no exception can come between taking a connection and forking the thread that closes it.
 -- Accepting itself can be interrupted.
 --
 -- All that have come are taken before a thread is forked: after a few forks GHC's scheduler puts this thread behind all
 -- others, so that a busy server would take a few connections in each of its rounds, and the queue of the socket would
 -- run over.
-acceptLoop :: Endpoint -> Source -> (Int -> Int) -> Eviction Candidate -> Registry -> IO Int -> Maybe Int -> Application -> IO ()
+acceptLoop :: Endpoint -> Source -> (Int -> Int) -> Eviction Candidate -> Registry -> IO Int -> Maybe Room -> Application -> IO ()
 acceptLoop endpoint source batchAt eviction registry newNumber limit application = go
   where
     settings = endpointSettings endpoint
@@ -198,22 +227,30 @@ ignore _ = return ()
 descriptorRoom :: Int -> IO (Maybe Int)
 descriptorRoom capabilities = fmap (\most -> max 1 (most - 16 - 8 * capabilities)) <$> descriptorLimit
 
+-- For how many connections, and what tells that there is none.
+data Room = Room
+  { roomFor :: !Int,
+    _tellNone :: !(IO ())
+  }
+
 -- Holds back a connection that was accepted until there is room for it. Connections that are idle make room, the oldest
 -- first: those that are kept, and where there is none, one that has been silent since it was opened.
-awaitRoom :: Endpoint -> Eviction Candidate -> Int -> IO ()
-awaitRoom endpoint eviction limit = do
-  count <- currentOpenConnections state
-  phase <- readIORef (endpointPhase endpoint)
-  when (count >= limit && phase == Serving) $ do
-    (givesWay, pause) <- evict eviction
-    patience <- registerDelay (if givesWay || pause == 0 then retryMicros else pause)
-    atomically $ do
-      now <- currentOpenConnectionsSTM state
-      late <- readTVar patience
-      check (now < limit || late)
-    awaitRoom endpoint eviction limit
+awaitRoom :: Endpoint -> Eviction Candidate -> Room -> IO ()
+awaitRoom endpoint eviction (Room limit tellWaiting) = go (0 :: Int)
   where
     state = endpointState endpoint
+    go waits = do
+      count <- currentOpenConnections state
+      phase <- readIORef (endpointPhase endpoint)
+      when (count >= limit && phase == Serving) $ do
+        (givesWay, pause) <- evict eviction
+        unless (givesWay || waits == 0) tellWaiting
+        patience <- registerDelay (if givesWay || pause == 0 then retryMicros else pause)
+        atomically $ do
+          now <- currentOpenConnectionsSTM state
+          late <- readTVar patience
+          check (now < limit || late)
+        go (waits + 1)
 
 -- A connection that was idle, by the registry that it is in and its number: it may be long over when it is asked.
 data Candidate = Candidate !Registry !Int
