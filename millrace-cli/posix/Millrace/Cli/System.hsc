@@ -11,16 +11,20 @@ module Millrace.Cli.System
   , ignoreRotation
   ) where
 
+import Control.Concurrent (forkIO, threadDelay)
 import Control.Exception (IOException, finally, try)
 import Control.Monad (void)
+import Data.IORef (atomicModifyIORef', newIORef)
+import Data.Word (Word64)
 import Foreign.C.Types (CInt (..))
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, WordPtr, nullPtr, ptrToWordPtr)
 import Foreign.Storable (peekByteOff)
+import GHC.Clock (getMonotonicTimeNSec)
 import System.Exit (ExitCode (ExitFailure))
 import System.Posix.Process (exitImmediately)
 import System.Posix.Resource
-import System.Posix.Signals (Handler (CatchOnce, Default, Ignore), Signal, installHandler, raiseSignal, sigHUP, sigINT, sigTERM, sigUSR1)
+import System.Posix.Signals (Handler (Catch, Default, Ignore), Signal, installHandler, raiseSignal, sigHUP, sigINT, sigTERM, sigUSR1)
 import qualified System.Posix.Unistd as Posix
 
 #define _GNU_SOURCE
@@ -66,14 +70,32 @@ raiseDescriptorLimit = do
 -- next time, whichever signal that is; then the signal ends the program. The third finds the system's own handling. SIGHUP
 -- is left alone if it is ignored: whoever started the program (nohup) wants it to outlive its terminal.
 --
+-- What comes within a tenth of a second counts as one: timeout(1) sends SIGTERM to its child and to its group, and programs
+-- that hand on what their terminal has sent to all do the like.
+--
 -- @since 0.1.0
 onTermination :: IO () -> IO () -> IO ()
 onTermination first second = do
   outlives <- isIgnored sigHUP
+  counted <- newIORef (0 :: Int, 0)
   let signals = [sigINT, sigTERM] ++ [sigHUP | not outlives]
       handleWith handler = mapM_ (\signal -> installHandler signal (handler signal) Nothing) signals
-      again signal = CatchOnce (handleWith (const Default) >> second `finally` endBy signal)
-  handleWith (const (CatchOnce (handleWith again >> first)))
+      leaveToSystem = handleWith (const Default)
+      count now (before, since)
+        | before > 0 && now < since + togetherMicros * 1000 = ((before, since), before + 1)
+        | otherwise = ((before + 1, now), before)
+      asked signal = do
+        now <- getMonotonicTimeNSec
+        before <- atomicModifyIORef' counted (count now)
+        case before of
+          0 -> first
+          1 -> do
+            void (forkIO (threadDelay (fromIntegral togetherMicros) >> leaveToSystem))
+            second `finally` (leaveToSystem >> endBy signal)
+          _ -> pure ()
+  handleWith (Catch . asked)
+  where
+    togetherMicros = 100000 :: Word64
 
 -- | Lets the program live on when it is told by SIGUSR1 that its log has been rotated, as nginx, lighttpd and Apache are.
 --

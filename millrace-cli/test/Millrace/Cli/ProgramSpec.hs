@@ -101,11 +101,20 @@ spec = do
           let body = ByteString.drop 4 (snd (ByteString.breakSubstring "\r\n\r\n" received))
           (ByteString.length body, body == content) `shouldBe` (ByteString.length content, True)
           waitForExit 20 server `shouldReturn` ExitSuccess
+    it "on signals that come together as on one: timeout(1) sends two" . withLargeFile $ \directory content ->
+      withServer ["serve", directory, "--port", "0"] $ \server -> do
+        received <- withBegunDownload server $ \client begun -> do
+          forM_ [sigTERM, sigTERM, sigINT, sigTERM] (`signalServer` server)
+          _ <- nextErrorLine server
+          ByteString.append begun <$> receiveToEnd client
+        ByteString.length received `shouldSatisfy` (> ByteString.length content)
+        waitForExit 20 server `shouldReturn` ExitSuccess
     forM_ [("the same", sigTERM), ("another", sigINT)] $ \(name, second) ->
       it ("at once on a second signal, " <> name) . withLargeFile $ \directory _ ->
         withServer ["serve", directory, "--port", "0"] $ \server -> withBegunDownload server $ \_ _ -> do
           signalServer sigTERM server
           _ <- nextErrorLine server
+          pauseBetweenSignals
           signalServer second server
           waitForExit 8 server `shouldReturn` ExitFailure (negate (fromIntegral second))
     it "at once on a second signal, and has logged everything" . withLargeFile $ \directory _ -> do
@@ -114,6 +123,7 @@ spec = do
         curl ["-o", "/dev/null", serverUrl server <> "/missing"] `shouldReturn` ""
         signalServer sigTERM server
         _ <- nextErrorLine server
+        pauseBetweenSignals
         signalServer sigTERM server
         waitForExit 8 server `shouldReturn` ExitFailure (negate (fromIntegral sigTERM))
       readFile path >>= (`shouldSatisfy` isInfixOf "GET /missing HTTP/1.1")
@@ -126,6 +136,7 @@ spec = do
         else withCommand "unshare" (inContainer ++ [path, "serve", directory, "--port", "0"]) $ \server -> withBegunDownload server $ \_ _ -> do
           signalChild sigTERM server
           _ <- nextErrorLine server
+          pauseBetweenSignals
           signalChild sigTERM server
           waitForExit 8 server `shouldReturn` ExitFailure (128 + fromIntegral sigTERM)
     it "and says so in whole lines" . withServer ["pong", "--port", "0"] $ \server -> do
@@ -578,6 +589,10 @@ withBegunDownloadOf :: ByteString.ByteString -> Server -> (Network.Socket -> Byt
 withBegunDownloadOf fields server action = withClient server $ \client -> do
   Network.sendAll client ("GET /large HTTP/1.1\r\nHost: localhost\r\n" <> fields <> "\r\n")
   Network.recv client 1000 >>= action client
+
+-- Signals that come within a tenth of a second count as one.
+pauseBetweenSignals :: IO ()
+pauseBetweenSignals = threadDelay 200000
 
 -- A server that may have 64 descriptors.
 withConfined :: [String] -> (Server -> IO a) -> IO a
