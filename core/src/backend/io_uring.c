@@ -50,7 +50,8 @@ typedef struct ring_state {
     mr_slot *backlog_first; /* operations whose submission or cancellation found no room in the ring */
     mr_slot *backlog_last;
     bool wake_armed;
-    int edges; /* an epoll descriptor, see waits_for_edge; -1: not needed yet */
+    int edges; /* an epoll descriptor, see waits_for_edge; opened with the ring: later, it could take the number of a standard
+                * descriptor that was closed */
     bool edges_armed;
     size_t edges_waiting;
     bool is_tied;    /* to the thread that uses it first ... */
@@ -487,8 +488,6 @@ static bool watch_edges(mr_loop *loop, ring_state *state, const mr_descriptor *d
     bool is_foreign = descriptor->generation == 0; /* only room is waited for then */
     struct epoll_event event = {.events = is_foreign ? EPOLLOUT | EPOLLONESHOT : events_of(descriptor) | EPOLLET,
                                 .data.fd = descriptor->number};
-    if (state->edges < 0)
-        state->edges = epoll_create1(EPOLL_CLOEXEC);
     mr_count(&loop->counters.system_calls, 1);
     return epoll_ctl(state->edges, EPOLL_CTL_MOD, descriptor->number, &event) == 0 ||
            epoll_ctl(state->edges, EPOLL_CTL_ADD, descriptor->number, &event) == 0;
@@ -502,8 +501,7 @@ static void unwatch_edges(mr_loop *loop, const mr_descriptor *descriptor)
 
 /*
  * What is watched has reported what was there before; some of that may have been another's. So it is attempted once more
- * before it waits for what comes. True when it waits, or has ended; false without memory or descriptors for it: then it is
- * begun again.
+ * before it waits for what comes. True when it waits, or has ended; false without memory for it: then it is begun again.
  */
 static bool wait_for_edge(mr_loop *loop, mr_slot *slot)
 {
@@ -866,35 +864,39 @@ static int open_ring_of(const mr_loop *loop, ring_state *state)
     return state->is_tied ? 0 : open_ring(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES, SHARED_RING);
 }
 
+static int open_descriptors(mr_loop *loop, ring_state *state)
+{
+    state->edges = epoll_create1(EPOLL_CLOEXEC);
+    if (state->edges < 0)
+        return -errno;
+    int error = mr_eventfd_open(loop);
+    if (!error && (error = open_ring_of(loop, state)))
+        mr_eventfd_close(loop);
+    if (error)
+        close(state->edges);
+    return error;
+}
+
 static int create(mr_loop *loop)
 {
     ring_state *state = calloc(1, sizeof *state);
     if (!state)
         return -ENOMEM;
-    int error = mr_eventfd_open(loop);
-    if (!error && (error = open_ring_of(loop, state)))
-        mr_eventfd_close(loop);
+    int error = open_descriptors(loop, state);
     if (error) {
         free(state);
         return error;
     }
-    state->edges = -1;
     open_lent_ring(state);
     io_uring_ring_dontfork(&state->ring); /* a child that wrote to the shared memory would corrupt ours */
     loop->backend_state = state;
     return 0;
 }
 
-static void close_edges(const ring_state *state)
-{
-    if (state->edges >= 0)
-        close(state->edges);
-}
-
 static void destroy(mr_loop *loop)
 {
     ring_state *state = state_of(loop);
-    close_edges(state);
+    close(state->edges);
     io_uring_queue_exit(&state->ring);
     if (state->lent_ring)
         munmap(state->lent_ring, lent_ring_size());
@@ -907,7 +909,7 @@ static void abandon(mr_loop *loop)
 {
     ring_state *state = state_of(loop);
     close(state->ring.ring_fd); /* the memory was not inherited */
-    close_edges(state);
+    close(state->edges);
     free_lent(state);
     mr_eventfd_close(loop);
     free(state);

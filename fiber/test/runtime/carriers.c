@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static void *nothing(void *argument)
@@ -61,6 +62,39 @@ static void closed_standard_descriptors_stay_closed(void)
     start_carriers(2);
     CHECK_EQ((intptr_t)on_fiber(nothing, (void *)10), 10);
     CHECK_EQ(open("/dev/null", O_RDONLY), STDIN_FILENO);
+    CHECK_EQ(mr_carriers_stop(), 0);
+    CHECK_EQ(fcntl(STDIN_FILENO, F_GETFD), 0);
+}
+
+enum { MUCH = 1 << 20 }; /* more than the buffer of a connection holds */
+
+static void *send_much(void *argument)
+{
+    static char bytes[MUCH];
+    return (void *)send((int)(intptr_t)argument, bytes, sizeof bytes, 0);
+}
+
+/* One receive of all may end early: a ring that was tried and closed still interrupts the thread that made it. */
+static void receive_much(int socket)
+{
+    static char bytes[MUCH];
+    for (size_t received = 0; received < sizeof bytes;)
+        received += (size_t)MUST(recv(socket, bytes, sizeof bytes, 0));
+}
+
+/* Its peer sends no more, and reads late: on io_uring such a wait takes more than a poll. */
+static void so_they_do_when_a_send_waits_for_room(void)
+{
+    int ends[2];
+    MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+    MUST(shutdown(ends[1], SHUT_WR));
+    MUST(close(STDIN_FILENO));
+    start_carriers(1);
+    mr_fiber *sender = spawn(send_much, (void *)(intptr_t)ends[0]);
+    let_fibers_park();
+    CHECK_EQ(open("/dev/null", O_RDONLY), STDIN_FILENO);
+    receive_much(ends[1]);
+    CHECK_EQ((intptr_t)join(sender), MUCH);
     CHECK_EQ(mr_carriers_stop(), 0);
     CHECK_EQ(fcntl(STDIN_FILENO, F_GETFD), 0);
 }
@@ -241,6 +275,7 @@ const fiber_case carriers_cases[] = {
     CASE(options_that_cannot_be),
     CASE(little_memory_for_rings),
     CASE(closed_standard_descriptors_stay_closed),
+    CASE(so_they_do_when_a_send_waits_for_room),
     CASE(stop_waits_for_fibers_and_their_fibers),
     CASE(start_does_not_wait_for_fibers),
     CASE(a_fiber_cannot_stop_them),
