@@ -445,22 +445,54 @@ ssize_t pwritev64(int descriptor, const struct iovec *vector, int count, off64_t
                                                   : run_vector(descriptor, vector, count, offset, true);
 }
 
-/* An offset of -1 is where the descriptor stands. */
-static bool is_libcs_with_flags(const struct iovec *vector, int count, off64_t offset, int flags)
+/* Does a file in memory? It takes what any pipe or socket takes, and nothing that is a disk's. */
+static bool are_taken_in_memory(bool writes, int flags)
 {
-    return (flags & RWF_NOWAIT) || is_libcs_vector(vector, count, offset == AT_POSITION ? 0 : offset);
+    char byte = 0;
+    int error = errno, file = memfd_create("flags", MFD_CLOEXEC);
+    transfer t = {.call = {.descriptor = file}, .writes = writes, .vector = &(struct iovec){&byte, 1}, .count = 1,
+                  .flags = flags};
+    bool are_taken = file < 0 || perform(&t) >= 0;
+    if (file >= 0)
+        LIBC(close)(file);
+    errno = error;
+    return are_taken;
+}
+
+/* What is no file refuses flags that it does not know before it would wait, and so they need not be tried on it. An event
+ * descriptor is written to without an iterator, for which there is one flag (do_loop_readv_writev in fs/read_write.c). */
+static bool are_flags_refused(int descriptor, bool writes, int flags)
+{
+    if (!(flags & ~RWF_HIPRI))
+        return false;
+    descriptor_kind kind = kind_of(descriptor);
+    if (kind == KIND_FILE)
+        return false;
+    return (kind == KIND_OTHER && writes) || !are_taken_in_memory(writes, flags);
+}
+
+/* An offset of -1 is where the descriptor stands. */
+static bool is_libcs_with_flags(const struct iovec *vector, int count, off64_t offset)
+{
+    return is_libcs_vector(vector, count, offset == AT_POSITION ? 0 : offset);
+}
+
+/* Does it fail at once, or wait for nothing? */
+static bool is_without_wait(int descriptor, bool writes, int flags)
+{
+    return (flags & RWF_NOWAIT) || are_flags_refused(descriptor, writes, flags);
 }
 
 ssize_t preadv64v2(int descriptor, const struct iovec *vector, int count, off64_t offset, int flags)
 {
-    return is_libcs_with_flags(vector, count, offset, flags)
+    return is_libcs_with_flags(vector, count, offset) || is_without_wait(descriptor, false, flags)
                ? LIBC(preadv64v2)(descriptor, vector, count, offset, flags)
                : run_with_flags(descriptor, vector, count, offset, false, flags);
 }
 
 ssize_t pwritev64v2(int descriptor, const struct iovec *vector, int count, off64_t offset, int flags)
 {
-    return is_libcs_with_flags(vector, count, offset, flags)
+    return is_libcs_with_flags(vector, count, offset) || is_without_wait(descriptor, true, flags)
                ? LIBC(pwritev64v2)(descriptor, vector, count, offset, flags)
                : run_with_flags(descriptor, vector, count, offset, true, flags);
 }

@@ -224,6 +224,45 @@ static void call_preadv2_nowait(world *w, outcome *o)
     o->result = preadv2(w->descriptor, &vector, 1, 0, RWF_NOWAIT);
 }
 
+/* What no kernel knows, what is for disks alone, what contradicts itself, and what means something to files alone. */
+enum { FLAGS_UNKNOWN = 1 << 30, FLAGS_OF_DISKS = 0x80, FLAGS_CONTRADICTORY = 0x30, FLAGS_OF_FILES = RWF_SYNC };
+
+static void read_with_flags(world *w, outcome *o, int flags)
+{
+    struct iovec vector = {o->data, 8};
+    o->result = preadv2(w->descriptor, &vector, 1, -1, flags);
+}
+
+static void call_preadv2_unknown(world *w, outcome *o)
+{
+    read_with_flags(w, o, FLAGS_UNKNOWN);
+}
+
+static void call_preadv2_of_disks(world *w, outcome *o)
+{
+    read_with_flags(w, o, FLAGS_OF_DISKS);
+}
+
+static void call_preadv2_contradictory(world *w, outcome *o)
+{
+    read_with_flags(w, o, FLAGS_CONTRADICTORY);
+}
+
+static void call_preadv2_of_files(world *w, outcome *o)
+{
+    read_with_flags(w, o, FLAGS_OF_FILES);
+}
+
+static void call_preadv2_nowait_here(world *w, outcome *o)
+{
+    read_with_flags(w, o, RWF_NOWAIT);
+}
+
+static void call_preadv2_nowait_unknown(world *w, outcome *o)
+{
+    read_with_flags(w, o, RWF_NOWAIT | FLAGS_UNKNOWN);
+}
+
 static void call_eventfd_read(world *w, outcome *o)
 {
     eventfd_t value = 0;
@@ -395,6 +434,42 @@ static void call_pwritev2_dsync(world *w, outcome *o)
 {
     struct iovec vector = {"sometext", 8};
     o->result = pwritev2(w->descriptor, &vector, 1, 2, RWF_DSYNC);
+}
+
+static void write_with_flags(world *w, outcome *o, int flags)
+{
+    struct iovec vector = {"sometext", 8};
+    o->result = pwritev2(w->descriptor, &vector, 1, -1, flags);
+}
+
+static void call_pwritev2_unknown(world *w, outcome *o)
+{
+    write_with_flags(w, o, FLAGS_UNKNOWN);
+}
+
+static void call_pwritev2_of_disks(world *w, outcome *o)
+{
+    write_with_flags(w, o, FLAGS_OF_DISKS);
+}
+
+static void call_pwritev2_contradictory(world *w, outcome *o)
+{
+    write_with_flags(w, o, FLAGS_CONTRADICTORY);
+}
+
+static void call_pwritev2_of_files(world *w, outcome *o)
+{
+    write_with_flags(w, o, FLAGS_OF_FILES);
+}
+
+static void call_pwritev2_nowait_here(world *w, outcome *o)
+{
+    write_with_flags(w, o, RWF_NOWAIT);
+}
+
+static void call_pwritev2_nowait_unknown(world *w, outcome *o)
+{
+    write_with_flags(w, o, RWF_NOWAIT | FLAGS_UNKNOWN);
 }
 
 static void call_eventfd_write(world *w, outcome *o)
@@ -1015,6 +1090,12 @@ const call calls[] = {
     {"getw", NEED_READABLE, false, false, call_getw},
     {"preadv2_here", NEED_READABLE, false, false, call_preadv2_here},
     {"preadv2_nowait", NEED_NOTHING, false, false, call_preadv2_nowait},
+    {"preadv2_unknown", NEED_READABLE, false, false, call_preadv2_unknown},
+    {"preadv2_of_disks", NEED_READABLE, false, true, call_preadv2_of_disks},
+    {"preadv2_contradictory", NEED_READABLE, false, false, call_preadv2_contradictory},
+    {"preadv2_of_files", NEED_READABLE, false, false, call_preadv2_of_files},
+    {"preadv2_nowait_here", NEED_NOTHING, false, false, call_preadv2_nowait_here},
+    {"preadv2_nowait_unknown", NEED_NOTHING, false, false, call_preadv2_nowait_unknown},
     {"eventfd_read", NEED_READABLE, false, false, call_eventfd_read},
     {"getdelim", NEED_READABLE, false, false, call_getdelim},
     {"recv_chk", NEED_READABLE, false, false, call_recv_chk},
@@ -1037,6 +1118,12 @@ const call calls[] = {
     {"putw", NEED_WRITABLE, false, false, call_putw},
     {"pwritev2_here", NEED_WRITABLE, false, false, call_pwritev2_here},
     {"pwritev2_dsync", NEED_NOTHING, false, true, call_pwritev2_dsync},
+    {"pwritev2_unknown", NEED_WRITABLE, false, false, call_pwritev2_unknown},
+    {"pwritev2_of_disks", NEED_WRITABLE, false, true, call_pwritev2_of_disks},
+    {"pwritev2_contradictory", NEED_WRITABLE, false, false, call_pwritev2_contradictory},
+    {"pwritev2_of_files", NEED_WRITABLE, false, true, call_pwritev2_of_files},
+    {"pwritev2_nowait_here", NEED_NOTHING, false, true, call_pwritev2_nowait_here},
+    {"pwritev2_nowait_unknown", NEED_NOTHING, false, false, call_pwritev2_nowait_unknown},
     {"eventfd_write", NEED_WRITABLE, false, false, call_eventfd_write},
     {"eventfd_write_most", NEED_WRITABLE, false, false, call_eventfd_write_most},
     {"fprintf", NEED_WRITABLE, false, false, call_fprintf},
