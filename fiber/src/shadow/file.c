@@ -480,7 +480,10 @@ static bool is_libcs_with_flags(const struct iovec *vector, int count, off64_t o
 /* Does it fail at once, or wait for nothing? */
 static bool is_without_wait(int descriptor, bool writes, int flags)
 {
-    return (flags & RWF_NOWAIT) || are_flags_refused(descriptor, writes, flags);
+    if (!(flags & RWF_NOWAIT))
+        return are_flags_refused(descriptor, writes, flags);
+    mf_spend_turn();
+    return true;
 }
 
 ssize_t preadv64v2(int descriptor, const struct iovec *vector, int count, off64_t offset, int flags)

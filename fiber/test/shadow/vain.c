@@ -9,6 +9,7 @@
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 
 /* What the loops try for. */
@@ -82,6 +83,13 @@ static bool try_receiving(prize *p)
     return recv(p->sockets.ends[0], &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 1;
 }
 
+static bool try_reading_with_flags(prize *p)
+{
+    char byte;
+    struct iovec vector = {&byte, 1};
+    return preadv2(p->sockets.ends[0], &vector, 1, -1, RWF_NOWAIT) == 1;
+}
+
 static bool try_until_moment_past(prize *p)
 {
     struct timespec past = {0};
@@ -106,7 +114,7 @@ static bool try_to_sleep_on_a_word(prize *p)
 
 static bool (*const ways[])(prize *) = {
     try_mutex, try_reading, try_writing, try_spinning, try_semaphore, try_stream,
-    try_poll, try_select, try_epoll, try_receiving, try_until_moment_past, try_no_time,
+    try_poll, try_select, try_epoll, try_receiving, try_reading_with_flags, try_until_moment_past, try_no_time,
     try_to_sleep_on_a_word,
 };
 
