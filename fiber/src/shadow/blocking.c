@@ -9,6 +9,8 @@ enum { BACKOFF_LAST_MS = 20, CALLS_PER_TURN = 128 };
 
 #define NS_PER_MS UINT64_C(1000000)
 #define IDLE_WAIT_NS UINT64_C(50000)
+#define FIRST_LOOK_NS (16 * NS_PER_MS)
+#define LAST_LOOK_NS (256 * NS_PER_MS)
 
 /* Most programs set none, and are spared a system call for each wait. */
 static atomic_bool has_socket_timeouts, has_receive_marks;
@@ -84,6 +86,8 @@ static bool may_wait(mf_patient_call *call)
     }
     call->deadline_ns = mf_socket_deadline_ns(call->descriptor, call->direction);
     call->has_waited = true;
+    call->is_local_send = call->direction == MR_WAIT_WRITABLE && mf_is_unix(call->descriptor);
+    call->look_ns = FIRST_LOOK_NS;
     return true;
 }
 
@@ -92,6 +96,23 @@ static bool end_wait(int error)
     if (error)
         mf_fail(error == MF_DEADLINE_PASSED ? -EAGAIN : error);
     return !error;
+}
+
+/* Whoever shuts down a Unix socket for sending, or its peer for receiving, wakes the threads that send on it, but to those
+ * who poll for room the kernel says nothing (unix_poll in net/unix/af_unix.c). */
+static int wait_until_look(mf_patient_call *call)
+{
+    uint64_t look_ns = mr_clock_now_ns() + call->look_ns;
+    int error = mf_watch_wait(call->descriptor, call->direction, mf_earlier(call->deadline_ns, look_ns));
+    if (call->look_ns < LAST_LOOK_NS)
+        call->look_ns *= 2;
+    return error == MF_DEADLINE_PASSED && !mf_has_passed(call->deadline_ns) ? 0 : error;
+}
+
+static int wait_for_descriptor(mf_patient_call *call)
+{
+    return call->is_local_send ? wait_until_look(call)
+                               : mf_watch_wait(call->descriptor, call->direction, call->deadline_ns);
 }
 
 /* A Unix datagram socket is writable while its peer's queue is full: then only time helps. */
@@ -104,7 +125,7 @@ bool mf_wait_to_retry(mf_patient_call *call)
         return mf_back_off(&call->backoff_ms, call->deadline_ns);
     }
     uint64_t begin_ns = mr_clock_now_ns();
-    int error = mf_watch_wait(call->descriptor, call->direction, call->deadline_ns);
+    int error = wait_for_descriptor(call);
     call->was_idle = mr_clock_now_ns() - begin_ns < IDLE_WAIT_NS;
     return end_wait(error);
 }

@@ -70,6 +70,8 @@ static descriptor_kind kind_of(int descriptor)
 static ssize_t attempt_without_waiting(const transfer *t)
 {
     int flags = t->flags | RWF_NOWAIT;
+    if (t->call.is_local_send)
+        return mf_send_once(&t->call, &(struct msghdr){.msg_iov = t->vector, .msg_iovlen = (size_t)t->count}, 0);
     return t->writes ? LIBC(pwritev64v2)(t->call.descriptor, t->vector, t->count, t->offset, flags)
                      : LIBC(preadv64v2)(t->call.descriptor, t->vector, t->count, t->offset, flags);
 }

@@ -21,12 +21,13 @@ bool mf_is_stream(int descriptor)
     return getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
 }
 
-/* -1 of what is no socket. errno may change. */
-static int domain_of(int descriptor)
+bool mf_is_unix(int descriptor)
 {
-    int domain = -1;
+    int domain = -1, error = errno;
     socklen_t size = sizeof domain;
-    return getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 ? domain : -1;
+    bool is_unix = getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+    errno = error;
+    return is_unix;
 }
 
 /* Urgent data of a stream is never waited for (tcp_recv_urg in net/ipv4/tcp.c, unix_stream_recv_urg). Nor is the queue of
@@ -42,7 +43,7 @@ static bool receive_is_libcs(int descriptor, int flags)
         return true;
     if (!(flags & MSG_ERRQUEUE))
         return false;
-    return domain_of(descriptor) != AF_UNIX;
+    return !mf_is_unix(descriptor);
 }
 
 /* Looked at, not changed. What was set in another process before the socket was passed on is not known. */
@@ -165,7 +166,7 @@ static ssize_t receive_more(mf_patient_call *call, struct msghdr *message, int f
  * (unix_stream_read_generic in net/unix/af_unix.c). */
 static size_t least_bytes(int descriptor, size_t wanted, int flags)
 {
-    if ((flags & MSG_PEEK) && domain_of(descriptor) == AF_UNIX)
+    if ((flags & MSG_PEEK) && mf_is_unix(descriptor))
         return wanted < 1 ? wanted : 1;
     size_t mark = flags & MSG_WAITALL ? wanted : mf_receive_mark(descriptor);
     return mark < wanted ? mark : wanted;
@@ -342,11 +343,31 @@ int recvmmsg(int descriptor, struct mmsghdr *messages, unsigned count, int flags
 
 /* ----------------------------------------------------------------------------------------------------- sending --- */
 
+/* Takes it off the socket; 0 if there is none. */
+static int take_error(int descriptor)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+    getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &size);
+    return error;
+}
+
+ssize_t mf_send_once(const mf_patient_call *call, const struct msghdr *message, int flags)
+{
+    int silently = call->is_local_send ? MSG_NOSIGNAL : 0;
+    ssize_t sent = LIBC(sendmsg)(call->descriptor, message, flags | MSG_DONTWAIT | silently);
+    if (sent < 0 && errno == EPIPE && call->is_local_send) {
+        int error = take_error(call->descriptor);
+        errno = error ? error : EPIPE;
+    }
+    return sent;
+}
+
 static ssize_t send_some(mf_patient_call *call, const struct msghdr *message, int flags)
 {
     ssize_t sent;
     do
-        sent = LIBC(sendmsg)(call->descriptor, message, flags | MSG_DONTWAIT);
+        sent = mf_send_once(call, message, flags);
     while (sent < 0 && errno == EAGAIN && mf_wait_to_retry(call));
     mf_note_progress(call);
     return sent;

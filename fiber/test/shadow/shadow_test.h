@@ -31,6 +31,7 @@
     X(receive)                                                                                                         \
     X(report)                                                                                                          \
     X(scan)                                                                                                            \
+    X(send)                                                                                                            \
     X(sent)                                                                                                            \
     X(server)                                                                                                          \
     X(signal)                                                                                                          \
