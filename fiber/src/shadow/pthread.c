@@ -13,6 +13,8 @@
 #include "../offload.h"
 #include "../report/report.h"
 #include "blocking.h"
+#include "callable.h"
+#include "cleanups.h"
 #include "fork.h"
 #include "libc.h"
 #include "timespec.h"
@@ -652,32 +654,82 @@ int pthread_barrier_wait(pthread_barrier_t *barrier)
     return e.result;
 }
 
-#ifdef __SANITIZE_THREAD__ /* has a pthread_once of its own (tsan_interceptors_posix.cpp) */
+#ifdef __SANITIZE_THREAD__ /* has a pthread_once of its own (tsan_interceptors_posix.cpp), which knows no fork */
 #define ONCE_IN_PROGRESS (1 << 16)
 #define ONCE_DONE 1
+
+static bool is_begun_here(int state)
+{
+    return state & ONCE_IN_PROGRESS;
+}
 #else /* glibc's states (pthreadP.h) */
 #define ONCE_IN_PROGRESS 1
 #define ONCE_DONE 2
+
+static _Thread_local struct {
+    pthread_once_t control;
+    int state;
+} example;
+
+static void note_state(void)
+{
+    example.state = example.control;
+}
+
+/* The rest of the state tells which process began: what its parent was initializing, a child begins anew. */
+static bool is_begun_here(int state)
+{
+    if (!(state & ONCE_IN_PROGRESS))
+        return false;
+    example.control = PTHREAD_ONCE_INIT;
+    LIBC(pthread_once)(&example.control, note_state);
+    return state == example.state;
+}
 #endif
 
 static int try_to_begin_once(void *control)
 {
     int state = __atomic_load_n((int *)control, __ATOMIC_ACQUIRE);
-    return (state & ONCE_IN_PROGRESS) && !(state & ONCE_DONE) ? EBUSY : 0;
+    return !(state & ONCE_DONE) && is_begun_here(state) ? EBUSY : 0;
 }
 
 /* While another fiber, or a thread, runs the initializer, a fiber parks: libc would block the carrier, on which the
- * initializer may have to go on. Between the look and the call no other fiber of this carrier runs. */
+ * initializer may have to go on. It is another's turn when that one has thrown an exception. */
+static void wait_for_initializer(pthread_once_t *control)
+{
+    int before = errno;
+    mf_callable own = mf_callable_get();
+    acquire(control, try_to_begin_once, MR_NO_DEADLINE, false);
+    mf_callable_put(own);
+    errno = before;
+}
+
+static _Thread_local void (*next_initializer)(void);
+
+/* libc has a cleanup for the case that it throws. */
+static void initialize_leaving_cleanups(void)
+{
+    void (*initialize)(void) = next_initializer;
+    mf_cleanup *inner = mf_cleanups_exchange(NULL);
+    mf_cleanups_exchange(inner ? inner->__prev : NULL);
+    initialize();
+    mf_cleanups_exchange(inner);
+}
+
+/* Between the look and the call no other fiber of this carrier runs. */
+static int once_on_fiber(pthread_once_t *control, void (*initialize)(void))
+{
+    if (try_to_begin_once(control) == EBUSY)
+        wait_for_initializer(control);
+    next_initializer = initialize;
+    return LIBC(pthread_once)(control, initialize_leaving_cleanups);
+}
+
 int pthread_once(pthread_once_t *control, void (*initialize)(void))
 {
     if (__atomic_load_n((int *)control, __ATOMIC_ACQUIRE) & ONCE_DONE)
         return 0;
-    if (mf_current) {
-        int before = errno;
-        acquire(control, try_to_begin_once, MR_NO_DEADLINE, false);
-        errno = before;
-    }
-    int error = LIBC(pthread_once)(control, initialize);
+    int error = mf_current ? once_on_fiber(control, initialize) : LIBC(pthread_once)(control, initialize);
     wake(control, true);
     return error;
 }

@@ -7,41 +7,19 @@
  */
 #include "libc.h"
 #include "blocking.h"
+#include "cleanups.h"
 #include "stream.h"
 
 #include <limits.h>
 #include <stdio_ext.h>
 #include <wchar.h>
 
-typedef struct _pthread_cleanup_buffer cleanup;
-
 typedef struct view {
-    FILE *stream;      /* what is viewed; locked */
-    cleanup *cleanups; /* of this thread, outside the call */
-    bool is_over;      /* nothing more is to be taken */
+    FILE *stream;         /* what is viewed; locked */
+    mf_cleanup *cleanups; /* outside the call: scanf has one for its lock */
+    bool is_over;         /* nothing more is to be taken */
     char buffer[1];
 } view;
-
-/* pthread.h declares them for old compilers only. */
-void _pthread_cleanup_push(cleanup *, void (*)(void *), void *);
-void _pthread_cleanup_pop(cleanup *, int);
-
-static void clean_nothing(void *argument)
-{
-    (void)argument;
-}
-
-/* libc keeps the cleanups of a thread in a list, through records on the stack; scanf has one for its lock. Fibers that
- * park in scanf would take each other's records off that list. So a fiber leaves it as it was when it parks. */
-static cleanup *exchange_cleanups(cleanup *first)
-{
-    cleanup own;
-    _pthread_cleanup_push(&own, clean_nothing, NULL);
-    cleanup *before = own.__prev;
-    own.__prev = first;
-    _pthread_cleanup_pop(&own, 0);
-    return before;
-}
 
 static ssize_t read_view(void *cookie, char *to, size_t size)
 {
@@ -49,9 +27,9 @@ static ssize_t read_view(void *cookie, char *to, size_t size)
     (void)size;
     if (v->is_over)
         return 0;
-    cleanup *inner = exchange_cleanups(v->cleanups);
+    mf_cleanup *inner = mf_cleanups_exchange(v->cleanups);
     int character = __uflow(v->stream);
-    exchange_cleanups(inner);
+    mf_cleanups_exchange(inner);
     if (character == EOF)
         return 0; /* an error is the stream's; to scanf it is the same */
     *to = (char)character;
@@ -89,8 +67,8 @@ static int scan_view(scanner *libcs, view *v, const char *format, va_list argume
     FILE *viewing = open_view(v);
     if (!viewing)
         return EOF;
-    v->cleanups = exchange_cleanups(NULL);
-    exchange_cleanups(v->cleanups);
+    v->cleanups = mf_cleanups_exchange(NULL);
+    mf_cleanups_exchange(v->cleanups);
     int matched = libcs(viewing, format, arguments);
     int error = errno;
     push_back_rest(v, viewing);

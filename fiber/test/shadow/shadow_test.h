@@ -25,6 +25,7 @@
     X(jump)                                                                                                            \
     X(masked)                                                                                                          \
     X(name)                                                                                                            \
+    X(once)                                                                                                            \
     X(poll)                                                                                                            \
     X(process)                                                                                                         \
     X(pthread)                                                                                                         \

@@ -1,0 +1,23 @@
+/* cleanups.c: getting at the list, which has no name. */
+#include "cleanups.h"
+
+#include <stddef.h>
+
+/* pthread.h declares them for old compilers only. */
+void _pthread_cleanup_push(mf_cleanup *, void (*)(void *), void *);
+void _pthread_cleanup_pop(mf_cleanup *, int);
+
+static void clean_nothing(void *argument)
+{
+    (void)argument;
+}
+
+mf_cleanup *mf_cleanups_exchange(mf_cleanup *first)
+{
+    mf_cleanup own;
+    _pthread_cleanup_push(&own, clean_nothing, NULL);
+    mf_cleanup *before = own.__prev;
+    own.__prev = first;
+    _pthread_cleanup_pop(&own, 0);
+    return before;
+}
