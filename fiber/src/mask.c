@@ -72,24 +72,33 @@ static void note_request(mf_mask *mask, int how, uint64_t set)
     }
 }
 
-/* A handler that is left by a jump leaves the mask as it is, like the kernel. One that waits has more blocked than its
- * carrier. */
-static void let_in(mf_mask *mask, int signal_number)
+/* While a handler runs. One that is left by a jump leaves the mask as it is, like the kernel; one that waits has more blocked
+ * than its carrier. */
+static void note_handler(mf_mask *mask, int signal_number)
 {
     struct sigaction action;
-    uint64_t bit = MF_MASK_BIT(signal_number), added = mask->added, removed = mask->removed;
-    bool was_own = mask->is_own;
     sigaction(signal_number, NULL, &action);
-    uint64_t handlers = mf_mask_of_set(&action.sa_mask) | (action.sa_flags & SA_NODEFER ? 0 : bit);
-    note_request(mask, SIG_BLOCK, handlers & ~NEVER_BLOCKED);
+    uint64_t own = action.sa_flags & SA_NODEFER ? 0 : MF_MASK_BIT(signal_number);
+    note_request(mask, SIG_BLOCK, (mf_mask_of_set(&action.sa_mask) | own) & ~NEVER_BLOCKED);
     mask->is_own = true;
-    uint64_t before = mf_mask_of_thread();
-    mf_mask_set(before & ~bit);
-    mf_mask_set(before);
+}
+
+static void note_end_of_handler(mf_mask *mask, const mf_mask *before)
+{
+    mask->added = before->added;
+    mask->removed = before->removed;
+    mask->is_own = before->is_own;
+}
+
+static void let_in(mf_mask *mask, int signal_number)
+{
+    mf_mask before = *mask;
+    uint64_t bit = MF_MASK_BIT(signal_number), in_force = mf_mask_of_thread();
+    note_handler(mask, signal_number);
+    mf_mask_set(in_force & ~bit);
+    mf_mask_set(in_force);
     mask->awaited &= ~bit; /* not before: several may have been queued, and the first one's handler waits */
-    mask->is_own = was_own;
-    mask->added = added;
-    mask->removed = removed;
+    note_end_of_handler(mask, &before);
 }
 
 void mf_mask_let_in_awaited(void)
@@ -156,7 +165,7 @@ mf_mask_of_wait mf_mask_begin_wait(const sigset_t *set)
     return wait;
 }
 
-bool mf_mask_is_pending(const mf_mask_of_wait *wait)
+static uint64_t pending_for_wait(const mf_mask_of_wait *wait)
 {
     uint64_t pending = 0;
     if (wait->lets_in)
@@ -164,25 +173,32 @@ bool mf_mask_is_pending(const mf_mask_of_wait *wait)
     return pending & wait->lets_in;
 }
 
-static bool has_handler(int signal_number)
+bool mf_mask_is_pending(const mf_mask_of_wait *wait)
 {
-    struct sigaction action;
-    return sigaction(signal_number, NULL, &action) == 0 && action.sa_handler != SIG_IGN && action.sa_handler != SIG_DFL;
+    return pending_for_wait(wait);
 }
 
-/* Another thread may take first what is pending for the process: what was taken is for this one. */
+/* The kernel's own wait lets one in, though more of them be queued, and tells whether a handler has run. */
+static bool let_in_once(mf_mask *mask, int signal_number)
+{
+    sigset_t set;
+    mf_mask before = *mask;
+    mf_mask_to_set(mf_mask_of_thread() & ~MF_MASK_BIT(signal_number), &set);
+    note_handler(mask, signal_number);
+    bool has_handled = LIBC(ppoll)(NULL, 0, &(struct timespec){0}, &set) < 0;
+    note_end_of_handler(mask, &before);
+    return has_handled;
+}
+
 mf_mask_came mf_mask_handle(const mf_mask_of_wait *wait)
 {
-    siginfo_t info;
-    mf_mask_came came = MF_MASK_NOTHING;
     int error = errno;
-    uint64_t left = wait->lets_in;
-    for (int signal_number; (signal_number = take_any(left, &info)) > 0; left &= ~MF_MASK_BIT(signal_number)) {
-        if (came != MF_MASK_HANDLED)
-            came = has_handler(signal_number) ? MF_MASK_HANDLED : MF_MASK_WITHOUT_HANDLER;
-        give_back(&info);
-        let_in(&mf_current->mask, signal_number);
-    }
+    uint64_t pending = pending_for_wait(wait);
+    mf_mask_came came = pending ? MF_MASK_WITHOUT_HANDLER : MF_MASK_NOTHING;
+    for (uint64_t left = pending; left; left &= left - 1)
+        if (let_in_once(&mf_current->mask, __builtin_ctzll(left) + 1))
+            came = MF_MASK_HANDLED;
+    mf_current->mask.awaited &= ~pending | pending_for_wait(wait);
     errno = error;
     return came;
 }

@@ -239,6 +239,35 @@ static void *wait_for_what_is_pending(void *argument)
     return NULL;
 }
 
+static void *wait_for_what_is_queued(void *argument)
+{
+    const trial *t = argument;
+    change(SIG_BLOCK, SIGRTMIN + 3);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(raise(SIGRTMIN + 3), 0);
+    for (int i = 1; i <= 3; i++) {
+        CHECK_EQ(wait_with(t, FOR_EVER, 0), -1);
+        CHECK_EQ(errno, EINTR);
+        CHECK_EQ(atomic_load(&handled), i);
+        CHECK_EQ(is_pending(SIGRTMIN + 3), i < 3);
+        CHECK_EQ(usleep(1000), 0);
+    }
+    return NULL;
+}
+
+static void raise_several_first(trial *t)
+{
+    on_fiber(wait_for_what_is_queued, t);
+}
+
+/* One wait, one signal of a kind. */
+static void each_of_several_that_are_queued_ends_a_wait(void)
+{
+    SKIP_UNDER_TSAN();
+    handle(SIGRTMIN + 3, note);
+    for_every_call(raise_several_first);
+}
+
 static void raise_first(trial *t)
 {
     on_fiber(wait_for_what_is_pending, t);
@@ -436,6 +465,7 @@ const fiber_case masked_cases[] = {
     CASE(what_the_mask_lets_in_ends_the_wait),
     CASE(what_the_fiber_has_blocked_ends_the_wait),
     CASE(what_is_pending_ends_the_wait_at_once),
+    CASE(each_of_several_that_are_queued_ends_a_wait),
     CASE(what_the_mask_blocks_does_not_end_the_wait),
     CASE(what_is_ignored_ends_no_wait_but_of_epoll),
     CASE(what_is_ready_comes_before_a_signal),
