@@ -431,9 +431,18 @@ static ssize_t send_message(int descriptor, const struct msghdr *message, int fl
     return mf_settle(sent, before);
 }
 
+static bool send_is_libcs(int flags)
+{
+    if (!mf_current)
+        return true;
+    if (flags & MSG_DONTWAIT)
+        mf_spend_turn();
+    return flags & MSG_DONTWAIT;
+}
+
 ssize_t sendmsg(int descriptor, const struct msghdr *message, int flags)
 {
-    if (!mf_current || (flags & MSG_DONTWAIT) || has_too_many_parts(message))
+    if (send_is_libcs(flags) || has_too_many_parts(message))
         return LIBC(sendmsg)(descriptor, message, flags);
     return send_message(descriptor, message, flags);
 }
@@ -441,7 +450,7 @@ ssize_t sendmsg(int descriptor, const struct msghdr *message, int flags)
 ssize_t sendto(int descriptor, const void *buffer, size_t size, int flags, const struct sockaddr *address,
                socklen_t address_size)
 {
-    if (!mf_current || (flags & MSG_DONTWAIT))
+    if (send_is_libcs(flags))
         return LIBC(sendto)(descriptor, buffer, size, flags, address, address_size);
     struct iovec vector = {(void *)buffer, size};
     struct msghdr message = {.msg_name = (void *)address, .msg_namelen = address ? address_size : 0, .msg_iov = &vector,
@@ -452,7 +461,7 @@ ssize_t sendto(int descriptor, const void *buffer, size_t size, int flags, const
 /* Most often all is taken at once: then this is one plain send. */
 ssize_t send(int descriptor, const void *buffer, size_t size, int flags)
 {
-    if (!mf_current || (flags & MSG_DONTWAIT))
+    if (send_is_libcs(flags))
         return LIBC(send)(descriptor, buffer, size, flags);
     int before = errno;
     ssize_t sent = LIBC(send)(descriptor, buffer, size, flags | MSG_DONTWAIT);
@@ -471,7 +480,7 @@ ALIAS(__send, send);
 
 int sendmmsg(int descriptor, struct mmsghdr *messages, unsigned count, int flags)
 {
-    if (!mf_current || (flags & MSG_DONTWAIT))
+    if (send_is_libcs(flags))
         return LIBC(sendmmsg)(descriptor, messages, count, flags);
     unsigned done = 0;
     int before = errno;
@@ -525,8 +534,12 @@ static int accept_waiting(int descriptor, struct sockaddr *address, socklen_t *s
 /* Or fails at once. */
 static bool accept_is_libcs(int descriptor, int flags)
 {
-    return !mf_current || (flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) || mf_is_nonblocking(descriptor) ||
-           !is_listening(descriptor);
+    if (!mf_current)
+        return true;
+    bool is_without_wait = (flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) || mf_is_nonblocking(descriptor);
+    if (is_without_wait)
+        mf_spend_turn();
+    return is_without_wait || !is_listening(descriptor);
 }
 
 int accept4(int descriptor, struct sockaddr *address, socklen_t *size, int flags)

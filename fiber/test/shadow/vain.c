@@ -1,6 +1,7 @@
 /* vain.c: loops that try, in vain until another fiber of their carrier has done something. */
 #include "shadow_test.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
@@ -21,6 +22,9 @@ typedef struct prize {
     FILE *stream;
     pair sockets;
     int set; /* of epoll, with one of the sockets */
+    pair full; /* its first end has no room to send */
+    int listener;
+    struct sockaddr_in address;
     atomic_bool is_tried, is_given;
 } prize;
 
@@ -90,6 +94,23 @@ static bool try_reading_with_flags(prize *p)
     return preadv2(p->sockets.ends[0], &vector, 1, -1, RWF_NOWAIT) == 1;
 }
 
+static bool try_sending(prize *p)
+{
+    return send(p->full.ends[0], "x", 1, MSG_DONTWAIT) == 1;
+}
+
+static bool try_sending_a_message(prize *p)
+{
+    struct iovec vector = {"x", 1};
+    return sendmsg(p->full.ends[0], &(struct msghdr){.msg_iov = &vector, .msg_iovlen = 1}, MSG_DONTWAIT) == 1;
+}
+
+static bool try_accepting(prize *p)
+{
+    int accepted = accept(p->listener, NULL, NULL);
+    return accepted >= 0 && close(accepted) == 0;
+}
+
 static bool try_until_moment_past(prize *p)
 {
     struct timespec past = {0};
@@ -114,11 +135,31 @@ static bool try_to_sleep_on_a_word(prize *p)
 
 static bool (*const ways[])(prize *) = {
     try_mutex, try_reading, try_writing, try_spinning, try_semaphore, try_stream,
-    try_poll, try_select, try_epoll, try_receiving, try_reading_with_flags, try_until_moment_past, try_no_time,
-    try_to_sleep_on_a_word,
+    try_poll, try_select, try_epoll, try_receiving, try_reading_with_flags, try_sending,
+    try_sending_a_message, try_accepting, try_until_moment_past, try_no_time, try_to_sleep_on_a_word,
 };
 
 enum { WAYS = sizeof ways / sizeof *ways };
+
+static void take_room(prize *p)
+{
+    char block[4096] = {0};
+    while (send(p->full.ends[0], block, sizeof block, MSG_DONTWAIT) > 0 || send(p->full.ends[0], block, 1, MSG_DONTWAIT) > 0)
+        ;
+}
+
+static void make_room(prize *p)
+{
+    static char buffer[1 << 20];
+    CHECK_GT(recv(p->full.ends[1], buffer, sizeof buffer, 0), 0);
+}
+
+static void connect_to(prize *p)
+{
+    int client = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    MUST(connect(client, (struct sockaddr *)&p->address, sizeof p->address));
+    MUST(close(client));
+}
 
 static void *hold_and_give(void *argument)
 {
@@ -135,6 +176,8 @@ static void *hold_and_give(void *argument)
     CHECK_EQ(pthread_mutex_unlock(&p->mutex), 0);
     CHECK_EQ(sem_post(&p->semaphore), 0);
     CHECK_EQ(write(p->sockets.ends[1], "x", 1), 1);
+    make_room(p);
+    connect_to(p);
     atomic_store(&p->is_given, true);
     return NULL;
 }
@@ -158,7 +201,10 @@ static void *try_until_won(void *argument)
 static void prepare(prize *p)
 {
     *p = (prize){.mutex = PTHREAD_MUTEX_INITIALIZER, .read_write = PTHREAD_RWLOCK_INITIALIZER, .stream = tmpfile(),
-                 .sockets = new_pair(), .set = MUST(epoll_create1(0))};
+                 .sockets = new_pair(), .set = MUST(epoll_create1(0)), .full = new_pair()};
+    p->listener = listen_on_loopback(&p->address, 1);
+    MUST(fcntl(p->listener, F_SETFL, O_NONBLOCK));
+    take_room(p);
     CHECK(p->stream);
     CHECK_EQ(pthread_spin_init(&p->spin, PTHREAD_PROCESS_PRIVATE), 0);
     MUST(sem_init(&p->semaphore, 0, 0));
@@ -168,6 +214,8 @@ static void prepare(prize *p)
 static void clear(prize *p)
 {
     MUST(close(p->set));
+    MUST(close(p->listener));
+    close_pair(&p->full);
     MUST(sem_destroy(&p->semaphore));
     CHECK_EQ(pthread_spin_destroy(&p->spin), 0);
     CHECK_EQ(fclose(p->stream), 0);
