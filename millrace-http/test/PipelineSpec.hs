@@ -142,12 +142,15 @@ spec = describe "a slow request behind fast ones" $ do
   describe "an application that stops waiting for a client that does not read" $
     forM_ [("and responds again", id), ("and throws", \_ -> throwIO GivenUp)] $ \(what, next) ->
       -- What waits is sent by another thread then.
-      forM_ [("", return ()), (", when it has waited before it responded", threadDelay 300)] $ \(when', prepare) ->
+      forM_ [("", return (), False), (", when it has waited before it responded", threadDelay 300, False), (", when its responses take long to make", return (), True)] $ \(when', prepare, isSlow) ->
         it (what ++ when' ++ ": is told no fault of its own, and nothing is sent twice or in part before something else") $ do
           (impatient, reports) <- (,) <$> newEmptyMVar <*> newIORef []
           let application request respond = do
                 prepare
-                let answering = respond (responseLBS status200 [] (L.fromStrict (pageOf (pageNumber request))))
+                slowly <- (isSlow &&) <$> isEmptyMVar impatient
+                let number = pageNumber request
+                    body = if slowly then computedFor number `seq` pageOf number else pageOf number
+                    answering = respond (responseLBS status200 [] (L.fromStrict body))
                 outcome <- timeout 300000 answering
                 maybe (tryPutMVar impatient () >> next answering) return outcome
           withServer (setOnException (\_ failure -> modifyIORef' reports (failure :))) application $ \port -> withSmallConnection port $ \client -> do
@@ -193,10 +196,11 @@ spec = describe "a slow request behind fast ones" $ do
     waiting gate request respond = do
       when (rawPathInfo request == "/wait") (takeMVar gate)
       named request respond
-    -- Longer than a time slice, without a wait.
     computing request respond = do
-      when (rawPathInfo request == "/compute") (length (show (product [1 .. 6000 :: Integer])) `seq` return ())
+      when (rawPathInfo request == "/compute") (computedFor 0 `seq` return ())
       named request respond
+    -- Longer than a time slice, without a wait.
+    computedFor number = length (show (product [1 .. 6000 + toInteger (number :: Int)]))
     alternating request respond = do
       when (B.length (rawPathInfo request) == 3 && even (B.last (rawPathInfo request))) (threadDelay 300)
       named request respond

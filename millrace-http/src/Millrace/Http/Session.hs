@@ -412,6 +412,8 @@ respond connection request thread progress beforehand response = do
       isFirst <- beginFirst progress
       unless isFirst (begin progress Answering >>= takeBackUnless connection)
       compose connection request progress beforehand Nothing response
+      -- The client may be waited for here: an application that gives that up has not responded yet.
+      settleEarlyFlush connection
       writeIORef progress Answered
       -- The application may have other things to do before it returns; the client does not wait for that.
       sendSoon connection
