@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -146,10 +145,10 @@ uint64_t mf_mask_of_fiber(void)
  * before; what nobody has blocked is for the program's own threads. */
 mf_mask_of_wait mf_mask_begin_wait(const sigset_t *set)
 {
-    mf_mask *mask = mf_current ? &mf_current->mask : NULL;
     mf_mask_of_wait wait = {0};
-    if (!set || !mask || !mf_watch_is_own_process())
+    if (!set || !mf_watch_is_fiber())
         return wait;
+    mf_mask *mask = &mf_current->mask;
     uint64_t programs = mf_carrier_programs_mask(), wanted = mf_mask_of_set(set) & ~NEVER_BLOCKED;
     wait.lets_in = (programs | mask->added | mask->removed) & ~wanted & ~NEVER_BLOCKED;
     wait.holds = wait.lets_in || mask->removed;

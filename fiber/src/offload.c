@@ -159,7 +159,7 @@ static void wait_for_job(job *j)
 /* A helper would open a file for its own process. */
 static bool can_be_helped(void)
 {
-    return mf_current && mf_watch_is_own_process();
+    return mf_watch_is_fiber();
 }
 
 static void work_here(mf_work work, void *argument)

@@ -96,6 +96,11 @@ bool mf_watch_is_own_process(void)
     return getpid() == process;
 }
 
+bool mf_watch_is_fiber(void)
+{
+    return mf_current && mf_watch_is_own_process();
+}
+
 static void end_watches_in(bucket *own, int first, int last, int result)
 {
     mf_lock_take(&own->lock);

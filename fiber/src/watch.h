@@ -51,4 +51,7 @@ void mf_watch_start(void);
  * signals are its own, and nobody but itself can work for it. errno stays as it is. [any thread] */
 bool mf_watch_is_own_process(void);
 
+/* Is the caller a fiber, and in that process? errno stays as it is. */
+bool mf_watch_is_fiber(void);
+
 #endif

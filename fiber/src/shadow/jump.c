@@ -27,17 +27,12 @@ static uint64_t mark_of(const struct __jmp_buf_tag *buffer)
     return (uintptr_t)buffer ^ (uintptr_t)mf_current ^ UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static bool has_mask(void)
-{
-    return mf_current && mf_watch_is_own_process();
-}
-
 /* switch.S: what __sigsetjmp does before it goes on with libc's, which this returns. */
 void *mf_jump_prepare(struct __jmp_buf_tag *buffer, int saves_mask) __attribute__((visibility("hidden")));
 
 void *mf_jump_prepare(struct __jmp_buf_tag *buffer, int saves_mask)
 {
-    if (saves_mask && has_mask()) {
+    if (saves_mask && mf_watch_is_fiber()) {
         kept own = {mark_of(buffer), mf_current->mask.added, mf_current->mask.removed};
         memcpy(place_of(buffer), &own, sizeof own);
     }
@@ -47,7 +42,7 @@ void *mf_jump_prepare(struct __jmp_buf_tag *buffer, int saves_mask)
 static void restore_mask(struct __jmp_buf_tag *buffer)
 {
     kept own;
-    if (!buffer->__mask_was_saved || !has_mask())
+    if (!buffer->__mask_was_saved || !mf_watch_is_fiber())
         return;
     memcpy(&own, place_of(buffer), sizeof own);
     if (own.mark == mark_of(buffer))

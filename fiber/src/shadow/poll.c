@@ -25,6 +25,14 @@ enum { WATCHED_SINGLY_MAX = 16, BETWEEN_LOOKS_MS = 10 };
 /* A look that found nothing but a signal that ends the wait. */
 enum { SIGNALLED = -2 };
 
+/* As mf_settle: a look that a signal has ended has not failed. */
+static int settle(int result, int errno_before)
+{
+    if (result != -1)
+        errno = errno_before;
+    return result;
+}
+
 #define NS_PER_MS UINT64_C(1000000)
 
 static uint64_t deadline_after_ms(int timeout_ms)
@@ -33,11 +41,6 @@ static uint64_t deadline_after_ms(int timeout_ms)
 }
 
 /* --------------------------------------------------------------------------------------------------------- poll --- */
-
-static bool has_passed(uint64_t deadline_ns)
-{
-    return deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= deadline_ns;
-}
 
 /* One call of poll or a relative. */
 typedef struct polling {
@@ -142,7 +145,7 @@ static int add_to_set(int set, const struct pollfd *entries, nfds_t index)
 static int wait_for_next_look(uint64_t deadline_ns)
 {
     uint64_t next_ns = mr_clock_now_ns() + BETWEEN_LOOKS_MS * NS_PER_MS;
-    return mr_fiber_sleep_until(deadline_ns != MR_NO_DEADLINE && deadline_ns < next_ns ? deadline_ns : next_ns);
+    return mr_fiber_sleep_until(mf_earlier(deadline_ns, next_ns));
 }
 
 static int wait_for_set(watching *w, const polling *p)
@@ -221,7 +224,7 @@ static int look_until(const polling *p)
         int closed = -1, ready = LIBC(poll)(p->entries, p->count, 0);
         if (ready == 0 && mf_mask_is_pending(p->mask))
             return SIGNALLED;
-        if (ready != 0 || has_passed(p->deadline_ns))
+        if (ready != 0 || mf_has_passed(p->deadline_ns))
             return ready;
         int error = wait_for_any(p, was_in_vain, &closed);
         if (error == -EBADF)
@@ -234,10 +237,8 @@ static int look_until(const polling *p)
 
 static int poll_until(const polling *p)
 {
-    int before = errno, result = look_until(p);
-    if (result != -1)
-        errno = before;
-    return result;
+    int before = errno;
+    return settle(look_until(p), before);
 }
 
 int poll(struct pollfd *entries, nfds_t count, int timeout_ms)
@@ -409,9 +410,7 @@ static int select_until(const selection *s, uint64_t deadline_ns, const mf_mask_
         return mf_fail(-ENOMEM);
     int result = select_entries(s, entries, deadline_ns, mask);
     free(entries); /* which keeps errno */
-    if (result != -1)
-        errno = before;
-    return result;
+    return settle(result, before);
 }
 
 int select(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, struct timeval *timeout)
@@ -481,7 +480,7 @@ static int look_at_set(const epoll_call *c)
     mf_spend_turn();
     for (;;) {
         int count = LIBC(epoll_wait)(c->set, c->events, c->capacity, 0);
-        if (count != 0 || has_passed(c->deadline_ns))
+        if (count != 0 || mf_has_passed(c->deadline_ns))
             return count;
         if (mf_mask_is_pending(c->mask))
             return SIGNALLED;
@@ -496,10 +495,8 @@ static int look_at_set(const epoll_call *c)
 
 static int look_at_set_until(const epoll_call *c)
 {
-    int before = errno, result = look_at_set(c);
-    if (result != -1)
-        errno = before;
-    return result;
+    int before = errno;
+    return settle(look_at_set(c), before);
 }
 
 static int epoll_until(int set, struct epoll_event *events, int capacity, uint64_t deadline_ns, const sigset_t *mask)

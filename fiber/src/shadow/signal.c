@@ -8,12 +8,6 @@
 #include <errno.h>
 #include <sys/syscall.h>
 
-/* Between vfork and exec the mask is the child's, and so is what it sends. */
-static bool is_fiber(void)
-{
-    return mf_current && mf_watch_is_own_process();
-}
-
 /* ------------------------------------------------------------------------------------------------------ the mask --- */
 
 /* 0 or EINVAL. */
@@ -40,7 +34,7 @@ static int change_threads(int how, const sigset_t *set, sigset_t *before)
 
 int pthread_sigmask(int how, const sigset_t *set, sigset_t *before)
 {
-    return is_fiber() ? change_fibers(how, set, before) : change_threads(how, set, before);
+    return mf_watch_is_fiber() ? change_fibers(how, set, before) : change_threads(how, set, before);
 }
 
 int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before)
@@ -109,21 +103,21 @@ static int result_of(int error)
 
 int raise(int signal_number)
 {
-    if (!is_fiber())
+    if (!mf_watch_is_fiber())
         return LIBC(raise)(signal_number);
     return result_of(send_to_oneself(&(sending){.send = send_by_kill, .signal_number = signal_number}));
 }
 
 int pthread_kill(pthread_t thread, int signal_number)
 {
-    if (!is_fiber() || !pthread_equal(thread, pthread_self()))
+    if (!mf_watch_is_fiber() || !pthread_equal(thread, pthread_self()))
         return LIBC(pthread_kill)(thread, signal_number);
     return send_to_oneself(&(sending){.send = send_by_kill, .signal_number = signal_number});
 }
 
 int pthread_sigqueue(pthread_t thread, int signal_number, const union sigval value)
 {
-    if (!is_fiber() || !pthread_equal(thread, pthread_self()))
+    if (!mf_watch_is_fiber() || !pthread_equal(thread, pthread_self()))
         return LIBC(pthread_sigqueue)(thread, signal_number, value);
     return send_to_oneself(&(sending){.send = send_by_sigqueue, .signal_number = signal_number, .value = value});
 }
@@ -141,7 +135,7 @@ int tgkill(pid_t process, pid_t thread, int signal_number)
 bool mf_signal_is_to_oneself(long number, const long *arguments)
 {
     bool names_process = number == SYS_tgkill || number == SYS_rt_tgsigqueueinfo;
-    if ((!names_process && number != SYS_tkill) || !is_fiber())
+    if ((!names_process && number != SYS_tkill) || !mf_watch_is_fiber())
         return false;
     return (!names_process || arguments[0] == getpid()) && arguments[names_process] == mf_this_carrier->thread_id;
 }
