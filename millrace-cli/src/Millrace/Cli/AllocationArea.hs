@@ -7,7 +7,7 @@ module Millrace.Cli.AllocationArea
 
 import Control.Concurrent (forkOn, getNumCapabilities)
 import Control.Monad (forM_, when)
-import Data.IORef (atomicModifyIORef', newIORef, writeIORef)
+import Data.IORef (atomicModifyIORef', newIORef, readIORef, writeIORef)
 import Foreign.Storable (sizeOf)
 import GHC.RTS.Flags (getGCFlags, minAllocAreaSize)
 
@@ -19,10 +19,13 @@ newPopulation :: Int -> IO (IO ())
 newPopulation enough = do
   begun <- newIORef 0
   pure $ do
-    count <- atomicModifyIORef' begun (\before -> let now = min (enough + 1) (before + 1) in (now, now))
-    when (count == enough) $ do
-      capabilities <- getNumCapabilities
-      forM_ [0 .. capabilities - 1] (`forkOn` populate)
+    -- Afterwards only read: it is shared by all capabilities.
+    before <- readIORef begun
+    when (before < enough) $ do
+      count <- atomicModifyIORef' begun (\others -> (others + 1, others + 1))
+      when (count == enough) $ do
+        capabilities <- getNumCapabilities
+        forM_ [0 .. capabilities - 1] (`forkOn` populate)
 
 -- | Writes to the whole allocation area of the capability on which it runs, which does nothing else meanwhile: for eleven
 -- milliseconds, for 32 MiB on a virtual machine. Without it the same time is spent by those whose requests come first, a

@@ -100,7 +100,7 @@ tellAll [] = id
 tellAll observers = setOnAnswer (forM_ observers . flip id)
 
 countConnections :: Metrics -> Settings -> Settings
-countConnections metrics = setOnOpen (const (True <$ countOpened metrics)) . setOnClose (const (countClosed metrics))
+countConnections metrics = onOpening (countOpened metrics) . setOnClose (const (countClosed metrics))
 
 -- Runs beside the server, on the loopback interface; the action gets its URL. The server that is to take over wants the
 -- same port while this one still has it.
