@@ -198,6 +198,9 @@ void check_lent(driver *d, mr_completion completion, const char *expected);
 /* The completion has this result, and lends nothing. */
 void check_nothing_lent(mr_completion completion, int64_t result);
 
+/* Those of the kernel that work for it count, too. 1 where nobody tells. */
+int threads_of_process(void);
+
 /* Sends until it is refused: TCP learns only from the answer to the first bytes that nobody takes them. */
 int64_t first_refusal(driver *d, mr_request request);
 /* Is this how sending to a peer that is gone ends? */

@@ -4,7 +4,6 @@
  */
 #include "conform.h"
 
-#include <dirent.h>
 #include <linux/net_tstamp.h>
 #include <time.h>
 
@@ -24,18 +23,6 @@ static connection connection_with_error(void)
     flags = 0;
     MUST(setsockopt(c.number, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof flags));
     return c;
-}
-
-/* Those of the kernel that work for it count, too. */
-static int threads_of_process(void)
-{
-    int count = 0;
-    DIR *directory = opendir("/proc/self/task");
-    CHECK(directory);
-    while (readdir(directory))
-        count++;
-    closedir(directory);
-    return count;
 }
 
 static uint64_t processor_time_ns(void)

@@ -1,6 +1,9 @@
 /* fixtures.c: set-ups that several files of cases begin with: connections, sockets on which all must wait, a peer. */
 #include "conform.h"
 
+#ifdef __linux__
+#include <dirent.h>
+#endif
 #include <pthread.h>
 
 static connection connection_over(void (*make_pair)(int[2]))
@@ -132,3 +135,21 @@ void check_nothing_lent(mr_completion completion, int64_t result)
     CHECK_EQ(completion.transferred, 0);
     CHECK(!completion.buffer);
 }
+
+#ifdef __linux__
+int threads_of_process(void)
+{
+    int count = 0;
+    DIR *directory = opendir("/proc/self/task");
+    CHECK(directory);
+    while (readdir(directory))
+        count++;
+    closedir(directory);
+    return count;
+}
+#else
+int threads_of_process(void)
+{
+    return 1;
+}
+#endif

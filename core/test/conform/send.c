@@ -2,7 +2,6 @@
 #include "conform.h"
 
 #ifdef __linux__
-#include <dirent.h>
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 #endif
@@ -259,25 +258,6 @@ static mr_request sending_request(outgoing *o, mr_handle handle, int kind)
         return request;
     }
 }
-
-#ifdef __linux__
-/* Those of the kernel that work for it count, too. */
-static int threads_of_process(void)
-{
-    int count = 0;
-    DIR *directory = opendir("/proc/self/task");
-    CHECK(directory);
-    while (readdir(directory))
-        count++;
-    closedir(directory);
-    return count;
-}
-#else
-static int threads_of_process(void)
-{
-    return 1;
-}
-#endif
 
 /* It sends no more and reads slowly, as who has asked for something large may do. */
 static connection connection_to_slow_end(void)

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <dirent.h>
 #include <netinet/in.h>
 #include <sys/un.h>
 
@@ -231,17 +230,6 @@ static void fast_open_without_a_cookie(void)
     close(listener);
 }
 
-static unsigned open_descriptors(void)
-{
-    unsigned count = 0;
-    DIR *directory = opendir("/proc/self/fd");
-    CHECK(directory != NULL);
-    while (readdir(directory))
-        count++;
-    closedir(directory);
-    return count;
-}
-
 static void *poll_or_sleep(void *argument)
 {
     pair *p = argument;
@@ -257,7 +245,7 @@ static void timeouts_hold_no_descriptors(void)
     enum { COUNT = 200 };
     mr_fiber *fibers[COUNT];
     pair p = new_pair();
-    unsigned before = open_descriptors();
+    int before = open_descriptors();
     for (int i = 0; i < COUNT; i++)
         fibers[i] = spawn(poll_or_sleep, &p);
     CHECK_EQ(mr_fiber_sleep(50 * NS_PER_MS), 0);

@@ -1,7 +1,6 @@
 /* interrupt.c: mr_fiber_interrupt reaches into every kind of parked call, and loses nothing. */
 #include "shadow_test.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
@@ -310,17 +309,6 @@ static void interrupt_and_open_other_ends(char paths[PIPES][64], useconds_t dela
         join(fibers[i]);
 }
 
-static unsigned open_descriptors(void)
-{
-    unsigned count = 0;
-    DIR *directory = opendir("/proc/self/fd");
-    CHECK(directory != NULL);
-    while (readdir(directory))
-        count++;
-    MUST(closedir(directory));
-    return count;
-}
-
 static void the_other_end_comes_with_an_interruption(void)
 {
     char paths[PIPES][64];
@@ -328,7 +316,7 @@ static void the_other_end_comes_with_an_interruption(void)
         name_pipe(paths[i], i);
         MUST(mkfifo(paths[i], 0600));
     }
-    unsigned before = open_descriptors();
+    int before = open_descriptors();
     for (useconds_t round = 0; round < ROUNDS; round++)
         interrupt_and_open_other_ends(paths, round * ROUND_US);
     CHECK_EQ(open_descriptors(), before);

@@ -1,6 +1,7 @@
 /* main.c: the tests of the shadowed calls as a program, and what they share. */
 #include "shadow_test.h"
 
+#include <dirent.h>
 #include <sys/socket.h>
 
 #ifdef __SANITIZE_THREAD__
@@ -57,6 +58,17 @@ void close_pair(pair *p)
 {
     MUST(close(p->ends[0]));
     MUST(close(p->ends[1]));
+}
+
+int open_descriptors(void)
+{
+    int count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    CHECK(directory);
+    while (readdir(directory))
+        count++;
+    MUST(closedir(directory));
+    return count;
 }
 
 int listen_on_loopback(struct sockaddr_in *address, int backlog)

@@ -1,7 +1,6 @@
 /* masked.c: waits with a mask of their own: ppoll, pselect, epoll_pwait. */
 #include "shadow_test.h"
 
-#include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -413,17 +412,6 @@ static void jump(int signal_number)
 {
     (void)signal_number;
     siglongjmp(place, 1);
-}
-
-static int open_descriptors(void)
-{
-    int count = 0;
-    DIR *directory = opendir("/proc/self/fd");
-    CHECK(directory);
-    while (readdir(directory))
-        count++;
-    MUST(closedir(directory));
-    return count;
 }
 
 static void *jump_out_of_a_wait(void *argument)

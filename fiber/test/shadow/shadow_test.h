@@ -63,6 +63,9 @@ typedef struct pair {
 pair new_pair(void);
 void close_pair(pair *p);
 
+/* Of this process, the one to count with included. */
+int open_descriptors(void);
+
 /* A TCP listener on a port of its own; tells its address. */
 int listen_on_loopback(struct sockaddr_in *address, int backlog);
 
