@@ -5,10 +5,24 @@ import Control.Concurrent
 import Control.Exception (MaskingState (..), getMaskingState)
 import Control.Monad (replicateM, replicateM_, void, when, (>=>))
 import Data.IORef
-import Data.Primitive.ByteArray (newByteArray, writeByteArray)
+import Control.Monad.Primitive (RealWorld)
+import Data.Primitive.ByteArray (MutableByteArray, newByteArray, writeByteArray)
 import Millrace.Http.EarlyFlush
 import Support (within)
 import Test.Hspec
+
+data Early = Early
+  { earlyWord :: MutableByteArray RealWorld,
+    earlySender :: IORef Sender,
+    earlyFlushers :: Flushers,
+    earlyAction :: IO ()
+  }
+
+instance FlushesEarly Early where
+  flushState early = (earlyWord early, 0)
+  flushSender = earlySender
+  flushFlushers = earlyFlushers
+  flushNow = earlyAction
 
 spec :: Spec
 spec = describe "an early flush" $ do
@@ -54,7 +68,7 @@ spec = describe "an early flush" $ do
       word <- newByteArray 8
       writeByteArray word 0 (0 :: Int)
       sender <- newSender
-      return (earlyFlush flushers word 0 sender flush)
+      return (Early word sender flushers flush)
     -- What is written by both is a plain counter: two at once would lose a step, and a flush after settling adds one.
     oneConnection flushers = do
       steps <- newIORef (0 :: Int)

@@ -101,13 +101,13 @@ spec = do
       many <- cost 1500
       (few, many) `shouldSatisfy` (\(small, large) -> large < 2 * (small :: Double))
   describe "a kept connection" $
-    it "occupies at most 3 KB of the Haskell heap while it waits" $ do
+    it "occupies at most 2 KB of the Haskell heap while it waits" $ do
       let connections = 500
       withOtherServer 1000 $ \port -> withConnection port $ \client -> do
         kept client
         before' <- askNumber "/live" client
         after' <- withManyKept connections port (\_ -> askNumber "/live" client)
-        (after' - before') `div` connections `shouldSatisfy` (<= 3000)
+        (after' - before') `div` connections `shouldSatisfy` (<= 2000)
   describe "slow clients" $
     it "ten thousand of them, or as many as there are descriptors for, leave the slowest of fast answers within twice what they are" $ do
       count <- manyDescriptors

@@ -95,10 +95,9 @@ import Control.Monad (when)
 import Control.Monad.Primitive (RealWorld)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Unsafe as BU
+import Data.IORef (IORef)
 import Data.Int (Int32, Int64)
 import Data.Primitive.ByteArray (MutableByteArray, newByteArray, readByteArray, setByteArray, writeByteArray)
-import Data.Vault.Lazy (Vault)
-import qualified Data.Vault.Lazy as Vault
 import Data.Word (Word8)
 import Foreign.Marshal.Alloc (free, mallocBytes)
 import Foreign.Marshal.Utils (copyBytes, moveBytes)
@@ -113,6 +112,7 @@ import Millrace.Http.Expectation
 import Millrace.Http.Limits (Limits (..))
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.Wire
+import Millrace.Http.Worker (Worker, newWorker)
 import Millrace.Socket (ShutdownCmd (..), Socket, shutdown)
 import Millrace.Socket.ByteString (recvBufBefore)
 import Millrace.Socket.Lent (Lent, borrow, exchangeLentWithin, giveBack, lentAt, lentBytes, lentSize, recvLentWithin)
@@ -123,12 +123,12 @@ import System.Posix.Types (Fd (..))
 -- | An open connection.
 data Connection = Connection
   { connectionEndpoint :: !Endpoint,
-    connectionSocket :: {-# UNPACK #-} !Socket,
+    connectionSocket :: !Socket,
     connectionPeer :: !SockAddr,
-    -- | Of every request.
-    connectionVault :: Vault,
-    -- | Sends the output while an application is at work.
-    connectionFlush :: !EarlyFlush,
+    -- | The thread that serves it.
+    connectionWorker :: !Worker,
+    -- | Who sends the output while an application is at work.
+    connectionSender :: !(IORef Sender),
     -- | What outlives a request, by 'Place'.
     connectionPlaces :: !(MutableByteArray RealWorld)
   }
@@ -221,14 +221,14 @@ isWorking connection = (/= 0) <$> readPlace connection deskPlace
 armEarlyFlush :: Connection -> IO ()
 armEarlyFlush connection = do
   outputEnd connection >>= writeRegister connection earlyStop
-  armFlush (connectionFlush connection)
+  armFlush connection
 {-# INLINE armEarlyFlush #-}
 
 -- | Calls it off, or waits until it is done. What is left of the output is at its beginning then: whoever was about to
 -- append must look anew where.
 settleEarlyFlush :: Connection -> IO ()
 settleEarlyFlush connection = do
-  settleFlush (connectionFlush connection)
+  settleFlush connection
   sent <- readRegister connection earlySent
   when (sent > 0) (dropSent connection sent)
 {-# INLINE settleEarlyFlush #-}
@@ -245,6 +245,13 @@ dropSent connection sent = do
   writeRegister connection earlySent 0
 {-# NOINLINE dropSent #-}
 
+instance FlushesEarly Connection where
+  flushState connection = (connectionPlaces connection, flushPlace)
+  {-# INLINE flushState #-}
+  flushSender = connectionSender
+  flushFlushers = endpointFlushers . connectionEndpoint
+  flushNow = flushEarly
+
 -- Not to be run while anybody else sends or takes the output away. What comes before the current response is no part of it.
 flushEarly :: Connection -> IO ()
 flushEarly connection = do
@@ -256,7 +263,7 @@ flushEarly connection = do
 
 -- | The same when the connection is over: the client is not waited for.
 retireEarlyFlush :: Connection -> IO ()
-retireEarlyFlush connection = uninterruptibleMask_ $ retireFlush (connectionFlush connection) (shutdownBoth (connectionSocket connection))
+retireEarlyFlush connection = uninterruptibleMask_ $ retireFlush connection (shutdownBoth (connectionSocket connection))
 
 -- | Does the client wait for 100 (Continue)?
 connectionExpectation :: Connection -> Expectation
@@ -405,15 +412,15 @@ onDesk :: Connection -> Int -> IO (Ptr a)
 onDesk connection offset = (`plusPtr` offset) <$> desk connection
 {-# INLINE onDesk #-}
 
--- | A connection on a socket, which stays the caller's to close. It waits, and has neither input nor output.
+-- | A connection on a socket, which stays the caller's to close. It waits, nobody is at work on it, and it has neither input
+-- nor output.
 newConnection :: Endpoint -> Socket -> SockAddr -> IO Connection
 newConnection endpoint socket peer = do
+  worker <- newWorker
   places <- newByteArray (8 * placeCount)
   setByteArray places 0 placeCount (0 :: Int)
   sender <- newSender
-  let connection = Connection endpoint socket peer Vault.empty flush places
-      flush = earlyFlush (endpointFlushers endpoint) places flushPlace sender (flushEarly connection)
-  return $! connection
+  return $! Connection endpoint socket peer worker sender places
 
 -- | Parks a waiting connection until the first bytes of a request arrive, and makes it work on them. Their number, 0 at
 -- the end of the stream: it then goes on waiting. Throws @TimeExpired@ after the time limit for idle connections.

@@ -4,6 +4,7 @@
 module Millrace.Http.Context
   ( Context (..),
     contextVault,
+    liftedBy,
     earlyHints,
     pauseTimeout,
     getFileInfo,
@@ -21,6 +22,7 @@ import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.CaseInsensitive as CI
 import Data.Char (isAscii, isAlphaNum)
+import Data.Maybe (fromMaybe)
 import qualified Data.Vault.Lazy as Vault
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.FieldValue (harmless)
@@ -38,7 +40,8 @@ data Context = Context
   { contextSocket :: !Socket,
     contextFiles :: !FileCache,
     contextHints :: !(ResponseHeaders -> IO ()),
-    contextPause :: !(IO ())
+    -- | Given what lifts the request's limit besides.
+    contextPause :: !(IO () -> IO ())
   }
 
 contextKey :: Vault.Key Context
@@ -48,6 +51,15 @@ contextKey = unsafePerformIO Vault.newKey
 -- | A vault with nothing else in it.
 contextVault :: Context -> Vault.Vault
 contextVault context = Vault.insert contextKey context Vault.empty
+
+-- What lifts the limit of a request, if it has one.
+liftKey :: Vault.Key (IO ())
+liftKey = unsafePerformIO Vault.newKey
+{-# NOINLINE liftKey #-}
+
+-- | The request, of which 'pauseTimeout' also does this.
+liftedBy :: IO () -> Request -> Request
+liftedBy lift request = request {vault = Vault.insert liftKey lift (vault request)}
 
 contextOf :: Request -> Maybe Context
 contextOf request = Vault.lookup contextKey (vault request)
@@ -60,7 +72,7 @@ contextOf request = Vault.lookup contextKey (vault request)
 --
 -- @since 0.1.0
 pauseTimeout :: Request -> IO ()
-pauseTimeout request = mapM_ contextPause (contextOf request)
+pauseTimeout request = mapM_ (`contextPause` fromMaybe (return ()) (Vault.lookup liftKey (vault request))) (contextOf request)
 
 -- | Size and time of a file, remembered for as long as 'Network.Wai.Handler.Millrace.setFileInfoCacheDuration' says.
 -- Throws an @IOError@ if it is no regular file, cannot be read, or the request was not made by this server.

@@ -19,10 +19,9 @@ module Millrace.Http.EarlyFlush
     newFlushers,
 
     -- * Flushing
-    EarlyFlush,
+    FlushesEarly (..),
     Sender,
     newSender,
-    earlyFlush,
     armFlush,
     settleFlush,
     retireFlush,
@@ -80,18 +79,16 @@ runOn threads capability action = do
       when kept (takeMVar flusher >>= serve flusher)
     park flusher others = if length others < parkedMax then (flusher : others, True) else (others, False)
 
--- | Of one connection. All that arming needs is made once, because it happens for almost every response.
-data EarlyFlush = EarlyFlush
-  { -- Where the word with its state is, 0 at first.
-    stateArray :: !(MutableByteArray RealWorld),
-    stateIndex :: !Int,
-    sender :: !(IORef Sender),
-    flushers :: !Flushers,
-    -- What sends.
-    flushAction :: IO (),
-    -- What the manager does.
-    look :: IO ()
-  }
+-- | What has output that is sent early: a connection.
+class FlushesEarly c where
+  -- | Where the word with its state is, 0 at first.
+  flushState :: c -> (MutableByteArray RealWorld, Int)
+
+  flushSender :: c -> IORef Sender
+  flushFlushers :: c -> Flushers
+
+  -- | Sends. Must not throw.
+  flushNow :: c -> IO ()
 
 -- | What the thread that sends, if one does, fills when it has done so.
 type Sender = Maybe (MVar ())
@@ -99,12 +96,6 @@ type Sender = Maybe (MVar ())
 -- | Nobody sends.
 newSender :: IO (IORef Sender)
 newSender = newIORef Nothing
-
--- | With where a word is that is 0 now, and with what sends, which must not throw.
-earlyFlush :: Flushers -> MutableByteArray RealWorld -> Int -> IORef Sender -> IO () -> EarlyFlush
-earlyFlush threads array index nobody flush = early
-  where
-    early = EarlyFlush array index nobody threads flush (lookAfter early)
 
 newtype State = State Int
   deriving (Eq)
@@ -117,78 +108,82 @@ armed = State 2
 sending = State 3
 
 -- Puts a state in the place of another one, if that is the present one. True if so. A full barrier.
-change :: EarlyFlush -> State -> State -> IO Bool
-change EarlyFlush {stateArray = MutableByteArray array, stateIndex = I# index} (State (I# old)) (State (I# new)) = IO $ \s ->
-  case casIntArray# array index old new s of (# s', found #) -> (# s', State (I# found) == State (I# old) #)
+change :: FlushesEarly c => c -> State -> State -> IO Bool
+change early (State (I# old)) (State (I# new)) = case flushState early of
+  (MutableByteArray array, I# index) -> IO $ \s ->
+    case casIntArray# array index old new s of (# s', found #) -> (# s', State (I# found) == State (I# old) #)
 {-# INLINE change #-}
 
-readState :: EarlyFlush -> IO State
-readState early = State <$> readByteArray (stateArray early) (stateIndex early)
+readState :: FlushesEarly c => c -> IO State
+readState early = State <$> uncurry readByteArray (flushState early)
 {-# INLINE readState #-}
 
 -- | Arranges for the output to be sent, masked and at most once, when this thread waits for something. To be called when
 -- the last time was settled.
-armFlush :: EarlyFlush -> IO ()
+armFlush :: FlushesEarly c => c -> IO ()
 armFlush early = do
   willBeSeen <- change early disarmed armed
   unless willBeSeen (announce early)
 {-# INLINE armFlush #-}
 
 -- Masked, so that somebody looks at what has been armed.
-announce :: EarlyFlush -> IO ()
+announce :: FlushesEarly c => c -> IO ()
 announce early = mask_ $ do
-  writeByteArray (stateArray early) (stateIndex early) word
+  uncurry writeByteArray (flushState early) word
   willLook <- atNextTurn (look early)
   unless willLook (runHere early)
   where
     State word = armed
-{-# NOINLINE announce #-}
+{-# INLINABLE announce #-}
 
-lookAfter :: EarlyFlush -> IO ()
-lookAfter early = do
+-- What the manager does.
+look :: FlushesEarly c => c -> IO ()
+look early = do
   ended <- change early disarmed unarmed
   unless ended (runHere early)
+{-# INLINABLE look #-}
 
-runHere :: EarlyFlush -> IO ()
+runHere :: FlushesEarly c => c -> IO ()
 runHere early = do
   (capability, _) <- threadCapability =<< myThreadId
-  runOn (flushers early) capability (run early)
-{-# NOINLINE runHere #-}
+  runOn (flushFlushers early) capability (run early)
+{-# INLINABLE runHere #-}
 
 -- Until the state says that nothing is to be done, or that this thread sends.
-run :: EarlyFlush -> IO ()
+run :: FlushesEarly c => c -> IO ()
 run early = do
   ended <- change early disarmed unarmed
   unless ended $ do
     done <- newEmptyMVar
-    writeIORef (sender early) (Just done)
+    writeIORef (flushSender early) (Just done)
     begun <- change early armed sending
     if begun then send done else run early
   where
     send done = do
-      void (try (flushAction early) :: IO (Either SomeException ()))
-      writeIORef (sender early) Nothing
+      void (try (flushNow early) :: IO (Either SomeException ()))
+      writeIORef (flushSender early) Nothing
       void (change early sending unarmed)
       putMVar done ()
+{-# INLINABLE run #-}
 
 -- | Calls the action off, or waits until it is done: afterwards the output is the caller's. One read if nothing was
 -- armed.
-settleFlush :: EarlyFlush -> IO ()
+settleFlush :: FlushesEarly c => c -> IO ()
 settleFlush early = do
   state <- readState early
   when (state == armed || state == sending) (settle early (return ()))
 {-# INLINE settleFlush #-}
 
 -- | The same, but if the action has begun, this runs first, which is to make it end.
-retireFlush :: EarlyFlush -> IO () -> IO ()
+retireFlush :: FlushesEarly c => c -> IO () -> IO ()
 retireFlush = settle
 
 -- Who sends is not known when it has just ended.
-settle :: EarlyFlush -> IO () -> IO ()
+settle :: FlushesEarly c => c -> IO () -> IO ()
 settle early hasten = do
   calledOff <- change early armed disarmed
   state <- readState early
   when (not calledOff && state == sending) $ do
-    readIORef (sender early) >>= maybe yield (\done -> hasten >> readMVar done)
+    readIORef (flushSender early) >>= maybe yield (\done -> hasten >> readMVar done)
     settle early hasten
-{-# NOINLINE settle #-}
+{-# INLINABLE settle #-}

@@ -10,7 +10,6 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import Data.Char (isDigit, isHexDigit)
-import Data.Maybe (fromMaybe)
 import Data.Word (Word16)
 import Foreign.Ptr (castPtr)
 import Millrace.Deadline (Deadline)
@@ -22,30 +21,30 @@ import Millrace.Http.Settings (ProxyProtocol (..), Settings (..))
 import Millrace.Socket
 import Text.Read (readMaybe)
 
--- | Takes the header off the input, as far as the settings want one, and returns the client's address. Parks until it
--- has arrived. Throws 'BadProxyHeader', 'IncompleteHeaders', or @TimeExpired@.
-readProxyHeader :: Connection -> IO SockAddr
+-- | Takes the header off the input, as far as the settings want one, and returns the client's address if it tells one. Parks
+-- until it has arrived. Throws 'BadProxyHeader', 'IncompleteHeaders', or @TimeExpired@.
+readProxyHeader :: Connection -> IO (Maybe SockAddr)
 readProxyHeader connection
-  | wanted == ProxyProtocolNone = return (connectionPeer connection)
+  | wanted == ProxyProtocolNone = return Nothing
   | otherwise = do
     setIdle connection True
     count <- beginWork connection
     setIdle connection False
     if count == 0
-      then return (connectionPeer connection)
+      then return Nothing
       else phaseDeadline connection (headMicros limits) >>= go
   where
     wanted = settingsProxyProtocol (endpointSettings (connectionEndpoint connection))
     limits = connectionLimits connection
-    go :: Deadline -> IO SockAddr
+    go :: Deadline -> IO (Maybe SockAddr)
     go deadline = do
       bytes <- inputBytes connection
       count <- inputCount connection
       -- A copy: addresses are computed when somebody asks for them, and the input holds other bytes by then.
       header <- B.packCStringLen (castPtr bytes, count) >>= parseHeader
       case header of
-        Header size address -> dropInput connection size >> return (fromMaybe (connectionPeer connection) address)
-        NoHeader | wanted == ProxyProtocolOptional -> return (connectionPeer connection)
+        Header size address -> address <$ dropInput connection size
+        NoHeader | wanted == ProxyProtocolOptional -> return Nothing
         NoHeader -> throwIO (BadProxyHeader "there is none")
         Malformed reason -> throwIO (BadProxyHeader reason)
         Incomplete -> do

@@ -7,6 +7,7 @@ import Control.Concurrent (forkIO, forkOn, getNumCapabilities)
 import Control.Concurrent.STM (atomically, check, modifyTVar', newTVarIO, readTVar, readTVarIO, writeTVar)
 import Control.Exception
 import Control.Monad (filterM, forM_, guard, replicateM, unless, void, when)
+import Data.Either (lefts)
 import Data.Int (Int64)
 import Data.IORef
 import Data.IntMap.Strict (IntMap)
@@ -37,13 +38,7 @@ import qualified Network.Socket as Network
 import Network.Wai (Application)
 
 -- The open connections that one accepting thread has taken.
-type Registry = IORef (IntMap Open)
-
--- A connection, and the thread that serves it.
-data Open = Open
-  { openConnection :: !Connection,
-    openWorker :: !Worker
-  }
+type Registry = IORef (IntMap Connection)
 
 -- | Serves connections until the listening sockets are closed, by the action that 'settingsInstallShutdownHandler' gets
 -- or by anybody else; then waits for the connections to end, 'settingsGracefulShutdownSeconds' at most, and cuts off
@@ -264,11 +259,11 @@ findIdle registries = do
   new <- filterM (fmap (== 0) . requestCount . snd) idle
   Candidates <$> mapM (evaluate . fst) kept <*> mapM (evaluate . fst) new
   where
-    entry registry (number, open) = (number, (Candidate registry number, openConnection open))
+    entry registry (number, connection) = (number, (Candidate registry number, connection))
 
 -- Ends it if it is still idle, and no request can be on its way.
 askToEnd :: Candidate -> IO Outcome
-askToEnd (Candidate registry number) = readIORef registry >>= maybe (return Stays) (ask . openConnection) . IntMap.lookup number
+askToEnd (Candidate registry number) = readIORef registry >>= maybe (return Stays) ask . IntMap.lookup number
   where
     ask connection = do
       waits <- isIdle connection
@@ -290,42 +285,43 @@ silentMillis = 5000
 admitConnection :: Endpoint -> Registry -> Application -> Int -> Socket -> SockAddr -> IO (IO ())
 admitConnection endpoint registry application number peerSocket peer = do
   connection <- newConnection endpoint peerSocket peer
-  worker <- newWorker
-  countConnection state
-  atomicModifyIORef' registry (\open -> (IntMap.insert number (Open connection worker) open, ()))
-  return $
-    settingsFork settings (\_ -> mask_ (runConnection worker connection application `finally` release)) `catch` noThread
+  countConnection (endpointState endpoint)
+  atomicModifyIORef' registry (\open -> (IntMap.insert number connection open, ()))
+  let -- In this order: who ends a server waits until nothing is registered, and then nothing may be open or counted.
+      release = do
+        close (connectionSocket connection) `catch` ignore
+        discountConnection (endpointState (connectionEndpoint connection))
+        atomicModifyIORef' registry (\open -> (IntMap.delete number open, ()))
+      noThread :: SomeException -> IO ()
+      noThread failure = release >> settingsOnException settings Nothing failure `catch` ignore
+  return $ settingsFork settings (\_ -> mask_ (runConnection connection application >> release)) `catch` noThread
   where
     settings = endpointSettings endpoint
-    state = endpointState endpoint
-    noThread :: SomeException -> IO ()
-    noThread failure = release >> settingsOnException settings Nothing failure `catch` ignore
-    -- In this order: who ends a server waits until nothing is registered, and then nothing may be open or counted.
-    release = do
-      close peerSocket `catch` ignore
-      discountConnection state
-      atomicModifyIORef' registry (\open -> (IntMap.delete number open, ()))
 
--- Starts masked, in a thread of its own. What has to be done at the end is not interrupted by the server's end.
-runConnection :: Worker -> Connection -> Application -> IO ()
-runConnection worker connection application =
-  handle (\failure -> unless (isKilled failure) (settingsOnException settings Nothing failure `catch` ignore)) $
-    atWork worker (do
-        wanted <- interruptible (settingsOnOpen settings peer)
-        noteOpened connection
-        when wanted (interruptible (runSession connection application) `finally` (retireEarlyFlush connection >> endWork connection)))
-      `finally` tellClosed connection
-  where
-    settings = endpointSettings (connectionEndpoint connection)
-    peer = connectionPeer connection
-    isKilled failure = fromException failure == Just ThreadKilled
+-- Starts masked, in a thread of its own, and does not throw. What has to be done at the end is not interrupted by the server's
+-- end. One handler for all: each is kept for as long as the connection is (decision 9).
+runConnection :: Connection -> Application -> IO ()
+runConnection connection application = do
+  outcome <- atWork (connectionWorker connection) $ do
+    wanted <- interruptible (settingsOnOpen (endpointSettings (connectionEndpoint connection)) (connectionPeer connection))
+    noteOpened connection
+    when wanted (interruptible (runSession connection application))
+  finish connection outcome
 
 -- Out of line, as all that outlives a session: the fewer words stay on the stack, the better (decision 9).
-tellClosed :: Connection -> IO ()
-tellClosed connection = do
-  opened <- wasOpened connection
-  when opened (settingsOnClose (endpointSettings (connectionEndpoint connection)) (connectionPeer connection))
-{-# NOINLINE tellClosed #-}
+finish :: Connection -> Either SomeException () -> IO ()
+finish connection outcome = do
+  finished <- try $ do
+    retireEarlyFlush connection
+    endWork connection
+    opened <- wasOpened connection
+    when opened (settingsOnClose settings (connectionPeer connection))
+  forM_ (filter (not . isKilled) (lefts [outcome, finished])) $ \failure ->
+    settingsOnException settings Nothing failure `catch` ignore
+  where
+    settings = endpointSettings (connectionEndpoint connection)
+    isKilled failure = fromException failure == Just ThreadKilled
+{-# NOINLINE finish #-}
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Shutting down
@@ -342,7 +338,7 @@ drain seconds registries isAccepting = do
     go :: Word64 -> Int -> IO Bool
     go start pause = do
       accepting <- isAccepting
-      open <- map openConnection <$> openOnes registries
+      open <- openOnes registries
       now <- monotonicNanoseconds
       let elapsedMillis = fromIntegral ((now - start) `quot` 1000000)
       case () of
@@ -364,7 +360,7 @@ isQuiet elapsedMillis connection = do
       millis <- quietMillis (connectionSocket connection)
       return (fromMaybe elapsedMillis millis >= inFlightMicros `quot` 1000)
 
-openOnes :: [Registry] -> IO [Open]
+openOnes :: [Registry] -> IO [Connection]
 openOnes registries = concat <$> mapM (fmap IntMap.elems . readIORef) registries
 
 -- Ends whatever there is, and does not wait for it longer than 'lastMillis'. A handler that sends would fail if its
@@ -373,9 +369,9 @@ openOnes registries = concat <$> mapM (fmap IntMap.elems . readIORef) registries
 cutAll :: [Registry] -> IO ()
 cutAll registries = do
   start <- monotonicNanoseconds
-  openOnes registries >>= mapM_ (killWorker . openWorker)
+  openOnes registries >>= mapM_ (killWorker . connectionWorker)
   awaitNone (start + 1000000 * fromIntegral (lastMillis - cutMillis)) firstPauseMicros
-  openOnes registries >>= mapM_ (cut . openConnection)
+  openOnes registries >>= mapM_ cut
   awaitNone (start + 1000000 * fromIntegral lastMillis) firstPauseMicros
   where
     awaitNone :: Word64 -> Int -> IO ()

@@ -34,6 +34,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as C8
 import Data.IORef
 import Data.Maybe (fromMaybe, isJust, isNothing)
+import Data.Vault.Lazy (Vault)
 import Data.Word (Word8)
 import Foreign.Ptr (Ptr, castPtr)
 import GHC.Exts (casMutVar#)
@@ -45,7 +46,7 @@ import Millrace.Http.Answer (Answer (..))
 import Millrace.Http.Arrival (hasArrived)
 import Millrace.Http.Body
 import Millrace.Http.Connection
-import Millrace.Http.Context (Context (..), contextVault, earlyHints)
+import Millrace.Http.Context (Context (..), contextVault, earlyHints, liftedBy)
 import Millrace.Http.Endpoint (Endpoint (..), Phase (..))
 import Millrace.Http.Exception
 import Millrace.Http.Expectation (setExpectation)
@@ -55,6 +56,7 @@ import Millrace.Http.Request (keepTarget, makeRequest)
 import Millrace.Http.Response
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.Wire
+import Millrace.Http.Worker (isThisThread)
 import Millrace.Socket (ShutdownCmd (..), shutdown)
 import Millrace.Socket.ByteString (recvBefore)
 import Millrace.Timer (liftableTimeout)
@@ -62,19 +64,16 @@ import Network.HTTP.Types (ResponseHeaders)
 import Network.Wai (Application, Request, defaultRequest)
 import Network.Wai.Internal (RequestBodyLength (..), Response (..), ResponseReceived (..))
 
--- | Serves a connection until it is over. Returns when the socket is to be closed. Exceptions are reported through
--- the settings; only asynchronous ones are thrown on.
+-- | Serves a connection until it is over, in the thread that is at work on it. Returns when the socket is to be closed.
+-- Exceptions are reported through the settings; only asynchronous ones are thrown on.
 runSession :: Connection -> Application -> IO ()
 runSession connection application = do
-  thread <- myThreadId
-  lifting <- newIORef (return ())
-  let served = connection {connectionVault = contextVault (contextOf served thread lifting)}
-  outcome <- try (readProxyHeader served)
+  outcome <- try (readProxyHeader connection)
   case outcome of
-    Left failure -> forgetInput served >> endSession served failure
-    Right peer ->
-      let known = served {connectionPeer = peer}
-       in asThunk (serve known (limited served lifting application)) `catch` endSession known
+    Left failure -> forgetInput connection >> endSession connection failure
+    Right told ->
+      let known = maybe connection (\peer -> connection {connectionPeer = peer}) told
+       in asThunk (serve known (limited known application)) `catch` endSession known
 
 -- Runs an action as the evaluation of a thunk. When a thread parks, GHC's threadPaused goes through its stack, down to the
 -- first update frame that it has met before. Handlers and clean-up that stand below this one are half of what a parked
@@ -83,21 +82,23 @@ asThunk :: IO a -> IO a
 asThunk action = unsafeDupableInterleaveIO action >>= evaluate
 {-# NOINLINE asThunk #-}
 
--- What applications can ask for besides the request.
-contextOf :: Connection -> ThreadId -> IORef (IO ()) -> Context
-contextOf connection thread lifting =
-  Context
-    { contextSocket = connectionSocket connection,
-      contextFiles = endpointFiles (connectionEndpoint connection),
-      contextHints = inOwnThread . sendHints connection,
-      contextPause = inOwnThread (clearTotalDeadline connection >> join (readIORef lifting))
-    }
+-- What applications can ask for besides the request. Out of line: most do not, and then it is one small thunk.
+vaultOf :: Connection -> Vault
+vaultOf connection =
+  contextVault
+    Context
+      { contextSocket = connectionSocket connection,
+        contextFiles = endpointFiles (connectionEndpoint connection),
+        contextHints = inOwnThread . sendHints connection,
+        contextPause = \lift -> inOwnThread (clearTotalDeadline connection >> lift)
+      }
   where
     -- No other thread is known not to be past the request.
     inOwnThread action = do
-      self <- myThreadId
+      own <- isThisThread (connectionWorker connection)
       working <- isWorking connection
-      when (self == thread && working) action
+      when (own && working) action
+{-# NOINLINE vaultOf #-}
 
 sendHints :: Connection -> ResponseHeaders -> IO ()
 sendHints connection fields = do
@@ -279,7 +280,7 @@ serveRequest connection application size = do
 newRequest :: Connection -> Ptr Word8 -> Int -> IO ByteString -> RequestBodyLength -> IO Request
 newRequest connection bytes size body bodyLength = do
   requestHead <- parser connection
-  request <- makeRequest requestHead bytes size (connectionPeer connection) (connectionVault connection) body bodyLength
+  request <- makeRequest requestHead bytes size (connectionPeer connection) (vaultOf connection) body bodyLength
   if settingsNoParsePath (settingsOf connection) then keepTarget requestHead bytes request else return request
 {-# NOINLINE newRequest #-}
 
@@ -368,11 +369,11 @@ answerByApplication connection application request beforehand = do
 
 -- Only if the settings ask for it is an application interrupted. Its operations on the client have the same limit, and
 -- a little earlier, so that a slow client makes them fail and is no reason to interrupt.
-limited :: Connection -> IORef (IO ()) -> Application -> Application
-limited connection lifting application
+limited :: Connection -> Application -> Application
+limited connection application
   | micros == 0 = application
   | otherwise = \request respond' -> do
-    outcome <- liftableTimeout (micros + graceMicros) $ \lift -> writeIORef lifting lift >> application request respond'
+    outcome <- liftableTimeout (micros + graceMicros) $ \lift -> application (liftedBy lift request) respond'
     maybe (throwIO ApplicationTimedOut) return outcome
   where
     micros = totalMicros (connectionLimits connection)

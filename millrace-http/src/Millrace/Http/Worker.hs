@@ -1,10 +1,10 @@
 -- |
 -- The thread that serves a connection, for whoever has to end it. Knows nothing of connections.
-module Millrace.Http.Worker (Worker, newWorker, atWork, killWorker) where
+module Millrace.Http.Worker (Worker, newWorker, atWork, isThisThread, killWorker) where
 
 import Control.Concurrent (ThreadId, forkIO, killThread, mkWeakThreadId, myThreadId)
 import Control.Concurrent.MVar
-import Control.Exception (AsyncException (..), catch, finally, mask_, throwIO)
+import Control.Exception (AsyncException (..), SomeException, catch, finally, fromException, mask_, try)
 import Control.Monad (void)
 import System.Mem.Weak (Weak, deRefWeak)
 
@@ -16,15 +16,23 @@ newtype Worker = Worker (MVar (Weak ThreadId))
 newWorker :: IO Worker
 newWorker = Worker <$> newEmptyMVar
 
--- | Runs an action in this thread. 'killWorker' reaches it meanwhile, and neither what comes before it nor what follows:
--- the thread may be somebody's who goes on. To be called once, masked.
-atWork :: Worker -> IO a -> IO a
+-- | Runs an action in this thread, and says how it ended: does not throw. 'killWorker' reaches it meanwhile, and neither what
+-- comes before it nor what follows: the thread may be somebody's who goes on. To be called once, masked.
+atWork :: Worker -> IO a -> IO (Either SomeException a)
 atWork (Worker place) action = do
   myThreadId >>= mkWeakThreadId >>= putMVar place
-  action `finally` leave
+  outcome <- try action
+  maybe outcome Left <$> leave
   where
-    -- Waits for nobody but one who is killing us.
-    leave = void (takeMVar place) `catch` \failure -> if failure == ThreadKilled then leave else throwIO failure
+    -- Waits for nobody but one who is killing us. Others may interrupt that.
+    leave = (Nothing <$ takeMVar place) `catch` \failure ->
+      if fromException failure == Just ThreadKilled then leave else Just failure <$ leave
+
+-- | Is it this thread that is at work?
+isThisThread :: Worker -> IO Bool
+isThisThread (Worker place) = do
+  self <- myThreadId
+  tryReadMVar place >>= maybe (return False) (fmap (== Just self) . deRefWeak)
 
 -- | Throws 'ThreadKilled' to the thread if it is at work, by a thread of its own: throwing waits until the target can
 -- receive it, and that may be never.
