@@ -9,16 +9,22 @@ module Millrace.Cli.System
   , raiseDescriptorLimit
   , onTermination
   , ignoreRotation
+  , takeMapping
   ) where
 
 import Control.Concurrent (forkIO, threadDelay)
 import Control.Exception (IOException, finally, try)
-import Control.Monad (void)
+import Control.Monad (forM_, void)
+import Data.ByteString.Char8 (ByteString)
+import qualified Data.ByteString.Char8 as ByteString
+import Data.Char (digitToInt, isHexDigit)
 import Data.IORef (atomicModifyIORef', newIORef)
+import Data.List (find)
+import Data.Maybe (mapMaybe)
 import Data.Word (Word64)
-import Foreign.C.Types (CInt (..))
+import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.Marshal.Alloc (allocaBytes)
-import Foreign.Ptr (Ptr, WordPtr, nullPtr, ptrToWordPtr)
+import Foreign.Ptr (Ptr, WordPtr, nullPtr, ptrToWordPtr, wordPtrToPtr)
 import Foreign.Storable (peekByteOff)
 import GHC.Clock (getMonotonicTimeNSec)
 import System.Exit (ExitCode (ExitFailure))
@@ -29,6 +35,11 @@ import qualified System.Posix.Unistd as Posix
 
 #define _GNU_SOURCE
 #include <signal.h>
+#include <sys/mman.h>
+
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
+#define MADV_POPULATE_WRITE 23
+#endif
 
 -- | The system, its release and the machine's architecture.
 --
@@ -102,6 +113,32 @@ onTermination first second = do
 -- @since 0.1.0
 ignoreRotation :: IO ()
 ignoreRotation = void (installHandler sigUSR1 Ignore Nothing)
+
+-- | Takes the memory of the whole mapping in which this address lies, of which the kernel gives each page when it is first
+-- written to otherwise. Other threads go on meanwhile. Does nothing where the kernel does not know how (Linux before 5.14).
+--
+-- @since 0.1.0
+takeMapping :: Ptr a -> IO ()
+takeMapping address = do
+  mappings <- try (ByteString.readFile "/proc/self/maps") :: IO (Either IOException ByteString)
+  forM_ (find around (mapMaybe range (either (const []) ByteString.lines mappings))) $ \(begin, end) ->
+    c_madvise (wordPtrToPtr begin) (fromIntegral (end - begin)) #{const MADV_POPULATE_WRITE}
+  where
+    around (begin, end) = begin <= ptrToWordPtr address && ptrToWordPtr address < end
+    range line = do
+      (begin, rest) <- hexadecimal line
+      (end, _) <- ByteString.uncons rest >>= hexadecimal . snd
+      pure (begin, end)
+
+hexadecimal :: ByteString -> Maybe (WordPtr, ByteString)
+hexadecimal text
+  | ByteString.null digits = Nothing
+  | otherwise = Just (ByteString.foldl' (\number digit -> 16 * number + fromIntegral (digitToInt digit)) 0 digits, rest)
+  where
+    (digits, rest) = ByteString.span isHexDigit text
+
+foreign import ccall safe "madvise"
+  c_madvise :: Ptr a -> CSize -> CInt -> IO CInt
 
 -- The first process of a container is not ended by a signal that it leaves to the system (pid_namespaces(7)). It ends with
 -- the status by which shells tell of one that was.

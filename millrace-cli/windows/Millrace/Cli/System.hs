@@ -7,10 +7,12 @@ module Millrace.Cli.System
   , raiseDescriptorLimit
   , onTermination
   , ignoreRotation
+  , takeMapping
   ) where
 
 import Control.Monad (void)
 import GHC.ConsoleHandler (Handler (Catch, Default), installHandler)
+import Foreign.Ptr (Ptr)
 import System.Info (arch)
 
 -- | The system and the machine's architecture.
@@ -44,3 +46,9 @@ onTermination first _ = void (installHandler (Catch (const (installHandler Defau
 -- @since 0.1.0
 ignoreRotation :: IO ()
 ignoreRotation = pure ()
+
+-- | Does nothing: there is no call for it.
+--
+-- @since 0.1.0
+takeMapping :: Ptr a -> IO ()
+takeMapping _ = pure ()
