@@ -9,6 +9,7 @@ import Control.Monad (forM_, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
+import qualified Data.CaseInsensitive as CI
 import Data.IORef
 import Data.Maybe (fromMaybe, isJust)
 import Data.Time (UTCTime (..), defaultTimeLocale, fromGregorian, parseTimeM)
@@ -193,6 +194,14 @@ spec = around withFiles $ do
         withServer id (\_ respond -> respond (responseFile status200 [("ETag", "\"tag\"")] (folder </> "small") Nothing)) $ \port -> do
           bytes <- exchange port (B.concat (["GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"] ++ [B.concat [field, ": ", value, "\r\n"] | (field, value) <- fields] ++ ["\r\n"]))
           map (\reply -> (replyStatus reply, headerOf "etag" reply)) (parseReplies bytes) `shouldBe` [(status, Just "\"tag\"")]
+  describe "an answer instead of a file says nothing of that one's body, nor that it may be kept (RFC 9111, 3)" $ do
+    let given = [("content-type", "text/html"), ("content-encoding", "gzip"), ("content-length", "5"), ("cache-control", "max-age=60"), ("expires", "Thu, 01 Dec 2033 00:00:00 GMT"), ("etag", "\"one\""), ("vary", "X")]
+    forM_ [(416, "small", "Range: bytes=5000-", ["etag", "vary"]), (412, "small", "If-Match: \"other\"", ["etag", "vary"]), (404, "missing", "X: y", ["vary"])] $ \(status, name, field, kept) ->
+      it (show status) $ \folder -> do
+        let application _ respond = respond (responseFile status200 [(CI.mk key, value) | (key, value) <- given] (folder </> name) Nothing)
+        withServer id application $ \port -> do
+          bytes <- exchange port (B.concat ["GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n", field, "\r\n\r\n"])
+          map (\reply -> (replyStatus reply, [key | (key, value) <- replyFields reply, (key, value) `elem` given])) (parseReplies bytes) `shouldBe` [(status, kept)]
   describe "conditional requests (RFC 9110, 13)" $ do
     forM_ [("If-Match", "*", 200), ("If-Match", "\"tag\"", 412), ("If-None-Match", "*", 304), ("If-None-Match", "\"tag\"", 200)] $ \(field, value, status) ->
       it ("13.1: " ++ show field ++ " " ++ show value ++ " of a file without a tag is a " ++ show status) $ \folder ->

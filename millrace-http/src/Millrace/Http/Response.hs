@@ -50,7 +50,7 @@ import Millrace.Http.Stream
 import Millrace.Http.Wire
 import Millrace.Socket.ByteString (recv)
 import Network.HTTP.Types hiding (ByteRange)
-import Network.HTTP.Types.Header (hAcceptRanges, hContentRange, hETag, hRetryAfter)
+import Network.HTTP.Types.Header (hAcceptRanges, hContentRange, hETag, hExpires, hRetryAfter)
 import Network.Wai (Request, requestHeaders, requestMethod)
 import Network.Wai.Internal (FilePart (..), Response (..))
 import System.IO.Error (isFullError)
@@ -387,8 +387,8 @@ answerFile connection request status fields path part =
         Send Whole -> send status [] 0 size
         Send (Part range) -> send status206 [(hContentRange, contentRange size range)] (firstByte range) (rangeLength range)
         Send (Parts ranges) -> answerParts connection ranged path descriptor size ranges
-        Send Unsatisfiable -> answerBuilder connection status416 ((hContentRange, unsatisfiedRange size) : withoutLength dated) mempty
-        Refuse code -> answerBuilder connection code (if code == status304 then dated else withoutLength dated) mempty
+        Send Unsatisfiable -> answerBuilder connection status416 ((hContentRange, unsatisfiedRange size) : refusing dated) mempty
+        Refuse code -> answerBuilder connection code (if code == status304 then dated else refusing dated) mempty
       where
         -- RFC 9110, section 8.8.2.1: a time in the future becomes that of the response.
         dated = maybe fields (\time -> addUnless (hLastModified, formatHttpDate (min now time)) fields) (modificationTime modified)
@@ -418,15 +418,20 @@ addUnless field@(name, _) fields
   | any ((== name) . fst) fields = fields
   | otherwise = field : fields
 
+without :: [HeaderName] -> ResponseHeaders -> ResponseHeaders
+without names = filter ((`notElem` names) . fst)
+
 -- The length that the application gave is that of the whole file.
 withoutLength :: ResponseHeaders -> ResponseHeaders
-withoutLength = filter ((/= hContentLength) . fst)
+withoutLength = without [hContentLength]
+
+-- What is left of the application's fields when its file is not sent: nothing of the body, and not for how long that may be
+-- kept. A cache would give the refusal to others, who have asked for something else of the same file (RFC 9111, section 3).
+refusing :: ResponseHeaders -> ResponseHeaders
+refusing = without [hContentType, hContentLength, hContentEncoding, hContentRange, hCacheControl, hExpires]
 
 textPlain :: ResponseHeaders -> ResponseHeaders
-textPlain fields = (hContentType, C8.pack "text/plain; charset=utf-8") : filter (not . describesBody . fst) fields
-  where
-    describesBody name =
-      name `elem` [hContentType, hContentLength, hContentEncoding, hLastModified, hAcceptRanges, hContentRange, hETag, hCacheControl]
+textPlain fields = (hContentType, C8.pack "text/plain; charset=utf-8") : without [hLastModified, hAcceptRanges, hETag] (refusing fields)
 
 answerOpenFile :: Connection -> Status -> ResponseHeaders -> FilePath -> Int32 -> Int64 -> Int64 -> IO ()
 answerOpenFile connection status fields path descriptor offset count = do
@@ -455,7 +460,7 @@ answerParts connection fields path descriptor size ranges = do
   boundary <- newBoundary
   let parts = multipart boundary (harmless (fromMaybe octets (lookup hContentType fields))) size ranges
       framed = [(hContentType, multipartType parts), (hContentLength, C8.pack (show (multipartLength parts)))]
-  answerStream connection (return False) Nothing status206 (framed ++ filter ((`notElem` map fst framed) . fst) fields) (multipartBody parts readAt)
+  answerStream connection (return False) Nothing status206 (framed ++ without (map fst framed) fields) (multipartBody parts readAt)
   where
     octets = C8.pack "application/octet-stream"
     readAt offset count = BI.createUptoN count $ \target -> do
