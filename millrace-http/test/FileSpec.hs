@@ -202,6 +202,13 @@ spec = around withFiles $ do
         withServer id application $ \port -> do
           bytes <- exchange port (B.concat ["GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n", field, "\r\n\r\n"])
           map (\reply -> (replyStatus reply, [key | (key, value) <- replyFields reply, (key, value) `elem` given])) (parseReplies bytes) `shouldBe` [(status, kept)]
+  it "a 304 tells what caches need to update the file that they have, and nothing else of it (RFC 9110, 15.4.5)" $ \folder -> do
+    let given = [("content-type", "text/html"), ("content-encoding", "gzip"), ("content-length", "5"), ("content-location", "/one"), ("cache-control", "max-age=60"), ("etag", "\"one\""), ("vary", "X")]
+        application _ respond = respond (responseFile status200 [(CI.mk key, value) | (key, value) <- given] (folder </> "small") Nothing)
+    withServer id application $ \port -> do
+      bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIf-None-Match: \"one\"\r\n\r\n"
+      map (\reply -> (replyStatus reply, [key | (key, value) <- replyFields reply, (key, value) `elem` given])) (parseReplies bytes)
+        `shouldBe` [(304, ["content-location", "cache-control", "etag", "vary"])]
   describe "conditional requests (RFC 9110, 13)" $ do
     forM_ [("If-Match", "*", 200), ("If-Match", "\"tag\"", 412), ("If-None-Match", "*", 304), ("If-None-Match", "\"tag\"", 200)] $ \(field, value, status) ->
       it ("13.1: " ++ show field ++ " " ++ show value ++ " of a file without a tag is a " ++ show status) $ \folder ->

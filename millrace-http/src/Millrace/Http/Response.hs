@@ -388,7 +388,7 @@ answerFile connection request status fields path part =
         Send (Part range) -> send status206 [(hContentRange, contentRange size range)] (firstByte range) (rangeLength range)
         Send (Parts ranges) -> answerParts connection ranged path descriptor size ranges
         Send Unsatisfiable -> answerBuilder connection status416 ((hContentRange, unsatisfiedRange size) : refusing dated) mempty
-        Refuse code -> answerBuilder connection code (if code == status304 then dated else refusing dated) mempty
+        Refuse code -> answerBuilder connection code (if code == status304 then unchanged dated else refusing dated) mempty
       where
         -- RFC 9110, section 8.8.2.1: a time in the future becomes that of the response.
         dated = maybe fields (\time -> addUnless (hLastModified, formatHttpDate (min now time)) fields) (modificationTime modified)
@@ -424,6 +424,10 @@ without names = filter ((`notElem` names) . fst)
 -- The length that the application gave is that of the whole file.
 withoutLength :: ResponseHeaders -> ResponseHeaders
 withoutLength = without [hContentLength]
+
+-- RFC 9110, section 15.4.5: of the file, what a cache needs to update its own.
+unchanged :: ResponseHeaders -> ResponseHeaders
+unchanged = without [hContentType, hContentLength, hContentEncoding]
 
 -- What is left of the application's fields when its file is not sent: nothing of the body, and not for how long that may be
 -- kept. A cache would give the refusal to others, who have asked for something else of the same file (RFC 9111, section 3).
