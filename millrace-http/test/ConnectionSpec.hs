@@ -243,6 +243,17 @@ spec = do
           bytes <- exchange port (B.append "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello" next)
           map (\reply -> (replyStatus reply, headerOf "connection" reply)) (parseReplies bytes) `shouldBe` [(200, Nothing), (200, Just "close")]
           map replyBody (take 1 (parseReplies bytes)) `shouldBe` [expected]
+    it "nor when the application has read what had come of it, and no more" $ do
+      let begins request respond = do
+            begun <- getRequestBodyChunk request
+            respond (responseLBS status200 [] (L.fromStrict begun))
+      forM_ [("Content-Length: 5\r\n\r\nhe", "llo"), ("Transfer-Encoding: chunked\r\n\r\n2\r\nhe", "\r\n3\r\nllo\r\n0\r\n\r\n")] $ \(start, end) ->
+        withServer id begins $ \port -> withConnection port $ \client -> do
+          send client (B.append "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n" start)
+          reply <- receiveResponse client
+          (replyStatus reply, headerOf "connection" reply, replyBody reply) `shouldBe` (200, Nothing, "he")
+          send client (B.append end "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
+          replyBody <$> receiveResponse client `shouldReturn` "hi"
     it "is not sent when the application does not read the body, and the connection is closed" $
       withServer id path $ \port -> do
         bytes <- exchange port "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"

@@ -82,6 +82,7 @@ step connection state = case state of
     bytes <- takeInput connection (min left available)
     let rest = left - B.length bytes
     writeRegister connection bodyPendingRegister rest
+    _ <- countReceived connection (B.length bytes)
     return (if rest == 0 then Finished else Counted rest, bytes)
   Chunked -> stepChunked connection
   _ -> return (state, B.empty)
@@ -95,14 +96,20 @@ stepChunked connection = do
   chunksConsumed state >>= dropInput connection
   case compare result 0 of
     GT -> do
-      received <- (+ result) <$> readRegister connection bodyReceivedRegister
-      writeRegister connection bodyReceivedRegister received
+      received <- countReceived connection result
       when (received > bodyBytesMax (connectionLimits connection)) (throwIO PayloadTooLarge)
       (,) Chunked <$> takeInput connection result
     EQ -> fillBody connection >> stepChunked connection
     LT
       | result == chunksEnd -> writeRegister connection bodyPendingRegister 0 >> return (Finished, B.empty)
       | otherwise -> throwIO (invalidRequestFromError result)
+
+-- How much that is of this body in all.
+countReceived :: Connection -> Int -> IO Int
+countReceived connection count = do
+  received <- (+ count) <$> readRegister connection bodyReceivedRegister
+  writeRegister connection bodyReceivedRegister received
+  return received
 
 takeInput :: Connection -> Int -> IO ByteString
 takeInput connection count = do

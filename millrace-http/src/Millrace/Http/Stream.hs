@@ -185,8 +185,9 @@ settleExpectation connection = do
   if waits
     then do
       pending <- readRegister connection bodyPendingRegister
+      received <- readRegister connection bodyReceivedRegister
       arrived <- inputCount connection
-      return (pending == 0 || arrived > 0)
+      return (pending == 0 || received > 0 || arrived > 0)
     else return True
 {-# INLINE settleExpectation #-}
 
