@@ -174,6 +174,24 @@ spec = do
           send client (B.append "POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" (B.concat pieces))
           (replies, seconds) <- timed (parseReplies <$> receiveAll client)
           (map (headerOf "connection") replies, seconds < 15) `shouldBe` ([Just "close"], True)
+    it "RFC 9112, 9.6: a stream that is not made of one, or only of its beginning, says so, too, if it is not flushed" $
+      forM_ [const (return ()), void . getRequestBodyChunk] $ \reading -> do
+        let streams request respond = respond (responseStream status200 [] (\write _ -> write "a" >> reading request >> write "b"))
+        withServer id streams $ \port -> withConnection port $ \client -> do
+          send client (B.append "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n" (patterned 1000))
+          replies <- parseReplies <$> receiveAll client
+          map (\reply -> (replyBody reply, headerOf "connection" reply)) replies `shouldBe` [("ab", Just "close")]
+    it "and so does one that makes nothing of a malformed body" $ do
+      let streams request respond = respond . responseStream status200 [] $ \write _ -> do
+            outcome <- try (strictRequestBody request)
+            write (byteString (either (\reason -> C8.pack (show (reason :: InvalidRequest))) L.toStrict outcome))
+      withServer id streams $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        -- What is broken already, the response knows from the first.
+        threadDelay 50000
+        send client "x\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
+        replies <- parseReplies <$> receiveAll client
+        map (\reply -> (replyBody reply, headerOf "connection" reply)) replies `shouldBe` [("BadRequest \"malformed chunk\"", Just "close")]
     it "those that a stream is made of may be as long as they like" $
       forM_ [streamsBody False, streamsBody True] $ \application ->
         withServer id application $ \port -> withConnection port $ \client ->

@@ -38,11 +38,9 @@ import Millrace.Http.Connection
 import Millrace.Http.Date (formatHttpDate)
 import Millrace.Http.Endpoint (Endpoint (..), Phase (..))
 import Millrace.Http.Exception (InvalidResponse (..), isAsynchronous)
-import Millrace.Http.Expectation (isExpecting)
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.File
 import Millrace.Http.FileCache (OpenFile (..), fileError, sendingFile, withOpenFile)
-import Millrace.Http.Limits (Limits (..))
 import Millrace.Http.Multipart
 import Millrace.Http.Precondition (modificationTime)
 import Millrace.Http.Settings (Settings (..))
@@ -203,10 +201,6 @@ finishHeadAs connection composed mayKeep framing size = do
       | composedVersion11 composed = connectionUnsaid
       | otherwise = connectionKeepAlive
 
--- Is what was not read of the request's body little enough to be skipped behind the response?
-isRestSkippable :: Connection -> IO Bool
-isRestSkippable connection = (<= skippedBytesMax (connectionLimits connection)) <$> readRegister connection bodyPendingRegister
-
 setOutputEndAt :: Connection -> Ptr Word8 -> IO ()
 setOutputEndAt connection end = do
   buffer <- outputBuffer connection
@@ -305,10 +299,9 @@ continueBody connection composed body count size writer = do
 
 -- Writes the head's framing and moves what there is of the body behind it. The rest may be made of the request's, of
 -- whatever length if it is the application's code that makes it: the client may be told to go on, and the connection is
--- to be kept, until something of the stream is sent.
+-- to be kept, until something of the stream is sent. (HTTP/1.0 is told that it is kept, and cannot be told otherwise then.)
 startStream :: Connection -> Composed -> Bool -> Maybe Int -> Ptr Word8 -> Int -> IO ()
 startStream connection composed mayReadAll size body count = do
-  expects <- isExpecting (connectionExpectation connection)
   skippable <- if mayReadAll then return True else isRestSkippable connection
   let mayKeep = composedMayKeep composed && skippable
   start <- case framing of
@@ -317,7 +310,7 @@ startStream connection composed mayReadAll size body count = do
     UntilClose -> finishHeadAs connection composed False framingNone 0
   keep <- readRegister connection keepRegister
   buffer <- outputBuffer connection
-  writeRegister connection closeOptionRegister (if expects && keep /= 0 then composedAt composed `minusPtr` buffer else -1)
+  writeRegister connection closeOptionRegister (if composedVersion11 composed && keep /= 0 then composedAt composed `minusPtr` buffer else -1)
   -- The first bytes are counted and framed like all others, from a copy that is theirs alone.
   saved <- BI.create count (\target -> copyBytes target body count)
   setOutputEndAt connection start

@@ -10,6 +10,7 @@ module Millrace.Http.Stream
     flushStream,
     endStream,
     settleExpectation,
+    isRestSkippable,
   )
 where
 
@@ -28,6 +29,7 @@ import Foreign.Storable (poke)
 import Millrace.Http.Connection
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Expectation (dismiss)
+import Millrace.Http.Limits (Limits (..))
 import Millrace.Http.Wire (chunkHeadLength, putChunkHead, putChunkSize)
 
 -- | How the end of a body is known.
@@ -97,7 +99,7 @@ streamBytes connection bytes = do
 -- Without copying: as a chunk of its own, together with what waits. The client may leave in the middle of it.
 sendLarge :: Connection -> ByteString -> IO ()
 sendLarge connection bytes = do
-  noteBegun connection
+  noteBegun connection True
   reserve connection (B.length bytes)
   before' <- readRegister connection responseBytesRegister
   closeChunk connection
@@ -166,16 +168,22 @@ putLineEnd at = poke at 13 >> poke (at `plusPtr` 1) (10 :: Word8) >> return 2
 
 -- | Sends all that was written so far. Parks until the kernel has taken it.
 flushStream :: Connection -> IO ()
-flushStream connection = noteBegun connection >> closeChunk connection >> flushOutput connection
+flushStream connection = noteBegun connection True >> closeChunk connection >> flushOutput connection
 
--- From here on 100 (Continue) would be too late, and the head is what it is.
-noteBegun :: Connection -> IO ()
-noteBegun connection = do
+-- From here on 100 (Continue) would be too late, and the head is what it is. Since it was written the connection may have
+-- turned out to end. @skippable@: so far as what is left of the request's body is concerned, it does not.
+noteBegun :: Connection -> Bool -> IO ()
+noteBegun connection skippable = do
   clear <- settleExpectation connection
   place <- readRegister connection closeOptionRegister
   when (place >= 0) $ do
     writeRegister connection closeOptionRegister (-1)
-    unless clear (sayClose connection place)
+    keep <- readRegister connection keepRegister
+    unless (clear && skippable && keep /= 0) (sayClose connection place)
+
+-- | Is what was not read of the request's body little enough to be skipped behind the response?
+isRestSkippable :: Connection -> IO Bool
+isRestSkippable connection = (<= skippedBytesMax (connectionLimits connection)) <$> readRegister connection bodyPendingRegister
 
 -- | From here on the client is not told to go on any more. Is it clear where the next request begins? RFC 9110, section
 -- 10.1.1: a client that still waits may or may not send the body now; one that has begun to send it does not wait.
@@ -210,7 +218,8 @@ sayClose connection place = do
 -- if a counted body is incomplete.
 endStream :: Connection -> IO ()
 endStream connection = do
-  noteBegun connection
+  -- Until here the application could have read it.
+  isRestSkippable connection >>= noteBegun connection
   closeChunk connection
   mode <- readRegister connection streamModeRegister
   left <- readRegister connection streamLeftRegister
