@@ -4,8 +4,8 @@ module EarlyFlushSpec (spec) where
 import Control.Concurrent
 import Control.Exception (MaskingState (..), getMaskingState)
 import Control.Monad (replicateM, replicateM_, void, when, (>=>))
-import Data.IORef
 import Control.Monad.Primitive (RealWorld)
+import Data.IORef
 import Data.Primitive.ByteArray (MutableByteArray, newByteArray, writeByteArray)
 import Millrace.Http.EarlyFlush
 import Support (within)

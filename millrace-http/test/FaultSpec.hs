@@ -3,9 +3,10 @@
 -- | Applications that throw, and clients that leave.
 module FaultSpec (spec) where
 
-import Control.Concurrent (forkIO, threadDelay, yield)
+import Control.Concurrent (forkIO, forkIOWithUnmask, threadDelay, yield)
 import Control.Concurrent.Async (async, wait)
 import Control.Concurrent.MVar
+import Control.Concurrent.STM (atomically, check)
 import Control.Exception (AsyncException (..), Exception, IOException, SomeException, catch, fromException, throw, throwIO, try)
 import Control.Monad (forM_, forever, replicateM_, unless, void, when)
 import qualified Data.ByteString as B
@@ -306,6 +307,20 @@ spec = do
           bytes `shouldSatisfy` B.isPrefixOf (C8.pack ("HTTP/1.1 " ++ status))
           snd (B.breakSubstring "\r\n\r\n" bytes) `shouldBe` "\r\n\r\n"
 
+  describe "an asynchronous exception that is bottom" $
+    forM_
+      [ ("in setOnOpen", setOnOpen (\_ -> throwIO bottom), pong),
+        ("in an application", id, \_ _ -> throwIO bottom),
+        ("in setOnClose", setOnClose (\_ -> throwIO bottom), pong)
+      ]
+      $ \(place, change, application) ->
+        it (place ++ ": the connection is closed, and counted no longer") $ do
+          let silently = setFork (\serve -> void (forkIOWithUnmask (\unmask -> serve unmask `catch` unsaid)))
+          (state, settings) <- makeServerState (change (silently defaultSettings))
+          withApplicationSettings settings (return application) $ \port -> within "the end of the connection" $ do
+            void (try (exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") :: IO (Either IOException B.ByteString))
+            atomically (currentOpenConnectionsSTM state >>= check . (== 0))
+
   describe "clients that leave" $ do
     it "end only their own connection" $
       withServer id (streaming (\write flush -> forever (write (byteString (C8.replicate 10000 'x')) >> flush))) $ \port ->
@@ -348,6 +363,10 @@ spec = do
     large _ respond = withFolder $ \folder -> do
       withBinaryFile (folder </> "large") WriteMode (`hSetFileSize` 50000000)
       respond (responseFile status200 [] (folder </> "large") Nothing)
+    unsaid :: SomeException -> IO ()
+    unsaid _ = return ()
+    bottom :: AsyncException
+    bottom = error "bottom"
     nothing :: IOError -> B.ByteString
     nothing _ = ""
     -- Does it throw?

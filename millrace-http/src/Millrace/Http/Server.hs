@@ -294,21 +294,22 @@ admitConnection endpoint registry application number peerSocket peer = do
         atomicModifyIORef' registry (\open -> (IntMap.delete number open, ()))
       noThread :: SomeException -> IO ()
       noThread failure = release >> settingsOnException settings Nothing failure `catch` ignore
-  return $ settingsFork settings (\_ -> mask_ (runConnection connection application >> release)) `catch` noThread
+  return $ settingsFork settings (\_ -> mask_ (runConnection connection application release)) `catch` noThread
   where
     settings = endpointSettings endpoint
 
--- Starts masked, in a thread of its own, and does not throw. What has to be done at the end is not interrupted by the server's
--- end. One handler for all: each is kept for as long as the connection is (decision 9).
-runConnection :: Connection -> Application -> IO ()
-runConnection connection application = do
+-- Starts masked, in a thread of its own. What has to be done at the end is not interrupted by the server's end. One handler for
+-- all: each is kept for as long as the connection is (decision 9).
+runConnection :: Connection -> Application -> IO () -> IO ()
+runConnection connection application release = do
   outcome <- atWork (connectionWorker connection) $ do
     wanted <- interruptible (settingsOnOpen (endpointSettings (connectionEndpoint connection)) (connectionPeer connection))
     noteOpened connection
     when wanted (interruptible (runSession connection application))
-  finish connection outcome
+  finish connection outcome `finally` release
 
--- Out of line, as all that outlives a session: the fewer words stay on the stack, the better (decision 9).
+-- Out of line, as all that outlives a session: the fewer words stay on the stack, the better (decision 9). Throws nothing but
+-- what an exception is that is bottom.
 finish :: Connection -> Either SomeException () -> IO ()
 finish connection outcome = do
   finished <- try $ do

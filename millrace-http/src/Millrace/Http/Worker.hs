@@ -4,7 +4,7 @@ module Millrace.Http.Worker (Worker, newWorker, atWork, isThisThread, killWorker
 
 import Control.Concurrent (ThreadId, forkIO, killThread, mkWeakThreadId, myThreadId)
 import Control.Concurrent.MVar
-import Control.Exception (AsyncException (..), SomeException, catch, finally, fromException, mask_, try)
+import Control.Exception (SomeException, catch, finally, mask_, try)
 import Control.Monad (void)
 import System.Mem.Weak (Weak, deRefWeak)
 
@@ -22,11 +22,10 @@ atWork :: Worker -> IO a -> IO (Either SomeException a)
 atWork (Worker place) action = do
   myThreadId >>= mkWeakThreadId >>= putMVar place
   outcome <- try action
-  maybe outcome Left <$> leave
+  (outcome <*) <$> leave
   where
-    -- Waits for nobody but one who is killing us. Others may interrupt that.
-    leave = (Nothing <$ takeMVar place) `catch` \failure ->
-      if fromException failure == Just ThreadKilled then leave else Just failure <$ leave
+    -- Waits for nobody but one who is killing us. He interrupts that, and others may.
+    leave = (Right () <$ takeMVar place) `catch` \failure -> Left failure <$ leave
 
 -- | Is it this thread that is at work?
 isThisThread :: Worker -> IO Bool
