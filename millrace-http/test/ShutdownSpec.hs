@@ -142,6 +142,15 @@ spec = do
           forkIO (void (exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n")) >> takeMVar started
         tryReadMVar outcome `shouldReturn` Just (Just ThreadKilled)
         readIORef told `shouldReturn` 0
+    it "ends a connection that was just being accepted before it is over itself" $ do
+      taken <- newEmptyMVar
+      opened <- newIORef (0 :: Int)
+      (state, settings) <- makeServerState defaultSettings
+      let slowly listener = accept listener <* putMVar taken () <* threadDelay 20000
+          counting = setOnOpen (\_ -> True <$ modifyIORef opened (+ 1)) settings
+      withApplicationSettings (setAccept slowly counting) (return pong) $ \port -> withConnection port (const (takeMVar taken))
+      readIORef opened `shouldReturn` 1
+      currentOpenConnections state `shouldReturn` 0
     it "does not wait for a handler that no exception reaches" $ do
       started <- newEmptyMVar
       finish <- newEmptyMVar

@@ -72,7 +72,8 @@ runListeners settings listeners application = do
   let noteBroken failure = do
         settingsOnException settings Nothing failure `catch` ignore
         writeIORef broken (Just (failure :: SomeException))
-  flip finally (closeFileCache (endpointFiles endpoint)) . flip onException (endNow >> cutAll registries) $ do
+  let isAccepting = (> 0) <$> readTVarIO accepting
+  flip finally (closeFileCache (endpointFiles endpoint)) . flip onException (endNow >> cutAll registries isAccepting) $ do
     forM_ (zip3 [0 ..] registries (cycle sources)) $ \(number, registry, source) ->
       forkOnMasked number $
         ( acceptLoop endpoint source (batchSize count (length listeners) (roomFor <$> limit)) eviction registry (nextNumber accepted) limit application
@@ -82,8 +83,8 @@ runListeners settings listeners application = do
     atomically ((||) <$> readTVar asked <*> ((== 0) <$> readTVar accepting) >>= check)
     wanted <- readTVarIO asked
     drainAll
-    inTime <- drain (settingsGracefulShutdownSeconds settings) registries ((> 0) <$> readTVarIO accepting)
-    unless inTime (endNow >> reportLeft settings registries >> cutAll registries)
+    inTime <- drain (settingsGracefulShutdownSeconds settings) registries isAccepting
+    unless inTime (endNow >> reportLeft settings registries >> cutAll registries isAccepting)
     unless wanted (readIORef broken >>= mapM_ throwIO)
 
 -- Numbers connections in the order in which all accepting threads take them.
@@ -364,11 +365,11 @@ isQuiet elapsedMillis connection = do
 openOnes :: [Registry] -> IO [Connection]
 openOnes registries = concat <$> mapM (fmap IntMap.elems . readIORef) registries
 
--- Ends whatever there is, and does not wait for it longer than 'lastMillis'. A handler that sends would fail if its
--- connection were cut before 'ThreadKilled' is there, and report a client that has gone. So only what no exception has
--- ended soon is cut.
-cutAll :: [Registry] -> IO ()
-cutAll registries = do
+-- Ends whatever there is, and does not wait for it longer than 'lastMillis'; a connection that is just being accepted ends by
+-- itself, for the server is over. A handler that sends would fail if its connection were cut before 'ThreadKilled' is there,
+-- and report a client that has gone. So only what no exception has ended soon is cut.
+cutAll :: [Registry] -> IO Bool -> IO ()
+cutAll registries isAccepting = do
   start <- monotonicNanoseconds
   openOnes registries >>= mapM_ (killWorker . connectionWorker)
   awaitNone (start + 1000000 * fromIntegral (lastMillis - cutMillis)) firstPauseMicros
@@ -377,9 +378,10 @@ cutAll registries = do
   where
     awaitNone :: Word64 -> Int -> IO ()
     awaitNone limit pause = do
+      more <- isAccepting
       open <- openOnes registries
       now <- monotonicNanoseconds
-      unless (null open || now >= limit) (threadDelay pause >> awaitNone limit (min lastPauseMicros (2 * pause)))
+      unless ((not more && null open) || now >= limit) (threadDelay pause >> awaitNone limit (min lastPauseMicros (2 * pause)))
 
 -- Whoever waits for a request finds the end of the stream. If one has just been received, it is still answered.
 sayEnd :: Connection -> IO ()
