@@ -3,11 +3,11 @@
 -- | Applications that throw, and clients that leave.
 module FaultSpec (spec) where
 
-import Control.Concurrent (forkIO, forkIOWithUnmask, threadDelay, yield)
+import Control.Concurrent (forkIO, forkIOWithUnmask, killThread, myThreadId, threadDelay, yield)
 import Control.Concurrent.Async (async, wait)
 import Control.Concurrent.MVar
 import Control.Concurrent.STM (atomically, check)
-import Control.Exception (AsyncException (..), Exception, IOException, SomeException, catch, fromException, throw, throwIO, try)
+import Control.Exception (AsyncException (..), Exception, IOException, SomeException, catch, fromException, mask_, throw, throwIO, try, uninterruptibleMask_)
 import Control.Monad (forM_, forever, replicateM_, unless, void, when)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString)
@@ -176,15 +176,15 @@ spec = do
       withServer id application $ \port -> do
         bytes <- exchange port "GET / HTTP/1.0\r\n\r\n"
         map replyBody (parseReplies bytes) `shouldBe` ["Pong"]
-    forM_ [("a large body", responseLBS status200 [] (L.replicate 50000000 0x78)), ("an endless stream", responseStream status200 [] (\write _ -> forever (write (byteString (C8.replicate 100000 'x')))))] $ \(what, response) ->
-      it ("and throw while that one sends " ++ what ++ " to a client that does not read: the connection ends, and no other") $ do
+    forM_ [(how, end, what, response) | (how, end) <- [("throw", throwIO Fault), ("get two exceptions at once", twoAtOnce)], (what, response) <- [("a large body", responseLBS status200 [] (L.replicate 50000000 0x78)), ("an endless stream", responseStream status200 [] (\write _ -> forever (write (byteString (C8.replicate 100000 'x')))))]] $ \(how, end, what, response) ->
+      it ("and " ++ how ++ " while that one sends " ++ what ++ " to a client that does not read: the connection ends, and no other") $ do
         (enough, outcome) <- (,) <$> newEmptyMVar <*> newEmptyMVar
         let application request respond
               | rawPathInfo request == "/pong" = pong request respond
               | otherwise = do
                 void (forkIO (attempt (respond response) >>= putMVar outcome))
                 takeMVar enough
-                throwIO Fault
+                end
         withServer id application $ \port -> do
           withSmallConnection port $ \client -> do
             send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -359,6 +359,14 @@ spec = do
       readIORef closed `shouldReturn` 0
   where
     twice = "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    -- The second one waits for the first one's handler.
+    twoAtOnce = do
+      self <- myThreadId
+      mask_ $ do
+        replicateM_ 2 (forkIO (killThread self))
+        uninterruptibleMask_ (threadDelay 50000)
+      threadDelay 1000000000
+      throwIO Fault
     -- A sparse file: nothing of it is on the disk.
     large _ respond = withFolder $ \folder -> do
       withBinaryFile (folder </> "large") WriteMode (`hSetFileSize` 50000000)

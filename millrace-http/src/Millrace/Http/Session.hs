@@ -21,6 +21,7 @@ import Control.Exception
     evaluate,
     finally,
     mask,
+    mask_,
     onException,
     throwIO,
     toException,
@@ -327,7 +328,7 @@ conclude connection progress = do
   reached <- readIORef progress
   case reached of
     Answered -> Answered <$ writeIORef progress Past
-    _ -> atomicModifyIORef' progress (Past,) >>= expel connection
+    _ -> mask_ (atomicModifyIORef' progress (Past,) >>= expel connection)
 
 -- Another thread of the application's may be working on the connection, whose memory is not ours before it has let go. The
 -- connection ends then, and so does what that thread waits for; of the output nothing is known.
@@ -356,16 +357,19 @@ answerByApplication connection application request beforehand = do
   thread <- myThreadId
   progress <- newIORef Unanswered
   sendSoon connection
-  -- What it returns may be lazy, and that fail.
-  outcome <- try (application request (respond connection request thread progress beforehand) >>= evaluate)
-  reached <- conclude connection progress
+  outcome <- served progress thread `catch` \failure -> Left . (,) failure <$> conclude connection progress
   case outcome of
-    Right ResponseReceived
-      | reached == Answered -> settleEarlyFlush connection
-      | otherwise -> recover connection request reached beforehand (toException NotResponded)
-    Left failure
+    Right () -> settleEarlyFlush connection
+    Left (failure, reached)
       | isAsynchronous failure -> abandon connection reached >> throwIO failure
       | otherwise -> recover connection request reached beforehand failure
+  where
+    -- What the application returns may be lazy, and that fail. Of two exceptions that come at once the second one is thrown as
+    -- soon as the first one's handler ends; nothing may go on before this is concluded.
+    served progress thread = do
+      ResponseReceived <- application request (respond connection request thread progress beforehand)
+      reached <- conclude connection progress
+      return $! (if reached == Answered then Right () else Left (toException NotResponded, reached))
 
 -- Only if the settings ask for it is an application interrupted. Its operations on the client have the same limit, and
 -- a little earlier, so that a slow client makes them fail and is no reason to interrupt.
