@@ -9,6 +9,7 @@ module Millrace.Cli.System
   , raiseDescriptorLimit
   , onTermination
   , ignoreRotation
+  , ignoreFileSizeLimit
   , takeMapping
   ) where
 
@@ -30,7 +31,7 @@ import GHC.Clock (getMonotonicTimeNSec)
 import System.Exit (ExitCode (ExitFailure))
 import System.Posix.Process (exitImmediately)
 import System.Posix.Resource
-import System.Posix.Signals (Handler (Catch, Default, Ignore), Signal, installHandler, raiseSignal, sigHUP, sigINT, sigTERM, sigUSR1)
+import System.Posix.Signals (Handler (Catch, Default, Ignore), Signal, installHandler, raiseSignal, sigHUP, sigINT, sigTERM, sigUSR1, sigXFSZ)
 import qualified System.Posix.Unistd as Posix
 
 #define _GNU_SOURCE
@@ -113,6 +114,13 @@ onTermination first second = do
 -- @since 0.1.0
 ignoreRotation :: IO ()
 ignoreRotation = void (installHandler sigUSR1 Ignore Nothing)
+
+-- | Lets writing fail that would make a file longer than this process may make one (@ulimit -f@, @LimitFSIZE=@ of systemd's).
+-- The signal that comes with it would end the program.
+--
+-- @since 0.1.0
+ignoreFileSizeLimit :: IO ()
+ignoreFileSizeLimit = void (installHandler sigXFSZ Ignore Nothing)
 
 -- | Takes the memory of the whole mapping in which this address lies, of which the kernel gives each page when it is first
 -- written to otherwise. Other threads go on meanwhile. Does nothing where the kernel does not know how (Linux before 5.14).

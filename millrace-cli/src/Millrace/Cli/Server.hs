@@ -21,7 +21,7 @@ import Millrace.Cli.Failure (Failure (..), newSeldomTeller, sayIfTaken, tell)
 import Millrace.Cli.Listener
 import Millrace.Cli.Metrics
 import Millrace.Cli.Processors (usualCores)
-import Millrace.Cli.System (ignoreRotation, onTermination, raiseDescriptorLimit)
+import Millrace.Cli.System (ignoreFileSizeLimit, ignoreRotation, onTermination, raiseDescriptorLimit)
 import Millrace.Manager
 import Millrace.Socket (PortNumber, getSocketName, socketPortSafe)
 import Network.Wai (Application, rawPathInfo)
@@ -40,6 +40,7 @@ serve options application = do
   stop <- newStop
   stopOnSignals stop
   ignoreRotation -- the log is opened anew for each writing
+  ignoreFileSizeLimit -- a log that cannot be written is no reason to end
   raiseDescriptorLimit
   setNumCapabilities =<< maybe usualCores pure (serverCores options)
   backend <- startManager (serverBackend options)

@@ -7,6 +7,7 @@ module Millrace.Cli.System
   , raiseDescriptorLimit
   , onTermination
   , ignoreRotation
+  , ignoreFileSizeLimit
   , takeMapping
   ) where
 
@@ -46,6 +47,12 @@ onTermination first _ = void (installHandler (Catch (const (installHandler Defau
 -- @since 0.1.0
 ignoreRotation :: IO ()
 ignoreRotation = pure ()
+
+-- | There is no such limit.
+--
+-- @since 0.1.0
+ignoreFileSizeLimit :: IO ()
+ignoreFileSizeLimit = pure ()
 
 -- | Does nothing: there is no call for it.
 --
