@@ -63,7 +63,7 @@ plainSite root = Site root Nothing False (\_ _ -> pure ())
 --   and checked in a single look-up, so that symbolic links lead nowhere they may not ("Millrace.Cli.Root").
 -- * A directory answers with its @index.html@ or @index.htm@; without the slash at the end, with a redirect.
 -- * Last-Modified and ETag, conditional requests, one or several ranges (RFC 9110 sections 13 and 14). A file that is dated
---   to the first two seconds of 1970 has neither of the two ('Millrace.Http.Precondition.modificationTime').
+--   before 1970, or to its first two seconds, has neither of the two ('Millrace.Http.Precondition.modificationTime').
 -- * A file beside the one that was asked for, of the same name with @.br@, @.zst@ or @.gz@ behind it and at most two seconds
 --   older, is sent in its place to clients that accept its coding.
 -- * Only regular files that this process may read.

@@ -32,14 +32,15 @@ data Validators = Validators
   }
 
 -- | When something was modified, if the time that a file system has of it says so. Nix, Guix and OSTree date all files 0 or 1,
--- so that what is built alike is alike: by such a date every later state would be the one that a client has already.
+-- so that what is built alike is alike: by such a date every later state would be the one that a client has already. So would
+-- it by one before 1970, which HTTP cannot tell.
 --
 -- >>> modificationTime 1
 -- Nothing
 --
 -- @since 0.1.0
 modificationTime :: Seconds -> Maybe Seconds
-modificationTime seconds = if seconds == 0 || seconds == 1 then Nothing else Just seconds
+modificationTime seconds = if seconds <= 1 then Nothing else Just seconds
 
 -- | How to answer.
 --
