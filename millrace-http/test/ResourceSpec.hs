@@ -7,7 +7,7 @@ module ResourceSpec (spec, serveInherited, isServer) where
 import Control.Concurrent (threadDelay)
 import Control.Concurrent.Async (withAsync)
 import Control.Exception (Exception (..), bracket, finally, try)
-import Control.Monad (forM_, replicateM, replicateM_, void)
+import Control.Monad (forM_, replicateM, replicateM_, unless, void)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy.Char8 as L8
@@ -22,10 +22,12 @@ import Network.Socket (withFdSocket)
 import Network.Wai
 import Network.Wai.Handler.Millrace
 import Support
+import System.Directory (listDirectory)
 import System.Environment (getExecutablePath, lookupEnv)
 import System.FilePath ((</>))
 import System.Mem (performMajorGC, performMinorGC)
 import System.IO (IOMode (..), hSetFileSize, withBinaryFile)
+import System.Posix.Files (readSymbolicLink)
 import System.Posix.IO (FdOption (CloseOnExec), closeFd, dup, setFdOption, stdInput)
 import System.Posix.Resource (Resource (..), ResourceLimit (..), ResourceLimits (..), getResourceLimit, setResourceLimit)
 import System.Posix.Types (Fd (..))
@@ -201,7 +203,7 @@ serveInherited = do
   runSettingsInherited (setOnException (note reported) defaultSettings) $ \request respond -> case rawPathInfo request of
     "/allocated" -> performMinorGC >> getRTSStats >>= tell respond . allocated_bytes
     "/live" -> performMajorGC >> getRTSStats >>= tell respond . gcdetails_live_bytes . gc
-    "/exhaust" -> bracket (takeAll []) (mapM_ closeFd) (\_ -> waiting "full" request respond)
+    "/exhaust" -> awaitClock 100 >> bracket (takeAll []) (mapM_ closeFd) (\_ -> waiting "full" request respond)
     "/busy" -> waiting "begun" request respond
     "/file" -> respond (responseFile status200 [] "/etc/passwd" Nothing)
     "/reported" -> readIORef reported >>= respond . responseLBS status200 [] . L8.pack
@@ -210,6 +212,16 @@ serveInherited = do
     -- Goes on until the request body ends.
     waiting word request respond =
       respond . responseStream status200 [] $ \write flush -> write word >> flush >> void (strictRequestBody request)
+    -- The run-time system takes a descriptor for its clock in a thread of that, some time after the program has begun: where
+    -- there is none left then, it ends the program. On another system the clock may need none.
+    awaitClock :: Int -> IO ()
+    awaitClock 0 = return ()
+    awaitClock tries = do
+      open <- listDirectory descriptors >>= mapM (\name -> try (readSymbolicLink (descriptors </> name)))
+      unless (Right "anon_inode:[timerfd]" `elem` map (either closed Right) open) (threadDelay 10000 >> awaitClock (tries - 1))
+    descriptors = "/proc/self/fd"
+    closed :: IOException -> Either () FilePath
+    closed _ = Left ()
     -- Every descriptor that there is.
     takeAll taken = try (dup stdInput) >>= either (none taken) (takeAll . (: taken))
     none :: [Fd] -> IOException -> IO [Fd]
