@@ -17,6 +17,7 @@ import Data.Maybe (isJust)
 import GHC.Clock (getMonotonicTime)
 import GHC.IO.Exception (IOException (..))
 import GHC.Stats (GCDetails (..), RTSStats (..), getRTSStats)
+import Millrace.Http.Multipart (newBoundary)
 import Network.HTTP.Types
 import Network.Socket (withFdSocket)
 import Network.Wai
@@ -65,6 +66,14 @@ spec = do
         replyStatus <$> receiveResponse early `shouldReturn` 200
         send early "GET /reported HTTP/1.1\r\nHost: a\r\n\r\n"
         replyBody <$> receiveResponse early `shouldReturn` "/file: Too many open files"
+    it "are not needed for what separates several ranges" $
+      withOtherServer 64 $ \port -> withConnection port $ \early -> withConnection port $ \holder -> do
+        kept early
+        send holder "POST /exhaust HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        _ <- receiveUntilThere "full" 1 0 holder
+        boundaries <- replicateM 2 (send early "GET /boundary HTTP/1.1\r\nHost: a\r\n\r\n" >> receiveResponse early)
+        map (\reply -> (replyStatus reply, B.length (replyBody reply))) boundaries `shouldBe` [(200, 32), (200, 32)]
+        map replyBody boundaries `shouldSatisfy` \found -> head found /= last found
     it "are not kept by idle connections: the oldest give way" $
       withOtherServer 48 $ \port -> withManyKept 60 port $ \crowd -> do
         receiveAll (last crowd) `shouldReturn` ""
@@ -206,6 +215,7 @@ serveInherited = do
     "/exhaust" -> awaitClock 100 >> bracket (takeAll []) (mapM_ closeFd) (\_ -> waiting "full" request respond)
     "/busy" -> waiting "begun" request respond
     "/file" -> respond (responseFile status200 [] "/etc/passwd" Nothing)
+    "/boundary" -> newBoundary >>= respond . responseLBS status200 [] . L8.fromStrict
     "/reported" -> readIORef reported >>= respond . responseLBS status200 [] . L8.pack
     _ -> pong request respond
   where

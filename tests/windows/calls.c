@@ -1,11 +1,12 @@
 /*
- * calls.c: runs the C files that the Haskell packages have for Windows: sockets, what is known of connections, files, and
- * the core's operations on these.
+ * calls.c: runs the C files that the Haskell packages have for Windows: sockets, what is known of connections, files and
+ * the core's operations on these, and chance.
  * scripts/check-windows links it with them and runs it under Wine. Says what is not as it should be; 0 if nothing is.
  */
 #include "entry_windows.h"
 #include "files.h"
 #include "http_file.h"
+#include "http_random.h"
 #include "http_socket.h"
 #include "system.h"
 
@@ -79,6 +80,13 @@ static void files_are_read(void)
     CHECK(http_file_open(L"directory", &file) == -EISDIR);
     CHECK(http_file_open(L"nothing", &file) == -ENOENT);
     CHECK(http_file_open(L"NUL", &file) == -EACCES);
+}
+
+static void chance_differs(void)
+{
+    uint8_t bytes[2][7] = {{0}};
+    CHECK(http_random_fill(bytes[0], 7) == 0 && http_random_fill(bytes[1], 7) == 0);
+    CHECK(memcmp(bytes[0], bytes[1], 7) != 0);
 }
 
 /* Operations of the core on one file that mrh_open opened. */
@@ -219,6 +227,7 @@ int main(void)
         return 1;
     sockets_are_set_up();
     files_are_read();
+    chance_differs();
     files_are_refused();
     files_are_written();
     entries_are_held();

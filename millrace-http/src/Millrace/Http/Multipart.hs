@@ -10,13 +10,16 @@ module Millrace.Http.Multipart
   )
 where
 
+import Control.Monad (when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (byteString, toLazyByteString, word8HexFixed)
+import qualified Data.ByteString.Internal as Internal
 import qualified Data.ByteString.Lazy as Lazy
+import Foreign.C.Error (Errno (..), errnoToIOError)
 import Millrace.Http.ByteRange (ByteRange (..), contentRange, rangeLength)
+import Millrace.Http.Wire (fillRandom)
 import Network.Wai (StreamingBody)
-import System.IO (BufferMode (NoBuffering), IOMode (ReadMode), hSetBuffering, withBinaryFile)
 
 -- | What to send.
 --
@@ -36,14 +39,14 @@ data Multipart = Multipart
 -- @since 0.1.0
 type Boundary = ByteString
 
--- | 128 random bits: nobody can have put them into a file beforehand.
+-- | 128 random bits: nobody can have put them into a file beforehand. Needs no descriptor.
 --
 -- @since 0.1.0
 newBoundary :: IO Boundary
-newBoundary = withBinaryFile "/dev/urandom" ReadMode $ \source -> do
-  hSetBuffering source NoBuffering -- or a whole buffer is drawn
-  hexadecimal <$> ByteString.hGet source 16
+newBoundary = hexadecimal <$> Internal.create count fill
   where
+    count = 16
+    fill at = fillRandom at count >>= \code -> when (code < 0) (ioError (errnoToIOError "newBoundary" (Errno (negate code)) Nothing Nothing))
     hexadecimal = Lazy.toStrict . toLazyByteString . foldMap word8HexFixed . ByteString.unpack
 
 -- | Ranges of a representation that has this Content-Type and this size in bytes.

@@ -1,6 +1,6 @@
 -- |
 -- The server's C code as Haskell functions: parsing of request heads and chunked bodies, writing of response heads,
--- HTTP dates, opening of files. Knows nothing of sockets, buffers or WAI.
+-- HTTP dates, opening of files, random bytes. Knows nothing of sockets, buffers or WAI.
 --
 -- Exposed for the package's own tests. Not covered by the version policy: programs use "Network.Wai.Handler.Millrace".
 module Millrace.Http.Wire
@@ -114,6 +114,9 @@ module Millrace.Http.Wire
     fileDescriptor,
     readFileAt,
     closeFile,
+
+    -- * Chance
+    fillRandom,
   )
 where
 
@@ -545,3 +548,11 @@ foreign import ccall unsafe "http_file_close"
 -- | Closes a descriptor of 'openFile'.
 closeFile :: Int32 -> IO ()
 closeFile = c_closeFile . fromIntegral
+
+-- safe: when a machine has just started, chance may have to be waited for.
+foreign import ccall safe "http_random_fill"
+  c_fillRandom :: Ptr Word8 -> CSize -> IO CInt
+
+-- | Fills memory, at most 256 bytes, with what nobody can foretell; 0 or a negative errno.
+fillRandom :: Ptr Word8 -> Int -> IO CInt
+fillRandom at size = c_fillRandom at (fromIntegral size)

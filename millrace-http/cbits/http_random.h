@@ -1,0 +1,11 @@
+/* http_random.h - bytes that nobody can foretell. Knows nothing of what they are for. */
+#ifndef HTTP_RANDOM_H
+#define HTTP_RANDOM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* At most 256 bytes. Needs no descriptor and no file system. 0, or a negative errno. */
+int http_random_fill(uint8_t *destination, size_t length);
+
+#endif
