@@ -31,7 +31,7 @@ import GHC.Clock (getMonotonicTimeNSec)
 import System.Exit (ExitCode (ExitFailure))
 import System.Posix.Process (exitImmediately)
 import System.Posix.Resource
-import System.Posix.Signals (Handler (Catch, Default, Ignore), Signal, installHandler, raiseSignal, sigHUP, sigINT, sigTERM, sigUSR1, sigXFSZ)
+import System.Posix.Signals (Handler (Catch, Default, Ignore), Signal, installHandler, raiseSignal, sigHUP, sigINT, sigQUIT, sigTERM, sigUSR1, sigXFSZ)
 import qualified System.Posix.Unistd as Posix
 
 #define _GNU_SOURCE
@@ -78,9 +78,10 @@ raiseDescriptorLimit = do
     attempt :: IO a -> IO (Either IOException a)
     attempt = try -- a server with fewer descriptors is still a server
 
--- | @onTermination first second@ runs an action when SIGINT, SIGTERM or SIGHUP asks the program to end, and another one the
--- next time, whichever signal that is; then the signal ends the program. The third finds the system's own handling. SIGHUP
--- is left alone if it is ignored: whoever started the program (nohup) wants it to outlive its terminal.
+-- | @onTermination first second@ runs an action when SIGINT, SIGQUIT, SIGTERM or SIGHUP asks the program to end, and another
+-- one the next time, whichever signal that is; then the signal ends the program. The third finds the system's own handling.
+-- SIGHUP is left alone if it is ignored: whoever started the program (nohup) wants it to outlive its terminal. At SIGQUIT the
+-- run-time system would only say that it cannot tell where the program is.
 --
 -- What comes within a tenth of a second counts as one: timeout(1) sends SIGTERM to its child and to its group, and programs
 -- that hand on what their terminal has sent to all do the like.
@@ -90,7 +91,7 @@ onTermination :: IO () -> IO () -> IO ()
 onTermination first second = do
   outlives <- isIgnored sigHUP
   counted <- newIORef (0 :: Int, 0)
-  let signals = [sigINT, sigTERM] ++ [sigHUP | not outlives]
+  let signals = [sigINT, sigQUIT, sigTERM] ++ [sigHUP | not outlives]
       handleWith handler = mapM_ (\signal -> installHandler signal (handler signal) Nothing) signals
       leaveToSystem = handleWith (const Default)
       count now (before, since)

@@ -145,7 +145,7 @@ stopping =
   vsepChunks
     [ paragraph
         "Prints 'listening on http://HOST:PORT' when ready ('listening on unix:PATH' on an inherited Unix socket). \
-        \Ctrl-C, SIGTERM or SIGHUP (a terminal that closes) finishes the \
+        \Ctrl-C, SIGTERM, SIGQUIT or SIGHUP (a terminal that closes) finishes the \
         \open requests and stops, after ten seconds at the latest; a second one stops at once. An access log that nobody takes \
         \is waited for two seconds. Under nohup, SIGHUP does nothing."
     , paragraph

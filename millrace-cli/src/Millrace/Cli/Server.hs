@@ -27,7 +27,7 @@ import Millrace.Socket (PortNumber, getSocketName, socketPortSafe)
 import Network.Wai (Application, rawPathInfo)
 import Network.Wai.Handler.Millrace
 
--- | Serves until SIGINT, SIGTERM or SIGHUP arrives and the requests that were under way are done, or nine seconds have
+-- | Serves until SIGINT, SIGQUIT, SIGTERM or SIGHUP arrives and the requests that were under way are done, or nine seconds have
 -- passed. A second signal ends the process at once, but for the last lines of the access log. Says on standard output where
 -- it listens, and with what.
 --

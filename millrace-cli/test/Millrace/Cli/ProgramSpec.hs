@@ -27,7 +27,7 @@ import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
 import System.IO (IOMode (WriteMode), hClose, hGetContents, hGetLine, withFile)
 import System.Posix.Files (createSymbolicLink, setFileMode, setFileSize)
-import System.Posix.Signals (sigHUP, sigINT, sigTERM, sigUSR1, signalProcess)
+import System.Posix.Signals (sigHUP, sigINT, sigQUIT, sigTERM, sigUSR1, signalProcess)
 import System.Posix.User (getRealUserID)
 import System.Process
 import System.Timeout (timeout)
@@ -87,7 +87,7 @@ spec = do
           else runMillrace [] arguments >>= (`failsWith` ["cannot start the I/O manager with " <> backendName backend])
 
   describe "stops" $ do
-    forM_ [("SIGTERM", sigTERM), ("SIGINT", sigINT), ("SIGHUP", sigHUP)] $ \(name, signal) -> do
+    forM_ [("SIGTERM", sigTERM), ("SIGINT", sigINT), ("SIGQUIT", sigQUIT), ("SIGHUP", sigHUP)] $ \(name, signal) -> do
       it ("on " <> name) . withServer ["pong", "--port", "0"] $ \server -> do
         curl [serverUrl server] `shouldReturn` "Pong!"
         signalServer signal server
