@@ -25,6 +25,7 @@ data Answer = Answer
     -- | Of a refused request: what has come of its first line, as it came, without the line end. Empty if nothing has, and
     -- where the first bytes were to be a header of the PROXY protocol. No longer than the longest valid line.
     answerRequestLine :: !ByteString,
+    -- | With the reason phrase as it was given.
     answerStatus :: !Status,
     -- | Bytes of its body; @Nothing@ if it has none. They need not have reached the client. Of an answer that was cut off,
     -- those that the system had taken by then, give or take what fits into a buffer of 16 KiB.

@@ -47,7 +47,7 @@ module Millrace.Http.Connection
     streamLeftRegister,
     chunkStartRegister,
     closeOptionRegister,
-    responseStatusRegister,
+    noteStatus,
     responseBytesRegister,
     responseCutRegister,
     bodyReceivedRegister,
@@ -95,7 +95,7 @@ import Control.Monad (when)
 import Control.Monad.Primitive (RealWorld)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Unsafe as BU
-import Data.IORef (IORef)
+import Data.IORef (IORef, writeIORef)
 import Data.Int (Int32, Int64)
 import Data.Primitive.ByteArray (MutableByteArray, newByteArray, readByteArray, setByteArray, writeByteArray)
 import Data.Word (Word8)
@@ -116,6 +116,7 @@ import Millrace.Http.Worker (Worker, newWorker)
 import Millrace.Socket (ShutdownCmd (..), Socket, shutdown)
 import Millrace.Socket.ByteString (recvBufBefore)
 import Millrace.Socket.Lent (Lent, borrow, exchangeLentWithin, giveBack, lentAt, lentBytes, lentSize, recvLentWithin)
+import Network.HTTP.Types (Status)
 import Network.Socket (SockAddr)
 import Network.Wai (Request)
 import System.Posix.Types (Fd (..))
@@ -130,7 +131,9 @@ data Connection = Connection
     -- | Who sends the output while an application is at work.
     connectionSender :: !(IORef Sender),
     -- | What outlives a request, by 'Place'.
-    connectionPlaces :: !(MutableByteArray RealWorld)
+    connectionPlaces :: !(MutableByteArray RealWorld),
+    -- | Where the status of the last response is kept, if somebody wants to know it; there is none of a raw one.
+    connectionStatus :: !(Maybe (IORef (Maybe Status)))
   }
 
 -- Where in 'connectionPlaces' a word is.
@@ -192,6 +195,11 @@ noteOpened connection = writePlace connection openedPlace 1
 -- | Was it?
 wasOpened :: Connection -> IO Bool
 wasOpened connection = (/= 0) <$> readPlace connection openedPlace
+
+-- | Keeps the status of a response for who wants to know it.
+noteStatus :: Connection -> Maybe Status -> IO ()
+noteStatus connection status = mapM_ (`writeIORef` status) (connectionStatus connection)
+{-# INLINE noteStatus #-}
 
 -- | Where in the life of a request the connection is, for when an exception ends it.
 readPhase :: Connection -> IO Int
@@ -352,11 +360,10 @@ chunkStartRegister = register 17
 
 -- | Where in the output a head may still be told to say that the connection ends (-1: that is settled).
 closeOptionRegister :: Register
-closeOptionRegister = register 26
+closeOptionRegister = register 18
 
--- | Status code and bytes of body of the last response.
-responseStatusRegister, responseBytesRegister :: Register
-responseStatusRegister = register 18
+-- | Bytes of body of the last response.
+responseBytesRegister :: Register
 responseBytesRegister = register 19
 
 -- | Did the last response end before its end?
@@ -381,7 +388,7 @@ totalDeadlineRegister = register 21
 
 -- How the desk is laid out: registers, C state, the table of fields, output.
 parserOffset, chunksOffset, headOffset, fieldsOffset :: Int
-parserOffset = 8 * 27
+parserOffset = 8 * 26
 chunksOffset = aligned (parserOffset + parserSize)
 headOffset = aligned (chunksOffset + chunksSize)
 fieldsOffset = aligned (headOffset + headSize)
@@ -420,7 +427,7 @@ newConnection endpoint socket peer = do
   places <- newByteArray (8 * placeCount)
   setByteArray places 0 placeCount (0 :: Int)
   sender <- newSender
-  return $! Connection endpoint socket peer worker sender places
+  return $! Connection endpoint socket peer worker sender places Nothing
 
 -- | Parks a waiting connection until the first bytes of a request arrive, and makes it work on them. Their number, 0 at
 -- the end of the stream: it then goes on waiting. Throws @TimeExpired@ after the time limit for idle connections.

@@ -92,9 +92,9 @@ data Composed = Composed
   }
 
 composeHead :: Connection -> Status -> ResponseHeaders -> IO Composed
-composeHead connection status@(Status code _) appFields = do
+composeHead connection status@(Status !_ _) appFields = do
   let !fields = maybe appFields (\value -> (hAltSvc, value) : appFields) (settingsAltSvc (endpointSettings endpoint))
-  writeRegister connection responseStatusRegister code
+  noteStatus connection (Just status)
   writeRegister connection responseBytesRegister (-1)
   capacity <- outputCapacity connection
   waiting <- outputEnd connection
@@ -480,7 +480,7 @@ answerRaw connection hold body = do
   writeRegister connection keepRegister 0
   flushOutput connection
   clearTotalDeadline connection
-  writeRegister connection responseStatusRegister 0
+  noteStatus connection Nothing
   sendContinue connection -- RFC 9110, section 7.8: before a 101 (Switching Protocols)
   sends <- readRegister connection sendsRegister
   writeRegister connection sendsRegister (sends + 1) -- Nothing can be taken back any more.

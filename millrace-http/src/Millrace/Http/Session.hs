@@ -350,7 +350,8 @@ type Beforehand = Bool -> IO ()
 runApplication :: Connection -> Application -> Request -> Beforehand -> IO ()
 runApplication connection application request beforehand = case endpointObservers (connectionEndpoint connection) of
   [] -> answerByApplication connection application request beforehand
-  observers -> observed connection observers (Just request) Nothing B.empty (answerByApplication connection application request beforehand)
+  observers -> observed connection observers (Just request) Nothing B.empty $ \told ->
+    answerByApplication told application request beforehand
 
 answerByApplication :: Connection -> Application -> Request -> Beforehand -> IO ()
 answerByApplication connection application request beforehand = do
@@ -384,26 +385,26 @@ limited connection application
     graceMicros = 200000
 
 -- Runs what answers, and tells of the answer, however that ends.
-observed :: Connection -> [Answer -> IO ()] -> Maybe Request -> Maybe InvalidRequest -> ByteString -> IO () -> IO ()
+observed :: Connection -> [Answer -> IO ()] -> Maybe Request -> Maybe InvalidRequest -> ByteString -> (Connection -> IO ()) -> IO ()
 observed connection observers request refusal line answering = do
-  writeRegister connection responseStatusRegister 0
   writeRegister connection responseCutRegister 0
+  status <- newIORef Nothing
   start <- monotonicNanoseconds
-  answering `onException` (writeRegister connection responseCutRegister 1 >> tell start)
+  answering connection {connectionStatus = Just status}
+    `onException` (writeRegister connection responseCutRegister 1 >> tell status start)
   -- Who is told may wait for something; the client does not wait for that.
   sendSoon connection
-  tell start
+  tell status start
   settleEarlyFlush connection
   where
-    tell start = do
-      code <- readRegister connection responseStatusRegister
+    tell place start = do
       size <- readRegister connection responseBytesRegister
       cut <- readRegister connection responseCutRegister
       now <- monotonicNanoseconds
       let bytes = if size < 0 then Nothing else Just size
-          told = Answer (connectionPeer connection) request refusal line (toEnum code) bytes (cut /= 0) (now - start)
+          told status = Answer (connectionPeer connection) request refusal line status bytes (cut /= 0) (now - start)
       -- Without a status there was no answer, or a raw one.
-      when (code /= 0) (mapM_ (guarded told) observers)
+      readIORef place >>= mapM_ (\status -> mapM_ (guarded (told status)) observers)
     guarded told observer =
       observer told `catch` \failure -> if isAsynchronous failure then throwIO failure else report connection request failure
 {-# NOINLINE observed #-}
@@ -560,7 +561,7 @@ refuse connection reason = do
   when working . (`catch` unsaid) $ do
     clearTotalDeadline connection
     case endpointObservers (connectionEndpoint connection) of
-      [] -> answerRefused
+      [] -> answerRefused connection
       observers -> do
         request <- refusedRequest connection
         line <- requestLine connection
@@ -573,12 +574,12 @@ refuse connection reason = do
     unsaid second = unless (isAsynchronous second || isInputOutput second) (report connection Nothing second)
     isInputOutput second = isJust (fromException second :: Maybe IOException)
     -- What the parser has found out holds: a refused HEAD has no body either.
-    answerRefused = do
+    answerRefused told = do
       setExpectation (connectionExpectation connection) False
       writeRegister connection bodyPendingRegister 0
       writeRegister connection keepRegister 0
       beginResponse connection
-      answer connection defaultRequest (return False) Nothing (settingsOnExceptionResponse (settingsOf connection) failure)
+      answer told defaultRequest (return False) Nothing (settingsOnExceptionResponse (settingsOf connection) failure)
 
 -- The request, if its head is whole and valid: it is parsed once more, for refusing need not be quick.
 refusedRequest :: Connection -> IO (Maybe Request)
