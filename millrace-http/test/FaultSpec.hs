@@ -307,6 +307,16 @@ spec = do
           bytes `shouldSatisfy` B.isPrefixOf (C8.pack ("HTTP/1.1 " ++ status))
           snd (B.breakSubstring "\r\n\r\n" bytes) `shouldBe` "\r\n\r\n"
 
+    it "that end a connection from outside are reported, ThreadKilled too where it is not the server's end" $ do
+      reports <- newIORef []
+      closed <- newEmptyMVar
+      let settings = setOnException (\request failure -> modifyIORef' reports ((isJust request, fromException failure) :)) . setOnClose (\_ -> putMVar closed ())
+      withServer settings (\_ _ -> throwIO ThreadKilled) $ \port -> do
+        exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n" `shouldReturn` ""
+        within "the end of the connection" (takeMVar closed)
+        untilQuick (fmap (\reported -> if null reported then Nothing else Just ()) (threadDelay 10000 >> readIORef reports))
+      readIORef reports `shouldReturn` [(False, Just ThreadKilled)]
+
   describe "an asynchronous exception that is bottom" $
     forM_
       [ ("in setOnOpen", setOnOpen (\_ -> throwIO bottom), pong),

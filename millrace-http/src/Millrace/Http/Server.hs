@@ -318,11 +318,13 @@ finish connection outcome = do
     endWork connection
     opened <- wasOpened connection
     when opened (settingsOnClose settings (connectionPeer connection))
-  forM_ (filter (not . isKilled) (lefts [outcome, finished])) $ \failure ->
+  phase <- readIORef (endpointPhase (connectionEndpoint connection))
+  forM_ (filter (not . isEnd phase) (lefts [outcome, finished])) $ \failure ->
     settingsOnException settings Nothing failure `catch` ignore
   where
     settings = endpointSettings (connectionEndpoint connection)
-    isKilled failure = fromException failure == Just ThreadKilled
+    -- That of the server is no news; others may have killed the thread as well.
+    isEnd phase failure = phase == Over && fromException failure == Just ThreadKilled
 {-# NOINLINE finish #-}
 
 ------------------------------------------------------------------------------------------------------------------------
