@@ -3,7 +3,7 @@
 -- | Applications that throw, and clients that leave.
 module FaultSpec (spec) where
 
-import Control.Concurrent (forkIO, forkIOWithUnmask, killThread, myThreadId, threadDelay, yield)
+import Control.Concurrent (forkIO, forkIOWithUnmask, killThread, myThreadId, threadDelay, throwTo, yield)
 import Control.Concurrent.Async (async, wait)
 import Control.Concurrent.MVar
 import Control.Concurrent.STM (atomically, check)
@@ -16,6 +16,7 @@ import qualified Data.ByteString.Lazy as L
 import Data.Either (isLeft)
 import Data.IORef
 import Data.Maybe (isJust)
+import GHC.Conc (ThreadStatus (..), threadStatus)
 import Network.HTTP.Types
 import Network.Wai
 import Network.Wai.Handler.Millrace
@@ -367,7 +368,25 @@ spec = do
         either nothing id answer `shouldBe` ""
       readIORef reports `shouldReturn` [Just Fault]
       readIORef closed `shouldReturn` 0
+    it "an exception from outside does not come between what onOpen does and its end: what it has begun, onClose ends" $ do
+      reports <- newIORef []
+      opened <- newIORef (0 :: Int)
+      closed <- newEmptyMVar
+      let opening _ = do
+            thread <- myThreadId
+            modifyIORef opened (+ 1)
+            thrower <- forkIO (throwTo thread Fault)
+            True <$ awaitThrown thrower
+          settings = setOnOpen opening . setOnClose (\_ -> putMVar closed ()) . setOnException (\_ failure -> modifyIORef reports (fromException failure :))
+      withServer settings pong $ \port -> do
+        answer <- try (exchange port "GET / HTTP/1.0\r\n\r\n")
+        either nothing id answer `shouldBe` ""
+        within "the end of the connection" (takeMVar closed)
+        untilQuick (fmap (\reported -> if null reported then Nothing else Just ()) (threadDelay 10000 >> readIORef reports))
+      readIORef opened `shouldReturn` 1
+      readIORef reports `shouldReturn` [Just Fault]
   where
+    awaitThrown thrower = threadStatus thrower >>= \status -> when (status == ThreadRunning) (yield >> awaitThrown thrower)
     twice = "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"
     -- The second one waits for the first one's handler.
     twoAtOnce = do

@@ -304,7 +304,8 @@ admitConnection endpoint registry application number peerSocket peer = do
 runConnection :: Connection -> Application -> IO () -> IO ()
 runConnection connection application release = do
   outcome <- atWork (connectionWorker connection) $ do
-    wanted <- interruptible (settingsOnOpen (endpointSettings (connectionEndpoint connection)) (connectionPeer connection))
+    -- Masked, as with Warp: no exception comes between what it does and the note that the other action is to undo it.
+    wanted <- settingsOnOpen (endpointSettings (connectionEndpoint connection)) (connectionPeer connection)
     noteOpened connection
     when wanted (interruptible (runSession connection application))
   finish connection outcome `finally` release

@@ -192,7 +192,8 @@ setOnException value settings = settings {settingsOnException = value}
 setOnExceptionResponse :: (SomeException -> Response) -> Settings -> Settings
 setOnExceptionResponse value settings = settings {settingsOnExceptionResponse = value}
 
--- | Runs when a connection is accepted; @False@ closes it at once. Default: @const (return True)@.
+-- | Runs when a connection is accepted; @False@ closes it at once. Exceptions are masked, so that one from outside can end
+-- it only where it waits. Default: @const (return True)@.
 --
 -- @since 0.1.0
 setOnOpen :: (SockAddr -> IO Bool) -> Settings -> Settings
