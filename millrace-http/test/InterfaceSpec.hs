@@ -7,7 +7,7 @@ import Control.Concurrent (forkIOWithUnmask, getNumCapabilities, myThreadId, set
 import Control.Concurrent.Async (AsyncCancelled (..), async, cancel, forConcurrently, wait, withAsync)
 import Control.Concurrent.MVar
 import Control.Concurrent.STM (atomically, check)
-import Control.Exception (AsyncException (..), ErrorCall (..), IOException, SomeException, bracket, bracket_, evaluate, finally, fromException, onException, throwIO, toException, try)
+import Control.Exception (AsyncException (..), ErrorCall (..), IOException, MaskingState (..), SomeException, bracket, bracket_, evaluate, finally, fromException, getMaskingState, mask_, onException, throwIO, toException, try)
 import Control.Monad (forM_, join, replicateM, replicateM_, void, when)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
@@ -79,6 +79,9 @@ spec = do
       let tell what = modifyIORef order (what :)
       withApplicationSettings (setBeforeMainLoop (threadDelay 20000 >> tell "hook") defaultSettings) (return pong) (\_ -> tell "action")
       reverse <$> readIORef order `shouldReturn` ["hook", "action" :: String]
+    it "withApplication's action is masked as its caller is" $
+      forM_ [(id, Unmasked), (mask_, MaskedInterruptible)] $ \(masked, state) ->
+        masked (withApplication (return pong) (const getMaskingState)) `shouldReturn` state
     it "a port that there is not is refused, and not another one opened" $ do
       forM_ [65536, 99999, -1] $ \port ->
         openListeners (setPort port defaultSettings) `shouldThrowAnd` (`shouldSatisfy` isInfixOf (show port))

@@ -127,7 +127,7 @@ runSettingsInherited settings application = bracket inheritedListeners (mapM_ cl
 -- | Serves an application on a free port of the loopback interface while an action, which gets the port, runs in a thread
 -- of its own. Throws what ends the server before its time, and then ends the action; so it does if the server cannot
 -- begin ('setBeforeMainLoop'), and, as Warp does, with an 'ErrorCall' if the server just ends, say because the action
--- has told it to (see 'setInstallShutdownHandler').
+-- has told it to (see 'setInstallShutdownHandler'). Exceptions are masked in the action as they are for the caller.
 --
 -- > withApplication (return application) $ \port -> get ("http://127.0.0.1:" ++ show port)
 --
@@ -177,10 +177,18 @@ serveMeanwhile :: Settings -> Application -> Outcome a -> (Port -> IO a) -> IO a
 serveMeanwhile settings application outcome action =
   bracket openFreePort (closeTheirs . snd) $ \(port, listener) -> do
     ready <- newEmptyMVar
+    masking <- getMaskingState
     let signalling = settings {settingsBeforeMainLoop = settingsBeforeMainLoop settings >> putMVar ready ()}
         serve = try (runSettingsSocket signalling listener application) >>= settle outcome . Left . fromLeft hasEnded
-        act = try (takeMVar ready >> action port) >>= settle outcome
+        act = try (takeMVar ready >> maskedAs masking (action port)) >>= settle outcome
     withThread serve . withThread act $ takeMVar outcome >>= either throwIO return
+
+-- The action is masked as its caller is, though it runs in another thread.
+maskedAs :: MaskingState -> IO a -> IO a
+maskedAs masking = case masking of
+  Unmasked -> id
+  MaskedInterruptible -> mask_
+  MaskedUninterruptible -> uninterruptibleMask_
 
 hasEnded :: SomeException
 hasEnded = toException (ErrorCall "Network.Wai.Handler.Millrace: the server has ended while withApplication's action ran")
