@@ -111,6 +111,18 @@ spec = do
         end - start `shouldSatisfy` \seconds -> seconds > 0.9 && seconds < 20
         receiveAll client `shouldReturn` ""
         readIORef reported >>= (`shouldSatisfy` elem (Just (ConnectionsCutOff 1)))
+    it "does not say that it has cut off what was answered, and waits for its client's end" $ do
+      port <- freePort
+      reported <- newIORef []
+      let noting _ failure = modifyIORef reported (fromException failure :)
+          application request respond = threadDelay 500000 >> pong request respond
+      stopping port (setGracefulShutdownTimeout (Just 1) . setOnException noting) application $ \stop ended -> withConnection port $ \client -> do
+        send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        threadDelay 100000
+        stop
+        replyBody <$> receiveResponse client `shouldReturn` "Pong"
+        within "the end" (takeMVar ended)
+        readIORef reported >>= (`shouldSatisfy` notElem (Just (ConnectionsCutOff 1)))
     it "ends the handlers that take longer" $ do
       port <- freePort
       (started, outcome, application) <- endless

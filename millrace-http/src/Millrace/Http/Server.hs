@@ -27,7 +27,7 @@ import Millrace.Http.FileCache (closeFileCache)
 import Millrace.Http.Listener (Listener (..), closeListener, inFlightMicros, retire)
 import Millrace.Http.NetworkSocket (closeTheirs, duplicate)
 import Millrace.Http.ServerState
-import Millrace.Http.Session (runSession)
+import Millrace.Http.Session (isLeaving, runSession)
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.System (descriptorLimit)
 import Millrace.Http.Worker
@@ -392,7 +392,7 @@ sayEnd connection = shutdown (connectionSocket connection) ShutdownReceive `catc
 
 reportLeft :: Settings -> [Registry] -> IO ()
 reportLeft settings registries = do
-  left <- length <$> openOnes registries
+  left <- length <$> (openOnes registries >>= filterM (fmap not . isLeaving))
   when (left > 0) (settingsOnException settings Nothing (toException (ConnectionsCutOff left)) `catch` ignore)
 
 cut :: Connection -> IO ()

@@ -9,7 +9,7 @@
 --
 -- The loop over requests is tail-recursive and nothing is on the stack between two requests: a frame per request would
 -- make every park walk a longer stack.
-module Millrace.Http.Session (runSession) where
+module Millrace.Http.Session (runSession, isLeaving) where
 
 import Control.Concurrent (ThreadId, myThreadId)
 import Control.Concurrent.MVar (newEmptyMVar, takeMVar, tryPutMVar, tryTakeMVar)
@@ -112,12 +112,17 @@ sendHints connection fields = do
     flushOutput connection
     sendString connection hints
 
--- Where a connection is, for 'endSession' and 'sendHints'.
-betweenRequests, inHead, inRequest, inResponse :: Int
+-- Where a connection is, for 'endSession', 'sendHints' and 'isLeaving'.
+betweenRequests, inHead, inRequest, inResponse, inFarewell :: Int
 betweenRequests = 0
 inHead = 1
 inRequest = 2
 inResponse = 3
+inFarewell = 4
+
+-- | Has all been said, and only the client's end is waited for? May be asked by any thread.
+isLeaving :: Connection -> IO Bool
+isLeaving connection = (== inFarewell) <$> readPhase connection
 
 serve :: Connection -> Application -> IO ()
 serve connection application = do
@@ -616,6 +621,7 @@ forgetInput connection = do
 -- is told that nothing more comes, and gets a little time to stop sending (RFC 9112, section 9.6).
 linger :: Connection -> Int -> IO ()
 linger connection micros = void . (try :: IO () -> IO (Either SomeException ())) $ do
+  writePhase connection inFarewell
   shutdown socket ShutdownSend
   limit <- deadlineAfter micros
   drain limit lingerBytes

@@ -270,8 +270,8 @@ setInstallShutdownHandler :: (IO () -> IO ()) -> Settings -> Settings
 setInstallShutdownHandler value settings = settings {settingsInstallShutdownHandler = value}
 
 -- | Seconds to wait for connections to end after the listening socket was closed; those that are left then are cut
--- off, and applications that are busy get 'Control.Exception.ThreadKilled'; 'setOnException' is told how many connections
--- they are ('Network.Wai.Handler.Millrace.ConnectionsCutOff'). Default: @Nothing@, as long as it takes.
+-- off, and applications that are busy get 'Control.Exception.ThreadKilled'; 'setOnException' is told on how many the
+-- response was not complete ('Network.Wai.Handler.Millrace.ConnectionsCutOff'). Default: @Nothing@, as long as it takes.
 --
 -- @since 0.1.0
 setGracefulShutdownTimeout :: Maybe Int -> Settings -> Settings
