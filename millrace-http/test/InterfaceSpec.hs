@@ -98,6 +98,15 @@ spec = do
       bracket_ (setEnv "PORT" (show port)) (unsetEnv "PORT") . background (runEnv 1 pong) $
         eventually (exchange port get) >>= (`shouldSatisfy` B.isPrefixOf "HTTP/1.1 200")
       bracket_ (setEnv "PORT" "no number") (unsetEnv "PORT") (runEnv 1 pong `shouldThrow` (const True :: IOException -> Bool))
+    forM_ [("is bound only", Stream, "the socket does not listen"), ("is for datagrams", Datagram, "the socket is no stream socket")] $ \(what, kind, text) ->
+      it ("a socket that " ++ what ++ " is refused: it would end the server without a word, or never") $ do
+        let bound = do
+              opened <- socket AF_INET kind defaultProtocol
+              opened <$ bind opened (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
+        theirs <- bound
+        runSettingsSocket (quiet defaultSettings) theirs pong `shouldThrowAnd` (`shouldSatisfy` isInfixOf text)
+        ours <- bound >>= Millrace.fromNetworkSocket
+        runSettingsListener (quiet defaultSettings) ours pong `shouldThrowAnd` (`shouldSatisfy` isInfixOf text)
     it "openFreePort's socket listens" $
       bracket openFreePort (close . snd) $ \(port, listener) -> do
         withConnection port (const (return ()))

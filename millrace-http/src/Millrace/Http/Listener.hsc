@@ -23,6 +23,7 @@ import Control.Exception (IOException, bracket, bracketOnError, catch, onExcepti
 import Control.Monad (join, unless, when)
 import Data.IORef (atomicModifyIORef', newIORef)
 import Data.List (sortOn)
+import Data.Maybe (fromMaybe)
 import Data.Streaming.Network.Internal (HostPreference (..))
 import Data.Word (Word64)
 import Foreign.C.Error (Errno (..), eADDRINUSE, eCONNREFUSED)
@@ -59,9 +60,14 @@ data Parting
     -- socket there from then on.
     RemovePath !(IO ())
 
--- | A socket that the server is to take over. Others may hold it too.
-givenListener :: Socket -> Listener
-givenListener given = Listener given ServeQueue
+-- | A socket that the function of this name is to take over. Others may hold it too. Throws an @IOError@ if it does not
+-- listen, as far as the system says: accepting on it would fail as on one that was shut down to end the server.
+givenListener :: String -> Socket -> IO Listener
+givenListener name given = do
+  kind <- fromMaybe #{const HTTP_SOCKET_CLOSED} <$> whileOpen (socketHandle given) c_kind
+  unless (kind `elem` [#{const HTTP_SOCKET_LISTENS}, #{const HTTP_SOCKET_CLOSED}]) $
+    refuse ("Network.Wai.Handler.Millrace." ++ name) "the socket" kind
+  return (Listener given ServeQueue)
 
 -- | Opens sockets for 'Network.Wai.Handler.Millrace.runSettingsListeners': binds and listens on the first address of
 -- 'Network.Wai.Handler.Millrace.setHost' that can be bound. One socket, or one per capability with
@@ -185,10 +191,12 @@ inheritedListeners = do
 checkListens :: CInt -> IO ()
 checkListens descriptor = do
   kind <- c_kind descriptor
-  unless (kind == #{const HTTP_SOCKET_LISTENS}) . ioError $
-    IOError Nothing InvalidArgument "inheritedListeners" ("descriptor " ++ show descriptor ++ " " ++ described kind) Nothing Nothing
+  unless (kind == #{const HTTP_SOCKET_LISTENS}) (refuse "inheritedListeners" ("descriptor " ++ show descriptor) kind)
+
+refuse :: String -> String -> CInt -> IO ()
+refuse location what kind = ioError (IOError Nothing InvalidArgument location (what ++ " " ++ described) Nothing Nothing)
   where
-    described kind
+    described
       | kind == #{const HTTP_SOCKET_CLOSED} = "is not open"
       | kind == #{const HTTP_SOCKET_NONE} = "is no socket"
       | kind == #{const HTTP_SOCKET_NO_STREAM} = "is no stream socket"

@@ -66,7 +66,7 @@ runSettings settings application =
   bracket (openListeners settings) (mapM_ closeListener) $ \listeners -> runListeners settings listeners application
 
 -- | Serves an application on a socket that listens already, TCP or Unix, and closes it at the end. Port and host of the
--- settings are ignored. The socket may still be asked for its name, and closing it begins the shutdown that
+-- settings are ignored. Throws an @IOError@ if it does not listen. The socket may still be asked for its name, and closing it begins the shutdown that
 -- 'setInstallShutdownHandler' speaks of:
 --
 -- > (port, listener) <- openFreePort
@@ -77,8 +77,9 @@ runSettings settings application =
 -- @since 0.1.0
 runSettingsSocket :: Settings -> Network.Socket -> Application -> IO ()
 runSettingsSocket settings theirs application =
-  bracket (ours "runSettingsSocket" theirs) (\served -> close served >> closeTheirs theirs) $ \served ->
-    runListeners (endedByClosing theirs settings) [givenListener served] application
+  bracket (ours "runSettingsSocket" theirs) (\served -> close served >> closeTheirs theirs) $ \served -> do
+    listener <- givenListener "runSettingsSocket" served
+    runListeners (endedByClosing theirs settings) [listener] application
 
 -- As long as either is open the kernel takes connections, which only the server would serve. Who waits here for the
 -- socket to be closed is woken at the latest when the server closes it.
@@ -93,7 +94,9 @@ endedByClosing theirs settings = settings {settingsInstallShutdownHandler = inst
 --
 -- @since 0.1.0
 runSettingsListener :: Settings -> Socket -> Application -> IO ()
-runSettingsListener settings listener = runSettingsListeners settings [givenListener listener]
+runSettingsListener settings given application = do
+  listener <- givenListener "runSettingsListener" given `onException` close given
+  runSettingsListeners settings [listener] application
 
 -- | The same on listeners from 'openListeners' or 'inheritedListeners', which are closed at the end; for programs that
 -- want to know their addresses beforehand.
