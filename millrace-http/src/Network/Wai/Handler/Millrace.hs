@@ -26,7 +26,10 @@
 -- * The responses to pipelined requests are sent together, when no further complete request has arrived, or when the
 --   application that is to answer the next one waits for something.
 -- * A small response may be sent after @respond@ has returned, but not later than when the application waits for something
---   or has used up its time slice. What an application does after it has responded does not keep the client waiting.
+--   or has used up its time slice. What an application does after it has responded does not keep the client waiting. One
+--   that ends the program there (@exitImmediately@, @executeFile@, a signal that nobody handles, @main@ told to return) must
+--   wait for something before, say @threadDelay 1000@, or the client may get nothing; the action that
+--   'setInstallShutdownHandler' is about needs no care.
 -- * A response may be given by another thread than the one that the application was called in. If the application throws
 --   while that one is sending, the connection ends, and sending fails there.
 -- * Of "Network.Wai.Handler.Warp" there is all that concerns HTTP\/1.x; of @Network.Wai.Handler.Warp.Internal@ there is
