@@ -33,7 +33,7 @@ isThisThread (Worker place) = do
   self <- myThreadId
   tryReadMVar place >>= maybe (return False) (fmap (== Just self) . deRefWeak)
 
--- | Throws 'ThreadKilled' to the thread if it is at work, by a thread of its own: throwing waits until the target can
+-- | Throws @ThreadKilled@ to the thread if it is at work, by a thread of its own: throwing waits until the target can
 -- receive it, and that may be never.
 killWorker :: Worker -> IO ()
 killWorker (Worker place) = void . forkIO . mask_ $ tryTakeMVar place >>= mapM_ kill
