@@ -315,7 +315,7 @@ spec = do
       withServer settings (\_ _ -> throwIO ThreadKilled) $ \port -> do
         exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n" `shouldReturn` ""
         within "the end of the connection" (takeMVar closed)
-        untilQuick (fmap (\reported -> if null reported then Nothing else Just ()) (threadDelay 10000 >> readIORef reports))
+        awaitReport reports
       readIORef reports `shouldReturn` [(False, Just ThreadKilled)]
 
   describe "an asynchronous exception that is bottom" $
@@ -382,10 +382,11 @@ spec = do
         answer <- try (exchange port "GET / HTTP/1.0\r\n\r\n")
         either nothing id answer `shouldBe` ""
         within "the end of the connection" (takeMVar closed)
-        untilQuick (fmap (\reported -> if null reported then Nothing else Just ()) (threadDelay 10000 >> readIORef reports))
+        awaitReport reports
       readIORef opened `shouldReturn` 1
       readIORef reports `shouldReturn` [Just Fault]
   where
+    awaitReport reports = untilQuick (fmap (\reported -> if null reported then Nothing else Just ()) (threadDelay 10000 >> readIORef reports))
     awaitThrown thrower = threadStatus thrower >>= \status -> when (status == ThreadRunning) (yield >> awaitThrown thrower)
     twice = "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"
     -- The second one waits for the first one's handler.

@@ -6,7 +6,7 @@ module ResourceSpec (spec, serveInherited, isServer) where
 
 import Control.Concurrent (threadDelay)
 import Control.Concurrent.Async (withAsync)
-import Control.Exception (Exception (..), bracket, finally, try)
+import Control.Exception (Exception (..), bracket, catch, finally, try)
 import Control.Monad (forM_, replicateM, replicateM_, unless, void)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
@@ -227,11 +227,11 @@ serveInherited = do
     awaitClock :: Int -> IO ()
     awaitClock 0 = return ()
     awaitClock tries = do
-      open <- listDirectory descriptors >>= mapM (\name -> try (readSymbolicLink (descriptors </> name)))
-      unless (Right "anon_inode:[timerfd]" `elem` map (either closed Right) open) (threadDelay 10000 >> awaitClock (tries - 1))
+      open <- listDirectory descriptors >>= mapM (\name -> readSymbolicLink (descriptors </> name) `catch` closed)
+      unless ("anon_inode:[timerfd]" `elem` open) (threadDelay 10000 >> awaitClock (tries - 1))
     descriptors = "/proc/self/fd"
-    closed :: IOException -> Either () FilePath
-    closed _ = Left ()
+    closed :: IOException -> IO FilePath
+    closed _ = return ""
     -- Every descriptor that there is.
     takeAll taken = try (dup stdInput) >>= either (none taken) (takeAll . (: taken))
     none :: [Fd] -> IOException -> IO [Fd]

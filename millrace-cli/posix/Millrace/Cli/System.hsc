@@ -18,16 +18,15 @@ import Control.Exception (IOException, finally, try)
 import Control.Monad (forM_, void)
 import Data.ByteString.Char8 (ByteString)
 import qualified Data.ByteString.Char8 as ByteString
-import Data.Char (digitToInt, isHexDigit)
 import Data.IORef (atomicModifyIORef', newIORef)
 import Data.List (find)
-import Data.Maybe (mapMaybe)
 import Data.Word (Word64)
 import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, WordPtr, nullPtr, ptrToWordPtr, wordPtrToPtr)
 import Foreign.Storable (peekByteOff)
 import GHC.Clock (getMonotonicTimeNSec)
+import Numeric (readHex)
 import System.Exit (ExitCode (ExitFailure))
 import System.Posix.Process (exitImmediately)
 import System.Posix.Resource
@@ -130,21 +129,11 @@ ignoreFileSizeLimit = void (installHandler sigXFSZ Ignore Nothing)
 takeMapping :: Ptr a -> IO ()
 takeMapping address = do
   mappings <- try (ByteString.readFile "/proc/self/maps") :: IO (Either IOException ByteString)
-  forM_ (find around (mapMaybe range (either (const []) ByteString.lines mappings))) $ \(begin, end) ->
+  forM_ (find around (concatMap ranges (either (const []) ByteString.lines mappings))) $ \(begin, end) ->
     c_madvise (wordPtrToPtr begin) (fromIntegral (end - begin)) #{const MADV_POPULATE_WRITE}
   where
     around (begin, end) = begin <= ptrToWordPtr address && ptrToWordPtr address < end
-    range line = do
-      (begin, rest) <- hexadecimal line
-      (end, _) <- ByteString.uncons rest >>= hexadecimal . snd
-      pure (begin, end)
-
-hexadecimal :: ByteString -> Maybe (WordPtr, ByteString)
-hexadecimal text
-  | ByteString.null digits = Nothing
-  | otherwise = Just (ByteString.foldl' (\number digit -> 16 * number + fromIntegral (digitToInt digit)) 0 digits, rest)
-  where
-    (digits, rest) = ByteString.span isHexDigit text
+    ranges line = [(begin, end) | (begin, '-' : rest) <- readHex (ByteString.unpack line), (end, _) <- readHex rest]
 
 foreign import ccall safe "madvise"
   c_madvise :: Ptr a -> CSize -> CInt -> IO CInt

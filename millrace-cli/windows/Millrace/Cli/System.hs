@@ -12,8 +12,8 @@ module Millrace.Cli.System
   ) where
 
 import Control.Monad (void)
-import GHC.ConsoleHandler (Handler (Catch, Default), installHandler)
 import Foreign.Ptr (Ptr)
+import GHC.ConsoleHandler (Handler (Catch, Default), installHandler)
 import System.Info (arch)
 
 -- | The system and the machine's architecture.

@@ -425,7 +425,7 @@ unchanged = without [hContentType, hContentLength, hContentEncoding]
 -- What is left of the application's fields when its file is not sent: nothing of the body, and not for how long that may be
 -- kept. A cache would give the refusal to others, who have asked for something else of the same file (RFC 9111, section 3).
 refusing :: ResponseHeaders -> ResponseHeaders
-refusing = without [hContentType, hContentLength, hContentEncoding, hContentRange, hCacheControl, hExpires]
+refusing = without [hContentRange, hCacheControl, hExpires] . unchanged
 
 textPlain :: ResponseHeaders -> ResponseHeaders
 textPlain fields = (hContentType, C8.pack "text/plain; charset=utf-8") : without [hLastModified, hAcceptRanges, hETag] (refusing fields)

@@ -66,8 +66,8 @@ runSettings settings application =
   bracket (openListeners settings) (mapM_ closeListener) $ \listeners -> runListeners settings listeners application
 
 -- | Serves an application on a socket that listens already, TCP or Unix, and closes it at the end. Port and host of the
--- settings are ignored. Throws an @IOError@ if it does not listen. The socket may still be asked for its name, and closing it begins the shutdown that
--- 'setInstallShutdownHandler' speaks of:
+-- settings are ignored. Throws an @IOError@ if it does not listen. The socket may still be asked for its name, and closing
+-- it begins the shutdown that 'setInstallShutdownHandler' speaks of:
 --
 -- > (port, listener) <- openFreePort
 -- > server <- async (runSettingsSocket defaultSettings listener application)
@@ -175,23 +175,16 @@ type Outcome a = MVar (Either SomeException a)
 settle :: Outcome a -> Either SomeException a -> IO ()
 settle outcome = void . tryPutMVar outcome
 
--- Waits for the ends of both, so that the port is free again.
+-- Waits for the ends of both, so that the port is free again. The action is masked as its caller is, though it runs in another
+-- thread.
 serveMeanwhile :: Settings -> Application -> Outcome a -> (Port -> IO a) -> IO a
 serveMeanwhile settings application outcome action =
-  bracket openFreePort (closeTheirs . snd) $ \(port, listener) -> do
+  mask $ \asCaller -> asCaller . bracket openFreePort (closeTheirs . snd) $ \(port, listener) -> do
     ready <- newEmptyMVar
-    masking <- getMaskingState
     let signalling = settings {settingsBeforeMainLoop = settingsBeforeMainLoop settings >> putMVar ready ()}
         serve = try (runSettingsSocket signalling listener application) >>= settle outcome . Left . fromLeft hasEnded
-        act = try (takeMVar ready >> maskedAs masking (action port)) >>= settle outcome
+        act = try (takeMVar ready >> asCaller (action port)) >>= settle outcome
     withThread serve . withThread act $ takeMVar outcome >>= either throwIO return
-
--- The action is masked as its caller is, though it runs in another thread.
-maskedAs :: MaskingState -> IO a -> IO a
-maskedAs masking = case masking of
-  Unmasked -> id
-  MaskedInterruptible -> mask_
-  MaskedUninterruptible -> uninterruptibleMask_
 
 hasEnded :: SomeException
 hasEnded = toException (ErrorCall "Network.Wai.Handler.Millrace: the server has ended while withApplication's action ran")

@@ -286,18 +286,19 @@ silentMillis = 5000
 admitConnection :: Endpoint -> Registry -> Application -> Int -> Socket -> SockAddr -> IO (IO ())
 admitConnection endpoint registry application number peerSocket peer = do
   connection <- newConnection endpoint peerSocket peer
-  countConnection (endpointState endpoint)
+  countConnection state
   atomicModifyIORef' registry (\open -> (IntMap.insert number connection open, ()))
   let -- In this order: who ends a server waits until nothing is registered, and then nothing may be open or counted.
       release = do
         close (connectionSocket connection) `catch` ignore
-        discountConnection (endpointState (connectionEndpoint connection))
+        discountConnection state
         atomicModifyIORef' registry (\open -> (IntMap.delete number open, ()))
       noThread :: SomeException -> IO ()
       noThread failure = release >> settingsOnException settings Nothing failure `catch` ignore
   return $ settingsFork settings (\_ -> mask_ (runConnection connection application release)) `catch` noThread
   where
     settings = endpointSettings endpoint
+    state = endpointState endpoint
 
 -- Starts masked, in a thread of its own. What has to be done at the end is not interrupted by the server's end. One handler for
 -- all: each is kept for as long as the connection is (decision 9).
