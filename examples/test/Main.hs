@@ -68,8 +68,8 @@ receive :: Socket -> Int -> IO ByteString
 receive connection size
   | size <= 0 = pure ""
   | otherwise = do
-      bytes <- recv connection (min size 65536)
-      if ByteString.null bytes then pure "" else (bytes <>) <$> receive connection (size - ByteString.length bytes)
+    bytes <- recv connection (min size 65536)
+    if ByteString.null bytes then pure "" else (bytes <>) <$> receive connection (size - ByteString.length bytes)
 
 receiveAll :: Socket -> IO ByteString
 receiveAll connection = do

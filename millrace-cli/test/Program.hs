@@ -1,21 +1,22 @@
 -- | The @millrace@ executable from outside: started, spoken to, stopped.
 module Program
-  ( Server (..)
-  , Outcome (..)
-  , withServer
-  , withCommand
-  , runMillrace
-  , millracePath
-  , serverPort
-  , nextLine
-  , nextErrorLine
-  , signalServer
-  , signalChild
-  , waitForExit
-  , curl
-  , within
-  , eventually
-  ) where
+  ( Server (..),
+    Outcome (..),
+    withServer,
+    withCommand,
+    runMillrace,
+    millracePath,
+    serverPort,
+    nextLine,
+    nextErrorLine,
+    signalServer,
+    signalChild,
+    waitForExit,
+    curl,
+    within,
+    eventually,
+  )
+where
 
 import Control.Concurrent (threadDelay)
 import Control.Exception (bracket)
@@ -32,18 +33,18 @@ import System.Timeout (timeout)
 
 -- | A server that is listening.
 data Server = Server
-  { serverUrl :: String
-  , serverBackendLine :: String
-  , serverProcess :: ProcessHandle
-  , serverOutput :: Handle
-  , serverErrors :: Handle
+  { serverUrl :: String,
+    serverBackendLine :: String,
+    serverProcess :: ProcessHandle,
+    serverOutput :: Handle,
+    serverErrors :: Handle
   }
 
 -- | How a program ended.
 data Outcome = Outcome
-  { outcomeExit :: ExitCode
-  , outcomeOutput :: String
-  , outcomeErrors :: String
+  { outcomeExit :: ExitCode,
+    outcomeOutput :: String,
+    outcomeErrors :: String
   }
   deriving (Eq, Show)
 

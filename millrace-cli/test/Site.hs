@@ -1,21 +1,22 @@
 -- | Temporary directories with files in them.
 module Site
-  ( withDirectory
-  , write
-  , writeOld
-  , age
-  , withLease
-  ) where
+  ( withDirectory,
+    write,
+    writeOld,
+    age,
+    withLease,
+  )
+where
 
 import Control.Exception (bracket)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
 import System.Directory (createDirectoryIfMissing, removePathForcibly)
 import System.FilePath (takeDirectory, (</>))
 import System.IO (hGetLine)
 import System.Posix.Files (setFileMode, setFileTimes)
 import System.Posix.Temp (mkdtemp)
 import System.Process (CreateProcess (..), StdStream (..), cleanupProcess, createProcess, proc)
-import qualified Data.ByteString as ByteString
-import Data.ByteString (ByteString)
 
 -- | An empty directory that other users may enter, removed afterwards.
 withDirectory :: (FilePath -> IO a) -> IO a
@@ -48,14 +49,14 @@ withLease path action = bracket (createProcess holder) cleanupProcess $ \(_, out
   where
     holder = (proc "python3" ["-c", unlines program, path]) {std_in = NoStream, std_out = CreatePipe}
     program =
-      [ "import fcntl, os, signal, sys"
-      , "file = os.open(sys.argv[1], os.O_RDWR)"
-      , "signal.signal(signal.SIGIO, lambda *_: fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK))"
-      , "try:"
-      , "    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)"
-      , "    print('held', flush=True)"
-      , "except OSError as error:"
-      , "    print(error, flush=True)"
-      , "while True:"
-      , "    signal.pause()"
+      [ "import fcntl, os, signal, sys",
+        "file = os.open(sys.argv[1], os.O_RDWR)",
+        "signal.signal(signal.SIGIO, lambda *_: fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK))",
+        "try:",
+        "    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)",
+        "    print('held', flush=True)",
+        "except OSError as error:",
+        "    print(error, flush=True)",
+        "while True:",
+        "    signal.pause()"
       ]

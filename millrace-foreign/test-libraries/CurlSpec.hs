@@ -1,4 +1,5 @@
 {-# LANGUAGE CApiFFI #-}
+
 -- | libcurl's easy interface with a write callback in Haskell.
 module CurlSpec (spec) where
 
@@ -13,51 +14,63 @@ import Foreign.C.Types (CChar, CInt (..), CLong (..), CSize (..))
 import Foreign.Marshal.Alloc (alloca)
 import Foreign.Ptr (FunPtr, Ptr, nullPtr)
 import Foreign.Storable (peek)
-import Test.Hspec
-
 import Millrace.Foreign
 import Server
 import Support
+import Test.Hspec
 
 data Easy
 
 type Write = Ptr CChar -> CSize -> CSize -> Ptr () -> IO CSize
 
 foreign import capi "curl/curl.h curl_global_init" c_global_init :: CLong -> IO CInt
+
 foreign import capi "curl/curl.h value CURL_GLOBAL_DEFAULT" globalDefault :: CLong
+
 foreign import capi "curl/curl.h curl_easy_init" c_init :: IO (Ptr Easy)
+
 foreign import capi "curl/curl.h curl_easy_cleanup" c_cleanup :: Ptr Easy -> IO ()
+
 foreign import capi "curl/curl.h curl_easy_setopt" c_set_string :: Ptr Easy -> CInt -> CString -> IO CInt
+
 foreign import capi "curl/curl.h curl_easy_setopt" c_set_write :: Ptr Easy -> CInt -> FunPtr Write -> IO CInt
+
 foreign import capi "curl/curl.h curl_easy_getinfo" c_get_long :: Ptr Easy -> CInt -> Ptr CLong -> IO CInt
+
 foreign import capi "curl/curl.h value CURLOPT_URL" optionUrl :: CInt
+
 foreign import capi "curl/curl.h value CURLOPT_PROXY" optionProxy :: CInt
+
 foreign import capi "curl/curl.h value CURLOPT_WRITEFUNCTION" optionWriteFunction :: CInt
+
 foreign import capi "curl/curl.h value CURLINFO_RESPONSE_CODE" infoResponseCode :: CInt
+
 foreign import ccall "&curl_easy_perform" c_perform :: FunPtr (Ptr Easy -> IO CInt)
 
 spec :: Spec
-spec = beforeAll_ (void (c_global_init globalDefault)) $ describe "libcurl" $ do
-  -- The server takes 300 ms for each: a minute, if one waited for the other.
-  it "downloads 200 files at once" $ withFewThreads 4 $ \threadsAreFew -> do
-    url <- setting "MILLRACE_TEST_SLOW_URL"
-    (files, duration) <- seconds $ do
-      jobs <- replicateM 200 (start (download url (return . ByteString.length)))
-      pause 200000
-      threadsAreFew
-      within 60 "the downloads" (mapM finish jobs)
-    duration `shouldSatisfy` (< 20)
-    files `shouldBe` replicate 200 (Right (200, file))
-  it "ends a download when its callback throws" $ do
-    url <- setting "MILLRACE_TEST_SLOW_URL"
-    outcome <- try (within 20 "the download" (download url (\_ -> throwIO Overflow)))
-    either Just (const Nothing) outcome `shouldBe` Just Overflow
-  it "ends a download when its thread is killed in the callback" $ do
-    url <- setting "MILLRACE_TEST_SLOW_URL"
-    begun <- newEmptyMVar
-    job <- start (download url (\_ -> putMVar begun () >> pause 60000000 >> return 0))
-    within 20 "the first bytes" (takeMVar begun)
-    within 20 "the end" (stop job)
+spec = beforeAll_ (void (c_global_init globalDefault)) $
+  describe "libcurl" $ do
+    -- The server takes 300 ms for each: a minute, if one waited for the other.
+    it "downloads 200 files at once" $
+      withFewThreads 4 $ \threadsAreFew -> do
+        url <- setting "MILLRACE_TEST_SLOW_URL"
+        (files, duration) <- seconds $ do
+          jobs <- replicateM 200 (start (download url (return . ByteString.length)))
+          pause 200000
+          threadsAreFew
+          within 60 "the downloads" (mapM finish jobs)
+        duration `shouldSatisfy` (< 20)
+        files `shouldBe` replicate 200 (Right (200, file))
+    it "ends a download when its callback throws" $ do
+      url <- setting "MILLRACE_TEST_SLOW_URL"
+      outcome <- try (within 20 "the download" (download url (\_ -> throwIO Overflow)))
+      either Just (const Nothing) outcome `shouldBe` Just Overflow
+    it "ends a download when its thread is killed in the callback" $ do
+      url <- setting "MILLRACE_TEST_SLOW_URL"
+      begun <- newEmptyMVar
+      job <- start (download url (\_ -> putMVar begun () >> pause 60000000 >> return 0))
+      within 20 "the first bytes" (takeMVar begun)
+      within 20 "the end" (stop job)
 
 -- | What the server sends.
 file :: ByteString

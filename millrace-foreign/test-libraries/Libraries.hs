@@ -3,18 +3,16 @@
 -- Without servers it starts them, and itself again.
 module Main (main) where
 
+import qualified CurlSpec
+import Millrace.Foreign (startCarriers)
+import qualified NameSpec
+import qualified PostgresqlSpec
+import qualified RedisSpec
 import System.Environment (getArgs, getExecutablePath, lookupEnv, withArgs)
 import System.IO (BufferMode (..), hSetBuffering, stdout)
 import System.Posix.Resource
 import System.Process (callProcess)
 import Test.Hspec (hspec)
-
-import Millrace.Foreign (startCarriers)
-
-import qualified CurlSpec
-import qualified NameSpec
-import qualified PostgresqlSpec
-import qualified RedisSpec
 
 main :: IO ()
 main = do
@@ -26,11 +24,12 @@ main = do
       self <- getExecutablePath
       callProcess "fiber/test/libraries/run" (self : "" : arguments)
     Just _ -> do
-      setResourceLimit ResourceOpenFiles . (\limits -> limits { softLimit = hardLimit limits })
+      setResourceLimit ResourceOpenFiles . (\limits -> limits {softLimit = hardLimit limits})
         =<< getResourceLimit ResourceOpenFiles
       startCarriers 2
-      withArgs arguments $ hspec $ do
-        CurlSpec.spec
-        PostgresqlSpec.spec
-        RedisSpec.spec
-        NameSpec.spec
+      withArgs arguments $
+        hspec $ do
+          CurlSpec.spec
+          PostgresqlSpec.spec
+          RedisSpec.spec
+          NameSpec.spec

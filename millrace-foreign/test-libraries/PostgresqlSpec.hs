@@ -1,4 +1,5 @@
 {-# LANGUAGE CApiFFI #-}
+
 -- | libpq's blocking calls.
 module PostgresqlSpec (spec) where
 
@@ -10,57 +11,71 @@ import Foreign.C.Error (eTIMEDOUT)
 import Foreign.C.String (CString, peekCString, withCString)
 import Foreign.C.Types (CInt (..))
 import Foreign.Ptr (FunPtr, Ptr)
-import qualified System.Timeout as Base
-import Test.Hspec
-
 import Millrace.Deadline
 import Millrace.Foreign
 import qualified Millrace.Timer as Timer
 import Server
 import Support
+import qualified System.Timeout as Base
+import Test.Hspec
 
 data Connection
 
 data Result
 
 foreign import ccall "&PQconnectdb" c_connectdb :: FunPtr (CString -> IO (Ptr Connection))
+
 foreign import ccall "&PQexec" c_exec :: FunPtr (Ptr Connection -> CString -> IO (Ptr Result))
+
 foreign import ccall "&PQreset" c_reset :: FunPtr (Ptr Connection -> IO ())
+
 foreign import ccall "&PQfinish" c_finish :: FunPtr (Ptr Connection -> IO ())
+
 foreign import capi "libpq-fe.h PQstatus" c_status :: Ptr Connection -> IO CInt
+
 foreign import capi "libpq-fe.h PQerrorMessage" c_error_message :: Ptr Connection -> IO CString
+
 foreign import capi "libpq-fe.h PQresultStatus" c_result_status :: Ptr Result -> IO CInt
+
 foreign import capi "libpq-fe.h PQgetvalue" c_getvalue :: Ptr Result -> CInt -> CInt -> IO CString
+
 foreign import capi "libpq-fe.h PQclear" c_clear :: Ptr Result -> IO ()
+
 foreign import capi "libpq-fe.h value CONNECTION_OK" connectionOk :: CInt
+
 foreign import capi "libpq-fe.h value PGRES_TUPLES_OK" tuplesOk :: CInt
 
 spec :: Spec
 spec = describe "libpq" $ do
   -- One after the other they would take 50 s.
-  it "has 500 queries answered over a pool of 50 connections" $ withFewThreads 4 $ \threadsAreFew -> do
-    (answers, duration) <- withPool 50 $ \pool -> seconds $ do
-      jobs <- forM [1 .. 500 :: Int] $ \number -> start $ bracket (readChan pool) (writeChan pool) $ \connection ->
-        query connection ("SELECT " ++ show number ++ " FROM pg_sleep(0.1)")
+  it "has 500 queries answered over a pool of 50 connections" $
+    withFewThreads 4 $ \threadsAreFew -> do
+      (answers, duration) <- withPool 50 $ \pool -> seconds $ do
+        jobs <- forM [1 .. 500 :: Int] $ \number -> start $
+          bracket (readChan pool) (writeChan pool) $ \connection ->
+            query connection ("SELECT " ++ show number ++ " FROM pg_sleep(0.1)")
+        pause 300000
+        threadsAreFew
+        within 60 "the queries" (mapM finish jobs)
+      answers `shouldBe` map show [1 .. 500 :: Int]
+      duration `shouldSatisfy` (< 20)
+  it "gives up a query at a timeout, and its connection can be reset" $
+    withConnection $ \connection ->
+      mapM_ (recoversAfter connection) [Base.timeout, Timer.timeout]
+  it "gives up a query when its thread is killed" $
+    withConnection $ \connection -> do
+      job <- start (query connection longQuery)
       pause 300000
-      threadsAreFew
-      within 60 "the queries" (mapM finish jobs)
-    answers `shouldBe` map show [1 .. 500 :: Int]
-    duration `shouldSatisfy` (< 20)
-  it "gives up a query at a timeout, and its connection can be reset" $ withConnection $ \connection ->
-    mapM_ (recoversAfter connection) [Base.timeout, Timer.timeout]
-  it "gives up a query when its thread is killed" $ withConnection $ \connection -> do
-    job <- start (query connection longQuery)
-    pause 300000
-    within 20 "the end" (stop job)
-    within 20 "the reset" (fiberCall c_reset connection)
-    query connection "SELECT 42" `shouldReturn` "42"
-  it "returns from a query with an error when a deadline passes" $ withConnection $ \connection -> do
-    deadline <- deadlineAfter 300000
-    problem <- within 20 "the query" (try (queryWith patient { callDeadline = deadline } connection longQuery))
-    either (\e -> show (e :: IOException)) id problem `shouldSatisfy` isInfixOf "timed out"
-    fiberCall c_reset connection
-    query connection "SELECT 43" `shouldReturn` "43"
+      within 20 "the end" (stop job)
+      within 20 "the reset" (fiberCall c_reset connection)
+      query connection "SELECT 42" `shouldReturn` "42"
+  it "returns from a query with an error when a deadline passes" $
+    withConnection $ \connection -> do
+      deadline <- deadlineAfter 300000
+      problem <- within 20 "the query" (try (queryWith patient {callDeadline = deadline} connection longQuery))
+      either (\e -> show (e :: IOException)) id problem `shouldSatisfy` isInfixOf "timed out"
+      fiberCall c_reset connection
+      query connection "SELECT 43" `shouldReturn` "43"
 
 recoversAfter :: Ptr Connection -> (Int -> IO String -> IO (Maybe String)) -> IO ()
 recoversAfter connection timeoutBy = do
@@ -73,7 +88,7 @@ longQuery = "SELECT pg_sleep(60)"
 
 -- | libpq goes on after EINTR.
 patient :: CallOptions
-patient = defaultCall { callInterruption = eTIMEDOUT }
+patient = defaultCall {callInterruption = eTIMEDOUT}
 
 query :: Ptr Connection -> String -> IO String
 query = queryWith patient

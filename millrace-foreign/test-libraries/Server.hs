@@ -1,9 +1,10 @@
 -- | Where the servers are, and what a test may take of the machine.
 module Server
-  ( setting
-  , withFewThreads
-  , seconds
-  ) where
+  ( setting,
+    withFewThreads,
+    seconds,
+  )
+where
 
 import Control.Exception (evaluate)
 import GHC.Clock (getMonotonicTime)

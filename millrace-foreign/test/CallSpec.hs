@@ -12,14 +12,13 @@ import Foreign.C.String (withCString)
 import Foreign.C.Types (CUSeconds (..))
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, nullPtr, plusPtr)
+import Functions
 import GHC.Clock (getMonotonicTime)
+import Millrace.Foreign
+import Support
 import System.Mem (performMajorGC)
 import System.Posix.Types (CNfds (..), Fd)
 import Test.Hspec
-
-import Functions
-import Millrace.Foreign
-import Support
 
 spec :: Spec
 spec = describe "fiberCall" $ do
@@ -27,7 +26,10 @@ spec = describe "fiberCall" $ do
     weight <- withCString "12345" $ \text ->
       fiberCall c_weigh (-128) 65535 (-2147483648) 1099511627776 1.5 (-2.25) text (-5) 255 (-32768) 4294967295
     weight `shouldBe` (-128) + 65535 * 2 + (-2147483648) * 3 + 1099511627776 * 4 + 1.5 * 5 + (-2.25) * 6 + 5 * 7
-      + (-5) * 8 + 255 * 9 + (-32768) * 10 + 4294967295 * 11
+      + (-5) * 8
+      + 255 * 9
+      + (-32768) * 10
+      + 4294967295 * 11
   it "returns results of every kind" $ do
     forM_ [minBound, -1, 0, maxBound] $ \x -> fiberCall c_int8 x `shouldReturn` x
     forM_ [minBound, -1, 0, maxBound] $ \x -> fiberCall c_int16 x `shouldReturn` x
@@ -44,16 +46,19 @@ spec = describe "fiberCall" $ do
     fiberCall c_usleep (CUSeconds 0) `shouldReturn` 0
     fiberCall c_poll nullPtr (CNfds 0) 0 `shouldReturn` 0
   it "leaves errno to the caller, on whatever carrier and capability" $ do
-    jobs <- forM [1 .. 200 :: Int] $ \number -> start $ replicateM_ 20 $ if even number
-      then do
-        count <- fiberCall c_read (-1) nullPtr 1
-        problem <- getErrno
-        require (count == -1 && problem == eBADF) "not EBADF"
-      else withPipe $ \input output -> do
-        feed output 1
-        count <- fiberCall c_read input nullPtr 1
-        problem <- getErrno
-        require (count == -1 && problem == eFAULT) "not EFAULT"
+    jobs <- forM [1 .. 200 :: Int] $ \number ->
+      start $
+        replicateM_ 20 $
+          if even number
+            then do
+              count <- fiberCall c_read (-1) nullPtr 1
+              problem <- getErrno
+              require (count == -1 && problem == eBADF) "not EBADF"
+            else withPipe $ \input output -> do
+              feed output 1
+              count <- fiberCall c_read input nullPtr 1
+              problem <- getErrno
+              require (count == -1 && problem == eFAULT) "not EFAULT"
     within 30 "the calls" (mapM_ finish jobs)
   it "works with throwErrnoIf" $ do
     outcome <- try (throwErrnoIfMinus1 "reading" (fiberCall c_read (-1) nullPtr 1))
@@ -69,26 +74,28 @@ spec = describe "fiberCall" $ do
     within 30 "the calls" (mapM finish jobs) `shouldReturn` replicate 1000 0
     end <- getMonotonicTime
     end - begin `shouldSatisfy` (< 20) -- one after the other on each carrier: 250 s
-  it "lets Haskell go on meanwhile, on every capability" $ withPipe $ \input output -> do
-    jobs <- forM [0 .. 9] $ \number -> startOn (number `mod` 2) (allocaBytes 1 (\byte -> fiberCall c_read input byte 1))
-    turns <- forM [0, 1] $ \capability -> startOn capability (replicateM_ 100 (pause 100))
-    within 10 "other threads" (mapM_ finish turns)
-    mapM isOver jobs `shouldReturn` replicate 10 False
-    feed output 10
-    within 10 "the reads" (mapM finish jobs) `shouldReturn` replicate 10 1
-  it "does not let the collector move what C writes to" $ withPipe $ \input output -> do
-    done <- newEmptyMVar
-    readers <- forM [1 .. 100 :: Int] $ \_ -> start (ByteString.create 1000 (\buffer -> readAll input buffer 1000))
-    collector <- start (collectUntil done)
-    replicateM_ 1000 (feed output 100)
-    filled <- within 30 "the reads" (mapM finish readers)
-    putMVar done ()
-    within 10 "the collector" (finish collector)
-    filled `shouldBe` replicate 100 (ByteString.replicate 1000 120)
+  it "lets Haskell go on meanwhile, on every capability" $
+    withPipe $ \input output -> do
+      jobs <- forM [0 .. 9] $ \number -> startOn (number `mod` 2) (allocaBytes 1 (\byte -> fiberCall c_read input byte 1))
+      turns <- forM [0, 1] $ \capability -> startOn capability (replicateM_ 100 (pause 100))
+      within 10 "other threads" (mapM_ finish turns)
+      mapM isOver jobs `shouldReturn` replicate 10 False
+      feed output 10
+      within 10 "the reads" (mapM finish jobs) `shouldReturn` replicate 10 1
+  it "does not let the collector move what C writes to" $
+    withPipe $ \input output -> do
+      done <- newEmptyMVar
+      readers <- forM [1 .. 100 :: Int] $ \_ -> start (ByteString.create 1000 (\buffer -> readAll input buffer 1000))
+      collector <- start (collectUntil done)
+      replicateM_ 1000 (feed output 100)
+      filled <- within 30 "the reads" (mapM finish readers)
+      putMVar done ()
+      within 10 "the collector" (finish collector)
+      filled `shouldBe` replicate 100 (ByteString.replicate 1000 120)
   it "gives C the stack that was asked for" $
-    fiberCallWith defaultCall { callStackBytes = 4 * 1024 * 1024 } c_use_stack (3 * 1024 * 1024) `shouldReturn` 0
+    fiberCallWith defaultCall {callStackBytes = 4 * 1024 * 1024} c_use_stack (3 * 1024 * 1024) `shouldReturn` 0
   it "refuses a stack that cannot be" $ do
-    outcome <- try (fiberCallWith defaultCall { callStackBytes = maxBound } c_usleep 0)
+    outcome <- try (fiberCallWith defaultCall {callStackBytes = maxBound} c_usleep 0)
     fmap (hasCode eINVAL) (swap outcome) `shouldBe` Right True
   it "says that the carriers run already" $ do
     outcome <- try (startCarriers 3)

@@ -5,20 +5,19 @@ import Control.Concurrent (myThreadId, threadDelay)
 import Control.Concurrent.MVar
 import Control.Exception
 import Control.Monad (forM, forM_, replicateM)
-import Data.Int (Int64)
 import Data.IORef
+import Data.Int (Int64)
 import Data.List (sort)
 import Foreign.C.String (peekCString)
 import Foreign.C.Types (CInt)
 import Foreign.Marshal.Array (peekArray, withArrayLen)
 import Foreign.Ptr (freeHaskellFunPtr)
 import Foreign.Storable (peek)
-import System.Mem (performMajorGC)
-import Test.Hspec
-
 import Functions
 import Millrace.Foreign
 import Support
+import System.Mem (performMajorGC)
+import Test.Hspec
 
 data Trouble = Trouble
   deriving (Eq, Show)
@@ -37,8 +36,10 @@ spec = describe "a callback" $ do
   it "takes arguments and gives results of every kind" $ do
     let add a b c d e f text = do
           string <- peekCString text
-          return (fromIntegral a + fromIntegral b + fromIntegral c + fromIntegral d + realToFrac e + f
-            + fromIntegral (length string))
+          return
+            ( fromIntegral a + fromIntegral b + fromIntegral c + fromIntegral d + realToFrac e + f
+                + fromIntegral (length string)
+            )
     withCallback add (fiberCall c_call_with_all) `shouldReturn` (-1) + 60000 - 3 + 1099511627776 + 1.5 + 2.25 + 5
     forM_ [-128, -1, 0, 127] $ \x -> withCallback return (\f -> fiberCall c_call_for_int8 f x) `shouldReturn` x
   it "runs in the thread that made the call" $ do
@@ -72,15 +73,17 @@ spec = describe "a callback" $ do
     withPipe $ \input _ -> do
       outcome <- try $ within 10 "the call" $ withCallback (\_ -> throwIO Trouble) $ \f -> fiberCall c_call_then_read f input
       outcome `shouldBe` Left Trouble
-  it "meets exceptions that are thrown to its thread" $ withPipe $ \input _ -> do
-    waiting <- newEmptyMVar
-    caught <- newEmptyMVar
-    let wait _ = (putMVar waiting () >> threadDelay 20000000 >> return 0)
-          `catch` \problem -> putMVar caught (problem :: AsyncException) >> throwIO problem
-    job <- start (withCallback wait (\f -> fiberCall c_call_then_read f input))
-    within 10 "the callback" (takeMVar waiting)
-    within 10 "the end" (stop job)
-    tryTakeMVar caught `shouldReturn` Just ThreadKilled
+  it "meets exceptions that are thrown to its thread" $
+    withPipe $ \input _ -> do
+      waiting <- newEmptyMVar
+      caught <- newEmptyMVar
+      let wait _ =
+            (putMVar waiting () >> threadDelay 20000000 >> return 0)
+              `catch` \problem -> putMVar caught (problem :: AsyncException) >> throwIO problem
+      job <- start (withCallback wait (\f -> fiberCall c_call_then_read f input))
+      within 10 "the callback" (takeMVar waiting)
+      within 10 "the end" (stop job)
+      tryTakeMVar caught `shouldReturn` Just ThreadKilled
   it "still runs after an exception has interrupted the call" $ do
     count <- newIORef (0 :: Int)
     failing <- try $ withCallback (\_ -> modifyIORef' count (+ 1) >> throwIO Trouble) $ \f -> fiberCall c_call_often f 3

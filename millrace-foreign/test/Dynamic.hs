@@ -8,10 +8,9 @@ import Control.Monad (replicateM)
 import Data.Maybe (isNothing)
 import Foreign.C.Types (CUInt (..))
 import Foreign.Ptr (FunPtr)
+import Millrace.Foreign
 import System.Exit (exitFailure)
 import System.Timeout (timeout)
-
-import Millrace.Foreign
 
 foreign import ccall "&sleep" c_sleep :: FunPtr (CUInt -> IO CUInt)
 

@@ -11,104 +11,113 @@ import Foreign.C.Types (CInt, CSize)
 import Foreign.Marshal.Alloc (alloca, allocaBytes, free, malloc, mallocBytes)
 import Foreign.Ptr (Ptr, nullPtr)
 import Foreign.Storable (peek, poke)
-import GHC.Clock (getMonotonicTime)
-import System.IO.Unsafe (unsafePerformIO)
-import System.Posix.Types (Fd)
-import qualified System.Timeout as Base
-import Test.Hspec
-
 import Functions
+import GHC.Clock (getMonotonicTime)
 import Millrace.Deadline
 import Millrace.Foreign
 import qualified Millrace.Timer as Timer
 import Support
+import System.IO.Unsafe (unsafePerformIO)
+import System.Posix.Types (Fd)
+import qualified System.Timeout as Base
+import Test.Hspec
 
 spec :: Spec
 spec = describe "an exception" $ do
   it "makes the C code's wait fail with EINTR, and arrives when C has returned" $
     interrupting defaultCall (`interrupt` ThreadKilled) `shouldReturn` (Just ThreadKilled, code eINTR)
   it "makes it fail with the errno that was chosen" $
-    interrupting defaultCall { callInterruption = eCONNRESET } (`interrupt` ThreadKilled)
+    interrupting defaultCall {callInterruption = eCONNRESET} (`interrupt` ThreadKilled)
       `shouldReturn` (Just ThreadKilled, code eCONNRESET)
-  it "is ETIMEDOUT for C if it is a timeout" $ forM_ [Base.timeout, Timer.timeout] $ \timeoutBy ->
-    withPipe $ \input _ -> withNote $ \note -> do
-      within 10 "the timeout" (timeoutBy 20000 (fiberCall c_read_noting input nullPtr 1 note)) `shouldReturn` Nothing
-      peek note `shouldReturn` code eTIMEDOUT
+  it "is ETIMEDOUT for C if it is a timeout" $
+    forM_ [Base.timeout, Timer.timeout] $ \timeoutBy ->
+      withPipe $ \input _ -> withNote $ \note -> do
+        within 10 "the timeout" (timeoutBy 20000 (fiberCall c_read_noting input nullPtr 1 note)) `shouldReturn` Nothing
+        peek note `shouldReturn` code eTIMEDOUT
   it "may come while arguments are evaluated" $ do
     state <- newEmptyMVar
     fiberCall c_usleep (unsafePerformIO (0 <$ (getMaskingState >>= putMVar state))) `shouldReturn` 0
     takeMVar state `shouldReturn` Unmasked
-  it "loses no byte that the interrupted wait did not take" $ withPipe $ \input output -> allocaBytes 4 $ \buffer -> do
-    Base.timeout 20000 (fiberCall c_read input buffer 4) `shouldReturn` Nothing
-    feed output 3
-    within 10 "the next read" (fiberCall c_read input buffer 4) `shouldReturn` 3
-  it "waits for C code that ignores it" $ withPipe $ \input output -> do
-    job <- start (fiberCall c_read_stubbornly input)
-    pause 50000
-    killer <- start (stop job)
-    pause 50000
-    isOver job `shouldReturn` False
-    feed output 1
-    within 10 "the call" (finish killer)
-    outcome <- outcomeOf job
-    either fromException (const Nothing) outcome `shouldBe` Just ThreadKilled
-  it "stays pending where it is masked uninterruptibly" $ withPipe $ \input output -> do
-    received <- newEmptyMVar
-    job <- start $ do
-      uninterruptibleMask_ (allocaBytes 1 (\buffer -> fiberCall c_read input buffer 1 >>= putMVar received))
-      threadDelay 10000000
-    pause 50000
-    killer <- start (stop job)
-    pause 50000
-    feed output 1
-    within 10 "the read" (takeMVar received) `shouldReturn` 1
-    within 10 "the end" (finish killer)
-  it "at any moment finds no C code running when it arrives" $ withPipe $ \input output -> do
-    random <- newRandom 1
-    rounds <- forM [1 .. 40 :: Int] $ \_ -> do
-      jobs <- replicateM 25 (start (readInTurns input))
-      delay <- below random 3000
-      feed output 200 -- some reads end by themselves
-      pause delay
-      mapM_ (`interrupt` ThreadKilled) jobs
-      within 20 "the jobs" (mapM outcomeOf jobs)
-    inside <- c_inside
-    inside `shouldBe` 0
-    let others = [show problem | Left problem <- concat rounds, fromException problem /= Just ThreadKilled]
-    length (concat rounds) `shouldBe` 1000
-    others `shouldBe` []
+  it "loses no byte that the interrupted wait did not take" $
+    withPipe $ \input output -> allocaBytes 4 $ \buffer -> do
+      Base.timeout 20000 (fiberCall c_read input buffer 4) `shouldReturn` Nothing
+      feed output 3
+      within 10 "the next read" (fiberCall c_read input buffer 4) `shouldReturn` 3
+  it "waits for C code that ignores it" $
+    withPipe $ \input output -> do
+      job <- start (fiberCall c_read_stubbornly input)
+      pause 50000
+      killer <- start (stop job)
+      pause 50000
+      isOver job `shouldReturn` False
+      feed output 1
+      within 10 "the call" (finish killer)
+      outcome <- outcomeOf job
+      either fromException (const Nothing) outcome `shouldBe` Just ThreadKilled
+  it "stays pending where it is masked uninterruptibly" $
+    withPipe $ \input output -> do
+      received <- newEmptyMVar
+      job <- start $ do
+        uninterruptibleMask_ (allocaBytes 1 (\buffer -> fiberCall c_read input buffer 1 >>= putMVar received))
+        threadDelay 10000000
+      pause 50000
+      killer <- start (stop job)
+      pause 50000
+      feed output 1
+      within 10 "the read" (takeMVar received) `shouldReturn` 1
+      within 10 "the end" (finish killer)
+  it "at any moment finds no C code running when it arrives" $
+    withPipe $ \input output -> do
+      random <- newRandom 1
+      rounds <- forM [1 .. 40 :: Int] $ \_ -> do
+        jobs <- replicateM 25 (start (readInTurns input))
+        delay <- below random 3000
+        feed output 200 -- some reads end by themselves
+        pause delay
+        mapM_ (`interrupt` ThreadKilled) jobs
+        within 20 "the jobs" (mapM outcomeOf jobs)
+      inside <- c_inside
+      inside `shouldBe` 0
+      let others = [show problem | Left problem <- concat rounds, fromException problem /= Just ThreadKilled]
+      length (concat rounds) `shouldBe` 1000
+      others `shouldBe` []
   deadlines
 
 deadlines :: Spec
 deadlines = describe "a deadline" $ do
-  it "ends the wait with ETIMEDOUT, and the call with its result" $ withPipe $ \input _ -> withNote $ \note -> do
-    begin <- getMonotonicTime
-    deadline <- deadlineAfter 50000
-    within 10 "the call" (fiberCallWith defaultCall { callDeadline = deadline } c_read_noting input nullPtr 1 note)
-      `shouldReturn` (-1)
-    problem <- peek note
-    end <- getMonotonicTime
-    problem `shouldBe` code eTIMEDOUT
-    end - begin `shouldSatisfy` (>= 0.05)
-  it "that has passed ends the first wait" $ withPipe $ \input _ -> withNote $ \note -> do
-    deadline <- deadlineAfter (-1000)
-    within 10 "the call" (fiberCallWith defaultCall { callDeadline = deadline } c_read_noting input nullPtr 1 note)
-      `shouldReturn` (-1)
-    peek note `shouldReturn` code eTIMEDOUT
-  it "becomes an IOError of that errno" $ withPipe $ \input _ -> do
-    deadline <- deadlineAfter 20000
-    outcome <- try (throwErrnoIfMinus1 "read" (fiberCallWith defaultCall { callDeadline = deadline } c_read input nullPtr 1))
-    either isDeadlineError (const False) outcome `shouldBe` True
-  it "that does not pass changes nothing, also when it almost does" $ withPipe $ \input output -> do
-    replicateM_ 300 $ allocaBytes 1 $ \buffer -> do
-      deadline <- deadlineAfter 300
-      writer <- start (pause 250 >> feed output 1)
-      count <- fiberCallWith defaultCall { callDeadline = deadline } c_read input buffer 1
-      finish writer
-      unless (count == 1) $ void (fiberCall c_read input buffer 1)
-    deadline <- deadlineAfter 10000000
-    feed output 1
-    allocaBytes 1 (fiberCallWith defaultCall { callDeadline = deadline } c_read input `flip` 1) `shouldReturn` 1
+  it "ends the wait with ETIMEDOUT, and the call with its result" $
+    withPipe $ \input _ -> withNote $ \note -> do
+      begin <- getMonotonicTime
+      deadline <- deadlineAfter 50000
+      within 10 "the call" (fiberCallWith defaultCall {callDeadline = deadline} c_read_noting input nullPtr 1 note)
+        `shouldReturn` (-1)
+      problem <- peek note
+      end <- getMonotonicTime
+      problem `shouldBe` code eTIMEDOUT
+      end - begin `shouldSatisfy` (>= 0.05)
+  it "that has passed ends the first wait" $
+    withPipe $ \input _ -> withNote $ \note -> do
+      deadline <- deadlineAfter (-1000)
+      within 10 "the call" (fiberCallWith defaultCall {callDeadline = deadline} c_read_noting input nullPtr 1 note)
+        `shouldReturn` (-1)
+      peek note `shouldReturn` code eTIMEDOUT
+  it "becomes an IOError of that errno" $
+    withPipe $ \input _ -> do
+      deadline <- deadlineAfter 20000
+      outcome <- try (throwErrnoIfMinus1 "read" (fiberCallWith defaultCall {callDeadline = deadline} c_read input nullPtr 1))
+      either isDeadlineError (const False) outcome `shouldBe` True
+  it "that does not pass changes nothing, also when it almost does" $
+    withPipe $ \input output -> do
+      replicateM_ 300 $
+        allocaBytes 1 $ \buffer -> do
+          deadline <- deadlineAfter 300
+          writer <- start (pause 250 >> feed output 1)
+          count <- fiberCallWith defaultCall {callDeadline = deadline} c_read input buffer 1
+          finish writer
+          unless (count == 1) $ void (fiberCall c_read input buffer 1)
+      deadline <- deadlineAfter 10000000
+      feed output 1
+      allocaBytes 1 (fiberCallWith defaultCall {callDeadline = deadline} c_read input `flip` 1) `shouldReturn` 1
 
 code :: Errno -> CInt
 code (Errno number) = number

@@ -1,17 +1,15 @@
 -- | Runs every test on the backend that @MILLRACE_BACKEND@ names, with two carriers.
 module Main (main) where
 
+import qualified CallSpec
+import qualified CallbackSpec
+import qualified InterruptSpec
+import Millrace.Foreign (startCarriers)
+import qualified ProcessSpec
 import System.Environment (getArgs, withArgs)
 import System.IO (BufferMode (..), hSetBuffering, stdout)
 import System.Timeout (timeout)
 import Test.Hspec (around_, expectationFailure, hspec)
-
-import Millrace.Foreign (startCarriers)
-
-import qualified CallSpec
-import qualified CallbackSpec
-import qualified InterruptSpec
-import qualified ProcessSpec
 
 main :: IO ()
 main = do

@@ -7,6 +7,9 @@ import Control.Monad (forever, replicateM, replicateM_, void)
 import Data.Maybe (isNothing)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (nullPtr)
+import Functions
+import Millrace.Foreign
+import Support
 import System.Environment (getExecutablePath)
 import System.Exit (ExitCode (..))
 import System.IO (hPutStrLn, stderr)
@@ -15,21 +18,18 @@ import System.Process (readProcessWithExitCode)
 import qualified System.Timeout as Base
 import Test.Hspec
 
-import Functions
-import Millrace.Foreign
-import Support
-
 spec :: Spec
 spec = describe "the process" $ do
-  it "may fork while calls are in flight: the child calls anew, the parent's calls go on" $ withPipe $ \input output -> do
-    jobs <- replicateM 20 (start (allocaBytes 1 (\buffer -> fiberCall c_read input buffer 1)))
-    busy <- replicateM 20 (start (forever (fiberCall c_usleep 50)))
-    pause 20000
-    replicateM_ 5 (inChild childWorks)
-    mapM isOver jobs `shouldReturn` replicate 20 False
-    feed output 20
-    within 10 "the parent's calls" (mapM finish jobs) `shouldReturn` replicate 20 1
-    within 10 "the busy ones" (mapM_ stop busy)
+  it "may fork while calls are in flight: the child calls anew, the parent's calls go on" $
+    withPipe $ \input output -> do
+      jobs <- replicateM 20 (start (allocaBytes 1 (\buffer -> fiberCall c_read input buffer 1)))
+      busy <- replicateM 20 (start (forever (fiberCall c_usleep 50)))
+      pause 20000
+      replicateM_ 5 (inChild childWorks)
+      mapM isOver jobs `shouldReturn` replicate 20 False
+      feed output 20
+      within 10 "the parent's calls" (mapM finish jobs) `shouldReturn` replicate 20 1
+      within 10 "the busy ones" (mapM_ stop busy)
   it "gets no OS threads but the carriers" $ inChild childCountsThreads
   it "may end while calls are in flight" $ do
     program <- getExecutablePath

@@ -5,10 +5,9 @@ import Control.Exception (try)
 import Control.Monad (void)
 import Foreign.C.Types (CUInt (..))
 import Foreign.Ptr (FunPtr)
-import System.Exit (exitFailure)
-
 import Millrace.Foreign
 import Millrace.Manager (MillraceException (NotThreaded))
+import System.Exit (exitFailure)
 
 foreign import ccall "&sleep" c_sleep :: FunPtr (CUInt -> IO CUInt)
 

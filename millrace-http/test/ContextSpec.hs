@@ -102,53 +102,57 @@ spec = do
         readIORef called `shouldReturn` False
 
   describe "getFileInfo" $ do
-    it "tells size and time, and throws for what is no file" $ withFile "12345" $ \path -> do
-      told <- newIORef Nothing
-      let application request respond = do
-            info <- getFileInfo request path
-            missing <- try (getFileInfo request (path ++ "-missing")) :: IO (Either IOException FileInfo)
-            folder <- try (getFileInfo request "/") :: IO (Either IOException FileInfo)
-            writeIORef told (Just (fileInfoName info, fileInfoSize info, either (const ()) (const (error "found")) missing))
-            either (const (return ())) (const (fail "found")) folder
-            respond (responseLBS status200 [("Last-Modified", fileInfoDate info)] (LC8.pack (show (fileInfoSize info))))
-      withServer id application $ \port -> statusOf <$> exchange port lastGet `shouldReturn` 200
-      readIORef told `shouldReturn` Just (path, 5, ())
-    it "looks again each time, unless it was told to remember" $ withFile "12345" $ \path -> do
-      let application request respond = do
-            info <- getFileInfo request path
-            respond (responseLBS status200 [] (LC8.pack (show (fileInfoSize info))))
-          sizes change = withServer change application $ \port -> do
-            writeFile path "12345"
-            first <- exchange port lastGet
-            writeFile path "1"
-            second <- exchange port lastGet
-            threadDelay 2500000
-            third <- exchange port lastGet
-            return (map (map replyBody . parseReplies) [first, second, third])
-      sizes id `shouldReturn` [["5"], ["1"], ["1"]]
-      sizes (setFileInfoCacheDuration 2) `shouldReturn` [["5"], ["5"], ["1"]]
+    it "tells size and time, and throws for what is no file" $
+      withFile "12345" $ \path -> do
+        told <- newIORef Nothing
+        let application request respond = do
+              info <- getFileInfo request path
+              missing <- try (getFileInfo request (path ++ "-missing")) :: IO (Either IOException FileInfo)
+              folder <- try (getFileInfo request "/") :: IO (Either IOException FileInfo)
+              writeIORef told (Just (fileInfoName info, fileInfoSize info, either (const ()) (const (error "found")) missing))
+              either (const (return ())) (const (fail "found")) folder
+              respond (responseLBS status200 [("Last-Modified", fileInfoDate info)] (LC8.pack (show (fileInfoSize info))))
+        withServer id application $ \port -> statusOf <$> exchange port lastGet `shouldReturn` 200
+        readIORef told `shouldReturn` Just (path, 5, ())
+    it "looks again each time, unless it was told to remember" $
+      withFile "12345" $ \path -> do
+        let application request respond = do
+              info <- getFileInfo request path
+              respond (responseLBS status200 [] (LC8.pack (show (fileInfoSize info))))
+            sizes change = withServer change application $ \port -> do
+              writeFile path "12345"
+              first <- exchange port lastGet
+              writeFile path "1"
+              second <- exchange port lastGet
+              threadDelay 2500000
+              third <- exchange port lastGet
+              return (map (map replyBody . parseReplies) [first, second, third])
+        sizes id `shouldReturn` [["5"], ["1"], ["1"]]
+        sizes (setFileInfoCacheDuration 2) `shouldReturn` [["5"], ["5"], ["1"]]
     it "throws for requests of other servers" $
       getFileInfo defaultRequest "/etc/passwd" `shouldThrow` (const True :: IOException -> Bool)
 
   describe "setFdCacheDuration" $ do
-    it "notices what is written to a file in place" $ withFile "a" $ \path ->
-      withServer (setFdCacheDuration 60) (\_ respond -> respond (responseFile status200 [] path Nothing)) $ \port -> do
-        map replyBody . parseReplies <$> exchange port lastGet `shouldReturn` ["a"]
-        appendFile path "bc"
-        map replyBody . parseReplies <$> exchange port lastGet `shouldReturn` ["abc"]
-    it "keeps files open for so long, and those that are being sent until they are sent" $ withFile (replicate 3000000 'a') $ \path -> do
-      let application _ respond = respond (responseFile status200 [] path Nothing)
-      withServer (setFdCacheDuration 2) application $ \port -> do
-        withConnection port $ \client -> do
-          send client get
-          begun <- receive client
-          removeFile path
-          writeFile path "b"
-          map replyBody . parseReplies <$> exchange port lastGet `shouldReturn` [B.replicate 3000000 0x61]
-          threadDelay 5000000
-          map replyBody . parseReplies <$> exchange port lastGet `shouldReturn` ["b"]
-          rest <- timeout 30000000 (readUntil client 3000000 (B.length begun))
-          rest `shouldBe` Just True
+    it "notices what is written to a file in place" $
+      withFile "a" $ \path ->
+        withServer (setFdCacheDuration 60) (\_ respond -> respond (responseFile status200 [] path Nothing)) $ \port -> do
+          map replyBody . parseReplies <$> exchange port lastGet `shouldReturn` ["a"]
+          appendFile path "bc"
+          map replyBody . parseReplies <$> exchange port lastGet `shouldReturn` ["abc"]
+    it "keeps files open for so long, and those that are being sent until they are sent" $
+      withFile (replicate 3000000 'a') $ \path -> do
+        let application _ respond = respond (responseFile status200 [] path Nothing)
+        withServer (setFdCacheDuration 2) application $ \port -> do
+          withConnection port $ \client -> do
+            send client get
+            begun <- receive client
+            removeFile path
+            writeFile path "b"
+            map replyBody . parseReplies <$> exchange port lastGet `shouldReturn` [B.replicate 3000000 0x61]
+            threadDelay 5000000
+            map replyBody . parseReplies <$> exchange port lastGet `shouldReturn` ["b"]
+            rest <- timeout 30000000 (readUntil client 3000000 (B.length begun))
+            rest `shouldBe` Just True
   where
     get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
     lastGet = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"

@@ -52,17 +52,18 @@ spec = describe "an early flush" $ do
     flushers <- newFlushers
     outcomes <- replicateM 8 (forkedResult (replicateM 2000 (oneConnection flushers)))
     mapM_ (takeMVar >=> (`shouldSatisfy` and)) outcomes
-  it "is run by the same few threads, batch after batch" $ runInBoundThread $ do
-    flushers <- newFlushers
-    threads <- newIORef []
-    replicateM_ 500 $ do
-      ran <- newEmptyMVar
-      early <- newEarlyFlush (myThreadId >>= \self -> modifyIORef threads (self :) >> putMVar ran ()) flushers
-      armFlush early
-      takeMVar ran
-      settleFlush early
-    seen <- readIORef threads
-    length (distinct seen) `shouldSatisfy` (<= 8)
+  it "is run by the same few threads, batch after batch" $
+    runInBoundThread $ do
+      flushers <- newFlushers
+      threads <- newIORef []
+      replicateM_ 500 $ do
+        ran <- newEmptyMVar
+        early <- newEarlyFlush (myThreadId >>= \self -> modifyIORef threads (self :) >> putMVar ran ()) flushers
+        armFlush early
+        takeMVar ran
+        settleFlush early
+      seen <- readIORef threads
+      length (distinct seen) `shouldSatisfy` (<= 8)
   where
     newEarlyFlush flush flushers = do
       word <- newByteArray 8

@@ -46,11 +46,13 @@ spec = describe "newcomers" $ do
       writeIORef (looks crowd) 0
       (answers, seconds) <- timed (replicateM 10 (evict eviction))
       counted <- readIORef (looks crowd)
-      if seconds > 0.08 then return Nothing else do
-        (map fst answers, counted) `shouldBe` (replicate 10 False, 1)
-        map snd (take 1 answers) `shouldBe` [0]
-        map snd (drop 1 answers) `shouldSatisfy` all (\micros -> micros > 0 && micros <= 100001)
-        return (Just ())
+      if seconds > 0.08
+        then return Nothing
+        else do
+          (map fst answers, counted) `shouldBe` (replicate 10 False, 1)
+          map snd (take 1 answers) `shouldBe` [0]
+          map snd (drop 1 answers) `shouldSatisfy` all (\micros -> micros > 0 && micros <= 100001)
+          return (Just ())
 
 data Crowd = Crowd
   { preferred :: IORef [Int],

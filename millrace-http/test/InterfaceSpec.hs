@@ -10,9 +10,9 @@ import Control.Concurrent.STM (atomically, check)
 import Control.Exception (AsyncException (..), ErrorCall (..), IOException, MaskingState (..), SomeException, bracket, bracket_, evaluate, finally, fromException, getMaskingState, mask_, onException, throwIO, toException, try)
 import Control.Monad (forM_, join, replicateM, replicateM_, void, when)
 import qualified Data.ByteString as B
-import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Builder as Builder
 import Data.ByteString.Builder.Internal (ensureFree)
+import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy as L
 import Data.Either (isLeft)
 import Data.IORef
@@ -64,9 +64,12 @@ spec = do
       server <- newEmptyMVar
       interrupted <- newEmptyMVar
       let hook = myThreadId >>= putMVar server
-      within "the end" (withApplicationSettings (setBeforeMainLoop hook defaultSettings) (return pong) $ \_ -> do
-        takeMVar server >>= (`throwTo` ErrorCall "end")
-        threadDelay 60000000 `onException` putMVar interrupted ())
+      within
+        "the end"
+        ( withApplicationSettings (setBeforeMainLoop hook defaultSettings) (return pong) $ \_ -> do
+            takeMVar server >>= (`throwTo` ErrorCall "end")
+            threadDelay 60000000 `onException` putMVar interrupted ()
+        )
         `shouldThrow` (== ErrorCall "end")
       tryTakeMVar interrupted `shouldReturn` Just ()
     it "withApplication throws, as Warp does, when the server just ends" $ do
@@ -147,8 +150,9 @@ spec = do
 
     it "openListeners opens what runSettingsListeners and runSettingsListener serve" $
       forM_ [runSettingsListeners, \settings listeners -> runSettingsListener settings (listenerSocket (head listeners))] $ \serve ->
-        withListeners id $ \port listeners -> background (serve (quiet defaultSettings) listeners pong) $
-          map replyBody . parseReplies <$> exchange port get `shouldReturn` ["Pong"]
+        withListeners id $ \port listeners ->
+          background (serve (quiet defaultSettings) listeners pong) $
+            map replyBody . parseReplies <$> exchange port get `shouldReturn` ["Pong"]
 
   describe "settings" $ do
     it "setBacklog bounds the queue of connections that nobody has accepted: Linux holds one more" $
@@ -262,8 +266,11 @@ spec = do
       displayed <- stderrOf $ mapM_ (defaultOnException Nothing) [toException (ErrorCall "the reason"), toException IncompleteHeaders, toException ThreadKilled]
       displayed `shouldBe` "the reason\n"
     it "defaultOnException displays a time limit of the application's own, and what came from outside but meant it" $ do
-      expired <- try (bracket (Millrace.socketPair AF_UNIX Stream defaultProtocol) (\(one, other) -> mapM_ Millrace.close [one, other]) $ \(one, _) -> do
-        deadlineAfter 0 >>= \now -> recvBefore now one 1)
+      expired <-
+        try
+          ( bracket (Millrace.socketPair AF_UNIX Stream defaultProtocol) (\(one, other) -> mapM_ Millrace.close [one, other]) $ \(one, _) -> do
+              deadlineAfter 0 >>= \now -> recvBefore now one 1
+          )
       let upstream = either (toException :: IOException -> SomeException) (error . show) expired
       displayed <- stderrOf $ mapM_ (defaultOnException Nothing) [upstream, toException StackOverflow, toException AsyncCancelled]
       map (not . null) (lines displayed) `shouldBe` [True, True, True]

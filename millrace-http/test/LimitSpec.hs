@@ -195,12 +195,17 @@ spec = do
     it "setMaximumConnections makes the oldest idle connection give way" $
       withServer (setMaximumConnections (Just 2)) pong $ \port ->
         -- One has been answered before the other connects: their order is certain, whichever threads take them.
-        withConnection port $ \one -> becomeIdle one >> withConnection port (\two -> do
-          becomeIdle two
-          statusOf <$> exchange port "GET / HTTP/1.0\r\n\r\n" `shouldReturn` 200
-          receiveAll one `shouldReturn` ""
-          send two "GET / HTTP/1.0\r\n\r\n"
-          statusOf <$> receiveAll two `shouldReturn` 200)
+        withConnection port $ \one ->
+          becomeIdle one
+            >> withConnection
+              port
+              ( \two -> do
+                  becomeIdle two
+                  statusOf <$> exchange port "GET / HTTP/1.0\r\n\r\n" `shouldReturn` 200
+                  receiveAll one `shouldReturn` ""
+                  send two "GET / HTTP/1.0\r\n\r\n"
+                  statusOf <$> receiveAll two `shouldReturn` 200
+              )
     it "setMaximumConnections makes one give way that has been silent for long, before its first request" $
       withServer (setMaximumConnections (Just 1)) pong $ \port -> withConnection port $ \silent -> do
         threadDelay 300000 -- until a thread has taken it: another one takes the next

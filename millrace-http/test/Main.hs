@@ -6,6 +6,7 @@ import qualified ByteRangeSpec
 import qualified ChunksSpec
 import qualified ClientSpec
 import qualified ConnectionSpec
+import qualified ContextSpec
 import qualified DateSpec
 import qualified EarlyFlushSpec
 import qualified EntityTagSpec
@@ -14,7 +15,6 @@ import qualified ExpectationSpec
 import qualified ExpiringSpec
 import qualified FaultSpec
 import qualified FileSpec
-import qualified ContextSpec
 import qualified InterfaceSpec
 import qualified LenienceSpec
 import qualified LimitSpec

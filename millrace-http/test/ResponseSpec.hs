@@ -263,5 +263,6 @@ pieces size bytes
 
 splitHeads :: ByteString -> [ByteString]
 splitHeads bytes = case B.breakSubstring "\r\n\r\n" bytes of
-  (headBytes, rest) | B.null rest -> [headBytes]
-                    | otherwise -> headBytes : splitHeads (B.drop 4 rest)
+  (headBytes, rest)
+    | B.null rest -> [headBytes]
+    | otherwise -> headBytes : splitHeads (B.drop 4 rest)

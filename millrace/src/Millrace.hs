@@ -4,13 +4,14 @@
 -- "Millrace.Socket.Datagram", "Millrace.File", "Millrace.Timer", "Millrace.Deadline", "Millrace.Wait",
 -- "Millrace.Manager", and "Millrace.Operation" for what they are made of.
 module Millrace
-  ( module Millrace.Deadline
-  , module Millrace.Socket
-  , module Millrace.Socket.ByteString
-  , module Millrace.Socket.File
-  , module Millrace.Timer
-  , module Millrace.Wait
-  ) where
+  ( module Millrace.Deadline,
+    module Millrace.Socket,
+    module Millrace.Socket.ByteString,
+    module Millrace.Socket.File,
+    module Millrace.Timer,
+    module Millrace.Wait,
+  )
+where
 
 import Millrace.Deadline
 import Millrace.Socket

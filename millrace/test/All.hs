@@ -1,8 +1,6 @@
 -- | All specifications, in the order in which they run.
 module All (spec) where
 
-import Test.Hspec (Spec)
-
 import qualified CloseSpec
 import qualified DatagramSpec
 import qualified ExampleSpec
@@ -18,6 +16,7 @@ import qualified ScarcitySpec
 import qualified SimulationSpec
 import qualified SocketSpec
 import qualified StayingSpec
+import Test.Hspec (Spec)
 import qualified ThreadChurnSpec
 import qualified TimerSpec
 import qualified WaitSpec

@@ -2,13 +2,19 @@
 module BoundThreads (boundThreads) where
 
 import Control.Concurrent
-  (forkOS, getNumCapabilities, isCurrentThreadBound, myThreadId, setNumCapabilities, threadCapability, yield)
+  ( forkOS,
+    getNumCapabilities,
+    isCurrentThreadBound,
+    myThreadId,
+    setNumCapabilities,
+    threadCapability,
+    yield,
+  )
 import Control.Concurrent.MVar
 import Control.Exception (SomeException, throwIO, try)
 import Control.Monad (forM, unless, void, when)
 import Data.IORef
 import Data.Maybe (isNothing)
-
 import Millrace.Deadline
 import Millrace.Socket
 import Millrace.Socket.ByteString
@@ -40,10 +46,11 @@ boundThreadsOn wanted count action = within 10 "finding bound threads on another
         unless enough $ do
           place <- newEmptyMVar
           outcome <- newEmptyMVar
-          void $ forkOS $ do
-            (capability, _) <- myThreadId >>= threadCapability
-            putMVar place capability
-            when (capability == wanted) $ try action >>= putMVar outcome
+          void $
+            forkOS $ do
+              (capability, _) <- myThreadId >>= threadCapability
+              putMVar place capability
+              when (capability == wanted) $ try action >>= putMVar outcome
           capability <- takeMVar place
           when (capability == wanted) $ modifyIORef' found (outcome :)
           search

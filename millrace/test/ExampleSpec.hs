@@ -7,12 +7,11 @@ import Control.Exception (finally)
 import Control.Monad (forever, unless)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
-import System.Posix.Types (Fd)
-import Test.Hspec
-
 import Millrace
 import Millrace.Operation (foreignHandle, perform, waitReadableRequest)
 import Support (bytesAt, connectTo, pause, receiveExactly, start, stop, within)
+import System.Posix.Types (Fd)
+import Test.Hspec
 
 spec :: Spec
 spec = describe "examples" $ do

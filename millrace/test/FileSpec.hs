@@ -13,6 +13,11 @@ import Data.Either (isLeft)
 import Data.Int (Int64)
 import Foreign.C.Error (eSPIPE)
 import GHC.IO.Exception (IOErrorType (InvalidArgument, OtherError))
+import Millrace.File
+import Millrace.Simulation
+import Millrace.Socket
+import Millrace.Socket.File
+import Support (bytesAt, forSeeds, hasCode, receiveExactly)
 import System.Directory (createDirectory, getTemporaryDirectory, removeDirectoryRecursive)
 import System.FilePath ((</>))
 import System.IO.Error (ioeGetErrorString, ioeGetErrorType, isDoesNotExistError, isFullError)
@@ -20,62 +25,63 @@ import System.Posix.Files (createNamedPipe)
 import System.Posix.Process (getProcessID)
 import Test.Hspec
 
-import Millrace.File
-import Millrace.Simulation
-import Millrace.Socket
-import Millrace.Socket.File
-import Support (bytesAt, forSeeds, hasCode, receiveExactly)
-
 spec :: Spec
 spec = describe "Millrace.File" $ do
   describe "on the system" $ do
     onFiles inDirectory
 
-    it "refuses a FIFO at once, where opening it would wait for its other end" $ inDirectory $ \directory -> do
-      let path = directory </> "fifo"
-      createNamedPipe path 0o600
-      outcomes <- forM [minBound .. maxBound] $ \mode -> try (withFile path mode fileSize)
-      outcomes `shouldSatisfy` all (either (hasCode eSPIPE) (const False))
+    it "refuses a FIFO at once, where opening it would wait for its other end" $
+      inDirectory $ \directory -> do
+        let path = directory </> "fifo"
+        createNamedPipe path 0o600
+        outcomes <- forM [minBound .. maxBound] $ \mode -> try (withFile path mode fileSize)
+        outcomes `shouldSatisfy` all (either (hasCode eSPIPE) (const False))
 
     it "opens a directory, to sync it" $ inDirectory $ \directory -> withFile directory ForReading sync
   describe "on a simulated machine" $ do
     onFiles (\test -> simulate (calm 1) (test "") >>= resultOf)
 
-    it "loses nothing to short transfers, delays and interruptions" $ forSeeds 100 $ \seed -> do
-      outcome <- simulate (calm seed) { planFaultRates = [(f, 200000) | f <- [ShortTransfer, Delay, Interrupted]] } $
-        withFile "file" ForUpdating $ \file -> do
-          forM_ [0 .. 20] $ \i -> writeAt file (i * 100) (bytesAt (fromIntegral i * 100) 100) >> sync file
-          readAll file 0
-      resultOf outcome >>= (`shouldBe` bytesAt 0 2100)
-      outcomeFaults outcome `shouldSatisfy` (> 0)
-      outcomeOpenDescriptors outcome `shouldBe` 0
+    it "loses nothing to short transfers, delays and interruptions" $
+      forSeeds 100 $ \seed -> do
+        outcome <- simulate (calm seed) {planFaultRates = [(f, 200000) | f <- [ShortTransfer, Delay, Interrupted]]} $
+          withFile "file" ForUpdating $ \file -> do
+            forM_ [0 .. 20] $ \i -> writeAt file (i * 100) (bytesAt (fromIntegral i * 100) 100) >> sync file
+            readAll file 0
+        resultOf outcome >>= (`shouldBe` bytesAt 0 2100)
+        outcomeFaults outcome `shouldSatisfy` (> 0)
+        outcomeOpenDescriptors outcome `shouldBe` 0
 
     it "fills up" $ do
-      outcome <- simulate (calm 2) { planDiskBytes = 1000 } $ withFile "file" ForWriting $ \file -> do
-        writeAt file 0 (bytesAt 0 900)
-        full <- try (writeAt file 900 (bytesAt 900 200))
-        kept <- readAll file 0
-        removeFile "file"
-        return (either isFullError (const False) full, kept)
+      outcome <- simulate (calm 2) {planDiskBytes = 1000} $
+        withFile "file" ForWriting $ \file -> do
+          writeAt file 0 (bytesAt 0 900)
+          full <- try (writeAt file 900 (bytesAt 900 200))
+          kept <- readAll file 0
+          removeFile "file"
+          return (either isFullError (const False) full, kept)
       resultOf outcome >>= (`shouldBe` (True, bytesAt 0 1000)) -- what there was room for
-
     it "is full where the plan says so" $ do
-      outcome <- simulate (calm 3) { planFaults = [(2, DiskFull), (4, DiskFull), (5, DiskFull)] } $
-        withFile "file" ForWriting $ \file -> do -- operation 1
+      outcome <- simulate (calm 3) {planFaults = [(2, DiskFull), (4, DiskFull), (5, DiskFull)]} $
+        withFile "file" ForWriting $ \file -> do
+          -- operation 1
           first <- try (writeAt file 0 (Char8.pack "x"))
           writeAt file 0 (Char8.pack "y")
           second <- try (sync file)
           third <- try (openFile "other" ForWriting)
-          return [either isFullError (const False) first, either isFullError (const False) second,
-                  either isFullError (const False) third]
+          return
+            [ either isFullError (const False) first,
+              either isFullError (const False) second,
+              either isFullError (const False) third
+            ]
       resultOf outcome >>= (`shouldBe` [True, True, True])
 
-    it "gives the same trace for the same seed" $ forSeeds 100 $ \seed -> do
-      let machine = simulate (troubled seed) { planDiskBytes = 5000 } manyWriters
-      first <- machine
-      second <- machine
-      unless (outcomeTrace first == outcomeTrace second) $ expectationFailure ("seed " ++ show seed)
-      outcomeOpenDescriptors second `shouldBe` 0
+    it "gives the same trace for the same seed" $
+      forSeeds 100 $ \seed -> do
+        let machine = simulate (troubled seed) {planDiskBytes = 5000} manyWriters
+        first <- machine
+        second <- machine
+        unless (outcomeTrace first == outcomeTrace second) $ expectationFailure ("seed " ++ show seed)
+        outcomeOpenDescriptors second `shouldBe` 0
 
 -- What must hold of every file. The function runs a test in a directory of its own.
 onFiles :: (forall a. (FilePath -> IO a) -> IO a) -> Spec
@@ -127,17 +133,22 @@ onFiles run = do
       `shouldSatisfy` \text -> all (\part -> part `ByteString.isInfixOf` Char8.pack text) [Char8.pack "readAt", Char8.pack "file"]
 
   it "throws what the action throws, although closing fails" $ do
-    outcome <- run $ \directory -> try $ withFile (directory </> "file") ForWriting $ \file -> do
-      closeFile file
-      ioError (userError "the action's own")
+    outcome <- run $ \directory -> try $
+      withFile (directory </> "file") ForWriting $ \file -> do
+        closeFile file
+        ioError (userError "the action's own")
     either ioeGetErrorString (const "") (outcome :: Either IOError ()) `shouldBe` "the action's own"
 
   it "serves many threads at once" $ do
     parts <- run $ \directory -> withFile (directory </> "file") ForUpdating $ \file -> do
       ends <- forM [0 .. 19] $ \i -> do
         end <- newEmptyMVar
-        void $ forkIO $ (try (writeAt file (i * 1000) (bytesAt (fromIntegral i * 1000) 1000) >> readAt file (i * 1000) 1000)
-          :: IO (Either IOError ByteString)) >>= putMVar end
+        void $
+          forkIO $
+            ( try (writeAt file (i * 1000) (bytesAt (fromIntegral i * 1000) 1000) >> readAt file (i * 1000) 1000) ::
+                IO (Either IOError ByteString)
+            )
+              >>= putMVar end
         return end
       mapM takeMVar ends >>= mapM (either throwIO return)
     parts `shouldBe` [bytesAt (i * 1000) 1000 | i <- [0 .. 19]]
@@ -162,13 +173,20 @@ readAll file offset = do
 -- Threads that write to one file until they have met an error or come to their end.
 manyWriters :: IO ()
 manyWriters = do
-  opened <- try (withFile "file" ForUpdating $ \file -> do
-    ends <- forM [0 .. 4] $ \i -> do
-      end <- newEmptyMVar
-      void $ forkIO $ (try (replicateM_ 10 (chance 6000 >>= \offset -> writeAt file (fromIntegral offset) (bytesAt i 100) >> sync file))
-        :: IO (Either IOError ())) >>= putMVar end
-      return end
-    mapM_ takeMVar ends)
+  opened <-
+    try
+      ( withFile "file" ForUpdating $ \file -> do
+          ends <- forM [0 .. 4] $ \i -> do
+            end <- newEmptyMVar
+            void $
+              forkIO $
+                ( try (replicateM_ 10 (chance 6000 >>= \offset -> writeAt file (fromIntegral offset) (bytesAt i 100) >> sync file)) ::
+                    IO (Either IOError ())
+                )
+                  >>= putMVar end
+            return end
+          mapM_ takeMVar ends
+      )
   either (\problem -> note (show (problem :: IOError))) return opened
 
 resultOf :: Outcome a -> IO a

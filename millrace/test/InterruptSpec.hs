@@ -1,11 +1,21 @@
 {-# LANGUAGE ScopedTypeVariables #-}
+
 -- | Exceptions and deadlines at any moment: nothing received is lost, nothing is leaked, no buffer is written late.
 module InterruptSpec (spec) where
 
 import Control.Concurrent (forkIOWithUnmask, yield)
 import Control.Concurrent.STM (atomically)
 import Control.Exception
-  (AsyncException (..), MaskingState (..), bracket, finally, fromException, getMaskingState, mask_, throwIO, try)
+  ( AsyncException (..),
+    MaskingState (..),
+    bracket,
+    finally,
+    fromException,
+    getMaskingState,
+    mask_,
+    throwIO,
+    try,
+  )
 import Control.Monad (filterM, forM, forM_, forever, replicateM, replicateM_, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -19,18 +29,17 @@ import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Array (peekArray)
 import Foreign.Marshal.Utils (copyBytes, fillBytes)
 import Foreign.Ptr (Ptr, castPtr)
-import Network.Socket (StructLinger (..))
-import System.IO.Unsafe (unsafePerformIO)
-import System.Posix.IO (closeFd)
-import Test.Hspec hiding (after, before)
-
 import Millrace.Deadline
 import Millrace.Socket
 import Millrace.Socket.ByteString
 import Millrace.Socket.Datagram (recvFrom)
 import Millrace.Timer
 import Millrace.Wait
+import Network.Socket (StructLinger (..))
 import Support
+import System.IO.Unsafe (unsafePerformIO)
+import System.Posix.IO (closeFd)
+import Test.Hspec hiding (after, before)
 
 spec :: Spec
 spec = describe "interruption" $ do
@@ -80,8 +89,9 @@ untilDeadline limitMicros action = do
   result <- try (action deadline)
   case result of
     Right value -> return (Just value)
-    Left problem | isDeadlineError problem -> return Nothing
-                 | otherwise -> throwIO problem
+    Left problem
+      | isDeadlineError problem -> return Nothing
+      | otherwise -> throwIO problem
 
 withBuffer :: Int -> (Ptr Word8 -> IO (Maybe Int)) -> IO (Maybe ByteString)
 withBuffer size receive = allocaBytes size $ \buffer -> do
@@ -89,17 +99,18 @@ withBuffer size receive = allocaBytes size $ \buffer -> do
   mapM (\count -> ByteString.packCStringLen (castPtr buffer, count)) received
 
 interruptReceives :: Int -> LimitedReceive -> IO ()
-interruptReceives interruptions receive = within 60 "all interruptions" $ withoutLeaks $ do
-  let streams = 64
-  jobs <- forM [1 .. streams] $ \number -> start $
-    (if even number then withTcpPair else withUnixPair) $ \from to -> do
-      enough <- newIORef False
-      sender <- start (sendSteadily number enough from)
-      received <- receiveLimited number (interruptions `div` streams + 1) enough receive to
-      sent <- finish sender
-      return (sent, received)
-  totals <- mapM finish jobs
-  forM_ totals $ \(sent, received) -> received `shouldBe` sent
+interruptReceives interruptions receive = within 60 "all interruptions" $
+  withoutLeaks $ do
+    let streams = 64
+    jobs <- forM [1 .. streams] $ \number -> start $
+      (if even number then withTcpPair else withUnixPair) $ \from to -> do
+        enough <- newIORef False
+        sender <- start (sendSteadily number enough from)
+        received <- receiveLimited number (interruptions `div` streams + 1) enough receive to
+        sent <- finish sender
+        return (sent, received)
+    totals <- mapM finish jobs
+    forM_ totals $ \(sent, received) -> received `shouldBe` sent
 
 -- Chunks of all sizes with pauses of all lengths.
 sendSteadily :: Int -> IORef Bool -> Socket -> IO Int
@@ -107,12 +118,14 @@ sendSteadily seed enough s = newRandom seed >>= go 0
   where
     go position random = do
       over <- readIORef enough
-      if over then position <$ shutdown s ShutdownSend else do
-        size <- between random 1 2000
-        next <- sendStream s position size
-        rest <- between random 0 1500
-        if rest < 200 then yield else threadDelay rest
-        go next random
+      if over
+        then position <$ shutdown s ShutdownSend
+        else do
+          size <- between random 1 2000
+          next <- sendStream s position size
+          rest <- between random 0 1500
+          if rest < 200 then yield else threadDelay rest
+          go next random
 
 receiveLimited :: Int -> Int -> IORef Bool -> LimitedReceive -> Socket -> IO Int
 receiveLimited seed interruptions enough receive s = newRandom (1000 + seed) >>= go interruptions 0
@@ -125,25 +138,28 @@ receiveLimited seed interruptions enough receive s = newRandom (1000 + seed) >>=
       result <- receive s limit most
       case result of
         Nothing -> go (left - 1) position random
-        Just bytes | ByteString.null bytes -> return position
-                   | otherwise -> checkFrom position bytes >>= \next -> go left next random
+        Just bytes
+          | ByteString.null bytes -> return position
+          | otherwise -> checkFrom position bytes >>= \next -> go left next random
 
 -- An argument that takes long must not be evaluated masked. This one notes how it is evaluated.
 evaluateUnmasked :: IO ()
-evaluateUnmasked = within 5 "all calls" $ withUnixPair $ \from to -> do
-  void (sendStream from 0 300)
-  manager <- getSystemTimerManager
-  forM_
-    [ void . recv to
-    , \size -> allocaBytes 100 (\buffer -> void (recvBuf to buffer size))
-    , void . recvFrom to
-    , threadDelay
-    , void . registerDelay
-    , \delay -> void (registerTimeout manager delay (return ()))
-    ] $ \call -> do
-      state <- newIORef MaskedUninterruptible
-      start (call (noting state 100)) >>= finish
-      readIORef state `shouldReturn` Unmasked
+evaluateUnmasked = within 5 "all calls" $
+  withUnixPair $ \from to -> do
+    void (sendStream from 0 300)
+    manager <- getSystemTimerManager
+    forM_
+      [ void . recv to,
+        \size -> allocaBytes 100 (\buffer -> void (recvBuf to buffer size)),
+        void . recvFrom to,
+        threadDelay,
+        void . registerDelay,
+        \delay -> void (registerTimeout manager delay (return ()))
+      ]
+      $ \call -> do
+        state <- newIORef MaskedUninterruptible
+        start (call (noting state 100)) >>= finish
+        readIORef state `shouldReturn` Unmasked
 
 noting :: IORef MaskingState -> Int -> Int
 noting state value = unsafePerformIO $ do
@@ -153,97 +169,113 @@ noting state value = unsafePerformIO $ do
 
 -- The same thread sends and then throws, so that the bytes and the exception arrive together.
 raceWithArrival :: IO ()
-raceWithArrival = within 60 "all races" $ withoutLeaks $ do
-  jobs <- forM [1 .. 4 :: Int] $ \seed -> start $ withTcpPair $ \from to -> do
-    random <- newRandom seed
-    let go :: Int -> Int -> Int -> IO (Int, Int)
-        go 0 sent received = return (sent, received)
-        go n sent received = do
-          victim <- start (recv to 4096)
-          turns <- below random 4
-          replicateM_ turns yield
-          size <- between random 1 300
-          next <- sendStream from sent size
-          delays <- below random 6
-          replicateM_ delays yield
-          stop victim
-          outcome <- outcomeOf victim
-          after <- either (const (return received)) (checkFrom received) outcome
-          go (n - 1) next after
-    (sent, received) <- go 2500 0 0
-    shutdown from ShutdownSend
-    total <- receiveStream to 4096 received
-    return (sent, total)
-  totals <- mapM finish jobs
-  forM_ totals $ \(sent, received) -> received `shouldBe` sent
+raceWithArrival = within 60 "all races" $
+  withoutLeaks $ do
+    jobs <- forM [1 .. 4 :: Int] $ \seed -> start $
+      withTcpPair $ \from to -> do
+        random <- newRandom seed
+        let go :: Int -> Int -> Int -> IO (Int, Int)
+            go 0 sent received = return (sent, received)
+            go n sent received = do
+              victim <- start (recv to 4096)
+              turns <- below random 4
+              replicateM_ turns yield
+              size <- between random 1 300
+              next <- sendStream from sent size
+              delays <- below random 6
+              replicateM_ delays yield
+              stop victim
+              outcome <- outcomeOf victim
+              after <- either (const (return received)) (checkFrom received) outcome
+              go (n - 1) next after
+        (sent, received) <- go 2500 0 0
+        shutdown from ShutdownSend
+        total <- receiveStream to 4096 received
+        return (sent, total)
+    totals <- mapM finish jobs
+    forM_ totals $ \(sent, received) -> received `shouldBe` sent
 
 -- What recvFrom has taken of a stream, recv returns in parts, and recvFrom what recv has taken.
 raceOfRecvFrom :: IO ()
-raceOfRecvFrom = within 60 "all races" $ withoutLeaks $ withTcpPair $ \from to -> do
-  random <- newRandom 23
-  let race :: Int -> IO a -> (a -> ByteString) -> IO ByteString -> IO ()
-      race position receive bytesOf receiveRest = do
-        victim <- start receive
-        below random 4 >>= \turns -> replicateM_ turns yield
-        void (sendStream from position 100)
-        below random 4 >>= \turns -> replicateM_ turns yield
-        stop victim
-        outcomeOf victim >>= either (const (return position)) (checkFrom position . bytesOf)
-          >>= within 5 "the rest" . receiveTo (position + 100) receiveRest
-      receiveTo end receive position = unless (position == end) $ receive >>= checkFrom position >>= receiveTo end receive
-  forM_ [0, 200 .. 200000] $ \position -> do
-    race position (recvFrom to 100) fst (recv to 7)
-    race (position + 100) (recv to 100) id (fst <$> recvFrom to 7)
+raceOfRecvFrom = within 60 "all races" $
+  withoutLeaks $
+    withTcpPair $ \from to -> do
+      random <- newRandom 23
+      let race :: Int -> IO a -> (a -> ByteString) -> IO ByteString -> IO ()
+          race position receive bytesOf receiveRest = do
+            victim <- start receive
+            below random 4 >>= \turns -> replicateM_ turns yield
+            void (sendStream from position 100)
+            below random 4 >>= \turns -> replicateM_ turns yield
+            stop victim
+            outcomeOf victim >>= either (const (return position)) (checkFrom position . bytesOf)
+              >>= within 5 "the rest" . receiveTo (position + 100) receiveRest
+          receiveTo end receive position = unless (position == end) $ receive >>= checkFrom position >>= receiveTo end receive
+      forM_ [0, 200 .. 200000] $ \position -> do
+        race position (recvFrom to 100) fst (recv to 7)
+        race (position + 100) (recv to 100) id (fst <$> recvFrom to 7)
 
 raceWithReset :: IO ()
-raceWithReset = within 60 "all races" $ withoutLeaks $ do
-  random <- newRandom 29
-  late <- fmap sum $ replicateM 1000 $ withTcpPair $ \from to -> do
-    victim <- start (recv to 100)
-    below random 4 >>= \turns -> replicateM_ turns yield
-    setSockOpt from Linger (StructLinger 1 0) >> close from
-    below random 6 >>= \turns -> replicateM_ turns yield
-    stop victim
-    outcome <- outcomeOf victim
-    if isErrno eCONNRESET outcome then return 0 else do
-      outcome `shouldSatisfy` either ((== Just ThreadKilled) . fromException) (const False)
-      failsWith (recv to 100) >>= (`shouldSatisfy` hasCode eCONNRESET)
-      return 1
-  late `shouldSatisfy` (> (0 :: Int))
+raceWithReset = within 60 "all races" $
+  withoutLeaks $ do
+    random <- newRandom 29
+    late <- fmap sum $
+      replicateM 1000 $
+        withTcpPair $ \from to -> do
+          victim <- start (recv to 100)
+          below random 4 >>= \turns -> replicateM_ turns yield
+          setSockOpt from Linger (StructLinger 1 0) >> close from
+          below random 6 >>= \turns -> replicateM_ turns yield
+          stop victim
+          outcome <- outcomeOf victim
+          if isErrno eCONNRESET outcome
+            then return 0
+            else do
+              outcome `shouldSatisfy` either ((== Just ThreadKilled) . fromException) (const False)
+              failsWith (recv to 100) >>= (`shouldSatisfy` hasCode eCONNRESET)
+              return 1
+    late `shouldSatisfy` (> (0 :: Int))
 
 -- Two threads wait on each capability for the same bytes, and one that may have got them is killed: another one gets them.
 -- The bytes are taken out of what it returns later, since code behind a receive could lose them.
 leavesTo :: ((Socket -> Socket -> IO ()) -> IO ()) -> (Socket -> IO a) -> (a -> ByteString) -> IO ()
-leavesTo withPair receive bytesOf = within 60 "all rounds" $ withoutLeaks $ do
-  random <- newRandom 31
-  replicateM_ 1000 $ withPair $ \from to -> do
-    received <- oneIsLeft random (receive to) (sendAll from (bytesAt 0 10))
-    bytesOf received `shouldBe` bytesAt 0 10
+leavesTo withPair receive bytesOf = within 60 "all rounds" $
+  withoutLeaks $ do
+    random <- newRandom 31
+    replicateM_ 1000 $
+      withPair $ \from to -> do
+        received <- oneIsLeft random (receive to) (sendAll from (bytesAt 0 10))
+        bytesOf received `shouldBe` bytesAt 0 10
 
 leavesConnections :: IO ()
-leavesConnections = within 60 "all rounds" $ withoutLeaks $ withListener $ \listener address -> do
-  random <- newRandom 37
-  replicateM_ 1000 $ bracket (socket AF_INET Stream defaultProtocol) close $ \client -> do
-    (server, _) <- oneIsLeft random (accept listener) (connect client address)
-    bracket (return server) close (`sendAll` bytesAt 0 10)
-    receiveExactly client 0 10 `shouldReturn` 10
+leavesConnections = within 60 "all rounds" $
+  withoutLeaks $
+    withListener $ \listener address -> do
+      random <- newRandom 37
+      replicateM_ 1000 $
+        bracket (socket AF_INET Stream defaultProtocol) close $ \client -> do
+          (server, _) <- oneIsLeft random (accept listener) (connect client address)
+          bracket (return server) close (`sendAll` bytesAt 0 10)
+          receiveExactly client 0 10 `shouldReturn` 10
 
 -- A receive takes the bytes that have come, so that the transaction goes on waiting, and is killed before it returns them.
 disturbsNoTransaction :: IO ()
-disturbsNoTransaction = within 60 "all rounds" $ withoutLeaks $ do
-  random <- newRandom 41
-  replicateM_ 1000 $ withUnixPair $ \from to -> withFdSocket to $ \number -> do
-    victim <- startOn 0 (recv to 10)
-    yield
-    (ready, giveUp) <- startOn 0 (threadWaitReadSTM (fromIntegral number)) >>= finish
-    void (sendStream from 0 10)
-    below random 6 >>= \turns -> replicateM_ turns yield
-    stop victim
-    outcome <- outcomeOf victim
-    when (isLeft outcome) $ void (receiveExactly to 0 10)
-    shutdown from ShutdownSend
-    within 5 "the transaction" (atomically ready)
-    giveUp
+disturbsNoTransaction = within 60 "all rounds" $
+  withoutLeaks $ do
+    random <- newRandom 41
+    replicateM_ 1000 $
+      withUnixPair $ \from to -> withFdSocket to $ \number -> do
+        victim <- startOn 0 (recv to 10)
+        yield
+        (ready, giveUp) <- startOn 0 (threadWaitReadSTM (fromIntegral number)) >>= finish
+        void (sendStream from 0 10)
+        below random 6 >>= \turns -> replicateM_ turns yield
+        stop victim
+        outcome <- outcomeOf victim
+        when (isLeft outcome) $ void (receiveExactly to 0 10)
+        shutdown from ShutdownSend
+        within 5 "the transaction" (atomically ready)
+        giveUp
 
 -- So many wait for what the second action makes come, once. Kills them one after the other until one has got it.
 oneIsLeft :: Random -> IO a -> IO () -> IO a
@@ -265,34 +297,35 @@ oneIsLeft random wait occasion = do
 
 -- Connectors wait for an answer; one whose connection was lost would wait for ever.
 interruptAccepts :: (Socket -> Int -> IO (Maybe (Socket, SockAddr))) -> IO ()
-interruptAccepts acceptFor = within 60 "all connections" $ withoutLeaks $
-  withListener $ \listener address -> do
-    interruptions <- newIORef (0 :: Int)
-    accepted <- newIORef (0 :: Int)
-    acceptors <- forM [1 .. 4] $ \seed -> start $ do
-      random <- newRandom seed
-      forever $ do
-        limit <- between random 1 300
-        result <- acceptFor listener limit
-        case result of
-          Nothing -> atomicModifyIORef' interruptions (\n -> (n + 1, ()))
-          Just (connection, _) -> do
-            atomicModifyIORef' accepted (\n -> (n + 1, ()))
-            void $ start $ (recv connection 8 >>= sendAll connection) `finally` close connection
-    connectors <- forM [1 .. 8] $ \seed -> start $ do
-      random <- newRandom (100 + seed)
-      forM_ [1 .. 500] $ \turn -> do
-        below random 1500 >>= threadDelay
-        bracket (connectTo address) close $ \s -> do
-          let message = bytesAt (seed * 10000 + turn) 8
-          sendAll s message
-          answer <- recv s 8
-          require (answer == message) "a connection was answered by another's bytes"
-    mapM_ finish connectors
-    mapM_ stop acceptors
-    readIORef accepted `shouldReturn` 8 * 500
-    fired <- readIORef interruptions
-    fired `shouldSatisfy` (> 1000)
+interruptAccepts acceptFor = within 60 "all connections" $
+  withoutLeaks $
+    withListener $ \listener address -> do
+      interruptions <- newIORef (0 :: Int)
+      accepted <- newIORef (0 :: Int)
+      acceptors <- forM [1 .. 4] $ \seed -> start $ do
+        random <- newRandom seed
+        forever $ do
+          limit <- between random 1 300
+          result <- acceptFor listener limit
+          case result of
+            Nothing -> atomicModifyIORef' interruptions (\n -> (n + 1, ()))
+            Just (connection, _) -> do
+              atomicModifyIORef' accepted (\n -> (n + 1, ()))
+              void $ start $ (recv connection 8 >>= sendAll connection) `finally` close connection
+      connectors <- forM [1 .. 8] $ \seed -> start $ do
+        random <- newRandom (100 + seed)
+        forM_ [1 .. 500] $ \turn -> do
+          below random 1500 >>= threadDelay
+          bracket (connectTo address) close $ \s -> do
+            let message = bytesAt (seed * 10000 + turn) 8
+            sendAll s message
+            answer <- recv s 8
+            require (answer == message) "a connection was answered by another's bytes"
+      mapM_ finish connectors
+      mapM_ stop acceptors
+      readIORef accepted `shouldReturn` 8 * 500
+      fired <- readIORef interruptions
+      fired `shouldSatisfy` (> 1000)
 
 -- | Kills and starts again so many workers, at random moments.
 harass :: Int -> Int -> IO () -> IO ()
@@ -314,107 +347,120 @@ echo s = do
   unless (ByteString.null bytes) $ sendAll s bytes >> echo s
 
 serve :: Socket -> IO ()
-serve listener = forever $ mask_ $ do
-  (connection, _) <- accept listener
-  forkIOWithUnmask $ \unmask ->
-    void (try (unmask (echo connection)) :: IO (Either IOError ())) `finally` close connection
+serve listener = forever $
+  mask_ $ do
+    (connection, _) <- accept listener
+    forkIOWithUnmask $ \unmask ->
+      void (try (unmask (echo connection)) :: IO (Either IOError ())) `finally` close connection
 
 talk :: SockAddr -> IO ()
-talk address = forever $ bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do
-  connect s address
-  forM_ [0 .. 3] $ \turn -> do
-    sendAll s (bytesAt turn 500)
-    receiveExactly s turn 500
+talk address = forever $
+  bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do
+    connect s address
+    forM_ [0 .. 3] $ \turn -> do
+      sendAll s (bytesAt turn 500)
+      receiveExactly s turn 500
 
 killClients :: IO ()
-killClients = within 60 "all kills" $ withoutLeaks $ withListener $ \listener address -> do
-  server <- start (serve listener)
-  let round' seed = harass seed 200 (talk address)
-  round' 1
-  early <- liveBytes
-  earlyResident <- residentKilobytes
-  mapM_ round' [2 .. 4]
-  stop server
-  late <- liveBytes
-  lateResident <- residentKilobytes
-  (late - early) `shouldSatisfy` (< 2000000)
-  (lateResident - earlyResident) `shouldSatisfy` (< 60000)
+killClients = within 60 "all kills" $
+  withoutLeaks $
+    withListener $ \listener address -> do
+      server <- start (serve listener)
+      let round' seed = harass seed 200 (talk address)
+      round' 1
+      early <- liveBytes
+      earlyResident <- residentKilobytes
+      mapM_ round' [2 .. 4]
+      stop server
+      late <- liveBytes
+      lateResident <- residentKilobytes
+      (late - early) `shouldSatisfy` (< 2000000)
+      (lateResident - earlyResident) `shouldSatisfy` (< 60000)
 
 killServers :: IO ()
-killServers = within 60 "all kills" $ withoutLeaks $ withListener $ \listener address -> do
-  clients <- forM [1 .. 4 :: Int] $ \_ -> start (talk address)
-  harass 7 600 (serve listener)
-  mapM_ stop clients
+killServers = within 60 "all kills" $
+  withoutLeaks $
+    withListener $ \listener address -> do
+      clients <- forM [1 .. 4 :: Int] $ \_ -> start (talk address)
+      harass 7 600 (serve listener)
+      mapM_ stop clients
 
 canaryInReceiveBuffer :: IO ()
-canaryInReceiveBuffer = within 60 "all rounds" $ withoutLeaks $ withTcpPair $ \from to -> allocaBytes size $ \buffer -> do
-  random <- newRandom 5
-  let go :: Int -> Int -> Int -> IO ()
-      go 0 sent received = sent `shouldBe` received
-      go n sent received = do
-        victim <- start (recvBuf to buffer size)
-        below random 5 >>= \turns -> replicateM_ turns yield
-        next <- sendStream from sent 64
-        below random 5 >>= \turns -> replicateM_ turns yield
-        stop victim
-        outcome <- outcomeOf victim
-        after <- case outcome of
-          Right count -> ByteString.packCStringLen (castPtr buffer, count) >>= checkFrom received
-          Left _ -> do
-            fillBytes buffer canary size
-            end <- receiveExactly to received (next - received)
-            contents <- peekArray size buffer
-            contents `shouldSatisfy` all (== canary)
-            return end
-        go (n - 1) next after
-  go 4000 0 0
+canaryInReceiveBuffer = within 60 "all rounds" $
+  withoutLeaks $
+    withTcpPair $ \from to -> allocaBytes size $ \buffer -> do
+      random <- newRandom 5
+      let go :: Int -> Int -> Int -> IO ()
+          go 0 sent received = sent `shouldBe` received
+          go n sent received = do
+            victim <- start (recvBuf to buffer size)
+            below random 5 >>= \turns -> replicateM_ turns yield
+            next <- sendStream from sent 64
+            below random 5 >>= \turns -> replicateM_ turns yield
+            stop victim
+            outcome <- outcomeOf victim
+            after <- case outcome of
+              Right count -> ByteString.packCStringLen (castPtr buffer, count) >>= checkFrom received
+              Left _ -> do
+                fillBytes buffer canary size
+                end <- receiveExactly to received (next - received)
+                contents <- peekArray size buffer
+                contents `shouldSatisfy` all (== canary)
+                return end
+            go (n - 1) next after
+      go 4000 0 0
   where
     size = 4096
     canary = 0xaa
 
 -- What the peer receives is a beginning of what was sent, whatever the buffer holds afterwards.
 canaryInSendBuffer :: IO ()
-canaryInSendBuffer = within 60 "all rounds" $ withoutLeaks $ forM_ [1 .. 100] $ \seed ->
-  withUnixPair $ \from to -> allocaBytes size $ \buffer -> do
-    random <- newRandom seed
-    unsafeUseAsCString (bytesAt 0 size) $ \source -> copyBytes buffer (castPtr source) size
-    victim <- start (sendAllBuf from buffer size)
-    reader <- start (below random 300 >>= threadDelay >> receiveStream to 3000 0)
-    below random 1500 >>= threadDelay
-    stop victim
-    fillBytes buffer 0 size
-    close from
-    void (finish reader)
+canaryInSendBuffer = within 60 "all rounds" $
+  withoutLeaks $
+    forM_ [1 .. 100] $ \seed ->
+      withUnixPair $ \from to -> allocaBytes size $ \buffer -> do
+        random <- newRandom seed
+        unsafeUseAsCString (bytesAt 0 size) $ \source -> copyBytes buffer (castPtr source) size
+        victim <- start (sendAllBuf from buffer size)
+        reader <- start (below random 300 >>= threadDelay >> receiveStream to 3000 0)
+        below random 1500 >>= threadDelay
+        stop victim
+        fillBytes buffer 0 size
+        close from
+        void (finish reader)
   where
     size = 1000000
 
 -- Operations on both capabilities, so that close has to wait for the other one and can be interrupted there.
 killClosers :: IO ()
-killClosers = within 60 "all rounds" $ withoutLeaks $ do
-  random <- newRandom 11
-  replicateM_ 1000 $ do
-    (one, other) <- unixPair
-    parked <- forM [0, 1] $ \capability -> startOn capability (recv one 100)
-    below random 4 >>= \turns -> replicateM_ turns yield
-    closer <- startOn 0 (close one)
-    below random 4 >>= \turns -> replicateM_ turns yield
-    stop closer
-    close one -- nothing to do, unless the closer had not begun
-    outcomes <- mapM outcomeOf parked
-    forM_ outcomes $ \outcome -> outcome `shouldSatisfy` isErrno eBADF
-    close other
+killClosers = within 60 "all rounds" $
+  withoutLeaks $ do
+    random <- newRandom 11
+    replicateM_ 1000 $ do
+      (one, other) <- unixPair
+      parked <- forM [0, 1] $ \capability -> startOn capability (recv one 100)
+      below random 4 >>= \turns -> replicateM_ turns yield
+      closer <- startOn 0 (close one)
+      below random 4 >>= \turns -> replicateM_ turns yield
+      stop closer
+      close one -- nothing to do, unless the closer had not begun
+      outcomes <- mapM outcomeOf parked
+      forM_ outcomes $ \outcome -> outcome `shouldSatisfy` isErrno eBADF
+      close other
 
 -- A descriptor that is on its way when a receiver is killed goes to the next one, or is closed.
 killReceiversOfDescriptors :: IO ()
-killReceiversOfDescriptors = within 60 "all rounds" $ withoutLeaks $ withUnixPair $ \one other -> do
-  random <- newRandom 43
-  replicateM_ 2000 $ do
-    victim <- start (recvFd other)
-    below random 4 >>= \turns -> replicateM_ turns yield
-    withFdSocket one (sendFd one)
-    below random 6 >>= \turns -> replicateM_ turns yield
-    stop victim
-    outcomeOf victim >>= either (const (closeOneIn other)) closeDescriptor
+killReceiversOfDescriptors = within 60 "all rounds" $
+  withoutLeaks $
+    withUnixPair $ \one other -> do
+      random <- newRandom 43
+      replicateM_ 2000 $ do
+        victim <- start (recvFd other)
+        below random 4 >>= \turns -> replicateM_ turns yield
+        withFdSocket one (sendFd one)
+        below random 6 >>= \turns -> replicateM_ turns yield
+        stop victim
+        outcomeOf victim >>= either (const (closeOneIn other)) closeDescriptor
   where
     closeOneIn s = do
       deadlineAfter 0 >>= setReadDeadline s
@@ -425,19 +471,20 @@ killReceiversOfDescriptors = within 60 "all rounds" $ withoutLeaks $ withUnixPai
 
 -- As of close.
 killConverters :: IO ()
-killConverters = within 60 "all rounds" $ withoutLeaks $ do
-  random <- newRandom 47
-  replicateM_ 1000 $ do
-    (one, other) <- unixPair
-    parked <- forM [0, 1] $ \capability -> startOn capability (recv one 100)
-    below random 4 >>= \turns -> replicateM_ turns yield
-    converter <- startOn 0 (socketToFd one)
-    below random 4 >>= \turns -> replicateM_ turns yield
-    stop converter
-    outcomeOf converter >>= either (const (close one)) (closeFd . fromIntegral)
-    outcomes <- mapM outcomeOf parked
-    forM_ outcomes $ \outcome -> outcome `shouldSatisfy` isErrno eBADF
-    close other
+killConverters = within 60 "all rounds" $
+  withoutLeaks $ do
+    random <- newRandom 47
+    replicateM_ 1000 $ do
+      (one, other) <- unixPair
+      parked <- forM [0, 1] $ \capability -> startOn capability (recv one 100)
+      below random 4 >>= \turns -> replicateM_ turns yield
+      converter <- startOn 0 (socketToFd one)
+      below random 4 >>= \turns -> replicateM_ turns yield
+      stop converter
+      outcomeOf converter >>= either (const (close one)) (closeFd . fromIntegral)
+      outcomes <- mapM outcomeOf parked
+      forM_ outcomes $ \outcome -> outcome `shouldSatisfy` isErrno eBADF
+      close other
 
 -- One that an accept has left is nobody's but the socket's. Tries until there is one.
 keptConnection :: IO ()
@@ -465,17 +512,18 @@ keptConnection = within 30 "a connection that is kept" $ newRandom 19 >>= try'
 killAcceptWhileClosing :: IO ()
 killAcceptWhileClosing = within 60 "all rounds" $ do
   random <- newRandom 13
-  withoutLeaks $ replicateM_ 1000 $ do
-    (listener, address) <- newListener
-    acceptors <- forM [0, 1] $ \capability -> startOn capability (accept listener)
-    client <- socket AF_INET Stream defaultProtocol
-    connector <- startOn 1 (connect client address)
-    below random 6 >>= \turns -> replicateM_ turns yield
-    killer <- startOn 1 (mapM_ stop acceptors)
-    below random 6 >>= \turns -> replicateM_ turns yield
-    close listener
-    finish killer
-    void (outcomeOf connector)
-    close client
-    accepted <- mapM outcomeOf acceptors
-    sequence_ [close connection | Right (connection, _) <- accepted]
+  withoutLeaks $
+    replicateM_ 1000 $ do
+      (listener, address) <- newListener
+      acceptors <- forM [0, 1] $ \capability -> startOn capability (accept listener)
+      client <- socket AF_INET Stream defaultProtocol
+      connector <- startOn 1 (connect client address)
+      below random 6 >>= \turns -> replicateM_ turns yield
+      killer <- startOn 1 (mapM_ stop acceptors)
+      below random 6 >>= \turns -> replicateM_ turns yield
+      close listener
+      finish killer
+      void (outcomeOf connector)
+      close client
+      accepted <- mapM outcomeOf acceptors
+      sequence_ [close connection | Right (connection, _) <- accepted]

@@ -9,8 +9,6 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (castPtr, plusPtr)
-import Test.Hspec
-
 import Millrace.Deadline
 import Millrace.Socket
 import Millrace.Socket.ByteString
@@ -18,68 +16,78 @@ import Millrace.Socket.Lent
 import Millrace.Timer (timeout)
 import Scenario (scenarioPasses)
 import Support
+import Test.Hspec
 
 spec :: Spec
 spec = describe "lent buffers" $ do
-  it "hold what has arrived, and are lent again" $ withTcpPair $ \from to -> replicateM_ 1000 $ do
-    sendAll from (Char8.pack "hello")
-    receive to lentSize `shouldReturn` Char8.pack "hello"
-  it "are bounded by the size that was asked for" $ withTcpPair $ \from to -> do
-    sendAll from (Char8.pack "abcdef")
-    receive to 4 `shouldReturn` Char8.pack "abcd"
-    receive to 4 `shouldReturn` Char8.pack "ef"
-  it "are not lent at the end of the stream" $ withTcpPair $ \from to -> do
-    shutdown from ShutdownSend
-    recvLent noDeadline to lentSize (\_ count -> return count) `shouldReturn` 0
-    recvLent noDeadline to lentSize (\buffer count -> count <$ giveBack buffer) `shouldReturn` 0
-  it "give up at a deadline and after a time, and lose nothing" $ withTcpPair $ \from to -> do
-    soon <- deadlineAfter 5000
-    recvLent soon to lentSize (\_ _ -> return ()) `shouldThrow` isDeadlineError
-    recvLentWithin 5000 to lentSize (\_ _ -> return ()) `shouldThrow` isDeadlineError
-    recvLentWithin (-1) to lentSize (\_ _ -> return ()) `shouldThrow` isDeadlineError
-    recvLentWithin minBound to lentSize (\_ _ -> return ()) `shouldThrow` isDeadlineError
-    sendAll from (Char8.pack "later")
-    receive to lentSize `shouldReturn` Char8.pack "later"
-  it "bring what was kept from an interrupted receive, in order" $ withTcpPair $ \from to -> do
-    let total = 20000 :: Int
-    sender <- start (forM_ [1 .. total] $ \number -> sendAll from (Char8.singleton (toEnum (number `mod` 256))) >> yield)
-    bytes <- collect total to
-    finish sender
-    ByteString.unpack bytes `shouldBe` [fromIntegral (number `mod` 256) | number <- [1 .. total]]
-  it "are sent, given back, and filled with the answer" $ withTcpPair $ \peer here -> replicateM_ 1000 $ do
-    job <- start (exchange here 10000 (Char8.pack "question"))
-    receive peer lentSize `shouldReturn` Char8.pack "question"
-    sendAll peer (Char8.pack "answer")
-    finish job `shouldReturn` Right (Char8.pack "answer")
-  it "stay the caller's when the socket does not take them all at once" $ withTcpPair $ \peer here -> do
-    sent <- fillUp here 0
-    sendAll peer (Char8.pack "waits")
-    drained <- start (ByteString.length <$> recvExactly peer (sent + 4))
-    receive here lentSize `shouldReturn` Char8.pack "waits"
-    sendAll here (Char8.pack "rest")
-    finish drained `shouldReturn` sent + 4
-  it "are exchanged under a deadline, and interrupted, and nothing is lost" $ withTcpPair $ \peer here -> do
-    exchange here 5000 (Char8.pack "a") `shouldThrow` isDeadlineError
-    timeout 5000 (exchange here 0 (Char8.pack "b")) `shouldReturn` Nothing
-    recvExactly peer 2 `shouldReturn` Char8.pack "ab"
-    sendAll peer (Char8.pack "later")
-    receive here lentSize `shouldReturn` Char8.pack "later"
-  it "lose and repeat nothing when exchanges are interrupted at any moment" $ withTcpPair $ \peer here -> do
-    echo <- start (echoAll peer)
-    answers <- forM [1 .. 5000 :: Int] $ \number ->
-      let question = Char8.singleton (toEnum (number `mod` 128))
-          ask = do
-            outcome <- timeout (1 + number * 7919 `mod` 60) (exchange here 0 question)
-            case outcome of
-              Just (Right answer) -> return [answer]
-              -- Bytes of an interrupted exchange are kept.
-              Just (Left sent) -> require (sent == 0) "a byte fits" >> (:) <$> receive here lentSize <*> ask
-              Nothing -> return []
-       in ByteString.concat <$> ask
-    shutdown here ShutdownSend
-    rest <- untilEnd here
-    echoed <- finish echo
-    ByteString.concat (answers ++ [rest]) `shouldBe` echoed
+  it "hold what has arrived, and are lent again" $
+    withTcpPair $ \from to -> replicateM_ 1000 $ do
+      sendAll from (Char8.pack "hello")
+      receive to lentSize `shouldReturn` Char8.pack "hello"
+  it "are bounded by the size that was asked for" $
+    withTcpPair $ \from to -> do
+      sendAll from (Char8.pack "abcdef")
+      receive to 4 `shouldReturn` Char8.pack "abcd"
+      receive to 4 `shouldReturn` Char8.pack "ef"
+  it "are not lent at the end of the stream" $
+    withTcpPair $ \from to -> do
+      shutdown from ShutdownSend
+      recvLent noDeadline to lentSize (\_ count -> return count) `shouldReturn` 0
+      recvLent noDeadline to lentSize (\buffer count -> count <$ giveBack buffer) `shouldReturn` 0
+  it "give up at a deadline and after a time, and lose nothing" $
+    withTcpPair $ \from to -> do
+      soon <- deadlineAfter 5000
+      recvLent soon to lentSize (\_ _ -> return ()) `shouldThrow` isDeadlineError
+      recvLentWithin 5000 to lentSize (\_ _ -> return ()) `shouldThrow` isDeadlineError
+      recvLentWithin (-1) to lentSize (\_ _ -> return ()) `shouldThrow` isDeadlineError
+      recvLentWithin minBound to lentSize (\_ _ -> return ()) `shouldThrow` isDeadlineError
+      sendAll from (Char8.pack "later")
+      receive to lentSize `shouldReturn` Char8.pack "later"
+  it "bring what was kept from an interrupted receive, in order" $
+    withTcpPair $ \from to -> do
+      let total = 20000 :: Int
+      sender <- start (forM_ [1 .. total] $ \number -> sendAll from (Char8.singleton (toEnum (number `mod` 256))) >> yield)
+      bytes <- collect total to
+      finish sender
+      ByteString.unpack bytes `shouldBe` [fromIntegral (number `mod` 256) | number <- [1 .. total]]
+  it "are sent, given back, and filled with the answer" $
+    withTcpPair $ \peer here -> replicateM_ 1000 $ do
+      job <- start (exchange here 10000 (Char8.pack "question"))
+      receive peer lentSize `shouldReturn` Char8.pack "question"
+      sendAll peer (Char8.pack "answer")
+      finish job `shouldReturn` Right (Char8.pack "answer")
+  it "stay the caller's when the socket does not take them all at once" $
+    withTcpPair $ \peer here -> do
+      sent <- fillUp here 0
+      sendAll peer (Char8.pack "waits")
+      drained <- start (ByteString.length <$> recvExactly peer (sent + 4))
+      receive here lentSize `shouldReturn` Char8.pack "waits"
+      sendAll here (Char8.pack "rest")
+      finish drained `shouldReturn` sent + 4
+  it "are exchanged under a deadline, and interrupted, and nothing is lost" $
+    withTcpPair $ \peer here -> do
+      exchange here 5000 (Char8.pack "a") `shouldThrow` isDeadlineError
+      timeout 5000 (exchange here 0 (Char8.pack "b")) `shouldReturn` Nothing
+      recvExactly peer 2 `shouldReturn` Char8.pack "ab"
+      sendAll peer (Char8.pack "later")
+      receive here lentSize `shouldReturn` Char8.pack "later"
+  it "lose and repeat nothing when exchanges are interrupted at any moment" $
+    withTcpPair $ \peer here -> do
+      echo <- start (echoAll peer)
+      answers <- forM [1 .. 5000 :: Int] $ \number ->
+        let question = Char8.singleton (toEnum (number `mod` 128))
+            ask = do
+              outcome <- timeout (1 + number * 7919 `mod` 60) (exchange here 0 question)
+              case outcome of
+                Just (Right answer) -> return [answer]
+                -- Bytes of an interrupted exchange are kept.
+                Just (Left sent) -> require (sent == 0) "a byte fits" >> (:) <$> receive here lentSize <*> ask
+                Nothing -> return []
+         in ByteString.concat <$> ask
+      shutdown here ShutdownSend
+      rest <- untilEnd here
+      echoed <- finish echo
+      ByteString.concat (answers ++ [rest]) `shouldBe` echoed
   it "are given back when there is no loop to exchange them" $ scenarioPasses "exchange-without-loop"
   it "are borrowed and given back in any thread" $ do
     buffers <- forM [1 .. 600 :: Int] (const borrow)
@@ -93,19 +101,24 @@ collect total from = ByteString.concat . reverse <$> go (0 :: Int) 0 []
     go attempt count pieces
       | count >= total = return pieces
       | otherwise = do
-          result <- timeout (1 + attempt * 7919 `mod` 60) (recv from 100)
-          case result of
-            Nothing -> do
-              bytes <- receive from 100
-              go (attempt + 1) (count + ByteString.length bytes) (bytes : pieces)
-            Just bytes -> go (attempt + 1) (count + ByteString.length bytes) (bytes : pieces)
+        result <- timeout (1 + attempt * 7919 `mod` 60) (recv from 100)
+        case result of
+          Nothing -> do
+            bytes <- receive from 100
+            go (attempt + 1) (count + ByteString.length bytes) (bytes : pieces)
+          Just bytes -> go (attempt + 1) (count + ByteString.length bytes) (bytes : pieces)
 
 -- Sends bytes from a lent buffer and receives an answer, for at most so many microseconds.
 exchange :: Socket -> Int -> ByteString -> IO (Either Int ByteString)
 exchange s micros bytes = do
   buffer <- borrow
   ByteString.useAsCStringLen bytes $ \(source, count) -> copyBytes (lentBytes buffer `plusPtr` 7) (castPtr source) count
-  exchangeLentWithin micros s buffer 7 (ByteString.length bytes)
+  exchangeLentWithin
+    micros
+    s
+    buffer
+    7
+    (ByteString.length bytes)
     (\sent -> Left sent <$ giveBack buffer)
     (\answer count -> Right <$> (ByteString.packCStringLen (castPtr (lentBytes answer), count) >>= evaluate) `finally` giveBack answer)
 
@@ -113,8 +126,8 @@ recvExactly :: Socket -> Int -> IO ByteString
 recvExactly from count
   | count <= 0 = return ByteString.empty
   | otherwise = do
-      bytes <- recv from count
-      if ByteString.null bytes then return bytes else ByteString.append bytes <$> recvExactly from (count - ByteString.length bytes)
+    bytes <- recv from count
+    if ByteString.null bytes then return bytes else ByteString.append bytes <$> recvExactly from (count - ByteString.length bytes)
 
 -- What came and was sent back until the end of the stream.
 echoAll :: Socket -> IO ByteString
@@ -131,13 +144,15 @@ untilEnd s = do
 fillUp :: Socket -> Int -> IO Int
 fillUp s sent = do
   buffer <- borrow
-  outcome <- exchangeLentWithin 20000 s buffer 0 lentSize (\part -> Left part <$ giveBack buffer) (\_ _ -> return (Right ()))
-    `catch` \failure -> if isDeadlineError failure then return (Right ()) else throwIO failure
+  outcome <-
+    exchangeLentWithin 20000 s buffer 0 lentSize (\part -> Left part <$ giveBack buffer) (\_ _ -> return (Right ()))
+      `catch` \failure -> if isDeadlineError failure then return (Right ()) else throwIO failure
   case outcome of
     Left part -> require (part < lentSize) "a part" >> return (sent + part)
     Right () -> fillUp s (sent + lentSize)
 
 receive :: Socket -> Int -> IO ByteString
 receive from size = recvLent noDeadline from size $ \buffer count ->
-  if count == 0 then return ByteString.empty else
-    (ByteString.packCStringLen (castPtr (lentBytes buffer), count) >>= evaluate) `finally` giveBack buffer
+  if count == 0
+    then return ByteString.empty
+    else (ByteString.packCStringLen (castPtr (lentBytes buffer), count) >>= evaluate) `finally` giveBack buffer

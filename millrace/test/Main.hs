@@ -2,8 +2,12 @@
 -- process uses one backend for life. A backend that the system refuses is reported as skipped, with the reason.
 module Main (main) where
 
+import qualified All
 import Control.Exception (catch)
 import Control.Monad (forM, unless)
+import Millrace.Manager (Backend, backendName, probeBackend)
+import Scenario (runScenario)
+import Support (firstSeed, within)
 import System.Directory (getTemporaryDirectory, removeFile)
 import System.Environment (getArgs, getEnvironment, getExecutablePath, lookupEnv)
 import System.Exit (exitFailure)
@@ -12,12 +16,6 @@ import System.Process (CreateProcess (..), createProcess, proc, terminateProcess
 import qualified System.Timeout as Base
 import Test.Hspec (around_)
 import Test.Hspec.Runner (Summary (..), defaultConfig, hspecWithResult)
-
-import Millrace.Manager (Backend, backendName, probeBackend)
-
-import qualified All
-import Scenario (runScenario)
-import Support (firstSeed, within)
 
 main :: IO ()
 main = do
@@ -57,10 +55,11 @@ runOnEachBackend arguments = do
   unless (failed == 0 && passed > 0) exitFailure
 
 describeOutcome :: (Backend, Outcome) -> String
-describeOutcome (backend, outcome) = backendName backend ++ ": " ++ case outcome of
-  Skipped reason -> "skipped, because it does not work here: " ++ reason
-  Ran examples failures -> show (examples - failures) ++ " passed, " ++ show failures ++ " failed"
-  Broken how -> how
+describeOutcome (backend, outcome) =
+  backendName backend ++ ": " ++ case outcome of
+    Skipped reason -> "skipped, because it does not work here: " ++ reason
+    Ran examples failures -> show (examples - failures) ++ " passed, " ++ show failures ++ " failed"
+    Broken how -> how
 
 runOn :: Backend -> [String] -> IO Outcome
 runOn backend arguments = do
@@ -72,7 +71,7 @@ runOn backend arguments = do
   hClose handle
   let settings = [("MILLRACE_BACKEND", backendName backend), (summaryVariable, file)]
       inherited = filter ((`notElem` map fst settings) . fst) environment
-  (_, _, _, child) <- createProcess (proc program arguments) { env = Just (settings ++ inherited) }
+  (_, _, _, child) <- createProcess (proc program arguments) {env = Just (settings ++ inherited)}
   code <- Base.timeout (limitSeconds * 1000000) (waitForProcess child)
   written <- readFile file
   outcome <- case (code, reads written) of
@@ -81,4 +80,5 @@ runOn backend arguments = do
     (Just how, _) -> return (Broken ("ended without a result: " ++ show how))
   removeFile file `catch` \problem -> hPrint stderr (problem :: IOError)
   return outcome
-  where limitSeconds = 600
+  where
+    limitSeconds = 600

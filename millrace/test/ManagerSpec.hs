@@ -7,14 +7,13 @@ import Control.Monad (filterM, forM_, replicateM, replicateM_, void)
 import Data.IORef (atomicModifyIORef', modifyIORef, newIORef, readIORef, writeIORef)
 import Data.List (isPrefixOf)
 import Data.Maybe (isNothing, listToMaybe)
-import System.Environment (lookupEnv)
-import Test.Hspec hiding (after, before)
-
 import Millrace.Manager
 import Millrace.Socket.ByteString
 import Millrace.Timer
 import Scenario (scenarioPasses, scenarioPrints)
 import Support
+import System.Environment (lookupEnv)
+import Test.Hspec hiding (after, before)
 
 spec :: Spec
 spec = describe "Millrace.Manager" $ do
@@ -41,22 +40,23 @@ spec = describe "Millrace.Manager" $ do
     scenarioPasses "select-before-start"
   it "refuses a backend that does not exist, and says so" $
     scenarioPrints [("MILLRACE_BACKEND", "nonsense")] "unknown-backend" ""
-  it "counts what the loops do" $ withUnixPair $ \one other -> do
-    before <- counters
-    reader <- start (recv one 10)
-    pause 20000
-    during <- counters
-    inFlight during `shouldBe` inFlight before + 1
-    sendAll other (bytesAt 0 10)
-    void (finish reader)
-    replicateM_ 10 (threadDelay 1000)
-    after <- counters
-    (operations after - operations before) `shouldSatisfy` (>= 12)
-    (completions after - completions before) `shouldSatisfy` (>= 12)
-    (parks after - parks before) `shouldSatisfy` (>= 11)
-    (systemCalls after - systemCalls before) `shouldSatisfy` (>= 12)
-    (waits after - waits before) `shouldSatisfy` (>= 1)
-    inFlightNow `shouldBecome` inFlight before
+  it "counts what the loops do" $
+    withUnixPair $ \one other -> do
+      before <- counters
+      reader <- start (recv one 10)
+      pause 20000
+      during <- counters
+      inFlight during `shouldBe` inFlight before + 1
+      sendAll other (bytesAt 0 10)
+      void (finish reader)
+      replicateM_ 10 (threadDelay 1000)
+      after <- counters
+      (operations after - operations before) `shouldSatisfy` (>= 12)
+      (completions after - completions before) `shouldSatisfy` (>= 12)
+      (parks after - parks before) `shouldSatisfy` (>= 11)
+      (systemCalls after - systemCalls before) `shouldSatisfy` (>= 12)
+      (waits after - waits before) `shouldSatisfy` (>= 1)
+      inFlightNow `shouldBecome` inFlight before
   it "does nothing while nothing happens" $ do
     pause 20000
     before <- counters
@@ -74,8 +74,9 @@ spec = describe "Millrace.Manager" $ do
       readIORef ran `shouldReturn` True
     it "refuses while the manager sleeps, and loses nothing that it has taken" $ do
       ran <- newIORef (0 :: Int)
-      threads <- replicateM 8 . start . fmap (length . filter id) . replicateM 2000 $
-        atNextTurn (atomicModifyIORef' ran (\count -> (count + 1, ()))) <* pause 10
+      threads <-
+        replicateM 8 . start . fmap (length . filter id) . replicateM 2000 $
+          atNextTurn (atomicModifyIORef' ran (\count -> (count + 1, ()))) <* pause 10
       taken <- sum <$> mapM finish threads
       threadDelay 1000
       readIORef ran `shouldReturn` taken

@@ -3,13 +3,12 @@ module OperationSpec (spec) where
 
 import Data.Int (Int64)
 import Foreign.C.Error (Errno (..), eTIMEDOUT)
-import Test.Hspec hiding (after, before)
-
 import Millrace.Deadline
 import Millrace.Operation hiding (within)
 import qualified Millrace.Operation as Operation
 import Millrace.Socket (socketHandle)
 import Support
+import Test.Hspec hiding (after, before)
 
 spec :: Spec
 spec = describe "Millrace.Operation" $
@@ -23,4 +22,5 @@ spec = describe "Millrace.Operation" $
 timesOut :: (Request () -> Request ()) -> IO ()
 timesOut limit = withUnixPair $ \s _ ->
   within 5 "the operation" (perform (limit (waitReadableRequest (socketHandle s)))) `shouldReturn` failed
-  where failed = let Errno code = eTIMEDOUT in negate (fromIntegral code) :: Int64
+  where
+    failed = let Errno code = eTIMEDOUT in negate (fromIntegral code) :: Int64

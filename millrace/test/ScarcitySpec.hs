@@ -1,9 +1,8 @@
 -- | When descriptors run out. In processes of their own, because the limit is the process's.
 module ScarcitySpec (spec) where
 
-import Test.Hspec
-
 import Scenario (scenarioPasses)
+import Test.Hspec
 
 spec :: Spec
 spec = describe "accept without descriptors" $ do

@@ -2,11 +2,13 @@
 --
 -- A test runs this program again with @--scenario NAME@; the scenario ends without an exception if all is well.
 module Scenario
-  ( runScenario
-  , scenarioPasses
-  , scenarioPrints
-  ) where
+  ( runScenario,
+    scenarioPasses,
+    scenarioPrints,
+  )
+where
 
+import BoundThreads (boundThreads)
 import Control.Concurrent (setNumCapabilities, threadDelay)
 import Control.Exception (bracket, catch, displayException, throwIO, try)
 import Control.Monad (forM, forM_, replicateM_, unless, void, when)
@@ -15,6 +17,15 @@ import Data.List (isInfixOf)
 import Foreign.C.Error (eBADF, eCONNRESET, eMFILE, ePIPE)
 import Foreign.C.Types (CInt (..), CUInt (..))
 import Foreign.Marshal.Utils (fillBytes)
+import Millrace.Deadline
+import Millrace.Manager
+import Millrace.Simulation (Outcome (..), calm, simulate)
+import Millrace.Socket
+import Millrace.Socket.ByteString
+import Millrace.Socket.Lent
+import Millrace.Timer (getSystemTimerManager, registerTimeout)
+import qualified Millrace.Timer as Timer
+import Support
 import System.Directory (listDirectory)
 import System.Environment (getEnvironment, getExecutablePath)
 import System.Exit (ExitCode (..))
@@ -25,17 +36,6 @@ import System.Posix.Resource
 import System.Posix.Signals (Handler (..), installHandler, sigPIPE)
 import System.Posix.Types (Fd)
 import System.Process
-
-import Millrace.Deadline
-import Millrace.Manager
-import Millrace.Simulation (Outcome (..), calm, simulate)
-import Millrace.Socket
-import Millrace.Socket.ByteString
-import Millrace.Socket.Lent
-import Millrace.Timer (getSystemTimerManager, registerTimeout)
-import qualified Millrace.Timer as Timer
-import BoundThreads (boundThreads)
-import Support
 
 -- | Runs a scenario in a process of its own, on this process's backend; fails with what it printed.
 scenarioPasses :: String -> IO ()
@@ -55,12 +55,18 @@ runAgain settings name = do
   program <- getExecutablePath
   inherited <- getEnvironment
   let environment = settings ++ filter ((`notElem` map fst settings) . fst) inherited
-  within 30 name $ withCreateProcess (proc program ["--scenario", name])
-    { env = Just environment, std_err = CreatePipe, std_in = NoStream } $ \_ _ errors child -> do
-      printed <- maybe (return "") hGetContents errors
-      code <- length printed `seq` waitForProcess child
-      mapM_ hClose errors
-      return (code, printed)
+  within 30 name $
+    withCreateProcess
+      (proc program ["--scenario", name])
+        { env = Just environment,
+          std_err = CreatePipe,
+          std_in = NoStream
+        }
+      $ \_ _ errors child -> do
+        printed <- maybe (return "") hGetContents errors
+        code <- length printed `seq` waitForProcess child
+        mapM_ hClose errors
+        return (code, printed)
 
 -- | The other side: runs the scenario of that name in this process.
 runScenario :: String -> IO ()
@@ -70,20 +76,20 @@ runScenario name = case lookup name scenarios of
 
 scenarios :: [(String, IO ())]
 scenarios =
-  [ ("accept-without-descriptors", acceptWithoutDescriptors)
-  , ("give-up-without-descriptors", giveUpWithoutDescriptors)
-  , ("begin-without-descriptors", beginWithoutDescriptors)
-  , ("socket-without-descriptors", socketWithoutDescriptors)
-  , ("threads-end-without-descriptors", threadsEndWithoutDescriptors)
-  , ("high-descriptors", highDescriptors)
-  , ("bound-before-first-operation", boundThreads)
-  , ("capabilities-go-while-managers-start", capabilitiesGoWhileManagersStart)
-  , ("exchange-without-loop", exchangeWithoutLoop)
-  , ("broken-pipe", brokenPipe)
-  , ("select-before-start", selectBeforeStart)
-  , ("unknown-backend", unknownBackend)
-  , ("choose-within-a-simulation", chooseWithinSimulation)
-  , ("throwing-callback", throwingCallback)
+  [ ("accept-without-descriptors", acceptWithoutDescriptors),
+    ("give-up-without-descriptors", giveUpWithoutDescriptors),
+    ("begin-without-descriptors", beginWithoutDescriptors),
+    ("socket-without-descriptors", socketWithoutDescriptors),
+    ("threads-end-without-descriptors", threadsEndWithoutDescriptors),
+    ("high-descriptors", highDescriptors),
+    ("bound-before-first-operation", boundThreads),
+    ("capabilities-go-while-managers-start", capabilitiesGoWhileManagersStart),
+    ("exchange-without-loop", exchangeWithoutLoop),
+    ("broken-pipe", brokenPipe),
+    ("select-before-start", selectBeforeStart),
+    ("unknown-backend", unknownBackend),
+    ("choose-within-a-simulation", chooseWithinSimulation),
+    ("throwing-callback", throwingCallback)
   ]
 
 -- The first operation on new capabilities, which gives them their loops one after the other, races with switching them off.
@@ -134,10 +140,11 @@ clientsOf _ count = forM [1 .. count] $ \_ -> socket AF_INET Stream defaultProto
 acceptWithoutDescriptors :: IO ()
 acceptWithoutDescriptors = withListener $ \listener address -> do
   clients <- clientsOf address 5
-  acceptor <- start $ forM clients $ \_ -> do
-    (connection, _) <- accept listener
-    sendAll connection (bytesAt 0 10)
-    return connection
+  acceptor <- start $
+    forM clients $ \_ -> do
+      (connection, _) <- accept listener
+      sendAll connection (bytesAt 0 10)
+      return connection
   threadDelay 50000
   withoutDescriptors $ \release -> do
     forM_ clients $ \client -> connect client address
@@ -201,7 +208,8 @@ highDescriptors = do
         require (kind == Stream) (show kind)
       gone <- try (closeFd high)
       require (either (hasCode eBADF) (const False) gone) "it was not closed"
-  where limit = ResourceLimit 1100000
+  where
+    limit = ResourceLimit 1100000
 
 -- It can be tried again when there are some.
 beginWithoutDescriptors :: IO ()

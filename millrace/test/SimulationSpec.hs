@@ -10,9 +10,6 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Either (fromRight, isLeft, isRight)
 import Data.IORef (modifyIORef, newIORef, readIORef, writeIORef)
-import qualified System.Timeout as Base
-import Test.Hspec
-
 import Millrace.Deadline
 import Millrace.Manager (chosenBackend, selectBackend)
 import Millrace.Simulation
@@ -22,6 +19,8 @@ import Millrace.Socket.Lent
 import Millrace.Timer
 import Scenario (scenarioPasses)
 import Support (firstSeed, machineSeeds)
+import qualified System.Timeout as Base
+import Test.Hspec
 
 spec :: Spec
 spec = describe "Millrace.Simulation" $ do
@@ -57,7 +56,7 @@ spec = describe "Millrace.Simulation" $ do
     outcomeTrace one == outcomeTrace other `shouldBe` False
 
   it "knows the latency of links and their rate" $ do
-    outcome <- simulate (calm 3) { planLatencyMicros = 40000, planBytesPerSecond = 1000000 } $
+    outcome <- simulate (calm 3) {planLatencyMicros = 40000, planBytesPerSecond = 1000000} $
       withPair $ \here there -> do
         begin <- now
         sendAll here (ByteString.replicate 100000 7)
@@ -67,7 +66,7 @@ spec = describe "Millrace.Simulation" $ do
     resultOf outcome >>= (`shouldBe` (100000, 140000000))
 
   it "meets a fault where the plan says so" $ do
-    let failing number fault = (calm 4) { planFaults = [(number, fault)] }
+    let failing number fault = (calm 4) {planFaults = [(number, fault)]}
         program = withPair $ \here there -> do
           sendAll here (Char8.pack "hello")
           recv there 100
@@ -84,34 +83,42 @@ spec = describe "Millrace.Simulation" $ do
     outcomeNanoseconds delayed `shouldSatisfy` (> 0)
 
   it "keeps deadlines and timeouts when a peer stalls" $ do
-    outcome <- simulate (calm 5) { planFaultRates = [(Stall, 1000000)] } $ withPair $ \here there -> do
-      sendAll here (Char8.pack "late")
-      begin <- now
-      nothing <- timeout 1000000 (recv there 100)
-      middle <- now
-      deadline <- deadlineAfter 500000
-      missed <- try (recvBefore deadline there 100) :: IO (Either IOError ByteString)
-      end <- now
-      late <- recv there 100
-      return (nothing, either isDeadlineError (const False) missed, (middle - begin) `div` 1000000,
-              (end - middle) `div` 1000000, late)
+    outcome <- simulate (calm 5) {planFaultRates = [(Stall, 1000000)]} $
+      withPair $ \here there -> do
+        sendAll here (Char8.pack "late")
+        begin <- now
+        nothing <- timeout 1000000 (recv there 100)
+        middle <- now
+        deadline <- deadlineAfter 500000
+        missed <- try (recvBefore deadline there 100) :: IO (Either IOError ByteString)
+        end <- now
+        late <- recv there 100
+        return
+          ( nothing,
+            either isDeadlineError (const False) missed,
+            (middle - begin) `div` 1000000,
+            (end - middle) `div` 1000000,
+            late
+          )
     resultOf outcome >>= (`shouldBe` (Nothing, True, 1000, 500, Char8.pack "late"))
 
   it "keeps the deadlines of sockets" $ do
-    outcome <- simulate (calm 17) $ withPair $ \here _ -> do
-      begin <- now
-      deadlineAfter 7000000 >>= setReadDeadline here
-      missed <- try (recv here 100) :: IO (Either IOError ByteString)
-      end <- now
-      return (either isDeadlineError (const False) missed, (end - begin) `div` 1000000000)
+    outcome <- simulate (calm 17) $
+      withPair $ \here _ -> do
+        begin <- now
+        deadlineAfter 7000000 >>= setReadDeadline here
+        missed <- try (recv here 100) :: IO (Either IOError ByteString)
+        end <- now
+        return (either isDeadlineError (const False) missed, (end - begin) `div` 1000000000)
     resultOf outcome >>= (`shouldBe` (True, 7))
 
   it "counts lent buffers" $ do
-    outcome <- simulate (calm 19) $ withPair $ \here there -> do
-      sendAll here (Char8.pack "twice")
-      one <- recvLent noDeadline there 2 (\buffer _ -> return buffer)
-      _ <- recvLent noDeadline there 3 (\buffer _ -> return buffer)
-      giveBack one
+    outcome <- simulate (calm 19) $
+      withPair $ \here there -> do
+        sendAll here (Char8.pack "twice")
+        one <- recvLent noDeadline there 2 (\buffer _ -> return buffer)
+        _ <- recvLent noDeadline there 3 (\buffer _ -> return buffer)
+        giveBack one
     resultOf outcome
     outcomeLentBuffers outcome `shouldBe` 1
 
@@ -132,11 +139,12 @@ spec = describe "Millrace.Simulation" $ do
 
   it "reports a deadlock, with who waits on what" $ do
     threads <- newIORef []
-    outcome <- simulate (calm 6) $ withPair $ \here there -> do
-      helper <- forkIO (quietly (void (recv there 10)))
-      self <- myThreadId
-      writeIORef threads [drop 9 (show thread) | thread <- [helper, self]] -- "ThreadId 12"
-      recv here 10
+    outcome <- simulate (calm 6) $
+      withPair $ \here there -> do
+        helper <- forkIO (quietly (void (recv there 10)))
+        self <- myThreadId
+        writeIORef threads [drop 9 (show thread) | thread <- [helper, self]] -- "ThreadId 12"
+        recv here 10
     numbers <- readIORef threads
     case outcomeResult outcome of
       Left problem | Just (Deadlock waiting) <- fromException problem -> do
@@ -259,7 +267,7 @@ spec = describe "Millrace.Simulation" $ do
       Base.timeout 5000000 (takeMVar received) >>= (`shouldBe` Just (Char8.pack "later"))
 
   it "has no descriptors beyond its limit" $ do
-    outcome <- simulate (calm 16) { planDescriptors = 3 } $ do
+    outcome <- simulate (calm 16) {planDescriptors = 3} $ do
       sockets <- forM [1 .. 3 :: Int] (const (socket AF_INET Stream defaultProtocol))
       refused <- try (socket AF_INET Stream defaultProtocol) :: IO (Either IOError Socket)
       mapM_ close sockets
@@ -315,18 +323,21 @@ receiveAll :: Socket -> Int -> IO ByteString
 receiveAll from size
   | size <= 0 = return ByteString.empty
   | otherwise = do
-      bytes <- recv from 65536
-      when (ByteString.null bytes) $ throwIO (userError "the stream ended early")
-      ByteString.append bytes <$> receiveAll from (size - ByteString.length bytes)
+    bytes <- recv from 65536
+    when (ByteString.null bytes) $ throwIO (userError "the stream ended early")
+    ByteString.append bytes <$> receiveAll from (size - ByteString.length bytes)
 
 -- | Clients that each send so many messages to an echo server, in threads of their own; whether each got all of them
 -- back. On a machine with faults some do not.
 echoes :: Int -> Int -> IO [Bool]
 echoes clients messages = do
   (listener, address) <- newListener
-  server <- forkIO $ void $ attempt $ forever $ do
-    (peer, _) <- accept listener
-    forkIO (void (attempt (echo peer)) `finally` close peer)
+  server <- forkIO $
+    void $
+      attempt $
+        forever $ do
+          (peer, _) <- accept listener
+          forkIO (void (attempt (echo peer)) `finally` close peer)
   answers <- forM [1 .. clients] $ \number -> do
     answer <- newEmptyMVar
     void (forkIO (attempt (client address number) >>= putMVar answer . fromRight False))

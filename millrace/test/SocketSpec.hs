@@ -11,8 +11,15 @@ import Foreign.C.Types (CInt)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (castPtr, plusPtr)
 import GHC.IO.Exception (IOErrorType (InvalidArgument), IOException (ioe_filename))
+import Millrace.Deadline
+import Millrace.Socket
+import Millrace.Socket.ByteString
+import qualified Millrace.Socket.Datagram as Datagram
+import Millrace.Socket.File
 import qualified Network.Socket as Network
 import qualified Network.Socket.ByteString as Network
+import Scenario (scenarioPasses)
+import Support
 import System.Directory (doesPathExist, getTemporaryDirectory, removeFile)
 import System.FilePath ((</>))
 import System.IO (BufferMode (NoBuffering), IOMode (ReadWriteMode), hClose, hGetLine, hPutStr, hSetBuffering)
@@ -21,14 +28,6 @@ import System.Posix.IO (OpenMode (..), closeFd, defaultFileFlags, openFd)
 import System.Posix.Process (getProcessID)
 import System.Posix.Types (Fd (..))
 import Test.Hspec
-
-import Millrace.Deadline
-import Millrace.Socket
-import Millrace.Socket.ByteString
-import qualified Millrace.Socket.Datagram as Datagram
-import Millrace.Socket.File
-import Scenario (scenarioPasses)
-import Support
 
 spec :: Spec
 spec = do
@@ -46,48 +45,52 @@ spec = do
             SockAddrInet6 _ _ host _ -> hostAddress6ToTuple host `shouldBe` (0, 0, 0, 0, 0, 0xffff, 0x7f00, 1)
             other -> expectationFailure (show other)
     it "openSocket creates what getAddrInfo found" $ do
-      let hints = defaultHints { addrFlags = [AI_PASSIVE, AI_NUMERICHOST], addrSocketType = Stream }
+      let hints = defaultHints {addrFlags = [AI_PASSIVE, AI_NUMERICHOST], addrSocketType = Stream}
       infos <- getAddrInfo (Just hints) (Just "127.0.0.1") (Just "0")
       forM_ infos $ \info -> bracket (openSocket info) close $ \s -> do
         bind s (addrAddress info)
         socketPort s >>= (`shouldSatisfy` (/= 0))
-    it "names both ends" $ withListener $ \listener address -> bracket (connectTo address) close $ \client ->
-      bracket (accept listener) (close . fst) $ \(server, peer) -> do
-        getSocketName client `shouldReturn` peer
-        getPeerName client `shouldReturn` address
-        getSocketName server `shouldReturn` address
-        getPeerName server `shouldReturn` peer
-    it "acceptNow takes what has come, in its order, and does not wait" $ withListener $ \listener address -> do
-      fmap snd <$> acceptNow listener `shouldReturn` Nothing
-      bracket (replicateM 3 (connectTo address)) (mapM_ close) $ \clients -> do
-        names <- mapM getSocketName clients
-        let takeOne = bracket (acceptNow listener) (mapM_ (close . fst)) (return . fmap snd)
-        replicateM 4 takeOne `shouldReturn` map Just names ++ [Nothing]
-      waiting <- start (accept listener)
-      pause 20000
-      fmap snd <$> acceptNow listener `shouldReturn` Nothing
-      bracket (connectTo address) close $ \client -> do
-        name <- getSocketName client
-        bracket (within 5 "the accept" (finish waiting)) (close . fst) ((`shouldBe` name) . snd)
-      close listener
-      failsWith (acceptNow listener) >>= (`shouldSatisfy` hasCode eBADF)
-    it "names both ends of Unix sockets that are in no file system" $ withAbstractSockets Stream $ \listener address client from -> do
-      listen listener 1
-      connect client address
-      bracket (accept listener) (close . fst) $ \(server, peer) -> do
-        peer `shouldBe` from
-        getSocketName client `shouldReturn` from
-        getPeerName client `shouldReturn` address
-        getSocketName server `shouldReturn` address
-        getPeerName server `shouldReturn` from
-    it "sets and reads options" $ withTcpPair $ \one _ -> do
-      forM_ [NoDelay, KeepAlive, ReuseAddr, ReusePort] $ \option -> do
-        setSocketOption one option 1
-        getSocketOption one option >>= (`shouldSatisfy` (/= 0))
-        setSocketOption one option 0
-        getSocketOption one option `shouldReturn` 0
-      setSocketOption one SendBuffer 50000
-      getSocketOption one SendBuffer >>= (`shouldSatisfy` (>= 50000))
+    it "names both ends" $
+      withListener $ \listener address -> bracket (connectTo address) close $ \client ->
+        bracket (accept listener) (close . fst) $ \(server, peer) -> do
+          getSocketName client `shouldReturn` peer
+          getPeerName client `shouldReturn` address
+          getSocketName server `shouldReturn` address
+          getPeerName server `shouldReturn` peer
+    it "acceptNow takes what has come, in its order, and does not wait" $
+      withListener $ \listener address -> do
+        fmap snd <$> acceptNow listener `shouldReturn` Nothing
+        bracket (replicateM 3 (connectTo address)) (mapM_ close) $ \clients -> do
+          names <- mapM getSocketName clients
+          let takeOne = bracket (acceptNow listener) (mapM_ (close . fst)) (return . fmap snd)
+          replicateM 4 takeOne `shouldReturn` map Just names ++ [Nothing]
+        waiting <- start (accept listener)
+        pause 20000
+        fmap snd <$> acceptNow listener `shouldReturn` Nothing
+        bracket (connectTo address) close $ \client -> do
+          name <- getSocketName client
+          bracket (within 5 "the accept" (finish waiting)) (close . fst) ((`shouldBe` name) . snd)
+        close listener
+        failsWith (acceptNow listener) >>= (`shouldSatisfy` hasCode eBADF)
+    it "names both ends of Unix sockets that are in no file system" $
+      withAbstractSockets Stream $ \listener address client from -> do
+        listen listener 1
+        connect client address
+        bracket (accept listener) (close . fst) $ \(server, peer) -> do
+          peer `shouldBe` from
+          getSocketName client `shouldReturn` from
+          getPeerName client `shouldReturn` address
+          getSocketName server `shouldReturn` address
+          getPeerName server `shouldReturn` from
+    it "sets and reads options" $
+      withTcpPair $ \one _ -> do
+        forM_ [NoDelay, KeepAlive, ReuseAddr, ReusePort] $ \option -> do
+          setSocketOption one option 1
+          getSocketOption one option >>= (`shouldSatisfy` (/= 0))
+          setSocketOption one option 0
+          getSocketOption one option `shouldReturn` 0
+        setSocketOption one SendBuffer 50000
+        getSocketOption one SendBuffer >>= (`shouldSatisfy` (>= 50000))
     it "knows of the peer's end and of a reset, and takes nothing in the queue of errors for one" $ do
       withTcpPair $ \one other -> do
         setSockOpt one timestamping ofSending
@@ -100,121 +103,139 @@ spec = do
         setSockOpt other Linger (Network.StructLinger 1 0)
         close other
         eventually 5000 (hasEnded one) `shouldReturn` True
-    it "lingers for as long as it is told" $ withTcpPair $ \one _ -> forM_ [0, 7, 0] $ \seconds -> do
-      setSocketOption one Linger seconds
-      getSocketOption one Linger `shouldReturn` seconds
-    it "reads and sets options of any type" $ withTcpPair $ \one _ -> do
-      setSockOpt one NoDelay (1 :: CInt)
-      getSockOpt one NoDelay `shouldReturn` (1 :: CInt)
-      getSocketOption one NoDelay `shouldReturn` 1
-      -- struct linger
-      setSockOpt one Linger (7 * 0x100000000 + 1 :: Word64)
-      getSocketOption one Linger `shouldReturn` 7
-    it "is closed by exec, and does not block" $ withTcpPair $ \one _ -> withFdSocket one $ \number -> do
-      Network.getNonBlock number `shouldReturn` True
-      Network.getCloseOnExec number `shouldReturn` True
+    it "lingers for as long as it is told" $
+      withTcpPair $ \one _ -> forM_ [0, 7, 0] $ \seconds -> do
+        setSocketOption one Linger seconds
+        getSocketOption one Linger `shouldReturn` seconds
+    it "reads and sets options of any type" $
+      withTcpPair $ \one _ -> do
+        setSockOpt one NoDelay (1 :: CInt)
+        getSockOpt one NoDelay `shouldReturn` (1 :: CInt)
+        getSocketOption one NoDelay `shouldReturn` 1
+        -- struct linger
+        setSockOpt one Linger (7 * 0x100000000 + 1 :: Word64)
+        getSocketOption one Linger `shouldReturn` 7
+    it "is closed by exec, and does not block" $
+      withTcpPair $ \one _ -> withFdSocket one $ \number -> do
+        Network.getNonBlock number `shouldReturn` True
+        Network.getCloseOnExec number `shouldReturn` True
     it "takes over a socket of the network package, connected or listening" takesOver
     it "takes over a descriptor" $ do
       number <- Network.socket AF_UNIX Stream defaultProtocol >>= Network.socketToFd
       bracket (fromDescriptor number) close $ \s -> withFdSocket s (`shouldBe` number)
     it "takes over descriptors of any number" $ scenarioPasses "high-descriptors"
-    it "knows its type, and whether it has a port" $ withTcpPair $ \one _ -> withUnixPair $ \this _ -> do
-      mapM getSocketType [one, this] `shouldReturn` [Stream, Stream]
-      port <- socketPort one
-      mapM socketPortSafe [one, this] `shouldReturn` [Just port, Nothing]
-    it "becomes a handle" $ withUnixPair $ \one other -> do
-      handle <- socketToHandle one ReadWriteMode
-      hSetBuffering handle NoBuffering
-      hPutStr handle "there\n"
-      recv other 100 `shouldReturn` Char8.pack "there\n"
-      sendAll other (Char8.pack "back\n")
-      hGetLine handle `shouldReturn` "back"
-      hClose handle
-      recv other 100 `shouldReturn` ByteString.empty
-      problem <- failsWith (void (recv one 10))
-      problem `shouldSatisfy` hasCode eBADF
-    it "knows who the peer is, and passes descriptors" $ withUnixPair $ \one other -> do
-      (process, _, _) <- getPeerCredential one
-      self <- getProcessID
-      process `shouldBe` Just (fromIntegral self)
-      withUnixPair $ \this that -> do
-        withFdSocket this (sendFd one)
-        bracket (recvFd other >>= mkSocket) close $ \copy -> do
-          sendAll copy (Char8.pack "passed on")
-          recv that 100 `shouldReturn` Char8.pack "passed on"
-    it "passes descriptors to the network package, and takes its own" $ withUnixPair $ \one other -> withUnixPair $ \this _ -> do
-      theirs <- socketToFd other >>= Network.mkSocket
-      withFdSocket this $ \passed -> replicateM_ 2 (sendFd one passed >> Network.recvFd theirs >>= closeFd . fromIntegral)
-      withFdSocket this $ \passed -> replicateM_ 2 (Network.sendFd theirs passed)
-      replicateM_ 2 (recvFd one >>= closeFd . fromIntegral)
-      Network.close theirs
-    it "finds the descriptor behind what the system tells of the sender" $ withUnixPair $ \one other -> do
-      setSocketOption other (SockOpt 1 16) 1 -- SOL_SOCKET, SO_PASSCRED of Linux
-      withFdSocket one (sendFd one)
-      recvFd other >>= closeFd . fromIntegral
-    it "keeps one descriptor of a message with several" $ withPath "several" $ \path ->
-      bracket (socket AF_UNIX Datagram defaultProtocol) close $ \here -> do
-        bind here (SockAddrUnix path)
-        bracket (Network.socket AF_UNIX Datagram defaultProtocol) Network.close $ \there -> do
-          usual <- descriptorCount
-          passed <- Network.withFdSocket there (pure . Fd)
-          let one = Network.encodeCmsg passed
-              three = one {Network.cmsgData = mconcat (replicate 3 (Network.cmsgData one))}
-          void (Network.sendMsg there (SockAddrUnix path) [Char8.pack "x"] [three] mempty)
-          recvFd here >>= closeFd . fromIntegral
-          descriptorCount `shouldReturn` usual
-    it "stops waiting for a descriptor at a deadline, and when the socket is closed" $ withUnixPair $ \one other -> do
-      late <- start (failsWith (recvFd one))
-      pause 20000
-      deadlineAfter 0 >>= setReadDeadline one
-      within 5 "the deadline" (finish late) >>= (`shouldSatisfy` isDeadlineError)
-      setReadDeadline one noDeadline
-      waiting <- start (failsWith (recvFd one))
-      pause 20000
-      close one
-      within 5 "the close" (finish waiting) >>= (`shouldSatisfy` hasCode eBADF)
-      recv other 1 `shouldReturn` ByteString.empty
-    it "says so when no descriptor comes" $ withUnixPair $ \one other -> do
-      sendAll other (Char8.pack "bytes")
-      failsWith (recvFd one) >>= (`shouldSatisfy` hasCode eNOMSG)
-      close other
-      failsWith (recvFd one) >>= (`shouldSatisfy` hasCode eNOMSG)
-    it "gracefulClose ends in time also if the peer never stops talking" $ withUnixPair $ \one other -> do
-      talker <- start (forever (sendAll other (bytesAt 0 1000)))
-      within 10 "the close" (gracefulClose one 200)
-      void (failsWith (finish talker) :: IO IOError)
-    it "gracefulClose delivers everything and waits for the peer" $ withTcpPair $ \one other -> do
-      reader <- start (pause 30000 >> receiveStream other 5000 0 >>= \n -> close other >> return n)
-      void (sendStream one 0 50000)
-      within 5 "the close" (gracefulClose one 3000)
-      finish reader `shouldReturn` 50000
-      problem <- failsWith (void (recv one 10))
-      problem `shouldSatisfy` hasCode eBADF
-    it "gracefulClose waits for the peer although a deadline of the socket has passed" $ withTcpPair $ \one other -> do
-      deadlineAfter 0 >>= setReadDeadline one
-      timesOut (recv one 10)
-      closer <- start (gracefulClose one 5000)
-      pause 50000
-      isOver closer `shouldReturn` False
-      close other
-      within 3 "the close" (finish closer)
-    it "gracefulClose does not wait longer than it may" $ withTcpPair $ \one _ ->
-      within 3 "the close" (gracefulClose one 50)
-    it "connectBefore gives up at its deadline" $ withPath "full" $ \path ->
-      -- A Unix listener that takes nobody: its queue is soon full, and a connect then waits.
-      bracket (socket AF_UNIX Stream defaultProtocol) close $ \listener -> do
-        bind listener (SockAddrUnix path)
-        listen listener 0
-        problem <- failsWith $ replicateM_ 5 $ do
-          s <- socket AF_UNIX Stream defaultProtocol
-          deadline <- deadlineAfter 50000
-          connectBefore deadline s (SockAddrUnix path)
-        problem `shouldSatisfy` isDeadlineError
-        show problem `shouldContain` "Millrace.Socket.connect"
-    it "shows and compares sockets" $ withTcpPair $ \one other -> do
-      one `shouldBe` one
-      one `shouldNotBe` other
-      show one `shouldContain` "<socket: "
+    it "knows its type, and whether it has a port" $
+      withTcpPair $ \one _ -> withUnixPair $ \this _ -> do
+        mapM getSocketType [one, this] `shouldReturn` [Stream, Stream]
+        port <- socketPort one
+        mapM socketPortSafe [one, this] `shouldReturn` [Just port, Nothing]
+    it "becomes a handle" $
+      withUnixPair $ \one other -> do
+        handle <- socketToHandle one ReadWriteMode
+        hSetBuffering handle NoBuffering
+        hPutStr handle "there\n"
+        recv other 100 `shouldReturn` Char8.pack "there\n"
+        sendAll other (Char8.pack "back\n")
+        hGetLine handle `shouldReturn` "back"
+        hClose handle
+        recv other 100 `shouldReturn` ByteString.empty
+        problem <- failsWith (void (recv one 10))
+        problem `shouldSatisfy` hasCode eBADF
+    it "knows who the peer is, and passes descriptors" $
+      withUnixPair $ \one other -> do
+        (process, _, _) <- getPeerCredential one
+        self <- getProcessID
+        process `shouldBe` Just (fromIntegral self)
+        withUnixPair $ \this that -> do
+          withFdSocket this (sendFd one)
+          bracket (recvFd other >>= mkSocket) close $ \copy -> do
+            sendAll copy (Char8.pack "passed on")
+            recv that 100 `shouldReturn` Char8.pack "passed on"
+    it "passes descriptors to the network package, and takes its own" $
+      withUnixPair $ \one other -> withUnixPair $ \this _ -> do
+        theirs <- socketToFd other >>= Network.mkSocket
+        withFdSocket this $ \passed -> replicateM_ 2 (sendFd one passed >> Network.recvFd theirs >>= closeFd . fromIntegral)
+        withFdSocket this $ \passed -> replicateM_ 2 (Network.sendFd theirs passed)
+        replicateM_ 2 (recvFd one >>= closeFd . fromIntegral)
+        Network.close theirs
+    it "finds the descriptor behind what the system tells of the sender" $
+      withUnixPair $ \one other -> do
+        setSocketOption other (SockOpt 1 16) 1 -- SOL_SOCKET, SO_PASSCRED of Linux
+        withFdSocket one (sendFd one)
+        recvFd other >>= closeFd . fromIntegral
+    it "keeps one descriptor of a message with several" $
+      withPath "several" $ \path ->
+        bracket (socket AF_UNIX Datagram defaultProtocol) close $ \here -> do
+          bind here (SockAddrUnix path)
+          bracket (Network.socket AF_UNIX Datagram defaultProtocol) Network.close $ \there -> do
+            usual <- descriptorCount
+            passed <- Network.withFdSocket there (pure . Fd)
+            let one = Network.encodeCmsg passed
+                three = one {Network.cmsgData = mconcat (replicate 3 (Network.cmsgData one))}
+            void (Network.sendMsg there (SockAddrUnix path) [Char8.pack "x"] [three] mempty)
+            recvFd here >>= closeFd . fromIntegral
+            descriptorCount `shouldReturn` usual
+    it "stops waiting for a descriptor at a deadline, and when the socket is closed" $
+      withUnixPair $ \one other -> do
+        late <- start (failsWith (recvFd one))
+        pause 20000
+        deadlineAfter 0 >>= setReadDeadline one
+        within 5 "the deadline" (finish late) >>= (`shouldSatisfy` isDeadlineError)
+        setReadDeadline one noDeadline
+        waiting <- start (failsWith (recvFd one))
+        pause 20000
+        close one
+        within 5 "the close" (finish waiting) >>= (`shouldSatisfy` hasCode eBADF)
+        recv other 1 `shouldReturn` ByteString.empty
+    it "says so when no descriptor comes" $
+      withUnixPair $ \one other -> do
+        sendAll other (Char8.pack "bytes")
+        failsWith (recvFd one) >>= (`shouldSatisfy` hasCode eNOMSG)
+        close other
+        failsWith (recvFd one) >>= (`shouldSatisfy` hasCode eNOMSG)
+    it "gracefulClose ends in time also if the peer never stops talking" $
+      withUnixPair $ \one other -> do
+        talker <- start (forever (sendAll other (bytesAt 0 1000)))
+        within 10 "the close" (gracefulClose one 200)
+        void (failsWith (finish talker) :: IO IOError)
+    it "gracefulClose delivers everything and waits for the peer" $
+      withTcpPair $ \one other -> do
+        reader <- start (pause 30000 >> receiveStream other 5000 0 >>= \n -> close other >> return n)
+        void (sendStream one 0 50000)
+        within 5 "the close" (gracefulClose one 3000)
+        finish reader `shouldReturn` 50000
+        problem <- failsWith (void (recv one 10))
+        problem `shouldSatisfy` hasCode eBADF
+    it "gracefulClose waits for the peer although a deadline of the socket has passed" $
+      withTcpPair $ \one other -> do
+        deadlineAfter 0 >>= setReadDeadline one
+        timesOut (recv one 10)
+        closer <- start (gracefulClose one 5000)
+        pause 50000
+        isOver closer `shouldReturn` False
+        close other
+        within 3 "the close" (finish closer)
+    it "gracefulClose does not wait longer than it may" $
+      withTcpPair $ \one _ ->
+        within 3 "the close" (gracefulClose one 50)
+    it "connectBefore gives up at its deadline" $
+      withPath "full" $ \path ->
+        -- A Unix listener that takes nobody: its queue is soon full, and a connect then waits.
+        bracket (socket AF_UNIX Stream defaultProtocol) close $ \listener -> do
+          bind listener (SockAddrUnix path)
+          listen listener 0
+          problem <- failsWith $
+            replicateM_ 5 $ do
+              s <- socket AF_UNIX Stream defaultProtocol
+              deadline <- deadlineAfter 50000
+              connectBefore deadline s (SockAddrUnix path)
+          problem `shouldSatisfy` isDeadlineError
+          show problem `shouldContain` "Millrace.Socket.connect"
+    it "shows and compares sockets" $
+      withTcpPair $ \one other -> do
+        one `shouldBe` one
+        one `shouldNotBe` other
+        show one `shouldContain` "<socket: "
   describe "errors say what was attempted on what" $ do
     it "connect" $ do
       address <- withListener (\_ address -> return address)
@@ -238,34 +259,39 @@ spec = do
         fails "bind" (bind s (SockAddrUnix ('\0' : replicate 108 'x')))
         fails "connect" (connect s tooLong)
         fails "Datagram.sendTo" (Datagram.sendTo s (bytesAt 0 1) tooLong)
-    it "bind" $ withListener $ \_ address -> bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do
-      problem <- failsWith (bind s address)
-      problem `shouldSatisfy` hasCode eADDRINUSE
-      show problem `shouldContain` show address
-    it "recv and send of a closed socket" $ withTcpPair $ \one _ -> do
-      close one
-      received <- failsWith (void (recv one 1)) :: IO IOError
-      show received `shouldContain` ("Millrace.Socket.ByteString.recv: " ++ "invalid argument")
-      show received `shouldContain` show one
-      sent <- failsWith (sendAll one (bytesAt 0 1)) :: IO IOError
-      show sent `shouldContain` "Millrace.Socket.ByteString.sendAll"
-    it "sendFile of what is not open" $ withUnixPair $ \one _ -> do
-      problem <- failsWith (void (sendFile one 9999 0 1))
-      problem `shouldSatisfy` hasCode eBADF
-      ioe_filename problem `shouldBe` Just "file descriptor 9999"
-    it "sendFile of what cannot be sent names the file, and else the socket" $ withUnixPair $ \one other -> do
-      folder <- openFd "/" ReadOnly Nothing defaultFileFlags
-      withFile' 1000 $ \file -> do
-        let blamed of' = ioe_filename <$> failsWith (void (sendFile one of' 0 1))
-        blamed folder `shouldReturn` Just ("file descriptor " ++ show folder)
-        closeFd folder
-        close other
-        blamed file `shouldReturn` Just (show one)
+    it "bind" $
+      withListener $ \_ address -> bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do
+        problem <- failsWith (bind s address)
+        problem `shouldSatisfy` hasCode eADDRINUSE
+        show problem `shouldContain` show address
+    it "recv and send of a closed socket" $
+      withTcpPair $ \one _ -> do
         close one
-        blamed file `shouldReturn` Just (show one)
-    it "socketPort of a Unix socket" $ withUnixPair $ \one _ -> do
-      problem <- failsWith (void (socketPort one)) :: IO IOError
-      show problem `shouldContain` "socketPort"
+        received <- failsWith (void (recv one 1)) :: IO IOError
+        show received `shouldContain` ("Millrace.Socket.ByteString.recv: " ++ "invalid argument")
+        show received `shouldContain` show one
+        sent <- failsWith (sendAll one (bytesAt 0 1)) :: IO IOError
+        show sent `shouldContain` "Millrace.Socket.ByteString.sendAll"
+    it "sendFile of what is not open" $
+      withUnixPair $ \one _ -> do
+        problem <- failsWith (void (sendFile one 9999 0 1))
+        problem `shouldSatisfy` hasCode eBADF
+        ioe_filename problem `shouldBe` Just "file descriptor 9999"
+    it "sendFile of what cannot be sent names the file, and else the socket" $
+      withUnixPair $ \one other -> do
+        folder <- openFd "/" ReadOnly Nothing defaultFileFlags
+        withFile' 1000 $ \file -> do
+          let blamed of' = ioe_filename <$> failsWith (void (sendFile one of' 0 1))
+          blamed folder `shouldReturn` Just ("file descriptor " ++ show folder)
+          closeFd folder
+          close other
+          blamed file `shouldReturn` Just (show one)
+          close one
+          blamed file `shouldReturn` Just (show one)
+    it "socketPort of a Unix socket" $
+      withUnixPair $ \one _ -> do
+        problem <- failsWith (void (socketPort one)) :: IO IOError
+        show problem `shouldContain` "socketPort"
     it "name the function when the socket is closed" $ do
       s <- socket AF_INET Datagram defaultProtocol
       close s
@@ -285,56 +311,63 @@ spec = do
       fails "ByteString.send" (send s (bytesAt 0 1))
       fails "ByteString.sendAll" (sendAll s (bytesAt 0 1))
   describe "Millrace.Socket.ByteString" $ do
-    it "refuses to receive a number of bytes that is not positive" $ withUnixPair $ \one _ ->
-      forM_ [0, -1] $ \size -> do
-        problem <- failsWith (void (recv one size))
+    it "refuses to receive a number of bytes that is not positive" $
+      withUnixPair $ \one _ ->
+        forM_ [0, -1] $ \size -> do
+          problem <- failsWith (void (recv one size))
+          ioeGetErrorType problem `shouldBe` InvalidArgument
+          bufferProblem <- failsWith (allocaBytes 1 (\buffer -> void (recvBuf one buffer size)))
+          ioeGetErrorType bufferProblem `shouldBe` InvalidArgument
+    it "refuses to send a negative number of bytes" $
+      withUnixPair $ \one other -> do
+        problem <- failsWith (allocaBytes 1 (\buffer -> void (sendBuf one buffer (-1))))
         ioeGetErrorType problem `shouldBe` InvalidArgument
-        bufferProblem <- failsWith (allocaBytes 1 (\buffer -> void (recvBuf one buffer size)))
-        ioeGetErrorType bufferProblem `shouldBe` InvalidArgument
-    it "refuses to send a negative number of bytes" $ withUnixPair $ \one other -> do
-      problem <- failsWith (allocaBytes 1 (\buffer -> void (sendBuf one buffer (-1))))
-      ioeGetErrorType problem `shouldBe` InvalidArgument
-      show problem `shouldContain` "Millrace.Socket.ByteString.sendBuf"
-      shutdown one ShutdownSend
-      recv other 10 `shouldReturn` ByteString.empty
-    it "sends nothing without waiting" $ withUnixPair $ \one other -> do
-      sendAll one ByteString.empty
-      sendMany one []
-      sendMany one [ByteString.empty, ByteString.empty]
-      sendMany one [ByteString.empty, bytesAt 0 5, ByteString.empty, bytesAt 5 5]
-      receiveExactly other 0 10 `shouldReturn` 10
-      close other
-      sendAll one ByteString.empty
-    it "sends several thousand strings at once" $ withUnixPair $ \one other -> do
-      sender <- start (sendMany one [bytesAt position 7 | position <- [0, 7 .. 70000 - 7]])
-      receiveExactly other 0 70000 `shouldReturn` 70000
-      finish sender
-    it "receives into and sends from buffers" $ withUnixPair $ \one other -> allocaBytes 300000 $ \buffer -> do
-      sender <- start $ ByteString.useAsCStringLen (bytesAt 0 300000) $ \(source, size) -> do
-        sent <- sendBuf one (castPtr source) size
-        sendAllBuf one (castPtr source `plusPtr` sent) (size - sent)
-      let go position
-            | position == 300000 = return ()
-            | otherwise = do
+        show problem `shouldContain` "Millrace.Socket.ByteString.sendBuf"
+        shutdown one ShutdownSend
+        recv other 10 `shouldReturn` ByteString.empty
+    it "sends nothing without waiting" $
+      withUnixPair $ \one other -> do
+        sendAll one ByteString.empty
+        sendMany one []
+        sendMany one [ByteString.empty, ByteString.empty]
+        sendMany one [ByteString.empty, bytesAt 0 5, ByteString.empty, bytesAt 5 5]
+        receiveExactly other 0 10 `shouldReturn` 10
+        close other
+        sendAll one ByteString.empty
+    it "sends several thousand strings at once" $
+      withUnixPair $ \one other -> do
+        sender <- start (sendMany one [bytesAt position 7 | position <- [0, 7 .. 70000 - 7]])
+        receiveExactly other 0 70000 `shouldReturn` 70000
+        finish sender
+    it "receives into and sends from buffers" $
+      withUnixPair $ \one other -> allocaBytes 300000 $ \buffer -> do
+        sender <- start $
+          ByteString.useAsCStringLen (bytesAt 0 300000) $ \(source, size) -> do
+            sent <- sendBuf one (castPtr source) size
+            sendAllBuf one (castPtr source `plusPtr` sent) (size - sent)
+        let go position
+              | position == 300000 = return ()
+              | otherwise = do
                 count <- recvBuf other (buffer `plusPtr` position) (300000 - position)
                 go (position + count)
-      go 0
-      finish sender
-      ByteString.packCStringLen (castPtr buffer, 300000) `shouldReturn` bytesAt 0 300000
-    it "deadlines end receives and sends, and lose nothing" $ withUnixPair $ \one other -> do
-      soon <- deadlineAfter 20000
-      received <- failsWith (void (recvBefore soon one 10))
-      received `shouldSatisfy` isDeadlineError
-      -- The same deadline, which has passed: what is there is still received.
-      void (sendStream other 0 10)
-      recvBefore soon one 10 `shouldReturn` bytesAt 0 10
-      later <- deadlineAfter 50000
-      sent <- failsWith (sendAllBefore later one (ByteString.replicate 10000000 0))
-      sent `shouldSatisfy` isDeadlineError
-      many <- failsWith (sendManyBefore later one [bytesAt 0 100])
-      many `shouldSatisfy` isDeadlineError
-      part <- failsWith (void (sendBefore later one (bytesAt 0 100)))
-      part `shouldSatisfy` isDeadlineError
+        go 0
+        finish sender
+        ByteString.packCStringLen (castPtr buffer, 300000) `shouldReturn` bytesAt 0 300000
+    it "deadlines end receives and sends, and lose nothing" $
+      withUnixPair $ \one other -> do
+        soon <- deadlineAfter 20000
+        received <- failsWith (void (recvBefore soon one 10))
+        received `shouldSatisfy` isDeadlineError
+        -- The same deadline, which has passed: what is there is still received.
+        void (sendStream other 0 10)
+        recvBefore soon one 10 `shouldReturn` bytesAt 0 10
+        later <- deadlineAfter 50000
+        sent <- failsWith (sendAllBefore later one (ByteString.replicate 10000000 0))
+        sent `shouldSatisfy` isDeadlineError
+        many <- failsWith (sendManyBefore later one [bytesAt 0 100])
+        many `shouldSatisfy` isDeadlineError
+        part <- failsWith (void (sendBefore later one (bytesAt 0 100)))
+        part `shouldSatisfy` isDeadlineError
   describe "Millrace.Deadline" $ do
     it "orders deadlines" $ do
       soon <- deadlineAfter 1000
@@ -352,80 +385,95 @@ spec = do
       (now < later && past < later && later < farthest && farthest < noDeadline) `shouldBe` True
     it "does not take other errors for its own" $ userError "other" `shouldNotSatisfy` isDeadlineError
   describe "setReadDeadline, setWriteDeadline" $ do
-    it "end a receive without losing a byte" $ withTcpPair $ \one other -> do
-      deadlineAfter 10000 >>= setReadDeadline one
-      timesOut (recv one 10)
-      sendAll other (bytesAt 0 4)
-      setReadDeadline one noDeadline
-      recv one 10 `shouldReturn` bytesAt 0 4
-    it "are seen by a thread that waits, on any capability" $ forM_ [0, 1] $ \capability ->
-      withUnixPair $ \one _ -> do
-        job <- startOn 0 (timesOut (recv one 10))
-        pause 20000
+    it "end a receive without losing a byte" $
+      withTcpPair $ \one other -> do
+        deadlineAfter 10000 >>= setReadDeadline one
+        timesOut (recv one 10)
+        sendAll other (bytesAt 0 4)
+        setReadDeadline one noDeadline
+        recv one 10 `shouldReturn` bytesAt 0 4
+    it "are seen by a thread that waits, on any capability" $
+      forM_ [0, 1] $ \capability ->
+        withUnixPair $ \one _ -> do
+          job <- startOn 0 (timesOut (recv one 10))
+          pause 20000
+          isOver job `shouldReturn` False
+          startOn capability (deadlineAfter 5000 >>= setReadDeadline one) >>= finish
+          finish job
+    it "pushed forward at every activity end a connection only when there is none" $
+      withTcpPair $ \one other -> do
+        job <- start $
+          timesOut $
+            forM_ [1 :: Int ..] $ \_ -> do
+              deadlineAfter 200000 >>= setReadDeadline one
+              void (recv one 1)
+        replicateM_ 20 (pause 20000 >> sendAll other (bytesAt 0 1))
         isOver job `shouldReturn` False
-        startOn capability (deadlineAfter 5000 >>= setReadDeadline one) >>= finish
         finish job
-    it "pushed forward at every activity end a connection only when there is none" $ withTcpPair $ \one other -> do
-      job <- start $ timesOut $ forM_ [1 :: Int ..] $ \_ -> do
-        deadlineAfter 200000 >>= setReadDeadline one
-        void (recv one 1)
-      replicateM_ 20 (pause 20000 >> sendAll other (bytesAt 0 1))
-      isOver job `shouldReturn` False
-      finish job
-    it "end a send, and leave the other direction alone" $ withTcpPair $ \one other -> do
-      deadlineAfter 10000 >>= setWriteDeadline one
-      timesOut (sendAll one (ByteString.replicate 100000000 0))
-      sendAll other (bytesAt 0 4)
-      recv one 10 `shouldReturn` bytesAt 0 4
-    it "count together with a call's own: the earlier one" $ withUnixPair $ \one _ -> do
-      soon <- deadlineAfter 10000
-      late <- deadlineAfter 3600000000
-      setReadDeadline one late
-      timesOut (recvBefore soon one 10)
-      setReadDeadline one soon
-      timesOut (recvBefore late one 10)
-    it "of a listener end an accept" $ withListener $ \listener _ -> do
-      deadlineAfter 10000 >>= setReadDeadline listener
-      timesOut (accept listener)
-    it "of a closed socket cannot be set" $ withUnixPair $ \one _ -> do
-      close one
-      problem <- failsWith (setReadDeadline one noDeadline)
-      problem `shouldSatisfy` hasCode eBADF
+    it "end a send, and leave the other direction alone" $
+      withTcpPair $ \one other -> do
+        deadlineAfter 10000 >>= setWriteDeadline one
+        timesOut (sendAll one (ByteString.replicate 100000000 0))
+        sendAll other (bytesAt 0 4)
+        recv one 10 `shouldReturn` bytesAt 0 4
+    it "count together with a call's own: the earlier one" $
+      withUnixPair $ \one _ -> do
+        soon <- deadlineAfter 10000
+        late <- deadlineAfter 3600000000
+        setReadDeadline one late
+        timesOut (recvBefore soon one 10)
+        setReadDeadline one soon
+        timesOut (recvBefore late one 10)
+    it "of a listener end an accept" $
+      withListener $ \listener _ -> do
+        deadlineAfter 10000 >>= setReadDeadline listener
+        timesOut (accept listener)
+    it "of a closed socket cannot be set" $
+      withUnixPair $ \one _ -> do
+        close one
+        problem <- failsWith (setReadDeadline one noDeadline)
+        problem `shouldSatisfy` hasCode eBADF
   describe "Millrace.Socket.File" $ do
-    it "sends a whole file through small buffers" $ withFile' 3000000 $ \file -> withTcpPair $ \one other -> do
-      setSocketOption one SendBuffer 4096
-      sender <- start (sendFile one file 0 3000000)
-      receiveExactly other 0 3000000 `shouldReturn` 3000000
-      finish sender `shouldReturn` 3000000
-    it "sends a part of a file" $ withFile' 100000 $ \file -> withUnixPair $ \one other -> do
-      sendFile one file 777 5000 `shouldReturn` 5000
-      receiveExactly other 777 5000 `shouldReturn` 5777
-    it "sends less when the file ends early" $ withFile' 1000 $ \file -> withUnixPair $ \one other -> do
-      sendFile one file 400 5000 `shouldReturn` 600
-      sendFile one file 1000 10 `shouldReturn` 0
-      sendFile one file 0 0 `shouldReturn` 0
-      receiveExactly other 400 600 `shouldReturn` 1000
-    it "gives up at its deadline" $ withFile' 3000000 $ \file -> withUnixPair $ \one _ -> do
-      deadline <- deadlineAfter 50000
-      problem <- failsWith (void (sendFileBefore deadline one file 0 3000000))
-      problem `shouldSatisfy` isDeadlineError
-    it "is woken by close" $ withFile' 3000000 $ \file -> withUnixPair $ \one _ -> do
-      sender <- start (sendFile one file 0 3000000)
-      pause 30000
-      close one
-      within 5 "the sender" (outcomeOf sender) >>= (`shouldSatisfy` isErrno eBADF)
+    it "sends a whole file through small buffers" $
+      withFile' 3000000 $ \file -> withTcpPair $ \one other -> do
+        setSocketOption one SendBuffer 4096
+        sender <- start (sendFile one file 0 3000000)
+        receiveExactly other 0 3000000 `shouldReturn` 3000000
+        finish sender `shouldReturn` 3000000
+    it "sends a part of a file" $
+      withFile' 100000 $ \file -> withUnixPair $ \one other -> do
+        sendFile one file 777 5000 `shouldReturn` 5000
+        receiveExactly other 777 5000 `shouldReturn` 5777
+    it "sends less when the file ends early" $
+      withFile' 1000 $ \file -> withUnixPair $ \one other -> do
+        sendFile one file 400 5000 `shouldReturn` 600
+        sendFile one file 1000 10 `shouldReturn` 0
+        sendFile one file 0 0 `shouldReturn` 0
+        receiveExactly other 400 600 `shouldReturn` 1000
+    it "gives up at its deadline" $
+      withFile' 3000000 $ \file -> withUnixPair $ \one _ -> do
+        deadline <- deadlineAfter 50000
+        problem <- failsWith (void (sendFileBefore deadline one file 0 3000000))
+        problem `shouldSatisfy` isDeadlineError
+    it "is woken by close" $
+      withFile' 3000000 $ \file -> withUnixPair $ \one _ -> do
+        sender <- start (sendFile one file 0 3000000)
+        pause 30000
+        close one
+        within 5 "the sender" (outcomeOf sender) >>= (`shouldSatisfy` isErrno eBADF)
 
 conversation :: SockAddr -> Family -> IO ()
-conversation address family = withoutLeaks $ bracket (socket family Stream defaultProtocol) close $ \listener -> do
-  bind listener address
-  listen listener 10
-  name <- getSocketName listener
-  server <- start $ bracket (fst <$> accept listener) close $ \s -> receiveExactly s 0 100000 >> sendStream s 0 50000
-  bracket (socket family Stream defaultProtocol) close $ \client -> do
-    connect client name
-    void (sendStream client 0 100000)
-    receiveStream client 3000 0 `shouldReturn` 50000
-  void (finish server)
+conversation address family = withoutLeaks $
+  bracket (socket family Stream defaultProtocol) close $ \listener -> do
+    bind listener address
+    listen listener 10
+    name <- getSocketName listener
+    server <- start $ bracket (fst <$> accept listener) close $ \s -> receiveExactly s 0 100000 >> sendStream s 0 50000
+    bracket (socket family Stream defaultProtocol) close $ \client -> do
+      connect client name
+      void (sendStream client 0 100000)
+      receiveStream client 3000 0 `shouldReturn` 50000
+    void (finish server)
 
 takesOver :: IO ()
 takesOver = withoutLeaks $ do

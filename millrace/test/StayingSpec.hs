@@ -8,45 +8,49 @@ import Control.Monad (forM, forM_, forever, replicateM, unless, void)
 import qualified Data.ByteString as ByteString
 import Data.IORef
 import Data.List (nub)
-import Test.Hspec
-
 import Millrace.Socket
 import Millrace.Socket.ByteString
 import Support
+import Test.Hspec
 
 spec :: Spec
-spec = around_ (keepingCapabilities . (setNumCapabilities 2 >>)) $ describe "a thread that waits for an operation" $ do
-  it "stays on its capability until it has run again, and may be moved then" $ withUnixPair $ \one other -> do
-    -- On a busy machine threads may be slow, and slow ones do not stay.
-    let staysInTime tries = do
-          (thread, reader) <- reporting start (recv one 1)
-          pause 20000
-          (_, stays) <- threadCapability thread
-          sendAll other (ByteString.singleton 1)
-          void (finish reader)
-          if stays || tries == 0 then return stays else staysInTime (tries - 1)
-    staysInTime (100 :: Int) `shouldReturn` True
-    lockedAfter <- finish =<< start (exchangeBytes one other >> isLocked)
-    lockedAfter `shouldBe` False
-  it "may be moved after its operation was interrupted" $ withUnixPair $ \one _ -> do
-    outcome <- newEmptyMVar
-    reader <- start (recv one 1 `finally` (isLocked >>= putMVar outcome))
-    pause 20000
-    stop reader
-    takeMVar outcome `shouldReturn` False
-  it "stays for good if it was forked so" $ withUnixPair $ \one other ->
-    (startOn 1 (exchangeBytes one other >> isLocked) >>= finish) `shouldReturn` True
-  it "is moved to an idle capability if it computes" $ withMany 8 $ \pairs -> do
-    setNumCapabilities 1
-    seen <- newIORef []
-    workers <- forM pairs $ \(near, _) -> start (forever (recv near 1 >>= compute >> note seen))
-    pause 20000
-    setNumCapabilities 2
-    let untilMoved = do
-          forM_ pairs (\(_, far) -> sendAll far (ByteString.singleton 1)) >> pause 30000
-          count <- length . nub <$> readIORef seen
-          unless (count == 2) untilMoved
-    within 60 "one that moves" untilMoved `finally` mapM_ stop workers
+spec = around_ (keepingCapabilities . (setNumCapabilities 2 >>)) $
+  describe "a thread that waits for an operation" $ do
+    it "stays on its capability until it has run again, and may be moved then" $
+      withUnixPair $ \one other -> do
+        -- On a busy machine threads may be slow, and slow ones do not stay.
+        let staysInTime tries = do
+              (thread, reader) <- reporting start (recv one 1)
+              pause 20000
+              (_, stays) <- threadCapability thread
+              sendAll other (ByteString.singleton 1)
+              void (finish reader)
+              if stays || tries == 0 then return stays else staysInTime (tries - 1)
+        staysInTime (100 :: Int) `shouldReturn` True
+        lockedAfter <- finish =<< start (exchangeBytes one other >> isLocked)
+        lockedAfter `shouldBe` False
+    it "may be moved after its operation was interrupted" $
+      withUnixPair $ \one _ -> do
+        outcome <- newEmptyMVar
+        reader <- start (recv one 1 `finally` (isLocked >>= putMVar outcome))
+        pause 20000
+        stop reader
+        takeMVar outcome `shouldReturn` False
+    it "stays for good if it was forked so" $
+      withUnixPair $ \one other ->
+        (startOn 1 (exchangeBytes one other >> isLocked) >>= finish) `shouldReturn` True
+    it "is moved to an idle capability if it computes" $
+      withMany 8 $ \pairs -> do
+        setNumCapabilities 1
+        seen <- newIORef []
+        workers <- forM pairs $ \(near, _) -> start (forever (recv near 1 >>= compute >> note seen))
+        pause 20000
+        setNumCapabilities 2
+        let untilMoved = do
+              forM_ pairs (\(_, far) -> sendAll far (ByteString.singleton 1)) >> pause 30000
+              count <- length . nub <$> readIORef seen
+              unless (count == 2) untilMoved
+        within 60 "one that moves" untilMoved `finally` mapM_ stop workers
   where
     -- Of what has come: a constant would be computed once.
     compute bytes = void (evaluate (length (show (product [1 .. 2499 + fromIntegral (ByteString.length bytes) :: Integer]))))

@@ -1,4 +1,5 @@
 {-# LANGUAGE ScopedTypeVariables #-}
+
 -- | What the tests share: jobs whose outcome the test thread asks for, limits of time, byte streams in which every
 -- mistake shows, sockets to begin with, and what the process holds.
 --
@@ -6,61 +7,76 @@
 -- passes that on. Limits of time are base's own, so that what is tested does not supervise itself.
 module Support
   ( -- * Jobs
-    Job
-  , start
-  , startOn
-  , finish
-  , outcomeOf
-  , isOver
-  , stop
-  , interrupt
-  , within
-  , pause
-  , eventually
-  , shouldBecome
+    Job,
+    start,
+    startOn,
+    finish,
+    outcomeOf,
+    isOver,
+    stop,
+    interrupt,
+    within,
+    pause,
+    eventually,
+    shouldBecome,
+
     -- * Failing
-  , require
-  , failsWith
-  , hasCode
-  , isErrno
+    require,
+    failsWith,
+    hasCode,
+    isErrno,
+
     -- * Random numbers
-  , Random
-  , newRandom
-  , below
-  , between
-  , firstSeed
-  , machineSeeds
-  , forSeeds
+    Random,
+    newRandom,
+    below,
+    between,
+    firstSeed,
+    machineSeeds,
+    forSeeds,
+
     -- * Streams of bytes
-  , bytesAt
-  , checkFrom
-  , receiveStream
-  , receiveExactly
-  , sendStream
-  , echoStream
+    bytesAt,
+    checkFrom,
+    receiveStream,
+    receiveExactly,
+    sendStream,
+    echoStream,
+
     -- * Sockets
-  , withListener
-  , newListener
-  , connectTo
-  , tcpPair
-  , unixPair
-  , withTcpPair
-  , withUnixPair
-  , withPairOf
-  , withAbstractSockets
+    withListener,
+    newListener,
+    connectTo,
+    tcpPair,
+    unixPair,
+    withTcpPair,
+    withUnixPair,
+    withPairOf,
+    withAbstractSockets,
+
     -- * What the process holds
-  , descriptorCount
-  , inFlightNow
-  , liveBytes
-  , residentKilobytes
-  , withoutLeaks
-  , keepingCapabilities
-  ) where
+    descriptorCount,
+    inFlightNow,
+    liveBytes,
+    residentKilobytes,
+    withoutLeaks,
+    keepingCapabilities,
+  )
+where
 
 import Control.Concurrent
-import qualified Control.Exception as Exception
 import Control.Exception
-  (Exception, SomeException, bracket, bracketOnError, evaluate, fromException, mask_, throwIO, try)
+  ( Exception,
+    SomeException,
+    bracket,
+    bracketOnError,
+    evaluate,
+    fromException,
+    mask_,
+    throwIO,
+    try,
+  )
+import qualified Control.Exception as Exception
 import Control.Monad (unless, void, when, (>=>))
 import Data.Bits (shiftR, xor)
 import Data.ByteString (ByteString)
@@ -71,16 +87,15 @@ import Data.Word (Word64)
 import Foreign.C.Error (Errno (..))
 import GHC.IO.Exception (IOException (..))
 import GHC.Stats (GCDetails (..), RTSStats (..), getRTSStats)
+import qualified Millrace.Manager as Manager
+import Millrace.Socket
+import Millrace.Socket.ByteString
 import System.Directory (listDirectory)
 import System.Environment (lookupEnv)
 import System.Mem (performMajorGC)
 import System.Posix.Process (getProcessID)
 import qualified System.Timeout as Base
 import Text.Read (readMaybe)
-
-import qualified Millrace.Manager as Manager
-import Millrace.Socket
-import Millrace.Socket.ByteString
 
 -- | A thread and what becomes of it.
 data Job a = Job ThreadId (MVar (Either SomeException a))
@@ -130,9 +145,12 @@ pause = threadDelay
 eventually :: Int -> IO Bool -> IO Bool
 eventually millis condition = do
   holds <- condition
-  if holds then return True
-    else if millis <= 0 then return False
-      else pause 2000 >> eventually (millis - 2) condition
+  if holds
+    then return True
+    else
+      if millis <= 0
+        then return False
+        else pause 2000 >> eventually (millis - 2) condition
 
 -- | Within two seconds the value is as expected.
 shouldBecome :: (Eq a, Show a) => IO a -> a -> IO ()
@@ -215,7 +233,8 @@ checkFrom :: Int -> ByteString -> IO Int
 checkFrom position bytes
   | bytes == bytesAt position count = return $! position + count
   | otherwise = ioError (userError ("the stream is wrong within " ++ show count ++ " bytes from " ++ show position))
-  where count = ByteString.length bytes
+  where
+    count = ByteString.length bytes
 
 -- | Receives and checks until the end of the stream; returns its length. Never asks for more than so many bytes.
 receiveStream :: Socket -> Int -> Int -> IO Int
@@ -228,10 +247,10 @@ receiveExactly :: Socket -> Int -> Int -> IO Int
 receiveExactly s position count
   | count == 0 = return position
   | otherwise = do
-      bytes <- recv s (min count 65536)
-      when (ByteString.null bytes) $ ioError (userError ("the stream ended at " ++ show position))
-      next <- checkFrom position bytes
-      receiveExactly s next (count - ByteString.length bytes)
+    bytes <- recv s (min count 65536)
+    when (ByteString.null bytes) $ ioError (userError ("the stream ended at " ++ show position))
+    next <- checkFrom position bytes
+    receiveExactly s next (count - ByteString.length bytes)
 
 -- | Sends so many bytes of the stream from a position; returns the position after them.
 sendStream :: Socket -> Int -> Int -> IO Int
@@ -241,10 +260,12 @@ sendStream s position count = sendAll s (bytesAt position count) >> (return $! p
 echoStream :: Socket -> Int -> IO Int
 echoStream s position = do
   bytes <- recv s 3000
-  if ByteString.null bytes then return position else do
-    next <- checkFrom position bytes
-    sendAll s bytes
-    echoStream s next
+  if ByteString.null bytes
+    then return position
+    else do
+      next <- checkFrom position bytes
+      sendAll s bytes
+      echoStream s next
 
 newListener :: IO (Socket, SockAddr)
 newListener = bracketOnError (socket AF_INET Stream defaultProtocol) close $ \listener -> do

@@ -1,4 +1,5 @@
 {-# LANGUAGE CApiFFI #-}
+
 -- | GHC retires operating system threads while operations that they submitted are in flight; nobody may notice.
 module ThreadChurnSpec (spec) where
 
@@ -9,41 +10,41 @@ import qualified Data.ByteString as ByteString
 import Data.IORef
 import qualified Data.Set as Set
 import Foreign.C.Types (CInt (..), CUInt (..))
-import System.Directory (listDirectory)
-import Test.Hspec hiding (after, before)
-
 import Millrace.Deadline
+import qualified Millrace.Manager as Manager
 import Millrace.Socket
 import Millrace.Socket.ByteString
-import qualified Millrace.Manager as Manager
 import qualified Millrace.Timer as Timer
 import Support
+import System.Directory (listDirectory)
+import Test.Hspec hiding (after, before)
 
 foreign import capi safe "unistd.h usleep" c_usleep :: CUInt -> IO CInt
 
 spec :: Spec
 spec = describe "several hundred safe foreign calls in flight" $
-  it "earn no operation an error, while thousands are parked" $ within 60 "the whole test" $ do
-    ended <- newIORef Set.empty
-    over <- newIORef False
-    withoutLeaks $ do
-      churners <- forM [1 .. 500] $ \seed -> start $ do
-        random <- newRandom seed
-        -- What it submits after the call is submitted by the thread that made the call, and is soon one too many.
-        untilTrue over $ do
-          void $ between random 20000 60000 >>= c_usleep . fromIntegral
-          between random 1 10000 >>= Timer.threadDelay
-      watcher <- start (watchThreads ended)
-      traffic
-      stop watcher
-      writeIORef over True
-      mapM_ finish churners
-    retired <- Set.size <$> readIORef ended
-    -- Otherwise the test has not shown anything: threads end, and the kernel cancels what they had submitted.
-    retired `shouldSatisfy` (> 500)
-    backend <- Manager.chosenBackend
-    resubmitted <- Manager.resubmissions <$> Manager.counters
-    when (backend == Manager.IoUring) $ resubmitted `shouldSatisfy` (> 100)
+  it "earn no operation an error, while thousands are parked" $
+    within 60 "the whole test" $ do
+      ended <- newIORef Set.empty
+      over <- newIORef False
+      withoutLeaks $ do
+        churners <- forM [1 .. 500] $ \seed -> start $ do
+          random <- newRandom seed
+          -- What it submits after the call is submitted by the thread that made the call, and is soon one too many.
+          untilTrue over $ do
+            void $ between random 20000 60000 >>= c_usleep . fromIntegral
+            between random 1 10000 >>= Timer.threadDelay
+        watcher <- start (watchThreads ended)
+        traffic
+        stop watcher
+        writeIORef over True
+        mapM_ finish churners
+      retired <- Set.size <$> readIORef ended
+      -- Otherwise the test has not shown anything: threads end, and the kernel cancels what they had submitted.
+      retired `shouldSatisfy` (> 500)
+      backend <- Manager.chosenBackend
+      resubmitted <- Manager.resubmissions <$> Manager.counters
+      when (backend == Manager.IoUring) $ resubmitted `shouldSatisfy` (> 100)
 
 untilTrue :: IORef Bool -> IO () -> IO ()
 untilTrue over action = do
@@ -79,7 +80,8 @@ traffic = bracket (replicateM 950 unixPair) (mapM_ closeBoth) $ \pairs ->
     forM_ positions $ uncurry shouldBe
     mapM_ finish sleepers
     finish listening
-  where closeBoth (one, other) = close one >> close other
+  where
+    closeBoth (one, other) = close one >> close other
 
 exchange :: Random -> Socket -> Int -> Int -> IO Int
 exchange _ s 0 position = position <$ shutdown s ShutdownSend
@@ -95,16 +97,19 @@ exchange random s turns position = do
 echoSlowly :: Socket -> Int -> IO Int
 echoSlowly s position = do
   bytes <- recv s 4096
-  if ByteString.null bytes then return position else do
-    next <- checkFrom position bytes
-    void (c_usleep 100)
-    sendAll s bytes
-    echoSlowly s next
+  if ByteString.null bytes
+    then return position
+    else do
+      next <- checkFrom position bytes
+      void (c_usleep 100)
+      sendAll s bytes
+      echoSlowly s next
 
 acceptSome :: IO ()
 acceptSome = withListener $ \listener address -> do
-  server <- start $ forM_ [1 .. 100 :: Int] $ \_ ->
-    bracket (fst <$> accept listener) close $ \s -> void (echoSlowly s 0)
+  server <- start $
+    forM_ [1 .. 100 :: Int] $ \_ ->
+      bracket (fst <$> accept listener) close $ \s -> void (echoSlowly s 0)
   random <- newRandom 77
   forM_ [1 .. 100 :: Int] $ \_ -> bracket (connectTo address) close $ \s -> do
     between random 1 20000 >>= Timer.threadDelay

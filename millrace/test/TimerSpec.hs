@@ -1,5 +1,6 @@
 {-# LANGUAGE RankNTypes #-}
 {-# LANGUAGE ScopedTypeVariables #-}
+
 -- | Delays, timeouts and callbacks: never early, soon after, and with the meaning that base gives them.
 module TimerSpec (spec) where
 
@@ -7,20 +8,19 @@ import Control.Concurrent (myThreadId, threadCapability, yield)
 import Control.Concurrent.MVar
 import Control.Concurrent.STM hiding (registerDelay)
 import Control.Exception
-import Control.Monad ((>=>), forM, forM_, replicateM, replicateM_, unless, void, when)
+import Control.Monad (forM, forM_, replicateM, replicateM_, unless, void, when, (>=>))
 import Data.IORef
 import Data.List (sort)
 import Data.Maybe (isNothing)
 import Data.Word (Word64)
 import GHC.Clock (getMonotonicTimeNSec)
+import Millrace.Timer
+import Scenario (scenarioPrints)
+import Support
 import System.Mem (performMajorGC)
 import System.Mem.Weak (deRefWeak)
 import qualified System.Timeout as Base
 import Test.Hspec hiding (after, before)
-
-import Millrace.Timer
-import Scenario (scenarioPrints)
-import Support
 
 spec :: Spec
 spec = describe "Millrace.Timer" $ do
@@ -38,26 +38,30 @@ spec = describe "Millrace.Timer" $ do
       mapM_ finish jobs
       reverse <$> readIORef order `shouldReturn` [1 .. 20]
     it "of zero or less returns soon" $ within 5 "the delays" $ mapM_ threadDelay [0, -1, minBound]
-    it "of the longest time can be interrupted" $ withoutLeaks $ do
-      job <- start (threadDelay maxBound)
-      pause 10000
-      isOver job `shouldReturn` False
-      stop job
-    it "of 100,000 threads at once ends for each, never early" $ within 60 "all threads" $ withoutLeaks $ do
-      random <- newRandom 2
-      jobs <- replicateM 100000 $ do
-        delay <- between random 1 700000
-        start (lateness (threadDelaying delay))
-      earliest <- minimum <$> mapM finish jobs
-      earliest `shouldSatisfy` (>= 0)
+    it "of the longest time can be interrupted" $
+      withoutLeaks $ do
+        job <- start (threadDelay maxBound)
+        pause 10000
+        isOver job `shouldReturn` False
+        stop job
+    it "of 100,000 threads at once ends for each, never early" $
+      within 60 "all threads" $
+        withoutLeaks $ do
+          random <- newRandom 2
+          jobs <- replicateM 100000 $ do
+            delay <- between random 1 700000
+            start (lateness (threadDelaying delay))
+          earliest <- minimum <$> mapM finish jobs
+          earliest `shouldSatisfy` (>= 0)
   describe "timeout" $ do
     timeoutLikeBase
     it "leaves nothing in flight" $ withoutLeaks $ replicateM_ 1000 (timeout 1000000 yield)
     it "throws no exception after it has returned (100,000 races)" strayExceptions
     it "nests: in races every result is one that can be (20,000 races)" nestedRaces
-    it "can be lifted while the action runs" $ withoutLeaks $ do
-      liftableTimeout 50000 (\lift -> lift >> threadDelay 200000 >> lift) >>= (`shouldBe` Just ())
-      liftableTimeout 50000 (\_ -> threadDelay 5000000) >>= (`shouldBe` Nothing)
+    it "can be lifted while the action runs" $
+      withoutLeaks $ do
+        liftableTimeout 50000 (\lift -> lift >> threadDelay 200000 >> lift) >>= (`shouldBe` Just ())
+        liftableTimeout 50000 (\_ -> threadDelay 5000000) >>= (`shouldBe` Nothing)
     it "is not confused by an exception of another kind that comes at the same time" otherExceptions
   describe "registerDelay" $ do
     it "sets its variable when the time has come, and not before" $ do
@@ -85,12 +89,14 @@ lateness (Timed expectedMicros action) = do
   action
   after <- getMonotonicTimeNSec
   return $! (fromIntegral (after - before) - expectedMicros * 1000) `quotRoundingDown` 1000
-  where quotRoundingDown a b = a `div` (b :: Int)
+  where
+    quotRoundingDown a b = a `div` (b :: Int)
 
 median :: Ord a => [a] -> a
 median values = sort values !! (length values `div` 2)
 
 newtype Mine = Mine Int deriving (Eq, Show)
+
 instance Exception Mine
 
 -- | Every case is run with base's function too: both must agree on what comes out and on what was done.
@@ -107,8 +113,8 @@ timeoutLikeBase = do
   like "three, the middle one fires" $ \run -> run 5000000 (run 5000 (run 5000000 (pause 5000000)))
   like "an exception of the action" $ \run -> try (run 5000000 (throwIO (Mine 1) :: IO ())) :: IO (Either Mine (Maybe ()))
   like "an exception of the action after the time" $ \run ->
-    try (run 5000 (pause 5000000 `catch` \(_ :: SomeException) -> throwIO (Mine 2)))
-      :: IO (Either Mine (Maybe ()))
+    try (run 5000 (pause 5000000 `catch` \(_ :: SomeException) -> throwIO (Mine 2))) ::
+      IO (Either Mine (Maybe ()))
   like "bracket cleans up" $ \run -> do
     cleaned <- newIORef False
     result <- run 5000 (bracket (return ()) (\() -> writeIORef cleaned True) (\() -> pause 5000000))
@@ -134,10 +140,11 @@ timeoutLikeBase = do
   like "one after the other in one thread" $ \run -> mapM (\n -> run (n * 1000) (pause 60000)) [1, 5000, 2, 5000, 3, 5000]
   where
     like :: (Eq a, Show a) => String -> ((forall b. Int -> IO b -> IO (Maybe b)) -> IO a) -> Spec
-    like name run = it ("is like base's: " ++ name) $ within 10 name $ do
-      ours <- run timeout
-      theirs <- run Base.timeout
-      ours `shouldBe` theirs
+    like name run = it ("is like base's: " ++ name) $
+      within 10 name $ do
+        ours <- run timeout
+        theirs <- run Base.timeout
+        ours `shouldBe` theirs
 
 -- | How many completions a manager takes at a time.
 batch :: Int
@@ -161,64 +168,68 @@ busy ns = getMonotonicTimeNSec >>= go
 
 -- The limit and the action's end are as close together as can be. An exception that came later would end the job.
 strayExceptions :: IO ()
-strayExceptions = within 60 "all races" $ withoutLeaks $ do
-  jobs <- forM [1 .. 50] $ \seed -> start $ do
-    random <- newRandom seed
-    fired <- newIORef (0 :: Int)
-    replicateM_ 2000 $ do
-      limit <- between random 1 600
-      length' <- between random 1 600
-      way <- below random 3
-      result <- timeout limit $ case way of
-        0 -> threadDelay length'
-        1 -> busy (fromIntegral length' * 100)
-        _ -> threadDelay limit
-      when (isNothing result) $ modifyIORef' fired (+ 1)
-      when (way == 0) yield
-    threadDelay 5000
-    readIORef fired
-  fired <- sum <$> mapM finish jobs
-  fired `shouldSatisfy` (\n -> n > 3000 && n < 97000)
+strayExceptions = within 60 "all races" $
+  withoutLeaks $ do
+    jobs <- forM [1 .. 50] $ \seed -> start $ do
+      random <- newRandom seed
+      fired <- newIORef (0 :: Int)
+      replicateM_ 2000 $ do
+        limit <- between random 1 600
+        length' <- between random 1 600
+        way <- below random 3
+        result <- timeout limit $ case way of
+          0 -> threadDelay length'
+          1 -> busy (fromIntegral length' * 100)
+          _ -> threadDelay limit
+        when (isNothing result) $ modifyIORef' fired (+ 1)
+        when (way == 0) yield
+      threadDelay 5000
+      readIORef fired
+    fired <- sum <$> mapM finish jobs
+    fired `shouldSatisfy` (\n -> n > 3000 && n < 97000)
 
 nestedRaces :: IO ()
-nestedRaces = within 60 "all races" $ withoutLeaks $ do
-  jobs <- forM [1 .. 20] $ \seed -> start $ do
-    random <- newRandom seed
-    replicateM 1000 $ do
-      outer <- between random 1 600
-      inner <- between random 1 600
-      work <- between random 1 600
-      before <- getMonotonicTimeNSec
-      result <- timeout outer (timeout inner (threadDelay work))
-      after <- getMonotonicTimeNSec
-      let elapsed = fromIntegral (after - before) :: Int
-          needed = case result of
-            Nothing -> outer
-            Just Nothing -> inner
-            Just (Just ()) -> work
-      require (elapsed >= needed * 1000) ("too early: " ++ show (outer, inner, work, result, elapsed))
-      return (maybe 'o' (maybe 'i' (const 'w')) result)
-  results <- concat <$> mapM finish jobs
-  forM_ "oiw" $ \kind -> length (filter (== kind) results) `shouldSatisfy` (> 500)
+nestedRaces = within 60 "all races" $
+  withoutLeaks $ do
+    jobs <- forM [1 .. 20] $ \seed -> start $ do
+      random <- newRandom seed
+      replicateM 1000 $ do
+        outer <- between random 1 600
+        inner <- between random 1 600
+        work <- between random 1 600
+        before <- getMonotonicTimeNSec
+        result <- timeout outer (timeout inner (threadDelay work))
+        after <- getMonotonicTimeNSec
+        let elapsed = fromIntegral (after - before) :: Int
+            needed = case result of
+              Nothing -> outer
+              Just Nothing -> inner
+              Just (Just ()) -> work
+        require (elapsed >= needed * 1000) ("too early: " ++ show (outer, inner, work, result, elapsed))
+        return (maybe 'o' (maybe 'i' (const 'w')) result)
+    results <- concat <$> mapM finish jobs
+    forM_ "oiw" $ \kind -> length (filter (== kind) results) `shouldSatisfy` (> 500)
 
 -- Exceptions of ours race with the timeout's own: each arrives exactly once.
 otherExceptions :: IO ()
-otherExceptions = within 60 "all races" $ withoutLeaks $ do
-  jobs <- forM [1 .. 10 :: Int] $ \seed -> start $ do
-    random <- newRandom seed
-    forM_ [1 .. 300] $ \number -> do
-      self <- myThreadId
-      limit <- between random 1 600
-      delay <- between random 1 600
-      -- The exception hits inside the timeout, or in the delay after it; masked, it cannot come before.
-      (thrower, result) <- mask $ \restore -> do
-        thrower <- start (threadDelay delay >> throwTo self (Mine number))
-        result <- try (restore (timeout limit (threadDelay 600) >> threadDelay 10000000))
-        return (thrower, result)
-      result `shouldMatch` Left (Mine number)
-      finish thrower
-  mapM_ finish jobs
-  where shouldMatch result expected = require (result == (expected :: Either Mine ())) (show result)
+otherExceptions = within 60 "all races" $
+  withoutLeaks $ do
+    jobs <- forM [1 .. 10 :: Int] $ \seed -> start $ do
+      random <- newRandom seed
+      forM_ [1 .. 300] $ \number -> do
+        self <- myThreadId
+        limit <- between random 1 600
+        delay <- between random 1 600
+        -- The exception hits inside the timeout, or in the delay after it; masked, it cannot come before.
+        (thrower, result) <- mask $ \restore -> do
+          thrower <- start (threadDelay delay >> throwTo self (Mine number))
+          result <- try (restore (timeout limit (threadDelay 600) >> threadDelay 10000000))
+          return (thrower, result)
+        result `shouldMatch` Left (Mine number)
+        finish thrower
+    mapM_ finish jobs
+  where
+    shouldMatch result expected = require (result == (expected :: Either Mine ())) (show result)
 
 -- What a timer would have done must be garbage as soon as the timer is cancelled.
 keepsNothing :: (IO () -> IO ()) -> IO ()
@@ -235,12 +246,13 @@ callbacks = do
   it "that were cancelled are let go of at once" $ do
     manager <- getSystemTimerManager
     keepsNothing (registerTimeout manager 60000000 >=> unregisterTimeout manager)
-  it "that were cancelled from another capability are let go of a moment later" $ withoutLeaks $ do
-    manager <- getSystemTimerManager
-    keepsNothing $ \callback -> do
-      key <- startOn 0 (registerTimeout manager 60000000 callback) >>= finish
-      startOn 1 (unregisterTimeout manager key) >>= finish
-      inFlightNow `shouldBecome` 0
+  it "that were cancelled from another capability are let go of a moment later" $
+    withoutLeaks $ do
+      manager <- getSystemTimerManager
+      keepsNothing $ \callback -> do
+        key <- startOn 0 (registerTimeout manager 60000000 callback) >>= finish
+        startOn 1 (unregisterTimeout manager key) >>= finish
+        inFlightNow `shouldBecome` 0
   it "that have run are let go of" $ do
     manager <- getSystemTimerManager
     keepsNothing $ \callback -> do
@@ -264,16 +276,18 @@ callbacks = do
     (after - before) `shouldSatisfy` (< 20000)
   it "run also if they fill a batch just before the manager would sleep" $ do
     manager <- getSystemTimerManager
-    job <- startOn 0 $ replicateM_ 5 $ do
-      left <- newIORef batch
-      allRun <- newEmptyMVar
-      threadDelay 1000
-      yield -- the manager's next poll finds nothing, and the one after that is its last before it sleeps
-      replicateM_ batch $ registerTimeout manager 0 $ do
-        last' <- (== 0) <$> atomicModifyIORef' left (\n -> (n - 1, n - 1))
-        when last' (putMVar allRun ())
-      spin 2000000 -- until all are due
-      within 5 "the callbacks" (takeMVar allRun)
+    job <- startOn 0 $
+      replicateM_ 5 $ do
+        left <- newIORef batch
+        allRun <- newEmptyMVar
+        threadDelay 1000
+        yield -- the manager's next poll finds nothing, and the one after that is its last before it sleeps
+        replicateM_ batch $
+          registerTimeout manager 0 $ do
+            last' <- (== 0) <$> atomicModifyIORef' left (\n -> (n - 1, n - 1))
+            when last' (putMVar allRun ())
+        spin 2000000 -- until all are due
+        within 5 "the callbacks" (takeMVar allRun)
     finish job
   it "run once, not early" $ do
     manager <- getSystemTimerManager
@@ -296,51 +310,59 @@ callbacks = do
     lateness' `shouldSatisfy` (< 500000)
     putMVar gate ()
     readMVar count `shouldBecome` 100
-  it "run on the capability that registered them" $ forM_ [0, 1] $ \capability -> do
-    manager <- getSystemTimerManager
-    place <- newEmptyMVar
-    void $ startOn capability (registerTimeout manager 1000 (myThreadId >>= threadCapability >>= putMVar place)) >>= finish
-    within 5 "the callback" (takeMVar place) >>= (`shouldBe` (capability, True))
-  it "can be moved forwards and backwards, from any capability" $ forM_ [0, 1] $ \capability -> do
-    manager <- getSystemTimerManager
-    fired <- newEmptyMVar
-    key <- registerTimeout manager 5000 (getMonotonicTimeNSec >>= putMVar fired)
-    before <- getMonotonicTimeNSec
-    startOn capability (updateTimeout manager key 60000) >>= finish
-    pause 30000
-    isEmptyMVar fired `shouldReturn` True
-    after <- within 5 "the callback" (takeMVar fired)
-    (after - before) `shouldSatisfy` (>= 60000000)
-    late <- registerTimeout manager 60000000 (getMonotonicTimeNSec >>= putMVar fired)
-    startOn capability (updateTimeout manager late 5000) >>= finish
-    void (within 5 "the callback that was moved forwards" (takeMVar fired))
-    updateTimeout manager late 1000 -- has fired: nothing happens
-    unregisterTimeout manager late
-    pause 10000
-    isEmptyMVar fired `shouldReturn` True
-  it "can be unregistered, from any capability, and then never run" $ withoutLeaks $ do
-    manager <- getSystemTimerManager
-    runs <- newMVar (0 :: Int)
-    keys <- forM [0 .. 999 :: Int] $ \number -> startOn number
-      (registerTimeout manager 10000000 (modifyMVar_ runs (return . (+ 1)))) >>= finish
-    jobs <- forM (zip [0 ..] keys) $ \(number, key) ->
-      startOn (number `div` 2) (replicateM_ 2 (unregisterTimeout manager key))
-    mapM_ finish jobs
-    -- Moving what is unregistered does not bring it back.
-    forM_ keys $ \key -> updateTimeout manager key 1000
-    inFlightNow `shouldBecome` 0
-    pause 20000
-    readMVar runs `shouldReturn` 0
-  it "run or do not run, but never twice, when they are unregistered at their time" $ within 30 "all" $ withoutLeaks $ do
-    manager <- getSystemTimerManager
-    random <- newRandom 4
-    runs <- forM [0 .. 1999 :: Int] $ \number -> do
-      count <- newIORef (0 :: Int)
-      key <- registerTimeout manager 300 (atomicModifyIORef' count (\n -> (n + 1, ())))
-      between random 1 500 >>= threadDelay
-      startOn number (unregisterTimeout manager key) >>= finish
-      return count
-    pause 20000
-    counts <- mapM readIORef runs
-    unless (all (<= 1) counts) $ expectationFailure ("ran " ++ show (maximum counts) ++ " times")
-    sum counts `shouldSatisfy` (\n -> n > 50 && n < 1950)
+  it "run on the capability that registered them" $
+    forM_ [0, 1] $ \capability -> do
+      manager <- getSystemTimerManager
+      place <- newEmptyMVar
+      void $ startOn capability (registerTimeout manager 1000 (myThreadId >>= threadCapability >>= putMVar place)) >>= finish
+      within 5 "the callback" (takeMVar place) >>= (`shouldBe` (capability, True))
+  it "can be moved forwards and backwards, from any capability" $
+    forM_ [0, 1] $ \capability -> do
+      manager <- getSystemTimerManager
+      fired <- newEmptyMVar
+      key <- registerTimeout manager 5000 (getMonotonicTimeNSec >>= putMVar fired)
+      before <- getMonotonicTimeNSec
+      startOn capability (updateTimeout manager key 60000) >>= finish
+      pause 30000
+      isEmptyMVar fired `shouldReturn` True
+      after <- within 5 "the callback" (takeMVar fired)
+      (after - before) `shouldSatisfy` (>= 60000000)
+      late <- registerTimeout manager 60000000 (getMonotonicTimeNSec >>= putMVar fired)
+      startOn capability (updateTimeout manager late 5000) >>= finish
+      void (within 5 "the callback that was moved forwards" (takeMVar fired))
+      updateTimeout manager late 1000 -- has fired: nothing happens
+      unregisterTimeout manager late
+      pause 10000
+      isEmptyMVar fired `shouldReturn` True
+  it "can be unregistered, from any capability, and then never run" $
+    withoutLeaks $ do
+      manager <- getSystemTimerManager
+      runs <- newMVar (0 :: Int)
+      keys <- forM [0 .. 999 :: Int] $ \number ->
+        startOn
+          number
+          (registerTimeout manager 10000000 (modifyMVar_ runs (return . (+ 1))))
+          >>= finish
+      jobs <- forM (zip [0 ..] keys) $ \(number, key) ->
+        startOn (number `div` 2) (replicateM_ 2 (unregisterTimeout manager key))
+      mapM_ finish jobs
+      -- Moving what is unregistered does not bring it back.
+      forM_ keys $ \key -> updateTimeout manager key 1000
+      inFlightNow `shouldBecome` 0
+      pause 20000
+      readMVar runs `shouldReturn` 0
+  it "run or do not run, but never twice, when they are unregistered at their time" $
+    within 30 "all" $
+      withoutLeaks $ do
+        manager <- getSystemTimerManager
+        random <- newRandom 4
+        runs <- forM [0 .. 1999 :: Int] $ \number -> do
+          count <- newIORef (0 :: Int)
+          key <- registerTimeout manager 300 (atomicModifyIORef' count (\n -> (n + 1, ())))
+          between random 1 500 >>= threadDelay
+          startOn number (unregisterTimeout manager key) >>= finish
+          return count
+        pause 20000
+        counts <- mapM readIORef runs
+        unless (all (<= 1) counts) $ expectationFailure ("ran " ++ show (maximum counts) ++ " times")
+        sum counts `shouldSatisfy` (\n -> n > 50 && n < 1950)

@@ -4,10 +4,9 @@ module Main (main) where
 import Control.Exception (try)
 import Control.Monad (forM_, unless, void)
 import Data.List (isInfixOf)
-import System.Exit (exitFailure)
-
 import Millrace
 import Millrace.Manager
+import System.Exit (exitFailure)
 import System.Posix.Types (Fd (..))
 
 main :: IO ()
@@ -20,21 +19,22 @@ main = do
 
 firstOperations :: [(String, IO ())]
 firstOperations =
-  [ ("socket", void (socket AF_INET Stream defaultProtocol))
-  , ("socketPair", void (socketPair AF_UNIX Stream defaultProtocol))
-  , ("threadDelay", threadDelay 1)
-  , ("timeout", void (timeout 1000 (return ())))
-  , ("registerDelay", void (registerDelay 1))
-  , ("threadWaitRead", threadWaitRead (Fd 0))
-  , ("loopCount", void loopCount)
+  [ ("socket", void (socket AF_INET Stream defaultProtocol)),
+    ("socketPair", void (socketPair AF_UNIX Stream defaultProtocol)),
+    ("threadDelay", threadDelay 1),
+    ("timeout", void (timeout 1000 (return ()))),
+    ("registerDelay", void (registerDelay 1)),
+    ("threadWaitRead", threadWaitRead (Fd 0)),
+    ("loopCount", void loopCount)
   ]
 
 attempt :: (String, IO ()) -> IO String
 attempt (name, operation) = do
   outcome <- try operation
-  return $ name ++ ": " ++ case outcome of
-    Right () -> "FAILED: it worked without -threaded"
-    Left NotThreaded
-      | "-threaded" `isInfixOf` show NotThreaded -> "throws NotThreaded"
-      | otherwise -> "FAILED: the message does not say what to do"
-    Left other -> "FAILED: " ++ show other
+  return $
+    name ++ ": " ++ case outcome of
+      Right () -> "FAILED: it worked without -threaded"
+      Left NotThreaded
+        | "-threaded" `isInfixOf` show NotThreaded -> "throws NotThreaded"
+        | otherwise -> "FAILED: the message does not say what to do"
+      Left other -> "FAILED: " ++ show other

@@ -7,6 +7,7 @@ import Test.Hspec
 foreign import ccall safe "short_stack.h fetch_short_stack" c_fetch_short_stack :: IO CInt
 
 spec :: Spec
-spec = describe "fetching waiting threads ahead" $
-  it "reads no stack beyond its end, where there may be no memory" $
-    c_fetch_short_stack `shouldReturn` 0
+spec =
+  describe "fetching waiting threads ahead" $
+    it "reads no stack beyond its end, where there may be no memory" $
+      c_fetch_short_stack `shouldReturn` 0

@@ -22,14 +22,15 @@ main = getArgs >>= mapM_ describe
 describe :: FilePath -> IO ()
 describe path = do
   general <- readGenericPackageDescription silent path
-  let spec = ComponentRequestedSpec { testsRequested = False, benchmarksRequested = False }
+  let spec = ComponentRequestedSpec {testsRequested = False, benchmarksRequested = False}
       compiler = unknownCompilerInfo buildCompilerId NoAbiTag
   case finalizePD mempty spec (const True) (Platform X86_64 Windows) compiler [] general of
     Left missing -> error (path ++ ": unsatisfied on Windows: " ++ show missing)
     Right (package, _) -> do
       let name = prettyShow (pkgName (specVersionless package))
       mapM_ (putStr . component name . libraryFields) (library package)
-      mapM_ (\program -> putStr (component (name ++ ":" ++ unUnqualComponentName (exeName program)) (programFields program)))
+      mapM_
+        (\program -> putStr (component (name ++ ":" ++ unUnqualComponentName (exeName program)) (programFields program)))
         (executables package)
   where
     specVersionless = Distribution.PackageDescription.package
@@ -43,16 +44,20 @@ programFields one = (buildInfo one, [("main", modulePath one)])
 component :: String -> (BuildInfo, [(String, String)]) -> String
 component name (info, own)
   | not (buildable info) = line ("buildable", "False")
-  | otherwise = concatMap line $ own ++ concat
-      [ [("module", prettyShow one) | one <- otherModules info]
-      , [("generated", prettyShow one) | one <- autogenModules info]
-      , [("source-dir", one) | one <- hsSourceDirs info]
-      , [("c-source", one) | one <- cSources info]
-      , [("asm-source", one) | one <- asmSources info]
-      , [("include-dir", one) | one <- includeDirs info]
-      , [("cc-option", one) | one <- ccOptions info]
-      , [("extra-library", one) | one <- extraLibs info]
-      , [("pkgconfig", prettyShow one) | one <- pkgconfigDepends info]
-      , [("depends", prettyShow one) | Dependency one _ _ <- targetBuildDepends info]
-      ]
-  where line (field, value) = intercalate "\t" [name, field, value] ++ "\n"
+  | otherwise =
+    concatMap line $
+      own
+        ++ concat
+          [ [("module", prettyShow one) | one <- otherModules info],
+            [("generated", prettyShow one) | one <- autogenModules info],
+            [("source-dir", one) | one <- hsSourceDirs info],
+            [("c-source", one) | one <- cSources info],
+            [("asm-source", one) | one <- asmSources info],
+            [("include-dir", one) | one <- includeDirs info],
+            [("cc-option", one) | one <- ccOptions info],
+            [("extra-library", one) | one <- extraLibs info],
+            [("pkgconfig", prettyShow one) | one <- pkgconfigDepends info],
+            [("depends", prettyShow one) | Dependency one _ _ <- targetBuildDepends info]
+          ]
+  where
+    line (field, value) = intercalate "\t" [name, field, value] ++ "\n"

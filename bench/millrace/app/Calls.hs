@@ -1,4 +1,5 @@
 {-# LANGUAGE CPP #-}
+
 -- | Blocking C functions called from many threads. One source for both sides: with MILLRACE defined the calls are
 -- 'fiberCall', without it they are @safe@ foreign calls. The functions, and the measurement, are in @call.c@: prints the
 -- seconds that the work took, and the bytes of memory in use before.
@@ -33,7 +34,9 @@ foreign import ccall safe "call_nothing" callNothing :: CInt -> IO CInt
 #endif
 
 foreign import ccall unsafe "call_open" callOpen :: IO CInt
+
 foreign import ccall unsafe "call_measure_begin" measureBegin :: IO ()
+
 foreign import ccall unsafe "call_measure_end" measureEnd :: IO ()
 
 -- | A thread for each argument, which makes so many calls with it.

@@ -5,8 +5,8 @@ module Main (main) where
 import Control.Concurrent (forkIO, yield)
 import Control.Exception (SomeException, handle, mask_)
 import Control.Monad (forever, void, when)
-import qualified Data.ByteString.Char8 as Char8
 import Data.ByteString (ByteString)
+import qualified Data.ByteString.Char8 as Char8
 import Data.Word (Word8)
 import Foreign.Marshal.Alloc (free, mallocBytes)
 import Foreign.Ptr (Ptr)
@@ -16,7 +16,8 @@ import System.Environment (getArgs)
 
 answer :: ByteString
 answer = Char8.append headPart (Char8.replicate (500 - Char8.length headPart) 'x')
-  where headPart = Char8.pack "HTTP/1.1 200 OK\r\nContent-Length: 460\r\n\r\n"
+  where
+    headPart = Char8.pack "HTTP/1.1 200 OK\r\nContent-Length: 460\r\n\r\n"
 
 -- A tail call: a frame per request would be walked each time the thread blocks. What it needs are arguments, not the
 -- variables of a closure: a connection's closure would be in no cache when its turn comes.

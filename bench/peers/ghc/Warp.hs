@@ -1,4 +1,5 @@
 {-# LANGUAGE OverloadedStrings #-}
+
 -- | Warp, with "Pong!" to every request or with the files of a directory.
 --
 -- > warp PORT pong           keep-alive
@@ -23,7 +24,8 @@ files :: FilePath -> Application
 files directory request respond = respond $ case pathInfo request of
   [name] | name /= ".." -> responseFile ok200 [(hContentType, "application/octet-stream")] (path name) Nothing
   _ -> responseLBS notFound404 [] ""
-  where path name = directory ++ '/' : Text.unpack name
+  where
+    path name = directory ++ '/' : Text.unpack name
 
 main :: IO ()
 main = do

@@ -1,7 +1,8 @@
 -- | The @millrace@ command.
 module Millrace.Cli
-  ( main
-  ) where
+  ( main,
+  )
+where
 
 import Control.Exception (handle, throwIO)
 import Control.Monad (unless)
@@ -59,9 +60,9 @@ directory options = handle (throwIO . failure) (openRoot policy path)
     policy = if filesFollowLinks options then FollowLinks else StayInside
     failure exception =
       Failure
-        { failureAttempt = "serve " <> path
-        , failureReason = ioe_description (exception :: IOException)
-        , failureRemedy =
+        { failureAttempt = "serve " <> path,
+          failureReason = ioe_description (exception :: IOException),
+          failureRemedy =
             if ioe_filename exception == Just "/proc"
               then "Mount it: mount -t proc proc /proc."
               else "Give the directory whose files are to be served: millrace serve DIR."

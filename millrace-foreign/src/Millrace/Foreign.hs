@@ -1,4 +1,6 @@
-{-# LANGUAGE RankNTypes, ScopedTypeVariables #-}
+{-# LANGUAGE RankNTypes #-}
+{-# LANGUAGE ScopedTypeVariables #-}
+
 -- | Blocking C functions that block no thread.
 --
 -- 'fiberCall' gives a C function the type that it has. The function runs on a /fiber/, a C stack of its own on one of a
@@ -45,29 +47,32 @@
 -- * A call costs a few microseconds. For functions that never wait, use an ordinary import.
 module Millrace.Foreign
   ( -- * Calls
-    fiberCall
-  , fiberCallWith
-  , CallOptions (..)
-  , defaultCall
+    fiberCall,
+    fiberCallWith,
+    CallOptions (..),
+    defaultCall,
+
     -- * Callbacks
-  , Callback
-  , newCallback
-  , callbackPointer
-  , freeCallback
-  , withCallback
+    Callback,
+    newCallback,
+    callbackPointer,
+    freeCallback,
+    withCallback,
+
     -- * Types
-  , Callable
-  , Passable
+    Callable,
+    Passable,
+
     -- * Carriers
-  , startCarriers
-  , carrierCount
-  ) where
+    startCarriers,
+    carrierCount,
+  )
+where
 
 import Control.Exception (bracket)
 import Data.Proxy (Proxy (..))
 import Foreign.Ptr (FunPtr, Ptr, castPtr, plusPtr)
 import Foreign.Storable (Storable (peek, poke, sizeOf))
-
 import Millrace.Foreign.Internal.Call
 import Millrace.Foreign.Internal.Callback
 import Millrace.Foreign.Internal.Type
@@ -78,8 +83,10 @@ import Millrace.Foreign.Internal.Type
 class Callable f where
   -- | A function of the arguments still to come. Those that were given are in reverse.
   calling :: ([Argument] -> Invocation) -> [Argument] -> f
+
   -- | Reads arguments, calls, writes the result.
   serving :: f -> Handler
+
   -- | The kinds of the arguments, and that of the result.
   signature :: Proxy f -> ([Kind], Kind)
 
@@ -88,16 +95,19 @@ newtype Invocation = Invocation (forall r. Kind -> (Ptr () -> IO r) -> IO r)
 
 instance (Passable a, Callable f) => Callable (a -> f) where
   calling invoke given value = calling invoke (argument : given)
-    where argument = value `seq` Argument (kindOf value) ((`poke` value) . castPtr)
+    where
+      argument = value `seq` Argument (kindOf value) ((`poke` value) . castPtr)
   serving function arguments result = do
     value <- peek arguments >>= peek . castPtr
     serving (function value) (arguments `plusPtr` sizeOf arguments) result
   signature _ = (kindOf (undefined :: a) : rest, result)
-    where (rest, result) = signature (Proxy :: Proxy f)
+    where
+      (rest, result) = signature (Proxy :: Proxy f)
 
 instance Passable r => Callable (IO r) where
   calling invoke given = run (kindOf (undefined :: r)) (peek . castPtr)
-    where Invocation run = invoke (reverse given)
+    where
+      Invocation run = invoke (reverse given)
   serving action _ result = action >>= poke (castPtr result)
   signature _ = ([], kindOf (undefined :: r))
 
@@ -123,7 +133,8 @@ fiberCall = fiberCallWith defaultCall
 -- @since 0.1.0
 fiberCallWith :: Callable f => CallOptions -> FunPtr f -> f
 fiberCallWith options function = calling invocation []
-  where invocation arguments = Invocation (perform options function arguments)
+  where
+    invocation arguments = Invocation (perform options function arguments)
 
 -- | A C function pointer for a Haskell function, to be called by C code that runs in 'fiberCall'. It is run by the
 -- Haskell thread that made the call, while the fiber waits: it may block, call 'fiberCall', and meets exceptions that
@@ -141,7 +152,8 @@ fiberCallWith options function = calling invocation []
 -- @since 0.1.0
 newCallback :: forall f. Callable f => f -> IO (Callback f)
 newCallback function = createCallback argumentKinds resultKind (serving function)
-  where (argumentKinds, resultKind) = signature (Proxy :: Proxy f)
+  where
+    (argumentKinds, resultKind) = signature (Proxy :: Proxy f)
 
 -- | A callback for as long as the action takes.
 --

@@ -75,7 +75,8 @@ data Crowd = Crowd {answered :: !Int, cutOff :: !Int, hurt :: !Int}
 describe :: [Word64] -> [Crowd] -> String
 describe seeds crowds =
   show (length seeds) ++ " seeds, " ++ total answered ++ " responses, " ++ total cutOff ++ " connections cut off, "
-    ++ total hurt ++ " faults"
+    ++ total hurt
+    ++ " faults"
   where
     total field = show (sum (map field crowds))
 
@@ -112,8 +113,9 @@ withServer served use = do
   bind listener (SockAddrInet 80 (tupleToHostAddress (10, 0, 0, 1)))
   listen listener 64
   ended <- newEmptyMVar
-  void $ forkIO $
-    (try (runSettingsListener settings listener served) :: IO (Either SomeException ())) >>= putMVar ended
+  void $
+    forkIO $
+      (try (runSettingsListener settings listener served) :: IO (Either SomeException ())) >>= putMVar ended
   result <- try (getSocketName listener >>= use)
   close listener
   takeMVar ended >>= either throwIO return
@@ -124,8 +126,9 @@ withServer served use = do
 application :: Application
 application request respond = case (requestMethod request, pathInfo request) of
   ("POST", _) -> strictRequestBody request >>= respond . responseLBS status200 (tagOf request)
-  (_, [kind, size, _]) | kind == "stream" -> respond $ responseStream status200 (tagOf request) $ \write flush -> do
-    forM_ (pieces 700 (bytesFor (rawPathInfo request) (number size))) $ \piece -> write (byteString piece) >> flush
+  (_, [kind, size, _]) | kind == "stream" -> respond $
+    responseStream status200 (tagOf request) $ \write flush -> do
+      forM_ (pieces 700 (bytesFor (rawPathInfo request) (number size))) $ \piece -> write (byteString piece) >> flush
   (_, [_, size, _]) -> respond (responseLBS status200 (tagOf request) (L.fromStrict (bytesFor (rawPathInfo request) (number size))))
   _ -> respond (responseLBS status404 [] "")
   where
@@ -151,45 +154,55 @@ crowd address = do
   results <- forM [1 .. count] $ \client -> do
     result <- newEmptyMVar
     got <- newIORef 0
-    void $ forkIO $ do
-      begin <- chance 40000
-      threadDelay begin
-      outcome <- try (oneClient address client got)
-      -- A broken connection is the machine's doing; a wrong byte is not.
-      case outcome of
-        Left problem | Just wrong <- Replies.wrongOf problem -> putMVar result (Left wrong)
-        Left _ -> readIORef got >>= \good -> putMVar result (Right (good, 1))
-        Right () -> readIORef got >>= \good -> putMVar result (Right (good, 0))
+    void $
+      forkIO $ do
+        begin <- chance 40000
+        threadDelay begin
+        outcome <- try (oneClient address client got)
+        -- A broken connection is the machine's doing; a wrong byte is not.
+        case outcome of
+          Left problem | Just wrong <- Replies.wrongOf problem -> putMVar result (Left wrong)
+          Left _ -> readIORef got >>= \good -> putMVar result (Right (good, 1))
+          Right () -> readIORef got >>= \good -> putMVar result (Right (good, 0))
     return result
   ends <- mapM takeMVar results
   either (ioError . userError) (return . foldr add (0, 0)) (sequence ends)
   where
     add (a, b) (c, d) = (a + c, b + d)
 
-data Wanted = Wanted ByteString ByteString ByteString -- ^ the request, the tag and the body of its response
+data Wanted
+  = -- | the request, the tag and the body of its response
+    Wanted ByteString ByteString ByteString
 
 oneClient :: SockAddr -> Int -> IORef Int -> IO ()
 oneClient address client got = bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do
   deadlineAfter 200000000 >>= \deadline -> connectBefore deadline s address
   kind <- chance 12
-  if kind == 0 then sayNothing s else do
-    rounds <- (+ 1) <$> chance 4
-    held <- newIORef B.empty
-    forM_ [1 .. rounds] $ \roundNumber -> do
-      burst <- (+ 1) <$> chance 4
-      wanted <- forM [1 .. burst] $ \place -> wantedRequest (client * 1000 + roundNumber * 10 + place)
-      -- At the same time: a server that cannot send its responses takes no more requests.
-      sent <- newEmptyMVar
-      void $ forkIO $ (try (sendInPieces s (B.concat [request | Wanted request _ _ <- wanted]))
-                        :: IO (Either SomeException ())) >>= putMVar sent
-      answers <- try $ forM_ wanted $ \(Wanted _ tag body) -> do
-        Replies.expectReply (receiveSome s) held tag body
-        modifyIORef' got (+ 1)
-      when (isLeft answers) $ shutdown s ShutdownBoth `catch` ignore
-      sending <- takeMVar sent
-      either (throwIO :: SomeException -> IO ()) return (answers >> sending)
-    leftover <- readIORef held
-    unless (B.null leftover) $ Replies.wrong ("more than was asked for: " ++ show leftover)
+  if kind == 0
+    then sayNothing s
+    else do
+      rounds <- (+ 1) <$> chance 4
+      held <- newIORef B.empty
+      forM_ [1 .. rounds] $ \roundNumber -> do
+        burst <- (+ 1) <$> chance 4
+        wanted <- forM [1 .. burst] $ \place -> wantedRequest (client * 1000 + roundNumber * 10 + place)
+        -- At the same time: a server that cannot send its responses takes no more requests.
+        sent <- newEmptyMVar
+        void $
+          forkIO $
+            ( try (sendInPieces s (B.concat [request | Wanted request _ _ <- wanted])) ::
+                IO (Either SomeException ())
+            )
+              >>= putMVar sent
+        answers <- try $
+          forM_ wanted $ \(Wanted _ tag body) -> do
+            Replies.expectReply (receiveSome s) held tag body
+            modifyIORef' got (+ 1)
+        when (isLeft answers) $ shutdown s ShutdownBoth `catch` ignore
+        sending <- takeMVar sent
+        either (throwIO :: SomeException -> IO ()) return (answers >> sending)
+      leftover <- readIORef held
+      unless (B.null leftover) $ Replies.wrong ("more than was asked for: " ++ show leftover)
 
 ignore :: IOError -> IO ()
 ignore _ = return ()
@@ -206,20 +219,21 @@ wantedRequest tag = do
   size <- chance 6 >>= \scale -> chance ([1, 10, 100, 1000, 10000, 60000] !! scale)
   let path = C8.pack ("/" ++ (if kind == 1 then "stream" else "plain") ++ "/" ++ show size ++ "/" ++ show tag)
       body = bytesFor path size
-  return $ if kind == 2
-    then Wanted (B.concat ["POST ", path, " HTTP/1.1\r\nHost: a\r\nContent-Length: ", C8.pack (show size), "\r\n\r\n", body]) path body
-    else Wanted (B.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\nX-Padding: ", C8.replicate padding 'p', "\r\n\r\n"]) path body
+  return $
+    if kind == 2
+      then Wanted (B.concat ["POST ", path, " HTTP/1.1\r\nHost: a\r\nContent-Length: ", C8.pack (show size), "\r\n\r\n", body]) path body
+      else Wanted (B.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\nX-Padding: ", C8.replicate padding 'p', "\r\n\r\n"]) path body
 
 sendInPieces :: Socket -> ByteString -> IO ()
 sendInPieces s bytes
   | B.null bytes = return ()
   | otherwise = do
-      whole <- chance 2
-      size <- if whole == 0 then return (B.length bytes) else (+ 1) <$> chance (B.length bytes)
-      let (piece, rest) = B.splitAt size bytes
-      sendAll s piece
-      unless (B.null rest) (chance 200000 >>= threadDelay)
-      sendInPieces s rest
+    whole <- chance 2
+    size <- if whole == 0 then return (B.length bytes) else (+ 1) <$> chance (B.length bytes)
+    let (piece, rest) = B.splitAt size bytes
+    sendAll s piece
+    unless (B.null rest) (chance 200000 >>= threadDelay)
+    sendInPieces s rest
 
 -- | The server must end the connection at its deadline: not before, and not much later.
 sayNothing :: Socket -> IO ()
@@ -246,18 +260,22 @@ resetAtEveryPoint = do
 -- | Connections that come every minute for a day, say a word and then nothing.
 dayOfIdleConnections :: IO String
 dayOfIdleConnections = do
-  outcome <- simulate (calm 6) {planTraces = False} $ withServer application $ \address -> do
-    ends <- forM [1 .. 1440 :: Int] $ \minute -> do
-      end <- newEmptyMVar
-      void $ forkIO $ (try (idler address minute) :: IO (Either SomeException Double)) >>= putMVar end
-      threadDelay 60000000
-      return end
-    mapM takeMVar ends
+  outcome <- simulate (calm 6) {planTraces = False} $
+    withServer application $ \address -> do
+      ends <- forM [1 .. 1440 :: Int] $ \minute -> do
+        end <- newEmptyMVar
+        void $ forkIO $ (try (idler address minute) :: IO (Either SomeException Double)) >>= putMVar end
+        threadDelay 60000000
+        return end
+      mapM takeMVar ends
   waits <- either throwIO (mapM (either throwIO evaluate)) (outcomeResult outcome)
   unless (all (\w -> w >= fromIntegral idleSeconds && w < fromIntegral idleSeconds + 0.01) waits) $
     ioError (userError ("idle for " ++ show (minimum waits) ++ " to " ++ show (maximum waits) ++ " s"))
-  return (show (length waits) ++ " connections, each ended after " ++ show idleSeconds ++ " s of silence; "
-            ++ show (outcomeNanoseconds outcome `div` 1000000000) ++ " s of virtual time")
+  return
+    ( show (length waits) ++ " connections, each ended after " ++ show idleSeconds ++ " s of silence; "
+        ++ show (outcomeNanoseconds outcome `div` 1000000000)
+        ++ " s of virtual time"
+    )
 
 idler :: SockAddr -> Int -> IO Double
 idler address minute = bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do
@@ -302,19 +320,20 @@ leaveWhileAnswered leaving = do
         end <- readIORef told
         putMVar seen (before, after, end)
         respond (responseLBS status200 [] "")
-  outcome <- simulate (calm 7) {planLatencyMicros = 1000} $ withServer answer $ \address -> do
-    left <- bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do
-      connect s address
-      sendAll s get
-      threadDelay 2000000
-      left <- now
-      case leaving of
-        Stays -> void (receiveSome s)
-        Closes -> return ()
-        EndsItsHalf -> shutdown s ShutdownSend >> void (receiveSome s)
-        SendsMoreAndCloses -> sendAll s get
-      return left
-    (,) left <$> takeMVar seen
+  outcome <- simulate (calm 7) {planLatencyMicros = 1000} $
+    withServer answer $ \address -> do
+      left <- bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do
+        connect s address
+        sendAll s get
+        threadDelay 2000000
+        left <- now
+        case leaving of
+          Stays -> void (receiveSome s)
+          Closes -> return ()
+          EndsItsHalf -> shutdown s ShutdownSend >> void (receiveSome s)
+          SendsMoreAndCloses -> sendAll s get
+        return left
+      (,) left <$> takeMVar seen
   (left, (before, after, end)) <- either throwIO return (outcomeResult outcome)
   let stays = case leaving of Stays -> True; _ -> False
       seconds = fmap (\time -> fromIntegral (time - left) / 1e9) end :: Maybe Double

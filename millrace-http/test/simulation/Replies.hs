@@ -59,9 +59,11 @@ expectReply more held tag body = do
           return (before <> mark)
     takeBytes size = do
       bytes <- readIORef held
-      if B.length bytes < size then refill >> takeBytes size else do
-        writeIORef held (B.drop size bytes)
-        return (B.take size bytes)
+      if B.length bytes < size
+        then refill >> takeBytes size
+        else do
+          writeIORef held (B.drop size bytes)
+          return (B.take size bytes)
     refill = do
       bytes <- more
       if B.null bytes then ioError (userError "the connection ended") else modifyIORef' held (<> bytes)

@@ -8,21 +8,21 @@
 -- > greeting <- recvBefore deadline socket 4096
 -- > sendAllBefore deadline socket answer
 module Millrace.Deadline
-  ( Deadline
-  , noDeadline
-  , deadlineAfter
-  , earlier
-  , isDeadlineError
-  , deadlineNanoseconds
-  , deadlineFromNanoseconds
-  , monotonicNanoseconds
-  ) where
+  ( Deadline,
+    noDeadline,
+    deadlineAfter,
+    earlier,
+    isDeadlineError,
+    deadlineNanoseconds,
+    deadlineFromNanoseconds,
+    monotonicNanoseconds,
+  )
+where
 
 import Data.Word (Word64)
 import GHC.IO.Exception (IOErrorType (TimeExpired))
-import System.IO.Error (ioeGetErrorType)
-
 import Millrace.Internal.Foreign (c_deadline_after, c_now)
+import System.IO.Error (ioeGetErrorType)
 
 -- | A point on the monotonic clock, or never. Later deadlines are greater.
 --

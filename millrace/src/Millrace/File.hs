@@ -11,18 +11,19 @@
 --
 -- All functions throw 'IOError' that names the function and the file; 'System.IO.Error.isFullError' tells a full disk.
 module Millrace.File
-  ( File
-  , Mode (..)
-  , openFile
-  , closeFile
-  , withFile
-  , fileSize
-  , readAt
-  , writeAt
-  , sync
-  , removeFile
-  , fileDescriptor
-  ) where
+  ( File,
+    Mode (..),
+    openFile,
+    closeFile,
+    withFile,
+    fileSize,
+    readAt,
+    writeAt,
+    sync,
+    removeFile,
+    fileDescriptor,
+  )
+where
 
 import Control.Exception (catch, mask, mask_, onException, throwIO)
 import Control.Monad (unless, void)
@@ -36,13 +37,12 @@ import Foreign.C.Types (CInt (..))
 import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Ptr (Ptr, castPtr)
 import GHC.IO.Exception (IOErrorType (InvalidArgument))
-import System.IO.Error (ioeSetErrorString, mkIOError)
-import System.Posix.Internals (withFilePath)
-import System.Posix.Types (Fd (..))
-
 import Millrace.Internal.Foreign (c_close)
 import Millrace.Internal.Socket (callOn)
 import Millrace.Operation
+import System.IO.Error (ioeSetErrorString, mkIOError)
+import System.Posix.Internals (withFilePath)
+import System.Posix.Types (Fd (..))
 
 -- | A file that is open. Close it: the garbage collector does not.
 --
@@ -59,13 +59,18 @@ instance Show File where
 --
 -- @since 0.1.0
 data Mode
-  = ForReading  -- ^ it must exist, and can be read only
-  | ForWriting  -- ^ it is emptied, or created
-  | ForUpdating -- ^ it is created unless it exists
+  = -- | it must exist, and can be read only
+    ForReading
+  | -- | it is emptied, or created
+    ForWriting
+  | -- | it is created unless it exists
+    ForUpdating
   deriving (Eq, Show, Read, Enum, Bounded)
 
 foreign import ccall unsafe "mrh_open" c_open :: Ptr () -> CInt -> IO CInt
+
 foreign import ccall unsafe "mrh_file_size" c_file_size :: CInt -> IO Int64
+
 foreign import ccall unsafe "mrh_remove" c_remove :: Ptr () -> IO CInt
 
 -- | Opens a file. Programs that are started meanwhile do not inherit it. What has no offsets, such as a FIFO or a terminal,
@@ -119,7 +124,8 @@ readAt file@(File handle _) offset size = do
   let bytes = fromForeignPtr place 0 (fromIntegral count)
   -- What stays behind of a half-empty buffer would stay as long as the bytes do.
   return $! if ByteString.length bytes == most then bytes else ByteString.copy bytes
-  where most = min size mebibyte
+  where
+    most = min size mebibyte
 
 -- | Writes all bytes, from an offset on; what lies between the end of the file and the offset becomes zeros. If it is
 -- interrupted or fails, a part that is not known may have been written.
@@ -130,8 +136,9 @@ writeAt file@(File handle _) offset bytes = do
   unless (offset >= 0) $ refuse "writeAt" file "the offset must not be negative"
   unless (ByteString.null bytes) $ do
     let (part, rest) = ByteString.splitAt mebibyte bytes
-    void $ unsafeUseAsCStringLen part $ \(source, size) ->
-      perform (writeFileRequest handle offset (castPtr source) size) >>= checked "writeAt" file
+    void $
+      unsafeUseAsCStringLen part $ \(source, size) ->
+        perform (writeFileRequest handle offset (castPtr source) size) >>= checked "writeAt" file
     writeAt file (offset + fromIntegral (ByteString.length part)) rest
 
 -- | Returns when the disk has all that was written by calls that had returned before.

@@ -3,28 +3,31 @@
 -- They start by themselves with the first operation, one per capability, and follow 'Control.Concurrent.setNumCapabilities'.
 module Millrace.Manager
   ( -- * Backends
-    Backend (..)
-  , backendName
-  , selectBackend
-  , chosenBackend
-  , probeBackend
+    Backend (..),
+    backendName,
+    selectBackend,
+    chosenBackend,
+    probeBackend,
+
     -- * Loops
-  , loopCount
-  , Counters (..)
-  , counters
+    loopCount,
+    Counters (..),
+    counters,
+
     -- * Turns
-  , atNextTurn
+    atNextTurn,
+
     -- * Version and errors
-  , version
-  , MillraceException (..)
-  ) where
+    version,
+    MillraceException (..),
+  )
+where
 
 import Data.Version (showVersion)
 import Data.Word (Word64)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Array (peekArray)
 import Foreign.Ptr (Ptr)
-
 import Millrace.Internal.Constants (countersSize)
 import Millrace.Internal.Foreign (Loop, c_counters)
 import Millrace.Internal.Manager
@@ -34,17 +37,25 @@ import qualified Paths_millrace
 --
 -- @since 0.1.0
 data Counters = Counters
-  { operations :: !Word64     -- ^ submitted, timeouts included
-  , completions :: !Word64    -- ^ ended
-  , parks :: !Word64          -- ^ operations that could not be done at once
-  , systemCalls :: !Word64    -- ^ made by the loops
-  , waits :: !Word64          -- ^ times a loop went to sleep
-  , wakeUps :: !Word64        -- ^ times a sleeping loop was woken by another thread
-  , resubmissions :: !Word64
-    -- ^ operations begun again, because the operating system thread that had submitted them ended or because there
+  { -- | submitted, timeouts included
+    operations :: !Word64,
+    -- | ended
+    completions :: !Word64,
+    -- | operations that could not be done at once
+    parks :: !Word64,
+    -- | made by the loops
+    systemCalls :: !Word64,
+    -- | times a loop went to sleep
+    waits :: !Word64,
+    -- | times a sleeping loop was woken by another thread
+    wakeUps :: !Word64,
+    -- | operations begun again, because the operating system thread that had submitted them ended or because there
     -- were no descriptors for an accept
-  , inFlight :: !Word64       -- ^ pending now
-  } deriving (Eq, Show)
+    resubmissions :: !Word64,
+    -- | pending now
+    inFlight :: !Word64
+  }
+  deriving (Eq, Show)
 
 -- | Adds up the counters of all loops. They may be a moment old. Does not block.
 --

@@ -14,42 +14,45 @@
 -- than its share of a system call, and O(1) besides.
 module Millrace.Operation
   ( -- * Descriptors
-    Handle
-  , adopt
-  , foreignHandle
-  , descriptorOf
-  , isOpen
-  , whileOpen
-  , Direction (..)
-  , setDeadline
+    Handle,
+    adopt,
+    foreignHandle,
+    descriptorOf,
+    isOpen,
+    whileOpen,
+    Direction (..),
+    setDeadline,
+
     -- * Requests
-  , Request
-  , acceptRequest
-  , connectRequest
-  , recvRequest
-  , recvLentRequest
-  , exchangeRequest
-  , sendRequest
-  , sendVectorRequest
-  , sendFileRequest
-  , readFileRequest
-  , writeFileRequest
-  , syncFileRequest
-  , waitReadableRequest
-  , waitWritableRequest
-  , shutdownRequest
-  , closeRequest
-  , before
-  , within
-  , atOnce
-  , partial
-  , moreFollows
+    Request,
+    acceptRequest,
+    connectRequest,
+    recvRequest,
+    recvLentRequest,
+    exchangeRequest,
+    sendRequest,
+    sendVectorRequest,
+    sendFileRequest,
+    readFileRequest,
+    writeFileRequest,
+    syncFileRequest,
+    waitReadableRequest,
+    waitWritableRequest,
+    shutdownRequest,
+    closeRequest,
+    before,
+    within,
+    atOnce,
+    partial,
+    moreFollows,
+
     -- * Performing
-  , perform
-  , performKeeping
-  , throwIfFailed
-  , failure
-  ) where
+    perform,
+    performKeeping,
+    throwIfFailed,
+    failure,
+  )
+where
 
 import Control.Exception (finally, mask_, throwIO)
 import Data.Bits (complement, (.&.), (.|.))
@@ -58,8 +61,6 @@ import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), errnoToIOError)
 import Foreign.C.Types (CInt)
 import Foreign.Ptr (Ptr)
-import System.Posix.Types (Fd (..))
-
 import Millrace.Deadline (Deadline, deadlineNanoseconds)
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign (c_adopt, c_hold, c_is_open, c_let_go, c_set_deadline)
@@ -67,6 +68,7 @@ import Millrace.Internal.Handle
 import Millrace.Internal.Manager (ensureGroup)
 import Millrace.Internal.Park
 import Millrace.Internal.Units (thousandfold)
+import System.Posix.Types (Fd (..))
 
 -- | Takes over an open descriptor: a non-blocking socket, or a regular file (on Windows opened with FILE_FLAG_OVERLAPPED).
 -- From here on only 'closeRequest' may close it. Throws 'IOError' for a negative number. Does not block.
@@ -118,9 +120,10 @@ data Direction = Reading | Writing
 setDeadline :: Handle -> Direction -> Deadline -> IO Int64
 setDeadline (Handle handle) direction deadline =
   fromIntegral <$> c_set_deadline handle code (deadlineNanoseconds deadline)
-  where code = case direction of
-          Reading -> directionReading
-          Writing -> directionWriting
+  where
+    code = case direction of
+      Reading -> directionReading
+      Writing -> directionWriting
 {-# INLINE setDeadline #-}
 
 -- | Takes a connection from a listening socket; the result is a new non-blocking descriptor, not adopted yet. The
@@ -128,21 +131,21 @@ setDeadline (Handle handle) direction deadline =
 --
 -- @since 0.1.0
 acceptRequest :: Handle -> Ptr a -> Request a
-acceptRequest (Handle handle) address = (request kindAccept handle) { requestBuffer = address }
+acceptRequest (Handle handle) address = (request kindAccept handle) {requestBuffer = address}
 
 -- | Connects to a socket address of so many bytes. The result is 0.
 --
 -- @since 0.1.0
 connectRequest :: Handle -> Ptr a -> Int -> Request a
 connectRequest (Handle handle) address size =
-  (request kindConnect handle) { requestBuffer = address, requestLength = fromIntegral size }
+  (request kindConnect handle) {requestBuffer = address, requestLength = fromIntegral size}
 
 -- | Receives at most so many bytes; the result is how many, 0 at the end of the stream.
 --
 -- @since 0.1.0
 recvRequest :: Handle -> Ptr Word8 -> Int -> Request Word8
 recvRequest (Handle handle) buffer size =
-  (request kindRecv handle) { requestBuffer = buffer, requestLength = fromIntegral size }
+  (request kindRecv handle) {requestBuffer = buffer, requestLength = fromIntegral size}
 {-# INLINE recvRequest #-}
 
 -- | Receives at most so many bytes into a buffer that the loop lends when they are there: a waiting operation occupies
@@ -151,7 +154,7 @@ recvRequest (Handle handle) buffer size =
 -- @since 0.1.0
 recvLentRequest :: Handle -> Int -> Request a
 recvLentRequest (Handle handle) size =
-  (request kindRecv handle) { requestFlags = flagLent, requestLength = fromIntegral size }
+  (request kindRecv handle) {requestFlags = flagLent, requestLength = fromIntegral size}
 {-# INLINE recvLentRequest #-}
 
 -- | Sends so many bytes of a lent buffer, from an offset, without waiting, and then receives like 'recvLentRequest'. The
@@ -162,7 +165,10 @@ recvLentRequest (Handle handle) size =
 exchangeRequest :: Handle -> Ptr a -> Int -> Int -> Request a
 exchangeRequest (Handle handle) buffer offset count =
   (request kindExchange handle)
-    { requestBuffer = buffer, requestLength = fromIntegral count, requestOffset = fromIntegral offset }
+    { requestBuffer = buffer,
+      requestLength = fromIntegral count,
+      requestOffset = fromIntegral offset
+    }
 {-# INLINE exchangeRequest #-}
 
 -- | Sends bytes; the result is how many. With 'True' it ends only when all are sent; then hand over no more than a
@@ -172,7 +178,10 @@ exchangeRequest (Handle handle) buffer offset count =
 sendRequest :: Bool -> Handle -> Ptr Word8 -> Int -> Request Word8
 sendRequest sendsAll (Handle handle) buffer size =
   (request kindSend handle)
-    { requestFlags = if sendsAll then flagAll else 0, requestBuffer = buffer, requestLength = fromIntegral size }
+    { requestFlags = if sendsAll then flagAll else 0,
+      requestBuffer = buffer,
+      requestLength = fromIntegral size
+    }
 {-# INLINE sendRequest #-}
 
 -- | Sends all bytes of an array of so many @struct iovec@ (at most 1024), which is modified.
@@ -181,7 +190,10 @@ sendRequest sendsAll (Handle handle) buffer size =
 sendVectorRequest :: Handle -> Ptr a -> Int -> Request a
 sendVectorRequest (Handle handle) vector count =
   (request kindSendVector handle)
-    { requestFlags = flagAll, requestBuffer = vector, requestLength = fromIntegral count }
+    { requestFlags = flagAll,
+      requestBuffer = vector,
+      requestLength = fromIntegral count
+    }
 
 -- | Sends a part of a regular file, from an offset, so many bytes; the result is how many of them went (at most a
 -- mebibyte at a time), 0 at the end of the file.
@@ -190,7 +202,10 @@ sendVectorRequest (Handle handle) vector count =
 sendFileRequest :: Handle -> Fd -> Int64 -> Int64 -> Request a
 sendFileRequest (Handle handle) (Fd file) offset count =
   (request kindSendFile handle)
-    { requestFile = file, requestOffset = fromIntegral offset, requestLength = fromIntegral count }
+    { requestFile = file,
+      requestOffset = fromIntegral offset,
+      requestLength = fromIntegral count
+    }
 
 -- | Reads so many bytes (at most a mebibyte at a time) of a regular file, of which the handle is, from an offset; the
 -- result is how many, 0 at the end of the file. On epoll and kqueue the capability waits for the disk.
@@ -199,7 +214,10 @@ sendFileRequest (Handle handle) (Fd file) offset count =
 readFileRequest :: Handle -> Int64 -> Ptr Word8 -> Int -> Request Word8
 readFileRequest (Handle handle) offset buffer size =
   (request kindReadFile handle)
-    { requestBuffer = buffer, requestLength = fromIntegral size, requestOffset = fromIntegral offset }
+    { requestBuffer = buffer,
+      requestLength = fromIntegral size,
+      requestOffset = fromIntegral offset
+    }
 
 -- | Writes all these bytes to a regular file, from an offset. Hand over no more than a mebibyte at a time: on epoll
 -- and kqueue the capability waits until the system has taken them.
@@ -207,7 +225,7 @@ readFileRequest (Handle handle) offset buffer size =
 -- @since 0.1.0
 writeFileRequest :: Handle -> Int64 -> Ptr Word8 -> Int -> Request Word8
 writeFileRequest handle offset buffer size =
-  (readFileRequest handle offset buffer size) { requestKind = kindWriteFile, requestFlags = flagAll }
+  (readFileRequest handle offset buffer size) {requestKind = kindWriteFile, requestFlags = flagAll}
 
 -- | Ends with 0 when the disk has what was written by requests that had ended before.
 --
@@ -231,7 +249,7 @@ waitWritableRequest (Handle handle) = request kindWaitWritable handle
 --
 -- @since 0.1.0
 shutdownRequest :: Handle -> Int -> Request a
-shutdownRequest (Handle handle) how = (request kindShutdown handle) { requestLength = fromIntegral how }
+shutdownRequest (Handle handle) how = (request kindShutdown handle) {requestLength = fromIntegral how}
 
 -- | Ends every operation on the descriptor with @EBADF@, then closes it. Waits until that is done.
 --
@@ -243,8 +261,11 @@ closeRequest (Handle handle) = request kindClose handle
 --
 -- @since 0.1.0
 before :: Deadline -> Request a -> Request a
-before deadline what = what
-  { requestFlags = requestFlags what .&. complement flagWithin, requestDeadline = deadlineNanoseconds deadline }
+before deadline what =
+  what
+    { requestFlags = requestFlags what .&. complement flagWithin,
+      requestDeadline = deadlineNanoseconds deadline
+    }
 {-# INLINE before #-}
 
 -- | The same, to be given up after so many microseconds of waiting; 0: never; negative: at once. Like 'before' with a deadline
@@ -252,23 +273,25 @@ before deadline what = what
 --
 -- @since 0.1.0
 within :: Int -> Request a -> Request a
-within micros what = what
-  { requestFlags = requestFlags what .|. flagWithin
-  , requestDeadline = if micros < 0 then 1 else fromIntegral (thousandfold micros) }
+within micros what =
+  what
+    { requestFlags = requestFlags what .|. flagWithin,
+      requestDeadline = if micros < 0 then 1 else fromIntegral (thousandfold micros)
+    }
 {-# INLINE within #-}
 
 -- | The same without waiting: where it would have to wait it ends with @EAGAIN@. Does not block.
 --
 -- @since 0.1.0
 atOnce :: Request a -> Request a
-atOnce what = what { requestFlags = requestFlags what .|. flagNow }
+atOnce what = what {requestFlags = requestFlags what .|. flagNow}
 {-# INLINE atOnce #-}
 
 -- | The same, ending as soon as some of the bytes went instead of all. If such a send ends at its deadline, none went.
 --
 -- @since 0.1.0
 partial :: Request a -> Request a
-partial what = what { requestFlags = requestFlags what .&. complement flagAll }
+partial what = what {requestFlags = requestFlags what .&. complement flagAll}
 {-# INLINE partial #-}
 
 -- | The same 'sendRequest', with another send to follow at once: on Linux the bytes of both then share a segment. Nothing
@@ -276,7 +299,7 @@ partial what = what { requestFlags = requestFlags what .&. complement flagAll }
 --
 -- @since 0.1.0
 moreFollows :: Request a -> Request a
-moreFollows what = what { requestFlags = requestFlags what .|. flagMore }
+moreFollows what = what {requestFlags = requestFlags what .|. flagMore}
 {-# INLINE moreFollows #-}
 
 -- | Passes a result on, or throws an 'IOError' that says what was attempted (a function's name) on what.

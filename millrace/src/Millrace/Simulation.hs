@@ -26,33 +26,53 @@
 -- 4. One simulation runs at a time.
 module Millrace.Simulation
   ( -- * Running
-    simulate
-  , Outcome (..)
-  , SimulationException (..)
-  , Waiting (..)
+    simulate,
+    Outcome (..),
+    SimulationException (..),
+    Waiting (..),
+
     -- * Plans
-  , Plan (..)
-  , calm
-  , troubled
-  , Fault (..)
+    Plan (..),
+    calm,
+    troubled,
+    Fault (..),
+
     -- * Within a simulation
-  , now
-  , chance
-  , note
-  ) where
+    now,
+    chance,
+    note,
+  )
+where
 
 import Control.Concurrent
-  (forkIO, forkIOWithUnmask, forkOn, getNumCapabilities, rtsSupportsBoundThreads, setNumCapabilities, yield)
+  ( forkIO,
+    forkIOWithUnmask,
+    forkOn,
+    getNumCapabilities,
+    rtsSupportsBoundThreads,
+    setNumCapabilities,
+    yield,
+  )
 import qualified Control.Concurrent as Base
 import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
 import Control.Exception
-  (Exception (..), SomeException, bracket, catch, mask_, onException, throwIO, throwTo, try, uninterruptibleMask_)
+  ( Exception (..),
+    SomeException,
+    bracket,
+    catch,
+    mask_,
+    onException,
+    throwIO,
+    throwTo,
+    try,
+    uninterruptibleMask_,
+  )
 import Control.Monad (forM, forM_, unless, void, when)
 import Data.Bits (shiftR, xor)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
-import Data.Int (Int32)
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
+import Data.Int (Int32)
 import Data.List (sortOn)
 import Data.Maybe (isJust)
 import Data.Word (Word32, Word64, Word8)
@@ -63,9 +83,6 @@ import Foreign.Marshal.Array (peekArray)
 import Foreign.Marshal.Utils (fillBytes)
 import Foreign.Ptr (Ptr, nullPtr, plusPtr)
 import Foreign.Storable (peek, peekByteOff, pokeByteOff)
-import System.Mem (performMajorGC, performMinorGC)
-import System.IO.Unsafe (unsafePerformIO)
-
 import Millrace.Internal.Alarm
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
@@ -74,6 +91,8 @@ import Millrace.Internal.Simulation.Constants
 import Millrace.Internal.Simulation.Foreign hiding (Plan)
 import qualified Millrace.Internal.Simulation.Foreign as Foreign
 import Millrace.Internal.Units (thousandfold)
+import System.IO.Unsafe (unsafePerformIO)
+import System.Mem (performMajorGC, performMinorGC)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Plans
@@ -82,83 +101,100 @@ import Millrace.Internal.Units (thousandfold)
 --
 -- @since 0.1.0
 data Fault
-  = ShortTransfer  -- ^ it moves a few bytes only
-  | Delay          -- ^ it is done, and its end is reported later
-  | Reset          -- ^ the connection is reset before it
-  | ResetAfter     -- ^ the connection is reset after it
-  | HalfClose      -- ^ a send ends its direction first: the peer sees the end of the stream
-  | Stall          -- ^ what is sent arrives much later, and so does all that follows
-  | NoDescriptors  -- ^ an accept, a new socket or an opened file finds no free descriptor (@EMFILE@)
-  | NoBuffers      -- ^ an accept, a send or a new socket finds no memory (@ENOBUFS@)
-  | DiskFull       -- ^ a write, a sync or a file that is created finds no room on the disk (@ENOSPC@)
-  | Loss           -- ^ a datagram never arrives
-  | Duplication    -- ^ a datagram arrives twice
-  | Overtaken      -- ^ a datagram takes longer, and later ones may arrive before it
-  | Interrupted    -- ^ the first attempt is given up as if a signal had come; the core tries again
-  | LateCancel     -- ^ its cancellation takes time, and it may end well meanwhile
+  = -- | it moves a few bytes only
+    ShortTransfer
+  | -- | it is done, and its end is reported later
+    Delay
+  | -- | the connection is reset before it
+    Reset
+  | -- | the connection is reset after it
+    ResetAfter
+  | -- | a send ends its direction first: the peer sees the end of the stream
+    HalfClose
+  | -- | what is sent arrives much later, and so does all that follows
+    Stall
+  | -- | an accept, a new socket or an opened file finds no free descriptor (@EMFILE@)
+    NoDescriptors
+  | -- | an accept, a send or a new socket finds no memory (@ENOBUFS@)
+    NoBuffers
+  | -- | a write, a sync or a file that is created finds no room on the disk (@ENOSPC@)
+    DiskFull
+  | -- | a datagram never arrives
+    Loss
+  | -- | a datagram arrives twice
+    Duplication
+  | -- | a datagram takes longer, and later ones may arrive before it
+    Overtaken
+  | -- | the first attempt is given up as if a signal had come; the core tries again
+    Interrupted
+  | -- | its cancellation takes time, and it may end well meanwhile
+    LateCancel
   deriving (Eq, Ord, Show, Read, Enum, Bounded)
 
 -- | What a machine is like and what goes wrong on it. Begin with 'calm' or 'troubled'.
 --
 -- @since 0.1.0
 data Plan = Plan
-  { planSeed :: Word64
-    -- ^ Everything that is left to chance follows from it.
-  , planFaultRates :: [(Fault, Int)]
-    -- ^ Of a million operations that a fault applies to, so many meet it.
-  , planFaults :: [(Int, Fault)]
-    -- ^ Written by hand: the fault for the operation of this number. The first is 1; every new socket, opened file and
+  { -- | Everything that is left to chance follows from it.
+    planSeed :: Word64,
+    -- | Of a million operations that a fault applies to, so many meet it.
+    planFaultRates :: [(Fault, Int)],
+    -- | Written by hand: the fault for the operation of this number. The first is 1; every new socket, opened file and
     -- datagram sent count as one.
-  , planDelayMicros :: Int
-    -- ^ The longest 'Delay', 'Overtaken' and 'LateCancel'.
-  , planStallMicros :: Int
-    -- ^ How long a 'Stall' lasts.
-  , planLatencyMicros :: Int
-    -- ^ From one end of a connection to the other.
-  , planBytesPerSecond :: Int
-    -- ^ Of each direction of a connection; 0 for no limit.
-  , planBufferBytes :: Int
-    -- ^ How much a direction holds that nobody has received.
-  , planDiskBytes :: Int
-    -- ^ How much all files together may hold; 0 for no limit.
-  , planDescriptors :: Int
-    -- ^ How many may be open at once; 0 for no limit.
-  , planReorders :: Bool
-    -- ^ Completions that do not depend on each other come in any order.
-  , planTraces :: Bool
-    -- ^ Keep a trace. It costs memory.
-  } deriving (Eq, Show)
+    planFaults :: [(Int, Fault)],
+    -- | The longest 'Delay', 'Overtaken' and 'LateCancel'.
+    planDelayMicros :: Int,
+    -- | How long a 'Stall' lasts.
+    planStallMicros :: Int,
+    -- | From one end of a connection to the other.
+    planLatencyMicros :: Int,
+    -- | Of each direction of a connection; 0 for no limit.
+    planBytesPerSecond :: Int,
+    -- | How much a direction holds that nobody has received.
+    planBufferBytes :: Int,
+    -- | How much all files together may hold; 0 for no limit.
+    planDiskBytes :: Int,
+    -- | How many may be open at once; 0 for no limit.
+    planDescriptors :: Int,
+    -- | Completions that do not depend on each other come in any order.
+    planReorders :: Bool,
+    -- | Keep a trace. It costs memory.
+    planTraces :: Bool
+  }
+  deriving (Eq, Show)
 
 -- | A machine with this seed on which nothing fails, and whose links are immediate.
 --
 -- @since 0.1.0
 calm :: Word64 -> Plan
-calm seed = Plan
-  { planSeed = seed
-  , planFaultRates = []
-  , planFaults = []
-  , planDelayMicros = 10000
-  , planStallMicros = 30000000
-  , planLatencyMicros = 0
-  , planBytesPerSecond = 0
-  , planBufferBytes = 212992
-  , planDiskBytes = 0
-  , planDescriptors = 0
-  , planReorders = False
-  , planTraces = True
-  }
+calm seed =
+  Plan
+    { planSeed = seed,
+      planFaultRates = [],
+      planFaults = [],
+      planDelayMicros = 10000,
+      planStallMicros = 30000000,
+      planLatencyMicros = 0,
+      planBytesPerSecond = 0,
+      planBufferBytes = 212992,
+      planDiskBytes = 0,
+      planDescriptors = 0,
+      planReorders = False,
+      planTraces = True
+    }
 
 -- | A machine with this seed, where the seed also says what goes wrong, how often, and how fast links are.
 --
 -- @since 0.1.0
 troubled :: Word64 -> Plan
-troubled seed = (calm seed)
-  { planFaultRates = [(fault, rate (fromEnum fault)) | fault <- [minBound ..]]
-  , planLatencyMicros = [0, 50, 2000, 80000] !! below 4 20
-  , planBytesPerSecond = [0, 0, 10000000, 200000] !! below 4 21
-  , planBufferBytes = [212992, 65536, 4096, 600] !! below 4 22
-  , planReorders = below 2 23 == 1
-  }
+troubled seed =
+  (calm seed)
+    { planFaultRates = [(fault, rate (fromEnum fault)) | fault <- [minBound ..]],
+      planLatencyMicros = [0, 50, 2000, 80000] !! below 4 20,
+      planBytesPerSecond = [0, 0, 10000000, 200000] !! below 4 21,
+      planBufferBytes = [212992, 65536, 4096, 600] !! below 4 22,
+      planReorders = below 2 23 == 1
+    }
   where
     -- Most faults are rare on any one machine, and some do not occur.
     rate salt = [0, 0, 1000, 5000, 20000, 100000] !! below 6 salt
@@ -167,9 +203,10 @@ troubled seed = (calm seed)
     -- SplitMix64 (Steele, Lea, Flood 2014)
     mixed :: Int -> Word64
     mixed salt = finish (seed * 0x9e3779b97f4a7c15 + fromIntegral salt * 0xd1342543de82ef95)
-    finish z0 = let z1 = (z0 `xor` (z0 `shiftR` 30)) * 0xbf58476d1ce4e5b9
-                    z2 = (z1 `xor` (z1 `shiftR` 27)) * 0x94d049bb133111eb
-                in z2 `xor` (z2 `shiftR` 31)
+    finish z0 =
+      let z1 = (z0 `xor` (z0 `shiftR` 30)) * 0xbf58476d1ce4e5b9
+          z2 = (z1 `xor` (z1 `shiftR` 27)) * 0x94d049bb133111eb
+       in z2 `xor` (z2 `shiftR` 31)
 
 withPlan :: Plan -> (Ptr Foreign.Plan -> IO a) -> IO a
 withPlan what use = allocaBytes planSize $ \place -> allocaBytes (max 1 (length faults * plannedSize)) $ \planned -> do
@@ -205,56 +242,57 @@ withPlan what use = allocaBytes planSize $ \place -> allocaBytes (max 1 (length 
 --
 -- @since 0.1.0
 data Outcome a = Outcome
-  { outcomeResult :: Either SomeException a
-    -- ^ of the action; a 'Deadlock', if there was one
-  , outcomeSeed :: Word64
-  , outcomeTrace :: ByteString
-    -- ^ a line for every event: the time in seconds, what, and on which descriptor
-  , outcomeNanoseconds :: Word64
-    -- ^ how long it took, on the machine's clock
-  , outcomeOperations :: Int
-  , outcomeFaults :: Int
-    -- ^ how many operations met one
-  , outcomeWaiting :: [Waiting]
-    -- ^ the operations that were in flight when the action ended; they were ended then
-  , outcomeOpenDescriptors :: Int
-    -- ^ those that were open when the action ended; they were closed then
-  , outcomeBufferedBytes :: Int
-    -- ^ what had been sent then and not been received
-  , outcomeLentBuffers :: Int
-    -- ^ the buffers of "Millrace.Socket.Lent" that had not been given back then
+  { -- | of the action; a 'Deadlock', if there was one
+    outcomeResult :: Either SomeException a,
+    outcomeSeed :: Word64,
+    -- | a line for every event: the time in seconds, what, and on which descriptor
+    outcomeTrace :: ByteString,
+    -- | how long it took, on the machine's clock
+    outcomeNanoseconds :: Word64,
+    outcomeOperations :: Int,
+    -- | how many operations met one
+    outcomeFaults :: Int,
+    -- | the operations that were in flight when the action ended; they were ended then
+    outcomeWaiting :: [Waiting],
+    -- | those that were open when the action ended; they were closed then
+    outcomeOpenDescriptors :: Int,
+    -- | what had been sent then and not been received
+    outcomeBufferedBytes :: Int,
+    -- | the buffers of "Millrace.Socket.Lent" that had not been given back then
+    outcomeLentBuffers :: Int
   }
 
 -- | An operation that has not ended.
 --
 -- @since 0.1.0
 data Waiting = Waiting
-  { waitingThread :: Word64
-    -- ^ the number of the thread that waits for it, as 'show' has it for a @ThreadId@
-  , waitingOperation :: String
-    -- ^ such as @"recv"@
-  , waitingDescriptor :: Maybe Int
-  , waitingUntil :: Maybe Word64
-    -- ^ its deadline, in nanoseconds on the machine's clock
-  } deriving (Eq, Show)
+  { -- | the number of the thread that waits for it, as 'show' has it for a @ThreadId@
+    waitingThread :: Word64,
+    -- | such as @"recv"@
+    waitingOperation :: String,
+    waitingDescriptor :: Maybe Int,
+    -- | its deadline, in nanoseconds on the machine's clock
+    waitingUntil :: Maybe Word64
+  }
+  deriving (Eq, Show)
 
 -- | What can be wrong with a simulation, rather than with the program in it.
 --
 -- @since 0.1.0
 data SimulationException
-  = Deadlock [Waiting]
-    -- ^ Everybody waits, and nothing will ever happen: these are the operations in flight. Threads that wait for a
+  = -- | Everybody waits, and nothing will ever happen: these are the operations in flight. Threads that wait for a
     -- variable do not occur among them. It is thrown to the action. Who waits for the real world is given 20 ms: see
     -- 'simulate'.
-  | NoMachine IOError
-    -- ^ The machine could not be made.
-  | WithinSimulation
-    -- ^ A simulation was to begin within another one.
-  | OutsideSimulation String
-    -- ^ This function was called outside.
-  | ThreadsGoOn
-    -- ^ The action has ended, and other threads of it cannot be brought to an end: they begin new operations however
+    Deadlock [Waiting]
+  | -- | The machine could not be made.
+    NoMachine IOError
+  | -- | A simulation was to begin within another one.
+    WithinSimulation
+  | -- | This function was called outside.
+    OutsideSimulation String
+  | -- | The action has ended, and other threads of it cannot be brought to an end: they begin new operations however
     -- often those are ended with an error.
+    ThreadsGoOn
 
 instance Exception SimulationException
 
@@ -271,8 +309,9 @@ instance Show SimulationException where
     ThreadsGoOn ->
       "The simulated program has ended, but other threads of it go on. End them in the action, for instance with bracket."
     where
-      describe w = "  thread " ++ show (waitingThread w) ++ ": " ++ waitingOperation w
-                     ++ maybe "" ((" on descriptor " ++) . show) (waitingDescriptor w)
+      describe w =
+        "  thread " ++ show (waitingThread w) ++ ": " ++ waitingOperation w
+          ++ maybe "" ((" on descriptor " ++) . show) (waitingDescriptor w)
 
 waitingOn :: Ptr Loop -> IO [(Word64, Waiting)]
 waitingOn loop = do
@@ -290,12 +329,15 @@ peekWaiting place = do
   deadline <- peekByteOff place pendingDeadline
   userData <- peekByteOff place pendingUserData
   name <- c_kind_name kind >>= peekCString
-  return (token, Waiting
-    { waitingThread = userData `shiftR` threadShift
-    , waitingOperation = name
-    , waitingDescriptor = if descriptor < 0 then Nothing else Just (fromIntegral descriptor)
-    , waitingUntil = if deadline == 0 then Nothing else Just deadline
-    })
+  return
+    ( token,
+      Waiting
+        { waitingThread = userData `shiftR` threadShift,
+          waitingOperation = name,
+          waitingDescriptor = if descriptor < 0 then Nothing else Just (fromIntegral descriptor),
+          waitingUntil = if deadline == 0 then Nothing else Just deadline
+        }
+    )
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Running
@@ -321,15 +363,18 @@ simulate what action = do
   here <- c_simulation_here
   unless (here == nullPtr) $ throwIO WithinSimulation
   -- Masked from before there is a run until somebody waits for its end, which can be interrupted.
-  withLock simulationLock $ onOneCapability $ mask_ $ do
-    done <- newEmptyMVar
-    given <- newIORef Nothing
-    void $ forkOn 0 $ try (runMachine what given action) >>= putMVar done
-    result <- takeMVar done `catch` \problem -> do
-      writeIORef given (Just (problem :: SomeException))
-      void (uninterruptibleMask_ (takeMVar done))
-      throwIO problem
-    either (throwIO :: SomeException -> IO b) return result
+  withLock simulationLock $
+    onOneCapability $
+      mask_ $ do
+        done <- newEmptyMVar
+        given <- newIORef Nothing
+        void $ forkOn 0 $ try (runMachine what given action) >>= putMVar done
+        result <-
+          takeMVar done `catch` \problem -> do
+            writeIORef given (Just (problem :: SomeException))
+            void (uninterruptibleMask_ (takeMVar done))
+            throwIO problem
+        either (throwIO :: SomeException -> IO b) return result
 
 onOneCapability :: IO a -> IO a
 onOneCapability action = bracket getNumCapabilities restore $ \count -> when (count > 1) giveUpOthers >> action
@@ -340,13 +385,13 @@ onOneCapability action = bracket getNumCapabilities restore $ \count -> when (co
 
 -- A run under way.
 data Run a = Run
-  { runManagerOf :: Manager
-  , runCompletions :: Ptr Completion
-  , runMachineOf :: Ptr Machine
-  , runLoop :: Ptr Loop
-  , runResult :: IORef (Maybe (Either SomeException a))
-  , runInterruption :: IORef (Maybe SomeException)
-  , runMain :: Base.ThreadId
+  { runManagerOf :: Manager,
+    runCompletions :: Ptr Completion,
+    runMachineOf :: Ptr Machine,
+    runLoop :: Ptr Loop,
+    runResult :: IORef (Maybe (Either SomeException a)),
+    runInterruption :: IORef (Maybe SomeException),
+    runMain :: Base.ThreadId
   }
 
 runMachine :: Plan -> IORef (Maybe SomeException) -> IO a -> IO (Outcome a)
@@ -406,15 +451,15 @@ drive run = busy patience
           | isBusy || hasEnded -> busy patience
           | othersRun && handOvers > 0 -> idle (handOvers - 1) left
           | otherwise -> do
-              moved <- c_machine_skip (runLoop run)
-              if moved /= 0 || othersRun then busy patience else stuck left
+            moved <- c_machine_skip (runLoop run)
+            if moved /= 0 || othersRun then busy patience else stuck left
     -- Nothing will happen by itself. Somebody outside may still help, such as a thread in a foreign call.
     stuck left
       | left > 0 = Base.threadDelay 1000 >> busy (left - 1)
       | otherwise = do
-          waiting <- map snd <$> waitingOn (runLoop run)
-          throwToMain (toException (Deadlock waiting))
-          busy patience
+        waiting <- map snd <$> waitingOn (runLoop run)
+        throwToMain (toException (Deadlock waiting))
+        busy patience
     -- By a thread of its own: throwing waits until the target can receive it, and it may wait for a completion.
     throwToMain problem = void (forkIO (throwTo (runMain run) problem))
 
@@ -440,18 +485,19 @@ report what run begin ended = do
     length' <- peek size
     ByteString.packCStringLen (text, fromIntegral length')
   let number i = fromIntegral (state !! i)
-  return Outcome
-    { outcomeResult = ended
-    , outcomeSeed = planSeed what
-    , outcomeTrace = trace
-    , outcomeNanoseconds = end - begin
-    , outcomeOperations = number 0
-    , outcomeFaults = number 1
-    , outcomeWaiting = map snd waiting
-    , outcomeOpenDescriptors = number 2
-    , outcomeBufferedBytes = number 3
-    , outcomeLentBuffers = fromIntegral lent
-    }
+  return
+    Outcome
+      { outcomeResult = ended,
+        outcomeSeed = planSeed what,
+        outcomeTrace = trace,
+        outcomeNanoseconds = end - begin,
+        outcomeOperations = number 0,
+        outcomeFaults = number 1,
+        outcomeWaiting = map snd waiting,
+        outcomeOpenDescriptors = number 2,
+        outcomeBufferedBytes = number 3,
+        outcomeLentBuffers = fromIntegral lent
+      }
 
 tidyUpRounds :: Int
 tidyUpRounds = 1000

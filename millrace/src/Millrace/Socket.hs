@@ -28,81 +28,76 @@
 -- ('withFdSocket') or a socket of that package ('socketToFd').
 module Millrace.Socket
   ( -- * Sockets
-    Socket
-  , socket
-  , openSocket
-  , socketPair
-  , bind
-  , listen
-  , accept
-  , acceptBefore
-  , acceptNow
-  , connect
-  , connectBefore
-  , recvBuf
-  , sendBuf
-  , shutdown
-  , close
-  , close'
-  , gracefulClose
-  , hasEnded
+    Socket,
+    socket,
+    openSocket,
+    socketPair,
+    bind,
+    listen,
+    accept,
+    acceptBefore,
+    acceptNow,
+    connect,
+    connectBefore,
+    recvBuf,
+    sendBuf,
+    shutdown,
+    close,
+    close',
+    gracefulClose,
+    hasEnded,
+
     -- * Deadlines
-  , setReadDeadline
-  , setWriteDeadline
+    setReadDeadline,
+    setWriteDeadline,
+
     -- * Names
-  , getSocketName
-  , getPeerName
-  , socketPort
-  , socketPortSafe
+    getSocketName,
+    getPeerName,
+    socketPort,
+    socketPortSafe,
+
     -- * Options
-  , SocketOption (..)
-  , getSocketOption
-  , setSocketOption
-  , getSockOpt
-  , setSockOpt
-  , getSocketType
+    SocketOption (..),
+    getSocketOption,
+    setSocketOption,
+    getSockOpt,
+    setSockOpt,
+    getSocketType,
+
     -- * Unix sockets
-  , getPeerCredential
-  , sendFd
-  , recvFd
+    getPeerCredential,
+    sendFd,
+    recvFd,
+
     -- * From and to descriptors
-  , fromNetworkSocket
-  , fromDescriptor
-  , mkSocket
-  , withFdSocket
-  , unsafeFdSocket
-  , socketToFd
-  , socketToHandle
-  , socketHandle
+    fromNetworkSocket,
+    fromDescriptor,
+    mkSocket,
+    withFdSocket,
+    unsafeFdSocket,
+    socketToFd,
+    socketToHandle,
+    socketHandle,
+
     -- * Addresses
-  , module Network.Socket
-  ) where
+    module Network.Socket,
+  )
+where
 
 import Control.Exception (bracket, catch, finally, mask_, onException, uninterruptibleMask_)
 import Control.Monad (unless, void, when, (>=>))
+import Data.IORef (atomicModifyIORef')
 import Data.Int (Int64)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), eAGAIN, eBADF, eMFILE, eNFILE, eNOBUFS, eNOMEM)
 import Foreign.C.Types (CInt, CUInt)
-import Data.IORef (atomicModifyIORef')
 import Foreign.ForeignPtr (mallocForeignPtrBytes, withForeignPtr)
 import Foreign.Marshal.Alloc (alloca, allocaBytes)
 import Foreign.Marshal.Array (allocaArray, peekArray)
 import Foreign.Marshal.Utils (fillBytes, with)
 import Foreign.Ptr (Ptr, plusPtr)
 import Foreign.Storable (Storable, peek, peekByteOff, sizeOf)
-import System.IO (IOMode)
-import qualified System.IO as IO
-import Network.Socket
-  ( AddrInfo (..), AddrInfoFlag (..), Family (..), FlowInfo, HostAddress, HostAddress6, HostName, NameInfoFlag (..), PortNumber
-  , ProtocolNumber, ScopeID, ServiceName, ShutdownCmd (..), SockAddr (..), SocketOption (..), SocketType (..), addrInfoFlagImplemented
-  , defaultHints, defaultPort, defaultProtocol, getAddrInfo, getCloseOnExec, getNameInfo
-  , getNonBlock, hostAddress6ToTuple, hostAddressToTuple, ifIndexToName, ifNameToIndex, isSupportedFamily
-  , isSupportedSockAddr, isSupportedSocketOption, isSupportedSocketType, isUnixDomainSocketAvailable, maxListenQueue
-  , packFamily, setCloseOnExecIfNeeded, setNonBlockIfNeeded, tupleToHostAddress, tupleToHostAddress6, unpackFamily
-  , withSocketsDo )
-import qualified Network.Socket as Network
-
 import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
 import Millrace.Internal.Attempt (attempt)
 import Millrace.Internal.Constants
@@ -112,6 +107,52 @@ import Millrace.Internal.Socket
 import Millrace.Internal.Units (thousandfold)
 import Millrace.Operation
 import Millrace.Socket.ByteString (recvBuf, sendBuf)
+import Network.Socket
+  ( AddrInfo (..),
+    AddrInfoFlag (..),
+    Family (..),
+    FlowInfo,
+    HostAddress,
+    HostAddress6,
+    HostName,
+    NameInfoFlag (..),
+    PortNumber,
+    ProtocolNumber,
+    ScopeID,
+    ServiceName,
+    ShutdownCmd (..),
+    SockAddr (..),
+    SocketOption (..),
+    SocketType (..),
+    addrInfoFlagImplemented,
+    defaultHints,
+    defaultPort,
+    defaultProtocol,
+    getAddrInfo,
+    getCloseOnExec,
+    getNameInfo,
+    getNonBlock,
+    hostAddress6ToTuple,
+    hostAddressToTuple,
+    ifIndexToName,
+    ifNameToIndex,
+    isSupportedFamily,
+    isSupportedSockAddr,
+    isSupportedSocketOption,
+    isSupportedSocketType,
+    isUnixDomainSocketAvailable,
+    maxListenQueue,
+    packFamily,
+    setCloseOnExecIfNeeded,
+    setNonBlockIfNeeded,
+    tupleToHostAddress,
+    tupleToHostAddress6,
+    unpackFamily,
+    withSocketsDo,
+  )
+import qualified Network.Socket as Network
+import System.IO (IOMode)
+import qualified System.IO as IO
 
 -- | Creates a non-blocking socket that is closed by exec. On IPv6, also takes IPv4 traffic (@IPV6_V6ONLY@ off), as
 -- "Network.Socket" does. Does not block.
@@ -119,8 +160,9 @@ import Millrace.Socket.ByteString (recvBuf, sendBuf)
 -- @since 0.1.0
 socket :: Family -> SocketType -> ProtocolNumber -> IO Socket
 socket family kind@(GeneralSocketType typeNumber) protocol = mask_ $ do
-  descriptor <- callOn "Millrace.Socket.socket" (show family ++ " " ++ show kind) $
-    c_socket (Network.packFamily family) typeNumber protocol
+  descriptor <-
+    callOn "Millrace.Socket.socket" (show family ++ " " ++ show kind) $
+      c_socket (Network.packFamily family) typeNumber protocol
   created <- newSocketFrom descriptor `onException` c_close descriptor
   when (family == AF_INET6 && kind `elem` [Stream, Datagram]) $
     setSocketOption created IPv6Only 0 `onException` close created
@@ -136,24 +178,27 @@ openSocket info = socket (addrFamily info) (addrSocketType info) (addrProtocol i
 --
 -- @since 0.1.0
 socketPair :: Family -> SocketType -> ProtocolNumber -> IO (Socket, Socket)
-socketPair family kind@(GeneralSocketType typeNumber) protocol = mask_ $ allocaArray 2 $ \pair -> do
-  void $ callOn "Millrace.Socket.socketPair" (show family ++ " " ++ show kind) $
-    c_socketpair (Network.packFamily family) typeNumber protocol pair
-  descriptors <- peekArray 2 pair
-  case descriptors of
-    [one, other] -> do
-      first <- newSocketFrom one `onException` (c_close one >> c_close other)
-      second <- newSocketFrom other `onException` (c_close other >> close first)
-      return (first, second)
-    _ -> error "Millrace.Socket.socketPair: two elements were asked for"
+socketPair family kind@(GeneralSocketType typeNumber) protocol = mask_ $
+  allocaArray 2 $ \pair -> do
+    void $
+      callOn "Millrace.Socket.socketPair" (show family ++ " " ++ show kind) $
+        c_socketpair (Network.packFamily family) typeNumber protocol pair
+    descriptors <- peekArray 2 pair
+    case descriptors of
+      [one, other] -> do
+        first <- newSocketFrom one `onException` (c_close one >> c_close other)
+        second <- newSocketFrom other `onException` (c_close other >> close first)
+        return (first, second)
+      _ -> error "Millrace.Socket.socketPair: two elements were asked for"
 
 -- | Gives the socket a local address. Does not block.
 --
 -- @since 0.1.0
 bind :: Socket -> SockAddr -> IO ()
 bind s address = withAddress "Millrace.Socket.bind" s address $ \pointer size ->
-  void $ onDescriptor "Millrace.Socket.bind" s (" to " ++ show address) $ \descriptor ->
-    c_bind descriptor pointer (fromIntegral size)
+  void $
+    onDescriptor "Millrace.Socket.bind" s (" to " ++ show address) $ \descriptor ->
+      c_bind descriptor pointer (fromIntegral size)
 
 -- | Makes the socket take connections, with a queue of so many.
 --
@@ -172,8 +217,9 @@ accept = acceptBefore noDeadline
 --
 -- @since 0.1.0
 acceptBefore :: Deadline -> Socket -> IO (Socket, SockAddr)
-acceptBefore deadline s = handOver (giveBackConnection s) $ takeConnection s return (before deadline) $ \address ->
-  throwIfFailed "Millrace.Socket.accept" (describe s) >=> newConnection address
+acceptBefore deadline s = handOver (giveBackConnection s) $
+  takeConnection s return (before deadline) $ \address ->
+    throwIfFailed "Millrace.Socket.accept" (describe s) >=> newConnection address
 
 -- | Takes a connection that has come already; 'Nothing' if there is none, or if descriptors or memory have run out, for which
 -- 'accept' waits. Does not block. For servers that take all there are before they serve the first one:
@@ -183,14 +229,17 @@ acceptBefore deadline s = handOver (giveBackConnection s) $ takeConnection s ret
 --
 -- @since 0.1.0
 acceptNow :: Socket -> IO (Maybe (Socket, SockAddr))
-acceptNow s = handOver (mapM_ (giveBackConnection s)) $ takeConnection s (return . Just) atOnce $ \address result ->
-  if negate result `elem` nothingNow then return Nothing else
-    Just <$> (throwIfFailed "Millrace.Socket.acceptNow" (describe s) result >>= newConnection address)
-  where nothingNow = [fromIntegral code | Errno code <- [eAGAIN, eMFILE, eNFILE, eNOBUFS, eNOMEM]]
+acceptNow s = handOver (mapM_ (giveBackConnection s)) $
+  takeConnection s (return . Just) atOnce $ \address result ->
+    if negate result `elem` nothingNow
+      then return Nothing
+      else Just <$> (throwIfFailed "Millrace.Socket.acceptNow" (describe s) result >>= newConnection address)
+  where
+    nothingNow = [fromIntegral code | Errno code <- [eAGAIN, eMFILE, eNFILE, eNOBUFS, eNOMEM]]
 
 -- A connection that is kept, or the result of accepting one in this manner, whose peer's address is left at a place.
-takeConnection
-  :: Socket -> ((Socket, SockAddr) -> IO a) -> (Request Word8 -> Request Word8) -> (Ptr Word8 -> Int64 -> IO a) -> IO a
+takeConnection ::
+  Socket -> ((Socket, SockAddr) -> IO a) -> (Request Word8 -> Request Word8) -> (Ptr Word8 -> Int64 -> IO a) -> IO a
 takeConnection s@(Socket handle _) useKept manner useResult = do
   place <- mallocForeignPtrBytes addressSize
   withForeignPtr place $ \address -> do
@@ -231,7 +280,8 @@ connectBefore :: Deadline -> Socket -> SockAddr -> IO ()
 connectBefore deadline s@(Socket handle _) address = withAddress function s address $ \pointer size ->
   perform (before deadline (connectRequest handle pointer size))
     >>= void . throwIfFailed function (describe s ++ " to " ++ show address)
-  where function = "Millrace.Socket.connect"
+  where
+    function = "Millrace.Socket.connect"
 
 -- | Shuts down one or both directions. What was sent before is still delivered. What waits in such a direction ends, on any
 -- capability: receives as at the end of the stream, also on datagram sockets, accepts and sends with an 'IOError' (@EINVAL@,
@@ -241,10 +291,11 @@ connectBefore deadline s@(Socket handle _) address = withAddress function s addr
 shutdown :: Socket -> ShutdownCmd -> IO ()
 shutdown s@(Socket handle _) how =
   perform (shutdownRequest handle code) >>= void . throwIfFailed "Millrace.Socket.shutdown" (describe s)
-  where code = case how of
-          ShutdownReceive -> 0
-          ShutdownSend -> 1
-          ShutdownBoth -> 2
+  where
+    code = case how of
+      ShutdownReceive -> 0
+      ShutdownSend -> 1
+      ShutdownBoth -> 2
 
 -- | Closes the socket. Every thread that waits on it wakes with an error, whatever capability it is on; then the
 -- descriptor is closed. Closing a closed socket does nothing. Waits only for the end of the operations that are in flight
@@ -267,8 +318,9 @@ close' s@(Socket handle keptRef) = mask_ $ do
   where
     badDescriptor = let Errno code = eBADF in negate (fromIntegral code)
     -- After the close: until then, an accept that is interrupted may keep a connection.
-    closeKept = atomicModifyIORef' keptRef (\kept -> (KeptClosed, connections kept))
-      >>= uninterruptibleMask_ . mapM_ (close . fst)
+    closeKept =
+      atomicModifyIORef' keptRef (\kept -> (KeptClosed, connections kept))
+        >>= uninterruptibleMask_ . mapM_ (close . fst)
     connections (KeptConnections ones) = ones
     connections _ = []
 
@@ -375,8 +427,8 @@ getSocketOption :: Socket -> SocketOption -> IO Int
 getSocketOption s option
   | option == Linger = fromIntegral <$> onOption c_linger
   | otherwise = alloca $ \value -> with (fromIntegral (sizeOf (0 :: CInt))) $ \size -> do
-      void $ onOption $ \descriptor -> c_getsockopt descriptor level name (value :: Ptr CInt) size
-      fromIntegral <$> peek value
+    void $ onOption $ \descriptor -> c_getsockopt descriptor level name (value :: Ptr CInt) size
+    fromIntegral <$> peek value
   where
     SockOpt level name = option
     onOption = onDescriptor "Millrace.Socket.getSocketOption" s (", " ++ show option)
@@ -388,7 +440,7 @@ setSocketOption :: Socket -> SocketOption -> Int -> IO ()
 setSocketOption s option value
   | option == Linger = void $ onOption (`c_set_linger` fromIntegral value)
   | otherwise = with (fromIntegral value :: CInt) $ \pointer ->
-      void $ onOption $ \descriptor -> c_setsockopt descriptor level name pointer (fromIntegral (sizeOf (0 :: CInt)))
+    void $ onOption $ \descriptor -> c_setsockopt descriptor level name pointer (fromIntegral (sizeOf (0 :: CInt)))
   where
     SockOpt level name = option
     onOption = onDescriptor "Millrace.Socket.setSocketOption" s (", " ++ show option)
@@ -404,8 +456,9 @@ getSockOpt s option@(SockOpt level name) = reading undefined
     reading kind = alloca $ \place -> do
       fillBytes place 0 (sizeOf kind)
       with (fromIntegral (sizeOf kind)) $ \size ->
-        void $ onDescriptor "Millrace.Socket.getSockOpt" s (", " ++ show option) $ \descriptor ->
-          c_getsockopt descriptor level name place size
+        void $
+          onDescriptor "Millrace.Socket.getSockOpt" s (", " ++ show option) $ \descriptor ->
+            c_getsockopt descriptor level name place size
       peek place
 
 -- | Sets an option of any type, which must be the system's.
@@ -413,8 +466,9 @@ getSockOpt s option@(SockOpt level name) = reading undefined
 -- @since 0.1.0
 setSockOpt :: Storable a => Socket -> SocketOption -> a -> IO ()
 setSockOpt s option@(SockOpt level name) value = with value $ \place ->
-  void $ onDescriptor "Millrace.Socket.setSockOpt" s (", " ++ show option) $ \descriptor ->
-    c_setsockopt descriptor level name place (fromIntegral (sizeOf value))
+  void $
+    onDescriptor "Millrace.Socket.setSockOpt" s (", " ++ show option) $ \descriptor ->
+      c_setsockopt descriptor level name place (fromIntegral (sizeOf value))
 
 -- | Whether it is a stream, a datagram socket, ...
 --
@@ -434,8 +488,9 @@ getPeerCredential s = withNetworkSocket "getPeerCredential" s Network.getPeerCre
 -- @since 0.1.0
 sendFd :: Socket -> CInt -> IO ()
 sendFd s@(Socket handle _) descriptor =
-  void $ attempt "Millrace.Socket.sendFd" s (", descriptor " ++ show descriptor) noDeadline (waitWritableRequest handle) $ \number ->
-    c_send_descriptor number descriptor
+  void $
+    attempt "Millrace.Socket.sendFd" s (", descriptor " ++ show descriptor) noDeadline (waitWritableRequest handle) $ \number ->
+      c_send_descriptor number descriptor
 
 -- | Waits for a descriptor, which is then the caller's to close; it is closed by exec. What carries it is dropped, and
 -- others that come with it are closed. Throws if something else comes, or the end of the stream (@ENOMSG@), and if no
@@ -444,8 +499,9 @@ sendFd s@(Socket handle _) descriptor =
 --
 -- @since 0.1.0
 recvFd :: Socket -> IO CInt
-recvFd s@(Socket handle _) = handOver (void . c_close) $
-  fromIntegral <$> attempt "Millrace.Socket.recvFd" s "" noDeadline (waitReadableRequest handle) c_receive_descriptor
+recvFd s@(Socket handle _) =
+  handOver (void . c_close) $
+    fromIntegral <$> attempt "Millrace.Socket.recvFd" s "" noDeadline (waitReadableRequest handle) c_receive_descriptor
 
 -- The same socket by another descriptor, for what is rare enough to be left to network.
 withNetworkSocket :: String -> Socket -> (Network.Socket -> IO a) -> IO a

@@ -1,4 +1,5 @@
 {-# LANGUAGE BangPatterns #-}
+
 -- | Delays and timeouts under the names of "Control.Concurrent", "System.Timeout" and "GHC.Event", on the timers of the
 -- capability's own loop: no lock, no system call, nothing shared between capabilities.
 --
@@ -7,29 +8,38 @@
 -- 3. Setting, moving and cancelling a timer take constant time.
 module Millrace.Timer
   ( -- * Threads
-    threadDelay
-  , timeout
-  , liftableTimeout
-  , Timeout
-  , registerDelay
+    threadDelay,
+    timeout,
+    liftableTimeout,
+    Timeout,
+    registerDelay,
+
     -- * Callbacks
-  , TimerManager
-  , TimeoutKey
-  , TimeoutCallback
-  , getSystemTimerManager
-  , registerTimeout
-  , updateTimeout
-  , unregisterTimeout
-  ) where
+    TimerManager,
+    TimeoutKey,
+    TimeoutCallback,
+    getSystemTimerManager,
+    registerTimeout,
+    updateTimeout,
+    unregisterTimeout,
+  )
+where
 
 import Control.Concurrent (ThreadId, forkIOWithUnmask, killThread, myThreadId, throwTo)
 import Control.Concurrent.MVar (MVar, isEmptyMVar, newEmptyMVar, takeMVar, tryPutMVar)
 import Control.Concurrent.STM (TVar, atomically, newTVarIO, writeTVar)
 import Control.Exception
-  ( Exception (..), SomeException, asyncExceptionFromException, asyncExceptionToException, catch, mask, mask_, throwIO
-  , uninterruptibleMask_ )
+  ( Exception (..),
+    SomeException,
+    asyncExceptionFromException,
+    asyncExceptionToException,
+    catch,
+    mask,
+    mask_,
+    throwIO,
+    uninterruptibleMask_,
+  )
 import Control.Monad (unless, void, when)
-
 import Millrace.Internal.Alarm
 import Millrace.Internal.TimerTable (Action (..))
 
@@ -79,16 +89,17 @@ liftableTimeout limitMicros action
   | limitMicros < 0 = Just <$> action (return ())
   | limitMicros == 0 = return Nothing
   | otherwise = mask $ \restore -> do
-      caller <- myThreadId
-      lock <- newEmptyMVar
-      alarm <- startAlarm limitMicros (Perform (expire caller lock))
-      -- 'Just' is made in masked state: see 'Millrace.Internal.Park.handOver'.
-      result <- (Just <$> restore (action (mask_ (void (stopAlarm alarm))))) `catch` \problem -> do
+    caller <- myThreadId
+    lock <- newEmptyMVar
+    alarm <- startAlarm limitMicros (Perform (expire caller lock))
+    -- 'Just' is made in masked state: see 'Millrace.Internal.Park.handOver'.
+    result <-
+      (Just <$> restore (action (mask_ (void (stopAlarm alarm))))) `catch` \problem -> do
         disarm alarm lock
         if fromException problem == Just (Timeout lock) then return Nothing else throwIO (problem :: SomeException)
-      -- Masked: an exception of ours that comes now is stopped by 'disarm'. If we were interrupted, it is done already.
-      maybe (return ()) (const (disarm alarm lock)) result
-      return result
+    -- Masked: an exception of ours that comes now is stopped by 'disarm'. If we were interrupted, it is done already.
+    maybe (return ()) (const (disarm alarm lock)) result
+    return result
 {-# INLINE liftableTimeout #-}
 
 -- The timer has fired. The exception is thrown by a thread of its own, because throwing waits until the target can
@@ -96,20 +107,23 @@ liftableTimeout limitMicros action
 expire :: ThreadId -> MVar ThreadId -> IO ()
 expire caller lock = do
   isWanted <- isEmptyMVar lock
-  when isWanted $ void $ forkIOWithUnmask $ \unmask -> unmask $ do
-    self <- myThreadId
-    isFirst <- tryPutMVar lock self
-    when isFirst $ throwTo caller (Timeout lock)
+  when isWanted $
+    void $
+      forkIOWithUnmask $ \unmask -> unmask $ do
+        self <- myThreadId
+        isFirst <- tryPutMVar lock self
+        when isFirst $ throwTo caller (Timeout lock)
 
 -- To be called masked. When it returns no exception can come. Where it may wait it is uninterruptible; it waits at most
 -- for a thread that is about to throw, which is killed before it can or has thrown already.
 disarm :: Alarm -> MVar ThreadId -> IO ()
 disarm alarm lock = do
   isGone <- stopAlarm alarm
-  unless isGone $ uninterruptibleMask_ $ do
-    self <- myThreadId
-    isFirst <- tryPutMVar lock self
-    unless isFirst $ takeMVar lock >>= killThread
+  unless isGone $
+    uninterruptibleMask_ $ do
+      self <- myThreadId
+      isFirst <- tryPutMVar lock self
+      unless isFirst $ takeMVar lock >>= killThread
 
 -- | A variable that becomes 'True' after so many microseconds.
 --

@@ -3,22 +3,22 @@
 -- The names and types are those of "Control.Concurrent". For sockets of "Millrace.Socket" there is no need of this.
 -- On Windows only sockets can be waited for, by the number of their handle.
 module Millrace.Wait
-  ( threadWaitRead
-  , threadWaitWrite
-  , threadWaitReadSTM
-  , threadWaitWriteSTM
-  ) where
+  ( threadWaitRead,
+    threadWaitWrite,
+    threadWaitReadSTM,
+    threadWaitWriteSTM,
+  )
+where
 
 import Control.Concurrent.STM (STM, atomically, newTVarIO, readTVar, retry, throwSTM, writeTVar)
 import Control.Monad (void)
 import Data.Int (Int64)
 import Foreign.C.Types (CInt)
-import System.Posix.Types (Fd (..))
-
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign (c_cancel)
 import Millrace.Internal.Park (startCallback)
 import Millrace.Operation
+import System.Posix.Types (Fd (..))
 
 -- | Waits until reading from the descriptor would not block: there is data, the end, or an error. A regular file is
 -- always ready. The descriptor must stay open meanwhile: closing it may leave the thread waiting (it can still be

@@ -14,7 +14,7 @@ import Network.Wai.EventSource (ServerEvent (..), eventSourceAppIO)
 import Network.Wai.Middleware.Autohead (autohead)
 import Network.Wai.Middleware.Gzip (def, gzip)
 import Network.Wai.Middleware.HttpAuth (basicAuth)
-import Network.Wai.Middleware.RequestLogger (Destination (..), mkRequestLogger, outputFormat, OutputFormat (..))
+import Network.Wai.Middleware.RequestLogger (Destination (..), OutputFormat (..), mkRequestLogger, outputFormat)
 import qualified Network.Wai.Middleware.RequestLogger as Logger
 import Network.Wai.Middleware.RequestSizeLimit (defaultRequestSizeLimitSettings, requestSizeLimitMiddleware, setMaxLengthForRequest)
 import Network.Wai.Middleware.Timeout (timeout)
@@ -24,25 +24,30 @@ import Test.Hspec
 
 spec :: Spec
 spec = describe "wai-extra" $ do
-  it "gzip compresses, and curl unpacks" $ serving (return (gzip def text)) $ \address -> do
-    curl ["--compressed", address] `shouldReturn` replicate 100000 'x'
-    compressed <- curl ["-H", "Accept-Encoding: gzip", "-o", "/dev/null", "-w", "%{size_download}", address]
-    (read compressed :: Int) `shouldSatisfy` (< 5000)
-  it "autohead answers HEAD" $ serving (return (autohead text)) $ \address ->
-    curl ["-I", "-o", "/dev/null", "-w", "%{http_code}", address] `shouldReturn` "200"
-  it "basicAuth asks and lets in" $ serving (return (basicAuth (\user key -> return (user == "u" && key == "p")) "realm" text)) $ \address -> do
-    get address >>= (`shouldBe` 401) . fst
-    curl ["-u", "u:p", "-o", "/dev/null", "-w", "%{http_code}", address] `shouldReturn` "200"
-  it "timeout interrupts, and the connection goes on" $ serving (return (timeout 1 slow)) $ \address ->
-    curl ["-o", "/dev/null", "-w", "%{http_code} ", address ++ "/slow", "-o", "/dev/null", address ++ "/fast"] `shouldReturn` "503 200 "
+  it "gzip compresses, and curl unpacks" $
+    serving (return (gzip def text)) $ \address -> do
+      curl ["--compressed", address] `shouldReturn` replicate 100000 'x'
+      compressed <- curl ["-H", "Accept-Encoding: gzip", "-o", "/dev/null", "-w", "%{size_download}", address]
+      (read compressed :: Int) `shouldSatisfy` (< 5000)
+  it "autohead answers HEAD" $
+    serving (return (autohead text)) $ \address ->
+      curl ["-I", "-o", "/dev/null", "-w", "%{http_code}", address] `shouldReturn` "200"
+  it "basicAuth asks and lets in" $
+    serving (return (basicAuth (\user key -> return (user == "u" && key == "p")) "realm" text)) $ \address -> do
+      get address >>= (`shouldBe` 401) . fst
+      curl ["-u", "u:p", "-o", "/dev/null", "-w", "%{http_code}", address] `shouldReturn` "200"
+  it "timeout interrupts, and the connection goes on" $
+    serving (return (timeout 1 slow)) $ \address ->
+      curl ["-o", "/dev/null", "-w", "%{http_code} ", address ++ "/slow", "-o", "/dev/null", address ++ "/fast"] `shouldReturn` "503 200 "
   it "requestSizeLimit refuses with a 413" $ do
     let limit = requestSizeLimitMiddleware (setMaxLengthForRequest (const (return (Just 1000))) defaultRequestSizeLimitSettings)
     serving (return (limit echo)) $ \address -> do
       post address "text/plain" (L.replicate 1000 0x61) `shouldReturn` (200, L.replicate 1000 0x61)
       post address "text/plain" (L.replicate 1001 0x61) >>= (`shouldBe` 413) . fst
       curl ["-o", "/dev/null", "-w", "%{http_code}", "-H", "Transfer-Encoding: chunked", "-d", replicate 5000 'x', address] `shouldReturn` "413"
-  it "parseRequestBody reads forms with files" $ serving (return form) $ \address ->
-    curl ["-F", "field=value", "-F", "file=@-;filename=name", address] `shouldReturn` "1 1"
+  it "parseRequestBody reads forms with files" $
+    serving (return form) $ \address ->
+      curl ["-F", "field=value", "-F", "file=@-;filename=name", address] `shouldReturn` "1 1"
   it "the request logger logs" $ do
     logged <- newEmptyMVar
     logger <- mkRequestLogger def {outputFormat = Apache Logger.FromSocket, Logger.destination = Callback (putMVar logged . fromLogStr), Logger.autoFlush = True}

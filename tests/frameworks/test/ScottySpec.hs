@@ -11,13 +11,15 @@ import qualified Web.Scotty as Scotty
 
 spec :: Spec
 spec = describe "Scotty" $ do
-  it "routes, captures and reads forms" $ serving (Scotty.scottyApp application) $ \address -> do
-    get (address ++ "/hello/world?times=2") `shouldReturn` (200, "hello world, hello world")
-    curl ["-d", "a=1&b=two%20words", address ++ "/form"] `shouldReturn` "1, two words"
-    get (address ++ "/nowhere") >>= (`shouldBe` 404) . fst
-    get (address ++ "/teapot") `shouldReturn` (418, "short and stout")
-  it "answers errors of handlers, on a connection that goes on" $ serving (Scotty.scottyApp application) $ \address ->
-    curl ["-o", "/dev/null", "-w", "%{http_code} ", address ++ "/error", "-o", "/dev/null", address ++ "/hello/x?times=1"] `shouldReturn` "500 200 "
+  it "routes, captures and reads forms" $
+    serving (Scotty.scottyApp application) $ \address -> do
+      get (address ++ "/hello/world?times=2") `shouldReturn` (200, "hello world, hello world")
+      curl ["-d", "a=1&b=two%20words", address ++ "/form"] `shouldReturn` "1, two words"
+      get (address ++ "/nowhere") >>= (`shouldBe` 404) . fst
+      get (address ++ "/teapot") `shouldReturn` (418, "short and stout")
+  it "answers errors of handlers, on a connection that goes on" $
+    serving (Scotty.scottyApp application) $ \address ->
+      curl ["-o", "/dev/null", "-w", "%{http_code} ", address ++ "/error", "-o", "/dev/null", address ++ "/hello/x?times=1"] `shouldReturn` "500 200 "
   where
     application = do
       Scotty.get "/hello/:name" $ do

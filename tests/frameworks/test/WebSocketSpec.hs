@@ -18,23 +18,25 @@ import Test.Hspec
 
 spec :: Spec
 spec = describe "wai-websockets" $ do
-  it "echoes messages of all sizes, for many clients at once" $ Millrace.withApplication (return application) $ \port ->
-    forConcurrently_ [1 .. 20 :: Int] $ \_ ->
-      WebSockets.runClient "127.0.0.1" port "/" $ \connection -> do
-        forM_ [0, 1, 125, 126, 65535, 65536, 300000] $ \size -> do
-          let message = L.replicate size 0x61
-          WebSockets.sendBinaryData connection message
-          echoed <- WebSockets.receiveData connection
-          echoed == message `shouldBe` True
-        WebSockets.sendClose connection ("bye" :: L.ByteString)
+  it "echoes messages of all sizes, for many clients at once" $
+    Millrace.withApplication (return application) $ \port ->
+      forConcurrently_ [1 .. 20 :: Int] $ \_ ->
+        WebSockets.runClient "127.0.0.1" port "/" $ \connection -> do
+          forM_ [0, 1, 125, 126, 65535, 65536, 300000] $ \size -> do
+            let message = L.replicate size 0x61
+            WebSockets.sendBinaryData connection message
+            echoed <- WebSockets.receiveData connection
+            echoed == message `shouldBe` True
+          WebSockets.sendClose connection ("bye" :: L.ByteString)
   it "survives a connection that is idle for longer than the server's timeout" $
     Millrace.withApplicationSettings (Millrace.setTimeout 1 Millrace.defaultSettings) (return application) $ \port ->
       WebSockets.runClient "127.0.0.1" port "/" $ \connection -> do
         echo connection "one"
         threadDelay 2500000
         echo connection "two"
-  it "leaves other requests to the application" $ serving (return application) $ \address ->
-    get address `shouldReturn` (200, "no socket")
+  it "leaves other requests to the application" $
+    serving (return application) $ \address ->
+      get address `shouldReturn` (200, "no socket")
   where
     echo connection message = do
       WebSockets.sendTextData connection (message :: L.ByteString)

@@ -45,16 +45,18 @@ getStreamR = respondSource "text/plain" (mapM_ (\number -> sendChunkText number 
 
 spec :: Spec
 spec = describe "Yesod" $ do
-  it "renders pages and routes" $ serving (toWaiApp Site) $ \address -> do
-    (status, body) <- get (address ++ "/page")
-    (status, "<p>A page" `isPartOf` body) `shouldBe` (200, True)
-    get (address ++ "/name/a%20b") `shouldReturn` (200, "name: a b")
-    get (address ++ "/nowhere") >>= (`shouldBe` 404) . fst
-  it "reads forms, refuses what is too large, and goes on" $ serving (toWaiApp Site) $ \address -> do
-    curl ["-d", "field=value", address ++ "/upload"] `shouldReturn` "value"
-    curl ["-F", "field=multipart", address ++ "/upload"] `shouldReturn` "multipart"
-    (status, _) <- post (address ++ "/upload") "application/x-www-form-urlencoded" ("field=" <> L.replicate 3000000 0x61)
-    status `shouldBe` 413
+  it "renders pages and routes" $
+    serving (toWaiApp Site) $ \address -> do
+      (status, body) <- get (address ++ "/page")
+      (status, "<p>A page" `isPartOf` body) `shouldBe` (200, True)
+      get (address ++ "/name/a%20b") `shouldReturn` (200, "name: a b")
+      get (address ++ "/nowhere") >>= (`shouldBe` 404) . fst
+  it "reads forms, refuses what is too large, and goes on" $
+    serving (toWaiApp Site) $ \address -> do
+      curl ["-d", "field=value", address ++ "/upload"] `shouldReturn` "value"
+      curl ["-F", "field=multipart", address ++ "/upload"] `shouldReturn` "multipart"
+      (status, _) <- post (address ++ "/upload") "application/x-www-form-urlencoded" ("field=" <> L.replicate 3000000 0x61)
+      status `shouldBe` 413
   it "streams" $ serving (toWaiApp Site) $ \address -> get (address ++ "/stream") `shouldReturn` (200, "one two three")
   where
     isPartOf piece whole = any (L.isPrefixOf piece) (L.tails whole)

@@ -4,15 +4,16 @@
 -- | One line for each answer. Lines are gathered and written once a second, or when there are many, by a thread of their
 -- own, so that a request pays for no system call and waits for nobody who reads the log.
 module Millrace.Cli.AccessLog
-  ( AccessLog
-  , LogFormat (..)
-  , withAccessLog
-  , endAccessLog
-  , logAnswer
-  , Moment
-  , momentOf
-  , renderLine
-  ) where
+  ( AccessLog,
+    LogFormat (..),
+    withAccessLog,
+    endAccessLog,
+    logAnswer,
+    Moment,
+    momentOf,
+    renderLine,
+  )
+where
 
 import Control.Concurrent (forkIO, forkIOWithUnmask, killThread)
 import Control.Concurrent.MVar (MVar, newEmptyMVar, putMVar, readMVar, takeMVar, tryPutMVar)
@@ -45,17 +46,17 @@ import System.IO (IOMode (AppendMode, ReadMode), SeekMode (AbsoluteSeek), hFileS
 --
 -- @since 0.1.0
 data AccessLog = AccessLog
-  { logFormat :: LogFormat
-  , logPath :: FilePath
-  , logSecond :: IORef (Int64, ByteString)
-  -- ^ the last second of which there was a line, and how it is written: writing it takes longer than all the rest
-  , logPending :: IORef Pending
-  , logFailed :: IORef Bool
-  -- ^ did the last writing fail?
-  , logWake :: MVar ()
-  -- ^ full when there is something to do before the second is over
-  , logEnding :: IORef Bool
-  , logEnded :: MVar ()
+  { logFormat :: LogFormat,
+    logPath :: FilePath,
+    -- | the last second of which there was a line, and how it is written: writing it takes longer than all the rest
+    logSecond :: IORef (Int64, ByteString),
+    logPending :: IORef Pending,
+    -- | did the last writing fail?
+    logFailed :: IORef Bool,
+    -- | full when there is something to do before the second is over
+    logWake :: MVar (),
+    logEnding :: IORef Bool,
+    logEnded :: MVar ()
   }
 
 -- Lines that are not written yet, the last one first, and their bytes; and how many more there would have been.
@@ -65,10 +66,10 @@ data Pending = Pending !Int [ByteString] !Int
 --
 -- @since 0.1.0
 data LogFormat
-  = Combined
-  -- ^ the combined format of Apache and nginx
-  | JsonLines
-  -- ^ a JSON object on each line
+  = -- | the combined format of Apache and nginx
+    Combined
+  | -- | a JSON object on each line
+    JsonLines
   deriving (Eq, Show)
 
 -- | Appends to the file at a path (@-@: standard output) while the action runs. The file is opened anew for each
@@ -94,9 +95,9 @@ withAccessLog format path use = do
     stopWriting accessLog writer = endAccessLog accessLog >> void (forkIO (killThread writer))
     failure exception =
       Failure
-        { failureAttempt = "write the access log " <> path
-        , failureReason = ioe_description (exception :: IOException)
-        , failureRemedy = "--access-log takes a file that can be written to, or - for standard output."
+        { failureAttempt = "write the access log " <> path,
+          failureReason = ioe_description (exception :: IOException),
+          failureRemedy = "--access-log takes a file that can be written to, or - for standard output."
         }
 
 -- | Writes what there is, as the last. Takes two seconds at most: whoever has not taken it then is not waited for, and
@@ -212,8 +213,8 @@ repair path = withBinaryFile path ReadMode (fmap endOfLine . endsWithin) `catch`
 --
 -- @since 0.1.0
 data Moment = Moment
-  { momentSecond :: ByteString
-  , momentMilliseconds :: Int
+  { momentSecond :: ByteString,
+    momentMilliseconds :: Int
   }
 
 -- | A time in a format.
@@ -255,20 +256,20 @@ renderLine Combined moment answer =
 renderLine JsonLines moment answer =
   foldMap
     member
-    [ ("{\"time\":\"", byteString (momentSecond moment) <> char7 '.' <> milliseconds <> char7 'Z')
-    , ("\",\"client\":\"", renderHost (answerClient answer))
-    , ("\",\"method\":", optional (method <$> parts))
-    , (",\"target\":", optional (target <$> parts))
-    , (",\"version\":", optional (version <$> parts))
-    , (",\"status\":", intDec (statusCode (answerStatus answer)))
-    , (",\"bytes\":", intDec (bytesOf answer))
-    , (",\"microseconds\":", word64Dec (answerNanoseconds answer `div` 1000))
-    , (",\"host\":", field requestHeaderHost)
-    , (",\"referer\":", field requestHeaderReferer)
-    , (",\"user_agent\":", field requestHeaderUserAgent)
-    , (if answerIsCutOff answer then ",\"cut_off\":true" else "", mempty)
-    , ("", maybe mempty refused (answerRefusal answer))
-    , ("}\n", mempty)
+    [ ("{\"time\":\"", byteString (momentSecond moment) <> char7 '.' <> milliseconds <> char7 'Z'),
+      ("\",\"client\":\"", renderHost (answerClient answer)),
+      ("\",\"method\":", optional (method <$> parts)),
+      (",\"target\":", optional (target <$> parts)),
+      (",\"version\":", optional (version <$> parts)),
+      (",\"status\":", intDec (statusCode (answerStatus answer))),
+      (",\"bytes\":", intDec (bytesOf answer)),
+      (",\"microseconds\":", word64Dec (answerNanoseconds answer `div` 1000)),
+      (",\"host\":", field requestHeaderHost),
+      (",\"referer\":", field requestHeaderReferer),
+      (",\"user_agent\":", field requestHeaderUserAgent),
+      (if answerIsCutOff answer then ",\"cut_off\":true" else "", mempty),
+      ("", maybe mempty refused (answerRefusal answer)),
+      ("}\n", mempty)
     ]
   where
     parts = lineParts answer
@@ -280,9 +281,9 @@ renderLine JsonLines moment answer =
 
 -- A request line taken apart.
 data LineParts = LineParts
-  { method :: ByteString
-  , target :: ByteString
-  , version :: ByteString
+  { method :: ByteString,
+    target :: ByteString,
+    version :: ByteString
   }
 
 -- Of a head that is not valid the first line may be; nothing is guessed from another one.

@@ -2,9 +2,10 @@
 
 -- | Addresses of sockets as people read them.
 module Millrace.Cli.Address
-  ( renderHost
-  , addressUrl
-  ) where
+  ( renderHost,
+    addressUrl,
+  )
+where
 
 import Data.Bits (shiftR)
 import Data.ByteString.Builder

@@ -6,7 +6,6 @@ import Control.Concurrent (forkIO)
 import Control.Monad (void, when)
 import Data.IORef (atomicModifyIORef', newIORef, readIORef)
 import Foreign.ForeignPtr (mallocForeignPtrBytes, withForeignPtr)
-
 import Millrace.Cli.System (takeMapping)
 
 -- | An action to be run whenever something begins. When as many things have begun as the number says, it has the memory taken,

@@ -1,11 +1,12 @@
 -- | Which I/O backend was asked for, and starting the I/O manager on it, with errors for people.
 module Millrace.Cli.Backend
-  ( backendChoices
-  , environmentVariable
-  , environmentBackend
-  , startManager
-  , withoutRoom
-  ) where
+  ( backendChoices,
+    environmentVariable,
+    environmentBackend,
+    startManager,
+    withoutRoom,
+  )
+where
 
 import Control.Concurrent (getNumCapabilities)
 import Control.Exception (displayException, throwIO, try)
@@ -60,9 +61,9 @@ explain requested exception = do
     unknown = "there is no such backend; choose one of: " <> intercalate ", " (map fst backendChoices)
     failure with reason =
       Failure
-        { failureAttempt = "start the I/O manager" <> with
-        , failureReason = reason
-        , failureRemedy = "'millrace doctor' tells which backends work here; --backend auto takes the first of them."
+        { failureAttempt = "start the I/O manager" <> with,
+          failureReason = reason,
+          failureRemedy = "'millrace doctor' tells which backends work here; --backend auto takes the first of them."
         }
 
 -- The probe knows more than an error number. It was already made, or there would be no failure to explain.

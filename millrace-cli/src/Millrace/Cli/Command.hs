@@ -1,12 +1,13 @@
 -- | The command line: what was asked for, not how it is done.
 module Millrace.Cli.Command
-  ( Command (..)
-  , ServerOptions (..)
-  , FilesOptions (..)
-  , DoctorOptions (..)
-  , commandLine
-  , parserPreferences
-  ) where
+  ( Command (..),
+    ServerOptions (..),
+    FilesOptions (..),
+    DoctorOptions (..),
+    commandLine,
+    parserPreferences,
+  )
+where
 
 import Data.Char (isDigit)
 import Data.List (intercalate, stripPrefix)
@@ -32,21 +33,21 @@ data Command
 --
 -- @since 0.1.0
 data ServerOptions = ServerOptions
-  { serverHost :: String
-  , serverPort :: PortNumber
-  -- ^ 0: any free one
-  , serverReusePort :: Bool
-  -- ^ other processes may listen there too
-  , serverBackend :: Maybe Backend
-  -- ^ 'Nothing': automatic
-  , serverCores :: Maybe Int
-  -- ^ 'Nothing': all of them, or as many as a quota is worth
-  , serverAccessLog :: Maybe FilePath
-  , serverLogFormat :: LogFormat
-  , serverStatusPort :: Maybe PortNumber
-  -- ^ where to tell what the server has done, to this machine only
-  , serverProxyProtocol :: Bool
-  -- ^ a proxy says on each connection who the client is
+  { serverHost :: String,
+    -- | 0: any free one
+    serverPort :: PortNumber,
+    -- | other processes may listen there too
+    serverReusePort :: Bool,
+    -- | 'Nothing': automatic
+    serverBackend :: Maybe Backend,
+    -- | 'Nothing': all of them, or as many as a quota is worth
+    serverCores :: Maybe Int,
+    serverAccessLog :: Maybe FilePath,
+    serverLogFormat :: LogFormat,
+    -- | where to tell what the server has done, to this machine only
+    serverStatusPort :: Maybe PortNumber,
+    -- | a proxy says on each connection who the client is
+    serverProxyProtocol :: Bool
   }
   deriving (Eq, Show)
 
@@ -54,11 +55,11 @@ data ServerOptions = ServerOptions
 --
 -- @since 0.1.0
 data FilesOptions = FilesOptions
-  { filesDirectory :: FilePath
-  , filesFollowLinks :: Bool
-  , filesListing :: Bool
-  , filesCacheSeconds :: Int
-  -- ^ 0: no cache
+  { filesDirectory :: FilePath,
+    filesFollowLinks :: Bool,
+    filesListing :: Bool,
+    -- | 0: no cache
+    filesCacheSeconds :: Int
   }
   deriving (Eq, Show)
 
@@ -66,8 +67,8 @@ data FilesOptions = FilesOptions
 --
 -- @since 0.1.0
 data DoctorOptions = DoctorOptions
-  { doctorBackend :: Maybe Backend
-  , doctorJson :: Bool
+  { doctorBackend :: Maybe Backend,
+    doctorJson :: Bool
   }
   deriving (Eq, Show)
 
@@ -77,20 +78,20 @@ data DoctorOptions = DoctorOptions
 commandLine :: ParserInfo Command
 commandLine =
   info (commands <**> versionOption <**> helper) . mconcat $
-    [ fullDesc
-    , header ("millrace " <> version <> " - a web server on an I/O manager of its own")
-    , footerDoc . unChunk $
+    [ fullDesc,
+      header ("millrace " <> version <> " - a web server on an I/O manager of its own"),
+      footerDoc . unChunk $
         vsepChunks
           [ examples
-              [ ("millrace serve public", "serve ./public on http://127.0.0.1:8080")
-              , ("millrace serve --host :: --port 80", "serve the current directory to everybody")
-              , ("millrace pong --backend epoll --cores 1", "measure one backend on one core")
-              , ("millrace doctor", "what works on this machine, and why not")
-              ]
-          , paragraph "'millrace COMMAND --help' explains the options of a command."
-          , paragraph "Exit status: 0 stopped or done, 1 could not do it, 2 wrong usage."
-          ]
-    , failureCode 2
+              [ ("millrace serve public", "serve ./public on http://127.0.0.1:8080"),
+                ("millrace serve --host :: --port 80", "serve the current directory to everybody"),
+                ("millrace pong --backend epoll --cores 1", "measure one backend on one core"),
+                ("millrace doctor", "what works on this machine, and why not")
+              ],
+            paragraph "'millrace COMMAND --help' explains the options of a command.",
+            paragraph "Exit status: 0 stopped or done, 1 could not do it, 2 wrong usage."
+          ],
+      failureCode 2
     ]
   where
     versionOption = infoOption ("millrace " <> version) (long "version" <> help "Print the version and exit")
@@ -105,10 +106,10 @@ commands :: Parser Command
 commands =
   hsubparser . mconcat $
     [ command "serve" . info (Serve <$> filesOptions <*> serverOptions) $
-        progDesc "Serve the files of a directory" <> footerDoc (unChunk serveNotes)
-    , command "pong" . info (Pong <$> serverOptions) $
-        progDesc "Answer every request with 200 and the text Pong!" <> footerDoc (unChunk pongNotes)
-    , command "doctor" . info (Doctor <$> doctorOptions) $
+        progDesc "Serve the files of a directory" <> footerDoc (unChunk serveNotes),
+      command "pong" . info (Pong <$> serverOptions) $
+        progDesc "Answer every request with 200 and the text Pong!" <> footerDoc (unChunk pongNotes),
+      command "doctor" . info (Doctor <$> doctorOptions) $
         progDesc "Examine this machine: kernel, limits, which backends work and why others do not"
           <> footerDoc (unChunk doctorNotes)
     ]
@@ -117,27 +118,27 @@ serveNotes :: Chunk Doc
 serveNotes =
   vsepChunks
     [ examples
-        [ ("millrace serve", "the current directory on http://127.0.0.1:8080")
-        , ("millrace serve site --port 0", "on a free port; the first line of output tells which")
-        , ("millrace serve --host 0.0.0.0 ~/public", "to every machine that can reach this one")
-        , ("millrace serve site --access-log access.log --status 9090", "tell what was asked, and what was done")
-        ]
-    , paragraph
+        [ ("millrace serve", "the current directory on http://127.0.0.1:8080"),
+          ("millrace serve site --port 0", "on a free port; the first line of output tells which"),
+          ("millrace serve --host 0.0.0.0 ~/public", "to every machine that can reach this one"),
+          ("millrace serve site --access-log access.log --status 9090", "tell what was asked, and what was done")
+        ],
+      paragraph
         "A directory answers with its index.html or index.htm. A file NAME.br, NAME.zst or NAME.gz that is not \
         \older than NAME (by more than two seconds, for copies without their times) is sent in its place to clients that \
         \accept the coding. Names that begin with a dot are not served, except \
-        \.well-known; neither is anything that is not a regular file."
-    , stopping
+        \.well-known; neither is anything that is not a regular file.",
+      stopping
     ]
 
 pongNotes :: Chunk Doc
 pongNotes =
   vsepChunks
     [ examples
-        [ ("millrace pong --cores 1", "one loop, for measuring the cost of a request")
-        , ("curl http://127.0.0.1:8080/", "prints Pong!")
-        ]
-    , stopping
+        [ ("millrace pong --cores 1", "one loop, for measuring the cost of a request"),
+          ("curl http://127.0.0.1:8080/", "prints Pong!")
+        ],
+      stopping
     ]
 
 stopping :: Chunk Doc
@@ -147,8 +148,8 @@ stopping =
         "Prints 'listening on http://HOST:PORT' when ready ('listening on unix:PATH' on an inherited Unix socket). \
         \Ctrl-C, SIGTERM, SIGQUIT or SIGHUP (a terminal that closes) finishes the \
         \open requests and stops, after ten seconds at the latest; a second one stops at once. An access log that nobody takes \
-        \is waited for two seconds. Under nohup, SIGHUP does nothing."
-    , paragraph
+        \is waited for two seconds. Under nohup, SIGHUP does nothing.",
+      paragraph
         "To restart without losing a connection, let systemd hold the socket (LISTEN_FDS; --host and --port are then \
         \ignored): connections wait in it for the next server. Or run every server with --reuse-port: start the next, wait \
         \until it is ready, then send SIGTERM to the old one."
@@ -158,14 +159,14 @@ doctorNotes :: Chunk Doc
 doctorNotes =
   vsepChunks
     [ examples
-        [ ("millrace doctor", "which backend would be used, and why")
-        , ("millrace doctor --backend io_uring", "would this one work?")
-        , ("millrace doctor --json", "for programs")
-        ]
-    , paragraph
+        [ ("millrace doctor", "which backend would be used, and why"),
+          ("millrace doctor --backend io_uring", "would this one work?"),
+          ("millrace doctor --json", "for programs")
+        ],
+      paragraph
         "A backend that is asked for by name is the only one that is tried: where io_uring is not only refused but \
-        \punished, --backend epoll or MILLRACE_BACKEND=epoll keeps away from it."
-    , paragraph "Exit status: 0 if a server could start like this, 1 if not."
+        \punished, --backend epoll or MILLRACE_BACKEND=epoll keeps away from it.",
+      paragraph "Exit status: 0 if a server could start like this, 1 if not."
     ]
 
 -- Invocations and what they do, in two columns.
@@ -207,8 +208,9 @@ serverOptions =
       ( option
           cores
           ( long "cores" <> metavar "N"
-              <> help "Cores to use, with a loop and some 32 MB of memory for each (default: all, or where a container's \
-                      \CPU quota comes to less, that, rounded up)"
+              <> help
+                "Cores to use, with a loop and some 32 MB of memory for each (default: all, or where a container's \
+                \CPU quota comes to less, that, rounded up)"
           )
       )
     <*> optional accessLogOptions
@@ -221,8 +223,9 @@ serverOptions =
       )
     <*> switch
       ( long "proxy-protocol"
-          <> help "Every connection begins with a header of the PROXY protocol, version 1 or 2, that names the client: behind a \
-                  \proxy that sends one. Nobody else should reach the port"
+          <> help
+            "Every connection begins with a header of the PROXY protocol, version 1 or 2, that names the client: behind a \
+            \proxy that sends one. Nobody else should reach the port"
       )
   where
     gathered name number reuse chosen count accessLog =
@@ -234,8 +237,9 @@ accessLogOptions =
   (,)
     <$> strOption
       ( long "access-log" <> metavar "FILE" <> action "file"
-          <> help "Append a line for each answer, refusals included; - for standard output (default: no log). The file is \
-                  \opened anew for each writing: to rotate it, rename it. No signal is needed; SIGUSR1 does nothing"
+          <> help
+            "Append a line for each answer, refusals included; - for standard output (default: no log). The file is \
+            \opened anew for each writing: to rotate it, rename it. No signal is needed; SIGUSR1 does nothing"
       )
     <*> option
       logFormat

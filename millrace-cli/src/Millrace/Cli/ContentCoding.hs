@@ -2,10 +2,11 @@
 
 -- | Which content coding a client prefers (RFC 9110 section 12.5.3). Knows nothing of files.
 module Millrace.Cli.ContentCoding
-  ( Coding (..)
-  , codings
-  , preferredCoding
-  ) where
+  ( Coding (..),
+    codings,
+    preferredCoding,
+  )
+where
 
 import Control.Monad (guard)
 import Data.ByteString (ByteString)
@@ -22,8 +23,8 @@ import Network.HTTP.Types.Header (hAcceptEncoding)
 --
 -- @since 0.1.0
 data Coding = Coding
-  { codingName :: ByteString
-  , codingExtension :: ByteString
+  { codingName :: ByteString,
+    codingExtension :: ByteString
   }
   deriving (Eq, Show)
 

@@ -1,13 +1,14 @@
 -- | What this machine offers to an I/O manager. Looks and tells; changes nothing.
 module Millrace.Cli.Doctor
-  ( Examination (..)
-  , Health (..)
-  , Choice (..)
-  , examine
-  , isHealthy
-  , renderText
-  , renderAsJson
-  ) where
+  ( Examination (..),
+    Health (..),
+    Choice (..),
+    examine,
+    isHealthy,
+    renderText,
+    renderAsJson,
+  )
+where
 
 import Control.Applicative ((<|>))
 import Control.Concurrent (setNumCapabilities)
@@ -27,20 +28,20 @@ import Text.Read (readMaybe)
 --
 -- @since 0.1.0
 data Examination = Examination
-  { examinedKernel :: String
-  , examinedProcessors :: Int
-  , examinedQuota :: Maybe Rational
-  -- ^ how many processors' time a control group allows; 'Nothing' is all there is
-  , examinedSoftLimit :: Maybe Integer
-  -- ^ descriptors that a program may open at first; 'Nothing' is unlimited
-  , examinedHardLimit :: Maybe Integer
-  -- ^ descriptors that it may allow itself; a server does
-  , examinedAcceptQueue :: Maybe Integer
-  -- ^ net.core.somaxconn, connections that may wait to be accepted
-  , examinedIoUringDisabled :: Maybe Integer
-  -- ^ kernel.io_uring_disabled; kernels before 6.6 do not have it
-  , examinedBackends :: [(Backend, Health)]
-  , examinedChoice :: Choice
+  { examinedKernel :: String,
+    examinedProcessors :: Int,
+    -- | how many processors' time a control group allows; 'Nothing' is all there is
+    examinedQuota :: Maybe Rational,
+    -- | descriptors that a program may open at first; 'Nothing' is unlimited
+    examinedSoftLimit :: Maybe Integer,
+    -- | descriptors that it may allow itself; a server does
+    examinedHardLimit :: Maybe Integer,
+    -- | net.core.somaxconn, connections that may wait to be accepted
+    examinedAcceptQueue :: Maybe Integer,
+    -- | kernel.io_uring_disabled; kernels before 6.6 do not have it
+    examinedIoUringDisabled :: Maybe Integer,
+    examinedBackends :: [(Backend, Health)],
+    examinedChoice :: Choice
   }
   deriving (Eq, Show)
 
@@ -49,20 +50,20 @@ data Examination = Examination
 -- @since 0.1.0
 data Health
   = Works
-  | Refused String
-  -- ^ and why
-  | NotTried
-  -- ^ another one was asked for by name
+  | -- | and why
+    Refused String
+  | -- | another one was asked for by name
+    NotTried
   deriving (Eq, Show)
 
 -- | What a server would do.
 --
 -- @since 0.1.0
 data Choice
-  = Chosen Backend String
-  -- ^ and why
-  | NothingChosen String
-  -- ^ it would not start, and why
+  = -- | and why
+    Chosen Backend String
+  | -- | it would not start, and why
+    NothingChosen String
   deriving (Eq, Show)
 
 -- | Examines this machine, for a server that is started with this @--backend@. Opens and closes an instance of each
@@ -85,15 +86,15 @@ examine requested = do
   (choice, health) <- raiseDescriptorLimit >> setNumCapabilities loops >> choose requested environment loops single
   pure
     Examination
-      { examinedKernel = system
-      , examinedProcessors = processors
-      , examinedQuota = quota
-      , examinedSoftLimit = softLimit
-      , examinedHardLimit = hardLimit
-      , examinedAcceptQueue = acceptQueue
-      , examinedIoUringDisabled = ioUringDisabled
-      , examinedBackends = health
-      , examinedChoice = choice
+      { examinedKernel = system,
+        examinedProcessors = processors,
+        examinedQuota = quota,
+        examinedSoftLimit = softLimit,
+        examinedHardLimit = hardLimit,
+        examinedAcceptQueue = acceptQueue,
+        examinedIoUringDisabled = ioUringDisabled,
+        examinedBackends = health,
+        examinedChoice = choice
       }
 
 probeUnless :: Bool -> Backend -> IO Health
@@ -105,8 +106,8 @@ choose :: Maybe Backend -> Maybe Backend -> Int -> [(Backend, Health)] -> IO (Ch
 choose requested environment loops single = either nothing chosen <$> try (startManager requested)
   where
     nothing failure =
-      ( NothingChosen ("cannot " <> failureAttempt failure <> ": " <> failureReason failure)
-      , map (withoutRoomIf ((== (requested <|> environment)) . Just)) single
+      ( NothingChosen ("cannot " <> failureAttempt failure <> ": " <> failureReason failure),
+        map (withoutRoomIf ((== (requested <|> environment)) . Just)) single
       )
     chosen backend = (Chosen backend (reason backend passedOver), passedOver ++ others)
       where
@@ -119,8 +120,8 @@ choose requested environment loops single = either nothing chosen <$> try (start
       | Just backend == requested = "asked for by --backend"
       | Just backend == environment = "asked for by " <> environmentVariable
       | otherwise = case [backendName other | (other, Refused _) <- before] of
-          [] -> "the first choice, and it works"
-          refused -> unwords refused <> " does not work here"
+        [] -> "the first choice, and it works"
+        refused -> unwords refused <> " does not work here"
 
 readNumber :: FilePath -> IO (Maybe Integer)
 readNumber path = either (const Nothing :: IOException -> Maybe Integer) readMaybe <$> try (readFile path)
@@ -139,12 +140,12 @@ isHealthy examination = case examinedChoice examination of
 renderText :: Examination -> String
 renderText examination =
   unlines
-    ( [ row "millrace" version
-      , row "kernel" (examinedKernel examination)
-      , row "processors" (processorsText examination)
-      , row "descriptors" (descriptorsText examination)
-      , row "accept queue" (maybe "unknown" show (examinedAcceptQueue examination))
-      , row "io_uring_disabled" (disabledText (examinedIoUringDisabled examination))
+    ( [ row "millrace" version,
+        row "kernel" (examinedKernel examination),
+        row "processors" (processorsText examination),
+        row "descriptors" (descriptorsText examination),
+        row "accept queue" (maybe "unknown" show (examinedAcceptQueue examination)),
+        row "io_uring_disabled" (disabledText (examinedIoUringDisabled examination))
       ]
         ++ [row ("backend " <> backendName backend) (healthText health) | (backend, health) <- examinedBackends examination]
         ++ [row "a server would use" (choiceText (examinedChoice examination))]
@@ -198,18 +199,18 @@ renderAsJson :: Examination -> String
 renderAsJson examination =
   (<> "\n") . renderJson $
     Object
-      [ ("millrace", String version)
-      , ("kernel", String (examinedKernel examination))
-      , ("processors", Number (toInteger (examinedProcessors examination)))
-      , ("processor_quota_percent", optional (percent <$> examinedQuota examination))
-      , ("cores", Number (toInteger (coresWithin (examinedQuota examination) (examinedProcessors examination))))
-      , ("descriptors_soft_limit", optional (examinedSoftLimit examination))
-      , ("descriptors_hard_limit", optional (examinedHardLimit examination))
-      , ("accept_queue", optional (examinedAcceptQueue examination))
-      , ("io_uring_disabled", optional (examinedIoUringDisabled examination))
-      , ("backends", Array [backendJson backend health | (backend, health) <- examinedBackends examination])
-      , ("chosen", chosen)
-      , ("reason", String reason)
+      [ ("millrace", String version),
+        ("kernel", String (examinedKernel examination)),
+        ("processors", Number (toInteger (examinedProcessors examination))),
+        ("processor_quota_percent", optional (percent <$> examinedQuota examination)),
+        ("cores", Number (toInteger (coresWithin (examinedQuota examination) (examinedProcessors examination)))),
+        ("descriptors_soft_limit", optional (examinedSoftLimit examination)),
+        ("descriptors_hard_limit", optional (examinedHardLimit examination)),
+        ("accept_queue", optional (examinedAcceptQueue examination)),
+        ("io_uring_disabled", optional (examinedIoUringDisabled examination)),
+        ("backends", Array [backendJson backend health | (backend, health) <- examinedBackends examination]),
+        ("chosen", chosen),
+        ("reason", String reason)
       ]
   where
     optional = maybe Null Number

@@ -1,13 +1,14 @@
 -- | What is found below a directory. Knows nothing of how it is looked up ("Millrace.Cli.Root").
 module Millrace.Cli.Entry
-  ( LinkPolicy (..)
-  , Entry (..)
-  , OpenFile (..)
-  , Glimpse (..)
-  , Nanoseconds
-  , saturated
-  , Problem (..)
-  ) where
+  ( LinkPolicy (..),
+    Entry (..),
+    OpenFile (..),
+    Glimpse (..),
+    Nanoseconds,
+    saturated,
+    Problem (..),
+  )
+where
 
 import Control.Exception (IOException)
 import Data.Int (Int64)
@@ -17,34 +18,34 @@ import Data.Word (Word64)
 --
 -- @since 0.1.0
 data LinkPolicy
-  = StayInside
-  -- ^ a link that leads outside the root leads nowhere
-  | FollowLinks
-  -- ^ links lead anywhere
+  = -- | a link that leads outside the root leads nowhere
+    StayInside
+  | -- | links lead anywhere
+    FollowLinks
   deriving (Eq, Show)
 
 -- | What was found below a root.
 --
 -- @since 0.1.0
 data Entry
-  = Directory FilePath
-  -- ^ opening this opens that very directory, inside 'Millrace.Cli.Root.withEntry' and in this process only
+  = -- | opening this opens that very directory, inside 'Millrace.Cli.Root.withEntry' and in this process only
+    Directory FilePath
   | File OpenFile
 
 -- | A regular, readable file, held open.
 --
 -- @since 0.1.0
 data OpenFile = OpenFile
-  { openFilePath :: FilePath
-  -- ^ Opening this opens that very file, inside 'Millrace.Cli.Root.withEntry' and in this process only. A path for one
-  -- use: another file will have it later, so nothing may be cached under it.
-  , openFileSize :: Int64
-  -- ^ in bytes
-  , openFileModified :: Nanoseconds
-  , openFileNumber :: Word64
-  -- ^ its own among those of its file system
-  , openFileState :: IO (Int64, Nanoseconds)
-  -- ^ its size in bytes and the time of its last change as they are now, for as long as it is open
+  { -- | Opening this opens that very file, inside 'Millrace.Cli.Root.withEntry' and in this process only. A path for one
+    -- use: another file will have it later, so nothing may be cached under it.
+    openFilePath :: FilePath,
+    -- | in bytes
+    openFileSize :: Int64,
+    openFileModified :: Nanoseconds,
+    -- | its own among those of its file system
+    openFileNumber :: Word64,
+    -- | its size in bytes and the time of its last change as they are now, for as long as it is open
+    openFileState :: IO (Int64, Nanoseconds)
   }
 
 -- | What a name in a directory stands for, seen without opening it.
@@ -52,12 +53,12 @@ data OpenFile = OpenFile
 -- @since 0.1.0
 data Glimpse
   = DirectorySeen
-  | FileSeen Int64 Nanoseconds
-  -- ^ a regular, readable file: its size in bytes and the time of its last change
-  | NothingSeen
-  -- ^ nothing that is served
-  | MustBeLookedUp
-  -- ^ it leads somewhere else, or cannot be seen like that
+  | -- | a regular, readable file: its size in bytes and the time of its last change
+    FileSeen Int64 Nanoseconds
+  | -- | nothing that is served
+    NothingSeen
+  | -- | it leads somewhere else, or cannot be seen like that
+    MustBeLookedUp
   deriving (Eq, Show)
 
 -- | Since the beginning of 1970, without leap seconds. Not a @POSIXTime@: that is a fraction, and comparing two costs more
@@ -80,11 +81,11 @@ saturated = fromInteger . max (toInteger (minBound :: Nanoseconds)) . min (toInt
 --
 -- @since 0.1.0
 data Problem
-  = Missing
-  -- ^ no such file, or one that is not served: outside the root, a pipe, a socket, a device
-  | Unreadable
-  -- ^ permissions forbid it
+  = -- | no such file, or one that is not served: outside the root, a pipe, a socket, a device
+    Missing
+  | -- | permissions forbid it
+    Unreadable
   | OutOfDescriptors
-  | Faulty IOException
-  -- ^ anything else: an input error, no memory
+  | -- | anything else: an input error, no memory
+    Faulty IOException
   deriving (Eq, Show)

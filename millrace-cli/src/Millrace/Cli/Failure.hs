@@ -1,13 +1,14 @@
 -- | What people are told: results, and errors: what was attempted, why it failed, and what can be done.
 module Millrace.Cli.Failure
-  ( Failure (..)
-  , reportFailures
-  , say
-  , sayIfTaken
-  , tell
-  , newSeldomTeller
-  , moreDescriptors
-  ) where
+  ( Failure (..),
+    reportFailures,
+    say,
+    sayIfTaken,
+    tell,
+    newSeldomTeller,
+    moreDescriptors,
+  )
+where
 
 import Control.Exception (Exception (..), SomeAsyncException (..), SomeException, catch, handle, throwIO, tryJust)
 import Data.ByteString (ByteString)
@@ -28,12 +29,12 @@ import System.Timeout (timeout)
 --
 -- @since 0.1.0
 data Failure = Failure
-  { failureAttempt :: String
-  -- ^ continues "cannot": @listen on 127.0.0.1:8080@
-  , failureReason :: String
-  -- ^ continues with a colon: @another program is listening there@
-  , failureRemedy :: String
-  -- ^ a sentence
+  { -- | continues "cannot": @listen on 127.0.0.1:8080@
+    failureAttempt :: String,
+    -- | continues with a colon: @another program is listening there@
+    failureReason :: String,
+    -- | a sentence
+    failureRemedy :: String
   }
   deriving (Eq, Show)
 
@@ -71,9 +72,9 @@ say text = (encoded text >>= writeToOutput) `catch` (throwIO . failure)
   where
     failure exception =
       Failure
-        { failureAttempt = "write to standard output"
-        , failureReason = ioe_description (exception :: IOException)
-        , failureRemedy = "Send it where it is taken, to /dev/null at least."
+        { failureAttempt = "write to standard output",
+          failureReason = ioe_description (exception :: IOException),
+          failureRemedy = "Send it where it is taken, to /dev/null at least."
         }
 
 -- | The same for somebody who goes on anyway: standard error is told of a failure, and who does not go on reading is waited

@@ -6,15 +6,16 @@
 -- else, not longer ago than that. What is held is bytes and descriptors, not names: whatever becomes of the path
 -- meanwhile, a cached answer cannot lead anywhere else.
 module Millrace.Cli.FileCache
-  ( FileCache
-  , newFileCache
-  , Kept (..)
-  , representations
-  , letGo
-  , withCached
-  , remember
-  , memoryBytesMax
-  ) where
+  ( FileCache,
+    newFileCache,
+    Kept (..),
+    representations,
+    letGo,
+    withCached,
+    remember,
+    memoryBytesMax,
+  )
+where
 
 import Control.Exception (bracket, mask_)
 import Control.Monad (when)
@@ -33,10 +34,10 @@ newtype FileCache = FileCache (Expiring ByteString Kept)
 --
 -- @since 0.1.0
 data Kept
-  = InMemory [Representation]
-  -- ^ for as long as anybody has them
-  | Open (Shared [Representation])
-  -- ^ some of them in files, for as long as anybody needs them
+  = -- | for as long as anybody has them
+    InMemory [Representation]
+  | -- | some of them in files, for as long as anybody needs them
+    Open (Shared [Representation])
 
 -- | An empty cache whose files are looked up again after so many microseconds. It takes at most 32 MiB and 128
 -- descriptors.

@@ -1,9 +1,10 @@
 -- | JSON output (RFC 8259). Writes only.
 module Millrace.Cli.Json
-  ( Json (..)
-  , renderJson
-  , jsonString
-  ) where
+  ( Json (..),
+    renderJson,
+    jsonString,
+  )
+where
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString

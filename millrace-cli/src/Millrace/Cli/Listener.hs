@@ -1,8 +1,9 @@
 -- | Listening sockets from a host and a port, or from whoever started the program. Knows nothing of HTTP.
 module Millrace.Cli.Listener
-  ( withInherited
-  , withListeners
-  ) where
+  ( withInherited,
+    withListeners,
+  )
+where
 
 import Control.Exception (bracket, throwIO, try)
 import Data.String (fromString)
@@ -33,9 +34,9 @@ withInherited = bracket open (mapM_ closeListener)
     open = try inheritedListeners >>= either (throwIO . failure) pure
     failure exception =
       Failure
-        { failureAttempt = "listen on the sockets of LISTEN_FDS"
-        , failureReason = ioe_description (exception :: IOException)
-        , failureRemedy =
+        { failureAttempt = "listen on the sockets of LISTEN_FDS",
+          failureReason = ioe_description (exception :: IOException),
+          failureRemedy =
             "Pass stream sockets that listen, as many as LISTEN_FDS says, from descriptor 3 on. In systemd's .socket unit: \
             \ListenStream=, and Accept=no."
         }
@@ -49,9 +50,9 @@ cannotListen option host port exception = case ioe_errno exception of
 unknownHost :: String -> String -> Failure
 unknownHost host reason =
   Failure
-    { failureAttempt = "listen on " <> host
-    , failureReason = reason
-    , failureRemedy = "--host takes an address of this machine, or a name for one: 127.0.0.1, ::1, localhost."
+    { failureAttempt = "listen on " <> host,
+      failureReason = reason,
+      failureRemedy = "--host takes an address of this machine, or a name for one: 127.0.0.1, ::1, localhost."
     }
 
 cannotBind :: String -> String -> PortNumber -> Errno -> String -> Failure
@@ -59,17 +60,17 @@ cannotBind option host port errno description = Failure ("listen on " <> authori
   where
     (reason, remedy)
       | errno == eADDRINUSE =
-          ( "the port is in use"
-          , "Stop the program that listens there, or choose another port with " <> option <> " (0 takes any free one)."
-          )
+        ( "the port is in use",
+          "Stop the program that listens there, or choose another port with " <> option <> " (0 takes any free one)."
+        )
       | errno == eACCES =
-          ( "permission denied"
-          , "Ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher one with " <> option <> "."
-          )
+        ( "permission denied",
+          "Ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher one with " <> option <> "."
+        )
       | errno == eADDRNOTAVAIL =
-          ( "this machine has no such address"
-          , "Choose one of its own with --host, or 0.0.0.0 or :: for all of them."
-          )
+        ( "this machine has no such address",
+          "Choose one of its own with --host, or 0.0.0.0 or :: for all of them."
+        )
       | otherwise = (description, "Try another --host or " <> option <> ".")
 
 authority :: String -> PortNumber -> String

@@ -2,9 +2,10 @@
 
 -- | The page that lists a directory. Knows nothing of file systems.
 module Millrace.Cli.Listing
-  ( Listed (..)
-  , renderListing
-  ) where
+  ( Listed (..),
+    renderListing,
+  )
+where
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString

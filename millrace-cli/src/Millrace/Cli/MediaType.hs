@@ -2,9 +2,10 @@
 
 -- | What kind of content a file name promises. Knows nothing of file contents.
 module Millrace.Cli.MediaType
-  ( mediaType
-  , ownCoding
-  ) where
+  ( mediaType,
+    ownCoding,
+  )
+where
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -48,26 +49,26 @@ extensions = Map.union newer defaultMimeMap
 newer :: Map.Map Text ByteString
 newer =
   Map.fromList
-    [ ("js", "text/javascript") -- RFC 9239
-    , ("mjs", "text/javascript")
-    , ("avif", "image/avif")
-    , ("jxl", "image/jxl")
-    , ("map", "application/json")
-    , ("webmanifest", "application/manifest+json")
-    , ("apng", "image/apng")
-    , ("heic", "image/heic")
-    , ("heif", "image/heif")
-    , ("cjs", "text/javascript")
-    , ("geojson", "application/geo+json")
-    , ("glb", "model/gltf-binary")
-    , ("gltf", "model/gltf+json")
-    , ("jsonld", "application/ld+json")
-    , ("mpd", "application/dash+xml")
-    , ("ndjson", "application/x-ndjson")
-    , ("rs", "text/plain") -- a source text, not application/rls-services+xml
-    , ("svgz", "image/svg+xml") -- see 'ownCoding'
-    , ("toml", "application/toml")
-    , ("ts", "video/mp2t")
-    , ("yaml", "application/yaml") -- RFC 9512
-    , ("yml", "application/yaml")
+    [ ("js", "text/javascript"), -- RFC 9239
+      ("mjs", "text/javascript"),
+      ("avif", "image/avif"),
+      ("jxl", "image/jxl"),
+      ("map", "application/json"),
+      ("webmanifest", "application/manifest+json"),
+      ("apng", "image/apng"),
+      ("heic", "image/heic"),
+      ("heif", "image/heif"),
+      ("cjs", "text/javascript"),
+      ("geojson", "application/geo+json"),
+      ("glb", "model/gltf-binary"),
+      ("gltf", "model/gltf+json"),
+      ("jsonld", "application/ld+json"),
+      ("mpd", "application/dash+xml"),
+      ("ndjson", "application/x-ndjson"),
+      ("rs", "text/plain"), -- a source text, not application/rls-services+xml
+      ("svgz", "image/svg+xml"), -- see 'ownCoding'
+      ("toml", "application/toml"),
+      ("ts", "video/mp2t"),
+      ("yaml", "application/yaml"), -- RFC 9512
+      ("yml", "application/yaml")
     ]

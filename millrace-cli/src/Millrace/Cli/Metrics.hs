@@ -2,14 +2,15 @@
 
 -- | What a server has done so far, as a JSON record and in the text format of Prometheus.
 module Millrace.Cli.Metrics
-  ( Metrics
-  , newMetrics
-  , countOpened
-  , countClosed
-  , countAnswer
-  , countActive
-  , statusPages
-  ) where
+  ( Metrics,
+    newMetrics,
+    countOpened,
+    countClosed,
+    countAnswer,
+    countActive,
+    statusPages,
+  )
+where
 
 import Control.Exception (finally)
 import Data.ByteString.Builder
@@ -29,8 +30,8 @@ import Network.Wai.Handler.Millrace (Answer (..))
 --
 -- @since 0.1.0
 data Metrics = Metrics
-  { metricsStart :: Word64
-  , metricsTally :: Tally
+  { metricsStart :: Word64,
+    metricsTally :: Tally
   }
 
 -- The places of the numbers. Five classes of status begin at 'firstClass', the buckets of the histogram at 'firstBucket'.
@@ -100,21 +101,21 @@ statusPages :: Metrics -> Application
 statusPages metrics request respond
   | requestMethod request `notElem` [methodGet, methodHead] = respond (refusal methodNotAllowed405 [(hAllow, "GET, HEAD")])
   | otherwise = case rawPathInfo request of
-      "/metrics" -> page "text/plain; version=0.0.4; charset=utf-8" . prometheus =<< readFigures metrics
-      "/status" -> page "application/json" . (<> "\n") . string7 . renderJson . record =<< readFigures metrics
-      _ -> respond (refusal notFound404 [])
+    "/metrics" -> page "text/plain; version=0.0.4; charset=utf-8" . prometheus =<< readFigures metrics
+    "/status" -> page "application/json" . (<> "\n") . string7 . renderJson . record =<< readFigures metrics
+    _ -> respond (refusal notFound404 [])
   where
     page contentType = respond . responseBuilder ok200 [(hContentType, contentType)]
 
 -- The numbers at one moment.
 data Figures = Figures
-  { uptimeSeconds :: Double
-  , figureOf :: Int -> Int
-  , classes :: [(String, Int)]
-  , buckets :: [Int]
-  , loops :: Int
-  , backend :: String
-  , loopCounters :: Counters
+  { uptimeSeconds :: Double,
+    figureOf :: Int -> Int,
+    classes :: [(String, Int)],
+    buckets :: [Int],
+    loops :: Int,
+    backend :: String,
+    loopCounters :: Counters
   }
 
 readFigures :: Metrics -> IO Figures
@@ -137,13 +138,13 @@ requestsDone = sum . map snd . classes
 
 loopFigures :: Figures -> [(String, String, Word64)]
 loopFigures figures =
-  [ ("operations", "Operations submitted, timeouts included", operations from)
-  , ("completions", "Operations that ended", completions from)
-  , ("parks", "Operations that could not be done at once", parks from)
-  , ("system_calls", "System calls made by the loops", systemCalls from)
-  , ("waits", "Times that a loop went to sleep", waits from)
-  , ("wake_ups", "Times that a sleeping loop was woken", wakeUps from)
-  , ("resubmissions", "Operations begun again", resubmissions from)
+  [ ("operations", "Operations submitted, timeouts included", operations from),
+    ("completions", "Operations that ended", completions from),
+    ("parks", "Operations that could not be done at once", parks from),
+    ("system_calls", "System calls made by the loops", systemCalls from),
+    ("waits", "Times that a loop went to sleep", waits from),
+    ("wake_ups", "Times that a sleeping loop was woken", wakeUps from),
+    ("resubmissions", "Operations begun again", resubmissions from)
   ]
   where
     from = loopCounters figures
@@ -151,30 +152,30 @@ loopFigures figures =
 record :: Figures -> Json
 record figures =
   Object
-    [ ("version", String version)
-    , ("backend", String (backend figures))
-    , ("uptime_seconds", Number (floor (uptimeSeconds figures)))
-    , ( "connections"
-      , Object
-          [ ("accepted", number (figureOf figures opened))
-          , ("open", number (openNow figures))
-          , ("active", number (figureOf figures active))
-          , ("idle", number (idleNow figures))
+    [ ("version", String version),
+      ("backend", String (backend figures)),
+      ("uptime_seconds", Number (floor (uptimeSeconds figures))),
+      ( "connections",
+        Object
+          [ ("accepted", number (figureOf figures opened)),
+            ("open", number (openNow figures)),
+            ("active", number (figureOf figures active)),
+            ("idle", number (idleNow figures))
           ]
-      )
-    , ( "requests"
-      , Object
-          ( ("total", number (requestsDone figures))
-              : ("refused", number (figureOf figures refused))
-              : [(name, number count) | (name, count) <- classes figures]
+      ),
+      ( "requests",
+        Object
+          ( ("total", number (requestsDone figures)) :
+            ("refused", number (figureOf figures refused)) :
+              [(name, number count) | (name, count) <- classes figures]
           )
-      )
-    , ("body_bytes", number (figureOf figures bodyBytes))
-    , ( "loops"
-      , Object
-          ( ("count", number (loops figures))
-              : ("in_flight", Number (toInteger (inFlight (loopCounters figures))))
-              : [(name, Number (toInteger count)) | (name, _, count) <- loopFigures figures]
+      ),
+      ("body_bytes", number (figureOf figures bodyBytes)),
+      ( "loops",
+        Object
+          ( ("count", number (loops figures)) :
+            ("in_flight", Number (toInteger (inFlight (loopCounters figures)))) :
+              [(name, Number (toInteger count)) | (name, _, count) <- loopFigures figures]
           )
       )
     ]
@@ -184,17 +185,20 @@ record figures =
 prometheus :: Figures -> Builder
 prometheus figures =
   mconcat $
-    [ metric "uptime_seconds" "gauge" "Seconds since the start" [("", doubleDec (uptimeSeconds figures))]
-    , metric "connections_accepted_total" "counter" "Connections accepted" [("", int opened)]
-    , metric "connections" "gauge" "Open connections"
-        [("{state=\"active\"}", int active), ("{state=\"idle\"}", intDec (idleNow figures))]
-    , metric "requests_total" "counter" "Requests answered by the application, by class of status" $
-        [("{status=\"" <> string7 name <> "\"}", intDec count) | (name, count) <- classes figures]
-    , metric "requests_refused_total" "counter" "Requests refused as malformed or too slow" [("", int refused)]
-    , metric "response_body_bytes_total" "counter" "Bytes of response bodies" [("", int bodyBytes)]
-    , histogram
-    , metric "loops" "gauge" "Loops" [("", intDec (loops figures))]
-    , metric "loop_operations_in_flight" "gauge" "Operations pending" [("", word64Dec (inFlight (loopCounters figures)))]
+    [ metric "uptime_seconds" "gauge" "Seconds since the start" [("", doubleDec (uptimeSeconds figures))],
+      metric "connections_accepted_total" "counter" "Connections accepted" [("", int opened)],
+      metric
+        "connections"
+        "gauge"
+        "Open connections"
+        [("{state=\"active\"}", int active), ("{state=\"idle\"}", intDec (idleNow figures))],
+      metric "requests_total" "counter" "Requests answered by the application, by class of status" $
+        [("{status=\"" <> string7 name <> "\"}", intDec count) | (name, count) <- classes figures],
+      metric "requests_refused_total" "counter" "Requests refused as malformed or too slow" [("", int refused)],
+      metric "response_body_bytes_total" "counter" "Bytes of response bodies" [("", int bodyBytes)],
+      histogram,
+      metric "loops" "gauge" "Loops" [("", intDec (loops figures))],
+      metric "loop_operations_in_flight" "gauge" "Operations pending" [("", word64Dec (inFlight (loopCounters figures)))]
     ]
       ++ map ofLoops (loopFigures figures)
   where

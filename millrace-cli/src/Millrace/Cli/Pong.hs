@@ -2,8 +2,9 @@
 
 -- | The smallest answer there is, for measuring what a server costs.
 module Millrace.Cli.Pong
-  ( pong
-  ) where
+  ( pong,
+  )
+where
 
 import Network.HTTP.Types (hContentType, status200)
 import Network.Wai (Application, responseLBS)

@@ -1,11 +1,12 @@
 -- | How many processors this process may keep busy: those that there are, or as much of their time as its control groups
 -- allow it (cgroups(7)), which is how containers are given less than a machine. Knows nothing of servers.
 module Millrace.Cli.Processors
-  ( usualCores
-  , coresWithin
-  , processorQuota
-  , processorQuotaBelow
-  ) where
+  ( usualCores,
+    coresWithin,
+    processorQuota,
+    processorQuotaBelow,
+  )
+where
 
 import Control.Exception (IOException, try)
 import Data.Char (chr, digitToInt, isOctDigit)

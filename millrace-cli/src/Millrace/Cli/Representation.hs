@@ -3,16 +3,17 @@
 -- | One file as it is answered with: its headers, its validators, and where its bytes are. Knows nothing of paths and
 -- directories.
 module Millrace.Cli.Representation
-  ( Representation
-  , representationCoding
-  , heldBytes
-  , isCurrent
-  , fromFile
-  , hold
-  , answerWith
-  , noSniffing
-  , refusal
-  ) where
+  ( Representation,
+    representationCoding,
+    heldBytes,
+    isCurrent,
+    fromFile,
+    hold,
+    answerWith,
+    noSniffing,
+    refusal,
+  )
+where
 
 import Control.Exception (IOException, throwIO, try)
 import Data.ByteString (ByteString)
@@ -39,14 +40,14 @@ import Network.Wai.Handler.Millrace (InvalidResponse (FileTruncated))
 --
 -- @since 0.1.0
 data Representation = Representation
-  { representationCoding :: Maybe Coding
-  , representationValidators :: Validators
-  , representationModified :: Nanoseconds
-  , representationType :: ByteString
-  , representationHeaders :: ResponseHeaders
-  -- ^ of a 200, but for Content-Type
-  , representationSize :: Integer
-  , representationSource :: Source
+  { representationCoding :: Maybe Coding,
+    representationValidators :: Validators,
+    representationModified :: Nanoseconds,
+    representationType :: ByteString,
+    -- | of a 200, but for Content-Type
+    representationHeaders :: ResponseHeaders,
+    representationSize :: Integer,
+    representationSource :: Source
   }
 
 data Source
@@ -94,17 +95,17 @@ isUnchanged representation (size, modified) =
 fromFile :: Seconds -> ByteString -> Maybe ByteString -> Maybe Coding -> Bool -> OpenFile -> Representation
 fromFile now contentType own coding isOneOfSeveral file =
   Representation
-    { representationCoding = coding
-    , representationValidators = Validators (tag <$ lastModified) lastModified isSettled
-    , representationModified = openFileModified file
-    , representationType = contentType
-    , representationHeaders =
+    { representationCoding = coding,
+      representationValidators = Validators (tag <$ lastModified) lastModified isSettled,
+      representationModified = openFileModified file,
+      representationType = contentType,
+      representationHeaders =
         [(hAcceptRanges, "bytes"), noSniffing]
           ++ foldMap (\time -> [(hETag, renderTag tag), (hLastModified, formatHttpDate time)]) lastModified
           ++ [(hContentEncoding, ByteString.intercalate ", " applied) | not (null applied)]
-          ++ [(hVary, "Accept-Encoding") | isOneOfSeveral]
-    , representationSize = toInteger (openFileSize file)
-    , representationSource = InFile file
+          ++ [(hVary, "Accept-Encoding") | isOneOfSeveral],
+      representationSize = toInteger (openFileSize file),
+      representationSource = InFile file
     }
   where
     applied = maybeToList own ++ map codingName (maybeToList coding)
@@ -140,11 +141,11 @@ answerWith :: Representation -> Request -> IO Response
 answerWith representation request
   | not (any (isDecisive . fst) headers) = pure (selected representation Whole) -- as almost always
   | otherwise = case precondition validators headers of
-      PreconditionFailed -> pure (refusal preconditionFailed412 [])
-      NotModified -> pure (responseLBS notModified304 (filter ((/= hContentEncoding) . fst) (representationHeaders representation)) "")
-      Proceed -> case selectRepresentation validators size (requestMethod request) headers of
-        Parts ranges -> severalParts representation ranges <$> newBoundary
-        selection -> pure (selected representation selection)
+    PreconditionFailed -> pure (refusal preconditionFailed412 [])
+    NotModified -> pure (responseLBS notModified304 (filter ((/= hContentEncoding) . fst) (representationHeaders representation)) "")
+    Proceed -> case selectRepresentation validators size (requestMethod request) headers of
+      Parts ranges -> severalParts representation ranges <$> newBoundary
+      selection -> pure (selected representation selection)
   where
     headers = requestHeaders request
     validators = representationValidators representation
@@ -173,9 +174,9 @@ severalParts representation ranges boundary =
   where
     parts = multipart boundary (representationType representation) (representationSize representation) ranges
     headers =
-      (hContentType, multipartType parts)
-        : (hContentLength, decimal (multipartLength parts))
-        : representationHeaders representation
+      (hContentType, multipartType parts) :
+      (hContentLength, decimal (multipartLength parts)) :
+      representationHeaders representation
     -- The length has been announced: nothing else may take the place of what is not there any more.
     reading path opened offset count = do
       bytes <- readAt opened (fromInteger offset) count

@@ -10,13 +10,14 @@
 -- asks for @\/repository\/.\/Packages@ when its source is @http:\/\/host\/repository .\/@. No name hides behind it. A segment ".." is
 -- refused: what is before it would have to be forgotten unseen.
 module Millrace.Cli.RequestPath
-  ( RequestPath (..)
-  , Refusal (..)
-  , parseRequestPath
-  , isCanonical
-  , isServable
-  , encodeSegment
-  ) where
+  ( RequestPath (..),
+    Refusal (..),
+    parseRequestPath,
+    isCanonical,
+    isServable,
+    encodeSegment,
+  )
+where
 
 import Data.Bits (shiftL, shiftR, (.&.), (.|.))
 import Data.ByteString (ByteString)
@@ -28,10 +29,10 @@ import Data.Word (Word8)
 --
 -- @since 0.1.0
 data RequestPath = RequestPath
-  { pathSegments :: [ByteString]
-  -- ^ each a plain name: not empty, no dot in front (but @.well-known@), no slash, no NUL
-  , pathIsDirectory :: Bool
-  -- ^ it ended in a slash
+  { -- | each a plain name: not empty, no dot in front (but @.well-known@), no slash, no NUL
+    pathSegments :: [ByteString],
+    -- | it ended in a slash
+    pathIsDirectory :: Bool
   }
   deriving (Eq, Show)
 
@@ -39,10 +40,10 @@ data RequestPath = RequestPath
 --
 -- @since 0.1.0
 data Refusal
-  = Malformed
-  -- ^ no path at all, a broken percent-encoding, or a NUL: 400
-  | Unservable
-  -- ^ a name that is never served: 404
+  = -- | no path at all, a broken percent-encoding, or a NUL: 400
+    Malformed
+  | -- | a name that is never served: 404
+    Unservable
   deriving (Eq, Show)
 
 -- | The names in the path of a request target (without its query).

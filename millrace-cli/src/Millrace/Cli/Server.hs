@@ -1,7 +1,8 @@
 -- | Runs a WAI application on the Millrace I/O manager until it is told to stop.
 module Millrace.Cli.Server
-  ( serve
-  ) where
+  ( serve,
+  )
+where
 
 import Control.Concurrent (forkIO, killThread, setNumCapabilities)
 import Control.Concurrent.MVar (MVar, isEmptyMVar, newEmptyMVar, readMVar, tryPutMVar)
@@ -73,9 +74,9 @@ refuseSamePort listeners port = do
   taken <- mapM (socketPortSafe . listenerSocket) listeners
   when (Just port `elem` taken) . throwIO $
     Failure
-      { failureAttempt = "tell the status on port " <> show port
-      , failureReason = "the server itself listens there"
-      , failureRemedy = "Choose another port with --status (0 takes any free one)."
+      { failureAttempt = "tell the status on port " <> show port,
+        failureReason = "the server itself listens there",
+        failureRemedy = "Choose another port with --status (0 takes any free one)."
       }
 
 -- What is not asked for is not there at all.
@@ -143,10 +144,10 @@ drainSeconds = 9
 
 -- What signals and the server have to do with each other.
 data Stop = Stop
-  { stopAsked :: MVar ()
-  , stopTold :: MVar ()
-  , stopLastWords :: IORef (IO ())
-  -- ^ what a second signal leaves time for
+  { stopAsked :: MVar (),
+    stopTold :: MVar (),
+    -- | what a second signal leaves time for
+    stopLastWords :: IORef (IO ())
   }
 
 newStop :: IO Stop

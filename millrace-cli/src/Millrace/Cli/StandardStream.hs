@@ -1,10 +1,11 @@
 -- | Standard output and error, past their Handles. A Handle is locked while somebody writes to it: with a pipe that nobody
 -- reads, everybody else would wait for that, and the program's end, too.
 module Millrace.Cli.StandardStream
-  ( writeToOutput
-  , writeToErrors
-  , pieces
-  ) where
+  ( writeToOutput,
+    writeToErrors,
+    pieces,
+  )
+where
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString

@@ -4,15 +4,16 @@
 
 -- | A directory as a WAI application. Runs on any server; knows none.
 module Millrace.Cli.StaticFiles
-  ( staticFiles
-  , Site (..)
-  , plainSite
-  , FileCache
-  , newFileCache
-  , Root
-  , openRoot
-  , LinkPolicy (..)
-  ) where
+  ( staticFiles,
+    Site (..),
+    plainSite,
+    FileCache,
+    newFileCache,
+    Root,
+    openRoot,
+    LinkPolicy (..),
+  )
+where
 
 import Control.Exception (bracket, finally, try, uninterruptibleMask_)
 import Data.ByteString (ByteString)
@@ -42,13 +43,13 @@ import System.IO.Error (isFullError, isPermissionError)
 --
 -- @since 0.1.0
 data Site = Site
-  { siteRoot :: Root
-  , siteCache :: Maybe FileCache
-  , siteListing :: Bool
-  -- ^ Whether a directory without an index answers with a list of its files.
-  , siteOnFault :: ByteString -> String -> IO ()
-  -- ^ Told of the path of a request and why the system could not look it up: the disk failed, there was no memory, no
-  -- descriptor. The answer is 500, or 503.
+  { siteRoot :: Root,
+    siteCache :: Maybe FileCache,
+    -- | Whether a directory without an index answers with a list of its files.
+    siteListing :: Bool,
+    -- | Told of the path of a request and why the system could not look it up: the disk failed, there was no memory, no
+    -- descriptor. The answer is 500, or 503.
+    siteOnFault :: ByteString -> String -> IO ()
   }
 
 -- | A site without cache and listings, that tells nobody of faults.
@@ -79,10 +80,10 @@ plainSite root = Site root Nothing False (\_ _ -> pure ())
 staticFiles :: Site -> Application
 staticFiles site request respond
   | requestMethod request `notElem` [methodGet, methodHead] =
-      respond (refusal methodNotAllowed405 [(hAllow, "GET, HEAD")])
+    respond (refusal methodNotAllowed405 [(hAllow, "GET, HEAD")])
   | otherwise = do
-      answered <- maybe (pure Nothing) answerFromCache (siteCache site)
-      maybe look pure answered
+    answered <- maybe (pure Nothing) answerFromCache (siteCache site)
+    maybe look pure answered
   where
     answerFromCache cache = withCached cache (rawPathInfo request) $ \case
       Nothing -> pure Nothing
@@ -266,11 +267,12 @@ listed site names directory = do
     -- Not mapM: its stack would be walked at every look.
     examineAll known [] = pure (Right known)
     examineAll known (name : names') = examine name >>= either (pure . Left) (\entry -> examineAll (maybe known (: known) entry) names')
-    examine name = glimpse directory name >>= \case
-      DirectorySeen -> pure (Right (Just (ListedDirectory name)))
-      FileSeen size modified -> pure (Right (Just (file name size modified)))
-      NothingSeen -> pure (Right Nothing)
-      MustBeLookedUp -> lookedUp name
+    examine name =
+      glimpse directory name >>= \case
+        DirectorySeen -> pure (Right (Just (ListedDirectory name)))
+        FileSeen size modified -> pure (Right (Just (file name size modified)))
+        NothingSeen -> pure (Right Nothing)
+        MustBeLookedUp -> lookedUp name
     lookedUp name = withEntry (siteRoot site) (names ++ [name]) $ \entry -> pure $ case entry of
       Right (Directory _) -> Right (Just (ListedDirectory name))
       Right (File found) -> Right (Just (file name (openFileSize found) (openFileModified found)))

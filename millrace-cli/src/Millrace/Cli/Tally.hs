@@ -3,11 +3,12 @@
 
 -- | Numbers that many threads add to, without a lock and without allocating. Knows nothing of what is counted.
 module Millrace.Cli.Tally
-  ( Tally
-  , newTally
-  , add
-  , amounts
-  ) where
+  ( Tally,
+    newTally,
+    add,
+    amounts,
+  )
+where
 
 import Control.Monad (void)
 import GHC.Exts (Int (..), MutableByteArray#, RealWorld, fetchAddIntArray#, newByteArray#, setByteArray#, (*#))

@@ -11,15 +11,15 @@ spec = do
     it "to people" $
       renderText restricted
         `shouldBe` unlines
-          [ "millrace            " <> version
-          , "kernel              Linux 6.1.0 x86_64"
-          , "processors          4"
-          , "descriptors         1024, raised to unlimited by a server"
-          , "accept queue        4096"
-          , "io_uring_disabled   2 (nobody may use io_uring)"
-          , "backend io_uring    does not work: forbidden"
-          , "backend epoll       works"
-          , "a server would use  epoll (io_uring does not work here)"
+          [ "millrace            " <> version,
+            "kernel              Linux 6.1.0 x86_64",
+            "processors          4",
+            "descriptors         1024, raised to unlimited by a server",
+            "accept queue        4096",
+            "io_uring_disabled   2 (nobody may use io_uring)",
+            "backend io_uring    does not work: forbidden",
+            "backend epoll       works",
+            "a server would use  epoll (io_uring does not work here)"
           ]
     it "a limit that cannot be raised" $
       renderText restricted {examinedHardLimit = Just 1024} `shouldContain` "descriptors         1024\n"
@@ -30,31 +30,31 @@ spec = do
     it "to programs" $
       renderAsJson restricted
         `shouldBe` unlines
-          [ "{"
-          , "  \"millrace\": \"" <> version <> "\","
-          , "  \"kernel\": \"Linux 6.1.0 x86_64\","
-          , "  \"processors\": 4,"
-          , "  \"processor_quota_percent\": null,"
-          , "  \"cores\": 4,"
-          , "  \"descriptors_soft_limit\": 1024,"
-          , "  \"descriptors_hard_limit\": null,"
-          , "  \"accept_queue\": 4096,"
-          , "  \"io_uring_disabled\": 2,"
-          , "  \"backends\": ["
-          , "    {"
-          , "      \"name\": \"io_uring\","
-          , "      \"works\": false,"
-          , "      \"reason\": \"forbidden\""
-          , "    },"
-          , "    {"
-          , "      \"name\": \"epoll\","
-          , "      \"works\": true,"
-          , "      \"reason\": null"
-          , "    }"
-          , "  ],"
-          , "  \"chosen\": \"epoll\","
-          , "  \"reason\": \"io_uring does not work here\""
-          , "}"
+          [ "{",
+            "  \"millrace\": \"" <> version <> "\",",
+            "  \"kernel\": \"Linux 6.1.0 x86_64\",",
+            "  \"processors\": 4,",
+            "  \"processor_quota_percent\": null,",
+            "  \"cores\": 4,",
+            "  \"descriptors_soft_limit\": 1024,",
+            "  \"descriptors_hard_limit\": null,",
+            "  \"accept_queue\": 4096,",
+            "  \"io_uring_disabled\": 2,",
+            "  \"backends\": [",
+            "    {",
+            "      \"name\": \"io_uring\",",
+            "      \"works\": false,",
+            "      \"reason\": \"forbidden\"",
+            "    },",
+            "    {",
+            "      \"name\": \"epoll\",",
+            "      \"works\": true,",
+            "      \"reason\": null",
+            "    }",
+            "  ],",
+            "  \"chosen\": \"epoll\",",
+            "  \"reason\": \"io_uring does not work here\"",
+            "}"
           ]
   describe "is well" $ do
     it "if a server would start" $ isHealthy restricted `shouldBe` True
@@ -65,13 +65,13 @@ spec = do
   where
     restricted =
       Examination
-        { examinedKernel = "Linux 6.1.0 x86_64"
-        , examinedProcessors = 4
-        , examinedQuota = Nothing
-        , examinedSoftLimit = Just 1024
-        , examinedHardLimit = Nothing
-        , examinedAcceptQueue = Just 4096
-        , examinedIoUringDisabled = Just 2
-        , examinedBackends = [(IoUring, Refused "forbidden"), (Epoll, Works)]
-        , examinedChoice = Chosen Epoll "io_uring does not work here"
+        { examinedKernel = "Linux 6.1.0 x86_64",
+          examinedProcessors = 4,
+          examinedQuota = Nothing,
+          examinedSoftLimit = Just 1024,
+          examinedHardLimit = Nothing,
+          examinedAcceptQueue = Just 4096,
+          examinedIoUringDisabled = Just 2,
+          examinedBackends = [(IoUring, Refused "forbidden"), (Epoll, Works)],
+          examinedChoice = Chosen Epoll "io_uring does not work here"
         }

@@ -10,35 +10,35 @@ spec :: Spec
 spec = forM_ expected $ \(name, contentType) -> it (show name) $ mediaType name `shouldBe` contentType
   where
     expected =
-      [ ("index.html", "text/html; charset=utf-8")
-      , ("INDEX.HTML", "text/html; charset=utf-8")
-      , ("style.css", "text/css; charset=utf-8")
-      , ("notes.txt", "text/plain; charset=utf-8")
-      , ("app.js", "text/javascript; charset=utf-8")
-      , ("app.min.mjs", "text/javascript; charset=utf-8")
-      , ("data.json", "application/json")
-      , ("logo.svg", "image/svg+xml")
-      , ("photo.jpeg", "image/jpeg")
-      , ("photo.avif", "image/avif")
-      , ("code.wasm", "application/wasm")
-      , ("font.woff2", "font/woff2")
-      , ("site.webmanifest", "application/manifest+json")
-      , ("main.rs", "text/plain; charset=utf-8")
-      , ("logo.svgz", "image/svg+xml")
-      , ("part-1.ts", "video/mp2t")
-      , ("stream.mpd", "application/dash+xml")
-      , ("places.geojson", "application/geo+json")
-      , ("thing.jsonld", "application/ld+json")
-      , ("log.ndjson", "application/x-ndjson")
-      , ("settings.yaml", "application/yaml")
-      , ("settings.yml", "application/yaml")
-      , ("Cargo.toml", "application/toml")
-      , ("module.cjs", "text/javascript; charset=utf-8")
-      , ("scene.glb", "model/gltf-binary")
-      , ("scene.gltf", "model/gltf+json")
-      , ("photo.heic", "image/heic")
-      , ("moving.apng", "image/apng")
-      , ("archive.unheard-of", "application/octet-stream")
-      , ("README", "application/octet-stream")
-      , ("\xff\xfe.css", "text/css; charset=utf-8")
+      [ ("index.html", "text/html; charset=utf-8"),
+        ("INDEX.HTML", "text/html; charset=utf-8"),
+        ("style.css", "text/css; charset=utf-8"),
+        ("notes.txt", "text/plain; charset=utf-8"),
+        ("app.js", "text/javascript; charset=utf-8"),
+        ("app.min.mjs", "text/javascript; charset=utf-8"),
+        ("data.json", "application/json"),
+        ("logo.svg", "image/svg+xml"),
+        ("photo.jpeg", "image/jpeg"),
+        ("photo.avif", "image/avif"),
+        ("code.wasm", "application/wasm"),
+        ("font.woff2", "font/woff2"),
+        ("site.webmanifest", "application/manifest+json"),
+        ("main.rs", "text/plain; charset=utf-8"),
+        ("logo.svgz", "image/svg+xml"),
+        ("part-1.ts", "video/mp2t"),
+        ("stream.mpd", "application/dash+xml"),
+        ("places.geojson", "application/geo+json"),
+        ("thing.jsonld", "application/ld+json"),
+        ("log.ndjson", "application/x-ndjson"),
+        ("settings.yaml", "application/yaml"),
+        ("settings.yml", "application/yaml"),
+        ("Cargo.toml", "application/toml"),
+        ("module.cjs", "text/javascript; charset=utf-8"),
+        ("scene.glb", "model/gltf-binary"),
+        ("scene.gltf", "model/gltf+json"),
+        ("photo.heic", "image/heic"),
+        ("moving.apng", "image/apng"),
+        ("archive.unheard-of", "application/octet-stream"),
+        ("README", "application/octet-stream"),
+        ("\xff\xfe.css", "text/css; charset=utf-8")
       ]

@@ -39,16 +39,16 @@ spec = do
       page <- pageOf metrics "/metrics"
       mapM_
         (page `hasLine`)
-        [ "millrace_requests_total{status=\"2xx\"} 2"
-        , "millrace_requests_total{status=\"3xx\"} 1"
-        , "millrace_requests_total{status=\"4xx\"} 1"
-        , "millrace_requests_total{status=\"5xx\"} 1"
-        , "millrace_requests_refused_total 2"
-        , "millrace_response_body_bytes_total 40"
-        , "millrace_request_duration_seconds_bucket{le=\"1.0\"} 4"
-        , "millrace_request_duration_seconds_bucket{le=\"+Inf\"} 5"
-        , "millrace_request_duration_seconds_count 5"
-        , "# TYPE millrace_request_duration_seconds histogram"
+        [ "millrace_requests_total{status=\"2xx\"} 2",
+          "millrace_requests_total{status=\"3xx\"} 1",
+          "millrace_requests_total{status=\"4xx\"} 1",
+          "millrace_requests_total{status=\"5xx\"} 1",
+          "millrace_requests_refused_total 2",
+          "millrace_response_body_bytes_total 40",
+          "millrace_request_duration_seconds_bucket{le=\"1.0\"} 4",
+          "millrace_request_duration_seconds_bucket{le=\"+Inf\"} 5",
+          "millrace_request_duration_seconds_count 5",
+          "# TYPE millrace_request_duration_seconds histogram"
         ]
     it "count connections by state" $ do
       metrics <- newMetrics

@@ -425,13 +425,13 @@ spec = do
           page <- curl [metricsUrl]
           mapM_
             (\text -> lines page `shouldContain` [text])
-            [ "millrace_requests_total{status=\"2xx\"} 3"
-            , "millrace_requests_total{status=\"4xx\"} 1"
-            , "millrace_requests_refused_total 0"
-            , "millrace_response_body_bytes_total 40"
-            , "millrace_request_duration_seconds_bucket{le=\"+Inf\"} 4"
-            , "millrace_connections_accepted_total 4"
-            , "millrace_connections{state=\"active\"} 0"
+            [ "millrace_requests_total{status=\"2xx\"} 3",
+              "millrace_requests_total{status=\"4xx\"} 1",
+              "millrace_requests_refused_total 0",
+              "millrace_response_body_bytes_total 40",
+              "millrace_request_duration_seconds_bucket{le=\"+Inf\"} 4",
+              "millrace_connections_accepted_total 4",
+              "millrace_connections{state=\"active\"} 0"
             ]
           -- Each of the four connections took an accept, a receive and a send at least.
           sum [read number | ["millrace_loop_operations_total", number] <- map words (lines page)] `shouldSatisfy` (>= (12 :: Int))
@@ -664,13 +664,13 @@ untilTrue ask = do
 -- | A status that the server answers itself, a request that gets it, and the line of the log behind the time.
 refusals :: [(Int, ByteString.ByteString, String)]
 refusals =
-  [ (400, "GET / HTTP/1.1\r\n\r\n", " \"GET / HTTP/1.1\" 400 11 \"-\" \"-\"")
-  , (400, "\x16\x03\x01\"\r\n", " \"\\x16\\x03\\x01\\x22\" 400 11 \"-\" \"-\"")
-  , (414, "GET /" <> long <> " HTTP/1.1\r\nHost: a\r\n\r\n", " \"GET /" <> Char8.unpack long <> " HTTP/1.1\" 414 20 \"-\" \"-\"")
-  , (417, "GET /x HTTP/1.1\r\nHost: a\r\nUser-Agent: u\r\nExpect: wonders\r\n\r\n", " \"GET /x HTTP/1.1\" 417 18 \"-\" \"u\"")
-  , (431, "GET / HTTP/1.1\r\nHost: a\r\n" <> Char8.concat (replicate 200 "A: b\r\n") <> "\r\n", " \"GET / HTTP/1.1\" 431 31 \"-\" \"-\"")
-  , (501, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", " \"POST / HTTP/1.1\" 501 15 \"-\" \"-\"")
-  , (505, "GET / HTTP/2.0\r\nHost: a\r\n\r\n", " \"GET / HTTP/2.0\" 505 26 \"-\" \"-\"")
+  [ (400, "GET / HTTP/1.1\r\n\r\n", " \"GET / HTTP/1.1\" 400 11 \"-\" \"-\""),
+    (400, "\x16\x03\x01\"\r\n", " \"\\x16\\x03\\x01\\x22\" 400 11 \"-\" \"-\""),
+    (414, "GET /" <> long <> " HTTP/1.1\r\nHost: a\r\n\r\n", " \"GET /" <> Char8.unpack long <> " HTTP/1.1\" 414 20 \"-\" \"-\""),
+    (417, "GET /x HTTP/1.1\r\nHost: a\r\nUser-Agent: u\r\nExpect: wonders\r\n\r\n", " \"GET /x HTTP/1.1\" 417 18 \"-\" \"u\""),
+    (431, "GET / HTTP/1.1\r\nHost: a\r\n" <> Char8.concat (replicate 200 "A: b\r\n") <> "\r\n", " \"GET / HTTP/1.1\" 431 31 \"-\" \"-\""),
+    (501, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", " \"POST / HTTP/1.1\" 501 15 \"-\" \"-\""),
+    (505, "GET / HTTP/2.0\r\nHost: a\r\n\r\n", " \"GET / HTTP/2.0\" 505 26 \"-\" \"-\"")
   ]
   where
     long = Char8.replicate 8200 'x'

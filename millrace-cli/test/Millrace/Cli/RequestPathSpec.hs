@@ -29,10 +29,40 @@ spec = do
       it (show target) $ parseRequestPath target `shouldBe` Left Malformed
   describe "is never served" $
     forM_
-      [ "/..", "/../x", "/a/../b", "/a/..", "/a/../", "/./..", "/../.", "/./.git", "//.", "/.//", "/%2e%2e/x", "/.%2e/x", "/%2E./x"
-      , "/..%2fx", "/a%2f..%2fb", "/a%2Fb", "/%2f", "/%2fetc/passwd", "/..\\x", "/a\\b", "/%5c..%5cx", "/a%5Cb"
-      , "//", "//a", "/a//b", "/a//", "//evil.example/..", "/.git/config", "/a/.env", "/%2egit", "/...", "/.well-knownx"
-      ] $ \target -> it (show target) $ parseRequestPath target `shouldBe` Left Unservable
+      [ "/..",
+        "/../x",
+        "/a/../b",
+        "/a/..",
+        "/a/../",
+        "/./..",
+        "/../.",
+        "/./.git",
+        "//.",
+        "/.//",
+        "/%2e%2e/x",
+        "/.%2e/x",
+        "/%2E./x",
+        "/..%2fx",
+        "/a%2f..%2fb",
+        "/a%2Fb",
+        "/%2f",
+        "/%2fetc/passwd",
+        "/..\\x",
+        "/a\\b",
+        "/%5c..%5cx",
+        "/a%5Cb",
+        "//",
+        "//a",
+        "/a//b",
+        "/a//",
+        "//evil.example/..",
+        "/.git/config",
+        "/a/.env",
+        "/%2egit",
+        "/...",
+        "/.well-knownx"
+      ]
+      $ \target -> it (show target) $ parseRequestPath target `shouldBe` Left Unservable
   describe "is canonical, or not" $ do
     forM_ ["/", "/a", "/a/b.c/", "/.well-known/a", "/a./b"] $ \path -> it (show path) $ isCanonical path `shouldBe` True
     forM_ ["/%61", "/.", "/./", "/./a", "/a/.", "/a/./b"] $ \path -> it (show path) $ isCanonical path `shouldBe` False

@@ -7,16 +7,16 @@ import Control.Concurrent (forkIO, killThread, threadDelay)
 import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
 import Control.Exception (SomeException, bracket, finally, try)
 import Control.Monad (forM, forM_, unless, void, when)
-import qualified Data.ByteString as ByteString
 import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
 import Data.Char (isDigit)
 import Data.IORef
 import Network.Socket
 import Network.Socket.ByteString (recv, sendAll)
 import Program
 import Site
-import System.FilePath ((</>))
 import System.Exit (ExitCode (..))
+import System.FilePath ((</>))
 import System.Posix.IO (FdOption (CloseOnExec), setFdOption)
 import System.Posix.Process (getProcessID)
 import System.Posix.Signals (sigTERM)
@@ -136,9 +136,9 @@ loopback = tupleToHostAddress (127, 0, 0, 1)
 -- | What the clients have seen: complete answers, requests that were lost, and requests on kept connections that ended
 -- before the first byte of an answer.
 data Load = Load
-  { loadAnswers :: Int
-  , loadLost :: [String]
-  , loadRepeated :: Int
+  { loadAnswers :: Int,
+    loadLost :: [String],
+    loadRepeated :: Int
   }
   deriving (Show)
 

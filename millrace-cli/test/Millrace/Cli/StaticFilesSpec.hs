@@ -34,9 +34,9 @@ import Test.Hspec
 
 -- | What came back, and where from.
 data Answer = Answer
-  { answerStatus :: Int
-  , answerHeaders :: ResponseHeaders
-  , answerBody :: ByteString
+  { answerStatus :: Int,
+    answerHeaders :: ResponseHeaders,
+    answerBody :: ByteString
   }
   deriving (Eq, Show)
 
@@ -487,53 +487,53 @@ spec = do
 
 servedPaths :: [(ByteString, ByteString)]
 servedPaths =
-  [ ("/hello.txt", "Hello, world\n")
-  , ("/hello%2etxt", "Hello, world\n")
-  , ("/", "<p>index")
-  , ("/sub/", "<p>old index")
-  , ("/sub/index.htm", "<p>old index")
-  , ("/a%20b%C3%A9", "space")
-  , ("/%252e%252e", "a name with percent signs")
-  , ("/.well-known/security.txt", "Contact: us")
-  , ("/hard-link", "Hello, world\n")
-  , ("/./hello.txt", "Hello, world\n")
-  , ("/sub/./.", "<p>old index")
+  [ ("/hello.txt", "Hello, world\n"),
+    ("/hello%2etxt", "Hello, world\n"),
+    ("/", "<p>index"),
+    ("/sub/", "<p>old index"),
+    ("/sub/index.htm", "<p>old index"),
+    ("/a%20b%C3%A9", "space"),
+    ("/%252e%252e", "a name with percent signs"),
+    ("/.well-known/security.txt", "Contact: us"),
+    ("/hard-link", "Hello, world\n"),
+    ("/./hello.txt", "Hello, world\n"),
+    ("/sub/./.", "<p>old index")
   ]
 
 refusedPaths :: [(ByteString, Int)]
 refusedPaths =
-  [ ("/missing", 404)
-  , ("/no-index/", 404)
-  , ("/hello.txt/", 404)
-  , ("/hello.txt/x", 404)
-  , ("/" <> Char8.replicate 300 'x', 404)
-  , ("/" <> Char8.concat (replicate 3000 "x/"), 404)
-  , ("/%00", 400)
-  , ("/hello.txt%00.html", 400)
-  , ("/%zz", 400)
-  , ("/.hidden", 404)
-  , ("/%2ehidden", 404)
-  , ("/.git/config", 404)
-  , ("//hello.txt", 404)
-  , ("/../secret/file", 404)
-  , ("/sub/../../secret/file", 404)
-  , ("/%2e%2e/secret/file", 404)
-  , ("/%2E%2E%2Fsecret%2Ffile", 404)
-  , ("/..%5csecret%5cfile", 404)
-  , ("/sub%2findex.htm", 404)
-  , ("", 400)
-  , ("hello.txt", 400)
+  [ ("/missing", 404),
+    ("/no-index/", 404),
+    ("/hello.txt/", 404),
+    ("/hello.txt/x", 404),
+    ("/" <> Char8.replicate 300 'x', 404),
+    ("/" <> Char8.concat (replicate 3000 "x/"), 404),
+    ("/%00", 400),
+    ("/hello.txt%00.html", 400),
+    ("/%zz", 400),
+    ("/.hidden", 404),
+    ("/%2ehidden", 404),
+    ("/.git/config", 404),
+    ("//hello.txt", 404),
+    ("/../secret/file", 404),
+    ("/sub/../../secret/file", 404),
+    ("/%2e%2e/secret/file", 404),
+    ("/%2E%2E%2Fsecret%2Ffile", 404),
+    ("/..%5csecret%5cfile", 404),
+    ("/sub%2findex.htm", 404),
+    ("", 400),
+    ("hello.txt", 400)
   ]
 
 redirectedPaths :: [(ByteString, ByteString, ByteString)]
 redirectedPaths =
-  [ ("/sub", "", "./sub/")
-  , ("/sub", "?a=b&c", "./sub/?a=b&c")
-  , ("/sub", "?\r\nSet-Cookie: x", "./sub/")
-  , ("/a:b", "", "./a%3Ab/")
-  , ("/no-index", "", "./no-index/")
-  , ("/./no-index", "", "./no-index/")
-  , ("/.well-known", "", "./.well-known/")
+  [ ("/sub", "", "./sub/"),
+    ("/sub", "?a=b&c", "./sub/?a=b&c"),
+    ("/sub", "?\r\nSet-Cookie: x", "./sub/"),
+    ("/a:b", "", "./a%3Ab/"),
+    ("/no-index", "", "./no-index/"),
+    ("/./no-index", "", "./no-index/"),
+    ("/.well-known", "", "./.well-known/")
   ]
 
 outsidePaths :: [ByteString]
@@ -545,34 +545,34 @@ withSite use = withDirectory $ \site -> do
   writeOld site "root/hello.txt" "Hello, world\n"
   mapM_
     (uncurry (write site))
-    [ ("root/index.html", "<p>index")
-    , ("root/sub/index.htm", "<p>old index")
-    , ("root/no-index/x", "x")
-    , ("root/a:b/x", "x")
-    , ("root/a b\233", "")
-    , ("root/%2e%2e", "a name with percent signs")
-    , ("root/empty", "")
-    , ("root/.hidden", "secret")
-    , ("root/.git/config", "secret")
-    , ("root/.well-known/security.txt", "Contact: us")
-    , ("secret/file", "secret")
-    , ("secret/index.html", "secret")
-    , ("root-sibling/file", "secret")
+    [ ("root/index.html", "<p>index"),
+      ("root/sub/index.htm", "<p>old index"),
+      ("root/no-index/x", "x"),
+      ("root/a:b/x", "x"),
+      ("root/a b\233", ""),
+      ("root/%2e%2e", "a name with percent signs"),
+      ("root/empty", ""),
+      ("root/.hidden", "secret"),
+      ("root/.git/config", "secret"),
+      ("root/.well-known/security.txt", "Contact: us"),
+      ("secret/file", "secret"),
+      ("secret/index.html", "secret"),
+      ("root-sibling/file", "secret")
     ]
   removeFile (site </> "root/a b\233")
   write site "root/a b\233" "space"
   mapM_
     (\(target, link) -> createSymbolicLink target (site </> "root" </> link))
-    [ ("hello.txt", "inside")
-    , (site </> "root/hello.txt", "inside-absolute")
-    , ("../root/hello.txt", "up-and-back")
-    , ("inside", "chain")
-    , ("../secret/file", "outside")
-    , (site </> "secret/file", "outside-absolute")
-    , ("../secret", "secret")
-    , ("../root-sibling", "sibling")
-    , ("nothing", "dangling")
-    , ("loop", "loop")
+    [ ("hello.txt", "inside"),
+      (site </> "root/hello.txt", "inside-absolute"),
+      ("../root/hello.txt", "up-and-back"),
+      ("inside", "chain"),
+      ("../secret/file", "outside"),
+      (site </> "secret/file", "outside-absolute"),
+      ("../secret", "secret"),
+      ("../root-sibling", "sibling"),
+      ("nothing", "dangling"),
+      ("loop", "loop")
     ]
   createDirectory (site </> "root/outside-index")
   createSymbolicLink "../../secret/index.html" (site </> "root/outside-index/index.html")

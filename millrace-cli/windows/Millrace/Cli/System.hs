@@ -2,14 +2,15 @@
 --
 -- The same names in @posix\/@ are for all other systems; the package description chooses.
 module Millrace.Cli.System
-  ( systemName
-  , descriptorLimits
-  , raiseDescriptorLimit
-  , onTermination
-  , ignoreRotation
-  , ignoreFileSizeLimit
-  , takeMapping
-  ) where
+  ( systemName,
+    descriptorLimits,
+    raiseDescriptorLimit,
+    onTermination,
+    ignoreRotation,
+    ignoreFileSizeLimit,
+    takeMapping,
+  )
+where
 
 import Control.Monad (void)
 import Foreign.Ptr (Ptr)

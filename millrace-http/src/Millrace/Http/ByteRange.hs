@@ -66,8 +66,8 @@ selectRanges size header = case parseSpecs header of
     | not (any (isSatisfiable size) specs) -> Unsatisfiable
     | size == 0 -> Whole -- no Content-Range can express zero bytes
     | otherwise -> case foldl' join [] (map (resolve size) (filter (isSatisfiable size) specs)) of
-        [range] -> Part range
-        ranges -> Parts ranges
+      [range] -> Part range
+      ranges -> Parts ranges
 
 isSatisfiable :: Integer -> Spec -> Bool
 isSatisfiable size spec = case spec of

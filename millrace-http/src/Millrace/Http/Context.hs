@@ -21,7 +21,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.CaseInsensitive as CI
-import Data.Char (isAscii, isAlphaNum)
+import Data.Char (isAlphaNum, isAscii)
 import Data.Maybe (fromMaybe)
 import qualified Data.Vault.Lazy as Vault
 import Millrace.Http.Exception (InvalidResponse (..))

@@ -134,20 +134,20 @@ announce early = mask_ $ do
   unless willLook (runHere early)
   where
     State word = armed
-{-# INLINABLE announce #-}
+{-# INLINEABLE announce #-}
 
 -- What the manager does.
 look :: FlushesEarly c => c -> IO ()
 look early = do
   ended <- change early disarmed unarmed
   unless ended (runHere early)
-{-# INLINABLE look #-}
+{-# INLINEABLE look #-}
 
 runHere :: FlushesEarly c => c -> IO ()
 runHere early = do
   (capability, _) <- threadCapability =<< myThreadId
   runOn (flushFlushers early) capability (run early)
-{-# INLINABLE runHere #-}
+{-# INLINEABLE runHere #-}
 
 -- Until the state says that nothing is to be done, or that this thread sends.
 run :: FlushesEarly c => c -> IO ()
@@ -164,7 +164,7 @@ run early = do
       writeIORef (flushSender early) Nothing
       void (change early sending unarmed)
       putMVar done ()
-{-# INLINABLE run #-}
+{-# INLINEABLE run #-}
 
 -- | Calls the action off, or waits until it is done: afterwards the output is the caller's. One read if nothing was
 -- armed.
@@ -186,4 +186,4 @@ settle early hasten = do
   when (not calledOff && state == sending) $ do
     readIORef (flushSender early) >>= maybe yield (\done -> hasten >> readMVar done)
     settle early hasten
-{-# INLINABLE settle #-}
+{-# INLINEABLE settle #-}

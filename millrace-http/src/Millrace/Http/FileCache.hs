@@ -15,9 +15,9 @@ import Foreign.C.Types (CInt, CTime (..))
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, castPtr)
 import GHC.IO.Exception (IOException (ioe_errno))
-import Millrace.Http.Expiring
 import Millrace.Http.Date (formatHttpDate)
 import Millrace.Http.Exception (usingFile)
+import Millrace.Http.Expiring
 import Millrace.Http.File (FileFacts (..))
 import Millrace.Http.Shared
 import Millrace.Http.Wire
@@ -106,9 +106,10 @@ fileError path number = errnoToIOError usingFile number Nothing (Just path)
 
 -- | Sends bytes of the file at a path. What fails because of the file is said of that, not of the client.
 sendingFile :: FilePath -> IO a -> IO a
-sendingFile path send = send `catch` \failure -> throwIO $ case Errno <$> ioe_errno failure of
-  Just number | isErrorOfFile number -> fileError path number
-  _ -> failure
+sendingFile path send =
+  send `catch` \failure -> throwIO $ case Errno <$> ioe_errno failure of
+    Just number | isErrorOfFile number -> fileError path number
+    _ -> failure
 
 asOpenFile :: FilePath -> (Ptr File -> IO CInt) -> IO (Either IOError OpenFile)
 asOpenFile path fill = allocaBytes fileSize $ \file -> do

@@ -11,10 +11,10 @@ module Millrace.Http.Request (makeRequest, keepTarget) where
 
 import Data.Array (Array, listArray)
 import Data.Array.Base (unsafeAt)
+import Data.Bits ((.&.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Internal as BI
-import Data.Bits ((.&.))
 import Data.CaseInsensitive (CI)
 import qualified Data.CaseInsensitive as CI
 import Data.Vault.Lazy (Vault)

@@ -16,9 +16,9 @@ import Control.Monad (unless, when)
 import Data.Bits ((.&.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
-import qualified Data.ByteString.Char8 as C8
 import Data.ByteString.Builder (Builder, byteString)
 import Data.ByteString.Builder.Extra (BufferWriter, Next (..), runBuilder)
+import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Internal as BI
 import qualified Data.ByteString.Unsafe as BU
 import Data.CaseInsensitive (original)
@@ -340,9 +340,12 @@ answerStream connection isPast hold status fields body = do
     let guarded action = withMVar lock $ \_ -> do
           late <- (||) <$> readIORef over <*> isPast
           -- Interrupted between counting and sending, it may have left out a part of the body.
-          if late then throwIO UsedTooLate else action `catch` \failure -> do
-            when (isAsynchronous failure) (breakConnection connection)
-            throwIO (failure :: SomeException)
+          if late
+            then throwIO UsedTooLate
+            else
+              action `catch` \failure -> do
+                when (isAsynchronous failure) (breakConnection connection)
+                throwIO (failure :: SomeException)
         write builder = guarded (streamBuilder connection builder)
         flush = guarded (flushStream connection)
         -- Whoever came with a hold has it again.

@@ -164,9 +164,10 @@ testWithApplicationSettings :: Settings -> IO Application -> (Port -> IO a) -> I
 testWithApplicationSettings settings makeApplication action = do
   application <- makeApplication
   outcome <- newEmptyMVar
-  let watched request respond = application request respond `catch` \failure -> do
-        when (defaultShouldDisplayException failure) (settle outcome (Left failure))
-        throwIO failure
+  let watched request respond =
+        application request respond `catch` \failure -> do
+          when (defaultShouldDisplayException failure) (settle outcome (Left failure))
+          throwIO failure
   serveMeanwhile settings watched outcome action
 
 -- How an action ends beside which something else may fail. What comes first counts.

@@ -8,8 +8,8 @@ import Control.Concurrent.STM (atomically, check, modifyTVar', newTVarIO, readTV
 import Control.Exception
 import Control.Monad (filterM, forM_, guard, replicateM, unless, void, when)
 import Data.Either (lefts)
-import Data.Int (Int64)
 import Data.IORef
+import Data.Int (Int64)
 import Data.IntMap.Strict (IntMap)
 import qualified Data.IntMap.Strict as IntMap
 import Data.List (sortOn)
@@ -147,8 +147,9 @@ acceptTelling tellWaiting listener = do
     patienceMicros = 5000000
 
 isDescriptorLeft :: IO Bool
-isDescriptorLeft = (True <$ bracket (socket AF_INET Stream defaultProtocol) close return) `catch` \failure ->
-  return (ioe_errno failure `notElem` [Just number | Errno number <- [eMFILE, eNFILE]])
+isDescriptorLeft =
+  (True <$ bracket (socket AF_INET Stream defaultProtocol) close return) `catch` \failure ->
+    return (ioe_errno failure `notElem` [Just number | Errno number <- [eMFILE, eNFILE]])
 
 -- Tells that connections wait for descriptors, once in a second at most.
 newWaitingTeller :: Settings -> IO (IO ())

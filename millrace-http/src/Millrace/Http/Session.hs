@@ -30,8 +30,8 @@ import Control.Exception
   )
 import Control.Monad (join, unless, void, when)
 import Data.Bits ((.&.), (.|.))
-import qualified Data.ByteString as B
 import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import Data.IORef
 import Data.Maybe (fromMaybe, isJust, isNothing)

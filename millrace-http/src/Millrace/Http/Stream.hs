@@ -18,9 +18,9 @@ import Control.Exception (throwIO)
 import Control.Monad (unless, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
-import qualified Data.ByteString.Char8 as C8
 import Data.ByteString.Builder (Builder)
 import Data.ByteString.Builder.Extra (BufferWriter, Next (..), runBuilder)
+import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Unsafe as BU
 import Data.Word (Word8)
 import Foreign.Marshal.Utils (copyBytes, moveBytes)
@@ -224,7 +224,8 @@ endStream connection = do
   mode <- readRegister connection streamModeRegister
   left <- readRegister connection streamLeftRegister
   when (mode == countedMode && left > 0) (throwIO (ContentLengthMismatch left 0))
-  when (mode == chunksMode) $ append connection $ \at -> do
-    size <- putChunkSize at 0
-    lineEnd <- putLineEnd (at `plusPtr` size)
-    return (size + lineEnd)
+  when (mode == chunksMode) $
+    append connection $ \at -> do
+      size <- putChunkSize at 0
+      lineEnd <- putLineEnd (at `plusPtr` size)
+      return (size + lineEnd)

@@ -1,17 +1,19 @@
 {-# LANGUAGE MagicHash #-}
 {-# LANGUAGE UnboxedTuples #-}
+
 -- | What a manager does before it looks for events again, and whether it is going to. Knows neither loops nor timers.
 --
 -- Servers enter something for almost every request, so that nothing is allocated for it: the actions are kept in an array
 -- and counted by compare-and-swap.
 module Millrace.Internal.Agenda
-  ( Agenda
-  , newAgenda
-  , enter
-  , workOff
-  , mayRest
-  , rise
-  ) where
+  ( Agenda,
+    newAgenda,
+    enter,
+    workOff,
+    mayRest,
+    rise,
+  )
+where
 
 import Control.Concurrent (yield)
 import Control.Exception (SomeException, catch)
@@ -19,7 +21,7 @@ import Control.Monad (unless, void)
 import Control.Monad.Primitive (RealWorld)
 import Data.Primitive.Array (MutableArray, newArray, readArray, writeArray)
 import Data.Primitive.ByteArray (MutableByteArray (..), newByteArray, readByteArray, writeByteArray)
-import GHC.Exts (Int (..), casIntArray#, reallyUnsafePtrEquality#, isTrue#)
+import GHC.Exts (Int (..), casIntArray#, isTrue#, reallyUnsafePtrEquality#)
 import GHC.IO (IO (..))
 
 -- | Of one manager. The word says how many actions there are, from the first place on; less than 0: the manager sleeps.
@@ -55,9 +57,11 @@ change (Agenda (MutableByteArray word) _) (I# old) (I# new) = IO $ \s ->
 enter :: Agenda -> IO () -> IO Bool
 enter agenda@(Agenda word actions) action = do
   count <- readByteArray word 0
-  if count < 0 || count >= capacity then return False else do
-    entered <- change agenda count (count + 1)
-    if entered then True <$ writeArray actions count action else enter agenda action
+  if count < 0 || count >= capacity
+    then return False
+    else do
+      entered <- change agenda count (count + 1)
+      if entered then True <$ writeArray actions count action else enter agenda action
 
 -- | The manager's: runs what is there. Exceptions are ignored. One read if there is nothing.
 workOff :: Agenda -> IO ()
@@ -70,12 +74,12 @@ workOff agenda@(Agenda word _) = do
 workOffFrom :: Agenda -> Int -> Int -> IO ()
 workOffFrom agenda@(Agenda word actions) from count
   | from < count = do
-      action <- takeAction
-      action `catch` ignore
-      workOffFrom agenda (from + 1) count
+    action <- takeAction
+    action `catch` ignore
+    workOffFrom agenda (from + 1) count
   | otherwise = do
-      emptied <- change agenda count 0
-      unless emptied (readByteArray word 0 >>= workOffFrom agenda from)
+    emptied <- change agenda count 0
+    unless emptied (readByteArray word 0 >>= workOffFrom agenda from)
   where
     -- Who has counted it is about to put it there, on another capability.
     takeAction = do

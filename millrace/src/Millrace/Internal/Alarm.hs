@@ -1,4 +1,5 @@
 {-# LANGUAGE BangPatterns #-}
+
 -- | Starting, moving and stopping the timers of the capability's loop.
 --
 -- A timer is reserved, gets its action, and is started: it cannot fire before its action is there. It belongs to whoever
@@ -8,18 +9,18 @@
 -- Once it is reserved no step can be interrupted. They do not mask themselves, since most callers have to in any case, and
 -- looking at the masking state takes as long as arming.
 module Millrace.Internal.Alarm
-  ( Alarm (..)
-  , startAlarm
-  , moveAlarm
-  , stopAlarm
-  ) where
+  ( Alarm (..),
+    startAlarm,
+    moveAlarm,
+    stopAlarm,
+  )
+where
 
 import Data.Word (Word64)
-
+import Millrace.Internal.Constants (kindTimeout)
 import Millrace.Internal.Foreign
 import Millrace.Internal.Manager
 import Millrace.Internal.Park (reserveToken)
-import Millrace.Internal.Constants (kindTimeout)
 import Millrace.Internal.TimerTable
 
 -- | The token of a timer. It may be kept after the timer's end: it means another timer only after its record has been used
@@ -30,7 +31,8 @@ newtype Alarm = Alarm Word64
 -- | Starts a timer that performs its action after so many microseconds; zero or less: soon. Does not block. Throws
 -- when there is no memory for it. To be called masked.
 startAlarm :: Int -> Action -> IO Alarm
-startAlarm !delayMicros action = do -- evaluated first: it may throw, and nobody would have the token
+startAlarm !delayMicros action = do
+  -- evaluated first: it may throw, and nobody would have the token
   token <- reserveToken kindTimeout
   table <- timerTableOf token
   setAction table (numberOf token) action
@@ -48,9 +50,11 @@ moveAlarm (Alarm token) delayMicros = c_move_after token (fromIntegral delayMicr
 stopAlarm :: Alarm -> IO Bool
 stopAlarm (Alarm token) = do
   isStopped <- c_stop token
-  if isStopped == 0 then return False else do
-    table <- timerTableOf token
-    _ <- takeAction table (numberOf token)
-    c_release token
-    return True
+  if isStopped == 0
+    then return False
+    else do
+      table <- timerTableOf token
+      _ <- takeAction table (numberOf token)
+      c_release token
+      return True
 {-# INLINE stopAlarm #-}

@@ -6,7 +6,6 @@ import Control.Monad (unless, void, when)
 import Data.Int (Int64)
 import Foreign.C.Error (Errno (..), eAGAIN, eINTR, eTIMEDOUT, eWOULDBLOCK, errnoToIOError, getErrno)
 import Foreign.C.Types (CInt)
-
 import Millrace.Deadline (Deadline, deadlineAfter)
 import Millrace.Internal.Socket
 import Millrace.Operation
@@ -33,7 +32,8 @@ rest function s detail deadline failures = unless (failures < 2) $ do
   threadDelay (min longestRestMicros (500 * 2 ^ min 10 (failures - 1)))
   now <- deadlineAfter 0
   when (deadline <= now) $ throwIO (failure function (describe s ++ detail) timedOut)
-  where timedOut = let Errno code = eTIMEDOUT in negate (fromIntegral code)
+  where
+    timedOut = let Errno code = eTIMEDOUT in negate (fromIntegral code)
 
 longestRestMicros :: Int
 longestRestMicros = 16000

@@ -1,4 +1,5 @@
 {-# LANGUAGE RankNTypes #-}
+
 -- | Callbacks that are due, and the threads that run them.
 --
 -- One thread runs them one after the other, as long as each ends within its turn; a thread for each would cost several
@@ -9,11 +10,12 @@
 -- their turn. While they could migrate, a manager alone on its capability started one thread after the other in vain: a
 -- million callbacks on two cores took between 0.2 and 19 s.
 module Millrace.Internal.CallbackQueue
-  ( CallbackQueue
-  , newCallbackQueue
-  , enqueue
-  , attend
-  ) where
+  ( CallbackQueue,
+    newCallbackQueue,
+    enqueue,
+    attend,
+  )
+where
 
 import Control.Concurrent (forkOnWithUnmask, myThreadId, threadCapability)
 import Control.Exception (catch, mask_)
@@ -22,15 +24,19 @@ import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef, writeIORef)
 import GHC.Conc (childHandler)
 
 data Waiting = Waiting
-  { taken :: !Int   -- ^ how many have been taken so far
-  , first :: [IO ()]
-  , later :: [IO ()] -- ^ the last one first
+  { -- | how many have been taken so far
+    taken :: !Int,
+    first :: [IO ()],
+    -- | the last one first
+    later :: [IO ()]
   }
 
 data CallbackQueue = CallbackQueue
-  { waiting :: !(IORef Waiting)
-  , running :: !(IORef Int)      -- ^ threads that take callbacks
-  , takenBefore :: !(IORef Int)  -- ^ at the last 'attend'; the manager's own
+  { waiting :: !(IORef Waiting),
+    -- | threads that take callbacks
+    running :: !(IORef Int),
+    -- | at the last 'attend'; the manager's own
+    takenBefore :: !(IORef Int)
   }
 
 newCallbackQueue :: IO CallbackQueue
@@ -39,19 +45,21 @@ newCallbackQueue = CallbackQueue <$> newIORef (Waiting 0 [] []) <*> newIORef 0 <
 -- | Adds callbacks, the last one first. Does not block.
 enqueue :: CallbackQueue -> [IO ()] -> IO ()
 enqueue queue callbacks = unless (null callbacks) $
-  atomicModifyIORef' (waiting queue) $ \now -> (now { later = callbacks ++ later now }, ())
+  atomicModifyIORef' (waiting queue) $ \now -> (now {later = callbacks ++ later now}, ())
 
 -- | To be called by the manager whenever the other threads have had their turn: sees to it that somebody is running
 -- callbacks and gets on with it. 'True' if callbacks are waiting, and the manager must not sleep.
 attend :: CallbackQueue -> IO Bool
 attend queue = do
   now <- readIORef (waiting queue)
-  if null (first now) && null (later now) then return False else do
-    before <- readIORef (takenBefore queue)
-    threads <- readIORef (running queue)
-    when (threads == 0 || taken now == before) $ startThread queue
-    writeIORef (takenBefore queue) (taken now)
-    return True
+  if null (first now) && null (later now)
+    then return False
+    else do
+      before <- readIORef (takenBefore queue)
+      threads <- readIORef (running queue)
+      when (threads == 0 || taken now == before) $ startThread queue
+      writeIORef (takenBefore queue) (taken now)
+      return True
 {-# INLINE attend #-}
 
 startThread :: CallbackQueue -> IO ()
@@ -72,7 +80,7 @@ runCallbacks queue unmask = go
 
 takeOne :: Waiting -> (Waiting, Maybe (IO ()))
 takeOne now = case first now of
-  callback : rest -> (now { taken = taken now + 1, first = rest }, Just callback)
+  callback : rest -> (now {taken = taken now + 1, first = rest}, Just callback)
   [] -> case reverse (later now) of
     callback : rest -> (Waiting (taken now + 1) rest [], Just callback)
     [] -> (now, Nothing)

@@ -1,12 +1,13 @@
 -- | A table that grows by chunks and never moves an entry, so that threads may read it while it grows.
 module Millrace.Internal.Chunks
-  ( Chunks
-  , newChunks
-  , chunkFor
-  , chunkCount
-  , chunkSize
-  , within
-  ) where
+  ( Chunks,
+    newChunks,
+    chunkFor,
+    chunkCount,
+    chunkSize,
+    within,
+  )
+where
 
 import Control.Concurrent.MVar (MVar, newMVar, withMVar)
 import Control.Exception (uninterruptibleMask_)
@@ -36,7 +37,8 @@ chunkFor :: Chunks chunk -> Int -> IO chunk
 chunkFor table@(Chunks ref _ _) entry = do
   chunks <- readIORef ref
   if wanted < sizeofArray chunks then return $! indexArray chunks wanted else grow table wanted
-  where wanted = entry `unsafeShiftR` chunkBits
+  where
+    wanted = entry `unsafeShiftR` chunkBits
 {-# INLINE chunkFor #-}
 
 -- | How many chunks there are.
@@ -54,12 +56,15 @@ within entry = entry .&. (chunkSize - 1)
 -- allocates. It may lose its turn at that, and many others come here meanwhile: they must find it done, or each of them
 -- would make the table half as long again.
 grow :: Chunks chunk -> Int -> IO chunk
-grow (Chunks ref lock newChunk) wanted = uninterruptibleMask_ $ withMVar lock $ \() -> do
-  chunks <- readIORef ref
-  let count = sizeofArray chunks
-  if wanted < count then return $! indexArray chunks wanted else do
-    fresh <- replicateM (max (wanted + 1) (count + count `div` 2) - count) newChunk
-    let grown = arrayFromList (foldr (:) fresh chunks)
-    writeIORef ref grown
-    return $! indexArray grown wanted
+grow (Chunks ref lock newChunk) wanted = uninterruptibleMask_ $
+  withMVar lock $ \() -> do
+    chunks <- readIORef ref
+    let count = sizeofArray chunks
+    if wanted < count
+      then return $! indexArray chunks wanted
+      else do
+        fresh <- replicateM (max (wanted + 1) (count + count `div` 2) - count) newChunk
+        let grown = arrayFromList (foldr (:) fresh chunks)
+        writeIORef ref grown
+        return $! indexArray grown wanted
 {-# NOINLINE grow #-}

@@ -1,13 +1,13 @@
 -- | What "Millrace.Operation" calls a handle, for the modules that may look into it.
 module Millrace.Internal.Handle
-  ( Handle (..)
-  , descriptorOf
-  , recall
-  ) where
+  ( Handle (..),
+    descriptorOf,
+    recall,
+  )
+where
 
 import Data.Word (Word64)
 import Foreign.C.Types (CInt)
-
 import Millrace.Internal.Foreign (c_recall)
 
 -- | A descriptor together with its generation: a handle never means a later descriptor with the same number.

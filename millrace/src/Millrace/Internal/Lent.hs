@@ -1,14 +1,15 @@
 -- | Lent buffers, and the one receive that all others with lent buffers are made of.
 module Millrace.Internal.Lent
-  ( Lent
-  , lentSize
-  , lentBytes
-  , lentAt
-  , borrow
-  , giveBack
-  , receiveLent
-  , exchangeLent
-  ) where
+  ( Lent,
+    lentSize,
+    lentBytes,
+    lentAt,
+    borrow,
+    giveBack,
+    receiveLent,
+    exchangeLent,
+  )
+where
 
 import Control.Exception (mask_, throwIO)
 import Control.Monad (unless, when)
@@ -22,13 +23,12 @@ import Foreign.C.Error (eNOMEM, errnoToIOError)
 import Foreign.Ptr (IntPtr (..), Ptr, castPtr, intPtrToPtr, nullPtr, plusPtr)
 import Foreign.Storable (peekByteOff)
 import GHC.IO.Exception (IOErrorType (InvalidArgument))
-import System.IO.Error (ioeSetErrorString, mkIOError)
-
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign (LentBuffer, c_give_back, c_lend)
 import Millrace.Internal.Park (Request, performOnce)
 import Millrace.Internal.Socket
 import Millrace.Operation (exchangeRequest, failure, recvLentRequest, throwIfFailed)
+import System.IO.Error (ioeSetErrorString, mkIOError)
 
 -- | 'lentSize' bytes of memory outside the Haskell heap, aligned for words.
 --
@@ -82,8 +82,9 @@ receiveLent attempted limit s@(Socket handle _) size continue = mask_ $ do
     split = firstBytes (min size lentSize)
     receiveNext = do
       answer <- performOnce (return ()) (lookAgain s split) (keepLate s) (limit (recvLentRequest handle size))
-      if answer == recalled then receiveAgain attempted limit s size continue else
-        throwIfFailed attempted (describe s) answer >>= continueWith continue
+      if answer == recalled
+        then receiveAgain attempted limit s size continue
+        else throwIfFailed attempted (describe s) answer >>= continueWith continue
 {-# INLINE receiveLent #-}
 
 -- Apart: what it needs would make the stacks of all that wait larger.
@@ -101,21 +102,39 @@ continueWith continue result
 {-# INLINE continueWith #-}
 
 -- | For a function of this name, with a limit on the time.
-exchangeLent
-  :: String -> (Request LentBuffer -> Request LentBuffer) -> Socket -> Lent -> Int -> Int -> (Int -> IO a)
-  -> (Lent -> Int -> IO a) -> IO a
+exchangeLent ::
+  String ->
+  (Request LentBuffer -> Request LentBuffer) ->
+  Socket ->
+  Lent ->
+  Int ->
+  Int ->
+  (Int -> IO a) ->
+  (Lent -> Int -> IO a) ->
+  IO a
 exchangeLent attempted limit s@(Socket handle _) outgoing@(Lent buffer) offset count unsent continue = mask_ $ do
   unless (count > 0 && offset >= 0 && count <= lentSize - offset) $ do
     giveBack outgoing
-    throwIO (mkIOError InvalidArgument attempted Nothing (Just (describe s))
-      `ioeSetErrorString` ("a buffer has no " ++ show count ++ " bytes from " ++ show offset ++ " on that could be sent"))
+    throwIO
+      ( mkIOError InvalidArgument attempted Nothing (Just (describe s))
+          `ioeSetErrorString` ("a buffer has no " ++ show count ++ " bytes from " ++ show offset ++ " on that could be sent")
+      )
   keeps <- keepsBytes s
-  if keeps then unsent 0 else do
-    answer <- performOnce (giveBack outgoing) (lookAgain s (firstBytes lentSize)) late
-      (limit (exchangeRequest handle buffer offset count))
-    if answer <= notSent then unsent (fromIntegral (notSent - answer)) else
-      if answer == recalled then receiveAgain attempted limit s lentSize continue else
-        throwIfFailed attempted (describe s) answer >>= continueWith continue
+  if keeps
+    then unsent 0
+    else do
+      answer <-
+        performOnce
+          (giveBack outgoing)
+          (lookAgain s (firstBytes lentSize))
+          late
+          (limit (exchangeRequest handle buffer offset count))
+      if answer <= notSent
+        then unsent (fromIntegral (notSent - answer))
+        else
+          if answer == recalled
+            then receiveAgain attempted limit s lentSize continue
+            else throwIfFailed attempted (describe s) answer >>= continueWith continue
   where
     late answer = if answer <= notSent then giveBack outgoing else keepLate s answer
 {-# INLINE exchangeLent #-}
@@ -128,9 +147,9 @@ copyKept :: (Lent -> Int -> IO a) -> ByteString -> IO a
 copyKept continue kept
   | ByteString.null kept = continue (Lent nullPtr) 0
   | otherwise = do
-      buffer <- borrow
-      unsafeUseAsCStringLen kept $ \(source, count) -> memcpy (lentBytes buffer) (castPtr source) count
-      continue buffer (ByteString.length kept)
+    buffer <- borrow
+    unsafeUseAsCStringLen kept $ \(source, count) -> memcpy (lentBytes buffer) (castPtr source) count
+    continue buffer (ByteString.length kept)
 
 bufferOf :: Int64 -> Lent
 bufferOf = Lent . intPtrToPtr . IntPtr . fromIntegral
@@ -144,7 +163,7 @@ keepLate s result
   | result < 0 = keepError s result
   | result == 0 = keepBytes s ByteString.empty
   | otherwise = do
-      let buffer = bufferOf result
-      count <- receivedCount buffer
-      ByteString.packCStringLen (castPtr (lentBytes buffer), count) >>= keepBytes s
-      giveBack buffer
+    let buffer = bufferOf result
+    count <- receivedCount buffer
+    ByteString.packCStringLen (castPtr (lentBytes buffer), count) >>= keepBytes s
+    giveBack buffer

@@ -3,34 +3,50 @@
 -- They start by themselves when a capability is first found without a loop. This module knows slots and results, and
 -- nothing of what the operations are.
 module Millrace.Internal.Manager
-  ( Backend (..)
-  , backendName
-  , MillraceException (..)
-  , selectBackend
-  , chosenBackend
-  , probeBackend
-  , ensureManagers
-  , ensureGroup
-  , slotTableOf
-  , timerTableOf
-  , numberOf
-  , activeLoops
-  , atNextTurn
+  ( Backend (..),
+    backendName,
+    MillraceException (..),
+    selectBackend,
+    chosenBackend,
+    probeBackend,
+    ensureManagers,
+    ensureGroup,
+    slotTableOf,
+    timerTableOf,
+    numberOf,
+    activeLoops,
+    atNextTurn,
+
     -- * For simulations
-  , Lock
-  , newLock
-  , withLock
-  , Manager (..)
-  , pollAll
-  , attendCallbacks
-  , withSimulatedManager
-  ) where
+    Lock,
+    newLock,
+    withLock,
+    Manager (..),
+    pollAll,
+    attendCallbacks,
+    withSimulatedManager,
+  )
+where
 
 import Control.Concurrent
-  (forkOn, getNumCapabilities, myThreadId, rtsSupportsBoundThreads, threadCapability, yield)
+  ( forkOn,
+    getNumCapabilities,
+    myThreadId,
+    rtsSupportsBoundThreads,
+    threadCapability,
+    yield,
+  )
 import Control.Concurrent.MVar (MVar, newEmptyMVar, newMVar, putMVar, takeMVar, tryPutMVar, withMVar)
 import Control.Exception
-  (Exception (..), SomeException, bracket_, catch, mask_, throwIO, try, uninterruptibleMask_)
+  ( Exception (..),
+    SomeException,
+    bracket_,
+    catch,
+    mask_,
+    throwIO,
+    try,
+    uninterruptibleMask_,
+  )
 import Control.Monad (forM_, mfilter, unless, void, when)
 import Data.Bits (unsafeShiftR, (.&.))
 import Data.Either (fromRight)
@@ -47,9 +63,6 @@ import Foreign.Marshal.Alloc (alloca, allocaBytes, mallocBytes)
 import Foreign.Ptr (Ptr, nullPtr)
 import Foreign.Storable (peek, peekByteOff)
 import GHC.Conc (labelThread)
-import System.Environment (lookupEnv)
-import System.IO.Unsafe (unsafePerformIO)
-
 import Millrace.Internal.Agenda
 import Millrace.Internal.CallbackQueue
 import Millrace.Internal.Constants
@@ -57,15 +70,21 @@ import Millrace.Internal.Foreign
 import Millrace.Internal.SlotTable
 import Millrace.Internal.TimerTable
 import Millrace.Internal.Witness
+import System.Environment (lookupEnv)
+import System.IO.Unsafe (unsafePerformIO)
 
 -- | How an operating system does it.
 --
 -- @since 0.1.0
 data Backend
-  = IoUring -- ^ Linux 5.19 and later, where it is allowed
-  | Epoll   -- ^ Linux
-  | Kqueue  -- ^ FreeBSD, NetBSD, macOS
-  | Iocp    -- ^ Windows
+  = -- | Linux 5.19 and later, where it is allowed
+    IoUring
+  | -- | Linux
+    Epoll
+  | -- | FreeBSD, NetBSD, macOS
+    Kqueue
+  | -- | Windows
+    Iocp
   deriving (Eq, Ord, Show, Read, Enum, Bounded)
 
 -- | The name that @MILLRACE_BACKEND@ and the command line use: @"io_uring"@, @"epoll"@, @"kqueue"@, @"iocp"@.
@@ -87,13 +106,13 @@ backendCode Iocp = backendIocp
 --
 -- @since 0.1.0
 data MillraceException
-  = NotThreaded
-    -- ^ The program was linked without @-threaded@.
-  | BackendUnavailable String String
-    -- ^ No loop could be made: what was asked for, and why it failed.
-  | AlreadyStarted Backend
-    -- ^ A backend was selected after another one had been chosen.
-  deriving Eq
+  = -- | The program was linked without @-threaded@.
+    NotThreaded
+  | -- | No loop could be made: what was asked for, and why it failed.
+    BackendUnavailable String String
+  | -- | A backend was selected after another one had been chosen.
+    AlreadyStarted Backend
+  deriving (Eq)
 
 instance Exception MillraceException
 
@@ -109,12 +128,13 @@ instance Show MillraceException where
         ++ "; select a backend before the first operation of the program."
 
 data Manager = Manager
-  { managerLoop :: !(Ptr Loop)
-  , managerSlots :: !SlotTable
-  , managerTimers :: !TimerTable
-  , managerCallbacks :: !CallbackQueue
-  , managerAgenda :: !Agenda
-  , managerNumber :: !Int -- ^ of the capability
+  { managerLoop :: !(Ptr Loop),
+    managerSlots :: !SlotTable,
+    managerTimers :: !TimerTable,
+    managerCallbacks :: !CallbackQueue,
+    managerAgenda :: !Agenda,
+    -- | of the capability
+    managerNumber :: !Int
   }
 
 -- By index of the loop. Replaced as a whole when it grows.
@@ -168,12 +188,13 @@ ensureManagers = withGroup $ do
 withGroup :: IO a -> IO a
 withGroup action = do
   unless rtsSupportsBoundThreads $ throwIO NotThreaded
-  mask_ $ withLock startLock $ do
-    epoch <- c_epoch
-    known <- readIORef managersEpoch
-    when (epoch /= known) (forgetParent >> writeIORef managersEpoch epoch)
-    startGroup
-    action
+  mask_ $
+    withLock startLock $ do
+      epoch <- c_epoch
+      known <- readIORef managersEpoch
+      when (epoch /= known) (forgetParent >> writeIORef managersEpoch epoch)
+      startGroup
+      action
 
 -- | Makes sure that there is a group to adopt descriptors into. Cheap when there is.
 ensureGroup :: IO ()
@@ -202,7 +223,8 @@ startGroup = do
 -- What is asked for when the program does not select a backend.
 byEnvironment :: IO String
 byEnvironment = maybe "the first backend that works" named . mfilter (not . null) <$> lookupEnv "MILLRACE_BACKEND"
-  where named value = "MILLRACE_BACKEND=" ++ value ++ " (it may be " ++ intercalate ", " ("auto" : map backendName [minBound ..]) ++ ")"
+  where
+    named value = "MILLRACE_BACKEND=" ++ value ++ " (it may be " ++ intercalate ", " ("auto" : map backendName [minBound ..]) ++ ")"
 
 explain :: CInt -> String
 explain result = show (errnoToIOError "" (Errno (negate result)) Nothing Nothing)
@@ -211,12 +233,13 @@ explain result = show (errnoToIOError "" (Errno (negate result)) Nothing Nothing
 startManager :: Int -> IO Bool
 startManager number = do
   outcome <- newEmptyMVar
-  void $ forkOn number $ do
-    begun <- try (beginManager number)
-    putMVar outcome begun
-    forM_ (fromRight Nothing begun) $ \manager -> do
-      completions <- mallocBytes (completionsPerPoll * completionSize)
-      runManager manager completions
+  void $
+    forkOn number $ do
+      begun <- try (beginManager number)
+      putMVar outcome begun
+      forM_ (fromRight Nothing begun) $ \manager -> do
+        completions <- mallocBytes (completionsPerPoll * completionSize)
+        runManager manager completions
   begun <- uninterruptibleMask_ (takeMVar outcome)
   either (throwIO :: SomeException -> IO Bool) (return . isJust) begun
 
@@ -266,17 +289,23 @@ runManager manager completions = busy
     busy = do
       workOff agenda
       count <- pollAll manager completions
-      if count < 0 then moveHome manager completions else do
-        isCalling <- attendCallbacks manager
-        yield
-        if count > 0 || isCalling then busy else idle
+      if count < 0
+        then moveHome manager completions
+        else do
+          isCalling <- attendCallbacks manager
+          yield
+          if count > 0 || isCalling then busy else idle
     idle = do
       workOff agenda
       count <- pollAll manager completions
-      if count < 0 then moveHome manager completions else
-        if count > 0 then yield >> busy else do
-          isFree <- mayRest agenda
-          if isFree then sleep else busy
+      if count < 0
+        then moveHome manager completions
+        else
+          if count > 0
+            then yield >> busy
+            else do
+              isFree <- mayRest agenda
+              if isFree then sleep else busy
     sleep = do
       maySleep <- c_prepare_wait loop
       when (maySleep > 0) $ c_wait loop
@@ -312,7 +341,7 @@ attendCallbacks = attend . managerCallbacks
 withSimulatedManager :: Ptr Loop -> (Manager -> Ptr Completion -> IO a) -> IO a
 withSimulatedManager loop use = do
   manager <- newManager loop 0
-  let unused = manager { managerLoop = nullPtr }
+  let unused = manager {managerLoop = nullPtr}
       beside old = arrayFromList (take simulatedLoop (foldr (:) (repeat unused) old) ++ [manager])
   before <- readIORef managers
   bracket_ (writeIORef managers (beside before)) (writeIORef managers before) $
@@ -321,10 +350,11 @@ withSimulatedManager loop use = do
 -- While a capability is switched off by setNumCapabilities, its threads run elsewhere, and this one goes on serving its
 -- loop from there. Once it is on again, only a thread on that capability may touch the loop.
 moveHome :: Manager -> Ptr Completion -> IO ()
-moveHome manager completions = void $ forkOn (managerNumber manager) $ do
-  self <- myThreadId
-  labelThread self ("Millrace manager " ++ show (managerNumber manager))
-  runManager manager completions
+moveHome manager completions = void $
+  forkOn (managerNumber manager) $ do
+    self <- myThreadId
+    labelThread self ("Millrace manager " ++ show (managerNumber manager))
+    runManager manager completions
 
 -- Returns the callbacks that are due, the last one first.
 deliver :: Manager -> Ptr Completion -> Int -> IO [IO ()]
@@ -333,25 +363,25 @@ deliver manager completions count = go 0 []
     go i due
       | i >= count = return due
       | otherwise = do
-          let offset = i * completionSize
-          token <- peekByteOff completions (offset + completionToken)
-          result <- peekByteOff completions (offset + completionResult)
-          if isTimer token
-            then deliverTimer manager token result due >>= go (i + 1)
-            else do
-              userData <- peekByteOff completions (offset + completionUserData) :: IO Word64
-              deliverOperation manager token result (userData .&. callbackFlag /= 0)
-              go (i + 1) due
+        let offset = i * completionSize
+        token <- peekByteOff completions (offset + completionToken)
+        result <- peekByteOff completions (offset + completionResult)
+        if isTimer token
+          then deliverTimer manager token result due >>= go (i + 1)
+          else do
+            userData <- peekByteOff completions (offset + completionUserData) :: IO Word64
+            deliverOperation manager token result (userData .&. callbackFlag /= 0)
+            go (i + 1) due
 
 deliverOperation :: Manager -> Word64 -> Int64 -> Bool -> IO ()
 deliverOperation manager token result isCallback
   | isCallback = do
-      callback <- takeCallback (managerSlots manager) (numberOf token)
-      c_release token
-      callback result `catch` ignore
+    callback <- takeCallback (managerSlots manager) (numberOf token)
+    c_release token
+    callback result `catch` ignore
   | otherwise = do
-      place <- parkingPlace (managerSlots manager) (numberOf token)
-      void (tryPutMVar place result)
+    place <- parkingPlace (managerSlots manager) (numberOf token)
+    void (tryPutMVar place result)
 
 -- A negative result: it was stopped from another capability.
 deliverTimer :: Manager -> Word64 -> Int64 -> [IO ()] -> IO [IO ()]
@@ -420,9 +450,11 @@ atNextTurn action = do
 selectBackend :: Maybe Backend -> IO ()
 selectBackend wanted = do
   hasGroup <- c_has_group
-  if hasGroup == 0 then writeIORef requestedBackend wanted else do
-    running <- chosenBackend
-    when (maybe False (/= running) wanted) $ throwIO (AlreadyStarted running)
+  if hasGroup == 0
+    then writeIORef requestedBackend wanted
+    else do
+      running <- chosenBackend
+      when (maybe False (/= running) wanted) $ throwIO (AlreadyStarted running)
 
 -- | The backend that is in use. If nothing was started yet, it is chosen now, for good; no thread is started. Within a
 -- simulation, too, it is that of the program. Throws 'MillraceException' when there is none.
@@ -440,4 +472,5 @@ probeBackend :: Backend -> IO (Maybe String)
 probeBackend backend = allocaBytes size $ \reason -> do
   result <- c_backend_probe (backendCode backend) reason (fromIntegral size)
   if result == 0 then return Nothing else Just <$> peekCString reason
-  where size = 256
+  where
+    size = 256

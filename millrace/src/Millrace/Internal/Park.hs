@@ -1,4 +1,5 @@
 {-# LANGUAGE BangPatterns #-}
+
 -- | Submitting an operation and waiting for its end: the one place where exceptions and operations meet.
 --
 -- What must hold, whatever exception comes at whatever moment:
@@ -8,16 +9,17 @@
 -- 2. Its slot is released exactly once, after its result was taken, by whoever took it.
 -- 3. A result that comes too late for its caller is handed to @keep@, so that nothing that was received is lost.
 module Millrace.Internal.Park
-  ( Request (..)
-  , request
-  , perform
-  , performKeeping
-  , performMasked
-  , performOnce
-  , handOver
-  , reserveToken
-  , startCallback
-  ) where
+  ( Request (..),
+    request,
+    perform,
+    performKeeping,
+    performMasked,
+    performOnce,
+    handOver,
+    reserveToken,
+    startCallback,
+  )
+where
 
 import Control.Concurrent (forkOn, getNumCapabilities, killThread, myThreadId, threadCapability)
 import Control.Concurrent.MVar (MVar, newEmptyMVar, putMVar, readMVar, takeMVar)
@@ -29,7 +31,6 @@ import Data.Int (Int64)
 import Data.Word (Word64)
 import Foreign.C.Types (CInt, CUInt)
 import Foreign.Ptr (Ptr, nullPtr)
-
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
 import Millrace.Internal.Manager
@@ -37,14 +38,15 @@ import Millrace.Internal.SlotTable
 
 -- | An @mr_request@.
 data Request a = Request
-  { requestKind :: !CInt
-  , requestFlags :: !CUInt
-  , requestHandle :: !Word64
-  , requestBuffer :: !(Ptr a)
-  , requestLength :: !Word64
-  , requestDeadline :: !Word64 -- ^ in nanoseconds of the monotonic clock; 0: none
-  , requestFile :: !CInt
-  , requestOffset :: !Word64
+  { requestKind :: !CInt,
+    requestFlags :: !CUInt,
+    requestHandle :: !Word64,
+    requestBuffer :: !(Ptr a),
+    requestLength :: !Word64,
+    -- | in nanoseconds of the monotonic clock; 0: none
+    requestDeadline :: !Word64,
+    requestFile :: !CInt,
+    requestOffset :: !Word64
   }
 
 -- | A request that has a kind and a handle only.
@@ -108,8 +110,16 @@ performOnce unbegun begun keep what = attempt
   where
     -- Between the submission and 'takeMVar', which is interruptible, no exception can come.
     attempt = do
-      answer <- c_submit (requestKind what) (requestFlags what) (requestHandle what) (requestBuffer what)
-                         (requestLength what) (requestDeadline what) (requestFile what) (requestOffset what)
+      answer <-
+        c_submit
+          (requestKind what)
+          (requestFlags what)
+          (requestHandle what)
+          (requestBuffer what)
+          (requestLength what)
+          (requestDeadline what)
+          (requestFile what)
+          (requestOffset what)
       case answer .&. 3 of
         1 -> return (answer `unsafeShiftR` 2)
         0 -> begun >> park keep (fromIntegral (answer `unsafeShiftR` 2))
@@ -137,7 +147,8 @@ park keep ticket = do
   result <- takeMVar place `catch` abandon keep ticket place
   c_release ticket
   return result
-  where token = tokenOf ticket
+  where
+    token = tokenOf ticket
 
 -- Uninterruptible: a second exception must not free the buffer under the operation. It does not wait long: the end of
 -- a cancelled operation is a matter of one poll.
@@ -163,10 +174,11 @@ performElsewhere performHere keep = do
   helper <- forkOn (count - 1) (try performHere >>= putMVar outcome)
   -- If we are interrupted, the helper must have let go of the buffer before we return; what it received is kept by it,
   -- or, if it had just finished, by us.
-  answer <- readMVar outcome `catch` \exception -> uninterruptibleMask_ $ do
-    killThread helper
-    readMVar outcome >>= either ignore keep
-    throwIO (exception :: SomeException)
+  answer <-
+    readMVar outcome `catch` \exception -> uninterruptibleMask_ $ do
+      killThread helper
+      readMVar outcome >>= either ignore keep
+      throwIO (exception :: SomeException)
   either (throwIO :: SomeException -> IO Int64) return answer
   where
     ignore :: SomeException -> IO ()
@@ -181,7 +193,8 @@ reserveToken kind = attempt
     attempt = do
       answer <- c_reserve kind
       case answer .&. 3 of
-        1 | answer >= 0 -> return (fromIntegral (answer `unsafeShiftR` 2))
+        1
+          | answer >= 0 -> return (fromIntegral (answer `unsafeShiftR` 2))
           | otherwise -> throwIO (userError "Millrace: no memory for another operation")
         2 -> startHere >>= \starts -> if starts then attempt else reserveElsewhere kind
         _ -> reserveElsewhere kind
@@ -198,7 +211,8 @@ reserveElsewhere kind = uninterruptibleMask_ $ do
 -- | Starts a wait for a descriptor whose end runs a callback in a manager thread. Returns its token. Throws when there is
 -- no memory for a slot. The callback is installed before the operation can end.
 startCallback :: CInt -> Word64 -> Callback -> IO Word64
-startCallback !kind !handle callback = mask_ $ do -- evaluated first: they may throw, and nobody would have the token
+startCallback !kind !handle callback = mask_ $ do
+  -- evaluated first: they may throw, and nobody would have the token
   token <- reserveToken kind
   table <- slotTableOf token
   setCallback table (numberOf token) callback

@@ -5,14 +5,15 @@
 --
 -- It knows nothing of operations.
 module Millrace.Internal.SlotTable
-  ( SlotTable
-  , Callback
-  , newSlotTable
-  , parkingPlace
-  , setCallback
-  , takeCallback
-  , fetchWaiters
-  ) where
+  ( SlotTable,
+    Callback,
+    newSlotTable,
+    parkingPlace,
+    setCallback,
+    takeCallback,
+    fetchWaiters,
+  )
+where
 
 import Control.Concurrent.MVar (MVar, newEmptyMVar)
 import Control.Monad (replicateM, when)
@@ -21,7 +22,6 @@ import Data.Int (Int64)
 import Data.Primitive.Array (Array, MutableArray (..), arrayFromList, indexArray, newArray, readArray, writeArray)
 import Foreign.C.Types (CInt (..))
 import GHC.Exts (MutableArray#)
-
 import Millrace.Internal.Chunks
 
 -- | What a manager runs when an operation ends, given its result. It must not block and must not throw.
@@ -78,8 +78,10 @@ fetchWaiters table@(SlotTable chunks batch@(MutableArray places)) count slotOf =
     gather i gathered
       | i >= count = return gathered
       | otherwise = do
-          slot <- slotOf i
-          if slot < 0 then gather (i + 1) gathered else do
+        slot <- slotOf i
+        if slot < 0
+          then gather (i + 1) gathered
+          else do
             parkingPlace table slot >>= writeArray batch gathered
             gather (i + 1) (gathered + 1 :: Int)
 {-# INLINE fetchWaiters #-}

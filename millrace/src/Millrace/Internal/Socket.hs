@@ -1,34 +1,35 @@
 -- | The socket type, and the calls that set a socket up; nothing here waits.
 module Millrace.Internal.Socket
-  ( Socket (..)
-  , Kept (..)
-  , newSocketFrom
-  , describe
-  , Message (..)
-  , keepBytes
-  , keepBytesFrom
-  , keepError
-  , carriesMessages
-  , keepsBytes
-  , keepsAnything
-  , keepConnection
-  , takeKept
-  , keptOr
-  , lookAgain
-  , firstBytes
-  , firstMessage
-  , peerOf
-  , checkSize
-  , checkNotNegative
-  , onDescriptor
-  , callWhileOpen
-  , openDescriptor
-  , callOn
-  , withAddress
-  , addressFrom
-  , withAddressPlace
-  , makeOurs
-  ) where
+  ( Socket (..),
+    Kept (..),
+    newSocketFrom,
+    describe,
+    Message (..),
+    keepBytes,
+    keepBytesFrom,
+    keepError,
+    carriesMessages,
+    keepsBytes,
+    keepsAnything,
+    keepConnection,
+    takeKept,
+    keptOr,
+    lookAgain,
+    firstBytes,
+    firstMessage,
+    peerOf,
+    checkSize,
+    checkNotNegative,
+    onDescriptor,
+    callWhileOpen,
+    openDescriptor,
+    callOn,
+    withAddress,
+    addressFrom,
+    withAddressPlace,
+    makeOurs,
+  )
+where
 
 import Control.Exception (throwIO)
 import Control.Monad (unless, void, when)
@@ -46,15 +47,14 @@ import Foreign.Marshal.Utils (fillBytes, with)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (peek, sizeOf)
 import GHC.IO.Exception (IOErrorType (InvalidArgument))
-import Network.Socket (SockAddr (..), SocketOption (..), SocketType (..))
-import Network.Socket.Address (peekSocketAddress, pokeSocketAddress, sizeOfSocketAddress)
-import System.IO.Error (ioeSetErrorString, mkIOError)
-
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
 import Millrace.Internal.Handle (recall)
 import Millrace.Internal.Park (Request, performOnce)
 import Millrace.Operation (Handle, adopt, descriptorOf, failure, isOpen, whileOpen)
+import Network.Socket (SockAddr (..), SocketOption (..), SocketType (..))
+import Network.Socket.Address (peekSocketAddress, pokeSocketAddress, sizeOfSocketAddress)
+import System.IO.Error (ioeSetErrorString, mkIOError)
 
 -- | A socket whose operations go through Millrace. Two are equal if they are the same socket.
 --
@@ -73,10 +73,14 @@ instance Show Socket where
 -- | What arrived for a thread that had been interrupted meanwhile, and waits for the next one who asks.
 data Kept
   = KeptNothing
-  | KeptStream !ByteString !Int64 -- ^ bytes, then the error that ended the stream; 0: none
-  | KeptMessages [Message] -- ^ of a socket that is no stream; the next one first
-  | KeptConnections [(Socket, SockAddr)] -- ^ the next one first
-  | KeptClosed -- ^ the socket is closed, and keeps nothing any more
+  | -- | bytes, then the error that ended the stream; 0: none
+    KeptStream !ByteString !Int64
+  | -- | of a socket that is no stream; the next one first
+    KeptMessages [Message]
+  | -- | the next one first
+    KeptConnections [(Socket, SockAddr)]
+  | -- | the socket is closed, and keeps nothing any more
+    KeptClosed
 
 -- | Who has sent it is not known if it was received without asking, on a socket without a peer.
 data Message = Message !ByteString !(Maybe SockAddr)
@@ -133,7 +137,8 @@ carriesMessages :: Socket -> IO Bool
 carriesMessages (Socket handle _) = alloca $ \kind -> with (fromIntegral (sizeOf (0 :: CInt))) $ \size -> do
   result <- whileOpen handle $ \descriptor -> c_getsockopt descriptor level name kind size
   if result == Just 0 then (/= Stream) . GeneralSocketType <$> peek kind else return False
-  where SockOpt level name = Type
+  where
+    SockOpt level name = Type
 
 -- | The peer's address, if there is one.
 peerOf :: Socket -> IO (Maybe SockAddr)
@@ -149,18 +154,20 @@ withAddressPlace use = allocaBytes addressSize $ \address -> do
 
 -- | Will the next receive begin with something that was given back?
 keepsBytes :: Socket -> IO Bool
-keepsBytes (Socket _ ref) = readIORef ref >>= \kept -> return $ case kept of
-  KeptStream _ _ -> True
-  KeptMessages _ -> True
-  _ -> False
+keepsBytes (Socket _ ref) =
+  readIORef ref >>= \kept -> return $ case kept of
+    KeptStream _ _ -> True
+    KeptMessages _ -> True
+    _ -> False
 {-# INLINE keepsBytes #-}
 
 -- | Does it keep anything at all that was given back?
 keepsAnything :: Socket -> IO Bool
-keepsAnything (Socket _ ref) = readIORef ref >>= \kept -> return $ case kept of
-  KeptNothing -> False
-  KeptClosed -> False
-  _ -> True
+keepsAnything (Socket _ ref) =
+  readIORef ref >>= \kept -> return $ case kept of
+    KeptNothing -> False
+    KeptClosed -> False
+    _ -> True
 
 -- | Gives back a connection: the next accept returns it. 'False': the socket is closed, and the connection is still the
 -- caller's.
@@ -185,8 +192,8 @@ takeKept (Socket _ ref) split nothing = do
 -- | What the function finds among what is kept, or else the result of a receive. What is kept while that waits, this thread
 -- or another one that waits gets: who keeps something has all of them look, and who begins to wait looks once more, for the
 -- other may have come in between. To be called masked.
-keptOr
-  :: Socket -> (Kept -> (Kept, Maybe k)) -> (k -> IO a) -> (Int64 -> IO ()) -> Request b -> (Int64 -> IO a) -> IO a
+keptOr ::
+  Socket -> (Kept -> (Kept, Maybe k)) -> (k -> IO a) -> (Int64 -> IO ()) -> Request b -> (Int64 -> IO a) -> IO a
 keptOr s split useKept keepLate what useResult = look
   where
     look = takeKept s split Nothing >>= maybe receive useKept
@@ -197,9 +204,10 @@ keptOr s split useKept keepLate what useResult = look
 
 -- | To be done when a receive has begun to wait.
 lookAgain :: Socket -> (Kept -> (Kept, Maybe k)) -> IO ()
-lookAgain (Socket handle ref) split = readIORef ref >>= \kept -> case kept of
-  KeptNothing -> return ()
-  _ -> when (isJust (snd (split kept))) (recall handle)
+lookAgain (Socket handle ref) split =
+  readIORef ref >>= \kept -> case kept of
+    KeptNothing -> return ()
+    _ -> when (isJust (snd (split kept))) (recall handle)
 {-# INLINE lookAgain #-}
 
 -- | A call on the socket's descriptor, for a function of this name: throws its errors, and one for a closed socket. What
@@ -219,17 +227,20 @@ openDescriptor attempted s@(Socket handle _) = do
 
 isClosed :: String -> Socket -> IO a
 isClosed attempted s = throwIO (failure attempted (describe s) closed)
-  where closed = let Errno code = eBADF in negate (fromIntegral code)
+  where
+    closed = let Errno code = eBADF in negate (fromIntegral code)
 
 -- | Repeats a call that a signal interrupted, and throws what else it fails with.
 callOn :: String -> String -> IO CInt -> IO CInt
 callOn attempted object call = do
   result <- call
-  if result >= 0 then return result else do
-    code <- getErrno
-    if code == eINTR
-      then callOn attempted object call
-      else throwIO (errnoToIOError attempted code Nothing (Just object))
+  if result >= 0
+    then return result
+    else do
+      code <- getErrno
+      if code == eINTR
+        then callOn attempted object call
+        else throwIO (errnoToIOError attempted code Nothing (Just object))
 
 -- | An address in memory, and its size, for a function of this name that is going to do something with it to the socket.
 -- The network package would end a program that names a Unix socket for which there is no room (@error@).
@@ -237,8 +248,8 @@ withAddress :: String -> Socket -> SockAddr -> (Ptr SockAddr -> Int -> IO a) -> 
 withAddress attempted s address use
   | isTooLong address = throwIO (failure attempted (describe s ++ " to " ++ show address) nameTooLong)
   | otherwise = allocaBytes size $ \pointer -> do
-      pokeSocketAddress pointer address
-      use pointer size
+    pokeSocketAddress pointer address
+    use pointer size
   where
     size = sizeOfSocketAddress address
     nameTooLong = let Errno code = eNAMETOOLONG in negate (fromIntegral code)
@@ -256,9 +267,10 @@ pathOffset = 2
 -- | The address at a place, of so many bytes. The network package reads the name of a Unix socket up to the first NUL, which is
 -- the first character of an abstract one (unix(7)).
 addressFrom :: Ptr Word8 -> CUInt -> IO SockAddr
-addressFrom place size = peekSocketAddress (castPtr place) >>= \address -> case address of
-  SockAddrUnix "" -> SockAddrUnix . abstractName <$> peekArray (fromIntegral size - pathOffset) (place `plusPtr` pathOffset)
-  _ -> return address
+addressFrom place size =
+  peekSocketAddress (castPtr place) >>= \address -> case address of
+    SockAddrUnix "" -> SockAddrUnix . abstractName <$> peekArray (fromIntegral size - pathOffset) (place `plusPtr` pathOffset)
+    _ -> return address
 
 -- | Some systems tell room for a name where there is none.
 abstractName :: [Word8] -> String
@@ -287,8 +299,10 @@ checkNotNegative attempted s size
 
 refuseSize :: String -> Socket -> String -> Int -> IO ()
 refuseSize attempted s wanted size =
-  throwIO (mkIOError InvalidArgument attempted Nothing (Just (describe s))
-            `ioeSetErrorString` ("the size must " ++ wanted ++ ", it is " ++ show size))
+  throwIO
+    ( mkIOError InvalidArgument attempted Nothing (Just (describe s))
+        `ioeSetErrorString` ("the size must " ++ wanted ++ ", it is " ++ show size)
+    )
 {-# NOINLINE refuseSize #-}
 
 -- | At most so many of the bytes that are kept, or the next message, cut off after so many; or the error that is due.
@@ -305,9 +319,11 @@ firstMessage :: Int -> Kept -> (Kept, Maybe (Either Int64 (ByteString, Maybe Soc
 firstMessage size kept@(KeptMessages ones) = case break hasSender ones of
   (earlier, Message bytes sender : later) -> (messages (earlier ++ later), Just (Right (ByteString.take size bytes, sender)))
   _ -> (kept, Nothing)
-  where hasSender (Message _ sender) = isJust sender
+  where
+    hasSender (Message _ sender) = isJust sender
 firstMessage size kept = let (left, first) = firstBytes size kept in (left, fmap ofNobody <$> first)
-  where ofNobody bytes = (bytes, Nothing)
+  where
+    ofNobody bytes = (bytes, Nothing)
 
 stream :: ByteString -> Int64 -> Kept
 stream bytes end

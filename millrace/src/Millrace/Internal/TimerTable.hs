@@ -1,24 +1,28 @@
 -- | What is to be done when each of a loop's timers fires. Knows nothing of time.
 module Millrace.Internal.TimerTable
-  ( TimerTable
-  , Action (..)
-  , newTimerTable
-  , setAction
-  , takeAction
-  ) where
+  ( TimerTable,
+    Action (..),
+    newTimerTable,
+    setAction,
+    takeAction,
+  )
+where
 
 import Control.Concurrent.MVar (MVar)
 import Control.Monad.Primitive (RealWorld)
 import Data.Primitive.Array (MutableArray, newArray, readArray, writeArray)
-
 import Millrace.Internal.Chunks
 
 -- | What a manager does with a timer that has fired.
 data Action
-  = Unused            -- ^ the timer is not in use
-  | Wake !(MVar ())     -- ^ a thread waits there
-  | Perform (IO ())     -- ^ in the manager thread; must neither block nor throw
-  | Callback (IO ())    -- ^ elsewhere: it may do both
+  = -- | the timer is not in use
+    Unused
+  | -- | a thread waits there
+    Wake !(MVar ())
+  | -- | in the manager thread; must neither block nor throw
+    Perform (IO ())
+  | -- | elsewhere: it may do both
+    Callback (IO ())
 
 newtype TimerTable = TimerTable (Chunks (MutableArray RealWorld Action))
 

@@ -1,7 +1,8 @@
 -- | From one unit of time to the next smaller one.
 module Millrace.Internal.Units
-  ( thousandfold
-  ) where
+  ( thousandfold,
+  )
+where
 
 -- | So many milliseconds in microseconds, so many microseconds in nanoseconds: none if negative, and no more than there can
 -- be.

@@ -5,8 +5,9 @@
 -- in C, before it waits. So a thread that waits for nothing holds something that has such a finalizer. Woken, the
 -- managers find the run-time system ending, and end with it. To be woken without need does them no harm.
 module Millrace.Internal.Witness
-  ( postWitness
-  ) where
+  ( postWitness,
+  )
+where
 
 import Control.Concurrent (forkIO)
 import Control.Concurrent.MVar (MVar, newEmptyMVar, takeMVar)
@@ -16,7 +17,6 @@ import Foreign.ForeignPtr (newForeignPtr, touchForeignPtr)
 import Foreign.Ptr (nullPtr, plusPtr)
 import Foreign.StablePtr (newStablePtr)
 import GHC.Conc (labelThread)
-
 import Millrace.Internal.Foreign (c_wake_all)
 
 -- | For the loops of this epoch. A fork ends the witness in the child; the loops of later epochs have others.

@@ -1,4 +1,5 @@
 {-# LANGUAGE BangPatterns #-}
+
 -- | Receiving and sending on stream sockets, under the names of "Network.Socket.ByteString" and "Network.Socket".
 --
 -- 1. A receive that is interrupted by an asynchronous exception, 'Millrace.Timer.timeout' included, or whose deadline
@@ -17,24 +18,27 @@
 -- ('send' sends an empty one then).
 module Millrace.Socket.ByteString
   ( -- * Receiving
-    recv
-  , recvBefore
+    recv,
+    recvBefore,
+
     -- * Sending
-  , send
-  , sendBefore
-  , sendAll
-  , sendAllBefore
-  , sendMany
-  , sendManyBefore
+    send,
+    sendBefore,
+    sendAll,
+    sendAllBefore,
+    sendMany,
+    sendManyBefore,
+
     -- * With buffers of one's own
-  , recvBuf
-  , recvBufBefore
-  , sendBuf
-  , sendBufBefore
-  , sendAllBuf
-  , sendAllBufBefore
-  , sendAllBufWithin
-  ) where
+    recvBuf,
+    recvBufBefore,
+    sendBuf,
+    sendBufBefore,
+    sendAllBuf,
+    sendAllBufBefore,
+    sendAllBufWithin,
+  )
+where
 
 import Control.Monad (void, zipWithM_)
 import Data.ByteString (ByteString)
@@ -46,7 +50,6 @@ import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (pokeByteOff)
-
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Constants
 import Millrace.Internal.Lent
@@ -65,12 +68,14 @@ recv = recvBefore noDeadline
 --
 -- @since 0.1.0
 recvBefore :: Deadline -> Socket -> Int -> IO ByteString
-recvBefore !deadline s !size = handOver (keepBytes s) $
-  if size <= lentSize
-    then receiveLent "Millrace.Socket.ByteString.recv" (before deadline) s size $ \buffer count ->
-      if count == 0 then return ByteString.empty else
-        ByteString.packCStringLen (castPtr (lentBytes buffer), count) <* giveBack buffer
-    else recvLarge deadline s size
+recvBefore !deadline s !size =
+  handOver (keepBytes s) $
+    if size <= lentSize
+      then receiveLent "Millrace.Socket.ByteString.recv" (before deadline) s size $ \buffer count ->
+        if count == 0
+          then return ByteString.empty
+          else ByteString.packCStringLen (castPtr (lentBytes buffer), count) <* giveBack buffer
+      else recvLarge deadline s size
 
 -- More than a lent buffer holds: into memory of its own.
 recvLarge :: Deadline -> Socket -> Int -> IO ByteString
@@ -91,8 +96,9 @@ recvBuf = recvBufBefore noDeadline
 --
 -- @since 0.1.0
 recvBufBefore :: Deadline -> Socket -> Ptr Word8 -> Int -> IO Int
-recvBufBefore !deadline s !buffer !size = handOver (keepReceived s buffer) $
-  recvMasked "Millrace.Socket.ByteString.recvBuf" deadline s buffer size
+recvBufBefore !deadline s !buffer !size =
+  handOver (keepReceived s buffer) $
+    recvMasked "Millrace.Socket.ByteString.recvBuf" deadline s buffer size
 
 -- Masked; what comes too late for the caller is kept.
 recvMasked :: String -> Deadline -> Socket -> Ptr Word8 -> Int -> IO Int
@@ -182,15 +188,15 @@ sendAllLimited :: String -> (Request Word8 -> Request Word8) -> Socket -> Ptr Wo
 sendAllLimited attempted limit s@(Socket handle _) whole total
   | total <= bytesPerOperation = inParts whole total
   | otherwise = do
-      isMessage <- carriesMessages s
-      if isMessage then sendOne whole total else inParts whole total
+    isMessage <- carriesMessages s
+    if isMessage then sendOne whole total else inParts whole total
   where
     inParts buffer size
       | size <= 0 = return ()
       | size <= bytesPerOperation = sendOne buffer size
       | otherwise = do
-          sendOne buffer bytesPerOperation
-          inParts (buffer `plusPtr` bytesPerOperation) (size - bytesPerOperation)
+        sendOne buffer bytesPerOperation
+        inParts (buffer `plusPtr` bytesPerOperation) (size - bytesPerOperation)
     sendOne buffer size =
       perform (limit (sendRequest True handle buffer size)) >>= void . throwIfFailed attempted (describe s)
 
@@ -237,7 +243,7 @@ batch = go (0 :: Int) (0 :: Int)
   where
     go count size (string : rest)
       | count < elementsPerOperation && size + ByteString.length string <= bytesPerOperation =
-          let (now, later) = go (count + 1) (size + ByteString.length string) rest in (string : now, later)
+        let (now, later) = go (count + 1) (size + ByteString.length string) rest in (string : now, later)
     go _ _ rest = ([], rest)
     elementsPerOperation = 1024 -- IOV_MAX on Linux
 

@@ -1,4 +1,5 @@
 {-# LANGUAGE BangPatterns #-}
+
 -- | Messages without a connection, under the names of "Network.Socket.ByteString". The socket is one of type @Datagram@.
 --
 -- > main = do
@@ -13,13 +14,14 @@
 -- All functions throw 'IOError' that names the function and the socket. They wait without occupying an operating system
 -- thread. Within "Millrace.Simulation" there are no datagrams between Unix sockets.
 module Millrace.Socket.Datagram
-  ( recvFrom
-  , recvFromBefore
-  , sendTo
-  , sendToBefore
-  , sendAllTo
-  , sendAllToBefore
-  ) where
+  ( recvFrom,
+    recvFromBefore,
+    sendTo,
+    sendToBefore,
+    sendAllTo,
+    sendAllToBefore,
+  )
+where
 
 import Control.Exception (throwIO)
 import Control.Monad (void, when)
@@ -31,8 +33,6 @@ import Data.Maybe (fromMaybe)
 import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Ptr (castPtr)
 import Foreign.Storable (peek, poke)
-import Network.Socket (SockAddr (..))
-
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Attempt (attempt, attemptOnce, rest)
 import Millrace.Internal.Constants
@@ -40,6 +40,7 @@ import Millrace.Internal.Foreign (c_ended, c_has_error, c_receive_from, c_send_t
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Socket
 import Millrace.Operation
+import Network.Socket (SockAddr (..))
 
 -- | Waits for a message; also returns who has sent it: @SockAddrUnix ""@ for a Unix socket without a name. What is longer
 -- than so many bytes is cut off. Throws for a size that is not positive. Of a stream it returns what has come, and the peer.
@@ -105,7 +106,8 @@ sendToBefore deadline s@(Socket handle _) message address =
   unsafeUseAsCStringLen message $ \(bytes, size) -> withAddress function s address $ \place length' ->
     fmap fromIntegral . attempt function s (" to " ++ show address) deadline (waitWritableRequest handle) $ \descriptor ->
       c_send_to descriptor bytes (fromIntegral size) (castPtr place) (fromIntegral length')
-  where function = "Millrace.Socket.Datagram.sendTo"
+  where
+    function = "Millrace.Socket.Datagram.sendTo"
 
 -- | The same without the length.
 --

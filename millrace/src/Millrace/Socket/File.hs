@@ -1,19 +1,19 @@
 -- | Sending files over sockets, without copying them through the program.
 module Millrace.Socket.File
-  ( sendFile
-  , sendFileBefore
-  , isErrorOfFile
-  ) where
+  ( sendFile,
+    sendFileBefore,
+    isErrorOfFile,
+  )
+where
 
 import Control.Exception (throwIO)
 import Data.Int (Int64)
 import Foreign.C.Error (Errno (..), eBADF)
-import System.Posix.Types (Fd)
-
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Foreign (c_is_error_of_file)
 import Millrace.Internal.Socket
 import Millrace.Operation
+import System.Posix.Types (Fd)
 
 -- | Sends so many bytes of a regular file, from an offset, and waits until the system has taken them. Returns how many
 -- went: fewer only if the file ended early. The file's own position is neither used nor moved.
@@ -37,12 +37,13 @@ sendFileBefore deadline s@(Socket handle _) file offset count = go 0
     go sent
       | sent >= count = return sent
       | otherwise = do
-          moved <- perform (before deadline (sendFileRequest handle file (offset + sent) (count - sent)))
-          if moved < 0 then blame moved else if moved == 0 then return sent else go (sent + moved)
+        moved <- perform (before deadline (sendFileRequest handle file (offset + sent) (count - sent)))
+        if moved < 0 then blame moved else if moved == 0 then return sent else go (sent + moved)
     blame result = do
       isFile <- if problem == eBADF then isOpen handle else return (isErrorOfFile problem)
       throwIO (failure "Millrace.Socket.File.sendFile" (if isFile then "file descriptor " ++ show file else describe s) result)
-      where problem = Errno (fromIntegral (negate result))
+      where
+        problem = Errno (fromIntegral (negate result))
 
 -- | Does sending a file ('sendFile', 'sendFileRequest') fail with this because the file could not be read? Not if the
 -- connection is to blame, or either may be (@EBADF@, @ENOMEM@).

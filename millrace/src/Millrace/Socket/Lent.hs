@@ -18,16 +18,17 @@
 -- >       else count <$ (sendAllBuf client (lentBytes buffer) count `finally` giveBack buffer)
 -- >   when (count > 0) (echo client)
 module Millrace.Socket.Lent
-  ( Lent
-  , lentSize
-  , lentBytes
-  , lentAt
-  , borrow
-  , giveBack
-  , recvLent
-  , recvLentWithin
-  , exchangeLentWithin
-  ) where
+  ( Lent,
+    lentSize,
+    lentBytes,
+    lentAt,
+    borrow,
+    giveBack,
+    recvLent,
+    recvLentWithin,
+    exchangeLentWithin,
+  )
+where
 
 import Millrace.Deadline (Deadline)
 import Millrace.Internal.Lent

@@ -1,34 +1,38 @@
 -- | Every foreign import of the package, and nothing else. What the functions do is written in @cbits\/@.
 module Millrace.Foreign.Internal.Bindings
   ( -- * Carriers
-    c_start_carriers
-  , c_carriers_count
+    c_start_carriers,
+    c_carriers_count,
+
     -- * Waking
-  , Wanted
-  , c_waker_is_missing
-  , c_wanted_take
-  , c_wanted_next
-  , c_close
+    Wanted,
+    c_waker_is_missing,
+    c_wanted_take,
+    c_wanted_next,
+    c_close,
+
     -- * Calls
-  , Call
-  , Frame
-  , c_call_create
-  , c_call_place
-  , c_call_set_place
-  , c_call_argument
-  , c_call_start
-  , c_call_frame
-  , c_call_resume
-  , c_call_interrupt
-  , c_call_result
-  , c_call_end
+    Call,
+    Frame,
+    c_call_create,
+    c_call_place,
+    c_call_set_place,
+    c_call_argument,
+    c_call_start,
+    c_call_frame,
+    c_call_resume,
+    c_call_interrupt,
+    c_call_result,
+    c_call_end,
+
     -- * Callbacks
-  , CallbackRecord
-  , c_callback_create
-  , c_callback_argument
-  , c_callback_finish
-  , c_callback_destroy
-  ) where
+    CallbackRecord,
+    c_callback_create,
+    c_callback_argument,
+    c_callback_finish,
+    c_callback_destroy,
+  )
+where
 
 import Control.Concurrent.MVar (MVar)
 import Foreign.C.String (CString)

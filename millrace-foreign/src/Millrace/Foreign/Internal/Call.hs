@@ -1,12 +1,13 @@
 -- | One call: a fiber that runs C, and the Haskell thread that waits for it, serves its callbacks and interrupts it.
 module Millrace.Foreign.Internal.Call
-  ( CallOptions (..)
-  , defaultCall
-  , Argument (..)
-  , perform
-  , startCarriers
-  , carrierCount
-  ) where
+  ( CallOptions (..),
+    defaultCall,
+    Argument (..),
+    perform,
+    startCarriers,
+    carrierCount,
+  )
+where
 
 import Control.Concurrent (myThreadId, threadCapability)
 import Control.Concurrent.MVar (MVar, modifyMVar_, newEmptyMVar, putMVar, takeMVar, withMVar)
@@ -20,9 +21,6 @@ import Foreign.C.Types (CInt)
 import Foreign.ForeignPtr (newForeignPtr)
 import Foreign.Ptr (FunPtr, Ptr, nullPtr)
 import Foreign.StablePtr (castStablePtrToPtr, deRefStablePtr, newStablePtr)
-import System.IO.Unsafe (unsafePerformIO)
-import qualified System.Timeout as Base
-
 import Millrace.Deadline (Deadline, deadlineAfter, deadlineNanoseconds, noDeadline)
 import Millrace.Foreign.Internal.Bindings
 import Millrace.Foreign.Internal.Callback (runFrame)
@@ -30,26 +28,28 @@ import Millrace.Foreign.Internal.Type (Kind, kindCode)
 import Millrace.Foreign.Internal.Waking (ensureWaker)
 import Millrace.Manager (backendName, chosenBackend)
 import qualified Millrace.Timer as Timer
+import System.IO.Unsafe (unsafePerformIO)
+import qualified System.Timeout as Base
 
 -- | How a call is made. Begin with 'defaultCall'.
 --
 -- @since 0.1.0
 data CallOptions = CallOptions
-  { callDeadline :: !Deadline
-    -- ^ When it passes, the wait that the C code is in, or else its next one, fails with @ETIMEDOUT@. What the function
+  { -- | When it passes, the wait that the C code is in, or else its next one, fails with @ETIMEDOUT@. What the function
     -- then returns is the call's result.
-  , callInterruption :: !Errno
-    -- ^ What the wait fails with when an asynchronous exception interrupts the call. (Timeouts take @ETIMEDOUT@ in any
+    callDeadline :: !Deadline,
+    -- | What the wait fails with when an asynchronous exception interrupts the call. (Timeouts take @ETIMEDOUT@ in any
     -- case.) Choose @ETIMEDOUT@ for libraries that go on after @EINTR@, as libpq does.
-  , callStackBytes :: !Int
-    -- ^ The size of the C stack. Memory is taken as it is touched. 0 for 256 KiB.
+    callInterruption :: !Errno,
+    -- | The size of the C stack. Memory is taken as it is touched. 0 for 256 KiB.
+    callStackBytes :: !Int
   }
 
 -- | No deadline, @EINTR@, a stack of 256 KiB.
 --
 -- @since 0.1.0
 defaultCall :: CallOptions
-defaultCall = CallOptions { callDeadline = noDeadline, callInterruption = eINTR, callStackBytes = 0 }
+defaultCall = CallOptions {callDeadline = noDeadline, callInterruption = eINTR, callStackBytes = 0}
 
 -- | An argument: what it is, and how to write it to memory. As evaluated as the value.
 data Argument = Argument !Kind (Ptr () -> IO ())
@@ -107,19 +107,24 @@ failure attempted result = errnoToIOError attempted (Errno (negate result)) Noth
 -- | Runs a C function on a fiber, and waits until it has returned. Then an exception that came meanwhile is thrown.
 -- errno is what the function left: nothing between ending the call and the caller's @getErrno@ changes it.
 perform :: CallOptions -> FunPtr f -> [Argument] -> Kind -> (Ptr () -> IO r) -> IO r
-perform options function arguments resultKind readResult = evaluated >> mask (\restore -> do
-  ensureCarriers
-  capability <- currentCapability
-  call <- c_call_create function (fromIntegral (length arguments)) (kindCode resultKind) capability
-  when (call == nullPtr) $ throwIO (userError "Millrace.Foreign: no memory for a call")
-  woken <- placeOf call
-  callOff <- (zipWithM_ (pass call) [0 ..] arguments >> beginBefore (callDeadline options) call (begin options call capability))
-    `onException` c_call_end call
-  interruption <- attend restore options call woken
-  callOff
-  result <- c_call_result call >>= readResult
-  c_call_end call
-  maybe (return result) throwIO interruption)
+perform options function arguments resultKind readResult =
+  evaluated
+    >> mask
+      ( \restore -> do
+          ensureCarriers
+          capability <- currentCapability
+          call <- c_call_create function (fromIntegral (length arguments)) (kindCode resultKind) capability
+          when (call == nullPtr) $ throwIO (userError "Millrace.Foreign: no memory for a call")
+          woken <- placeOf call
+          callOff <-
+            (zipWithM_ (pass call) [0 ..] arguments >> beginBefore (callDeadline options) call (begin options call capability))
+              `onException` c_call_end call
+          interruption <- attend restore options call woken
+          callOff
+          result <- c_call_result call >>= readResult
+          c_call_end call
+          maybe (return result) throwIO interruption
+      )
   where
     -- Not under the mask: that may take its time, and exceptions may come.
     evaluated = evaluate options >> evaluate function >> mapM_ evaluate arguments
@@ -129,10 +134,12 @@ perform options function arguments resultKind readResult = evaluated >> mask (\r
 placeOf :: Ptr Call -> IO (MVar ())
 placeOf call = do
   known <- c_call_place call
-  if castStablePtrToPtr known /= nullPtr then deRefStablePtr known else do
-    place <- newEmptyMVar
-    newStablePtr place >>= c_call_set_place call
-    return place
+  if castStablePtrToPtr known /= nullPtr
+    then deRefStablePtr known
+    else do
+      place <- newEmptyMVar
+      newStablePtr place >>= c_call_set_place call
+      return place
 
 begin :: CallOptions -> Ptr Call -> CInt -> IO ()
 begin options call capability = do
@@ -153,12 +160,14 @@ attend restore options call woken = go Nothing
       -- What woke the thread comes only after an interruption that came first.
       unless (isJust interruption || isNothing now) $ uninterruptibleMask_ (takeMVar woken)
       frame <- c_call_frame call
-      if frame == nullPtr then return now else do
-        afterwards <- attempt now restore (runFrame frame)
-        capability <- currentCapability
-        ensureWaker capability
-        c_call_resume call capability
-        go afterwards
+      if frame == nullPtr
+        then return now
+        else do
+          afterwards <- attempt now restore (runFrame frame)
+          capability <- currentCapability
+          ensureWaker capability
+          c_call_resume call capability
+          go afterwards
     attempt interruption@(Just _) _ action = interruption <$ (uninterruptibleMask_ (try action) >>= ignore)
     attempt Nothing unmask action = try (unmask action) >>= either interrupt (const (return Nothing))
     interrupt problem = Just problem <$ c_call_interrupt call (errnoFor options problem)
@@ -181,17 +190,19 @@ beginBefore :: Deadline -> Ptr Call -> IO () -> IO (IO ())
 beginBefore deadline call start
   | deadline == noDeadline = return () <$ start
   | otherwise = do
-      present <- newEmptyMVar
-      manager <- Timer.getSystemTimerManager
-      delayMicros <- microsecondsUntil deadline
-      alarm <- Timer.registerTimeout manager delayMicros $ withMVar present $ \isPresent ->
+    present <- newEmptyMVar
+    manager <- Timer.getSystemTimerManager
+    delayMicros <- microsecondsUntil deadline
+    alarm <- Timer.registerTimeout manager delayMicros $
+      withMVar present $ \isPresent ->
         when isPresent $ c_call_interrupt call timedOut
-      start `onException` (putMVar present False >> Timer.unregisterTimeout manager alarm)
-      putMVar present True
-      return $ do
-        uninterruptibleMask_ $ modifyMVar_ present (const (return False))
-        Timer.unregisterTimeout manager alarm
-  where Errno timedOut = eTIMEDOUT
+    start `onException` (putMVar present False >> Timer.unregisterTimeout manager alarm)
+    putMVar present True
+    return $ do
+      uninterruptibleMask_ $ modifyMVar_ present (const (return False))
+      Timer.unregisterTimeout manager alarm
+  where
+    Errno timedOut = eTIMEDOUT
 
 -- Rounded up: not before the deadline.
 microsecondsUntil :: Deadline -> IO Int

@@ -1,19 +1,19 @@
 -- | Haskell functions behind C function pointers.
 module Millrace.Foreign.Internal.Callback
-  ( Handler
-  , runFrame
-  , createCallback
-  , Callback
-  , callbackPointer
-  , freeCallback
-  ) where
+  ( Handler,
+    runFrame,
+    createCallback,
+    Callback,
+    callbackPointer,
+    freeCallback,
+  )
+where
 
 import Control.Exception (throwIO)
 import Control.Monad (when, zipWithM_)
 import Foreign.Ptr (FunPtr, Ptr, castPtr, nullFunPtr, nullPtr)
 import Foreign.StablePtr (StablePtr, deRefStablePtr, freeStablePtr, newStablePtr)
 import Foreign.Storable (Storable (peekByteOff, sizeOf))
-
 import Millrace.Foreign.Internal.Bindings
 import Millrace.Foreign.Internal.Type (Kind, kindCode)
 

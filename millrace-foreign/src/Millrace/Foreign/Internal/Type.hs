@@ -1,10 +1,12 @@
 {-# LANGUAGE DefaultSignatures #-}
+
 -- | What may be passed to a C function and returned from one.
 module Millrace.Foreign.Internal.Type
-  ( Kind (..)
-  , kindCode
-  , Passable (..)
-  ) where
+  ( Kind (..),
+    kindCode,
+    Passable (..),
+  )
+where
 
 import Data.Bits (Bits, isSigned)
 import Data.Int (Int16, Int32, Int64, Int8)
@@ -54,67 +56,131 @@ class Storable a => Passable a where
     (False, _) -> KindWord64
 
 instance Passable () where kindOf _ = KindVoid
+
 instance Passable Float where kindOf _ = KindFloat
+
 instance Passable CFloat where kindOf _ = KindFloat
+
 instance Passable Double where kindOf _ = KindDouble
+
 instance Passable CDouble where kindOf _ = KindDouble
+
 instance Passable (Ptr a) where kindOf _ = KindPointer
+
 instance Passable (FunPtr a) where kindOf _ = KindPointer
+
 instance Passable (StablePtr a) where kindOf _ = KindPointer
+
 instance Passable CTime where kindOf _ = KindInt64
+
 instance Passable CClock where kindOf _ = KindInt64
+
 instance Passable CUSeconds where kindOf _ = KindWord32
+
 instance Passable CSUSeconds where kindOf _ = KindInt64
+
 instance Passable Int
+
 instance Passable Int8
+
 instance Passable Int16
+
 instance Passable Int32
+
 instance Passable Int64
+
 instance Passable Word
+
 instance Passable Word8
+
 instance Passable Word16
+
 instance Passable Word32
+
 instance Passable Word64
+
 instance Passable IntPtr
+
 instance Passable WordPtr
+
 instance Passable CBool
+
 instance Passable CChar
+
 instance Passable CSChar
+
 instance Passable CUChar
+
 instance Passable CShort
+
 instance Passable CUShort
+
 instance Passable CInt
+
 instance Passable CUInt
+
 instance Passable CLong
+
 instance Passable CULong
+
 instance Passable CLLong
+
 instance Passable CULLong
+
 instance Passable CSize
+
 instance Passable CPtrdiff
+
 instance Passable CIntPtr
+
 instance Passable CUIntPtr
+
 instance Passable CIntMax
+
 instance Passable CUIntMax
+
 instance Passable CWchar
+
 instance Passable CSigAtomic
+
 instance Passable CSsize
+
 instance Passable COff
+
 instance Passable CMode
+
 instance Passable CPid
+
 instance Passable CUid
+
 instance Passable CGid
+
 instance Passable CDev
+
 instance Passable CIno
+
 instance Passable CNlink
+
 instance Passable CRLim
+
 instance Passable CBlkSize
+
 instance Passable CBlkCnt
+
 instance Passable CFsBlkCnt
+
 instance Passable CFsFilCnt
+
 instance Passable CClockId
+
 instance Passable CId
+
 instance Passable CKey
+
 instance Passable CTcflag
+
 instance Passable CSocklen
+
 instance Passable CNfds
+
 instance Passable Fd

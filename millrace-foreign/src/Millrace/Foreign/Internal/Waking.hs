@@ -14,7 +14,6 @@ import Foreign.Ptr (Ptr, nullPtr)
 import Foreign.StablePtr (StablePtr, deRefStablePtr)
 import Foreign.Storable (peek)
 import GHC.Conc (PrimMVar, newStablePtrPrimMVar)
-
 import Millrace.Foreign.Internal.Bindings
 
 -- | Starts the waker of a capability, unless it runs.
