@@ -21,9 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NS_PER_S UINT64_C(1000000000)
+#define NS_PER_S  UINT64_C(1000000000)
 #define NS_PER_MS UINT64_C(1000000)
-#define IDLE_NS (86400 * NS_PER_S)
+#define IDLE_NS   (86400 * NS_PER_S)
 
 enum { BATCH = 256, REQUEST_BYTES = 100, RESPONSE_BYTES = 200, OPERATIONS_PER_REQUEST = 5 };
 enum { REQUESTS_PER_S = 100000, REQUESTS = 1000000 };
@@ -80,14 +80,19 @@ static void submit(mr_request request, uint64_t number, unsigned role)
 
 static void await_request(uint64_t number)
 {
-    submit((mr_request){.kind = MR_RECV, .handle = connections[number].server, .length = REQUEST_BYTES,
-                        .flags = MR_LENT | MR_WITHIN, .deadline_ns = IDLE_NS},
+    submit((mr_request){.kind = MR_RECV,
+                        .handle = connections[number].server,
+                        .length = REQUEST_BYTES,
+                        .flags = MR_BORROW | MR_WITHIN,
+                        .deadline_ns = IDLE_NS},
            number, SERVER_RECEIVED);
 }
 
 static void await_response(uint64_t number)
 {
-    submit((mr_request){.kind = MR_RECV, .handle = connections[number].client, .buffer = connections[number].response,
+    submit((mr_request){.kind = MR_RECV,
+                        .handle = connections[number].client,
+                        .buffer = connections[number].response,
                         .length = RESPONSE_BYTES},
            number, CLIENT_RECEIVED);
 }
@@ -95,8 +100,8 @@ static void await_response(uint64_t number)
 static void send_bytes(mr_handle handle, size_t size)
 {
     static char bytes[RESPONSE_BYTES];
-    submit((mr_request){.kind = MR_SEND, .flags = MR_ALL, .handle = handle, .buffer = bytes, .length = size},
-           size, SENT);
+    submit((mr_request){.kind = MR_SEND, .flags = MR_ALL, .handle = handle, .buffer = bytes, .length = size}, size,
+           SENT);
 }
 
 /* The same number of requests in a second, however many connections they are spread over. */
@@ -109,8 +114,8 @@ static void plan_request(void)
     if (!due_ns)
         due_ns = mr_machine_now_ns(machine);
     due_ns += NS_PER_S / REQUESTS_PER_S;
-    submit((mr_request){.kind = MR_TIMEOUT, .deadline_ns = due_ns},
-           (is_random ? random : turn++) % connection_count, REQUEST_IS_DUE);
+    submit((mr_request){.kind = MR_TIMEOUT, .deadline_ns = due_ns}, (is_random ? random : turn++) % connection_count,
+           REQUEST_IS_DUE);
 }
 
 static void expect(const mr_completion *completion, int64_t result)

@@ -3,7 +3,7 @@
  *
  * What it is for: a program hands *operations* (accept, recv, send, a timeout, ...) to a *loop* and takes back
  * *completions*. A *backend* is how one operating system does it; nothing in this header depends on which.
- * What it must not know: the language or the kind of thread above it. There are no callbacks.
+ * It is the same for every language and kind of thread above it: there are no callbacks. Must not know: GHC.
  *
  * The four rules that settle every question of lifetime
  *
@@ -170,7 +170,7 @@ void mr_group_reset_after_fork(mr_group *group);
  *  READ_FILE                  where the bytes go (`offset`)     bytes               bytes read, 0 at the file's end
  *  WRITE_FILE                 the bytes (`offset`)              bytes               bytes written
  *  SYNC_FILE                  -                                 -                   0
- *  EXCHANGE                   mr_buffer with bytes at `offset`  bytes to send       as RECV with MR_LENT
+ *  SEND_THEN_RECEIVE          mr_buffer with bytes at `offset`  bytes to send       as RECV with MR_BORROW
  *  TIMEOUT                    -                                 -                   0, when deadline_ns has passed
  *
  *  ACCEPT    makes the descriptor non-blocking and close-on-exec; it is not adopted yet. A connection that was reset
@@ -187,7 +187,8 @@ void mr_group_reset_after_fork(mr_group *group);
  *  SYNC_FILE ends when the disk has what was written by operations that had completed before.
  *            On io_uring the kernel does these three meanwhile, on iocp the first two; elsewhere they block the caller
  *            (docs/CONTRACT.md). On Windows the file must have been opened with FILE_FLAG_OVERLAPPED.
- *  EXCHANGE  sends a part of a lent buffer without waiting, and then receives as RECV with MR_LENT does: what a server does
+ *  SEND_THEN_RECEIVE
+ *            sends a part of a borrowed buffer without waiting, and then receives as RECV with MR_BORROW does: what a server does
  *            that answers and waits for the next request, in one operation and with one wake-up. The buffer is the
  *            loop's from the submission on, which gives it back once its bytes are sent. If they could not all be
  *            sent at once, nothing is received: the result is mr_not_sent(n), n of them have gone, and the buffer is the
@@ -202,53 +203,59 @@ void mr_group_reset_after_fork(mr_group *group);
  *            a time set, the caller waits so long for what is unsent (socket(7)): close(2) heeds that on non-blocking
  *            sockets, too.
  */
-#define MR_OPERATIONS(X)                                                                                               \
-    X(ACCEPT, "accept")                                                                                                \
-    X(CONNECT, "connect")                                                                                              \
-    X(RECV, "recv")                                                                                                    \
-    X(SEND, "send")                                                                                                    \
-    X(RECV_VECTOR, "recv_vector")                                                                                      \
-    X(SEND_VECTOR, "send_vector")                                                                                      \
-    X(WAIT_READABLE, "wait_readable")                                                                                  \
-    X(WAIT_WRITABLE, "wait_writable")                                                                                  \
-    X(SHUTDOWN, "shutdown")                                                                                            \
-    X(CLOSE, "close")                                                                                                  \
-    X(SEND_FILE, "send_file")                                                                                          \
-    X(READ_FILE, "read_file")                                                                                          \
-    X(WRITE_FILE, "write_file")                                                                                        \
-    X(SYNC_FILE, "sync_file")                                                                                          \
-    X(EXCHANGE, "exchange")                                                                                            \
+#define MR_OPERATIONS(X)                      \
+    X(ACCEPT, "accept")                       \
+    X(CONNECT, "connect")                     \
+    X(RECV, "recv")                           \
+    X(SEND, "send")                           \
+    X(RECV_VECTOR, "recv_vector")             \
+    X(SEND_VECTOR, "send_vector")             \
+    X(WAIT_READABLE, "wait_readable")         \
+    X(WAIT_WRITABLE, "wait_writable")         \
+    X(SHUTDOWN, "shutdown")                   \
+    X(CLOSE, "close")                         \
+    X(SEND_FILE, "send_file")                 \
+    X(READ_FILE, "read_file")                 \
+    X(WRITE_FILE, "write_file")               \
+    X(SYNC_FILE, "sync_file")                 \
+    X(SEND_THEN_RECEIVE, "send_then_receive") \
     X(TIMEOUT, "timeout")
 
 typedef enum mr_kind {
 #define MR_KIND_ENUM(name, text) MR_##name,
     MR_OPERATIONS(MR_KIND_ENUM)
 #undef MR_KIND_ENUM
-    MR_KIND_COUNT
+        MR_KIND_COUNT
 } mr_kind;
 
 /* The name of an operation in messages: "accept". */
 const char *mr_kind_name(mr_kind kind);
 
-/* An ACCEPT, a receive, an EXCHANGE, a READ_FILE and a WAIT_READABLE read; a CONNECT, a send, the other file operations and a
- * WAIT_WRITABLE write. */
+/* An ACCEPT, a receive, a SEND_THEN_RECEIVE, a READ_FILE and a WAIT_READABLE read; a CONNECT, a send, the other file
+ * operations and a WAIT_WRITABLE write. */
 typedef enum mr_direction { MR_READING = 0, MR_WRITING = 1, MR_DIRECTIONS = 2 } mr_direction;
 
-#define MR_ALL 1u    /* SEND, SEND_VECTOR, WRITE_FILE: complete only when all bytes were sent. The loop may send them all within one
-                        call, so hand over no more than a megabyte or so at a time. */
-#define MR_LENT 4u   /* RECV: no buffer is given; when bytes are there the loop lends one, and the completion carries it.
-                        Thousands may wait and occupy no memory. `length` still bounds what is received. */
-#define MR_WITHIN 8u /* deadline_ns is a length of time; it begins when the operation has to wait. What is done at once then
-                        costs no look at the clock. Not for TIMEOUT. */
-#define MR_MORE 16u  /* SEND: another send or SEND_FILE follows at once, and may go out together with these bytes. A hint: on
-                        Linux a short segment waits for it, though not longer than 200 ms (MSG_MORE); elsewhere nothing. */
-#define MR_TRIED 32u /* WAIT_*: the caller has just tried, and would have blocked. On a foreign descriptor the loop then does not look
-                        before it waits, which saves a system call; it is told if there is something by now. A hint. */
-#define MR_NOW 2u    /* Complete with -EAGAIN instead of waiting; always done before submit returns. With MR_ALL, too, when
-                        only a part could be sent. */
+/* SEND, SEND_VECTOR, WRITE_FILE: complete only when all bytes were sent. The loop may send them all within one call,
+ * so hand over no more than a megabyte or so at a time. */
+#define MR_ALL 1u
+/* RECV: no buffer is given; when bytes are there the loop lends one, and the completion carries it. Thousands may
+ * wait and occupy no memory. `length` still bounds what is received. */
+#define MR_BORROW 4u
+/* deadline_ns is a length of time; it begins when the operation has to wait. What is done at once then costs no look
+ * at the clock. Not for TIMEOUT. */
+#define MR_WITHIN 8u
+/* SEND: another send or SEND_FILE follows at once, and may go out together with these bytes. A hint: on Linux a
+ * short segment waits for it, though not longer than 200 ms (MSG_MORE); elsewhere nothing. */
+#define MR_MORE 16u
+/* WAIT_*: the caller has just tried, and would have blocked. On a foreign descriptor the loop then does not look
+ * before it waits, which saves a system call; it is told if there is something by now. A hint. */
+#define MR_TRIED 32u
+/* Complete with -EAGAIN instead of waiting; always done before submit returns. With MR_ALL, too, when only a part
+ * could be sent. */
+#define MR_NOW 2u
 
 #define MR_NO_DEADLINE 0u
-#define MR_VECTOR_MAX 1024 /* Elements of a vector. */
+#define MR_VECTOR_MAX  1024 /* Elements of a vector. */
 
 /* Where ACCEPT leaves the peer's address. Of an unnamed peer, `length` covers the family only. */
 typedef struct mr_address {
@@ -267,14 +274,14 @@ typedef struct mr_buffer {
 /* What to do. Zero-initialise it, then set what the operation needs. The loop copies it. */
 typedef struct mr_request {
     mr_kind kind;
-    uint32_t flags;       /* MR_ALL, ... */
-    mr_handle handle;     /* all but TIMEOUT */
-    void *buffer;         /* see the table above; owned by the loop until the completion */
+    uint32_t flags;   /* MR_ALL, ... */
+    mr_handle handle; /* all but TIMEOUT */
+    void *buffer;     /* see the table above; owned by the loop until the completion */
     uint64_t length;
     uint64_t deadline_ns; /* on mr_clock_now_ns(); MR_NO_DEADLINE for none. TIMEOUT: 0 means already due.
                              See MR_WITHIN. */
     uint64_t user_data;   /* comes back in the completion */
-    uint64_t offset;      /* *_FILE: where in the file to begin; EXCHANGE: where in the buffer's bytes */
+    uint64_t offset;      /* *_FILE: where in the file to begin; SEND_THEN_RECEIVE: where in the buffer's bytes */
     int file;             /* SEND_FILE: a descriptor that stays open until the completion */
 } mr_request;
 
@@ -292,11 +299,11 @@ typedef struct mr_completion {
     int64_t result;       /* >= 0, or a negative errno: -ECANCELED cancelled, -ETIMEDOUT deadline passed (or the
                              peer stopped answering), -EBADF closed or never open, or the system's own error. */
     uint64_t transferred; /* bytes moved, also when result is an error */
-    mr_buffer *buffer;    /* MR_LENT, EXCHANGE, if bytes were received: to be given back. Otherwise NULL. */
+    mr_buffer *buffer;    /* MR_BORROW, SEND_THEN_RECEIVE, if bytes were received: to be given back. Otherwise NULL. */
 } mr_completion;
 
-/* The result of an EXCHANGE that could send only so many of its bytes at once, and what such a result says: how many, or
- * -1 if it is another one. */
+/* The result of a SEND_THEN_RECEIVE that could send only so many of its bytes at once, and what such a result says: how
+ * many, or -1 if it is another one. */
 #define MR_NOT_SENT (INT64_C(1) << 32)
 static inline int64_t mr_not_sent(int64_t sent)
 {
@@ -317,15 +324,15 @@ typedef struct mr_loop mr_loop;
 
 /* What a loop did since it was created. */
 typedef struct mr_counters {
-    uint64_t operations;      /* submitted, TIMEOUTs included */
-    uint64_t completions;     /* delivered by poll, or done inside submit */
-    uint64_t parks;           /* operations that could not be done at once */
-    uint64_t system_calls;    /* made by this loop, for any reason */
-    uint64_t waits;           /* times the loop went to sleep */
-    uint64_t wake_ups;        /* times another thread woke it */
-    uint64_t resubmissions;   /* operations begun again: the kernel cancelled them because the thread that had
+    uint64_t operations;    /* submitted, TIMEOUTs included */
+    uint64_t completions;   /* delivered by poll, or done inside submit */
+    uint64_t parks;         /* operations that could not be done at once */
+    uint64_t system_calls;  /* made by this loop, for any reason */
+    uint64_t waits;         /* times the loop went to sleep */
+    uint64_t wake_ups;      /* times another thread woke it */
+    uint64_t resubmissions; /* operations begun again: the kernel cancelled them because the thread that had
                                  submitted them ended, or ACCEPT was short of descriptors */
-    uint64_t in_flight;       /* operations pending now */
+    uint64_t in_flight;     /* operations pending now */
 } mr_counters;
 
 /* Creates a loop. -ENOMEM, -EMFILE, ..., or -E2BIG beyond MR_LOOPS_MAX. [any thread] */
@@ -404,7 +411,7 @@ int mr_group_set_deadline(mr_group *group, mr_loop *owned, mr_handle handle, mr_
 /*
  * Has everybody ask again who waits on a descriptor to receive, to accept or for readability: these operations end with
  * -EINTR, or with what they have got already. For layers above that keep what was received for somebody who is gone. Whoever
- * begins to wait must look for that himself, after his operation is submitted. An MR_EXCHANGE ends so when all is sent.
+ * begins to wait must look for that himself, after his operation is submitted. An MR_SEND_THEN_RECEIVE ends so when all is sent.
  *
  * `owned` as above. 0, or -EBADF if the handle is closed. [any thread] O(loops of the group).
  */
@@ -414,7 +421,7 @@ int mr_group_recall(mr_group *group, mr_loop *owned, mr_handle handle);
 void mr_loop_release(mr_loop *loop, mr_token token);
 
 /* Lends a buffer without receiving. NULL without memory. [owner] O(1). */
-mr_buffer *mr_loop_lend(mr_loop *loop);
+mr_buffer *mr_loop_borrow(mr_loop *loop);
 
 /* Takes back a buffer that this loop, or any other, has lent. [owner] O(1). */
 void mr_loop_give_back(mr_loop *loop, mr_buffer *buffer);

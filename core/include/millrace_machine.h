@@ -4,7 +4,7 @@
  * What it is for: sockets, pipes, files and a clock that exist in memory only, so that a program runs the same way
  * every time, in no time, and meets the failures that a plan chooses. A group of loops may live on such a machine
  * (mr_machine_group); its operations then work on the machine's descriptors.
- * What it must not know: loops and operations, but for their names in a plan.
+ * Must not know: loops.
  *
  * The calls are those of POSIX with the same names; they never block, and fail with a negative errno (-EAGAIN where
  * they would block). All of them may be made on any thread. Descriptor numbers begin at MR_MACHINE_FIRST, where no
@@ -29,7 +29,8 @@ extern "C" {
 
 typedef struct mr_machine mr_machine;
 
-#define MR_MACHINE_FIRST (1 << 20)     /* The lowest descriptor number; Linux's highest is one less, unless fs.nr_open was raised. */
+/* The lowest descriptor number; Linux's highest is one less, unless fs.nr_open was raised. */
+#define MR_MACHINE_FIRST    (1 << 20)
 #define MR_MACHINE_START_NS UINT64_C(1000000000)
 
 /* ------------------------------------------------------------------------------------------------------ plans --- */
@@ -52,20 +53,20 @@ typedef struct mr_machine mr_machine;
  *  INTERRUPTED     the first attempt is given up as if a signal had come
  *  LATE_CANCEL     a cancellation takes its time, and the operation may end well meanwhile
  */
-#define MR_FAULTS(X)                                                                                                   \
-    X(SHORT, "short")                                                                                                  \
-    X(DELAY, "delay")                                                                                                  \
-    X(RESET, "reset")                                                                                                  \
-    X(RESET_AFTER, "reset_after")                                                                                      \
-    X(HALF_CLOSE, "half_close")                                                                                        \
-    X(STALL, "stall")                                                                                                  \
-    X(NO_DESCRIPTORS, "no_descriptors")                                                                                \
-    X(NO_BUFFERS, "no_buffers")                                                                                        \
-    X(DISK_FULL, "disk_full")                                                                                          \
-    X(LOSS, "loss")                                                                                                    \
-    X(DUPLICATION, "duplication")                                                                                      \
-    X(OVERTAKEN, "overtaken")                                                                                          \
-    X(INTERRUPTED, "interrupted")                                                                                      \
+#define MR_FAULTS(X)                    \
+    X(SHORT, "short")                   \
+    X(DELAY, "delay")                   \
+    X(RESET, "reset")                   \
+    X(RESET_AFTER, "reset_after")       \
+    X(HALF_CLOSE, "half_close")         \
+    X(STALL, "stall")                   \
+    X(NO_DESCRIPTORS, "no_descriptors") \
+    X(NO_BUFFERS, "no_buffers")         \
+    X(DISK_FULL, "disk_full")           \
+    X(LOSS, "loss")                     \
+    X(DUPLICATION, "duplication")       \
+    X(OVERTAKEN, "overtaken")           \
+    X(INTERRUPTED, "interrupted")       \
     X(LATE_CANCEL, "late_cancel")
 
 typedef enum mr_fault {
@@ -73,7 +74,7 @@ typedef enum mr_fault {
 #define MR_FAULT_ENUM(name, text) MR_FAULT_##name,
     MR_FAULTS(MR_FAULT_ENUM)
 #undef MR_FAULT_ENUM
-    MR_FAULT_COUNT
+        MR_FAULT_COUNT
 } mr_fault;
 
 /* The name of a fault in traces: "half_close". */
@@ -91,15 +92,15 @@ typedef struct mr_machine_plan {
     uint32_t per_million[MR_FAULT_COUNT]; /* of the operations that a fault applies to, so many meet it */
     const mr_planned_fault *planned;      /* by number of operation, ascending; they stand beside the random ones */
     size_t planned_count;
-    uint64_t delay_max_ns;                /* DELAY, OVERTAKEN, LATE_CANCEL: at most so long; 0: 10 ms */
-    uint64_t stall_ns;                    /* STALL; 0: 30 s */
-    uint64_t latency_ns;                  /* from one end of a connection to the other */
-    uint64_t bytes_per_second;            /* of each direction of a connection; 0: no limit */
-    uint32_t buffer_bytes;                /* how much a direction holds that nobody has received; 0: 208 KiB */
-    uint64_t disk_bytes;                  /* ENOSPC beyond so many in all files; 0: no limit */
-    uint32_t descriptors_max;             /* EMFILE beyond so many; 0: no limit but that of descriptor numbers */
-    bool reorders;                        /* completions that are independent of each other come in any order */
-    bool traces;                          /* keep a trace */
+    uint64_t delay_max_ns;     /* DELAY, OVERTAKEN, LATE_CANCEL: at most so long; 0: 10 ms */
+    uint64_t stall_ns;         /* STALL; 0: 30 s */
+    uint64_t latency_ns;       /* from one end of a connection to the other */
+    uint64_t bytes_per_second; /* of each direction of a connection; 0: no limit */
+    uint32_t buffer_bytes;     /* how much a direction holds that nobody has received; 0: 208 KiB */
+    uint64_t disk_bytes;       /* ENOSPC beyond so many in all files; 0: no limit */
+    uint32_t descriptors_max;  /* EMFILE beyond so many; 0: no limit but that of descriptor numbers */
+    bool reorders;             /* completions that are independent of each other come in any order */
+    bool traces;               /* keep a trace */
 } mr_machine_plan;
 
 /* -------------------------------------------------------------------------------------------------- lifetime --- */
@@ -114,12 +115,12 @@ void mr_machine_destroy(mr_machine *machine);
 int mr_machine_group(mr_machine *machine, mr_group **group);
 
 typedef struct mr_machine_state {
-    uint64_t operations;       /* so far: submitted to the machine's loops, sockets made, files opened,
+    uint64_t operations; /* so far: submitted to the machine's loops, sockets made, files opened,
                                   datagrams sent */
-    uint64_t faults;           /* so far: injected */
+    uint64_t faults;     /* so far: injected */
     uint64_t open_descriptors;
-    uint64_t buffered_bytes;   /* sent, and not received */
-    uint64_t disk_bytes;       /* in files */
+    uint64_t buffered_bytes; /* sent, and not received */
+    uint64_t disk_bytes;     /* in files */
 } mr_machine_state;
 
 void mr_machine_inspect(mr_machine *machine, mr_machine_state *state);

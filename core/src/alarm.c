@@ -86,7 +86,9 @@ size_t mr_alarm_list(const mr_loop *loop, mr_pending *list, size_t capacity)
         if (alarm->state != MR_SLOT_PENDING)
             continue;
         if (count < capacity)
-            list[count] = (mr_pending){.token = alarm->token, .kind = MR_TIMEOUT, .descriptor = -1,
+            list[count] = (mr_pending){.token = alarm->token,
+                                       .kind = MR_TIMEOUT,
+                                       .descriptor = -1,
                                        .deadline_ns = mr_timer_due_ns(&alarm->timer),
                                        .user_data = alarm->user_data};
         count++;

@@ -224,7 +224,7 @@ int64_t mr_attempt(mr_loop *loop, mr_slot *slot)
         return poll_once(number, POLLOUT);
     case MR_SHUTDOWN:
         return result_or_error(shutdown(number, (int)request->length));
-    case MR_EXCHANGE: /* the loop has it attempted as a send */
+    case MR_SEND_THEN_RECEIVE: /* the loop has it attempted as a send */
     case MR_CLOSE:
     case MR_TIMEOUT:
     case MR_KIND_COUNT:

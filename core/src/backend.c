@@ -10,8 +10,7 @@
 
 static const char *const backend_names[MR_BACKEND_COUNT] = {
     [MR_BACKEND_AUTO] = "auto",     [MR_BACKEND_IO_URING] = "io_uring", [MR_BACKEND_EPOLL] = "epoll",
-    [MR_BACKEND_KQUEUE] = "kqueue", [MR_BACKEND_IOCP] = "iocp",
-    [MR_BACKEND_SIM] = "sim",
+    [MR_BACKEND_KQUEUE] = "kqueue", [MR_BACKEND_IOCP] = "iocp",         [MR_BACKEND_SIM] = "sim",
 };
 
 /* NULL for auto, and for what belongs to another system. */

@@ -1,5 +1,5 @@
 /*
- * lending.h: the buffers that a loop lends to operations that bring none (MR_LENT).
+ * lending.h: the buffers that a loop lends to operations that bring none (MR_BORROW).
  *
  * Last in, first out, so that the next receive writes to memory that is still in the cache, and an idle descriptor
  * occupies none. Knows nothing of operations and loops.

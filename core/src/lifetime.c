@@ -21,7 +21,7 @@ static void free_memory(mr_loop *loop)
         mr_slot *slot = mr_pool_at(&loop->slots, i, sizeof *slot);
         free(slot->backend_memory);
         mr_buffer_destroy(slot->lent);
-        if (is_in_flight(slot->state) && slot->request.kind == MR_EXCHANGE)
+        if (is_in_flight(slot->state) && slot->request.kind == MR_SEND_THEN_RECEIVE)
             mr_buffer_destroy(slot->request.buffer);
     }
     mr_pool_free(&loop->slots);
@@ -81,8 +81,10 @@ size_t mr_loop_list(const mr_loop *loop, mr_pending *list, size_t capacity)
         if (!is_in_flight(slot->state))
             continue;
         if (count < capacity)
-            list[count] = (mr_pending){.token = slot->token, .kind = slot->request.kind,
-                                       .descriptor = mr_slot_number(slot), .deadline_ns = slot->request.deadline_ns,
+            list[count] = (mr_pending){.token = slot->token,
+                                       .kind = slot->request.kind,
+                                       .descriptor = mr_slot_number(slot),
+                                       .deadline_ns = slot->request.deadline_ns,
                                        .user_data = slot->request.user_data};
         count++;
     }

@@ -185,8 +185,8 @@ static void unlink_operation(mr_slot *slot)
 
 /* ------------------------------------------------------------------------------------------------ completions --- */
 
-/* MR_EXCHANGE: if its first half has failed, its buffer goes back; if it was not possible, it is the caller's again. */
-static void end_exchange(mr_loop *loop, mr_slot *slot, int64_t result)
+/* MR_SEND_THEN_RECEIVE: if its first half has failed, its buffer goes back; if it was not possible, it is the caller's again. */
+static void end_send_then_receive(mr_loop *loop, mr_slot *slot, int64_t result)
 {
     if (result != -EINVAL && mr_sent_only(result) < 0)
         mr_lender_put(&loop->lender, slot->request.buffer);
@@ -197,8 +197,8 @@ void mr_loop_finish(mr_loop *loop, mr_slot *slot, int64_t result) /* NOLINT(misc
     mr_descriptor *descriptor = slot->descriptor;
     slot->result = result;
     slot->state = MR_SLOT_COMPLETED;
-    if (slot->request.kind == MR_EXCHANGE)
-        end_exchange(loop, slot, result);
+    if (slot->request.kind == MR_SEND_THEN_RECEIVE)
+        end_send_then_receive(loop, slot, result);
     if (slot->lent)
         slot->lent->length = slot->transferred;
     if (slot->backend_memory) {
@@ -330,14 +330,14 @@ static int64_t attempt_with_lent(mr_loop *loop, mr_slot *slot)
     return result;
 }
 
-/* The first half of an MR_EXCHANGE, which waits for nothing. */
-static int64_t attempt_exchange(mr_loop *loop, mr_slot *slot)
+/* The first half of an MR_SEND_THEN_RECEIVE, which waits for nothing. */
+static int64_t attempt_send_then_receive(mr_loop *loop, mr_slot *slot)
 {
     void *buffer = slot->request.buffer;
-    slot->request.buffer = mr_exchange_bytes(&slot->request);
+    slot->request.buffer = mr_send_then_receive_bytes(&slot->request);
     slot->request.kind = MR_SEND;
     int64_t result = loop->backend->attempt(loop, slot);
-    slot->request.kind = MR_EXCHANGE;
+    slot->request.kind = MR_SEND_THEN_RECEIVE;
     slot->request.buffer = buffer;
     return result == -EAGAIN ? mr_not_sent(0) : result;
 }
@@ -345,24 +345,24 @@ static int64_t attempt_exchange(mr_loop *loop, mr_slot *slot)
 int64_t mr_loop_attempt(mr_loop *loop, mr_slot *slot)
 {
     mr_count(&loop->counters.system_calls, 1);
-    if (slot->request.kind == MR_EXCHANGE)
-        return attempt_exchange(loop, slot);
-    return slot->request.flags & MR_LENT ? attempt_with_lent(loop, slot) : loop->backend->attempt(loop, slot);
+    if (slot->request.kind == MR_SEND_THEN_RECEIVE)
+        return attempt_send_then_receive(loop, slot);
+    return slot->request.flags & MR_BORROW ? attempt_with_lent(loop, slot) : loop->backend->attempt(loop, slot);
 }
 
-/* The second half of an MR_EXCHANGE. */
+/* The second half of an MR_SEND_THEN_RECEIVE. */
 static void become_receive(mr_loop *loop, mr_slot *slot)
 {
     mr_lender_put(&loop->lender, slot->request.buffer);
     slot->request.kind = MR_RECV;
-    slot->request.flags |= MR_LENT;
+    slot->request.flags |= MR_BORROW;
     slot->request.buffer = NULL;
     slot->request.length = MR_BUFFER_BYTES;
     slot->request.offset = 0;
 }
 
-/* How the first half of an MR_EXCHANGE went. True if that was the end of it. */
-static bool settle_exchange(mr_loop *loop, mr_slot *slot, int64_t result)
+/* How the first half of an MR_SEND_THEN_RECEIVE went. True if that was the end of it. */
+static bool settle_send_then_receive(mr_loop *loop, mr_slot *slot, int64_t result)
 {
     bool is_sent = result >= 0 && (uint64_t)result == slot->request.length;
     bool is_recalled = slot->end_reason == -EINTR; /* from the second half, not from the first */
@@ -386,8 +386,8 @@ static int64_t end_of(const mr_slot *slot)
 
 bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result)
 {
-    if (slot->request.kind == MR_EXCHANGE)
-        return settle_exchange(loop, slot, result);
+    if (slot->request.kind == MR_SEND_THEN_RECEIVE)
+        return settle_send_then_receive(loop, slot, result);
     if (result > 0 && is_transfer(slot->request.kind)) {
         slot->transferred += (uint64_t)result;
         bool wants_more = (slot->request.flags & MR_ALL) && !mr_advance(&slot->request, (uint64_t)result);
@@ -446,7 +446,7 @@ void mr_loop_end_direction(mr_loop *loop, mr_descriptor *descriptor, int directi
 bool mr_loop_is_tried_last(const mr_slot *slot)
 {
     mr_kind kind = slot->request.kind;
-    if (slot->end_reason != -ETIMEDOUT || kind == MR_EXCHANGE || mr_is_on_file(kind))
+    if (slot->end_reason != -ETIMEDOUT || kind == MR_SEND_THEN_RECEIVE || mr_is_on_file(kind))
         return false;
     return mr_is_wait(kind) || mr_has_turn(slot);
 }
@@ -525,7 +525,7 @@ static void perform_shutdown(mr_loop *loop, mr_slot *slot)
 
 bool mr_loop_send_first(mr_loop *loop, mr_slot *slot)
 {
-    while (slot->request.kind == MR_EXCHANGE)
+    while (slot->request.kind == MR_SEND_THEN_RECEIVE)
         if (mr_loop_settle(loop, slot, mr_loop_attempt(loop, slot)))
             return false;
     return true;
@@ -539,7 +539,8 @@ static void submit_on_descriptor(mr_loop *loop, mr_slot *slot)
         error = use_handle(loop, slot->request.handle, &descriptor);
     if (error) {
         mr_loop_finish(loop, slot, error);
-    } else if (slot->request.kind == MR_EXCHANGE && !loop->backend->sends_first && !mr_loop_send_first(loop, slot)) {
+    } else if (slot->request.kind == MR_SEND_THEN_RECEIVE && !loop->backend->sends_first &&
+               !mr_loop_send_first(loop, slot)) {
         return;
     } else if (slot->request.kind == MR_SHUTDOWN) {
         perform_shutdown(loop, slot);
@@ -571,7 +572,7 @@ static void begin(mr_loop *loop, mr_slot *slot, const mr_request *request)
     slot->lent = NULL;
     slot->state = MR_SLOT_PENDING;
     mr_count(&loop->counters.operations, 1);
-    if (request->flags & MR_LENT && request->length > MR_BUFFER_BYTES)
+    if (request->flags & MR_BORROW && request->length > MR_BUFFER_BYTES)
         slot->request.length = MR_BUFFER_BYTES;
     int error = mr_check_request(request);
     if (error)
@@ -639,13 +640,13 @@ mr_status mr_loop_submit(mr_loop *loop, const mr_request *request, mr_completion
     mr_alarm *alarm = is_alarm ? mr_alarm_take(loop) : NULL;
     mr_slot *slot = is_alarm ? NULL : take_slot(loop);
     if (!alarm && !slot) {
-        if (request->kind == MR_EXCHANGE && mr_check_request(request) != -EINVAL)
-            mr_lender_put(&loop->lender, request->buffer); /* see end_exchange */
+        if (request->kind == MR_SEND_THEN_RECEIVE && mr_check_request(request) != -EINVAL)
+            mr_lender_put(&loop->lender, request->buffer); /* see end_send_then_receive */
         *completion = (mr_completion){.user_data = request->user_data, .result = -ENOMEM};
         return MR_DONE;
     }
-    mr_status status = is_alarm ? submit_alarm(loop, alarm, request, completion)
-                                : submit_in_slot(loop, slot, request, completion);
+    mr_status status =
+        is_alarm ? submit_alarm(loop, alarm, request, completion) : submit_in_slot(loop, slot, request, completion);
     attend_sleeper(loop);
     return status;
 }
@@ -779,7 +780,7 @@ void mr_loop_release(mr_loop *loop, mr_token token)
         free_slot(loop, found.slot);
 }
 
-mr_buffer *mr_loop_lend(mr_loop *loop)
+mr_buffer *mr_loop_borrow(mr_loop *loop)
 {
     return mr_lender_take(&loop->lender);
 }
@@ -838,7 +839,7 @@ static void recall_operation(mr_loop *loop, mr_slot *slot)
     case MR_WAIT_READABLE:
         mr_loop_end_operation(loop, slot, -EINTR);
         break;
-    case MR_EXCHANGE: /* it is sending, which takes no time; settle_exchange sees to the rest */
+    case MR_SEND_THEN_RECEIVE: /* it is sending, which takes no time; settle_send_then_receive sees to the rest */
         if (!slot->end_reason)
             slot->end_reason = -EINTR;
         break;

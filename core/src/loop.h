@@ -14,6 +14,7 @@
 #include "millrace.h"
 #include "pool.h"
 #include "timer.h"
+#include "units.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -47,9 +48,9 @@ typedef struct mr_slot {
     mr_token token;
     int64_t result;
     uint64_t transferred;
-    mr_buffer *lent;        /* MR_LENT: once bytes are in it */
-    void *backend_memory;   /* what a backend needs until the operation has ended; freed then */
-    int end_reason;         /* 0, or the error that the operation was asked to end with */
+    mr_buffer *lent;      /* MR_BORROW: once bytes are in it */
+    void *backend_memory; /* what a backend needs until the operation has ended; freed then */
+    int end_reason;       /* 0, or the error that the operation was asked to end with */
     uint16_t backoff_ms;
     uint8_t state;
     uint8_t attempts; /* CONNECT: has it been begun? */
@@ -62,22 +63,23 @@ typedef struct mr_descriptor {
     mr_slot *first[MR_DIRECTIONS]; /* operations in flight, oldest first */
     mr_slot *last[MR_DIRECTIONS];
     int number;
-    uint32_t generation;       /* of the handle this loop has joined; 0: none */
-    bool detaching;            /* being closed: no new operations, and the last to end lets go */
-    bool is_watched;           /* readiness: edges of this descriptor arrive at this loop; IOCP: completions */
-    bool is_watched_for[MR_DIRECTIONS]; /* io_uring: its edges arrive past the ring; only while this loop has a handle */
-    bool is_others;            /* IOCP: it belongs to another loop's port */
-    bool is_one_shot;          /* readiness: one report is armed, for operations on a foreign descriptor */
-    bool is_tcp;               /* readiness: see note_transfer */
-    bool may_hide_data;        /* readiness: the end of the stream or urgent data is near */
-    bool exhausted[MR_DIRECTIONS]; /* readiness: nothing to be had until the next edge */
-    bool is_shut;              /* readiness: for receiving, and no TCP socket: see mr_when_shut */
-    uint8_t unused_reports;    /* readiness: since the last operation began */
-    bool drained;              /* io_uring: the last receive emptied the socket */
-    bool has_positions;        /* io_uring: it is known to be a file of which parts can be read */
+    uint32_t generation; /* of the handle this loop has joined; 0: none */
+    bool detaching;      /* being closed: no new operations, and the last to end lets go */
+    bool is_watched;     /* readiness: edges of this descriptor arrive at this loop; IOCP: completions */
+    /* io_uring: its edges arrive past the ring; only while this loop has a handle */
+    bool is_watched_for[MR_DIRECTIONS];
+    bool is_others;                        /* IOCP: it belongs to another loop's port */
+    bool is_one_shot;                      /* readiness: one report is armed, for operations on a foreign descriptor */
+    bool is_tcp;                           /* readiness: see note_transfer */
+    bool may_hide_data;                    /* readiness: the end of the stream or urgent data is near */
+    bool exhausted[MR_DIRECTIONS];         /* readiness: nothing to be had until the next edge */
+    bool is_shut;                          /* readiness: for receiving, and no TCP socket: see mr_when_shut */
+    uint8_t unused_reports;                /* readiness: since the last operation began */
+    bool drained;                          /* io_uring: the last receive emptied the socket */
+    bool has_positions;                    /* io_uring: it is known to be a file of which parts can be read */
     bool may_have_deadline[MR_DIRECTIONS]; /* the handle had one when this loop last heard of it */
-    mr_timer timers[MR_DIRECTIONS]; /* for the handle's deadlines; may be early, see watch_deadline */
-    const _Atomic uint64_t *deadlines_ns; /* of the handle this loop has joined */
+    mr_timer timers[MR_DIRECTIONS];        /* for the handle's deadlines; may be early, see watch_deadline */
+    const _Atomic uint64_t *deadlines_ns;  /* of the handle this loop has joined */
 } mr_descriptor;
 
 #define MR_DESCRIPTOR_CHUNK 256
@@ -87,7 +89,8 @@ typedef uint64_t mr_group_clock(const mr_group *group);
 
 struct mr_group {
     mr_handle_table handles;
-    uint32_t epoch; /* of the tokens of its loops; no other group in this process has had it, nor had this one before a fork */
+    /* of the tokens of its loops; no other group in this process has had it, nor had this one before a fork */
+    uint32_t epoch;
     const struct mr_backend_operations *backend;
     mr_backend backend_id;
     struct mr_machine *machine; /* simulated: what the loops work on */
@@ -117,20 +120,20 @@ struct mr_loop {
     mr_lender lender;
     mr_slot *completed_first;
     mr_slot *completed_last;
-    mr_slot *unsent_first; /* readiness.c: exchanges that wait for the next poll to send */
+    mr_slot *unsent_first; /* readiness.c: MR_SEND_THEN_RECEIVE operations that wait for the next poll to send */
     mr_slot *unsent_last;
     uint32_t unsent_count;
     mr_slot *submitting; /* the operation that mr_loop_submit is working on: if it ends now, it is MR_DONE */
     mr_timer_wheel wheel;
 
-    uint64_t turn_began_ns; /* when the last poll ended; 0: the owner has waited since */
+    uint64_t turn_began_ns;          /* when the last poll ended; 0: the owner has waited since */
     uint64_t operations_before_turn; /* submitted by then */
-    bool turns_are_slow;    /* what is queued does not wait for the next poll */
-    bool has_kept_timers_waiting; /* the last poll had no room for them */
-    uint64_t wait_until_ns; /* written before sleeping, read by the sleeper */
-    int wake_descriptor;    /* of backends that wake by one: see eventfd.h */
-    atomic_bool sleeping; /* from prepare_wait to the next poll */
-    atomic_bool woken;    /* a wake that no poll has seen yet */
+    bool turns_are_slow;             /* what is queued does not wait for the next poll */
+    bool has_kept_timers_waiting;    /* the last poll had no room for them */
+    uint64_t wait_until_ns;          /* written before sleeping, read by the sleeper */
+    int wake_descriptor;             /* of backends that wake by one: see eventfd.h */
+    atomic_bool sleeping;            /* from prepare_wait to the next poll */
+    atomic_bool woken;               /* a wake that no poll has seen yet */
     mr_mailbox mailbox;
     mr_live_counters counters;
 };
@@ -174,8 +177,8 @@ static inline int mr_slot_number(const mr_slot *slot)
     return mr_handle_descriptor(slot->request.handle);
 }
 
-/* MR_EXCHANGE: what it sends. Once that is done it becomes a receive. */
-static inline void *mr_exchange_bytes(const mr_request *request)
+/* MR_SEND_THEN_RECEIVE: what it sends. Once that is done it becomes a receive. */
+static inline void *mr_send_then_receive_bytes(const mr_request *request)
 {
     return ((mr_buffer *)request->buffer)->bytes + request->offset;
 }
@@ -187,7 +190,8 @@ static inline void *mr_exchange_bytes(const mr_request *request)
  */
 static inline bool mr_can_be_overtaken(const mr_slot *slot)
 {
-    return slot->state == MR_SLOT_BACKOFF || mr_is_wait(slot->request.kind) || slot->request.kind == MR_EXCHANGE;
+    return slot->state == MR_SLOT_BACKOFF || mr_is_wait(slot->request.kind) ||
+           slot->request.kind == MR_SEND_THEN_RECEIVE;
 }
 
 static inline bool mr_has_turn(const mr_slot *slot)
@@ -214,7 +218,7 @@ bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result);
 /* Tries an operation without blocking, with a lent buffer if it needs one. -EAGAIN: it would block. */
 int64_t mr_loop_attempt(mr_loop *loop, mr_slot *slot);
 
-/* Tries the first half of an MR_EXCHANGE at once. False if the operation has ended by that. */
+/* Tries the first half of an MR_SEND_THEN_RECEIVE at once. False if the operation has ended by that. */
 bool mr_loop_send_first(mr_loop *loop, mr_slot *slot);
 
 /* The end of an operation: from here on its buffer is the caller's again. */
@@ -248,8 +252,6 @@ static inline uint64_t mr_loop_now_ns(const mr_loop *loop)
 
 /* clock.c: nanoseconds from now until then; 0 if it has passed. */
 uint64_t mr_clock_left_ns(uint64_t until_ns);
-
-#define MR_NS_PER_S UINT64_C(1000000000)
 
 /* attempt.c: performs an operation without blocking. -EAGAIN: it would block, or has not finished. */
 int64_t mr_attempt(mr_loop *loop, mr_slot *slot);

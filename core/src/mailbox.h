@@ -18,10 +18,10 @@ typedef enum mr_letter_kind {
     MR_LETTER_UPDATE,
     MR_LETTER_RELEASE,
     MR_LETTER_DEADLINE, /* a deadline of `handle` is earlier than before */
-    MR_LETTER_RECALL,  /* who receives on `handle` is to ask again */
-    MR_LETTER_SHUT,    /* `handle` was shut down, as `request` says */
-    MR_LETTER_DETACH,  /* end everything on `handle`, then acknowledge to the group */
-    MR_LETTER_DETACHED /* everybody has let go of the descriptor that operation `token` closes */
+    MR_LETTER_RECALL,   /* who receives on `handle` is to ask again */
+    MR_LETTER_SHUT,     /* `handle` was shut down, as `request` says */
+    MR_LETTER_DETACH,   /* end everything on `handle`, then acknowledge to the group */
+    MR_LETTER_DETACHED  /* everybody has let go of the descriptor that operation `token` closes */
 } mr_letter_kind;
 
 typedef struct mr_letter {

@@ -1,7 +1,7 @@
 /*
  * readiness.c: try, park, retry; once for all systems that report readiness.
  *
- * An operation is attempted at once, unless it is an exchange, which sends with the next poll, or this loop knows that
+ * An operation is attempted at once, unless it is an MR_SEND_THEN_RECEIVE, which sends with the next poll, or this loop knows that
  * nothing is to be had. If it would block, it stays on its descriptor's list and is attempted again when the poller reports
  * an edge. A descriptor of ours is watched from the first time somebody parks on it until it is closed: parking costs no
  * system call. A foreign descriptor, which may be closed behind our back, is watched for one report at a time.
@@ -128,7 +128,7 @@ static void attempt_or_watch(mr_loop *loop, mr_slot *slot, const mr_poller *poll
 }
 
 /*
- * Exchanges send together, when the loop is polled. Those who submit them run one after the other then, with no system call in
+ * MR_SEND_THEN_RECEIVE operations send together, when the loop is polled. Those who submit them run one after the other then, with no system call in
  * between whose code would take the place of theirs in the processor's caches; and so do the sends. Decision 18.
  */
 static void push_unsent(mr_loop *loop, mr_slot *slot)
@@ -168,7 +168,7 @@ static void send_all(mr_loop *loop, const mr_poller *poller)
 
 void mr_readiness_submit(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
 {
-    if (slot->request.kind != MR_EXCHANGE) {
+    if (slot->request.kind != MR_SEND_THEN_RECEIVE) {
         attempt_or_watch(loop, slot, poller);
         return;
     }
@@ -177,10 +177,10 @@ void mr_readiness_submit(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
         send_all(loop, poller);
 }
 
-/* One that backs off waits for its timer, and an exchange, as long as it is one, for its turn to send. */
+/* An operation that backs off waits for its timer. An MR_SEND_THEN_RECEIVE that has yet to send waits for the next poll. */
 static bool awaits_report(const mr_slot *slot)
 {
-    return slot->state == MR_SLOT_PENDING && slot->request.kind != MR_EXCHANGE;
+    return slot->state == MR_SLOT_PENDING && slot->request.kind != MR_SEND_THEN_RECEIVE;
 }
 
 /* Ends what waits in one direction without another attempt. On a foreign descriptor, where only waits are allowed, a
@@ -206,7 +206,7 @@ static void must_be_watched(mr_loop *loop, mr_descriptor *descriptor, int error)
 void mr_readiness_cancel(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
 {
     mr_descriptor *descriptor = slot->descriptor;
-    if (slot->request.kind == MR_EXCHANGE) {
+    if (slot->request.kind == MR_SEND_THEN_RECEIVE) {
         remove_unsent(loop, slot);
         mr_loop_send_first(loop, slot);
         return;

@@ -10,11 +10,12 @@
 #include "loop.h"
 
 typedef struct mr_readiness_report {
-    uint64_t tag;       /* the handle that was watched */
+    uint64_t tag; /* the handle that was watched */
     bool readable;
-    bool writable;      /* also by an error, or when nobody is there any more: a write would not wait */
-    bool hang_up;       /* the end of the stream, an error or urgent data is at hand */
-    bool is_shut;       /* nothing comes any more after what is there; only where a call that would wait does not say so */
+    bool writable; /* also by an error, or when nobody is there any more: a write would not wait */
+    bool hang_up;  /* the end of the stream, an error or urgent data is at hand */
+    /* nothing comes any more after what is there; only where a call that would wait does not say so */
+    bool is_shut;
 } mr_readiness_report;
 
 typedef enum mr_watch { MR_WATCH_EDGES, MR_WATCH_ONCE } mr_watch;

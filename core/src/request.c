@@ -3,9 +3,9 @@
 
 #include <errno.h>
 
-static bool is_exchange(const mr_request *request)
+static bool is_send_then_receive(const mr_request *request)
 {
-    return request->buffer && !(request->flags & (MR_ALL | MR_NOW | MR_LENT)) && request->length > 0 &&
+    return request->buffer && !(request->flags & (MR_ALL | MR_NOW | MR_BORROW)) && request->length > 0 &&
            request->offset <= MR_BUFFER_BYTES && request->length <= MR_BUFFER_BYTES - request->offset;
 }
 
@@ -13,7 +13,7 @@ static bool is_exchange(const mr_request *request)
 static bool has_fitting_flags(const mr_request *request)
 {
     mr_kind kind = request->kind;
-    if (request->flags & ~(MR_ALL | MR_NOW | MR_LENT | MR_WITHIN | MR_MORE | MR_TRIED))
+    if (request->flags & ~(MR_ALL | MR_NOW | MR_BORROW | MR_WITHIN | MR_MORE | MR_TRIED))
         return false;
     if ((request->flags & MR_ALL) && kind != MR_SEND && kind != MR_SEND_VECTOR && kind != MR_WRITE_FILE)
         return false;
@@ -26,13 +26,13 @@ int mr_check_request(const mr_request *request)
 {
     if ((unsigned)request->kind >= MR_KIND_COUNT || request->kind == MR_TIMEOUT || !has_fitting_flags(request))
         return -EINVAL;
-    bool wants_lent = request->flags & MR_LENT;
+    bool wants_lent = request->flags & MR_BORROW;
     if (wants_lent && (request->kind != MR_RECV || request->buffer || request->length == 0))
         return -EINVAL;
     /* To io_uring and to Windows some offsets beyond stand for others: the file's position, its end. */
     if ((mr_is_on_file(request->kind) || request->kind == MR_SEND_FILE) && request->offset > INT64_MAX)
         return -EINVAL;
-    if (request->kind == MR_EXCHANGE && !is_exchange(request))
+    if (request->kind == MR_SEND_THEN_RECEIVE && !is_send_then_receive(request))
         return -EINVAL;
     bool is_foreign = mr_handle_generation(request->handle) == 0;
     switch (request->kind) {

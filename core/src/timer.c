@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define NEVER_TICK UINT64_MAX
-#define TICK_MASK ((UINT64_C(1) << 47) - 1)
+#define TICK_MASK  ((UINT64_C(1) << 47) - 1)
 
 static_assert(64 - MR_TICK_BITS < 47, "the tick of every deadline fits, rounded up");
 static_assert(MR_WHEEL_LEVELS * MR_WHEEL_DIGIT_BITS >= 47, "the coarsest level reaches every tick");
@@ -66,8 +66,8 @@ static void insert(mr_timer_wheel *wheel, mr_timer *timer, uint64_t due_tick)
     mr_timer **head = &wheel->slots[level][slot];
     if (attention < wheel->watched_tick)
         wheel->watched_tick = attention;
-    timer->place = (mr_timer_place){.tick = due_tick & TICK_MASK, .level = level & 15, .slot = slot & 127,
-                                    .owner = timer->place.owner};
+    timer->place = (mr_timer_place){
+        .tick = due_tick & TICK_MASK, .level = level & 15, .slot = slot & 127, .owner = timer->place.owner};
     if (!*head) {
         *head = timer->next = timer->previous = timer;
         set_occupied(wheel, level, slot, true);

@@ -18,12 +18,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MR_TICK_BITS 18
-#define MR_WHEEL_LEVELS 8
+#define MR_TICK_BITS        18
+#define MR_WHEEL_LEVELS     8
 #define MR_WHEEL_DIGIT_BITS 6
-#define MR_WHEEL_TURN (1 << MR_WHEEL_DIGIT_BITS)
-#define MR_WHEEL_SLOTS (1 << (MR_WHEEL_DIGIT_BITS + 1)) /* two turns */
-#define MR_NEVER_NS UINT64_MAX
+#define MR_WHEEL_TURN       (1 << MR_WHEEL_DIGIT_BITS)
+#define MR_WHEEL_SLOTS      (1 << (MR_WHEEL_DIGIT_BITS + 1)) /* two turns */
+#define MR_NEVER_NS         UINT64_MAX
 
 /* Written as a whole: fields written one by one would wait for each other. */
 typedef struct mr_timer_place {
@@ -43,7 +43,7 @@ typedef struct mr_timer {
 typedef struct mr_timer_wheel {
     uint64_t now_tick; /* every timer before this tick is gone */
     uint64_t armed;
-    uint64_t watched_tick; /* see mr_timer_watch */
+    uint64_t watched_tick;                 /* see mr_timer_watch */
     uint64_t occupied[MR_WHEEL_LEVELS][2]; /* by turn, even or odd: bit i: slot i of that turn is not empty */
     mr_timer *slots[MR_WHEEL_LEVELS][MR_WHEEL_SLOTS];
 } mr_timer_wheel;

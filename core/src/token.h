@@ -12,10 +12,10 @@
 #include <assert.h>
 #include <stdbool.h>
 
-#define MR_NUMBER_BITS 24
-#define MR_SLOT_BITS (MR_NUMBER_BITS + 1)
+#define MR_NUMBER_BITS     24
+#define MR_SLOT_BITS       (MR_NUMBER_BITS + 1)
 #define MR_GENERATION_BITS 25
-#define MR_RECORDS_MAX (UINT32_C(1) << MR_NUMBER_BITS) /* slots of a loop; likewise alarms */
+#define MR_RECORDS_MAX     (UINT32_C(1) << MR_NUMBER_BITS) /* slots of a loop; likewise alarms */
 
 static_assert(MR_SLOT_BITS + MR_GENERATION_BITS + 10 == 60, "a token is less than 2^60");
 static_assert(MR_LOOPS_MAX == 1 << 10, "a loop's index fits into a token");

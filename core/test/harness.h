@@ -2,8 +2,8 @@
  * harness.h: a small test harness: checks that print what they compared, and a runner that isolates every test.
  *
  * Each test runs in a process of its own, with a time limit, so that a hang, a crash or a changed resource limit
- * concerns that test only. The checks do not depend on NDEBUG and may be used on any thread. Knows nothing of what is
- * tested.
+ * concerns that test only. The checks do not depend on NDEBUG and may be used on any thread. Must not know:
+ * operations, fibers.
  */
 #ifndef MILLRACE_TEST_HARNESS_H
 #define MILLRACE_TEST_HARNESS_H
@@ -60,17 +60,17 @@ void harness_compare_memory(const char *file, int line, const char *actual_text,
 #define SKIP(...) harness_skip(__VA_ARGS__)
 #define FAIL(...) harness_fail(__FILE__, __LINE__, __VA_ARGS__)
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition))                                                                                              \
-            FAIL("%s does not hold", #condition);                                                                      \
+#define CHECK(condition)                          \
+    do {                                          \
+        if (!(condition))                         \
+            FAIL("%s does not hold", #condition); \
     } while (0)
 
-#define CHECK_COMPARE(actual, operator, expected)                                                                      \
-    do {                                                                                                               \
-        long long check_actual = (long long)(actual), check_expected = (long long)(expected);                          \
-        if (!(check_actual operator check_expected))                                                                   \
-            FAIL("%s %s %s does not hold: %lld, %lld", #actual, #operator, #expected, check_actual, check_expected);   \
+#define CHECK_COMPARE(actual, operator, expected)                                                                    \
+    do {                                                                                                             \
+        long long check_actual = (long long)(actual), check_expected = (long long)(expected);                        \
+        if (!(check_actual operator check_expected))                                                                 \
+            FAIL("%s %s %s does not hold: %lld, %lld", #actual, #operator, #expected, check_actual, check_expected); \
     } while (0)
 
 #define CHECK_EQ(actual, expected) CHECK_COMPARE(actual, ==, expected)
@@ -80,16 +80,15 @@ void harness_compare_memory(const char *file, int line, const char *actual_text,
 #define CHECK_GT(actual, expected) CHECK_COMPARE(actual, >, expected)
 #define CHECK_GE(actual, expected) CHECK_COMPARE(actual, >=, expected)
 
-#define CHECK_MEMORY(actual, expected, size)                                                                           \
-    harness_compare_memory(__FILE__, __LINE__, #actual, actual, expected, size)
+#define CHECK_MEMORY(actual, expected, size) harness_compare_memory(__FILE__, __LINE__, #actual, actual, expected, size)
 
 /* A system call of the test itself that must succeed; its value. */
-#define MUST(call)                                                                                                     \
-    __extension__({                                                                                                    \
-        long long must_value = (long long)(call);                                                                      \
-        if (must_value < 0)                                                                                            \
-            FAIL("%s failed: %s", #call, strerror(errno));                                                             \
-        (int)must_value;                                                                                               \
+#define MUST(call)                                         \
+    __extension__({                                        \
+        long long must_value = (long long)(call);          \
+        if (must_value < 0)                                \
+            FAIL("%s failed: %s", #call, strerror(errno)); \
+        (int)must_value;                                   \
     })
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * system.h: what the tests need of the system below them: the far ends of connections, files, descriptors, sleep.
  *
- * One implementation per system, in system/; test bodies are the same everywhere. Knows nothing of loops. A function
+ * One implementation per system, in system/; test bodies are the same everywhere. A function
  * that fails ends the test. Threads are POSIX threads everywhere (on Windows, those that come with the compiler).
  */
 #ifndef MILLRACE_TEST_SYSTEM_H

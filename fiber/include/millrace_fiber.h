@@ -36,9 +36,9 @@ typedef struct mr_carriers_options {
     unsigned stacks_kept;    /* stacks of ended fibers kept for the next, of each size [1024] */
 
     /* For finding what blocks. MILLRACE_FIBER_DEBUG asks for the same: "uncovered,locks,watchdog=100". */
-    int reports_uncovered_calls;     /* at the start, a line for each of mr_uncovered_calls */
-    int reports_held_locks;          /* a line when a fiber parks while it holds a pthread lock, once for each place */
-    unsigned watchdog_ms;            /* a line when a carrier runs one fiber for so long: the call it is in [never] */
+    int reports_uncovered_calls;      /* at the start, a line for each of mr_uncovered_calls */
+    int reports_held_locks;           /* a line when a fiber parks while it holds a pthread lock, once for each place */
+    unsigned watchdog_ms;             /* a line when a carrier runs one fiber for so long: the call it is in [never] */
     void (*report)(const char *line); /* takes the lines, on any thread [standard error] */
 } mr_carriers_options;
 

@@ -141,7 +141,7 @@ static void post_interruption(mr_fiber *fiber, int error)
 {
     int expected = 0;
     if (!atomic_compare_exchange_strong(&fiber->interrupt_error, &expected, error))
-        return; /* one is on its way */
+        return;                              /* one is on its way */
     atomic_fetch_add(&fiber->references, 1); /* the message's */
     fiber->interrupt = (mf_message){.kind = MF_MESSAGE_INTERRUPT, .fiber = fiber};
     post(fiber->carrier, &fiber->interrupt);

@@ -29,10 +29,10 @@ typedef struct mf_runtime mf_runtime; /* runtime.h */
 typedef struct mf_carrier {
     unsigned index;
     mf_runtime *runtime;
-    uint64_t blocked_signals;    /* while no fiber runs that has changed its mask: see mask.h */
+    uint64_t blocked_signals; /* while no fiber runs that has changed its mask: see mask.h */
     mr_loop *loop;
     pthread_t thread;
-    void *scheduler;             /* where the carrier's own context goes on when a fiber switches away */
+    void *scheduler; /* where the carrier's own context goes on when a fiber switches away */
     mf_sanitizer sanitizer;
     void *signal_stack;
     mr_fiber *ready_first, *ready_last;
@@ -44,8 +44,8 @@ typedef struct mf_carrier {
     _Atomic uint64_t turns;      /* odd while a fiber runs */
     _Atomic uintptr_t sampled_place;
     int thread_id;
-    mf_lock running_lock;        /* held by the watchdog while it reads of `running`, which must not end meanwhile */
-    atomic_uint posting;         /* threads between putting a message into the inbox and having woken the loop */
+    mf_lock running_lock; /* held by the watchdog while it reads of `running`, which must not end meanwhile */
+    atomic_uint posting;  /* threads between putting a message into the inbox and having woken the loop */
 } mf_carrier;
 
 /* A pthread lock that a fiber holds, and where it was taken. */
@@ -75,13 +75,13 @@ typedef struct mf_mask {
 } mf_mask;
 
 struct mr_fiber {
-    void *context;       /* where it goes on, while it does not run */
+    void *context; /* where it goes on, while it does not run */
     mf_carrier *carrier;
     mr_fiber *next_ready;
-    int interruption;    /* an error for the next wait that can be interrupted, or 0 */
-    int interrupted_by;  /* the one that ended the last wait, or 0 */
-    bool has_roused;     /* `interruption` has ended a wait already: see MF_ROUSABLE */
-    mf_wait *waiting;    /* a wait that can be interrupted, or NULL */
+    int interruption;   /* an error for the next wait that can be interrupted, or 0 */
+    int interrupted_by; /* the one that ended the last wait, or 0 */
+    bool has_roused;    /* `interruption` has ended a wait already: see MF_ROUSABLE */
+    mf_wait *waiting;   /* a wait that can be interrupted, or NULL */
     mf_mask mask;
     unsigned calls;      /* shadowed calls in this turn that did not wait: see mf_spend_turn */
     mf_stream_seen seen; /* see shadow/emptied.h */
@@ -90,11 +90,11 @@ struct mr_fiber {
     void *(*run)(void *);
     void *argument;
     void *result;
-    mf_lock lock;        /* protects the two that follow; while it is held the fiber does not end */
+    mf_lock lock; /* protects the two that follow; while it is held the fiber does not end */
     bool has_ended;
     mf_queue joiners;
     atomic_uint references;
-    unsigned carrier_index; /* for those who ask when the carrier has ended */
+    unsigned carrier_index;    /* for those who ask when the carrier has ended */
     mf_held held[MF_HELD_MAX]; /* kept only when asked for: see report/held.c */
     unsigned held_count;
     mf_sanitizer sanitizer;

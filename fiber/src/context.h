@@ -1,5 +1,5 @@
 /*
- * context.h: a suspended computation on a stack of its own. Knows neither fibers nor carriers.
+ * context.h: a suspended computation on a stack of its own. Must not know: fibers.
  */
 #ifndef MILLRACE_FIBER_CONTEXT_H
 #define MILLRACE_FIBER_CONTEXT_H

@@ -11,7 +11,7 @@
  * there is nothing left to do for this wait: it happened (node->result says how), or something else was decided before.
  * With node->wait NULL it only tries.
  */
-bool mf_channel_offer(mr_channel *channel, mf_node *node);  /* sends node->item */
+bool mf_channel_offer(mr_channel *channel, mf_node *node);   /* sends node->item */
 bool mf_channel_request(mr_channel *channel, mf_node *node); /* receives into node->item */
 bool mf_event_request(mr_event *event, mf_node *node);
 

@@ -22,7 +22,7 @@ enum {
     GUARD_BYTES = 64 * 1024, /* wide, so that a large frame does not step over it */
     HOT_STACKS = 256,        /* kept with all the memory they used; the others keep what is at their upper end */
     HOT_BYTES = 32 * 1024,
-    GIVEN_PER_TRIMMED = 16,  /* one in so many of the others is trimmed though nothing stopped deep inside */
+    GIVEN_PER_TRIMMED = 16, /* one in so many of the others is trimmed though nothing stopped deep inside */
 };
 
 typedef struct kept_stack {
@@ -49,7 +49,7 @@ static unsigned size_class(size_t size_bytes)
 {
     unsigned class = SIZE_MIN_LOG2;
     while (class <= SIZE_MAX_LOG2 && ((size_t)1 << class) < size_bytes)
-        class++;
+        class ++;
     return class;
 }
 
@@ -144,7 +144,7 @@ void mf_stack_give(const mf_stack *stack)
 void mf_stack_drop_kept(void)
 {
     mf_stack stack;
-    for (unsigned class = SIZE_MIN_LOG2; class <= SIZE_MAX_LOG2; class++) {
+    for (unsigned class = SIZE_MIN_LOG2; class <= SIZE_MAX_LOG2; class ++) {
         stack.size_bytes = (size_t)1 << class;
         while (take_kept(&stack, class))
             unmap(&stack);

@@ -8,8 +8,8 @@
 #include <stddef.h>
 
 typedef struct mf_stack {
-    char *bottom;      /* the lowest usable byte; the guard lies below */
-    size_t size_bytes; /* usable */
+    char *bottom;        /* the lowest usable byte; the guard lies below */
+    size_t size_bytes;   /* usable */
     const char *deepest; /* the lowest place that has been seen in use */
 } mf_stack;
 

@@ -22,8 +22,9 @@
 #define MF_DEADLINE_PASSED (INT_MIN + 1)
 
 typedef struct mf_wait {
-    _Atomic int outcome; /* MF_UNDECIDED, a number of the waiter's choice (>= 0), MF_DEADLINE_PASSED, or a negative errno */
-    mr_fiber *fiber;     /* NULL: an OS thread, which sleeps on `word` */
+    /* MF_UNDECIDED, a number of the waiter's choice (>= 0), MF_DEADLINE_PASSED, or a negative errno */
+    _Atomic int outcome;
+    mr_fiber *fiber; /* NULL: an OS thread, which sleeps on `word` */
     atomic_uint word;
     bool decided_itself; /* there is no wake to wait for */
 } mf_wait;

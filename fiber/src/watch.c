@@ -107,7 +107,8 @@ static void end_watches_in(bucket *own, int first, int last, int result)
     for (mf_node *node = own->watches.first, *next; node; node = next) {
         next = node->next;
         int descriptor = watch_of(node)->descriptor;
-        if (descriptor < first || descriptor > last || !mf_watch_is_own_process() || !mf_wait_claim(node->wait, node->outcome))
+        if (descriptor < first || descriptor > last || !mf_watch_is_own_process() ||
+            !mf_wait_claim(node->wait, node->outcome))
             continue;
         mf_queue_remove(&own->watches, node);
         node->result = result;

@@ -1,6 +1,6 @@
 /*
  * fiber_test.h: what all test programs of the fibers share: a plan of cases that run on every backend, and short ways
- * to say what nearly every case does. Knows nothing of what is tested.
+ * to say what nearly every case does.
  */
 #ifndef MILLRACE_FIBER_TEST_H
 #define MILLRACE_FIBER_TEST_H
@@ -20,7 +20,10 @@ typedef struct fiber_case {
     void (*run)(void);
 } fiber_case;
 
-#define CASE(function) {#function, function}
+#define CASE(function)      \
+    {                       \
+#function, function \
+    }
 
 /* Adds a case, or a table of them with the names FILE/CASE, for every backend. Names are kept, not copied. */
 void plan_case(const char *name, void (*run)(uintptr_t argument), uintptr_t argument);

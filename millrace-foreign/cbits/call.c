@@ -11,7 +11,7 @@
 
 enum {
     INTEGER_REGISTERS = 6, /* on x86-64; aarch64 has two more */
-    CALLS_KEPT = 1024, /* for each capability, with room for as many arguments as there are registers */
+    CALLS_KEPT = 1024,     /* for each capability, with room for as many arguments as there are registers */
 };
 
 struct mrf_call {
@@ -19,9 +19,9 @@ struct mrf_call {
     mr_fiber *fiber;
     mr_event *answered;     /* made for the first callback */
     const mrf_frame *frame; /* of the callback that is wanted */
-    mrf_wanted wanted; /* with its place */
+    mrf_wanted wanted;      /* with its place */
     mrf_call *next_kept;
-    int home; /* the capability that keeps it */
+    int home;  /* the capability that keeps it */
     int error; /* errno at the end */
     unsigned count;
     bool needs_libffi;
@@ -190,9 +190,8 @@ int mrf_call_start(mrf_call *call, size_t stack_size_bytes)
     if (call->needs_libffi &&
         ffi_prep_cif(&call->cif, FFI_DEFAULT_ABI, call->count, call->result_type, call->types) != FFI_OK)
         return -EINVAL;
-    mr_fiber_options options = {.name = "fiberCall",
-                                .stack_size_bytes = stack_size_bytes,
-                                .preferred_carrier = (unsigned)call->home + 1};
+    mr_fiber_options options = {
+        .name = "fiberCall", .stack_size_bytes = stack_size_bytes, .preferred_carrier = (unsigned)call->home + 1};
     return mr_fiber_spawn(&call->fiber, &options, serve, call);
 }
 

@@ -6,10 +6,10 @@
 ffi_type *mrf_type(mrf_kind kind)
 {
     static ffi_type *const types[] = {
-        [MRF_VOID] = &ffi_type_void,      [MRF_FLOAT] = &ffi_type_float,    [MRF_DOUBLE] = &ffi_type_double,
-        [MRF_POINTER] = &ffi_type_pointer, [MRF_INT8] = &ffi_type_sint8,     [MRF_INT16] = &ffi_type_sint16,
-        [MRF_INT32] = &ffi_type_sint32,   [MRF_INT64] = &ffi_type_sint64,   [MRF_WORD8] = &ffi_type_uint8,
-        [MRF_WORD16] = &ffi_type_uint16,  [MRF_WORD32] = &ffi_type_uint32,  [MRF_WORD64] = &ffi_type_uint64,
+        [MRF_VOID] = &ffi_type_void,       [MRF_FLOAT] = &ffi_type_float,   [MRF_DOUBLE] = &ffi_type_double,
+        [MRF_POINTER] = &ffi_type_pointer, [MRF_INT8] = &ffi_type_sint8,    [MRF_INT16] = &ffi_type_sint16,
+        [MRF_INT32] = &ffi_type_sint32,    [MRF_INT64] = &ffi_type_sint64,  [MRF_WORD8] = &ffi_type_uint8,
+        [MRF_WORD16] = &ffi_type_uint16,   [MRF_WORD32] = &ffi_type_uint32, [MRF_WORD64] = &ffi_type_uint64,
     };
     return types[kind];
 }

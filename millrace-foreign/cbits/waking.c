@@ -84,7 +84,8 @@ static bool push(waking *own, mrf_wanted *wanted)
     mrf_wanted *last = atomic_load_explicit(&own->last, memory_order_relaxed);
     do
         wanted->next = last == &nobody ? NULL : last;
-    while (!atomic_compare_exchange_weak_explicit(&own->last, &last, wanted, memory_order_acq_rel, memory_order_relaxed));
+    while (
+        !atomic_compare_exchange_weak_explicit(&own->last, &last, wanted, memory_order_acq_rel, memory_order_relaxed));
     return last == &nobody;
 }
 

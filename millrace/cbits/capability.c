@@ -1,11 +1,13 @@
 /* capability.c: see capability.h. */
 #include "capability.h"
 
+#include "ghc/capabilities.h"
+#include "ghc/scheduler.h"
+#include "ghc/thread.h"
 #include "simulation.h"
 #include "staying.h"
 #include "system.h"
 
-#include <Rts.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -44,14 +46,14 @@ static void note_fork(void)
 
 void mrh_attach_simulation(mr_loop *loop)
 {
-    simulated = (attachment){.capability = loop ? rts_unsafeGetMyCapability() : NULL, .loop = loop};
+    simulated = (attachment){.capability = loop ? mrh_capability_here() : NULL, .loop = loop};
     atomic_store(&loops[MRH_SIMULATED_LOOP], loop);
     atomic_fetch_add(&view, 1);
 }
 
 bool mrh_is_simulated_here(void)
 {
-    return simulated.loop && simulated.capability == rts_unsafeGetMyCapability();
+    return simulated.loop && simulated.capability == mrh_capability_here();
 }
 
 int mrh_create_group(int backend, unsigned loop_count)
@@ -124,7 +126,7 @@ void mrh_wake_all(void *of_epoch)
 
 void *mrh_capability(void)
 {
-    return rts_unsafeGetMyCapability();
+    return mrh_capability_here();
 }
 
 void mrh_attach(mr_loop *loop, unsigned number, void *capability)
@@ -157,14 +159,9 @@ static __attribute__((noinline)) const attachment *find_attachment(Capability *h
 /* Every operation and every timer comes by here. */
 static inline const attachment *attachment_here(void)
 {
-    Capability *here = rts_unsafeGetMyCapability();
+    Capability *here = mrh_capability_here();
     int64_t now = atomic_load_explicit(&view, memory_order_relaxed);
     return last.capability == here && last_view == now ? &last : find_attachment(here, now);
-}
-
-static bool is_enabled(uint32_t number)
-{
-    return number < enabled_capabilities; /* the RTS changes it only while no capability runs */
 }
 
 /* This capability's loop, or NULL and the reason. */
@@ -175,7 +172,7 @@ static mr_loop *loop_here(int64_t *refusal)
         *refusal = MRH_NO_LOOP;
         return NULL;
     }
-    if (!is_enabled(here->number)) {
+    if (!mrh_capability_is_enabled(here->number)) {
         *refusal = MRH_DISABLED;
         return NULL;
     }
@@ -256,7 +253,7 @@ void mrh_recall(mr_handle handle)
 /* Reports say who waits. */
 static void name_thread(mr_request *request)
 {
-    request->user_data |= mrh_current_thread() << MRH_THREAD_SHIFT;
+    request->user_data |= mrh_thread_number() << MRH_THREAD_SHIFT;
 }
 
 static int64_t value_of(const mr_completion *completion)
@@ -271,8 +268,14 @@ int64_t mrh_submit(int kind, unsigned flags, mr_handle handle, void *buffer, uin
     mr_loop *loop = loop_here(&refusal);
     if (!loop)
         return refusal;
-    mr_request request = {.kind = (mr_kind)kind, .flags = flags, .handle = handle, .buffer = buffer, .length = length,
-                          .deadline_ns = deadline_ns, .file = file, .offset = offset};
+    mr_request request = {.kind = (mr_kind)kind,
+                          .flags = flags,
+                          .handle = handle,
+                          .buffer = buffer,
+                          .length = length,
+                          .deadline_ns = deadline_ns,
+                          .file = file,
+                          .offset = offset};
     if (is_simulated(loop)) {
         name_thread(&request);
         mrh_begin_block();
@@ -356,7 +359,7 @@ void mrh_release(uint64_t ticket)
     bool is_ours;
     mr_token token = ticket & ~MRH_STAYS;
     if (ticket & MRH_STAYS)
-        mrh_may_move();
+        mrh_thread_let_move();
     mr_loop *loop = loop_of(token, &is_ours);
     if (is_simulated(loop))
         mrh_begin_block();
@@ -389,7 +392,8 @@ static bool may_own(mr_loop *loop)
     unsigned count = atomic_load(&attachment_count);
     for (unsigned i = 0; i < count; i++)
         if (attachments[i].loop == loop)
-            return attachments[i].capability == rts_unsafeGetMyCapability() || !is_enabled(attachments[i].number);
+            return attachments[i].capability == mrh_capability_here() ||
+                   !mrh_capability_is_enabled(attachments[i].number);
     return false;
 }
 
@@ -411,7 +415,7 @@ mr_buffer *mrh_lend(void)
 {
     int64_t refusal;
     mr_loop *loop = loop_here(&refusal);
-    return loop ? mr_loop_lend(loop) : mr_buffer_create();
+    return loop ? mr_loop_borrow(loop) : mr_buffer_create();
 }
 
 void mrh_give_back(mr_buffer *buffer)

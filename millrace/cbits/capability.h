@@ -1,7 +1,7 @@
 /*
  * capability.h: which loop belongs to the capability that is running this call.
  *
- * With staying.h and waiters.h the only C in Millrace that knows of GHC. Every function here is called by an `unsafe`
+ * What it needs of GHC's run-time system is in ghc/. Every function here is called by an `unsafe`
  * foreign call: while it runs, nothing else runs on its capability, and that is what makes its caller the owner of that
  * capability's loop. The capability is looked up inside the call, so that the calling thread cannot migrate between look-up
  * and use.

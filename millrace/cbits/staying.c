@@ -1,7 +1,8 @@
 /* staying.c: see staying.h. */
 #include "staying.h"
 
-#include <Rts.h>
+#include "ghc/capabilities.h"
+#include "ghc/thread.h"
 
 enum {
     /* A thread that runs as long as that between two operations is worth moving. */
@@ -28,15 +29,10 @@ static pace *pace_of(const mr_loop *loop)
     return &paces[mr_loop_index(loop)];
 }
 
-static bool is_alone(void)
-{
-    return enabled_capabilities == 1;
-}
-
 void mrh_begin_batch(const mr_loop *loop, int woken)
 {
     pace *own = pace_of(loop);
-    if (is_alone() || woken <= 0)
+    if (mrh_has_one_capability() || woken <= 0)
         return;
     own->woken = (unsigned)woken;
     own->woken_ns = mr_clock_now_ns();
@@ -58,18 +54,6 @@ void mrh_note_sleep(const mr_loop *loop)
     pace_of(loop)->busy_since_ns = 0;
 }
 
-/* What compiled code goes by, too; Regs.h has it for such code only (PartCapability_). */
-typedef struct capability_head {
-    StgFunTable functions;
-    StgRegTable registers;
-} capability_head;
-
-/* Its flags are its capability's, which runs this call. */
-static StgTSO *calling_thread(void)
-{
-    return ((capability_head *)rts_unsafeGetMyCapability())->registers.rCurrentTSO;
-}
-
 static bool may_be_overloaded(const pace *own)
 {
     return own->woken_ns - own->busy_since_ns > BUSY_NS;
@@ -78,16 +62,7 @@ static bool may_be_overloaded(const pace *own)
 bool mrh_stay(const mr_loop *loop)
 {
     pace *own = pace_of(loop);
-    if (is_alone() || own->is_slow || (++own->waits % WAITS_PER_FREE_ONE == 0 && may_be_overloaded(own)))
+    if (mrh_has_one_capability() || own->is_slow || (++own->waits % WAITS_PER_FREE_ONE == 0 && may_be_overloaded(own)))
         return false;
-    StgTSO *thread = calling_thread();
-    if (tsoLocked(thread)) /* by forkOn */
-        return false;
-    thread->flags |= TSO_LOCKED;
-    return true;
-}
-
-void mrh_may_move(void)
-{
-    calling_thread()->flags &= ~(StgWord32)TSO_LOCKED;
+    return mrh_thread_hold();
 }

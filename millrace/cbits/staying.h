@@ -23,8 +23,7 @@ void mrh_end_batch(const mr_loop *loop);
 /* It is going to sleep. */
 void mrh_note_sleep(const mr_loop *loop);
 
-/* The calling thread is going to wait for an operation of this loop. True if it stays; it then must call mrh_may_move. */
+/* The calling thread is going to wait for an operation of this loop. True if it stays; it then must call mrh_thread_let_move. */
 bool mrh_stay(const mr_loop *loop);
-void mrh_may_move(void);
 
 #endif

@@ -17,7 +17,7 @@ import Millrace.File
 import Millrace.Simulation
 import Millrace.Socket
 import Millrace.Socket.File
-import Support (bytesAt, forSeeds, hasCode, receiveExactly)
+import Support (bytesAt, forSeeds, hasCode, needingKnownLayout, receiveExactly)
 import System.Directory (createDirectory, getTemporaryDirectory, removeDirectoryRecursive)
 import System.FilePath ((</>))
 import System.IO.Error (ioeGetErrorString, ioeGetErrorType, isDoesNotExistError, isFullError)
@@ -38,7 +38,7 @@ spec = describe "Millrace.File" $ do
         outcomes `shouldSatisfy` all (either (hasCode eSPIPE) (const False))
 
     it "opens a directory, to sync it" $ inDirectory $ \directory -> withFile directory ForReading sync
-  describe "on a simulated machine" $ do
+  describe "on a simulated machine" . needingKnownLayout $ do
     onFiles (\test -> simulate (calm 1) (test "") >>= resultOf)
 
     it "loses nothing to short transfers, delays and interruptions" $

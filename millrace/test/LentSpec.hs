@@ -52,7 +52,7 @@ spec = describe "lent buffers" $ do
       ByteString.unpack bytes `shouldBe` [fromIntegral (number `mod` 256) | number <- [1 .. total]]
   it "are sent, given back, and filled with the answer" $
     withTcpPair $ \peer here -> replicateM_ 1000 $ do
-      job <- start (exchange here 10000 (Char8.pack "question"))
+      job <- start (askOnce here 10000 (Char8.pack "question"))
       receive peer lentSize `shouldReturn` Char8.pack "question"
       sendAll peer (Char8.pack "answer")
       finish job `shouldReturn` Right (Char8.pack "answer")
@@ -64,23 +64,23 @@ spec = describe "lent buffers" $ do
       receive here lentSize `shouldReturn` Char8.pack "waits"
       sendAll here (Char8.pack "rest")
       finish drained `shouldReturn` sent + 4
-  it "are exchanged under a deadline, and interrupted, and nothing is lost" $
+  it "send and then receive under a deadline, and interrupted, and nothing is lost" $
     withTcpPair $ \peer here -> do
-      exchange here 5000 (Char8.pack "a") `shouldThrow` isDeadlineError
-      timeout 5000 (exchange here 0 (Char8.pack "b")) `shouldReturn` Nothing
+      askOnce here 5000 (Char8.pack "a") `shouldThrow` isDeadlineError
+      timeout 5000 (askOnce here 0 (Char8.pack "b")) `shouldReturn` Nothing
       recvExactly peer 2 `shouldReturn` Char8.pack "ab"
       sendAll peer (Char8.pack "later")
       receive here lentSize `shouldReturn` Char8.pack "later"
-  it "lose and repeat nothing when exchanges are interrupted at any moment" $
+  it "lose and repeat nothing when it is interrupted at any moment" $
     withTcpPair $ \peer here -> do
       echo <- start (echoAll peer)
       answers <- forM [1 .. 5000 :: Int] $ \number ->
         let question = Char8.singleton (toEnum (number `mod` 128))
             ask = do
-              outcome <- timeout (1 + number * 7919 `mod` 60) (exchange here 0 question)
+              outcome <- timeout (1 + number * 7919 `mod` 60) (askOnce here 0 question)
               case outcome of
                 Just (Right answer) -> return [answer]
-                -- Bytes of an interrupted exchange are kept.
+                -- Bytes that came before the interruption are kept.
                 Just (Left sent) -> require (sent == 0) "a byte fits" >> (:) <$> receive here lentSize <*> ask
                 Nothing -> return []
          in ByteString.concat <$> ask
@@ -88,7 +88,7 @@ spec = describe "lent buffers" $ do
       rest <- untilEnd here
       echoed <- finish echo
       ByteString.concat (answers ++ [rest]) `shouldBe` echoed
-  it "are given back when there is no loop to exchange them" $ scenarioPasses "exchange-without-loop"
+  it "are given back when there is no loop to send them" $ scenarioPasses "send-then-receive-without-loop"
   it "are borrowed and given back in any thread" $ do
     buffers <- forM [1 .. 600 :: Int] (const borrow)
     jobs <- forM buffers (start . giveBack)
@@ -109,11 +109,11 @@ collect total from = ByteString.concat . reverse <$> go (0 :: Int) 0 []
           Just bytes -> go (attempt + 1) (count + ByteString.length bytes) (bytes : pieces)
 
 -- Sends bytes from a lent buffer and receives an answer, for at most so many microseconds.
-exchange :: Socket -> Int -> ByteString -> IO (Either Int ByteString)
-exchange s micros bytes = do
+askOnce :: Socket -> Int -> ByteString -> IO (Either Int ByteString)
+askOnce s micros bytes = do
   buffer <- borrow
   ByteString.useAsCStringLen bytes $ \(source, count) -> copyBytes (lentBytes buffer `plusPtr` 7) (castPtr source) count
-  exchangeLentWithin
+  sendThenReceiveWithin
     micros
     s
     buffer
@@ -145,7 +145,7 @@ fillUp :: Socket -> Int -> IO Int
 fillUp s sent = do
   buffer <- borrow
   outcome <-
-    exchangeLentWithin 20000 s buffer 0 lentSize (\part -> Left part <$ giveBack buffer) (\_ _ -> return (Right ()))
+    sendThenReceiveWithin 20000 s buffer 0 lentSize (\part -> Left part <$ giveBack buffer) (\_ _ -> return (Right ()))
       `catch` \failure -> if isDeadlineError failure then return (Right ()) else throwIO failure
   case outcome of
     Left part -> require (part < lentSize) "a part" >> return (sent + part)

@@ -84,7 +84,7 @@ scenarios =
     ("high-descriptors", highDescriptors),
     ("bound-before-first-operation", boundThreads),
     ("capabilities-go-while-managers-start", capabilitiesGoWhileManagersStart),
-    ("exchange-without-loop", exchangeWithoutLoop),
+    ("send-then-receive-without-loop", sendThenReceiveWithoutLoop),
     ("broken-pipe", brokenPipe),
     ("select-before-start", selectBeforeStart),
     ("unknown-backend", unknownBackend),
@@ -231,20 +231,20 @@ socketWithoutDescriptors = do
     require (hasCode eMFILE pairProblem) (show pairProblem)
 
 -- A capability comes, and there are no descriptors for a loop of its own.
-exchangeWithoutLoop :: IO ()
-exchangeWithoutLoop = withUnixPair $ \one _ -> do
+sendThenReceiveWithoutLoop :: IO ()
+sendThenReceiveWithoutLoop = withUnixPair $ \one _ -> do
   before <- residentKilobytes
   withoutDescriptors $ \release -> do
     setNumCapabilities 3
-    startOn 2 (replicateM_ 5000 (exchange one)) >>= finish
+    startOn 2 (replicateM_ 5000 (sendOne one)) >>= finish
     release
   after <- residentKilobytes
   require (after - before < 40000) ("buffers are lost: " ++ show (after - before) ++ " kB")
   where
-    exchange s = do
+    sendOne s = do
       buffer <- borrow
       fillBytes (lentBytes buffer) 1 lentSize
-      problem <- failsWith (exchangeLentWithin 0 s buffer 0 1 (const (return ())) (\_ _ -> return ()))
+      problem <- failsWith (sendThenReceiveWithin 0 s buffer 0 1 (const (return ())) (\_ _ -> return ()))
       case problem of
         BackendUnavailable _ _ -> return ()
         other -> throwIO other

@@ -54,6 +54,9 @@ module Support
     withPairOf,
     withAbstractSockets,
 
+    -- * What only works with a known run-time system
+    needingKnownLayout,
+
     -- * What the process holds
     descriptorCount,
     inFlightNow,
@@ -95,6 +98,7 @@ import System.Environment (lookupEnv)
 import System.Mem (performMajorGC)
 import System.Posix.Process (getProcessID)
 import qualified System.Timeout as Base
+import Test.Hspec (SpecWith, beforeWith, pendingWith)
 import Text.Read (readMaybe)
 
 -- | A thread and what becomes of it.
@@ -345,3 +349,10 @@ withoutLeaks action = do
 -- | An action that may change how many there are.
 keepingCapabilities :: IO a -> IO a
 keepingCapabilities action = bracket getNumCapabilities setNumCapabilities (const action)
+
+-- | Leaves tests out, as pending, where Millrace does not know the layout of the run-time system.
+needingKnownLayout :: SpecWith a -> SpecWith a
+needingKnownLayout = beforeWith $ \argument -> do
+  layout <- Manager.runTimeSystem
+  when (layout == Manager.UnknownLayout) $ pendingWith "the layout of this run-time system is not known"
+  return argument

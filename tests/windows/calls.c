@@ -17,12 +17,12 @@
 
 static int failures;
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            printf("calls.c:%d: not so: %s\n", __LINE__, #condition);                                                  \
-            failures++;                                                                                                \
-        }                                                                                                              \
+#define CHECK(condition)                                              \
+    do {                                                              \
+        if (!(condition)) {                                           \
+            printf("calls.c:%d: not so: %s\n", __LINE__, #condition); \
+            failures++;                                               \
+        }                                                             \
     } while (0)
 
 /* Asks again, for twenty seconds at most, until the answer is yes. */

@@ -6,6 +6,12 @@ uint32_t enabled_capabilities;
 StgClosure stg_END_TSO_QUEUE_closure;
 const StgInfoTable stg_MVAR_TSO_QUEUE_info;
 
+long rts_getThreadId(StgPtr thread)
+{
+    (void)thread;
+    return 0;
+}
+
 Capability *rts_unsafeGetMyCapability(void)
 {
     return NULL;

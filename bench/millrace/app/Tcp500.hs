@@ -14,7 +14,7 @@ import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import Millrace.Deadline (deadlineAfter)
 import Millrace.Socket
 import Millrace.Socket.ByteString (sendAllBuf)
-import Millrace.Socket.Lent (Lent, exchangeLentWithin, giveBack, lentAt, lentBytes, lentSize, recvLentWithin)
+import Millrace.Socket.Lent (Lent, giveBack, lentAt, lentBytes, lentSize, recvLentWithin, sendThenReceiveWithin)
 import System.Environment (getArgs)
 
 answerSize :: Int
@@ -42,7 +42,7 @@ reply :: Bool -> Ptr Word8 -> Socket -> Ptr Word8 -> IO ()
 reply hasDeadline answer connection bytes = when (bytes /= nullPtr) $ do
   copyBytes bytes answer answerSize
   pushDeadline hasDeadline connection
-  next <- exchangeLentWithin 0 connection (lentAt bytes) 0 answerSize (sendRest connection bytes) taken
+  next <- sendThenReceiveWithin 0 connection (lentAt bytes) 0 answerSize (sendRest connection bytes) taken
   if next == nothingTaken then serve hasDeadline answer connection else reply hasDeadline answer connection next
 
 pushDeadline :: Bool -> Socket -> IO ()

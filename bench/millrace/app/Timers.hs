@@ -1,4 +1,5 @@
 {-# LANGUAGE CPP #-}
+
 -- | The timer workloads. One source for both sides: with MILLRACE defined the timers are Millrace's, without it
 -- they are GHC's own. Prints the seconds that the work took; what starts with the first timer has started before.
 --
@@ -95,14 +96,16 @@ armAndCancel n = do
   manager <- getSystemTimerManager
   replicateM_ n (registerTimeout manager tenSeconds (pure ()) >>= unregisterTimeout manager)
 
-#ifdef MILLRACE
 -- What a server does that gives each request ten seconds.
 setDeadlines :: Int -> IO Double
+#ifdef MILLRACE
 setDeadlines n = do
   (near, _far) <- socketPair AF_UNIX Stream defaultProtocol
   _ <- forkIO (void (recv near 1))
   yield
   timed (replicateM_ n (deadlineAfter tenSeconds >>= setReadDeadline near))
+#else
+setDeadlines _ = error "deadline: only Millrace's sockets have deadlines"
 #endif
 
 -- Delays that look random, spread so that few threads wake at once.
@@ -136,8 +139,6 @@ main = do
     ["timeouts", n, calls] -> timed (timeouts yield (read n) (read calls))
     ["brief", n, calls] -> timed (timeouts (pure ()) (read n) (read calls))
     ["rearm", n, rounds] -> rearm (read n) (read rounds)
-#ifdef MILLRACE
     ["deadline", n] -> setDeadlines (read n)
-#endif
     _ -> error "usage: timers sleepers|floor|callbacks|arm|lateness|deadline N, timeouts|brief THREADS CALLS, rearm TIMERS ROUNDS"
   printf "%.6f\n" seconds

@@ -50,8 +50,9 @@ typedef struct ring_state {
     mr_slot *backlog_first; /* operations whose submission or cancellation found no room in the ring */
     mr_slot *backlog_last;
     bool wake_armed;
-    int edges; /* an epoll descriptor, see waits_for_edge; opened with the ring: later, it could take the number of a standard
-                * descriptor that was closed */
+    /* an epoll descriptor, see waits_for_edge; opened with the ring: later, it could take the number of a standard
+     * descriptor that was closed */
+    int edges;
     bool edges_armed;
     size_t edges_waiting;
     bool is_tied;    /* to the thread that uses it first ... */
@@ -69,10 +70,11 @@ static const struct {
     int opcode;
     const char *name;
 } needed_opcodes[] = {
-    {IORING_OP_ACCEPT, "ACCEPT"},   {IORING_OP_RECV, "RECV"},         {IORING_OP_SEND, "SEND"},
-    {IORING_OP_RECVMSG, "RECVMSG"}, {IORING_OP_SENDMSG, "SENDMSG"},   {IORING_OP_POLL_ADD, "POLL_ADD"},
-    {IORING_OP_READ, "READ"},       {IORING_OP_WRITE, "WRITE"},       {IORING_OP_FSYNC, "FSYNC"},
-    {IORING_OP_ASYNC_CANCEL, "ASYNC_CANCEL"},
+    {IORING_OP_ACCEPT, "ACCEPT"},   {IORING_OP_RECV, "RECV"},
+    {IORING_OP_SEND, "SEND"},       {IORING_OP_RECVMSG, "RECVMSG"},
+    {IORING_OP_SENDMSG, "SENDMSG"}, {IORING_OP_POLL_ADD, "POLL_ADD"},
+    {IORING_OP_READ, "READ"},       {IORING_OP_WRITE, "WRITE"},
+    {IORING_OP_FSYNC, "FSYNC"},     {IORING_OP_ASYNC_CANCEL, "ASYNC_CANCEL"},
 };
 
 /* EXT_ARG (5.11): wait with a timeout without taking a submission entry. NODROP (5.5): no completion is lost when the
@@ -84,7 +86,8 @@ static const struct {
  * asked of them then (POLL_FIRST) or end an accept that would wait. Tied: it belongs to nobody until its thread enables it. */
 enum {
     SHARED_RING = IORING_SETUP_COOP_TASKRUN,
-    TIED_RING = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_R_DISABLED,
+    TIED_RING =
+        IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_R_DISABLED,
 };
 
 static int open_ring(struct io_uring *ring, unsigned entries, unsigned completion_entries, unsigned delivery)
@@ -228,7 +231,7 @@ static void free_lent(ring_state *state)
 
 static bool is_lent(const mr_slot *slot)
 {
-    return slot->request.flags & MR_LENT;
+    return slot->request.flags & MR_BORROW;
 }
 
 /* --------------------------------------------------------------------------------------------------- submitting --- */
@@ -342,8 +345,9 @@ static void prepare(const ring_state *state, struct io_uring_sqe *entry, mr_slot
         io_uring_prep_send(entry, number, request->buffer, entry_bytes(request),
                            MSG_NOSIGNAL | MSG_DONTWAIT | (request->flags & MR_MORE ? MSG_MORE : 0));
         break;
-    case MR_EXCHANGE:
-        io_uring_prep_send(entry, number, mr_exchange_bytes(request), request->length, MSG_NOSIGNAL | MSG_DONTWAIT);
+    case MR_SEND_THEN_RECEIVE:
+        io_uring_prep_send(entry, number, mr_send_then_receive_bytes(request), request->length,
+                           MSG_NOSIGNAL | MSG_DONTWAIT);
         break;
     case MR_RECV_VECTOR:
     case MR_SEND_VECTOR:
@@ -543,7 +547,7 @@ static bool is_tried_after_cancel(const mr_slot *slot)
 /* Not in the kernel: it ends here. */
 static void end_outside(mr_loop *loop, mr_slot *slot)
 {
-    if (slot->request.kind == MR_EXCHANGE)
+    if (slot->request.kind == MR_SEND_THEN_RECEIVE)
         mr_loop_send_first(loop, slot);
     else if (!is_tried_after_cancel(slot) || !try_now(loop, slot))
         mr_loop_settle(loop, slot, -ECANCELED);
@@ -658,7 +662,7 @@ static int64_t interpret(const ring_state *state, const mr_slot *slot, int32_t r
 {
     if (result > 0 && mr_is_wait(slot->request.kind)) /* a poll's result is a mask */
         return waits_for_edge(state, slot, result) ? -EAGAIN : 0;
-    if (result == -EAGAIN && slot->request.kind == MR_EXCHANGE)
+    if (result == -EAGAIN && slot->request.kind == MR_SEND_THEN_RECEIVE)
         return mr_not_sent(0);
     return result;
 }
@@ -858,8 +862,8 @@ static void wait_for_completions(const mr_loop *loop, uint64_t until_ns)
 /* Kernels before Linux 6.1 tie no ring. */
 static int open_ring_of(const mr_loop *loop, ring_state *state)
 {
-    state->is_tied = loop->group->owners_are_fixed &&
-                     open_ring(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES, TIED_RING) == 0;
+    state->is_tied =
+        loop->group->owners_are_fixed && open_ring(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES, TIED_RING) == 0;
     state->is_enabled = !state->is_tied;
     return state->is_tied ? 0 : open_ring(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES, SHARED_RING);
 }

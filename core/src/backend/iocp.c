@@ -69,17 +69,17 @@ typedef struct operation {
     OVERLAPPED overlapped; /* first: a dequeued OVERLAPPED is cast back to its operation */
     mr_loop *loop;
     mr_slot *slot;
-    HANDLE target;       /* what CancelIoEx needs besides */
-    HANDLE event;        /* on a socket of another port: signalled by the completion, and ... */
-    HANDLE event_wait;   /* ... waited for by the thread pool */
-    bool is_shut;        /* cancelled because its direction was shut down */
-    SOCKET accepted;     /* ACCEPT: the socket that the connection becomes */
-    void *view;          /* SEND_FILE: the part of the file that is being sent */
+    HANDLE target;     /* what CancelIoEx needs besides */
+    HANDLE event;      /* on a socket of another port: signalled by the completion, and ... */
+    HANDLE event_wait; /* ... waited for by the thread pool */
+    bool is_shut;      /* cancelled because its direction was shut down */
+    SOCKET accepted;   /* ACCEPT: the socket that the connection becomes */
+    void *view;        /* SEND_FILE: the part of the file that is being sent */
     union {
         char addresses[2 * ADDRESS_SIZE];
         driver_poll poll;
     };
-    WSABUF elements[];   /* of vectors */
+    WSABUF elements[]; /* of vectors */
 } operation;
 
 static LPFN_CONNECTEX connect_ex;
@@ -98,7 +98,7 @@ static operation *operation_of(const mr_slot *slot)
 /* A receive that brings no buffer waits for bytes and then is attempted with one that is lent. */
 static bool is_lent(const mr_slot *slot)
 {
-    return slot->request.flags & MR_LENT;
+    return slot->request.flags & MR_BORROW;
 }
 
 static bool asks_for_readiness(const mr_slot *slot)
@@ -186,13 +186,13 @@ static int start_accept(operation *op)
         return last_error();
     if (!is_listening)
         return -EINVAL;
-    op->accepted = WSASocketW(family_of(listener), SOCK_STREAM, 0, NULL, 0,
-                              WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT);
+    op->accepted =
+        WSASocketW(family_of(listener), SOCK_STREAM, 0, NULL, 0, WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT);
     if (op->accepted == INVALID_SOCKET)
         return last_error();
     DWORD received;
-    return outcome(accept_ex(listener, op->accepted, op->addresses, 0, ADDRESS_SIZE, ADDRESS_SIZE, &received,
-                             &op->overlapped));
+    return outcome(
+        accept_ex(listener, op->accepted, op->addresses, 0, ADDRESS_SIZE, ADDRESS_SIZE, &received, &op->overlapped));
 }
 
 /* ConnectEx wants a socket that is bound, to whatever address. */
@@ -256,9 +256,10 @@ static int start_wait(operation *op)
                        ? DRIVER_SEND | DRIVER_CONNECT_FAIL
                        : DRIVER_RECEIVE | DRIVER_RECEIVE_EXPEDITED | DRIVER_DISCONNECT | DRIVER_ACCEPT;
     op->target = state_of(op->loop)->driver;
-    op->poll = (driver_poll){
-        .timeout.QuadPart = INT64_MAX, .count = 1, .socket = (HANDLE)socket_of(op->slot),
-        .events = events | DRIVER_ABORT | DRIVER_LOCAL_CLOSE};
+    op->poll = (driver_poll){.timeout.QuadPart = INT64_MAX,
+                             .count = 1,
+                             .socket = (HANDLE)socket_of(op->slot),
+                             .events = events | DRIVER_ABORT | DRIVER_LOCAL_CLOSE};
     /* An OVERLAPPED begins with an IO_STATUS_BLOCK, and its address is what the port hands back. */
     IO_STATUS_BLOCK *status = (IO_STATUS_BLOCK *)&op->overlapped;
     NTSTATUS result = NtDeviceIoControlFile(op->target, NULL, NULL, &op->overlapped, status, IOCTL_DRIVER_POLL,
@@ -573,7 +574,8 @@ static int64_t attempt_on_file(mr_slot *slot)
         return last_error();
     int64_t result = begin_on_file(slot, &overlapped);
     if (result == 0)
-        result = GetOverlappedResult(file_of(slot), &overlapped, &transferred, TRUE) ? (int64_t)transferred : last_error();
+        result =
+            GetOverlappedResult(file_of(slot), &overlapped, &transferred, TRUE) ? (int64_t)transferred : last_error();
     CloseHandle(event);
     return with_end(slot->request.kind, result);
 }
@@ -788,8 +790,7 @@ static BOOL CALLBACK start_winsock(INIT_ONCE *once, void *error, void **unused)
         return FALSE;
     }
     SOCKET any = socket(AF_INET, SOCK_STREAM, 0);
-    bool found = any != INVALID_SOCKET &&
-                 find_function(any, (GUID)WSAID_ACCEPTEX, &accept_ex, sizeof accept_ex) &&
+    bool found = any != INVALID_SOCKET && find_function(any, (GUID)WSAID_ACCEPTEX, &accept_ex, sizeof accept_ex) &&
                  find_function(any, (GUID)WSAID_CONNECTEX, &connect_ex, sizeof connect_ex);
     *(int *)error = found ? 0 : last_error();
     if (any != INVALID_SOCKET)

@@ -152,7 +152,7 @@ static int64_t attempt_with(mr_machine *machine, mr_slot *slot, mr_fault fault)
         return mr_machine_writable(machine, mr_slot_number(slot));
     case MR_SHUTDOWN:
         return mr_machine_shutdown(machine, mr_slot_number(slot), (int)request->length);
-    case MR_EXCHANGE:
+    case MR_SEND_THEN_RECEIVE:
     case MR_CLOSE:
     case MR_TIMEOUT:
     case MR_KIND_COUNT:
@@ -193,7 +193,7 @@ static unsigned applicable_faults(mr_kind kind)
         return BIT(SHORT) | BIT(DELAY) | BIT(RESET) | BIT(RESET_AFTER) | BIT(INTERRUPTED) | BIT(LATE_CANCEL);
     case MR_SEND:
     case MR_SEND_VECTOR:
-    case MR_EXCHANGE:
+    case MR_SEND_THEN_RECEIVE:
         return BIT(SHORT) | BIT(DELAY) | BIT(RESET) | BIT(RESET_AFTER) | BIT(HALF_CLOSE) | BIT(STALL) |
                BIT(NO_BUFFERS) | BIT(INTERRUPTED) | BIT(LATE_CANCEL);
     case MR_SEND_FILE:
@@ -325,7 +325,7 @@ static bool run(mr_loop *loop, mr_slot *slot)
         }
         if (settle(loop, slot, result))
             return true;
-        if (must_queue(slot)) /* an MR_EXCHANGE has sent, and it is not its turn to receive */
+        if (must_queue(slot)) /* an MR_SEND_THEN_RECEIVE has sent, and it is not its turn to receive */
             return false;
     }
 }
@@ -351,7 +351,7 @@ static void submit(mr_loop *loop, mr_slot *slot)
     MR_TRACE(machine, "%s %d length %llu", mr_kind_name(slot->request.kind), number,
              (unsigned long long)slot->request.length);
     slot->backlog = (uint8_t)mr_machine_next_fault(machine, applicable_faults_of(machine, slot));
-    bool must_wait = must_queue(slot) && slot->request.kind != MR_EXCHANGE;
+    bool must_wait = must_queue(slot) && slot->request.kind != MR_SEND_THEN_RECEIVE;
     if (must_wait || !run(loop, slot))
         park(loop, number);
     mr_machine_unlock(machine);

@@ -1,5 +1,4 @@
-/* datagram.c: messages between sockets without a connection, which may be lost, doubled and overtaken. Knows nothing of
- * loops. */
+/* datagram.c: messages between sockets without a connection, which may be lost, doubled and overtaken. */
 #include "machine.h"
 
 #include <errno.h>
@@ -92,14 +91,14 @@ static void transmit(mr_machine *machine, mr_socket *receiver, mr_datagram *data
     if (then_ns <= mr_machine_now_ns(machine))
         mr_datagram_arrives(machine, receiver, datagram);
     else
-        mr_machine_plan_happening(machine, then_ns, (mr_happening){.kind = MR_HAPPENS_DATAGRAM, .socket = receiver,
-                                                                   .datagram = datagram});
+        mr_machine_plan_happening(
+            machine, then_ns, (mr_happening){.kind = MR_HAPPENS_DATAGRAM, .socket = receiver, .datagram = datagram});
 }
 
 static void transmit_with_faults(mr_machine *machine, mr_socket *receiver, mr_datagram *datagram)
 {
-    mr_fault fault = mr_machine_next_fault(
-        machine, 1u << MR_FAULT_LOSS | 1u << MR_FAULT_DUPLICATION | 1u << MR_FAULT_OVERTAKEN);
+    mr_fault fault =
+        mr_machine_next_fault(machine, 1u << MR_FAULT_LOSS | 1u << MR_FAULT_DUPLICATION | 1u << MR_FAULT_OVERTAKEN);
     if (fault == MR_FAULT_LOSS) {
         free(datagram);
         return;

@@ -1,4 +1,4 @@
-/* disk.c: files of a simulated machine, by name and without, and the room that they take. Knows nothing of loops. */
+/* disk.c: files of a simulated machine, by name and without, and the room that they take. */
 #include "machine.h"
 
 #include <errno.h>
@@ -158,8 +158,10 @@ static int install(mr_machine *machine, mr_contents *contents, int flags)
     mr_bytes_file *file = calloc(1, sizeof *file);
     if (!file)
         return -ENOMEM;
-    *file = (mr_bytes_file){.file.kind = MR_FILE_BYTES, .contents = contents,
-                            .can_read = access != O_WRONLY, .can_write = access != O_RDONLY};
+    *file = (mr_bytes_file){.file.kind = MR_FILE_BYTES,
+                            .contents = contents,
+                            .can_read = access != O_WRONLY,
+                            .can_write = access != O_RDONLY};
     int number = mr_machine_install(machine, &file->file, 0);
     if (number < 0)
         free(file);

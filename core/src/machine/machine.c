@@ -1,4 +1,4 @@
-/* machine.c: a machine's life, its time, its chances and its trace. Knows no kind of file. */
+/* machine.c: a machine's life, its time, its chances and its trace. */
 #include "machine.h"
 
 #include <errno.h>
@@ -11,9 +11,9 @@
 enum { BUFFER_BYTES_DEFAULT = 208 * 1024 };
 
 #define DELAY_MAX_DEFAULT_NS UINT64_C(10000000)
-#define STALL_DEFAULT_NS (30 * MR_NS_PER_S)
-#define AWAIT_NS (MR_NS_PER_S / 1000) /* of real time, between two looks */
-#define MILLION 1000000
+#define STALL_DEFAULT_NS     (30 * MR_NS_PER_S)
+#define AWAIT_NS             (MR_NS_PER_S / 1000) /* of real time, between two looks */
+#define MILLION              1000000
 
 void mr_machine_lock(mr_machine *machine)
 {
@@ -169,10 +169,9 @@ uint64_t mr_machine_delay_ns(mr_machine *machine)
 
 const char *mr_fault_name(mr_fault fault)
 {
-    static const char *const names[] = {
-        [MR_FAULT_NONE] = "none",
+    static const char *const names[] = {[MR_FAULT_NONE] = "none",
 #define MR_FAULT_TEXT(name, text) [MR_FAULT_##name] = text,
-        MR_FAULTS(MR_FAULT_TEXT)
+                                        MR_FAULTS(MR_FAULT_TEXT)
 #undef MR_FAULT_TEXT
     };
     return (unsigned)fault < MR_FAULT_COUNT ? names[fault] : "unknown";

@@ -3,22 +3,23 @@
  *
  * machine.c keeps the time, the events to come and the chances; numbers.c, which file a descriptor number means;
  * stream.c, bytes on their way; datagram.c, messages; name.c, addresses; socket.c, connections; disk.c, files;
- * object.c, what all have in common. A file that changes tells those who watch it. Everything happens under the
- * machine's lock.
+ * object.c, what all have in common. A file that changes tells its watchers. Everything happens under the machine's
+ * lock. Must not know: loops, backends.
  */
 #ifndef MILLRACE_MACHINE_INSIDES_H
 #define MILLRACE_MACHINE_INSIDES_H
 
 #include "millrace_machine.h"
 
-#include "../loop.h"
+#include "../timer.h"
+#include "../units.h"
 
 #include <netinet/in.h>
 #include <pthread.h>
 
 #ifndef SOCK_NONBLOCK /* macOS has no such flags: there only the core's own accept asks a machine for them */
 #define SOCK_NONBLOCK 0x20000000
-#define SOCK_CLOEXEC 0x10000000
+#define SOCK_CLOEXEC  0x10000000
 #endif
 
 /* ------------------------------------------------------------------------------------------------------- files --- */
@@ -27,7 +28,7 @@ typedef enum mr_file_kind { MR_FILE_SOCKET, MR_FILE_EVENT, MR_FILE_BYTES } mr_fi
 
 /* Somebody who is told when a file changes: a loop, for one descriptor number. */
 typedef struct mr_watch {
-    struct mr_watch *next;    /* on the same file */
+    struct mr_watch *next;      /* on the same file */
     struct mr_watcher *watcher; /* NULL: nobody any more; it is still on a list of reports */
     int number;
     bool is_reported;
@@ -157,26 +158,26 @@ typedef struct mr_listener {
 
 typedef struct mr_socket {
     mr_file file;
-    struct mr_socket *peer;    /* the other end; NULL: gone, or there never was one */
-    struct mr_socket *queued;  /* successor in a listener's queue */
+    struct mr_socket *peer;   /* the other end; NULL: gone, or there never was one */
+    struct mr_socket *queued; /* successor in a listener's queue */
     struct mr_socket *next_bound;
-    struct mr_socket *target;  /* CONNECTING: the listener in whose queue it waits */
+    struct mr_socket *target; /* CONNECTING: the listener in whose queue it waits */
     mr_listener *listener;
     mr_stream incoming;
     mr_datagram *datagrams, *last_datagram; /* those that have arrived */
     mr_name local, remote;
-    int error;                 /* to be told once */
-    uint32_t events;           /* events to come that mean this socket */
+    int error;       /* to be told once */
+    uint32_t events; /* events to come that mean this socket */
     uint8_t state;
     uint8_t family;
     uint8_t type;
     bool is_pipe_reader, is_pipe_writer;
     bool cannot_receive, cannot_send;
-    bool resets_at_close;      /* SO_LINGER of no time */
-    bool shares_port;          /* SO_REUSEPORT */
-    bool has_told;             /* a connect has returned its success */
+    bool resets_at_close; /* SO_LINGER of no time */
+    bool shares_port;     /* SO_REUSEPORT */
+    bool has_told;        /* a connect has returned its success */
     bool is_bound;
-    bool is_gone;              /* closed; freed with the last event that means it */
+    bool is_gone; /* closed; freed with the last event that means it */
 } mr_socket;
 
 /* ----------------------------------------------------------------------------------------------------- machine --- */
@@ -209,7 +210,7 @@ struct mr_machine {
 
     uint64_t now_ns;
     bool keeps_real_time;
-    uint64_t real_offset_ns; /* real time minus the machine's */
+    uint64_t real_offset_ns;  /* real time minus the machine's */
     mr_happening *happenings; /* a heap, the next one first */
     size_t happening_count, happening_capacity;
     uint64_t next_serial;
@@ -223,7 +224,7 @@ struct mr_machine {
     int limit;
 
     mr_contents *named; /* files that have a name */
-    mr_socket *bound; /* sockets that somebody may connect to */
+    mr_socket *bound;   /* sockets that somebody may connect to */
     in_port_t next_port;
     uint32_t next_host;
     unsigned next_abstract;
@@ -250,10 +251,10 @@ int mr_machine_advance_locked(mr_machine *machine, uint64_t until_ns);
 /* What was to happen to a loop will not. */
 void mr_machine_forget_loop(mr_machine *machine, const mr_loop *loop);
 
-#define MR_TRACE(machine, ...)                                                                                         \
-    do {                                                                                                               \
-        if ((machine)->plan.traces)                                                                                    \
-            mr_machine_note(machine, __VA_ARGS__);                                                                     \
+#define MR_TRACE(machine, ...)                     \
+    do {                                           \
+        if ((machine)->plan.traces)                \
+            mr_machine_note(machine, __VA_ARGS__); \
     } while (0)
 
 /* numbers.c */

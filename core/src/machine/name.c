@@ -1,4 +1,4 @@
-/* name.c: socket addresses in a compact form, and which socket a name reaches. Knows no sockets. */
+/* name.c: socket addresses in a compact form, and which socket a name reaches. */
 #include "machine.h"
 
 #include <errno.h>

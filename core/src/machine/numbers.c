@@ -1,4 +1,4 @@
-/* numbers.c: which file a descriptor number of a simulated machine means. Knows no kind of file. */
+/* numbers.c: which file a descriptor number of a simulated machine means. */
 #include "machine.h"
 
 #include <errno.h>

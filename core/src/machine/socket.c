@@ -1,5 +1,5 @@
 /* socket.c: connections of a simulated machine: streams with two ends, listeners and their queues, and pipes, which are
- * streams with one direction; and what all sockets have. Knows nothing of loops. */
+ * streams with one direction; and what all sockets have. */
 #include "machine.h"
 
 #include <errno.h>
@@ -165,8 +165,7 @@ static void transmit(mr_machine *machine, mr_socket *receiver, mr_segment_kind k
         stream->last_on_its_way->next = segment;
     } else {
         stream->on_its_way = segment;
-        mr_machine_plan_happening(machine, then_ns,
-                                  (mr_happening){.kind = MR_HAPPENS_ARRIVAL, .socket = receiver});
+        mr_machine_plan_happening(machine, then_ns, (mr_happening){.kind = MR_HAPPENS_ARRIVAL, .socket = receiver});
     }
     stream->last_on_its_way = segment;
 }
@@ -638,7 +637,8 @@ int mr_machine_pipe(mr_machine *machine, int numbers[2], int flags)
 static bool is_taken(const mr_machine *machine, const mr_socket *socket, const mr_name *name)
 {
     for (const mr_socket *each = machine->bound; each; each = each->next_bound)
-        if (each->type == socket->type && mr_name_reaches(name, &each->local) && !(socket->shares_port && each->shares_port))
+        if (each->type == socket->type && mr_name_reaches(name, &each->local) &&
+            !(socket->shares_port && each->shares_port))
             return true;
     return false;
 }

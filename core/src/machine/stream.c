@@ -1,4 +1,4 @@
-/* stream.c: the bytes of one direction. Knows neither sockets nor time. */
+/* stream.c: the bytes of one direction. Must not know: sockets, the clock. */
 #include "machine.h"
 
 #include <stdlib.h>

@@ -267,14 +267,14 @@ static void an_acceptor_of_another_loop_can_be_recalled(void)
 }
 
 /* Whatever is recalled has sent: its bytes arrive once. */
-static void an_exchange_is_recalled_when_it_has_sent(void)
+static void a_send_then_receive_is_recalled_when_it_has_sent(void)
 {
     connection c = tcp_connection();
     for (unsigned polls = 0; polls < 3; polls++) {
-        mr_buffer *buffer = mr_loop_lend(driver_loop(c.d));
+        mr_buffer *buffer = mr_loop_borrow(driver_loop(c.d));
         char answer[3];
         memcpy(buffer->bytes, "ask", 3);
-        mr_token token = start(c.d, exchange_request(c.handle, buffer, 0, 3));
+        mr_token token = start(c.d, send_then_receive_request(c.handle, buffer, 0, 3));
         for (unsigned i = 0; i < polls; i++)
             poll_once(c.d);
         CHECK_EQ(mr_group_recall(driver_group(c.d), driver_loop(c.d), c.handle), 0);
@@ -314,7 +314,7 @@ const conform_case cancel_cases[] = {
     CASE(no_connection_is_lost),
     CASE(receivers_can_be_recalled),
     CASE(an_acceptor_of_another_loop_can_be_recalled),
-    CASE(an_exchange_is_recalled_when_it_has_sent),
+    CASE(a_send_then_receive_is_recalled_when_it_has_sent),
     CASE(memory_does_not_grow_by_cancelling),
     {0},
 };

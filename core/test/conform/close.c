@@ -424,8 +424,7 @@ static void only_one_of_two_closers_succeeds(void)
         handles[i] = adopt(drivers[0], pair[0]);
     }
     for (int i = 0; i < 2; i++) {
-        closers[i] = (closer){
-            .d = drivers[i], .handles = handles, .count = COUNT, .start = &go, .finished = &finished};
+        closers[i] = (closer){.d = drivers[i], .handles = handles, .count = COUNT, .start = &go, .finished = &finished};
         start_thread(&threads[i], close_all, &closers[i]);
     }
     atomic_store(&go, true);

@@ -23,42 +23,45 @@ typedef struct conform_case {
     void (*run)(void);
 } conform_case;
 
-#define CASE(function) {#function, function}
+#define CASE(function)      \
+    {                       \
+#function, function \
+    }
 
 /* The files of this directory: X(file) stands for a table file_cases[] that ends with a case without a name. Those of
  * the first list are about every system; the others, about what only such systems have. */
-#define CONFORM_FILES_EVERYWHERE(X)                                                                                    \
-    X(accept)                                                                                                          \
-    X(cancel)                                                                                                          \
-    X(close)                                                                                                           \
-    X(connect)                                                                                                         \
-    X(deadline)                                                                                                        \
-    X(file)                                                                                                            \
-    X(exchange)                                                                                                        \
-    X(lent)                                                                                                            \
-    X(pressure)                                                                                                        \
-    X(recv)                                                                                                            \
-    X(request)                                                                                                         \
-    X(send)                                                                                                            \
-    X(send_file)                                                                                                       \
-    X(shutdown)                                                                                                        \
-    X(threads)                                                                                                         \
-    X(timeout)                                                                                                         \
-    X(token)                                                                                                           \
-    X(vector)                                                                                                          \
-    X(wait)                                                                                                            \
+#define CONFORM_FILES_EVERYWHERE(X) \
+    X(accept)                       \
+    X(cancel)                       \
+    X(close)                        \
+    X(connect)                      \
+    X(deadline)                     \
+    X(file)                         \
+    X(send_then_receive)            \
+    X(lent)                         \
+    X(pressure)                     \
+    X(recv)                         \
+    X(request)                      \
+    X(send)                         \
+    X(send_file)                    \
+    X(shutdown)                     \
+    X(threads)                      \
+    X(timeout)                      \
+    X(token)                        \
+    X(vector)                       \
+    X(wait)                         \
     X(wake)
 
-#define CONFORM_FILES_POSIX(X)                                                                                         \
-    X(datagram)                                                                                                        \
-    X(descriptor)                                                                                                      \
-    X(exhaustion)                                                                                                      \
-    X(fork)                                                                                                            \
-    X(shared_listener)                                                                                                 \
+#define CONFORM_FILES_POSIX(X) \
+    X(datagram)                \
+    X(descriptor)              \
+    X(exhaustion)              \
+    X(fork)                    \
+    X(shared_listener)         \
     X(unix_socket)
 
-#define CONFORM_FILES_LINUX(X)                                                                                         \
-    X(error_queue)                                                                                                     \
+#define CONFORM_FILES_LINUX(X) \
+    X(error_queue)             \
     X(refusal)
 
 #ifdef __linux__
@@ -79,7 +82,7 @@ extern bool conform_fixes_owners;
 
 /* ----------------------------------------------------------------------------------------------------- driver --- */
 
-#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_MS     UINT64_C(1000000)
 #define NS_PER_SECOND UINT64_C(1000000000)
 
 /*
@@ -134,10 +137,10 @@ mr_completion driver_perform(driver *d, mr_request request);
 unsigned run_for_ms(driver *d, unsigned duration_ms);
 
 /* Drives the loop for 20 ms and fails the test if the operation has ended. */
-#define CHECK_STAYS_PENDING(d, token)                                                                                  \
-    do {                                                                                                               \
-        run_for_ms(d, 20);                                                                                             \
-        CHECK(!has_arrived(d, token));                                                                                 \
+#define CHECK_STAYS_PENDING(d, token)  \
+    do {                               \
+        run_for_ms(d, 20);             \
+        CHECK(!has_arrived(d, token)); \
     } while (0)
 
 mr_counters counters_of(driver *d);
@@ -146,7 +149,7 @@ mr_counters counters_of(driver *d);
 
 mr_request recv_request(mr_handle handle, void *buffer, size_t size);
 mr_request lent_request(mr_handle handle, size_t size);
-mr_request exchange_request(mr_handle handle, mr_buffer *buffer, size_t offset, size_t size);
+mr_request send_then_receive_request(mr_handle handle, mr_buffer *buffer, size_t offset, size_t size);
 mr_request send_request(mr_handle handle, const void *buffer, size_t size);
 mr_request send_all_request(mr_handle handle, const void *buffer, size_t size);
 mr_request vector_request(mr_kind kind, mr_handle handle, struct iovec *elements, size_t count);

@@ -110,7 +110,7 @@ static mr_request receiving_request(const connection *c, int kind, struct iovec 
     case 2:
         return lent_request(c->handle, element->iov_len);
     default:
-        return exchange_request(c->handle, mr_loop_lend(driver_loop(c->d)), 0, 1);
+        return send_then_receive_request(c->handle, mr_loop_borrow(driver_loop(c->d)), 0, 1);
     }
 }
 

@@ -212,8 +212,8 @@ static void a_foreign_wait_outlives_the_first_use_of_the_handle(void)
     driver_free(c.d);
 }
 
-/* What cannot be watched any longer ends those who wait for a report. An exchange that has yet to send is none of them. */
-static void an_exchange_does_not_end_with_those_who_wait(void)
+/* What cannot be watched any longer ends the operations that wait for an event. A send-then-receive that has yet to send is not one of them. */
+static void a_send_then_receive_does_not_end_with_those_who_wait(void)
 {
     driver *d = driver_new();
     int pair[2];
@@ -223,7 +223,7 @@ static void an_exchange_does_not_end_with_those_who_wait(void)
     run_for_ms(d, 2);
     mr_handle handle = adopt(d, pair[0]);
     mr_completion completion;
-    bool is_pending = submit(d, exchange_request(handle, mr_loop_lend(driver_loop(d)), 0, 1), &completion);
+    bool is_pending = submit(d, send_then_receive_request(handle, mr_loop_borrow(driver_loop(d)), 0, 1), &completion);
     system_close(pair[0]); /* nobody may; it is the simplest way to have a watch refused */
     mr_loop_cancel(driver_loop(d), cancelled);
     finish(d, cancelled);
@@ -261,7 +261,7 @@ static void a_number_that_nobody_can_have_costs_no_memory(void)
 }
 
 const conform_case descriptor_cases[] = {
-    CASE(an_exchange_does_not_end_with_those_who_wait),
+    CASE(a_send_then_receive_does_not_end_with_those_who_wait),
     CASE(a_number_that_nobody_can_have_costs_no_memory),
     CASE(a_foreign_wait_outlives_the_first_use_of_the_handle),
     CASE(a_pipe_can_be_waited_for),

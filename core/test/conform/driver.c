@@ -243,12 +243,12 @@ mr_request recv_request(mr_handle handle, void *buffer, size_t size)
 
 mr_request lent_request(mr_handle handle, size_t size)
 {
-    return with_flags(recv_request(handle, NULL, size), MR_LENT);
+    return with_flags(recv_request(handle, NULL, size), MR_BORROW);
 }
 
-mr_request exchange_request(mr_handle handle, mr_buffer *buffer, size_t offset, size_t size)
+mr_request send_then_receive_request(mr_handle handle, mr_buffer *buffer, size_t offset, size_t size)
 {
-    mr_request request = request_of(MR_EXCHANGE, handle, buffer, size);
+    mr_request request = request_of(MR_SEND_THEN_RECEIVE, handle, buffer, size);
     request.offset = offset;
     return request;
 }

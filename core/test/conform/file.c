@@ -35,8 +35,12 @@ static void close_opened(opened *f)
 static mr_request file_request(mr_kind kind, const opened *f, const void *buffer, size_t size, uint64_t offset)
 {
     static uint64_t serial;
-    return (mr_request){.kind = kind, .handle = f->handle, .buffer = (void *)(uintptr_t)buffer, .length = size,
-                        .offset = offset, .user_data = 500 + ++serial};
+    return (mr_request){.kind = kind,
+                        .handle = f->handle,
+                        .buffer = (void *)(uintptr_t)buffer,
+                        .length = size,
+                        .offset = offset,
+                        .user_data = 500 + ++serial};
 }
 
 static int64_t read_at(opened *f, void *buffer, size_t size, uint64_t offset)

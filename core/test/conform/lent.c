@@ -1,4 +1,4 @@
-/* lent.c: MR_RECV with MR_LENT, where the loop brings the buffer. */
+/* lent.c: MR_RECV with MR_BORROW, where the loop brings the buffer. */
 #include "conform.h"
 
 static void takes_what_is_there(void)
@@ -70,9 +70,9 @@ static void an_error_lends_nothing(void)
 static void now_does_not_wait(void)
 {
     connection c = local_connection();
-    check_nothing_lent(perform(c.d, with_flags(lent_request(c.handle, 10), MR_NOW | MR_LENT)), -EAGAIN);
+    check_nothing_lent(perform(c.d, with_flags(lent_request(c.handle, 10), MR_NOW | MR_BORROW)), -EAGAIN);
     write_all(c.peer, "abc", 3);
-    check_lent(c.d, perform(c.d, with_flags(lent_request(c.handle, 10), MR_NOW | MR_LENT)), "abc");
+    check_lent(c.d, perform(c.d, with_flags(lent_request(c.handle, 10), MR_NOW | MR_BORROW)), "abc");
     driver_free(c.d);
 }
 
@@ -126,7 +126,7 @@ static void a_buffer_may_go_back_to_another_loop(void)
     write_all(c.peer, "x", 1);
     mr_completion completion = perform(c.d, lent_request(c.handle, 10));
     mr_loop_give_back(driver_loop(other), completion.buffer);
-    mr_buffer *lent = mr_loop_lend(driver_loop(other));
+    mr_buffer *lent = mr_loop_borrow(driver_loop(other));
     CHECK(lent == completion.buffer);
     mr_loop_give_back(driver_loop(c.d), lent);
     mr_loop_give_back(driver_loop(c.d), mr_buffer_create());
@@ -138,11 +138,11 @@ static void mistakes_are_refused(void)
 {
     connection c = local_connection();
     char byte = 0;
-    mr_request with_buffer = with_flags(recv_request(c.handle, &byte, 1), MR_LENT);
+    mr_request with_buffer = with_flags(recv_request(c.handle, &byte, 1), MR_BORROW);
     check_nothing_lent(perform(c.d, with_buffer), -EINVAL);
     check_nothing_lent(perform(c.d, lent_request(c.handle, 0)), -EINVAL);
-    check_nothing_lent(perform(c.d, with_flags(lent_request(c.handle, 1), MR_LENT | MR_ALL)), -EINVAL);
-    check_nothing_lent(perform(c.d, with_flags(send_request(c.handle, NULL, 0), MR_LENT)), -EINVAL);
+    check_nothing_lent(perform(c.d, with_flags(lent_request(c.handle, 1), MR_BORROW | MR_ALL)), -EINVAL);
+    check_nothing_lent(perform(c.d, with_flags(send_request(c.handle, NULL, 0), MR_BORROW)), -EINVAL);
     driver_free(c.d);
 }
 

@@ -45,7 +45,7 @@ static void run_case(uintptr_t index)
         CHECK_EQ(mr_machine_create(&(mr_machine_plan){.seed = harness_first_seed() + index}, &test_machine), 0);
     else
 #endif
-    if (planned->backend != MR_BACKEND_AUTO && mr_backend_probe(planned->backend, reason, sizeof reason) != 0)
+        if (planned->backend != MR_BACKEND_AUTO && mr_backend_probe(planned->backend, reason, sizeof reason) != 0)
         SKIP("%s", reason);
     conform_backend = planned->backend;
     conform_fixes_owners = planned->fixes_owners;
@@ -65,8 +65,8 @@ static void add_case(const char *backend_name, mr_backend backend, const char *f
 {
     CHECK_LT(test_count, TESTS_MAX);
     planned_case *planned = &plan[test_count];
-    *planned = (planned_case){.backend = backend, .conform_case = added,
-                              .fixes_owners = strcmp(backend_name, FIXED_OWNERS) == 0};
+    *planned = (planned_case){
+        .backend = backend, .conform_case = added, .fixes_owners = strcmp(backend_name, FIXED_OWNERS) == 0};
     snprintf(planned->name, sizeof planned->name, "%s%s%s/%s", backend_name, *backend_name ? "/" : "", file,
              added->name);
     tests[test_count] = (harness_test){planned->name, run_case, test_count};

@@ -130,21 +130,21 @@ static void a_close_waits(void)
 }
 
 /* Also the sends that have not reached the ring when they are cancelled are made. */
-static void exchanges_that_wait_are_sent_when_cancelled(void)
+static void send_then_receives_that_wait_are_sent_when_cancelled(void)
 {
     crowd *c = new_refused_crowd();
-    static mr_token exchanges[100];
-    enum { EXCHANGES = sizeof exchanges / sizeof *exchanges };
-    for (int i = 0; i < EXCHANGES; i++) {
-        mr_buffer *buffer = mr_loop_lend(driver_loop(c->d));
+    static mr_token tokens[100];
+    enum { TOKENS = sizeof tokens / sizeof *tokens };
+    for (int i = 0; i < TOKENS; i++) {
+        mr_buffer *buffer = mr_loop_borrow(driver_loop(c->d));
         buffer->bytes[0] = 'x';
-        exchanges[i] = start(c->d, exchange_request(c->handle, buffer, 0, 1));
+        tokens[i] = start(c->d, send_then_receive_request(c->handle, buffer, 0, 1));
     }
-    for (int i = 0; i < EXCHANGES; i++)
-        mr_loop_cancel(driver_loop(c->d), exchanges[i]);
-    for (int i = 0; i < EXCHANGES; i++)
-        CHECK_EQ(finish(c->d, exchanges[i]).result, -ECANCELED);
-    CHECK_EQ(drain(c->pair[1]), EXCHANGES);
+    for (int i = 0; i < TOKENS; i++)
+        mr_loop_cancel(driver_loop(c->d), tokens[i]);
+    for (int i = 0; i < TOKENS; i++)
+        CHECK_EQ(finish(c->d, tokens[i]).result, -ECANCELED);
+    CHECK_EQ(drain(c->pair[1]), TOKENS);
     refuses = false;
     hang_up(c->pair[1]);
     for (int i = 0; i < COUNT; i++)
@@ -212,7 +212,7 @@ const conform_case refusal_cases[] = {
     CASE(what_waits_can_be_cancelled),
     CASE(cancellations_wait),
     CASE(a_close_waits),
-    CASE(exchanges_that_wait_are_sent_when_cancelled),
+    CASE(send_then_receives_that_wait_are_sent_when_cancelled),
     CASE(an_accept_that_waits_looks_before_it_ends),
     CASE(a_receive_that_waits_is_tried_when_its_time_is_over),
     {0},

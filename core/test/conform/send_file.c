@@ -16,7 +16,11 @@ static int pattern_file(void)
 
 static mr_request send_file_request(mr_handle handle, int file, uint64_t offset, uint64_t length)
 {
-    return (mr_request){.kind = MR_SEND_FILE, .handle = handle, .file = file, .offset = offset, .length = length,
+    return (mr_request){.kind = MR_SEND_FILE,
+                        .handle = handle,
+                        .file = file,
+                        .offset = offset,
+                        .length = length,
                         .user_data = 77 + offset};
 }
 

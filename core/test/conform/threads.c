@@ -279,8 +279,8 @@ typedef struct worker {
     int peer;
     uint64_t number;
     unsigned rounds;
-    mr_token *tokens;          /* one for each round */
-    _Atomic int64_t *results;  /* likewise, written by the owner */
+    mr_token *tokens;         /* one for each round */
+    _Atomic int64_t *results; /* likewise, written by the owner */
     uint64_t written, received;
     atomic_uint *finished;
 } worker;
@@ -344,9 +344,14 @@ static void *run_worker(void *argument)
 static worker new_worker(driver *d, uint64_t number, unsigned rounds, atomic_uint *finished, int pair[2])
 {
     local_pair(pair);
-    worker w = {.loop = driver_loop(d), .handle = adopt(d, pair[0]), .peer = pair[1], .number = number,
-                .rounds = rounds, .tokens = calloc(rounds, sizeof(mr_token)),
-                .results = calloc(rounds, sizeof(_Atomic int64_t)), .finished = finished};
+    worker w = {.loop = driver_loop(d),
+                .handle = adopt(d, pair[0]),
+                .peer = pair[1],
+                .number = number,
+                .rounds = rounds,
+                .tokens = calloc(rounds, sizeof(mr_token)),
+                .results = calloc(rounds, sizeof(_Atomic int64_t)),
+                .finished = finished};
     for (unsigned round = 0; round < rounds; round++) {
         mr_kind kind = is_for_timeout(round) ? MR_TIMEOUT : MR_RECV;
         CHECK_EQ(mr_loop_reserve(w.loop, kind, &w.tokens[round]), 0);

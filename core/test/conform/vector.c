@@ -122,13 +122,7 @@ static void a_mistaken_count_is_refused(void)
 }
 
 const conform_case vector_cases[] = {
-    CASE(receives_into_all_elements),
-    CASE(sends_all_elements),
-    CASE(the_array_may_go_after_the_end),
-    CASE(all_goes_through_a_small_buffer),
-    CASE(all_of_nothing_is_nothing),
-    CASE(now_does_not_wait),
-    CASE(end_of_stream_is_zero),
-    CASE(a_mistaken_count_is_refused),
-    {0},
+    CASE(receives_into_all_elements),      CASE(sends_all_elements),          CASE(the_array_may_go_after_the_end),
+    CASE(all_goes_through_a_small_buffer), CASE(all_of_nothing_is_nothing),   CASE(now_does_not_wait),
+    CASE(end_of_stream_is_zero),           CASE(a_mistaken_count_is_refused), {0},
 };

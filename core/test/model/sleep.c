@@ -30,26 +30,26 @@ static void model_looked(void);
 #undef atomic_load
 #undef atomic_exchange
 #undef atomic_compare_exchange_weak
-#define atomic_store(object, value)                                                                                    \
-    do {                                                                                                               \
-        model_point();                                                                                                 \
-        if (!model_is_late(object, (value) != 0))                                                                      \
-            atomic_store_explicit(object, value, memory_order_seq_cst);                                                \
+#define atomic_store(object, value)                                     \
+    do {                                                                \
+        model_point();                                                  \
+        if (!model_is_late(object, (value) != 0))                       \
+            atomic_store_explicit(object, value, memory_order_seq_cst); \
     } while (0)
-#define atomic_load(object)                                                                                            \
-    __extension__({                                                                                                    \
-        model_point();                                                                                                 \
-        __auto_type model_value = atomic_load_explicit(object, memory_order_seq_cst);                                  \
-        model_looked();                                                                                                \
-        model_value;                                                                                                   \
+#define atomic_load(object)                                                           \
+    __extension__({                                                                   \
+        model_point();                                                                \
+        __auto_type model_value = atomic_load_explicit(object, memory_order_seq_cst); \
+        model_looked();                                                               \
+        model_value;                                                                  \
     })
-#define atomic_exchange(object, value)                                                                                 \
-    (model_point(), model_is_late(object, (value) != 0)                                                                \
-                        ? atomic_load_explicit(object, memory_order_seq_cst)                                           \
+#define atomic_exchange(object, value)                                       \
+    (model_point(), model_is_late(object, (value) != 0)                      \
+                        ? atomic_load_explicit(object, memory_order_seq_cst) \
                         : atomic_exchange_explicit(object, value, memory_order_seq_cst))
-#define atomic_compare_exchange_weak(object, expected, value)                                                          \
-    (model_point(), atomic_compare_exchange_strong_explicit(object, expected, value, memory_order_seq_cst,             \
-                                                            memory_order_seq_cst))
+#define atomic_compare_exchange_weak(object, expected, value) \
+    (model_point(),                                           \
+     atomic_compare_exchange_strong_explicit(object, expected, value, memory_order_seq_cst, memory_order_seq_cst))
 
 #include "../../src/loop.c"
 #include "../../src/mailbox.c"
@@ -201,8 +201,12 @@ static void ring_bell(mr_loop *unused)
     bell = true;
 }
 
-static const mr_backend_operations backend = {.create = create, .destroy = destroy, .poll = poll_bell,
-                                              .has_work = has_work, .wait = wait_for_bell, .wake = ring_bell};
+static const mr_backend_operations backend = {.create = create,
+                                              .destroy = destroy,
+                                              .poll = poll_bell,
+                                              .has_work = has_work,
+                                              .wait = wait_for_bell,
+                                              .wake = ring_bell};
 
 static uint64_t now_ns(const mr_group *unused)
 {
@@ -365,7 +369,10 @@ static void what_is_broken_is_found(uintptr_t unused)
     }
 }
 
-#define MODEL(function) {"sleep/" #function, function, 0}
+#define MODEL(function)                 \
+    {                                   \
+        "sleep/" #function, function, 0 \
+    }
 
 int main(int argc, char **argv)
 {

@@ -241,7 +241,8 @@ bool is_open(int descriptor)
 
 bool is_fit_for_a_loop(int descriptor)
 {
-    return (MUST(system_fcntl(descriptor, F_GETFL, 0)) & O_NONBLOCK) && (MUST(system_fcntl(descriptor, F_GETFD, 0)) & FD_CLOEXEC);
+    return (MUST(system_fcntl(descriptor, F_GETFL, 0)) & O_NONBLOCK) &&
+           (MUST(system_fcntl(descriptor, F_GETFD, 0)) & FD_CLOEXEC);
 }
 
 int open_descriptors(void)

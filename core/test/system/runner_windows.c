@@ -88,8 +88,8 @@ static HANDLE new_output(void)
 
 static HANDLE new_job(void)
 {
-    JOBOBJECT_EXTENDED_LIMIT_INFORMATION limits = {
-        .BasicLimitInformation.LimitFlags = JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE};
+    JOBOBJECT_EXTENDED_LIMIT_INFORMATION limits = {.BasicLimitInformation.LimitFlags =
+                                                       JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE};
     HANDLE job = CreateJobObjectW(NULL, NULL);
     require(job && SetInformationJobObject(job, JobObjectExtendedLimitInformation, &limits, sizeof limits), "a job");
     return job;
@@ -101,8 +101,8 @@ void runner_start(const harness_test *test)
     char program[MAX_PATH], command[2 * MAX_PATH];
     PROCESS_INFORMATION process;
     *r = (running_test){.test = test, .job = new_job(), .output = new_output(), .start_ms = runner_now_ms()};
-    STARTUPINFOA startup = {.cb = sizeof startup, .dwFlags = STARTF_USESTDHANDLES, .hStdOutput = r->output,
-                            .hStdError = r->output};
+    STARTUPINFOA startup = {
+        .cb = sizeof startup, .dwFlags = STARTF_USESTDHANDLES, .hStdOutput = r->output, .hStdError = r->output};
     require(GetModuleFileNameA(NULL, program, sizeof program) > 0, "the program's own name");
     snprintf(command, sizeof command, "\"%s\" --run %s", program, test->name);
     require(CreateProcessA(program, command, NULL, NULL, TRUE, CREATE_SUSPENDED, NULL, NULL, &startup, &process),

@@ -24,10 +24,10 @@ static int64_t result_or_error(int64_t result)
     }
 }
 
-#define MUST_SUCCEED(call)                                                                                             \
-    do {                                                                                                               \
-        if (call)                                                                                                      \
-            FAIL("%s failed: error %d", #call, WSAGetLastError());                                                     \
+#define MUST_SUCCEED(call)                                         \
+    do {                                                           \
+        if (call)                                                  \
+            FAIL("%s failed: error %d", #call, WSAGetLastError()); \
     } while (0)
 
 static SOCKET socket_of(int number)

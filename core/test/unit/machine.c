@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define NS_PER_MS UINT64_C(1000000)
-#define NEVER_NS UINT64_MAX
+#define NEVER_NS  UINT64_MAX
 
 /* A machine, and a loop on it. */
 typedef struct world {
@@ -331,21 +331,21 @@ static void a_cancellation_that_loses(linked *l)
     CHECK_EQ(poll_loop(&l->w), 0); /* when it comes, it does nothing */
 }
 
-#define FAULT_CASES(X)                                                                                                 \
-    X(a_short_transfer, SHORT)                                                                                         \
-    X(a_delayed_completion, DELAY)                                                                                     \
-    X(a_reset, RESET)                                                                                                  \
-    X(a_reset_afterwards, RESET_AFTER)                                                                                 \
-    X(a_half_close, HALF_CLOSE)                                                                                        \
-    X(a_stall, STALL)                                                                                                  \
-    X(scarce_buffers, NO_BUFFERS)                                                                                      \
-    X(an_interruption, INTERRUPTED)                                                                                    \
-    X(a_late_cancellation, LATE_CANCEL)                                                                                \
+#define FAULT_CASES(X)                  \
+    X(a_short_transfer, SHORT)          \
+    X(a_delayed_completion, DELAY)      \
+    X(a_reset, RESET)                   \
+    X(a_reset_afterwards, RESET_AFTER)  \
+    X(a_half_close, HALF_CLOSE)         \
+    X(a_stall, STALL)                   \
+    X(scarce_buffers, NO_BUFFERS)       \
+    X(an_interruption, INTERRUPTED)     \
+    X(a_late_cancellation, LATE_CANCEL) \
     X(a_cancellation_that_loses, LATE_CANCEL)
 
 #define FAULT_NUMBER(function, fault) CASE_##function,
-#define FAULT_ENTRY(function, fault) {MR_FAULT_##fault, function},
-#define FAULT_UNIT(function, fault) {"machine/" #function, meet_fault, CASE_##function},
+#define FAULT_ENTRY(function, fault)  {MR_FAULT_##fault, function},
+#define FAULT_UNIT(function, fault)   {"machine/" #function, meet_fault, CASE_##function},
 
 enum { FAULT_CASES(FAULT_NUMBER) };
 
@@ -369,7 +369,7 @@ static void lent_buffers_meet_faults(uintptr_t fault)
     uint64_t received = 0;
     while (received < sizeof text) {
         mr_request lent = transfer(MR_RECV, l.ends[1], NULL, sizeof text);
-        lent.flags = MR_LENT;
+        lent.flags = MR_BORROW;
         mr_completion completion = perform(&l.w, lent);
         CHECK_GT(completion.result, 0);
         CHECK_EQ(completion.buffer->length, completion.result);
@@ -384,8 +384,7 @@ static void lent_buffers_meet_faults(uintptr_t fault)
 
 static void scarce_descriptors(uintptr_t unused)
 {
-    mr_planned_fault planned[] = {{1, MR_FAULT_NO_DESCRIPTORS}, {2, MR_FAULT_NO_BUFFERS},
-                                  {6, MR_FAULT_NO_DESCRIPTORS}};
+    mr_planned_fault planned[] = {{1, MR_FAULT_NO_DESCRIPTORS}, {2, MR_FAULT_NO_BUFFERS}, {6, MR_FAULT_NO_DESCRIPTORS}};
     linked l = {.w = new_world(&(mr_machine_plan){.planned = planned, .planned_count = 3})};
     (void)unused;
     CHECK_EQ(mr_machine_socket(l.w.machine, AF_INET, SOCK_STREAM, 0), -EMFILE);
@@ -541,8 +540,9 @@ static void nobody_takes_a_datagram(uintptr_t unused)
     CHECK_EQ(perform(&m.w, transfer(MR_SEND, m.ends[0], bytes, 1)).result, -ECONNREFUSED);
     /* Who has no peer does not hear of it. */
     for (int i = 0; i < 2; i++)
-        CHECK_EQ(mr_machine_send_to(m.w.machine, stranger, &ten, 1, (struct sockaddr *)&m.addresses[1],
-                                    sizeof *m.addresses), 10);
+        CHECK_EQ(
+            mr_machine_send_to(m.w.machine, stranger, &ten, 1, (struct sockaddr *)&m.addresses[1], sizeof *m.addresses),
+            10);
     CHECK_EQ(mr_machine_close(m.w.machine, stranger), 0);
     close_handle(&m.w, m.ends[0]);
     free_world(&m.w);
@@ -574,9 +574,9 @@ static void an_overtaken_datagram(messengers *m)
     CHECK_GT(mr_machine_now_ns(m->w.machine), MR_MACHINE_START_NS);
 }
 
-#define DATAGRAM_CASES(X)                                                                                              \
-    X(a_lost_datagram, LOSS)                                                                                           \
-    X(a_doubled_datagram, DUPLICATION)                                                                                 \
+#define DATAGRAM_CASES(X)              \
+    X(a_lost_datagram, LOSS)           \
+    X(a_doubled_datagram, DUPLICATION) \
     X(an_overtaken_datagram, OVERTAKEN)
 
 #define DATAGRAM_UNIT(function, fault) {"machine/" #function, meet_fault_on_the_way, CASE_##function},
@@ -600,7 +600,8 @@ static void faults_of_connections_spare_datagrams(uintptr_t unused)
 {
     mr_machine_plan plan = {.seed = 5};
     (void)unused;
-    plan.per_million[MR_FAULT_SHORT] = plan.per_million[MR_FAULT_RESET] = plan.per_million[MR_FAULT_HALF_CLOSE] = 300000;
+    plan.per_million[MR_FAULT_SHORT] = plan.per_million[MR_FAULT_RESET] = plan.per_million[MR_FAULT_HALF_CLOSE] =
+        300000;
     messengers m = new_messengers(&plan);
     for (int i = 0; i < 100; i++) {
         post(&m, "a message of some length");
@@ -620,8 +621,8 @@ typedef struct stored {
 static stored new_stored(mr_fault fault, uint64_t disk_bytes)
 {
     mr_planned_fault planned = {2, fault};
-    stored s = {.w = new_world(&(mr_machine_plan){
-                    .seed = 5, .planned = &planned, .planned_count = 1, .disk_bytes = disk_bytes})};
+    stored s = {.w = new_world(
+                    &(mr_machine_plan){.seed = 5, .planned = &planned, .planned_count = 1, .disk_bytes = disk_bytes})};
     s.file = adopt(&s.w, MUST(mr_machine_open(s.w.machine, "a file", O_RDWR | O_CREAT | O_EXCL)));
     return s;
 }
@@ -714,12 +715,12 @@ static void a_disk_that_is_found_full_late(stored *s)
     CHECK_EQ(sync_file(s), 0);
 }
 
-#define FILE_CASES(X)                                                                                                  \
-    X(a_short_write, SHORT)                                                                                            \
-    X(a_short_write_of_all, SHORT)                                                                                     \
-    X(a_delayed_write_is_overtaken, DELAY)                                                                             \
-    X(an_interrupted_write, INTERRUPTED)                                                                               \
-    X(a_disk_that_is_full_once, DISK_FULL)                                                                             \
+#define FILE_CASES(X)                      \
+    X(a_short_write, SHORT)                \
+    X(a_short_write_of_all, SHORT)         \
+    X(a_delayed_write_is_overtaken, DELAY) \
+    X(an_interrupted_write, INTERRUPTED)   \
+    X(a_disk_that_is_full_once, DISK_FULL) \
     X(a_disk_that_is_found_full_late, DISK_FULL)
 
 #define FILE_UNIT(function, fault) {"machine/" #function, meet_fault_on_disk, CASE_##function},
@@ -772,7 +773,8 @@ static void files_have_names(uintptr_t unused)
     CHECK_EQ(write_at(&s, "x", 1, 0), 1);
     CHECK_EQ(mr_machine_open(machine, "a file", O_RDWR | O_CREAT | O_EXCL), -EEXIST);
     CHECK_EQ(mr_machine_open(machine, "another", O_RDWR), -ENOENT);
-    int reader = MUST(mr_machine_open(machine, "a file", O_RDONLY)), writer = MUST(mr_machine_open(machine, "b", O_WRONLY | O_CREAT));
+    int reader = MUST(mr_machine_open(machine, "a file", O_RDONLY)),
+        writer = MUST(mr_machine_open(machine, "b", O_WRONLY | O_CREAT));
     CHECK_EQ(mr_machine_pread(machine, reader, &byte, 1, 0), 1);
     CHECK_EQ(mr_machine_pwrite(machine, reader, &byte, 1, 0), -EBADF);
     CHECK_EQ(mr_machine_pread(machine, writer, &byte, 1, 0), -EBADF);
@@ -881,8 +883,7 @@ const harness_test machine_tests[] = {
     UNIT(machine, time_jumps_to_what_is_next),
     UNIT(machine, a_link_has_latency_and_a_rate),
     UNIT(machine, lengths_of_time_are_the_machines),
-    FAULT_CASES(FAULT_UNIT)
-    {"machine/a_short_receive_into_a_lent_buffer", lent_buffers_meet_faults, MR_FAULT_SHORT},
+    FAULT_CASES(FAULT_UNIT){"machine/a_short_receive_into_a_lent_buffer", lent_buffers_meet_faults, MR_FAULT_SHORT},
     {"machine/a_delayed_receive_into_a_lent_buffer", lent_buffers_meet_faults, MR_FAULT_DELAY},
     {"machine/an_interrupted_receive_into_a_lent_buffer", lent_buffers_meet_faults, MR_FAULT_INTERRUPTED},
     UNIT(machine, scarce_descriptors),
@@ -890,10 +891,8 @@ const harness_test machine_tests[] = {
     UNIT(machine, datagrams_stay_apart),
     UNIT(machine, datagrams_have_addresses),
     UNIT(machine, nobody_takes_a_datagram),
-    DATAGRAM_CASES(DATAGRAM_UNIT)
-    UNIT(machine, faults_of_connections_spare_datagrams),
-    FILE_CASES(FILE_UNIT)
-    UNIT(machine, a_disk_has_room_for_so_much),
+    DATAGRAM_CASES(DATAGRAM_UNIT) UNIT(machine, faults_of_connections_spare_datagrams),
+    FILE_CASES(FILE_UNIT) UNIT(machine, a_disk_has_room_for_so_much),
     UNIT(machine, files_have_names),
     UNIT(machine, opening_meets_faults),
     UNIT(machine, the_same_seed_gives_the_same_trace),

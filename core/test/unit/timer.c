@@ -307,8 +307,8 @@ static void years_at_once(uintptr_t unused)
     (void)unused;
     mr_timer_wheel_init(&wheel, 12345);
     for (int i = 0; i < COUNT; i++)
-        mr_timer_arm(&wheel, &timers[i], ((uint64_t)harness_random(&random) << 32 | harness_random(&random)) %
-                                             (year_ns >> i % 30));
+        mr_timer_arm(&wheel, &timers[i],
+                     ((uint64_t)harness_random(&random) << 32 | harness_random(&random)) % (year_ns >> i % 30));
     while (mr_timer_next_ns(&wheel) != MR_NEVER_NS) {
         unsigned moves = 10;
         for (mr_timer *timer; (timer = mr_timer_expire(&wheel, 5 * year_ns, &moves)); count++) {

@@ -5,10 +5,10 @@
 #include "../harness.h"
 
 /* The files of this directory: X(file) stands for a table file_tests[] that ends with a test without a name. */
-#define UNIT_FILES_EVERYWHERE(X)                                                                                       \
-    X(handle)                                                                                                          \
-    X(mailbox)                                                                                                         \
-    X(scarcity)                                                                                                        \
+#define UNIT_FILES_EVERYWHERE(X) \
+    X(handle)                    \
+    X(mailbox)                   \
+    X(scarcity)                  \
     X(timer)
 
 #ifdef _WIN32
@@ -22,6 +22,9 @@ UNIT_FILES(UNIT_DECLARE)
 #undef UNIT_DECLARE
 
 /* In handle.c, the function `f` becomes the test handle/f. */
-#define UNIT(file, function) {#file "/" #function, function, 0}
+#define UNIT(file, function)             \
+    {                                    \
+#file "/" #function, function, 0 \
+    }
 
 #endif

@@ -16,7 +16,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_MS     UINT64_C(1000000)
 #define SAMPLE_SIGNAL (SIGRTMAX - 3)
 
 enum { STACK_WORDS = 256 };
@@ -88,8 +88,9 @@ static uintptr_t place_by_signal(mf_carrier *carrier)
 
 /* What lies on the stack above the call: the first address in code of another object than libc's is the caller. Reads
  * memory that the fiber may be writing: at worst the name is wrong. */
-__attribute__((no_sanitize_address, no_sanitize_thread))
-static const void *caller_on_stack(const mr_fiber *fiber, uintptr_t stack_pointer, const void *place)
+__attribute__((no_sanitize_address, no_sanitize_thread)) static const void *caller_on_stack(const mr_fiber *fiber,
+                                                                                            uintptr_t stack_pointer,
+                                                                                            const void *place)
 {
     Dl_info callee, candidate;
     uintptr_t bottom = (uintptr_t)fiber->stack.bottom, top = bottom + fiber->stack.size_bytes;

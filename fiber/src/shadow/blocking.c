@@ -7,10 +7,10 @@
 
 enum { BACKOFF_LAST_MS = 20, CALLS_PER_TURN = 128 };
 
-#define NS_PER_MS UINT64_C(1000000)
-#define IDLE_WAIT_NS UINT64_C(50000)
+#define NS_PER_MS     UINT64_C(1000000)
+#define IDLE_WAIT_NS  UINT64_C(50000)
 #define FIRST_LOOK_NS (16 * NS_PER_MS)
-#define LAST_LOOK_NS (256 * NS_PER_MS)
+#define LAST_LOOK_NS  (256 * NS_PER_MS)
 
 /* Most programs set none, and are spared a system call for each wait. */
 static atomic_bool has_socket_timeouts, has_receive_marks;

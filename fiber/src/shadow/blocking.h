@@ -17,11 +17,11 @@
 /* How one call waits, from its first EAGAIN to its end. */
 typedef struct mf_patient_call {
     int descriptor;
-    mr_kind direction;    /* MR_WAIT_READABLE or MR_WAIT_WRITABLE */
+    mr_kind direction; /* MR_WAIT_READABLE or MR_WAIT_WRITABLE */
     bool has_waited;
-    bool was_idle;        /* the last wait ended at once, and no progress was made since */
-    bool is_unannounced;  /* it waits for more than the kernel announces: SO_RCVLOWAT, say */
-    bool is_local_send;   /* on a Unix socket, and it has waited: see mf_send_once */
+    bool was_idle;       /* the last wait ended at once, and no progress was made since */
+    bool is_unannounced; /* it waits for more than the kernel announces: SO_RCVLOWAT, say */
+    bool is_local_send;  /* on a Unix socket, and it has waited: see mf_send_once */
     unsigned backoff_ms;
     uint64_t look_ns;     /* how long a local send waits at most before it looks again */
     uint64_t deadline_ns; /* of the socket's SO_RCVTIMEO or SO_SNDTIMEO */

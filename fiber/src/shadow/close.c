@@ -46,8 +46,9 @@ static int perform_elsewhere(mf_work work, errand e)
 int close(int descriptor)
 {
     mf_watch_note_close(descriptor, descriptor);
-    int result = mf_current && mf_may_linger(descriptor) ? perform_elsewhere(run_close, (errand){.descriptor = descriptor})
-                                                      : LIBC(close)(descriptor);
+    int result = mf_current && mf_may_linger(descriptor)
+                     ? perform_elsewhere(run_close, (errand){.descriptor = descriptor})
+                     : LIBC(close)(descriptor);
     mf_watch_note_closed(descriptor, descriptor);
     return result;
 }
@@ -83,8 +84,8 @@ static int replace(int descriptor, int number, int flags)
 {
     errand e = {.descriptor = number, .replacement = descriptor, .flags = flags};
     mf_watch_note_close(number, number);
-    int result = mf_current && mf_may_linger(number) ? perform_elsewhere(run_dup3, e)
-                                                     : LIBC(dup3)(descriptor, number, flags);
+    int result =
+        mf_current && mf_may_linger(number) ? perform_elsewhere(run_dup3, e) : LIBC(dup3)(descriptor, number, flags);
     mf_watch_note_closed(number, number);
     return result;
 }

@@ -23,8 +23,8 @@
 #include <sys/syscall.h>
 
 enum {
-    AT_POSITION = -1,      /* instead of an offset: where the descriptor stands */
-    EVENT_BYTES = 8,       /* an event descriptor takes this much or nothing */
+    AT_POSITION = -1, /* instead of an offset: where the descriptor stands */
+    EVENT_BYTES = 8,  /* an event descriptor takes this much or nothing */
     VECTOR_ON_STACK = 8,
 };
 
@@ -351,7 +351,10 @@ static ssize_t run_with_flags(int descriptor, const struct iovec *vector, int co
 {
     struct iovec on_stack[VECTOR_ON_STACK], *copy = on_stack;
     transfer t = {.call = {.descriptor = descriptor, .direction = writes ? MR_WAIT_WRITABLE : MR_WAIT_READABLE},
-                  .writes = writes, .offset = offset, .count = count, .flags = flags};
+                  .writes = writes,
+                  .offset = offset,
+                  .count = count,
+                  .flags = flags};
     if (count > VECTOR_ON_STACK) {
         copy = malloc((size_t)count * sizeof *copy);
         if (!copy)
@@ -452,7 +455,10 @@ static bool are_taken_in_memory(bool writes, int flags)
 {
     char byte = 0;
     int error = errno, file = memfd_create("flags", MFD_CLOEXEC);
-    transfer t = {.call = {.descriptor = file}, .writes = writes, .vector = &(struct iovec){&byte, 1}, .count = 1,
+    transfer t = {.call = {.descriptor = file},
+                  .writes = writes,
+                  .vector = &(struct iovec){&byte, 1},
+                  .count = 1,
                   .flags = flags};
     bool are_taken = file < 0 || perform(&t) >= 0;
     if (file >= 0)

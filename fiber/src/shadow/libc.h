@@ -108,6 +108,7 @@ int __pthread_once(pthread_once_t *, void (*)(void));
 void __longjmp_chk(sigjmp_buf, int) __attribute__((noreturn));
 
 /* The names this library defines with a way of its own to libc's function. */
+/* clang-format off */
 #define MF_SHADOWED(X)                                                                                                 \
     X(read) X(write) X(readv) X(writev) X(pread64) X(pwrite64) X(preadv64) X(pwritev64) X(__read_chk) X(__pread64_chk) \
     X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(send) X(sendto) X(sendmsg) X(sendmmsg) X(__recv_chk)                  \
@@ -129,8 +130,10 @@ void __longjmp_chk(sigjmp_buf, int) __attribute__((noreturn));
     X(__isoc23_vfscanf) X(pthread_sigmask) X(raise) X(pthread_kill) X(pthread_sigqueue) X(tgkill) X(fopen64)           \
     X(freopen64) X(preadv64v2) X(pwritev64v2) X(flockfile) X(ftrylockfile) X(funlockfile) X(pthread_create)            \
     X(thrd_create) X(sched_yield) X(_Fork) X(__sigsetjmp) X(siglongjmp) X(__longjmp_chk) X(syscall)
+/* clang-format on */
 
 /* Second names for the same definitions. Some of libc's exist for old programs only and cannot be looked up. */
+/* clang-format off */
 #define MF_ALIASED(X)                                                                                                  \
     X(pread) X(pwrite) X(preadv) X(pwritev) X(__read) X(__write) X(__pread64) X(__pwrite64) X(__pread_chk) X(__send)   \
     X(__connect) X(__poll) X(__select) X(__close) X(__dup2) X(__nanosleep) X(open) X(__open) X(__open64) X(openat)     \
@@ -146,12 +149,13 @@ void __longjmp_chk(sigjmp_buf, int) __attribute__((noreturn));
     X(__fread_unlocked_chk) X(__fgets_unlocked_chk) X(eventfd_read) X(eventfd_write) X(mtx_lock) X(mtx_timedlock)      \
     X(mtx_trylock) X(mtx_unlock) X(cnd_wait) X(cnd_timedwait) X(cnd_signal) X(cnd_broadcast) X(call_once) X(thrd_join) \
     X(thrd_sleep) X(thrd_yield) X(sigprocmask) X(longjmp) X(_longjmp)
+/* clang-format on */
 
 typedef enum mf_libc_index {
 #define MF_LIBC_ENUM(name) MF_LIBC_##name,
     MF_SHADOWED(MF_LIBC_ENUM)
 #undef MF_LIBC_ENUM
-    MF_LIBC_COUNT
+        MF_LIBC_COUNT
 } mf_libc_index;
 
 extern _Atomic(void *) mf_libc_functions[MF_LIBC_COUNT];
@@ -185,11 +189,11 @@ static inline void *mf_libc_function(mf_libc_index index)
 #define ALIAS(name, target) extern __typeof__(target) name __attribute__((alias(#target), copy(target)))
 
 /* The last statements of a function with variable arguments: the result of one that takes them as a list. */
-#define RETURN_WITH_ARGUMENTS_AFTER(last, function, ...)                                                               \
-    va_list arguments;                                                                                                 \
-    va_start(arguments, last);                                                                                         \
-    int result = function(__VA_ARGS__, arguments);                                                                     \
-    va_end(arguments);                                                                                                 \
+#define RETURN_WITH_ARGUMENTS_AFTER(last, function, ...) \
+    va_list arguments;                                   \
+    va_start(arguments, last);                           \
+    int result = function(__VA_ARGS__, arguments);       \
+    va_end(arguments);                                   \
     return result
 
 #endif

@@ -62,8 +62,13 @@ int getnameinfo(const struct sockaddr *address, socklen_t address_size, char *ho
 {
     if (!mf_current)
         return LIBC(getnameinfo)(address, address_size, host, host_size, service, service_size, flags);
-    lookup l = {.address = address, .address_size = address_size, .host = host, .host_size = host_size,
-                .service_buffer = service, .service_size = service_size, .flags = flags};
+    lookup l = {.address = address,
+                .address_size = address_size,
+                .host = host,
+                .host_size = host_size,
+                .service_buffer = service,
+                .service_size = service_size,
+                .flags = flags};
     look_up(&l, do_getnameinfo);
     return l.result;
 }
@@ -128,8 +133,8 @@ int gethostbyname_r(const char *name, struct hostent *entry, char *buffer, size_
 {
     if (!mf_current)
         return LIBC(gethostbyname_r)(name, entry, buffer, size, found, host_error);
-    lookup l = {.name = name, .entry = entry, .buffer = buffer, .buffer_size = size, .found = found,
-                .host_error = host_error};
+    lookup l = {
+        .name = name, .entry = entry, .buffer = buffer, .buffer_size = size, .found = found, .host_error = host_error};
     look_up(&l, do_gethostbyname_r);
     return l.result;
 }
@@ -137,8 +142,8 @@ int gethostbyname_r(const char *name, struct hostent *entry, char *buffer, size_
 static void do_gethostbyname2_r(void *argument)
 {
     lookup *l = argument;
-    l->result = LIBC(gethostbyname2_r)(l->name, l->family, l->entry, l->buffer, l->buffer_size, l->found,
-                                       l->host_error);
+    l->result =
+        LIBC(gethostbyname2_r)(l->name, l->family, l->entry, l->buffer, l->buffer_size, l->found, l->host_error);
 }
 
 int gethostbyname2_r(const char *name, int family, struct hostent *entry, char *buffer, size_t size,
@@ -146,7 +151,12 @@ int gethostbyname2_r(const char *name, int family, struct hostent *entry, char *
 {
     if (!mf_current)
         return LIBC(gethostbyname2_r)(name, family, entry, buffer, size, found, host_error);
-    lookup l = {.name = name, .family = family, .entry = entry, .buffer = buffer, .buffer_size = size, .found = found,
+    lookup l = {.name = name,
+                .family = family,
+                .entry = entry,
+                .buffer = buffer,
+                .buffer_size = size,
+                .found = found,
                 .host_error = host_error};
     look_up(&l, do_gethostbyname2_r);
     return l.result;
@@ -164,8 +174,14 @@ int gethostbyaddr_r(const void *address, socklen_t size, int family, struct host
 {
     if (!mf_current)
         return LIBC(gethostbyaddr_r)(address, size, family, entry, buffer, buffer_size, found, host_error);
-    lookup l = {.address = address, .address_size = size, .family = family, .entry = entry, .buffer = buffer,
-                .buffer_size = buffer_size, .found = found, .host_error = host_error};
+    lookup l = {.address = address,
+                .address_size = size,
+                .family = family,
+                .entry = entry,
+                .buffer = buffer,
+                .buffer_size = buffer_size,
+                .found = found,
+                .host_error = host_error};
     look_up(&l, do_gethostbyaddr_r);
     return l.result;
 }

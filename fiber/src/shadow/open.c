@@ -225,8 +225,8 @@ int syncfs(int descriptor)
 
 int sync_file_range(int descriptor, off64_t offset, off64_t length, unsigned flags)
 {
-    return force((forcing){.force = force_range, .descriptor = descriptor, .offset = offset, .length = length,
-                           .flags = flags});
+    return force(
+        (forcing){.force = force_range, .descriptor = descriptor, .offset = offset, .length = length, .flags = flags});
 }
 
 int msync(void *memory, size_t size, int flags)

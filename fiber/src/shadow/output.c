@@ -104,8 +104,8 @@ static bool put_character(FILE *stream, char character)
     if (stream->_IO_write_ptr == stream->_IO_buf_end && !flush(stream))
         return false;
     *stream->_IO_write_ptr++ = character;
-    bool must_flush = (stream->_flags & MF_STREAM_UNBUFFERED) ||
-                      ((stream->_flags & MF_STREAM_LINE_BUFFERED) && character == '\n');
+    bool must_flush =
+        (stream->_flags & MF_STREAM_UNBUFFERED) || ((stream->_flags & MF_STREAM_LINE_BUFFERED) && character == '\n');
     return !must_flush || flush(stream);
 }
 
@@ -120,8 +120,8 @@ static void append(FILE *stream, const char *from, size_t size)
 static size_t fitting_bytes(const FILE *stream, const char *from, size_t size, bool *must_flush)
 {
     *must_flush = false;
-    size_t room = stream->_IO_write_end > stream->_IO_write_ptr
-                      ? (size_t)(stream->_IO_write_end - stream->_IO_write_ptr) : 0;
+    size_t room =
+        stream->_IO_write_end > stream->_IO_write_ptr ? (size_t)(stream->_IO_write_end - stream->_IO_write_ptr) : 0;
     if ((stream->_flags & MF_STREAM_LINE_BUFFERED) && is_putting(stream)) {
         room = (size_t)(stream->_IO_buf_end - stream->_IO_write_ptr);
         const char *last = room >= size ? memrchr(from, '\n', size) : NULL;
@@ -283,8 +283,7 @@ ALIAS(putchar_unlocked, putchar);
 /* Of the two only fputs tells that what was to be written at once was not, but it ends at a 0. */
 static bool put_by_libc(FILE *stream, const char *text, size_t length)
 {
-    return strlen(text) == length ? LIBC(fputs)(text, stream) != EOF
-                                  : LIBC(fwrite)(text, 1, length, stream) == length;
+    return strlen(text) == length ? LIBC(fputs)(text, stream) != EOF : LIBC(fwrite)(text, 1, length, stream) == length;
 }
 
 /* With the stream locked. */

@@ -293,8 +293,8 @@ int __ppoll_chk(struct pollfd *entries, nfds_t count, const struct timespec *tim
 /* ------------------------------------------------------------------------------------------------------- select --- */
 
 /* Which conditions of poll each set of select stands for (select(2), "Correspondence between select() and poll()"). */
-#define POLL_OF_READ (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)
-#define POLL_OF_WRITE (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
+#define POLL_OF_READ   (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)
+#define POLL_OF_WRITE  (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
 #define POLL_OF_EXCEPT POLLPRI
 
 typedef struct selection {
@@ -364,8 +364,7 @@ static bool has_bad_descriptor(const struct pollfd *entries, nfds_t count)
     return false;
 }
 
-static int select_entries(const selection *s, struct pollfd *entries, uint64_t deadline_ns,
-                          const mf_mask_of_wait *mask)
+static int select_entries(const selection *s, struct pollfd *entries, uint64_t deadline_ns, const mf_mask_of_wait *mask)
 {
     polling p = {entries, to_entries(s, entries), deadline_ns, mask};
     unsigned backoff_ms = 0;
@@ -484,8 +483,8 @@ static int look_at_set(const epoll_call *c)
             return count;
         if (mf_mask_is_pending(c->mask))
             return SIGNALLED;
-        int error = c->mask->lets_in ? wait_for_set_or_signal(c)
-                                     : mf_watch_wait(c->set, MR_WAIT_READABLE, c->deadline_ns);
+        int error =
+            c->mask->lets_in ? wait_for_set_or_signal(c) : mf_watch_wait(c->set, MR_WAIT_READABLE, c->deadline_ns);
         if (error == -ELOOP) /* it holds others, as deep as they may be in each other: the carrier's cannot hold it */
             error = wait_for_next_look(c->deadline_ns);
         if (error && error != MF_DEADLINE_PASSED)
@@ -506,7 +505,8 @@ static int epoll_until(int set, struct epoll_event *events, int capacity, uint64
     int result;
     do
         result = look_at_set_until(&c);
-    while (result == SIGNALLED && mf_mask_handle(&own) == MF_MASK_NOTHING); /* Linux ends this wait for ignored ones, too */
+    /* Linux ends this wait for ignored ones, too */
+    while (result == SIGNALLED && mf_mask_handle(&own) == MF_MASK_NOTHING);
     return end_wait(result, &own);
 }
 

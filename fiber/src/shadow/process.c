@@ -188,8 +188,13 @@ int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix_spaw
 {
     if (!mf_current)
         return LIBC(posix_spawn)(pid, path, actions, attributes, arguments, environment);
-    return spawn_elsewhere((errand){.spawn = LIBC(posix_spawn), .pid = pid, .command = path, .actions = actions,
-                                    .attributes = attributes, .arguments = arguments, .environment = environment});
+    return spawn_elsewhere((errand){.spawn = LIBC(posix_spawn),
+                                    .pid = pid,
+                                    .command = path,
+                                    .actions = actions,
+                                    .attributes = attributes,
+                                    .arguments = arguments,
+                                    .environment = environment});
 }
 
 int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spawn_file_actions_t *actions,
@@ -197,8 +202,13 @@ int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spa
 {
     if (!mf_current)
         return LIBC(posix_spawnp)(pid, file, actions, attributes, arguments, environment);
-    return spawn_elsewhere((errand){.spawn = LIBC(posix_spawnp), .pid = pid, .command = file, .actions = actions,
-                                    .attributes = attributes, .arguments = arguments, .environment = environment});
+    return spawn_elsewhere((errand){.spawn = LIBC(posix_spawnp),
+                                    .pid = pid,
+                                    .command = file,
+                                    .actions = actions,
+                                    .attributes = attributes,
+                                    .arguments = arguments,
+                                    .environment = environment});
 }
 
 FILE *popen(const char *command, const char *mode)
@@ -244,9 +254,9 @@ typedef struct file_lock file_lock;
 struct file_lock {
     int (*take)(const file_lock *l, bool waits);
     int descriptor;
-    int operation;   /* of flock */
-    void *lock;      /* of fcntl */
-    off64_t size;    /* of lockf */
+    int operation; /* of flock */
+    void *lock;    /* of fcntl */
+    off64_t size;  /* of lockf */
     int result;
 };
 

@@ -177,8 +177,7 @@ static void note_locked(const void *lock)
     mf_lock_take(&owned[index].lock);
     ownership *found = *find(index, lock, is_callers);
     if (!found && fresh) {
-        *fresh = (ownership){
-            .next = owned[index].first, .lock = lock, .owner = mf_current, .carrier = mf_this_carrier};
+        *fresh = (ownership){.next = owned[index].first, .lock = lock, .owner = mf_current, .carrier = mf_this_carrier};
         found = owned[index].first = fresh;
         fresh = NULL;
     }
@@ -468,8 +467,7 @@ static int lock_rwlock(pthread_rwlock_t *lock, mf_try try_lock, uint64_t deadlin
 
 int pthread_rwlock_tryrdlock(pthread_rwlock_t *lock)
 {
-    return mf_current ? note_tried(note_taken(lock, try_read_lock(lock), PLACE))
-                      : LIBC(pthread_rwlock_tryrdlock)(lock);
+    return mf_current ? note_tried(note_taken(lock, try_read_lock(lock), PLACE)) : LIBC(pthread_rwlock_tryrdlock)(lock);
 }
 
 int pthread_rwlock_trywrlock(pthread_rwlock_t *lock)
@@ -656,7 +654,7 @@ int pthread_barrier_wait(pthread_barrier_t *barrier)
 
 #ifdef __SANITIZE_THREAD__ /* has a pthread_once of its own (tsan_interceptors_posix.cpp), which knows no fork */
 #define ONCE_IN_PROGRESS (1 << 16)
-#define ONCE_DONE 1
+#define ONCE_DONE        1
 
 static bool is_begun_here(int state)
 {
@@ -664,7 +662,7 @@ static bool is_begun_here(int state)
 }
 #else /* glibc's states (pthreadP.h) */
 #define ONCE_IN_PROGRESS 1
-#define ONCE_DONE 2
+#define ONCE_DONE        2
 
 static _Thread_local struct {
     pthread_once_t control;

@@ -97,25 +97,25 @@ static int scan(scanner *libcs, FILE *stream, const char *format, va_list argume
 /* ----------------------------------------------------------------------------------------------- by their names --- */
 
 /* One of libc's three dialects of formats, under its four names. */
-#define DIALECT(prefix)                                                                                                \
-    int prefix##vfscanf(FILE *restrict stream, const char *restrict format, va_list arguments)                         \
-    {                                                                                                                  \
-        return scan(LIBC(prefix##vfscanf), stream, format, arguments);                                                 \
-    }                                                                                                                  \
-                                                                                                                       \
-    int prefix##vscanf(const char *restrict format, va_list arguments)                                                 \
-    {                                                                                                                  \
-        return prefix##vfscanf(stdin, format, arguments);                                                              \
-    }                                                                                                                  \
-                                                                                                                       \
-    int prefix##fscanf(FILE *restrict stream, const char *restrict format, ...)                                        \
-    {                                                                                                                  \
-        RETURN_WITH_ARGUMENTS_AFTER(format, prefix##vfscanf, stream, format);                                          \
-    }                                                                                                                  \
-                                                                                                                       \
-    int prefix##scanf(const char *restrict format, ...)                                                                \
-    {                                                                                                                  \
-        RETURN_WITH_ARGUMENTS_AFTER(format, prefix##vfscanf, stdin, format);                                           \
+#define DIALECT(prefix)                                                                        \
+    int prefix##vfscanf(FILE *restrict stream, const char *restrict format, va_list arguments) \
+    {                                                                                          \
+        return scan(LIBC(prefix##vfscanf), stream, format, arguments);                         \
+    }                                                                                          \
+                                                                                               \
+    int prefix##vscanf(const char *restrict format, va_list arguments)                         \
+    {                                                                                          \
+        return prefix##vfscanf(stdin, format, arguments);                                      \
+    }                                                                                          \
+                                                                                               \
+    int prefix##fscanf(FILE *restrict stream, const char *restrict format, ...)                \
+    {                                                                                          \
+        RETURN_WITH_ARGUMENTS_AFTER(format, prefix##vfscanf, stream, format);                  \
+    }                                                                                          \
+                                                                                               \
+    int prefix##scanf(const char *restrict format, ...)                                        \
+    {                                                                                          \
+        RETURN_WITH_ARGUMENTS_AFTER(format, prefix##vfscanf, stdin, format);                   \
     }
 
 DIALECT()

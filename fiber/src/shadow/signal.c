@@ -143,6 +143,6 @@ bool mf_signal_is_to_oneself(long number, const long *arguments)
 int mf_signal_send_by_number(long number, const long *arguments)
 {
     int signal_number = (int)arguments[number == SYS_tkill ? 1 : 2];
-    return result_of(send_to_oneself(&(sending){
-        .send = send_by_number, .signal_number = signal_number, .number = number, .arguments = arguments}));
+    return result_of(send_to_oneself(
+        &(sending){.send = send_by_number, .signal_number = signal_number, .number = number, .arguments = arguments}));
 }

@@ -49,8 +49,8 @@ static bool receive_is_libcs(int descriptor, int flags)
 /* Looked at, not changed. What was set in another process before the socket was passed on is not known. */
 int setsockopt(int descriptor, int level, int option, const void *value, socklen_t size)
 {
-    bool is_timeout = option == SO_RCVTIMEO || option == SO_SNDTIMEO || option == SO_RCVTIMEO_NEW ||
-                      option == SO_SNDTIMEO_NEW;
+    bool is_timeout =
+        option == SO_RCVTIMEO || option == SO_SNDTIMEO || option == SO_RCVTIMEO_NEW || option == SO_SNDTIMEO_NEW;
     if (level == SOL_SOCKET && is_timeout)
         mf_note_socket_timeout();
     if (level == SOL_SOCKET && option == SO_RCVLOWAT)
@@ -453,8 +453,8 @@ ssize_t sendto(int descriptor, const void *buffer, size_t size, int flags, const
     if (send_is_libcs(flags))
         return LIBC(sendto)(descriptor, buffer, size, flags, address, address_size);
     struct iovec vector = {(void *)buffer, size};
-    struct msghdr message = {.msg_name = (void *)address, .msg_namelen = address ? address_size : 0, .msg_iov = &vector,
-                             .msg_iovlen = 1};
+    struct msghdr message = {
+        .msg_name = (void *)address, .msg_namelen = address ? address_size : 0, .msg_iov = &vector, .msg_iovlen = 1};
     return send_message(descriptor, &message, flags);
 }
 

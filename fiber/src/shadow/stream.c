@@ -41,8 +41,7 @@ static bool try_lock(FILE *stream, mf_stream_user *own)
     mf_lock_take(&b->lock);
     bool locked = !is_used_by_neighbour(b, stream) && LIBC(ftrylockfile)(stream) == 0;
     if (locked) {
-        *own = (mf_stream_user){
-            .next = b->first, .stream = stream, .fiber = mf_current, .carrier = mf_this_carrier};
+        *own = (mf_stream_user){.next = b->first, .stream = stream, .fiber = mf_current, .carrier = mf_this_carrier};
         b->first = own;
     }
     mf_lock_give(&b->lock);

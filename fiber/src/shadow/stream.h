@@ -40,7 +40,7 @@ typedef struct mf_stream_user {
     const FILE *stream;
     const mr_fiber *fiber;     /* may have ended without giving up what flockfile gave it */
     const mf_carrier *carrier; /* the fiber's */
-    bool is_programs; /* by flockfile, until funlockfile */
+    bool is_programs;          /* by flockfile, until funlockfile */
 } mf_stream_user;
 
 /* On fibers. The record belongs to the stream from one to the other. Nothing is locked of a stream that its users lock

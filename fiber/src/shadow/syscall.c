@@ -31,9 +31,13 @@ typedef struct futex_call {
 static futex_call futex_call_of(const long *arguments)
 {
     int operation = (int)arguments[1];
-    return (futex_call){.word = (void *)arguments[0], .command = operation & FUTEX_CMD_MASK,
-                        .flags = operation & ~FUTEX_CMD_MASK, .value = arguments[2], .limit = arguments[3],
-                        .other = (void *)arguments[4], .last = arguments[5]};
+    return (futex_call){.word = (void *)arguments[0],
+                        .command = operation & FUTEX_CMD_MASK,
+                        .flags = operation & ~FUTEX_CMD_MASK,
+                        .value = arguments[2],
+                        .limit = arguments[3],
+                        .other = (void *)arguments[4],
+                        .last = arguments[5]};
 }
 
 static long ask_kernel(const futex_call *c)
@@ -53,8 +57,7 @@ static unsigned bits_of(const futex_call *c)
 static bool parks(const futex_call *c)
 {
     const struct timespec *limit = (const struct timespec *)c->limit;
-    bool is_wait = c->command == FUTEX_WAIT_BITSET ||
-                   (c->command == FUTEX_WAIT && !(c->flags & FUTEX_CLOCK_REALTIME));
+    bool is_wait = c->command == FUTEX_WAIT_BITSET || (c->command == FUTEX_WAIT && !(c->flags & FUTEX_CLOCK_REALTIME));
     return mf_current && is_wait && bits_of(c) && (!limit || mf_is_valid_time(limit));
 }
 

@@ -748,7 +748,8 @@ static void call_poll_chk(world *w, outcome *o)
 
 static void call_poll_twice_in_set(world *w, outcome *o)
 {
-    struct pollfd entries[] = {{.fd = w->descriptor, .events = POLLIN}, {.fd = -1, .events = POLLIN},
+    struct pollfd entries[] = {{.fd = w->descriptor, .events = POLLIN},
+                               {.fd = -1, .events = POLLIN},
                                {.fd = w->descriptor, .events = POLLOUT}};
     o->result = poll(entries, 3, TIMEOUT_MS);
     o->detail[0] = entries[0].revents;

@@ -28,7 +28,7 @@ typedef enum situation {
 
 typedef struct world {
     int descriptor;
-    int peer;        /* the other end, or -1 */
+    int peer; /* the other end, or -1 */
     mode mode;
     atomic_bool call_is_over;
     struct sockaddr_storage peer_address; /* of sockets */
@@ -39,12 +39,12 @@ typedef struct world {
 typedef struct kind {
     const char *name;
     bool is_socket;
-    void (*open)(world *w);         /* idle */
+    void (*open)(world *w); /* idle */
     void (*make_ready)(world *w);
     void (*make_full)(world *w);
     void (*make_gone)(world *w);
-    void (*help_reader)(world *w);  /* from another thread: something to read comes */
-    void (*help_writer)(world *w);  /* from another thread: room comes, until all was read */
+    void (*help_reader)(world *w); /* from another thread: something to read comes */
+    void (*help_writer)(world *w); /* from another thread: room comes, until all was read */
 } kind;
 
 extern const kind kinds[];
@@ -55,14 +55,14 @@ extern const size_t kind_count;
 /* What a call did, as far as a program can see. */
 typedef struct outcome {
     long result;
-    int error;            /* errno, which was 0 before */
+    int error; /* errno, which was 0 before */
     bool waited;
-    long detail[4];       /* of the call's choice */
+    long detail[4]; /* of the call's choice */
     char data[DATA_BYTES];
-    int signals;          /* SIGPIPE */
-    int flags;            /* F_GETFL afterwards */
-    long readable_bytes;  /* FIONREAD afterwards */
-    long position;        /* lseek afterwards */
+    int signals;         /* SIGPIPE */
+    int flags;           /* F_GETFL afterwards */
+    long readable_bytes; /* FIONREAD afterwards */
+    long position;       /* lseek afterwards */
 } outcome;
 
 /* What a call may wait for, so that help comes for the right side. */

@@ -185,21 +185,21 @@ typedef struct waiting {
 } waiting;
 
 /* X(name, call, clock, what it waits for, how to undo it) */
-#define WAITINGS(X)                                                                                                    \
-    X(mutex_clocklock, mutex_clocklock, CLOCK_MONOTONIC, mutex, give_mutex)                                            \
-    X(mutex_clocklock_realtime, mutex_clocklock, CLOCK_REALTIME, mutex, give_mutex)                                    \
-    X(mutex_timedlock, mutex_timedlock, CLOCK_REALTIME, mutex, give_mutex)                                             \
-    X(cond_clockwait, cond_clockwait, CLOCK_MONOTONIC, condition, keep_condition)                                      \
-    X(cond_clockwait_realtime, cond_clockwait, CLOCK_REALTIME, condition, keep_condition)                              \
-    X(cond_timedwait, cond_timedwait, CLOCK_REALTIME, condition, keep_condition)                                       \
-    X(rwlock_clockrdlock, rwlock_clockrdlock, CLOCK_MONOTONIC, rwlock, give_rwlock)                                    \
-    X(rwlock_clockrdlock_realtime, rwlock_clockrdlock, CLOCK_REALTIME, rwlock, give_rwlock)                            \
-    X(rwlock_timedrdlock, rwlock_timedrdlock, CLOCK_REALTIME, rwlock, give_rwlock)                                     \
-    X(rwlock_clockwrlock, rwlock_clockwrlock, CLOCK_MONOTONIC, rwlock, give_rwlock)                                    \
-    X(rwlock_clockwrlock_realtime, rwlock_clockwrlock, CLOCK_REALTIME, rwlock, give_rwlock)                            \
-    X(rwlock_timedwrlock, rwlock_timedwrlock, CLOCK_REALTIME, rwlock, give_rwlock)                                     \
-    X(sem_clockwait, sem_clockwait_, CLOCK_MONOTONIC, semaphore, give_semaphore)                                       \
-    X(sem_clockwait_realtime, sem_clockwait_, CLOCK_REALTIME, semaphore, give_semaphore)                               \
+#define WAITINGS(X)                                                                         \
+    X(mutex_clocklock, mutex_clocklock, CLOCK_MONOTONIC, mutex, give_mutex)                 \
+    X(mutex_clocklock_realtime, mutex_clocklock, CLOCK_REALTIME, mutex, give_mutex)         \
+    X(mutex_timedlock, mutex_timedlock, CLOCK_REALTIME, mutex, give_mutex)                  \
+    X(cond_clockwait, cond_clockwait, CLOCK_MONOTONIC, condition, keep_condition)           \
+    X(cond_clockwait_realtime, cond_clockwait, CLOCK_REALTIME, condition, keep_condition)   \
+    X(cond_timedwait, cond_timedwait, CLOCK_REALTIME, condition, keep_condition)            \
+    X(rwlock_clockrdlock, rwlock_clockrdlock, CLOCK_MONOTONIC, rwlock, give_rwlock)         \
+    X(rwlock_clockrdlock_realtime, rwlock_clockrdlock, CLOCK_REALTIME, rwlock, give_rwlock) \
+    X(rwlock_timedrdlock, rwlock_timedrdlock, CLOCK_REALTIME, rwlock, give_rwlock)          \
+    X(rwlock_clockwrlock, rwlock_clockwrlock, CLOCK_MONOTONIC, rwlock, give_rwlock)         \
+    X(rwlock_clockwrlock_realtime, rwlock_clockwrlock, CLOCK_REALTIME, rwlock, give_rwlock) \
+    X(rwlock_timedwrlock, rwlock_timedwrlock, CLOCK_REALTIME, rwlock, give_rwlock)          \
+    X(sem_clockwait, sem_clockwait_, CLOCK_MONOTONIC, semaphore, give_semaphore)            \
+    X(sem_clockwait_realtime, sem_clockwait_, CLOCK_REALTIME, semaphore, give_semaphore)    \
     X(sem_timedwait, sem_timedwait_, CLOCK_REALTIME, semaphore, give_semaphore)
 
 /* ----------------------------------------------------------------------------------------- who has it, how long --- */
@@ -282,21 +282,21 @@ static void wait_for_holder(const waiting *w, circumstance c, outcome *o)
 
 /* --------------------------------------------------------------------------------------------------- as a table --- */
 
-#define CALLS_IN(name, circumstance, CIRCUMSTANCE)                                                                     \
-    static void call_##name##_##circumstance(world *w, outcome *o)                                                     \
-    {                                                                                                                  \
-        (void)w;                                                                                                       \
-        wait_for_holder(&name##_waiting, CIRCUMSTANCE, o);                                                             \
+#define CALLS_IN(name, circumstance, CIRCUMSTANCE)                 \
+    static void call_##name##_##circumstance(world *w, outcome *o) \
+    {                                                              \
+        (void)w;                                                   \
+        wait_for_holder(&name##_waiting, CIRCUMSTANCE, o);         \
     }
 
-#define DEFINE(name, call, clock, what, undo)                                                                          \
-    static const waiting name##_waiting = {call, clock, take_##what, give_##what, undo};                               \
-    CALLS_IN(name, free, FREE)                                                                                         \
-    CALLS_IN(name, taken, TAKEN)                                                                                       \
-    CALLS_IN(name, given_up, GIVEN_UP)                                                                                 \
-    CALLS_IN(name, past, PAST)                                                                                         \
-    CALLS_IN(name, earliest, EARLIEST)                                                                                 \
-    CALLS_IN(name, no_time, NO_TIME)                                                                                   \
+#define DEFINE(name, call, clock, what, undo)                                            \
+    static const waiting name##_waiting = {call, clock, take_##what, give_##what, undo}; \
+    CALLS_IN(name, free, FREE)                                                           \
+    CALLS_IN(name, taken, TAKEN)                                                         \
+    CALLS_IN(name, given_up, GIVEN_UP)                                                   \
+    CALLS_IN(name, past, PAST)                                                           \
+    CALLS_IN(name, earliest, EARLIEST)                                                   \
+    CALLS_IN(name, no_time, NO_TIME)                                                     \
     CALLS_IN(name, no_clock, NO_CLOCK)
 
 WAITINGS(DEFINE)
@@ -308,16 +308,17 @@ static void call_sync(world *w, outcome *o)
     o->result = 0;
 }
 
-#define ROW(name, circumstance)                                                                                        \
-    {#name "_" #circumstance, NEED_NOTHING, false, false, call_##name##_##circumstance}
+#define ROW(name, circumstance)                                                           \
+    {                                                                                     \
+#name "_" #circumstance, NEED_NOTHING, false, false, call_##name##_##circumstance \
+    }
 
-#define ROWS(name, call, clock, what, undo)                                                                            \
-    ROW(name, free), ROW(name, taken), ROW(name, given_up), ROW(name, past), ROW(name, earliest), ROW(name, no_time),  \
+#define ROWS(name, call, clock, what, undo)                                                                           \
+    ROW(name, free), ROW(name, taken), ROW(name, given_up), ROW(name, past), ROW(name, earliest), ROW(name, no_time), \
         ROW(name, no_clock),
 
 const call calls_without_descriptor[] = {
-    WAITINGS(ROWS)
-    {"sync", NEED_NOTHING, false, true, call_sync},
+    WAITINGS(ROWS){"sync", NEED_NOTHING, false, true, call_sync},
 };
 
 const size_t call_without_descriptor_count = sizeof calls_without_descriptor / sizeof *calls_without_descriptor;

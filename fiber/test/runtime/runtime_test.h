@@ -16,17 +16,17 @@
 #include <unistd.h>
 
 /* The files of this directory: X(file) stands for a table file_cases[] that ends with a case without a name. */
-#define RUNTIME_FILES(X)                                                                                               \
-    X(carriers)                                                                                                        \
-    X(channel)                                                                                                         \
-    X(context)                                                                                                         \
-    X(event)                                                                                                           \
-    X(fiber)                                                                                                           \
-    X(fork)                                                                                                            \
-    X(interrupt)                                                                                                       \
-    X(mutex)                                                                                                           \
-    X(select)                                                                                                          \
-    X(semaphore)                                                                                                       \
+#define RUNTIME_FILES(X) \
+    X(carriers)          \
+    X(channel)           \
+    X(context)           \
+    X(event)             \
+    X(fiber)             \
+    X(fork)              \
+    X(interrupt)         \
+    X(mutex)             \
+    X(select)            \
+    X(semaphore)         \
     X(stack)
 
 #define RUNTIME_DECLARE(file) extern const fiber_case file##_cases[];

@@ -169,8 +169,11 @@ static void send_with_descriptor(int socket, const char *text)
     int passed = STDIN_FILENO;
     memcpy(CMSG_DATA(&control.header), &passed, sizeof passed);
     struct iovec vector = {(void *)text, strlen(text)};
-    MUST(sendmsg(socket, &(struct msghdr){.msg_iov = &vector, .msg_iovlen = 1, .msg_control = control.bytes,
-                                          .msg_controllen = sizeof control.bytes}, 0));
+    MUST(sendmsg(
+        socket,
+        &(struct msghdr){
+            .msg_iov = &vector, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes},
+        0));
 }
 
 static void *receive_all_with_descriptor(void *argument)
@@ -182,8 +185,8 @@ static void *receive_all_with_descriptor(void *argument)
     char text[20];
     int passed;
     struct iovec vector = {text, sizeof text};
-    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = control.bytes,
-                             .msg_controllen = sizeof control.bytes};
+    struct msghdr message = {
+        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
     CHECK_EQ(recvmsg(*(int *)argument, &message, MSG_WAITALL), 7);
     CHECK_MEMORY(text, "abcdefg", 7);
     CHECK_EQ(message.msg_controllen, CMSG_SPACE(sizeof(int)));

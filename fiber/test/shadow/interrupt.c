@@ -66,12 +66,9 @@ static long call_epoll(int descriptor)
     return result;
 }
 
-static const interruptible calls[] = {{"read", call_read},
-                                      {"recv", call_recv},
-                                      {"poll", call_poll},
-                                      {"poll_with_timeout", call_poll_with_timeout},
-                                      {"select", call_select},
-                                      {"epoll_wait", call_epoll}};
+static const interruptible calls[] = {{"read", call_read},     {"recv", call_recv},
+                                      {"poll", call_poll},     {"poll_with_timeout", call_poll_with_timeout},
+                                      {"select", call_select}, {"epoll_wait", call_epoll}};
 
 typedef struct attempt {
     const interruptible *what;

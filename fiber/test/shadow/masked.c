@@ -134,8 +134,8 @@ static int by_epoll_pwait2(int descriptor, int timeout_ms, const sigset_t *mask)
     return of_epoll(descriptor, timeout_ms, mask, true);
 }
 
-static masked_call *const calls[] = {by_ppoll, by_ppoll_of_many, by_ppoll_or_sleep, by_pselect, by_epoll_pwait,
-                                     by_epoll_pwait2};
+static masked_call *const calls[] = {by_ppoll,   by_ppoll_of_many, by_ppoll_or_sleep,
+                                     by_pselect, by_epoll_pwait,   by_epoll_pwait2};
 
 /* One call's case: what it waits for, and the thread that does. */
 typedef struct trial {

@@ -15,7 +15,8 @@ static void *look_up_localhost(void *argument)
     CHECK_EQ(ntohl(address->sin_addr.s_addr), INADDR_LOOPBACK);
     CHECK_EQ(ntohs(address->sin_port), 80);
     CHECK_EQ(getnameinfo(found->ai_addr, found->ai_addrlen, host, sizeof host, service, sizeof service,
-                         NI_NUMERICHOST | NI_NUMERICSERV), 0);
+                         NI_NUMERICHOST | NI_NUMERICSERV),
+             0);
     CHECK_EQ(strcmp(host, "127.0.0.1"), 0);
     CHECK_EQ(strcmp(service, "80"), 0);
     freeaddrinfo(found);

@@ -93,8 +93,7 @@ static void *receive(void *argument)
 {
     const receiving *r = argument;
     char bytes[64];
-    return (void *)(r->reads ? read(r->descriptor, bytes, r->wanted)
-                             : recv(r->descriptor, bytes, r->wanted, r->flags));
+    return (void *)(r->reads ? read(r->descriptor, bytes, r->wanted) : recv(r->descriptor, bytes, r->wanted, r->flags));
 }
 
 /* What is received when three bytes are there and `later` come later. */

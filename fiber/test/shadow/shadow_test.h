@@ -16,31 +16,31 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SHADOW_FILES(X)                                                                                                \
-    X(close)                                                                                                           \
-    X(defects)                                                                                                         \
-    X(emptied)                                                                                                         \
-    X(file)                                                                                                            \
-    X(interrupt)                                                                                                       \
-    X(jump)                                                                                                            \
-    X(masked)                                                                                                          \
-    X(name)                                                                                                            \
-    X(once)                                                                                                            \
-    X(poll)                                                                                                            \
-    X(process)                                                                                                         \
-    X(pthread)                                                                                                         \
-    X(receive)                                                                                                         \
-    X(report)                                                                                                          \
-    X(scan)                                                                                                            \
-    X(send)                                                                                                            \
-    X(sent)                                                                                                            \
-    X(server)                                                                                                          \
-    X(signal)                                                                                                          \
-    X(sleep)                                                                                                           \
-    X(stream)                                                                                                          \
-    X(syscall)                                                                                                         \
-    X(terminal)                                                                                                        \
-    X(thread)                                                                                                          \
+#define SHADOW_FILES(X) \
+    X(close)            \
+    X(defects)          \
+    X(emptied)          \
+    X(file)             \
+    X(interrupt)        \
+    X(jump)             \
+    X(masked)           \
+    X(name)             \
+    X(once)             \
+    X(poll)             \
+    X(process)          \
+    X(pthread)          \
+    X(receive)          \
+    X(report)           \
+    X(scan)             \
+    X(send)             \
+    X(sent)             \
+    X(server)           \
+    X(signal)           \
+    X(sleep)            \
+    X(stream)           \
+    X(syscall)          \
+    X(terminal)         \
+    X(thread)           \
     X(vain)
 
 #define SHADOW_DECLARE(file) extern const fiber_case file##_cases[];

@@ -21,7 +21,7 @@ typedef struct prize {
     sem_t semaphore;
     FILE *stream;
     pair sockets;
-    int set; /* of epoll, with one of the sockets */
+    int set;   /* of epoll, with one of the sockets */
     pair full; /* its first end has no room to send */
     int listener;
     struct sockaddr_in address;
@@ -134,9 +134,23 @@ static bool try_to_sleep_on_a_word(prize *p)
 }
 
 static bool (*const ways[])(prize *) = {
-    try_mutex, try_reading, try_writing, try_spinning, try_semaphore, try_stream,
-    try_poll, try_select, try_epoll, try_receiving, try_reading_with_flags, try_sending,
-    try_sending_a_message, try_accepting, try_until_moment_past, try_no_time, try_to_sleep_on_a_word,
+    try_mutex,
+    try_reading,
+    try_writing,
+    try_spinning,
+    try_semaphore,
+    try_stream,
+    try_poll,
+    try_select,
+    try_epoll,
+    try_receiving,
+    try_reading_with_flags,
+    try_sending,
+    try_sending_a_message,
+    try_accepting,
+    try_until_moment_past,
+    try_no_time,
+    try_to_sleep_on_a_word,
 };
 
 enum { WAYS = sizeof ways / sizeof *ways };
@@ -144,7 +158,8 @@ enum { WAYS = sizeof ways / sizeof *ways };
 static void take_room(prize *p)
 {
     char block[4096] = {0};
-    while (send(p->full.ends[0], block, sizeof block, MSG_DONTWAIT) > 0 || send(p->full.ends[0], block, 1, MSG_DONTWAIT) > 0)
+    while (send(p->full.ends[0], block, sizeof block, MSG_DONTWAIT) > 0 ||
+           send(p->full.ends[0], block, 1, MSG_DONTWAIT) > 0)
         ;
 }
 
@@ -200,8 +215,12 @@ static void *try_until_won(void *argument)
 
 static void prepare(prize *p)
 {
-    *p = (prize){.mutex = PTHREAD_MUTEX_INITIALIZER, .read_write = PTHREAD_RWLOCK_INITIALIZER, .stream = tmpfile(),
-                 .sockets = new_pair(), .set = MUST(epoll_create1(0)), .full = new_pair()};
+    *p = (prize){.mutex = PTHREAD_MUTEX_INITIALIZER,
+                 .read_write = PTHREAD_RWLOCK_INITIALIZER,
+                 .stream = tmpfile(),
+                 .sockets = new_pair(),
+                 .set = MUST(epoll_create1(0)),
+                 .full = new_pair()};
     p->listener = listen_on_loopback(&p->address, 1);
     MUST(fcntl(p->listener, F_SETFL, O_NONBLOCK));
     take_room(p);

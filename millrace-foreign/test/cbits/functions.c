@@ -1,4 +1,4 @@
-/* functions.c: C code for the tests to call. It knows nothing of fibers, but for one function at the end. */
+/* functions.c: C code for the tests to call. It uses no fibers, except in one function at the end. */
 #include "millrace_fiber.h"
 
 #include <errno.h>
@@ -18,17 +18,50 @@ double test_weigh(int8_t a, uint16_t b, int32_t c, uint64_t d, float e, double f
            i * 9.0 + j * 10.0 + k * 11.0;
 }
 
-int8_t test_int8(int8_t x) { return x; }
-int16_t test_int16(int16_t x) { return x; }
-int32_t test_int32(int32_t x) { return x; }
-int64_t test_int64(int64_t x) { return x; }
-uint8_t test_word8(uint8_t x) { return x; }
-uint16_t test_word16(uint16_t x) { return x; }
-uint32_t test_word32(uint32_t x) { return x; }
-uint64_t test_word64(uint64_t x) { return x; }
-float test_float(float x) { return x; }
-double test_double(double x) { return x; }
-void *test_pointer(void *x) { return x; }
+int8_t test_int8(int8_t x)
+{
+    return x;
+}
+int16_t test_int16(int16_t x)
+{
+    return x;
+}
+int32_t test_int32(int32_t x)
+{
+    return x;
+}
+int64_t test_int64(int64_t x)
+{
+    return x;
+}
+uint8_t test_word8(uint8_t x)
+{
+    return x;
+}
+uint16_t test_word16(uint16_t x)
+{
+    return x;
+}
+uint32_t test_word32(uint32_t x)
+{
+    return x;
+}
+uint64_t test_word64(uint64_t x)
+{
+    return x;
+}
+float test_float(float x)
+{
+    return x;
+}
+double test_double(double x)
+{
+    return x;
+}
+void *test_pointer(void *x)
+{
+    return x;
+}
 
 /* Touches so much of its stack. */
 int test_use_stack(size_t bytes)

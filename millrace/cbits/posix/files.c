@@ -1,6 +1,7 @@
 /* files.c: see files.h. POSIX's own calls, or a simulated machine's. */
 #include "files.h"
 
+#include "ghc/scheduler.h"
 #include "simulation.h"
 
 #include <errno.h>

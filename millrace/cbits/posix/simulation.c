@@ -2,10 +2,10 @@
 #include "simulation.h"
 
 #include "capability.h"
+#include "ghc/layout.h"
+#include "ghc/scheduler.h"
 
-#include <Rts.h>
 #include <errno.h>
-#include <time.h>
 
 static mr_machine *machine;
 static mr_group *group;
@@ -28,24 +28,18 @@ static int begin(const mr_machine_plan *plan)
     return error;
 }
 
-/* A tick that is under way when the timer is stopped, and a thread that still makes room on another capability, would
- * each ask for a change of threads. Afterwards both have come, and the next block takes it back. */
-static void stop_ticking(void)
-{
-    stopTimer();
-    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
-}
-
 int mrh_simulation_begin(const mr_machine_plan *plan, mr_machine **new_machine, mr_loop **new_loop)
 {
     if (loop)
         return -EBUSY;
+    if (!mrh_layout_is_trusted())
+        return -ENOTSUP;
     int error = begin(plan);
     if (error) {
         mrh_simulation_forget();
         return error;
     }
-    stop_ticking();
+    mrh_stop_ticking();
     mrh_attach_simulation(loop);
     *new_machine = machine;
     *new_loop = loop;
@@ -62,7 +56,7 @@ void mrh_simulation_forget(void)
 void mrh_simulation_abandon(void)
 {
     mrh_attach_simulation(NULL);
-    startTimer();
+    mrh_start_ticking();
     mrh_simulation_forget();
 }
 
@@ -90,32 +84,6 @@ mr_machine *mrh_simulation_machine(void)
 mr_group *mrh_simulation_group(void)
 {
     return group;
-}
-
-/* What GHC's headers show of a capability to compiled Haskell code: it begins with these (stg/Regs.h). */
-typedef struct capability_front {
-    StgFunTable functions;
-    StgRegTable registers;
-} capability_front;
-
-uint64_t mrh_current_thread(void)
-{
-    const capability_front *here = (const capability_front *)rts_unsafeGetMyCapability();
-    return here->registers.rCurrentTSO->id;
-}
-
-int mrh_nursery_is_low(void)
-{
-    /* Half of what there is after a collection, if it is not even the smallest that GHC has without being asked (+RTS -A
-     * and -n). */
-    const uint32_t chunk = RtsFlags.GcFlags.nurseryChunkSize, area = chunk ? chunk : RtsFlags.GcFlags.minAllocAreaSize;
-    const uint32_t enough = area / 2 < 128 ? area / 2 : 128;
-    const capability_front *here = (const capability_front *)rts_unsafeGetMyCapability();
-    uint32_t count = 0;
-    for (const bdescr *block = here->registers.rCurrentNursery; block && count < enough; block = block->link)
-        count++;
-    mrh_begin_block();
-    return count < enough;
 }
 
 void mrh_note(mr_machine *where, const char *text)

@@ -10,8 +10,9 @@
 
 #include "millrace_machine.h"
 
-/* Begins one on this capability. 0, -EBUSY if one runs already, or why it cannot be made. From here until its end the
- * RTS's timer stands still: threads change only where they wait or yield. */
+/* Begins one on this capability. 0, -EBUSY if one runs already, -ENOTSUP if this GHC's scheduler is not known well enough to
+ * repeat a run (ghc/versions.h), or why the machine cannot be made. From here until its end the run-time system's timer stands
+ * still: threads change only where they wait or yield. */
 int mrh_simulation_begin(const mr_machine_plan *plan, mr_machine **machine, mr_loop **loop);
 /* Ends it. Nothing may be in flight. */
 void mrh_simulation_end(void);
@@ -35,19 +36,6 @@ static inline bool mrh_is_simulated(int descriptor)
 
 /* The group that it adopts into, or NULL if none runs anywhere. */
 mr_group *mrh_simulation_group(void);
-
-/* What a thread on this capability is called in reports: the number of the running Haskell thread. */
-uint64_t mrh_current_thread(void);
-
-/* Makes what threads do from here on independent of what was allocated before. */
-void mrh_begin_block(void);
-
-/* Will there be a garbage collection before long? Begins a block, too. A collection changes threads like the end of a
- * block, so the simulation's manager sees to it that most of them come while it runs itself. */
-int mrh_nursery_is_low(void);
-
-/* Are there other threads on this capability that wait for nothing but their turn? */
-int mrh_others_can_run(void);
 
 /* A line for the trace. */
 void mrh_note(mr_machine *where, const char *text);

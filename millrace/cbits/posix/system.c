@@ -1,6 +1,7 @@
 /* system.c: see system.h. POSIX's own calls, or a simulated machine's. */
 #include "system.h"
 
+#include "ghc/scheduler.h"
 #include "simulation.h"
 
 #include <dlfcn.h>
@@ -35,14 +36,14 @@ static int result_of(int result)
 }
 
 /* One of the machine's descriptors; of a machine that is gone, a closed one. */
-#define ON_DESCRIPTOR(simulated, real)                                                                                 \
-    do {                                                                                                               \
-        if (mrh_is_simulated(descriptor)) {                                                                            \
-            mr_machine *machine = mrh_simulation_machine();                                                            \
-            mrh_begin_block();                                                                                         \
-            return result_of(machine ? (simulated) : -EBADF);                                                          \
-        }                                                                                                              \
-        return (real);                                                                                                 \
+#define ON_DESCRIPTOR(simulated, real)                        \
+    do {                                                      \
+        if (mrh_is_simulated(descriptor)) {                   \
+            mr_machine *machine = mrh_simulation_machine();   \
+            mrh_begin_block();                                \
+            return result_of(machine ? (simulated) : -EBADF); \
+        }                                                     \
+        return (real);                                        \
     } while (0)
 
 /* Of new sockets, so many; if they cannot be what ours are, there are none. */
@@ -293,7 +294,8 @@ int64_t mrh_receive_descriptor(int descriptor)
     if (mrh_is_simulated(descriptor))
         return result_of(-EOPNOTSUPP);
     if (recvmsg(descriptor, message, CLOSED_BY_EXEC) < 0)
-        return errno == EAGAIN && has_ended(descriptor) ? result_of(-ENOMSG) : -1; /* datagrams: nothing comes any more */
+        /* datagrams: nothing comes any more */
+        return errno == EAGAIN && has_ended(descriptor) ? result_of(-ENOMSG) : -1;
     int passed = first_descriptor(message);
     if (passed < 0)
         return result_of(message->msg_flags & MSG_CTRUNC ? -EMFILE : -ENOMSG);

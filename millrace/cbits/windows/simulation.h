@@ -25,13 +25,4 @@ static inline void mrh_simulation_forget(void)
 {
 }
 
-static inline uint64_t mrh_current_thread(void)
-{
-    return 0;
-}
-
-static inline void mrh_begin_block(void)
-{
-}
-
 #endif

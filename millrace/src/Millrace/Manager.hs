@@ -17,6 +17,10 @@ module Millrace.Manager
     -- * Turns
     atNextTurn,
 
+    -- * The run-time system
+    RunTimeSystem (..),
+    runTimeSystem,
+
     -- * Version and errors
     version,
     MillraceException (..),

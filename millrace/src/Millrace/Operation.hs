@@ -29,7 +29,7 @@ module Millrace.Operation
     connectRequest,
     recvRequest,
     recvLentRequest,
-    exchangeRequest,
+    sendThenReceiveRequest,
     sendRequest,
     sendVectorRequest,
     sendFileRequest,
@@ -154,22 +154,22 @@ recvRequest (Handle handle) buffer size =
 -- @since 0.1.0
 recvLentRequest :: Handle -> Int -> Request a
 recvLentRequest (Handle handle) size =
-  (request kindRecv handle) {requestFlags = flagLent, requestLength = fromIntegral size}
+  (request kindRecv handle) {requestFlags = flagBorrow, requestLength = fromIntegral size}
 {-# INLINE recvLentRequest #-}
 
 -- | Sends so many bytes of a lent buffer, from an offset, without waiting, and then receives like 'recvLentRequest'. The
--- buffer is gone with the submission, unless the result says that not all could be sent: see @MR_EXCHANGE@ in
+-- buffer is gone with the submission, unless the result says that not all could be sent: see @MR_SEND_THEN_RECEIVE@ in
 -- @millrace.h@. "Millrace.Socket.Lent" makes sense of it.
 --
 -- @since 0.1.0
-exchangeRequest :: Handle -> Ptr a -> Int -> Int -> Request a
-exchangeRequest (Handle handle) buffer offset count =
-  (request kindExchange handle)
+sendThenReceiveRequest :: Handle -> Ptr a -> Int -> Int -> Request a
+sendThenReceiveRequest (Handle handle) buffer offset count =
+  (request kindSendThenReceive handle)
     { requestBuffer = buffer,
       requestLength = fromIntegral count,
       requestOffset = fromIntegral offset
     }
-{-# INLINE exchangeRequest #-}
+{-# INLINE sendThenReceiveRequest #-}
 
 -- | Sends bytes; the result is how many. With 'True' it ends only when all are sent; then hand over no more than a
 -- megabyte at a time, because one call may do it all.

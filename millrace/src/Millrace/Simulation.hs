@@ -286,6 +286,8 @@ data SimulationException
     Deadlock [Waiting]
   | -- | The machine could not be made.
     NoMachine IOError
+  | -- | Millrace was not tested with this version of GHC, so that runs might not repeat: 'Millrace.Manager.runTimeSystem'.
+    UnknownScheduler
   | -- | A simulation was to begin within another one.
     WithinSimulation
   | -- | This function was called outside.
@@ -304,6 +306,8 @@ instance Show SimulationException where
         ++ "world: Control.Concurrent.threadDelay, foreign calls and sockets of the network package have no virtual time."
     Deadlock waiting -> unlines ("Deadlock in a simulation. Nothing will end these operations:" : map describe waiting)
     NoMachine reason -> "A simulated machine could not be made: " ++ show reason
+    UnknownScheduler ->
+      "A simulation needs a version of GHC that Millrace was tested with. With this one, its runs might not repeat."
     WithinSimulation -> "A simulation cannot begin within another one."
     OutsideSimulation what -> what ++ " works within Millrace.Simulation.simulate only."
     ThreadsGoOn ->
@@ -354,7 +358,8 @@ simulationLock = unsafePerformIO newLock
 -- it longer than 20 ms while nobody else can run is in a 'Deadlock'.
 --
 -- Runs on one capability; the others pause meanwhile ('setNumCapabilities'). Interruptible: the exception then ends the
--- action first. Throws 'WithinSimulation', 'NoMachine' or 'ThreadsGoOn', and 'Millrace.Manager.NotThreaded'.
+-- action first. Throws 'WithinSimulation', 'UnknownScheduler', 'NoMachine' or
+-- 'ThreadsGoOn', and 'Millrace.Manager.NotThreaded'.
 --
 -- @since 0.1.0
 simulate :: Plan -> IO a -> IO (Outcome a)
@@ -397,6 +402,9 @@ data Run a = Run
 runMachine :: Plan -> IORef (Maybe SomeException) -> IO a -> IO (Outcome a)
 runMachine what interruption action =
   withPlan what $ \plan -> alloca $ \machinePlace -> alloca $ \loopPlace -> do
+    c_capability >>= \capability -> checkLayout capability 0
+    isKnown <- c_knows_layout
+    when (isKnown == 0) $ throwIO UnknownScheduler
     status <- c_simulation_begin plan machinePlace loopPlace
     when (status < 0) $
       throwIO (NoMachine (errnoToIOError "simulate" (Errno (negate status)) Nothing Nothing))

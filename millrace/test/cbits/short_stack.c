@@ -1,7 +1,8 @@
 /* short_stack.c: see short_stack.h. */
 #include "short_stack.h"
 
-#include "waiters.h"
+#include "ghc/layout.h"
+#include "ghc/waiters.h"
 
 #include <sys/mman.h>
 #include <sys/wait.h>

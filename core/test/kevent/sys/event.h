@@ -11,17 +11,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#define EVFILT_READ (-1)
+#define EVFILT_READ  (-1)
 #define EVFILT_WRITE (-2)
-#define EVFILT_USER (-11)
+#define EVFILT_USER  (-11)
 
-#define EV_ADD 0x0001
-#define EV_DELETE 0x0002
+#define EV_ADD     0x0001
+#define EV_DELETE  0x0002
 #define EV_ONESHOT 0x0010
-#define EV_CLEAR 0x0020
+#define EV_CLEAR   0x0020
 #define EV_RECEIPT 0x0040
-#define EV_ERROR 0x4000
-#define EV_EOF 0x8000
+#define EV_ERROR   0x4000
+#define EV_EOF     0x8000
 
 #define NOTE_TRIGGER 0x01000000
 
@@ -34,7 +34,7 @@ struct kevent {
     void *udata;
 };
 
-#define EV_SET(event, ident_, filter_, flags_, fflags_, data_, udata_)                                                 \
+#define EV_SET(event, ident_, filter_, flags_, fflags_, data_, udata_) \
     (*(event) = (struct kevent){(ident_), (filter_), (flags_), (fflags_), (data_), (udata_)})
 
 int kqueue(void);

@@ -1,7 +1,7 @@
 {-# LANGUAGE MagicHash #-}
 {-# LANGUAGE UnboxedTuples #-}
 
--- | What a manager does before it looks for events again, and whether it is going to. Knows neither loops nor timers.
+-- | What a manager does before it looks for events again, and whether it is going to. Must not know: loops, timers.
 --
 -- Servers enter something for almost every request, so that nothing is allocated for it: the actions are kept in an array
 -- and counted by compare-and-swap.

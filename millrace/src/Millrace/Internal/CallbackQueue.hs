@@ -3,8 +3,8 @@
 -- | Callbacks that are due, and the threads that run them.
 --
 -- One thread runs them one after the other, as long as each ends within its turn; a thread for each would cost several
--- times what most callbacks do. When one blocks or computes for long, another thread goes on with those behind it. Knows
--- neither timers nor loops.
+-- times what most callbacks do. When one blocks or computes for long, another thread goes on with those behind it.
+-- Must not know: loops, timers.
 --
 -- The threads are pinned to the capability of the manager: only there does the manager's @yield@ mean that they have had
 -- their turn. While they could migrate, a manager alone on its capability started one thread after the other in vain: a

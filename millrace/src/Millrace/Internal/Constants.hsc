@@ -22,7 +22,7 @@ kindSend = #{const MR_SEND}
 kindSendVector = #{const MR_SEND_VECTOR}
 
 kindWaitReadable, kindWaitWritable, kindShutdown, kindClose, kindSendFile, kindTimeout :: CInt
-kindReadFile, kindWriteFile, kindSyncFile, kindExchange :: CInt
+kindReadFile, kindWriteFile, kindSyncFile, kindSendThenReceive :: CInt
 kindWaitReadable = #{const MR_WAIT_READABLE}
 kindWaitWritable = #{const MR_WAIT_WRITABLE}
 kindShutdown = #{const MR_SHUTDOWN}
@@ -31,16 +31,16 @@ kindSendFile = #{const MR_SEND_FILE}
 kindReadFile = #{const MR_READ_FILE}
 kindWriteFile = #{const MR_WRITE_FILE}
 kindSyncFile = #{const MR_SYNC_FILE}
-kindExchange = #{const MR_EXCHANGE}
+kindSendThenReceive = #{const MR_SEND_THEN_RECEIVE}
 kindTimeout = #{const MR_TIMEOUT}
 
 directionReading, directionWriting :: CInt
 directionReading = #{const MR_READING}
 directionWriting = #{const MR_WRITING}
 
-flagAll, flagLent, flagMore, flagNow, flagWithin :: CUInt
+flagAll, flagBorrow, flagMore, flagNow, flagWithin :: CUInt
 flagAll = #{const MR_ALL}
-flagLent = #{const MR_LENT}
+flagBorrow = #{const MR_BORROW}
 flagMore = #{const MR_MORE}
 flagNow = #{const MR_NOW}
 flagWithin = #{const MR_WITHIN}
@@ -64,7 +64,7 @@ bufferBytesMax = #{const MR_BUFFER_BYTES}
 bufferLengthAt = #{offset mr_buffer, length}
 bufferBytesAt = #{offset mr_buffer, bytes}
 
--- | The result of an exchange that has not sent all its bytes is this, less the number of bytes that have gone.
+-- | The result of a send-then-receive that has not sent all its bytes is this, less the number of bytes that have gone.
 notSent :: Int64
 notSent = #{const -MR_NOT_SENT}
 

@@ -1,3 +1,6 @@
+{-# LANGUAGE MagicHash #-}
+{-# LANGUAGE UnliftedFFITypes #-}
+
 -- | Every foreign import of the package but those for simulations, and nothing else.
 --
 -- An @unsafe@ call is what makes its caller the owner of the capability's loop (see @cbits\/capability.h@): none of the
@@ -5,6 +8,7 @@
 module Millrace.Internal.Foreign
   ( -- * Managers
     Loop,
+    Capability,
     Completion,
     c_create_group,
     c_has_group,
@@ -17,6 +21,8 @@ module Millrace.Internal.Foreign
     c_create_loop,
     c_attach,
     c_capability,
+    c_check_layout,
+    c_knows_layout,
     c_poll,
     c_prepare_wait,
     c_wait,
@@ -77,6 +83,7 @@ import Foreign.C.String (CString)
 import Foreign.C.Types (CInt (..), CSize (..), CUInt (..))
 import Foreign.ForeignPtr (FinalizerPtr)
 import Foreign.Ptr (Ptr)
+import GHC.Exts (ThreadId#)
 
 -- | An @mr_loop@.
 data Loop
@@ -112,6 +119,11 @@ foreign import ccall unsafe "mrh_create_loop" c_create_loop :: Ptr (Ptr Loop) ->
 foreign import ccall unsafe "mrh_capability" c_capability :: IO (Ptr Capability)
 
 foreign import ccall unsafe "mrh_attach" c_attach :: Ptr Loop -> CUInt -> Ptr Capability -> IO ()
+
+foreign import ccall unsafe "mrh_check_layout"
+  c_check_layout :: ThreadId# -> Ptr Capability -> CUInt -> IO ()
+
+foreign import ccall unsafe "mrh_knows_layout" c_knows_layout :: IO CInt
 
 foreign import ccall unsafe "mrh_poll" c_poll :: Ptr Loop -> Ptr Completion -> CInt -> IO CInt
 

@@ -7,7 +7,7 @@ module Millrace.Internal.Lent
     borrow,
     giveBack,
     receiveLent,
-    exchangeLent,
+    sendThenReceive,
   )
 where
 
@@ -27,7 +27,7 @@ import Millrace.Internal.Constants
 import Millrace.Internal.Foreign (LentBuffer, c_give_back, c_lend)
 import Millrace.Internal.Park (Request, performOnce)
 import Millrace.Internal.Socket
-import Millrace.Operation (exchangeRequest, failure, recvLentRequest, throwIfFailed)
+import Millrace.Operation (failure, recvLentRequest, sendThenReceiveRequest, throwIfFailed)
 import System.IO.Error (ioeSetErrorString, mkIOError)
 
 -- | 'lentSize' bytes of memory outside the Haskell heap, aligned for words.
@@ -102,7 +102,7 @@ continueWith continue result
 {-# INLINE continueWith #-}
 
 -- | For a function of this name, with a limit on the time.
-exchangeLent ::
+sendThenReceive ::
   String ->
   (Request LentBuffer -> Request LentBuffer) ->
   Socket ->
@@ -112,7 +112,7 @@ exchangeLent ::
   (Int -> IO a) ->
   (Lent -> Int -> IO a) ->
   IO a
-exchangeLent attempted limit s@(Socket handle _) outgoing@(Lent buffer) offset count unsent continue = mask_ $ do
+sendThenReceive attempted limit s@(Socket handle _) outgoing@(Lent buffer) offset count unsent continue = mask_ $ do
   unless (count > 0 && offset >= 0 && count <= lentSize - offset) $ do
     giveBack outgoing
     throwIO
@@ -128,7 +128,7 @@ exchangeLent attempted limit s@(Socket handle _) outgoing@(Lent buffer) offset c
           (giveBack outgoing)
           (lookAgain s (firstBytes lentSize))
           late
-          (limit (exchangeRequest handle buffer offset count))
+          (limit (sendThenReceiveRequest handle buffer offset count))
       if answer <= notSent
         then unsent (fromIntegral (notSent - answer))
         else
@@ -137,7 +137,7 @@ exchangeLent attempted limit s@(Socket handle _) outgoing@(Lent buffer) offset c
             else throwIfFailed attempted (describe s) answer >>= continueWith continue
   where
     late answer = if answer <= notSent then giveBack outgoing else keepLate s answer
-{-# INLINE exchangeLent #-}
+{-# INLINE sendThenReceive #-}
 
 -- For a function of this name.
 continueKept :: String -> Socket -> (Lent -> Int -> IO a) -> Either Int64 ByteString -> IO a

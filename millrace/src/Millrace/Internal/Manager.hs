@@ -9,6 +9,9 @@ module Millrace.Internal.Manager
     selectBackend,
     chosenBackend,
     probeBackend,
+    RunTimeSystem (..),
+    runTimeSystem,
+    checkLayout,
     ensureManagers,
     ensureGroup,
     slotTableOf,
@@ -62,7 +65,7 @@ import Foreign.C.Types (CInt)
 import Foreign.Marshal.Alloc (alloca, allocaBytes, mallocBytes)
 import Foreign.Ptr (Ptr, nullPtr)
 import Foreign.Storable (peek, peekByteOff)
-import GHC.Conc (labelThread)
+import GHC.Conc (ThreadId (..), labelThread)
 import Millrace.Internal.Agenda
 import Millrace.Internal.CallbackQueue
 import Millrace.Internal.Constants
@@ -256,11 +259,19 @@ beginManager number = do
       after <- c_capability
       return (if here == number && before == after then Just before else Nothing)
     begin capability = do
+      checkLayout capability number
       loop <- createLoop
       manager <- newManager loop number
       atomicModifyIORef' managers $ \old -> (arrayFromList (foldr (:) [manager] old), ())
       c_attach loop (fromIntegral number) capability
       return manager
+
+-- | Compares what Millrace knows of the layout of GHC's run-time system with what its public functions say. The calling thread
+-- must run on this capability, which must have this number. Does not block.
+checkLayout :: Ptr Capability -> Int -> IO ()
+checkLayout capability number = do
+  ThreadId self <- myThreadId
+  c_check_layout self capability (fromIntegral number)
 
 newManager :: Ptr Loop -> Int -> IO Manager
 newManager loop number = Manager loop <$> newSlotTable completionsPerPoll <*> newTimerTable <*> newCallbackQueue <*> newAgenda <*> pure number
@@ -441,6 +452,26 @@ atNextTurn action = do
   (capability, _) <- myThreadId >>= threadCapability
   let count = sizeofArray all'
   if capability < count && count <= simulatedLoop then enter (managerAgenda (indexArray all' capability)) action else return False
+
+-- | What Millrace knows of the run-time system of the GHC that the program was built with.
+--
+-- @since 0.1.0
+data RunTimeSystem
+  = -- | Millrace was tested with this version, and the check at start-up found its layout.
+    KnownLayout
+  | -- | Millrace uses public functions only: threads that wait may move to other capabilities, which costs time, and
+    -- there are no simulations.
+    UnknownLayout
+  deriving (Eq, Ord, Show, Read, Enum, Bounded)
+
+-- | Whether Millrace knows the layout of this run-time system. Starts the managers if they do not run yet.
+--
+-- @since 0.1.0
+runTimeSystem :: IO RunTimeSystem
+runTimeSystem = do
+  ensureManagers
+  isKnown <- c_knows_layout
+  return (if isKnown /= 0 then KnownLayout else UnknownLayout)
 
 -- | Selects the backend for this program; 'Nothing' stands for the automatic choice, which honours the environment
 -- variable @MILLRACE_BACKEND@. To be called before the first operation. Throws 'AlreadyStarted' when another backend

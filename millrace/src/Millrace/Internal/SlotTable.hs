@@ -3,7 +3,7 @@
 
 -- | What a manager knows of each slot of its loop: where a thread parks for it, and what to run instead.
 --
--- It knows nothing of operations.
+-- Must not know: operations.
 module Millrace.Internal.SlotTable
   ( SlotTable,
     Callback,

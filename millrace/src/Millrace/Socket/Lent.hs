@@ -26,7 +26,7 @@ module Millrace.Socket.Lent
     giveBack,
     recvLent,
     recvLentWithin,
-    exchangeLentWithin,
+    sendThenReceiveWithin,
   )
 where
 
@@ -55,7 +55,7 @@ recvLentWithin :: Int -> Socket -> Int -> (Lent -> Int -> IO a) -> IO a
 recvLentWithin micros = receiveLent "Millrace.Socket.Lent.recvLentWithin" (within micros)
 {-# INLINE recvLentWithin #-}
 
--- | @exchangeLentWithin micros socket buffer offset count unsent continue@ sends so many bytes of a borrowed buffer and then
+-- | @sendThenReceiveWithin micros socket buffer offset count unsent continue@ sends so many bytes of a borrowed buffer and then
 -- does what 'recvLentWithin' does: for a server that answers and waits for the next request. It is woken once for
 -- both, and the buffer is given back as soon as its bytes are sent, so that a waiting connection occupies no memory.
 --
@@ -70,6 +70,6 @@ recvLentWithin micros = receiveLent "Millrace.Socket.Lent.recvLentWithin" (withi
 -- sending.
 --
 -- @since 0.1.0
-exchangeLentWithin :: Int -> Socket -> Lent -> Int -> Int -> (Int -> IO a) -> (Lent -> Int -> IO a) -> IO a
-exchangeLentWithin micros = exchangeLent "Millrace.Socket.Lent.exchangeLentWithin" (within micros)
-{-# INLINE exchangeLentWithin #-}
+sendThenReceiveWithin :: Int -> Socket -> Lent -> Int -> Int -> (Int -> IO a) -> (Lent -> Int -> IO a) -> IO a
+sendThenReceiveWithin micros = sendThenReceive "Millrace.Socket.Lent.sendThenReceiveWithin" (within micros)
+{-# INLINE sendThenReceiveWithin #-}

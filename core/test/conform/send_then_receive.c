@@ -1,18 +1,18 @@
-/* exchange.c: MR_EXCHANGE, which sends from a lent buffer and then receives into one. */
+/* send_then_receive.c: MR_SEND_THEN_RECEIVE, which sends from a lent buffer and then receives into one. */
 #include "conform.h"
 
 /* A lent buffer that holds a text from an offset on. */
 static mr_buffer *lent_text(driver *d, size_t offset, const char *text)
 {
-    mr_buffer *buffer = mr_loop_lend(driver_loop(d));
+    mr_buffer *buffer = mr_loop_borrow(driver_loop(d));
     CHECK(buffer);
     memcpy(buffer->bytes + offset, text, strlen(text));
     return buffer;
 }
 
-static mr_request exchange_of(const connection *c, const char *text)
+static mr_request send_then_receive_of(const connection *c, const char *text)
 {
-    return exchange_request(c->handle, lent_text(c->d, 0, text), 0, strlen(text));
+    return send_then_receive_request(c->handle, lent_text(c->d, 0, text), 0, strlen(text));
 }
 
 static void check_read(int descriptor, const char *expected)
@@ -28,7 +28,7 @@ static void it_sends_then_waits_for_bytes(void)
 {
     connection c = tcp_connection();
     for (int round = 0; round < 3; round++) {
-        mr_token token = start(c.d, exchange_of(&c, "question"));
+        mr_token token = start(c.d, send_then_receive_of(&c, "question"));
         CHECK_STAYS_PENDING(c.d, token);
         check_read(c.peer, "question");
         write_all(c.peer, "answer", 6);
@@ -41,7 +41,7 @@ static void what_is_there_already_is_received(void)
 {
     connection c = tcp_connection();
     write_all(c.peer, "early", 5);
-    check_lent(c.d, perform(c.d, exchange_of(&c, "late")), "early");
+    check_lent(c.d, perform(c.d, send_then_receive_of(&c, "late")), "early");
     check_read(c.peer, "late");
     driver_free(c.d);
 }
@@ -50,7 +50,7 @@ static void it_sends_a_part_of_the_buffer(void)
 {
     connection c = local_connection();
     mr_buffer *buffer = lent_text(c.d, 1000, "unsaid said unsaid");
-    mr_token token = start(c.d, exchange_request(c.handle, buffer, 1007, 4));
+    mr_token token = start(c.d, send_then_receive_request(c.handle, buffer, 1007, 4));
     poll_once(c.d);
     check_read(c.peer, "said");
     char byte;
@@ -64,7 +64,7 @@ static void the_last_byte_of_a_buffer_can_be_sent(void)
 {
     connection c = local_connection();
     mr_buffer *buffer = lent_text(c.d, MR_BUFFER_BYTES - 1, "x");
-    mr_token token = start(c.d, exchange_request(c.handle, buffer, MR_BUFFER_BYTES - 1, 1));
+    mr_token token = start(c.d, send_then_receive_request(c.handle, buffer, MR_BUFFER_BYTES - 1, 1));
     poll_once(c.d);
     check_read(c.peer, "x");
     end_stream(c.peer);
@@ -74,12 +74,12 @@ static void the_last_byte_of_a_buffer_can_be_sent(void)
 
 /* The buffer that is sent is free again before anything is received. The first round is for those that a backend keeps
  * at hand. */
-static void a_waiting_exchange_holds_no_buffer(void)
+static void a_waiting_send_then_receive_holds_no_buffer(void)
 {
     connection c = tcp_connection();
     int64_t kept = 0;
     for (int round = 0; round < 3; round++) {
-        mr_token token = start(c.d, exchange_of(&c, "short"));
+        mr_token token = start(c.d, send_then_receive_of(&c, "short"));
         CHECK_STAYS_PENDING(c.d, token);
         check_read(c.peer, "short");
         if (round > 0)
@@ -97,7 +97,7 @@ static void without_room_nothing_is_received(void)
     fill(c.number);
     write_all(c.peer, "waits", 5);
     mr_buffer *buffer = lent_text(c.d, 0, "too much");
-    mr_completion completion = perform(c.d, exchange_request(c.handle, buffer, 0, 8));
+    mr_completion completion = perform(c.d, send_then_receive_request(c.handle, buffer, 0, 8));
     check_nothing_lent(completion, mr_not_sent(0));
     CHECK_EQ(mr_sent_only(completion.result), 0);
     CHECK_MEMORY(buffer->bytes, "too much", 8); /* ours again */
@@ -115,10 +115,10 @@ static void a_part_that_was_sent_is_counted(void)
     uint64_t position = 0, refusals = 0;
     slow_reader *reader = NULL;
     while (refusals < 3) {
-        mr_buffer *buffer = mr_loop_lend(driver_loop(c.d));
+        mr_buffer *buffer = mr_loop_borrow(driver_loop(c.d));
         fill_pattern(buffer->bytes, position, MR_BUFFER_BYTES);
         mr_completion completion;
-        if (submit(c.d, exchange_request(c.handle, buffer, 0, MR_BUFFER_BYTES), &completion)) {
+        if (submit(c.d, send_then_receive_request(c.handle, buffer, 0, MR_BUFFER_BYTES), &completion)) {
             poll_once(c.d);
             mr_loop_cancel(driver_loop(c.d), completion.token);
             completion = finish(c.d, completion.token);
@@ -146,7 +146,7 @@ static void a_part_that_was_sent_is_counted(void)
 static void it_ends_at_the_end_of_the_stream(void)
 {
     connection c = tcp_connection();
-    mr_token token = start(c.d, exchange_of(&c, "last"));
+    mr_token token = start(c.d, send_then_receive_of(&c, "last"));
     poll_once(c.d);
     check_read(c.peer, "last");
     hang_up(c.peer);
@@ -159,10 +159,10 @@ static void a_peer_that_is_gone_is_an_error(void)
 {
     connection c = local_connection();
     hang_up(c.peer);
-    mr_completion completion = perform(c.d, exchange_of(&c, "nobody"));
+    mr_completion completion = perform(c.d, send_then_receive_of(&c, "nobody"));
     for (int tries = 0; completion.result == 0 && tries < 1000; tries++) {
         sleep_ms(1);
-        completion = perform(c.d, exchange_of(&c, "nobody"));
+        completion = perform(c.d, send_then_receive_of(&c, "nobody"));
     }
     check_broken(completion.result);
     CHECK(!completion.buffer);
@@ -172,12 +172,12 @@ static void a_peer_that_is_gone_is_an_error(void)
 static void its_deadline_is_for_the_receive(void)
 {
     connection c = tcp_connection();
-    mr_request request = with_deadline(exchange_of(&c, "hurry"), in_ms(30));
+    mr_request request = with_deadline(send_then_receive_of(&c, "hurry"), in_ms(30));
     uint64_t until_ns = request.deadline_ns;
     check_nothing_lent(perform(c.d, request), -ETIMEDOUT);
     CHECK_GE(clock_ns(), until_ns);
     check_read(c.peer, "hurry");
-    request = with_flags(with_deadline(exchange_of(&c, "again"), 10 * NS_PER_MS), MR_WITHIN);
+    request = with_flags(with_deadline(send_then_receive_of(&c, "again"), 10 * NS_PER_MS), MR_WITHIN);
     check_nothing_lent(perform(c.d, request), -ETIMEDOUT);
     check_read(c.peer, "again");
     driver_free(c.d);
@@ -187,7 +187,7 @@ static void its_deadline_is_for_the_receive(void)
 static void cancelled_it_has_sent_all_the_same(void)
 {
     connection c = tcp_connection();
-    mr_token token = start(c.d, exchange_of(&c, "sent"));
+    mr_token token = start(c.d, send_then_receive_of(&c, "sent"));
     mr_loop_cancel(driver_loop(c.d), token);
     check_nothing_lent(finish(c.d, token), -ECANCELED);
     check_read(c.peer, "sent");
@@ -197,7 +197,7 @@ static void cancelled_it_has_sent_all_the_same(void)
 static void closed_it_has_sent_all_the_same(void)
 {
     connection c = tcp_connection();
-    mr_token token = start(c.d, exchange_of(&c, "sent"));
+    mr_token token = start(c.d, send_then_receive_of(&c, "sent"));
     CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
     check_nothing_lent(finish(c.d, token), -EBADF);
     check_read(c.peer, "sent");
@@ -222,7 +222,7 @@ static void a_crowd_that_is_cancelled_has_sent(void)
             peers[i / PER_CONNECTION] = pair[1];
         }
         mr_buffer *buffer = lent_text(d, 0, "x");
-        tokens[i] = start(d, exchange_request(handle, buffer, 0, 1));
+        tokens[i] = start(d, send_then_receive_request(handle, buffer, 0, 1));
     }
     for (int i = 0; i < COUNT; i++)
         mr_loop_cancel(driver_loop(d), tokens[i]);
@@ -237,7 +237,7 @@ static void it_sends_while_another_receive_waits(void)
 {
     connection c = tcp_connection();
     mr_token first = start(c.d, lent_request(c.handle, 3));
-    mr_token second = start(c.d, exchange_of(&c, "now"));
+    mr_token second = start(c.d, send_then_receive_of(&c, "now"));
     CHECK_STAYS_PENDING(c.d, second);
     check_read(c.peer, "now");
     mr_loop_cancel(driver_loop(c.d), first);
@@ -247,7 +247,7 @@ static void it_sends_while_another_receive_waits(void)
     driver_free(c.d);
 }
 
-/* Whether there is something to receive, only the receive that an exchange becomes would have learned. */
+/* Whether there is something to receive, only the receive that a send-then-receive becomes would have learned. */
 static void one_that_ends_before_it_receives_holds_up_no_other_receive(void)
 {
     connection c = tcp_connection();
@@ -258,7 +258,7 @@ static void one_that_ends_before_it_receives_holds_up_no_other_receive(void)
     fill(c.number);
     mr_buffer *buffer = lent_text(c.d, 0, "too much");
     mr_completion sent;
-    bool is_pending = submit(c.d, exchange_request(c.handle, buffer, 0, 8), &sent);
+    bool is_pending = submit(c.d, send_then_receive_request(c.handle, buffer, 0, 8), &sent);
     check_lent(c.d, perform(c.d, lent_request(c.handle, 3)), "two");
     if (is_pending)
         sent = finish(c.d, sent.token);
@@ -280,7 +280,7 @@ static void take_a_slow_turn(const connection *c, mr_token receive, bool asks_ag
 
 static void check_sent_at_once(const connection *c)
 {
-    mr_token token = start(c->d, exchange_of(c, "answer"));
+    mr_token token = start(c->d, send_then_receive_of(c, "answer"));
     check_read(c->peer, "answer");
     mr_loop_cancel(driver_loop(c->d), token);
     check_nothing_lent(finish(c->d, token), -ECANCELED);
@@ -311,7 +311,7 @@ static void polls_in_a_row_are_no_quick_turns(void)
 static void it_goes_before_a_shutdown(void)
 {
     connection c = tcp_connection();
-    mr_token token = start(c.d, exchange_of(&c, "last words"));
+    mr_token token = start(c.d, send_then_receive_of(&c, "last words"));
     CHECK_EQ(perform(c.d, shutdown_request(c.handle, SHUT_WR)).result, 0);
     check_read(c.peer, "last words");
     hang_up(c.peer);
@@ -322,25 +322,27 @@ static void it_goes_before_a_shutdown(void)
 static void mistakes_are_refused(void)
 {
     connection c = local_connection();
-    mr_buffer *buffer = mr_loop_lend(driver_loop(c.d));
-    check_nothing_lent(perform(c.d, exchange_request(c.handle, NULL, 0, 1)), -EINVAL);
-    check_nothing_lent(perform(c.d, exchange_request(c.handle, buffer, 0, 0)), -EINVAL);
-    check_nothing_lent(perform(c.d, exchange_request(c.handle, buffer, 1, MR_BUFFER_BYTES)), -EINVAL);
-    check_nothing_lent(perform(c.d, exchange_request(c.handle, buffer, UINT64_MAX, 2)), -EINVAL);
-    const uint32_t flags[] = {MR_ALL, MR_NOW, MR_LENT};
+    mr_buffer *buffer = mr_loop_borrow(driver_loop(c.d));
+    check_nothing_lent(perform(c.d, send_then_receive_request(c.handle, NULL, 0, 1)), -EINVAL);
+    check_nothing_lent(perform(c.d, send_then_receive_request(c.handle, buffer, 0, 0)), -EINVAL);
+    check_nothing_lent(perform(c.d, send_then_receive_request(c.handle, buffer, 1, MR_BUFFER_BYTES)), -EINVAL);
+    check_nothing_lent(perform(c.d, send_then_receive_request(c.handle, buffer, UINT64_MAX, 2)), -EINVAL);
+    const uint32_t flags[] = {MR_ALL, MR_NOW, MR_BORROW};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        check_nothing_lent(perform(c.d, with_flags(exchange_request(c.handle, buffer, 0, 1), flags[i])), -EINVAL);
+        check_nothing_lent(perform(c.d, with_flags(send_then_receive_request(c.handle, buffer, 0, 1), flags[i])),
+                           -EINVAL);
     CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
-    check_nothing_lent(perform(c.d, exchange_request(c.handle, buffer, 0, 1)), -EBADF); /* which takes the buffer */
+    check_nothing_lent(perform(c.d, send_then_receive_request(c.handle, buffer, 0, 1)),
+                       -EBADF); /* which takes the buffer */
     driver_free(c.d);
 }
 
-const conform_case exchange_cases[] = {
+const conform_case send_then_receive_cases[] = {
     CASE(it_sends_then_waits_for_bytes),
     CASE(what_is_there_already_is_received),
     CASE(it_sends_a_part_of_the_buffer),
     CASE(the_last_byte_of_a_buffer_can_be_sent),
-    CASE(a_waiting_exchange_holds_no_buffer),
+    CASE(a_waiting_send_then_receive_holds_no_buffer),
     CASE(without_room_nothing_is_received),
 #ifndef _WIN32
     CASE(a_part_that_was_sent_is_counted),

@@ -1,6 +1,10 @@
 /* waiters.c: see waiters.h. */
 #include "waiters.h"
 
+#include "layout.h"
+
+#if MRH_LAYOUT_IS_TESTED
+
 #include <stdbool.h>
 
 /* A parked connection of the web server has 504 bytes of stack. Its first frames are returned through; the others are looked
@@ -97,6 +101,8 @@ static void fetch_what_frames_hold(const trail *t)
 
 void mrh_fetch_waiters(StgClosure *const *places, int count)
 {
+    if (!mrh_layout_is_trusted())
+        return;
     trail t;
     t.count = count < BATCH ? count : BATCH;
     for (int i = 0; i < t.count; i++)
@@ -109,3 +115,13 @@ void mrh_fetch_waiters(StgClosure *const *places, int count)
     fetch_frames(&t);
     fetch_what_frames_hold(&t);
 }
+
+#else
+
+void mrh_fetch_waiters(StgClosure *const *places, int count)
+{
+    (void)places;
+    (void)count;
+}
+
+#endif

@@ -1,0 +1,9 @@
+/* units.h: nanoseconds, in which the core counts time. Must not know: loops, operations, the clock. */
+#ifndef MILLRACE_UNITS_H
+#define MILLRACE_UNITS_H
+
+#include <stdint.h>
+
+#define MR_NS_PER_S UINT64_C(1000000000)
+
+#endif

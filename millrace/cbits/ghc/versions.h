@@ -1,0 +1,25 @@
+/*
+ * versions.h: the versions of GHC whose run-time system this folder was tested with.
+ *
+ * Files of this folder read, and in a few places write, memory of the run-time system by its layout. They do so only with a
+ * version of this list. With any other version, and with the Cabal flag plain-rts, each of them has a plain path that
+ * uses public functions alone: slower, never wrong.
+ *
+ * To add a version: put it into the list, build, and run the tests. layout.c compares the offsets at compile time; what
+ * changed from version to version so far is noted beside each use.
+ */
+#ifndef MILLRACE_GHC_VERSIONS_H
+#define MILLRACE_GHC_VERSIONS_H
+
+#include <ghcversion.h>
+
+#define MRH_IS_GHC(major, minor, patch) \
+    (MIN_VERSION_GLASGOW_HASKELL(major, minor, patch, 0) && !MIN_VERSION_GLASGOW_HASKELL(major, minor, (patch) + 1, 0))
+
+#if !defined MRH_PLAIN_RTS && MRH_IS_GHC(9, 0, 2)
+#define MRH_LAYOUT_IS_TESTED 1
+#else
+#define MRH_LAYOUT_IS_TESTED 0
+#endif
+
+#endif
