@@ -3,7 +3,8 @@
 
 #include <windows.h>
 
-static int32_t problem(uint32_t error) {
+static int32_t problem(uint32_t error)
+{
     switch (error) {
     case ERROR_FILE_NOT_FOUND:
     case ERROR_PATH_NOT_FOUND:
@@ -25,11 +26,13 @@ static int32_t problem(uint32_t error) {
     }
 }
 
-static int64_t wide(DWORD high, DWORD low) {
+static int64_t wide(DWORD high, DWORD low)
+{
     return (int64_t)((uint64_t)high << 32 | low);
 }
 
-static uint32_t examine(HANDLE handle, entry *found) {
+static uint32_t examine(HANDLE handle, entry *found)
+{
     const int64_t from_1601_to_1970_100_ns = 116444736000000000;
     BY_HANDLE_FILE_INFORMATION information;
     if (GetFileType(handle) != FILE_TYPE_DISK) {
@@ -41,12 +44,14 @@ static uint32_t examine(HANDLE handle, entry *found) {
     found->kind = information.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY ? ENTRY_DIRECTORY : ENTRY_FILE;
     found->size = wide(information.nFileSizeHigh, information.nFileSizeLow);
     found->modified_100_ns =
-        wide(information.ftLastWriteTime.dwHighDateTime, information.ftLastWriteTime.dwLowDateTime) - from_1601_to_1970_100_ns;
+        wide(information.ftLastWriteTime.dwHighDateTime, information.ftLastWriteTime.dwLowDateTime) -
+        from_1601_to_1970_100_ns;
     found->number = (uint64_t)wide(information.nFileIndexHigh, information.nFileIndexLow);
     return 0;
 }
 
-int32_t entry_open(const wchar_t *path, entry *found) {
+int32_t entry_open(const wchar_t *path, entry *found)
+{
     *found = (entry){0};
     /* Not FILE_SHARE_DELETE: that is what keeps it where it is. FILE_FLAG_BACKUP_SEMANTICS opens directories, too. */
     HANDLE handle = CreateFileW(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE, NULL, OPEN_EXISTING,
@@ -63,12 +68,15 @@ int32_t entry_open(const wchar_t *path, entry *found) {
     return ENTRY_FAULTY;
 }
 
-void entry_close(int64_t handle) {
+void entry_close(int64_t handle)
+{
     CloseHandle((HANDLE)(intptr_t)handle);
 }
 
-uint32_t entry_path(entry *found, wchar_t path[ENTRY_PATH_MAX]) {
-    DWORD length = GetFinalPathNameByHandleW((HANDLE)(intptr_t)found->handle, path, ENTRY_PATH_MAX, FILE_NAME_NORMALIZED);
+uint32_t entry_path(entry *found, wchar_t path[ENTRY_PATH_MAX])
+{
+    DWORD length =
+        GetFinalPathNameByHandleW((HANDLE)(intptr_t)found->handle, path, ENTRY_PATH_MAX, FILE_NAME_NORMALIZED);
     if (length == 0 || length >= ENTRY_PATH_MAX) {
         found->error = length == 0 ? GetLastError() : ERROR_FILENAME_EXCED_RANGE;
         return 0;

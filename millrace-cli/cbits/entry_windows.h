@@ -1,5 +1,5 @@
 /*
- * entry_windows.h - finds files and directories and holds them. Knows nothing of what they are served for.
+ * entry_windows.h - finds files and directories and holds them. Must not know: HTTP.
  *
  * As long as an entry is held, Windows renames and removes neither it nor a directory above it: the path that it had when
  * it was found is good for all that time.
@@ -24,7 +24,7 @@ typedef struct entry {
     int64_t modified_100_ns; /* tenths of a microsecond since 1970 */
     uint64_t number;         /* its own on the volume */
     int32_t kind;
-    uint32_t error;          /* of ENTRY_FAULTY: Windows' number */
+    uint32_t error; /* of ENTRY_FAULTY: Windows' number */
 } entry;
 
 /* Finds what is at a path and opens it for reading; to be closed if it is ENTRY_FOUND. A path that begins with \\?\ is

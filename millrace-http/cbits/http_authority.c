@@ -1,17 +1,19 @@
-/* http_authority.c - checks the authority of a URI. Knows nothing of requests. */
+/* http_authority.c - checks the authority of a URI. */
 #include "http_authority.h"
 
 #include "http_bytes.h"
 
 #define PORT_MAX 65535u
-#define GROUPS 8 /* of an IPv6 address */
+#define GROUPS   8 /* of an IPv6 address */
 
-static size_t count_class(const uint8_t *bytes, size_t length, unsigned class) {
+static size_t count_class(const uint8_t *bytes, size_t length, unsigned class)
+{
     return (size_t)(http_skip_class(bytes, bytes + length, class) - bytes);
 }
 
 /* Four numbers from 0 to 255, without leading zeros (RFC 3986, section 3.2.2). */
-static int is_ipv4(const uint8_t *bytes, size_t length) {
+static int is_ipv4(const uint8_t *bytes, size_t length)
+{
     size_t at = 0;
     for (int part = 0; part < 4; part++) {
         unsigned value = 0, digits = 0;
@@ -26,12 +28,14 @@ static int is_ipv4(const uint8_t *bytes, size_t length) {
 }
 
 /* A gap, of which there may be one, stands for one group or more. */
-static int has_all_groups(int groups, int gaps) {
+static int has_all_groups(int groups, int gaps)
+{
     return gaps == 0 ? groups == GROUPS : gaps == 1 && groups < GROUPS;
 }
 
 /* Groups of up to four hexadecimal digits between colons; "::", once, stands for one or more groups of zeros. */
-static int is_ipv6(const uint8_t *bytes, size_t length) {
+static int is_ipv6(const uint8_t *bytes, size_t length)
+{
     int groups = 0, gaps = 0;
     size_t at = 0;
     if (length >= 2 && bytes[0] == ':' && bytes[1] == ':') {
@@ -61,7 +65,8 @@ static int is_ipv6(const uint8_t *bytes, size_t length) {
 }
 
 /* "v" 1*HEXDIG "." and characters of a host or colons. */
-static int is_future_address(const uint8_t *bytes, size_t length) {
+static int is_future_address(const uint8_t *bytes, size_t length)
+{
     if (length == 0 || (bytes[0] | 0x20) != 'v')
         return 0;
     size_t at = 1 + count_class(bytes + 1, length - 1, HTTP_BYTE_HEX);
@@ -74,7 +79,8 @@ static int is_future_address(const uint8_t *bytes, size_t length) {
 }
 
 /* The length of the host at the start, 0 if there is none. */
-static size_t host_length(const uint8_t *bytes, size_t length) {
+static size_t host_length(const uint8_t *bytes, size_t length)
+{
     if (length > 0 && bytes[0] == '[') {
         const uint8_t *end = memchr(bytes, ']', length);
         if (end == NULL)
@@ -92,7 +98,8 @@ static size_t host_length(const uint8_t *bytes, size_t length) {
     return at;
 }
 
-static int is_authority(const uint8_t *bytes, size_t length, unsigned port_min) {
+static int is_authority(const uint8_t *bytes, size_t length, unsigned port_min)
+{
     size_t at = host_length(bytes, length);
     if (at == 0)
         return 0;
@@ -111,10 +118,12 @@ static int is_authority(const uint8_t *bytes, size_t length, unsigned port_min) 
     return port >= port_min;
 }
 
-int http_authority_is_valid(const uint8_t *bytes, size_t length) {
+int http_authority_is_valid(const uint8_t *bytes, size_t length)
+{
     return is_authority(bytes, length, 0);
 }
 
-int http_authority_is_target(const uint8_t *bytes, size_t length) {
+int http_authority_is_target(const uint8_t *bytes, size_t length)
+{
     return is_authority(bytes, length, 1);
 }

@@ -1,6 +1,6 @@
 /*
  * http_authority.h - the authority of a URI as HTTP uses it: uri-host [ ":" port ] (RFC 9110, section 7.2; RFC 3986,
- * section 3.2). Knows nothing of requests.
+ * section 3.2). Must not know: requests.
  */
 #ifndef HTTP_AUTHORITY_H
 #define HTTP_AUTHORITY_H

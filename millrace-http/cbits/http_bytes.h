@@ -1,5 +1,5 @@
 /*
- * http_bytes.h - classes of bytes, shared by all that scans a message. Knows nothing of messages.
+ * http_bytes.h - classes of bytes, shared by all that scans a message. Must not know: requests, responses.
  */
 #ifndef HTTP_BYTES_H
 #define HTTP_BYTES_H
@@ -7,21 +7,23 @@
 #include <stdint.h>
 #include <string.h>
 
-#define HTTP_BYTE_TOKEN 1u  /* tchar, RFC 9110, section 5.6.2 */
-#define HTTP_BYTE_TARGET 2u /* visible ASCII but "#": browsers leave some characters unescaped that RFC 3986 forbids */
-#define HTTP_BYTE_VALUE 4u  /* field-vchar, SP and HTAB, RFC 9110, section 5.5 */
-#define HTTP_BYTE_HOST 8u   /* what a reg-name or an IP literal is made of besides "%", RFC 3986, section 3.2.2 */
-#define HTTP_BYTE_HEX 16u
+#define HTTP_BYTE_TOKEN     1u /* tchar, RFC 9110, section 5.6.2 */
+#define HTTP_BYTE_TARGET    2u /* visible ASCII but "#": browsers leave some characters unescaped that RFC 3986 forbids */
+#define HTTP_BYTE_VALUE     4u /* field-vchar, SP and HTAB, RFC 9110, section 5.5 */
+#define HTTP_BYTE_HOST      8u /* what a reg-name or an IP literal is made of besides "%", RFC 3986, section 3.2.2 */
+#define HTTP_BYTE_HEX       16u
 #define HTTP_BYTE_NON_ASCII 32u
 
 extern const uint8_t http_byte_classes[256];
 
-static inline int http_byte_is(uint8_t byte, unsigned class) {
+static inline int http_byte_is(uint8_t byte, unsigned class)
+{
     return (http_byte_classes[byte] & class) != 0;
 }
 
 /* The first byte from `at` on that is not of the class; `end` if all are. Four at a time, which halves the cost of a byte. */
-static inline const uint8_t *http_skip_class(const uint8_t *at, const uint8_t *end, unsigned class) {
+static inline const uint8_t *http_skip_class(const uint8_t *at, const uint8_t *end, unsigned class)
+{
     for (; end - at >= 4; at += 4) {
         if (!http_byte_is(at[0], class))
             return at;
@@ -38,7 +40,8 @@ static inline const uint8_t *http_skip_class(const uint8_t *at, const uint8_t *e
 }
 
 /* The first byte from `at` on that may not stand in a field value; `end` if there is none. Reads nothing beyond. */
-static inline const uint8_t *http_skip_value(const uint8_t *at, const uint8_t *end) {
+static inline const uint8_t *http_skip_value(const uint8_t *at, const uint8_t *end)
+{
     const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
     while (end - at >= 8) {
         uint64_t word;

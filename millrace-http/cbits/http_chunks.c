@@ -1,4 +1,4 @@
-/* http_chunks.c - the chunked transfer coding. Knows nothing of sockets or buffers. */
+/* http_chunks.c - the chunked transfer coding. */
 #include "http_chunks.h"
 
 #include "http_bytes.h"
@@ -28,25 +28,30 @@ enum state {
     DONE
 };
 
-void http_chunks_init(http_chunks *chunks) {
+void http_chunks_init(http_chunks *chunks)
+{
     memset(chunks, 0, sizeof *chunks);
 }
 
-static unsigned digit_value(uint8_t byte) {
+static unsigned digit_value(uint8_t byte)
+{
     return byte <= '9' ? (unsigned)(byte - '0') : (unsigned)((byte | 0x20) - 'a' + 10);
 }
 
-static int64_t go_to(http_chunks *chunks, enum state next) {
+static int64_t go_to(http_chunks *chunks, enum state next)
+{
     chunks->state = next;
     return 0;
 }
 
-static int is_blank(uint8_t byte) {
+static int is_blank(uint8_t byte)
+{
     return byte == ' ' || byte == '\t';
 }
 
 /* What may follow a size, a name or a value; `blank` is the state after a blank. */
-static int64_t take_delimiter(http_chunks *chunks, uint8_t byte, enum state blank) {
+static int64_t take_delimiter(http_chunks *chunks, uint8_t byte, enum state blank)
+{
     if (byte == '\r')
         return go_to(chunks, SIZE_LF);
     if (byte == ';')
@@ -54,7 +59,8 @@ static int64_t take_delimiter(http_chunks *chunks, uint8_t byte, enum state blan
     return is_blank(byte) ? go_to(chunks, blank) : HTTP_ERROR_CHUNK;
 }
 
-static int64_t take_size(http_chunks *chunks, uint8_t byte) {
+static int64_t take_size(http_chunks *chunks, uint8_t byte)
+{
     if (http_byte_is(byte, HTTP_BYTE_HEX)) {
         if (++chunks->digits > HTTP_CHUNK_DIGITS_MAX || chunks->remaining > (uint64_t)INT64_MAX >> 4)
             return HTTP_ERROR_CHUNK;
@@ -65,7 +71,8 @@ static int64_t take_size(http_chunks *chunks, uint8_t byte) {
 }
 
 /* NOLINTNEXTLINE(readability-function-cognitive-complexity): a case for each state, and each can be read alone */
-static int64_t take_extension(http_chunks *chunks, uint8_t byte) {
+static int64_t take_extension(http_chunks *chunks, uint8_t byte)
+{
     int is_token = http_byte_is(byte, HTTP_BYTE_TOKEN), is_text = http_byte_is(byte, HTTP_BYTE_VALUE);
     if (++chunks->extensions > HTTP_CHUNK_EXTENSIONS_MAX)
         return HTTP_ERROR_LONG_EXTENSION;
@@ -77,7 +84,7 @@ static int64_t take_extension(http_chunks *chunks, uint8_t byte) {
     case NAME:
         return is_token ? 0 : byte == '=' ? go_to(chunks, BEFORE_VALUE) : take_delimiter(chunks, byte, AFTER_NAME);
     case AFTER_NAME:
-        return byte == '=' ? go_to(chunks, BEFORE_VALUE)
+        return byte == '='    ? go_to(chunks, BEFORE_VALUE)
                : byte == '\r' ? HTTP_ERROR_CHUNK
                               : take_delimiter(chunks, byte, AFTER_NAME);
     case BEFORE_VALUE:
@@ -98,7 +105,8 @@ static int64_t take_extension(http_chunks *chunks, uint8_t byte) {
     }
 }
 
-static int64_t take_trailer(http_chunks *chunks, uint8_t byte) {
+static int64_t take_trailer(http_chunks *chunks, uint8_t byte)
+{
     if (byte == '\r' && chunks->state == TRAILER) {
         chunks->state = END_LF;
         return 0;
@@ -125,14 +133,16 @@ static int64_t take_trailer(http_chunks *chunks, uint8_t byte) {
 }
 
 /* The state after a LF, or an error if the byte is none. */
-static int64_t take_line_feed(http_chunks *chunks, uint8_t byte, enum state next) {
+static int64_t take_line_feed(http_chunks *chunks, uint8_t byte, enum state next)
+{
     if (byte != '\n')
         return HTTP_ERROR_CHUNK;
     chunks->state = next;
     return 0;
 }
 
-static int64_t take(http_chunks *chunks, uint8_t byte) {
+static int64_t take(http_chunks *chunks, uint8_t byte)
+{
     switch (chunks->state) {
     case SIZE:
         return take_size(chunks, byte);
@@ -158,7 +168,8 @@ static int64_t take(http_chunks *chunks, uint8_t byte) {
     }
 }
 
-int64_t http_chunks_next(http_chunks *chunks, const uint8_t *input, size_t length) {
+int64_t http_chunks_next(http_chunks *chunks, const uint8_t *input, size_t length)
+{
     size_t at = 0;
     int64_t result = 0;
     while (result == 0) {
@@ -181,7 +192,8 @@ int64_t http_chunks_next(http_chunks *chunks, const uint8_t *input, size_t lengt
     return result;
 }
 
-int64_t http_chunks_foresee(http_chunks *chunks, const uint8_t *input, size_t length) {
+int64_t http_chunks_foresee(http_chunks *chunks, const uint8_t *input, size_t length)
+{
     http_chunks ahead = *chunks;
     size_t at = 0;
     uint64_t data = 0;

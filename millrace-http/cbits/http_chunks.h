@@ -2,7 +2,7 @@
  * http_chunks.h - the chunked transfer coding (RFC 9112, section 7.1), taken apart in place.
  *
  * Resumable like http_parser: any split of the input gives the same data and the same errors. Extensions and trailers
- * are checked and dropped, within limits. Knows nothing of sockets or buffers.
+ * are checked and dropped, within limits. Must not know: sockets, requests.
  */
 #ifndef HTTP_CHUNKS_H
 #define HTTP_CHUNKS_H
@@ -12,10 +12,10 @@
 
 #include "http_error.h"
 
-#define HTTP_CHUNKS_END (-100)              /* not an http_error */
-#define HTTP_CHUNK_DIGITS_MAX 16u           /* digits of one chunk size, leading zeros included */
-#define HTTP_CHUNK_EXTENSIONS_MAX 4096u     /* bytes of extensions beyond as many as there are of data */
-#define HTTP_CHUNK_TRAILER_MAX 8192u        /* bytes of the trailer section */
+#define HTTP_CHUNKS_END           (-100) /* not an http_error */
+#define HTTP_CHUNK_DIGITS_MAX     16u    /* digits of one chunk size, leading zeros included */
+#define HTTP_CHUNK_EXTENSIONS_MAX 4096u  /* bytes of extensions beyond as many as there are of data */
+#define HTTP_CHUNK_TRAILER_MAX    8192u  /* bytes of the trailer section */
 
 typedef struct http_chunks {
     uint64_t remaining; /* bytes of the current chunk that were not handed out yet */

@@ -1,6 +1,6 @@
 /*
  * http_date.h - HTTP dates (RFC 9110, section 5.6.7): the current one, rendered once a second and thread, and parsing
- * of all three formats. Knows nothing of messages.
+ * of all three formats. Must not know: requests, responses.
  */
 #ifndef HTTP_DATE_H
 #define HTTP_DATE_H

@@ -1,10 +1,11 @@
 /* http_error.c - status and text of each reason to refuse a request. */
 #include "http_error.h"
 
-int http_error_status(int error) {
+int http_error_status(int error)
+{
     switch (error) {
-#define STATUS(name, number, status, text)                                                                             \
-    case number:                                                                                                       \
+#define STATUS(name, number, status, text) \
+    case number:                           \
         return status;
         HTTP_ERRORS(STATUS) /* NOLINT(bugprone-branch-clone): many errors have the same status */
 #undef STATUS
@@ -13,10 +14,11 @@ int http_error_status(int error) {
     }
 }
 
-const char *http_error_text(int error) {
+const char *http_error_text(int error)
+{
     switch (error) {
-#define TEXT(name, number, status, text)                                                                               \
-    case number:                                                                                                       \
+#define TEXT(name, number, status, text) \
+    case number:                         \
         return text;
         HTTP_ERRORS(TEXT)
 #undef TEXT

@@ -1,5 +1,5 @@
 /*
- * http_file.h - opens a file to be served. Knows nothing of messages.
+ * http_file.h - opens a file to be served. Must not know: requests, responses.
  */
 #ifndef HTTP_FILE_H
 #define HTTP_FILE_H
@@ -10,7 +10,7 @@
 typedef struct http_file {
     int64_t size;             /* bytes */
     int64_t modified_seconds; /* since 1970 */
-    int32_t descriptor; /* on Windows, the number of a handle: 32 bits of it matter */
+    int32_t descriptor;       /* on Windows, the number of a handle: 32 bits of it matter */
 } http_file;
 
 /*

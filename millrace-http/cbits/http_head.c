@@ -1,14 +1,16 @@
-/* http_head.c - writes response heads. Knows nothing of sockets. */
+/* http_head.c - writes response heads. */
 #include "http_head.h"
 
 #include "http_bytes.h"
 #include "http_date.h"
 
-static size_t room(const http_head *head) {
+static size_t room(const http_head *head)
+{
     return (size_t)(head->limit - head->at);
 }
 
-static void put(http_head *head, const void *bytes, size_t length) {
+static void put(http_head *head, const void *bytes, size_t length)
+{
     memcpy(head->at, bytes, length);
     head->at += length;
 }
@@ -16,7 +18,8 @@ static void put(http_head *head, const void *bytes, size_t length) {
 #define PUT_TEXT(head, text) put(head, text, sizeof text - 1)
 
 /* The bytes of a value, with everything that a field value may not hold replaced by a space (RFC 9110, section 5.5). */
-static void put_value(http_head *head, const uint8_t *value, size_t length) {
+static void put_value(http_head *head, const uint8_t *value, size_t length)
+{
     const uint8_t *end = value + length;
     put(head, value, length);
     for (const uint8_t *bad = http_skip_value(value, end); bad < end; bad = http_skip_value(bad + 1, end))
@@ -25,7 +28,8 @@ static void put_value(http_head *head, const uint8_t *value, size_t length) {
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): the head is written through them */
 http_head_result http_head_begin(http_head *head, uint8_t *at, uint8_t *limit, uint32_t options, int status,
-                                 const uint8_t *reason, size_t reason_length) {
+                                 const uint8_t *reason, size_t reason_length)
+{
     *head = (http_head){.at = at, .limit = limit, .content_length = -1, .options = options};
     if (status < 100 || status > 999)
         return HTTP_HEAD_BAD_STATUS;
@@ -41,7 +45,8 @@ http_head_result http_head_begin(http_head *head, uint8_t *at, uint8_t *limit, u
     return HTTP_HEAD_OK;
 }
 
-static http_head_result note_content_length(http_head *head, const uint8_t *value, size_t length) {
+static http_head_result note_content_length(http_head *head, const uint8_t *value, size_t length)
+{
     int64_t total = 0;
     if (length == 0)
         return HTTP_HEAD_BAD_LENGTH;
@@ -58,7 +63,8 @@ static http_head_result note_content_length(http_head *head, const uint8_t *valu
 }
 
 static http_head_result put_line(http_head *head, const uint8_t *name, size_t name_length, const uint8_t *value,
-                                 size_t value_length) {
+                                 size_t value_length)
+{
     if (room(head) < name_length + value_length + 4)
         return HTTP_HEAD_NO_ROOM;
     put(head, name, name_length);
@@ -70,7 +76,8 @@ static http_head_result put_line(http_head *head, const uint8_t *name, size_t na
 
 /* close and keep-alive are the server's to say. What counts is the value as it would be sent. */
 static http_head_result put_connection(http_head *head, const uint8_t *name, size_t name_length, const uint8_t *value,
-                                       size_t value_length) {
+                                       size_t value_length)
+{
     uint8_t *line = head->at;
     http_head_result result = put_line(head, name, name_length, value, value_length);
     if (result != HTTP_HEAD_OK)
@@ -84,7 +91,8 @@ static http_head_result put_connection(http_head *head, const uint8_t *name, siz
 }
 
 http_head_result http_head_field(http_head *head, const uint8_t *name, size_t name_length, const uint8_t *value,
-                                 size_t value_length) {
+                                 size_t value_length)
+{
     if (name_length == 0 || http_skip_class(name, name + name_length, HTTP_BYTE_TOKEN) != name + name_length)
         return HTTP_HEAD_BAD_NAME;
     switch (http_name_find(name, name_length)) {
@@ -108,7 +116,8 @@ http_head_result http_head_field(http_head *head, const uint8_t *name, size_t na
     return put_line(head, name, name_length, value, value_length);
 }
 
-http_head_result http_head_end(http_head *head, const uint8_t *server_line, size_t server_line_length) {
+http_head_result http_head_end(http_head *head, const uint8_t *server_line, size_t server_line_length)
+{
     if (room(head) < sizeof "Date: \r\n" + HTTP_DATE_LENGTH + server_line_length)
         return HTTP_HEAD_NO_ROOM;
     if (!(head->flags & HTTP_HEAD_DATE)) {
@@ -124,7 +133,8 @@ http_head_result http_head_end(http_head *head, const uint8_t *server_line, size
 
 #define COPY_TEXT(at, text) (memcpy(at, text, sizeof text - 1), (at) + sizeof text - 1)
 
-static uint8_t *put_decimal(uint8_t *at, uint64_t value) {
+static uint8_t *put_decimal(uint8_t *at, uint64_t value)
+{
     uint8_t digits[20];
     size_t count = 0;
     do {
@@ -136,7 +146,8 @@ static uint8_t *put_decimal(uint8_t *at, uint64_t value) {
     return at;
 }
 
-size_t http_put_framing(uint8_t *at, http_connection_option option, http_framing framing, uint64_t length) {
+size_t http_put_framing(uint8_t *at, http_connection_option option, http_framing framing, uint64_t length)
+{
     uint8_t *start = at;
     if (option == HTTP_CONNECTION_CLOSE)
         at = COPY_TEXT(at, "Connection: close\r\n");
@@ -156,13 +167,15 @@ size_t http_put_framing(uint8_t *at, http_connection_option option, http_framing
 
 static const char hex_digits[] = "0123456789abcdef";
 
-void http_put_chunk_head(uint8_t *at, uint32_t length) {
+void http_put_chunk_head(uint8_t *at, uint32_t length)
+{
     for (int shift = 28; shift >= 0; shift -= 4)
         *at++ = (uint8_t)hex_digits[length >> shift & 15];
     memcpy(at, "\r\n", 2);
 }
 
-size_t http_put_chunk_size(uint8_t *at, uint64_t length) {
+size_t http_put_chunk_size(uint8_t *at, uint64_t length)
+{
     int shift = 60;
     size_t count = 0;
     while (shift > 0 && length >> shift == 0)

@@ -3,8 +3,8 @@
  *
  * Framing and connection management are the server's: Content-Length, Transfer-Encoding and the close and keep-alive
  * options of Connection are taken out of the application's fields and noted. Nothing the application supplies can end
- * a line: CR, LF and NUL in values and reason phrases become spaces, and a name that is no token is refused. Knows
- * nothing of sockets.
+ * a line: CR, LF and NUL in values and reason phrases become spaces, and a name that is no token is refused. Must
+ * not know: sockets, requests.
  */
 #ifndef HTTP_HEAD_H
 #define HTTP_HEAD_H
@@ -14,9 +14,9 @@
 
 #include "http_names.h"
 
-#define HTTP_HEAD_DATE 1u   /* the application gave a Date */
+#define HTTP_HEAD_DATE   1u /* the application gave a Date */
 #define HTTP_HEAD_SERVER 2u /* ... a Server */
-#define HTTP_HEAD_CLOSE 4u  /* ... Connection: close */
+#define HTTP_HEAD_CLOSE  4u /* ... Connection: close */
 
 #define HTTP_HEAD_DROP_SERVER 1u /* option: leave out Server, even the application's */
 

@@ -1,6 +1,6 @@
 /*
  * http_names.h - the field names that the server knows by number, so that a request's names need neither copying nor
- * case folding. Knows nothing of requests, responses or connections.
+ * case folding. Must not know: requests, responses, sockets.
  *
  * The names are grouped by length because the look-up branches on the length first. HTTP_NAME_OTHER is none of them.
  */
@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* clang-format off */
 #define HTTP_NAMES_2(X) X(TE, "TE")
 #define HTTP_NAMES_3(X) X(AGE, "Age") X(VIA, "Via") X(DNT, "DNT")
 #define HTTP_NAMES_4(X) X(HOST, "Host") X(DATE, "Date") X(ETAG, "ETag") X(VARY, "Vary") X(FROM, "From") X(LINK, "Link")
@@ -62,13 +63,14 @@
     HTTP_NAMES_15(X) HTTP_NAMES_16(X) HTTP_NAMES_17(X) HTTP_NAMES_18(X) HTTP_NAMES_19(X) HTTP_NAMES_20(X)              \
     HTTP_NAMES_21(X) HTTP_NAMES_22(X) HTTP_NAMES_24(X) HTTP_NAMES_25(X) HTTP_NAMES_27(X) HTTP_NAMES_29(X)              \
     HTTP_NAMES_30(X)
+/* clang-format on */
 
 typedef enum http_name {
     HTTP_NAME_OTHER = 0,
 #define HTTP_NAME_ENUM(name, text) HTTP_NAME_##name,
     HTTP_NAMES(HTTP_NAME_ENUM)
 #undef HTTP_NAME_ENUM
-    HTTP_NAME_COUNT
+        HTTP_NAME_COUNT
 } http_name;
 
 /* The spelling of a known name; "" for HTTP_NAME_OTHER and beyond. */
@@ -78,9 +80,9 @@ const char *http_name_text(int name);
 http_name http_name_find(const uint8_t *name, size_t length);
 
 /* What a comma-separated list of tokens held. */
-#define HTTP_TOKEN_CLOSE 1u
+#define HTTP_TOKEN_CLOSE      1u
 #define HTTP_TOKEN_KEEP_ALIVE 2u
-#define HTTP_TOKEN_OTHER 4u
+#define HTTP_TOKEN_OTHER      4u
 
 /* Reads a Connection value (RFC 9110, section 7.6.1) as the set of HTTP_TOKEN_* that occur in it. */
 unsigned http_connection_tokens(const uint8_t *value, size_t length);

@@ -1,5 +1,5 @@
 /*
- * http_parser.c - strict, resumable parser of request heads. Knows nothing of sockets, bodies or responses.
+ * http_parser.c - strict, resumable parser of request heads.
  *
  * A state machine over bytes; a state goes on to the next one if there are more bytes. Every check is made at the byte
  * that decides it, and limits are compared before the byte that ended a run is judged: that is what makes the answer
@@ -11,16 +11,16 @@
 #include "http_bytes.h"
 
 enum state {
-    START,       /* at a request line, or at empty lines before it (RFC 9112, section 2.2) */
+    START, /* at a request line, or at empty lines before it (RFC 9112, section 2.2) */
     START_LF,
     METHOD,
     TARGET,
-    VERSION,     /* mark: start of the version */
+    VERSION, /* mark: start of the version */
     VERSION_LF,
-    FIELD,       /* at the start of a field line or at the empty line that ends the head */
+    FIELD, /* at the start of a field line or at the empty line that ends the head */
     NAME,
     BEFORE_VALUE,
-    VALUE,       /* mark: start of what this line adds to the value */
+    VALUE, /* mark: start of what this line adds to the value */
     VALUE_LF,
     END_LF
 };
@@ -28,7 +28,8 @@ enum state {
 #define VERSION_LENGTH 8u /* "HTTP/1.1" */
 
 void http_parser_init(http_parser *parser, http_field *fields, uint32_t fields_max, uint32_t head_max,
-                      uint32_t target_max, uint32_t allowed) {
+                      uint32_t target_max, uint32_t allowed)
+{
     parser->fields = fields;
     parser->fields_max = fields_max;
     parser->head_max = head_max;
@@ -38,18 +39,21 @@ void http_parser_init(http_parser *parser, http_field *fields, uint32_t fields_m
     http_parser_reset(parser);
 }
 
-void http_parser_reset(http_parser *parser) {
+void http_parser_reset(http_parser *parser)
+{
     memset(&parser->scanned, 0, sizeof *parser - offsetof(http_parser, scanned));
     parser->content_length = -1;
 }
 
-int http_parser_is_idle(const http_parser *parser) {
+int http_parser_is_idle(const http_parser *parser)
+{
     return parser->state == START;
 }
 
-static http_method method_of(const uint8_t *bytes, size_t length) {
-#define TRY(name, text)                                                                                                \
-    if (length == sizeof text - 1 && memcmp(bytes, text, sizeof text - 1) == 0)                                        \
+static http_method method_of(const uint8_t *bytes, size_t length)
+{
+#define TRY(name, text)                                                         \
+    if (length == sizeof text - 1 && memcmp(bytes, text, sizeof text - 1) == 0) \
         return HTTP_METHOD_##name;
     HTTP_METHODS(TRY)
 #undef TRY
@@ -57,7 +61,8 @@ static http_method method_of(const uint8_t *bytes, size_t length) {
 }
 
 /* The length of "http://" or "https://" that a target begins with, and something after it; or 0. */
-static uint32_t scheme_length(const uint8_t *target, uint32_t length) {
+static uint32_t scheme_length(const uint8_t *target, uint32_t length)
+{
     if (length > 7 && http_same_token(target, 4, "http") && memcmp(target + 4, "://", 3) == 0)
         return 7;
     if (length > 8 && http_same_token(target, 5, "https") && memcmp(target + 5, "://", 3) == 0)
@@ -66,7 +71,8 @@ static uint32_t scheme_length(const uint8_t *target, uint32_t length) {
 }
 
 /* The four forms of a request target (RFC 9112, section 3.2). */
-static int64_t split_target(http_parser *parser, const uint8_t *head, uint32_t end) {
+static int64_t split_target(http_parser *parser, const uint8_t *head, uint32_t end)
+{
     uint32_t offset = parser->mark, length = end - offset;
     const uint8_t *target = head + offset;
     parser->path_offset = offset;
@@ -104,7 +110,8 @@ static int64_t split_target(http_parser *parser, const uint8_t *head, uint32_t e
 }
 
 /* "HTTP/" DIGIT "." DIGIT (RFC 9112, section 2.3). A later minor version is served as 1.1 (RFC 9110, section 2.5). */
-static int64_t read_version(http_parser *parser, const uint8_t *version) {
+static int64_t read_version(http_parser *parser, const uint8_t *version)
+{
     parser->major = (uint8_t)(version[5] - '0');
     parser->minor = (uint8_t)(version[7] - '0');
     if (parser->major != 1)
@@ -114,14 +121,16 @@ static int64_t read_version(http_parser *parser, const uint8_t *version) {
     return 0;
 }
 
-static int version_byte_fits(uint32_t index, uint8_t byte) {
+static int version_byte_fits(uint32_t index, uint8_t byte)
+{
     if (index == 5 || index == 7)
         return byte >= '0' && byte <= '9';
-    return byte == (uint8_t)"HTTP/1.1"[index];
+    return byte == (uint8_t) "HTTP/1.1"[index];
 }
 
 /* Past what is there of the version that begins at `version`; NULL if it is none. */
-static const uint8_t *skip_version(const uint8_t *version, const uint8_t *at, const uint8_t *end) {
+static const uint8_t *skip_version(const uint8_t *version, const uint8_t *at, const uint8_t *end)
+{
     if (at == version && (size_t)(end - at) >= VERSION_LENGTH && memcmp(at, "HTTP/1.1", VERSION_LENGTH) == 0)
         return at + VERSION_LENGTH;
     for (; at < end && at < version + VERSION_LENGTH; at++)
@@ -131,7 +140,8 @@ static const uint8_t *skip_version(const uint8_t *version, const uint8_t *at, co
 }
 
 /* Content-Length = 1*DIGIT (RFC 9110, section 8.6); lists of equal values are refused as section 8.6 allows. */
-static int64_t read_content_length(http_parser *parser, const uint8_t *value, uint32_t length) {
+static int64_t read_content_length(http_parser *parser, const uint8_t *value, uint32_t length)
+{
     if (parser->content_length >= 0 || length == 0)
         return HTTP_ERROR_CONTENT_LENGTH;
     int64_t total = 0;
@@ -146,7 +156,8 @@ static int64_t read_content_length(http_parser *parser, const uint8_t *value, ui
 }
 
 /* Several Transfer-Encoding lines are one list (RFC 9110, section 5.3); it is judged at the end of the head. */
-static void read_transfer_encoding(http_parser *parser, const uint8_t *value, uint32_t length) {
+static void read_transfer_encoding(http_parser *parser, const uint8_t *value, uint32_t length)
+{
     size_t position = 0, start, element_length;
     parser->coding_lines = 1;
     while (http_list_next(value, length, &position, &start, &element_length)) {
@@ -159,20 +170,22 @@ static void read_transfer_encoding(http_parser *parser, const uint8_t *value, ui
     }
 }
 
-static void read_expect(http_parser *parser, const uint8_t *value, uint32_t length) {
+static void read_expect(http_parser *parser, const uint8_t *value, uint32_t length)
+{
     size_t position = 0, start, element_length;
     while (http_list_next(value, length, &position, &start, &element_length))
-        parser->flags |= http_same_token(value + start, element_length, "100-continue")
-                             ? HTTP_REQUEST_EXPECT_CONTINUE
-                             : HTTP_REQUEST_EXPECT_OTHER;
+        parser->flags |= http_same_token(value + start, element_length, "100-continue") ? HTTP_REQUEST_EXPECT_CONTINUE
+                                                                                        : HTTP_REQUEST_EXPECT_OTHER;
 }
 
-static inline void remember(uint16_t *slot, uint32_t index) {
+static inline void remember(uint16_t *slot, uint32_t index)
+{
     if (*slot == 0)
         *slot = (uint16_t)(index + 1);
 }
 
-static int64_t finish_field(http_parser *parser, const uint8_t *head) {
+static int64_t finish_field(http_parser *parser, const uint8_t *head)
+{
     uint32_t index = parser->field_count++;
     http_field *field = &parser->fields[index];
     const uint8_t *value = head + field->value_offset;
@@ -222,12 +235,14 @@ static int64_t finish_field(http_parser *parser, const uint8_t *head) {
     return 0;
 }
 
-static int may_fold(const http_parser *parser, uint8_t byte) {
+static int may_fold(const http_parser *parser, uint8_t byte)
+{
     return (byte == ' ' || byte == '\t') && parser->foldable && parser->allowed & HTTP_ALLOW_FOLDING;
 }
 
 /* The last field's value goes on in this line. */
-static void unfinish_field(http_parser *parser, uint32_t offset) {
+static void unfinish_field(http_parser *parser, uint32_t offset)
+{
     http_field *field = &parser->fields[--parser->field_count];
     parser->folded = 1;
     parser->relaxed = 1;
@@ -236,7 +251,8 @@ static void unfinish_field(http_parser *parser, uint32_t offset) {
 }
 
 /* Past the CR that ends a line; at the LF if that is allowed to end it alone; NULL if the line does not end here. */
-static const uint8_t *skip_cr(http_parser *parser, const uint8_t *at) {
+static const uint8_t *skip_cr(http_parser *parser, const uint8_t *at)
+{
     if (*at == '\r')
         return at + 1;
     if (*at != '\n' || !(parser->allowed & HTTP_ALLOW_BARE_LF))
@@ -246,7 +262,8 @@ static const uint8_t *skip_cr(http_parser *parser, const uint8_t *at) {
 }
 
 /* RFC 9112, sections 3.2 (Host), 6.1 (Transfer-Encoding), 6.3 (body length) and 9.3 (persistence). */
-static int64_t finish_head(http_parser *parser) {
+static int64_t finish_head(http_parser *parser)
+{
     int version_1_1 = (parser->flags & HTTP_REQUEST_VERSION_1_1) != 0;
     if (version_1_1 && parser->host_count == 0 && !(parser->allowed & HTTP_ALLOW_NO_HOST))
         return HTTP_ERROR_HOST;
@@ -279,7 +296,8 @@ static int64_t finish_head(http_parser *parser) {
 }
 
 /* NOLINTNEXTLINE(readability-function-cognitive-complexity): a case for each state, and each can be read alone */
-int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length) {
+int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
+{
     const uint8_t *at = head + parser->scanned;
     const uint8_t *end = head + (length < parser->head_max ? length : parser->head_max);
     const uint8_t *line_end;
@@ -434,12 +452,14 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
     return length > parser->head_max ? HTTP_ERROR_LONG_HEAD : 0;
 }
 
-size_t http_parser_copy_size(const http_parser *parser, size_t head_length) {
+size_t http_parser_copy_size(const http_parser *parser, size_t head_length)
+{
     return parser->field_count * sizeof(http_field) + head_length;
 }
 
 /* RFC 9112, section 5.2: a fold is as good as spaces. */
-static void unfold(const http_parser *parser, uint8_t *text) {
+static void unfold(const http_parser *parser, uint8_t *text)
+{
     for (uint32_t i = 0; i < parser->field_count; i++)
         for (uint32_t at = 0; at < parser->fields[i].value_length; at++) {
             uint8_t *byte = &text[parser->fields[i].value_offset + at];
@@ -448,7 +468,8 @@ static void unfold(const http_parser *parser, uint8_t *text) {
         }
 }
 
-void http_parser_copy(const http_parser *parser, const uint8_t *head, size_t head_length, uint8_t *destination) {
+void http_parser_copy(const http_parser *parser, const uint8_t *head, size_t head_length, uint8_t *destination)
+{
     size_t fields_size = parser->field_count * sizeof(http_field);
     memcpy(destination, parser->fields, fields_size);
     memcpy(destination + fields_size, head, head_length);

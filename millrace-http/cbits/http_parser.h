@@ -3,8 +3,8 @@
  *
  * The parser reads bytes that its owner keeps in one piece, and may be called again when more of them have arrived: it
  * goes on where it stopped, and its answer depends on the bytes alone, never on how they were split. All offsets count
- * from the first byte of the head, so the owner may move the bytes between two calls. Knows nothing of sockets, bodies
- * or responses.
+ * from the first byte of the head, so the owner may move the bytes between two calls. Must not know: sockets, chunks,
+ * responses.
  */
 #ifndef HTTP_PARSER_H
 #define HTTP_PARSER_H
@@ -16,9 +16,16 @@
 #include "http_names.h"
 
 /* X(NAME, "name"): methods known by number. */
-#define HTTP_METHODS(X)                                                                                                \
-    X(GET, "GET") X(HEAD, "HEAD") X(POST, "POST") X(PUT, "PUT") X(DELETE, "DELETE") X(OPTIONS, "OPTIONS")              \
-    X(CONNECT, "CONNECT") X(TRACE, "TRACE") X(PATCH, "PATCH")
+#define HTTP_METHODS(X)   \
+    X(GET, "GET")         \
+    X(HEAD, "HEAD")       \
+    X(POST, "POST")       \
+    X(PUT, "PUT")         \
+    X(DELETE, "DELETE")   \
+    X(OPTIONS, "OPTIONS") \
+    X(CONNECT, "CONNECT") \
+    X(TRACE, "TRACE")     \
+    X(PATCH, "PATCH")
 
 typedef enum http_method {
     HTTP_METHOD_OTHER = 0,
@@ -38,29 +45,29 @@ typedef struct http_field {
 
 #define HTTP_METHOD_LENGTH_MAX 32u
 
-#define HTTP_REQUEST_KEEP_ALIVE 1u      /* The client wants the connection to stay. */
-#define HTTP_REQUEST_CHUNKED 2u         /* The body is chunked. */
-#define HTTP_REQUEST_EXPECT_CONTINUE 4u /* 100-continue is expected, and the version allows to send it. */
-#define HTTP_REQUEST_EXPECT_OTHER 8u    /* Something else is expected: 417. */
-#define HTTP_REQUEST_VERSION_1_1 16u    /* HTTP/1.1 or a later 1.x; else 1.0. */
-#define HTTP_REQUEST_HTTPS 32u          /* The target is an https URI in absolute form. */
+#define HTTP_REQUEST_KEEP_ALIVE      1u  /* The client wants the connection to stay. */
+#define HTTP_REQUEST_CHUNKED         2u  /* The body is chunked. */
+#define HTTP_REQUEST_EXPECT_CONTINUE 4u  /* 100-continue is expected, and the version allows to send it. */
+#define HTTP_REQUEST_EXPECT_OTHER    8u  /* Something else is expected: 417. */
+#define HTTP_REQUEST_VERSION_1_1     16u /* HTTP/1.1 or a later 1.x; else 1.0. */
+#define HTTP_REQUEST_HTTPS           32u /* The target is an https URI in absolute form. */
 
 /*
  * What a parser may let pass that others refuse. None of it touches how the end of a message is found; a head that needs
  * one of the first two closes the connection nevertheless, lest a proxy that reads lines differently hide a request in it.
  */
-#define HTTP_ALLOW_BARE_LF 1u      /* LF alone ends a line of a head: RFC 9112, section 2.2 */
-#define HTTP_ALLOW_FOLDING 2u      /* a value goes on in a line that begins with a blank: RFC 9112, section 5.2 */
-#define HTTP_ALLOW_NO_HOST 4u      /* HTTP/1.1 without Host: RFC 9112, section 3.2 */
-#define HTTP_ALLOW_NON_ASCII 8u    /* bytes beyond ASCII in a target: RFC 9112, section 3.2 */
+#define HTTP_ALLOW_BARE_LF   1u /* LF alone ends a line of a head: RFC 9112, section 2.2 */
+#define HTTP_ALLOW_FOLDING   2u /* a value goes on in a line that begins with a blank: RFC 9112, section 5.2 */
+#define HTTP_ALLOW_NO_HOST   4u /* HTTP/1.1 without Host: RFC 9112, section 3.2 */
+#define HTTP_ALLOW_NON_ASCII 8u /* bytes beyond ASCII in a target: RFC 9112, section 3.2 */
 
 typedef struct http_parser {
     /* Set by http_parser_init. */
     http_field *fields;
     uint32_t fields_max;
-    uint32_t head_max;   /* bytes of the whole head */
-    uint32_t target_max; /* bytes of the request target */
-    uint32_t allowed;    /* HTTP_ALLOW_* */
+    uint32_t head_max;     /* bytes of the whole head */
+    uint32_t target_max;   /* bytes of the request target */
+    uint32_t allowed;      /* HTTP_ALLOW_* */
     uint32_t target_bytes; /* classes of bytes that a target is made of */
 
     /* Progress. */

@@ -1,4 +1,4 @@
-/* http_random.h - bytes that nobody can foretell. Knows nothing of what they are for. */
+/* http_random.h - bytes that nobody can foretell. Must not know: requests, responses. */
 #ifndef HTTP_RANDOM_H
 #define HTTP_RANDOM_H
 

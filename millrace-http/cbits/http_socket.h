@@ -1,5 +1,5 @@
 /*
- * http_socket.h - what the kernel knows of sockets and their other sides. Knows nothing of what is said on them.
+ * http_socket.h - what the kernel knows of sockets and their other sides. Must not know: requests, responses.
  */
 #ifndef HTTP_SOCKET_H
 #define HTTP_SOCKET_H
@@ -22,10 +22,10 @@ int http_socket_turn_away(int descriptor);
 
 /* What a descriptor is, for one that is to be served. */
 enum {
-    HTTP_SOCKET_LISTENS,    /* a stream socket, and listening */
-    HTTP_SOCKET_CLOSED,     /* not open */
-    HTTP_SOCKET_NONE,       /* no socket */
-    HTTP_SOCKET_NO_STREAM,  /* a socket of datagrams, for one */
+    HTTP_SOCKET_LISTENS,   /* a stream socket, and listening */
+    HTTP_SOCKET_CLOSED,    /* not open */
+    HTTP_SOCKET_NONE,      /* no socket */
+    HTTP_SOCKET_NO_STREAM, /* a socket of datagrams, for one */
     HTTP_SOCKET_NOT_LISTENING
 };
 int http_socket_kind(int descriptor);

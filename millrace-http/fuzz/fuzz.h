@@ -1,6 +1,6 @@
 /*
  * fuzz.h - what the fuzz targets share: input in pieces, each in memory of exactly its size, so that the address
- * sanitizer sees every read beyond it. Knows nothing of HTTP.
+ * sanitizer sees every read beyond it. Must not know: HTTP.
  */
 #ifndef FUZZ_H
 #define FUZZ_H
@@ -11,16 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: violated: %s\n", __FILE__, __LINE__, #condition);                                  \
-            abort();                                                                                                   \
-        }                                                                                                              \
+#define CHECK(condition)                                                              \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
+            fprintf(stderr, "%s:%d: violated: %s\n", __FILE__, __LINE__, #condition); \
+            abort();                                                                  \
+        }                                                                             \
     } while (0)
 
 /* A copy in memory of its own; never NULL. */
-static inline uint8_t *exact_copy(const uint8_t *bytes, size_t length) {
+static inline uint8_t *exact_copy(const uint8_t *bytes, size_t length)
+{
     uint8_t *copy = malloc(length > 0 ? length : 1);
     CHECK(copy != NULL);
     if (length > 0)
@@ -29,7 +30,8 @@ static inline uint8_t *exact_copy(const uint8_t *bytes, size_t length) {
 }
 
 /* How long the next piece of the input is: pseudo-random, from 1 to 64 bytes, often just 1. */
-static inline size_t piece_length(uint32_t *seed) {
+static inline size_t piece_length(uint32_t *seed)
+{
     *seed = *seed * 1664525u + 1013904223u;
     uint32_t bits = *seed >> 16;
     return bits & 1 ? 1 : 1 + (bits >> 1) % 64;

@@ -15,7 +15,8 @@ typedef struct outcome {
 } outcome;
 
 /* Feeds what is there in memory of exactly its size. */
-static void feed(outcome *out, http_chunks *chunks, const uint8_t *bytes, size_t length) {
+static void feed(outcome *out, http_chunks *chunks, const uint8_t *bytes, size_t length)
+{
     uint8_t *copy = exact_copy(bytes, length);
     size_t at = 0, before = out->size;
     int64_t foreseen = http_chunks_foresee(chunks, copy, length);
@@ -37,7 +38,8 @@ static void feed(outcome *out, http_chunks *chunks, const uint8_t *bytes, size_t
     free(copy);
 }
 
-static outcome decode(const uint8_t *bytes, size_t length, uint32_t seed, int in_pieces) {
+static outcome decode(const uint8_t *bytes, size_t length, uint32_t seed, int in_pieces)
+{
     outcome out = {.data = exact_copy(bytes, length)};
     http_chunks chunks;
     http_chunks_init(&chunks);
@@ -52,7 +54,8 @@ static outcome decode(const uint8_t *bytes, size_t length, uint32_t seed, int in
 
 /* The slow reading. */
 
-static size_t line_length(const uint8_t *bytes, size_t length) {
+static size_t line_length(const uint8_t *bytes, size_t length)
+{
     for (size_t at = 0; at + 1 < length; at++) {
         if (bytes[at] == '\r' && bytes[at + 1] == '\n')
             return at;
@@ -62,7 +65,8 @@ static size_t line_length(const uint8_t *bytes, size_t length) {
     return 0;
 }
 
-static void check_accepted(const outcome *out, const uint8_t *bytes) {
+static void check_accepted(const outcome *out, const uint8_t *bytes)
+{
     size_t at = 0, done = 0, limit = out->consumed;
     for (;;) {
         size_t line = line_length(bytes + at, limit - at), digits = 0, size = 0;
@@ -87,7 +91,8 @@ static void check_accepted(const outcome *out, const uint8_t *bytes) {
     CHECK(at + 2 == limit);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
+{
     if (size < 1)
         return 0;
     const uint8_t *bytes = input + 1;

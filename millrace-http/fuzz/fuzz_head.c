@@ -9,7 +9,7 @@
 #include "http_parser.h"
 
 #define FIELDS_MAX 128
-#define HEAD_MAX 51200
+#define HEAD_MAX   51200
 #define TARGET_MAX 8192
 
 typedef struct outcome {
@@ -20,18 +20,21 @@ typedef struct outcome {
 
 #define ALLOW_ALL (HTTP_ALLOW_BARE_LF | HTTP_ALLOW_FOLDING | HTTP_ALLOW_NO_HOST | HTTP_ALLOW_NON_ASCII)
 
-static void start(outcome *out, uint32_t allowed) {
+static void start(outcome *out, uint32_t allowed)
+{
     memset(out, 0, sizeof *out);
     http_parser_init(&out->parser, out->fields, FIELDS_MAX, HEAD_MAX, TARGET_MAX, allowed);
 }
 
-static void parse_prefix(outcome *out, const uint8_t *bytes, size_t length) {
+static void parse_prefix(outcome *out, const uint8_t *bytes, size_t length)
+{
     uint8_t *copy = exact_copy(bytes, length);
     out->result = http_parser_run(&out->parser, copy, length);
     free(copy);
 }
 
-static void parse_pieces(outcome *out, const uint8_t *bytes, size_t length, uint32_t seed, uint32_t allowed) {
+static void parse_pieces(outcome *out, const uint8_t *bytes, size_t length, uint32_t seed, uint32_t allowed)
+{
     start(out, allowed);
     for (size_t arrived = 0; arrived < length && out->result == 0;) {
         size_t piece = piece_length(&seed);
@@ -40,7 +43,8 @@ static void parse_pieces(outcome *out, const uint8_t *bytes, size_t length, uint
     }
 }
 
-static void check_same(const outcome *whole, const outcome *parts) {
+static void check_same(const outcome *whole, const outcome *parts)
+{
     CHECK(whole->result == parts->result);
     if (whole->result <= 0)
         return;
@@ -63,11 +67,13 @@ typedef struct seen {
     char coding[HEAD_MAX + 1];
 } seen;
 
-static int is_token_char(int c) {
+static int is_token_char(int c)
+{
     return isalnum(c) || (c != 0 && strchr("!#$%&'*+-.^_`|~", c) != NULL);
 }
 
-static void read_field(char *line, seen *s) {
+static void read_field(char *line, seen *s)
+{
     char *colon = strchr(line, ':');
     CHECK(colon != NULL && colon > line);
     for (char *c = line; c < colon; c++)
@@ -92,7 +98,8 @@ static void read_field(char *line, seen *s) {
     }
 }
 
-static void check_bytes(const uint8_t *head, size_t length) {
+static void check_bytes(const uint8_t *head, size_t length)
+{
     for (size_t i = 0; i < length; i++) {
         if (head[i] == '\r')
             CHECK(i + 1 < length && head[i + 1] == '\n');
@@ -104,7 +111,8 @@ static void check_bytes(const uint8_t *head, size_t length) {
     CHECK(length >= 4 && memcmp(head + length - 4, "\r\n\r\n", 4) == 0);
 }
 
-static void check_request_line(const char *line, const http_parser *parser) {
+static void check_request_line(const char *line, const http_parser *parser)
+{
     const char *target = strchr(line, ' ');
     CHECK(target != NULL && target > line);
     const char *version = strchr(++target, ' ');
@@ -115,7 +123,8 @@ static void check_request_line(const char *line, const http_parser *parser) {
         CHECK(*target == '/' || *target == '*' || strncasecmp(target, "http", 4) == 0);
 }
 
-static void check_framing(const http_parser *parser, const seen *s) {
+static void check_framing(const http_parser *parser, const seen *s)
+{
     int version_1_1 = (parser->flags & HTTP_REQUEST_VERSION_1_1) != 0;
     CHECK(s->lengths <= 1 && s->hosts <= 1 && (!version_1_1 || s->hosts == 1));
     CHECK(parser->content_length == (s->lengths ? s->length : -1));
@@ -126,7 +135,8 @@ static void check_framing(const http_parser *parser, const seen *s) {
     CHECK(parser->field_count == s->lines - dropped + added);
 }
 
-static void check_accepted(const outcome *out, const uint8_t *bytes) {
+static void check_accepted(const outcome *out, const uint8_t *bytes)
+{
     static seen s;
     static char text[HEAD_MAX + 1];
     size_t length = (size_t)out->result;
@@ -148,11 +158,13 @@ static void check_accepted(const outcome *out, const uint8_t *bytes) {
     check_framing(&out->parser, &s);
 }
 
-static void check_slice(size_t offset, size_t length, size_t limit) {
+static void check_slice(size_t offset, size_t length, size_t limit)
+{
     CHECK(offset <= limit && length <= limit - offset);
 }
 
-static void check_slices(const outcome *out) {
+static void check_slices(const outcome *out)
+{
     size_t length = (size_t)out->result;
     const http_parser *parser = &out->parser;
     check_slice(parser->method_offset, parser->method_length, length);
@@ -166,7 +178,8 @@ static void check_slices(const outcome *out) {
     }
 }
 
-static void check_copy(const outcome *out, const uint8_t *bytes) {
+static void check_copy(const outcome *out, const uint8_t *bytes)
+{
     size_t size = http_parser_copy_size(&out->parser, (size_t)out->result);
     uint8_t *copy = malloc(size);
     CHECK(copy != NULL);
@@ -185,7 +198,8 @@ static void check_copy(const outcome *out, const uint8_t *bytes) {
 
 /* With everything allowed: what is accepted without stays as it is, and what needed it never keeps its connection if the
  * end of a line was in doubt. */
-static void check_allowing(const outcome *strict, const uint8_t *bytes, size_t length, uint32_t seed) {
+static void check_allowing(const outcome *strict, const uint8_t *bytes, size_t length, uint32_t seed)
+{
     static outcome whole, parts;
     start(&whole, ALLOW_ALL);
     parse_prefix(&whole, bytes, length);
@@ -204,7 +218,8 @@ static void check_allowing(const outcome *strict, const uint8_t *bytes, size_t l
             CHECK(bytes[i] != '\n' || (i > 0 && bytes[i - 1] == '\r'));
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
+{
     static outcome whole, parts;
     if (size < 1)
         return 0;

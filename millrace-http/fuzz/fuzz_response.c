@@ -15,7 +15,8 @@ typedef struct input {
 } input;
 
 /* The next piece, in memory of its own. */
-static uint8_t *take_piece(input *in, size_t *length) {
+static uint8_t *take_piece(input *in, size_t *length)
+{
     *length = in->at < in->end ? *in->at++ : 0;
     if (*length > (size_t)(in->end - in->at))
         *length = (size_t)(in->end - in->at);
@@ -24,8 +25,9 @@ static uint8_t *take_piece(input *in, size_t *length) {
     return copy;
 }
 
-static http_head_result write_head(http_head *head, input *in, uint8_t *at, uint8_t *limit, unsigned options, int status,
-                                   unsigned *fields) {
+static http_head_result write_head(http_head *head, input *in, uint8_t *at, uint8_t *limit, unsigned options,
+                                   int status, unsigned *fields)
+{
     size_t length, value_length;
     uint8_t *reason = take_piece(in, &length);
     http_head_result result = http_head_begin(head, at, limit, options, status, reason, length);
@@ -40,11 +42,13 @@ static http_head_result write_head(http_head *head, input *in, uint8_t *at, uint
     return result == HTTP_HEAD_OK ? http_head_end(head, (const uint8_t *)"Server: s\r\n", 11) : result;
 }
 
-static int is_name(const uint8_t *line, size_t length, const char *name) {
+static int is_name(const uint8_t *line, size_t length, const char *name)
+{
     return length == strlen(name) && strncasecmp((const char *)line, name, length) == 0;
 }
 
-static void check_line(const uint8_t *line, size_t length) {
+static void check_line(const uint8_t *line, size_t length)
+{
     const uint8_t *colon = memchr(line, ':', length);
     CHECK(colon != NULL && colon > line);
     size_t name_length = (size_t)(colon - line);
@@ -55,7 +59,8 @@ static void check_line(const uint8_t *line, size_t length) {
         CHECK(http_connection_tokens(colon + 1, length - name_length - 1) & HTTP_TOKEN_OTHER);
 }
 
-static void check_lines(const uint8_t *at, const uint8_t *end, unsigned lines_max) {
+static void check_lines(const uint8_t *at, const uint8_t *end, unsigned lines_max)
+{
     unsigned lines = 0;
     while (at < end) {
         const uint8_t *stop = http_skip_value(at, end);
@@ -69,7 +74,8 @@ static void check_lines(const uint8_t *at, const uint8_t *end, unsigned lines_ma
     CHECK(lines <= lines_max);
 }
 
-static void check_date(const uint8_t *bytes, size_t length) {
+static void check_date(const uint8_t *bytes, size_t length)
+{
     uint8_t *copy = exact_copy(bytes, length), written[HTTP_DATE_LENGTH];
     int64_t seconds = http_date_read(copy, length);
     free(copy);
@@ -79,7 +85,8 @@ static void check_date(const uint8_t *bytes, size_t length) {
     CHECK(http_date_read(written, sizeof written) == seconds);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
     if (size < 5)
         return 0;
     check_date(bytes, size);

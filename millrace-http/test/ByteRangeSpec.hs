@@ -1,5 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- | The Range header: which ranges are understood.
 module ByteRangeSpec (spec) where
 
 import Control.Monad (forM_)

@@ -1,5 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- | HTTP dates, written and read.
 module DateSpec (spec) where
 
 import Control.Monad (forM_)

@@ -1,5 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- | Entity tags and lists of them.
 module EntityTagSpec (spec) where
 
 import Control.Monad (forM_)

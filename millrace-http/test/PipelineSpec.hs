@@ -28,10 +28,13 @@ data GivenUp = GivenUp
 instance Exception GivenUp
 
 spec :: Spec
-spec = describe "a slow request behind fast ones" $ do
+spec = overSocketsAndMemory examples
+
+examples :: Medium -> Spec
+examples medium = describe "a slow request behind fast ones" $ do
   it "does not hold back their answers" $ do
     gate <- newEmptyMVar
-    withServer id (waiting gate) $ \port -> withConnection port $ \client -> do
+    withServerOver medium id (waiting gate) $ \port -> withConnection port $ \client -> do
       send client (B.concat [get "/1", get "/2", get "/wait", get "/3"])
       early <- mapM (const (receiveResponse client)) [1, 2 :: Int]
       map replyBody early `shouldBe` ["/1", "/2"]
@@ -40,7 +43,7 @@ spec = describe "a slow request behind fast ones" $ do
       late <- mapM (const (receiveResponse client)) [1, 2 :: Int]
       map replyBody late `shouldBe` ["/wait", "/3"]
   it "nor one that computes" $
-    withServer id computing $ \port -> withConnection port $ \client -> do
+    withServerOver medium id computing $ \port -> withConnection port $ \client -> do
       send client (B.concat [get "/1", get "/compute"])
       first <- receiveResponse client
       second <- receiveResponse client
@@ -50,7 +53,7 @@ spec = describe "a slow request behind fast ones" $ do
     let streaming request respond
           | rawPathInfo request == "/1" = named request respond
           | otherwise = respond (responseStream status200 [] (\write _ -> write "early " >> takeMVar gate >> write "late"))
-    withServer id streaming $ \port -> withConnection port $ \client -> do
+    withServerOver medium id streaming $ \port -> withConnection port $ \client -> do
       send client (B.concat [get "/1", get "/stream", get "/stream"])
       replyBody <$> receiveResponse client `shouldReturn` "/1"
       replicateM_ 2 $ do
@@ -61,7 +64,7 @@ spec = describe "a slow request behind fast ones" $ do
     let lazily request respond
           | rawPathInfo request == "/1" = named request respond
           | otherwise = unsafeInterleaveIO (responseLBS status200 [] "late" <$ takeMVar gate) >>= respond
-    withServer id lazily $ \port -> withConnection port $ \client ->
+    withServerOver medium id lazily $ \port -> withConnection port $ \client ->
       replicateM_ 2 $ do
         send client (B.concat [get "/1", get "/lazy"])
         replyBody <$> receiveResponse client `shouldReturn` "/1"
@@ -72,7 +75,7 @@ spec = describe "a slow request behind fast ones" $ do
     let lazily request respond = do
           late <- unsafeInterleaveIO (takeMVar gate >>= either ioError return)
           respond (responseLBS status200 [] (L.fromChunks [rawPathInfo request, if rawPathInfo request == "/lazy" then late else ""]))
-    withServer id lazily $ \port -> withConnection port $ \client ->
+    withServerOver medium id lazily $ \port -> withConnection port $ \client ->
       forM_ [(Right " late", (200, "/lazy late")), (Left (userError "late"), (500, "Something went wrong"))] $ \(outcome, expected) -> do
         send client (B.concat [get "/1", get "/2", get "/lazy", get "/3"])
         early <- mapM (const (receiveResponse client)) [1, 2 :: Int]
@@ -86,7 +89,7 @@ spec = describe "a slow request behind fast ones" $ do
     it ("nor does an application that goes on after it has responded" ++ what) $ do
       gate <- newEmptyMVar
       let lingering request respond = prepare >> named request respond <* takeMVar gate
-      withServer id lingering $ \port -> withConnection port $ \client ->
+      withServerOver medium id lingering $ \port -> withConnection port $ \client ->
         forM_ ["/1", "/2"] $ \path -> do
           send client (get path)
           replyBody <$> receiveResponse client `shouldReturn` path
@@ -102,12 +105,12 @@ spec = describe "a slow request behind fast ones" $ do
           wait responded <* untilOver
     forM_ [toiling, elsewhere] $ \application -> do
       writeIORef isOver False
-      withServer id application $ \port -> withConnection port $ \client -> do
+      withServerOver medium id application $ \port -> withConnection port $ \client -> do
         send client (get "/1")
         replyBody <$> receiveResponse client `shouldReturn` "/1"
         writeIORef isOver True
   it "answers in order when fast and slow ones alternate, again and again" $
-    withServer id alternating $ \port -> withConnection port $ \client ->
+    withServerOver medium id alternating $ \port -> withConnection port $ \client ->
       replicateM_ 20 $ do
         let paths = [C8.pack ('/' : show number) | number <- [1 .. 40 :: Int]]
         send client (B.concat (map get paths))
@@ -117,7 +120,7 @@ spec = describe "a slow request behind fast ones" $ do
           late <- unsafeInterleaveIO (B.empty <$ threadDelay 300)
           let size = 10 ^ (B.length (rawPathInfo request) + 1)
           respond (responseLBS status200 [] (L.fromChunks [rawPathInfo request, late, " ", C8.replicate size 'x', late]))
-    withServer id lazily $ \port -> withConnection port $ \client ->
+    withServerOver medium id lazily $ \port -> withConnection port $ \client ->
       forM_ [1 .. 10 :: Int] $ \_ -> do
         let paths = [C8.pack ('/' : show number) | number <- [1 .. 20] ++ [95 .. 105 :: Int]]
         send client (B.concat (map get paths))
@@ -125,14 +128,14 @@ spec = describe "a slow request behind fast ones" $ do
           reply <- receiveResponse client
           (C8.takeWhile (/= ' ') (replyBody reply), B.length (replyBody reply)) `shouldBe` (path, B.length path + 1 + 10 ^ (B.length path + 1))
   it "lets a client that does not read go, and the server end" $
-    withServer (setTimeout 1) large $ \port -> withConnection port $ \client -> do
+    withServerOver medium (setTimeout 1) large $ \port -> withConnection port $ \client -> do
       send client (B.concat (replicate 50 (get "/large")))
       threadDelay 3500000
       (_, ended) <- receiveUntilTimeout 5000000 client
       ended `shouldBe` True
   it "keeps every byte for a client that asks on and reads later" $ do
     asked <- newQSem 0
-    withServer id (page asked) $ \port -> withSmallConnection port $ \client -> do
+    withServerOver medium id (page asked) $ \port -> withSmallConnection port $ \client -> do
       count <- askUntilStuck asked client 0
       forM_ [1 .. count] $ \number -> do
         reply <- receiveResponse client
@@ -153,7 +156,7 @@ spec = describe "a slow request behind fast ones" $ do
                     answering = respond (responseLBS status200 [] (L.fromStrict body))
                 outcome <- timeout 300000 answering
                 maybe (tryPutMVar impatient () >> next answering) return outcome
-          withServer (setOnException (\_ failure -> modifyIORef' reports (failure :))) application $ \port -> withSmallConnection port $ \client -> do
+          withServerOver medium (setOnException (\_ failure -> modifyIORef' reports (failure :))) application $ \port -> withSmallConnection port $ \client -> do
             let count = 2000
             withAsync (void (try (send client (B.concat (map (get . nameOf) [1 .. count]))) :: IO (Either IOException ()))) $ \_ -> do
               within "the application's patience" (takeMVar impatient)
@@ -164,7 +167,7 @@ spec = describe "a slow request behind fast ones" $ do
             `shouldSatisfy` all ((== Just GivenUp) . fromException)
   it "survives a connection that is cut off while its answers are being sent" $ do
     gate <- newEmptyMVar
-    withServer id (waiting gate) $ \port -> do
+    withServerOver medium id (waiting gate) $ \port -> do
       replicateM_ 20 . withConnection port $ \client -> send client (B.concat [get "/1", get "/wait"])
       replicateM_ 20 (putMVar gate ())
       withConnection port $ \client -> do

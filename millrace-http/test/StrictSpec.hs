@@ -20,13 +20,16 @@ import Test.Hspec.QuickCheck (modifyMaxSuccess)
 import Test.QuickCheck
 
 spec :: Spec
-spec = do
+spec = overAllMedia examples
+
+examples :: Medium -> Spec
+examples medium = do
   describe "requests that are refused" $
     forM_ refusedRequests $ \(rule, status, request) ->
       it (rule ++ ": " ++ show status) $ do
         calls <- newIORef (0 :: Int)
         let application incoming respond = modifyIORef' calls (+ 1) >> pong incoming respond
-        withServer id application $ \port -> do
+        withServerOver medium id application $ \port -> do
           bytes <- exchange port (B.append request "GET /smuggled HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
           let replies = parseReplies bytes
           map replyStatus replies `shouldBe` [status]
@@ -36,37 +39,37 @@ spec = do
   describe "request bodies that are refused" $
     forM_ badBodies $ \(rule, body) ->
       it rule $
-        withServer id echo $ \port -> do
+        withServerOver medium id echo $ \port -> do
           bytes <- exchange port (B.append "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" body)
           statusOf bytes `shouldBe` 400
 
   describe "requests that are cut off" $ do
     it "RFC 9112, 8: within the head: 400" $
-      withServer id pong $ \port -> withConnection port $ \client -> do
+      withServerOver medium id pong $ \port -> withConnection port $ \client -> do
         send client "GET / HTTP/1.1\r\nHost: a\r\n"
         sendEnd client
         statusOf <$> receiveAll client `shouldReturn` 400
     it "RFC 9112, 8: within a body of known length: the application gets an exception" $
-      withServer id echo $ \port -> withConnection port $ \client -> do
+      withServerOver medium id echo $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello"
         sendEnd client
         statusOf <$> receiveAll client `shouldReturn` 400
     it "RFC 9112, 8: within a chunked body: the application gets an exception" $
-      withServer id echo $ \port -> withConnection port $ \client -> do
+      withServerOver medium id echo $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
         sendEnd client
         statusOf <$> receiveAll client `shouldReturn` 400
     it "RFC 9112, 7.1: before the empty line that ends a chunked body: the application gets an exception" $
-      withServer id echo $ \port -> withConnection port $ \client -> do
+      withServerOver medium id echo $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n"
         sendEnd client
         statusOf <$> receiveAll client `shouldReturn` 400
     it "before the first byte: no response" $
-      withServer id pong $ \port -> withConnection port $ \client -> do
+      withServerOver medium id pong $ \port -> withConnection port $ \client -> do
         sendEnd client
         receiveAll client `shouldReturn` ""
 
-  describe "streams of requests" . around (withServer id echoHead) . modifyMaxSuccess (const 60) $
+  describe "streams of requests" . around (withServerOver medium id echoHead) . modifyMaxSuccess (const 60) $
     it "get the same answers however their bytes are split" $ \port ->
       property . forAll (listOf1 (elements streamed)) $ \requests ->
         let bytes = B.concat (requests ++ ["GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"])
@@ -87,19 +90,19 @@ spec = do
     it "RFC 9112, 3.2: an empty Host" $
       serves "GET / HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n" "1.1 / [] Just \"\""
     it "RFC 9112, 3.2.3: authority form with CONNECT" $
-      withServer id (\request respond -> respond (responseLBS status403 [] (L.fromStrict (rawPathInfo request)))) $ \port -> do
+      withServerOver medium id (\request respond -> respond (responseLBS status403 [] (L.fromStrict (rawPathInfo request)))) $ \port -> do
         bytes <- exchange port "CONNECT b:443 HTTP/1.1\r\nHost: b:443\r\n\r\nGET /tunnelled HTTP/1.1\r\nHost: a\r\n\r\n"
         map (\reply -> (replyBody reply, headerOf "connection" reply)) (parseReplies bytes) `shouldBe` [("b:443", Just "close")]
     it "RFC 9110, 9.1: a method that nobody knows is the application's to judge, and methods have a case" $
-      withServer id (\request respond -> respond (responseLBS' (requestMethod request))) $ \port -> do
+      withServerOver medium id (\request respond -> respond (responseLBS' (requestMethod request))) $ \port -> do
         bytes <- exchange port "get / HTTP/1.1\r\nHost: a\r\n\r\nX-Y! / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
         map replyBody (parseReplies bytes) `shouldBe` ["get", "X-Y!"]
     it "RFC 9110, 7.8: Upgrade does not exist in HTTP/1.0" $
-      withServer id (\request respond -> respond (responseLBS' (C8.pack (show (map fst (requestHeaders request)))))) $ \port -> do
+      withServerOver medium id (\request respond -> respond (responseLBS' (C8.pack (show (map fst (requestHeaders request)))))) $ \port -> do
         bytes <- exchange port "GET / HTTP/1.0\r\nA: b\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
         map replyBody (parseReplies bytes) `shouldBe` ["[\"A\",\"Connection\"]"]
     it "RFC 9110, 5.3: lines of the same name keep their order" $
-      withServer id (\request respond -> respond (responseLBS' (C8.pack (show [value | ("Accept", value) <- requestHeaders request])))) $ \port -> do
+      withServerOver medium id (\request respond -> respond (responseLBS' (C8.pack (show [value | ("Accept", value) <- requestHeaders request])))) $ \port -> do
         bytes <- exchange port "GET / HTTP/1.0\r\nAccept: a\r\nX: y\r\nAccept: b, c\r\n\r\n"
         map replyBody (parseReplies bytes) `shouldBe` ["[\"a\",\"b, c\"]"]
     it "RFC 9112, 3.2.4: asterisk form with OPTIONS" $
@@ -111,7 +114,7 @@ spec = do
     it "RFC 9110, 5.5: blanks around a value are dropped" $
       serves "GET / HTTP/1.1\r\nHost: \t a \t\r\nConnection: close\r\n\r\n" "1.1 / [] Just \"a\""
     it "RFC 9112, 7.1: trailers and extensions are dropped, and the next request is found" $
-      withServer id echo $ \port -> do
+      withServerOver medium id echo $ \port -> do
         bytes <-
           exchange port $
             B.concat
@@ -121,25 +124,25 @@ spec = do
               ]
         map replyBody (parseReplies bytes) `shouldBe` ["hello", "world"]
     it "a chunk-size line may arrive in any number of pieces" $
-      withServer id echo $ \port -> withConnection port $ \client -> do
+      withServerOver medium id echo $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
         forM_ ["0", "0", "0", "5", ";", "a", "\r", "\n", "he", "llo", "\r", "\n", "0", "\r", "\n\r", "\n"] (send client)
         map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["hello"]
     it "every byte of a request may come by itself" $
-      withServer id describeRequest $ \port -> withConnection port $ \client -> do
+      withServerOver medium id describeRequest $ \port -> withConnection port $ \client -> do
         forM_ (B.unpack "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") (send client . B.singleton)
         map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["1.1 /a [] Just \"a\""]
     it "header fields arrive in order, and unknown names as they were spelled" $
-      withServer id (\request respond -> respond (responseLBS' (C8.pack (show (requestHeaders request))))) $ \port -> do
+      withServerOver medium id (\request respond -> respond (responseLBS' (C8.pack (show (requestHeaders request))))) $ \port -> do
         bytes <- exchange port "GET / HTTP/1.0\r\nX-one: 1\r\nACCEPT: 2\r\nx-One: 3\r\n\r\n"
         map replyBody (parseReplies bytes) `shouldBe` ["[(\"X-one\",\"1\"),(\"Accept\",\"2\"),(\"x-One\",\"3\")]"]
   where
-    serves request expected = withServer id describeRequest $ \port -> do
+    serves request expected = withServerOver medium id describeRequest $ \port -> do
       bytes <- exchange port request
       map replyBody (parseReplies bytes) `shouldBe` [expected]
 
 -- What the application has seen, in the order in which it was asked.
-answers :: Int -> [ByteString] -> IO [(Int, ByteString)]
+answers :: Reachable server => server -> [ByteString] -> IO [(Int, ByteString)]
 answers port pieces = withConnection port $ \client -> do
   forM_ pieces $ \piece -> send client piece >> when (B.length piece < 30) (threadDelay 200)
   map (\reply -> (replyStatus reply, replyBody reply)) . parseReplies <$> receiveAll client

@@ -1,9 +1,16 @@
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | A server on a free port of the loopback interface, and a client that speaks in bytes. The client uses the
--- @network@ package, so that it has nothing in common with what is tested.
+-- @network@ package, so that it has nothing in common with what is tested. Or both in memory, without any descriptor:
+-- examples that take a 'Medium' run over either.
 module Support
   ( withServer,
+    Medium,
+    overAllMedia,
+    overSocketsAndMemory,
+    movesAllAtOnce,
+    withServerOver,
+    Reachable,
     quiet,
     withConnection,
     withSmallConnection,
@@ -43,7 +50,12 @@ import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import Data.Char (isSpace, toLower)
 import Data.IORef
+import Data.Maybe (isNothing)
 import GHC.Clock (getMonotonicTime)
+import Millrace.Http.Lifetime (serveTransport)
+import Millrace.Http.Transport (Transport)
+import Millrace.Http.Transport.Memory (Conditions (..), goodConditions, newMemoryTransport)
+import qualified Millrace.Http.Transport.Memory as Memory
 import Network.HTTP.Types (status200)
 import Network.Socket hiding (close)
 import qualified Network.Socket as Network (close)
@@ -55,6 +67,7 @@ import System.Directory (getTemporaryDirectory, removeDirectoryRecursive)
 import System.FilePath ((</>))
 import System.Posix.Temp (mkdtemp)
 import System.Timeout (timeout)
+import Test.Hspec (Spec, describe)
 
 -- | Serves an application while the action, which gets the port, runs.
 withServer :: (Settings -> Settings) -> Application -> (Int -> IO a) -> IO a
@@ -74,6 +87,67 @@ withServer change application use = bracket start stop (use . fst)
       within "the server's start" (takeMVar ready)
       return (fromIntegral port, (thread, ended))
     stop (_, (thread, ended)) = killThread thread >> within "the server's end" (takeMVar ended)
+
+-- | What connects client and server.
+data Medium
+  = Loopback
+  | Memory Conditions
+
+-- | Runs examples over sockets and over memory.
+overSocketsAndMemory :: (Medium -> Spec) -> Spec
+overSocketsAndMemory examples = do
+  describe "over sockets" (examples Loopback)
+  describe "over memory" (examples (Memory goodConditions))
+
+-- | The same, and over memory that moves a few bytes at a time.
+overAllMedia :: (Medium -> Spec) -> Spec
+overAllMedia examples = do
+  overSocketsAndMemory examples
+  describe "over memory, by short transfers" (examples (Memory goodConditions {conditionsTransferMax = 997}))
+
+-- | Does what is sent at once arrive at once, if it is not much?
+movesAllAtOnce :: Medium -> Bool
+movesAllAtOnce Loopback = True
+movesAllAtOnce (Memory conditions) = conditionsTransferMax conditions == maxBound
+
+-- | A server that clients can connect to.
+data Server
+  = OnPort Int
+  | InMemory Conditions (Transport -> IO ())
+
+-- | 'withServer' over any medium.
+withServerOver :: Medium -> (Settings -> Settings) -> Application -> (Server -> IO a) -> IO a
+withServerOver Loopback change application use = withServer change application (use . OnPort)
+withServerOver (Memory conditions) change application use = bracket (newMVar []) stop $ \sessions ->
+  use . InMemory conditions $ \transport -> do
+    ended <- newEmptyMVar
+    thread <- forkIO (void (try (serveTransport settings application transport) :: IO (Either SomeException ())) >> putMVar ended ())
+    modifyMVar_ sessions (return . ((thread, ended) :))
+  where
+    settings = change (quiet defaultSettings)
+    stop sessions = takeMVar sessions >>= mapM_ finish
+    -- A session whose client is gone ends by itself, unless its application waits for something else.
+    finish (thread, ended) = do
+      left <- timeout 1000000 (takeMVar ended)
+      when (isNothing left) (killThread thread >> within "a session's end" (takeMVar ended))
+
+-- | Where a client can connect.
+class Reachable server where
+  -- With the bytes that may wait for the client, if that matters.
+  withConnectionOf :: Maybe Int -> server -> (Client -> IO a) -> IO a
+
+instance Reachable Int where
+  withConnectionOf = withSocket
+
+instance Reachable Server where
+  withConnectionOf room (OnPort port) use = withSocket room port use
+  withConnectionOf room (InMemory conditions serve) use = bracket open Memory.clientClose (\opened -> clientOf (inMemory opened) >>= use)
+    where
+      open = do
+        (transport, opened) <- newMemoryTransport (maybe id narrow room conditions) (SockAddrInet 1 (tupleToHostAddress (127, 0, 0, 1)))
+        opened <$ serve transport
+      narrow capacity given = given {conditionsCapacity = capacity}
+      inMemory opened = Client (Memory.clientSend opened) (Memory.clientEnd opened) (Memory.clientReceive opened)
 
 -- | Prints nothing.
 quiet :: Settings -> Settings
@@ -108,30 +182,35 @@ withFolder = bracket create removeDirectoryRecursive
 sendSlowly :: Client -> IO ()
 sendSlowly client = void (try (forever (threadDelay 100000 >> send client "x")) :: IO (Either SomeException ()))
 
--- | A connection to the server, and what it has sent that was not looked at yet.
-data Client = Client Socket (IORef ByteString)
+-- | A connection to the server: how bytes are sent, how the sending ends, how at most so many are received, and what was
+-- received that was not looked at yet.
+data Client = Client (ByteString -> IO ()) (IO ()) (Int -> IO ByteString) (IORef ByteString)
 
-withConnection :: Int -> (Client -> IO a) -> IO a
-withConnection = withConnectionThat (\_ -> return ())
+clientOf :: (IORef ByteString -> Client) -> IO Client
+clientOf make = make <$> newIORef B.empty
+
+withConnection :: Reachable server => server -> (Client -> IO a) -> IO a
+withConnection = withConnectionOf Nothing
 
 -- | The same with little room for what is received, so that the server soon notices a client that does not read.
-withSmallConnection :: Int -> (Client -> IO a) -> IO a
-withSmallConnection = withConnectionThat (\client -> setSocketOption client RecvBuffer 16384)
+withSmallConnection :: Reachable server => server -> (Client -> IO a) -> IO a
+withSmallConnection = withConnectionOf (Just 16384)
 
 -- | Not to be interrupted: until base 4.16 an exception may leave a lock of GHC's I\/O manager taken, and then what waits
 -- for other descriptors hangs.
 close :: Socket -> IO ()
 close = uninterruptibleMask_ . Network.close
 
-withConnectionThat :: (Socket -> IO ()) -> Int -> (Client -> IO a) -> IO a
-withConnectionThat prepare port use = bracket open close (\opened -> newIORef B.empty >>= use . Client opened)
+withSocket :: Maybe Int -> Int -> (Client -> IO a) -> IO a
+withSocket room port use = bracket open close (\opened -> clientOf (onSocket opened) >>= use)
   where
     open = do
       client <- socket AF_INET Stream defaultProtocol
       setSocketOption client NoDelay 1
-      prepare client
+      mapM_ (setSocketOption client RecvBuffer) room
       connect client (SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1)))
       return client
+    onSocket client = Client (Socket.sendAll client) (shutdown client ShutdownSend) (Socket.recv client)
 
 -- | So many of them. The last to connect comes first.
 withMany :: Int -> Int -> ([Client] -> IO a) -> IO a
@@ -141,22 +220,22 @@ withMany count port use = go count []
     go left clients = withConnection port (\client -> go (left - 1 :: Int) (client : clients))
 
 send :: Client -> ByteString -> IO ()
-send (Client client _) = Socket.sendAll client
+send (Client sending _ _ _) = sending
 
 -- | Sends nothing any more, and still receives.
 sendEnd :: Client -> IO ()
-sendEnd (Client client _) = shutdown client ShutdownSend
+sendEnd (Client _ ending _ _) = ending
 
 -- | Some bytes; none at the end.
 receive :: Client -> IO ByteString
-receive (Client client held) = do
+receive (Client _ _ receiving held) = do
   bytes <- readIORef held
   writeIORef held B.empty
-  if B.null bytes then Socket.recv client 65536 else return bytes
+  if B.null bytes then receiving 65536 else return bytes
 
 -- | At most so many bytes, as few as arrive in one piece; none at the end. Takes nothing more from the system.
 receiveSome :: Client -> Int -> IO ByteString
-receiveSome (Client client _) = Socket.recv client
+receiveSome (Client _ _ receiving _) = receiving
 
 -- | Everything until the server closes.
 receiveAll :: Client -> IO ByteString
@@ -196,7 +275,7 @@ receiveUntilThere mark count micros client = do
 
 -- | One response of a connection that stays open.
 receiveResponse :: Client -> IO Reply
-receiveResponse client@(Client _ held) = within "a response" (go B.empty)
+receiveResponse client@(Client _ _ _ held) = within "a response" (go B.empty)
   where
     go got = do
       bytes <- receive client
@@ -207,7 +286,7 @@ receiveResponse client@(Client _ held) = within "a response" (go B.empty)
         Nothing -> go all'
 
 -- | Sends bytes on a connection of their own and returns everything until the server closes.
-exchange :: Int -> ByteString -> IO ByteString
+exchange :: Reachable server => server -> ByteString -> IO ByteString
 exchange port bytes = withConnection port $ \client -> send client bytes >> receiveAll client
 
 -- | A response taken apart.

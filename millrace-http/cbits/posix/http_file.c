@@ -1,4 +1,4 @@
-/* http_file.c - opens and reads files to be served. Knows nothing of messages. */
+/* http_file.c - opens and reads files to be served. */
 #define _GNU_SOURCE
 #include "http_file.h"
 
@@ -14,14 +14,16 @@
 #define O_PATH 0 /* not on Linux: no /proc either, and the path is as good as any */
 #endif
 
-static int check_regular(const struct stat *status) {
+static int check_regular(const struct stat *status)
+{
     if (S_ISREG(status->st_mode))
         return 0;
     return S_ISDIR(status->st_mode) ? -EISDIR : -EACCES;
 }
 
 /* The number at the end of /proc/self/fd/N; -1 if it is another path. */
-static int descriptor_in(const char *path) {
+static int descriptor_in(const char *path)
+{
     const char directory[] = "/proc/self/fd/";
     const size_t length = sizeof directory - 1;
     if (strncmp(path, directory, length) != 0 || path[length] < '1' || path[length] > '9')
@@ -34,7 +36,8 @@ static int descriptor_in(const char *path) {
 
 /* The path may be that of a file that the application has open. Another descriptor of it costs much less than opening it
  * by that path. The two share an offset, which nobody here uses. -1 if it is not open for reading. */
-static int duplicate_open_file(const char *path) {
+static int duplicate_open_file(const char *path)
+{
     int number = descriptor_in(path);
     int flags = number < 0 ? -1 : fcntl(number, F_GETFL);
     if (flags < 0 || (flags & O_PATH) || (flags & O_ACCMODE) == O_WRONLY)
@@ -42,7 +45,8 @@ static int duplicate_open_file(const char *path) {
     return fcntl(number, F_DUPFD_CLOEXEC, 0);
 }
 
-static int open_by_path(const char *path) {
+static int open_by_path(const char *path)
+{
     int descriptor;
     do { /* O_NONBLOCK: opening a pipe would wait for a writer. It means nothing to regular files. */
         descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -50,7 +54,8 @@ static int open_by_path(const char *path) {
     return descriptor;
 }
 
-int http_file_examine(int descriptor, http_file *file) {
+int http_file_examine(int descriptor, http_file *file)
+{
     struct stat status;
     int error = fstat(descriptor, &status) == 0 ? check_regular(&status) : -errno;
     if (error < 0)
@@ -61,7 +66,8 @@ int http_file_examine(int descriptor, http_file *file) {
     return 0;
 }
 
-int http_file_open(const void *path, http_file *file) {
+int http_file_open(const void *path, http_file *file)
+{
     int descriptor = duplicate_open_file(path);
     if (descriptor < 0)
         descriptor = open_by_path(path);
@@ -73,7 +79,8 @@ int http_file_open(const void *path, http_file *file) {
     return error;
 }
 
-int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int64_t offset) {
+int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int64_t offset)
+{
     size_t done = 0;
     while (done < length) {
         ssize_t count = pread(descriptor, destination + done, length - done, offset + (int64_t)done);
@@ -88,6 +95,7 @@ int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int6
     return (int64_t)done;
 }
 
-void http_file_close(int descriptor) {
+void http_file_close(int descriptor)
+{
     close(descriptor);
 }

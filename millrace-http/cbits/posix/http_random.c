@@ -1,4 +1,4 @@
-/* http_random.c - from the system. Knows nothing of what they are for. */
+/* http_random.c - from the system. */
 #define _GNU_SOURCE /* getentropy */
 #include "http_random.h"
 
@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #endif
 
-int http_random_fill(uint8_t *destination, size_t length) {
+int http_random_fill(uint8_t *destination, size_t length)
+{
     return getentropy(destination, length) == 0 ? 0 : -errno;
 }

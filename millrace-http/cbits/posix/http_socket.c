@@ -1,3 +1,4 @@
+/* http_socket.c - from the kernel, by socket options and ioctl. */
 #define _GNU_SOURCE /* struct tcp_info */
 #include "http_socket.h"
 
@@ -44,10 +45,8 @@ int http_socket_turn_away(int descriptor)
 {
     enum { FLAGS = 13, SYN = 0x02, ACK = 0x10 }; /* RFC 9293, section 3.1: the byte of the flags, and two of them */
     struct sock_filter drop_first_segments[] = {
-        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, FLAGS),
-        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, SYN | ACK),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYN, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, 0),
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, FLAGS),      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, SYN | ACK),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYN, 0, 1), BPF_STMT(BPF_RET | BPF_K, 0),
         BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
     };
     struct sock_fprog program = {.len = sizeof drop_first_segments / sizeof *drop_first_segments,

@@ -1,15 +1,17 @@
-/* http_file.c - opens and reads files to be served, by handles. Knows nothing of messages. */
+/* http_file.c - opens and reads files to be served, by handles. */
 #include "http_file.h"
 
 #include <errno.h>
 #include <windows.h>
 
-static HANDLE handle_of(int descriptor) {
+static HANDLE handle_of(int descriptor)
+{
     return (HANDLE)(intptr_t)descriptor;
 }
 
 /* The error of the last call, negative. */
-static int last_error(void) {
+static int last_error(void)
+{
     switch (GetLastError()) {
     case ERROR_FILE_NOT_FOUND:
     case ERROR_PATH_NOT_FOUND:
@@ -35,13 +37,15 @@ static int last_error(void) {
 }
 
 /* A FILETIME counts tenths of a microsecond from 1601 on. */
-static int64_t seconds_since_1970(FILETIME time) {
+static int64_t seconds_since_1970(FILETIME time)
+{
     const int64_t per_second = 10000000, from_1601_to_1970 = 11644473600;
     int64_t ticks = (int64_t)((uint64_t)time.dwHighDateTime << 32 | time.dwLowDateTime);
     return ticks / per_second - from_1601_to_1970;
 }
 
-static int examine(HANDLE handle, http_file *file) {
+static int examine(HANDLE handle, http_file *file)
+{
     BY_HANDLE_FILE_INFORMATION information;
     if (GetFileType(handle) != FILE_TYPE_DISK)
         return -EACCES;
@@ -55,11 +59,13 @@ static int examine(HANDLE handle, http_file *file) {
     return 0;
 }
 
-int http_file_examine(int descriptor, http_file *file) {
+int http_file_examine(int descriptor, http_file *file)
+{
     return examine(handle_of(descriptor), file);
 }
 
-int http_file_open(const void *path, http_file *file) {
+int http_file_open(const void *path, http_file *file)
+{
     /* Others may do with the file what they like meanwhile, as on POSIX. With FILE_FLAG_BACKUP_SEMANTICS a directory is
      * opened, too, and so told apart from what is forbidden. */
     HANDLE handle = CreateFileW(path, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
@@ -72,7 +78,8 @@ int http_file_open(const void *path, http_file *file) {
     return error;
 }
 
-int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int64_t offset) {
+int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int64_t offset)
+{
     const size_t part = 1 << 30; /* of what a DWORD holds */
     size_t done = 0;
     while (done < length) {
@@ -80,7 +87,8 @@ int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int6
         OVERLAPPED position = {.Offset = (DWORD)at, .OffsetHigh = (DWORD)(at >> 32)};
         DWORD count = 0;
         size_t left = length - done;
-        if (!ReadFile(handle_of(descriptor), destination + done, (DWORD)(left < part ? left : part), &count, &position) &&
+        if (!ReadFile(handle_of(descriptor), destination + done, (DWORD)(left < part ? left : part), &count,
+                      &position) &&
             GetLastError() != ERROR_HANDLE_EOF)
             return last_error();
         if (count == 0)
@@ -90,6 +98,7 @@ int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int6
     return (int64_t)done;
 }
 
-void http_file_close(int descriptor) {
+void http_file_close(int descriptor)
+{
     CloseHandle(handle_of(descriptor));
 }

@@ -1,4 +1,4 @@
-/* http_random.c - from the system. Knows nothing of what they are for. */
+/* http_random.c - from the system. */
 #define _CRT_RAND_S /* rand_s */
 #include <stdlib.h>
 
@@ -7,7 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
-int http_random_fill(uint8_t *destination, size_t length) {
+int http_random_fill(uint8_t *destination, size_t length)
+{
     while (length > 0) {
         unsigned int value;
         if (rand_s(&value) != 0)

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Responses as the clients of the simulation check them: by tag and to the byte. Knows no sockets.
+-- | Responses as the clients of the simulation check them: by tag and to the byte. Must not know: sockets.
 module Replies (expectReply, wrong, wrongOf) where
 
 import Control.Exception (Exception, SomeException, fromException, throwIO)

@@ -1,7 +1,7 @@
 {-# LANGUAGE CApiFFI #-}
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A directory whose files are opened so that nothing outside it can be reached; on Linux. Knows nothing of HTTP.
+-- | A directory whose files are opened so that nothing outside it can be reached; on Linux. Must not know: HTTP.
 --
 -- The same names in @windows\/@ are for Windows; the package description chooses.
 --

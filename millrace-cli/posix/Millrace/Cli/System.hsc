@@ -1,6 +1,6 @@
 {-# LANGUAGE CApiFFI #-}
 
--- | What a program asks of the operating system it runs on, on POSIX. Knows nothing of servers.
+-- | What a program asks of the operating system it runs on, on POSIX. Must not know: servers.
 --
 -- The same names in @windows\/@ are for Windows; the package description chooses.
 module Millrace.Cli.System

@@ -1,5 +1,5 @@
 -- | The memory in which the run-time system allocates (its @-A@), and when it becomes real: an operating system gives a
--- page when it is first written to. Knows nothing of servers.
+-- page when it is first written to. Must not know: servers.
 module Millrace.Cli.AllocationArea (newPopulation) where
 
 import Control.Concurrent (forkIO)

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Which content coding a client prefers (RFC 9110 section 12.5.3). Knows nothing of files.
+-- | Which content coding a client prefers (RFC 9110 section 12.5.3). Must not know: files.
 module Millrace.Cli.ContentCoding
   ( Coding (..),
     codings,

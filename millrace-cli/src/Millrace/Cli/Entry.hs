@@ -1,4 +1,4 @@
--- | What is found below a directory. Knows nothing of how it is looked up ("Millrace.Cli.Root").
+-- | What is found below a directory. "Millrace.Cli.Root" looks it up. Must not know: HTTP.
 module Millrace.Cli.Entry
   ( LinkPolicy (..),
     Entry (..),

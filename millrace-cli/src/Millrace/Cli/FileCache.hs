@@ -1,5 +1,4 @@
--- | What paths are answered with: small files in memory, large ones held open. Knows nothing of HTTP but the paths that
--- it is asked for.
+-- | What paths are answered with: small files in memory, large ones held open. Must not know: WAI, sockets.
 --
 -- Finding a file costs a dozen system calls, which is most of what a small one costs. So the representations of a file are
 -- kept for a short time, after which its path is looked up again: what is served was found by the same checks as anything

@@ -1,4 +1,4 @@
--- | Listening sockets from a host and a port, or from whoever started the program. Knows nothing of HTTP.
+-- | Listening sockets from a host and a port, or from whoever started the program.
 module Millrace.Cli.Listener
   ( withInherited,
     withListeners,

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The page that lists a directory. Knows nothing of file systems.
+-- | The page that lists a directory. Must not know: files.
 module Millrace.Cli.Listing
   ( Listed (..),
     renderListing,

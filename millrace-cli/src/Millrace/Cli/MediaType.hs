@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | What kind of content a file name promises. Knows nothing of file contents.
+-- | What kind of content a file name promises. Must not know: files.
 module Millrace.Cli.MediaType
   ( mediaType,
     ownCoding,

@@ -1,5 +1,5 @@
 -- | How many processors this process may keep busy: those that there are, or as much of their time as its control groups
--- allow it (cgroups(7)), which is how containers are given less than a machine. Knows nothing of servers.
+-- allow it (cgroups(7)), which is how containers are given less than a machine. Must not know: servers.
 module Millrace.Cli.Processors
   ( usualCores,
     coresWithin,

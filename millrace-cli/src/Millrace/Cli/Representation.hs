@@ -1,7 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | One file as it is answered with: its headers, its validators, and where its bytes are. Knows nothing of paths and
--- directories.
+-- | One file as it is answered with: its headers, its validators, and where its bytes are. Must not know: paths.
 module Millrace.Cli.Representation
   ( Representation,
     representationCoding,

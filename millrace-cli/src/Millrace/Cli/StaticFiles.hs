@@ -2,7 +2,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 {-# LANGUAGE TupleSections #-}
 
--- | A directory as a WAI application. Runs on any server; knows none.
+-- | A directory as a WAI application. Runs on any server. Must not know: servers.
 module Millrace.Cli.StaticFiles
   ( staticFiles,
     Site (..),

@@ -1,7 +1,7 @@
 {-# LANGUAGE MagicHash #-}
 {-# LANGUAGE UnboxedTuples #-}
 
--- | Numbers that many threads add to, without a lock and without allocating. Knows nothing of what is counted.
+-- | Numbers that many threads add to, without a lock and without allocating. Must not know: the rest of Millrace.
 module Millrace.Cli.Tally
   ( Tally,
     newTally,

@@ -1,5 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- | The lines of the access log, in both formats, and how they are written.
 module Millrace.Cli.AccessLogSpec (spec) where
 
 import Control.Monad (forM_)

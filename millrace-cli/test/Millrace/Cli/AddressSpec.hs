@@ -1,5 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- | Addresses as people read them.
 module Millrace.Cli.AddressSpec (spec) where
 
 import Control.Monad (forM_)

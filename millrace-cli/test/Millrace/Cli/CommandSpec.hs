@@ -1,3 +1,4 @@
+-- | The command line: what is accepted, and what is refused.
 module Millrace.Cli.CommandSpec (spec) where
 
 import Control.Monad (forM_)

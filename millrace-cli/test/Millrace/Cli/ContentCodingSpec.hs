@@ -1,5 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- | Which content coding a client prefers.
 module Millrace.Cli.ContentCodingSpec (spec) where
 
 import Millrace.Cli.ContentCoding

@@ -1,3 +1,4 @@
+-- | What is told of a machine.
 module Millrace.Cli.DoctorSpec (spec) where
 
 import Millrace.Cli.Doctor

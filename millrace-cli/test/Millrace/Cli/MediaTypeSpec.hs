@@ -1,5 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- | Media types by the names of files.
 module Millrace.Cli.MediaTypeSpec (spec) where
 
 import Control.Monad (forM_)

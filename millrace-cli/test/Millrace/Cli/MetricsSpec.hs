@@ -1,5 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- | What a server has done, as JSON and for Prometheus.
 module Millrace.Cli.MetricsSpec (spec) where
 
 import Control.Concurrent (forkIO)

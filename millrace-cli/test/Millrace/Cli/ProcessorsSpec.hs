@@ -1,5 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- | Cores by the CPU quotas of control groups.
 module Millrace.Cli.ProcessorsSpec (spec) where
 
 import Control.Monad (forM_)

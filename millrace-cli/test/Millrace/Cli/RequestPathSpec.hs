@@ -1,5 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- | Request paths: how they are decoded, and which are refused.
 module Millrace.Cli.RequestPathSpec (spec) where
 
 import Control.Monad (forM_)

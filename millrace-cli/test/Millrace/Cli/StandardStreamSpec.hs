@@ -1,5 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- | How output is cut into pieces.
 module Millrace.Cli.StandardStreamSpec (spec) where
 
 import qualified Data.ByteString as ByteString

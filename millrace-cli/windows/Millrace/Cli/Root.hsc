@@ -1,4 +1,4 @@
--- | A directory whose files are opened so that nothing outside it can be reached; on Windows. Knows nothing of HTTP.
+-- | A directory whose files are opened so that nothing outside it can be reached; on Windows. Must not know: HTTP.
 --
 -- The same names in @posix\/@ are for all other systems; the package description chooses.
 --

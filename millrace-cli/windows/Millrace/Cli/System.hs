@@ -1,4 +1,4 @@
--- | What a program asks of the operating system it runs on, on Windows. Knows nothing of servers.
+-- | What a program asks of the operating system it runs on, on Windows. Must not know: servers.
 --
 -- The same names in @posix\/@ are for all other systems; the package description chooses.
 module Millrace.Cli.System

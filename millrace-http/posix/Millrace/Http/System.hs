@@ -1,5 +1,5 @@
 -- |
--- What a server asks of the operating system beyond sockets, on POSIX. Knows nothing of serving.
+-- What a server asks of the operating system beyond sockets, on POSIX. Must not know: sessions.
 --
 -- The same names in @windows\/@ are for Windows; the package description chooses.
 module Millrace.Http.System (inheritedDescriptors, descriptorLimit, isSocketFile, removeSocketFile, rebindingOptions) where

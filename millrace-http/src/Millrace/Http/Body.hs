@@ -1,7 +1,7 @@
 {-# LANGUAGE ScopedTypeVariables #-}
 
 -- |
--- The body of a request, read when the application asks for it. Knows nothing of responses.
+-- The body of a request, read when the application asks for it. Must not know: responses.
 --
 -- The reader is the one thing that an application may go on using in another thread, or after it has returned. All
 -- reading therefore happens under a lock, and when the request is over the reader is told so under the same lock: it
@@ -23,8 +23,8 @@ import Millrace.Http.Connection
 import Millrace.Http.Exception
 import Millrace.Http.Expectation (fulfil)
 import Millrace.Http.Limits (Limits (..), Rate (..))
+import Millrace.Http.Transport (setReceiveDeadline)
 import Millrace.Http.Wire (chunksConsumed, chunksEnd, chunksForeseen, foreseeChunks, initChunks, nextChunk)
-import Millrace.Socket (setReadDeadline)
 
 -- | The body of one request.
 newtype BodyReader = BodyReader (MVar State)
@@ -213,10 +213,10 @@ takeBack connection variable = do
     then takeMVar variable
     else do
       writeRegister connection bodyIsOverRegister 1
-      deadlineAfter 0 >>= setReadDeadline socket
-      takeMVar variable <* setReadDeadline socket noDeadline
+      deadlineAfter 0 >>= setReceiveDeadline transport
+      takeMVar variable <* setReceiveDeadline transport noDeadline
   where
-    socket = connectionSocket connection
+    transport = connectionTransport connection
 
 -- | Ends the body when an exception ends the session: later uses of the reader throw 'UsedTooLate', too. Another thread of the
 -- application's may be waiting for more. It is told that no more comes, and waited for: the connection's memory is given away

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The Range header (RFC 9110 section 14). Knows nothing of files.
+-- | The Range header (RFC 9110 section 14). Must not know: files.
 module Millrace.Http.ByteRange
   ( ByteRange (..),
     Selection (..),

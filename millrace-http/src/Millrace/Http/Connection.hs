@@ -1,5 +1,5 @@
 -- |
--- One connection: its socket, the memory it works in, and the moving of bytes between the two under time limits. Knows
+-- One connection: its transport, the memory it works in, and the moving of bytes between the two under time limits. Knows
 -- nothing of what requests and responses say.
 --
 -- A connection that waits for a request has no memory but a few words. When bytes arrive it holds two lent buffers until
@@ -12,6 +12,7 @@
 module Millrace.Http.Connection
   ( Connection (..),
     newConnection,
+    connectionPeer,
 
     -- * Waiting and working
     isIdle,
@@ -24,6 +25,11 @@ module Millrace.Http.Connection
     wasOpened,
     readPhase,
     writePhase,
+    betweenRequests,
+    inHead,
+    inRequest,
+    inResponse,
+    inFarewell,
     countRequest,
     requestCount,
     armEarlyFlush,
@@ -47,9 +53,7 @@ module Millrace.Http.Connection
     streamLeftRegister,
     chunkStartRegister,
     closeOptionRegister,
-    noteStatus,
     responseBytesRegister,
-    responseCutRegister,
     bodyReceivedRegister,
     bodyIsOverRegister,
     streamingRegister,
@@ -90,12 +94,12 @@ module Millrace.Http.Connection
   )
 where
 
-import Control.Exception (IOException, SomeException, catch, mask_, onException, throwIO, uninterruptibleMask_)
+import Control.Exception (SomeException, mask_, onException, uninterruptibleMask_)
 import Control.Monad (when)
 import Control.Monad.Primitive (RealWorld)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Unsafe as BU
-import Data.IORef (IORef, writeIORef)
+import Data.IORef (IORef)
 import Data.Int (Int32, Int64)
 import Data.Primitive.ByteArray (MutableByteArray, newByteArray, readByteArray, setByteArray, writeByteArray)
 import Data.Word (Word8)
@@ -107,16 +111,13 @@ import Millrace.Deadline (Deadline, deadlineAfter, deadlineFromNanoseconds, dead
 import Millrace.Http.Delivery
 import Millrace.Http.EarlyFlush
 import Millrace.Http.Endpoint
-import Millrace.Http.Exception (isAsynchronous)
 import Millrace.Http.Expectation
 import Millrace.Http.Limits (Limits (..))
 import Millrace.Http.Settings (Settings (..))
+import Millrace.Http.Transport
+import Millrace.Http.Transport.Buffer
 import Millrace.Http.Wire
 import Millrace.Http.Worker (Worker, newWorker)
-import Millrace.Socket (ShutdownCmd (..), Socket, shutdown)
-import Millrace.Socket.ByteString (recvBufBefore)
-import Millrace.Socket.Lent (Lent, borrow, exchangeLentWithin, giveBack, lentAt, lentBytes, lentSize, recvLentWithin)
-import Network.HTTP.Types (Status)
 import Network.Socket (SockAddr)
 import Network.Wai (Request)
 import System.Posix.Types (Fd (..))
@@ -124,16 +125,13 @@ import System.Posix.Types (Fd (..))
 -- | An open connection.
 data Connection = Connection
   { connectionEndpoint :: !Endpoint,
-    connectionSocket :: !Socket,
-    connectionPeer :: !SockAddr,
+    connectionTransport :: !Transport,
     -- | The thread that serves it.
     connectionWorker :: !Worker,
     -- | Who sends the output while an application is at work.
     connectionSender :: !(IORef Sender),
     -- | What outlives a request, by 'Place'.
-    connectionPlaces :: !(MutableByteArray RealWorld),
-    -- | Where the status of the last response is kept, if somebody wants to know it; there is none of a raw one.
-    connectionStatus :: !(Maybe (IORef (Maybe Status)))
+    connectionPlaces :: !(MutableByteArray RealWorld)
   }
 
 -- Where in 'connectionPlaces' a word is.
@@ -196,11 +194,6 @@ noteOpened connection = writePlace connection openedPlace 1
 wasOpened :: Connection -> IO Bool
 wasOpened connection = (/= 0) <$> readPlace connection openedPlace
 
--- | Keeps the status of a response for who wants to know it.
-noteStatus :: Connection -> Maybe Status -> IO ()
-noteStatus connection status = mapM_ (`writeIORef` status) (connectionStatus connection)
-{-# INLINE noteStatus #-}
-
 -- | Where in the life of a request the connection is, for when an exception ends it.
 readPhase :: Connection -> IO Int
 readPhase connection = readPlace connection phasePlace
@@ -208,6 +201,14 @@ readPhase connection = readPlace connection phasePlace
 writePhase :: Connection -> Int -> IO ()
 writePhase connection = writePlace connection phasePlace
 {-# INLINE writePhase #-}
+
+-- | The phases of a connection.
+betweenRequests, inHead, inRequest, inResponse, inFarewell :: Int
+betweenRequests = 0
+inHead = 1
+inRequest = 2
+inResponse = 3
+inFarewell = 4
 
 -- | Counts a complete request head.
 countRequest :: Connection -> IO ()
@@ -267,22 +268,20 @@ flushEarly connection = do
   stop <- readRegister connection earlyStop
   start <- readRegister connection responseStartRegister
   writeRegister connection earlySent stop
-  (if stop > start then sendBytes else sendUnnoted deliver) connection buffer stop
+  (if stop > start then sendBytes else sendUnnoted NothingFollows) connection buffer stop
 
 -- | The same when the connection is over: the client is not waited for.
 retireEarlyFlush :: Connection -> IO ()
-retireEarlyFlush connection = uninterruptibleMask_ $ retireFlush connection (shutdownBoth (connectionSocket connection))
+retireEarlyFlush connection = uninterruptibleMask_ $ retireFlush connection (abort (connectionTransport connection))
 
 -- | Does the client wait for 100 (Continue)?
 connectionExpectation :: Connection -> Expectation
 connectionExpectation connection = Expectation (connectionPlaces connection) expectationPlace
 {-# INLINE connectionExpectation #-}
 
--- | Tells what has gone wrong, and with which request, whom the settings name. That nobody could be told, as when standard
--- error is a pipe without a reader, is no reason to leave the client alone.
+-- | Reports an exception, with the request that was being served: see 'reportTo'.
 report :: Connection -> Maybe Request -> SomeException -> IO ()
-report connection request failure =
-  settingsOnException (endpointSettings (connectionEndpoint connection)) request failure `catch` \second -> when (isAsynchronous second) (throwIO second)
+report = reportTo . connectionEndpoint
 
 pointer :: Int -> Ptr a
 pointer = intPtrToPtr . IntPtr
@@ -366,10 +365,6 @@ closeOptionRegister = register 18
 responseBytesRegister :: Register
 responseBytesRegister = register 19
 
--- | Did the last response end before its end?
-responseCutRegister :: Register
-responseCutRegister = register 22
-
 -- | Bytes of request body that the application was given.
 bodyReceivedRegister :: Register
 bodyReceivedRegister = register 20
@@ -419,21 +414,21 @@ onDesk :: Connection -> Int -> IO (Ptr a)
 onDesk connection offset = (`plusPtr` offset) <$> desk connection
 {-# INLINE onDesk #-}
 
--- | A connection on a socket, which stays the caller's to close. It waits, nobody is at work on it, and it has neither input
+-- | A connection on a transport, which stays the caller's to close. It waits, nobody is at work on it, and it has neither input
 -- nor output.
-newConnection :: Endpoint -> Socket -> SockAddr -> IO Connection
-newConnection endpoint socket peer = do
+newConnection :: Endpoint -> Transport -> IO Connection
+newConnection endpoint transport = do
   worker <- newWorker
   places <- newByteArray (8 * placeCount)
   setByteArray places 0 placeCount (0 :: Int)
   sender <- newSender
-  return $! Connection endpoint socket peer worker sender places Nothing
+  return $! Connection endpoint transport worker sender places
 
 -- | Parks a waiting connection until the first bytes of a request arrive, and makes it work on them. Their number, 0 at
 -- the end of the stream: it then goes on waiting. Throws @TimeExpired@ after the time limit for idle connections.
 beginWork :: Connection -> IO Int
 beginWork connection =
-  recvLentWithin (idleMicros (connectionLimits connection)) (connectionSocket connection) lentSize (startWork connection)
+  receiveFirst (connectionTransport connection) (idleMicros (connectionLimits connection)) (startWork connection)
 
 -- Masked, for the buffer's sake.
 startWork :: Connection -> Lent -> Int -> IO Int
@@ -463,12 +458,10 @@ exchange connection end = mask_ $ do
   place <- readPlace connection deskPlace
   releaseInput connection
   writePlace connection deskPlace 0
-  exchangeLentWithin
+  sendThenReceive
+    (connectionTransport connection)
     (idleMicros (connectionLimits connection))
-    (connectionSocket connection)
-    (lentAt (pointer place))
-    (outputOffset connection)
-    end
+    (Outgoing (lentAt (pointer place)) (outputOffset connection) end)
     (keepRest connection place end)
     (startWork connection)
 
@@ -565,7 +558,7 @@ fillInput connection deadline = do
   input <- readAddress connection inputAddress
   end <- readRegister connection inputStop
   size <- readRegister connection inputCapacity
-  count <- recvBufBefore deadline (connectionSocket connection) (input `plusPtr` end) (size - end)
+  count <- receiveInto (connectionTransport connection) deadline (input `plusPtr` end) (size - end)
   writeRegister connection inputStop (end + count)
   return count
 
@@ -637,11 +630,11 @@ flushOutput = flushBy sendBytes
 
 -- | The same, when more is to be sent at once: the two can go together.
 flushAhead :: Connection -> IO ()
-flushAhead = flushBy (sendBy deliverAhead)
+flushAhead = flushBy (sendBy MoreFollows)
 
 -- | The same when all that waits comes before the current response, of which nothing is sent by this.
 flushEarlier :: Connection -> IO ()
-flushEarlier = flushBy (sendUnnoted deliver)
+flushEarlier = flushBy (sendUnnoted NothingFollows)
 
 flushBy :: (Connection -> Ptr Word8 -> Int -> IO ()) -> Connection -> IO ()
 flushBy sending connection = do
@@ -657,14 +650,8 @@ flushBy sending connection = do
 breakConnection :: Connection -> IO ()
 breakConnection connection = do
   writeRegister connection keepRegister 0
-  shutdownBoth (connectionSocket connection)
+  abort (connectionTransport connection)
 {-# NOINLINE breakConnection #-}
-
-shutdownBoth :: Socket -> IO ()
-shutdownBoth socket = shutdown socket ShutdownBoth `catch` isOver
-  where
-    isOver :: IOException -> IO ()
-    isOver _ = return ()
 
 -- Nobody knows how much has gone when sending fails or is interrupted, and an application may go on all the same.
 orBreak :: Connection -> IO a -> IO a
@@ -673,16 +660,16 @@ orBreak connection action = action `onException` breakConnection connection
 
 -- | Sends bytes from the connection's own memory.
 sendBytes :: Connection -> Ptr Word8 -> Int -> IO ()
-sendBytes = sendBy deliver
+sendBytes = sendBy NothingFollows
 
-sendBy :: (Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> IO ()) -> Connection -> Ptr Word8 -> Int -> IO ()
-sendBy how connection bytes count = noteSend connection >> sendUnnoted how connection bytes count
+sendBy :: Following -> Connection -> Ptr Word8 -> Int -> IO ()
+sendBy following connection bytes count = noteSend connection >> sendUnnoted following connection bytes count
 {-# INLINE sendBy #-}
 
-sendUnnoted :: (Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> IO ()) -> Connection -> Ptr Word8 -> Int -> IO ()
-sendUnnoted how connection bytes count = do
-  limit <- totalDeadline connection
-  orBreak connection $ how (connectionPace connection) (window connection) limit (connectionSocket connection) bytes count
+sendUnnoted :: Following -> Connection -> Ptr Word8 -> Int -> IO ()
+sendUnnoted following connection bytes count = do
+  delivery <- deliveryOf connection
+  orBreak connection (deliver delivery following (Piece bytes count))
 {-# INLINE sendUnnoted #-}
 
 -- | Sends what waits together with more bytes. Says how many have gone of the latter.
@@ -693,32 +680,42 @@ sendPieces connection progress bytes = do
   waiting <- outputBuffer connection
   count <- outputEnd connection
   setOutputEnd connection 0
-  limit <- totalDeadline connection
-  orBreak connection $
-    deliverTwo (progress . max 0 . subtract count) (connectionPace connection) (window connection) limit (connectionSocket connection) waiting count bytes
+  delivery <- deliveryOf connection
+  orBreak connection (deliverTwo delivery (progress . max 0 . subtract count) (Piece waiting count) bytes)
 
 -- | Sends bytes that are no part of the response, and leaves the output alone.
 sendString :: Connection -> ByteString -> IO ()
-sendString connection bytes = BU.unsafeUseAsCStringLen bytes $ \(at, count) -> sendUnnoted deliver connection (castPtr at) count
+sendString connection bytes = BU.unsafeUseAsCStringLen bytes $ \(at, count) -> sendUnnoted NothingFollows connection (castPtr at) count
 
 -- | The same without the desk, for an application that has the connection to itself: its threads may go on after the
--- connection is over, and then get the socket's error.
+-- connection is over, and then get the transport's error.
 sendDetached :: Connection -> ByteString -> IO ()
 sendDetached connection bytes =
-  BU.unsafeUseAsCStringLen bytes (\(at, count) -> deliver (connectionPace connection) (window connection) noDeadline socket (castPtr at) count)
-    `onException` shutdownBoth socket
-  where
-    socket = connectionSocket connection
+  BU.unsafeUseAsCStringLen bytes (\(at, count) -> deliver (deliveryUntil connection noDeadline) NothingFollows (Piece (castPtr at) count))
+    `onException` abort (connectionTransport connection)
 
 -- | @sendFilePart connection progress descriptor offset count@ returns how many bytes went; fewer only if the file ended.
 sendFilePart :: Connection -> Progress -> Int32 -> Int64 -> Int64 -> IO Int64
 sendFilePart connection progress descriptor offset count = do
-  limit <- totalDeadline connection
-  orBreak connection $ deliverFile progress (connectionPace connection) (window connection) limit (connectionSocket connection) (Fd (fromIntegral descriptor)) offset count
+  delivery <- deliveryOf connection
+  orBreak connection (deliverFile delivery progress (FileSlice (Fd (fromIntegral descriptor)) offset count))
+
+deliveryOf :: Connection -> IO Delivery
+deliveryOf connection = deliveryUntil connection <$> totalDeadline connection
+{-# INLINE deliveryOf #-}
+
+deliveryUntil :: Connection -> Deadline -> Delivery
+deliveryUntil connection = Delivery (connectionTransport connection) (connectionPace connection) (window connection)
+{-# INLINE deliveryUntil #-}
 
 connectionPace :: Connection -> Pace
 connectionPace = endpointPace . connectionEndpoint
 {-# INLINE connectionPace #-}
+
+-- | The client's address, as far as it is known.
+connectionPeer :: Connection -> SockAddr
+connectionPeer = transportPeer . connectionTransport
+{-# INLINE connectionPeer #-}
 
 window :: Connection -> Window
 window connection = Window (connectionPlaces connection) windowPlace

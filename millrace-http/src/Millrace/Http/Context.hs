@@ -15,8 +15,8 @@ module Millrace.Http.Context
 where
 
 import Control.Concurrent (forkIOWithUnmask, killThread)
-import Control.Exception (IOException, bracket, catch)
-import Control.Monad (unless, void)
+import Control.Exception (bracket)
+import Control.Monad (forM_, unless)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
@@ -25,23 +25,19 @@ import Data.Char (isAlphaNum, isAscii)
 import Data.Maybe (fromMaybe)
 import qualified Data.Vault.Lazy as Vault
 import Millrace.Http.Exception (InvalidResponse (..))
+import Millrace.Http.Exchange
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.FileCache (FileCache, FileInfo, fileInfo)
-import Millrace.Operation (perform, waitReadableRequest)
-import Millrace.Socket (Socket, hasEnded, socketHandle)
 import Millrace.Timer (threadDelay)
 import Network.HTTP.Types (Header, ResponseHeaders, hConnection, hContentLength)
 import Network.HTTP.Types.Header (hTransferEncoding)
 import Network.Wai (Request, vault)
 import System.IO.Unsafe (unsafePerformIO)
 
--- | The same for all requests of a connection.
+-- | What the functions of this module work on.
 data Context = Context
-  { contextSocket :: !Socket,
-    contextFiles :: !FileCache,
-    contextHints :: !(ResponseHeaders -> IO ()),
-    -- | Given what lifts the request's limit besides.
-    contextPause :: !(IO () -> IO ())
+  { contextExchange :: !Exchange,
+    contextFiles :: !FileCache
   }
 
 contextKey :: Vault.Key Context
@@ -72,7 +68,8 @@ contextOf request = Vault.lookup contextKey (vault request)
 --
 -- @since 0.1.0
 pauseTimeout :: Request -> IO ()
-pauseTimeout request = mapM_ (`contextPause` fromMaybe (return ()) (Vault.lookup liftKey (vault request))) (contextOf request)
+pauseTimeout request = forM_ (contextOf request) $ \(Context exchange _) ->
+  ifServing exchange (liftTimeLimit exchange >> fromMaybe (return ()) (Vault.lookup liftKey (vault request)))
 
 -- | Size and time of a file, remembered for as long as 'Network.Wai.Handler.Millrace.setFileInfoCacheDuration' says.
 -- Throws an @IOError@ if it is no regular file, cannot be read, or the request was not made by this server.
@@ -92,7 +89,7 @@ getFileInfo request path = case contextOf request of
 --
 -- @since 0.1.0
 sendEarlyHints :: Request -> ResponseHeaders -> IO ()
-sendEarlyHints request fields = mapM_ (`contextHints` fields) (contextOf request)
+sendEarlyHints request fields = forM_ (contextOf request) $ \(Context exchange _) -> ifServing exchange (inform exchange fields)
 
 -- | The 103 response itself. No interim response is framed (RFC 9110, section 8.6; RFC 9112, section 6.1), and whether the
 -- connection stays is for the final one to say.
@@ -120,13 +117,7 @@ isTokenCharacter character = isAscii character && (isAlphaNum character || chara
 --
 -- @since 0.1.0
 isConnected :: Request -> IO Bool
-isConnected request = maybe (return True) (fmap not . isGone . contextSocket) (contextOf request)
-
-isGone :: Socket -> IO Bool
-isGone socket = hasEnded socket `catch` closed
-  where
-    closed :: IOException -> IO Bool
-    closed _ = return True
+isConnected request = maybe (return True) (fmap not . hasClientEnded . contextExchange) (contextOf request)
 
 -- | @onDisconnect request callback action@ runs the action; if the client goes away meanwhile ('isConnected'), runs
 -- the callback once, in a thread of its own. When the action ends, a callback
@@ -141,14 +132,14 @@ isGone socket = hasEnded socket `catch` closed
 onDisconnect :: Request -> IO () -> IO a -> IO a
 onDisconnect request callback action = case contextOf request of
   Nothing -> action
-  Just context -> bracket (watch (contextSocket context)) killThread (const action)
+  Just context -> bracket (watch (contextExchange context)) killThread (const action)
   where
-    watch socket = forkIOWithUnmask (\unmask -> unmask (awaitEnd socket >> callback))
+    watch exchange = forkIOWithUnmask (\unmask -> unmask (awaitEnd exchange >> callback))
 
-awaitEnd :: Socket -> IO ()
-awaitEnd socket = do
-  void (perform (waitReadableRequest (socketHandle socket)))
-  gone <- isGone socket
-  unless gone (threadDelay pauseMicros >> awaitEnd socket)
+awaitEnd :: Exchange -> IO ()
+awaitEnd exchange = do
+  awaitClientInput exchange
+  gone <- hasClientEnded exchange
+  unless gone (threadDelay pauseMicros >> awaitEnd exchange)
   where
     pauseMicros = 200000

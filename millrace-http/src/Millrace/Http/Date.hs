@@ -1,5 +1,5 @@
 -- |
--- Dates in header fields (RFC 9110, section 5.6.7). Knows nothing of requests.
+-- Dates in header fields (RFC 9110, section 5.6.7). Must not know: requests.
 module Millrace.Http.Date (Seconds, currentSeconds, formatHttpDate, parseHttpDate) where
 
 import Data.ByteString (ByteString)

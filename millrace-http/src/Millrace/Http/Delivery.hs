@@ -1,35 +1,41 @@
 -- |
--- Hands bytes to a socket for as long as the client takes them. Knows nothing of what the bytes mean.
+-- Hands bytes to a transport for as long as the client takes them. Must not know: requests, responses.
 --
--- What counts is progress, not how long a response takes: a client that reads slowly is served, one that acknowledges
--- nothing for too long is given up. The kernel tells of room in a socket only when a third of its queue is free, and
--- that queue holds megabytes; a slow client would seem dead for minutes. So a wait is cut into slices, after each of
--- which the length of the queue (SIOCOUTQ, tcp(7)) shows whether the client has acknowledged anything. Who takes
+-- What counts is progress, not how long a response takes. A client that reads slowly is served; a client that acknowledges
+-- nothing for too long is given up. The kernel reports room in a socket only when a third of its queue is free, and that
+-- queue holds megabytes, so a slow client would seem dead for minutes. Therefore a wait is cut into slices. After each slice
+-- the length of the queue (SIOCOUTQ, tcp(7)) shows whether the client has acknowledged anything. A client that takes
 -- everything within a slice is not measured at all, unless a rate is asked for.
-module Millrace.Http.Delivery (Pace, makePace, isPaced, Window (..), Progress, deliver, deliverAhead, deliverTwo, deliverFile) where
+module Millrace.Http.Delivery
+  ( Pace,
+    makePace,
+    isPaced,
+    Window (..),
+    Delivery (..),
+    Progress,
+    deliver,
+    deliverTwo,
+    deliverFile,
+  )
+where
 
 import Control.Exception (throwIO)
-import Control.Monad (unless, void, when)
+import Control.Monad (void, when)
 import Control.Monad.Primitive (RealWorld)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Unsafe as BU
 import Data.Int (Int64)
 import Data.Maybe (isJust)
 import Data.Primitive.ByteArray (MutableByteArray, readByteArray, writeByteArray)
-import Data.Word (Word64, Word8)
-import Foreign.C.Error (Errno (..), eTIMEDOUT)
-import Foreign.C.Types (CInt (..))
-import Foreign.Marshal.Alloc (allocaBytes)
-import Foreign.Ptr (Ptr, castPtr, plusPtr)
-import Foreign.Storable (pokeElemOff)
+import Data.Word (Word64)
+import Foreign.C.Error (Errno (..), eTIMEDOUT, errnoToIOError)
+import Foreign.Ptr (castPtr, plusPtr)
 import Millrace.Deadline (Deadline, deadlineAfter, earlier, monotonicNanoseconds, noDeadline)
 import Millrace.Http.Exception (sendingResponse)
 import Millrace.Http.Limits (Limits (..), Rate (..))
-import Millrace.Operation
-import Millrace.Socket (Socket, socketHandle)
-import System.Posix.Types (Fd)
+import Millrace.Http.Transport
 
--- | How long to be patient with any client.
+-- | How patient the server is with a slow client.
 data Pace = Pace
   { -- Without a byte acknowledged; 0: for ever.
     paceSilenceMicros :: !Int,
@@ -54,68 +60,62 @@ isPaced :: Pace -> Bool
 isPaced pace = isJust (paceRate pace)
 {-# INLINE isPaced #-}
 
--- | Where a connection keeps count: two words from an index on, which are for nothing else and 0 at first. They are
--- microseconds waited, and bytes acknowledged meanwhile, in the current window of the rate.
+-- | Where a connection keeps count, in the current window of the rate: two words from an index on, 0 at first. They are the
+-- microseconds waited, and the bytes acknowledged meanwhile.
 data Window = Window !(MutableByteArray RealWorld) !Int
 
--- | @deliver pace window limit socket bytes count@ sends all bytes. Parks while the client takes none. Throws an @IOError@, of
--- type @TimeExpired@ if the client was too slow or the limit has passed; part of the bytes may have gone then.
-deliver :: Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
-deliver = deliverBy id
+-- | What all sending on a connection has in common. The 'Deadline' holds whatever the client's pace is.
+data Delivery = Delivery
+  { deliveryTransport :: !Transport,
+    deliveryPace :: !Pace,
+    deliveryWindow :: !Window,
+    deliveryLimit :: !Deadline
+  }
+
+-- | Sends all bytes of a piece. Parks while the client takes none. Throws an @IOError@, of type @TimeExpired@ if the client was
+-- too slow or the limit has passed; part of the bytes may have gone then.
+deliver :: Delivery -> Following -> Piece -> IO ()
+deliver delivery following (Piece bytes count) = do
+  first <- firstAttempt delivery (attemptFrom 0)
+  case first of
+    Moved moved | moved == count -> return ()
+    _ -> void (continueSending delivery (Transfer count attemptFrom (\_ -> return ())) 0 first)
+  where
+    attemptFrom done limit =
+      attemptSend (deliveryTransport delivery) following limit (Piece (bytes `plusPtr` done) (min (count - done) pieceMax))
+    {-# INLINE attemptFrom #-}
 {-# INLINE deliver #-}
 
--- | The same, with more to be delivered at once, so that the kernel can send both together.
-deliverAhead :: Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
-deliverAhead = deliverBy moreFollows
-{-# NOINLINE deliverAhead #-}
-
-deliverBy :: (Request Word8 -> Request Word8) -> Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
-deliverBy how pace window limit socket bytes count = do
-  result <- firstAttempt pace limit (request 0)
-  unless (result == fromIntegral count) $
-    void (goOn (\_ -> return ()) pace window limit socket result count 0 request)
-  where
-    request done = how (sendRequest False (socketHandle socket) (bytes `plusPtr` done) (min (count - done) pieceMax))
-{-# INLINE deliverBy #-}
-
--- | Is told how many bytes have gone in all, whenever some have.
+-- | Called with the number of bytes that have gone in all, whenever some have.
 type Progress = Int -> IO ()
 
--- | @deliverTwo progress pace window limit socket bytes count string@ sends bytes and then a string, together as far as
--- possible.
-deliverTwo :: Progress -> Pace -> Window -> Deadline -> Socket -> Ptr Word8 -> Int -> ByteString -> IO ()
-deliverTwo progress pace window limit socket first size string = BU.unsafeUseAsCStringLen string $ \(second, rest) -> do
-  result <- allocaBytes (2 * vectorElementSize) $ \vector -> do
-    pokeElement vector 0 first size
-    pokeElement vector 1 (castPtr second) (min rest pieceMax)
-    firstAttempt pace limit (partial (sendVectorRequest handle vector 2))
-  void . goOn progress pace window limit socket result (size + rest) 0 $ \done ->
-    if done < size
-      then sendRequest False handle (first `plusPtr` done) (size - done)
-      else sendRequest False handle (castPtr second `plusPtr` (done - size)) (min (size + rest - done) pieceMax)
+-- | Sends a piece and then a string, together as far as possible.
+deliverTwo :: Delivery -> Progress -> Piece -> ByteString -> IO ()
+deliverTwo delivery progress (Piece first size) string = BU.unsafeUseAsCStringLen string $ \(second, rest) -> do
+  let total = size + rest
+      restFrom skipped = Piece (castPtr second `plusPtr` skipped) (min (rest - skipped) pieceMax)
+      attemptFrom done limit
+        | done < size = attemptSend transport MoreFollows limit (Piece (first `plusPtr` done) (size - done))
+        | otherwise = attemptSend transport NothingFollows limit (restFrom (done - size))
+  together <- firstAttempt delivery (\limit -> attemptSendTwo transport limit (Piece first size) (restFrom 0))
+  void (continueSending delivery (Transfer total attemptFrom progress) 0 together)
   where
-    handle = socketHandle socket
+    transport = deliveryTransport delivery
 
--- struct iovec
-vectorElementSize :: Int
-vectorElementSize = 16
-
-pokeElement :: Ptr Word8 -> Int -> Ptr Word8 -> Int -> IO ()
-pokeElement vector index base size = do
-  pokeElemOff (castPtr vector) (2 * index) base
-  pokeElemOff (castPtr vector) (2 * index + 1) size
-
--- | @deliverFile progress pace window limit socket file offset count@ sends a part of a file. Returns how many bytes went;
--- fewer only if the file ended. Throws like 'deliver'.
-deliverFile :: Progress -> Pace -> Window -> Deadline -> Socket -> Fd -> Int64 -> Int64 -> IO Int64
-deliverFile progress pace window limit socket file offset count
+-- | Sends a part of a file. Returns how many bytes went: fewer only if the file ended. Throws like 'deliver'.
+deliverFile :: Delivery -> Progress -> FileSlice -> IO Int64
+deliverFile delivery progress (FileSlice file offset count)
   | count <= 0 = return 0
   | otherwise = do
-    result <- firstAttempt pace limit (request 0)
-    fromIntegral <$> goOn progress pace window limit socket result (fromIntegral count) 0 request
+    first <- firstAttempt delivery (attemptFrom 0)
+    fromIntegral <$> continueSending delivery (Transfer (fromIntegral count) attemptFrom progress) 0 first
   where
-    request :: Int -> Request ()
-    request done = sendFileRequest (socketHandle socket) file (offset + fromIntegral done) (count - fromIntegral done)
+    attemptFrom :: Int -> TimeLimit -> IO Attempt
+    attemptFrom done limit =
+      attemptSendFile
+        (deliveryTransport delivery)
+        limit
+        (FileSlice file (offset + fromIntegral done) (count - fromIntegral done))
 
 -- An operation may move all its bytes within one call that holds off the garbage collector.
 pieceMax :: Int
@@ -124,89 +124,88 @@ pieceMax = 262144
 ------------------------------------------------------------------------------------------------------------------------
 -- Patience
 
-timedOut :: Int64
-timedOut = let Errno number = eTIMEDOUT in negate (fromIntegral number)
-
--- Performs a request, but waits no longer than one slice.
-performSlice :: Pace -> Deadline -> Request a -> IO Int64
-performSlice pace limit request
-  | limit == noDeadline = perform (within (paceSliceMicros pace) request)
-  | paceSliceMicros pace == 0 = perform (before limit request)
+-- Makes an attempt that waits no longer than one slice.
+withinSlice :: Delivery -> (TimeLimit -> IO Attempt) -> IO Attempt
+withinSlice delivery attempt
+  | limit == noDeadline = attempt (Within sliceMicros)
+  | sliceMicros == 0 = attempt (Before limit)
   | otherwise = do
-    deadline <- deadlineAfter (paceSliceMicros pace)
-    perform (before (earlier limit deadline) request)
-{-# INLINE performSlice #-}
+    deadline <- deadlineAfter sliceMicros
+    attempt (Before (earlier limit deadline))
+  where
+    limit = deliveryLimit delivery
+    sliceMicros = paceSliceMicros (deliveryPace delivery)
+{-# INLINE withinSlice #-}
 
--- Nearly always the only one. Where a rate is asked for, every wait is measured, and this one is left out.
-firstAttempt :: Pace -> Deadline -> Request a -> IO Int64
-firstAttempt pace limit request
-  | isPaced pace = return timedOut
-  | otherwise = performSlice pace limit request
+-- Nearly always the only attempt. Where a rate is asked for, every wait is measured, and this attempt is left out.
+firstAttempt :: Delivery -> (TimeLimit -> IO Attempt) -> IO Attempt
+firstAttempt delivery attempt
+  | isPaced (deliveryPace delivery) = return TimedOut
+  | otherwise = withinSlice delivery attempt
 {-# INLINE firstAttempt #-}
 
--- After an attempt that had this result: makes others until so many bytes went in all, or one of them moves none. Says
--- how many went.
-goOn :: Progress -> Pace -> Window -> Deadline -> Socket -> Int64 -> Int -> Int -> (Int -> Request a) -> IO Int
-goOn progress pace window limit socket result count before' request
-  | result == timedOut = persist progress pace window limit socket count before' request
-  | result < 0 = throwIO (failed socket result)
-  | otherwise = do
+-- So many bytes to send in all; an attempt at sending what is left after so many bytes; and an observer.
+data Transfer = Transfer !Int (Int -> TimeLimit -> IO Attempt) !Progress
+
+-- @continueSending delivery transfer done attempt@: after an attempt that ended like this, makes others until all bytes went,
+-- or an attempt moves none. Returns how many went.
+continueSending :: Delivery -> Transfer -> Int -> Attempt -> IO Int
+continueSending delivery transfer@(Transfer count attemptFrom progress) before' attempt = case attempt of
+  TimedOut -> persist delivery transfer before'
+  Failed errno -> throwIO (failed delivery errno)
+  Moved moved -> do
+    let done = before' + moved
     progress done
-    if result == 0 || done >= count
+    if moved == 0 || done >= count
       then return done
-      else do
-        next <- performSlice pace limit (request done)
-        goOn progress pace window limit socket next count done request
-  where
-    done = before' + fromIntegral result
-{-# NOINLINE goOn #-}
+      else withinSlice delivery (attemptFrom done) >>= continueSending delivery transfer done
+{-# NOINLINE continueSending #-}
 
-failed :: Socket -> Int64 -> IOError
-failed socket = failure sendingResponse (show socket)
+failed :: Delivery -> Errno -> IOError
+failed delivery errno = errnoToIOError sendingResponse errno Nothing (Just (describeTransport (deliveryTransport delivery)))
 
--- The same, and the client is watched: it takes less than we have.
-persist :: Progress -> Pace -> Window -> Deadline -> Socket -> Int -> Int -> (Int -> Request a) -> IO Int
-persist progress pace window limit socket count start request = do
+-- The same for a client that takes less than we have: it is watched.
+persist :: Delivery -> Transfer -> Int -> IO Int
+persist delivery (Transfer count attemptFrom progress) start = do
   now <- monotonicNanoseconds
-  queued <- queuedBytes socket
+  queued <- queuedBytes transport
   go now now queued start
   where
     go quietSince before' queued done
       | done >= count = return done
       | otherwise = do
-        result <- performSlice pace limit (request done)
+        attempt <- withinSlice delivery (attemptFrom done)
         now <- monotonicNanoseconds
-        left <- queuedBytes socket
-        let acknowledged = max 0 (fromIntegral result) + queued - left
-        measure pace window socket (now - before') acknowledged
-        case compare result 0 of
-          GT -> progress (done + fromIntegral result) >> go now now left (done + fromIntegral result)
-          EQ -> return done
-          LT
-            | result /= timedOut -> throwIO (failed socket result)
+        left <- queuedBytes transport
+        let moved = case attempt of Moved bytes -> bytes; _ -> 0
+            acknowledged = moved + queued - left
+        measure delivery (now - before') acknowledged
+        case attempt of
+          Moved 0 -> return done
+          Moved _ -> progress (done + moved) >> go now now left (done + moved)
+          Failed errno -> throwIO (failed delivery errno)
+          TimedOut
             | acknowledged > 0 -> checkLimit >> go now now left done
-            | paceSilenceMicros pace > 0 && now - quietSince >= nanoseconds (paceSilenceMicros pace) -> throwIO (failed socket timedOut)
+            | silenceMicros > 0 && now - quietSince >= nanoseconds silenceMicros -> tooSlow
             | otherwise -> checkLimit >> go quietSince now left done
+    transport = deliveryTransport delivery
+    silenceMicros = paceSilenceMicros (deliveryPace delivery)
+    tooSlow = throwIO (failed delivery eTIMEDOUT)
     checkLimit = do
       now <- deadlineAfter 0
-      when (limit <= now) (throwIO (failed socket timedOut))
+      when (deliveryLimit delivery <= now) tooSlow
 
 nanoseconds :: Int -> Word64
 nanoseconds micros = 1000 * fromIntegral micros
 
 -- Counts what was a wait, not what merely took its time.
-measure :: Pace -> Window -> Socket -> Word64 -> Int -> IO ()
-measure pace (Window words' index) socket elapsed acknowledged = case paceRate pace of
-  Just (Rate bytes window) | elapsed >= nanoseconds 1000 -> do
-    waited <- (+ fromIntegral (elapsed `quot` 1000)) <$> readByteArray words' index
-    moved <- (+ acknowledged) <$> readByteArray words' (index + 1)
-    when (waited >= window && moved < bytes) (throwIO (failed socket timedOut))
-    writeByteArray words' index (if waited >= window then 0 else waited)
-    writeByteArray words' (index + 1) (if waited >= window then 0 else moved)
+measure :: Delivery -> Word64 -> Int -> IO ()
+measure delivery elapsed acknowledged = case paceRate (deliveryPace delivery) of
+  Just (Rate bytes windowMicros) | elapsed >= nanoseconds 1000 -> do
+    let Window counts index = deliveryWindow delivery
+    waited <- (+ fromIntegral (elapsed `quot` 1000)) <$> readByteArray counts index
+    moved <- (+ acknowledged) <$> readByteArray counts (index + 1)
+    when (waited >= windowMicros && moved < bytes) (throwIO (failed delivery eTIMEDOUT))
+    writeByteArray counts index (if waited >= windowMicros then 0 else waited)
+    writeByteArray counts (index + 1) (if waited >= windowMicros then 0 else moved)
   _ -> return ()
-
-foreign import ccall unsafe "http_socket_queued"
-  c_queued :: CInt -> IO Int64
-
-queuedBytes :: Socket -> IO Int
-queuedBytes socket = maybe 0 fromIntegral <$> whileOpen (socketHandle socket) c_queued

@@ -3,7 +3,7 @@
 
 -- |
 -- Sends the responses that wait in a connection's output when the application goes on after it has responded, or is to
--- give the next one, and does not come to an end at once. Knows nothing of connections: it is told what to run.
+-- give the next one, and does not come to an end at once. Must not know: connections.
 --
 -- How long an application will take cannot be known, but whether it gives up the processor can: the manager of the
 -- capability looks after all threads that can run have had their turn, and not before. Mostly it finds that nothing is

@@ -1,20 +1,23 @@
 -- |
 -- What all connections of a server share. Knows nothing of any one of them.
-module Millrace.Http.Endpoint (Endpoint (..), Phase (..), newEndpoint, enterPhase) where
+module Millrace.Http.Endpoint (Endpoint (..), Phase (..), newEndpoint, enterPhase, reportTo) where
 
+import Control.Exception (SomeException, catch, throwIO)
+import Control.Monad (when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as C8
 import Data.IORef (IORef, atomicModifyIORef', newIORef)
 import Data.Maybe (catMaybes, fromMaybe)
-import Millrace.Http.Answer (Answer (..))
+import Millrace.Http.Answer.Observer (Answer (..))
 import Millrace.Http.Delivery (Pace, makePace)
 import Millrace.Http.EarlyFlush (Flushers, newFlushers)
+import Millrace.Http.Exception (isAsynchronous)
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.FileCache (FileCache, newFileCache)
 import Millrace.Http.Limits (Limits, limitsOf, secondsInMicros)
 import Millrace.Http.ServerState (ServerState, newServerState)
 import Millrace.Http.Settings (Settings (..))
-import Network.Wai (defaultRequest, remoteHost)
+import Network.Wai (Request, defaultRequest, remoteHost)
 
 -- | A server, as its connections see it.
 data Endpoint = Endpoint
@@ -55,6 +58,13 @@ newEndpoint settings =
 enterPhase :: Endpoint -> Phase -> IO Bool
 enterPhase endpoint phase = atomicModifyIORef' (endpointPhase endpoint) $ \current ->
   (max current phase, current < phase)
+
+-- | Calls the settings' action for exceptions, with the request that was being served. That action may fail, as when standard
+-- error is a pipe without a reader. The client is served all the same.
+reportTo :: Endpoint -> Maybe Request -> SomeException -> IO ()
+reportTo endpoint request failure =
+  settingsOnException (endpointSettings endpoint) request failure `catch` \second -> when (isAsynchronous second) (throwIO second)
+{-# NOINLINE reportTo #-}
 
 observers :: Settings -> [Answer -> IO ()]
 observers settings = catMaybes [logged <$> settingsLogger settings, settingsOnAnswer settings]

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Entity tags (RFC 9110 section 8.8.3) and lists of them. Knows nothing of files.
+-- | Entity tags (RFC 9110 section 8.8.3) and lists of them. Must not know: files.
 module Millrace.Http.EntityTag
   ( EntityTag (..),
     Strength (..),

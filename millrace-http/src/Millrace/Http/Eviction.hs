@@ -1,5 +1,5 @@
 -- |
--- Who of many gives way to a newcomer, without looking at all of them for each newcomer. Knows nothing of connections.
+-- Who of many gives way to a newcomer, without looking at all of them for each newcomer. Must not know: connections.
 --
 -- A look at all finds those who could give way, the first of them first. They are kept in mind, and asked one by one; only
 -- when they are used up, all are looked at again. That pays where a look finds many. Where it finds few, looking would

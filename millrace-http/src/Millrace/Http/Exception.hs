@@ -1,8 +1,8 @@
 {-# LANGUAGE ScopedTypeVariables #-}
 
 -- |
--- What can be wrong with a request or a response, as exceptions, and the statuses that answer them. Knows nothing of
--- connections.
+-- What can be wrong with a request or a response, as exceptions, and the statuses that answer them.
+-- Must not know: connections.
 module Millrace.Http.Exception
   ( InvalidRequest (..),
     invalidRequestFromError,

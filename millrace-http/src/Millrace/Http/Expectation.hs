@@ -4,7 +4,7 @@
 -- |
 -- Whether a client waits for 100 (Continue), and who may still tell it to go on. One thread of an application may read the
 -- request's body, which does that, while another one responds; and once the final response has begun it would be too late
--- (RFC 9110, section 15.2). Knows nothing of connections.
+-- (RFC 9110, section 15.2). Must not know: connections.
 module Millrace.Http.Expectation (Expectation (..), setExpectation, isExpecting, fulfil, dismiss) where
 
 import Control.Exception (finally)

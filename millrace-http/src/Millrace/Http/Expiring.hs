@@ -1,7 +1,7 @@
 {-# LANGUAGE TupleSections #-}
 
 -- |
--- A map whose entries live for a fixed time. Knows nothing of what they mean.
+-- A map whose entries live for a fixed time. Must not know: HTTP.
 --
 -- @since 0.1.0
 module Millrace.Http.Expiring (Expiring, newExpiring, remembersNothing, recall, remember, forgetAll) where

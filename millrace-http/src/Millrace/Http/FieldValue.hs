@@ -1,5 +1,5 @@
 -- |
--- Values of header fields. Knows nothing of messages.
+-- Values of header fields. Must not know: requests, responses.
 module Millrace.Http.FieldValue (harmless) where
 
 import Data.ByteString (ByteString)

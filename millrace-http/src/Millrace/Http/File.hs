@@ -1,6 +1,6 @@
 -- |
--- Which part of a file answers a request: conditional requests and ranges (RFC 9110, sections 13 and 14). Pure. Knows
--- nothing of connections and descriptors.
+-- Which part of a file answers a request: conditional requests and ranges (RFC 9110, sections 13 and 14). Pure.
+-- Must not know: connections, sockets.
 module Millrace.Http.File (FileFacts (..), Answer (..), chooseAnswer) where
 
 import Control.Applicative ((<|>))

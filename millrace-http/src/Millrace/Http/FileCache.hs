@@ -4,9 +4,9 @@
 --
 -- A kept descriptor is counted by those who use it, and closed by the last one: its number cannot come to mean another
 -- file under the hands of somebody who is still sending.
-module Millrace.Http.FileCache (FileCache, OpenFile (..), FileInfo (..), newFileCache, closeFileCache, withOpenFile, fileInfo, fileError, sendingFile) where
+module Millrace.Http.FileCache (FileCache, OpenFile (..), FileInfo (..), newFileCache, closeFileCache, withOpenFile, fileInfo, fileError) where
 
-import Control.Exception (bracket, catch, throwIO)
+import Control.Exception (bracket, throwIO)
 import Control.Monad (unless, (>=>))
 import Data.ByteString (ByteString)
 import Data.Int (Int32)
@@ -14,14 +14,12 @@ import Foreign.C.Error (Errno (..), eNOENT, errnoToIOError)
 import Foreign.C.Types (CInt, CTime (..))
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, castPtr)
-import GHC.IO.Exception (IOException (ioe_errno))
 import Millrace.Http.Date (formatHttpDate)
 import Millrace.Http.Exception (usingFile)
 import Millrace.Http.Expiring
 import Millrace.Http.File (FileFacts (..))
 import Millrace.Http.Shared
 import Millrace.Http.Wire
-import Millrace.Socket.File (isErrorOfFile)
 import Network.HTTP.Date (HTTPDate, epochTimeToHTTPDate)
 import System.IO.Error (isFullError)
 import System.Posix.Internals (withFilePath)
@@ -103,13 +101,6 @@ examined path descriptor = asOpenFile path (examineFile descriptor)
 -- | What the system said of the file at a path.
 fileError :: FilePath -> Errno -> IOError
 fileError path number = errnoToIOError usingFile number Nothing (Just path)
-
--- | Sends bytes of the file at a path. What fails because of the file is said of that, not of the client.
-sendingFile :: FilePath -> IO a -> IO a
-sendingFile path send =
-  send `catch` \failure -> throwIO $ case Errno <$> ioe_errno failure of
-    Just number | isErrorOfFile number -> fileError path number
-    _ -> failure
 
 asOpenFile :: FilePath -> (Ptr File -> IO CInt) -> IO (Either IOError OpenFile)
 asOpenFile path fill = allocaBytes fileSize $ \file -> do

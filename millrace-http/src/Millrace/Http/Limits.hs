@@ -1,5 +1,5 @@
 -- |
--- The limits of the settings, once worked out, in the units in which they are applied. Knows nothing of connections.
+-- The limits of the settings, once worked out, in the units in which they are applied. Must not know: connections.
 module Millrace.Http.Limits (Limits (..), Rate (..), limitsOf, secondsInMicros, millisInMicros) where
 
 import Data.Maybe (fromMaybe)

@@ -1,6 +1,6 @@
 -- |
 -- Listening sockets: for a port and a host preference, for a path, those that were inherited, and how each of them
--- takes its leave. Knows nothing of serving.
+-- takes its leave. Must not know: sessions.
 --
 -- A client is connected as soon as the kernel has queued its connection; closing the last descriptor of a listening
 -- socket resets all that is queued. Nothing of it must get lost when one server takes over from another.
@@ -30,7 +30,7 @@ import Foreign.C.Error (Errno (..), eADDRINUSE, eCONNREFUSED)
 import Foreign.C.Types (CInt (..))
 import GHC.IO.Exception (IOErrorType (InvalidArgument), IOException (..))
 import Millrace.Deadline (monotonicNanoseconds)
-import Millrace.Http.Arrival (hasArrived)
+import Millrace.Http.Transport.Plain (hasArrived)
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.System
 import Millrace.Operation (whileOpen)

@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Several ranges of a representation as one body, multipart/byteranges (RFC 9110 section 14.6). Knows nothing of
--- where the representation is.
+-- | Several ranges of a representation as one body, multipart/byteranges (RFC 9110 section 14.6).
+-- Must not know: files.
 module Millrace.Http.Multipart
   ( Multipart (..),
     Boundary,

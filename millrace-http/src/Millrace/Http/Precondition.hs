@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Conditional requests (RFC 9110 section 13). Decides, but answers nothing and knows nothing of files.
+-- | Conditional requests (RFC 9110 section 13). Decides, but answers nothing. Must not know: files.
 module Millrace.Http.Precondition
   ( Validators (..),
     modificationTime,

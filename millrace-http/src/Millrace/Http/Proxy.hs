@@ -1,6 +1,6 @@
 -- |
--- The header by which a proxy tells on whose behalf it connects: the PROXY protocol, versions 1 and 2. Knows nothing of
--- HTTP.
+-- The header by which a proxy tells on whose behalf it connects: the PROXY protocol, versions 1 and 2.
+-- Must not know: requests, responses.
 module Millrace.Http.Proxy (readProxyHeader) where
 
 import Control.Exception (IOException, catch, throwIO, toException, try)
@@ -18,7 +18,7 @@ import Millrace.Http.Endpoint (Endpoint (..))
 import Millrace.Http.Exception (InvalidRequest (..), isTimeExpired)
 import Millrace.Http.Limits (Limits (..))
 import Millrace.Http.Settings (ProxyProtocol (..), Settings (..))
-import Millrace.Socket
+import Network.Socket
 import Text.Read (readMaybe)
 
 -- | Takes the header off the input, as far as the settings want one, and returns the client's address if it tells one. Parks

@@ -3,7 +3,7 @@
 {-# OPTIONS_GHC -Wno-deprecations #-}
 
 -- |
--- A WAI request from a parsed head. Knows nothing of sockets and bodies.
+-- A WAI request from a parsed head. Must not know: connections, responses.
 --
 -- The head is copied once, together with the parser's table of fields; path, query and header values are slices of
 -- that copy. What is larger than a slice is made when the application asks for it.

@@ -1,5 +1,5 @@
 -- |
--- The ways to start a server. Knows nothing of how it serves.
+-- The ways to start a server. Must not know: sessions.
 module Millrace.Http.Run
   ( run,
     runEnv,

@@ -1,22 +1,19 @@
 -- |
--- A server: accepts connections on a listening socket, runs a session in a thread for each, and shuts down. Knows
--- nothing of HTTP.
+-- A server: accepts connections on a listening socket, runs a session in a thread for each, and shuts down.
+-- Must not know: requests, responses.
 module Millrace.Http.Server (runListeners) where
 
 import Control.Concurrent (forkIO, forkOn, getNumCapabilities)
 import Control.Concurrent.STM (atomically, check, modifyTVar', newTVarIO, readTVar, readTVarIO, writeTVar)
 import Control.Exception
 import Control.Monad (filterM, forM_, guard, replicateM, unless, void, when)
-import Data.Either (lefts)
 import Data.IORef
-import Data.Int (Int64)
 import Data.IntMap.Strict (IntMap)
 import qualified Data.IntMap.Strict as IntMap
 import Data.List (sortOn)
 import Data.Maybe (fromMaybe)
 import Data.Word (Word64)
 import Foreign.C.Error (Errno (..), eBADF, eINVAL, eMFILE, eNFILE, eNOTSOCK, errnoToIOError)
-import Foreign.C.Types (CInt (..))
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
 import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
 import Millrace.Http.Connection
@@ -24,14 +21,15 @@ import Millrace.Http.Endpoint
 import Millrace.Http.Eviction
 import Millrace.Http.Exception (ConnectionsCutOff (..), acceptingConnection, isTimeExpired)
 import Millrace.Http.FileCache (closeFileCache)
+import Millrace.Http.Lifetime (runConnection)
 import Millrace.Http.Listener (Listener (..), closeListener, inFlightMicros, retire)
 import Millrace.Http.NetworkSocket (closeTheirs, duplicate)
 import Millrace.Http.ServerState
-import Millrace.Http.Session (isLeaving, runSession)
+import Millrace.Http.Session (isLeaving)
 import Millrace.Http.Settings (Settings (..))
 import Millrace.Http.System (descriptorLimit)
+import Millrace.Http.Transport (abort, closeTransport, endReceiving, plainTransport, quietMillis)
 import Millrace.Http.Worker
-import Millrace.Operation (whileOpen)
 import Millrace.Socket
 import Millrace.Timer (registerDelay, threadDelay)
 import qualified Network.Socket as Network
@@ -277,7 +275,7 @@ askToEnd (Candidate registry number) = readIORef registry >>= maybe (return Stay
           | not silent -> return NotYet
           | otherwise -> GivesWay <$ sayEnd connection
     -- A new one may have a request on its way.
-    isSilent connection = maybe False (>= silentMillis) <$> quietMillis (connectionSocket connection)
+    isSilent connection = maybe False (>= silentMillis) <$> quietMillis (connectionTransport connection)
 
 -- Longer than a request takes whose first segments were lost.
 silentMillis :: Int
@@ -286,12 +284,12 @@ silentMillis = 5000
 -- Returns what starts its thread.
 admitConnection :: Endpoint -> Registry -> Application -> Int -> Socket -> SockAddr -> IO (IO ())
 admitConnection endpoint registry application number peerSocket peer = do
-  connection <- newConnection endpoint peerSocket peer
+  connection <- newConnection endpoint (plainTransport peerSocket peer)
   countConnection state
   atomicModifyIORef' registry (\open -> (IntMap.insert number connection open, ()))
   let -- In this order: who ends a server waits until nothing is registered, and then nothing may be open or counted.
       release = do
-        close (connectionSocket connection) `catch` ignore
+        closeTransport (connectionTransport connection) `catch` ignore
         discountConnection state
         atomicModifyIORef' registry (\open -> (IntMap.delete number open, ()))
       noThread :: SomeException -> IO ()
@@ -300,35 +298,6 @@ admitConnection endpoint registry application number peerSocket peer = do
   where
     settings = endpointSettings endpoint
     state = endpointState endpoint
-
--- Starts masked, in a thread of its own. What has to be done at the end is not interrupted by the server's end. One handler for
--- all: each is kept for as long as the connection is (decision 9).
-runConnection :: Connection -> Application -> IO () -> IO ()
-runConnection connection application release = do
-  outcome <- atWork (connectionWorker connection) $ do
-    -- Masked, as with Warp: no exception comes between what it does and the note that the other action is to undo it.
-    wanted <- settingsOnOpen (endpointSettings (connectionEndpoint connection)) (connectionPeer connection)
-    noteOpened connection
-    when wanted (interruptible (runSession connection application))
-  finish connection outcome `finally` release
-
--- Out of line, as all that outlives a session: the fewer words stay on the stack, the better (decision 9). Throws nothing but
--- what an exception is that is bottom.
-finish :: Connection -> Either SomeException () -> IO ()
-finish connection outcome = do
-  finished <- try $ do
-    retireEarlyFlush connection
-    endWork connection
-    opened <- wasOpened connection
-    when opened (settingsOnClose settings (connectionPeer connection))
-  phase <- readIORef (endpointPhase (connectionEndpoint connection))
-  forM_ (filter (not . isEnd phase) (lefts [outcome, finished])) $ \failure ->
-    settingsOnException settings Nothing failure `catch` ignore
-  where
-    settings = endpointSettings (connectionEndpoint connection)
-    -- That of the server is no news; others may have killed the thread as well.
-    isEnd phase failure = phase == Over && fromException failure == Just ThreadKilled
-{-# NOINLINE finish #-}
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Shutting down
@@ -364,7 +333,7 @@ isQuiet elapsedMillis connection = do
   if not waits
     then return False
     else do
-      millis <- quietMillis (connectionSocket connection)
+      millis <- quietMillis (connectionTransport connection)
       return (fromMaybe elapsedMillis millis >= inFlightMicros `quot` 1000)
 
 openOnes :: [Registry] -> IO [Connection]
@@ -390,7 +359,7 @@ cutAll registries isAccepting = do
 
 -- Whoever waits for a request finds the end of the stream. If one has just been received, it is still answered.
 sayEnd :: Connection -> IO ()
-sayEnd connection = shutdown (connectionSocket connection) ShutdownReceive `catch` ignore
+sayEnd = endReceiving . connectionTransport
 
 reportLeft :: Settings -> [Registry] -> IO ()
 reportLeft settings registries = do
@@ -398,16 +367,7 @@ reportLeft settings registries = do
   when (left > 0) (settingsOnException settings Nothing (toException (ConnectionsCutOff left)) `catch` ignore)
 
 cut :: Connection -> IO ()
-cut connection = shutdown (connectionSocket connection) ShutdownBoth `catch` ignore
-
-foreign import ccall unsafe "http_socket_quiet_millis"
-  c_quietMillis :: CInt -> IO Int64
-
--- How long nothing has moved on a connection, if the kernel says so. A closed one is quiet.
-quietMillis :: Socket -> IO (Maybe Int)
-quietMillis peerSocket = maybe (Just maxBound) known <$> whileOpen (socketHandle peerSocket) c_quietMillis
-  where
-    known millis = if millis < 0 then Nothing else Just (fromIntegral millis)
+cut = abort . connectionTransport
 
 firstPauseMicros, lastPauseMicros :: Int
 firstPauseMicros = 1000

@@ -1,6 +1,6 @@
 -- |
--- What others may know of a running server: how many connections are open, and whether it is shutting down. Knows
--- nothing of connections.
+-- What others may know of a running server: how many connections are open, and whether it is shutting down.
+-- Must not know: connections.
 module Millrace.Http.ServerState
   ( ServerState,
     Counter,

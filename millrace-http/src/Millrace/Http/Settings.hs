@@ -14,7 +14,7 @@ import qualified Data.ByteString.Char8 as C8
 import qualified Data.Streaming.Network as Streaming
 import Data.String (fromString)
 import Data.Version (showVersion)
-import Millrace.Http.Answer (Answer)
+import Millrace.Http.Answer.Observer (Answer)
 import Millrace.Http.Exception (defaultOnException, defaultOnExceptionResponse)
 import Millrace.Http.ServerState
 import Network.HTTP.Types (Status)

@@ -1,5 +1,5 @@
 -- |
--- Something that several need, and that the last of them lets go of. Knows nothing of what it is.
+-- Something that several need, and that the last of them lets go of. Must not know: the rest of Millrace.
 --
 -- @since 0.1.0
 module Millrace.Http.Shared (Shared, share, sharedValue, retain, release) where

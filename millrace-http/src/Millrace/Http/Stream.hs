@@ -1,6 +1,6 @@
 -- |
 -- A response body that is sent while it is produced: builders are run into the output, framed as chunks or counted,
--- and sent when it is full. Knows nothing of heads, statuses and requests.
+-- and sent when it is full. Must not know: requests, responses.
 module Millrace.Http.Stream
   ( Framing (..),
     streamMargin,

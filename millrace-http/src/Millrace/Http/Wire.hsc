@@ -1,6 +1,6 @@
 -- |
 -- The server's C code as Haskell functions: parsing of request heads and chunked bodies, writing of response heads,
--- HTTP dates, opening of files, random bytes. Knows nothing of sockets, buffers or WAI.
+-- HTTP dates, opening of files, random bytes. Must not know: sockets, WAI.
 --
 -- Exposed for the package's own tests. Not covered by the version policy: programs use "Network.Wai.Handler.Millrace".
 module Millrace.Http.Wire

@@ -1,5 +1,5 @@
 -- |
--- The thread that serves a connection, for whoever has to end it. Knows nothing of connections.
+-- The thread that serves a connection, for whoever has to end it. Must not know: connections.
 module Millrace.Http.Worker (Worker, newWorker, atWork, isThisThread, killWorker) where
 
 import Control.Concurrent (ThreadId, forkIO, killThread, mkWeakThreadId, myThreadId)

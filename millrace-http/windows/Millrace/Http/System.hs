@@ -1,5 +1,5 @@
 -- |
--- What a server asks of the operating system beyond sockets, on Windows. Knows nothing of serving.
+-- What a server asks of the operating system beyond sockets, on Windows. Must not know: sessions.
 --
 -- The same names in @posix\/@ are for all other systems; the package description chooses.
 module Millrace.Http.System (inheritedDescriptors, descriptorLimit, isSocketFile, removeSocketFile, rebindingOptions) where

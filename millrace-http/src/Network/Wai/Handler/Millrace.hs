@@ -180,7 +180,7 @@ module Network.Wai.Handler.Millrace
 where
 
 import Data.Version (showVersion)
-import Millrace.Http.Answer
+import Millrace.Http.Answer.Observer
 import Millrace.Http.Context
 import Millrace.Http.Exception
 import Millrace.Http.FileCache (FileInfo (..))

@@ -1,6 +1,6 @@
 -- |
--- What can be told of an answer once it has been given. Knows nothing of connections and of who wants to know.
-module Millrace.Http.Answer (Answer (..)) where
+-- What can be told of an answer once it has been given. Must not know: protocols.
+module Millrace.Http.Answer.Observer (Answer (..)) where
 
 import Data.ByteString (ByteString)
 import Data.Word (Word64)

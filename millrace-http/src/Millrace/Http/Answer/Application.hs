@@ -1,0 +1,211 @@
+{-# LANGUAGE ScopedTypeVariables #-}
+
+-- |
+-- Runs an application for one request and sees to it that the client gets an answer: the application's, or one that says what
+-- has failed. Tells the observers. Must not know: protocols.
+module Millrace.Http.Answer.Application (Service, newService, serviceExchange, answerByApplication, Refusal (..), answerRefused) where
+
+import Control.Concurrent (ThreadId, myThreadId)
+import Control.Exception (Exception (..), SomeException, catch, onException, throwIO, toException, try)
+import Control.Monad (unless, void, when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import Data.IORef
+import Millrace.Deadline (monotonicNanoseconds)
+import Millrace.Http.Answer.Observer (Answer (..))
+import Millrace.Http.Answer.Plan (withPlan)
+import Millrace.Http.Answer.Progress
+import Millrace.Http.Endpoint (Endpoint (..), reportTo)
+import Millrace.Http.Exception
+import Millrace.Http.Exchange
+import Millrace.Http.Settings (Settings (..))
+import Network.HTTP.Types (Method, Status)
+import Network.Wai (Application, Request, defaultRequest, requestMethod)
+import Network.Wai.Internal (Response, ResponseReceived (..))
+
+-- | What serves a request: the server, the exchange, and what is recorded for the observers if there are some. Serves any number
+-- of requests if the exchange does.
+data Service = Service !Endpoint !Exchange !(Maybe Record)
+
+-- | A service of this server on an exchange.
+newService :: Endpoint -> Exchange -> Service
+newService endpoint exchange = Service endpoint exchange Nothing
+
+-- | The exchange of a service.
+serviceExchange :: Service -> Exchange
+serviceExchange (Service _ exchange _) = exchange
+
+-- | Runs the application for a request. Returns when the request is answered, as well as that was possible. Throws asynchronous
+-- exceptions only, and what sending the answer of the server's own throws.
+answerByApplication :: Service -> Application -> Request -> IO ()
+answerByApplication service@(Service endpoint exchange _) application request = case endpointObservers endpoint of
+  [] -> runApplication service application request
+  observers -> observed endpoint exchange observers (Subject (Just request) Nothing B.empty) $ \record ->
+    runApplication (Service endpoint exchange (Just record)) application request
+
+-- | A request that is refused without running the application.
+data Refusal = Refusal
+  { refusalReason :: !InvalidRequest,
+    -- | The method, as far as it is known.
+    refusalMethod :: !Method,
+    -- | For observers: the request if its head is whole and valid, and as much as has come of its first line.
+    refusalAsked :: IO (Maybe Request, ByteString)
+  }
+
+-- | Answers a request that is refused.
+answerRefused :: Service -> Refusal -> IO ()
+answerRefused (Service endpoint exchange _) (Refusal reason method asked) = case endpointObservers endpoint of
+  [] -> refuse Nothing
+  observers -> do
+    (request, line) <- asked
+    observed endpoint exchange observers (Subject request (Just reason) line) (refuse . Just)
+  where
+    refuse record = do
+      closeAfterwards exchange
+      answerFailure (Service endpoint exchange record) defaultRequest {requestMethod = method} (toException reason)
+
+------------------------------------------------------------------------------------------------------------------------
+-- Applications
+
+runApplication :: Service -> Application -> Request -> IO ()
+runApplication service@(Service _ exchange _) application request = do
+  thread <- myThreadId
+  progress <- newProgress
+  outcome <- served progress thread `catch` \failure -> Left . (,) failure <$> conclude progress exchange
+  case outcome of
+    Right () -> return ()
+    Left (failure, reached)
+      | isAsynchronous failure -> abandon exchange reached >> throwIO failure
+      | otherwise -> recover service request reached failure
+  where
+    -- What the application returns may be lazy, and that fail. Of two exceptions that come at once the second one is thrown as
+    -- soon as the first one's handler ends; nothing may go on before this is concluded.
+    served progress thread = do
+      ResponseReceived <- application request (respond service request thread progress)
+      reached <- conclude progress exchange
+      return $! case reached of
+        Answered -> Right ()
+        _ -> Left (toException NotResponded, reached)
+
+-- The thread is the one that the application was called in.
+respond :: Service -> Request -> ThreadId -> Progress -> Response -> IO ResponseReceived
+respond service@(Service _ exchange _) request thread progress response = do
+  self <- myThreadId
+  if self == thread
+    then do
+      turn <- beginHere progress
+      takeBackUnless exchange turn
+      compose service request OwnThread response
+      completeHere progress
+    else answerElsewhere progress $ \detached turn -> do
+      takeBackUnless exchange turn
+      compose service request (OtherThread detached) response
+  return ResponseReceived
+
+-- The application has caught an exception that its first response raised, and tries another one; or it does so within its
+-- first response.
+takeBackUnless :: Exchange -> Turn -> IO ()
+takeBackUnless exchange turn = when (turn == Again) $ do
+  retraction <- takeBack exchange
+  unless (retraction == TakenBack) (throwIO RespondedTwice)
+{-# INLINE takeBackUnless #-}
+
+compose :: Service -> Request -> Answerer -> Response -> IO ()
+compose (Service endpoint exchange record) request answerer response = do
+  prepare exchange
+  withPlan endpoint request response (give exchange record answerer)
+
+give :: Exchange -> Maybe Record -> Answerer -> Plan -> IO ()
+give exchange record answerer plan = do
+  case record of
+    Nothing -> return ()
+    Just present -> recordPlan present plan
+  answer exchange answerer plan
+{-# INLINE give #-}
+
+-- The application threw. If nothing of its response was sent the client gets another one, and the connection goes on;
+-- otherwise only closing it can tell the client that the response is incomplete.
+recover :: Service -> Request -> Reached -> SomeException -> IO ()
+recover service@(Service endpoint exchange record) request reached failure = do
+  settle exchange
+  liftTimeLimit exchange
+  reportTo endpoint (Just request) failure
+  retraction <- if isUnfinished reached then takeBack exchange else return AlreadySent
+  case (retraction, reached) of
+    (TakenBack, _) -> do
+      unless (keepsFraming failure) (closeAfterwards exchange)
+      answerFailure service request failure `onException` abandon exchange Answering
+    (AlreadySent, Answered) -> closeAfterwards exchange
+    (AlreadySent, _) -> do
+      closeAfterwards exchange
+      mapM_ recordCut record
+      discardUnsent exchange
+{-# NOINLINE recover #-}
+
+-- Nothing was answered, or an answer was begun that is not complete.
+isUnfinished :: Reached -> Bool
+isUnfinished reached = case reached of
+  Unanswered -> True
+  _ -> isIncomplete reached
+
+-- The server's own answer to a failure.
+answerFailure :: Service -> Request -> SomeException -> IO ()
+answerFailure service@(Service endpoint _ _) request failure =
+  compose service request OwnThread (settingsOnExceptionResponse (endpointSettings endpoint) failure)
+
+-- The session ends in a request that is not answered. The responses to those before it are whole, and go out.
+abandon :: Exchange -> Reached -> IO ()
+abandon exchange reached = void . (try :: IO () -> IO (Either SomeException ())) $ do
+  settle exchange
+  retraction <- if isIncomplete reached then takeBack exchange else return TakenBack
+  when (retraction == TakenBack) (flush exchange)
+{-# NOINLINE abandon #-}
+
+-- After a fault of the client's, where the next request begins is in doubt.
+keepsFraming :: SomeException -> Bool
+keepsFraming failure = case fromException failure of
+  Just (_ :: InvalidRequest) -> False
+  Nothing -> True
+
+------------------------------------------------------------------------------------------------------------------------
+-- Observers
+
+-- What an answer is to: the request, why it was refused, and what has come of its first line then.
+data Subject = Subject !(Maybe Request) !(Maybe InvalidRequest) !ByteString
+
+-- What observers are going to be told: the status, and whether the answer was cut off. Without a status there was no answer, or
+-- a raw one.
+data Record = Record !(IORef (Maybe Status)) !(IORef Ending)
+
+data Ending = Whole | Cut
+  deriving (Eq)
+
+recordPlan :: Record -> Plan -> IO ()
+recordPlan (Record status _) plan =
+  writeIORef status $! case plan of
+    Plan given _ _ -> Just given
+    TakeOver _ -> Nothing
+
+recordCut :: Record -> IO ()
+recordCut (Record _ ending) = writeIORef ending Cut
+
+-- Runs what answers, and tells the observers of the answer, however that ends.
+observed :: Endpoint -> Exchange -> [Answer -> IO ()] -> Subject -> (Record -> IO ()) -> IO ()
+observed endpoint exchange observers (Subject request refusal line) answering = do
+  record <- Record <$> newIORef Nothing <*> newIORef Whole
+  start <- monotonicNanoseconds
+  answering record `onException` (recordCut record >> tell record start)
+  -- An observer may wait for something; the client does not wait for that.
+  sendSoon exchange
+  tell record start
+  settle exchange
+  where
+    tell (Record place ending) start = do
+      bytes <- bodyBytes exchange
+      reached <- readIORef ending
+      now <- monotonicNanoseconds
+      let given status = Answer (exchangeClient exchange) request refusal line status bytes (reached == Cut) (now - start)
+      readIORef place >>= mapM_ (\status -> mapM_ (guarded (given status)) observers)
+    guarded given observer =
+      observer given `catch` \failure -> if isAsynchronous failure then throwIO failure else reportTo endpoint request failure
+{-# NOINLINE observed #-}

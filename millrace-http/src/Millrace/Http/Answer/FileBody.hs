@@ -1,0 +1,52 @@
+-- |
+-- The bytes of an open file, as a body or a part of one. Must not know: protocols.
+module Millrace.Http.Answer.FileBody (readSlice, readPiece, sendingFile, requireAll) where
+
+import Control.Exception (SomeException, catch, throwIO, toException)
+import Control.Monad (when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString.Internal as BI
+import Data.Word (Word8)
+import Foreign.C.Error (Errno (..))
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Ptr (Ptr)
+import GHC.IO.Exception (IOException (ioe_errno))
+import Millrace.Http.Exception (InvalidResponse (..))
+import Millrace.Http.Exchange (FileSlice (..))
+import Millrace.Http.FileCache (fileError)
+import Millrace.Http.Wire (readFileAt)
+import Millrace.Socket.File (isErrorOfFile)
+
+-- | Reads all of a slice to an address. Throws if the file ends before it, or an @IOError@.
+readSlice :: FileSlice -> Ptr Word8 -> IO ()
+readSlice slice target = do
+  result <- readFileAt (sliceDescriptor slice) target (fromIntegral (sliceLength slice)) (sliceOffset slice)
+  when (result /= fromIntegral (sliceLength slice)) (throwIO (unread slice result))
+
+-- | @readPiece slice offset count@ reads up to so many bytes from an offset in the file on. Throws if there are none, for the
+-- length of the body was announced.
+readPiece :: FileSlice -> Integer -> Int -> IO ByteString
+readPiece slice offset count = BI.createUptoN count $ \target -> do
+  result <- readFileAt (sliceDescriptor slice) target count (fromInteger offset)
+  if result <= 0 then throwIO (unread slice result) else return result
+
+-- | Throws if a slice does not end within its file. The size of some files is not known, as of those in /proc: the last byte is
+-- read.
+requireAll :: FileSlice -> IO ()
+requireAll slice = when (sliceLength slice > 0) $ do
+  result <- allocaBytes 1 $ \target ->
+    readFileAt (sliceDescriptor slice) target 1 (sliceOffset slice + sliceLength slice - 1)
+  when (result /= 1) (throwIO (unread slice result))
+
+-- | Runs what sends a slice. An error of the file is reported as one of the file, not of the client.
+sendingFile :: FileSlice -> IO a -> IO a
+sendingFile slice send =
+  send `catch` \failure -> throwIO $ case Errno <$> ioe_errno failure of
+    Just number | isErrorOfFile number -> fileError (slicePath slice) number
+    _ -> failure
+
+-- Why there are fewer bytes than there were to be: a number of bytes, or a negative errno.
+unread :: FileSlice -> Int -> SomeException
+unread slice result
+  | result < 0 = toException (fileError (slicePath slice) (Errno (fromIntegral (negate result))))
+  | otherwise = toException (FileTruncated (slicePath slice))

@@ -1,0 +1,129 @@
+{-# LANGUAGE BangPatterns #-}
+
+-- |
+-- HTTP\/1's exchange: one request of a connection that carries them one after the other. Knows nothing of applications.
+module Millrace.Http.Http1.Exchange (exchangeWithoutBody, exchangeWithBody, sendWaiting) where
+
+import Control.Exception (throwIO)
+import Control.Monad (unless, when)
+import Data.Bits ((.&.))
+import Millrace.Http.Body (BodyReader, foreseeEnd)
+import Millrace.Http.Connection
+import Millrace.Http.Context (earlyHints)
+import Millrace.Http.Exchange (Answerer (..), Body (..), Exchange (..), Operations (..), Plan (..), Retraction (..))
+import Millrace.Http.Http1.Response (composeAnswer, restartResponse)
+import qualified Millrace.Http.Transport as Transport
+import Millrace.Http.Wire (flagVersion11, headFlags)
+import Millrace.Http.Worker (isThisThread)
+import Network.HTTP.Types (ResponseHeaders)
+
+-- The request that a connection is at, and its body if it has one.
+data CurrentRequest = CurrentRequest !Connection !(Maybe BodyReader)
+
+-- | The exchange of any request without a body: it serves the whole connection.
+exchangeWithoutBody :: Connection -> Exchange
+exchangeWithoutBody connection = Exchange operations (CurrentRequest connection Nothing)
+
+-- | The exchange of a request with this body.
+exchangeWithBody :: Connection -> BodyReader -> Exchange
+exchangeWithBody connection body = Exchange operations (CurrentRequest connection (Just body))
+
+operations :: Operations CurrentRequest
+operations =
+  Operations
+    { opClient = \(CurrentRequest connection _) -> connectionPeer connection,
+      opIfServing = inOwnThread,
+      opInform = sendHints,
+      opPrepare = prepareAnswer,
+      opAnswer = answerCurrent,
+      opTakeBack = takeBackAnswer,
+      opSendSoon = sendSoonCurrent,
+      opSettle = settleWaiting,
+      opFlush = \(CurrentRequest connection _) -> flushOutput connection,
+      opBodyBytes = sentBytes,
+      opCloseAfterwards = \(CurrentRequest connection _) -> writeRegister connection keepRegister 0,
+      opDiscardUnsent = \(CurrentRequest connection _) -> setOutputEnd connection 0,
+      opAbort = \(CurrentRequest connection _) -> breakConnection connection,
+      opLiftTimeLimit = \(CurrentRequest connection _) -> clearTotalDeadline connection,
+      opHasClientEnded = \(CurrentRequest connection _) -> Transport.hasEnded (connectionTransport connection),
+      opAwaitClientInput = awaitInput
+    }
+
+-- No other thread is known not to be past the request.
+inOwnThread :: CurrentRequest -> IO () -> IO ()
+inOwnThread (CurrentRequest connection _) action = do
+  own <- isThisThread (connectionWorker connection)
+  working <- isWorking connection
+  when (own && working) action
+
+sendHints :: CurrentRequest -> ResponseHeaders -> IO ()
+sendHints (CurrentRequest connection _) fields = do
+  phase <- readPhase connection
+  flags <- parser connection >>= headFlags
+  -- RFC 9110, section 15.2: no 1xx to HTTP/1.0.
+  when (phase == inRequest && flags .&. flagVersion11 /= 0) $ do
+    settleEarlyFlush connection
+    hints <- either throwIO return (earlyHints fields)
+    flushOutput connection
+    sendString connection hints
+
+-- What is planned next may take its time; the responses before it do not wait for that.
+prepareAnswer :: CurrentRequest -> IO ()
+prepareAnswer (CurrentRequest connection _) = do
+  settleEarlyFlush connection
+  outputEnd connection >>= writeRegister connection responseStartRegister
+  readRegister connection sendsRegister >>= writeRegister connection responseSendsRegister
+  writePhase connection inResponse
+  sendWaiting connection
+
+answerCurrent :: CurrentRequest -> Answerer -> Plan -> IO ()
+answerCurrent (CurrentRequest connection body) answerer !plan = do
+  case body of
+    Nothing -> return ()
+    Just reader -> foreseeEnd connection reader (isStream plan)
+  composeAnswer connection answerer plan
+  case answerer of
+    -- The client may be waited for here: an application that gives that up has not responded yet.
+    OwnThread -> settleEarlyFlush connection
+    OtherThread _ -> return ()
+  -- The application may have other things to do before it returns; the client does not wait for that.
+  sendWaiting connection
+
+-- May the response be made of the request's body?
+isStream :: Plan -> Bool
+isStream plan = case plan of
+  Plan _ _ (StreamBody _) -> True
+  _ -> False
+
+-- An exception may have come while the responses before this one were waited for. Then this one had not begun. Nothing is taken
+-- back while the code of the application for a stream runs in this thread.
+takeBackAnswer :: CurrentRequest -> IO Retraction
+takeBackAnswer (CurrentRequest connection _) = do
+  phase <- readPhase connection
+  streams <- readRegister connection streamingRegister
+  restarted <- if streams /= 0 then return False else if phase == inResponse then restartResponse connection else return True
+  return (if restarted then TakenBack else AlreadySent)
+
+-- | What waits in the output goes out when this thread waits for something, unless that is settled before.
+sendWaiting :: Connection -> IO ()
+sendWaiting connection = do
+  waiting <- outputEnd connection
+  unless (waiting == 0) $ do
+    settleEarlyFlush connection
+    left <- outputEnd connection
+    when (left > 0) (armEarlyFlush connection)
+{-# NOINLINE sendWaiting #-}
+
+sendSoonCurrent :: CurrentRequest -> IO ()
+sendSoonCurrent (CurrentRequest connection _) = sendWaiting connection
+
+settleWaiting :: CurrentRequest -> IO ()
+settleWaiting (CurrentRequest connection _) = settleEarlyFlush connection
+
+sentBytes :: CurrentRequest -> IO (Maybe Int)
+sentBytes (CurrentRequest connection _) = do
+  size <- readRegister connection responseBytesRegister
+  return (if size < 0 then Nothing else Just size)
+
+awaitInput :: CurrentRequest -> IO ()
+awaitInput (CurrentRequest connection _) = Transport.awaitInput (connectionTransport connection)

@@ -1,0 +1,378 @@
+{-# LANGUAGE BangPatterns #-}
+
+-- |
+-- Sends a planned response over HTTP\/1: composes head and body in the connection's output. Knows nothing of applications and
+-- of receiving.
+--
+-- A body that fits is written behind the head, at a distance that leaves room for the framing, which is written last
+-- because only then is the length known; the body is then moved up to it. Nothing is sent here unless the output is
+-- full: the session sends when no further request waits.
+module Millrace.Http.Http1.Response (composeAnswer, restartResponse) where
+
+import Control.Applicative ((<|>))
+import Control.Concurrent.MVar (newMVar, putMVar, takeMVar, withMVar)
+import Control.Exception (SomeException, catch, finally, mask_, throwIO, uninterruptibleMask_)
+import Control.Monad (unless, when)
+import Data.Bits ((.&.))
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import Data.ByteString.Builder (Builder)
+import Data.ByteString.Builder.Extra (BufferWriter, Next (..), runBuilder)
+import qualified Data.ByteString.Internal as BI
+import qualified Data.ByteString.Unsafe as BU
+import Data.CaseInsensitive (original)
+import Data.IORef
+import Data.Word (Word8)
+import Foreign.C.Types (CInt)
+import Foreign.Marshal.Utils (copyBytes, moveBytes)
+import Foreign.Ptr (Ptr, castPtr, minusPtr, plusPtr)
+import Millrace.Deadline (noDeadline)
+import Millrace.Http.Answer.FileBody (readSlice, sendingFile)
+import Millrace.Http.Body (sendContinue)
+import Millrace.Http.Connection
+import Millrace.Http.Endpoint (Endpoint (..), Phase (..))
+import Millrace.Http.Exception (InvalidResponse (..), isAsynchronous)
+import Millrace.Http.Exchange (AnnouncedLength (..), Answerer (..), Body (..), Detached (..), FileSlice (..), Plan (..), RawBody)
+import Millrace.Http.Stream
+import Millrace.Http.Transport (receiveBytes)
+import Millrace.Http.Wire
+import Network.HTTP.Types (ResponseHeaders, Status (..))
+import Network.Wai (StreamingBody)
+
+-- | Composes a response and sends what does not fit into the output. Leaves in 'keepRegister' whether the connection can be kept.
+-- May be called again for the same request after 'restartResponse'. If another thread than the connection's own answers, its
+-- hold is empty before and, unless an exception comes too early, afterwards.
+composeAnswer :: Connection -> Answerer -> Plan -> IO ()
+composeAnswer connection answerer plan = case plan of
+  Plan status fields (BuilderBody builder) -> answerBuilder connection status fields builder
+  Plan status fields (NoBody size) -> composeHead connection status fields >>= answerHead connection size
+  Plan status fields (FileBody slice) -> answerFile connection status fields slice
+  Plan status fields (StreamBody body) -> answerStream connection answerer status fields body
+  Plan status fields NoTunnel -> composeHead connection status fields >>= answerNoTunnel connection
+  TakeOver body -> answerRaw connection answerer body
+
+-- | Takes back what was composed of the current response; False if some of it was sent already.
+restartResponse :: Connection -> IO Bool
+restartResponse connection = do
+  sends <- readRegister connection sendsRegister
+  before <- readRegister connection responseSendsRegister
+  when (sends == before) (readRegister connection responseStartRegister >>= setOutputEnd connection)
+  return (sends == before)
+
+------------------------------------------------------------------------------------------------------------------------
+-- Heads
+
+-- Everything of the head but its framing, as composed at the end of the output.
+data Composed = Composed
+  { -- Where the framing goes.
+    composedAt :: !(Ptr Word8),
+    -- Content-Length as the application gave it.
+    composedLength :: !(Maybe Int),
+    -- The request allows to keep the connection, and so does the application.
+    composedMayKeep :: !Bool,
+    composedVersion11 :: !Bool
+  }
+
+composeHead :: Connection -> Status -> ResponseHeaders -> IO Composed
+composeHead connection status@(Status !_ _) fields = do
+  writeRegister connection responseBytesRegister (-1)
+  capacity <- outputCapacity connection
+  waiting <- outputEnd connection
+  when (capacity - waiting < capacity `div` 4) (sendEarlier connection)
+  start <- outputEnd connection
+  buffer <- outputBuffer connection
+  let limit = buffer `plusPtr` (capacity - framingMax - streamMargin)
+  result <- putHead connection (buffer `plusPtr` start) limit status fields
+  if result /= headOk
+    then makeHeadRoom connection >> composeHead connection status fields
+    else do
+      writer <- headWriter connection
+      at <- headAt writer
+      given <- headGiven writer
+      declared <- headGivenLength writer
+      requestHead <- parser connection
+      flags <- headFlags requestHead
+      return
+        Composed
+          { composedAt = at,
+            composedLength = if declared < 0 then Nothing else Just (fromIntegral declared),
+            composedMayKeep = flags .&. flagKeepAlive /= 0 && given .&. givenClose == 0,
+            composedVersion11 = flags .&. flagVersion11 /= 0
+          }
+
+-- Sends the responses to earlier requests: this one has the whole output, and they do not wait for it. Masked, so that an
+-- exception finds the output as it was, or a connection that is broken; it can come while the client is waited for.
+sendEarlier :: Connection -> IO ()
+sendEarlier connection = mask_ $ do
+  settleEarlyFlush connection
+  writeRegister connection responseStartRegister 0
+  flushEarlier connection
+
+makeHeadRoom :: Connection -> IO ()
+makeHeadRoom connection = do
+  waiting <- outputEnd connection
+  if waiting > 0
+    then sendEarlier connection
+    else do
+      capacity <- outputCapacity connection
+      grown <- if 2 * capacity <= responseHeadMax then growOutput connection (2 * capacity) else return False
+      unless grown (throwIO (ResponseHeadTooLarge capacity))
+
+responseHeadMax :: Int
+responseHeadMax = 1048576
+
+putHead :: Connection -> Ptr Word8 -> Ptr Word8 -> Status -> ResponseHeaders -> IO CInt
+putHead connection at limit (Status code reason) fields = do
+  when (code < 200) (throwIO (InvalidStatusCode code)) -- RFC 9110, section 15.2: 1xx is no final response.
+  writer <- headWriter connection
+  begun <- withBytes reason (beginHead writer at limit dropServer code)
+  if begun == headOk
+    then putFields writer fields
+    else if begun == headNoRoom then return begun else throwIO (InvalidStatusCode code)
+  where
+    endpoint = connectionEndpoint connection
+    dropServer = B.null (endpointServerLine endpoint)
+    putFields writer [] = withBytes (endpointServerLine endpoint) (endHead writer)
+    putFields writer ((name, value) : rest) = do
+      result <- withBytes (original name) $ \nameAt nameLength -> withBytes value (putField writer nameAt nameLength)
+      if result == headOk
+        then putFields writer rest
+        else if result == headNoRoom then return result else throwIO (refusal result (original name) value)
+
+refusal :: CInt -> ByteString -> ByteString -> InvalidResponse
+refusal result name value
+  | result == headBadName = InvalidFieldName name
+  | result == headBadCoding = InvalidTransferEncoding value
+  | otherwise = InvalidContentLength value
+
+withBytes :: ByteString -> (Ptr Word8 -> Int -> IO a) -> IO a
+withBytes bytes action = BU.unsafeUseAsCStringLen bytes $ \(at, size) -> action (castPtr at) size
+{-# INLINE withBytes #-}
+
+-- Writes the framing, and says in 'keepRegister' whether the connection is kept, also if this response is taken back and
+-- another one is sent. Returns where the body begins. A body that fits is made before this, perhaps of the request's: until
+-- here the client may be told to go on. From here on 100 (Continue) would be too late.
+finishHead :: Connection -> Composed -> Bool -> CInt -> Int -> IO (Ptr Word8)
+finishHead connection composed mayKeep framing size = do
+  clear <- settleExpectation connection
+  skippable <- isRestSkippable connection
+  finishHeadAs connection composed (mayKeep && clear && skippable) framing size
+
+-- The same when the request's body has been looked at.
+finishHeadAs :: Connection -> Composed -> Bool -> CInt -> Int -> IO (Ptr Word8)
+finishHeadAs connection composed mayKeep framing size = do
+  phase <- readIORef (endpointPhase (connectionEndpoint connection))
+  allowed <- readRegister connection keepRegister
+  let keep = mayKeep && allowed /= 0 && phase == Serving
+  writeRegister connection keepRegister (if keep then 1 else 0)
+  count <- putFraming (composedAt composed) (option keep) framing size
+  return (composedAt composed `plusPtr` count)
+  where
+    option keep
+      | not keep = connectionClose
+      | composedVersion11 composed = connectionUnsaid
+      | otherwise = connectionKeepAlive
+
+setOutputEndAt :: Connection -> Ptr Word8 -> IO ()
+setOutputEndAt connection end = do
+  buffer <- outputBuffer connection
+  setOutputEnd connection (end `minusPtr` buffer)
+
+-- A head that is not followed by a body.
+answerHead :: Connection -> AnnouncedLength -> Composed -> IO ()
+answerHead connection size composed = finish >>= setOutputEndAt connection
+  where
+    finish = case size of
+      Announced count -> announce count
+      AsGiven -> maybe unframed announce (composedLength composed)
+      NotAnnounced -> unframed
+    announce = finishHead connection composed (composedMayKeep composed) framingLength
+    unframed = finishHead connection composed (composedMayKeep composed) framingNone 0
+
+-- RFC 9110, section 9.3.6: after a 2xx to CONNECT there is a tunnel, and only a raw response can be one.
+answerNoTunnel :: Connection -> Composed -> IO ()
+answerNoTunnel connection composed = finishHead connection composed False framingNone 0 >>= setOutputEndAt connection
+
+------------------------------------------------------------------------------------------------------------------------
+-- Builders
+
+answerBuilder :: Connection -> Status -> ResponseHeaders -> Builder -> IO ()
+answerBuilder connection status fields builder = do
+  composed <- composeHead connection status fields
+  limit <- outputLimit connection
+  let body = composedAt composed `plusPtr` framingMax
+  runBody connection composed body body limit (runBuilder builder)
+
+outputLimit :: Connection -> IO (Ptr Word8)
+outputLimit connection = do
+  capacity <- outputCapacity connection
+  buffer <- outputBuffer connection
+  return (buffer `plusPtr` (capacity - streamMargin))
+
+-- Runs the body's builder until it is done or the output is full.
+runBody :: Connection -> Composed -> Ptr Word8 -> Ptr Word8 -> Ptr Word8 -> BufferWriter -> IO ()
+runBody connection composed body at limit writer = do
+  (count, next) <- writer at (limit `minusPtr` at)
+  let end = at `plusPtr` count
+  case next of
+    Done -> finishBody connection composed body (end `minusPtr` body)
+    Chunk bytes rest
+      | B.length bytes <= limit `minusPtr` end -> do
+        withBytes bytes (copyBytes end)
+        runBody connection composed body (end `plusPtr` B.length bytes) limit rest
+      | otherwise -> do
+        -- A last piece that is too large to copy: its length is known all the same.
+        (more, afterwards) <- rest end 0
+        let size = case afterwards of
+              Done | more == 0 -> Just (end `minusPtr` body + B.length bytes)
+              _ -> Nothing
+        continueBody connection composed body (end `minusPtr` body) size (resume bytes afterwards)
+    More wanted rest -> continueBody connection composed body (end `minusPtr` body) Nothing (\_ _ -> return (0, More wanted rest))
+
+-- A writer that first hands over these bytes.
+resume :: ByteString -> Next -> BufferWriter
+resume bytes next _ _ = return (0, Chunk bytes (\_ _ -> return (0, next)))
+
+finishBody :: Connection -> Composed -> Ptr Word8 -> Int -> IO ()
+finishBody connection composed body size = do
+  checkLength composed size
+  writeRegister connection responseBytesRegister size
+  start <- finishHead connection composed (composedMayKeep composed) framingLength size
+  moveBytes start body size
+  setOutputEndAt connection (start `plusPtr` size)
+
+checkLength :: Composed -> Int -> IO ()
+checkLength composed size = case composedLength composed of
+  Just declared | declared /= size -> throwIO (ContentLengthMismatch declared size)
+  _ -> return ()
+
+-- The body is larger than the output: what there is of it becomes the beginning of a stream.
+continueBody :: Connection -> Composed -> Ptr Word8 -> Int -> Maybe Int -> BufferWriter -> IO ()
+continueBody connection composed body count size writer = do
+  mapM_ (checkLength composed) size
+  startStream connection composed False (composedLength composed <|> size) body count
+  streamWriter connection writer
+  endStream connection
+
+-- Writes the head's framing and moves what there is of the body behind it. The rest may be made of the request's, of
+-- whatever length if it is the application's code that makes it: the client may be told to go on, and the connection is
+-- to be kept, until something of the stream is sent. (HTTP/1.0 is told that it is kept, and cannot be told otherwise then.)
+startStream :: Connection -> Composed -> Bool -> Maybe Int -> Ptr Word8 -> Int -> IO ()
+startStream connection composed mayReadAll size body count = do
+  skippable <- if mayReadAll then return True else isRestSkippable connection
+  let mayKeep = composedMayKeep composed && skippable
+  start <- case framing of
+    Counted total -> finishHeadAs connection composed mayKeep framingLength total
+    Chunks -> finishHeadAs connection composed mayKeep framingChunked 0
+    UntilClose -> finishHeadAs connection composed False framingNone 0
+  keep <- readRegister connection keepRegister
+  buffer <- outputBuffer connection
+  writeRegister connection closeOptionRegister (if composedVersion11 composed && keep /= 0 then composedAt composed `minusPtr` buffer else -1)
+  -- The first bytes are counted and framed like all others, from a copy that is theirs alone.
+  saved <- BI.create count (\target -> copyBytes target body count)
+  setOutputEndAt connection start
+  beginStream connection framing
+  unless (B.null saved) (streamWriter connection (resume saved Done))
+  where
+    framing = case size of
+      Just total -> Counted total
+      Nothing | composedVersion11 composed -> Chunks
+      Nothing -> UntilClose
+
+------------------------------------------------------------------------------------------------------------------------
+-- Streams
+
+answerStream :: Connection -> Answerer -> Status -> ResponseHeaders -> StreamingBody -> IO ()
+answerStream connection answerer status fields body = do
+  -- They would wait until the application flushes.
+  sendEarlier connection
+  composed <- composeHead connection status fields
+  startStream connection composed True (composedLength composed) (composedAt composed) 0
+  -- The application may hand these actions to other threads and keep them: the lock makes their writes whole, and
+  -- after the end they must not touch the connection; nor when it throws while a thread of its still streams.
+  over <- newIORef False
+  lock <- case answerer of
+    OwnThread -> newMVar ()
+    OtherThread detached -> detachedHold detached <$ putMVar (detachedHold detached) ()
+  let guarded action = withMVar lock $ \_ -> do
+        late <- (||) <$> readIORef over <*> isPast
+        -- Interrupted between counting and sending, it may have left out a part of the body.
+        if late
+          then throwIO UsedTooLate
+          else
+            action `catch` \failure -> do
+              when (isAsynchronous failure) (breakConnection connection)
+              throwIO (failure :: SomeException)
+      write builder = guarded (streamBuilder connection builder)
+      flush = guarded (flushStream connection)
+      -- Another thread has its hold again.
+      close = uninterruptibleMask_ $ do
+        takeMVar lock
+        writeIORef over True
+        when inOwnThread (putMVar lock () >> writeRegister connection streamingRegister 0)
+  (when inOwnThread (writeRegister connection streamingRegister 1) >> body write flush) `finally` close
+  past <- isPast
+  when past (throwIO UsedTooLate)
+  endStream connection
+  where
+    isPast = case answerer of
+      OwnThread -> return False
+      OtherThread detached -> detachedIsPast detached
+    inOwnThread = case answerer of
+      OwnThread -> True
+      OtherThread _ -> False
+
+------------------------------------------------------------------------------------------------------------------------
+-- Files
+
+answerFile :: Connection -> Status -> ResponseHeaders -> FileSlice -> IO ()
+answerFile connection status fields slice = do
+  composed <- composeHead connection status fields
+  start <- finishHead connection composed (composedMayKeep composed) framingLength (fromIntegral count)
+  limit <- outputLimit connection
+  if count <= fromIntegral (limit `minusPtr` start)
+    then do
+      -- A small file goes out together with the head, and with the responses before and after it.
+      readSlice slice start
+      writeRegister connection responseBytesRegister (fromIntegral count)
+      setOutputEndAt connection (start `plusPtr` fromIntegral count)
+    else do
+      setOutputEndAt connection start
+      writeRegister connection responseBytesRegister 0
+      flushAhead connection
+      sent <- sendingFile slice (sendFilePart connection (writeRegister connection responseBytesRegister) (sliceDescriptor slice) (sliceOffset slice) count)
+      when (sent < count) (throwIO (FileTruncated (slicePath slice))) -- The length was promised: only closing tells the truth.
+  where
+    count = sliceLength slice
+
+------------------------------------------------------------------------------------------------------------------------
+-- Raw
+
+-- The application has the connection to itself, and it is closed afterwards. Reading has no time limit: what silence
+-- means is for the protocol spoken there to say.
+answerRaw :: Connection -> Answerer -> RawBody -> IO ()
+answerRaw connection answerer body = do
+  writeRegister connection keepRegister 0
+  flushOutput connection
+  clearTotalDeadline connection
+  sendContinue connection -- RFC 9110, section 7.8: before a 101 (Switching Protocols)
+  sends <- readRegister connection sendsRegister
+  writeRegister connection sendsRegister (sends + 1) -- Nothing can be taken back any more.
+  count <- inputCount connection
+  input <- inputBytes connection
+  leftover <- BI.create count (\target -> copyBytes target input count) >>= newIORef
+  dropInput connection count
+  let receive = do
+        bytes <- atomicModifyIORef' leftover takeAll
+        if B.null bytes then receiveBytes transport noDeadline rawReceiveSize else return bytes
+  -- From here on only the transport is used.
+  case answerer of
+    OwnThread -> use receive
+    OtherThread (Detached hold _) -> putMVar hold () >> use receive `finally` uninterruptibleMask_ (takeMVar hold)
+  where
+    use receive = body receive (sendDetached connection)
+    transport = connectionTransport connection
+    takeAll held = (B.empty, held)
+
+rawReceiveSize :: Int
+rawReceiveSize = 16384

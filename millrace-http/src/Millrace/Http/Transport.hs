@@ -1,0 +1,273 @@
+-- |
+-- The bytes of one client: how they are received and sent, under time limits, and how the connection ends. Knows no HTTP.
+--
+-- A plain socket is a constructor of its own, so that its operations are inlined and called directly. All other transports
+-- are a record of functions: "Millrace.Http.Transport.Memory" is one, and TLS is another.
+--
+-- Exposed for other packages of Millrace and for tests. Not covered by the version policy.
+module Millrace.Http.Transport
+  ( Transport,
+    plainTransport,
+    otherTransport,
+    Functions (..),
+    Received (..),
+    Negotiated (..),
+
+    -- * The other side
+    transportPeer,
+    withPeer,
+    negotiated,
+    describeTransport,
+
+    -- * Receiving
+    receiveFirst,
+    receiveInto,
+    receiveBytes,
+    setReceiveDeadline,
+    hasArrived,
+    hasEnded,
+    awaitInput,
+    quietMillis,
+
+    -- * Sending
+    TimeLimit (..),
+    Attempt (..),
+    Following (..),
+    Piece (..),
+    FileSlice (..),
+    attemptSend,
+    attemptSendTwo,
+    attemptSendFile,
+    queuedBytes,
+
+    -- * Sending, then receiving
+    Outgoing (..),
+    sendThenReceive,
+
+    -- * The end
+    endSending,
+    endReceiving,
+    abort,
+    closeTransport,
+  )
+where
+
+import Control.Exception (bracket, mask_)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Internal as BI
+import Data.Int (Int64)
+import Data.Word (Word8)
+import Foreign.C.Error (Errno (..))
+import Foreign.C.Types (CInt (..), CSize (..))
+import Foreign.Ptr (Ptr)
+import Millrace.Deadline (Deadline)
+import Millrace.Http.Transport.Attempt
+import qualified Millrace.Http.Transport.Plain as Plain
+import Millrace.Socket (ShutdownCmd (..), Socket, close, setReadDeadline, shutdown)
+import Millrace.Socket.ByteString (recvBefore, recvBufBefore)
+import Millrace.Socket.Lent (Lent, borrow, giveBack, lentBytes, lentSize, recvLentWithin, sendThenReceiveWithin)
+import Network.Socket (SockAddr)
+import System.Posix.Types (Fd (..))
+
+-- | A connection to one client.
+data Transport
+  = Plain !Socket !SockAddr
+  | Other !Functions !SockAddr
+
+-- | A transport on a connected socket, with the client's address. From here on 'closeTransport' closes the socket.
+plainTransport :: Socket -> SockAddr -> Transport
+plainTransport = Plain
+
+-- | A transport of any other kind, with the client's address.
+otherTransport :: Functions -> SockAddr -> Transport
+otherTransport = Other
+
+-- | What a transport that is no plain socket must be able to do. One thread receives and one sends at a time; all other
+-- functions may be called at any time, by any thread. Functions that receive throw an @IOError@ when they fail, of type
+-- @TimeExpired@ at the end of their time; an exception that interrupts them must not lose a byte.
+data Functions = Functions
+  { -- | For messages.
+    functionsName :: !String,
+    functionsNegotiated :: !(Maybe Negotiated),
+    -- | Waits for bytes, no longer than so many microseconds (0: for ever), and returns them in a buffer from 'borrow', which is
+    -- the caller's then. Called with asynchronous exceptions masked. A transport that waits should keep no buffer meanwhile.
+    functionsReceiveFirst :: !(Int -> IO Received),
+    -- | Waits for at least one byte, and returns how many it has received: 0 at the end of the stream.
+    functionsReceiveInto :: !(Deadline -> Ptr Word8 -> Int -> IO Int),
+    -- | From now on, receiving waits no longer than until this moment, including what waits already.
+    functionsSetReceiveDeadline :: !(Deadline -> IO ()),
+    functionsHasArrived :: !(IO Bool),
+    functionsHasEnded :: !(IO Bool),
+    functionsAwaitInput :: !(IO ()),
+    functionsQuietMillis :: !(IO (Maybe Int)),
+    -- | Sends some bytes of a piece, at least one.
+    functionsSend :: !(Following -> TimeLimit -> Piece -> IO Attempt),
+    functionsQueuedBytes :: !(IO Int),
+    functionsEndSending :: !(IO ()),
+    functionsEndReceiving :: !(IO ()),
+    functionsAbort :: !(IO ()),
+    functionsClose :: !(IO ())
+  }
+
+-- | Bytes in a borrowed buffer, and their number, or the end of the stream.
+data Received
+  = Received !Lent !Int
+  | EndOfStream
+
+-- | What the two sides of a protected connection have agreed on.
+data Negotiated = Negotiated
+  { -- | The application protocol, if the client has offered one (RFC 7301).
+    negotiatedProtocol :: !(Maybe ByteString),
+    negotiatedVersion :: !ByteString,
+    negotiatedCipher :: !ByteString,
+    -- | The client's certificate in DER, if it has sent one.
+    negotiatedPeerCertificate :: !(Maybe ByteString)
+  }
+  deriving (Eq, Show)
+
+-- | The client's address.
+transportPeer :: Transport -> SockAddr
+transportPeer (Plain _ peer) = peer
+transportPeer (Other _ peer) = peer
+{-# INLINE transportPeer #-}
+
+-- | The same connection on behalf of another client, as a proxy tells.
+withPeer :: SockAddr -> Transport -> Transport
+withPeer peer (Plain socket _) = Plain socket peer
+withPeer peer (Other functions _) = Other functions peer
+
+-- | What was negotiated; nothing on a connection that is not protected.
+negotiated :: Transport -> Maybe Negotiated
+negotiated (Plain _ _) = Nothing
+negotiated (Other functions _) = functionsNegotiated functions
+
+-- | For messages.
+describeTransport :: Transport -> String
+describeTransport (Plain socket _) = show socket
+describeTransport (Other functions _) = functionsName functions
+
+-- | @receiveFirst transport micros continue@ waits for the first bytes without holding memory, no longer than so many
+-- microseconds (0: for ever). The continuation gets a borrowed buffer, which it must give back, and the number of bytes. At the
+-- end of the stream the number is 0, and there is nothing to give back. The continuation runs masked.
+receiveFirst :: Transport -> Int -> (Lent -> Int -> IO a) -> IO a
+receiveFirst (Plain socket _) micros continue = recvLentWithin micros socket lentSize continue
+receiveFirst (Other functions _) micros continue = receiveFirstByFunctions functions micros continue
+{-# INLINE receiveFirst #-}
+
+receiveFirstByFunctions :: Functions -> Int -> (Lent -> Int -> IO a) -> IO a
+receiveFirstByFunctions functions micros continue = mask_ $ do
+  received <- functionsReceiveFirst functions micros
+  case received of
+    Received buffer count -> continue buffer count
+    EndOfStream -> continue endOfStream 0
+  where
+    -- Nobody looks at the buffer then.
+    endOfStream = error "Millrace.Http.Transport: the end of the stream has no buffer"
+{-# NOINLINE receiveFirstByFunctions #-}
+
+-- | Waits for at least one byte until the deadline. Returns the number of bytes: 0 at the end of the stream.
+receiveInto :: Transport -> Deadline -> Ptr Word8 -> Int -> IO Int
+receiveInto (Plain socket _) deadline = recvBufBefore deadline socket
+receiveInto (Other functions _) deadline = functionsReceiveInto functions deadline
+{-# INLINE receiveInto #-}
+
+-- | Waits for at least one byte until the deadline, and returns at most so many bytes: none at the end of the stream.
+receiveBytes :: Transport -> Deadline -> Int -> IO ByteString
+receiveBytes (Plain socket _) deadline size = recvBefore deadline socket size
+receiveBytes (Other functions _) deadline size = B.copy <$> BI.createUptoN size (\target -> functionsReceiveInto functions deadline target size)
+{-# NOINLINE receiveBytes #-}
+
+-- | From now on no receive waits longer than until this moment, including one that waits already.
+setReceiveDeadline :: Transport -> Deadline -> IO ()
+setReceiveDeadline (Plain socket _) = setReadDeadline socket
+setReceiveDeadline (Other functions _) = functionsSetReceiveDeadline functions
+
+-- | Is there something to receive, or the end? Does not block.
+hasArrived :: Transport -> IO Bool
+hasArrived (Plain socket _) = Plain.hasArrived socket
+hasArrived (Other functions _) = functionsHasArrived functions
+
+-- | Has the client ended its half of the connection? Does not block. True for a connection that was closed.
+hasEnded :: Transport -> IO Bool
+hasEnded (Plain socket _) = Plain.hasEnded socket
+hasEnded (Other functions _) = functionsHasEnded functions
+
+-- | Waits until there is something to receive, or the end. Takes nothing.
+awaitInput :: Transport -> IO ()
+awaitInput (Plain socket _) = Plain.awaitInput socket
+awaitInput (Other functions _) = functionsAwaitInput functions
+
+-- | For how long nothing has moved in either direction, if that is known. A connection that was closed is quiet.
+quietMillis :: Transport -> IO (Maybe Int)
+quietMillis (Plain socket _) = Plain.quietMillis socket
+quietMillis (Other functions _) = functionsQuietMillis functions
+
+-- | Sends some bytes of a piece that is not empty.
+attemptSend :: Transport -> Following -> TimeLimit -> Piece -> IO Attempt
+attemptSend (Plain socket _) following limit piece = Plain.attemptSend socket following limit piece
+attemptSend (Other functions _) following limit piece = functionsSend functions following limit piece
+{-# INLINE attemptSend #-}
+
+-- | Sends some bytes of two pieces, together where the transport can. The second one is not empty.
+attemptSendTwo :: Transport -> TimeLimit -> Piece -> Piece -> IO Attempt
+attemptSendTwo (Plain socket _) limit first second = Plain.attemptSendTwo socket limit first second
+attemptSendTwo (Other functions _) limit first@(Piece _ count) second
+  | count > 0 = functionsSend functions MoreFollows limit first
+  | otherwise = functionsSend functions NothingFollows limit second
+
+-- | Sends some bytes of a file; 0 at its end.
+attemptSendFile :: Transport -> TimeLimit -> FileSlice -> IO Attempt
+attemptSendFile (Plain socket _) = Plain.attemptSendFile socket
+attemptSendFile (Other functions _) = sendFileByReading functions
+
+-- Reads what fits into a borrowed buffer. What the transport does not take is read again.
+sendFileByReading :: Functions -> TimeLimit -> FileSlice -> IO Attempt
+sendFileByReading functions limit (FileSlice (Fd descriptor) offset count) = bracket borrow giveBack $ \buffer -> do
+  let size = fromIntegral (min count (fromIntegral lentSize))
+  result <- c_readFile descriptor (lentBytes buffer) size offset
+  case compare result 0 of
+    LT -> return (Failed (Errno (fromIntegral (negate result))))
+    EQ -> return (Moved 0)
+    GT -> functionsSend functions (if result < count then MoreFollows else NothingFollows) limit (Piece (lentBytes buffer) (fromIntegral result))
+
+foreign import ccall unsafe "http_file_read"
+  c_readFile :: CInt -> Ptr Word8 -> CSize -> Int64 -> IO Int64
+
+-- | Bytes that were sent and that the client has not acknowledged; 0 if that is not known.
+queuedBytes :: Transport -> IO Int
+queuedBytes (Plain socket _) = Plain.queuedBytes socket
+queuedBytes (Other functions _) = functionsQueuedBytes functions
+
+-- | Bytes of a borrowed buffer: the buffer, their offset, and their number.
+data Outgoing = Outgoing !Lent !Int !Int
+
+-- | @sendThenReceive transport micros outgoing unsent continue@ sends bytes, gives their buffer back, and then does what
+-- 'receiveFirst' does: the thread waits once for both. Where the transport cannot do this, or not all bytes can go at once,
+-- nothing is received. @unsent@ gets the number of bytes that have gone, and the buffer is the caller's again. In all other
+-- cases the buffer is gone, also when an exception is thrown. Both continuations run masked.
+sendThenReceive :: Transport -> Int -> Outgoing -> (Int -> IO a) -> (Lent -> Int -> IO a) -> IO a
+sendThenReceive (Plain socket _) micros (Outgoing buffer offset count) unsent continue =
+  sendThenReceiveWithin micros socket buffer offset count unsent continue
+sendThenReceive (Other _ _) _ _ unsent _ = mask_ (unsent 0)
+{-# INLINE sendThenReceive #-}
+
+-- | Tells the client that nothing more comes. Receiving goes on.
+endSending :: Transport -> IO ()
+endSending (Plain socket _) = shutdown socket ShutdownSend
+endSending (Other functions _) = functionsEndSending functions
+
+-- | A thread that waits to receive finds the end of the stream, behind what has arrived. Never throws an @IOError@.
+endReceiving :: Transport -> IO ()
+endReceiving (Plain socket _) = Plain.ignoringErrors (shutdown socket ShutdownReceive)
+endReceiving (Other functions _) = functionsEndReceiving functions
+
+-- | Ends the connection in both directions, for all threads that wait on it. Never throws an @IOError@.
+abort :: Transport -> IO ()
+abort (Plain socket _) = Plain.ignoringErrors (shutdown socket ShutdownBoth)
+abort (Other functions _) = functionsAbort functions
+
+-- | Closes the connection. To be called once, when nobody uses it any more.
+closeTransport :: Transport -> IO ()
+closeTransport (Plain socket _) = close socket
+closeTransport (Other functions _) = functionsClose functions

@@ -1,0 +1,114 @@
+-- |
+-- The operations of a transport on a socket of "Millrace.Socket". Knows nothing of HTTP.
+module Millrace.Http.Transport.Plain
+  ( attemptSend,
+    attemptSendTwo,
+    attemptSendFile,
+    queuedBytes,
+    quietMillis,
+    hasArrived,
+    hasEnded,
+    awaitInput,
+    ignoringErrors,
+  )
+where
+
+import Control.Exception (IOException, catch)
+import Control.Monad (void)
+import Data.Int (Int64)
+import Data.Word (Word8)
+import Foreign.C.Error (Errno (..), eTIMEDOUT)
+import Foreign.C.Types (CInt (..))
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Ptr (Ptr, castPtr)
+import Foreign.Storable (pokeElemOff)
+import Millrace.Http.Transport.Attempt
+import Millrace.Operation
+import Millrace.Socket (Socket, socketHandle)
+import qualified Millrace.Socket as Socket
+
+-- | Sends some bytes of a piece.
+attemptSend :: Socket -> Following -> TimeLimit -> Piece -> IO Attempt
+attemptSend socket following limit (Piece bytes count) = attempt limit (marked (sendRequest False (socketHandle socket) bytes count))
+  where
+    marked = case following of
+      NothingFollows -> id
+      MoreFollows -> moreFollows
+{-# INLINE attemptSend #-}
+
+-- | Sends some bytes of two pieces, with one system call.
+attemptSendTwo :: Socket -> TimeLimit -> Piece -> Piece -> IO Attempt
+attemptSendTwo socket limit first second = allocaBytes (2 * vectorElementSize) $ \vector -> do
+  pokeElement vector 0 first
+  pokeElement vector 1 second
+  attempt limit (partial (sendVectorRequest (socketHandle socket) vector 2))
+
+-- struct iovec
+vectorElementSize :: Int
+vectorElementSize = 16
+
+pokeElement :: Ptr Word8 -> Int -> Piece -> IO ()
+pokeElement vector index (Piece base size) = do
+  pokeElemOff (castPtr vector) (2 * index) base
+  pokeElemOff (castPtr vector) (2 * index + 1) size
+
+-- | Sends some bytes of a file.
+attemptSendFile :: Socket -> TimeLimit -> FileSlice -> IO Attempt
+attemptSendFile socket limit (FileSlice file offset count) = attempt limit (sendFileRequest (socketHandle socket) file offset count)
+
+attempt :: TimeLimit -> Request a -> IO Attempt
+attempt limit request = outcome <$> perform (limited request)
+  where
+    limited = case limit of
+      Within micros -> within micros
+      Before deadline -> before deadline
+    outcome result
+      | result >= 0 = Moved (fromIntegral result)
+      | result == timedOut = TimedOut
+      | otherwise = Failed (Errno (fromIntegral (negate result)))
+{-# INLINE attempt #-}
+
+timedOut :: Int64
+timedOut = let Errno number = eTIMEDOUT in negate (fromIntegral number)
+
+foreign import ccall unsafe "http_socket_queued"
+  c_queued :: CInt -> IO Int64
+
+-- | Bytes that were sent and that the client has not acknowledged; 0 if the kernel does not say.
+queuedBytes :: Socket -> IO Int
+queuedBytes socket = maybe 0 fromIntegral <$> whileOpen (socketHandle socket) c_queued
+
+foreign import ccall unsafe "http_socket_quiet_millis"
+  c_quietMillis :: CInt -> IO Int64
+
+-- | How long nothing has moved, if the kernel says so. A closed socket is quiet.
+quietMillis :: Socket -> IO (Maybe Int)
+quietMillis socket = maybe (Just maxBound) known <$> whileOpen (socketHandle socket) c_quietMillis
+  where
+    known millis = if millis < 0 then Nothing else Just (fromIntegral millis)
+
+foreign import ccall unsafe "http_socket_pending"
+  c_pending :: CInt -> IO CInt
+
+-- | Is there something to receive, or on a listening socket a connection to take? Does not block. A closed socket has
+-- nothing.
+hasArrived :: Socket -> IO Bool
+hasArrived socket = maybe False (/= 0) <$> whileOpen (socketHandle socket) c_pending
+
+-- | Has the client ended its half of the connection? Does not block. A closed socket has ended.
+hasEnded :: Socket -> IO Bool
+hasEnded socket = Socket.hasEnded socket `catch` closed
+  where
+    closed :: IOException -> IO Bool
+    closed _ = return True
+
+-- | Waits until there is something to receive, or the end.
+awaitInput :: Socket -> IO ()
+awaitInput socket = void (perform (waitReadableRequest (socketHandle socket)))
+
+-- | For what ends a connection: one that is over already is as good.
+ignoringErrors :: IO () -> IO ()
+ignoringErrors action = action `catch` ignored
+  where
+    ignored :: IOException -> IO ()
+    ignored _ = return ()
