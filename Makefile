@@ -6,7 +6,7 @@ CABAL_CONFIG ?= cabal.config
 CABAL = cabal --config-file=$(CABAL_CONFIG)
 PORT ?= 8080
 
-.PHONY: help setup build run test core-test test-windows fiber-test fiber-libraries-test haskell-test check bench bench-compare clean
+.PHONY: help setup build run test core-test test-windows fiber-test fiber-libraries-test haskell-test format check bench bench-compare clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -42,7 +42,10 @@ haskell-test: ## test the Haskell packages alone
 	@scripts/notice-c-sources
 	$(CABAL) v2-test all --enable-tests
 
-check: ## cabal check, hlint, clang-tidy and Haddock, which must all be silent
+format: ## format Haskell with ormolu and C with clang-format
+	@scripts/format
+
+check: ## the format, claims about dependencies, cabal check, hlint, clang-tidy and Haddock, which must all be silent
 	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/check
 
 bench: build ## compare with peers (WORKLOAD=, PEERS=, CONNS=, ROUNDS=, QUICK=1)

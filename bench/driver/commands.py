@@ -88,7 +88,7 @@ def run(arguments):
 
 def make_report(arguments):
     parser = argparse.ArgumentParser(
-        prog="bench/report", description="Writes docs/BENCHMARKS.md and its plots from a results file.")
+        prog="bench/report", description="Writes docs/BENCHMARKS.md, and its pages and plots in docs/benchmarks, from a results file.")
     parser.add_argument("results", help="bench/results/<date>-<commit>.json")
     parser.add_argument("--output", default=os.path.join(ROOT, "docs"), help="directory (docs)")
     options = parser.parse_args(arguments)

@@ -16,9 +16,12 @@ DARK = ["#ff8c42", "#58b2f0", "#34d0a3", "#f0a3cd", "#e0c050", "#a9c0cc", "#b79a
         "#ffc94d", "#bbbbbb"]
 MARKERS = ["circle", "square", "diamond", "triangle"]
 
+# Panels are stacked, so that a plot is as wide as a phone; its text is readable there.
 PANEL_WIDTH, PANEL_HEIGHT = 400, 300
+LINES_MAX = 7
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 40, 46
 LEGEND_LINE = 20
+CHARACTER_WIDTH = 7  # at most, on average
 FONT = "font-family:system-ui,'Segoe UI',Helvetica,Arial,sans-serif"
 
 
@@ -135,7 +138,7 @@ class Panel:
 
 
 def _legend(shown, order, emphasised, left, top, width):
-    parts, column_width = [], 232
+    parts, column_width = [], 44 + CHARACTER_WIDTH * max(len(name) for name in shown)
     columns = max(1, int(width // column_width))
     for place, name in enumerate(shown):
         x, y = left + place % columns * column_width, top + place // columns * LEGEND_LINE
@@ -155,7 +158,7 @@ def _document(width, height, count, parts, description):
 
 
 def charts(panels, order, emphasised=(), description=""):
-    """Panels side by side with one legend. Panels without lines are left out; None if none is left.
+    """Panels, one below the other, with one legend. Panels without lines are left out; None if none is left.
 
     `order` has all names that any plot may show: a name's place in it decides its colour, in every plot the same.
     """
@@ -165,12 +168,14 @@ def charts(panels, order, emphasised=(), description=""):
     for panel in panels:
         panel.lines = {name: points for name, points in panel.lines.items() if points}
     shown = [name for name in order if any(name in panel.lines for panel in panels)]
-    width = PANEL_WIDTH * len(panels)
+    if len(shown) > LINES_MAX:
+        raise ValueError(f"{description}: {len(shown)} lines cannot be told apart")
+    height = PANEL_HEIGHT * len(panels)
     parts = []
     for place, panel in enumerate(panels):
-        parts.extend(panel.draw(place * PANEL_WIDTH, 0, order, emphasised))
-    legend, legend_height = _legend(shown, order, emphasised, 24, PANEL_HEIGHT + 14, width - 24)
-    return _document(width, PANEL_HEIGHT + legend_height + 14, len(order), parts + legend, description)
+        parts.extend(panel.draw(0, place * PANEL_HEIGHT, order, emphasised))
+    legend, legend_height = _legend(shown, order, emphasised, 24, height + 14, PANEL_WIDTH - 48)
+    return _document(PANEL_WIDTH, height + legend_height + 14, len(order), parts + legend, description)
 
 
 def bars(title, unit, values, emphasised=()):
@@ -178,12 +183,12 @@ def bars(title, unit, values, emphasised=()):
     if not values:
         return None
     names = sorted(values, key=values.get)
-    width, line, left = 640, 26, 220
+    width, line, left = PANEL_WIDTH, 26, 214
     greatest = max(max(values.values()), 1e-9)
-    parts = [_text(24, 26, title, kind="text title")]
+    parts = [_text(12, 26, title, kind="text title")]
     for place, name in enumerate(names):
         y = 44 + place * line
-        length = max(1.0, max(0.0, values[name]) / greatest * (width - left - 110))
+        length = max(1.0, max(0.0, values[name]) / greatest * (width - left - 64))
         colour = 0 if name in emphasised else 1
         parts.append(_text(left - 10, y + 14, name, "end"))
         parts.append(f'<rect class="f{colour}" x="{left}" y="{y}" width="{length:.1f}" height="18" rx="2"/>')

@@ -22,11 +22,37 @@ def path_for(directory, facts):
 
 
 def write(results, path):
+    """One sample per line, so that a file is small and a difference between two can be read."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump(results, file, indent=1)
-        file.write("\n")
+        file.write("{\n" + ",\n".join(f"{json.dumps(key)}: {_lines(value)}" for key, value in _compact(results).items()) + "\n}\n")
     os.replace(path + ".new", path)
+
+
+def _lines(value):
+    if not isinstance(value, list) or not value:
+        return json.dumps(value, ensure_ascii=False)
+    return "[\n" + ",\n".join(json.dumps(entry, ensure_ascii=False, separators=(",", ":")) for entry in value) + "\n]"
+
+
+def _compact(results):
+    """Six digits of each figure, and each command once."""
+    seen, samples = set(), []
+    for sample in results["samples"]:
+        key = (sample["workload"], sample["side"], sample["point"]["service"], sample["point"]["cores"])
+        dropped = ("command", "load_command") if key in seen else ()
+        if "command" in sample["figures"]:
+            seen.add(key)
+        samples.append({**sample, "figures": {
+            name: _rounded(value) for name, value in sample["figures"].items() if name not in dropped}})
+    return {**results, "samples": samples}
+
+
+def _rounded(value):
+    if not isinstance(value, float):
+        return value
+    short = float(f"{value:.6g}")
+    return int(short) if short.is_integer() else short
 
 
 def read(path):

@@ -1,3 +1,6 @@
+-- | Sends back what it receives, to as many clients as come. Usage: echo-tcp PORT.
+module Main (main) where
+
 import Control.Concurrent (forkIO)
 import Control.Exception (finally)
 import Control.Monad (forever, unless, void)

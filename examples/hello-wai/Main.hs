@@ -1,5 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
+-- | Answers every request with a line of text. Usage: hello-wai PORT.
+module Main (main) where
+
 import Network.HTTP.Types (status200)
 import Network.Wai (responseLBS)
 import Network.Wai.Handler.Millrace (run)

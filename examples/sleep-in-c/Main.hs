@@ -1,3 +1,6 @@
+-- | A thousand calls of C's sleep at the same time, on a few OS threads.
+module Main (main) where
+
 import Control.Concurrent (forkIO, newEmptyMVar, putMVar, takeMVar)
 import Control.Monad (replicateM, replicateM_)
 import Foreign.C.Types (CUInt (..))

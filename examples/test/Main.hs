@@ -11,6 +11,8 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Network.Socket
 import Network.Socket.ByteString (recv, sendAll)
+import System.Exit (ExitCode (..))
+import System.IO (hGetContents, hGetLine)
 import System.Process
 import System.Timeout (timeout)
 import Test.Hspec
@@ -34,6 +36,47 @@ main = hspec $ do
   describe "sleep-in-c" $
     it "sleeps a thousand times at once" $
       within "the sleepers" (readProcess "sleep-in-c" [] "") `shouldReturn` "0\nNothing\n"
+
+  describe "timers" $
+    it "wakes everybody, times out, and moves a timer" $
+      within "the timers" (readProcess "timers" [] "") `shouldReturn` "Nothing\nrung\n"
+  describe "line-server" $
+    it "answers lines however they are cut, until bye" . running "line-server" $ \connection -> do
+      sendAll connection "one\ntw"
+      receive connection 4 `shouldReturn` "ONE\n"
+      sendAll connection "o\nbye\n"
+      receiveAll connection `shouldReturn` "TWO\nBYE\n"
+  describe "simulated-lines" $
+    it "is right on a thousand machines" $
+      within "the machines" (readProcess "simulated-lines" [] "") `shouldReturn` "(True,True)\n"
+  describe "production-wai" $
+    it "answers, logs, and ends when it is told to" $ do
+      port <- freePort
+      (_, Just output, _, process) <- createProcess (proc "production-wai" [show port]) {std_out = CreatePipe}
+      within "the start" (hGetLine output) `shouldReturn` "ready"
+      bracket (connectWhenReady port) close $ \connection -> do
+        sendAll connection "GET /here HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        answer <- within "the answer" (receiveAll connection)
+        answer `shouldSatisfy` ByteString.isSuffixOf "\r\n\r\nIn production\n"
+      terminateProcess process
+      within "the end" (waitForProcess process) `shouldReturn` ExitSuccess
+      hGetContents output `shouldReturn` "(200,Just \"/here\",Just 14)\n"
+  describe "migrated-wai" $
+    it "sends a body back, and says sorry" . running "migrated-wai" $ \connection -> do
+      sendAll connection "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody"
+      sendAll connection "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+      answers <- receiveAll connection
+      answers `shouldSatisfy` ByteString.isInfixOf "Server: migrated\r\n"
+      answers `shouldSatisfy` ByteString.isInfixOf "\r\n\r\nbodyHTTP/1.1 500 "
+      answers `shouldSatisfy` ByteString.isSuffixOf "\r\n\r\nSorry\n"
+  describe "read-in-c" $
+    it "gives up at its deadline" $
+      within "the read" (readProcess "read-in-c" [] "") `shouldReturn` "(-1,True)\n"
+  describe "counters" $
+    it "counts a thousand timers" $ do
+      said <- within "the counters" (readProcess "counters" [] "")
+      said `shouldStartWith` "backend: "
+      said `shouldContain` "in flight: 0"
 
 -- Runs an example on a free port and connects to it.
 running :: String -> (Socket -> IO a) -> IO a

@@ -5,7 +5,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree as xml
 
-from .. import comparison, plot, report, results, rounds, workloads
+from .. import comparison, overview, plot, report, results, rounds, workloads
 
 BENCH = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -37,10 +37,13 @@ class Document(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, "BENCHMARKS.md")
             report.Report(data, BENCH, os.path.join(directory, "plots")).write(path, "source.json")
-            with open(os.path.join(directory, "plots", "pong.svg"), encoding="utf-8") as file:
-                xml.fromstring(file.read())
-            with open(path, encoding="utf-8") as file:
-                return file.read()
+            texts = []
+            for name in [path, *sorted(os.path.join(directory, "plots", name) for name in os.listdir(os.path.join(directory, "plots")))]:
+                with open(name, encoding="utf-8") as file:
+                    texts.append(file.read())
+                if name.endswith(".svg"):
+                    xml.fromstring(texts.pop())
+            return "\n".join(texts)
 
     def test_a_lost_row_is_marked_and_explained(self):
         text = self.written(made_up(10.0))
@@ -64,7 +67,7 @@ class Document(unittest.TestCase):
             data["samples"] += [
                 dict(sample, side=name, figures=dict(sample["figures"], cpu_us_per_request=cost + sample["round"] / 100))
                 for sample in data["samples"] if sample["side"] == "nginx"]
-        section = self.written(data).split("## Without io_uring")[1]
+        section = self.written(data).split("# Without io_uring")[1]
         self.assertRegex(section, r"Millrace-Epoll \| 1\.02 \[.*\| within 5% \|")
         self.assertRegex(section, r"millrace-eperm \| 1\.22 \[.*\| 22% more \|")
 
@@ -72,6 +75,19 @@ class Document(unittest.TestCase):
         text = self.written(made_up(6.0))
         self.assertIn("failed: it did not listen", text)
         self.assertIn("`go` is not installed", text)
+
+
+class Overview(unittest.TestCase):
+    def test_the_best_web_server_is_the_peer(self):
+        data = made_up(10.0)
+        for name, cost in (("millrace-io_uring", 6.0), ("c-epoll", 1.0), ("tokio", 7.0)):
+            data["peers"][name] = dict(data["peers"]["nginx"], title=name, ours=name.startswith("millrace"))
+            data["samples"] += [
+                dict(sample, side=name, figures=dict(sample["figures"], cpu_us_per_request=cost + sample["round"] / 100))
+                for sample in data["samples"] if sample["side"] == "nginx"]
+        row, = overview.rows(data)
+        self.assertEqual((row.choice.workload, row.peer), ("pong", "tokio"))
+        self.assertAlmostEqual(row.ratio["ratio"], 6 / 7, places=2)
 
 
 class Comparison(unittest.TestCase):
@@ -88,7 +104,14 @@ class Results(unittest.TestCase):
             data = made_up(6.0)
             first = results.path_for(directory, data["machine"])
             results.write(data, first)
-            self.assertEqual(results.rows(results.read(first)), results.rows(data))
+            read = results.rows(results.read(first))
+            for key, sides in results.rows(data).items():
+                for side, rounds in sides.items():
+                    for figure in ("cpu_us_per_request", "requests_per_second"):
+                        self.assertEqual(results.values(read[key][side], figure), results.values(rounds, figure))
+            commands = [found["command"] for sides in read.values() for rounds in sides.values() for found in rounds.values()
+                        if "command" in found]
+            self.assertEqual(len(commands), 2)  # one of each side, not one of each sample
             self.assertNotEqual(results.path_for(directory, data["machine"]), first)
 
 

@@ -16,13 +16,15 @@ static enum service current_service;
 static struct answer keep_alive_answer;
 static struct answer closing_answer;
 
-static void answer_fill(struct answer *answer, const char *text, size_t size) {
+static void answer_fill(struct answer *answer, const char *text, size_t size)
+{
     answer->size = size;
     for (int i = 0; i < ANSWER_COPIES; i++)
         memcpy(answer->copies + (size_t)i * size, text, size);
 }
 
-void answer_prepare(enum service service) {
+void answer_prepare(enum service service)
+{
     static const char pong[] = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nPong!";
     static const char pong_closing[] =
         "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\nConnection: close\r\n\r\nPong!";
@@ -40,12 +42,14 @@ void answer_prepare(enum service service) {
     }
 }
 
-static const struct answer *dialogue_answer(const struct dialogue *dialogue) {
+static const struct answer *dialogue_answer(const struct dialogue *dialogue)
+{
     return dialogue->closing ? &closing_answer : &keep_alive_answer;
 }
 
 /* The number of blank lines that end in these bytes; a blank line may be split between two reads. */
-static uint64_t requests_ended(struct dialogue *dialogue, const char *bytes, size_t length) {
+static uint64_t requests_ended(struct dialogue *dialogue, const char *bytes, size_t length)
+{
     static const char blank[4] = {'\r', '\n', '\r', '\n'};
     uint64_t ended = 0;
     uint8_t matched = dialogue->matched;
@@ -63,7 +67,8 @@ static uint64_t requests_ended(struct dialogue *dialogue, const char *bytes, siz
     return ended;
 }
 
-void dialogue_received(struct dialogue *dialogue, const char *bytes, size_t length) {
+void dialogue_received(struct dialogue *dialogue, const char *bytes, size_t length)
+{
     static const char close_field[] = "Connection: close";
     uint64_t answers = 1;
     if (current_service == SERVICE_PONG) {
@@ -75,7 +80,8 @@ void dialogue_received(struct dialogue *dialogue, const char *bytes, size_t leng
     dialogue->owed += answers * dialogue_answer(dialogue)->size;
 }
 
-size_t dialogue_unsent(const struct dialogue *dialogue, const char **bytes) {
+size_t dialogue_unsent(const struct dialogue *dialogue, const char **bytes)
+{
     const struct answer *answer = dialogue_answer(dialogue);
     size_t begun = (size_t)(dialogue->owed % answer->size);
     size_t offset = begun == 0 ? 0 : answer->size - begun;
@@ -84,9 +90,13 @@ size_t dialogue_unsent(const struct dialogue *dialogue, const char **bytes) {
     return dialogue->owed < length ? (size_t)dialogue->owed : length;
 }
 
-void dialogue_sent(struct dialogue *dialogue, size_t length) { dialogue->owed -= length; }
+void dialogue_sent(struct dialogue *dialogue, size_t length)
+{
+    dialogue->owed -= length;
+}
 
-int listener_open(uint16_t port, int flags) {
+int listener_open(uint16_t port, int flags)
+{
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
     int on = 1;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -102,7 +112,8 @@ int listener_open(uint16_t port, int flags) {
     return descriptor;
 }
 
-struct arguments arguments_parse(int count, char **values) {
+struct arguments arguments_parse(int count, char **values)
+{
     struct arguments arguments;
     struct rlimit limit;
     long port, threads;
@@ -126,7 +137,8 @@ struct arguments arguments_parse(int count, char **values) {
     return arguments;
 }
 
-void serve_on_threads(struct arguments *arguments, void *(*serve)(void *)) {
+void serve_on_threads(struct arguments *arguments, void *(*serve)(void *))
+{
     for (int i = 1; i < arguments->threads; i++) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, serve, arguments) != 0) {

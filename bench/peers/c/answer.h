@@ -23,9 +23,9 @@ struct answer {
 
 /* The part of a connection that concerns answers. Zero-initialise it. */
 struct dialogue {
-    uint64_t owed;    /* bytes of answers not handed to the kernel yet */
-    uint8_t matched;  /* how much of the blank line that ends a request has been seen */
-    bool closing;     /* the client asked for the connection to be closed */
+    uint64_t owed;   /* bytes of answers not handed to the kernel yet */
+    uint8_t matched; /* how much of the blank line that ends a request has been seen */
+    bool closing;    /* the client asked for the connection to be closed */
 };
 
 /* Command line of every C peer: SERVICE PORT THREADS. Ends the program if it makes no sense. */

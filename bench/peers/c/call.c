@@ -16,35 +16,43 @@ static int answerer = -1; /* the epoll descriptor of the thread that answers */
 static struct timespec begin;
 static long resident_before_bytes;
 
-static void check(int succeeded, const char *attempted) {
+static void check(int succeeded, const char *attempted)
+{
     if (!succeeded) {
         perror(attempted);
         exit(1);
     }
 }
 
-int call_sleep(int milliseconds) {
+int call_sleep(int milliseconds)
+{
     check(usleep((useconds_t)milliseconds * 1000) == 0, "usleep");
     return 0;
 }
 
-int call_ask(int descriptor) {
+int call_ask(int descriptor)
+{
     char byte = '?';
     check(write(descriptor, &byte, 1) == 1, "asking");
     check(read(descriptor, &byte, 1) == 1, "reading the answer");
     return byte;
 }
 
-int call_nothing(int ignored) { return ignored; }
+int call_nothing(int ignored)
+{
+    return ignored;
+}
 
-static void answer_one(int descriptor) {
+static void answer_one(int descriptor)
+{
     char byte;
     check(read(descriptor, &byte, 1) == 1, "reading a question");
     byte = '!';
     check(write(descriptor, &byte, 1) == 1, "answering");
 }
 
-static void *answer_all(void *ignored) {
+static void *answer_all(void *ignored)
+{
     struct epoll_event events[EVENTS];
     for (;;) {
         int count = epoll_wait(answerer, events, EVENTS, -1);
@@ -54,14 +62,16 @@ static void *answer_all(void *ignored) {
     return ignored;
 }
 
-static void start_answerer(void) {
+static void start_answerer(void)
+{
     pthread_t thread;
     answerer = epoll_create1(EPOLL_CLOEXEC);
     check(answerer >= 0, "epoll_create1");
     check(pthread_create(&thread, NULL, answer_all, NULL) == 0, "pthread_create");
 }
 
-int call_open(void) {
+int call_open(void)
+{
     int ends[2];
     if (answerer < 0)
         start_answerer();
@@ -71,7 +81,8 @@ int call_open(void) {
     return ends[0];
 }
 
-static long resident_bytes(void) {
+static long resident_bytes(void)
+{
     long pages = 0;
     FILE *file = fopen("/proc/self/statm", "r");
     check(file && fscanf(file, "%*d %ld", &pages) == 1, "/proc/self/statm");
@@ -79,12 +90,14 @@ static long resident_bytes(void) {
     return pages * sysconf(_SC_PAGESIZE);
 }
 
-void call_measure_begin(void) {
+void call_measure_begin(void)
+{
     resident_before_bytes = resident_bytes();
     clock_gettime(CLOCK_MONOTONIC, &begin);
 }
 
-void call_measure_end(void) {
+void call_measure_end(void)
+{
     struct timespec end;
     clock_gettime(CLOCK_MONOTONIC, &end);
     double seconds = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;

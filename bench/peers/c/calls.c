@@ -22,45 +22,50 @@
 #include "millrace_fiber.h"
 typedef mr_fiber *caller;
 #define START(caller, body, argument) mr_fiber_spawn(caller, NULL, body, argument)
-#define JOIN(caller) mr_fiber_join(caller, NULL)
-#define YIELD() mr_fiber_yield()
+#define JOIN(caller)                  mr_fiber_join(caller, NULL)
+#define YIELD()                       mr_fiber_yield()
 #else
 typedef pthread_t caller;
 #define START(caller, body, argument) pthread_create(caller, NULL, body, argument)
-#define JOIN(caller) pthread_join(caller, NULL)
-#define YIELD() sched_yield()
+#define JOIN(caller)                  pthread_join(caller, NULL)
+#define YIELD()                       sched_yield()
 #endif
 
 static long caller_count, times;
 static int *descriptors; /* of each caller that asks */
 static atomic_long turn;
 
-static void check(int error, const char *attempted) {
+static void check(int error, const char *attempted)
+{
     if (error) {
         fprintf(stderr, "%s: %s\n", attempted, strerror(abs(error)));
         exit(1);
     }
 }
 
-static void *sleep_often(void *argument) {
+static void *sleep_often(void *argument)
+{
     for (long i = 0; i < times; i++)
         call_sleep(1);
     return argument;
 }
 
-static void *sleep_long(void *argument) {
+static void *sleep_long(void *argument)
+{
     for (long i = 0; i < times; i++)
         call_sleep(500);
     return argument;
 }
 
-static void *ask_often(void *argument) {
+static void *ask_often(void *argument)
+{
     for (long i = 0; i < times; i++)
         call_ask(descriptors[(intptr_t)argument]);
     return argument;
 }
 
-static void *take_turns(void *argument) {
+static void *take_turns(void *argument)
+{
     long own = (long)(intptr_t)argument;
     for (long i = 0; i < times; i++) {
         while (atomic_load_explicit(&turn, memory_order_acquire) != own)
@@ -70,9 +75,13 @@ static void *take_turns(void *argument) {
     return argument;
 }
 
-static void *do_nothing(void *argument) { return argument; }
+static void *do_nothing(void *argument)
+{
+    return argument;
+}
 
-static void *spawn_often(void *argument) {
+static void *spawn_often(void *argument)
+{
     for (long i = 0; i < times; i++) {
         caller other;
         check(START(&other, do_nothing, NULL), "starting a caller");
@@ -81,14 +90,16 @@ static void *spawn_often(void *argument) {
     return argument;
 }
 
-static void open_all(void) {
+static void open_all(void)
+{
     descriptors = calloc((size_t)caller_count, sizeof *descriptors);
     check(descriptors ? 0 : ENOMEM, "calloc");
     for (long i = 0; i < caller_count; i++)
         descriptors[i] = call_open();
 }
 
-static void run(void *(*body)(void *)) {
+static void run(void *(*body)(void *))
+{
     caller *callers = calloc((size_t)caller_count, sizeof *callers);
     check(callers ? 0 : ENOMEM, "calloc");
     call_measure_begin();
@@ -100,12 +111,14 @@ static void run(void *(*body)(void *)) {
     free(callers);
 }
 
-static void usage(void) {
+static void usage(void)
+{
     fprintf(stderr, "usage: calls sleep|hold|ask|switch|spawn CALLERS TIMES\n");
     exit(2);
 }
 
-int main(int count, char **values) {
+int main(int count, char **values)
+{
     if (count != 4)
         usage();
     caller_count = strtol(values[2], NULL, 10);

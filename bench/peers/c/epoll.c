@@ -17,7 +17,8 @@ struct connection {
     struct dialogue dialogue;
 };
 
-static void watch(int epoll, int descriptor, uint32_t events, void *owner) {
+static void watch(int epoll, int descriptor, uint32_t events, void *owner)
+{
     struct epoll_event event = {.events = events, .data.ptr = owner};
     if (epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) < 0) {
         perror("epoll_ctl");
@@ -25,7 +26,8 @@ static void watch(int epoll, int descriptor, uint32_t events, void *owner) {
     }
 }
 
-static void accept_all(int epoll, int listener) {
+static void accept_all(int epoll, int listener)
+{
     for (;;) {
         /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): epoll holds the last connection, as the owner of its events */
         int descriptor = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -42,7 +44,8 @@ static void accept_all(int epoll, int listener) {
 }
 
 /* False when the connection is over. */
-static bool send_owed(struct connection *connection) {
+static bool send_owed(struct connection *connection)
+{
     const char *bytes;
     size_t length;
     while ((length = dialogue_unsent(&connection->dialogue, &bytes)) > 0) {
@@ -54,7 +57,8 @@ static bool send_owed(struct connection *connection) {
     return !connection->dialogue.closing;
 }
 
-static bool serve(struct connection *connection, char *buffer, size_t size) {
+static bool serve(struct connection *connection, char *buffer, size_t size)
+{
     for (;;) {
         ssize_t received = recv(connection->descriptor, buffer, size, 0);
         if (received < 0)
@@ -70,7 +74,8 @@ static bool serve(struct connection *connection, char *buffer, size_t size) {
     }
 }
 
-static void *run(void *argument) {
+static void *run(void *argument)
+{
     struct arguments *arguments = argument;
     char buffer[16384];
     struct epoll_event events[512];
@@ -94,7 +99,8 @@ static void *run(void *argument) {
     return NULL;
 }
 
-int main(int count, char **values) {
+int main(int count, char **values)
+{
     struct arguments arguments = arguments_parse(count, values);
     answer_prepare(arguments.service);
     serve_on_threads(&arguments, run);

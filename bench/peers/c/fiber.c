@@ -11,7 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static bool send_owed(int connection, struct dialogue *dialogue) {
+static bool send_owed(int connection, struct dialogue *dialogue)
+{
     const char *bytes;
     size_t length;
     while ((length = dialogue_unsent(dialogue, &bytes)) > 0) {
@@ -23,7 +24,8 @@ static bool send_owed(int connection, struct dialogue *dialogue) {
     return !dialogue->closing;
 }
 
-static void *serve(void *argument) {
+static void *serve(void *argument)
+{
     int connection = (int)(intptr_t)argument;
     struct dialogue dialogue = {0};
     char buffer[16384];
@@ -37,7 +39,8 @@ static void *serve(void *argument) {
     return NULL;
 }
 
-static void *accept_connections(void *argument) {
+static void *accept_connections(void *argument)
+{
     int listener = (int)(intptr_t)argument, connection;
     while ((connection = accept(listener, NULL, NULL)) >= 0)
         if (mr_fiber_spawn(NULL, NULL, serve, (void *)(intptr_t)connection) != 0)
@@ -46,7 +49,8 @@ static void *accept_connections(void *argument) {
     exit(1);
 }
 
-int main(int count, char **values) {
+int main(int count, char **values)
+{
     struct arguments arguments = arguments_parse(count, values);
     answer_prepare(arguments.service);
     mr_carriers_options options = {.carriers = (unsigned)arguments.threads};

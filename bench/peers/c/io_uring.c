@@ -24,7 +24,8 @@ struct connection {
 /* Completions carry the connection, with the operation in the lowest bit; the listener is NULL. */
 enum { OPERATION_RECEIVE = 0, OPERATION_SEND = 1 };
 
-static struct io_uring_sqe *entry(struct io_uring *ring) {
+static struct io_uring_sqe *entry(struct io_uring *ring)
+{
     struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
     if (sqe == NULL) {
         io_uring_submit(ring);
@@ -35,24 +36,28 @@ static struct io_uring_sqe *entry(struct io_uring *ring) {
     return sqe;
 }
 
-static void tag(struct io_uring_sqe *sqe, struct connection *connection, uintptr_t operation) {
+static void tag(struct io_uring_sqe *sqe, struct connection *connection, uintptr_t operation)
+{
     io_uring_sqe_set_data64(sqe, (uintptr_t)connection | operation);
 }
 
-static void start_accept(struct io_uring *ring, int listener) {
+static void start_accept(struct io_uring *ring, int listener)
+{
     struct io_uring_sqe *sqe = entry(ring);
     io_uring_prep_accept(sqe, listener, NULL, NULL, SOCK_CLOEXEC);
     tag(sqe, NULL, 0);
 }
 
-static void start_receive(struct io_uring *ring, struct connection *connection) {
+static void start_receive(struct io_uring *ring, struct connection *connection)
+{
     struct io_uring_sqe *sqe = entry(ring);
     io_uring_prep_recv(sqe, connection->descriptor, connection->buffer, sizeof connection->buffer, 0);
     tag(sqe, connection, OPERATION_RECEIVE);
     connection->receiving = true;
 }
 
-static void start_send(struct io_uring *ring, struct connection *connection) {
+static void start_send(struct io_uring *ring, struct connection *connection)
+{
     const char *bytes;
     size_t length = dialogue_unsent(&connection->dialogue, &bytes);
     struct io_uring_sqe *sqe = entry(ring);
@@ -61,7 +66,8 @@ static void start_send(struct io_uring *ring, struct connection *connection) {
     connection->sending = true;
 }
 
-static void accepted(struct io_uring *ring, int listener, int descriptor) {
+static void accepted(struct io_uring *ring, int listener, int descriptor)
+{
     struct connection *connection = descriptor < 0 ? NULL : calloc(1, sizeof *connection);
     if (connection != NULL) {
         connection->descriptor = descriptor;
@@ -72,7 +78,8 @@ static void accepted(struct io_uring *ring, int listener, int descriptor) {
     start_accept(ring, listener);
 }
 
-static void received(struct connection *connection, int result) {
+static void received(struct connection *connection, int result)
+{
     connection->receiving = false;
     if (result <= 0)
         connection->over = true;
@@ -80,7 +87,8 @@ static void received(struct connection *connection, int result) {
         dialogue_received(&connection->dialogue, connection->buffer, (size_t)result);
 }
 
-static void sent(struct connection *connection, int result) {
+static void sent(struct connection *connection, int result)
+{
     connection->sending = false;
     if (result < 0)
         connection->over = true;
@@ -89,7 +97,8 @@ static void sent(struct connection *connection, int result) {
 }
 
 /* Starts what the connection needs next, or ends it. */
-static void continue_with(struct io_uring *ring, struct connection *connection) {
+static void continue_with(struct io_uring *ring, struct connection *connection)
+{
     bool owing = connection->dialogue.owed > 0;
     if (connection->dialogue.closing && !owing)
         connection->over = true;
@@ -108,7 +117,8 @@ static void continue_with(struct io_uring *ring, struct connection *connection) 
         start_receive(ring, connection);
 }
 
-static void *run(void *argument) {
+static void *run(void *argument)
+{
     struct arguments *arguments = argument;
     struct io_uring ring;
     int listener = listener_open(arguments->port, 0);
@@ -122,7 +132,8 @@ static void *run(void *argument) {
         struct io_uring_cqe *cqe;
         unsigned head, count = 0;
         io_uring_submit_and_wait(&ring, 1);
-        io_uring_for_each_cqe(&ring, head, cqe) {
+        io_uring_for_each_cqe(&ring, head, cqe)
+        {
             uintptr_t data = (uintptr_t)io_uring_cqe_get_data64(cqe);
             struct connection *connection = (struct connection *)(data & ~(uintptr_t)1);
             count++;
@@ -141,7 +152,8 @@ static void *run(void *argument) {
     return NULL;
 }
 
-int main(int count, char **values) {
+int main(int count, char **values)
+{
     struct arguments arguments = arguments_parse(count, values);
     answer_prepare(arguments.service);
     serve_on_threads(&arguments, run);

@@ -19,14 +19,19 @@ struct connection {
 
 static void write_owed(struct connection *connection);
 
-static void closed(uv_handle_t *handle) { free(handle->data); }
+static void closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
 
-static void end(struct connection *connection) {
+static void end(struct connection *connection)
+{
     if (!uv_is_closing((uv_handle_t *)&connection->stream))
         uv_close((uv_handle_t *)&connection->stream, closed);
 }
 
-static void written(uv_write_t *write, int status) {
+static void written(uv_write_t *write, int status)
+{
     struct connection *connection = write->data;
     connection->writing = false;
     if (status < 0)
@@ -35,7 +40,8 @@ static void written(uv_write_t *write, int status) {
         write_owed(connection);
 }
 
-static void write_owed(struct connection *connection) {
+static void write_owed(struct connection *connection)
+{
     const char *bytes;
     size_t length;
     uv_stream_t *stream = (uv_stream_t *)&connection->stream;
@@ -58,13 +64,15 @@ static void write_owed(struct connection *connection) {
         end(connection);
 }
 
-static void lend_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
+static void lend_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
+{
     static char shared[65536];
     (void)handle, (void)suggested;
     *buffer = uv_buf_init(shared, sizeof shared);
 }
 
-static void received(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer) {
+static void received(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer)
+{
     struct connection *connection = stream->data;
     if (length < 0) {
         end(connection);
@@ -74,7 +82,8 @@ static void received(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer
     }
 }
 
-static void connected(uv_stream_t *listener, int status) {
+static void connected(uv_stream_t *listener, int status)
+{
     struct connection *connection;
     if (status < 0 || (connection = calloc(1, sizeof *connection)) == NULL)
         return;
@@ -85,7 +94,8 @@ static void connected(uv_stream_t *listener, int status) {
         end(connection);
 }
 
-int main(int count, char **values) {
+int main(int count, char **values)
+{
     struct arguments arguments = arguments_parse(count, values);
     uv_loop_t *loop = uv_default_loop();
     uv_tcp_t listener;

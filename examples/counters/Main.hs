@@ -1,0 +1,17 @@
+-- | What the loops have done while a thousand threads slept.
+module Main (main) where
+
+import Control.Concurrent (forkIO, newEmptyMVar, putMVar, takeMVar)
+import Control.Monad (replicateM_)
+import Millrace.Manager
+import Millrace.Timer (threadDelay)
+
+main :: IO ()
+main = do
+  woken <- newEmptyMVar
+  replicateM_ 1000 (forkIO (threadDelay 1000 >> putMVar woken ()))
+  replicateM_ 1000 (takeMVar woken)
+  backend <- chosenBackend
+  putStrLn ("backend: " <> backendName backend)
+  done <- counters
+  putStrLn ("operations: " <> show (operations done) <> ", in flight: " <> show (inFlight done))

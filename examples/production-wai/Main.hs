@@ -1,0 +1,38 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | A web application with limits, a log, and an end that cuts nobody off. Usage: production-wai PORT.
+module Main (main) where
+
+import Control.Monad (void)
+import Network.HTTP.Types (status200, statusCode)
+import Network.Wai (Application, rawPathInfo, responseLBS)
+import Network.Wai.Handler.Millrace
+import System.Environment (getArgs)
+import System.IO (BufferMode (LineBuffering), hSetBuffering, stdout)
+import System.Posix.Signals (Handler (CatchOnce), installHandler, sigTERM)
+
+main :: IO ()
+main = do
+  hSetBuffering stdout LineBuffering
+  [port] <- getArgs
+  runSettings (settings (read port)) application
+
+settings :: Port -> Settings
+settings port =
+  setPort port
+    . setHost "127.0.0.1"
+    . setReusePort True -- so that the next version can start beside this one
+    . setBeforeMainLoop (putStrLn "ready")
+    . setInstallShutdownHandler (\end -> void (installHandler sigTERM (CatchOnce end) Nothing))
+    . setGracefulShutdownTimeout (Just 10)
+    . setMaximumConnections (Just 20000)
+    . setMaximumBodySize (Just 1048576)
+    . setHeaderTimeout 10
+    . setOnAnswer logAnswer
+    $ defaultSettings
+
+logAnswer :: Answer -> IO ()
+logAnswer answer = print (statusCode (answerStatus answer), rawPathInfo <$> answerRequest answer, answerBytes answer)
+
+application :: Application
+application _request respond = respond (responseLBS status200 [("Content-Type", "text/plain")] "In production\n")
