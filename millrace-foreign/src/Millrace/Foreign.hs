@@ -45,6 +45,14 @@
 -- * In GHCi and Template Haskell calls work, but hold their carrier while they wait, and exceptions wait for them: libc is
 --   there before this package is loaded.
 -- * A call costs a few microseconds. For functions that never wait, use an ordinary import.
+--
+-- == An example
+--
+-- >>> import Foreign.C.Types
+-- >>> import Foreign.Ptr (FunPtr)
+-- >>> foreign import ccall "&abs" c_abs :: FunPtr (CInt -> IO CInt)
+-- >>> fiberCall c_abs (-42)
+-- 42
 module Millrace.Foreign
   ( -- * Calls
     fiberCall,

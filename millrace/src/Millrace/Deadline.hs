@@ -7,6 +7,18 @@
 -- > deadline <- deadlineAfter 5000000         -- five seconds for both
 -- > greeting <- recvBefore deadline socket 4096
 -- > sendAllBefore deadline socket answer
+--
+-- A receive that gives up, and loses nothing:
+--
+-- >>> import Millrace
+-- >>> import System.IO.Error (tryIOError)
+-- >>> (here, there) <- socketPair AF_UNIX Stream defaultProtocol
+-- >>> soon <- deadlineAfter 1000
+-- >>> either isDeadlineError (const False) <$> tryIOError (recvBefore soon here 100)
+-- True
+-- >>> sendAll there "late, but not lost"
+-- >>> recv here 100
+-- "late, but not lost"
 module Millrace.Deadline
   ( Deadline,
     noDeadline,
@@ -52,6 +64,10 @@ deadlineAfter delayMicros = Deadline <$> c_deadline_after (fromIntegral delayMic
 {-# INLINE deadlineAfter #-}
 
 -- | The one that passes first. 'noDeadline' is neutral.
+--
+-- >>> soon <- deadlineAfter 1000
+-- >>> earlier soon noDeadline == soon
+-- True
 --
 -- @since 0.1.0
 earlier :: Deadline -> Deadline -> Deadline

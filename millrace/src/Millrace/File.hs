@@ -10,6 +10,12 @@
 -- "Millrace.Simulation", files are the simulated machine's; a path is just a name there.
 --
 -- All functions throw 'IOError' that names the function and the file; 'System.IO.Error.isFullError' tells a full disk.
+--
+-- >>> withFile "journal" ForWriting (\journal -> writeAt journal 0 "first line\n" >> sync journal)
+-- >>> withFile "journal" ForUpdating (\journal -> fileSize journal >>= \end -> writeAt journal end "second line\n")
+-- >>> withFile "journal" ForReading (\journal -> readAt journal 6 100)
+-- "line\nsecond line\n"
+-- >>> removeFile "journal"
 module Millrace.File
   ( File,
     Mode (..),

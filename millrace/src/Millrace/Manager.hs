@@ -1,6 +1,17 @@
 -- | The managers seen from outside: which backend they use, how many loops there are, and what they have done.
 --
 -- They start by themselves with the first operation, one per capability, and follow 'Control.Concurrent.setNumCapabilities'.
+--
+-- >>> import Millrace
+-- >>> map backendName [minBound ..]
+-- ["io_uring","epoll","kqueue","iocp"]
+-- >>> probeBackend Epoll
+-- Nothing
+-- >>> begin <- counters
+-- >>> threadDelay 1000
+-- >>> end <- counters
+-- >>> operations end - operations begin
+-- 1
 module Millrace.Manager
   ( -- * Backends
     Backend (..),

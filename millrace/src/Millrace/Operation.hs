@@ -12,6 +12,12 @@
 --
 -- The waiting thread is parked (as on an @MVar@); it occupies no operating system thread. An operation costs no more
 -- than its share of a system call, and O(1) besides.
+--
+-- >>> import Millrace (AddrInfo, Family (AF_UNIX), SocketType (Stream), defaultProtocol, sendAll, socketHandle, socketPair)
+-- >>> (here, there) <- socketPair AF_UNIX Stream defaultProtocol
+-- >>> sendAll there "!"
+-- >>> perform (waitReadableRequest (socketHandle here)) >>= throwIfFailed "waiting" (show here)
+-- 0
 module Millrace.Operation
   ( -- * Descriptors
     Handle,

@@ -24,6 +24,17 @@
 --    one capability: what is left of a block of the nursery, and that threads are to change at its end ('forkIO' asks for
 --    that), pass from each to the next. A program in which all else waits repeats its runs.
 -- 4. One simulation runs at a time.
+--
+-- A day of waiting passes at once, and a deadlock is found:
+--
+-- >>> import Control.Concurrent (newEmptyMVar, takeMVar)
+-- >>> import Millrace
+-- >>> day <- simulate (calm 1) (threadDelay 86400000000)
+-- >>> outcomeNanoseconds day `div` 1000000000
+-- 86400
+-- >>> stuck <- simulate (calm 1) (newEmptyMVar >>= takeMVar :: IO ())
+-- >>> either (take 26 . show) show (outcomeResult stuck)
+-- "Deadlock in a simulation: "
 module Millrace.Simulation
   ( -- * Running
     simulate,

@@ -26,6 +26,22 @@
 -- takes all the same); of "Network.Socket.ByteString" @recvMsg@, @sendMsg@ and @sendManyTo@; all of
 -- "Network.Socket.ByteString.Lazy"; and what came to these after version 3.1.2. What needs them takes the descriptor
 -- ('withFdSocket') or a socket of that package ('socketToFd').
+--
+-- A server and a client in one program:
+--
+-- >>> import Control.Concurrent (forkIO)
+-- >>> import Millrace
+-- >>> listener <- socket AF_INET Stream defaultProtocol
+-- >>> bind listener (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
+-- >>> listen listener 1
+-- >>> _ <- forkIO (accept listener >>= \(peer, _) -> recv peer 100 >>= sendAll peer >> close peer)
+-- >>> client <- socket AF_INET Stream defaultProtocol
+-- >>> getSocketName listener >>= connect client
+-- >>> sendAll client "echo"
+-- >>> recv client 100
+-- "echo"
+-- >>> recv client 100
+-- ""
 module Millrace.Socket
   ( -- * Sockets
     Socket,

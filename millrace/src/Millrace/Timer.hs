@@ -6,6 +6,18 @@
 -- 1. Nothing here fires early.
 -- 2. On an idle machine it fires at most a millisecond late.
 -- 3. Setting, moving and cancelling a timer take constant time.
+--
+-- >>> import Control.Concurrent (MVar, newEmptyMVar, putMVar, takeMVar)
+-- >>> timeout 1000 (threadDelay 60000000)
+-- Nothing
+-- >>> timeout 60000000 (return "done")
+-- Just "done"
+-- >>> manager <- getSystemTimerManager
+-- >>> rung <- newEmptyMVar :: IO (MVar String)
+-- >>> bell <- registerTimeout manager 60000000 (putMVar rung "rung")
+-- >>> updateTimeout manager bell 1000
+-- >>> takeMVar rung
+-- "rung"
 module Millrace.Timer
   ( -- * Threads
     threadDelay,

@@ -2,6 +2,12 @@
 --
 -- The names and types are those of "Control.Concurrent". For sockets of "Millrace.Socket" there is no need of this.
 -- On Windows only sockets can be waited for, by the number of their handle.
+--
+-- >>> import System.Posix.IO (createPipe, fdWrite)
+-- >>> (output, input) <- createPipe
+-- >>> fdWrite input "x"
+-- 1
+-- >>> threadWaitRead output
 module Millrace.Wait
   ( threadWaitRead,
     threadWaitWrite,

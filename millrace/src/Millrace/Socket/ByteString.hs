@@ -16,6 +16,16 @@
 -- On sockets that are no streams (@Datagram@, @SeqPacket@) what is said of bytes holds of messages: an interrupted receive loses
 -- none and leaves it whole, as far as it had room for it. 'sendAll' and 'sendMany' send one message, or none if there are no bytes
 -- ('send' sends an empty one then).
+--
+-- >>> import Millrace
+-- >>> (here, there) <- socketPair AF_UNIX Stream defaultProtocol
+-- >>> sendMany there ["one, ", "two, ", "three"]
+-- >>> recv here 5
+-- "one, "
+-- >>> timeout 1000 (recv here 100)
+-- Just "two, three"
+-- >>> timeout 1000 (recv here 100)
+-- Nothing
 module Millrace.Socket.ByteString
   ( -- * Receiving
     recv,

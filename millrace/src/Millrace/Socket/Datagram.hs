@@ -13,6 +13,15 @@
 --
 -- All functions throw 'IOError' that names the function and the socket. They wait without occupying an operating system
 -- thread. Within "Millrace.Simulation" there are no datagrams between Unix sockets.
+--
+-- >>> import Millrace
+-- >>> let newSocket = socket AF_INET Datagram defaultProtocol
+-- >>> (server, client) <- (,) <$> newSocket <*> newSocket
+-- >>> bind server (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
+-- >>> getSocketName server >>= sendTo client "one message"
+-- 11
+-- >>> fst <$> recvFrom server 1500
+-- "one message"
 module Millrace.Socket.Datagram
   ( recvFrom,
     recvFromBefore,

@@ -1,4 +1,13 @@
 -- | Sending files over sockets, without copying them through the program.
+--
+-- >>> import Millrace
+-- >>> import Millrace.File
+-- >>> withFile "page" ForWriting (\page -> writeAt page 0 "all of the page")
+-- >>> (here, there) <- socketPair AF_UNIX Stream defaultProtocol
+-- >>> withFile "page" ForReading (\page -> sendFile there (fileDescriptor page) 7 8)
+-- 8
+-- >>> recv here 100
+-- "the page"
 module Millrace.Socket.File
   ( sendFile,
     sendFileBefore,

@@ -17,6 +17,14 @@
 -- >       then return 0
 -- >       else count <$ (sendAllBuf client (lentBytes buffer) count `finally` giveBack buffer)
 -- >   when (count > 0) (echo client)
+--
+-- >>> import qualified Data.ByteString as ByteString
+-- >>> import Foreign.Ptr (castPtr)
+-- >>> import Millrace
+-- >>> (here, there) <- socketPair AF_UNIX Stream defaultProtocol
+-- >>> sendAll there "some bytes"
+-- >>> recvLent noDeadline here lentSize (\buffer count -> ByteString.packCStringLen (castPtr (lentBytes buffer), count) <* giveBack buffer)
+-- "some bytes"
 module Millrace.Socket.Lent
   ( Lent,
     lentSize,

@@ -36,6 +36,25 @@
 --   nothing. 'setManager', 'setHTTP2Disabled' and
 --   'setServerPushLogger' are accepted without effect; what needs TLS or HTTP\/2 (@clientCertificate@, @HTTP2Data@) is
 --   not there. @warpVersion@ is 'millraceVersion' here.
+--
+-- A server on a free port, and a request of it:
+--
+-- >>> import Millrace
+-- >>> import qualified Data.ByteString.Char8 as Char8
+-- >>> import Network.HTTP.Types (status200)
+-- >>> import Network.Wai (rawPathInfo, responseLBS)
+-- >>> let application request respond = respond (responseLBS status200 [] (Data.String.fromString (show (rawPathInfo request))))
+-- >>> :{
+-- testWithApplication (return application) $ \port -> do
+--   client <- socket AF_INET Stream defaultProtocol
+--   connect client (SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1)))
+--   sendAll client "GET /hello HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+--   answer <- recv client 4096
+--   Char8.putStrLn (Char8.takeWhile (/= '\r') answer)
+--   Char8.putStrLn (last (Char8.lines answer))
+-- :}
+-- HTTP/1.1 200 OK
+-- "/hello"
 module Network.Wai.Handler.Millrace
   ( -- * Running a server
     run,
