@@ -6,30 +6,39 @@ CABAL_CONFIG ?= cabal.config
 CABAL = cabal --config-file=$(CABAL_CONFIG)
 PORT ?= 8080
 
-.PHONY: help setup build run test core-test test-windows fiber-test fiber-libraries-test haskell-test format check bench bench-compare clean
+.PHONY: help setup test-setup build program run test core-test test-windows fiber-test fiber-libraries-test haskell-test format check bench bench-compare clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
-setup: ## install the Debian packages that are missing
-	@scripts/install-packages
+setup: ## install the Debian packages that building needs and that are missing
+	@scripts/install-packages build
+
+test-setup: ## install those that the tests need, too
+	@scripts/install-packages test
+
+copy_program = mkdir -p bin && cp -f "$$($(CABAL) -v0 list-bin millrace-cli:exe:millrace)" bin/millrace
 
 build: setup ## build everything; leaves bin/millrace
-	@mkdir -p bin
 	@scripts/notice-c-sources
 	$(CABAL) v2-build all
-	@cp -f "$$($(CABAL) -v0 v2-exec which millrace)" bin/millrace
+	@$(copy_program)
 
-run: build ## serve examples/site on http://127.0.0.1:8080 (PORT=... for another port)
+program: setup ## build bin/millrace and nothing else
+	@scripts/notice-c-sources
+	$(CABAL) v2-build millrace-cli:exe:millrace
+	@$(copy_program)
+
+run: program ## serve examples/site on http://127.0.0.1:8080 (PORT=... for another port)
 	@exec bin/millrace serve examples/site --port $(PORT)
 
-test: setup ## build, then run every test
+test: test-setup ## build, then run every test
 	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/test
 
 core-test: ## test the C core alone: plain, ASan and UBSan, TSan
 	$(MAKE) -C core test
 
-test-windows: setup ## test the C core for Windows, cross-compiled and under Wine
+test-windows: test-setup ## test the C core for Windows, cross-compiled and under Wine
 	$(MAKE) -C core test-windows
 
 fiber-test: ## test the C fibers alone: plain, ASan and UBSan, TSan
@@ -48,7 +57,7 @@ format: ## format Haskell with ormolu and C with clang-format
 check: ## the format, claims about dependencies, cabal check, hlint, clang-tidy and Haddock, which must all be silent
 	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/check
 
-bench: build ## compare with peers (WORKLOAD=, PEERS=, CONNS=, ROUNDS=, QUICK=1)
+bench: test-setup build ## compare with peers (WORKLOAD=, PEERS=, CONNS=, ROUNDS=, QUICK=1)
 	@bench/run
 
 bench-compare: ## what became faster or slower between two results: A=file B=file
