@@ -7,7 +7,7 @@ import Control.Monad (forM_, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
-import Millrace.Http.Wire (chunksEnd, errorStatus, errorText)
+import Millrace.Http.Http1.Wire (chunksEnd, errorStatus, errorText)
 import Numeric (showHex)
 import Test.Hspec
 import Test.QuickCheck

@@ -5,7 +5,7 @@ import Control.Concurrent (threadDelay)
 import Control.Monad (replicateM, when)
 import Data.IORef
 import Data.List (delete)
-import Millrace.Http.Eviction
+import Millrace.Http.Server.Eviction
 import Support (timed, untilQuick)
 import Test.Hspec
 

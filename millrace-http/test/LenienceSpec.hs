@@ -11,7 +11,7 @@ import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy as L
 import Data.IORef
 import Data.List (isInfixOf)
-import Millrace.Http.Wire
+import Millrace.Http.Http1.Wire
 import Network.HTTP.Types (status200)
 import Network.Wai
 import Network.Wai.Handler.Millrace

@@ -11,7 +11,7 @@ import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Unsafe as BU
 import Data.Char (toLower, toUpper)
 import Foreign.Ptr (castPtr)
-import Millrace.Http.Wire
+import Millrace.Http.Http1.Wire
 import Requests
 import Test.Hspec hiding (after, before)
 import Test.QuickCheck

@@ -22,7 +22,7 @@ import Data.Word (Word32, Word8)
 import Foreign.C.Types (CSize (..))
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
-import Millrace.Http.Wire
+import Millrace.Http.Http1.Wire
 
 foreign import ccall unsafe "guard_copy"
   c_guardCopy :: Ptr Word8 -> CSize -> IO (Ptr Word8)

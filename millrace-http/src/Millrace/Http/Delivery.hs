@@ -32,7 +32,7 @@ import Foreign.C.Error (Errno (..), eTIMEDOUT, errnoToIOError)
 import Foreign.Ptr (castPtr, plusPtr)
 import Millrace.Deadline (Deadline, deadlineAfter, earlier, monotonicNanoseconds, noDeadline)
 import Millrace.Http.Exception (sendingResponse)
-import Millrace.Http.Limits (Limits (..), Rate (..))
+import Millrace.Http.Server.Limits (Limits (..), Rate (..))
 import Millrace.Http.Transport
 
 -- | How patient the server is with a slow client.

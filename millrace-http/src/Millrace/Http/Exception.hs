@@ -26,7 +26,7 @@ import qualified Data.ByteString.Char8 as C8
 import Data.Maybe (fromMaybe, isJust)
 import GHC.Foreign (withCStringLen)
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
-import Millrace.Http.Wire (errorRequestLine, errorStatus, errorTarget, errorText)
+import Millrace.Http.Http1.Wire (errorRequestLine, errorStatus, errorTarget, errorText)
 import Network.HTTP.Types
 import Network.Wai (Request, Response, responseBuilder)
 import System.IO (char8, hGetEncoding, hPutBuf, stderr)

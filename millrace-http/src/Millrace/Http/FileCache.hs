@@ -18,8 +18,8 @@ import Millrace.Http.Date (formatHttpDate)
 import Millrace.Http.Exception (usingFile)
 import Millrace.Http.Expiring
 import Millrace.Http.File (FileFacts (..))
+import Millrace.Http.Foreign
 import Millrace.Http.Shared
-import Millrace.Http.Wire
 import Network.HTTP.Date (HTTPDate, epochTimeToHTTPDate)
 import System.IO.Error (isFullError)
 import System.Posix.Internals (withFilePath)

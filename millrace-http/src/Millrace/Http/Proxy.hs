@@ -13,11 +13,11 @@ import Data.Char (isDigit, isHexDigit)
 import Data.Word (Word16)
 import Foreign.Ptr (castPtr)
 import Millrace.Deadline (Deadline)
-import Millrace.Http.Connection
-import Millrace.Http.Endpoint (Endpoint (..))
 import Millrace.Http.Exception (InvalidRequest (..), isTimeExpired)
-import Millrace.Http.Limits (Limits (..))
-import Millrace.Http.Settings (ProxyProtocol (..), Settings (..))
+import Millrace.Http.Http1.Connection
+import Millrace.Http.Server.Context (Endpoint (..))
+import Millrace.Http.Server.Limits (Limits (..))
+import Millrace.Http.Server.Settings (ProxyProtocol (..), Settings (..))
 import Network.Socket
 import Text.Read (readMaybe)
 

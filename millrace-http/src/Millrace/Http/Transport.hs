@@ -14,6 +14,7 @@ module Millrace.Http.Transport
     Negotiated (..),
 
     -- * The other side
+    SockAddr,
     transportPeer,
     withPeer,
     negotiated,

@@ -15,10 +15,10 @@ import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Answer.Observer (Answer (..))
 import Millrace.Http.Answer.Plan (withPlan)
 import Millrace.Http.Answer.Progress
-import Millrace.Http.Endpoint (Endpoint (..), reportTo)
 import Millrace.Http.Exception
 import Millrace.Http.Exchange
-import Millrace.Http.Settings (Settings (..))
+import Millrace.Http.Server.Context (Endpoint (..), reportTo)
+import Millrace.Http.Server.Settings (Settings (..))
 import Network.HTTP.Types (Method, Status)
 import Network.Wai (Application, Request, defaultRequest, requestMethod)
 import Network.Wai.Internal (Response, ResponseReceived (..))

@@ -14,7 +14,7 @@ import GHC.IO.Exception (IOException (ioe_errno))
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange (FileSlice (..))
 import Millrace.Http.FileCache (fileError)
-import Millrace.Http.Wire (readFileAt)
+import Millrace.Http.Foreign (readFileAt)
 import Millrace.Socket.File (isErrorOfFile)
 
 -- | Reads all of a slice to an address. Throws if the file ends before it, or an @IOError@.

@@ -15,16 +15,16 @@ import Data.Maybe (fromMaybe)
 import Millrace.Http.Answer.FileBody (readPiece, requireAll)
 import Millrace.Http.ByteRange
 import Millrace.Http.Date (Seconds, formatHttpDate)
-import Millrace.Http.Endpoint (Endpoint (..), reportTo)
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.File
 import Millrace.Http.FileCache (OpenFile (..), withOpenFile)
+import Millrace.Http.Foreign (currentSeconds)
 import Millrace.Http.Multipart
 import Millrace.Http.Precondition (modificationTime)
-import Millrace.Http.Settings (Settings (..))
-import Millrace.Http.Wire (currentSeconds)
+import Millrace.Http.Server.Context (Endpoint (..), reportTo)
+import Millrace.Http.Server.Settings (Settings (..))
 import Network.HTTP.Types hiding (ByteRange)
 import Network.HTTP.Types.Header (hAcceptRanges, hContentRange, hETag, hExpires, hRetryAfter)
 import Network.Wai (Request, requestHeaders, requestMethod)

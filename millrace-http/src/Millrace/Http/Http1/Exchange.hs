@@ -7,14 +7,14 @@ module Millrace.Http.Http1.Exchange (exchangeWithoutBody, exchangeWithBody, send
 import Control.Exception (throwIO)
 import Control.Monad (unless, when)
 import Data.Bits ((.&.))
-import Millrace.Http.Body (BodyReader, foreseeEnd)
-import Millrace.Http.Connection
 import Millrace.Http.Context (earlyHints)
 import Millrace.Http.Exchange (Answerer (..), Body (..), Exchange (..), Operations (..), Plan (..), Retraction (..))
+import Millrace.Http.Http1.Body (BodyReader, foreseeEnd)
+import Millrace.Http.Http1.Connection
 import Millrace.Http.Http1.Response (composeAnswer, restartResponse)
+import Millrace.Http.Http1.Wire (flagVersion11, headFlags)
+import Millrace.Http.Server.Worker (isThisThread)
 import qualified Millrace.Http.Transport as Transport
-import Millrace.Http.Wire (flagVersion11, headFlags)
-import Millrace.Http.Worker (isThisThread)
 import Network.HTTP.Types (ResponseHeaders)
 
 -- The request that a connection is at, and its body if it has one.

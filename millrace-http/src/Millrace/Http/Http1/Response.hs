@@ -28,14 +28,14 @@ import Foreign.Marshal.Utils (copyBytes, moveBytes)
 import Foreign.Ptr (Ptr, castPtr, minusPtr, plusPtr)
 import Millrace.Deadline (noDeadline)
 import Millrace.Http.Answer.FileBody (readSlice, sendingFile)
-import Millrace.Http.Body (sendContinue)
-import Millrace.Http.Connection
-import Millrace.Http.Endpoint (Endpoint (..), Phase (..))
 import Millrace.Http.Exception (InvalidResponse (..), isAsynchronous)
 import Millrace.Http.Exchange (AnnouncedLength (..), Answerer (..), Body (..), Detached (..), FileSlice (..), Plan (..), RawBody)
-import Millrace.Http.Stream
+import Millrace.Http.Http1.Body (sendContinue)
+import Millrace.Http.Http1.Connection
+import Millrace.Http.Http1.Stream
+import Millrace.Http.Http1.Wire
+import Millrace.Http.Server.Context (Endpoint (..), Phase (..))
 import Millrace.Http.Transport (receiveBytes)
-import Millrace.Http.Wire
 import Network.HTTP.Types (ResponseHeaders, Status (..))
 import Network.Wai (StreamingBody)
 

@@ -203,10 +203,10 @@ import Millrace.Http.Answer.Observer
 import Millrace.Http.Context
 import Millrace.Http.Exception
 import Millrace.Http.FileCache (FileInfo (..))
-import Millrace.Http.Listener
-import Millrace.Http.Run
-import Millrace.Http.ServerState
-import Millrace.Http.Settings
+import Millrace.Http.Server.Listener
+import Millrace.Http.Server.Run
+import Millrace.Http.Server.Settings
+import Millrace.Http.Server.State
 import Paths_millrace_http (version)
 
 -- $lenience

@@ -1,6 +1,6 @@
 -- |
 -- What all connections of a server share. Knows nothing of any one of them.
-module Millrace.Http.Endpoint (Endpoint (..), Phase (..), newEndpoint, enterPhase, reportTo) where
+module Millrace.Http.Server.Context (Endpoint (..), Phase (..), newEndpoint, enterPhase, reportTo) where
 
 import Control.Exception (SomeException, catch, throwIO)
 import Control.Monad (when)
@@ -14,9 +14,9 @@ import Millrace.Http.EarlyFlush (Flushers, newFlushers)
 import Millrace.Http.Exception (isAsynchronous)
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.FileCache (FileCache, newFileCache)
-import Millrace.Http.Limits (Limits, limitsOf, secondsInMicros)
-import Millrace.Http.ServerState (ServerState, newServerState)
-import Millrace.Http.Settings (Settings (..))
+import Millrace.Http.Server.Limits (Limits, limitsOf, secondsInMicros)
+import Millrace.Http.Server.Settings (Settings (..))
+import Millrace.Http.Server.State (ServerState, newServerState)
 import Network.Wai (Request, defaultRequest, remoteHost)
 
 -- | A server, as its connections see it.

@@ -1,6 +1,6 @@
 -- |
 -- The thread that serves a connection, for whoever has to end it. Must not know: connections.
-module Millrace.Http.Worker (Worker, newWorker, atWork, isThisThread, killWorker) where
+module Millrace.Http.Server.Worker (Worker, newWorker, atWork, isThisThread, killWorker) where
 
 import Control.Concurrent (ThreadId, forkIO, killThread, mkWeakThreadId, myThreadId)
 import Control.Concurrent.MVar

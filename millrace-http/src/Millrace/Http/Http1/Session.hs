@@ -4,7 +4,7 @@
 --
 -- The loop over requests is tail-recursive and nothing is on the stack between two requests: a frame per request would
 -- make every park walk a longer stack.
-module Millrace.Http.Session (runSession, isLeaving) where
+module Millrace.Http.Http1.Session (runSession, isLeaving) where
 
 import Control.Exception
   ( Exception (..),
@@ -30,20 +30,20 @@ import Foreign.Ptr (Ptr, castPtr)
 import GHC.IO (unsafeDupableInterleaveIO)
 import Millrace.Deadline (Deadline, deadlineAfter, earlier)
 import Millrace.Http.Answer.Application (Refusal (..), Service, answerByApplication, answerRefused, newService, serviceExchange)
-import Millrace.Http.Body
-import Millrace.Http.Connection
 import Millrace.Http.Context (Context (..), contextVault, liftedBy)
-import Millrace.Http.Endpoint (Endpoint (..), Phase (..))
 import Millrace.Http.Exception
 import Millrace.Http.Exchange (Exchange)
 import Millrace.Http.Expectation (setExpectation)
+import Millrace.Http.Http1.Body
+import Millrace.Http.Http1.Connection
 import Millrace.Http.Http1.Exchange (exchangeWithBody, exchangeWithoutBody, sendWaiting)
-import Millrace.Http.Limits (Limits (..), millisInMicros)
+import Millrace.Http.Http1.Request (keepTarget, makeRequest)
+import Millrace.Http.Http1.Wire
 import Millrace.Http.Proxy (readProxyHeader)
-import Millrace.Http.Request (keepTarget, makeRequest)
-import Millrace.Http.Settings (Settings (..))
+import Millrace.Http.Server.Context (Endpoint (..), Phase (..))
+import Millrace.Http.Server.Limits (Limits (..), millisInMicros)
+import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Transport (endSending, hasArrived, receiveBytes, withPeer)
-import Millrace.Http.Wire
 import Millrace.Timer (liftableTimeout)
 import Network.HTTP.Types (methodGet, methodHead)
 import Network.Wai (Application, Request)

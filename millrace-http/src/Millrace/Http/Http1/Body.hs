@@ -6,7 +6,7 @@
 -- The reader is the one thing that an application may go on using in another thread, or after it has returned. All
 -- reading therefore happens under a lock, and when the request is over the reader is told so under the same lock: it
 -- never touches the connection's memory afterwards.
-module Millrace.Http.Body (BodyReader, newBodyReader, readBody, foreseeEnd, finishBody, forsakeBody, sendContinue) where
+module Millrace.Http.Http1.Body (BodyReader, newBodyReader, readBody, foreseeEnd, finishBody, forsakeBody, sendContinue) where
 
 import Control.Concurrent.MVar (MVar, modifyMVar, newMVar, putMVar, takeMVar, tryTakeMVar)
 import Control.Exception (SomeException, fromException, mask_, onException, throwIO, toException, try, uninterruptibleMask_)
@@ -19,12 +19,12 @@ import Data.Maybe (isNothing)
 import Data.Word (Word64)
 import Foreign.Marshal.Utils (copyBytes)
 import Millrace.Deadline (deadlineAfter, earlier, monotonicNanoseconds, noDeadline)
-import Millrace.Http.Connection
 import Millrace.Http.Exception
 import Millrace.Http.Expectation (fulfil)
-import Millrace.Http.Limits (Limits (..), Rate (..))
+import Millrace.Http.Http1.Connection
+import Millrace.Http.Http1.Wire (chunksConsumed, chunksEnd, chunksForeseen, foreseeChunks, initChunks, nextChunk)
+import Millrace.Http.Server.Limits (Limits (..), Rate (..))
 import Millrace.Http.Transport (setReceiveDeadline)
-import Millrace.Http.Wire (chunksConsumed, chunksEnd, chunksForeseen, foreseeChunks, initChunks, nextChunk)
 
 -- | The body of one request.
 newtype BodyReader = BodyReader (MVar State)

@@ -9,7 +9,7 @@
 -- The registers are unboxed words, because they change with every request: in an @IORef@ each change would allocate a box
 -- and mark the reference for the collector. Whatever an application may keep for longer than its request (body readers
 -- and writers) must not touch them without asking first whether its request is still being served.
-module Millrace.Http.Connection
+module Millrace.Http.Http1.Connection
   ( Connection (..),
     newConnection,
     connectionPeer,
@@ -110,15 +110,14 @@ import Foreign.Storable (peekByteOff, pokeByteOff)
 import Millrace.Deadline (Deadline, deadlineAfter, deadlineFromNanoseconds, deadlineNanoseconds, earlier, noDeadline)
 import Millrace.Http.Delivery
 import Millrace.Http.EarlyFlush
-import Millrace.Http.Endpoint
 import Millrace.Http.Expectation
-import Millrace.Http.Limits (Limits (..))
-import Millrace.Http.Settings (Settings (..))
+import Millrace.Http.Http1.Wire
+import Millrace.Http.Server.Context
+import Millrace.Http.Server.Limits (Limits (..))
+import Millrace.Http.Server.Settings (Settings (..))
+import Millrace.Http.Server.Worker (Worker, newWorker)
 import Millrace.Http.Transport
 import Millrace.Http.Transport.Buffer
-import Millrace.Http.Wire
-import Millrace.Http.Worker (Worker, newWorker)
-import Network.Socket (SockAddr)
 import Network.Wai (Request)
 import System.Posix.Types (Fd (..))
 

@@ -1,7 +1,7 @@
 -- |
 -- What others may know of a running server: how many connections are open, and whether it is shutting down.
 -- Must not know: connections.
-module Millrace.Http.ServerState
+module Millrace.Http.Server.State
   ( ServerState,
     Counter,
     newServerState,

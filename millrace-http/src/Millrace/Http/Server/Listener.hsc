@@ -4,7 +4,7 @@
 --
 -- A client is connected as soon as the kernel has queued its connection; closing the last descriptor of a listening
 -- socket resets all that is queued. Nothing of it must get lost when one server takes over from another.
-module Millrace.Http.Listener
+module Millrace.Http.Server.Listener
   ( Listener (..),
     Parting (..),
     givenListener,
@@ -31,7 +31,7 @@ import Foreign.C.Types (CInt (..))
 import GHC.IO.Exception (IOErrorType (InvalidArgument), IOException (..))
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Transport.Plain (hasArrived)
-import Millrace.Http.Settings (Settings (..))
+import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.System
 import Millrace.Operation (whileOpen)
 import Millrace.Socket

@@ -1,7 +1,7 @@
 -- |
 -- A response body that is sent while it is produced: builders are run into the output, framed as chunks or counted,
 -- and sent when it is full. Must not know: requests, responses.
-module Millrace.Http.Stream
+module Millrace.Http.Http1.Stream
   ( Framing (..),
     streamMargin,
     beginStream,
@@ -26,11 +26,11 @@ import Data.Word (Word8)
 import Foreign.Marshal.Utils (copyBytes, moveBytes)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (poke)
-import Millrace.Http.Connection
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Expectation (dismiss)
-import Millrace.Http.Limits (Limits (..))
-import Millrace.Http.Wire (chunkHeadLength, putChunkHead, putChunkSize)
+import Millrace.Http.Http1.Connection
+import Millrace.Http.Http1.Wire (chunkHeadLength, putChunkHead, putChunkSize)
+import Millrace.Http.Server.Limits (Limits (..))
 
 -- | How the end of a body is known.
 data Framing

@@ -1,11 +1,11 @@
 -- |
 -- The limits of the settings, once worked out, in the units in which they are applied. Must not know: connections.
-module Millrace.Http.Limits (Limits (..), Rate (..), limitsOf, secondsInMicros, millisInMicros) where
+module Millrace.Http.Server.Limits (Limits (..), Rate (..), limitsOf, secondsInMicros, millisInMicros) where
 
 import Data.Maybe (fromMaybe)
 import Data.Word (Word32)
-import Millrace.Http.Settings (Settings (..))
-import Millrace.Http.Wire (allowBareLineFeed, allowFolding, allowNoHost, allowNonAscii)
+import Millrace.Http.Http1.Wire (allowBareLineFeed, allowFolding, allowNoHost, allowNonAscii)
+import Millrace.Http.Server.Settings (Settings (..))
 
 -- | Time limits in microseconds, 0 meaning none; sizes and numbers, 'maxBound' meaning none; and what is no limit.
 data Limits = Limits

@@ -1,7 +1,7 @@
 -- |
 -- A server: accepts connections on a listening socket, runs a session in a thread for each, and shuts down.
 -- Must not know: requests, responses.
-module Millrace.Http.Server (runListeners) where
+module Millrace.Http.Server.Accept (runListeners) where
 
 import Control.Concurrent (forkIO, forkOn, getNumCapabilities)
 import Control.Concurrent.STM (atomically, check, modifyTVar', newTVarIO, readTVar, readTVarIO, writeTVar)
@@ -16,20 +16,20 @@ import Data.Word (Word64)
 import Foreign.C.Error (Errno (..), eBADF, eINVAL, eMFILE, eNFILE, eNOTSOCK, errnoToIOError)
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
 import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
-import Millrace.Http.Connection
-import Millrace.Http.Endpoint
-import Millrace.Http.Eviction
 import Millrace.Http.Exception (ConnectionsCutOff (..), acceptingConnection, isTimeExpired)
 import Millrace.Http.FileCache (closeFileCache)
-import Millrace.Http.Lifetime (runConnection)
-import Millrace.Http.Listener (Listener (..), closeListener, inFlightMicros, retire)
-import Millrace.Http.NetworkSocket (closeTheirs, duplicate)
-import Millrace.Http.ServerState
-import Millrace.Http.Session (isLeaving)
-import Millrace.Http.Settings (Settings (..))
+import Millrace.Http.Http1.Connection
+import Millrace.Http.Http1.Session (isLeaving)
+import Millrace.Http.Server.Context
+import Millrace.Http.Server.Eviction
+import Millrace.Http.Server.Lifetime (runConnection)
+import Millrace.Http.Server.Listener (Listener (..), closeListener, inFlightMicros, retire)
+import Millrace.Http.Server.NetworkSocket (closeTheirs, duplicate)
+import Millrace.Http.Server.Settings (Settings (..))
+import Millrace.Http.Server.State
+import Millrace.Http.Server.Worker
 import Millrace.Http.System (descriptorLimit)
 import Millrace.Http.Transport (abort, closeTransport, endReceiving, plainTransport, quietMillis)
-import Millrace.Http.Worker
 import Millrace.Socket
 import Millrace.Timer (registerDelay, threadDelay)
 import qualified Network.Socket as Network

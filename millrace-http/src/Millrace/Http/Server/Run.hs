@@ -1,6 +1,6 @@
 -- |
 -- The ways to start a server. Must not know: sessions.
-module Millrace.Http.Run
+module Millrace.Http.Server.Run
   ( run,
     runEnv,
     runSettings,
@@ -23,10 +23,10 @@ import Control.Exception
 import Control.Monad (mfilter, void, when)
 import Data.Either (fromLeft)
 import Millrace.Http.Exception (defaultShouldDisplayException)
-import Millrace.Http.Listener
-import Millrace.Http.NetworkSocket (awaitClose, closeTheirs, ours)
-import Millrace.Http.Server (runListeners)
-import Millrace.Http.Settings
+import Millrace.Http.Server.Accept (runListeners)
+import Millrace.Http.Server.Listener
+import Millrace.Http.Server.NetworkSocket (awaitClose, closeTheirs, ours)
+import Millrace.Http.Server.Settings
 import Millrace.Socket (Socket, close)
 import qualified Network.Socket as Network
 import Network.Wai (Application)

@@ -2,19 +2,19 @@
 -- One connection of a server, from the moment it is open until it is closed. Must not know: listeners.
 --
 -- Exposed for the package's own tests. Not covered by the version policy.
-module Millrace.Http.Lifetime (runConnection, serveTransport) where
+module Millrace.Http.Server.Lifetime (runConnection, serveTransport) where
 
 import Control.Exception
 import Control.Monad (forM_, when)
 import Data.Either (lefts)
 import Data.IORef (readIORef)
-import Millrace.Http.Connection
-import Millrace.Http.Endpoint
 import Millrace.Http.FileCache (closeFileCache)
-import Millrace.Http.Session (runSession)
-import Millrace.Http.Settings (Settings (..))
+import Millrace.Http.Http1.Connection
+import Millrace.Http.Http1.Session (runSession)
+import Millrace.Http.Server.Context
+import Millrace.Http.Server.Settings (Settings (..))
+import Millrace.Http.Server.Worker
 import Millrace.Http.Transport (Transport, closeTransport)
-import Millrace.Http.Worker
 import Network.Wai (Application)
 
 -- | Serves one connection in this thread, as a server of its own, until it is over. Closes the transport.

@@ -1,7 +1,7 @@
 -- |
 -- A listening socket of the network package that a server serves: on a duplicate, so that whoever has the socket can
 -- still ask it for its name, and close it. Must not know: sessions.
-module Millrace.Http.NetworkSocket (duplicate, ours, closeTheirs, awaitClose) where
+module Millrace.Http.Server.NetworkSocket (duplicate, ours, closeTheirs, awaitClose) where
 
 import Control.Exception (mask_, onException, uninterruptibleMask_)
 import Control.Monad (when)

@@ -5,7 +5,7 @@
 -- when they are used up, all are looked at again. That pays where a look finds many. Where it finds few, looking would
 -- still take a time for each newcomer that grows with the number of those who are there, and so it waits between two looks:
 -- no more than a tenth of the time is spent on it.
-module Millrace.Http.Eviction (Eviction, Candidates (..), Outcome (..), newEviction, evict) where
+module Millrace.Http.Server.Eviction (Eviction, Candidates (..), Outcome (..), newEviction, evict) where
 
 import Control.Concurrent.MVar (MVar, modifyMVar, newMVar)
 import Data.Word (Word64)

@@ -3,7 +3,7 @@
 -- |
 -- What a server can be told, with the functions that tell it. Knows nothing of how it is done. All of it is exported:
 -- what users get is listed once, in "Network.Wai.Handler.Millrace".
-module Millrace.Http.Settings where
+module Millrace.Http.Server.Settings where
 
 import Control.Concurrent (forkIOWithUnmask)
 import Control.Exception (SomeException)
@@ -16,7 +16,7 @@ import Data.String (fromString)
 import Data.Version (showVersion)
 import Millrace.Http.Answer.Observer (Answer)
 import Millrace.Http.Exception (defaultOnException, defaultOnExceptionResponse)
-import Millrace.Http.ServerState
+import Millrace.Http.Server.State
 import Network.HTTP.Types (Status)
 import Network.Socket (SockAddr, Socket)
 import Network.Wai (Request, Response)

@@ -1,9 +1,9 @@
 -- |
--- The server's C code as Haskell functions: parsing of request heads and chunked bodies, writing of response heads,
--- HTTP dates, opening of files, random bytes. Must not know: sockets, WAI.
+-- HTTP\/1's C code as Haskell functions: parsing of request heads and chunked bodies, writing of response heads. Must not know:
+-- sockets, WAI.
 --
 -- Exposed for the package's own tests. Not covered by the version policy: programs use "Network.Wai.Handler.Millrace".
-module Millrace.Http.Wire
+module Millrace.Http.Http1.Wire
   ( -- * Request heads
     Parser,
     Field,
@@ -97,38 +97,16 @@ module Millrace.Http.Wire
     chunkHeadLength,
     putChunkHead,
     putChunkSize,
-
-    -- * Dates
-    dateLength,
-    writeDate,
-    currentSeconds,
-    readDate,
-
-    -- * Files
-    File,
-    fileSize,
-    openFile,
-    examineFile,
-    fileBytes,
-    fileModified,
-    fileDescriptor,
-    readFileAt,
-    closeFile,
-
-    -- * Chance
-    fillRandom,
   )
 where
 
 #include "http_parser.h"
 #include "http_chunks.h"
 #include "http_head.h"
-#include "http_date.h"
-#include "http_file.h"
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as C8
-import Data.Int (Int32, Int64)
+import Data.Int (Int64)
 import Data.Word (Word16, Word32, Word64, Word8)
 import Foreign.C.String (CString, peekCString)
 import Foreign.C.Types (CInt (..), CSize (..))
@@ -483,76 +461,3 @@ foreign import ccall unsafe "http_put_chunk_size"
 -- | The size line of a chunk of any length; returns the number of bytes written, at most 18.
 putChunkSize :: Ptr Word8 -> Int -> IO Int
 putChunkSize at size = fromIntegral <$> c_putChunkSize at (fromIntegral size)
-
--- | Bytes of an HTTP date.
-dateLength :: Int
-dateLength = #{const HTTP_DATE_LENGTH}
-
--- | Writes the date of a time in seconds since 1970.
-foreign import ccall unsafe "http_date_write"
-  writeDate :: Int64 -> Ptr Word8 -> IO ()
-
--- | Seconds since 1970, at most one tick of the kernel (some ms) behind.
-foreign import ccall unsafe "http_date_current"
-  currentSeconds :: IO Int64
-
-foreign import ccall unsafe "http_date_read"
-  c_readDate :: Ptr Word8 -> CSize -> IO Int64
-
--- | Seconds since 1970 of a date in any of the three formats of RFC 9110, section 5.6.7; -1 if it is none.
-readDate :: Ptr Word8 -> Int -> IO Int64
-readDate text size = c_readDate text (fromIntegral size)
-
--- | An open file, @fileSize@ bytes of memory.
-data File
-
--- | Bytes of a 'File' (not of the file's content: that is 'fileBytes').
-fileSize :: Int
-fileSize = #{size http_file}
-
--- | Opens a regular file for reading, whose path is in the system's own form (@withFilePath@); 0 or a negative errno.
-foreign import ccall unsafe "http_file_open"
-  openFile :: Ptr () -> Ptr File -> IO CInt
-
-foreign import ccall unsafe "http_file_examine"
-  c_examineFile :: CInt -> Ptr File -> IO CInt
-
--- | The same for an open descriptor.
-examineFile :: Int32 -> Ptr File -> IO CInt
-examineFile = c_examineFile . fromIntegral
-
--- | The length of the content in bytes.
-fileBytes :: Ptr File -> IO Int64
-fileBytes = #{peek http_file, size}
-
--- | The time of the last modification in seconds since 1970.
-fileModified :: Ptr File -> IO Int64
-fileModified = #{peek http_file, modified_seconds}
-
--- | The open descriptor.
-fileDescriptor :: Ptr File -> IO Int32
-fileDescriptor = #{peek http_file, descriptor}
-
-foreign import ccall unsafe "http_file_read"
-  c_readFile :: CInt -> Ptr Word8 -> CSize -> Int64 -> IO Int64
-
--- | @readFileAt descriptor destination length offset@: bytes read, fewer only at the end of the file; or a negative
--- errno.
-readFileAt :: Int32 -> Ptr Word8 -> Int -> Int64 -> IO Int
-readFileAt descriptor at size offset =
-  fromIntegral <$> c_readFile (fromIntegral descriptor) at (fromIntegral size) offset
-
-foreign import ccall unsafe "http_file_close"
-  c_closeFile :: CInt -> IO ()
-
--- | Closes a descriptor of 'openFile'.
-closeFile :: Int32 -> IO ()
-closeFile = c_closeFile . fromIntegral
-
--- safe: when a machine has just started, chance may have to be waited for.
-foreign import ccall safe "http_random_fill"
-  c_fillRandom :: Ptr Word8 -> CSize -> IO CInt
-
--- | Fills memory, at most 256 bytes, with what nobody can foretell; 0 or a negative errno.
-fillRandom :: Ptr Word8 -> Int -> IO CInt
-fillRandom at size = c_fillRandom at (fromIntegral size)

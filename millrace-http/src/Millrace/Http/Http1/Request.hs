@@ -7,7 +7,7 @@
 --
 -- The head is copied once, together with the parser's table of fields; path, query and header values are slices of
 -- that copy. What is larger than a slice is made when the application asks for it.
-module Millrace.Http.Request (makeRequest, keepTarget) where
+module Millrace.Http.Http1.Request (makeRequest, keepTarget) where
 
 import Data.Array (Array, listArray)
 import Data.Array.Base (unsafeAt)
@@ -23,9 +23,9 @@ import Foreign.ForeignPtr (ForeignPtr)
 import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
-import Millrace.Http.Wire
+import Millrace.Http.Http1.Wire
+import Millrace.Http.Transport (SockAddr)
 import Network.HTTP.Types (Method, RequestHeaders, decodePathSegments, http10, http11, methodOptions, parseQuery)
-import Network.Socket (SockAddr)
 import Network.Wai (Request, defaultRequest)
 import qualified Network.Wai.Internal as Wai
 import System.IO.Unsafe (unsafeDupablePerformIO)
