@@ -1,6 +1,5 @@
 -- |
--- What an application can ask of its server besides what WAI has, given a request. Knows nothing of how a connection is
--- served.
+-- What an application can ask of its server besides what WAI has, given a request. Must not know: protocols.
 module Millrace.Http.Context
   ( Context (..),
     contextVault,

@@ -47,8 +47,8 @@ import Data.ByteString (ByteString)
 import Data.ByteString.Builder (Builder)
 import Data.Int (Int32, Int64)
 import GHC.IO (IO (..))
+import Millrace.Http.Transport (SockAddr)
 import Network.HTTP.Types (ResponseHeaders, Status)
-import Network.Socket (SockAddr)
 import Network.Wai (StreamingBody)
 
 -- | The operations of a protocol, and the request that they work on.

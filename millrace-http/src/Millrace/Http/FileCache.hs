@@ -1,6 +1,5 @@
 -- |
--- Open descriptors of files, and what is known of files, kept for a while if the settings say so. Knows nothing of
--- requests and sockets.
+-- Open descriptors of files, and facts about files, kept for a while if the settings say so. Must not know: requests, sockets.
 --
 -- A kept descriptor is counted by those who use it, and closed by the last one: its number cannot come to mean another
 -- file under the hands of somebody who is still sending.

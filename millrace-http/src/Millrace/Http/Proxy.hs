@@ -15,7 +15,7 @@ import Foreign.Ptr (castPtr)
 import Millrace.Deadline (Deadline)
 import Millrace.Http.Exception (InvalidRequest (..), isTimeExpired)
 import Millrace.Http.Http1.Connection
-import Millrace.Http.Server.Context (Endpoint (..))
+import Millrace.Http.Server.Context (ServerContext (..))
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Server.Settings (ProxyProtocol (..), Settings (..))
 import Network.Socket
@@ -34,7 +34,7 @@ readProxyHeader connection
       then return Nothing
       else phaseDeadline connection (headMicros limits) >>= go
   where
-    wanted = settingsProxyProtocol (endpointSettings (connectionEndpoint connection))
+    wanted = settingsProxyProtocol (serverSettings (connectionServer connection))
     limits = connectionLimits connection
     go :: Deadline -> IO (Maybe SockAddr)
     go deadline = do

@@ -1,5 +1,6 @@
 -- |
--- The bytes of one client: how they are received and sent, under time limits, and how the connection ends. Knows no HTTP.
+-- The bytes of one client: how they are received and sent, under time limits, and how the connection ends. Must not know:
+-- HTTP.
 --
 -- A plain socket is a constructor of its own, so that its operations are inlined and called directly. All other transports
 -- are a record of functions: "Millrace.Http.Transport.Memory" is one, and TLS is another.
@@ -39,6 +40,7 @@ module Millrace.Http.Transport
     attemptSend,
     attemptSendTwo,
     attemptSendFile,
+    isErrorOfFile,
     queuedBytes,
 
     -- * Sending, then receiving
@@ -67,6 +69,7 @@ import Millrace.Http.Transport.Attempt
 import qualified Millrace.Http.Transport.Plain as Plain
 import Millrace.Socket (ShutdownCmd (..), Socket, close, setReadDeadline, shutdown)
 import Millrace.Socket.ByteString (recvBefore, recvBufBefore)
+import Millrace.Socket.File (isErrorOfFile)
 import Millrace.Socket.Lent (Lent, borrow, giveBack, lentBytes, lentSize, recvLentWithin, sendThenReceiveWithin)
 import Network.Socket (SockAddr)
 import System.Posix.Types (Fd (..))

@@ -17,7 +17,7 @@ import Millrace.Http.Answer.Plan (withPlan)
 import Millrace.Http.Answer.Progress
 import Millrace.Http.Exception
 import Millrace.Http.Exchange
-import Millrace.Http.Server.Context (Endpoint (..), reportTo)
+import Millrace.Http.Server.Context (ServerContext (..), reportTo)
 import Millrace.Http.Server.Settings (Settings (..))
 import Network.HTTP.Types (Method, Status)
 import Network.Wai (Application, Request, defaultRequest, requestMethod)
@@ -25,11 +25,11 @@ import Network.Wai.Internal (Response, ResponseReceived (..))
 
 -- | What serves a request: the server, the exchange, and what is recorded for the observers if there are some. Serves any number
 -- of requests if the exchange does.
-data Service = Service !Endpoint !Exchange !(Maybe Record)
+data Service = Service !ServerContext !Exchange !(Maybe Record)
 
 -- | A service of this server on an exchange.
-newService :: Endpoint -> Exchange -> Service
-newService endpoint exchange = Service endpoint exchange Nothing
+newService :: ServerContext -> Exchange -> Service
+newService server exchange = Service server exchange Nothing
 
 -- | The exchange of a service.
 serviceExchange :: Service -> Exchange
@@ -38,10 +38,10 @@ serviceExchange (Service _ exchange _) = exchange
 -- | Runs the application for a request. Returns when the request is answered, as well as that was possible. Throws asynchronous
 -- exceptions only, and what sending the answer of the server's own throws.
 answerByApplication :: Service -> Application -> Request -> IO ()
-answerByApplication service@(Service endpoint exchange _) application request = case endpointObservers endpoint of
+answerByApplication service@(Service server exchange _) application request = case serverObservers server of
   [] -> runApplication service application request
-  observers -> observed endpoint exchange observers (Subject (Just request) Nothing B.empty) $ \record ->
-    runApplication (Service endpoint exchange (Just record)) application request
+  observers -> observed server exchange observers (Subject (Just request) Nothing B.empty) $ \record ->
+    runApplication (Service server exchange (Just record)) application request
 
 -- | A request that is refused without running the application.
 data Refusal = Refusal
@@ -54,15 +54,15 @@ data Refusal = Refusal
 
 -- | Answers a request that is refused.
 answerRefused :: Service -> Refusal -> IO ()
-answerRefused (Service endpoint exchange _) (Refusal reason method asked) = case endpointObservers endpoint of
+answerRefused (Service server exchange _) (Refusal reason method asked) = case serverObservers server of
   [] -> refuse Nothing
   observers -> do
     (request, line) <- asked
-    observed endpoint exchange observers (Subject request (Just reason) line) (refuse . Just)
+    observed server exchange observers (Subject request (Just reason) line) (refuse . Just)
   where
     refuse record = do
       closeAfterwards exchange
-      answerFailure (Service endpoint exchange record) defaultRequest {requestMethod = method} (toException reason)
+      answerFailure (Service server exchange record) defaultRequest {requestMethod = method} (toException reason)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Applications
@@ -111,9 +111,9 @@ takeBackUnless exchange turn = when (turn == Again) $ do
 {-# INLINE takeBackUnless #-}
 
 compose :: Service -> Request -> Answerer -> Response -> IO ()
-compose (Service endpoint exchange record) request answerer response = do
+compose (Service server exchange record) request answerer response = do
   prepare exchange
-  withPlan endpoint request response (give exchange record answerer)
+  withPlan server request response (give exchange record answerer)
 
 give :: Exchange -> Maybe Record -> Answerer -> Plan -> IO ()
 give exchange record answerer plan = do
@@ -126,10 +126,10 @@ give exchange record answerer plan = do
 -- The application threw. If nothing of its response was sent the client gets another one, and the connection goes on;
 -- otherwise only closing it can tell the client that the response is incomplete.
 recover :: Service -> Request -> Reached -> SomeException -> IO ()
-recover service@(Service endpoint exchange record) request reached failure = do
+recover service@(Service server exchange record) request reached failure = do
   settle exchange
   liftTimeLimit exchange
-  reportTo endpoint (Just request) failure
+  reportTo server (Just request) failure
   retraction <- if isUnfinished reached then takeBack exchange else return AlreadySent
   case (retraction, reached) of
     (TakenBack, _) -> do
@@ -150,8 +150,8 @@ isUnfinished reached = case reached of
 
 -- The server's own answer to a failure.
 answerFailure :: Service -> Request -> SomeException -> IO ()
-answerFailure service@(Service endpoint _ _) request failure =
-  compose service request OwnThread (settingsOnExceptionResponse (endpointSettings endpoint) failure)
+answerFailure service@(Service server _ _) request failure =
+  compose service request OwnThread (settingsOnExceptionResponse (serverSettings server) failure)
 
 -- The session ends in a request that is not answered. The responses to those before it are whole, and go out.
 abandon :: Exchange -> Reached -> IO ()
@@ -190,8 +190,8 @@ recordCut :: Record -> IO ()
 recordCut (Record _ ending) = writeIORef ending Cut
 
 -- Runs what answers, and tells the observers of the answer, however that ends.
-observed :: Endpoint -> Exchange -> [Answer -> IO ()] -> Subject -> (Record -> IO ()) -> IO ()
-observed endpoint exchange observers (Subject request refusal line) answering = do
+observed :: ServerContext -> Exchange -> [Answer -> IO ()] -> Subject -> (Record -> IO ()) -> IO ()
+observed server exchange observers (Subject request refusal line) answering = do
   record <- Record <$> newIORef Nothing <*> newIORef Whole
   start <- monotonicNanoseconds
   answering record `onException` (recordCut record >> tell record start)
@@ -207,5 +207,5 @@ observed endpoint exchange observers (Subject request refusal line) answering = 
       let given status = Answer (exchangeClient exchange) request refusal line status bytes (reached == Cut) (now - start)
       readIORef place >>= mapM_ (\status -> mapM_ (guarded (given status)) observers)
     guarded given observer =
-      observer given `catch` \failure -> if isAsynchronous failure then throwIO failure else reportTo endpoint request failure
+      observer given `catch` \failure -> if isAsynchronous failure then throwIO failure else reportTo server request failure
 {-# NOINLINE observed #-}

@@ -15,7 +15,7 @@ import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange (FileSlice (..))
 import Millrace.Http.FileCache (fileError)
 import Millrace.Http.Foreign (readFileAt)
-import Millrace.Socket.File (isErrorOfFile)
+import Millrace.Http.Transport (isErrorOfFile)
 
 -- | Reads all of a slice to an address. Throws if the file ends before it, or an @IOError@.
 readSlice :: FileSlice -> Ptr Word8 -> IO ()

@@ -5,8 +5,8 @@ module Millrace.Http.Answer.Observer (Answer (..)) where
 import Data.ByteString (ByteString)
 import Data.Word (Word64)
 import Millrace.Http.Exception (InvalidRequest)
+import Millrace.Http.Transport (SockAddr)
 import Network.HTTP.Types (Status)
-import Network.Socket (SockAddr)
 import Network.Wai (Request)
 
 -- | A final response, of the application's or of the server's own.

@@ -23,7 +23,7 @@ import Millrace.Http.FileCache (OpenFile (..), withOpenFile)
 import Millrace.Http.Foreign (currentSeconds)
 import Millrace.Http.Multipart
 import Millrace.Http.Precondition (modificationTime)
-import Millrace.Http.Server.Context (Endpoint (..), reportTo)
+import Millrace.Http.Server.Context (ServerContext (..), reportTo)
 import Millrace.Http.Server.Settings (Settings (..))
 import Network.HTTP.Types hiding (ByteRange)
 import Network.HTTP.Types.Header (hAcceptRanges, hContentRange, hETag, hExpires, hRetryAfter)
@@ -32,19 +32,19 @@ import Network.Wai.Internal (FilePart (..), Response (..))
 import System.IO.Error (isFullError)
 
 -- | Hands over what is to be sent for a response. The file that it comes from stays open meanwhile.
-withPlan :: Endpoint -> Request -> Response -> (Plan -> IO ()) -> IO ()
-withPlan endpoint request response use = case response of
+withPlan :: ServerContext -> Request -> Response -> (Plan -> IO ()) -> IO ()
+withPlan server request response use = case response of
   ResponseBuilder status fields builder -> use $! built status fields (BuilderBody builder)
   ResponseStream status fields body -> use $! built status fields (StreamBody body)
-  ResponseFile status fields path part -> withFilePlan endpoint request (FileResponse status fields path part) use
+  ResponseFile status fields path part -> withFilePlan server request (FileResponse status fields path part) use
   ResponseRaw body _ -> use (TakeOver body)
   where
-    built = makePlan endpoint (requestMethod request)
+    built = makePlan server (requestMethod request)
 {-# INLINE withPlan #-}
 
 -- A body that is not to be sent, with the length that the application gave.
-makePlan :: Endpoint -> Method -> Status -> ResponseHeaders -> Body -> Plan
-makePlan endpoint method status@(Status code _) fields body
+makePlan :: ServerContext -> Method -> Status -> ResponseHeaders -> Body -> Plan
+makePlan server method status@(Status code _) fields body
   | code == 200 && C8.length method < 4 = Plan status advertised body -- GET and PUT: as almost always
   | method == methodConnect && code >= 200 && code < 300 = Plan status advertised NoTunnel -- RFC 9110, section 9.3.6
   | code == 205 = Plan status advertised (NoBody (Announced 0)) -- section 15.3.6
@@ -52,7 +52,7 @@ makePlan endpoint method status@(Status code _) fields body
   | code == 304 || method == methodHead = Plan status advertised (NoBody (lengthOf body)) -- section 6.4.1
   | otherwise = Plan status advertised body
   where
-    !advertised = maybe fields (\value -> (hAltSvc, value) : fields) (settingsAltSvc (endpointSettings endpoint))
+    !advertised = maybe fields (\value -> (hAltSvc, value) : fields) (settingsAltSvc (serverSettings server))
     lengthOf (FileBody slice) = Announced (fromIntegral (sliceLength slice))
     lengthOf _ = AsGiven
 
@@ -66,16 +66,16 @@ hAltSvc = CI.mk (C8.pack "Alt-Svc")
 -- What the application responded with.
 data FileResponse = FileResponse !Status ResponseHeaders !FilePath !(Maybe FilePart)
 
-withFilePlan :: Endpoint -> Request -> FileResponse -> (Plan -> IO ()) -> IO ()
-withFilePlan endpoint request (FileResponse status fields path part) use =
-  withOpenFile (endpointFiles endpoint) path (either refused ((currentSeconds >>=) . found))
+withFilePlan :: ServerContext -> Request -> FileResponse -> (Plan -> IO ()) -> IO ()
+withFilePlan server request (FileResponse status fields path part) use =
+  withOpenFile (serverFiles server) path (either refused ((currentSeconds >>=) . found))
   where
     text code extra = plan code (extra ++ textPlain fields) . BuilderBody . byteString . C8.pack
-    plan = makePlan endpoint (requestMethod request)
+    plan = makePlan server (requestMethod request)
     -- A client that is told that the file is missing forgets it. A lack of descriptors is over soon.
     refused failure
       | isFullError failure = do
-        reportTo endpoint (Just request) (toException failure)
+        reportTo server (Just request) (toException failure)
         use (text status503 [(hRetryAfter, C8.pack "1")] "Service Unavailable")
       | otherwise = use (text status404 [] "File not found")
     found (OpenFile descriptor facts@(FileFacts size modified)) now = case part of

@@ -1,9 +1,9 @@
 -- |
--- One connection: its transport, the memory it works in, and the moving of bytes between the two under time limits. Knows
--- nothing of what requests and responses say.
+-- One connection: its transport, the memory it works in, and the moving of bytes between the two under time limits. Must
+-- not know: requests, responses.
 --
 -- A connection that waits for a request has no memory but a few words. When bytes arrive it holds two lent buffers until
--- it waits again: the input, and the /desk/, which has the registers, the state of the C parsers and the output. Both
+-- it waits again: the input, and the /arena/, which has the registers, the state of the C parsers and the output. Both
 -- are the ones that were given back last, by this connection or another one, and so are still in the cache.
 --
 -- The registers are unboxed words, because they change with every request: in an @IORef@ each change would allocate a box
@@ -20,7 +20,7 @@ module Millrace.Http.Http1.Connection
     isWorking,
     beginWork,
     endWork,
-    turnAround,
+    startNextRequest,
     noteOpened,
     wasOpened,
     readPhase,
@@ -123,7 +123,7 @@ import System.Posix.Types (Fd (..))
 
 -- | An open connection.
 data Connection = Connection
-  { connectionEndpoint :: !Endpoint,
+  { connectionServer :: !ServerContext,
     connectionTransport :: !Transport,
     -- | The thread that serves it.
     connectionWorker :: !Worker,
@@ -136,10 +136,10 @@ data Connection = Connection
 -- Where in 'connectionPlaces' a word is.
 newtype Place = Place Int
 
--- The address of the desk, 0: the connection waits; and that of the lent input buffer, 0: there is none, or the input
+-- The address of the arena, 0: the connection waits; and that of the lent input buffer, 0: there is none, or the input
 -- has outgrown it.
-deskPlace, inputPlace :: Place
-deskPlace = Place 0
+arenaPlace, inputPlace :: Place
+arenaPlace = Place 0
 inputPlace = Place 1
 
 -- Is it waiting for a request, of which there is nothing yet? Where in the life of a request is it? How many have there
@@ -219,9 +219,9 @@ requestCount :: Connection -> IO Int
 requestCount connection = readPlace connection requestsPlace
 {-# INLINE requestCount #-}
 
--- | Does the connection have its desk? Without it there is neither input nor output.
+-- | Does the connection have its arena? Without it there is neither input nor output.
 isWorking :: Connection -> IO Bool
-isWorking connection = (/= 0) <$> readPlace connection deskPlace
+isWorking connection = (/= 0) <$> readPlace connection arenaPlace
 {-# INLINE isWorking #-}
 
 -- | Sends what the output holds now as soon as the thread waits for something, unless that is settled before: see 'armFlush'.
@@ -257,7 +257,7 @@ instance FlushesEarly Connection where
   flushState connection = (connectionPlaces connection, flushPlace)
   {-# INLINE flushState #-}
   flushSender = connectionSender
-  flushFlushers = endpointFlushers . connectionEndpoint
+  flushFlushers = serverFlushers . connectionServer
   flushNow = flushEarly
 
 -- Not to be run while anybody else sends or takes the output away. What comes before the current response is no part of it.
@@ -280,7 +280,7 @@ connectionExpectation connection = Expectation (connectionPlaces connection) exp
 
 -- | Reports an exception, with the request that was being served: see 'reportTo'.
 report :: Connection -> Maybe Request -> SomeException -> IO ()
-report = reportTo . connectionEndpoint
+report = reportTo . connectionServer
 
 pointer :: Int -> Ptr a
 pointer = intPtrToPtr . IntPtr
@@ -290,19 +290,19 @@ address :: Ptr a -> Int
 address place = let IntPtr number = ptrToIntPtr place in number
 {-# INLINE address #-}
 
-desk :: Connection -> IO (Ptr Word8)
-desk connection = pointer <$> readPlace connection deskPlace
-{-# INLINE desk #-}
+arena :: Connection -> IO (Ptr Word8)
+arena connection = pointer <$> readPlace connection arenaPlace
+{-# INLINE arena #-}
 
--- | A word of the desk.
+-- | A word of the arena.
 newtype Register = Register Int
 
 readRegister :: Connection -> Register -> IO Int
-readRegister connection (Register offset) = desk connection >>= \base -> peekByteOff base offset
+readRegister connection (Register offset) = arena connection >>= \base -> peekByteOff base offset
 {-# INLINE readRegister #-}
 
 writeRegister :: Connection -> Register -> Int -> IO ()
-writeRegister connection (Register offset) value = desk connection >>= \base -> pokeByteOff base offset value
+writeRegister connection (Register offset) value = arena connection >>= \base -> pokeByteOff base offset value
 {-# INLINE writeRegister #-}
 
 register :: Int -> Register
@@ -380,7 +380,7 @@ streamingRegister = register 23
 totalDeadlineRegister :: Register
 totalDeadlineRegister = register 21
 
--- How the desk is laid out: registers, C state, the table of fields, output.
+-- How the arena is laid out: registers, C state, the table of fields, output.
 parserOffset, chunksOffset, headOffset, fieldsOffset :: Int
 parserOffset = 8 * 26
 chunksOffset = aligned (parserOffset + parserSize)
@@ -396,32 +396,32 @@ aligned size = (size + 7) `div` 8 * 8
 
 -- | The parser of request heads. Its result stays valid until the next head.
 parser :: Connection -> IO (Ptr Parser)
-parser connection = onDesk connection parserOffset
+parser connection = inArena connection parserOffset
 {-# INLINE parser #-}
 
 -- | The state of a chunked request body.
 chunks :: Connection -> IO (Ptr Chunks)
-chunks connection = onDesk connection chunksOffset
+chunks connection = inArena connection chunksOffset
 {-# INLINE chunks #-}
 
 -- | The writer of response heads.
 headWriter :: Connection -> IO (Ptr Head)
-headWriter connection = onDesk connection headOffset
+headWriter connection = inArena connection headOffset
 {-# INLINE headWriter #-}
 
-onDesk :: Connection -> Int -> IO (Ptr a)
-onDesk connection offset = (`plusPtr` offset) <$> desk connection
-{-# INLINE onDesk #-}
+inArena :: Connection -> Int -> IO (Ptr a)
+inArena connection offset = (`plusPtr` offset) <$> arena connection
+{-# INLINE inArena #-}
 
 -- | A connection on a transport, which stays the caller's to close. It waits, nobody is at work on it, and it has neither input
 -- nor output.
-newConnection :: Endpoint -> Transport -> IO Connection
-newConnection endpoint transport = do
+newConnection :: ServerContext -> Transport -> IO Connection
+newConnection server transport = do
   worker <- newWorker
   places <- newByteArray (8 * placeCount)
   setByteArray places 0 placeCount (0 :: Int)
   sender <- newSender
-  return $! Connection endpoint transport worker sender places
+  return $! Connection server transport worker sender places
 
 -- | Parks a waiting connection until the first bytes of a request arrive, and makes it work on them. Their number, 0 at
 -- the end of the stream: it then goes on waiting. Throws @TimeExpired@ after the time limit for idle connections.
@@ -436,45 +436,45 @@ startWork connection input count
   | otherwise = do
     place <- borrow `onException` giveBack input
     writePlace connection inputPlace (address (lentBytes input))
-    writePlace connection deskPlace (address (lentBytes place))
+    writePlace connection arenaPlace (address (lentBytes place))
     layOut connection (lentBytes input) count
     return count
 
 -- | 'flushOutput', 'endWork' and 'beginWork' with one wake-up for all three, if the socket takes the output at once. If not,
 -- the result is -1, and the connection still works: what has not gone is in the output, and the input is empty.
-turnAround :: Connection -> IO Int
-turnAround connection = do
+startNextRequest :: Connection -> IO Int
+startNextRequest connection = do
   end <- outputEnd connection
   output <- outputBuffer connection
-  inside <- onDesk connection (outputOffset connection)
+  inside <- inArena connection (outputOffset connection)
   if end > 0 && output == inside && not (isPaced (connectionPace connection))
     then exchange connection end
     else flushOutput connection >> endWork connection >> beginWork connection
-{-# INLINE turnAround #-}
+{-# INLINE startNextRequest #-}
 
 exchange :: Connection -> Int -> IO Int
 exchange connection end = mask_ $ do
-  place <- readPlace connection deskPlace
+  place <- readPlace connection arenaPlace
   releaseInput connection
-  writePlace connection deskPlace 0
+  writePlace connection arenaPlace 0
   sendThenReceive
     (connectionTransport connection)
     (idleMicros (connectionLimits connection))
     (Outgoing (lentAt (pointer place)) (outputOffset connection) end)
-    (keepRest connection place end)
+    (keepRemaining connection place end)
     (startWork connection)
 
--- The desk is ours again; the input is not, and nothing is to be given back for it.
-keepRest :: Connection -> Int -> Int -> Int -> IO Int
-keepRest connection place end sent = do
+-- The arena is ours again; the input is not, and nothing is to be given back for it.
+keepRemaining :: Connection -> Int -> Int -> Int -> IO Int
+keepRemaining connection place end sent = do
   writePlace connection inputPlace 0
-  writePlace connection deskPlace place
+  writePlace connection arenaPlace place
   writeAddress connection inputAddress nullPtr
   output <- outputBuffer connection
   moveBytes output (output `plusPtr` sent) (end - sent)
   setOutputEnd connection (end - sent)
   return (-1)
-{-# NOINLINE keepRest #-}
+{-# NOINLINE keepRemaining #-}
 
 layOut :: Connection -> Ptr Word8 -> Int -> IO ()
 layOut connection input count = do
@@ -482,7 +482,7 @@ layOut connection input count = do
   writeRegister connection inputCapacity lentSize
   writeRegister connection inputStart 0
   writeRegister connection inputStop count
-  onDesk connection (outputOffset connection) >>= writeAddress connection outputAddress
+  inArena connection (outputOffset connection) >>= writeAddress connection outputAddress
   writeRegister connection outputSize (lentSize - outputOffset connection)
   setOutputEnd connection 0
   writeRegister connection earlySent 0
@@ -490,7 +490,7 @@ layOut connection input count = do
   writeRegister connection bodyPendingRegister 0
   writeRegister connection streamingRegister 0
   clearTotalDeadline connection
-  fields <- onDesk connection fieldsOffset
+  fields <- inArena connection fieldsOffset
   state <- parser connection
   initParser state fields (fieldsMax limits) (headMax limits) (targetMax limits) (headAllowed limits)
   where
@@ -499,11 +499,11 @@ layOut connection input count = do
 -- | Gives back what the connection works with: from here on it waits. What was not sent and not used is lost.
 endWork :: Connection -> IO ()
 endWork connection = mask_ $ do
-  place <- readPlace connection deskPlace
+  place <- readPlace connection arenaPlace
   when (place /= 0) $ do
     releaseInput connection
     releaseOutput connection
-    writePlace connection deskPlace 0
+    writePlace connection arenaPlace 0
     giveBack (lentAt (pointer place))
 
 -- The input is lent, or has outgrown that.
@@ -512,11 +512,11 @@ releaseInput connection = do
   lent <- readPlace connection inputPlace
   if lent /= 0 then giveBack (lentAt (pointer lent)) else readAddress connection inputAddress >>= free
 
--- The output is a part of the desk, or has outgrown it.
+-- The output is a part of the arena, or has outgrown it.
 releaseOutput :: Connection -> IO ()
 releaseOutput connection = do
   output <- readAddress connection outputAddress
-  inside <- onDesk connection (outputOffset connection)
+  inside <- inArena connection (outputOffset connection)
   when (output /= inside) (free output)
 
 readAddress :: Connection -> Register -> IO (Ptr Word8)
@@ -607,7 +607,7 @@ chunkBytesMax = 0xffffffff
 -- 'settingsMaxBuilderResponseBufferSize'.
 growOutput :: Connection -> Int -> IO Bool
 growOutput connection wanted
-  | wanted > chunkBytesMax || wanted > settingsMaxBuilderResponseBufferSize (endpointSettings (connectionEndpoint connection)) = return False
+  | wanted > chunkBytesMax || wanted > settingsMaxBuilderResponseBufferSize (serverSettings (connectionServer connection)) = return False
   | otherwise = do
     capacity <- outputCapacity connection
     when (wanted > capacity) $ do
@@ -686,7 +686,7 @@ sendPieces connection progress bytes = do
 sendString :: Connection -> ByteString -> IO ()
 sendString connection bytes = BU.unsafeUseAsCStringLen bytes $ \(at, count) -> sendUnnoted NothingFollows connection (castPtr at) count
 
--- | The same without the desk, for an application that has the connection to itself: its threads may go on after the
+-- | The same without the arena, for an application that has the connection to itself: its threads may go on after the
 -- connection is over, and then get the transport's error.
 sendDetached :: Connection -> ByteString -> IO ()
 sendDetached connection bytes =
@@ -708,7 +708,7 @@ deliveryUntil connection = Delivery (connectionTransport connection) (connection
 {-# INLINE deliveryUntil #-}
 
 connectionPace :: Connection -> Pace
-connectionPace = endpointPace . connectionEndpoint
+connectionPace = serverPace . connectionServer
 {-# INLINE connectionPace #-}
 
 -- | The client's address, as far as it is known.
@@ -727,7 +727,7 @@ noteSend connection = do
 {-# INLINE noteSend #-}
 
 connectionLimits :: Connection -> Limits
-connectionLimits = endpointLimits . connectionEndpoint
+connectionLimits = serverLimits . connectionServer
 {-# INLINE connectionLimits #-}
 
 -- | From now on the time of a request runs, if it is limited.

@@ -1,7 +1,7 @@
 {-# LANGUAGE BangPatterns #-}
 
 -- |
--- HTTP\/1's exchange: one request of a connection that carries them one after the other. Knows nothing of applications.
+-- HTTP\/1's exchange: one request of a connection that carries requests one after the other. Must not know: servers.
 module Millrace.Http.Http1.Exchange (exchangeWithoutBody, exchangeWithBody, sendWaiting) where
 
 import Control.Exception (throwIO)

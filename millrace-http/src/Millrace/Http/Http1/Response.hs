@@ -1,8 +1,7 @@
 {-# LANGUAGE BangPatterns #-}
 
 -- |
--- Sends a planned response over HTTP\/1: composes head and body in the connection's output. Knows nothing of applications and
--- of receiving.
+-- Sends a planned response over HTTP\/1: composes head and body in the connection's output. Must not know: requests, listeners.
 --
 -- A body that fits is written behind the head, at a distance that leaves room for the framing, which is written last
 -- because only then is the length known; the body is then moved up to it. Nothing is sent here unless the output is
@@ -34,7 +33,7 @@ import Millrace.Http.Http1.Body (sendContinue)
 import Millrace.Http.Http1.Connection
 import Millrace.Http.Http1.Stream
 import Millrace.Http.Http1.Wire
-import Millrace.Http.Server.Context (Endpoint (..), Phase (..))
+import Millrace.Http.Server.Context (Phase (..), ServerContext (..))
 import Millrace.Http.Transport (receiveBytes)
 import Network.HTTP.Types (ResponseHeaders, Status (..))
 import Network.Wai (StreamingBody)
@@ -130,9 +129,9 @@ putHead connection at limit (Status code reason) fields = do
     then putFields writer fields
     else if begun == headNoRoom then return begun else throwIO (InvalidStatusCode code)
   where
-    endpoint = connectionEndpoint connection
-    dropServer = B.null (endpointServerLine endpoint)
-    putFields writer [] = withBytes (endpointServerLine endpoint) (endHead writer)
+    server = connectionServer connection
+    dropServer = B.null (serverNameLine server)
+    putFields writer [] = withBytes (serverNameLine server) (endHead writer)
     putFields writer ((name, value) : rest) = do
       result <- withBytes (original name) $ \nameAt nameLength -> withBytes value (putField writer nameAt nameLength)
       if result == headOk
@@ -161,7 +160,7 @@ finishHead connection composed mayKeep framing size = do
 -- The same when the request's body has been looked at.
 finishHeadAs :: Connection -> Composed -> Bool -> CInt -> Int -> IO (Ptr Word8)
 finishHeadAs connection composed mayKeep framing size = do
-  phase <- readIORef (endpointPhase (connectionEndpoint connection))
+  phase <- readIORef (serverPhase (connectionServer connection))
   allowed <- readRegister connection keepRegister
   let keep = mayKeep && allowed /= 0 && phase == Serving
   writeRegister connection keepRegister (if keep then 1 else 0)

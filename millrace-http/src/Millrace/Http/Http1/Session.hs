@@ -1,6 +1,5 @@
 -- |
--- The life of a connection: request after request, until one side has had enough. Knows nothing of listening and of
--- other connections.
+-- The life of a connection: request after request, until one side ends it. Must not know: listeners.
 --
 -- The loop over requests is tail-recursive and nothing is on the stack between two requests: a frame per request would
 -- make every park walk a longer stack.
@@ -40,7 +39,7 @@ import Millrace.Http.Http1.Exchange (exchangeWithBody, exchangeWithoutBody, send
 import Millrace.Http.Http1.Request (keepTarget, makeRequest)
 import Millrace.Http.Http1.Wire
 import Millrace.Http.Proxy (readProxyHeader)
-import Millrace.Http.Server.Context (Endpoint (..), Phase (..))
+import Millrace.Http.Server.Context (Phase (..), ServerContext (..))
 import Millrace.Http.Server.Limits (Limits (..), millisInMicros)
 import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Transport (endSending, hasArrived, receiveBytes, withPeer)
@@ -69,7 +68,7 @@ asThunk action = unsafeDupableInterleaveIO action >>= evaluate
 
 -- What applications can ask for besides the request. Out of line: most do not, and then it is one small thunk.
 vaultOf :: Connection -> Exchange -> Vault
-vaultOf connection exchange = contextVault (Context exchange (endpointFiles (connectionEndpoint connection)))
+vaultOf connection exchange = contextVault (Context exchange (serverFiles (connectionServer connection)))
 {-# NOINLINE vaultOf #-}
 
 -- | Has all been said, and only the client's end is waited for? May be asked by any thread.
@@ -77,7 +76,7 @@ isLeaving :: Connection -> IO Bool
 isLeaving connection = (== inFarewell) <$> readPhase connection
 
 serviceOf :: Connection -> Exchange -> Service
-serviceOf connection = newService (connectionEndpoint connection)
+serviceOf connection = newService (connectionServer connection)
 
 serve :: Connection -> Service -> Application -> IO ()
 serve connection service application = do
@@ -140,11 +139,11 @@ awaitFirstBytes connection patience = do
   working <- isWorking connection
   writePhase connection betweenRequests
   setIdle connection True
-  phase <- readIORef (endpointPhase (connectionEndpoint connection))
+  phase <- readIORef (serverPhase (connectionServer connection))
   if phase == Over
     then 0 <$ when working (finishResponse connection)
     else do
-      count <- if working then turnAround connection else beginWork connection
+      count <- if working then startNextRequest connection else beginWork connection
       setIdle connection False
       case compare count 0 of
         LT -> finishResponse connection >> awaitFirstBytes connection patience
@@ -273,7 +272,7 @@ limited connection application
 -- Ends
 
 settingsOf :: Connection -> Settings
-settingsOf = endpointSettings . connectionEndpoint
+settingsOf = serverSettings . connectionServer
 
 -- The last response is in the output; the socket can be closed behind it if the client has said that nothing more comes,
 -- and there is no unread input. That may be in the kernel still: some clients send an empty line behind a body.

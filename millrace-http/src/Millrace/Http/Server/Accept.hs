@@ -49,12 +49,12 @@ type Registry = IORef (IntMap Connection)
 -- waited for, but not for long.
 runListeners :: Settings -> [Listener] -> Application -> IO ()
 runListeners settings listeners application = do
-  endpoint <- newEndpoint settings
+  server <- newServerContext settings
   tellWaiting <- newWaitingTeller settings
   sources <- mapM (newSource settings tellWaiting) listeners
   asked <- newTVarIO False
-  let drainAll = beginDraining endpoint sources >> atomically (writeTVar asked True)
-      endNow = enterPhase endpoint Over >> announceShutdown (endpointState endpoint) >> mapM_ endSource sources
+  let drainAll = beginDraining server sources >> atomically (writeTVar asked True)
+      endNow = enterPhase server Over >> announceShutdown (serverState server) >> mapM_ endSource sources
   -- Accepted sockets inherit it: one system call for all. A Unix socket has none.
   forM_ listeners $ \listener -> setSocketOption (listenerSocket listener) NoDelay 1 `catch` ignore
   settingsInstallShutdownHandler settings drainAll
@@ -71,10 +71,10 @@ runListeners settings listeners application = do
         settingsOnException settings Nothing failure `catch` ignore
         writeIORef broken (Just (failure :: SomeException))
   let isAccepting = (> 0) <$> readTVarIO accepting
-  flip finally (closeFileCache (endpointFiles endpoint)) . flip onException (endNow >> cutAll registries isAccepting) $ do
+  flip finally (closeFileCache (serverFiles server)) . flip onException (endNow >> cutAll registries isAccepting) $ do
     forM_ (zip3 [0 ..] registries (cycle sources)) $ \(number, registry, source) ->
       forkOnMasked number $
-        ( acceptLoop endpoint source (batchSize count (length listeners) (roomFor <$> limit)) eviction registry (nextNumber accepted) limit application
+        ( acceptLoop server source (batchSize count (length listeners) (roomFor <$> limit)) eviction registry (nextNumber accepted) limit application
             `catch` noteBroken
         )
           `finally` atomically (modifyTVar' accepting (subtract 1))
@@ -94,11 +94,11 @@ forkOnMasked capability action = mask_ (void (forkOn capability action))
 
 -- Says that the server is about to end, and lets go of the listening sockets in threads of their own. May be called by
 -- any thread, and again.
-beginDraining :: Endpoint -> [Source] -> IO ()
-beginDraining endpoint sources = do
-  entered <- enterPhase endpoint Draining
+beginDraining :: ServerContext -> [Source] -> IO ()
+beginDraining server sources = do
+  entered <- enterPhase server Draining
   when entered $ do
-    announceShutdown (endpointState endpoint)
+    announceShutdown (serverState server)
     forM_ sources (forkIO . retireSource)
 
 ------------------------------------------------------------------------------------------------------------------------
@@ -164,21 +164,21 @@ newWaitingTeller settings = tell <$> newIORef 0
 -- All that have come are taken before a thread is forked: after a few forks GHC's scheduler puts this thread behind all
 -- others, so that a busy server would take a few connections in each of its rounds, and the queue of the socket would
 -- run over.
-acceptLoop :: Endpoint -> Source -> (Int -> Int) -> Eviction Candidate -> Registry -> IO Int -> Maybe Room -> Application -> IO ()
-acceptLoop endpoint source batchAt eviction registry newNumber limit application = go
+acceptLoop :: ServerContext -> Source -> (Int -> Int) -> Eviction Candidate -> Registry -> IO Int -> Maybe Room -> Application -> IO ()
+acceptLoop server source batchAt eviction registry newNumber limit application = go
   where
-    settings = endpointSettings endpoint
-    admit (peerSocket, peer) = newNumber >>= \number -> admitConnection endpoint registry application number peerSocket peer
+    settings = serverSettings server
+    admit (peerSocket, peer) = newNumber >>= \number -> admitConnection server registry application number peerSocket peer
     go = do
       outcome <- try (nextConnection source)
       case outcome of
         Right first -> do
-          mapM_ (awaitRoom endpoint eviction) limit `onException` close (fst first)
-          others <- currentOpenConnections (endpointState endpoint) >>= takeWaiting source . batchAt
+          mapM_ (awaitRoom server eviction) limit `onException` close (fst first)
+          others <- currentOpenConnections (serverState server) >>= takeWaiting source . batchAt
           mapM admit (first : others) >>= sequence_
           go
         Left failure -> do
-          phase <- readIORef (endpointPhase endpoint)
+          phase <- readIORef (serverPhase server)
           unless (phase == Over || isClosed failure) $ do
             settingsOnException settings Nothing (toException failure) `catch` ignore
             threadDelay retryMicros
@@ -230,13 +230,13 @@ data Room = Room
 
 -- Holds back a connection that was accepted until there is room for it. Connections that are idle make room, the oldest
 -- first: those that are kept, and where there is none, one that has been silent since it was opened.
-awaitRoom :: Endpoint -> Eviction Candidate -> Room -> IO ()
-awaitRoom endpoint eviction (Room limit tellWaiting) = go (0 :: Int)
+awaitRoom :: ServerContext -> Eviction Candidate -> Room -> IO ()
+awaitRoom server eviction (Room limit tellWaiting) = go (0 :: Int)
   where
-    state = endpointState endpoint
+    state = serverState server
     go waits = do
       count <- currentOpenConnections state
-      phase <- readIORef (endpointPhase endpoint)
+      phase <- readIORef (serverPhase server)
       when (count >= limit && phase == Serving) $ do
         (givesWay, pause) <- evict eviction
         unless (givesWay || waits == 0) tellWaiting
@@ -282,9 +282,9 @@ silentMillis :: Int
 silentMillis = 5000
 
 -- Returns what starts its thread.
-admitConnection :: Endpoint -> Registry -> Application -> Int -> Socket -> SockAddr -> IO (IO ())
-admitConnection endpoint registry application number peerSocket peer = do
-  connection <- newConnection endpoint (plainTransport peerSocket peer)
+admitConnection :: ServerContext -> Registry -> Application -> Int -> Socket -> SockAddr -> IO (IO ())
+admitConnection server registry application number peerSocket peer = do
+  connection <- newConnection server (plainTransport peerSocket peer)
   countConnection state
   atomicModifyIORef' registry (\open -> (IntMap.insert number connection open, ()))
   let -- In this order: who ends a server waits until nothing is registered, and then nothing may be open or counted.
@@ -296,8 +296,8 @@ admitConnection endpoint registry application number peerSocket peer = do
       noThread failure = release >> settingsOnException settings Nothing failure `catch` ignore
   return $ settingsFork settings (\_ -> mask_ (runConnection connection application release)) `catch` noThread
   where
-    settings = endpointSettings endpoint
-    state = endpointState endpoint
+    settings = serverSettings server
+    state = serverState server
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Shutting down

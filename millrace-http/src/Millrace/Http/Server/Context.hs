@@ -1,6 +1,6 @@
 -- |
--- What all connections of a server share. Knows nothing of any one of them.
-module Millrace.Http.Server.Context (Endpoint (..), Phase (..), newEndpoint, enterPhase, reportTo) where
+-- What all connections of a server share. Must not know: connections.
+module Millrace.Http.Server.Context (ServerContext (..), Phase (..), newServerContext, enterPhase, reportTo) where
 
 import Control.Exception (SomeException, catch, throwIO)
 import Control.Monad (when)
@@ -20,18 +20,18 @@ import Millrace.Http.Server.State (ServerState, newServerState)
 import Network.Wai (Request, defaultRequest, remoteHost)
 
 -- | A server, as its connections see it.
-data Endpoint = Endpoint
-  { endpointSettings :: !Settings,
-    endpointLimits :: !Limits,
-    endpointPace :: !Pace,
+data ServerContext = ServerContext
+  { serverSettings :: !Settings,
+    serverLimits :: !Limits,
+    serverPace :: !Pace,
     -- | The whole Server line, CR LF included, or empty.
-    endpointServerLine :: !ByteString,
+    serverNameLine :: !ByteString,
     -- | Who wants to know of answers.
-    endpointObservers :: ![Answer -> IO ()],
-    endpointPhase :: !(IORef Phase),
-    endpointState :: !ServerState,
-    endpointFiles :: !FileCache,
-    endpointFlushers :: !Flushers
+    serverObservers :: ![Answer -> IO ()],
+    serverPhase :: !(IORef Phase),
+    serverState :: !ServerState,
+    serverFiles :: !FileCache,
+    serverFlushers :: !Flushers
   }
 
 -- | How long the server will go on.
@@ -43,10 +43,10 @@ data Phase
     Over
   deriving (Eq, Ord)
 
--- | The endpoint of a server that is about to start.
-newEndpoint :: Settings -> IO Endpoint
-newEndpoint settings =
-  Endpoint settings limits (makePace limits) (serverLine (settingsServerName settings)) (observers settings)
+-- | The context of a server that is about to start.
+newServerContext :: Settings -> IO ServerContext
+newServerContext settings =
+  ServerContext settings limits (makePace limits) (nameLine (settingsServerName settings)) (observers settings)
     <$> newIORef Serving
     <*> maybe newServerState return (settingsServerState settings)
     <*> newFileCache (secondsInMicros (settingsFdCacheSeconds settings)) (secondsInMicros (settingsFileInfoCacheSeconds settings))
@@ -55,15 +55,15 @@ newEndpoint settings =
     limits = limitsOf settings
 
 -- | From now on the server is in this phase, if it was in an earlier one. Was it?
-enterPhase :: Endpoint -> Phase -> IO Bool
-enterPhase endpoint phase = atomicModifyIORef' (endpointPhase endpoint) $ \current ->
+enterPhase :: ServerContext -> Phase -> IO Bool
+enterPhase server phase = atomicModifyIORef' (serverPhase server) $ \current ->
   (max current phase, current < phase)
 
 -- | Calls the settings' action for exceptions, with the request that was being served. That action may fail, as when standard
 -- error is a pipe without a reader. The client is served all the same.
-reportTo :: Endpoint -> Maybe Request -> SomeException -> IO ()
-reportTo endpoint request failure =
-  settingsOnException (endpointSettings endpoint) request failure `catch` \second -> when (isAsynchronous second) (throwIO second)
+reportTo :: ServerContext -> Maybe Request -> SomeException -> IO ()
+reportTo server request failure =
+  settingsOnException (serverSettings server) request failure `catch` \second -> when (isAsynchronous second) (throwIO second)
 {-# NOINLINE reportTo #-}
 
 observers :: Settings -> [Answer -> IO ()]
@@ -72,7 +72,7 @@ observers settings = catMaybes [logged <$> settingsLogger settings, settingsOnAn
     logged logger answer = logger (asked answer) (answerStatus answer) (toInteger <$> answerBytes answer)
     asked answer = fromMaybe defaultRequest {remoteHost = answerClient answer} (answerRequest answer)
 
-serverLine :: ByteString -> ByteString
-serverLine name
+nameLine :: ByteString -> ByteString
+nameLine name
   | C8.null name = C8.empty
   | otherwise = C8.concat [C8.pack "Server: ", harmless name, C8.pack "\r\n"]

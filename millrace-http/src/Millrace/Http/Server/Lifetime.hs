@@ -20,9 +20,9 @@ import Network.Wai (Application)
 -- | Serves one connection in this thread, as a server of its own, until it is over. Closes the transport.
 serveTransport :: Settings -> Application -> Transport -> IO ()
 serveTransport settings application transport = do
-  endpoint <- newEndpoint settings
-  connection <- newConnection endpoint transport
-  mask_ (runConnection connection application (closeTransport transport)) `finally` closeFileCache (endpointFiles endpoint)
+  server <- newServerContext settings
+  connection <- newConnection server transport
+  mask_ (runConnection connection application (closeTransport transport)) `finally` closeFileCache (serverFiles server)
 
 -- | @runConnection connection application release@ serves the connection and then runs @release@. To be called masked, in a
 -- thread of its own: what has to be done at the end is not interrupted by the server's end. There is one handler for all: each
@@ -31,7 +31,7 @@ runConnection :: Connection -> Application -> IO () -> IO ()
 runConnection connection application release = do
   outcome <- atWork (connectionWorker connection) $ do
     -- Masked, as with Warp: no exception comes between what it does and the note that the other action is to undo it.
-    wanted <- settingsOnOpen (endpointSettings (connectionEndpoint connection)) (connectionPeer connection)
+    wanted <- settingsOnOpen (serverSettings (connectionServer connection)) (connectionPeer connection)
     noteOpened connection
     when wanted (interruptible (runSession connection application))
   finish connection outcome `finally` release
@@ -45,11 +45,11 @@ finish connection outcome = do
     endWork connection
     opened <- wasOpened connection
     when opened (settingsOnClose settings (connectionPeer connection))
-  phase <- readIORef (endpointPhase (connectionEndpoint connection))
+  phase <- readIORef (serverPhase (connectionServer connection))
   forM_ (filter (not . isEnd phase) (lefts [outcome, finished])) $ \failure ->
     settingsOnException settings Nothing failure `catch` ignore
   where
-    settings = endpointSettings (connectionEndpoint connection)
+    settings = serverSettings (connectionServer connection)
     -- That of the server is no news; others may have killed the thread as well.
     isEnd phase failure = phase == Over && fromException failure == Just ThreadKilled
     ignore :: SomeException -> IO ()

@@ -1,8 +1,8 @@
 {-# LANGUAGE RankNTypes #-}
 
 -- |
--- What a server can be told, with the functions that tell it. Knows nothing of how it is done. All of it is exported:
--- what users get is listed once, in "Network.Wai.Handler.Millrace".
+-- The settings of a server, with the functions that set them. All of it is exported here: the list of what users get is in
+-- "Network.Wai.Handler.Millrace". Must not know: connections, listeners.
 module Millrace.Http.Server.Settings where
 
 import Control.Concurrent (forkIOWithUnmask)

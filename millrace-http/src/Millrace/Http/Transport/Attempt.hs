@@ -1,5 +1,5 @@
 -- |
--- One attempt at sending: how long it may wait, and how it ended. Knows nothing of sockets.
+-- One attempt at sending: how long it may wait, and how it ended. Must not know: sockets, HTTP.
 module Millrace.Http.Transport.Attempt (TimeLimit (..), Attempt (..), Following (..), Piece (..), FileSlice (..)) where
 
 import Data.Int (Int64)

@@ -1,6 +1,6 @@
 -- |
 -- A transport whose bytes never leave the program's memory: two queues, with a client at the other end. For tests of what
--- stands above a transport. Knows no HTTP, and uses no descriptor.
+-- stands above a transport. Must not know: HTTP.
 --
 -- It behaves like a TCP connection as far as a server can tell: each direction ends by itself, what was sent before an end
 -- still arrives, a queue that is full makes the sender wait, and a transfer may move fewer bytes than there are.
@@ -33,7 +33,6 @@ import Millrace.Deadline (deadlineNanoseconds, monotonicNanoseconds, noDeadline)
 import Millrace.Http.Transport
 import Millrace.Http.Transport.Buffer
 import Millrace.Timer (registerDelay)
-import Network.Socket (SockAddr)
 
 -- | How much a connection can carry.
 data Conditions = Conditions

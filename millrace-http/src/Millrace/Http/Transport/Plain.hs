@@ -1,5 +1,5 @@
 -- |
--- The operations of a transport on a socket of "Millrace.Socket". Knows nothing of HTTP.
+-- The operations of a transport on a socket of "Millrace.Socket". Must not know: HTTP.
 module Millrace.Http.Transport.Plain
   ( attemptSend,
     attemptSendTwo,
