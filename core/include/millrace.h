@@ -157,7 +157,7 @@ void mr_group_reset_after_fork(mr_group *group);
 /* ---------------------------------------------------------------------------------------------- operations --- */
 
 /*
- *  X(NAME, "name")            buffer                            length              result on success
+ *  operation (operation.def)  buffer                            length              result on success
  *  ACCEPT                     mr_address, or NULL               -                   the new descriptor
  *  CONNECT                    struct sockaddr                   its length          0
  *  RECV                       where the bytes go                bytes               bytes received, 0 at end of stream
@@ -203,29 +203,10 @@ void mr_group_reset_after_fork(mr_group *group);
  *            a time set, the caller waits so long for what is unsent (socket(7)): close(2) heeds that on non-blocking
  *            sockets, too.
  */
-#define MR_OPERATIONS(X)                      \
-    X(ACCEPT, "accept")                       \
-    X(CONNECT, "connect")                     \
-    X(RECV, "recv")                           \
-    X(SEND, "send")                           \
-    X(RECV_VECTOR, "recv_vector")             \
-    X(SEND_VECTOR, "send_vector")             \
-    X(WAIT_READABLE, "wait_readable")         \
-    X(WAIT_WRITABLE, "wait_writable")         \
-    X(SHUTDOWN, "shutdown")                   \
-    X(CLOSE, "close")                         \
-    X(SEND_FILE, "send_file")                 \
-    X(READ_FILE, "read_file")                 \
-    X(WRITE_FILE, "write_file")               \
-    X(SYNC_FILE, "sync_file")                 \
-    X(SEND_THEN_RECEIVE, "send_then_receive") \
-    X(TIMEOUT, "timeout")
-
 typedef enum mr_kind {
-#define MR_KIND_ENUM(name, text) MR_##name,
-    MR_OPERATIONS(MR_KIND_ENUM)
-#undef MR_KIND_ENUM
-        MR_KIND_COUNT
+#define MR_OPERATION(HASKELL, NAME, TEXT, DIRECTION, BUFFER, FLAGS, SHUT, TRAITS) MR_##NAME,
+#include "operation.def"
+    MR_KIND_COUNT
 } mr_kind;
 
 /* The name of an operation in messages: "accept". */

@@ -115,16 +115,6 @@ int mr_backend_choose(mr_backend requested, mr_backend *chosen)
     return use_first(requested, note_choice, chosen);
 }
 
-const char *mr_kind_name(mr_kind kind)
-{
-    static const char *const names[] = {
-#define MR_KIND_TEXT(name, text) [MR_##name] = text,
-        MR_OPERATIONS(MR_KIND_TEXT)
-#undef MR_KIND_TEXT
-    };
-    return (unsigned)kind < MR_KIND_COUNT ? names[kind] : "unknown";
-}
-
 uint32_t mr_next_epoch(void)
 {
     static atomic_uint epochs;

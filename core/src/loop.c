@@ -308,12 +308,6 @@ static bool was_interrupted(int64_t result)
     return result == -ECANCELED || result == -EINTR;
 }
 
-static bool is_transfer(mr_kind kind)
-{
-    return kind == MR_RECV || kind == MR_SEND || kind == MR_RECV_VECTOR || kind == MR_SEND_VECTOR ||
-           kind == MR_SEND_FILE || kind == MR_READ_FILE || kind == MR_WRITE_FILE;
-}
-
 /* A lent buffer is taken for the length of the attempt, and kept only if bytes have come. */
 static int64_t attempt_with_lent(mr_loop *loop, mr_slot *slot)
 {
@@ -388,7 +382,7 @@ bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result)
 {
     if (slot->request.kind == MR_SEND_THEN_RECEIVE)
         return settle_send_then_receive(loop, slot, result);
-    if (result > 0 && is_transfer(slot->request.kind)) {
+    if (result > 0 && mr_has_trait(slot->request.kind, MR_MOVES_BYTES)) {
         slot->transferred += (uint64_t)result;
         bool wants_more = (slot->request.flags & MR_ALL) && !mr_advance(&slot->request, (uint64_t)result);
         if (wants_more && !slot->end_reason)
@@ -452,17 +446,9 @@ bool mr_loop_is_tried_last(const mr_slot *slot)
 }
 
 /* Of a handle of ours: a wait that has only the descriptor is answered by the system. */
-static bool waits_to_send(const mr_slot *slot)
+static bool is_ended_by_shutdown(const mr_slot *slot)
 {
-    switch (slot->request.kind) {
-    case MR_SEND:
-    case MR_SEND_VECTOR:
-    case MR_SEND_FILE:
-    case MR_WAIT_WRITABLE:
-        return mr_handle_generation(slot->request.handle) != 0;
-    default:
-        return false;
-    }
+    return mr_when_shut(slot->request.kind, MR_WRITING) == -EPIPE && mr_handle_generation(slot->request.handle) != 0;
 }
 
 /* To those who poll for room on a Unix socket that is shut down for sending Linux does not say so. */
@@ -470,7 +456,7 @@ static void end_sends(mr_loop *loop, mr_descriptor *descriptor)
 {
     for (mr_slot *slot = descriptor->first[MR_WRITING], *next; slot; slot = next) {
         next = slot->next;
-        if (waits_to_send(slot))
+        if (is_ended_by_shutdown(slot))
             mr_loop_end_operation(loop, slot, -EPIPE);
     }
 }
@@ -832,20 +818,10 @@ void mr_loop_release_remote(mr_loop *loop, mr_token token)
 
 static void recall_operation(mr_loop *loop, mr_slot *slot)
 {
-    switch (slot->request.kind) {
-    case MR_ACCEPT:
-    case MR_RECV:
-    case MR_RECV_VECTOR:
-    case MR_WAIT_READABLE:
+    if (mr_has_trait(slot->request.kind, MR_IS_RECALLED))
         mr_loop_end_operation(loop, slot, -EINTR);
-        break;
-    case MR_SEND_THEN_RECEIVE: /* it is sending, which takes no time; settle_send_then_receive sees to the rest */
-        if (!slot->end_reason)
-            slot->end_reason = -EINTR;
-        break;
-    default:
-        break;
-    }
+    else if (slot->request.kind == MR_SEND_THEN_RECEIVE && !slot->end_reason)
+        slot->end_reason = -EINTR; /* it is sending, which takes no time; settle_send_then_receive sees to the rest */
 }
 
 static void recall(mr_loop *loop, mr_handle handle)

@@ -12,6 +12,7 @@
 #include "lending.h"
 #include "mailbox.h"
 #include "millrace.h"
+#include "operation.h"
 #include "pool.h"
 #include "timer.h"
 #include "units.h"
@@ -145,25 +146,6 @@ static inline void mr_count(_Atomic uint64_t *counter, uint64_t by)
     atomic_store_explicit(counter, value + by, memory_order_relaxed);
 }
 
-static inline int mr_direction_of(mr_kind kind)
-{
-    return kind == MR_CONNECT || kind == MR_SEND || kind == MR_SEND_VECTOR || kind == MR_SEND_FILE ||
-                   kind == MR_WRITE_FILE || kind == MR_SYNC_FILE || kind == MR_WAIT_WRITABLE
-               ? MR_WRITING
-               : MR_READING;
-}
-
-static inline bool mr_is_wait(mr_kind kind)
-{
-    return kind == MR_WAIT_READABLE || kind == MR_WAIT_WRITABLE;
-}
-
-/* An operation on a file itself: it never waits for readiness. */
-static inline bool mr_is_on_file(mr_kind kind)
-{
-    return kind == MR_READ_FILE || kind == MR_WRITE_FILE || kind == MR_SYNC_FILE;
-}
-
 /* How much of a file one attempt moves: the caller may have to wait for it. */
 #define MR_FILE_BYTES_MAX (UINT64_C(1) << 20)
 
@@ -261,10 +243,6 @@ int mr_descriptor_close(mr_loop *loop, int number);
 
 /* request.c: a request is complete in itself, or -EINVAL. */
 int mr_check_request(const mr_request *request);
-
-/* request.c: what an operation ends with that would wait on a socket that was shut down for receiving. Of datagrams, and of a
- * listening Unix socket, Linux says so to calls that wait; to others it says EAGAIN for ever. -EAGAIN: it goes on waiting. */
-int64_t mr_when_shut(mr_kind kind);
 
 /* request.c: advances a transfer by what was moved. Returns true when nothing is left. */
 bool mr_advance(mr_request *request, uint64_t transferred);

@@ -38,7 +38,7 @@ static bool run(mr_loop *loop, mr_slot *slot)
         mr_descriptor *descriptor = slot->descriptor;
         int64_t result = mr_loop_attempt(loop, slot);
         if (result == -EAGAIN && descriptor->is_shut)
-            result = mr_when_shut(slot->request.kind);
+            result = mr_when_shut(slot->request.kind, MR_READING);
         if (result == -EAGAIN) {
             if (!mr_is_wait(slot->request.kind) || descriptor->is_watched)
                 descriptor->exhausted[mr_direction_of(slot->request.kind)] = true;

@@ -3,76 +3,53 @@
 
 #include <errno.h>
 
-static bool is_send_then_receive(const mr_request *request)
+/* What `buffer` and `length` of a request must be: a column of the table of operations. */
+typedef enum buffer_rule { NOTHING, BYTES, VECTOR, ADDRESS, BORROWED } buffer_rule;
+
+static const struct {
+    uint8_t buffer; /* a buffer_rule */
+    uint8_t flags;
+} rules[MR_KIND_COUNT] = {
+#define MR_OPERATION(HASKELL, NAME, TEXT, DIRECTION, BUFFER, FLAGS, SHUT, TRAITS) [MR_##NAME] = {BUFFER, FLAGS},
+#include "operation.def"
+};
+
+static bool has_fitting_bytes(const mr_request *request)
 {
-    return request->buffer && !(request->flags & (MR_ALL | MR_NOW | MR_BORROW)) && request->length > 0 &&
-           request->offset <= MR_BUFFER_BYTES && request->length <= MR_BUFFER_BYTES - request->offset;
+    if (request->flags & MR_BORROW)
+        return !request->buffer && request->length > 0;
+    return request->buffer || request->length == 0;
 }
 
-/* Does every flag mean something to this kind of operation? */
-static bool has_fitting_flags(const mr_request *request)
+static bool has_fitting_buffer(const mr_request *request)
 {
-    mr_kind kind = request->kind;
-    if (request->flags & ~(MR_ALL | MR_NOW | MR_BORROW | MR_WITHIN | MR_MORE | MR_TRIED))
-        return false;
-    if ((request->flags & MR_ALL) && kind != MR_SEND && kind != MR_SEND_VECTOR && kind != MR_WRITE_FILE)
-        return false;
-    if ((request->flags & MR_TRIED) && !mr_is_wait(kind))
-        return false;
-    return !(request->flags & MR_MORE) || kind == MR_SEND;
+    switch ((buffer_rule)rules[request->kind].buffer) {
+    case BYTES:
+        return has_fitting_bytes(request);
+    case VECTOR:
+        return request->buffer && request->length > 0 && request->length <= MR_VECTOR_MAX;
+    case ADDRESS:
+        return request->buffer && request->length > 0 && request->length <= sizeof(struct sockaddr_storage);
+    case BORROWED:
+        return request->buffer && request->length > 0 && request->offset <= MR_BUFFER_BYTES &&
+               request->length <= MR_BUFFER_BYTES - request->offset;
+    case NOTHING:
+        break;
+    }
+    return true;
 }
 
 int mr_check_request(const mr_request *request)
 {
-    if ((unsigned)request->kind >= MR_KIND_COUNT || request->kind == MR_TIMEOUT || !has_fitting_flags(request))
+    if ((unsigned)request->kind >= MR_KIND_COUNT || request->kind == MR_TIMEOUT)
         return -EINVAL;
-    bool wants_lent = request->flags & MR_BORROW;
-    if (wants_lent && (request->kind != MR_RECV || request->buffer || request->length == 0))
+    if ((request->flags & ~(uint32_t)rules[request->kind].flags) || !has_fitting_buffer(request))
         return -EINVAL;
-    /* To io_uring and to Windows some offsets beyond stand for others: the file's position, its end. */
-    if ((mr_is_on_file(request->kind) || request->kind == MR_SEND_FILE) && request->offset > INT64_MAX)
-        return -EINVAL;
-    if (request->kind == MR_SEND_THEN_RECEIVE && !is_send_then_receive(request))
+    /* To io_uring and to Windows some greater offsets stand for others: the file's position, its end. */
+    if (mr_has_trait(request->kind, MR_HAS_OFFSET) && request->offset > INT64_MAX)
         return -EINVAL;
     bool is_foreign = mr_handle_generation(request->handle) == 0;
-    switch (request->kind) {
-    case MR_RECV:
-    case MR_SEND:
-    case MR_READ_FILE:
-    case MR_WRITE_FILE:
-        if (!request->buffer && request->length && !wants_lent)
-            return -EINVAL;
-        break;
-    case MR_RECV_VECTOR:
-    case MR_SEND_VECTOR:
-        if (!request->buffer || request->length == 0 || request->length > MR_VECTOR_MAX)
-            return -EINVAL;
-        break;
-    case MR_CONNECT:
-        if (!request->buffer || request->length == 0 || request->length > sizeof(struct sockaddr_storage))
-            return -EINVAL;
-        break;
-    case MR_WAIT_READABLE:
-    case MR_WAIT_WRITABLE:
-        is_foreign = false;
-        break;
-    default:
-        break;
-    }
-    return is_foreign ? -EBADF : 0;
-}
-
-int64_t mr_when_shut(mr_kind kind)
-{
-    switch (kind) {
-    case MR_RECV:
-    case MR_RECV_VECTOR:
-        return 0;
-    case MR_ACCEPT:
-        return -EINVAL;
-    default:
-        return -EAGAIN;
-    }
+    return is_foreign && !mr_is_wait(request->kind) ? -EBADF : 0;
 }
 
 int mr_is_error_of_file(int64_t result)

@@ -428,7 +428,7 @@ static void submit(mr_loop *loop, mr_slot *slot)
     }
     if (is_attempted(state_of(loop), slot) && try_now(loop, slot))
         return;
-    if ((kind == MR_RECV_VECTOR || kind == MR_SEND_VECTOR) && !slot->backend_memory) {
+    if (mr_has_trait(kind, MR_HAS_VECTOR) && !slot->backend_memory) {
         slot->backend_memory = malloc(sizeof(struct msghdr));
         if (!slot->backend_memory) {
             mr_loop_settle(loop, slot, -ENOMEM);
@@ -691,16 +691,11 @@ static bool receive_without_kernel_buffer(mr_loop *loop, mr_slot *slot)
     return false;
 }
 
-static bool is_send(const mr_slot *slot)
-{
-    return slot->request.kind == MR_SEND || slot->request.kind == MR_SEND_VECTOR;
-}
-
 /* Ready for ever, and nothing to be had: begun again and again, the operation would cost all of the processor. */
 static bool is_shut(mr_loop *loop, const mr_slot *slot)
 {
     struct pollfd entry = {.fd = mr_slot_number(slot), .events = POLLRDHUP};
-    if (mr_when_shut(slot->request.kind) == -EAGAIN)
+    if (mr_when_shut(slot->request.kind, MR_READING) == -EAGAIN)
         return false;
     mr_count(&loop->counters.system_calls, 1);
     return poll(&entry, 1, 0) > 0 && (entry.revents & POLLRDHUP);
@@ -712,7 +707,7 @@ static bool goes_past_ring(mr_loop *loop, mr_slot *slot, int32_t answer)
     if (slot->end_reason) /* its cancellation has come and gone already: begun again, it would never end */
         return mr_loop_settle(loop, slot, -ECANCELED);
     if (is_shut(loop, slot)) /* what came before the end is received first */
-        return try_now(loop, slot) || mr_loop_settle(loop, slot, mr_when_shut(slot->request.kind));
+        return try_now(loop, slot) || mr_loop_settle(loop, slot, mr_when_shut(slot->request.kind, MR_READING));
     return waits_for_edge(state_of(loop), slot, answer) && wait_for_edge(loop, slot);
 }
 
@@ -727,7 +722,7 @@ static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
     } else if (slot->awaits_room && answer >= 0) {
         slot->awaits_room = false;
         result = -EAGAIN;
-    } else if (answer == -EAGAIN && is_send(slot)) {
+    } else if (answer == -EAGAIN && mr_has_trait(slot->request.kind, MR_SENDS)) {
         slot->awaits_room = true;
         result = -EAGAIN;
     } else if (answer == -ENOBUFS && is_lent(slot)) {

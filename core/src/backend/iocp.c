@@ -220,14 +220,9 @@ static int start_send(operation *op, WSABUF *buffers, DWORD count)
     return outcome(WSASend(socket_of(op->slot), buffers, count, NULL, 0, &op->overlapped, NULL) == 0);
 }
 
-static bool is_receive(mr_kind kind)
-{
-    return kind == MR_RECV || kind == MR_RECV_VECTOR;
-}
-
 static uint64_t bytes_at_most(mr_kind kind)
 {
-    return is_receive(kind) ? LONG_MAX : BYTES_PER_SEND;
+    return mr_has_trait(kind, MR_RECEIVES) ? LONG_MAX : BYTES_PER_SEND;
 }
 
 static WSABUF whole_buffer(const mr_request *request)
@@ -380,11 +375,6 @@ static int start(operation *op)
     }
 }
 
-static bool is_vector(mr_kind kind)
-{
-    return kind == MR_RECV_VECTOR || kind == MR_SEND_VECTOR;
-}
-
 /* Gives back what an operation held, but the connection that it may have accepted. */
 static void clean_up(operation *op)
 {
@@ -399,7 +389,7 @@ static void clean_up(operation *op)
  * file is no error either. */
 static int64_t with_end(mr_kind kind, int64_t result)
 {
-    return result == -EPIPE && (is_receive(kind) || kind == MR_READ_FILE) ? 0 : result;
+    return result == -EPIPE && (mr_has_trait(kind, MR_RECEIVES) || kind == MR_READ_FILE) ? 0 : result;
 }
 
 /* Starts an operation until it is in flight or has ended. */
@@ -417,7 +407,7 @@ static void carry_out(mr_loop *loop, mr_slot *slot)
 
 static operation *new_operation(mr_loop *loop, mr_slot *slot)
 {
-    size_t elements = is_vector(slot->request.kind) ? slot->request.length : 0;
+    size_t elements = mr_has_trait(slot->request.kind, MR_HAS_VECTOR) ? slot->request.length : 0;
     operation *op = calloc(1, sizeof *op + elements * sizeof *op->elements);
     if (op) {
         op->loop = loop;
@@ -669,7 +659,7 @@ static int64_t finish_connect(operation *op)
 static bool has_gone_in_part(const operation *op)
 {
     mr_kind kind = op->slot->request.kind;
-    return (kind == MR_SEND || kind == MR_SEND_VECTOR) && op->overlapped.InternalHigh > 0;
+    return mr_has_trait(kind, MR_SENDS) && op->overlapped.InternalHigh > 0;
 }
 
 static int64_t receive_lent(operation *op)
@@ -700,7 +690,7 @@ static int64_t result_of(operation *op)
     if (kind == MR_ACCEPT)
         return of_accept(error);
     if (error == -ECANCELED && op->is_shut && !op->slot->end_reason)
-        return is_receive(kind) || mr_is_wait(kind) ? 0 : -EPIPE;
+        return mr_has_trait(kind, MR_RECEIVES) || mr_is_wait(kind) ? 0 : -EPIPE;
     return with_end(kind, error);
 }
 

@@ -100,7 +100,7 @@ static int64_t attempt_transfer(mr_machine *machine, const mr_slot *slot, mr_fau
     uint64_t stall_ns = fault == MR_FAULT_STALL ? machine->plan.stall_ns : 0;
     if (request->kind == MR_SEND_FILE)
         return attempt_send_file(machine, socket, request, stall_ns);
-    bool is_vector = request->kind == MR_RECV_VECTOR || request->kind == MR_SEND_VECTOR;
+    bool is_vector = mr_has_trait(request->kind, MR_HAS_VECTOR);
     struct iovec single = {request->buffer, request->length};
     const struct iovec *elements = is_vector ? request->buffer : &single;
     size_t count = is_vector ? request->length : 1;
@@ -304,8 +304,7 @@ static int64_t attempt(mr_loop *loop, mr_slot *slot)
  * their own, do. */
 static bool must_queue(const mr_slot *slot)
 {
-    return slot->request.kind != MR_CONNECT && !mr_is_wait(slot->request.kind) && !mr_is_on_file(slot->request.kind) &&
-           !mr_has_turn(slot);
+    return !mr_has_trait(slot->request.kind, MR_NEVER_QUEUES) && !mr_has_turn(slot);
 }
 
 /* Attempts until the operation has ended, is held, or would block. Only of the last it is false. */

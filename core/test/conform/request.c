@@ -99,9 +99,9 @@ static void the_request_may_go_after_submission(void)
 static void operations_have_names(void)
 {
     driver *d = driver_new();
-#define CHECK_NAME(name, text) CHECK_EQ(strcmp(mr_kind_name(MR_##name), text), 0);
-    MR_OPERATIONS(CHECK_NAME)
-#undef CHECK_NAME
+#define MR_OPERATION(HASKELL, NAME, TEXT, DIRECTION, BUFFER, FLAGS, SHUT, TRAITS) \
+    CHECK_EQ(strcmp(mr_kind_name(MR_##NAME), TEXT), 0);
+#include "operation.def"
     CHECK(mr_kind_name(MR_KIND_COUNT) != NULL);
     driver_free(d);
 }

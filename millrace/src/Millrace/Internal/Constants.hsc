@@ -1,9 +1,10 @@
 -- | The numbers and layouts of @millrace.h@, as the C compiler sees them.
-module Millrace.Internal.Constants where
+module Millrace.Internal.Constants (module Millrace.Internal.Constants, module Millrace.Internal.Kind) where
 
 import Data.Int (Int64)
 import Data.Word (Word64)
 import Foreign.C.Types (CInt, CUInt)
+import Millrace.Internal.Kind
 
 #include <errno.h>
 #include <stddef.h>
@@ -13,26 +14,6 @@ import Foreign.C.Types (CInt, CUInt)
 -- | Beside a token: the two are a ticket.
 ticketStays :: Word64
 ticketStays = #{const MRH_STAYS}
-
-kindAccept, kindConnect, kindRecv, kindSend, kindSendVector :: CInt
-kindAccept = #{const MR_ACCEPT}
-kindConnect = #{const MR_CONNECT}
-kindRecv = #{const MR_RECV}
-kindSend = #{const MR_SEND}
-kindSendVector = #{const MR_SEND_VECTOR}
-
-kindWaitReadable, kindWaitWritable, kindShutdown, kindClose, kindSendFile, kindTimeout :: CInt
-kindReadFile, kindWriteFile, kindSyncFile, kindSendThenReceive :: CInt
-kindWaitReadable = #{const MR_WAIT_READABLE}
-kindWaitWritable = #{const MR_WAIT_WRITABLE}
-kindShutdown = #{const MR_SHUTDOWN}
-kindClose = #{const MR_CLOSE}
-kindSendFile = #{const MR_SEND_FILE}
-kindReadFile = #{const MR_READ_FILE}
-kindWriteFile = #{const MR_WRITE_FILE}
-kindSyncFile = #{const MR_SYNC_FILE}
-kindSendThenReceive = #{const MR_SEND_THEN_RECEIVE}
-kindTimeout = #{const MR_TIMEOUT}
 
 directionReading, directionWriting :: CInt
 directionReading = #{const MR_READING}

@@ -1,0 +1,65 @@
+/*
+ * operation.h: what the table of operations (operation.def) says of a kind of operation. Must not know: loops, system calls.
+ */
+#ifndef MILLRACE_OPERATION_H
+#define MILLRACE_OPERATION_H
+
+#include "millrace.h"
+
+#include <errno.h>
+#include <stdbool.h>
+
+/* The traits that a row of the table may have. */
+enum {
+    MR_MOVES_BYTES = 1 << 0,  /* its result is a number of bytes */
+    MR_RECEIVES = 1 << 1,     /* ... which were received from a socket */
+    MR_SENDS = 1 << 2,        /* ... which were sent from memory to a socket */
+    MR_HAS_VECTOR = 1 << 3,   /* ... and are in the elements of a vector */
+    MR_HAS_OFFSET = 1 << 4,   /* `offset` is a place in a file */
+    MR_IS_ON_FILE = 1 << 5,   /* works on a file itself: never waits for readiness */
+    MR_IS_WAIT = 1 << 6,      /* only waits; foreign descriptors are allowed */
+    MR_NEVER_QUEUES = 1 << 7, /* begins although others of its direction wait */
+    MR_IS_RECALLED = 1 << 8   /* mr_group_recall ends it */
+};
+
+/* The traits of each kind. Static, so that a compiler sees them: most questions are one test of memory that is always in
+ * the cache. */
+static const uint16_t mr_operation_traits[MR_KIND_COUNT] = {
+#define MR_OPERATION(HASKELL, NAME, TEXT, DIRECTION, BUFFER, FLAGS, SHUT, TRAITS) [MR_##NAME] = (TRAITS),
+#include "operation.def"
+};
+
+static const uint8_t mr_operation_directions[MR_KIND_COUNT] = {
+#define MR_OPERATION(HASKELL, NAME, TEXT, DIRECTION, BUFFER, FLAGS, SHUT, TRAITS) [MR_##NAME] = MR_##DIRECTION,
+#include "operation.def"
+};
+
+/* Does a kind have one of these traits? */
+static inline bool mr_has_trait(mr_kind kind, unsigned traits)
+{
+    return mr_operation_traits[kind] & traits;
+}
+
+static inline int mr_direction_of(mr_kind kind)
+{
+    return mr_operation_directions[kind];
+}
+
+static inline bool mr_is_wait(mr_kind kind)
+{
+    return mr_has_trait(kind, MR_IS_WAIT);
+}
+
+static inline bool mr_is_on_file(mr_kind kind)
+{
+    return mr_has_trait(kind, MR_IS_ON_FILE);
+}
+
+/*
+ * What an operation that waits ends with when a direction is shut down: a negative errno, or 0. -EAGAIN: it goes on
+ * waiting. Linux tells a call that waits on a datagram socket or a listening Unix socket, but answers EAGAIN for ever to one
+ * that does not wait.
+ */
+int mr_when_shut(mr_kind kind, mr_direction shut);
+
+#endif
