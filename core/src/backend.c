@@ -1,7 +1,5 @@
-/* backend.c: which backends there are, which of them works here, which one is used; and the group that uses it. */
+/* backend.c: which backends there are, which of them works here, and which one is used. Must not know: system calls. */
 #include "backend.h"
-
-#include "token.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -71,6 +69,11 @@ int mr_backend_probe(mr_backend backend, char *reason, size_t reason_size)
     return backends[backend]->probe(reason, reason_size);
 }
 
+const mr_backend_operations *mr_backend_operations_of(mr_backend backend)
+{
+    return backends[backend];
+}
+
 /* Where nothing else was asked for, MILLRACE_BACKEND may ask for something. */
 static int ask_environment(mr_backend *requested)
 {
@@ -80,17 +83,13 @@ static int ask_environment(mr_backend *requested)
     return mr_backend_parse(from_environment, requested);
 }
 
-/* What to do with a backend that works according to its probe: 0, or why it does not do after all. */
-typedef int use_backend(mr_backend backend, void *context);
-
-static int probe_and_use(mr_backend backend, use_backend *use, void *context)
+static int probe_and_use(mr_backend backend, mr_use_backend *use, void *context)
 {
     int error = mr_backend_probe(backend, NULL, 0);
     return error ? error : use(backend, context);
 }
 
-/* With the one that was asked for, or with the first for which it succeeds. */
-static int use_first(mr_backend requested, use_backend *use, void *context)
+int mr_backend_use_first(mr_backend requested, mr_use_backend *use, void *context)
 {
     int error = ask_environment(&requested);
     if (error)
@@ -112,118 +111,5 @@ static int note_choice(mr_backend backend, void *context)
 
 int mr_backend_choose(mr_backend requested, mr_backend *chosen)
 {
-    return use_first(requested, note_choice, chosen);
-}
-
-uint32_t mr_next_epoch(void)
-{
-    static atomic_uint epochs;
-    return atomic_fetch_add_explicit(&epochs, 1, memory_order_relaxed);
-}
-
-int mr_group_on(mr_backend id, const mr_backend_operations *backend, mr_group_clock *now_ns, mr_group **result)
-{
-    mr_group *group = calloc(1, sizeof *group);
-    if (!group)
-        return -ENOMEM;
-    group->backend_id = id;
-    group->backend = backend;
-    group->now_ns = now_ns;
-    group->epoch = mr_next_epoch();
-    group->handles.first_generation = (uint32_t)(mr_epoch_start(group->epoch) % INT32_MAX);
-    *result = group;
-    return 0;
-}
-
-static uint64_t system_now_ns(const mr_group *group)
-{
-    (void)group;
-    return mr_clock_now_ns();
-}
-
-typedef struct creation {
-    mr_group *group;
-    mr_loop **loops;
-    unsigned loop_count;
-    bool owners_are_fixed;
-} creation;
-
-static int create_loops(mr_group *group, mr_loop **loops, unsigned count)
-{
-    for (unsigned made = 0; made < count; made++) {
-        int error = mr_loop_create(group, &loops[made]);
-        if (error) {
-            while (made)
-                mr_loop_destroy(loops[--made]);
-            return error;
-        }
-    }
-    return 0;
-}
-
-static int create_on(mr_backend backend, void *context)
-{
-    creation *wanted = context;
-    int error = mr_group_on(backend, backends[backend], system_now_ns, &wanted->group);
-    if (error)
-        return error;
-    wanted->group->owners_are_fixed = wanted->owners_are_fixed;
-    error = create_loops(wanted->group, wanted->loops, wanted->loop_count);
-    if (error)
-        mr_group_destroy(wanted->group);
-    return error;
-}
-
-static int create_group(mr_backend requested, creation *wanted, mr_group **result)
-{
-    int error = use_first(requested, create_on, wanted);
-    if (!error)
-        *result = wanted->group;
-    return error;
-}
-
-int mr_group_create_with_loops(mr_backend requested, unsigned count, mr_loop **loops, mr_group **result)
-{
-    return create_group(requested, &(creation){.loops = loops, .loop_count = count}, result);
-}
-
-int mr_group_create_with_owned_loops(mr_backend requested, unsigned count, mr_loop **loops, mr_group **result)
-{
-    return create_group(requested, &(creation){.loops = loops, .loop_count = count, .owners_are_fixed = true}, result);
-}
-
-int mr_group_create(mr_backend requested, mr_group **result)
-{
-    return mr_group_create_with_loops(requested, 0, NULL, result);
-}
-
-void mr_group_destroy(mr_group *group)
-{
-    mr_handle_table_free(&group->handles);
-    free(group);
-}
-
-void mr_group_number_from(mr_group *group, uint32_t first)
-{
-    atomic_store(&group->loop_count, first);
-}
-
-uint64_t mr_group_now_ns(const mr_group *group)
-{
-    return group->now_ns(group);
-}
-
-mr_backend mr_group_backend(const mr_group *group)
-{
-    return group->backend_id;
-}
-
-int mr_group_adopt(mr_group *group, int descriptor, mr_handle *handle)
-{
-    return mr_handle_adopt(&group->handles, descriptor, handle);
-}
-
-int mr_group_is_open(mr_group *group, mr_handle handle)
-{
-    return mr_handle_is_open(&group->handles, handle);
+    return mr_backend_use_first(requested, note_choice, chosen);
 }

@@ -66,11 +66,14 @@ extern const mr_backend_operations mr_kqueue_backend;
 extern const mr_backend_operations mr_iocp_backend;
 extern const mr_backend_operations mr_sim_backend;
 
-/* backend.c: a number that no group of this process has had. */
-uint32_t mr_next_epoch(void);
+/* The functions of a backend; NULL for MR_BACKEND_AUTO, and for what belongs to another system. */
+const mr_backend_operations *mr_backend_operations_of(mr_backend backend);
 
-/* A group whose loops use this backend and go by this clock. 0 or -ENOMEM. */
-int mr_group_on(mr_backend id, const mr_backend_operations *backend, mr_group_clock *now_ns, mr_group **group);
+/* What to do with a backend that works according to its probe: 0, or why it does not do after all. */
+typedef int mr_use_backend(mr_backend backend, void *context);
+
+/* Uses the backend that was asked for, or the first one that can be used. The last error if there is none. */
+int mr_backend_use_first(mr_backend requested, mr_use_backend *use, void *context);
 
 /* For tests: new loops behave as where no memory is left for the kernel to choose buffers from. */
 extern bool mr_io_uring_without_buffer_rings;

@@ -4,11 +4,6 @@
 
 #include <errno.h>
 
-static bool is_idle(const mr_descriptor *descriptor)
-{
-    return !descriptor->first[MR_READING] && !descriptor->first[MR_WRITING];
-}
-
 static mr_loop *loop_of_token(mr_group *group, mr_token token)
 {
     return atomic_load(&group->loops[mr_token_loop(token)]);
@@ -53,7 +48,7 @@ static void finish_detach(mr_loop *loop, mr_descriptor *descriptor)
 
 void mr_closing_note_end(mr_loop *loop, mr_descriptor *descriptor)
 {
-    if (is_idle(descriptor))
+    if (mr_descriptor_is_idle(descriptor))
         finish_detach(loop, descriptor);
 }
 

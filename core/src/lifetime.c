@@ -1,4 +1,4 @@
-/* lifetime.c: how a loop begins and ends, also by a fork, and what it tells of itself. Starts and ends no operation. */
+/* lifetime.c: how a loop begins and ends, also by a fork, and what it tells of itself. Must not know: system calls. */
 #include "alarm.h"
 #include "backend.h"
 #include "token.h"
@@ -118,22 +118,8 @@ void mr_loop_counters(const mr_loop *loop, mr_counters *counters)
     counters->in_flight = is_consistent ? counters->operations - counters->completions : 0;
 }
 
-static void abandon(mr_loop *loop)
+void mr_loop_abandon(mr_loop *loop)
 {
     loop->backend->abandon(loop);
     free_memory(loop);
-}
-
-void mr_group_reset_after_fork(mr_group *group)
-{
-    unsigned count = atomic_load(&group->loop_count);
-    for (unsigned i = 0; i < count; i++) {
-        mr_loop *loop = atomic_load(&group->loops[i]);
-        if (loop)
-            abandon(loop);
-        atomic_store(&group->loops[i], NULL);
-    }
-    atomic_store(&group->loop_count, 0);
-    group->epoch = mr_next_epoch();
-    mr_handle_reset_after_fork(&group->handles);
 }

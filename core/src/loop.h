@@ -1,19 +1,20 @@
 /*
  * loop.h: the insides of a loop, for the files of core/ only.
  *
- * loop.c is policy: slots, deadlines, closing, completions; it never makes a system call on a descriptor itself.
- * A backend (backend.h) is mechanism: it moves operations to completion. On POSIX attempt.c performs one without
+ * The files beside it decide what happens to an operation, each about one object; they never make a system call on a
+ * descriptor themselves. A backend (backend.h) moves operations to completion. On POSIX attempt.c performs one without
  * blocking.
  */
 #ifndef MILLRACE_LOOP_H
 #define MILLRACE_LOOP_H
 
-#include "handle.h"
+#include "descriptor.h"
+#include "group.h"
 #include "lending.h"
 #include "mailbox.h"
 #include "millrace.h"
-#include "operation.h"
 #include "pool.h"
+#include "slot.h"
 #include "timer.h"
 #include "units.h"
 
@@ -28,78 +29,6 @@ typedef enum mr_timer_owner {
     MR_TIMER_OF_READING, /* timers[MR_READING] of a descriptor */
     MR_TIMER_OF_WRITING
 } mr_timer_owner;
-
-/* The life of a slot. */
-typedef enum mr_slot_state {
-    MR_SLOT_FREE,
-    MR_SLOT_RESERVED,
-    MR_SLOT_PENDING,   /* the backend has it, or its timer */
-    MR_SLOT_BACKOFF,   /* waiting for its timer before the backend gets it again */
-    MR_SLOT_COMPLETED, /* on the list of completions */
-    MR_SLOT_DELIVERED  /* polled; the token is not released yet */
-} mr_slot_state;
-
-typedef struct mr_slot {
-    mr_timer timer; /* first: a timer that fires is cast back to its slot */
-    struct mr_slot *next;
-    struct mr_slot *previous; /* neighbours among the operations of one direction of a descriptor */
-    struct mr_slot *queued;   /* successor on the free list, the list of completions, or the backend's own queue */
-    struct mr_descriptor *descriptor;
-    mr_request request;
-    mr_token token;
-    int64_t result;
-    uint64_t transferred;
-    mr_buffer *lent;      /* MR_BORROW: once bytes are in it */
-    void *backend_memory; /* what a backend needs until the operation has ended; freed then */
-    int end_reason;       /* 0, or the error that the operation was asked to end with */
-    uint16_t backoff_ms;
-    uint8_t state;
-    uint8_t attempts; /* CONNECT: has it been begun? */
-    bool awaits_room; /* io_uring: a send that found none */
-    uint8_t backlog;  /* io_uring: what waits for room in the ring, see io_uring.c; simulated: see sim.c */
-} mr_slot;
-
-/* What one loop knows of one descriptor. What every operation needs comes first: 64 bytes. */
-typedef struct mr_descriptor {
-    mr_slot *first[MR_DIRECTIONS]; /* operations in flight, oldest first */
-    mr_slot *last[MR_DIRECTIONS];
-    int number;
-    uint32_t generation; /* of the handle this loop has joined; 0: none */
-    bool detaching;      /* being closed: no new operations, and the last to end lets go */
-    bool is_watched;     /* readiness: edges of this descriptor arrive at this loop; IOCP: completions */
-    /* io_uring: its edges arrive past the ring; only while this loop has a handle */
-    bool is_watched_for[MR_DIRECTIONS];
-    bool is_others;                        /* IOCP: it belongs to another loop's port */
-    bool is_one_shot;                      /* readiness: one report is armed, for operations on a foreign descriptor */
-    bool is_tcp;                           /* readiness: see note_transfer */
-    bool may_hide_data;                    /* readiness: the end of the stream or urgent data is near */
-    bool exhausted[MR_DIRECTIONS];         /* readiness: nothing to be had until the next edge */
-    bool is_shut;                          /* readiness: for receiving, and no TCP socket: see mr_when_shut */
-    uint8_t unused_reports;                /* readiness: since the last operation began */
-    bool drained;                          /* io_uring: the last receive emptied the socket */
-    bool has_positions;                    /* io_uring: it is known to be a file of which parts can be read */
-    bool may_have_deadline[MR_DIRECTIONS]; /* the handle had one when this loop last heard of it */
-    mr_timer timers[MR_DIRECTIONS];        /* for the handle's deadlines; may be early, see watch_deadline */
-    const _Atomic uint64_t *deadlines_ns;  /* of the handle this loop has joined */
-} mr_descriptor;
-
-#define MR_DESCRIPTOR_CHUNK 256
-
-/* What time it is, in nanoseconds, for the loops of a group. */
-typedef uint64_t mr_group_clock(const mr_group *group);
-
-struct mr_group {
-    mr_handle_table handles;
-    /* of the tokens of its loops; no other group in this process has had it, nor had this one before a fork */
-    uint32_t epoch;
-    const struct mr_backend_operations *backend;
-    mr_backend backend_id;
-    struct mr_machine *machine; /* simulated: what the loops work on */
-    mr_group_clock *now_ns;
-    bool owners_are_fixed; /* see mr_group_create_with_owned_loops */
-    atomic_uint loop_count;
-    _Atomic(mr_loop *) loops[MR_LOOPS_MAX];
-};
 
 typedef struct mr_live_counters {
     _Atomic uint64_t operations, completions, parks, system_calls, waits, wake_ups, resubmissions;
@@ -146,50 +75,6 @@ static inline void mr_count(_Atomic uint64_t *counter, uint64_t by)
     atomic_store_explicit(counter, value + by, memory_order_relaxed);
 }
 
-/* How much of a file one attempt moves: the caller may have to wait for it. */
-#define MR_FILE_BYTES_MAX (UINT64_C(1) << 20)
-
-static inline size_t mr_file_bytes(const mr_request *request)
-{
-    return (size_t)(request->length < MR_FILE_BYTES_MAX ? request->length : MR_FILE_BYTES_MAX);
-}
-
-static inline int mr_slot_number(const mr_slot *slot)
-{
-    return mr_handle_descriptor(slot->request.handle);
-}
-
-/* MR_SEND_THEN_RECEIVE: what it sends. Once that is done it becomes a receive. */
-static inline void *mr_send_then_receive_bytes(const mr_request *request)
-{
-    return ((mr_buffer *)request->buffer)->bytes + request->offset;
-}
-
-/*
- * Operations of one direction take turns: a newcomer does not overtake those that wait. It does overtake those that wait for
- * readiness, which take nothing; and those that back off or have yet to send: they wait for no event, and without an event
- * nobody would try the newcomer again.
- */
-static inline bool mr_can_be_overtaken(const mr_slot *slot)
-{
-    return slot->state == MR_SLOT_BACKOFF || mr_is_wait(slot->request.kind) ||
-           slot->request.kind == MR_SEND_THEN_RECEIVE;
-}
-
-static inline bool mr_has_turn(const mr_slot *slot)
-{
-    const mr_slot *first = slot->descriptor->first[mr_direction_of(slot->request.kind)];
-    while (first != slot && mr_can_be_overtaken(first))
-        first = first->next;
-    return first == slot;
-}
-
-/* The slot of a token, or NULL if it is stale. */
-mr_slot *mr_loop_find(mr_loop *loop, mr_token token);
-
-/* The record of a descriptor number, or NULL without memory. */
-mr_descriptor *mr_loop_descriptor(mr_loop *loop, int number);
-
 /*
  * A backend reports what became of an operation. Returns true if that was the end of it (its slot is then no longer
  * the backend's), false if the backend must carry it out again: the rest of an MR_ALL, a connection that vanished from
@@ -200,8 +85,8 @@ bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result);
 /* Tries an operation without blocking, with a lent buffer if it needs one. -EAGAIN: it would block. */
 int64_t mr_loop_attempt(mr_loop *loop, mr_slot *slot);
 
-/* Tries the first half of an MR_SEND_THEN_RECEIVE at once. False if the operation has ended by that. */
-bool mr_loop_send_first(mr_loop *loop, mr_slot *slot);
+/* Performs an operation on the spot: MR_NOW, and what never waits. */
+void mr_loop_perform_now(mr_loop *loop, mr_slot *slot);
 
 /* The end of an operation: from here on its buffer is the caller's again. */
 void mr_loop_finish(mr_loop *loop, mr_slot *slot, int64_t result);
@@ -214,17 +99,31 @@ void mr_loop_end_direction(mr_loop *loop, mr_descriptor *descriptor, int directi
  * behind others still. Whose turn it is not would take what is another's. */
 bool mr_loop_is_tried_last(const mr_slot *slot);
 
-/* What was known of a descriptor may not hold for the next one of that number. */
-void mr_descriptor_forget(mr_descriptor *descriptor);
-
 /* Puts a letter into a loop's mailbox, and wakes it. [any thread] */
 void mr_loop_post(mr_loop *loop, const mr_letter *letter);
 
 /* Does what the letters say that have come. */
 void mr_loop_open_letters(mr_loop *loop);
 
-/* The loops of a set (see mr_handle_begin_close) but for one. Returns how many. */
-unsigned mr_group_other_loops(mr_group *group, uint64_t joined, const mr_loop *except, mr_loop *others[MR_LOOPS_MAX]);
+/* What messages ask for. */
+void mr_loop_cancel_here(mr_loop *loop, mr_token token);
+void mr_loop_update_here(mr_loop *loop, mr_token token, uint64_t deadline_ns);
+void mr_loop_open_letter(mr_loop *loop, const mr_letter *letter);
+
+/*
+ * While the owner sleeps nobody polls: what was queued must be handed over here, and a sleep that has become too long,
+ * or that leaves a completion lying, must end.
+ */
+void mr_loop_attend_sleeper(mr_loop *loop);
+
+/* settle.c: a cause of failure that passes by itself: the operation waits a while, and is tried again. */
+bool mr_passes_by_itself(const mr_slot *slot, int64_t result);
+
+/* settle.c: ended by the kernel, which ends what a thread submitted when that thread exits; or by a signal. */
+bool mr_was_interrupted(int64_t result);
+
+/* In the child of a fork: frees the loop and this process's copies of what it holds in the kernel. */
+void mr_loop_abandon(mr_loop *loop);
 
 /* The time on the clock of the loop's group. */
 static inline uint64_t mr_loop_now_ns(const mr_loop *loop)

@@ -7,6 +7,7 @@
  * system call. A foreign descriptor, which may be closed behind our back, is watched for one report at a time.
  */
 #include "readiness.h"
+#include "send_then_receive.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -161,7 +162,7 @@ static void send_all(mr_loop *loop, const mr_poller *poller)
     while (loop->unsent_first) {
         mr_slot *slot = loop->unsent_first;
         remove_unsent(loop, slot);
-        if (mr_loop_send_first(loop, slot))
+        if (mr_send_then_receive_begin(loop, slot))
             attempt_or_watch(loop, slot, poller);
     }
 }
@@ -208,7 +209,7 @@ void mr_readiness_cancel(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
     mr_descriptor *descriptor = slot->descriptor;
     if (slot->request.kind == MR_SEND_THEN_RECEIVE) {
         remove_unsent(loop, slot);
-        mr_loop_send_first(loop, slot);
+        mr_send_then_receive_begin(loop, slot);
         return;
     }
     if (!mr_loop_is_tried_last(slot) || !run(loop, slot))

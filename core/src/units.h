@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
-#define MR_NS_PER_S UINT64_C(1000000000)
+#define MR_NS_PER_MS UINT64_C(1000000)
+#define MR_NS_PER_S  UINT64_C(1000000000)
 
 #endif

@@ -8,6 +8,7 @@
  */
 #include "../backend.h"
 #include "../eventfd.h"
+#include "../send_then_receive.h"
 
 #include <errno.h>
 #include <liburing.h>
@@ -548,7 +549,7 @@ static bool is_tried_after_cancel(const mr_slot *slot)
 static void end_outside(mr_loop *loop, mr_slot *slot)
 {
     if (slot->request.kind == MR_SEND_THEN_RECEIVE)
-        mr_loop_send_first(loop, slot);
+        mr_send_then_receive_begin(loop, slot);
     else if (!is_tried_after_cancel(slot) || !try_now(loop, slot))
         mr_loop_settle(loop, slot, -ECANCELED);
 }

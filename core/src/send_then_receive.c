@@ -1,0 +1,57 @@
+/* send_then_receive.c: see send_then_receive.h. */
+#include "send_then_receive.h"
+#include "backend.h"
+
+#include <errno.h>
+
+int64_t mr_send_then_receive_attempt(mr_loop *loop, mr_slot *slot)
+{
+    void *buffer = slot->request.buffer;
+    slot->request.buffer = mr_send_then_receive_bytes(&slot->request);
+    slot->request.kind = MR_SEND;
+    int64_t result = loop->backend->attempt(loop, slot);
+    slot->request.kind = MR_SEND_THEN_RECEIVE;
+    slot->request.buffer = buffer;
+    return result == -EAGAIN ? mr_not_sent(0) : result;
+}
+
+/* The second half. */
+static void become_receive(mr_loop *loop, mr_slot *slot)
+{
+    mr_lender_put(&loop->lender, slot->request.buffer);
+    slot->request.kind = MR_RECV;
+    slot->request.flags |= MR_BORROW;
+    slot->request.buffer = NULL;
+    slot->request.length = MR_BUFFER_BYTES;
+    slot->request.offset = 0;
+}
+
+bool mr_send_then_receive_settle(mr_loop *loop, mr_slot *slot, int64_t result)
+{
+    bool is_sent = result >= 0 && (uint64_t)result == slot->request.length;
+    bool is_recalled = slot->end_reason == -EINTR; /* from the second half, not from the first */
+    if (is_sent)
+        become_receive(loop, slot);
+    if (slot->end_reason && (is_sent || !is_recalled))
+        result = slot->end_reason;
+    else if (is_sent || mr_was_interrupted(result))
+        return false;
+    else if (result >= 0)
+        result = mr_not_sent(result);
+    mr_loop_finish(loop, slot, result);
+    return true;
+}
+
+void mr_send_then_receive_end(mr_loop *loop, mr_slot *slot, int64_t result)
+{
+    if (result != -EINVAL && mr_sent_only(result) < 0)
+        mr_lender_put(&loop->lender, slot->request.buffer);
+}
+
+bool mr_send_then_receive_begin(mr_loop *loop, mr_slot *slot)
+{
+    while (slot->request.kind == MR_SEND_THEN_RECEIVE)
+        if (mr_loop_settle(loop, slot, mr_loop_attempt(loop, slot)))
+            return false;
+    return true;
+}

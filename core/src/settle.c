@@ -1,0 +1,160 @@
+/*
+ * settle.c: how an operation ends: what a result means for it (its end, another attempt, or a pause before one), and what
+ * happens when it is asked to end. Must not know: system calls.
+ */
+#include "backend.h"
+#include "closing.h"
+#include "deadline.h"
+#include "send_then_receive.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum { BACKOFF_FIRST_MS = 10, BACKOFF_LAST_MS = 200 };
+
+void mr_loop_finish(mr_loop *loop, mr_slot *slot, int64_t result) /* NOLINT(misc-no-recursion): see closing.c */
+{
+    mr_descriptor *descriptor = slot->descriptor;
+    slot->result = result;
+    slot->state = MR_SLOT_COMPLETED;
+    if (slot->request.kind == MR_SEND_THEN_RECEIVE)
+        mr_send_then_receive_end(loop, slot, result);
+    if (slot->lent)
+        slot->lent->length = slot->transferred;
+    if (slot->backend_memory) {
+        free(slot->backend_memory);
+        slot->backend_memory = NULL;
+    }
+    mr_timer_disarm(&loop->wheel, &slot->timer);
+    if (slot != loop->submitting) {
+        slot->queued = NULL;
+        if (loop->completed_last)
+            loop->completed_last->queued = slot;
+        else
+            loop->completed_first = slot;
+        loop->completed_last = slot;
+    }
+    if (!descriptor)
+        return;
+    mr_descriptor_unlink(slot);
+    if (descriptor->detaching)
+        mr_closing_note_end(loop, descriptor);
+}
+
+/* Puts an operation aside whose cause of failure passes by itself. Its timer serves both the pause and the deadline:
+ * whichever is first. */
+static void back_off(mr_loop *loop, mr_slot *slot)
+{
+    uint64_t until_ns;
+    mr_deadline_fix(loop, slot);
+    slot->backoff_ms = (uint16_t)(slot->backoff_ms ? slot->backoff_ms * 2 : BACKOFF_FIRST_MS);
+    if (slot->backoff_ms > BACKOFF_LAST_MS)
+        slot->backoff_ms = BACKOFF_LAST_MS;
+    until_ns = mr_loop_now_ns(loop) + slot->backoff_ms * MR_NS_PER_MS;
+    if (slot->request.deadline_ns != MR_NO_DEADLINE && slot->request.deadline_ns < until_ns)
+        until_ns = slot->request.deadline_ns;
+    slot->state = MR_SLOT_BACKOFF;
+    mr_timer_arm(&loop->wheel, &slot->timer, until_ns);
+    mr_count(&loop->counters.resubmissions, 1);
+}
+
+bool mr_passes_by_itself(const mr_slot *slot, int64_t result)
+{
+    if (slot->request.kind == MR_CONNECT)
+        return result == -MR_QUEUE_FULL;
+    return slot->request.kind == MR_ACCEPT &&
+           (result == -EMFILE || result == -ENFILE || result == -ENOBUFS || result == -ENOMEM);
+}
+
+/* Errors that concern one queued connection, not the listener (accept(2), "Error handling"). */
+static bool is_lost_connection(const mr_slot *slot, int64_t result)
+{
+    if (slot->request.kind != MR_ACCEPT)
+        return false;
+    switch (-result) {
+    case ECONNABORTED:
+    case EPROTO:
+    case ENETDOWN:
+    case ENOPROTOOPT:
+#ifdef EHOSTDOWN
+    case EHOSTDOWN:
+#endif
+#ifdef ENONET
+    case ENONET:
+#endif
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* ECANCELED that nobody asked for: the kernel ends what a thread submitted when that thread exits. */
+bool mr_was_interrupted(int64_t result)
+{
+    return result == -ECANCELED || result == -EINTR;
+}
+
+/* What was asked to end ends with this. A wait for what was shut down has not failed: it has what it has waited for. */
+static int64_t end_of(const mr_slot *slot)
+{
+    return mr_is_wait(slot->request.kind) && slot->end_reason == -EPIPE ? 0 : slot->end_reason;
+}
+
+bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result)
+{
+    if (slot->request.kind == MR_SEND_THEN_RECEIVE)
+        return mr_send_then_receive_settle(loop, slot, result);
+    if (result > 0 && mr_has_trait(slot->request.kind, MR_MOVES_BYTES)) {
+        slot->transferred += (uint64_t)result;
+        bool wants_more = (slot->request.flags & MR_ALL) && !mr_advance(&slot->request, (uint64_t)result);
+        if (wants_more && !slot->end_reason)
+            return false;
+        result = wants_more ? slot->end_reason : (int64_t)slot->transferred;
+    } else if (mr_was_interrupted(result)) {
+        if (!slot->end_reason) {
+            mr_count(&loop->counters.resubmissions, 1);
+            return false;
+        }
+        result = end_of(slot);
+    } else if (is_lost_connection(slot, result) || mr_passes_by_itself(slot, result)) {
+        if (slot->end_reason) {
+            result = slot->end_reason;
+        } else if (is_lost_connection(slot, result)) {
+            return false;
+        } else {
+            back_off(loop, slot);
+            return true;
+        }
+    }
+    mr_loop_finish(loop, slot, result);
+    return true;
+}
+
+/* An accept looks once more: nobody else may have been told of the connection that it could not take, and it may now. */
+static void end_back_off(mr_loop *loop, mr_slot *slot, int reason)
+{
+    slot->state = MR_SLOT_PENDING;
+    slot->end_reason = reason;
+    int64_t result = slot->request.kind == MR_ACCEPT ? mr_loop_attempt(loop, slot) : -EAGAIN;
+    mr_loop_settle(loop, slot, result == -EAGAIN ? -ECANCELED : result);
+}
+
+void mr_loop_end_operation(mr_loop *loop, mr_slot *slot, int reason)
+{
+    if (slot->state == MR_SLOT_BACKOFF) {
+        end_back_off(loop, slot, reason);
+    } else if (slot->state == MR_SLOT_PENDING && slot->request.kind != MR_CLOSE && !slot->end_reason) {
+        slot->end_reason = reason;
+        loop->backend->cancel(loop, slot);
+    }
+}
+
+void mr_loop_end_direction(mr_loop *loop, mr_descriptor *descriptor, int direction, int reason)
+{
+    for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
+        next = slot->next;
+        mr_loop_end_operation(loop, slot, reason);
+    }
+}

@@ -1,0 +1,68 @@
+/*
+ * slot.h: the record of an operation in its loop. It is used again after its owner has released it.
+ *
+ * Must not know: backends, system calls.
+ */
+#ifndef MILLRACE_SLOT_H
+#define MILLRACE_SLOT_H
+
+#include "handle.h"
+#include "millrace.h"
+#include "operation.h"
+#include "timer.h"
+
+#include <stdbool.h>
+
+/* The life of a slot. */
+typedef enum mr_slot_state {
+    MR_SLOT_FREE,
+    MR_SLOT_RESERVED,
+    MR_SLOT_PENDING,   /* the backend has it, or its timer */
+    MR_SLOT_BACKOFF,   /* waiting for its timer before the backend gets it again */
+    MR_SLOT_COMPLETED, /* on the list of completions */
+    MR_SLOT_DELIVERED  /* polled; the token is not released yet */
+} mr_slot_state;
+
+typedef struct mr_slot {
+    mr_timer timer; /* first: a timer that fires is cast back to its slot */
+    struct mr_slot *next;
+    struct mr_slot *previous; /* neighbours among the operations of one direction of a descriptor */
+    struct mr_slot *queued;   /* successor on the free list, the list of completions, or the backend's own queue */
+    struct mr_descriptor *descriptor;
+    mr_request request;
+    mr_token token;
+    int64_t result;
+    uint64_t transferred;
+    mr_buffer *lent;      /* MR_BORROW: once bytes are in it */
+    void *backend_memory; /* what a backend needs until the operation has ended; freed then */
+    int end_reason;       /* 0, or the error that the operation was asked to end with */
+    uint16_t backoff_ms;
+    uint8_t state;
+    uint8_t attempts; /* CONNECT: has it been begun? */
+    bool awaits_room; /* io_uring: a send that found none */
+    uint8_t backlog;  /* io_uring: what waits for room in the ring, see io_uring.c; simulated: see sim.c */
+} mr_slot;
+
+/* A reserved slot that was never used; NULL without memory. */
+mr_slot *mr_slot_create(mr_loop *loop);
+
+/* Makes the slot's token stale, and the slot free. */
+void mr_slot_free(mr_loop *loop, mr_slot *slot);
+
+/* The slot of a token, or NULL if it is stale. */
+mr_slot *mr_loop_find(mr_loop *loop, mr_token token);
+
+/* How much of a file one attempt moves: the caller may have to wait for it. */
+#define MR_FILE_BYTES_MAX (UINT64_C(1) << 20)
+
+static inline size_t mr_file_bytes(const mr_request *request)
+{
+    return (size_t)(request->length < MR_FILE_BYTES_MAX ? request->length : MR_FILE_BYTES_MAX);
+}
+
+static inline int mr_slot_number(const mr_slot *slot)
+{
+    return mr_handle_descriptor(slot->request.handle);
+}
+
+#endif
