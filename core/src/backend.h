@@ -28,6 +28,8 @@ typedef struct mr_backend_operations {
     bool sends_first;
     /* Performs an operation that must not wait, or tries to: -EAGAIN if it would block. */
     int64_t (*attempt)(mr_loop *loop, mr_slot *slot);
+    /* Holds a result back, to settle the operation with it later: true. NULL: never. */
+    bool (*hold)(mr_loop *loop, mr_slot *slot, int64_t result);
     /* Forgets a descriptor that has no operations left and is about to be closed. */
     void (*detach)(mr_loop *loop, mr_descriptor *descriptor);
     /* Gives a descriptor back to the system. 0 or a negative errno; the number is free in either case. */

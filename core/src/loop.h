@@ -85,6 +85,18 @@ bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result);
 /* Tries an operation without blocking, with a lent buffer if it needs one. -EAGAIN: it would block. */
 int64_t mr_loop_attempt(mr_loop *loop, mr_slot *slot);
 
+/* Attempts an operation until it has ended, or its result is held back (true), or it would block (false). */
+bool mr_loop_try(mr_loop *loop, mr_slot *slot);
+
+/* Is an operation attempted when it is submitted? It is not if it would overtake others, or if the backend knows that there
+ * is nothing to be had. A caller that waits for a foreign descriptor and has just tried need not look again: watching it
+ * reports what is there already. */
+bool mr_is_tried_first(const mr_slot *slot, bool is_exhausted);
+
+/* The end of an operation that was asked to end, and of which the system no longer knows. It is tried once more if its
+ * deadline has passed: what arrived in time counts, even if nobody has looked yet. */
+void mr_loop_conclude(mr_loop *loop, mr_slot *slot);
+
 /* Performs an operation on the spot: MR_NOW, and what never waits. */
 void mr_loop_perform_now(mr_loop *loop, mr_slot *slot);
 
@@ -94,10 +106,6 @@ void mr_loop_finish(mr_loop *loop, mr_slot *slot, int64_t result);
 /* Asks an operation to end with `reason`, or all those of one direction. The first reason stands. */
 void mr_loop_end_operation(mr_loop *loop, mr_slot *slot, int reason);
 void mr_loop_end_direction(mr_loop *loop, mr_descriptor *descriptor, int direction, int reason);
-
-/* Its deadline has passed: is it tried once more before it ends? What arrived in time counts, even if its report lies
- * behind others still. Whose turn it is not would take what is another's. */
-bool mr_loop_is_tried_last(const mr_slot *slot);
 
 /* Puts a letter into a loop's mailbox, and wakes it. [any thread] */
 void mr_loop_post(mr_loop *loop, const mr_letter *letter);
@@ -115,9 +123,6 @@ void mr_loop_open_letter(mr_loop *loop, const mr_letter *letter);
  * or that leaves a completion lying, must end.
  */
 void mr_loop_attend_sleeper(mr_loop *loop);
-
-/* settle.c: a cause of failure that passes by itself: the operation waits a while, and is tried again. */
-bool mr_passes_by_itself(const mr_slot *slot, int64_t result);
 
 /* settle.c: ended by the kernel, which ends what a thread submitted when that thread exits; or by a signal. */
 bool mr_was_interrupted(int64_t result);

@@ -32,23 +32,20 @@ static void note_transfer(mr_descriptor *descriptor, const mr_slot *slot, int64_
         descriptor->exhausted[MR_READING] = true;
 }
 
-/* Attempts until the operation has ended (true) or would block (false). */
-static bool run(mr_loop *loop, mr_slot *slot)
+int64_t mr_readiness_attempt(mr_loop *loop, mr_slot *slot)
 {
-    for (;;) {
-        mr_descriptor *descriptor = slot->descriptor;
-        int64_t result = mr_loop_attempt(loop, slot);
-        if (result == -EAGAIN && descriptor->is_shut)
-            result = mr_when_shut(slot->request.kind, MR_READING);
-        if (result == -EAGAIN) {
-            if (!mr_is_wait(slot->request.kind) || descriptor->is_watched)
-                descriptor->exhausted[mr_direction_of(slot->request.kind)] = true;
-            return false;
-        }
+    mr_descriptor *descriptor = slot->descriptor;
+    mr_kind kind = slot->request.kind;
+    int64_t result = mr_attempt(loop, slot);
+    if (!descriptor) /* MR_NOW */
+        return result;
+    if (result == -EAGAIN && descriptor->is_shut)
+        result = mr_when_shut(kind, MR_READING);
+    if (result != -EAGAIN)
         note_transfer(descriptor, slot, result);
-        if (mr_loop_settle(loop, slot, result))
-            return true;
-    }
+    else if (!mr_is_wait(kind) || descriptor->is_watched)
+        descriptor->exhausted[mr_direction_of(kind)] = true;
+    return result;
 }
 
 static bool is_tcp(mr_loop *loop, int number)
@@ -101,30 +98,16 @@ static int watch(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poll
     return descriptor->is_watched ? 0 : watch_edges(loop, descriptor, poller);
 }
 
-static bool must_queue(const mr_descriptor *descriptor, const mr_slot *slot)
-{
-    return descriptor->exhausted[mr_direction_of(slot->request.kind)] || !mr_has_turn(slot);
-}
-
-/* A connect must begin; a wait is answered by a look at the descriptor, whatever else waits. The look can be spared where
- * watching begins anew, because that reports what is there already. */
-static bool tries_first(const mr_descriptor *descriptor, const mr_slot *slot)
-{
-    if (mr_is_wait(slot->request.kind))
-        return descriptor->generation != 0 || !(slot->request.flags & MR_TRIED);
-    return slot->request.kind == MR_CONNECT || !must_queue(descriptor, slot);
-}
-
 static void attempt_or_watch(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
 {
     mr_descriptor *descriptor = slot->descriptor;
     descriptor->unused_reports = 0;
-    bool has_tried = tries_first(descriptor, slot);
-    if (has_tried && run(loop, slot))
+    bool has_tried = mr_is_tried_first(slot, descriptor->exhausted[mr_direction_of(slot->request.kind)]);
+    if (has_tried && mr_loop_try(loop, slot))
         return;
     int error = watch(loop, descriptor, poller);
     /* What cannot be watched, such as a regular file, is always ready: the look says so. */
-    if (error && (has_tried || !run(loop, slot)))
+    if (error && (has_tried || !mr_loop_try(loop, slot)))
         mr_loop_settle(loop, slot, error);
 }
 
@@ -207,13 +190,9 @@ static void must_be_watched(mr_loop *loop, mr_descriptor *descriptor, int error)
 void mr_readiness_cancel(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
 {
     mr_descriptor *descriptor = slot->descriptor;
-    if (slot->request.kind == MR_SEND_THEN_RECEIVE) {
+    if (slot->request.kind == MR_SEND_THEN_RECEIVE)
         remove_unsent(loop, slot);
-        mr_send_then_receive_begin(loop, slot);
-        return;
-    }
-    if (!mr_loop_is_tried_last(slot) || !run(loop, slot))
-        mr_loop_settle(loop, slot, -ECANCELED);
+    mr_loop_conclude(loop, slot);
     if (descriptor->is_one_shot)
         must_be_watched(loop, descriptor, watch_once(loop, descriptor, poller));
 }
@@ -237,7 +216,7 @@ static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
         next = slot->next;
         if (!awaits_report(slot) || (blocked && !mr_is_wait(slot->request.kind)))
             continue;
-        if (!run(loop, slot))
+        if (!mr_loop_try(loop, slot))
             blocked = true;
     }
 }

@@ -33,6 +33,7 @@ typedef struct mr_poller {
 } mr_poller;
 
 /* The functions of mr_backend_operations that a readiness backend shares. */
+int64_t mr_readiness_attempt(mr_loop *loop, mr_slot *slot);
 void mr_readiness_submit(mr_loop *loop, mr_slot *slot, const mr_poller *poller);
 void mr_readiness_cancel(mr_loop *loop, mr_slot *slot, const mr_poller *poller);
 void mr_readiness_detach(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller);

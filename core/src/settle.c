@@ -58,7 +58,7 @@ static void back_off(mr_loop *loop, mr_slot *slot)
     mr_count(&loop->counters.resubmissions, 1);
 }
 
-bool mr_passes_by_itself(const mr_slot *slot, int64_t result)
+static bool passes_by_itself(const mr_slot *slot, int64_t result)
 {
     if (slot->request.kind == MR_CONNECT)
         return result == -MR_QUEUE_FULL;
@@ -118,33 +118,27 @@ bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result)
             return false;
         }
         result = end_of(slot);
-    } else if (is_lost_connection(slot, result) || mr_passes_by_itself(slot, result)) {
-        if (slot->end_reason) {
-            result = slot->end_reason;
-        } else if (is_lost_connection(slot, result)) {
+    } else if (is_lost_connection(slot, result)) {
+        if (!slot->end_reason)
             return false;
-        } else {
+        result = slot->end_reason;
+    } else if (passes_by_itself(slot, result)) {
+        if (!slot->end_reason && !(slot->request.flags & MR_NOW)) {
             back_off(loop, slot);
             return true;
         }
+        result = slot->end_reason ? slot->end_reason : result == -MR_QUEUE_FULL ? -EAGAIN : result;
     }
     mr_loop_finish(loop, slot, result);
     return true;
 }
 
-/* An accept looks once more: nobody else may have been told of the connection that it could not take, and it may now. */
-static void end_back_off(mr_loop *loop, mr_slot *slot, int reason)
-{
-    slot->state = MR_SLOT_PENDING;
-    slot->end_reason = reason;
-    int64_t result = slot->request.kind == MR_ACCEPT ? mr_loop_attempt(loop, slot) : -EAGAIN;
-    mr_loop_settle(loop, slot, result == -EAGAIN ? -ECANCELED : result);
-}
-
 void mr_loop_end_operation(mr_loop *loop, mr_slot *slot, int reason)
 {
     if (slot->state == MR_SLOT_BACKOFF) {
-        end_back_off(loop, slot, reason);
+        slot->state = MR_SLOT_PENDING;
+        slot->end_reason = reason;
+        mr_loop_conclude(loop, slot);
     } else if (slot->state == MR_SLOT_PENDING && slot->request.kind != MR_CLOSE && !slot->end_reason) {
         slot->end_reason = reason;
         loop->backend->cancel(loop, slot);

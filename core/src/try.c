@@ -28,22 +28,50 @@ int64_t mr_loop_attempt(mr_loop *loop, mr_slot *slot)
     return slot->request.flags & MR_BORROW ? attempt_with_lent(loop, slot) : loop->backend->attempt(loop, slot);
 }
 
-bool mr_loop_is_tried_last(const mr_slot *slot)
+bool mr_loop_try(mr_loop *loop, mr_slot *slot)
+{
+    for (;;) {
+        bool is_sending_first = slot->request.kind == MR_SEND_THEN_RECEIVE;
+        int64_t result = mr_loop_attempt(loop, slot);
+        if (result == -EAGAIN)
+            return false;
+        if ((loop->backend->hold && loop->backend->hold(loop, slot, result)) || mr_loop_settle(loop, slot, result))
+            return true;
+        if (is_sending_first && slot->request.kind == MR_RECV && !mr_has_turn(slot))
+            return false;
+    }
+}
+
+bool mr_is_tried_first(const mr_slot *slot, bool is_exhausted)
 {
     mr_kind kind = slot->request.kind;
-    if (slot->end_reason != -ETIMEDOUT || kind == MR_SEND_THEN_RECEIVE || mr_is_on_file(kind))
+    if (mr_is_wait(kind))
+        return slot->descriptor->generation != 0 || !(slot->request.flags & MR_TRIED);
+    return mr_has_trait(kind, MR_NEVER_QUEUES) || (!is_exhausted && mr_has_turn(slot));
+}
+
+/* An operation that is not the first of its direction would take what is another's. An accept may be the only one that was
+ * told of a connection, of all that wait for one, on other loops and in other processes too. */
+static bool is_tried_last(const mr_slot *slot)
+{
+    mr_kind kind = slot->request.kind;
+    if (kind == MR_ACCEPT)
+        return true;
+    if (slot->end_reason != -ETIMEDOUT || mr_is_on_file(kind))
         return false;
     return mr_is_wait(kind) || mr_has_turn(slot);
 }
 
+void mr_loop_conclude(mr_loop *loop, mr_slot *slot)
+{
+    if (slot->request.kind == MR_SEND_THEN_RECEIVE)
+        mr_send_then_receive_begin(loop, slot);
+    else if (!is_tried_last(slot) || !mr_loop_try(loop, slot))
+        mr_loop_settle(loop, slot, -ECANCELED);
+}
+
 void mr_loop_perform_now(mr_loop *loop, mr_slot *slot)
 {
-    int64_t result;
-    do {
-        result = mr_loop_attempt(loop, slot);
-        if (result == -EAGAIN || mr_passes_by_itself(slot, result)) {
-            mr_loop_finish(loop, slot, result == -MR_QUEUE_FULL ? -EAGAIN : result);
-            return;
-        }
-    } while (!mr_loop_settle(loop, slot, result));
+    if (!mr_loop_try(loop, slot))
+        mr_loop_finish(loop, slot, -EAGAIN);
 }

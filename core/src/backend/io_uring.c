@@ -394,18 +394,6 @@ static void enqueue(mr_loop *loop, mr_slot *slot)
         push_backlog(state, slot, BACKLOG_SUBMIT);
 }
 
-/* True when the operation has ended. */
-static bool try_now(mr_loop *loop, mr_slot *slot)
-{
-    int64_t result;
-    do {
-        result = mr_loop_attempt(loop, slot);
-        if (result == -EAGAIN)
-            return false;
-    } while (!mr_loop_settle(loop, slot, result));
-    return true;
-}
-
 /*
  * io_uring reads and writes what has no positions (sockets, pipes, terminals, event descriptors) where it stands: it would
  * take bytes from a stream, wait on a thread of the kernel, or raise SIGPIPE. preadv is told, and touches nothing for a
@@ -427,7 +415,7 @@ static void submit(mr_loop *loop, mr_slot *slot)
         mr_loop_settle(loop, slot, -ESPIPE);
         return;
     }
-    if (is_attempted(state_of(loop), slot) && try_now(loop, slot))
+    if (is_attempted(state_of(loop), slot) && mr_loop_try(loop, slot))
         return;
     if (mr_has_trait(kind, MR_HAS_VECTOR) && !slot->backend_memory) {
         slot->backend_memory = malloc(sizeof(struct msghdr));
@@ -513,7 +501,7 @@ static bool wait_for_edge(mr_loop *loop, mr_slot *slot)
     ring_state *state = state_of(loop);
     mr_descriptor *descriptor = slot->descriptor;
     bool *is_watched = &descriptor->is_watched_for[mr_direction_of(slot->request.kind)];
-    if (*is_watched && try_now(loop, slot))
+    if (*is_watched && mr_loop_try(loop, slot))
         return true;
     if (!*is_watched) {
         *is_watched = descriptor->generation != 0;
@@ -534,37 +522,17 @@ static void leave_edges(ring_state *state, mr_slot *slot)
     state->edges_waiting--;
 }
 
-/*
- * A tied ring delivers a few at a time (IO_LOCAL_TW_DEFAULT_MAX): what was ready, and is not delivered, can be cancelled; so
- * can what is to be begun again and finds no room in the ring. An accept may even be the only one that was woken for a
- * connection, of all that wait for one, here or in other processes (poll_exclusive in io_uring/opdef.c): nobody else would
- * look.
- */
-static bool is_tried_after_cancel(const mr_slot *slot)
-{
-    return (slot->request.kind == MR_ACCEPT && slot->end_reason) || mr_loop_is_tried_last(slot);
-}
-
-/* Not in the kernel: it ends here. */
-static void end_outside(mr_loop *loop, mr_slot *slot)
-{
-    if (slot->request.kind == MR_SEND_THEN_RECEIVE)
-        mr_send_then_receive_begin(loop, slot);
-    else if (!is_tried_after_cancel(slot) || !try_now(loop, slot))
-        mr_loop_settle(loop, slot, -ECANCELED);
-}
-
 static void cancel(mr_loop *loop, mr_slot *slot)
 {
     ring_state *state = state_of(loop);
     if (slot->backlog == WAITS_FOR_EDGE) {
         leave_edges(state, slot);
-        end_outside(loop, slot);
+        mr_loop_conclude(loop, slot);
         return;
     }
     if (slot->backlog == BACKLOG_SUBMIT) {
         leave_backlog(state, slot);
-        end_outside(loop, slot);
+        mr_loop_conclude(loop, slot);
         return;
     }
     struct io_uring_sqe *entry = next_entry(loop, state);
@@ -686,7 +654,7 @@ static void accept_chosen(mr_loop *loop, mr_slot *slot, const struct io_uring_cq
 static bool receive_without_kernel_buffer(mr_loop *loop, mr_slot *slot)
 {
     add_lent(loop, state_of(loop));
-    if (try_now(loop, slot))
+    if (mr_loop_try(loop, slot))
         return true;
     slot->descriptor->drained = true;
     return false;
@@ -708,7 +676,7 @@ static bool goes_past_ring(mr_loop *loop, mr_slot *slot, int32_t answer)
     if (slot->end_reason) /* its cancellation has come and gone already: begun again, it would never end */
         return mr_loop_settle(loop, slot, -ECANCELED);
     if (is_shut(loop, slot)) /* what came before the end is received first */
-        return try_now(loop, slot) || mr_loop_settle(loop, slot, mr_when_shut(slot->request.kind, MR_READING));
+        return mr_loop_try(loop, slot) || mr_loop_settle(loop, slot, mr_when_shut(slot->request.kind, MR_READING));
     return waits_for_edge(state_of(loop), slot, answer) && wait_for_edge(loop, slot);
 }
 
@@ -717,7 +685,7 @@ static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
 {
     int64_t result;
     if (answer >= 0 && is_attempted(state_of(loop), slot)) {
-        if (try_now(loop, slot))
+        if (mr_loop_try(loop, slot))
             return true;
         result = -EAGAIN;
     } else if (slot->awaits_room && answer >= 0) {
@@ -730,10 +698,10 @@ static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
         if (receive_without_kernel_buffer(loop, slot))
             return true;
         result = -EAGAIN;
-    } else if (answer == -ECANCELED && is_tried_after_cancel(slot)) {
-        if (try_now(loop, slot))
-            return true;
-        result = answer;
+    } else if (answer == -ECANCELED && slot->end_reason) {
+        /* A tied ring delivers a few at a time (IO_LOCAL_TW_DEFAULT_MAX): what was ready may have been cancelled. */
+        mr_loop_conclude(loop, slot);
+        return true;
     } else {
         result = interpret(state_of(loop), slot, answer);
     }

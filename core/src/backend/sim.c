@@ -166,15 +166,6 @@ static mr_fault fault_of(const mr_slot *slot)
     return (mr_fault)(slot->backlog & FAULT_MASK);
 }
 
-static int64_t attempt_once(mr_loop *loop, mr_slot *slot)
-{
-    mr_machine *machine = machine_of(loop);
-    mr_machine_lock(machine);
-    int64_t result = attempt_with(machine, slot, fault_of(slot));
-    mr_machine_unlock(machine);
-    return result;
-}
-
 /* ------------------------------------------------------------------------------------------------------ faults --- */
 
 #define BIT(name) (1u << MR_FAULT_##name)
@@ -276,57 +267,46 @@ static void plan_completion(mr_loop *loop, mr_slot *slot)
                               (mr_happening){.kind = MR_HAPPENS_COMPLETION, .loop = loop, .token = slot->token});
 }
 
-static void hold(mr_loop *loop, mr_slot *slot, int64_t result)
-{
-    slot->backlog = HELD;
-    slot->result = result;
-    plan_completion(loop, slot);
-}
-
 /* ------------------------------------------------------------------------------------------- try, park, retry --- */
 
-static bool settle(mr_loop *loop, mr_slot *slot, int64_t result)
+static void note_result(mr_loop *loop, mr_slot *slot, int64_t result)
 {
     MR_TRACE(machine_of(loop), "%s %d result %lld", mr_kind_name(slot->request.kind), mr_slot_number(slot),
              (long long)result);
     slot->backlog = 0;
+}
+
+static bool settle(mr_loop *loop, mr_slot *slot, int64_t result)
+{
+    note_result(loop, slot, result);
     return mr_loop_settle(loop, slot, result);
 }
 
 /* One attempt, with what the plan has for it. */
 static int64_t attempt(mr_loop *loop, mr_slot *slot)
 {
-    int64_t result = fail_before(machine_of(loop), slot);
-    return result ? result : mr_loop_attempt(loop, slot);
-}
-
-/* Operations of one direction take turns: a newcomer does not overtake those that wait. Those on files, at offsets of
- * their own, do. */
-static bool must_queue(const mr_slot *slot)
-{
-    return !mr_has_trait(slot->request.kind, MR_NEVER_QUEUES) && !mr_has_turn(slot);
-}
-
-/* Attempts until the operation has ended, is held, or would block. Only of the last it is false. */
-static bool run(mr_loop *loop, mr_slot *slot)
-{
     mr_machine *machine = machine_of(loop);
-    for (;;) {
-        int64_t result = attempt(loop, slot);
-        if (result == -EAGAIN)
-            return false;
-        mr_fault fault = fault_of(slot);
-        if (fault == MR_FAULT_RESET_AFTER)
-            break_after(machine, slot);
-        if (fault == MR_FAULT_DELAY) {
-            hold(loop, slot, result);
-            return true;
-        }
-        if (settle(loop, slot, result))
-            return true;
-        if (must_queue(slot)) /* an MR_SEND_THEN_RECEIVE has sent, and it is not its turn to receive */
-            return false;
+    mr_machine_lock(machine);
+    int64_t result = fail_before(machine, slot);
+    if (!result)
+        result = attempt_with(machine, slot, fault_of(slot));
+    mr_machine_unlock(machine);
+    return result;
+}
+
+static bool hold(mr_loop *loop, mr_slot *slot, int64_t result)
+{
+    mr_fault fault = fault_of(slot);
+    if (fault == MR_FAULT_RESET_AFTER)
+        break_after(machine_of(loop), slot);
+    if (fault != MR_FAULT_DELAY) {
+        note_result(loop, slot, result);
+        return false;
     }
+    slot->backlog = HELD;
+    slot->result = result;
+    plan_completion(loop, slot);
+    return true;
 }
 
 static void park(mr_loop *loop, int number)
@@ -350,8 +330,9 @@ static void submit(mr_loop *loop, mr_slot *slot)
     MR_TRACE(machine, "%s %d length %llu", mr_kind_name(slot->request.kind), number,
              (unsigned long long)slot->request.length);
     slot->backlog = (uint8_t)mr_machine_next_fault(machine, applicable_faults_of(machine, slot));
-    bool must_wait = must_queue(slot) && slot->request.kind != MR_SEND_THEN_RECEIVE;
-    if (must_wait || !run(loop, slot))
+    bool is_tried =
+        slot->request.kind == MR_SEND_THEN_RECEIVE || mr_is_wait(slot->request.kind) || mr_is_tried_first(slot, false);
+    if (!is_tried || !mr_loop_try(loop, slot))
         park(loop, number);
     mr_machine_unlock(machine);
 }
@@ -368,7 +349,7 @@ static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
             continue;
         }
         bool holds_up = fault_of(slot) == MR_FAULT_DELAY; /* read before: afterwards the slot may be another's */
-        is_blocked |= !run(loop, slot) || holds_up;
+        is_blocked |= !mr_loop_try(loop, slot) || holds_up;
     }
 }
 
@@ -439,7 +420,7 @@ static void come_due(mr_loop *loop, mr_token token)
     int number = mr_slot_number(slot);
     int64_t result = slot->backlog & HELD ? slot->result : -ECANCELED;
     if (!settle(loop, slot, result))
-        run(loop, slot);
+        mr_loop_try(loop, slot);
     serve_both(loop, number);
 }
 
@@ -599,7 +580,8 @@ const mr_backend_operations mr_sim_backend = {
     .submit = submit,
     .sends_first = true,
     .cancel = cancel,
-    .attempt = attempt_once,
+    .attempt = attempt,
+    .hold = hold,
     .detach = detach,
     .close = close_descriptor,
     .poll = poll_reports,
