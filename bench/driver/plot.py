@@ -5,6 +5,7 @@ readable on a white and on a dark page, also where the page's scheme and the bro
 """
 
 import math
+from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from .figures import number
@@ -19,6 +20,7 @@ MARKERS = ["circle", "square", "diamond", "triangle"]
 # Panels are stacked, so that a plot is as wide as a phone; its text is readable there.
 PANEL_WIDTH, PANEL_HEIGHT = 400, 300
 LINES_MAX = 7
+TITLE_MAX = 44  # characters: a longer title would be cut off at the right edge
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 40, 46
 LEGEND_LINE = 20
 CHARACTER_WIDTH = 7  # at most, on average
@@ -94,19 +96,37 @@ class Axis:
         return [step * index for index in range(int(self.high / step) + 1)]
 
 
-def short(value):
-    """A tick's label."""
-    for unit, size in (("M", 1e6), ("k", 1e3)):
+SECONDS = {"s": 1, "ms": 1e-3, "µs": 1e-6}
+
+
+def short(value, unit=""):
+    """A tick's label with its unit: 25k, 1,500 B; a time in the unit that suits it, so 1500 µs are 1.5 ms."""
+    if value == 0:
+        return "0"
+    if unit in SECONDS:
+        seconds = value * SECONDS[unit]
+        suited = next((name for name, size in SECONDS.items() if seconds >= size * (1 - 1e-9)), "µs")
+        return f"{seconds / SECONDS[suited]:g} {suited}"
+    if unit:
+        return f"{value:,.0f} {unit}"
+    for suffix, size in (("M", 1e6), ("k", 1e3)):
         if value >= size:
-            return f"{value / size:g}{unit}"
+            return f"{value / size:g}{suffix}"
     return f"{value:g}"
 
 
-class Panel:
-    """One chart: a title, and lines as {name: [(x, y)]}."""
+@dataclass(frozen=True)
+class Drawing:
+    """An SVG document, and what it shows, in words."""
+    svg: str
+    description: str
 
-    def __init__(self, title, x_title, lines, x_logarithmic=True, y_logarithmic=True):
-        self.title, self.x_title, self.lines = title, x_title, lines
+
+class Panel:
+    """One chart: a title, and lines as {name: [(x, y)]}. `y_unit` is s, ms, µs, B or nothing."""
+
+    def __init__(self, title, x_title, lines, y_unit="", x_logarithmic=True, y_logarithmic=True):
+        self.title, self.x_title, self.lines, self.y_unit = title, x_title, lines, y_unit
         self.x_logarithmic, self.y_logarithmic = x_logarithmic, y_logarithmic
 
     def draw(self, left, top, order, emphasised):
@@ -114,12 +134,12 @@ class Panel:
         ys = [y for points in self.lines.values() for _, y in points]
         x_axis = Axis(xs[0], xs[-1], left + LEFT + 12, left + PANEL_WIDTH - RIGHT - 12, self.x_logarithmic)
         y_axis = Axis(min(ys), max(ys), top + PANEL_HEIGHT - BOTTOM - 6, top + TOP + 6, self.y_logarithmic)
-        parts = [_text(left + LEFT - 40, top + 22, self.title, kind="text title")]
+        parts = [_title(left + LEFT - 40, top + 22, self.title)]
         for tick in y_axis.ticks():
             y = y_axis.place(tick)
             parts.append(f'<line class="grid" x1="{left + LEFT}" x2="{left + PANEL_WIDTH - RIGHT}" '
                          f'y1="{y:.1f}" y2="{y:.1f}"/>')
-            parts.append(_text(left + LEFT - 6, y + 4, short(tick), "end"))
+            parts.append(_text(left + LEFT - 6, y + 4, short(tick, self.y_unit), "end"))
         bottom = top + PANEL_HEIGHT - BOTTOM
         parts.append(f'<line class="axis" x1="{left + LEFT}" x2="{left + PANEL_WIDTH - RIGHT}" '
                      f'y1="{bottom}" y2="{bottom}"/>')
@@ -150,11 +170,17 @@ def _legend(shown, order, emphasised, left, top, width):
     return parts, -(-len(shown) // columns) * LEGEND_LINE
 
 
+def _title(x, y, text):
+    if len(text) > TITLE_MAX:
+        raise ValueError(f"the title is too long for a plot: {text}")
+    return _text(x, y, text, kind="text title")
+
+
 def _document(width, height, count, parts, description):
-    return (
+    return Drawing(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
         f'height="{height:.0f}" role="img" aria-label="{escape(description, {chr(34): "&quot;"})}">'
-        + _style(count) + '<rect class="back" width="100%" height="100%" rx="6"/>' + "\n".join(parts) + "</svg>\n")
+        + _style(count) + '<rect class="back" width="100%" height="100%" rx="6"/>' + "\n".join(parts) + "</svg>\n", description)
 
 
 def charts(panels, order, emphasised=(), description=""):
@@ -178,19 +204,19 @@ def charts(panels, order, emphasised=(), description=""):
     return _document(PANEL_WIDTH, height + legend_height + 14, len(order), parts + legend, description)
 
 
-def bars(title, unit, values, emphasised=()):
-    """Horizontal bars from 0, least first; values as {name: number}. None if there are none."""
+def bars(title, values, show=number, emphasised=()):
+    """Horizontal bars from 0, least first; values as {name: number}, printed by `show`. None if there are none."""
     if not values:
         return None
     names = sorted(values, key=values.get)
     width, line, left = PANEL_WIDTH, 26, 214
     greatest = max(max(values.values()), 1e-9)
-    parts = [_text(12, 26, title, kind="text title")]
+    parts = [_title(12, 26, title)]
     for place, name in enumerate(names):
         y = 44 + place * line
         length = max(1.0, max(0.0, values[name]) / greatest * (width - left - 64))
         colour = 0 if name in emphasised else 1
         parts.append(_text(left - 10, y + 14, name, "end"))
         parts.append(f'<rect class="f{colour}" x="{left}" y="{y}" width="{length:.1f}" height="18" rx="2"/>')
-        parts.append(_text(left + length + 8, y + 14, f"{number(values[name])} {unit}"))
+        parts.append(_text(left + length + 8, y + 14, show(values[name])))
     return _document(width, 56 + len(names) * line, 2, parts, title)

@@ -193,26 +193,27 @@ class Report:
 
     def _load_plot(self, name):
         panels = [
-            plot.Panel(f"{title}", "connections", self._lines(name, figure, "connections"), y_logarithmic=logarithmic)
-            for title, figure, logarithmic in (
-                ("CPU time per request, µs", "cpu_us_per_request", False),
-                ("Requests per second", "requests_per_second", False),
-                ("99th percentile of latency, µs", "latency_p99_us", True))
+            plot.Panel(title, "connections", self._lines(name, figure, "connections"), unit, y_logarithmic=logarithmic)
+            for title, figure, unit, logarithmic in (
+                ("CPU time per request", "cpu_us_per_request", "µs", False),
+                ("Requests per second", "requests_per_second", "", False),
+                ("99th percentile of latency", "latency_p99_us", "µs", True))
         ]
         if not any(len(points) > 1 for panel in panels for points in panel.lines.values()):
             return None
         return plot.charts(
-            panels, self._plotted(), self._emphasised(), f"{PLOTS[name]}: cost, throughput and latency by connections")
+            panels, self._plotted(), self._emphasised(),
+            f"{PLOTS[name]}: CPU time per request, throughput and latency by number of connections")
 
     def _plotted(self):
         return [self.titles[side] for side in PLOTTED if side in self.titles]
 
     def _overview_plots(self):
         """The two plots of the first screen: one figure each."""
-        cost = plot.Panel("HTTP, small answer: CPU time per request, µs", "connections",
-                          self._lines("pong", "cpu_us_per_request", "connections"))
-        sleep = plot.Panel("Threads that sleep 1 ms, one core: time, s", "threads", self._lines(
-            "sleepers", "seconds", "n", lambda point: point["service"] == "sleepers" and point["cores"] == 1))
+        cost = plot.Panel("HTTP, small answer: CPU time per request", "connections",
+                          self._lines("pong", "cpu_us_per_request", "connections"), "µs")
+        sleep = plot.Panel("Threads that sleep 1 ms: time, one core", "threads", self._lines(
+            "sleepers", "seconds", "n", lambda point: point["service"] == "sleepers" and point["cores"] == 1), "s")
         drawn = {}
         for name, panel in zip(IN_THE_OVERVIEW, (cost, sleep)):
             if any(len(points) > 1 for points in panel.lines.values()):
@@ -221,15 +222,15 @@ class Report:
 
     def _sleepers_plot(self):
         panels = [
-            plot.Panel(f"Threads that sleep 1 ms, {cores} core{'s' * (cores > 1)}: time, s", "threads", self._lines(
+            plot.Panel(f"Threads that sleep 1 ms: time, {cores} core{'s' * (cores > 1)}", "threads", self._lines(
                 "sleepers", "seconds", "n",
-                lambda point, cores=cores: point["service"] == "sleepers" and point["cores"] == cores))
+                lambda point, cores=cores: point["service"] == "sleepers" and point["cores"] == cores), "s")
             for cores in (1, 2)
         ]
         if not any(len(points) > 1 for panel in panels for points in panel.lines.values()):
             return None
         return plot.charts(
-            panels, self._plotted(), self._emphasised(), "time until n threads that sleep 1 ms have woken")
+            panels, self._plotted(), self._emphasised(), "time until threads that sleep 1 ms have woken, by number of threads")
 
     def _simulated_plot(self):
         def lines(figure, **services):
@@ -238,14 +239,14 @@ class Report:
                 of_service = self._lines("simulated", figure, "n", lambda point, service=service: point["service"] == service)
                 found.update((title, points) for points in of_service.values())
             return found
-        titles = {"turn": "an operation, in turn", "random": "an operation, at random", "idle": "a deadline"}
-        panels = [plot.Panel("CPU time per event, µs", "connections", lines("us_per_event", **titles), y_logarithmic=False),
-                  plot.Panel("Memory per connection (both ends), bytes", "connections",
-                             lines("memory_per_connection_bytes", turn=titles["turn"]), y_logarithmic=False)]
+        titles = {"turn": "operation, connections in order", "random": "operation, random connections", "idle": "deadline"}
+        panels = [plot.Panel("CPU time per event", "connections", lines("us_per_event", **titles), "µs", y_logarithmic=False),
+                  plot.Panel("Memory per connection (both ends)", "connections",
+                             lines("memory_per_connection_bytes", turn=titles["turn"]), "B", y_logarithmic=False)]
         if not any(len(points) > 1 for panel in panels for points in panel.lines.values()):
             return None
         return plot.charts(panels, list(titles.values()), [titles["turn"]],
-                           "simulated connections: cost of an event and memory by connections")
+                           "simulated connections: CPU time of an event, and memory, by number of connections")
 
     def _idle_plot(self, service):
         values, connections = {}, 0
@@ -257,13 +258,13 @@ class Report:
             for side, rounds in sides.items():
                 found = list(results.values(rounds, "memory_per_connection_bytes").values())
                 if found and side in PLOTTED:
-                    values[self.titles[side]] = estimate.median(found) / 1024
+                    values[self.titles[side]] = estimate.median(found)
         what = "HTTP" if service == "pong" else "TCP"
-        return plot.bars(f"Memory per idle {what} connection, {connections:,} connections", "KB", values,
+        return plot.bars(f"Memory per idle {what} connection, of {connections:,}", values, figures.bytes_size,
                          self._emphasised())
 
     def _plots_of(self, name):
-        """{file name: SVG}"""
+        """{file name: drawing}"""
         if name in PLOTS:
             drawn = {f"{name}.svg": self._load_plot(name)}
         elif name == "sleepers":
@@ -274,7 +275,7 @@ class Report:
             drawn = {f"idle-{service}.svg": self._idle_plot(service) for service in ("pong", "tcp500")}
         else:
             drawn = {}
-        return {file: text for file, text in drawn.items() if text}
+        return {file: drawing for file, drawing in drawn.items() if drawing}
 
     # -- the parts of pages
 
@@ -361,11 +362,11 @@ class Report:
     def _draw(self, plots, page):
         """Writes plots to files; returns the lines that show them on a page."""
         lines = []
-        for file, svg in plots.items():
+        for file, drawing in plots.items():
             with open(os.path.join(self.plots_directory, file), "w", encoding="utf-8") as out:
-                out.write(svg)
+                out.write(drawing.svg)
             relative = os.path.relpath(os.path.join(self.plots_directory, file), os.path.dirname(page))
-            lines += [f"![{file.rsplit('.', 1)[0]}]({relative})", ""]
+            lines += [f"![{drawing.description}]({relative})", ""]
         return lines
 
     def _write_page(self, name, lines):

@@ -130,9 +130,14 @@ class Plots(unittest.TestCase):
     def test_one_value_and_equal_values_can_be_drawn(self):
         for points in ([(10, 5.0)], [(10, 5.0), (100, 5.0)]):
             xml.fromstring(plot.charts(
-                [plot.Panel("a < b", "x", {"one & only": points})], ["one & only"], (), "it's \"this\""))
+                [plot.Panel("a < b", "x", {"one & only": points})], ["one & only"], (), "it's \"this\"").svg)
         self.assertIsNone(plot.charts([plot.Panel("t", "x", {})], []))
-        xml.fromstring(plot.bars("t", "KB", {"a": 0.0, "b": -1.0}))
+        xml.fromstring(plot.bars("t", {"a": 0.0, "b": -1.0}).svg)
+
+    def test_ticks_have_units_that_suit_them(self):
+        self.assertEqual(
+            [plot.short(0, "µs"), plot.short(0.5, "µs"), plot.short(1e3, "µs"), plot.short(0.01, "s"), plot.short(1250, "B")],
+            ["0", "0.5 µs", "1 ms", "10 ms", "1,250 B"])
 
 
 class Order(unittest.TestCase):
