@@ -1,15 +1,15 @@
 /*
- * machine.c: many connections on one simulated machine, served by one loop. Prints one number on its last line.
+ * machine.c: measures many connections on one simulated machine, served by one loop. Its last line is one number.
  *
- *   machine turn N      N connections, on which 100,000 requests come in a second of virtual time, on one after the
- *                       other: the CPU time of one operation, in seconds
- *   machine random N    the same, each on a connection drawn at random
- *   machine idle N      N connections that say nothing; each receive ends when its idle time is over: the CPU time of
- *                       one such deadline, from setting it to the error, in seconds
- *   machine memory N    by how much the process grows for N connections with both their ends, in bytes
+ *   machine turn N      N connections and 100,000 requests per second of virtual time, on the connections in order:
+ *                       the CPU time of one operation, in seconds
+ *   machine random N    the same, on connections chosen at random
+ *   machine idle N      N silent connections, whose receives end at their deadline: the CPU time of one deadline, from
+ *                       setting it to the error, in seconds
+ *   machine memory N    the growth of the process for N connections with both their ends, in bytes
  *
- * A request is a client's timer, its send, the server's receive into a lent buffer with a deadline, the server's send
- * and the client's receive: five operations and what the machine does for them, over a link of a millisecond.
+ * A request is five operations over a link of a millisecond: a client's timer and its send, the server's receive into a
+ * borrowed buffer with a deadline, the server's send, and the client's receive.
  */
 #include "millrace_machine.h"
 
@@ -28,7 +28,7 @@
 enum { BATCH = 256, REQUEST_BYTES = 100, RESPONSE_BYTES = 200, OPERATIONS_PER_REQUEST = 5 };
 enum { REQUESTS_PER_S = 100000, REQUESTS = 1000000 };
 
-/* What a completion is for; the connection's number is in the bits above. */
+/* What a completion is for. user_data is the connection's number times ROLES, plus the role. */
 enum { REQUEST_IS_DUE, SERVER_RECEIVED, CLIENT_RECEIVED, SENT, ROLES };
 
 typedef struct connection {
@@ -62,14 +62,15 @@ static uint64_t resident_bytes(void)
     unsigned long size, resident;
     FILE *file = fopen("/proc/self/statm", "r");
     if (!file || fscanf(file, "%lu %lu", &size, &resident) != 2)
-        stop("no /proc/self/statm");
+        stop("cannot read /proc/self/statm");
     fclose(file);
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static void serve(const mr_completion *completion);
 
-/* NOLINTBEGIN(misc-no-recursion): what is done at once is served at once, and one request of a connection is under way */
+/* NOLINTBEGIN(misc-no-recursion): an operation that completes at once is served at once. The depth is bounded, because a
+ * connection has one request in flight. */
 static void submit(mr_request request, uint64_t number, unsigned role)
 {
     mr_completion completion;
@@ -104,7 +105,7 @@ static void send_bytes(mr_handle handle, size_t size)
            SENT);
 }
 
-/* The same number of requests in a second, however many connections they are spread over. */
+/* The number of requests per second does not depend on the number of connections. */
 static void plan_request(void)
 {
     static uint64_t random = 88172645463325252u, turn, due_ns;
@@ -121,7 +122,7 @@ static void plan_request(void)
 static void expect(const mr_completion *completion, int64_t result)
 {
     if (completion->result != result)
-        stop("an operation ended otherwise than it should");
+        stop("an operation had an unexpected result");
 }
 
 static void serve(const mr_completion *completion)
@@ -169,7 +170,7 @@ static mr_handle adopt(int descriptor)
 {
     mr_handle handle;
     if (descriptor < 0 || mr_group_adopt(group, descriptor, &handle))
-        stop("no descriptor");
+        stop("cannot adopt a descriptor of the simulated machine");
     return handle;
 }
 
@@ -179,7 +180,7 @@ static void connect_all(void)
     for (size_t i = 0; connections && i < connection_count; i++) {
         int ends[2];
         if (mr_machine_socketpair(machine, AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends))
-            stop("no connection");
+            stop("cannot make a pair of connected sockets on the simulated machine");
         connections[i].client = adopt(ends[0]);
         connections[i].server = adopt(ends[1]);
         await_request(i);
@@ -203,7 +204,7 @@ static double time_of_operation(void)
 static void end_idle(const mr_completion *completion)
 {
     if (completion->user_data % ROLES != SERVER_RECEIVED || completion->result != -ETIMEDOUT)
-        stop("a connection that was idle ended otherwise");
+        stop("an idle connection did not end with ETIMEDOUT");
     served++;
 }
 
@@ -236,14 +237,14 @@ int main(int argc, char **argv)
         stop("usage: machine turn N | random N | idle N | memory N");
     if (mr_machine_create(&(mr_machine_plan){.seed = 1, .latency_ns = NS_PER_MS}, &machine) ||
         mr_machine_group(machine, &group) || mr_loop_create(group, &loop))
-        stop("no machine");
+        stop("cannot create a simulated machine with a loop");
     is_random = strcmp(work, "random") == 0;
     double result = is_random || strcmp(work, "turn") == 0 ? time_of_operation()
                     : strcmp(work, "idle") == 0            ? time_of_deadline()
                     : strcmp(work, "memory") == 0          ? memory_of_connections()
                                                            : -1;
     if (result < 0)
-        stop("unknown work");
+        stop("unknown work; usage: machine turn N | random N | idle N | memory N");
     printf("%.12f\n", result);
     return 0;
 }

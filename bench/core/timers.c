@@ -1,12 +1,12 @@
 /*
- * timers.c: the core's timers without a language above them. Prints one number in seconds on its last line.
+ * timers.c: measures the core's timers from C. Its last line is one number, in seconds.
  *
- *   timers arm N        arm and cancel one timer, N times: the time
- *   timers rearm N M    N live timers, all moved to 10 s from now, M times: the time
- *   timers live N       N timers that fire at random within 10 s: the longest poll, in CPU time of its thread
- *   timers still N      the same of polls that find nothing, for N seconds: what the machine itself holds up
+ *   timers arm N        arms and cancels a timer, N times: the total time
+ *   timers rearm N M    moves each of N live timers to 10 s from now, M times: the total time
+ *   timers live N       N timers that fire at random within 10 s: the CPU time of the longest poll
+ *   timers still N      polls without timers, for N seconds: the CPU time of the longest poll, caused by the machine
  *
- * Reading the clock is not counted: `arm` and `rearm` are given moments.
+ * `arm` and `rearm` do not read the clock for each timer.
  */
 #include "millrace.h"
 
@@ -32,7 +32,7 @@ static mr_token arm(uint64_t deadline_ns)
     mr_request request = {.kind = MR_TIMEOUT, .deadline_ns = deadline_ns};
     mr_completion completion;
     if (mr_loop_submit(loop, &request, &completion) != MR_PENDING)
-        stop("no memory");
+        stop("cannot arm a timer: no memory");
     return completion.token;
 }
 
@@ -55,7 +55,7 @@ static double arm_and_cancel(size_t count)
     for (size_t i = 0; i < count; i++) {
         mr_token token = arm(begin_ns + 10 * NS_PER_S + i);
         if (!mr_loop_discard(loop, token))
-            stop("a timer was gone");
+            stop("a timer that should be armed does not exist");
         mr_loop_release(loop, token);
     }
     return (double)(mr_clock_now_ns() - begin_ns) / NS_PER_S;
@@ -91,7 +91,7 @@ static int timed_poll(mr_completion *completions, uint64_t *longest_ns)
 
 static double longest_poll(size_t count)
 {
-    /* Arming takes a while itself: nothing is to fire meanwhile. */
+    /* No timer may fire while the others are armed, which takes a while. */
     free(arm_many(count, mr_clock_now_ns() + 5 * NS_PER_S, 10 * NS_PER_S));
     uint64_t longest_ns = 0;
     for (size_t left = count; left;) {

@@ -1,4 +1,5 @@
-"""Answers: does a server answer what the workload says? Checked at every start: no side is fast by being wrong."""
+"""Checks that a server gives the answer that its workload demands. This is done at every start, so that no side is fast by
+being wrong."""
 
 import http.client
 import socket
@@ -18,7 +19,7 @@ def check(service, port, file=None):
         else:
             _check_http(port, "/", PONG_BODY)
     except (OSError, http.client.HTTPException) as error:
-        raise ServerError(f"no proper answer: {error!r}") from None
+        raise ServerError(f"the server on port {port} gave no complete answer: {error!r}") from None
 
 
 def _check_tcp500(port):
@@ -29,10 +30,10 @@ def _check_tcp500(port):
             while received < 500:
                 part = connection.recv(4096)
                 if not part:
-                    raise ServerError(f"{received} bytes instead of 500")
+                    raise ServerError(f"the server on port {port} sent {received} bytes instead of 500")
                 received += len(part)
             if received != 500:
-                raise ServerError(f"{received} bytes instead of 500")
+                raise ServerError(f"the server on port {port} sent {received} bytes instead of 500")
 
 
 def _check_http(port, path, expected):

@@ -1,4 +1,4 @@
-"""Commands: run, report and compare, as the scripts in bench/ call them."""
+"""The commands run, report and compare, which the scripts in bench/ call."""
 
 import argparse
 import os
@@ -26,34 +26,36 @@ def _counts(text):
 
 
 def _run_options(arguments):
-    """Flags win over variables of the same name."""
+    """A flag has precedence over the variable of the same name."""
     def variable(name, convert, default):
         text = os.environ.get(name, "")
         return convert(text) if text else default
     parser = argparse.ArgumentParser(
         prog="bench/run", formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Measures Millrace and its peers side by side. Every flag is also a variable: "
-                    "WORKLOAD=pong bench/run.",
+        description="Measures Millrace and its peers side by side. The flags --workload, --peers, --backends, --conns, "
+                    "--rounds and --quick can also be environment variables: WORKLOAD=pong bench/run.",
         epilog="workloads: " + ", ".join(workloads.BY_NAME)
         + "\n\nA run of everything takes more than an hour; its report replaces docs/BENCHMARKS.md. The report of a part "
           "goes\nto bench/build/report.")
-    parser.add_argument("--workload", type=_list, default=variable("WORKLOAD", _list, None), metavar="A,B")
+    parser.add_argument("--workload", type=_list, default=variable("WORKLOAD", _list, None), metavar="A,B",
+                        help="the workloads to measure; default: all")
     parser.add_argument("--peers", type=_list, default=variable("PEERS", _list, None), metavar="A,B",
-                        help="besides Millrace; `none` for no others")
+                        help="the peers to measure besides Millrace; `none` for no others; default: all")
     parser.add_argument("--backends", type=_list, default=variable("BACKENDS", _list, None), metavar="A,B",
-                        help="of Millrace; `none` leaves Millrace out")
-    parser.add_argument("--conns", type=_counts, default=variable("CONNS", _counts, None), metavar="N,M")
+                        help="the backends of Millrace to measure; `none` leaves Millrace out; default: all")
+    parser.add_argument("--conns", type=_counts, default=variable("CONNS", _counts, None), metavar="N,M",
+                        help="the numbers of connections, instead of those of the workload")
     parser.add_argument("--rounds", type=int, default=variable("ROUNDS", int, None),
-                        help="samples per side and row; 3, but 1 of what takes very long; quick 1")
+                        help="samples per side and row; default: 3, or 1 where a sample takes very long; with --quick 1")
     parser.add_argument("--seconds", type=float, default=variable("SECONDS_PER_SAMPLE", float, None),
-                        help="of closed load per side and round, for CPU time as for throughput; 1.5, quick 0.3 "
-                             "(variable SECONDS_PER_SAMPLE)")
-    parser.add_argument("--estimate", action="store_true", help="build the sides, say how long the run takes, and end")
+                        help="seconds of closed load per side and round, once for CPU time and once for throughput; default: "
+                             "1.5, with --quick 0.3 (variable SECONDS_PER_SAMPLE)")
+    parser.add_argument("--estimate", action="store_true", help="build the programs, print how long the run would take, and stop")
     parser.add_argument("--into", metavar="FILE",
-                        help="the results file; if it exists, rows are added, or replaced, and the commit must be the "
-                             "same; its report is for bench/report to write")
+                        help="the results file to write. If it exists, its rows are added to or replaced; it must be of the same "
+                             "commit. Then run bench/report yourself")
     parser.add_argument("--quick", action="store_true", default=os.environ.get("QUICK", "") not in ("", "0"),
-                        help="about a minute: does everything work? Ends with a count of checks")
+                        help="about a minute: checks that everything works, and prints how many checks passed")
     parser.add_argument("--list", action="store_true", help="list workloads and peers")
     options = parser.parse_args(arguments)
     options.rounds = options.rounds or (1 if options.quick else None)
@@ -68,7 +70,7 @@ def _end(*_):
 
 def run(arguments):
     options = _run_options(arguments)
-    signal.signal(signal.SIGTERM, _end)  # An exception, so that servers and halted generators are not left behind.
+    signal.signal(signal.SIGTERM, _end)  # Raise an exception, so that servers and paused load generators are stopped.
     try:
         session = Session(BENCH, options)
         if options.list:
@@ -86,29 +88,35 @@ def run(arguments):
 
 # --------------------------------------------------------------------------------------------- report and compare
 
+def _reason(error):
+    """What a person needs to know of an exception. A KeyError's text is only the key."""
+    return f"the results file has no {error}" if isinstance(error, KeyError) else str(error)
+
+
 def make_report(arguments):
     parser = argparse.ArgumentParser(
-        prog="bench/report", description="Writes docs/BENCHMARKS.md, and its pages and plots in docs/benchmarks, from a results file.")
-    parser.add_argument("results", help="bench/results/<date>-<commit>.json")
-    parser.add_argument("--output", default=os.path.join(ROOT, "docs"), help="directory (docs)")
+        prog="bench/report",
+        description="Writes docs/BENCHMARKS.md, and its pages and plots in docs/benchmarks, from a results file.")
+    parser.add_argument("results", help="the results file, for example bench/results/<date>-<commit>.json")
+    parser.add_argument("--output", default=os.path.join(ROOT, "docs"), help="the directory to write to; default: docs")
     options = parser.parse_args(arguments)
     try:
         print(report.make(os.path.abspath(options.results), BENCH, options.output))
     except (OSError, ValueError, KeyError) as error:
-        print(f"bench/report: {error!r}", file=sys.stderr)
+        print(f"bench/report: cannot make the report of {options.results}: {_reason(error)}", file=sys.stderr)
         return 2
     return 0
 
 
 def compare(arguments):
     parser = argparse.ArgumentParser(
-        prog="bench/compare", description="What got faster or slower between two results files, beyond noise.")
+        prog="bench/compare", description="Lists what became faster or slower between two results files by more than noise.")
     parser.add_argument("a", help="the earlier results file")
     parser.add_argument("b", help="the later results file")
     options = parser.parse_args(arguments)
     try:
         print(comparison.text(results.read(options.a), results.read(options.b)))
     except (OSError, ValueError, KeyError) as error:
-        print(f"bench/compare: {error!r}", file=sys.stderr)
+        print(f"bench/compare: cannot compare {options.a} with {options.b}: {_reason(error)}", file=sys.stderr)
         return 2
     return 0

@@ -1,16 +1,16 @@
-"""Comparison: two results files, and what got faster or slower beyond noise."""
+"""Compares two results files: what became faster or slower by more than noise."""
 
 from . import estimate, figures, results
 from .workloads import BY_NAME, label
 
-# Runs on different days differ by a few per cent for no reason of ours.
+# Runs on different days differ by a few per cent although the program is the same.
 NOISE = 0.05
-# By kind of workload, besides its primary figure.
+# The figures that are compared besides the primary one, by kind of workload.
 COMPARED = {"closed": ["latency_p99_us"], "open": ["latency_p99_9_us"]}
 
 
 def changes(old, new):
-    """Every figure that both files have: dictionaries with `verdict` -1 better, 1 worse, 0 within noise."""
+    """One dictionary for every figure that both files have. `verdict` is -1 for better, 1 for worse, 0 for within noise."""
     found = []
     old_rows, new_rows = results.rows(old), results.rows(new)
     for key, new_sides in new_rows.items():
@@ -45,7 +45,7 @@ def _line(change):
 
 
 def text(old, new):
-    """The comparison for people: ours first, then the peers, which should not have moved."""
+    """The comparison as text: Millrace first, then the peers, whose figures should not have changed."""
     found = changes(old, new)
     lines = []
     for name, data in (("A", old), ("B", new)):
@@ -53,14 +53,14 @@ def text(old, new):
         lines.append(f"{name}: {facts['date']}, {facts['commit']}, {facts['processors']} x {facts['processor']}, "
                      f"Linux {facts['kernel']}")
     if any(old["machine"][field] != new["machine"][field] for field in ("processor", "processors", "kernel")):
-        lines.append("The machines differ: changes say little about the program.")
+        lines.append("The machines differ, so changes say little about the program.")
     for title, verdict, ours in (
             ("Slower or larger than before", 1, True), ("Faster or smaller than before", -1, True),
-            ("Peers that moved (the machine, not us)", None, False)):
+            ("Peers that changed (so the machine did, not Millrace)", None, False)):
         chosen = [c for c in found if c["ours"] == ours and (c["verdict"] == verdict if ours else c["verdict"] != 0)]
         if chosen:
             lines += ["", f"{title}:"] + [_line(change) for change in chosen]
     still = sum(1 for change in found if change["verdict"] == 0)
     lines += ["", f"{len(found)} figures compared; {still} differ by less than {NOISE:.0%}, or have an interval that "
-                  "contains 1, or too few samples to tell."]
+                  "contains 1, or have too few samples to decide."]
     return "\n".join(lines)

@@ -1,9 +1,9 @@
-"""Contest: one row of a closed-loop workload, all its sides at once, from the start of their servers to the end.
+"""Measures one row of a closed-loop workload: all its sides at once, from the start of their servers to their end.
 
-First the turns of all rounds, for CPU time (see `turns`), each round with servers started afresh: where the system
-puts a process's memory decides what its lines evict each other from in the caches, and is worth several per cent for as
-long as the process lives. Then, with the servers of the last round, each side's uninterrupted samples for throughput and
-latencies, which a generator that is halted now and then could not tell.
+First come the turns of all rounds, for CPU time (see `turns`). Each round starts new servers, because the placement of a
+process's memory decides which of its cache lines evict each other, which changes its CPU time by several per cent for as
+long as it lives. Then the servers of the last round give each side's uninterrupted samples, for throughput and latencies:
+a generator that is paused now and then cannot measure these.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ class Contest:
         self._workload = workload
         self._point = point
         self._stack = contextlib.ExitStack()
-        self._servers = {}  # by the name of the side, as all of these
+        self._servers = {}  # by the name of the side, as the next two
         self._failures = {}
         self._costs = {}  # (name, round) -> figures
 
@@ -29,7 +29,7 @@ class Contest:
         self._stack.close()
 
     def begin(self, sides, rounds):
-        """Starts every side and takes the turns. A side that fails is told of when its sample is asked for."""
+        """Starts every side and takes the turns. The failure of a side is raised when its sample is asked for."""
         for number in range(rounds):
             self._start([side for side in sides if side.name not in self._failures])
             with contextlib.ExitStack() as stack:
@@ -46,7 +46,7 @@ class Contest:
                 self._failures[side.name] = error
 
     def _runner(self, server, stack):
-        generator = load.HaltedWrk(*self._bench.wrk_arguments(self._workload, self._point, server.url))
+        generator = load.PausedWrk(*self._bench.wrk_arguments(self._workload, self._point, server.url))
         stack.callback(generator.kill)
         return turns.Runner(server.program, generator)
 
@@ -81,17 +81,17 @@ class Contest:
         return self._servers[side.name]
 
     def sample(self, side, number):
-        """The figures of a side in a round: an uninterrupted sample now, and what its turns have cost."""
+        """The figures of a side in a round: an uninterrupted sample, taken now, and the costs measured in its turns."""
         server = self._server(side)
         cost = self._costs[side.name, number]
         if "cpu_us_per_request" not in cost:
-            raise LoadError("no request was answered in its turns")
+            raise LoadError("the server answered no request during its turns")
         with server.watched():
             figures = self._bench.uninterrupted(side, self._workload, self._point, server)
         return {**figures, **cost, "errors": figures["errors"] + cost["errors"]}
 
     def system_calls(self, side, counter):
-        """System calls per request. Last, because a server that was traced may not be what it was."""
+        """System calls per request. Call this last, because tracing may change a server's behaviour for good."""
         server = self._server(side)
         with server.watched():
             return self._bench.system_calls(self._workload, self._point, counter, server)

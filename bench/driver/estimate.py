@@ -1,4 +1,4 @@
-"""Estimates: medians, spreads, and ratios with intervals. Pure arithmetic on lists of numbers."""
+"""Medians, spreads, and ratios with confidence intervals. Pure arithmetic on lists of numbers."""
 
 import random
 from statistics import median
@@ -15,15 +15,16 @@ def _interval(values):
 
 
 def summary(values):
-    """Median, least and greatest."""
+    """Median, smallest and largest value."""
     return {"median": median(values), "least": min(values), "greatest": max(values), "samples": len(values)}
 
 
 def paired_ratio(ours, theirs):
     """Ratio of two sides measured in the same rounds: {round: value} each.
 
-    The median of the ratios per round, and its bootstrap interval (None with fewer than three rounds): pairing by
-    round removes what both sides suffered together. Returns None if no round has both or a value of theirs is 0.
+    Returns the median of the ratios per round and its bootstrap interval (None with fewer than three rounds). Pairing by
+    round removes disturbances of the machine that hit both sides. Returns None if no round has both sides, or if a value
+    of theirs is 0.
     """
     rounds = sorted(set(ours) & set(theirs))
     if not rounds or any(theirs[r] == 0 for r in rounds):
@@ -55,9 +56,9 @@ def unpaired_ratio(new, old):
 
 
 def beyond(ratio, threshold):
-    """-1 if a ratio is below 1 by more than the threshold and so is its interval below 1, 1 if above, else 0.
+    """-1 if a ratio is below 1 by more than the threshold and its whole interval is below 1; 1 if both are above; else 0.
 
-    Without an interval nothing is known about noise: 0.
+    Without an interval the noise is not known, and the answer is 0.
     """
     if ratio is None or ratio["low"] is None:
         return 0

@@ -1,4 +1,4 @@
-"""Figures: how each measured figure is named and printed. The one place that knows units for people."""
+"""How each measured figure is named and printed. Only this module knows how units are shown."""
 
 
 def number(value):
@@ -61,7 +61,7 @@ ALL = {
     "events_per_second": ("events/s", number),
 }
 
-# What the tables show, by the kind of workload; the primary figure comes first and with its spread.
+# The columns of the tables, by kind of workload. The primary figure comes before them, with its spread.
 SHOWN = {
     "closed": ["user_us_per_request", "system_us_per_request", "requests_per_second", "latency_p50_us",
                "latency_p99_us", "latency_p99_9_us", "latency_max_us", "peak_memory_bytes"],

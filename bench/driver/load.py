@@ -1,12 +1,11 @@
-"""Load: the generators, and what each says about a run.
+"""The load generators, and how their output is read.
 
-wrk is the closed loop: each connection sends its next request when the last was answered.
+wrk is the closed loop: each connection sends its next request when the previous one has been answered.
 
-h2load is the open loop: a Debian package that keeps up with these servers from one core (bench/README.md). With
---rps each connection sends on schedule, and with a high --max-concurrent-streams (for HTTP/1.1: requests in flight
-on a connection) it goes on sending while earlier requests are unanswered. Latencies come from its log of single
-requests, not from its summary. tests/test_load.py stops a server for a while and looks whether the requests that
-fell due meanwhile are in the percentiles.
+h2load is the open loop: a Debian package that is fast enough for these servers on one core (bench/README.md). With --rps,
+each connection sends on schedule. With a high --max-concurrent-streams (for HTTP/1.1: requests in flight on a connection)
+it continues to send while earlier requests are unanswered. Latencies come from its log of single requests, not from its
+summary. tests/test_load.py pauses a server and checks that the requests that were due meanwhile are in the percentiles.
 """
 
 import json
@@ -25,10 +24,10 @@ PERCENTILES = {"50": "50", "90": "90", "99": "99", "99.9": "99_9", "99.99": "99_
 
 
 class LoadError(Exception):
-    """The generator failed, or what it said makes no sense."""
+    """The load generator failed, or its output makes no sense."""
 
 
-# What may go wrong with one side without an end to the run.
+# Failures of one side that do not end the run.
 FAILURES = (process.ServerError, LoadError, OSError, subprocess.SubprocessError)
 
 
@@ -36,7 +35,7 @@ def _run(command, seconds):
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, check=False)
     except subprocess.TimeoutExpired:
-        raise LoadError("the load generator did not end") from None
+        raise LoadError(f"{command[0]} did not end within {seconds + 60:.0f} s") from None
     if done.returncode != 0:
         raise LoadError(f"{command[0]} failed: {(done.stdout + done.stderr).strip()[-300:]}")
     return done.stdout
@@ -66,11 +65,11 @@ def wrk(command, seconds):
     return wrk_figures(_run(command, seconds))
 
 
-class HaltedWrk:
-    """A wrk that works only while it is let: SIGSTOP and SIGCONT. Its latencies contain the halts and mean nothing."""
+class PausedWrk:
+    """A wrk that is paused and resumed with SIGSTOP and SIGCONT. Its latencies contain the pauses, so they are useless."""
 
-    SECONDS = 100_000  # It ends when end() says so.
-    # Longer than it is ever halted, lest a halt be an error. wrk allots eight bytes for each microsecond of this.
+    SECONDS = 100_000  # end() ends it much earlier.
+    # Longer than any pause, so that wrk does not count a pause as an error. wrk allocates eight bytes per microsecond of it.
     TIMEOUT_SECONDS = 60
 
     def __init__(self, url, connections, processors, depth=1, close=False):
@@ -79,31 +78,31 @@ class HaltedWrk:
 
     def resume(self):
         if self._process.poll() is not None:
-            raise LoadError(f"wrk ended: {self._process.stdout.read().strip()[-300:]}")
+            raise LoadError(f"wrk ended too early: {self._process.stdout.read().strip()[-300:]}")
         self._process.send_signal(signal.SIGCONT)
 
-    def halt(self):
+    def pause(self):
         self._process.send_signal(signal.SIGSTOP)
 
     def bytes_received(self):
-        """So far; what it read before its first answer (libraries, the script) included."""
+        """All bytes it has read so far, including its libraries and script."""
         try:
             return process.bytes_read(self._process.pid)
         except OSError as error:
-            raise LoadError(f"what wrk has received is not to be had: {error}") from None
+            raise LoadError(f"cannot tell how many bytes wrk has received: {error}") from None
 
     def end(self):
-        """Lets it finish; returns its figures."""
+        """Ends it and returns its figures."""
         self.resume()
         for _ in range(END_ATTEMPTS):
-            # Only if its main thread takes the signal does that end its sleep, and a thread just resumed may not.
+            # The signal ends wrk's sleep only if its main thread receives it. Another thread may, so try again.
             self._process.send_signal(signal.SIGINT)
             try:
                 output, _ = self._process.communicate(timeout=END_ATTEMPT_SECONDS)
                 return wrk_figures(output)
             except subprocess.TimeoutExpired:
                 pass
-        raise LoadError("wrk did not end")
+        raise LoadError(f"wrk did not end after {END_ATTEMPTS} SIGINTs")
 
     def kill(self):
         self._process.kill()
@@ -119,7 +118,7 @@ def h2load_command(url, connections, rate_per_second, seconds, processors, log_p
 
 
 def percentile(ordered, percent):
-    """Of an ordered list: the smallest value that at least `percent` per cent do not exceed."""
+    """The smallest value of an ordered list that at least `percent` per cent of the values do not exceed."""
     rank = -(-len(ordered) * percent // 100)
     return ordered[max(0, int(rank) - 1)]
 
@@ -139,13 +138,13 @@ def h2load(command, connections, rate_per_second, seconds, log_path):
                 errors += 1
     os.unlink(log_path)
     if not latencies:
-        raise LoadError("h2load logged no answered request")
+        raise LoadError("h2load's log contains no answered request")
     latencies.sort()
     scheduled = rate_per_second * seconds
     figures = {
         "requests": len(latencies), "errors": errors, "duration_us": seconds * 1e6,
         "latency_max_us": latencies[-1], "scheduled_requests": scheduled,
-        # What was due and not answered when time ran out: near 0, or the percentiles are too good to be true.
+        # Requests that were due but not answered when time ran out. Unless this is near 0, the percentiles are too low.
         "unanswered_share": max(0.0, 1 - (len(latencies) + errors) / scheduled),
     }
     for percent, name in PERCENTILES.items():
@@ -172,7 +171,7 @@ class IdleConnections:
             raise LoadError(f"connection {len(self.sockets)} of {count}: {error}") from None
 
     def closed_by_server(self):
-        """How many the server has closed meanwhile."""
+        """The number of connections that the server has closed meanwhile."""
         with selectors.DefaultSelector() as selector:
             for connection in self.sockets:
                 selector.register(connection, selectors.EVENT_READ)
@@ -197,17 +196,17 @@ class IdleConnections:
 
 
 def wait_until_listening(port, program, seconds):
-    """Waits for a server to take connections. Raises process.ServerError if it does not."""
+    """Waits until a server accepts connections. Raises process.ServerError if it does not within that time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if program.ended():
-            raise process.ServerError(f"it ended at once: {program.log()}")
+            raise process.ServerError(f"the server ended before it listened on port {port}: {program.log()}")
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
             return
         except OSError:
             time.sleep(0.02)
-    raise process.ServerError(f"it did not listen within {seconds} s: {program.log()}")
+    raise process.ServerError(f"the server did not listen on port {port} within {seconds} s: {program.log()}")
 
 
 def free_port():

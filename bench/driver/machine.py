@@ -1,6 +1,6 @@
-"""Machine facts: what the numbers were measured on, and which processors serve and which load.
+"""Facts about the machine, and which processors run the server and which the load generator.
 
-Knows nothing of peers or workloads.
+Must not know peers or workloads.
 """
 
 import datetime
@@ -38,7 +38,7 @@ def server_processors(cores):
 
 
 def load_processors(cores):
-    """Those that the server does not use, at most four; all of them where none is left over."""
+    """The processors that the server does not use, at most four. If none is left, all of them."""
     rest = processors()[cores:]
     return rest[:4] if rest else processors()
 
@@ -48,7 +48,7 @@ def shares_processors(cores):
 
 
 def raise_descriptor_limit():
-    """Lets this process and its children open as many descriptors as the system allows; returns how many."""
+    """Raises the limit of open descriptors of this process and its children as far as the system allows; returns it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
@@ -70,7 +70,7 @@ def _tool_version(tool, command):
 
 
 def facts(root):
-    """Everything about the machine that a reader of the numbers may ask for."""
+    """Everything about the machine that a reader of the figures may want to know."""
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": commit(root),

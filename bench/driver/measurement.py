@@ -1,7 +1,8 @@
-"""Measurement: one sample of one side at one point of a workload, and the count of system calls in a run of its own.
+"""Takes one sample of one side at one point of a workload, and counts system calls in a separate run.
 
-A sample is a dictionary of figures; units are in their names. Raises what the modules below raise when there is no
-sample to be had; `session` decides what that means. Of closed loops it knows the parts; `contest` puts them together.
+A sample is a dictionary of figures, whose names contain their units. When a sample fails, the exceptions of the modules
+below pass through, and `session` decides what they mean. For closed loops this module has the parts, and `contest`
+combines them.
 """
 
 import contextlib
@@ -21,16 +22,16 @@ from .workloads import FILES, FILE_NAMES
 
 WARM_UP_CONNECTIONS = 50
 PIPELINE_DEPTH = 16
-BYTES_COUNTED_FROM = 1 << 20  # From this size on, requests are counted by bytes: answers span samples.
+BYTES_COUNTED_FROM = 1 << 20  # From this size on requests are counted by bytes, because an answer may span samples.
 
 
 class Settings:
-    """How long things last, in seconds."""
+    """Durations, in seconds unless the name says otherwise."""
 
     def __init__(self, seconds, quick):
         self.quick = quick
-        self.turns = max(2, round(seconds / turns.TURN_SECONDS))  # of each side in a round
-        self.uninterrupted = max(1, int(seconds))  # wrk knows whole seconds only
+        self.turns = max(2, round(seconds / turns.TURN_SECONDS))  # number of turns of each side in a round
+        self.uninterrupted = max(1, int(seconds))  # wrk takes only whole seconds
         self.warm_up = 0 if quick else 1
         self.counting = 1
         self.open_loop = 2 if quick else 30
@@ -39,12 +40,12 @@ class Settings:
         self.start_limit = 15
 
     def closed(self, point):
-        """Thousands of connections take a second or two to set up, which longer samples make up for."""
+        """Setting up thousands of connections takes a second or two, so samples with so many are longer."""
         return self.uninterrupted * 3 if point["connections"] >= 10_000 and not self.quick else self.uninterrupted
 
 
 class Files:
-    """The directory of static files, filled when first needed, the same on every machine."""
+    """The directory of static files. They are written when first needed, and are the same on every machine."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -63,16 +64,16 @@ class Files:
 
 @dataclass(frozen=True)
 class Server:
-    """A server that is running and has answered as it should."""
+    """A running server that has given the right answer."""
 
     program: process.Program
     port: int
     url: str
-    command: str  # as it is shown
+    command: str  # as the report shows it
 
     @contextlib.contextmanager
     def watched(self):
-        """If the server has ended by the end of what is done meanwhile, then that is what went wrong."""
+        """Reports the end of the server as the failure if it ends while the block runs."""
         try:
             yield
         except LoadError as error:
@@ -83,7 +84,7 @@ class Server:
             raise self._ended()
 
     def _ended(self):
-        return ServerError(f"it ended during the run: {self.program.log() or 'no message'}")
+        return ServerError(f"the server ended during the run: {self.program.log() or 'no message'}")
 
 
 class Bench:
@@ -125,7 +126,7 @@ class Bench:
                 program.stop()
 
     def _with_server(self, side, workload, point, use):
-        """The figures of `use(server)`, of a server of its own that is warm."""
+        """The figures of `use(server)` for a new server after its warm-up."""
         with self.serving(side, workload, point) as server, server.watched():
             self._warm_up(workload, point, server)
             return {**use(server), "command": server.command}
@@ -137,7 +138,7 @@ class Bench:
             load.wrk(self._wrk_command(workload, {**point, "connections": connections}, server.url, seconds), seconds)
 
     def wrk_arguments(self, workload, point, url):
-        """For load.HaltedWrk: address, connections, processors, depth, closing."""
+        """The arguments of load.PausedWrk: address, connections, processors, pipelining depth, closing."""
         return (url, point["connections"], machine.load_processors(point["cores"]),
                 PIPELINE_DEPTH if workload.name == "pipelined" else 1, point["service"] == "close")
 
@@ -147,14 +148,14 @@ class Bench:
 
     @staticmethod
     def requests(workload, figures):
-        """How many requests wrk's figures are about."""
+        """The number of requests in wrk's figures."""
         size = FILES.get(workload.name, 0)
         return figures["bytes"] / size if size >= BYTES_COUNTED_FROM else figures["requests"]
 
     # -- kinds of workload
 
     def sample(self, side, workload, point):
-        """One sample, by the kind of the workload; of closed loops `contest` takes them."""
+        """One sample, according to the kind of workload. `contest` takes those of closed loops."""
         if workload.kind == "timers":
             return self._timers(side, point)
         if workload.kind == "calls":
@@ -189,14 +190,14 @@ class Bench:
         figures["command"] = server.command
         figures["load_command"] = self.workshop.shown(" ".join(command))
         if workload.name == "pipelined":
-            # wrk's correction for coordinated omission puts latencies below the least one it looks at: nonsense here.
+            # wrk's correction for coordinated omission computes nonsense for pipelined requests.
             figures = {name: value for name, value in figures.items() if not name.startswith("latency_")}
         if self.settings.quick and workload.name == "pong":
             self.maxima[side.name, point["connections"]] = figures["requests_per_second"]
         return figures
 
     def _find_maximum(self, side, workload, point):
-        """What closed load reaches, measured once per run; a quick run takes what the pong workload has found."""
+        """Measures the maximum rate under closed load, once per run. A quick run uses the figure of the pong workload."""
         key = (side.name, point["connections"])
         if key not in self.maxima:
             figures = self._with_server(
@@ -237,7 +238,7 @@ class Bench:
         }
 
     def _run(self, side, point, count):
-        """Runs a program that prints so many numbers, the first a time: the numbers, the run and the command."""
+        """Runs a program that prints `count` numbers, the first of them a time. Returns the numbers, the run and the command."""
         command = self._command(side, point, n=point["n"], m=point.get("m", 1))
         run = process.run_measured(
             command, self.workshop.bench, side.environment(point["cores"]), self.settings.timer_limit)
@@ -246,9 +247,10 @@ class Bench:
         except ValueError:
             numbers = []
         if len(numbers) != count:
-            raise ServerError(f"it printed no time: {run.output.strip()[-200:]}")
+            raise ServerError(f"the program should print {count} number{'s' * (count > 1)}, but printed: "
+                              f"{run.output.strip()[-200:]}")
         if numbers[0] <= 0:
-            raise ServerError(f"it printed a time of {numbers[0]} s")
+            raise ServerError(f"the program printed a time of {numbers[0]} s, which cannot be")
         return numbers, run, self.workshop.shown(" ".join(command))
 
     def _calls(self, side, point):
@@ -276,7 +278,7 @@ class Bench:
         return figures
 
     def _simulated(self, side, point):
-        """Time per event, and memory per connection by a second program, which does nothing else."""
+        """Time per event, and memory per connection. A second program, which does nothing else, measures the memory."""
         found = self._timers(side, point)
         memory = self._timers(side, {**point, "service": "memory"})
         return {
@@ -285,7 +287,7 @@ class Bench:
             "cpu_seconds": found["cpu_seconds"], "command": found["command"],
         }
 
-    # -- system calls, in a run of their own because counting them slows the server down
+    # -- system calls, in a separate run, because counting them slows the server down
 
     def system_calls(self, workload, point, counter, server):
         """System calls per request under closed load."""
@@ -301,7 +303,7 @@ class Bench:
 
 
 class PerfCounter:
-    """Counts system calls with perf: cheap, so the server behaves as it does unobserved."""
+    """Counts system calls with perf, which hardly slows the server down."""
 
     name = "perf stat -e raw_syscalls:sys_enter"
 
@@ -313,7 +315,7 @@ class PerfCounter:
             ["perf", "stat", "-e", "raw_syscalls:sys_enter", "true"], capture_output=True, check=False).returncode == 0
 
     def count(self, pids, command, path, seconds):
-        """Runs the load command; returns the calls of the processes meanwhile, and the command's output."""
+        """Runs the load command. Returns the system calls that the processes made meanwhile, and the command's output."""
         done = subprocess.run(
             ["perf", "stat", "-x;", "-o", path, "-e", "raw_syscalls:sys_enter", "-p", ",".join(map(str, pids)), "--",
              *command], capture_output=True, text=True, timeout=seconds + 60, check=False)
@@ -321,11 +323,11 @@ class PerfCounter:
             for line in file:
                 if "raw_syscalls:sys_enter" in line and line.split(";")[0].isdigit():
                     return int(line.split(";")[0]), done.stdout
-        raise LoadError(f"perf counted nothing: {done.stderr.strip()[-200:]}")
+        raise LoadError(f"perf printed no count of system calls: {done.stderr.strip()[-200:]}")
 
 
 class StraceCounter:
-    """Counts system calls with strace: slow, so the server finds more to do at a time than it does unobserved."""
+    """Counts system calls with strace. It slows the server down, so more requests wait at a time than without it."""
 
     name = "strace -c -f"
 
@@ -350,7 +352,7 @@ class StraceCounter:
                 words = line.split()
                 if words and words[-1] == "total":
                     return int(words[3]), done.stdout
-        raise LoadError("strace counted nothing")
+        raise LoadError("strace printed no total of system calls")
 
 
 def system_call_counter():

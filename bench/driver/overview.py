@@ -1,27 +1,28 @@
-"""Overview: one row per workload, Millrace beside the best of the others. Chooses and compares; writes nothing."""
+"""The rows of the overview: one per workload, Millrace beside the best peer. Chooses and compares; writes nothing."""
 
 from dataclasses import dataclass
 
 from . import estimate, figures, results
 from .workloads import BY_NAME
 
-# What is used when nothing is asked for, on Linux. One side for all rows: the better of two would be flattery.
+# The backend that Linux gets without a choice. All rows show this one: choosing the better of two per row would flatter.
 MILLRACE = "millrace-io_uring"
 
-# In HTTP workloads these only look for the ends of requests. They show what the kernel costs, and are no web servers.
+# In HTTP workloads these programs only look for the ends of requests. They show the cost of the kernel, and are not web
+# servers.
 FLOORS = {"c-epoll", "c-io_uring", "libuv"}
 
-# Rows beside each other fit on a screen.
+# So many rows fit on a screen.
 ROWS_MAX = 15
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A row of the overview: one row of the results, and what its figure is called."""
+    """A row of the overview: which row of the results it shows, and the name of its figure."""
     text: str
     workload: str
     point: dict  # what a row's point must contain
-    figure: str  # what the figure is
+    figure: str  # its name
     http: bool = False
 
 
@@ -74,7 +75,7 @@ def _sides_of(table, choice):
 
 
 def rows(data):
-    """The rows that the results have figures for."""
+    """The rows for which the results have figures."""
     table, ours = results.rows(data), {name for name, peer in data["peers"].items() if peer["ours"]}
     variants = {name for name in data["peers"] if name.startswith("millrace")}
     found = []

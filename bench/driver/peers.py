@@ -1,6 +1,6 @@
-"""Peers: the sides of the comparison, read from peers/peers.toml, built where possible, skipped with a reason.
+"""The sides of the comparison. They are read from peers/peers.toml, and built, or skipped with a reason.
 
-Knows how a side is built and what its command is; not what it is asked to do.
+Knows how a side is built and what its command is. Must not know workloads.
 """
 
 import os
@@ -58,11 +58,11 @@ class Workshop:
             self.manifest = tomllib.load(file)["peer"]
 
     def sides(self, wanted, backends):
-        """All sides that were asked for. `wanted`: names of peers; None means all, in a quick run those marked so.
-        `backends` likewise; ours take part whatever `wanted` is."""
+        """The chosen sides. `wanted` are names of peers; None means all, or in a quick run those marked for it. `backends`
+        are those of Millrace; None means all. Millrace takes part whatever `wanted` is."""
         unknown = sorted(set(wanted or []) - set(self.manifest))
         if unknown:
-            raise ValueError(f"no such peer: {', '.join(unknown)} (there are {', '.join(self.manifest)})")
+            raise ValueError(f"there is no peer {', '.join(unknown)}; the peers are {', '.join(self.manifest)}")
         result = []
         for peer, entry in self.manifest.items():
             if not entry.get("ours"):
@@ -71,7 +71,7 @@ class Workshop:
                 continue
             unknown = sorted(set(backends or []) - set(entry["backends"]))
             if unknown:
-                raise ValueError(f"no such backend: {', '.join(unknown)} (there are {', '.join(entry['backends'])})")
+                raise ValueError(f"{peer} has no backend {', '.join(unknown)}; its backends are {', '.join(entry['backends'])}")
             for backend in entry["backends"]:
                 if backends is None or backend in backends:
                     result.append(Side(f"{peer}-{backend}", peer, entry, backend))
@@ -87,7 +87,7 @@ class Workshop:
         return None
 
     def prepare(self, peer, announce):
-        """Builds a peer once. Returns None, or the reason why it cannot take part."""
+        """Builds a peer, once. Returns None, or the reason why the peer cannot take part."""
         if peer in self.versions:
             return self.reasons.get(peer)
         entry = self.manifest[peer]
@@ -104,7 +104,7 @@ class Workshop:
         return reason
 
     def probe(self, side):
-        """None, or the reason why a side of a peer that was built cannot work on this machine."""
+        """Returns None, or the reason why a side cannot work on this machine although its peer was built."""
         if "probe" not in side.entry:
             return None
         command = side.entry["probe"].format(build=self.build, root=self.root)
@@ -114,9 +114,9 @@ class Workshop:
         try:
             output, _ = process.communicate(timeout=PROBE_SECONDS)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # the shell and what it has started
+            os.killpg(process.pid, signal.SIGKILL)  # the shell and all it has started
             process.communicate()
-            return "its probe did not end"
+            return f"its probe did not end within {PROBE_SECONDS} s"
         if process.returncode == 0:
             return None
         return (output.strip().split("\n")[-1] or f"its probe failed with exit code {process.returncode}")[:300]
@@ -136,14 +136,14 @@ class Workshop:
         return f"the build failed: {telling[0][:200]}"
 
     def command(self, side, service, **values):
-        """The command of a service as a list, or a sentence saying why there is none."""
+        """The command of a service as a list, or a sentence that says why there is none."""
         template = side.entry["run"][service]
         words = [word.format(build=self.build, root=self.root, **values) for word in shlex.split(template)]
         program = words[0] if not words[0].startswith("peers/") else os.path.join(self.bench, words[0])
         if shutil.which(program) is None:
-            return f"{self.shown(words[0])} is not there"
+            return f"{self.shown(words[0])} does not exist"
         return words
 
     def shown(self, text):
-        """A command as it is printed: relative to the checkout, so that it can be repeated elsewhere."""
+        """A command as it is printed. Paths are relative to the checkout, so that it can be repeated elsewhere."""
         return text.replace(self.root + "/", "")

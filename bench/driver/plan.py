@@ -1,12 +1,12 @@
-"""Plan: the rows of a run, and roughly how long each takes. Runs nothing."""
+"""The rows of a run, and an estimate of how long each takes. Runs nothing."""
 
 from dataclasses import dataclass
 
 from . import turns
 
 ROUNDS = 3
-START_SECONDS = 0.4  # of a server, until its answers are checked, and its end
-# Of programs that run to their end: where it is not a matter of their size, and for each thing they do otherwise.
+START_SECONDS = 0.4  # starting a server, checking its answers, and stopping it
+# Programs that run to their end: a fixed time where the size does not matter, and otherwise a time per timer or call.
 PROGRAM_SECONDS = {"live": 15, "lateness": 2, "hold": 1}
 LEAST_SECONDS, SECONDS_PER_THING = 0.5, 2e-6
 
@@ -22,11 +22,11 @@ class Row:
     counts_calls: bool
 
     def preparation_seconds(self, settings):
-        """Before the first sample; the turns are part of it."""
+        """The time before the first sample, which includes the turns."""
         if self.workload.kind != "closed":
             return 0
         connections = self.point["connections"]
-        # What the server works off at the end of a turn: about ten microseconds for each connection.
+        # At the end of a turn the server finishes what was sent: about ten microseconds per connection.
         turn = turns.TURN_SECONDS + turns.AT_REST_SECONDS + connections * 1e-5
         each_round = (len(self.sides) * (START_SECONDS + settings.turns * turn)
                       + turns.setting_up_seconds(len(self.sides), connections))
@@ -55,14 +55,14 @@ class Row:
 
 
 def rounds(workload, point):
-    """How many rounds a row gets if nobody says."""
-    # Constant-rate samples take half a minute a side; the largest timers many seconds, and they are steady.
+    """The number of rounds of a row if no option sets it."""
+    # A constant-rate sample takes half a minute per side. The largest timer programs take many seconds and vary little.
     expensive = workload.kind in ("open", "idle") or point.get("n", 0) >= 10_000_000 or point["service"] == "still"
     return 1 if expensive else ROUNDS
 
 
-def told(rows, settings):
-    """How long it all takes, and what takes most of it."""
+def summary(rows, settings):
+    """A line of text: how long the run takes, and which workloads take most of it."""
     by_name = {}
     for row in rows:
         by_name[row.workload.name] = by_name.get(row.workload.name, 0) + row.seconds(settings) / 60

@@ -1,7 +1,7 @@
-"""Plots: line charts with logarithmic axes and bar charts, as SVG text. Knows numbers and names, not benchmarks.
+"""Line charts with logarithmic axes, and bar charts, as SVG text. Must not know benchmarks.
 
-The colours follow the reader's scheme (prefers-color-scheme) on a background of their own, so that a plot is
-readable on a white and on a dark page, also where the page's scheme and the browser's differ.
+The colours follow the reader's colour scheme (prefers-color-scheme). A plot has its own background, so it is readable on
+a white and on a dark page, even if the page does not follow the browser's scheme.
 """
 
 import math
@@ -10,20 +10,20 @@ from xml.sax.saxutils import escape
 
 from .figures import number
 
-# Distinguishable in print and by the colour-blind (after Okabe and Ito), brightened a little for dark.
+# Distinguishable in print and for colour-blind readers (after Okabe and Ito). The second list is brighter, for dark pages.
 LIGHT = ["#d55e00", "#0072b2", "#009e73", "#cc79a7", "#8a6d00", "#56707f", "#7a4fbf", "#2f9fd0", "#a03030", "#4d7a1e",
          "#b08000", "#555555"]
 DARK = ["#ff8c42", "#58b2f0", "#34d0a3", "#f0a3cd", "#e0c050", "#a9c0cc", "#b79af5", "#7fd3ff", "#ff8080", "#a5d75f",
         "#ffc94d", "#bbbbbb"]
 MARKERS = ["circle", "square", "diamond", "triangle"]
 
-# Panels are stacked, so that a plot is as wide as a phone; its text is readable there.
+# Panels are stacked, so that a plot is as wide as a phone and its text is readable there.
 PANEL_WIDTH, PANEL_HEIGHT = 400, 300
 LINES_MAX = 7
 TITLE_MAX = 44  # characters: a longer title would be cut off at the right edge
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 40, 46
 LEGEND_LINE = 20
-CHARACTER_WIDTH = 7  # at most, on average
+CHARACTER_WIDTH = 7  # an upper bound of the average
 FONT = "font-family:system-ui,'Segoe UI',Helvetica,Arial,sans-serif"
 
 
@@ -61,7 +61,7 @@ class Axis:
         self.logarithmic = logarithmic
         self.begin, self.end = begin, end
         if logarithmic:
-            # Half a decade at least, so that a flat line does not look like a mountain range.
+            # Show at least half a decade, so that small differences look small.
             if greatest / least < 3:
                 middle = math.sqrt(greatest * least)
                 least, greatest = min(least, middle / 2), max(greatest, middle * 2)
@@ -146,7 +146,7 @@ class Panel:
         for x in xs:
             parts.append(_text(x_axis.place(x), bottom + 16, short(x), "middle"))
         parts.append(_text(left + (LEFT + PANEL_WIDTH - RIGHT) / 2, bottom + 36, self.x_title, "middle"))
-        # Emphasised lines last: on top.
+        # Draw emphasised lines last, so that they are on top.
         for name in sorted(self.lines, key=lambda line: line in emphasised):
             index = order.index(name)
             places = [(x_axis.place(x), y_axis.place(y)) for x, y in sorted(self.lines[name])]
@@ -172,7 +172,7 @@ def _legend(shown, order, emphasised, left, top, width):
 
 def _title(x, y, text):
     if len(text) > TITLE_MAX:
-        raise ValueError(f"the title is too long for a plot: {text}")
+        raise ValueError(f"the title of a plot must have at most {TITLE_MAX} characters: {text}")
     return _text(x, y, text, kind="text title")
 
 
@@ -184,9 +184,10 @@ def _document(width, height, count, parts, description):
 
 
 def charts(panels, order, emphasised=(), description=""):
-    """Panels, one below the other, with one legend. Panels without lines are left out; None if none is left.
+    """Panels, one below the other, with one legend. Leaves out panels without lines; returns None if no panel is left.
 
-    `order` has all names that any plot may show: a name's place in it decides its colour, in every plot the same.
+    `order` has all names that any plot may show. A name's position in it decides its colour, so it has the same colour in
+    every plot.
     """
     panels = [panel for panel in panels if any(panel.lines.values())]
     if not panels:
@@ -195,7 +196,7 @@ def charts(panels, order, emphasised=(), description=""):
         panel.lines = {name: points for name, points in panel.lines.items() if points}
     shown = [name for name in order if any(name in panel.lines for panel in panels)]
     if len(shown) > LINES_MAX:
-        raise ValueError(f"{description}: {len(shown)} lines cannot be told apart")
+        raise ValueError(f"{description}: {len(shown)} lines in a plot are too many to tell apart (at most {LINES_MAX})")
     height = PANEL_HEIGHT * len(panels)
     parts = []
     for place, panel in enumerate(panels):
@@ -205,7 +206,7 @@ def charts(panels, order, emphasised=(), description=""):
 
 
 def bars(title, values, show=number, emphasised=()):
-    """Horizontal bars from 0, least first; values as {name: number}, printed by `show`. None if there are none."""
+    """Horizontal bars from 0, smallest first. `values` are {name: number}, printed by `show`. None if there are none."""
     if not values:
         return None
     names = sorted(values, key=values.get)

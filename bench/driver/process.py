@@ -1,6 +1,6 @@
-"""Processes: starting and stopping a program, and what it has used according to /proc.
+"""Starts and stops programs, and reads from /proc what they have used.
 
-Counts a program with all its children, because some servers are several processes.
+The children of a program are counted with it, because some servers are several processes.
 """
 
 import os
@@ -14,11 +14,11 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class ServerError(Exception):
-    """A server did not start, did not answer as it should, or ended by itself."""
+    """A server did not start, gave a wrong answer, or ended by itself."""
 
 
 def _parents():
-    """Parent of every process."""
+    """The parent of every process: {pid: parent's pid}."""
     parents = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -38,7 +38,7 @@ def _stat(pid):
 
 
 def tree(pid):
-    """A process and all that descend from it."""
+    """A process and all its descendants."""
     parents = _parents()
     found = [pid]
     for candidate in found:
@@ -58,9 +58,9 @@ def cpu_seconds(pids):
 
 
 def cpu_ns(pids):
-    """User and system time of the processes together, to the nanosecond; threads that have ended count.
+    """User and system time of the processes together, in nanoseconds, including threads that have ended.
 
-    /proc/PID/stat knows ticks of 10 ms only. This is the clock that clock_getcpuclockid(3) makes of a process's number.
+    /proc/PID/stat has a resolution of 10 ms. This reads the clock that clock_getcpuclockid(3) returns for a process.
     """
     total = 0
     for pid in pids:
@@ -72,7 +72,7 @@ def cpu_ns(pids):
 
 
 def bytes_read(pid):
-    """What a process has got from read(2), from sockets too. Raises OSError where the kernel does not keep count."""
+    """The bytes that a process has read, from sockets too. Raises OSError if the kernel does not count them."""
     with open(f"/proc/{pid}/io", encoding="utf-8") as file:
         for line in file:
             if line.startswith("rchar:"):
@@ -81,7 +81,7 @@ def bytes_read(pid):
 
 
 def memory_bytes(pids, name):
-    """Sum of a field of /proc/PID/status: VmHWM is the peak, VmRSS what is resident now."""
+    """The sum of a field of /proc/PID/status over processes: VmHWM is the peak, VmRSS the memory resident now."""
     total = 0
     for pid in pids:
         try:
@@ -95,14 +95,14 @@ def memory_bytes(pids, name):
 
 
 def kernel_memory_bytes():
-    """What the whole machine's kernel has taken for threads' stacks, page tables and its records."""
+    """The memory that the machine's kernel uses for thread stacks, page tables and its own records."""
     with open("/proc/meminfo", encoding="utf-8") as file:
         fields = dict(line.split(":") for line in file)
     return sum(int(fields[name].split()[0]) for name in ("KernelStack", "PageTables", "SUnreclaim")) * 1024
 
 
 def _settled_kernel_memory_bytes():
-    """The same once it stands still: a thousand threads that have ended are given back over some time."""
+    """The same, after waiting until it no longer changes: the kernel frees a thousand ended threads over some time."""
     found = kernel_memory_bytes()
     for _ in range(20):
         time.sleep(0.05)
@@ -117,7 +117,7 @@ def pinned(processors, command):
 
 
 class Program:
-    """A running program, in a session of its own, with its output in a file."""
+    """A running program in a session of its own, with its output in a file."""
 
     def __init__(self, command, directory, environment, log_path):
         self.command = command
@@ -134,7 +134,7 @@ class Program:
         return self.process.poll() is not None
 
     def log(self):
-        """The end of what it printed, for messages."""
+        """The end of its output, for messages."""
         with open(self.log_path, encoding="utf-8", errors="replace") as file:
             return file.read()[-500:].strip()
 
@@ -164,8 +164,8 @@ def _threads(pid):
 
 @dataclass(frozen=True)
 class Run:
-    """What a program said and used. The peaks are of what was seen every few milliseconds; 0 if nothing was. The kernel's
-    memory is what the machine's had grown by."""
+    """The output of a program, and what it used. Peaks are the largest of samples taken every few milliseconds, or 0 without
+    samples. The kernel's memory is the growth of the whole machine's."""
 
     output: str
     cpu_seconds: float
@@ -191,16 +191,16 @@ def run_measured(command, directory, environment, timeout_seconds):
             output, _ = process.communicate(timeout=0.005)
             break
         except subprocess.TimeoutExpired:
-            # ru_maxrss would count the memory of this driver too, which the child had before exec: look at the living.
+            # ru_maxrss would include this driver's memory, which the child had before exec. So sample the running process.
             peak = max(peak, memory_bytes([process.pid], "VmHWM"))
             threads = max(threads, _threads(process.pid))
             kernel = max(kernel, kernel_memory_bytes() - kernel_before)
             if time.monotonic() > deadline:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
-                raise TimeoutError(f"stopped after {timeout_seconds:.0f} s") from None
+                raise TimeoutError(f"the program took longer than {timeout_seconds:.0f} s and was stopped") from None
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if process.returncode != 0:
-        raise ServerError(f"exit code {process.returncode}: {output.strip()[-300:]}")
+        raise ServerError(f"the program failed with exit code {process.returncode}: {output.strip()[-300:]}")
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Run(output, cpu, peak, threads, kernel)

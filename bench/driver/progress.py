@@ -1,15 +1,15 @@
-"""Progress: what a person sees while the benchmark runs."""
+"""What is printed while the benchmark runs."""
 
 import sys
 import time
 
 
 class Progress:
-    """Of the seconds that were expected in all, those that are over."""
+    """How many of the expected seconds have passed."""
 
     def __init__(self):
         self.expected = 0
-        self.over = 0
+        self.passed = 0
         self.begin = time.monotonic()
 
     def start(self, expected_seconds):
@@ -20,11 +20,11 @@ class Progress:
         print(text, flush=True)
 
     def step(self, text, expected_seconds):
-        """A step is over that was expected to take so long."""
-        self.over += expected_seconds
-        pace = (time.monotonic() - self.begin) / self.over if self.over else 1
-        left = pace * max(0, self.expected - self.over)
-        print(f"[{self.over / self.expected:.0%}, {_duration(left)} left] {text}", flush=True)
+        """Reports the end of a step that was expected to take so many seconds."""
+        self.passed += expected_seconds
+        pace = (time.monotonic() - self.begin) / self.passed if self.passed else 1
+        left = pace * max(0, self.expected - self.passed)
+        print(f"[{self.passed / self.expected:.0%}, {_duration(left)} left] {text}", flush=True)
 
     def complain(self, text):
         print(f"  {text}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Results: one file of raw samples, with the machine, versions and commands they came from. Reading and writing it."""
+"""Reads and writes results files: raw samples, with the machine, the versions and the commands that they came from."""
 
 import json
 import os
@@ -12,7 +12,7 @@ def new(facts, options):
 
 
 def path_for(directory, facts):
-    """<date>-<commit>.json; a number is added rather than overwriting an earlier run."""
+    """<date>-<commit>.json, with a number added if that file exists."""
     base = os.path.join(directory, f"{facts['date'][:10]}-{facts['commit']}")
     path, number = base + ".json", 1
     while os.path.exists(path):
@@ -22,7 +22,7 @@ def path_for(directory, facts):
 
 
 def write(results, path):
-    """One sample per line, so that a file is small and a difference between two can be read."""
+    """One sample per line, so that the file is small and a diff of two files is readable."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write("{\n" + ",\n".join(f"{json.dumps(key)}: {_lines(value)}" for key, value in _compact(results).items()) + "\n}\n")
@@ -36,7 +36,7 @@ def _lines(value):
 
 
 def _compact(results):
-    """Six digits of each figure, and each command once."""
+    """Keeps six digits of each figure, and each command only once."""
     seen, samples = set(), []
     for sample in results["samples"]:
         key = (sample["workload"], sample["side"], sample["point"]["service"], sample["point"]["cores"])
@@ -59,25 +59,26 @@ def read(path):
     with open(path, encoding="utf-8") as file:
         results = json.load(file)
     if results.get("format") != FORMAT:
-        raise ValueError(f"{path} is not a results file of format {FORMAT}")
+        raise ValueError(f"{path} is not a results file of format {FORMAT}; write one with bench/run")
     return results
 
 
 def continued(earlier, facts):
-    """A results file to which another part of the same run is to be added: its rows must be of the same commit."""
+    """The earlier results, to which another part is added. They must be of the same commit."""
     if earlier["machine"]["commit"] != facts["commit"]:
-        raise ValueError(f"it holds what was measured at {earlier['machine']['commit']}, this is {facts['commit']}")
+        raise ValueError(f"the results file is of commit {earlier['machine']['commit']}, but this is {facts['commit']}; name a new "
+                         "file with --into")
     return earlier
 
 
 def without_rows(results, keys):
-    """Forgets rows that are about to be measured again."""
+    """Removes rows that are about to be measured again."""
     for part in ("samples", "system_calls", "failures"):
         results[part] = [entry for entry in results[part] if key_of(entry) not in keys]
 
 
 def key_of(sample):
-    """What a row is: the workload and its point, hashable."""
+    """The key of a sample's row: its workload and its point, hashable."""
     return sample["workload"], tuple(sorted(sample["point"].items()))
 
 
@@ -91,5 +92,5 @@ def rows(results):
 
 
 def values(rounds, figure):
-    """{round: value} of one figure, where it was measured."""
+    """{round: value} of one figure, for the rounds that measured it."""
     return {number: figures[figure] for number, figures in rounds.items() if figure in figures}

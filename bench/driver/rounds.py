@@ -1,8 +1,8 @@
-"""Rounds: the order in which sides are measured. Sides take turns, so that what the machine does hits all of them."""
+"""The order in which sides are measured. They take turns, so that a disturbance of the machine hits all of them."""
 
 
 def turns(sides, count):
-    """(round, side) pairs: each round has every side once and begins with another one."""
+    """(round, side) pairs. Each round has every side once, and begins with another side than the round before."""
     for number in range(count):
         shift = number % len(sides) if sides else 0
         for side in sides[shift:] + sides[:shift]:

@@ -1,4 +1,4 @@
-"""Session: one run of the benchmark, from building the sides to the report. Decides what a failure means."""
+"""One run of the benchmark, from building the sides to the report. Decides what a failure means."""
 
 import math
 import os
@@ -33,7 +33,7 @@ class Session:
             "quick": options.quick, "open_loop_seconds": self.settings.open_loop,
             "system_call_counter": self.counter.name if self.counter else "none: neither perf nor strace works here",
         })
-        # Only whole runs are kept among the results of the project, unless a file is named.
+        # Unless a file is named, only a run of everything is written to bench/results.
         directory = os.path.join(bench if options.whole else self.build, "results")
         self.path = os.path.abspath(options.into) if options.into else results.path_for(directory, facts)
         if options.into and os.path.exists(self.path):
@@ -58,7 +58,7 @@ class Session:
             else:
                 self._skip(side.name, reason)
         if self.options.quick and not any(side.ours for side in ready) and any(side.ours for side in sides):
-            self._fail("no side of Millrace itself can run")
+            self._fail("no side of Millrace itself can run; the lines above say why")
         return ready
 
     def _fail(self, reason):
@@ -66,12 +66,12 @@ class Session:
         self.progress.complain(f"FAILED {reason}")
 
     def _skip(self, name, reason, workload=None, ours=False):
-        """Leaves a peer out, with a reason that the report repeats. A quick run does without peers, not without us."""
+        """Leaves a peer out, with a reason that the report repeats. A quick run fails if it is Millrace."""
         entry = {"peer": name, "reason": reason, "workload": workload}
         if entry in self.data["skipped"]:
             return
         self.data["skipped"].append(entry)
-        text = f"without {name}" + (f" in {workload}" if workload else "") + f": {reason}"
+        text = f"left out: {name}" + (f" in {workload}" if workload else "") + f": {reason}"
         if self.options.quick and ours:
             self._fail(text)
         else:
@@ -117,7 +117,7 @@ class Session:
         self._fail(f"{workloads.label(workload.name, point)}, {side.name}: {reason}")
 
     def _attempt(self, side, workload, point, measure):
-        """The figures, or None after noting the failure."""
+        """The figures, or None after recording the failure."""
         try:
             found = measure()
         except load.FAILURES as error:
@@ -125,7 +125,7 @@ class Session:
             return None
         wrong = [name for name, value in found.items() if isinstance(value, (int, float)) and not math.isfinite(value)]
         if wrong:
-            self._failure(side, workload, point, f"{wrong[0]} could not be computed")
+            self._failure(side, workload, point, f"{wrong[0]} is not a finite number")
             return None
         if self.options.quick and found.get("errors"):
             self._failure(side, workload, point, f"{found['errors']:.0f} errors")
@@ -140,39 +140,40 @@ class Session:
                 contest.begin(row.sides, row.rounds)
                 self.progress.step(
                     f"{workloads.label(workload.name, point)}: turns", row.preparation_seconds(self.settings))
-                hopeless = self._samples(row, contest.sample)
+                failed_sides = self._samples(row, contest.sample)
                 if row.counts_calls:
-                    self._count_calls(row, contest, hopeless)
+                    self._count_calls(row, contest, failed_sides)
         else:
             self._samples(row, lambda side, _number: self.bench.sample(side, workload, point))
         results.write(self.data, self.path)
 
     def _samples(self, row, sample):
-        """Every side in every round; returns the names of those that failed."""
+        """Measures every side in every round. Returns the names of the sides that failed."""
         workload, point = row.workload, row.point
         expected = row.sample_seconds(self.settings)
-        hopeless = set()
+        failed_sides = set()
         for number, side in rounds.turns(row.sides, row.rounds):
             title = f"{workloads.label(workload.name, point)}, round {number + 1}: {side.name}"
             found = None
-            if side.name not in hopeless:
+            if side.name not in failed_sides:
                 found = self._attempt(side, workload, point, lambda s=side, n=number: sample(s, n))
             if found is None:
-                hopeless.add(side.name)  # What failed once would fail in every round, at up to minutes each.
+                # A side that failed once would probably fail in every round, which takes up to minutes each.
+                failed_sides.add(side.name)
                 self.progress.step(f"{title}: no figure", expected)
                 continue
             self.data["samples"].append({
                 "workload": workload.name, "point": point, "side": side.name, "round": number, "figures": found,
                 "environment": side.environment(point["cores"])})
-            self.progress.step(f"{title}: {self._told(workload, found)}", expected)
-        return hopeless
+            self.progress.step(f"{title}: {self._summary(workload, found)}", expected)
+        return failed_sides
 
-    def _count_calls(self, row, contest, hopeless):
+    def _count_calls(self, row, contest, failed_sides):
         for side in row.sides:
             title = f"{workloads.label(row.workload.name, row.point)}, system calls: {side.name}"
             text = "no figure"
             found = None
-            if side.name not in hopeless:
+            if side.name not in failed_sides:
                 found = self._attempt(
                     side, row.workload, row.point, lambda s=side: contest.system_calls(s, self.counter))
             if found is not None:
@@ -183,7 +184,7 @@ class Session:
             self.progress.step(f"{title}: {text}", row.count_seconds(self.settings))
 
     @staticmethod
-    def _told(workload, found):
+    def _summary(workload, found):
         words = []
         for name in (workload.primary, "requests_per_second", "latency_p99_us"):
             if name in found:
@@ -193,7 +194,7 @@ class Session:
             words.append(f"{found['errors']:.0f} ERRORS")
         return ", ".join(dict.fromkeys(words))
 
-    # -- the whole
+    # -- the whole run
 
     def _note_peers(self, sides):
         for side in sides:
@@ -213,16 +214,19 @@ class Session:
         machine.raise_descriptor_limit()
         tools = [tool for tool in ("wrk", "h2load", "taskset") if not shutil.which(tool)]
         if tools:
-            print(f"{' and '.join(tools)} must be installed (Debian: wrk, nghttp2-client, util-linux)", file=sys.stderr)
+            print(f"bench/run: cannot generate load without {' and '.join(tools)}: install wrk, nghttp2-client and util-linux "
+                  "(names of Debian)", file=sys.stderr)
             return 2
-        workloads.select(self.options.workload, self.options.conns, self.options.quick)  # Refuses wrong names early.
+        # Reject wrong names before anything is built.
+        workloads.select(self.options.workload, self.options.conns, self.options.quick)
         sides = self._sides()
         self._note_peers(sides)
         rows = self._plan(sides)
         if not rows:
-            print("nothing to measure: no side offers what was asked for", file=sys.stderr)
+            print("bench/run: nothing to measure: none of the chosen sides runs one of the chosen workloads (bench/run --list "
+                  "shows both)", file=sys.stderr)
             return 2
-        self.progress.say(plan.told(rows, self.settings))
+        self.progress.say(plan.summary(rows, self.settings))
         if self.options.estimate:
             return 0
         self.progress.start(sum(row.seconds(self.settings) for row in rows))

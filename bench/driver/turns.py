@@ -1,12 +1,12 @@
-"""Turns: closed loops against servers that all run at the same time, each loop a fraction of a second at a time.
+"""Closed loops against servers that all run at the same time. The loops take turns of a fraction of a second.
 
-A machine that many share changes its speed within seconds, by up to a factor of two: samples of whole seconds, one
-side after the other, differ by 20 % where turns of 0.15 s agree within a few per cent. Knows nothing of sides and
-workloads: a runner is a program and its halted generator.
+A shared machine changes its speed within seconds, by up to a factor of two. Samples of whole seconds, one side after the
+other, differ by 20 % where turns of 0.15 s agree within a few per cent. Must not know sides and workloads: a runner is a
+program and its paused load generator.
 
-What is counted is exact at both ends of a turn. The turn begins with a server at rest and ends when it has worked off
-what was sent before its generator was halted. Requests come from the bytes that the generator has read: wrk tells its
-count only at its end, and that would contain the setting up of connections.
+Both ends of a turn are exact. A turn begins when the server is idle, and ends when it has finished everything that was
+sent before its generator was paused. The number of requests is computed from the bytes that the generator has read: wrk
+prints its own count only at its end, and that includes setting up the connections.
 """
 
 import random
@@ -17,10 +17,10 @@ from .load import FAILURES
 
 TURN_SECONDS = 0.15
 AT_REST_SECONDS = 0.005
-AT_REST_SHARE = 0.05  # A server that uses less of a processor than this has nothing more to work off.
-WORK_OFF_SECONDS = 1.0  # Ten thousand requests may be under way when the generator halts.
+AT_REST_SHARE = 0.05  # A server that uses less of a processor than this is idle.
+WORK_OFF_SECONDS = 1.0  # Ten thousand requests may be in flight when the generator is paused.
 START_SECONDS = 0.3
-CONNECTIONS_PER_SECOND = 5000  # As slowly as connections are set up here, with all the servers at it.
+CONNECTIONS_PER_SECOND = 5000  # The slowest rate of setting up connections, when all servers do it at once.
 
 
 class Runner:
@@ -37,7 +37,7 @@ class Runner:
         self.cpu_ns = self.user_seconds = self.system_seconds = self.bytes = 0
 
     def cost(self):
-        """CPU nanoseconds, the user's share of it (None if it was too short to tell) and bytes since clear()."""
+        """CPU nanoseconds, the share of user time (None if too short to tell), and bytes, all since clear()."""
         seconds = self.user_seconds + self.system_seconds
         return self.cpu_ns, self.user_seconds / seconds if seconds > 0 else None, self.bytes
 
@@ -48,7 +48,7 @@ class Runner:
         cpu_ns, user, system, received = self._reading()
         self.generator.resume()
         time.sleep(TURN_SECONDS)
-        self.generator.halt()
+        self.generator.pause()
         self.wait_until_at_rest()
         after = self._reading()
         self.cpu_ns += after[0] - cpu_ns
@@ -68,12 +68,12 @@ class Runner:
 
 
 def _attempt(runner, action):
-    """What goes wrong for one is noted, and the others go on."""
+    """Records the failure of one runner. The others continue."""
     if runner.failure is None:
         try:
             action(runner)
             if runner.program.ended():
-                raise process.ServerError(f"it ended during the run: {runner.program.log() or 'no message'}")
+                raise process.ServerError(f"the server ended during the run: {runner.program.log() or 'no message'}")
         except FAILURES as error:
             runner.failure = error
 
@@ -83,16 +83,16 @@ def setting_up_seconds(runners, connections):
 
 
 def set_up(runners, connections):
-    """Lets the generators connect, and the servers get warm. All at once, lest the first idle until the last is done."""
+    """Lets the generators connect and the servers warm up, all at once, so that the first does not idle until the last."""
     time.sleep(setting_up_seconds(len(runners), connections))
     for runner in runners:
-        _attempt(runner, lambda r: r.generator.halt())
+        _attempt(runner, lambda r: r.generator.pause())
     for runner in runners:
         _attempt(runner, Runner.wait_until_at_rest)
 
 
 def play(runners, count):
-    """So many turns of each, in an order that changes every time."""
+    """Takes `count` turns with each runner, in an order that changes every time."""
     for runner in runners:
         runner.clear()
     for _ in range(count):
@@ -101,7 +101,7 @@ def play(runners, count):
 
 
 def finish(runners):
-    """Ends the generators, one at a time: {runner: wrk's figures}, without those that failed."""
+    """Ends the generators one by one. Returns {runner: wrk's figures}, without the runners that failed."""
     figures = {}
     for runner in runners:
         _attempt(runner, lambda r: figures.update({r: r.generator.end()}))

@@ -1,4 +1,4 @@
-"""Workloads: what is asked of the sides, at which sizes. Pure description; `measurement` knows how each kind is run."""
+"""The workloads: what each side has to do, and at which sizes. Only descriptions; `measurement` runs each kind."""
 
 from dataclasses import dataclass, field
 
@@ -11,9 +11,9 @@ FILE_NAMES = {name: f"{name}.bin" for name in FILES}
 class Workload:
     name: str
     kind: str  # closed, open, idle, timers, calls or simulated
-    text: str  # for the report
-    primary: str  # the figure that the ratios are about
-    points: list = field(default_factory=list)  # parameters of each row: dictionaries
+    text: str  # its description in the report
+    primary: str  # the figure that is compared
+    points: list = field(default_factory=list)  # the parameters of each row, as dictionaries
     quick: list = field(default_factory=list)  # the points of a quick run
 
 
@@ -37,66 +37,67 @@ def _sleepers(counts, cores=(1, 2)):
 ALL = [
     Workload(
         "tcp500", "closed",
-        "500 bytes to any read over plain TCP, connections kept alive. The workload of figures 1 and 2 of the 2018 "
-        "paper on a multi-core I/O manager on libuv.",
+        "A server that answers whatever it reads from a TCP connection with 500 bytes. Connections are kept open. It is the "
+        "workload of figures 1 and 2 of the 2018 paper on a multi-core I/O manager on libuv.",
         "cpu_us_per_request", _connections(["tcp500"], CONNECTIONS), _connections(["tcp500"], [100])),
     Workload(
         "pong", "closed",
-        "HTTP, five-byte body, connections kept alive. The C programs only look for the ends of requests: they are "
-        "the floor, not web servers. The answers differ in their header fields, as each server sends its own.",
+        "HTTP with a body of five bytes, on connections that are kept open. The C programs only look for the ends of requests. "
+        "They show the least possible cost, and are not web servers. Each server sends its own header fields.",
         "cpu_us_per_request", _connections(["pong"], CONNECTIONS), _connections(["pong"], [100])),
     Workload(
         "file4k", "closed", "HTTP, a static file of 4 KiB.", "cpu_us_per_request",
         _connections(["files"], CONNECTIONS), _connections(["files"], [100])),
     Workload(
-        "file1m", "closed", "HTTP, a static file of 1 MiB. Requests are counted by the bytes received.",
+        "file1m", "closed", "HTTP, a static file of 1 MiB. The number of requests is computed from the bytes received.",
         "cpu_us_per_request", _connections(["files"], CONNECTIONS)),
     Workload(
         "file100m", "closed",
-        "HTTP, a static file of 100 MiB. Requests are counted by the bytes received. Up to 100 connections: with "
-        "more, one answer would take longer than a sample.",
+        "HTTP, a static file of 100 MiB. The number of requests is computed from the bytes received. At most 100 connections: "
+        "with more, one answer would take longer than a sample.",
         "cpu_us_per_request", _connections(["files"], [10, 100])),
     Workload(
         "pipelined", "closed",
-        "pong, with 16 requests in each write. No latencies: wrk's are wrong when requests are pipelined.",
+        "As pong, with 16 requests in each write. Latencies are left out, because wrk computes them wrongly for pipelined "
+        "requests.",
         "cpu_us_per_request", _connections(["pong"], [100, 1000]), _connections(["pong"], [100])),
     Workload(
-        "connect", "closed", "pong, with a new connection for each request (Connection: close).",
+        "connect", "closed", "As pong, with a new connection for each request (`Connection: close`).",
         "cpu_us_per_request", _connections(["close"], [100, 1000]), _connections(["close"], [100])),
     Workload(
         "cores", "closed",
-        "tcp500 and pong with one and two cores, 500 connections. Where the machine has no processors left over, "
-        "the load generator shares the server's: CPU time per request stays comparable, requests per second then "
-        "measures both together.",
+        "tcp500 and pong with one and two cores, 500 connections. If the machine has no further processors, the load "
+        "generator shares the server's. CPU time per request stays comparable then, but requests per second measures both "
+        "together.",
         "cpu_us_per_request", _connections(["tcp500", "pong"], [500], (1, 2))),
     Workload(
         "tail", "open",
-        "pong under constant-rate load on 100 connections, at 50 and 75 % of what each server reached under closed "
-        "load just before. Requests leave on schedule whether or not earlier ones were answered, so a stall shows "
-        "in every request that fell due during it (no coordinated omission). h2load's timers tick once per "
-        "millisecond: arrivals come in bursts, which is where most of the median comes from.",
+        "As pong, under constant-rate load on 100 connections: 50 and 75 % of the rate that each server had just reached under "
+        "closed load. Requests are sent on schedule, whether or not earlier ones were answered. So a pause of the server "
+        "shows in every request that was due during it (no coordinated omission). h2load's timers tick once per "
+        "millisecond, so requests arrive in bursts. This causes most of the median latency.",
         "latency_p99_us",
         [{"service": "pong", "connections": 100, "cores": 1, "share": share} for share in (0.5, 0.75)],
         [{"service": "pong", "connections": 100, "cores": 1, "share": 0.5}]),
     Workload(
         "idle", "idle",
-        "Idle keep-alive connections that have each been served once: growth of the process's resident memory per "
-        "connection, after a warm-up that touches what the server needs anyway. Memory in the kernel is not counted.",
+        "Idle connections, each of which has been served once. The figure is the growth of the process's resident memory per "
+        "connection, after a warm-up that touches what the server needs in any case. Memory in the kernel is not counted.",
         "memory_per_connection_bytes", _connections(["pong", "tcp500"], [10000]), _connections(["pong"], [1000])),
     Workload(
         "sleepers", "timers",
-        "n threads sleep 1 ms (the benchmark of the 2010 article on scalable timeouts). `floor` is as many threads "
-        "waiting on an MVar (in Go, a channel) instead; `callbacks` is as many timers without threads. What a side starts "
+        "n threads sleep 1 ms: the benchmark of the 2010 article on scalable timeouts. In `floor`, as many threads wait for an "
+        "MVar (in Go, a channel) instead. In `callbacks` there are as many timers and no threads. Work that a side does "
         "once, before its first timer, is not counted.",
         "seconds", _sleepers([10_000, 20_000, 100_000, 1_000_000]), _sleepers([10_000], (1,))),
     Workload(
         "timeouts", "timers",
-        "`timeouts`: 1,000 threads put a timeout of 10 s around yielding once, over and over; the figure is one such "
-        "call. `brief`: the same around nothing, which is what the timeout alone costs. `rearm`: 100,000 live timers of "
-        "10 s are all re-armed, over and over; the figure is one re-arming. `arm`: a timer of 10 s is armed and cancelled, "
-        "over and over; the figure is both together. `deadline`: the deadline of a socket that a thread receives from is set "
-        "to ten seconds from now, over and over: what a server adds to each request that gives it a deadline. With 300 calls "
-        "per thread a good part of our time is the first touch of the allocator's memory; with 3,000 it is not.",
+        "`timeouts`: each of 1,000 threads repeats a timeout of 10 s around one `yield`; the figure is one such call. `brief`: "
+        "the same around nothing, which shows the cost of the timeout alone. `rearm`: each of 100,000 live timers is moved "
+        "to 10 s from now, repeatedly; the figure is one move. `arm`: a timer of 10 s is armed and cancelled, repeatedly; "
+        "the figure is both together. `deadline`: the deadline of a socket that a thread receives from is set to ten seconds "
+        "from now, repeatedly; it is the cost that a deadline adds to each request. With 300 calls per thread, a good part "
+        "of Millrace's time is the first use of the allocator's memory; with 3,000 it is not.",
         "us_per_call",
         _timers("timeouts", n=1000, m=300) + _timers("brief", n=1000, m=300) + _timers("brief", (1,), n=1000, m=3000) +
         _timers("rearm", n=100_000, m=10) +
@@ -107,23 +108,23 @@ ALL = [
 ALL += [
     Workload(
         "lateness", "timers",
-        "n threads sleep 1 to 100 ms, ten times each. The figure is by how much the latest one in a hundred wakes late; "
-        "waking early would be a failure. A processor that something else occupies makes everybody late.",
+        "n threads sleep 1 to 100 ms, ten times each. The figure is the 99th percentile of how late they wake. Waking early "
+        "is a failure. If something else occupies the processor, all threads wake late.",
         "seconds", _timers("lateness", n=100) + _timers("lateness", n=10_000), _timers("lateness", (1,), n=100)),
     Workload(
         "live", "timers",
-        "Ten million live timers, which fire at random within ten seconds. The figure is the longest single poll of the "
-        "loop, in CPU time of its thread: what the wheel can hold up. Peak memory divided by their number is what a timer "
-        "takes, 8 bytes of it the program's own list. `still` is the same of polls that find nothing, for ten seconds: what "
-        "the machine itself holds up, which is in the other figure too.",
+        "Ten million live timers, which fire at random within ten seconds. The figure is the CPU time of the loop's longest "
+        "poll: the longest pause that timers cause. Peak memory divided by the number of timers is the memory of a timer, "
+        "including 8 bytes of the program's own list. `still` is the longest of polls that find nothing, during ten seconds: "
+        "a pause that the machine itself causes, which is part of the other figure as well.",
         "seconds", _timers("live", (1,), n=10_000_000) + _timers("still", (1,), n=10), _timers("still", (1,), n=1)),
     Workload(
         "simulated", "simulated",
-        "n connections in one process, on a simulated machine: both ends of each, served by one loop, over links of a "
-        "millisecond. 100,000 requests come in a second of virtual time, on one connection after the other (`turn`) or on "
-        "connections drawn at random (`random`); the figure is the CPU time of one operation, of which a request takes "
-        "five. `idle`: connections that say nothing until their deadline passes; the figure is one deadline, from setting "
-        "it to the error. Memory is what the process grows by, over connections.",
+        "n connections on a simulated machine in one process. One loop serves both ends of each, over links of a millisecond. "
+        "There are 100,000 requests per second of virtual time, on the connections in order (`turn`) or at random "
+        "(`random`). The figure is the CPU time of one operation; a request takes five. `idle`: connections stay silent "
+        "until their deadline; the figure is one deadline, from setting it to the error. Memory is the growth of the process "
+        "per connection.",
         "us_per_event",
         [point for n in (1000, 10_000, 100_000, 1_000_000) for work in ("turn", "random", "idle")
          for point in _timers(work, (1,), n=n)],
@@ -133,20 +134,20 @@ ALL += [
 ALL += [
     Workload(
         "blocking", "calls",
-        "1,000 callers, each of which calls a C function that blocks, over and over. `sleep`: a millisecond of usleep. `hold`: "
-        "half a second, so that all calls are in flight at once; look at threads and memory there. `ask`: a question over a "
-        "socket, with a plain read that waits for the answer; a thread of the same program answers all of them, and its "
-        "time is in the figure. From Haskell the callers are green threads, in Go goroutines; in C they are "
-        "POSIX threads or fibers. OS threads are all of the process, with the one that answers. Memory for the calls is what "
-        "the process grew by. Kernel memory is what the machine's kernel grew by while it ran: the stacks of OS threads, page "
-        "tables and records (KernelStack, PageTables and SUnreclaim of /proc/meminfo). Their sum is what the machine loses.",
+        "1,000 callers, each of which repeatedly calls a C function that blocks. `sleep`: usleep for a millisecond. `hold`: half "
+        "a second, so that all calls are in flight at once; compare OS threads and memory there. `ask`: a question over a "
+        "socket and a read that waits for the answer. One thread of the same program answers all questions, and its time is "
+        "in the figure. The callers are green threads in Haskell, goroutines in Go, and POSIX threads or fibers in C. OS "
+        "threads are all threads of the process. Memory for the calls is the growth of the process. Kernel memory is the "
+        "growth of the machine's kernel meanwhile: stacks of OS threads, page tables and records (KernelStack, PageTables "
+        "and SUnreclaim of /proc/meminfo). Both together are the memory that the calls take.",
         "us_per_call",
         _timers("sleep", (1, 2), n=1000, m=100) + _timers("hold", (1,), n=1000, m=1) + _timers("ask", (1, 2), n=1000, m=100),
         _timers("sleep", (1,), n=1000, m=20) + _timers("hold", (1,), n=1000, m=1) + _timers("ask", (1,), n=1000, m=20)),
     Workload(
         "switch", "calls",
-        "What the callers of `blocking` cost by themselves. `switch`: two of them take turns; the figure is one turn. `spawn`: "
-        "one starts another and waits for its end. `empty`: the round trip of a call of a C function that does nothing.",
+        "The cost of the callers of `blocking` themselves. `switch`: two of them wake each other in turn; the figure is one "
+        "turn. `spawn`: one starts another and waits for its end. `empty`: one call of a C function that does nothing.",
         "us_per_call",
         _timers("switch", (1,), n=2, m=100_000) + _timers("spawn", (1,), n=1, m=50_000) +
         _timers("empty", (1, 2), n=1, m=50_000),
@@ -158,7 +159,7 @@ BY_NAME = {workload.name: workload for workload in ALL}
 
 
 def label(name, point):
-    """A row in words, for progress and report: the workload and its point."""
+    """The name of a row in the report and while it is measured: the workload and its point."""
     words = [name]
     if name in ("cores", "idle"):
         words.append(point["service"])
@@ -179,7 +180,7 @@ def select(names, connections, quick):
     """The workloads and points of a run, as (workload, points)."""
     unknown = sorted(set(names or []) - set(BY_NAME))
     if unknown:
-        raise ValueError(f"no such workload: {', '.join(unknown)} (there are {', '.join(BY_NAME)})")
+        raise ValueError(f"there is no workload {', '.join(unknown)}; the workloads are {', '.join(BY_NAME)}")
     chosen = []
     for workload in ALL:
         if names is not None and workload.name not in names:
@@ -195,7 +196,7 @@ def select(names, connections, quick):
 
 
 def _with_connections(points, connections):
-    """The points at the connection counts asked for, instead of their own; points without connections stay."""
+    """The points with the given numbers of connections instead of their own. Points without connections stay."""
     result = []
     for point in points:
         if "connections" not in point:

@@ -1,4 +1,4 @@
--- Makes wrk print its figures as one line of JSON. Arguments after "--": how many requests go into each write.
+-- Makes wrk print its figures as one line of JSON. The argument after "--" is the number of requests in each write.
 
 local percentiles = { 50, 90, 99, 99.9, 99.99 }
 

@@ -1,1 +1,1 @@
-"""Tests of the driver: that it notices what it must not overlook. Run by a quick run, or by python3 -m unittest."""
+"""Tests of the benchmark's driver. `make test` runs them, as does: python3 -m unittest discover -s bench/driver/tests -t bench"""

@@ -1,6 +1,6 @@
-"""An HTTP server as a program that takes a known CPU time for each request.
+"""An HTTP server that takes a known CPU time for each request.
 
-burning_server.py PORT MICROSECONDS [REQUESTS]: it ends after so many requests, if a number is given.
+burning_server.py PORT MICROSECONDS [REQUESTS]: with REQUESTS, it ends after that many requests.
 """
 
 import selectors

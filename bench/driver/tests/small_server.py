@@ -1,4 +1,4 @@
-"""A small HTTP server in a thread, with faults on demand, as the subject of tests."""
+"""A small HTTP server in a thread, with faults on demand, for tests."""
 
 import contextlib
 import socketserver
@@ -35,10 +35,10 @@ class _Server(socketserver.ThreadingTCPServer):
         self.hang_up = hang_up
 
     def handle_error(self, _request, _client):
-        """Load generators reset their connections when they end; that is nothing to report."""
+        """Reports nothing: load generators reset their connections when they end."""
 
     def pause_if_due(self):
-        """From a certain time after the first request on, nobody is answered for a while."""
+        """Answers nobody for a while, which begins at a given time after the first request."""
         now = time.monotonic()
         if self.paused_until is None:
             self.paused_until = now + self.pause_at + self.pause_seconds

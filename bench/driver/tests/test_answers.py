@@ -1,4 +1,4 @@
-"""A server that is fast by being wrong is refused."""
+"""A server that gives wrong answers is rejected."""
 
 import unittest
 
@@ -18,7 +18,7 @@ class Check(unittest.TestCase):
         with serving(text, **faults) as port, self.assertRaises(ServerError):
             answers.check(service, port, file)
 
-    def test_wrong_answers_are_refused(self):
+    def test_wrong_answers_are_rejected(self):
         self.refused("pong", answer(b"Ping!"))
         self.refused("pong", answer(status=b"404 Not Found"))
         self.refused("pong", b"nonsense\r\n\r\n")

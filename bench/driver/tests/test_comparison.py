@@ -1,4 +1,4 @@
-"""Comparing results of every workload there is."""
+"""Comparing results of every workload."""
 
 import copy
 import glob
@@ -20,7 +20,7 @@ class Comparisons(unittest.TestCase):
         self.assertEqual({change["verdict"] for change in found}, {0})
         self.assertIn(f"{len(found)} figures compared", comparison.text(self.old, self.old))
 
-    def test_what_takes_twice_as_long_is_told(self):
+    def test_a_figure_that_doubled_is_reported(self):
         new = copy.deepcopy(self.old)
         for sample in new["samples"]:
             if sample["workload"] == "sleepers" and sample["side"] == "millrace-epoll":

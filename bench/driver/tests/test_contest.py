@@ -1,4 +1,5 @@
-"""A whole row of a closed loop: what a request costs is what the server was told to use; who fails, fails alone."""
+"""A whole row of a closed loop. The measured cost of a request is what the server was told to use, and a side that fails
+does not affect the others."""
 
 import os
 import sys
@@ -14,7 +15,7 @@ POINT = {"service": "pong", "connections": 3, "cores": 1}
 
 
 class Workshop:
-    """Stands for the peers' workshop: a side's entry says how its server is called."""
+    """Takes the place of the peers' workshop. A side's entry has the command of its server."""
 
     bench = "/"
 
@@ -48,7 +49,7 @@ class Contest(unittest.TestCase):
         for which, expected_us in ((cheap, 2000), (same, 2000), (dear, 6000)):
             for number in range(2):
                 found = self.contest.sample(which, number)
-                # The burning is exact in CPU time, however slow the machine; receiving and sending come on top.
+                # The server burns an exact CPU time per request. Receiving and sending are added to it.
                 self.assertGreaterEqual(found["cpu_us_per_request"], expected_us * 0.98)
                 self.assertLess(found["cpu_us_per_request"], expected_us + 1500)
                 self.assertGreater(found["requests_in_turns"], 2)
@@ -58,9 +59,9 @@ class Contest(unittest.TestCase):
     def test_a_side_that_fails_leaves_the_others_their_figures(self):
         sound, short, absent = side("sound", 1000), side("short", 1000, 40), side("absent", 1000, "nonsense")
         self.contest.begin([short, absent, sound], rounds=1)
-        with self.assertRaisesRegex(ServerError, "it ended during the run"):
+        with self.assertRaisesRegex(ServerError, "the server ended during the run"):
             self.contest.sample(short, 0)
-        with self.assertRaisesRegex(ServerError, "(?s)it ended at once.*nonsense"):
+        with self.assertRaisesRegex(ServerError, "(?s)the server ended before it listened.*nonsense"):
             self.contest.sample(absent, 0)
         found = self.contest.sample(sound, 0)
         self.assertGreater(found["cpu_us_per_request"], 980)

@@ -6,7 +6,7 @@ from .. import estimate
 
 
 class Ratios(unittest.TestCase):
-    def test_pairing_removes_what_both_sides_suffered(self):
+    def test_pairing_removes_a_disturbance_of_both_sides(self):
         # The machine was ten times slower in round 1, for both.
         ours = {0: 1.0, 1: 10.0, 2: 1.1}
         theirs = {0: 2.0, 1: 20.0, 2: 2.2}

@@ -1,4 +1,4 @@
-"""The generators: percentiles that contain stalls, errors that are counted."""
+"""The load generators: percentiles contain pauses of the server, and errors are counted."""
 
 import os
 import tempfile
@@ -18,15 +18,15 @@ class OpenLoop(unittest.TestCase):
                 f"http://127.0.0.1:{port}/", connections, rate, seconds, machine.processors(), log)
             return load.h2load(command, connections, rate, seconds, log)
 
-    def test_a_stall_is_seen_by_every_request_due_meanwhile(self):
-        # 0.5 s out of 2 s: a quarter of all requests wait, those of the first half of the stall for over 0.25 s.
+    def test_a_pause_of_the_server_shows_in_every_request_due_meanwhile(self):
+        # 0.5 s of 2 s: a quarter of all requests wait, those of the first half of the pause for more than 0.25 s.
         # A closed loop would record one long wait per connection: 5 requests out of 1000.
         figures = self.figures(pause_at=0.7, pause_seconds=0.5)
         self.assertGreater(figures["latency_p90_us"], 200_000)
         self.assertGreater(figures["latency_p99_us"], 400_000)
         self.assertLess(figures["latency_p50_us"], 100_000)
 
-    def test_without_a_stall_the_percentiles_are_low(self):
+    def test_without_a_pause_the_percentiles_are_low(self):
         figures = self.figures()
         self.assertLess(figures["latency_p50_us"], 100_000)
         self.assertEqual(figures["errors"], 0)
@@ -63,7 +63,7 @@ class Idle(unittest.TestCase):
         with serving(answer(), hang_up=True) as port:
             connections = load.IdleConnections(port, 3)
             try:
-                # The server closes right after its answer; loopback needs a moment.
+                # The server closes directly after its answer, which takes a moment to arrive.
                 time.sleep(0.2)
                 self.assertEqual(connections.closed_by_server(), 3)
             finally:
@@ -85,14 +85,14 @@ class Percentile(unittest.TestCase):
         self.assertEqual(load.percentile([7], 99.99), 7)
 
 
-class Halted(unittest.TestCase):
-    def test_a_halted_generator_asks_for_nothing_and_a_halt_is_no_error(self):
+class Paused(unittest.TestCase):
+    def test_a_paused_generator_sends_nothing_and_a_pause_is_no_error(self):
         with serving(answer()) as port:
-            generator = load.HaltedWrk(f"http://127.0.0.1:{port}/", 3, machine.processors())
+            generator = load.PausedWrk(f"http://127.0.0.1:{port}/", 3, machine.processors())
             self.addCleanup(generator.kill)
             time.sleep(0.5)
-            generator.halt()
-            time.sleep(0.2)  # for what is under way
+            generator.pause()
+            time.sleep(0.2)  # until the answers in flight have arrived
             received = generator.bytes_received()
             time.sleep(0.5)
             self.assertEqual(generator.bytes_received(), received)
@@ -101,8 +101,8 @@ class Halted(unittest.TestCase):
         self.assertGreater(figures["requests"], 0)
         self.assertAlmostEqual(figures["bytes"] / len(answer()), figures["requests"], delta=3)
 
-    def test_one_that_ended_by_itself_is_an_error(self):
-        generator = load.HaltedWrk(f"http://127.0.0.1:{load.free_port()}/", 1, machine.processors())
+    def test_a_generator_that_ended_by_itself_is_an_error(self):
+        generator = load.PausedWrk(f"http://127.0.0.1:{load.free_port()}/", 1, machine.processors())
         self.addCleanup(generator.kill)
         with self.assertRaisesRegex(load.LoadError, "wrk"):
             time.sleep(0.5)

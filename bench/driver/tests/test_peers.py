@@ -1,4 +1,4 @@
-"""Probes of sides that cannot work on a machine."""
+"""Probes, which find sides that cannot work on a machine."""
 
 import os
 import tempfile
@@ -29,17 +29,17 @@ class Probes(unittest.TestCase):
         side = peers.Side("side", "side", {"probe": command})
         return peers.Workshop(BENCH, self.build, False).probe(side)
 
-    def test_what_ends_well_works(self):
+    def test_a_probe_that_succeeds_gives_no_reason(self):
         self.assertIsNone(self.probe("test -d {build}"))
 
     def test_the_last_line_says_why_not(self):
         self.assertEqual(self.probe("echo first; echo last; exit 3"), "last")
         self.assertEqual(self.probe("exit 3"), "its probe failed with exit code 3")
 
-    def test_what_does_not_end_is_ended_with_all_that_it_has_started(self):
+    def test_a_probe_that_does_not_end_is_killed_with_its_children(self):
         with mock.patch.object(peers, "PROBE_SECONDS", 0.5):
             reason = self.probe("sleep 60 & echo $! > {build}/child; wait")
-        self.assertEqual(reason, "its probe did not end")
+        self.assertEqual(reason, "its probe did not end within 0.5 s")
         with open(os.path.join(self.build, "child"), encoding="ascii") as file:
             child = int(file.read())
         deadline = time.monotonic() + 10

@@ -1,4 +1,4 @@
-"""CPU time and memory of a program and its children; programs that fail."""
+"""CPU time and memory of a program and its children, and programs that fail."""
 
 import sys
 import tempfile
@@ -51,16 +51,16 @@ class Programs(unittest.TestCase):
         self.assertGreater(run.peak_memory_bytes, 1 << 20)
         self.assertEqual(run.peak_threads, 1)
 
-    def test_a_measured_run_reports_the_most_threads_there_were(self):
+    def test_a_measured_run_reports_the_largest_number_of_threads(self):
         code = ("import threading, time\nthreads = [threading.Thread(target=time.sleep, args=(1,)) for _ in range(7)]\n"
                 "for thread in threads: thread.start()\nfor thread in threads: thread.join()\n")
         self.assertEqual(process.run_measured([sys.executable, "-c", code], "/", {}, 30).peak_threads, 8)
 
-    def test_a_measured_run_reports_what_the_kernel_took(self):
+    def test_a_measured_run_reports_kernel_memory(self):
         threads = 400
         code = (f"import threading, time\nthreads = [threading.Thread(target=time.sleep, args=(1,)) for _ in range({threads})]\n"
                 "for thread in threads: thread.start()\nfor thread in threads: thread.join()\n")
-        # 16 KB of stack for each, if no other program gives back as much meanwhile.
+        # 16 KB of stack for each thread, unless another program frees as much meanwhile.
         growths = (process.run_measured([sys.executable, "-c", code], "/", {}, 30).peak_kernel_memory_bytes for _ in range(5))
         self.assertTrue(any(growth > threads * 8192 for growth in growths))
 

@@ -1,4 +1,5 @@
-"""Report, plots and comparison from made-up results: every row is there, lost ones are marked and explained."""
+"""Report, plots and comparison from made-up results: every row is there, and rows where a peer is ahead are marked and
+explained."""
 
 import os
 import tempfile
@@ -45,17 +46,17 @@ class Document(unittest.TestCase):
                     xml.fromstring(texts.pop())
             return "\n".join(texts)
 
-    def test_a_lost_row_is_marked_and_explained(self):
+    def test_a_peer_that_is_ahead_is_marked_and_explained(self):
         text = self.written(made_up(10.0))
         self.assertIn("**1.25 [", text)
-        self.assertIn("Millrace-Epoll behind Nginx", text)
+        self.assertIn("**Nginx** is ahead of Millrace-Epoll: ", text)
 
     def test_a_note_for_every_workload_explains_where_the_workload_has_none(self):
         data = made_up(10.0)
-        data["peers"]["nginx"].update(peer="millrace-eperm")
-        self.assertRegex(self.written(data), "behind Nginx: io_uring is refused")
+        data["peers"]["nginx"].update(peer="tokio")
+        self.assertRegex(self.written(data), r"\*\*Nginx\*\* is ahead of Millrace-Epoll: a task is a record")
 
-    def test_a_won_row_is_not_marked(self):
+    def test_a_peer_that_is_behind_is_not_marked(self):
         text = self.written(made_up(6.0))
         self.assertIn("0.75 [", text)
         self.assertNotIn("behind Nginx", text)
@@ -68,8 +69,8 @@ class Document(unittest.TestCase):
                 dict(sample, side=name, figures=dict(sample["figures"], cpu_us_per_request=cost + sample["round"] / 100))
                 for sample in data["samples"] if sample["side"] == "nginx"]
         section = self.written(data).split("# Without io_uring")[1]
-        self.assertRegex(section, r"Millrace-Epoll \| 1\.02 \[.*\| within 5% \|")
-        self.assertRegex(section, r"millrace-eperm \| 1\.22 \[.*\| 22% more \|")
+        self.assertRegex(section, r"Millrace-Epoll \| 1\.02 \[.*\| within 5 % \|")
+        self.assertRegex(section, r"millrace-eperm \| 1\.22 \[.*\| 22 % more \|")
 
     def test_failed_and_skipped_sides_are_named(self):
         text = self.written(made_up(6.0))
@@ -78,7 +79,7 @@ class Document(unittest.TestCase):
 
 
 class Overview(unittest.TestCase):
-    def test_the_best_web_server_is_the_peer(self):
+    def test_the_best_peer_for_http_is_a_web_server(self):
         data = made_up(10.0)
         for name, cost in (("millrace-io_uring", 6.0), ("c-epoll", 1.0), ("tokio", 7.0)):
             data["peers"][name] = dict(data["peers"]["nginx"], title=name, ours=name.startswith("millrace"))
@@ -99,7 +100,7 @@ class Comparison(unittest.TestCase):
 
 
 class Results(unittest.TestCase):
-    def test_what_is_written_is_read_and_nothing_is_overwritten(self):
+    def test_results_are_read_as_written_and_never_overwritten(self):
         with tempfile.TemporaryDirectory() as directory:
             data = made_up(6.0)
             first = results.path_for(directory, data["machine"])
@@ -111,11 +112,11 @@ class Results(unittest.TestCase):
                         self.assertEqual(results.values(read[key][side], figure), results.values(rounds, figure))
             commands = [found["command"] for sides in read.values() for rounds in sides.values() for found in rounds.values()
                         if "command" in found]
-            self.assertEqual(len(commands), 2)  # one of each side, not one of each sample
+            self.assertEqual(len(commands), 2)  # one per side, and not one per sample
             self.assertNotEqual(results.path_for(directory, data["machine"]), first)
 
 
-    def test_a_part_of_a_run_is_added_to_one_of_the_same_commit_only(self):
+    def test_a_part_of_a_run_is_added_only_to_results_of_the_same_commit(self):
         data = made_up(6.0)
         self.assertIs(results.continued(data, {"commit": "abc"}), data)
         with self.assertRaisesRegex(ValueError, "abc"):
@@ -141,7 +142,7 @@ class Plots(unittest.TestCase):
 
 
 class Order(unittest.TestCase):
-    def test_every_side_once_per_round_and_another_one_first(self):
+    def test_each_round_has_every_side_once_and_begins_with_another_one(self):
         turns = list(rounds.turns(["a", "b", "c"], 3))
         self.assertEqual(len(turns), 9)
         self.assertEqual([side for _, side in turns[::3]], ["a", "b", "c"])

@@ -1,12 +1,12 @@
 {-# LANGUAGE CPP #-}
 
--- | Blocking C functions called from many threads. One source for both sides: with MILLRACE defined the calls are
--- 'fiberCall', without it they are @safe@ foreign calls. The functions, and the measurement, are in @call.c@: prints the
--- seconds that the work took, and the bytes of memory in use before.
+-- | Calls blocking C functions from many threads. One source serves both sides: with MILLRACE defined the calls are
+-- 'fiberCall', without it they are @safe@ foreign calls. The functions and the measurement are in @call.c@, which prints
+-- the seconds that the calls took and the bytes of memory in use before them.
 --
--- > calls sleep CALLERS CALLS      each of the threads sleeps 1 ms so many times, in C
--- > calls hold CALLERS CALLS       the same with half a second: all calls are in flight at once
--- > calls ask CALLERS CALLS        the same with a question over a socket, whose answer a blocking read waits for
+-- > calls sleep CALLERS CALLS      each of CALLERS threads makes CALLS calls that sleep for 1 ms in C
+-- > calls hold CALLERS CALLS       the same with half a second, so that all calls are in flight at once
+-- > calls ask CALLERS CALLS        the same with a question over a socket and a blocking read of the answer
 -- > calls empty CALLERS CALLS      the same with a function that does nothing
 module Main (main) where
 
@@ -39,7 +39,7 @@ foreign import ccall unsafe "call_measure_begin" measureBegin :: IO ()
 
 foreign import ccall unsafe "call_measure_end" measureEnd :: IO ()
 
--- | A thread for each argument, which makes so many calls with it.
+-- | One thread per argument. Each makes the given number of calls with its argument.
 callers :: Int -> (CInt -> IO CInt) -> [CInt] -> IO ()
 callers times call arguments = do
   measureBegin

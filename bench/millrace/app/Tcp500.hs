@@ -1,5 +1,5 @@
--- | Answers 500 bytes to any read on Millrace: a green thread per connection, one listener per capability.
--- Usage: millrace-tcp500 PORT [deadline]. With @deadline@, each request must come within ten seconds.
+-- | Answers whatever it receives with 500 bytes, on Millrace: a green thread per connection, a listener per capability.
+-- Usage: millrace-tcp500 PORT [deadline]. With @deadline@, each request must arrive within ten seconds.
 module Main (main) where
 
 import Control.Concurrent (forkOn, getNumCapabilities, newEmptyMVar, putMVar, takeMVar)
@@ -30,14 +30,14 @@ newAnswer = do
     text = Char8.append headPart (Char8.replicate (answerSize - Char8.length headPart) 'x')
     headPart = Char8.pack "HTTP/1.1 200 OK\r\nContent-Length: 460\r\n\r\n"
 
--- Tail calls: a frame per request would be walked each time the thread blocks. What they need are arguments, not the
--- variables of a closure: a connection's closure would be in no cache when its turn comes.
+-- The loop is made of tail calls: GHC visits all frames of a stack each time its thread blocks, so there must not be a
+-- frame per request. State is passed in arguments, because a closure per connection would have left the cache.
 serve :: Bool -> Ptr Word8 -> Socket -> IO ()
 serve hasDeadline answer connection = do
   pushDeadline hasDeadline connection
   recvLentWithin 0 connection lentSize taken >>= reply hasDeadline answer connection
 
--- The answer goes out in the buffer that the question came in: to send it and to wait for the next one is one operation.
+-- The answer is written into the buffer of the question. Sending it and waiting for the next question is one operation.
 reply :: Bool -> Ptr Word8 -> Socket -> Ptr Word8 -> IO ()
 reply hasDeadline answer connection bytes = when (bytes /= nullPtr) $ do
   copyBytes bytes answer answerSize
@@ -48,7 +48,7 @@ reply hasDeadline answer connection bytes = when (bytes /= nullPtr) $ do
 pushDeadline :: Bool -> Socket -> IO ()
 pushDeadline hasDeadline connection = when hasDeadline (deadlineAfter 10000000 >>= setReadDeadline connection)
 
--- The bytes of the buffer, which is ours now; none at the end of the stream.
+-- Keeps the buffer and returns its bytes; null at the end of the stream.
 taken :: Lent -> Int -> IO (Ptr Word8)
 taken buffer count = pure (if count > 0 then lentBytes buffer else nullPtr)
 
@@ -58,7 +58,7 @@ sendRest connection bytes sent = do
   sendAllBuf connection (bytes `plusPtr` sent) (answerSize - sent) `finally` giveBack (lentAt bytes)
   pure nothingTaken
 
--- No buffer: what was to be sent has been sent, and nothing was received.
+-- Stands for "the rest was sent separately, and nothing was received".
 nothingTaken :: Ptr Word8
 nothingTaken = nullPtr `plusPtr` 1
 
@@ -76,7 +76,7 @@ acceptAll hasDeadline answer port capability = do
       handle ignore (serve hasDeadline answer connection)
       close connection
   where
-    -- A client that resets its connection is no error worth reporting here.
+    -- A client may reset its connection. That is not reported.
     ignore :: SomeException -> IO ()
     ignore _ = pure ()
 
@@ -86,7 +86,7 @@ main = do
   answer <- newAnswer
   capabilities <- getNumCapabilities
   stopped <- newEmptyMVar
-  hasDeadline <- evaluate ("deadline" `elem` options) -- not once per request
+  hasDeadline <- evaluate ("deadline" `elem` options) -- here, and not once per request
   forM_ [0 .. capabilities - 1] $ \capability ->
     forkOn capability (acceptAll hasDeadline answer (read port) capability `finally` putMVar stopped ())
   takeMVar stopped

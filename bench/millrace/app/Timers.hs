@@ -1,18 +1,18 @@
 {-# LANGUAGE CPP #-}
 
--- | The timer workloads. One source for both sides: with MILLRACE defined the timers are Millrace's, without it
--- they are GHC's own. Prints the seconds that the work took; what starts with the first timer has started before.
+-- | The timer workloads. One source serves both sides: with MILLRACE defined the timers are Millrace's, without it GHC's
+-- own. Prints the seconds that the work took. The first timer, which starts managers, is armed before.
 --
--- > timers sleepers N              N threads sleep 1 ms; until all have woken
--- > timers floor N                 N threads wait on an MVar instead, which is then filled: what threads alone cost
--- > timers callbacks N             N callbacks after 1 ms, without threads; until all have run
--- > timers timeouts THREADS CALLS  each thread calls @timeout 10s yield@ so many times
--- > timers brief THREADS CALLS     the same around nothing: what the timeout alone costs
--- > timers arm N                   one timer of 10 s is armed and cancelled, N times
--- > timers lateness N              N threads sleep 1 to 100 ms, ten times each; prints by how much the 99th percentile woke late
--- > timers rearm TIMERS ROUNDS     TIMERS live timers of 10 s, each re-armed so many times; arming is not counted
--- > timers deadline N              the deadline of a socket that a thread receives from is set to 10 s from now, N times;
--- >                                Millrace only
+-- > timers sleepers N              N threads sleep 1 ms: the time until all have woken
+-- > timers floor N                 N threads wait for an MVar instead: the cost of the threads alone
+-- > timers callbacks N             N callbacks after 1 ms, without threads: the time until all have run
+-- > timers timeouts THREADS CALLS  each thread makes CALLS calls of @timeout 10s yield@
+-- > timers brief THREADS CALLS     the same around nothing: the cost of the timeout alone
+-- > timers arm N                   a timer of 10 s is armed and cancelled, N times
+-- > timers lateness N              N threads sleep 1 to 100 ms, ten times each: the 99th percentile of how late they wake
+-- > timers rearm TIMERS ROUNDS     each of TIMERS live timers is moved to 10 s from now, ROUNDS times
+-- > timers deadline N              the deadline of a socket with a waiting receive is set to 10 s from now, N times;
+-- >                                only with Millrace
 module Main (main) where
 
 import Control.Concurrent.MVar
@@ -39,7 +39,7 @@ millisecond, tenSeconds :: Int
 millisecond = 1000
 tenSeconds = 10 * 1000 * millisecond
 
--- | Counts to n; the last one opens the gate.
+-- | An action that n threads call once each, and an action that waits until all have called it.
 newCountdown :: Int -> IO (IO (), IO ())
 newCountdown n = do
   left <- newIORef n
@@ -96,7 +96,7 @@ armAndCancel n = do
   manager <- getSystemTimerManager
   replicateM_ n (registerTimeout manager tenSeconds (pure ()) >>= unregisterTimeout manager)
 
--- What a server does that gives each request ten seconds.
+-- What a server does for each request if a request has ten seconds.
 setDeadlines :: Int -> IO Double
 #ifdef MILLRACE
 setDeadlines n = do
@@ -108,7 +108,7 @@ setDeadlines n = do
 setDeadlines _ = error "deadline: only Millrace's sockets have deadlines"
 #endif
 
--- Delays that look random, spread so that few threads wake at once.
+-- The delays differ, so that few threads wake at the same time.
 lateness :: Int -> IO Double
 lateness n = do
   results <- forM [1 .. n] $ \number -> do
@@ -129,7 +129,7 @@ lateness n = do
 main :: IO ()
 main = do
   arguments <- getArgs
-  threadDelay millisecond -- whatever must start first has started
+  threadDelay millisecond -- starts the managers
   seconds <- case arguments of
     ["sleepers", n] -> timed (sleepers (read n))
     ["floor", n] -> timed (floorOfThreads (read n))

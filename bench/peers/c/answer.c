@@ -73,7 +73,7 @@ void dialogue_received(struct dialogue *dialogue, const char *bytes, size_t leng
     uint64_t answers = 1;
     if (current_service == SERVICE_PONG) {
         answers = requests_ended(dialogue, bytes, length);
-        /* Enough for the load generators used here, which write a request with one send. */
+        /* This is enough for load generators that write a request with one send. */
         if (memmem(bytes, length, close_field, sizeof close_field - 1) != NULL)
             dialogue->closing = true;
     }
@@ -103,10 +103,10 @@ int listener_open(uint16_t port, int flags)
     int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
     if (descriptor < 0 || setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0 ||
         setsockopt(descriptor, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) < 0 ||
-        /* Linux hands the option down to accepted sockets. */
+        /* On Linux, accepted sockets inherit the option. */
         setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) < 0 ||
         bind(descriptor, (struct sockaddr *)&address, sizeof address) < 0 || listen(descriptor, 4096) < 0) {
-        perror("listening socket");
+        perror("cannot open the listening socket");
         exit(1);
     }
     return descriptor;

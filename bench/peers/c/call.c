@@ -12,7 +12,7 @@
 
 enum { EVENTS = 128 };
 
-static int answerer = -1; /* the epoll descriptor of the thread that answers */
+static int answerer = -1; /* the epoll descriptor of the answering thread */
 static struct timespec begin;
 static long resident_before_bytes;
 
@@ -33,8 +33,8 @@ int call_sleep(int milliseconds)
 int call_ask(int descriptor)
 {
     char byte = '?';
-    check(write(descriptor, &byte, 1) == 1, "asking");
-    check(read(descriptor, &byte, 1) == 1, "reading the answer");
+    check(write(descriptor, &byte, 1) == 1, "call_ask: write");
+    check(read(descriptor, &byte, 1) == 1, "call_ask: read");
     return byte;
 }
 
@@ -46,9 +46,9 @@ int call_nothing(int ignored)
 static void answer_one(int descriptor)
 {
     char byte;
-    check(read(descriptor, &byte, 1) == 1, "reading a question");
+    check(read(descriptor, &byte, 1) == 1, "answering thread: read");
     byte = '!';
-    check(write(descriptor, &byte, 1) == 1, "answering");
+    check(write(descriptor, &byte, 1) == 1, "answering thread: write");
 }
 
 static void *answer_all(void *ignored)
@@ -102,5 +102,5 @@ void call_measure_end(void)
     clock_gettime(CLOCK_MONOTONIC, &end);
     double seconds = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
     printf("%.6f %ld\n", seconds, resident_before_bytes);
-    fflush(stdout); /* not every runtime leaves by exit */
+    fflush(stdout); /* Not every run-time system ends the program with exit, which would flush. */
 }

@@ -1,6 +1,6 @@
 /*
- * call.h: C functions that block for a short while, as a C library's functions do, and the stopwatch around them. Every
- * side of the workloads `blocking` and `switch` calls these. They end the program when something fails.
+ * call.h: C functions that block for a short time, as a C library's functions do, and the measurement of such calls.
+ * Every side of the workloads `blocking` and `switch` calls them. If something fails, they end the program.
  */
 #ifndef CALL_H
 #define CALL_H
@@ -14,10 +14,10 @@ int call_ask(int descriptor);
 /* Does nothing. */
 int call_nothing(int ignored);
 
-/* A socket whose other end one thread of the program answers, for all of them. */
+/* Opens a socket for call_ask. One thread of the program answers on the other ends of all such sockets. */
 int call_open(void);
 
-/* Begins the measurement; ends it, and prints the seconds and the bytes of memory that were resident at the beginning. */
+/* Begin and end a measurement. The second prints the seconds in between, and the bytes of memory resident at its start. */
 void call_measure_begin(void);
 void call_measure_end(void);
 

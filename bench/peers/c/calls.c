@@ -1,10 +1,10 @@
 /*
- * calls.c: blocking calls on callers of their own, many at a time, and what such callers cost by themselves. Compiled with
- * FIBER the callers are Millrace's fibers, otherwise POSIX threads.
+ * calls.c: many callers at a time that make blocking calls, and the cost of the callers themselves. Compiled with FIBER
+ * the callers are Millrace's fibers, otherwise POSIX threads.
  *
- *   calls sleep|hold|ask CALLERS CALLS  each caller makes so many blocking calls of call.h; hold: sleeps of half a second
- *   calls switch CALLERS TURNS         the callers have their turns one after the other, so many each
- *   calls spawn 1 TIMES                a caller starts another that does nothing, and waits for its end
+ *   calls sleep|hold|ask CALLERS CALLS  each caller makes CALLS blocking calls of call.h; hold sleeps for half a second
+ *   calls switch CALLERS TURNS          the callers wake each other in turn, TURNS times each
+ *   calls spawn 1 TIMES                 a caller starts another one that does nothing, and waits for its end
  */
 #define _GNU_SOURCE
 #include "call.h"
@@ -32,7 +32,7 @@ typedef pthread_t caller;
 #endif
 
 static long caller_count, times;
-static int *descriptors; /* of each caller that asks */
+static int *descriptors; /* the socket of each caller of call_ask */
 static atomic_long turn;
 
 static void check(int error, const char *attempted)

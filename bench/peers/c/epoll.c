@@ -1,6 +1,6 @@
 /*
- * epoll.c: the floor for readiness: edge-triggered epoll, a thread and a listener per core, nothing shared.
- * What is answered is the business of answer.c.
+ * epoll.c: the least possible cost with readiness: edge-triggered epoll, a thread and a listener per core, nothing shared.
+ * answer.c has the answers.
  */
 #define _GNU_SOURCE
 #include "answer.h"
@@ -29,7 +29,7 @@ static void watch(int epoll, int descriptor, uint32_t events, void *owner)
 static void accept_all(int epoll, int listener)
 {
     for (;;) {
-        /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): epoll holds the last connection, as the owner of its events */
+        /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): epoll holds the only pointer to the connection, in its events */
         int descriptor = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (descriptor < 0)
             return;
@@ -43,7 +43,7 @@ static void accept_all(int epoll, int listener)
     }
 }
 
-/* False when the connection is over. */
+/* Returns false when the connection has ended. */
 static bool send_owed(struct connection *connection)
 {
     const char *bytes;
@@ -68,7 +68,7 @@ static bool serve(struct connection *connection, char *buffer, size_t size)
         dialogue_received(&connection->dialogue, buffer, (size_t)received);
         if (!send_owed(connection))
             return false;
-        /* epoll(7): a short read has emptied a stream socket, the read that would say EAGAIN can be spared. */
+        /* A short read has emptied a stream socket (epoll(7)), so a read that would return EAGAIN is not needed. */
         if ((size_t)received < size)
             return true;
     }
@@ -89,7 +89,7 @@ static void *run(void *argument)
             if (connection == NULL) {
                 accept_all(epoll, listener);
             } else if (!(events[i].events & ~(uint32_t)EPOLLOUT) && connection->dialogue.owed == 0) {
-                continue; /* Writable, and nothing to write: the first event of every connection. */
+                continue; /* Writable, but nothing to write. This is the first event of every connection. */
             } else if (!serve(connection, buffer, sizeof buffer)) {
                 close(connection->descriptor);
                 free(connection);

@@ -1,6 +1,6 @@
 /*
- * fiber.c: the C server that is easiest to write: blocking accept, recv and send, a function for each connection. It runs
- * on Millrace's fibers, which appear only where another program would create threads.
+ * fiber.c: the simplest way to write a server in C: blocking accept, recv and send, and a function per connection. It
+ * starts Millrace's fibers where another program would create threads.
  */
 #define _GNU_SOURCE
 #include "answer.h"

@@ -1,6 +1,6 @@
 /*
- * io_uring.c: the floor for completions: a ring and a listener per core, every receive and send of a round handed
- * to the kernel in one system call. What is answered is the business of answer.c.
+ * io_uring.c: the least possible cost with completions: a ring and a listener per core. All receives and sends of an
+ * iteration are submitted in one system call. answer.c has the answers.
  */
 #define _GNU_SOURCE
 #include "answer.h"
@@ -16,12 +16,12 @@
 struct connection {
     int descriptor;
     bool receiving, sending;
-    bool over; /* closed as soon as nothing is in flight */
+    bool over; /* close it as soon as nothing is in flight */
     struct dialogue dialogue;
     char buffer[2048];
 };
 
-/* Completions carry the connection, with the operation in the lowest bit; the listener is NULL. */
+/* The user data of a completion is the connection, with the operation in the lowest bit. NULL is the listener. */
 enum { OPERATION_RECEIVE = 0, OPERATION_SEND = 1 };
 
 static struct io_uring_sqe *entry(struct io_uring *ring)
@@ -96,7 +96,7 @@ static void sent(struct connection *connection, int result)
         dialogue_sent(&connection->dialogue, (size_t)result);
 }
 
-/* Starts what the connection needs next, or ends it. */
+/* Submits the next operation of the connection, or ends it. */
 static void continue_with(struct io_uring *ring, struct connection *connection)
 {
     bool owing = connection->dialogue.owed > 0;
@@ -124,7 +124,7 @@ static void *run(void *argument)
     int listener = listener_open(arguments->port, 0);
     int error = io_uring_queue_init(4096, &ring, IORING_SETUP_COOP_TASKRUN);
     if (error < 0) {
-        fprintf(stderr, "io_uring_queue_init: %s\n", strerror(-error));
+        fprintf(stderr, "cannot create a ring (io_uring_queue_init): %s\n", strerror(-error));
         exit(1);
     }
     start_accept(&ring, listener);

@@ -1,6 +1,6 @@
 /*
- * libuv.c: the same servers on libuv, one loop. What is answered is the business of answer.c.
- * As libuv's guide advises: one shared read buffer, uv_try_write first, uv_write only for what the socket refused.
+ * libuv.c: the same servers on libuv, with one loop. answer.c has the answers.
+ * It follows libuv's guide: one shared read buffer, then uv_try_write, and uv_write only for the bytes that did not fit.
  */
 #define _GNU_SOURCE
 #include "answer.h"

@@ -1,5 +1,5 @@
--- | Answers 500 bytes to any read on GHC's own I/O manager, through the network package. Usage: tcp500 PORT.
--- The same loop as in the libuv paper: 'recvBuf', 'sendAll', 'yield', a green thread per connection.
+-- | Answers whatever it receives with 500 bytes, on GHC's own I/O manager and the network package. Usage: tcp500 PORT.
+-- It has the loop of the libuv paper: 'recvBuf', 'sendAll', 'yield', with a green thread per connection.
 module Main (main) where
 
 import Control.Concurrent (forkIO, yield)
@@ -19,8 +19,8 @@ answer = Char8.append headPart (Char8.replicate (500 - Char8.length headPart) 'x
   where
     headPart = Char8.pack "HTTP/1.1 200 OK\r\nContent-Length: 460\r\n\r\n"
 
--- A tail call: a frame per request would be walked each time the thread blocks. What it needs are arguments, not the
--- variables of a closure: a connection's closure would be in no cache when its turn comes.
+-- The loop is a tail call: GHC visits all frames of a stack each time its thread blocks, so there must not be a frame per
+-- request. State is passed in arguments, because a closure per connection would have left the cache.
 serve :: Socket -> Ptr Word8 -> Int -> IO ()
 serve connection buffer size = do
   received <- recvBuf connection buffer size
@@ -46,6 +46,6 @@ main = do
       close connection
   where
     bufferSize = 2048
-    -- A client that resets its connection is no error worth reporting here.
+    -- A client may reset its connection. That is not reported.
     ignore :: SomeException -> IO ()
     ignore _ = pure ()

@@ -1,9 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Warp, with "Pong!" to every request or with the files of a directory.
+-- | Warp. It answers every request with "Pong!", or with the files of a directory.
 --
--- > warp PORT pong           keep-alive
--- > warp PORT close          announces that it closes the connection, for clients that asked for it
+-- > warp PORT pong           keeps connections open
+-- > warp PORT close          sends Connection: close, for clients that asked for it
 -- > warp PORT files DIR      responseFile (sendfile), with Warp's descriptor and file information caches on
 module Main (main) where
 
@@ -14,12 +14,12 @@ import Network.Wai (Application, pathInfo, responseFile, responseLBS)
 import Network.Wai.Handler.Warp
 import System.Environment (getArgs)
 
--- The length is given because Warp would otherwise frame the body in chunks.
+-- The length is given, because otherwise Warp sends the body in chunks.
 pong :: ResponseHeaders -> Application
 pong extra _ respond =
   respond (responseLBS ok200 ([(hContentType, "text/plain"), (hContentLength, "5")] ++ extra) "Pong!")
 
--- One level of plain names is all that the workloads ask for.
+-- The workloads request only plain names in one directory.
 files :: FilePath -> Application
 files directory request respond = respond $ case pathInfo request of
   [name] | name /= ".." -> responseFile ok200 [(hContentType, "application/octet-stream")] (path name) Nothing

@@ -1,5 +1,5 @@
 // Answers "Pong!" to every request with Node's http module. Usage: node http.js PORT WORKERS.
-// One worker serves in this process; more are forked by the cluster module, as its documentation shows.
+// One worker serves in this process. The cluster module starts several, as its documentation shows.
 'use strict';
 
 const cluster = require('node:cluster');
@@ -15,7 +15,7 @@ function serve() {
     response.writeHead(200, headers);
     response.end(body);
   });
-  server.keepAliveTimeout = 0; // Idle connections stay open, as those of every other peer.
+  server.keepAliveTimeout = 0; // Idle connections stay open, as with every other peer.
   server.listen({ port, host: '127.0.0.1', backlog: 4096 });
 }
 

@@ -1,4 +1,4 @@
-// Command http serves either "Pong!" to every request or the files of a directory, with package net/http.
+// Command http answers every request with "Pong!", or serves the files of a directory, with package net/http.
 // Usage: http PORT [DIRECTORY]. GOMAXPROCS gives the number of cores.
 package main
 

@@ -1,4 +1,4 @@
-// Command tcp500 answers 500 bytes to any read: a goroutine per connection, as package net intends.
+// Command tcp500 answers whatever it reads with 500 bytes, with a goroutine per connection.
 // Usage: tcp500 PORT. GOMAXPROCS gives the number of cores.
 package main
 

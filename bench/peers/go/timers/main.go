@@ -1,6 +1,6 @@
 // Command timers is the Go side of the timer workloads. It prints the seconds that the work took.
 // Usage: timers sleepers|floor|callbacks|arm|lateness N, timers timeouts THREADS CALLS, timers rearm TIMERS ROUNDS.
-// The workloads are described in bench/millrace/app/Timers.hs; GOMAXPROCS gives the number of cores.
+// bench/millrace/app/Timers.hs describes the workloads. GOMAXPROCS is the number of cores.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// n goroutines, each running body.
+// Runs body in n goroutines and waits for all.
 func goroutines(n int, body func()) {
 	var group sync.WaitGroup
 	group.Add(n)
@@ -32,7 +32,7 @@ func sleepers(n int) {
 	goroutines(n, func() { time.Sleep(time.Millisecond) })
 }
 
-// As many goroutines, waiting for one channel to be closed instead of sleeping.
+// n goroutines wait until a channel is closed, instead of sleeping.
 func floor(n int) {
 	var ready, done sync.WaitGroup
 	gate := make(chan struct{})
@@ -111,7 +111,7 @@ func rearm(timers, rounds int) time.Duration {
 
 func number(index int) int {
 	if index >= len(os.Args) {
-		log.Fatal("a number is missing")
+		log.Fatal("a number is missing; bench/millrace/app/Timers.hs describes the arguments")
 	}
 	n, err := strconv.Atoi(os.Args[index])
 	if err != nil {

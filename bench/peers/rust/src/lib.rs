@@ -1,10 +1,10 @@
-//! What the Rust peers share: the runtime for a number of cores, and the listening socket.
+//! Shared by the Rust peers: the run-time system for a number of cores, and the listening socket.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 
-/// One core gets tokio's current-thread scheduler, more get the work-stealing one, as tokio's documentation advises.
+/// Uses tokio's current-thread scheduler on one core and the work-stealing one on several, as its documentation advises.
 pub fn runtime(cores: usize) -> std::io::Result<Runtime> {
     let mut builder = if cores == 1 {
         Builder::new_current_thread()
@@ -16,7 +16,7 @@ pub fn runtime(cores: usize) -> std::io::Result<Runtime> {
     builder.enable_all().build()
 }
 
-/// A socket listening on 127.0.0.1. Must run inside a runtime.
+/// A socket that listens on 127.0.0.1. Call it inside a runtime.
 pub fn listen(port: u16) -> std::io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;

@@ -1,4 +1,4 @@
-//! Answers "Pong!" to every request with hyper. Usage: hyper-pong PORT CORES.
+//! Answers every request with "Pong!", with hyper. Usage: hyper-pong PORT CORES.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -22,7 +22,7 @@ async fn pong(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible>
 
 async fn serve(stream: TcpStream) {
     if stream.set_nodelay(true).is_ok() {
-        // A client that goes away is no error worth reporting here.
+        // A client may leave. That is not reported.
         let _ = http1::Builder::new()
             .pipeline_flush(true)
             .serve_connection(TokioIo::new(stream), service_fn(pong))

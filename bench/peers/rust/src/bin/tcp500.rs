@@ -1,4 +1,4 @@
-//! Answers 500 bytes to any read, a tokio task per connection. Usage: tokio-tcp500 PORT CORES.
+//! Answers whatever it reads with 500 bytes, with a tokio task per connection. Usage: tokio-tcp500 PORT CORES.
 
 use millrace_bench_peers::{argument, listen, runtime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,6 +1,6 @@
-//! The tokio side of the timer workloads; prints the seconds that the work took.
+//! The tokio side of the timer workloads. Prints the seconds that the work took.
 //! Usage: tokio-timers CORES sleepers N, tokio-timers CORES timeouts TASKS CALLS.
-//! The workloads are described in bench/millrace/app/Timers.hs. tokio has no callbacks without tasks.
+//! bench/millrace/app/Timers.hs describes the workloads. tokio has no callbacks without tasks.
 
 use millrace_bench_peers::{argument, runtime};
 use std::future::Future;
@@ -32,7 +32,7 @@ async fn work(name: &str) {
 }
 
 fn main() -> std::io::Result<()> {
-    let name = std::env::args().nth(2).expect("the work");
+    let name = std::env::args().nth(2).expect("the second argument must be the work: sleepers or timeouts");
     let runtime = runtime(argument(1))?;
     let begin = Instant::now();
     runtime.block_on(async move { tokio::spawn(async move { work(&name).await }).await })?;
