@@ -30,7 +30,7 @@ talk server line = do
   sendAll server (line <> "\n")
   fmap fst <$> receiveLine server ""
 
--- | A line, and the bytes that came behind it; nothing at the end of the stream. Lines have 1000 bytes at most.
+-- | A line, and the bytes that came after it; nothing at the end of the stream. Lines have at most 1000 bytes.
 receiveLine :: Socket -> ByteString -> IO (Maybe (ByteString, ByteString))
 receiveLine socket received = case Char8.break (== '\n') received of
   (line, rest)

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | An application with settings of Warp's. With Warp only one line is different: the import of the handler.
+-- | An application with Warp's settings. With Warp only one line is different: the import of the handler.
 -- Usage: migrated-wai PORT.
 module Main (main) where
 

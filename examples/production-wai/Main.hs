@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A web application with limits, a log, and an end that cuts nobody off. Usage: production-wai PORT.
+-- | A web application with limits, a log, and a graceful shutdown. Usage: production-wai PORT.
 module Main (main) where
 
 import Control.Monad (void)

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Runs the protocol of "Lines" on a thousand simulated machines, each with troubles of its own.
+-- | Runs the protocol of "Lines" on a thousand simulated machines, each with its own faults.
 module Main (main) where
 
 import Control.Concurrent (ThreadId, forkFinally, killThread)

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Starts each example and talks to it with plain sockets.
+-- | Runs each example program, and connects to the servers with plain sockets.
 module Main (main) where
 
 import Control.Concurrent (threadDelay)
@@ -27,7 +27,7 @@ main = hspec $ do
       answer `shouldSatisfy` ByteString.isInfixOf "Content-Type: text/plain\r\n"
       answer `shouldSatisfy` ByteString.isSuffixOf "\r\n\r\nHello from Millrace\n"
   describe "echo-tcp" $
-    it "says everything again" . running "echo-tcp" $ \connection -> do
+    it "sends back what it receives" . running "echo-tcp" $ \connection -> do
       forM_ ["a", "bc", Char8.replicate 100000 'd'] $ \message -> do
         sendAll connection message
         receive connection (ByteString.length message) `shouldReturn` message
@@ -38,19 +38,19 @@ main = hspec $ do
       within "the sleepers" (readProcess "sleep-in-c" [] "") `shouldReturn` "0\nNothing\n"
 
   describe "timers" $
-    it "wakes everybody, times out, and moves a timer" $
-      within "the timers" (readProcess "timers" [] "") `shouldReturn` "Nothing\nrung\n"
+    it "wakes all threads, times out, and moves a timer" $
+      within "the timers" (readProcess "timers" [] "") `shouldReturn` "Nothing\nfired\n"
   describe "line-server" $
-    it "answers lines however they are cut, until bye" . running "line-server" $ \connection -> do
+    it "answers lines that arrive in pieces, until bye" . running "line-server" $ \connection -> do
       sendAll connection "one\ntw"
       receive connection 4 `shouldReturn` "ONE\n"
       sendAll connection "o\nbye\n"
       receiveAll connection `shouldReturn` "TWO\nBYE\n"
   describe "simulated-lines" $
-    it "is right on a thousand machines" $
+    it "gives no wrong answer on a thousand machines" $
       within "the machines" (readProcess "simulated-lines" [] "") `shouldReturn` "(True,True)\n"
   describe "production-wai" $
-    it "answers, logs, and ends when it is told to" $ do
+    it "answers, logs, and ends on SIGTERM" $ do
       port <- freePort
       (_, Just output, _, process) <- createProcess (proc "production-wai" [show port]) {std_out = CreatePipe}
       within "the start" (hGetLine output) `shouldReturn` "ready"
@@ -62,7 +62,7 @@ main = hspec $ do
       within "the end" (waitForProcess process) `shouldReturn` ExitSuccess
       hGetContents output `shouldReturn` "(200,Just \"/here\",Just 14)\n"
   describe "migrated-wai" $
-    it "sends a body back, and says sorry" . running "migrated-wai" $ \connection -> do
+    it "sends a body back, and answers for an application that fails" . running "migrated-wai" $ \connection -> do
       sendAll connection "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody"
       sendAll connection "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
       answers <- receiveAll connection
@@ -88,7 +88,7 @@ running program talk = do
     stop process = terminateProcess process >> void (waitForProcess process)
 
 within :: String -> IO a -> IO a
-within what action = timeout 20000000 action >>= maybe (fail ("waited 20 s for " <> what)) pure
+within what action = timeout 20000000 action >>= maybe (fail (what <> " took longer than 20 s")) pure
 
 freePort :: IO PortNumber
 freePort = bracket (socket AF_INET Stream defaultProtocol) close $ \probe -> do

@@ -14,7 +14,7 @@ main = do
   timeout 10000 (threadDelay 60000000) >>= print
 
   manager <- getSystemTimerManager
-  rung <- newEmptyMVar
-  bell <- registerTimeout manager 60000000 (putMVar rung "rung")
-  updateTimeout manager bell 10000
-  takeMVar rung >>= putStrLn
+  fired <- newEmptyMVar
+  timer <- registerTimeout manager 60000000 (putMVar fired "fired")
+  updateTimeout manager timer 10000
+  takeMVar fired >>= putStrLn

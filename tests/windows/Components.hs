@@ -1,5 +1,5 @@
--- | Prints what packages consist of on 64-bit Windows, as Cabal itself sees it: a line with component, field and value
--- for each module, C file, option and dependency. Test suites are left out, and what is not buildable there.
+-- | Prints the parts of packages on 64-bit Windows, as Cabal itself computes them: a line with component, field and value
+-- for each module, C file, option and dependency. Leaves out test suites and components that are not buildable there.
 --
 -- > runghc Components.hs millrace/millrace.cabal
 module Main (main) where
@@ -25,7 +25,7 @@ describe path = do
   let spec = ComponentRequestedSpec {testsRequested = False, benchmarksRequested = False}
       compiler = unknownCompilerInfo buildCompilerId NoAbiTag
   case finalizePD mempty spec (const True) (Platform X86_64 Windows) compiler [] general of
-    Left missing -> error (path ++ ": unsatisfied on Windows: " ++ show missing)
+    Left missing -> error (path ++ ": cannot be configured for Windows: " ++ show missing)
     Right (package, _) -> do
       let name = prettyShow (pkgName (specVersionless package))
       mapM_ (putStr . component name . libraryFields) (library package)

@@ -1,7 +1,7 @@
 /*
- * calls.c: runs the C files that the Haskell packages have for Windows: sockets, what is known of connections, files and
- * the core's operations on these, and chance.
- * scripts/check-windows links it with them and runs it under Wine. Says what is not as it should be; 0 if nothing is.
+ * calls.c: tests the C files that the Haskell packages have for Windows: sockets, information about connections, files
+ * and the core's operations on them, and random numbers. scripts/check-windows links it with them and runs it under Wine.
+ * It prints each failed check and exits with 1 if there are any.
  */
 #include "entry_windows.h"
 #include "files.h"
@@ -20,12 +20,12 @@ static int failures;
 #define CHECK(condition)                                              \
     do {                                                              \
         if (!(condition)) {                                           \
-            printf("calls.c:%d: not so: %s\n", __LINE__, #condition); \
+            printf("calls.c:%d: failed: %s\n", __LINE__, #condition); \
             failures++;                                               \
         }                                                             \
     } while (0)
 
-/* Asks again, for twenty seconds at most, until the answer is yes. */
+/* Repeats a question until its answer is yes, for twenty seconds at most. */
 static bool becomes(int (*question)(int), int descriptor)
 {
     for (int i = 0; i < 2000; i++) {
@@ -82,14 +82,14 @@ static void files_are_read(void)
     CHECK(http_file_open(L"NUL", &file) == -EACCES);
 }
 
-static void chance_differs(void)
+static void random_bytes_differ(void)
 {
     uint8_t bytes[2][7] = {{0}};
     CHECK(http_random_fill(bytes[0], 7) == 0 && http_random_fill(bytes[1], 7) == 0);
     CHECK(memcmp(bytes[0], bytes[1], 7) != 0);
 }
 
-/* Operations of the core on one file that mrh_open opened. */
+/* A file opened by mrh_open, and a loop of the core for operations on it. */
 typedef struct opened {
     mr_group *group;
     mr_loop *loop;
@@ -127,7 +127,7 @@ static void close_opened(opened *f)
     mr_group_destroy(f->group);
 }
 
-/* Is there exactly this name in the directory that we are in? */
+/* Whether the current directory contains exactly this name. */
 static bool is_listed(const wchar_t *name)
 {
     WIN32_FIND_DATAW found;
@@ -135,7 +135,7 @@ static bool is_listed(const wchar_t *name)
     return search != INVALID_HANDLE_VALUE && FindClose(search) && wcscmp(found.cFileName, name) == 0;
 }
 
-/* Only a handle that is not for overlapped operations has a position that they move. */
+/* Overlapped operations do not move the file's position. */
 static int64_t position_of(const opened *f)
 {
     LARGE_INTEGER position = {.QuadPart = -1};
@@ -143,7 +143,7 @@ static int64_t position_of(const opened *f)
     return position.QuadPart;
 }
 
-static void files_are_refused(void)
+static void wrong_calls_fail(void)
 {
     CHECK(has_error(mrh_open(L"nothing", MRH_FOR_READING), ENOENT));
     CHECK(has_error(mrh_open(L"nowhere\\file", MRH_FOR_UPDATING), ENOENT));
@@ -184,10 +184,10 @@ static void files_are_written(void)
     CHECK(perform(&f, MR_WRITE_FILE, "x", 1, 0) == -EACCES);
     close_opened(&f);
 
-    f = open_for(name, MRH_FOR_UPDATING); /* keeps what there is */
+    f = open_for(name, MRH_FOR_UPDATING); /* keeps the content */
     CHECK(mrh_file_size(f.descriptor) == 13);
     close_opened(&f);
-    f = open_for(name, MRH_FOR_WRITING); /* does not */
+    f = open_for(name, MRH_FOR_WRITING); /* removes the content */
     CHECK(mrh_file_size(f.descriptor) == 0);
     CHECK(perform(&f, MR_WRITE_FILE, "new", 3, 0) == 3);
     CHECK(mrh_remove(name) == 0);
@@ -195,7 +195,7 @@ static void files_are_written(void)
     close_opened(&f);
     CHECK(!is_listed(name));
 
-    int unused = mrh_open(name, MRH_FOR_WRITING); /* creates it, too */
+    int unused = mrh_open(name, MRH_FOR_WRITING); /* creates it, as MRH_FOR_UPDATING does */
     CHECK(mrh_close(unused) == 0 && is_listed(name));
     CHECK(has_error(mrh_close(unused), EBADF));
 }
@@ -227,8 +227,8 @@ int main(void)
         return 1;
     sockets_are_set_up();
     files_are_read();
-    chance_differs();
-    files_are_refused();
+    random_bytes_differ();
+    wrong_calls_fail();
     files_are_written();
     entries_are_held();
     return failures != 0;

@@ -1,4 +1,4 @@
-/* rts.c: what our C files take from GHC's run-time system, so that they can be linked for Windows without it. */
+/* rts.c: stands in for the parts of GHC's run-time system that the C files use, so that they can be linked for Windows. */
 #include <Rts.h>
 
 uint32_t enabled_capabilities;

@@ -1,4 +1,4 @@
--- | A server for an application, and the clients that talk to it.
+-- | Serves an application, and sends requests to it.
 module Clients (serving, get, post, curl) where
 
 import qualified Data.ByteString.Lazy as L
@@ -10,17 +10,17 @@ import qualified Network.Wai.Handler.Millrace as Millrace
 import System.Exit (ExitCode (..))
 import System.Process (readProcessWithExitCode)
 
--- | Serves an application on Millrace while the action, which gets the address, runs.
+-- | Serves an application on Millrace while an action runs, which is given the address.
 serving :: IO Application -> (String -> IO a) -> IO a
 serving application use = Millrace.withApplication application (\number -> use ("http://127.0.0.1:" ++ show number))
 
--- | Status and body, by http-client.
+-- | Status and body of a GET request, made with http-client.
 get :: String -> IO (Int, L.ByteString)
 get address = do
   request <- parseRequest address
   exchange request
 
--- | The same for a body of the given media type.
+-- | The same for a POST request with a body of the given media type.
 post :: String -> String -> L.ByteString -> IO (Int, L.ByteString)
 post address kind body = do
   request <- parseRequest address
@@ -32,7 +32,7 @@ exchange request = do
   response <- httpLbs request manager
   return (statusCode (responseStatus response), responseBody response)
 
--- | What curl prints; fails if curl does.
+-- | The output of curl. Fails if curl fails.
 curl :: [String] -> IO String
 curl arguments = do
   (code, output, errors) <- readProcessWithExitCode "curl" (["-sS", "--max-time", "10", "--noproxy", "*"] ++ arguments) ""

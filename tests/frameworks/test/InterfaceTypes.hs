@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 {-# LANGUAGE RankNTypes #-}
 
--- | The names, types and defaults of Warp's interface are ours too: what compiles here holds.
+-- | Millrace has the names, types and defaults of Warp's interface. This module compiles only if it does.
 module InterfaceTypes (spec) where
 
 import Control.Exception (SomeException, evaluate)
@@ -17,7 +17,7 @@ spec = describe "Warp's interface" $ do
     length setters `shouldBe` 28
   it "has entry points of the same names and types" $
     evaluate (length entryPoints) `shouldReturn` 7
-  it "has the same defaults, where they can be seen" $ do
+  it "has the same defaults, where a function returns them" $ do
     Millrace.getPort Millrace.defaultSettings `shouldBe` Warp.getPort Warp.defaultSettings
     Millrace.getHost Millrace.defaultSettings `shouldBe` Warp.getHost Warp.defaultSettings
     Millrace.getGracefulShutdownTimeout Millrace.defaultSettings `shouldBe` Warp.getGracefulShutdownTimeout Warp.defaultSettings
@@ -28,7 +28,7 @@ type WarpChange = Warp.Settings -> Warp.Settings
 
 type MillraceChange = Millrace.Settings -> Millrace.Settings
 
--- Two setters that take the same.
+-- Two setters with arguments of the same type.
 same :: (a -> WarpChange) -> (a -> MillraceChange) -> ()
 same _ _ = ()
 
@@ -67,7 +67,7 @@ setters =
     switch Warp.setHTTP2Disabled Millrace.setHTTP2Disabled
   ]
 
--- A function of rank 2 has to be wrapped to be passed on.
+-- A function of rank 2 can be passed to 'same' only inside a newtype.
 newtype Fork = Fork (((forall a. IO a -> IO a) -> IO ()) -> IO ())
 
 forkWarp :: Fork -> WarpChange

@@ -1,4 +1,4 @@
--- | All tests of the package.
+-- | Runs all tests of the package.
 module Main (main) where
 
 import qualified InterfaceTypes
@@ -15,9 +15,9 @@ import qualified YesodSpec
 main :: IO ()
 main = hSetBuffering stdout LineBuffering >> hspec (around_ limited specs)
 
--- A test that hangs fails, with its name.
+-- A test that hangs fails, so that its name is printed.
 limited :: IO () -> IO ()
-limited test = timeout 180000000 test >>= maybe (expectationFailure "not done after 180 s") return
+limited test = timeout 180000000 test >>= maybe (expectationFailure "the test took longer than 180 s") return
 
 specs :: Spec
 specs = do

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The middleware of wai-extra.
+-- | The middleware of wai-extra, on Millrace.
 module MiddlewareSpec (spec) where
 
 import Clients
@@ -32,11 +32,11 @@ spec = describe "wai-extra" $ do
   it "autohead answers HEAD" $
     serving (return (autohead text)) $ \address ->
       curl ["-I", "-o", "/dev/null", "-w", "%{http_code}", address] `shouldReturn` "200"
-  it "basicAuth asks and lets in" $
+  it "basicAuth refuses without a password and accepts the right one" $
     serving (return (basicAuth (\user key -> return (user == "u" && key == "p")) "realm" text)) $ \address -> do
       get address >>= (`shouldBe` 401) . fst
       curl ["-u", "u:p", "-o", "/dev/null", "-w", "%{http_code}", address] `shouldReturn` "200"
-  it "timeout interrupts, and the connection goes on" $
+  it "timeout interrupts, and the connection continues" $
     serving (return (timeout 1 slow)) $ \address ->
       curl ["-o", "/dev/null", "-w", "%{http_code} ", address ++ "/slow", "-o", "/dev/null", address ++ "/fast"] `shouldReturn` "503 200 "
   it "requestSizeLimit refuses with a 413" $ do
@@ -53,7 +53,7 @@ spec = describe "wai-extra" $ do
     logger <- mkRequestLogger def {outputFormat = Apache Logger.FromSocket, Logger.destination = Callback (putMVar logged . fromLogStr), Logger.autoFlush = True}
     serving (return (logger text)) $ \address -> do
       _ <- get (address ++ "/path")
-      -- It logs when the response is on its way already.
+      -- It logs after the response has been sent.
       takeMVar logged >>= (`shouldSatisfy` B.isInfixOf "\"GET /path HTTP/1.1\" 200")
   it "event sources stream, one event after the other" $ do
     left <- newIORef [ServerEvent Nothing Nothing ["one"], ServerEvent Nothing Nothing ["two"], CloseEvent]

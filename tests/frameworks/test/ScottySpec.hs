@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Scotty.
+-- | An application written with Scotty, on Millrace.
 module ScottySpec (spec) where
 
 import Clients
@@ -17,7 +17,7 @@ spec = describe "Scotty" $ do
       curl ["-d", "a=1&b=two%20words", address ++ "/form"] `shouldReturn` "1, two words"
       get (address ++ "/nowhere") >>= (`shouldBe` 404) . fst
       get (address ++ "/teapot") `shouldReturn` (418, "short and stout")
-  it "answers errors of handlers, on a connection that goes on" $
+  it "answers errors of handlers, and the connection continues" $
     serving (Scotty.scottyApp application) $ \address ->
       curl ["-o", "/dev/null", "-w", "%{http_code} ", address ++ "/error", "-o", "/dev/null", address ++ "/hello/x?times=1"] `shouldReturn` "500 200 "
   where

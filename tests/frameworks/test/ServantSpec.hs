@@ -2,7 +2,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 {-# LANGUAGE TypeOperators #-}
 
--- | Servant.
+-- | An application written with Servant, on Millrace.
 module ServantSpec (spec) where
 
 import Clients

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Files by wai-app-static.
+-- | Files served by wai-app-static, on Millrace.
 module StaticSpec (spec) where
 
 import Clients

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | WebSockets by wai-websockets.
+-- | WebSockets with wai-websockets, on Millrace.
 module WebSocketSpec (spec) where
 
 import Clients
@@ -28,7 +28,7 @@ spec = describe "wai-websockets" $ do
             echoed <- WebSockets.receiveData connection
             echoed == message `shouldBe` True
           WebSockets.sendClose connection ("bye" :: L.ByteString)
-  it "survives a connection that is idle for longer than the server's timeout" $
+  it "keeps a connection that is idle for longer than the server's timeout" $
     Millrace.withApplicationSettings (Millrace.setTimeout 1 Millrace.defaultSettings) (return application) $ \port ->
       WebSockets.runClient "127.0.0.1" port "/" $ \connection -> do
         echo connection "one"

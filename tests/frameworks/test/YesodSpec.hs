@@ -4,10 +4,10 @@
 {-# LANGUAGE TemplateHaskell #-}
 {-# LANGUAGE TypeFamilies #-}
 {-# LANGUAGE ViewPatterns #-}
--- mkYesod makes more than is used here.
+-- mkYesod generates definitions that are not used here.
 {-# OPTIONS_GHC -Wno-unused-top-binds #-}
 
--- | Yesod.
+-- | An application written with Yesod, on Millrace.
 module YesodSpec (spec) where
 
 import Clients
@@ -27,7 +27,7 @@ mkYesod
 /stream StreamR GET
 |]
 
--- Without sessions: they would write a key into the working directory.
+-- No sessions, because they would write a key into the working directory.
 instance Yesod Site where
   makeSessionBackend _ = return Nothing
 
@@ -51,7 +51,7 @@ spec = describe "Yesod" $ do
       (status, "<p>A page" `isPartOf` body) `shouldBe` (200, True)
       get (address ++ "/name/a%20b") `shouldReturn` (200, "name: a b")
       get (address ++ "/nowhere") >>= (`shouldBe` 404) . fst
-  it "reads forms, refuses what is too large, and goes on" $
+  it "reads forms, and refuses one that is too large" $
     serving (toWaiApp Site) $ \address -> do
       curl ["-d", "field=value", address ++ "/upload"] `shouldReturn` "value"
       curl ["-F", "field=multipart", address ++ "/upload"] `shouldReturn` "multipart"

@@ -1,4 +1,4 @@
--- | A double of base's module of this name, which is empty on other systems than Windows: for typechecking only.
+-- | Stands in for base's module of this name, which is empty on systems other than Windows. For typechecking only.
 module GHC.ConsoleHandler (Handler (..), ConsoleEvent (..), installHandler) where
 
 data Handler = Default | Ignore | Catch (ConsoleEvent -> IO ())
