@@ -21,6 +21,7 @@ import qualified LimitSpec
 import qualified ParserSpec
 import qualified PipelineSpec
 import qualified ProxySpec
+import qualified RepresentationSpec
 import qualified ResourceSpec
 import qualified ResponseSpec
 import qualified ShutdownSpec
@@ -57,6 +58,7 @@ specs = do
   ConnectionSpec.spec
   ResponseSpec.spec
   FileSpec.spec
+  RepresentationSpec.spec
   FaultSpec.spec
   TimeSpec.spec
   ShutdownSpec.spec

@@ -1,14 +1,14 @@
--- | What paths are answered with: small files in memory, large ones held open. Must not know: WAI, sockets.
+-- | What paths are answered with: small files in memory, large files held open. Must not know: WAI, sockets.
 --
--- Finding a file costs a dozen system calls, which is most of what a small one costs. So the representations of a file are
--- kept for a short time, after which its path is looked up again: what is served was found by the same checks as anything
--- else, not longer ago than that. What is held is bytes and descriptors, not names: whatever becomes of the path
--- meanwhile, a cached answer cannot lead anywhere else.
+-- Finding a file costs a dozen system calls, which is most of what a small answer costs. So the variants of a file are kept for
+-- a short time, and then its path is looked up again. The checks of that look-up hold for what is served, as they were at most
+-- so long ago. The cache holds bytes and descriptors, not names. So a cached answer cannot lead anywhere else, whatever becomes
+-- of the path meanwhile.
 module Millrace.Cli.FileCache
   ( FileCache,
     newFileCache,
     Kept (..),
-    representations,
+    variants,
     letGo,
     withCached,
     remember,
@@ -19,57 +19,56 @@ where
 import Control.Exception (bracket, mask_)
 import Control.Monad (when)
 import Data.ByteString (ByteString)
-import Millrace.Cli.Representation
+import Millrace.Cli.Variant (Variant, heldBytes)
 import Millrace.Http.Expiring (Expiring, newExpiring, recall)
 import qualified Millrace.Http.Expiring as Expiring
 import Millrace.Http.Shared
 
--- | What paths are answered with.
+-- | The variants of files, by the paths of requests.
 --
 -- @since 0.1.0
 newtype FileCache = FileCache (Expiring ByteString Kept)
 
--- | The representations of one file, in all its codings.
+-- | The variants of one file, in all its codings.
 --
 -- @since 0.1.0
 data Kept
-  = -- | for as long as anybody has them
-    InMemory [Representation]
-  | -- | some of them in files, for as long as anybody needs them
-    Open (Shared [Representation])
+  = -- | All of them in memory.
+    InMemory [Variant]
+  | -- | Some of them in open files, which are closed when the last user lets go.
+    Open (Shared [Variant])
 
--- | An empty cache whose files are looked up again after so many microseconds. It takes at most 32 MiB and 128
--- descriptors.
+-- | An empty cache. Files are looked up again after so many microseconds. The cache takes at most 32 MiB and 128 descriptors.
 --
 -- @since 0.1.0
 newFileCache :: Int -> IO FileCache
 newFileCache lifetimeMicros = FileCache <$> newExpiring lifetimeMicros weightMax letGo
 
--- | The caller does not need it any more.
+-- | Says that the caller does not need the variants any more.
 --
 -- @since 0.1.0
 letGo :: Kept -> IO ()
 letGo (InMemory _) = pure ()
 letGo (Open files) = release files
 
--- | What was kept.
+-- | The variants that were kept.
 --
 -- @since 0.1.0
-representations :: Kept -> [Representation]
-representations (InMemory held) = held
-representations (Open files) = sharedValue files
+variants :: Kept -> [Variant]
+variants (InMemory held) = held
+variants (Open files) = sharedValue files
 
--- | Longer files, in bytes, are held open instead of in memory.
+-- | Files with more bytes than this are held open instead of in memory.
 --
 -- @since 0.1.0
 memoryBytesMax :: Integer
 memoryBytesMax = 65536
 
--- | Hands over what was remembered for a path, if it is still valid. It stays open until the action ends, normally or not.
--- O(log number of entries).
+-- | Hands over the variants that were remembered for a path, if their time is not over. Files stay open until the action ends,
+-- normally or not. O(log number of entries).
 --
 -- @since 0.1.0
-withCached :: FileCache -> ByteString -> (Maybe [Representation] -> IO a) -> IO a
+withCached :: FileCache -> ByteString -> (Maybe [Variant] -> IO a) -> IO a
 withCached (FileCache entries) path use = do
   found <- recall entries path
   case found of
@@ -78,8 +77,7 @@ withCached (FileCache entries) path use = do
     Just (Open files) -> bracket (retain files) (\alive -> when alive (release files)) $ \alive ->
       use (if alive then Just (sharedValue files) else Nothing)
 
--- | Remembers something, which the caller still has to let go of. When there would be too much, everything else is
--- forgotten.
+-- | Remembers variants. The caller must still let go of them. When there would be too much, everything else is forgotten.
 --
 -- @since 0.1.0
 remember :: FileCache -> ByteString -> Kept -> IO ()
@@ -87,10 +85,10 @@ remember (FileCache entries) path kept = mask_ $ do
   alive <- case kept of
     InMemory _ -> pure True
     Open files -> retain files
-  when alive (Expiring.remember entries path (sum (map weight (representations kept))) kept)
+  when alive (Expiring.remember entries path (sum (map weight (variants kept))) kept)
 
--- One that is not in memory holds a descriptor.
-weight :: Representation -> Int
+-- A variant that is not in memory holds a descriptor.
+weight :: Variant -> Int
 weight = maybe (weightMax `quot` 128) (max 1) . heldBytes
 
 weightMax :: Int

@@ -18,7 +18,7 @@ import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word64)
 import GHC.Clock (getMonotonicTimeNSec)
 import Millrace.Cli.Json (Json (..), renderJson)
-import Millrace.Cli.Representation (refusal)
+import Millrace.Cli.Refusal (refusal)
 import Millrace.Cli.Tally
 import Millrace.Manager
 import Network.HTTP.Types

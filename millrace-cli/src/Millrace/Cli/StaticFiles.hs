@@ -29,9 +29,10 @@ import Millrace.Cli.Entry
 import Millrace.Cli.FileCache
 import Millrace.Cli.Listing
 import Millrace.Cli.MediaType (mediaType, ownCoding)
-import Millrace.Cli.Representation
+import Millrace.Cli.Refusal
 import Millrace.Cli.RequestPath
 import Millrace.Cli.Root
+import Millrace.Cli.Variant
 import Millrace.Http.Date (Seconds, currentSeconds)
 import Millrace.Http.Shared (share)
 import Network.HTTP.Types
@@ -90,8 +91,8 @@ staticFiles site request respond
       Just kept -> do
         let chosen = choose request kept
         -- A coded file that is older than the file itself is of an earlier state.
-        current <- and <$> mapM isCurrent (head kept : [chosen | isJust (representationCoding chosen)])
-        if current then Just <$> (answerWith chosen request >>= respond) else pure Nothing
+        current <- and <$> mapM isCurrent (head kept : [chosen | isJust (variantCoding chosen)])
+        if current then Just <$> respondWithVariant chosen request respond else pure Nothing
     look = case parseRequestPath (rawPathInfo request) of
       Left Malformed -> respond (refusal badRequest400 [])
       Left Unservable -> respond (refusal notFound404 [])
@@ -148,16 +149,16 @@ serveFile site names file request respond = do
       bracket (keepAll site names now file) (mapM_ letGo) $ \case
         Just kept -> do
           remember cache (ByteString.copy path) kept
-          answerWith (choose request (representations kept)) request >>= respond
+          respondWithVariant (choose request (variants kept)) request respond
         Nothing -> serveBest site names now file request respond
     _ -> serveBest site names now file request respond
   where
     path = rawPathInfo request
 
 -- The first is the one without a coding.
-choose :: Request -> [Representation] -> Representation
-choose request kept = case preferredCoding (requestHeaders request) (mapMaybe representationCoding kept) of
-  wanted@(Just _) -> fromMaybe plain (find ((== wanted) . representationCoding) kept)
+choose :: Request -> [Variant] -> Variant
+choose request kept = case preferredCoding (requestHeaders request) (mapMaybe variantCoding kept) of
+  wanted@(Just _) -> fromMaybe plain (find ((== wanted) . variantCoding) kept)
   Nothing -> plain
   where
     plain = head kept
@@ -167,10 +168,9 @@ choose request kept = case preferredCoding (requestHeaders request) (mapMaybe re
 keepAll :: Site -> [ByteString] -> Seconds -> OpenFile -> IO (Maybe Kept)
 keepAll site names now file = do
   coded <- mapM keepCoded codings
-  let several = any isKept coded
-  plain <- keepOne site names (represent several Nothing) (\found -> openFileNumber found == openFileNumber file)
+  plain <- keepOne site names (variantOf (alternativesOf (any isKept coded)) Nothing) (\found -> openFileNumber found == openFileNumber file)
   let outcomes = plain : coded
-      found = [representation | Keeping representation _ <- outcomes]
+      found = [variant | Keeping variant _ <- outcomes]
       close = sequence_ [closing | Keeping _ closing <- outcomes]
   case plain of
     Keeping _ _
@@ -179,12 +179,12 @@ keepAll site names now file = do
       | otherwise -> Just . Open <$> share close found
     _ -> Nothing <$ close
   where
-    represent several coding = fromFile now (mediaType (last names)) (ownCoding (last names)) coding several
-    keepCoded coding = keepOne site (codedNames names coding) (represent True (Just coding)) (`isOfSameState` file)
+    variantOf alternatives coding = fromFile now (mediaType (last names)) (Coded (ownCoding (last names)) coding alternatives)
+    keepCoded coding = keepOne site (codedNames names coding) (variantOf DependsOnClient (Just coding)) (`isOfSameState` file)
 
 -- Whether a file is kept, in memory or open, and how to close it then.
 data Keeping
-  = Keeping Representation (IO ())
+  = Keeping Variant (IO ())
   | NotThere
   | Refused
 
@@ -198,19 +198,19 @@ isRefused outcome = case outcome of
 
 -- One file, if it is what is wanted. Refused is what changes meanwhile, cannot be looked up, or is too large to be kept. To
 -- be called masked.
-keepOne :: Site -> [ByteString] -> (OpenFile -> Representation) -> (OpenFile -> Bool) -> IO Keeping
-keepOne site names represent isWanted = do
+keepOne :: Site -> [ByteString] -> (OpenFile -> Variant) -> (OpenFile -> Bool) -> IO Keeping
+keepOne site names variantOf isWanted = do
   (entry, close) <- openEntry (siteRoot site) names
   case entry of
     Right (File found)
       | not (isWanted found) -> NotThere <$ close
       | toInteger (openFileSize found) <= memoryBytesMax -> inMemory found `finally` close
-      | mayStayOpen -> pure (Keeping (represent found) close)
+      | mayStayOpen -> pure (Keeping (variantOf found) close)
       | otherwise -> Refused <$ close
     Left problem | not (isAbsence problem) -> Refused <$ close
     _ -> NotThere <$ close
   where
-    inMemory found = either unreadable held <$> try (uninterruptibleMask_ (hold (represent found)))
+    inMemory found = either unreadable held <$> try (uninterruptibleMask_ (hold (variantOf found)))
     held = maybe Refused (`Keeping` pure ())
     unreadable :: IOException -> Keeping
     unreadable _ = Refused
@@ -223,12 +223,12 @@ keepOne site names represent isWanted = do
 serveBest :: Site -> [ByteString] -> Seconds -> OpenFile -> Application
 serveBest site names now file request respond = do
   found <- catMaybes <$> mapM (\coding -> withCoded site names file coding (const (pure coding))) codings
-  let represent = fromFile now (mediaType (last names)) (ownCoding (last names))
-      plain = represent Nothing (not (null found)) file
-      send representation = answerWith representation request >>= respond
+  let variantOf alternatives coding = fromFile now (mediaType (last names)) (Coded (ownCoding (last names)) coding alternatives)
+      plain = variantOf (alternativesOf (not (null found))) Nothing file
+      send variant = respondWithVariant variant request respond
   case preferredCoding (requestHeaders request) found of
     Nothing -> send plain
-    Just coding -> withCoded site names file coding (send . represent (Just coding) True) >>= maybe (send plain) pure
+    Just coding -> withCoded site names file coding (send . variantOf DependsOnClient (Just coding)) >>= maybe (send plain) pure
 
 -- The file in this coding, if there is one.
 withCoded :: Site -> [ByteString] -> OpenFile -> Coding -> (OpenFile -> IO a) -> IO (Maybe a)
@@ -236,6 +236,9 @@ withCoded site names file coding use =
   withEntry (siteRoot site) (codedNames names coding) $ \case
     Right (File found) | found `isOfSameState` file -> Just <$> use found
     _ -> pure Nothing
+
+alternativesOf :: Bool -> Alternatives
+alternativesOf hasOthers = if hasOthers then DependsOnClient else SameForAll
 
 codedNames :: [ByteString] -> Coding -> [ByteString]
 codedNames names coding = init names ++ [last names <> codingExtension coding]

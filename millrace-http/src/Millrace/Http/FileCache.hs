@@ -1,9 +1,9 @@
 -- |
 -- Open descriptors of files, and facts about files, kept for a while if the settings say so. Must not know: requests, sockets.
 --
--- A kept descriptor is counted by those who use it, and closed by the last one: its number cannot come to mean another
--- file under the hands of somebody who is still sending.
-module Millrace.Http.FileCache (FileCache, OpenFile (..), FileInfo (..), newFileCache, closeFileCache, withOpenFile, fileInfo, fileError) where
+-- A kept descriptor counts its users, and the last one closes it. So its number cannot come to mean another file while a
+-- thread still sends the first one.
+module Millrace.Http.FileCache (FileCache, OpenFile (..), FileFacts (..), FileInfo (..), newFileCache, closeFileCache, withOpenFile, fileInfo, fileError) where
 
 import Control.Exception (bracket, throwIO)
 import Control.Monad (unless, (>=>))
@@ -13,10 +13,9 @@ import Foreign.C.Error (Errno (..), eNOENT, errnoToIOError)
 import Foreign.C.Types (CInt, CTime (..))
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, castPtr)
-import Millrace.Http.Date (formatHttpDate)
+import Millrace.Http.Date (Seconds, formatHttpDate)
 import Millrace.Http.Exception (usingFile)
 import Millrace.Http.Expiring
-import Millrace.Http.File (FileFacts (..))
 import Millrace.Http.Foreign
 import Millrace.Http.Shared
 import Network.HTTP.Date (HTTPDate, epochTimeToHTTPDate)
@@ -33,7 +32,15 @@ data FileCache = FileCache
 -- | A descriptor and what it shows now.
 data OpenFile = OpenFile !Int32 !FileFacts
 
--- | What is known of a file.
+-- | What is known about a file.
+data FileFacts = FileFacts
+  { -- | Bytes.
+    factsSize :: !Integer,
+    -- | The time of the last modification.
+    factsModified :: !Seconds
+  }
+
+-- | What is known about a file.
 --
 -- @since 0.1.0
 data FileInfo = FileInfo

@@ -126,6 +126,7 @@ module Network.Wai.Handler.Millrace
     setFileInfoCacheDuration,
 
     -- ** Less strict
+    -- $representations
     -- $lenience
     setAllowBareLineFeed,
     setAllowFolding,
@@ -175,6 +176,16 @@ module Network.Wai.Handler.Millrace
     isConnected,
     onDisconnect,
 
+    -- * Conditional requests and ranges
+    -- $representations
+    Representation,
+    bytesRepresentation,
+    fileRepresentation,
+    respondWith,
+    Validators (..),
+    EntityTag (..),
+    Strength (..),
+
     -- * Exceptions
     InvalidRequest (..),
     InvalidResponse (..),
@@ -201,8 +212,11 @@ where
 import Data.Version (showVersion)
 import Millrace.Http.Answer.Observer
 import Millrace.Http.Context
+import Millrace.Http.EntityTag (EntityTag (..), Strength (..))
 import Millrace.Http.Exception
 import Millrace.Http.FileCache (FileInfo (..))
+import Millrace.Http.Precondition (Validators (..))
+import Millrace.Http.Representation
 import Millrace.Http.Server.Listener
 import Millrace.Http.Server.Run
 import Millrace.Http.Server.Settings

@@ -1,0 +1,158 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | A file in one content coding, ready to be answered with. "Millrace.Http.Representation" decides about conditional requests
+-- and ranges. Must not know: paths.
+module Millrace.Cli.Variant
+  ( Variant,
+    Coded (..),
+    Alternatives (..),
+    variantCoding,
+    heldBytes,
+    isCurrent,
+    fromFile,
+    hold,
+    respondWithVariant,
+  )
+where
+
+import Control.Exception (IOException, try)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Builder (byteString, char7, toLazyByteString, word64Hex)
+import qualified Data.ByteString.Lazy as Lazy
+import Data.Int (Int64)
+import Data.Maybe (maybeToList)
+import Millrace.Cli.ContentCoding (Coding (..))
+import Millrace.Cli.Entry
+import Millrace.Cli.Refusal (noSniffing)
+import Millrace.File (Mode (ForReading), readAt, withFile)
+import Millrace.Http.Date (Seconds)
+import Millrace.Http.EntityTag (EntityTag (..), Strength (..))
+import Millrace.Http.Precondition (Validators (..), modificationTime)
+import Millrace.Http.Representation
+import Network.HTTP.Types
+import Network.HTTP.Types.Header (hVary)
+import Network.Wai
+
+-- | A file in one content coding.
+--
+-- @since 0.1.0
+data Variant = Variant
+  { -- | The coding that was chosen for the client, if any.
+    variantCoding :: Maybe Coding,
+    variantValidators :: Validators,
+    -- | Of a 200 response.
+    variantFields :: ResponseHeaders,
+    -- | Size in bytes and time of change of the file.
+    variantState :: (Int64, Nanoseconds),
+    variantSource :: Source,
+    variantRepresentation :: Representation
+  }
+
+data Source
+  = InFile OpenFile
+  | -- | So many bytes.
+    InMemory Int
+
+-- | How the content of a file is coded.
+--
+-- @since 0.1.0
+data Coded = Coded
+  { -- | The coding that the file has for all clients.
+    codedAlways :: Maybe ByteString,
+    -- | The coding that was chosen for the client, applied after the other one.
+    codedByChoice :: Maybe Coding,
+    codedAlternatives :: Alternatives
+  }
+
+-- | Whether a client that accepts other codings may get other bytes.
+--
+-- @since 0.1.0
+data Alternatives
+  = SameForAll
+  | DependsOnClient
+  deriving (Eq, Show)
+
+-- | How many bytes a variant holds in memory. 'Nothing' if its bytes are in an open file.
+--
+-- @since 0.1.0
+heldBytes :: Variant -> Maybe Int
+heldBytes variant = case variantSource variant of
+  InFile _ -> Nothing
+  InMemory count -> Just count
+
+-- | Is the file still what the variant was made from? Somebody may write to a file that is held open, and a file of a network
+-- may be gone. Bytes in memory stay current.
+--
+-- @since 0.1.0
+isCurrent :: Variant -> IO Bool
+isCurrent variant = case variantSource variant of
+  InMemory _ -> pure True
+  InFile file -> either unknown (== variantState variant) <$> try (openFileState file)
+  where
+    unknown :: IOException -> Bool
+    unknown _ = False
+
+-- | @fromFile now contentType coded file@: an open file as it is at this time, which must be that of the clock behind the Date
+-- field. That clock is a little late, and a time in the future must not be announced as Last-Modified (RFC 9110 section
+-- 8.8.2.1). The variant may be used only while the file is held open.
+--
+-- The entity tag is made of the time of change, to the nanosecond, the size and the coding. So it is the same on every machine
+-- that has a copy of the file with the same time. Another file of the same size and time has the same tag: a tool that sets
+-- the times of files must not give two states of one file the same time. Some tools give all files the same time
+-- ('modificationTime'); such a file has neither tag nor date.
+--
+-- The tag of a file that was changed less than two seconds ago is weak. Such a file may change again without a new time of
+-- change: some file systems keep whole seconds, and the kernel's clock for this is coarse.
+--
+-- @since 0.1.0
+fromFile :: Seconds -> ByteString -> Coded -> OpenFile -> Variant
+fromFile now contentType (Coded always chosen alternatives) file =
+  Variant
+    { variantCoding = chosen,
+      variantValidators = validators,
+      variantFields = fields,
+      variantState = (openFileSize file, modified),
+      variantSource = InFile file,
+      variantRepresentation = fileRepresentation validators fields (openFilePath file) (toInteger (openFileSize file))
+    }
+  where
+    fields =
+      [(hContentType, contentType), noSniffing]
+        ++ [(hContentEncoding, ByteString.intercalate ", " applied) | not (null applied)]
+        ++ [(hVary, "Accept-Encoding") | alternatives == DependsOnClient]
+    applied = maybeToList always ++ map codingName (maybeToList chosen)
+    validators = Validators (tag <$ lastModified) lastModified isSettled
+    modified = openFileModified file
+    isSettled = modified < 1000000000 * now - 2000000000
+    lastModified = min now <$> modificationTime (modified `div` 1000000000)
+    tag = EntityTag (if isSettled then Strong else Weak) tagText
+    tagText =
+      Lazy.toStrict . toLazyByteString $
+        word64Hex (fromIntegral modified)
+          <> char7 '-'
+          <> word64Hex (fromIntegral (openFileSize file))
+          <> foldMap ((char7 '-' <>) . byteString . codingName) chosen
+
+-- | The same variant with its bytes in memory, where they stay valid. 'Nothing' if the file has changed meanwhile.
+--
+-- @since 0.1.0
+hold :: Variant -> IO (Maybe Variant)
+hold variant = case variantSource variant of
+  InMemory _ -> pure (Just variant)
+  InFile file -> do
+    bytes <- withFile (openFilePath file) ForReading $ \opened -> readAt opened 0 (max 1 (fromIntegral (openFileSize file)))
+    state <- openFileState file
+    pure (if state == variantState variant && ByteString.length bytes == fromIntegral (fst state) then Just (holding bytes) else Nothing)
+  where
+    holding bytes =
+      variant
+        { variantSource = InMemory (ByteString.length bytes),
+          variantRepresentation = bytesRepresentation (variantValidators variant) (variantFields variant) bytes
+        }
+
+-- | Answers a GET or HEAD request.
+--
+-- @since 0.1.0
+respondWithVariant :: Variant -> Application
+respondWithVariant = respondWith . variantRepresentation
