@@ -62,7 +62,7 @@ unsigned mr_carriers_count(void);
 typedef void mr_uncovered_call(void *argument, const char *object, const char *function);
 
 /*
- * Visits each function of libc that may block, is not shadowed, and is imported by the program or a library that is
+ * Visits each function of libc that may block, is not interposed, and is imported by the program or a library that is
  * loaded now. `visit` may be NULL. Returns how many there are. An import is no call: it says where to look.
  */
 unsigned mr_uncovered_calls(mr_uncovered_call *visit, void *argument);
@@ -107,7 +107,7 @@ unsigned mr_fiber_carrier(const mr_fiber *fiber);
 void *mr_fiber_argument(const mr_fiber *fiber, void *(*run)(void *argument));
 
 /*
- * From here to mr_fiber_leave_thread the running fiber is a plain part of its carrier's OS thread: shadowed calls are
+ * From here to mr_fiber_leave_thread the running fiber is a plain part of its carrier's OS thread: interposed calls are
  * libc's, what waits holds up the carrier, and the mask of signals is the carrier's. For code that keeps accounts of OS
  * threads, as run-time systems of other languages do. Returns what mr_fiber_leave_thread takes; NULL (on an OS thread, or
  * if nested) is fine there.
@@ -125,7 +125,7 @@ int mr_fiber_sleep_until(uint64_t deadline_ns);
 int mr_fiber_sleep(uint64_t duration_ns);
 
 /*
- * Makes the wait in which a fiber is parked, or else its next one, end with `error` (EINTR, ETIMEDOUT, ...): a shadowed
+ * Makes the wait in which a fiber is parked, or else its next one, end with `error` (EINTR, ETIMEDOUT, ...): a interposed
  * call returns -1 with that errno. If it has done a part of its work before, it returns that, and the next wait ends with
  * `error`. Waits for locks are not interrupted; those for condition variables wake once, and leave the rest to the next
  * wait. A second interruption before the first has had its effect does nothing. The fiber must not have been joined. [any

@@ -83,8 +83,8 @@ struct mr_fiber {
     bool has_roused;    /* `interruption` has ended a wait already: see MF_ROUSABLE */
     mf_wait *waiting;   /* a wait that can be interrupted, or NULL */
     mf_mask mask;
-    unsigned calls;      /* shadowed calls in this turn that did not wait: see mf_spend_turn */
-    mf_stream_seen seen; /* see shadow/emptied.h */
+    unsigned calls;      /* interposed calls in this turn that did not wait: see mf_spend_turn */
+    mf_stream_seen seen; /* see interpose/emptied.h */
     mf_message resume, interrupt;
     atomic_int interrupt_error; /* on its way to `interruption` */
     void *(*run)(void *);
@@ -102,7 +102,7 @@ struct mr_fiber {
     char name[MR_FIBER_NAME_BYTES];
 };
 
-/* The fiber that runs on this thread. NULL on an OS thread, in the scheduler, and inside the core: there, shadowed
+/* The fiber that runs on this thread. NULL on an OS thread, in the scheduler, and inside the core: there, interposed
  * calls must be libc's. */
 extern __thread mr_fiber *mf_current;
 

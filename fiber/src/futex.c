@@ -1,7 +1,7 @@
 /* futex.c: the two system calls of futex.h, of a thread whatever runs on it, and the slow halves of lock.h. */
 #include "futex.h"
 #include "lock.h"
-#include "shadow/libc.h"
+#include "interpose/libc.h"
 
 #include <errno.h>
 #include <linux/futex.h>

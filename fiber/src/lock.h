@@ -1,7 +1,7 @@
 /*
  * lock.h: a lock for critical sections of a few instructions, held by whoever runs, fiber or OS thread.
  *
- * Not a pthread mutex: those are shadowed. Nothing may park or switch while holding it.
+ * Not a pthread mutex: those are interposed. Nothing may park or switch while holding it.
  */
 #ifndef MILLRACE_FIBER_LOCK_H
 #define MILLRACE_FIBER_LOCK_H

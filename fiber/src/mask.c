@@ -1,8 +1,8 @@
 /* mask.c: one fiber's mask of signals, which is its thread's while it runs. */
 #include "mask.h"
 #include "carrier.h"
-#include "shadow/libc.h"
-#include "shadow/proc.h"
+#include "interpose/libc.h"
+#include "interpose/proc.h"
 #include "watch.h"
 
 #include <errno.h>

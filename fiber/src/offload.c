@@ -3,7 +3,7 @@
 #include "carrier.h"
 #include "futex.h"
 #include "mask.h"
-#include "shadow/libc.h"
+#include "interpose/libc.h"
 #include "watch.h"
 
 #include <errno.h>

@@ -5,8 +5,8 @@
 #include "offload.h"
 #include "random.h"
 #include "report/report.h"
-#include "shadow/fork.h"
-#include "shadow/libc.h"
+#include "interpose/fork.h"
+#include "interpose/libc.h"
 #include "watch.h"
 
 #include <errno.h>
@@ -123,7 +123,8 @@ static void forget_after_fork(void)
     mf_watch_start();
     mf_offload_forget_after_fork();
     mf_waiters_forget_after_fork();
-    mf_pthread_forget_after_fork();
+    mf_ownership_forget_after_fork();
+    mf_rwlock_forget_after_fork();
     mf_stream_forget_after_fork();
     mf_socket_forget_after_fork();
 }

@@ -3,7 +3,7 @@
  *
  * Among fibers that only makes others wait; an OS thread that wants the lock sleeps for as long as the fiber is parked.
  */
-#include "../shadow/libc.h"
+#include "../interpose/libc.h"
 #include "report.h"
 
 #include <dlfcn.h>
@@ -46,15 +46,15 @@ static bool is_first_report(const void *place)
     return first;
 }
 
-static bool is_shadow(const void *function)
+static bool is_interposed(const void *function)
 {
-    for (size_t i = 0; i < mf_shadow_count; i++)
-        if (mf_shadows[i].definition == function)
+    for (size_t i = 0; i < mf_interposed_count; i++)
+        if (mf_interposed_functions[i].definition == function)
             return true;
     return false;
 }
 
-/* The shadowed call through which this fiber parks, and where it was made; the park itself if it is one of ours. */
+/* The interposed call through which this fiber parks, and where it was made; the park itself if it is one of ours. */
 static const void *place_of_park(const char **call)
 {
     void *frames[FRAMES_MAX];
@@ -63,7 +63,7 @@ static const void *place_of_park(const char **call)
     int count = backtrace(frames, FRAMES_MAX);
     *call = "a wait";
     for (int i = 0; i + 1 < count; i++) {
-        if (!dladdr(frames[i], &info) || !is_shadow(info.dli_saddr))
+        if (!dladdr(frames[i], &info) || !is_interposed(info.dli_saddr))
             continue;
         *call = info.dli_sname;
         place = frames[i + 1];

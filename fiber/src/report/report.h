@@ -1,5 +1,5 @@
 /*
- * report.h: making visible what would otherwise only be slow: calls that are not shadowed, carriers that are held,
+ * report.h: making visible what would otherwise only be slow: calls that are not interposed, carriers that are held,
  * locks that are held over a park. All of it is off unless asked for.
  */
 #ifndef MILLRACE_FIBER_REPORT_H

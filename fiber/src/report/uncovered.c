@@ -1,6 +1,6 @@
-/* uncovered.c: which calls that may block, and that this library does not shadow, the program and its libraries
+/* uncovered.c: which calls that may block, and that this library does not interpose, the program and its libraries
  * import. */
-#include "../shadow/libc.h"
+#include "../interpose/libc.h"
 #include "report.h"
 
 #include <elf.h>
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Functions of libc that may wait for something else than the processor or a disk, and are not shadowed. */
+/* Functions of libc that may wait for something else than the processor or a disk, and are not interposed. */
 static const char *const blocking[] = {
     "__fgetws_chk",
     "__fgetws_unlocked_chk",
@@ -315,7 +315,7 @@ unsigned mr_uncovered_calls(mr_uncovered_call *visit, void *argument)
 static void report_call(void *argument, const char *object, const char *name)
 {
     (void)argument;
-    mf_report("%s imports %s, which is not shadowed and may block a carrier", object, name);
+    mf_report("%s imports %s, which is not interposed and may block a carrier", object, name);
 }
 
 void mf_report_uncovered(void)

@@ -58,7 +58,7 @@ static void *post(void *argument)
 /* Whoever has got what it waited for may free the semaphore at once: whoever posted must be done with it. */
 static void *destroy_after_wait(void *argument)
 {
-    for (int i = 0; i < 2000; i++) {
+    for (int i = 0; i < 2000 / HARNESS_SLOWNESS; i++) {
         mr_semaphore *done;
         CHECK_EQ(mr_semaphore_create(&done, 0), 0);
         mr_fiber *poster = spawn(post, done);

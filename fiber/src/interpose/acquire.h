@@ -1,0 +1,62 @@
+/*
+ * acquire.h: how a fiber acquires a lock of libc's (a mutex, a lock for readers and writers, a semaphore).
+ *
+ * The lock itself stays libc's: taking it is libc's `try`, releasing it is libc's own call, and OS threads notice no
+ * difference. Only the waiting is ours. A fiber that finds the lock taken waits in the table of waiters.h, by the lock's
+ * address, and whoever releases the lock wakes it there. Code inside libc that releases a lock (a thread in
+ * pthread_cond_wait) does not look at that table; therefore a parked fiber also tries again after a pause.
+ */
+#ifndef MILLRACE_FIBER_INTERPOSE_ACQUIRE_H
+#define MILLRACE_FIBER_INTERPOSE_ACQUIRE_H
+
+#include "../report/report.h"
+#include "../wait.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+/* One attempt at a lock: 0, EBUSY or EAGAIN (the lock is taken), or another error, which is final. */
+typedef int (*mf_try)(void *lock);
+
+static inline bool mf_is_taken(int error)
+{
+    return error == EBUSY || error == EAGAIN;
+}
+
+int mf_acquire_taken(void *lock, mf_try try_lock, uint64_t deadline_ns, mf_patience patience);
+
+/*
+ * Parks until the lock is acquired. Returns 0, ETIMEDOUT, the final error of `try_lock` or the error of an interruption.
+ * A fiber that was interrupted does not try again: if it succeeded, the interruption would be lost.
+ */
+static inline int mf_acquire(void *lock, mf_try try_lock, uint64_t deadline_ns, mf_patience patience)
+{
+    int error = try_lock(lock);
+    return mf_is_taken(error) ? mf_acquire_taken(lock, try_lock, deadline_ns, patience) : error;
+}
+
+/* Wakes the first fiber, or all fibers, that wait at the address. Returns whether there was one. [any thread] */
+bool mf_wake_one(const void *address);
+bool mf_wake_all(const void *address);
+
+/* Passes `error` on. If the running fiber has taken the lock, the reports learn where (`place`): see report/report.h. */
+static inline int mf_note_taken(const void *lock, int error, const void *place)
+{
+    if (error == 0 || error == EOWNERDEAD)
+        mf_held_note_lock(lock, place);
+    return error;
+}
+
+/* Passes `error` on. A fiber that tries again and again must let the others run: see mf_spend_turn. */
+int mf_note_tried(int error);
+
+/* The place from which the interposed function was called. */
+#define MF_PLACE __builtin_return_address(0)
+
+/* Does libc accept this clock, and this point in time, in calls that wait for a lock? */
+bool mf_is_lock_clock(clockid_t clock);
+bool mf_is_lock_deadline(clockid_t clock, const struct timespec *until);
+
+#endif

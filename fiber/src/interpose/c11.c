@@ -1,0 +1,97 @@
+/* c11.c: the calls of C11's <threads.h>. In glibc they are pthread's under other names, and here too. */
+#include "blocking.h"
+#include "libc.h"
+
+MF_ALWAYS_LINKED(c11);
+
+static int to_thrd(int error)
+{
+    switch (error) {
+    case 0:
+        return thrd_success;
+    case EBUSY:
+        return thrd_busy;
+    case ETIMEDOUT:
+        return thrd_timedout;
+    case ENOMEM:
+        return thrd_nomem;
+    default:
+        return thrd_error;
+    }
+}
+
+static pthread_mutex_t *mutex_of(mtx_t *mutex)
+{
+    return (pthread_mutex_t *)mutex;
+}
+
+static pthread_cond_t *condition_of(cnd_t *condition)
+{
+    return (pthread_cond_t *)condition;
+}
+
+int mtx_lock(mtx_t *mutex)
+{
+    return to_thrd(pthread_mutex_lock(mutex_of(mutex)));
+}
+
+int mtx_timedlock(mtx_t *restrict mutex, const struct timespec *restrict until)
+{
+    return to_thrd(pthread_mutex_timedlock(mutex_of(mutex), until));
+}
+
+int mtx_trylock(mtx_t *mutex)
+{
+    return to_thrd(pthread_mutex_trylock(mutex_of(mutex)));
+}
+
+int mtx_unlock(mtx_t *mutex)
+{
+    return to_thrd(pthread_mutex_unlock(mutex_of(mutex)));
+}
+
+int cnd_wait(cnd_t *condition, mtx_t *mutex)
+{
+    return to_thrd(pthread_cond_wait(condition_of(condition), mutex_of(mutex)));
+}
+
+int cnd_timedwait(cnd_t *restrict condition, mtx_t *restrict mutex, const struct timespec *restrict until)
+{
+    return to_thrd(pthread_cond_timedwait(condition_of(condition), mutex_of(mutex), until));
+}
+
+int cnd_signal(cnd_t *condition)
+{
+    return to_thrd(pthread_cond_signal(condition_of(condition)));
+}
+
+int cnd_broadcast(cnd_t *condition)
+{
+    return to_thrd(pthread_cond_broadcast(condition_of(condition)));
+}
+
+void call_once(once_flag *flag, void (*initialize)(void))
+{
+    pthread_once(&flag->__data, initialize);
+}
+
+int thrd_join(thrd_t thread, int *result)
+{
+    void *value;
+    int error = pthread_join(thread, &value);
+    if (!error && result)
+        *result = (int)(intptr_t)value;
+    return to_thrd(error);
+}
+
+/* What it returns is no thrd_ value. */
+int thrd_sleep(const struct timespec *duration, struct timespec *rest)
+{
+    int error = clock_nanosleep(CLOCK_REALTIME, 0, duration, rest);
+    return error == 0 ? 0 : error == EINTR ? -1 : -2;
+}
+
+void thrd_yield(void)
+{
+    sched_yield();
+}

@@ -1,0 +1,552 @@
+/*
+ * file.c: read and write, in all their forms, on whatever a descriptor may be.
+ *
+ * The first attempt is preadv2 or pwritev2 with RWF_NOWAIT, which leaves the descriptor's flags alone and works on
+ * pipes, sockets, event descriptors and files whose pages are in memory. What the kernel refuses to do that way
+ * (EOPNOTSUPP) is a file, which a helper thread reads; or a device, where nothing but the call itself tells whether it
+ * waits, so that a thread of its own makes it; or something else, which is asked with poll first.
+ */
+#include "../mask.h"
+#include "../offload.h"
+#include "../watch.h"
+#include "blocking.h"
+#include "emptied.h"
+#include "libc.h"
+#include "proc.h"
+#include "socket.h"
+#include "terminal.h"
+
+#include <limits.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+MF_ALWAYS_LINKED(file);
+
+enum {
+    AT_POSITION = -1, /* instead of an offset: where the descriptor stands */
+    EVENT_BYTES = 8,  /* an event descriptor takes this much or nothing */
+    VECTOR_ON_STACK = 8,
+};
+
+#define EVENTS_MAX (UINT64_MAX - 1) /* that an event descriptor counts */
+
+/* One call of read, write or a relative. */
+typedef struct transfer {
+    mf_patient_call call;
+    bool writes;
+    off64_t offset; /* or AT_POSITION */
+    int flags;      /* of preadv2 and pwritev2 */
+    struct iovec *vector;
+    int count;
+    size_t done;
+    bool was_patient; /* the last attempt blocked a helper: what it did not do cannot be done */
+} transfer;
+
+typedef enum descriptor_kind { KIND_FILE, KIND_PIPE, KIND_SOCKET, KIND_DEVICE, KIND_OTHER } descriptor_kind;
+
+static descriptor_kind kind_of(int descriptor)
+{
+    struct stat status;
+    if (fstat(descriptor, &status) != 0)
+        return KIND_OTHER;
+    switch (status.st_mode & S_IFMT) {
+    case S_IFREG:
+    case S_IFDIR:
+    case S_IFBLK:
+        return KIND_FILE;
+    case S_IFIFO:
+        return KIND_PIPE;
+    case S_IFSOCK:
+        return KIND_SOCKET;
+    case S_IFCHR:
+        return KIND_DEVICE;
+    default:
+        return KIND_OTHER;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------------- attempts --- */
+
+static ssize_t attempt_without_waiting(const transfer *t)
+{
+    int flags = t->flags | RWF_NOWAIT;
+    if (t->call.is_local_send)
+        return mf_send_once(&t->call, &(struct msghdr){.msg_iov = t->vector, .msg_iovlen = (size_t)t->count}, 0);
+    return t->writes ? LIBC(pwritev64v2)(t->call.descriptor, t->vector, t->count, t->offset, flags)
+                     : LIBC(preadv64v2)(t->call.descriptor, t->vector, t->count, t->offset, flags);
+}
+
+/* Blocks. */
+static ssize_t perform(const transfer *t)
+{
+    if (t->flags)
+        return t->writes ? LIBC(pwritev64v2)(t->call.descriptor, t->vector, t->count, t->offset, t->flags)
+                         : LIBC(preadv64v2)(t->call.descriptor, t->vector, t->count, t->offset, t->flags);
+    if (t->offset == AT_POSITION)
+        return t->writes ? LIBC(writev)(t->call.descriptor, t->vector, t->count)
+                         : LIBC(readv)(t->call.descriptor, t->vector, t->count);
+    return t->writes ? LIBC(pwritev64)(t->call.descriptor, t->vector, t->count, t->offset)
+                     : LIBC(preadv64)(t->call.descriptor, t->vector, t->count, t->offset);
+}
+
+static size_t left_bytes(const transfer *t)
+{
+    size_t total = 0;
+    for (int i = 0; i < t->count; i++)
+        total += t->vector[i].iov_len;
+    return total;
+}
+
+/* A write that does not block after one look: what is sure to find room. So much stays together in a pipe (pipe(7)). */
+static ssize_t perform_a_little(const transfer *t)
+{
+    if (left_bytes(t) <= PIPE_BUF)
+        return LIBC(writev)(t->call.descriptor, t->vector, t->count);
+    struct iovec first = *t->vector;
+    if (first.iov_len > PIPE_BUF)
+        first.iov_len = PIPE_BUF;
+    return LIBC(writev)(t->call.descriptor, &first, 1);
+}
+
+typedef struct errand {
+    const transfer *transfer;
+    uint64_t mask;
+    ssize_t result;
+    bool has_sigxfsz;
+} errand;
+
+/* SIGXFSZ is for whoever writes beyond the limit (RLIMIT_FSIZE). Helpers block it. */
+static void run_errand(void *argument)
+{
+    errand *e = argument;
+    uint64_t before = mf_mask_set(e->mask);
+    e->result = perform(e->transfer);
+    int error = errno;
+    e->has_sigxfsz = e->result < 0 && error == EFBIG && mf_mask_take(SIGXFSZ);
+    mf_mask_set(before);
+    errno = error;
+}
+
+/* A terminal does not stop a process in the background that blocks the signal, and tells it something else. */
+static uint64_t mask_of_helper(void)
+{
+    return ~(MF_MASK_BIT(SIGTTIN) | MF_MASK_BIT(SIGTTOU)) | mf_mask_of_fiber();
+}
+
+static ssize_t perform_elsewhere(const transfer *t, void (*offload)(mf_work, void *))
+{
+    errand e = {.transfer = t, .mask = mask_of_helper()};
+    offload(run_errand, &e);
+    int error = errno;
+    if (e.has_sigxfsz)
+        raise(SIGXFSZ);
+    errno = error;
+    return e.result;
+}
+
+static bool is_ready(const transfer *t)
+{
+    struct pollfd entry = {.fd = t->call.descriptor, .events = t->writes ? POLLOUT : POLLIN};
+    return LIBC(poll)(&entry, 1, 0) != 0;
+}
+
+/* The kernel reads the set before it refuses the rest. */
+static bool is_readable(const void *set)
+{
+    enum { NO_CHANGE = -1 };
+    return syscall(SYS_rt_sigprocmask, NO_CHANGE, set, NULL, EVENT_BYTES) == 0 || errno != EFAULT;
+}
+
+/* An event descriptor is writable while there is room for 1. */
+static bool has_room_for_event(const transfer *t)
+{
+    char path[sizeof "/proc/self/fdinfo/-2147483648"];
+    uint64_t added, count;
+    memcpy(&added, t->vector->iov_base, sizeof added);
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", t->call.descriptor);
+    if (added <= 1 || added > EVENTS_MAX || !mf_proc_number(path, "eventfd-count:", 16, &count))
+        return true;
+    return added <= EVENTS_MAX - count;
+}
+
+/* What is no event fails at once. */
+static ssize_t write_event(transfer *t)
+{
+    bool is_event = t->vector->iov_len == EVENT_BYTES && is_readable(t->vector->iov_base);
+    if (is_event && !is_ready(t))
+        return mf_fail(-EAGAIN);
+    t->call.is_unannounced = is_event && !has_room_for_event(t);
+    return t->call.is_unannounced ? mf_fail(-EAGAIN) : perform_a_little(t);
+}
+
+static ssize_t attempt_after_a_look(transfer *t, descriptor_kind kind)
+{
+    if (t->writes && kind == KIND_OTHER)
+        return write_event(t);
+    if (!is_ready(t))
+        return mf_fail(-EAGAIN);
+    return t->writes ? perform_a_little(t) : perform(t);
+}
+
+/* If nothing comes it is the end, to whoever reads. */
+static ssize_t read_within(const transfer *t, uint64_t limit_ns)
+{
+    uint64_t deadline_ns = mr_clock_now_ns() + limit_ns;
+    int error;
+    do
+        error = mf_watch_wait(t->call.descriptor, MR_WAIT_READABLE, deadline_ns);
+    while (!error && !is_ready(t));
+    if (!error)
+        return perform(t);
+    return error == MF_DEADLINE_PASSED ? 0 : mf_fail(error);
+}
+
+static ssize_t read_device(transfer *t)
+{
+    uint64_t limit_ns;
+    switch (mf_terminal_look(t->call.descriptor, left_bytes(t), &limit_ns)) {
+    case MF_TERMINAL_READY:
+        return perform(t);
+    case MF_TERMINAL_TIMED:
+        return read_within(t, limit_ns);
+    case MF_TERMINAL_UNANNOUNCED:
+        t->call.is_unannounced = true;
+        return mf_fail(-EAGAIN);
+    case MF_TERMINAL_EMPTY:
+        return mf_fail(-EAGAIN);
+    case MF_TERMINAL_NONE:
+        if (!is_ready(t))
+            return mf_fail(-EAGAIN);
+        break;
+    case MF_TERMINAL_BEGUN:
+        break;
+    }
+    return perform_elsewhere(t, mf_offload_alone);
+}
+
+/* A device may take a message whole or not at all, a terminal needs more room than the line has bytes ("\n" is two):
+ * what poll says of room is no promise. */
+static ssize_t attempt_on_device(transfer *t)
+{
+    return t->writes ? perform_elsewhere(t, mf_offload_alone) : read_device(t);
+}
+
+/* What cannot be done without waiting is refused, by most with EOPNOTSUPP. f2fs and gfs2 say EINVAL of a write into the
+ * cache (generic_write_checks_count in fs/read_write.c). */
+static bool may_mean_waiting(const transfer *t, int error)
+{
+    return error == EAGAIN || error == EOPNOTSUPP || error == ENOSYS || (error == EINVAL && t->writes);
+}
+
+/* EAGAIN from a file means pages that are not in memory, whatever the descriptor's flags: files have no non-blocking
+ * mode. */
+static ssize_t attempt(transfer *t)
+{
+    t->was_patient = false;
+    ssize_t result = attempt_without_waiting(t);
+    int error = errno;
+    if (result >= 0 || !may_mean_waiting(t, error))
+        return result;
+    descriptor_kind kind = kind_of(t->call.descriptor);
+    t->was_patient = kind == KIND_FILE;
+    if (t->was_patient)
+        return perform_elsewhere(t, mf_offload);
+    if (error == EAGAIN || error == EINVAL)
+        return mf_nothing_comes(&t->call) ? perform(t) : mf_fail(-error);
+    if (mf_is_nonblocking(t->call.descriptor))
+        return perform(t);
+    return kind == KIND_DEVICE ? attempt_on_device(t) : attempt_after_a_look(t, kind);
+}
+
+/* ---------------------------------------------------------------------------------------------- whole transfers --- */
+
+static void advance(transfer *t, size_t transferred)
+{
+    t->done += transferred;
+    if (t->offset != AT_POSITION)
+        t->offset += (off64_t)transferred;
+    while (t->count && transferred >= t->vector->iov_len) {
+        transferred -= t->vector->iov_len;
+        t->vector++;
+        t->count--;
+    }
+    if (t->count) {
+        t->vector->iov_base = (char *)t->vector->iov_base + transferred;
+        t->vector->iov_len -= transferred;
+    }
+}
+
+/* A read that got something is complete, except from a file: there a short one means that the rest was not in
+ * memory. */
+static bool is_short_of_file(const transfer *t)
+{
+    struct stat status;
+    if (left_bytes(t) == 0 || mf_seems_empty(t->call.descriptor))
+        return false;
+    if (fstat(t->call.descriptor, &status) != 0 || !S_ISREG(status.st_mode))
+        return false;
+    off64_t position = t->offset == AT_POSITION ? lseek64(t->call.descriptor, 0, SEEK_CUR) : t->offset;
+    return position < status.st_size;
+}
+
+/* A socket's SO_RCVLOWAT. Whether it is a blocking one shows when nothing more is there. */
+static bool is_short_of_mark(const transfer *t)
+{
+    size_t mark = mf_receive_mark(t->call.descriptor);
+    return t->done < mark && left_bytes(t) && !mf_has_only_its_end(t->call.descriptor);
+}
+
+/* A blocking write goes on until all was taken; devices and event descriptors take what they take. False: it is
+ * over. */
+static bool must_write_on(transfer *t)
+{
+    struct msghdr rest = {.msg_iov = t->vector, .msg_iovlen = (size_t)t->count};
+    if (left_bytes(t) == 0 || t->was_patient)
+        return false;
+    switch (kind_of(t->call.descriptor)) {
+    case KIND_SOCKET:
+        t->done += (size_t)mf_send_rest(&t->call, &rest, 0, 0);
+        return false;
+    case KIND_DEVICE:
+    case KIND_OTHER:
+        return false;
+    default:
+        return true;
+    }
+}
+
+static ssize_t try_until_moved(transfer *t)
+{
+    ssize_t moved;
+    do
+        moved = attempt(t);
+    while (moved < 0 && errno == EAGAIN && mf_wait_to_retry(&t->call));
+    mf_note_progress(&t->call);
+    return moved;
+}
+
+static ssize_t run(transfer *t)
+{
+    ssize_t moved;
+    t->call.is_unannounced = !t->writes && mf_receive_mark(t->call.descriptor) > 1;
+    if (!t->writes && mf_seems_empty(t->call.descriptor) && !mf_wait_to_try(&t->call))
+        return -1;
+    do {
+        size_t wanted = left_bytes(t);
+        moved = try_until_moved(t);
+        if (!t->writes)
+            mf_note_received(t->call.descriptor, wanted, moved);
+        if (moved > 0)
+            advance(t, (size_t)moved);
+    } while (moved > 0 && (t->writes ? must_write_on(t) : is_short_of_file(t) || is_short_of_mark(t)));
+    if (!t->call.has_waited)
+        mf_spend_turn();
+    if (moved < 0 && t->done)
+        mf_wait_put_interruption_back(errno);
+    return moved < 0 && !t->done ? -1 : (ssize_t)t->done;
+}
+
+static ssize_t run_with_flags(int descriptor, const struct iovec *vector, int count, off64_t offset, bool writes,
+                              int flags)
+{
+    struct iovec on_stack[VECTOR_ON_STACK], *copy = on_stack;
+    transfer t = {.call = {.descriptor = descriptor, .direction = writes ? MR_WAIT_WRITABLE : MR_WAIT_READABLE},
+                  .writes = writes,
+                  .offset = offset,
+                  .count = count,
+                  .flags = flags};
+    if (count > VECTOR_ON_STACK) {
+        copy = malloc((size_t)count * sizeof *copy);
+        if (!copy)
+            return mf_fail(-ENOMEM);
+    }
+    memcpy(copy, vector, (size_t)count * sizeof *copy);
+    t.vector = copy;
+    int before = errno;
+    ssize_t result = mf_settle(run(&t), before);
+    if (copy != on_stack)
+        free(copy); /* which keeps errno */
+    return result;
+}
+
+static ssize_t run_vector(int descriptor, const struct iovec *vector, int count, off64_t offset, bool writes)
+{
+    return run_with_flags(descriptor, vector, count, offset, writes, 0);
+}
+
+static ssize_t run_buffer(int descriptor, const void *buffer, size_t size, off64_t offset, bool writes)
+{
+    return run_vector(descriptor, &(struct iovec){(void *)buffer, size}, 1, offset, writes);
+}
+
+/* ------------------------------------------------------------------------------------------- the interposed names --- */
+
+/* What cannot wait, or fails at once, is libc's: no bytes (which preadv2 does not even show to the descriptor), a
+ * negative offset (which would mean the current position), a vector that is none. */
+static bool is_libcs(size_t size, off64_t offset)
+{
+    return !mf_current || size == 0 || offset < 0;
+}
+
+static bool is_libcs_vector(const struct iovec *vector, int count, off64_t offset)
+{
+    size_t total = 0;
+    if (!mf_current || !vector || count <= 0 || count > IOV_MAX || offset < 0)
+        return true;
+    for (int i = 0; i < count; i++)
+        if (__builtin_add_overflow(total, vector[i].iov_len, &total) || total > SSIZE_MAX)
+            return true;
+    return total == 0;
+}
+
+ssize_t read(int descriptor, void *buffer, size_t size)
+{
+    return is_libcs(size, 0) ? LIBC(read)(descriptor, buffer, size)
+                             : run_buffer(descriptor, buffer, size, AT_POSITION, false);
+}
+
+/* Nothing, written to a datagram socket, is an empty datagram. */
+ssize_t write(int descriptor, const void *buffer, size_t size)
+{
+    if (mf_current && size == 0 && kind_of(descriptor) == KIND_SOCKET)
+        return send(descriptor, buffer, 0, 0);
+    return is_libcs(size, 0) ? LIBC(write)(descriptor, buffer, size)
+                             : run_buffer(descriptor, buffer, size, AT_POSITION, true);
+}
+
+ssize_t pread64(int descriptor, void *buffer, size_t size, off64_t offset)
+{
+    return is_libcs(size, offset) ? LIBC(pread64)(descriptor, buffer, size, offset)
+                                  : run_buffer(descriptor, buffer, size, offset, false);
+}
+
+ssize_t pwrite64(int descriptor, const void *buffer, size_t size, off64_t offset)
+{
+    return is_libcs(size, offset) ? LIBC(pwrite64)(descriptor, buffer, size, offset)
+                                  : run_buffer(descriptor, buffer, size, offset, true);
+}
+
+ssize_t readv(int descriptor, const struct iovec *vector, int count)
+{
+    return is_libcs_vector(vector, count, 0) ? LIBC(readv)(descriptor, vector, count)
+                                             : run_vector(descriptor, vector, count, AT_POSITION, false);
+}
+
+ssize_t writev(int descriptor, const struct iovec *vector, int count)
+{
+    return is_libcs_vector(vector, count, 0) ? LIBC(writev)(descriptor, vector, count)
+                                             : run_vector(descriptor, vector, count, AT_POSITION, true);
+}
+
+ssize_t preadv64(int descriptor, const struct iovec *vector, int count, off64_t offset)
+{
+    return is_libcs_vector(vector, count, offset) ? LIBC(preadv64)(descriptor, vector, count, offset)
+                                                  : run_vector(descriptor, vector, count, offset, false);
+}
+
+ssize_t pwritev64(int descriptor, const struct iovec *vector, int count, off64_t offset)
+{
+    return is_libcs_vector(vector, count, offset) ? LIBC(pwritev64)(descriptor, vector, count, offset)
+                                                  : run_vector(descriptor, vector, count, offset, true);
+}
+
+/* Does a file in memory? It takes what any pipe or socket takes, and nothing that is a disk's. */
+static bool are_taken_in_memory(bool writes, int flags)
+{
+    char byte = 0;
+    int error = errno, file = memfd_create("flags", MFD_CLOEXEC);
+    transfer t = {.call = {.descriptor = file},
+                  .writes = writes,
+                  .vector = &(struct iovec){&byte, 1},
+                  .count = 1,
+                  .flags = flags};
+    bool are_taken = file < 0 || perform(&t) >= 0;
+    if (file >= 0)
+        LIBC(close)(file);
+    errno = error;
+    return are_taken;
+}
+
+/* What is no file refuses flags that it does not know before it would wait, and so they need not be tried on it. An event
+ * descriptor is written to without an iterator, for which there is one flag (do_loop_readv_writev in fs/read_write.c). */
+static bool are_flags_refused(int descriptor, bool writes, int flags)
+{
+    if (!(flags & ~RWF_HIPRI))
+        return false;
+    descriptor_kind kind = kind_of(descriptor);
+    if (kind == KIND_FILE)
+        return false;
+    return (kind == KIND_OTHER && writes) || !are_taken_in_memory(writes, flags);
+}
+
+/* An offset of -1 is where the descriptor stands. */
+static bool is_libcs_with_flags(const struct iovec *vector, int count, off64_t offset)
+{
+    return is_libcs_vector(vector, count, offset == AT_POSITION ? 0 : offset);
+}
+
+/* Does it fail at once, or wait for nothing? */
+static bool is_without_wait(int descriptor, bool writes, int flags)
+{
+    if (!(flags & RWF_NOWAIT))
+        return are_flags_refused(descriptor, writes, flags);
+    mf_spend_turn();
+    return true;
+}
+
+ssize_t preadv64v2(int descriptor, const struct iovec *vector, int count, off64_t offset, int flags)
+{
+    return is_libcs_with_flags(vector, count, offset) || is_without_wait(descriptor, false, flags)
+               ? LIBC(preadv64v2)(descriptor, vector, count, offset, flags)
+               : run_with_flags(descriptor, vector, count, offset, false, flags);
+}
+
+ssize_t pwritev64v2(int descriptor, const struct iovec *vector, int count, off64_t offset, int flags)
+{
+    return is_libcs_with_flags(vector, count, offset) || is_without_wait(descriptor, true, flags)
+               ? LIBC(pwritev64v2)(descriptor, vector, count, offset, flags)
+               : run_with_flags(descriptor, vector, count, offset, true, flags);
+}
+
+int eventfd_read(int descriptor, eventfd_t *value)
+{
+    return read(descriptor, value, sizeof *value) == sizeof *value ? 0 : -1;
+}
+
+int eventfd_write(int descriptor, eventfd_t value)
+{
+    return write(descriptor, &value, sizeof value) == sizeof value ? 0 : -1;
+}
+
+/* ------------------------------------------------------------------------------------------------------ aliases --- */
+
+static_assert(sizeof(off_t) == sizeof(off64_t), "the names with and without 64 are one function");
+
+ALIAS(pread, pread64);
+ALIAS(pwrite, pwrite64);
+ALIAS(preadv, preadv64);
+ALIAS(pwritev, pwritev64);
+ALIAS(preadv2, preadv64v2);
+ALIAS(pwritev2, pwritev64v2);
+ALIAS(__read, read);
+ALIAS(__write, write);
+ALIAS(__pread64, pread64);
+ALIAS(__pwrite64, pwrite64);
+
+/* A size beyond the buffer's is for libc to report. */
+
+ssize_t __read_chk(int descriptor, void *buffer, size_t size, size_t buffer_size)
+{
+    return mf_current && size <= buffer_size ? read(descriptor, buffer, size)
+                                             : LIBC(__read_chk)(descriptor, buffer, size, buffer_size);
+}
+
+ssize_t __pread64_chk(int descriptor, void *buffer, size_t size, off64_t offset, size_t buffer_size)
+{
+    return mf_current && size <= buffer_size ? pread64(descriptor, buffer, size, offset)
+                                             : LIBC(__pread64_chk)(descriptor, buffer, size, offset, buffer_size);
+}
+
+ALIAS(__pread_chk, __pread64_chk);

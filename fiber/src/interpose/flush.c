@@ -1,0 +1,169 @@
+/*
+ * flush.c: writing out what streams hold: one, all of them, and one that is closed.
+ *
+ * libc flushes all streams with the lock of their list in its hands, without which nobody can open or close one. Here
+ * the list is only looked at, and streams are flushed one after the other, each with its own lock.
+ */
+#include "../offload.h"
+#include "../watch.h"
+#include "blocking.h"
+#include "libc.h"
+#include "socket.h"
+#include "stream.h"
+
+MF_ALWAYS_LINKED(flush);
+
+/* libc's list of open streams (libio.h). */
+typedef FILE *list_place;
+void _IO_list_lock(void);
+void _IO_list_unlock(void);
+list_place _IO_iter_begin(void);
+list_place _IO_iter_end(void);
+list_place _IO_iter_next(list_place);
+FILE *_IO_iter_file(list_place);
+
+/* ------------------------------------------------------------------------------------------------- every stream --- */
+
+/* With the list locked. */
+static size_t list_streams(FILE **streams, size_t room)
+{
+    size_t count = 0;
+    for (list_place each = _IO_iter_begin(); each != _IO_iter_end(); each = _IO_iter_next(each), count++)
+        if (count < room)
+            streams[count] = _IO_iter_file(each);
+    return count;
+}
+
+/* With the list locked. */
+static bool is_listed(const FILE *stream)
+{
+    for (list_place each = _IO_iter_begin(); each != _IO_iter_end(); each = _IO_iter_next(each))
+        if (_IO_iter_file(each) == stream)
+            return true;
+    return false;
+}
+
+/* The open streams, with NULL at the end; to be freed. NULL without memory. */
+static FILE **open_streams(void)
+{
+    _IO_list_lock();
+    size_t count = list_streams(NULL, 0);
+    FILE **streams = calloc(count + 1, sizeof *streams);
+    if (streams)
+        list_streams(streams, count);
+    _IO_list_unlock();
+    return streams;
+}
+
+/* False: it has been closed. As in libc, a stream that somebody uses is waited for. */
+static bool lock_if_open(FILE *stream, mf_stream_user *own)
+{
+    for (;;) {
+        _IO_list_lock();
+        bool is_open = is_listed(stream);
+        bool is_locked = is_open && mf_stream_try_lock(stream, own);
+        _IO_list_unlock();
+        if (is_locked || !is_open)
+            return is_locked;
+        mf_wait_a_millisecond();
+    }
+}
+
+/* Of wide characters, or without a descriptor. */
+static bool has_output_for_libc(const FILE *stream)
+{
+    return stream->_mode > 0 ? stream->_flags & MF_STREAM_CURRENTLY_PUTTING
+                             : stream->_IO_write_ptr > stream->_IO_write_base;
+}
+
+static bool flush_if_open(FILE *stream)
+{
+    mf_stream_user own;
+    if (!lock_if_open(stream, &own))
+        return true;
+    bool flushed = mf_stream_write_out(stream);
+    if (flushed && has_output_for_libc(stream))
+        flushed = LIBC(__overflow)(stream, EOF) != EOF;
+    mf_stream_unlock(stream, &own);
+    return flushed;
+}
+
+static int flush_all(void)
+{
+    int result = 0;
+    FILE **streams = open_streams();
+    if (!streams)
+        return LIBC(fflush)(NULL);
+    for (FILE **each = streams; *each; each++)
+        if (!flush_if_open(*each))
+            result = EOF;
+    free(streams);
+    return result;
+}
+
+/* --------------------------------------------------------------------------------------------------- one stream --- */
+
+static int flush_one(FILE *stream)
+{
+    mf_stream_user own;
+    mf_stream_lock(stream, &own);
+    int result = mf_stream_write_out(stream) ? LIBC(fflush)(stream) : EOF; /* libc's part writes nothing */
+    mf_stream_unlock(stream, &own);
+    return result;
+}
+
+int fflush(FILE *stream)
+{
+    if (!mf_current)
+        return LIBC(fflush)(stream);
+    return stream ? flush_one(stream) : flush_all();
+}
+
+ALIAS(fflush_unlocked, fflush);
+
+/* Not fflush: that takes back what was read ahead. */
+bool mf_stream_end_writing(FILE *stream)
+{
+    mf_stream_user own;
+    mf_stream_lock(stream, &own);
+    bool written = mf_stream_write_out(stream);
+    mf_stream_unlock(stream, &own);
+    return written;
+}
+
+typedef struct errand {
+    FILE *stream;
+    int result;
+} errand;
+
+static void run_fclose(void *argument)
+{
+    errand *e = argument;
+    e->result = LIBC(fclose)(e->stream);
+}
+
+static int close_stream(FILE *stream, int descriptor)
+{
+    errand e = {.stream = stream};
+    if (!mf_current || descriptor < 0 || !mf_may_linger(descriptor))
+        return LIBC(fclose)(stream);
+    mf_offload_alone(run_fclose, &e);
+    return e.result;
+}
+
+int fclose(FILE *stream)
+{
+    if (mf_current)
+        mf_stream_let_go(stream);
+    bool flushed = !mf_current || mf_stream_end_writing(stream);
+    int error = errno, descriptor = mf_stream_descriptor(stream);
+    if (descriptor >= 0)
+        mf_watch_note_close(descriptor, descriptor);
+    int result = close_stream(stream, descriptor);
+    if (descriptor >= 0)
+        mf_watch_note_closed(descriptor, descriptor);
+    if (flushed)
+        return result;
+    errno = error;
+    return EOF;
+}

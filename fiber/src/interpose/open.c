@@ -1,0 +1,242 @@
+/* open.c: opening files and forcing them to disk, on helper threads. */
+#include "../offload.h"
+#include "../watch.h"
+#include "blocking.h"
+#include "libc.h"
+#include "stream.h"
+
+#include <stdarg.h>
+#include <sys/stat.h>
+
+MF_ALWAYS_LINKED(open);
+
+typedef struct opening {
+    void (*open)(struct opening *o);
+    int directory;
+    const char *path;
+    int flags;
+    mode_t mode;
+    const char *stream_mode;
+    FILE *stream;
+    bool may_wait;
+    int result;
+} opening;
+
+static void open_now(void *argument)
+{
+    opening *o = argument;
+    o->open(o);
+}
+
+/* The other end of a named pipe may never come, nor what a device waits for, such as a line's carrier. */
+static void open_unless_it_waits(void *argument)
+{
+    opening *o = argument;
+    struct stat status;
+    o->may_wait = !(o->flags & (O_NONBLOCK | O_PATH)) && fstatat(o->directory, o->path, &status, 0) == 0 &&
+                  (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode));
+    errno = 0;
+    if (!o->may_wait)
+        open_now(o);
+}
+
+static void open_until_interrupted(opening *o)
+{
+    int error = mf_offload_interruptible(open_now, o, MF_NO_DESCRIPTOR);
+    if (error == MF_OFFLOAD_NO_THREAD)
+        mf_offload_alone(open_now, o);
+    else if (error)
+        mf_fail(error);
+}
+
+static void open_elsewhere(opening *o)
+{
+    mf_offload(open_unless_it_waits, o);
+    if (o->may_wait)
+        open_until_interrupted(o);
+}
+
+/* ------------------------------------------------------------------------------------------------- descriptors --- */
+
+static void open_descriptor(opening *o)
+{
+    o->result = LIBC(openat64)(o->directory, o->path, o->flags, o->mode);
+}
+
+static int open_file(int directory, const char *path, int flags, mode_t mode)
+{
+    opening o = {.open = open_descriptor, .directory = directory, .path = path, .flags = flags, .mode = mode};
+    open_elsewhere(&o);
+    return o.result;
+}
+
+/* The third argument of open exists only with these flags. */
+static bool has_mode(int flags)
+{
+    return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE;
+}
+
+int open64(const char *path, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = has_mode(flags) ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    return mf_current ? open_file(AT_FDCWD, path, flags, mode) : LIBC(open64)(path, flags, mode);
+}
+
+int openat64(int directory, const char *path, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = has_mode(flags) ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    return mf_current ? open_file(directory, path, flags, mode) : LIBC(openat64)(directory, path, flags, mode);
+}
+
+int creat64(const char *path, mode_t mode)
+{
+    return open64(path, O_CREAT | O_WRONLY | O_TRUNC, mode);
+}
+
+/* Fortified calls without a mode; libc reports those that would need one. */
+
+int __open64_2(const char *path, int flags)
+{
+    return mf_current && !has_mode(flags) ? open_file(AT_FDCWD, path, flags, 0) : LIBC(__open64_2)(path, flags);
+}
+
+int __openat64_2(int directory, const char *path, int flags)
+{
+    return mf_current && !has_mode(flags) ? open_file(directory, path, flags, 0)
+                                          : LIBC(__openat64_2)(directory, path, flags);
+}
+
+ALIAS(open, open64);
+ALIAS(__open, open64);
+ALIAS(__open64, open64);
+ALIAS(openat, openat64);
+ALIAS(creat, creat64);
+ALIAS(__open_2, __open64_2);
+ALIAS(__openat_2, __openat64_2);
+
+/* ----------------------------------------------------------------------------------------------------- streams --- */
+
+static void open_stream(opening *o)
+{
+    o->stream = LIBC(fopen64)(o->path, o->stream_mode);
+}
+
+FILE *fopen64(const char *restrict path, const char *restrict mode)
+{
+    if (!mf_current)
+        return LIBC(fopen64)(path, mode);
+    opening o = {.open = open_stream, .directory = AT_FDCWD, .path = path, .stream_mode = mode};
+    open_elsewhere(&o);
+    return o.stream;
+}
+
+static void reopen_stream(opening *o)
+{
+    o->stream = LIBC(freopen64)(o->path, o->stream_mode, o->stream);
+}
+
+FILE *freopen64(const char *restrict path, const char *restrict mode, FILE *restrict stream)
+{
+    int descriptor = mf_stream_descriptor(stream);
+    if (descriptor >= 0)
+        mf_watch_note_close(descriptor, descriptor);
+    opening o = {.open = reopen_stream, .path = path, .stream_mode = mode, .stream = stream};
+    if (mf_current)
+        mf_stream_end_writing(stream); /* libc does not say either that it failed */
+    if (mf_current && !mf_stream_is_held(stream))
+        open_until_interrupted(&o);
+    else
+        reopen_stream(&o);
+    if (descriptor >= 0)
+        mf_watch_note_closed(descriptor, descriptor);
+    return o.stream;
+}
+
+ALIAS(fopen, fopen64);
+ALIAS(freopen, freopen64);
+
+/* ---------------------------------------------------------------------------------------------- forcing to disk --- */
+
+typedef struct forcing {
+    int (*force)(const struct forcing *f);
+    int (*by_descriptor)(int descriptor);
+    int descriptor;
+    off64_t offset, length; /* of a range of a file */
+    void *memory;
+    size_t size;
+    unsigned flags;
+    int result;
+} forcing;
+
+static int force_file(const forcing *f)
+{
+    return f->by_descriptor(f->descriptor);
+}
+
+static int force_range(const forcing *f)
+{
+    return LIBC(sync_file_range)(f->descriptor, f->offset, f->length, f->flags);
+}
+
+static int force_memory(const forcing *f)
+{
+    return LIBC(msync)(f->memory, f->size, (int)f->flags);
+}
+
+static int force_everything(const forcing *f)
+{
+    (void)f;
+    LIBC(sync)();
+    return 0;
+}
+
+static void force_now(void *argument)
+{
+    forcing *f = argument;
+    f->result = f->force(f);
+}
+
+static int force(forcing f)
+{
+    if (!mf_current)
+        return f.force(&f);
+    mf_offload(force_now, &f);
+    return f.result;
+}
+
+int fsync(int descriptor)
+{
+    return force((forcing){.force = force_file, .by_descriptor = LIBC(fsync), .descriptor = descriptor});
+}
+
+int fdatasync(int descriptor)
+{
+    return force((forcing){.force = force_file, .by_descriptor = LIBC(fdatasync), .descriptor = descriptor});
+}
+
+int syncfs(int descriptor)
+{
+    return force((forcing){.force = force_file, .by_descriptor = LIBC(syncfs), .descriptor = descriptor});
+}
+
+int sync_file_range(int descriptor, off64_t offset, off64_t length, unsigned flags)
+{
+    return force(
+        (forcing){.force = force_range, .descriptor = descriptor, .offset = offset, .length = length, .flags = flags});
+}
+
+int msync(void *memory, size_t size, int flags)
+{
+    return force((forcing){.force = force_memory, .memory = memory, .size = size, .flags = (unsigned)flags});
+}
+
+void sync(void)
+{
+    force((forcing){.force = force_everything});
+}

@@ -1,0 +1,409 @@
+/*
+ * output.c: writing to streams, where libc writes inside itself and cannot be reached.
+ *
+ * What libc's own functions for files do (fileops.c: _IO_new_file_xsputn, _IO_new_file_overflow, new_do_write) is done
+ * here with our write, which parks. A stream that cannot be written to, of wide characters or without a descriptor is
+ * left to libc. Formatted output is formatted into memory first.
+ */
+#include "blocking.h"
+#include "libc.h"
+#include "stream.h"
+
+#include <limits.h>
+#include <string.h>
+#include <wchar.h>
+
+MF_ALWAYS_LINKED(output);
+
+/* Asked for whole blocks only from this size on. */
+enum { BUFFER_WORTH_THE_NAME = 128 };
+
+static bool is_plainly_written(FILE *stream)
+{
+    return !(stream->_flags & MF_STREAM_NO_WRITES) && fwide(stream, -1) < 0 && mf_stream_descriptor(stream) >= 0;
+}
+
+/* ----------------------------------------------------------------------------------------------------- flushing --- */
+
+/* Returns less than `size` after an error, which is noted. */
+static size_t write_descriptor(FILE *stream, const char *from, size_t size)
+{
+    size_t done = 0;
+    while (done < size) {
+        ssize_t count = write(mf_stream_descriptor(stream), from + done, size - done);
+        if (count < 0) {
+            stream->_flags |= _IO_ERR_SEEN;
+            break;
+        }
+        done += (size_t)count;
+    }
+    if (stream->_offset >= 0)
+        stream->_offset += (off64_t)done;
+    return done;
+}
+
+/* Where the program believes to be: before what was read ahead. */
+static bool seek_to_position(FILE *stream)
+{
+    if (stream->_flags & MF_STREAM_IS_APPENDING) {
+        stream->_offset = -1;
+        return true;
+    }
+    if (stream->_IO_read_end == stream->_IO_write_base)
+        return true;
+    off64_t position = lseek64(mf_stream_descriptor(stream), stream->_IO_write_base - stream->_IO_read_end, SEEK_CUR);
+    if (position < 0)
+        return false;
+    stream->_offset = position;
+    return true;
+}
+
+/* Past the buffer, which is empty then. As in libc, what could not be written is lost. */
+static size_t write_block(FILE *stream, const char *from, size_t size)
+{
+    if (!seek_to_position(stream))
+        return 0;
+    size_t done = write_descriptor(stream, from, size);
+    bool by_line = stream->_flags & (MF_STREAM_LINE_BUFFERED | MF_STREAM_UNBUFFERED);
+    stream->_IO_read_base = stream->_IO_read_ptr = stream->_IO_read_end = stream->_IO_buf_base;
+    stream->_IO_write_base = stream->_IO_write_ptr = stream->_IO_buf_base;
+    stream->_IO_write_end = by_line ? stream->_IO_buf_base : stream->_IO_buf_end;
+    return done;
+}
+
+static size_t pending_bytes(const FILE *stream)
+{
+    return (size_t)(stream->_IO_write_ptr - stream->_IO_write_base);
+}
+
+static bool is_putting(const FILE *stream)
+{
+    return (stream->_flags & MF_STREAM_CURRENTLY_PUTTING) && stream->_IO_write_base;
+}
+
+/* Writes what the buffer holds. libc turns a stream that was read, or not used yet, into one that is written, which
+ * writes nothing. */
+static bool flush(FILE *stream)
+{
+    if (!is_putting(stream))
+        return LIBC(__overflow)(stream, EOF) != EOF;
+    size_t pending = pending_bytes(stream);
+    return !pending || write_block(stream, stream->_IO_write_base, pending) == pending;
+}
+
+bool mf_stream_write_out(FILE *stream)
+{
+    return !is_putting(stream) || !is_plainly_written(stream) || flush(stream);
+}
+
+/* ------------------------------------------------------------------------------------------------------ putting --- */
+
+/* Behind the buffer's last byte if need be, which makes it overflow. */
+static bool put_character(FILE *stream, char character)
+{
+    if (!is_putting(stream) && !flush(stream))
+        return false;
+    if (stream->_IO_write_ptr == stream->_IO_buf_end && !flush(stream))
+        return false;
+    *stream->_IO_write_ptr++ = character;
+    bool must_flush =
+        (stream->_flags & MF_STREAM_UNBUFFERED) || ((stream->_flags & MF_STREAM_LINE_BUFFERED) && character == '\n');
+    return !must_flush || flush(stream);
+}
+
+static void append(FILE *stream, const char *from, size_t size)
+{
+    memcpy(stream->_IO_write_ptr, from, size);
+    stream->_IO_write_ptr += size;
+}
+
+/* How much goes into the buffer as it is. A line buffer that has room takes up to the end of the last line, which is
+ * then to be shown. */
+static size_t fitting_bytes(const FILE *stream, const char *from, size_t size, bool *must_flush)
+{
+    *must_flush = false;
+    size_t room =
+        stream->_IO_write_end > stream->_IO_write_ptr ? (size_t)(stream->_IO_write_end - stream->_IO_write_ptr) : 0;
+    if ((stream->_flags & MF_STREAM_LINE_BUFFERED) && is_putting(stream)) {
+        room = (size_t)(stream->_IO_buf_end - stream->_IO_write_ptr);
+        const char *last = room >= size ? memrchr(from, '\n', size) : NULL;
+        if (last) {
+            *must_flush = true;
+            return (size_t)(last - from) + 1;
+        }
+    }
+    return room < size ? room : size;
+}
+
+/* The rest of what was put, less than a buffer. */
+static size_t put_rest(FILE *stream, const char *from, size_t size)
+{
+    size_t room = (size_t)(stream->_IO_buf_end - stream->_IO_write_ptr), done = 0;
+    if (!(stream->_flags & (MF_STREAM_LINE_BUFFERED | MF_STREAM_UNBUFFERED)) && room >= size) {
+        append(stream, from, size);
+        return size;
+    }
+    while (done < size && put_character(stream, from[done]))
+        done++;
+    return done;
+}
+
+/* How many bytes were taken. -1: all, but those that were to be written at once were not. */
+static ssize_t put(FILE *stream, const char *from, size_t size)
+{
+    bool must_flush;
+    size_t done = fitting_bytes(stream, from, size, &must_flush);
+    if (done)
+        append(stream, from, done);
+    if (done == size && !must_flush)
+        return (ssize_t)done;
+    if (!flush(stream))
+        return done == size ? -1 : (ssize_t)done;
+    size_t buffer_size = (size_t)(stream->_IO_buf_end - stream->_IO_buf_base);
+    size_t direct = size - done;
+    if (buffer_size >= BUFFER_WORTH_THE_NAME)
+        direct -= direct % buffer_size;
+    size_t written = direct ? write_block(stream, from + done, direct) : 0;
+    done += written;
+    if (written == direct && done < size)
+        done += put_rest(stream, from + done, size - done);
+    return (ssize_t)done;
+}
+
+/* What programs call whose compiler looked into the buffer itself. The lock is their affair. */
+int __overflow(FILE *stream, int character)
+{
+    if (!mf_current || !is_plainly_written(stream))
+        return LIBC(__overflow)(stream, character);
+    if (character == EOF)
+        return flush(stream) ? 0 : EOF;
+    return put_character(stream, (char)character) ? (unsigned char)character : EOF;
+}
+
+/* ------------------------------------------------------------------------------------------- blocks and strings --- */
+
+size_t fwrite(const void *restrict buffer, size_t size, size_t count, FILE *restrict stream)
+{
+    mf_stream_user own;
+    size_t wanted;
+    if (!mf_current || !size || !count || __builtin_mul_overflow(size, count, &wanted) || wanted > SSIZE_MAX)
+        return LIBC(fwrite)(buffer, size, count, stream);
+    mf_stream_lock(stream, &own);
+    size_t done;
+    if (is_plainly_written(stream)) {
+        ssize_t bytes = put(stream, buffer, wanted);
+        done = bytes < 0 ? count : (size_t)bytes / size;
+    } else {
+        done = LIBC(fwrite)(buffer, size, count, stream);
+    }
+    mf_stream_unlock(stream, &own);
+    return done;
+}
+
+ALIAS(fwrite_unlocked, fwrite);
+
+int putw(int word, FILE *stream)
+{
+    return fwrite(&word, sizeof word, 1, stream) == 1 ? 0 : EOF;
+}
+
+/* Unlike fwrite, this fails as well where all was taken and what was to be written at once was not. */
+static bool put_string(FILE *stream, const char *text, size_t length)
+{
+    return put(stream, text, length) == (ssize_t)length;
+}
+
+int fputs(const char *restrict text, FILE *restrict stream)
+{
+    if (!mf_current)
+        return LIBC(fputs)(text, stream);
+    mf_stream_user own;
+    mf_stream_lock(stream, &own);
+    int result;
+    if (is_plainly_written(stream))
+        result = put_string(stream, text, strlen(text)) ? 1 : EOF;
+    else
+        result = LIBC(fputs)(text, stream);
+    mf_stream_unlock(stream, &own);
+    return result;
+}
+
+ALIAS(fputs_unlocked, fputs);
+
+int puts(const char *text)
+{
+    if (!mf_current)
+        return LIBC(puts)(text);
+    mf_stream_user own;
+    mf_stream_lock(stdout, &own);
+    size_t length = strlen(text);
+    int result;
+    if (!is_plainly_written(stdout))
+        result = LIBC(puts)(text);
+    else if (put_string(stdout, text, length) && put_string(stdout, "\n", 1))
+        result = length < INT_MAX ? (int)length + 1 : INT_MAX;
+    else
+        result = EOF;
+    mf_stream_unlock(stdout, &own);
+    return result;
+}
+
+static bool has_room_for(const FILE *stream)
+{
+    return stream->_IO_write_ptr < stream->_IO_write_end;
+}
+
+int fputc(int character, FILE *stream)
+{
+    if (!mf_current)
+        return LIBC(fputc)(character, stream);
+    mf_stream_user own;
+    int result = (unsigned char)character;
+    mf_stream_lock(stream, &own);
+    if (has_room_for(stream))
+        *stream->_IO_write_ptr++ = (char)character;
+    else
+        result = __overflow(stream, result);
+    mf_stream_unlock(stream, &own);
+    return result;
+}
+
+ALIAS(putc, fputc);
+ALIAS(_IO_putc, fputc);
+ALIAS(fputc_unlocked, fputc);
+ALIAS(putc_unlocked, fputc);
+
+int putchar(int character)
+{
+    return fputc(character, stdout);
+}
+
+ALIAS(putchar_unlocked, putchar);
+
+/* ---------------------------------------------------------------------------------------------------- formatted --- */
+
+/* Of the two only fputs tells that what was to be written at once was not, but it ends at a 0. */
+static bool put_by_libc(FILE *stream, const char *text, size_t length)
+{
+    return strlen(text) == length ? LIBC(fputs)(text, stream) != EOF : LIBC(fwrite)(text, 1, length, stream) == length;
+}
+
+/* With the stream locked. */
+static bool put_formatted(FILE *stream, const char *text, size_t length)
+{
+    return is_plainly_written(stream) ? put_string(stream, text, length) : put_by_libc(stream, text, length);
+}
+
+/* Prints what was formatted, and frees it. */
+static int print(FILE *stream, char *text, int length)
+{
+    mf_stream_user own;
+    if (length < 0)
+        return -1;
+    mf_stream_lock(stream, &own);
+    bool printed = !length || put_formatted(stream, text, (size_t)length);
+    mf_stream_unlock(stream, &own);
+    int error = errno;
+    free(text);
+    errno = error;
+    return printed ? length : -1;
+}
+
+/* Flags of a stream are looked at before its lock is taken: of these, only the orientation ever changes, once. Streams
+ * without a descriptor, too: what fopencookie was given to write with may wait, and libc's vfprintf keeps a record in the
+ * thread's list of cleanups meanwhile, which would be another fiber's to take off. */
+static bool prints_through_memory(FILE *stream)
+{
+    return mf_current && !(stream->_flags & MF_STREAM_NO_WRITES) && fwide(stream, -1) < 0;
+}
+
+int vfprintf(FILE *restrict stream, const char *restrict format, va_list arguments)
+{
+    char *text;
+    if (!prints_through_memory(stream))
+        return LIBC(vfprintf)(stream, format, arguments);
+    int length = vasprintf(&text, format, arguments);
+    return print(stream, text, length);
+}
+
+/* libc ends the program for what these check. */
+int __vfprintf_chk(FILE *restrict stream, int flag, const char *restrict format, va_list arguments)
+{
+    char *text;
+    if (!prints_through_memory(stream))
+        return LIBC(__vfprintf_chk)(stream, flag, format, arguments);
+    int length = __vasprintf_chk(&text, flag, format, arguments);
+    return print(stream, text, length);
+}
+
+int vprintf(const char *restrict format, va_list arguments)
+{
+    return vfprintf(stdout, format, arguments);
+}
+
+int __vprintf_chk(int flag, const char *restrict format, va_list arguments)
+{
+    return __vfprintf_chk(stdout, flag, format, arguments);
+}
+
+int fprintf(FILE *restrict stream, const char *restrict format, ...)
+{
+    RETURN_WITH_ARGUMENTS_AFTER(format, vfprintf, stream, format);
+}
+
+int printf(const char *restrict format, ...)
+{
+    RETURN_WITH_ARGUMENTS_AFTER(format, vfprintf, stdout, format);
+}
+
+int __fprintf_chk(FILE *restrict stream, int flag, const char *restrict format, ...)
+{
+    RETURN_WITH_ARGUMENTS_AFTER(format, __vfprintf_chk, stream, flag, format);
+}
+
+int __printf_chk(int flag, const char *restrict format, ...)
+{
+    RETURN_WITH_ARGUMENTS_AFTER(format, __vfprintf_chk, stdout, flag, format);
+}
+
+/* Without a stream. */
+
+static int print_to_descriptor(int descriptor, char *text, int length)
+{
+    ssize_t count = 1;
+    for (int done = 0; done < length && count > 0; done += (int)count)
+        count = write(descriptor, text + done, (size_t)(length - done));
+    int error = errno;
+    if (length >= 0)
+        free(text);
+    errno = error;
+    return count > 0 ? length : -1;
+}
+
+int vdprintf(int descriptor, const char *restrict format, va_list arguments)
+{
+    char *text;
+    if (!mf_current)
+        return LIBC(vdprintf)(descriptor, format, arguments);
+    int length = vasprintf(&text, format, arguments);
+    return print_to_descriptor(descriptor, text, length);
+}
+
+int __vdprintf_chk(int descriptor, int flag, const char *restrict format, va_list arguments)
+{
+    char *text;
+    if (!mf_current)
+        return LIBC(__vdprintf_chk)(descriptor, flag, format, arguments);
+    int length = __vasprintf_chk(&text, flag, format, arguments);
+    return print_to_descriptor(descriptor, text, length);
+}
+
+int dprintf(int descriptor, const char *restrict format, ...)
+{
+    RETURN_WITH_ARGUMENTS_AFTER(format, vdprintf, descriptor, format);
+}
+
+int __dprintf_chk(int descriptor, int flag, const char *restrict format, ...)
+{
+    RETURN_WITH_ARGUMENTS_AFTER(format, __vdprintf_chk, descriptor, flag, format);
+}

@@ -1,0 +1,99 @@
+/* ownership.c: a table of locks and their owners. */
+#include "ownership.h"
+#include "../carrier.h"
+#include "../lock.h"
+#include "fork.h"
+#include "waiters.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+typedef struct ownership {
+    struct ownership *next;
+    const void *lock;
+    const mr_fiber *owner;
+    const mf_carrier *carrier; /* the owner's */
+    unsigned depth;
+} ownership;
+
+static struct {
+    mf_lock lock;
+    ownership *first;
+} owned[MF_ADDRESS_BUCKETS];
+
+/* Whoever held a bucket's lock does not exist in the child. The owners stay: one of them may be the fiber that forked. */
+void mf_ownership_forget_after_fork(void)
+{
+    for (size_t i = 0; i < MF_ADDRESS_BUCKETS; i++)
+        atomic_store(&owned[i].lock.state, 0);
+}
+
+typedef bool whose(const ownership *each);
+
+static bool is_callers(const ownership *each)
+{
+    return each->owner == mf_current;
+}
+
+static bool is_neighbours(const ownership *each)
+{
+    return each->owner != mf_current && each->carrier == mf_this_carrier;
+}
+
+/* The link to the ownership, or to the end of the list. The caller holds the bucket's lock. */
+static ownership **find(size_t index, const void *lock, whose *is_wanted)
+{
+    ownership **link = &owned[index].first;
+    while (*link && ((*link)->lock != lock || !is_wanted(*link)))
+        link = &(*link)->next;
+    return link;
+}
+
+static bool is_owned(const void *lock, whose *is_wanted)
+{
+    size_t index = mf_address_bucket(lock);
+    mf_lock_take(&owned[index].lock);
+    bool found = *find(index, lock, is_wanted) != NULL;
+    mf_lock_give(&owned[index].lock);
+    return found;
+}
+
+bool mf_ownership_is_neighbours(const void *lock)
+{
+    return is_owned(lock, is_neighbours);
+}
+
+bool mf_ownership_is_callers(const void *lock)
+{
+    return is_owned(lock, is_callers);
+}
+
+void mf_ownership_begin(const void *lock)
+{
+    size_t index = mf_address_bucket(lock);
+    ownership *fresh = malloc(sizeof *fresh);
+    mf_lock_take(&owned[index].lock);
+    ownership *found = *find(index, lock, is_callers);
+    if (!found && fresh) {
+        *fresh = (ownership){.next = owned[index].first, .lock = lock, .owner = mf_current, .carrier = mf_this_carrier};
+        found = owned[index].first = fresh;
+        fresh = NULL;
+    }
+    if (found)
+        found->depth++;
+    mf_lock_give(&owned[index].lock);
+    free(fresh);
+}
+
+void mf_ownership_end(const void *lock)
+{
+    size_t index = mf_address_bucket(lock);
+    mf_lock_take(&owned[index].lock);
+    ownership **link = find(index, lock, is_callers), *gone = *link;
+    if (gone && --gone->depth == 0)
+        *link = gone->next;
+    else
+        gone = NULL;
+    mf_lock_give(&owned[index].lock);
+    free(gone);
+}

@@ -1,0 +1,356 @@
+/*
+ * process.c: waiting for processes and for locks on files.
+ *
+ * The end of one process is announced by a pidfd (Linux 5.3). Nothing announces the end of any of several, or a stop: those
+ * are looked for again after a pause of 1 ms, doubling up to 20. For a lock on a file a thread waits.
+ */
+#include "../mask.h"
+#include "../offload.h"
+#include "../watch.h"
+#include "blocking.h"
+#include "libc.h"
+#include "stream.h"
+
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+
+MF_ALWAYS_LINKED(process);
+
+/* ----------------------------------------------------------------------------------------------------- children --- */
+
+/* Pauses between two looks at children. */
+typedef struct child_watch {
+    int pidfd; /* -1: there is none that could tell */
+    bool is_callers;
+    bool has_told;
+    unsigned backoff_ms;
+} child_watch;
+
+static child_watch watch_child(pid_t pid, bool only_its_end)
+{
+    return (child_watch){.pidfd = pid > 0 && only_its_end ? (int)syscall(SYS_pidfd_open, pid, 0) : -1};
+}
+
+static child_watch watch_child_of_id(idtype_t type, id_t id, bool only_its_end)
+{
+    if (type == P_PIDFD && only_its_end)
+        return (child_watch){.pidfd = (int)id, .is_callers = true};
+    return watch_child(type == P_PID ? (pid_t)id : -1, only_its_end);
+}
+
+/* False: interrupted. A child that a debugger has attached to is for the debugger to wait for first: the pidfd tells of
+ * an end that is not ours to see yet. */
+static bool pause_between_looks(child_watch *watch)
+{
+    if (watch->pidfd < 0 || watch->has_told)
+        return mf_back_off(&watch->backoff_ms, MR_NO_DEADLINE);
+    watch->has_told = true;
+    int error = mf_watch_wait(watch->pidfd, MR_WAIT_READABLE, MR_NO_DEADLINE);
+    if (error)
+        mf_fail(error);
+    return !error;
+}
+
+static void unwatch_child(child_watch *watch)
+{
+    int error = errno;
+    if (watch->pidfd >= 0 && !watch->is_callers)
+        LIBC(close)(watch->pidfd);
+    errno = error;
+}
+
+/* Who looks in vain again and again waits for a child that may wait for a fiber of the same carrier. */
+static pid_t look_for_child(pid_t pid, int *status, int options, struct rusage *usage)
+{
+    pid_t found = LIBC(wait4)(pid, status, options, usage);
+    if (found == 0)
+        mf_spend_turn();
+    return found;
+}
+
+pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage)
+{
+    if (!mf_current)
+        return LIBC(wait4)(pid, status, options, usage);
+    if (options & WNOHANG)
+        return look_for_child(pid, status, options, usage);
+    pid_t found = LIBC(wait4)(pid, status, options | WNOHANG, usage);
+    if (found != 0)
+        return found;
+    int before = errno;
+    child_watch watch = watch_child(pid, !(options & (WUNTRACED | WCONTINUED)));
+    do
+        found = pause_between_looks(&watch) ? LIBC(wait4)(pid, status, options | WNOHANG, usage) : -1;
+    while (found == 0);
+    unwatch_child(&watch);
+    return (pid_t)mf_settle(found, before);
+}
+
+pid_t wait3(int *status, int options, struct rusage *usage)
+{
+    return mf_current ? wait4(-1, status, options, usage) : LIBC(wait3)(status, options, usage);
+}
+
+pid_t waitpid(pid_t pid, int *status, int options)
+{
+    return mf_current ? wait4(pid, status, options, NULL) : LIBC(waitpid)(pid, status, options);
+}
+
+pid_t wait(int *status)
+{
+    return mf_current ? wait4(-1, status, 0, NULL) : LIBC(wait)(status);
+}
+
+ALIAS(__waitpid, waitpid);
+
+ALIAS(__wait, wait);
+
+/* By a pidfd in non-blocking mode it fails at once while there is nothing to report (pidfd_open(2)). */
+static bool waitid_is_libcs(idtype_t type, id_t id, int options)
+{
+    return !mf_current || (options & WNOHANG) || (type == P_PIDFD && mf_is_nonblocking((int)id));
+}
+
+/* With WNOHANG, si_pid 0 says that there was nothing to report (waitid(2)). */
+int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
+{
+    siginfo_t own;
+    siginfo_t *target = info ? info : &own;
+    if (waitid_is_libcs(type, id, options))
+        return LIBC(waitid)(type, id, info, options);
+    int before = errno;
+    child_watch watch = watch_child_of_id(type, id, !(options & (WSTOPPED | WCONTINUED)));
+    int result;
+    do {
+        target->si_pid = 0;
+        result = LIBC(waitid)(type, id, target, options | WNOHANG);
+    } while (result == 0 && target->si_pid == 0 && (result = pause_between_looks(&watch) ? 0 : -1) == 0);
+    unwatch_child(&watch);
+    return (int)mf_settle(result, before);
+}
+
+typedef int spawner(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
+                    const posix_spawnattr_t *attributes, char *const arguments[], char *const environment[]);
+
+typedef struct errand errand;
+
+struct errand {
+    void (*start)(errand *);
+    uint64_t mask; /* of the fiber, as what is started begins with it */
+    spawner *spawn;
+    pid_t *pid;
+    const posix_spawn_file_actions_t *actions;
+    const posix_spawnattr_t *attributes;
+    char *const *arguments;
+    char *const *environment;
+    const char *command;
+    const char *mode;
+    FILE *stream;
+    int result;
+};
+
+/* What is started here does not begin with the signals blocked that a helper blocks. */
+static void run_start(void *argument)
+{
+    errand *e = argument;
+    uint64_t before = mf_mask_set(e->mask);
+    e->start(e);
+    int error = errno;
+    mf_mask_set(before);
+    errno = error;
+}
+
+static void start_system(errand *e)
+{
+    e->result = LIBC(system)(e->command);
+}
+
+static void start_popen(errand *e)
+{
+    e->stream = LIBC(popen)(e->command, e->mode);
+}
+
+static void start_spawn(errand *e)
+{
+    e->result = e->spawn(e->pid, e->command, e->actions, e->attributes, e->arguments, e->environment);
+}
+
+static int spawn_elsewhere(errand e)
+{
+    e.start = start_spawn;
+    e.mask = mf_mask_of_fiber();
+    mf_offload(run_start, &e);
+    return e.result;
+}
+
+int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix_spawn_file_actions_t *actions,
+                const posix_spawnattr_t *restrict attributes, char *const arguments[], char *const environment[])
+{
+    if (!mf_current)
+        return LIBC(posix_spawn)(pid, path, actions, attributes, arguments, environment);
+    return spawn_elsewhere((errand){.spawn = LIBC(posix_spawn),
+                                    .pid = pid,
+                                    .command = path,
+                                    .actions = actions,
+                                    .attributes = attributes,
+                                    .arguments = arguments,
+                                    .environment = environment});
+}
+
+int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spawn_file_actions_t *actions,
+                 const posix_spawnattr_t *restrict attributes, char *const arguments[], char *const environment[])
+{
+    if (!mf_current)
+        return LIBC(posix_spawnp)(pid, file, actions, attributes, arguments, environment);
+    return spawn_elsewhere((errand){.spawn = LIBC(posix_spawnp),
+                                    .pid = pid,
+                                    .command = file,
+                                    .actions = actions,
+                                    .attributes = attributes,
+                                    .arguments = arguments,
+                                    .environment = environment});
+}
+
+FILE *popen(const char *command, const char *mode)
+{
+    if (!mf_current)
+        return LIBC(popen)(command, mode);
+    errand e = {.start = start_popen, .mask = mf_mask_of_fiber(), .command = command, .mode = mode};
+    mf_offload(run_start, &e);
+    return e.stream;
+}
+
+int system(const char *command)
+{
+    if (!mf_current)
+        return LIBC(system)(command);
+    errand e = {.start = start_system, .mask = mf_mask_of_fiber(), .command = command};
+    mf_offload_alone(run_start, &e);
+    return e.result;
+}
+
+static void run_pclose(void *argument)
+{
+    errand *e = argument;
+    e->result = LIBC(pclose)(e->stream);
+}
+
+int pclose(FILE *stream)
+{
+    if (!mf_current)
+        return LIBC(pclose)(stream);
+    errand e = {.stream = stream};
+    mf_stream_let_go(stream);
+    bool written = mf_stream_end_writing(stream);
+    int error = errno;
+    mf_offload_alone(run_pclose, &e);
+    return written || e.result ? e.result : mf_fail(-error);
+}
+
+/* --------------------------------------------------------------------------------------------------- file locks --- */
+
+typedef struct file_lock file_lock;
+
+struct file_lock {
+    int (*take)(const file_lock *l, bool waits);
+    int descriptor;
+    int operation; /* of flock */
+    void *lock;    /* of fcntl */
+    off64_t size;  /* of lockf */
+    int result;
+};
+
+static int take_by_flock(const file_lock *l, bool waits)
+{
+    return LIBC(flock)(l->descriptor, waits ? l->operation : l->operation | LOCK_NB);
+}
+
+static int take_by_fcntl(const file_lock *l, bool waits)
+{
+    return LIBC(fcntl)(l->descriptor, waits ? F_SETLKW : F_SETLK, l->lock);
+}
+
+static int take_by_fcntl_for_open_file(const file_lock *l, bool waits)
+{
+    return LIBC(fcntl)(l->descriptor, waits ? F_OFD_SETLKW : F_OFD_SETLK, l->lock);
+}
+
+static int take_by_lockf(const file_lock *l, bool waits)
+{
+    return LIBC(lockf64)(l->descriptor, waits ? F_LOCK : F_TLOCK, l->size);
+}
+
+/* POSIX lets a lock that is held be told by either error. */
+static bool is_locked(int result)
+{
+    return result < 0 && (errno == EAGAIN || errno == EACCES);
+}
+
+static void wait_for_lock(void *argument)
+{
+    file_lock *l = argument;
+    l->result = l->take(l, true);
+}
+
+static int try_again_and_again(const file_lock *l)
+{
+    unsigned backoff_ms = 0;
+    int result;
+    do
+        result = l->take(l, false);
+    while (is_locked(result) && mf_back_off(&backoff_ms, MR_NO_DEADLINE));
+    return result;
+}
+
+/* On a thread: the kernel hands locks over to those that wait in it, and finds processes that wait for each other among
+ * them. */
+static int wait_for_lock_elsewhere(file_lock *l)
+{
+    int error = mf_offload_interruptible(wait_for_lock, l, l->descriptor);
+    if (error == MF_OFFLOAD_NO_THREAD)
+        return try_again_and_again(l);
+    return error ? mf_fail(error) : l->result;
+}
+
+static int take_lock(file_lock l)
+{
+    int before = errno, result = l.take(&l, false);
+    if (is_locked(result))
+        result = wait_for_lock_elsewhere(&l);
+    return (int)mf_settle(result, before);
+}
+
+int flock(int descriptor, int operation)
+{
+    if (!mf_current || (operation & LOCK_NB))
+        return LIBC(flock)(descriptor, operation);
+    return take_lock((file_lock){.take = take_by_flock, .descriptor = descriptor, .operation = operation});
+}
+
+/* Every argument of fcntl fits a pointer, and passing one on where there is none does no harm. */
+int fcntl(int descriptor, int command, ...)
+{
+    va_list arguments;
+    va_start(arguments, command);
+    void *argument = va_arg(arguments, void *);
+    va_end(arguments);
+    if (mf_current && command == F_SETLKW && argument)
+        return take_lock((file_lock){.take = take_by_fcntl, .descriptor = descriptor, .lock = argument});
+    if (mf_current && command == F_OFD_SETLKW)
+        return take_lock((file_lock){.take = take_by_fcntl_for_open_file, .descriptor = descriptor, .lock = argument});
+    return LIBC(fcntl)(descriptor, command, argument);
+}
+
+ALIAS(fcntl64, fcntl);
+ALIAS(__fcntl, fcntl);
+
+int lockf64(int descriptor, int command, off64_t size)
+{
+    if (!mf_current || command != F_LOCK)
+        return LIBC(lockf64)(descriptor, command, size);
+    return take_lock((file_lock){.take = take_by_lockf, .descriptor = descriptor, .size = size});
+}
+
+ALIAS(lockf, lockf64);

@@ -1,0 +1,127 @@
+/*
+ * scan.c: formatted input, where libc reads inside itself and cannot be reached.
+ *
+ * libc's own function scans a *view* of the stream: a stream made for the call, which hands on the other one's bytes
+ * as they are asked for, one at a time, read by input.c, which parks. So what is matched, stored and counted is libc's
+ * affair, and nothing is taken that libc would not take. What it pushes back into the view goes back into the stream.
+ */
+#include "libc.h"
+#include "blocking.h"
+#include "cleanups.h"
+#include "stream.h"
+
+#include <limits.h>
+#include <stdio_ext.h>
+#include <wchar.h>
+
+MF_ALWAYS_LINKED(scan);
+
+typedef struct view {
+    FILE *stream;         /* what is viewed; locked */
+    mf_cleanup *cleanups; /* outside the call: scanf has one for its lock */
+    bool is_over;         /* nothing more is to be taken */
+    char buffer[1];
+} view;
+
+static ssize_t read_view(void *cookie, char *to, size_t size)
+{
+    view *v = cookie;
+    (void)size;
+    if (v->is_over)
+        return 0;
+    mf_cleanup *inner = mf_cleanups_exchange(v->cleanups);
+    int character = __uflow(v->stream);
+    mf_cleanups_exchange(inner);
+    if (character == EOF)
+        return 0; /* an error is the stream's; to scanf it is the same */
+    *to = (char)character;
+    return 1;
+}
+
+/* Not unbuffered: libc shows stdout before it reads such a stream. No lock: whoever flushes all streams would wait. */
+static FILE *open_view(view *v)
+{
+    FILE *stream = fopencookie(v, "r", (cookie_io_functions_t){.read = read_view});
+    if (!stream)
+        return NULL;
+    setvbuf(stream, v->buffer, _IOFBF, sizeof v->buffer);
+    __fsetlocking(stream, FSETLOCKING_BYCALLER);
+    return stream;
+}
+
+/* One character, or those of one that was not the digit or separator of the locale that it began like. */
+static void push_back_rest(view *v, FILE *viewing)
+{
+    char rest[2 * MB_LEN_MAX];
+    size_t count = 0;
+    int character;
+    v->is_over = true;
+    while (count < sizeof rest && (character = __uflow(viewing)) != EOF)
+        rest[count++] = (char)character;
+    while (count > 0)
+        ungetc((unsigned char)rest[--count], v->stream);
+}
+
+typedef int scanner(FILE *restrict, const char *restrict, va_list);
+
+static int scan_view(scanner *libcs, view *v, const char *format, va_list arguments)
+{
+    FILE *viewing = open_view(v);
+    if (!viewing)
+        return EOF;
+    v->cleanups = mf_cleanups_exchange(NULL);
+    mf_cleanups_exchange(v->cleanups);
+    int matched = libcs(viewing, format, arguments);
+    int error = errno;
+    push_back_rest(v, viewing);
+    LIBC(fclose)(viewing);
+    errno = error;
+    return matched;
+}
+
+static bool is_libcs(FILE *stream)
+{
+    return !mf_current || (stream->_flags & MF_STREAM_NO_READS) || fwide(stream, -1) >= 0;
+}
+
+static int scan(scanner *libcs, FILE *stream, const char *format, va_list arguments)
+{
+    if (is_libcs(stream))
+        return libcs(stream, format, arguments);
+    mf_stream_user own;
+    view v = {.stream = stream};
+    mf_stream_lock(stream, &own);
+    int matched = scan_view(libcs, &v, format, arguments);
+    mf_stream_unlock(stream, &own);
+    return matched;
+}
+
+/* ----------------------------------------------------------------------------------------------- by their names --- */
+
+/* One of libc's three dialects of formats, under its four names. */
+#define DIALECT(prefix)                                                                        \
+    int prefix##vfscanf(FILE *restrict stream, const char *restrict format, va_list arguments) \
+    {                                                                                          \
+        return scan(LIBC(prefix##vfscanf), stream, format, arguments);                         \
+    }                                                                                          \
+                                                                                               \
+    int prefix##vscanf(const char *restrict format, va_list arguments)                         \
+    {                                                                                          \
+        return prefix##vfscanf(stdin, format, arguments);                                      \
+    }                                                                                          \
+                                                                                               \
+    int prefix##fscanf(FILE *restrict stream, const char *restrict format, ...)                \
+    {                                                                                          \
+        RETURN_WITH_ARGUMENTS_AFTER(format, prefix##vfscanf, stream, format);                  \
+    }                                                                                          \
+                                                                                               \
+    int prefix##scanf(const char *restrict format, ...)                                        \
+    {                                                                                          \
+        RETURN_WITH_ARGUMENTS_AFTER(format, prefix##vfscanf, stdin, format);                   \
+    }
+
+DIALECT()
+DIALECT(__isoc99_)
+DIALECT(__isoc23_)
+
+ALIAS(__vfscanf, vfscanf);

@@ -1,0 +1,72 @@
+/*
+ * interpose_test.h: what the tests of the interposed calls share. Each case runs on every backend with one carrier, so that
+ * a call that blocks its carrier stops every other fiber.
+ */
+#ifndef MILLRACE_FIBER_INTERPOSE_TEST_H
+#define MILLRACE_FIBER_INTERPOSE_TEST_H
+
+#include "../fiber_test.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define INTERPOSE_FILES(X) \
+    X(close)               \
+    X(defects)             \
+    X(emptied)             \
+    X(file)                \
+    X(interrupt)           \
+    X(jump)                \
+    X(masked)              \
+    X(name)                \
+    X(once)                \
+    X(poll)                \
+    X(process)             \
+    X(pthread)             \
+    X(receive)             \
+    X(report)              \
+    X(scan)                \
+    X(send)                \
+    X(sent)                \
+    X(server)              \
+    X(signal)              \
+    X(sleep)               \
+    X(stream)              \
+    X(syscall)             \
+    X(terminal)            \
+    X(c11)                 \
+    X(vain)
+
+#define INTERPOSE_DECLARE(file) extern const fiber_case file##_cases[];
+INTERPOSE_FILES(INTERPOSE_DECLARE)
+#undef INTERPOSE_DECLARE
+
+/*
+ * Runs a function that waits for PAUSE_MS on a fiber, while another fiber of the same carrier sleeps 10 ms at a time.
+ * Fails unless that one got its turn again and again, that is unless the function left the carrier free. A machine that is
+ * busy may take most of the turns away.
+ */
+enum { PAUSE_MS = 300 };
+void must_leave_carrier_free(void *(*run)(void *), void *argument);
+
+/* A connected pair of Unix stream sockets. */
+typedef struct pair {
+    int ends[2];
+} pair;
+
+pair new_pair(void);
+void close_pair(pair *p);
+
+/* Of this process, the one to count with included. */
+int open_descriptors(void);
+
+/* A TCP listener on a port of its own; tells its address. */
+int listen_on_loopback(struct sockaddr_in *address, int backlog);
+
+#endif

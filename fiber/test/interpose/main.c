@@ -1,0 +1,83 @@
+/* main.c: the tests of the interposed calls as a program, and what they share. */
+#include "interpose_test.h"
+
+#include <dirent.h>
+#include <sys/socket.h>
+
+#ifdef __SANITIZE_THREAD__
+/* TSan takes closing a descriptor that another thread uses for a race. Here that is what is tested. */
+const char *__tsan_default_suppressions(void);
+const char *__tsan_default_suppressions(void)
+{
+    return "race:^close$\nrace:^dup2$\nrace:src/interpose/close.c\n";
+}
+#endif
+
+int main(int argc, char **argv)
+{
+#define INTERPOSE_PLAN(file) plan_cases(#file, file##_cases);
+    INTERPOSE_FILES(INTERPOSE_PLAN)
+#undef INTERPOSE_PLAN
+    return run_plan(ONE_CARRIER_OF_PLAN, argc, argv);
+}
+
+/* ------------------------------------------------------------------------------------------------ for the cases --- */
+
+static atomic_bool stop_counting;
+
+static void *count_periods(void *argument)
+{
+    unsigned *periods = argument;
+    while (!atomic_load(&stop_counting)) {
+        CHECK_EQ(mr_fiber_sleep(10 * NS_PER_MS), 0);
+        ++*periods;
+    }
+    return NULL;
+}
+
+void must_leave_carrier_free(void *(*run)(void *), void *argument)
+{
+    unsigned counted = 0;
+    atomic_store(&stop_counting, false);
+    mr_fiber *counter = spawn(count_periods, &counted);
+    mr_fiber *fiber = spawn(run, argument);
+    join(fiber);
+    atomic_store(&stop_counting, true);
+    join(counter);
+    CHECK_GE(counted, 4); /* two come when all is over */
+}
+
+pair new_pair(void)
+{
+    pair p;
+    MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, p.ends));
+    return p;
+}
+
+void close_pair(pair *p)
+{
+    MUST(close(p->ends[0]));
+    MUST(close(p->ends[1]));
+}
+
+int open_descriptors(void)
+{
+    int count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    CHECK(directory);
+    while (readdir(directory))
+        count++;
+    MUST(closedir(directory));
+    return count;
+}
+
+int listen_on_loopback(struct sockaddr_in *address, int backlog)
+{
+    socklen_t size = sizeof *address;
+    int listener = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    MUST(bind(listener, (struct sockaddr *)address, size));
+    MUST(listen(listener, backlog));
+    MUST(getsockname(listener, (struct sockaddr *)address, &size));
+    return listener;
+}
