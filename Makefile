@@ -6,7 +6,7 @@ CABAL_CONFIG ?= cabal.config
 CABAL = cabal --config-file=$(CABAL_CONFIG)
 PORT ?= 8080
 
-.PHONY: help setup test-setup build program run test core-test test-windows fiber-test fiber-libraries-test haskell-test format check bench bench-compare clean
+.PHONY: help setup test-setup build program run test test-releases core-test test-windows fiber-test fiber-libraries-test haskell-test format check bench bench-compare clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -15,7 +15,7 @@ setup: ## install the Debian packages that building needs and that are missing
 	@scripts/install-packages build
 
 test-setup: ## install those that the tests need, too
-	@scripts/install-packages test
+	@scripts/install-packages test $(SUITES)
 
 copy_program = mkdir -p bin && cp -f "$$($(CABAL) -v0 list-bin millrace-cli:exe:millrace)" bin/millrace
 
@@ -32,13 +32,17 @@ program: setup ## build bin/millrace and nothing else
 run: program ## serve examples/site on http://127.0.0.1:8080 (PORT=... for another port)
 	@exec bin/millrace serve examples/site --port $(PORT)
 
-test: test-setup ## build, then run every test
-	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/test
+test: test-setup ## build, then run every test (SUITES="core millrace-http" for some; scripts/test --list)
+	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/test $(SUITES)
+
+test-releases: ## test on Debian 12, 13 and what comes after, in clean roots (RELEASES=, SUITES=)
+	@scripts/test-on "$(or $(RELEASES),bookworm trixie forky sid)" $(SUITES)
 
 core-test: ## test the C core alone: plain, ASan and UBSan, TSan
 	$(MAKE) -C core test
 
-test-windows: test-setup ## test the C core for Windows, cross-compiled and under Wine
+test-windows: ## test the C core for Windows, cross-compiled and under Wine
+	@scripts/install-packages test windows
 	$(MAKE) -C core test-windows
 
 fiber-test: ## test the C fibers alone: plain, ASan and UBSan, TSan
@@ -57,7 +61,8 @@ format: ## format Haskell with ormolu and C with clang-format
 check: ## the format, claims about dependencies, cabal check, hlint, clang-tidy and Haddock, which must all be silent
 	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/check
 
-bench: test-setup build ## compare with peers (WORKLOAD=, PEERS=, CONNS=, ROUNDS=, QUICK=1)
+bench: build ## compare with peers (WORKLOAD=, PEERS=, CONNS=, ROUNDS=, QUICK=1)
+	@scripts/install-packages test bench
 	@bench/run
 
 bench-compare: ## what became faster or slower between two results: A=file B=file
