@@ -1,6 +1,6 @@
 # The commands of the project. `make help` lists them.
 
-# cabal.config names no package server, so that everything comes from the system's packages. With Hackage instead:
+# cabal.config names no package server, so all Haskell packages come from the system. To use Hackage:
 # make CABAL_CONFIG=$HOME/.cabal/config
 CABAL_CONFIG ?= cabal.config
 CABAL = cabal --config-file=$(CABAL_CONFIG)
@@ -9,7 +9,7 @@ PORT ?= 8080
 .PHONY: help setup test-setup build program run test test-releases core-test test-windows fiber-test fiber-libraries-test haskell-test format check bench bench-compare clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 30
 
 setup: ## install the Debian packages that building needs and that are missing
 	@scripts/install-packages build
@@ -58,14 +58,14 @@ haskell-test: ## test the Haskell packages alone
 format: ## format Haskell with ormolu and C with clang-format
 	@scripts/format
 
-check: ## the format, claims about dependencies, cabal check, hlint, clang-tidy and Haddock, which must all be silent
+check: ## run all static checks: format, documents, dependencies, hlint, clang-tidy, Haddock
 	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/check
 
 bench: build ## compare with peers (WORKLOAD=, PEERS=, CONNS=, ROUNDS=, QUICK=1)
 	@scripts/install-packages test bench
 	@bench/run
 
-bench-compare: ## what became faster or slower between two results: A=file B=file
+bench-compare: ## list what became faster or slower between two results files (A=, B=)
 	@bench/compare $(A) $(B)
 
 clean: ## remove what was built
