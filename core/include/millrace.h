@@ -1,25 +1,25 @@
 /*
  * millrace.h: the completion core of Millrace.
  *
- * What it is for: a program hands *operations* (accept, recv, send, a timeout, ...) to a *loop* and takes back
- * *completions*. A *backend* is how one operating system does it; nothing in this header depends on which.
- * It is the same for every language and kind of thread above it: there are no callbacks. Must not know: GHC.
+ * A program submits *operations* (accept, recv, send, a timeout, ...) to a *loop* and polls *completions*. A *backend*
+ * carries operations out on one operating system; nothing in this header depends on which. There are no callbacks, so
+ * that any language and any kind of thread can use it. Must not know: GHC.
  *
- * The four rules that settle every question of lifetime
+ * Four rules about lifetimes
  *
- *  1. An operation that was accepted (MR_PENDING) ends in exactly one completion. Cancelling it, closing its
- *     descriptor or passing its deadline hastens that completion; it never replaces it.
+ *  1. Every accepted operation (MR_PENDING) has exactly one completion. Cancelling it, closing its descriptor or
+ *     passing its deadline makes the completion come earlier, and never adds one.
  *  2. The buffer, address or vector of an operation belongs to the loop until its completion has been polled.
- *     The loop does not touch it afterwards.
- *  3. A token stays valid until it is released (mr_loop_release); until then its slot is not used again. A stale
- *     token is recognised by its generation and ignored.
- *  4. A descriptor number is not handed back to the system while operations on it are in flight: mr_loop_submit of
- *     MR_CLOSE first ends them all with -EBADF, on every loop of the group.
+ *     The loop does not use it afterwards.
+ *  3. A token is valid until it is released (mr_loop_release). Until then its slot is not used again. The loop
+ *     recognises a stale token by its generation and ignores it.
+ *  4. A descriptor is closed only after all operations on it have ended: mr_loop_submit of MR_CLOSE first ends them with
+ *     -EBADF, on every loop of the group.
  *
- * Who may call what
+ * Threads
  *
- *  Functions marked [owner] touch the state of a loop without a lock. The caller guarantees that no two of them run
- *  at the same time on one loop (by one thread per loop, or by a lock that exists anyway).
+ *  Functions marked [owner] use the state of a loop without a lock. The caller must ensure that no two of them run at the
+ *  same time on one loop: with one thread per loop, or with a lock that exists anyway.
  *  Functions marked [any thread] may run at any time on any thread.
  *  mr_loop_wait is the only function that blocks. It changes no state of the loop, and [owner] functions other than
  *  mr_loop_poll and mr_loop_prepare_wait may run on other threads while it blocks.
@@ -35,7 +35,7 @@
 #ifdef _WIN32
 #include <winsock2.h>
 #include <ws2tcpip.h>
-/* What Windows calls otherwise. Descriptors are sockets: handles, of which 32 bits matter. */
+/* Names that Windows lacks. Descriptors are socket handles there, of which 32 bits are significant. */
 struct iovec {
     void *iov_base;
     size_t iov_len;
@@ -55,45 +55,46 @@ extern "C" {
 /* ------------------------------------------------------------------------------------------------ backends --- */
 
 typedef enum mr_backend {
-    MR_BACKEND_AUTO = 0,     /* MILLRACE_BACKEND if set, else the first that works here, in the order below. */
+    MR_BACKEND_AUTO = 0,     /* MILLRACE_BACKEND if set, else the first of these that works. */
     MR_BACKEND_IO_URING = 1, /* Linux 5.19 and later, where it is allowed. */
     MR_BACKEND_EPOLL = 2,    /* Linux. */
     MR_BACKEND_KQUEUE = 3,   /* FreeBSD, NetBSD 10, macOS. */
     MR_BACKEND_IOCP = 4,     /* Windows 8 and later. */
-    MR_BACKEND_SIM = 5,      /* A simulated machine; never chosen, but made: see millrace_machine.h. */
+    MR_BACKEND_SIM = 5,      /* A simulated machine. Never chosen: see millrace_machine.h. */
     MR_BACKEND_COUNT = 6
 } mr_backend;
 
 /* The name that MILLRACE_BACKEND and the command line use: "auto", "io_uring", "epoll", "kqueue", "iocp", "sim". */
 const char *mr_backend_name(mr_backend backend);
 
-/* The backend of that name; -EINVAL if there is none. */
+/* Finds the backend of a name. Returns 0, or -EINVAL if there is none. */
 int mr_backend_parse(const char *name, mr_backend *backend);
 
 /*
- * Can this backend run here? 0, or a negative errno (-ENOTSUP: it belongs to another operating system); `reason` (of
- * `reason_size` bytes, may be NULL) then says why in one sentence. Probing io_uring calls io_uring_setup; a program under a seccomp profile that kills for that must
- * not probe it (mr_backend_choose does not, when another backend is asked for by name). [any thread]
+ * Checks whether a backend works here. Returns 0, or a negative errno (-ENOTSUP: it belongs to another operating system)
+ * and the reason, a sentence, in `reason` (`reason_size` bytes, may be NULL). Probing io_uring calls io_uring_setup. Do
+ * not probe it under a seccomp profile that kills for that call; mr_backend_choose does not if another backend is named.
+ * [any thread]
  */
 int mr_backend_probe(mr_backend backend, char *reason, size_t reason_size);
 
 /*
- * Decides which backend to use. A backend asked for by name (the argument, or else MILLRACE_BACKEND) is used or
- * refused: the result is then the error of its probe. Otherwise each is tried in turn and any failure falls back to
- * the next in silence. -EINVAL: MILLRACE_BACKEND names no backend. [any thread]
+ * Decides which backend to use. A backend that is named (by the argument, or else by MILLRACE_BACKEND) is used, or the
+ * result is the error of its probe. Otherwise it tries one after the other and takes the first that works. -EINVAL:
+ * MILLRACE_BACKEND names no backend. [any thread]
  */
 int mr_backend_choose(mr_backend requested, mr_backend *chosen);
 
 #ifdef _WIN32
-/* What WSAGetLastError (or GetLastError) says of a call that a program makes itself, as the negative errno that an
- * operation would end with; -EIO for what has no better name. */
+/* Converts an error of WSAGetLastError or GetLastError to the negative errno that an operation would end with; -EIO if
+ * there is no better one. */
 int mr_error_of_winsock(int error);
 #endif
 
 /* --------------------------------------------------------------------------------------------------- clock --- */
 
-/* Nanoseconds of the monotonic clock that all deadlines are measured on. Starts at an arbitrary point, never 0.
- * Loops of a simulated machine go by the machine's clock instead (mr_group_now_ns). */
+/* Nanoseconds on the monotonic clock of all deadlines. Starts at an arbitrary point, never 0. Loops of a simulated
+ * machine use the machine's clock instead (mr_group_now_ns). */
 uint64_t mr_clock_now_ns(void);
 
 /* -------------------------------------------------------------------------------------- groups and handles --- */
@@ -101,10 +102,10 @@ uint64_t mr_clock_now_ns(void);
 /* Loops that share descriptors: an operation may be submitted to any loop of the group that knows its handle. */
 typedef struct mr_group mr_group;
 
-/* A descriptor and a generation: a handle outlives its descriptor without ever meaning a later one. */
+/* A descriptor and a generation. After its descriptor was closed, a handle is invalid and never means a later one. */
 typedef uint64_t mr_handle;
 
-#define MR_LOOPS_MAX 1024 /* Loops that a group ever has: an index is not used again. */
+#define MR_LOOPS_MAX 1024 /* The number of loops that a group can ever have. An index is not used again. */
 
 /* Creates a group whose loops all use one backend (see mr_backend_choose). -ENOMEM, or the choice's error. */
 int mr_group_create(mr_backend requested, mr_group **group);
@@ -114,33 +115,33 @@ void mr_group_destroy(mr_group *group);
 
 mr_backend mr_group_backend(const mr_group *group);
 
-/* The next loop of the group gets this index (below MR_LOOPS_MAX), the one after it the next: so that the tokens of two
- * groups can be told apart. */
+/* Sets the index of the group's next loop (below MR_LOOPS_MAX). Later loops count on from there. So the tokens of two
+ * groups can be kept apart. */
 void mr_group_number_from(mr_group *group, uint32_t first);
 
-/* The time that deadlines of the group's operations are measured on. [any thread] */
+/* The time on the clock of the group's deadlines. [any thread] */
 uint64_t mr_group_now_ns(const mr_group *group);
 
 /*
- * Takes over an open descriptor. From here on only MR_CLOSE may close it. It must be a socket in
- * non-blocking mode, or a regular file. [any thread] Returns 0 and the handle, -EBADF for a negative number, or -ENOMEM.
+ * Takes over an open descriptor: a socket in non-blocking mode, or a regular file. From now on only MR_CLOSE may close it.
+ * Returns 0 and the handle, -EBADF for a negative number, or -ENOMEM. [any thread]
  */
 int mr_group_adopt(mr_group *group, int descriptor, mr_handle *handle);
 
-/* Does the handle still mean an open descriptor? A moment later it may not. [any thread] */
+/* Whether the handle still means an open descriptor. This may change at any time. [any thread] */
 int mr_group_is_open(mr_group *group, mr_handle handle);
 
 /*
- * Keeps the descriptor from being closed until mr_group_let_go, for calls with its number that this core has no operation
- * for. 0, or -EBADF if the handle is closed or being closed. An MR_CLOSE waits for whoever holds: let go soon. [any thread]
+ * Keeps the descriptor open until mr_group_let_go, for calls with its number for which there is no operation. Returns 0, or
+ * -EBADF if the handle is closed or being closed. An MR_CLOSE waits until all have let go, so do it soon. [any thread]
  */
 int mr_group_hold(mr_group *group, mr_handle handle);
 void mr_group_let_go(mr_group *group, mr_handle handle);
 
 /*
- * A handle for a descriptor that somebody else owns. Only MR_WAIT_READABLE and MR_WAIT_WRITABLE accept it, and
- * closing the descriptor meanwhile is the caller's mistake (the wait may then never end; it can still be cancelled).
- * If the number is that of an adopted descriptor when the wait begins, the wait is one on its handle, and MR_CLOSE ends it.
+ * A handle for a descriptor that was not adopted. Only MR_WAIT_READABLE and MR_WAIT_WRITABLE accept it. Do not close the
+ * descriptor during a wait: the wait may then end only by being cancelled. If the number belongs to an adopted descriptor
+ * when the wait begins, the wait uses the adopted handle, and MR_CLOSE ends it.
  */
 mr_handle mr_handle_foreign(int descriptor);
 
@@ -148,9 +149,9 @@ mr_handle mr_handle_foreign(int descriptor);
 int mr_handle_descriptor(mr_handle handle);
 
 /*
- * For the child after fork(), before anything else is called there: frees every loop of the group together with this
- * process's copies of what they hold in the kernel, without disturbing the parent. Handles stay valid, and new loops
- * may be created. Operations that were in flight belong to the parent and are gone here.
+ * Call this in the child after fork(), before anything else. It frees every loop of the group and this process's copies of
+ * their kernel objects, without disturbing the parent. Handles stay valid, and new loops may be created. Operations in
+ * flight belong to the parent and do not exist in the child.
  */
 void mr_group_reset_after_fork(mr_group *group);
 
@@ -176,32 +177,31 @@ void mr_group_reset_after_fork(mr_group *group);
  *  ACCEPT    makes the descriptor non-blocking and close-on-exec; it is not adopted yet. A connection that was reset
  *            while queued is skipped. Without descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM) it waits and
  *            tries again after 10 ms, doubling up to 200 ms, for as long as its deadline allows.
- *  SEND      never raises SIGPIPE. With MR_ALL it completes when everything was sent, or with the error that
- *            prevented it; `transferred` then tells how many bytes had gone.
+ *  SEND      never raises SIGPIPE. With MR_ALL it completes when everything was sent, or with an error; `transferred` is
+ *            the number of bytes that were sent before.
  *  SEND_VECTOR with MR_ALL modifies the vector.
- *  A RECV that is cancelled or runs out of time after bytes were received completes with those bytes: none is lost.
+ *  RECV      completes with the received bytes if it is cancelled, or its deadline passes, after bytes were received.
  *  SEND_FILE sends at most 1 MiB of a regular file. Reading pages that are not in memory blocks the caller.
- *  READ_FILE, WRITE_FILE  work on a regular file, of which the handle is, from an offset on, and leave the file's own
- *            position alone. At most 1 MiB is moved; with MR_ALL a WRITE_FILE completes when all is written. Operations on
- *            one file run beside each other.
- *  SYNC_FILE ends when the disk has what was written by operations that had completed before.
- *            On io_uring the kernel does these three meanwhile, on iocp the first two; elsewhere they block the caller
+ *  READ_FILE, WRITE_FILE  read and write a regular file at an offset, and do not move the file's position. At most 1 MiB is
+ *            moved; with MR_ALL a WRITE_FILE completes when everything is written. Operations on one file run at the same
+ *            time.
+ *  SYNC_FILE completes when the disk has everything that was written by operations which completed before.
+ *            These three are asynchronous on io_uring, and the first two on iocp. Elsewhere they block the caller
  *            (docs/CONTRACT.md). On Windows the file must have been opened with FILE_FLAG_OVERLAPPED.
  *  SEND_THEN_RECEIVE
- *            sends a part of a borrowed buffer without waiting, and then receives as RECV with MR_BORROW does: what a server does
- *            that answers and waits for the next request, in one operation and with one wake-up. The buffer is the
- *            loop's from the submission on, which gives it back once its bytes are sent. If they could not all be
- *            sent at once, nothing is received: the result is mr_not_sent(n), n of them have gone, and the buffer is the
- *            caller's again; so it is after -EINVAL. No other send may be in flight on the handle. It may wait for the
- *            next poll before it sends, with others, unless two polls were more than 2 ms apart. Cancelled or closed, or
- *            followed by a SHUTDOWN, it has tried to send all the same.
- *  WAIT_WRITABLE ends also when the descriptor has an error; not when the peer's stream ends.
- *  SHUTDOWN  ends what waits in its direction, on every loop: receives with 0 (of datagrams, too), ACCEPT with -EINVAL, sends
- *            with -EPIPE, waits with 0. (On Windows a wait that begins only then need not end.) It is done before
- *            mr_loop_submit returns.
- *  CLOSE     is done before mr_loop_submit returns, unless operations are in flight on the descriptor. With SO_LINGER and
- *            a time set, the caller waits so long for what is unsent (socket(7)): close(2) heeds that on non-blocking
- *            sockets, too.
+ *            sends a part of a borrowed buffer without waiting, and then receives as RECV with MR_BORROW does. With it, a
+ *            server answers and waits for the next request in one operation and with one wake-up. The buffer belongs to
+ *            the loop from the submission on; the loop frees it once its bytes are sent. If not all bytes can be sent at
+ *            once, nothing is received: the result is mr_not_sent(n), n bytes were sent, and the buffer belongs to the
+ *            caller again, as after -EINVAL. No other send may be in flight on the handle. The send may be delayed to the
+ *            next poll, which sends many together, unless two polls were more than 2 ms apart. Even if the operation is
+ *            cancelled or closed, or a SHUTDOWN follows, it tries to send.
+ *  WAIT_WRITABLE also completes when the descriptor has an error, but not when the peer's stream ends.
+ *  SHUTDOWN  ends the operations that wait in its direction, on every loop: receives with 0 (of datagrams too), ACCEPT with
+ *            -EINVAL, sends with -EPIPE, waits with 0. (On Windows a wait that begins later need not end.) It completes
+ *            before mr_loop_submit returns.
+ *  CLOSE     completes before mr_loop_submit returns, unless operations are in flight on the descriptor. With SO_LINGER and
+ *            a time, the caller waits so long for unsent bytes (socket(7)): close(2) does so on non-blocking sockets too.
  */
 typedef enum mr_kind {
 #define MR_OPERATION(HASKELL, NAME, TEXT, DIRECTION, BUFFER, FLAGS, SHUT, TRAITS) MR_##NAME,
@@ -216,29 +216,29 @@ const char *mr_kind_name(mr_kind kind);
  * operations and a WAIT_WRITABLE write. */
 typedef enum mr_direction { MR_READING = 0, MR_WRITING = 1, MR_DIRECTIONS = 2 } mr_direction;
 
-/* SEND, SEND_VECTOR, WRITE_FILE: complete only when all bytes were sent. The loop may send them all within one call,
- * so hand over no more than a megabyte or so at a time. */
+/* SEND, SEND_VECTOR, WRITE_FILE: complete only when all bytes were sent. The loop may send them all in one call, so submit
+ * at most a megabyte or so at a time. */
 #define MR_ALL 1u
-/* RECV: no buffer is given; when bytes are there the loop lends one, and the completion carries it. Thousands may
- * wait and occupy no memory. `length` still bounds what is received. */
+/* RECV: the request has no buffer. When bytes arrive, the loop provides one, and the completion has it. So thousands of
+ * receives can wait without memory. `length` still limits the number of bytes. */
 #define MR_BORROW 4u
-/* deadline_ns is a length of time; it begins when the operation has to wait. What is done at once then costs no look
- * at the clock. Not for TIMEOUT. */
+/* deadline_ns is a duration that begins when the operation has to wait. So an operation that completes at once does not
+ * read the clock. Not for TIMEOUT. */
 #define MR_WITHIN 8u
-/* SEND: another send or SEND_FILE follows at once, and may go out together with these bytes. A hint: on Linux a
- * short segment waits for it, though not longer than 200 ms (MSG_MORE); elsewhere nothing. */
+/* SEND: another send or SEND_FILE follows at once. A hint: on Linux, a short segment then waits for the next bytes for at
+ * most 200 ms (MSG_MORE). Elsewhere it has no effect. */
 #define MR_MORE 16u
-/* WAIT_*: the caller has just tried, and would have blocked. On a foreign descriptor the loop then does not look
- * before it waits, which saves a system call; it is told if there is something by now. A hint. */
+/* WAIT_*: the caller has just tried and would have blocked. A hint: on a foreign descriptor the loop then waits without
+ * polling first, which saves a system call. The wait still ends at once if the descriptor has become ready. */
 #define MR_TRIED 32u
-/* Complete with -EAGAIN instead of waiting; always done before submit returns. With MR_ALL, too, when only a part
- * could be sent. */
+/* Completes with -EAGAIN instead of waiting, always before submit returns. This includes a send with MR_ALL of which only
+ * a part could be sent. */
 #define MR_NOW 2u
 
 #define MR_NO_DEADLINE 0u
-#define MR_VECTOR_MAX  1024 /* Elements of a vector. */
+#define MR_VECTOR_MAX  1024 /* The largest number of elements of a vector. */
 
-/* Where ACCEPT leaves the peer's address. Of an unnamed peer, `length` covers the family only. */
+/* ACCEPT writes the peer's address here. If the peer has no name, `length` covers only the family. */
 typedef struct mr_address {
     struct sockaddr_storage storage;
     socklen_t length;
@@ -246,13 +246,13 @@ typedef struct mr_address {
 
 #define MR_BUFFER_BYTES 16384
 
-/* Memory that a loop lends; the borrower's until it is given back. */
+/* A borrowed buffer. It belongs to the borrower until it is given back. */
 typedef struct mr_buffer {
-    uint64_t length; /* bytes that were received into it */
+    uint64_t length; /* the number of received bytes */
     unsigned char bytes[MR_BUFFER_BYTES];
 } mr_buffer;
 
-/* What to do. Zero-initialise it, then set what the operation needs. The loop copies it. */
+/* Describes an operation. Zero-initialise it, then set what the operation needs. The loop copies it. */
 typedef struct mr_request {
     mr_kind kind;
     uint32_t flags;   /* MR_ALL, ... */
@@ -261,12 +261,12 @@ typedef struct mr_request {
     uint64_t length;
     uint64_t deadline_ns; /* on mr_clock_now_ns(); MR_NO_DEADLINE for none. TIMEOUT: 0 means already due.
                              See MR_WITHIN. */
-    uint64_t user_data;   /* comes back in the completion */
-    uint64_t offset;      /* *_FILE: where in the file to begin; SEND_THEN_RECEIVE: where in the buffer's bytes */
+    uint64_t user_data;   /* returned in the completion */
+    uint64_t offset;      /* *_FILE: the first byte in the file; SEND_THEN_RECEIVE: in the buffer */
     int file;             /* SEND_FILE: a descriptor that stays open until the completion */
 } mr_request;
 
-/* Names an operation: less than 2^60, never 0. */
+/* Identifies an operation in flight. Less than 2^60, never 0. */
 typedef uint64_t mr_token;
 
 /* The index of the loop that a token belongs to (its order of creation in the group), and its slot on that loop. */
@@ -280,11 +280,11 @@ typedef struct mr_completion {
     int64_t result;       /* >= 0, or a negative errno: -ECANCELED cancelled, -ETIMEDOUT deadline passed (or the
                              peer stopped answering), -EBADF closed or never open, or the system's own error. */
     uint64_t transferred; /* bytes moved, also when result is an error */
-    mr_buffer *buffer;    /* MR_BORROW, SEND_THEN_RECEIVE, if bytes were received: to be given back. Otherwise NULL. */
+    mr_buffer *buffer;    /* MR_BORROW, SEND_THEN_RECEIVE: the buffer with the bytes, to be given back; or NULL. */
 } mr_completion;
 
-/* The result of a SEND_THEN_RECEIVE that could send only so many of its bytes at once, and what such a result says: how
- * many, or -1 if it is another one. */
+/* mr_not_sent is the result of a SEND_THEN_RECEIVE that could send only `sent` bytes at once. mr_sent_only converts such
+ * a result back, and returns -1 for any other one. */
 #define MR_NOT_SENT (INT64_C(1) << 32)
 static inline int64_t mr_not_sent(int64_t sent)
 {
@@ -295,24 +295,24 @@ static inline int64_t mr_sent_only(int64_t result)
     return result <= -MR_NOT_SENT ? -MR_NOT_SENT - result : -1;
 }
 
-/* Does a SEND_FILE end with this because the file could not be read? 0 if the connection is to blame, or either may be (EBADF,
- * ENOMEM). [any thread] */
+/* Whether a SEND_FILE with this result failed because the file could not be read. 0 if the connection failed, or if it
+ * could be either (EBADF, ENOMEM). [any thread] */
 int mr_is_error_of_file(int64_t result);
 
 /* --------------------------------------------------------------------------------------------------- loops --- */
 
 typedef struct mr_loop mr_loop;
 
-/* What a loop did since it was created. */
+/* What a loop has done since it was created. */
 typedef struct mr_counters {
     uint64_t operations;    /* submitted, TIMEOUTs included */
-    uint64_t completions;   /* delivered by poll, or done inside submit */
-    uint64_t parks;         /* operations that could not be done at once */
+    uint64_t completions;   /* polled, or completed inside submit */
+    uint64_t parks;         /* operations that did not complete at once */
     uint64_t system_calls;  /* made by this loop, for any reason */
     uint64_t waits;         /* times the loop went to sleep */
     uint64_t wake_ups;      /* times another thread woke it */
-    uint64_t resubmissions; /* operations begun again: the kernel cancelled them because the thread that had
-                                 submitted them ended, or ACCEPT was short of descriptors */
+    uint64_t resubmissions; /* operations started again, because the thread that had submitted them ended,
+                                 or because ACCEPT had no descriptors */
     uint64_t in_flight;     /* operations pending now */
 } mr_counters;
 
@@ -320,25 +320,25 @@ typedef struct mr_counters {
 int mr_loop_create(mr_group *group, mr_loop **loop);
 
 /*
- * Creates a group and its first `count` loops, or nothing. A choice that is automatic (see mr_backend_choose) falls back to
- * the next backend as well if this one has no room for all of the loops, which no probe can see: where the kernel counts
- * the memory of rings (before Linux 5.12, and newer ones again), those of all processes of a user share RLIMIT_MEMLOCK.
+ * Creates a group and its first `count` loops, or nothing. The automatic choice (see mr_backend_choose) also falls back to
+ * the next backend if this one has no room for all the loops. A probe cannot find this: some kernels (before Linux 5.12,
+ * and newer ones again) count the memory of all rings of a user towards RLIMIT_MEMLOCK.
  */
 int mr_group_create_with_loops(mr_backend requested, unsigned count, mr_loop **loops, mr_group **group);
 
 /*
- * The same for a group whose loops, these and later ones, each have one thread for good: it alone calls the loop's [owner]
- * functions and mr_loop_wait, from the first one that submits, polls or waits to the last. io_uring then delivers what has
- * come when the owner polls, all at once (Linux 6.1), and not whenever its thread makes a system call: for owners that make
- * calls of their own between polls. To other backends it makes no difference.
+ * The same for a group in which each loop, also a later one, has a single thread for its whole life. Only that thread calls
+ * the loop's [owner] functions and mr_loop_wait, beginning with the first submit, poll or wait. Then io_uring delivers
+ * completions only when the owner polls (Linux 6.1), and not at every system call of its thread. Use it for owners that
+ * make their own system calls between polls. It makes no difference to other backends.
  */
 int mr_group_create_with_owned_loops(mr_backend requested, unsigned count, mr_loop **loops, mr_group **group);
 
 /*
- * Frees a loop. Nothing may be in flight on it, and no MR_CLOSE on another loop of the group. Nor may another thread be in
- * a function that reaches every loop (mr_group_set_deadline, mr_group_recall, mr_group_let_go, an MR_SHUTDOWN) or polls a
- * loop that has let go of a descriptor for a close here a moment ago: where loops come and go while others run, a lock of
- * the caller's keeps them apart. [owner]
+ * Frees a loop. No operation may be in flight on it, and no MR_CLOSE on any loop of the group. No other thread may be in a
+ * function that uses every loop (mr_group_set_deadline, mr_group_recall, mr_group_let_go, an MR_SHUTDOWN), or poll a loop
+ * that has just let go of a descriptor which this loop closes. If loops are destroyed while others run, the caller needs a
+ * lock for this. [owner]
  */
 void mr_loop_destroy(mr_loop *loop);
 
@@ -346,98 +346,101 @@ void mr_loop_destroy(mr_loop *loop);
 uint32_t mr_loop_index(const mr_loop *loop);
 
 typedef enum mr_status {
-    MR_PENDING = 0, /* A completion will come, carrying the token. */
-    MR_DONE = 1     /* Already over; the completion was filled in, no token was used and nothing is to be released. */
+    MR_PENDING = 0, /* A completion with the token will come. */
+    MR_DONE = 1     /* Completed: the completion is filled in, and there is no token to release. */
 } mr_status;
 
 /*
- * Starts an operation. Does not block. Fills in completion->token (MR_PENDING) or the whole completion (MR_DONE).
- * A mistake in the request is an operation that is done with -EINVAL; a stale handle, with -EBADF. [owner] O(1).
+ * Starts an operation. Does not block. Fills in completion->token (MR_PENDING) or the whole completion (MR_DONE). A wrong
+ * request completes with -EINVAL, one with a stale handle with -EBADF. [owner] O(1).
  */
 mr_status mr_loop_submit(mr_loop *loop, const mr_request *request, mr_completion *completion);
 
 /*
- * Submission in two steps, for callers who must know the token before anything can complete: reserve a token for
- * an operation (of kind TIMEOUT, or of any other kind), then start it. A started operation is always MR_PENDING: even if done at once it arrives by poll.
- * A reserved token that is not wanted is given back with mr_loop_release. -ENOMEM. [owner] O(1).
+ * Submission in two steps, for callers that need the token before the operation can complete. First reserve a token for an
+ * operation of kind TIMEOUT, or of any other kind; then start it. A started operation is always MR_PENDING: its completion
+ * is always polled. Release a reserved token that is not needed with mr_loop_release. -ENOMEM. [owner] O(1).
  */
 int mr_loop_reserve(mr_loop *loop, mr_kind kind, mr_token *token);
 void mr_loop_start(mr_loop *loop, mr_token token, const mr_request *request);
 
-/* Asks a pending operation to end with -ECANCELED. Harmless on stale tokens and ended operations. [owner] O(1). */
+/* Asks a pending operation to end with -ECANCELED. Does nothing if it has ended or the token is stale. [owner] O(1). */
 void mr_loop_cancel(mr_loop *loop, mr_token token);
 
-/* Moves the deadline of a pending operation, TIMEOUT included. Harmless when too late. [owner] O(1). */
+/* Moves the deadline of a pending operation or TIMEOUT. Does nothing if it has ended. [owner] O(1). */
 void mr_loop_update(mr_loop *loop, mr_token token, uint64_t deadline_ns);
 
 /*
- * Cancels a pending TIMEOUT without a completion. Returns 1: the token is reserved again, to be released or started. Or
- * 0 if the token is stale or its completion has been polled or is about to be: then it must be taken and released as
- * usual. [owner] O(1).
+ * Cancels a pending TIMEOUT without a completion. Returns 1 if the token is now reserved again, to be released or started.
+ * Returns 0 if the token is stale, or if its completion was polled or soon will be; then handle that as usual. [owner]
+ * O(1).
  */
 int mr_loop_discard(mr_loop *loop, mr_token token);
 
 /*
- * Sets a deadline for all operations of one direction on a descriptor, those in flight and those to come, until it is set
- * again: each ends when this or its own deadline has passed, whichever is earlier. MR_NO_DEADLINE for none. A deadline
- * that has passed ends an operation that would wait, not one that can be done at once. Moving it to a later moment, as
- * after every activity on a connection, is a store.
+ * Sets a deadline for all operations of one direction on a descriptor, current and future ones, until it is set again. An
+ * operation ends when this or its own deadline has passed, whichever is earlier. MR_NO_DEADLINE removes it. A deadline in
+ * the past does not end an operation that can complete at once. Moving it to a later moment, as after every activity on a
+ * connection, is one store.
  *
- * `owned`: a loop that the caller owns, or NULL; other loops learn of an earlier deadline through their mailboxes. 0, or
- * -EBADF if the handle is closed. [any thread] O(loops of the group) if the deadline is now earlier, else O(1).
+ * `owned` is a loop that the caller owns, or NULL. Other loops are told of an earlier deadline through their mailboxes.
+ * Returns 0, or -EBADF if the handle is closed. [any thread] O(loops of the group) if the deadline is now earlier, else
+ * O(1).
  */
 int mr_group_set_deadline(mr_group *group, mr_loop *owned, mr_handle handle, mr_direction direction,
                           uint64_t deadline_ns);
 
 /*
- * Has everybody ask again who waits on a descriptor to receive, to accept or for readability: these operations end with
- * -EINTR, or with what they have got already. For layers above that keep what was received for somebody who is gone. Whoever
- * begins to wait must look for that himself, after his operation is submitted. An MR_SEND_THEN_RECEIVE ends so when all is sent.
+ * Ends the operations that wait on a descriptor to receive, to accept or for readability, so that their callers try again.
+ * They end with -EINTR, or with the bytes they already have; an MR_SEND_THEN_RECEIVE ends when everything is sent. A layer
+ * above uses it if it keeps bytes of an interrupted receive for another thread. A thread that begins to wait must look for
+ * such bytes itself, after it has submitted its operation.
  *
- * `owned` as above. 0, or -EBADF if the handle is closed. [any thread] O(loops of the group).
+ * `owned` as above. Returns 0, or -EBADF if the handle is closed. [any thread] O(loops of the group).
  */
 int mr_group_recall(mr_group *group, mr_loop *owned, mr_handle handle);
 
-/* Gives back the token of a completion that was polled (or of a reservation). [owner] O(1). */
+/* Releases the token of a polled completion or of a reservation. [owner] O(1). */
 void mr_loop_release(mr_loop *loop, mr_token token);
 
-/* Lends a buffer without receiving. NULL without memory. [owner] O(1). */
+/* Borrows a buffer without receiving. NULL without memory. [owner] O(1). */
 mr_buffer *mr_loop_borrow(mr_loop *loop);
 
-/* Takes back a buffer that this loop, or any other, has lent. [owner] O(1). */
+/* Gives back a buffer that was borrowed from this or another loop. [owner] O(1). */
 void mr_loop_give_back(mr_loop *loop, mr_buffer *buffer);
 
-/* A buffer that comes from no loop, and the end of one that goes back to none. [any thread] */
+/* Creates a buffer without a loop, and frees a buffer that is not given back to a loop. [any thread] */
 mr_buffer *mr_buffer_create(void);
 void mr_buffer_destroy(mr_buffer *buffer);
 
-/* How many of the loop's buffers are out: lent, in the hands of a receive, or given to the kernel for receives to come
- * (io_uring: as many as were ever needed at once, up to 1024). Right while buffers are given back to the loop that has lent
- * them. [owner], for reports. */
+/* The number of the loop's buffers in use: borrowed, part of a receive, or given to the kernel for future receives
+ * (io_uring: as many as were ever needed at once, up to 1024). It is correct if buffers are given back to the loop they
+ * came from. [owner], for reports. */
 int64_t mr_loop_buffers_out(const mr_loop *loop);
 
-/* Operations from outside: carried out by the owner's next poll. They wake the loop if it sleeps. [any thread] O(1). */
+/* The same functions for other threads. The owner's next poll carries them out; a loop that sleeps is woken. [any thread]
+ * O(1). */
 void mr_loop_start_remote(mr_loop *loop, mr_token token, const mr_request *request);
 void mr_loop_cancel_remote(mr_loop *loop, mr_token token);
 void mr_loop_update_remote(mr_loop *loop, mr_token token, uint64_t deadline_ns);
 void mr_loop_release_remote(mr_loop *loop, mr_token token);
 
 /*
- * Hands queued operations to the kernel, fires timers that are due, and takes up to `capacity` completions.
- * Never blocks. Returns their number; 0 means that nothing has happened. [owner] O(completions).
+ * Submits queued operations to the kernel, fires due timers, and returns up to `capacity` completions. Never blocks. The
+ * result is the number of completions; 0 means that nothing has happened. [owner] O(completions).
  */
 int mr_loop_poll(mr_loop *loop, mr_completion *completions, int capacity);
 
 /*
- * Announces that the owner is about to sleep. Returns 1 if it may (the next call on this thread must then be
- * mr_loop_wait, the next [owner] poll ends the sleep), or 0 if there is something to poll. [owner]
+ * Announces that the owner will sleep. Returns 1 if it may: then the next call on this thread must be mr_loop_wait, and the
+ * owner's next poll ends the sleep. Returns 0 if there is something to poll. [owner]
  */
 int mr_loop_prepare_wait(mr_loop *loop);
 
 /* Blocks until something may be ready, the next timer is due, or the loop is woken. May return early. */
 void mr_loop_wait(mr_loop *loop);
 
-/* Makes a current or coming mr_loop_wait return. [any thread] */
+/* Makes the current or the next mr_loop_wait return. [any thread] */
 void mr_loop_wake(mr_loop *loop);
 
 /* An operation that has not ended. */
@@ -449,7 +452,7 @@ typedef struct mr_pending {
     uint64_t user_data;
 } mr_pending;
 
-/* Lists up to `capacity` operations that have not ended; returns how many there are. [owner] O(slots), for reports. */
+/* Lists up to `capacity` operations that have not ended. Returns how many there are. [owner] O(slots), for reports. */
 size_t mr_loop_list(const mr_loop *loop, mr_pending *list, size_t capacity);
 
 /* A copy of the counters; from another thread it may be a moment old. [any thread] */
