@@ -29,14 +29,14 @@ extern "C" {
 
 typedef struct mr_machine mr_machine;
 
-/* The lowest descriptor number; Linux's highest is one less, unless fs.nr_open was raised. */
+/* The lowest descriptor number. Linux's highest is one less, unless fs.nr_open was raised. */
 #define MR_MACHINE_FIRST    (1 << 20)
 #define MR_MACHINE_START_NS UINT64_C(1000000000)
 
 /* ------------------------------------------------------------------------------------------------------ plans --- */
 
 /*
- * What may happen to an operation, to each at most one of these:
+ * Faults. At most one of these happens to an operation:
  *
  *  SHORT           a transfer moves a few bytes only
  *  DELAY           what was done is reported later
@@ -80,26 +80,26 @@ typedef enum mr_fault {
 /* The name of a fault in traces: "half_close". */
 const char *mr_fault_name(mr_fault fault);
 
-/* Written by hand: this fault for the operation of this number (the machine's first is 1). */
+/* A fault for the operation of this number (the machine's first operation is 1). */
 typedef struct mr_planned_fault {
     uint64_t operation;
-    mr_fault fault; /* ignored if it does not apply to such an operation */
+    mr_fault fault; /* ignored if it cannot happen to such an operation */
 } mr_planned_fault;
 
-/* Zero-initialise it: then nothing fails, links are immediate, and only the seed matters. */
+/* Zero-initialise it. Then nothing fails, links have no latency, and only the seed matters. */
 typedef struct mr_machine_plan {
     uint64_t seed;
-    uint32_t per_million[MR_FAULT_COUNT]; /* of the operations that a fault applies to, so many meet it */
-    const mr_planned_fault *planned;      /* by number of operation, ascending; they stand beside the random ones */
+    uint32_t per_million[MR_FAULT_COUNT]; /* of a million operations to which it can happen, so many have it */
+    const mr_planned_fault *planned;      /* in ascending order of `operation`; additional to the random ones */
     size_t planned_count;
-    uint64_t delay_max_ns;     /* DELAY, OVERTAKEN, LATE_CANCEL: at most so long; 0: 10 ms */
-    uint64_t stall_ns;         /* STALL; 0: 30 s */
+    uint64_t delay_max_ns;     /* the maximum of DELAY, OVERTAKEN and LATE_CANCEL; 0: 10 ms */
+    uint64_t stall_ns;         /* duration of a STALL; 0: 30 s */
     uint64_t latency_ns;       /* from one end of a connection to the other */
     uint64_t bytes_per_second; /* of each direction of a connection; 0: no limit */
-    uint32_t buffer_bytes;     /* how much a direction holds that nobody has received; 0: 208 KiB */
-    uint64_t disk_bytes;       /* ENOSPC beyond so many in all files; 0: no limit */
-    uint32_t descriptors_max;  /* EMFILE beyond so many; 0: no limit but that of descriptor numbers */
-    bool reorders;             /* completions that are independent of each other come in any order */
+    uint32_t buffer_bytes;     /* unreceived bytes that a direction can hold; 0: 208 KiB */
+    uint64_t disk_bytes;       /* bytes in all files before ENOSPC; 0: no limit */
+    uint32_t descriptors_max;  /* descriptors before EMFILE; 0: as many as there are numbers */
+    bool reorders;             /* deliver independent completions in any order */
     bool traces;               /* keep a trace */
 } mr_machine_plan;
 
@@ -108,16 +108,16 @@ typedef struct mr_machine_plan {
 /* 0 or -ENOMEM. The plan is copied. */
 int mr_machine_create(const mr_machine_plan *plan, mr_machine **machine);
 
-/* Closes what is open. Every group on it must have been destroyed. */
+/* Closes all descriptors and frees the machine. All groups on it must have been destroyed. */
 void mr_machine_destroy(mr_machine *machine);
 
 /* A group whose loops work on this machine. */
 int mr_machine_group(mr_machine *machine, mr_group **group);
 
 typedef struct mr_machine_state {
-    uint64_t operations; /* so far: submitted to the machine's loops, sockets made, files opened,
+    uint64_t operations; /* operations so far: submitted to loops, sockets made, files opened,
                                   datagrams sent */
-    uint64_t faults;     /* so far: injected */
+    uint64_t faults;     /* faults so far */
     uint64_t open_descriptors;
     uint64_t buffered_bytes; /* sent, and not received */
     uint64_t disk_bytes;     /* in files */
@@ -125,7 +125,7 @@ typedef struct mr_machine_state {
 
 void mr_machine_inspect(mr_machine *machine, mr_machine_state *state);
 
-/* The trace so far: a line for each event, "seconds.nanoseconds text". Valid until the machine's next call. */
+/* The trace so far: one line per event, "seconds.nanoseconds text". Valid until the next call on the machine. */
 const char *mr_machine_trace(mr_machine *machine, size_t *length);
 /* Adds a line. */
 void mr_machine_note(mr_machine *machine, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -135,14 +135,14 @@ void mr_machine_note(mr_machine *machine, const char *format, ...) __attribute__
 uint64_t mr_machine_now_ns(mr_machine *machine);
 
 /*
- * Moves the clock to the next event of the machine or to this time, whichever is first. Returns 1 if there is something
- * new to poll or the time has come, and 0 if nothing will ever happen by itself (`until_ns` is UINT64_MAX and no event is
- * on its way).
+ * Moves the clock to the machine's next event or to this time, whichever is first. Returns 1 if there may be something
+ * to poll or the time has come. Returns 0 if nothing will ever happen by itself: `until_ns` is UINT64_MAX and there is
+ * no future event.
  */
 int mr_machine_advance(mr_machine *machine, uint64_t until_ns);
 
-/* For the owner of a loop that has found nothing to poll: what waiting would do, without ever blocking. 1: poll again;
- * 0: nothing will ever happen by itself. [owner] */
+/* Does what waiting would do, without ever blocking. For the owner of a loop with nothing to poll. Returns 1 if it
+ * should poll again, and 0 if nothing will ever happen by itself. [owner] */
 int mr_machine_skip(mr_loop *loop);
 
 /* A random number below `bound`, from the machine's generator. */
@@ -154,12 +154,12 @@ void mr_machine_close_all(mr_machine *machine);
 /* Lets this much time pass. */
 void mr_machine_sleep(mr_machine *machine, uint64_t duration_ns);
 
-/* From here on the clock keeps real time, and waiting takes it: for programs of several threads, where nobody can know
- * what the others are about to do. */
+/* From now on the clock follows real time, and waiting takes real time. For programs of several threads, where the
+ * machine cannot know what other threads will do. */
 void mr_machine_keep_real_time(mr_machine *machine);
 
-/* For callers that block: returns when something has happened since the last call on this machine, as far as time is
- * concerned by jumping. -EDEADLK if nothing ever will. */
+/* For callers that block: returns after the next event on this machine, to which time jumps. -EDEADLK: there will be
+ * none. */
 int mr_machine_await(mr_machine *machine);
 
 /* ---------------------------------------------------------------------------------------------- descriptors --- */
@@ -174,25 +174,25 @@ int mr_machine_connect(mr_machine *machine, int descriptor, const struct sockadd
 int mr_machine_accept(mr_machine *machine, int descriptor, struct sockaddr *address, socklen_t *length, int flags);
 int mr_machine_getsockname(mr_machine *machine, int descriptor, struct sockaddr *address, socklen_t *length);
 int mr_machine_getpeername(mr_machine *machine, int descriptor, struct sockaddr *address, socklen_t *length);
-/* Options without a meaning here are accepted when set, and 0 when asked for. */
+/* Options without a meaning here can be set, and are read as 0. */
 int mr_machine_getsockopt(mr_machine *machine, int descriptor, int level, int name, void *value, socklen_t *length);
 int mr_machine_setsockopt(mr_machine *machine, int descriptor, int level, int name, const void *value,
                           socklen_t length);
 int mr_machine_shutdown(mr_machine *machine, int descriptor, int how);
-/* 1 if the other end has ended the connection or its half of it, even if bytes that came before are still to be received;
- * else 0. What poll tells with POLLRDHUP, POLLHUP and POLLERR. */
+/* Returns 1 if the other end has closed the connection or shut down its sending side, even if bytes are still to be
+ * received; else 0. poll reports this as POLLRDHUP, POLLHUP and POLLERR. */
 int mr_machine_ended(mr_machine *machine, int descriptor);
 
 /* Sockets, pipes, event counters and files. `flags`: MSG_OOB or 0, for sockets. */
 ssize_t mr_machine_receive(mr_machine *machine, int descriptor, const struct iovec *elements, size_t count, int flags);
 ssize_t mr_machine_send(mr_machine *machine, int descriptor, const struct iovec *elements, size_t count, int flags);
-/* For sockets of type SOCK_DGRAM; the address may be NULL, and the socket's peer is meant then. A datagram that is longer
- * than the buffer is cut off. One for which the receiver has no room is lost. Not for AF_UNIX. */
+/* For sockets of type SOCK_DGRAM. If the address is NULL, the socket's peer is used. A datagram that is longer than
+ * the buffer is truncated. If the receiver has no room, a datagram is lost. Not for AF_UNIX. */
 ssize_t mr_machine_send_to(mr_machine *machine, int descriptor, const struct iovec *elements, size_t count,
                            const struct sockaddr *address, socklen_t length);
 ssize_t mr_machine_receive_from(mr_machine *machine, int descriptor, const struct iovec *elements, size_t count,
                                 struct sockaddr *address, socklen_t *length);
-/* 0 if the call would not block (the descriptor is ready, at its end, or in error), else -EAGAIN. */
+/* Returns 0 if the call would not block (the descriptor is ready, at its end, or has an error), else -EAGAIN. */
 int mr_machine_readable(mr_machine *machine, int descriptor);
 int mr_machine_writable(mr_machine *machine, int descriptor);
 
@@ -200,13 +200,13 @@ int mr_machine_writable(mr_machine *machine, int descriptor);
 int mr_machine_pipe(mr_machine *machine, int ends[2], int flags);
 int mr_machine_eventfd(mr_machine *machine, unsigned value, int flags);
 
-/* Files. `flags`: O_RDONLY, O_WRONLY or O_RDWR, O_CREAT, O_EXCL, O_TRUNC. Names are in no directories, and a file that has
- * one outlives its descriptors. */
+/* Files. `flags`: O_RDONLY, O_WRONLY or O_RDWR, O_CREAT, O_EXCL, O_TRUNC. There are no directories. A file with a
+ * name exists without descriptors too. */
 int mr_machine_open(mr_machine *machine, const char *path, int flags);
 int mr_machine_unlink(mr_machine *machine, const char *path);
 /* An empty file without a name. */
 int mr_machine_file(mr_machine *machine);
-/* A write to a disk that is nearly full moves what there is room for. */
+/* A write to a nearly full disk writes as much as fits. */
 ssize_t mr_machine_pread(mr_machine *machine, int descriptor, void *buffer, size_t size, uint64_t offset);
 ssize_t mr_machine_pwrite(mr_machine *machine, int descriptor, const void *data, size_t size, uint64_t offset);
 int mr_machine_fsync(mr_machine *machine, int descriptor);
@@ -218,7 +218,7 @@ int mr_machine_dup3(mr_machine *machine, int descriptor, int number, int flags);
 /* F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC. */
 int mr_machine_fcntl(mr_machine *machine, int descriptor, int command, int argument);
 
-/* The number from which on EMFILE is the answer, as RLIMIT_NOFILE is. */
+/* The limit of descriptor numbers before EMFILE, as RLIMIT_NOFILE. */
 int mr_machine_limit(mr_machine *machine);
 void mr_machine_set_limit(mr_machine *machine, int limit);
 
