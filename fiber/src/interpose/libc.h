@@ -93,6 +93,8 @@ int __dup2(int, int);
 int __nanosleep(const struct timespec *, struct timespec *);
 int __open(const char *, int, ...);
 int __open64(const char *, int, ...);
+struct open_how;
+int openat2(int, const char *, const struct open_how *, size_t); /* declared by glibc since 2.43 */
 int __fcntl(int, int, ...);
 pid_t __wait(int *);
 pid_t __waitpid(pid_t, int *, int);
@@ -148,7 +150,7 @@ void __longjmp_chk(sigjmp_buf, int) __attribute__((noreturn));
     X(__isoc23_vscanf) X(fopen) X(freopen) X(preadv2) X(pwritev2) X(getchar_unlocked) X(getw) X(putw)                  \
     X(__fread_unlocked_chk) X(__fgets_unlocked_chk) X(eventfd_read) X(eventfd_write) X(mtx_lock) X(mtx_timedlock)      \
     X(mtx_trylock) X(mtx_unlock) X(cnd_wait) X(cnd_timedwait) X(cnd_signal) X(cnd_broadcast) X(call_once) X(thrd_join) \
-    X(thrd_sleep) X(thrd_yield) X(sigprocmask) X(longjmp) X(_longjmp)
+    X(thrd_sleep) X(thrd_yield) X(sigprocmask) X(longjmp) X(_longjmp) X(openat2)
 /* clang-format on */
 
 typedef enum mf_libc_index {

@@ -7,6 +7,7 @@
 
 #include <stdarg.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 MF_ALWAYS_LINKED(open);
 
@@ -16,6 +17,8 @@ typedef struct opening {
     const char *path;
     int flags;
     mode_t mode;
+    const struct open_how *how; /* of openat2; only the kernel looks at it */
+    size_t size;
     const char *stream_mode;
     FILE *stream;
     bool may_wait;
@@ -112,6 +115,25 @@ int __openat64_2(int directory, const char *path, int flags)
                                           : LIBC(__openat64_2)(directory, path, flags);
 }
 
+/*
+ * openat2 is a function of glibc since 2.43, and a system call since Linux 5.6. Weak, because a program that was written
+ * for an older glibc may define a function of that name itself.
+ */
+static void open_as_told(opening *o)
+{
+    o->result = (int)LIBC(syscall)(SYS_openat2, o->directory, o->path, o->how, o->size);
+}
+
+__attribute__((weak)) int openat2(int directory, const char *path, const struct open_how *how, size_t size)
+{
+    opening o = {.open = open_as_told, .directory = directory, .path = path, .how = how, .size = size};
+    if (mf_current)
+        open_elsewhere(&o);
+    else
+        open_as_told(&o);
+    return o.result;
+}
+
 ALIAS(open, open64);
 ALIAS(__open, open64);
 ALIAS(__open64, open64);
@@ -153,6 +175,8 @@ FILE *freopen64(const char *restrict path, const char *restrict mode, FILE *rest
         open_until_interrupted(&o);
     else
         reopen_stream(&o);
+    if (mf_current && !o.stream)
+        mf_stream_forget(stream);
     if (descriptor >= 0)
         mf_watch_note_closed(descriptor, descriptor);
     return o.stream;

@@ -182,6 +182,45 @@ int __overflow(FILE *stream, int character)
 
 /* ------------------------------------------------------------------------------------------- blocks and strings --- */
 
+static ssize_t write_nothing(void *cookie, const char *bytes, size_t size)
+{
+    (void)cookie, (void)bytes, (void)size;
+    return 0;
+}
+
+/* When a line buffer takes all bytes but cannot be flushed, fwrite returns their full count before glibc 2.43 and 0 since.
+ * The libc that is loaded decides, so ask it, with a stream that cannot be flushed. */
+static bool asks_libc_whether_unflushed_counts(void)
+{
+    char buffer[16];
+    FILE *stream = fopencookie(NULL, "w", (cookie_io_functions_t){.write = write_nothing});
+    if (!stream || setvbuf(stream, buffer, _IOLBF, sizeof buffer) != 0)
+        return true;
+    LIBC(fwrite)("a", 1, 1, stream); /* the first byte turns the stream into one that is written */
+    bool counts = LIBC(fwrite)("\n", 1, 1, stream) == 1;
+    LIBC(fclose)(stream);
+    return counts;
+}
+
+static bool unflushed_counts(void)
+{
+    static _Atomic(enum {UNKNOWN, COUNTS, COUNTS_NOT}) known;
+    int error = errno;
+    if (known == UNKNOWN)
+        known = asks_libc_whether_unflushed_counts() ? COUNTS : COUNTS_NOT;
+    errno = error;
+    return known == COUNTS;
+}
+
+/* As fwrite of a stream that is locked and plainly written. */
+static size_t put_items(FILE *stream, const char *from, size_t size, size_t count)
+{
+    ssize_t bytes = put(stream, from, size * count);
+    if (bytes < 0)
+        return unflushed_counts() ? count : 0;
+    return (size_t)bytes / size;
+}
+
 size_t fwrite(const void *restrict buffer, size_t size, size_t count, FILE *restrict stream)
 {
     mf_stream_user own;
@@ -189,13 +228,8 @@ size_t fwrite(const void *restrict buffer, size_t size, size_t count, FILE *rest
     if (!mf_current || !size || !count || __builtin_mul_overflow(size, count, &wanted) || wanted > SSIZE_MAX)
         return LIBC(fwrite)(buffer, size, count, stream);
     mf_stream_lock(stream, &own);
-    size_t done;
-    if (is_plainly_written(stream)) {
-        ssize_t bytes = put(stream, buffer, wanted);
-        done = bytes < 0 ? count : (size_t)bytes / size;
-    } else {
-        done = LIBC(fwrite)(buffer, size, count, stream);
-    }
+    size_t done =
+        is_plainly_written(stream) ? put_items(stream, buffer, size, count) : LIBC(fwrite)(buffer, size, count, stream);
     mf_stream_unlock(stream, &own);
     return done;
 }

@@ -1,5 +1,6 @@
 /* stream.c: locks of stdio's streams, held while a fiber waits. */
 #include "stream.h"
+#include "../check.h"
 #include "../lock.h"
 #include "blocking.h"
 #include "fork.h"
@@ -62,17 +63,23 @@ void mf_stream_lock(FILE *stream, mf_stream_user *own)
         mf_wait_a_millisecond();
 }
 
+static void remove_user(const FILE *stream, const mf_stream_user *own)
+{
+    bucket *b = bucket_of(stream);
+    mf_lock_take(&b->lock);
+    mf_stream_user **link = &b->first;
+    while (*link && *link != own)
+        link = &(*link)->next;
+    MR_CHECK(*link == own);
+    *link = own->next;
+    mf_lock_give(&b->lock);
+}
+
 void mf_stream_unlock(FILE *stream, mf_stream_user *own)
 {
     if (!own->stream)
         return;
-    bucket *b = bucket_of(stream);
-    mf_lock_take(&b->lock);
-    mf_stream_user **link = &b->first;
-    while (*link != own)
-        link = &(*link)->next;
-    *link = own->next;
-    mf_lock_give(&b->lock);
+    remove_user(stream, own);
     LIBC(funlockfile)(stream);
 }
 
@@ -125,6 +132,15 @@ void mf_stream_let_go(FILE *stream)
     mf_stream_user *own;
     while ((own = find_programs(stream))) {
         mf_stream_unlock(stream, own);
+        free(own);
+    }
+}
+
+void mf_stream_forget(const FILE *stream)
+{
+    mf_stream_user *own;
+    while ((own = find_programs(stream))) {
+        remove_user(stream, own);
         free(own);
     }
 }

@@ -57,6 +57,10 @@ bool mf_stream_is_held(const FILE *stream);
 /* Takes all those locks back: the stream is about to be closed. */
 void mf_stream_let_go(FILE *stream);
 
+/* Drops the records of those locks, but does not touch the stream: a freopen has failed, and since glibc 2.41 the stream no
+ * longer exists then. A record that stayed would belong to the next stream at that address. */
+void mf_stream_forget(const FILE *stream);
+
 /* output.c: writes what was put into a locked stream, so that libc has nothing left to write. False after an error. */
 bool mf_stream_write_out(FILE *stream);
 

@@ -8,6 +8,7 @@
 #include "report.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -63,17 +64,26 @@ void mf_watchdog_let_go(mf_carrier *carrier)
     mf_lock_give(&carrier->running_lock);
 }
 
+/* A system call of the carrier, and where it was made. */
+typedef struct system_call {
+    uintptr_t stack_pointer;
+    const void *place;  /* in libc */
+    const void *caller; /* in another object; NULL if unknown */
+} system_call;
+
 /* The carrier's instruction and stack pointers, if it is in a system call (proc(5), /proc/pid/syscall). */
-static bool place_in_system_call(const mf_carrier *carrier, uintptr_t *stack_pointer, uintptr_t *place)
+static bool find_system_call(const mf_carrier *carrier, system_call *call)
 {
     char path[64], line[256];
+    uintptr_t place = 0;
     snprintf(path, sizeof path, "/proc/self/task/%d/syscall", carrier->thread_id);
     FILE *file = fopen(path, "r");
     if (!file)
         return false;
     bool found = fgets(line, sizeof line, file) &&
-                 sscanf(line, "%*s %*s %*s %*s %*s %*s %*s %lx %lx", stack_pointer, place) == 2;
+                 sscanf(line, "%*s %*s %*s %*s %*s %*s %*s %lx %lx", &call->stack_pointer, &place) == 2;
     fclose(file);
+    call->place = (const void *)place;
     return found;
 }
 
@@ -86,21 +96,43 @@ static uintptr_t place_by_signal(mf_carrier *carrier)
     return atomic_load(&carrier->sampled_place);
 }
 
-/* What lies on the stack above the call: the first address in code of another object than libc's is the caller. Reads
- * memory that the fiber may be writing: at worst the name is wrong. */
-__attribute__((no_sanitize_address, no_sanitize_thread)) static const void *caller_on_stack(const mr_fiber *fiber,
-                                                                                            uintptr_t stack_pointer,
-                                                                                            const void *place)
+/* Is it an address inside a function that has a name? Then it may be a return address. Data and the beginnings of functions
+ * lie on stacks too, but nothing returns to them. */
+static bool is_inside_named_function(const void *address)
+{
+    Dl_info found;
+    void *entry = NULL;
+    if (!dladdr1(address, &found, &entry, RTLD_DL_SYMENT) || !found.dli_sname || !entry)
+        return false;
+    return ELF64_ST_TYPE(((const ElfW(Sym) *)entry)->st_info) == STT_FUNC && found.dli_saddr != address;
+}
+
+/*
+ * Looks for return addresses on the stack above the call. The first one in another object than libc is the caller. libc
+ * makes some system calls in a function that is not exported (since glibc 2.41 those that are cancellation points): the
+ * first return address in a function with a name then is the place. Reads memory that the fiber may be writing; at worst
+ * a name is wrong.
+ */
+__attribute__((no_sanitize_address, no_sanitize_thread)) static void look_at_stack(const mr_fiber *fiber,
+                                                                                   system_call *call)
 {
     Dl_info callee, candidate;
     uintptr_t bottom = (uintptr_t)fiber->stack.bottom, top = bottom + fiber->stack.size_bytes;
-    if (stack_pointer < bottom || stack_pointer >= top || !dladdr(place, &callee))
-        return NULL;
-    const uintptr_t *word = (const uintptr_t *)(stack_pointer & ~(uintptr_t)7);
-    for (int i = 0; i < STACK_WORDS && (uintptr_t)&word[i] < top; i++)
-        if (dladdr((const void *)word[i], &candidate) && candidate.dli_fbase != callee.dli_fbase)
-            return (const void *)word[i];
-    return NULL;
+    if (call->stack_pointer < bottom || call->stack_pointer >= top || !dladdr(call->place, &callee))
+        return;
+    const uintptr_t *word = (const uintptr_t *)(call->stack_pointer & ~(uintptr_t)7);
+    bool has_name = is_inside_named_function(call->place);
+    for (int i = 0; i < STACK_WORDS && (uintptr_t)&word[i] < top && !call->caller; i++) {
+        const void *address = (const void *)word[i];
+        if (!dladdr(address, &candidate))
+            continue;
+        if (candidate.dli_fbase != callee.dli_fbase) {
+            call->caller = address;
+        } else if (!has_name && is_inside_named_function(address)) {
+            call->place = address;
+            has_name = true;
+        }
+    }
 }
 
 /* Where a carrier is, if it still is in that turn. */
@@ -112,16 +144,15 @@ typedef struct finding {
 
 static void find_place(mf_carrier *carrier, const mr_fiber *fiber, finding *found)
 {
-    uintptr_t stack_pointer, place;
-    const void *caller = NULL;
-    if (place_in_system_call(carrier, &stack_pointer, &place))
-        caller = caller_on_stack(fiber, stack_pointer, (const void *)place);
+    system_call call = {0};
+    if (find_system_call(carrier, &call))
+        look_at_stack(fiber, &call);
     else
-        place = place_by_signal(carrier);
+        call.place = (const void *)place_by_signal(carrier);
     memcpy(found->fiber, fiber->name, sizeof found->fiber);
-    mf_report_describe(found->place, (const void *)place);
-    if (caller)
-        mf_report_describe(found->caller, caller);
+    mf_report_describe(found->place, call.place);
+    if (call.caller)
+        mf_report_describe(found->caller, call.caller);
 }
 
 static void report_carrier(mf_carrier *carrier, uint64_t turn, uint64_t held_ms)

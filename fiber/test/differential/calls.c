@@ -489,7 +489,8 @@ static void call_fprintf(world *w, outcome *o)
     o->result = -1;
     if (!stream)
         return;
-    o->result = fprintf(stream, "%s: %*d\n", "wide", 700, 5);
+    /* Less than 128 bytes: since glibc 2.37 libc writes longer texts in several pieces, a fiber always in one. */
+    o->result = fprintf(stream, "%s: %*d\n", "wide", 100, 5);
     end_stream(stream, o);
 }
 

@@ -3,6 +3,7 @@
 #include "interpose_test.h"
 
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
@@ -162,6 +163,26 @@ static void *read_named_pipe(void *argument)
     return NULL;
 }
 
+static void *read_named_pipe_by_openat2(void *argument)
+{
+    char text[8] = {0};
+    int reader = MUST(openat2(AT_FDCWD, argument, &(struct open_how){.flags = O_RDONLY}, sizeof(struct open_how)));
+    CHECK_EQ(read(reader, text, sizeof text), 5);
+    CHECK_EQ(strcmp(text, "hello"), 0);
+    close(reader);
+    return NULL;
+}
+
+static void *fail_to_openat2(void *argument)
+{
+    const struct open_how *volatile nothing = NULL; /* volatile: a header may say that this is never NULL */
+    CHECK_EQ(openat2(AT_FDCWD, "/nowhere", &(struct open_how){.flags = O_RDONLY}, sizeof(struct open_how)), -1);
+    CHECK_EQ(errno, ENOENT);
+    CHECK_EQ(openat2(AT_FDCWD, "/", nothing, sizeof(struct open_how)), -1);
+    CHECK_EQ(errno, EFAULT);
+    return argument;
+}
+
 static void *write_named_pipe_later(void *argument)
 {
     usleep(PAUSE_MS * 1000);
@@ -209,6 +230,15 @@ static void must_read_named_pipe(void *(*by)(void *))
 static void a_named_pipe_between_fibers(void)
 {
     must_read_named_pipe(read_named_pipe);
+}
+
+static void a_named_pipe_by_openat2(void)
+{
+    if (openat2(AT_FDCWD, "/nowhere", &(struct open_how){0}, sizeof(struct open_how)) == -1 && errno == ENOSYS)
+        SKIP("Linux has openat2 since 5.6");
+    must_read_named_pipe(read_named_pipe_by_openat2);
+    on_fiber(fail_to_openat2, NULL);
+    fail_to_openat2(NULL);
 }
 
 static void streams_of_named_pipes(void)
@@ -538,6 +568,7 @@ const fiber_case file_cases[] = {
     CASE(errno_of_work_elsewhere),
     CASE(a_vforked_child_opens_its_own),
     CASE(a_named_pipe_between_fibers),
+    CASE(a_named_pipe_by_openat2),
     CASE(streams_of_named_pipes),
     CASE(many_wait_for_a_file_lock),
     CASE(the_kernel_knows_who_waits_for_a_lock),

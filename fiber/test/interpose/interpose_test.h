@@ -66,6 +66,9 @@ void close_pair(pair *p);
 /* Of this process, the one to count with included. */
 int open_descriptors(void);
 
+/* Is the glibc that is loaded of this version or a later one? Only for what differs between releases. */
+bool is_glibc_since(int major, int minor);
+
 /* A TCP listener on a port of its own; tells its address. */
 int listen_on_loopback(struct sockaddr_in *address, int backlog);
 

@@ -192,8 +192,8 @@ static long open_fifo_as_stream(FILE *old)
     MUST(mkfifo(path, 0600));
     FILE *stream = old ? freopen(path, "r", old) : fopen(path, "w");
     int error = errno;
-    if (old)
-        fclose(old); /* glibc has closed it and not freed it */
+    if (old && (stream || !is_glibc_since(2, 41))) /* a freopen that fails frees the stream since then */
+        fclose(old);
     MUST(unlink(path));
     errno = error;
     return stream ? 0 : -1;

@@ -2,6 +2,7 @@
 #include "interpose_test.h"
 
 #include <dirent.h>
+#include <gnu/libc-version.h>
 #include <sys/socket.h>
 
 #ifdef __SANITIZE_THREAD__
@@ -69,6 +70,13 @@ int open_descriptors(void)
         count++;
     MUST(closedir(directory));
     return count;
+}
+
+bool is_glibc_since(int major, int minor)
+{
+    int loaded_major, loaded_minor;
+    CHECK_EQ(sscanf(gnu_get_libc_version(), "%d.%d", &loaded_major, &loaded_minor), 2);
+    return loaded_major > major || (loaded_major == major && loaded_minor >= minor);
 }
 
 int listen_on_loopback(struct sockaddr_in *address, int backlog)
