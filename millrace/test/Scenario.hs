@@ -31,7 +31,7 @@ import System.Environment (getEnvironment, getExecutablePath)
 import System.Exit (ExitCode (..))
 import System.IO (hClose, hGetContents, hPutStrLn, stderr)
 import System.Posix.Files (readSymbolicLink)
-import System.Posix.IO (OpenMode (..), closeFd, defaultFileFlags, dupTo, openFd)
+import System.Posix.IO (closeFd, dupTo)
 import System.Posix.Resource
 import System.Posix.Signals (Handler (..), installHandler, sigPIPE)
 import System.Posix.Types (Fd)
@@ -131,7 +131,7 @@ awaitTicker = go (100 :: Int)
 
 takeAll :: IO [Fd]
 takeAll = do
-  next <- try (openFd "/dev/null" ReadOnly Nothing defaultFileFlags) :: IO (Either IOError Fd)
+  next <- try (openToRead "/dev/null") :: IO (Either IOError Fd)
   either (const (return [])) (\fd -> (fd :) <$> takeAll) next
 
 clientsOf :: SockAddr -> Int -> IO [Socket]

@@ -4,7 +4,10 @@ module SocketSpec (spec) where
 import Control.Exception (bracket, finally)
 import Control.Monad (forM_, forever, replicateM, replicateM_, void, when)
 import qualified Data.ByteString as ByteString
+import Data.ByteString.Builder (toLazyByteString)
+import Data.ByteString.Builder.Extra (int32Host)
 import qualified Data.ByteString.Char8 as Char8
+import Data.ByteString.Lazy (toStrict)
 import Data.Word (Word64)
 import Foreign.C.Error (eADDRINUSE, eBADF, eNAMETOOLONG, eNOENT, eNOMSG)
 import Foreign.C.Types (CInt)
@@ -24,7 +27,7 @@ import System.Directory (doesPathExist, getTemporaryDirectory, removeFile)
 import System.FilePath ((</>))
 import System.IO (BufferMode (NoBuffering), IOMode (ReadWriteMode), hClose, hGetLine, hPutStr, hSetBuffering)
 import System.IO.Error (ioeGetErrorType)
-import System.Posix.IO (OpenMode (..), closeFd, defaultFileFlags, openFd)
+import System.Posix.IO (closeFd)
 import System.Posix.Process (getProcessID)
 import System.Posix.Types (Fd (..))
 import Test.Hspec
@@ -46,7 +49,7 @@ spec = do
             other -> expectationFailure (show other)
     it "openSocket creates what getAddrInfo found" $ do
       let hints = defaultHints {addrFlags = [AI_PASSIVE, AI_NUMERICHOST], addrSocketType = Stream}
-      infos <- getAddrInfo (Just hints) (Just "127.0.0.1") (Just "0")
+      infos <- getAddrInfo (Just hints) (Just "127.0.0.1") (Just "0") :: IO [AddrInfo]
       forM_ infos $ \info -> bracket (openSocket info) close $ \s -> do
         bind s (addrAddress info)
         socketPort s >>= (`shouldSatisfy` (/= 0))
@@ -169,9 +172,9 @@ spec = do
           bind here (SockAddrUnix path)
           bracket (Network.socket AF_UNIX Datagram defaultProtocol) Network.close $ \there -> do
             usual <- descriptorCount
-            passed <- Network.withFdSocket there (pure . Fd)
-            let one = Network.encodeCmsg passed
-                three = one {Network.cmsgData = mconcat (replicate 3 (Network.cmsgData one))}
+            passed <- Network.withFdSocket there (pure . fromIntegral)
+            -- SCM_RIGHTS. network's own function for it has another type since 3.2.
+            let three = Network.Cmsg (Network.CmsgId 1 1) (toStrict (toLazyByteString (foldMap int32Host [passed, passed, passed])))
             void (Network.sendMsg there (SockAddrUnix path) [Char8.pack "x"] [three] mempty)
             recvFd here >>= closeFd . fromIntegral
             descriptorCount `shouldReturn` usual
@@ -279,7 +282,7 @@ spec = do
         ioe_filename problem `shouldBe` Just "file descriptor 9999"
     it "sendFile of what cannot be sent names the file, and else the socket" $
       withUnixPair $ \one other -> do
-        folder <- openFd "/" ReadOnly Nothing defaultFileFlags
+        folder <- openToRead "/"
         withFile' 1000 $ \file -> do
           let blamed of' = ioe_filename <$> failsWith (void (sendFile one of' 0 1))
           blamed folder `shouldReturn` Just ("file descriptor " ++ show folder)
@@ -509,7 +512,7 @@ withPath name use = do
 withFile' :: Int -> (Fd -> IO a) -> IO a
 withFile' size use = withPath "file" $ \path -> do
   ByteString.writeFile path (bytesAt 0 size)
-  bracket (openFd path ReadOnly Nothing defaultFileFlags) closeFd use
+  bracket (openToRead path) closeFd use
 
 -- | The operation ends because a deadline passes.
 timesOut :: IO a -> IO ()

@@ -1,3 +1,4 @@
+{-# LANGUAGE CApiFFI #-}
 {-# LANGUAGE ScopedTypeVariables #-}
 
 -- | What the tests share: jobs whose outcome the test thread asks for, limits of time, byte streams in which every
@@ -58,6 +59,7 @@ module Support
     needingKnownLayout,
 
     -- * What the process holds
+    openToRead,
     descriptorCount,
     inFlightNow,
     liveBytes,
@@ -87,7 +89,9 @@ import qualified Data.ByteString as ByteString
 import Data.IORef
 import Data.Maybe (fromMaybe)
 import Data.Word (Word64)
-import Foreign.C.Error (Errno (..))
+import Foreign.C.Error (Errno (..), throwErrnoPathIfMinus1)
+import Foreign.C.String (CString, withCString)
+import Foreign.C.Types (CInt (..))
 import GHC.IO.Exception (IOException (..))
 import GHC.Stats (GCDetails (..), RTSStats (..), getRTSStats)
 import qualified Millrace.Manager as Manager
@@ -97,6 +101,7 @@ import System.Directory (listDirectory)
 import System.Environment (lookupEnv)
 import System.Mem (performMajorGC)
 import System.Posix.Process (getProcessID)
+import System.Posix.Types (Fd (..))
 import qualified System.Timeout as Base
 import Test.Hspec (SpecWith, beforeWith, pendingWith)
 import Text.Read (readMaybe)
@@ -313,6 +318,12 @@ withAbstractSockets kind use = do
     bind one (named "one")
     bind other (named "other")
     use one (named "one") other (named "other")
+
+-- | A descriptor of a file or a directory. The function of unix has other arguments since 2.8.
+openToRead :: FilePath -> IO Fd
+openToRead path = Fd <$> throwErrnoPathIfMinus1 "open" path (withCString path (`c_open` 0))
+
+foreign import capi unsafe "fcntl.h open" c_open :: CString -> CInt -> IO CInt
 
 descriptorCount :: IO Int
 descriptorCount = length <$> listDirectory "/proc/self/fd"

@@ -81,7 +81,7 @@ spec = describe "Millrace.Wait" $ do
     problem <- failsWith (within 5 "the transaction" (atomically ready))
     problem `shouldSatisfy` hasCode eBADF
   it "finds a regular file ready" $
-    bracket (openFd "/proc/self/status" ReadOnly Nothing defaultFileFlags) closeFd $ \file ->
+    bracket (openToRead "/proc/self/status") closeFd $ \file ->
       within 5 "the wait" (threadWaitRead file)
   it "does not mistake a new descriptor for an old one with its number" $
     within 30 "all turns" $
