@@ -33,7 +33,7 @@ static void waits_for_bytes(void)
 static void does_not_exceed_the_buffer(void)
 {
     connection c = local_connection();
-    char buffer[8] = "--------";
+    char buffer[8] = {'-', '-', '-', '-', '-', '-', '-', '-'};
     write_all(c.peer, "abcdef", 6);
     CHECK_EQ(perform(c.d, recv_request(c.handle, buffer, 4)).result, 4);
     CHECK_MEMORY(buffer, "abcd----", 8);
@@ -266,7 +266,7 @@ static void receive_and_send_do_not_disturb_each_other(void)
 static void the_buffer_is_untouched_after_the_end(void)
 {
     connection c = local_connection();
-    char buffer[4] = "----";
+    char buffer[4] = {'-', '-', '-', '-'};
     mr_token token = start(c.d, recv_request(c.handle, buffer, sizeof buffer));
     poll_once(c.d);
     mr_loop_cancel(driver_loop(c.d), token);

@@ -12,20 +12,21 @@ import Network.HTTP.Types
 import Network.Wai
 import Network.Wai.EventSource (ServerEvent (..), eventSourceAppIO)
 import Network.Wai.Middleware.Autohead (autohead)
-import Network.Wai.Middleware.Gzip (def, gzip)
+import Network.Wai.Middleware.Gzip (gzip)
 import Network.Wai.Middleware.HttpAuth (basicAuth)
-import Network.Wai.Middleware.RequestLogger (Destination (..), OutputFormat (..), mkRequestLogger, outputFormat)
+import Network.Wai.Middleware.RequestLogger (Destination (..), OutputFormat (..), defaultRequestLoggerSettings, mkRequestLogger, outputFormat)
 import qualified Network.Wai.Middleware.RequestLogger as Logger
 import Network.Wai.Middleware.RequestSizeLimit (defaultRequestSizeLimitSettings, requestSizeLimitMiddleware, setMaxLengthForRequest)
 import Network.Wai.Middleware.Timeout (timeout)
 import Network.Wai.Parse (lbsBackEnd, parseRequestBody)
+import Releases
 import System.Log.FastLogger (fromLogStr)
 import Test.Hspec
 
 spec :: Spec
 spec = describe "wai-extra" $ do
   it "gzip compresses, and curl unpacks" $
-    serving (return (gzip def text)) $ \address -> do
+    serving (return (gzip gzipDefaults text)) $ \address -> do
       curl ["--compressed", address] `shouldReturn` replicate 100000 'x'
       compressed <- curl ["-H", "Accept-Encoding: gzip", "-o", "/dev/null", "-w", "%{size_download}", address]
       (read compressed :: Int) `shouldSatisfy` (< 5000)
@@ -50,7 +51,7 @@ spec = describe "wai-extra" $ do
       curl ["-F", "field=value", "-F", "file=@-;filename=name", address] `shouldReturn` "1 1"
   it "the request logger logs" $ do
     logged <- newEmptyMVar
-    logger <- mkRequestLogger def {outputFormat = Apache Logger.FromSocket, Logger.destination = Callback (putMVar logged . fromLogStr), Logger.autoFlush = True}
+    logger <- mkRequestLogger defaultRequestLoggerSettings {outputFormat = Apache Logger.FromSocket, Logger.destination = Callback (putMVar logged . fromLogStr), Logger.autoFlush = True}
     serving (return (logger text)) $ \address -> do
       _ <- get (address ++ "/path")
       -- It logs after the response has been sent.

@@ -6,6 +6,7 @@ module ScottySpec (spec) where
 import Clients
 import qualified Data.Text.Lazy as Text
 import Network.HTTP.Types (status418)
+import Releases
 import Test.Hspec
 import qualified Web.Scotty as Scotty
 
@@ -23,12 +24,12 @@ spec = describe "Scotty" $ do
   where
     application = do
       Scotty.get "/hello/:name" $ do
-        name <- Scotty.param "name"
-        times <- Scotty.param "times"
+        name <- pathParameter "name"
+        times <- queryParameter "times"
         Scotty.text (Text.intercalate ", " (replicate times ("hello " <> name)))
       Scotty.post "/form" $ do
-        one <- Scotty.param "a"
-        other <- Scotty.param "b"
+        one <- formParameter "a"
+        other <- formParameter "b"
         Scotty.text (one <> ", " <> other)
       Scotty.get "/teapot" (Scotty.status status418 >> Scotty.text "short and stout")
-      Scotty.get "/error" (Scotty.raise "fault")
+      Scotty.get "/error" failingAction
