@@ -6,7 +6,7 @@ CABAL_CONFIG ?= cabal.config
 CABAL = cabal --config-file=$(CABAL_CONFIG)
 PORT ?= 8080
 
-.PHONY: help setup test-setup build program run test test-releases core-test test-windows fiber-test fiber-libraries-test haskell-test format check bench bench-compare clean
+.PHONY: help setup test-setup build program run test test-releases core-test test-windows fiber-test fiber-libraries-test haskell-test format check release-check bench bench-compare clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 30
@@ -60,6 +60,9 @@ format: ## format Haskell with ormolu and C with clang-format
 
 check: ## run all static checks: format, documents, dependencies, hlint, clang-tidy, Haddock
 	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/check
+
+release-check: ## what is missing before a release: VERSION=0.1.0
+	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/release-check $(VERSION)
 
 bench: build ## compare with peers (WORKLOAD=, PEERS=, CONNS=, ROUNDS=, QUICK=1)
 	@scripts/install-packages test bench
