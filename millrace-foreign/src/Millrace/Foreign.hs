@@ -1,12 +1,12 @@
 {-# LANGUAGE RankNTypes #-}
 {-# LANGUAGE ScopedTypeVariables #-}
 
--- | Blocking C functions that block no thread.
+-- | Calls blocking C functions without blocking an operating system thread.
 --
--- 'fiberCall' gives a C function the type that it has. The function runs on a /fiber/, a C stack of its own on one of a
--- few operating system threads, the /carriers/. Where it would block in libc (@recv@, @connect@, @poll@, @nanosleep@,
--- @getaddrinfo@, @pthread_mutex_lock@, ...), the fiber parks and its carrier goes on with others; the library that does
--- it need not know. Of Haskell only the calling thread waits, as on an 'Control.Concurrent.MVar.MVar'.
+-- 'fiberCall' makes a Haskell function of a C function. The C function runs on a /fiber/, with its own C stack, on one
+-- of a few operating system threads, the /carriers/. When it would block in libc (@recv@, @connect@, @poll@,
+-- @nanosleep@, @getaddrinfo@, @pthread_mutex_lock@, ...), the fiber parks and its carrier continues with others. C
+-- libraries need no change. In Haskell only the calling thread waits, as on an 'Control.Concurrent.MVar.MVar'.
 --
 -- > foreign import ccall "&sleep" c_sleep :: FunPtr (CUInt -> IO CUInt)
 -- >
@@ -15,19 +15,19 @@
 -- == Exceptions
 --
 -- An asynchronous exception ('Control.Concurrent.killThread', 'System.Timeout.timeout') reaches into the call: the wait
--- that the C code is parked in, or else its next one, fails with @EINTR@, or with @ETIMEDOUT@ if the exception is a
--- timeout. The C code unwinds as after any error, and when it has returned the exception is thrown.
+-- in which the C code is parked, or its next one, fails with @EINTR@, or with @ETIMEDOUT@ if the exception is a
+-- timeout. The C code handles this as any error. When it has returned, the exception is thrown.
 --
--- * C code that ignores the error and waits again is waited for, however long that takes; exceptions that come
---   meanwhile stay pending. The same holds for C code that computes.
+-- * If C code ignores the error and waits again, or computes, the call waits for it, however long that takes. Further
+--   exceptions stay pending meanwhile.
 -- * Waits for locks, files, names (@getaddrinfo@), threads (@pthread_join@), and for @system@, @posix_spawn@, @popen@ and
 --   @pclose@ are not interrupted.
--- * What an interrupted call returned is dropped. Where that would lose something (a descriptor that was opened), call
---   it in 'Control.Exception.uninterruptibleMask_' and bound it by 'callDeadline'.
+-- * The result of an interrupted call is dropped. If that would lose something, such as an opened descriptor, make the
+--   call in 'Control.Exception.uninterruptibleMask_' and limit it with 'callDeadline'.
 --
 -- == errno
 --
--- Is left to the calling thread as by any foreign call:
+-- The calling thread gets the errno of the C function, as after any foreign call:
 --
 -- > throwErrnoIfMinus1 "read" (fiberCall c_read descriptor buffer 4096)
 --
@@ -35,15 +35,15 @@
 --
 -- * Link with @-threaded@; otherwise calls throw 'Millrace.Manager.NotThreaded'.
 -- * Memory whose address is passed must not move and must outlive the call, as with @safe@ foreign calls:
---   'Foreign.Marshal.Alloc.alloca', 'Foreign.ForeignPtr.withForeignPtr', pinned byte arrays.
---   (GHC 9.0 collects what 'Foreign.Marshal.Alloc.alloca' gave to an action that it sees will never return, such as one
---   that ends in 'Control.Monad.forever'.)
--- * A fiber stays on its carrier, so thread-local variables of C keep their addresses; but the fibers of a carrier share
---   them (errno excepted). Two calls for the same C object may run on different threads.
--- * What still blocks, a program tells on standard error with @MILLRACE_FIBER_DEBUG=uncovered,locks,watchdog=100@ in its
---   environment: calls that are not replaced, locks that are held while waiting, whatever holds a carrier for 100 ms.
--- * In GHCi and Template Haskell calls work, but hold their carrier while they wait, and exceptions wait for them: libc is
---   there before this package is loaded.
+--   'Foreign.Marshal.Alloc.alloca', 'Foreign.ForeignPtr.withForeignPtr', pinned byte arrays. (GHC 9.0 frees the memory
+--   of 'Foreign.Marshal.Alloc.alloca' early if it finds that the action never returns, for example because it ends in
+--   'Control.Monad.forever'.)
+-- * A fiber stays on its carrier, so thread-local variables of C keep their addresses. But the fibers of a carrier
+--   share them, except errno. Two calls with the same C object may run on different threads.
+-- * With @MILLRACE_FIBER_DEBUG=uncovered,locks,watchdog=100@ in its environment, a program reports on standard error:
+--   calls that are not interposed, locks that are held during a wait, and fibers that hold a carrier for 100 ms.
+-- * In GHCi and Template Haskell calls work, but block their carrier while they wait, and exceptions cannot interrupt
+--   them. The reason is that libc is loaded before this package.
 -- * A call costs a few microseconds. For functions that never wait, use an ordinary import.
 --
 -- == An example
@@ -89,10 +89,10 @@ import Millrace.Foreign.Internal.Type
 --
 -- @since 0.1.0
 class Callable f where
-  -- | A function of the arguments still to come. Those that were given are in reverse.
+  -- | A function of the remaining arguments. The arguments so far are in reverse order.
   calling :: ([Argument] -> Invocation) -> [Argument] -> f
 
-  -- | Reads arguments, calls, writes the result.
+  -- | Reads the arguments, makes the call, writes the result.
   serving :: f -> Handler
 
   -- | The kinds of the arguments, and that of the result.
@@ -119,9 +119,9 @@ instance Passable r => Callable (IO r) where
   serving action _ result = action >>= poke (castPtr result)
   signature _ = ([], kindOf (undefined :: r))
 
--- | A C function, imported by its address, as a Haskell function that runs it on a fiber. The calling thread waits; no
--- operating system thread does. Interruptible, see above. Throws an 'IOError' when there is no memory for a fiber, and
--- 'Millrace.Manager.NotThreaded'. O(1) besides what C does: some microseconds.
+-- | Converts a C function, imported by its address, to a Haskell function that runs it on a fiber. The calling thread
+-- waits, and no operating system thread does. Interruptible, see above. Throws an 'IOError' if there is no memory for a
+-- fiber, and 'Millrace.Manager.NotThreaded'. A call adds some microseconds to the time of the C function.
 --
 -- > foreign import ccall "&recv" c_recv :: FunPtr (CInt -> Ptr Word8 -> CSize -> CInt -> IO CSsize)
 -- >
@@ -144,16 +144,16 @@ fiberCallWith options function = calling invocation []
   where
     invocation arguments = Invocation (perform options function arguments)
 
--- | A C function pointer for a Haskell function, to be called by C code that runs in 'fiberCall'. It is run by the
--- Haskell thread that made the call, while the fiber waits: it may block, call 'fiberCall', and meets exceptions that
--- are thrown to its thread.
+-- | A C function pointer for a Haskell function. C code that runs in 'fiberCall' can call it. The Haskell function runs
+-- in the thread that made the call, while the fiber waits. It may block and call 'fiberCall', and it receives
+-- exceptions thrown to its thread.
 --
--- An exception that it throws makes it return 0 to C, interrupts the C code, and is thrown again when that has returned.
--- After an exception has interrupted the call, callbacks still run, with exceptions masked uninterruptibly, so that one that
--- waits cannot be interrupted again; what they throw is lost.
+-- If it throws an exception, it returns 0 to C, the C code is interrupted, and the exception is thrown again when that
+-- has returned. After an exception has interrupted the call, callbacks still run, with exceptions masked
+-- uninterruptibly. Exceptions that they throw are lost.
 --
--- C may also call the pointer on threads that are no fibers; it then is what @foreign import \"wrapper\"@ makes. Those
--- may be called on fibers too, but hold up the carrier: one that waits for another fiber may wait for ever.
+-- C may also call the pointer on OS threads. It then works like a pointer made by @foreign import \"wrapper\"@. Such
+-- pointers can be called on fibers too, but block the carrier: one that waits for another fiber may wait for ever.
 --
 -- Does not block. Free it with 'freeCallback'.
 --
@@ -163,7 +163,7 @@ newCallback function = createCallback argumentKinds resultKind (serving function
   where
     (argumentKinds, resultKind) = signature (Proxy :: Proxy f)
 
--- | A callback for as long as the action takes.
+-- | A callback that exists while the action runs.
 --
 -- > foreign import ccall "&qsort"
 -- >   c_qsort :: FunPtr (Ptr CInt -> CSize -> CSize -> FunPtr (Ptr CInt -> Ptr CInt -> IO CInt) -> IO ())

@@ -1,6 +1,5 @@
--- |
--- Runs WAI applications over HTTP\/1.0 and HTTP\/1.1 on the Millrace I\/O manager. Names, types and defaults are those
--- of Warp's interface; where 'defaultSettings' differ, they say so.
+-- | Runs WAI applications over HTTP\/1.0 and HTTP\/1.1 on the Millrace I\/O manager. Names, types and defaults are
+-- those of Warp. The description of 'defaultSettings' has the differences.
 --
 -- > {-# LANGUAGE OverloadedStrings #-}
 -- > import Network.HTTP.Types (status200)
@@ -14,13 +13,12 @@
 --
 -- What to know beyond WAI:
 --
--- * No time limit throws an exception into an application that is busy, but for 'setTotalTimeout', which has to be asked
---   for. Reading the request body throws
---   'RequestTimedOut' when the client is too slow, in the thread that reads. The end of the server is another matter: see
---   'runSettings'.
--- * A request body that is cut off makes reading throw 'ConnectionClosedByPeer'; it never just ends.
--- * Framing is the server's. Content-Length is believed only if it is the length of the body; Transfer-Encoding other
---   than @chunked@ is refused; header names must be tokens; CR, LF and NUL in values become spaces.
+-- * No time limit throws an exception into a running application, except 'setTotalTimeout', which is off by default.
+--   Reading the request body throws 'RequestTimedOut' when the client is too slow, in the thread that reads. When the
+--   server ends, applications may be interrupted: see 'runSettings'.
+-- * If a request body is incomplete, reading it throws 'ConnectionClosedByPeer'. It never looks complete.
+-- * The server decides about framing. It uses a Content-Length only if it is the length of the body, and refuses a
+--   Transfer-Encoding other than @chunked@; header names must be tokens; CR, LF and NUL in values become spaces.
 -- * Names of common header fields are spelled in their usual way in 'Network.Wai.requestHeaders', whatever the client's
 --   spelling.
 -- * The responses to pipelined requests are sent together, when no further complete request has arrived, or when the
