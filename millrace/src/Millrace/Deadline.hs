@@ -1,14 +1,14 @@
--- | Points in time at which an operation gives up.
+-- | Deadlines: points in time at which an operation ends.
 --
--- A deadline is absolute, so that it can be passed through several operations that together must not take longer. An
--- operation whose deadline passes ends with an 'IOError' of type 'GHC.IO.Exception.TimeExpired'
--- ('isDeadlineError'); no asynchronous exception is involved, and nothing that was received is lost.
+-- A deadline is a point in time. So several operations that together have a time limit can share it. An operation whose
+-- deadline passes ends with an 'IOError' of type 'GHC.IO.Exception.TimeExpired' ('isDeadlineError'); no asynchronous
+-- exception is involved, and nothing that was received is lost.
 --
 -- > deadline <- deadlineAfter 5000000         -- five seconds for both
 -- > greeting <- recvBefore deadline socket 4096
 -- > sendAllBefore deadline socket answer
 --
--- A receive that gives up, and loses nothing:
+-- A receive that ends at its deadline loses nothing:
 --
 -- >>> import Millrace
 -- >>> import System.IO.Error (tryIOError)
@@ -43,7 +43,7 @@ newtype Deadline = Deadline Word64
   deriving (Eq)
 
 instance Ord Deadline where
-  -- 0 stands for never; one less than 0 is the largest number there is.
+  -- 0 is never. For comparing, 1 is subtracted, which makes 0 the largest number.
   compare (Deadline a) (Deadline b) = compare (a - 1) (b - 1)
 
 instance Show Deadline where
@@ -56,14 +56,14 @@ instance Show Deadline where
 noDeadline :: Deadline
 noDeadline = Deadline 0
 
--- | The moment so many microseconds from now. Zero or less: at once. Reads the clock; does not block. O(1).
+-- | The deadline in the given number of microseconds; zero or less is now. Reads the clock. Does not block. O(1).
 --
 -- @since 0.1.0
 deadlineAfter :: Int -> IO Deadline
 deadlineAfter delayMicros = Deadline <$> c_deadline_after (fromIntegral delayMicros)
 {-# INLINE deadlineAfter #-}
 
--- | The one that passes first. 'noDeadline' is neutral.
+-- | The deadline that passes first. 'noDeadline' is later than all others.
 --
 -- >>> soon <- deadlineAfter 1000
 -- >>> earlier soon noDeadline == soon
@@ -73,8 +73,8 @@ deadlineAfter delayMicros = Deadline <$> c_deadline_after (fromIntegral delayMic
 earlier :: Deadline -> Deadline -> Deadline
 earlier = min
 
--- | Did an operation end because its deadline passed? (Also true when the peer of a TCP connection stopped answering
--- and the system gave up, @ETIMEDOUT@.)
+-- | Whether an operation ended because its deadline passed. Also true if the peer of a TCP connection stopped answering
+-- and the system gave it up (@ETIMEDOUT@).
 --
 -- @since 0.1.0
 isDeadlineError :: IOError -> Bool
@@ -89,15 +89,15 @@ deadlineNanoseconds :: Deadline -> Word64
 deadlineNanoseconds (Deadline ns) = ns
 {-# INLINE deadlineNanoseconds #-}
 
--- | The inverse of 'deadlineNanoseconds', for programs that keep deadlines in memory of their own.
+-- | The inverse of 'deadlineNanoseconds', for programs that store deadlines as numbers.
 --
 -- @since 0.1.0
 deadlineFromNanoseconds :: Word64 -> Deadline
 deadlineFromNanoseconds = Deadline
 {-# INLINE deadlineFromNanoseconds #-}
 
--- | The time now on the clock that deadlines are points of, which in a simulation is the machine's ("Millrace.Simulation").
--- Does not block. O(1).
+-- | The current time on the clock of deadlines. In a simulation it is the machine's clock ("Millrace.Simulation"). Does
+-- not block. O(1).
 --
 -- > begin <- monotonicNanoseconds
 -- > answer <- recv socket 4096

@@ -1,6 +1,6 @@
--- | The managers seen from outside: which backend they use, how many loops there are, and what they have done.
+-- | The managers: which backend they use, how many loops there are, and counters.
 --
--- They start by themselves with the first operation, one per capability, and follow 'Control.Concurrent.setNumCapabilities'.
+-- They start with the first operation, one per capability, and follow 'Control.Concurrent.setNumCapabilities'.
 --
 -- >>> import Millrace
 -- >>> map backendName [minBound ..]
@@ -48,15 +48,15 @@ import Millrace.Internal.Foreign (Loop, c_counters)
 import Millrace.Internal.Manager
 import qualified Paths_millrace
 
--- | What the loops have done since the program started, all added up.
+-- | What all loops together have done since the program started.
 --
 -- @since 0.1.0
 data Counters = Counters
-  { -- | submitted, timeouts included
+  { -- | submitted, including timeouts
     operations :: !Word64,
     -- | ended
     completions :: !Word64,
-    -- | operations that could not be done at once
+    -- | operations that did not complete at once
     parks :: !Word64,
     -- | made by the loops
     systemCalls :: !Word64,
@@ -64,8 +64,8 @@ data Counters = Counters
     waits :: !Word64,
     -- | times a sleeping loop was woken by another thread
     wakeUps :: !Word64,
-    -- | operations begun again, because the operating system thread that had submitted them ended or because there
-    -- were no descriptors for an accept
+    -- | operations started again, because the operating system thread that had submitted them ended, or because an
+    -- accept had no descriptors
     resubmissions :: !Word64,
     -- | pending now
     inFlight :: !Word64
@@ -88,7 +88,7 @@ countersOf loop = allocaBytes countersSize $ \buffer -> do
   c_counters loop buffer
   peekArray (countersSize `div` 8) buffer
 
--- | How many loops there are. Starts the managers if they do not run yet.
+-- | The number of loops. Starts the managers if they do not run yet.
 --
 -- @since 0.1.0
 loopCount :: IO Int

@@ -1,5 +1,5 @@
--- | Running a program on a simulated machine: virtual sockets, virtual time, and the failures of your choice. The same
--- seed gives the same run.
+-- | Runs a program on a simulated machine with virtual sockets, virtual time and chosen faults. The same seed gives the
+-- same run.
 --
 -- > main = do
 -- >   outcome <- simulate (troubled 42) $ do
@@ -10,8 +10,8 @@
 -- >   either throwIO print (outcomeResult outcome)
 --
 -- Within 'simulate', everything of "Millrace.Socket" and the modules below it, "Millrace.File", "Millrace.Timer",
--- "Millrace.Deadline" and "Millrace.Operation" works on the simulated machine, in all threads of the program. The clock
--- jumps to the next event whenever all of them wait, so that a day of timeouts takes as long as its events do.
+-- "Millrace.Deadline" and "Millrace.Operation" works on the simulated machine, in all threads of the program. Whenever
+-- all of them wait, the clock jumps to the next event. So a simulated day takes no longer than the work in it.
 --
 -- What makes a run repeatable, and what does not:
 --
@@ -112,23 +112,23 @@ import System.Mem (performMajorGC, performMinorGC)
 --
 -- @since 0.1.0
 data Fault
-  = -- | it moves a few bytes only
+  = -- | it transfers only a few bytes
     ShortTransfer
-  | -- | it is done, and its end is reported later
+  | -- | its completion is reported later
     Delay
   | -- | the connection is reset before it
     Reset
   | -- | the connection is reset after it
     ResetAfter
-  | -- | a send ends its direction first: the peer sees the end of the stream
+  | -- | a send first shuts its direction down, so that the peer sees the end of the stream
     HalfClose
-  | -- | what is sent arrives much later, and so does all that follows
+  | -- | the sent bytes arrive much later, as do all bytes after them
     Stall
   | -- | an accept, a new socket or an opened file finds no free descriptor (@EMFILE@)
     NoDescriptors
   | -- | an accept, a send or a new socket finds no memory (@ENOBUFS@)
     NoBuffers
-  | -- | a write, a sync or a file that is created finds no room on the disk (@ENOSPC@)
+  | -- | a write, a sync or the creation of a file finds the disk full (@ENOSPC@)
     DiskFull
   | -- | a datagram never arrives
     Loss
@@ -136,45 +136,45 @@ data Fault
     Duplication
   | -- | a datagram takes longer, and later ones may arrive before it
     Overtaken
-  | -- | the first attempt is given up as if a signal had come; the core tries again
+  | -- | the first attempt is interrupted as if by a signal, and the core tries again
     Interrupted
-  | -- | its cancellation takes time, and it may end well meanwhile
+  | -- | its cancellation takes time, and it may succeed meanwhile
     LateCancel
   deriving (Eq, Ord, Show, Read, Enum, Bounded)
 
--- | What a machine is like and what goes wrong on it. Begin with 'calm' or 'troubled'.
+-- | The properties and the faults of a machine. Begin with 'calm' or 'troubled'.
 --
 -- @since 0.1.0
 data Plan = Plan
-  { -- | Everything that is left to chance follows from it.
+  { -- | Everything random is computed from it.
     planSeed :: Word64,
-    -- | Of a million operations that a fault applies to, so many meet it.
+    -- | How often each fault happens, per million operations to which it can happen.
     planFaultRates :: [(Fault, Int)],
-    -- | Written by hand: the fault for the operation of this number. The first is 1; every new socket, opened file and
-    -- datagram sent count as one.
+    -- | Faults of chosen operations, by number. The first operation is 1. A new socket, an opened file and a sent
+    -- datagram count as one operation each.
     planFaults :: [(Int, Fault)],
     -- | The longest 'Delay', 'Overtaken' and 'LateCancel'.
     planDelayMicros :: Int,
     -- | How long a 'Stall' lasts.
     planStallMicros :: Int,
-    -- | From one end of a connection to the other.
+    -- | The latency from one end of a connection to the other.
     planLatencyMicros :: Int,
-    -- | Of each direction of a connection; 0 for no limit.
+    -- | The rate of each direction of a connection; 0 for no limit.
     planBytesPerSecond :: Int,
-    -- | How much a direction holds that nobody has received.
+    -- | How many unreceived bytes a direction can hold.
     planBufferBytes :: Int,
-    -- | How much all files together may hold; 0 for no limit.
+    -- | The size of all files together; 0 for no limit.
     planDiskBytes :: Int,
-    -- | How many may be open at once; 0 for no limit.
+    -- | The number of open descriptors; 0 for no limit.
     planDescriptors :: Int,
-    -- | Completions that do not depend on each other come in any order.
+    -- | Whether independent completions come in any order.
     planReorders :: Bool,
-    -- | Keep a trace. It costs memory.
+    -- | Whether to keep a trace, which takes memory.
     planTraces :: Bool
   }
   deriving (Eq, Show)
 
--- | A machine with this seed on which nothing fails, and whose links are immediate.
+-- | A machine with this seed, on which nothing fails and links have no latency.
 --
 -- @since 0.1.0
 calm :: Word64 -> Plan
@@ -194,7 +194,7 @@ calm seed =
       planTraces = True
     }
 
--- | A machine with this seed, where the seed also says what goes wrong, how often, and how fast links are.
+-- | A machine with this seed, from which its faults, their rates and the speed of its links are computed.
 --
 -- @since 0.1.0
 troubled :: Word64 -> Plan
@@ -249,25 +249,25 @@ withPlan what use = allocaBytes planSize $ \place -> allocaBytes (max 1 (length 
 ------------------------------------------------------------------------------------------------------------------------
 -- Outcomes
 
--- | What became of a run.
+-- | The result of a run.
 --
 -- @since 0.1.0
 data Outcome a = Outcome
-  { -- | of the action; a 'Deadlock', if there was one
+  { -- | the result of the action; a 'Deadlock' if there was one
     outcomeResult :: Either SomeException a,
     outcomeSeed :: Word64,
-    -- | a line for every event: the time in seconds, what, and on which descriptor
+    -- | one line per event: the time in seconds, what happened, and on which descriptor
     outcomeTrace :: ByteString,
-    -- | how long it took, on the machine's clock
+    -- | the duration on the machine's clock
     outcomeNanoseconds :: Word64,
     outcomeOperations :: Int,
-    -- | how many operations met one
+    -- | the number of faults
     outcomeFaults :: Int,
-    -- | the operations that were in flight when the action ended; they were ended then
+    -- | the operations in flight when the action ended; they were then ended
     outcomeWaiting :: [Waiting],
-    -- | those that were open when the action ended; they were closed then
+    -- | the descriptors that were open when the action ended; they were then closed
     outcomeOpenDescriptors :: Int,
-    -- | what had been sent then and not been received
+    -- | the bytes that had been sent but not received
     outcomeBufferedBytes :: Int,
     -- | the buffers of "Millrace.Socket.Lent" that had not been given back then
     outcomeLentBuffers :: Int
@@ -287,7 +287,7 @@ data Waiting = Waiting
   }
   deriving (Eq, Show)
 
--- | What can be wrong with a simulation, rather than with the program in it.
+-- | Failures of a simulation, in contrast to those of the program in it.
 --
 -- @since 0.1.0
 data SimulationException
@@ -295,13 +295,13 @@ data SimulationException
     -- variable do not occur among them. It is thrown to the action. Who waits for the real world is given 20 ms: see
     -- 'simulate'.
     Deadlock [Waiting]
-  | -- | The machine could not be made.
+  | -- | The machine could not be created.
     NoMachine IOError
   | -- | Millrace was not tested with this version of GHC, so that runs might not repeat: 'Millrace.Manager.runTimeSystem'.
     UnknownScheduler
-  | -- | A simulation was to begin within another one.
+  | -- | A simulation was started inside another one.
     WithinSimulation
-  | -- | This function was called outside.
+  | -- | This function was called outside a simulation.
     OutsideSimulation String
   | -- | The action has ended, and other threads of it cannot be brought to an end: they begin new operations however
     -- often those are ended with an error.
@@ -361,16 +361,16 @@ simulationLock :: Lock
 simulationLock = unsafePerformIO newLock
 {-# NOINLINE simulationLock #-}
 
--- | Runs an action on a machine of its own, and returns when it has ended, with what the machine has to tell. What is
--- left of it then is ended: descriptors are closed, operations fail with an error, timers never fire.
+-- | Runs an action on a new machine. When the action has ended, it returns the outcome. It also closes remaining
+-- descriptors, ends remaining operations with an error, and drops remaining timers.
 --
 -- What is not made by this library happens in the real world: @Control.Concurrent.threadDelay@, foreign calls, sockets of
 -- the network package, and with them @withApplication@ of millrace-http. No virtual time passes for it, and who waits for
 -- it longer than 20 ms while nobody else can run is in a 'Deadlock'.
 --
--- Runs on one capability; the others pause meanwhile ('setNumCapabilities'). Interruptible: the exception then ends the
--- action first. Throws 'WithinSimulation', 'UnknownScheduler', 'NoMachine' or
--- 'ThreadsGoOn', and 'Millrace.Manager.NotThreaded'.
+-- The program runs on one capability meanwhile ('setNumCapabilities'). Interruptible: an exception first ends the
+-- action. Throws 'WithinSimulation', 'UnknownScheduler', 'NoMachine' or 'ThreadsGoOn', and
+-- 'Millrace.Manager.NotThreaded'.
 --
 -- @since 0.1.0
 simulate :: Plan -> IO a -> IO (Outcome a)
@@ -548,13 +548,13 @@ withMachine what use = do
   when (machine == nullPtr) $ throwIO (OutsideSimulation ("Millrace.Simulation." ++ what))
   use machine
 
--- | Nanoseconds on the machine's clock, which begins at one second. Throws 'OutsideSimulation'.
+-- | Nanoseconds on the machine's clock, which starts at one second. Throws 'OutsideSimulation'.
 --
 -- @since 0.1.0
 now :: IO Word64
 now = withMachine "now" (const c_now)
 
--- | A random number from 0 to one less than this, which follows from the seed. Throws 'OutsideSimulation'.
+-- | A random number from 0 to one less than the given one, computed from the seed. Throws 'OutsideSimulation'.
 --
 -- @since 0.1.0
 chance :: Int -> IO Int

@@ -1,10 +1,10 @@
 {-# LANGUAGE BangPatterns #-}
 
--- | Delays and timeouts under the names of "Control.Concurrent", "System.Timeout" and "GHC.Event", on the timers of the
--- capability's own loop: no lock, no system call, nothing shared between capabilities.
+-- | Delays and timeouts with the names of "Control.Concurrent", "System.Timeout" and "GHC.Event". They use the timers
+-- of the capability's loop: without locks or system calls, and sharing nothing between capabilities.
 --
--- 1. Nothing here fires early.
--- 2. On an idle machine it fires at most a millisecond late.
+-- 1. No timer fires early.
+-- 2. On an idle machine a timer fires at most a millisecond late.
 -- 3. Setting, moving and cancelling a timer take constant time.
 --
 -- >>> import Control.Concurrent (MVar, newEmptyMVar, putMVar, takeMVar)
@@ -13,11 +13,11 @@
 -- >>> timeout 60000000 (return "done")
 -- Just "done"
 -- >>> manager <- getSystemTimerManager
--- >>> rung <- newEmptyMVar :: IO (MVar String)
--- >>> bell <- registerTimeout manager 60000000 (putMVar rung "rung")
--- >>> updateTimeout manager bell 1000
--- >>> takeMVar rung
--- "rung"
+-- >>> fired <- newEmptyMVar :: IO (MVar String)
+-- >>> timer <- registerTimeout manager 60000000 (putMVar fired "fired")
+-- >>> updateTimeout manager timer 1000
+-- >>> takeMVar fired
+-- "fired"
 module Millrace.Timer
   ( -- * Threads
     threadDelay,
@@ -55,7 +55,7 @@ import Control.Monad (unless, void, when)
 import Millrace.Internal.Alarm
 import Millrace.Internal.TimerTable (Action (..))
 
--- | Suspends the thread for at least so many microseconds. Interruptible. Zero or less returns soon.
+-- | Suspends the thread for at least the given number of microseconds; zero or less only yields. Interruptible.
 --
 -- @since 0.1.0
 threadDelay :: Int -> IO ()
@@ -80,18 +80,19 @@ instance Exception Timeout where
   toException = asyncExceptionToException
   fromException = asyncExceptionFromException
 
--- | Runs an action, and interrupts it after so many microseconds: 'Nothing'. Negative: no limit; zero: 'Nothing' at
--- once. When it returns, no exception of its own is on its way any more. Nests, and works with @bracket@; the result is
--- also 'Nothing' if the action was interrupted and its cleanup took long.
+-- | Runs an action, and interrupts it after the given number of microseconds; the result is then 'Nothing'. A negative
+-- number is no limit; zero returns 'Nothing' at once. After it has returned, its exception can no longer arrive. It can
+-- be nested, and works with @bracket@: if the action was interrupted, the result is 'Nothing', however long the
+-- clean-up takes.
 --
--- For operations on sockets a "Millrace.Deadline" is cheaper, and involves no exception.
+-- For operations on sockets a deadline ("Millrace.Deadline") is cheaper, and involves no asynchronous exception.
 --
 -- @since 0.1.0
 timeout :: Int -> IO a -> IO (Maybe a)
 timeout limitMicros action = liftableTimeout limitMicros (const action)
 
--- | 'timeout' for an action that may find that it needs longer: it gets another one that lifts the limit, unless it has
--- passed already.
+-- | 'timeout' for an action that may need longer. The action gets another action, which removes the limit unless it has
+-- already passed.
 --
 -- > liftableTimeout 1000000 (\lift -> do { answer <- ask; when (isLong answer) lift; receive answer })
 --

@@ -1,7 +1,7 @@
--- | Waiting for descriptors that somebody else owns: those of C libraries, pipes, terminals, event descriptors.
+-- | Waiting for descriptors that do not belong to Millrace: those of C libraries, pipes, terminals, event descriptors.
 --
--- The names and types are those of "Control.Concurrent". For sockets of "Millrace.Socket" there is no need of this.
--- On Windows only sockets can be waited for, by the number of their handle.
+-- The names and types are those of "Control.Concurrent". Sockets of "Millrace.Socket" do not need this. On Windows it
+-- works only for sockets, given by the number of their handle.
 --
 -- >>> import System.Posix.IO (createPipe, fdWrite)
 -- >>> (output, input) <- createPipe
@@ -27,9 +27,9 @@ import Millrace.Operation
 import System.Posix.Types (Fd (..))
 
 -- | Waits until reading from the descriptor would not block: there is data, the end, or an error. A regular file is
--- always ready. The descriptor must stay open meanwhile: closing it may leave the thread waiting (it can still be
--- interrupted). If it is that of a socket of "Millrace.Socket", 'Millrace.Socket.close' wakes the thread, and so do the
--- socket's deadlines. Throws 'IOError' if it is not open.
+-- always ready. The descriptor must stay open meanwhile; otherwise the thread may wait for ever, although it can be
+-- interrupted. If it belongs to a socket of "Millrace.Socket", 'Millrace.Socket.close' and the socket's deadlines end
+-- the wait. Throws an 'IOError' if it is not open.
 --
 -- @since 0.1.0
 threadWaitRead :: Fd -> IO ()
@@ -48,8 +48,8 @@ waitFor attempted readiness fd =
 describeFd :: Fd -> String
 describeFd fd = "descriptor " ++ show fd
 
--- | Begins to wait, and returns at once: a transaction that succeeds when the descriptor is readable (and throws if the
--- wait failed), and an action that gives up. Whoever does not run the transaction to success must give up.
+-- | Begins to wait and returns at once. It returns a transaction that succeeds when the descriptor is readable (and
+-- throws if the wait failed), and an action that ends the wait. Run that action unless the transaction has succeeded.
 --
 -- > (ready, giveUp) <- threadWaitReadSTM fd
 -- > atomically ((Left <$> ready) `orElse` (Right <$> readTQueue queue)) <* giveUp

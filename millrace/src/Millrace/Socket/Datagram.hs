@@ -1,15 +1,15 @@
 {-# LANGUAGE BangPatterns #-}
 
--- | Messages without a connection, under the names of "Network.Socket.ByteString". The socket is one of type @Datagram@.
+-- | Messages without a connection, with the names of "Network.Socket.ByteString". The socket has the type @Datagram@.
 --
 -- > main = do
 -- >   s <- socket AF_INET Datagram defaultProtocol
 -- >   bind s (SockAddrInet 7000 0)
 -- >   forever $ recvFrom s 1500 >>= uncurry (sendAllTo s)
 --
--- A message arrives as a whole, once, more than once or not at all. What a thread had taken when it was interrupted, another
--- 'recvFrom' that waits returns, or the next one that begins. "Millrace.Socket.ByteString" works on such sockets, too, when
--- they have a peer ('Millrace.Socket.connect').
+-- A message arrives as a whole: once, more than once or not at all. A message that an interrupted thread has received
+-- is returned by another 'recvFrom', one that already waits or the next one. "Millrace.Socket.ByteString" also works on
+-- such sockets if they have a peer ('Millrace.Socket.connect').
 --
 -- All functions throw 'IOError' that names the function and the socket. They wait without occupying an operating system
 -- thread. Within "Millrace.Simulation" there are no datagrams between Unix sockets.
@@ -51,9 +51,10 @@ import Millrace.Internal.Socket
 import Millrace.Operation
 import Network.Socket (SockAddr (..))
 
--- | Waits for a message; also returns who has sent it: @SockAddrUnix ""@ for a Unix socket without a name. What is longer
--- than so many bytes is cut off. Throws for a size that is not positive. Of a stream it returns what has come, and the peer.
--- When the socket was shut down for receiving and nothing is left, it returns an empty message.
+-- | Waits for a message, and returns it with its sender: @SockAddrUnix ""@ for a Unix socket without a name. A message
+-- longer than the given number of bytes is truncated. Throws for a size that is not positive. On a stream it returns
+-- received bytes and the peer. If the socket was shut down for receiving and no message is left, it returns an empty
+-- message.
 --
 -- An error that the system has for the socket, for instance because nobody received what it sent, is thrown once. A program
 -- that has asked for a queue of errors (@IP_RECVERR@) has to take them out by itself, with the socket's descriptor: as long as
@@ -63,7 +64,7 @@ import Network.Socket (SockAddr (..))
 recvFrom :: Socket -> Int -> IO (ByteString, SockAddr)
 recvFrom = recvFromBefore noDeadline
 
--- | 'recvFrom' that gives up at a deadline ('Millrace.Deadline.isDeadlineError').
+-- | 'recvFrom' with a deadline ('Millrace.Deadline.isDeadlineError').
 --
 -- @since 0.1.0
 recvFromBefore :: Deadline -> Socket -> Int -> IO (ByteString, SockAddr)
@@ -107,7 +108,7 @@ recvFromBefore !deadline s@(Socket handle _) !size = handOver giveBack $ do
 sendTo :: Socket -> ByteString -> SockAddr -> IO Int
 sendTo = sendToBefore noDeadline
 
--- | 'sendTo' that gives up at a deadline.
+-- | 'sendTo' with a deadline.
 --
 -- @since 0.1.0
 sendToBefore :: Deadline -> Socket -> ByteString -> SockAddr -> IO Int
@@ -124,7 +125,7 @@ sendToBefore deadline s@(Socket handle _) message address =
 sendAllTo :: Socket -> ByteString -> SockAddr -> IO ()
 sendAllTo = sendAllToBefore noDeadline
 
--- | 'sendAllTo' that gives up at a deadline.
+-- | 'sendAllTo' with a deadline.
 --
 -- @since 0.1.0
 sendAllToBefore :: Deadline -> Socket -> ByteString -> SockAddr -> IO ()

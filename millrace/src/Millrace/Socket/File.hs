@@ -24,20 +24,21 @@ import Millrace.Internal.Socket
 import Millrace.Operation
 import System.Posix.Types (Fd)
 
--- | Sends so many bytes of a regular file, from an offset, and waits until the system has taken them. Returns how many
--- went: fewer only if the file ended early. The file's own position is neither used nor moved.
+-- | Sends a part of a regular file, given by an offset and a number of bytes, and waits until the system has taken it.
+-- Returns the number of bytes sent, which is smaller only if the file ended early. It does not use or move the file's
+-- position.
 --
--- The 'IOError' of a failure names the file descriptor if the file could not be read ('isErrorOfFile', or it is not open), and
--- else the socket.
+-- The 'IOError' of a failure names the file descriptor if the file could not be read ('isErrorOfFile', or it is not
+-- open), and otherwise the socket.
 --
--- Pages that are not in memory are read while the calling capability waits (a mebibyte at a time). On Windows the
--- descriptor is the number of a file's handle.
+-- The calling capability waits for pages that must be read from disk (a mebibyte at a time). On Windows the descriptor
+-- is the number of a file's handle.
 --
 -- @since 0.1.0
 sendFile :: Socket -> Fd -> Int64 -> Int64 -> IO Int64
 sendFile = sendFileBefore noDeadline
 
--- | 'sendFile' that gives up at a deadline: an 'IOError' ('Millrace.Deadline.isDeadlineError').
+-- | 'sendFile' with a deadline ('Millrace.Deadline.isDeadlineError').
 --
 -- @since 0.1.0
 sendFileBefore :: Deadline -> Socket -> Fd -> Int64 -> Int64 -> IO Int64
@@ -54,8 +55,8 @@ sendFileBefore deadline s@(Socket handle _) file offset count = go 0
       where
         problem = Errno (fromIntegral (negate result))
 
--- | Does sending a file ('sendFile', 'sendFileRequest') fail with this because the file could not be read? Not if the
--- connection is to blame, or either may be (@EBADF@, @ENOMEM@).
+-- | Whether sending a file ('sendFile', 'sendFileRequest') failed because the file could not be read. False if the
+-- connection failed, or if it could be either (@EBADF@, @ENOMEM@).
 --
 -- @since 0.1.0
 isErrorOfFile :: Errno -> Bool
