@@ -1,4 +1,4 @@
-/* backend.c: which backends there are, which of them works here, and which one is used. Must not know: system calls. */
+/* backend.c: the list of backends, which of them work here, and which one is used. Must not know: system calls. */
 #include "backend.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@ static const char *const backend_names[MR_BACKEND_COUNT] = {
     [MR_BACKEND_KQUEUE] = "kqueue", [MR_BACKEND_IOCP] = "iocp",         [MR_BACKEND_SIM] = "sim",
 };
 
-/* NULL for auto, and for what belongs to another system. */
+/* NULL for auto, and for backends of other systems. */
 static const mr_backend_operations *const backends[MR_BACKEND_COUNT] = {
 #ifdef MR_HAS_IO_URING
     [MR_BACKEND_IO_URING] = &mr_io_uring_backend,
@@ -74,7 +74,7 @@ const mr_backend_operations *mr_backend_operations_of(mr_backend backend)
     return backends[backend];
 }
 
-/* Where nothing else was asked for, MILLRACE_BACKEND may ask for something. */
+/* Without another choice, MILLRACE_BACKEND may name a backend. */
 static int ask_environment(mr_backend *requested)
 {
     const char *from_environment = getenv("MILLRACE_BACKEND");

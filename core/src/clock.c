@@ -10,7 +10,7 @@ uint64_t mr_clock_now_ns(void)
     QueryPerformanceFrequency(&frequency);
     QueryPerformanceCounter(&ticks);
     uint64_t per_second = (uint64_t)frequency.QuadPart, count = (uint64_t)ticks.QuadPart;
-    /* In two steps: the product of ticks and nanoseconds would overflow within hours. */
+    /* Two steps, because the product of ticks and nanoseconds would overflow within hours. */
     return count / per_second * MR_NS_PER_S + count % per_second * MR_NS_PER_S / per_second;
 }
 #else

@@ -18,7 +18,7 @@ void mr_eventfd_close(mr_loop *loop)
 
 void mr_eventfd_ring(mr_loop *loop)
 {
-    /* Full means that a wake is already there; EINTR cannot happen to a non-blocking eventfd. */
+    /* If it is full, a wake is pending already. EINTR cannot happen to a non-blocking eventfd. */
     ssize_t written = write(loop->wake_descriptor, &(uint64_t){1}, sizeof(uint64_t));
     (void)written;
 }

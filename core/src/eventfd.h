@@ -1,4 +1,4 @@
-/* eventfd.h: a descriptor that wakes a loop, for Linux's backends. Knows nothing of who waits for it, or how. */
+/* eventfd.h: the descriptor that wakes a loop, for Linux's backends. Knows nothing of who waits for it, or how. */
 #ifndef MILLRACE_EVENTFD_H
 #define MILLRACE_EVENTFD_H
 
@@ -10,7 +10,7 @@ void mr_eventfd_close(mr_loop *loop);
 
 /* Makes it readable. [any thread] */
 void mr_eventfd_ring(mr_loop *loop);
-/* Makes it silent again. */
+/* Makes it unreadable again. */
 void mr_eventfd_drain(mr_loop *loop);
 
 #endif

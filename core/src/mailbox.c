@@ -1,4 +1,4 @@
-/* mailbox.c: the many-to-one queue of mailbox.h. A stack by compare-and-swap, reversed by the one who takes it. */
+/* mailbox.c: the many-to-one queue of mailbox.h. It is a stack with compare-and-swap, which the taker reverses. */
 #include "mailbox.h"
 
 #include <stdio.h>

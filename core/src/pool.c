@@ -13,7 +13,7 @@ void mr_pool_free(mr_pool *pool)
 static int add_chunk(mr_pool *pool, size_t record_size)
 {
     uint32_t count = pool->chunk_count;
-    if ((count & (count - 1)) == 0) { /* the table is full: its capacity is the next power of two */
+    if ((count & (count - 1)) == 0) { /* the table is full, so its capacity becomes the next power of two */
         char **chunks = realloc(pool->chunks, (count ? count * 2 : 1) * sizeof *chunks);
         if (!chunks)
             return -1;

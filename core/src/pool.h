@@ -1,7 +1,8 @@
 /*
  * pool.h: records of one size that are found by number and never move.
  *
- * The caller names the size in every call, so that it is a constant there. A pool only grows. Which records are free is the caller's business: it links them through the records themselves.
+ * Every call has the size of a record as a constant argument. A pool only grows. The caller keeps track of free
+ * records, by links in the records themselves.
  */
 #ifndef MILLRACE_POOL_H
 #define MILLRACE_POOL_H
@@ -14,14 +15,14 @@
 typedef struct mr_pool {
     char **chunks;
     uint32_t chunk_count;
-    uint32_t count; /* records handed out */
+    uint32_t count; /* records in use so far */
 } mr_pool;
 
-/* Zeroed memory is an empty pool. */
+/* An empty pool is zeroed memory. */
 void mr_pool_free(mr_pool *pool);
 
-/* The next record of so many bytes, zeroed, and its number; NULL without memory or beyond `limit` records. O(1) on
- * average. */
+/* Returns the next record of this size, zeroed, and its number; NULL without memory or beyond `limit` records. O(1)
+ * on average. */
 void *mr_pool_extend(mr_pool *pool, size_t record_size, uint32_t limit, uint32_t *number);
 
 /* The record of a number, or NULL if there is none. */

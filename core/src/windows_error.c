@@ -1,10 +1,10 @@
 /*
  * windows_error.c: see windows_error.h. Operations end with an NTSTATUS; calls fail with a Winsock or Win32 error.
  *
- * What Winsock calls ECONNABORTED (the connection was given up on this side) is ECONNRESET on POSIX, where only accept
- * knows the former.
+ * Winsock's ECONNABORTED (this side gave up the connection) is ECONNRESET on POSIX, where only accept returns
+ * ECONNABORTED.
  */
-#define WIN32_NO_STATUS /* winnt.h has a few of the numbers of ntstatus.h */
+#define WIN32_NO_STATUS /* winnt.h defines only a few numbers of ntstatus.h */
 #include "windows_error.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ typedef struct translation {
 
 static const translation of_status[] = {
     {STATUS_INVALID_HANDLE, EBADF},
-    {STATUS_OBJECT_TYPE_MISMATCH, EBADF}, /* no socket: it is not told apart from a number that was closed */
+    {STATUS_OBJECT_TYPE_MISMATCH, EBADF}, /* not a socket: Windows does not distinguish it from a closed number */
     {STATUS_INVALID_PARAMETER, EINVAL},
     {STATUS_INVALID_DEVICE_REQUEST, EOPNOTSUPP},
     {STATUS_ACCESS_DENIED, EACCES},
@@ -45,7 +45,7 @@ static const translation of_status[] = {
     {STATUS_GRACEFUL_DISCONNECT, EPIPE},
     {STATUS_PIPE_DISCONNECTED, EPIPE},
     {STATUS_PIPE_BROKEN, EPIPE},
-    {STATUS_END_OF_FILE, EPIPE}, /* a reader's alone; the backend knows what it means to it */
+    {STATUS_END_OF_FILE, EPIPE}, /* only for reads; the backend decides what it means */
     {STATUS_DISK_FULL, ENOSPC},
     {STATUS_ADDRESS_ALREADY_EXISTS, EADDRINUSE},
     {STATUS_ADDRESS_ALREADY_ASSOCIATED, EADDRINUSE},
@@ -90,7 +90,7 @@ static const translation of_winsock[] = {
     {WSAENOBUFS, ENOBUFS},
     {WSAEISCONN, EISCONN},
     {WSAENOTCONN, ENOTCONN},
-    {WSAESHUTDOWN, EPIPE}, /* of a send; the backend knows what it means to a receive */
+    {WSAESHUTDOWN, EPIPE}, /* for a send; the backend decides what it means for a receive */
     {WSAETIMEDOUT, ETIMEDOUT},
     {WSAECONNREFUSED, ECONNREFUSED},
     {WSA_OPERATION_ABORTED, ECANCELED},
@@ -100,7 +100,7 @@ static const translation of_winsock[] = {
     {ERROR_ACCESS_DENIED, EACCES},
     {ERROR_TOO_MANY_OPEN_FILES, EMFILE},
     {ERROR_NO_SYSTEM_RESOURCES, ENOBUFS},
-    {ERROR_HANDLE_EOF, EPIPE}, /* a reader's alone */
+    {ERROR_HANDLE_EOF, EPIPE}, /* only for reads */
     {ERROR_DISK_FULL, ENOSPC},
     {ERROR_HANDLE_DISK_FULL, ENOSPC},
     {ERROR_FILE_NOT_FOUND, ENOENT},
@@ -110,12 +110,12 @@ static const translation of_winsock[] = {
     {ERROR_BAD_NETPATH, ENOENT},
     {ERROR_BAD_NET_NAME, ENOENT},
     {ERROR_FILENAME_EXCED_RANGE, ENAMETOOLONG},
-    {ERROR_SHARING_VIOLATION, EACCES}, /* somebody has the file open who does not share it */
+    {ERROR_SHARING_VIOLATION, EACCES}, /* another program has the file open without sharing it */
     {ERROR_LOCK_VIOLATION, EACCES},
-    {ERROR_USER_MAPPED_FILE, EACCES}, /* no cutting off what is mapped */
+    {ERROR_USER_MAPPED_FILE, EACCES}, /* a mapped part cannot be cut off */
     {ERROR_WRITE_PROTECT, EROFS},
     {ERROR_OUTOFMEMORY, ENOMEM},
-    {ERROR_NETNAME_DELETED, ECONNRESET}, /* what a reset becomes on its way through Win32 */
+    {ERROR_NETNAME_DELETED, ECONNRESET}, /* a reset, as Win32 reports it */
     {ERROR_CONNECTION_REFUSED, ECONNREFUSED},
     {ERROR_SEM_TIMEOUT, ETIMEDOUT},
 };

@@ -1,10 +1,10 @@
-/* windows_error.h: the errors of Windows as errno values, so that they are the same set on every system. */
+/* windows_error.h: Windows' errors as errno values, so that all systems have the same errors. */
 #ifndef MILLRACE_WINDOWS_ERROR_H
 #define MILLRACE_WINDOWS_ERROR_H
 
 #include "millrace.h" /* mr_error_of_winsock */
 
-/* A negative errno; -EIO for what has no better name. */
+/* Returns a negative errno; -EIO if there is no better one. */
 int mr_error_of_status(int32_t ntstatus);
 
 #endif

@@ -1,13 +1,13 @@
-/* datagram.c: messages between sockets without a connection, which may be lost, doubled and overtaken. */
+/* datagram.c: datagrams, which may be lost, duplicated and reordered. */
 #include "machine.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { DATAGRAM_MAX = 65507 }; /* of UDP over IPv4: 65,535 less 8 for its header and 20 for that of IP */
+enum { DATAGRAM_MAX = 65507 }; /* UDP over IPv4: 65,535 minus 8 for its header and 20 for the header of IP */
 
-/* What of an address a receiver sees: a socket that is bound to any is this host's. */
+/* The address that a receiver sees. A socket bound to any address has this host's. */
 static mr_name source_of(const mr_socket *socket)
 {
     mr_name source = socket->local;
@@ -41,7 +41,8 @@ static void drop(mr_machine *machine, mr_datagram *datagram)
     free(datagram);
 }
 
-/* A socket that has a peer hears nobody else; `source` is what the sender is bound to. Several that share a port take turns as chance has it. */
+/* A socket with a peer receives only from that peer. `source` is the sender's address. Of several sockets that share a
+ * port, one is chosen at random. */
 static mr_socket *find_receiver(mr_machine *machine, const mr_name *to, const mr_name *source)
 {
     unsigned matching = 0;
@@ -81,7 +82,7 @@ void mr_datagrams_drop(mr_machine *machine, mr_socket *socket)
     }
 }
 
-/* Without memory it is lost. */
+/* Without memory the datagram is lost. */
 static void transmit(mr_machine *machine, mr_socket *receiver, mr_datagram *datagram, uint64_t longer_ns)
 {
     if (!datagram)
@@ -132,7 +133,7 @@ ssize_t mr_datagram_send(mr_machine *machine, mr_socket *socket, const struct io
         return error;
     mr_socket *receiver = find_receiver(machine, to ? to : &socket->remote, &socket->local);
     if (!receiver && !to)
-        socket->error = ECONNREFUSED; /* the network has said so, to one who has a peer (udp(7)) */
+        socket->error = ECONNREFUSED; /* the network reports this to a socket with a peer (udp(7)) */
     if (!receiver)
         return (ssize_t)size;
     mr_datagram *datagram = new_datagram(elements, count, source_of(socket));

@@ -1,4 +1,4 @@
-/* disk.c: files of a simulated machine, by name and without, and the room that they take. */
+/* disk.c: files of a simulated machine, with and without names, and the space they take. */
 #include "machine.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static void release(mr_machine *machine, mr_contents *contents)
         free_contents(machine, contents);
 }
 
-/* A file without a name lives as long as it is open; a name is one more reference. */
+/* A file without a name exists while it is open. A name counts as one more reference. */
 static mr_contents *new_contents(void)
 {
     return calloc(1, sizeof(mr_contents));
@@ -66,7 +66,7 @@ void mr_disk_free(mr_machine *machine)
         remove_name(machine, &machine->named);
 }
 
-/* How large the file may become at most, if it is to reach `wanted`. */
+/* The size that the file may grow to, at most `wanted`. */
 static uint64_t size_possible(const mr_machine *machine, const mr_contents *contents, uint64_t wanted)
 {
     uint64_t most = machine->plan.disk_bytes;
@@ -83,7 +83,7 @@ static void set_size(mr_machine *machine, mr_contents *contents, size_t size)
     contents->size = size;
 }
 
-/* What is between the old end and the new one reads as zeros. */
+/* The bytes between the old end and the new one are zeros. */
 static bool grow(mr_machine *machine, mr_contents *contents, size_t size)
 {
     if (size > contents->capacity) {
@@ -109,7 +109,7 @@ static size_t read_at(const mr_contents *contents, void *buffer, size_t size, ui
     return size;
 }
 
-/* As much as there is room for; ENOSPC if that is nothing (write(2)). */
+/* Writes as much as fits; ENOSPC if nothing does (write(2)). */
 static ssize_t write_at(mr_machine *machine, mr_contents *contents, const void *data, size_t size, uint64_t offset)
 {
     if (size == 0)
@@ -225,7 +225,7 @@ int mr_machine_unlink(mr_machine *machine, const char *path)
 
 /* -------------------------------------------------------------------------------------------------- by number --- */
 
-/* Locks the machine and finds a file on the disk; unlocked again, with the error, if there is none. */
+/* Locks the machine and finds a file on the disk. If there is none, unlocks it again and returns the error. */
 static mr_bytes_file *lock_file(mr_machine *machine, int number, int error_of_others, int *error)
 {
     mr_machine_lock(machine);

@@ -1,4 +1,4 @@
-/* machine.c: a machine's life, its time, its chances and its trace. */
+/* machine.c: creating and destroying a machine, its time, its random numbers and its trace. */
 #include "machine.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@ enum { BUFFER_BYTES_DEFAULT = 208 * 1024 };
 
 #define DELAY_MAX_DEFAULT_NS UINT64_C(10000000)
 #define STALL_DEFAULT_NS     (30 * MR_NS_PER_S)
-#define AWAIT_NS             (MR_NS_PER_S / 1000) /* of real time, between two looks */
+#define AWAIT_NS             (MR_NS_PER_S / 1000) /* of real time, between two checks */
 #define MILLION              1000000
 
 void mr_machine_lock(mr_machine *machine)
@@ -147,7 +147,7 @@ const char *mr_machine_trace(mr_machine *machine, size_t *length)
 
 uint64_t mr_machine_draw(mr_machine *machine, uint64_t bound)
 {
-    /* SplitMix64 (Steele, Lea, Flood 2014): any seed will do. */
+    /* SplitMix64 (Steele, Lea, Flood 2014), which works with any seed. */
     uint64_t z = machine->random += UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
@@ -237,7 +237,7 @@ static void swap(mr_happening *a, mr_happening *b)
     *b = held;
 }
 
-/* What is to happen cannot be dropped, and there is nobody to tell. */
+/* A planned event must not be lost, and no caller could handle the error. */
 static void make_room_for_happening(mr_machine *machine)
 {
     if (machine->happening_count < machine->happening_capacity)
@@ -303,7 +303,7 @@ static void let_happen(mr_machine *machine, const mr_happening *what)
         free(what->socket);
 }
 
-/* Everything up to this time, each at its own. */
+/* Handles all events up to this time, each at its own time. */
 static void let_all_happen(mr_machine *machine, uint64_t until_ns)
 {
     while (machine->happening_count && machine->happenings[0].time_ns <= until_ns) {
@@ -359,7 +359,7 @@ static int jump(mr_machine *machine, uint64_t until_ns)
     return 1;
 }
 
-/* Returns when somebody announces a change, at the next event, or at this time. */
+/* Returns at an announced change, at the next event, or at this time. */
 static void sleep_really(mr_machine *machine, uint64_t until_ns)
 {
     uint64_t next_ns = next_happening_ns(machine);

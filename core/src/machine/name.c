@@ -87,7 +87,7 @@ bool mr_name_is_any(const mr_name *name)
     return memcmp(name->ip, zeros, address_bytes(name->family)) == 0;
 }
 
-/* Would a connection to `wanted` reach a socket bound to `bound`? */
+/* Whether a connection to `wanted` reaches a socket bound to `bound`. */
 bool mr_name_reaches(const mr_name *wanted, const mr_name *bound)
 {
     if (wanted->family == AF_UNIX)

@@ -1,11 +1,11 @@
-/* numbers.c: which file a descriptor number of a simulated machine means. */
+/* numbers.c: the descriptor numbers of a simulated machine, and the file of each. */
 #include "machine.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 
-enum { NUMBERS_MAX = (1 << 24) - MR_MACHINE_FIRST }; /* handle.h names no higher ones */
+enum { NUMBERS_MAX = (1 << 24) - MR_MACHINE_FIRST }; /* handle.h allows no higher numbers */
 
 bool mr_machine_owns(int descriptor)
 {
@@ -18,7 +18,7 @@ mr_file *mr_machine_find(mr_machine *machine, int number)
     return index >= 0 && index < machine->file_count ? machine->files[index] : NULL;
 }
 
-/* The free numbers are a heap. It may also hold some that were taken by name since: they are passed over. */
+/* The free numbers are a heap. It may also contain numbers that were taken by number since; these are skipped. */
 static void sift_up(int *heap, size_t i)
 {
     for (; i > 0 && heap[i] < heap[(i - 1) / 2]; i = (i - 1) / 2) {
@@ -43,7 +43,7 @@ static void sift_down(int *heap, size_t count)
     }
 }
 
-/* A number that finds no room on the heap is lost for good, which nobody will notice. */
+/* If the heap cannot grow, the number is never used again, which does no harm. */
 static void give_back(mr_machine *machine, int index)
 {
     if (machine->free_count == machine->free_capacity) {
@@ -96,7 +96,7 @@ int mr_machine_check_room(mr_machine *machine)
     return 0;
 }
 
-/* Makes an index that was never used, or is free, mean the file. */
+/* Assigns the file to an index that is free or was never used. */
 static int install_at(mr_machine *machine, mr_file *file, int index)
 {
     if (!grow_table(machine, index))
@@ -143,7 +143,7 @@ int mr_machine_close(mr_machine *machine, int number)
 int mr_machine_dup3(mr_machine *machine, int old, int number, int flags)
 {
     int result = -EBADF;
-    (void)flags; /* O_CLOEXEC: nothing is ever executed here */
+    (void)flags; /* O_CLOEXEC has no effect: no program is executed here */
     mr_machine_lock(machine);
     mr_file *file = mr_machine_find(machine, old);
     if (file && mr_machine_owns(number) && number - MR_MACHINE_FIRST < NUMBERS_MAX && number != old) {
@@ -154,7 +154,7 @@ int mr_machine_dup3(mr_machine *machine, int old, int number, int flags)
     return result;
 }
 
-/* The lowest free number from this one on; below the machine's first, counted from there. */
+/* The lowest free number that is not below this one or the machine's first. */
 static int duplicate_from(mr_machine *machine, mr_file *file, int lowest)
 {
     int error = mr_machine_check_room(machine);

@@ -1,4 +1,4 @@
-/* object.c: what all files of a simulated machine have in common: who watches them, reading and writing by number; and
+/* object.c: what all files of a simulated machine have in common: watchers, and reading and writing by number. Also
  * event counters. */
 #include "machine.h"
 
@@ -45,7 +45,7 @@ static mr_watch **find_watch(mr_file *file, const mr_watcher *watcher, int numbe
     return place;
 }
 
-/* Room for the first report is made here, so that it cannot be lost later. */
+/* Allocate space for the first report here, so that it cannot be lost later. */
 bool mr_file_watch(mr_file *file, mr_watcher *watcher, int number)
 {
     mr_watch **place = find_watch(file, watcher, number);

@@ -1,5 +1,5 @@
-/* socket.c: connections of a simulated machine: streams with two ends, listeners and their queues, and pipes, which are
- * streams with one direction; and what all sockets have. */
+/* socket.c: connections of a simulated machine: streams with two ends, listeners and their queues, and pipes, which
+ * are streams with one direction. Also what all sockets have in common. */
 #include "machine.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ static in_port_t next_port(mr_machine *machine)
     return htons(machine->next_port++);
 }
 
-/* The end of a client that has not chosen its address. */
+/* The address of a client that was not bound to one. */
 static void name_client(mr_machine *machine, mr_socket *client)
 {
     if (client->is_bound || client->local.family != AF_UNSPEC || !mr_is_internet(client->family))
@@ -58,7 +58,7 @@ static void drop_incoming(mr_machine *machine, mr_socket *socket)
     mr_stream_clear(&socket->incoming);
 }
 
-/* Forgets a socket that no number means; an event may still come for it. */
+/* Drops a socket without descriptor numbers. It is freed after the last event for it. */
 static void discard(mr_machine *machine, mr_socket *socket)
 {
     drop_incoming(machine, socket);
@@ -144,12 +144,12 @@ static uint64_t arrival_in_order_ns(mr_machine *machine, mr_stream *stream, uint
 {
     uint64_t then_ns = mr_arrival_ns(machine, stream, size) + stall_ns;
     if (then_ns < stream->last_arrival_ns)
-        then_ns = stream->last_arrival_ns; /* nothing overtakes on a stream */
+        then_ns = stream->last_arrival_ns; /* bytes of a stream never overtake each other */
     stream->last_arrival_ns = then_ns;
     return then_ns;
 }
 
-/* Sends something to a socket; of data, the bytes are in its stream already. Without memory it arrives at once. */
+/* Sends something to a socket. The bytes of data are already in its stream. Without memory it arrives at once. */
 static void transmit(mr_machine *machine, mr_socket *receiver, mr_segment_kind kind, uint32_t size, uint64_t stall_ns)
 {
     mr_stream *stream = &receiver->incoming;
@@ -174,7 +174,7 @@ static void first_arrives(mr_machine *machine, mr_socket *socket)
 {
     mr_segment *segment = socket->incoming.on_its_way;
     if (!segment)
-        return; /* a reset has swept it away */
+        return; /* a reset has removed it */
     socket->incoming.on_its_way = segment->next;
     if (segment->next)
         mr_machine_plan_happening(machine, segment->next->arrival_ns,
@@ -232,7 +232,7 @@ static void admit_waiting(mr_machine *machine, mr_socket *listener)
     }
 }
 
-/* Several sockets that share a port take turns as chance has it. */
+/* Of several sockets that share a port, one is chosen at random. */
 static mr_socket *find_listener(mr_machine *machine, const mr_name *name, bool *is_bound)
 {
     unsigned matching = 0;
@@ -248,7 +248,7 @@ static mr_socket *find_listener(mr_machine *machine, const mr_name *name, bool *
     return found;
 }
 
-/* A connection attempt has come to where it was meant to go. */
+/* A connection attempt has reached its destination. */
 static void call_arrives(mr_machine *machine, mr_socket *client)
 {
     bool is_bound;
@@ -356,7 +356,8 @@ static void forget_name(mr_machine *machine, mr_socket *socket)
     }
 }
 
-/* Closing with bytes unread, or without lingering, resets (RFC 2525, section 2.17); so do Unix sockets. */
+/* Closing with unread bytes, or with SO_LINGER of no time, resets the connection (RFC 2525, section 2.17). Unix sockets
+ * do the same. */
 static void say_goodbye(mr_machine *machine, mr_socket *socket)
 {
     mr_socket *peer = socket->peer;
@@ -416,7 +417,7 @@ static uint32_t take_into(mr_stream *stream, const struct iovec *elements, size_
     for (size_t i = 0; i < count; i++) {
         size_t size = elements[i].iov_len;
         if (stream->urgent_at && size > stream->urgent_at - 1 - total)
-            size = stream->urgent_at - 1 - total; /* a receive stops at the mark (tcp(7), "SO_OOBINLINE") */
+            size = stream->urgent_at - 1 - total; /* a receive stops at the urgent mark (tcp(7), "SO_OOBINLINE") */
         uint32_t taken = mr_stream_take(stream, elements[i].iov_base, size < UINT32_MAX ? (uint32_t)size : UINT32_MAX);
         total += taken;
         if (taken < elements[i].iov_len)
@@ -461,7 +462,7 @@ ssize_t mr_socket_receive(mr_machine *machine, mr_socket *socket, const struct i
     return stream->has_ended || socket->cannot_receive || !mr_total_length(elements, count) ? 0 : -EAGAIN;
 }
 
-/* The other end is gone, and everybody knows it but, over a network, the one who sends first. */
+/* The other end is closed. Over a network, the first send afterwards does not notice it yet. */
 static ssize_t send_to_nobody(mr_socket *socket, size_t size)
 {
     if (!mr_is_internet(socket->family))
@@ -510,7 +511,7 @@ ssize_t mr_socket_send(mr_machine *machine, mr_socket *socket, const struct iove
         return mr_is_internet(socket->family) ? (ssize_t)wanted : -EPIPE;
     mr_stream *stream = &socket->peer->incoming;
     if (is_urgent) {
-        stream->urgent_at = stream->used + 1; /* the byte itself is out of band, and nobody asks for it */
+        stream->urgent_at = stream->used + 1; /* the urgent byte itself is out of band and is never received */
         return (ssize_t)wanted;
     }
     if (wanted == 0)
@@ -557,7 +558,7 @@ mr_socket *mr_socket_of(mr_machine *machine, int number, int *error)
     return *error ? NULL : (mr_socket *)file;
 }
 
-/* Locks the machine and finds a socket; unlocked again, with the error, if there is none. */
+/* Locks the machine and finds a socket. If there is none, unlocks it again and returns the error. */
 static mr_socket *lock_socket(mr_machine *machine, int number, int *error)
 {
     mr_machine_lock(machine);
@@ -597,7 +598,7 @@ int mr_machine_socket(mr_machine *machine, int domain, int type, int protocol)
     return unlock_with(machine, number);
 }
 
-/* Gives numbers to both ends of something, or to none. */
+/* Assigns numbers to both ends, or to none. */
 static int install_pair(mr_machine *machine, mr_socket *ends[2], int flags, int numbers[2])
 {
     if (ends[0] && ends[1])
@@ -653,7 +654,7 @@ static int choose_port(mr_machine *machine, const mr_socket *socket, mr_name *na
     return -EADDRINUSE;
 }
 
-/* Linux's names for Unix sockets that are bound to nothing (unix(7), "Autobind"). */
+/* The names that Linux gives to Unix sockets bound to no name (unix(7), "Autobind"). */
 static int choose_path(mr_machine *machine, mr_name *name)
 {
     enum { LENGTH = 6 };
@@ -838,7 +839,7 @@ ssize_t mr_machine_receive_from(mr_machine *machine, int number, const struct io
                                                   : mr_socket_receive(machine, socket, elements, count));
     if (result >= 0 && address && from.family)
         mr_name_to_address(&from, from.family, address, length);
-    else if (result >= 0 && address) /* of a stream, or the end after a shutdown: nobody but the peer has sent it */
+    else if (result >= 0 && address) /* on a stream, or the end after a shutdown: the peer is the sender */
         mr_name_to_address(&socket->remote, socket->family, address, length);
     return unlock_with(machine, result);
 }

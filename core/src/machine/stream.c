@@ -1,4 +1,4 @@
-/* stream.c: the bytes of one direction. Must not know: sockets, the clock. */
+/* stream.c: the bytes of one direction of a connection. Must not know: sockets, the clock. */
 #include "machine.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ uint32_t mr_stream_room(const mr_stream *stream)
     return stream->used < stream->capacity ? stream->capacity - stream->used : 0;
 }
 
-/* Copies out of the ring, from `offset` bytes after its beginning. */
+/* Copies bytes out of the ring, beginning `offset` bytes after its start. */
 static void copy_out(const mr_stream *stream, uint32_t offset, unsigned char *target, uint32_t size)
 {
     uint32_t begin = (stream->first + offset) % stream->size;
