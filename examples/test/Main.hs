@@ -4,13 +4,14 @@
 module Main (main) where
 
 import Control.Concurrent (threadDelay)
-import Control.Exception (IOException, bracket, bracketOnError, try)
+import Control.Exception (IOException, bracket, bracketOnError, finally, try)
 import Control.Monad (forM_, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Network.Socket
 import Network.Socket.ByteString (recv, sendAll)
+import System.Directory (getTemporaryDirectory, removeFile)
 import System.Exit (ExitCode (..))
 import System.IO (hGetContents, hGetLine)
 import System.Process
@@ -72,6 +73,12 @@ main = hspec $ do
   describe "read-in-c" $
     it "gives up at its deadline" $
       within "the read" (readProcess "read-in-c" [] "") `shouldReturn` "(-1,True)\n"
+  describe "echo-tls and ask-tls" $
+    it "talk to each other over TLS" . withCertificate $ \certificate key -> do
+      port <- freePort
+      bracket (createProcess (proc "echo-tls" [show port, certificate, key])) (\(_, _, _, process) -> stop process) $ \_ -> do
+        connectWhenReady port >>= close
+        within "the answer" (readProcess "ask-tls" [show port, certificate, "over TLS"] "") `shouldReturn` "Tls13\nover TLS\n"
   describe "counters" $
     it "counts a thousand timers" $ do
       said <- within "the counters" (readProcess "counters" [] "")
@@ -84,8 +91,20 @@ running program talk = do
   port <- freePort
   bracket (createProcess (proc program [show port])) (\(_, _, _, process) -> stop process) $ \_ ->
     within "the conversation" (bracket (connectWhenReady port) close talk)
-  where
-    stop process = terminateProcess process >> void (waitForProcess process)
+
+stop :: ProcessHandle -> IO ()
+stop process = terminateProcess process >> void (waitForProcess process)
+
+-- A certificate for localhost that has issued itself, and its key: two files.
+withCertificate :: (FilePath -> FilePath -> IO a) -> IO a
+withCertificate use = do
+  folder <- getTemporaryDirectory
+  port <- freePort
+  let certificate = folder <> "/millrace-example-" <> show port <> ".pem"
+      key = certificate <> ".key"
+  flip finally (mapM_ removeFile [certificate, key]) $ do
+    callProcess "openssl" (words "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost" <> ["-out", certificate, "-keyout", key])
+    use certificate key
 
 within :: String -> IO a -> IO a
 within what action = timeout 20000000 action >>= maybe (fail (what <> " took longer than 20 s")) pure

@@ -1,0 +1,371 @@
+/* tls_connection.c - one connection: bytes received become plain bytes, plain bytes become bytes to send. */
+#include "tls_internal.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What a record adds to plain bytes, with the ciphers that are the default. More than that is kept for the next call. */
+enum { RECORD_PLAIN_MAX = 16384, RECORD_EXTRA = 64 };
+
+/* What we answer while we send nothing (key updates) is kept. A peer that makes it more than this does not read. */
+enum { KEPT_OUT_MAX = 65536 };
+
+tls_connection *tls_connection_new(tls_context *context)
+{
+    ERR_clear_error();
+    tls_connection *connection = calloc(1, sizeof *connection);
+    if (!connection)
+        return NULL;
+    SSL *ssl = SSL_new(context->groups[0]);
+    BIO *bio = ssl ? tls_bio_new(connection) : NULL;
+    if (!bio || pthread_mutex_init(&connection->lock, NULL) != 0) {
+        BIO_free(bio);
+        SSL_free(ssl);
+        free(connection);
+        return NULL;
+    }
+    connection->ssl = ssl;
+    connection->alert_sent = connection->alert_received = -1;
+    connection->context = context;
+    tls_context_hold(context);
+    SSL_set_bio(ssl, bio, bio);
+    SSL_set_app_data(ssl, connection);
+    if (context->role == TLS_SERVER)
+        SSL_set_accept_state(ssl);
+    else
+        SSL_set_connect_state(ssl);
+    return connection;
+}
+
+bool tls_connection_expect(tls_connection *connection, const char *name)
+{
+    ERR_clear_error();
+    if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(connection->ssl), name) == 1)
+        return true;
+    SSL_set_hostflags(connection->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    return SSL_set_tlsext_host_name(connection->ssl, name) == 1 && SSL_set1_host(connection->ssl, name) == 1;
+}
+
+void tls_connection_close(tls_connection *connection)
+{
+    (void)pthread_mutex_lock(&connection->lock);
+    if (connection->ssl) {
+        /* Otherwise OpenSSL would take the session for a broken one, that cannot be resumed. */
+        if (!connection->has_failed && connection->has_handshake)
+            SSL_set_shutdown(connection->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+        SSL_free(connection->ssl);
+        connection->ssl = NULL;
+        tls_bytes_clear(&connection->kept_in);
+        tls_bytes_clear(&connection->unread);
+        tls_bytes_clear(&connection->kept_out);
+        tls_context_release(connection->context);
+        connection->context = NULL;
+    }
+    (void)pthread_mutex_unlock(&connection->lock);
+}
+
+void tls_connection_free(tls_connection *connection)
+{
+    tls_connection_close(connection);
+    tls_failure_free(connection);
+    (void)pthread_mutex_destroy(&connection->lock);
+    free(connection);
+}
+
+/* Steps *********************************************************************************************************** */
+
+static void begin(tls_connection *connection, const uint8_t *in, size_t in_count, uint8_t *out, size_t out_room)
+{
+    (void)pthread_mutex_lock(&connection->lock);
+    connection->in = in;
+    connection->in_left = in_count;
+    connection->out = out;
+    connection->out_count = 0;
+    connection->out_room = out_room;
+    connection->is_starved = false;
+    connection->kept_before = 0;
+}
+
+/* Keeps the input that OpenSSL has not taken. */
+static void keep_input(tls_connection *connection)
+{
+    if (connection->in_left > 0 && !connection->has_failed &&
+        !tls_bytes_append(&connection->kept_in, connection->in, connection->in_left))
+        tls_failure_set(connection, TLS_PROBLEM_NO_MEMORY, "");
+}
+
+static tls_step finish(tls_connection *connection, tls_status status, size_t plain)
+{
+    tls_step step = (tls_step)plain | (tls_step)connection->out_count << 28 | (tls_step)status << 56 |
+                    (tls_step)(tls_bytes_count(&connection->kept_out) > connection->kept_before) << 60;
+    connection->in = NULL;
+    connection->in_left = 0;
+    connection->out = NULL;
+    connection->out_count = connection->out_room = 0;
+    (void)pthread_mutex_unlock(&connection->lock);
+    return step;
+}
+
+/* True if OpenSSL only wants more input; false if the connection has ended or failed, which is noted. */
+static bool only_wants_input(tls_connection *connection, int result)
+{
+    if (connection->is_starved && !connection->is_without_memory)
+        return true;
+    int problem = SSL_get_error(connection->ssl, result);
+    if (problem == SSL_ERROR_ZERO_RETURN)
+        connection->has_ended = true;
+    else
+        tls_failure_note(connection, problem);
+    ERR_clear_error();
+    return false;
+}
+
+/* The tickets of a TLS 1.3 server need not go before its first answer: together they are one system call. */
+static void hold_back_tickets(tls_connection *connection)
+{
+    if (connection->context->role != TLS_SERVER || SSL_version(connection->ssl) < TLS1_3_VERSION)
+        return;
+    if (tls_bytes_put_back(&connection->kept_out, connection->out, connection->out_count))
+        connection->out_count = 0;
+}
+
+tls_step tls_connection_handshake(tls_connection *connection, const uint8_t *in, size_t in_count, uint8_t *out,
+                                  size_t out_room)
+{
+    begin(connection, in, in_count, out, out_room);
+    if (!connection->ssl)
+        return finish(connection, TLS_CLOSED, 0);
+    if (connection->has_failed)
+        return finish(connection, TLS_FAILED, 0);
+    connection->out_count = tls_bytes_take(&connection->kept_out, out, out_room);
+    ERR_clear_error();
+    int result = SSL_do_handshake(connection->ssl);
+    if (result == 1) {
+        connection->has_handshake = true;
+        hold_back_tickets(connection);
+    }
+    bool wants_input = result != 1 && only_wants_input(connection, result);
+    if (connection->has_ended && !connection->has_handshake)
+        tls_failure_set(connection, TLS_PROBLEM_ALERT, "close_notify during the handshake");
+    keep_input(connection);
+    if (connection->has_failed)
+        return finish(connection, TLS_FAILED, 0);
+    return finish(connection, wants_input ? TLS_WANTS_INPUT : TLS_DONE, 0);
+}
+
+/* Reads until the plain bytes have no more room, the input is used up, or the connection has ended or failed. */
+static size_t read_plain(tls_connection *connection, uint8_t *plain, size_t room)
+{
+    size_t got = 0;
+    ERR_clear_error();
+    while (got < room) {
+        size_t count = 0;
+        connection->is_starved = false;
+        int result = SSL_read_ex(connection->ssl, plain + got, room - got, &count);
+        if (result <= 0) {
+            (void)only_wants_input(connection, result);
+            break;
+        }
+        got += count;
+        if (connection->in_left == 0 && tls_bytes_count(&connection->kept_in) == 0 && !SSL_has_pending(connection->ssl))
+            break;
+    }
+    return got;
+}
+
+tls_step tls_connection_receive(tls_connection *connection, const uint8_t *in, size_t in_count, uint8_t *plain,
+                                size_t room)
+{
+    begin(connection, in, in_count, NULL, 0);
+    if (!connection->ssl)
+        return finish(connection, TLS_CLOSED, 0);
+    connection->kept_before = tls_bytes_count(&connection->kept_out);
+    size_t got = tls_bytes_take(&connection->unread, plain, room);
+    if (got < room && !connection->has_ended && !connection->has_failed)
+        got += read_plain(connection, plain + got, room - got);
+    keep_input(connection);
+    if (tls_bytes_count(&connection->kept_out) > KEPT_OUT_MAX)
+        tls_failure_set(connection, TLS_PROBLEM_FLOOD, "");
+    if (got > 0)
+        return finish(connection, TLS_DONE, got);
+    if (connection->has_failed)
+        return finish(connection, TLS_FAILED, 0);
+    return finish(connection, connection->has_ended ? TLS_ENDED : TLS_WANTS_INPUT, 0);
+}
+
+bool tls_connection_has_input(tls_connection *connection)
+{
+    (void)pthread_mutex_lock(&connection->lock);
+    bool has = !connection->ssl || connection->has_ended || connection->has_failed ||
+               tls_bytes_count(&connection->unread) > 0 || tls_bytes_count(&connection->kept_in) > 0 ||
+               SSL_pending(connection->ssl) > 0;
+    (void)pthread_mutex_unlock(&connection->lock);
+    return has;
+}
+
+void tls_connection_unread(tls_connection *connection, const uint8_t *plain, size_t count)
+{
+    (void)pthread_mutex_lock(&connection->lock);
+    if (connection->ssl && !tls_bytes_put_back(&connection->unread, plain, count))
+        tls_failure_set(connection, TLS_PROBLEM_NO_MEMORY, "");
+    (void)pthread_mutex_unlock(&connection->lock);
+}
+
+/* How many plain bytes the next record may have: none if another one would not fit. */
+static size_t next_record(const tls_connection *connection, size_t left)
+{
+    size_t room = connection->out_room - connection->out_count;
+    if (tls_bytes_count(&connection->kept_out) > 0 || room <= RECORD_EXTRA)
+        return 0;
+    size_t most = room - RECORD_EXTRA < RECORD_PLAIN_MAX ? room - RECORD_EXTRA : RECORD_PLAIN_MAX;
+    return left < most ? left : most;
+}
+
+/* TLS_DONE if there is nothing to say against it. */
+static tls_status can_send(const tls_connection *connection)
+{
+    if (!connection->ssl)
+        return TLS_CLOSED;
+    if (connection->has_failed)
+        return TLS_FAILED;
+    return SSL_get_shutdown(connection->ssl) & SSL_SENT_SHUTDOWN ? TLS_SENDING_ENDED : TLS_DONE;
+}
+
+/* False if it failed, which is noted. */
+static bool seal(tls_connection *connection, const uint8_t *plain, size_t count)
+{
+    size_t written = 0;
+    connection->is_starved = false;
+    int result = SSL_write_ex(connection->ssl, plain, count, &written);
+    if (result == 1)
+        return true;
+    tls_failure_note(connection, SSL_get_error(connection->ssl, result));
+    ERR_clear_error();
+    return false;
+}
+
+tls_step tls_connection_send(tls_connection *connection, const uint8_t *plain, size_t count, uint8_t *out,
+                             size_t out_room)
+{
+    begin(connection, NULL, 0, out, out_room);
+    tls_status status = can_send(connection);
+    if (status != TLS_DONE)
+        return finish(connection, status, 0);
+    connection->out_count = tls_bytes_take(&connection->kept_out, out, out_room);
+    ERR_clear_error();
+    size_t done = 0;
+    for (size_t record = 0; (record = next_record(connection, count - done)) > 0; done += record)
+        if (!seal(connection, plain + done, record))
+            return finish(connection, TLS_FAILED, done);
+    return finish(connection, TLS_DONE, done);
+}
+
+tls_step tls_connection_send_file(tls_connection *connection, int file, int64_t offset, size_t count, uint8_t *out,
+                                  size_t out_room)
+{
+    uint8_t plain[RECORD_PLAIN_MAX];
+    begin(connection, NULL, 0, out, out_room);
+    tls_status status = can_send(connection);
+    if (status != TLS_DONE)
+        return finish(connection, status, 0);
+    connection->out_count = tls_bytes_take(&connection->kept_out, out, out_room);
+    ERR_clear_error();
+    size_t done = 0;
+    for (size_t record = 0; (record = next_record(connection, count - done)) > 0;) {
+        ssize_t got = pread(file, plain, record, (off_t)(offset + (int64_t)done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0 && done == 0)
+            return finish(connection, TLS_BAD_FILE, (size_t)errno);
+        if (got <= 0)
+            break;
+        if (!seal(connection, plain, (size_t)got))
+            return finish(connection, TLS_FAILED, done);
+        done += (size_t)got;
+    }
+    return finish(connection, TLS_DONE, done);
+}
+
+tls_step tls_connection_collect(tls_connection *connection, uint8_t *out, size_t out_room)
+{
+    begin(connection, NULL, 0, out, out_room);
+    if (!connection->ssl)
+        return finish(connection, TLS_CLOSED, 0);
+    connection->out_count = tls_bytes_take(&connection->kept_out, out, out_room);
+    return finish(connection, TLS_DONE, 0);
+}
+
+void tls_connection_put_back(tls_connection *connection, const uint8_t *out, size_t count)
+{
+    (void)pthread_mutex_lock(&connection->lock);
+    if (connection->ssl && !tls_bytes_put_back(&connection->kept_out, out, count))
+        tls_failure_set(connection, TLS_PROBLEM_NO_MEMORY, "");
+    (void)pthread_mutex_unlock(&connection->lock);
+}
+
+void tls_connection_end(tls_connection *connection)
+{
+    begin(connection, NULL, 0, NULL, 0);
+    ERR_clear_error();
+    if (connection->ssl && !connection->has_failed && connection->has_handshake)
+        (void)SSL_shutdown(connection->ssl);
+    ERR_clear_error();
+    (void)finish(connection, TLS_DONE, 0);
+}
+
+bool tls_connection_is_over(tls_connection *connection)
+{
+    (void)pthread_mutex_lock(&connection->lock);
+    bool over = !connection->ssl || connection->has_ended || connection->has_failed;
+    (void)pthread_mutex_unlock(&connection->lock);
+    return over;
+}
+
+/* What was negotiated ********************************************************************************************* */
+
+int tls_connection_version(tls_connection *connection)
+{
+    return SSL_version(connection->ssl);
+}
+
+const char *tls_connection_cipher(tls_connection *connection)
+{
+    return SSL_CIPHER_get_name(SSL_get_current_cipher(connection->ssl));
+}
+
+const char *tls_connection_group(tls_connection *connection)
+{
+    int number = (int)SSL_get_negotiated_group(connection->ssl);
+    return number == 0 ? NULL : SSL_group_to_name(connection->ssl, number);
+}
+
+bool tls_connection_is_resumed(tls_connection *connection)
+{
+    return SSL_session_reused(connection->ssl) != 0;
+}
+
+size_t tls_connection_protocol(tls_connection *connection, const uint8_t **name)
+{
+    unsigned length = 0;
+    SSL_get0_alpn_selected(connection->ssl, name, &length);
+    return length;
+}
+
+const char *tls_connection_server_name(tls_connection *connection)
+{
+    return SSL_get_servername(connection->ssl, TLSEXT_NAMETYPE_host_name);
+}
+
+tls_certificate *tls_connection_peer_certificate(tls_connection *connection)
+{
+    return SSL_get1_peer_certificate(connection->ssl);
+}
+
+const tls_failure *tls_connection_failure(tls_connection *connection)
+{
+    return connection->has_failed ? connection->failure : NULL;
+}

@@ -1,0 +1,78 @@
+/*
+ * tls_internal.h - what the C files of this package share. Must not know: system calls, sockets.
+ */
+#ifndef TLS_INTERNAL_H
+#define TLS_INTERNAL_H
+
+#include "tls.h"
+#include "tls_bytes.h"
+
+#include <openssl/ssl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct tls_identity {
+    X509 *certificate;
+    STACK_OF(X509) * chain; /* without the certificate itself */
+    EVP_PKEY *key;
+};
+
+typedef struct tls_name {
+    char *name; /* in small letters */
+    int group;
+} tls_name;
+
+struct tls_context {
+    atomic_size_t references;
+    tls_role role;
+    SSL_CTX **groups; /* the first one is what connections are made of, the others hold identities only */
+    int group_count;
+    tls_name *names; /* sorted */
+    size_t name_count;
+    bool refuses_unknown_names;
+    uint8_t *protocols;
+    size_t protocols_length;
+};
+
+struct tls_connection {
+    pthread_mutex_t lock; /* one thread may receive while another one sends */
+    tls_context *context;
+    SSL *ssl; /* NULL: closed */
+    /* The caller's memory, during a call. */
+    const uint8_t *in;
+    size_t in_left;
+    uint8_t *out;
+    size_t out_count;
+    size_t out_room;
+    size_t kept_before; /* of kept_out */
+    bool is_starved;    /* OpenSSL asked for more input than there is */
+    bool has_failed;
+    bool has_ended;       /* the peer's close_notify has come */
+    bool has_handshake;   /* it is done */
+    tls_bytes kept_in;    /* received, and not taken by OpenSSL yet */
+    tls_bytes unread;     /* plain bytes that were given back */
+    tls_bytes kept_out;   /* made by OpenSSL, and not sent yet */
+    tls_failure *failure; /* allocated when there is something to tell */
+    bool is_without_memory;
+    int alert_sent;
+    int alert_received;
+};
+
+/* The BIO through which OpenSSL reads and writes a connection; NULL without memory. */
+BIO *tls_bio_new(tls_connection *connection);
+
+/* Notes why a call of OpenSSL's failed. */
+void tls_failure_note(tls_connection *connection, int ssl_error);
+void tls_failure_set(tls_connection *connection, tls_problem problem, const char *detail);
+void tls_failure_free(tls_connection *connection);
+
+/* Callbacks of OpenSSL's. */
+void tls_on_info(const SSL *ssl, int where, int value);
+int tls_on_verify(int is_good, X509_STORE_CTX *chain);
+int tls_on_server_name(SSL *ssl, int *alert, void *context);
+int tls_on_protocols(SSL *ssl, const unsigned char **chosen, unsigned char *length, const unsigned char *offered,
+                     unsigned offered_length, void *context);
+
+void tls_context_hold(tls_context *context);
+
+#endif

@@ -1,0 +1,28 @@
+-- | Certificates, and identities: certificates with their private keys. Must not know: sockets.
+--
+-- > identity <- loadIdentity (PemFile "fullchain.pem") (PemFile "privkey.pem")
+-- > print (certificateNames (identityCertificate identity))
+module Millrace.Tls.Certificate
+  ( -- * Certificates
+    Certificate,
+    certificateFromDer,
+    certificateDer,
+    certificateSubject,
+    certificateIssuer,
+    certificateSerial,
+    certificateNames,
+    certificateAddresses,
+    certificateValidFrom,
+    certificateValidUntil,
+
+    -- * Identities
+    Pem (..),
+    Identity,
+    loadIdentity,
+    loadIdentityWith,
+    identityCertificate,
+  )
+where
+
+import Millrace.Tls.Internal.Certificate
+import Millrace.Tls.Internal.Identity

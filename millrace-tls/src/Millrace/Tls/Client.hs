@@ -1,0 +1,103 @@
+-- | The client's side.
+--
+-- > context <- newClientContext clientSettings
+-- > connect socket address
+-- > connection <- clientHandshake context "example.org" socket `onException` Millrace.Socket.close socket
+-- > sendAll connection "hello\n" `finally` close connection
+module Millrace.Tls.Client
+  ( -- * Settings
+    ClientSettings (..),
+    clientSettings,
+    Verification (..),
+
+    -- * Contexts
+    ClientContext,
+    newClientContext,
+
+    -- * Handshakes
+    clientHandshake,
+    clientHandshakeBefore,
+  )
+where
+
+import Data.ByteString (ByteString)
+import Data.Maybe (maybeToList)
+import Millrace.Deadline (Deadline, noDeadline)
+import Millrace.Socket (Socket)
+import Millrace.Tls.Certificate
+import Millrace.Tls.Error
+import Millrace.Tls.Internal.Connection
+import Millrace.Tls.Internal.Context
+import Millrace.Tls.Internal.Foreign (peerNotAsked, peerRequired)
+import Millrace.Tls.Settings
+
+-- | What a client is like. Begin with 'clientSettings'.
+--
+-- @since 0.1.0
+data ClientSettings = ClientSettings
+  { clientVerification :: !Verification,
+    -- | For servers that ask who the client is.
+    clientIdentity :: !(Maybe Identity),
+    -- | Application protocols (ALPN), the preferred one first.
+    clientProtocols :: ![ByteString],
+    clientAlgorithms :: !Algorithms
+  }
+
+-- | How a server proves who it is.
+--
+-- @since 0.1.0
+data Verification
+  = -- | By a certificate for the name or the address that was asked for, from somebody who is trusted.
+    Verify Trust
+  | -- | Not at all: whoever controls the network can be the server.
+    DoNotVerify
+  deriving (Show)
+
+-- | A client that trusts the system's authorities, and has no certificate of its own.
+--
+-- @since 0.1.0
+clientSettings :: ClientSettings
+clientSettings =
+  ClientSettings
+    { clientVerification = Verify systemTrust,
+      clientIdentity = Nothing,
+      clientProtocols = [],
+      clientAlgorithms = defaultAlgorithms
+    }
+
+-- | Settings in the form that handshakes need. Make one for many connections: reading the system's authorities takes some
+-- milliseconds.
+--
+-- @since 0.1.0
+newtype ClientContext = ClientContext Context
+
+-- | Makes a context. Throws a 'SettingsError' for settings that cannot be used, or the 'IOError' of reading a file.
+--
+-- @since 0.1.0
+newClientContext :: ClientSettings -> IO ClientContext
+newClientContext settings = do
+  context <- newContext Client
+  useAlgorithms context (clientAlgorithms settings)
+  useProtocols context (clientProtocols settings)
+  case clientVerification settings of
+    DoNotVerify -> useTrust context peerNotAsked Nothing
+    Verify trust -> useTrust context peerRequired (Just trust)
+  useIdentities context (maybeToList (clientIdentity settings))
+  return (ClientContext context)
+
+-- | Does the handshake with the server of this name or IP address, which its certificate must have. The connection owns the socket. If
+-- the handshake fails or is interrupted, this throws a 'TlsException' or an 'IOError', and the socket is the caller's to close.
+--
+-- With TLS 1.3, the server looks at the client's certificate only when the handshake is done for the client: the first receive
+-- throws its refusal.
+--
+-- @since 0.1.0
+clientHandshake :: ClientContext -> String -> Socket -> IO Connection
+clientHandshake = clientHandshakeBefore noDeadline
+
+-- | 'clientHandshake' that gives up at a deadline.
+--
+-- @since 0.1.0
+clientHandshakeBefore :: Deadline -> ClientContext -> String -> Socket -> IO Connection
+clientHandshakeBefore deadline (ClientContext context) name socket =
+  newConnection Client context socket >>= (`expectPeer` name) >>= handshake deadline

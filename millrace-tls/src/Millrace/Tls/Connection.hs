@@ -1,0 +1,259 @@
+-- | Receiving and sending over TLS, under the names of "Millrace.Socket.ByteString", and with the same guarantees:
+--
+-- 1. A receive that is interrupted by an asynchronous exception, 'Millrace.Timer.timeout' included, or whose deadline passes,
+--    loses no byte: the next one returns it.
+-- 2. A send that is interrupted or runs out of time may have sent a part; that part is not known.
+-- 3. No buffer is touched after the function has returned or thrown.
+-- 4. A receive never waits for room to send, whatever the peer asks for.
+--
+-- The end of the stream is what the peer has said ('endSending'). A connection that ends otherwise throws a 'Millrace.Tls.Error.TlsException' with the
+-- problem 'Millrace.Tls.Error.Truncated': somebody may have cut it off.
+--
+-- One thread may receive while another one sends. Of several threads that receive, or send, all but one wait until that one is
+-- done, whatever their deadlines.
+--
+-- The deadlines of the socket ('Millrace.Socket.setReadDeadline' of 'connectionSocket') count here, too.
+module Millrace.Tls.Connection
+  ( Connection,
+    connectionSocket,
+    negotiated,
+    Negotiated (..),
+
+    -- * Receiving
+    recv,
+    recvBefore,
+    recvBuf,
+    recvBufBefore,
+
+    -- * Sending
+    send,
+    sendBefore,
+    sendAll,
+    sendAllBefore,
+    sendMany,
+    sendManyBefore,
+    sendAllBuf,
+    sendAllBufBefore,
+    sendFile,
+    sendFileBefore,
+
+    -- * The end
+    endSending,
+    endSendingBefore,
+    close,
+    gracefulClose,
+
+    -- * For servers that hold no memory while they wait
+    Limit (..),
+    Received (..),
+    receiveBorrowed,
+    hasInput,
+    Attempt (..),
+    attemptSend,
+    attemptSendFile,
+  )
+where
+
+import Control.Exception (IOException, catch, finally, mask_)
+import Control.Monad (unless)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
+import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
+import Data.Int (Int64)
+import Data.Word (Word8)
+import Foreign.ForeignPtr (withForeignPtr)
+import Foreign.Ptr (Ptr, castPtr)
+import GHC.IO.Exception (IOErrorType (InvalidArgument))
+import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
+import qualified Millrace.Socket as Socket
+import Millrace.Socket.Lent (giveBack, lentBytes, lentSize)
+import Millrace.Tls.Internal.Connection hiding (attemptSend, attemptSendFile, endSending, hasInput, receiveBorrowed)
+import qualified Millrace.Tls.Internal.Connection as Internal
+import System.IO.Error (ioeSetErrorString, mkIOError)
+import System.Posix.Types (Fd)
+
+-- | Receives at least one byte and at most so many; waits for them. Empty at the end of the stream. Throws for a size that is not
+-- positive.
+--
+-- @since 0.1.0
+recv :: Connection -> Int -> IO ByteString
+recv = recvBefore noDeadline
+
+-- | 'recv' that gives up at a deadline.
+--
+-- @since 0.1.0
+recvBefore :: Deadline -> Connection -> Int -> IO ByteString
+recvBefore deadline connection size = checkSize name connection size >> handOver keep (if size <= lentSize then few else many)
+  where
+    name = "Millrace.Tls.Connection.recv"
+    keep bytes = unsafeUseAsCStringLen bytes $ \(place, count) -> unread connection (castPtr place) count
+    few = do
+      received <- Internal.receiveBorrowed name (Before deadline) connection size
+      case received of
+        EndOfStream -> return ByteString.empty
+        Received buffer count -> ByteString.packCStringLen (castPtr (lentBytes buffer), count) <* giveBack buffer
+    many = do
+      place <- mallocByteString size
+      count <- withForeignPtr place $ \buffer -> receiveInto name (Before deadline) connection buffer size
+      return $! if count == size then fromForeignPtr place 0 count else ByteString.copy (fromForeignPtr place 0 count)
+
+-- | Receives into a buffer; returns how many bytes, 0 at the end of the stream.
+--
+-- @since 0.1.0
+recvBuf :: Connection -> Ptr Word8 -> Int -> IO Int
+recvBuf = recvBufBefore noDeadline
+
+-- | 'recvBuf' that gives up at a deadline.
+--
+-- @since 0.1.0
+recvBufBefore :: Deadline -> Connection -> Ptr Word8 -> Int -> IO Int
+recvBufBefore deadline connection buffer size = do
+  checkSize name connection size
+  handOver (unread connection buffer) $ receiveInto name (Before deadline) connection buffer size
+  where
+    name = "Millrace.Tls.Connection.recvBuf"
+
+-- | Receives at least one byte and at most so many (and no more than 'lentSize') into a buffer that is borrowed when they are there:
+-- a connection that waits occupies none. The buffer is the caller's to give back. To be called with asynchronous exceptions masked,
+-- so that it does not get lost.
+--
+-- @since 0.1.0
+receiveBorrowed :: Limit -> Connection -> Int -> IO Received
+receiveBorrowed limit connection size = do
+  checkSize name connection size
+  mask_ (Internal.receiveBorrowed name limit connection size)
+  where
+    name = "Millrace.Tls.Connection.receiveBorrowed"
+
+-- | May a receive return at once, with bytes or the end of the stream, because of what has arrived from the socket already? What is
+-- still in the socket does not count. Does not block.
+--
+-- @since 0.1.0
+hasInput :: Connection -> IO Bool
+hasInput = Internal.hasInput
+
+-- | Sends some of these bytes, at least one; returns how many.
+--
+-- @since 0.1.0
+send :: Connection -> ByteString -> IO Int
+send = sendBefore noDeadline
+
+-- | 'send' that gives up at a deadline.
+--
+-- @since 0.1.0
+sendBefore :: Deadline -> Connection -> ByteString -> IO Int
+sendBefore deadline connection bytes = count <$ sendAllBefore deadline connection (ByteString.take count bytes)
+  where
+    count = min (ByteString.length bytes) 16384
+
+-- | Sends all bytes; waits until the system has taken them.
+--
+-- @since 0.1.0
+sendAll :: Connection -> ByteString -> IO ()
+sendAll = sendAllBefore noDeadline
+
+-- | 'sendAll' that gives up at a deadline.
+--
+-- @since 0.1.0
+sendAllBefore :: Deadline -> Connection -> ByteString -> IO ()
+sendAllBefore deadline connection bytes = unsafeUseAsCStringLen bytes $ \(place, size) ->
+  sendWhole "Millrace.Tls.Connection.sendAll" (Before deadline) connection (castPtr place) size
+
+-- | 'sendAll' from a buffer.
+--
+-- @since 0.1.0
+sendAllBuf :: Connection -> Ptr Word8 -> Int -> IO ()
+sendAllBuf = sendAllBufBefore noDeadline
+
+-- | 'sendAllBuf' that gives up at a deadline.
+--
+-- @since 0.1.0
+sendAllBufBefore :: Deadline -> Connection -> Ptr Word8 -> Int -> IO ()
+sendAllBufBefore deadline = sendWhole "Millrace.Tls.Connection.sendAllBuf" (Before deadline)
+
+-- | Sends all bytes of all strings, in order. Small ones share a record.
+--
+-- @since 0.1.0
+sendMany :: Connection -> [ByteString] -> IO ()
+sendMany = sendManyBefore noDeadline
+
+-- | 'sendMany' that gives up at a deadline.
+--
+-- @since 0.1.0
+sendManyBefore :: Deadline -> Connection -> [ByteString] -> IO ()
+sendManyBefore deadline connection = mapM_ (sendAllBefore deadline connection) . together
+
+-- Strings, with neighbours that fit into a record together put together.
+together :: [ByteString] -> [ByteString]
+together [] = []
+together (first : others) = ByteString.concat (first : now) : together later
+  where
+    (now, later) = fitting (ByteString.length first) others
+    fitting size (next : rest)
+      | size + ByteString.length next <= 16000 = let (more, left) = fitting (size + ByteString.length next) rest in (next : more, left)
+    fitting _ rest = ([], rest)
+
+-- | Sends so many bytes of a regular file, from an offset. Returns how many went: fewer only if the file ended early. Pages that are
+-- not in memory are read while the calling capability waits.
+--
+-- @since 0.1.0
+sendFile :: Connection -> Fd -> Int64 -> Int64 -> IO Int64
+sendFile = sendFileBefore noDeadline
+
+-- | 'sendFile' that gives up at a deadline.
+--
+-- @since 0.1.0
+sendFileBefore :: Deadline -> Connection -> Fd -> Int64 -> Int64 -> IO Int64
+sendFileBefore deadline = sendWholeFile "Millrace.Tls.Connection.sendFile" (Before deadline)
+
+-- | Sends some of these bytes (at least one is wanted), and waits no longer than the limit. After 'TimedOut', the next attempt must
+-- begin with the same bytes, because some of them may be on their way.
+--
+-- @since 0.1.0
+attemptSend :: Limit -> Connection -> Ptr Word8 -> Int -> IO Attempt
+attemptSend = Internal.attemptSend
+
+-- | 'attemptSend' with bytes of a regular file: its offset and their number.
+--
+-- @since 0.1.0
+attemptSendFile :: Limit -> Connection -> Fd -> Int64 -> Int64 -> IO Attempt
+attemptSendFile = Internal.attemptSendFile
+
+-- | Tells the peer that nothing more comes. Receiving goes on.
+--
+-- @since 0.1.0
+endSending :: Connection -> IO ()
+endSending = endSendingBefore noDeadline
+
+-- | 'endSending' that gives up at a deadline, if the peer does not take what was sent before.
+--
+-- @since 0.1.0
+endSendingBefore :: Deadline -> Connection -> IO ()
+endSendingBefore = Internal.endSending . Before
+
+-- | Closes the connection and its socket. The peer is told if that needs no waiting. Threads that wait on the connection wake with an
+-- error. Closing a closed connection does nothing. Throws no 'IOError'.
+--
+-- @since 0.1.0
+close :: Connection -> IO ()
+close = closeConnection
+
+-- | Tells the peer that nothing more comes, then waits, at most so many milliseconds, for the peer to close, so that it receives
+-- everything and no reset. Errors of the peer are ignored.
+--
+-- @since 0.1.0
+gracefulClose :: Connection -> Int -> IO ()
+gracefulClose connection millis = linger `finally` close connection
+  where
+    linger = do
+      deadline <- deadlineAfter (1000 * millis)
+      endSendingBefore deadline connection `catch` ignore
+      Socket.gracefulClose (connectionSocket connection) millis
+    ignore :: IOException -> IO ()
+    ignore _ = return ()
+
+checkSize :: String -> Connection -> Int -> IO ()
+checkSize attempted connection size =
+  unless (size > 0) . ioError $
+    mkIOError InvalidArgument attempted Nothing (Just (show connection)) `ioeSetErrorString` ("the size must be positive, it is " ++ show size)

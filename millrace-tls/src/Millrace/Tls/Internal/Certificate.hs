@@ -1,0 +1,147 @@
+-- | Certificates, as the bytes that they are, and what OpenSSL reads in them. Must not know: sockets.
+module Millrace.Tls.Internal.Certificate
+  ( Certificate,
+    certificateFromDer,
+    certificateDer,
+    certificateSubject,
+    certificateIssuer,
+    certificateSerial,
+    certificateNames,
+    certificateAddresses,
+    certificateValidFrom,
+    certificateValidUntil,
+    takeCertificate,
+    copyCertificate,
+  )
+where
+
+import Control.Exception (bracket)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.ByteString.Internal (createAndTrim)
+import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
+import Data.Int (Int64)
+import Data.Time.Clock (UTCTime)
+import Data.Time.Clock.POSIX (posixSecondsToUTCTime)
+import Foreign.C.Types (CBool, CInt)
+import Foreign.Marshal.Alloc (alloca)
+import Foreign.Ptr (Ptr, castPtr, nullPtr)
+import Foreign.Storable (peek)
+import GHC.Foreign (peekCStringLen)
+import Millrace.Tls.Internal.Foreign
+import System.IO (utf8)
+import System.IO.Unsafe (unsafePerformIO)
+
+-- | A certificate (X.509).
+--
+-- @since 0.1.0
+newtype Certificate = Certificate ByteString
+  deriving (Eq, Ord)
+
+-- | Its subject and its names.
+instance Show Certificate where
+  showsPrec _ certificate =
+    showString "<certificate: " . showString (certificateSubject certificate) . names (certificateNames certificate) . showChar '>'
+    where
+      names [] = id
+      names ones = showString " for " . showString (unwords ones)
+
+-- | A certificate from its encoding; nothing if it is none.
+--
+-- @since 0.1.0
+certificateFromDer :: ByteString -> Maybe Certificate
+certificateFromDer der = unsafePerformIO $
+  withParsed der $ \parsed -> return (if parsed == nullPtr then Nothing else Just (Certificate der))
+
+-- | Its encoding.
+--
+-- @since 0.1.0
+certificateDer :: Certificate -> ByteString
+certificateDer (Certificate der) = der
+
+-- | Whose it is, in the form of RFC 2253: @CN=example.org,O=Example@.
+--
+-- @since 0.1.0
+certificateSubject :: Certificate -> String
+certificateSubject = textOf fieldSubject
+
+-- | Who has issued it.
+--
+-- @since 0.1.0
+certificateIssuer :: Certificate -> String
+certificateIssuer = textOf fieldIssuer
+
+-- | Its number, in hexadecimal digits.
+--
+-- @since 0.1.0
+certificateSerial :: Certificate -> String
+certificateSerial = textOf fieldSerial
+
+-- | The names of hosts that it is for. They may begin with @*.@
+--
+-- @since 0.1.0
+certificateNames :: Certificate -> [String]
+certificateNames = listOf fieldDnsNames
+
+-- | The IP addresses that it is for.
+--
+-- @since 0.1.0
+certificateAddresses :: Certificate -> [String]
+certificateAddresses = listOf fieldAddresses
+
+-- | Before this it is not valid. Nothing if the time makes no sense.
+--
+-- @since 0.1.0
+certificateValidFrom :: Certificate -> Maybe UTCTime
+certificateValidFrom = timeOf c_certificateBegins
+
+-- | After this it is not valid any more.
+--
+-- @since 0.1.0
+certificateValidUntil :: Certificate -> Maybe UTCTime
+certificateValidUntil = timeOf c_certificateEnds
+
+textOf :: CInt -> Certificate -> String
+textOf field (Certificate der) = unsafePerformIO $ withParsed der (`readField` field) >>= decoded
+
+listOf :: CInt -> Certificate -> [String]
+listOf field (Certificate der) = unsafePerformIO $ withParsed der (`readField` field) >>= mapM decoded . entries
+  where
+    -- Each entry ends with a NUL.
+    entries bytes = if ByteString.null bytes then [] else Char8.split '\NUL' (ByteString.init bytes)
+
+timeOf :: (Ptr X509 -> Ptr Int64 -> IO CBool) -> Certificate -> Maybe UTCTime
+timeOf call (Certificate der) = unsafePerformIO $
+  withParsed der $ \parsed -> alloca $ \place ->
+    if parsed == nullPtr
+      then return Nothing
+      else do
+        isKnown <- call parsed place
+        if isKnown == 0 then return Nothing else Just . posixSecondsToUTCTime . fromIntegral <$> peek place
+
+decoded :: ByteString -> IO String
+decoded bytes = unsafeUseAsCStringLen bytes (peekCStringLen utf8)
+
+-- Null if these bytes are no certificate.
+withParsed :: ByteString -> (Ptr X509 -> IO a) -> IO a
+withParsed der = bracket parse c_certificateFree
+  where
+    parse = unsafeUseAsCStringLen der $ \(bytes, size) -> c_certificateParse (castPtr bytes) (fromIntegral size)
+
+readField :: Ptr X509 -> CInt -> IO ByteString
+readField parsed field
+  | parsed == nullPtr = return ByteString.empty
+  | otherwise = do
+    size <- c_certificateRead parsed field nullPtr 0
+    createAndTrim (fromIntegral size) $ \place -> fromIntegral . min size <$> c_certificateRead parsed field place size
+
+-- | Of a certificate that is the caller's, and is freed. Nothing of null.
+takeCertificate :: Ptr X509 -> IO (Maybe Certificate)
+takeCertificate parsed = copyCertificate parsed <* c_certificateFree parsed
+
+-- | Of a certificate that stays somebody else's.
+copyCertificate :: Ptr X509 -> IO (Maybe Certificate)
+copyCertificate parsed
+  | parsed == nullPtr = return Nothing
+  | otherwise = Just . Certificate <$> readField parsed fieldDer

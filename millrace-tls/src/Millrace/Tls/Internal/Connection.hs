@@ -1,0 +1,469 @@
+{-# LANGUAGE BangPatterns #-}
+
+-- | One connection: how received bytes get to OpenSSL, and how its bytes get to the socket. No call of OpenSSL's waits.
+--
+-- 1. One thread at a time receives from the socket and hands over what it got: @receiving@ is its lock, held while it waits.
+--    Otherwise two threads could hand over bytes in another order than they came in.
+-- 2. One thread at a time makes bytes to send and sends them: @sending@ is its lock. Records must go in the order in which
+--    they were made.
+-- 3. What a thread that receives makes (an alert, an answer to a key update) is kept in C. It goes at once if nobody is sending
+--    and the socket has room, and otherwise in front of what is sent next. So a receive never waits for room.
+-- 4. Bytes that were made and could not be sent are kept in C, too. So a send that ran out of time leaves the connection whole.
+module Millrace.Tls.Internal.Connection
+  ( Connection (..),
+    Negotiated (..),
+    newConnection,
+    expectPeer,
+    handshake,
+    closeConnection,
+
+    -- * Receiving
+    Limit (..),
+    Received (..),
+    receiveBorrowed,
+    receiveInto,
+    unread,
+    handOver,
+    hasInput,
+
+    -- * Sending
+    Attempt (..),
+    attemptSend,
+    attemptSendFile,
+    sendWhole,
+    sendWholeFile,
+    endSending,
+  )
+where
+
+import Control.Concurrent.MVar
+import Control.Exception
+import Control.Monad (unless, void, when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.IORef
+import Data.Int (Int64)
+import Data.Maybe (fromMaybe)
+import Data.Word (Word8)
+import Foreign.C.Error (Errno (..), eBADF, ePIPE, eTIMEDOUT)
+import Foreign.C.String (CString, withCString)
+import Foreign.ForeignPtr
+import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
+import Foreign.Marshal.Alloc (alloca)
+import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
+import Foreign.Storable (peek)
+import Millrace.Deadline (Deadline)
+import Millrace.Operation
+import Millrace.Socket (ShutdownCmd (..), Socket, close, shutdown, socketHandle)
+import Millrace.Socket.Lent
+import Millrace.Tls.Error
+import Millrace.Tls.Internal.Certificate
+import Millrace.Tls.Internal.Context
+import Millrace.Tls.Internal.Foreign
+import Millrace.Tls.Internal.Problem
+import Millrace.Tls.Settings (Version (..))
+import System.Posix.Types (Fd (..))
+
+-- | A connection whose handshake is done. Two are equal if they are the same one.
+--
+-- Close it: the garbage collector frees memory, but closes no socket.
+--
+-- @since 0.1.0
+data Connection = Connection
+  { -- | The socket below.
+    --
+    -- @since 0.1.0
+    connectionSocket :: !Socket,
+    connectionState :: !(ForeignPtr ConnectionState),
+    connectionRole :: !Role,
+    -- | For messages.
+    connectionName :: !String,
+    receiving :: !(MVar ()),
+    -- | How many plain bytes the latest attempt has sealed, if not all of the sealed ones have gone.
+    sending :: !(MVar Int),
+    -- | What the two sides have agreed on.
+    --
+    -- @since 0.1.0
+    negotiated :: !Negotiated
+  }
+
+instance Eq Connection where
+  one == other = connectionState one == connectionState other
+
+instance Show Connection where
+  showsPrec _ connection = showString "<TLS connection on " . showString (connectionName connection) . showChar '>'
+
+-- | What the two sides of a connection have agreed on.
+--
+-- @since 0.1.0
+data Negotiated = Negotiated
+  { negotiatedVersion :: !Version,
+    -- | In OpenSSL's names: @TLS_AES_128_GCM_SHA256@.
+    negotiatedCipher :: !ByteString,
+    -- | By which keys were exchanged, for instance @x25519@; nothing if the session was resumed without an exchange.
+    negotiatedGroup :: !(Maybe ByteString),
+    -- | The application protocol (ALPN).
+    negotiatedProtocol :: !(Maybe ByteString),
+    -- | The name that the client asked for (SNI).
+    negotiatedServerName :: !(Maybe ByteString),
+    -- | Was an earlier session resumed?
+    negotiatedIsResumed :: !Bool,
+    -- | The other side's certificate.
+    negotiatedPeerCertificate :: !(Maybe Certificate)
+  }
+  deriving (Eq, Show)
+
+-- A call that neither waits nor throws.
+withState :: Connection -> (Ptr ConnectionState -> IO a) -> IO a
+withState connection call = do
+  result <- call (unsafeForeignPtrToPtr (connectionState connection))
+  touchForeignPtr (connectionState connection)
+  return result
+{-# INLINE withState #-}
+
+newConnection :: Role -> Context -> Socket -> IO Connection
+newConnection role context socket = mask_ $ do
+  state <- withContext context c_connectionNew
+  when (state == nullPtr) $ lastError >>= throwIO . SettingsError "a connection" OutOfMemory
+  owned <- newForeignPtr c_connectionFree state
+  Connection socket owned role (show socket) <$> newMVar () <*> newMVar 0 <*> return nothingYet
+  where
+    nothingYet = Negotiated Tls12 ByteString.empty Nothing Nothing Nothing False Nothing
+
+-- | Whom a client expects: a name or an address.
+expectPeer :: Connection -> String -> IO Connection
+expectPeer connection name = do
+  isGood <- if null plain || '\NUL' `elem` plain then return 0 else withCString plain $ \text -> withState connection (`c_connectionExpect` text)
+  when (isGood == 0) $ throwIO (SettingsError (show name) BadServerName "")
+  return connection {connectionName = connectionName connection ++ " to " ++ name}
+  where
+    -- A name that ends with a dot is complete; the dot is not part of what a certificate says.
+    plain = if not (null name) && last name == '.' then init name else name
+
+------------------------------------------------------------------------------------------------------------------------
+-- Failing
+
+-- | Throws why the connection has failed, after the peer was told as far as that needs no waiting.
+throwFailure :: Connection -> IO a
+throwFailure connection = do
+  flushNow connection
+  failure' <- withState connection readFailure
+  problem <- maybe (return (internalProblem (connectionRole connection) (connectionName connection))) (exceptionFrom (connectionRole connection) (connectionName connection)) failure'
+  throwIO problem
+
+throwTruncated :: Connection -> String -> IO a
+throwTruncated connection = throwIO . TlsException (connectionRole connection) (connectionName connection) Truncated Nothing
+
+throwErrno :: Connection -> String -> Errno -> IO a
+throwErrno connection attempted (Errno code) = throwIO (failure attempted (show connection) (negate (fromIntegral code)))
+
+------------------------------------------------------------------------------------------------------------------------
+-- Limits
+
+-- | How long an operation may wait.
+--
+-- @since 0.1.0
+data Limit
+  = -- | So many microseconds from now; 0 means for ever.
+    Within !Int
+  | Before !Deadline
+
+limited :: Limit -> Request a -> Request a
+limited (Within micros) = within micros
+limited (Before deadline) = before deadline
+{-# INLINE limited #-}
+
+-- Sealed bytes from the socket. The continuation runs masked.
+receiveSealed :: Limit -> Connection -> (Lent -> Int -> IO a) -> IO a
+receiveSealed limit connection = case limit of
+  Within micros -> recvLentWithin micros (connectionSocket connection) lentSize
+  Before deadline -> recvLent deadline (connectionSocket connection) lentSize
+{-# INLINE receiveSealed #-}
+
+------------------------------------------------------------------------------------------------------------------------
+-- The handshake
+
+-- | Does the handshake and says what it has brought. If it fails or is interrupted, the connection is good for nothing any
+-- more; the socket stays the caller's.
+handshake :: Deadline -> Connection -> IO Connection
+handshake deadline connection = mask_ (step nullPtr 0 >>= go) `onException` withState connection c_connectionClose
+  where
+    -- One step, whose bytes go before anything else happens.
+    step :: Ptr Word8 -> Int -> IO Status
+    step bytes count = bracket borrow giveBack $ \out -> do
+      made <- withState connection $ \state -> c_handshake state bytes (fromIntegral count) (lentBytes out) (fromIntegral lentSize)
+      sendNow (lentBytes out) (stepOut made)
+      when (stepHasMore made && (stepStatus made /= Done || connectionRole connection == Client)) $ sendKept out
+      return (stepStatus made)
+    sendKept out = do
+      made <- withState connection $ \state -> c_collect state (lentBytes out) (fromIntegral lentSize)
+      sendNow (lentBytes out) (stepOut made)
+      when (stepHasMore made) $ sendKept out
+    sendNow bytes count = do
+      attempt <- transmit (Before deadline) connection bytes count
+      case attempt of
+        Moved _ -> return ()
+        TimedOut -> throwErrno connection attempted eTIMEDOUT
+        -- What the peer has said before it closed the connection is better to know.
+        Refused errno -> if errno == ePIPE then return () else throwErrno connection attempted errno
+    go status = case status of
+      Done -> do
+        found <- withState connection readNegotiated
+        return connection {negotiated = found}
+      WantsInput -> receiveStep >>= go
+      Failed -> throwFailure connection
+      _ -> throwErrno connection attempted eBADF
+    receiveStep = do
+      input <- receiveSealed (Before deadline) connection $ \buffer count -> return (if count == 0 then Nothing else Just (buffer, count))
+      case input of
+        Nothing -> throwTruncated connection "during the handshake"
+        Just (buffer, count) -> step (lentBytes buffer) count `finally` giveBack buffer
+    attempted = "Millrace.Tls.handshake"
+
+readNegotiated :: Ptr ConnectionState -> IO Negotiated
+readNegotiated state = do
+  version <- c_version state
+  cipher <- c_cipher state >>= textOrNothing
+  group <- c_group state >>= textOrNothing
+  protocol <- alloca $ \place -> do
+    size <- c_protocol state place
+    if size == 0 then return Nothing else peek place >>= \bytes -> Just <$> ByteString.packCStringLen (castPtr bytes, fromIntegral size)
+  name <- c_serverName state >>= textOrNothing
+  isResumed <- c_isResumed state
+  certificate <- c_peerCertificate state >>= takeCertificate
+  return
+    Negotiated
+      { negotiatedVersion = if version == version12 then Tls12 else Tls13,
+        negotiatedCipher = fromMaybe ByteString.empty cipher,
+        negotiatedGroup = group,
+        negotiatedProtocol = protocol,
+        negotiatedServerName = name,
+        negotiatedIsResumed = isResumed /= 0,
+        negotiatedPeerCertificate = certificate
+      }
+
+textOrNothing :: CString -> IO (Maybe ByteString)
+textOrNothing text
+  | text == nullPtr = return Nothing
+  | otherwise = Just <$> ByteString.packCString text
+
+------------------------------------------------------------------------------------------------------------------------
+-- Receiving
+
+-- | Plain bytes in a borrowed buffer, and their number, or the end of the stream.
+--
+-- @since 0.1.0
+data Received
+  = Received !Lent !Int
+  | EndOfStream
+
+-- | May a receive return something at once, because it is here already? Bytes in the socket do not count.
+hasInput :: Connection -> IO Bool
+hasInput connection = (/= 0) <$> withState connection c_hasInput
+
+open :: Connection -> Ptr Word8 -> Int -> Ptr Word8 -> Int -> IO Step
+open connection bytes count target size = do
+  step <- withState connection $ \state -> c_receive state bytes (fromIntegral count) target (fromIntegral size)
+  when (stepHasMore step) $ flushNow connection
+  return step
+{-# INLINE open #-}
+
+-- | Receives at least one byte and at most so many into memory; 0 at the end of the stream. To be run masked.
+receiveInto :: String -> Limit -> Connection -> Ptr Word8 -> Int -> IO Int
+receiveInto attempted limit connection target size = withMVar (receiving connection) $ \_ ->
+  open connection nullPtr 0 target size >>= go
+  where
+    go step = case stepStatus step of
+      Done -> return (stepPlain step)
+      WantsInput -> receiveMore >>= maybe (throwTruncated connection "") go
+      Ended -> return 0
+      Failed -> throwFailure connection
+      _ -> throwErrno connection attempted eBADF
+    receiveMore = receiveSealed limit connection $ \buffer count ->
+      if count == 0 then return Nothing else Just <$> open connection (lentBytes buffer) count target size <* giveBack buffer
+
+-- | Receives at least one byte and at most so many into a buffer that is borrowed when they are there. To be run masked.
+receiveBorrowed :: String -> Limit -> Connection -> Int -> IO Received
+receiveBorrowed attempted limit connection size = withMVar (receiving connection) $ \_ -> do
+  isHere <- hasInput connection
+  if isHere then openBorrowed nullPtr 0 >>= use else receiveMore
+  where
+    receiveMore = do
+      next <- receiveSealed limit connection $ \buffer count ->
+        if count == 0 then return Nothing else Just <$> (openBorrowed (lentBytes buffer) count <* giveBack buffer) `onException` giveBack buffer
+      maybe (throwTruncated connection "") use next
+    openBorrowed bytes count = do
+      plain <- borrow
+      step <- open connection bytes count (lentBytes plain) (min size lentSize)
+      if stepStatus step == Done
+        then return (Right (Received plain (stepPlain step)))
+        else Left (stepStatus step) <$ giveBack plain
+    use (Right received) = return received
+    use (Left status) = case status of
+      WantsInput -> receiveMore
+      Ended -> return EndOfStream
+      Failed -> throwFailure connection
+      _ -> throwErrno connection attempted eBADF
+
+-- | Gives plain bytes back: the next receive begins with them.
+unread :: Connection -> Ptr Word8 -> Int -> IO ()
+unread connection bytes count = withState connection $ \state -> c_unread state bytes (fromIntegral count)
+
+-- | Runs an action masked whose result must not be lost. An exception that comes between its end and the caller's next
+-- instruction gives the result back.
+handOver :: (a -> IO ()) -> IO a -> IO a
+handOver keep action = do
+  finished <- newIORef Nothing
+  mask_ (action >>= \result -> result <$ writeIORef finished (Just result)) `catch` \exception -> do
+    readIORef finished >>= mapM_ keep
+    throwIO (exception :: SomeException)
+{-# INLINE handOver #-}
+
+------------------------------------------------------------------------------------------------------------------------
+-- Sending
+
+-- | How an attempt at sending ended.
+--
+-- @since 0.1.0
+data Attempt
+  = -- | So many bytes went: 0 only at the end of a file.
+    Moved !Int
+  | -- | The limit passed before anything counts as sent. A part may be on its way: attempt the same bytes again, or close.
+    TimedOut
+  | Refused !Errno
+
+-- | Sends sealed bytes. What does not go is kept, and goes before anything else. The caller has the lock, and is masked.
+transmit :: Limit -> Connection -> Ptr Word8 -> Int -> IO Attempt
+transmit limit connection = go
+  where
+    below = socketHandle (connectionSocket connection)
+    go !bytes !count
+      | count <= 0 = return (Moved 0)
+      | otherwise = do
+        gone <- newIORef 0
+        result <-
+          performKeeping (writeIORef gone . max 0 . fromIntegral) (limited limit (sendRequest False below bytes count))
+            `onException` (readIORef gone >>= \some -> keepUnsent (bytes `plusPtr` some) (count - some))
+        case result of
+          _
+            | result >= 0 -> go (bytes `plusPtr` fromIntegral result) (count - fromIntegral result)
+            | Errno (fromIntegral (negate result)) == eTIMEDOUT -> TimedOut <$ keepUnsent bytes count
+            | otherwise -> Refused (Errno (fromIntegral (negate result))) <$ keepUnsent bytes count
+    keepUnsent bytes count = withState connection $ \state -> c_putBack state bytes (fromIntegral count)
+
+-- | Sends what is kept, as far as nobody is sending and the socket takes it without waiting.
+flushNow :: Connection -> IO ()
+flushNow connection = mask_ $ tryTakeMVar (sending connection) >>= mapM_ (\before' -> flush `finally` putMVar (sending connection) before')
+  where
+    flush = bracket borrow giveBack go
+    go out = do
+      made <- withState connection $ \state -> c_collect state (lentBytes out) (fromIntegral lentSize)
+      attempt <- transmit (Within (-1)) connection (lentBytes out) (stepOut made)
+      case attempt of
+        Moved _ | stepHasMore made -> go out
+        _ -> return ()
+
+-- How bytes are sealed into memory with room for so many.
+type Seal = Ptr ConnectionState -> Ptr Word8 -> Int -> IO Step
+
+sealBytes :: Ptr Word8 -> Int -> Seal
+sealBytes bytes count state out room = c_send state bytes (fromIntegral count) out (fromIntegral room)
+
+sealFile :: Fd -> Int64 -> Int64 -> Seal
+sealFile (Fd file) offset count state out room = c_sendFile state file offset (fromIntegral (min count 0xfffffff)) out (fromIntegral room)
+
+-- | Sends some of these bytes, at least one.
+attemptSend :: Limit -> Connection -> Ptr Word8 -> Int -> IO Attempt
+attemptSend limit connection bytes count = bracket borrow giveBack $ \out ->
+  attemptSealing limit connection (sealBytes bytes count) (lentBytes out) lentSize
+
+-- | Sends some bytes of a file; 0 at its end.
+attemptSendFile :: Limit -> Connection -> Fd -> Int64 -> Int64 -> IO Attempt
+attemptSendFile limit connection file offset count = bracket borrow giveBack $ \out ->
+  attemptSealing limit connection (sealFile file offset count) (lentBytes out) lentSize
+
+attemptSealing :: Limit -> Connection -> Seal -> Ptr Word8 -> Int -> IO Attempt
+attemptSealing limit connection seal out room = modifyMVarMasked (sending connection) begin
+  where
+    begin 0 = sealNext
+    begin unfinished = do
+      -- The bytes of the attempt before, which are sealed.
+      made <- withState connection $ \state -> c_collect state out (fromIntegral room)
+      attempt <- transmit limit connection out (stepOut made)
+      case attempt of
+        Moved _ -> if stepHasMore made then begin unfinished else return (0, Moved unfinished)
+        _ -> return (unfinished, attempt)
+    sealNext = do
+      made <- withState connection $ \state -> seal state out room
+      case stepStatus made of
+        Done -> do
+          attempt <- transmit limit connection out (stepOut made)
+          case attempt of
+            Moved _ -> if stepPlain made == 0 && stepOut made > 0 then sealNext else return (0, Moved (stepPlain made))
+            _ -> return (stepPlain made, attempt)
+        Failed -> throwFailure connection
+        BadFile -> return (0, Refused (Errno (fromIntegral (stepPlain made))))
+        SendingEnded -> return (0, Refused ePIPE)
+        _ -> return (0, Refused eBADF)
+
+-- | Sends all of these bytes.
+sendWhole :: String -> Limit -> Connection -> Ptr Word8 -> Int -> IO ()
+sendWhole attempted limit connection whole total = withRoom total $ \out room -> do
+  let go !bytes !count = when (count > 0) $ do
+        moved <- sealing attempted limit connection (sealBytes bytes count) out room
+        go (bytes `plusPtr` moved) (count - moved)
+  go whole total
+
+-- | Sends so many bytes of a file, and returns how many there were.
+sendWholeFile :: String -> Limit -> Connection -> Fd -> Int64 -> Int64 -> IO Int64
+sendWholeFile attempted limit connection file offset total = withRoom (fromIntegral (min total 65536)) $ \out room -> do
+  let go !sent
+        | sent >= total = return sent
+        | otherwise = do
+          moved <- sealing attempted limit connection (sealFile file (offset + sent) (total - sent)) out room
+          if moved == 0 then return sent else go (sent + fromIntegral moved)
+  go 0
+
+sealing :: String -> Limit -> Connection -> Seal -> Ptr Word8 -> Int -> IO Int
+sealing attempted limit connection seal out room = do
+  -- An attempt that was given up counts no more: its bytes go before the ones to come.
+  attempt <- modifyMVarMasked_ (sending connection) (const (return 0)) >> attemptSealing limit connection seal out room
+  case attempt of
+    Moved count -> return count
+    TimedOut -> throwErrno connection attempted eTIMEDOUT
+    Refused errno -> throwErrno connection attempted errno
+
+-- Room for sealed bytes: a borrowed buffer for few, and for many as much as four records need.
+withRoom :: Int -> (Ptr Word8 -> Int -> IO a) -> IO a
+withRoom total use
+  | total <= lentSize - 256 = bracket borrow giveBack $ \out -> use (lentBytes out) lentSize
+  | otherwise = mallocForeignPtrBytes large >>= \place -> withForeignPtr place (`use` large)
+  where
+    large = 4 * (16384 + 64) + 64
+
+-- | Tells the peer that nothing more comes. Receiving goes on.
+endSending :: Limit -> Connection -> IO ()
+endSending limit connection = do
+  modifyMVarMasked_ (sending connection) $ \_ -> do
+    withState connection c_end
+    0 <$ bracket borrow giveBack flush
+  shutdown (connectionSocket connection) ShutdownSend
+  where
+    flush out = do
+      made <- withState connection $ \state -> c_collect state (lentBytes out) (fromIntegral lentSize)
+      attempt <- transmit limit connection (lentBytes out) (stepOut made)
+      case attempt of
+        Moved _ -> when (stepHasMore made) $ flush out
+        TimedOut -> throwErrno connection "Millrace.Tls.endSending" eTIMEDOUT
+        Refused errno -> throwErrno connection "Millrace.Tls.endSending" errno
+
+-- | Tells the peer, if that needs no waiting, and closes the socket. What waits on the connection ends with an error.
+closeConnection :: Connection -> IO ()
+closeConnection connection = mask_ $ do
+  isSending <- isEmptyMVar (sending connection)
+  unless isSending $ withState connection c_end >> flushNow connection `catch` ignore
+  close (connectionSocket connection)
+  withState connection c_connectionClose
+  where
+    ignore :: IOException -> IO ()
+    ignore problem = void (return problem)

@@ -1,0 +1,124 @@
+-- | Contexts: settings in the form that OpenSSL keeps, for many connections. Must not know: sockets.
+module Millrace.Tls.Internal.Context
+  ( Context,
+    withContext,
+    newContext,
+    useAlgorithms,
+    useProtocols,
+    useTrust,
+    useIdentities,
+    refuseUnknownNames,
+  )
+where
+
+import Control.Exception (mask_, throwIO)
+import Control.Monad (forM, forM_, unless, when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
+import Data.Char (toLower)
+import Data.Function (on)
+import Data.List (intercalate, nub, nubBy)
+import Foreign.C.String (CString, withCString)
+import Foreign.C.Types (CInt)
+import Foreign.ForeignPtr (ForeignPtr, newForeignPtr, withForeignPtr)
+import Foreign.Ptr (Ptr, castPtr, nullPtr)
+import Millrace.Tls.Error
+import Millrace.Tls.Internal.Foreign
+import Millrace.Tls.Internal.Identity
+import Millrace.Tls.Settings
+
+-- | Settings in OpenSSL's form.
+newtype Context = Context (ForeignPtr ContextState)
+
+withContext :: Context -> (Ptr ContextState -> IO a) -> IO a
+withContext (Context state) = withForeignPtr state
+
+newContext :: Role -> IO Context
+newContext role = mask_ $ do
+  state <- c_contextNew (if role == Client then roleClient else roleServer)
+  when (state == nullPtr) $ lastError >>= throwIO . SettingsError "OpenSSL" OutOfMemory
+  Context <$> newForeignPtr c_contextRelease state
+
+-- Throws if OpenSSL refuses.
+orThrow :: String -> SettingsProblem -> Bool -> IO ()
+orThrow source problem isGood = unless isGood $ lastError >>= throwIO . SettingsError source problem
+
+useAlgorithms :: Context -> Algorithms -> IO ()
+useAlgorithms context algorithms = withContext context $ \state -> do
+  when (lowestVersion algorithms > highestVersion algorithms) $
+    throwIO (SettingsError "the versions" BadVersions "")
+  isSet <- c_contextVersions state (number (lowestVersion algorithms)) (number (highestVersion algorithms))
+  orThrow "the versions" BadVersions (isSet /= 0)
+  areCiphers <- withList (ciphersFor13 algorithms) $ \for13 -> withList (ciphersFor12 algorithms) $ \for12 -> c_contextCiphers state for13 for12
+  orThrow "the ciphers" UnknownAlgorithms (areCiphers /= 0)
+  forM_ (keyGroups algorithms) $ \names -> do
+    areGroups <- withList (Just names) (c_contextGroups state)
+    orThrow "the groups" UnknownAlgorithms (areGroups /= 0)
+  where
+    number Tls12 = version12
+    number Tls13 = version13
+
+withList :: Maybe [String] -> (CString -> IO a) -> IO a
+withList Nothing use = use nullPtr
+withList (Just names) use = withCString (intercalate ":" names) use
+
+-- | Application protocols (ALPN), the preferred one first.
+useProtocols :: Context -> [ByteString] -> IO ()
+useProtocols _ [] = return ()
+useProtocols context protocols = do
+  unless (all (\one -> ByteString.length one `elem` [1 .. 255]) protocols) $
+    throwIO (SettingsError "the application protocols" BadProtocols "")
+  isSet <- withContext context $ \state ->
+    unsafeUseAsCStringLen encoded $ \(place, size) -> c_contextProtocols state (castPtr place) (fromIntegral size)
+  orThrow "the application protocols" OutOfMemory (isSet /= 0)
+  where
+    encoded = ByteString.concat [ByteString.cons (fromIntegral (ByteString.length one)) one | one <- protocols]
+
+-- | Whether the peer's certificate is asked for, and whom it must be from.
+useTrust :: Context -> CInt -> Maybe Trust -> IO ()
+useTrust context mode trust = withContext context $ \state -> do
+  c_contextVerify state mode
+  forM_ trust $ \(Trust anchors lists) -> do
+    mapM_ (addAnchors state) anchors
+    forM_ lists $ \pem -> addPem pem "the revocation list" BrokenRevocationList (c_contextRevoke state)
+  where
+    addAnchors state SystemAnchors = c_contextTrustSystem state >>= orThrow "the system's authorities" NoCertificate . (/= 0)
+    addAnchors state (Anchors pem) = addPem pem "the anchors" NoCertificate (c_contextTrust state)
+    addPem pem what problem call = do
+      bytes <- readPem pem
+      count <- unsafeUseAsCStringLen bytes $ \(place, size) -> call (castPtr place) (fromIntegral size)
+      orThrow (describePem what pem) (if count < 0 && problem == NoCertificate then BrokenCertificate else problem) (count > 0)
+
+-- | Which identity is shown to whom. For each name it is the first identity with that name of each kind of key. The first
+-- identity's names are the default.
+useIdentities :: Context -> [Identity] -> IO ()
+useIdentities context identities = do
+  kinds <- mapM identityKind identities
+  let numbered = zip3 [0 :: Int ..] kinds identities
+      namesOf one = map (map toLower) (identityNames one)
+      allNames = nub (concatMap namesOf identities)
+      distinctKinds = nubBy ((==) `on` (\(_, kind, _) -> kind))
+      serving name = distinctKinds [one | one@(_, _, identity) <- numbered, name `elem` namesOf identity]
+      numbersOf ones = [number | (number, _, _) <- ones]
+      defaults = case identities of
+        [] -> []
+        first : _ -> distinctKinds [one | one@(number, _, identity) <- numbered, number == 0 || namesOf identity == namesOf first]
+      sets = nubBy ((==) `on` numbersOf) (defaults : map serving allNames)
+  groups <- forM (zip [0 :: Int ..] sets) $ \(position, set) -> do
+    group <- if position == 0 then return 0 else withContext context c_contextAddGroup
+    orThrow "the identities" OutOfMemory (group >= 0)
+    forM_ set $ \(_, _, identity) -> use group identity
+    return (numbersOf set, group)
+  forM_ allNames $ \name ->
+    forM_ (lookup (numbersOf (serving name)) groups) $ \group -> do
+      isAdded <- withContext context $ \state -> Char8.useAsCString (Char8.pack name) $ \text -> c_contextAddName state text group
+      orThrow "the identities" OutOfMemory (isAdded /= 0)
+  where
+    use group identity = do
+      isUsed <- withContext context $ \state -> withIdentity identity (c_contextUse state group)
+      orThrow (show identity) UnusableIdentity (isUsed /= 0)
+
+refuseUnknownNames :: Context -> IO ()
+refuseUnknownNames context = withContext context c_contextRefuseUnknownNames

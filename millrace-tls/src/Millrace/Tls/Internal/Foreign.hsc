@@ -1,0 +1,314 @@
+-- | Every foreign import of this package, and the constants of @tls.h@. Must not know: sockets.
+module Millrace.Tls.Internal.Foreign
+  ( -- * Steps
+    Step,
+    Status (..),
+    stepPlain,
+    stepOut,
+    stepStatus,
+    stepHasMore,
+
+    -- * Connections
+    ConnectionState,
+    c_connectionNew,
+    c_connectionExpect,
+    c_connectionClose,
+    c_connectionFree,
+    c_handshake,
+    c_receive,
+    c_hasInput,
+    c_unread,
+    c_send,
+    c_sendFile,
+    c_collect,
+    c_putBack,
+    c_end,
+    c_isOver,
+    c_version,
+    c_cipher,
+    c_group,
+    c_isResumed,
+    c_protocol,
+    c_serverName,
+    c_peerCertificate,
+
+    -- * Failures
+    Failure (..),
+    FailureProblem (..),
+    readFailure,
+    c_verifyWords,
+    lastError,
+
+    -- * Contexts
+    ContextState,
+    c_contextNew,
+    c_contextRelease,
+    c_contextVersions,
+    c_contextCiphers,
+    c_contextGroups,
+    c_contextProtocols,
+    c_contextVerify,
+    c_contextTrustSystem,
+    c_contextTrust,
+    c_contextRevoke,
+    c_contextAddGroup,
+    c_contextUse,
+    c_contextAddName,
+    c_contextRefuseUnknownNames,
+    roleClient,
+    roleServer,
+    peerNotAsked,
+    peerAsked,
+    peerRequired,
+    version12,
+    version13,
+
+    -- * Identities and certificates
+    IdentityState,
+    IdentityResult (..),
+    c_identityNew,
+    c_identityFree,
+    c_identityCertificate,
+    c_identityKind,
+    X509,
+    c_certificateParse,
+    c_certificateFree,
+    c_certificateRead,
+    c_certificateBegins,
+    c_certificateEnds,
+    fieldDer,
+    fieldSubject,
+    fieldIssuer,
+    fieldSerial,
+    fieldDnsNames,
+    fieldAddresses,
+  )
+where
+
+import Data.Bits (shiftR, testBit, (.&.))
+import Data.ByteString (ByteString)
+import qualified Data.ByteString.Char8 as Char8
+import Data.Int (Int64)
+import Data.Word (Word8)
+import Foreign.C.String (CString)
+import Foreign.C.Types (CBool (..), CInt (..), CSize (..))
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Ptr (FunPtr, Ptr, castPtr, nullPtr, plusPtr)
+import Foreign.Storable (peekByteOff)
+
+#include "tls.h"
+#include <openssl/ssl.h>
+
+-- | What one call has done: see @tls_step@.
+newtype Step = Step Int64
+
+-- | In the order of @tls_status@.
+data Status = Done | WantsInput | Ended | Failed | Closed | BadFile | SendingEnded
+  deriving (Eq, Show, Enum, Bounded)
+
+stepPlain, stepOut :: Step -> Int
+stepPlain (Step step) = fromIntegral (step .&. 0xfffffff)
+stepOut (Step step) = fromIntegral ((step `shiftR` 28) .&. 0xfffffff)
+
+stepStatus :: Step -> Status
+stepStatus (Step step) = toEnum (fromIntegral ((step `shiftR` 56) .&. 0xf))
+
+stepHasMore :: Step -> Bool
+stepHasMore (Step step) = testBit step 60
+
+-- | @tls_connection@
+data ConnectionState
+
+-- | @tls_context@
+data ContextState
+
+-- | @tls_identity@
+data IdentityState
+
+-- | @tls_certificate@
+data X509
+
+foreign import ccall unsafe "tls_connection_new" c_connectionNew :: Ptr ContextState -> IO (Ptr ConnectionState)
+
+foreign import ccall unsafe "tls_connection_expect" c_connectionExpect :: Ptr ConnectionState -> CString -> IO CBool
+
+foreign import ccall unsafe "tls_connection_close" c_connectionClose :: Ptr ConnectionState -> IO ()
+
+foreign import ccall unsafe "&tls_connection_free" c_connectionFree :: FunPtr (Ptr ConnectionState -> IO ())
+
+foreign import ccall unsafe "tls_connection_handshake"
+  c_handshake :: Ptr ConnectionState -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO Step
+
+foreign import ccall unsafe "tls_connection_receive"
+  c_receive :: Ptr ConnectionState -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO Step
+
+foreign import ccall unsafe "tls_connection_has_input" c_hasInput :: Ptr ConnectionState -> IO CBool
+
+foreign import ccall unsafe "tls_connection_unread" c_unread :: Ptr ConnectionState -> Ptr Word8 -> CSize -> IO ()
+
+foreign import ccall unsafe "tls_connection_send"
+  c_send :: Ptr ConnectionState -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO Step
+
+foreign import ccall unsafe "tls_connection_send_file"
+  c_sendFile :: Ptr ConnectionState -> CInt -> Int64 -> CSize -> Ptr Word8 -> CSize -> IO Step
+
+foreign import ccall unsafe "tls_connection_collect" c_collect :: Ptr ConnectionState -> Ptr Word8 -> CSize -> IO Step
+
+foreign import ccall unsafe "tls_connection_put_back" c_putBack :: Ptr ConnectionState -> Ptr Word8 -> CSize -> IO ()
+
+foreign import ccall unsafe "tls_connection_end" c_end :: Ptr ConnectionState -> IO ()
+
+foreign import ccall unsafe "tls_connection_is_over" c_isOver :: Ptr ConnectionState -> IO CBool
+
+foreign import ccall unsafe "tls_connection_version" c_version :: Ptr ConnectionState -> IO CInt
+
+foreign import ccall unsafe "tls_connection_cipher" c_cipher :: Ptr ConnectionState -> IO CString
+
+foreign import ccall unsafe "tls_connection_group" c_group :: Ptr ConnectionState -> IO CString
+
+foreign import ccall unsafe "tls_connection_is_resumed" c_isResumed :: Ptr ConnectionState -> IO CBool
+
+foreign import ccall unsafe "tls_connection_protocol" c_protocol :: Ptr ConnectionState -> Ptr (Ptr Word8) -> IO CSize
+
+foreign import ccall unsafe "tls_connection_server_name" c_serverName :: Ptr ConnectionState -> IO CString
+
+foreign import ccall unsafe "tls_connection_peer_certificate" c_peerCertificate :: Ptr ConnectionState -> IO (Ptr X509)
+
+foreign import ccall unsafe "tls_connection_failure" c_failure :: Ptr ConnectionState -> IO (Ptr Failure)
+
+foreign import ccall unsafe "tls_verify_words" c_verifyWords :: CInt -> IO CString
+
+foreign import ccall unsafe "tls_last_error" c_lastError :: Ptr Word8 -> CSize -> IO CSize
+
+foreign import ccall unsafe "tls_context_new" c_contextNew :: CInt -> IO (Ptr ContextState)
+
+foreign import ccall unsafe "&tls_context_release" c_contextRelease :: FunPtr (Ptr ContextState -> IO ())
+
+foreign import ccall unsafe "tls_context_versions" c_contextVersions :: Ptr ContextState -> CInt -> CInt -> IO CBool
+
+foreign import ccall unsafe "tls_context_ciphers" c_contextCiphers :: Ptr ContextState -> CString -> CString -> IO CBool
+
+foreign import ccall unsafe "tls_context_groups" c_contextGroups :: Ptr ContextState -> CString -> IO CBool
+
+foreign import ccall unsafe "tls_context_protocols" c_contextProtocols :: Ptr ContextState -> Ptr Word8 -> CSize -> IO CBool
+
+foreign import ccall unsafe "tls_context_verify" c_contextVerify :: Ptr ContextState -> CInt -> IO ()
+
+foreign import ccall unsafe "tls_context_trust_system" c_contextTrustSystem :: Ptr ContextState -> IO CBool
+
+foreign import ccall unsafe "tls_context_trust" c_contextTrust :: Ptr ContextState -> Ptr Word8 -> CSize -> IO CInt
+
+foreign import ccall unsafe "tls_context_revoke" c_contextRevoke :: Ptr ContextState -> Ptr Word8 -> CSize -> IO CInt
+
+foreign import ccall unsafe "tls_context_add_group" c_contextAddGroup :: Ptr ContextState -> IO CInt
+
+foreign import ccall unsafe "tls_context_use" c_contextUse :: Ptr ContextState -> CInt -> Ptr IdentityState -> IO CBool
+
+foreign import ccall unsafe "tls_context_add_name" c_contextAddName :: Ptr ContextState -> CString -> CInt -> IO CBool
+
+foreign import ccall unsafe "tls_context_refuse_unknown_names" c_contextRefuseUnknownNames :: Ptr ContextState -> IO ()
+
+foreign import ccall unsafe "tls_identity_new"
+  c_identityNew :: Ptr (Ptr IdentityState) -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO CInt
+
+foreign import ccall unsafe "&tls_identity_free" c_identityFree :: FunPtr (Ptr IdentityState -> IO ())
+
+foreign import ccall unsafe "tls_identity_certificate" c_identityCertificate :: Ptr IdentityState -> IO (Ptr X509)
+
+foreign import ccall unsafe "tls_identity_kind" c_identityKind :: Ptr IdentityState -> IO CInt
+
+foreign import ccall unsafe "tls_certificate_parse" c_certificateParse :: Ptr Word8 -> CSize -> IO (Ptr X509)
+
+foreign import ccall unsafe "tls_certificate_free" c_certificateFree :: Ptr X509 -> IO ()
+
+foreign import ccall unsafe "tls_certificate_read" c_certificateRead :: Ptr X509 -> CInt -> Ptr Word8 -> CSize -> IO CSize
+
+foreign import ccall unsafe "tls_certificate_begins" c_certificateBegins :: Ptr X509 -> Ptr Int64 -> IO CBool
+
+foreign import ccall unsafe "tls_certificate_ends" c_certificateEnds :: Ptr X509 -> Ptr Int64 -> IO CBool
+
+roleClient, roleServer, peerNotAsked, peerAsked, peerRequired, version12, version13 :: CInt
+roleClient = #{const TLS_CLIENT}
+roleServer = #{const TLS_SERVER}
+peerNotAsked = #{const TLS_PEER_NOT_ASKED}
+peerAsked = #{const TLS_PEER_ASKED}
+peerRequired = #{const TLS_PEER_REQUIRED}
+version12 = #{const TLS1_2_VERSION}
+version13 = #{const TLS1_3_VERSION}
+
+fieldDer, fieldSubject, fieldIssuer, fieldSerial, fieldDnsNames, fieldAddresses :: CInt
+fieldDer = #{const TLS_FIELD_DER}
+fieldSubject = #{const TLS_FIELD_SUBJECT}
+fieldIssuer = #{const TLS_FIELD_ISSUER}
+fieldSerial = #{const TLS_FIELD_SERIAL}
+fieldDnsNames = #{const TLS_FIELD_DNS_NAMES}
+fieldAddresses = #{const TLS_FIELD_ADDRESSES}
+
+-- | In the order of @tls_identity_result@.
+data IdentityResult
+  = IdentityOk
+  | IdentityNoCertificate
+  | IdentityBadCertificate
+  | IdentityNoKey
+  | IdentityNeedsPassword
+  | IdentityBadKey
+  | IdentityMismatch
+  | IdentityNoMemory
+  deriving (Eq, Show, Enum, Bounded)
+
+-- | In the order of @tls_problem@.
+data FailureProblem
+  = ProblemNone
+  | ProblemAlert
+  | ProblemCertificate
+  | ProblemNoCertificate
+  | ProblemNotTls
+  | ProblemPlainHttp
+  | ProblemNoVersion
+  | ProblemNoCipher
+  | ProblemNoProtocol
+  | ProblemUnknownName
+  | ProblemViolation
+  | ProblemFlood
+  | ProblemNoMemory
+  | ProblemInternal
+  deriving (Eq, Show, Enum, Bounded)
+
+-- | @tls_failure@. The certificate is valid only as long as the connection is not closed.
+data Failure = Failure
+  { failureProblem :: !FailureProblem,
+    failureAlertSent :: !(Maybe Word8),
+    failureAlertReceived :: !(Maybe Word8),
+    failureVerifyResult :: !CInt,
+    failureDepth :: !Int,
+    failureCertificate :: !(Ptr X509),
+    failureDetail :: !ByteString
+  }
+
+-- | Why a connection failed. Nothing if it has not, or if there was no memory to note it.
+readFailure :: Ptr ConnectionState -> IO (Maybe Failure)
+readFailure state = do
+  failure <- c_failure state
+  if failure == nullPtr
+    then return Nothing
+    else do
+      problem <- #{peek tls_failure, problem} failure :: IO CInt
+      sent <- #{peek tls_failure, alert_sent} failure
+      received <- #{peek tls_failure, alert_received} failure
+      result <- #{peek tls_failure, verify_result} failure
+      depth <- #{peek tls_failure, depth} failure :: IO CInt
+      certificate <- #{peek tls_failure, certificate} failure
+      detail <- Char8.packCString (failure `plusPtr` #{offset tls_failure, detail})
+      return . Just $
+        Failure (toEnum (fromIntegral problem)) (alert sent) (alert received) result (fromIntegral depth) certificate detail
+  where
+    alert :: CInt -> Maybe Word8
+    alert number = if number < 0 then Nothing else Just (fromIntegral number)
+
+-- | OpenSSL's words for its latest error in this OS thread. To be called at once: a green thread may move to another one.
+lastError :: IO String
+lastError = allocaBytes room $ \place -> do
+  size <- c_lastError place (fromIntegral room)
+  Char8.unpack <$> Char8.packCStringLen (castPtr place, fromIntegral size)
+  where
+    room = 200

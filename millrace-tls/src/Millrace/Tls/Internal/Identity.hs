@@ -1,0 +1,124 @@
+-- | Private keys with their certificates. Must not know: sockets.
+module Millrace.Tls.Internal.Identity
+  ( Pem (..),
+    readPem,
+    describePem,
+    Identity (..),
+    identityNames,
+    identityKind,
+    loadIdentity,
+    loadIdentityWith,
+    withIdentity,
+  )
+where
+
+import Control.Exception (mask_, throwIO)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
+import Data.Word (Word8)
+import Foreign.C.Types (CInt, CSize)
+import Foreign.ForeignPtr (ForeignPtr, newForeignPtr, withForeignPtr)
+import Foreign.Marshal.Alloc (alloca)
+import Foreign.Ptr (Ptr, castPtr, nullPtr)
+import Foreign.Storable (peek)
+import Millrace.Tls.Error
+import Millrace.Tls.Internal.Certificate
+import Millrace.Tls.Internal.Foreign
+
+-- | Where something in PEM is: text with lines like @-----BEGIN CERTIFICATE-----@.
+--
+-- @since 0.1.0
+data Pem
+  = -- | Read anew whenever it is used.
+    PemFile FilePath
+  | PemBytes ByteString
+
+-- | Shows no bytes: they may be a private key.
+instance Show Pem where
+  showsPrec d (PemFile path) = showParen (d > 10) (showString "PemFile " . showsPrec 11 path)
+  showsPrec d (PemBytes bytes) = showParen (d > 10) (showString "PemBytes of length " . shows (ByteString.length bytes))
+
+readPem :: Pem -> IO ByteString
+readPem (PemFile path) = ByteString.readFile path
+readPem (PemBytes bytes) = return bytes
+
+-- | For messages.
+describePem :: String -> Pem -> String
+describePem _ (PemFile path) = path
+describePem what (PemBytes _) = what
+
+-- | A private key with its certificate and the certificates of those who issued it.
+--
+-- @since 0.1.0
+data Identity = Identity
+  { identityState :: !(ForeignPtr IdentityState),
+    -- | The first certificate of its chain.
+    --
+    -- @since 0.1.0
+    identityCertificate :: !Certificate
+  }
+
+-- | Its certificate. The key is not shown.
+instance Show Identity where
+  showsPrec d identity = showParen (d > 10) (showString "Identity " . shows (identityCertificate identity))
+
+-- | The names and addresses that it can be chosen by.
+identityNames :: Identity -> [String]
+identityNames = certificateNames . identityCertificate
+
+-- | Of its key.
+identityKind :: Identity -> IO CInt
+identityKind identity = withIdentity identity c_identityKind
+
+withIdentity :: Identity -> (Ptr IdentityState -> IO a) -> IO a
+withIdentity = withForeignPtr . identityState
+
+-- | Reads a chain of certificates, one's own first, and the private key. Both may be in the same file. Throws a 'SettingsError', or
+-- the 'IOError' of reading a file.
+--
+-- @since 0.1.0
+loadIdentity :: Pem -> Pem -> IO Identity
+loadIdentity = loadIdentityWith (return Nothing)
+
+-- | The same for a key that may be encrypted. The action is run only if it is, and returns the password.
+--
+-- > loadIdentityWith (Just <$> readFile "password") (PemFile "fullchain.pem") (PemFile "privkey.pem")
+--
+-- @since 0.1.0
+loadIdentityWith :: IO (Maybe ByteString) -> Pem -> Pem -> IO Identity
+loadIdentityWith askPassword chain key = do
+  chainBytes <- readPem chain
+  keyBytes <- readPem key
+  withoutPassword <- newIdentity chainBytes keyBytes Nothing
+  outcome <- case withoutPassword of
+    Left IdentityNeedsPassword -> askPassword >>= maybe (return withoutPassword) (newIdentity chainBytes keyBytes . Just)
+    _ -> return withoutPassword
+  either refuse return outcome
+  where
+    refuse result = case result of
+      IdentityNoCertificate -> throwAbout chainText NoCertificate
+      IdentityBadCertificate -> throwAbout chainText BrokenCertificate
+      IdentityNoKey -> throwAbout keyText NoPrivateKey
+      IdentityNeedsPassword -> throwAbout keyText PasswordNeeded
+      IdentityBadKey -> throwAbout keyText BrokenPrivateKey
+      IdentityMismatch -> throwAbout keyText KeyOfAnotherCertificate
+      _ -> throwAbout keyText OutOfMemory
+    chainText = describePem "the certificate" chain
+    keyText = describePem "the private key" key
+    throwAbout source problem = throwIO (SettingsError source problem "")
+
+newIdentity :: ByteString -> ByteString -> Maybe ByteString -> IO (Either IdentityResult Identity)
+newIdentity chain key password = mask_ . alloca $ \place -> do
+  code <- withBytes chain $ \chainAt chainSize -> withBytes key $ \keyAt keySize ->
+    withPassword $ c_identityNew place chainAt chainSize keyAt keySize
+  if toEnum (fromIntegral code) == IdentityOk then Right <$> (peek place >>= wrap) else return (Left (toEnum (fromIntegral code)))
+  where
+    withPassword use = maybe (use nullPtr 0) (`withBytes` use) password
+    wrap state = do
+      owned <- newForeignPtr c_identityFree state
+      certificate <- withForeignPtr owned c_identityCertificate >>= takeCertificate
+      maybe (throwIO (SettingsError "the certificate" OutOfMemory "")) (return . Identity owned) certificate
+
+withBytes :: ByteString -> (Ptr Word8 -> CSize -> IO a) -> IO a
+withBytes bytes use = unsafeUseAsCStringLen bytes $ \(place, size) -> use (castPtr place) (fromIntegral size)

@@ -1,0 +1,134 @@
+-- | The server's side.
+--
+-- > identity <- loadIdentity (PemFile "fullchain.pem") (PemFile "privkey.pem")
+-- > context <- newServerContext (serverSettings identity)
+-- > (socket, _) <- accept listener
+-- > connection <- serverHandshake context socket `onException` Millrace.Socket.close socket
+-- > sendAll connection "hello\n" `finally` close connection
+module Millrace.Tls.Server
+  ( -- * Settings
+    ServerSettings (..),
+    serverSettings,
+    UnknownNames (..),
+    ClientCertificates (..),
+
+    -- * Contexts
+    ServerContext,
+    newServerContext,
+    replaceServerSettings,
+
+    -- * Handshakes
+    serverHandshake,
+    serverHandshakeBefore,
+  )
+where
+
+import Control.Exception (throwIO)
+import Control.Monad (when)
+import Data.ByteString (ByteString)
+import Data.IORef (IORef, atomicWriteIORef, newIORef, readIORef)
+import Millrace.Deadline (Deadline, noDeadline)
+import Millrace.Socket (Socket)
+import Millrace.Tls.Certificate
+import Millrace.Tls.Error
+import Millrace.Tls.Internal.Connection
+import Millrace.Tls.Internal.Context
+import Millrace.Tls.Internal.Foreign (peerAsked, peerNotAsked, peerRequired)
+import Millrace.Tls.Settings
+
+-- | What a server is like. Begin with 'serverSettings'.
+--
+-- @since 0.1.0
+data ServerSettings = ServerSettings
+  { -- | Each is for the names in its certificate. Of several for a name, one of each kind of key is used (ECDSA, RSA), and the client's
+    -- abilities decide. The first identity is for clients that ask for no name.
+    serverIdentities :: ![Identity],
+    serverUnknownNames :: !UnknownNames,
+    -- | Application protocols (ALPN), the preferred one first. A client that offers others only is refused.
+    serverProtocols :: ![ByteString],
+    serverAlgorithms :: !Algorithms,
+    serverClientCertificates :: !ClientCertificates
+  }
+
+-- | What becomes of a client that asks for a name that no identity has.
+--
+-- @since 0.1.0
+data UnknownNames
+  = -- | It is shown the first identity.
+    UseFirstIdentity
+  | -- | It is refused, and so is a client that asks for no name.
+    RefuseUnknownNames
+  deriving (Eq, Show)
+
+-- | Whether clients show certificates.
+--
+-- @since 0.1.0
+data ClientCertificates
+  = NotAsked
+  | -- | A client may have none. One that it has must be good.
+    Asked Trust
+  | -- | A client without a certificate is refused.
+    Required Trust
+  deriving (Show)
+
+-- | A server with one identity, and defaults for the rest: no application protocols, no client certificates.
+--
+-- @since 0.1.0
+serverSettings :: Identity -> ServerSettings
+serverSettings identity =
+  ServerSettings
+    { serverIdentities = [identity],
+      serverUnknownNames = UseFirstIdentity,
+      serverProtocols = [],
+      serverAlgorithms = defaultAlgorithms,
+      serverClientCertificates = NotAsked
+    }
+
+-- | Settings in the form that handshakes need. One is enough for all connections and capabilities.
+--
+-- @since 0.1.0
+newtype ServerContext = ServerContext (IORef Context)
+
+-- | Makes a context. Throws a 'SettingsError' for settings that cannot be used, or the 'IOError' of reading a file.
+--
+-- @since 0.1.0
+newServerContext :: ServerSettings -> IO ServerContext
+newServerContext settings = ServerContext <$> (build settings >>= newIORef)
+
+-- | From the next handshake on, the context has these settings. If they cannot be used, it keeps the old ones, and this throws what
+-- 'newServerContext' throws. Connections that exist stay as they are.
+--
+-- @since 0.1.0
+replaceServerSettings :: ServerContext -> ServerSettings -> IO ()
+replaceServerSettings (ServerContext place) settings = build settings >>= atomicWriteIORef place
+
+build :: ServerSettings -> IO Context
+build settings = do
+  when (null (serverIdentities settings)) $ throwIO (SettingsError "the server's settings" NoIdentity "")
+  context <- newContext Server
+  useAlgorithms context (serverAlgorithms settings)
+  useProtocols context (serverProtocols settings)
+  case serverClientCertificates settings of
+    NotAsked -> useTrust context peerNotAsked Nothing
+    Asked trust -> useTrust context peerAsked (Just trust)
+    Required trust -> useTrust context peerRequired (Just trust)
+  useIdentities context (serverIdentities settings)
+  when (serverUnknownNames settings == RefuseUnknownNames) $ refuseUnknownNames context
+  return context
+
+-- | Does the handshake with a client. The connection owns the socket. If the handshake fails or is interrupted, this throws a
+-- 'TlsException' or an 'IOError', and the socket is the caller's to close.
+--
+-- Give it a deadline: a client may never say anything.
+--
+-- @since 0.1.0
+serverHandshake :: ServerContext -> Socket -> IO Connection
+serverHandshake = serverHandshakeBefore noDeadline
+
+-- | 'serverHandshake' that gives up at a deadline.
+--
+-- @since 0.1.0
+serverHandshakeBefore :: Deadline -> ServerContext -> Socket -> IO Connection
+serverHandshakeBefore deadline (ServerContext place) socket = do
+  context <- readIORef place
+  newConnection Server context socket >>= handshake deadline

@@ -1,0 +1,76 @@
+-- | Settings that servers and clients have in common. Must not know: sockets.
+module Millrace.Tls.Settings
+  ( -- * Algorithms
+    Version (..),
+    Algorithms (..),
+    defaultAlgorithms,
+
+    -- * Trust
+    Trust (..),
+    Anchors (..),
+    systemTrust,
+    trustIn,
+  )
+where
+
+import Millrace.Tls.Certificate (Pem)
+
+-- | A version of the protocol. Older ones are broken.
+--
+-- @since 0.1.0
+data Version = Tls12 | Tls13
+  deriving (Eq, Ord, Show, Read, Enum, Bounded)
+
+-- | Versions, ciphers and groups. Where there is no list, the default counts, which has forward secrecy and authenticated
+-- encryption only.
+--
+-- @since 0.1.0
+data Algorithms = Algorithms
+  { lowestVersion :: !Version,
+    highestVersion :: !Version,
+    -- | For TLS 1.3, in OpenSSL's names, the preferred one first: @TLS_AES_128_GCM_SHA256@.
+    ciphersFor13 :: !(Maybe [String]),
+    -- | For TLS 1.2: @ECDHE-ECDSA-AES128-GCM-SHA256@.
+    ciphersFor12 :: !(Maybe [String]),
+    -- | For the exchange of keys: @X25519@, @P-256@.
+    keyGroups :: !(Maybe [String])
+  }
+  deriving (Eq, Show)
+
+-- | TLS 1.2 and 1.3; AES-128 and X25519 are preferred, because they are cheap and strong.
+--
+-- @since 0.1.0
+defaultAlgorithms :: Algorithms
+defaultAlgorithms = Algorithms minBound maxBound Nothing Nothing Nothing
+
+-- | Whose certificates are accepted.
+--
+-- @since 0.1.0
+data Trust = Trust
+  { trustAnchors :: ![Anchors],
+    -- | Revocation lists in PEM. If there is one, every issuer in a chain must have one.
+    trustRevocationLists :: ![Pem]
+  }
+  deriving (Show)
+
+-- | Authorities that are trusted.
+--
+-- @since 0.1.0
+data Anchors
+  = -- | Those of the system; OpenSSL's variables @SSL_CERT_FILE@ and @SSL_CERT_DIR@ name others.
+    SystemAnchors
+  | -- | The certificates in PEM.
+    Anchors Pem
+  deriving (Show)
+
+-- | Trust in the system's authorities.
+--
+-- @since 0.1.0
+systemTrust :: Trust
+systemTrust = Trust [SystemAnchors] []
+
+-- | Trust in these authorities alone.
+--
+-- @since 0.1.0
+trustIn :: Pem -> Trust
+trustIn pem = Trust [Anchors pem] []

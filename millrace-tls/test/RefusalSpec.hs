@@ -1,0 +1,183 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Each reason to refuse a connection, and what both sides are told.
+module RefusalSpec (spec) where
+
+import Control.Exception
+import Control.Monad
+import qualified Data.ByteString as ByteString
+import Data.List (isInfixOf)
+import qualified Millrace.Socket as Socket
+import qualified Millrace.Socket.ByteString as Plain
+import Millrace.Tls
+import Support
+import Test.Hspec
+
+spec :: SpecWith Credentials
+spec = do
+  describe "a client refuses a server" $ do
+    refusesServer "that has another name" "other" id WrongName BadCertificate
+    refusesServer "whose certificate has expired" "expired" id Expired CertificateExpired
+    refusesServer "whose certificate is not valid yet" "future" id NotYetValid BadCertificate
+    refusesServer "that has issued its own certificate" "alone" id SelfSigned UnknownCa
+    refusesServer "whose certificate is a client's" "client" id WrongPurpose UnsupportedCertificate
+    it "at another address" $ \credentials -> do
+      server <- contextOf credentials ["server"] id
+      client <- clientWith credentials id
+      (mine, _) <- meet (clientHandshake client "127.0.0.2") (serverHandshake server)
+      refusal mine `shouldBe` Just WrongName
+      (good, _) <- meet (clientHandshake client "127.0.0.1") (serverHandshake server)
+      either throwIO (return . const ()) good
+    it "whose certificate was revoked" $ \credentials -> do
+      let trust = (rootTrust credentials) {trustRevocationLists = [PemFile (fileOf credentials "root.crl")]}
+      client <- newClientContext (trusting trust)
+      revoked <- contextOf credentials ["revoked"] id
+      (mine, theirs) <- meet (clientHandshake client "localhost") (serverHandshake revoked)
+      refusal mine `shouldBe` Just Revoked
+      alertOf theirs `shouldBe` Just (AlertReceived CertificateRevoked)
+      server <- contextOf credentials ["server"] id
+      (good, _) <- meet (clientHandshake client "localhost") (serverHandshake server)
+      either throwIO (return . const ()) good
+      chained <- contextOf credentials ["chained"] id
+      (unknown, _) <- meet (clientHandshake client "localhost") (serverHandshake chained)
+      refusal unknown `shouldBe` Just RevocationUnknown
+    it "whose authority is unknown" $ \credentials -> do
+      client <- newClientContext (trusting (trustIn (PemFile (fileOf credentials "alone.pem"))))
+      server <- contextOf credentials ["server"] id
+      (mine, theirs) <- meet (clientHandshake client "localhost") (serverHandshake server)
+      refusal mine `shouldBe` Just UnknownAuthority
+      alertOf theirs `shouldBe` Just (AlertReceived UnknownCa)
+    it "that is unknown to the system" $ \credentials -> do
+      client <- newClientContext clientSettings
+      server <- contextOf credentials ["server"] id
+      (mine, _) <- meet (clientHandshake client "localhost") (serverHandshake server)
+      refusal mine `shouldBe` Just UnknownAuthority
+    it "and names its certificate and what to do" $ \credentials -> do
+      client <- clientWith credentials id
+      server <- contextOf credentials ["expired"] id
+      (mine, _) <- meet (clientHandshake client "localhost") (serverHandshake server)
+      case mine of
+        Left problem -> do
+          let text = displayException problem
+          forM_ ["CN=expired", "CN=root", "2020-02-01", "localhost", "must renew it", "CertificateExpired"] $ \word ->
+            (word, word `isInfixOf` text) `shouldBe` (word, True)
+        Right _ -> expectationFailure "it was not refused"
+  describe "a server refuses a client" $ do
+    it "without a certificate" $ \credentials -> do
+      (mine, theirs) <- meetWithCertificate credentials Nothing
+      problemOf theirs `shouldBe` Just CertificateMissing
+      alertOf mine `shouldBe` Just (AlertReceived CertificateRequired)
+    it "with a certificate of somebody who is not trusted" $ \credentials -> do
+      (mine, theirs) <- meetWithCertificate credentials (Just "stranger")
+      refusal theirs `shouldBe` Just SelfSigned
+      alertOf mine `shouldBe` Just (AlertReceived UnknownCa)
+    it "with a certificate of a server" $ \credentials -> do
+      (mine, theirs) <- meetWithCertificate credentials (Just "server")
+      refusal theirs `shouldBe` Just WrongPurpose
+      alertOf mine `shouldBe` Just (AlertReceived UnsupportedCertificate)
+    it "that asks for a name that it does not serve" $ \credentials -> do
+      server <- contextOf credentials ["server"] (\settings -> settings {serverUnknownNames = RefuseUnknownNames})
+      client <- clientWith credentials id
+      (mine, theirs) <- meet (clientHandshake client "nobody.test") (serverHandshake server)
+      problemOf theirs `shouldBe` Just UnknownServerName
+      alertOf mine `shouldBe` Just (AlertReceived UnrecognizedName)
+      (good, _) <- meet (clientHandshake client "localhost") (serverHandshake server)
+      either throwIO (return . const ()) good
+    it "that has no version in common" $ \credentials -> do
+      server <- contextOf credentials ["server"] (\settings -> settings {serverAlgorithms = defaultAlgorithms {lowestVersion = Tls13}})
+      client <- clientWith credentials (\settings -> settings {clientAlgorithms = defaultAlgorithms {highestVersion = Tls12}})
+      (mine, theirs) <- meet (clientHandshake client "localhost") (serverHandshake server)
+      problemOf theirs `shouldBe` Just NoCommonVersion
+      alertOf mine `shouldBe` Just (AlertReceived ProtocolVersion)
+    it "that has no cipher in common" $ \credentials -> do
+      server <- contextOf credentials ["server"] (\settings -> settings {serverAlgorithms = defaultAlgorithms {ciphersFor13 = Just ["TLS_AES_256_GCM_SHA384"]}})
+      client <- clientWith credentials (\settings -> settings {clientAlgorithms = defaultAlgorithms {lowestVersion = Tls13, ciphersFor13 = Just ["TLS_AES_128_GCM_SHA256"]}})
+      (mine, theirs) <- meet (clientHandshake client "localhost") (serverHandshake server)
+      problemOf theirs `shouldBe` Just NoCommonCipher
+      alertOf mine `shouldBe` Just (AlertReceived HandshakeFailure)
+    it "that has no application protocol in common" $ \credentials -> do
+      server <- contextOf credentials ["server"] (\settings -> settings {serverProtocols = ["h2"]})
+      client <- clientWith credentials (\settings -> settings {clientProtocols = ["http/1.1"]})
+      (mine, theirs) <- meet (clientHandshake client "localhost") (serverHandshake server)
+      problemOf theirs `shouldBe` Just NoCommonProtocol
+      alertOf mine `shouldBe` Just (AlertReceived NoApplicationProtocol)
+    it "that speaks plain HTTP, or something else" $ \credentials -> do
+      server <- contextOf credentials ["server"] id
+      forM_ [("GET / HTTP/1.1\r\nHost: here\r\n\r\n", NotTls PlainHttp), ("SSH-2.0-OpenSSH_9.2\r\n", NotTls SomethingElse)] $ \(bytes, problem) -> do
+        (_, theirs) <- meet (\socket -> Plain.sendAll socket bytes >> Plain.recv socket 100) (serverHandshake server)
+        problemOf theirs `shouldBe` Just problem
+    it "that leaves during the handshake" $ \credentials -> do
+      server <- contextOf credentials ["server"] id
+      (_, theirs) <- meet (\socket -> Plain.sendAll socket "\x16\x03\x01" >> Socket.shutdown socket Socket.ShutdownSend) (serverHandshake server)
+      problemOf theirs `shouldBe` Just Truncated
+  describe "a client finds" $ do
+    it "a server that does not speak TLS" $ \credentials -> do
+      client <- clientWith credentials id
+      (mine, _) <- meet (clientHandshake client "localhost") (\socket -> Plain.recv socket 1000 >> Plain.sendAll socket "HTTP/1.1 400 Bad Request\r\n\r\n")
+      problemOf mine `shouldBe` Just (NotTls SomethingElse)
+    it "no meaning in an empty name" $ \credentials -> do
+      client <- clientWith credentials id
+      (mine, _) <- meet (clientHandshake client "") (`Plain.recv` 1000)
+      either (fmap settingsProblem . fromException) (const Nothing) mine `shouldBe` Just BadServerName
+  describe "settings that are refused" $ do
+    it "are told with what is wrong" $ \credentials -> do
+      let pem name = PemFile (fileOf credentials name)
+          broken = PemBytes "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+      forM_
+        [ (pem "server.key", pem "server.key", NoCertificate),
+          (broken, pem "server.key", BrokenCertificate),
+          (pem "server.pem", pem "server.pem", NoPrivateKey),
+          (pem "server.pem", pem "rsa.key", KeyOfAnotherCertificate),
+          (pem "server.pem", pem "other.key", KeyOfAnotherCertificate),
+          (pem "server.pem", pem "locked.key", PasswordNeeded)
+        ]
+        $ \(chain, key, problem) -> loadIdentity chain key `shouldThrow` ((== problem) . settingsProblem)
+      loadIdentityWith (return (Just "wrong")) (pem "server.pem") (pem "locked.key") `shouldThrow` ((== BrokenPrivateKey) . settingsProblem)
+      unlocked <- loadIdentityWith (return (Just "secret")) (pem "server.pem") (pem "locked.key")
+      certificateNames (identityCertificate unlocked) `shouldBe` ["localhost", "*.wild.test"]
+      certificateAddresses (identityCertificate unlocked) `shouldBe` ["127.0.0.1"]
+      both <- mconcat <$> mapM (ByteString.readFile . fileOf credentials) ["server.key", "server.pem"]
+      void (loadIdentity (PemBytes both) (PemBytes both))
+      mine <- identity credentials "server"
+      forM_
+        [ ((serverSettings mine) {serverIdentities = []}, NoIdentity),
+          ((serverSettings mine) {serverProtocols = [ByteString.replicate 256 0]}, BadProtocols),
+          ((serverSettings mine) {serverAlgorithms = defaultAlgorithms {ciphersFor12 = Just ["nonsense"]}}, UnknownAlgorithms),
+          ((serverSettings mine) {serverAlgorithms = defaultAlgorithms {keyGroups = Just ["nonsense"]}}, UnknownAlgorithms),
+          ((serverSettings mine) {serverAlgorithms = defaultAlgorithms {lowestVersion = Tls13, highestVersion = Tls12}}, BadVersions),
+          ((serverSettings mine) {serverClientCertificates = Asked (trustIn (PemBytes ""))}, NoCertificate),
+          ((serverSettings mine) {serverClientCertificates = Asked (trustIn broken)}, BrokenCertificate)
+        ]
+        $ \(settings, problem) -> newServerContext settings `shouldThrow` ((== problem) . settingsProblem)
+
+-- The client is told by its own exception, the server by an alert.
+refusesServer :: String -> String -> (ClientSettings -> ClientSettings) -> CertificateProblem -> AlertDescription -> SpecWith Credentials
+refusesServer what name change problem alert = it what $ \credentials -> do
+  server <- contextOf credentials [name] id
+  client <- clientWith credentials change
+  (mine, theirs) <- meet (clientHandshake client "localhost") (serverHandshake server)
+  refusal mine `shouldBe` Just problem
+  alertOf mine `shouldBe` Just (AlertSent alert)
+  problemOf theirs `shouldBe` Just RefusedByPeer
+  alertOf theirs `shouldBe` Just (AlertReceived alert)
+
+meet :: (Socket.Socket -> IO a) -> (Socket.Socket -> IO b) -> IO (Either SomeException a, Either SomeException b)
+meet one other = withSockets $ \client server ->
+  bothSides (one client `onException` Socket.close client) (other server `onException` Socket.close server)
+
+-- With TLS 1.3 a client learns what the server thinks of its certificate when it receives.
+meetWithCertificate :: Credentials -> Maybe String -> IO (Either SomeException (), Either SomeException Connection)
+meetWithCertificate credentials name = do
+  server <- contextOf credentials ["server"] (\settings -> settings {serverClientCertificates = Required (rootTrust credentials)})
+  mine <- mapM (identity credentials) name
+  client <- clientWith credentials (\settings -> settings {clientIdentity = mine})
+  withSockets $ \one other ->
+    bothSides (clientHandshake client "localhost" one >>= \connection -> void (recv connection 100)) (serverHandshake server other)
+
+refusal :: Either SomeException a -> Maybe CertificateProblem
+refusal outcome = case problemOf outcome of
+  Just (CertificateRefused problem _) -> Just problem
+  _ -> Nothing
+
+alertOf :: Either SomeException a -> Maybe Alert
+alertOf = either (tlsAlert <=< fromException) (const Nothing)
