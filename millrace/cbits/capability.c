@@ -4,6 +4,7 @@
 #include "ghc/capabilities.h"
 #include "ghc/scheduler.h"
 #include "ghc/thread.h"
+#include "millrace_check.h"
 #include "simulation.h"
 #include "staying.h"
 #include "system.h"
@@ -11,6 +12,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <string.h>
 
 typedef struct attachment {
     Capability *capability;
@@ -73,12 +75,12 @@ int mrh_create_group(int backend, unsigned loop_count)
     return error;
 }
 
-int mrh_has_group(void)
+bool mrh_has_group(void)
 {
     return group != NULL;
 }
 
-int mrh_can_adopt(void)
+bool mrh_can_adopt(void)
 {
     return group != NULL || mrh_is_simulated_here();
 }
@@ -164,8 +166,8 @@ static inline const attachment *attachment_here(void)
     return last.capability == here && last_view == now ? &last : find_attachment(here, now);
 }
 
-/* This capability's loop, or NULL and the reason. */
-static mr_loop *loop_here(int64_t *refusal)
+/* This capability's loop, or NULL and the reason: MRH_NO_LOOP or MRH_DISABLED. */
+static mr_loop *loop_or_refusal(int64_t *refusal)
 {
     const attachment *here = attachment_here();
     if (!here) {
@@ -179,12 +181,23 @@ static mr_loop *loop_here(int64_t *refusal)
     return here->loop;
 }
 
-/* The loop of a token; `is_ours` if the caller is its owner. */
+static mr_loop *loop_here(void)
+{
+    int64_t refusal;
+    return loop_or_refusal(&refusal);
+}
+
+/* The loop of a token, or NULL after a fork. */
+static mr_loop *loop_of_token(mr_token token)
+{
+    return atomic_load(&loops[mr_token_loop(token)]);
+}
+
+/* The same; `is_ours` if the caller is its owner. */
 static mr_loop *loop_of(mr_token token, bool *is_ours)
 {
-    int64_t refusal = MRH_NO_LOOP;
-    mr_loop *loop = atomic_load(&loops[mr_token_loop(token)]);
-    *is_ours = loop && loop_here(&refusal) == loop;
+    mr_loop *loop = loop_of_token(token);
+    *is_ours = loop && loop_here() == loop;
     return loop;
 }
 
@@ -206,7 +219,7 @@ int64_t mrh_adopt(int descriptor)
     return error ? error : (int64_t)handle;
 }
 
-int mrh_is_open(mr_handle handle)
+bool mrh_is_open(mr_handle handle)
 {
     mr_group *owner = group_of(mr_handle_descriptor(handle));
     return owner && mr_group_is_open(owner, handle);
@@ -228,8 +241,7 @@ void mrh_let_go(mr_handle handle)
 /* This capability's loop if it is in the group of a descriptor, or NULL. */
 static mr_loop *loop_here_for(int descriptor)
 {
-    int64_t refusal;
-    mr_loop *here = loop_here(&refusal);
+    mr_loop *here = loop_here();
     return is_simulated(here) == mrh_is_simulated(descriptor) ? here : NULL;
 }
 
@@ -242,7 +254,7 @@ int mrh_set_deadline(mr_handle handle, int direction, uint64_t deadline_ns)
     return mr_group_set_deadline(owner, loop_here_for(number), handle, (mr_direction)direction, deadline_ns);
 }
 
-void mrh_recall(mr_handle handle)
+void mrh_retry_waiting(mr_handle handle)
 {
     int number = mr_handle_descriptor(handle);
     mr_group *owner = group_of(number);
@@ -265,7 +277,7 @@ int64_t mrh_submit(int kind, unsigned flags, mr_handle handle, void *buffer, uin
                    int file, uint64_t offset)
 {
     int64_t refusal = MRH_NO_LOOP;
-    mr_loop *loop = loop_here(&refusal);
+    mr_loop *loop = loop_or_refusal(&refusal);
     if (!loop)
         return refusal;
     mr_request request = {.kind = (mr_kind)kind,
@@ -290,7 +302,7 @@ int64_t mrh_submit(int kind, unsigned flags, mr_handle handle, void *buffer, uin
 int64_t mrh_reserve(int kind)
 {
     int64_t refusal = MRH_NO_LOOP;
-    mr_loop *loop = loop_here(&refusal);
+    mr_loop *loop = loop_or_refusal(&refusal);
     mr_token token;
     if (!loop)
         return refusal;
@@ -354,22 +366,63 @@ void mrh_move_after(mr_token token, int64_t delay_us)
         mr_loop_update_remote(loop, token, deadline_ns);
 }
 
-void mrh_release(uint64_t ticket)
+/* `here` is the loop of the capability that runs this, or NULL. */
+static void release(mr_loop *here, mr_token token)
 {
-    bool is_ours;
-    mr_token token = ticket & ~MRH_STAYS;
-    if (ticket & MRH_STAYS)
-        mrh_thread_let_move();
-    mr_loop *loop = loop_of(token, &is_ours);
+    mr_loop *loop = loop_of_token(token);
     if (is_simulated(loop))
         mrh_begin_block();
-    if (is_ours)
+    if (loop && loop == here)
         mr_loop_release(loop, token);
     else if (loop)
         mr_loop_release_remote(loop, token);
 }
 
-int mrh_stop(mr_token token)
+static void end_wait(mr_loop *here, uint64_t ticket)
+{
+    if (ticket & MRH_STAYS)
+        mrh_thread_let_move();
+    release(here, ticket & ~MRH_STAYS);
+}
+
+static void give_back(mr_loop *here, mr_buffer *buffer)
+{
+    if (here && buffer)
+        mr_loop_give_back(here, buffer);
+    else
+        mr_buffer_destroy(buffer);
+}
+
+static void take_bytes(mr_loop *here, mr_buffer *buffer, void *destination)
+{
+    MR_CHECK(buffer->length <= MR_BUFFER_BYTES);
+    memcpy(destination, buffer->bytes, buffer->length);
+    give_back(here, buffer);
+}
+
+void mrh_release(mr_token token)
+{
+    release(loop_here(), token);
+}
+
+void mrh_end_wait(uint64_t ticket)
+{
+    end_wait(loop_here(), ticket);
+}
+
+void mrh_end_receive(uint64_t ticket, mr_buffer *buffer, void *destination)
+{
+    mr_loop *here = loop_here();
+    end_wait(here, ticket);
+    take_bytes(here, buffer, destination);
+}
+
+void mrh_take_bytes(mr_buffer *buffer, void *destination)
+{
+    take_bytes(loop_here(), buffer, destination);
+}
+
+bool mrh_stop(mr_token token)
 {
     bool is_ours;
     mr_loop *loop = loop_of(token, &is_ours);
@@ -377,7 +430,7 @@ int mrh_stop(mr_token token)
         return mr_loop_discard(loop, token);
     if (loop)
         mr_loop_cancel_remote(loop, token);
-    return 0;
+    return false;
 }
 
 /*
@@ -402,7 +455,7 @@ int mrh_poll(mr_loop *loop, mr_completion *completions, int capacity)
     if (is_simulated(loop))
         mrh_begin_block();
     if (!may_own(loop))
-        return -1;
+        return MRH_NOT_OWNER;
     mrh_end_batch(loop);
     int count = mr_loop_poll(loop, completions, capacity);
     mrh_begin_batch(loop, count);
@@ -411,27 +464,21 @@ int mrh_poll(mr_loop *loop, mr_completion *completions, int capacity)
     return count;
 }
 
-mr_buffer *mrh_lend(void)
+mr_buffer *mrh_borrow(void)
 {
-    int64_t refusal;
-    mr_loop *loop = loop_here(&refusal);
+    mr_loop *loop = loop_here();
     return loop ? mr_loop_borrow(loop) : mr_buffer_create();
 }
 
 void mrh_give_back(mr_buffer *buffer)
 {
-    int64_t refusal;
-    mr_loop *loop = loop_here(&refusal);
-    if (loop && buffer)
-        mr_loop_give_back(loop, buffer);
-    else
-        mr_buffer_destroy(buffer);
+    give_back(loop_here(), buffer);
 }
 
 int mrh_prepare_wait(mr_loop *loop)
 {
     if (!may_own(loop))
-        return -1;
+        return MRH_NOT_OWNER;
     int sleeps = mr_loop_prepare_wait(loop);
     if (sleeps)
         mrh_note_sleep(loop);

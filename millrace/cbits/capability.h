@@ -14,36 +14,37 @@
 #include <stdbool.h>
 
 /*
- * What the calls that need a loop return: (value << 2) | one of these. The value is the ticket of a pending operation or
- * the result of one that is done.
+ * What mrh_submit and mrh_reserve return. A foreign call returns one word, so it is (value << 2) | one of these;
+ * Millrace.Internal.Foreign takes it apart. The value is the token of a pending operation (with MRH_STAYS, its ticket), the
+ * result of one that has ended, or nothing.
  */
 enum {
     MRH_PENDING = 0,
     MRH_DONE = 1,
-    MRH_NO_LOOP = 2, /* this capability has none yet: start the managers, then try again */
+    MRH_NO_LOOP = 2, /* this capability has no loop yet: start the managers, then try again */
     MRH_DISABLED = 3 /* a bound thread on a capability that setNumCapabilities has switched off */
 };
 
-/* Beside the token of a pending operation, which is less than 2^60: the thread stays where it is while it waits. The two
- * together are its ticket. */
+/* A token is less than 2^60. This bit beside it says that the thread stays on its capability while it waits. Token and bit
+ * together are the operation's ticket. */
 #define MRH_STAYS (UINT64_C(1) << 60)
 
 /*
- * What a request carries as user data: with MRH_CALLBACK, the manager runs a callback instead of waking a thread. In a
- * simulation the bits above say which thread has asked.
+ * What a request carries as user data. With MRH_CALLBACK, the manager runs a callback instead of waking a thread. In a
+ * simulation, the bits from MRH_THREAD_SHIFT on say which thread has submitted the operation.
  */
 enum { MRH_CALLBACK = 1, MRH_THREAD_SHIFT = 1 };
 
 /* The index of a simulation's loop, which no real one reaches. */
 #define MRH_SIMULATED_LOOP (MR_LOOPS_MAX - 1)
 
-/* The group that all loops belong to but a simulation's. Set once, with so many loops for mrh_create_loop: an automatic
- * choice is one that they all fit in. 0, or a negative errno. */
+/* The group of all loops except a simulation's. Set once, with so many loops for mrh_create_loop: the automatic choice of a
+ * backend is one that has room for all of them. 0, or a negative errno. */
 int mrh_create_group(int backend, unsigned loop_count);
-int mrh_has_group(void);
+bool mrh_has_group(void);
 int mrh_backend(void);
 /* Is there a group for descriptors that are made here? A simulation has one. */
-int mrh_can_adopt(void);
+bool mrh_can_adopt(void);
 
 /* Grows by one with every fork that this process is the child of. */
 int64_t mrh_epoch(void);
@@ -65,40 +66,50 @@ bool mrh_is_simulated_here(void);
 
 /* A handle, or a negative errno. */
 int64_t mrh_adopt(int descriptor);
-int mrh_is_open(mr_handle handle);
+bool mrh_is_open(mr_handle handle);
 /* See mr_group_hold. 0, or a negative errno. */
 int mrh_hold(mr_handle handle);
 void mrh_let_go(mr_handle handle);
 /* See mr_group_set_deadline. 0, or a negative errno. */
 int mrh_set_deadline(mr_handle handle, int direction, uint64_t deadline_ns);
 /* See mr_group_recall. */
-void mrh_recall(mr_handle handle);
+void mrh_retry_waiting(mr_handle handle);
 
-/* The value of a receive into a lent buffer is the buffer's address if bytes have come. So is the result that mrh_poll
- * gives of one. */
+/* The value of a receive into a borrowed buffer is the buffer's address if bytes have come. So is the result that mrh_poll
+ * gives for one. */
 int64_t mrh_submit(int kind, unsigned flags, mr_handle handle, void *buffer, uint64_t length, uint64_t deadline_ns,
                    int file, uint64_t offset);
 
-/* Reserves a token on this capability's loop: MRH_DONE with the token. */
+/* Reserves a token on this capability's loop: MRH_DONE with the token, or with a negative errno. */
 int64_t mrh_reserve(int kind);
 /* These find the loop by the token, and go through its mailbox if it is another capability's. */
 void mrh_start(mr_token token, int kind, mr_handle handle);
 void mrh_cancel(mr_token token);
-/* Takes a ticket or a token. A ticket: from the thread that has waited. */
-void mrh_release(uint64_t ticket);
+/* Releases the token of an operation that no thread waits for. */
+void mrh_release(mr_token token);
+/* The end of a wait: to be called by the thread that has waited. It may move again, and the token is released. */
+void mrh_end_wait(uint64_t ticket);
+/* mrh_end_wait and mrh_take_bytes in one call, which looks up the capability once. */
+void mrh_end_receive(uint64_t ticket, mr_buffer *buffer, void *destination);
+/* Copies all received bytes to `destination`, which has room for them, and gives the buffer back. */
+void mrh_take_bytes(mr_buffer *buffer, void *destination);
 /* For timeouts. Zero or less: at once. */
 void mrh_start_after(mr_token token, int64_t delay_us);
 void mrh_move_after(mr_token token, int64_t delay_us);
-/* 1: it will not fire, and the token is reserved again. 0: it has fired, or it is another capability's, where it ends with
- * -ECANCELED unless it fires before. */
-int mrh_stop(mr_token token);
+/* True: it will not fire, and the token is reserved again. False: it has fired, or it is another capability's, where it ends
+ * with -ECANCELED unless it fires before. */
+bool mrh_stop(mr_token token);
 
-/* A buffer of this capability's loop, or NULL without memory; and its way back, which NULL may go, too. */
-mr_buffer *mrh_lend(void);
+/* A buffer of this capability's loop, or NULL without memory. */
+mr_buffer *mrh_borrow(void);
+/* Does nothing with NULL. */
 void mrh_give_back(mr_buffer *buffer);
 
-/* For manager threads. -1: not on the loop's own capability (any more); the thread must go there first. */
+/* For manager threads. MRH_NOT_OWNER: the thread is not (or no longer) on the loop's own capability, and must go there. */
+enum { MRH_NOT_OWNER = -1 };
+/* The number of completions, or MRH_NOT_OWNER. */
 int mrh_poll(mr_loop *loop, mr_completion *completions, int capacity);
+/* 1: the thread may call mr_loop_wait. 0: there is something to do. Or MRH_NOT_OWNER. */
 int mrh_prepare_wait(mr_loop *loop);
 
 /* The time on this capability's clock, and so long after it. Zero or less: now. */

@@ -1,13 +1,13 @@
 -- | All specifications, in the order in which they run.
 module All (spec) where
 
+import qualified BorrowedSpec
 import qualified CloseSpec
 import qualified DatagramSpec
 import qualified ExampleSpec
 import qualified FileSpec
 import qualified ForkSpec
 import qualified InterruptSpec
-import qualified LentSpec
 import qualified ManagerSpec
 import qualified MigrationSpec
 import qualified OperationSpec
@@ -36,7 +36,7 @@ spec = do
   CloseSpec.spec
   PeerSpec.spec
   InterruptSpec.spec
-  LentSpec.spec
+  BorrowedSpec.spec
   ThreadChurnSpec.spec
   ScarcitySpec.spec
   SimulationSpec.spec

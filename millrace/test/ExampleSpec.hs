@@ -8,7 +8,7 @@ import Control.Monad (forever, unless)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Millrace
-import Millrace.Operation (foreignHandle, perform, waitReadableRequest)
+import Millrace.Operation (foreignHandle, perform, throwIfFailed, waitReadableRequest)
 import Support (bytesAt, connectTo, pause, receiveExactly, start, stop, within)
 import System.Posix.Types (Fd)
 import Test.Hspec
@@ -42,7 +42,7 @@ spec = describe "examples" $ do
       sendAll other (bytesAt 0 1)
       pause 1000
       next (fromIntegral number) queue `shouldReturn` Left ()
-      perform (waitReadableRequest (foreignHandle (fromIntegral number))) `shouldReturn` 0
+      perform (waitReadableRequest (foreignHandle (fromIntegral number))) >>= throwIfFailed "waiting" "the socket"
     close one >> close other
 
 -- Of "Millrace.Socket".

@@ -21,8 +21,8 @@ import Millrace.Deadline
 import Millrace.Manager
 import Millrace.Simulation (Outcome (..), calm, simulate)
 import Millrace.Socket
+import Millrace.Socket.Borrowed
 import Millrace.Socket.ByteString
-import Millrace.Socket.Lent
 import Millrace.Timer (getSystemTimerManager, registerTimeout)
 import qualified Millrace.Timer as Timer
 import Support
@@ -243,8 +243,8 @@ sendThenReceiveWithoutLoop = withUnixPair $ \one _ -> do
   where
     sendOne s = do
       buffer <- borrow
-      fillBytes (lentBytes buffer) 1 lentSize
-      problem <- failsWith (sendThenReceiveWithin 0 s buffer 0 1 (const (return ())) (\_ _ -> return ()))
+      fillBytes (borrowedBytes buffer) 1 borrowedSize
+      problem <- failsWith (sendThenReceiveWithin noTimeLimit s (Slice buffer 0 1) (const (return ())))
       case problem of
         BackendUnavailable _ _ -> return ()
         other -> throwIO other

@@ -14,8 +14,8 @@ import Millrace.Deadline
 import Millrace.Manager (chosenBackend, selectBackend)
 import Millrace.Simulation
 import Millrace.Socket
+import Millrace.Socket.Borrowed
 import Millrace.Socket.ByteString
-import Millrace.Socket.Lent
 import Millrace.Timer
 import Scenario (scenarioPasses)
 import Support (firstSeed, machineSeeds, needingKnownLayout)
@@ -112,15 +112,15 @@ spec = describe "Millrace.Simulation" . needingKnownLayout $ do
         return (either isDeadlineError (const False) missed, (end - begin) `div` 1000000000)
     resultOf outcome >>= (`shouldBe` (True, 7))
 
-  it "counts lent buffers" $ do
+  it "counts borrowed buffers" $ do
     outcome <- simulate (calm 19) $
       withPair $ \here there -> do
         sendAll here (Char8.pack "twice")
-        one <- recvLent noDeadline there 2 (\buffer _ -> return buffer)
-        _ <- recvLent noDeadline there 3 (\buffer _ -> return buffer)
+        one <- recvBorrowed noDeadline there 2 bufferOf
+        _ <- recvBorrowed noDeadline there 3 bufferOf
         giveBack one
     resultOf outcome
-    outcomeLentBuffers outcome `shouldBe` 1
+    outcomeBorrowedBuffers outcome `shouldBe` 1
 
   it "runs callbacks at their time, and moves and stops them" $ do
     outcome <- simulate (calm 18) $ do
@@ -362,3 +362,8 @@ echoes clients messages = do
         sendAll s bytes
         (== bytes) <$> receiveAll s size
       return (and matches)
+
+-- The buffer of a receive that has brought bytes.
+bufferOf :: Received -> IO Borrowed
+bufferOf (Received buffer _) = return buffer
+bufferOf EndOfStream = throwIO (userError "the stream has ended")

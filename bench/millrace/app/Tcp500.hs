@@ -11,10 +11,10 @@ import Data.Word (Word8)
 import Foreign.Marshal.Alloc (mallocBytes)
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
-import Millrace.Deadline (deadlineAfter)
+import Millrace.Deadline (deadlineAfter, noTimeLimit)
 import Millrace.Socket
+import Millrace.Socket.Borrowed
 import Millrace.Socket.ByteString (sendAllBuf)
-import Millrace.Socket.Lent (Lent, giveBack, lentAt, lentBytes, lentSize, recvLentWithin, sendThenReceiveWithin)
 import System.Environment (getArgs)
 
 answerSize :: Int
@@ -35,27 +35,30 @@ newAnswer = do
 serve :: Bool -> Ptr Word8 -> Socket -> IO ()
 serve hasDeadline answer connection = do
   pushDeadline hasDeadline connection
-  recvLentWithin 0 connection lentSize taken >>= reply hasDeadline answer connection
+  recvBorrowedWithin noTimeLimit connection borrowedSize taken >>= reply hasDeadline answer connection
 
 -- The answer is written into the buffer of the question. Sending it and waiting for the next question is one operation.
 reply :: Bool -> Ptr Word8 -> Socket -> Ptr Word8 -> IO ()
 reply hasDeadline answer connection bytes = when (bytes /= nullPtr) $ do
   copyBytes bytes answer answerSize
   pushDeadline hasDeadline connection
-  next <- sendThenReceiveWithin 0 connection (lentAt bytes) 0 answerSize (sendRest connection bytes) taken
+  next <- sendThenReceiveWithin noTimeLimit connection (Slice (borrowedAt bytes) 0 answerSize) $ \outcome -> case outcome of
+    NotSent sent -> sendRest connection bytes sent
+    Sent received -> taken received
   if next == nothingTaken then serve hasDeadline answer connection else reply hasDeadline answer connection next
 
 pushDeadline :: Bool -> Socket -> IO ()
 pushDeadline hasDeadline connection = when hasDeadline (deadlineAfter 10000000 >>= setReadDeadline connection)
 
 -- Keeps the buffer and returns its bytes; null at the end of the stream.
-taken :: Lent -> Int -> IO (Ptr Word8)
-taken buffer count = pure (if count > 0 then lentBytes buffer else nullPtr)
+taken :: Received -> IO (Ptr Word8)
+taken (Received buffer _) = pure (borrowedBytes buffer)
+taken EndOfStream = pure nullPtr
 
 -- The socket did not take the whole answer at once.
 sendRest :: Socket -> Ptr Word8 -> Int -> IO (Ptr Word8)
 sendRest connection bytes sent = do
-  sendAllBuf connection (bytes `plusPtr` sent) (answerSize - sent) `finally` giveBack (lentAt bytes)
+  sendAllBuf connection (bytes `plusPtr` sent) (answerSize - sent) `finally` giveBack (borrowedAt bytes)
   pure nothingTaken
 
 -- Stands for "the rest was sent separately, and nothing was received".

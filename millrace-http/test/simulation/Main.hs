@@ -102,7 +102,7 @@ crowdOn mustAnswer plan = do
       require ("descriptors left open: " ++ show (outcomeOpenDescriptors outcome)) (outcomeOpenDescriptors outcome == 0)
       require ("operations left: " ++ show (outcomeWaiting outcome)) (null (outcomeWaiting outcome))
       require "bytes left in buffers" (outcomeBufferedBytes outcome == 0)
-      require ("buffers not given back: " ++ show (outcomeLentBuffers outcome)) (outcomeLentBuffers outcome == 0)
+      require ("buffers not given back: " ++ show (outcomeBorrowedBuffers outcome)) (outcomeBorrowedBuffers outcome == 0)
       require (show bad ++ " connections were cut off without a fault") (bad == 0 || outcomeFaults outcome > 0)
       return (Crowd good bad (outcomeFaults outcome))
 

@@ -28,12 +28,19 @@ module Millrace.Deadline
     deadlineNanoseconds,
     deadlineFromNanoseconds,
     monotonicNanoseconds,
+
+    -- * Limits on the time of one operation
+    TimeLimit,
+    noTimeLimit,
+    microseconds,
+    timeLimitNanoseconds,
   )
 where
 
 import Data.Word (Word64)
 import GHC.IO.Exception (IOErrorType (TimeExpired))
 import Millrace.Internal.Foreign (c_deadline_after, c_now)
+import Millrace.Internal.Units (thousandfold)
 import System.IO.Error (ioeGetErrorType)
 
 -- | A point on the monotonic clock, or never. Later deadlines are greater.
@@ -108,3 +115,30 @@ deadlineFromNanoseconds = Deadline
 monotonicNanoseconds :: IO Word64
 monotonicNanoseconds = c_now
 {-# INLINE monotonicNanoseconds #-}
+
+-- | How long an operation may wait, or that it may wait for ever. Unlike a 'Deadline' it costs no look at the clock where the
+-- operation need not wait.
+--
+-- @since 0.1.0
+newtype TimeLimit = TimeLimit Word64
+  deriving (Eq)
+
+-- | May wait for ever.
+--
+-- @since 0.1.0
+noTimeLimit :: TimeLimit
+noTimeLimit = TimeLimit 0
+
+-- | May wait so many microseconds. Zero or less: it must not wait.
+--
+-- @since 0.1.0
+microseconds :: Int -> TimeLimit
+microseconds micros = TimeLimit (if micros <= 0 then 1 else fromIntegral (thousandfold micros))
+{-# INLINE microseconds #-}
+
+-- | Nanoseconds, as the core takes them: 0 for 'noTimeLimit'. For "Millrace.Operation".
+--
+-- @since 0.1.0
+timeLimitNanoseconds :: TimeLimit -> Word64
+timeLimitNanoseconds (TimeLimit ns) = ns
+{-# INLINE timeLimitNanoseconds #-}

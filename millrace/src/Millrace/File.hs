@@ -38,7 +38,7 @@ import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
 import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Data.Int (Int64)
-import Foreign.C.Error (throwErrnoPathIfMinus1)
+import Foreign.C.Error (Errno, throwErrnoPathIfMinus1)
 import Foreign.C.Types (CInt (..))
 import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Ptr (Ptr, castPtr)
@@ -95,7 +95,7 @@ openFile path mode = mask_ $ do
 --
 -- @since 0.1.0
 closeFile :: File -> IO ()
-closeFile file@(File handle _) = perform (closeRequest handle) >>= void . checked "closeFile" file
+closeFile file@(File handle _) = perform (closeRequest handle) >>= checked "closeFile" file
 
 -- | Opens a file, and closes it when the action has ended. What the action throws is not hidden by an error of closing.
 --
@@ -127,7 +127,7 @@ readAt file@(File handle _) offset size = do
   place <- mallocByteString most
   count <- withForeignPtr place $ \buffer ->
     perform (readFileRequest handle offset buffer most) >>= checked "readAt" file
-  let bytes = fromForeignPtr place 0 (fromIntegral count)
+  let bytes = fromForeignPtr place 0 count
   -- What stays behind of a half-empty buffer would stay as long as the bytes do.
   return $! if ByteString.length bytes == most then bytes else ByteString.copy bytes
   where
@@ -151,7 +151,7 @@ writeAt file@(File handle _) offset bytes = do
 --
 -- @since 0.1.0
 sync :: File -> IO ()
-sync file@(File handle _) = perform (syncFileRequest handle) >>= void . checked "sync" file
+sync file@(File handle _) = perform (syncFileRequest handle) >>= checked "sync" file
 
 -- | Removes a name. Who has the file open can go on working with it. (Before Windows 10 the name is taken until nobody has.)
 --
@@ -176,7 +176,7 @@ withPath function path use
   | '\NUL' `elem` path = refusePath function path "a path has no NUL"
   | otherwise = withFilePath path (use . castPtr)
 
-checked :: String -> File -> Int64 -> IO Int64
+checked :: String -> File -> Either Errno r -> IO r
 checked function file = throwIfFailed ("Millrace.File." ++ function) (show file)
 
 refuse :: String -> File -> String -> IO a

@@ -94,13 +94,14 @@ import Foreign.Marshal.Array (peekArray)
 import Foreign.Marshal.Utils (fillBytes)
 import Foreign.Ptr (Ptr, nullPtr, plusPtr)
 import Foreign.Storable (peek, peekByteOff, pokeByteOff)
-import Millrace.Internal.Alarm
+import Millrace.Internal.CallbackQueue (WaitingCallbacks (..))
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
 import Millrace.Internal.Manager
 import Millrace.Internal.Simulation.Constants
 import Millrace.Internal.Simulation.Foreign hiding (Plan)
 import qualified Millrace.Internal.Simulation.Foreign as Foreign
+import Millrace.Internal.Timer
 import Millrace.Internal.Units (thousandfold)
 import System.IO.Unsafe (unsafePerformIO)
 import System.Mem (performMajorGC, performMinorGC)
@@ -269,8 +270,8 @@ data Outcome a = Outcome
     outcomeOpenDescriptors :: Int,
     -- | the bytes that had been sent but not received
     outcomeBufferedBytes :: Int,
-    -- | the buffers of "Millrace.Socket.Lent" that had not been given back then
-    outcomeLentBuffers :: Int
+    -- | the buffers of "Millrace.Socket.Borrowed" that had not been given back then
+    outcomeBorrowedBuffers :: Int
   }
 
 -- | An operation that has not ended.
@@ -328,7 +329,7 @@ instance Show SimulationException where
         "  thread " ++ show (waitingThread w) ++ ": " ++ waitingOperation w
           ++ maybe "" ((" on descriptor " ++) . show) (waitingDescriptor w)
 
-waitingOn :: Ptr Loop -> IO [(Word64, Waiting)]
+waitingOn :: Ptr Loop -> IO [(Token, Waiting)]
 waitingOn loop = do
   count <- fromIntegral <$> c_loop_list loop nullPtr 0
   allocaBytes (max 1 (count * pendingSize)) $ \list -> do
@@ -336,7 +337,7 @@ waitingOn loop = do
     forM [0 .. count - 1] $ \i -> peekWaiting (list `plusPtr` (i * pendingSize))
 
 -- The token, and what it stands for.
-peekWaiting :: Ptr Word8 -> IO (Word64, Waiting)
+peekWaiting :: Ptr Word8 -> IO (Token, Waiting)
 peekWaiting place = do
   token <- peekByteOff place pendingToken
   kind <- peekByteOff place pendingKind
@@ -345,7 +346,7 @@ peekWaiting place = do
   userData <- peekByteOff place pendingUserData
   name <- c_kind_name kind >>= peekCString
   return
-    ( token,
+    ( Token token,
       Waiting
         { waitingThread = userData `shiftR` threadShift,
           waitingOperation = name,
@@ -427,20 +428,24 @@ runMachine what interruption action =
       result <- newIORef Nothing
       mainThread <- forkIOWithUnmask $ \unmask -> try (unmask action) >>= writeIORef result . Just
       let run = Run manager completions machine loop result interruption mainThread
-      ended <- drive run
-      outcome <- report what run begin ended
+      end <- drive run
+      outcome <- report what run begin end
       tidyUp run tidyUpRounds `onException` c_simulation_abandon
       c_simulation_end
       return outcome
 
--- Polls once, and lets everybody run who can.
-turn :: Run a -> IO Bool
-turn run = do
+-- Has anything happened in an iteration?
+data Iteration = Busy | Idle
+  deriving (Eq)
+
+-- Polls once, and lets all threads run that can.
+iteration :: Run a -> IO Iteration
+iteration run = do
   collectIfLow
   count <- pollAll (runManagerOf run) (runCompletions run)
-  isCalling <- attendCallbacks (runManagerOf run)
+  callbacks <- attendCallbacks (runManagerOf run)
   yield
-  return (count > 0 || isCalling)
+  return (if maybe False (> 0) count || callbacks == SomeWait then Busy else Idle)
 
 -- Uses up the rest of a nursery that is nearly used up, block by block.
 collectIfLow :: IO ()
@@ -448,30 +453,28 @@ collectIfLow = do
   isLow <- c_nursery_is_low
   when (isLow /= 0) $ newIORef isLow >>= readIORef >> collectIfLow
 
--- Two empty polls with a 'yield' between them mean that everybody waits, unless somebody has been woken by one who ran
--- meanwhile.
+-- After two empty polls with a 'yield' between them all threads wait, unless one that ran meanwhile has woken another.
 drive :: Run a -> IO (Either SomeException a)
 drive run = busy patience
   where
     busy left = do
-      isBusy <- turn run
+      activity <- iteration run
       result <- readIORef (runResult run)
       given <- readIORef (runInterruption run)
       case (result, given) of
-        (Just ended, _) -> return ended
+        (Just end, _) -> return end
         (Nothing, Just problem) -> writeIORef (runInterruption run) Nothing >> throwToMain problem >> busy left
-        _ -> if isBusy then busy patience else idle handOversMax left
+        (Nothing, Nothing) -> if activity == Busy then busy patience else idle handOversMax left
     idle handOvers left = do
-      isBusy <- turn run
+      activity <- iteration run
       othersRun <- (/= 0) <$> c_others_can_run
       hasEnded <- isJust <$> readIORef (runResult run)
-      case () of
-        _
-          | isBusy || hasEnded -> busy patience
-          | othersRun && handOvers > 0 -> idle (handOvers - 1) left
-          | otherwise -> do
-            moved <- c_machine_skip (runLoop run)
-            if moved /= 0 || othersRun then busy patience else stuck left
+      if activity == Busy || hasEnded
+        then busy patience
+        else if othersRun && handOvers > 0 then idle (handOvers - 1) left else skip othersRun left
+    skip othersRun left = do
+      moved <- c_machine_skip (runLoop run)
+      if moved /= 0 || othersRun then busy patience else stuck left
     -- Nothing will happen by itself. Somebody outside may still help, such as a thread in a foreign call.
     stuck left
       | left > 0 = Base.threadDelay 1000 >> busy (left - 1)
@@ -492,8 +495,8 @@ patience :: Int
 patience = 20
 
 report :: Plan -> Run a -> Word64 -> Either SomeException a -> IO (Outcome a)
-report what run begin ended = do
-  end <- c_now
+report what run begin end = do
+  endTime <- c_now
   waiting <- waitingOn (runLoop run)
   lent <- c_loop_buffers_out (runLoop run)
   state <- allocaBytes stateSize $ \place -> do
@@ -506,16 +509,16 @@ report what run begin ended = do
   let number i = fromIntegral (state !! i)
   return
     Outcome
-      { outcomeResult = ended,
+      { outcomeResult = end,
         outcomeSeed = planSeed what,
         outcomeTrace = trace,
-        outcomeNanoseconds = end - begin,
+        outcomeNanoseconds = endTime - begin,
         outcomeOperations = number 0,
         outcomeFaults = number 1,
         outcomeWaiting = map snd waiting,
         outcomeOpenDescriptors = number 2,
         outcomeBufferedBytes = number 3,
-        outcomeLentBuffers = fromIntegral lent
+        outcomeBorrowedBuffers = fromIntegral lent
       }
 
 tidyUpRounds :: Int
@@ -529,14 +532,14 @@ tidyUp run rounds = do
   waiting <- waitingOn (runLoop run)
   mapM_ end waiting
   performMajorGC
-  isBusy <- turn run
-  when (isBusy || not (null waiting)) $ do
+  activity <- iteration run
+  when (activity == Busy || not (null waiting)) $ do
     when (rounds == 0) $ throwIO ThreadsGoOn
     moved <- c_machine_skip (runLoop run) -- a cancellation may take its time
-    tidyUp run (if isBusy || moved == 0 then rounds - 1 else rounds)
+    tidyUp run (if activity == Busy || moved == 0 then rounds - 1 else rounds)
   where
     end (token, w)
-      | waitingOperation w == "timeout" = mask_ (void (stopAlarm (Alarm token)))
+      | waitingOperation w == "timeout" = mask_ (void (stopTimer (Timer token)))
       | otherwise = c_cancel token
 
 ------------------------------------------------------------------------------------------------------------------------

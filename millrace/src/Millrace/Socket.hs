@@ -102,9 +102,8 @@ module Millrace.Socket
 where
 
 import Control.Exception (bracket, catch, finally, mask_, onException, uninterruptibleMask_)
-import Control.Monad (unless, void, when, (>=>))
+import Control.Monad (void, when, (>=>))
 import Data.IORef (atomicModifyIORef')
-import Data.Int (Int64)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), eAGAIN, eBADF, eMFILE, eNFILE, eNOBUFS, eNOMEM)
 import Foreign.C.Types (CInt, CUInt)
@@ -246,40 +245,37 @@ acceptBefore deadline s = handOver (giveBackConnection s) $
 -- @since 0.1.0
 acceptNow :: Socket -> IO (Maybe (Socket, SockAddr))
 acceptNow s = handOver (mapM_ (giveBackConnection s)) $
-  takeConnection s (return . Just) atOnce $ \address result ->
-    if negate result `elem` nothingNow
-      then return Nothing
-      else Just <$> (throwIfFailed "Millrace.Socket.acceptNow" (describe s) result >>= newConnection address)
-  where
-    nothingNow = [fromIntegral code | Errno code <- [eAGAIN, eMFILE, eNFILE, eNOBUFS, eNOMEM]]
+  takeConnection s (return . Just) atOnce $ \address result -> case result of
+    Left code | code `elem` [eAGAIN, eMFILE, eNFILE, eNOBUFS, eNOMEM] -> return Nothing
+    _ -> Just <$> (throwIfFailed "Millrace.Socket.acceptNow" (describe s) result >>= newConnection address)
 
 -- A connection that is kept, or the result of accepting one in this manner, whose peer's address is left at a place.
 takeConnection ::
-  Socket -> ((Socket, SockAddr) -> IO a) -> (Request Word8 -> Request Word8) -> (Ptr Word8 -> Int64 -> IO a) -> IO a
+  Socket -> ((Socket, SockAddr) -> IO a) -> (Request CInt -> Request CInt) -> (Ptr Word8 -> Either Errno CInt -> IO a) -> IO a
 takeConnection s@(Socket handle _) useKept manner useResult = do
   place <- mallocForeignPtrBytes addressSize
   withForeignPtr place $ \address -> do
     fillBytes address 0 addressSize
     keptOr s firstConnection useKept (keepLate address) (manner (acceptRequest handle address)) (useResult address)
   where
-    keepLate address result
-      | result >= 0 = newConnection address result >>= giveBackConnection s
-      | otherwise = return ()
+    keepLate address = either (const (return ())) (newConnection address >=> giveBackConnection s)
 {-# INLINE takeConnection #-}
 
 giveBackConnection :: Socket -> (Socket, SockAddr) -> IO ()
 giveBackConnection s connection = do
-  isKept <- keepConnection s connection
-  unless isKept $ uninterruptibleMask_ (close (fst connection))
+  keeping <- keepConnection s connection
+  case keeping of
+    IsKept -> return ()
+    NotKept -> uninterruptibleMask_ (close (fst connection))
 
 firstConnection :: Kept -> (Kept, Maybe (Socket, SockAddr))
 firstConnection (KeptConnections [one]) = (KeptNothing, Just one)
 firstConnection (KeptConnections (one : others)) = (KeptConnections others, Just one)
 firstConnection other = (other, Nothing)
 
-newConnection :: Integral n => Ptr Word8 -> n -> IO (Socket, SockAddr)
+newConnection :: Ptr Word8 -> CInt -> IO (Socket, SockAddr)
 newConnection address descriptor = do
-  accepted <- newSocketFrom (fromIntegral descriptor) `onException` c_close (fromIntegral descriptor)
+  accepted <- newSocketFrom descriptor `onException` c_close descriptor
   peer <- (peekByteOff address addressLength >>= addressFrom (address `plusPtr` addressStorage)) `onException` close accepted
   return (accepted, peer)
 
@@ -295,7 +291,7 @@ connect = connectBefore noDeadline
 connectBefore :: Deadline -> Socket -> SockAddr -> IO ()
 connectBefore deadline s@(Socket handle _) address = withAddress function s address $ \pointer size ->
   perform (before deadline (connectRequest handle pointer size))
-    >>= void . throwIfFailed function (describe s ++ " to " ++ show address)
+    >>= throwIfFailed function (describe s ++ " to " ++ show address)
   where
     function = "Millrace.Socket.connect"
 
@@ -306,12 +302,7 @@ connectBefore deadline s@(Socket handle _) address = withAddress function s addr
 -- @since 0.1.0
 shutdown :: Socket -> ShutdownCmd -> IO ()
 shutdown s@(Socket handle _) how =
-  perform (shutdownRequest handle code) >>= void . throwIfFailed "Millrace.Socket.shutdown" (describe s)
-  where
-    code = case how of
-      ShutdownReceive -> 0
-      ShutdownSend -> 1
-      ShutdownBoth -> 2
+  perform (shutdownRequest handle how) >>= throwIfFailed "Millrace.Socket.shutdown" (describe s)
 
 -- | Closes the socket. Every thread that waits on it wakes with an error, whatever capability it is on; then the
 -- descriptor is closed. Closing a closed socket does nothing. Waits only for the end of the operations that are in flight
@@ -330,9 +321,10 @@ close s = close' s `catch` ignore
 close' :: Socket -> IO ()
 close' s@(Socket handle keptRef) = mask_ $ do
   result <- perform (closeRequest handle) `finally` closeKept
-  if result == badDescriptor then return () else void (throwIfFailed "Millrace.Socket.close" (describe s) result)
+  case result of
+    Left code | code == eBADF -> return () -- it is closed already
+    _ -> throwIfFailed "Millrace.Socket.close" (describe s) result
   where
-    badDescriptor = let Errno code = eBADF in negate (fromIntegral code)
     -- After the close: until then, an accept that is interrupted may keep a connection.
     closeKept =
       atomicModifyIORef' keptRef (\kept -> (KeptClosed, connections kept))
@@ -351,13 +343,12 @@ gracefulClose s@(Socket handle _) waitMillis = linger `finally` close s
     linger = do
       deadline <- deadlineAfter (thousandfold waitMillis)
       void (setDeadline handle Reading noDeadline)
-      result <- perform (shutdownRequest handle 1)
-      if result < 0 then return () else allocaBytes size (drain deadline)
+      perform (shutdownRequest handle ShutdownSend) >>= either (const (return ())) (\() -> allocaBytes size (drain deadline))
     -- What has come is received without a look at the clock, and a peer may have something to say for ever.
     drain deadline buffer = do
       result <- perform (before deadline (recvRequest handle buffer size))
       now <- deadlineAfter 0
-      when (result > 0 && now < deadline) $ drain deadline buffer
+      when (either (const False) (> 0) result && now < deadline) $ drain deadline buffer
     size = 1024
 
 -- | Has the peer ended the connection or its half of it, as far as the system knows? Bytes that came before may still wait
@@ -394,7 +385,7 @@ setWriteDeadline = setDeadlineOf "Millrace.Socket.setWriteDeadline" Writing
 
 setDeadlineOf :: String -> Direction -> Socket -> Deadline -> IO ()
 setDeadlineOf attempted direction s@(Socket handle _) deadline =
-  setDeadline handle direction deadline >>= void . throwIfFailed attempted (describe s)
+  setDeadline handle direction deadline >>= throwIfFailed attempted (describe s)
 {-# INLINE setDeadlineOf #-}
 
 -- | The socket's own address.

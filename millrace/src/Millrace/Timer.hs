@@ -52,7 +52,7 @@ import Control.Exception
     uninterruptibleMask_,
   )
 import Control.Monad (unless, void, when)
-import Millrace.Internal.Alarm
+import Millrace.Internal.Timer
 import Millrace.Internal.TimerTable (Action (..))
 
 -- | Suspends the thread for at least the given number of microseconds; zero or less only yields. Interruptible.
@@ -61,9 +61,9 @@ import Millrace.Internal.TimerTable (Action (..))
 threadDelay :: Int -> IO ()
 threadDelay !delayMicros = mask_ $ do
   woken <- newEmptyMVar
-  alarm <- startAlarm delayMicros (Wake woken)
+  timer <- startTimer delayMicros (Wake woken)
   takeMVar woken `catch` \exception -> do
-    void (stopAlarm alarm)
+    void (stopTimer timer)
     throwIO (exception :: SomeException)
 
 -- | The exception by which 'timeout' interrupts its action. Each call has its own, so that nested ones are not confused.
@@ -104,14 +104,14 @@ liftableTimeout limitMicros action
   | otherwise = mask $ \restore -> do
     caller <- myThreadId
     lock <- newEmptyMVar
-    alarm <- startAlarm limitMicros (Perform (expire caller lock))
+    timer <- startTimer limitMicros (Perform (expire caller lock))
     -- 'Just' is made in masked state: see 'Millrace.Internal.Park.handOver'.
     result <-
-      (Just <$> restore (action (mask_ (void (stopAlarm alarm))))) `catch` \problem -> do
-        disarm alarm lock
+      (Just <$> restore (action (mask_ (void (stopTimer timer))))) `catch` \problem -> do
+        disarm timer lock
         if fromException problem == Just (Timeout lock) then return Nothing else throwIO (problem :: SomeException)
     -- Masked: an exception of ours that comes now is stopped by 'disarm'. If we were interrupted, it is done already.
-    maybe (return ()) (const (disarm alarm lock)) result
+    maybe (return ()) (const (disarm timer lock)) result
     return result
 {-# INLINE liftableTimeout #-}
 
@@ -129,10 +129,10 @@ expire caller lock = do
 
 -- To be called masked. When it returns no exception can come. Where it may wait it is uninterruptible; it waits at most
 -- for a thread that is about to throw, which is killed before it can or has thrown already.
-disarm :: Alarm -> MVar ThreadId -> IO ()
-disarm alarm lock = do
-  isGone <- stopAlarm alarm
-  unless isGone $
+disarm :: Timer -> MVar ThreadId -> IO ()
+disarm timer lock = do
+  stopping <- stopTimer timer
+  when (stopping == MayFire) $
     uninterruptibleMask_ $ do
       self <- myThreadId
       isFirst <- tryPutMVar lock self
@@ -144,7 +144,7 @@ disarm alarm lock = do
 registerDelay :: Int -> IO (TVar Bool)
 registerDelay !delayMicros = do
   variable <- newTVarIO False
-  mask_ $ void $ startAlarm delayMicros (Perform (atomically (writeTVar variable True)))
+  mask_ $ void $ startTimer delayMicros (Perform (atomically (writeTVar variable True)))
   return variable
 
 -- | Stands for all managers; there is one, and no state in it. For programs written for "GHC.Event".
@@ -155,7 +155,7 @@ data TimerManager = TimerManager
 -- | Names a registered timeout, also after it has fired.
 --
 -- @since 0.1.0
-newtype TimeoutKey = TimeoutKey Alarm
+newtype TimeoutKey = TimeoutKey Timer
   deriving (Eq, Ord)
 
 -- | What is to be done when the time comes. It runs unmasked, in a thread that runs callbacks: it may block, which holds
@@ -177,17 +177,17 @@ getSystemTimerManager = return TimerManager
 --
 -- @since 0.1.0
 registerTimeout :: TimerManager -> Int -> TimeoutCallback -> IO TimeoutKey
-registerTimeout TimerManager !delayMicros callback = mask_ $ TimeoutKey <$> startAlarm delayMicros (Callback callback)
+registerTimeout TimerManager !delayMicros callback = mask_ $ TimeoutKey <$> startTimer delayMicros (Callback callback)
 
 -- | Moves a timeout to so many microseconds from now. Does nothing if it has fired or was unregistered. O(1).
 --
 -- @since 0.1.0
 updateTimeout :: TimerManager -> TimeoutKey -> Int -> IO ()
-updateTimeout TimerManager (TimeoutKey alarm) = moveAlarm alarm
+updateTimeout TimerManager (TimeoutKey timer) = moveTimer timer
 
 -- | Cancels a timeout. Does nothing if it has fired: the callback then runs, though it may be waiting for its turn behind
 -- others still. Called on another capability than the timeout was registered on, it takes effect a moment later. O(1).
 --
 -- @since 0.1.0
 unregisterTimeout :: TimerManager -> TimeoutKey -> IO ()
-unregisterTimeout TimerManager (TimeoutKey alarm) = mask_ (void (stopAlarm alarm))
+unregisterTimeout TimerManager (TimeoutKey timer) = mask_ (void (stopTimer timer))

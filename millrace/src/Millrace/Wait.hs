@@ -17,11 +17,9 @@ module Millrace.Wait
 where
 
 import Control.Concurrent.STM (STM, atomically, newTVarIO, readTVar, retry, throwSTM, writeTVar)
-import Control.Monad (void)
-import Data.Int (Int64)
 import Foreign.C.Types (CInt)
 import Millrace.Internal.Constants
-import Millrace.Internal.Foreign (c_cancel)
+import Millrace.Internal.Foreign (Ended (..), c_cancel, ended)
 import Millrace.Internal.Park (startCallback)
 import Millrace.Operation
 import System.Posix.Types (Fd (..))
@@ -43,7 +41,7 @@ threadWaitWrite = waitFor "Millrace.Wait.threadWaitWrite" waitWritableRequest
 
 waitFor :: String -> (Handle -> Request ()) -> Fd -> IO ()
 waitFor attempted readiness fd =
-  perform (readiness (foreignHandle fd)) >>= void . throwIfFailed attempted (describeFd fd)
+  perform (readiness (foreignHandle fd)) >>= throwIfFailed attempted (describeFd fd)
 
 describeFd :: Fd -> String
 describeFd fd = "descriptor " ++ show fd
@@ -70,7 +68,7 @@ waitForSTM attempted kind fd@(Fd number) = do
   token <- startCallback kind (fromIntegral number) (atomically . writeTVar outcome . Just)
   return (readTVar outcome >>= maybe retry check, c_cancel token)
   where
-    check :: Int64 -> STM ()
-    check result
-      | result >= 0 || result == recalled = return () -- recalled: a socket of ours keeps something to receive
-      | otherwise = throwSTM (failure attempted (describeFd fd) result)
+    check value = case ended (const ()) value of
+      Failed code -> throwSTM (failure attempted (describeFd fd) code)
+      Retry -> return () -- a socket of ours keeps something to receive
+      Ended () -> return ()

@@ -44,7 +44,8 @@ module Millrace.Http.Transport
     queuedBytes,
 
     -- * Sending, then receiving
-    Outgoing (..),
+    Slice (..),
+    SentThenReceived (..),
     sendThenReceive,
 
     -- * The end
@@ -68,9 +69,19 @@ import Millrace.Deadline (Deadline)
 import Millrace.Http.Transport.Attempt
 import qualified Millrace.Http.Transport.Plain as Plain
 import Millrace.Socket (ShutdownCmd (..), Socket, close, setReadDeadline, shutdown)
+import Millrace.Socket.Borrowed
+  ( Received (..),
+    SentThenReceived (..),
+    Slice (..),
+    borrow,
+    borrowedBytes,
+    borrowedSize,
+    giveBack,
+    recvBorrowedWithin,
+    sendThenReceiveWithin,
+  )
 import Millrace.Socket.ByteString (recvBefore, recvBufBefore)
 import Millrace.Socket.File (isErrorOfFile)
-import Millrace.Socket.Lent (Lent, borrow, giveBack, lentBytes, lentSize, recvLentWithin, sendThenReceiveWithin)
 import Network.Socket (SockAddr)
 import System.Posix.Types (Fd (..))
 
@@ -114,11 +125,6 @@ data Functions = Functions
     functionsClose :: !(IO ())
   }
 
--- | Bytes in a borrowed buffer, and their number, or the end of the stream.
-data Received
-  = Received !Lent !Int
-  | EndOfStream
-
 -- | What the two sides of a protected connection have agreed on.
 data Negotiated = Negotiated
   { -- | The application protocol, if the client has offered one (RFC 7301).
@@ -152,22 +158,14 @@ describeTransport (Plain socket _) = show socket
 describeTransport (Other functions _) = functionsName functions
 
 -- | @receiveFirst transport micros continue@ waits for the first bytes without holding memory, no longer than so many
--- microseconds (0: for ever). The continuation gets a borrowed buffer, which it must give back, and the number of bytes. At the
--- end of the stream the number is 0, and there is nothing to give back. The continuation runs masked.
-receiveFirst :: Transport -> Int -> (Lent -> Int -> IO a) -> IO a
-receiveFirst (Plain socket _) micros continue = recvLentWithin micros socket lentSize continue
+-- microseconds (0: for ever). The continuation runs masked, and must give the borrowed buffer back that it gets.
+receiveFirst :: Transport -> Int -> (Received -> IO a) -> IO a
+receiveFirst (Plain socket _) micros continue = recvBorrowedWithin (Plain.timeLimit micros) socket borrowedSize continue
 receiveFirst (Other functions _) micros continue = receiveFirstByFunctions functions micros continue
 {-# INLINE receiveFirst #-}
 
-receiveFirstByFunctions :: Functions -> Int -> (Lent -> Int -> IO a) -> IO a
-receiveFirstByFunctions functions micros continue = mask_ $ do
-  received <- functionsReceiveFirst functions micros
-  case received of
-    Received buffer count -> continue buffer count
-    EndOfStream -> continue endOfStream 0
-  where
-    -- Nobody looks at the buffer then.
-    endOfStream = error "Millrace.Http.Transport: the end of the stream has no buffer"
+receiveFirstByFunctions :: Functions -> Int -> (Received -> IO a) -> IO a
+receiveFirstByFunctions functions micros continue = mask_ $ functionsReceiveFirst functions micros >>= continue
 {-# NOINLINE receiveFirstByFunctions #-}
 
 -- | Waits for at least one byte until the deadline. Returns the number of bytes: 0 at the end of the stream.
@@ -228,12 +226,12 @@ attemptSendFile (Other functions _) = sendFileByReading functions
 -- Reads what fits into a borrowed buffer. What the transport does not take is read again.
 sendFileByReading :: Functions -> TimeLimit -> FileSlice -> IO Attempt
 sendFileByReading functions limit (FileSlice (Fd descriptor) offset count) = bracket borrow giveBack $ \buffer -> do
-  let size = fromIntegral (min count (fromIntegral lentSize))
-  result <- c_readFile descriptor (lentBytes buffer) size offset
+  let size = fromIntegral (min count (fromIntegral borrowedSize))
+  result <- c_readFile descriptor (borrowedBytes buffer) size offset
   case compare result 0 of
     LT -> return (Failed (Errno (fromIntegral (negate result))))
     EQ -> return (Moved 0)
-    GT -> functionsSend functions (if result < count then MoreFollows else NothingFollows) limit (Piece (lentBytes buffer) (fromIntegral result))
+    GT -> functionsSend functions (if result < count then MoreFollows else NothingFollows) limit (Piece (borrowedBytes buffer) (fromIntegral result))
 
 foreign import ccall unsafe "http_file_read"
   c_readFile :: CInt -> Ptr Word8 -> CSize -> Int64 -> IO Int64
@@ -243,17 +241,13 @@ queuedBytes :: Transport -> IO Int
 queuedBytes (Plain socket _) = Plain.queuedBytes socket
 queuedBytes (Other functions _) = functionsQueuedBytes functions
 
--- | Bytes of a borrowed buffer: the buffer, their offset, and their number.
-data Outgoing = Outgoing !Lent !Int !Int
-
--- | @sendThenReceive transport micros outgoing unsent continue@ sends bytes, gives their buffer back, and then does what
--- 'receiveFirst' does: the thread waits once for both. Where the transport cannot do this, or not all bytes can go at once,
--- nothing is received. @unsent@ gets the number of bytes that have gone, and the buffer is the caller's again. In all other
--- cases the buffer is gone, also when an exception is thrown. Both continuations run masked.
-sendThenReceive :: Transport -> Int -> Outgoing -> (Int -> IO a) -> (Lent -> Int -> IO a) -> IO a
-sendThenReceive (Plain socket _) micros (Outgoing buffer offset count) unsent continue =
-  sendThenReceiveWithin micros socket buffer offset count unsent continue
-sendThenReceive (Other _ _) _ _ unsent _ = mask_ (unsent 0)
+-- | @sendThenReceive transport micros outgoing continue@ sends bytes of a borrowed buffer, gives the buffer back, and then does
+-- what 'receiveFirst' does: the thread waits once for both. Where the transport cannot do this, or not all bytes can go at
+-- once, nothing is received ('NotSent'), and the buffer is the caller's again. In all other cases the buffer is gone, also when
+-- an exception is thrown. The continuation runs masked.
+sendThenReceive :: Transport -> Int -> Slice -> (SentThenReceived -> IO a) -> IO a
+sendThenReceive (Plain socket _) micros outgoing continue = sendThenReceiveWithin (Plain.timeLimit micros) socket outgoing continue
+sendThenReceive (Other _ _) _ _ continue = mask_ (continue (NotSent 0))
 {-# INLINE sendThenReceive #-}
 
 -- | Tells the client that nothing more comes. Receiving goes on.

@@ -13,6 +13,7 @@ module Millrace.Internal.CallbackQueue
   ( CallbackQueue,
     newCallbackQueue,
     enqueue,
+    WaitingCallbacks (..),
     attend,
   )
 where
@@ -47,19 +48,22 @@ enqueue :: CallbackQueue -> [IO ()] -> IO ()
 enqueue queue callbacks = unless (null callbacks) $
   atomicModifyIORef' (waiting queue) $ \now -> (now {later = callbacks ++ later now}, ())
 
--- | To be called by the manager whenever the other threads have had their turn: sees to it that somebody is running
--- callbacks and gets on with it. 'True' if callbacks are waiting, and the manager must not sleep.
-attend :: CallbackQueue -> IO Bool
+-- | Are callbacks waiting to be run? If so, the manager must not sleep.
+data WaitingCallbacks = NoneWait | SomeWait
+  deriving (Eq)
+
+-- | To be called by the manager whenever the other threads have run: sees to it that a thread runs callbacks and gets on with it.
+attend :: CallbackQueue -> IO WaitingCallbacks
 attend queue = do
   now <- readIORef (waiting queue)
   if null (first now) && null (later now)
-    then return False
+    then return NoneWait
     else do
       before <- readIORef (takenBefore queue)
       threads <- readIORef (running queue)
       when (threads == 0 || taken now == before) $ startThread queue
       writeIORef (takenBefore queue) (taken now)
-      return True
+      return SomeWait
 {-# INLINE attend #-}
 
 startThread :: CallbackQueue -> IO ()

@@ -11,6 +11,16 @@ import Millrace.Internal.Kind
 #include "millrace.h"
 #include "capability.h"
 
+-- | The tags of what @mrh_submit@ and @mrh_reserve@ return.
+answerPending, answerDone, answerNoLoop :: Int64
+answerPending = #{const MRH_PENDING}
+answerDone = #{const MRH_DONE}
+answerNoLoop = #{const MRH_NO_LOOP}
+
+-- | What @mrh_poll@ and @mrh_prepare_wait@ return to a thread that is on another capability than the loop.
+notOwner :: CInt
+notOwner = #{const MRH_NOT_OWNER}
+
 -- | Beside a token: the two are a ticket.
 ticketStays :: Word64
 ticketStays = #{const MRH_STAYS}
@@ -18,6 +28,12 @@ ticketStays = #{const MRH_STAYS}
 directionReading, directionWriting :: CInt
 directionReading = #{const MR_READING}
 directionWriting = #{const MR_WRITING}
+
+-- | The directions of a shutdown.
+shutdownReceive, shutdownSend, shutdownBoth :: Word64
+shutdownReceive = 0
+shutdownSend = 1
+shutdownBoth = 2
 
 flagAll, flagBorrow, flagMore, flagNow, flagWithin :: CUInt
 flagAll = #{const MR_ALL}
@@ -39,20 +55,23 @@ completionToken = #{offset mr_completion, token}
 completionUserData = #{offset mr_completion, user_data}
 completionResult = #{offset mr_completion, result}
 
--- | @mr_buffer@: its capacity, and where the number of received bytes and the bytes are.
+-- | @mr_buffer@: its capacity, and the offsets of the number of received bytes and of the bytes.
 bufferBytesMax, bufferLengthAt, bufferBytesAt :: Int
 bufferBytesMax = #{const MR_BUFFER_BYTES}
 bufferLengthAt = #{offset mr_buffer, length}
 bufferBytesAt = #{offset mr_buffer, bytes}
 
--- | The result of a send-then-receive that has not sent all its bytes is this, less the number of bytes that have gone.
+-- | The result of a send-then-receive that has not sent all its bytes is this number minus the number of bytes sent.
 notSent :: Int64
 notSent = #{const -MR_NOT_SENT}
 
--- | The results of an operation that was cancelled, and of one that is to be begun again (@mr_group_recall@).
-cancelled, recalled :: Int64
-cancelled = #{const -ECANCELED}
-recalled = #{const -EINTR}
+-- | The result of an operation that must be submitted again (@mr_group_recall@).
+resultRetry :: Int64
+resultRetry = #{const -EINTR}
+
+-- | The @errno@ of an operation that was cancelled.
+cancelled :: CInt
+cancelled = #{const ECANCELED}
 
 -- | @mr_address@: where the storage and its length are.
 addressSize, addressStorage, addressLength :: Int

@@ -1,10 +1,10 @@
 {-# LANGUAGE MagicHash #-}
 {-# LANGUAGE UnliftedFFITypes #-}
 
--- | Every foreign import of the package but those for simulations, and nothing else.
+-- | Every foreign import of the package, except those for simulations and files, and the types of what they return.
 --
--- An @unsafe@ call is what makes its caller the owner of the capability's loop (see @cbits\/capability.h@): none of the
--- @unsafe@ imports may become @safe@. The one call that blocks, 'c_wait', is @safe@ and changes no state.
+-- An @unsafe@ call makes its caller the owner of the capability's loop (see @cbits\/capability.h@), so no @unsafe@ import may
+-- become @safe@. The one call that blocks, 'c_wait', is @safe@ and changes no state.
 module Millrace.Internal.Foreign
   ( -- * Managers
     Loop,
@@ -31,23 +31,35 @@ module Millrace.Internal.Foreign
     c_counters,
 
     -- * Operations
+    Token (..),
+    Ticket (..),
+    tokenOf,
+    Value (..),
+    Ended (..),
+    ended,
+    Submission (..),
+    submission,
+    reservation,
     c_adopt,
     c_is_open,
     c_hold,
     c_let_go,
     c_set_deadline,
-    c_recall,
+    c_retry_waiting,
     c_submit,
     c_is_error_of_file,
     c_reserve,
     c_start,
     c_cancel,
     c_release,
+    c_end_wait,
+    c_end_receive,
+    c_take_bytes,
     c_start_after,
     c_move_after,
     c_stop,
-    LentBuffer,
-    c_lend,
+    Buffer,
+    c_borrow,
     c_give_back,
     c_deadline_after,
 
@@ -77,13 +89,16 @@ module Millrace.Internal.Foreign
   )
 where
 
+import Data.Bits (unsafeShiftR, (.&.))
 import Data.Int (Int64)
-import Data.Word (Word64)
+import Data.Word (Word64, Word8)
+import Foreign.C.Error (Errno (..))
 import Foreign.C.String (CString)
-import Foreign.C.Types (CInt (..), CSize (..), CUInt (..))
+import Foreign.C.Types (CBool (..), CInt (..), CSize (..), CUInt (..))
 import Foreign.ForeignPtr (FinalizerPtr)
 import Foreign.Ptr (Ptr)
 import GHC.Exts (ThreadId#)
+import Millrace.Internal.Constants (answerDone, answerNoLoop, answerPending, resultRetry, ticketStays)
 
 -- | An @mr_loop@.
 data Loop
@@ -92,17 +107,77 @@ data Loop
 data Capability
 
 -- | An @mr_buffer@.
-data LentBuffer
+data Buffer
 
 -- | An @mr_completion@.
 data Completion
 
+-- | Names an operation in flight: the loop, the slot and its generation.
+newtype Token = Token Word64
+  deriving (Eq, Ord)
+
+-- | The token of an operation that the calling thread waits for, and whether the thread stays on its capability.
+newtype Ticket = Ticket Word64
+
+-- | The operation of a ticket.
+tokenOf :: Ticket -> Token
+tokenOf (Ticket ticket) = Token (ticket .&. (ticketStays - 1))
+{-# INLINE tokenOf #-}
+
+-- | A result as the core reports it: a count, an address or a descriptor, or a negative @errno@.
+newtype Value = Value Int64
+
+-- | How an operation has ended, with what its result means.
+data Ended r
+  = -- | The operation must be submitted again: something has arrived by another way ('Millrace.Internal.Handle.retryWaiting').
+    Retry
+  | Failed !Errno
+  | Ended r
+
+-- | What a result means. The function is applied to results that are no errors.
+ended :: (Int64 -> r) -> Value -> Ended r
+ended meaning (Value value)
+  | value >= 0 = Ended (meaning value)
+  | value == resultRetry = Retry
+  | otherwise = Failed (Errno (fromIntegral (negate value)))
+{-# INLINE ended #-}
+
+-- | What 'c_submit' and 'c_reserve' return: see @capability.h@.
+newtype Packed = Packed Int64
+
+-- | What has become of a request.
+data Submission
+  = Pending !Ticket
+  | Completed !Value
+  | -- | This capability has no loop yet. Nothing was submitted.
+    NoLoop
+  | -- | This capability is switched off. Nothing was submitted.
+    Disabled
+
+-- | What 'c_submit' returned.
+submission :: Packed -> Submission
+submission (Packed word)
+  | tag == answerDone = Completed (Value (word `unsafeShiftR` 2))
+  | tag == answerPending = Pending (Ticket (fromIntegral (word `unsafeShiftR` 2)))
+  | tag == answerNoLoop = NoLoop
+  | otherwise = Disabled
+  where
+    tag = word .&. 3
+{-# INLINE submission #-}
+
+-- | What 'c_reserve' returned: a token where 'c_submit' has a result.
+reservation :: Packed -> Either Submission (Ended Token)
+reservation packed = case submission packed of
+  Completed value -> Right (ended (Token . fromIntegral) value)
+  other -> Left other
+{-# INLINE reservation #-}
+
 -- safe: a loop takes a millisecond.
 foreign import ccall safe "mrh_create_group" c_create_group :: CInt -> CUInt -> IO CInt
 
-foreign import ccall unsafe "mrh_has_group" c_has_group :: IO CInt
+foreign import ccall unsafe "mrh_has_group" c_has_group :: IO CBool
 
-foreign import ccall unsafe "mrh_can_adopt" c_can_adopt :: IO CInt
+foreign import ccall unsafe "mrh_can_adopt" c_can_adopt :: IO CBool
 
 foreign import ccall unsafe "mrh_backend" c_backend :: IO CInt
 
@@ -123,7 +198,7 @@ foreign import ccall unsafe "mrh_attach" c_attach :: Ptr Loop -> CUInt -> Ptr Ca
 foreign import ccall unsafe "mrh_check_layout"
   c_check_layout :: ThreadId# -> Ptr Capability -> CUInt -> IO ()
 
-foreign import ccall unsafe "mrh_knows_layout" c_knows_layout :: IO CInt
+foreign import ccall unsafe "mrh_knows_layout" c_knows_layout :: IO CBool
 
 foreign import ccall unsafe "mrh_poll" c_poll :: Ptr Loop -> Ptr Completion -> CInt -> IO CInt
 
@@ -139,7 +214,7 @@ foreign import ccall unsafe "mr_loop_counters" c_counters :: Ptr Loop -> Ptr Wor
 
 foreign import ccall unsafe "mrh_adopt" c_adopt :: CInt -> IO Int64
 
-foreign import ccall unsafe "mrh_is_open" c_is_open :: Word64 -> IO CInt
+foreign import ccall unsafe "mrh_is_open" c_is_open :: Word64 -> IO CBool
 
 foreign import ccall unsafe "mrh_hold" c_hold :: Word64 -> IO CInt
 
@@ -147,31 +222,37 @@ foreign import ccall unsafe "mrh_let_go" c_let_go :: Word64 -> IO ()
 
 foreign import ccall unsafe "mrh_set_deadline" c_set_deadline :: Word64 -> CInt -> Word64 -> IO CInt
 
-foreign import ccall unsafe "mrh_recall" c_recall :: Word64 -> IO ()
+foreign import ccall unsafe "mrh_retry_waiting" c_retry_waiting :: Word64 -> IO ()
 
 foreign import ccall unsafe "mrh_submit"
   c_submit ::
-    CInt -> CUInt -> Word64 -> Ptr a -> Word64 -> Word64 -> CInt -> Word64 -> IO Int64
+    CInt -> CUInt -> Word64 -> Ptr () -> Word64 -> Word64 -> CInt -> Word64 -> IO Packed
 
 foreign import ccall unsafe "mr_is_error_of_file" c_is_error_of_file :: Int64 -> CInt
 
-foreign import ccall unsafe "mrh_reserve" c_reserve :: CInt -> IO Int64
+foreign import ccall unsafe "mrh_reserve" c_reserve :: CInt -> IO Packed
 
-foreign import ccall unsafe "mrh_start" c_start :: Word64 -> CInt -> Word64 -> IO ()
+foreign import ccall unsafe "mrh_start" c_start :: Token -> CInt -> Word64 -> IO ()
 
-foreign import ccall unsafe "mrh_cancel" c_cancel :: Word64 -> IO ()
+foreign import ccall unsafe "mrh_cancel" c_cancel :: Token -> IO ()
 
-foreign import ccall unsafe "mrh_release" c_release :: Word64 -> IO ()
+foreign import ccall unsafe "mrh_release" c_release :: Token -> IO ()
 
-foreign import ccall unsafe "mrh_lend" c_lend :: IO (Ptr LentBuffer)
+foreign import ccall unsafe "mrh_end_wait" c_end_wait :: Ticket -> IO ()
 
-foreign import ccall unsafe "mrh_give_back" c_give_back :: Ptr LentBuffer -> IO ()
+foreign import ccall unsafe "mrh_end_receive" c_end_receive :: Ticket -> Ptr Buffer -> Ptr Word8 -> IO ()
 
-foreign import ccall unsafe "mrh_start_after" c_start_after :: Word64 -> Int64 -> IO ()
+foreign import ccall unsafe "mrh_take_bytes" c_take_bytes :: Ptr Buffer -> Ptr Word8 -> IO ()
 
-foreign import ccall unsafe "mrh_move_after" c_move_after :: Word64 -> Int64 -> IO ()
+foreign import ccall unsafe "mrh_borrow" c_borrow :: IO (Ptr Buffer)
 
-foreign import ccall unsafe "mrh_stop" c_stop :: Word64 -> IO CInt
+foreign import ccall unsafe "mrh_give_back" c_give_back :: Ptr Buffer -> IO ()
+
+foreign import ccall unsafe "mrh_start_after" c_start_after :: Token -> Int64 -> IO ()
+
+foreign import ccall unsafe "mrh_move_after" c_move_after :: Token -> Int64 -> IO ()
+
+foreign import ccall unsafe "mrh_stop" c_stop :: Token -> IO CBool
 
 foreign import ccall unsafe "mrh_deadline_after" c_deadline_after :: Int64 -> IO Word64
 

@@ -2,13 +2,13 @@
 module Millrace.Internal.Handle
   ( Handle (..),
     descriptorOf,
-    recall,
+    retryWaiting,
   )
 where
 
 import Data.Word (Word64)
 import Foreign.C.Types (CInt)
-import Millrace.Internal.Foreign (c_recall)
+import Millrace.Internal.Foreign (c_retry_waiting)
 
 -- | A descriptor together with its generation: a handle never means a later descriptor with the same number.
 --
@@ -25,6 +25,7 @@ instance Show Handle where
 descriptorOf :: Handle -> CInt
 descriptorOf (Handle handle) = fromIntegral handle
 
--- | Has everybody begin anew who waits to receive or to accept ('Millrace.Internal.Park.performOnce'). Does not block.
-recall :: Handle -> IO ()
-recall (Handle handle) = c_recall handle
+-- | Ends every operation on the handle that waits to receive or to accept with 'Millrace.Internal.Foreign.Retry', so that its
+-- thread looks at what is kept and submits it again. Does not block.
+retryWaiting :: Handle -> IO ()
+retryWaiting (Handle handle) = c_retry_waiting handle

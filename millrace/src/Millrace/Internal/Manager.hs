@@ -56,7 +56,7 @@ import Data.Either (fromRight)
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef, writeIORef)
 import Data.Int (Int64)
 import Data.List (find, intercalate)
-import Data.Maybe (fromMaybe, isJust)
+import Data.Maybe (fromMaybe)
 import Data.Primitive.Array (Array, arrayFromList, indexArray, sizeofArray)
 import Data.Word (Word64)
 import Foreign.C.Error (Errno (..), errnoToIOError)
@@ -184,8 +184,10 @@ ensureManagers = withGroup $ do
   startFrom (sizeofArray existing) count
   where
     startFrom number count = when (number < count) $ do
-      started <- startManager number
-      when started (startFrom (number + 1) count)
+      start <- startManager number
+      case start of
+        Started -> startFrom (number + 1) count
+        NotStarted -> return ()
 
 -- One at a time, masked, with the group of this process.
 withGroup :: IO a -> IO a
@@ -232,8 +234,14 @@ byEnvironment = maybe "the first backend that works" named . mfilter (not . null
 explain :: CInt -> String
 explain result = show (errnoToIOError "" (Errno (negate result)) Nothing Nothing)
 
--- False if the capability is switched off. Uninterruptible: whoever came next would start another one.
-startManager :: Int -> IO Bool
+-- What has become of a manager that was to be started.
+data Start
+  = Started
+  | -- The capability is switched off.
+    NotStarted
+
+-- Uninterruptible: whoever came next would start another one.
+startManager :: Int -> IO Start
 startManager number = do
   outcome <- newEmptyMVar
   void $
@@ -244,7 +252,7 @@ startManager number = do
         completions <- mallocBytes (completionsPerPoll * completionSize)
         runManager manager completions
   begun <- uninterruptibleMask_ (takeMVar outcome)
-  either (throwIO :: SomeException -> IO Bool) (return . isJust) begun
+  either (throwIO :: SomeException -> IO Start) (return . maybe NotStarted (const Started)) begun
 
 beginManager :: Int -> IO (Maybe Manager)
 beginManager number = do
@@ -274,7 +282,8 @@ checkLayout capability number = do
   c_check_layout self capability (fromIntegral number)
 
 newManager :: Ptr Loop -> Int -> IO Manager
-newManager loop number = Manager loop <$> newSlotTable completionsPerPoll <*> newTimerTable <*> newCallbackQueue <*> newAgenda <*> pure number
+newManager loop number =
+  Manager loop <$> newSlotTable completionsPerPoll <*> newTimerTable <*> newCallbackQueue <*> newAgenda <*> pure number
 
 createLoop :: IO (Ptr Loop)
 createLoop = alloca $ \result -> do
@@ -285,8 +294,8 @@ createLoop = alloca $ \result -> do
 completionsPerPoll :: Int
 completionsPerPoll = 256
 
--- Fewer are most likely in the cache, and have nothing to wait for each other.
-fewCompletions :: CInt
+-- Of fewer completions the memory is most likely in the cache, and there are no cache misses to overlap.
+fewCompletions :: Int
 fewCompletions = 4
 
 -- | Poll, wake what ended, let it run; sleep only when two polls in a row found nothing. The first empty poll is
@@ -295,55 +304,44 @@ fewCompletions = 4
 runManager :: Manager -> Ptr Completion -> IO ()
 runManager manager completions = busy
   where
-    loop = managerLoop manager
     agenda = managerAgenda manager
-    busy = do
-      workOff agenda
-      count <- pollAll manager completions
-      if count < 0
-        then moveHome manager completions
-        else do
-          isCalling <- attendCallbacks manager
-          yield
-          if count > 0 || isCalling then busy else idle
-    idle = do
-      workOff agenda
-      count <- pollAll manager completions
-      if count < 0
-        then moveHome manager completions
-        else
-          if count > 0
-            then yield >> busy
-            else do
-              isFree <- mayRest agenda
-              if isFree then sleep else busy
+    busy = polled $ \count -> do
+      callbacks <- attendCallbacks manager
+      yield
+      case callbacks of
+        NoneWait | count == 0 -> idle
+        _ -> busy
+    idle = polled $ \count -> if count > 0 then yield >> busy else mayRest agenda >>= \isFree -> if isFree then sleep else busy
+    polled continue = workOff agenda >> pollAll manager completions >>= maybe goHome continue
     sleep = do
-      maySleep <- c_prepare_wait loop
-      when (maySleep > 0) $ c_wait loop
+      permission <- c_prepare_wait (managerLoop manager)
+      when (permission > 0) $ c_wait (managerLoop manager)
       rise agenda
-      if maySleep < 0 then moveHome manager completions else busy
+      if permission == notOwner then goHome else busy
+    goHome = moveHome manager completions
 
 -- | Delivers all there is before the next 'yield': with a million threads in the run queue, one batch a round takes for
--- ever. Returns the size of the last batch that was not empty, or less than 0 when the calling thread must not act for the
--- loop.
-pollAll :: Manager -> Ptr Completion -> IO CInt
+-- ever. Returns the size of the last batch that was not empty. 'Nothing': the calling thread must not act for the loop.
+pollAll :: Manager -> Ptr Completion -> IO (Maybe Int)
 pollAll manager completions = pollAfter 0
   where
     pollAfter before = do
-      count <- c_poll (managerLoop manager) completions (fromIntegral completionsPerPoll)
-      when (count >= fewCompletions) $ fetchWaiters (managerSlots manager) (fromIntegral count) (slotAt completions)
-      deliver manager completions (fromIntegral count) >>= enqueue (managerCallbacks manager)
-      if fromIntegral count == completionsPerPoll then pollAfter count else return (if count == 0 then before else count)
+      answer <- c_poll (managerLoop manager) completions (fromIntegral completionsPerPoll)
+      if answer == notOwner then return Nothing else deliverAll before (fromIntegral answer)
+    deliverAll before count = do
+      when (count >= fewCompletions) $ fetchWaiters (managerSlots manager) count (slotAt completions)
+      deliver manager completions count >>= enqueue (managerCallbacks manager)
+      if count == completionsPerPoll then pollAfter count else return (Just (if count == 0 then before else count))
 
--- Less than 0 for a timer.
-slotAt :: Ptr Completion -> Int -> IO Int
+-- The slot of a completion, unless it is that of a timer.
+slotAt :: Ptr Completion -> Int -> IO (Maybe Int)
 slotAt completions i = do
-  token <- peekByteOff completions (i * completionSize + completionToken)
-  return $! if isTimer token then -1 else numberOf token
+  token <- Token <$> peekByteOff completions (i * completionSize + completionToken)
+  return (if isTimer token then Nothing else Just (numberOf token))
 {-# INLINE slotAt #-}
 
--- | Sees to it that callbacks that are due are run; 'True' if some wait still.
-attendCallbacks :: Manager -> IO Bool
+-- | Sees to it that callbacks that are due are run.
+attendCallbacks :: Manager -> IO WaitingCallbacks
 attendCallbacks = attend . managerCallbacks
 {-# INLINE attendCallbacks #-}
 
@@ -375,28 +373,29 @@ deliver manager completions count = go 0 []
       | i >= count = return due
       | otherwise = do
         let offset = i * completionSize
-        token <- peekByteOff completions (offset + completionToken)
-        result <- peekByteOff completions (offset + completionResult)
+        token <- Token <$> peekByteOff completions (offset + completionToken)
+        value <- Value <$> peekByteOff completions (offset + completionResult)
         if isTimer token
-          then deliverTimer manager token result due >>= go (i + 1)
+          then deliverTimer manager token value due >>= go (i + 1)
           else do
             userData <- peekByteOff completions (offset + completionUserData) :: IO Word64
-            deliverOperation manager token result (userData .&. callbackFlag /= 0)
+            if userData .&. callbackFlag == 0 then wakeThread manager token value else runCallback manager token value
             go (i + 1) due
 
-deliverOperation :: Manager -> Word64 -> Int64 -> Bool -> IO ()
-deliverOperation manager token result isCallback
-  | isCallback = do
-    callback <- takeCallback (managerSlots manager) (numberOf token)
-    c_release token
-    callback result `catch` ignore
-  | otherwise = do
-    place <- parkingPlace (managerSlots manager) (numberOf token)
-    void (tryPutMVar place result)
+wakeThread :: Manager -> Token -> Value -> IO ()
+wakeThread manager token value = do
+  place <- parkingPlace (managerSlots manager) (numberOf token)
+  void (tryPutMVar place value)
 
--- A negative result: it was stopped from another capability.
-deliverTimer :: Manager -> Word64 -> Int64 -> [IO ()] -> IO [IO ()]
-deliverTimer manager token result due = do
+runCallback :: Manager -> Token -> Value -> IO ()
+runCallback manager token value = do
+  callback <- takeCallback (managerSlots manager) (numberOf token)
+  c_release token
+  callback value `catch` ignore
+
+-- A timer that was stopped from another capability has failed.
+deliverTimer :: Manager -> Token -> Value -> [IO ()] -> IO [IO ()]
+deliverTimer manager token (Value result) due = do
   action <- takeAction (managerTimers manager) (numberOf token)
   c_release token
   case action of
@@ -410,25 +409,25 @@ ignore :: SomeException -> IO ()
 ignore _ = return ()
 
 -- | Does a token name a timer (not a slot)? See @token.h@.
-isTimer :: Word64 -> Bool
-isTimer token = token .&. 1 /= 0
+isTimer :: Token -> Bool
+isTimer (Token token) = token .&. 1 /= 0
 
 -- | The number of the slot or the timer inside a token.
-numberOf :: Word64 -> Int
-numberOf token = fromIntegral (token `unsafeShiftR` 1 .&. 0xffffff)
+numberOf :: Token -> Int
+numberOf (Token token) = fromIntegral (token `unsafeShiftR` 1 .&. 0xffffff)
 {-# INLINE numberOf #-}
 
 -- | The tables of the loop that a token belongs to.
-slotTableOf :: Word64 -> IO SlotTable
+slotTableOf :: Token -> IO SlotTable
 slotTableOf token = managerSlots <$> managerOf token
 {-# INLINE slotTableOf #-}
 
-timerTableOf :: Word64 -> IO TimerTable
+timerTableOf :: Token -> IO TimerTable
 timerTableOf token = managerTimers <$> managerOf token
 {-# INLINE timerTableOf #-}
 
-managerOf :: Word64 -> IO Manager
-managerOf token = do
+managerOf :: Token -> IO Manager
+managerOf (Token token) = do
   all' <- readIORef managers
   return $! indexArray all' (fromIntegral (token `unsafeShiftR` 50))
 {-# INLINE managerOf #-}

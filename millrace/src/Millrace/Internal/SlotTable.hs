@@ -1,7 +1,7 @@
 {-# LANGUAGE MagicHash #-}
 {-# LANGUAGE UnliftedFFITypes #-}
 
--- | What a manager knows of each slot of its loop: where a thread parks for it, and what to run instead.
+-- | What a manager keeps for each slot of its loop: where a thread parks, or which callback to run.
 --
 -- Must not know: operations.
 module Millrace.Internal.SlotTable
@@ -18,19 +18,19 @@ where
 import Control.Concurrent.MVar (MVar, newEmptyMVar)
 import Control.Monad (replicateM, when)
 import Control.Monad.Primitive (RealWorld)
-import Data.Int (Int64)
 import Data.Primitive.Array (Array, MutableArray (..), arrayFromList, indexArray, newArray, readArray, writeArray)
 import Foreign.C.Types (CInt (..))
 import GHC.Exts (MutableArray#)
 import Millrace.Internal.Chunks
+import Millrace.Internal.Foreign (Value)
 
--- | What a manager runs when an operation ends, given its result. It must not block and must not throw.
-type Callback = Int64 -> IO ()
+-- | What a manager runs when an operation ends, with its result. It must not block and must not throw.
+type Callback = Value -> IO ()
 
-data Slots = Slots !(Array (MVar Int64)) !(MutableArray RealWorld Callback)
+data Slots = Slots !(Array (MVar Value)) !(MutableArray RealWorld Callback)
 
 -- With room for the places of one batch of completions.
-data SlotTable = SlotTable {-# UNPACK #-} !(Chunks Slots) {-# UNPACK #-} !(MutableArray RealWorld (MVar Int64))
+data SlotTable = SlotTable {-# UNPACK #-} !(Chunks Slots) {-# UNPACK #-} !(MutableArray RealWorld (MVar Value))
 
 -- | For batches of at most so many completions.
 newSlotTable :: Int -> IO SlotTable
@@ -47,7 +47,7 @@ noCallback :: Callback
 noCallback _ = return ()
 
 -- | Where the thread that owns the slot's operation takes its result. Empty whenever the slot is free.
-parkingPlace :: SlotTable -> Int -> IO (MVar Int64)
+parkingPlace :: SlotTable -> Int -> IO (MVar Value)
 parkingPlace (SlotTable chunks _) slot = do
   Slots places _ <- chunkFor chunks slot
   return $! indexArray places (within slot)
@@ -67,10 +67,10 @@ takeCallback (SlotTable chunks _) slot = do
   writeArray callbacks (within slot) noCallback
   return callback
 
--- | Asks for the memory that waking threads takes, for so many completions at once. The function tells the slot of each
--- by its number, or less than 0 if it has none. Slots are given out again before there are new ones: with a single chunk
--- few threads have ever waited, and what they need is in the cache.
-fetchWaiters :: SlotTable -> Int -> (Int -> IO Int) -> IO ()
+-- | Fetches the memory that waking threads needs into the cache, for so many completions at once. The function returns the slot
+-- of each completion by its number, or 'Nothing' for a timer. Slots are used again before there are new ones. So with a single
+-- chunk few threads have ever waited, and what they need is in the cache.
+fetchWaiters :: SlotTable -> Int -> (Int -> IO (Maybe Int)) -> IO ()
 fetchWaiters table@(SlotTable chunks batch@(MutableArray places)) count slotOf = do
   chunksSoFar <- chunkCount chunks
   when (chunksSoFar > 1) $ gather 0 0 >>= c_fetchWaiters places . fromIntegral
@@ -78,14 +78,14 @@ fetchWaiters table@(SlotTable chunks batch@(MutableArray places)) count slotOf =
     gather i gathered
       | i >= count = return gathered
       | otherwise = do
-        slot <- slotOf i
-        if slot < 0
-          then gather (i + 1) gathered
-          else do
+        found <- slotOf i
+        case found of
+          Nothing -> gather (i + 1) gathered
+          Just slot -> do
             parkingPlace table slot >>= writeArray batch gathered
             gather (i + 1) (gathered + 1 :: Int)
 {-# INLINE fetchWaiters #-}
 
 -- No collection comes between looking at an array and following what is in it.
 foreign import ccall unsafe "mrh_fetch_waiters"
-  c_fetchWaiters :: MutableArray# RealWorld (MVar Int64) -> CInt -> IO ()
+  c_fetchWaiters :: MutableArray# RealWorld (MVar Value) -> CInt -> IO ()

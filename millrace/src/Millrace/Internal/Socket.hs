@@ -1,4 +1,4 @@
--- | The socket type, and the calls that set a socket up; nothing here waits.
+-- | The socket type, what a socket keeps for its next receive, and the calls that set a socket up. Only 'keptOr' waits.
 module Millrace.Internal.Socket
   ( Socket (..),
     Kept (..),
@@ -12,6 +12,7 @@ module Millrace.Internal.Socket
     keepsBytes,
     keepsAnything,
     keepConnection,
+    Keeping (..),
     takeKept,
     keptOr,
     lookAgain,
@@ -36,7 +37,6 @@ import Control.Monad (unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
-import Data.Int (Int64)
 import Data.Maybe (isJust, isNothing)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), eBADF, eINTR, eNAMETOOLONG, eNOMEM, eTIMEDOUT, errnoToIOError, getErrno)
@@ -49,8 +49,8 @@ import Foreign.Storable (peek, sizeOf)
 import GHC.IO.Exception (IOErrorType (InvalidArgument))
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
-import Millrace.Internal.Handle (recall)
-import Millrace.Internal.Park (Request, performOnce)
+import Millrace.Internal.Handle (retryWaiting)
+import Millrace.Internal.Park (Hooks (..), Request (..), performOnce)
 import Millrace.Operation (Handle, adopt, descriptorOf, failure, isOpen, whileOpen)
 import Network.Socket (SockAddr (..), SocketOption (..), SocketType (..))
 import Network.Socket.Address (peekSocketAddress, pokeSocketAddress, sizeOfSocketAddress)
@@ -70,19 +70,20 @@ instance Eq Socket where
 instance Show Socket where
   showsPrec _ (Socket handle _) = showString "<socket: " . shows (descriptorOf handle) . showChar '>'
 
--- | What arrived for a thread that had been interrupted meanwhile, and waits for the next one who asks.
+-- | What arrived for a thread that had been interrupted meanwhile. The next receive or accept takes it.
 data Kept
   = KeptNothing
-  | -- | bytes, then the error that ended the stream; 0: none
-    KeptStream !ByteString !Int64
-  | -- | of a socket that is no stream; the next one first
+  | -- | Bytes, and then perhaps the error that ended the stream. Not both are empty.
+    KeptStream !ByteString !(Maybe Errno)
+  | -- | Of a socket that is not a stream. The next one is first.
     KeptMessages [Message]
-  | -- | the next one first
+  | -- | The next one is first.
     KeptConnections [(Socket, SockAddr)]
-  | -- | the socket is closed, and keeps nothing any more
+  | -- | The socket is closed, and keeps nothing any more.
     KeptClosed
 
--- | Who has sent it is not known if it was received without asking, on a socket without a peer.
+-- | A message, and its sender. The sender of a message that 'Millrace.Socket.ByteString.recv' received is not known on a
+-- socket without a peer.
 data Message = Message !ByteString !(Maybe SockAddr)
 
 newSocketFrom :: CInt -> IO Socket
@@ -92,11 +93,11 @@ newSocketFrom descriptor = Socket <$> adopt descriptor <*> newIORef KeptNothing
 describe :: Socket -> String
 describe = show
 
--- | Gives back what a receive has returned: the next one begins with it.
+-- | Keeps what a receive has returned: the next one begins with it.
 keepBytes :: Socket -> ByteString -> IO ()
 keepBytes s = keepBytesFrom (peerOf s) s
 
--- | The same, with a way to tell who has sent it if it is a message.
+-- | The same, with an action that finds the sender if it is a message.
 keepBytesFrom :: IO (Maybe SockAddr) -> Socket -> ByteString -> IO ()
 keepBytesFrom findSender s bytes = do
   hasBoundaries <- carriesMessages s
@@ -104,35 +105,35 @@ keepBytesFrom findSender s bytes = do
     then findSender >>= keep s . beforeMessages . Message bytes
     else unless (ByteString.null bytes) $ keep s beforeStream
   where
-    beforeStream KeptNothing = KeptStream bytes 0
+    beforeStream KeptNothing = KeptStream bytes Nothing
     beforeStream (KeptStream later end) = KeptStream (bytes <> later) end
     beforeStream other = other
     beforeMessages message KeptNothing = KeptMessages [message]
     beforeMessages message (KeptMessages others) = KeptMessages (message : others)
     beforeMessages _ other = other
 
--- | Gives back the error by which a receive has ended. The system tells of the end of a connection once, and of the end of
--- the stream ever after: who came next would take what was cut off for complete.
-keepError :: Socket -> Int64 -> IO ()
+-- | Keeps the error by which a receive has ended. The system reports a broken connection once, and after that the end of
+-- the stream: the next receive would take a stream that was cut off for a complete one.
+keepError :: Socket -> Errno -> IO ()
 keepError s problem = do
   hasBoundaries <- carriesMessages s
   isConnections <- if hasBoundaries then return False else endsConnection
   when isConnections $ keep s after
   where
     endsConnection
-      | negate problem `elem` map codeOf [eBADF, eNOMEM] || problem `elem` [cancelled, recalled] = return False
-      | negate problem == codeOf eTIMEDOUT = isNothing <$> peerOf s -- else it was a deadline
+      | problem `elem` [eBADF, eNOMEM, Errno cancelled] = return False
+      | problem == eTIMEDOUT = isNothing <$> peerOf s -- else it was a deadline
       | otherwise = return True
-    after KeptNothing = KeptStream ByteString.empty problem
-    after (KeptStream earlier 0) = KeptStream earlier problem
+    after KeptNothing = KeptStream ByteString.empty (Just problem)
+    after (KeptStream earlier Nothing) = KeptStream earlier (Just problem)
     after other = other
-    codeOf (Errno code) = fromIntegral code
 
--- Somebody may be waiting for what is kept now: see 'keptOr'.
+-- A thread may be waiting for what is kept now: see 'keptOr'.
 keep :: Socket -> (Kept -> Kept) -> IO ()
-keep (Socket handle ref) before = atomicModifyIORef' ref (\kept -> (before kept, ())) >> recall handle
+keep (Socket handle ref) before = atomicModifyIORef' ref (\kept -> (before kept, ())) >> retryWaiting handle
 
--- | Is it no stream? Asked only where something is kept or very much sent: a socket that is accepted need not pay for it.
+-- | Is the socket one of messages rather than a stream? This takes a system call, so ask only when something is kept or much
+-- is sent.
 carriesMessages :: Socket -> IO Bool
 carriesMessages (Socket handle _) = alloca $ \kind -> with (fromIntegral (sizeOf (0 :: CInt))) $ \size -> do
   result <- whileOpen handle $ \descriptor -> c_getsockopt descriptor level name kind size
@@ -146,13 +147,13 @@ peerOf (Socket handle _) = withAddressPlace $ \place size -> do
   result <- whileOpen handle $ \descriptor -> c_getpeername descriptor place size
   if result == Just 0 then Just <$> (peek size >>= addressFrom place) else return Nothing
 
--- | Room for an address that a call tells, and for its length.
+-- | Memory for an address that a call returns, and for its length.
 withAddressPlace :: (Ptr Word8 -> Ptr CUInt -> IO a) -> IO a
 withAddressPlace use = allocaBytes addressSize $ \address -> do
   fillBytes address 0 addressSize
   with (fromIntegral addressLength) (use (address `plusPtr` addressStorage))
 
--- | Will the next receive begin with something that was given back?
+-- | Will the next receive return something that is kept?
 keepsBytes :: Socket -> IO Bool
 keepsBytes (Socket _ ref) =
   readIORef ref >>= \kept -> return $ case kept of
@@ -161,7 +162,7 @@ keepsBytes (Socket _ ref) =
     _ -> False
 {-# INLINE keepsBytes #-}
 
--- | Does it keep anything at all that was given back?
+-- | Is anything kept: bytes, messages or connections?
 keepsAnything :: Socket -> IO Bool
 keepsAnything (Socket _ ref) =
   readIORef ref >>= \kept -> return $ case kept of
@@ -169,18 +170,25 @@ keepsAnything (Socket _ ref) =
     KeptClosed -> False
     _ -> True
 
--- | Gives back a connection: the next accept returns it. 'False': the socket is closed, and the connection is still the
--- caller's.
-keepConnection :: Socket -> (Socket, SockAddr) -> IO Bool
-keepConnection (Socket handle ref) connection = do
-  isKept <- atomicModifyIORef' ref before
-  isKept <$ when isKept (recall handle)
-  where
-    before KeptNothing = (KeptConnections [connection], True)
-    before (KeptConnections others) = (KeptConnections (connection : others), True)
-    before other = (other, False)
+-- | What has become of a connection that was to be kept.
+data Keeping
+  = IsKept
+  | -- | The socket is closed. The connection is still the caller's.
+    NotKept
 
--- | Looks at what is kept and leaves what the function returns first. Costs one read when nothing is kept.
+-- | Keeps a connection: the next accept returns it.
+keepConnection :: Socket -> (Socket, SockAddr) -> IO Keeping
+keepConnection (Socket handle ref) connection = do
+  keeping <- atomicModifyIORef' ref before
+  case keeping of
+    IsKept -> IsKept <$ retryWaiting handle
+    NotKept -> return NotKept
+  where
+    before KeptNothing = (KeptConnections [connection], IsKept)
+    before (KeptConnections others) = (KeptConnections (connection : others), IsKept)
+    before other = (other, NotKept)
+
+-- | Looks at what is kept, and leaves what the function returns first. Costs one read when nothing is kept.
 takeKept :: Socket -> (Kept -> (Kept, a)) -> a -> IO a
 takeKept (Socket _ ref) split nothing = do
   kept <- readIORef ref
@@ -189,29 +197,38 @@ takeKept (Socket _ ref) split nothing = do
     _ -> atomicModifyIORef' ref split
 {-# INLINE takeKept #-}
 
--- | What the function finds among what is kept, or else the result of a receive. What is kept while that waits, this thread
--- or another one that waits gets: who keeps something has all of them look, and who begins to wait looks once more, for the
--- other may have come in between. To be called masked.
-keptOr ::
-  Socket -> (Kept -> (Kept, Maybe k)) -> (k -> IO a) -> (Int64 -> IO ()) -> Request b -> (Int64 -> IO a) -> IO a
-keptOr s split useKept keepLate what useResult = look
+-- | @keptOr s split useKept keep what useEnd@ uses what @split@ finds among what is kept. If it finds nothing, it performs the
+-- operation @what@ and uses how that ended.
+--
+-- This thread, or another one that waits, also gets what is kept while the operation waits: whoever keeps something makes all
+-- that wait look again ('retryWaiting'), and a thread that begins to wait looks once more, because something may have been kept
+-- in between. To be called masked.
+keptOr :: Socket -> (Kept -> (Kept, Maybe k)) -> (k -> IO a) -> (Either Errno r -> IO ()) -> Request r -> (Either Errno r -> IO a) -> IO a
+keptOr s split useKept keepEnd what useEnd = look
   where
     look = takeKept s split Nothing >>= maybe receive useKept
     receive = do
-      result <- performOnce (return ()) (lookAgain s split) keepLate what
-      if result == recalled then look else useResult result
+      value <- performOnce (Hooks (return ()) (lookAgain s split) keepValue) what
+      case ended (requestMeaning what) value of
+        Retry -> look
+        Failed code -> useEnd (Left code)
+        Ended result -> useEnd (Right result)
+    keepValue value = case ended (requestMeaning what) value of
+      Retry -> return ()
+      Failed code -> keepEnd (Left code)
+      Ended result -> keepEnd (Right result)
 {-# INLINE keptOr #-}
 
--- | To be done when a receive has begun to wait.
+-- | To be done when a receive has begun to wait: see 'keptOr'.
 lookAgain :: Socket -> (Kept -> (Kept, Maybe k)) -> IO ()
 lookAgain (Socket handle ref) split =
   readIORef ref >>= \kept -> case kept of
     KeptNothing -> return ()
-    _ -> when (isJust (snd (split kept))) (recall handle)
+    _ -> when (isJust (snd (split kept))) (retryWaiting handle)
 {-# INLINE lookAgain #-}
 
--- | A call on the socket's descriptor, for a function of this name: throws its errors, and one for a closed socket. What
--- is said of the socket besides is the third argument. The call must not wait.
+-- | @onDescriptor attempted s detail call@ makes a call with the socket's descriptor. Throws the call's errors, and one for a
+-- closed socket; they name the function @attempted@, the socket, and then @detail@. The call must not wait.
 onDescriptor :: String -> Socket -> String -> (CInt -> IO CInt) -> IO CInt
 onDescriptor attempted s detail call = callWhileOpen attempted s (callOn attempted (describe s ++ detail) . call)
 
@@ -226,11 +243,9 @@ openDescriptor attempted s@(Socket handle _) = do
   if open then return (descriptorOf handle) else isClosed attempted s
 
 isClosed :: String -> Socket -> IO a
-isClosed attempted s = throwIO (failure attempted (describe s) closed)
-  where
-    closed = let Errno code = eBADF in negate (fromIntegral code)
+isClosed attempted s = throwIO (failure attempted (describe s) eBADF)
 
--- | Repeats a call that a signal interrupted, and throws what else it fails with.
+-- | Repeats a call that a signal interrupted, and throws any other error.
 callOn :: String -> String -> IO CInt -> IO CInt
 callOn attempted object call = do
   result <- call
@@ -242,19 +257,18 @@ callOn attempted object call = do
         then callOn attempted object call
         else throwIO (errnoToIOError attempted code Nothing (Just object))
 
--- | An address in memory, and its size, for a function of this name that is going to do something with it to the socket.
--- The network package would end a program that names a Unix socket for which there is no room (@error@).
+-- | @withAddress attempted s address use@ gives @use@ the address in memory, and its size. Throws if the path of a Unix socket
+-- is too long, where the network package would call 'error'.
 withAddress :: String -> Socket -> SockAddr -> (Ptr SockAddr -> Int -> IO a) -> IO a
 withAddress attempted s address use
-  | isTooLong address = throwIO (failure attempted (describe s ++ " to " ++ show address) nameTooLong)
+  | isTooLong address = throwIO (failure attempted (describe s ++ " to " ++ show address) eNAMETOOLONG)
   | otherwise = allocaBytes size $ \pointer -> do
     pokeSocketAddress pointer address
     use pointer size
   where
     size = sizeOfSocketAddress address
-    nameTooLong = let Errno code = eNAMETOOLONG in negate (fromIntegral code)
 
--- An address that has a path is as large as there can be.
+-- The size of an address with a path is always that of the longest one.
 isTooLong :: SockAddr -> Bool
 isTooLong address = case address of
   SockAddrUnix path -> not (null (drop (sizeOfSocketAddress (SockAddrUnix "") - pathOffset) path))
@@ -264,33 +278,33 @@ isTooLong address = case address of
 pathOffset :: Int
 pathOffset = 2
 
--- | The address at a place, of so many bytes. The network package reads the name of a Unix socket up to the first NUL, which is
--- the first character of an abstract one (unix(7)).
+-- | The address at a place, of so many bytes. The network package reads the name of a Unix socket up to the first NUL. An
+-- abstract name begins with one (unix(7)), so it is read here.
 addressFrom :: Ptr Word8 -> CUInt -> IO SockAddr
 addressFrom place size =
   peekSocketAddress (castPtr place) >>= \address -> case address of
     SockAddrUnix "" -> SockAddrUnix . abstractName <$> peekArray (fromIntegral size - pathOffset) (place `plusPtr` pathOffset)
     _ -> return address
 
--- | Some systems tell room for a name where there is none.
+-- | Some systems return room for a name where there is none.
 abstractName :: [Word8] -> String
 abstractName bytes
   | all (== 0) bytes = ""
   | otherwise = map (toEnum . fromIntegral) bytes
 
--- | Makes a descriptor that came from elsewhere what every socket of ours is: non-blocking, and closed by exec.
+-- | Makes a descriptor that came from elsewhere non-blocking and closed by exec, as all our sockets are.
 makeOurs :: CInt -> IO ()
 makeOurs descriptor =
   void $ callOn "Millrace.Socket.fromDescriptor" ("descriptor " ++ show descriptor) (c_make_ours descriptor)
 
--- | An end of stream and an empty buffer would look the same.
+-- | Refuses to receive into an empty buffer: the result would look like the end of the stream.
 checkSize :: String -> Socket -> Int -> IO ()
 checkSize attempted s size
   | size > 0 = return ()
   | otherwise = refuseSize attempted s "be positive" size
 {-# INLINE checkSize #-}
 
--- | A negative size is a very large one to the system, which would send what lies behind the buffer.
+-- | Refuses a negative size. The system would take it for a very large one, and send what lies behind the buffer.
 checkNotNegative :: String -> Socket -> Int -> IO ()
 checkNotNegative attempted s size
   | size >= 0 = return ()
@@ -305,29 +319,29 @@ refuseSize attempted s wanted size =
     )
 {-# NOINLINE refuseSize #-}
 
--- | At most so many of the bytes that are kept, or the next message, cut off after so many; or the error that is due.
-firstBytes :: Int -> Kept -> (Kept, Maybe (Either Int64 ByteString))
-firstBytes size (KeptStream bytes end)
-  | ByteString.null bytes = (KeptNothing, Just (Left end))
-  | otherwise = let (first, rest) = ByteString.splitAt size bytes in (stream rest end, Just (Right first))
-firstBytes size (KeptMessages (Message bytes _ : others)) = (messages others, Just (Right (ByteString.take size bytes)))
-firstBytes _ other = (other, Nothing)
+-- | At most so many of the bytes that are kept; or the next message, cut off after so many bytes; or the error that is due.
+firstBytes :: Int -> Kept -> (Kept, Maybe (Either Errno ByteString))
+firstBytes size kept = case kept of
+  KeptStream bytes (Just code) | ByteString.null bytes -> (KeptNothing, Just (Left code))
+  KeptStream bytes end -> let (first, rest) = ByteString.splitAt size bytes in (stream rest end, Just (Right first))
+  KeptMessages (Message bytes _ : others) -> (messages others, Just (Right (ByteString.take size bytes)))
+  _ -> (kept, Nothing)
 
--- | The next message of which the sender is known, cut off after so many bytes. The others are left to 'firstBytes'. Of a
--- stream what that returns.
-firstMessage :: Int -> Kept -> (Kept, Maybe (Either Int64 (ByteString, Maybe SockAddr)))
+-- | The next message whose sender is known, cut off after so many bytes. The others are left to 'firstBytes'. Of a stream, what
+-- 'firstBytes' returns.
+firstMessage :: Int -> Kept -> (Kept, Maybe (Either Errno (ByteString, Maybe SockAddr)))
 firstMessage size kept@(KeptMessages ones) = case break hasSender ones of
   (earlier, Message bytes sender : later) -> (messages (earlier ++ later), Just (Right (ByteString.take size bytes, sender)))
   _ -> (kept, Nothing)
   where
     hasSender (Message _ sender) = isJust sender
-firstMessage size kept = let (left, first) = firstBytes size kept in (left, fmap ofNobody <$> first)
+firstMessage size kept = let (left, first) = firstBytes size kept in (left, fmap withoutSender <$> first)
   where
-    ofNobody bytes = (bytes, Nothing)
+    withoutSender bytes = (bytes, Nothing)
 
-stream :: ByteString -> Int64 -> Kept
+stream :: ByteString -> Maybe Errno -> Kept
 stream bytes end
-  | ByteString.null bytes && end == 0 = KeptNothing
+  | ByteString.null bytes && isNothing end = KeptNothing
   | otherwise = KeptStream bytes end
 
 messages :: [Message] -> Kept

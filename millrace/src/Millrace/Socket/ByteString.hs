@@ -60,9 +60,9 @@ import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (pokeByteOff)
-import Millrace.Deadline (Deadline, noDeadline)
+import Millrace.Deadline (Deadline, TimeLimit, noDeadline)
+import Millrace.Internal.Borrowed
 import Millrace.Internal.Constants
-import Millrace.Internal.Lent
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Socket
 import Millrace.Operation
@@ -80,19 +80,16 @@ recv = recvBefore noDeadline
 recvBefore :: Deadline -> Socket -> Int -> IO ByteString
 recvBefore !deadline s !size =
   handOver (keepBytes s) $
-    if size <= lentSize
-      then receiveLent "Millrace.Socket.ByteString.recv" (before deadline) s size $ \buffer count ->
-        if count == 0
-          then return ByteString.empty
-          else ByteString.packCStringLen (castPtr (lentBytes buffer), count) <* giveBack buffer
-      else recvLarge deadline s size
+    if size <= borrowedSize then receiveBytes function (before deadline) s size else recvLarge function deadline s size
+  where
+    function = "Millrace.Socket.ByteString.recv"
 
--- More than a lent buffer holds: into memory of its own.
-recvLarge :: Deadline -> Socket -> Int -> IO ByteString
-recvLarge deadline s size = do
+-- More than a borrowed buffer holds: into memory of its own.
+recvLarge :: String -> Deadline -> Socket -> Int -> IO ByteString
+recvLarge function deadline s size = do
   place <- mallocByteString size
-  count <- withForeignPtr place $ \buffer -> recvMasked "Millrace.Socket.ByteString.recv" deadline s buffer size
-  -- What stays behind of a half-empty buffer would stay as long as the bytes do.
+  count <- withForeignPtr place $ \buffer -> recvMasked function deadline s buffer size
+  -- Copied, because the whole buffer would stay in memory as long as the bytes do.
   return $! if count == size then fromForeignPtr place 0 count else ByteString.copy (fromForeignPtr place 0 count)
 
 -- | Receives into a buffer; returns how many bytes, 0 at the end of the stream.
@@ -110,14 +107,14 @@ recvBufBefore !deadline s !buffer !size =
   handOver (keepReceived s buffer) $
     recvMasked "Millrace.Socket.ByteString.recvBuf" deadline s buffer size
 
--- Masked; what comes too late for the caller is kept.
+-- To be called masked. What comes too late for the caller is kept.
 recvMasked :: String -> Deadline -> Socket -> Ptr Word8 -> Int -> IO Int
 recvMasked attempted deadline s@(Socket handle _) buffer size = do
   checkSize attempted s size
-  keptOr s (firstBytes size) (either counted copyOut) keepLate (before deadline (recvRequest handle buffer size)) counted
+  keptOr s (firstBytes size) (either (counted . Left) copyOut) keepLate (before deadline (recvRequest handle buffer size)) counted
   where
-    counted result = fromIntegral <$> throwIfFailed attempted (describe s) result
-    keepLate result = if result < 0 then keepError s result else keepReceived s buffer (fromIntegral result)
+    counted = throwIfFailed attempted (describe s)
+    keepLate = either (keepError s) (keepReceived s buffer)
     copyOut bytes = unsafeUseAsCStringLen bytes $ \(source, count) -> count <$ memcpy buffer (castPtr source) count
 
 keepReceived :: Socket -> Ptr Word8 -> Int -> IO ()
@@ -168,8 +165,7 @@ sendBufBefore = sendPart "Millrace.Socket.ByteString.sendBuf"
 sendPart :: String -> Deadline -> Socket -> Ptr Word8 -> Int -> IO Int
 sendPart attempted deadline s@(Socket handle _) buffer size = do
   checkNotNegative attempted s size
-  sent <- perform (before deadline (sendRequest False handle buffer size)) >>= throwIfFailed attempted (describe s)
-  return $! fromIntegral sent
+  perform (before deadline (partial (sendRequest handle buffer size))) >>= throwIfFailed attempted (describe s)
 
 -- | 'sendAll' from a buffer.
 --
@@ -185,16 +181,15 @@ sendAllBufBefore :: Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
 sendAllBufBefore deadline = sendAllLimited "Millrace.Socket.ByteString.sendAllBuf" (before deadline)
 {-# INLINE sendAllBufBefore #-}
 
--- | 'sendAllBuf' that gives up when a part of 256 KiB has not gone so many microseconds after it first had to wait; 0:
--- never; negative: at once. Each part has that time to itself. Cheaper than 'sendAllBufBefore', because the clock is read only
--- if the system takes no more.
+-- | 'sendAllBuf' that gives up when a part of 256 KiB has to wait longer than this. Each part may wait that long. Cheaper than
+-- 'sendAllBufBefore', because the clock is read only if the system takes no more.
 --
 -- @since 0.1.0
-sendAllBufWithin :: Int -> Socket -> Ptr Word8 -> Int -> IO ()
-sendAllBufWithin micros = sendAllLimited "Millrace.Socket.ByteString.sendAllBufWithin" (within micros)
+sendAllBufWithin :: TimeLimit -> Socket -> Ptr Word8 -> Int -> IO ()
+sendAllBufWithin limit = sendAllLimited "Millrace.Socket.ByteString.sendAllBufWithin" (within limit)
 {-# INLINE sendAllBufWithin #-}
 
-sendAllLimited :: String -> (Request Word8 -> Request Word8) -> Socket -> Ptr Word8 -> Int -> IO ()
+sendAllLimited :: String -> (Request Int -> Request Int) -> Socket -> Ptr Word8 -> Int -> IO ()
 sendAllLimited attempted limit s@(Socket handle _) whole total
   | total <= bytesPerOperation = inParts whole total
   | otherwise = do
@@ -208,7 +203,7 @@ sendAllLimited attempted limit s@(Socket handle _) whole total
         sendOne buffer bytesPerOperation
         inParts (buffer `plusPtr` bytesPerOperation) (size - bytesPerOperation)
     sendOne buffer size =
-      perform (limit (sendRequest True handle buffer size)) >>= void . throwIfFailed attempted (describe s)
+      perform (limit (sendRequest handle buffer size)) >>= void . throwIfFailed attempted (describe s)
 
 -- | One operation may move all its bytes within one call that holds off the garbage collector.
 bytesPerOperation :: Int

@@ -43,7 +43,7 @@ import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Ptr (castPtr)
 import Foreign.Storable (peek, poke)
 import Millrace.Deadline (Deadline, noDeadline)
-import Millrace.Internal.Attempt (attempt, attemptOnce, rest)
+import Millrace.Internal.Attempt (attempt, attemptOnce, pauseAfter)
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign (c_ended, c_has_error, c_receive_from, c_send_to)
 import Millrace.Internal.Park (handOver)
@@ -94,7 +94,7 @@ recvFromBefore !deadline s@(Socket handle _) !size = handOver giveBack $ do
     -- What is in the queue of errors counts as something to read for ever, and only others than us can take it.
     waitAfter failures = do
       isInVain <- if failures < 2 then return False else holds c_has_error
-      when isInVain $ rest function s "" deadline failures
+      when isInVain $ pauseAfter function s "" deadline failures
       keptOr s message useKept (\_ -> return ()) (before deadline (waitReadableRequest handle)) $ \result ->
         throwIfFailed function (describe s) result >> receiveNow (failures + 1)
     holds ask = (/= 0) <$> onDescriptor function s "" ask

@@ -48,12 +48,13 @@ sendFileBefore deadline s@(Socket handle _) file offset count = go 0
       | sent >= count = return sent
       | otherwise = do
         moved <- perform (before deadline (sendFileRequest handle file (offset + sent) (count - sent)))
-        if moved < 0 then blame moved else if moved == 0 then return sent else go (sent + moved)
-    blame result = do
-      isFile <- if problem == eBADF then isOpen handle else return (isErrorOfFile problem)
-      throwIO (failure "Millrace.Socket.File.sendFile" (if isFile then "file descriptor " ++ show file else describe s) result)
-      where
-        problem = Errno (fromIntegral (negate result))
+        case moved of
+          Left code -> blame code
+          Right 0 -> return sent
+          Right part -> go (sent + fromIntegral part)
+    blame code = do
+      isFile <- if code == eBADF then isOpen handle else return (isErrorOfFile code)
+      throwIO (failure "Millrace.Socket.File.sendFile" (if isFile then "file descriptor " ++ show file else describe s) code)
 
 -- | Whether sending a file ('sendFile', 'sendFileRequest') failed because the file could not be read. False if the
 -- connection failed, or if it could be either (@EBADF@, @ENOMEM@).

@@ -2,7 +2,7 @@
 -- One connection: its transport, the memory it works in, and the moving of bytes between the two under time limits. Must
 -- not know: requests, responses.
 --
--- A connection that waits for a request has no memory but a few words. When bytes arrive it holds two lent buffers until
+-- A connection that waits for a request has no memory but a few words. When bytes arrive it holds two borrowed buffers until
 -- it waits again: the input, and the /arena/, which has the registers, the state of the C parsers and the output. Both
 -- are the ones that were given back last, by this connection or another one, and so are still in the cache.
 --
@@ -136,7 +136,7 @@ data Connection = Connection
 -- Where in 'connectionPlaces' a word is.
 newtype Place = Place Int
 
--- The address of the arena, 0: the connection waits; and that of the lent input buffer, 0: there is none, or the input
+-- The address of the arena, 0: the connection waits; and that of the borrowed input buffer, 0: there is none, or the input
 -- has outgrown it.
 arenaPlace, inputPlace :: Place
 arenaPlace = Place 0
@@ -430,15 +430,14 @@ beginWork connection =
   receiveFirst (connectionTransport connection) (idleMicros (connectionLimits connection)) (startWork connection)
 
 -- Masked, for the buffer's sake.
-startWork :: Connection -> Lent -> Int -> IO Int
-startWork connection input count
-  | count == 0 = return 0
-  | otherwise = do
-    place <- borrow `onException` giveBack input
-    writePlace connection inputPlace (address (lentBytes input))
-    writePlace connection arenaPlace (address (lentBytes place))
-    layOut connection (lentBytes input) count
-    return count
+startWork :: Connection -> Received -> IO Int
+startWork _ EndOfStream = return 0
+startWork connection (Received input count) = do
+  place <- borrow `onException` giveBack input
+  writePlace connection inputPlace (address (borrowedBytes input))
+  writePlace connection arenaPlace (address (borrowedBytes place))
+  layOut connection (borrowedBytes input) count
+  return count
 
 -- | 'flushOutput', 'endWork' and 'beginWork' with one wake-up for all three, if the socket takes the output at once. If not,
 -- the result is -1, and the connection still works: what has not gone is in the output, and the input is empty.
@@ -460,9 +459,11 @@ exchange connection end = mask_ $ do
   sendThenReceive
     (connectionTransport connection)
     (idleMicros (connectionLimits connection))
-    (Outgoing (lentAt (pointer place)) (outputOffset connection) end)
-    (keepRemaining connection place end)
-    (startWork connection)
+    (Slice (borrowedAt (pointer place)) (outputOffset connection) end)
+    (continue place)
+  where
+    continue place (NotSent sent) = keepRemaining connection place end sent
+    continue _ (Sent received) = startWork connection received
 
 -- The arena is ours again; the input is not, and nothing is to be given back for it.
 keepRemaining :: Connection -> Int -> Int -> Int -> IO Int
@@ -479,11 +480,11 @@ keepRemaining connection place end sent = do
 layOut :: Connection -> Ptr Word8 -> Int -> IO ()
 layOut connection input count = do
   writeAddress connection inputAddress input
-  writeRegister connection inputCapacity lentSize
+  writeRegister connection inputCapacity borrowedSize
   writeRegister connection inputStart 0
   writeRegister connection inputStop count
   inArena connection (outputOffset connection) >>= writeAddress connection outputAddress
-  writeRegister connection outputSize (lentSize - outputOffset connection)
+  writeRegister connection outputSize (borrowedSize - outputOffset connection)
   setOutputEnd connection 0
   writeRegister connection earlySent 0
   writeRegister connection sendsRegister 0
@@ -504,13 +505,13 @@ endWork connection = mask_ $ do
     releaseInput connection
     releaseOutput connection
     writePlace connection arenaPlace 0
-    giveBack (lentAt (pointer place))
+    giveBack (borrowedAt (pointer place))
 
--- The input is lent, or has outgrown that.
+-- The input is in a borrowed buffer, or has outgrown that.
 releaseInput :: Connection -> IO ()
 releaseInput connection = do
-  lent <- readPlace connection inputPlace
-  if lent /= 0 then giveBack (lentAt (pointer lent)) else readAddress connection inputAddress >>= free
+  borrowed <- readPlace connection inputPlace
+  if borrowed /= 0 then giveBack (borrowedAt (pointer borrowed)) else readAddress connection inputAddress >>= free
 
 -- The output is a part of the arena, or has outgrown it.
 releaseOutput :: Connection -> IO ()

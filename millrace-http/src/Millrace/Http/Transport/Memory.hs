@@ -175,12 +175,12 @@ receiveFrom link size isLate = do
 
 receiveFirstFrom :: Link -> STM Bool -> IO Received
 receiveFirstFrom link isLate = do
-  bytes <- receiveFrom link lentSize isLate
+  bytes <- receiveFrom link borrowedSize isLate
   if B.null bytes
     then return EndOfStream
     else do
       buffer <- borrow
-      copyTo (lentBytes buffer) bytes
+      copyTo (borrowedBytes buffer) bytes
       return (Received buffer (B.length bytes))
 
 receiveIntoFrom :: Link -> Ptr Word8 -> Int -> STM Bool -> IO Int

@@ -10,6 +10,7 @@ module Millrace.Http.Transport.Plain
     hasEnded,
     awaitInput,
     ignoringErrors,
+    timeLimit,
   )
 where
 
@@ -17,11 +18,12 @@ import Control.Exception (IOException, catch)
 import Control.Monad (void)
 import Data.Int (Int64)
 import Data.Word (Word8)
-import Foreign.C.Error (Errno (..), eTIMEDOUT)
+import Foreign.C.Error (eTIMEDOUT)
 import Foreign.C.Types (CInt (..))
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, castPtr)
 import Foreign.Storable (pokeElemOff)
+import qualified Millrace.Deadline as Deadline
 import Millrace.Http.Transport.Attempt
 import Millrace.Operation
 import Millrace.Socket (Socket, socketHandle)
@@ -29,7 +31,7 @@ import qualified Millrace.Socket as Socket
 
 -- | Sends some bytes of a piece.
 attemptSend :: Socket -> Following -> TimeLimit -> Piece -> IO Attempt
-attemptSend socket following limit (Piece bytes count) = attempt limit (marked (sendRequest False (socketHandle socket) bytes count))
+attemptSend socket following limit (Piece bytes count) = attempt limit (marked (partial (sendRequest (socketHandle socket) bytes count)))
   where
     marked = case following of
       NothingFollows -> id
@@ -56,20 +58,19 @@ pokeElement vector index (Piece base size) = do
 attemptSendFile :: Socket -> TimeLimit -> FileSlice -> IO Attempt
 attemptSendFile socket limit (FileSlice file offset count) = attempt limit (sendFileRequest (socketHandle socket) file offset count)
 
-attempt :: TimeLimit -> Request a -> IO Attempt
-attempt limit request = outcome <$> perform (limited request)
+attempt :: TimeLimit -> Request Int -> IO Attempt
+attempt limit request = either failed Moved <$> perform (limited request)
   where
     limited = case limit of
-      Within micros -> within micros
+      Within micros -> within (timeLimit micros)
       Before deadline -> before deadline
-    outcome result
-      | result >= 0 = Moved (fromIntegral result)
-      | result == timedOut = TimedOut
-      | otherwise = Failed (Errno (fromIntegral (negate result)))
+    failed code = if code == eTIMEDOUT then TimedOut else Failed code
 {-# INLINE attempt #-}
 
-timedOut :: Int64
-timedOut = let Errno number = eTIMEDOUT in negate (fromIntegral number)
+-- | So many microseconds of waiting; 0 means for ever.
+timeLimit :: Int -> Deadline.TimeLimit
+timeLimit micros = if micros == 0 then Deadline.noTimeLimit else Deadline.microseconds micros
+{-# INLINE timeLimit #-}
 
 foreign import ccall unsafe "http_socket_queued"
   c_queued :: CInt -> IO Int64

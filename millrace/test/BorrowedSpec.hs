@@ -1,5 +1,5 @@
--- | Receiving into buffers that the loop lends.
-module LentSpec (spec) where
+-- | Receiving into borrowed buffers.
+module BorrowedSpec (spec) where
 
 import Control.Concurrent (yield)
 import Control.Exception (catch, evaluate, finally, throwIO)
@@ -11,38 +11,38 @@ import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (castPtr, plusPtr)
 import Millrace.Deadline
 import Millrace.Socket
+import Millrace.Socket.Borrowed
 import Millrace.Socket.ByteString
-import Millrace.Socket.Lent
 import Millrace.Timer (timeout)
 import Scenario (scenarioPasses)
 import Support
 import Test.Hspec
 
 spec :: Spec
-spec = describe "lent buffers" $ do
-  it "hold what has arrived, and are lent again" $
+spec = describe "borrowed buffers" $ do
+  it "hold what has arrived, and are used again" $
     withTcpPair $ \from to -> replicateM_ 1000 $ do
       sendAll from (Char8.pack "hello")
-      receive to lentSize `shouldReturn` Char8.pack "hello"
+      receive to borrowedSize `shouldReturn` Char8.pack "hello"
   it "are bounded by the size that was asked for" $
     withTcpPair $ \from to -> do
       sendAll from (Char8.pack "abcdef")
       receive to 4 `shouldReturn` Char8.pack "abcd"
       receive to 4 `shouldReturn` Char8.pack "ef"
-  it "are not lent at the end of the stream" $
+  it "are not there at the end of the stream" $
     withTcpPair $ \from to -> do
       shutdown from ShutdownSend
-      recvLent noDeadline to lentSize (\_ count -> return count) `shouldReturn` 0
-      recvLent noDeadline to lentSize (\buffer count -> count <$ giveBack buffer) `shouldReturn` 0
+      recvBorrowed noDeadline to borrowedSize isEnd `shouldReturn` True
+      recvBorrowed noDeadline to borrowedSize isEnd `shouldReturn` True
   it "give up at a deadline and after a time, and lose nothing" $
     withTcpPair $ \from to -> do
       soon <- deadlineAfter 5000
-      recvLent soon to lentSize (\_ _ -> return ()) `shouldThrow` isDeadlineError
-      recvLentWithin 5000 to lentSize (\_ _ -> return ()) `shouldThrow` isDeadlineError
-      recvLentWithin (-1) to lentSize (\_ _ -> return ()) `shouldThrow` isDeadlineError
-      recvLentWithin minBound to lentSize (\_ _ -> return ()) `shouldThrow` isDeadlineError
+      recvBorrowed soon to borrowedSize isEnd `shouldThrow` isDeadlineError
+      recvBorrowedWithin (microseconds 5000) to borrowedSize isEnd `shouldThrow` isDeadlineError
+      recvBorrowedWithin (microseconds 0) to borrowedSize isEnd `shouldThrow` isDeadlineError
+      recvBorrowedWithin (microseconds minBound) to borrowedSize isEnd `shouldThrow` isDeadlineError
       sendAll from (Char8.pack "later")
-      receive to lentSize `shouldReturn` Char8.pack "later"
+      receive to borrowedSize `shouldReturn` Char8.pack "later"
   it "bring what was kept from an interrupted receive, in order" $
     withTcpPair $ \from to -> do
       let total = 20000 :: Int
@@ -52,8 +52,8 @@ spec = describe "lent buffers" $ do
       ByteString.unpack bytes `shouldBe` [fromIntegral (number `mod` 256) | number <- [1 .. total]]
   it "are sent, given back, and filled with the answer" $
     withTcpPair $ \peer here -> replicateM_ 1000 $ do
-      job <- start (askOnce here 10000 (Char8.pack "question"))
-      receive peer lentSize `shouldReturn` Char8.pack "question"
+      job <- start (askOnce here (microseconds 10000) (Char8.pack "question"))
+      receive peer borrowedSize `shouldReturn` Char8.pack "question"
       sendAll peer (Char8.pack "answer")
       finish job `shouldReturn` Right (Char8.pack "answer")
   it "stay the caller's when the socket does not take them all at once" $
@@ -61,27 +61,27 @@ spec = describe "lent buffers" $ do
       sent <- fillUp here 0
       sendAll peer (Char8.pack "waits")
       drained <- start (ByteString.length <$> recvExactly peer (sent + 4))
-      receive here lentSize `shouldReturn` Char8.pack "waits"
+      receive here borrowedSize `shouldReturn` Char8.pack "waits"
       sendAll here (Char8.pack "rest")
       finish drained `shouldReturn` sent + 4
   it "send and then receive under a deadline, and interrupted, and nothing is lost" $
     withTcpPair $ \peer here -> do
-      askOnce here 5000 (Char8.pack "a") `shouldThrow` isDeadlineError
-      timeout 5000 (askOnce here 0 (Char8.pack "b")) `shouldReturn` Nothing
+      askOnce here (microseconds 5000) (Char8.pack "a") `shouldThrow` isDeadlineError
+      timeout 5000 (askOnce here noTimeLimit (Char8.pack "b")) `shouldReturn` Nothing
       recvExactly peer 2 `shouldReturn` Char8.pack "ab"
       sendAll peer (Char8.pack "later")
-      receive here lentSize `shouldReturn` Char8.pack "later"
+      receive here borrowedSize `shouldReturn` Char8.pack "later"
   it "lose and repeat nothing when it is interrupted at any moment" $
     withTcpPair $ \peer here -> do
       echo <- start (echoAll peer)
       answers <- forM [1 .. 5000 :: Int] $ \number ->
         let question = Char8.singleton (toEnum (number `mod` 128))
             ask = do
-              outcome <- timeout (1 + number * 7919 `mod` 60) (askOnce here 0 question)
+              outcome <- timeout (1 + number * 7919 `mod` 60) (askOnce here noTimeLimit question)
               case outcome of
                 Just (Right answer) -> return [answer]
                 -- Bytes that came before the interruption are kept.
-                Just (Left sent) -> require (sent == 0) "a byte fits" >> (:) <$> receive here lentSize <*> ask
+                Just (Left sent) -> require (sent == 0) "a byte fits" >> (:) <$> receive here borrowedSize <*> ask
                 Nothing -> return []
          in ByteString.concat <$> ask
       shutdown here ShutdownSend
@@ -108,19 +108,15 @@ collect total from = ByteString.concat . reverse <$> go (0 :: Int) 0 []
             go (attempt + 1) (count + ByteString.length bytes) (bytes : pieces)
           Just bytes -> go (attempt + 1) (count + ByteString.length bytes) (bytes : pieces)
 
--- Sends bytes from a lent buffer and receives an answer, for at most so many microseconds.
-askOnce :: Socket -> Int -> ByteString -> IO (Either Int ByteString)
-askOnce s micros bytes = do
+-- Sends bytes from a borrowed buffer and receives an answer. If not all bytes go at once: how many have gone.
+askOnce :: Socket -> TimeLimit -> ByteString -> IO (Either Int ByteString)
+askOnce s limit bytes = do
   buffer <- borrow
-  ByteString.useAsCStringLen bytes $ \(source, count) -> copyBytes (lentBytes buffer `plusPtr` 7) (castPtr source) count
-  sendThenReceiveWithin
-    micros
-    s
-    buffer
-    7
-    (ByteString.length bytes)
-    (\sent -> Left sent <$ giveBack buffer)
-    (\answer count -> Right <$> (ByteString.packCStringLen (castPtr (lentBytes answer), count) >>= evaluate) `finally` giveBack answer)
+  ByteString.useAsCStringLen bytes $ \(source, count) -> copyBytes (borrowedBytes buffer `plusPtr` 7) (castPtr source) count
+  sendThenReceiveWithin limit s (Slice buffer 7 (ByteString.length bytes)) (answerOf buffer)
+  where
+    answerOf buffer (NotSent sent) = Left sent <$ giveBack buffer
+    answerOf _ (Sent received) = Right <$> bytesOf received
 
 recvExactly :: Socket -> Int -> IO ByteString
 recvExactly from count
@@ -137,7 +133,7 @@ echoAll s = do
 
 untilEnd :: Socket -> IO ByteString
 untilEnd s = do
-  bytes <- receive s lentSize
+  bytes <- receive s borrowedSize
   if ByteString.null bytes then return bytes else ByteString.append bytes <$> untilEnd s
 
 -- Sends until the socket takes no more. Returns how many bytes it took.
@@ -145,14 +141,24 @@ fillUp :: Socket -> Int -> IO Int
 fillUp s sent = do
   buffer <- borrow
   outcome <-
-    sendThenReceiveWithin 20000 s buffer 0 lentSize (\part -> Left part <$ giveBack buffer) (\_ _ -> return (Right ()))
+    sendThenReceiveWithin (microseconds 20000) s (Slice buffer 0 borrowedSize) (partOrAll buffer)
       `catch` \failure -> if isDeadlineError failure then return (Right ()) else throwIO failure
   case outcome of
-    Left part -> require (part < lentSize) "a part" >> return (sent + part)
-    Right () -> fillUp s (sent + lentSize)
+    Left part -> require (part < borrowedSize) "a part" >> return (sent + part)
+    Right () -> fillUp s (sent + borrowedSize)
+  where
+    partOrAll buffer outcome = case outcome of
+      NotSent part -> Left part <$ giveBack buffer
+      Sent _ -> return (Right ())
 
 receive :: Socket -> Int -> IO ByteString
-receive from size = recvLent noDeadline from size $ \buffer count ->
-  if count == 0
-    then return ByteString.empty
-    else (ByteString.packCStringLen (castPtr (lentBytes buffer), count) >>= evaluate) `finally` giveBack buffer
+receive from size = recvBorrowed noDeadline from size bytesOf
+
+bytesOf :: Received -> IO ByteString
+bytesOf EndOfStream = return ByteString.empty
+bytesOf (Received buffer count) =
+  (ByteString.packCStringLen (castPtr (borrowedBytes buffer), count) >>= evaluate) `finally` giveBack buffer
+
+isEnd :: Received -> IO Bool
+isEnd EndOfStream = return True
+isEnd (Received buffer _) = False <$ giveBack buffer

@@ -1,0 +1,67 @@
+{-# LANGUAGE BangPatterns #-}
+
+-- | Starting, moving and stopping the timers of the capability's loop.
+--
+-- A timer is reserved, gets its action, and is started, so it cannot fire before its action is there. The manager, when the timer
+-- has fired, or 'stopTimer' takes the action out again. Whichever does so releases the timer.
+--
+-- 'startTimer' and 'stopTimer' must be called masked: an exception between their steps would leave the timer to nobody. Once the
+-- timer is reserved no step can be interrupted. They do not mask themselves, because most callers are masked already, and looking
+-- at the masking state takes as long as arming.
+module Millrace.Internal.Timer
+  ( Timer (..),
+    startTimer,
+    moveTimer,
+    Stopping (..),
+    stopTimer,
+  )
+where
+
+import Millrace.Internal.Foreign
+import Millrace.Internal.Kind (kindTimeout)
+import Millrace.Internal.Manager
+import Millrace.Internal.Park (reserveToken)
+import Millrace.Internal.TimerTable
+
+-- | The token of a timer. It may be kept after the timer's end: it means another timer only after its record has been used
+-- 33.5 million times more.
+newtype Timer = Timer Token
+  deriving (Eq, Ord)
+
+-- | Starts a timer that performs its action after so many microseconds; zero or less: soon. Does not block. Throws
+-- when there is no memory for it. To be called masked.
+startTimer :: Int -> Action -> IO Timer
+startTimer !delayMicros action = do
+  -- evaluated first: it may throw, and nobody would have the token
+  token <- reserveToken kindTimeout
+  table <- timerTableOf token
+  setAction table (numberOf token) action
+  c_start_after token (fromIntegral delayMicros)
+  return (Timer token)
+{-# INLINE startTimer #-}
+
+-- | Moves it to so many microseconds from now, unless it has fired or was stopped.
+moveTimer :: Timer -> Int -> IO ()
+moveTimer (Timer token) delayMicros = c_move_after token (fromIntegral delayMicros)
+{-# INLINE moveTimer #-}
+
+-- | What has become of a timer that was to be stopped.
+data Stopping
+  = -- | Its action will not be performed.
+    Stopped
+  | -- | It has fired, or it belongs to another capability, which stops it in a moment unless it fires before.
+    MayFire
+  deriving (Eq)
+
+-- | Stops a timer. To be called masked.
+stopTimer :: Timer -> IO Stopping
+stopTimer (Timer token) = do
+  isStopped <- c_stop token
+  if isStopped == 0
+    then return MayFire
+    else do
+      table <- timerTableOf token
+      _ <- takeAction table (numberOf token)
+      c_release token
+      return Stopped
+{-# INLINE stopTimer #-}
