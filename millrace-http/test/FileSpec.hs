@@ -11,10 +11,12 @@ import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.CaseInsensitive as CI
 import Data.IORef
-import Data.Maybe (fromMaybe, isJust)
-import Data.Time (UTCTime (..), defaultTimeLocale, fromGregorian, parseTimeM)
+import Data.Maybe (fromMaybe)
+import Data.Time (UTCTime (..), fromGregorian)
 import Foreign.C (CInt (..), CString, Errno (..), eINVAL, withCString)
 import GHC.IO.Exception (IOException (..))
+import InMemory (answered, asReply, getting)
+import Millrace.Http.Date (currentSeconds, parseHttpDate)
 import Network.HTTP.Types
 import Network.Wai
 import Network.Wai.Handler.Millrace (defaultShouldDisplayException, setOnException)
@@ -46,9 +48,8 @@ spec = around withFiles $ do
         bytes `shouldSatisfy` B.isInfixOf "Content-Length: 3000000\r\n"
         bytes `shouldSatisfy` B.isSuffixOf "\r\n\r\n"
     it "keep another status of the application's, whatever the request asks for" $ \folder ->
-      withServer id (\_ respond -> respond (responseFile status404 [] (folder </> "small") Nothing)) $ \port -> do
-        bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\nConnection: close\r\n\r\n"
-        map (\reply -> (replyStatus reply, B.length (replyBody reply))) (parseReplies bytes) `shouldBe` [(404, 1000)]
+      decided (\_ respond -> respond (responseFile status404 [] (folder </> "small") Nothing)) methodGet "" [("Range", "bytes=0-1")] >>= \reply ->
+        (replyStatus reply, B.length (replyBody reply)) `shouldBe` (404, 1000)
   describe "a path that names a descriptor of the application's" $
     forM_ [("page", "to read", 0, 200), ("page", "to write", 1, 200), ("page", "to be found only", openToFind, 200), ("folder", "to read", 0, 404)] $ \(name, purpose, how, status) ->
       it (name ++ ", open " ++ purpose ++ ": it is that file, and stays open") $ \folder ->
@@ -117,10 +118,9 @@ spec = around withFiles $ do
   describe "a Last-Modified of the application's" $
     it "is the one that preconditions are about (RFC 9110, 13.1.3)" $ \folder -> do
       let application _ respond = respond (responseFile status200 [("Last-Modified", "Wed, 02 Jan 2019 00:00:00 GMT")] (folder </> "small") Nothing)
-          status port date = map replyStatus . parseReplies <$> exchange port (B.concat ["GET / HTTP/1.0\r\nIf-Modified-Since: ", date, "\r\n\r\n"])
-      withServer id application $ \port -> do
-        status port "Tue, 01 Jan 2019 00:00:00 GMT" `shouldReturn` [200]
-        status port "Wed, 02 Jan 2019 00:00:00 GMT" `shouldReturn` [304]
+          status date = replyStatus <$> decided application methodGet "" [("If-Modified-Since", date)]
+      status "Tue, 01 Jan 2019 00:00:00 GMT" `shouldReturn` 200
+      status "Wed, 02 Jan 2019 00:00:00 GMT" `shouldReturn` 304
   describe "ranges (RFC 9110, 14)" $ do
     forM_ satisfiable $ \(range, from, size) ->
       it (show range) $ \folder -> requesting folder "small" [("Range", range)] $ \reply -> do
@@ -146,16 +146,15 @@ spec = around withFiles $ do
       headerOf "content-range" reply `shouldBe` Nothing
     it "RFC 9110, 5.5: the type that the application gives to several cannot end its line" $ \folder -> do
       let application _ respond = respond (responseFile status200 [("Content-Type", "text/plain\r\nX-Injected: y")] (folder </> "small") Nothing)
-      withServer id application $ \port -> do
-        replies <- parseReplies <$> exchange port "GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1,500-502\r\nConnection: close\r\n\r\n"
-        map (B.isInfixOf "\r\nContent-Type: text/plain  X-Injected: y\r\nContent-Range: " . replyBody) replies `shouldBe` [True]
+      reply <- decided application methodGet "" [("Range", "bytes=0-1,500-502")]
+      replyBody reply `shouldSatisfy` B.isInfixOf "\r\nContent-Type: text/plain  X-Injected: y\r\nContent-Range: "
     it "several that are large arrive whole" $ \folder -> requesting folder "large" [("Range", "bytes=1-1000000,1500000-")] $ \reply ->
       map (`B.isInfixOf` replyBody reply) [B.take 1000000 (B.drop 1 (content 3000000)), B.drop 1500000 (content 3000000)] `shouldBe` [True, True]
     it "given twice are ignored" $ \folder -> requesting folder "small" [("Range", "bytes=0-1"), ("Range", "bytes=2-3")] $ \reply ->
       replyStatus reply `shouldBe` 200
-    it "14.2: of other methods are ignored" $ \folder -> withServer id (fileServer folder) $ \port -> do
-      bytes <- exchange port "POST /small HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\nConnection: close\r\n\r\n"
-      map (\reply -> (replyStatus reply, B.length (replyBody reply))) (parseReplies bytes) `shouldBe` [(200, 1000)]
+    it "14.2: of other methods are ignored" $ \folder -> do
+      reply <- decided (fileServer folder) methodPost "small" [("Range", "bytes=0-1")]
+      (replyStatus reply, B.length (replyBody reply)) `shouldBe` (200, 1000)
     forM_ ["lines=0-1", "bytes=", "bytes=-", "bytes=5-4", "bytes=a-b", "bytes 0-1", "bytes=--5"] $ \range ->
       it (show range ++ " is ignored") $ \folder -> requesting folder "small" [("Range", range)] $ \reply ->
         (replyStatus reply, B.length (replyBody reply)) `shouldBe` (200, 1000)
@@ -180,8 +179,8 @@ spec = around withFiles $ do
     it "RFC 9110, 8.8.2.1: a time in the future is not announced" $ \folder -> do
       setModificationTime (folder </> "small") (UTCTime (fromGregorian 2100 1 1) 0)
       requesting folder "small" [] $ \reply -> do
-        let date name = headerOf name reply >>= parseTimeM True defaultTimeLocale "%a, %d %b %Y %H:%M:%S GMT" . C8.unpack :: Maybe UTCTime
-        (date "last-modified", isJust (date "date")) `shouldSatisfy` \(announced, dated) -> dated && isJust announced && announced <= date "date"
+        now <- currentSeconds
+        (headerOf "last-modified" reply >>= parseHttpDate) `shouldSatisfy` maybe False (<= now)
     forM_ [-1, 0, 1] $ \second ->
       it ("RFC 9110, 8.8.2: a time that says nothing, " ++ show second ++ ", is not announced, and no date is compared with it") $ \folder -> do
         setModificationTime (folder </> "small") (UTCTime (fromGregorian 1970 1 1) second)
@@ -191,31 +190,27 @@ spec = around withFiles $ do
   describe "entity tags of the application's (RFC 9110, 13.1)" $
     forM_ tagged $ \(status, fields) ->
       it (show fields ++ ": " ++ show status) $ \folder ->
-        withServer id (\_ respond -> respond (responseFile status200 [("ETag", "\"tag\"")] (folder </> "small") Nothing)) $ \port -> do
-          bytes <- exchange port (B.concat (["GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"] ++ [B.concat [field, ": ", value, "\r\n"] | (field, value) <- fields] ++ ["\r\n"]))
-          map (\reply -> (replyStatus reply, headerOf "etag" reply)) (parseReplies bytes) `shouldBe` [(status, Just "\"tag\"")]
+        decided (\_ respond -> respond (responseFile status200 [("ETag", "\"tag\"")] (folder </> "small") Nothing)) methodGet "" fields >>= \reply ->
+          (replyStatus reply, headerOf "etag" reply) `shouldBe` (status, Just "\"tag\"")
   describe "an answer instead of a file says nothing of that one's body, nor that it may be kept (RFC 9111, 3)" $ do
     let given = [("content-type", "text/html"), ("content-encoding", "gzip"), ("content-length", "5"), ("cache-control", "max-age=60"), ("expires", "Thu, 01 Dec 2033 00:00:00 GMT"), ("etag", "\"one\""), ("vary", "X")]
-    forM_ [(416, "small", "Range: bytes=5000-", ["etag", "vary"]), (412, "small", "If-Match: \"other\"", ["etag", "vary"]), (404, "missing", "X: y", ["vary"])] $ \(status, name, field, kept) ->
+    forM_ [(416, "small", ("Range", "bytes=5000-"), ["etag", "vary"]), (412, "small", ("If-Match", "\"other\""), ["etag", "vary"]), (404, "missing", ("X", "y"), ["vary"])] $ \(status, name, field, kept) ->
       it (show status) $ \folder -> do
         let application _ respond = respond (responseFile status200 [(CI.mk key, value) | (key, value) <- given] (folder </> name) Nothing)
-        withServer id application $ \port -> do
-          bytes <- exchange port (B.concat ["GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n", field, "\r\n\r\n"])
-          map (\reply -> (replyStatus reply, [key | (key, value) <- replyFields reply, (key, value) `elem` given])) (parseReplies bytes) `shouldBe` [(status, kept)]
+        decided application methodGet "" [field] >>= \reply ->
+          (replyStatus reply, [key | (key, value) <- replyFields reply, (key, value) `elem` given]) `shouldBe` (status, kept)
   it "a 304 tells what caches need to update the file that they have, and nothing else of it (RFC 9110, 15.4.5)" $ \folder -> do
     let given = [("content-type", "text/html"), ("content-encoding", "gzip"), ("content-length", "5"), ("content-location", "/one"), ("cache-control", "max-age=60"), ("etag", "\"one\""), ("vary", "X")]
         application _ respond = respond (responseFile status200 [(CI.mk key, value) | (key, value) <- given] (folder </> "small") Nothing)
-    withServer id application $ \port -> do
-      bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIf-None-Match: \"one\"\r\n\r\n"
-      map (\reply -> (replyStatus reply, [key | (key, value) <- replyFields reply, (key, value) `elem` given])) (parseReplies bytes)
-        `shouldBe` [(304, ["content-location", "cache-control", "etag", "vary"])]
+    decided application methodGet "" [("If-None-Match", "\"one\"")] >>= \reply ->
+      (replyStatus reply, [key | (key, value) <- replyFields reply, (key, value) `elem` given])
+        `shouldBe` (304, ["content-location", "cache-control", "etag", "vary"])
   describe "conditional requests (RFC 9110, 13)" $ do
     forM_ [("If-Match", "*", 200), ("If-Match", "\"tag\"", 412), ("If-None-Match", "*", 304), ("If-None-Match", "\"tag\"", 200)] $ \(field, value, status) ->
       it ("13.1: " ++ show field ++ " " ++ show value ++ " of a file without a tag is a " ++ show status) $ \folder ->
         requesting folder "small" [(field, value)] $ \reply -> replyStatus reply `shouldBe` status
-    it "13.2.1: other methods have none" $ \folder -> withServer id (fileServer folder) $ \port -> do
-      bytes <- exchange port "POST /small HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\nConnection: close\r\n\r\n"
-      map replyStatus (parseReplies bytes) `shouldBe` [200]
+    it "13.2.1: other methods have none" $ \folder ->
+      replyStatus <$> decided (fileServer folder) methodPost "small" [("If-None-Match", "*")] `shouldReturn` 200
     forM_ [modified, "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994", "Mon, 07 Nov 1994 00:00:00 GMT"] $ \date ->
       it ("If-Modified-Since " ++ show date ++ " is a 304") $ \folder ->
         requesting folder "small" [("If-Modified-Since", date)] $ \reply -> replyStatus reply `shouldBe` 304
@@ -278,14 +273,13 @@ fileServer :: FilePath -> Application
 fileServer folder request respond =
   respond (responseFile status200 [] (folder </> C8.unpack (B.drop 1 (rawPathInfo request))) Nothing)
 
+-- Decided in memory, without bytes on a wire.
 requesting :: FilePath -> ByteString -> [(ByteString, ByteString)] -> (Reply -> IO a) -> IO a
-requesting folder name fields check = withServer id (fileServer folder) $ \port -> do
-  bytes <-
-    exchange port . B.concat $
-      ["GET /", name, " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"] ++ [B.concat [field, ": ", value, "\r\n"] | (field, value) <- fields] ++ ["\r\n"]
-  case parseReplies bytes of
-    [reply] -> check reply
-    replies -> fail ("expected one response, got " ++ show replies)
+requesting folder name fields check = decided (fileServer folder) methodGet name fields >>= check
+
+decided :: Application -> Method -> ByteString -> [(ByteString, ByteString)] -> IO Reply
+decided application method name fields =
+  answered application (getting [(CI.mk field, value) | (field, value) <- fields]) {requestMethod = method, rawPathInfo = B.append "/" name} >>= asReply
 
 withFiles :: (FilePath -> IO ()) -> IO ()
 withFiles use = withFolder $ \folder -> do

@@ -11,6 +11,7 @@ import qualified DateSpec
 import qualified EarlyFlushSpec
 import qualified EntityTagSpec
 import qualified EvictionSpec
+import qualified ExchangeSpec
 import qualified ExpectationSpec
 import qualified ExpiringSpec
 import qualified FaultSpec
@@ -56,6 +57,7 @@ specs = do
   EvictionSpec.spec
   ExpectationSpec.spec
   ConnectionSpec.spec
+  ExchangeSpec.spec
   ResponseSpec.spec
   FileSpec.spec
   RepresentationSpec.spec

@@ -2,11 +2,13 @@
 {-# LANGUAGE UnboxedTuples #-}
 
 -- |
--- One request and the means to answer it, whatever the protocol: HTTP\/1 implements this interface in
--- "Millrace.Http.Http1.Exchange". Must not know: protocols.
+-- One request and the means to answer it, for all protocols. "Millrace.Http.Http1.Exchange" implements this interface for HTTP\/1,
+-- "Millrace.Http.Exchange.Memory" for tests. Must not know: protocols.
 --
--- The operations are a record that is built once for a protocol. What they work on is the state of one request, of which a
--- connection may have many at a time. One thread at a time may use an exchange, except where an operation says otherwise.
+-- Each protocol builds its record of operations once. The operations work on the state of one request, and a connection may have
+-- many requests at a time. One thread at a time may use an exchange, except where an operation says otherwise.
+--
+-- Exposed for the package's own tests. Not covered by the version policy.
 module Millrace.Http.Exchange
   ( -- * Exchanges
     Exchange (..),
@@ -54,7 +56,7 @@ import Network.Wai (StreamingBody)
 -- | The operations of a protocol, and the request that they work on.
 data Exchange = forall request. Exchange !(Operations request) !request
 
--- | What a protocol can do for a request. The functions of this module have the same names and say what each does.
+-- | What a protocol can do for a request. The functions below have the same names and say what each one does.
 data Operations request = Operations
   { opClient :: request -> SockAddr,
     opIfServing :: request -> IO () -> IO (),
@@ -74,7 +76,7 @@ data Operations request = Operations
     opAwaitClientInput :: request -> IO ()
   }
 
--- | What is to be sent as the final response.
+-- | The final response, ready to be sent.
 data Plan
   = Plan !Status ResponseHeaders !Body
   | -- | The application speaks a protocol of its own with the client.
@@ -82,9 +84,9 @@ data Plan
 
 -- | Where the bytes of a body are.
 data Body
-  = -- | There is none, but the head may say how long it would be.
+  = -- | There is no body, but the head may say how long it would be.
     NoBody !AnnouncedLength
-  | -- | There is none, and the connection ends: the answer to CONNECT without a tunnel.
+  | -- | There is no body, and the connection ends: the answer to CONNECT without a tunnel.
     NoTunnel
   | BuilderBody Builder
   | FileBody !FileSlice
@@ -92,42 +94,43 @@ data Body
 
 -- | The Content-Length of a head without a body.
 data AnnouncedLength
-  = -- | What the fields say, if they do.
+  = -- | The length that the fields give, if they give one.
     AsGiven
   | Announced !Int
   | NotAnnounced
+  deriving (Eq, Show)
 
--- | A part of an open file. It stays open until it is sent.
+-- | A part of an open file. The file stays open until the part is sent.
 data FileSlice = FileSlice
-  { -- | For messages.
+  { -- | Only for messages.
     slicePath :: FilePath,
     sliceDescriptor :: !Int32,
     sliceOffset :: !Int64,
     sliceLength :: !Int64
   }
 
--- | What is given two actions: one receives bytes, the other one sends them.
+-- | A protocol of the application's. The first action receives bytes, the second one sends them.
 type RawBody = IO ByteString -> (ByteString -> IO ()) -> IO ()
 
--- | The thread that answers.
+-- | Which thread answers.
 data Answerer
-  = -- | The one that the application was called in.
+  = -- | The thread that the application was called in.
     OwnThread
   | OtherThread !Detached
 
--- | What the thread that the application was called in needs to know of another thread that answers.
+-- | What the thread that the application was called in must know about another thread that answers.
 data Detached = Detached
-  { -- | Empty while the other thread works on the exchange. Full while it runs code of the application, and in the end.
+  { -- | Empty while the other thread works on the exchange. Full while that thread runs code of the application, and at the end.
     detachedHold :: !(MVar ()),
     -- | Has the application returned?
     detachedIsPast :: !(IO Bool)
   }
 
--- | What became of taking an answer back.
+-- | Whether an answer could be taken back.
 data Retraction
-  = -- | Nothing of it was sent. The next one takes its place.
+  = -- | Nothing of the answer was sent. The next one takes its place.
     TakenBack
-  | -- | Some of it was sent, or is just being made.
+  | -- | Part of the answer was sent, or its application code still runs.
     AlreadySent
   deriving (Eq, Show)
 
@@ -140,65 +143,65 @@ ifServing :: Exchange -> IO () -> IO ()
 ifServing (Exchange operations request) action = call (opIfServing operations request action)
 {-# NOINLINE ifServing #-}
 
--- | Sends a 103 response with these fields at once. Does nothing if that would be too late, or if the version of the protocol has
--- no interim responses.
+-- | Sends a 103 response with these fields at once. Their names must be tokens, and their values harmless. Does nothing when the
+-- final response has begun, or if the version of the protocol has no interim responses.
 inform :: Exchange -> ResponseHeaders -> IO ()
 inform (Exchange operations request) fields = call (opInform operations request fields)
 {-# NOINLINE inform #-}
 
--- | To be called before an answer is planned. What was answered before goes out if that takes time.
+-- | Must be called before an answer is planned. If planning takes time, earlier answers go out meanwhile.
 prepare :: Exchange -> IO ()
 prepare (Exchange operations request) = call (opPrepare operations request)
 {-# NOINLINE prepare #-}
 
--- | Makes the final answer. Some of it may be sent later: as soon as this thread gives up the processor, or when the application
--- has returned. Parks while the client does not take what has to be sent. Throws 'Millrace.Http.Exception.InvalidResponse' for an
+-- | Makes the final answer. Part of it may be sent later: as soon as this thread gives up the processor, or when the application
+-- has returned. Parks while the client does not take the bytes that must be sent. Throws 'Millrace.Http.Exception.InvalidResponse' for an
 -- answer that cannot be sent.
 answer :: Exchange -> Answerer -> Plan -> IO ()
 answer (Exchange operations request) answerer plan = call (opAnswer operations request answerer plan)
 {-# NOINLINE answer #-}
 
--- | Takes back what was made of the answer so far.
+-- | Takes the answer back, if nothing of it was sent.
 takeBack :: Exchange -> IO Retraction
 takeBack (Exchange operations request) = call (opTakeBack operations request)
 {-# NOINLINE takeBack #-}
 
--- | What was answered and not sent yet goes out as soon as this thread gives up the processor. 'settle' ends that.
+-- | Arranges that answers that are not sent yet go out as soon as this thread gives up the processor. 'settle' ends that.
 sendSoon :: Exchange -> IO ()
 sendSoon (Exchange operations request) = call (opSendSoon operations request)
 {-# NOINLINE sendSoon #-}
 
--- | Calls off what 'sendSoon' has arranged, or waits until it is done.
+-- | Cancels what 'sendSoon' has arranged, or waits until it is done.
 settle :: Exchange -> IO ()
 settle (Exchange operations request) = call (opSettle operations request)
 {-# NOINLINE settle #-}
 
--- | Sends what was answered and not sent yet.
+-- | Sends the answers that are not sent yet.
 flush :: Exchange -> IO ()
 flush (Exchange operations request) = call (opFlush operations request)
 {-# NOINLINE flush #-}
 
--- | Bytes of the body of the last answer that were sent or are going to be. 'Nothing' if it has none.
+-- | How many bytes of the last answer's body were sent or are going to be. 'Nothing' if it has no body.
 bodyBytes :: Exchange -> IO (Maybe Int)
 bodyBytes (Exchange operations request) = call (opBodyBytes operations request)
 {-# NOINLINE bodyBytes #-}
 
--- | No request follows on the connection, if it carries one request at a time.
+-- | Closes the connection after this request, if it carries one request at a time.
 closeAfterwards :: Exchange -> IO ()
 closeAfterwards (Exchange operations request) = call (opCloseAfterwards operations request)
 {-# NOINLINE closeAfterwards #-}
 
--- | The answer ends where it is: what was not sent of it is not going to be.
+-- | Ends the answer where it is: bytes that are not sent yet are dropped.
 discardUnsent :: Exchange -> IO ()
 discardUnsent (Exchange operations request) = call (opDiscardUnsent operations request)
 {-# NOINLINE discardUnsent #-}
 
--- | Ends the request at once: what waits for the client fails. May be called by any thread.
+-- | Ends the request at once: operations that wait for the client fail. May be called by any thread.
 abort :: Exchange -> IO ()
 abort (Exchange operations request) = call (opAbort operations request)
 {-# NOINLINE abort #-}
 
--- | From here on the time of the request is not limited as a whole.
+-- | Lifts the limit of the request's total time.
 liftTimeLimit :: Exchange -> IO ()
 liftTimeLimit (Exchange operations request) = call (opLiftTimeLimit operations request)
 {-# NOINLINE liftTimeLimit #-}
@@ -213,8 +216,8 @@ awaitClientInput :: Exchange -> IO ()
 awaitClientInput (Exchange operations request) = call (opAwaitClientInput operations request)
 {-# NOINLINE awaitClientInput #-}
 
--- Runs an action that an unknown function returns, without ever keeping the action: GHC would make a closure of it, to be
--- used by all later calls. For the same reason the functions above are not inlined.
+-- Runs an action that an unknown function returns, without ever keeping the action. Otherwise GHC would make a closure of it, for
+-- all later calls. For the same reason the functions above are not inlined.
 call :: IO a -> IO a
 call (IO action) = IO $ \before -> case action before of (# after, result #) -> (# after, result #)
 {-# INLINE call #-}

@@ -1,12 +1,26 @@
 {-# LANGUAGE ScopedTypeVariables #-}
 
 -- |
--- Runs an application for one request and sees to it that the client gets an answer: the application's, or one that says what
--- has failed. Tells the observers. Must not know: protocols.
-module Millrace.Http.Answer.Application (Service, newService, serviceExchange, answerByApplication, Refusal (..), answerRefused) where
+-- Runs an application for one request and makes sure that the client gets an answer: the application's, or one that says what
+-- failed. Tells the observers. Must not know: protocols.
+--
+-- Exposed for the package's own tests. Not covered by the version policy.
+module Millrace.Http.Answer.Application
+  ( Service,
+    newService,
+    serviceExchange,
+    answerByApplication,
+    Refusal (..),
+    answerRefused,
+
+    -- * For tests
+    serveExchange,
+    refuseExchange,
+  )
+where
 
 import Control.Concurrent (ThreadId, myThreadId)
-import Control.Exception (Exception (..), SomeException, catch, onException, throwIO, toException, try)
+import Control.Exception (Exception (..), SomeException, bracket, catch, onException, throwIO, toException, try)
 import Control.Monad (unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -15,12 +29,14 @@ import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Answer.Observer (Answer (..))
 import Millrace.Http.Answer.Plan (withPlan)
 import Millrace.Http.Answer.Progress
+import Millrace.Http.Context (Context (..), contextVault)
 import Millrace.Http.Exception
 import Millrace.Http.Exchange
-import Millrace.Http.Server.Context (ServerContext (..), reportTo)
+import Millrace.Http.FileCache (closeFileCache)
+import Millrace.Http.Server.Context (ServerContext (..), newServerContext, reportTo)
 import Millrace.Http.Server.Settings (Settings (..))
 import Network.HTTP.Types (Method, Status)
-import Network.Wai (Application, Request, defaultRequest, requestMethod)
+import Network.Wai (Application, Request, defaultRequest, requestMethod, vault)
 import Network.Wai.Internal (Response, ResponseReceived (..))
 
 -- | What serves a request: the server, the exchange, and what is recorded for the observers if there are some. Serves any number
@@ -63,6 +79,19 @@ answerRefused (Service server exchange _) (Refusal reason method asked) = case s
     refuse record = do
       closeAfterwards exchange
       answerFailure (Service server exchange record) defaultRequest {requestMethod = method} (toException reason)
+
+-- | Serves one request on an exchange, in this thread, as a server of its own.
+serveExchange :: Settings -> Application -> Exchange -> Request -> IO ()
+serveExchange settings application exchange request = asServer settings $ \server ->
+  answerByApplication (newService server exchange) application request {vault = contextVault (Context exchange (serverFiles server))}
+
+-- | Refuses a request of this method on an exchange, in this thread, as a server of its own.
+refuseExchange :: Settings -> Exchange -> Method -> InvalidRequest -> IO ()
+refuseExchange settings exchange method reason = asServer settings $ \server ->
+  answerRefused (newService server exchange) (Refusal reason method (return (Nothing, B.empty)))
+
+asServer :: Settings -> (ServerContext -> IO a) -> IO a
+asServer settings = bracket (newServerContext settings) (closeFileCache . serverFiles)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Applications

@@ -7,7 +7,7 @@
 module Millrace.Http.Answer.Plan (withPlan) where
 
 import Control.Applicative ((<|>))
-import Control.Exception (throwIO, toException)
+import Control.Exception (throw, throwIO, toException)
 import Control.Monad (unless, when)
 import Data.ByteString.Builder (byteString)
 import qualified Data.ByteString.Char8 as C8
@@ -43,10 +43,11 @@ withPlan server request response use = case response of
     built = makePlan server (requestMethod request)
 {-# INLINE withPlan #-}
 
--- Replaces a body that must not be sent.
+-- Replaces a body that must not be sent. Evaluating the plan throws 'InvalidStatusCode' for a status that is not final.
 makePlan :: ServerContext -> Method -> Status -> ResponseHeaders -> Body -> Plan
 makePlan server method status@(Status code _) fields body
   | code == 200 && C8.length method < 4 = Plan status advertised body -- GET and PUT: as almost always
+  | code < 200 || code > 999 = throw (InvalidStatusCode code) -- RFC 9110, section 15: a status below 200 is not final
   | method == methodConnect && code >= 200 && code < 300 = Plan status advertised NoTunnel -- RFC 9110, section 9.3.6
   | code == 205 = Plan status advertised (NoBody (Announced 0)) -- section 15.3.6
   | code == 204 = Plan status advertised (NoBody NotAnnounced) -- section 8.6

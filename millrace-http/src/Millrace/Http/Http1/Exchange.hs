@@ -4,10 +4,11 @@
 -- HTTP\/1's exchange: one request of a connection that carries requests one after the other. Must not know: servers.
 module Millrace.Http.Http1.Exchange (exchangeWithoutBody, exchangeWithBody, sendWaiting) where
 
-import Control.Exception (throwIO)
 import Control.Monad (unless, when)
 import Data.Bits ((.&.))
-import Millrace.Http.Context (earlyHints)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Char8 as C8
+import Data.CaseInsensitive (original)
 import Millrace.Http.Exchange (Answerer (..), Body (..), Exchange (..), Operations (..), Plan (..), Retraction (..))
 import Millrace.Http.Http1.Body (BodyReader, foreseeEnd)
 import Millrace.Http.Http1.Connection
@@ -63,9 +64,10 @@ sendHints (CurrentRequest connection _) fields = do
   -- RFC 9110, section 15.2: no 1xx to HTTP/1.0.
   when (phase == inRequest && flags .&. flagVersion11 /= 0) $ do
     settleEarlyFlush connection
-    hints <- either throwIO return (earlyHints fields)
     flushOutput connection
-    sendString connection hints
+    sendString connection (B.concat (C8.pack "HTTP/1.1 103 Early Hints\r\n" : concatMap fieldLine fields ++ [C8.pack "\r\n"]))
+  where
+    fieldLine (name, value) = [original name, C8.pack ": ", value, C8.pack "\r\n"]
 
 -- What is planned next may take its time; the responses before it do not wait for that.
 prepareAnswer :: CurrentRequest -> IO ()

@@ -9,8 +9,8 @@
 module Millrace.Http.Http1.Response (composeAnswer, restartResponse) where
 
 import Control.Applicative ((<|>))
-import Control.Concurrent.MVar (newMVar, putMVar, takeMVar, withMVar)
-import Control.Exception (SomeException, catch, finally, mask_, throwIO, uninterruptibleMask_)
+import Control.Concurrent.MVar (putMVar, takeMVar)
+import Control.Exception (finally, mask_, throwIO, uninterruptibleMask_)
 import Control.Monad (unless, when)
 import Data.Bits ((.&.))
 import Data.ByteString (ByteString)
@@ -27,7 +27,8 @@ import Foreign.Marshal.Utils (copyBytes, moveBytes)
 import Foreign.Ptr (Ptr, castPtr, minusPtr, plusPtr)
 import Millrace.Deadline (noDeadline)
 import Millrace.Http.Answer.FileBody (readSlice, sendingFile)
-import Millrace.Http.Exception (InvalidResponse (..), isAsynchronous)
+import Millrace.Http.Answer.Streaming (Sink (..), runStreamingBody)
+import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange (AnnouncedLength (..), Answerer (..), Body (..), Detached (..), FileSlice (..), Plan (..), RawBody)
 import Millrace.Http.Http1.Body (sendContinue)
 import Millrace.Http.Http1.Connection
@@ -122,7 +123,6 @@ responseHeadMax = 1048576
 
 putHead :: Connection -> Ptr Word8 -> Ptr Word8 -> Status -> ResponseHeaders -> IO CInt
 putHead connection at limit (Status code reason) fields = do
-  when (code < 200) (throwIO (InvalidStatusCode code)) -- RFC 9110, section 15.2: 1xx is no final response.
   writer <- headWriter connection
   begun <- withBytes reason (beginHead writer at limit dropServer code)
   if begun == headOk
@@ -287,39 +287,12 @@ answerStream connection answerer status fields body = do
   sendEarlier connection
   composed <- composeHead connection status fields
   startStream connection composed True (composedLength composed) (composedAt composed) 0
-  -- The application may hand these actions to other threads and keep them: the lock makes their writes whole, and
-  -- after the end they must not touch the connection; nor when it throws while a thread of its still streams.
-  over <- newIORef False
-  lock <- case answerer of
-    OwnThread -> newMVar ()
-    OtherThread detached -> detachedHold detached <$ putMVar (detachedHold detached) ()
-  let guarded action = withMVar lock $ \_ -> do
-        late <- (||) <$> readIORef over <*> isPast
-        -- Interrupted between counting and sending, it may have left out a part of the body.
-        if late
-          then throwIO UsedTooLate
-          else
-            action `catch` \failure -> do
-              when (isAsynchronous failure) (breakConnection connection)
-              throwIO (failure :: SomeException)
-      write builder = guarded (streamBuilder connection builder)
-      flush = guarded (flushStream connection)
-      -- Another thread has its hold again.
-      close = uninterruptibleMask_ $ do
-        takeMVar lock
-        writeIORef over True
-        when inOwnThread (putMVar lock () >> writeRegister connection streamingRegister 0)
-  (when inOwnThread (writeRegister connection streamingRegister 1) >> body write flush) `finally` close
-  past <- isPast
-  when past (throwIO UsedTooLate)
+  case answerer of
+    OwnThread -> (writeRegister connection streamingRegister 1 >> run) `finally` writeRegister connection streamingRegister 0
+    OtherThread _ -> run
   endStream connection
   where
-    isPast = case answerer of
-      OwnThread -> return False
-      OtherThread detached -> detachedIsPast detached
-    inOwnThread = case answerer of
-      OwnThread -> True
-      OtherThread _ -> False
+    run = runStreamingBody answerer (Sink (streamBuilder connection) (flushStream connection) (breakConnection connection)) body
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Files

@@ -1,0 +1,50 @@
+-- |
+-- Runs the code of an application that streams a body. The application may hand the writing actions to other threads and may
+-- keep them for too long; this module sees to it that writes are whole and that late ones fail. Must not know: protocols.
+module Millrace.Http.Answer.Streaming (Sink (..), runStreamingBody) where
+
+import Control.Concurrent.MVar (newMVar, putMVar, takeMVar, withMVar)
+import Control.Exception (SomeException, catch, finally, throwIO, uninterruptibleMask_)
+import Control.Monad (when)
+import Data.ByteString.Builder (Builder)
+import Data.IORef
+import Millrace.Http.Exception (InvalidResponse (..), isAsynchronous)
+import Millrace.Http.Exchange (Answerer (..), Detached (..))
+import Network.Wai (StreamingBody)
+
+-- | Where a stream goes.
+data Sink = Sink
+  { sinkWrite :: Builder -> IO (),
+    sinkFlush :: IO (),
+    -- | Called when an asynchronous exception has interrupted one of the other two: part of the body may be missing.
+    sinkInterrupted :: IO ()
+  }
+
+-- | Runs a streaming body. Returns when the application's code has returned, and then nothing reaches the sink any more. Throws
+-- 'UsedTooLate' if the application returned before another of its threads finished the stream.
+runStreamingBody :: Answerer -> Sink -> StreamingBody -> IO ()
+runStreamingBody answerer sink body = do
+  isOver <- newIORef False
+  lock <- case answerer of
+    OwnThread -> newMVar ()
+    OtherThread detached -> detachedHold detached <$ putMVar (detachedHold detached) ()
+  let guarded action = withMVar lock $ \_ -> do
+        late <- (||) <$> readIORef isOver <*> isPast
+        when late (throwIO UsedTooLate)
+        action `catch` \failure -> do
+          when (isAsynchronous failure) (sinkInterrupted sink)
+          throwIO (failure :: SomeException)
+      -- The hold of another thread stays empty: that thread works on the exchange again.
+      close = uninterruptibleMask_ $ do
+        takeMVar lock
+        writeIORef isOver True
+        case answerer of
+          OwnThread -> putMVar lock ()
+          OtherThread _ -> return ()
+  body (guarded . sinkWrite sink) (guarded (sinkFlush sink)) `finally` close
+  past <- isPast
+  when past (throwIO UsedTooLate)
+  where
+    isPast = case answerer of
+      OwnThread -> return False
+      OtherThread detached -> detachedIsPast detached
