@@ -7,6 +7,7 @@ import qualified Millrace.Cli.AddressSpec
 import qualified Millrace.Cli.CommandSpec
 import qualified Millrace.Cli.ContentCodingSpec
 import qualified Millrace.Cli.DoctorSpec
+import qualified Millrace.Cli.FailureSpec
 import qualified Millrace.Cli.MediaTypeSpec
 import qualified Millrace.Cli.MetricsSpec
 import qualified Millrace.Cli.ProcessorsSpec
@@ -37,6 +38,7 @@ specs = do
   describe "Command" Millrace.Cli.CommandSpec.spec
   describe "ContentCoding" Millrace.Cli.ContentCodingSpec.spec
   describe "Doctor" Millrace.Cli.DoctorSpec.spec
+  describe "Failure" Millrace.Cli.FailureSpec.spec
   describe "MediaType" Millrace.Cli.MediaTypeSpec.spec
   describe "Metrics" Millrace.Cli.MetricsSpec.spec
   describe "Processors" Millrace.Cli.ProcessorsSpec.spec

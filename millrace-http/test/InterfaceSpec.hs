@@ -265,6 +265,10 @@ spec = do
     it "defaultOnException displays applications' exceptions, and not clients'" $ do
       displayed <- stderrOf $ mapM_ (defaultOnException Nothing) [toException (ErrorCall "the reason"), toException IncompleteHeaders, toException ThreadKilled]
       displayed `shouldBe` "the reason\n"
+    it "defaultOnException displays what a thrown exception says, without a backtrace" $ do
+      thrown <- try (throwIO (ErrorCall "the reason"))
+      displayed <- stderrOf (either (defaultOnException Nothing) return thrown)
+      displayed `shouldBe` "the reason\n"
     it "defaultOnException displays a time limit of the application's own, and what came from outside but meant it" $ do
       expired <-
         try

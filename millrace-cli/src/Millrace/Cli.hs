@@ -7,6 +7,7 @@ where
 import Control.Exception (handle, throwIO)
 import Control.Monad (unless)
 import qualified Data.ByteString.Char8 as Char8
+import Data.Maybe (fromMaybe)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Command
 import Millrace.Cli.Doctor
@@ -18,23 +19,39 @@ import qualified Options.Applicative as Options
 import System.Environment (getArgs, getProgName)
 import System.Exit (ExitCode (ExitSuccess), exitFailure, exitSuccess, exitWith)
 
--- | Reads the command line and does what it says. Ends with exit status 0 when done or stopped, 1 when it could not be
--- done, 2 when the command line was wrong.
+-- | Reads the command line and does what it says. The exit status is 0 when the work is done or was stopped, 1 when it could not
+-- be done, 2 when the command line was wrong.
 --
 -- @since 0.1.0
 main :: IO ()
-main = reportFailures $ getArgs >>= understood . Options.execParserPure parserPreferences commandLine >>= perform
+main = reportFailures $ getArgs >>= understood >>= perform
 
--- Ends the program if nothing is to be done. Not by the parser's own means: they do not notice that nobody takes the help
--- that was asked for, and end with another status if nobody takes what is said of wrong usage.
-understood :: Options.ParserResult Command -> IO Command
-understood result = case result of
+-- Ends the program if there is nothing to do. The parser's own way of doing that does not notice when the help could not be
+-- written, and has another exit status when the message about wrong usage could not be.
+understood :: [String] -> IO Command
+understood arguments = case parse arguments of
   Options.Success command -> pure command
   Options.Failure failure -> do
-    (text, code) <- Options.renderFailure failure <$> getProgName
+    (text, code) <- explained arguments failure <$> getProgName
     if code == ExitSuccess then say (text <> "\n") else tell text
     exitWith code
   Options.CompletionInvoked completion -> getProgName >>= Options.execCompletion completion >>= say >> exitSuccess
+
+parse :: [String] -> Options.ParserResult Command
+parse = Options.execParserPure parserPreferences commandLine
+
+-- What to say about these arguments, and the exit status. An argument may have bytes for which the locale has no characters. The
+-- run-time system represents such a byte by a surrogate, and new versions of the parser's library replace surrogates in their
+-- texts. So the text is that of the same arguments with private characters in the place of surrogates.
+explained :: [String] -> Options.ParserFailure Options.ParserHelp -> String -> (String, ExitCode)
+explained arguments failure program = case parse (map (map (shifted surrogates privates)) arguments) of
+  Options.Failure other -> (map (shifted privates surrogates) (fst (Options.renderFailure other program)), code)
+  _ -> (text, code)
+  where
+    (text, code) = Options.renderFailure failure program
+    surrogates = ['\xDC80' .. '\xDCFF']
+    privates = ['\xF0080' .. '\xF00FF']
+    shifted from to character = fromMaybe character (lookup character (zip from to))
 
 perform :: Command -> IO ()
 perform command = case command of

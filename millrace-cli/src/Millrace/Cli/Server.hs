@@ -6,7 +6,7 @@ where
 
 import Control.Concurrent (forkIO, killThread, setNumCapabilities)
 import Control.Concurrent.MVar (MVar, isEmptyMVar, newEmptyMVar, readMVar, tryPutMVar)
-import Control.Exception (bracket, displayException, finally, fromException, throwIO)
+import Control.Exception (bracket, finally, fromException, throwIO)
 import Control.Monad (forM_, join, unless, void, when)
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
@@ -18,7 +18,7 @@ import Millrace.Cli.Address (addressUrl)
 import Millrace.Cli.AllocationArea (newPopulation)
 import Millrace.Cli.Backend (startManager)
 import Millrace.Cli.Command (ServerOptions (..))
-import Millrace.Cli.Failure (Failure (..), newSeldomTeller, sayIfTaken, tell)
+import Millrace.Cli.Failure (Failure (..), newSeldomTeller, reasonOf, sayIfTaken, tell)
 import Millrace.Cli.Listener
 import Millrace.Cli.Metrics
 import Millrace.Cli.Processors (usualCores)
@@ -134,8 +134,7 @@ newReporting = setOnException . report <$> newSeldomTeller
     -- The path by which a file was opened is that of a descriptor.
     described failure
       | Just (FileTruncated _) <- fromException failure = "the file became shorter while it was sent"
-      | Just exception <- fromException failure = ioe_description exception
-      | otherwise = displayException failure
+      | otherwise = reasonOf failure
 
 -- Longer than a usual request takes, and with what ending takes less than service managers wait before they kill: Docker
 -- ten seconds.

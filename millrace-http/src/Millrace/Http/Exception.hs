@@ -20,7 +20,7 @@ module Millrace.Http.Exception
   )
 where
 
-import Control.Exception (AsyncException (..), Exception (..), SomeAsyncException (..), SomeException, throw)
+import Control.Exception (AsyncException (..), Exception (..), SomeAsyncException (..), SomeException (..), throw)
 import Data.ByteString.Builder (stringUtf8)
 import qualified Data.ByteString.Char8 as C8
 import Data.Maybe (fromMaybe, isJust)
@@ -144,7 +144,7 @@ instance Exception ConnectionsCutOff where
 -- @since 0.1.0
 defaultOnException :: Maybe Request -> SomeException -> IO ()
 defaultOnException _ exception
-  | defaultShouldDisplayException exception = printWhole (displayException exception)
+  | defaultShouldDisplayException exception = printWhole (displayed exception)
   | otherwise = return ()
 
 -- Without a buffer, as stderr is, a Handle writes every character for itself.
@@ -197,7 +197,12 @@ defaultOnExceptionResponse exception
 --
 -- @since 0.1.0
 exceptionResponseForDebug :: SomeException -> Response
-exceptionResponseForDebug exception = plain internalServerError500 ("Exception: " ++ displayException exception)
+exceptionResponseForDebug exception = plain internalServerError500 ("Exception: " ++ displayed exception)
+
+-- What an exception says about itself. 'displayException' of a 'SomeException' adds a backtrace since base 4.20, and a client must
+-- not learn that much about the program.
+displayed :: SomeException -> String
+displayed (SomeException exception) = displayException exception
 
 plain :: Status -> String -> Response
 plain status text = responseBuilder status [(hContentType, C8.pack "text/plain; charset=utf-8")] (stringUtf8 text)
