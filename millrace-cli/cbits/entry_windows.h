@@ -1,8 +1,8 @@
 /*
  * entry_windows.h - finds files and directories and holds them. Must not know: HTTP.
  *
- * As long as an entry is held, Windows renames and removes neither it nor a directory above it: the path that it had when
- * it was found is good for all that time.
+ * While an entry is open, Windows refuses to rename or remove it or a directory above it. So the path that it had when it
+ * was found stays valid for that time.
  */
 #ifndef ENTRY_WINDOWS_H
 #define ENTRY_WINDOWS_H
@@ -10,29 +10,29 @@
 #include <stdint.h>
 #include <wchar.h>
 
-#define ENTRY_PATH_MAX 32768 /* characters, the final 0 included: what Windows takes */
+#define ENTRY_PATH_MAX 32768 /* Windows' limit in characters, with the final 0 */
 
-/* How looking for it went. */
+/* The outcome of a look-up. */
 enum { ENTRY_FOUND, ENTRY_MISSING, ENTRY_FORBIDDEN, ENTRY_NO_HANDLES, ENTRY_FAULTY };
 
-/* What was found. */
+/* The kind of an entry. */
 enum { ENTRY_FILE, ENTRY_DIRECTORY, ENTRY_OTHER };
 
 typedef struct entry {
     int64_t handle;
     int64_t size;            /* bytes */
     int64_t modified_100_ns; /* tenths of a microsecond since 1970 */
-    uint64_t number;         /* its own on the volume */
+    uint64_t number;         /* unique on its volume */
     int32_t kind;
-    uint32_t error; /* of ENTRY_FAULTY: Windows' number */
+    uint32_t error; /* with ENTRY_FAULTY: Windows' error number */
 } entry;
 
-/* Finds what is at a path and opens it for reading; to be closed if it is ENTRY_FOUND. A path that begins with \\?\ is
- * taken as it is: no name in it means a device, and no dot or space at an end is dropped. */
+/* Opens the object at a path for reading. Must be closed if the outcome is ENTRY_FOUND. Windows takes a path that begins with
+ * \\?\ literally: no name in it means a device, and no dot or space at the end of a name is dropped. */
 int32_t entry_open(const wchar_t *path, entry *found);
 void entry_close(int64_t handle);
 
-/* Where it really is, every link resolved, beginning with \\?\; the length in characters, or 0 and entry->error. */
+/* The real path with every link resolved, beginning with \\?\. Returns its length in characters, or 0 and sets entry->error. */
 uint32_t entry_path(entry *found, wchar_t path[ENTRY_PATH_MAX]);
 
 #endif

@@ -80,8 +80,8 @@ spec = describe "above an exchange" $ do
       (outcome, result) <- outcomeFor goodClient id killed defaultRequest
       (either fromException (const Nothing) outcome, receivedFinal result) `shouldBe` (Just ThreadKilled, Nothing)
     it "in the settings' own answer to exceptions: nothing is sent" $ do
-      (outcome, result) <- outcomeFor goodClient (setOnExceptionResponse (const (responseLBS status500 [] (throw (ErrorCall "second"))))) (\_ _ -> throwIO (ErrorCall "first")) defaultRequest
-      (either asError (const Nothing) outcome, receivedFinal result) `shouldBe` (Just (ErrorCall "second"), Nothing)
+      (outcome, result) <- outcomeFor goodClient (setOnExceptionResponse (const (responseLBS status500 [] (throw (userError "second"))))) (\_ _ -> throwIO (ErrorCall "first")) defaultRequest
+      (either fromException (const Nothing) outcome, receivedFinal result) `shouldBe` (Just (userError "second"), Nothing)
 
   describe "an application that" $ do
     it "catches what its first response raises may respond again" $ do
@@ -209,7 +209,6 @@ spec = describe "above an exchange" $ do
     stream size = responseStream status200 [] $ \write flush -> write (byteString (C8.replicate (size `div` 2) 'b')) >> flush >> write (byteString (C8.replicate (size - size `div` 2) 'b'))
     contentFor request response = fmap finalContent . receivedFinal <$> answered (always response) request
     reportingTo reports = setOnException (\_ failure -> modifyIORef' reports (failure :))
-    asError failure = fromException failure :: Maybe ErrorCall
     isLost failure = maybe False isResourceVanishedError (fromException failure)
 
 -- | What observers are told: the status, the bytes, and whether the answer was cut off.

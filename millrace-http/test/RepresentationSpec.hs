@@ -5,7 +5,7 @@
 module RepresentationSpec (spec) where
 
 import Control.Exception (try)
-import Control.Monad (forM_)
+import Control.Monad (forM_, (>=>))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (toLazyByteString)
@@ -24,7 +24,7 @@ import Test.Hspec
 spec :: Spec
 spec = describe "respondWith" $
   forM_ [("bytes in memory", \_ -> return (bytesRepresentation validators fields content)), ("a file", fileOf)] $ \(source, make) ->
-    describe ("from " ++ source) . around (\use -> withFolder (\folder -> make folder >>= use)) $ do
+    describe ("from " ++ source) . around (\use -> withFolder (make >=> use)) $ do
       it "answers with all of it, and with its validators" $ \representation -> do
         (status, given, body) <- get representation []
         (statusCode status, body) `shouldBe` (200, content)

@@ -1,15 +1,15 @@
 /*
- * standard_descriptors.c - sees to it that descriptors 0, 1 and 2 are there. Must not know: GHC.
+ * standard_descriptors.c - makes sure that descriptors 0, 1 and 2 are open. Must not know: GHC.
  *
- * A program that was started without one of them (`>&-`) gets the number for the first thing that it opens. Of Haskell that
- * is something of the run-time system's own, which reads the program's output then. So this has to run before that, and
- * belongs to the executable: the linker leaves out of a library what nobody calls.
+ * A program that was started without one of them (`>&-`) gets that number for the first thing that it opens. In a Haskell
+ * program that is a descriptor of the run-time system, which would then receive the program's output. So this code must run
+ * before the run-time system. It belongs to the executable, because the linker drops functions of a library that nobody calls.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
-/* The lowest number that is free is the one that is missing, for those below it are there. */
+/* open() returns the lowest free number, which is the missing one: those below it are open by now. */
 __attribute__((constructor)) static void open_standard_descriptors(void)
 {
     for (int number = STDIN_FILENO; number <= STDERR_FILENO; number++)

@@ -1,19 +1,20 @@
 {-# LANGUAGE CApiFFI #-}
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A directory whose files are opened so that nothing outside it can be reached; on Linux. Must not know: HTTP.
+-- | Opens the files of a directory so that nothing outside it can be reached, on Linux. Must not know: HTTP.
 --
 -- The same names in @windows\/@ are for Windows; the package description chooses.
 --
--- Looking a path up twice, once to check it and once to open it, lets whoever can write below the root put a symbolic
--- link there in between. So the path is looked up once, below where the root really is, and what was found is checked:
+-- If a path were looked up twice, once to check it and once to open it, a program that can write below the root could put a
+-- symbolic link there in between. So the path is looked up once, below the real path of the root, and the object that was found
+-- is checked:
 --
--- 1. @open@ with @O_PATH@ finds the file without opening it: a device is not started, a pipe does not wait.
--- 2. @readlink@ of @\/proc\/self\/fd\/N@ tells where the file really is, all symbolic links resolved.
--- 3. A regular file is opened by that path, which is that same file whatever its old path has come to mean, and so do its
---    readers.
+-- 1. @open@ with @O_PATH@ finds the file without opening it, so that no device starts and no pipe blocks.
+-- 2. @readlink@ of @\/proc\/self\/fd\/N@ gives the real path of the file, with all symbolic links resolved.
+-- 3. A regular file is opened by the path @\/proc\/self\/fd\/N@, also by those who read it. That path is the same file whatever
+--    its old path means by now.
 --
--- What remains possible is what no check of paths can see: a hard link or a mount below the root.
+-- Hard links and mounts below the root remain possible: no check of paths can see them.
 module Millrace.Cli.Root
   ( Root
   , openRoot
@@ -80,15 +81,14 @@ import System.Posix.ByteString
 #include <sys/stat.h>
 #include <unistd.h>
 
--- | A directory to look below.
+-- | A directory below which files are looked up.
 --
 -- @since 0.1.0
 data Root = Root RawFilePath LinkPolicy -- absolute
   deriving (Eq, Show)
 
--- | A root at this path. It stays a path: a directory that is removed and made anew goes on being served, and where symbolic
--- links in the path itself lead is looked up every time, so that switching one puts another directory in place. Throws
--- 'IOException' if there is no directory there.
+-- | A root at this path. Every look-up begins with the path: a directory that is removed and created again is still served, and
+-- changing a symbolic link in the path changes the directory. Throws 'IOException' if there is no directory at the path.
 --
 -- @since 0.1.0
 openRoot :: LinkPolicy -> FilePath -> IO Root
@@ -101,11 +101,11 @@ openRoot policy path = do
       ioError (IOError Nothing InappropriateType "open" "is not a directory" Nothing (Just path))
     _ <- readSymbolicLink (descriptorPath descriptor) `catch` withoutProc
     absolute <- if "/" `ByteString.isPrefixOf` name then pure name else (<> ("/" <> name)) <$> getWorkingDirectory
-    -- The look-ups will begin at the top: what is on the way to the working directory may be closed to this process.
+    -- The look-ups will begin at the top, and this process may have no access to a directory on the way.
     bracket (open absolute) closeFd (const (pure (Root absolute policy)))
   where
     open = either (ioError . failed) pure <=< findFile
-    -- Here the directory is open: what is missing is the one that tells where it is.
+    -- The directory is open here, so the missing file is the one in /proc that gives its path.
     withoutProc exception
       | fmap Errno (ioe_errno exception) `elem` [Just eNOENT, Just eNOTDIR, Just eACCES] =
         ioError (IOError Nothing NoSuchThing "open" missing (ioe_errno exception) (Just "/proc"))
@@ -113,17 +113,17 @@ openRoot policy path = do
     missing = "/proc is not mounted, or not readable, and files are found through it"
     failed errno = errnoToIOError "open" errno Nothing (Just path)
 
--- | Looks up names below a root and hands over what is there. The file stays open until the action ends, normally or
--- not. Names must be plain (see "Millrace.Cli.RequestPath"); an empty list is the root itself.
+-- | Looks up names below a root and hands over the entry. The file stays open until the action ends, normally or not. Names must be
+-- plain (see "Millrace.Cli.RequestPath"). An empty list is the root itself.
 --
--- The look-up may wait for a disk. A download holds two descriptors: this one, which a cache may lend it, and
--- its reader's. The one that fills the cache holds those of all codings, too.
+-- The look-up may wait for a disk. A download holds two descriptors: this one, which may come from a cache, and that of its
+-- reader. The request that fills the cache also holds those of all codings.
 --
 -- @since 0.1.0
 withEntry :: Root -> [ByteString] -> (Either Problem Entry -> IO a) -> IO a
 withEntry root names use = bracket (openEntry root names) snd (use . fst)
 
--- | The same, with the action that closes the file. To be called with asynchronous exceptions masked.
+-- | The same, with the action that closes the file. Must be called with asynchronous exceptions masked.
 --
 -- @since 0.1.0
 openEntry :: Root -> [ByteString] -> IO (Either Problem Entry, IO ())
@@ -131,7 +131,7 @@ openEntry root names = whereNow root >>= either (pure . absent) (openBelow root 
   where
     absent reason = (Left reason, pure ())
 
--- Where the root really is; where links are followed, that does not matter.
+-- The real path of the root. It does not matter if all links are followed.
 whereNow :: Root -> IO (Either Problem RawFilePath)
 whereNow (Root path FollowLinks) = pure (Right path)
 whereNow (Root path StayInside) = findFile path >>= either (pure . Left . problemOf) realPath
@@ -149,14 +149,14 @@ openBelow root names place = do
       unless (kept == found) (closeFd found)
       pure (fst <$> entry, closeQuietly kept)
 
--- A file system of another program's (FUSE) may have something to say when a file is closed that was only read.
+-- Closing may fail, even for a file that was only read: file systems in other programs (FUSE) can report errors.
 closeQuietly :: Fd -> IO ()
 closeQuietly descriptor = closeFd descriptor `catch` ignore
   where
     ignore :: IOException -> IO ()
     ignore _ = pure ()
 
--- | May a file stay open when it is not being sent? Yes: it can be renamed, replaced and removed all the same.
+-- | May a file stay open when it is not being sent? Yes: an open file can be renamed, replaced and removed.
 --
 -- @since 0.1.0
 mayStayOpen :: Bool
@@ -175,14 +175,14 @@ problem exception errno
   | errno `elem` [eMFILE, eNFILE] = OutOfDescriptors
   | otherwise = Faulty exception
 
--- What it is, and the descriptor by which it is kept open.
+-- The entry, and the descriptor that keeps it open.
 examine :: Root -> RawFilePath -> Fd -> IO (Either Problem (Entry, Fd))
 examine root place found = do
   inside <- isInside root place found
   if inside then classify found =<< getFdStatus found else pure (Left Missing)
 
--- A file that was deleted meanwhile has " (deleted)" behind its path, one that cannot be reached from here has
--- "(unreachable)" before it: the first is still where it was, the second is refused.
+-- The kernel adds " (deleted)" to the path of a file that was deleted meanwhile, and puts "(unreachable)" before the path of a file
+-- that cannot be reached from here. The first kind counts as being where it was. The second is refused.
 isInside :: Root -> RawFilePath -> Fd -> IO Bool
 isInside (Root _ FollowLinks) _ _ = pure True
 isInside (Root _ StayInside) place descriptor = isBelow <$> readSymbolicLink (descriptorPath descriptor)
@@ -207,8 +207,8 @@ openFile descriptor status =
     , openFileState = stateOf descriptor
     }
 
--- | The first names in a directory, at most so many, in no order; those of @.@ and @..@ are among them. The path is that
--- of a 'Directory'.
+-- | The first names in a directory, at most so many, in no particular order. @.@ and @..@ are among them. The path is that of a
+-- 'Directory'.
 --
 -- @since 0.1.0
 directoryNames :: Int -> FilePath -> IO [ByteString]
@@ -220,7 +220,7 @@ readNames left stream = do
   name <- readDirStream stream
   if ByteString.null name then pure [] else (name :) <$> readNames (left - 1) stream
 
--- | What a name stands for in a directory, whose path is that of a 'Directory'. The look may wait for a disk.
+-- | The object of a name in a directory, whose path is that of a 'Directory'. May wait for a disk.
 --
 -- @since 0.1.0
 glimpse :: FilePath -> ByteString -> IO Glimpse
@@ -233,7 +233,7 @@ glimpse directory name = ByteString.useAsCString (Char8.pack directory <> "/" <>
       #{const S_IFDIR} -> pure DirectorySeen
       #{const S_IFLNK} -> pure MustBeLookedUp
       #{const S_IFREG} -> do
-        -- Who may read what everybody may read need not be asked.
+        -- A file that everybody may read needs no further check.
         readable <- if mode .&. 0o444 == 0o444 then pure True else isReadable path
         if readable then uncurry FileSeen <$> statusState status else pure NothingSeen
       _ -> pure NothingSeen
@@ -244,7 +244,7 @@ stateOf (Fd number) = allocaBytes #{size struct stat} $ \status -> do
   throwErrnoIfMinus1_ "fstat" (c_fstat number status)
   statusState status
 
--- The unix package tells times as fractions.
+-- The unix package represents times as fractions.
 statusState :: Ptr Status -> IO (Int64, Nanoseconds)
 statusState status = do
   size <- #{peek struct stat, st_size} status
@@ -258,12 +258,12 @@ data {-# CTYPE "sys/stat.h" "struct stat" #-} Status
 descriptorPath :: Fd -> RawFilePath
 descriptorPath (Fd number) = "/proc/self/fd/" <> Char8.pack (show number)
 
--- O_PATH (Linux 2.6.39) is unknown to the unix package.
+-- The unix package does not have O_PATH (Linux 2.6.39).
 findFile :: RawFilePath -> IO (Either Errno Fd)
 findFile = openWith #{const O_PATH}
 
--- It is a regular file already, so that opening it waits for nobody but the holder of a lease (fcntl(2)), say another file
--- server, who is asked to let go. With O_NONBLOCK that would fail.
+-- The file is known to be regular, so opening it can wait only for a program that holds a lease (fcntl(2)), such as another file
+-- server, until that program gives the lease up. With O_NONBLOCK it would fail instead.
 openToRead :: RawFilePath -> IO (Either Errno Fd)
 openToRead = openWith #{const O_RDONLY}
 
@@ -276,17 +276,17 @@ openWith flags path = do
       | errno == eINTR = openWith flags path
       | otherwise = pure (Left errno)
 
--- unsafe: so is what the reader of the file asks for next.
+-- unsafe: the next call on this file is unsafe as well.
 foreign import capi unsafe "sys/stat.h fstat"
   c_fstat :: CInt -> Ptr Status -> IO CInt
 
--- safe, as the next one.
+-- safe: see the next call.
 foreign import capi safe "sys/stat.h lstat"
   c_lstat :: CString -> Ptr Status -> IO CInt
 
 foreign import capi safe "unistd.h faccessat"
   c_faccessat :: CInt -> CString -> CInt -> CInt -> IO CInt
 
--- safe: a network file system may take its time, and nothing else would run on this capability meanwhile.
+-- safe: a network file system may take long, and during an unsafe call nothing else would run on this capability.
 foreign import capi safe "fcntl.h open"
   c_open :: CString -> CInt -> IO CInt

@@ -1,6 +1,6 @@
 {-# LANGUAGE CApiFFI #-}
 
--- | What a program asks of the operating system it runs on, on POSIX. Must not know: servers.
+-- | What the program needs from its operating system, on POSIX. Must not know: servers.
 --
 -- The same names in @windows\/@ are for Windows; the package description chooses.
 module Millrace.Cli.System
@@ -49,7 +49,7 @@ systemName = do
   system <- Posix.getSystemID
   pure (unwords [Posix.systemName system, Posix.release system, Posix.machine system])
 
--- | How many descriptors this process may open, and how many after 'raiseDescriptorLimit'; 'Nothing' is unlimited.
+-- | How many descriptors this process may open, and how many after 'raiseDescriptorLimit'. 'Nothing' means no limit.
 --
 -- @since 0.1.0
 descriptorLimits :: IO (Maybe Integer, Maybe Integer)
@@ -57,16 +57,16 @@ descriptorLimits = do
   limits <- getResourceLimit ResourceOpenFiles
   pure (limitNumber (softLimit limits), limitNumber (hardLimit limits))
 
--- 'Nothing': unlimited.
+-- 'Nothing' means no limit.
 limitNumber :: ResourceLimit -> Maybe Integer
 limitNumber limit = case limit of
   ResourceLimit number -> Just number
   ResourceLimitInfinity -> Nothing
   ResourceLimitUnknown -> Nothing
 
--- | Allows this process all the descriptors that it may have, if the system lets it.
+-- | Raises the limit of descriptors as far as the system allows.
 --
--- Every connection is a descriptor. The soft limit is often 1024, for the sake of programs that use select().
+-- Every connection needs a descriptor. The soft limit is often 1024, because of programs that use select().
 --
 -- @since 0.1.0
 raiseDescriptorLimit :: IO ()
@@ -77,13 +77,13 @@ raiseDescriptorLimit = do
     attempt :: IO a -> IO (Either IOException a)
     attempt = try -- a server with fewer descriptors is still a server
 
--- | @onTermination first second@ runs an action when SIGINT, SIGQUIT, SIGTERM or SIGHUP asks the program to end, and another
--- one the next time, whichever signal that is; then the signal ends the program. The third finds the system's own handling.
--- SIGHUP is left alone if it is ignored: whoever started the program (nohup) wants it to outlive its terminal. At SIGQUIT the
--- run-time system would only say that it cannot tell where the program is.
+-- | @onTermination first second@ runs the first action when SIGINT, SIGQUIT, SIGTERM or SIGHUP asks the program to end. At the next
+-- of these signals it runs the second action, and then the signal ends the program. A third signal gets the system's own
+-- handling. An ignored SIGHUP stays ignored: nohup ignores it so that the program outlives its terminal. Without a handler the
+-- run-time system would only print a message at SIGQUIT.
 --
--- What comes within a tenth of a second counts as one: timeout(1) sends SIGTERM to its child and to its group, and programs
--- that hand on what their terminal has sent to all do the like.
+-- Signals within a tenth of a second count as one. timeout(1) sends SIGTERM to its child and to the child's group, and programs
+-- that pass on a terminal's signal do the same.
 --
 -- @since 0.1.0
 onTermination :: IO () -> IO () -> IO ()
@@ -109,21 +109,21 @@ onTermination first second = do
   where
     togetherMicros = 100000 :: Word64
 
--- | Lets the program live on when it is told by SIGUSR1 that its log has been rotated, as nginx, lighttpd and Apache are.
+-- | Ignores SIGUSR1, by which nginx, lighttpd and Apache learn that their log was rotated. It would end the program.
 --
 -- @since 0.1.0
 ignoreRotation :: IO ()
 ignoreRotation = void (installHandler sigUSR1 Ignore Nothing)
 
--- | Lets writing fail that would make a file longer than this process may make one (@ulimit -f@, @LimitFSIZE=@ of systemd's).
--- The signal that comes with it would end the program.
+-- | Ignores the signal at a write that would make a file longer than this process may make one (@ulimit -f@, systemd's
+-- @LimitFSIZE=@). The write fails; the signal would end the program.
 --
 -- @since 0.1.0
 ignoreFileSizeLimit :: IO ()
 ignoreFileSizeLimit = void (installHandler sigXFSZ Ignore Nothing)
 
--- | Takes the memory of the whole mapping in which this address lies, of which the kernel gives each page when it is first
--- written to otherwise. Other threads go on meanwhile. Does nothing where the kernel does not know how (Linux before 5.14).
+-- | Asks for the memory of the whole mapping in which this address lies. Otherwise the kernel provides each page when it is first
+-- written to. Other threads continue meanwhile. Does nothing if the kernel cannot do it (Linux before 5.14).
 --
 -- @since 0.1.0
 takeMapping :: Ptr a -> IO ()
@@ -138,12 +138,12 @@ takeMapping address = do
 foreign import ccall safe "madvise"
   c_madvise :: Ptr a -> CSize -> CInt -> IO CInt
 
--- The first process of a container is not ended by a signal that it leaves to the system (pid_namespaces(7)). It ends with
--- the status by which shells tell of one that was.
+-- A signal without a handler does not end the first process of a container (pid_namespaces(7)). Then the program exits with the
+-- status that shells report for a program that the signal has ended.
 endBy :: Signal -> IO ()
 endBy signal = raiseSignal signal >> exitImmediately (ExitFailure (128 + fromIntegral signal))
 
--- The run-time system does not know what it was started with.
+-- The run-time system does not record which signals were ignored when the program started.
 isIgnored :: Signal -> IO Bool
 isIgnored signal = allocaBytes #{size struct sigaction} $ \current -> do
   result <- c_sigaction signal nullPtr current

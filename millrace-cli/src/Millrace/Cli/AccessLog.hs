@@ -1,8 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 {-# LANGUAGE TupleSections #-}
 
--- | One line for each answer. Lines are gathered and written once a second, or when there are many, by a thread of their
--- own, so that a request pays for no system call and waits for nobody who reads the log.
+-- | The access log: one line for each answer. A thread of its own writes the lines, once a second or when there are many. So a
+-- request pays for no system call, and never waits for a program that reads the log. Must not know: connections.
 module Millrace.Cli.AccessLog
   ( AccessLog,
     LogFormat (..),
@@ -42,39 +42,39 @@ import Network.Wai
 import Network.Wai.Handler.Millrace (Answer (..))
 import System.IO (IOMode (AppendMode, ReadMode), SeekMode (AbsoluteSeek), hFileSize, hSeek, withBinaryFile)
 
--- | Where the lines go.
+-- | An open access log.
 --
 -- @since 0.1.0
 data AccessLog = AccessLog
   { logFormat :: LogFormat,
     logPath :: FilePath,
-    -- | the last second of which there was a line, and how it is written: writing it takes longer than all the rest
+    -- | The second of the latest line, and its text. Making the text takes longer than the rest of a line.
     logSecond :: IORef (Int64, ByteString),
     logPending :: IORef Pending,
-    -- | did the last writing fail?
+    -- | Did the last write fail?
     logFailed :: IORef Bool,
-    -- | full when there is something to do before the second is over
+    -- | Full when the writer must not wait for the end of the second.
     logWake :: MVar (),
     logEnding :: IORef Bool,
     logEnded :: MVar ()
   }
 
--- Lines that are not written yet, the last one first, and their bytes; and how many more there would have been.
+-- The bytes of the lines that are not written yet, these lines, the latest one first, and how many lines were dropped.
 data Pending = Pending !Int [ByteString] !Int
 
--- | What a line looks like.
+-- | The format of a line.
 --
 -- @since 0.1.0
 data LogFormat
-  = -- | the combined format of Apache and nginx
+  = -- | The combined format of Apache and nginx.
     Combined
-  | -- | a JSON object on each line
+  | -- | A JSON object on each line.
     JsonLines
   deriving (Eq, Show)
 
--- | Appends to the file at a path (@-@: standard output) while the action runs. The file is opened anew for each
--- writing: to rotate the log, rename it. Throws 'Failure' if it cannot be written to at the beginning; later, what
--- cannot be written is lost, and standard error is told.
+-- | Appends to the file at a path (@-@ is standard output) while the action runs. The file is opened again for each write: to
+-- rotate the log, rename it. Throws 'Failure' if the file cannot be written to at the beginning. Lines that cannot be written
+-- later are lost, and a message on standard error says so.
 --
 -- @since 0.1.0
 withAccessLog :: LogFormat -> FilePath -> (AccessLog -> IO a) -> IO a
@@ -91,17 +91,17 @@ withAccessLog format path use = do
   bracket (startWriting accessLog) (stopWriting accessLog) (const (use accessLog))
   where
     startWriting accessLog = forkIOWithUnmask $ \unmask -> unmask (keepWriting accessLog) `finally` putMVar (logEnded accessLog) ()
-    -- Who is stuck in writing need not hear of it at once.
+    -- A writer that is stuck may take long to notice that it is killed. Nobody waits for that.
     stopWriting accessLog writer = endAccessLog accessLog >> void (forkIO (killThread writer))
     failure exception =
       Failure
         { failureAttempt = "write the access log " <> path,
           failureReason = ioe_description (exception :: IOException),
-          failureRemedy = "--access-log takes a file that can be written to, or - for standard output."
+          failureRemedy = "Give --access-log a file that can be written to, or - for standard output."
         }
 
--- | Writes what there is, as the last. Takes two seconds at most: whoever has not taken it then is not waited for, and
--- standard error is told. May be called by any thread, and again.
+-- | Writes the last lines and ends the log. Takes two seconds at most: if the lines are not written by then, a message on standard
+-- error says so. May be called by any thread, and more than once.
 --
 -- @since 0.1.0
 endAccessLog :: AccessLog -> IO ()
@@ -109,13 +109,13 @@ endAccessLog accessLog = do
   writeIORef (logEnding accessLog) True
   wake accessLog
   ended <- timeout lastMicros (readMVar (logEnded accessLog))
-  when (isNothing ended) (tell "millrace: nobody takes the access log: its last lines are lost")
+  when (isNothing ended) (tell "millrace: nobody reads the access log: its last lines are lost")
 
 lastMicros :: Int
 lastMicros = 2000000
 
--- | Adds the line of an answer that has been given. Does not block: where the log is not taken as fast as it is written,
--- lines beyond 4 MiB are dropped, and standard error is told how many when it goes on.
+-- | Adds the line of an answer. Does not block. If lines come faster than the log is read, those beyond 4 MiB are dropped, and a
+-- later message on standard error says how many.
 --
 -- @since 0.1.0
 logAnswer :: AccessLog -> Answer -> IO ()
@@ -132,7 +132,7 @@ logAnswer accessLog answer = do
 nothing :: Pending
 nothing = Pending 0 [] 0
 
--- As many bytes are not kept until the second is over; of so many nothing more is kept.
+-- With so many bytes pending, lines are written before the second is over, and with so many, further lines are dropped.
 batchBytes, pendingMax :: Int
 batchBytes = 65536
 pendingMax = 4194304
@@ -163,7 +163,7 @@ keepWriting accessLog = do
   writePending accessLog
   unless ending (keepWriting accessLog)
   where
-    -- On a full disk every writing would fail, however many there are in a second, and each would be told.
+    -- On a full disk every write fails, and each failure causes a message: so at most one write in a second.
     awaitEnding = do
       takeMVar (logWake accessLog)
       ending <- readIORef (logEnding accessLog)
@@ -183,20 +183,20 @@ writePending accessLog = do
   where
     path = logPath accessLog
     tellDropped count =
-      when (count > 0) (tell ("millrace: " <> linesOf count <> " of the access log dropped: it was not taken as fast as it was written"))
+      when (count > 0) (tell ("millrace: " <> linesOf count <> " of the access log dropped: the log was not read as fast as it was written"))
     complain count exception =
       tell ("millrace: cannot write the access log " <> path <> ": " <> ioe_description (exception :: IOException) <> "; " <> lost count)
-    -- A full disk may have taken the first of them.
+    -- A full disk may have taken the first lines.
     lost count = (if count == 1 then "" else "up to ") <> linesOf count <> " lost"
     linesOf count = show count <> (if count == 1 then " line" else " lines")
 
 append :: FilePath -> [ByteString] -> IO ()
 append "-" pieces = writeToOutput (ByteString.concat pieces)
--- GHC's runtime lets nobody read a file by a Handle while another one is there to write to it, nor the other way round:
+-- GHC's run-time system does not let one Handle read a file while another Handle writes to it. That does not matter here, because
 -- files are served without Handles.
 append path pieces = withBinaryFile path AppendMode (\file -> mapM_ (ByteString.hPut file) pieces)
 
--- What a writing that failed may have left of a line would begin the next one: then that begins behind an end of line.
+-- A write that failed may have left part of a line. Then the next write must begin with a line end.
 repair :: FilePath -> IO [ByteString]
 repair "-" = pure []
 repair path = withBinaryFile path ReadMode (fmap endOfLine . endsWithin) `catch` unknown
@@ -205,11 +205,11 @@ repair path = withBinaryFile path ReadMode (fmap endOfLine . endsWithin) `catch`
     endsWithin file = do
       size <- hFileSize file
       if size == 0 then pure False else hSeek file AbsoluteSeek (size - 1) >> (/= "\n") <$> ByteString.hGet file 1
-    -- It cannot be read, or has no end.
+    -- The file cannot be read, or has no end.
     unknown :: IOException -> IO [ByteString]
     unknown _ = pure []
 
--- | A time as a format has it: to the second, and the milliseconds since.
+-- | A time in the text of a format: up to the second, and the milliseconds.
 --
 -- @since 0.1.0
 data Moment = Moment
@@ -230,8 +230,8 @@ momentOf format now = Moment (Char8.pack (formatTime defaultTimeLocale layout (s
 millisecondsOf :: SystemTime -> Int
 millisecondsOf now = fromIntegral (systemNanoseconds now `div` 1000000)
 
--- | The line of an answer that was given at this time, with its end of line. Of what was no request there is the request
--- line as it came, or @-@, and in JSON why it was refused. In JSON, an answer that was cut off says so.
+-- | The line of an answer that was given at this time, with its line end. If the input was not a valid request, the line has the
+-- request line as it came, or @-@, and in JSON why the request was refused. In JSON, an answer that was cut off says so.
 --
 -- @since 0.1.0
 renderLine :: LogFormat -> Moment -> Answer -> Builder
@@ -286,7 +286,7 @@ data LineParts = LineParts
     version :: ByteString
   }
 
--- Of a head that is not valid the first line may be; nothing is guessed from another one.
+-- The first line of an invalid head may be valid. If it is not, nothing is guessed from it.
 lineParts :: Answer -> Maybe LineParts
 lineParts answer = case answerRequest answer of
   Just request -> Just (LineParts (requestMethod request) (targetOf request) (versionOf request))
@@ -294,7 +294,7 @@ lineParts answer = case answerRequest answer of
     [first, second, third] -> LineParts first second <$> ByteString.stripPrefix "HTTP/" third
     _ -> Nothing
 
--- As in nginx's log, no body is one of no bytes.
+-- An answer without a body counts as one of no bytes, as in nginx's log.
 bytesOf :: Answer -> Int
 bytesOf = fromMaybe 0 . answerBytes
 
@@ -307,7 +307,7 @@ versionOf request
   | httpVersion request == http10 = "1.0"
   | otherwise = Char8.pack (drop 5 (show (httpVersion request)))
 
--- As nginx has it: what could end the field, the line or the terminal's patience, in hexadecimal.
+-- Bytes that could end the field or the line, or confuse a terminal, become hexadecimal, as in nginx's log.
 quoted :: ByteString -> Builder
 quoted bytes
   | ByteString.all isPlain bytes = byteString bytes

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Addresses of sockets as people read them.
+-- | Addresses of sockets as text. Must not know: servers.
 module Millrace.Cli.Address
   ( renderHost,
     addressUrl,
@@ -15,8 +15,8 @@ import Data.Ord (comparing)
 import Data.Word (Word16)
 import Network.Socket (SockAddr (..), hostAddress6ToTuple, hostAddressToTuple)
 
--- | The machine at an address, without the port: as a log tells its clients. An address of IPv4 that a socket for both has
--- in its place in IPv6 is one of IPv4. Of Unix sockets it is @unix@.
+-- | The host of an address, without the port, as a log names its clients. An IPv4 address in the form of IPv6, as sockets for
+-- both report it, is written as an IPv4 address. The host of a Unix socket is @unix@.
 --
 -- @since 0.1.0
 renderHost :: SockAddr -> Builder
@@ -32,7 +32,7 @@ renderHost address = case address of
     bytesOfWord word = [fromIntegral (word `shiftR` 8), fromIntegral word]
     separated mark = foldr1 (\left right -> left <> char7 mark <> right)
 
--- As RFC 5952 has it: the longest run of zeros, the first of those that are equal, is left out if it is one of two or more.
+-- RFC 5952: the longest run of at least two zeros is left out, and the first one of several that are equally long.
 compressed :: [Word16] -> Builder
 compressed groups = case longest of
   (start, count) | count >= 2 -> written (take start groups) <> "::" <> written (drop (start + count) groups)
@@ -42,8 +42,8 @@ compressed groups = case longest of
     longest = maximumBy (comparing snd <> flip (comparing fst)) [(start, zeros start) | start <- [0 .. length groups - 1]]
     zeros start = length (takeWhile (== 0) (drop start groups))
 
--- | Where a browser finds the server at this address; for Unix sockets there is no URL, but @unix:PATH@, as nginx writes
--- them, with an @\@@ for an abstract one.
+-- | The URL by which a browser finds the server at this address. A Unix socket has no URL: it is written @unix:PATH@, as nginx
+-- does, or @unix:\@NAME@ if it is abstract.
 --
 -- >>> addressUrl (SockAddrInet 8080 (tupleToHostAddress (127, 0, 0, 1)))
 -- "http://127.0.0.1:8080"

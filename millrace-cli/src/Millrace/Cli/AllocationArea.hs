@@ -1,5 +1,5 @@
--- | The memory in which the run-time system allocates (its @-A@), and when it becomes real: an operating system gives a
--- page when it is first written to. Must not know: servers.
+-- | The memory in which the run-time system allocates (its option @-A@). An operating system provides a page only when the page is
+-- first written to; this module asks for all pages at once. Must not know: servers.
 module Millrace.Cli.AllocationArea (newPopulation) where
 
 import Control.Concurrent (forkIO)
@@ -8,21 +8,21 @@ import Data.IORef (atomicModifyIORef', newIORef, readIORef)
 import Foreign.ForeignPtr (mallocForeignPtrBytes, withForeignPtr)
 import Millrace.Cli.System (takeMapping)
 
--- | An action to be run whenever something begins. When as many things have begun as the number says, it has the memory taken,
--- once: a program that has little to do does not take it before it needs it.
+-- | An action that counts its calls. At the call with this number it asks for the memory, once. So a program that has little to do
+-- does not take memory that it does not need.
 --
 -- @since 0.1.0
 newPopulation :: Int -> IO (IO ())
 newPopulation enough = do
   begun <- newIORef 0
   pure $ do
-    -- Afterwards only read: it is shared by all capabilities.
+    -- All capabilities share this reference. After the last count it is only read.
     before <- readIORef begun
     when (before < enough) $ do
       count <- atomicModifyIORef' begun (\others -> (others + 1, others + 1))
       when (count == enough) (void (forkIO populate))
 
--- Takes the memory of all allocation areas, which are in one mapping with whatever else the heap has. Other threads go on
--- meanwhile. Without it the same time is spent by those whose requests come first.
+-- Asks for the memory of all allocation areas, which lie in one mapping with the rest of the heap. Other threads continue
+-- meanwhile. Otherwise the first requests would take that time.
 populate :: IO ()
 populate = mallocForeignPtrBytes 1 >>= (`withForeignPtr` takeMapping)

@@ -1,4 +1,4 @@
--- | Which I/O backend was asked for, and starting the I/O manager on it, with errors for people.
+-- | Chooses the I/O backend and starts the I/O manager on it, with errors that a user can understand. Must not know: servers.
 module Millrace.Cli.Backend
   ( backendChoices,
     environmentVariable,
@@ -17,19 +17,19 @@ import Millrace.Cli.Failure
 import Millrace.Manager
 import System.Environment (lookupEnv)
 
--- | What can be asked for, by name. 'Nothing' is the automatic choice.
+-- | The backends that can be chosen, by name. 'Nothing' is the automatic choice.
 --
 -- @since 0.1.0
 backendChoices :: [(String, Maybe Backend)]
 backendChoices = ("auto", Nothing) : [(backendName backend, Just backend) | backend <- [minBound ..]]
 
--- | Read by the I/O manager when nothing else was asked for.
+-- | The environment variable that the I/O manager reads when no backend is chosen otherwise.
 --
 -- @since 0.1.0
 environmentVariable :: String
 environmentVariable = "MILLRACE_BACKEND"
 
--- | What the environment asks for: 'Left' a name that no backend has.
+-- | The choice in the environment. 'Left' is a name that no backend has.
 --
 -- @since 0.1.0
 environmentBackend :: IO (Either String (Maybe Backend))
@@ -37,7 +37,7 @@ environmentBackend = do
   name <- fromMaybe "" <$> lookupEnv environmentVariable
   pure (if null name then Right Nothing else maybe (Left name) Right (lookup name backendChoices))
 
--- | Starts the I/O manager on a backend, or on the one it chooses itself, and tells which it is. Throws 'Failure'.
+-- | Starts the I/O manager on a backend, or on one that it chooses itself, and returns which. Throws 'Failure'.
 --
 -- @since 0.1.0
 startManager :: Maybe Backend -> IO Backend
@@ -63,17 +63,17 @@ explain requested exception = do
       Failure
         { failureAttempt = "start the I/O manager" <> with,
           failureReason = reason,
-          failureRemedy = "'millrace doctor' tells which backends work here; --backend auto takes the first of them."
+          failureRemedy = "'millrace doctor' shows which backends work here; --backend auto takes the first of them."
         }
 
--- The probe knows more than an error number. It was already made, or there would be no failure to explain.
+-- The probe knows more than an error number. Probing is safe here: the manager has already tried this backend.
 reasonAgainst :: Backend -> String -> IO String
 reasonAgainst backend why = do
   refused <- probeBackend backend
   loops <- getNumCapabilities
   pure (fromMaybe (why <> "; it " <> withoutRoom backend loops) refused)
 
--- | What is said of a backend of which one loop works, and so many do not.
+-- | The message about a backend of which one loop works, but not so many.
 --
 -- @since 0.1.0
 withoutRoom :: Backend -> Int -> String

@@ -1,4 +1,4 @@
--- | The command line: what was asked for, not how it is done.
+-- | The command line: its options, and the help texts. Must not know: servers.
 module Millrace.Cli.Command
   ( Command (..),
     ServerOptions (..),
@@ -20,7 +20,7 @@ import Options.Applicative.Help.Chunk (Chunk (..), paragraph, stringChunk, vcatC
 import Options.Applicative.Help.Pretty (Doc)
 import Text.Read (readMaybe)
 
--- | What to do.
+-- | What the program is to do.
 --
 -- @since 0.1.0
 data Command
@@ -29,24 +29,24 @@ data Command
   | Doctor DoctorOptions
   deriving (Eq, Show)
 
--- | How to serve.
+-- | The options of a server.
 --
 -- @since 0.1.0
 data ServerOptions = ServerOptions
   { serverHost :: String,
-    -- | 0: any free one
+    -- | 0 takes any free port.
     serverPort :: PortNumber,
-    -- | other processes may listen there too
+    -- | May other processes listen on the same port?
     serverReusePort :: Bool,
-    -- | 'Nothing': automatic
+    -- | 'Nothing' is the automatic choice.
     serverBackend :: Maybe Backend,
-    -- | 'Nothing': all of them, or as many as a quota is worth
+    -- | 'Nothing' means all cores, or as many as a quota is worth.
     serverCores :: Maybe Int,
     serverAccessLog :: Maybe FilePath,
     serverLogFormat :: LogFormat,
-    -- | where to tell what the server has done, to this machine only
+    -- | Where this machine can ask what the server has done.
     serverStatusPort :: Maybe PortNumber,
-    -- | a proxy says on each connection who the client is
+    -- | Does each connection begin with the header of a proxy that names the client?
     serverProxyProtocol :: Bool
   }
   deriving (Eq, Show)
@@ -58,12 +58,12 @@ data FilesOptions = FilesOptions
   { filesDirectory :: FilePath,
     filesFollowLinks :: Bool,
     filesListing :: Bool,
-    -- | 0: no cache
+    -- | 0 means no cache.
     filesCacheSeconds :: Int
   }
   deriving (Eq, Show)
 
--- | What to examine and how to tell.
+-- | What to examine, and how to print the result.
 --
 -- @since 0.1.0
 data DoctorOptions = DoctorOptions
@@ -72,7 +72,7 @@ data DoctorOptions = DoctorOptions
   }
   deriving (Eq, Show)
 
--- | The parser of the command line. Wrong usage ends with exit status 2.
+-- | The parser of the command line. Wrong usage has exit status 2.
 --
 -- @since 0.1.0
 commandLine :: ParserInfo Command
@@ -86,17 +86,17 @@ commandLine =
               [ ("millrace serve public", "serve ./public on http://127.0.0.1:8080"),
                 ("millrace serve --host :: --port 80", "serve the current directory to everybody"),
                 ("millrace pong --backend epoll --cores 1", "measure one backend on one core"),
-                ("millrace doctor", "what works on this machine, and why not")
+                ("millrace doctor", "what works on this machine, and why the rest does not")
               ],
             paragraph "'millrace COMMAND --help' explains the options of a command.",
-            paragraph "Exit status: 0 stopped or done, 1 could not do it, 2 wrong usage."
+            paragraph "Exit status: 0 when done or stopped, 1 when it could not be done, 2 on wrong usage."
           ],
       failureCode 2
     ]
   where
     versionOption = infoOption ("millrace " <> version) (long "version" <> help "Print the version and exit")
 
--- | How the parser talks to people.
+-- | How the parser writes its help.
 --
 -- @since 0.1.0
 parserPreferences :: ParserPrefs
@@ -119,15 +119,14 @@ serveNotes =
   vsepChunks
     [ examples
         [ ("millrace serve", "the current directory on http://127.0.0.1:8080"),
-          ("millrace serve site --port 0", "on a free port; the first line of output tells which"),
+          ("millrace serve site --port 0", "on a free port, which the first line of output names"),
           ("millrace serve --host 0.0.0.0 ~/public", "to every machine that can reach this one"),
-          ("millrace serve site --access-log access.log --status 9090", "tell what was asked, and what was done")
+          ("millrace serve site --access-log access.log --status 9090", "with an access log and counters")
         ],
       paragraph
-        "A directory answers with its index.html or index.htm. A file NAME.br, NAME.zst or NAME.gz that is not \
-        \older than NAME (by more than two seconds, for copies without their times) is sent in its place to clients that \
-        \accept the coding. Names that begin with a dot are not served, except \
-        \.well-known; neither is anything that is not a regular file.",
+        "A directory answers with its index.html or index.htm. A file NAME.br, NAME.zst or NAME.gz is sent instead of NAME to \
+        \clients that accept the coding, unless it is more than two seconds older than NAME. Only regular files are served. \
+        \Names that begin with a dot are not served, except .well-known.",
       stopping
     ]
 
@@ -146,12 +145,12 @@ stopping =
   vsepChunks
     [ paragraph
         "Prints 'listening on http://HOST:PORT' when ready ('listening on unix:PATH' on an inherited Unix socket). \
-        \Ctrl-C, SIGTERM, SIGQUIT or SIGHUP (a terminal that closes) finishes the \
-        \open requests and stops, after ten seconds at the latest; a second one stops at once. An access log that nobody takes \
-        \is waited for two seconds. Under nohup, SIGHUP does nothing.",
+        \Ctrl-C, SIGTERM, SIGQUIT or SIGHUP (a terminal that closes) makes the server finish the open requests and stop, after \
+        \ten seconds at the latest. A second signal stops it at once. If nobody reads the access log, the server waits two \
+        \seconds for it. Under nohup, SIGHUP does nothing.",
       paragraph
-        "To restart without losing a connection, let systemd hold the socket (LISTEN_FDS; --host and --port are then \
-        \ignored): connections wait in it for the next server. Or run every server with --reuse-port: start the next, wait \
+        "To restart without losing a connection, let systemd hold the socket (LISTEN_FDS). Connections then wait in it for the \
+        \next server, and --host and --port are ignored. Or run every server with --reuse-port: start the new server, wait \
         \until it is ready, then send SIGTERM to the old one."
     ]
 
@@ -160,16 +159,16 @@ doctorNotes =
   vsepChunks
     [ examples
         [ ("millrace doctor", "which backend would be used, and why"),
-          ("millrace doctor --backend io_uring", "would this one work?"),
+          ("millrace doctor --backend io_uring", "whether this backend would work"),
           ("millrace doctor --json", "for programs")
         ],
       paragraph
-        "A backend that is asked for by name is the only one that is tried: where io_uring is not only refused but \
-        \punished, --backend epoll or MILLRACE_BACKEND=epoll keeps away from it.",
-      paragraph "Exit status: 0 if a server could start like this, 1 if not."
+        "If a backend is chosen by name, only that one is tried. Some sandboxes kill a program that tries io_uring: there, use \
+        \--backend epoll or MILLRACE_BACKEND=epoll.",
+      paragraph "Exit status: 0 if a server could start with this backend, 1 if not."
     ]
 
--- Invocations and what they do, in two columns.
+-- Commands and what they do, in two columns.
 examples :: [(String, String)] -> Chunk Doc
 examples entries = vcatChunks (map stringChunk ("Examples:" : map example entries))
   where
@@ -186,7 +185,7 @@ filesOptions =
     <*> option
       (fromInteger <$> numberBetween 0 3600)
       ( long "cache" <> metavar "SECONDS" <> value 1 <> showDefault
-          <> help "Keep small files in memory, and large ones open, for so long before looking for them again; 0: look every time"
+          <> help "Keep small files in memory and large files open for so long before looking them up again; 0 looks every time"
       )
 
 serverOptions :: Parser ServerOptions
@@ -195,22 +194,22 @@ serverOptions =
     <$> option
       host
       ( long "host" <> metavar "HOST" <> value "127.0.0.1" <> showDefaultWith id
-          <> help "Address or name to listen on; 0.0.0.0 or :: for all"
+          <> help "Address or name to listen on; 0.0.0.0 or :: for all addresses"
       )
     <*> option
       port
       ( long "port" <> short 'p' <> metavar "PORT" <> value 8080 <> showDefault
-          <> help "Port to listen on; 0 for any free one"
+          <> help "Port to listen on; 0 for any free port"
       )
-    <*> switch (long "reuse-port" <> help "Share the port with other servers that do so too: for restarting, see below")
+    <*> switch (long "reuse-port" <> help "Share the port with other servers that use this option, for a restart (see below)")
     <*> backendOption
     <*> optional
       ( option
           cores
           ( long "cores" <> metavar "N"
               <> help
-                "Cores to use, with a loop and some 32 MB of memory for each (default: all, or where a container's \
-                \CPU quota comes to less, that, rounded up)"
+                "Cores to use, with a loop and some 32 MB of memory for each (default: all, or a container's CPU quota, rounded \
+                \up, if that is less)"
           )
       )
     <*> optional accessLogOptions
@@ -224,28 +223,28 @@ serverOptions =
     <*> switch
       ( long "proxy-protocol"
           <> help
-            "Every connection begins with a header of the PROXY protocol, version 1 or 2, that names the client: behind a \
-            \proxy that sends one. Nobody else should reach the port"
+            "Expect a header of the PROXY protocol, version 1 or 2, at the beginning of every connection, from a proxy that names \
+            \the client. Nobody else should be able to reach the port"
       )
   where
     gathered name number reuse chosen count accessLog =
       ServerOptions name number reuse chosen count (fst <$> accessLog) (maybe Combined snd accessLog)
 
--- The format means nothing without the log.
+-- The format has no meaning without the log.
 accessLogOptions :: Parser (FilePath, LogFormat)
 accessLogOptions =
   (,)
     <$> strOption
       ( long "access-log" <> metavar "FILE" <> action "file"
           <> help
-            "Append a line for each answer, refusals included; - for standard output (default: no log). The file is \
-            \opened anew for each writing: to rotate it, rename it. No signal is needed; SIGUSR1 does nothing"
+            "Append a line for each answer, refusals included; - for standard output (default: no log). The file is opened again \
+            \for each write: to rotate it, rename it. No signal is needed, and SIGUSR1 does nothing"
       )
     <*> option
       logFormat
       ( long "log-format" <> metavar (intercalate "|" (map fst logFormats)) <> value Combined
           <> completeWith (map fst logFormats)
-          <> help "What a line of the access log looks like (default: combined)"
+          <> help "Format of a line of the access log (default: combined)"
       )
 
 doctorOptions :: Parser DoctorOptions
@@ -259,7 +258,7 @@ backendOption =
   option
     backend
     ( long "backend" <> metavar (intercalate "|" names) <> value Nothing <> completeWith names
-        <> help "I/O backend; auto takes MILLRACE_BACKEND if set, else the first that works (default: auto)"
+        <> help "I/O backend; auto takes MILLRACE_BACKEND if that is set, else the first backend that works (default: auto)"
     )
   where
     names = map fst backendChoices
@@ -277,7 +276,7 @@ logFormat = eitherReader $ \name -> maybe (Left (unknown name)) Right (lookup na
   where
     unknown name = "there is no log format '" <> name <> "'; choose one of: " <> intercalate ", " (map fst logFormats)
 
--- As it stands in a URL, too: that is how it is told.
+-- A host may also be written as in a URL, with brackets, because that is how the server prints it.
 host :: ReadM String
 host = withoutBrackets <$> str
   where

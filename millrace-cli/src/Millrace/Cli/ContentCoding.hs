@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Which content coding a client prefers (RFC 9110 section 12.5.3). Must not know: files.
+-- | Chooses the content coding that a client prefers (RFC 9110 section 12.5.3). Must not know: files.
 module Millrace.Cli.ContentCoding
   ( Coding (..),
     codings,
@@ -19,7 +19,7 @@ import Data.Maybe (fromMaybe, mapMaybe)
 import Network.HTTP.Types (RequestHeaders)
 import Network.HTTP.Types.Header (hAcceptEncoding)
 
--- | A coding, and what the names of files that have it end in.
+-- | A coding, and the extension of files that have it.
 --
 -- @since 0.1.0
 data Coding = Coding
@@ -28,14 +28,14 @@ data Coding = Coding
   }
   deriving (Eq, Show)
 
--- | Those that are served, the usually smallest first.
+-- | The codings that are served. The one that usually gives the smallest files comes first.
 --
 -- @since 0.1.0
 codings :: [Coding]
 codings = [Coding "br" ".br", Coding "zstd" ".zst", Coding "gzip" ".gz"]
 
--- | The best of these codings for a request, the first of those that it weighs the same; 'Nothing' if the content had
--- better be sent as it is.
+-- | The best of these codings for a request, and the first of several with the same weight. 'Nothing' if the client prefers
+-- content without a coding.
 --
 -- @since 0.1.0
 preferredCoding :: RequestHeaders -> [Coding] -> Maybe Coding
@@ -46,13 +46,13 @@ preferredCoding headers available
     weights = concatMap parseWeights [value | (name, value) <- headers, name == hAcceptEncoding]
     weighed coding = (fromMaybe (weightOf "*" 0) (lookup (CI.mk (codingName coding)) weights), coding)
     weightOf name absent = fromMaybe absent (lookup name weights)
-    -- What a client does not name it takes as it is, but prefers what it names.
+    -- A client accepts content without a coding even if it does not name "identity", but prefers the codings that it names.
     unencoded = weightOf "identity" 0
     better best candidate@(weight, _)
       | weight > 0 && weight >= unencoded && maybe True ((< weight) . fst) best = Just candidate
       | otherwise = best
 
--- Names and weights in thousandths. An element that is malformed says nothing.
+-- Names, and weights in thousandths. Malformed elements are ignored.
 parseWeights :: ByteString -> [(CI ByteString, Int)]
 parseWeights value = mapMaybe parseElement (Char8.split ',' value)
 
@@ -62,7 +62,7 @@ parseElement element = do
   guard (not (Char8.null (trim name)))
   (,) (canonical (CI.mk (trim name))) <$> if Char8.null parameter then Just 1000 else parseWeight (trim (Char8.drop 1 parameter))
 
--- The name that a coding had once (RFC 9110 section 8.4.1.3).
+-- The old name of gzip (RFC 9110 section 8.4.1.3).
 canonical :: CI ByteString -> CI ByteString
 canonical name = if name == "x-gzip" then "gzip" else name
 

@@ -1,4 +1,4 @@
--- | What this machine offers to an I/O manager. Looks and tells; changes nothing.
+-- | Examines what this machine offers to an I/O manager, and reports it. Changes nothing. Must not know: servers.
 module Millrace.Cli.Doctor
   ( Examination (..),
     Health (..),
@@ -24,21 +24,21 @@ import Millrace.Cli.System
 import Millrace.Manager
 import Text.Read (readMaybe)
 
--- | What was found.
+-- | The result of an examination.
 --
 -- @since 0.1.0
 data Examination = Examination
   { examinedKernel :: String,
     examinedProcessors :: Int,
-    -- | how many processors' time a control group allows; 'Nothing' is all there is
+    -- | How many processors' time a control group allows. 'Nothing' means all processors.
     examinedQuota :: Maybe Rational,
-    -- | descriptors that a program may open at first; 'Nothing' is unlimited
+    -- | How many descriptors a program may open at first. 'Nothing' means no limit.
     examinedSoftLimit :: Maybe Integer,
-    -- | descriptors that it may allow itself; a server does
+    -- | How many it may allow itself, as a server does.
     examinedHardLimit :: Maybe Integer,
-    -- | net.core.somaxconn, connections that may wait to be accepted
+    -- | net.core.somaxconn: how many connections may wait to be accepted.
     examinedAcceptQueue :: Maybe Integer,
-    -- | kernel.io_uring_disabled; kernels before 6.6 do not have it
+    -- | kernel.io_uring_disabled. Kernels before 6.6 do not have it.
     examinedIoUringDisabled :: Maybe Integer,
     examinedBackends :: [(Backend, Health)],
     examinedChoice :: Choice
@@ -50,25 +50,25 @@ data Examination = Examination
 -- @since 0.1.0
 data Health
   = Works
-  | -- | and why
+  | -- | With the reason.
     Refused String
-  | -- | another one was asked for by name
+  | -- | Another backend was chosen by name.
     NotTried
   deriving (Eq, Show)
 
--- | What a server would do.
+-- | The backend that a server would use.
 --
 -- @since 0.1.0
 data Choice
-  = -- | and why
+  = -- | With the reason.
     Chosen Backend String
-  | -- | it would not start, and why
+  | -- | The server would not start, for this reason.
     NothingChosen String
   deriving (Eq, Show)
 
--- | Examines this machine, for a server that is started with this @--backend@. Opens and closes an instance of each
--- backend, unless one was asked for by name: then only that one, because some sandboxes kill for trying io_uring. Then
--- starts as many loops as a server would, allowed the descriptors that one allows itself: where one has room, many may not.
+-- | Examines this machine, for a server that is started with this @--backend@. Opens and closes an instance of each backend. If a
+-- backend was chosen by name, it tries only that one, because some sandboxes kill a program that tries io_uring. Then it starts
+-- as many loops as a server would, with as many descriptors: there may be room for one loop but not for all of them.
 --
 -- @since 0.1.0
 examine :: Maybe Backend -> IO Examination
@@ -81,7 +81,7 @@ examine requested = do
   ioUringDisabled <- readNumber "/proc/sys/kernel/io_uring_disabled"
   environment <- fromRight Nothing <$> environmentBackend
   let byName = requested <|> environment
-  single <- forM [minBound ..] $ \backend -> (,) backend <$> probeUnless (maybe False (/= backend) byName) backend
+  single <- forM [minBound ..] $ \backend -> (,) backend <$> (if maybe True (== backend) byName then probe backend else pure NotTried)
   let loops = coresWithin quota processors
   (choice, health) <- raiseDescriptorLimit >> setNumCapabilities loops >> choose requested environment loops single
   pure
@@ -97,11 +97,10 @@ examine requested = do
         examinedChoice = choice
       }
 
-probeUnless :: Bool -> Backend -> IO Health
-probeUnless True _ = pure NotTried
-probeUnless False backend = maybe Works Refused <$> probeBackend backend
+probe :: Backend -> IO Health
+probe backend = maybe Works Refused <$> probeBackend backend
 
--- The manager chooses; this only explains. A probe cannot see that there is room for one loop and not for all of them.
+-- The manager makes the choice; this explains it. A probe cannot see whether there is room for all loops.
 choose :: Maybe Backend -> Maybe Backend -> Int -> [(Backend, Health)] -> IO (Choice, [(Backend, Health)])
 choose requested environment loops single = either nothing chosen <$> try (startManager requested)
   where
@@ -134,7 +133,7 @@ isHealthy examination = case examinedChoice examination of
   Chosen _ _ -> True
   NothingChosen _ -> False
 
--- | For people.
+-- | The result as text for a person.
 --
 -- @since 0.1.0
 renderText :: Examination -> String
@@ -160,7 +159,7 @@ processorsText examination = show processors <> foldMap allowed (examinedQuota e
     cores count = if count == 1 then "one is" else show count <> " are"
     processors = examinedProcessors examination
 
--- As systemd's CPUQuota= has it: of one processor.
+-- In per cent of one processor, like systemd's CPUQuota=.
 percent :: Rational -> Integer
 percent quota = round (100 * quota)
 
@@ -185,14 +184,14 @@ healthText :: Health -> String
 healthText health = case health of
   Works -> "works"
   Refused reason -> "does not work: " <> reason
-  NotTried -> "not tried, another was asked for by name"
+  NotTried -> "not tried, another was chosen by name"
 
 choiceText :: Choice -> String
 choiceText choice = case choice of
   Chosen backend reason -> backendName backend <> " (" <> reason <> ")"
   NothingChosen reason -> "nothing, it " <> reason
 
--- | For programs: one object. Its members are documented by an example in the tests.
+-- | The result for programs: one JSON object. An example in the tests shows its members.
 --
 -- @since 0.1.0
 renderAsJson :: Examination -> String

@@ -1,4 +1,4 @@
--- | What is found below a directory. "Millrace.Cli.Root" looks it up. Must not know: HTTP.
+-- | Files and directories below a root. "Millrace.Cli.Root" looks them up. Must not know: HTTP.
 module Millrace.Cli.Entry
   ( LinkPolicy (..),
     Entry (..),
@@ -14,21 +14,21 @@ import Control.Exception (IOException)
 import Data.Int (Int64)
 import Data.Word (Word64)
 
--- | What to do about symbolic links.
+-- | Which symbolic links are followed.
 --
 -- @since 0.1.0
 data LinkPolicy
-  = -- | a link that leads outside the root leads nowhere
+  = -- | Only links that stay inside the root.
     StayInside
-  | -- | links lead anywhere
+  | -- | All links.
     FollowLinks
   deriving (Eq, Show)
 
--- | What was found below a root.
+-- | A file or directory below a root.
 --
 -- @since 0.1.0
 data Entry
-  = -- | opening this opens that very directory, inside 'Millrace.Cli.Root.withEntry' and in this process only
+  = -- | A path that opens this very directory. It is valid only in this process, and until 'Millrace.Cli.Root.withEntry' ends.
     Directory FilePath
   | File OpenFile
 
@@ -36,39 +36,39 @@ data Entry
 --
 -- @since 0.1.0
 data OpenFile = OpenFile
-  { -- | Opening this opens that very file, inside 'Millrace.Cli.Root.withEntry' and in this process only. A path for one
-    -- use: another file will have it later, so nothing may be cached under it.
+  { -- | A path that opens this very file. It is valid only in this process, and until 'Millrace.Cli.Root.withEntry' ends. Do
+    -- not cache anything under it: another file will have this path later.
     openFilePath :: FilePath,
-    -- | in bytes
+    -- | In bytes.
     openFileSize :: Int64,
     openFileModified :: Nanoseconds,
-    -- | its own among those of its file system
+    -- | Different from that of all other files of its file system.
     openFileNumber :: Word64,
-    -- | its size in bytes and the time of its last change as they are now, for as long as it is open
+    -- | The size in bytes and the time of change as they are now. Valid only while the file is open.
     openFileState :: IO (Int64, Nanoseconds)
   }
 
--- | What a name in a directory stands for, seen without opening it.
+-- | The object of a name in a directory, found without opening it.
 --
 -- @since 0.1.0
 data Glimpse
   = DirectorySeen
-  | -- | a regular, readable file: its size in bytes and the time of its last change
+  | -- | A regular, readable file: its size in bytes and its time of change.
     FileSeen Int64 Nanoseconds
-  | -- | nothing that is served
+  | -- | An object that is not served.
     NothingSeen
-  | -- | it leads somewhere else, or cannot be seen like that
+  | -- | A link, or an object that must be opened to know what it is.
     MustBeLookedUp
   deriving (Eq, Show)
 
--- | Since the beginning of 1970, without leap seconds. Not a @POSIXTime@: that is a fraction, and comparing two costs more
--- than asking the system for one.
+-- | Nanoseconds since the beginning of 1970, without leap seconds. Not a @POSIXTime@: that is a fraction, and comparing two of
+-- them costs more than asking the system for one.
 --
 -- @since 0.1.0
 type Nanoseconds = Int64
 
--- | A time of any year. File systems have years that this number does not reach (ext4 until 2446): such a time becomes the
--- latest there is, or the earliest, and not one of another century.
+-- | A time of any year. File systems have years beyond the range of this number (ext4 until 2446). Such a time becomes the latest
+-- or the earliest time of the range, and not a time of another century.
 --
 -- >>> saturated (1000000000 * 13000000000)
 -- 9223372036854775807
@@ -77,15 +77,15 @@ type Nanoseconds = Int64
 saturated :: Integer -> Nanoseconds
 saturated = fromInteger . max (toInteger (minBound :: Nanoseconds)) . min (toInteger (maxBound :: Nanoseconds))
 
--- | Why there is nothing to serve.
+-- | Why a path cannot be served.
 --
 -- @since 0.1.0
 data Problem
-  = -- | no such file, or one that is not served: outside the root, a pipe, a socket, a device
+  = -- | No such file, or an object that is not served: outside the root, a pipe, a socket, a device.
     Missing
-  | -- | permissions forbid it
+  | -- | Permissions forbid it.
     Unreadable
   | OutOfDescriptors
-  | -- | anything else: an input error, no memory
+  | -- | Any other reason: an input error, no memory.
     Faulty IOException
   deriving (Eq, Show)

@@ -1,4 +1,4 @@
--- | JSON output (RFC 8259). Writes only.
+-- | Writes JSON (RFC 8259). Must not know: HTTP.
 module Millrace.Cli.Json
   ( Json (..),
     renderJson,
@@ -16,7 +16,7 @@ import qualified Data.Text.Encoding as Text
 import qualified Data.Text.Encoding.Error as Text
 import Numeric (showHex)
 
--- | A value.
+-- | A JSON value.
 --
 -- @since 0.1.0
 data Json
@@ -28,7 +28,7 @@ data Json
   | Object [(String, Json)]
   deriving (Eq, Show)
 
--- | A value as text, objects and arrays indented, in ASCII: it reads the same in every encoding.
+-- | A value as text, with objects and arrays indented. The text is ASCII, so it is the same in every encoding.
 --
 -- @since 0.1.0
 renderJson :: Json -> String
@@ -54,7 +54,7 @@ block depth open close items =
 quote :: String -> String
 quote text = "\"" <> concatMap escape text <> "\""
 
--- | A string of bytes that are probably UTF-8, with its quotes. What is not UTF-8 becomes U+FFFD. O(length).
+-- | A string with its quotes, from bytes that are probably UTF-8. Bytes that are not UTF-8 become U+FFFD. O(length).
 --
 -- @since 0.1.0
 jsonString :: ByteString -> Builder

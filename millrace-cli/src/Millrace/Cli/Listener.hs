@@ -1,4 +1,4 @@
--- | Listening sockets from a host and a port, or from whoever started the program.
+-- | Listening sockets: for a host and a port, or inherited from the program that started this one. Must not know: files.
 module Millrace.Cli.Listener
   ( withInherited,
     withListeners,
@@ -13,8 +13,8 @@ import Millrace.Cli.Failure
 import Millrace.Socket
 import Network.Wai.Handler.Millrace
 
--- | Listens on the first address of a host that can be had, and closes the sockets afterwards. Host names are looked
--- up, which may block for as long as the resolver takes. Throws 'Failure', which names the option that chooses the port.
+-- | Listens on the first address of a host on which that is possible, and closes the sockets afterwards. Looks host names up,
+-- which may block for as long as the resolver takes. Throws 'Failure', which names the option that chooses the port.
 --
 -- @since 0.1.0
 withListeners :: String -> Settings -> String -> PortNumber -> ([Listener] -> IO a) -> IO a
@@ -22,10 +22,10 @@ withListeners option settings host port = bracket open (mapM_ closeListener)
   where
     open = try (openListeners wanted) >>= either (throwIO . cannotListen option host port) pure
     wanted = setHost (fromString host) (setPort (fromIntegral port) (setBacklog backlog settings))
-    backlog = 4096 -- the kernel takes the smaller of this and net.core.somaxconn
+    backlog = 4096 -- The kernel takes the smaller of this and net.core.somaxconn.
 
--- | The sockets that the process was started with; none, usually. Closes them afterwards. Throws 'Failure' if what it was
--- started with cannot be served.
+-- | The listening sockets that the process has inherited, usually none. Closes them afterwards. Throws 'Failure' if they cannot
+-- be used.
 --
 -- @since 0.1.0
 withInherited :: ([Listener] -> IO a) -> IO a
@@ -37,11 +37,11 @@ withInherited = bracket open (mapM_ closeListener)
         { failureAttempt = "listen on the sockets of LISTEN_FDS",
           failureReason = ioe_description (exception :: IOException),
           failureRemedy =
-            "Pass stream sockets that listen, as many as LISTEN_FDS says, from descriptor 3 on. In systemd's .socket unit: \
+            "Pass as many listening stream sockets as LISTEN_FDS says, from descriptor 3 on. In a .socket unit of systemd: \
             \ListenStream=, and Accept=no."
         }
 
--- A lookup that failed has no error number.
+-- A failed lookup of a name has no error number.
 cannotListen :: String -> String -> PortNumber -> IOException -> Failure
 cannotListen option host port exception = case ioe_errno exception of
   Nothing -> unknownHost host (ioe_description exception)
@@ -69,7 +69,7 @@ cannotBind option host port errno description = Failure ("listen on " <> authori
         )
       | errno == eADDRNOTAVAIL =
         ( "this machine has no such address",
-          "Choose one of its own with --host, or 0.0.0.0 or :: for all of them."
+          "Choose an address of this machine with --host, or 0.0.0.0 or :: for all of them."
         )
       | otherwise = (description, "Try another --host or " <> option <> ".")
 

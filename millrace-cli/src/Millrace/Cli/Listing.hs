@@ -22,13 +22,13 @@ import Millrace.Http.Date (Seconds)
 -- @since 0.1.0
 data Listed
   = ListedDirectory ByteString
-  | -- | with its size in bytes and the time when it was changed
+  | -- | With its size in bytes and its time of change.
     ListedFile ByteString Int64 Seconds
   deriving (Eq, Show)
 
--- | The page for the directory of these names below the root: directories first, then files, each by name. Links are
--- relative; names are escaped, and taken for UTF-8. If they are not all, the page says so: the number is how many were
--- looked at. O(n log n).
+-- | @renderListing names cut entries@: the page for the directory with these names below the root. Directories come first, then
+-- files, both sorted by name. Links are relative. Names are escaped, and taken for UTF-8. If only the first names were looked
+-- at, @cut@ says how many, and so does the page. O(n log n).
 --
 -- @since 0.1.0
 renderListing :: [ByteString] -> Maybe Int -> [Listed] -> Builder
@@ -47,7 +47,7 @@ renderListing names cut entries =
     title = escape ("/" <> ByteString.concat (map (<> "/") names))
 
 andMore :: Int -> Builder
-andMore count = "<p>&hellip; and more: a page shows the first " <> intDec count <> " names that the file system tells.</p>\n"
+andMore count = "<p>&hellip; and more: a page shows the first " <> intDec count <> " names that the file system returns.</p>\n"
 
 key :: Listed -> (Bool, ByteString)
 key (ListedDirectory name) = (False, name)
@@ -58,10 +58,10 @@ render entry = case entry of
   ListedDirectory name -> row (link name <> "/") (escape name <> "/") "" ""
   ListedFile name size modified -> row (link name) (escape name) (int64Dec size) (date modified)
   where
-    -- "./": a name with a colon is no scheme.
+    -- With "./", a name that has a colon is not taken for a scheme.
     link name = "./" <> byteString (encodeSegment name)
 
--- formatTime would take longer than all the rest of the page.
+-- Not formatTime, which would take longer than the rest of the page.
 date :: Seconds -> Builder
 date seconds = integerDec year <> dash <> two month <> dash <> two day <> char7 ' ' <> clock <> " UTC"
   where

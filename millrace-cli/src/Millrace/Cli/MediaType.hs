@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | What kind of content a file name promises. Must not know: files.
+-- | The type of a file's content, by its name. Must not know: files.
 module Millrace.Cli.MediaType
   ( mediaType,
     ownCoding,
@@ -17,8 +17,8 @@ import qualified Data.Text.Encoding as Text
 import qualified Data.Text.Encoding.Error as Text
 import Network.Mime (MimeMap, defaultMimeMap, defaultMimeType, mimeByExt)
 
--- | The Content-Type of a file of this name: by its extension, in any case of letters. Text is declared to be UTF-8.
--- Unknown extensions are @application/octet-stream@. O(length * log (number of known extensions)).
+-- | The Content-Type of a file with this name, by its extension, in upper or lower case. Text is declared as UTF-8. The type for
+-- unknown extensions is @application/octet-stream@. O(length * log (number of known extensions)).
 --
 -- >>> mediaType "Index.HTML"
 -- "text/html; charset=utf-8"
@@ -31,7 +31,7 @@ mediaType name
   where
     found = mimeByExt extensions defaultMimeType (Text.toLower (Text.decodeUtf8With Text.lenientDecode name))
 
--- | The content coding that a file of this name has by itself: its Content-Type is that of what it holds.
+-- | The content coding that a file with this name always has. The Content-Type of such a file is that of the decoded content.
 --
 -- >>> ownCoding "logo.svgz"
 -- Just "gzip"
@@ -45,7 +45,7 @@ ownCoding name
 extensions :: MimeMap
 extensions = Map.union newer defaultMimeMap
 
--- What mime-types 0.1.1.0 does not have, or has under a name that was replaced.
+-- Types that mime-types 0.1.1.0 lacks, or has under a name that was replaced.
 newer :: Map.Map Text ByteString
 newer =
   Map.fromList

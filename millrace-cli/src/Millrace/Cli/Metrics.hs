@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | What a server has done so far, as a JSON record and in the text format of Prometheus.
+-- | Counts what a server has done, and shows it as a JSON record and in the text format of Prometheus. Must not know: files.
 module Millrace.Cli.Metrics
   ( Metrics,
     newMetrics,
@@ -34,7 +34,7 @@ data Metrics = Metrics
     metricsTally :: Tally
   }
 
--- The places of the numbers. Five classes of status begin at 'firstClass', the buckets of the histogram at 'firstBucket'.
+-- The indices of the numbers. The five classes of status begin at 'firstClass', the buckets of the histogram at 'firstBucket'.
 opened, closed, active, refused, bodyBytes, nanoseconds, firstClass, firstBucket :: Int
 opened = 0
 closed = 1
@@ -45,29 +45,29 @@ nanoseconds = 5
 firstClass = 6
 firstBucket = 11
 
--- Upper ends of the buckets in microseconds; one more bucket has none.
+-- The upper ends of the buckets in microseconds. One more bucket has no upper end.
 bucketMicros :: [Word64]
 bucketMicros = [100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000, 5000000, 10000000]
 
--- | Nothing done yet.
+-- | The counters of a server that has done nothing yet.
 --
 -- @since 0.1.0
 newMetrics :: IO Metrics
 newMetrics = Metrics <$> getMonotonicTimeNSec <*> newTally (firstBucket + length bucketMicros + 1)
 
--- | A connection was accepted.
+-- | Counts a connection that was accepted.
 --
 -- @since 0.1.0
 countOpened :: Metrics -> IO ()
 countOpened metrics = add (metricsTally metrics) opened 1
 
--- | A connection has ended.
+-- | Counts a connection that has ended.
 --
 -- @since 0.1.0
 countClosed :: Metrics -> IO ()
 countClosed metrics = add (metricsTally metrics) closed 1
 
--- | An answer was given. What was refused before the application saw it counts as that and as nothing else.
+-- | Counts an answer. A request that was refused before the application saw it counts only as refused.
 --
 -- @since 0.1.0
 countAnswer :: Metrics -> Answer -> IO ()
@@ -81,7 +81,7 @@ countAnswer metrics answer
   where
     tally = metricsTally metrics
 
--- | Counts the requests that an application is working on.
+-- | Counts the requests on which an application is working.
 --
 -- @since 0.1.0
 countActive :: Metrics -> Middleware
@@ -211,7 +211,7 @@ prometheus figures =
     ends = map seconds bucketMicros ++ ["+Inf"]
     seconds micros = doubleDec (fromIntegral micros / 1e6)
 
--- A metric with its samples: what follows its name, and the value.
+-- A metric with its samples: the suffix of its name, and the value.
 metric :: Builder -> Builder -> Builder -> [(Builder, Builder)] -> Builder
 metric name kind help samples =
   "# HELP millrace_" <> name <> char7 ' ' <> help <> "\n# TYPE millrace_" <> name <> char7 ' ' <> kind <> char7 '\n'

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The smallest answer there is, for measuring what a server costs.
+-- | A very small answer, for measuring what a server costs. Must not know: servers, files.
 module Millrace.Cli.Pong
   ( pong,
   )

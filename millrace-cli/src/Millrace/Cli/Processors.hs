@@ -1,5 +1,5 @@
--- | How many processors this process may keep busy: those that there are, or as much of their time as its control groups
--- allow it (cgroups(7)), which is how containers are given less than a machine. Must not know: servers.
+-- | How many processors this process may keep busy: all of the machine, or as much of their time as its control groups allow
+-- (cgroups(7)). Containers get less than a machine by such a quota. Must not know: servers.
 module Millrace.Cli.Processors
   ( usualCores,
     coresWithin,
@@ -17,14 +17,14 @@ import GHC.IO.Encoding (getFileSystemEncoding)
 import System.IO (IOMode (ReadMode), hGetContents', hSetEncoding, withFile)
 import Text.Read (readMaybe)
 
--- | As many cores as a server uses that was not told how many.
+-- | How many cores a server uses by default.
 --
 -- @since 0.1.0
 usualCores :: IO Int
 usualCores = coresWithin <$> processorQuota <*> getNumProcessors
 
--- | So many of these processors are worth using with this quota: what is beyond it would only use it up sooner, and then
--- everything stands still until the period is over. Part of a processor is worth one.
+-- | How many of these processors are worth using with this quota. More of them would use the quota up sooner, and then everything
+-- would stand still until the period is over. Part of a processor counts as one.
 --
 -- >>> coresWithin (Just 1.5) 8
 -- 2
@@ -33,14 +33,14 @@ usualCores = coresWithin <$> processorQuota <*> getNumProcessors
 coresWithin :: Maybe Rational -> Int -> Int
 coresWithin quota processors = maybe processors (max 1 . min processors . ceiling) quota
 
--- | How many processors' time the control groups allow this process, 1.5 for one and a half; 'Nothing' if as much as there
--- is. Where there are no control groups, there is no quota.
+-- | How many processors' time the control groups allow this process: 1.5 means one and a half. 'Nothing' means that there is no
+-- quota, or that there are no control groups.
 --
 -- @since 0.1.0
 processorQuota :: IO (Maybe Rational)
 processorQuota = processorQuotaBelow ""
 
--- | The same with the files of a system that is below a directory.
+-- | The same for a system whose files are below a directory.
 --
 -- @since 0.1.0
 processorQuotaBelow :: FilePath -> IO (Maybe Rational)
@@ -50,8 +50,8 @@ processorQuotaBelow top = do
   quotas <- mapM (quotaOf . (top <>)) (concatMap (directoriesOf groups . words) mounts)
   pure (least (catMaybes quotas))
 
--- A quota holds for the groups below, too: the directories, from the top on, where those are that hold for this process.
--- A mount is "36 35 98:0 ROOT PLACE options [tag...] - TYPE source options" (proc(5)).
+-- The directories, from the top down, with the quotas that hold for this process: a quota also holds for the groups below it.
+-- A line about a mount is "36 35 98:0 ROOT PLACE options [tag...] - TYPE source options" (proc(5)).
 directoriesOf :: [String] -> [String] -> [FilePath]
 directoriesOf groups mount = case (mount, dropWhile (/= "-") mount) of
   (_ : _ : _ : root : place : _, [_, kind, _, options]) ->
@@ -65,7 +65,7 @@ directoriesOf groups mount = case (mount, dropWhile (/= "-") mount) of
     -- "NUMBER:CONTROLLER,...:PATH", in version 2 without controllers.
     group isMeant = listToMaybe [drop 1 path | (controllers, path) <- map (break (== ':') . drop 1 . dropWhile (/= ':')) groups, isMeant controllers]
 
--- What a container sees of the tree may begin at its own group, or be that alone.
+-- The part of the tree that a container sees may begin at its own group, or consist of that group alone.
 belowRoot :: FilePath -> FilePath -> FilePath
 belowRoot "/" group = group
 belowRoot root group = case stripPrefix root group of
@@ -84,7 +84,7 @@ quotaOf directory = do
   pure (least (mapMaybe share [unified, before]))
   where
     numbersIn names = concat <$> mapM (fmap words . contentOf . (directory <>)) names
-    -- Without a quota it is "max" or -1.
+    -- "max" and -1 mean that there is no quota.
     share numbers = case map readMaybe numbers of
       [Just quota, Just period] | quota > 0 && period > 0 -> Just (fromInteger quota / fromInteger period)
       _ -> Nothing
@@ -97,14 +97,14 @@ separated mark text = case break (== mark) text of
   (first, _ : rest) -> first : separated mark rest
   (first, []) -> [first]
 
--- Blanks and backslashes of a path are there as three octal digits.
+-- Blanks and backslashes in a path are written as a backslash and three octal digits.
 unescaped :: FilePath -> FilePath
 unescaped path = case path of
   '\\' : a : b : c : rest | all isOctDigit [a, b, c] -> chr (foldl' (\value digit -> 8 * value + digitToInt digit) 0 [a, b, c]) : unescaped rest
   other : rest -> other : unescaped rest
   [] -> []
 
--- Nothing of what is not there, or cannot be read.
+-- The content of a file, or nothing if the file does not exist or cannot be read.
 contentOf :: FilePath -> IO String
 contentOf path = either none id <$> try (withFile path ReadMode (\file -> getFileSystemEncoding >>= hSetEncoding file >> hGetContents' file))
   where

@@ -1,14 +1,14 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | From the path in a request to names below a directory. Pure: touches no file system.
+-- | Turns the path of a request into names below a directory. Pure. Must not know: files.
 --
--- A path is split at its slashes, then each segment is percent-decoded once, then checked. The order matters: what
--- is checked is exactly what will be opened, and an encoded slash is a character of a name (which no file has)
--- instead of a separator.
+-- A path is split at its slashes. Then each segment is percent-decoded once, and then it is checked. The order matters: the names
+-- that are checked are exactly those that will be opened. An encoded slash is a character of a name, which no file has, and not
+-- a separator.
 --
--- A segment "." means nothing (RFC 3986 section 5.2.4) and is left out: a client should have done that, but apt, for one,
--- asks for @\/repository\/.\/Packages@ when its source is @http:\/\/host\/repository .\/@. No name hides behind it. A segment ".." is
--- refused: what is before it would have to be forgotten unseen.
+-- A segment "." means nothing (RFC 3986 section 5.2.4) and is left out. The client should have left it out, but apt, for example,
+-- asks for @\/repository\/.\/Packages@ when its source is @http:\/\/host\/repository .\/@. A segment ".." is refused: it would
+-- remove the segment before it, which nobody has looked up.
 module Millrace.Cli.RequestPath
   ( RequestPath (..),
     Refusal (..),
@@ -29,9 +29,9 @@ import Data.Word (Word8)
 --
 -- @since 0.1.0
 data RequestPath = RequestPath
-  { -- | each a plain name: not empty, no dot in front (but @.well-known@), no slash, no NUL
+  { -- | Plain names: not empty, without a leading dot (except @.well-known@), without slashes and NULs.
     pathSegments :: [ByteString],
-    -- | it ended in a slash
+    -- | Did the path end in a slash?
     pathIsDirectory :: Bool
   }
   deriving (Eq, Show)
@@ -40,16 +40,16 @@ data RequestPath = RequestPath
 --
 -- @since 0.1.0
 data Refusal
-  = -- | no path at all, a broken percent-encoding, or a NUL: 400
+  = -- | Not a path, a broken percent-encoding, or a NUL: 400.
     Malformed
-  | -- | a name that is never served: 404
+  | -- | A name that is never served: 404.
     Unservable
   deriving (Eq, Show)
 
 -- | The names in the path of a request target (without its query).
 --
--- Refused are names that begin with a dot except @.well-known@ (RFC 8615), and so @..@ segments; empty segments; and
--- backslashes, which some clients and systems take for slashes.
+-- It refuses names that begin with a dot, except @.well-known@ (RFC 8615), and so @..@ segments. It also refuses empty segments,
+-- and backslashes, which some clients and systems take for slashes.
 --
 -- >>> parseRequestPath "/./a%20b/"
 -- Right (RequestPath {pathSegments = ["a b"], pathIsDirectory = True})
@@ -64,13 +64,13 @@ parseRequestPath target = case Char8.split '/' target of
     if all isServable segments then Right (RequestPath segments isDirectory) else Left Unservable
   _ -> Left Malformed
 
--- | Whether no other path stands for the same names: nothing in it is encoded, and no segment means nothing. O(length).
+-- | Is this the only path for its names? Then nothing in it is encoded, and it has no segment ".". O(length).
 --
 -- @since 0.1.0
 isCanonical :: ByteString -> Bool
 isCanonical path = Char8.notElem '%' path && not ("/./" `ByteString.isInfixOf` path) && not ("/." `ByteString.isSuffixOf` path)
 
--- | Whether a decoded name is one that is served. O(length).
+-- | Is a decoded name one that is served? O(length).
 --
 -- @since 0.1.0
 isServable :: ByteString -> Bool

@@ -1,4 +1,4 @@
--- | Runs a WAI application on the Millrace I/O manager until it is told to stop.
+-- | Runs a WAI application on the Millrace I/O manager until a signal stops it. Must not know: files.
 module Millrace.Cli.Server
   ( serve,
   )
@@ -28,11 +28,11 @@ import Millrace.Socket (PortNumber, getSocketName, socketPortSafe)
 import Network.Wai (Application, rawPathInfo)
 import Network.Wai.Handler.Millrace
 
--- | Serves until SIGINT, SIGQUIT, SIGTERM or SIGHUP arrives and the requests that were under way are done, or nine seconds have
--- passed. A second signal ends the process at once, but for the last lines of the access log. Says on standard output where
--- it listens, and with what.
+-- | Serves until SIGINT, SIGQUIT, SIGTERM or SIGHUP arrives. Then it finishes the open requests, within nine seconds. A second
+-- signal ends the process at once, after the last lines of the access log are written. Prints on standard output where it
+-- listens, and which backend it uses.
 --
--- Blocks. Throws 'Millrace.Cli.Failure.Failure'. To be called once, before anything has used the I/O manager: it sets
+-- Blocks. Throws 'Millrace.Cli.Failure.Failure'. Must be called once, before anything has used the I/O manager, because it sets
 -- the number of capabilities and the backend.
 --
 -- @since 0.1.0
@@ -40,8 +40,8 @@ serve :: ServerOptions -> Application -> IO ()
 serve options application = do
   stop <- newStop
   stopOnSignals stop
-  ignoreRotation -- the log is opened anew for each writing
-  ignoreFileSizeLimit -- a log that cannot be written is no reason to end
+  ignoreRotation -- The log is opened again for each write.
+  ignoreFileSizeLimit -- A log that cannot be written must not end the server.
   raiseDescriptorLimit
   setNumCapabilities =<< maybe usualCores pure (serverCores options)
   backend <- startManager (serverBackend options)
@@ -58,7 +58,7 @@ serve options application = do
         runSettingsListeners (populating (telling (reporting (settings options stop ready)))) listeners (maybe id countActive metrics application)
   awaitTold stop
 
--- Sockets that somebody has opened for this process are the ones that are meant.
+-- If the process has inherited sockets, they replace --host and --port.
 listening :: ServerOptions -> [Listener] -> ([Listener] -> IO a) -> IO a
 listening options inherited use
   | null inherited =
@@ -68,18 +68,18 @@ listening options inherited use
 urlOf :: Listener -> IO String
 urlOf = fmap addressUrl . getSocketName . listenerSocket
 
--- Sockets that share a port do so with everybody, also with those that have something else to say.
+-- A port that can be shared can be shared with the status server too, by mistake.
 refuseSamePort :: [Listener] -> PortNumber -> IO ()
 refuseSamePort listeners port = do
   taken <- mapM (socketPortSafe . listenerSocket) listeners
   when (Just port `elem` taken) . throwIO $
     Failure
-      { failureAttempt = "tell the status on port " <> show port,
+      { failureAttempt = "serve the status on port " <> show port,
         failureReason = "the server itself listens there",
         failureRemedy = "Choose another port with --status (0 takes any free one)."
       }
 
--- What is not asked for is not there at all.
+-- Observers cost something, so there are only those that the options ask for.
 observing :: ServerOptions -> Stop -> (Maybe Metrics -> (Settings -> Settings) -> IO a) -> IO a
 observing options stop use = do
   metrics <- traverse (const newMetrics) (serverStatusPort options)
@@ -93,7 +93,7 @@ observing options stop use = do
 onOpening :: IO () -> Settings -> Settings
 onOpening action before = setOnOpen (\peer -> action >> getOnOpen before peer) before
 
--- A server that has had so many is in use: it will need its memory.
+-- A server that has had so many connections is in use, and will need its memory.
 manyConnections :: Int
 manyConnections = 64
 
@@ -104,8 +104,8 @@ tellAll observers = setOnAnswer (forM_ observers . flip id)
 countConnections :: Metrics -> Settings -> Settings
 countConnections metrics = onOpening (countOpened metrics) . setOnClose (const (countClosed metrics))
 
--- Runs beside the server, on the loopback interface; the action gets its URL. The server that is to take over wants the
--- same port while this one still has it.
+-- Serves the status pages beside the server, on the loopback interface. The action gets their URL. The port is shared like that
+-- of the server itself: during a restart the next server needs it while this one still has it.
 withStatusServer :: (Settings -> Settings) -> Maybe PortNumber -> Maybe Metrics -> (Maybe String -> IO a) -> IO a
 withStatusServer adapted (Just port) (Just metrics) use =
   withListeners "--status" (adapted defaultSettings) "127.0.0.1" port $ \listeners -> do
@@ -121,7 +121,7 @@ settings options stop ready =
     . (if serverProxyProtocol options then setProxyProtocolRequired else id)
     $ defaultSettings
 
--- What goes wrong in a server goes where its other messages go. On a failing disk it goes wrong with every request.
+-- Exceptions of the server go where its other messages go, not too many of them: a failing disk raises one for every request.
 newReporting :: IO (Settings -> Settings)
 newReporting = setOnException . report <$> newSeldomTeller
   where
@@ -131,45 +131,45 @@ newReporting = setOnException . report <$> newSeldomTeller
         Nothing | maybe False isOutOfDescriptors (fromException failure) -> telling "millrace: clients wait: too many open files (ulimit -n)"
         Nothing -> tell ("millrace: " <> described failure)
     isOutOfDescriptors failure = maybe False ((== eMFILE) . Errno) (ioe_errno failure)
-    -- The path by which a file was opened is that of a descriptor.
+    -- The path by which the file was opened names a descriptor, and would tell the user nothing.
     described failure
       | Just (FileTruncated _) <- fromException failure = "the file became shorter while it was sent"
       | otherwise = reasonOf failure
 
--- Longer than a usual request takes, and with what ending takes less than service managers wait before they kill: Docker
--- ten seconds.
+-- Longer than a usual request takes. Together with the rest of the shutdown it must be shorter than service managers wait before
+-- they kill: Docker waits ten seconds.
 drainSeconds :: Int
 drainSeconds = 9
 
--- What signals and the server have to do with each other.
+-- How signals reach the server.
 data Stop = Stop
   { stopAsked :: MVar (),
     stopTold :: MVar (),
-    -- | what a second signal leaves time for
+    -- | Runs before a second signal ends the process.
     stopLastWords :: IORef (IO ())
   }
 
 newStop :: IO Stop
 newStop = Stop <$> newEmptyMVar <*> newEmptyMVar <*> newIORef (pure ())
 
--- The handlers are there before the socket is: a signal between the two is not lost. Nor is one when nobody reads standard
--- error any more, as when Ctrl-C ends a pipe's reader, too.
+-- The handlers are installed before the socket is opened, so that no signal is lost. A signal counts even if the message cannot
+-- be written, for example because Ctrl-C has ended the reader of the pipe as well.
 stopOnSignals :: Stop -> IO ()
 stopOnSignals stop = onTermination asked (join (readIORef (stopLastWords stop)))
   where
     asked = do
       void (tryPutMVar (stopAsked stop) ())
-      tell "stopping when the open requests are done; once more stops at once" `finally` tryPutMVar (stopTold stop) ()
+      tell "stopping when the open requests are done; a second signal stops at once" `finally` tryPutMVar (stopTold stop) ()
 
--- The program's end would cut the message off.
+-- Waits until the message about stopping is written. The program's end would cut it off.
 awaitTold :: Stop -> IO ()
-awaitTold stop = isEmptyMVar (stopAsked stop) >>= \nobody -> unless nobody (readMVar (stopTold stop))
+awaitTold stop = isEmptyMVar (stopAsked stop) >>= \running -> unless running (readMVar (stopTold stop))
 
--- Who does not read it gets a server all the same.
+-- If nobody reads the announcement, the server runs all the same.
 announce :: [String] -> Backend -> Int -> Maybe String -> IO ()
 announce urls backend loops status = sayIfTaken (unlines (places ++ [with] ++ foldMap place status))
   where
-    -- A port that is shared has a socket for each loop.
+    -- A shared port has a socket for each loop.
     places = map ("listening on " <>) (nub urls)
     with = "backend " <> backendName backend <> ", " <> show loops <> (if loops == 1 then " loop" else " loops")
     place statusUrl = ["status on " <> statusUrl <> "/status and " <> statusUrl <> "/metrics"]

@@ -1,5 +1,5 @@
--- | Standard output and error, past their Handles. A Handle is locked while somebody writes to it: with a pipe that nobody
--- reads, everybody else would wait for that, and the program's end, too.
+-- | Standard output and standard error, without their Handles. A Handle is locked while a thread writes to it. With a pipe that
+-- nobody reads, all other threads would wait for that lock, and so would the end of the program. Must not know: servers.
 module Millrace.Cli.StandardStream
   ( writeToOutput,
     writeToErrors,
@@ -15,15 +15,15 @@ import Foreign.Ptr (castPtr)
 import GHC.IO.Device (RawIO (write))
 import GHC.IO.FD (FD, stderr, stdout)
 
--- | Writes to standard output. Lines up to 4096 bytes stay whole, whoever writes there, too: as often as not that is the same
--- pipe as standard error's. Blocks while nobody takes it, and can be interrupted then. Throws 'IOException'.
+-- | Writes to standard output. Lines of up to 4096 bytes stay whole even if others write to the same pipe, which is often that of
+-- standard error. Blocks while the pipe is full, and can be interrupted then. Throws 'IOException'.
 --
 -- @since 0.1.0
 writeToOutput :: ByteString -> IO ()
 writeToOutput = writeTo stdout
 
--- | Writes to standard error. Up to 4096 bytes stay together, and lines of more than one. Blocks while nobody takes it, and
--- can be interrupted then. Throws 'IOException'.
+-- | Writes to standard error. Up to 4096 bytes stay together; longer texts are divided between lines. Blocks while the pipe is
+-- full, and can be interrupted then. Throws 'IOException'.
 --
 -- @since 0.1.0
 writeToErrors :: ByteString -> IO ()
@@ -34,7 +34,8 @@ writeTo descriptor = mapM_ writePiece . pieces
   where
     writePiece piece = ByteString.unsafeUseAsCStringLen piece $ \(at, count) -> write descriptor (castPtr at) 0 count
 
--- | What is written at a time: not empty, up to 4096 bytes, and whole lines, unless one is longer than that. O(length).
+-- | The pieces in which a text is written. They are not empty, have up to 4096 bytes, and consist of whole lines, except that
+-- a longer line is divided. O(length).
 --
 -- @since 0.1.0
 pieces :: ByteString -> [ByteString]
@@ -45,6 +46,6 @@ pieces bytes
   where
     (piece, rest) = ByteString.splitAt (maybe pieceMax (+ 1) (Char8.elemIndexEnd '\n' (ByteString.take pieceMax bytes))) bytes
 
--- A pipe that has room takes as much at once (PIPE_BUF). More might wait where no exception reaches.
+-- A pipe with room takes so much at once (PIPE_BUF). A longer write might block where no exception can interrupt it.
 pieceMax :: Int
 pieceMax = 4096

@@ -2,7 +2,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 {-# LANGUAGE TupleSections #-}
 
--- | A directory as a WAI application. Runs on any server. Must not know: servers.
+-- | A directory as a WAI application, for any server. Must not know: servers.
 module Millrace.Cli.StaticFiles
   ( staticFiles,
     Site (..),
@@ -40,20 +40,20 @@ import Network.HTTP.Types.Header (hAllow, hRetryAfter)
 import Network.Wai
 import System.IO.Error (isFullError, isPermissionError)
 
--- | What to serve, and how.
+-- | A directory to serve, and how.
 --
 -- @since 0.1.0
 data Site = Site
   { siteRoot :: Root,
     siteCache :: Maybe FileCache,
-    -- | Whether a directory without an index answers with a list of its files.
+    -- | Does a directory without an index answer with a list of its files?
     siteListing :: Bool,
-    -- | Told of the path of a request and why the system could not look it up: the disk failed, there was no memory, no
-    -- descriptor. The answer is 500, or 503.
+    -- | Called with the path of a request and the reason why the system could not look it up: the disk failed, or there was no
+    -- memory or no descriptor. The answer is 500 or 503.
     siteOnFault :: ByteString -> String -> IO ()
   }
 
--- | A site without cache and listings, that tells nobody of faults.
+-- | A site without cache and listings. Faults are reported to nobody.
 --
 -- @since 0.1.0
 plainSite :: Root -> Site
@@ -61,18 +61,18 @@ plainSite root = Site root Nothing False (\_ _ -> pure ())
 
 -- | Serves the files of a site.
 --
--- * GET and HEAD only. Paths are decoded once and checked afterwards ("Millrace.Cli.RequestPath"); files are found
---   and checked in a single look-up, so that symbolic links lead nowhere they may not ("Millrace.Cli.Root").
--- * A directory answers with its @index.html@ or @index.htm@; without the slash at the end, with a redirect.
+-- * GET and HEAD only. A path is decoded once and then checked ("Millrace.Cli.RequestPath"). A file is found and checked in a
+--   single look-up, so that no symbolic link can lead outside ("Millrace.Cli.Root").
+-- * A directory answers with its @index.html@ or @index.htm@. Without the slash at the end it answers with a redirect.
 -- * Last-Modified and ETag, conditional requests, one or several ranges (RFC 9110 sections 13 and 14). A file that is dated
 --   before 1970, or to its first two seconds, has neither of the two ('Millrace.Http.Precondition.modificationTime').
--- * A file beside the one that was asked for, of the same name with @.br@, @.zst@ or @.gz@ behind it and at most two seconds
---   older, is sent in its place to clients that accept its coding.
+-- * Clients that accept a coding get the file with @.br@, @.zst@ or @.gz@ after its name instead, if there is one that is at most
+--   two seconds older.
 -- * Only regular files that this process may read.
 --
--- The body of an answer that is not in memory is a 'responseFile', whose path is valid until the server has sent it
--- and must not be a key of a cache (see 'openFilePath'). The file of each answer stays the one that was checked, even if
--- it is replaced meanwhile.
+-- A file that is not in memory is answered with a 'responseFile'. Its path is valid until the server has sent the answer, and must
+-- not be a key of a cache (see 'openFilePath'). The file that is sent is the one that was checked, even if it is replaced
+-- meanwhile.
 --
 -- > root <- openRoot StayInside "public"
 -- > run 8080 (staticFiles (plainSite root))
@@ -90,7 +90,7 @@ staticFiles site request respond
       Nothing -> pure Nothing
       Just kept -> do
         let chosen = choose request kept
-        -- A coded file that is older than the file itself is of an earlier state.
+        -- The plain file must be current, too: a coded file that is older belongs to an earlier state.
         current <- and <$> mapM isCurrent (head kept : [chosen | isJust (variantCoding chosen)])
         if current then Just <$> respondWithVariant chosen request respond else pure Nothing
     look = case parseRequestPath (rawPathInfo request) of
@@ -123,8 +123,8 @@ serveIndex site names directory (name : others) request respond =
     Left Missing -> serveIndex site names directory others request respond
     Left problem -> problemResponse site request problem >>= respond
 
--- The location is relative and begins with "./": it can neither be taken for another host ("//evil.example/") nor for
--- another scheme ("a:b/"), and stays right behind a proxy that serves us under another path.
+-- The location is relative and begins with "./". So it cannot be taken for another host ("//evil.example/") or another scheme
+-- ("a:b/"), and it is right behind a proxy that serves this site under another path.
 redirectToDirectory :: ByteString -> ByteString -> Response
 redirectToDirectory name query = refusal movedPermanently301 [(hLocation, "./" <> encodeSegment name <> "/" <> safeQuery)]
   where
@@ -139,8 +139,8 @@ problemResponse site request problem = case problem of
   where
     told = siteOnFault site (rawPathInfo request)
 
--- Through the cache if there is one; a path that is only one of many for the same file leads past it: with as many of them
--- as anybody likes it could be filled.
+-- Uses the cache if there is one. A path that is not the only one for its file is not cached: anybody could fill the cache with
+-- such paths.
 serveFile :: Site -> [ByteString] -> OpenFile -> Application
 serveFile site names file request respond = do
   now <- currentSeconds
@@ -155,7 +155,7 @@ serveFile site names file request respond = do
   where
     path = rawPathInfo request
 
--- The first is the one without a coding.
+-- The first variant is the one without a coding.
 choose :: Request -> [Variant] -> Variant
 choose request kept = case preferredCoding (requestHeaders request) (mapMaybe variantCoding kept) of
   wanted@(Just _) -> fromMaybe plain (find ((== wanted) . variantCoding) kept)
@@ -163,8 +163,8 @@ choose request kept = case preferredCoding (requestHeaders request) (mapMaybe va
   where
     plain = head kept
 
--- Everything that may be sent for a file; 'Nothing' if some of it cannot be kept. The first is the one without a coding. To
--- be called masked.
+-- All variants of a file, beginning with the one without a coding. 'Nothing' if one of them cannot be kept. Must be called with
+-- asynchronous exceptions masked.
 keepAll :: Site -> [ByteString] -> Seconds -> OpenFile -> IO (Maybe Kept)
 keepAll site names now file = do
   coded <- mapM keepCoded codings
@@ -182,7 +182,7 @@ keepAll site names now file = do
     variantOf alternatives coding = fromFile now (mediaType (last names)) (Coded (ownCoding (last names)) coding alternatives)
     keepCoded coding = keepOne site (codedNames names coding) (variantOf DependsOnClient (Just coding)) (`isOfSameState` file)
 
--- Whether a file is kept, in memory or open, and how to close it then.
+-- The outcome of keeping a file, in memory or open. A file that is kept comes with the action that closes it.
 data Keeping
   = Keeping Variant (IO ())
   | NotThere
@@ -196,8 +196,8 @@ isRefused outcome = case outcome of
   Refused -> True
   _ -> False
 
--- One file, if it is what is wanted. Refused is what changes meanwhile, cannot be looked up, or is too large to be kept. To
--- be called masked.
+-- Keeps one file, if it is the wanted one. A file is refused if it changes meanwhile, cannot be looked up, or is too large. Must be
+-- called with asynchronous exceptions masked.
 keepOne :: Site -> [ByteString] -> (OpenFile -> Variant) -> (OpenFile -> Bool) -> IO Keeping
 keepOne site names variantOf isWanted = do
   (entry, close) <- openEntry (siteRoot site) names
@@ -219,7 +219,7 @@ keepOne site names variantOf isWanted = do
       Unreadable -> True
       _ -> False
 
--- The best of what there is, from the file system.
+-- Answers with the best variant, from the file system.
 serveBest :: Site -> [ByteString] -> Seconds -> OpenFile -> Application
 serveBest site names now file request respond = do
   found <- catMaybes <$> mapM (\coding -> withCoded site names file coding (const (pure coding))) codings
@@ -230,7 +230,7 @@ serveBest site names now file request respond = do
     Nothing -> send plain
     Just coding -> withCoded site names file coding (send . variantOf DependsOnClient (Just coding)) >>= maybe (send plain) pure
 
--- The file in this coding, if there is one.
+-- Hands over the file in this coding, if there is one.
 withCoded :: Site -> [ByteString] -> OpenFile -> Coding -> (OpenFile -> IO a) -> IO (Maybe a)
 withCoded site names file coding use =
   withEntry (siteRoot site) (codedNames names coding) $ \case
@@ -243,9 +243,9 @@ alternativesOf hasOthers = if hasOthers then DependsOnClient else SameForAll
 codedNames :: [ByteString] -> Coding -> [ByteString]
 codedNames names coding = init names ++ [last names <> codingExtension coding]
 
--- One in another coding that is older is of an earlier state, unless it is so little older that both may have been copied
--- without their times: cp -r takes them in an order of its own, and a second for some thousand files. Some compressors
--- (brotli 1.0.9, pigz) copy whole seconds of the file's own time, some archives (zip) even ones.
+-- A coded file that is older belongs to an earlier state of the file. Two seconds are allowed, because both may have been copied
+-- without their times: cp -r has an order of its own, and takes a second for some thousand files. Some compressors (brotli 1.0.9,
+-- pigz) copy whole seconds of the file's time, and some archives (zip) even seconds.
 isOfSameState :: OpenFile -> OpenFile -> Bool
 isOfSameState found file = toInteger (openFileModified found) + 2000000000 >= toInteger (openFileModified file)
 
@@ -256,7 +256,7 @@ listing names cut entries = responseBuilder ok200 headers (byteString page)
     size = Char8.pack (show (ByteString.length page))
     headers = [(hContentType, "text/html; charset=utf-8"), noSniffing, (hContentLength, size)]
 
--- What would be served, and nothing else; and how many names were read, if there are more.
+-- The entries that would be served, and how many names were read if there are more.
 listed :: Site -> [ByteString] -> FilePath -> IO (Either Problem (Maybe Int, [Listed]))
 listed site names directory = do
   found <- try (directoryNames (listedMax + 1) directory)
@@ -267,7 +267,7 @@ listed site names directory = do
           cut = if null others then Nothing else Just listedMax
       fmap (cut,) <$> examineAll [] (filter isServable kept)
   where
-    -- Not mapM: its stack would be walked at every look.
+    -- Not mapM: its stack would be walked at every park.
     examineAll known [] = pure (Right known)
     examineAll known (name : names') = examine name >>= either (pure . Left) (\entry -> examineAll (maybe known (: known) entry) names')
     examine name =
@@ -287,6 +287,6 @@ listed site names directory = do
       | isFullError exception = OutOfDescriptors
       | otherwise = Faulty exception
 
--- More names than this are not read: nobody looks at such a page, and each costs a look-up.
+-- How many names are read at most. Nobody reads a longer page, and each name costs a look-up.
 listedMax :: Int
 listedMax = 10000

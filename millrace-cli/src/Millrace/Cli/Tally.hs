@@ -19,7 +19,7 @@ import GHC.IO (IO (..))
 -- @since 0.1.0
 data Tally = Tally !Int (MutableByteArray# RealWorld)
 
--- | So many numbers, all 0.
+-- | A row of so many numbers, all 0.
 --
 -- @since 0.1.0
 newTally :: Int -> IO Tally
@@ -35,12 +35,12 @@ newTally (I# count) = IO $ \state -> case newByteArray# bytes state of
 add :: Tally -> Int -> Int -> IO ()
 add tally index amount = void (exchange tally index amount)
 
--- Adds, and says what was there before.
+-- Adds, and returns the number from before.
 exchange :: Tally -> Int -> Int -> IO Int
 exchange (Tally _ array) (I# index) (I# amount) = IO $ \state -> case fetchAddIntArray# array index amount state of
   (# done, before #) -> (# done, I# before #)
 
--- | All the numbers, each as it was at some moment during the call.
+-- | All the numbers. Each is the value at some moment during the call.
 --
 -- @since 0.1.0
 amounts :: Tally -> IO [Int]

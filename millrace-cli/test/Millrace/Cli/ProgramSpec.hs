@@ -142,7 +142,7 @@ spec = do
     it "and says so in whole lines" . withServer ["pong", "--port", "0"] $ \server -> do
       signalServer sigTERM server
       waitForExit 20 server `shouldReturn` ExitSuccess
-      hGetContents (serverErrors server) `shouldReturn` "stopping when the open requests are done; once more stops at once\n"
+      hGetContents (serverErrors server) `shouldReturn` "stopping when the open requests are done; a second signal stops at once\n"
     it "not on SIGHUP if that is ignored" $ do
       path <- millracePath
       withCommand "nohup" [path, "pong", "--port", "0"] $ \server -> do
@@ -263,7 +263,7 @@ spec = do
     it "a port for the status that is its own" . withServer ["pong", "--port", "0", "--reuse-port"] $ \server -> do
       let port = show (serverPort server)
       outcome <- runMillrace [] ["pong", "--port", port, "--reuse-port", "--status", port]
-      outcome `failsWith` ["cannot tell the status on port " <> port, "--status"]
+      outcome `failsWith` ["cannot serve the status on port " <> port, "--status"]
     it "an address of another machine" $ do
       outcome <- runMillrace [] ["pong", "--port", "0", "--host", "192.0.2.1"]
       outcome `failsWith` ["cannot listen on 192.0.2.1:0: this machine has no such address", "--host"]

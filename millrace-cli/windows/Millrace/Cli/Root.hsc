@@ -1,15 +1,15 @@
--- | A directory whose files are opened so that nothing outside it can be reached; on Windows. Must not know: HTTP.
+-- | Opens the files of a directory so that nothing outside it can be reached, on Windows. Must not know: HTTP.
 --
 -- The same names in @posix\/@ are for all other systems; the package description chooses.
 --
--- A path is looked up once, and what was found is checked:
+-- A path is looked up once, and the object that was found is checked:
 --
 -- 1. The file is opened, by a path that begins with @\\\\?\\@, so that no name means a device.
--- 2. Windows tells where the opened file really is, all links resolved.
--- 3. As long as it is open, nobody can rename or remove it or a directory above it: readers open that path.
+-- 2. Windows gives the real path of the opened file, with all links resolved.
+-- 3. While the file is open, nobody can rename or remove it or a directory above it. Readers open that path.
 --
--- Names that reach a file by another than its own name are refused: a colon leads to its streams (@page::$DATA@), and a
--- tilde with a number may be the short name of a file whose long name is never served.
+-- Names that reach a file by something other than its own name are refused. A colon leads to the file's streams (@page::$DATA@), and
+-- a tilde with a number may be the short name of a file whose long name is never served.
 module Millrace.Cli.Root
   ( Root
   , openRoot
@@ -41,7 +41,7 @@ import System.Directory (listDirectory)
 
 #include "entry_windows.h"
 
--- | A directory to look below.
+-- | A directory below which files are looked up.
 --
 -- @since 0.1.0
 data Root = Root FilePath LinkPolicy -- without a backslash at its end
@@ -50,9 +50,8 @@ data Root = Root FilePath LinkPolicy -- without a backslash at its end
 -- What an @entry@ of C describes.
 data Found
 
--- | A root at this path. Symbolic links in the path itself are resolved once, here; afterwards it is a path again, so
--- that a directory which is removed and made anew goes on being served. Throws 'IOException' if there is no directory
--- there.
+-- | A root at this path. Symbolic links in the path are resolved once, here. Afterwards every look-up begins with the resolved path,
+-- so a directory that is removed and created again is still served. Throws 'IOException' if there is no directory at the path.
 --
 -- @since 0.1.0
 openRoot :: LinkPolicy -> FilePath -> IO Root
@@ -71,21 +70,20 @@ openRoot policy path = withFound path $ \result found ->
       | otherwise = refusedAs OtherError
     refusedAs kind description = IOError Nothing kind "open" description Nothing (Just path)
 
--- Only the root of a volume has one.
+-- Only the path of a volume's root ends in a backslash.
 withoutBackslash :: FilePath -> FilePath
 withoutBackslash path = if last path == '\\' then init path else path
 
--- | Looks up names below a root and hands over what is there. The file stays open, and where it is, until the action
--- ends, normally or not. Names must be plain (see "Millrace.Cli.RequestPath") and in UTF-8; an empty list is the root
--- itself.
+-- | Looks up names below a root and hands over the entry. Until the action ends, normally or not, the file stays open and cannot be
+-- moved. Names must be plain (see "Millrace.Cli.RequestPath") and in UTF-8. An empty list is the root itself.
 --
--- The look-up may wait for a disk. A download holds two handles: this one and its reader's.
+-- The look-up may wait for a disk. A download holds two handles: this one and that of its reader.
 --
 -- @since 0.1.0
 withEntry :: Root -> [ByteString] -> (Either Problem Entry -> IO a) -> IO a
 withEntry root names use = bracket (openEntry root names) snd (use . fst)
 
--- | The same, with the action that closes the file. To be called with asynchronous exceptions masked.
+-- | The same, with the action that closes the file. Must be called with asynchronous exceptions masked.
 --
 -- @since 0.1.0
 openEntry :: Root -> [ByteString] -> IO (Either Problem Entry, IO ())
@@ -100,7 +98,7 @@ openEntry root@(Root path _) names = case traverse windowsName names of
         pure (entry, c_close handle)
       else (\problem -> (Left problem, pure ())) <$> problemOf result found
 
--- | May a file stay open when it is not being sent? No: as long as it is, nobody can rename, replace or remove it.
+-- | May a file stay open when it is not being sent? No: nobody can rename, replace or remove an open file.
 --
 -- @since 0.1.0
 mayStayOpen :: Bool
@@ -157,27 +155,27 @@ openFile real found = do
       , openFileState = stateAt real
       }
 
--- The path stays the file's as long as it is open.
+-- The path belongs to this file while it is open.
 stateAt :: FilePath -> IO (Int64, Nanoseconds)
 stateAt path = withFound path $ \result found ->
   if result == #{const ENTRY_FOUND}
     then stateOf found
     else failureOf found >>= \number -> ioError (IOError Nothing OtherError "open" (windowsError number) Nothing (Just path))
 
--- | The first names in a directory, at most so many, in no order; those of @.@ and @..@ may be among them. The path is
--- that of a 'Directory'.
+-- | The first names in a directory, at most so many, in no particular order. @.@ and @..@ may be among them. The path is that of a
+-- 'Directory'.
 --
 -- @since 0.1.0
 directoryNames :: Int -> FilePath -> IO [ByteString]
 directoryNames count directory = map (encodeUtf8 . Text.pack) . take count <$> listDirectory directory
 
--- | What a name stands for in a directory: here it has to be opened to see.
+-- | The object of a name in a directory. On Windows it must be opened to find out.
 --
 -- @since 0.1.0
 glimpse :: FilePath -> ByteString -> IO Glimpse
 glimpse _ _ = pure MustBeLookedUp
 
--- What C says of an entry that it looked for, and closes afterwards.
+-- Looks an entry up in C, and closes it afterwards.
 withFound :: FilePath -> (Int32 -> Ptr Found -> IO a) -> IO a
 withFound path use = allocaBytes #{size entry} $ \found ->
   bracket (withCWString path (`c_open` found)) (closeFound found) (`use` found)
@@ -201,7 +199,7 @@ pathOf found = allocaArray #{const ENTRY_PATH_MAX} $ \path -> do
   length' <- c_path found path
   if length' == 0 then Left <$> failureOf found else Right <$> peekCWStringLen (path, fromIntegral length')
 
--- safe: a network file system may take its time, and nothing else would run on this capability meanwhile.
+-- safe: a network file system may take long, and during an unsafe call nothing else would run on this capability.
 foreign import ccall safe "entry_open"
   c_open :: CWString -> Ptr Found -> IO Int32
 

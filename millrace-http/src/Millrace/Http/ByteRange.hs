@@ -27,32 +27,32 @@ data ByteRange = ByteRange
   }
   deriving (Eq, Show)
 
--- | What a Range header asks for.
+-- | The bytes that a Range header asks for.
 --
 -- @since 0.1.0
 data Selection
-  = -- | To be answered as if there were no Range header.
+  = -- | The answer is as if there were no Range header.
     Whole
-  | -- | 416.
+  | -- | The answer is a 416.
     Unsatisfiable
   | Part ByteRange
-  | -- | Two or more that do not touch, in the order they were asked for.
+  | -- | Two or more ranges that do not touch, in the order of the request.
     Parts [ByteRange]
   deriving (Eq, Show)
 
--- What a header asked for, before the size is known.
+-- A range before the size is known.
 data Spec
   = FromTo Integer Integer
   | From Integer
   | Suffix Integer
 
--- More ranges than this in one request are ignored: each costs a seek and some hundred bytes of framing, and
--- RFC 9110 section 14.2 allows it.
+-- More ranges than this in one request are ignored, as RFC 9110 section 14.2 allows: each costs a seek and some hundred bytes of
+-- framing.
 maximumRanges :: Int
 maximumRanges = 32
 
--- | Which bytes of a representation of this size a Range header selects. A malformed header, an unknown unit and too
--- many ranges select the whole. Ranges that overlap or touch are joined, so that no byte is ever sent twice.
+-- | The bytes that a Range header selects from a representation of this size. A malformed header, an unknown unit and too many
+-- ranges select the whole. Ranges that overlap or touch are joined, so that no byte is sent twice.
 --
 -- >>> selectRanges 1000 "bytes=0-99,-100"
 -- Parts [ByteRange {firstByte = 0, lastByte = 99},ByteRange {firstByte = 900, lastByte = 999}]
@@ -81,7 +81,7 @@ resolve size spec = case spec of
   From start -> ByteRange start (size - 1)
   Suffix count -> ByteRange (max 0 (size - count)) (size - 1)
 
--- Adds a range at the place of the first one that it touches, or at the end.
+-- Joins a range with those that it touches, at the place of the first of them, or adds it at the end.
 join :: [ByteRange] -> ByteRange -> [ByteRange]
 join ranges range = case break (touches range) ranges of
   (before, []) -> before ++ [range]
@@ -116,7 +116,7 @@ parseSpec text = do
       guard (low <= high)
       Just range
 
--- Beyond any file size the value no longer matters: a long row of digits must not cost its square.
+-- Beyond any file size the value does not matter. Converting a long row of digits would take time quadratic in its length.
 parsePosition :: ByteString -> Maybe Integer
 parsePosition digits = do
   guard (not (Char8.null digits) && Char8.all isDigit digits)

@@ -22,19 +22,19 @@ import qualified Data.ByteString.Char8 as Char8
 data Strength = Strong | Weak
   deriving (Eq, Show)
 
--- | A tag; the text is what stands between the quotes.
+-- | A tag, with the text between the quotes.
 --
 -- @since 0.1.0
 data EntityTag = EntityTag Strength ByteString
   deriving (Eq, Show)
 
--- | What If-Match and If-None-Match carry: @*@ or tags.
+-- | The value of If-Match or If-None-Match: @*@ or tags.
 --
 -- @since 0.1.0
 data TagList = AnyTag | Tags [EntityTag]
   deriving (Eq, Show)
 
--- | The tag as it stands in a header.
+-- | The tag as a header has it.
 --
 -- >>> renderTag (EntityTag Weak "a1")
 -- "W/\"a1\""
@@ -44,7 +44,7 @@ renderTag :: EntityTag -> ByteString
 renderTag (EntityTag Strong text) = "\"" <> text <> "\""
 renderTag (EntityTag Weak text) = "W/\"" <> text <> "\""
 
--- | One tag and nothing else.
+-- | Reads exactly one tag.
 --
 -- @since 0.1.0
 parseTag :: ByteString -> Maybe EntityTag
@@ -52,8 +52,8 @@ parseTag text = case takeTag text of
   Just (tag, "") -> Just tag
   _ -> Nothing
 
--- | A whole list, or 'Nothing' if any part of it is malformed. A comma may stand inside a tag, so the list cannot be
--- split first. Empty elements are skipped (RFC 9110 section 5.6.1.2). O(length).
+-- | Reads a list. 'Nothing' if any part of it is malformed. A tag may contain a comma, so the list cannot be split first. Empty
+-- elements are skipped (RFC 9110 section 5.6.1.2). O(length).
 --
 -- @since 0.1.0
 parseTagList :: ByteString -> Maybe TagList
@@ -87,7 +87,7 @@ takeQuoted strength quoted = do
   where
     isTagCharacter c = c == '!' || (c >= '#' && c /= '\DEL')
 
--- | Strong comparison (RFC 9110 section 8.8.3.2): weak tags equal nothing.
+-- | Strong comparison (RFC 9110 section 8.8.3.2): a weak tag is equal to nothing.
 --
 -- @since 0.1.0
 sameStrong :: EntityTag -> EntityTag -> Bool

@@ -22,14 +22,14 @@ import Network.HTTP.Date (HTTPDate, epochTimeToHTTPDate)
 import System.IO.Error (isFullError)
 import System.Posix.Internals (withFilePath)
 
--- | The files that one server keeps in mind.
+-- | The files that one server has cached.
 data FileCache = FileCache
   { -- Descriptors.
     keptFiles :: !(Expiring FilePath (Shared Int32)),
     knownFacts :: !(Expiring FilePath (Either IOError FileFacts))
   }
 
--- | A descriptor and what it shows now.
+-- | A descriptor, and the state of its file now.
 data OpenFile = OpenFile !Int32 !FileFacts
 
 -- | What is known about a file.
@@ -54,7 +54,7 @@ data FileInfo = FileInfo
   }
   deriving (Eq, Show)
 
--- | @newFileCache descriptorMicros factsMicros@; 0: nothing is kept.
+-- | @newFileCache descriptorMicros factsMicros@. With 0 nothing is kept.
 newFileCache :: Int -> Int -> IO FileCache
 newFileCache descriptorMicros factsMicros =
   FileCache
@@ -66,11 +66,11 @@ descriptorsMax, factsMax :: Int
 descriptorsMax = 512
 factsMax = 65536
 
--- | Closes what is not in use; the rest is closed when it is not any more.
+-- | Closes the files that are not in use. The others are closed after their last use.
 closeFileCache :: FileCache -> IO ()
 closeFileCache cache = forgetAll (keptFiles cache) >> forgetAll (knownFacts cache)
 
--- | Opens a file, or takes one that is open, and lets go of it afterwards.
+-- | Opens a file, or uses one that is open already, and releases it afterwards.
 withOpenFile :: FileCache -> FilePath -> (Either IOError OpenFile -> IO a) -> IO a
 withOpenFile cache path use
   | remembersNothing (keptFiles cache) = bracket (openRegular path) (mapM_ closeOpenFile) use
@@ -93,18 +93,18 @@ acquire cache path = do
       remember (keptFiles cache) path 1 new
       return new
 
--- The name is a CString, on Windows a CWString. No file's name has a NUL; to the system it ends there, and would be another
--- one than the application has looked at.
+-- The name is a CString, on Windows a CWString. A name with a NUL is refused: for the system it would end there, and be another name
+-- than the one that the application has checked.
 openRegular :: FilePath -> IO (Either IOError OpenFile)
 openRegular path
   | '\0' `elem` path = return (Left (fileError path eNOENT))
   | otherwise = withFilePath path $ \name -> asOpenFile path (openFile (castPtr name))
 
--- What is written to in place keeps its descriptor, but not its size.
+-- A file may be written to in place, so its size is examined again.
 examined :: FilePath -> Int32 -> IO (Either IOError OpenFile)
 examined path descriptor = asOpenFile path (examineFile descriptor)
 
--- | What the system said of the file at a path.
+-- | The system's error about the file at a path.
 fileError :: FilePath -> Errno -> IOError
 fileError path number = errnoToIOError usingFile number Nothing (Just path)
 
@@ -118,7 +118,7 @@ asOpenFile path fill = allocaBytes fileSize $ \file -> do
       descriptor <- fileDescriptor file
       return (Right (OpenFile descriptor facts))
 
--- | What is known of a file. Throws an @IOError@ if it is no regular file or cannot be read.
+-- | What is known about a file. Throws an @IOError@ if the file is not regular or cannot be read.
 fileInfo :: FileCache -> FilePath -> IO FileInfo
 fileInfo cache path = do
   known <- recall (knownFacts cache) path
@@ -127,7 +127,7 @@ fileInfo cache path = do
   where
     look = do
       found <- withOpenFile cache path (return . fmap (\(OpenFile _ facts) -> facts))
-      -- That all descriptors are in use says nothing of the file.
+      -- A lack of descriptors says nothing about the file.
       unless (either isFullError (const False) found) (remember (knownFacts cache) path 1 found)
       return found
     describe (FileFacts size modified) =

@@ -21,7 +21,7 @@ import Millrace.Http.ByteRange (ByteRange (..), contentRange, rangeLength)
 import Millrace.Http.Foreign (fillRandom)
 import Network.Wai (StreamingBody)
 
--- | What to send.
+-- | A multipart body.
 --
 -- @since 0.1.0
 data Multipart = Multipart
@@ -29,17 +29,17 @@ data Multipart = Multipart
     multipartType :: ByteString,
     -- | Content-Length, in bytes.
     multipartLength :: Integer,
-    -- | Reads while it sends. The argument reads: up to so many bytes from an offset on, none only at the end. Throws
-    -- @IOError@ if the end comes too early.
+    -- | Sends the body. The argument reads up to so many bytes at an offset, and returns none only at the end. Throws @IOError@ if
+    -- the end comes too early.
     multipartBody :: (Integer -> Int -> IO ByteString) -> StreamingBody
   }
 
--- | What separates the parts. It must not occur in them.
+-- | The separator of the parts. It must not occur in them.
 --
 -- @since 0.1.0
 type Boundary = ByteString
 
--- | 128 random bits: nobody can have put them into a file beforehand. Needs no descriptor.
+-- | 128 random bits, so nobody can have put them into a file beforehand. Needs no descriptor.
 --
 -- @since 0.1.0
 newBoundary :: IO Boundary
@@ -49,7 +49,7 @@ newBoundary = hexadecimal <$> Internal.create count fill
     fill at = fillRandom at count >>= \code -> when (code < 0) (ioError (errnoToIOError "newBoundary" (Errno (negate code)) Nothing Nothing))
     hexadecimal = Lazy.toStrict . toLazyByteString . foldMap word8HexFixed . ByteString.unpack
 
--- | Ranges of a representation that has this Content-Type and this size in bytes.
+-- | @multipart boundary contentType size ranges@: ranges of a representation that has this Content-Type and this size in bytes.
 --
 -- @since 0.1.0
 multipart :: Boundary -> ByteString -> Integer -> [ByteRange] -> Multipart
@@ -79,7 +79,7 @@ sendBytes readAt send = go
     go _ 0 = return ()
     go offset count = do
       bytes <- readAt offset (fromInteger (min count pieceMax))
-      -- The length has been announced: only a broken connection can tell the client that it is wrong.
+      -- The length was announced. Only a broken connection can tell the client that it is wrong.
       if ByteString.null bytes
         then ioError (userError "the file became shorter while it was being sent")
         else send bytes >> go (offset + lengthOf bytes) (count - lengthOf bytes)

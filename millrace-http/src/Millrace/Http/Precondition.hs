@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Conditional requests (RFC 9110 section 13). Decides, but answers nothing. Must not know: files.
+-- | Conditional requests (RFC 9110 section 13): the decision about one, and not its answer. Must not know: files.
 module Millrace.Http.Precondition
   ( Validators (..),
     modificationTime,
@@ -19,21 +19,21 @@ import Millrace.Http.EntityTag
 import Network.HTTP.Types (HeaderName, Method, RequestHeaders, hIfModifiedSince, hIfRange, hRange, methodGet)
 import Network.HTTP.Types.Header (hIfMatch, hIfNoneMatch, hIfUnmodifiedSince)
 
--- | What identifies the state of a representation.
+-- | The data that identify a state of a representation.
 --
 -- @since 0.1.0
 data Validators = Validators
   { validatorTag :: Maybe EntityTag,
-    -- | Last-Modified, if that is known.
+    -- | Last-Modified, if it is known.
     validatorModified :: Maybe Seconds,
-    -- | Whether it is a strong validator (RFC 9110, section 8.8.2.2): whether the representation cannot have changed
-    -- again within that second.
+    -- | Is the date a strong validator (RFC 9110, section 8.8.2.2)? It is one if the representation cannot have changed again
+    -- within that second.
     validatorDateIsStrong :: Bool
   }
 
--- | When something was modified, if the time that a file system has of it says so. Nix, Guix and OSTree date all files 0 or 1,
--- so that what is built alike is alike: by such a date every later state would be the one that a client has already. So would
--- it by one before 1970, which HTTP cannot tell.
+-- | The time of the last modification, if the time in the file system is meaningful. Nix, Guix and OSTree date all files 0 or 1, so
+-- that equal builds have equal files. With such a date, every later state would look like the one that a client already has. The
+-- same holds for a time before 1970, which HTTP cannot express.
 --
 -- >>> modificationTime 1
 -- Nothing
@@ -42,7 +42,7 @@ data Validators = Validators
 modificationTime :: Seconds -> Maybe Seconds
 modificationTime seconds = if seconds <= 1 then Nothing else Just seconds
 
--- | How to answer.
+-- | The decision about a conditional request.
 --
 -- @since 0.1.0
 data Verdict
@@ -53,9 +53,9 @@ data Verdict
     PreconditionFailed
   deriving (Eq, Show)
 
--- | The verdict on a GET or HEAD request whose answer would otherwise be 200 or 206, in the order of RFC 9110 section
--- 13.2.2. A date that cannot be read is ignored, and so is any if the representation's own is not known (sections 13.1.3 and
--- 13.1.4); a list of tags that cannot be read matches nothing.
+-- | The decision about a GET or HEAD request whose answer would otherwise be 200 or 206, in the order of RFC 9110 section 13.2.2. A
+-- malformed date is ignored, and so is any date if that of the representation is not known (sections 13.1.3 and 13.1.4). A
+-- malformed list of tags matches nothing.
 --
 -- @since 0.1.0
 precondition :: Validators -> RequestHeaders -> Verdict
@@ -76,8 +76,8 @@ precondition validators headers
       Just (Tags tags) -> maybe False (\tag -> any (same tag) tags) (validatorTag validators)
       Nothing -> False
 
--- | What a GET or HEAD request whose preconditions hold is to get of a representation of this size in bytes. Range is
--- for GET alone (RFC 9110 section 14.2).
+-- | The bytes of a representation of this size that a GET or HEAD request gets if its preconditions hold. Range concerns only GET
+-- (RFC 9110 section 14.2).
 --
 -- @since 0.1.0
 selectRepresentation :: Validators -> Integer -> Method -> RequestHeaders -> Selection
@@ -85,9 +85,8 @@ selectRepresentation validators size method headers = case onlyHeader hRange hea
   Just value | method == methodGet && rangeApplies validators headers -> selectRanges size value
   _ -> Whole
 
--- Whether Range is to be honoured, by If-Range (RFC 9110 section 13.1.5). Without If-Range it is; with one, only if the
--- validator is strong and exactly equal: a range of another state of the file would be joined to bytes it does not
--- belong to.
+-- Does If-Range allow a range (RFC 9110 section 13.1.5)? It does if its validator is strong and exactly equal. Otherwise the client
+-- would join the range to bytes of another state of the file.
 rangeApplies :: Validators -> RequestHeaders -> Bool
 rangeApplies validators headers
   | any ((== hIfRange) . fst) headers = maybe False unchanged (onlyHeader hIfRange headers)
@@ -103,7 +102,7 @@ listHeader name headers = case [value | (key, value) <- headers, key == name] of
   [] -> Nothing
   values -> Just (Char8.intercalate "," values)
 
--- Several lines of a header that is not a list are an error of the sender; nothing follows from them.
+-- Several lines of a header that is not a list are an error of the sender, and are ignored.
 onlyHeader :: HeaderName -> RequestHeaders -> Maybe ByteString
 onlyHeader name headers = case [value | (key, value) <- headers, key == name] of
   [value] -> Just value

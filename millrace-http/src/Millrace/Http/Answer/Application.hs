@@ -39,8 +39,8 @@ import Network.HTTP.Types (Method, Status)
 import Network.Wai (Application, Request, defaultRequest, requestMethod, vault)
 import Network.Wai.Internal (Response, ResponseReceived (..))
 
--- | What serves a request: the server, the exchange, and what is recorded for the observers if there are some. Serves any number
--- of requests if the exchange does.
+-- | The means to serve a request: the server, the exchange, and the record for the observers if there are any. Serves many requests
+-- if the exchange does.
 data Service = Service !ServerContext !Exchange !(Maybe Record)
 
 -- | A service of this server on an exchange.
@@ -51,8 +51,8 @@ newService server exchange = Service server exchange Nothing
 serviceExchange :: Service -> Exchange
 serviceExchange (Service _ exchange _) = exchange
 
--- | Runs the application for a request. Returns when the request is answered, as well as that was possible. Throws asynchronous
--- exceptions only, and what sending the answer of the server's own throws.
+-- | Runs the application for a request. Returns when the request is answered, as well as that was possible. Throws only asynchronous
+-- exceptions, and those that sending the server's own answer throws.
 answerByApplication :: Service -> Application -> Request -> IO ()
 answerByApplication service@(Service server exchange _) application request = case serverObservers server of
   [] -> runApplication service application request
@@ -62,9 +62,9 @@ answerByApplication service@(Service server exchange _) application request = ca
 -- | A request that is refused without running the application.
 data Refusal = Refusal
   { refusalReason :: !InvalidRequest,
-    -- | The method, as far as it is known.
+    -- | The method, if it is known.
     refusalMethod :: !Method,
-    -- | For observers: the request if its head is whole and valid, and as much as has come of its first line.
+    -- | For observers: the request if its head is complete and valid, and the part of its first line that has arrived.
     refusalAsked :: IO (Maybe Request, ByteString)
   }
 
@@ -107,8 +107,8 @@ runApplication service@(Service _ exchange _) application request = do
       | isAsynchronous failure -> abandon exchange reached >> throwIO failure
       | otherwise -> recover service request reached failure
   where
-    -- What the application returns may be lazy, and that fail. Of two exceptions that come at once the second one is thrown as
-    -- soon as the first one's handler ends; nothing may go on before this is concluded.
+    -- The application's result may be lazy, and evaluating it may throw. If two exceptions come at once, the second one is thrown
+    -- as soon as the handler of the first one ends, so the request must be concluded within the handler.
     served progress thread = do
       ResponseReceived <- application request (respond service request thread progress)
       reached <- conclude progress exchange
@@ -131,8 +131,7 @@ respond service@(Service _ exchange _) request thread progress response = do
       compose service request (OtherThread detached) response
   return ResponseReceived
 
--- The application has caught an exception that its first response raised, and tries another one; or it does so within its
--- first response.
+-- Called when the application responds again: it has caught an exception of its first response, or is still within the first one.
 takeBackUnless :: Exchange -> Turn -> IO ()
 takeBackUnless exchange turn = when (turn == Again) $ do
   retraction <- takeBack exchange
@@ -152,8 +151,8 @@ give exchange record answerer plan = do
   answer exchange answerer plan
 {-# INLINE give #-}
 
--- The application threw. If nothing of its response was sent the client gets another one, and the connection goes on;
--- otherwise only closing it can tell the client that the response is incomplete.
+-- The application threw. If nothing of its response was sent, the client gets another response and the connection stays. Otherwise
+-- only closing the connection can tell the client that the response is incomplete.
 recover :: Service -> Request -> Reached -> SomeException -> IO ()
 recover service@(Service server exchange record) request reached failure = do
   settle exchange
@@ -171,7 +170,7 @@ recover service@(Service server exchange record) request reached failure = do
       discardUnsent exchange
 {-# NOINLINE recover #-}
 
--- Nothing was answered, or an answer was begun that is not complete.
+-- Is there no complete answer?
 isUnfinished :: Reached -> Bool
 isUnfinished reached = case reached of
   Unanswered -> True
@@ -182,7 +181,7 @@ answerFailure :: Service -> Request -> SomeException -> IO ()
 answerFailure service@(Service server _ _) request failure =
   compose service request OwnThread (settingsOnExceptionResponse (serverSettings server) failure)
 
--- The session ends in a request that is not answered. The responses to those before it are whole, and go out.
+-- The session ends during a request that is not answered. The responses to earlier requests are complete, and go out.
 abandon :: Exchange -> Reached -> IO ()
 abandon exchange reached = void . (try :: IO () -> IO (Either SomeException ())) $ do
   settle exchange
@@ -190,7 +189,7 @@ abandon exchange reached = void . (try :: IO () -> IO (Either SomeException ()))
   when (retraction == TakenBack) (flush exchange)
 {-# NOINLINE abandon #-}
 
--- After a fault of the client's, where the next request begins is in doubt.
+-- After an invalid request it is not known where the next request begins.
 keepsFraming :: SomeException -> Bool
 keepsFraming failure = case fromException failure of
   Just (_ :: InvalidRequest) -> False
@@ -199,11 +198,10 @@ keepsFraming failure = case fromException failure of
 ------------------------------------------------------------------------------------------------------------------------
 -- Observers
 
--- What an answer is to: the request, why it was refused, and what has come of its first line then.
+-- What was asked: the request, why it was refused, and the first line of a refused request.
 data Subject = Subject !(Maybe Request) !(Maybe InvalidRequest) !ByteString
 
--- What observers are going to be told: the status, and whether the answer was cut off. Without a status there was no answer, or
--- a raw one.
+-- For the observers: the status, and whether the answer was cut off. Without a status there was no answer, or a raw one.
 data Record = Record !(IORef (Maybe Status)) !(IORef Ending)
 
 data Ending = Whole | Cut
@@ -218,13 +216,13 @@ recordPlan (Record status _) plan =
 recordCut :: Record -> IO ()
 recordCut (Record _ ending) = writeIORef ending Cut
 
--- Runs what answers, and tells the observers of the answer, however that ends.
+-- Runs an action that answers, and tells the observers about the answer, however the action ends.
 observed :: ServerContext -> Exchange -> [Answer -> IO ()] -> Subject -> (Record -> IO ()) -> IO ()
 observed server exchange observers (Subject request refusal line) answering = do
   record <- Record <$> newIORef Nothing <*> newIORef Whole
   start <- monotonicNanoseconds
   answering record `onException` (recordCut record >> tell record start)
-  -- An observer may wait for something; the client does not wait for that.
+  -- An observer may block. The client does not wait for it.
   sendSoon exchange
   tell record start
   settle exchange

@@ -23,29 +23,29 @@ readSlice slice target = do
   result <- readFileAt (sliceDescriptor slice) target (fromIntegral (sliceLength slice)) (sliceOffset slice)
   when (result /= fromIntegral (sliceLength slice)) (throwIO (unread slice result))
 
--- | @readPiece slice offset count@ reads up to so many bytes from an offset in the file on. Throws if there are none, for the
--- length of the body was announced.
+-- | @readPiece slice offset count@ reads up to so many bytes at an offset in the file. Throws if there are none, because the length
+-- of the body was announced.
 readPiece :: FileSlice -> Integer -> Int -> IO ByteString
 readPiece slice offset count = BI.createUptoN count $ \target -> do
   result <- readFileAt (sliceDescriptor slice) target count (fromInteger offset)
   if result <= 0 then throwIO (unread slice result) else return result
 
--- | Throws if a slice does not end within its file. The size of some files is not known, as of those in /proc: the last byte is
--- read.
+-- | Throws if a slice does not end within its file. Reads the last byte, because some files, such as those in /proc, do not tell
+-- their size.
 requireAll :: FileSlice -> IO ()
 requireAll slice = when (sliceLength slice > 0) $ do
   result <- allocaBytes 1 $ \target ->
     readFileAt (sliceDescriptor slice) target 1 (sliceOffset slice + sliceLength slice - 1)
   when (result /= 1) (throwIO (unread slice result))
 
--- | Runs what sends a slice. An error of the file is reported as one of the file, not of the client.
+-- | Runs an action that sends a slice. An error of the file is reported as such, and not as an error of the client.
 sendingFile :: FileSlice -> IO a -> IO a
 sendingFile slice send =
   send `catch` \failure -> throwIO $ case Errno <$> ioe_errno failure of
     Just number | isErrorOfFile number -> fileError (slicePath slice) number
     _ -> failure
 
--- Why there are fewer bytes than there were to be: a number of bytes, or a negative errno.
+-- The exception for a read that returned too few bytes, or a negative errno.
 unread :: FileSlice -> Int -> SomeException
 unread slice result
   | result < 0 = toException (fileError (slicePath slice) (Errno (fromIntegral (negate result))))

@@ -3,8 +3,8 @@
 {-# LANGUAGE UnboxedTuples #-}
 
 -- |
--- How far the answer to one request is, and which thread works on it. An application may answer in any of its threads, may
--- try again when its first answer has failed, and may return at any time. Must not know: protocols.
+-- The progress of the answer to one request, and which thread works on it. An application may answer in any of its threads, may
+-- answer again when its first answer has failed, and may return at any time. Must not know: protocols.
 module Millrace.Http.Answer.Progress
   ( Progress,
     Reached (..),
@@ -30,23 +30,24 @@ import GHC.STRef (STRef (..))
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange (Detached (..), Exchange, abort)
 
--- | The progress of one answer. Only the thread that has moved it to a state of answering may use the exchange.
+-- | The progress of one answer. Only the thread that has set it to a state of answering may use the exchange.
 newtype Progress = Progress (IORef Reached)
 
--- | How far the answer is.
+-- | The state of the answer.
 data Reached
   = Unanswered
-  | -- | In the thread that the application was called in. Or the answer has failed there, and the application has caught that.
+  | -- | In the thread that the application was called in. Or the answer has failed there, and the application has caught the
+    -- exception.
     Answering
   | -- | In another thread.
     AnsweringElsewhere !Detached
-  | -- | It has failed in another thread.
+  | -- | The answer has failed in another thread.
     FailedElsewhere
   | Answered
   | -- | The application has returned, or has failed.
     Past
 
--- | Is this the first attempt to answer? What an earlier one has left must be taken back.
+-- | Is this the first attempt to answer? The remains of an earlier attempt must be taken back.
 data Turn = First | Again
   deriving (Eq)
 
@@ -82,8 +83,8 @@ completeHere :: Progress -> IO ()
 completeHere (Progress reached) = writeIORef reached Answered
 {-# INLINE completeHere #-}
 
--- | Answers in another thread than the one that the application was called in, which may end before this one does: 'conclude'
--- waits for this one to let go.
+-- | Answers in another thread than the one that the application was called in. If the application ends first, 'conclude' waits
+-- until this thread no longer uses the exchange.
 answerElsewhere :: Progress -> (Detached -> Turn -> IO ()) -> IO ()
 answerElsewhere progress@(Progress reached) answering = mask $ \restore -> do
   hold <- newEmptyMVar
@@ -103,8 +104,8 @@ hasEnded reached = case reached of
   Past -> True
   _ -> False
 
--- | The application has ended. Says how far its answer came, on which nobody works any more. If another thread of the
--- application works on the exchange, the exchange is aborted, which makes that thread let go.
+-- | The application has ended. Returns the state of its answer; no thread works on the answer any more. If another thread of the
+-- application works on the exchange, the exchange is aborted, which ends that work.
 conclude :: Progress -> Exchange -> IO Reached
 conclude progress@(Progress reference) exchange = do
   reached <- readIORef reference
@@ -116,7 +117,7 @@ conclude progress@(Progress reference) exchange = do
 concludeUnanswered :: Progress -> Exchange -> IO Reached
 concludeUnanswered (Progress reference) exchange = mask_ (atomicModifyIORef' reference (Past,) >>= evict)
   where
-    -- If the thread had to be stopped, nothing is known of what was sent.
+    -- If the thread had to be stopped, it is not known what was sent.
     evict (AnsweringElsewhere (Detached hold _)) = uninterruptibleMask_ $ do
       free <- tryTakeMVar hold
       when (isNothing free) (abort exchange >> takeMVar hold)
@@ -125,7 +126,7 @@ concludeUnanswered (Progress reference) exchange = mask_ (atomicModifyIORef' ref
     evict reached = return reached
 {-# NOINLINE concludeUnanswered #-}
 
--- | Was an answer begun that is not complete?
+-- | Was an answer begun and not completed?
 isIncomplete :: Reached -> Bool
 isIncomplete reached = case reached of
   Answering -> True

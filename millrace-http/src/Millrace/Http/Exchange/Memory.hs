@@ -172,7 +172,7 @@ operations =
       opFlush = sendHeld,
       opBodyBytes = fmap countOf . readTVarIO . memoryState,
       opCloseAfterwards = \memory -> change memory (\state -> state {stateAfterwards = Closed}),
-      opDiscardUnsent = \memory -> change memory discarded,
+      opDiscardUnsent = (`change` discarded),
       opAbort = \memory -> change memory (\state -> state {stateIsAborted = True, stateAfterwards = Closed}),
       opLiftTimeLimit = \_ -> return (),
       opHasClientEnded = fmap stateHasClientEnded . readTVarIO . memoryState,
