@@ -82,7 +82,7 @@ static int64_t begin_connect(mr_slot *slot)
     switch (errno) {
     case EINPROGRESS:
     case EINTR: /* POSIX: the attempt goes on, as after EINPROGRESS. */
-        slot->attempts = 1;
+        slot->has_begun = true;
         return -EAGAIN;
     case EAGAIN:
         return -MR_QUEUE_FULL;
@@ -202,7 +202,7 @@ int64_t mr_attempt(mr_loop *loop, mr_slot *slot)
     case MR_ACCEPT:
         return attempt_accept(slot);
     case MR_CONNECT:
-        return slot->attempts ? finish_connect(slot) : begin_connect(slot);
+        return slot->has_begun ? finish_connect(slot) : begin_connect(slot);
     case MR_RECV:
         return result_or_error(recv(number, request->buffer, request->length, MSG_DONTWAIT));
     case MR_SEND:

@@ -1,8 +1,9 @@
 /*
  * backend.h: the seam between the loop and the operating system.
  *
- * Each file in backend/ defines one table of these functions. A backend never includes another one, and knows of the
- * loop only what loop.h shows. All functions but `wait` and `wake` run as the owner.
+ * Each file or folder in backend/ defines one table of these functions. A backend never includes another one, and knows of
+ * the loop only what loop.h shows. What it keeps for an operation or of a descriptor is a type of its own, in the `part` of
+ * the slot or descriptor. All functions but `wait` and `wake` run as the owner.
  */
 #ifndef MILLRACE_BACKEND_H
 #define MILLRACE_BACKEND_H

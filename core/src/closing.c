@@ -41,7 +41,6 @@ static void finish_detach(mr_loop *loop, mr_descriptor *descriptor)
     mr_timer_disarm(&loop->wheel, &descriptor->timers[MR_READING]);
     mr_timer_disarm(&loop->wheel, &descriptor->timers[MR_WRITING]);
     loop->backend->detach(loop, descriptor);
-    descriptor->generation = 0;
     mr_descriptor_forget(descriptor);
     let_go(loop, handle);
 }

@@ -38,14 +38,10 @@ mr_descriptor *mr_loop_descriptor(mr_loop *loop, int number)
 
 void mr_descriptor_forget(mr_descriptor *descriptor)
 {
+    descriptor->generation = 0;
     descriptor->detaching = false;
-    descriptor->is_tcp = false;
-    descriptor->may_hide_data = false;
-    descriptor->exhausted[MR_READING] = descriptor->exhausted[MR_WRITING] = false;
-    descriptor->is_shut = false;
-    descriptor->drained = false;
-    descriptor->has_positions = false;
     descriptor->may_have_deadline[MR_READING] = descriptor->may_have_deadline[MR_WRITING] = false;
+    memset(&descriptor->part, 0, sizeof descriptor->part);
 }
 
 void mr_descriptor_note_deadlines(mr_descriptor *descriptor)
@@ -70,9 +66,10 @@ int mr_descriptor_use(mr_loop *loop, mr_handle handle, mr_descriptor **record)
     int error = mr_handle_join(&loop->group->handles, handle, loop->index);
     if (error)
         return error;
+    if (descriptor->generation != 0) /* its descriptor was closed behind our back */
+        mr_descriptor_forget(descriptor);
     descriptor->generation = generation;
     descriptor->deadlines_ns = mr_handle_deadlines_ns(&loop->group->handles, handle);
-    mr_descriptor_forget(descriptor);
     mr_descriptor_note_deadlines(descriptor);
     return 0;
 }

@@ -13,21 +13,10 @@ typedef struct mr_descriptor {
     mr_slot *first[MR_DIRECTIONS]; /* operations in flight, oldest first */
     mr_slot *last[MR_DIRECTIONS];
     int number;
-    uint32_t generation; /* of the handle this loop has joined; 0: none */
-    bool detaching;      /* being closed: no new operations, and the last to end lets go */
-    bool is_watched;     /* readiness: edges of this descriptor arrive at this loop; IOCP: completions */
-    /* io_uring: its edges arrive past the ring; only while this loop has a handle */
-    bool is_watched_for[MR_DIRECTIONS];
-    bool is_others;                        /* IOCP: it belongs to another loop's port */
-    bool is_one_shot;                      /* readiness: one report is armed, for operations on a foreign descriptor */
-    bool is_tcp;                           /* readiness: see note_transfer */
-    bool may_hide_data;                    /* readiness: the end of the stream or urgent data is near */
-    bool exhausted[MR_DIRECTIONS];         /* readiness: nothing to be had until the next edge */
-    bool is_shut;                          /* readiness: for receiving, and no TCP socket: see mr_when_shut */
-    uint8_t unused_reports;                /* readiness: since the last operation began */
-    bool drained;                          /* io_uring: the last receive emptied the socket */
-    bool has_positions;                    /* io_uring: it is known to be a file of which parts can be read */
+    uint32_t generation;                   /* of the handle this loop has joined; 0: none */
+    bool detaching;                        /* being closed: no new operations, and the last to end lets go */
     bool may_have_deadline[MR_DIRECTIONS]; /* the handle had one when this loop last heard of it */
+    mr_backend_part part;                  /* zero when the descriptor was closed */
     mr_timer timers[MR_DIRECTIONS];        /* for the handle's deadlines; may be early, see mr_deadline_watch */
     const _Atomic uint64_t *deadlines_ns;  /* of the handle this loop has joined */
 } mr_descriptor;

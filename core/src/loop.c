@@ -12,6 +12,7 @@
 #include "token.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* What the wheel may do besides firing: a tenth of a millisecond, with no timer in the cache. */
 enum { TIMER_MOVES_PER_POLL = 256 };
@@ -56,9 +57,8 @@ static void begin(mr_loop *loop, mr_slot *slot, const mr_request *request)
     slot->transferred = 0;
     slot->end_reason = 0;
     slot->backoff_ms = 0;
-    slot->attempts = 0;
-    slot->awaits_room = false;
-    slot->backlog = 0;
+    slot->has_begun = false;
+    memset(&slot->part, 0, sizeof slot->part);
     slot->lent = NULL;
     slot->state = MR_SLOT_PENDING;
     mr_count(&loop->counters.operations, 1);

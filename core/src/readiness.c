@@ -18,6 +18,23 @@
 /* A send does its TCP work within the system call: 32 of them keep the owner for about a tenth of a millisecond. */
 enum { REPORTS_PER_POLL = 64, UNUSED_REPORTS_MAX = 2, UNSENT_MAX = 32 };
 
+/* What these backends keep of a descriptor. */
+typedef struct readiness_descriptor {
+    bool is_watched;               /* edges of this descriptor arrive at this loop */
+    bool is_one_shot;              /* one report is armed, for operations on a foreign descriptor */
+    bool is_tcp;                   /* see note_transfer */
+    bool may_hide_data;            /* the end of the stream or urgent data is near */
+    bool exhausted[MR_DIRECTIONS]; /* nothing to be had until the next edge */
+    bool is_shut;                  /* for receiving, and no TCP socket: see mr_when_shut */
+    uint8_t unused_reports;        /* since the last operation began */
+} readiness_descriptor;
+
+static readiness_descriptor *known_of(const mr_descriptor *descriptor)
+{
+    static_assert(sizeof(readiness_descriptor) <= sizeof descriptor->part, "it fits");
+    return (readiness_descriptor *)&descriptor->part;
+}
+
 /*
  * "Only EAGAIN means empty" costs a system call per message. On a TCP socket that is watched for edges, a receive
  * that returned less than was asked for has emptied the socket too: whatever arrives later makes another edge
@@ -26,10 +43,11 @@ enum { REPORTS_PER_POLL = 64, UNUSED_REPORTS_MAX = 2, UNSENT_MAX = 32 };
  */
 static void note_transfer(mr_descriptor *descriptor, const mr_slot *slot, int64_t result)
 {
-    if (slot->request.kind != MR_RECV || !descriptor->is_watched || !descriptor->is_tcp || descriptor->may_hide_data)
+    if (slot->request.kind != MR_RECV || !known_of(descriptor)->is_watched || !known_of(descriptor)->is_tcp ||
+        known_of(descriptor)->may_hide_data)
         return;
     if (result > 0 && (uint64_t)result < slot->request.length)
-        descriptor->exhausted[MR_READING] = true;
+        known_of(descriptor)->exhausted[MR_READING] = true;
 }
 
 int64_t mr_readiness_attempt(mr_loop *loop, mr_slot *slot)
@@ -39,12 +57,12 @@ int64_t mr_readiness_attempt(mr_loop *loop, mr_slot *slot)
     int64_t result = mr_attempt(loop, slot);
     if (!descriptor) /* MR_NOW */
         return result;
-    if (result == -EAGAIN && descriptor->is_shut)
+    if (result == -EAGAIN && known_of(descriptor)->is_shut)
         result = mr_when_shut(kind, MR_READING);
     if (result != -EAGAIN)
         note_transfer(descriptor, slot, result);
-    else if (!mr_is_wait(kind) || descriptor->is_watched)
-        descriptor->exhausted[mr_direction_of(kind)] = true;
+    else if (!mr_is_wait(kind) || known_of(descriptor)->is_watched)
+        known_of(descriptor)->exhausted[mr_direction_of(kind)] = true;
     return result;
 }
 
@@ -68,9 +86,9 @@ static int watch_edges(mr_loop *loop, mr_descriptor *descriptor, const mr_poller
     int error = poller->watch(loop, descriptor->number, tag, MR_WATCH_EDGES, true, true);
     if (error)
         return error;
-    descriptor->is_watched = true;
-    descriptor->is_one_shot = false;
-    descriptor->is_tcp = poller->short_means_empty && is_tcp(loop, descriptor->number);
+    known_of(descriptor)->is_watched = true;
+    known_of(descriptor)->is_one_shot = false;
+    known_of(descriptor)->is_tcp = poller->short_means_empty && is_tcp(loop, descriptor->number);
     return 0;
 }
 
@@ -82,12 +100,12 @@ static int watch_once(mr_loop *loop, mr_descriptor *descriptor, const mr_poller 
     if (reading || writing) {
         int error = poller->watch(loop, descriptor->number, mr_handle_foreign(descriptor->number), MR_WATCH_ONCE,
                                   reading, writing);
-        descriptor->is_one_shot = !error;
+        known_of(descriptor)->is_one_shot = !error;
         return error;
     }
-    if (descriptor->is_one_shot)
+    if (known_of(descriptor)->is_one_shot)
         poller->unwatch(loop, descriptor->number);
-    descriptor->is_one_shot = false;
+    known_of(descriptor)->is_one_shot = false;
     return 0;
 }
 
@@ -95,14 +113,14 @@ static int watch(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poll
 {
     if (descriptor->generation == 0)
         return watch_once(loop, descriptor, poller);
-    return descriptor->is_watched ? 0 : watch_edges(loop, descriptor, poller);
+    return known_of(descriptor)->is_watched ? 0 : watch_edges(loop, descriptor, poller);
 }
 
 static void attempt_or_watch(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
 {
     mr_descriptor *descriptor = slot->descriptor;
-    descriptor->unused_reports = 0;
-    bool has_tried = mr_is_tried_first(slot, descriptor->exhausted[mr_direction_of(slot->request.kind)]);
+    known_of(descriptor)->unused_reports = 0;
+    bool has_tried = mr_is_tried_first(slot, known_of(descriptor)->exhausted[mr_direction_of(slot->request.kind)]);
     if (has_tried && mr_loop_try(loop, slot))
         return;
     int error = watch(loop, descriptor, poller);
@@ -193,24 +211,24 @@ void mr_readiness_cancel(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
     if (slot->request.kind == MR_SEND_THEN_RECEIVE)
         remove_unsent(loop, slot);
     mr_loop_conclude(loop, slot);
-    if (descriptor->is_one_shot)
+    if (known_of(descriptor)->is_one_shot)
         must_be_watched(loop, descriptor, watch_once(loop, descriptor, poller));
 }
 
 void mr_readiness_detach(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
 {
     /* The close that follows would do, unless a child process has inherited the open file. */
-    if (descriptor->is_watched || descriptor->is_one_shot) {
+    if (known_of(descriptor)->is_watched || known_of(descriptor)->is_one_shot) {
         mr_count(&loop->counters.system_calls, 1);
         poller->unwatch(loop, descriptor->number);
     }
-    descriptor->is_watched = descriptor->is_one_shot = false;
+    known_of(descriptor)->is_watched = known_of(descriptor)->is_one_shot = false;
 }
 
 /* Retries the operations of one direction, oldest first, until one would block. */
 static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
 {
-    descriptor->exhausted[direction] = false;
+    known_of(descriptor)->exhausted[direction] = false;
     bool blocked = false;
     for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
         next = slot->next;
@@ -226,7 +244,7 @@ static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
 static void act_on_foreign(mr_loop *loop, mr_descriptor *descriptor, const mr_readiness_report *report,
                            const mr_poller *poller)
 {
-    descriptor->is_one_shot = false;
+    known_of(descriptor)->is_one_shot = false;
     if (report->readable || report->hang_up)
         end_waiting(loop, descriptor, MR_READING, 0);
     if (report->writable)
@@ -239,8 +257,8 @@ static void act_on_foreign(mr_loop *loop, mr_descriptor *descriptor, const mr_re
  * it asked for is spent; who still waits does so as on any handle. */
 static void watch_as_own(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
 {
-    descriptor->is_one_shot = false;
-    if (!descriptor->is_watched && (descriptor->first[MR_READING] || descriptor->first[MR_WRITING]))
+    known_of(descriptor)->is_one_shot = false;
+    if (!known_of(descriptor)->is_watched && (descriptor->first[MR_READING] || descriptor->first[MR_WRITING]))
         must_be_watched(loop, descriptor, watch_edges(loop, descriptor, poller));
 }
 
@@ -251,17 +269,17 @@ static void watch_as_own(mr_loop *loop, mr_descriptor *descriptor, const mr_poll
  */
 static void note_unused(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
 {
-    if (!descriptor->is_watched || ++descriptor->unused_reports < UNUSED_REPORTS_MAX)
+    if (!known_of(descriptor)->is_watched || ++known_of(descriptor)->unused_reports < UNUSED_REPORTS_MAX)
         return;
     mr_readiness_detach(loop, descriptor, poller);
-    descriptor->exhausted[MR_READING] = descriptor->exhausted[MR_WRITING] = false;
+    known_of(descriptor)->exhausted[MR_READING] = known_of(descriptor)->exhausted[MR_WRITING] = false;
 }
 
 static void act_on(mr_loop *loop, const mr_readiness_report *report, const mr_poller *poller)
 {
     mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(report->tag));
     uint32_t generation = mr_handle_generation(report->tag);
-    bool was_foreign = descriptor && generation == 0 && descriptor->is_one_shot;
+    bool was_foreign = descriptor && generation == 0 && known_of(descriptor)->is_one_shot;
     if (!descriptor || (descriptor->generation != generation && !was_foreign))
         return; /* from the descriptor's former life */
     if (descriptor->generation == 0) {
@@ -269,9 +287,9 @@ static void act_on(mr_loop *loop, const mr_readiness_report *report, const mr_po
         return;
     }
     if (report->hang_up)
-        descriptor->may_hide_data = true;
-    if (report->is_shut && descriptor->is_watched && !descriptor->is_tcp)
-        descriptor->is_shut = true;
+        known_of(descriptor)->may_hide_data = true;
+    if (report->is_shut && known_of(descriptor)->is_watched && !known_of(descriptor)->is_tcp)
+        known_of(descriptor)->is_shut = true;
     if (!descriptor->first[MR_READING] && !descriptor->first[MR_WRITING])
         note_unused(loop, descriptor, poller);
     if (report->readable || report->hang_up)

@@ -23,6 +23,11 @@ typedef enum mr_slot_state {
     MR_SLOT_DELIVERED  /* polled; the token is not released yet */
 } mr_slot_state;
 
+/* Room for what the loop's backend keeps for an operation, or of a descriptor: one of its own types. */
+typedef struct mr_backend_part {
+    _Alignas(4) unsigned char bytes[8];
+} mr_backend_part;
+
 typedef struct mr_slot {
     mr_timer timer; /* first: a timer that fires is cast back to its slot */
     struct mr_slot *next;
@@ -38,9 +43,8 @@ typedef struct mr_slot {
     int end_reason;       /* 0, or the error that the operation was asked to end with */
     uint16_t backoff_ms;
     uint8_t state;
-    uint8_t attempts; /* CONNECT: has it been begun? */
-    bool awaits_room; /* io_uring: a send that found none */
-    uint8_t backlog;  /* io_uring: what waits for room in the ring, see io_uring.c; simulated: see sim.c */
+    bool has_begun;       /* CONNECT: the system knows of it */
+    mr_backend_part part; /* zero when the operation begins */
 } mr_slot;
 
 /* A reserved slot that was never used; NULL without memory. */

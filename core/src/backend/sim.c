@@ -2,9 +2,7 @@
  * sim.c: operations on a simulated machine.
  *
  * An operation is attempted when it is submitted, unless others of its direction wait already, and again whenever its
- * file has changed. What a plan has in store for it is decided when it is submitted and kept in slot->backlog, together
- * with two states: HELD, it is done and its end will be reported later (slot->result); ENDING, it was cancelled and
- * will notice later, unless it is done first.
+ * file has changed. What a plan has in store for it is decided when it is submitted.
  */
 #include "../backend.h"
 #include "../machine/machine.h"
@@ -15,8 +13,24 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FAULT_MASK = 0x0f, HELD = 0x40, ENDING = 0x80 };
-static_assert(MR_FAULT_COUNT <= FAULT_MASK + 1, "a fault fits beside the states");
+/* What becomes of an operation later. */
+typedef enum sim_phase {
+    GOES_ON,
+    HELD,  /* it is done, and its end will be reported later */
+    ENDING /* it was cancelled, and will notice later unless it is done first */
+} sim_phase;
+
+/* What this backend keeps for an operation. */
+typedef struct sim_slot {
+    int32_t held_result; /* of a HELD one */
+    uint8_t fault;       /* an mr_fault: what the plan has in store for it */
+    uint8_t phase;       /* a sim_phase */
+} sim_slot;
+
+/* ... and of a descriptor. */
+typedef struct sim_descriptor {
+    bool is_watched; /* by this loop, which has a handle */
+} sim_descriptor;
 
 enum { FILE_BYTES_PER_ATTEMPT = 1 << 16, SHORT_BYTES = 8 };
 
@@ -27,6 +41,18 @@ typedef struct sim_state {
 static mr_machine *machine_of(const mr_loop *loop)
 {
     return loop->group->machine;
+}
+
+static sim_slot *part_of(const mr_slot *slot)
+{
+    static_assert(sizeof(sim_slot) <= sizeof slot->part, "it fits");
+    return (sim_slot *)&slot->part;
+}
+
+static sim_descriptor *known_of(const mr_descriptor *descriptor)
+{
+    static_assert(sizeof(sim_descriptor) <= sizeof descriptor->part, "it fits");
+    return (sim_descriptor *)&descriptor->part;
 }
 
 static mr_watcher *watcher_of(const mr_loop *loop)
@@ -55,10 +81,10 @@ static int64_t attempt_connect(mr_machine *machine, mr_slot *slot)
     if (result == -EAGAIN)
         return -MR_QUEUE_FULL;
     if (result == -EINPROGRESS) {
-        slot->attempts = 1;
+        slot->has_begun = true;
         result = mr_machine_connect(machine, number, slot->request.buffer, length);
     }
-    return slot->attempts && result == -EALREADY ? -EAGAIN : result;
+    return slot->has_begun && result == -EALREADY ? -EAGAIN : result;
 }
 
 static int64_t read_file(mr_machine *machine, const mr_request *request, void *buffer, size_t size)
@@ -163,7 +189,7 @@ static int64_t attempt_with(mr_machine *machine, mr_slot *slot, mr_fault fault)
 
 static mr_fault fault_of(const mr_slot *slot)
 {
-    return (mr_fault)(slot->backlog & FAULT_MASK);
+    return (mr_fault)part_of(slot)->fault;
 }
 
 /* ------------------------------------------------------------------------------------------------------ faults --- */
@@ -213,7 +239,7 @@ static unsigned applicable_faults_of(mr_machine *machine, const mr_slot *slot)
 
 static void spend_fault(mr_slot *slot)
 {
-    slot->backlog &= (uint8_t)~FAULT_MASK;
+    part_of(slot)->fault = MR_FAULT_NONE;
 }
 
 static mr_socket *connected_socket(mr_machine *machine, const mr_slot *slot)
@@ -273,7 +299,7 @@ static void note_result(mr_loop *loop, mr_slot *slot, int64_t result)
 {
     MR_TRACE(machine_of(loop), "%s %d result %lld", mr_kind_name(slot->request.kind), mr_slot_number(slot),
              (long long)result);
-    slot->backlog = 0;
+    *part_of(slot) = (sim_slot){.phase = GOES_ON};
 }
 
 static bool settle(mr_loop *loop, mr_slot *slot, int64_t result)
@@ -303,8 +329,7 @@ static bool hold(mr_loop *loop, mr_slot *slot, int64_t result)
         note_result(loop, slot, result);
         return false;
     }
-    slot->backlog = HELD;
-    slot->result = result;
+    *part_of(slot) = (sim_slot){.held_result = (int32_t)result, .phase = HELD};
     plan_completion(loop, slot);
     return true;
 }
@@ -313,13 +338,13 @@ static void park(mr_loop *loop, int number)
 {
     mr_file *file = mr_machine_find(machine_of(loop), number);
     mr_descriptor *descriptor = mr_loop_descriptor(loop, number);
-    if (!file || (descriptor->generation != 0 && descriptor->is_watched))
+    if (!file || (descriptor->generation != 0 && known_of(descriptor)->is_watched))
         return;
     if (!mr_file_watch(file, watcher_of(loop), number)) {
         fputs("millrace: out of memory for the watches of a simulated machine\n", stderr);
         abort();
     }
-    descriptor->is_watched = descriptor->generation != 0;
+    known_of(descriptor)->is_watched = descriptor->generation != 0;
 }
 
 static void submit(mr_loop *loop, mr_slot *slot)
@@ -329,7 +354,7 @@ static void submit(mr_loop *loop, mr_slot *slot)
     mr_machine_lock(machine);
     MR_TRACE(machine, "%s %d length %llu", mr_kind_name(slot->request.kind), number,
              (unsigned long long)slot->request.length);
-    slot->backlog = (uint8_t)mr_machine_next_fault(machine, applicable_faults_of(machine, slot));
+    part_of(slot)->fault = (uint8_t)mr_machine_next_fault(machine, applicable_faults_of(machine, slot));
     bool is_tried =
         slot->request.kind == MR_SEND_THEN_RECEIVE || mr_is_wait(slot->request.kind) || mr_is_tried_first(slot, false);
     if (!is_tried || !mr_loop_try(loop, slot))
@@ -343,9 +368,9 @@ static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
     bool is_blocked = false;
     for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
         next = slot->next;
-        if (slot->state != MR_SLOT_PENDING || (slot->backlog & HELD) ||
-            (is_blocked && !mr_is_wait(slot->request.kind))) {
-            is_blocked |= (slot->backlog & HELD) != 0;
+        bool is_held = part_of(slot)->phase == HELD;
+        if (slot->state != MR_SLOT_PENDING || is_held || (is_blocked && !mr_is_wait(slot->request.kind))) {
+            is_blocked |= is_held;
             continue;
         }
         bool holds_up = fault_of(slot) == MR_FAULT_DELAY; /* read before: afterwards the slot may be another's */
@@ -367,10 +392,10 @@ static void cancel(mr_loop *loop, mr_slot *slot)
     mr_machine *machine = machine_of(loop);
     int number = mr_slot_number(slot);
     mr_machine_lock(machine);
-    if (fault_of(slot) == MR_FAULT_LATE_CANCEL && !(slot->backlog & HELD)) {
-        slot->backlog = ENDING;
+    if (fault_of(slot) == MR_FAULT_LATE_CANCEL) {
+        *part_of(slot) = (sim_slot){.phase = ENDING};
         plan_completion(loop, slot);
-    } else if (!(slot->backlog & (HELD | ENDING))) {
+    } else if (part_of(slot)->phase == GOES_ON) {
         settle(loop, slot, -ECANCELED);
         serve_both(loop, number); /* it may have held up others */
     }
@@ -384,7 +409,7 @@ static void detach(mr_loop *loop, mr_descriptor *descriptor)
     mr_file *file = mr_machine_find(machine, descriptor->number);
     if (file)
         mr_file_unwatch(file, watcher_of(loop), descriptor->number);
-    descriptor->is_watched = false;
+    known_of(descriptor)->is_watched = false;
     mr_machine_unlock(machine);
 }
 
@@ -415,10 +440,10 @@ void mr_sim_happens(const mr_happening *what)
 static void come_due(mr_loop *loop, mr_token token)
 {
     mr_slot *slot = mr_loop_find(loop, token);
-    if (!slot || slot->state != MR_SLOT_PENDING || !(slot->backlog & (HELD | ENDING)))
+    if (!slot || slot->state != MR_SLOT_PENDING || part_of(slot)->phase == GOES_ON)
         return; /* it was done before the cancellation took hold */
     int number = mr_slot_number(slot);
-    int64_t result = slot->backlog & HELD ? slot->result : -ECANCELED;
+    int64_t result = part_of(slot)->phase == HELD ? part_of(slot)->held_result : -ECANCELED;
     if (!settle(loop, slot, result))
         mr_loop_try(loop, slot);
     serve_both(loop, number);

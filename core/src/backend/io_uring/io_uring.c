@@ -1,0 +1,353 @@
+/*
+ * io_uring.c: Linux's own completion interface, through liburing.
+ *
+ * Submissions gather in the ring and go to the kernel once per poll. Most owners change threads from call to call: their
+ * rings are opened without the flags that tie a ring to one thread (SINGLE_ISSUER, DEFER_TASKRUN). When a thread ends, the
+ * kernel cancels what it had submitted; mr_loop_settle has such operations submitted again. Where the owner is one thread
+ * (mr_group_create_with_owned_loops) the ring is tied to it, and delivers when that thread polls.
+ */
+#include "../../eventfd.h"
+#include "ring.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/*
+ * io_uring reads and writes what has no positions (sockets, pipes, terminals, event descriptors) where it stands: it would
+ * take bytes from a stream, wait on a thread of the kernel, or raise SIGPIPE. preadv is told, and touches nothing for a
+ * vector without elements.
+ */
+static bool has_positions(mr_loop *loop, mr_descriptor *descriptor)
+{
+    if (mr_ring_descriptor_of(descriptor)->has_positions)
+        return true;
+    mr_count(&loop->counters.system_calls, 1);
+    mr_ring_descriptor_of(descriptor)->has_positions = preadv(descriptor->number, NULL, 0, 0) == 0 || errno != ESPIPE;
+    return mr_ring_descriptor_of(descriptor)->has_positions;
+}
+
+void mr_ring_submit(mr_loop *loop, mr_slot *slot)
+{
+    mr_kind kind = slot->request.kind;
+    if ((kind == MR_READ_FILE || kind == MR_WRITE_FILE) && !has_positions(loop, slot->descriptor)) {
+        mr_loop_settle(loop, slot, -ESPIPE);
+        return;
+    }
+    if (mr_ring_is_attempted(mr_ring_of(loop), slot) && mr_loop_try(loop, slot))
+        return;
+    if (mr_has_trait(kind, MR_HAS_VECTOR) && !slot->backend_memory) {
+        slot->backend_memory = malloc(sizeof(struct msghdr));
+        if (!slot->backend_memory) {
+            mr_loop_settle(loop, slot, -ENOMEM);
+            return;
+        }
+    }
+    mr_ring_enqueue(loop, slot);
+}
+
+static void cancel(mr_loop *loop, mr_slot *slot)
+{
+    mr_ring *state = mr_ring_of(loop);
+    if (mr_ring_slot_of(slot)->queue == AWAITS_EDGE) {
+        mr_ring_leave_edges(state, slot);
+        mr_loop_conclude(loop, slot);
+        return;
+    }
+    if (mr_ring_slot_of(slot)->queue == AWAITS_SUBMISSION) {
+        mr_ring_leave_backlog(state, slot);
+        mr_loop_conclude(loop, slot);
+        return;
+    }
+    struct io_uring_sqe *entry = mr_ring_next_entry(loop, state);
+    if (entry)
+        mr_ring_prepare_cancel(entry, slot);
+    else
+        mr_ring_push_backlog(state, slot, AWAITS_CANCELLATION);
+}
+
+/* ------------------------------------------------------------------------------------------------------- polling --- */
+
+static void arm_wake(mr_loop *loop, mr_ring *state)
+{
+    struct io_uring_sqe *entry = state->wake_armed ? NULL : mr_ring_next_entry(loop, state);
+    if (!entry)
+        return;
+    io_uring_prep_poll_add(entry, loop->wake_descriptor, POLLIN);
+    entry->user_data = TAG_WAKE;
+    state->wake_armed = true;
+}
+
+static void note_wake(mr_loop *loop, mr_ring *state)
+{
+    mr_eventfd_drain(loop); /* nothing is there if the poll was cancelled, because the thread that armed it has ended */
+    state->wake_armed = false;
+}
+
+/* What the kernel's answer means to the operation; -EAGAIN: it must be begun again. */
+static int64_t interpret(const mr_ring *state, const mr_slot *slot, int32_t result)
+{
+    if (result > 0 && mr_is_wait(slot->request.kind)) /* a poll's result is a mask */
+        return mr_ring_waits_for_edge(state, slot, result) ? -EAGAIN : 0;
+    if (result == -EAGAIN && slot->request.kind == MR_SEND_THEN_RECEIVE)
+        return mr_not_sent(0);
+    return result;
+}
+
+/* Bytes have come in a buffer of the kernel's choice; some kernels report one even if there are none. */
+static void accept_chosen(mr_loop *loop, mr_slot *slot, const struct io_uring_cqe *entry)
+{
+    mr_buffer *chosen = mr_ring_take_chosen(loop, mr_ring_of(loop), entry);
+    if (slot && entry->res > 0)
+        slot->lent = chosen;
+    else
+        mr_lender_put(&loop->lender, chosen);
+}
+
+/*
+ * A receive has found none of the kernel's buffers: whether bytes are there is not known. Begun again it might lose the next
+ * ones as well, to connections served meanwhile; with ten thousand some waited for seconds. So it is attempted with a
+ * buffer of ours. True when that was the end of it; otherwise it will wait before it takes a buffer.
+ */
+static bool receive_without_kernel_buffer(mr_loop *loop, mr_slot *slot)
+{
+    mr_ring_add_buffer(loop, mr_ring_of(loop));
+    if (mr_loop_try(loop, slot))
+        return true;
+    mr_ring_descriptor_of(slot->descriptor)->drained = true;
+    return false;
+}
+
+/* Ready for ever, and nothing to be had: begun again and again, the operation would cost all of the processor. */
+static bool is_shut(mr_loop *loop, const mr_slot *slot)
+{
+    struct pollfd entry = {.fd = mr_slot_number(slot), .events = POLLRDHUP};
+    if (mr_when_shut(slot->request.kind, MR_READING) == -EAGAIN)
+        return false;
+    mr_count(&loop->counters.system_calls, 1);
+    return poll(&entry, 1, 0) > 0 && (entry.revents & POLLRDHUP);
+}
+
+/* What would be begun again has ended after all, or waits for an edge. */
+static bool goes_past_ring(mr_loop *loop, mr_slot *slot, int32_t answer)
+{
+    if (slot->end_reason) /* its cancellation has come and gone already: begun again, it would never end */
+        return mr_loop_settle(loop, slot, -ECANCELED);
+    if (is_shut(loop, slot)) /* what came before the end is received first */
+        return mr_loop_try(loop, slot) || mr_loop_settle(loop, slot, mr_when_shut(slot->request.kind, MR_READING));
+    return mr_ring_waits_for_edge(mr_ring_of(loop), slot, answer) && mr_ring_wait_for_edge(loop, slot);
+}
+
+/* True when the kernel's answer was the end of the operation, or it waits past the ring; otherwise it must be begun again. */
+static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
+{
+    int64_t result;
+    if (answer >= 0 && mr_ring_is_attempted(mr_ring_of(loop), slot)) {
+        if (mr_loop_try(loop, slot))
+            return true;
+        result = -EAGAIN;
+    } else if (mr_ring_slot_of(slot)->awaits_room && answer >= 0) {
+        mr_ring_slot_of(slot)->awaits_room = false;
+        result = -EAGAIN;
+    } else if (answer == -EAGAIN && mr_has_trait(slot->request.kind, MR_SENDS)) {
+        mr_ring_slot_of(slot)->awaits_room = true;
+        result = -EAGAIN;
+    } else if (answer == -ENOBUFS && mr_ring_is_borrowing(slot)) {
+        if (receive_without_kernel_buffer(loop, slot))
+            return true;
+        result = -EAGAIN;
+    } else if (answer == -ECANCELED && slot->end_reason) {
+        /* A tied ring delivers a few at a time (IO_LOCAL_TW_DEFAULT_MAX): what was ready may have been cancelled. */
+        mr_loop_conclude(loop, slot);
+        return true;
+    } else {
+        result = interpret(mr_ring_of(loop), slot, answer);
+    }
+    return result == -EAGAIN ? goes_past_ring(loop, slot, answer) : mr_loop_settle(loop, slot, result);
+}
+
+static void complete(mr_loop *loop, const struct io_uring_cqe *entry)
+{
+    mr_ring *state = mr_ring_of(loop);
+    mr_slot *slot = mr_loop_find(loop, entry->user_data);
+    if (slot && slot->state != MR_SLOT_PENDING)
+        slot = NULL;
+    if (entry->flags & IORING_CQE_F_BUFFER)
+        accept_chosen(loop, slot, entry);
+    if (!slot)
+        return;
+    if (mr_ring_slot_of(slot)->queue) /* it ended by itself while its cancellation waited for room */
+        mr_ring_leave_backlog(state, slot);
+    if (slot->request.kind == MR_RECV)
+        mr_ring_descriptor_of(slot->descriptor)->drained =
+            entry->res > 0 && !(entry->flags & IORING_CQE_F_SOCK_NONEMPTY);
+    if (!apply(loop, slot, entry->res))
+        mr_ring_enqueue(loop, slot);
+}
+
+/*
+ * ENOENT: the operation has ended, or it is under way between two places where the kernel looks (a poll that has fired and
+ * waits as task work, after which the receive may wait again). EALREADY: a file's operation that cannot be stopped.
+ */
+static void note_cancel(mr_loop *loop, const struct io_uring_cqe *entry)
+{
+    mr_slot *slot = entry->res == -ENOENT ? mr_loop_find(loop, entry->user_data & ~TAG_CANCEL) : NULL;
+    if (slot && slot->state == MR_SLOT_PENDING && slot->end_reason && !mr_ring_slot_of(slot)->queue)
+        cancel(loop, slot);
+}
+
+/* A tied ring: has something come that is to be asked for? */
+static bool has_undelivered(const mr_ring *state)
+{
+    unsigned flags = __atomic_load_n(state->ring.sq.kflags, __ATOMIC_RELAXED);
+    return state->is_tied && (flags & IORING_SQ_TASKRUN);
+}
+
+static void have_delivered(mr_loop *loop, mr_ring *state)
+{
+    if (!has_undelivered(state))
+        return;
+    mr_count(&loop->counters.system_calls, 1);
+    io_uring_get_events(&state->ring);
+}
+
+static bool reap(mr_loop *loop, mr_ring *state)
+{
+    struct io_uring_cqe *entries[REAP];
+    unsigned count = io_uring_peek_batch_cqe(&state->ring, entries, REAP);
+    for (unsigned i = 0; i < count; i++) {
+        struct io_uring_cqe entry = *entries[i];
+        if (entry.user_data == TAG_WAKE)
+            note_wake(loop, state);
+        else if (entry.user_data == TAG_EDGES)
+            mr_ring_note_edges(loop, state);
+        else if (entry.user_data & TAG_CANCEL)
+            note_cancel(loop, &entry);
+        else
+            complete(loop, &entry);
+    }
+    io_uring_cq_advance(&state->ring, count);
+    return count > 0;
+}
+
+/* The kernel may refuse for want of memory, or because completions are to be reaped first. */
+static bool flush(mr_loop *loop)
+{
+    mr_ring *state = mr_ring_of(loop);
+    mr_ring_submit_backlog(loop, state);
+    arm_wake(loop, state);
+    mr_ring_arm_edges(loop, state);
+    mr_ring_flush(loop, state);
+    return !state->unsubmitted && !state->backlog_first;
+}
+
+static void poll_ring(mr_loop *loop)
+{
+    flush(loop);
+    have_delivered(loop, mr_ring_of(loop));
+    reap(loop, mr_ring_of(loop));
+}
+
+static bool has_work(mr_loop *loop)
+{
+    mr_ring *state = mr_ring_of(loop);
+    arm_wake(loop, state);
+    mr_ring_arm_edges(loop, state);
+    return state->unsubmitted || state->backlog_first || has_undelivered(state) || io_uring_cq_ready(&state->ring);
+}
+
+/* Straight to the system call: liburing's waiting functions would submit what other threads are queueing. */
+static void wait_for_completions(const mr_loop *loop, uint64_t until_ns)
+{
+    struct __kernel_timespec timeout = {0};
+    struct io_uring_getevents_arg argument = {0};
+    if (until_ns != MR_NEVER_NS) {
+        uint64_t left_ns = mr_clock_left_ns(until_ns);
+        timeout.tv_sec = (long long)(left_ns / MR_NS_PER_S);
+        timeout.tv_nsec = (long long)(left_ns % MR_NS_PER_S);
+        argument.ts = (uint64_t)(uintptr_t)&timeout;
+    }
+    io_uring_enter2((unsigned)mr_ring_of(loop)->ring.ring_fd, 0, 1, IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG,
+                    (sigset_t *)&argument, sizeof argument);
+}
+
+/* ------------------------------------------------------------------------------------------------------ lifetime --- */
+
+/* Kernels before Linux 6.1 tie no ring. */
+static int open_ring_of(const mr_loop *loop, mr_ring *state)
+{
+    state->is_tied =
+        loop->group->owners_are_fixed && mr_ring_open(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES, TIED_RING) == 0;
+    state->is_enabled = !state->is_tied;
+    return state->is_tied ? 0 : mr_ring_open(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES, SHARED_RING);
+}
+
+static int open_descriptors(mr_loop *loop, mr_ring *state)
+{
+    state->edges = epoll_create1(EPOLL_CLOEXEC);
+    if (state->edges < 0)
+        return -errno;
+    int error = mr_eventfd_open(loop);
+    if (!error && (error = open_ring_of(loop, state)))
+        mr_eventfd_close(loop);
+    if (error)
+        close(state->edges);
+    return error;
+}
+
+static int create(mr_loop *loop)
+{
+    mr_ring *state = calloc(1, sizeof *state);
+    if (!state)
+        return -ENOMEM;
+    int error = open_descriptors(loop, state);
+    if (error) {
+        free(state);
+        return error;
+    }
+    mr_ring_open_buffers(state);
+    io_uring_ring_dontfork(&state->ring); /* a child that wrote to the shared memory would corrupt ours */
+    loop->backend_state = state;
+    return 0;
+}
+
+static void destroy(mr_loop *loop)
+{
+    mr_ring *state = mr_ring_of(loop);
+    close(state->edges);
+    io_uring_queue_exit(&state->ring);
+    mr_ring_close_buffers(state);
+    mr_eventfd_close(loop);
+    free(state);
+}
+
+static void abandon(mr_loop *loop)
+{
+    mr_ring *state = mr_ring_of(loop);
+    close(state->ring.ring_fd); /* the memory was not inherited */
+    close(state->edges);
+    mr_ring_free_buffers(state);
+    mr_eventfd_close(loop);
+    free(state);
+}
+
+const mr_backend_operations mr_io_uring_backend = {
+    .probe = mr_ring_probe,
+    .create = create,
+    .destroy = destroy,
+    .abandon = abandon,
+    .submit = mr_ring_submit,
+    .sends_first = true,
+    .cancel = cancel,
+    .attempt = mr_attempt,
+    .detach = mr_ring_detach,
+    .close = mr_descriptor_close,
+    .poll = poll_ring,
+    .flush = flush,
+    .has_work = has_work,
+    .wait = wait_for_completions,
+    .wake = mr_eventfd_ring,
+};

@@ -1,0 +1,90 @@
+/* probe.c: whether this kernel's io_uring does what is needed here, and how a ring is opened. */
+#include "ring.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    int opcode;
+    const char *name;
+} needed_opcodes[] = {
+    {IORING_OP_ACCEPT, "ACCEPT"},   {IORING_OP_RECV, "RECV"},
+    {IORING_OP_SEND, "SEND"},       {IORING_OP_RECVMSG, "RECVMSG"},
+    {IORING_OP_SENDMSG, "SENDMSG"}, {IORING_OP_POLL_ADD, "POLL_ADD"},
+    {IORING_OP_READ, "READ"},       {IORING_OP_WRITE, "WRITE"},
+    {IORING_OP_FSYNC, "FSYNC"},     {IORING_OP_ASYNC_CANCEL, "ASYNC_CANCEL"},
+};
+
+/* EXT_ARG (5.11): wait with a timeout without taking a submission entry. NODROP (5.5): no completion is lost when the
+ * queue is full. FAST_POLL (5.7): a receive that would block does not occupy a kernel thread. */
+#define NEEDED_FEATURES (IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP | IORING_FEAT_FAST_POLL)
+
+int mr_ring_open(struct io_uring *ring, unsigned entries, unsigned completion_entries, unsigned delivery)
+{
+    struct io_uring_params params = {.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | delivery,
+                                     .cq_entries = completion_entries};
+    return io_uring_queue_init_params(entries, ring, &params);
+}
+
+static const char *missing_opcode(struct io_uring *ring)
+{
+    const char *missing = NULL;
+    struct io_uring_probe *probe = io_uring_get_probe_ring(ring);
+    if (!probe)
+        return "PROBE";
+    for (size_t i = 0; i < sizeof needed_opcodes / sizeof *needed_opcodes && !missing; i++)
+        if (!io_uring_opcode_supported(probe, needed_opcodes[i].opcode))
+            missing = needed_opcodes[i].name;
+    io_uring_free_probe(probe);
+    return missing;
+}
+
+static int refuse(int error, char *reason, size_t reason_size, const char *what, const char *detail)
+{
+    if (reason)
+        snprintf(reason, reason_size, "%s%s%s", what, *detail ? ": " : "", detail);
+    return error;
+}
+
+static const char *explain(int error)
+{
+    switch (error) {
+    case -EPERM:
+        return "io_uring_setup is forbidden here (seccomp profile or sysctl kernel.io_uring_disabled)";
+    case -ENOSYS:
+        return "this kernel has no io_uring";
+    case -EINVAL:
+        return "this kernel's io_uring is older than Linux 5.19";
+    case -ENOMEM:
+        return "no memory for a ring (RLIMIT_MEMLOCK)";
+    default:
+        return "io_uring_setup failed";
+    }
+}
+
+/* Some seccomp profiles allow io_uring_setup and forbid io_uring_enter. */
+static int try_submission(struct io_uring *ring)
+{
+    io_uring_prep_nop(io_uring_get_sqe(ring));
+    int submitted = io_uring_submit_and_wait(ring, 1);
+    return submitted < 0 ? submitted : 0;
+}
+
+int mr_ring_probe(char *reason, size_t reason_size)
+{
+    struct io_uring ring;
+    int error = mr_ring_open(&ring, 8, 16, SHARED_RING);
+    if (error)
+        return refuse(error, reason, reason_size, explain(error), strerror(-error));
+    const char *missing = missing_opcode(&ring);
+    bool lacks_features = (ring.features & NEEDED_FEATURES) != NEEDED_FEATURES;
+    error = try_submission(&ring);
+    io_uring_queue_exit(&ring);
+    if (lacks_features)
+        return refuse(-ENOSYS, reason, reason_size, "this kernel's io_uring lacks a feature", "");
+    if (missing)
+        return refuse(-ENOSYS, reason, reason_size, "this kernel's io_uring lacks an operation", missing);
+    if (error)
+        return refuse(error, reason, reason_size, "io_uring_enter is refused", strerror(-error));
+    return 0;
+}
