@@ -1,5 +1,5 @@
 /*
- * machine.h: the insides of a simulated machine, for the files of machine/ and for backend/sim.c.
+ * machine.h: the insides of a simulated machine, for the files of machine/ and for backend/sim/.
  *
  * machine.c keeps the time, the events to come and the chances; numbers.c, which file a descriptor number means;
  * stream.c, bytes on their way; datagram.c, messages; name.c, addresses; socket.c, connections; disk.c, files;
