@@ -455,6 +455,14 @@ typedef struct mr_pending {
 /* Lists up to `capacity` operations that have not ended. Returns how many there are. [owner] O(slots), for reports. */
 size_t mr_loop_list(const mr_loop *loop, mr_pending *list, size_t capacity);
 
+/* Walks through the loop's records: if one is not where its state says, the process prints what does not hold and aborts.
+ * [owner] O(slots), for tests and in search of a defect. */
+void mr_loop_check(const mr_loop *loop);
+
+/* From here on that is done after every poll of every loop of the group; after fewer polls of loops with more than a thousand
+ * operations. A simulated machine's group does so from the beginning. */
+void mr_group_check_polls(mr_group *group);
+
 /* A copy of the counters; from another thread it may be a moment old. [any thread] */
 void mr_loop_counters(const mr_loop *loop, mr_counters *counters);
 

@@ -43,6 +43,8 @@ typedef struct mr_backend_operations {
     bool (*flush)(mr_loop *loop);
     /* Is there something for poll to do already? */
     bool (*has_work)(mr_loop *loop);
+    /* Aborts if what the backend keeps is not as it should be: see mr_loop_check. NULL: it keeps nothing. */
+    void (*check)(const mr_loop *loop);
     /* Blocks until poll has something to do, somebody wakes the loop, or the time comes. Changes nothing that the
      * other functions look at without synchronisation. */
     void (*wait)(const mr_loop *loop, uint64_t until_ns);

@@ -1,6 +1,7 @@
 /* closing.c: see closing.h. */
 #include "closing.h"
 #include "backend.h"
+#include "millrace_check.h"
 
 #include <errno.h>
 
@@ -14,6 +15,7 @@ static mr_loop *loop_of_token(mr_group *group, mr_token token)
 void mr_closing_complete(mr_loop *loop, mr_token closer)
 {
     mr_slot *slot = mr_loop_find(loop, closer);
+    MR_CHECK(slot && slot->request.kind == MR_CLOSE && slot->state == MR_SLOT_PENDING);
     mr_count(&loop->counters.system_calls, 1);
     mr_handle_finish_close(&loop->group->handles, slot->request.handle);
     mr_loop_finish(loop, slot, loop->backend->close(loop, mr_slot_number(slot)));
@@ -38,6 +40,7 @@ static void let_go(mr_loop *loop, mr_handle handle)
 static void finish_detach(mr_loop *loop, mr_descriptor *descriptor)
 {
     mr_handle handle = mr_handle_make(descriptor->number, descriptor->generation);
+    MR_CHECK(mr_descriptor_is_idle(descriptor)); /* an operation would go on with the next descriptor of that number */
     mr_timer_disarm(&loop->wheel, &descriptor->timers[MR_READING]);
     mr_timer_disarm(&loop->wheel, &descriptor->timers[MR_WRITING]);
     loop->backend->detach(loop, descriptor);

@@ -6,6 +6,7 @@
 #ifndef MILLRACE_DESCRIPTOR_H
 #define MILLRACE_DESCRIPTOR_H
 
+#include "millrace_check.h"
 #include "slot.h"
 
 /* What every operation needs comes first: 64 bytes. */
@@ -65,6 +66,7 @@ static inline void mr_descriptor_unlink(mr_slot *slot)
 {
     mr_descriptor *descriptor = slot->descriptor;
     int direction = mr_direction_of(slot->request.kind);
+    MR_CHECK(slot->previous ? slot->previous->next == slot : descriptor->first[direction] == slot);
     if (slot->previous)
         slot->previous->next = slot->next;
     else

@@ -100,6 +100,11 @@ void mr_group_number_from(mr_group *group, uint32_t first)
     atomic_store(&group->loop_count, first);
 }
 
+void mr_group_check_polls(mr_group *group)
+{
+    group->checks_polls = true;
+}
+
 uint64_t mr_group_now_ns(const mr_group *group)
 {
     return group->now_ns(group);

@@ -23,6 +23,7 @@ struct mr_group {
     mr_backend backend_id;
     struct mr_machine *machine; /* simulated: what the loops work on */
     mr_group_clock *now_ns;
+    bool checks_polls;     /* simulated: mr_loop_check after polls */
     bool owners_are_fixed; /* see mr_group_create_with_owned_loops */
     atomic_uint loop_count;
     _Atomic(mr_loop *) loops[MR_LOOPS_MAX];

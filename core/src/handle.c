@@ -1,5 +1,6 @@
 /* handle.c: the shared table of adopted descriptors; see handle.h for the protocol. */
 #include "handle.h"
+#include "millrace_check.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -189,6 +190,7 @@ bool mr_handle_let_go(mr_handle_table *table, mr_handle handle, mr_token *closer
 {
     mr_handle_entry *entry = find(table, mr_handle_descriptor(handle));
     lock(entry);
+    MR_CHECK(entry->holders > 0); /* or the descriptor would be closed under somebody */
     bool is_last = --entry->holders == 0 && entry->closing;
     *closer = entry->closer; /* under the lock: afterwards the entry may be in its next life */
     unlock(entry);
@@ -199,6 +201,7 @@ void mr_handle_finish_close(mr_handle_table *table, mr_handle handle)
 {
     mr_handle_entry *entry = find(table, mr_handle_descriptor(handle));
     lock(entry);
+    MR_CHECK(entry->open && entry->closing && entry->holders == 0);
     entry->open = false;
     entry->closing = false;
     unlock(entry);

@@ -1,5 +1,6 @@
 /* lending.c: see lending.h. */
 #include "lending.h"
+#include "millrace_check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,7 @@ mr_buffer *mr_lender_take(mr_lender *lender)
 
 void mr_lender_put(mr_lender *lender, mr_buffer *buffer)
 {
+    MR_CHECK(buffer && buffer != lender->free_first); /* given back twice, it would be two receives' */
     lender->out_count--;
     if (lender->free_count == KEPT_MAX) {
         mr_buffer_destroy(buffer);
@@ -54,6 +56,14 @@ void mr_lender_put(mr_lender *lender, mr_buffer *buffer)
     set_successor(buffer, lender->free_first);
     lender->free_first = buffer;
     lender->free_count++;
+}
+
+void mr_lender_check(const mr_lender *lender)
+{
+    unsigned count = 0;
+    for (const mr_buffer *buffer = lender->free_first; buffer; buffer = successor(buffer))
+        MR_CHECK(++count <= lender->free_count);
+    MR_CHECK(count == lender->free_count);
 }
 
 void mr_lender_free_all(mr_lender *lender)

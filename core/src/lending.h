@@ -21,6 +21,9 @@ mr_buffer *mr_lender_take(mr_lender *lender);
 /* Any buffer of any lender. Keeps it, or frees it if there are plenty. */
 void mr_lender_put(mr_lender *lender, mr_buffer *buffer);
 
+/* Aborts if the list of free buffers is not as long as it should be. For tests. */
+void mr_lender_check(const mr_lender *lender);
+
 void mr_lender_free_all(mr_lender *lender);
 
 #endif

@@ -424,6 +424,8 @@ int mr_loop_poll(mr_loop *loop, mr_completion *completions, int capacity)
     end_turn(loop);
     int count = poll_all(loop, completions, capacity);
     begin_turn(loop);
+    if (loop->group->checks_polls)
+        mr_loop_check_after_poll(loop);
     return count;
 }
 

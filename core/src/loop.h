@@ -65,6 +65,7 @@ struct mr_loop {
     atomic_bool sleeping;            /* from prepare_wait to the next poll */
     atomic_bool woken;               /* a wake that no poll has seen yet */
     mr_mailbox mailbox;
+    uint32_t unchecked_polls; /* see mr_loop_check_after_poll */
     mr_live_counters counters;
 };
 
@@ -129,6 +130,9 @@ bool mr_was_interrupted(int64_t result);
 
 /* In the child of a fork: frees the loop and this process's copies of what it holds in the kernel. */
 void mr_loop_abandon(mr_loop *loop);
+
+/* mr_loop_check, after a poll of a loop of a group that asks for it. */
+void mr_loop_check_after_poll(mr_loop *loop);
 
 /* The time on the clock of the loop's group. */
 static inline uint64_t mr_loop_now_ns(const mr_loop *loop)

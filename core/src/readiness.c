@@ -7,6 +7,7 @@
  * system call. A foreign descriptor, which may be closed behind our back, is watched for one report at a time.
  */
 #include "readiness.h"
+#include "millrace_check.h"
 #include "send_then_receive.h"
 
 #include <errno.h>
@@ -147,8 +148,10 @@ static void push_unsent(mr_loop *loop, mr_slot *slot)
 static void remove_unsent(mr_loop *loop, mr_slot *slot)
 {
     mr_slot *before = NULL;
-    for (mr_slot *each = loop->unsent_first; each != slot; each = each->queued)
+    for (mr_slot *each = loop->unsent_first; each != slot; each = each->queued) {
+        MR_CHECK(each);
         before = each;
+    }
     if (before)
         before->queued = slot->queued;
     else
@@ -337,6 +340,16 @@ bool mr_readiness_flush(mr_loop *loop, const mr_poller *poller)
 {
     send_all(loop, poller);
     return true;
+}
+
+void mr_readiness_check(const mr_loop *loop)
+{
+    const mr_slot *last = NULL;
+    uint32_t count = 0;
+    for (const mr_slot *slot = loop->unsent_first; slot; last = slot, slot = slot->queued, count++)
+        MR_CHECK(slot->state == MR_SLOT_PENDING && slot->request.kind == MR_SEND_THEN_RECEIVE &&
+                 count < loop->unsent_count);
+    MR_CHECK(count == loop->unsent_count && loop->unsent_last == last);
 }
 
 /* Of reports it need not know: wait returns at once if there are some. */

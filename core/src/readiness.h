@@ -40,6 +40,7 @@ void mr_readiness_detach(mr_loop *loop, mr_descriptor *descriptor, const mr_poll
 void mr_readiness_poll(mr_loop *loop, const mr_poller *poller);
 bool mr_readiness_flush(mr_loop *loop, const mr_poller *poller);
 bool mr_readiness_has_work(mr_loop *loop);
+void mr_readiness_check(const mr_loop *loop);
 
 /* Blocks until the poller's descriptor has reports or the time has come. */
 void mr_readiness_wait(int descriptor, uint64_t until_ns);

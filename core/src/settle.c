@@ -5,6 +5,7 @@
 #include "backend.h"
 #include "closing.h"
 #include "deadline.h"
+#include "millrace_check.h"
 #include "send_then_receive.h"
 
 #include <errno.h>
@@ -15,6 +16,7 @@ enum { BACKOFF_FIRST_MS = 10, BACKOFF_LAST_MS = 200 };
 void mr_loop_finish(mr_loop *loop, mr_slot *slot, int64_t result) /* NOLINT(misc-no-recursion): see closing.c */
 {
     mr_descriptor *descriptor = slot->descriptor;
+    MR_CHECK(slot->state == MR_SLOT_PENDING || slot->state == MR_SLOT_BACKOFF); /* it ends once */
     slot->result = result;
     slot->state = MR_SLOT_COMPLETED;
     if (slot->request.kind == MR_SEND_THEN_RECEIVE)

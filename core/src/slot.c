@@ -1,5 +1,6 @@
 /* slot.c: see slot.h. */
 #include "loop.h"
+#include "millrace_check.h"
 #include "token.h"
 
 uint32_t mr_token_loop(mr_token token)
@@ -25,6 +26,7 @@ mr_slot *mr_slot_create(mr_loop *loop)
 
 void mr_slot_free(mr_loop *loop, mr_slot *slot)
 {
+    MR_CHECK(slot->state != MR_SLOT_PENDING && slot->state != MR_SLOT_BACKOFF && slot->state != MR_SLOT_FREE);
     slot->token = mr_token_next(slot->token);
     slot->state = MR_SLOT_FREE;
     slot->queued = loop->free_slots;

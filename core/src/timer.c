@@ -1,5 +1,6 @@
 /* timer.c: the timing wheel of timer.h. Takes `now`, reads no clock, allocates nothing. */
 #include "timer.h"
+#include "millrace_check.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -82,6 +83,7 @@ static void insert(mr_timer_wheel *wheel, mr_timer *timer, uint64_t due_tick)
 static void unlink_timer(mr_timer_wheel *wheel, mr_timer *timer)
 {
     mr_timer **head = &wheel->slots[timer->place.level][timer->place.slot];
+    MR_CHECK(timer->next->previous == timer);
     if (timer->next == timer) {
         *head = NULL;
         set_occupied(wheel, timer->place.level, timer->place.slot, false);
@@ -263,4 +265,30 @@ void mr_timer_watch(mr_timer_wheel *wheel)
 uint64_t mr_timer_watched_ns(const mr_timer_wheel *wheel)
 {
     return beginning_of_ns(wheel->watched_tick);
+}
+
+/* Every timer of a slot: linked both ways, and with that slot for its place. Returns how many. */
+static uint64_t check_slot(const mr_timer_wheel *wheel, unsigned level, unsigned slot)
+{
+    const mr_timer *first = wheel->slots[level][slot], *timer = first;
+    uint64_t count = 0;
+    if (first)
+        do {
+            MR_CHECK(timer->next && timer->next->previous == timer);
+            MR_CHECK(timer->place.level == level && timer->place.slot == slot);
+            count++;
+            timer = timer->next;
+        } while (timer != first);
+    MR_CHECK((first != NULL) == (wheel->occupied[level][slot / MR_WHEEL_TURN] >> slot % MR_WHEEL_TURN & 1));
+    return count;
+}
+
+uint64_t mr_timer_check(const mr_timer_wheel *wheel)
+{
+    uint64_t count = 0;
+    for (unsigned level = 0; level < MR_WHEEL_LEVELS; level++)
+        for (unsigned slot = 0; slot < MR_WHEEL_SLOTS; slot++)
+            count += check_slot(wheel, level, slot);
+    MR_CHECK(count == wheel->armed);
+    return count;
 }

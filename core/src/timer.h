@@ -72,6 +72,9 @@ mr_timer *mr_timer_expire(mr_timer_wheel *wheel, uint64_t now_ns, unsigned *move
  * (to sort timers into finer slots), never later. */
 uint64_t mr_timer_next_ns(const mr_timer_wheel *wheel);
 
+/* Aborts if a ring is broken or a timer is not where it says. Returns how many are armed. O(armed), for tests. */
+uint64_t mr_timer_check(const mr_timer_wheel *wheel);
+
 /*
  * For a caller that has asked mr_timer_next_ns and sleeps until then, while timers are armed: mr_timer_watched_ns is when
  * one that was armed since mr_timer_watch makes work for mr_timer_expire. MR_NEVER_NS if none was. O(1).

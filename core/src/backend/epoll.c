@@ -147,6 +147,7 @@ const mr_backend_operations mr_epoll_backend = {
     .poll = poll_reports,
     .flush = flush,
     .has_work = mr_readiness_has_work,
+    .check = mr_readiness_check,
     .wait = wait_for_reports,
     .wake = mr_eventfd_ring,
 };

@@ -48,6 +48,7 @@ driver *driver_new(void)
     mr_group *group;
     CHECK_EQ(create_group(&group), 0);
     CHECK_EQ(mr_group_backend(group), conform_backend);
+    mr_group_check_polls(group);
     driver *d = new_driver(group);
     d->owns_group = true;
     return d;

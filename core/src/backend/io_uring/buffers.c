@@ -34,6 +34,7 @@ void mr_ring_add_buffer(mr_loop *loop, mr_ring *state)
 mr_buffer *mr_ring_take_chosen(mr_loop *loop, mr_ring *state, const struct io_uring_cqe *entry)
 {
     unsigned short id = (unsigned short)(entry->flags >> IORING_CQE_BUFFER_SHIFT);
+    MR_CHECK(id < state->buffer_count && state->buffers[id]);
     mr_buffer *chosen = state->buffers[id];
     if (!fill_place(loop, state, id))
         state->buffers_missing++;

@@ -72,6 +72,7 @@ bool mr_ring_wait_for_edge(mr_loop *loop, mr_slot *slot)
 
 void mr_ring_leave_edges(mr_ring *state, mr_slot *slot)
 {
+    MR_CHECK(state->edges_waiting > 0);
     mr_ring_slot_of(slot)->queue = IN_NO_QUEUE;
     mr_ring_slot_of(slot)->awaits_room = false;
     state->edges_waiting--;

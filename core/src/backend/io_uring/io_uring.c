@@ -259,6 +259,24 @@ static bool has_work(mr_loop *loop)
     return state->unsubmitted || state->backlog_first || has_undelivered(state) || io_uring_cq_ready(&state->ring);
 }
 
+/* Counts the operations that are in the backlog, and those that wait for an edge. */
+static void check(const mr_loop *loop)
+{
+    const mr_ring *state = mr_ring_of(loop);
+    const mr_slot *last = NULL;
+    size_t waiting = 0, in_backlog = 0, found = 0;
+    for (uint32_t i = 0; i < loop->slots.count; i++) {
+        const mr_slot *slot = mr_pool_at(&loop->slots, i, sizeof *slot);
+        mr_ring_queue queue = slot->state == MR_SLOT_PENDING ? mr_ring_slot_of(slot)->queue : IN_NO_QUEUE;
+        waiting += queue == AWAITS_EDGE;
+        in_backlog += queue == AWAITS_SUBMISSION || queue == AWAITS_CANCELLATION;
+    }
+    for (const mr_slot *slot = state->backlog_first; slot; last = slot, slot = slot->queued)
+        MR_CHECK(slot->state == MR_SLOT_PENDING && ++found <= in_backlog);
+    MR_CHECK(found == in_backlog && state->backlog_last == last);
+    MR_CHECK(waiting == state->edges_waiting);
+}
+
 /* Straight to the system call: liburing's waiting functions would submit what other threads are queueing. */
 static void wait_for_completions(const mr_loop *loop, uint64_t until_ns)
 {
@@ -348,6 +366,7 @@ const mr_backend_operations mr_io_uring_backend = {
     .poll = poll_ring,
     .flush = flush,
     .has_work = has_work,
+    .check = check,
     .wait = wait_for_completions,
     .wake = mr_eventfd_ring,
 };

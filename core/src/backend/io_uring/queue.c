@@ -60,8 +60,10 @@ void mr_ring_enqueue(mr_loop *loop, mr_slot *slot)
 void mr_ring_leave_backlog(mr_ring *state, mr_slot *slot)
 {
     mr_slot *before = NULL;
-    for (mr_slot *each = state->backlog_first; each != slot; each = each->queued)
+    for (mr_slot *each = state->backlog_first; each != slot; each = each->queued) {
+        MR_CHECK(each);
         before = each;
+    }
     if (before)
         before->queued = slot->queued;
     else

@@ -3,6 +3,7 @@
 #define MILLRACE_RING_H
 
 #include "../../backend.h"
+#include "millrace_check.h"
 
 #include <liburing.h>
 

@@ -5,6 +5,7 @@
  * file has changed. What a plan has in store for it is decided when it is submitted.
  */
 #include "attempt.h"
+#include "millrace_check.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -194,6 +195,7 @@ static bool hold(mr_loop *loop, mr_slot *slot, int64_t result)
         note_result(loop, slot, result);
         return false;
     }
+    MR_CHECK(result >= INT32_MIN && result <= INT32_MAX);
     *part_of(slot) = (sim_slot){.held_result = (int32_t)result, .phase = HELD};
     plan_completion(loop, slot);
     return true;
@@ -489,7 +491,9 @@ static uint64_t machine_now_ns(const mr_group *group)
 int mr_machine_group(mr_machine *machine, mr_group **group)
 {
     int error = mr_group_on(MR_BACKEND_SIM, &mr_sim_backend, machine_now_ns, group);
-    if (!error)
-        (*group)->machine = machine;
-    return error;
+    if (error)
+        return error;
+    (*group)->machine = machine;
+    mr_group_check_polls(*group);
+    return 0;
 }
