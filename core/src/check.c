@@ -4,7 +4,7 @@
  * Every record is in the lists, rings and queues that its state says, and in no others; and what is counted is what is
  * there. The loop is looked at between two calls of its owner. Must not know: system calls.
  */
-#include "alarm.h"
+#include "timeout.h"
 #include "backend.h"
 #include "millrace_check.h"
 
@@ -13,7 +13,7 @@ typedef struct census {
     uint64_t free_slots;
     uint64_t completed_slots;
     uint64_t linked_slots; /* to a descriptor */
-    uint64_t free_alarms;
+    uint64_t free_timeouts;
     uint64_t in_flight;
     uint64_t armed_timers;
 } census;
@@ -41,7 +41,7 @@ static void check_slot_in_flight(const mr_slot *slot)
 static void check_slot_at_rest(const mr_slot *slot)
 {
     MR_CHECK(!slot->descriptor && !slot->backend_memory && !mr_timer_is_armed(&slot->timer));
-    MR_CHECK(slot->state == MR_SLOT_COMPLETED || !slot->lent);
+    MR_CHECK(slot->state == MR_SLOT_COMPLETED || !slot->borrowed);
 }
 
 static void check_slots(const mr_loop *loop, census *found)
@@ -49,7 +49,7 @@ static void check_slots(const mr_loop *loop, census *found)
     for (uint32_t i = 0; i < loop->slots.count; i++) {
         const mr_slot *slot = mr_pool_at(&loop->slots, i, sizeof *slot);
         MR_CHECK(mr_token_number(slot->token) == i && mr_token_loop(slot->token) == loop->index);
-        MR_CHECK(!mr_token_is_alarm(slot->token));
+        MR_CHECK(!mr_token_is_timeout(slot->token));
         if (is_in_flight(slot))
             check_slot_in_flight(slot);
         else
@@ -62,15 +62,15 @@ static void check_slots(const mr_loop *loop, census *found)
     }
 }
 
-static void check_alarms(const mr_loop *loop, census *found)
+static void check_timeouts(const mr_loop *loop, census *found)
 {
-    for (uint32_t i = 0; i < loop->alarms.count; i++) {
-        const mr_alarm *alarm = mr_pool_at(&loop->alarms, i, sizeof *alarm);
-        bool is_in_wheel = alarm->state == MR_SLOT_PENDING || alarm->state == MR_SLOT_COMPLETED;
-        MR_CHECK(mr_token_number(alarm->token) == i && mr_token_loop(alarm->token) == loop->index);
-        MR_CHECK(alarm->state == MR_SLOT_FREE || mr_timer_is_armed(&alarm->timer) == is_in_wheel);
-        MR_CHECK(alarm->timer.place.owner == MR_TIMER_OF_ALARM);
-        found->free_alarms += alarm->state == MR_SLOT_FREE;
+    for (uint32_t i = 0; i < loop->timeouts.count; i++) {
+        const mr_timeout *timeout = mr_pool_at(&loop->timeouts, i, sizeof *timeout);
+        bool is_in_wheel = timeout->state == MR_SLOT_PENDING || timeout->state == MR_SLOT_COMPLETED;
+        MR_CHECK(mr_token_number(timeout->token) == i && mr_token_loop(timeout->token) == loop->index);
+        MR_CHECK(timeout->state == MR_SLOT_FREE || mr_timer_is_armed(&timeout->timer) == is_in_wheel);
+        MR_CHECK(timeout->timer.place.owner == MR_TIMER_OF_TIMEOUT);
+        found->free_timeouts += timeout->state == MR_SLOT_FREE;
         found->in_flight += is_in_wheel;
         found->armed_timers += is_in_wheel;
     }
@@ -117,15 +117,16 @@ static void check_descriptors(const mr_loop *loop, census *found)
 
 static void check_lists(const mr_loop *loop, const census *found)
 {
-    uint64_t free_slots = 0, free_alarms = 0, completed = 0;
+    uint64_t free_slots = 0, free_timeouts = 0, completed = 0;
     const mr_slot *last = NULL;
     for (const mr_slot *slot = loop->free_slots; slot; slot = slot->queued, free_slots++)
         MR_CHECK(slot->state == MR_SLOT_FREE && free_slots < found->free_slots);
-    for (const mr_alarm *alarm = loop->free_alarms; alarm; alarm = (const mr_alarm *)alarm->timer.next, free_alarms++)
-        MR_CHECK(alarm->state == MR_SLOT_FREE && free_alarms < found->free_alarms);
+    for (const mr_timeout *timeout = loop->free_timeouts; timeout;
+         timeout = (const mr_timeout *)timeout->timer.next, free_timeouts++)
+        MR_CHECK(timeout->state == MR_SLOT_FREE && free_timeouts < found->free_timeouts);
     for (const mr_slot *slot = loop->completed_first; slot; last = slot, slot = slot->queued, completed++)
         MR_CHECK(slot->state == MR_SLOT_COMPLETED && completed < found->completed_slots);
-    MR_CHECK(free_slots == found->free_slots && free_alarms == found->free_alarms);
+    MR_CHECK(free_slots == found->free_slots && free_timeouts == found->free_timeouts);
     MR_CHECK(completed == found->completed_slots && loop->completed_last == last);
 }
 
@@ -134,14 +135,14 @@ void mr_loop_check(const mr_loop *loop)
     census found = {0};
     mr_counters counters;
     check_slots(loop, &found);
-    check_alarms(loop, &found);
+    check_timeouts(loop, &found);
     check_descriptors(loop, &found);
     check_lists(loop, &found);
     mr_loop_counters(loop, &counters);
     MR_CHECK(counters.operations - counters.completions == found.in_flight);
     MR_CHECK(mr_timer_check(&loop->wheel) == found.armed_timers);
     MR_CHECK(!loop->submitting);
-    mr_lender_check(&loop->lender);
+    mr_buffers_check(&loop->buffers);
     if (loop->backend->check)
         loop->backend->check(loop);
 }
@@ -151,7 +152,7 @@ void mr_loop_check(const mr_loop *loop)
 void mr_loop_check_after_poll(mr_loop *loop)
 {
     enum { RECORDS_PER_POLL = 1024 };
-    uint64_t records = (uint64_t)loop->slots.count + loop->alarms.count + loop->descriptor_chunk_count;
+    uint64_t records = (uint64_t)loop->slots.count + loop->timeouts.count + loop->descriptor_chunk_count;
     if (++loop->unchecked_polls * (uint64_t)RECORDS_PER_POLL < records)
         return;
     loop->unchecked_polls = 0;

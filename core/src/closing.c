@@ -23,7 +23,7 @@ void mr_closing_complete(mr_loop *loop, mr_token closer)
 
 static void announce(mr_group *group, mr_token closer)
 {
-    mr_loop_post(loop_of_token(group, closer), &(mr_letter){.kind = MR_LETTER_DETACHED, .token = closer});
+    mr_loop_post(loop_of_token(group, closer), &(mr_message){.kind = MR_MESSAGE_DETACHED, .token = closer});
 }
 
 static void let_go(mr_loop *loop, mr_handle handle)
@@ -84,7 +84,7 @@ void mr_closing_begin(mr_loop *loop, mr_slot *slot)
     unsigned count = mr_group_other_loops(group, joined, loop, others);
     mr_handle_add_holders(&group->handles, handle, count);
     for (unsigned i = 0; i < count; i++)
-        mr_loop_post(others[i], &(mr_letter){.kind = MR_LETTER_DETACH, .handle = handle});
+        mr_loop_post(others[i], &(mr_message){.kind = MR_MESSAGE_DETACH, .handle = handle});
     mr_closing_detach(loop, handle);
 }
 

@@ -152,14 +152,14 @@ unsigned mr_group_other_loops(mr_group *group, uint64_t joined, const mr_loop *e
 }
 
 /* The loops of a set, of which the caller owns one, or none. */
-static void tell(mr_group *group, uint64_t joined, mr_loop *owned, const mr_letter *letter)
+static void tell(mr_group *group, uint64_t joined, mr_loop *owned, const mr_message *message)
 {
     mr_loop *others[MR_LOOPS_MAX];
     unsigned count = mr_group_other_loops(group, joined, owned, others);
     for (unsigned i = 0; i < count; i++)
-        mr_loop_post(others[i], letter);
+        mr_loop_post(others[i], message);
     if (owned) {
-        mr_loop_open_letter(owned, letter);
+        mr_loop_act_on(owned, message);
         mr_loop_attend_sleeper(owned);
     }
 }
@@ -170,7 +170,7 @@ int mr_group_set_deadline(mr_group *group, mr_loop *owned, mr_handle handle, mr_
     uint64_t joined;
     int error = mr_handle_set_deadline(&group->handles, handle, direction, deadline_ns, &joined);
     if (!error && joined)
-        tell(group, joined, owned, &(mr_letter){.kind = MR_LETTER_DEADLINE, .handle = handle});
+        tell(group, joined, owned, &(mr_message){.kind = MR_MESSAGE_DEADLINE, .handle = handle});
     return error;
 }
 
@@ -179,6 +179,6 @@ int mr_group_recall(mr_group *group, mr_loop *owned, mr_handle handle)
     uint64_t joined;
     int error = mr_handle_loops(&group->handles, handle, &joined);
     if (!error)
-        tell(group, joined, owned, &(mr_letter){.kind = MR_LETTER_RECALL, .handle = handle});
+        tell(group, joined, owned, &(mr_message){.kind = MR_MESSAGE_RECALL, .handle = handle});
     return error;
 }

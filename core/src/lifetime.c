@@ -1,5 +1,5 @@
 /* lifetime.c: how a loop begins and ends, also by a fork, and what it tells of itself. Must not know: system calls. */
-#include "alarm.h"
+#include "timeout.h"
 #include "backend.h"
 #include "token.h"
 
@@ -13,23 +13,23 @@ static bool is_in_flight(mr_slot_state state)
 
 static void free_memory(mr_loop *loop)
 {
-    for (mr_letter *letter = mr_mailbox_take(&loop->mailbox), *next; letter; letter = next) {
-        next = letter->next;
-        free(letter);
+    for (mr_message *message = mr_mailbox_take(&loop->mailbox), *next; message; message = next) {
+        next = message->next;
+        free(message);
     }
     for (uint32_t i = 0; i < loop->slots.count; i++) {
         mr_slot *slot = mr_pool_at(&loop->slots, i, sizeof *slot);
         free(slot->backend_memory);
-        mr_buffer_destroy(slot->lent);
+        mr_buffer_destroy(slot->borrowed);
         if (is_in_flight(slot->state) && slot->request.kind == MR_SEND_THEN_RECEIVE)
             mr_buffer_destroy(slot->request.buffer);
     }
     mr_pool_free(&loop->slots);
-    mr_pool_free(&loop->alarms);
+    mr_pool_free(&loop->timeouts);
     for (uint32_t i = 0; i < loop->descriptor_chunk_count; i++)
         free(loop->descriptor_chunks[i]);
     free(loop->descriptor_chunks);
-    mr_lender_free_all(&loop->lender);
+    mr_buffers_free_all(&loop->buffers);
     free(loop);
 }
 
@@ -68,7 +68,7 @@ int mr_loop_create(mr_group *group, mr_loop **result)
 void mr_loop_destroy(mr_loop *loop)
 {
     atomic_store(&loop->group->loops[loop->index], NULL);
-    mr_loop_open_letters(loop);
+    mr_loop_take_messages(loop);
     loop->backend->destroy(loop);
     free_memory(loop);
 }
@@ -88,12 +88,13 @@ size_t mr_loop_list(const mr_loop *loop, mr_pending *list, size_t capacity)
                                        .user_data = slot->request.user_data};
         count++;
     }
-    return count + mr_alarm_list(loop, count < capacity ? list + count : NULL, count < capacity ? capacity - count : 0);
+    return count +
+           mr_timeout_list(loop, count < capacity ? list + count : NULL, count < capacity ? capacity - count : 0);
 }
 
 int64_t mr_loop_buffers_out(const mr_loop *loop)
 {
-    return loop->lender.out_count;
+    return loop->buffers.out_count;
 }
 
 uint32_t mr_loop_index(const mr_loop *loop)

@@ -3,7 +3,7 @@
  *
  * Read mr_loop_submit, mr_loop_settle and mr_loop_poll first; the rest serves them. Knows no operating system.
  */
-#include "alarm.h"
+#include "timeout.h"
 #include "backend.h"
 #include "closing.h"
 #include "deadline.h"
@@ -18,7 +18,7 @@
 enum { TIMER_MOVES_PER_POLL = 256 };
 
 /* What waits for the next poll may wait so long. */
-#define QUICK_TURN_NS (2 * MR_NS_PER_MS)
+#define QUICK_ITERATION_NS (2 * MR_NS_PER_MS)
 
 /* ------------------------------------------------------------------------------------------------- submission --- */
 
@@ -44,7 +44,7 @@ static void submit_on_descriptor(mr_loop *loop, mr_slot *slot)
             mr_deadline_arm(loop, slot);
         if (slot->descriptor) /* it waits */
             mr_deadline_watch(loop, descriptor, mr_direction_of(slot->request.kind));
-        if (loop->turns_are_slow)
+        if (loop->iterations_are_slow)
             loop->backend->flush(loop);
     }
 }
@@ -59,7 +59,7 @@ static void begin(mr_loop *loop, mr_slot *slot, const mr_request *request)
     slot->backoff_ms = 0;
     slot->has_begun = false;
     memset(&slot->part, 0, sizeof slot->part);
-    slot->lent = NULL;
+    slot->borrowed = NULL;
     slot->state = MR_SLOT_PENDING;
     mr_count(&loop->counters.operations, 1);
     if (request->flags & MR_BORROW && request->length > MR_BUFFER_BYTES)
@@ -99,8 +99,8 @@ static void fill_completion(mr_slot *slot, mr_completion *completion)
     completion->user_data = slot->request.user_data;
     completion->result = slot->result;
     completion->transferred = slot->transferred;
-    completion->buffer = slot->lent;
-    slot->lent = NULL;
+    completion->buffer = slot->borrowed;
+    slot->borrowed = NULL;
 }
 
 static mr_status submit_in_slot(mr_loop *loop, mr_slot *slot, const mr_request *request, mr_completion *completion)
@@ -119,12 +119,13 @@ static mr_status submit_in_slot(mr_loop *loop, mr_slot *slot, const mr_request *
     return MR_PENDING;
 }
 
-static mr_status submit_alarm(mr_loop *loop, mr_alarm *alarm, const mr_request *request, mr_completion *completion)
+static mr_status submit_timeout(mr_loop *loop, mr_timeout *timeout, const mr_request *request,
+                                mr_completion *completion)
 {
-    int error = mr_alarm_start(loop, alarm, request);
-    *completion = (mr_completion){.token = alarm->token, .user_data = request->user_data, .result = error};
+    int error = mr_timeout_start(loop, timeout, request);
+    *completion = (mr_completion){.token = timeout->token, .user_data = request->user_data, .result = error};
     if (error) {
-        mr_alarm_release(loop, alarm);
+        mr_timeout_release(loop, timeout);
         return MR_DONE;
     }
     return MR_PENDING;
@@ -132,47 +133,47 @@ static mr_status submit_alarm(mr_loop *loop, mr_alarm *alarm, const mr_request *
 
 mr_status mr_loop_submit(mr_loop *loop, const mr_request *request, mr_completion *completion)
 {
-    bool is_alarm = request->kind == MR_TIMEOUT;
-    mr_alarm *alarm = is_alarm ? mr_alarm_take(loop) : NULL;
-    mr_slot *slot = is_alarm ? NULL : take_slot(loop);
-    if (!alarm && !slot) {
+    bool is_timeout = request->kind == MR_TIMEOUT;
+    mr_timeout *timeout = is_timeout ? mr_timeout_take(loop) : NULL;
+    mr_slot *slot = is_timeout ? NULL : take_slot(loop);
+    if (!timeout && !slot) {
         if (request->kind == MR_SEND_THEN_RECEIVE && mr_check_request(request) != -EINVAL)
-            mr_lender_put(&loop->lender, request->buffer); /* see mr_send_then_receive_end */
+            mr_buffers_put(&loop->buffers, request->buffer); /* see mr_send_then_receive_end */
         *completion = (mr_completion){.user_data = request->user_data, .result = -ENOMEM};
         return MR_DONE;
     }
-    mr_status status =
-        is_alarm ? submit_alarm(loop, alarm, request, completion) : submit_in_slot(loop, slot, request, completion);
+    mr_status status = is_timeout ? submit_timeout(loop, timeout, request, completion)
+                                  : submit_in_slot(loop, slot, request, completion);
     mr_loop_attend_sleeper(loop);
     return status;
 }
 
 int mr_loop_reserve(mr_loop *loop, mr_kind kind, mr_token *token)
 {
-    mr_alarm *alarm = kind == MR_TIMEOUT ? mr_alarm_take(loop) : NULL;
+    mr_timeout *timeout = kind == MR_TIMEOUT ? mr_timeout_take(loop) : NULL;
     mr_slot *slot = kind == MR_TIMEOUT ? NULL : take_slot(loop);
-    if (!alarm && !slot)
+    if (!timeout && !slot)
         return -ENOMEM;
-    *token = alarm ? alarm->token : slot->token;
+    *token = timeout ? timeout->token : slot->token;
     return 0;
 }
 
-static void start_alarm(mr_loop *loop, mr_token token, const mr_request *request)
+static void start_timeout(mr_loop *loop, mr_token token, const mr_request *request)
 {
-    mr_alarm *alarm = mr_alarm_find(loop, token);
-    if (!alarm || alarm->state != MR_SLOT_RESERVED)
+    mr_timeout *timeout = mr_timeout_find(loop, token);
+    if (!timeout || timeout->state != MR_SLOT_RESERVED)
         return;
-    int error = mr_alarm_start(loop, alarm, request);
+    int error = mr_timeout_start(loop, timeout, request);
     if (error) {
-        mr_alarm_start(loop, alarm, &(mr_request){.kind = MR_TIMEOUT, .user_data = request->user_data});
-        mr_alarm_end(loop, alarm, error);
+        mr_timeout_start(loop, timeout, &(mr_request){.kind = MR_TIMEOUT, .user_data = request->user_data});
+        mr_timeout_end(loop, timeout, error);
     }
 }
 
 void mr_loop_start(mr_loop *loop, mr_token token, const mr_request *request)
 {
-    if (mr_token_is_alarm(token)) {
-        start_alarm(loop, token, request);
+    if (mr_token_is_timeout(token)) {
+        start_timeout(loop, token, request);
     } else {
         mr_slot *slot = mr_loop_find(loop, token);
         if (!slot || slot->state != MR_SLOT_RESERVED)
@@ -184,14 +185,14 @@ void mr_loop_start(mr_loop *loop, mr_token token, const mr_request *request)
 
 /* What a token names: one of the two, or neither if it is stale. */
 typedef struct record {
-    mr_alarm *alarm;
+    mr_timeout *timeout;
     mr_slot *slot;
 } record;
 
 static record find_record(mr_loop *loop, mr_token token)
 {
-    if (mr_token_is_alarm(token))
-        return (record){.alarm = mr_alarm_find(loop, token)};
+    if (mr_token_is_timeout(token))
+        return (record){.timeout = mr_timeout_find(loop, token)};
     return (record){.slot = mr_loop_find(loop, token)};
 }
 
@@ -200,15 +201,15 @@ static void catch_up(mr_loop *loop)
 {
     if (mr_mailbox_is_empty(&loop->mailbox))
         return;
-    mr_loop_open_letters(loop);
+    mr_loop_take_messages(loop);
     mr_loop_attend_sleeper(loop);
 }
 
 void mr_loop_cancel_here(mr_loop *loop, mr_token token)
 {
     record found = find_record(loop, token);
-    if (found.alarm)
-        mr_alarm_end(loop, found.alarm, -ECANCELED);
+    if (found.timeout)
+        mr_timeout_end(loop, found.timeout, -ECANCELED);
     else if (found.slot)
         mr_loop_end_operation(loop, found.slot, -ECANCELED);
 }
@@ -247,8 +248,8 @@ static void update_slot(mr_loop *loop, mr_slot *slot, uint64_t deadline_ns)
 void mr_loop_update_here(mr_loop *loop, mr_token token, uint64_t deadline_ns)
 {
     record found = find_record(loop, token);
-    if (found.alarm)
-        mr_alarm_update(loop, found.alarm, deadline_ns);
+    if (found.timeout)
+        mr_timeout_update(loop, found.timeout, deadline_ns);
     else if (found.slot)
         update_slot(loop, found.slot, deadline_ns);
 }
@@ -264,26 +265,26 @@ int mr_loop_discard(mr_loop *loop, mr_token token)
 {
     catch_up(loop);
     record found = find_record(loop, token);
-    return found.alarm && mr_alarm_discard(loop, found.alarm);
+    return found.timeout && mr_timeout_discard(loop, found.timeout);
 }
 
 void mr_loop_release(mr_loop *loop, mr_token token)
 {
     record found = find_record(loop, token);
-    if (found.alarm)
-        mr_alarm_release(loop, found.alarm);
+    if (found.timeout)
+        mr_timeout_release(loop, found.timeout);
     else if (found.slot && (found.slot->state == MR_SLOT_DELIVERED || found.slot->state == MR_SLOT_RESERVED))
         mr_slot_free(loop, found.slot);
 }
 
 mr_buffer *mr_loop_borrow(mr_loop *loop)
 {
-    return mr_lender_take(&loop->lender);
+    return mr_buffers_take(&loop->buffers);
 }
 
 void mr_loop_give_back(mr_loop *loop, mr_buffer *buffer)
 {
-    mr_lender_put(&loop->lender, buffer);
+    mr_buffers_put(&loop->buffers, buffer);
 }
 
 /* ------------------------------------------------------------------------------------------- from other threads --- */
@@ -326,15 +327,15 @@ static void fire_direction(mr_loop *loop, mr_descriptor *descriptor, int directi
         mr_deadline_watch(loop, descriptor, direction);
 }
 
-/* Returns 1 if that made a completion: alarms need no detour. */
+/* Returns 1 if that made a completion: timeouts need no detour. */
 static int fire(mr_loop *loop, mr_timer *timer, uint64_t now_ns, mr_completion *completion)
 {
     switch ((mr_timer_owner)timer->place.owner) {
     case MR_TIMER_OF_SLOT:
         fire_slot(loop, (mr_slot *)timer, now_ns);
         break;
-    case MR_TIMER_OF_ALARM:
-        mr_alarm_deliver(loop, (mr_alarm *)timer, completion);
+    case MR_TIMER_OF_TIMEOUT:
+        mr_timeout_deliver(loop, (mr_timeout *)timer, completion);
         return 1;
     case MR_TIMER_OF_READING:
         fire_direction(loop, (mr_descriptor *)((char *)timer - offsetof(mr_descriptor, timers[MR_READING])), MR_READING,
@@ -390,24 +391,24 @@ static uint64_t operations_of(const mr_loop *loop)
  * That it takes no time says something only if they have begun something: an owner may poll again at once to see whether
  * that was all.
  */
-static void end_turn(mr_loop *loop)
+static void end_iteration(mr_loop *loop)
 {
-    if (!loop->turn_began_ns)
+    if (!loop->iteration_began_ns)
         return;
-    bool is_slow = mr_loop_now_ns(loop) - loop->turn_began_ns > QUICK_TURN_NS;
-    if (is_slow || loop->operations_before_turn != operations_of(loop))
-        loop->turns_are_slow = is_slow;
+    bool is_slow = mr_loop_now_ns(loop) - loop->iteration_began_ns > QUICK_ITERATION_NS;
+    if (is_slow || loop->operations_before_iteration != operations_of(loop))
+        loop->iterations_are_slow = is_slow;
 }
 
-static void begin_turn(mr_loop *loop)
+static void begin_iteration(mr_loop *loop)
 {
-    loop->turn_began_ns = mr_loop_now_ns(loop);
-    loop->operations_before_turn = operations_of(loop);
+    loop->iteration_began_ns = mr_loop_now_ns(loop);
+    loop->operations_before_iteration = operations_of(loop);
 }
 
 static int poll_all(mr_loop *loop, mr_completion *completions, int capacity)
 {
-    mr_loop_open_letters(loop);
+    mr_loop_take_messages(loop);
     /* The backend goes first: what arrived in time counts, even if its deadline has passed meanwhile. */
     loop->backend->poll(loop);
     int count = loop->has_kept_timers_waiting ? fire_timers(loop, completions, capacity) : 0;
@@ -421,9 +422,9 @@ int mr_loop_poll(mr_loop *loop, mr_completion *completions, int capacity)
 {
     atomic_store(&loop->sleeping, false);
     atomic_store(&loop->woken, false);
-    end_turn(loop);
+    end_iteration(loop);
     int count = poll_all(loop, completions, capacity);
-    begin_turn(loop);
+    begin_iteration(loop);
     if (loop->group->checks_polls)
         mr_loop_check_after_poll(loop);
     return count;
@@ -441,7 +442,7 @@ int mr_loop_prepare_wait(mr_loop *loop)
         atomic_store(&loop->sleeping, false);
         return 0;
     }
-    loop->turn_began_ns = 0;
+    loop->iteration_began_ns = 0;
     mr_count(&loop->counters.waits, 1);
     mr_count(&loop->counters.system_calls, 1);
     return 1;

@@ -10,7 +10,7 @@
 
 #include "descriptor.h"
 #include "group.h"
-#include "lending.h"
+#include "buffer.h"
 #include "mailbox.h"
 #include "millrace.h"
 #include "pool.h"
@@ -25,7 +25,7 @@
 /* What a timer is embedded in. */
 typedef enum mr_timer_owner {
     MR_TIMER_OF_SLOT,
-    MR_TIMER_OF_ALARM,
+    MR_TIMER_OF_TIMEOUT,
     MR_TIMER_OF_READING, /* timers[MR_READING] of a descriptor */
     MR_TIMER_OF_WRITING
 } mr_timer_owner;
@@ -42,12 +42,12 @@ struct mr_loop {
 
     mr_pool slots;
     mr_slot *free_slots;
-    mr_pool alarms;
-    struct mr_alarm *free_alarms;
+    mr_pool timeouts;
+    struct mr_timeout *free_timeouts;
     mr_descriptor **descriptor_chunks;
     uint32_t descriptor_chunk_count;
 
-    mr_lender lender;
+    mr_buffers buffers;
     mr_slot *completed_first;
     mr_slot *completed_last;
     mr_slot *unsent_first; /* readiness.c: MR_SEND_THEN_RECEIVE operations that wait for the next poll to send */
@@ -56,14 +56,14 @@ struct mr_loop {
     mr_slot *submitting; /* the operation that mr_loop_submit is working on: if it ends now, it is MR_DONE */
     mr_timer_wheel wheel;
 
-    uint64_t turn_began_ns;          /* when the last poll ended; 0: the owner has waited since */
-    uint64_t operations_before_turn; /* submitted by then */
-    bool turns_are_slow;             /* what is queued does not wait for the next poll */
-    bool has_kept_timers_waiting;    /* the last poll had no room for them */
-    uint64_t wait_until_ns;          /* written before sleeping, read by the sleeper */
-    int wake_descriptor;             /* of backends that wake by one: see eventfd.h */
-    atomic_bool sleeping;            /* from prepare_wait to the next poll */
-    atomic_bool woken;               /* a wake that no poll has seen yet */
+    uint64_t iteration_began_ns;          /* when the last poll ended; 0: the owner has waited since */
+    uint64_t operations_before_iteration; /* submitted by then */
+    bool iterations_are_slow;             /* what is queued does not wait for the next poll */
+    bool has_kept_timers_waiting;         /* the last poll had no room for them */
+    uint64_t wait_until_ns;               /* written before sleeping, read by the sleeper */
+    int wake_descriptor;                  /* of backends that wake by one: see eventfd.h */
+    atomic_bool sleeping;                 /* from prepare_wait to the next poll */
+    atomic_bool woken;                    /* a wake that no poll has seen yet */
     mr_mailbox mailbox;
     uint32_t unchecked_polls; /* see mr_loop_check_after_poll */
     mr_live_counters counters;
@@ -108,16 +108,16 @@ void mr_loop_finish(mr_loop *loop, mr_slot *slot, int64_t result);
 void mr_loop_end_operation(mr_loop *loop, mr_slot *slot, int reason);
 void mr_loop_end_direction(mr_loop *loop, mr_descriptor *descriptor, int direction, int reason);
 
-/* Puts a letter into a loop's mailbox, and wakes it. [any thread] */
-void mr_loop_post(mr_loop *loop, const mr_letter *letter);
+/* Puts a message into a loop's mailbox, and wakes it. [any thread] */
+void mr_loop_post(mr_loop *loop, const mr_message *message);
 
-/* Does what the letters say that have come. */
-void mr_loop_open_letters(mr_loop *loop);
+/* Does what the messages say that have come. */
+void mr_loop_take_messages(mr_loop *loop);
 
 /* What messages ask for. */
 void mr_loop_cancel_here(mr_loop *loop, mr_token token);
 void mr_loop_update_here(mr_loop *loop, mr_token token, uint64_t deadline_ns);
-void mr_loop_open_letter(mr_loop *loop, const mr_letter *letter);
+void mr_loop_act_on(mr_loop *loop, const mr_message *message);
 
 /*
  * While the owner sleeps nobody polls: what was queued must be handed over here, and a sleep that has become too long,

@@ -4,30 +4,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void mr_mailbox_post(mr_mailbox *mailbox, const mr_letter *letter)
+void mr_mailbox_post(mr_mailbox *mailbox, const mr_message *message)
 {
-    mr_letter *copy = malloc(sizeof *copy);
+    mr_message *copy = malloc(sizeof *copy);
     if (!copy) {
         fputs("millrace: out of memory while passing a message between loops\n", stderr);
         abort();
     }
-    *copy = *letter;
+    *copy = *message;
     copy->next = atomic_load_explicit(&mailbox->newest, memory_order_relaxed);
     while (!atomic_compare_exchange_weak(&mailbox->newest, &copy->next, copy))
         ;
 }
 
-mr_letter *mr_mailbox_take(mr_mailbox *mailbox)
+mr_message *mr_mailbox_take(mr_mailbox *mailbox)
 {
     if (!atomic_load_explicit(&mailbox->newest, memory_order_relaxed))
         return NULL;
-    mr_letter *letter = atomic_exchange(&mailbox->newest, NULL);
-    mr_letter *oldest_first = NULL;
-    while (letter) {
-        mr_letter *next = letter->next;
-        letter->next = oldest_first;
-        oldest_first = letter;
-        letter = next;
+    mr_message *message = atomic_exchange(&mailbox->newest, NULL);
+    mr_message *oldest_first = NULL;
+    while (message) {
+        mr_message *next = message->next;
+        message->next = oldest_first;
+        oldest_first = message;
+        message = next;
     }
     return oldest_first;
 }

@@ -7,30 +7,30 @@
 #include <errno.h>
 #include <stdlib.h>
 
-void mr_loop_post(mr_loop *loop, const mr_letter *letter)
+void mr_loop_post(mr_loop *loop, const mr_message *message)
 {
-    mr_mailbox_post(&loop->mailbox, letter);
+    mr_mailbox_post(&loop->mailbox, message);
     mr_loop_wake(loop);
 }
 
 void mr_loop_start_remote(mr_loop *loop, mr_token token, const mr_request *request)
 {
-    mr_loop_post(loop, &(mr_letter){.kind = MR_LETTER_START, .token = token, .request = *request});
+    mr_loop_post(loop, &(mr_message){.kind = MR_MESSAGE_START, .token = token, .request = *request});
 }
 
 void mr_loop_cancel_remote(mr_loop *loop, mr_token token)
 {
-    mr_loop_post(loop, &(mr_letter){.kind = MR_LETTER_CANCEL, .token = token});
+    mr_loop_post(loop, &(mr_message){.kind = MR_MESSAGE_CANCEL, .token = token});
 }
 
 void mr_loop_update_remote(mr_loop *loop, mr_token token, uint64_t deadline_ns)
 {
-    mr_loop_post(loop, &(mr_letter){.kind = MR_LETTER_UPDATE, .token = token, .deadline_ns = deadline_ns});
+    mr_loop_post(loop, &(mr_message){.kind = MR_MESSAGE_UPDATE, .token = token, .deadline_ns = deadline_ns});
 }
 
 void mr_loop_release_remote(mr_loop *loop, mr_token token)
 {
-    mr_loop_post(loop, &(mr_letter){.kind = MR_LETTER_RELEASE, .token = token});
+    mr_loop_post(loop, &(mr_message){.kind = MR_MESSAGE_RELEASE, .token = token});
 }
 
 static void recall_operation(mr_loop *loop, mr_slot *slot)
@@ -64,46 +64,46 @@ static void watch_earlier_deadline(mr_loop *loop, mr_handle handle)
     mr_deadline_watch(loop, descriptor, MR_WRITING);
 }
 
-void mr_loop_open_letter(mr_loop *loop, const mr_letter *letter)
+void mr_loop_act_on(mr_loop *loop, const mr_message *message)
 {
-    switch (letter->kind) {
-    case MR_LETTER_START:
-        mr_loop_start(loop, letter->token, &letter->request);
+    switch (message->kind) {
+    case MR_MESSAGE_START:
+        mr_loop_start(loop, message->token, &message->request);
         break;
-    case MR_LETTER_CANCEL:
-        mr_loop_cancel_here(loop, letter->token);
+    case MR_MESSAGE_CANCEL:
+        mr_loop_cancel_here(loop, message->token);
         break;
-    case MR_LETTER_UPDATE:
-        mr_loop_update_here(loop, letter->token, letter->deadline_ns);
+    case MR_MESSAGE_UPDATE:
+        mr_loop_update_here(loop, message->token, message->deadline_ns);
         break;
-    case MR_LETTER_RELEASE:
-        mr_loop_release(loop, letter->token);
+    case MR_MESSAGE_RELEASE:
+        mr_loop_release(loop, message->token);
         break;
-    case MR_LETTER_DEADLINE:
-        watch_earlier_deadline(loop, letter->handle);
+    case MR_MESSAGE_DEADLINE:
+        watch_earlier_deadline(loop, message->handle);
         break;
-    case MR_LETTER_RECALL:
-        recall(loop, letter->handle);
+    case MR_MESSAGE_RECALL:
+        recall(loop, message->handle);
         break;
-    case MR_LETTER_SHUT:
-        mr_shutdown_end(loop, letter->handle, (int)letter->request.length);
+    case MR_MESSAGE_SHUT:
+        mr_shutdown_end(loop, message->handle, (int)message->request.length);
         break;
-    case MR_LETTER_DETACH:
-        mr_closing_detach(loop, letter->handle);
+    case MR_MESSAGE_DETACH:
+        mr_closing_detach(loop, message->handle);
         break;
-    case MR_LETTER_DETACHED:
-        mr_closing_complete(loop, letter->token);
+    case MR_MESSAGE_DETACHED:
+        mr_closing_complete(loop, message->token);
         break;
     }
 }
 
-void mr_loop_open_letters(mr_loop *loop)
+void mr_loop_take_messages(mr_loop *loop)
 {
-    mr_letter *letter = mr_mailbox_take(&loop->mailbox);
-    while (letter) {
-        mr_letter *next = letter->next;
-        mr_loop_open_letter(loop, letter);
-        free(letter);
-        letter = next;
+    mr_message *message = mr_mailbox_take(&loop->mailbox);
+    while (message) {
+        mr_message *next = message->next;
+        mr_loop_act_on(loop, message);
+        free(message);
+        message = next;
     }
 }

@@ -1,10 +1,10 @@
 /*
- * readiness.c: try, park, retry; once for all systems that report readiness.
+ * readiness.c: try, park, retry; once for all systems that event readiness.
  *
  * An operation is attempted at once, unless it is an MR_SEND_THEN_RECEIVE, which sends with the next poll, or this loop knows that
- * nothing is to be had. If it would block, it stays on its descriptor's list and is attempted again when the poller reports
+ * nothing is to be had. If it would block, it stays on its descriptor's list and is attempted again when the poller events
  * an edge. A descriptor of ours is watched from the first time somebody parks on it until it is closed: parking costs no
- * system call. A foreign descriptor, which may be closed behind our back, is watched for one report at a time.
+ * system call. A foreign descriptor, which may be closed behind our back, is watched for one event at a time.
  */
 #include "readiness.h"
 #include "millrace_check.h"
@@ -17,17 +17,17 @@
 #include <time.h>
 
 /* A send does its TCP work within the system call: 32 of them keep the owner for about a tenth of a millisecond. */
-enum { REPORTS_PER_POLL = 64, UNUSED_REPORTS_MAX = 2, UNSENT_MAX = 32 };
+enum { EVENTS_PER_POLL = 64, UNUSED_EVENTS_MAX = 2, UNSENT_MAX = 32 };
 
 /* What these backends keep of a descriptor. */
 typedef struct readiness_descriptor {
     bool is_watched;               /* edges of this descriptor arrive at this loop */
-    bool is_one_shot;              /* one report is armed, for operations on a foreign descriptor */
+    bool is_one_shot;              /* one event is armed, for operations on a foreign descriptor */
     bool is_tcp;                   /* see note_transfer */
     bool may_hide_data;            /* the end of the stream or urgent data is near */
     bool exhausted[MR_DIRECTIONS]; /* nothing to be had until the next edge */
     bool is_shut;                  /* for receiving, and no TCP socket: see mr_when_shut */
-    uint8_t unused_reports;        /* since the last operation began */
+    uint8_t unused_events;         /* since the last operation began */
 } readiness_descriptor;
 
 static readiness_descriptor *known_of(const mr_descriptor *descriptor)
@@ -93,7 +93,7 @@ static int watch_edges(mr_loop *loop, mr_descriptor *descriptor, const mr_poller
     return 0;
 }
 
-/* For a foreign descriptor: asks for one report of whatever its waiting operations need, or for none any more. */
+/* For a foreign descriptor: asks for one event of whatever its waiting operations need, or for none any more. */
 static int watch_once(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
 {
     bool reading = descriptor->first[MR_READING], writing = descriptor->first[MR_WRITING];
@@ -120,7 +120,7 @@ static int watch(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poll
 static void attempt_or_watch(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
 {
     mr_descriptor *descriptor = slot->descriptor;
-    known_of(descriptor)->unused_reports = 0;
+    known_of(descriptor)->unused_events = 0;
     bool has_tried = mr_is_tried_first(slot, known_of(descriptor)->exhausted[mr_direction_of(slot->request.kind)]);
     if (has_tried && mr_loop_try(loop, slot))
         return;
@@ -183,23 +183,23 @@ void mr_readiness_submit(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
 }
 
 /* An operation that backs off waits for its timer. An MR_SEND_THEN_RECEIVE that has yet to send waits for the next poll. */
-static bool awaits_report(const mr_slot *slot)
+static bool awaits_event(const mr_slot *slot)
 {
     return slot->state == MR_SLOT_PENDING && slot->request.kind != MR_SEND_THEN_RECEIVE;
 }
 
 /* Ends what waits in one direction without another attempt. On a foreign descriptor, where only waits are allowed, a
- * report is their answer (0). */
+ * event is their answer (0). */
 static void end_waiting(mr_loop *loop, mr_descriptor *descriptor, int direction, int result)
 {
     for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
         next = slot->next;
-        if (awaits_report(slot))
+        if (awaits_event(slot))
             mr_loop_settle(loop, slot, result);
     }
 }
 
-/* For those who go on waiting. Without a report to come they would do so for ever. */
+/* For those who go on waiting. Without a event to come they would do so for ever. */
 static void must_be_watched(mr_loop *loop, mr_descriptor *descriptor, int error)
 {
     if (!error)
@@ -235,28 +235,28 @@ static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
     bool blocked = false;
     for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
         next = slot->next;
-        if (!awaits_report(slot) || (blocked && !mr_is_wait(slot->request.kind)))
+        if (!awaits_event(slot) || (blocked && !mr_is_wait(slot->request.kind)))
             continue;
         if (!mr_loop_try(loop, slot))
             blocked = true;
     }
 }
 
-/* The one report is spent. The registration stays, without a condition, until the next wait or the close. That the peer
+/* The one event is spent. The registration stays, without a condition, until the next wait or the close. That the peer
  * sends no more is a matter of those who read. */
-static void act_on_foreign(mr_loop *loop, mr_descriptor *descriptor, const mr_readiness_report *report,
+static void act_on_foreign(mr_loop *loop, mr_descriptor *descriptor, const mr_readiness_event *event,
                            const mr_poller *poller)
 {
     known_of(descriptor)->is_one_shot = false;
-    if (report->readable || report->hang_up)
+    if (event->readable || event->hang_up)
         end_waiting(loop, descriptor, MR_READING, 0);
-    if (report->writable)
+    if (event->writable)
         end_waiting(loop, descriptor, MR_WRITING, 0);
     if (descriptor->first[MR_READING] || descriptor->first[MR_WRITING])
         must_be_watched(loop, descriptor, watch_once(loop, descriptor, poller));
 }
 
-/* A wait on a foreign descriptor had begun when a handle of the same descriptor was first used here. The one report that
+/* A wait on a foreign descriptor had begun when a handle of the same descriptor was first used here. The one event that
  * it asked for is spent; who still waits does so as on any handle. */
 static void watch_as_own(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
 {
@@ -266,56 +266,56 @@ static void watch_as_own(mr_loop *loop, mr_descriptor *descriptor, const mr_poll
 }
 
 /*
- * Nobody waits, again and again. Where the descriptor is used on another loop by now, each report would wake this one for
- * nothing; where nobody is ready for what comes, there may be many. Whoever waits next watches anew, which reports what is
+ * Nobody waits, again and again. Where the descriptor is used on another loop by now, each event would wake this one for
+ * nothing; where nobody is ready for what comes, there may be many. Whoever waits next watches anew, which events what is
  * there already.
  */
 static void note_unused(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
 {
-    if (!known_of(descriptor)->is_watched || ++known_of(descriptor)->unused_reports < UNUSED_REPORTS_MAX)
+    if (!known_of(descriptor)->is_watched || ++known_of(descriptor)->unused_events < UNUSED_EVENTS_MAX)
         return;
     mr_readiness_detach(loop, descriptor, poller);
     known_of(descriptor)->exhausted[MR_READING] = known_of(descriptor)->exhausted[MR_WRITING] = false;
 }
 
-static void act_on(mr_loop *loop, const mr_readiness_report *report, const mr_poller *poller)
+static void act_on(mr_loop *loop, const mr_readiness_event *event, const mr_poller *poller)
 {
-    mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(report->tag));
-    uint32_t generation = mr_handle_generation(report->tag);
+    mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(event->tag));
+    uint32_t generation = mr_handle_generation(event->tag);
     bool was_foreign = descriptor && generation == 0 && known_of(descriptor)->is_one_shot;
     if (!descriptor || (descriptor->generation != generation && !was_foreign))
         return; /* from the descriptor's former life */
     if (descriptor->generation == 0) {
-        act_on_foreign(loop, descriptor, report, poller);
+        act_on_foreign(loop, descriptor, event, poller);
         return;
     }
-    if (report->hang_up)
+    if (event->hang_up)
         known_of(descriptor)->may_hide_data = true;
-    if (report->is_shut && known_of(descriptor)->is_watched && !known_of(descriptor)->is_tcp)
+    if (event->is_shut && known_of(descriptor)->is_watched && !known_of(descriptor)->is_tcp)
         known_of(descriptor)->is_shut = true;
     if (!descriptor->first[MR_READING] && !descriptor->first[MR_WRITING])
         note_unused(loop, descriptor, poller);
-    if (report->readable || report->hang_up)
+    if (event->readable || event->hang_up)
         serve(loop, descriptor, MR_READING);
-    if (report->writable || report->hang_up)
+    if (event->writable || event->hang_up)
         serve(loop, descriptor, MR_WRITING);
     if (was_foreign)
         watch_as_own(loop, descriptor, poller);
 }
 
-/* With thousands of descriptors their records are in no cache when a report comes. */
-static void prefetch_descriptor(mr_loop *loop, const mr_readiness_report *report)
+/* With thousands of descriptors their records are in no cache when a event comes. */
+static void prefetch_descriptor(mr_loop *loop, const mr_readiness_event *event)
 {
-    const mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(report->tag));
+    const mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(event->tag));
     if (!descriptor)
         return;
     __builtin_prefetch(descriptor, 1);
     __builtin_prefetch((const char *)descriptor->timers - 1, 1); /* records are not aligned to lines */
 }
 
-static void prefetch_waiting(mr_loop *loop, const mr_readiness_report *report)
+static void prefetch_waiting(mr_loop *loop, const mr_readiness_event *event)
 {
-    const mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(report->tag));
+    const mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(event->tag));
     const char *slot = (const char *)(descriptor ? descriptor->first[MR_READING] : NULL);
     for (size_t line = 0; slot && line < sizeof(mr_slot); line += 64)
         __builtin_prefetch(slot + line, 1);
@@ -323,16 +323,16 @@ static void prefetch_waiting(mr_loop *loop, const mr_readiness_report *report)
 
 void mr_readiness_poll(mr_loop *loop, const mr_poller *poller)
 {
-    mr_readiness_report reports[REPORTS_PER_POLL];
+    mr_readiness_event events[EVENTS_PER_POLL];
     send_all(loop, poller);
     mr_count(&loop->counters.system_calls, 1);
-    int count = poller->fetch(loop, reports, REPORTS_PER_POLL);
+    int count = poller->fetch(loop, events, EVENTS_PER_POLL);
     for (int i = 0; i < count; i++)
-        prefetch_descriptor(loop, &reports[i]);
+        prefetch_descriptor(loop, &events[i]);
     for (int i = 0; i < count; i++) {
         if (i + 1 < count)
-            prefetch_waiting(loop, &reports[i + 1]);
-        act_on(loop, &reports[i], poller);
+            prefetch_waiting(loop, &events[i + 1]);
+        act_on(loop, &events[i], poller);
     }
 }
 
@@ -352,7 +352,7 @@ void mr_readiness_check(const mr_loop *loop)
     MR_CHECK(count == loop->unsent_count && loop->unsent_last == last);
 }
 
-/* Of reports it need not know: wait returns at once if there are some. */
+/* Of events it need not know: wait returns at once if there are some. */
 bool mr_readiness_has_work(mr_loop *loop)
 {
     return loop->unsent_first != NULL;

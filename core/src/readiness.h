@@ -1,22 +1,22 @@
 /*
- * readiness.h: completions on systems that only report readiness (epoll, kqueue).
+ * readiness.h: completions on systems that only event readiness (epoll, kqueue).
  *
  * The policy of try, park, retry is here once. A poller is what differs between those systems: functions that watch
- * descriptors and fetch reports.
+ * descriptors and fetch events.
  */
 #ifndef MILLRACE_READINESS_H
 #define MILLRACE_READINESS_H
 
 #include "loop.h"
 
-typedef struct mr_readiness_report {
+typedef struct mr_readiness_event {
     uint64_t tag; /* the handle that was watched */
     bool readable;
     bool writable; /* also by an error, or when nobody is there any more: a write would not wait */
     bool hang_up;  /* the end of the stream, an error or urgent data is at hand */
     /* nothing comes any more after what is there; only where a call that would wait does not say so */
     bool is_shut;
-} mr_readiness_report;
+} mr_readiness_event;
 
 typedef enum mr_watch { MR_WATCH_EDGES, MR_WATCH_ONCE } mr_watch;
 
@@ -25,8 +25,8 @@ typedef struct mr_poller {
      * a watched descriptor replaces the earlier watch. 0 or a negative errno. */
     int (*watch)(mr_loop *loop, int number, uint64_t tag, mr_watch mode, bool reading, bool writing);
     void (*unwatch)(mr_loop *loop, int number);
-    /* Takes reports without blocking, and what woke the loop. Returns the number of reports. */
-    int (*fetch)(mr_loop *loop, mr_readiness_report *reports, int capacity);
+    /* Takes events without blocking, and what woke the loop. Returns the number of events. */
+    int (*fetch)(mr_loop *loop, mr_readiness_event *events, int capacity);
     /* On a TCP socket that is watched for edges, may a short receive be taken for the last until the next edge? Only
      * if `hang_up` tells of everything that makes a receive stop early. */
     bool short_means_empty;
@@ -42,7 +42,7 @@ bool mr_readiness_flush(mr_loop *loop, const mr_poller *poller);
 bool mr_readiness_has_work(mr_loop *loop);
 void mr_readiness_check(const mr_loop *loop);
 
-/* Blocks until the poller's descriptor has reports or the time has come. */
+/* Blocks until the poller's descriptor has events or the time has come. */
 void mr_readiness_wait(int descriptor, uint64_t until_ns);
 
 #endif

@@ -18,7 +18,7 @@ int64_t mr_send_then_receive_attempt(mr_loop *loop, mr_slot *slot)
 /* The second half. */
 static void become_receive(mr_loop *loop, mr_slot *slot)
 {
-    mr_lender_put(&loop->lender, slot->request.buffer);
+    mr_buffers_put(&loop->buffers, slot->request.buffer);
     slot->request.kind = MR_RECV;
     slot->request.flags |= MR_BORROW;
     slot->request.buffer = NULL;
@@ -45,7 +45,7 @@ bool mr_send_then_receive_settle(mr_loop *loop, mr_slot *slot, int64_t result)
 void mr_send_then_receive_end(mr_loop *loop, mr_slot *slot, int64_t result)
 {
     if (result != -EINVAL && mr_sent_only(result) < 0)
-        mr_lender_put(&loop->lender, slot->request.buffer);
+        mr_buffers_put(&loop->buffers, slot->request.buffer);
 }
 
 bool mr_send_then_receive_begin(mr_loop *loop, mr_slot *slot)

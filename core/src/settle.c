@@ -21,8 +21,8 @@ void mr_loop_finish(mr_loop *loop, mr_slot *slot, int64_t result) /* NOLINT(misc
     slot->state = MR_SLOT_COMPLETED;
     if (slot->request.kind == MR_SEND_THEN_RECEIVE)
         mr_send_then_receive_end(loop, slot, result);
-    if (slot->lent)
-        slot->lent->length = slot->transferred;
+    if (slot->borrowed)
+        slot->borrowed->length = slot->transferred;
     if (slot->backend_memory) {
         free(slot->backend_memory);
         slot->backend_memory = NULL;

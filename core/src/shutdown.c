@@ -40,15 +40,15 @@ void mr_shutdown_end(mr_loop *loop, mr_handle handle, int how)
 
 void mr_shutdown_perform(mr_loop *loop, mr_slot *slot)
 {
-    mr_letter letter = {.kind = MR_LETTER_SHUT, .handle = slot->request.handle, .request = slot->request};
+    mr_message message = {.kind = MR_MESSAGE_SHUT, .handle = slot->request.handle, .request = slot->request};
     mr_loop *others[MR_LOOPS_MAX];
     uint64_t joined;
     loop->backend->flush(loop); /* what is to be sent goes first */
     mr_loop_perform_now(loop, slot);
-    if (slot->result < 0 || mr_handle_loops(&loop->group->handles, letter.handle, &joined) < 0)
+    if (slot->result < 0 || mr_handle_loops(&loop->group->handles, message.handle, &joined) < 0)
         return;
     unsigned count = mr_group_other_loops(loop->group, joined, loop, others);
     for (unsigned i = 0; i < count; i++)
-        mr_loop_post(others[i], &letter);
-    mr_shutdown_end(loop, letter.handle, (int)letter.request.length);
+        mr_loop_post(others[i], &message);
+    mr_shutdown_end(loop, message.handle, (int)message.request.length);
 }

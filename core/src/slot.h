@@ -38,7 +38,7 @@ typedef struct mr_slot {
     mr_token token;
     int64_t result;
     uint64_t transferred;
-    mr_buffer *lent;      /* MR_BORROW: once bytes are in it */
+    mr_buffer *borrowed;  /* MR_BORROW: once bytes are in it */
     void *backend_memory; /* what a backend needs until the operation has ended; freed then */
     int end_reason;       /* 0, or the error that the operation was asked to end with */
     uint16_t backoff_ms;

@@ -1,7 +1,7 @@
 /*
- * token.h: what a token is made of: loop (10 bits) | generation (25) | number (24) | is it an alarm (1).
+ * token.h: what a token is made of: loop (10 bits) | generation (25) | number (24) | is it a timeout (1).
  *
- * The number is that of a slot or of an alarm, which are counted separately. The generation grows whenever the token's
+ * The number is that of a slot or of a timeout, which are counted separately. The generation grows whenever the token's
  * record is used again.
  */
 #ifndef MILLRACE_TOKEN_H
@@ -15,7 +15,7 @@
 #define MR_NUMBER_BITS     24
 #define MR_SLOT_BITS       (MR_NUMBER_BITS + 1)
 #define MR_GENERATION_BITS 25
-#define MR_RECORDS_MAX     (UINT32_C(1) << MR_NUMBER_BITS) /* slots of a loop; likewise alarms */
+#define MR_RECORDS_MAX     (UINT32_C(1) << MR_NUMBER_BITS) /* slots of a loop; likewise timeouts */
 
 static_assert(MR_SLOT_BITS + MR_GENERATION_BITS + 10 == 60, "a token is less than 2^60");
 static_assert(MR_LOOPS_MAX == 1 << 10, "a loop's index fits into a token");
@@ -29,11 +29,12 @@ static inline uint64_t mr_epoch_start(uint32_t epoch)
 
 /* The first token of a record. Its generation depends on the group's epoch: a token that is kept beyond the end of a
  * simulation, or of which a forked process has a copy, names nothing new there. */
-static inline mr_token mr_token_make(uint32_t epoch, uint32_t loop, uint32_t number, bool is_alarm)
+static inline mr_token mr_token_make(uint32_t epoch, uint32_t loop, uint32_t number, bool is_timeout)
 {
     const uint64_t generations = (UINT64_C(1) << MR_GENERATION_BITS) - 1; /* a token is never 0 */
     uint64_t generation = 1 + mr_epoch_start(epoch) % generations;
-    return (uint64_t)loop << (MR_SLOT_BITS + MR_GENERATION_BITS) | generation << MR_SLOT_BITS | number << 1 | is_alarm;
+    return (uint64_t)loop << (MR_SLOT_BITS + MR_GENERATION_BITS) | generation << MR_SLOT_BITS | number << 1 |
+           is_timeout;
 }
 
 /* The token of a record's next use. */
@@ -46,7 +47,7 @@ static inline mr_token mr_token_next(mr_token token)
     return (token & ~mask) | generation;
 }
 
-static inline bool mr_token_is_alarm(mr_token token)
+static inline bool mr_token_is_timeout(mr_token token)
 {
     return token & 1;
 }

@@ -5,16 +5,16 @@
 #include <errno.h>
 
 /* A lent buffer is taken for the length of the attempt, and kept only if bytes have come. */
-static int64_t attempt_with_lent(mr_loop *loop, mr_slot *slot)
+static int64_t attempt_with_borrowed(mr_loop *loop, mr_slot *slot)
 {
-    slot->lent = mr_lender_take(&loop->lender);
-    if (!slot->lent)
+    slot->borrowed = mr_buffers_take(&loop->buffers);
+    if (!slot->borrowed)
         return -ENOMEM;
-    slot->request.buffer = slot->lent->bytes;
+    slot->request.buffer = slot->borrowed->bytes;
     int64_t result = loop->backend->attempt(loop, slot);
     if (result <= 0) {
-        mr_lender_put(&loop->lender, slot->lent);
-        slot->lent = NULL;
+        mr_buffers_put(&loop->buffers, slot->borrowed);
+        slot->borrowed = NULL;
         slot->request.buffer = NULL;
     }
     return result;
@@ -25,7 +25,7 @@ int64_t mr_loop_attempt(mr_loop *loop, mr_slot *slot)
     mr_count(&loop->counters.system_calls, 1);
     if (slot->request.kind == MR_SEND_THEN_RECEIVE)
         return mr_send_then_receive_attempt(loop, slot);
-    return slot->request.flags & MR_BORROW ? attempt_with_lent(loop, slot) : loop->backend->attempt(loop, slot);
+    return slot->request.flags & MR_BORROW ? attempt_with_borrowed(loop, slot) : loop->backend->attempt(loop, slot);
 }
 
 bool mr_loop_try(mr_loop *loop, mr_slot *slot)

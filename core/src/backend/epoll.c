@@ -40,20 +40,20 @@ static void unwatch(mr_loop *loop, int number)
     epoll_ctl(epoll_of(loop), EPOLL_CTL_DEL, number, NULL);
 }
 
-static int fetch(mr_loop *loop, mr_readiness_report *reports, int capacity)
+static int fetch(mr_loop *loop, mr_readiness_event *events, int capacity)
 {
-    struct epoll_event events[256];
+    struct epoll_event found[256];
     int limit = capacity < 256 ? capacity : 256;
-    int count = epoll_wait(epoll_of(loop), events, limit, 0);
+    int count = epoll_wait(epoll_of(loop), found, limit, 0);
     int taken = 0;
     for (int i = 0; i < count; i++) {
-        uint32_t bits = events[i].events;
-        if (events[i].data.u64 == WAKE_TAG) {
+        uint32_t bits = found[i].events;
+        if (found[i].data.u64 == WAKE_TAG) {
             mr_eventfd_drain(loop);
             continue;
         }
-        reports[taken++] = (mr_readiness_report){
-            .tag = events[i].data.u64,
+        events[taken++] = (mr_readiness_event){
+            .tag = found[i].data.u64,
             .readable = bits & (EPOLLIN | EPOLLRDHUP | EPOLLPRI),
             .writable = bits & (EPOLLOUT | EPOLLHUP | EPOLLERR),
             .hang_up = bits & (EPOLLHUP | EPOLLERR | EPOLLRDHUP | EPOLLPRI),
@@ -117,7 +117,7 @@ static void detach(mr_loop *loop, mr_descriptor *descriptor)
     mr_readiness_detach(loop, descriptor, &poller);
 }
 
-static void poll_reports(mr_loop *loop)
+static void poll_events(mr_loop *loop)
 {
     mr_readiness_poll(loop, &poller);
 }
@@ -128,7 +128,7 @@ static bool flush(mr_loop *loop)
 }
 
 /* Not epoll_wait: it would consume edges, and only the owner may do that. An epoll descriptor can itself be polled. */
-static void wait_for_reports(const mr_loop *loop, uint64_t until_ns)
+static void wait_for_events(const mr_loop *loop, uint64_t until_ns)
 {
     mr_readiness_wait(epoll_of(loop), until_ns);
 }
@@ -144,10 +144,10 @@ const mr_backend_operations mr_epoll_backend = {
     .attempt = mr_readiness_attempt,
     .detach = detach,
     .close = mr_descriptor_close,
-    .poll = poll_reports,
+    .poll = poll_events,
     .flush = flush,
     .has_work = mr_readiness_has_work,
     .check = mr_readiness_check,
-    .wait = wait_for_reports,
+    .wait = wait_for_events,
     .wake = mr_eventfd_ring,
 };

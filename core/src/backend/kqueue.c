@@ -56,19 +56,19 @@ static void unwatch(mr_loop *loop, int number)
     watch(loop, number, 0, MR_WATCH_EDGES, false, false);
 }
 
-static int fetch(mr_loop *loop, mr_readiness_report *reports, int capacity)
+static int fetch(mr_loop *loop, mr_readiness_event *events, int capacity)
 {
-    struct kevent events[256];
+    struct kevent found[256];
     int taken = 0, limit = capacity < 256 ? capacity : 256;
-    int count = kevent(queue_of(loop), NULL, 0, events, limit, &(struct timespec){0});
+    int count = kevent(queue_of(loop), NULL, 0, found, limit, &(struct timespec){0});
     for (int i = 0; i < count; i++) {
-        if (events[i].filter == EVFILT_USER)
+        if (found[i].filter == EVFILT_USER)
             continue; /* a wake; EV_CLEAR has reset it */
         /* The end of a stream makes its filters report, and is found by the attempt that follows. */
-        reports[taken++] = (mr_readiness_report){
-            .tag = (uint64_t)(uintptr_t)events[i].udata,
-            .readable = events[i].filter == EVFILT_READ,
-            .writable = events[i].filter == EVFILT_WRITE,
+        events[taken++] = (mr_readiness_event){
+            .tag = (uint64_t)(uintptr_t)found[i].udata,
+            .readable = found[i].filter == EVFILT_READ,
+            .writable = found[i].filter == EVFILT_WRITE,
         };
     }
     return taken;
@@ -134,7 +134,7 @@ static void detach(mr_loop *loop, mr_descriptor *descriptor)
     mr_readiness_detach(loop, descriptor, &poller);
 }
 
-static void poll_reports(mr_loop *loop)
+static void poll_events(mr_loop *loop)
 {
     mr_readiness_poll(loop, &poller);
 }
@@ -145,7 +145,7 @@ static bool flush(mr_loop *loop)
 }
 
 /* Not kevent: it would consume edges, and only the owner may do that. A queue can itself be polled. */
-static void wait_for_reports(const mr_loop *loop, uint64_t until_ns)
+static void wait_for_events(const mr_loop *loop, uint64_t until_ns)
 {
     mr_readiness_wait(queue_of(loop), until_ns);
 }
@@ -168,10 +168,10 @@ const mr_backend_operations mr_kqueue_backend = {
     .attempt = mr_readiness_attempt,
     .detach = detach,
     .close = mr_descriptor_close,
-    .poll = poll_reports,
+    .poll = poll_events,
     .flush = flush,
     .has_work = mr_readiness_has_work,
     .check = mr_readiness_check,
-    .wait = wait_for_reports,
+    .wait = wait_for_events,
     .wake = wake,
 };

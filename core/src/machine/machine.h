@@ -36,7 +36,7 @@ typedef struct mr_watch {
 
 /* What a loop has to look at. */
 typedef struct mr_watcher {
-    mr_watch **reports;
+    mr_watch **events;
     size_t count, capacity;
     mr_token *due; /* operations whose delay is over */
     size_t due_count, due_capacity;

@@ -17,13 +17,13 @@ static bool report(mr_watch *watch)
         return true;
     if (watcher->count == watcher->capacity) {
         size_t capacity = watcher->capacity ? watcher->capacity * 2 : 64;
-        mr_watch **grown = realloc(watcher->reports, capacity * sizeof(mr_watch *));
+        mr_watch **grown = realloc(watcher->events, capacity * sizeof(mr_watch *));
         if (!grown)
             return false;
-        watcher->reports = grown;
+        watcher->events = grown;
         watcher->capacity = capacity;
     }
-    watcher->reports[watcher->count++] = watch;
+    watcher->events[watcher->count++] = watch;
     watch->is_reported = true;
     return true;
 }

@@ -10,7 +10,7 @@
  * mailbox's look before it takes everything matters, and the owner looks again before it sleeps.
  */
 /* Before the atomics change their meaning. */
-#include "../../src/alarm.h"
+#include "../../src/timeout.h"
 #include "../../src/backend.h"
 #include "../../src/mailbox.h"
 #include "../../src/token.h"
@@ -71,7 +71,7 @@ typedef enum fault { NOTHING, SLEEPS_BEFORE_IT_SAYS_SO, WAKER_LOOKS_FIRST, WAKER
 typedef struct model {
     int wakers;
     int preemptions_max; /* how often a thread may lose its turn while it could go on */
-    bool posts;          /* wakers post letters; otherwise they set a flag and wake */
+    bool posts;          /* wakers post messages; otherwise they set a flag and wake */
     fault fault;
 } model;
 

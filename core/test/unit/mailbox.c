@@ -13,36 +13,36 @@ static void letters_come_in_order(uintptr_t unused)
     CHECK(mr_mailbox_is_empty(&mailbox));
     CHECK(mr_mailbox_take(&mailbox) == NULL);
     for (mr_token token = 1; token <= 100; token++)
-        mr_mailbox_post(&mailbox, &(mr_letter){.kind = MR_LETTER_CANCEL, .token = token, .deadline_ns = token * 2});
+        mr_mailbox_post(&mailbox, &(mr_message){.kind = MR_MESSAGE_CANCEL, .token = token, .deadline_ns = token * 2});
     CHECK(!mr_mailbox_is_empty(&mailbox));
-    mr_letter *letter = mr_mailbox_take(&mailbox);
+    mr_message *message = mr_mailbox_take(&mailbox);
     CHECK(mr_mailbox_is_empty(&mailbox));
     for (mr_token token = 1; token <= 100; token++) {
-        mr_letter *next;
-        CHECK(letter != NULL);
-        CHECK_EQ(letter->kind, MR_LETTER_CANCEL);
-        CHECK_EQ(letter->token, token);
-        CHECK_EQ(letter->deadline_ns, token * 2);
-        next = letter->next;
-        free(letter);
-        letter = next;
+        mr_message *next;
+        CHECK(message != NULL);
+        CHECK_EQ(message->kind, MR_MESSAGE_CANCEL);
+        CHECK_EQ(message->token, token);
+        CHECK_EQ(message->deadline_ns, token * 2);
+        next = message->next;
+        free(message);
+        message = next;
     }
-    CHECK(letter == NULL);
+    CHECK(message == NULL);
 }
 
 static void a_letter_is_a_copy(uintptr_t unused)
 {
     mr_mailbox mailbox = {0};
-    mr_letter original = {.kind = MR_LETTER_START, .token = 7, .request = {.length = 42}};
+    mr_message original = {.kind = MR_MESSAGE_START, .token = 7, .request = {.length = 42}};
     (void)unused;
     mr_mailbox_post(&mailbox, &original);
     original.token = 8;
     original.request.length = 43;
-    mr_letter *letter = mr_mailbox_take(&mailbox);
-    CHECK_EQ(letter->token, 7);
-    CHECK_EQ(letter->request.length, 42);
-    CHECK(letter->next == NULL);
-    free(letter);
+    mr_message *message = mr_mailbox_take(&mailbox);
+    CHECK_EQ(message->token, 7);
+    CHECK_EQ(message->request.length, 42);
+    CHECK(message->next == NULL);
+    free(message);
 }
 
 enum { POSTERS = 4 };
@@ -57,14 +57,14 @@ static void *post_many(void *argument)
 {
     poster *p = argument;
     for (uint64_t i = 0; i < p->count; i++) {
-        mr_mailbox_post(p->mailbox, &(mr_letter){.token = p->number << 32 | i});
+        mr_mailbox_post(p->mailbox, &(mr_message){.token = p->number << 32 | i});
         if (i % 64 == 0)
             sched_yield();
     }
     return NULL;
 }
 
-/* Every letter arrives once, and those of one poster in their order. */
+/* Every message arrives once, and those of one poster in their order. */
 static void many_posters(uintptr_t unused)
 {
     mr_mailbox mailbox = {0};
@@ -78,12 +78,12 @@ static void many_posters(uintptr_t unused)
     }
     NOTE_PLACE();
     while (received < POSTERS * count) {
-        for (mr_letter *letter = mr_mailbox_take(&mailbox), *next; letter; letter = next, received++) {
-            uint64_t number = letter->token >> 32;
+        for (mr_message *message = mr_mailbox_take(&mailbox), *next; message; message = next, received++) {
+            uint64_t number = message->token >> 32;
             CHECK_LT(number, POSTERS);
-            CHECK_EQ(letter->token & UINT32_MAX, expected[number]++);
-            next = letter->next;
-            free(letter);
+            CHECK_EQ(message->token & UINT32_MAX, expected[number]++);
+            next = message->next;
+            free(message);
         }
     }
     for (int i = 0; i < POSTERS; i++)

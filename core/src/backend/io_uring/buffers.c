@@ -13,7 +13,7 @@ static size_t buffer_ring_bytes(void)
 /* Puts a buffer where there is none; false without memory. */
 static bool fill_place(mr_loop *loop, mr_ring *state, unsigned short id)
 {
-    state->buffers[id] = mr_lender_take(&loop->lender);
+    state->buffers[id] = mr_buffers_take(&loop->buffers);
     if (!state->buffers[id])
         return false;
     io_uring_buf_ring_add(state->buffer_ring, state->buffers[id]->bytes, MR_BUFFER_BYTES, id,

@@ -102,9 +102,9 @@ static void accept_chosen(mr_loop *loop, mr_slot *slot, const struct io_uring_cq
 {
     mr_buffer *chosen = mr_ring_take_chosen(loop, mr_ring_of(loop), entry);
     if (slot && entry->res > 0)
-        slot->lent = chosen;
+        slot->borrowed = chosen;
     else
-        mr_lender_put(&loop->lender, chosen);
+        mr_buffers_put(&loop->buffers, chosen);
 }
 
 /*
@@ -117,7 +117,7 @@ static bool receive_without_kernel_buffer(mr_loop *loop, mr_slot *slot)
     mr_ring_add_buffer(loop, mr_ring_of(loop));
     if (mr_loop_try(loop, slot))
         return true;
-    mr_ring_descriptor_of(slot->descriptor)->drained = true;
+    mr_ring_descriptor_of(slot->descriptor)->exhausted = true;
     return false;
 }
 
@@ -182,7 +182,7 @@ static void complete(mr_loop *loop, const struct io_uring_cqe *entry)
     if (mr_ring_slot_of(slot)->queue) /* it ended by itself while its cancellation waited for room */
         mr_ring_leave_backlog(state, slot);
     if (slot->request.kind == MR_RECV)
-        mr_ring_descriptor_of(slot->descriptor)->drained =
+        mr_ring_descriptor_of(slot->descriptor)->exhausted =
             entry->res > 0 && !(entry->flags & IORING_CQE_F_SOCK_NONEMPTY);
     if (!apply(loop, slot, entry->res))
         mr_ring_enqueue(loop, slot);

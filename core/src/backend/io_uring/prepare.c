@@ -38,7 +38,7 @@ static void prepare_recv(struct io_uring_sqe *entry, mr_slot *slot)
         entry->buf_group = BUFFER_GROUP;
     }
     /* After a receive that emptied the socket, a first attempt now would most likely be in vain. */
-    if (mr_ring_descriptor_of(slot->descriptor)->drained)
+    if (mr_ring_descriptor_of(slot->descriptor)->exhausted)
         entry->ioprio |= IORING_RECVSEND_POLL_FIRST;
 }
 

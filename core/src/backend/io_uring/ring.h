@@ -33,7 +33,7 @@ typedef struct mr_ring_slot {
 /* ... and of a descriptor. */
 typedef struct mr_ring_descriptor {
     bool is_watched_for[MR_DIRECTIONS]; /* by `edges`; only while this loop has a handle */
-    bool drained;                       /* the last receive emptied the socket */
+    bool exhausted;                     /* the last receive emptied the socket */
     bool has_positions;                 /* it is known to be a file of which parts can be read */
 } mr_ring_descriptor;
 

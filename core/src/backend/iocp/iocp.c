@@ -139,7 +139,7 @@ static bool has_gone_in_part(const mr_port_operation *op)
     return mr_has_trait(kind, MR_SENDS) && op->overlapped.InternalHigh > 0;
 }
 
-static int64_t receive_lent(mr_port_operation *op)
+static int64_t receive_borrowed(mr_port_operation *op)
 {
     int64_t result = mr_loop_attempt(op->loop, op->slot);
     /* Under Wine the report of a reset takes the error away, and the socket looks like one at its end. */
@@ -160,7 +160,7 @@ static int64_t result_of(mr_port_operation *op)
         if (mr_is_wait(kind))
             return op->poll.events & DRIVER_LOCAL_CLOSE ? -EBADF : 0;
         if (mr_port_is_borrowing(op->slot))
-            return receive_lent(op);
+            return receive_borrowed(op);
         return (int64_t)op->overlapped.InternalHigh;
     }
     int error = mr_error_of_status(status);

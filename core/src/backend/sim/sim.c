@@ -320,9 +320,9 @@ static void shuffle(mr_machine *machine, mr_watcher *watcher)
 {
     for (size_t i = 0; i + 1 < watcher->count; i++) {
         size_t j = i + mr_machine_draw(machine, watcher->count - i);
-        mr_watch *held = watcher->reports[i];
-        watcher->reports[i] = watcher->reports[j];
-        watcher->reports[j] = held;
+        mr_watch *held = watcher->events[i];
+        watcher->events[i] = watcher->events[j];
+        watcher->events[j] = held;
     }
 }
 
@@ -348,19 +348,19 @@ static void fetch(const void *record, size_t size)
 static void fetch_ahead(mr_loop *loop, size_t i, size_t count)
 {
     enum { WATCHES = 8, RECORDS = 5, OPERATIONS = 2 }; /* so many reports ahead */
-    mr_watch *const *reports = watcher_of(loop)->reports;
+    mr_watch *const *events = watcher_of(loop)->events;
     if (i + WATCHES < count)
-        fetch(reports[i + WATCHES], sizeof(mr_watch));
+        fetch(events[i + WATCHES], sizeof(mr_watch));
     if (i + RECORDS < count) {
-        int number = reports[i + RECORDS]->number;
+        int number = events[i + RECORDS]->number;
         fetch(mr_machine_find(machine_of(loop), number), sizeof(mr_socket));
         fetch(mr_loop_descriptor(loop, number), sizeof(mr_descriptor));
     }
     if (i + OPERATIONS < count)
-        fetch(mr_loop_descriptor(loop, reports[i + OPERATIONS]->number)->first[MR_READING], sizeof(mr_slot));
+        fetch(mr_loop_descriptor(loop, events[i + OPERATIONS]->number)->first[MR_READING], sizeof(mr_slot));
 }
 
-static void poll_reports(mr_loop *loop)
+static void poll_events(mr_loop *loop)
 {
     mr_machine *machine = machine_of(loop);
     mr_watcher *watcher = watcher_of(loop);
@@ -376,11 +376,11 @@ static void poll_reports(mr_loop *loop)
     size_t count = watcher->count;
     for (size_t i = 0; i < count; i++) {
         fetch_ahead(loop, i, count);
-        act_on(loop, watcher->reports[i]);
+        act_on(loop, watcher->events[i]);
     }
     watcher->count -= count;
     for (size_t i = 0; i < watcher->count; i++)
-        watcher->reports[i] = watcher->reports[count + i];
+        watcher->events[i] = watcher->events[count + i];
     mr_machine_unlock(machine);
 }
 
@@ -405,7 +405,7 @@ static bool has_work(mr_loop *loop)
 }
 
 /* Where time jumps it does so once, because that may be what somebody waits for. */
-static void wait_for_reports(const mr_loop *loop, uint64_t until_ns)
+static void wait_for_events(const mr_loop *loop, uint64_t until_ns)
 {
     mr_machine *machine = machine_of(loop);
     const mr_watcher *watcher = watcher_of(loop);
@@ -457,9 +457,9 @@ static void destroy(mr_loop *loop)
     mr_machine_unwatch_all(machine, watcher);
     mr_machine_forget_loop(machine, loop);
     for (size_t i = 0; i < watcher->count; i++)
-        free(watcher->reports[i]);
+        free(watcher->events[i]);
     mr_machine_unlock(machine);
-    free(watcher->reports);
+    free(watcher->events);
     free(watcher->due);
     free(loop->backend_state);
 }
@@ -476,10 +476,10 @@ const mr_backend_operations mr_sim_backend = {
     .hold = hold,
     .detach = detach,
     .close = close_descriptor,
-    .poll = poll_reports,
+    .poll = poll_events,
     .flush = flush,
     .has_work = has_work,
-    .wait = wait_for_reports,
+    .wait = wait_for_events,
     .wake = wake,
 };
 

@@ -1,0 +1,51 @@
+/*
+ * timeout.h: operations of kind TIMEOUT. They wait for nothing but a moment, so a timeout keeps what that takes (48 bytes) in
+ * place of a slot. To the outside it is an operation like others, with a token like others.
+ *
+ * It knows the loop's wheel and counters, and no descriptors. Wakes nobody: that is loop.c's.
+ */
+#ifndef MILLRACE_TIMEOUT_H
+#define MILLRACE_TIMEOUT_H
+
+#include "loop.h"
+#include "token.h"
+
+typedef struct mr_timeout {
+    mr_timer timer; /* first: a timer that fires is cast back to its timeout. On the free list, linked by `next`. */
+    mr_token token;
+    uint64_t user_data;
+    int32_t result; /* of a COMPLETED one */
+    uint8_t state;  /* mr_slot_state; COMPLETED ones are in the wheel too, and due at once */
+} mr_timeout;
+
+/* A reserved timeout, or NULL without memory. */
+mr_timeout *mr_timeout_take(mr_loop *loop);
+
+/* Starts a reserved timeout. -EINVAL, without starting it, if the request is not a TIMEOUT or has unknown flags. */
+int mr_timeout_start(mr_loop *loop, mr_timeout *timeout, const mr_request *request);
+
+/* The timeout of a token that mr_token_is_timeout, or NULL if it is stale. */
+static inline mr_timeout *mr_timeout_find(mr_loop *loop, mr_token token)
+{
+    mr_timeout *timeout = mr_pool_at(&loop->timeouts, mr_token_number(token), sizeof *timeout);
+    return timeout && timeout->token == token && timeout->state != MR_SLOT_FREE ? timeout : NULL;
+}
+
+/* A pending one ends at the next poll with this result. */
+void mr_timeout_end(mr_loop *loop, mr_timeout *timeout, int result);
+
+void mr_timeout_update(mr_loop *loop, mr_timeout *timeout, uint64_t deadline_ns);
+
+/* A pending one is reserved again. False if it was not pending. */
+bool mr_timeout_discard(mr_loop *loop, mr_timeout *timeout);
+
+/* Frees a reserved or delivered one. */
+void mr_timeout_release(mr_loop *loop, mr_timeout *timeout);
+
+/* Its timer has fired: the completion. */
+void mr_timeout_deliver(mr_loop *loop, mr_timeout *timeout, mr_completion *completion);
+
+/* See mr_loop_list. Their deadlines are those of the wheel's ticks. */
+size_t mr_timeout_list(const mr_loop *loop, mr_pending *list, size_t capacity);
+
+#endif
