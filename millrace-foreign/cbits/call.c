@@ -1,4 +1,4 @@
-/* call.c: from a Haskell thread to a fiber, and back. */
+/* call.c: passes a call from a Haskell thread to a fiber, and its result back. */
 #include "call.h"
 #include "waking.h"
 
@@ -11,7 +11,7 @@
 
 enum {
     INTEGER_REGISTERS = 6, /* on x86-64; aarch64 has two more */
-    CALLS_KEPT = 1024,     /* for each capability, with room for as many arguments as there are registers */
+    CALLS_KEPT = 1024,     /* kept records per capability; each has room for as many arguments as there are registers */
 };
 
 struct mrf_call {
@@ -43,7 +43,7 @@ int mrf_start_carriers(unsigned count, const char *backend_name)
 
 /* --------------------------------------------------------------------------------------------------- the record --- */
 
-/* A Haskell thread may be on another capability by the time it gets here: hence the lock, which is hardly ever waited for. */
+/* The lock is needed because the Haskell thread may have moved to another capability. It is hardly ever contended. */
 static struct kept_calls {
     _Alignas(MRF_CACHE_LINE_BYTES) pthread_mutex_t lock;
     mrf_call *first;
@@ -68,7 +68,7 @@ static mrf_call *take_kept(int capability)
     return call;
 }
 
-/* False: there are enough. */
+/* Returns false if enough records are kept already. */
 static bool keep(mrf_call *call)
 {
     struct kept_calls *kept = kept_by(call->home);
@@ -159,8 +159,8 @@ void mrf_call_end(mrf_call *call)
 /* ---------------------------------------------------------------------------------------------------- the fiber --- */
 
 /*
- * Most functions take integers and pointers in registers, where more of them than the function looks at do no harm. libffi
- * finds out anew in every call what goes where, which took a tenth of a short one.
+ * Most functions take integers and pointers in registers. Setting more registers than the function reads does no harm.
+ * libffi decides in every call where each argument goes, which took a tenth of the time of a short call.
  */
 static void call_by_registers(mrf_call *call)
 {
@@ -219,7 +219,7 @@ void mrf_call_resume(mrf_call *call, int capability)
     mr_event_set(call->answered);
 }
 
-/* An interruption is for the C code's own waits: it is put off until after this one. */
+/* An interruption must end a wait of the C code, so it is delayed until after this wait. */
 static void wait_for_answer(mrf_call *call)
 {
     int outcome, interruption = 0;
@@ -234,7 +234,7 @@ void mrf_call_ask(mrf_call *call, const mrf_frame *frame)
 {
     int saved_errno = errno;
     if (!call->answered && mr_event_create(&call->answered) != 0)
-        abort(); /* without memory for an event there is no way to Haskell, nor a result to make up */
+        abort(); /* without memory for an event the callback cannot run, and there is no sensible result */
     call->frame = frame;
     mrf_wake(&call->wanted);
     wait_for_answer(call);

@@ -2,10 +2,10 @@
  * call.h: a C function called on a fiber while a Haskell thread waits on an MVar.
  *
  * The record belongs to the fiber from mrf_call_start, or mrf_call_resume, until it wakes the Haskell thread; to the
- * Haskell thread otherwise. Only mrf_call_interrupt crosses that line.
+ * Haskell thread otherwise. Only mrf_call_interrupt may be called by the other side.
  *
- * It has a place, where the Haskell thread waits: a stable pointer to an MVar (), which waking.h has filled. Records of
- * few arguments are kept for other calls, with their places, which are empty then.
+ * It has a stable pointer to the MVar () on which the Haskell thread waits, and which waking.h fills. Records with few
+ * arguments are kept for later calls, with their empty MVars.
  */
 #ifndef MILLRACE_FOREIGN_CALL_H
 #define MILLRACE_FOREIGN_CALL_H
@@ -16,46 +16,48 @@
 
 typedef struct mrf_call mrf_call;
 
-/* What C asks of Haskell when it calls back. */
+/* A callback that C requests. */
 typedef struct mrf_frame {
     HsStablePtr handler; /* of type Handler in Millrace.Foreign.Internal.Callback */
     void **arguments;
     uint64_t *result;
 } mrf_frame;
 
-/* Starts as many carriers as asked for, or with 0 one for each processor, on the backend of that name. 0, or a negative
- * errno; -EALREADY: they run. Does not wait for fibers or for Haskell. */
+/* Starts the given number of carriers, or with 0 one per processor, on the named backend. Returns 0, or a negative
+ * errno; -EALREADY: they run already. Does not wait for fibers or Haskell. */
 int mrf_start_carriers(unsigned count, const char *backend_name);
 
-/* A call of this function from this capability, NULL without memory. Arguments are given one by one: */
+/* Makes the record for a call of this function from this capability; NULL without memory. Then add the arguments one by
+ * one: */
 mrf_call *mrf_call_create(void (*function)(void), unsigned count, mrf_kind result_kind, int capability);
 
 /* NULL: it must be given one. It is the record's until that is freed. */
 HsStablePtr mrf_call_place(const mrf_call *call);
 void mrf_call_set_place(mrf_call *call, HsStablePtr place);
 
-/* Says what an argument is; returns where to put it. */
+/* Adds an argument of this kind. Returns where to write it. */
 void *mrf_call_argument(mrf_call *call, unsigned index, mrf_kind kind);
 
-/* Runs it on a fiber. 0, or a negative errno and nobody is woken. */
+/* Runs the call on a fiber. Returns 0, or a negative errno; then no thread is woken. */
 int mrf_call_start(mrf_call *call, size_t stack_size_bytes);
 
-/* What woke the thread: a callback, which is then to be run; NULL for the end. */
+/* Returns why the thread was woken: a callback that it must run, or NULL at the end of the call. */
 const mrf_frame *mrf_call_frame(const mrf_call *call);
 
-/* The callback has been run, on this capability. */
+/* Continues the fiber after the callback has run on this capability. */
 void mrf_call_resume(mrf_call *call, int capability);
 
-/* Has the fiber's wait, or its next, end with this errno. Until mrf_call_end. */
+/* Ends the fiber's wait, or its next one, with this errno. May be called until mrf_call_end. */
 void mrf_call_interrupt(mrf_call *call, int error);
 
-/* Where the result is. */
+/* The address of the result. */
 void *mrf_call_result(mrf_call *call);
 
-/* Frees or keeps what ended, and leaves the errno that the function left. A call that was not started may be ended too. */
+/* Frees or keeps the record, and sets errno to that of the function. A call that was not started can be ended too. */
 void mrf_call_end(mrf_call *call);
 
-/* callback.c, on a fiber: the call that this fiber is, or NULL; and having its Haskell thread run a callback. */
+/* For callback.c, on a fiber: the call that runs on this fiber, or NULL; and a request to its Haskell thread to run a
+ * callback. */
 mrf_call *mrf_call_running(void);
 void mrf_call_ask(mrf_call *call, const mrf_frame *frame);
 

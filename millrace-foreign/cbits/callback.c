@@ -1,8 +1,8 @@
 /*
- * callback.c: what C reaches through a callback's pointer.
+ * callback.c: runs when C calls the pointer of a callback.
  *
- * On the fiber of a call the Haskell thread that made the call runs the function, and the fiber waits: nothing of
- * Haskell runs on the fiber's stack or its carrier. On any other thread it is an ordinary call into Haskell.
+ * On the fiber of a call, the Haskell thread that made the call runs the function while the fiber waits. So no Haskell
+ * runs on the fiber's stack or carrier. On any other thread it is an ordinary call into Haskell.
  */
 #include "callback.h"
 #include "call.h"
@@ -25,7 +25,7 @@ void mrf_run_handler(HsStablePtr handler, void **arguments, uint64_t *result);
 static void enter(ffi_cif *cif, void *result, void **arguments, void *data)
 {
     mrf_callback *callback = data;
-    uint64_t slot = 0; /* what an exception leaves */
+    uint64_t slot = 0; /* the result after an exception */
     mrf_call *call = mrf_call_running();
     (void)cif;
     if (call)

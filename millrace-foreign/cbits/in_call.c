@@ -2,9 +2,9 @@
  * in_call.c: C code on a fiber that enters Haskell by itself, through a `foreign export` or a `wrapper` that is no
  * Callback.
  *
- * The run-time system knows who called by the OS thread, and calls into Haskell nest on it. So from rts_lock to
- * rts_unlock the fiber is a plain part of its carrier, which then runs no other fiber. The linker gives us both calls
- * (--wrap, in millrace-foreign.cabal).
+ * The run-time system identifies the caller by its OS thread, on which calls into Haskell nest. So from rts_lock to
+ * rts_unlock the fiber acts as its carrier's OS thread, which runs no other fiber meanwhile. The linker redirects both
+ * calls to this file (--wrap, in millrace-foreign.cabal).
  */
 #include "millrace_fiber.h"
 
@@ -17,7 +17,7 @@ Capability *__wrap_rts_lock(void);
 void __wrap_rts_unlock(Capability *capability);
 /* NOLINTEND(bugprone-reserved-identifier) */
 
-/* One for each nested call on this thread; only the outermost was a fiber. */
+/* One entry for each nested call on this thread. Only the outermost call was made on a fiber. */
 static __thread unsigned depth;
 static __thread mr_fiber *outermost;
 

@@ -1,5 +1,5 @@
 /*
- * kind.h: what an argument or a result is, as Haskell numbers it.
+ * kind.h: the kinds of arguments and results, with the numbers that Haskell uses.
  */
 #ifndef MILLRACE_FOREIGN_KIND_H
 #define MILLRACE_FOREIGN_KIND_H
@@ -26,7 +26,7 @@ typedef enum mrf_kind {
 
 ffi_type *mrf_type(mrf_kind kind);
 
-/* An integer or a pointer: what is passed in an integer register. */
+/* Whether values of this kind are passed in an integer register: integers and pointers. */
 bool mrf_is_integer(mrf_kind kind);
 
 /* The register for an integer of that kind. */

@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Who has come up, the last one first; or `nobody`: the waker sleeps, and its bell is to be rung. */
+/* The calls whose threads must be woken, the newest first; or `nobody`, which means that the waker sleeps and must be
+ * woken. */
 typedef struct waking {
     _Alignas(MRF_CACHE_LINE_BYTES) _Atomic(mrf_wanted *) last;
     atomic_bool has_waker;
@@ -27,7 +28,8 @@ static waking *waking_of(int capability)
 
 /* -------------------------------------------------------------------------------------------- the run-time system --- */
 
-/* The run-time system frees its capabilities while fibers go on: what rings counts itself in, and the end waits. */
+/* The run-time system frees its capabilities while fibers still run. So wake-ups in progress are counted, and the end
+ * waits for them. */
 static atomic_bool has_closed;
 static atomic_uint rings_under_way;
 
@@ -38,7 +40,7 @@ void mrf_close(void)
         sched_yield();
 }
 
-/* In the child there are no wakers, nor who waited for them. */
+/* In the child of a fork there are no wakers and no waiting threads. */
 static void forget_after_fork(void)
 {
     atomic_store(&rings_under_way, 0);
@@ -64,7 +66,7 @@ static void unblock_the_run_time_systems_signal(void)
     is_unblocked = true;
 }
 
-/* The run-time system's locks are for OS threads. */
+/* The run-time system's locks belong to OS threads, so the fiber must not park meanwhile. */
 static void ring(int capability, HsStablePtr bell)
 {
     mr_fiber *fiber = mr_fiber_enter_thread();
@@ -78,7 +80,7 @@ static void ring(int capability, HsStablePtr bell)
 
 /* ------------------------------------------------------------------------------------------------------ the list --- */
 
-/* True if the waker sleeps. The thread that waits may free the call at once. */
+/* Returns true if the waker sleeps. The waiting thread may free the call at once. */
 static bool push(waking *own, mrf_wanted *wanted)
 {
     mrf_wanted *last = atomic_load_explicit(&own->last, memory_order_relaxed);
@@ -95,8 +97,8 @@ void mrf_wake(mrf_wanted *wanted)
     waking *own = waking_of(capability);
     if (!push(own, wanted))
         return;
-    /* Whatever else is ready comes up first, and goes with this ring. On a processor that both share, each ring would
-     * otherwise put a thread of Haskell's in our place, for one call. */
+    /* Yield, so that other fibers that are ready add themselves first and share this wake-up. Otherwise, on a
+     * processor that both share, each call would switch to a Haskell thread. */
     mr_fiber_yield();
     ring(capability, own->bell);
 }

@@ -1,8 +1,8 @@
 /*
- * waking.h: tells Haskell threads, from the carriers, that their calls want them.
+ * waking.h: wakes Haskell threads from the carriers when their calls end or request a callback.
  *
- * One thread of Haskell's for each capability, the waker, is woken by the run-time system, once for all calls that have
- * come up meanwhile, and wakes their threads. Knows of a call no more than who waits for it.
+ * Each capability has one Haskell thread, the waker. The run-time system wakes it once for all calls that ended
+ * meanwhile, and it wakes their threads. Knows of a call no more than who waits for it.
  */
 #ifndef MILLRACE_FOREIGN_WAKING_H
 #define MILLRACE_FOREIGN_WAKING_H
@@ -14,27 +14,27 @@ enum {
     MRF_CACHE_LINE_BYTES = 64,  /* what each capability has of its own shares none */
 };
 
-/* A part of each call. It is the list's from mrf_wake until mrf_wanted_take. */
+/* A part of each call. It belongs to the list from mrf_wake until mrf_wanted_take. */
 typedef struct mrf_wanted {
     struct mrf_wanted *next;
     HsStablePtr waiting; /* of type MVar (), for the waker to fill; stays the call's */
     int capability;
 } mrf_wanted;
 
-/* On a fiber: has the thread woken that waits. May let other fibers run before. */
+/* Called on a fiber: wakes the thread that waits for the call. May let other fibers run first. */
 void mrf_wake(mrf_wanted *wanted);
 
-/* True once for each capability: its waker is to be started. */
+/* Returns true once for each capability: then start its waker. */
 int mrf_waker_is_missing(int capability);
 
-/* For the waker: who has come up, first things first; or NULL, and the bell (from newStablePtrPrimMVar) rings when somebody
- * has. A bell that was not needed may be given again. */
+/* For the waker: returns the calls to wake, oldest first. Or returns NULL, and fills the MVar (of
+ * newStablePtrPrimMVar) at the next call. An MVar that was not needed can be passed again. */
 mrf_wanted *mrf_wanted_take(int capability, HsStablePtr bell);
 
-/* Takes one off that list, which then may be freed, and returns who waits. */
+/* Removes the first call from that list and returns the waiting thread's MVar. The call may then be freed. */
 HsStablePtr mrf_wanted_next(mrf_wanted **list);
 
-/* Nobody is woken any more: the run-time system is going to end. */
+/* Stops all wake-ups, because the run-time system ends. */
 void mrf_close(void);
 
 #endif

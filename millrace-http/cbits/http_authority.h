@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 /*
- * Are these bytes a host that is not empty, and perhaps a port from 0 to 65535, perhaps an empty one? User information
- * is an error (RFC 9110, section 4.2.4).
+ * Whether these bytes are a host that is not empty, with an optional port from 0 to 65535, which may be empty. User
+ * information is an error (RFC 9110, section 4.2.4).
  */
 int http_authority_is_valid(const uint8_t *bytes, size_t length);
 

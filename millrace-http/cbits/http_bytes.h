@@ -10,7 +10,7 @@
 #define HTTP_BYTE_TOKEN     1u /* tchar, RFC 9110, section 5.6.2 */
 #define HTTP_BYTE_TARGET    2u /* visible ASCII but "#": browsers leave some characters unescaped that RFC 3986 forbids */
 #define HTTP_BYTE_VALUE     4u /* field-vchar, SP and HTAB, RFC 9110, section 5.5 */
-#define HTTP_BYTE_HOST      8u /* what a reg-name or an IP literal is made of besides "%", RFC 3986, section 3.2.2 */
+#define HTTP_BYTE_HOST      8u /* the characters of a reg-name or an IP literal except "%", RFC 3986, section 3.2.2 */
 #define HTTP_BYTE_HEX       16u
 #define HTTP_BYTE_NON_ASCII 32u
 
@@ -21,7 +21,8 @@ static inline int http_byte_is(uint8_t byte, unsigned class)
     return (http_byte_classes[byte] & class) != 0;
 }
 
-/* The first byte from `at` on that is not of the class; `end` if all are. Four at a time, which halves the cost of a byte. */
+/* Returns the first byte from `at` on that is not of the class; `end` if all are. It checks four at a time, which
+ * halves the cost per byte. */
 static inline const uint8_t *http_skip_class(const uint8_t *at, const uint8_t *end, unsigned class)
 {
     for (; end - at >= 4; at += 4) {
@@ -39,7 +40,8 @@ static inline const uint8_t *http_skip_class(const uint8_t *at, const uint8_t *e
     return at;
 }
 
-/* The first byte from `at` on that may not stand in a field value; `end` if there is none. Reads nothing beyond. */
+/* Returns the first byte from `at` on that is not allowed in a field value; `end` if there is none. Reads nothing
+ * beyond `end`. */
 static inline const uint8_t *http_skip_value(const uint8_t *at, const uint8_t *end)
 {
     const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
@@ -55,7 +57,7 @@ static inline const uint8_t *http_skip_value(const uint8_t *at, const uint8_t *e
             continue;
         }
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-        /* Beyond the first byte that is found a borrow may mark others. */
+        /* Only the first mark counts: a borrow may mark later bytes wrongly. */
         at += __builtin_ctzll(found) / 8;
 #else
         while (http_byte_is(*at, HTTP_BYTE_VALUE) && *at != '\t')

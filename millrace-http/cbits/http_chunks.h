@@ -1,5 +1,5 @@
 /*
- * http_chunks.h - the chunked transfer coding (RFC 9112, section 7.1), taken apart in place.
+ * http_chunks.h - the chunked transfer coding (RFC 9112, section 7.1), decoded in place.
  *
  * Resumable like http_parser: any split of the input gives the same data and the same errors. Extensions and trailers
  * are checked and dropped, within limits. Must not know: sockets, requests.
@@ -18,7 +18,7 @@
 #define HTTP_CHUNK_TRAILER_MAX    8192u  /* bytes of the trailer section */
 
 typedef struct http_chunks {
-    uint64_t remaining; /* bytes of the current chunk that were not handed out yet */
+    uint64_t remaining; /* bytes of the current chunk that were not returned yet */
     uint64_t consumed;  /* out: bytes of framing that http_chunks_next has passed */
     uint64_t foreseen;  /* out: bytes of data that http_chunks_foresee has seen or had announced */
     uint32_t digits;
@@ -39,8 +39,8 @@ void http_chunks_init(http_chunks *chunks);
 int64_t http_chunks_next(http_chunks *chunks, const uint8_t *input, size_t length);
 
 /*
- * What http_chunks_next will come to in this input when all data is taken: 0, HTTP_CHUNKS_END or an http_error. Leaves in
- * chunks->foreseen how much data that is, at most INT64_MAX, all of the last chunk included.
+ * The result of http_chunks_next after all data of this input has been taken: 0, HTTP_CHUNKS_END or an http_error.
+ * Stores the size of that data in chunks->foreseen, at most INT64_MAX, including the whole last chunk.
  */
 int64_t http_chunks_foresee(http_chunks *chunks, const uint8_t *input, size_t length);
 

@@ -113,10 +113,10 @@ static int64_t combine(int64_t year, int month, int64_t day, int64_t time_of_day
     int64_t days = days_of_date(year, month, (int)day), same_year;
     int same_month, same_day;
     date_of_days(days, &same_year, &same_month, &same_day);
-    if (same_day != day) /* There is no 30 February. */
+    if (same_day != day) /* Reject dates such as 30 February. */
         return -1;
     int64_t seconds = days * 86400 + time_of_day;
-    return seconds < 0 ? 0 : seconds; /* No file is older than the epoch, and -1 says that there is no date. */
+    return seconds < 0 ? 0 : seconds; /* No file is older than the epoch, and -1 means that there is no date. */
 }
 
 /* RFC 9110, section 5.6.7: a year that looks more than 50 years ahead is the most recent such year in the past. */

@@ -1,4 +1,4 @@
-/* http_error.c - status and text of each reason to refuse a request. */
+/* http_error.c - the status code and text of each reason for refusing a request. */
 #include "http_error.h"
 
 int http_error_status(int error)

@@ -1,7 +1,7 @@
 /*
- * http_error.h - every reason for which a request is refused, with the status that answers it. Must not know: requests, sockets.
+ * http_error.h - all reasons for refusing a request, with the status code of each. Must not know: requests, sockets.
  *
- * All of them leave the framing in doubt: the connection is closed after the answer (RFC 9112, section 9.6).
+ * After each of them the framing is in doubt, so the connection is closed after the answer (RFC 9112, section 9.6).
  */
 #ifndef HTTP_ERROR_H
 #define HTTP_ERROR_H
@@ -33,7 +33,7 @@ typedef enum http_error {
         HTTP_ERROR_NONE = 0
 } http_error;
 
-/* The status code that answers an error; 500 for a number that is none. */
+/* The status code for an error; 500 for an unknown number. */
 int http_error_status(int error);
 
 /* What was wrong, in a few words. */

@@ -10,17 +10,17 @@
 typedef struct http_file {
     int64_t size;             /* bytes */
     int64_t modified_seconds; /* since 1970 */
-    int32_t descriptor;       /* on Windows, the number of a handle: 32 bits of it matter */
+    int32_t descriptor;       /* on Windows, the number of a handle, of which 32 bits are significant */
 } http_file;
 
 /*
- * Opens a regular file for reading, close-on-exec. The path is in the system's own form: bytes, on Windows UTF-16. 0, or a
- * negative errno; -EISDIR for a directory and -EACCES for anything else that is not a regular file. Does not wait for the
- * other end of a pipe.
+ * Opens a regular file for reading, close-on-exec. The path is in the system's own form: bytes, on Windows UTF-16. 0,
+ * or a negative errno; -EISDIR for a directory and -EACCES for anything else that is not a regular file. Does not wait
+ * for the other end of a FIFO.
  */
 int http_file_open(const void *path, http_file *file);
 
-/* The same for an open descriptor, which stays the caller's to close. */
+/* The same for an open descriptor, which the caller must still close. */
 int http_file_examine(int descriptor, http_file *file);
 
 /* Reads up to `length` bytes at an offset; fewer only at the end of the file. Or a negative errno. */

@@ -1,8 +1,9 @@
 /*
- * http_names.h - the field names that the server knows by number, so that a request's names need neither copying nor
- * case folding. Must not know: requests, responses, sockets.
+ * http_names.h - the field names that the server knows by number, so that names in requests are neither copied nor
+ * folded to lower case. Must not know: requests, responses, sockets.
  *
- * The names are grouped by length because the look-up branches on the length first. HTTP_NAME_OTHER is none of them.
+ * The names are grouped by length, because the look-up branches on the length first. HTTP_NAME_OTHER stands for all
+ * other names.
  */
 #ifndef HTTP_NAMES_H
 #define HTTP_NAMES_H
@@ -79,7 +80,7 @@ const char *http_name_text(int name);
 /* The number of a name, in any case. The bytes must be token characters (RFC 9110, section 5.6.2). */
 http_name http_name_find(const uint8_t *name, size_t length);
 
-/* What a comma-separated list of tokens held. */
+/* The tokens that a comma-separated list contained. */
 #define HTTP_TOKEN_CLOSE      1u
 #define HTTP_TOKEN_KEEP_ALIVE 2u
 #define HTTP_TOKEN_OTHER      4u
@@ -87,7 +88,7 @@ http_name http_name_find(const uint8_t *name, size_t length);
 /* Reads a Connection value (RFC 9110, section 7.6.1) as the set of HTTP_TOKEN_* that occur in it. */
 unsigned http_connection_tokens(const uint8_t *value, size_t length);
 
-/* Are these bytes the lower-case `text`, in any case? `text` holds letters, digits and "-" only. */
+/* Whether these bytes equal `text`, ignoring case. `text` must be lower case and consist of letters, digits and "-". */
 int http_same_token(const uint8_t *bytes, size_t length, const char *text);
 
 /*

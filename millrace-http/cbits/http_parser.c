@@ -1,9 +1,9 @@
 /*
  * http_parser.c - strict, resumable parser of request heads.
  *
- * A state machine over bytes; a state goes on to the next one if there are more bytes. Every check is made at the byte
- * that decides it, and limits are compared before the byte that ended a run is judged: that is what makes the answer
- * independent of how the input was split.
+ * It is a state machine over bytes; each state continues with the next one if there are more bytes. Every check is made
+ * at the byte that decides it, and limits are checked before the byte that ends a run. So the result does not depend on
+ * how the input was split.
  */
 #include "http_parser.h"
 
@@ -60,7 +60,7 @@ static http_method method_of(const uint8_t *bytes, size_t length)
     return HTTP_METHOD_OTHER;
 }
 
-/* The length of "http://" or "https://" that a target begins with, and something after it; or 0. */
+/* The length of "http://" or "https://" if a target begins with it and continues; else 0. */
 static uint32_t scheme_length(const uint8_t *target, uint32_t length)
 {
     if (length > 7 && http_same_token(target, 4, "http") && memcmp(target + 4, "://", 3) == 0)
@@ -155,7 +155,7 @@ static int64_t read_content_length(http_parser *parser, const uint8_t *value, ui
     return 0;
 }
 
-/* Several Transfer-Encoding lines are one list (RFC 9110, section 5.3); it is judged at the end of the head. */
+/* Several Transfer-Encoding lines are one list (RFC 9110, section 5.3), which is checked at the end of the head. */
 static void read_transfer_encoding(http_parser *parser, const uint8_t *value, uint32_t length)
 {
     size_t position = 0, start, element_length;
@@ -190,7 +190,7 @@ static int64_t finish_field(http_parser *parser, const uint8_t *head)
     http_field *field = &parser->fields[index];
     const uint8_t *value = head + field->value_offset;
     field->name = (uint16_t)http_name_find(head + field->name_offset, field->name_length);
-    parser->foldable = 0; /* what the server itself goes by must stand in one line */
+    parser->foldable = 0; /* fields that the server itself uses must be on one line */
     switch (field->name) {
     case HTTP_NAME_HOST:
         /* Empty if the target URI has no authority (RFC 9112, section 3.2). */
@@ -240,7 +240,7 @@ static int may_fold(const http_parser *parser, uint8_t byte)
     return (byte == ' ' || byte == '\t') && parser->foldable && parser->allowed & HTTP_ALLOW_FOLDING;
 }
 
-/* The last field's value goes on in this line. */
+/* The last field's value continues on this line. */
 static void unfinish_field(http_parser *parser, uint32_t offset)
 {
     http_field *field = &parser->fields[--parser->field_count];
@@ -278,7 +278,7 @@ static int64_t finish_head(http_parser *parser)
     }
     if (!version_1_1) /* RFC 9110, section 10.1.1: HTTP/1.0 knows no 100 (Continue). */
         parser->flags &= ~HTTP_REQUEST_EXPECT_CONTINUE;
-    /* What follows a CONNECT that was refused may have been meant for the tunnel. */
+    /* The bytes after a refused CONNECT may have been meant for the tunnel. */
     if (!parser->close_seen && !parser->relaxed && (version_1_1 || parser->keep_alive_seen) &&
         parser->method != HTTP_METHOD_CONNECT)
         parser->flags |= HTTP_REQUEST_KEEP_ALIVE;
@@ -457,7 +457,7 @@ size_t http_parser_copy_size(const http_parser *parser, size_t head_length)
     return parser->field_count * sizeof(http_field) + head_length;
 }
 
-/* RFC 9112, section 5.2: a fold is as good as spaces. */
+/* RFC 9112, section 5.2: a fold counts as spaces. */
 static void unfold(const http_parser *parser, uint8_t *text)
 {
     for (uint32_t i = 0; i < parser->field_count; i++)

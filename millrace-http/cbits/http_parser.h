@@ -1,10 +1,10 @@
 /*
  * http_parser.h - the head of an HTTP/1.x request, parsed strictly (RFC 9112) in one pass, without allocating.
  *
- * The parser reads bytes that its owner keeps in one piece, and may be called again when more of them have arrived: it
- * goes on where it stopped, and its answer depends on the bytes alone, never on how they were split. All offsets count
- * from the first byte of the head, so the owner may move the bytes between two calls. Must not know: sockets, chunks,
- * responses.
+ * The parser reads bytes that its owner keeps in one piece. When more bytes have arrived, it is called again and
+ * continues where it stopped. Its result depends only on the bytes and not on how they were split. All offsets are
+ * relative to the first byte of the head, so the owner may move the bytes between two calls. Must not know: sockets,
+ * chunks, responses.
  */
 #ifndef HTTP_PARSER_H
 #define HTTP_PARSER_H
@@ -47,17 +47,18 @@ typedef struct http_field {
 
 #define HTTP_REQUEST_KEEP_ALIVE      1u  /* The client wants the connection to stay. */
 #define HTTP_REQUEST_CHUNKED         2u  /* The body is chunked. */
-#define HTTP_REQUEST_EXPECT_CONTINUE 4u  /* 100-continue is expected, and the version allows to send it. */
-#define HTTP_REQUEST_EXPECT_OTHER    8u  /* Something else is expected: 417. */
+#define HTTP_REQUEST_EXPECT_CONTINUE 4u  /* The client expects 100-continue, and its version allows sending it. */
+#define HTTP_REQUEST_EXPECT_OTHER    8u  /* The client expects something else, which gets a 417. */
 #define HTTP_REQUEST_VERSION_1_1     16u /* HTTP/1.1 or a later 1.x; else 1.0. */
 #define HTTP_REQUEST_HTTPS           32u /* The target is an https URI in absolute form. */
 
 /*
- * What a parser may let pass that others refuse. None of it touches how the end of a message is found; a head that needs
- * one of the first two closes the connection nevertheless, lest a proxy that reads lines differently hide a request in it.
+ * Deviations that a parser may allow. None of them affects how the end of a message is found. A head that needs one of
+ * the first two closes the connection nevertheless, because a proxy that reads lines differently might have passed a
+ * second request in it.
  */
 #define HTTP_ALLOW_BARE_LF   1u /* LF alone ends a line of a head: RFC 9112, section 2.2 */
-#define HTTP_ALLOW_FOLDING   2u /* a value goes on in a line that begins with a blank: RFC 9112, section 5.2 */
+#define HTTP_ALLOW_FOLDING   2u /* a value continues on a line that begins with a blank: RFC 9112, section 5.2 */
 #define HTTP_ALLOW_NO_HOST   4u /* HTTP/1.1 without Host: RFC 9112, section 3.2 */
 #define HTTP_ALLOW_NON_ASCII 8u /* bytes beyond ASCII in a target: RFC 9112, section 3.2 */
 
@@ -68,7 +69,7 @@ typedef struct http_parser {
     uint32_t head_max;     /* bytes of the whole head */
     uint32_t target_max;   /* bytes of the request target */
     uint32_t allowed;      /* HTTP_ALLOW_* */
-    uint32_t target_bytes; /* classes of bytes that a target is made of */
+    uint32_t target_bytes; /* classes of bytes that a target may contain */
 
     /* Progress. */
     uint32_t scanned;
@@ -88,24 +89,24 @@ typedef struct http_parser {
     int64_t content_length; /* -1: none given */
     uint8_t method;         /* http_method */
     uint8_t major, minor;
-    /* Index + 1 of some fields, the first of its name; 0: absent. */
+    /* For some names, the index + 1 of the first field with it; 0: absent. */
     uint16_t host, range, referer, user_agent;
 } http_parser;
 
-/* Makes a parser with limits, which allows so much (HTTP_ALLOW_*). `fields` stays with the caller. */
+/* Initialises a parser with limits and allowed deviations (HTTP_ALLOW_*). `fields` belongs to the caller. */
 void http_parser_init(http_parser *parser, http_field *fields, uint32_t fields_max, uint32_t head_max,
                       uint32_t target_max, uint32_t allowed);
 
-/* Forgets everything but the limits: for the next head. */
+/* Resets everything except the limits, for the next head. */
 void http_parser_reset(http_parser *parser);
 
 /*
- * Parses a head of which `length` bytes are there. Returns the length of the head (> 0), including the empty line;
+ * Parses a head, of which `length` bytes have arrived. Returns the length of the head (> 0), including the empty line;
  * 0 if it is not complete yet; or an http_error. Reads each byte once over all calls, and none beyond `length`.
  */
 int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length);
 
-/* Has nothing of a head come but empty lines? */
+/* Whether nothing of a head has arrived except empty lines. */
 int http_parser_is_idle(const http_parser *parser);
 
 /* Bytes that http_parser_copy needs for a head of this length: the fields first, then the text. */

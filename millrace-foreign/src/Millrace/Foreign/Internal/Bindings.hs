@@ -1,4 +1,4 @@
--- | Every foreign import of the package, and nothing else. What the functions do is written in @cbits\/@.
+-- | Every foreign import of the package, and nothing else. The headers in @cbits\/@ describe the functions.
 module Millrace.Foreign.Internal.Bindings
   ( -- * Carriers
     c_start_carriers,
@@ -53,8 +53,8 @@ data Frame
 -- | @mrf_callback@
 data CallbackRecord
 
--- Takes the time that a few threads and rings take. A safe call would leave the run-time system with another OS thread
--- for good: it starts one for each safe call that is made while none is idle.
+-- It takes the time to start a few threads and rings. It is not a safe call, because the run-time system starts another
+-- OS thread for a safe call if none is idle, and keeps it.
 foreign import ccall unsafe "mrf_start_carriers"
   c_start_carriers :: CUInt -> CString -> IO CInt
 

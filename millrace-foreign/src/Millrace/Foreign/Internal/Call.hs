@@ -51,7 +51,7 @@ data CallOptions = CallOptions
 defaultCall :: CallOptions
 defaultCall = CallOptions {callDeadline = noDeadline, callInterruption = eINTR, callStackBytes = 0}
 
--- | An argument: what it is, and how to write it to memory. As evaluated as the value.
+-- | An argument: its kind, and how to write it to memory. It is evaluated when the value is.
 data Argument = Argument !Kind (Ptr () -> IO ())
 
 -- ----------------------------------------------------------------------------------------------------- carriers --- --
@@ -68,7 +68,7 @@ startCarriers count = mask_ $ do
   result <- beginCarriers count
   when (result < 0) $ throwIO (failure "Millrace.Foreign.startCarriers" result)
 
--- | How many carriers run: 0 before the first call. Does not block.
+-- | The number of carriers; 0 before the first call. Does not block.
 --
 -- @since 0.1.0
 carrierCount :: IO Int
@@ -157,7 +157,7 @@ attend restore options call woken = go Nothing
   where
     go interruption = do
       now <- attempt interruption id (takeMVar woken)
-      -- What woke the thread comes only after an interruption that came first.
+      -- If an interruption came first, it is handled before the reason for waking.
       unless (isJust interruption || isNothing now) $ uninterruptibleMask_ (takeMVar woken)
       frame <- c_call_frame call
       if frame == nullPtr
@@ -204,7 +204,7 @@ beginBefore deadline call start
   where
     Errno timedOut = eTIMEDOUT
 
--- Rounded up: not before the deadline.
+-- Rounded up, so that it is not before the deadline.
 microsecondsUntil :: Deadline -> IO Int
 microsecondsUntil deadline = do
   now <- deadlineNanoseconds <$> deadlineAfter 0

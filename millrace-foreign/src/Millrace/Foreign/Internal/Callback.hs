@@ -1,4 +1,4 @@
--- | Haskell functions behind C function pointers.
+-- | C function pointers to Haskell functions.
 module Millrace.Foreign.Internal.Callback
   ( Handler,
     runFrame,
@@ -17,7 +17,7 @@ import Foreign.Storable (Storable (peekByteOff, sizeOf))
 import Millrace.Foreign.Internal.Bindings
 import Millrace.Foreign.Internal.Type (Kind, kindCode)
 
--- | Takes the addresses of the arguments and of the result.
+-- | A function of the addresses of the arguments and of the result.
 type Handler = Ptr (Ptr ()) -> Ptr () -> IO ()
 
 -- | A Haskell function that C can call. It stays until 'freeCallback'.
@@ -25,7 +25,7 @@ type Handler = Ptr (Ptr ()) -> Ptr () -> IO ()
 -- @since 0.1.0
 data Callback f = Callback (Ptr CallbackRecord) (StablePtr Handler) (FunPtr f)
 
--- | What to hand to C. Valid until 'freeCallback'.
+-- | The pointer to pass to C. Valid until 'freeCallback'.
 --
 -- @since 0.1.0
 callbackPointer :: Callback f -> FunPtr f
@@ -44,13 +44,13 @@ createCallback argumentKinds resultKind handler = do
     throwIO (userError "Millrace.Foreign: this is no type of a C function")
   return callback
 
--- | C must not call the pointer any more. Does not block.
+-- | Frees a callback. C must not call its pointer any more. Does not block.
 --
 -- @since 0.1.0
 freeCallback :: Callback f -> IO ()
 freeCallback (Callback record stable _) = c_callback_destroy record >> freeStablePtr stable
 
--- | Runs what C asks for on a fiber.
+-- | Runs the callback that C on a fiber requests.
 runFrame :: Ptr Frame -> IO ()
 runFrame frame = do
   handler <- peekByteOff frame 0

@@ -1,6 +1,6 @@
 {-# LANGUAGE DefaultSignatures #-}
 
--- | What may be passed to a C function and returned from one.
+-- | The types that can be passed to and returned from C functions.
 module Millrace.Foreign.Internal.Type
   ( Kind (..),
     kindCode,
@@ -33,7 +33,7 @@ data Kind
   | KindWord64
   deriving (Enum)
 
--- | What C calls it.
+-- | The kind that @kind.h@ gives it.
 kindCode :: Kind -> CInt
 kindCode = fromIntegral . fromEnum
 
@@ -42,7 +42,7 @@ kindCode = fromIntegral . fromEnum
 --
 -- @since 0.1.0
 class Storable a => Passable a where
-  -- | Does not look at its argument.
+  -- | Does not evaluate its argument.
   kindOf :: a -> Kind
   default kindOf :: Bits a => a -> Kind
   kindOf unused = case (isSigned unused, sizeOf unused) of

@@ -1,7 +1,8 @@
--- | The threads that wake those whose calls have come up: one for each capability that has made a call.
+-- | The wakers: one thread for each capability that has made a call. It wakes the threads whose calls have ended or
+-- request a callback.
 --
--- To wake a thread from outside costs a lock and, if its capability is idle, a switch between OS threads. So only the
--- waker is woken from outside, and it wakes the others, as many as there are by then.
+-- Waking a thread from outside takes a lock and, if its capability is idle, a switch between OS threads. So only the
+-- waker is woken from outside, and it then wakes all the others.
 module Millrace.Foreign.Internal.Waking (ensureWaker) where
 
 import Control.Concurrent (forkOn)
@@ -16,7 +17,7 @@ import Foreign.Storable (peek)
 import GHC.Conc (PrimMVar, newStablePtrPrimMVar)
 import Millrace.Foreign.Internal.Bindings
 
--- | Starts the waker of a capability, unless it runs.
+-- | Starts the waker of a capability unless it runs already.
 ensureWaker :: CInt -> IO ()
 ensureWaker capability = do
   missing <- c_waker_is_missing capability
