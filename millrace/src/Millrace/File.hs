@@ -1,15 +1,16 @@
--- | Regular files, read and written at offsets of the caller's: there is no position that threads would have to share.
+-- | Regular files, read and written at given offsets. A file has no current position, so threads can share it.
 --
 -- > main = withFile "journal" ForUpdating $ \journal -> do
 -- >   end <- fileSize journal
 -- >   writeAt journal end "one line more\n"
 -- >   sync journal
 --
--- On io_uring the kernel works meanwhile, and other threads of the capability run; on Windows, too, but for 'sync'.
--- Elsewhere they wait while the disk works, for at most a mebibyte at a time. Opening and closing always do. Within
--- "Millrace.Simulation", files are the simulated machine's; a path is just a name there.
+-- On io_uring other threads of the capability run while the disk works. On Windows they do as well, except during
+-- 'sync'. Elsewhere they wait for the disk, for at most a mebibyte at a time. During opening and closing they always
+-- wait. In "Millrace.Simulation" files belong to the simulated machine, and a path is only a name.
 --
--- All functions throw 'IOError' that names the function and the file; 'System.IO.Error.isFullError' tells a full disk.
+-- All functions throw an 'IOError' that names the function and the file. 'System.IO.Error.isFullError' recognises a
+-- full disk.
 --
 -- >>> withFile "journal" ForWriting (\journal -> writeAt journal 0 "first line\n" >> sync journal)
 -- >>> withFile "journal" ForUpdating (\journal -> fileSize journal >>= \end -> writeAt journal end "second line\n")
@@ -50,7 +51,7 @@ import System.IO.Error (ioeSetErrorString, mkIOError)
 import System.Posix.Internals (withFilePath)
 import System.Posix.Types (Fd (..))
 
--- | A file that is open. Close it: the garbage collector does not.
+-- | An open file. Close it, because the garbage collector does not.
 --
 -- @since 0.1.0
 data File = File !Handle !FilePath
@@ -61,15 +62,15 @@ instance Eq File where
 instance Show File where
   showsPrec _ (File _ path) = showString "<file: " . showString path . showChar '>'
 
--- | What for a file is opened.
+-- | How a file is opened.
 --
 -- @since 0.1.0
 data Mode
-  = -- | it must exist, and can be read only
+  = -- | the file must exist, and can only be read
     ForReading
-  | -- | it is emptied, or created
+  | -- | the file is emptied, or created
     ForWriting
-  | -- | it is created unless it exists
+  | -- | the file is created unless it exists
     ForUpdating
   deriving (Eq, Show, Read, Enum, Bounded)
 
@@ -79,9 +80,9 @@ foreign import ccall unsafe "mrh_file_size" c_file_size :: CInt -> IO Int64
 
 foreign import ccall unsafe "mrh_remove" c_remove :: Ptr () -> IO CInt
 
--- | Opens a file. Programs that are started meanwhile do not inherit it. What has no offsets, such as a FIFO or a terminal,
--- is refused at once, and so is a path with a NUL. A directory can be opened 'ForReading', on POSIX systems, to 'sync' the names
--- in it.
+-- | Opens a file. Programs that are started do not inherit it. Throws for files without offsets, such as FIFOs and
+-- terminals, and for a path with a NUL. On POSIX systems a directory can be opened 'ForReading', to 'sync' the names in
+-- it.
 --
 -- @since 0.1.0
 openFile :: FilePath -> Mode -> IO File
@@ -91,13 +92,14 @@ openFile path mode = mask_ $ do
   handle <- adopt descriptor `onException` c_close descriptor
   return (File handle path)
 
--- | Closes a file. Operations in flight on it end with an error, or as if nothing were. Closing a closed file is an error.
+-- | Closes a file. Operations in flight on it end with an error or complete. Closing a closed file is an error.
 --
 -- @since 0.1.0
 closeFile :: File -> IO ()
 closeFile file@(File handle _) = perform (closeRequest handle) >>= checked "closeFile" file
 
--- | Opens a file, and closes it when the action has ended. What the action throws is not hidden by an error of closing.
+-- | Opens a file, and closes it when the action has ended. An error of closing does not replace the action's own
+-- exception.
 --
 -- @since 0.1.0
 withFile :: FilePath -> Mode -> (File -> IO a) -> IO a
@@ -117,8 +119,8 @@ fileSize file@(File handle path) = do
   size <- whileOpen handle (throwErrnoPathIfMinus1 "Millrace.File.fileSize" path . c_file_size)
   maybe (refuse "fileSize" file "it is closed") return size
 
--- | At most so many bytes from an offset on; none at the end of the file. There may be fewer before the end, too: never
--- more than a mebibyte. The number must be positive. Interruptible.
+-- | Reads at most the given number of bytes at an offset; none at the end of the file. It may return fewer bytes before
+-- the end, and never more than a mebibyte. The number must be positive. Interruptible.
 --
 -- @since 0.1.0
 readAt :: File -> Int64 -> Int -> IO ByteString
@@ -128,13 +130,13 @@ readAt file@(File handle _) offset size = do
   count <- withForeignPtr place $ \buffer ->
     perform (readFileRequest handle offset buffer most) >>= checked "readAt" file
   let bytes = fromForeignPtr place 0 count
-  -- What stays behind of a half-empty buffer would stay as long as the bytes do.
+  -- Copy the bytes, because otherwise the unused part of the buffer would be kept as long as the bytes are.
   return $! if ByteString.length bytes == most then bytes else ByteString.copy bytes
   where
     most = min size mebibyte
 
--- | Writes all bytes, from an offset on; what lies between the end of the file and the offset becomes zeros. If it is
--- interrupted or fails, a part that is not known may have been written.
+-- | Writes all bytes at an offset. If the offset is beyond the end of the file, zeros fill the gap. If it is
+-- interrupted or fails, a part of unknown size may have been written.
 --
 -- @since 0.1.0
 writeAt :: File -> Int64 -> ByteString -> IO ()
@@ -147,20 +149,21 @@ writeAt file@(File handle _) offset bytes = do
         perform (writeFileRequest handle offset (castPtr source) size) >>= checked "writeAt" file
     writeAt file (offset + fromIntegral (ByteString.length part)) rest
 
--- | Returns when the disk has all that was written by calls that had returned before.
+-- | Returns when the disk has everything that was written by calls which returned before.
 --
 -- @since 0.1.0
 sync :: File -> IO ()
 sync file@(File handle _) = perform (syncFileRequest handle) >>= checked "sync" file
 
--- | Removes a name. Who has the file open can go on working with it. (Before Windows 10 the name is taken until nobody has.)
+-- | Removes a name. Threads and programs that have the file open can still use it. (Before Windows 10 the name stays in
+-- use until all have closed the file.)
 --
 -- @since 0.1.0
 removeFile :: FilePath -> IO ()
 removeFile path = withPath "removeFile" path $ void . callOn "Millrace.File.removeFile" path . c_remove
 
--- | The descriptor's number, for 'Millrace.Socket.File.sendFile'. It must not be closed, and is valid only as long as
--- nobody closes the file.
+-- | The descriptor's number, for 'Millrace.Socket.File.sendFile'. Do not close it. It is valid until the file is
+-- closed.
 --
 -- @since 0.1.0
 fileDescriptor :: File -> Fd
@@ -169,8 +172,8 @@ fileDescriptor (File handle _) = Fd (descriptorOf handle)
 mebibyte :: Int
 mebibyte = 1048576
 
--- A path in the system's own form: bytes, on Windows UTF-16. To the system it would end at a NUL, and name another file; base
--- looks for one only in later versions.
+-- A path in the system's own form: bytes, or UTF-16 on Windows. A path with a NUL is refused, because it would end
+-- there and name another file. Only later versions of base check this.
 withPath :: String -> FilePath -> (Ptr () -> IO a) -> IO a
 withPath function path use
   | '\NUL' `elem` path = refusePath function path "a path has no NUL"

@@ -3,8 +3,8 @@
 -- "Millrace.Socket.ByteString" is what most programs need. This module is for programs that bring their own buffers or build
 -- other operations.
 --
--- 1. 'perform' returns, or throws, only after the operation has ended: the buffer is the caller's again.
--- 2. An asynchronous exception that hits the waiting thread cancels this operation and no other.
+-- 1. 'perform' returns, or throws, only after the operation has ended. Then the buffer belongs to the caller again.
+-- 2. An asynchronous exception that hits the waiting thread cancels only this operation.
 -- 3. If the operation had succeeded before it could be cancelled, its result is handed to the function that
 --    'performKeeping' was given. So nothing that was received or accepted is lost silently.
 --
@@ -74,8 +74,9 @@ import Millrace.Internal.Park
 import Network.Socket (ShutdownCmd (..))
 import System.Posix.Types (Fd (..))
 
--- | Takes over an open descriptor: a non-blocking socket, or a regular file (on Windows opened with FILE_FLAG_OVERLAPPED).
--- From here on only 'closeRequest' may close it. Throws 'IOError' for a negative number. Does not block. O(1).
+-- | Takes over an open descriptor: a non-blocking socket, or a regular file (on Windows opened with
+-- FILE_FLAG_OVERLAPPED). From now on only 'closeRequest' may close it. Throws 'IOError' for a negative number. Does not
+-- block. O(1).
 --
 -- @since 0.1.0
 adopt :: CInt -> IO Handle
@@ -86,7 +87,7 @@ adopt descriptor = do
     then return (Handle (fromIntegral handle))
     else throwIO (failure "Millrace.Operation.adopt" ("descriptor " ++ show descriptor) (Errno (fromIntegral (negate handle))))
 
--- | A handle for a descriptor that stays somebody else's. Only 'waitReadableRequest' and 'waitWritableRequest' accept it.
+-- | A handle for a descriptor that is not taken over. Only 'waitReadableRequest' and 'waitWritableRequest' accept it.
 --
 -- @since 0.1.0
 foreignHandle :: Fd -> Handle
@@ -170,8 +171,8 @@ sendRequest (Handle handle) buffer size =
     }
 {-# INLINE sendRequest #-}
 
--- | Sends all bytes of an array of so many @struct iovec@ (at most 1024), which is modified. The result is how many bytes
--- went.
+-- | Sends all bytes of an array of @struct iovec@, with the given number of elements (at most 1024). The array is
+-- modified. The result is how many bytes went.
 --
 -- @since 0.1.0
 sendVectorRequest :: Handle -> Ptr a -> Int -> Request Int

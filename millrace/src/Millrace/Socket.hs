@@ -1,4 +1,4 @@
--- | Stream sockets under the names that "Network.Socket" gives them, on a type of their own.
+-- | Stream sockets, with the names of "Network.Socket" and their own type.
 --
 -- > main = do
 -- >   listener <- socket AF_INET Stream defaultProtocol
@@ -9,13 +9,13 @@
 -- >     (peer, _) <- accept listener
 -- >     forkIO (echo peer `finally` close peer)
 --
--- What "Network.Socket" does not promise and this module does:
+-- This module guarantees more than "Network.Socket":
 --
--- 1. A thread that is interrupted in 'accept' loses no connection: that of another thread that waits returns it, or the next
---    one that begins.
+-- 1. A thread that is interrupted in 'accept' loses no connection: another 'accept' returns it, one that already waits
+--    or the next one.
 -- 2. 'close' wakes every thread that waits on the socket; their operations throw (@EBADF@).
--- 3. A closed socket stays closed: its number may be used again by the system, but never by it.
--- 4. 'accept' goes on when descriptors or memory run out, as soon as there are some again.
+-- 3. A closed socket stays closed: if the system uses its number again, the old socket never reaches the new one.
+-- 4. If descriptors or memory run out, 'accept' continues as soon as there are some again.
 --
 -- All functions throw 'IOError' that names the function and the socket. Those that wait are interruptible, and park the
 -- thread without occupying an operating system thread. Functions that are exported from "Network.Socket" unchanged
@@ -169,8 +169,8 @@ import qualified Network.Socket as Network
 import System.IO (IOMode)
 import qualified System.IO as IO
 
--- | Creates a non-blocking socket that is closed by exec. On IPv6, also takes IPv4 traffic (@IPV6_V6ONLY@ off), as
--- "Network.Socket" does. Does not block.
+-- | Creates a non-blocking socket that is closed by exec. An IPv6 socket also accepts IPv4 traffic (@IPV6_V6ONLY@ is
+-- off), as in "Network.Socket". Does not block.
 --
 -- @since 0.1.0
 socket :: Family -> SocketType -> ProtocolNumber -> IO Socket
@@ -189,7 +189,7 @@ socket family kind@(GeneralSocketType typeNumber) protocol = mask_ $ do
 openSocket :: AddrInfo -> IO Socket
 openSocket info = socket (addrFamily info) (addrSocketType info) (addrProtocol info)
 
--- | Two Unix sockets connected to each other. Windows has no such pair (@EOPNOTSUPP@).
+-- | Two Unix sockets that are connected to each other. Not on Windows (@EOPNOTSUPP@).
 --
 -- @since 0.1.0
 socketPair :: Family -> SocketType -> ProtocolNumber -> IO (Socket, Socket)
@@ -206,7 +206,7 @@ socketPair family kind@(GeneralSocketType typeNumber) protocol = mask_ $
         return (first, second)
       _ -> error "Millrace.Socket.socketPair: two elements were asked for"
 
--- | Gives the socket a local address. Does not block.
+-- | Binds the socket to a local address. Does not block.
 --
 -- @since 0.1.0
 bind :: Socket -> SockAddr -> IO ()
@@ -215,20 +215,20 @@ bind s address = withAddress "Millrace.Socket.bind" s address $ \pointer size ->
     onDescriptor "Millrace.Socket.bind" s (" to " ++ show address) $ \descriptor ->
       c_bind descriptor pointer (fromIntegral size)
 
--- | Makes the socket take connections, with a queue of so many.
+-- | Makes the socket listen, with a queue of the given length.
 --
 -- @since 0.1.0
 listen :: Socket -> Int -> IO ()
 listen s backlog = void $ onDescriptor "Millrace.Socket.listen" s "" (`c_listen` fromIntegral backlog)
 
--- | Takes the next connection, and waits for one. Connections that were reset while they were queued are passed over.
--- When descriptors or memory run out it tries again, from ten to two hundred milliseconds later.
+-- | Waits for the next connection and returns it. Skips connections that were reset in the queue. If descriptors or
+-- memory run out, it tries again after 10 to 200 milliseconds.
 --
 -- @since 0.1.0
 accept :: Socket -> IO (Socket, SockAddr)
 accept = acceptBefore noDeadline
 
--- | 'accept' that gives up at a deadline.
+-- | 'accept' with a deadline.
 --
 -- @since 0.1.0
 acceptBefore :: Deadline -> Socket -> IO (Socket, SockAddr)
@@ -236,8 +236,9 @@ acceptBefore deadline s = handOver (giveBackConnection s) $
   takeConnection s return (before deadline) $ \address ->
     throwIfFailed "Millrace.Socket.accept" (describe s) >=> newConnection address
 
--- | Takes a connection that has come already; 'Nothing' if there is none, or if descriptors or memory have run out, for which
--- 'accept' waits. Does not block. For servers that take all there are before they serve the first one:
+-- | Returns a connection that has already come; 'Nothing' if there is none, or if descriptors or memory have run out
+-- ('accept' waits then). Does not block. For servers that accept all waiting connections before they serve the first
+-- one:
 --
 -- > acceptAll listener = (:) <$> accept listener <*> others
 -- >   where others = acceptNow listener >>= maybe (return []) (\connection -> (connection :) <$> others)
@@ -279,13 +280,13 @@ newConnection address descriptor = do
   peer <- (peekByteOff address addressLength >>= addressFrom (address `plusPtr` addressStorage)) `onException` close accepted
   return (accepted, peer)
 
--- | Connects to an address. If it is interrupted or fails, the socket is of no use but to be closed.
+-- | Connects to an address. If it is interrupted or fails, close the socket: it cannot be used again.
 --
 -- @since 0.1.0
 connect :: Socket -> SockAddr -> IO ()
 connect = connectBefore noDeadline
 
--- | 'connect' that gives up at a deadline.
+-- | 'connect' with a deadline.
 --
 -- @since 0.1.0
 connectBefore :: Deadline -> Socket -> SockAddr -> IO ()
@@ -295,18 +296,18 @@ connectBefore deadline s@(Socket handle _) address = withAddress function s addr
   where
     function = "Millrace.Socket.connect"
 
--- | Shuts down one or both directions. What was sent before is still delivered. What waits in such a direction ends, on any
--- capability: receives as at the end of the stream, also on datagram sockets, accepts and sends with an 'IOError' (@EINVAL@,
--- @EPIPE@). Does not block.
+-- | Shuts down one or both directions. Bytes that were sent before are still delivered. Operations that wait in such a
+-- direction end, on any capability: receives as at the end of the stream, also on datagram sockets; accepts and sends
+-- with an 'IOError' (@EINVAL@, @EPIPE@). Does not block.
 --
 -- @since 0.1.0
 shutdown :: Socket -> ShutdownCmd -> IO ()
 shutdown s@(Socket handle _) how =
   perform (shutdownRequest handle how) >>= throwIfFailed "Millrace.Socket.shutdown" (describe s)
 
--- | Closes the socket. Every thread that waits on it wakes with an error, whatever capability it is on; then the
--- descriptor is closed. Closing a closed socket does nothing. Waits only for the end of the operations that are in flight
--- on it, and of calls with its number. Throws no 'IOError', so that in @bracket@ it hides none.
+-- | Closes the socket. First it wakes every thread that waits on it, on any capability, with an error. It waits only
+-- for the end of operations in flight on it and of calls with its number. Closing a closed socket does nothing. It
+-- never throws an 'IOError', so in @bracket@ it does not hide another exception.
 --
 -- @since 0.1.0
 close :: Socket -> IO ()
@@ -315,7 +316,7 @@ close s = close' s `catch` ignore
     ignore :: IOError -> IO ()
     ignore _ = return ()
 
--- | 'close' that throws what the system has to say of it.
+-- | 'close' that throws the system's error.
 --
 -- @since 0.1.0
 close' :: Socket -> IO ()
@@ -325,16 +326,16 @@ close' s@(Socket handle keptRef) = mask_ $ do
     Left code | code == eBADF -> return () -- it is closed already
     _ -> throwIfFailed "Millrace.Socket.close" (describe s) result
   where
-    -- After the close: until then, an accept that is interrupted may keep a connection.
+    -- This comes after the close, because until then an interrupted accept may keep a connection.
     closeKept =
       atomicModifyIORef' keptRef (\kept -> (KeptClosed, connections kept))
         >>= uninterruptibleMask_ . mapM_ (close . fst)
     connections (KeptConnections ones) = ones
     connections _ = []
 
--- | Says goodbye before closing: shuts down sending, then waits, at most so many milliseconds, for the peer to close,
--- so that it receives everything and no reset. Errors of the peer are ignored, and the socket's own deadlines do not count
--- any more: that one of them has passed is why many a connection is closed.
+-- | Closes gracefully: shuts down sending, then waits until the peer closes, at most the given number of milliseconds.
+-- So the peer receives everything, and no reset. Errors of the peer are ignored. The socket's own deadlines no longer
+-- apply, because one that passed is often the reason for closing.
 --
 -- @since 0.1.0
 gracefulClose :: Socket -> Int -> IO ()
@@ -344,26 +345,26 @@ gracefulClose s@(Socket handle _) waitMillis = linger `finally` close s
       deadline <- deadlineAfter (thousandfold waitMillis)
       void (setDeadline handle Reading noDeadline)
       perform (shutdownRequest handle ShutdownSend) >>= either (const (return ())) (\() -> allocaBytes size (drain deadline))
-    -- What has come is received without a look at the clock, and a peer may have something to say for ever.
+    -- A receive that does not wait does not check its deadline, and a peer may send for ever. So check the time here.
     drain deadline buffer = do
       result <- perform (before deadline (recvRequest handle buffer size))
       now <- deadlineAfter 0
       when (either (const False) (> 0) result && now < deadline) $ drain deadline buffer
     size = 1024
 
--- | Has the peer ended the connection or its half of it, as far as the system knows? Bytes that came before may still wait
--- to be received. Outside Linux a peer that has ended its half only is noticed by receiving. Does not block; throws
--- 'IOError' for a socket that is closed here.
+-- | Whether the system knows that the peer has closed the connection or shut down sending. Bytes from before may still
+-- wait to be received. On systems other than Linux, only receiving shows that the peer has shut down sending. Does not
+-- block. Throws an 'IOError' for a socket that is closed on this side.
 --
 -- @since 0.1.0
 hasEnded :: Socket -> IO Bool
 hasEnded s = (/= 0) <$> onDescriptor "Millrace.Socket.hasEnded" s "" c_ended
 
--- | Sets the moment at which receiving and accepting on this socket give up, until it is set again; 'noDeadline' for
--- never. It holds for threads that wait already, on any capability, and for all calls to come; of this and a call's own
--- deadline the earlier counts. A call that finds its bytes at hand does not look at the clock.
+-- | Sets the deadline of receiving and accepting on this socket, until it is set again; 'noDeadline' removes it. It
+-- applies to threads that already wait, on any capability, and to all later calls. The earlier of this and a call's own
+-- deadline counts. A call that need not wait does not check the deadline.
 --
--- Meant to be pushed forward at every sign of life: moving it to a later moment is a store, and sets no timer. Throws
+-- Move it forward at every activity of the peer: moving it to a later moment is one store and sets no timer. Throws an
 -- 'IOError' for a closed socket. Does not block.
 --
 -- > serve connection = do
@@ -405,7 +406,7 @@ nameBy attempted call s = withAddressPlace $ \place size -> do
   void $ onDescriptor attempted s "" (\descriptor -> call descriptor place size)
   peek size >>= addressFrom place
 
--- | The local port; throws for a Unix socket.
+-- | The local port. Throws for a Unix socket.
 --
 -- @since 0.1.0
 socketPort :: Socket -> IO PortNumber
@@ -427,7 +428,7 @@ portOf address = case address of
   SockAddrInet6 port _ _ _ -> Just port
   _ -> Nothing
 
--- | Reads an option that is a number; 'Linger' in seconds, 0 if it is off.
+-- | Reads an option that is a number. 'Linger' is in seconds, or 0 if it is off.
 --
 -- @since 0.1.0
 getSocketOption :: Socket -> SocketOption -> IO Int
@@ -440,7 +441,8 @@ getSocketOption s option
     SockOpt level name = option
     onOption = onDescriptor "Millrace.Socket.getSocketOption" s (", " ++ show option)
 
--- | Sets an option that is a number; 'Linger' to so many seconds, 0 for off. A 'close' that lingers blocks its capability.
+-- | Sets an option that is a number. 'Linger' is in seconds; 0 switches it off. A 'close' that lingers blocks its
+-- capability.
 --
 -- @since 0.1.0
 setSocketOption :: Socket -> SocketOption -> Int -> IO ()
@@ -452,7 +454,7 @@ setSocketOption s option value
     SockOpt level name = option
     onOption = onDescriptor "Millrace.Socket.setSocketOption" s (", " ++ show option)
 
--- | Reads an option of any type, which must be the system's. What the system leaves out is 0.
+-- | Reads an option of any type, which must match the system's. Bytes that the system does not fill are 0.
 --
 -- @since 0.1.0
 getSockOpt :: Storable a => Socket -> SocketOption -> IO a
@@ -477,20 +479,20 @@ setSockOpt s option@(SockOpt level name) value = with value $ \place ->
     onDescriptor "Millrace.Socket.setSockOpt" s (", " ++ show option) $ \descriptor ->
       c_setsockopt descriptor level name place (fromIntegral (sizeOf value))
 
--- | Whether it is a stream, a datagram socket, ...
+-- | The type of the socket, such as 'Stream' or 'Datagram'.
 --
 -- @since 0.1.0
 getSocketType :: Socket -> IO SocketType
 getSocketType s = GeneralSocketType . fromIntegral <$> getSocketOption s Type
 
--- | Process, user and group of the peer, as far as the system tells them.
+-- | Process, user and group of the peer, if the system knows them.
 --
 -- @since 0.1.0
 getPeerCredential :: Socket -> IO (Maybe CUInt, Maybe CUInt, Maybe CUInt)
 getPeerCredential s = withNetworkSocket "getPeerCredential" s Network.getPeerCredential
 
--- | Sends a descriptor to the peer, with a byte to carry it. Waits while the system has no room for it. Windows and
--- simulated machines pass none (@EOPNOTSUPP@).
+-- | Sends a descriptor to the peer, in a message of one byte. Waits while the system has no room for it. Not on Windows
+-- or simulated machines (@EOPNOTSUPP@).
 --
 -- @since 0.1.0
 sendFd :: Socket -> CInt -> IO ()
@@ -499,10 +501,10 @@ sendFd s@(Socket handle _) descriptor =
     attempt "Millrace.Socket.sendFd" s (", descriptor " ++ show descriptor) noDeadline (waitWritableRequest handle) $ \number ->
       c_send_descriptor number descriptor
 
--- | Waits for a descriptor, which is then the caller's to close; it is closed by exec. What carries it is dropped, and
--- others that come with it are closed. Throws if something else comes, or the end of the stream (@ENOMSG@), and if no
--- descriptor is left to receive it as (@EMFILE@): it is lost then. When it is interrupted while it waits, it has received
--- none; one that has come at the very same moment is closed.
+-- | Waits for a descriptor. The caller must close it; exec closes it too. The message's byte is dropped, and further
+-- descriptors in it are closed. Throws if something else arrives or the stream ends (@ENOMSG@). If no descriptor number
+-- is free, it throws (@EMFILE@) and the descriptor is lost. If it is interrupted, a descriptor that arrived at the same
+-- moment is closed.
 --
 -- @since 0.1.0
 recvFd :: Socket -> IO CInt
@@ -510,15 +512,15 @@ recvFd s@(Socket handle _) =
   handOver (void . c_close) $
     fromIntegral <$> attempt "Millrace.Socket.recvFd" s "" noDeadline (waitReadableRequest handle) c_receive_descriptor
 
--- The same socket by another descriptor, for what is rare enough to be left to network.
+-- The same socket with another descriptor, for rare calls that are left to the network package.
 withNetworkSocket :: String -> Socket -> (Network.Socket -> IO a) -> IO a
 withNetworkSocket name s = bracket (duplicate name s >>= Network.mkSocket) closeTheirs
 
 duplicate :: String -> Socket -> IO CInt
 duplicate name s = onDescriptor ("Millrace.Socket." ++ name) s "" c_duplicate
 
--- | Takes over a socket of "Network.Socket". The old one is closed (its descriptor is duplicated) and must not be
--- used any more. If there is no descriptor left for that, it stays as it is.
+-- | Takes over a socket of "Network.Socket". Its descriptor is duplicated and the old socket closed, so do not use that
+-- any more. If there is no free descriptor, the old socket is unchanged.
 --
 -- @since 0.1.0
 fromNetworkSocket :: Network.Socket -> IO Socket
@@ -528,31 +530,31 @@ fromNetworkSocket old = mask_ $ do
   taken <- fromDescriptor descriptor `onException` c_close descriptor
   taken <$ (closeTheirs old `onException` close taken)
 
--- Closes a socket of the network package. GHC's I/O manager (before base 4.16) takes a lock for each capability to do so, and an
--- exception that comes while it waits for the second leaves the first one locked: threads that wait for certain descriptors
--- then do so for ever.
+-- Closes a socket of the network package. GHC's I/O manager (before base 4.16) takes a lock of each capability for
+-- this. If an exception comes while it waits for the second lock, the first one stays locked, and threads that wait for
+-- some descriptors wait for ever.
 closeTheirs :: Network.Socket -> IO ()
 closeTheirs = uninterruptibleMask_ . Network.close
 
--- | Takes over the descriptor of a socket, for instance one that was inherited. If it throws, the descriptor is still the
--- caller's to close.
+-- | Takes over the descriptor of a socket, for example an inherited one. If it throws, the caller must close the
+-- descriptor.
 --
 -- @since 0.1.0
 fromDescriptor :: CInt -> IO Socket
 fromDescriptor descriptor = makeOurs descriptor >> newSocketFrom descriptor
 
--- | The same under the name that "Network.Socket" has for it.
+-- | The same with the name of "Network.Socket".
 --
 -- @since 0.1.0
 mkSocket :: CInt -> IO Socket
 mkSocket = fromDescriptor
 
--- | The descriptor's number, for calls that Millrace does not make. It must not be closed, and is valid only as long
--- as nobody closes the socket. For a call that does not wait 'Millrace.Operation.whileOpen' sees to that.
+-- | The descriptor's number, for calls that Millrace does not have. Do not close it. It is valid until the socket is
+-- closed. 'Millrace.Operation.whileOpen' keeps the socket open during a call that does not wait.
 --
--- So it is nothing to make another socket of: one of "Network.Socket" (@mkSocket@) closes its descriptor when it is
--- collected, under the feet of this one and of whoever gets the number next. Who wants such a socket takes 'socketToFd',
--- which ends this one.
+-- Do not make another socket of it: one of "Network.Socket" (@mkSocket@) closes its descriptor when it is
+-- garbage-collected, which breaks this socket and whatever gets the number next. Use 'socketToFd' for that, which ends
+-- this socket.
 --
 -- @since 0.1.0
 withFdSocket :: Socket -> (CInt -> IO a) -> IO a
@@ -564,16 +566,16 @@ withFdSocket s use = openDescriptor "Millrace.Socket.withFdSocket" s >>= use
 unsafeFdSocket :: Socket -> IO CInt
 unsafeFdSocket s = withFdSocket s return
 
--- | Closes the socket, and returns another descriptor of what it was, which is the caller's to close; it is non-blocking and
--- closed by exec. Throws if there are bytes, messages or connections that an interrupted receive or accept has left:
--- receive or accept them first.
+-- | Closes the socket and returns a new descriptor for the same connection, which the caller must close. It is
+-- non-blocking and closed by exec. Throws if an interrupted receive or accept has left bytes, messages or connections:
+-- receive or accept these first.
 --
 -- @since 0.1.0
 socketToFd :: Socket -> IO CInt
 socketToFd = toDescriptor "socketToFd"
 
--- | Makes a handle of a socket, which is closed. Throws as 'socketToFd' does. Reading and writing the handle waits in GHC's
--- own manager.
+-- | Converts a socket to a handle, and closes the socket. Throws as 'socketToFd' does. GHC's own manager serves the
+-- handle.
 --
 -- @since 0.1.0
 socketToHandle :: Socket -> IOMode -> IO IO.Handle

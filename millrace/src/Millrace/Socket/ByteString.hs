@@ -2,13 +2,13 @@
 
 -- | Receiving and sending on stream sockets, under the names of "Network.Socket.ByteString" and "Network.Socket".
 --
--- 1. A receive that is interrupted by an asynchronous exception, 'Millrace.Timer.timeout' included, or whose deadline
---    passes, loses no byte: what had arrived is returned by another one that waits, or by the next one that begins. So is the
---    error by which the connection has ended.
--- 2. A send that is interrupted or runs out of time may have sent a part; that part is not known. The connection is
---    then good for nothing but closing.
--- 3. No buffer is touched after the function has returned or thrown.
--- 4. Sending to a peer that is gone throws (@EPIPE@, @ECONNRESET@); there is no @SIGPIPE@.
+-- 1. A receive that is interrupted by an asynchronous exception (also by 'Millrace.Timer.timeout'), or whose deadline
+--    passes, loses no byte: another receive returns them, one that already waits or the next one. The same holds for
+--    the error that ended the connection.
+-- 2. A send that is interrupted, or whose deadline passes, may have sent a part of unknown size. Close the connection
+--    then.
+-- 3. No function uses a buffer after it has returned or thrown.
+-- 4. Sending to a peer that has closed the connection throws (@EPIPE@, @ECONNRESET@). There is no @SIGPIPE@.
 --
 -- Several threads may receive on one socket, or send; each byte goes to exactly one of them, in no order among them. One of
 -- them is still a thread that has been killed, until it has ended: 'Control.Concurrent.killThread' does not wait for that.
@@ -67,14 +67,14 @@ import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Socket
 import Millrace.Operation
 
--- | Receives at least one byte and at most so many; waits for them. Empty at the end of the stream. Throws for a size
--- that is not positive.
+-- | Waits for bytes, and returns at least one and at most the given number. Empty at the end of the stream. Throws for
+-- a size that is not positive.
 --
 -- @since 0.1.0
 recv :: Socket -> Int -> IO ByteString
 recv = recvBefore noDeadline
 
--- | 'recv' that gives up at a deadline.
+-- | 'recv' with a deadline.
 --
 -- @since 0.1.0
 recvBefore :: Deadline -> Socket -> Int -> IO ByteString
@@ -92,14 +92,14 @@ recvLarge function deadline s size = do
   -- Copied, because the whole buffer would stay in memory as long as the bytes do.
   return $! if count == size then fromForeignPtr place 0 count else ByteString.copy (fromForeignPtr place 0 count)
 
--- | Receives into a buffer; returns how many bytes, 0 at the end of the stream.
+-- | Receives into a buffer. Returns the number of bytes, 0 at the end of the stream.
 --
 -- @since 0.1.0
 recvBuf :: Socket -> Ptr Word8 -> Int -> IO Int
 recvBuf = recvBufBefore noDeadline
 {-# INLINE recvBuf #-}
 
--- | 'recvBuf' that gives up at a deadline.
+-- | 'recvBuf' with a deadline.
 --
 -- @since 0.1.0
 recvBufBefore :: Deadline -> Socket -> Ptr Word8 -> Int -> IO Int
@@ -120,27 +120,27 @@ recvMasked attempted deadline s@(Socket handle _) buffer size = do
 keepReceived :: Socket -> Ptr Word8 -> Int -> IO ()
 keepReceived s buffer count = ByteString.packCStringLen (castPtr buffer, count) >>= keepBytes s
 
--- | Sends what the system takes at once, at least one byte; waits for room. Returns how many bytes went.
+-- | Waits for room, and sends as much as the system takes at once, at least one byte. Returns the number of bytes sent.
 --
 -- @since 0.1.0
 send :: Socket -> ByteString -> IO Int
 send = sendBefore noDeadline
 
--- | 'send' that gives up at a deadline; then none of the bytes went.
+-- | 'send' with a deadline. If the deadline passes, no bytes were sent.
 --
 -- @since 0.1.0
 sendBefore :: Deadline -> Socket -> ByteString -> IO Int
 sendBefore deadline s bytes = unsafeUseAsCStringLen bytes $ \(buffer, size) ->
   sendPart "Millrace.Socket.ByteString.send" deadline s (castPtr buffer) size
 
--- | Sends all bytes; waits until the system has taken them.
+-- | Sends all bytes. Waits until the system has taken them.
 --
 -- @since 0.1.0
 sendAll :: Socket -> ByteString -> IO ()
 sendAll = sendAllBefore noDeadline
 {-# INLINE sendAll #-}
 
--- | 'sendAll' that gives up at a deadline.
+-- | 'sendAll' with a deadline.
 --
 -- @since 0.1.0
 sendAllBefore :: Deadline -> Socket -> ByteString -> IO ()
@@ -156,7 +156,7 @@ sendString attempted deadline s bytes =
 sendBuf :: Socket -> Ptr Word8 -> Int -> IO Int
 sendBuf = sendBufBefore noDeadline
 
--- | 'sendBuf' that gives up at a deadline; then none of the bytes went.
+-- | 'sendBuf' with a deadline. If the deadline passes, no bytes were sent.
 --
 -- @since 0.1.0
 sendBufBefore :: Deadline -> Socket -> Ptr Word8 -> Int -> IO Int
@@ -174,7 +174,7 @@ sendAllBuf :: Socket -> Ptr Word8 -> Int -> IO ()
 sendAllBuf = sendAllBufBefore noDeadline
 {-# INLINE sendAllBuf #-}
 
--- | 'sendAllBuf' that gives up at a deadline.
+-- | 'sendAllBuf' with a deadline.
 --
 -- @since 0.1.0
 sendAllBufBefore :: Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
@@ -205,17 +205,17 @@ sendAllLimited attempted limit s@(Socket handle _) whole total
     sendOne buffer size =
       perform (limit (sendRequest handle buffer size)) >>= void . throwIfFailed attempted (describe s)
 
--- | One operation may move all its bytes within one call that holds off the garbage collector.
+-- | One operation may move all its bytes in one call, which delays the garbage collector.
 bytesPerOperation :: Int
 bytesPerOperation = 256 * 1024
 
--- | Sends all bytes of all strings, in order, without copying them together.
+-- | Sends all bytes of all strings in order, without copying them into one.
 --
 -- @since 0.1.0
 sendMany :: Socket -> [ByteString] -> IO ()
 sendMany = sendManyBefore noDeadline
 
--- | 'sendMany' that gives up at a deadline.
+-- | 'sendMany' with a deadline.
 --
 -- @since 0.1.0
 sendManyBefore :: Deadline -> Socket -> [ByteString] -> IO ()
@@ -242,7 +242,7 @@ pokeElement vector index (base, size) = do
   pokeByteOff vector (index * vectorElementSize + vectorElementBase) base
   pokeByteOff vector (index * vectorElementSize + vectorElementLength) (fromIntegral size :: Word64)
 
--- | Strings that fit into one operation: so many elements, and so many bytes. None if the first is too big by itself.
+-- | The strings that fit into one operation, by number and by size. None if the first one is too large.
 batch :: [ByteString] -> ([ByteString], [ByteString])
 batch = go (0 :: Int) (0 :: Int)
   where
