@@ -1,5 +1,6 @@
 /* carrier.c: the loop that every carrier runs: fibers that are ready, then what the core reports, then sleep. */
 #include "carrier.h"
+#include "check.h"
 #include "context.h"
 #include "mask.h"
 #include "overflow.h"
@@ -34,6 +35,7 @@ static void note_turn(mf_carrier *carrier, mr_fiber *fiber)
 
 static void run(mf_carrier *carrier, mr_fiber *fiber)
 {
+    MR_CHECK(fiber->carrier == carrier);
     note_turn(carrier, fiber);
     mf_current = fiber;
     mf_sanitizer_leave(&carrier->sanitizer, &fiber->sanitizer, false);
@@ -43,6 +45,7 @@ static void run(mf_carrier *carrier, mr_fiber *fiber)
     mf_stack_note_use(&fiber->stack, fiber->context);
     note_turn(carrier, NULL);
     if (carrier->ended) {
+        MR_CHECK(carrier->ended == fiber);
         carrier->ended = NULL;
         mf_watchdog_let_go(carrier);
         mf_fiber_bury(fiber);
@@ -78,6 +81,7 @@ __attribute__((noinline)) static void switch_without_awaited(mr_fiber *fiber)
 void mf_suspend(void)
 {
     mr_fiber *fiber = mf_current;
+    MR_CHECK(fiber && fiber->carrier == mf_this_carrier); /* only a fiber parks, and on its own carrier */
     if (fiber->held_count)
         mf_held_note_park();
     int error = errno; /* not the fiber's: a handler that runs when its mask is put on may suspend it, too */
@@ -314,7 +318,7 @@ static void stop(mf_carrier *carrier)
 {
     atomic_store(&carrier->stopping, true);
     mr_loop_wake(carrier->loop);
-    pthread_join(carrier->thread, NULL);
+    MR_CHECK(pthread_join(carrier->thread, NULL) == 0); /* below, its memory is freed */
     while (atomic_load(&carrier->posting))
         sched_yield();
     mr_loop_destroy(carrier->loop);

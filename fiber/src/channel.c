@@ -1,5 +1,6 @@
 /* channel.c: bounded channels. An item goes from hand to hand where somebody waits, through the ring otherwise. */
 #include "select.h"
+#include "check.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -43,12 +44,14 @@ static void *item_at(mr_channel *channel, size_t index)
 
 static void append(mr_channel *channel, const void *item)
 {
+    MR_CHECK(channel->count < channel->capacity);
     memcpy(item_at(channel, channel->first + channel->count), item, channel->item_size_bytes);
     channel->count++;
 }
 
 static void remove_oldest(mr_channel *channel, void *item)
 {
+    MR_CHECK(channel->count > 0);
     memcpy(item, item_at(channel, channel->first), channel->item_size_bytes);
     channel->first = (channel->first + 1) % channel->capacity;
     channel->count--;

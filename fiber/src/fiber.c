@@ -1,5 +1,6 @@
 /* fiber.c: the life of a fiber: spawn, yield, sleep, end, join. */
 #include "carrier.h"
+#include "check.h"
 #include "context.h"
 #include "mask.h"
 #include "runtime.h"
@@ -11,7 +12,9 @@
 
 void mf_fiber_unreference(mr_fiber *fiber)
 {
-    if (atomic_fetch_sub(&fiber->references, 1) == 1)
+    unsigned before = atomic_fetch_sub(&fiber->references, 1);
+    MR_CHECK(before > 0); /* joined or detached twice */
+    if (before == 1)
         free(fiber);
 }
 

@@ -8,6 +8,7 @@
 #include "interpose/fork.h"
 #include "interpose/libc.h"
 #include "watch.h"
+#include "check.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -200,7 +201,9 @@ int mf_runtime_count(mf_runtime **runtime)
 
 void mf_runtime_uncount(mf_runtime *runtime)
 {
-    if (atomic_fetch_sub(&runtime->fibers, 1) == 1)
+    unsigned before = atomic_fetch_sub(&runtime->fibers, 1);
+    MR_CHECK(before > 0);
+    if (before == 1)
         mf_futex_wake(&runtime->fibers, INT_MAX);
 }
 

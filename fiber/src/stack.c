@@ -6,6 +6,7 @@
  */
 #include "stack.h"
 #include "lock.h"
+#include "check.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -69,6 +70,7 @@ static bool take_kept(mf_stack *stack, unsigned class)
     mf_lock_take(&own->lock);
     kept_stack *link = own->first;
     if (link) {
+        MR_CHECK(own->count > 0);
         own->first = link->next;
         own->count--;
     }

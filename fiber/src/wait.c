@@ -1,6 +1,7 @@
 /* wait.c: decisions, parking, and the operations that a parked fiber waits for. */
 #include "wait.h"
 #include "carrier.h"
+#include "check.h"
 #include "futex.h"
 
 #include <errno.h>
@@ -31,6 +32,7 @@ bool mf_wait_claim_own(mf_wait *wait, int outcome)
 
 void mf_wait_wake(mf_wait *wait)
 {
+    MR_CHECK(atomic_load_explicit(&wait->outcome, memory_order_relaxed) != MF_UNDECIDED);
     if (wait->fiber) {
         mf_make_ready(wait->fiber);
     } else {
@@ -118,6 +120,7 @@ void mf_wait_a_millisecond(void)
 
 void mf_queue_push(mf_queue *queue, mf_node *node)
 {
+    MR_CHECK(!node->queued);
     node->queued = true;
     node->next = NULL;
     node->previous = queue->last;
@@ -202,6 +205,7 @@ void mf_operation_end(mf_operation *operation)
 
 void mf_operation_complete(mf_operation *operation, int64_t result)
 {
+    MR_CHECK(operation->pending); /* else it has ended, and its memory may be another's */
     operation->pending = false;
     operation->result = result;
     if (operation->awaiting)

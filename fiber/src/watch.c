@@ -6,6 +6,7 @@
  */
 #include "watch.h"
 #include "carrier.h"
+#include "check.h"
 #include "mask.h"
 
 #include <errno.h>
@@ -71,7 +72,7 @@ int mf_watch_end(mf_watch *watch)
     bucket *own = bucket_of(watch->descriptor);
     mf_lock_take(&own->lock);
     mf_queue_remove(&own->watches, &watch->node);
-    atomic_fetch_sub(&own->count, 1);
+    MR_CHECK(atomic_fetch_sub(&own->count, 1) > 0);
     mf_lock_give(&own->lock);
     bool was_pending = watch->operation.pending || watch->operation.cancelled;
     mf_operation_end(&watch->operation);

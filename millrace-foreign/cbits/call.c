@@ -2,6 +2,7 @@
 #include "call.h"
 #include "waking.h"
 
+#include "millrace_check.h"
 #include "millrace_fiber.h"
 
 #include <errno.h>
@@ -124,6 +125,7 @@ void mrf_call_set_place(mrf_call *call, HsStablePtr place)
 
 void *mrf_call_argument(mrf_call *call, unsigned index, mrf_kind kind)
 {
+    MR_CHECK(index < call->count);
     if (!mrf_is_integer(kind))
         call->needs_libffi = true;
     if (index < INTEGER_REGISTERS)
@@ -215,6 +217,7 @@ const mrf_frame *mrf_call_frame(const mrf_call *call)
 
 void mrf_call_resume(mrf_call *call, int capability)
 {
+    MR_CHECK(call->answered && call->frame); /* the fiber waits for the answer to a callback */
     call->wanted.capability = capability;
     mr_event_set(call->answered);
 }

@@ -7,6 +7,8 @@
 #include "callback.h"
 #include "call.h"
 
+#include "millrace_check.h"
+
 #include <stdlib.h>
 
 struct mrf_callback {
@@ -52,6 +54,7 @@ mrf_callback *mrf_callback_create(unsigned count, mrf_kind result_kind)
 
 void mrf_callback_argument(mrf_callback *callback, unsigned index, mrf_kind kind)
 {
+    MR_CHECK(index < callback->count);
     callback->types[index] = mrf_type(kind);
 }
 

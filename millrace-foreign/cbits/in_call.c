@@ -6,6 +6,7 @@
  * rts_unlock the fiber acts as its carrier's OS thread, which runs no other fiber meanwhile. The linker redirects both
  * calls to this file (--wrap, in millrace-foreign.cabal).
  */
+#include "millrace_check.h"
 #include "millrace_fiber.h"
 
 #include <Rts.h>
@@ -31,6 +32,7 @@ Capability *__wrap_rts_lock(void)
 void __wrap_rts_unlock(Capability *capability)
 {
     __real_rts_unlock(capability);
+    MR_CHECK(depth > 0);
     if (--depth == 0)
         mr_fiber_leave_thread(outermost);
 }

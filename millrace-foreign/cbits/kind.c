@@ -1,6 +1,8 @@
 /* kind.c: kinds as libffi's types. A slot holds a value at its lowest address: both processors are little-endian. */
 #include "kind.h"
 
+#include "millrace_check.h"
+
 #include <string.h>
 
 ffi_type *mrf_type(mrf_kind kind)
@@ -11,6 +13,7 @@ ffi_type *mrf_type(mrf_kind kind)
         [MRF_INT32] = &ffi_type_sint32,    [MRF_INT64] = &ffi_type_sint64,  [MRF_WORD8] = &ffi_type_uint8,
         [MRF_WORD16] = &ffi_type_uint16,   [MRF_WORD32] = &ffi_type_uint32, [MRF_WORD64] = &ffi_type_uint64,
     };
+    MR_CHECK((size_t)kind < sizeof types / sizeof *types); /* Haskell numbers them too: kindCode in Type.hs */
     return types[kind];
 }
 

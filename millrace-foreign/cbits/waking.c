@@ -1,6 +1,7 @@
 /* waking.c: see waking.h. */
 #include "waking.h"
 
+#include "millrace_check.h"
 #include "millrace_fiber.h"
 
 #include <pthread.h>
@@ -137,6 +138,7 @@ mrf_wanted *mrf_wanted_take(int capability, HsStablePtr bell)
 HsStablePtr mrf_wanted_next(mrf_wanted **list)
 {
     mrf_wanted *first = *list;
+    MR_CHECK(first);
     *list = first->next;
     return first->waiting;
 }

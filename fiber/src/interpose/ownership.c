@@ -1,6 +1,7 @@
 /* ownership.c: a table of locks and their owners. */
 #include "ownership.h"
 #include "../carrier.h"
+#include "../check.h"
 #include "../lock.h"
 #include "fork.h"
 #include "waiters.h"
@@ -90,6 +91,7 @@ void mf_ownership_end(const void *lock)
     size_t index = mf_address_bucket(lock);
     mf_lock_take(&owned[index].lock);
     ownership **link = find(index, lock, is_callers), *gone = *link;
+    MR_CHECK(!gone || gone->depth > 0);
     if (gone && --gone->depth == 0)
         *link = gone->next;
     else

@@ -9,6 +9,7 @@
 #include "ownership.h"
 #include "timespec.h"
 #include "waiters.h"
+#include "../check.h"
 
 #include <string.h>
 
@@ -52,8 +53,9 @@ static void end_writing(const writer *own)
     size_t index = mf_address_bucket(own->lock);
     mf_lock_take(&writers[index].lock);
     writer **link = &writers[index].first;
-    while (*link != own)
+    while (*link && *link != own)
         link = &(*link)->next;
+    MR_CHECK(*link == own);
     *link = own->next;
     atomic_fetch_sub(&writers[index].count, 1);
     mf_lock_give(&writers[index].lock);

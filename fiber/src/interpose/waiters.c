@@ -3,6 +3,7 @@
 #include "../mask.h"
 #include "fork.h"
 #include "timespec.h"
+#include "../check.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -59,7 +60,7 @@ void mf_waiter_leave(mf_waiter *waiter)
     bucket *own = bucket_of(waiter->node.item);
     mf_lock_take(&own->lock);
     mf_queue_remove(&own->waiters, &waiter->node);
-    atomic_fetch_sub(&own->count, 1);
+    MR_CHECK(atomic_fetch_sub(&own->count, 1) > 0);
     mf_lock_give(&own->lock);
 }
 
