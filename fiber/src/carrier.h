@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* What other threads ask of a carrier about one of its fibers. */
+/* What other threads ask a carrier to do with one of its fibers. */
 typedef enum mf_message_kind { MF_MESSAGE_RESUME, MF_MESSAGE_INTERRUPT } mf_message_kind;
 
 typedef struct mf_message {
@@ -29,10 +29,10 @@ typedef struct mf_runtime mf_runtime; /* runtime.h */
 typedef struct mf_carrier {
     unsigned index;
     mf_runtime *runtime;
-    uint64_t blocked_signals; /* while no fiber runs that has changed its mask: see mask.h */
+    uint64_t blocked_signals; /* the mask while no fiber with its own mask runs: see mask.h */
     mr_loop *loop;
     pthread_t thread;
-    void *scheduler; /* where the carrier's own context goes on when a fiber switches away */
+    void *scheduler; /* where the carrier's own context continues when a fiber switches away */
     mf_sanitizer sanitizer;
     void *signal_stack;
     mr_fiber *ready_first, *ready_last;
@@ -44,7 +44,7 @@ typedef struct mf_carrier {
     _Atomic uint64_t turns;      /* odd while a fiber runs */
     _Atomic uintptr_t sampled_place;
     int thread_id;
-    mf_lock running_lock; /* held by the watchdog while it reads of `running`, which must not end meanwhile */
+    mf_lock running_lock; /* held by the watchdog while it reads `running`, which must not end meanwhile */
     atomic_uint posting;  /* threads between putting a message into the inbox and having woken the loop */
 } mf_carrier;
 
@@ -59,23 +59,23 @@ enum { MF_HELD_MAX = 4 };
 /* The socket that a fiber received from last. */
 typedef struct mf_stream_seen {
     int descriptor;
-    unsigned closes; /* mf_watch_closes() then: the rest holds while that stays the same */
+    unsigned closes; /* mf_watch_closes() at that time; the rest is valid while that is unchanged */
     bool is_stream;
     bool is_emptied;
 } mf_stream_seen;
 
 /* The signals that a fiber blocks: see mask.h. */
 typedef struct mf_mask {
-    uint64_t blocked; /* by the carrier when the fiber goes on; told when it is suspended */
+    uint64_t blocked; /* used by the carrier when the fiber continues; saved when it is suspended */
     uint64_t added;   /* what the fiber has asked to block, beyond what the program's threads do, and */
     uint64_t removed; /* not to block */
-    uint64_t awaited; /* what it has sent to itself while it blocked it */
+    uint64_t awaited; /* signals it has sent to itself while it blocked them */
     bool is_own;      /* what is blocked while it runs is not what the carrier blocks anyway */
     bool has_sigpipe; /* pending, while the fiber does not run */
 } mf_mask;
 
 struct mr_fiber {
-    void *context; /* where it goes on, while it does not run */
+    void *context; /* where it continues, while it does not run */
     mf_carrier *carrier;
     mr_fiber *next_ready;
     int interruption;   /* an error for the next wait that can be interrupted, or 0 */
@@ -94,7 +94,7 @@ struct mr_fiber {
     bool has_ended;
     mf_queue joiners;
     atomic_uint references;
-    unsigned carrier_index;    /* for those who ask when the carrier has ended */
+    unsigned carrier_index;    /* for callers that ask after the carrier has ended */
     mf_held held[MF_HELD_MAX]; /* kept only when asked for: see report/held.c */
     unsigned held_count;
     mf_sanitizer sanitizer;
@@ -109,7 +109,7 @@ extern __thread mr_fiber *mf_current;
 /* The carrier that this thread is, or NULL. */
 extern __thread mf_carrier *mf_this_carrier;
 
-/* Around calls of millrace.h on a fiber. */
+/* Call these around calls of millrace.h on a fiber. */
 static inline mr_fiber *mf_enter_core(void)
 {
     mr_fiber *fiber = mf_current;
@@ -126,17 +126,17 @@ static inline void mf_leave_core(mr_fiber *fiber)
  * comes. */
 void mf_suspend(void);
 
-/* Has a suspended fiber (or one about to suspend) continued. Once for each mf_suspend. [any thread] */
+/* Continues a suspended fiber, or one that is about to suspend. Call it once for each mf_suspend. [any thread] */
 void mf_make_ready(mr_fiber *fiber);
 
-/* Creates the carriers of the runtime, one for each loop, and starts their threads. The loops are theirs. 0, or a negative
- * errno and nothing is left but the group. */
+/* Creates the carriers of the runtime, one for each loop, and starts their threads. They own the loops. Returns 0,
+ * or a negative errno; then only the group is left. */
 int mf_carriers_create(mf_carrier **carriers, unsigned count, mr_loop **loops, mf_runtime *runtime);
 
 /* Ends the threads, which must have no fibers, and frees the carriers and their loops. */
 void mf_carriers_destroy(mf_carrier *carriers, unsigned count);
 
-/* What the program's own threads block, as the one did that started the carriers. */
+/* The signals that the thread which started the carriers blocked. */
 uint64_t mf_carrier_programs_mask(void);
 
 /* fiber.c: the first function of every fiber. */

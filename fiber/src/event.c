@@ -1,4 +1,4 @@
-/* event.c: a flag that stays set, and those who wait for it. */
+/* event.c: a flag that stays set until it is reset, and its waiters. */
 #include "select.h"
 
 #include <errno.h>

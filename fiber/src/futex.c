@@ -1,4 +1,4 @@
-/* futex.c: the two system calls of futex.h, of a thread whatever runs on it, and the slow halves of lock.h. */
+/* futex.c: the two system calls of futex.h, which block the OS thread even on a fiber, and the slow paths of lock.h. */
 #include "futex.h"
 #include "lock.h"
 #include "interpose/libc.h"

@@ -8,8 +8,8 @@
 /* Sleeps while *word == value, until the deadline at the latest. May return early. errno stays as it is. */
 void mf_futex_wait(atomic_uint *word, unsigned value, uint64_t deadline_ns);
 
-/* Wakes up to `count` sleepers. The word may be gone already: then strangers wake early, which every user of a futex
- * must expect. */
+/* Wakes up to `count` sleepers. The word's memory may have been reused already. Then unrelated sleepers wake early,
+ * which every user of a futex must expect. */
 void mf_futex_wake(atomic_uint *word, int count);
 
 #endif

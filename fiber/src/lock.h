@@ -1,5 +1,5 @@
 /*
- * lock.h: a lock for critical sections of a few instructions, held by whoever runs, fiber or OS thread.
+ * lock.h: a lock for critical sections of a few instructions, on fibers and OS threads.
  *
  * Not a pthread mutex: those are interposed. Nothing may park or switch while holding it.
  */

@@ -1,4 +1,4 @@
-/* mask.c: one fiber's mask of signals, which is its thread's while it runs. */
+/* mask.c: a fiber's signal mask, which is its thread's mask while the fiber runs. */
 #include "mask.h"
 #include "carrier.h"
 #include "interpose/libc.h"
@@ -24,7 +24,8 @@ uint64_t mf_mask_of_thread(void)
     return mask;
 }
 
-/* The number of one of them that was pending, for this thread before for the process, or -1. */
+/* Takes one pending signal of the set, first those for this thread and then those for the process. Returns its number
+ * or -1. */
 static int take_any(uint64_t set, siginfo_t *info)
 {
     return (int)syscall(SYS_rt_sigtimedwait, &set, info, &(struct timespec){0}, sizeof set);
@@ -35,7 +36,7 @@ bool mf_mask_take(int signal_number)
     return take_any(MF_MASK_BIT(signal_number), NULL) == signal_number;
 }
 
-/* The signal is pending for this thread, as it came. */
+/* Makes the signal pending for this thread, with its information. */
 static void give_back(siginfo_t *info)
 {
     LIBC(syscall)(SYS_rt_tgsigqueueinfo, getpid(), mf_this_carrier->thread_id, info->si_signo, info);
@@ -53,7 +54,7 @@ void mf_mask_let_go(mf_hold hold)
         mf_mask_set(hold.before);
 }
 
-/* The kernel blocks no SIGKILL and no SIGSTOP, and glibc keeps two for itself (internal-signals.h). */
+/* The kernel never blocks SIGKILL and SIGSTOP, and glibc reserves two signals (internal-signals.h). */
 #define NEVER_BLOCKED (MF_MASK_BIT(SIGKILL) | MF_MASK_BIT(SIGSTOP) | MF_MASK_BIT(32) | MF_MASK_BIT(33))
 
 static void note_request(mf_mask *mask, int how, uint64_t set)
@@ -71,8 +72,8 @@ static void note_request(mf_mask *mask, int how, uint64_t set)
     }
 }
 
-/* While a handler runs. One that is left by a jump leaves the mask as it is, like the kernel; one that waits has more blocked
- * than its carrier. */
+/* The mask while a handler runs. If a handler is left by a jump, the mask stays as it is, as in the kernel. A
+ * handler that waits blocks more than its carrier does. */
 static void note_handler(mf_mask *mask, int signal_number)
 {
     struct sigaction action;
@@ -96,7 +97,7 @@ static void let_in(mf_mask *mask, int signal_number)
     note_handler(mask, signal_number);
     mf_mask_set(in_force & ~bit);
     mf_mask_set(in_force);
-    mask->awaited &= ~bit; /* not before: several may have been queued, and the first one's handler waits */
+    mask->awaited &= ~bit; /* not earlier: several may be queued, and the handler of the first may wait */
     note_end_of_handler(mask, &before);
 }
 
@@ -108,8 +109,8 @@ void mf_mask_let_in_awaited(void)
         let_in(mask, __builtin_ctzll(now) + 1);
 }
 
-/* What the fiber has sent to itself comes now, though the carrier goes on blocking it. Nothing else does: what is
- * pending for the process is for its own threads. */
+/* Delivers the signals that the fiber has sent to itself, although the carrier blocks them. It delivers nothing
+ * else, because signals pending for the process belong to the program's own threads. */
 static void put_in_force(mr_fiber *fiber)
 {
     uint64_t carriers = fiber->carrier->blocked_signals;
@@ -141,8 +142,8 @@ uint64_t mf_mask_of_fiber(void)
 
 /* ---------------------------------------------------------------------------------------- the mask of one wait --- */
 
-/* To name a signal in such a mask by leaving it out is to ask for it, if anybody blocks it, or if the fiber has let it in
- * before; what nobody has blocked is for the program's own threads. */
+/* A mask that leaves a signal out asks for it. The fiber receives it only if some thread blocks it, or if the fiber
+ * allowed it before. Otherwise the signal belongs to the program's own threads. */
 mf_mask_of_wait mf_mask_begin_wait(const sigset_t *set)
 {
     mf_mask_of_wait wait = {0};
@@ -177,7 +178,7 @@ bool mf_mask_is_pending(const mf_mask_of_wait *wait)
     return pending_for_wait(wait);
 }
 
-/* The kernel's own wait lets one in, though more of them be queued, and tells whether a handler has run. */
+/* The kernel's own wait delivers one signal, even if more are queued, and tells whether a handler has run. */
 static bool let_in_once(mf_mask *mask, int signal_number)
 {
     sigset_t set;
@@ -217,14 +218,14 @@ void mf_mask_end_wait(const mf_mask_of_wait *wait)
 
 /* ------------------------------------------------------------------------------------------------ around a switch --- */
 
-/* A SIGPIPE that the fiber caused and wants to take with sigtimedwait must not meet another fiber, which does not block
+/* A SIGPIPE that the fiber caused and will take with sigtimedwait must not reach another fiber that does not block
  * it. */
 static bool take_pending_sigpipe(const mr_fiber *fiber)
 {
     return (MF_MASK_BIT(SIGPIPE) & fiber->mask.blocked & ~fiber->carrier->blocked_signals) && mf_mask_take(SIGPIPE);
 }
 
-/* What is pending for this thread alone. Where /proc is not there, what is so for the process, too. */
+/* The signals pending for this thread alone. Without /proc, those pending for the process as well. */
 static uint64_t pending_for_thread(void)
 {
     uint64_t pending = 0;
@@ -233,7 +234,7 @@ static uint64_t pending_for_thread(void)
     return pending;
 }
 
-/* The program may have taken some itself: those are awaited no longer. */
+/* The program may have taken some of them itself. Do not wait for these any more. */
 static void take_awaited(mf_mask *mask, mf_mask_kept *kept)
 {
     uint64_t now, taken = 0;
@@ -247,8 +248,8 @@ static void take_awaited(mf_mask *mask, mf_mask_kept *kept)
     mask->awaited = taken | now;
 }
 
-/* A handler that waits has its own signals blocked, too, which only the kernel knows. Between the steps none may run: it
- * might wait, and the fiber would come here in the midst of them. */
+/* A handler that waits also blocks its own signals, which only the kernel knows. No handler may run between these
+ * steps: it might wait, and the fiber would enter this function a second time. */
 void mf_mask_put_off(mr_fiber *fiber, mf_mask_kept *kept)
 {
     fiber->mask.blocked = mf_mask_set(UINT64_MAX);

@@ -1,4 +1,5 @@
-/* mutex.c: a mutex whose owner is a fiber or an OS thread, handed over directly to the one that has waited longest. */
+/* mutex.c: a mutex owned by a fiber or an OS thread. Unlocking passes it directly to the one that has waited longest.
+ * */
 #include "carrier.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@ struct mr_mutex {
     mf_queue waiters;
 };
 
-/* An address that no other fiber or living thread shares. */
+/* An address that differs from that of every other fiber and living thread. */
 static const void *myself(void)
 {
     static __thread char thread;

@@ -1,4 +1,4 @@
-/* offload.c: a bounded pool of helper threads, and threads for one piece of work. */
+/* offload.c: a bounded pool of helper threads, and threads for a single job. */
 #include "offload.h"
 #include "carrier.h"
 #include "futex.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-/* However many name servers are dead, one helper is left for the disks. */
+/* Even if all name servers are dead, one helper is left for disks. */
 enum { HELPERS = 4, HELPERS_FOR_NAMES = 3, STACK_BYTES = 256 * 1024 };
 
 typedef struct job {
@@ -34,7 +34,7 @@ typedef struct line {
 static struct {
     mf_lock lock;
     line disks, names;
-    unsigned asking; /* helpers that are at work for `names` */
+    unsigned asking; /* helpers that look up names */
     pthread_t threads[HELPERS];
     unsigned count, idle;
     bool stopping;
@@ -69,14 +69,14 @@ static job *pop(line *l)
     return j;
 }
 
-/* How many jobs may be begun. With the lock held, as in the two that follow. */
+/* The number of jobs that may begin. The lock is held, as in the next two functions. */
 static unsigned wanted(void)
 {
     unsigned left = HELPERS_FOR_NAMES - pool.asking;
     return pool.disks.count + (pool.names.count < left ? pool.names.count : left);
 }
 
-/* Gives the lock back while it works: the job is gone when its fiber has been woken. */
+/* Releases the lock during the work. Once its fiber has been woken, the job no longer exists. */
 static void do_next(void)
 {
     bool is_name = !pool.disks.first;
@@ -125,13 +125,13 @@ static int start_thread(pthread_t *thread, void *(*run)(void *), void *argument)
     return error;
 }
 
-/* A helper counts as idle until it has woken: each job that waits may have one already. With the lock held. */
+/* A helper counts as idle until it has woken, so each waiting job may have one already. The lock is held. */
 static bool needs_helper(void)
 {
     return wanted() > pool.idle && pool.count < HELPERS;
 }
 
-/* False: there is no helper, nor can there be one. */
+/* Returns false if there is no helper and none can be started. */
 static bool enqueue(line *l, job *j)
 {
     mf_lock_take(&pool.lock);
@@ -156,7 +156,7 @@ static void wait_for_job(job *j)
         errno = j->error;
 }
 
-/* A helper would open a file for its own process. */
+/* A helper would open the file in the wrong process. */
 static bool can_be_helped(void)
 {
     return mf_watch_is_fiber();
@@ -211,7 +211,7 @@ void mf_offload_alone(mf_work work, void *argument)
 
 /* ---------------------------------------------------------------------------------- work that can be interrupted --- */
 
-/* Libc's way of giving real-time signals away: from the last one down, which SIGRTMAX is then no longer. No header declares
+/* Libc's function for reserving a real-time signal. It takes the last one and lowers SIGRTMAX. No header declares
  * it. */
 int __libc_allocate_rtsig(int from_below);
 
@@ -224,14 +224,14 @@ static void do_nothing(int signal_number)
     (void)signal_number;
 }
 
-/* What libc has not given away the program may use all the same, by a number of its own. */
+/* The program may nevertheless use a signal by number that libc has not reserved for it. */
 static bool is_unused(int signal_number)
 {
     struct sigaction now;
     return sigaction(signal_number, NULL, &now) == 0 && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN);
 }
 
-/* A program that sets the actions of all signals must not make the signal end it, nor get one that is not its own. */
+/* A program that sets the actions of all signals must not be ended by this signal, and must not receive it. */
 static bool has_signal(void)
 {
     struct sigaction now, action = {.sa_handler = do_nothing}; /* without SA_RESTART */
@@ -253,7 +253,7 @@ void mf_offload_prepare(void)
     has_asked = true;
 }
 
-/* Whoever claims the wait first decides whether the work is interrupted. */
+/* The first to claim the wait decides whether the work is interrupted. */
 static void *do_unless_interrupted(void *argument)
 {
     job *j = argument;
@@ -284,7 +284,7 @@ static int wait_unless_closed(job *j, int descriptor)
     return outcome;
 }
 
-/* False: the work is done. */
+/* Returns false if the work is done. */
 static bool interrupt(job *j)
 {
     mf_lock_take(&j->lock);
@@ -295,8 +295,8 @@ static bool interrupt(job *j)
     return !is_done;
 }
 
-/* The call inside decides: one that does not wait is not interrupted, and what it has opened is its result. A signal that
- * comes before it waits is nothing to it, so that one is not enough. */
+/* The call itself decides: if it does not wait, it is not interrupted, and its result counts. A signal that comes
+ * before the call waits has no effect, so one signal is not enough. */
 static void interrupt_until_done(job *j)
 {
     while (interrupt(j))

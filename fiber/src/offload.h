@@ -1,5 +1,5 @@
 /*
- * offload.h: work that no operation of the core can do, on OS threads of its own while the fiber waits.
+ * offload.h: runs work for which the core has no operation on helper threads, while the fiber waits.
  */
 #ifndef MILLRACE_FIBER_OFFLOAD_H
 #define MILLRACE_FIBER_OFFLOAD_H
@@ -7,16 +7,16 @@
 typedef void (*mf_work)(void *argument);
 
 /*
- * Runs work(argument) on one of a few helper threads, for work that ends soon by itself: that of disks. The fiber waits
- * for it, uninterrupted. errno is what the work left, and stays as it is if that is nothing. Without any thread, and
- * between vfork and exec, the work is done here.
+ * Runs work(argument) on one of a few helper threads. For work that ends soon by itself, such as that of disks. The
+ * fiber's wait is not interrupted. errno becomes that of the work, or stays if the work sets none. Without any helper,
+ * and between vfork and exec, the work is done on this thread.
  */
 void mf_offload(mf_work work, void *argument);
 
-/* The same for name servers, which leave one of the threads to others: one that is dead is asked for many seconds. */
+/* The same for name servers, which never take all helpers: a dead name server takes many seconds. */
 void mf_offload_name(mf_work work, void *argument);
 
-/* The same for work that may wait for ever, such as for another process: on a thread of its own. */
+/* The same on a separate thread, for work that may wait for ever, such as for another process. */
 void mf_offload_alone(mf_work work, void *argument);
 
 enum { MF_OFFLOAD_NO_THREAD = 1, MF_NO_DESCRIPTOR = -1 };
@@ -29,13 +29,13 @@ enum { MF_OFFLOAD_NO_THREAD = 1, MF_NO_DESCRIPTOR = -1 };
  */
 int mf_offload_interruptible(mf_work work, void *argument, int descriptor);
 
-/* Takes the signal that interrupting takes: once, before anybody has asked for SIGRTMAX if possible. */
+/* Reserves the signal for interrupting, once; if possible before the program has read SIGRTMAX. */
 void mf_offload_prepare(void);
 
-/* Ends the helper threads, which must have no work. */
+/* Ends the helper threads, which must be idle. */
 void mf_offload_stop(void);
 
-/* For the child of fork(): the threads are the parent's. */
+/* Call this in the child of fork(), where the threads do not exist. */
 void mf_offload_forget_after_fork(void);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * overflow.c: the handler of SIGSEGV. It runs on a stack of its own, because the fiber's is used up, and hands
- * everything but the overflow of a fiber's stack to whoever handled SIGSEGV before.
+ * overflow.c: the handler of SIGSEGV. It runs on its own stack, because the fiber's stack is full. It passes everything
+ * except the overflow of a fiber's stack to the previous handler.
  */
 #include "overflow.h"
 #include "carrier.h"
@@ -23,7 +23,7 @@ static void report_overflow(const mr_fiber *fiber)
     (void)written;
 }
 
-/* By raise, kill and their kind. */
+/* The signal was sent by raise, kill or the like. */
 static bool was_sent(const siginfo_t *info)
 {
     return info->si_code <= 0;

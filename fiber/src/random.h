@@ -1,4 +1,4 @@
-/* random.h: choices that need to be fair, not unpredictable. */
+/* random.h: random numbers for fair choices. They are predictable. */
 #ifndef MILLRACE_FIBER_RANDOM_H
 #define MILLRACE_FIBER_RANDOM_H
 

@@ -1,5 +1,5 @@
 /*
- * runtime.h: the process's carriers: started once, found from everywhere, stopped or left behind by fork.
+ * runtime.h: the process's carriers. They are started once, and stopped or left behind by fork.
  */
 #ifndef MILLRACE_FIBER_RUNTIME_H
 #define MILLRACE_FIBER_RUNTIME_H
@@ -19,7 +19,7 @@ struct mf_runtime {
 int mf_runtime_count(mf_runtime **runtime);
 void mf_runtime_uncount(mf_runtime *runtime);
 
-/* In the child of a fork that has run no handlers: there is no runtime any more, and no fiber. */
+/* Call this in the child of a fork that has run no handlers. There is no runtime and no fiber any more. */
 void mf_runtime_forget_after_fork(void);
 
 /* The less loaded of two random carriers, or the one that is preferred (as in mr_fiber_options) unless it is loaded

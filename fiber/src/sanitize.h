@@ -15,7 +15,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-/* What the sanitizers know one context by. */
+/* The sanitizers' data about one context. */
 typedef struct mf_sanitizer {
     const void *bottom;
     size_t size;
@@ -44,7 +44,7 @@ static inline void mf_sanitizer_create(mf_sanitizer *context, void *bottom, size
 #endif
 }
 
-/* A context that does not run and never will. */
+/* Frees the data of a context that will never run again. */
 static inline void mf_sanitizer_destroy(mf_sanitizer *context)
 {
     (void)context;

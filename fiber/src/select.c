@@ -1,8 +1,9 @@
 /*
  * select.c: waiting for the first of several cases.
  *
- * One pass over the cases tries each and queues a node where it cannot happen yet. Whatever claims the wait first, one
- * of the tries or somebody who meets a queued node, decides; the nodes are then taken off again.
+ * One pass over the cases tries each of them, and queues a node for a case that cannot happen yet. The first to claim
+ * the wait decides it: one of the tries, or another fiber or thread that finds a queued node. Then the nodes are
+ * removed.
  */
 #include "select.h"
 #include "carrier.h"
@@ -25,7 +26,7 @@ static bool is_descriptor(const mr_case *c)
     return c->kind == MR_CASE_READABLE || c->kind == MR_CASE_WRITABLE;
 }
 
-/* True when the wait is decided. */
+/* Returns true when the wait is decided. */
 static bool begin(entry *e, mr_case *c, mf_wait *wait, int index)
 {
     e->begun = true;
@@ -88,7 +89,7 @@ static int select_here(mr_case *cases, entry *entries, size_t count, uint64_t de
     return outcome;
 }
 
-/* An OS thread has no loop: a fiber waits for the descriptors in its place. */
+/* An OS thread has no loop, so a fiber waits for the descriptors on its behalf. */
 typedef struct errand {
     mr_case *cases;
     size_t count;

@@ -1,5 +1,5 @@
 /*
- * select.h: what a kind of thing must offer so that mr_select can wait for it.
+ * select.h: the functions that a kind of object must have so that mr_select can wait for it.
  */
 #ifndef MILLRACE_FIBER_SELECT_H
 #define MILLRACE_FIBER_SELECT_H
@@ -15,11 +15,11 @@ bool mf_channel_offer(mr_channel *channel, mf_node *node);   /* sends node->item
 bool mf_channel_request(mr_channel *channel, mf_node *node); /* receives into node->item */
 bool mf_event_request(mr_event *event, mf_node *node);
 
-/* Takes the node off again. */
+/* Removes the node again. */
 void mf_channel_forget(mr_channel *channel, mr_case_kind kind, mf_node *node);
 void mf_event_forget(mr_event *event, mf_node *node);
 
-/* Waits for one case; its result, or the error that ended the wait. */
+/* Waits for one case. Returns its result, or the error that ended the wait. */
 int mf_select_one(mr_case *only, uint64_t deadline_ns);
 
 #endif

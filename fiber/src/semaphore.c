@@ -1,4 +1,4 @@
-/* semaphore.c: a counter; a post goes directly to the one that has waited longest. */
+/* semaphore.c: a counter. A post goes directly to the one that has waited longest. */
 #include "wait.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ void mr_semaphore_post(mr_semaphore *semaphore)
     if (!waiter)
         semaphore->count++;
     mf_lock_give(&semaphore->lock);
-    /* Last: who is woken may destroy the semaphore. */
+    /* This comes last, because the woken one may destroy the semaphore. */
     if (waiter)
         mf_wait_wake(waiter->wait);
 }

@@ -13,10 +13,11 @@ typedef struct mf_stack {
     const char *deepest; /* the lowest place that has been seen in use */
 } mf_stack;
 
-/* How many stacks of each size are kept. */
+/* The number of stacks of each size that are kept. */
 void mf_stack_set_kept(unsigned count);
 
-/* A stack of at least that size. 0, -ENOMEM, or -EINVAL when no machine could have it. [any thread] */
+/* Provides a stack of at least this size. Returns 0, -ENOMEM, or -EINVAL if it is too large for the address space. [any
+ * thread] */
 int mf_stack_take(mf_stack *stack, size_t size_bytes);
 
 /* What ran on it has stopped there. */
@@ -29,16 +30,16 @@ static inline void mf_stack_note_use(mf_stack *stack, const void *place)
 /* Gives it back. Nothing may run on it. [any thread] */
 void mf_stack_give(const mf_stack *stack);
 
-/* Could there be a stack of that size? */
+/* Whether a stack of this size is possible. */
 bool mf_stack_is_possible(size_t size_bytes);
 
-/* Frees all that is kept. */
+/* Frees all kept stacks. */
 void mf_stack_drop_kept(void);
 
-/* For the child of fork(): forgets all that is kept, which another thread may have been changing. */
+/* Call this in the child of fork(). It drops the list of kept stacks, which another thread may have been changing. */
 void mf_stack_forget_kept(void);
 
-/* Does the address lie in the guard of this stack? */
+/* Whether the address is in the guard of this stack. */
 bool mf_stack_guards(const mf_stack *stack, const void *address);
 
 #endif

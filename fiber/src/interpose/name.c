@@ -1,6 +1,7 @@
 /*
- * name.c: looking up names, on helper threads: libc's resolver waits with calls of its own that nothing can interpose,
- * needs much stack, and keeps its state per thread. Not interrupted: the helper writes into the caller's memory.
+ * name.c: looks up names on helper threads, because libc's resolver waits in internal calls that cannot be interposed,
+ * needs much stack, and keeps its state per thread. Look-ups are not interrupted, because the helper writes into the
+ * caller's memory.
  */
 #include "../offload.h"
 #include "blocking.h"
@@ -10,7 +11,7 @@
 
 MF_ALWAYS_LINKED(name);
 
-/* The arguments of every look-up together; each uses its own. */
+/* The arguments of all look-ups. Each look-up uses some of them. */
 typedef struct lookup {
     const char *name, *service;
     const struct addrinfo *hints;
@@ -29,7 +30,7 @@ typedef struct lookup {
     int thread_host_error; /* h_errno of the helper */
 } lookup;
 
-/* h_errno is a thread's own, too. */
+/* h_errno also belongs to the thread. */
 static void look_up(lookup *l, mf_work work)
 {
     mf_offload_name(work, l);
@@ -82,7 +83,7 @@ static void do_gethostbyname(void *argument)
     l->thread_host_error = h_errno;
 }
 
-/* The result is the process's one static record, for fibers as for threads. */
+/* The result is a static record of the process, which fibers and threads share. */
 struct hostent *gethostbyname(const char *name)
 {
     if (!mf_current)
