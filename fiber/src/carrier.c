@@ -35,7 +35,6 @@ static void note_turn(mf_carrier *carrier, mr_fiber *fiber)
 
 static void run(mf_carrier *carrier, mr_fiber *fiber)
 {
-    MR_CHECK(fiber->carrier == carrier);
     note_turn(carrier, fiber);
     mf_current = fiber;
     mf_sanitizer_leave(&carrier->sanitizer, &fiber->sanitizer, false);
@@ -60,7 +59,8 @@ static void switch_to_scheduler(mr_fiber *fiber)
     mf_sanitizer_arrive(&fiber->sanitizer, &carrier->sanitizer);
 }
 
-/* A handler that runs when the mask is put on may wait, and that end otherwise than the wait that it comes after. */
+/* When the mask is put on, a signal handler may run and wait. The end of its wait must not replace the end of the wait that
+ * it follows. */
 static void switch_with_carriers_mask(mr_fiber *fiber, mf_mask_kept *kept)
 {
     mf_mask_put_off(fiber, kept);
@@ -70,7 +70,7 @@ static void switch_with_carriers_mask(mr_fiber *fiber, mf_mask_kept *kept)
     fiber->interrupted_by = interrupted_by;
 }
 
-/* Apart: the signals take more room on the stack than most fibers use. */
+/* A function of its own: the signals take more room on the stack than most fibers use. */
 __attribute__((noinline)) static void switch_without_awaited(mr_fiber *fiber)
 {
     mf_mask_kept kept;
@@ -81,10 +81,10 @@ __attribute__((noinline)) static void switch_without_awaited(mr_fiber *fiber)
 void mf_suspend(void)
 {
     mr_fiber *fiber = mf_current;
-    MR_CHECK(fiber && fiber->carrier == mf_this_carrier); /* only a fiber parks, and on its own carrier */
+    MR_CHECK(fiber->carrier == mf_this_carrier); /* nobody else can continue it */
     if (fiber->held_count)
         mf_held_note_park();
-    int error = errno; /* not the fiber's: a handler that runs when its mask is put on may suspend it, too */
+    int error = errno; /* not kept in the fiber: a signal handler may run when the mask is put on, and suspend it too */
     fiber->calls = 0;
     if (fiber->mask.awaited)
         switch_without_awaited(fiber);
@@ -118,7 +118,8 @@ static mr_fiber *pop_ready(mf_carrier *carrier)
     return fiber;
 }
 
-/* Once the message is in the inbox its fiber may end, and with the last fiber the carrier: not before we are done. */
+/* As soon as the message is in the inbox, its fiber may end, and with the last fiber the carrier. `posting` keeps the
+ * carrier until this function has returned. */
 static void post(mf_carrier *carrier, mf_message *message)
 {
     atomic_fetch_add(&carrier->posting, 1);
@@ -221,8 +222,8 @@ static void prefetch(const void *memory, size_t bytes)
 }
 
 /*
- * With a thousand fibers nothing of one that is woken is in a cache, and each thing is found by the one before: the
- * operation, the fiber's record, its stack. One step at a time for all of them, the misses overlap.
+ * With a thousand fibers, nothing of a fiber that is woken is in a cache. Each thing is found through the one before: the
+ * operation, the fiber's record, its stack. Fetching one step at a time for all fibers lets the cache misses overlap.
  */
 static void fetch_ahead(const mr_completion *completions, int count)
 {
@@ -246,8 +247,7 @@ static void poll_loop(mf_carrier *carrier)
     }
 }
 
-/* The inbox is looked at after the poll and before the announcement of sleep: a message that comes later wakes the
- * loop. */
+/* The inbox is opened after the poll and before mr_loop_prepare_wait. A message that comes later wakes the loop. */
 static void carry_fibers(mf_carrier *carrier)
 {
     for (;;) {
@@ -263,7 +263,7 @@ static void carry_fibers(mf_carrier *carrier)
     }
 }
 
-/* What the thread that started the carriers had blocked. */
+/* The signals that were blocked in the thread that started the carriers. */
 static sigset_t signals_of_program;
 
 uint64_t mf_carrier_programs_mask(void)
@@ -271,10 +271,10 @@ uint64_t mf_carrier_programs_mask(void)
     return mf_mask_of_set(&signals_of_program);
 }
 
-/* Signals belong to the program's own threads, except those that a thread causes by what it does. Some of these a program
- * may have blocked for all threads that it starts, so that a broken pipe is an error and nothing else. What is blocked
- * changes what the call does: a read of the terminal in the background fails instead of stopping the process
- * (tty_check_change in drivers/tty/tty_jobctrl.c). */
+/* Signals belong to the program's own threads, except those that a thread causes itself. A program may have blocked some of
+ * these for all threads that it starts, for example SIGPIPE, so that a broken pipe is only an error; then carriers block
+ * them too. This also changes what calls do: with SIGTTIN blocked, a background read of the terminal fails instead of
+ * stopping the process (tty_check_change in drivers/tty/tty_jobctrl.c). */
 static void block_signals(void)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
@@ -347,7 +347,7 @@ int mf_carriers_create(mf_carrier **result, unsigned count, mr_loop **loops, mf_
     mf_carrier *carriers = calloc(count, sizeof *carriers);
     sigset_t all;
     sigfillset(&all);
-    /* So that no signal meets a carrier before it has blocked them. */
+    /* The carriers inherit this mask, so no signal reaches one before it has set its own. */
     pthread_sigmask(SIG_SETMASK, &all, &signals_of_program);
     int error = carriers ? start_all(carriers, count, loops, runtime, &started) : -ENOMEM;
     pthread_sigmask(SIG_SETMASK, &signals_of_program, NULL);

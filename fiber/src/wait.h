@@ -1,9 +1,9 @@
 /*
  * wait.h: how a fiber or an OS thread waits for the first of several things, and how those that it waits for decide.
  *
- * A wait is decided once, by mf_wait_claim: whoever succeeds has the duty to wake it (mf_wait_wake), and until then the
- * waiter, its nodes and its operations stay where they are. A decision may come before the waiter has parked: fibers
- * are pinned, so nobody but their own carrier can continue them, and that happens only after they have switched away.
+ * mf_wait_claim decides a wait, once. The caller that succeeds must wake the waiter (mf_wait_wake). Until then the waiter,
+ * its nodes and its operations stay where they are in memory. The decision may come before the waiter has parked. That is
+ * safe, because only the fiber's own carrier continues it, and only after the fiber has switched away.
  */
 #ifndef MILLRACE_FIBER_WAIT_H
 #define MILLRACE_FIBER_WAIT_H
@@ -17,8 +17,8 @@
 #include <stdbool.h>
 
 #define MF_UNDECIDED INT_MIN
-/* The deadline of the wait has passed. Not -ETIMEDOUT: that is an interruption's, and whoever waits in short pauses would
- * lose one that comes just before a pause ends. */
+/* The deadline of the wait has passed. This is not -ETIMEDOUT, because an interruption may have that error. A caller that
+ * waits in short pauses must tell the two apart, or it would lose an interruption that comes just before a pause ends. */
 #define MF_DEADLINE_PASSED (INT_MIN + 1)
 
 typedef struct mf_wait {
@@ -32,28 +32,29 @@ typedef struct mf_wait {
 /* For the running fiber or OS thread. */
 void mf_wait_init(mf_wait *wait);
 
-/* Decides. False: somebody else has. [any thread] */
+/* Decides the wait. False: it had been decided before. [any thread] */
 bool mf_wait_claim(mf_wait *wait, int outcome);
 
 /* The waiter itself decides: nobody wakes it, and it will not park. */
 bool mf_wait_claim_own(mf_wait *wait, int outcome);
 
-/* Continues the waiter. Once, by the one who decided, as the last thing done with the wait. [any thread] */
+/* Continues the waiter. Only the caller that decided the wait calls this, once, and does not touch the wait afterwards.
+ * [any thread] */
 void mf_wait_wake(mf_wait *wait);
 
-/* What an interruption does to a wait: ends it; nothing; or ends it once, and then the next one that it can end, because
- * whoever is roused looks whether there is what it waited for and waits again. */
+/* What an interruption does to a wait. It ends an interruptible wait and does nothing to an uninterruptible one. It ends a
+ * rousable wait too, but stays for the next interruptible wait: the fiber checks its condition and may wait again. */
 typedef enum mf_patience { MF_INTERRUPTIBLE, MF_UNINTERRUPTIBLE, MF_ROUSABLE } mf_patience;
 
 /* Parks until the wait is decided; returns the outcome. MF_DEADLINE_PASSED, or the error of an interruption, are outcomes
  * too. */
 int mf_wait_park(mf_wait *wait, uint64_t deadline_ns, mf_patience patience);
 
-/* Uninterrupted: for whoever looks again and again whether something is there. */
+/* For polling a condition that nothing reports. Not interruptible. */
 void mf_wait_a_millisecond(void);
 
-/* For a call on a fiber that does not fail with this error, which its last wait may have ended with, because it has done a
- * part, or all of it, before: the next wait then ends with it if it was an interruption's. Otherwise nobody would be told. */
+/* The last wait may have ended with this error, but the call does not fail, because it has done a part or all of its work.
+ * If the error was that of an interruption, the next wait ends with it. Otherwise the interruption would be lost. */
 void mf_wait_put_interruption_back(int error);
 
 /* What millrace_fiber.h promises to return for an outcome. */

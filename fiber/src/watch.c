@@ -1,8 +1,8 @@
 /*
- * watch.c: who waits for which descriptor, so that closing it can end the waits.
+ * watch.c: which waits use which descriptor, so that closing a descriptor can end them.
  *
- * The kernel would not tell: a descriptor that is closed leaves epoll in silence, and a poll of io_uring keeps the file
- * open. Waiting on would be worse than an error: the number may come back as something else.
+ * The kernel does not report this. epoll silently forgets a descriptor that is closed, and a poll of io_uring keeps the
+ * file open. To continue waiting would be worse than an error, because the number may soon name another file.
  */
 #include "watch.h"
 #include "carrier.h"
@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* So many that a descriptor seldom has neighbours: putting a watch beside others writes to theirs, which lie on stacks of
- * fibers that nothing else needs now. */
+/* Many, so that two descriptors seldom share a bucket. Adding a watch writes to its neighbours, which lie on the stacks of
+ * parked fibers, and these would have to be brought into the cache. */
 enum { BUCKETS = 4096 };
 
 typedef struct bucket {
@@ -118,8 +118,8 @@ static void end_watches_in(bucket *own, int first, int last, int result)
     mf_lock_give(&own->lock);
 }
 
-/* What begins after the look meets the number as it is then: mf_watch_note_closed looks after it has lost its meaning.
- * close may come from a signal's handler: it must not find its own thread holding the bucket. */
+/* A watch that begins after this test uses the number's next meaning, or mf_watch_note_closed ends it. The mask is held
+ * because a signal handler may call close, and its own thread must not hold the bucket's lock then. */
 static void end_watches(bucket *own, int first, int last, int result)
 {
     if (atomic_load(&own->count) == 0)

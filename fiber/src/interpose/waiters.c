@@ -1,4 +1,4 @@
-/* waiters.c: the table of those who wait, by address. */
+/* waiters.c: the table of waiting fibers, by address. */
 #include "waiters.h"
 #include "../mask.h"
 #include "fork.h"
@@ -30,8 +30,8 @@ static bucket *bucket_of(const void *address)
     return &buckets[mf_address_bucket(address)];
 }
 
-/* Whoever waits writes "I wait" and then looks at the word; whoever has something to tell writes the word and then looks
- * for those who wait. With a full fence in between on both sides one of them sees the other. */
+/* A waiter first writes that it waits and then reads the word. A waker first writes the word and then reads whether anyone
+ * waits. With a full fence in between on both sides, at least one of them sees the other. */
 static void write_before_look(bucket *own)
 {
 #ifdef __SANITIZE_THREAD__
@@ -94,7 +94,7 @@ static unsigned wake_in(bucket *own, const void *address, unsigned most, unsigne
     return woken;
 }
 
-/* A handler of a signal, which may call sem_post, must not find its own thread holding the bucket. */
+/* A signal handler may call sem_post; its own thread must not hold the bucket's lock then. So the mask is held. */
 unsigned mf_waiters_wake(const void *address, unsigned most, unsigned bits)
 {
     bucket *own = bucket_of(address);
@@ -107,7 +107,7 @@ unsigned mf_waiters_wake(const void *address, unsigned most, unsigned bits)
     return woken;
 }
 
-/* They are fibers that do not exist in the child. */
+/* The waiting fibers do not exist in the child. */
 void mf_waiters_forget_after_fork(void)
 {
     memset(buckets, 0, sizeof buckets);

@@ -1,6 +1,6 @@
 /*
- * waiters.h: fibers that wait at an address of memory, as threads do in the kernel (futex(2)): for a lock of pthread's, or
- * for a word that a program's own lock sleeps on.
+ * waiters.h: fibers that wait at an address of memory, as OS threads do by futex(2). The address is that of a lock of
+ * pthread's, or of a word on which a program's own lock waits.
  */
 #ifndef MILLRACE_FIBER_INTERPOSE_WAITERS_H
 #define MILLRACE_FIBER_INTERPOSE_WAITERS_H
@@ -15,28 +15,28 @@
 typedef struct mf_waiter {
     mf_node node; /* first */
     mf_wait wait;
-    unsigned bits; /* it is woken by those who wake one of them */
+    unsigned bits; /* a wake that has one of these bits wakes this waiter */
 } mf_waiter;
 
 /*
- * The running fiber waits at the address from now on. What it looks at afterwards, before it parks on `wait`, is at
- * least as new as what was written before any wake that did not find it.
+ * The running fiber waits at the address from now on. If a wake did not find it, then the fiber, when it reads memory
+ * after this call and before it parks on `wait`, sees everything that was written before that wake.
  */
 void mf_waiter_enter(mf_waiter *waiter, const void *address, unsigned bits);
 void mf_waiter_leave(mf_waiter *waiter);
 
 /*
- * Parks; 0 when woken. Another process does not find a fiber in the table: one that waits for other processes, too, wakes
- * now and then without a reason.
+ * Parks; returns 0 when woken. Another process cannot wake a fiber in this table. A fiber that also waits for other
+ * processes therefore wakes up now and then without a reason, and must check its condition.
  */
 enum { MF_WAITER_PAUSE_MS = 16 };
 int mf_waiter_park(mf_waiter *waiter, bool is_for_processes, uint64_t deadline_ns);
 
-/* Wakes up to `most` of those that wait at the address, in the order of coming; returns how many. What was written before
- * is seen by who comes too late to be woken. [any thread, handlers of signals too] */
+/* Wakes up to `most` fibers that wait at the address, in the order of arrival, and returns their number. A fiber that
+ * comes too late to be woken sees what was written before this call. [any thread, also signal handlers] */
 unsigned mf_waiters_wake(const void *address, unsigned most, unsigned bits);
 
-/* Addresses are spread over so many buckets. */
+/* The number of buckets over which addresses are spread. */
 enum { MF_ADDRESS_BUCKETS = 256 };
 size_t mf_address_bucket(const void *address);
 
