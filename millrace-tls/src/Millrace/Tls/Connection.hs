@@ -67,7 +67,7 @@ import Foreign.Ptr (Ptr, castPtr)
 import GHC.IO.Exception (IOErrorType (InvalidArgument))
 import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
 import qualified Millrace.Socket as Socket
-import Millrace.Socket.Lent (giveBack, lentBytes, lentSize)
+import Millrace.Socket.Borrowed (borrowedBytes, borrowedSize, giveBack)
 import Millrace.Tls.Internal.Connection hiding (attemptSend, attemptSendFile, endSending, hasInput, receiveBorrowed)
 import qualified Millrace.Tls.Internal.Connection as Internal
 import System.IO.Error (ioeSetErrorString, mkIOError)
@@ -84,7 +84,7 @@ recv = recvBefore noDeadline
 --
 -- @since 0.1.0
 recvBefore :: Deadline -> Connection -> Int -> IO ByteString
-recvBefore deadline connection size = checkSize name connection size >> handOver keep (if size <= lentSize then few else many)
+recvBefore deadline connection size = checkSize name connection size >> handOver keep (if size <= borrowedSize then few else many)
   where
     name = "Millrace.Tls.Connection.recv"
     keep bytes = unsafeUseAsCStringLen bytes $ \(place, count) -> unread connection (castPtr place) count
@@ -92,7 +92,7 @@ recvBefore deadline connection size = checkSize name connection size >> handOver
       received <- Internal.receiveBorrowed name (Before deadline) connection size
       case received of
         EndOfStream -> return ByteString.empty
-        Received buffer count -> ByteString.packCStringLen (castPtr (lentBytes buffer), count) <* giveBack buffer
+        Received buffer count -> ByteString.packCStringLen (castPtr (borrowedBytes buffer), count) <* giveBack buffer
     many = do
       place <- mallocByteString size
       count <- withForeignPtr place $ \buffer -> receiveInto name (Before deadline) connection buffer size
@@ -114,7 +114,7 @@ recvBufBefore deadline connection buffer size = do
   where
     name = "Millrace.Tls.Connection.recvBuf"
 
--- | Receives at least one byte and at most so many (and no more than 'lentSize') into a buffer that is borrowed when they are there:
+-- | Receives at least one byte and at most so many (and no more than 'borrowedSize') into a buffer that is borrowed when they are there:
 -- a connection that waits occupies none. The buffer is the caller's to give back. To be called with asynchronous exceptions masked,
 -- so that it does not get lost.
 --

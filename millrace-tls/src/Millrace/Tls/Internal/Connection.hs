@@ -52,10 +52,10 @@ import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
 import Foreign.Marshal.Alloc (alloca)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import Foreign.Storable (peek)
-import Millrace.Deadline (Deadline)
+import Millrace.Deadline (Deadline, TimeLimit, microseconds, noTimeLimit)
 import Millrace.Operation
 import Millrace.Socket (ShutdownCmd (..), Socket, close, shutdown, socketHandle)
-import Millrace.Socket.Lent
+import Millrace.Socket.Borrowed
 import Millrace.Tls.Error
 import Millrace.Tls.Internal.Certificate
 import Millrace.Tls.Internal.Context
@@ -155,7 +155,7 @@ throwTruncated :: Connection -> String -> IO a
 throwTruncated connection = throwIO . TlsException (connectionRole connection) (connectionName connection) Truncated Nothing
 
 throwErrno :: Connection -> String -> Errno -> IO a
-throwErrno connection attempted (Errno code) = throwIO (failure attempted (show connection) (negate (fromIntegral code)))
+throwErrno connection attempted code = throwIO (failure attempted (show connection) code)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Limits
@@ -169,15 +169,19 @@ data Limit
   | Before !Deadline
 
 limited :: Limit -> Request a -> Request a
-limited (Within micros) = within micros
+limited (Within micros) = within (timeLimit micros)
 limited (Before deadline) = before deadline
 {-# INLINE limited #-}
 
+timeLimit :: Int -> TimeLimit
+timeLimit micros = if micros == 0 then noTimeLimit else microseconds micros
+{-# INLINE timeLimit #-}
+
 -- Sealed bytes from the socket. The continuation runs masked.
-receiveSealed :: Limit -> Connection -> (Lent -> Int -> IO a) -> IO a
+receiveSealed :: Limit -> Connection -> (Received -> IO a) -> IO a
 receiveSealed limit connection = case limit of
-  Within micros -> recvLentWithin micros (connectionSocket connection) lentSize
-  Before deadline -> recvLent deadline (connectionSocket connection) lentSize
+  Within micros -> recvBorrowedWithin (timeLimit micros) (connectionSocket connection) borrowedSize
+  Before deadline -> recvBorrowed deadline (connectionSocket connection) borrowedSize
 {-# INLINE receiveSealed #-}
 
 ------------------------------------------------------------------------------------------------------------------------
@@ -191,13 +195,13 @@ handshake deadline connection = mask_ (step nullPtr 0 >>= go) `onException` with
     -- One step, whose bytes go before anything else happens.
     step :: Ptr Word8 -> Int -> IO Status
     step bytes count = bracket borrow giveBack $ \out -> do
-      made <- withState connection $ \state -> c_handshake state bytes (fromIntegral count) (lentBytes out) (fromIntegral lentSize)
-      sendNow (lentBytes out) (stepOut made)
+      made <- withState connection $ \state -> c_handshake state bytes (fromIntegral count) (borrowedBytes out) (fromIntegral borrowedSize)
+      sendNow (borrowedBytes out) (stepOut made)
       when (stepHasMore made && (stepStatus made /= Done || connectionRole connection == Client)) $ sendKept out
       return (stepStatus made)
     sendKept out = do
-      made <- withState connection $ \state -> c_collect state (lentBytes out) (fromIntegral lentSize)
-      sendNow (lentBytes out) (stepOut made)
+      made <- withState connection $ \state -> c_collect state (borrowedBytes out) (fromIntegral borrowedSize)
+      sendNow (borrowedBytes out) (stepOut made)
       when (stepHasMore made) $ sendKept out
     sendNow bytes count = do
       attempt <- transmit (Before deadline) connection bytes count
@@ -214,10 +218,10 @@ handshake deadline connection = mask_ (step nullPtr 0 >>= go) `onException` with
       Failed -> throwFailure connection
       _ -> throwErrno connection attempted eBADF
     receiveStep = do
-      input <- receiveSealed (Before deadline) connection $ \buffer count -> return (if count == 0 then Nothing else Just (buffer, count))
+      input <- receiveSealed (Before deadline) connection return
       case input of
-        Nothing -> throwTruncated connection "during the handshake"
-        Just (buffer, count) -> step (lentBytes buffer) count `finally` giveBack buffer
+        EndOfStream -> throwTruncated connection "during the handshake"
+        Received buffer count -> step (borrowedBytes buffer) count `finally` giveBack buffer
     attempted = "Millrace.Tls.handshake"
 
 readNegotiated :: Ptr ConnectionState -> IO Negotiated
@@ -250,13 +254,6 @@ textOrNothing text
 ------------------------------------------------------------------------------------------------------------------------
 -- Receiving
 
--- | Plain bytes in a borrowed buffer, and their number, or the end of the stream.
---
--- @since 0.1.0
-data Received
-  = Received !Lent !Int
-  | EndOfStream
-
 -- | May a receive return something at once, because it is here already? Bytes in the socket do not count.
 hasInput :: Connection -> IO Bool
 hasInput connection = (/= 0) <$> withState connection c_hasInput
@@ -279,8 +276,9 @@ receiveInto attempted limit connection target size = withMVar (receiving connect
       Ended -> return 0
       Failed -> throwFailure connection
       _ -> throwErrno connection attempted eBADF
-    receiveMore = receiveSealed limit connection $ \buffer count ->
-      if count == 0 then return Nothing else Just <$> open connection (lentBytes buffer) count target size <* giveBack buffer
+    receiveMore = receiveSealed limit connection openInto
+    openInto EndOfStream = return Nothing
+    openInto (Received buffer count) = Just <$> open connection (borrowedBytes buffer) count target size <* giveBack buffer
 
 -- | Receives at least one byte and at most so many into a buffer that is borrowed when they are there. To be run masked.
 receiveBorrowed :: String -> Limit -> Connection -> Int -> IO Received
@@ -289,12 +287,14 @@ receiveBorrowed attempted limit connection size = withMVar (receiving connection
   if isHere then openBorrowed nullPtr 0 >>= use else receiveMore
   where
     receiveMore = do
-      next <- receiveSealed limit connection $ \buffer count ->
-        if count == 0 then return Nothing else Just <$> (openBorrowed (lentBytes buffer) count <* giveBack buffer) `onException` giveBack buffer
+      next <- receiveSealed limit connection openReceived
       maybe (throwTruncated connection "") use next
+    openReceived EndOfStream = return Nothing
+    openReceived (Received buffer count) =
+      Just <$> (openBorrowed (borrowedBytes buffer) count <* giveBack buffer) `onException` giveBack buffer
     openBorrowed bytes count = do
       plain <- borrow
-      step <- open connection bytes count (lentBytes plain) (min size lentSize)
+      step <- open connection bytes count (borrowedBytes plain) (min size borrowedSize)
       if stepStatus step == Done
         then return (Right (Received plain (stepPlain step)))
         else Left (stepStatus step) <$ giveBack plain
@@ -342,13 +342,11 @@ transmit limit connection = go
       | otherwise = do
         gone <- newIORef 0
         result <-
-          performKeeping (writeIORef gone . max 0 . fromIntegral) (limited limit (sendRequest False below bytes count))
+          performKeeping (writeIORef gone . either (const 0) id) (limited limit (partial (sendRequest below bytes count)))
             `onException` (readIORef gone >>= \some -> keepUnsent (bytes `plusPtr` some) (count - some))
         case result of
-          _
-            | result >= 0 -> go (bytes `plusPtr` fromIntegral result) (count - fromIntegral result)
-            | Errno (fromIntegral (negate result)) == eTIMEDOUT -> TimedOut <$ keepUnsent bytes count
-            | otherwise -> Refused (Errno (fromIntegral (negate result))) <$ keepUnsent bytes count
+          Right some -> go (bytes `plusPtr` some) (count - some)
+          Left code -> (if code == eTIMEDOUT then TimedOut else Refused code) <$ keepUnsent bytes count
     keepUnsent bytes count = withState connection $ \state -> c_putBack state bytes (fromIntegral count)
 
 -- | Sends what is kept, as far as nobody is sending and the socket takes it without waiting.
@@ -357,8 +355,8 @@ flushNow connection = mask_ $ tryTakeMVar (sending connection) >>= mapM_ (\befor
   where
     flush = bracket borrow giveBack go
     go out = do
-      made <- withState connection $ \state -> c_collect state (lentBytes out) (fromIntegral lentSize)
-      attempt <- transmit (Within (-1)) connection (lentBytes out) (stepOut made)
+      made <- withState connection $ \state -> c_collect state (borrowedBytes out) (fromIntegral borrowedSize)
+      attempt <- transmit (Within (-1)) connection (borrowedBytes out) (stepOut made)
       case attempt of
         Moved _ | stepHasMore made -> go out
         _ -> return ()
@@ -375,12 +373,12 @@ sealFile (Fd file) offset count state out room = c_sendFile state file offset (f
 -- | Sends some of these bytes, at least one.
 attemptSend :: Limit -> Connection -> Ptr Word8 -> Int -> IO Attempt
 attemptSend limit connection bytes count = bracket borrow giveBack $ \out ->
-  attemptSealing limit connection (sealBytes bytes count) (lentBytes out) lentSize
+  attemptSealing limit connection (sealBytes bytes count) (borrowedBytes out) borrowedSize
 
 -- | Sends some bytes of a file; 0 at its end.
 attemptSendFile :: Limit -> Connection -> Fd -> Int64 -> Int64 -> IO Attempt
 attemptSendFile limit connection file offset count = bracket borrow giveBack $ \out ->
-  attemptSealing limit connection (sealFile file offset count) (lentBytes out) lentSize
+  attemptSealing limit connection (sealFile file offset count) (borrowedBytes out) borrowedSize
 
 attemptSealing :: Limit -> Connection -> Seal -> Ptr Word8 -> Int -> IO Attempt
 attemptSealing limit connection seal out room = modifyMVarMasked (sending connection) begin
@@ -436,7 +434,7 @@ sealing attempted limit connection seal out room = do
 -- Room for sealed bytes: a borrowed buffer for few, and for many as much as four records need.
 withRoom :: Int -> (Ptr Word8 -> Int -> IO a) -> IO a
 withRoom total use
-  | total <= lentSize - 256 = bracket borrow giveBack $ \out -> use (lentBytes out) lentSize
+  | total <= borrowedSize - 256 = bracket borrow giveBack $ \out -> use (borrowedBytes out) borrowedSize
   | otherwise = mallocForeignPtrBytes large >>= \place -> withForeignPtr place (`use` large)
   where
     large = 4 * (16384 + 64) + 64
@@ -450,8 +448,8 @@ endSending limit connection = do
   shutdown (connectionSocket connection) ShutdownSend
   where
     flush out = do
-      made <- withState connection $ \state -> c_collect state (lentBytes out) (fromIntegral lentSize)
-      attempt <- transmit limit connection (lentBytes out) (stepOut made)
+      made <- withState connection $ \state -> c_collect state (borrowedBytes out) (fromIntegral borrowedSize)
+      attempt <- transmit limit connection (borrowedBytes out) (stepOut made)
       case attempt of
         Moved _ -> when (stepHasMore made) $ flush out
         TimedOut -> throwErrno connection "Millrace.Tls.endSending" eTIMEDOUT
