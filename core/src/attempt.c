@@ -1,7 +1,7 @@
 /*
  * attempt.c: one operation, tried once, without blocking and without SIGPIPE.
  *
- * The only file that spells out the socket calls of POSIX. Knows nothing of loops, queues or backends.
+ * The only file of the core that makes the socket calls of POSIX. Must not know: backends.
  */
 #include "loop.h"
 
@@ -29,7 +29,7 @@ static int64_t result_or_error(int64_t result)
     return errno == EWOULDBLOCK ? -EAGAIN : -errno;
 }
 
-/* Any report counts as ready: whoever waits learns of errors and hang-ups from the call that follows. */
+/* Any event counts as ready: the caller learns of errors and hang-ups from its next call. */
 static int64_t poll_once(int number, short events)
 {
     struct pollfd entry = {.fd = number, .events = events};

@@ -10,7 +10,7 @@ static mr_loop *loop_of_token(mr_group *group, mr_token token)
     return atomic_load(&group->loops[mr_token_loop(token)]);
 }
 
-/* NOLINTBEGIN(misc-no-recursion): what closes is no operation on a descriptor, so its end lets go of none */
+/* NOLINTBEGIN(misc-no-recursion): MR_CLOSE is not linked to a descriptor, so its end lets go of none: it ends there */
 
 void mr_closing_complete(mr_loop *loop, mr_token closer)
 {
@@ -63,7 +63,8 @@ void mr_closing_detach(mr_loop *loop, mr_handle handle)
         let_go(loop, handle);
         return;
     }
-    /* Ending one operation may settle it at once, and settling the last one would detach while we still walk. */
+    /* Only then `detaching` is set: ending an operation may settle it at once, and the last one would free the list that is
+     * walked here. */
     for (int direction = 0; direction < MR_DIRECTIONS; direction++)
         mr_loop_end_direction(loop, descriptor, direction, -EBADF);
     descriptor->detaching = true;

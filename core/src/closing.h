@@ -1,9 +1,9 @@
 /*
  * closing.h: how a descriptor is closed that several loops use.
  *
- * Every loop that has joined the handle ends its operations and lets go, and so does whoever holds it for a call of its
- * own; the last one tells the loop of the MR_CLOSE, which gives the number back to the system. So no operation ever meets
- * another descriptor of the same number.
+ * Every loop that has joined the handle ends its operations and lets go. A thread that holds the handle for a call of its
+ * own lets go after that call. The last one tells the loop of the MR_CLOSE, which gives the number back to the system. So
+ * no operation ever reaches another descriptor that has the same number.
  */
 #ifndef MILLRACE_CLOSING_H
 #define MILLRACE_CLOSING_H

@@ -1,4 +1,4 @@
-/* eventfd.h: the descriptor that wakes a loop, for Linux's backends. Knows nothing of who waits for it, or how. */
+/* eventfd.h: the descriptor that wakes a loop, for Linux's backends. Must not know: backends. */
 #ifndef MILLRACE_EVENTFD_H
 #define MILLRACE_EVENTFD_H
 

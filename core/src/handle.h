@@ -2,10 +2,10 @@
  * handle.h: who may use a descriptor number, and when it may be closed.
  *
  * A group keeps an entry per adopted descriptor: its generation and the loops that know it. A loop joins an entry
- * before its first operation on it; who makes a call with the number, past all loops, holds the entry meanwhile. Closing
+ * before its first operation on it; a thread that makes a call of its own with the number holds the entry meanwhile. Closing
  * stops further joins and holds, waits until all of them have let go, and only then gives the number back to the system.
- * Entries are shared by all threads; each has a lock that is held for a few instructions. This file knows loops only by
- * their index.
+ * Entries are shared by all threads; each has a lock that is held for a few instructions. Loops are
+ * known by their index here. Must not know: loops.
  */
 #ifndef MILLRACE_HANDLE_H
 #define MILLRACE_HANDLE_H

@@ -1,7 +1,7 @@
 /*
  * loop.c: what happens to an operation from submission to completion, on every backend alike.
  *
- * Read mr_loop_submit, mr_loop_settle and mr_loop_poll first; the rest serves them. Knows no operating system.
+ * Read mr_loop_submit and mr_loop_poll first, and mr_loop_settle in settle.c. Must not know: system calls.
  */
 #include "timeout.h"
 #include "backend.h"
@@ -14,10 +14,10 @@
 #include <errno.h>
 #include <string.h>
 
-/* What the wheel may do besides firing: a tenth of a millisecond, with no timer in the cache. */
+/* How many timers a poll may move to other slots of the wheel: this takes a tenth of a millisecond when none is in the cache. */
 enum { TIMER_MOVES_PER_POLL = 256 };
 
-/* What waits for the next poll may wait so long. */
+/* Sends that are put off until the next poll may wait at most so long. */
 #define QUICK_ITERATION_NS (2 * MR_NS_PER_MS)
 
 /* ------------------------------------------------------------------------------------------------- submission --- */
@@ -183,7 +183,7 @@ void mr_loop_start(mr_loop *loop, mr_token token, const mr_request *request)
     mr_loop_attend_sleeper(loop);
 }
 
-/* What a token names: one of the two, or neither if it is stale. */
+/* The record that a token names: one of the two, or neither if the token is stale. */
 typedef struct record {
     mr_timeout *timeout;
     mr_slot *slot;
@@ -196,7 +196,8 @@ static record find_record(mr_loop *loop, mr_token token)
     return (record){.slot = mr_loop_find(loop, token)};
 }
 
-/* What another thread has started may still lie in the mailbox. Whoever ends or moves it here must not come before. */
+/* An operation that another thread has started may still be in the mailbox. It must be started before it can be ended or
+ * moved. */
 static void catch_up(mr_loop *loop)
 {
     if (mr_mailbox_is_empty(&loop->mailbox))
@@ -387,9 +388,9 @@ static uint64_t operations_of(const mr_loop *loop)
 }
 
 /*
- * Between two polls the owner runs those whom the first one has woken, and others. If that takes long, the next turn will, too.
- * That it takes no time says something only if they have begun something: an owner may poll again at once to see whether
- * that was all.
+ * Between two polls the owner runs the threads that the first one has woken. If one iteration took long, the next one is
+ * expected to. A quick one is evidence only if operations were submitted: an owner may poll twice in a row to see whether
+ * there is more.
  */
 static void end_iteration(mr_loop *loop)
 {

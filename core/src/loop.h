@@ -108,10 +108,10 @@ void mr_loop_finish(mr_loop *loop, mr_slot *slot, int64_t result);
 void mr_loop_end_operation(mr_loop *loop, mr_slot *slot, int reason);
 void mr_loop_end_direction(mr_loop *loop, mr_descriptor *descriptor, int direction, int reason);
 
-/* Puts a message into a loop's mailbox, and wakes it. [any thread] */
+/* Puts a message into a loop's mailbox, and wakes the loop. [any thread] */
 void mr_loop_post(mr_loop *loop, const mr_message *message);
 
-/* Does what the messages say that have come. */
+/* Does what the messages in the mailbox ask for. */
 void mr_loop_take_messages(mr_loop *loop);
 
 /* What messages ask for. */

@@ -2,7 +2,7 @@
  * mailbox.h: how other threads ask the owner of a loop to do something.
  *
  * Many threads post, one takes. A message is allocated by the poster and freed by the taker. The mailbox wakes nobody
- * and knows nothing of what the messages mean.
+ * and does not know what the messages mean. Must not know: loops.
  */
 #ifndef MILLRACE_MAILBOX_H
 #define MILLRACE_MAILBOX_H
@@ -18,10 +18,10 @@ typedef enum mr_message_kind {
     MR_MESSAGE_UPDATE,
     MR_MESSAGE_RELEASE,
     MR_MESSAGE_DEADLINE, /* a deadline of `handle` is earlier than before */
-    MR_MESSAGE_RECALL,   /* who receives on `handle` is to ask again */
+    MR_MESSAGE_RECALL,   /* receives on `handle` must end, so that their callers look again */
     MR_MESSAGE_SHUT,     /* `handle` was shut down, as `request` says */
     MR_MESSAGE_DETACH,   /* end everything on `handle`, then acknowledge to the group */
-    MR_MESSAGE_DETACHED  /* everybody has let go of the descriptor that operation `token` closes */
+    MR_MESSAGE_DETACHED  /* no loop uses the descriptor any more that operation `token` closes */
 } mr_message_kind;
 
 typedef struct mr_message {

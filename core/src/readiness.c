@@ -199,7 +199,7 @@ static void end_waiting(mr_loop *loop, mr_descriptor *descriptor, int direction,
     }
 }
 
-/* For those who go on waiting. Without a event to come they would do so for ever. */
+/* For operations that go on waiting: without another event they would wait for ever. */
 static void must_be_watched(mr_loop *loop, mr_descriptor *descriptor, int error)
 {
     if (!error)
@@ -242,8 +242,8 @@ static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
     }
 }
 
-/* The one event is spent. The registration stays, without a condition, until the next wait or the close. That the peer
- * sends no more is a matter of those who read. */
+/* The one event has been used. The registration stays, without a condition, until the next wait or the close. The end of the
+ * peer's stream concerns only those operations that read. */
 static void act_on_foreign(mr_loop *loop, mr_descriptor *descriptor, const mr_readiness_event *event,
                            const mr_poller *poller)
 {
@@ -256,8 +256,8 @@ static void act_on_foreign(mr_loop *loop, mr_descriptor *descriptor, const mr_re
         must_be_watched(loop, descriptor, watch_once(loop, descriptor, poller));
 }
 
-/* A wait on a foreign descriptor had begun when a handle of the same descriptor was first used here. The one event that
- * it asked for is spent; who still waits does so as on any handle. */
+/* A wait on a foreign descriptor had begun before a handle of the same descriptor was first used here. The one event that
+ * it asked for has been used; operations that still wait do so as on any handle. */
 static void watch_as_own(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
 {
     known_of(descriptor)->is_one_shot = false;
@@ -266,9 +266,9 @@ static void watch_as_own(mr_loop *loop, mr_descriptor *descriptor, const mr_poll
 }
 
 /*
- * Nobody waits, again and again. Where the descriptor is used on another loop by now, each event would wake this one for
- * nothing; where nobody is ready for what comes, there may be many. Whoever waits next watches anew, which events what is
- * there already.
+ * Events have come while no operation waited, again and again. Perhaps the descriptor is used on another loop by now, and
+ * each event wakes this one for nothing. So it is watched no longer. The next operation that waits watches it again, and
+ * is told what is ready already.
  */
 static void note_unused(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
 {
@@ -352,7 +352,7 @@ void mr_readiness_check(const mr_loop *loop)
     MR_CHECK(count == loop->unsent_count && loop->unsent_last == last);
 }
 
-/* Of events it need not know: wait returns at once if there are some. */
+/* Readiness events that are already pending need not count here: mr_loop_wait returns at once when there are any. */
 bool mr_readiness_has_work(mr_loop *loop)
 {
     return loop->unsent_first != NULL;

@@ -1,4 +1,5 @@
-/* request.c: what makes a request complete in itself, and what is left of one after a part was done. Knows no system. */
+/* request.c: what makes a request complete in itself, and what is left of one after a part was done. Must not know:
+ * system calls. */
 #include "loop.h"
 
 #include <errno.h>

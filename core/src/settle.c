@@ -43,7 +43,7 @@ void mr_loop_finish(mr_loop *loop, mr_slot *slot, int64_t result) /* NOLINT(misc
         mr_closing_note_end(loop, descriptor);
 }
 
-/* Puts an operation aside whose cause of failure passes by itself. Its timer serves both the pause and the deadline:
+/* A cause of failure that passes by itself: the operation pauses. Its timer is for the end of the pause or for the deadline,
  * whichever is first. */
 static void back_off(mr_loop *loop, mr_slot *slot)
 {
@@ -92,13 +92,14 @@ static bool is_lost_connection(const mr_slot *slot, int64_t result)
     }
 }
 
-/* ECANCELED that nobody asked for: the kernel ends what a thread submitted when that thread exits. */
+/* When a thread exits, the kernel cancels what the thread had submitted: an ECANCELED that nobody asked for. */
 bool mr_was_interrupted(int64_t result)
 {
     return result == -ECANCELED || result == -EINTR;
 }
 
-/* What was asked to end ends with this. A wait for what was shut down has not failed: it has what it has waited for. */
+/* The result of an operation that was asked to end. A wait in a direction that was shut down has not failed: what it waited
+ * for has come. */
 static int64_t end_of(const mr_slot *slot)
 {
     return mr_is_wait(slot->request.kind) && slot->end_reason == -EPIPE ? 0 : slot->end_reason;

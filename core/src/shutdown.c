@@ -5,13 +5,13 @@
 
 #include <errno.h>
 
-/* Of a handle of ours: a wait that has only the descriptor is answered by the system. */
+/* Only operations on a handle: the system itself answers waits on foreign descriptors. */
 static bool is_ended_by_shutdown(const mr_slot *slot)
 {
     return mr_when_shut(slot->request.kind, MR_WRITING) == -EPIPE && mr_handle_generation(slot->request.handle) != 0;
 }
 
-/* To those who poll for room on a Unix socket that is shut down for sending Linux does not say so. */
+/* Linux does not tell a poll for room that its Unix socket was shut down for sending. */
 static void end_sends(mr_loop *loop, mr_descriptor *descriptor)
 {
     for (mr_slot *slot = descriptor->first[MR_WRITING], *next; slot; slot = next) {

@@ -1,8 +1,8 @@
 /*
- * timeout.h: operations of kind TIMEOUT. They wait for nothing but a moment, so a timeout keeps what that takes (48 bytes) in
+ * timeout.h: operations of kind TIMEOUT. They only wait for a moment, so a timeout keeps what that takes (48 bytes) in
  * place of a slot. To the outside it is an operation like others, with a token like others.
  *
- * It knows the loop's wheel and counters, and no descriptors. Wakes nobody: that is loop.c's.
+ * It uses the loop's wheel and counters. It does not wake a loop that sleeps: loop.c does. Must not know: backends.
  */
 #ifndef MILLRACE_TIMEOUT_H
 #define MILLRACE_TIMEOUT_H

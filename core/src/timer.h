@@ -2,7 +2,7 @@
  * timer.h: a hierarchical timing wheel.
  *
  * It keeps timers that the caller embeds in its own records and hands them back when they are due. It reads no clock
- * (every function that needs the time takes it), allocates nothing, and knows neither operations nor loops.
+ * (every function that needs the time takes it), and allocates nothing. Must not know: operations, loops, the clock.
  *
  * A tick is 2^18 ns (0.26 ms). A timer fires in the first tick that begins at or after its deadline, so never early.
  * Eight levels cover all deadlines that 64-bit nanoseconds can name. A level has two turns of 64 slots, the current one

@@ -9,8 +9,8 @@
  * must not complete there: it signals an event, for which the system's thread pool waits, to post it to the right port.
  * That loop need not be polled, nor exist any more, for the others to go on.
  *
- * Windows knows no readiness but inside its socket driver: waiting for it asks the driver (IOCTL_AFD_POLL), as select
- * does. That request is not in the documentation; libuv, mio and wepoll rely on it as well.
+ * Windows has readiness only inside its socket driver. A wait asks the driver for it (IOCTL_AFD_POLL), as select does.
+ * That request is not in the documentation; libuv, mio and wepoll rely on it as well.
  */
 #include "port.h"
 
