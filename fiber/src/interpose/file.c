@@ -33,9 +33,11 @@ enum {
 #define EVENTS_MAX (UINT64_MAX - 1) /* that an event descriptor counts */
 
 /* One call of read, write or a relative. */
+typedef enum transfer_direction { READING, WRITING } transfer_direction;
+
 typedef struct transfer {
     mf_patient_call call;
-    bool writes;
+    transfer_direction direction;
     off64_t offset; /* or AT_POSITION */
     int flags;      /* of preadv2 and pwritev2 */
     struct iovec *vector;
@@ -43,6 +45,11 @@ typedef struct transfer {
     size_t done;
     bool was_patient; /* the last attempt blocked a helper: what it did not do cannot be done */
 } transfer;
+
+static bool is_writing(const transfer *t)
+{
+    return t->direction == WRITING;
+}
 
 typedef enum descriptor_kind { KIND_FILE, KIND_PIPE, KIND_SOCKET, KIND_DEVICE, KIND_OTHER } descriptor_kind;
 
@@ -74,21 +81,21 @@ static ssize_t attempt_without_waiting(const transfer *t)
     int flags = t->flags | RWF_NOWAIT;
     if (t->call.is_local_send)
         return mf_send_once(&t->call, &(struct msghdr){.msg_iov = t->vector, .msg_iovlen = (size_t)t->count}, 0);
-    return t->writes ? LIBC(pwritev64v2)(t->call.descriptor, t->vector, t->count, t->offset, flags)
-                     : LIBC(preadv64v2)(t->call.descriptor, t->vector, t->count, t->offset, flags);
+    return is_writing(t) ? LIBC(pwritev64v2)(t->call.descriptor, t->vector, t->count, t->offset, flags)
+                         : LIBC(preadv64v2)(t->call.descriptor, t->vector, t->count, t->offset, flags);
 }
 
 /* Blocks. */
 static ssize_t perform(const transfer *t)
 {
     if (t->flags)
-        return t->writes ? LIBC(pwritev64v2)(t->call.descriptor, t->vector, t->count, t->offset, t->flags)
-                         : LIBC(preadv64v2)(t->call.descriptor, t->vector, t->count, t->offset, t->flags);
+        return is_writing(t) ? LIBC(pwritev64v2)(t->call.descriptor, t->vector, t->count, t->offset, t->flags)
+                             : LIBC(preadv64v2)(t->call.descriptor, t->vector, t->count, t->offset, t->flags);
     if (t->offset == AT_POSITION)
-        return t->writes ? LIBC(writev)(t->call.descriptor, t->vector, t->count)
-                         : LIBC(readv)(t->call.descriptor, t->vector, t->count);
-    return t->writes ? LIBC(pwritev64)(t->call.descriptor, t->vector, t->count, t->offset)
-                     : LIBC(preadv64)(t->call.descriptor, t->vector, t->count, t->offset);
+        return is_writing(t) ? LIBC(writev)(t->call.descriptor, t->vector, t->count)
+                             : LIBC(readv)(t->call.descriptor, t->vector, t->count);
+    return is_writing(t) ? LIBC(pwritev64)(t->call.descriptor, t->vector, t->count, t->offset)
+                         : LIBC(preadv64)(t->call.descriptor, t->vector, t->count, t->offset);
 }
 
 static size_t left_bytes(const transfer *t)
@@ -117,7 +124,7 @@ typedef struct errand {
     bool has_sigxfsz;
 } errand;
 
-/* SIGXFSZ is for whoever writes beyond the limit (RLIMIT_FSIZE). Helpers block it. */
+/* A write beyond RLIMIT_FSIZE sends SIGXFSZ to the thread that writes. Helper threads block it. */
 static void run_errand(void *argument)
 {
     errand *e = argument;
@@ -148,7 +155,7 @@ static ssize_t perform_elsewhere(const transfer *t, void (*offload)(mf_work, voi
 
 static bool is_ready(const transfer *t)
 {
-    struct pollfd entry = {.fd = t->call.descriptor, .events = t->writes ? POLLOUT : POLLIN};
+    struct pollfd entry = {.fd = t->call.descriptor, .events = is_writing(t) ? POLLOUT : POLLIN};
     return LIBC(poll)(&entry, 1, 0) != 0;
 }
 
@@ -183,11 +190,11 @@ static ssize_t write_event(transfer *t)
 
 static ssize_t attempt_after_a_look(transfer *t, descriptor_kind kind)
 {
-    if (t->writes && kind == KIND_OTHER)
+    if (is_writing(t) && kind == KIND_OTHER)
         return write_event(t);
     if (!is_ready(t))
         return mf_fail(-EAGAIN);
-    return t->writes ? perform_a_little(t) : perform(t);
+    return is_writing(t) ? perform_a_little(t) : perform(t);
 }
 
 /* If nothing comes it is the end, to whoever reads. */
@@ -230,14 +237,14 @@ static ssize_t read_device(transfer *t)
  * what poll says of room is no promise. */
 static ssize_t attempt_on_device(transfer *t)
 {
-    return t->writes ? perform_elsewhere(t, mf_offload_alone) : read_device(t);
+    return is_writing(t) ? perform_elsewhere(t, mf_offload_alone) : read_device(t);
 }
 
 /* What cannot be done without waiting is refused, by most with EOPNOTSUPP. f2fs and gfs2 say EINVAL of a write into the
  * cache (generic_write_checks_count in fs/read_write.c). */
 static bool may_mean_waiting(const transfer *t, int error)
 {
-    return error == EAGAIN || error == EOPNOTSUPP || error == ENOSYS || (error == EINVAL && t->writes);
+    return error == EAGAIN || error == EOPNOTSUPP || error == ENOSYS || (error == EINVAL && is_writing(t));
 }
 
 /* EAGAIN from a file means pages that are not in memory, whatever the descriptor's flags: files have no non-blocking
@@ -330,17 +337,17 @@ static ssize_t try_until_moved(transfer *t)
 static ssize_t run(transfer *t)
 {
     ssize_t moved;
-    t->call.is_unannounced = !t->writes && mf_receive_mark(t->call.descriptor) > 1;
-    if (!t->writes && mf_seems_empty(t->call.descriptor) && !mf_wait_to_try(&t->call))
+    t->call.is_unannounced = !is_writing(t) && mf_receive_mark(t->call.descriptor) > 1;
+    if (!is_writing(t) && mf_seems_empty(t->call.descriptor) && !mf_wait_to_try(&t->call))
         return -1;
     do {
         size_t wanted = left_bytes(t);
         moved = try_until_moved(t);
-        if (!t->writes)
+        if (!is_writing(t))
             mf_note_received(t->call.descriptor, wanted, moved);
         if (moved > 0)
             advance(t, (size_t)moved);
-    } while (moved > 0 && (t->writes ? must_write_on(t) : is_short_of_file(t) || is_short_of_mark(t)));
+    } while (moved > 0 && (is_writing(t) ? must_write_on(t) : is_short_of_file(t) || is_short_of_mark(t)));
     if (!t->call.has_waited)
         mf_spend_turn();
     if (moved < 0 && t->done)
@@ -348,15 +355,16 @@ static ssize_t run(transfer *t)
     return moved < 0 && !t->done ? -1 : (ssize_t)t->done;
 }
 
-static ssize_t run_with_flags(int descriptor, const struct iovec *vector, int count, off64_t offset, bool writes,
-                              int flags)
+static ssize_t run_with_flags(int descriptor, const struct iovec *vector, int count, off64_t offset,
+                              transfer_direction direction, int flags)
 {
     struct iovec on_stack[VECTOR_ON_STACK], *copy = on_stack;
-    transfer t = {.call = {.descriptor = descriptor, .direction = writes ? MR_WAIT_WRITABLE : MR_WAIT_READABLE},
-                  .writes = writes,
-                  .offset = offset,
-                  .count = count,
-                  .flags = flags};
+    transfer t = {
+        .call = {.descriptor = descriptor, .direction = direction == WRITING ? MR_WAIT_WRITABLE : MR_WAIT_READABLE},
+        .direction = direction,
+        .offset = offset,
+        .count = count,
+        .flags = flags};
     if (count > VECTOR_ON_STACK) {
         copy = malloc((size_t)count * sizeof *copy);
         if (!copy)
@@ -371,14 +379,15 @@ static ssize_t run_with_flags(int descriptor, const struct iovec *vector, int co
     return result;
 }
 
-static ssize_t run_vector(int descriptor, const struct iovec *vector, int count, off64_t offset, bool writes)
+static ssize_t run_vector(int descriptor, const struct iovec *vector, int count, off64_t offset,
+                          transfer_direction direction)
 {
-    return run_with_flags(descriptor, vector, count, offset, writes, 0);
+    return run_with_flags(descriptor, vector, count, offset, direction, 0);
 }
 
-static ssize_t run_buffer(int descriptor, const void *buffer, size_t size, off64_t offset, bool writes)
+static ssize_t run_buffer(int descriptor, const void *buffer, size_t size, off64_t offset, transfer_direction direction)
 {
-    return run_vector(descriptor, &(struct iovec){(void *)buffer, size}, 1, offset, writes);
+    return run_vector(descriptor, &(struct iovec){(void *)buffer, size}, 1, offset, direction);
 }
 
 /* ------------------------------------------------------------------------------------------- the interposed names --- */
@@ -404,7 +413,7 @@ static bool is_libcs_vector(const struct iovec *vector, int count, off64_t offse
 ssize_t read(int descriptor, void *buffer, size_t size)
 {
     return is_libcs(size, 0) ? LIBC(read)(descriptor, buffer, size)
-                             : run_buffer(descriptor, buffer, size, AT_POSITION, false);
+                             : run_buffer(descriptor, buffer, size, AT_POSITION, READING);
 }
 
 /* Nothing, written to a datagram socket, is an empty datagram. */
@@ -413,52 +422,52 @@ ssize_t write(int descriptor, const void *buffer, size_t size)
     if (mf_current && size == 0 && kind_of(descriptor) == KIND_SOCKET)
         return send(descriptor, buffer, 0, 0);
     return is_libcs(size, 0) ? LIBC(write)(descriptor, buffer, size)
-                             : run_buffer(descriptor, buffer, size, AT_POSITION, true);
+                             : run_buffer(descriptor, buffer, size, AT_POSITION, WRITING);
 }
 
 ssize_t pread64(int descriptor, void *buffer, size_t size, off64_t offset)
 {
     return is_libcs(size, offset) ? LIBC(pread64)(descriptor, buffer, size, offset)
-                                  : run_buffer(descriptor, buffer, size, offset, false);
+                                  : run_buffer(descriptor, buffer, size, offset, READING);
 }
 
 ssize_t pwrite64(int descriptor, const void *buffer, size_t size, off64_t offset)
 {
     return is_libcs(size, offset) ? LIBC(pwrite64)(descriptor, buffer, size, offset)
-                                  : run_buffer(descriptor, buffer, size, offset, true);
+                                  : run_buffer(descriptor, buffer, size, offset, WRITING);
 }
 
 ssize_t readv(int descriptor, const struct iovec *vector, int count)
 {
     return is_libcs_vector(vector, count, 0) ? LIBC(readv)(descriptor, vector, count)
-                                             : run_vector(descriptor, vector, count, AT_POSITION, false);
+                                             : run_vector(descriptor, vector, count, AT_POSITION, READING);
 }
 
 ssize_t writev(int descriptor, const struct iovec *vector, int count)
 {
     return is_libcs_vector(vector, count, 0) ? LIBC(writev)(descriptor, vector, count)
-                                             : run_vector(descriptor, vector, count, AT_POSITION, true);
+                                             : run_vector(descriptor, vector, count, AT_POSITION, WRITING);
 }
 
 ssize_t preadv64(int descriptor, const struct iovec *vector, int count, off64_t offset)
 {
     return is_libcs_vector(vector, count, offset) ? LIBC(preadv64)(descriptor, vector, count, offset)
-                                                  : run_vector(descriptor, vector, count, offset, false);
+                                                  : run_vector(descriptor, vector, count, offset, READING);
 }
 
 ssize_t pwritev64(int descriptor, const struct iovec *vector, int count, off64_t offset)
 {
     return is_libcs_vector(vector, count, offset) ? LIBC(pwritev64)(descriptor, vector, count, offset)
-                                                  : run_vector(descriptor, vector, count, offset, true);
+                                                  : run_vector(descriptor, vector, count, offset, WRITING);
 }
 
 /* Does a file in memory? It takes what any pipe or socket takes, and nothing that is a disk's. */
-static bool are_taken_in_memory(bool writes, int flags)
+static bool are_taken_in_memory(transfer_direction direction, int flags)
 {
     char byte = 0;
     int error = errno, file = memfd_create("flags", MFD_CLOEXEC);
     transfer t = {.call = {.descriptor = file},
-                  .writes = writes,
+                  .direction = direction,
                   .vector = &(struct iovec){&byte, 1},
                   .count = 1,
                   .flags = flags};
@@ -471,14 +480,14 @@ static bool are_taken_in_memory(bool writes, int flags)
 
 /* What is no file refuses flags that it does not know before it would wait, and so they need not be tried on it. An event
  * descriptor is written to without an iterator, for which there is one flag (do_loop_readv_writev in fs/read_write.c). */
-static bool are_flags_refused(int descriptor, bool writes, int flags)
+static bool are_flags_refused(int descriptor, transfer_direction direction, int flags)
 {
     if (!(flags & ~RWF_HIPRI))
         return false;
     descriptor_kind kind = kind_of(descriptor);
     if (kind == KIND_FILE)
         return false;
-    return (kind == KIND_OTHER && writes) || !are_taken_in_memory(writes, flags);
+    return (kind == KIND_OTHER && direction == WRITING) || !are_taken_in_memory(direction, flags);
 }
 
 /* An offset of -1 is where the descriptor stands. */
@@ -488,26 +497,26 @@ static bool is_libcs_with_flags(const struct iovec *vector, int count, off64_t o
 }
 
 /* Does it fail at once, or wait for nothing? */
-static bool is_without_wait(int descriptor, bool writes, int flags)
+static bool is_without_wait(int descriptor, transfer_direction direction, int flags)
 {
     if (!(flags & RWF_NOWAIT))
-        return are_flags_refused(descriptor, writes, flags);
+        return are_flags_refused(descriptor, direction, flags);
     mf_spend_turn();
     return true;
 }
 
 ssize_t preadv64v2(int descriptor, const struct iovec *vector, int count, off64_t offset, int flags)
 {
-    return is_libcs_with_flags(vector, count, offset) || is_without_wait(descriptor, false, flags)
+    return is_libcs_with_flags(vector, count, offset) || is_without_wait(descriptor, READING, flags)
                ? LIBC(preadv64v2)(descriptor, vector, count, offset, flags)
-               : run_with_flags(descriptor, vector, count, offset, false, flags);
+               : run_with_flags(descriptor, vector, count, offset, READING, flags);
 }
 
 ssize_t pwritev64v2(int descriptor, const struct iovec *vector, int count, off64_t offset, int flags)
 {
-    return is_libcs_with_flags(vector, count, offset) || is_without_wait(descriptor, true, flags)
+    return is_libcs_with_flags(vector, count, offset) || is_without_wait(descriptor, WRITING, flags)
                ? LIBC(pwritev64v2)(descriptor, vector, count, offset, flags)
-               : run_with_flags(descriptor, vector, count, offset, true, flags);
+               : run_with_flags(descriptor, vector, count, offset, WRITING, flags);
 }
 
 int eventfd_read(int descriptor, eventfd_t *value)
