@@ -295,4 +295,4 @@ ending = do
 takeFlag :: IORef Bool -> IO Bool
 takeFlag place = atomicModifyIORef' place noted
   where
-    noted before = (False, before)
+    noted flag = (False, flag)

@@ -232,7 +232,8 @@ endSending = endSendingBefore noDeadline
 endSendingBefore :: Deadline -> Connection -> IO ()
 endSendingBefore = Internal.endSending . Before
 
--- | Closes the connection and its socket. The peer is told if that needs no waiting. Threads that wait on the connection wake with an
+-- | Closes the connection and its socket. The peer is told if that needs no waiting and no send was cut short: by a failure, a deadline or an
+-- interruption. A peer that is not told sees that the stream is truncated. Threads that wait on the connection wake with an
 -- error. Closing a closed connection does nothing. Throws no 'IOError'.
 --
 -- @since 0.1.0

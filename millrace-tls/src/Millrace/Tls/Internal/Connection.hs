@@ -38,7 +38,7 @@ where
 
 import Control.Concurrent.MVar
 import Control.Exception
-import Control.Monad (unless, void, when)
+import Control.Monad (void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.IORef
@@ -81,6 +81,8 @@ data Connection = Connection
     receiving :: !(MVar ()),
     -- | How many plain bytes the latest attempt has sealed, if not all of the sealed ones have gone.
     sending :: !(MVar Int),
+    -- | Was a send cut short? Then closing must not tell the peer that it has got everything.
+    isCutShort :: !(IORef Bool),
     -- | What the two sides have agreed on.
     --
     -- @since 0.1.0
@@ -126,7 +128,7 @@ newConnection role context socket = mask_ $ do
   state <- withContext context c_connectionNew
   when (state == nullPtr) $ lastError >>= throwIO . SettingsError "a connection" OutOfMemory
   owned <- newForeignPtr c_connectionFree state
-  Connection socket owned role (show socket) <$> newMVar () <*> newMVar 0 <*> return nothingYet
+  Connection socket owned role (show socket) <$> newMVar () <*> newMVar 0 <*> newIORef False <*> return nothingYet
   where
     nothingYet = Negotiated Tls12 ByteString.empty Nothing Nothing Nothing False Nothing
 
@@ -406,7 +408,7 @@ attemptSealing limit connection seal out room = modifyMVarMasked (sending connec
 
 -- | Sends all of these bytes.
 sendWhole :: String -> Limit -> Connection -> Ptr Word8 -> Int -> IO ()
-sendWhole attempted limit connection whole total = withRoom total $ \out room -> do
+sendWhole attempted limit connection whole total = notingCut connection . withRoom total $ \out room -> do
   let go !bytes !count = when (count > 0) $ do
         moved <- sealing attempted limit connection (sealBytes bytes count) out room
         go (bytes `plusPtr` moved) (count - moved)
@@ -414,13 +416,16 @@ sendWhole attempted limit connection whole total = withRoom total $ \out room ->
 
 -- | Sends so many bytes of a file, and returns how many there were.
 sendWholeFile :: String -> Limit -> Connection -> Fd -> Int64 -> Int64 -> IO Int64
-sendWholeFile attempted limit connection file offset total = withRoom (fromIntegral (min total 65536)) $ \out room -> do
+sendWholeFile attempted limit connection file offset total = notingCut connection . withRoom (fromIntegral (min total 65536)) $ \out room -> do
   let go !sent
         | sent >= total = return sent
         | otherwise = do
           moved <- sealing attempted limit connection (sealFile file (offset + sent) (total - sent)) out room
           if moved == 0 then return sent else go (sent + fromIntegral moved)
   go 0
+
+notingCut :: Connection -> IO a -> IO a
+notingCut connection action = action `onException` writeIORef (isCutShort connection) True
 
 sealing :: String -> Limit -> Connection -> Seal -> Ptr Word8 -> Int -> IO Int
 sealing attempted limit connection seal out room = do
@@ -455,11 +460,12 @@ endSending limit connection = do
         TimedOut -> throwErrno connection "Millrace.Tls.endSending" eTIMEDOUT
         Refused errno -> throwErrno connection "Millrace.Tls.endSending" errno
 
--- | Tells the peer, if that needs no waiting, and closes the socket. What waits on the connection ends with an error.
+-- | Tells the peer, if that needs no waiting and no send was cut short, and closes the socket. What waits on the connection ends with an error.
 closeConnection :: Connection -> IO ()
 closeConnection connection = mask_ $ do
-  isSending <- isEmptyMVar (sending connection)
-  unless isSending $ withState connection c_end >> flushNow connection `catch` ignore
+  unfinished <- tryReadMVar (sending connection)
+  wasCutShort <- readIORef (isCutShort connection)
+  when (unfinished == Just 0 && not wasCutShort) $ withState connection c_end >> flushNow connection `catch` ignore
   close (connectionSocket connection)
   withState connection c_connectionClose
   where
