@@ -73,7 +73,7 @@ parsePiecesAllowing allowed pieces = allocaBytes parserSize $ \parser -> allocaB
         EQ -> go parser fields rest
         GT -> outcome parser fields arrived result
 
-outcome :: Ptr Parser -> Ptr Field -> ByteString -> Int -> IO HeadOutcome
+outcome :: Ptr Parser -> Ptr FieldLine -> ByteString -> Int -> IO HeadOutcome
 outcome parser fields bytes size = do
   count <- headFieldCount parser
   Parsed size

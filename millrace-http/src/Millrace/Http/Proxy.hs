@@ -28,11 +28,11 @@ readProxyHeader connection
   | wanted == ProxyProtocolNone = return Nothing
   | otherwise = do
     setIdle connection True
-    count <- beginWork connection
+    arrival <- beginWork connection
     setIdle connection False
-    if count == 0
-      then return Nothing
-      else phaseDeadline connection (headMicros limits) >>= go
+    case arrival of
+      Arrived -> phaseDeadline connection (headMicros limits) >>= go
+      _ -> return Nothing
   where
     wanted = settingsProxyProtocol (serverSettings (connectionServer connection))
     limits = connectionLimits connection

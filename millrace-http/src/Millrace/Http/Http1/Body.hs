@@ -22,6 +22,7 @@ import Millrace.Deadline (deadlineAfter, earlier, monotonicNanoseconds, noDeadli
 import Millrace.Http.Exception
 import Millrace.Http.Expectation (fulfil)
 import Millrace.Http.Http1.Connection
+import Millrace.Http.Http1.State
 import Millrace.Http.Http1.Wire (chunksConsumed, chunksEnd, chunksForeseen, foreseeChunks, initChunks, nextChunk)
 import Millrace.Http.Server.Limits (Limits (..), Rate (..))
 import Millrace.Http.Transport (setReceiveDeadline)
@@ -39,12 +40,12 @@ data State
 -- | The body of the request whose head was just taken off the input: of a known length, or chunked.
 newBodyReader :: Connection -> Maybe Int -> IO BodyReader
 newBodyReader connection size = do
-  writeRegister connection bodyReceivedRegister 0
-  writeRegister connection bodyIsOverRegister 0
+  writeRequest connection bodyReceived 0
+  writeRequest connection bodyIsOver False
   refillBudget connection
   case size of
-    Just count -> writeRegister connection bodyPendingRegister count
-    Nothing -> writeRegister connection bodyPendingRegister (-1) >> (chunks connection >>= initChunks)
+    Just count -> writeRequest connection bodyUnread (UnreadBytes count)
+    Nothing -> writeRequest connection bodyUnread UnreadChunks >> (chunks connection >>= initChunks)
   BodyReader <$> newMVar (maybe Chunked Counted size)
 
 -- | The next piece of the body, empty at its end. Parks until some of it has arrived. Throws 'ConnectionClosedByPeer'
@@ -62,9 +63,9 @@ readBody connection (BodyReader variable) = mask_ $ do
         Left failure
           | isAsynchronous failure -> throwIO failure
           | otherwise -> do
-            isOver <- readRegister connection bodyIsOverRegister
-            let reason = if isOver /= 0 then toException UsedTooLate else explain failure
-            writeRegister connection keepRegister 0 -- Where the next request begins is not known any more.
+            isOver <- readRequest connection bodyIsOver
+            let reason = if isOver then toException UsedTooLate else explain failure
+            writeRequest connection keepsOpen False -- Where the next request begins is not known any more.
             return (Failed reason, Left reason)
   either throwIO return result
 
@@ -81,7 +82,7 @@ step connection state = case state of
     available <- available1 connection
     bytes <- takeInput connection (min left available)
     let rest = left - B.length bytes
-    writeRegister connection bodyPendingRegister rest
+    writeRequest connection bodyUnread (UnreadBytes rest)
     _ <- countReceived connection (B.length bytes)
     return (if rest == 0 then Finished else Counted rest, bytes)
   Chunked -> stepChunked connection
@@ -101,14 +102,14 @@ stepChunked connection = do
       (,) Chunked <$> takeInput connection result
     EQ -> fillBody connection >> stepChunked connection
     LT
-      | result == chunksEnd -> writeRegister connection bodyPendingRegister 0 >> return (Finished, B.empty)
+      | result == chunksEnd -> writeRequest connection bodyUnread (UnreadBytes 0) >> return (Finished, B.empty)
       | otherwise -> throwIO (invalidRequestFromError result)
 
 -- How much that is of this body in all.
 countReceived :: Connection -> Int -> IO Int
 countReceived connection count = do
-  received <- (+ count) <$> readRegister connection bodyReceivedRegister
-  writeRegister connection bodyReceivedRegister received
+  received <- (+ count) <$> readRequest connection bodyReceived
+  writeRequest connection bodyReceived received
   return received
 
 takeInput :: Connection -> Int -> IO ByteString
@@ -128,27 +129,27 @@ available1 connection = do
 fillBody :: Connection -> IO ()
 fillBody connection = do
   sendContinue connection
-  budget <- readRegister connection bodyBudgetRegister
+  budget <- readRequest connection bodyBudget
   silence <- phaseDeadline connection (bodyMicros limits)
   deadline <- if windowMicros > 0 then earlier silence <$> deadlineAfter (max 0 budget) else return silence
   before <- monotonicNanoseconds
   count <- fillInput connection deadline
   after <- monotonicNanoseconds
   when (count == 0) (throwIO ConnectionClosedByPeer)
-  progress <- (+ count) <$> readRegister connection bodyProgressRegister
+  progress <- (+ count) <$> readRequest connection bodyProgress
   if progress >= windowBytes
     then refillBudget connection
     else do
-      writeRegister connection bodyBudgetRegister (budget - microsBetween before after)
-      writeRegister connection bodyProgressRegister progress
+      writeRequest connection bodyBudget (budget - microsBetween before after)
+      writeRequest connection bodyProgress progress
   where
     limits = connectionLimits connection
     Rate windowBytes windowMicros = bodyRate limits
 
 refillBudget :: Connection -> IO ()
 refillBudget connection = do
-  writeRegister connection bodyBudgetRegister windowMicros
-  writeRegister connection bodyProgressRegister 0
+  writeRequest connection bodyBudget windowMicros
+  writeRequest connection bodyProgress 0
   where
     Rate _ windowMicros = bodyRate (connectionLimits connection)
 
@@ -164,9 +165,9 @@ foreseeEnd connection (BodyReader variable) mayBeRead = mask_ (tryTakeMVar varia
     look Chunked = do
       result <- foresee connection
       size <- chunks connection >>= chunksForeseen
-      received <- readRegister connection bodyReceivedRegister
+      received <- readRequest connection bodyReceived
       let isTooLong = size > min (skippedBytesMax limits) (bodyBytesMax limits - received)
-      when ((result < 0 && result /= chunksEnd) || (isTooLong && not mayBeRead)) (writeRegister connection keepRegister 0)
+      when ((result < 0 && result /= chunksEnd) || (isTooLong && not mayBeRead)) (writeRequest connection keepsOpen False)
     look _ = return ()
     limits = connectionLimits connection
 
@@ -208,11 +209,11 @@ finishBody connection (BodyReader variable) = mask_ $ do
 takeBack :: Connection -> MVar State -> IO State
 takeBack connection variable = do
   flushOutput connection
-  keep <- readRegister connection keepRegister
-  if keep /= 0
+  keep <- readRequest connection keepsOpen
+  if keep
     then takeMVar variable
     else do
-      writeRegister connection bodyIsOverRegister 1
+      writeRequest connection bodyIsOver True
       deadlineAfter 0 >>= setReceiveDeadline transport
       takeMVar variable <* setReceiveDeadline transport noDeadline
   where
@@ -229,8 +230,8 @@ forsakeBody connection (BodyReader variable) = uninterruptibleMask_ $ do
 
 dropBody :: Connection -> State -> IO Bool
 dropBody connection state = do
-  keep <- readRegister connection keepRegister
-  if keep == 0
+  keep <- readRequest connection keepsOpen
+  if not keep
     then return False
     else do
       -- The client may be waiting for the response before it sends the rest.

@@ -1,14 +1,14 @@
 -- |
--- One connection: its transport, the memory it works in, and the moving of bytes between the two under time limits. Must
--- not know: requests, responses.
+-- One connection: its transport, the memory it works in, and the moving of bytes between the two under time limits. Must not
+-- know: sockets, responses, listeners.
 --
--- A connection that waits for a request has no memory but a few words. When bytes arrive it holds two borrowed buffers until
--- it waits again: the input, and the /arena/, which has the registers, the state of the C parsers and the output. Both
--- are the ones that were given back last, by this connection or another one, and so are still in the cache.
+-- A connection that waits for a request has no memory but a few words ('ConnectionState'). When bytes arrive it holds two
+-- borrowed buffers until it waits again. One is the input. The other one is the arena: it has the 'Buffers', the
+-- 'RequestState', the state of the C parsers, the table of fields, and the output. Both are the buffers that were given back
+-- last, by this connection or another one, and so are still in the cache.
 --
--- The registers are unboxed words, because they change with every request: in an @IORef@ each change would allocate a box
--- and mark the reference for the collector. Whatever an application may keep for longer than its request (body readers
--- and writers) must not touch them without asking first whether its request is still being served.
+-- The arena is another one after each wait. An application may keep body readers and writers for longer than its request: they
+-- must make sure that the request is still being served before they touch the arena.
 module Millrace.Http.Http1.Connection
   ( Connection (..),
     newConnection,
@@ -21,15 +21,12 @@ module Millrace.Http.Http1.Connection
     beginWork,
     endWork,
     startNextRequest,
+    Arrival (..),
     noteOpened,
     wasOpened,
-    readPhase,
-    writePhase,
-    betweenRequests,
-    inHead,
-    inRequest,
-    inResponse,
-    inFarewell,
+    readStage,
+    writeStage,
+    Stage (..),
     countRequest,
     requestCount,
     armEarlyFlush,
@@ -38,25 +35,12 @@ module Millrace.Http.Http1.Connection
     connectionExpectation,
     report,
 
-    -- * Registers
-    Register,
-    readRegister,
-    writeRegister,
-    keepRegister,
-    bodyPendingRegister,
-    bodyBudgetRegister,
-    bodyProgressRegister,
-    responseStartRegister,
-    responseSendsRegister,
-    sendsRegister,
-    streamModeRegister,
-    streamLeftRegister,
-    chunkStartRegister,
-    closeOptionRegister,
-    responseBytesRegister,
-    bodyReceivedRegister,
-    bodyIsOverRegister,
-    streamingRegister,
+    -- * The current request
+    readRequest,
+    writeRequest,
+    modifyRequest,
+    countSends,
+    noteSend,
 
     -- * C state
     parser,
@@ -96,21 +80,20 @@ where
 
 import Control.Exception (SomeException, mask_, onException, uninterruptibleMask_)
 import Control.Monad (when)
-import Control.Monad.Primitive (RealWorld)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Unsafe as BU
 import Data.IORef (IORef)
 import Data.Int (Int32, Int64)
-import Data.Primitive.ByteArray (MutableByteArray, newByteArray, readByteArray, setByteArray, writeByteArray)
 import Data.Word (Word8)
 import Foreign.Marshal.Alloc (free, mallocBytes)
 import Foreign.Marshal.Utils (copyBytes, moveBytes)
-import Foreign.Ptr (IntPtr (..), Ptr, castPtr, intPtrToPtr, nullPtr, plusPtr, ptrToIntPtr)
-import Foreign.Storable (peekByteOff, pokeByteOff)
-import Millrace.Deadline (Deadline, deadlineAfter, deadlineFromNanoseconds, deadlineNanoseconds, earlier, noDeadline)
+import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
+import Millrace.Deadline (Deadline, deadlineAfter, earlier, noDeadline)
 import Millrace.Http.Delivery
 import Millrace.Http.EarlyFlush
 import Millrace.Http.Expectation
+import Millrace.Http.Field
+import Millrace.Http.Http1.State
 import Millrace.Http.Http1.Wire
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
@@ -129,106 +112,54 @@ data Connection = Connection
     connectionWorker :: !Worker,
     -- | Who sends the output while an application is at work.
     connectionSender :: !(IORef Sender),
-    -- | What outlives a request, by 'Place'.
-    connectionPlaces :: !(MutableByteArray RealWorld)
+    connectionState :: !ConnectionState
   }
 
--- Where in 'connectionPlaces' a word is.
-newtype Place = Place Int
-
--- The address of the arena, 0: the connection waits; and that of the borrowed input buffer, 0: there is none, or the input
--- has outgrown it.
-arenaPlace, inputPlace :: Place
-arenaPlace = Place 0
-inputPlace = Place 1
-
--- Is it waiting for a request, of which there is nothing yet? Where in the life of a request is it? How many have there
--- been?
-idlePlace, phasePlace, requestsPlace :: Place
-idlePlace = Place 2
-phasePlace = Place 3
-requestsPlace = Place 4
-
--- The state of the early flush.
-flushPlace :: Int
-flushPlace = 5
-
--- Two words for the pace of sending.
-windowPlace :: Int
-windowPlace = 6
-
--- Has setOnOpen's action let it in?
-openedPlace :: Place
-openedPlace = Place 8
-
--- Does the client wait for 100 (Continue)?
-expectationPlace :: Int
-expectationPlace = 9
-
-placeCount :: Int
-placeCount = 10
-
-readPlace :: Connection -> Place -> IO Int
-readPlace connection (Place index) = readByteArray (connectionPlaces connection) index
-{-# INLINE readPlace #-}
-
-writePlace :: Connection -> Place -> Int -> IO ()
-writePlace connection (Place index) = writeByteArray (connectionPlaces connection) index
-{-# INLINE writePlace #-}
-
--- | Is the connection waiting for a request, of which there is nothing yet? May be asked by any thread.
+-- | Is the connection waiting for a request, of which nothing has come yet? May be asked by any thread.
 isIdle :: Connection -> IO Bool
-isIdle connection = (/= 0) <$> readPlace connection idlePlace
+isIdle connection = readField (connectionState connection) isIdleNow
 
 setIdle :: Connection -> Bool -> IO ()
-setIdle connection idle = writePlace connection idlePlace (fromEnum idle)
+setIdle connection = writeField (connectionState connection) isIdleNow
 {-# INLINE setIdle #-}
 
--- | Who opened the connection will have it closed. (Not in an @IORef@ on its thread's stack: with another word that no longer
--- fits into what a thread starts with, see decision 9.)
+-- | The action of @setOnOpen@ has let the client in, so that of @setOnClose@ must run in the end. (Not in an @IORef@ on its
+-- thread's stack: with another word that no longer fits into what a thread starts with, see decision 9.)
 noteOpened :: Connection -> IO ()
-noteOpened connection = writePlace connection openedPlace 1
+noteOpened connection = writeField (connectionState connection) isOpened True
 
--- | Was it?
+-- | Was the client let in?
 wasOpened :: Connection -> IO Bool
-wasOpened connection = (/= 0) <$> readPlace connection openedPlace
+wasOpened connection = readField (connectionState connection) isOpened
 
--- | Where in the life of a request the connection is, for when an exception ends it.
-readPhase :: Connection -> IO Int
-readPhase connection = readPlace connection phasePlace
+-- | Where in the life of a request the connection is, for when an exception ends it. May be asked by any thread.
+readStage :: Connection -> IO Stage
+readStage connection = readField (connectionState connection) stage
 
-writePhase :: Connection -> Int -> IO ()
-writePhase connection = writePlace connection phasePlace
-{-# INLINE writePhase #-}
-
--- | The phases of a connection.
-betweenRequests, inHead, inRequest, inResponse, inFarewell :: Int
-betweenRequests = 0
-inHead = 1
-inRequest = 2
-inResponse = 3
-inFarewell = 4
+writeStage :: Connection -> Stage -> IO ()
+writeStage connection = writeField (connectionState connection) stage
+{-# INLINE writeStage #-}
 
 -- | Counts a complete request head.
 countRequest :: Connection -> IO ()
-countRequest connection = requestCount connection >>= writePlace connection requestsPlace . (+ 1)
+countRequest connection = modifyField (connectionState connection) requestsBegun (+ 1)
 {-# INLINE countRequest #-}
 
 -- | How many request heads were complete.
 requestCount :: Connection -> IO Int
-requestCount connection = readPlace connection requestsPlace
+requestCount connection = readField (connectionState connection) requestsBegun
 {-# INLINE requestCount #-}
 
 -- | Does the connection have its arena? Without it there is neither input nor output.
 isWorking :: Connection -> IO Bool
-isWorking connection = (/= 0) <$> readPlace connection arenaPlace
+isWorking connection = (/= nullPtr) <$> arena connection
 {-# INLINE isWorking #-}
 
 -- | Sends what the output holds now as soon as the thread waits for something, unless that is settled before: see 'armFlush'.
 -- More may be appended meanwhile.
 armEarlyFlush :: Connection -> IO ()
 armEarlyFlush connection = do
-  outputEnd connection >>= writeRegister connection earlyStop
+  outputEnd connection >>= writeBuffers connection flushEnd
   armFlush connection
 {-# INLINE armEarlyFlush #-}
 
@@ -237,7 +168,7 @@ armEarlyFlush connection = do
 settleEarlyFlush :: Connection -> IO ()
 settleEarlyFlush connection = do
   settleFlush connection
-  sent <- readRegister connection earlySent
+  sent <- readBuffers connection flushedBytes
   when (sent > 0) (dropSent connection sent)
 {-# INLINE settleEarlyFlush #-}
 
@@ -246,15 +177,15 @@ dropSent :: Connection -> Int -> IO ()
 dropSent connection sent = do
   output <- outputBuffer connection
   end <- outputEnd connection
-  start <- readRegister connection responseStartRegister
+  start <- readRequest connection responseStart
   moveBytes output (output `plusPtr` sent) (end - sent)
   setOutputEnd connection (end - sent)
-  writeRegister connection responseStartRegister (max 0 (start - sent))
-  writeRegister connection earlySent 0
+  writeRequest connection responseStart (max 0 (start - sent))
+  writeBuffers connection flushedBytes 0
 {-# NOINLINE dropSent #-}
 
 instance FlushesEarly Connection where
-  flushState connection = (connectionPlaces connection, flushPlace)
+  flushState = earlyFlushWord . connectionState
   {-# INLINE flushState #-}
   flushSender = connectionSender
   flushFlushers = serverFlushers . connectionServer
@@ -264,9 +195,9 @@ instance FlushesEarly Connection where
 flushEarly :: Connection -> IO ()
 flushEarly connection = do
   buffer <- outputBuffer connection
-  stop <- readRegister connection earlyStop
-  start <- readRegister connection responseStartRegister
-  writeRegister connection earlySent stop
+  stop <- readBuffers connection flushEnd
+  start <- readRequest connection responseStart
+  writeBuffers connection flushedBytes stop
   (if stop > start then sendBytes else sendUnnoted NothingFollows) connection buffer stop
 
 -- | The same when the connection is over: the client is not waited for.
@@ -275,114 +206,56 @@ retireEarlyFlush connection = uninterruptibleMask_ $ retireFlush connection (abo
 
 -- | Does the client wait for 100 (Continue)?
 connectionExpectation :: Connection -> Expectation
-connectionExpectation connection = Expectation (connectionPlaces connection) expectationPlace
+connectionExpectation = uncurry Expectation . expectationWord . connectionState
 {-# INLINE connectionExpectation #-}
 
 -- | Reports an exception, with the request that was being served: see 'reportTo'.
 report :: Connection -> Maybe Request -> SomeException -> IO ()
 report = reportTo . connectionServer
 
-pointer :: Int -> Ptr a
-pointer = intPtrToPtr . IntPtr
-{-# INLINE pointer #-}
-
-address :: Ptr a -> Int
-address place = let IntPtr number = ptrToIntPtr place in number
-{-# INLINE address #-}
+------------------------------------------------------------------------------------------------------------------------
+-- The arena
 
 arena :: Connection -> IO (Ptr Word8)
-arena connection = pointer <$> readPlace connection arenaPlace
+arena connection = readField (connectionState connection) arenaAddress
 {-# INLINE arena #-}
 
--- | A word of the arena.
-newtype Register = Register Int
+buffers :: Connection -> IO Buffers
+buffers connection = Buffers <$> arena connection
+{-# INLINE buffers #-}
 
-readRegister :: Connection -> Register -> IO Int
-readRegister connection (Register offset) = arena connection >>= \base -> peekByteOff base offset
-{-# INLINE readRegister #-}
+readBuffers :: Unboxed a => Connection -> Field Buffers a -> IO a
+readBuffers connection field = buffers connection >>= \record -> readField record field
+{-# INLINE readBuffers #-}
 
-writeRegister :: Connection -> Register -> Int -> IO ()
-writeRegister connection (Register offset) value = arena connection >>= \base -> pokeByteOff base offset value
-{-# INLINE writeRegister #-}
+writeBuffers :: Unboxed a => Connection -> Field Buffers a -> a -> IO ()
+writeBuffers connection field value = buffers connection >>= \record -> writeField record field value
+{-# INLINE writeBuffers #-}
 
-register :: Int -> Register
-register number = Register (8 * number)
+-- HTTP/1 serves one request at a time: there is one record, and the next request uses it again.
+currentRequest :: Connection -> IO RequestState
+currentRequest connection = RequestState <$> inArena connection requestOffset
+{-# INLINE currentRequest #-}
 
--- Input: address, capacity, and the part that holds bytes.
-inputAddress, inputCapacity, inputStart, inputStop :: Register
-inputAddress = register 0
-inputCapacity = register 1
-inputStart = register 2
-inputStop = register 3
+-- | A field of the request that is being served.
+readRequest :: Unboxed a => Connection -> Field RequestState a -> IO a
+readRequest connection field = currentRequest connection >>= \record -> readField record field
+{-# INLINE readRequest #-}
 
--- Output: address, capacity, and the end of what is to be sent.
-outputAddress, outputSize, outputStop :: Register
-outputAddress = register 4
-outputSize = register 5
-outputStop = register 6
+-- | Changes a field of the request that is being served.
+writeRequest :: Unboxed a => Connection -> Field RequestState a -> a -> IO ()
+writeRequest connection field value = currentRequest connection >>= \record -> writeField record field value
+{-# INLINE writeRequest #-}
 
--- How far an early flush of it may go, and how far one has come: what is to be sent begins there.
-earlyStop, earlySent :: Register
-earlyStop = register 24
-earlySent = register 25
+-- | Changes a field of the request that is being served to what a function makes of it.
+modifyRequest :: Unboxed a => Connection -> Field RequestState a -> (a -> a) -> IO ()
+modifyRequest connection field change = currentRequest connection >>= \record -> modifyField record field change
+{-# INLINE modifyRequest #-}
 
--- | Does the connection stay open after the current response?
-keepRegister :: Register
-keepRegister = register 7
-
--- | Bytes of request body that were not read yet: exact, or -1 for an unfinished chunked body.
-bodyPendingRegister :: Register
-bodyPendingRegister = register 9
-
--- | Microseconds that the client may still take for its next bytes of body, and bytes since this was last refilled.
-bodyBudgetRegister, bodyProgressRegister :: Register
-bodyBudgetRegister = register 10
-bodyProgressRegister = register 11
-
--- | Where in the output the current response starts, and the value of 'sendsRegister' then: while that has not
--- changed, nothing of the response was sent.
-responseStartRegister, responseSendsRegister :: Register
-responseStartRegister = register 12
-responseSendsRegister = register 13
-
--- | Number of times that output was handed to the socket; interim responses do not count.
-sendsRegister :: Register
-sendsRegister = register 14
-
--- | How the body being streamed is framed, how many bytes it still may have, and where in the output the size line of
--- its open chunk is (-1: none).
-streamModeRegister, streamLeftRegister, chunkStartRegister :: Register
-streamModeRegister = register 15
-streamLeftRegister = register 16
-chunkStartRegister = register 17
-
--- | Where in the output a head may still be told to say that the connection ends (-1: that is settled).
-closeOptionRegister :: Register
-closeOptionRegister = register 18
-
--- | Bytes of body of the last response.
-responseBytesRegister :: Register
-responseBytesRegister = register 19
-
--- | Bytes of request body that the application was given.
-bodyReceivedRegister :: Register
-bodyReceivedRegister = register 20
-
--- | Has the request ended while a thread of the application's waits for more of its body?
-bodyIsOverRegister :: Register
-bodyIsOverRegister = register 8
-
--- | Does the application's code for a stream run, in the connection's own thread?
-streamingRegister :: Register
-streamingRegister = register 23
-
--- When the current request must be over; 0: there is no limit.
-totalDeadlineRegister :: Register
-totalDeadlineRegister = register 21
-
--- How the arena is laid out: registers, C state, the table of fields, output.
-parserOffset, chunksOffset, headOffset, fieldsOffset :: Int
-parserOffset = 8 * 26
+-- How the arena is laid out: buffers, request, C state, the table of fields, output.
+requestOffset, parserOffset, chunksOffset, headOffset, fieldsOffset :: Int
+requestOffset = buffersSize
+parserOffset = aligned (requestOffset + requestStateSize)
 chunksOffset = aligned (parserOffset + parserSize)
 headOffset = aligned (chunksOffset + chunksSize)
 fieldsOffset = aligned (headOffset + headSize)
@@ -418,78 +291,86 @@ inArena connection offset = (`plusPtr` offset) <$> arena connection
 newConnection :: ServerContext -> Transport -> IO Connection
 newConnection server transport = do
   worker <- newWorker
-  places <- newByteArray (8 * placeCount)
-  setByteArray places 0 placeCount (0 :: Int)
   sender <- newSender
-  return $! Connection server transport worker sender places
+  state <- newConnectionState
+  return $! Connection server transport worker sender state
 
--- | Parks a waiting connection until the first bytes of a request arrive, and makes it work on them. Their number, 0 at
--- the end of the stream: it then goes on waiting. Throws @TimeExpired@ after the time limit for idle connections.
-beginWork :: Connection -> IO Int
+-- | What came of waiting for the first bytes of a request.
+data Arrival
+  = -- | Some are here, and the connection works.
+    Arrived
+  | -- | The client sends nothing more. The connection waits.
+    Ended
+  | -- | Nothing was received: the transport has not taken all of the output. The connection works still. What is left is in the
+    -- output, and the input is empty.
+    Unsent
+
+-- | Parks a waiting connection until the first bytes of a request arrive, and makes it work on them. Throws @TimeExpired@ after
+-- the time limit for idle connections.
+beginWork :: Connection -> IO Arrival
 beginWork connection =
   receiveFirst (connectionTransport connection) (idleMicros (connectionLimits connection)) (startWork connection)
 
 -- Masked, for the buffer's sake.
-startWork :: Connection -> Received -> IO Int
-startWork _ EndOfStream = return 0
+startWork :: Connection -> Received -> IO Arrival
+startWork _ EndOfStream = return Ended
 startWork connection (Received input count) = do
-  place <- borrow `onException` giveBack input
-  writePlace connection inputPlace (address (borrowedBytes input))
-  writePlace connection arenaPlace (address (borrowedBytes place))
+  own <- borrow `onException` giveBack input
+  writeField (connectionState connection) borrowedInput (borrowedBytes input)
+  writeField (connectionState connection) arenaAddress (borrowedBytes own)
   layOut connection (borrowedBytes input) count
-  return count
+  return Arrived
 
--- | 'flushOutput', 'endWork' and 'beginWork' with one wake-up for all three, if the socket takes the output at once. If not,
--- the result is -1, and the connection still works: what has not gone is in the output, and the input is empty.
-startNextRequest :: Connection -> IO Int
+-- | 'flushOutput', 'endWork' and 'beginWork' with one wake-up for all three, if the transport takes the output at once.
+startNextRequest :: Connection -> IO Arrival
 startNextRequest connection = do
   end <- outputEnd connection
   output <- outputBuffer connection
   inside <- inArena connection (outputOffset connection)
   if end > 0 && output == inside && not (isPaced (connectionPace connection))
-    then exchange connection end
+    then sendThenBegin connection end
     else flushOutput connection >> endWork connection >> beginWork connection
 {-# INLINE startNextRequest #-}
 
-exchange :: Connection -> Int -> IO Int
-exchange connection end = mask_ $ do
-  place <- readPlace connection arenaPlace
+sendThenBegin :: Connection -> Int -> IO Arrival
+sendThenBegin connection end = mask_ $ do
+  own <- arena connection
   releaseInput connection
-  writePlace connection arenaPlace 0
+  writeField (connectionState connection) arenaAddress nullPtr
   sendThenReceive
     (connectionTransport connection)
     (idleMicros (connectionLimits connection))
-    (Slice (borrowedAt (pointer place)) (outputOffset connection) end)
-    (continue place)
+    (Slice (borrowedAt own) (outputOffset connection) end)
+    (continue own)
   where
-    continue place (NotSent sent) = keepRemaining connection place end sent
+    continue own (NotSent sent) = keepRemaining connection own end sent
     continue _ (Sent received) = startWork connection received
 
--- The arena is ours again; the input is not, and nothing is to be given back for it.
-keepRemaining :: Connection -> Int -> Int -> Int -> IO Int
-keepRemaining connection place end sent = do
-  writePlace connection inputPlace 0
-  writePlace connection arenaPlace place
-  writeAddress connection inputAddress nullPtr
+-- So many bytes of the output have gone. The arena is ours again. The input is not, so nothing must be given back for it.
+keepRemaining :: Connection -> Ptr Word8 -> Int -> Int -> IO Arrival
+keepRemaining connection own end sent = do
+  writeField (connectionState connection) borrowedInput nullPtr
+  writeField (connectionState connection) arenaAddress own
+  writeBuffers connection inputBase nullPtr
   output <- outputBuffer connection
   moveBytes output (output `plusPtr` sent) (end - sent)
   setOutputEnd connection (end - sent)
-  return (-1)
+  return Unsent
 {-# NOINLINE keepRemaining #-}
 
 layOut :: Connection -> Ptr Word8 -> Int -> IO ()
 layOut connection input count = do
-  writeAddress connection inputAddress input
-  writeRegister connection inputCapacity borrowedSize
-  writeRegister connection inputStart 0
-  writeRegister connection inputStop count
-  inArena connection (outputOffset connection) >>= writeAddress connection outputAddress
-  writeRegister connection outputSize (borrowedSize - outputOffset connection)
+  writeBuffers connection inputBase input
+  writeBuffers connection inputCapacity borrowedSize
+  writeBuffers connection inputStart 0
+  writeBuffers connection inputEnd count
+  inArena connection (outputOffset connection) >>= writeBuffers connection outputBase
+  writeBuffers connection outputSize (borrowedSize - outputOffset connection)
   setOutputEnd connection 0
-  writeRegister connection earlySent 0
-  writeRegister connection sendsRegister 0
-  writeRegister connection bodyPendingRegister 0
-  writeRegister connection streamingRegister 0
+  writeBuffers connection flushedBytes 0
+  writeBuffers connection sendCount 0
+  writeRequest connection bodyUnread (UnreadBytes 0)
+  writeRequest connection isStreaming False
   clearTotalDeadline connection
   fields <- inArena connection fieldsOffset
   state <- parser connection
@@ -500,72 +381,64 @@ layOut connection input count = do
 -- | Gives back what the connection works with: from here on it waits. What was not sent and not used is lost.
 endWork :: Connection -> IO ()
 endWork connection = mask_ $ do
-  place <- readPlace connection arenaPlace
-  when (place /= 0) $ do
+  own <- arena connection
+  when (own /= nullPtr) $ do
     releaseInput connection
     releaseOutput connection
-    writePlace connection arenaPlace 0
-    giveBack (borrowedAt (pointer place))
+    writeField (connectionState connection) arenaAddress nullPtr
+    giveBack (borrowedAt own)
 
--- The input is in a borrowed buffer, or has outgrown that.
+-- The input is borrowed, or has outgrown that.
 releaseInput :: Connection -> IO ()
 releaseInput connection = do
-  borrowed <- readPlace connection inputPlace
-  if borrowed /= 0 then giveBack (borrowedAt (pointer borrowed)) else readAddress connection inputAddress >>= free
+  borrowed <- readField (connectionState connection) borrowedInput
+  if borrowed /= nullPtr then giveBack (borrowedAt borrowed) else readBuffers connection inputBase >>= free
 
 -- The output is a part of the arena, or has outgrown it.
 releaseOutput :: Connection -> IO ()
 releaseOutput connection = do
-  output <- readAddress connection outputAddress
+  output <- readBuffers connection outputBase
   inside <- inArena connection (outputOffset connection)
   when (output /= inside) (free output)
 
-readAddress :: Connection -> Register -> IO (Ptr Word8)
-readAddress connection number = pointer <$> readRegister connection number
-{-# INLINE readAddress #-}
-
-writeAddress :: Connection -> Register -> Ptr Word8 -> IO ()
-writeAddress connection number = writeRegister connection number . address
-{-# INLINE writeAddress #-}
-
 -- | The first byte that was received and not used yet.
 inputBytes :: Connection -> IO (Ptr Word8)
-inputBytes connection = plusPtr <$> readAddress connection inputAddress <*> readRegister connection inputStart
+inputBytes connection = plusPtr <$> readBuffers connection inputBase <*> readBuffers connection inputStart
 {-# INLINE inputBytes #-}
 
 -- | How many bytes were received and not used yet.
 inputCount :: Connection -> IO Int
-inputCount connection = (-) <$> readRegister connection inputStop <*> readRegister connection inputStart
+inputCount connection = (-) <$> readBuffers connection inputEnd <*> readBuffers connection inputStart
 {-# INLINE inputCount #-}
 
 -- | Takes bytes off the input.
 dropInput :: Connection -> Int -> IO ()
 dropInput connection count = do
-  start <- readRegister connection inputStart
-  writeRegister connection inputStart (start + count)
+  start <- readBuffers connection inputStart
+  writeBuffers connection inputStart (start + count)
 {-# INLINE dropInput #-}
 
 -- | Receives more bytes; parks until some arrive. Their number, 0 at the end of the stream. Throws @TimeExpired@ when
 -- the deadline passes.
 fillInput :: Connection -> Deadline -> IO Int
 fillInput connection deadline = do
-  start <- readRegister connection inputStart
-  stop <- readRegister connection inputStop
-  capacity <- readRegister connection inputCapacity
+  start <- readBuffers connection inputStart
+  stop <- readBuffers connection inputEnd
+  capacity <- readBuffers connection inputCapacity
   if start == stop
-    then when (start > 0) (writeRegister connection inputStart 0 >> writeRegister connection inputStop 0)
+    then when (start > 0) (writeBuffers connection inputStart 0 >> writeBuffers connection inputEnd 0)
     else when (stop == capacity) (makeInputRoom connection start stop capacity)
-  input <- readAddress connection inputAddress
-  end <- readRegister connection inputStop
-  size <- readRegister connection inputCapacity
+  input <- readBuffers connection inputBase
+  end <- readBuffers connection inputEnd
+  size <- readBuffers connection inputCapacity
   count <- receiveInto (connectionTransport connection) deadline (input `plusPtr` end) (size - end)
-  writeRegister connection inputStop (end + count)
+  writeBuffers connection inputEnd (end + count)
   return count
 
 -- A head may fill the whole buffer; the parser's limit keeps this from growing without bounds.
 makeInputRoom :: Connection -> Int -> Int -> Int -> IO ()
 makeInputRoom connection start stop capacity = do
-  old <- readAddress connection inputAddress
+  old <- readBuffers connection inputBase
   if start > 0
     then moveBytes old (old `plusPtr` start) count
     else do
@@ -573,31 +446,31 @@ makeInputRoom connection start stop capacity = do
       copyBytes new old count
       mask_ $ do
         releaseInput connection
-        writeAddress connection inputAddress new
-        writePlace connection inputPlace 0
-      writeRegister connection inputCapacity (2 * capacity)
-  writeRegister connection inputStart 0
-  writeRegister connection inputStop count
+        writeBuffers connection inputBase new
+        writeField (connectionState connection) borrowedInput nullPtr
+      writeBuffers connection inputCapacity (2 * capacity)
+  writeBuffers connection inputStart 0
+  writeBuffers connection inputEnd count
   where
     count = stop - start
 
 -- | Where the output is composed.
 outputBuffer :: Connection -> IO (Ptr Word8)
-outputBuffer connection = readAddress connection outputAddress
+outputBuffer connection = readBuffers connection outputBase
 {-# INLINE outputBuffer #-}
 
 -- | Bytes of output that wait to be sent.
 outputEnd :: Connection -> IO Int
-outputEnd connection = readRegister connection outputStop
+outputEnd connection = readBuffers connection outputStop
 {-# INLINE outputEnd #-}
 
 setOutputEnd :: Connection -> Int -> IO ()
-setOutputEnd connection = writeRegister connection outputStop
+setOutputEnd connection = writeBuffers connection outputStop
 {-# INLINE setOutputEnd #-}
 
 -- | Bytes that the output can hold.
 outputCapacity :: Connection -> IO Int
-outputCapacity connection = readRegister connection outputSize
+outputCapacity connection = readBuffers connection outputSize
 {-# INLINE outputCapacity #-}
 
 -- What the size line of a chunk can say: a grown output is sent as one.
@@ -619,8 +492,8 @@ growOutput connection wanted
       copyBytes new old end
       mask_ $ do
         releaseOutput connection
-        writeAddress connection outputAddress new
-      writeRegister connection outputSize size
+        writeBuffers connection outputBase new
+      writeBuffers connection outputSize size
     return True
 
 -- | Sends what waits. Parks until the kernel has taken it.
@@ -649,7 +522,7 @@ flushBy sending connection = do
 -- | Ends the connection in both directions: nothing that follows would be where the client expects it.
 breakConnection :: Connection -> IO ()
 breakConnection connection = do
-  writeRegister connection keepRegister 0
+  writeRequest connection keepsOpen False
   abort (connectionTransport connection)
 {-# NOINLINE breakConnection #-}
 
@@ -718,14 +591,18 @@ connectionPeer = transportPeer . connectionTransport
 {-# INLINE connectionPeer #-}
 
 window :: Connection -> Window
-window connection = Window (connectionPlaces connection) windowPlace
+window = uncurry Window . paceWords . connectionState
 {-# INLINE window #-}
 
+-- | Notes that output is handed to the transport: from here on it cannot be taken back.
 noteSend :: Connection -> IO ()
-noteSend connection = do
-  sends <- readRegister connection sendsRegister
-  writeRegister connection sendsRegister (sends + 1)
+noteSend connection = buffers connection >>= \record -> modifyField record sendCount (+ 1)
 {-# INLINE noteSend #-}
+
+-- | How often output was handed to the transport.
+countSends :: Connection -> IO Int
+countSends connection = readBuffers connection sendCount
+{-# INLINE countSends #-}
 
 connectionLimits :: Connection -> Limits
 connectionLimits = serverLimits . connectionServer
@@ -735,19 +612,19 @@ connectionLimits = serverLimits . connectionServer
 startTotalDeadline :: Connection -> IO ()
 startTotalDeadline connection = when (micros > 0) $ do
   deadline <- deadlineAfter micros
-  writeRegister connection totalDeadlineRegister (fromIntegral (deadlineNanoseconds deadline))
+  writeRequest connection totalDeadlineAt deadline
   where
     micros = totalMicros (connectionLimits connection)
 {-# INLINE startTotalDeadline #-}
 
 -- | From now on it is not limited.
 clearTotalDeadline :: Connection -> IO ()
-clearTotalDeadline connection = writeRegister connection totalDeadlineRegister 0
+clearTotalDeadline connection = writeRequest connection totalDeadlineAt noDeadline
 {-# INLINE clearTotalDeadline #-}
 
 -- | When the current request must be over.
 totalDeadline :: Connection -> IO Deadline
-totalDeadline connection = deadlineFromNanoseconds . fromIntegral <$> readRegister connection totalDeadlineRegister
+totalDeadline connection = readRequest connection totalDeadlineAt
 {-# INLINE totalDeadline #-}
 
 -- | The time limit of an operation that starts now and may take so many microseconds; 0: there is none. The request's

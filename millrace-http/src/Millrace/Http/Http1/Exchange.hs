@@ -13,6 +13,7 @@ import Millrace.Http.Exchange (Answerer (..), Body (..), Exchange (..), Operatio
 import Millrace.Http.Http1.Body (BodyReader, foreseeEnd)
 import Millrace.Http.Http1.Connection
 import Millrace.Http.Http1.Response (composeAnswer, restartResponse)
+import Millrace.Http.Http1.State
 import Millrace.Http.Http1.Wire (flagVersion11, headFlags)
 import Millrace.Http.Server.Worker (isThisThread)
 import qualified Millrace.Http.Transport as Transport
@@ -42,7 +43,7 @@ operations =
       opSettle = settleWaiting,
       opFlush = \(CurrentRequest connection _) -> flushOutput connection,
       opBodyBytes = sentBytes,
-      opCloseAfterwards = \(CurrentRequest connection _) -> writeRegister connection keepRegister 0,
+      opCloseAfterwards = \(CurrentRequest connection _) -> writeRequest connection keepsOpen False,
       opDiscardUnsent = \(CurrentRequest connection _) -> setOutputEnd connection 0,
       opAbort = \(CurrentRequest connection _) -> breakConnection connection,
       opLiftTimeLimit = \(CurrentRequest connection _) -> clearTotalDeadline connection,
@@ -59,10 +60,10 @@ inOwnThread (CurrentRequest connection _) action = do
 
 sendHints :: CurrentRequest -> ResponseHeaders -> IO ()
 sendHints (CurrentRequest connection _) fields = do
-  phase <- readPhase connection
+  reached <- readStage connection
   flags <- parser connection >>= headFlags
   -- RFC 9110, section 15.2: no 1xx to HTTP/1.0.
-  when (phase == inRequest && flags .&. flagVersion11 /= 0) $ do
+  when (reached == InRequest && flags .&. flagVersion11 /= 0) $ do
     settleEarlyFlush connection
     flushOutput connection
     sendString connection (B.concat (C8.pack "HTTP/1.1 103 Early Hints\r\n" : concatMap fieldLine fields ++ [C8.pack "\r\n"]))
@@ -73,9 +74,9 @@ sendHints (CurrentRequest connection _) fields = do
 prepareAnswer :: CurrentRequest -> IO ()
 prepareAnswer (CurrentRequest connection _) = do
   settleEarlyFlush connection
-  outputEnd connection >>= writeRegister connection responseStartRegister
-  readRegister connection sendsRegister >>= writeRegister connection responseSendsRegister
-  writePhase connection inResponse
+  outputEnd connection >>= writeRequest connection responseStart
+  countSends connection >>= writeRequest connection responseSends
+  writeStage connection InResponse
   sendWaiting connection
 
 answerCurrent :: CurrentRequest -> Answerer -> Plan -> IO ()
@@ -101,10 +102,14 @@ isStream plan = case plan of
 -- back while the code of the application for a stream runs in this thread.
 takeBackAnswer :: CurrentRequest -> IO Retraction
 takeBackAnswer (CurrentRequest connection _) = do
-  phase <- readPhase connection
-  streams <- readRegister connection streamingRegister
-  restarted <- if streams /= 0 then return False else if phase == inResponse then restartResponse connection else return True
-  return (if restarted then TakenBack else AlreadySent)
+  reached <- readStage connection
+  streams <- readRequest connection isStreaming
+  takeBackAt reached streams
+  where
+    takeBackAt reached streams
+      | streams = return AlreadySent
+      | reached == InResponse = restartResponse connection
+      | otherwise = return TakenBack
 
 -- | What waits in the output goes out when this thread waits for something, unless that is settled before.
 sendWaiting :: Connection -> IO ()
@@ -123,9 +128,7 @@ settleWaiting :: CurrentRequest -> IO ()
 settleWaiting (CurrentRequest connection _) = settleEarlyFlush connection
 
 sentBytes :: CurrentRequest -> IO (Maybe Int)
-sentBytes (CurrentRequest connection _) = do
-  size <- readRegister connection responseBytesRegister
-  return (if size < 0 then Nothing else Just size)
+sentBytes (CurrentRequest connection _) = readRequest connection responseBytes
 
 awaitInput :: CurrentRequest -> IO ()
 awaitInput (CurrentRequest connection _) = Transport.awaitInput (connectionTransport connection)

@@ -115,7 +115,7 @@ fieldsOf copy@(HeadCopy _ _ count) = go 0
 
 fieldAt :: HeadCopy -> Int -> (CI ByteString, ByteString)
 fieldAt copy@(HeadCopy memory _ _) index = unsafeDupablePerformIO $ do
-  let field = castPtr (unsafeForeignPtrToPtr memory) `plusPtr` (index * fieldSize) :: Ptr Field
+  let field = castPtr (unsafeForeignPtrToPtr memory) `plusPtr` (index * fieldSize) :: Ptr FieldLine
   number <- fieldName field
   (nameOffset, nameLength) <- fieldNameSlice field
   (valueOffset, valueLength) <- fieldValueSlice field

@@ -29,9 +29,10 @@ import Millrace.Deadline (noDeadline)
 import Millrace.Http.Answer.FileBody (readSlice, sendingFile)
 import Millrace.Http.Answer.Streaming (Sink (..), runStreamingBody)
 import Millrace.Http.Exception (InvalidResponse (..))
-import Millrace.Http.Exchange (AnnouncedLength (..), Answerer (..), Body (..), Detached (..), FileSlice (..), Plan (..), RawBody)
+import Millrace.Http.Exchange (AnnouncedLength (..), Answerer (..), Body (..), Detached (..), FileSlice (..), Plan (..), RawBody, Retraction (..))
 import Millrace.Http.Http1.Body (sendContinue)
 import Millrace.Http.Http1.Connection
+import Millrace.Http.Http1.State
 import Millrace.Http.Http1.Stream
 import Millrace.Http.Http1.Wire
 import Millrace.Http.Server.Context (Phase (..), ServerContext (..))
@@ -39,7 +40,7 @@ import Millrace.Http.Transport (receiveBytes)
 import Network.HTTP.Types (ResponseHeaders, Status (..))
 import Network.Wai (StreamingBody)
 
--- | Composes a response and sends what does not fit into the output. Leaves in 'keepRegister' whether the connection can be kept.
+-- | Composes a response and sends what does not fit into the output. Leaves in 'keepsOpen' whether the connection can be kept.
 -- May be called again for the same request after 'restartResponse'. If another thread than the connection's own answers, its
 -- hold is empty before and, unless an exception comes too early, afterwards.
 composeAnswer :: Connection -> Answerer -> Plan -> IO ()
@@ -51,13 +52,14 @@ composeAnswer connection answerer plan = case plan of
   Plan status fields NoTunnel -> composeHead connection status fields >>= answerNoTunnel connection
   TakeOver body -> answerRaw connection answerer body
 
--- | Takes back what was composed of the current response; False if some of it was sent already.
-restartResponse :: Connection -> IO Bool
+-- | Takes back what was composed of the current response.
+restartResponse :: Connection -> IO Retraction
 restartResponse connection = do
-  sends <- readRegister connection sendsRegister
-  before <- readRegister connection responseSendsRegister
-  when (sends == before) (readRegister connection responseStartRegister >>= setOutputEnd connection)
-  return (sends == before)
+  sends <- countSends connection
+  before <- readRequest connection responseSends
+  if sends /= before
+    then return AlreadySent
+    else TakenBack <$ (readRequest connection responseStart >>= setOutputEnd connection)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Heads
@@ -75,7 +77,7 @@ data Composed = Composed
 
 composeHead :: Connection -> Status -> ResponseHeaders -> IO Composed
 composeHead connection status@(Status !_ _) fields = do
-  writeRegister connection responseBytesRegister (-1)
+  writeRequest connection responseBytes Nothing
   capacity <- outputCapacity connection
   waiting <- outputEnd connection
   when (capacity - waiting < capacity `div` 4) (sendEarlier connection)
@@ -105,7 +107,7 @@ composeHead connection status@(Status !_ _) fields = do
 sendEarlier :: Connection -> IO ()
 sendEarlier connection = mask_ $ do
   settleEarlyFlush connection
-  writeRegister connection responseStartRegister 0
+  writeRequest connection responseStart 0
   flushEarlier connection
 
 makeHeadRoom :: Connection -> IO ()
@@ -148,29 +150,29 @@ withBytes :: ByteString -> (Ptr Word8 -> Int -> IO a) -> IO a
 withBytes bytes action = BU.unsafeUseAsCStringLen bytes $ \(at, size) -> action (castPtr at) size
 {-# INLINE withBytes #-}
 
--- Writes the framing, and says in 'keepRegister' whether the connection is kept, also if this response is taken back and
+-- Writes the framing, and says in 'keepsOpen' whether the connection is kept, also if this response is taken back and
 -- another one is sent. Returns where the body begins. A body that fits is made before this, perhaps of the request's: until
 -- here the client may be told to go on. From here on 100 (Continue) would be too late.
-finishHead :: Connection -> Composed -> Bool -> CInt -> Int -> IO (Ptr Word8)
-finishHead connection composed mayKeep framing size = do
+finishHead :: Connection -> Composed -> Bool -> Framing -> IO (Ptr Word8)
+finishHead connection composed mayKeep framing = do
   clear <- settleExpectation connection
   skippable <- isRestSkippable connection
-  finishHeadAs connection composed (mayKeep && clear && skippable) framing size
+  finishHeadAs connection composed (mayKeep && clear && skippable) framing
 
 -- The same when the request's body has been looked at.
-finishHeadAs :: Connection -> Composed -> Bool -> CInt -> Int -> IO (Ptr Word8)
-finishHeadAs connection composed mayKeep framing size = do
+finishHeadAs :: Connection -> Composed -> Bool -> Framing -> IO (Ptr Word8)
+finishHeadAs connection composed mayKeep framing = do
   phase <- readIORef (serverPhase (connectionServer connection))
-  allowed <- readRegister connection keepRegister
-  let keep = mayKeep && allowed /= 0 && phase == Serving
-  writeRegister connection keepRegister (if keep then 1 else 0)
-  count <- putFraming (composedAt composed) (option keep) framing size
+  allowed <- readRequest connection keepsOpen
+  let keep = mayKeep && allowed && phase == Serving
+  writeRequest connection keepsOpen keep
+  count <- putFraming (composedAt composed) (option keep) framing
   return (composedAt composed `plusPtr` count)
   where
     option keep
-      | not keep = connectionClose
-      | composedVersion11 composed = connectionUnsaid
-      | otherwise = connectionKeepAlive
+      | not keep = SayClose
+      | composedVersion11 composed = SayNothing
+      | otherwise = SayKeepAlive
 
 setOutputEndAt :: Connection -> Ptr Word8 -> IO ()
 setOutputEndAt connection end = do
@@ -185,12 +187,12 @@ answerHead connection size composed = finish >>= setOutputEndAt connection
       Announced count -> announce count
       AsGiven -> maybe unframed announce (composedLength composed)
       NotAnnounced -> unframed
-    announce = finishHead connection composed (composedMayKeep composed) framingLength
-    unframed = finishHead connection composed (composedMayKeep composed) framingNone 0
+    announce = finishHead connection composed (composedMayKeep composed) . Counted
+    unframed = finishHead connection composed (composedMayKeep composed) Unframed
 
 -- RFC 9110, section 9.3.6: after a 2xx to CONNECT there is a tunnel, and only a raw response can be one.
 answerNoTunnel :: Connection -> Composed -> IO ()
-answerNoTunnel connection composed = finishHead connection composed False framingNone 0 >>= setOutputEndAt connection
+answerNoTunnel connection composed = finishHead connection composed False Unframed >>= setOutputEndAt connection
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Builders
@@ -235,8 +237,8 @@ resume bytes next _ _ = return (0, Chunk bytes (\_ _ -> return (0, next)))
 finishBody :: Connection -> Composed -> Ptr Word8 -> Int -> IO ()
 finishBody connection composed body size = do
   checkLength composed size
-  writeRegister connection responseBytesRegister size
-  start <- finishHead connection composed (composedMayKeep composed) framingLength size
+  writeRequest connection responseBytes (Just size)
+  start <- finishHead connection composed (composedMayKeep composed) (Counted size)
   moveBytes start body size
   setOutputEndAt connection (start `plusPtr` size)
 
@@ -260,13 +262,11 @@ startStream :: Connection -> Composed -> Bool -> Maybe Int -> Ptr Word8 -> Int -
 startStream connection composed mayReadAll size body count = do
   skippable <- if mayReadAll then return True else isRestSkippable connection
   let mayKeep = composedMayKeep composed && skippable
-  start <- case framing of
-    Counted total -> finishHeadAs connection composed mayKeep framingLength total
-    Chunks -> finishHeadAs connection composed mayKeep framingChunked 0
-    UntilClose -> finishHeadAs connection composed False framingNone 0
-  keep <- readRegister connection keepRegister
+  -- Without framing the body ends with the connection.
+  start <- finishHeadAs connection composed (mayKeep && framing /= Unframed) framing
+  keep <- readRequest connection keepsOpen
   buffer <- outputBuffer connection
-  writeRegister connection closeOptionRegister (if composedVersion11 composed && keep /= 0 then composedAt composed `minusPtr` buffer else -1)
+  writeRequest connection closeOption (if composedVersion11 composed && keep then Just (composedAt composed `minusPtr` buffer) else Nothing)
   -- The first bytes are counted and framed like all others, from a copy that is theirs alone.
   saved <- BI.create count (\target -> copyBytes target body count)
   setOutputEndAt connection start
@@ -275,8 +275,8 @@ startStream connection composed mayReadAll size body count = do
   where
     framing = case size of
       Just total -> Counted total
-      Nothing | composedVersion11 composed -> Chunks
-      Nothing -> UntilClose
+      Nothing | composedVersion11 composed -> Chunked
+      Nothing -> Unframed
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Streams
@@ -288,7 +288,7 @@ answerStream connection answerer status fields body = do
   composed <- composeHead connection status fields
   startStream connection composed True (composedLength composed) (composedAt composed) 0
   case answerer of
-    OwnThread -> (writeRegister connection streamingRegister 1 >> run) `finally` writeRegister connection streamingRegister 0
+    OwnThread -> (writeRequest connection isStreaming True >> run) `finally` writeRequest connection isStreaming False
     OtherThread _ -> run
   endStream connection
   where
@@ -300,19 +300,19 @@ answerStream connection answerer status fields body = do
 answerFile :: Connection -> Status -> ResponseHeaders -> FileSlice -> IO ()
 answerFile connection status fields slice = do
   composed <- composeHead connection status fields
-  start <- finishHead connection composed (composedMayKeep composed) framingLength (fromIntegral count)
+  start <- finishHead connection composed (composedMayKeep composed) (Counted (fromIntegral count))
   limit <- outputLimit connection
   if count <= fromIntegral (limit `minusPtr` start)
     then do
       -- A small file goes out together with the head, and with the responses before and after it.
       readSlice slice start
-      writeRegister connection responseBytesRegister (fromIntegral count)
+      writeRequest connection responseBytes (Just (fromIntegral count))
       setOutputEndAt connection (start `plusPtr` fromIntegral count)
     else do
       setOutputEndAt connection start
-      writeRegister connection responseBytesRegister 0
+      writeRequest connection responseBytes (Just 0)
       flushAhead connection
-      sent <- sendingFile slice (sendFilePart connection (writeRegister connection responseBytesRegister) (sliceDescriptor slice) (sliceOffset slice) count)
+      sent <- sendingFile slice (sendFilePart connection (writeRequest connection responseBytes . Just) (sliceDescriptor slice) (sliceOffset slice) count)
       when (sent < count) (throwIO (FileTruncated (slicePath slice))) -- The length was promised: only closing tells the truth.
   where
     count = sliceLength slice
@@ -324,12 +324,11 @@ answerFile connection status fields slice = do
 -- means is for the protocol spoken there to say.
 answerRaw :: Connection -> Answerer -> RawBody -> IO ()
 answerRaw connection answerer body = do
-  writeRegister connection keepRegister 0
+  writeRequest connection keepsOpen False
   flushOutput connection
   clearTotalDeadline connection
   sendContinue connection -- RFC 9110, section 7.8: before a 101 (Switching Protocols)
-  sends <- readRegister connection sendsRegister
-  writeRegister connection sendsRegister (sends + 1) -- Nothing can be taken back any more.
+  noteSend connection
   count <- inputCount connection
   input <- inputBytes connection
   leftover <- BI.create count (\target -> copyBytes target input count) >>= newIORef

@@ -37,6 +37,7 @@ import Millrace.Http.Http1.Body
 import Millrace.Http.Http1.Connection
 import Millrace.Http.Http1.Exchange (exchangeWithBody, exchangeWithoutBody, sendWaiting)
 import Millrace.Http.Http1.Request (keepTarget, makeRequest)
+import Millrace.Http.Http1.State
 import Millrace.Http.Http1.Wire
 import Millrace.Http.Proxy (readProxyHeader)
 import Millrace.Http.Server.Context (Phase (..), ServerContext (..))
@@ -73,7 +74,7 @@ vaultOf connection exchange = contextVault (Context exchange (serverFiles (conne
 
 -- | Has all been said, and only the client's end is waited for? May be asked by any thread.
 isLeaving :: Connection -> IO Bool
-isLeaving connection = (== inFarewell) <$> readPhase connection
+isLeaving connection = (== InFarewell) <$> readStage connection
 
 serviceOf :: Connection -> Exchange -> Service
 serviceOf connection = newService (connectionServer connection)
@@ -102,11 +103,12 @@ awaitHead connection = do
       startTotalDeadline connection
       size <- parseInput connection
       idle <- if size == 0 then dropEmptyLines connection else return False
-      case () of
-        _
-          | size /= 0 -> return size
-          | idle -> awaitFirstBytes connection HasHadEmptyLines
-          | otherwise -> flushOutput connection >> awaitRest connection
+      afterFirstBytes size idle (flushOutput connection >> awaitRest connection)
+  where
+    afterFirstBytes size idle continue
+      | size /= 0 = return size
+      | idle = awaitFirstBytes connection HasHadEmptyLines
+      | otherwise = continue
 
 -- Empty lines leave a connection idle once per request. From the second time on they count as the beginning of a head:
 -- whoever sends nothing else is not there for ever.
@@ -137,32 +139,33 @@ parseInput connection = do
 awaitFirstBytes :: Connection -> Patience -> IO Int
 awaitFirstBytes connection patience = do
   working <- isWorking connection
-  writePhase connection betweenRequests
+  writeStage connection BetweenRequests
   setIdle connection True
   phase <- readIORef (serverPhase (connectionServer connection))
   if phase == Over
     then 0 <$ when working (finishResponse connection)
     else do
-      count <- if working then startNextRequest connection else beginWork connection
+      arrival <- if working then startNextRequest connection else beginWork connection
       setIdle connection False
-      case compare count 0 of
-        LT -> finishResponse connection >> awaitFirstBytes connection patience
-        EQ -> 0 <$ reportEarlyClose connection
-        GT -> do
+      case arrival of
+        Unsent -> finishResponse connection >> awaitFirstBytes connection patience
+        Ended -> 0 <$ reportEarlyClose connection
+        Arrived -> do
           startTotalDeadline connection
           size <- parseInput connection
           idle <- if size == 0 && patience == MayStayIdle then dropEmptyLines connection else return False
-          case () of
-            _
-              | size /= 0 -> return size
-              | idle -> awaitFirstBytes connection HasHadEmptyLines
-              | otherwise -> awaitRest connection
+          continue size idle
+  where
+    continue size idle
+      | size /= 0 = return size
+      | idle = awaitFirstBytes connection HasHadEmptyLines
+      | otherwise = awaitRest connection
 
 -- The client does not take its response as fast as we send it, or there will be no other request.
 finishResponse :: Connection -> IO ()
 finishResponse connection = do
   setIdle connection False
-  writePhase connection inResponse
+  writeStage connection InResponse
   flushOutput connection
   endWork connection
 {-# NOINLINE finishResponse #-}
@@ -182,15 +185,14 @@ awaitRest connection = do
   where
     go deadline = do
       silent <- (/= 0) <$> (parser connection >>= parserIsIdle)
-      writePhase connection (if silent then betweenRequests else inHead)
+      writeStage connection (if silent then BetweenRequests else InHead)
       count <- fillInput connection deadline
-      case () of
-        _
-          | count == 0 && silent -> 0 <$ reportEarlyClose connection
-          | count == 0 -> throwIO IncompleteHeaders
-          | otherwise -> do
-            size <- parseInput connection
-            if size /= 0 then return size else go deadline
+      if count == 0
+        then endEarly silent
+        else do
+          size <- parseInput connection
+          if size /= 0 then return size else go deadline
+    endEarly silent = if silent then 0 <$ reportEarlyClose connection else throwIO IncompleteHeaders
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Requests
@@ -200,8 +202,8 @@ serveRequest :: Connection -> Service -> Application -> Int -> IO Bool
 serveRequest connection bodiless application size = do
   countRequest connection
   requests <- requestCount connection
-  writePhase connection inRequest
-  writeRegister connection keepRegister (if requests < requestsMax limits then 1 else 0)
+  writeStage connection InRequest
+  writeRequest connection keepsOpen (requests < requestsMax limits)
   requestHead <- parser connection
   flags <- headFlags requestHead
   bodyLength <- headContentLength requestHead
@@ -223,15 +225,14 @@ serveRequest connection bodiless application size = do
       complete <-
         (runApplication connection (serviceOf connection exchange) application request >> finishBody connection body)
           `onException` forsakeBody connection body
-      keep <- readRegister connection keepRegister
-      return (complete && keep /= 0)
+      keep <- readRequest connection keepsOpen
+      return (complete && keep)
     else do
-      writeRegister connection bodyPendingRegister 0
+      writeRequest connection bodyUnread (UnreadBytes 0)
       request <- newRequest connection (serviceExchange bodiless) bytes size noBody (KnownLength 0)
       dropInput connection size
       runApplication connection bodiless application request
-      keep <- readRegister connection keepRegister
-      return (keep /= 0)
+      readRequest connection keepsOpen
   where
     limits = connectionLimits connection
     hasBody flags bodyLength = flags .&. flagChunked /= 0 || bodyLength > 0
@@ -280,9 +281,9 @@ closeAfterResponse :: Connection -> IO ()
 closeAfterResponse connection = do
   flushOutput connection
   unread <- inputCount connection
-  pending <- readRegister connection bodyPendingRegister
+  allRead <- isAllRead <$> readRequest connection bodyUnread
   flags <- parser connection >>= headFlags
-  more <- if unread > 0 || pending /= 0 || flags .&. flagKeepAlive /= 0 then return True else hasArrived (connectionTransport connection)
+  more <- if unread > 0 || not allRead || flags .&. flagKeepAlive /= 0 then return True else hasArrived (connectionTransport connection)
   if more
     then linger connection lingerMicros
     else when (farewellMicros > 0) (linger connection farewellMicros)
@@ -293,16 +294,16 @@ closeAfterResponse connection = do
 endSession :: Connection -> SomeException -> IO ()
 endSession connection failure = do
   when (isAsynchronous failure) (throwIO failure)
-  phase <- readPhase connection
+  reached <- readStage connection
   case fromException failure of
     Just reason -> refuse connection reason
     Nothing
-      | isTimeExpired failure && phase == inHead -> refuse connection RequestTimedOut
-      | isTimeExpired failure && phase == betweenRequests -> return ()
+      | isTimeExpired failure && reached == InHead -> refuse connection RequestTimedOut
+      | isTimeExpired failure && reached == BetweenRequests -> return ()
       | otherwise -> do
         report connection Nothing failure
         -- Sending has failed, and has ended the connection. What the client sends on must not take away what is on its way.
-        when (phase == inResponse) (linger connection lingerMicros)
+        when (reached == InResponse) (linger connection lingerMicros)
 
 -- Answers input that is not a valid request, or that cannot be served, then closes (RFC 9112, section 9.6). The input is still
 -- at its beginning.
@@ -315,7 +316,7 @@ refuse connection reason = do
     -- What the parser has found out holds: a refused HEAD has no body either.
     method <- parser connection >>= headMethod
     setExpectation (connectionExpectation connection) False
-    writeRegister connection bodyPendingRegister 0
+    writeRequest connection bodyUnread (UnreadBytes 0)
     answerRefused (serviceOf connection (exchangeWithoutBody connection)) $
       Refusal
         { refusalReason = reason,
@@ -364,7 +365,7 @@ forgetInput connection = do
 -- is told that nothing more comes, and gets a little time to stop sending (RFC 9112, section 9.6).
 linger :: Connection -> Int -> IO ()
 linger connection micros = void . (try :: IO () -> IO (Either SomeException ())) $ do
-  writePhase connection inFarewell
+  writeStage connection InFarewell
   endSending transport
   limit <- deadlineAfter micros
   drain limit lingerBytes

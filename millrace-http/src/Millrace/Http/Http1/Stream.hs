@@ -2,8 +2,7 @@
 -- A response body that is sent while it is produced: builders are run into the output, framed as chunks or counted,
 -- and sent when it is full. Must not know: requests, responses.
 module Millrace.Http.Http1.Stream
-  ( Framing (..),
-    streamMargin,
+  ( streamMargin,
     beginStream,
     streamWriter,
     streamBuilder,
@@ -15,13 +14,14 @@ module Millrace.Http.Http1.Stream
 where
 
 import Control.Exception (throwIO)
-import Control.Monad (unless, when)
+import Control.Monad (forM_, unless, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (Builder)
 import Data.ByteString.Builder.Extra (BufferWriter, Next (..), runBuilder)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Unsafe as BU
+import Data.Maybe (fromMaybe, isNothing)
 import Data.Word (Word8)
 import Foreign.Marshal.Utils (copyBytes, moveBytes)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
@@ -29,36 +29,20 @@ import Foreign.Storable (poke)
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Expectation (dismiss)
 import Millrace.Http.Http1.Connection
-import Millrace.Http.Http1.Wire (chunkHeadLength, putChunkHead, putChunkSize)
+import Millrace.Http.Http1.State
+import Millrace.Http.Http1.Wire (Framing (..), chunkHeadLength, putChunkHead, putChunkSize)
 import Millrace.Http.Server.Limits (Limits (..))
-
--- | How the end of a body is known.
-data Framing
-  = Chunks
-  | -- | So many bytes.
-    Counted !Int
-  | UntilClose
 
 -- | Bytes at the end of the output that are kept free for what ends a chunk and the body, and for a close option.
 streamMargin :: Int
 streamMargin = 64
 
-chunksMode, countedMode, untilCloseMode :: Int
-chunksMode = 0
-countedMode = 1
-untilCloseMode = 2
-
 -- | Starts a body behind the head that is in the output already.
 beginStream :: Connection -> Framing -> IO ()
 beginStream connection framing = do
-  writeRegister connection chunkStartRegister (-1)
-  writeRegister connection responseBytesRegister 0
-  case framing of
-    Chunks -> mode chunksMode
-    Counted size -> mode countedMode >> writeRegister connection streamLeftRegister size
-    UntilClose -> mode untilCloseMode
-  where
-    mode = writeRegister connection streamModeRegister
+  writeRequest connection chunkStart Nothing
+  writeRequest connection responseBytes (Just 0)
+  writeRequest connection streamFraming framing
 
 -- | Appends to the body. Parks when the output is full until the client has taken it.
 streamBuilder :: Connection -> Builder -> IO ()
@@ -101,54 +85,54 @@ sendLarge :: Connection -> ByteString -> IO ()
 sendLarge connection bytes = do
   noteBegun connection True
   reserve connection (B.length bytes)
-  before' <- readRegister connection responseBytesRegister
+  before' <- fromMaybe 0 <$> readRequest connection responseBytes
   closeChunk connection
   chunked <- isChunked connection
   when chunked $ append connection (\at -> putChunkSize at (B.length bytes))
-  sendPieces connection (writeRegister connection responseBytesRegister . (before' +)) bytes
+  sendPieces connection (writeRequest connection responseBytes . Just . (before' +)) bytes
   when chunked $ append connection putLineEnd
 
 -- Counts bytes that are in the output.
 account :: Connection -> Int -> IO ()
 account connection count = do
   reserve connection count
-  total <- readRegister connection responseBytesRegister
-  writeRegister connection responseBytesRegister (total + count)
+  modifyRequest connection responseBytes (Just . (+ count) . fromMaybe 0)
 
 -- Counted bodies must not exceed their length: the rest would be read as the next response.
 reserve :: Connection -> Int -> IO ()
 reserve connection count = do
-  mode <- readRegister connection streamModeRegister
-  when (mode == countedMode) $ do
-    left <- readRegister connection streamLeftRegister
-    when (count > left) (throwIO (ContentLengthMismatch left count))
-    writeRegister connection streamLeftRegister (left - count)
+  framing <- readRequest connection streamFraming
+  case framing of
+    Counted left
+      | count > left -> throwIO (ContentLengthMismatch left count)
+      | otherwise -> writeRequest connection streamFraming (Counted (left - count))
+    _ -> return ()
 
 isChunked :: Connection -> IO Bool
-isChunked connection = (== chunksMode) <$> readRegister connection streamModeRegister
+isChunked connection = (== Chunked) <$> readRequest connection streamFraming
 
 -- Makes room if hardly any is left, and reserves the size line of a chunk.
 openChunk :: Connection -> IO ()
 openChunk connection = do
-  start <- readRegister connection chunkStartRegister
-  when (start < 0) $ do
+  start <- readRequest connection chunkStart
+  when (isNothing start) $ do
     end <- outputEnd connection
     capacity <- outputCapacity connection
     when (capacity - end < 4 * streamMargin) (flushStream connection)
     chunked <- isChunked connection
     when chunked $ do
       position <- outputEnd connection
-      writeRegister connection chunkStartRegister position
+      writeRequest connection chunkStart (Just position)
       setOutputEnd connection (position + chunkHeadLength)
 
 -- An empty chunk would end the body (RFC 9112, section 7.1), so it is taken back.
 closeChunk :: Connection -> IO ()
 closeChunk connection = do
-  start <- readRegister connection chunkStartRegister
-  when (start >= 0) $ do
+  open <- readRequest connection chunkStart
+  forM_ open $ \start -> do
     end <- outputEnd connection
     let size = end - start - chunkHeadLength
-    writeRegister connection chunkStartRegister (-1)
+    writeRequest connection chunkStart Nothing
     if size == 0
       then setOutputEnd connection start
       else do
@@ -175,15 +159,18 @@ flushStream connection = noteBegun connection True >> closeChunk connection >> f
 noteBegun :: Connection -> Bool -> IO ()
 noteBegun connection skippable = do
   clear <- settleExpectation connection
-  place <- readRegister connection closeOptionRegister
-  when (place >= 0) $ do
-    writeRegister connection closeOptionRegister (-1)
-    keep <- readRegister connection keepRegister
-    unless (clear && skippable && keep /= 0) (sayClose connection place)
+  option <- readRequest connection closeOption
+  forM_ option $ \at -> do
+    writeRequest connection closeOption Nothing
+    keep <- readRequest connection keepsOpen
+    unless (clear && skippable && keep) (sayClose connection at)
 
 -- | Is what was not read of the request's body little enough to be skipped behind the response?
 isRestSkippable :: Connection -> IO Bool
-isRestSkippable connection = (<= skippedBytesMax (connectionLimits connection)) <$> readRegister connection bodyPendingRegister
+isRestSkippable connection = isLittle <$> readRequest connection bodyUnread
+  where
+    isLittle (UnreadBytes count) = count <= skippedBytesMax (connectionLimits connection)
+    isLittle UnreadChunks = True -- How much that is shows when it is skipped.
 
 -- | From here on the client is not told to go on any more. Is it clear where the next request begins? RFC 9110, section
 -- 10.1.1: a client that still waits may or may not send the body now; one that has begun to send it does not wait.
@@ -192,25 +179,24 @@ settleExpectation connection = do
   waits <- dismiss (connectionExpectation connection)
   if waits
     then do
-      pending <- readRegister connection bodyPendingRegister
-      received <- readRegister connection bodyReceivedRegister
+      allRead <- isAllRead <$> readRequest connection bodyUnread
+      received <- readRequest connection bodyReceived
       arrived <- inputCount connection
-      return (pending == 0 || received > 0 || arrived > 0)
+      return (allRead || received > 0 || arrived > 0)
     else return True
 {-# INLINE settleExpectation #-}
 
 -- Inserts the option into the head, which is in the output still.
 sayClose :: Connection -> Int -> IO ()
 sayClose connection place = do
-  writeRegister connection keepRegister 0
+  writeRequest connection keepsOpen False
   buffer <- outputBuffer connection
   end <- outputEnd connection
   let at = buffer `plusPtr` place
   moveBytes (at `plusPtr` B.length option) at (end - place)
   BU.unsafeUseAsCStringLen option $ \(source, count) -> copyBytes at (castPtr source) count
   setOutputEnd connection (end + B.length option)
-  start <- readRegister connection chunkStartRegister
-  when (start >= 0) (writeRegister connection chunkStartRegister (start + B.length option))
+  modifyRequest connection chunkStart (fmap (+ B.length option))
   where
     option = C8.pack "Connection: close\r\n"
 
@@ -221,11 +207,11 @@ endStream connection = do
   -- Until here the application could have read it.
   isRestSkippable connection >>= noteBegun connection
   closeChunk connection
-  mode <- readRegister connection streamModeRegister
-  left <- readRegister connection streamLeftRegister
-  when (mode == countedMode && left > 0) (throwIO (ContentLengthMismatch left 0))
-  when (mode == chunksMode) $
-    append connection $ \at -> do
+  framing <- readRequest connection streamFraming
+  case framing of
+    Counted left | left > 0 -> throwIO (ContentLengthMismatch left 0)
+    Chunked -> append connection $ \at -> do
       size <- putChunkSize at 0
       lineEnd <- putLineEnd (at `plusPtr` size)
       return (size + lineEnd)
+    _ -> return ()

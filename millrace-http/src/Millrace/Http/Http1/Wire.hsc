@@ -6,7 +6,7 @@
 module Millrace.Http.Http1.Wire
   ( -- * Request heads
     Parser,
-    Field,
+    FieldLine,
     parserSize,
     fieldSize,
     initParser,
@@ -86,14 +86,10 @@ module Millrace.Http.Http1.Wire
     headNoRoom,
     headBadName,
     headBadCoding,
+    Framing (..),
+    ConnectionOption (..),
     putFraming,
     framingMax,
-    framingNone,
-    framingLength,
-    framingChunked,
-    connectionUnsaid,
-    connectionClose,
-    connectionKeepAlive,
     chunkHeadLength,
     putChunkHead,
     putChunkSize,
@@ -112,29 +108,30 @@ import Foreign.C.String (CString, peekCString)
 import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.Ptr (Ptr)
 import Foreign.Storable (peekByteOff)
+import Millrace.Http.Field (Unboxed (..))
 import System.IO.Unsafe (unsafeDupablePerformIO)
 
 -- | The state of a parser of request heads, @parserSize@ bytes of memory.
 data Parser
 
 -- | One parsed field line, @fieldSize@ bytes of memory.
-data Field
+data FieldLine
 
 -- | Bytes of a 'Parser'.
 parserSize :: Int
 parserSize = #{size http_parser}
 
--- | Bytes of a 'Field'.
+-- | Bytes of a 'FieldLine'.
 fieldSize :: Int
 fieldSize = #{size http_field}
 
 foreign import ccall unsafe "http_parser_init"
-  c_init :: Ptr Parser -> Ptr Field -> Word32 -> Word32 -> Word32 -> Word32 -> IO ()
+  c_init :: Ptr Parser -> Ptr FieldLine -> Word32 -> Word32 -> Word32 -> Word32 -> IO ()
 
 -- | @initParser parser fields fieldsMax headMax targetMax allowed@: a new parser and its limits, in fields and bytes,
 -- and what it lets pass besides ('allowBareLineFeed' and so on, added up). Limits beyond 2^31 are 2^31: offsets in a
 -- head have 32 bits.
-initParser :: Ptr Parser -> Ptr Field -> Int -> Int -> Int -> Word32 -> IO ()
+initParser :: Ptr Parser -> Ptr FieldLine -> Int -> Int -> Int -> Word32 -> IO ()
 initParser parser fields fieldsMax headMax targetMax =
   c_init parser fields (limit fieldsMax) (limit headMax) (limit targetMax)
   where
@@ -234,16 +231,16 @@ headUserAgent parser = word16 (#{peek http_parser, user_agent} parser)
 {-# INLINE headUserAgent #-}
 
 -- | The number of a field's name; 0 if it is none of the known ones.
-fieldName :: Ptr Field -> IO Int
+fieldName :: Ptr FieldLine -> IO Int
 fieldName field = word16 (#{peek http_field, name} field)
 
 -- | Offset and length of a field's name.
-fieldNameSlice :: Ptr Field -> IO (Int, Int)
+fieldNameSlice :: Ptr FieldLine -> IO (Int, Int)
 fieldNameSlice field =
   (,) <$> word32 (#{peek http_field, name_offset} field) <*> word16 (#{peek http_field, name_length} field)
 
 -- | Offset and length of a field's value.
-fieldValueSlice :: Ptr Field -> IO (Int, Int)
+fieldValueSlice :: Ptr FieldLine -> IO (Int, Int)
 fieldValueSlice field =
   (,) <$> word32 (#{peek http_field, value_offset} field) <*> word32 (#{peek http_field, value_length} field)
 
@@ -421,28 +418,51 @@ headBadCoding = #{const HTTP_HEAD_BAD_CODING}
 foreign import ccall unsafe "http_put_framing"
   c_putFraming :: Ptr Word8 -> CInt -> CInt -> Word64 -> IO CSize
 
--- | @putFraming at connection framing length@ writes Connection, the framing and the empty line, at most 'framingMax'
--- bytes, and returns their number.
-putFraming :: Ptr Word8 -> CInt -> CInt -> Int -> IO Int
-putFraming at connection framing size =
-  fromIntegral <$> c_putFraming at connection framing (fromIntegral size)
+-- | How the end of a body is known.
+data Framing
+  = -- | By its length: Content-Length.
+    Counted !Int
+  | -- | By the last chunk.
+    Chunked
+  | -- | There is no body, or the end of the connection ends it.
+    Unframed
+  deriving (Eq)
+
+instance Unboxed Framing where
+  toWord (Counted count) = count
+  toWord Chunked = -1
+  toWord Unframed = -2
+  {-# INLINE toWord #-}
+  fromWord number
+    | number >= 0 = Counted number
+    | number == -1 = Chunked
+    | otherwise = Unframed
+  {-# INLINE fromWord #-}
+
+-- | What the server says in Connection.
+data ConnectionOption = SayNothing | SayClose | SayKeepAlive
+
+-- | @putFraming at option framing@ writes Connection, the framing and the empty line, at most 'framingMax' bytes, and returns
+-- their number.
+putFraming :: Ptr Word8 -> ConnectionOption -> Framing -> IO Int
+putFraming at option framing = fromIntegral <$> c_putFraming at optionNumber framingNumber size
+  where
+    optionNumber = case option of
+      SayNothing -> #{const HTTP_CONNECTION_UNSAID}
+      SayClose -> #{const HTTP_CONNECTION_CLOSE}
+      SayKeepAlive -> #{const HTTP_CONNECTION_KEEP_ALIVE}
+    framingNumber = case framing of
+      Counted _ -> #{const HTTP_FRAMING_LENGTH}
+      Chunked -> #{const HTTP_FRAMING_CHUNKED}
+      Unframed -> #{const HTTP_FRAMING_NONE}
+    size = case framing of
+      Counted count -> fromIntegral count
+      _ -> 0
 {-# INLINE putFraming #-}
 
 -- | Most bytes that 'putFraming' writes.
 framingMax :: Int
 framingMax = #{const HTTP_FRAMING_MAX}
-
--- | How the body ends: there is none or it ends with the connection, Content-Length, chunked.
-framingNone, framingLength, framingChunked :: CInt
-framingNone = #{const HTTP_FRAMING_NONE}
-framingLength = #{const HTTP_FRAMING_LENGTH}
-framingChunked = #{const HTTP_FRAMING_CHUNKED}
-
--- | What Connection says.
-connectionUnsaid, connectionClose, connectionKeepAlive :: CInt
-connectionUnsaid = #{const HTTP_CONNECTION_UNSAID}
-connectionClose = #{const HTTP_CONNECTION_CLOSE}
-connectionKeepAlive = #{const HTTP_CONNECTION_KEEP_ALIVE}
 
 -- | Bytes that 'putChunkHead' writes.
 chunkHeadLength :: Int

@@ -1,0 +1,72 @@
+{-# LANGUAGE FlexibleInstances #-}
+
+-- |
+-- Records of unboxed words whose fields have types. Must not know: connections, requests.
+--
+-- The state of a connection and of a request changes with every request. In an @IORef@ each change would allocate a box and
+-- mark the reference for the collector, so the state is kept in words of plain memory. A 'Field' gives such a word the type
+-- of its content. Everything here is inlined: reading a field is one load.
+module Millrace.Http.Field (Field (..), Record (..), Unboxed (..), readField, writeField, modifyField) where
+
+import Data.Maybe (fromMaybe)
+import Foreign.Ptr (IntPtr (..), Ptr, intPtrToPtr, ptrToIntPtr)
+import Millrace.Deadline (Deadline, deadlineFromNanoseconds, deadlineNanoseconds)
+
+-- | Where a record has a word that holds an @a@: an offset in bytes.
+newtype Field record a = Field Int
+
+-- | What has words at offsets.
+class Record record where
+  readWord :: record -> Int -> IO Int
+  writeWord :: record -> Int -> Int -> IO ()
+
+-- | What fits into a word.
+class Unboxed a where
+  toWord :: a -> Int
+  fromWord :: Int -> a
+
+-- | The content of a field.
+readField :: (Record record, Unboxed a) => record -> Field record a -> IO a
+readField record (Field offset) = fromWord <$> readWord record offset
+{-# INLINE readField #-}
+
+-- | Changes the content of a field.
+writeField :: (Record record, Unboxed a) => record -> Field record a -> a -> IO ()
+writeField record (Field offset) value = writeWord record offset (toWord value)
+{-# INLINE writeField #-}
+
+-- | Changes the content of a field to what a function makes of it. Not atomic.
+modifyField :: (Record record, Unboxed a) => record -> Field record a -> (a -> a) -> IO ()
+modifyField record field change = readField record field >>= writeField record field . change
+{-# INLINE modifyField #-}
+
+instance Unboxed Int where
+  toWord = id
+  {-# INLINE toWord #-}
+  fromWord = id
+  {-# INLINE fromWord #-}
+
+instance Unboxed Bool where
+  toWord value = if value then 1 else 0
+  {-# INLINE toWord #-}
+  fromWord = (/= 0)
+  {-# INLINE fromWord #-}
+
+instance Unboxed (Ptr a) where
+  toWord address = let IntPtr number = ptrToIntPtr address in number
+  {-# INLINE toWord #-}
+  fromWord = intPtrToPtr . IntPtr
+  {-# INLINE fromWord #-}
+
+instance Unboxed Deadline where
+  toWord = fromIntegral . deadlineNanoseconds
+  {-# INLINE toWord #-}
+  fromWord = deadlineFromNanoseconds . fromIntegral
+  {-# INLINE fromWord #-}
+
+-- | A count or an offset, which is never negative.
+instance Unboxed (Maybe Int) where
+  toWord = fromMaybe (-1)
+  {-# INLINE toWord #-}
+  fromWord number = if number < 0 then Nothing else Just number
+  {-# INLINE fromWord #-}
