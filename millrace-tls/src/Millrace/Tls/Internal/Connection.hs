@@ -41,6 +41,7 @@ import Control.Exception
 import Control.Monad (void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import Data.Either (fromRight)
 import Data.IORef
 import Data.Int (Int64)
 import Data.Maybe (fromMaybe)
@@ -344,7 +345,7 @@ transmit limit connection = go
       | otherwise = do
         gone <- newIORef 0
         result <-
-          performKeeping (writeIORef gone . either (const 0) id) (limited limit (partial (sendRequest below bytes count)))
+          performKeeping (writeIORef gone . fromRight 0) (limited limit (partial (sendRequest below bytes count)))
             `onException` (readIORef gone >>= \some -> keepUnsent (bytes `plusPtr` some) (count - some))
         case result of
           Right some -> go (bytes `plusPtr` some) (count - some)
