@@ -308,9 +308,8 @@ void mr_loop_wake(mr_loop *loop)
 
 static void fire_slot(mr_loop *loop, mr_slot *slot, uint64_t now_ns)
 {
-    if (slot->state == MR_SLOT_PENDING) {
-        mr_loop_end_operation(loop, slot, -ETIMEDOUT);
-    } else if (slot->request.deadline_ns != MR_NO_DEADLINE && slot->request.deadline_ns <= now_ns) {
+    bool is_overdue = slot->request.deadline_ns != MR_NO_DEADLINE && slot->request.deadline_ns <= now_ns;
+    if (slot->state == MR_SLOT_PENDING || is_overdue) {
         mr_loop_end_operation(loop, slot, -ETIMEDOUT);
     } else {
         slot->state = MR_SLOT_PENDING;
