@@ -124,10 +124,10 @@ static void check_lists(const mr_loop *loop, const census *found)
     for (const mr_timeout *timeout = loop->free_timeouts; timeout;
          timeout = (const mr_timeout *)timeout->timer.next, free_timeouts++)
         MR_CHECK(timeout->state == MR_SLOT_FREE && free_timeouts < found->free_timeouts);
-    for (const mr_slot *slot = loop->completed_first; slot; last = slot, slot = slot->queued, completed++)
+    for (const mr_slot *slot = loop->completed.first; slot; last = slot, slot = slot->queued, completed++)
         MR_CHECK(slot->state == MR_SLOT_COMPLETED && completed < found->completed_slots);
     MR_CHECK(free_slots == found->free_slots && free_timeouts == found->free_timeouts);
-    MR_CHECK(completed == found->completed_slots && loop->completed_last == last);
+    MR_CHECK(completed == found->completed_slots && loop->completed.last == last);
 }
 
 void mr_loop_check(const mr_loop *loop)

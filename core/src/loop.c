@@ -78,7 +78,7 @@ void mr_loop_attend_sleeper(mr_loop *loop)
     if (!atomic_load_explicit(&loop->sleeping, memory_order_relaxed))
         return;
     bool is_all_handed_over = loop->backend->flush(loop);
-    if (!is_all_handed_over || loop->completed_first || mr_timer_watched_ns(&loop->wheel) < loop->wait_until_ns)
+    if (!is_all_handed_over || loop->completed.first || mr_timer_watched_ns(&loop->wheel) < loop->wait_until_ns)
         mr_loop_wake(loop);
 }
 
@@ -369,14 +369,11 @@ static int fire_timers(mr_loop *loop, mr_completion *completions, int capacity)
 static int take_completions(mr_loop *loop, mr_completion *completions, int capacity)
 {
     int count = 0;
-    while (count < capacity && loop->completed_first) {
-        mr_slot *slot = loop->completed_first;
-        loop->completed_first = slot->queued;
+    while (count < capacity && loop->completed.first) {
+        mr_slot *slot = mr_slot_queue_take(&loop->completed);
         slot->state = MR_SLOT_DELIVERED;
         fill_completion(slot, &completions[count++]);
     }
-    if (!loop->completed_first)
-        loop->completed_last = NULL;
     mr_count(&loop->counters.completions, (uint64_t)count);
     return count;
 }
@@ -436,7 +433,7 @@ int mr_loop_prepare_wait(mr_loop *loop)
     mr_timer_watch(&loop->wheel);
     loop->wait_until_ns = next_ns;
     atomic_store(&loop->sleeping, true);
-    bool has_work = atomic_load(&loop->woken) || !mr_mailbox_is_empty(&loop->mailbox) || loop->completed_first ||
+    bool has_work = atomic_load(&loop->woken) || !mr_mailbox_is_empty(&loop->mailbox) || loop->completed.first ||
                     next_ns == 0 || loop->backend->has_work(loop);
     if (has_work) {
         atomic_store(&loop->sleeping, false);

@@ -15,6 +15,7 @@
 #include "millrace.h"
 #include "pool.h"
 #include "slot.h"
+#include "slot_queue.h"
 #include "timer.h"
 #include "units.h"
 
@@ -48,10 +49,8 @@ struct mr_loop {
     uint32_t descriptor_chunk_count;
 
     mr_buffers buffers;
-    mr_slot *completed_first;
-    mr_slot *completed_last;
-    mr_slot *unsent_first; /* readiness.c: MR_SEND_THEN_RECEIVE operations that wait for the next poll to send */
-    mr_slot *unsent_last;
+    mr_slot_queue completed;
+    mr_slot_queue unsent; /* readiness.c: MR_SEND_THEN_RECEIVE operations that wait for the next poll to send */
     uint32_t unsent_count;
     mr_slot *submitting; /* the operation that mr_loop_submit is working on: if it ends now, it is MR_DONE */
     mr_timer_wheel wheel;

@@ -136,35 +136,20 @@ static void attempt_or_watch(mr_loop *loop, mr_slot *slot, const mr_poller *poll
  */
 static void push_unsent(mr_loop *loop, mr_slot *slot)
 {
-    slot->queued = NULL;
-    if (loop->unsent_last)
-        loop->unsent_last->queued = slot;
-    else
-        loop->unsent_first = slot;
-    loop->unsent_last = slot;
+    mr_slot_queue_push(&loop->unsent, slot);
     loop->unsent_count++;
 }
 
 static void remove_unsent(mr_loop *loop, mr_slot *slot)
 {
-    mr_slot *before = NULL;
-    for (mr_slot *each = loop->unsent_first; each != slot; each = each->queued) {
-        MR_CHECK(each);
-        before = each;
-    }
-    if (before)
-        before->queued = slot->queued;
-    else
-        loop->unsent_first = slot->queued;
-    if (loop->unsent_last == slot)
-        loop->unsent_last = before;
+    mr_slot_queue_remove(&loop->unsent, slot);
     loop->unsent_count--;
 }
 
 static void send_all(mr_loop *loop, const mr_poller *poller)
 {
-    while (loop->unsent_first) {
-        mr_slot *slot = loop->unsent_first;
+    while (loop->unsent.first) {
+        mr_slot *slot = loop->unsent.first;
         remove_unsent(loop, slot);
         if (mr_send_then_receive_begin(loop, slot))
             attempt_or_watch(loop, slot, poller);
@@ -346,16 +331,16 @@ void mr_readiness_check(const mr_loop *loop)
 {
     const mr_slot *last = NULL;
     uint32_t count = 0;
-    for (const mr_slot *slot = loop->unsent_first; slot; last = slot, slot = slot->queued, count++)
+    for (const mr_slot *slot = loop->unsent.first; slot; last = slot, slot = slot->queued, count++)
         MR_CHECK(slot->state == MR_SLOT_PENDING && slot->request.kind == MR_SEND_THEN_RECEIVE &&
                  count < loop->unsent_count);
-    MR_CHECK(count == loop->unsent_count && loop->unsent_last == last);
+    MR_CHECK(count == loop->unsent_count && loop->unsent.last == last);
 }
 
 /* Readiness events that are already pending need not count here: mr_loop_wait returns at once when there are any. */
 bool mr_readiness_has_work(mr_loop *loop)
 {
-    return loop->unsent_first != NULL;
+    return loop->unsent.first != NULL;
 }
 
 #ifdef __APPLE__ /* no ppoll: whole milliseconds, rounded up so that nobody wakes early and spins */

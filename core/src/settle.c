@@ -28,14 +28,8 @@ void mr_loop_finish(mr_loop *loop, mr_slot *slot, int64_t result) /* NOLINT(misc
         slot->backend_memory = NULL;
     }
     mr_timer_disarm(&loop->wheel, &slot->timer);
-    if (slot != loop->submitting) {
-        slot->queued = NULL;
-        if (loop->completed_last)
-            loop->completed_last->queued = slot;
-        else
-            loop->completed_first = slot;
-        loop->completed_last = slot;
-    }
+    if (slot != loop->submitting)
+        mr_slot_queue_push(&loop->completed, slot);
     if (!descriptor)
         return;
     mr_descriptor_unlink(slot);

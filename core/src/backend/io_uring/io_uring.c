@@ -241,7 +241,7 @@ static bool flush(mr_loop *loop)
     arm_wake(loop, state);
     mr_ring_arm_edges(loop, state);
     mr_ring_flush(loop, state);
-    return !state->unsubmitted && !state->backlog_first;
+    return !state->unsubmitted && !state->backlog.first;
 }
 
 static void poll_ring(mr_loop *loop)
@@ -256,7 +256,7 @@ static bool has_work(mr_loop *loop)
     mr_ring *state = mr_ring_of(loop);
     arm_wake(loop, state);
     mr_ring_arm_edges(loop, state);
-    return state->unsubmitted || state->backlog_first || has_undelivered(state) || io_uring_cq_ready(&state->ring);
+    return state->unsubmitted || state->backlog.first || has_undelivered(state) || io_uring_cq_ready(&state->ring);
 }
 
 /* Counts the operations that are in the backlog, and those that wait for an edge. */
@@ -271,9 +271,9 @@ static void check(const mr_loop *loop)
         waiting += queue == AWAITS_EDGE;
         in_backlog += queue == AWAITS_SUBMISSION || queue == AWAITS_CANCELLATION;
     }
-    for (const mr_slot *slot = state->backlog_first; slot; last = slot, slot = slot->queued)
+    for (const mr_slot *slot = state->backlog.first; slot; last = slot, slot = slot->queued)
         MR_CHECK(slot->state == MR_SLOT_PENDING && ++found <= in_backlog);
-    MR_CHECK(found == in_backlog && state->backlog_last == last);
+    MR_CHECK(found == in_backlog && state->backlog.last == last);
     MR_CHECK(waiting == state->edges_waiting);
 }
 

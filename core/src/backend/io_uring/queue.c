@@ -39,18 +39,13 @@ struct io_uring_sqe *mr_ring_next_entry(mr_loop *loop, mr_ring *state)
 void mr_ring_push_backlog(mr_ring *state, mr_slot *slot, mr_ring_queue purpose)
 {
     mr_ring_slot_of(slot)->queue = purpose;
-    slot->queued = NULL;
-    if (state->backlog_last)
-        state->backlog_last->queued = slot;
-    else
-        state->backlog_first = slot;
-    state->backlog_last = slot;
+    mr_slot_queue_push(&state->backlog, slot);
 }
 
 void mr_ring_enqueue(mr_loop *loop, mr_slot *slot)
 {
     mr_ring *state = mr_ring_of(loop);
-    struct io_uring_sqe *entry = state->backlog_first ? NULL : mr_ring_next_entry(loop, state);
+    struct io_uring_sqe *entry = state->backlog.first ? NULL : mr_ring_next_entry(loop, state);
     if (entry)
         mr_ring_prepare(state, entry, slot);
     else
@@ -59,17 +54,7 @@ void mr_ring_enqueue(mr_loop *loop, mr_slot *slot)
 
 void mr_ring_leave_backlog(mr_ring *state, mr_slot *slot)
 {
-    mr_slot *before = NULL;
-    for (mr_slot *each = state->backlog_first; each != slot; each = each->queued) {
-        MR_CHECK(each);
-        before = each;
-    }
-    if (before)
-        before->queued = slot->queued;
-    else
-        state->backlog_first = slot->queued;
-    if (state->backlog_last == slot)
-        state->backlog_last = before;
+    mr_slot_queue_remove(&state->backlog, slot);
     mr_ring_slot_of(slot)->queue = IN_NO_QUEUE;
 }
 
@@ -81,11 +66,11 @@ void mr_ring_prepare_cancel(struct io_uring_sqe *entry, mr_slot *slot)
 
 void mr_ring_submit_backlog(mr_loop *loop, mr_ring *state)
 {
-    while (state->backlog_first) {
+    while (state->backlog.first) {
         struct io_uring_sqe *entry = mr_ring_next_entry(loop, state);
         if (!entry)
             return;
-        mr_slot *slot = state->backlog_first;
+        mr_slot *slot = state->backlog.first;
         bool is_cancel = mr_ring_slot_of(slot)->queue == AWAITS_CANCELLATION;
         mr_ring_leave_backlog(state, slot);
         if (is_cancel)

@@ -45,8 +45,7 @@ typedef struct mr_ring {
     unsigned short buffer_count;    /* identifiers in use */
     unsigned short buffers_missing; /* ... and without a buffer, because there was no memory */
     unsigned unsubmitted;
-    mr_slot *backlog_first; /* operations whose submission or cancellation found no room in the ring */
-    mr_slot *backlog_last;
+    mr_slot_queue backlog; /* operations whose submission or cancellation found no room in the ring */
     bool wake_armed;
     /* an epoll descriptor, see mr_ring_waits_for_edge; opened with the ring: later, it could take the number of a standard
      * descriptor that was closed */
