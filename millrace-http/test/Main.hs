@@ -16,6 +16,7 @@ import qualified ExpectationSpec
 import qualified ExpiringSpec
 import qualified FaultSpec
 import qualified FileSpec
+import qualified Http2ClientSpec
 import qualified InterfaceSpec
 import qualified LenienceSpec
 import qualified LimitSpec
@@ -52,6 +53,7 @@ specs = do
   describe "dates" DateSpec.spec
   describe "entity tags" EntityTagSpec.spec
   describe "Range" ByteRangeSpec.spec
+  Http2ClientSpec.spec
   ExpiringSpec.spec
   EarlyFlushSpec.spec
   EvictionSpec.spec
