@@ -2,7 +2,7 @@
  * machine.h: the insides of a simulated machine, for the files of machine/ and for backend/sim/.
  *
  * machine.c keeps the time, the events to come and the chances; numbers.c, which file a descriptor number means;
- * stream.c, bytes on their way; datagram.c, messages; name.c, addresses; socket.c, connections; disk.c, files;
+ * stream.c, bytes on their way; datagram.c, messages; name.c, addresses; socket.c and socket_calls.c, connections; disk.c, files;
  * object.c, what all have in common. A file that changes tells its watchers. Everything happens under the machine's
  * lock. Must not know: loops, backends.
  */
@@ -282,7 +282,20 @@ void mr_disk_close(mr_machine *machine, mr_bytes_file *file);
 void mr_disk_free(mr_machine *machine);
 
 /* socket.c */
-mr_socket *mr_socket_of(mr_machine *machine, int number, int *error);
+enum { MR_FIRST_PORT = 32768, MR_LAST_PORT = 60999 }; /* Linux's ip_local_port_range */
+/* NULL without memory. */
+mr_socket *mr_socket_new(const mr_machine *machine, int family, int type);
+/* Makes two sockets the ends of one connection. */
+void mr_socket_couple(mr_socket *a, mr_socket *b);
+/* Drops a socket without descriptor numbers. It is freed after the last event for it. */
+void mr_socket_discard(mr_machine *machine, mr_socket *socket);
+/* A port that no client has had for a while. */
+in_port_t mr_socket_next_port(mr_machine *machine);
+int mr_socket_connect(mr_machine *machine, mr_socket *client, const struct sockaddr *address, socklen_t length);
+/* The first of a queue, or NULL. */
+mr_socket *mr_socket_take(mr_socket_queue *queue);
+/* Clients that wait get the room that a listener's queue has now. */
+void mr_socket_admit_waiting(mr_machine *machine, mr_socket *listener);
 void mr_socket_happens(mr_machine *machine, const mr_happening *what);
 void mr_socket_free(mr_machine *machine, mr_socket *socket);
 int mr_socket_readable(const mr_socket *socket);
@@ -296,10 +309,13 @@ void mr_socket_break(mr_machine *machine, mr_socket *socket);
 int mr_socket_shutdown(mr_machine *machine, mr_socket *socket, int how);
 
 size_t mr_total_length(const struct iovec *elements, size_t count);
-/* Any port, unless it has one. */
-int mr_socket_bind_anywhere(mr_machine *machine, mr_socket *socket);
 /* When what is sent now to this stream's end will have come over the link. */
 uint64_t mr_arrival_ns(mr_machine *machine, mr_stream *stream, uint32_t size);
+
+/* socket_calls.c */
+mr_socket *mr_socket_of(mr_machine *machine, int number, int *error);
+/* Any port, unless it has one. */
+int mr_socket_bind_anywhere(mr_machine *machine, mr_socket *socket);
 
 /* datagram.c: sockets of type SOCK_DGRAM. `to`: NULL for the peer. */
 int mr_datagram_connect(mr_machine *machine, mr_socket *socket, const struct sockaddr *address, socklen_t length);

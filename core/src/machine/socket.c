@@ -1,5 +1,5 @@
 /* socket.c: connections of a simulated machine: streams with two ends, listeners and their queues, and pipes, which
- * are streams with one direction. Also what all sockets have in common. */
+ * are streams with one direction. socket_calls.c has the calls that name a socket by its number. */
 #include "machine.h"
 
 #include <errno.h>
@@ -8,14 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_PORT = 32768, LAST_PORT = 60999 }; /* Linux's ip_local_port_range */
-
 /* ------------------------------------------------------------------------------------------------------- names --- */
 
-static in_port_t next_port(mr_machine *machine)
+in_port_t mr_socket_next_port(mr_machine *machine)
 {
-    if (machine->next_port < FIRST_PORT || machine->next_port > LAST_PORT) {
-        machine->next_port = FIRST_PORT;
+    if (machine->next_port < MR_FIRST_PORT || machine->next_port > MR_LAST_PORT) {
+        machine->next_port = MR_FIRST_PORT;
         machine->next_host++; /* another client's address */
     }
     return htons(machine->next_port++);
@@ -26,13 +24,13 @@ static void name_client(mr_machine *machine, mr_socket *client)
 {
     if (client->is_bound || client->local.family != AF_UNSPEC || !mr_is_internet(client->family))
         return;
-    client->local = (mr_name){.family = client->family, .port = next_port(machine)};
+    client->local = (mr_name){.family = client->family, .port = mr_socket_next_port(machine)};
     mr_name_set_host(&client->local, INADDR_LOOPBACK + machine->next_host - 1);
 }
 
 /* ----------------------------------------------------------------------------------------------- life and death --- */
 
-static mr_socket *new_socket(const mr_machine *machine, int family, int type)
+mr_socket *mr_socket_new(const mr_machine *machine, int family, int type)
 {
     mr_socket *socket = calloc(1, sizeof *socket);
     if (socket) {
@@ -44,7 +42,7 @@ static mr_socket *new_socket(const mr_machine *machine, int family, int type)
     return socket;
 }
 
-static void couple(mr_socket *a, mr_socket *b)
+void mr_socket_couple(mr_socket *a, mr_socket *b)
 {
     a->peer = b;
     b->peer = a;
@@ -59,7 +57,7 @@ static void drop_incoming(mr_machine *machine, mr_socket *socket)
 }
 
 /* Drops a socket without descriptor numbers. It is freed after the last event for it. */
-static void discard(mr_machine *machine, mr_socket *socket)
+void mr_socket_discard(mr_machine *machine, mr_socket *socket)
 {
     drop_incoming(machine, socket);
     mr_datagrams_drop(machine, socket);
@@ -82,7 +80,7 @@ static void enqueue(mr_socket_queue *queue, mr_socket *socket)
     queue->count++;
 }
 
-static mr_socket *dequeue(mr_socket_queue *queue)
+mr_socket *mr_socket_take(mr_socket_queue *queue)
 {
     mr_socket *first = queue->first;
     if (!first)
@@ -97,7 +95,7 @@ static mr_socket *dequeue(mr_socket_queue *queue)
 static void remove_from(mr_socket_queue *queue, mr_socket *socket)
 {
     mr_socket_queue rest = {0};
-    for (mr_socket *each; (each = dequeue(queue));)
+    for (mr_socket *each; (each = mr_socket_take(queue));)
         if (each != socket)
             enqueue(&rest, each);
     *queue = rest;
@@ -195,7 +193,7 @@ void mr_socket_break(mr_machine *machine, mr_socket *socket)
 
 static void establish(mr_machine *machine, mr_socket *client, mr_socket *listener)
 {
-    mr_socket *server = new_socket(machine, client->family, client->type);
+    mr_socket *server = mr_socket_new(machine, client->family, client->type);
     if (!server || mr_name_copy(&client->remote, &server->local) || mr_name_copy(&client->local, &server->remote)) {
         free(server);
         client->state = MR_SOCKET_FRESH;
@@ -203,7 +201,7 @@ static void establish(mr_machine *machine, mr_socket *client, mr_socket *listene
         mr_file_changed(machine, &client->file);
         return;
     }
-    couple(client, server);
+    mr_socket_couple(client, server);
     client->has_told = false;
     enqueue(&listener->listener->accepted, server);
     mr_file_changed(machine, &listener->file);
@@ -223,10 +221,10 @@ static void refuse(mr_machine *machine, mr_socket *client)
     mr_file_changed(machine, &client->file);
 }
 
-static void admit_waiting(mr_machine *machine, mr_socket *listener)
+void mr_socket_admit_waiting(mr_machine *machine, mr_socket *listener)
 {
     while (has_room(listener->listener) && listener->listener->waiting.count) {
-        mr_socket *client = dequeue(&listener->listener->waiting);
+        mr_socket *client = mr_socket_take(&listener->listener->waiting);
         client->target = NULL;
         establish(machine, client, listener);
     }
@@ -296,7 +294,7 @@ static int begin_connect(mr_machine *machine, mr_socket *client, const struct so
     return -EINPROGRESS;
 }
 
-static int connect_socket(mr_machine *machine, mr_socket *client, const struct sockaddr *address, socklen_t length)
+int mr_socket_connect(mr_machine *machine, mr_socket *client, const struct sockaddr *address, socklen_t length)
 {
     int error = client->error;
     client->error = 0;
@@ -335,14 +333,14 @@ void mr_socket_happens(mr_machine *machine, const mr_happening *what)
 
 static void free_listener(mr_machine *machine, mr_socket *listener)
 {
-    for (mr_socket *server; (server = dequeue(&listener->listener->accepted));) {
+    for (mr_socket *server; (server = mr_socket_take(&listener->listener->accepted));) {
         if (server->peer)
             transmit(machine, server->peer, MR_SEGMENT_RESET, 0, 0);
         if (server->peer)
             server->peer->peer = NULL;
-        discard(machine, server);
+        mr_socket_discard(machine, server);
     }
-    for (mr_socket *client; (client = dequeue(&listener->listener->waiting));)
+    for (mr_socket *client; (client = mr_socket_take(&listener->listener->waiting));)
         refuse(machine, client);
 }
 
@@ -382,7 +380,7 @@ void mr_socket_free(mr_machine *machine, mr_socket *socket)
         remove_from(&socket->target->listener->waiting, socket);
     if (socket->peer)
         say_goodbye(machine, socket);
-    discard(machine, socket);
+    mr_socket_discard(machine, socket);
 }
 
 /* ---------------------------------------------------------------------------------------------- moving bytes --- */
@@ -547,369 +545,4 @@ int mr_socket_shutdown(mr_machine *machine, mr_socket *socket, int how)
     if (socket->peer)
         mr_file_changed(machine, &socket->peer->file);
     return 0;
-}
-
-/* -------------------------------------------------------------------------------------------------- by number --- */
-
-mr_socket *mr_socket_of(mr_machine *machine, int number, int *error)
-{
-    mr_file *file = mr_machine_find(machine, number);
-    *error = !file ? -EBADF : file->kind != MR_FILE_SOCKET ? -ENOTSOCK : 0;
-    return *error ? NULL : (mr_socket *)file;
-}
-
-/* Locks the machine and finds a socket. If there is none, unlocks it again and returns the error. */
-static mr_socket *lock_socket(mr_machine *machine, int number, int *error)
-{
-    mr_machine_lock(machine);
-    mr_socket *socket = mr_socket_of(machine, number, error);
-    if (!socket)
-        mr_machine_unlock(machine);
-    return socket;
-}
-
-static int unlock_with(mr_machine *machine, int result)
-{
-    mr_machine_unlock(machine);
-    return result;
-}
-
-static int new_number(mr_machine *machine, mr_socket *socket, int flags)
-{
-    int number = socket ? mr_machine_install(machine, &socket->file, flags) : -ENOMEM;
-    if (number < 0 && socket)
-        discard(machine, socket);
-    return number;
-}
-
-int mr_machine_socket(mr_machine *machine, int domain, int type, int protocol)
-{
-    int kind = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
-    (void)protocol;
-    bool is_internet = mr_is_internet((sa_family_t)domain);
-    if ((!is_internet && domain != AF_UNIX) || (kind != SOCK_STREAM && (kind != SOCK_DGRAM || !is_internet)))
-        return -EAFNOSUPPORT;
-    mr_machine_lock(machine);
-    mr_fault fault = mr_machine_next_fault(machine, 1u << MR_FAULT_NO_DESCRIPTORS | 1u << MR_FAULT_NO_BUFFERS);
-    if (fault)
-        return unlock_with(machine, fault == MR_FAULT_NO_BUFFERS ? -ENOBUFS : -EMFILE);
-    int number = new_number(machine, new_socket(machine, domain, kind), type & SOCK_NONBLOCK ? O_NONBLOCK : 0);
-    MR_TRACE(machine, "socket %d", number);
-    return unlock_with(machine, number);
-}
-
-/* Assigns numbers to both ends, or to none. */
-static int install_pair(mr_machine *machine, mr_socket *ends[2], int flags, int numbers[2])
-{
-    if (ends[0] && ends[1])
-        couple(ends[0], ends[1]);
-    mr_machine_lock(machine);
-    numbers[0] = new_number(machine, ends[0], flags);
-    numbers[1] = numbers[0] < 0 ? numbers[0] : new_number(machine, ends[1], flags);
-    int result = numbers[1] < 0 ? numbers[1] : 0;
-    if (result && numbers[0] < 0 && ends[1])
-        discard(machine, ends[1]);
-    if (result && numbers[0] >= 0) {
-        ends[0]->peer = NULL;
-        mr_machine_close(machine, numbers[0]);
-    }
-    return unlock_with(machine, result);
-}
-
-int mr_machine_socketpair(mr_machine *machine, int domain, int type, int protocol, int pair[2])
-{
-    (void)protocol;
-    if (domain != AF_UNIX || (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) != SOCK_STREAM)
-        return -EOPNOTSUPP;
-    mr_socket *ends[2] = {new_socket(machine, domain, SOCK_STREAM), new_socket(machine, domain, SOCK_STREAM)};
-    return install_pair(machine, ends, type & SOCK_NONBLOCK ? O_NONBLOCK : 0, pair);
-}
-
-int mr_machine_pipe(mr_machine *machine, int numbers[2], int flags)
-{
-    mr_socket *ends[2] = {new_socket(machine, AF_UNIX, SOCK_STREAM), new_socket(machine, AF_UNIX, SOCK_STREAM)};
-    if (ends[0])
-        ends[0]->is_pipe_reader = ends[0]->cannot_send = true;
-    if (ends[1])
-        ends[1]->is_pipe_writer = true;
-    return install_pair(machine, ends, flags, numbers);
-}
-
-static bool is_taken(const mr_machine *machine, const mr_socket *socket, const mr_name *name)
-{
-    for (const mr_socket *each = machine->bound; each; each = each->next_bound)
-        if (each->type == socket->type && mr_name_reaches(name, &each->local) &&
-            !(socket->shares_port && each->shares_port))
-            return true;
-    return false;
-}
-
-static int choose_port(mr_machine *machine, const mr_socket *socket, mr_name *name)
-{
-    for (int port = FIRST_PORT; port <= LAST_PORT; port++) {
-        name->port = next_port(machine);
-        if (!is_taken(machine, socket, name))
-            return 0;
-    }
-    return -EADDRINUSE;
-}
-
-/* The names that Linux gives to Unix sockets bound to no name (unix(7), "Autobind"). */
-static int choose_path(mr_machine *machine, mr_name *name)
-{
-    enum { LENGTH = 6 };
-    static const char digits[] = "0123456789abcdef";
-    char *path = realloc(name->path, LENGTH);
-    if (!path)
-        return -ENOMEM;
-    unsigned number = machine->next_abstract++;
-    path[0] = 0;
-    for (int i = LENGTH - 1; i > 0; i--, number /= 16)
-        path[i] = digits[number % 16];
-    name->path = path;
-    name->path_length = LENGTH;
-    return 0;
-}
-
-static int bind_socket(mr_machine *machine, mr_socket *socket, const struct sockaddr *address, socklen_t length)
-{
-    mr_name name;
-    if (socket->is_bound)
-        return -EINVAL;
-    int error = mr_name_from(address, length, &name);
-    if (!error && name.family != socket->family)
-        error = -EAFNOSUPPORT;
-    if (!error && mr_is_internet(name.family) && name.port == 0)
-        error = choose_port(machine, socket, &name);
-    if (!error && name.family == AF_UNIX && name.path_length == 0)
-        error = choose_path(machine, &name);
-    if (!error && is_taken(machine, socket, &name))
-        error = -EADDRINUSE;
-    if (error) {
-        mr_name_free(&name);
-        return error;
-    }
-    socket->local = name;
-    socket->is_bound = true;
-    socket->next_bound = machine->bound;
-    machine->bound = socket;
-    return 0;
-}
-
-int mr_socket_bind_anywhere(mr_machine *machine, mr_socket *socket)
-{
-    struct sockaddr_storage any = {.ss_family = socket->family};
-    return socket->is_bound ? 0 : bind_socket(machine, socket, (struct sockaddr *)&any, sizeof any);
-}
-
-int mr_machine_bind(mr_machine *machine, int number, const struct sockaddr *address, socklen_t length)
-{
-    int error;
-    mr_socket *socket = lock_socket(machine, number, &error);
-    if (!socket)
-        return error;
-    error = bind_socket(machine, socket, address, length);
-    MR_TRACE(machine, "bind %d port %u result %d", number, ntohs(socket->local.port), error);
-    return unlock_with(machine, error);
-}
-
-int mr_machine_listen(mr_machine *machine, int number, int backlog)
-{
-    int error;
-    mr_socket *socket = lock_socket(machine, number, &error);
-    if (!socket)
-        return error;
-    if (socket->type != SOCK_STREAM)
-        return unlock_with(machine, -EOPNOTSUPP);
-    if (!socket->listener)
-        socket->listener = calloc(1, sizeof *socket->listener);
-    if (!socket->listener)
-        return unlock_with(machine, -ENOMEM);
-    socket->listener->limit = backlog < 0 ? 1 : (unsigned)backlog + 1;
-    socket->state = MR_SOCKET_LISTENING;
-    MR_TRACE(machine, "listen %d backlog %d", number, backlog);
-    return unlock_with(machine, 0);
-}
-
-int mr_machine_connect(mr_machine *machine, int number, const struct sockaddr *address, socklen_t length)
-{
-    int error;
-    mr_socket *socket = lock_socket(machine, number, &error);
-    if (!socket)
-        return error;
-    return unlock_with(machine, connect_socket(machine, socket, address, length));
-}
-
-static int accept_from(mr_machine *machine, mr_socket *listener, struct sockaddr *address, socklen_t *length, int flags)
-{
-    if (listener->state != MR_SOCKET_LISTENING)
-        return -EINVAL;
-    if (!listener->listener->accepted.first)
-        return -EAGAIN;
-    int error = mr_machine_check_room(machine);
-    if (error)
-        return error;
-    mr_socket *server = dequeue(&listener->listener->accepted);
-    admit_waiting(machine, listener);
-    if (server->error == ECONNRESET) {
-        discard(machine, server);
-        return -ECONNABORTED;
-    }
-    if (address)
-        mr_name_to_address(&server->remote, server->family, address, length);
-    return mr_machine_install(machine, &server->file, flags & SOCK_NONBLOCK ? O_NONBLOCK : 0);
-}
-
-int mr_machine_accept(mr_machine *machine, int number, struct sockaddr *address, socklen_t *length, int flags)
-{
-    int error;
-    mr_socket *listener = lock_socket(machine, number, &error);
-    if (!listener)
-        return error;
-    return unlock_with(machine, accept_from(machine, listener, address, length, flags));
-}
-
-int mr_machine_shutdown(mr_machine *machine, int number, int how)
-{
-    int error;
-    mr_socket *socket = lock_socket(machine, number, &error);
-    if (!socket)
-        return error;
-    error = mr_socket_shutdown(machine, socket, how);
-    MR_TRACE(machine, "shutdown %d how %d result %d", number, how, error);
-    return unlock_with(machine, error);
-}
-
-int mr_machine_ended(mr_machine *machine, int number)
-{
-    int error;
-    mr_socket *socket = lock_socket(machine, number, &error);
-    if (!socket)
-        return error;
-    return unlock_with(machine, socket->error || socket->incoming.has_ended || socket->cannot_receive);
-}
-
-int mr_machine_getsockname(mr_machine *machine, int number, struct sockaddr *address, socklen_t *length)
-{
-    int error;
-    mr_socket *socket = lock_socket(machine, number, &error);
-    if (!socket)
-        return error;
-    mr_name_to_address(&socket->local, socket->family, address, length);
-    return unlock_with(machine, 0);
-}
-
-int mr_machine_getpeername(mr_machine *machine, int number, struct sockaddr *address, socklen_t *length)
-{
-    int error;
-    mr_socket *socket = lock_socket(machine, number, &error);
-    if (!socket)
-        return error;
-    if (socket->state != MR_SOCKET_CONNECTED)
-        return unlock_with(machine, -ENOTCONN);
-    mr_name_to_address(&socket->remote, socket->family, address, length);
-    return unlock_with(machine, 0);
-}
-
-ssize_t mr_machine_send_to(mr_machine *machine, int number, const struct iovec *elements, size_t count,
-                           const struct sockaddr *address, socklen_t length)
-{
-    int error;
-    mr_name to;
-    mr_socket *socket = lock_socket(machine, number, &error);
-    if (!socket)
-        return error;
-    if (socket->type == SOCK_STREAM || !address)
-        return unlock_with(machine, (int)mr_socket_send(machine, socket, elements, count, 0, false));
-    error = mr_name_from(address, length, &to);
-    int result = error ? error : (int)mr_datagram_send(machine, socket, elements, count, &to);
-    mr_name_free(&to);
-    return unlock_with(machine, result);
-}
-
-ssize_t mr_machine_receive_from(mr_machine *machine, int number, const struct iovec *elements, size_t count,
-                                struct sockaddr *address, socklen_t *length)
-{
-    int error;
-    mr_name from = {0};
-    mr_socket *socket = lock_socket(machine, number, &error);
-    if (!socket)
-        return error;
-    int result = (int)(socket->type == SOCK_DGRAM ? mr_datagram_receive(machine, socket, elements, count, &from)
-                                                  : mr_socket_receive(machine, socket, elements, count));
-    if (result >= 0 && address && from.family)
-        mr_name_to_address(&from, from.family, address, length);
-    else if (result >= 0 && address) /* on a stream, or the end after a shutdown: the peer is the sender */
-        mr_name_to_address(&socket->remote, socket->family, address, length);
-    return unlock_with(machine, result);
-}
-
-/* ---------------------------------------------------------------------------------------------------- options --- */
-
-static int option_of(mr_socket *socket, int name)
-{
-    int error = socket->error;
-    switch (name) {
-#ifdef SO_DOMAIN
-    case SO_DOMAIN:
-        return socket->family;
-#endif
-#ifdef SO_PROTOCOL
-    case SO_PROTOCOL:
-        return !mr_is_internet(socket->family) ? 0 : socket->type == SOCK_DGRAM ? IPPROTO_UDP : IPPROTO_TCP;
-#endif
-    case SO_TYPE:
-        return socket->type;
-    case SO_ACCEPTCONN:
-        return socket->state == MR_SOCKET_LISTENING;
-    case SO_REUSEPORT:
-        return socket->shares_port;
-    case SO_RCVBUF:
-        return (int)socket->incoming.capacity;
-    case SO_SNDBUF:
-        return socket->peer ? (int)socket->peer->incoming.capacity : 0;
-    case SO_ERROR:
-        socket->error = 0;
-        return error;
-    default:
-        return 0;
-    }
-}
-
-int mr_machine_getsockopt(mr_machine *machine, int number, int level, int name, void *value, socklen_t *length)
-{
-    int error;
-    mr_socket *socket = lock_socket(machine, number, &error);
-    if (!socket)
-        return error;
-    int answer = level == SOL_SOCKET ? option_of(socket, name) : 0;
-    if (*length > sizeof answer)
-        *length = sizeof answer;
-    memcpy(value, &answer, *length);
-    return unlock_with(machine, 0);
-}
-
-static void set_linger(mr_socket *socket, const void *value, socklen_t length)
-{
-    struct linger linger = {0};
-    memcpy(&linger, value, length < sizeof linger ? length : sizeof linger);
-    socket->resets_at_close = linger.l_onoff && linger.l_linger == 0;
-}
-
-int mr_machine_setsockopt(mr_machine *machine, int number, int level, int name, const void *value, socklen_t length)
-{
-    int error, wanted = 0;
-    mr_socket *socket = lock_socket(machine, number, &error);
-    if (!socket)
-        return error;
-    memcpy(&wanted, value, length < sizeof wanted ? length : sizeof wanted);
-    if (level == SOL_SOCKET && name == SO_LINGER)
-        set_linger(socket, value, length);
-    else if (level == SOL_SOCKET && name == SO_REUSEPORT)
-        socket->shares_port = wanted != 0;
-    else if (level == SOL_SOCKET && name == SO_RCVBUF && wanted > 0)
-        socket->incoming.capacity = (uint32_t)wanted;
-    else if (level == SOL_SOCKET && name == SO_SNDBUF && wanted > 0 && socket->peer)
-        socket->peer->incoming.capacity = (uint32_t)wanted;
-    return unlock_with(machine, 0);
 }
