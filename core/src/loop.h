@@ -61,6 +61,7 @@ struct mr_loop {
     bool has_kept_timers_waiting;         /* the last poll had no room for them */
     uint64_t wait_until_ns;               /* written before sleeping, read by the sleeper */
     int wake_descriptor;                  /* of backends that wake by one: see eventfd.h */
+    int poll_descriptor;                  /* of backends that wait by epoll: see epoll.h */
     atomic_bool sleeping;                 /* from prepare_wait to the next poll */
     atomic_bool woken;                    /* a wake that no poll has seen yet */
     mr_mailbox mailbox;

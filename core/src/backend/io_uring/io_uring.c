@@ -13,20 +13,12 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
-/*
- * io_uring reads and writes what has no positions (sockets, pipes, terminals, event descriptors) where it stands: it would
- * take bytes from a stream, wait on a thread of the kernel, or raise SIGPIPE. preadv is told, and touches nothing for a
- * vector without elements.
- */
 static bool has_positions(mr_loop *loop, mr_descriptor *descriptor)
 {
-    if (mr_ring_descriptor_of(descriptor)->has_positions)
-        return true;
-    mr_count(&loop->counters.system_calls, 1);
-    mr_ring_descriptor_of(descriptor)->has_positions = preadv(descriptor->number, NULL, 0, 0) == 0 || errno != ESPIPE;
+    if (!mr_ring_descriptor_of(descriptor)->has_positions)
+        mr_ring_descriptor_of(descriptor)->has_positions = mr_uring_has_positions(loop, descriptor->number);
     return mr_ring_descriptor_of(descriptor)->has_positions;
 }
 
@@ -298,9 +290,9 @@ static void wait_for_completions(const mr_loop *loop, uint64_t until_ns)
 static int open_ring_of(const mr_loop *loop, mr_ring *state)
 {
     state->is_tied =
-        loop->group->owners_are_fixed && mr_ring_open(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES, TIED_RING) == 0;
+        loop->group->owners_are_fixed && mr_uring_open(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES, MR_URING_TIED) == 0;
     state->is_enabled = !state->is_tied;
-    return state->is_tied ? 0 : mr_ring_open(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES, SHARED_RING);
+    return state->is_tied ? 0 : mr_uring_open(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES, MR_URING_SHARED);
 }
 
 static int open_descriptors(mr_loop *loop, mr_ring *state)
@@ -353,7 +345,7 @@ static void abandon(mr_loop *loop)
 }
 
 const mr_backend_operations mr_io_uring_backend = {
-    .probe = mr_ring_probe,
+    .probe = mr_uring_probe,
     .create = create,
     .destroy = destroy,
     .abandon = abandon,

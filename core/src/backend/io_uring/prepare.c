@@ -74,13 +74,9 @@ void mr_ring_prepare(const mr_ring *state, struct io_uring_sqe *entry, mr_slot *
         prepare_message(entry, slot);
         break;
     case MR_READ_FILE:
-        io_uring_prep_read(entry, number, request->buffer, (unsigned)mr_file_bytes(request), request->offset);
-        break;
     case MR_WRITE_FILE:
-        io_uring_prep_write(entry, number, request->buffer, (unsigned)mr_file_bytes(request), request->offset);
-        break;
     case MR_SYNC_FILE:
-        io_uring_prep_fsync(entry, number, 0);
+        mr_uring_prepare_file(entry, slot);
         break;
     case MR_WAIT_READABLE:
         io_uring_prep_poll_add(entry, number, POLLIN | POLLRDHUP);

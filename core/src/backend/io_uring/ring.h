@@ -3,9 +3,8 @@
 #define MILLRACE_RING_H
 
 #include "../../backend.h"
+#include "../../uring.h"
 #include "millrace_check.h"
-
-#include <liburing.h>
 
 enum {
     RING_ENTRIES = 1024,
@@ -77,20 +76,6 @@ static inline bool mr_ring_is_borrowing(const mr_slot *slot)
 {
     return slot->request.flags & MR_BORROW;
 }
-
-/* probe.c */
-
-/* How a ring delivers. Shared: COOP_TASKRUN (5.19), the kernel does not interrupt the running thread to deliver. Older
- * kernels refuse it, and are not wanted: they do not say whether a receive has emptied the socket, and some refuse what is
- * asked of them then (POLL_FIRST) or end an accept that would wait. Tied: it belongs to nobody until its thread enables it. */
-enum {
-    SHARED_RING = IORING_SETUP_COOP_TASKRUN,
-    TIED_RING =
-        IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_R_DISABLED,
-};
-
-int mr_ring_open(struct io_uring *ring, unsigned entries, unsigned completion_entries, unsigned delivery);
-int mr_ring_probe(char *reason, size_t reason_size);
 
 /* buffers.c */
 

@@ -1,8 +1,10 @@
-/* probe.c: whether this kernel's io_uring does what is needed here, and how a ring is opened. */
-#include "ring.h"
+/* uring.c: see uring.h. Must not know: backends. */
+#include "uring.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/uio.h>
 
 static const struct {
     int opcode;
@@ -19,7 +21,7 @@ static const struct {
  * queue is full. FAST_POLL (5.7): a receive that would block does not occupy a kernel thread. */
 #define NEEDED_FEATURES (IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP | IORING_FEAT_FAST_POLL)
 
-int mr_ring_open(struct io_uring *ring, unsigned entries, unsigned completion_entries, unsigned delivery)
+int mr_uring_open(struct io_uring *ring, unsigned entries, unsigned completion_entries, unsigned delivery)
 {
     struct io_uring_params params = {.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | delivery,
                                      .cq_entries = completion_entries};
@@ -70,10 +72,10 @@ static int try_submission(struct io_uring *ring)
     return submitted < 0 ? submitted : 0;
 }
 
-int mr_ring_probe(char *reason, size_t reason_size)
+int mr_uring_probe(char *reason, size_t reason_size)
 {
     struct io_uring ring;
-    int error = mr_ring_open(&ring, 8, 16, SHARED_RING);
+    int error = mr_uring_open(&ring, 8, 16, MR_URING_SHARED);
     if (error)
         return refuse(error, reason, reason_size, explain(error), strerror(-error));
     const char *missing = missing_opcode(&ring);
@@ -87,4 +89,22 @@ int mr_ring_probe(char *reason, size_t reason_size)
     if (error)
         return refuse(error, reason, reason_size, "io_uring_enter is refused", strerror(-error));
     return 0;
+}
+
+bool mr_uring_has_positions(mr_loop *loop, int number)
+{
+    mr_count(&loop->counters.system_calls, 1);
+    return preadv(number, NULL, 0, 0) == 0 || errno != ESPIPE;
+}
+
+void mr_uring_prepare_file(struct io_uring_sqe *entry, mr_slot *slot)
+{
+    const mr_request *request = &slot->request;
+    int number = mr_slot_number(slot);
+    if (request->kind == MR_READ_FILE)
+        io_uring_prep_read(entry, number, request->buffer, (unsigned)mr_file_bytes(request), request->offset);
+    else if (request->kind == MR_WRITE_FILE)
+        io_uring_prep_write(entry, number, request->buffer, (unsigned)mr_file_bytes(request), request->offset);
+    else
+        io_uring_prep_fsync(entry, number, 0);
 }
