@@ -55,16 +55,18 @@ extern "C" {
 /* ------------------------------------------------------------------------------------------------ backends --- */
 
 typedef enum mr_backend {
-    MR_BACKEND_AUTO = 0,     /* MILLRACE_BACKEND if set, else the first of these that works. */
+    MR_BACKEND_AUTO = 0,     /* MILLRACE_BACKEND if set, else what is best here: see mr_backend_choose. */
     MR_BACKEND_IO_URING = 1, /* Linux 5.19 and later, where it is allowed. */
-    MR_BACKEND_EPOLL = 2,    /* Linux. */
-    MR_BACKEND_KQUEUE = 3,   /* FreeBSD, NetBSD 10, macOS. */
-    MR_BACKEND_IOCP = 4,     /* Windows 8 and later. */
-    MR_BACKEND_SIM = 5,      /* A simulated machine. Never chosen: see millrace_machine.h. */
-    MR_BACKEND_COUNT = 6
+    MR_BACKEND_EPOLL = 2,    /* Linux. Operations on files hold up their caller. */
+    MR_BACKEND_HYBRID = 3,   /* epoll, with io_uring for files: where io_uring can be used. */
+    MR_BACKEND_KQUEUE = 4,   /* FreeBSD, NetBSD 10, macOS. */
+    MR_BACKEND_IOCP = 5,     /* Windows 8 and later. */
+    MR_BACKEND_SIM = 6,      /* A simulated machine. Never chosen: see millrace_machine.h. */
+    MR_BACKEND_COUNT = 7
 } mr_backend;
 
-/* The name that MILLRACE_BACKEND and the command line use: "auto", "io_uring", "epoll", "kqueue", "iocp", "sim". */
+/* The name that MILLRACE_BACKEND and the command line use: "auto", "io_uring", "epoll", "hybrid", "kqueue",
+ * "iocp", "sim". */
 const char *mr_backend_name(mr_backend backend);
 
 /* Finds the backend of a name. Returns 0, or -EINVAL if there is none. */
@@ -80,8 +82,9 @@ int mr_backend_probe(mr_backend backend, char *reason, size_t reason_size);
 
 /*
  * Decides which backend to use. A backend that is named (by the argument, or else by MILLRACE_BACKEND) is used, or the
- * result is the error of its probe. Otherwise it tries one after the other and takes the first that works. -EINVAL:
- * MILLRACE_BACKEND names no backend. [any thread]
+ * result is the error of its probe. Otherwise it tries one after the other and takes the first that works: on Linux hybrid, then
+ * epoll; where each loop has a single thread for its whole life (mr_group_create_with_owned_loops) io_uring, then epoll.
+ * -EINVAL: MILLRACE_BACKEND names no backend. [any thread]
  */
 int mr_backend_choose(mr_backend requested, mr_backend *chosen);
 
@@ -186,7 +189,7 @@ void mr_group_reset_after_fork(mr_group *group);
  *            moved; with MR_ALL a WRITE_FILE completes when everything is written. Operations on one file run at the same
  *            time.
  *  SYNC_FILE completes when the disk has everything that was written by operations which completed before.
- *            These three are asynchronous on io_uring, and the first two on iocp. Elsewhere they block the caller
+ *            These three are asynchronous on hybrid and io_uring, and the first two on iocp. Elsewhere they block the caller
  *            (docs/CONTRACT.md). On Windows the file must have been opened with FILE_FLAG_OVERLAPPED.
  *  SEND_THEN_RECEIVE
  *            sends a part of a borrowed buffer without waiting, and then receives as RECV with MR_BORROW does. With it, a

@@ -8,7 +8,8 @@
 
 static const char *const backend_names[MR_BACKEND_COUNT] = {
     [MR_BACKEND_AUTO] = "auto",     [MR_BACKEND_IO_URING] = "io_uring", [MR_BACKEND_EPOLL] = "epoll",
-    [MR_BACKEND_KQUEUE] = "kqueue", [MR_BACKEND_IOCP] = "iocp",         [MR_BACKEND_SIM] = "sim",
+    [MR_BACKEND_HYBRID] = "hybrid", [MR_BACKEND_KQUEUE] = "kqueue",     [MR_BACKEND_IOCP] = "iocp",
+    [MR_BACKEND_SIM] = "sim",
 };
 
 /* NULL for auto, and for backends of other systems. */
@@ -18,6 +19,9 @@ static const mr_backend_operations *const backends[MR_BACKEND_COUNT] = {
 #endif
 #ifdef MR_HAS_EPOLL
     [MR_BACKEND_EPOLL] = &mr_epoll_backend,
+#endif
+#ifdef MR_HAS_HYBRID
+    [MR_BACKEND_HYBRID] = &mr_hybrid_backend,
 #endif
 #ifdef MR_HAS_KQUEUE
     [MR_BACKEND_KQUEUE] = &mr_kqueue_backend,
@@ -30,8 +34,13 @@ static const mr_backend_operations *const backends[MR_BACKEND_COUNT] = {
 #endif
 };
 
-/* In order of preference. */
-static const mr_backend candidates[] = {MR_BACKEND_IO_URING, MR_BACKEND_EPOLL, MR_BACKEND_KQUEUE, MR_BACKEND_IOCP};
+enum { CANDIDATES = 4 };
+
+/* In order of preference. A ring that changes its owner's thread costs more than epoll with many sockets (decision 20). */
+static const mr_backend candidates[][CANDIDATES] = {
+    [MR_OWNERS_CHANGE] = {MR_BACKEND_HYBRID, MR_BACKEND_EPOLL, MR_BACKEND_KQUEUE, MR_BACKEND_IOCP},
+    [MR_OWNERS_ARE_FIXED] = {MR_BACKEND_IO_URING, MR_BACKEND_EPOLL, MR_BACKEND_KQUEUE, MR_BACKEND_IOCP},
+};
 
 static bool is_real(mr_backend backend)
 {
@@ -89,7 +98,7 @@ static int probe_and_use(mr_backend backend, mr_use_backend *use, void *context)
     return error ? error : use(backend, context);
 }
 
-int mr_backend_use_first(mr_backend requested, mr_use_backend *use, void *context)
+int mr_backend_use_first(mr_backend requested, mr_owners owners, mr_use_backend *use, void *context)
 {
     int error = ask_environment(&requested);
     if (error)
@@ -97,9 +106,9 @@ int mr_backend_use_first(mr_backend requested, mr_use_backend *use, void *contex
     if (requested != MR_BACKEND_AUTO)
         return probe_and_use(requested, use, context);
     error = -ENOSYS;
-    for (size_t i = 0; error && i < sizeof candidates / sizeof *candidates; i++)
-        if (backends[candidates[i]])
-            error = probe_and_use(candidates[i], use, context);
+    for (size_t i = 0; error && i < CANDIDATES; i++)
+        if (backends[candidates[owners][i]])
+            error = probe_and_use(candidates[owners][i], use, context);
     return error;
 }
 
@@ -111,5 +120,5 @@ static int note_choice(mr_backend backend, void *context)
 
 int mr_backend_choose(mr_backend requested, mr_backend *chosen)
 {
-    return mr_backend_use_first(requested, note_choice, chosen);
+    return mr_backend_use_first(requested, MR_OWNERS_CHANGE, note_choice, chosen);
 }

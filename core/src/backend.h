@@ -56,6 +56,7 @@ typedef struct mr_backend_operations {
 #ifdef __linux__
 #define MR_HAS_IO_URING
 #define MR_HAS_EPOLL
+#define MR_HAS_HYBRID
 #elif defined(_WIN32)
 #define MR_HAS_IOCP
 #else
@@ -67,6 +68,7 @@ typedef struct mr_backend_operations {
 
 extern const mr_backend_operations mr_io_uring_backend;
 extern const mr_backend_operations mr_epoll_backend;
+extern const mr_backend_operations mr_hybrid_backend;
 extern const mr_backend_operations mr_kqueue_backend;
 extern const mr_backend_operations mr_iocp_backend;
 extern const mr_backend_operations mr_sim_backend;
@@ -78,7 +80,7 @@ const mr_backend_operations *mr_backend_operations_of(mr_backend backend);
 typedef int mr_use_backend(mr_backend backend, void *context);
 
 /* Uses the backend that was asked for, or the first one that can be used. The last error if there is none. */
-int mr_backend_use_first(mr_backend requested, mr_use_backend *use, void *context);
+int mr_backend_use_first(mr_backend requested, mr_owners owners, mr_use_backend *use, void *context);
 
 /* For tests: new loops behave as where no memory is left for the kernel to choose buffers from. */
 extern bool mr_io_uring_without_buffer_rings;

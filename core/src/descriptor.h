@@ -80,12 +80,12 @@ static inline void mr_descriptor_unlink(mr_slot *slot)
 
 /*
  * Operations of one direction take turns: a newcomer does not overtake those that wait. It does overtake those that wait for
- * readiness, which take nothing; and those that back off or have yet to send: they wait for no event, and without an event
+ * readiness or for a file's disk, which take nothing; and those that back off or have yet to send: they wait for no event, and without an event
  * nobody would try the newcomer again.
  */
 static inline bool mr_can_be_overtaken(const mr_slot *slot)
 {
-    return slot->state == MR_SLOT_BACKOFF || mr_is_wait(slot->request.kind) ||
+    return slot->state == MR_SLOT_BACKOFF || mr_has_trait(slot->request.kind, MR_IS_WAIT | MR_IS_ON_FILE) ||
            slot->request.kind == MR_SEND_THEN_RECEIVE;
 }
 

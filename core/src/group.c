@@ -37,7 +37,7 @@ typedef struct creation {
     mr_group *group;
     mr_loop **loops;
     unsigned loop_count;
-    bool owners_are_fixed;
+    mr_owners owners;
 } creation;
 
 static int create_loops(mr_group *group, mr_loop **loops, unsigned count)
@@ -59,7 +59,7 @@ static int create_on(mr_backend backend, void *context)
     int error = mr_group_on(backend, mr_backend_operations_of(backend), system_now_ns, &wanted->group);
     if (error)
         return error;
-    wanted->group->owners_are_fixed = wanted->owners_are_fixed;
+    wanted->group->owners = wanted->owners;
     error = create_loops(wanted->group, wanted->loops, wanted->loop_count);
     if (error)
         mr_group_destroy(wanted->group);
@@ -68,7 +68,7 @@ static int create_on(mr_backend backend, void *context)
 
 static int create_group(mr_backend requested, creation *wanted, mr_group **result)
 {
-    int error = mr_backend_use_first(requested, create_on, wanted);
+    int error = mr_backend_use_first(requested, wanted->owners, create_on, wanted);
     if (!error)
         *result = wanted->group;
     return error;
@@ -81,7 +81,8 @@ int mr_group_create_with_loops(mr_backend requested, unsigned count, mr_loop **l
 
 int mr_group_create_with_owned_loops(mr_backend requested, unsigned count, mr_loop **loops, mr_group **result)
 {
-    return create_group(requested, &(creation){.loops = loops, .loop_count = count, .owners_are_fixed = true}, result);
+    return create_group(requested, &(creation){.loops = loops, .loop_count = count, .owners = MR_OWNERS_ARE_FIXED},
+                        result);
 }
 
 int mr_group_create(mr_backend requested, mr_group **result)

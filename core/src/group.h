@@ -15,6 +15,9 @@
 /* What time it is, in nanoseconds, for the loops of a group. */
 typedef uint64_t mr_group_clock(const mr_group *group);
 
+/* Who uses a loop: any thread at a time, or always the same one. */
+typedef enum mr_owners { MR_OWNERS_CHANGE, MR_OWNERS_ARE_FIXED } mr_owners;
+
 struct mr_group {
     mr_handle_table handles;
     /* of the tokens of its loops; no other group in this process has had it, nor had this one before a fork */
@@ -23,8 +26,8 @@ struct mr_group {
     mr_backend backend_id;
     struct mr_machine *machine; /* simulated: what the loops work on */
     mr_group_clock *now_ns;
-    bool checks_polls;     /* simulated: mr_loop_check after polls */
-    bool owners_are_fixed; /* see mr_group_create_with_owned_loops */
+    bool checks_polls; /* simulated: mr_loop_check after polls */
+    mr_owners owners;  /* see mr_group_create_with_owned_loops */
     atomic_uint loop_count;
     _Atomic(mr_loop *) loops[MR_LOOPS_MAX];
 };

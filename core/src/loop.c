@@ -92,7 +92,7 @@ static mr_slot *take_slot(mr_loop *loop)
     return slot;
 }
 
-/* From here on a lent buffer is the caller's. */
+/* From here on a borrowed buffer is the caller's. */
 static void fill_completion(mr_slot *slot, mr_completion *completion)
 {
     completion->token = slot->token;

@@ -61,7 +61,7 @@ struct mr_loop {
     bool has_kept_timers_waiting;         /* the last poll had no room for them */
     uint64_t wait_until_ns;               /* written before sleeping, read by the sleeper */
     int wake_descriptor;                  /* of backends that wake by one: see eventfd.h */
-    int poll_descriptor;                  /* of backends that wait by epoll: see epoll.h */
+    int poll_descriptor;                  /* of backends that wait by epoll: see epoll_poller.h */
     atomic_bool sleeping;                 /* from prepare_wait to the next poll */
     atomic_bool woken;                    /* a wake that no poll has seen yet */
     mr_mailbox mailbox;
@@ -83,7 +83,7 @@ static inline void mr_count(_Atomic uint64_t *counter, uint64_t by)
  */
 bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result);
 
-/* Tries an operation without blocking, with a lent buffer if it needs one. -EAGAIN: it would block. */
+/* Tries an operation without blocking, with a borrowed buffer if it needs one. -EAGAIN: it would block. */
 int64_t mr_loop_attempt(mr_loop *loop, mr_slot *slot);
 
 /* Attempts an operation until it has ended, or its result is held back (true), or it would block (false). */

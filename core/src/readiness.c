@@ -1,8 +1,8 @@
 /*
- * readiness.c: try, park, retry; once for all systems that event readiness.
+ * readiness.c: try, park, retry; once for all systems that report readiness.
  *
  * An operation is attempted at once, unless it is an MR_SEND_THEN_RECEIVE, which sends with the next poll, or this loop knows that
- * nothing is to be had. If it would block, it stays on its descriptor's list and is attempted again when the poller events
+ * nothing is to be had. If it would block, it stays on its descriptor's list and is attempted again when the poller reports
  * an edge. A descriptor of ours is watched from the first time somebody parks on it until it is closed: parking costs no
  * system call. A foreign descriptor, which may be closed behind our back, is watched for one event at a time.
  */
@@ -19,21 +19,10 @@
 /* A send does its TCP work within the system call: 32 of them keep the owner for about a tenth of a millisecond. */
 enum { EVENTS_PER_POLL = 64, UNUSED_EVENTS_MAX = 2, UNSENT_MAX = 32 };
 
-/* What these backends keep of a descriptor. */
-typedef struct readiness_descriptor {
-    bool is_watched;               /* edges of this descriptor arrive at this loop */
-    bool is_one_shot;              /* one event is armed, for operations on a foreign descriptor */
-    bool is_tcp;                   /* see note_transfer */
-    bool may_hide_data;            /* the end of the stream or urgent data is near */
-    bool exhausted[MR_DIRECTIONS]; /* nothing to be had until the next edge */
-    bool is_shut;                  /* for receiving, and no TCP socket: see mr_when_shut */
-    uint8_t unused_events;         /* since the last operation began */
-} readiness_descriptor;
-
-static readiness_descriptor *known_of(const mr_descriptor *descriptor)
+static mr_readiness_descriptor *known_of(const mr_descriptor *descriptor)
 {
-    static_assert(sizeof(readiness_descriptor) <= sizeof descriptor->part, "it fits");
-    return (readiness_descriptor *)&descriptor->part;
+    static_assert(sizeof(mr_readiness_descriptor) <= sizeof descriptor->part, "it fits");
+    return (mr_readiness_descriptor *)&descriptor->part;
 }
 
 /*
@@ -167,13 +156,15 @@ void mr_readiness_submit(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
         send_all(loop, poller);
 }
 
-/* An operation that backs off waits for its timer. An MR_SEND_THEN_RECEIVE that has yet to send waits for the next poll. */
+/* An operation that backs off waits for its timer. An MR_SEND_THEN_RECEIVE that has yet to send waits for the next poll, and
+ * one on a file for the disk. */
 static bool awaits_event(const mr_slot *slot)
 {
-    return slot->state == MR_SLOT_PENDING && slot->request.kind != MR_SEND_THEN_RECEIVE;
+    return slot->state == MR_SLOT_PENDING && slot->request.kind != MR_SEND_THEN_RECEIVE &&
+           !mr_is_on_file(slot->request.kind);
 }
 
-/* Ends what waits in one direction without another attempt. On a foreign descriptor, where only waits are allowed, a
+/* Ends what waits in one direction without another attempt. On a foreign descriptor, where only waits are allowed, an
  * event is their answer (0). */
 static void end_waiting(mr_loop *loop, mr_descriptor *descriptor, int direction, int result)
 {
@@ -288,7 +279,7 @@ static void act_on(mr_loop *loop, const mr_readiness_event *event, const mr_poll
         watch_as_own(loop, descriptor, poller);
 }
 
-/* With thousands of descriptors their records are in no cache when a event comes. */
+/* With thousands of descriptors their records are in no cache when an event comes. */
 static void prefetch_descriptor(mr_loop *loop, const mr_readiness_event *event)
 {
     const mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(event->tag));

@@ -1,5 +1,5 @@
 /*
- * readiness.h: completions on systems that only event readiness (epoll, kqueue).
+ * readiness.h: completions on systems that only report readiness (epoll, kqueue).
  *
  * The policy of try, park, retry is here once. A poller is what differs between those systems: functions that watch
  * descriptors and fetch events.
@@ -31,6 +31,17 @@ typedef struct mr_poller {
      * if `hang_up` tells of everything that makes a receive stop early. */
     bool short_means_empty;
 } mr_poller;
+
+/* What is kept of a descriptor, in the first bytes of its part. A backend may keep more behind it. */
+typedef struct mr_readiness_descriptor {
+    bool is_watched : 1;           /* edges of this descriptor arrive at this loop */
+    bool is_one_shot : 1;          /* one event is armed, for operations on a foreign descriptor */
+    bool is_tcp : 1;               /* see note_transfer */
+    bool may_hide_data : 1;        /* the end of the stream or urgent data is near */
+    bool is_shut : 1;              /* for receiving, and no TCP socket: see mr_when_shut */
+    uint8_t unused_events;         /* since the last operation began */
+    bool exhausted[MR_DIRECTIONS]; /* nothing to be had until the next edge */
+} mr_readiness_descriptor;
 
 /* The functions of mr_backend_operations that a readiness backend shares. */
 int64_t mr_readiness_attempt(mr_loop *loop, mr_slot *slot);

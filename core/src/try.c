@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-/* A lent buffer is taken for the length of the attempt, and kept only if bytes have come. */
+/* A borrowed buffer is taken for the length of the attempt, and kept only if bytes have come. */
 static int64_t attempt_with_borrowed(mr_loop *loop, mr_slot *slot)
 {
     slot->borrowed = mr_buffers_take(&loop->buffers);

@@ -108,3 +108,20 @@ void mr_uring_prepare_file(struct io_uring_sqe *entry, mr_slot *slot)
     else
         io_uring_prep_fsync(entry, number, 0);
 }
+
+/*
+ * The kernel begins a buffered read again when its page has come, on behalf of the thread that submitted it. If that thread
+ * has ended, the answer is -EFAULT, although the memory is there (axboe/liburing#1595). A run-time system ends threads at
+ * any time. Memory that is really not there is told from that by a read or write of this thread.
+ */
+int64_t mr_uring_result_on_file(mr_loop *loop, mr_slot *slot, int32_t answer, uint8_t *faults)
+{
+    enum { FAULTS_MAX = 3 };
+    if (answer != -EFAULT || slot->end_reason)
+        return answer;
+    if (*faults == FAULTS_MAX)
+        return mr_attempt(loop, slot);
+    ++*faults;
+    mr_count(&loop->counters.resubmissions, 1);
+    return -EAGAIN;
+}

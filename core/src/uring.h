@@ -36,4 +36,10 @@ bool mr_uring_has_positions(mr_loop *loop, int number);
 /* The submission entry of an operation on a file. */
 void mr_uring_prepare_file(struct io_uring_sqe *entry, mr_slot *slot);
 
+/*
+ * What the kernel's answer means to an operation on a file; -EAGAIN: it must be begun again. `faults` belongs to the operation
+ * and is 0 at its beginning.
+ */
+int64_t mr_uring_result_on_file(mr_loop *loop, mr_slot *slot, int32_t answer, uint8_t *faults);
+
 #endif

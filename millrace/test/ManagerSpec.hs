@@ -22,7 +22,7 @@ spec = describe "Millrace.Manager" $ do
     chosen <- chosenBackend
     expected <- maybe (fmap backendName . listToMaybe <$> filterM (fmap isNothing . probeBackend) [minBound ..]) (return . Just) named
     expected `shouldBe` Just (backendName chosen)
-  it "knows the names of the backends" $ map backendName [minBound ..] `shouldBe` ["io_uring", "epoll", "kqueue", "iocp"]
+  it "knows the names of the backends" $ map backendName [minBound ..] `shouldBe` ["hybrid", "epoll", "io_uring", "kqueue", "iocp"]
   it "finds that the backend in use works" $ (chosenBackend >>= probeBackend) `shouldReturn` Nothing
   it "has a loop for each capability" $ do
     capabilities <- getNumCapabilities

@@ -1,6 +1,6 @@
 /* epoll.c: the backend that waits for Linux's readiness events and does everything else by system calls. */
 #include "../backend.h"
-#include "../epoll.h"
+#include "../epoll_poller.h"
 #include "../eventfd.h"
 
 static void submit(mr_loop *loop, mr_slot *slot)

@@ -12,6 +12,7 @@ static void names_and_back(void)
     CHECK_EQ(strcmp(mr_backend_name(MR_BACKEND_AUTO), "auto"), 0);
     CHECK_EQ(strcmp(mr_backend_name(MR_BACKEND_IO_URING), "io_uring"), 0);
     CHECK_EQ(strcmp(mr_backend_name(MR_BACKEND_EPOLL), "epoll"), 0);
+    CHECK_EQ(strcmp(mr_backend_name(MR_BACKEND_HYBRID), "hybrid"), 0);
     CHECK_EQ(strcmp(mr_backend_name(MR_BACKEND_KQUEUE), "kqueue"), 0);
     CHECK_EQ(strcmp(mr_backend_name(MR_BACKEND_IOCP), "iocp"), 0);
     CHECK(mr_backend_name((mr_backend)77) != NULL);

@@ -61,6 +61,7 @@ typedef struct conform_case {
     X(unix_socket)
 
 #define CONFORM_FILES_LINUX(X) \
+    X(cold_file)               \
     X(error_queue)             \
     X(refusal)
 

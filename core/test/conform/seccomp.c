@@ -46,11 +46,21 @@ static void require(mr_backend backend)
         SKIP("%s", reason);
 }
 
-static void the_preferred_one_is_io_uring(void)
+static void the_preferred_one_is_hybrid(void)
 {
+    require(MR_BACKEND_HYBRID);
+    set_variable("MILLRACE_BACKEND", NULL);
+    CHECK_EQ(backend_of_new_group(MR_BACKEND_AUTO), MR_BACKEND_HYBRID);
+}
+
+static void loops_of_one_thread_each_prefer_io_uring(void)
+{
+    mr_group *group;
     require(MR_BACKEND_IO_URING);
     set_variable("MILLRACE_BACKEND", NULL);
-    CHECK_EQ(backend_of_new_group(MR_BACKEND_AUTO), MR_BACKEND_IO_URING);
+    CHECK_EQ(mr_group_create_with_owned_loops(MR_BACKEND_AUTO, 0, NULL, &group), 0);
+    CHECK_EQ(mr_group_backend(group), MR_BACKEND_IO_URING);
+    mr_group_destroy(group);
 }
 
 static void the_environment_decides(void)
@@ -61,9 +71,9 @@ static void the_environment_decides(void)
     set_variable("MILLRACE_BACKEND", "io_uring");
     CHECK_EQ(backend_of_new_group(MR_BACKEND_AUTO), MR_BACKEND_IO_URING);
     set_variable("MILLRACE_BACKEND", "auto");
-    CHECK_EQ(backend_of_new_group(MR_BACKEND_AUTO), MR_BACKEND_IO_URING);
+    CHECK_EQ(backend_of_new_group(MR_BACKEND_AUTO), MR_BACKEND_HYBRID);
     set_variable("MILLRACE_BACKEND", "");
-    CHECK_EQ(backend_of_new_group(MR_BACKEND_AUTO), MR_BACKEND_IO_URING);
+    CHECK_EQ(backend_of_new_group(MR_BACKEND_AUTO), MR_BACKEND_HYBRID);
 }
 
 static void the_argument_comes_before_the_environment(void)
@@ -151,7 +161,8 @@ static void too_little_memory_for_all_loops_falls_back(void)
 }
 
 const conform_case seccomp_cases[] = {
-    CASE(the_preferred_one_is_io_uring),
+    CASE(the_preferred_one_is_hybrid),
+    CASE(loops_of_one_thread_each_prefer_io_uring),
     CASE(the_environment_decides),
     CASE(the_argument_comes_before_the_environment),
     CASE(eperm_falls_back),

@@ -5,7 +5,7 @@
 -- >   writeAt journal end "one line more\n"
 -- >   sync journal
 --
--- On io_uring other threads of the capability run while the disk works. On Windows they do as well, except during
+-- On hybrid and io_uring other threads of the capability run while the disk works. On Windows they do as well, except during
 -- 'sync'. Elsewhere they wait for the disk, for at most a mebibyte at a time. During opening and closing they always
 -- wait. In "Millrace.Simulation" files belong to the simulated machine, and a path is only a name.
 --

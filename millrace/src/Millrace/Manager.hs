@@ -4,7 +4,7 @@
 --
 -- >>> import Millrace
 -- >>> map backendName [minBound ..]
--- ["io_uring","epoll","kqueue","iocp"]
+-- ["hybrid","epoll","io_uring","kqueue","iocp"]
 -- >>> probeBackend Epoll
 -- Nothing
 -- >>> begin <- counters

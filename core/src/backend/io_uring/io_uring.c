@@ -80,10 +80,12 @@ static void note_wake(mr_loop *loop, mr_ring *state)
 }
 
 /* What the kernel's answer means to the operation; -EAGAIN: it must be begun again. */
-static int64_t interpret(const mr_ring *state, const mr_slot *slot, int32_t result)
+static int64_t interpret(mr_loop *loop, mr_slot *slot, int32_t result)
 {
+    if (mr_is_on_file(slot->request.kind))
+        return mr_uring_result_on_file(loop, slot, result, &mr_ring_slot_of(slot)->faults);
     if (result > 0 && mr_is_wait(slot->request.kind)) /* a poll's result is a mask */
-        return mr_ring_waits_for_edge(state, slot, result) ? -EAGAIN : 0;
+        return mr_ring_waits_for_edge(mr_ring_of(loop), slot, result) ? -EAGAIN : 0;
     if (result == -EAGAIN && slot->request.kind == MR_SEND_THEN_RECEIVE)
         return mr_not_sent(0);
     return result;
@@ -156,7 +158,7 @@ static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
         mr_loop_conclude(loop, slot);
         return true;
     } else {
-        result = interpret(mr_ring_of(loop), slot, answer);
+        result = interpret(loop, slot, answer);
     }
     return result == -EAGAIN ? goes_past_ring(loop, slot, answer) : mr_loop_settle(loop, slot, result);
 }
@@ -289,8 +291,8 @@ static void wait_for_completions(const mr_loop *loop, uint64_t until_ns)
 /* Kernels before Linux 6.1 tie no ring. */
 static int open_ring_of(const mr_loop *loop, mr_ring *state)
 {
-    state->is_tied =
-        loop->group->owners_are_fixed && mr_uring_open(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES, MR_URING_TIED) == 0;
+    state->is_tied = loop->group->owners == MR_OWNERS_ARE_FIXED &&
+                     mr_uring_open(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES, MR_URING_TIED) == 0;
     state->is_enabled = !state->is_tied;
     return state->is_tied ? 0 : mr_uring_open(&state->ring, RING_ENTRIES, COMPLETION_ENTRIES, MR_URING_SHARED);
 }

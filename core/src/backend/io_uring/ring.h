@@ -27,6 +27,7 @@ typedef enum mr_ring_queue { IN_NO_QUEUE, AWAITS_SUBMISSION, AWAITS_CANCELLATION
 typedef struct mr_ring_slot {
     mr_ring_queue queue;
     bool awaits_room; /* a send that found none */
+    uint8_t faults;   /* see mr_uring_result_on_file */
 } mr_ring_slot;
 
 /* ... and of a descriptor. */

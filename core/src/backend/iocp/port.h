@@ -91,7 +91,7 @@ static inline mr_port_operation *mr_port_operation_of(const mr_slot *slot)
     return slot->backend_memory;
 }
 
-/* A receive that brings no buffer waits for bytes and then is attempted with one that is lent. */
+/* A receive that brings no buffer waits for bytes and then is attempted with a borrowed one. */
 static inline bool mr_port_is_borrowing(const mr_slot *slot)
 {
     return slot->request.flags & MR_BORROW;

@@ -79,4 +79,4 @@ reasonAgainst backend why = do
 withoutRoom :: Backend -> Int -> String
 withoutRoom backend loops = "has no room for " <> (if loops == 1 then "a loop" else show loops <> " loops") <> hint
   where
-    hint = if backend == IoUring then ": what their rings take is counted, and ulimit -l (RLIMIT_MEMLOCK) is too low" else ""
+    hint = if backend `elem` [Hybrid, IoUring] then ": what their rings take is counted, and ulimit -l (RLIMIT_MEMLOCK) is too low" else ""

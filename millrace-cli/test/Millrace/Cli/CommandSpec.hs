@@ -32,7 +32,7 @@ spec = do
     ["pong", "--port", "65536"] `isRefused` "'65536' is not a number from 0 to 65535"
     ["pong", "--port", "-1"] `isRefused` "'-1' is not a number"
     ["pong", "--cores", "0"] `isRefused` "'0' is not a number from 1 to 256"
-    ["pong", "--backend", "select"] `isRefused` "there is no backend 'select'; choose one of: auto, io_uring, epoll"
+    ["pong", "--backend", "select"] `isRefused` "there is no backend 'select'; choose one of: auto, hybrid, epoll, io_uring"
     ["serve", "--cache", "3601"] `isRefused` "'3601' is not a number from 0 to 3600"
     ["serve", "--log-format", "xml"] `isRefused` "there is no log format 'xml'; choose one of: combined, json"
     ["serve", "--log-format", "json"] `isRefused` "Missing: --access-log FILE"

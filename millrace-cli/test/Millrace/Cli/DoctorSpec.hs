@@ -18,9 +18,9 @@ spec = do
             "descriptors         1024, raised to unlimited by a server",
             "accept queue        4096",
             "io_uring_disabled   2 (nobody may use io_uring)",
-            "backend io_uring    does not work: forbidden",
+            "backend hybrid      does not work: forbidden",
             "backend epoll       works",
-            "a server would use  epoll (io_uring does not work here)"
+            "a server would use  epoll (hybrid does not work here)"
           ]
     it "a limit that cannot be raised" $
       renderText restricted {examinedHardLimit = Just 1024} `shouldContain` "descriptors         1024\n"
@@ -43,7 +43,7 @@ spec = do
             "  \"io_uring_disabled\": 2,",
             "  \"backends\": [",
             "    {",
-            "      \"name\": \"io_uring\",",
+            "      \"name\": \"hybrid\",",
             "      \"works\": false,",
             "      \"reason\": \"forbidden\"",
             "    },",
@@ -54,7 +54,7 @@ spec = do
             "    }",
             "  ],",
             "  \"chosen\": \"epoll\",",
-            "  \"reason\": \"io_uring does not work here\"",
+            "  \"reason\": \"hybrid does not work here\"",
             "}"
           ]
   describe "is well" $ do
@@ -73,6 +73,6 @@ spec = do
           examinedHardLimit = Nothing,
           examinedAcceptQueue = Just 4096,
           examinedIoUringDisabled = Just 2,
-          examinedBackends = [(IoUring, Refused "forbidden"), (Epoll, Works)],
-          examinedChoice = Chosen Epoll "io_uring does not work here"
+          examinedBackends = [(Hybrid, Refused "forbidden"), (Epoll, Works)],
+          examinedChoice = Chosen Epoll "hybrid does not work here"
         }

@@ -44,7 +44,7 @@ spec = do
       answer `shouldSatisfy` isInfixOf "Content-Type: text/plain\r\n"
     it "tells where and with what" . withServer ["pong", "--port", "0", "--cores", "1"] $ \server -> do
       serverUrl server `shouldSatisfy` isPrefixOf "http://127.0.0.1:"
-      serverBackendLine server `shouldSatisfy` (`elem` ["backend io_uring, 1 loop", "backend epoll, 1 loop"])
+      serverBackendLine server `shouldSatisfy` (`elem` map ("backend " <>) ["hybrid, 1 loop", "epoll, 1 loop", "io_uring, 1 loop"])
     it "takes the memory that requests need when it has many connections" . withServer ["pong", "--port", "0", "--cores", "1"] $ \server -> do
       let connected count = withClients (fromIntegral (serverPort server)) count (const (pure ()))
       atStart <- residentKilobytes server
@@ -202,7 +202,7 @@ spec = do
     (program, arguments) <- nobodys directory
     let confined = ["-c", "unset MILLRACE_BACKEND; ulimit -l 300; exec \"$@\"", "bash", program]
     withCommand "bash" (confined ++ arguments ++ ["pong", "--port", "0", "--cores", "4"]) $ \server -> do
-      serverBackendLine server `shouldSatisfy` (`elem` ["backend io_uring, 4 loops", "backend epoll, 4 loops"])
+      serverBackendLine server `shouldSatisfy` (`elem` ["backend hybrid, 4 loops", "backend epoll, 4 loops"])
       curl [serverUrl server] `shouldReturn` "Pong!"
 
   it "takes what doctor says, and doctor says why" . withDirectory $ \directory -> do
@@ -216,8 +216,8 @@ spec = do
       withCommand "bash" (confined ++ arguments ++ ["pong", "--port", "0"]) $ \server -> do
         serverBackendLine server `shouldSatisfy` isPrefixOf ("backend " <> taken <> ", ")
       when (taken == backendName Epoll) $ do
-        row "backend io_uring    " `shouldSatisfy` isPrefixOf "does not work: "
-        row "a server would use  " `shouldBe` "epoll (io_uring does not work here)"
+        row "backend hybrid      " `shouldSatisfy` isPrefixOf "does not work: "
+        row "a server would use  " `shouldBe` "epoll (hybrid does not work here)"
 
   it "has the descriptors that it allows itself, and doctor knows" $ do
     path <- millracePath
@@ -302,7 +302,7 @@ spec = do
     it "a backend that does not exist" $ do
       outcome <- runMillrace [] ["pong", "--backend", "select"]
       outcomeExit outcome `shouldBe` ExitFailure 2
-      outcomeErrors outcome `shouldSatisfy` isInfixOf "auto, io_uring, epoll"
+      outcomeErrors outcome `shouldSatisfy` isInfixOf "auto, hybrid, epoll"
     it "a backend that does not exist, in the environment" $ do
       outcome <- runMillrace [("MILLRACE_BACKEND", "select")] ["pong", "--port", "0"]
       outcome `failsWith` ["cannot start the I/O manager with MILLRACE_BACKEND=select: there is no such backend", "millrace doctor"]

@@ -42,10 +42,11 @@ flagMore = #{const MR_MORE}
 flagNow = #{const MR_NOW}
 flagWithin = #{const MR_WITHIN}
 
-backendAuto, backendIoUring, backendEpoll, backendKqueue, backendIocp :: CInt
+backendAuto, backendHybrid, backendEpoll, backendIoUring, backendKqueue, backendIocp :: CInt
 backendAuto = #{const MR_BACKEND_AUTO}
-backendIoUring = #{const MR_BACKEND_IO_URING}
+backendHybrid = #{const MR_BACKEND_HYBRID}
 backendEpoll = #{const MR_BACKEND_EPOLL}
+backendIoUring = #{const MR_BACKEND_IO_URING}
 backendKqueue = #{const MR_BACKEND_KQUEUE}
 backendIocp = #{const MR_BACKEND_IOCP}
 

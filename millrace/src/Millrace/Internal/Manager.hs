@@ -76,32 +76,38 @@ import Millrace.Internal.Witness
 import System.Environment (lookupEnv)
 import System.IO.Unsafe (unsafePerformIO)
 
--- | How an operating system does it.
+-- | How an operating system does it. Without a choice, the first one that works is used, except 'IoUring', which is only used
+-- by name.
 --
 -- @since 0.1.0
 data Backend
-  = -- | Linux 5.19 and later, where it is allowed
-    IoUring
+  = -- | Linux 5.19 and later, where io_uring is allowed: sockets wait by epoll, and files are io_uring's
+    Hybrid
   | -- | Linux
     Epoll
+  | -- | Linux 5.19 and later, where io_uring is allowed: it does everything
+    IoUring
   | -- | FreeBSD, NetBSD, macOS
     Kqueue
   | -- | Windows
     Iocp
   deriving (Eq, Ord, Show, Read, Enum, Bounded)
 
--- | The name that @MILLRACE_BACKEND@ and the command line use: @"io_uring"@, @"epoll"@, @"kqueue"@, @"iocp"@.
+-- | The name that @MILLRACE_BACKEND@ and the command line use: @"hybrid"@, @"epoll"@, @"io_uring"@, @"kqueue"@,
+-- @"iocp"@.
 --
 -- @since 0.1.0
 backendName :: Backend -> String
-backendName IoUring = "io_uring"
+backendName Hybrid = "hybrid"
 backendName Epoll = "epoll"
+backendName IoUring = "io_uring"
 backendName Kqueue = "kqueue"
 backendName Iocp = "iocp"
 
 backendCode :: Backend -> CInt
-backendCode IoUring = backendIoUring
+backendCode Hybrid = backendHybrid
 backendCode Epoll = backendEpoll
+backendCode IoUring = backendIoUring
 backendCode Kqueue = backendKqueue
 backendCode Iocp = backendIocp
 

@@ -1,5 +1,5 @@
-/* epoll.c: see epoll.h. Must not know: backends. */
-#include "epoll.h"
+/* epoll_poller.c: see epoll_poller.h. Must not know: backends. */
+#include "epoll_poller.h"
 #include "eventfd.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* Tags of what is no handle: a generation is less than 2^31. */
-#define TAG_WAKE UINT64_MAX
+#define TAG_WAKE      UINT64_MAX
 #define TAG_COMPANION (UINT64_MAX - 1)
 
 static int watch(mr_loop *loop, int number, uint64_t tag, mr_watch mode, bool reading, bool writing)

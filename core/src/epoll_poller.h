@@ -1,10 +1,10 @@
 /*
- * epoll.h: the events of Linux's epoll, for the backends that wait by it. The policy is in readiness.c.
+ * epoll_poller.h: the events of Linux's epoll, for the backends that wait by it. The policy is in readiness.c.
  *
  * Must not know: backends.
  */
-#ifndef MILLRACE_EPOLL_H
-#define MILLRACE_EPOLL_H
+#ifndef MILLRACE_EPOLL_POLLER_H
+#define MILLRACE_EPOLL_POLLER_H
 
 #include "readiness.h"
 
