@@ -79,6 +79,12 @@ main = hspec $ do
       bracket (createProcess (proc "echo-tls" [show port, certificate, key])) (\(_, _, _, process) -> stop process) $ \_ -> do
         connectWhenReady port >>= close
         within "the answer" (readProcess "ask-tls" [show port, certificate, "over TLS"] "") `shouldReturn` "Tls13\nover TLS\n"
+  describe "get-url" $
+    it "prints what hello-wai serves" $ do
+      port <- freePort
+      bracket (createProcess (proc "hello-wai" [show port])) (\(_, _, _, process) -> stop process) $ \_ -> do
+        connectWhenReady port >>= close
+        within "the answer" (readProcess "get-url" ["http://127.0.0.1:" ++ show port ++ "/"] "") `shouldReturn` "Hello from Millrace\n"
   describe "counters" $
     it "counts a thousand timers" $ do
       said <- within "the counters" (readProcess "counters" [] "")

@@ -1,0 +1,131 @@
+-- | http-client's connections, made of Millrace's sockets and TLS connections.
+module Millrace.HttpClient.Connection
+  ( Settings (..),
+    connectPlain,
+    connectTls,
+    connectTlsThroughProxy,
+    isRetryable,
+  )
+where
+
+import Control.Exception
+import Control.Monad (unless, when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.IORef
+import GHC.IO.Exception (IOErrorType (ResourceVanished))
+import Millrace.Deadline
+import Millrace.HttpClient.Connect
+import Millrace.HttpClient.Limits
+import Millrace.Socket (AddrInfo (..), Family (..), HostAddress, SockAddr (..), Socket, SocketType (..), defaultProtocol)
+import qualified Millrace.Socket as Socket
+import qualified Millrace.Socket.ByteString as Socket
+import Millrace.Tls (ClientContext, ClientSettings, TlsException (..), TlsProblem (..), clientHandshakeBefore, connectionSocket)
+import qualified Millrace.Tls as Tls
+import Network.HTTP.Client (ManagerSettings (..), defaultManagerSettings)
+import Network.HTTP.Client.Internal (Connection (..), makeConnection, strippedHostName)
+import System.IO.Error (ioeSetErrorString, mkIOError)
+
+-- | What the connections of a manager are like. Begin with 'Network.HTTP.Client.Millrace.defaultSettings'.
+--
+-- @since 0.1.0
+data Settings = Settings
+  { -- | Whom to trust, which certificate to show, and which algorithms to use. The application protocol is always HTTP/1.1.
+    tlsSettings :: !ClientSettings,
+    limits :: !Limits,
+    -- | Runs with each socket before it connects, for example to set an option or to bind it to an address.
+    onSocket :: !(Socket -> IO ())
+  }
+
+-- | The two kinds of bytes: a socket's and a TLS connection's.
+data Link = Link
+  { linkReceive :: !(Deadline -> Int -> IO ByteString),
+    linkSend :: !(Deadline -> ByteString -> IO ()),
+    linkSocket :: !Socket,
+    linkClose :: !(IO ())
+  }
+
+plainLink :: Socket -> Link
+plainLink raw = Link (`Socket.recvBefore` raw) (`Socket.sendAllBefore` raw) raw (Socket.close raw)
+
+tlsLink :: Tls.Connection -> Link
+tlsLink secured = Link (`Tls.recvBefore` secured) (`Tls.sendAllBefore` secured) (connectionSocket secured) (Tls.close secured)
+
+-- | For @http@.
+connectPlain :: Settings -> Maybe HostAddress -> String -> Int -> IO Connection
+connectPlain settings known host port = do
+  deadline <- deadlineIn (connectLimit (limits settings))
+  bracketOnError (open settings deadline known host port) Socket.close (connectionOf settings . plainLink)
+
+-- | For @https@.
+connectTls :: Settings -> IO ClientContext -> Maybe HostAddress -> String -> Int -> IO Connection
+connectTls settings getContext known host port = do
+  context <- getContext
+  deadline <- deadlineIn (connectLimit (limits settings))
+  bracketOnError (open settings deadline known host port) Socket.close (secure settings deadline context host)
+
+-- | For @https@ through a proxy: what to send to it, how to check its answer, the server's name, the server's address, and the
+-- proxy's name and port.
+connectTlsThroughProxy :: Settings -> IO ClientContext -> ByteString -> (Connection -> IO ()) -> String -> Maybe HostAddress -> String -> Int -> IO Connection
+connectTlsThroughProxy settings getContext request check server _ proxy port = do
+  context <- getContext
+  deadline <- deadlineIn (connectLimit (limits settings))
+  bracketOnError (open settings deadline Nothing proxy port) Socket.close $ \raw -> do
+    Socket.sendAllBefore deadline raw request
+    askProxy deadline raw check
+    secure settings deadline context server raw
+
+-- | Checks the proxy's answer. What comes behind it would be in front of what the server says, and not be protected by TLS. So
+-- nothing may come: a server says nothing before the client does.
+askProxy :: Deadline -> Socket -> (Connection -> IO ()) -> IO ()
+askProxy deadline raw check = do
+  isOver <- newIORef False
+  -- The socket is not this connection's to close.
+  answer <- makeConnection (readIORef isOver >>= \over -> if over then return ByteString.empty else Socket.recvBefore deadline raw 4096) (const (return ())) (return ())
+  check answer
+  writeIORef isOver True
+  rest <- connectionRead answer
+  unless (ByteString.null rest) $ throwIO (userError "the proxy has sent more than an answer to CONNECT")
+
+secure :: Settings -> Deadline -> ClientContext -> String -> Socket -> IO Connection
+secure settings deadline context host raw =
+  bracketOnError (clientHandshakeBefore deadline context (strippedHostName host) raw) Tls.close (connectionOf settings . tlsLink)
+
+open :: Settings -> Deadline -> Maybe HostAddress -> String -> Int -> IO Socket
+open settings deadline known host port = case known of
+  Nothing -> connectToHost (onSocket settings) deadline (strippedHostName host) port
+  Just address -> connectFirst (onSocket settings) deadline [AddrInfo [] AF_INET Stream defaultProtocol (SockAddrInet (fromIntegral port) address) Nothing]
+
+connectionOf :: Settings -> Link -> IO Connection
+connectionOf settings link = do
+  isAnswered <- newIORef False
+  sendingFailed <- newIORef Nothing
+  makeConnection (receive isAnswered sendingFailed) (transmit isAnswered sendingFailed) (linkClose link)
+  where
+    receive isAnswered sendingFailed = do
+      -- http-client ignores what goes wrong while it sends a body, and waits for a response. After a deadline none comes.
+      readIORef sendingFailed >>= mapM_ throwIO
+      deadline <- deadlineIn (receiveLimit (limits settings))
+      bytes <- linkReceive link deadline 16384
+      bytes <$ writeIORef isAnswered True
+    -- Before a further request: has the server closed the connection meanwhile? Then none of the request is sent here, and
+    -- http-client sends it on a new connection. A request that was sent to nobody is sent only once.
+    transmit isAnswered sendingFailed bytes = do
+      wasAnswered <- readIORef isAnswered
+      when wasAnswered $ do
+        writeIORef isAnswered False
+        hasEnded <- Socket.hasEnded (linkSocket link)
+        when hasEnded $ throwIO (ended `ioeSetErrorString` "the server has closed the connection")
+      deadline <- deadlineIn (sendLimit (limits settings))
+      linkSend link deadline bytes `catch` \problem -> do
+        when (isDeadlineError problem) $ writeIORef sendingFailed (Just problem)
+        throwIO (problem :: IOException)
+    ended = mkIOError ResourceVanished "Network.HTTP.Client.Millrace: sending a request" Nothing (Just (show (linkSocket link)))
+
+-- | Is a request to be sent again on a new connection, if this happened on one that was kept? As http-client does, but not
+-- after a deadline: the server may be at work.
+isRetryable :: SomeException -> Bool
+isRetryable problem
+  | Just network <- fromException problem = not (isDeadlineError network)
+  | Just TlsException {tlsProblem = Truncated} <- fromException problem = True
+  | otherwise = managerRetryableException defaultManagerSettings problem

@@ -1,0 +1,35 @@
+-- | How long a client waits. Must not know: sockets, HTTP.
+module Millrace.HttpClient.Limits
+  ( Limits (..),
+    defaultLimits,
+    deadlineIn,
+  )
+where
+
+import Millrace.Deadline
+
+-- | How long a client waits for the network. These limits are deadlines of operations. http-client's own response timeout
+-- counts, too.
+--
+-- @since 0.1.0
+data Limits = Limits
+  { -- | For a connection to be ready: the name is looked up, an address answers, a proxy agrees, and the handshake of TLS is
+    -- done.
+    connectLimit :: !TimeLimit,
+    -- | For each part of a response: it counts from one received part to the next one, and from the request to the first one.
+    receiveLimit :: !TimeLimit,
+    -- | For each part of a request to be taken by the system, which has room when the server receives.
+    sendLimit :: !TimeLimit
+  }
+
+-- | 30 seconds for a connection, and no limit for the rest.
+--
+-- @since 0.1.0
+defaultLimits :: Limits
+defaultLimits = Limits {connectLimit = microseconds 30000000, receiveLimit = noTimeLimit, sendLimit = noTimeLimit}
+
+-- | The deadline of something that begins now.
+deadlineIn :: TimeLimit -> IO Deadline
+deadlineIn limit
+  | limit == noTimeLimit = return noDeadline
+  | otherwise = (\now -> deadlineFromNanoseconds (now + timeLimitNanoseconds limit)) <$> monotonicNanoseconds
