@@ -14,6 +14,7 @@ import qualified Millrace.Cli.ProcessorsSpec
 import qualified Millrace.Cli.ProgramSpec
 import qualified Millrace.Cli.RequestPathSpec
 import qualified Millrace.Cli.RestartSpec
+import qualified Millrace.Cli.ServiceManagerSpec
 import qualified Millrace.Cli.StandardStreamSpec
 import qualified Millrace.Cli.StaticFilesSpec
 import Program (within)
@@ -47,3 +48,4 @@ specs = do
   describe "StaticFiles" Millrace.Cli.StaticFilesSpec.spec
   describe "Program" Millrace.Cli.ProgramSpec.spec
   describe "Restart" Millrace.Cli.RestartSpec.spec
+  describe "ServiceManager" Millrace.Cli.ServiceManagerSpec.spec

@@ -22,6 +22,7 @@ import Millrace.Cli.Failure (Failure (..), newSeldomTeller, reasonOf, sayIfTaken
 import Millrace.Cli.Listener
 import Millrace.Cli.Metrics
 import Millrace.Cli.Processors (usualCores)
+import Millrace.Cli.ServiceManager
 import Millrace.Cli.System (ignoreFileSizeLimit, ignoreRotation, onTermination, raiseDescriptorLimit)
 import Millrace.Manager
 import Millrace.Socket (PortNumber, getSocketName, socketPortSafe)
@@ -30,7 +31,7 @@ import Network.Wai.Handler.Millrace
 
 -- | Serves until SIGINT, SIGQUIT, SIGTERM or SIGHUP arrives. Then it finishes the open requests, within nine seconds. A second
 -- signal ends the process at once, after the last lines of the access log are written. Prints on standard output where it
--- listens, and which backend it uses.
+-- listens, and which backend it uses, and tells the service manager when it is ready.
 --
 -- Blocks. Throws 'Millrace.Cli.Failure.Failure'. Must be called once, before anything has used the I/O manager, because it sets
 -- the number of capabilities and the backend.
@@ -46,6 +47,7 @@ serve options application = do
   setNumCapabilities =<< maybe usualCores pure (serverCores options)
   backend <- startManager (serverBackend options)
   reporting <- newReporting
+  serviceManager <- findServiceManager
   populating <- onOpening <$> newPopulation manyConnections
   withInherited $ \inherited -> do
     let sharing = setReusePort (serverReusePort options || not (null inherited))
@@ -54,8 +56,10 @@ serve options application = do
       mapM_ (refuseSamePort listeners) (serverStatusPort options)
       loops <- loopCount
       observing options stop $ \metrics telling -> withStatusServer (reporting . sharing) (serverStatusPort options) metrics $ \status -> do
-        let ready = announce urls backend loops status
-        runSettingsListeners (populating (telling (reporting (settings options stop ready)))) listeners (maybe id countActive metrics application)
+        let ready = announce urls backend loops status >> notifyReady serviceManager urls
+            stopping = notifyStopping serviceManager
+        withWatchdog serviceManager $
+          runSettingsListeners (populating (telling (reporting (settings options stop ready stopping)))) listeners (maybe id countActive metrics application)
   awaitTold stop
 
 -- If the process has inherited sockets, they replace --host and --port.
@@ -113,10 +117,10 @@ withStatusServer adapted (Just port) (Just metrics) use =
     bracket (forkIO (runSettingsListeners (adapted defaultSettings) listeners (statusPages metrics))) killThread $ \_ -> use (Just url)
 withStatusServer _ _ _ use = use Nothing
 
-settings :: ServerOptions -> Stop -> IO () -> Settings
-settings options stop ready =
+settings :: ServerOptions -> Stop -> IO () -> IO () -> Settings
+settings options stop ready stopping =
   setBeforeMainLoop ready
-    . setInstallShutdownHandler (\end -> void (forkIO (readMVar (stopAsked stop) >> end)))
+    . setInstallShutdownHandler (\end -> void (forkIO (readMVar (stopAsked stop) >> stopping >> end)))
     . setGracefulShutdownTimeout (Just drainSeconds)
     . (if serverProxyProtocol options then setProxyProtocolRequired else id)
     $ defaultSettings
