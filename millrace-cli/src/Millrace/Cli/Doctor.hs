@@ -148,9 +148,27 @@ renderText examination =
       ]
         ++ [row ("backend " <> backendName backend) (healthText health) | (backend, health) <- examinedBackends examination]
         ++ [row "a server would use" (choiceText (examinedChoice examination))]
+        ++ [row ("  for " <> what) (interface <> ": " <> why) | (what, interface, why) <- interfaces (examinedChoice examination)]
     )
   where
     row label value = label <> replicate (20 - length label) ' ' <> value
+
+-- What a backend does by which interface of the system, and why.
+interfaces :: Choice -> [(String, String, String)]
+interfaces (NothingChosen _) = []
+interfaces (Chosen backend _) = ("sockets", sockets, whySockets) : ("files", files, whyFiles) : [names]
+  where
+    (sockets, whySockets) = case backend of
+      Hybrid -> ("epoll", "it costs least where threads move between cores")
+      Epoll -> ("epoll", "it works on every Linux")
+      IoUring -> ("io_uring", "chosen by name; with many connections epoll costs less")
+      Kqueue -> ("kqueue", "the system has no better one")
+      Iocp -> ("completion ports", "the system has no better one")
+    (files, whyFiles) = case backend of
+      Iocp -> ("completion ports", "no thread waits for the disk")
+      _ | backend `elem` [Hybrid, IoUring] -> ("io_uring", "no thread waits for the disk")
+      _ -> ("helper threads", "without io_uring a thread must wait for the disk")
+    names = ("names", "helper threads", "the system looks names up in no other way")
 
 processorsText :: Examination -> String
 processorsText examination = show processors <> foldMap allowed (examinedQuota examination)
@@ -209,7 +227,8 @@ renderAsJson examination =
         ("io_uring_disabled", optional (examinedIoUringDisabled examination)),
         ("backends", Array [backendJson backend health | (backend, health) <- examinedBackends examination]),
         ("chosen", chosen),
-        ("reason", String reason)
+        ("reason", String reason),
+        ("interfaces", Object [(what, String interface) | (what, interface, _) <- interfaces (examinedChoice examination)])
       ]
   where
     optional = maybe Null Number

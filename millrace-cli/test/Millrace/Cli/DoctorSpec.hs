@@ -20,7 +20,10 @@ spec = do
             "io_uring_disabled   2 (nobody may use io_uring)",
             "backend hybrid      does not work: forbidden",
             "backend epoll       works",
-            "a server would use  epoll (hybrid does not work here)"
+            "a server would use  epoll (hybrid does not work here)",
+            "  for sockets       epoll: it works on every Linux",
+            "  for files         helper threads: without io_uring a thread must wait for the disk",
+            "  for names         helper threads: the system looks names up in no other way"
           ]
     it "a limit that cannot be raised" $
       renderText restricted {examinedHardLimit = Just 1024} `shouldContain` "descriptors         1024\n"
@@ -54,7 +57,12 @@ spec = do
             "    }",
             "  ],",
             "  \"chosen\": \"epoll\",",
-            "  \"reason\": \"hybrid does not work here\"",
+            "  \"reason\": \"hybrid does not work here\",",
+            "  \"interfaces\": {",
+            "    \"sockets\": \"epoll\",",
+            "    \"files\": \"helper threads\",",
+            "    \"names\": \"helper threads\"",
+            "  }",
             "}"
           ]
   describe "is well" $ do
