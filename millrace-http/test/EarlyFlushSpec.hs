@@ -8,27 +8,28 @@ import Control.Monad.Primitive (RealWorld)
 import Data.IORef
 import Data.Primitive.ByteArray (MutableByteArray, newByteArray, writeByteArray)
 import Millrace.Http.EarlyFlush
+import Millrace.Http.Threads
 import Support (within)
 import Test.Hspec
 
 data Early = Early
   { earlyWord :: MutableByteArray RealWorld,
     earlySender :: IORef Sender,
-    earlyFlushers :: Flushers,
+    earlyThreads :: Threads,
     earlyAction :: IO ()
   }
 
 instance FlushesEarly Early where
   flushState early = (earlyWord early, 0)
   flushSender = earlySender
-  flushFlushers = earlyFlushers
+  flushThreads = earlyThreads
   flushNow = earlyAction
 
 spec :: Spec
 spec = describe "an early flush" $ do
   it "runs once, masked, when the thread that has armed it waits" $ do
     runs <- newIORef []
-    early <- newFlushers >>= newEarlyFlush (getMaskingState >>= \state -> modifyIORef runs (state :))
+    early <- newThreads >>= newEarlyFlush (getMaskingState >>= \state -> modifyIORef runs (state :))
     armFlush early
     threadDelay 20000
     settleFlush early
@@ -36,44 +37,44 @@ spec = describe "an early flush" $ do
   it "is waited for by who settles it" $ do
     begun <- newEmptyMVar
     ended <- newIORef False
-    early <- newFlushers >>= newEarlyFlush (putMVar begun () >> threadDelay 50000 >> writeIORef ended True)
+    early <- newThreads >>= newEarlyFlush (putMVar begun () >> threadDelay 50000 >> writeIORef ended True)
     armFlush early
     takeMVar begun
     within "the end of the flush" (settleFlush early)
     readIORef ended `shouldReturn` True
   it "that has begun is hastened by who retires it" $ do
     (begun, gate) <- (,) <$> newEmptyMVar <*> newEmptyMVar
-    early <- newFlushers >>= newEarlyFlush (putMVar begun () >> takeMVar gate)
+    early <- newThreads >>= newEarlyFlush (putMVar begun () >> takeMVar gate)
     armFlush early
     takeMVar begun
     within "the end of the flush" (retireFlush early (putMVar gate ()))
     tryTakeMVar gate `shouldReturn` Nothing
   it "is never run and settled both, on any capability" $ do
-    flushers <- newFlushers
-    outcomes <- replicateM 8 (forkedResult (replicateM 2000 (oneConnection flushers)))
+    threads <- newThreads
+    outcomes <- replicateM 8 (forkedResult (replicateM 2000 (oneConnection threads)))
     mapM_ (takeMVar >=> (`shouldSatisfy` and)) outcomes
   it "is run by the same few threads, batch after batch" $
     runInBoundThread $ do
-      flushers <- newFlushers
-      threads <- newIORef []
+      threads <- newThreads
+      seenIn <- newIORef []
       replicateM_ 500 $ do
         ran <- newEmptyMVar
-        early <- newEarlyFlush (myThreadId >>= \self -> modifyIORef threads (self :) >> putMVar ran ()) flushers
+        early <- newEarlyFlush (myThreadId >>= \self -> modifyIORef seenIn (self :) >> putMVar ran ()) threads
         armFlush early
         takeMVar ran
         settleFlush early
-      seen <- readIORef threads
+      seen <- readIORef seenIn
       length (distinct seen) `shouldSatisfy` (<= 8)
   where
-    newEarlyFlush flush flushers = do
+    newEarlyFlush flush threads = do
       word <- newByteArray 8
       writeByteArray word 0 (0 :: Int)
       sender <- newSender
-      return (Early word sender flushers flush)
+      return (Early word sender threads flush)
     -- What is written by both is a plain counter: two at once would lose a step, and a flush after settling adds one.
-    oneConnection flushers = do
+    oneConnection threads = do
       steps <- newIORef (0 :: Int)
-      early <- newEarlyFlush (readIORef steps >>= writeIORef steps . (+ 1)) flushers
+      early <- newEarlyFlush (readIORef steps >>= writeIORef steps . (+ 1)) threads
       and <$> mapM (attempt early steps) [1 .. 5 :: Int]
     attempt early steps batch = do
       count <- readIORef steps

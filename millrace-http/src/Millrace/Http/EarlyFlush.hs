@@ -14,12 +14,7 @@
 -- batch of requests, and a wake-up does not. The state is a word that all change by compare-and-swap, because a modified
 -- @IORef@ allocates. Without both a pipelined request cost half as much again (decision 16).
 module Millrace.Http.EarlyFlush
-  ( -- * Threads
-    Flushers,
-    newFlushers,
-
-    -- * Flushing
-    FlushesEarly (..),
+  ( FlushesEarly (..),
     Sender,
     newSender,
     armFlush,
@@ -28,56 +23,17 @@ module Millrace.Http.EarlyFlush
   )
 where
 
-import Control.Concurrent (forkOn, getNumCapabilities, myThreadId, threadCapability, yield)
+import Control.Concurrent (yield)
 import Control.Concurrent.MVar
 import Control.Exception (SomeException, mask_, try)
 import Control.Monad (unless, void, when)
 import Control.Monad.Primitive (RealWorld)
-import Data.Array (Array, bounds, inRange, listArray, (!))
 import Data.IORef
 import Data.Primitive.ByteArray (MutableByteArray (..), readByteArray, writeByteArray)
 import GHC.Exts (Int (..), casIntArray#)
 import GHC.IO (IO (..))
+import Millrace.Http.Threads
 import Millrace.Manager (atNextTurn)
-
--- | The parked threads of a server, by capability. Those of capabilities that come later are not kept.
-newtype Flushers = Flushers (Array Int (IORef [Flusher]))
-
--- Where a parked thread is told what to run.
-type Flusher = MVar (IO ())
-
--- | No threads yet. Those that are parked end when nobody has the value any more.
-newFlushers :: IO Flushers
-newFlushers = do
-  count <- getNumCapabilities
-  Flushers . listArray (0, count - 1) <$> mapM (const (newIORef [])) [1 .. count]
-
--- As many batches as one poll may bring.
-parkedMax :: Int
-parkedMax = 64
-
-parkedOn :: Flushers -> Int -> Maybe (IORef [Flusher])
-parkedOn (Flushers parked) capability
-  | inRange (bounds parked) capability = Just (parked ! capability)
-  | otherwise = Nothing
-
--- Has an action run by a thread of this capability. Masked, so that no thread is lost.
-runOn :: Flushers -> Int -> IO () -> IO ()
-runOn threads capability action = do
-  parked <- maybe (return Nothing) (`atomicModifyIORef'` unpark) (parkedOn threads capability)
-  case parked of
-    Just flusher -> putMVar flusher action
-    Nothing -> do
-      flusher <- newEmptyMVar
-      void (forkOn capability (serve flusher action))
-  where
-    unpark (first : others) = (others, Just first)
-    unpark [] = ([], Nothing)
-    serve flusher first = do
-      first
-      kept <- maybe (return False) (`atomicModifyIORef'` park flusher) (parkedOn threads capability)
-      when kept (takeMVar flusher >>= serve flusher)
-    park flusher others = if length others < parkedMax then (flusher : others, True) else (others, False)
 
 -- | What has output that is sent early: a connection.
 class FlushesEarly c where
@@ -85,7 +41,7 @@ class FlushesEarly c where
   flushState :: c -> (MutableByteArray RealWorld, Int)
 
   flushSender :: c -> IORef Sender
-  flushFlushers :: c -> Flushers
+  flushThreads :: c -> Threads
 
   -- | Sends. Must not throw.
   flushNow :: c -> IO ()
@@ -131,7 +87,7 @@ announce :: FlushesEarly c => c -> IO ()
 announce early = mask_ $ do
   uncurry writeByteArray (flushState early) word
   willLook <- atNextTurn (look early)
-  unless willLook (runHere early)
+  unless willLook (runInOther early)
   where
     State word = armed
 {-# INLINEABLE announce #-}
@@ -140,14 +96,12 @@ announce early = mask_ $ do
 look :: FlushesEarly c => c -> IO ()
 look early = do
   ended <- change early disarmed unarmed
-  unless ended (runHere early)
+  unless ended (runInOther early)
 {-# INLINEABLE look #-}
 
-runHere :: FlushesEarly c => c -> IO ()
-runHere early = do
-  (capability, _) <- threadCapability =<< myThreadId
-  runOn (flushFlushers early) capability (run early)
-{-# INLINEABLE runHere #-}
+runInOther :: FlushesEarly c => c -> IO ()
+runInOther early = runHere (flushThreads early) (run early)
+{-# INLINEABLE runInOther #-}
 
 -- Until the state says that nothing is to be done, or that this thread sends.
 run :: FlushesEarly c => c -> IO ()

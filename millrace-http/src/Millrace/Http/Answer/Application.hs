@@ -10,6 +10,7 @@ module Millrace.Http.Answer.Application
     newService,
     serviceExchange,
     answerByApplication,
+    withinTotalTime,
     Refusal (..),
     answerRefused,
 
@@ -29,12 +30,14 @@ import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Answer.Observer (Answer (..))
 import Millrace.Http.Answer.Plan (withPlan)
 import Millrace.Http.Answer.Progress
-import Millrace.Http.Context (Context (..), contextVault)
+import Millrace.Http.Context (Context (..), contextVault, liftedBy)
 import Millrace.Http.Exception
 import Millrace.Http.Exchange
 import Millrace.Http.FileCache (closeFileCache)
 import Millrace.Http.Server.Context (ServerContext (..), newServerContext, reportTo)
+import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Server.Settings (Settings (..))
+import Millrace.Timer (liftableTimeout)
 import Network.HTTP.Types (Method, Status)
 import Network.Wai (Application, Request, defaultRequest, requestMethod, vault)
 import Network.Wai.Internal (Response, ResponseReceived (..))
@@ -58,6 +61,18 @@ answerByApplication service@(Service server exchange _) application request = ca
   [] -> runApplication service application request
   observers -> observed server exchange observers (Subject (Just request) Nothing B.empty) $ \record ->
     runApplication (Service server exchange (Just record)) application request
+
+-- | Only if the settings ask for it is an application interrupted. Its operations on the client have the same limit, and a little
+-- earlier, so that a slow client makes them fail and is no reason to interrupt.
+withinTotalTime :: Limits -> Application -> Application
+withinTotalTime limits application
+  | micros == 0 = application
+  | otherwise = \request respond' -> do
+    outcome <- liftableTimeout (micros + graceMicros) $ \lift -> application (liftedBy lift request) respond'
+    maybe (throwIO ApplicationTimedOut) return outcome
+  where
+    micros = totalMicros limits
+    graceMicros = 200000
 
 -- | A request that is refused without running the application.
 data Refusal = Refusal

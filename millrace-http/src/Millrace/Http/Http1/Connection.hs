@@ -188,7 +188,7 @@ instance FlushesEarly Connection where
   flushState = earlyFlushWord . connectionState
   {-# INLINE flushState #-}
   flushSender = connectionSender
-  flushFlushers = serverFlushers . connectionServer
+  flushThreads = serverThreads . connectionServer
   flushNow = flushEarly
 
 -- Not to be run while anybody else sends or takes the output away. What comes before the current response is no part of it.

@@ -9,29 +9,20 @@
 -- that copy. What is larger than a slice is made when the application asks for it.
 module Millrace.Http.Http1.Request (makeRequest, keepTarget) where
 
-import Data.Array (Array, listArray)
-import Data.Array.Base (unsafeAt)
 import Data.Bits ((.&.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as C8
-import qualified Data.ByteString.Internal as BI
-import Data.CaseInsensitive (CI)
-import qualified Data.CaseInsensitive as CI
 import Data.Vault.Lazy (Vault)
 import Data.Word (Word8)
-import Foreign.ForeignPtr (ForeignPtr)
 import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
+import Millrace.Http.HeadCopy
 import Millrace.Http.Http1.Wire
 import Millrace.Http.Transport (SockAddr)
-import Network.HTTP.Types (Method, RequestHeaders, decodePathSegments, http10, http11, methodOptions, parseQuery)
+import Network.HTTP.Types (Method, decodePathSegments, http10, http11, methodOptions, parseQuery)
 import Network.Wai (Request, defaultRequest)
 import qualified Network.Wai.Internal as Wai
-import System.IO.Unsafe (unsafeDupablePerformIO)
-
--- The copy of a head: its memory, where the text begins behind the table of fields, and the number of fields.
-data HeadCopy = HeadCopy !(ForeignPtr Word8) !Int !Int
 
 -- | @makeRequest parser head length peer vault body bodyLength@: the request whose head was parsed completely and starts at
 -- @head@. Copies what it needs.
@@ -55,7 +46,7 @@ makeRequest parser bytes size peer vault body bodyLength = do
   -- What is smaller than the closure that would make it is made at once: that is a fifth of what a small request allocates.
   let !path = if pathLength == 0 then pathOfNone method queryLength else slice copy pathOffset pathLength
       !query = if queryLength == 0 then C8.empty else slice copy queryOffset queryLength
-      !method = if code == methodOther then slice copy methodOffset methodLength else unsafeAt methods (fromIntegral code)
+      !method = if code == methodOther then slice copy methodOffset methodLength else methodNumbered (fromIntegral code)
       !version = if flags .&. flagVersion11 /= 0 then http11 else http10
       !hostValue = valueAt copy host
       !rangeValue = valueAt copy range
@@ -96,39 +87,3 @@ keepTarget parser bytes request = do
 pathOfNone :: Method -> Int -> ByteString
 pathOfNone method queryLength = C8.pack (if method == methodOptions && queryLength == 0 then "*" else "/")
 {-# NOINLINE pathOfNone #-}
-
-slice :: HeadCopy -> Int -> Int -> ByteString
-slice (HeadCopy memory text _) offset = BI.fromForeignPtr memory (text + offset)
-{-# INLINE slice #-}
-
--- The value of the field with this index plus 1.
-valueAt :: HeadCopy -> Int -> Maybe ByteString
-valueAt _ 0 = Nothing
-valueAt copy index = Just (snd (fieldAt copy (index - 1)))
-
-fieldsOf :: HeadCopy -> RequestHeaders
-fieldsOf copy@(HeadCopy _ _ count) = go 0
-  where
-    go index
-      | index == count = []
-      | otherwise = fieldAt copy index : go (index + 1)
-
-fieldAt :: HeadCopy -> Int -> (CI ByteString, ByteString)
-fieldAt copy@(HeadCopy memory _ _) index = unsafeDupablePerformIO $ do
-  let field = castPtr (unsafeForeignPtrToPtr memory) `plusPtr` (index * fieldSize) :: Ptr FieldLine
-  number <- fieldName field
-  (nameOffset, nameLength) <- fieldNameSlice field
-  (valueOffset, valueLength) <- fieldValueSlice field
-  touchForeignPtr memory
-  let name = if number == 0 then CI.mk (slice copy nameOffset nameLength) else unsafeAt knownNames number
-      value = slice copy valueOffset valueLength
-  return (name, value)
-
--- The spelling and the folded form of each known name, made once.
-knownNames :: Array Int (CI ByteString)
-knownNames = listArray (0, nameCount - 1) [CI.mk (C8.pack (nameText number)) | number <- [0 .. nameCount - 1]]
-{-# NOINLINE knownNames #-}
-
-methods :: Array Int ByteString
-methods = listArray (0, length methodNames) (C8.empty : map snd methodNames)
-{-# NOINLINE methods #-}

@@ -3,7 +3,7 @@
 --
 -- The loop over requests is tail-recursive and nothing is on the stack between two requests: a frame per request would
 -- make every park walk a longer stack.
-module Millrace.Http.Http1.Session (runSession, isLeaving) where
+module Millrace.Http.Http1.Session (runSession, isLeaving, Ending (..)) where
 
 import Control.Exception
   ( Exception (..),
@@ -16,7 +16,7 @@ import Control.Exception
     toException,
     try,
   )
-import Control.Monad (unless, void, when)
+import Control.Monad (unless, when)
 import Data.Bits ((.&.), (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -27,12 +27,12 @@ import Data.Vault.Lazy (Vault)
 import Data.Word (Word8)
 import Foreign.Ptr (Ptr, castPtr)
 import GHC.IO (unsafeDupableInterleaveIO)
-import Millrace.Deadline (Deadline, deadlineAfter, earlier)
-import Millrace.Http.Answer.Application (Refusal (..), Service, answerByApplication, answerRefused, newService, serviceExchange)
-import Millrace.Http.Context (Context (..), contextVault, liftedBy)
+import Millrace.Http.Answer.Application (Refusal (..), Service, answerByApplication, answerRefused, newService, serviceExchange, withinTotalTime)
+import Millrace.Http.Context (Context (..), contextVault)
 import Millrace.Http.Exception
 import Millrace.Http.Exchange (Exchange)
 import Millrace.Http.Expectation (setExpectation)
+import Millrace.Http.Farewell (linger, lingerMicros)
 import Millrace.Http.Http1.Body
 import Millrace.Http.Http1.Connection
 import Millrace.Http.Http1.Exchange (exchangeWithBody, exchangeWithoutBody, sendWaiting)
@@ -43,22 +43,28 @@ import Millrace.Http.Proxy (readProxyHeader)
 import Millrace.Http.Server.Context (Phase (..), ServerContext (..))
 import Millrace.Http.Server.Limits (Limits (..), millisInMicros)
 import Millrace.Http.Server.Settings (Settings (..))
-import Millrace.Http.Transport (endSending, hasArrived, receiveBytes, withPeer)
-import Millrace.Timer (liftableTimeout)
+import Millrace.Http.Transport (Transport, hasArrived, withPeer)
 import Network.HTTP.Types (methodGet, methodHead)
 import Network.Wai (Application, Request)
 import Network.Wai.Internal (RequestBodyLength (..))
 
--- | Serves a connection until it is over, in the thread that is at work on it. Returns when the socket is to be closed.
--- Exceptions are reported through the settings; only asynchronous ones are thrown on.
-runSession :: Connection -> Application -> IO ()
+-- | How a session ended.
+data Ending
+  = -- | The transport is to be closed.
+    Finished
+  | -- | The client speaks HTTP\/2 on this transport, and has sent these bytes, which begin its preface (RFC 9113, section 3.4).
+    SpeaksHttp2 !Transport !ByteString
+
+-- | Serves a connection until it is over, in the thread that is at work on it. Exceptions are reported through the settings; only
+-- asynchronous ones are thrown on.
+runSession :: Connection -> Application -> IO Ending
 runSession connection application = do
   outcome <- try (readProxyHeader connection)
   case outcome of
-    Left failure -> forgetInput connection >> endSession connection failure
+    Left failure -> Finished <$ (forgetInput connection >> endSession connection failure)
     Right told ->
       let known = maybe connection (\peer -> connection {connectionTransport = withPeer peer (connectionTransport connection)}) told
-       in asThunk (serve known (serviceOf known (exchangeWithoutBody known)) (limited known application)) `catch` endSession known
+       in asThunk (serve known (serviceOf known (exchangeWithoutBody known)) (withinTotalTime (connectionLimits known) application)) `catch` (fmap (const Finished) . endSession known)
 
 -- Runs an action as the evaluation of a thunk. When a thread parks, GHC's threadPaused goes through its stack, down to the
 -- first update frame that it has met before. Handlers and clean-up that stand below this one are half of what a parked
@@ -79,14 +85,34 @@ isLeaving connection = (== InFarewell) <$> readStage connection
 serviceOf :: Connection -> Exchange -> Service
 serviceOf connection = newService (connectionServer connection)
 
-serve :: Connection -> Service -> Application -> IO ()
+serve :: Connection -> Service -> Application -> IO Ending
 serve connection service application = do
   size <- awaitHead connection
   if size > 0
     then do
       keep <- serveRequest connection service application size
-      if keep then serve connection service application else closeAfterResponse connection
-    else when (size < 0) (throwIO (invalidRequestFromError size))
+      if keep then serve connection service application else Finished <$ closeAfterResponse connection
+    else if size < 0 then refuseOrChange connection size else return Finished
+
+-- What is no request of HTTP\/1 may be the beginning of HTTP\/2.
+refuseOrChange :: Connection -> Int -> IO Ending
+refuseOrChange connection failure = do
+  requests <- requestCount connection
+  bytes <- inputBytes connection
+  count <- inputCount connection
+  beginning <- B.packCStringLen (castPtr bytes, min count (B.length http2Preface))
+  if requests == 0 && mayChange && beginning == B.take count http2Preface
+    then do
+      input <- B.packCStringLen (castPtr bytes, count)
+      endWork connection
+      return (SpeaksHttp2 (connectionTransport connection) input)
+    else throwIO (invalidRequestFromError failure)
+  where
+    mayChange = serverHasHttp2 (connectionServer connection)
+{-# NOINLINE refuseOrChange #-}
+
+http2Preface :: ByteString
+http2Preface = C8.pack "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Heads
@@ -257,18 +283,6 @@ newRequest connection exchange bytes size body bodyLength = do
 noBody :: IO ByteString
 noBody = return B.empty
 
--- Only if the settings ask for it is an application interrupted. Its operations on the client have the same limit, and
--- a little earlier, so that a slow client makes them fail and is no reason to interrupt.
-limited :: Connection -> Application -> Application
-limited connection application
-  | micros == 0 = application
-  | otherwise = \request respond' -> do
-    outcome <- liftableTimeout (micros + graceMicros) $ \lift -> application (liftedBy lift request) respond'
-    maybe (throwIO ApplicationTimedOut) return outcome
-  where
-    micros = totalMicros (connectionLimits connection)
-    graceMicros = 200000
-
 ------------------------------------------------------------------------------------------------------------------------
 -- Ends
 
@@ -285,8 +299,8 @@ closeAfterResponse connection = do
   flags <- parser connection >>= headFlags
   more <- if unread > 0 || not allRead || flags .&. flagKeepAlive /= 0 then return True else hasArrived (connectionTransport connection)
   if more
-    then linger connection lingerMicros
-    else when (farewellMicros > 0) (linger connection farewellMicros)
+    then farewell connection lingerMicros
+    else when (farewellMicros > 0) (farewell connection farewellMicros)
   where
     farewellMicros = millisInMicros (settingsGracefulClose1Millis (settingsOf connection))
 
@@ -303,7 +317,7 @@ endSession connection failure = do
       | otherwise -> do
         report connection Nothing failure
         -- Sending has failed, and has ended the connection. What the client sends on must not take away what is on its way.
-        when (reached == InResponse) (linger connection lingerMicros)
+        when (reached == InResponse) (farewell connection lingerMicros)
 
 -- Answers input that is not a valid request, or that cannot be served, then closes (RFC 9112, section 9.6). The input is still
 -- at its beginning.
@@ -324,7 +338,7 @@ refuse connection reason = do
           refusalAsked = (,) <$> refusedRequest connection <*> requestLine connection
         }
     flushOutput connection
-    linger connection lingerMicros
+    farewell connection lingerMicros
   where
     -- That the client has gone is no news; that there is no response for it would be.
     unsaid second = unless (isAsynchronous second || isInputOutput second) (report connection Nothing second)
@@ -361,26 +375,5 @@ forgetInput connection = do
   working <- isWorking connection
   when working (inputCount connection >>= dropInput connection)
 
--- Closing a socket that has unread input resets the connection, and the reset may overtake the response. So the client
--- is told that nothing more comes, and gets a little time to stop sending (RFC 9112, section 9.6).
-linger :: Connection -> Int -> IO ()
-linger connection micros = void . (try :: IO () -> IO (Either SomeException ())) $ do
-  writeStage connection InFarewell
-  endSending transport
-  limit <- deadlineAfter micros
-  drain limit lingerBytes
-  where
-    transport = connectionTransport connection
-    drain :: Deadline -> Int -> IO ()
-    drain limit left = when (left > 0) $ do
-      pause <- deadlineAfter lingerPauseMicros
-      bytes <- receiveBytes transport (earlier limit pause) lingerPiece
-      unless (B.null bytes) (drain limit (left - B.length bytes))
-
--- At most so long, and at most this long without a byte, and at most so many bytes: some clients send all of a body
--- before they look for an answer.
-lingerMicros, lingerPauseMicros, lingerBytes, lingerPiece :: Int
-lingerMicros = 5000000
-lingerPauseMicros = 1000000
-lingerBytes = 1073741824
-lingerPiece = 65536
+farewell :: Connection -> Int -> IO ()
+farewell connection micros = writeStage connection InFarewell >> linger (connectionTransport connection) micros

@@ -18,25 +18,24 @@ import GHC.IO.Exception (IOErrorType (..), IOException (..))
 import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
 import Millrace.Http.Exception (ConnectionsCutOff (..), acceptingConnection, isTimeExpired)
 import Millrace.Http.FileCache (closeFileCache)
-import Millrace.Http.Http1.Connection
-import Millrace.Http.Http1.Session (isLeaving)
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Eviction
 import Millrace.Http.Server.Lifetime (runConnection)
 import Millrace.Http.Server.Listener (Listener (..), closeListener, inFlightMicros, retire)
 import Millrace.Http.Server.NetworkSocket (closeTheirs, duplicate)
+import Millrace.Http.Server.Served
 import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Server.State
 import Millrace.Http.Server.Worker
 import Millrace.Http.System (descriptorLimit)
-import Millrace.Http.Transport (abort, closeTransport, endReceiving, plainTransport, quietMillis)
+import Millrace.Http.Transport (abort, closeTransport, plainTransport, quietMillis)
 import Millrace.Socket
 import Millrace.Timer (registerDelay, threadDelay)
 import qualified Network.Socket as Network
 import Network.Wai (Application)
 
 -- The open connections that one accepting thread has taken.
-type Registry = IORef (IntMap Connection)
+type Registry = IORef (IntMap Served)
 
 -- | Serves connections until the listening sockets are closed, by the action that 'settingsInstallShutdownHandler' gets
 -- or by anybody else; then waits for the connections to end, 'settingsGracefulShutdownSeconds' at most, and cuts off
@@ -273,9 +272,9 @@ askToEnd (Candidate registry number) = readIORef registry >>= maybe (return Stay
         _
           | not waits -> return Stays
           | not silent -> return NotYet
-          | otherwise -> GivesWay <$ sayEnd connection
+          | otherwise -> GivesWay <$ giveWay connection
     -- A new one may have a request on its way.
-    isSilent connection = maybe False (>= silentMillis) <$> quietMillis (connectionTransport connection)
+    isSilent connection = maybe False (>= silentMillis) <$> quietMillis (servedTransport connection)
 
 -- Longer than a request takes whose first segments were lost.
 silentMillis :: Int
@@ -284,12 +283,12 @@ silentMillis = 5000
 -- Returns what starts its thread.
 admitConnection :: ServerContext -> Registry -> Application -> Int -> Socket -> SockAddr -> IO (IO ())
 admitConnection server registry application number peerSocket peer = do
-  connection <- newConnection server (plainTransport peerSocket peer)
+  connection <- newServed server (plainTransport peerSocket peer)
   countConnection state
   atomicModifyIORef' registry (\open -> (IntMap.insert number connection open, ()))
   let -- In this order: who ends a server waits until nothing is registered, and then nothing may be open or counted.
       release = do
-        closeTransport (connectionTransport connection) `catch` ignore
+        closeTransport (servedTransport connection) `catch` ignore
         discountConnection state
         atomicModifyIORef' registry (\open -> (IntMap.delete number open, ()))
       noThread :: SomeException -> IO ()
@@ -304,7 +303,7 @@ admitConnection server registry application number peerSocket peer = do
 
 -- Waits until nothing accepts any more and no connection is open; not longer than so many seconds, and then says False.
 -- Idle connections are ended at once, again and again because a connection may become idle at any moment; busy ones say
--- "Connection: close" in their next response. A connection on which something has moved just now is not idle: the next
+-- "Connection: close" in their next response. Those of HTTP/2 announce their end. A connection on which something has moved just now is not idle: the next
 -- request may be on its way, and would be lost.
 drain :: Maybe Int -> [Registry] -> IO Bool -> IO Bool
 drain seconds registries isAccepting = do
@@ -322,21 +321,21 @@ drain seconds registries isAccepting = do
           | not accepting && null open -> return True
           | maybe False (elapsedMillis `quot` 1000 >=) seconds -> return False
           | otherwise -> do
-            filterM (isQuiet elapsedMillis) open >>= mapM_ sayEnd
+            filterM (fmap not . finishSoon) open >>= filterM (isQuiet elapsedMillis) >>= mapM_ giveWay
             threadDelay pause
             go start (min lastPauseMicros (2 * pause))
 
 -- Is it idle, and has it been for long enough? If the kernel does not say, all the time since the drain began counts.
-isQuiet :: Int -> Connection -> IO Bool
+isQuiet :: Int -> Served -> IO Bool
 isQuiet elapsedMillis connection = do
   waits <- isIdle connection
   if not waits
     then return False
     else do
-      millis <- quietMillis (connectionTransport connection)
+      millis <- quietMillis (servedTransport connection)
       return (fromMaybe elapsedMillis millis >= inFlightMicros `quot` 1000)
 
-openOnes :: [Registry] -> IO [Connection]
+openOnes :: [Registry] -> IO [Served]
 openOnes registries = concat <$> mapM (fmap IntMap.elems . readIORef) registries
 
 -- Ends whatever there is, and does not wait for it longer than 'lastMillis'; a connection that is just being accepted ends by
@@ -345,7 +344,7 @@ openOnes registries = concat <$> mapM (fmap IntMap.elems . readIORef) registries
 cutAll :: [Registry] -> IO Bool -> IO ()
 cutAll registries isAccepting = do
   start <- monotonicNanoseconds
-  openOnes registries >>= mapM_ (killWorker . connectionWorker)
+  openOnes registries >>= mapM_ (killWorker . servedWorker)
   awaitNone (start + 1000000 * fromIntegral (lastMillis - cutMillis)) firstPauseMicros
   openOnes registries >>= mapM_ cut
   awaitNone (start + 1000000 * fromIntegral lastMillis) firstPauseMicros
@@ -357,17 +356,13 @@ cutAll registries isAccepting = do
       now <- monotonicNanoseconds
       unless ((not more && null open) || now >= limit) (threadDelay pause >> awaitNone limit (min lastPauseMicros (2 * pause)))
 
--- Whoever waits for a request finds the end of the stream. If one has just been received, it is still answered.
-sayEnd :: Connection -> IO ()
-sayEnd = endReceiving . connectionTransport
-
 reportLeft :: Settings -> [Registry] -> IO ()
 reportLeft settings registries = do
   left <- length <$> (openOnes registries >>= filterM (fmap not . isLeaving))
   when (left > 0) (settingsOnException settings Nothing (toException (ConnectionsCutOff left)) `catch` ignore)
 
-cut :: Connection -> IO ()
-cut = abort . connectionTransport
+cut :: Served -> IO ()
+cut = abort . servedTransport
 
 firstPauseMicros, lastPauseMicros :: Int
 firstPauseMicros = 1000

@@ -10,13 +10,14 @@ import Data.IORef (IORef, atomicModifyIORef', newIORef)
 import Data.Maybe (catMaybes, fromMaybe)
 import Millrace.Http.Answer.Observer (Answer (..))
 import Millrace.Http.Delivery (Pace, makePace)
-import Millrace.Http.EarlyFlush (Flushers, newFlushers)
 import Millrace.Http.Exception (isAsynchronous)
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.FileCache (FileCache, newFileCache)
-import Millrace.Http.Server.Limits (Limits, limitsOf, secondsInMicros)
-import Millrace.Http.Server.Settings (Settings (..))
+import Millrace.Http.Http2.Engine (EngineLimits (..), EngineSettings, isSupported, newEngineSettings)
+import Millrace.Http.Server.Limits (Limits (..), limitsOf, secondsInMicros)
+import Millrace.Http.Server.Settings (Allowance (..), Http2Settings (..), Protocols (..), Settings (..))
 import Millrace.Http.Server.State (ServerState, newServerState)
+import Millrace.Http.Threads (Threads, newThreads)
 import Network.Wai (Request, defaultRequest, remoteHost)
 
 -- | A server, as its connections see it.
@@ -31,7 +32,11 @@ data ServerContext = ServerContext
     serverPhase :: !(IORef Phase),
     serverState :: !ServerState,
     serverFiles :: !FileCache,
-    serverFlushers :: !Flushers
+    serverThreads :: !Threads,
+    -- | What HTTP\/2 needs of the settings.
+    serverEngine :: !EngineSettings,
+    -- | Is HTTP\/2 served? Not on every system.
+    serverHasHttp2 :: !Bool
   }
 
 -- | How long the server will go on.
@@ -50,9 +55,35 @@ newServerContext settings =
     <$> newIORef Serving
     <*> maybe newServerState return (settingsServerState settings)
     <*> newFileCache (secondsInMicros (settingsFdCacheSeconds settings)) (secondsInMicros (settingsFileInfoCacheSeconds settings))
-    <*> newFlushers
+    <*> newThreads
+    <*> newEngineSettings (engineLimits settings limits)
+    <*> fmap (&& settingsProtocols settings /= OnlyHttp1) isSupported
   where
     limits = limitsOf settings
+
+engineLimits :: Settings -> Limits -> EngineLimits
+engineLimits settings limits =
+  EngineLimits
+    { limitStreams = http2MaximumStreams own,
+      limitFields = fieldsMax limits,
+      limitHead = headMax limits,
+      limitTarget = targetMax limits,
+      limitStreamWindow = http2StreamWindow own,
+      limitConnectionWindow = http2ConnectionWindow own,
+      limitWindow = maximum [http2MaximumWindow own, http2StreamWindow own, http2ConnectionWindow own],
+      limitTable = http2CompressionTable own,
+      limitSkipped = skippedBytesMax limits,
+      limitResets = resets,
+      limitResetsPerSecond = resetsPerSecond,
+      limitFrames = frames,
+      limitFramesPerSecond = framesPerSecond,
+      limitAllowed = headAllowed limits,
+      limitServerName = harmless (settingsServerName settings)
+    }
+  where
+    own = settingsHttp2 settings
+    Allowance resets resetsPerSecond = http2Resets own
+    Allowance frames framesPerSecond = http2Frames own
 
 -- | From now on the server is in this phase, if it was in an earlier one. Was it?
 enterPhase :: ServerContext -> Phase -> IO Bool

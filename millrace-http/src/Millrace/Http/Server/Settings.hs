@@ -94,8 +94,31 @@ data Settings = Settings
     settingsAllowBareLineFeed :: !Bool,
     settingsAllowFolding :: !Bool,
     settingsAllowMissingHost :: !Bool,
-    settingsAllowNonAsciiTarget :: !Bool
+    settingsAllowNonAsciiTarget :: !Bool,
+    settingsProtocols :: !Protocols,
+    settingsHttp2 :: !Http2Settings
   }
+
+-- | The versions of HTTP that are served.
+data Protocols
+  = OnlyHttp1
+  | OnlyHttp2
+  | AllProtocols
+  deriving (Eq, Show)
+
+-- | What concerns HTTP\/2 alone.
+data Http2Settings = Http2Settings
+  { http2MaximumStreams :: !Int,
+    http2StreamWindow :: !Int,
+    http2ConnectionWindow :: !Int,
+    http2MaximumWindow :: !Int,
+    http2CompressionTable :: !Int,
+    http2Resets :: !Allowance,
+    http2Frames :: !Allowance
+  }
+
+-- | So many at once, and so many per second.
+data Allowance = Allowance !Int !Int
 
 -- | Warp's defaults, except for the server name, @Millrace/VERSION@, and for two limits that Warp does not have:
 -- 'setMaximumHeaderCount' and 'setMaximumTargetLength'.
@@ -147,7 +170,18 @@ defaultSettings =
       settingsAllowBareLineFeed = False,
       settingsAllowFolding = False,
       settingsAllowMissingHost = False,
-      settingsAllowNonAsciiTarget = False
+      settingsAllowNonAsciiTarget = False,
+      settingsProtocols = AllProtocols,
+      settingsHttp2 =
+        Http2Settings
+          { http2MaximumStreams = 128,
+            http2StreamWindow = 262144,
+            http2ConnectionWindow = 1048576,
+            http2MaximumWindow = 16777216,
+            http2CompressionTable = 4096,
+            http2Resets = Allowance 1000 100,
+            http2Frames = Allowance 4000 500
+          }
     }
 
 defaultFork :: ((forall a. IO a -> IO a) -> IO ()) -> IO ()
@@ -283,7 +317,7 @@ setGracefulShutdownTimeout value settings = settings {settingsGracefulShutdownSe
 setGracefulCloseTimeout1 :: Int -> Settings -> Settings
 setGracefulCloseTimeout1 value settings = settings {settingsGracefulClose1Millis = max 0 value}
 
--- | The same for HTTP\/2, which this version does not support. Default: 2000.
+-- | The same for HTTP\/2, whose connections are always told in time that they end: it has no effect. Default: 2000.
 --
 -- @since 0.1.0
 setGracefulCloseTimeout2 :: Int -> Settings -> Settings
@@ -373,11 +407,62 @@ setLogger value settings = settings {settingsLogger = Just value}
 setOnAnswer :: (Answer -> IO ()) -> Settings -> Settings
 setOnAnswer value settings = settings {settingsOnAnswer = Just value}
 
--- | Has no effect: this version does not support HTTP\/2.
+-- | Serves HTTP\/1 alone. A client cannot have HTTP\/2 by ALPN, and its preface is answered by a 505.
 --
 -- @since 0.1.0
 setHTTP2Disabled :: Settings -> Settings
-setHTTP2Disabled settings = settings
+setHTTP2Disabled settings = settings {settingsProtocols = OnlyHttp1}
+
+-- | Serves HTTP\/2 alone, for example behind a proxy or for gRPC. A request of HTTP\/1 gets a 505.
+--
+-- @since 0.1.0
+setHTTP1Disabled :: Settings -> Settings
+setHTTP1Disabled settings = settings {settingsProtocols = OnlyHttp2}
+
+-- | The number of HTTP\/2 streams that a client may have open on a connection, and of requests of a connection that are served at
+-- a time. A request whose stream was reset counts until its application returns. Default: 128.
+--
+-- @since 0.1.0
+setHTTP2MaximumStreams :: Int -> Settings -> Settings
+setHTTP2MaximumStreams value = changeHttp2 (\own -> own {http2MaximumStreams = max 1 (min 1000000 value)})
+
+-- | How many bytes of request bodies an HTTP\/2 client may send before the application has read them: on a stream at first, on a
+-- connection at first, and on either at most. The two grow while the application reads everything that arrives and the client
+-- could send more within a round trip. So the last one bounds the memory for request bodies of a connection. Default: 262144,
+-- 1048576, 16777216.
+--
+-- @since 0.1.0
+setHTTP2Windows :: Int -> Int -> Int -> Settings -> Settings
+setHTTP2Windows stream connection most =
+  changeHttp2 (\own -> own {http2StreamWindow = window stream, http2ConnectionWindow = window connection, http2MaximumWindow = window most})
+  where
+    window = max 65535 . min 2147483647
+
+-- | Bytes of memory for each HTTP\/2 connection in which the server remembers fields of its responses, to send them in a byte or
+-- two the next time. Default: 4096.
+--
+-- @since 0.1.0
+setHTTP2CompressionTable :: Int -> Settings -> Settings
+setHTTP2CompressionTable value = changeHttp2 (\own -> own {http2CompressionTable = max 0 (min 65536 value)})
+
+-- | How many streams of an HTTP\/2 connection may be reset at once, and how many per second on average: those that the client
+-- resets, and separately those that it makes the server reset. A client that goes beyond that is disconnected
+-- (ENHANCE_YOUR_CALM). Default: 1000, 100.
+--
+-- @since 0.1.0
+setHTTP2MaximumResets :: Int -> Int -> Settings -> Settings
+setHTTP2MaximumResets burst perSecond = changeHttp2 (\own -> own {http2Resets = Allowance (max 1 burst) (max 0 perSecond)})
+
+-- | How many frames without use an HTTP\/2 client may send at once, and how many per second on average: PING, SETTINGS,
+-- WINDOW_UPDATE, PRIORITY, empty DATA, and unknown ones. Frames of use, such as a request, or data in either direction, allow for
+-- more. A client that goes beyond that is disconnected (ENHANCE_YOUR_CALM). Default: 4000, 500.
+--
+-- @since 0.1.0
+setHTTP2MaximumFrames :: Int -> Int -> Settings -> Settings
+setHTTP2MaximumFrames burst perSecond = changeHttp2 (\own -> own {http2Frames = Allowance (max 1 burst) (max 0 perSecond)})
+
+changeHttp2 :: (Http2Settings -> Http2Settings) -> Settings -> Settings
+changeHttp2 change settings = settings {settingsHttp2 = change (settingsHttp2 settings)}
 
 -- | Never runs: only HTTP\/2 can push.
 --

@@ -1,4 +1,4 @@
--- | Runs WAI applications over HTTP\/1.0 and HTTP\/1.1 on the Millrace I\/O manager. Names, types and defaults are
+-- | Runs WAI applications over HTTP\/1.0, HTTP\/1.1 and HTTP\/2 on the Millrace I\/O manager. Names, types and defaults are
 -- those of Warp. The description of 'defaultSettings' has the differences.
 --
 -- > {-# LANGUAGE OverloadedStrings #-}
@@ -30,10 +30,10 @@
 --   'setInstallShutdownHandler' is about needs no care.
 -- * A response may be given by another thread than the one that the application was called in. If the application throws
 --   while that one is sending, the connection ends, and sending fails there.
--- * Of "Network.Wai.Handler.Warp" there is all that concerns HTTP\/1.x; of @Network.Wai.Handler.Warp.Internal@ there is
---   nothing. 'setManager', 'setHTTP2Disabled' and
---   'setServerPushLogger' are accepted without effect; what needs TLS or HTTP\/2 (@clientCertificate@, @HTTP2Data@) is
---   not there. @warpVersion@ is 'millraceVersion' here.
+-- * A client that begins with the preface of HTTP\/2 gets HTTP\/2. There, what is said of connections concerns streams.
+-- * Of "Network.Wai.Handler.Warp" there is all but what needs TLS (@clientCertificate@) and server push; of
+--   @Network.Wai.Handler.Warp.Internal@ there is nothing. 'setManager' and 'setServerPushLogger' are accepted without effect.
+--   @warpVersion@ is 'millraceVersion' here.
 --
 -- A server on a free port, and a request of it:
 --
@@ -116,6 +116,15 @@ module Network.Wai.Handler.Millrace
     setMaximumRequests,
     setMaxBuilderResponseBufferSize,
 
+    -- ** HTTP\/2
+    setHTTP2Disabled,
+    setHTTP1Disabled,
+    setHTTP2MaximumStreams,
+    setHTTP2Windows,
+    setHTTP2CompressionTable,
+    setHTTP2MaximumResets,
+    setHTTP2MaximumFrames,
+
     -- ** Requests and responses
     setNoParsePath,
     setServerName,
@@ -139,7 +148,6 @@ module Network.Wai.Handler.Millrace
 
     -- ** Without effect
     setManager,
-    setHTTP2Disabled,
     setServerPushLogger,
 
     -- ** Getters

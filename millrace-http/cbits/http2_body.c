@@ -1,0 +1,69 @@
+/* http2_body.c - the bytes of bodies that wait, in chunks. Must not know: GHC, sockets. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "http2_internal.h"
+
+/* What a chunk holds at least, so that small pieces share one. */
+#define CHUNK_MIN 1024u
+
+static http2_chunk *new_chunk(size_t length)
+{
+    size_t capacity = length < CHUNK_MIN ? CHUNK_MIN : length;
+    http2_chunk *chunk = malloc(sizeof *chunk + capacity);
+    if (chunk != NULL)
+        *chunk = (http2_chunk){.capacity = (uint32_t)capacity};
+    return chunk;
+}
+
+int http2_queue_append(http2_queue *queue, const uint8_t *bytes, size_t length)
+{
+    http2_chunk *last = queue->last;
+    if (last == NULL || last->capacity - last->end < length) {
+        http2_chunk *chunk = new_chunk(length);
+        if (chunk == NULL)
+            return -1;
+        if (last == NULL)
+            queue->first = chunk;
+        else
+            last->next = chunk;
+        queue->last = last = chunk;
+    }
+    memcpy(last->bytes + last->end, bytes, length);
+    last->end += (uint32_t)length;
+    queue->length += length;
+    return 0;
+}
+
+size_t http2_queue_take(http2_queue *queue, uint8_t *destination, size_t room)
+{
+    size_t taken = 0;
+    while (queue->first != NULL && taken < room) {
+        http2_chunk *chunk = queue->first;
+        size_t count = chunk->end - chunk->start;
+        if (count > room - taken)
+            count = room - taken;
+        memcpy(destination + taken, chunk->bytes + chunk->start, count);
+        taken += count;
+        chunk->start += (uint32_t)count;
+        if (chunk->start == chunk->end) {
+            queue->first = chunk->next;
+            if (queue->first == NULL)
+                queue->last = NULL;
+            free(chunk);
+        }
+    }
+    queue->length -= taken;
+    return taken;
+}
+
+void http2_queue_clear(http2_queue *queue)
+{
+    http2_chunk *next = queue->first;
+    while (next != NULL) {
+        http2_chunk *chunk = next;
+        next = chunk->next;
+        free(chunk);
+    }
+    *queue = (http2_queue){0};
+}

@@ -1,0 +1,1116 @@
+/*
+ * http2_engine.c - connections and streams of HTTP/2 on libnghttp2. Must not know: GHC, sockets, the clock.
+ *
+ * libnghttp2's callbacks run within http2_feed and http2_collect, with the lock held. They only change records and queue
+ * notices. A stream's record is freed when libnghttp2 has closed the stream and no handler has it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "http2_internal.h"
+
+#define FRAME_HEAD 9u
+
+/* A DATA frame always fits into what http2_collect may be given. */
+#define PAYLOAD_MAX (HTTP2_COLLECT_MIN - FRAME_HEAD)
+
+/* With less room than this in the output, a DATA frame waits for the next one. */
+#define PAYLOAD_MIN 512u
+
+/* A frame of a body with so many bytes is of use. */
+#define USEFUL 512u
+
+#define RESPONSE_HEAD_MAX 1048576u
+#define CONTINUATIONS_MAX 64u
+
+#define SECOND UINT64_C(1000000000)
+
+static void lock(http2_connection *connection)
+{
+    pthread_mutex_lock(&connection->lock);
+}
+
+static void unlock(http2_connection *connection)
+{
+    pthread_mutex_unlock(&connection->lock);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Buckets */
+
+int http2_bucket_take(http2_bucket *bucket, uint64_t now, uint32_t most, uint32_t per_second)
+{
+    bucket->tokens += (double)(now - bucket->filled_at) * per_second / (double)SECOND;
+    bucket->filled_at = now;
+    if (bucket->tokens > most)
+        bucket->tokens = most;
+    bucket->tokens -= 1;
+    return bucket->tokens < 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Notices */
+
+void http2_notify(http2_inner *stream, http2_event event)
+{
+    http2_connection *connection = stream->connection;
+    if (connection->notice_count == connection->notice_capacity) {
+        uint32_t capacity = connection->notice_capacity == 0 ? 8 : 2 * connection->notice_capacity;
+        int64_t *notices = realloc(connection->notices, capacity * sizeof *notices);
+        if (notices == NULL)
+            abort(); /* A thread would wait for ever. */
+        connection->notices = notices;
+        connection->notice_capacity = capacity;
+    }
+    connection->notices[connection->notice_count++] = 4 * (int64_t)stream->seen.id + event;
+}
+
+static void wake_reader(http2_inner *stream)
+{
+    if (stream->reader_waits) {
+        stream->reader_waits = 0;
+        http2_notify(stream, HTTP2_READABLE);
+    }
+}
+
+static void wake_writer(http2_inner *stream)
+{
+    if (stream->writer_waits) {
+        stream->writer_waits = 0;
+        http2_notify(stream, HTTP2_WRITABLE);
+    }
+}
+
+void http2_wake_all(http2_inner *stream)
+{
+    wake_reader(stream);
+    wake_writer(stream);
+    if (stream->close_waits) {
+        stream->close_waits = 0;
+        http2_notify(stream, HTTP2_CLOSED);
+    }
+}
+
+int64_t http2_next_notice(http2_connection *connection)
+{
+    int64_t notice = -1;
+    lock(connection);
+    if (connection->notices_taken < connection->notice_count)
+        notice = connection->notices[connection->notices_taken++];
+    if (connection->notices_taken == connection->notice_count)
+        connection->notices_taken = connection->notice_count = 0;
+    unlock(connection);
+    return notice;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Streams */
+
+static http2_inner *new_stream(http2_connection *connection, int32_t id)
+{
+    http2_inner *stream = calloc(1, sizeof *stream);
+    if (stream == NULL)
+        return NULL;
+    stream->seen.id = id;
+    stream->connection = connection;
+    stream->moved_at = connection->now;
+    stream->next = connection->streams;
+    if (stream->next != NULL)
+        stream->next->previous = stream;
+    connection->streams = stream;
+    connection->stream_count++;
+    return stream;
+}
+
+static void unlink_stream(http2_inner *stream)
+{
+    http2_connection *connection = stream->connection;
+    if (stream->previous != NULL)
+        stream->previous->next = stream->next;
+    else
+        connection->streams = stream->next;
+    if (stream->next != NULL)
+        stream->next->previous = stream->previous;
+    stream->next = stream->previous = NULL;
+}
+
+static void free_stream(http2_inner *stream)
+{
+    http2_queue_clear(&stream->input);
+    http2_queue_clear(&stream->output);
+    free(stream->head_fields);
+    free(stream->answer);
+    free(stream->trailers);
+    free(stream->request_trailers);
+    free(stream);
+}
+
+static void remove_from(http2_inner **first, http2_inner **last, size_t link, http2_inner *stream)
+{
+    http2_inner *previous = NULL;
+    for (http2_inner *at = *first; at != NULL;) {
+        http2_inner **next = (http2_inner **)((char *)at + link);
+        if (at == stream) {
+            if (previous == NULL)
+                *first = *next;
+            else
+                *(http2_inner **)((char *)previous + link) = *next;
+            if (*last == at)
+                *last = previous;
+            *next = NULL;
+            return;
+        }
+        previous = at;
+        at = *next;
+    }
+}
+
+static void push_ready(http2_inner *stream)
+{
+    http2_connection *connection = stream->connection;
+    stream->is_ready = 1;
+    if (connection->last_ready == NULL)
+        connection->first_ready = stream;
+    else
+        connection->last_ready->next_ready = stream;
+    connection->last_ready = stream;
+}
+
+static void push_answered(http2_inner *stream)
+{
+    http2_connection *connection = stream->connection;
+    stream->in_answered = 1;
+    if (connection->last_answered == NULL)
+        connection->first_answered = stream;
+    else
+        connection->last_answered->next_answered = stream;
+    connection->last_answered = stream;
+}
+
+static void remove_answered(http2_inner *stream)
+{
+    http2_connection *connection = stream->connection;
+    if (stream->in_answered)
+        remove_from(&connection->first_answered, &connection->last_answered, offsetof(http2_inner, next_answered), stream);
+    stream->in_answered = 0;
+}
+
+static void drop_output(http2_inner *stream)
+{
+    stream->connection->queued -= stream->output.length;
+    http2_queue_clear(&stream->output);
+}
+
+/* Bytes that nobody reads any more make room in the connection's window. */
+static void drop_input(http2_inner *stream)
+{
+    http2_connection *connection = stream->connection;
+    if (stream->input.length > 0 && connection->session != NULL && !connection->is_closed)
+        nghttp2_session_consume_connection(connection->session, stream->input.length);
+    http2_queue_clear(&stream->input);
+    stream->seen.unread = 0;
+}
+
+/* libnghttp2 has forgotten the stream, or is about to be deleted. */
+static void close_stream(http2_inner *stream, uint32_t code)
+{
+    http2_connection *connection = stream->connection;
+    if (stream->seen.is_closed)
+        return;
+    stream->seen.is_closed = 1;
+    stream->seen.was_reset = code != NGHTTP2_NO_ERROR || !stream->seen.has_ended || stream->has_failed;
+    if (connection->building != NULL && connection->building->stream == stream)
+        connection->building->stream = NULL;
+    if (stream->is_ready)
+        remove_from(&connection->first_ready, &connection->last_ready, offsetof(http2_inner, next_ready), stream);
+    stream->is_ready = 0;
+    remove_answered(stream);
+    drop_output(stream);
+    if (!stream->seen.has_ended)
+        drop_input(stream);
+    http2_wake_all(stream);
+    connection->stream_count--;
+    unlink_stream(stream);
+    if (!stream->is_taken || stream->is_released) {
+        drop_input(stream);
+        free_stream(stream);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * libnghttp2's callbacks */
+
+static http2_inner *stream_of(nghttp2_session *session, int32_t id)
+{
+    return nghttp2_session_get_stream_user_data(session, id);
+}
+
+static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, void *data)
+{
+    http2_connection *connection = data;
+    const http2_settings *settings = connection->settings;
+    (void)session;
+    int is_useless;
+    switch (head->type) {
+    case NGHTTP2_HEADERS:
+        is_useless = 0;
+        break;
+    case NGHTTP2_DATA:
+        is_useless = head->length == 0 && !(head->flags & NGHTTP2_FLAG_END_STREAM);
+        break;
+    case NGHTTP2_SETTINGS:
+    case NGHTTP2_PING:
+        is_useless = !(head->flags & NGHTTP2_FLAG_ACK);
+        break;
+    default:
+        is_useless = 1;
+        break;
+    }
+    if (is_useless && http2_bucket_take(&connection->frames, connection->now, settings->frames_max, settings->frames_per_second)) {
+        connection->must_calm = 1;
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
+    }
+    return 0;
+}
+
+static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *data)
+{
+    http2_connection *connection = data;
+    if (frame->hd.type != NGHTTP2_HEADERS)
+        return 0;
+    if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
+        http2_inner *stream = new_stream(connection, frame->hd.stream_id);
+        if (stream == NULL)
+            return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+        nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, stream);
+        return http2_head_begin(connection, stream) == 0 ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    }
+    http2_inner *stream = stream_of(session, frame->hd.stream_id);
+    if (stream != NULL)
+        http2_head_begin_trailers(connection, stream);
+    return 0;
+}
+
+static int is_building(const http2_connection *connection, int32_t id)
+{
+    return connection->building != NULL && connection->building->stream != NULL && connection->building->stream->seen.id == id;
+}
+
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_length,
+                     const uint8_t *value, size_t value_length, uint8_t flags, void *data)
+{
+    http2_connection *connection = data;
+    (void)session;
+    (void)flags;
+    if (!is_building(connection, frame->hd.stream_id))
+        return 0;
+    if (http2_head_field(connection, name, name_length, value, value_length) != 0) {
+        connection->must_calm = 1;
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
+    }
+    return 0;
+}
+
+/* A field that libnghttp2 would leave out makes the request malformed (RFC 9113, section 8.1.1). */
+static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_length,
+                             const uint8_t *value, size_t value_length, uint8_t flags, void *data)
+{
+    (void)session, (void)frame, (void)name, (void)name_length, (void)value, (void)value_length, (void)flags, (void)data;
+    return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+}
+
+static void end_input(http2_inner *stream)
+{
+    stream->seen.has_ended = 1;
+    wake_reader(stream);
+}
+
+static int end_head(http2_connection *connection, nghttp2_session *session, const nghttp2_frame *frame)
+{
+    if (!is_building(connection, frame->hd.stream_id))
+        return 0;
+    http2_inner *stream = connection->building->stream;
+    int is_request = !connection->building->is_trailer;
+    int result = http2_head_end(connection);
+    if (result != 0) {
+        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
+                                  result < 0 ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_ENHANCE_YOUR_CALM);
+        return 0;
+    }
+    if (is_request) {
+        connection->frames.tokens += 2;
+        push_ready(stream);
+    }
+    return 0;
+}
+
+static void end_probe(http2_connection *connection);
+
+static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, void *data)
+{
+    http2_connection *connection = data;
+    int result = 0;
+    connection->has_begun = 1;
+    if (frame->hd.type == NGHTTP2_HEADERS)
+        result = end_head(connection, session, frame);
+    else if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK))
+        end_probe(connection);
+    if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)) {
+        http2_inner *stream = stream_of(session, frame->hd.stream_id);
+        if (stream != NULL)
+            end_input(stream);
+    }
+    return result;
+}
+
+static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes, size_t length, void *data)
+{
+    http2_connection *connection = data;
+    http2_inner *stream = stream_of(session, id);
+    (void)flags;
+    connection->probe_bytes += length;
+    if (length >= USEFUL)
+        connection->frames.tokens += 1;
+    if (stream == NULL || stream->drops_input || stream->seen.error != 0) {
+        if (stream != NULL && !stream->has_failed)
+            nghttp2_session_consume(session, id, length);
+        else
+            nghttp2_session_consume_connection(session, length);
+        return 0;
+    }
+    if (http2_queue_append(&stream->input, bytes, length) != 0)
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
+    stream->seen.unread = stream->input.length;
+    stream->seen.received += length;
+    wake_reader(stream);
+    return 0;
+}
+
+static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, void *data)
+{
+    http2_inner *stream = stream_of(session, id);
+    (void)data;
+    if (stream != NULL) {
+        nghttp2_session_set_stream_user_data(session, id, NULL);
+        close_stream(stream, code);
+    }
+    return 0;
+}
+
+/* Is so little left of the request's body that it is skipped? */
+static int is_little_left(const http2_inner *stream)
+{
+    return stream->seen.content_length >= 0 &&
+           (uint64_t)stream->seen.content_length - stream->seen.received <= stream->connection->settings->skipped_max;
+}
+
+/* The client has sent a request whose answer is complete, and goes on sending (RFC 9113, section 8.1). */
+static void stop_client(nghttp2_session *session, http2_inner *stream)
+{
+    if (stream->drops_input && !stream->seen.has_ended && !is_little_left(stream))
+        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, stream->seen.id, NGHTTP2_NO_ERROR);
+}
+
+static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *data)
+{
+    http2_connection *connection = data;
+    const http2_settings *settings = connection->settings;
+    if (frame->hd.type == NGHTTP2_RST_STREAM) {
+        uint32_t code = frame->rst_stream.error_code;
+        if (code != NGHTTP2_NO_ERROR && code != NGHTTP2_INTERNAL_ERROR && code != NGHTTP2_CANCEL &&
+            http2_bucket_take(&connection->resets, connection->now, settings->resets_max, settings->resets_per_second))
+            connection->must_calm = 1;
+    } else if ((frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS) && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)) {
+        http2_inner *stream = stream_of(session, frame->hd.stream_id);
+        if (stream != NULL)
+            stop_client(session, stream);
+    }
+    return 0;
+}
+
+static ssize_t read_output(nghttp2_session *session, int32_t id, uint8_t *target, size_t room, uint32_t *flags,
+                           nghttp2_data_source *source, void *data)
+{
+    http2_connection *connection = data;
+    http2_inner *stream = source->ptr;
+    (void)target;
+    size_t here = connection->out_room - connection->out_length;
+    size_t most = here > FRAME_HEAD + PAYLOAD_MIN ? here - FRAME_HEAD : PAYLOAD_MAX;
+    size_t count = stream->output.length;
+    if (count == 0 && !stream->is_finished) {
+        stream->is_deferred = 1;
+        return NGHTTP2_ERR_DEFERRED;
+    }
+    stream->is_dribbled = count > room && room < USEFUL; /* the client's window is tiny */
+    count = count < room ? count : room;
+    count = count < most ? count : most;
+    count = count < PAYLOAD_MAX ? count : PAYLOAD_MAX;
+    if (count == stream->output.length && stream->is_finished) {
+        *flags |= NGHTTP2_DATA_FLAG_EOF;
+        if (stream->trailers != NULL) {
+            *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
+            nghttp2_submit_trailer(session, id, stream->trailers->fields, stream->trailers->count);
+        }
+    }
+    *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+    return (ssize_t)count;
+}
+
+static int send_output(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head, size_t length,
+                       nghttp2_data_source *source, void *data)
+{
+    http2_connection *connection = data;
+    http2_inner *stream = source->ptr;
+    (void)session, (void)frame;
+    if (connection->out_room - connection->out_length < FRAME_HEAD + length) {
+        connection->is_blocked = 1;
+        return NGHTTP2_ERR_WOULDBLOCK;
+    }
+    memcpy(connection->out + connection->out_length, head, FRAME_HEAD);
+    connection->out_length += FRAME_HEAD;
+    http2_queue_take(&stream->output, connection->out + connection->out_length, length);
+    connection->out_length += length;
+    connection->queued -= length;
+    stream->seen.sent += length;
+    stream->moved_at = connection->now;
+    if (!stream->is_dribbled)
+        connection->frames.tokens += 2;
+    if (stream->output.length <= stream->writer_mark)
+        wake_writer(stream);
+    return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Windows
+ *
+ * When bodies arrive, a PING measures how many bytes come within a round trip. If they nearly fill the window, the window was
+ * what limited them, and it is doubled. It never shrinks: it is a permission, and costs memory only if the application does
+ * not read. */
+
+#define PROBE_PAUSE     (SECOND / 10)
+#define PROBES_IN_A_ROW 10u
+
+static const uint8_t probe_text[8] = "millrace";
+
+static void begin_probe(http2_connection *connection)
+{
+    if (connection->is_probing || connection->probe_bytes == 0 || connection->connection_window >= connection->settings->window_max ||
+        (connection->idle_probes >= PROBES_IN_A_ROW && connection->now < connection->probe_after))
+        return;
+    if (nghttp2_submit_ping(connection->session, NGHTTP2_FLAG_NONE, probe_text) != 0)
+        return;
+    connection->is_probing = 1;
+    connection->probe_sent_at = connection->now;
+    connection->probe_bytes = 0;
+}
+
+static void double_windows(http2_connection *connection)
+{
+    uint32_t most = connection->settings->window_max;
+    connection->connection_window = connection->connection_window > most / 2 ? most : 2 * connection->connection_window;
+    connection->stream_window = connection->stream_window > most / 2 ? most : 2 * connection->stream_window;
+    nghttp2_session_set_local_window_size(connection->session, NGHTTP2_FLAG_NONE, 0, (int32_t)connection->connection_window);
+    nghttp2_settings_entry entry = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, connection->stream_window};
+    nghttp2_submit_settings(connection->session, NGHTTP2_FLAG_NONE, &entry, 1);
+}
+
+static void end_probe(http2_connection *connection)
+{
+    if (!connection->is_probing)
+        return;
+    connection->is_probing = 0;
+    uint32_t window = connection->stream_window < connection->connection_window ? connection->stream_window : connection->connection_window;
+    if (connection->probe_bytes >= window / 3 * 2) {
+        double_windows(connection);
+        connection->idle_probes = 0;
+    } else {
+        connection->idle_probes++;
+        connection->probe_after = connection->now + PROBE_PAUSE;
+    }
+    connection->probe_bytes = 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Connections */
+
+static nghttp2_session_callbacks *make_callbacks(void)
+{
+    nghttp2_session_callbacks *callbacks;
+    if (nghttp2_session_callbacks_new(&callbacks) != 0)
+        return NULL;
+    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, on_begin_frame);
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+    nghttp2_session_callbacks_set_on_invalid_header_callback(callbacks, on_invalid_header);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame_recv);
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_send);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
+    nghttp2_session_callbacks_set_send_data_callback(callbacks, send_output);
+    return callbacks;
+}
+
+static nghttp2_option *make_option(const http2_settings *settings)
+{
+    nghttp2_option *option;
+    if (nghttp2_option_new(&option) != 0)
+        return NULL;
+    nghttp2_option_set_no_auto_window_update(option, 1);
+    nghttp2_option_set_no_closed_streams(option, 1);
+    nghttp2_option_set_max_deflate_dynamic_table_size(option, settings->deflate_table_max);
+    nghttp2_option_set_max_send_header_block_length(option, RESPONSE_HEAD_MAX);
+    nghttp2_option_set_stream_reset_rate_limit(option, settings->resets_max, settings->resets_per_second);
+    nghttp2_option_set_max_continuations(option, CONTINUATIONS_MAX);
+    nghttp2_option_set_builtin_recv_extension_type(option, NGHTTP2_PRIORITY_UPDATE);
+    return option;
+}
+
+static int submit_settings(http2_connection *connection)
+{
+    const http2_settings *settings = connection->settings;
+    nghttp2_settings_entry entries[] = {{NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings->streams_max},
+                                        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, settings->stream_window},
+                                        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings->head_max + 32 * settings->fields_max},
+                                        {NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL, 1},
+                                        {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1}};
+    if (nghttp2_submit_settings(connection->session, NGHTTP2_FLAG_NONE, entries, sizeof entries / sizeof *entries) != 0)
+        return -1;
+    return nghttp2_session_set_local_window_size(connection->session, NGHTTP2_FLAG_NONE, 0, (int32_t)settings->connection_window);
+}
+
+static nghttp2_session_callbacks *callbacks;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void make_callbacks_once(void)
+{
+    callbacks = make_callbacks();
+}
+
+static int open_session(http2_connection *connection)
+{
+    pthread_once(&once, make_callbacks_once);
+    nghttp2_option *option = make_option(connection->settings);
+    if (callbacks == NULL || option == NULL)
+        return -1;
+    int result = nghttp2_session_server_new2(&connection->session, callbacks, connection, option);
+    nghttp2_option_del(option);
+    return result != 0 ? -1 : submit_settings(connection);
+}
+
+int http2_is_supported(void)
+{
+    return 1;
+}
+
+http2_connection *http2_open(const http2_settings *settings, int is_secure)
+{
+    http2_connection *connection = calloc(1, sizeof *connection);
+    if (connection == NULL)
+        return NULL;
+    connection->settings = settings;
+    connection->stream_window = settings->stream_window;
+    connection->connection_window = settings->connection_window;
+    connection->resets.tokens = settings->resets_max;
+    connection->frames.tokens = settings->frames_max;
+    connection->is_promised = 1;
+    connection->is_secure = is_secure != 0;
+    pthread_mutex_init(&connection->lock, NULL);
+    if (open_session(connection) != 0) {
+        if (connection->session != NULL)
+            nghttp2_session_del(connection->session);
+        pthread_mutex_destroy(&connection->lock);
+        free(connection);
+        return NULL;
+    }
+    return connection;
+}
+
+void http2_free(http2_connection *connection)
+{
+    pthread_mutex_destroy(&connection->lock);
+    free(connection->notices);
+    free(connection);
+}
+
+void http2_close(http2_connection *connection)
+{
+    lock(connection);
+    connection->is_closed = 1;
+    while (connection->streams != NULL)
+        close_stream(connection->streams, NGHTTP2_CONNECT_ERROR);
+    http2_head_drop(connection);
+    nghttp2_session_del(connection->session);
+    connection->session = NULL;
+    unlock(connection);
+}
+
+static uint64_t flags_of(const http2_connection *connection)
+{
+    uint64_t flags = 0;
+    if (connection->first_ready != NULL && connection->served < connection->settings->streams_max)
+        flags |= HTTP2_HAS_REQUESTS;
+    if (connection->notices_taken < connection->notice_count)
+        flags |= HTTP2_HAS_NOTICES;
+    if (connection->has_failed)
+        flags |= HTTP2_HAS_FAILED;
+    if (!connection->has_begun || (connection->building != NULL && connection->building->stream != NULL))
+        flags |= HTTP2_IN_HEAD;
+    return flags;
+}
+
+static void calm_down(http2_connection *connection)
+{
+    if (connection->must_calm && !connection->has_failed) {
+        connection->has_failed = 1;
+        nghttp2_session_terminate_session(connection->session, NGHTTP2_ENHANCE_YOUR_CALM);
+    }
+}
+
+uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t length, uint64_t now)
+{
+    lock(connection);
+    connection->now = now;
+    connection->is_promised = 1;
+    if (!connection->has_failed) {
+        ssize_t result = nghttp2_session_mem_recv(connection->session, bytes, length);
+        calm_down(connection);
+        if (result < 0) {
+            connection->has_failed = 1;
+            if (result == NGHTTP2_ERR_BAD_CLIENT_MAGIC)
+                nghttp2_session_terminate_session(connection->session, NGHTTP2_PROTOCOL_ERROR);
+        }
+        begin_probe(connection);
+    }
+    if (connection->building != NULL && connection->building->stream == NULL)
+        http2_head_drop(connection);
+    uint64_t flags = flags_of(connection);
+    unlock(connection);
+    return flags;
+}
+
+/* From here on an answer cannot be taken back. */
+static void submit_answers(http2_connection *connection)
+{
+    while (connection->first_answered != NULL) {
+        http2_inner *stream = connection->first_answered;
+        connection->first_answered = stream->next_answered;
+        stream->next_answered = NULL;
+        stream->in_answered = 0;
+        stream->answer_state = HTTP2_ANSWER_SUBMITTED;
+        nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = read_output};
+        nghttp2_submit_response(connection->session, stream->seen.id, stream->answer->fields, stream->answer->count,
+                                stream->has_body ? &provider : NULL);
+    }
+    connection->last_answered = NULL;
+}
+
+static void copy_left(http2_connection *connection)
+{
+    size_t count = connection->out_room - connection->out_length;
+    if (count > connection->left_length)
+        count = connection->left_length;
+    memcpy(connection->out + connection->out_length, connection->left, count);
+    connection->out_length += count;
+    connection->left += count;
+    connection->left_length -= count;
+}
+
+static void fill_output(http2_connection *connection, uint8_t *out, size_t room)
+{
+    connection->out = out;
+    connection->out_room = room;
+    connection->out_length = 0;
+    connection->is_blocked = 0;
+    while (connection->out_length < room && !connection->is_blocked) {
+        if (connection->left_length == 0) {
+            ssize_t count = nghttp2_session_mem_send(connection->session, &connection->left);
+            if (count <= 0) {
+                if (count < 0)
+                    connection->has_failed = 1;
+                break;
+            }
+            connection->left_length = (size_t)count;
+        }
+        copy_left(connection);
+    }
+    calm_down(connection);
+}
+
+uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, http2_sender sender)
+{
+    lock(connection);
+    if (connection->is_closed) {
+        connection->is_sending = 0;
+        unlock(connection);
+        return HTTP2_IS_OVER | HTTP2_HAS_ENDED;
+    }
+    if (sender != HTTP2_SENDER_AGAIN && connection->is_sending) {
+        if (sender == HTTP2_SENDER_DRIVER)
+            connection->is_promised = 0;
+        uint64_t flags = flags_of(connection) | HTTP2_IS_BUSY;
+        unlock(connection);
+        return flags;
+    }
+    connection->is_sending = 1;
+    if (sender == HTTP2_SENDER_DRIVER)
+        connection->is_promised = 0;
+    submit_answers(connection);
+    fill_output(connection, out, room);
+    uint64_t flags = flags_of(connection);
+    int is_all = connection->left_length == 0 && !connection->is_blocked && connection->out_length < room;
+    if (is_all && !nghttp2_session_want_read(connection->session) && !nghttp2_session_want_write(connection->session))
+        flags |= HTTP2_IS_OVER;
+    if (connection->out_length == 0 || (sender == HTTP2_SENDER_DRIVER && is_all && connection->served == 0)) {
+        connection->is_sending = 0;
+        flags |= HTTP2_HAS_ENDED;
+    }
+    flags |= connection->out_length;
+    unlock(connection);
+    return flags;
+}
+
+void http2_stop_sending(http2_connection *connection)
+{
+    lock(connection);
+    connection->is_sending = 0;
+    unlock(connection);
+}
+
+void http2_resume_sending(http2_connection *connection)
+{
+    lock(connection);
+    if (connection->is_sending)
+        abort(); /* Two threads would mix their bytes. */
+    connection->is_sending = 1;
+    unlock(connection);
+}
+
+int http2_needs_sender(http2_connection *connection)
+{
+    lock(connection);
+    int needs = !connection->is_promised && !connection->is_sending && !connection->is_closed;
+    unlock(connection);
+    return needs;
+}
+
+uint32_t http2_backlog(http2_connection *connection)
+{
+    lock(connection);
+    uint32_t backlog = connection->session == NULL ? 0 : (uint32_t)nghttp2_session_get_outbound_queue_size(connection->session);
+    unlock(connection);
+    return backlog;
+}
+
+uint32_t http2_stream_count(http2_connection *connection)
+{
+    lock(connection);
+    uint32_t count = connection->stream_count > connection->served ? connection->stream_count : connection->served;
+    unlock(connection);
+    return count;
+}
+
+uint32_t http2_reset_stalled(http2_connection *connection, uint64_t now, uint64_t limit)
+{
+    uint32_t count = 0;
+    lock(connection);
+    for (http2_inner *stream = connection->streams; stream != NULL; stream = stream->next)
+        if (stream->output.length > 0 && now > stream->moved_at && now - stream->moved_at >= limit && !stream->has_failed) {
+            stream->has_failed = 1;
+            nghttp2_submit_rst_stream(connection->session, NGHTTP2_FLAG_NONE, stream->seen.id, NGHTTP2_CANCEL);
+            http2_wake_all(stream);
+            count++;
+        }
+    unlock(connection);
+    return count;
+}
+
+void http2_announce_end(http2_connection *connection, http2_end end)
+{
+    lock(connection);
+    if (connection->session != NULL) {
+        connection->is_promised = 1;
+        if (end == HTTP2_END_NOTICE)
+            nghttp2_submit_shutdown_notice(connection->session);
+        else if (end == HTTP2_END_LAST)
+            nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(connection->session),
+                                  NGHTTP2_NO_ERROR, NULL, 0);
+        else
+            nghttp2_session_terminate_session(connection->session, NGHTTP2_ENHANCE_YOUR_CALM);
+    }
+    unlock(connection);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * What handlers do */
+
+http2_stream *http2_next_request(http2_connection *connection)
+{
+    lock(connection);
+    http2_inner *stream = connection->served < connection->settings->streams_max ? connection->first_ready : NULL;
+    if (stream != NULL) {
+        connection->first_ready = stream->next_ready;
+        if (connection->first_ready == NULL)
+            connection->last_ready = NULL;
+        stream->next_ready = NULL;
+        stream->is_ready = 0;
+        stream->is_taken = 1;
+        connection->served++;
+    }
+    unlock(connection);
+    return stream == NULL ? NULL : &stream->seen;
+}
+
+void http2_copy_head(http2_stream *seen, uint8_t *destination)
+{
+    http2_inner *stream = inner_of(seen);
+    memcpy(destination, stream->head_fields, seen->field_count * sizeof(http_field) + seen->text_length);
+    free(stream->head_fields);
+    stream->head_fields = NULL;
+}
+
+int64_t http2_read(http2_stream *seen, uint8_t *destination, size_t room, int waits)
+{
+    http2_inner *stream = inner_of(seen);
+    http2_connection *connection = stream->connection;
+    int64_t result;
+    lock(connection);
+    if (stream->is_read) {
+        result = -HTTP2_GONE;
+    } else if (stream->input.length > 0) {
+        size_t count = http2_queue_take(&stream->input, destination, room);
+        seen->unread = stream->input.length;
+        if (!connection->is_closed) {
+            if (seen->is_closed || seen->has_ended)
+                nghttp2_session_consume_connection(connection->session, count);
+            else
+                nghttp2_session_consume(connection->session, seen->id, count);
+        }
+        result = (int64_t)count;
+    } else if (seen->has_ended) {
+        result = 0;
+    } else if (seen->is_closed || stream->has_failed) {
+        result = -HTTP2_GONE;
+    } else {
+        stream->reader_waits = waits != 0;
+        result = -HTTP2_WAIT;
+    }
+    unlock(connection);
+    return result;
+}
+
+void http2_end_reading(http2_stream *seen)
+{
+    http2_inner *stream = inner_of(seen);
+    lock(stream->connection);
+    stream->is_read = 1;
+    wake_reader(stream);
+    unlock(stream->connection);
+}
+
+int http2_await_close(http2_stream *seen)
+{
+    http2_inner *stream = inner_of(seen);
+    lock(stream->connection);
+    int result = seen->is_closed ? HTTP2_GONE : HTTP2_WAIT;
+    if (!seen->is_closed)
+        stream->close_waits = 1;
+    unlock(stream->connection);
+    return result;
+}
+
+static int is_gone(const http2_inner *stream)
+{
+    return stream->seen.is_closed || stream->has_failed;
+}
+
+static int append_output(http2_inner *stream, const uint8_t *bytes, size_t length)
+{
+    if (length == 0)
+        return 0;
+    if (stream->output.length == 0)
+        stream->moved_at = stream->connection->now;
+    if (http2_queue_append(&stream->output, bytes, length) != 0)
+        return -1;
+    stream->connection->queued += length;
+    return 0;
+}
+
+int http2_answer(http2_stream *seen, int status, const http2_rows *fields, int64_t length, const uint8_t *body,
+                 size_t body_length, int is_whole, int64_t *given)
+{
+    http2_inner *stream = inner_of(seen);
+    http2_block *block;
+    int result = http2_block_make(&block, stream->connection->settings, status, fields, length, given);
+    if (result != HTTP2_OK)
+        return result;
+    if (is_whole && *given >= 0 && length >= 0 && *given != length) {
+        free(block);
+        return HTTP2_OK; /* The caller sees that from *given. */
+    }
+    lock(stream->connection);
+    if (is_gone(stream) || stream->answer_state != HTTP2_UNANSWERED || append_output(stream, body, body_length) != 0) {
+        free(block);
+        result = HTTP2_GONE;
+    } else {
+        stream->answer = block;
+        stream->status = status;
+        stream->answer_state = HTTP2_ANSWER_HELD;
+        stream->is_finished = is_whole != 0;
+        stream->has_body = !is_whole || body_length > 0;
+        push_answered(stream);
+    }
+    unlock(stream->connection);
+    return result;
+}
+
+int http2_take_back(http2_stream *seen)
+{
+    http2_inner *stream = inner_of(seen);
+    lock(stream->connection);
+    int result = HTTP2_OK;
+    if (stream->answer_state == HTTP2_ANSWER_HELD) {
+        remove_answered(stream);
+        drop_output(stream);
+        free(stream->answer);
+        free(stream->trailers);
+        stream->answer = stream->trailers = NULL;
+        stream->answer_state = HTTP2_UNANSWERED;
+        stream->is_finished = 0;
+    } else if (stream->answer_state == HTTP2_ANSWER_SUBMITTED) {
+        result = HTTP2_GONE;
+    }
+    unlock(stream->connection);
+    return result;
+}
+
+static void resume(http2_inner *stream)
+{
+    if (stream->is_deferred) {
+        stream->is_deferred = 0;
+        nghttp2_session_resume_data(stream->connection->session, stream->seen.id);
+    }
+}
+
+int http2_write(http2_stream *seen, const uint8_t *bytes, size_t length)
+{
+    http2_inner *stream = inner_of(seen);
+    int result = HTTP2_GONE;
+    lock(stream->connection);
+    if (!is_gone(stream) && !stream->is_finished && append_output(stream, bytes, length) == 0) {
+        resume(stream);
+        result = stream->output.length >= HTTP2_OUTPUT_HIGH ? HTTP2_WAIT : HTTP2_OK;
+    }
+    unlock(stream->connection);
+    return result;
+}
+
+int http2_await_output(http2_stream *seen, uint32_t most)
+{
+    http2_inner *stream = inner_of(seen);
+    int result = HTTP2_OK;
+    lock(stream->connection);
+    if (is_gone(stream)) {
+        result = HTTP2_GONE;
+    } else if (stream->output.length > most) {
+        stream->writer_waits = 1;
+        stream->writer_mark = most;
+        result = HTTP2_WAIT;
+    }
+    unlock(stream->connection);
+    return result;
+}
+
+int http2_finish(http2_stream *seen, const http2_rows *trailers)
+{
+    http2_inner *stream = inner_of(seen);
+    http2_block *block = NULL;
+    if (trailers->count > 0) {
+        int result = http2_block_make_plain(&block, 0, trailers);
+        if (result != HTTP2_OK)
+            return result;
+    }
+    int result = HTTP2_GONE;
+    lock(stream->connection);
+    if (!is_gone(stream)) {
+        stream->trailers = block;
+        stream->is_finished = 1;
+        resume(stream);
+        block = NULL;
+        result = HTTP2_OK;
+    }
+    unlock(stream->connection);
+    free(block);
+    return result;
+}
+
+int http2_inform(http2_stream *seen, int status, const http2_rows *fields)
+{
+    http2_inner *stream = inner_of(seen);
+    http2_block *block;
+    int result = http2_block_make_plain(&block, status, fields);
+    if (result != HTTP2_OK)
+        return result;
+    lock(stream->connection);
+    if (!is_gone(stream) && stream->answer_state == HTTP2_UNANSWERED) {
+        for (uint32_t i = 0; i < block->count; i++)
+            block->fields[i].flags = NGHTTP2_NV_FLAG_NONE; /* It is freed before it is sent. */
+        nghttp2_submit_headers(stream->connection->session, NGHTTP2_FLAG_NONE, seen->id, NULL, block->fields, block->count, NULL);
+    }
+    unlock(stream->connection);
+    free(block);
+    return HTTP2_OK;
+}
+
+static void reset(http2_inner *stream, uint32_t code)
+{
+    if (is_gone(stream))
+        return;
+    stream->has_failed = 1;
+    remove_answered(stream);
+    drop_output(stream);
+    nghttp2_submit_rst_stream(stream->connection->session, NGHTTP2_FLAG_NONE, stream->seen.id, code);
+    http2_wake_all(stream);
+}
+
+void http2_reset(http2_stream *seen, uint32_t code)
+{
+    http2_inner *stream = inner_of(seen);
+    lock(stream->connection);
+    reset(stream, code);
+    unlock(stream->connection);
+}
+
+size_t http2_trailers(http2_stream *seen, uint8_t *destination, size_t room)
+{
+    http2_inner *stream = inner_of(seen);
+    lock(stream->connection);
+    size_t length = stream->request_trailers_length;
+    if (length > 0 && length <= room)
+        memcpy(destination, stream->request_trailers, length);
+    unlock(stream->connection);
+    return length;
+}
+
+uint64_t http2_release(http2_stream *seen)
+{
+    http2_inner *stream = inner_of(seen);
+    http2_connection *connection = stream->connection;
+    lock(connection);
+    connection->served--;
+    stream->is_released = 1;
+    if (seen->is_closed) {
+        drop_input(stream);
+        free_stream(stream);
+    } else {
+        if (!stream->is_finished || stream->answer_state == HTTP2_UNANSWERED)
+            reset(stream, NGHTTP2_INTERNAL_ERROR);
+        drop_input(stream);
+        stream->drops_input = 1;
+        int is_sent = stream->answer_state == HTTP2_ANSWER_SUBMITTED && nghttp2_session_get_stream_local_close(connection->session, seen->id) == 1;
+        if (is_sent)
+            stop_client(connection->session, stream);
+    }
+    uint64_t flags = flags_of(connection);
+    unlock(connection);
+    return flags;
+}

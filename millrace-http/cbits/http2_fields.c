@@ -1,0 +1,219 @@
+/*
+ * http2_fields.c - the fields of responses and trailers in the form in which HTTP/2 sends them. Must not know: GHC,
+ * sockets.
+ *
+ * As with HTTP/1 (http_head.c), nothing that an application supplies can become something else: a name that is no token is
+ * refused, and what a value may not hold becomes a space. Framing is the server's.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "http2_internal.h"
+#include "http_bytes.h"
+#include "http_date.h"
+#include "http_head.h"
+
+#define OWN_FIELDS 4u /* :status, content-length, date, server */
+#define OWN_BYTES  (3 + 20 + HTTP_DATE_LENGTH)
+
+typedef struct maker {
+    http2_block *block;
+    uint8_t *at;
+    int64_t length; /* content-length as given; -1: none */
+    int has_date, has_server;
+    int drops_server;
+} maker;
+
+static void add(maker *maker, const void *name, size_t name_length, const void *value, size_t value_length)
+{
+    maker->block->fields[maker->block->count++] = (nghttp2_nv){
+        .name = (uint8_t *)name, /* NOLINT: libnghttp2's type; it does not write */
+        .value = (uint8_t *)value,
+        .namelen = name_length,
+        .valuelen = value_length,
+        .flags = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
+}
+
+#define ADD_TEXT(maker, name, value, value_length) add(maker, name, sizeof name - 1, value, value_length)
+
+static int note_length(maker *maker, const uint8_t *value, size_t length)
+{
+    int64_t total = 0;
+    if (length == 0)
+        return HTTP_HEAD_BAD_LENGTH;
+    for (size_t i = 0; i < length; i++) {
+        int digit = value[i] - '0';
+        if (digit < 0 || digit > 9 || total > (INT64_MAX - digit) / 10)
+            return HTTP_HEAD_BAD_LENGTH;
+        total = total * 10 + digit;
+    }
+    if (maker->length >= 0 && maker->length != total)
+        return HTTP_HEAD_BAD_LENGTH;
+    maker->length = total;
+    return HTTP_HEAD_OK;
+}
+
+static void put_lower(uint8_t *at, const uint8_t *name, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        at[i] = name[i] >= 'A' && name[i] <= 'Z' ? name[i] | 0x20 : name[i];
+}
+
+/* RFC 9113, section 8.2.1: no blanks at either end, and no control characters. */
+static size_t put_value(uint8_t *at, const uint8_t *value, size_t length)
+{
+    while (length > 0 && (value[0] == ' ' || value[0] == '\t')) {
+        value++;
+        length--;
+    }
+    while (length > 0 && (value[length - 1] == ' ' || value[length - 1] == '\t'))
+        length--;
+    if (length == 0)
+        return 0;
+    memcpy(at, value, length);
+    const uint8_t *end = at + length;
+    for (const uint8_t *bad = http_skip_value(at, end); bad < end; bad = http_skip_value(bad + 1, end))
+        at[bad - at] = ' ';
+    /* A replaced character may now stand at an end. */
+    while (length > 0 && at[length - 1] == ' ')
+        length--;
+    size_t skipped = 0;
+    while (skipped < length && at[skipped] == ' ')
+        skipped++;
+    if (skipped > 0)
+        memmove(at, at + skipped, length - skipped);
+    return length - skipped;
+}
+
+static int add_field(maker *maker, const uint8_t *name, size_t name_length, const uint8_t *value, size_t value_length)
+{
+    if (name_length == 0 || http_skip_class(name, name + name_length, HTTP_BYTE_TOKEN) != name + name_length)
+        return HTTP_HEAD_BAD_NAME;
+    switch (http_name_find(name, name_length)) {
+    case HTTP_NAME_CONTENT_LENGTH:
+        return note_length(maker, value, value_length);
+    case HTTP_NAME_TRANSFER_ENCODING:
+        return http_same_token(value, value_length, "chunked") ? HTTP_HEAD_OK : HTTP_HEAD_BAD_CODING;
+    case HTTP_NAME_CONNECTION: /* RFC 9113, section 8.2.2 */
+    case HTTP_NAME_KEEP_ALIVE:
+    case HTTP_NAME_PROXY_CONNECTION:
+    case HTTP_NAME_UPGRADE:
+        return HTTP_HEAD_OK;
+    case HTTP_NAME_SERVER:
+        if (maker->drops_server)
+            return HTTP_HEAD_OK;
+        maker->has_server = 1;
+        break;
+    case HTTP_NAME_DATE:
+        maker->has_date = 1;
+        break;
+    default:
+        break;
+    }
+    uint8_t *lower = maker->at;
+    put_lower(lower, name, name_length);
+    maker->at += name_length;
+    uint8_t *own = maker->at;
+    size_t length = put_value(own, value, value_length);
+    maker->at += length;
+    add(maker, lower, name_length, own, length);
+    return HTTP_HEAD_OK;
+}
+
+static int add_rows(maker *maker, const http2_rows *rows)
+{
+    const uint8_t *at = rows->bytes;
+    for (uint32_t i = 0; i < rows->count; i++) {
+        uint32_t lengths[2];
+        memcpy(lengths, at, sizeof lengths);
+        at += sizeof lengths;
+        int result = add_field(maker, at, lengths[0], at + lengths[0], lengths[1]);
+        if (result != HTTP_HEAD_OK)
+            return result;
+        at += lengths[0] + lengths[1];
+    }
+    return HTTP_HEAD_OK;
+}
+
+static int begin(maker *maker, const http2_rows *rows)
+{
+    size_t table = sizeof *maker->block + (rows->count + OWN_FIELDS) * sizeof(nghttp2_nv);
+    *maker = (struct maker){.block = malloc(table + rows->length + OWN_BYTES), .length = -1};
+    if (maker->block == NULL)
+        return HTTP_HEAD_NO_ROOM;
+    maker->block->count = 0;
+    maker->at = (uint8_t *)maker->block + table;
+    return HTTP_HEAD_OK;
+}
+
+static void add_status(maker *maker, int status)
+{
+    uint8_t *text = maker->at;
+    text[0] = (uint8_t)('0' + status / 100);
+    text[1] = (uint8_t)('0' + status / 10 % 10);
+    text[2] = (uint8_t)('0' + status % 10);
+    maker->at += 3;
+    ADD_TEXT(maker, ":status", text, 3);
+}
+
+static void add_length(maker *maker, int64_t length)
+{
+    uint8_t digits[20], *text = maker->at;
+    size_t count = 0;
+    do {
+        digits[count++] = (uint8_t)('0' + length % 10);
+        length /= 10;
+    } while (length > 0);
+    while (count > 0)
+        *maker->at++ = digits[--count];
+    ADD_TEXT(maker, "content-length", text, (size_t)(maker->at - text));
+}
+
+static int finish(maker *maker, int result, http2_block **block)
+{
+    if (result != HTTP_HEAD_OK) {
+        free(maker->block);
+        return result;
+    }
+    *block = maker->block;
+    return HTTP_HEAD_OK;
+}
+
+int http2_block_make(http2_block **block, const http2_settings *settings, int status, const http2_rows *fields, int64_t length,
+                     int64_t *given)
+{
+    maker maker;
+    if (status < 100 || status > 999)
+        return HTTP_HEAD_BAD_STATUS;
+    if (begin(&maker, fields) != HTTP_HEAD_OK)
+        return HTTP_HEAD_NO_ROOM;
+    maker.drops_server = settings->server_name_length == 0;
+    add_status(&maker, status);
+    int result = add_rows(&maker, fields);
+    *given = maker.length;
+    if (result == HTTP_HEAD_OK) {
+        if (length >= 0)
+            add_length(&maker, length);
+        else if (length == HTTP2_LENGTH_NONE && maker.length >= 0)
+            add_length(&maker, maker.length);
+        if (!maker.has_date) {
+            uint8_t *date = maker.at;
+            http_date_now(date);
+            maker.at += HTTP_DATE_LENGTH;
+            ADD_TEXT(&maker, "date", date, HTTP_DATE_LENGTH);
+        }
+        if (!maker.has_server && settings->server_name_length > 0)
+            ADD_TEXT(&maker, "server", settings->server_name, settings->server_name_length);
+    }
+    return finish(&maker, result, block);
+}
+
+int http2_block_make_plain(http2_block **block, int status, const http2_rows *fields)
+{
+    maker maker;
+    if (begin(&maker, fields) != HTTP_HEAD_OK)
+        return HTTP_HEAD_NO_ROOM;
+    if (status > 0)
+        add_status(&maker, status);
+    return finish(&maker, add_rows(&maker, fields), block);
+}

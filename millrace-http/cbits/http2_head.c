@@ -1,0 +1,388 @@
+/*
+ * http2_head.c - the head of an HTTP/2 request, field by field as libnghttp2 decodes it, in the form that http_parser.c gives
+ * those of HTTP/1: a table of fields and a text. Must not know: GHC, sockets.
+ *
+ * libnghttp2 checks what RFC 9113 demands: names in lower case, no control characters, no fields of a connection, pseudo-header
+ * fields in place, one content-length that agrees with the body. Checked here is what HTTP/1's parser checks beyond that, and the
+ * limits. Every field counts, also one that is left out and each part of a cookie.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "http2_internal.h"
+#include "http_authority.h"
+#include "http_bytes.h"
+
+#define TEXT_MIN 512u
+
+/* A client that sends so many times more than a head may have does harm. */
+#define PATIENCE 4u
+
+int http2_head_begin(http2_connection *connection, http2_inner *stream)
+{
+    http2_building *building = connection->building;
+    if (building == NULL) {
+        building = calloc(1, sizeof *building);
+        if (building == NULL)
+            return -1;
+        building->fields = malloc((connection->settings->fields_max + 1) * sizeof *building->fields);
+        building->text = malloc(TEXT_MIN);
+        building->text_capacity = TEXT_MIN;
+        if (building->fields == NULL || building->text == NULL) {
+            free(building->fields);
+            free(building->text);
+            free(building);
+            return -1;
+        }
+        connection->building = building;
+    }
+    *building = (http2_building){
+        .stream = stream, .fields = building->fields, .text = building->text, .text_capacity = building->text_capacity};
+    stream->seen.content_length = -1;
+    return 0;
+}
+
+void http2_head_begin_trailers(http2_connection *connection, http2_inner *stream)
+{
+    if (http2_head_begin(connection, stream) == 0)
+        connection->building->is_trailer = 1;
+}
+
+void http2_head_drop(http2_connection *connection)
+{
+    http2_building *building = connection->building;
+    if (building != NULL) {
+        free(building->fields);
+        free(building->text);
+        free(building);
+        connection->building = NULL;
+    }
+}
+
+static int make_room(http2_building *building, size_t length)
+{
+    if (building->text_capacity - building->text_length >= length)
+        return 0;
+    uint32_t capacity = 2 * building->text_capacity;
+    while (capacity - building->text_length < length)
+        capacity *= 2;
+    uint8_t *text = realloc(building->text, capacity);
+    if (text == NULL)
+        return -1;
+    building->text = text;
+    building->text_capacity = capacity;
+    return 0;
+}
+
+static uint8_t *put(http2_building *building, const uint8_t *bytes, size_t length, uint32_t *offset)
+{
+    if (make_room(building, length) != 0)
+        return NULL;
+    uint8_t *at = building->text + building->text_length;
+    if (length > 0)
+        memcpy(at, bytes, length);
+    *offset = building->text_length;
+    building->text_length += (uint32_t)length;
+    return at;
+}
+
+static void refuse(http2_building *building, http_error error)
+{
+    if (building->error == 0)
+        building->error = error;
+}
+
+static http_method method_of(const uint8_t *bytes, size_t length)
+{
+#define TRY(name, text)                                                         \
+    if (length == sizeof text - 1 && memcmp(bytes, text, sizeof text - 1) == 0) \
+        return HTTP_METHOD_##name;
+    HTTP_METHODS(TRY)
+#undef TRY
+    return HTTP_METHOD_OTHER;
+}
+
+static int set_method(http2_building *building, const uint8_t *value, size_t length)
+{
+    http2_stream *seen = &building->stream->seen;
+    if (length > HTTP_METHOD_LENGTH_MAX) {
+        refuse(building, HTTP_ERROR_LONG_METHOD);
+        length = HTTP_METHOD_LENGTH_MAX;
+    }
+    seen->method = (uint8_t)method_of(value, length);
+    seen->method_length = (uint32_t)length;
+    return put(building, value, length, &seen->method_offset) == NULL ? -1 : 0;
+}
+
+static int set_path(const http2_connection *connection, http2_building *building, const uint8_t *value, size_t length)
+{
+    http2_stream *seen = &building->stream->seen;
+    unsigned allowed = HTTP_BYTE_TARGET | (connection->settings->allowed & HTTP_ALLOW_NON_ASCII ? HTTP_BYTE_NON_ASCII : 0);
+    if (length > connection->settings->target_max) {
+        refuse(building, HTTP_ERROR_LONG_TARGET);
+        return 0;
+    }
+    if (http_skip_class(value, value + length, allowed) != value + length)
+        refuse(building, HTTP_ERROR_TARGET);
+    const uint8_t *query = length > 0 ? memchr(value, '?', length) : NULL;
+    size_t path = query == NULL ? length : (size_t)(query - value);
+    if (put(building, value, length, &seen->path_offset) == NULL)
+        return -1;
+    seen->path_length = (uint32_t)path;
+    seen->query_offset = seen->path_offset + (uint32_t)path;
+    seen->query_length = (uint32_t)(length - path);
+    return 0;
+}
+
+static int set_pseudo(http2_connection *connection, http2_building *building, const uint8_t *name, size_t name_length,
+                      const uint8_t *value, size_t length)
+{
+    http2_stream *seen = &building->stream->seen;
+    switch (name_length > 1 ? name[1] : 0) {
+    case 'm':
+        return set_method(building, value, length);
+    case 's':
+        building->scheme_length = (uint32_t)length;
+        return put(building, value, length, &building->scheme_offset) == NULL ? -1 : 0;
+    case 'a':
+        building->authority_length = (uint32_t)length;
+        return put(building, value, length, &building->authority_offset) == NULL ? -1 : 0;
+    case 'p':
+        if (name_length == sizeof ":path" - 1)
+            return set_path(connection, building, value, length);
+        seen->protocol_length = (uint32_t)length;
+        return put(building, value, length, &seen->protocol_offset) == NULL ? -1 : 0;
+    default:
+        return 0;
+    }
+}
+
+/* Adds a row to the table. Its value is in the text. */
+static void add(http2_building *building, http_name number, uint32_t name_offset, size_t name_length, uint32_t value_offset,
+                size_t value_length)
+{
+    building->fields[building->field_count++] = (http_field){.name_offset = name_offset,
+                                                         .value_offset = value_offset,
+                                                         .value_length = (uint32_t)value_length,
+                                                         .name_length = (uint16_t)name_length,
+                                                         .name = (uint16_t)number};
+}
+
+/* The client's :authority is what Host is in HTTP/1 (RFC 9113, section 8.3.1). It comes first. */
+static void add_host(http2_building *building)
+{
+    if (building->host_added || building->authority_length == 0)
+        return;
+    building->host_added = 1;
+    add(building, HTTP_NAME_HOST, 0, sizeof "host" - 1, building->authority_offset, building->authority_length);
+    building->stream->seen.host = (uint16_t)building->field_count;
+    if (!http_authority_is_valid(building->text + building->authority_offset, building->authority_length))
+        refuse(building, HTTP_ERROR_HOST);
+}
+
+static int is_same_as_host(const http2_building *building, const uint8_t *value, size_t length)
+{
+    const http_field *host = &building->fields[building->stream->seen.host - 1];
+    return host->value_length == length && memcmp(building->text + host->value_offset, value, length) == 0;
+}
+
+/* Two different authorities are a request that different programs understand differently. Returns whether to leave it out. */
+static int note_host(http2_building *building, const uint8_t *value, size_t length)
+{
+    http2_inner *stream = building->stream;
+    if (stream->seen.host != 0) {
+        if (!building->host_added || !is_same_as_host(building, value, length))
+            refuse(building, HTTP_ERROR_HOST);
+        return 1;
+    }
+    if (!http_authority_is_valid(value, length))
+        refuse(building, HTTP_ERROR_HOST);
+    stream->seen.host = (uint16_t)(building->field_count + 1);
+    return 0;
+}
+
+static void note_length(http2_stream *seen, const uint8_t *value, size_t length)
+{
+    int64_t total = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (total > (INT64_MAX - 9) / 10)
+            break;
+        total = total * 10 + (value[i] - '0');
+    }
+    seen->content_length = total;
+}
+
+/* Returns whether to leave the field out. */
+static int note(http2_building *building, http_name number, const uint8_t *value, size_t length)
+{
+    http2_stream *seen = &building->stream->seen;
+    uint16_t next = (uint16_t)(building->field_count + 1);
+    switch (number) {
+    case HTTP_NAME_HOST:
+        return note_host(building, value, length);
+    case HTTP_NAME_CONTENT_LENGTH:
+        note_length(seen, value, length);
+        return 0;
+    case HTTP_NAME_EXPECT:
+        seen->flags |= http_same_token(value, length, "100-continue") ? HTTP_REQUEST_EXPECT_CONTINUE : HTTP_REQUEST_EXPECT_OTHER;
+        return 0;
+    case HTTP_NAME_RANGE:
+        seen->range = seen->range ? seen->range : next;
+        return 0;
+    case HTTP_NAME_REFERER:
+        seen->referer = seen->referer ? seen->referer : next;
+        return 0;
+    case HTTP_NAME_USER_AGENT:
+        seen->user_agent = seen->user_agent ? seen->user_agent : next;
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+/* RFC 9113, section 8.2.3: the parts of a cookie become one again. If its value is not the end of the text, it is copied there. */
+static int join_cookie(http2_building *building, const uint8_t *value, size_t length)
+{
+    uint32_t at = 0, offset = 0;
+    while (building->fields[at].name != HTTP_NAME_COOKIE)
+        at++;
+    http_field *cookie = &building->fields[at];
+    if (cookie->value_offset + cookie->value_length != building->text_length) {
+        if (make_room(building, cookie->value_length) != 0)
+            return -1;
+        put(building, building->text + cookie->value_offset, cookie->value_length, &offset);
+        cookie->value_offset = offset;
+    }
+    if (put(building, (const uint8_t *)"; ", 2, &offset) == NULL || put(building, value, length, &offset) == NULL)
+        return -1;
+    cookie->value_length += (uint32_t)length + 2;
+    return 0;
+}
+
+static int add_field(http2_building *building, const uint8_t *name, size_t name_length, const uint8_t *value, size_t length)
+{
+    if (!building->is_trailer && building->field_count == 0)
+        add_host(building);
+    http_name number = http_name_find(name, name_length);
+    if (!building->is_trailer) {
+        if (number == HTTP_NAME_COOKIE && building->cookie_count++ > 0)
+            return join_cookie(building, value, length);
+        if (note(building, number, value, length))
+            return 0;
+    }
+    uint32_t name_offset = 0, value_offset = 0;
+    if ((number == HTTP_NAME_OTHER || building->is_trailer) && put(building, name, name_length, &name_offset) == NULL)
+        return -1;
+    if (put(building, value, length, &value_offset) == NULL)
+        return -1;
+    add(building, number, name_offset, name_length, value_offset, length);
+    return 0;
+}
+
+int http2_head_field(http2_connection *connection, const uint8_t *name, size_t name_length, const uint8_t *value,
+                     size_t value_length)
+{
+    const http2_settings *settings = connection->settings;
+    http2_building *building = connection->building;
+    /* As RFC 9113, section 10.5.1, counts, but for the 32 bytes of each: they have a limit of their own. */
+    uint64_t decoded = (uint64_t)building->decoded + name_length + value_length;
+    building->decoded = decoded > UINT32_MAX ? UINT32_MAX : (uint32_t)decoded;
+    if (name[0] == ':') {
+        if (building->decoded <= settings->head_max)
+            return set_pseudo(connection, building, name, name_length, value, value_length);
+    } else {
+        uint32_t counted = ++building->counted;
+        if (counted > PATIENCE * settings->fields_max + 1000)
+            return -1;
+        if (counted > settings->fields_max)
+            refuse(building, HTTP_ERROR_MANY_FIELDS);
+    }
+    if (building->decoded > settings->head_max)
+        refuse(building, HTTP_ERROR_LONG_HEAD);
+    if (building->decoded / PATIENCE > settings->head_max + 16384)
+        return -1;
+    if (building->error == HTTP_ERROR_MANY_FIELDS || building->error == HTTP_ERROR_LONG_HEAD || name[0] == ':')
+        return 0;
+    return add_field(building, name, name_length, value, value_length);
+}
+
+static int is_text(const uint8_t *bytes, size_t length, const char *text)
+{
+    return length == strlen(text) && http_same_token(bytes, length, text);
+}
+
+static void check_target(const http2_connection *connection, http2_building *building)
+{
+    http2_inner *stream = building->stream;
+    http2_stream *seen = &stream->seen;
+    if (seen->method == HTTP_METHOD_CONNECT && seen->protocol_length == 0) {
+        if (!http_authority_is_target(building->text + building->authority_offset, building->authority_length))
+            refuse(building, HTTP_ERROR_TARGET);
+        return;
+    }
+    const uint8_t *path = building->text + seen->path_offset;
+    int is_asterisk = seen->path_length == 1 && path[0] == '*' && seen->query_length == 0 && seen->method == HTTP_METHOD_OPTIONS;
+    if (building->error != HTTP_ERROR_LONG_TARGET && !is_asterisk && (seen->path_length == 0 || path[0] != '/'))
+        refuse(building, HTTP_ERROR_TARGET);
+    const uint8_t *scheme = building->text + building->scheme_offset;
+    if (is_text(scheme, building->scheme_length, "https")) {
+        if (!connection->is_secure)
+            seen->flags |= HTTP_REQUEST_HTTPS;
+    } else if (!is_text(scheme, building->scheme_length, "http")) {
+        refuse(building, HTTP_ERROR_TARGET);
+    }
+}
+
+static int keep_trailers(http2_building *building)
+{
+    http2_inner *stream = building->stream;
+    size_t size = 0;
+    for (uint32_t i = 0; i < building->field_count; i++)
+        size += 2 * sizeof(uint32_t) + building->fields[i].name_length + building->fields[i].value_length;
+    uint8_t *rows = malloc(size + 1), *at = rows;
+    if (rows == NULL)
+        return -1;
+    for (uint32_t i = 0; i < building->field_count; i++) {
+        const http_field *field = &building->fields[i];
+        uint32_t lengths[2] = {field->name_length, field->value_length};
+        memcpy(at, lengths, sizeof lengths);
+        at += sizeof lengths;
+        memcpy(at, building->text + field->name_offset, field->name_length);
+        at += field->name_length;
+        memcpy(at, building->text + field->value_offset, field->value_length);
+        at += field->value_length;
+    }
+    free(stream->request_trailers);
+    stream->request_trailers = rows;
+    stream->request_trailers_length = size;
+    stream->request_trailers_count = building->field_count;
+    return 0;
+}
+
+int http2_head_end(http2_connection *connection)
+{
+    http2_building *building = connection->building;
+    http2_inner *stream = building->stream;
+    http2_stream *seen = &stream->seen;
+    if (building->is_trailer) {
+        int result = building->error != 0 ? 1 : keep_trailers(building);
+        building->stream = NULL;
+        return result;
+    }
+    if (building->field_count == 0)
+        add_host(building);
+    check_target(connection, building);
+    building->stream = NULL;
+    size_t table = building->field_count * sizeof(http_field);
+    uint8_t *head = malloc(table + building->text_length + 1);
+    if (head == NULL)
+        return -1;
+    memcpy(head, building->fields, table);
+    memcpy(head + table, building->text, building->text_length);
+    stream->head_fields = (http_field *)head; /* NOLINT: malloc aligns */
+    seen->field_count = building->field_count;
+    seen->text_length = building->text_length;
+    seen->error = building->error;
+    seen->flags |= HTTP_REQUEST_VERSION_1_1;
+    return 0;
+}

@@ -1,0 +1,136 @@
+/*
+ * http2_internal.h - what the files of the HTTP/2 engine share: the records of a connection and of a stream. Must not know:
+ * GHC, sockets, the clock.
+ */
+#ifndef HTTP2_INTERNAL_H
+#define HTTP2_INTERNAL_H
+
+#include <nghttp2/nghttp2.h>
+#include <pthread.h>
+
+#include "http2_engine.h"
+
+/* A piece of a body. */
+typedef struct http2_chunk {
+    struct http2_chunk *next;
+    uint32_t start, end, capacity;
+    uint8_t bytes[];
+} http2_chunk;
+
+/* The bytes of a body that wait. */
+typedef struct http2_queue {
+    http2_chunk *first, *last;
+    uint64_t length;
+} http2_queue;
+
+/* Fields in the form in which they are sent. The names and values lie behind the table. */
+typedef struct http2_block {
+    uint32_t count;
+    nghttp2_nv fields[];
+} http2_block;
+
+typedef enum http2_answer_state {
+    HTTP2_UNANSWERED,
+    HTTP2_ANSWER_HELD, /* can be taken back */
+    HTTP2_ANSWER_SUBMITTED
+} http2_answer_state;
+
+typedef struct http2_inner {
+    http2_stream seen; /* the part that Haskell reads; first, so that one pointer is the other */
+    http2_connection *connection;
+    struct http2_inner *next, *previous;         /* all streams */
+    struct http2_inner *next_ready;              /* complete requests that nobody serves yet */
+    struct http2_inner *next_answered;           /* answers that are held */
+    http_field *head_fields;                     /* the head, text behind it */
+    http2_queue input, output;
+    http2_block *answer, *trailers;
+    uint8_t *request_trailers;
+    size_t request_trailers_length;
+    uint32_t request_trailers_count;
+    int status;
+    http2_answer_state answer_state;
+    uint8_t is_taken, is_released, is_ready, in_answered;
+    uint8_t is_finished;   /* the whole response is there */
+    uint8_t has_body;      /* the response has a body, or is not finished */
+    uint8_t is_dribbled;   /* its last frame was cut by a tiny window */
+    uint8_t is_deferred;   /* libnghttp2 waits for more output */
+    uint8_t has_failed;    /* reset by us */
+    uint8_t is_read;       /* nobody may read it any more */
+    uint8_t drops_input;   /* what the client still sends is not wanted */
+    uint8_t reader_waits, writer_waits, close_waits;
+    uint32_t writer_mark;  /* a waiting writer goes on at so many bytes */
+    uint64_t moved_at;     /* when bytes of the response were sent last, or began to wait */
+} http2_inner;
+
+/* A request head while it arrives. */
+typedef struct http2_building {
+    http2_inner *stream;
+    http_field *fields;
+    uint8_t *text;
+    uint32_t field_count, text_length, text_capacity, counted, decoded, cookie_count;
+    uint32_t authority_offset, authority_length, scheme_offset, scheme_length;
+    int32_t error; /* http_error */
+    uint8_t host_added, is_trailer;
+} http2_building;
+
+/* A bucket of tokens that is refilled with time. */
+typedef struct http2_bucket {
+    double tokens;
+    uint64_t filled_at;
+} http2_bucket;
+
+struct http2_connection {
+    pthread_mutex_t lock;
+    const http2_settings *settings;
+    nghttp2_session *session;
+    http2_inner *streams;
+    http2_inner *first_ready, *last_ready;
+    http2_inner *first_answered, *last_answered;
+    http2_building *building; /* while a head arrives */
+    int64_t *notices;
+    uint32_t notice_count, notice_capacity, notices_taken;
+    uint32_t served; /* streams that were taken and not released */
+    uint32_t stream_count;
+    const uint8_t *left; /* what libnghttp2 has serialised and did not fit */
+    size_t left_length;
+    uint8_t *out; /* during http2_collect */
+    size_t out_length, out_room;
+    uint64_t queued; /* bytes in all outputs */
+    uint8_t is_sending, is_promised, is_blocked, has_failed, is_closed, must_calm, is_secure, has_begun;
+    uint64_t now;
+    http2_bucket resets, frames;
+    /* The sizing of windows: a PING measures how much arrives within a round trip. */
+    uint64_t probe_sent_at, probe_after, probe_bytes;
+    uint32_t stream_window, connection_window, idle_probes;
+    uint8_t is_probing;
+};
+
+static inline http2_inner *inner_of(http2_stream *stream)
+{
+    return (http2_inner *)stream;
+}
+
+/* http2_body.c */
+int http2_queue_append(http2_queue *queue, const uint8_t *bytes, size_t length);
+size_t http2_queue_take(http2_queue *queue, uint8_t *destination, size_t room);
+void http2_queue_clear(http2_queue *queue);
+
+/* http2_fields.c */
+int http2_block_make(http2_block **block, const http2_settings *settings, int status, const http2_rows *fields, int64_t length,
+                     int64_t *given);
+int http2_block_make_plain(http2_block **block, int status, const http2_rows *fields);
+
+/* http2_head.c */
+int http2_head_begin(http2_connection *connection, http2_inner *stream);
+void http2_head_begin_trailers(http2_connection *connection, http2_inner *stream);
+int http2_head_field(http2_connection *connection, const uint8_t *name, size_t name_length, const uint8_t *value,
+                     size_t value_length);
+int http2_head_end(http2_connection *connection);
+void http2_head_drop(http2_connection *connection);
+
+/* http2_engine.c */
+void http2_notify(http2_inner *stream, http2_event event);
+void http2_wake_all(http2_inner *stream);
+int http2_bucket_take(http2_bucket *bucket, uint64_t now, uint32_t most, uint32_t per_second);
+
+#endif

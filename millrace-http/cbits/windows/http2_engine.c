@@ -1,0 +1,174 @@
+/*
+ *http2_engine.c for Windows, where libnghttp2 is not packaged: there is no HTTP/2, so nobody has a connection or a stream to call
+ * the other functions with. Must not know: GHC, sockets, the clock.
+ */
+#include "http2_engine.h"
+
+#include <stdlib.h>
+
+int http2_is_supported(void)
+{
+    return 0;
+}
+
+http2_connection *http2_open(const http2_settings *settings, int is_secure)
+{
+    (void)settings, (void)is_secure;
+    return NULL;
+}
+
+_Noreturn void http2_close(http2_connection *connection)
+{
+    (void)connection;
+    abort();
+}
+
+_Noreturn void http2_free(http2_connection *connection)
+{
+    (void)connection;
+    abort();
+}
+
+_Noreturn uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t length, uint64_t now)
+{
+    (void)connection, (void)bytes, (void)length, (void)now;
+    abort();
+}
+
+_Noreturn uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, http2_sender sender)
+{
+    (void)connection, (void)out, (void)room, (void)sender;
+    abort();
+}
+
+_Noreturn void http2_stop_sending(http2_connection *connection)
+{
+    (void)connection;
+    abort();
+}
+
+_Noreturn void http2_resume_sending(http2_connection *connection)
+{
+    (void)connection;
+    abort();
+}
+
+_Noreturn uint32_t http2_backlog(http2_connection *connection)
+{
+    (void)connection;
+    abort();
+}
+
+_Noreturn http2_stream *http2_next_request(http2_connection *connection)
+{
+    (void)connection;
+    abort();
+}
+
+_Noreturn uint32_t http2_stream_count(http2_connection *connection)
+{
+    (void)connection;
+    abort();
+}
+
+_Noreturn void http2_copy_head(http2_stream *stream, uint8_t *destination)
+{
+    (void)stream, (void)destination;
+    abort();
+}
+
+_Noreturn int64_t http2_next_notice(http2_connection *connection)
+{
+    (void)connection;
+    abort();
+}
+
+_Noreturn int64_t http2_read(http2_stream *stream, uint8_t *destination, size_t room, int waits)
+{
+    (void)stream, (void)destination, (void)room, (void)waits;
+    abort();
+}
+
+_Noreturn void http2_end_reading(http2_stream *stream)
+{
+    (void)stream;
+    abort();
+}
+
+_Noreturn int http2_await_close(http2_stream *stream)
+{
+    (void)stream;
+    abort();
+}
+
+_Noreturn int http2_answer(http2_stream *stream, int status, const http2_rows *fields, int64_t length, const uint8_t *body, size_t body_length, int is_whole, int64_t *given)
+{
+    (void)stream, (void)status, (void)fields, (void)length, (void)body, (void)body_length, (void)is_whole, (void)given;
+    abort();
+}
+
+_Noreturn int http2_take_back(http2_stream *stream)
+{
+    (void)stream;
+    abort();
+}
+
+_Noreturn int http2_write(http2_stream *stream, const uint8_t *bytes, size_t length)
+{
+    (void)stream, (void)bytes, (void)length;
+    abort();
+}
+
+_Noreturn int http2_await_output(http2_stream *stream, uint32_t most)
+{
+    (void)stream, (void)most;
+    abort();
+}
+
+_Noreturn int http2_finish(http2_stream *stream, const http2_rows *trailers)
+{
+    (void)stream, (void)trailers;
+    abort();
+}
+
+_Noreturn int http2_inform(http2_stream *stream, int status, const http2_rows *fields)
+{
+    (void)stream, (void)status, (void)fields;
+    abort();
+}
+
+_Noreturn void http2_reset(http2_stream *stream, uint32_t code)
+{
+    (void)stream, (void)code;
+    abort();
+}
+
+_Noreturn size_t http2_trailers(http2_stream *stream, uint8_t *destination, size_t room)
+{
+    (void)stream, (void)destination, (void)room;
+    abort();
+}
+
+_Noreturn int http2_needs_sender(http2_connection *connection)
+{
+    (void)connection;
+    abort();
+}
+
+_Noreturn uint64_t http2_release(http2_stream *stream)
+{
+    (void)stream;
+    abort();
+}
+
+_Noreturn uint32_t http2_reset_stalled(http2_connection *connection, uint64_t now, uint64_t limit)
+{
+    (void)connection, (void)now, (void)limit;
+    abort();
+}
+
+_Noreturn void http2_announce_end(http2_connection *connection, http2_end end)
+{
+    (void)connection, (void)end;
+    abort();
+}

@@ -1,0 +1,33 @@
+-- |
+-- The end of a connection whose client may still be sending. Must not know: HTTP.
+module Millrace.Http.Farewell (linger, lingerMicros) where
+
+import Control.Exception (SomeException, try)
+import Control.Monad (unless, void, when)
+import qualified Data.ByteString as B
+import Millrace.Deadline (Deadline, deadlineAfter, earlier)
+import Millrace.Http.Transport (Transport, endSending, receiveBytes)
+
+-- | Closing a socket that has unread input resets the connection, and the reset may overtake the response. So the client
+-- is told that nothing more comes, and gets a little time to stop sending (RFC 9112, section 9.6).
+linger :: Transport -> Int -> IO ()
+linger transport micros = void . (try :: IO () -> IO (Either SomeException ())) $ do
+  endSending transport
+  limit <- deadlineAfter micros
+  drain limit lingerBytes
+  where
+    drain :: Deadline -> Int -> IO ()
+    drain limit left = when (left > 0) $ do
+      pause <- deadlineAfter lingerPauseMicros
+      bytes <- receiveBytes transport (earlier limit pause) lingerPiece
+      unless (B.null bytes) (drain limit (left - B.length bytes))
+
+-- | At most so long.
+lingerMicros :: Int
+lingerMicros = 5000000
+
+-- At most this long without a byte, and at most so many bytes: some clients send all of a body before they look for an answer.
+lingerPauseMicros, lingerBytes, lingerPiece :: Int
+lingerPauseMicros = 1000000
+lingerBytes = 1073741824
+lingerPiece = 65536

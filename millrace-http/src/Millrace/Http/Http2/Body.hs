@@ -1,0 +1,113 @@
+-- |
+-- The body of an HTTP\/2 request, read when the application asks for it. Must not know: responses.
+--
+-- The reader is what an application may go on using in another thread, or after it has returned. Reading happens under a lock, and
+-- when the request is over the reader is told so under the same lock: it never touches the stream afterwards.
+module Millrace.Http.Http2.Body (BodyReader, newBodyReader, readBody, endBody) where
+
+import Control.Concurrent.MVar (MVar, modifyMVar, newMVar, putMVar, takeMVar)
+import Control.Exception (SomeException, mask_, throwIO, toException, try, uninterruptibleMask_)
+import Control.Monad (when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Internal as BI
+import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
+import Foreign.Ptr (nullPtr)
+import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
+import Millrace.Deadline (monotonicNanoseconds)
+import Millrace.Http.Exception
+import Millrace.Http.Http2.Connection (Waited (..), connectionLimits, wakeNow)
+import Millrace.Http.Http2.Engine
+import Millrace.Http.Http2.Stream hiding (Stream)
+import qualified Millrace.Http.Http2.Stream as Http2
+import Millrace.Http.Server.Limits (Limits (..), Rate (..))
+
+-- | The body of one request, and what tells a client that waits for that to send it.
+data BodyReader = BodyReader !Http2.Stream !(IO ()) !(MVar State)
+
+data State
+  = -- | The time that the client has left for the next bytes, in microseconds, and how many of them have come.
+    Open !Int !Int
+  | Finished
+  | Failed SomeException
+
+-- | The body of a request, and an action that tells the client to send it.
+newBodyReader :: Http2.Stream -> IO () -> IO BodyReader
+newBodyReader stream begin = BodyReader stream begin <$> newMVar (Open micros 0)
+  where
+    Rate _ micros = bodyRate (connectionLimits (streamConnection stream))
+
+-- | The next piece of the body, empty at its end. Parks until some of it has arrived. Throws 'ConnectionClosedByPeer' if the client
+-- has reset the stream or is gone, 'RequestTimedOut' if it is too slow, 'PayloadTooLarge'; and the same again when called again.
+readBody :: BodyReader -> IO ByteString
+readBody reader@(BodyReader _ _ variable) = mask_ $ do
+  result <- modifyMVar variable $ \state -> case state of
+    Finished -> return (Finished, Right B.empty)
+    Failed reason -> return (state, Left reason)
+    Open budget progress -> do
+      outcome <- try (step reader budget progress)
+      case outcome of
+        Right (next, bytes) -> return (next, Right bytes)
+        Left failure
+          | isAsynchronous failure -> throwIO failure
+          | otherwise -> return (Failed failure, Left failure)
+  either throwIO return result
+
+-- At most so many bytes at once.
+pieceMax :: Int
+pieceMax = 32768
+
+step :: BodyReader -> Int -> Int -> IO (State, ByteString)
+step (BodyReader stream begin _) budget progress = do
+  unread <- streamUnread engine
+  if unread > 0 then takePiece unread budget progress else await
+  where
+    engine = streamEngine stream
+    limits = connectionLimits (streamConnection stream)
+    Rate windowBytes windowMicros = bodyRate limits
+    takePiece unread left come = do
+      received <- streamReceived engine
+      when (received > bodyBytesMax limits) (throwIO PayloadTooLarge)
+      let size = min pieceMax unread
+      memory <- mallocPlainForeignPtrBytes size
+      result <- readStream engine (unsafeForeignPtrToPtr memory) size
+      touchForeignPtr memory
+      case result of
+        Bytes count
+          | come + count >= windowBytes -> return (Open windowMicros 0, BI.fromForeignPtr memory 0 count)
+          | otherwise -> return (Open left (come + count), BI.fromForeignPtr memory 0 count)
+        _ -> throwIO ConnectionClosedByPeer
+    await = do
+      begin
+      before' <- monotonicNanoseconds
+      let limit = shorter (bodyMicros limits) (if windowMicros > 0 then max 1 budget else 0)
+      outcome <- awaitEvent stream Readable limit arrived
+      after' <- monotonicNanoseconds
+      case outcome of
+        TookTooLong -> throwIO RequestTimedOut
+        Came Nothing -> return (Finished, B.empty)
+        Came (Just unread) -> takePiece unread (budget - fromIntegral ((after' - before') `quot` 1000)) progress
+    -- An attempt to read nothing says whether there is something.
+    arrived = do
+      result <- readStream engine nullPtr 0
+      case result of
+        MustWait -> return Nothing
+        Broken -> throwIO ConnectionClosedByPeer
+        Bytes _ -> do
+          unread <- streamUnread engine
+          return (Just (if unread > 0 then Just unread else Nothing))
+
+-- Of two times, 0 being none.
+shorter :: Int -> Int -> Int
+shorter 0 other = other
+shorter one 0 = one
+shorter one other = min one other
+
+-- | Ends the body with its request: later uses of the reader throw 'UsedTooLate'. Another thread of the application's may wait for
+-- more: it is told that no more comes.
+endBody :: BodyReader -> IO ()
+endBody (BodyReader stream _ variable) = uninterruptibleMask_ $ do
+  endReading (streamEngine stream)
+  wakeNow (streamConnection stream)
+  _ <- takeMVar variable
+  putMVar variable (Failed (toException UsedTooLate))

@@ -1,0 +1,562 @@
+-- |
+-- The C code of HTTP\/2 as Haskell functions: one connection's protocol, purely in memory. Must not know: sockets, WAI.
+--
+-- None of them blocks, but for the lock of a connection, which is never held for long.
+module Millrace.Http.Http2.Engine
+  ( -- * Settings
+    EngineSettings,
+    withEngineSettings,
+    newEngineSettings,
+    EngineLimits (..),
+    isSupported,
+
+    -- * Connections
+    Engine,
+    openEngine,
+    closeEngine,
+    freeEngine,
+
+    -- ** Flags
+    Flags,
+    has,
+    hasRequests,
+    hasNotices,
+    isOver,
+    hasFailed,
+    isBusy,
+    hasEnded,
+    inHead,
+    byteCount,
+
+    -- ** Bytes
+    feed,
+    Sender (..),
+    collect,
+    collectMin,
+    stopSending,
+    resumeSending,
+    needsSender,
+    backlog,
+
+    -- ** Streams of a connection
+    nextRequest,
+    streamCount,
+    nextNotice,
+    resetStalled,
+    End (..),
+    announceEnd,
+
+    -- * Streams
+    Stream,
+    streamNumber,
+    streamFlags,
+    streamError,
+    streamMethod,
+    streamMethodSlice,
+    streamPathSlice,
+    streamQuerySlice,
+    streamProtocolSlice,
+    streamFieldCount,
+    streamTextLength,
+    streamHost,
+    streamRange,
+    streamReferer,
+    streamUserAgent,
+    streamContentLength,
+    streamHasEnded,
+    streamIsClosed,
+    streamWasReset,
+    streamUnread,
+    streamReceived,
+    streamSent,
+    copyStreamHead,
+    releaseStream,
+    resetStream,
+    ErrorCode (..),
+
+    -- ** Waiting
+    Event (..),
+    noticeKey,
+    awaitClose,
+
+    -- ** Bodies
+    ReadResult (..),
+    readStream,
+    endReading,
+    readTrailers,
+
+    -- ** Answers
+    Rows (..),
+    Outcome (..),
+    ContentLength (..),
+    answerStream,
+    takeBackStream,
+    writeStream,
+    awaitOutput,
+    outputLow,
+    finishStream,
+    informStream,
+  )
+where
+
+#include "http2_engine.h"
+
+import Data.Bits ((.&.))
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Unsafe as BU
+import Data.Int (Int32, Int64)
+import Data.Word (Word16, Word32, Word64, Word8)
+import Foreign.C.Types (CInt (..), CSize (..))
+import Foreign.ForeignPtr (ForeignPtr, mallocForeignPtrBytes, withForeignPtr)
+import Foreign.Marshal.Alloc (alloca, allocaBytes)
+import Foreign.Marshal.Utils (copyBytes)
+import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
+import Foreign.Storable (peek, peekByteOff, pokeByteOff)
+
+------------------------------------------------------------------------------------------------------------------------
+-- Settings
+
+-- | What all connections of a server have in common.
+newtype EngineSettings = EngineSettings (ForeignPtr ())
+
+-- | The same in Haskell.
+data EngineLimits = EngineLimits
+  { limitStreams :: !Int,
+    limitFields :: !Int,
+    limitHead :: !Int,
+    limitTarget :: !Int,
+    limitStreamWindow :: !Int,
+    limitConnectionWindow :: !Int,
+    limitWindow :: !Int,
+    limitTable :: !Int,
+    limitSkipped :: !Int,
+    limitResets :: !Int,
+    limitResetsPerSecond :: !Int,
+    limitFrames :: !Int,
+    limitFramesPerSecond :: !Int,
+    limitAllowed :: !Word32,
+    -- | Empty: no field.
+    limitServerName :: !ByteString
+  }
+
+-- | Copies them to where C reads them.
+newEngineSettings :: EngineLimits -> IO EngineSettings
+newEngineSettings limits = do
+  memory <- mallocForeignPtrBytes #{size http2_settings}
+  withForeignPtr memory $ \at -> do
+    #{poke http2_settings, streams_max} at (word (limitStreams limits))
+    #{poke http2_settings, fields_max} at (min 60000 (word (limitFields limits)))
+    #{poke http2_settings, head_max} at (min 16777216 (word (limitHead limits)))
+    #{poke http2_settings, target_max} at (word (limitTarget limits))
+    #{poke http2_settings, stream_window} at (word (limitStreamWindow limits))
+    #{poke http2_settings, connection_window} at (word (limitConnectionWindow limits))
+    #{poke http2_settings, window_max} at (word (limitWindow limits))
+    #{poke http2_settings, deflate_table_max} at (word (limitTable limits))
+    #{poke http2_settings, skipped_max} at (word (limitSkipped limits))
+    #{poke http2_settings, resets_max} at (word (limitResets limits))
+    #{poke http2_settings, resets_per_second} at (word (limitResetsPerSecond limits))
+    #{poke http2_settings, frames_max} at (word (limitFrames limits))
+    #{poke http2_settings, frames_per_second} at (word (limitFramesPerSecond limits))
+    #{poke http2_settings, allowed} at (limitAllowed limits)
+    let name = B.take #{const HTTP2_SERVER_NAME_MAX} (limitServerName limits)
+    #{poke http2_settings, server_name_length} at (word (B.length name))
+    BU.unsafeUseAsCStringLen name $ \(bytes, size) -> copyBytes (at `plusPtr` #{offset http2_settings, server_name}) bytes size
+  return (EngineSettings memory)
+  where
+    word :: Int -> Word32
+    word = fromIntegral . max 0 . min 2147483647
+
+-- | Their address, which is valid during the action.
+withEngineSettings :: EngineSettings -> (Ptr () -> IO a) -> IO a
+withEngineSettings (EngineSettings memory) = withForeignPtr memory
+
+foreign import ccall unsafe "http2_is_supported"
+  c_isSupported :: IO CInt
+
+-- | Does this system have HTTP\/2?
+isSupported :: IO Bool
+isSupported = (/= 0) <$> c_isSupported
+
+------------------------------------------------------------------------------------------------------------------------
+-- Connections
+
+-- | The protocol of one connection.
+data Engine
+
+foreign import ccall unsafe "http2_open"
+  c_open :: Ptr () -> CInt -> IO (Ptr Engine)
+
+-- | A connection, and whether it is protected. The settings must be kept alive for as long. @nullPtr@ without memory.
+openEngine :: Ptr () -> Bool -> IO (Ptr Engine)
+openEngine settings secure = c_open settings (if secure then 1 else 0)
+
+-- | The connection is over: all streams are closed.
+foreign import ccall unsafe "http2_close"
+  closeEngine :: Ptr Engine -> IO ()
+
+-- | Frees a closed one. All streams must have been released.
+foreign import ccall unsafe "http2_free"
+  freeEngine :: Ptr Engine -> IO ()
+
+-- | What a call has to say.
+newtype Flags = Flags Word64
+
+-- | Is the flag among them?
+has :: Flags -> Flags -> Bool
+has (Flags flag) (Flags flags) = flags .&. flag /= 0
+{-# INLINE has #-}
+
+-- | Requests wait to be served; somebody has to be woken; nothing more is to be sent or received; the client has broken the protocol;
+-- another thread sends; the caller no longer has the right to send; a request's head, or the preface, is incomplete.
+hasRequests, hasNotices, isOver, hasFailed, isBusy, hasEnded, inHead :: Flags
+hasRequests = Flags #{const HTTP2_HAS_REQUESTS}
+hasNotices = Flags #{const HTTP2_HAS_NOTICES}
+isOver = Flags #{const HTTP2_IS_OVER}
+hasFailed = Flags #{const HTTP2_HAS_FAILED}
+isBusy = Flags #{const HTTP2_IS_BUSY}
+hasEnded = Flags #{const HTTP2_HAS_ENDED}
+inHead = Flags #{const HTTP2_IN_HEAD}
+
+-- | How many bytes a call has written.
+byteCount :: Flags -> Int
+byteCount (Flags flags) = fromIntegral (flags .&. 0xffffffff)
+{-# INLINE byteCount #-}
+
+foreign import ccall unsafe "http2_feed"
+  c_feed :: Ptr Engine -> Ptr Word8 -> CSize -> Word64 -> IO Word64
+
+-- | @feed engine bytes count now@ takes received bytes. The caller will call 'collect'.
+feed :: Ptr Engine -> Ptr Word8 -> Int -> Word64 -> IO Flags
+feed engine bytes count now = Flags <$> c_feed engine bytes (fromIntegral count) now
+{-# INLINE feed #-}
+
+-- | How a caller of 'collect' stands.
+data Sender
+  = -- | It wants the right to send.
+    Newly
+  | -- | It has it, and has sent what it got.
+    Again
+  | -- | The thread that receives. If nobody else can have anything to send, it gives up the right with the bytes.
+    Driver
+  deriving (Eq)
+
+foreign import ccall unsafe "http2_collect"
+  c_collect :: Ptr Engine -> Ptr Word8 -> CSize -> CInt -> IO Word64
+
+-- | Writes bytes to be sent to memory of this size, at least 'collectMin'.
+collect :: Ptr Engine -> Ptr Word8 -> Int -> Sender -> IO Flags
+collect engine target size sender = Flags <$> c_collect engine target (fromIntegral size) number
+  where
+    number = case sender of
+      Newly -> #{const HTTP2_SENDER_NEW}
+      Again -> #{const HTTP2_SENDER_AGAIN}
+      Driver -> #{const HTTP2_SENDER_DRIVER}
+{-# INLINE collect #-}
+
+-- | The least room for 'collect'.
+collectMin :: Int
+collectMin = #{const HTTP2_COLLECT_MIN}
+
+-- | Gives up the right to send.
+foreign import ccall unsafe "http2_stop_sending"
+  stopSending :: Ptr Engine -> IO ()
+
+-- | Takes it back, when nobody else can have it.
+foreign import ccall unsafe "http2_resume_sending"
+  resumeSending :: Ptr Engine -> IO ()
+
+foreign import ccall unsafe "http2_needs_sender"
+  c_needsSender :: Ptr Engine -> IO CInt
+
+-- | Does output wait for somebody to send it?
+needsSender :: Ptr Engine -> IO Bool
+needsSender engine = (/= 0) <$> c_needsSender engine
+
+foreign import ccall unsafe "http2_backlog"
+  c_backlog :: Ptr Engine -> IO Word32
+
+-- | Frames that wait to be sent.
+backlog :: Ptr Engine -> IO Int
+backlog engine = fromIntegral <$> c_backlog engine
+
+-- | The next request, or @nullPtr@.
+foreign import ccall unsafe "http2_next_request"
+  nextRequest :: Ptr Engine -> IO (Ptr Stream)
+
+foreign import ccall unsafe "http2_stream_count"
+  c_streamCount :: Ptr Engine -> IO Word32
+
+-- | Streams that are open, or are served.
+streamCount :: Ptr Engine -> IO Int
+streamCount engine = fromIntegral <$> c_streamCount engine
+
+foreign import ccall unsafe "http2_next_notice"
+  c_nextNotice :: Ptr Engine -> IO Int64
+
+-- | The key ('noticeKey') of a thread that has to be woken.
+nextNotice :: Ptr Engine -> IO (Maybe Int)
+nextNotice engine = (\key -> if key < 0 then Nothing else Just (fromIntegral key)) <$> c_nextNotice engine
+
+foreign import ccall unsafe "http2_reset_stalled"
+  c_resetStalled :: Ptr Engine -> Word64 -> Word64 -> IO Word32
+
+-- | @resetStalled engine now nanoseconds@ resets streams whose output has not moved for so long. How many?
+resetStalled :: Ptr Engine -> Word64 -> Word64 -> IO Int
+resetStalled engine now limit = fromIntegral <$> c_resetStalled engine now limit
+
+-- | How the end is announced.
+data End
+  = -- | Soon: the client is to begin no more streams.
+    EndNotice
+  | -- | No further streams are served.
+    EndLast
+  | -- | The client does harm.
+    EndCalm
+
+foreign import ccall unsafe "http2_announce_end"
+  c_announceEnd :: Ptr Engine -> CInt -> IO ()
+
+-- | Announces the end. The caller will call 'collect'.
+announceEnd :: Ptr Engine -> End -> IO ()
+announceEnd engine end = c_announceEnd engine $ case end of
+  EndNotice -> #{const HTTP2_END_NOTICE}
+  EndLast -> #{const HTTP2_END_LAST}
+  EndCalm -> #{const HTTP2_END_CALM}
+
+------------------------------------------------------------------------------------------------------------------------
+-- Streams
+
+-- | A request, from 'nextRequest' to 'releaseStream'.
+data Stream
+
+-- | The number of the stream.
+streamNumber :: Ptr Stream -> IO Int32
+streamNumber = #{peek http2_stream, id}
+
+-- | Flags as of HTTP\/1's heads.
+streamFlags :: Ptr Stream -> IO Word32
+streamFlags = #{peek http2_stream, flags}
+
+-- | Why the request is refused: a number as of HTTP\/1's parser. 0: it is not.
+streamError :: Ptr Stream -> IO Int
+streamError stream = (fromIntegral :: Int32 -> Int) <$> #{peek http2_stream, error} stream
+
+-- | The method's number.
+streamMethod :: Ptr Stream -> IO Word8
+streamMethod = #{peek http2_stream, method}
+
+-- | Offset in the text, and length.
+streamMethodSlice, streamPathSlice, streamQuerySlice, streamProtocolSlice :: Ptr Stream -> IO (Int, Int)
+streamMethodSlice stream = sliceOf (#{peek http2_stream, method_offset} stream) (#{peek http2_stream, method_length} stream)
+streamPathSlice stream = sliceOf (#{peek http2_stream, path_offset} stream) (#{peek http2_stream, path_length} stream)
+streamQuerySlice stream = sliceOf (#{peek http2_stream, query_offset} stream) (#{peek http2_stream, query_length} stream)
+streamProtocolSlice stream = sliceOf (#{peek http2_stream, protocol_offset} stream) (#{peek http2_stream, protocol_length} stream)
+
+sliceOf :: IO Word32 -> IO Word32 -> IO (Int, Int)
+sliceOf offset size = (\at count -> (fromIntegral at, fromIntegral count)) <$> offset <*> size
+{-# INLINE sliceOf #-}
+
+-- | The number of fields, and the bytes of the text behind them.
+streamFieldCount, streamTextLength :: Ptr Stream -> IO Int
+streamFieldCount stream = (fromIntegral :: Word32 -> Int) <$> #{peek http2_stream, field_count} stream
+streamTextLength stream = (fromIntegral :: Word32 -> Int) <$> #{peek http2_stream, text_length} stream
+
+-- | The index plus 1 of a field; 0: there is none.
+streamHost, streamRange, streamReferer, streamUserAgent :: Ptr Stream -> IO Int
+streamHost stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, host} stream
+streamRange stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, range} stream
+streamReferer stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, referer} stream
+streamUserAgent stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, user_agent} stream
+
+-- | As the client gives it; -1: it does not.
+streamContentLength :: Ptr Stream -> IO Int64
+streamContentLength = #{peek http2_stream, content_length}
+
+-- | Does the client send nothing more? Is the stream closed? Was it closed before its end?
+streamHasEnded, streamIsClosed, streamWasReset :: Ptr Stream -> IO Bool
+streamHasEnded stream = (/= (0 :: Word8)) <$> #{peek http2_stream, has_ended} stream
+streamIsClosed stream = (/= (0 :: Word8)) <$> #{peek http2_stream, is_closed} stream
+streamWasReset stream = (/= (0 :: Word8)) <$> #{peek http2_stream, was_reset} stream
+
+-- | Bytes of the request's body that were not read, and that have arrived; bytes of the response's body that were handed over.
+streamUnread, streamReceived, streamSent :: Ptr Stream -> IO Int
+streamUnread stream = (fromIntegral :: Word64 -> Int) <$> #{peek http2_stream, unread} stream
+streamReceived stream = (fromIntegral :: Word64 -> Int) <$> #{peek http2_stream, received} stream
+streamSent stream = (fromIntegral :: Word64 -> Int) <$> #{peek http2_stream, sent} stream
+
+-- | Copies the fields and the text. To be called once.
+foreign import ccall unsafe "http2_copy_head"
+  copyStreamHead :: Ptr Stream -> Ptr Word8 -> IO ()
+
+foreign import ccall unsafe "http2_release"
+  c_release :: Ptr Stream -> IO Word64
+
+-- | The request is over. The stream must not be used any more.
+releaseStream :: Ptr Stream -> IO Flags
+releaseStream stream = Flags <$> c_release stream
+
+-- | Why a stream is reset (RFC 9113, section 7).
+data ErrorCode = InternalError | Cancel | NoError
+
+foreign import ccall unsafe "http2_reset"
+  c_reset :: Ptr Stream -> Word32 -> IO ()
+
+-- | Resets the stream.
+resetStream :: Ptr Stream -> ErrorCode -> IO ()
+resetStream stream code = c_reset stream $ case code of
+  NoError -> 0
+  InternalError -> 2
+  Cancel -> 8
+
+-- | What a thread waits for.
+data Event = Readable | Writable | Closed
+
+-- | The key under which a thread waits for an event of the stream with this number.
+noticeKey :: Int32 -> Event -> Int
+noticeKey number event = 4 * fromIntegral number + kind
+  where
+    kind = case event of
+      Readable -> #{const HTTP2_READABLE}
+      Writable -> #{const HTTP2_WRITABLE}
+      Closed -> #{const HTTP2_CLOSED}
+
+foreign import ccall unsafe "http2_await_close"
+  c_awaitClose :: Ptr Stream -> IO CInt
+
+-- | Is it closed? If not, there will be a notice.
+awaitClose :: Ptr Stream -> IO Bool
+awaitClose stream = (== #{const HTTP2_GONE}) <$> c_awaitClose stream
+
+-- | What came of reading.
+data ReadResult
+  = -- | So many bytes; 0 at the end.
+    Bytes !Int
+  | -- | There will be a notice.
+    MustWait
+  | Broken
+
+foreign import ccall unsafe "http2_read"
+  c_read :: Ptr Stream -> Ptr Word8 -> CSize -> CInt -> IO Int64
+
+-- | At most so many bytes of the request's body.
+readStream :: Ptr Stream -> Ptr Word8 -> Int -> IO ReadResult
+readStream stream target size = interpret <$> c_read stream target (fromIntegral size) 1
+  where
+    interpret count
+      | count >= 0 = Bytes (fromIntegral count)
+      | negate count == #{const HTTP2_WAIT} = MustWait
+      | otherwise = Broken
+
+-- | From now on reading fails.
+foreign import ccall unsafe "http2_end_reading"
+  endReading :: Ptr Stream -> IO ()
+
+foreign import ccall unsafe "http2_trailers"
+  c_trailers :: Ptr Stream -> Ptr Word8 -> CSize -> IO CSize
+
+-- | The client's trailers: names and values.
+readTrailers :: Ptr Stream -> IO [(ByteString, ByteString)]
+readTrailers stream = do
+  size <- fromIntegral <$> c_trailers stream nullPtr 0
+  if size == 0 then return [] else allocaBytes size $ \memory -> c_trailers stream memory (fromIntegral size) >> rows memory (memory `plusPtr` size)
+  where
+    rows at end
+      | at >= end = return []
+      | otherwise = do
+        nameLength <- fromIntegral <$> (peekByteOff at 0 :: IO Word32)
+        valueLength <- fromIntegral <$> (peekByteOff at 4 :: IO Word32)
+        name <- B.packCStringLen (castPtr at `plusPtr` 8, nameLength)
+        value <- B.packCStringLen (castPtr at `plusPtr` (8 + nameLength), valueLength)
+        ((name, value) :) <$> rows (at `plusPtr` (8 + nameLength + valueLength)) end
+
+-- | Fields in memory: the address of the rows, their bytes, and their number. A row is the lengths of name and value, 32 bits
+-- each, and their bytes.
+data Rows = Rows !(Ptr Word8) !Int !Int
+
+withRows :: Rows -> (Ptr () -> IO a) -> IO a
+withRows (Rows at size count) use = allocaBytes #{size http2_rows} $ \rows -> do
+  #{poke http2_rows, bytes} rows at
+  #{poke http2_rows, length} rows (fromIntegral size :: CSize)
+  #{poke http2_rows, count} rows (fromIntegral count :: Word32)
+  use rows
+{-# INLINE withRows #-}
+
+-- | What came of a call.
+data Outcome
+  = Done
+  | -- | The caller has to wait before it writes more.
+    Full
+  | -- | The stream is closed.
+    Gone
+  | -- | An error of "Millrace.Http.Http1.Wire"'s heads.
+    BadFields !CInt
+
+outcomeOf :: CInt -> Outcome
+outcomeOf number
+  | number == #{const HTTP2_OK} = Done
+  | number == #{const HTTP2_WAIT} = Full
+  | number == #{const HTTP2_GONE} = Gone
+  | otherwise = BadFields number
+
+-- | The content-length of an answer.
+data ContentLength
+  = Exactly !Int
+  | -- | As the fields give it.
+    LengthAsGiven
+  | NoLength
+
+foreign import ccall unsafe "http2_answer"
+  c_answer :: Ptr Stream -> CInt -> Ptr () -> Int64 -> Ptr Word8 -> CSize -> CInt -> Ptr Int64 -> IO CInt
+
+-- | @answerStream stream status fields contentLength body size isWhole@ answers, with the first bytes of a body, or the whole.
+-- Also returns the length that the fields give. If the whole body has another one, nothing is done.
+answerStream :: Ptr Stream -> Int -> Rows -> ContentLength -> Ptr Word8 -> Int -> Bool -> IO (Outcome, Maybe Int)
+answerStream stream status fields size body count isWhole = withRows fields $ \rows -> alloca $ \given -> do
+  result <- c_answer stream (fromIntegral status) rows announced body (fromIntegral count) (if isWhole then 1 else 0) given
+  declared <- if result == #{const HTTP2_OK} then peek given else return (-1)
+  return (outcomeOf result, if declared < 0 then Nothing else Just (fromIntegral declared))
+  where
+    announced = case size of
+      Exactly known -> fromIntegral known
+      LengthAsGiven -> #{const HTTP2_LENGTH_NONE}
+      NoLength -> #{const HTTP2_LENGTH_UNKNOWN}
+
+foreign import ccall unsafe "http2_take_back"
+  c_takeBack :: Ptr Stream -> IO CInt
+
+-- | Takes the answer back. False: part of it was sent.
+takeBackStream :: Ptr Stream -> IO Bool
+takeBackStream stream = (== #{const HTTP2_OK}) <$> c_takeBack stream
+
+foreign import ccall unsafe "http2_write"
+  c_write :: Ptr Stream -> Ptr Word8 -> CSize -> IO CInt
+
+-- | Adds to the body.
+writeStream :: Ptr Stream -> Ptr Word8 -> Int -> IO Outcome
+writeStream stream bytes count = outcomeOf <$> c_write stream bytes (fromIntegral count)
+
+foreign import ccall unsafe "http2_await_output"
+  c_awaitOutput :: Ptr Stream -> Word32 -> IO CInt
+
+-- | 'Full' while more than so many bytes of the body wait to be sent. There will be a notice.
+awaitOutput :: Ptr Stream -> Int -> IO Outcome
+awaitOutput stream most = outcomeOf <$> c_awaitOutput stream (fromIntegral most)
+
+-- | How many bytes may be left when a writer goes on.
+outputLow :: Int
+outputLow = #{const HTTP2_OUTPUT_LOW}
+
+foreign import ccall unsafe "http2_finish"
+  c_finish :: Ptr Stream -> Ptr () -> IO CInt
+
+-- | Ends the body, with these trailers.
+finishStream :: Ptr Stream -> Rows -> IO Outcome
+finishStream stream trailers = withRows trailers (fmap outcomeOf . c_finish stream)
+
+foreign import ccall unsafe "http2_inform"
+  c_inform :: Ptr Stream -> CInt -> Ptr () -> IO CInt
+
+-- | An interim response.
+informStream :: Ptr Stream -> Int -> Rows -> IO Outcome
+informStream stream status fields = withRows fields (fmap outcomeOf . c_inform stream (fromIntegral status))

@@ -1,0 +1,76 @@
+-- |
+-- HTTP\/2's exchange: one stream of a connection that carries many at a time. Must not know: servers.
+module Millrace.Http.Http2.Exchange (Request (..), exchangeOf, tellToContinue) where
+
+import Control.Concurrent (myThreadId)
+import Control.Monad (void, when)
+import Data.Primitive.ByteArray (readByteArray)
+import Millrace.Http.Exchange (Answerer (..), Exchange (..), Operations (..), Plan (..), Retraction (..))
+import Millrace.Http.Expectation
+import Millrace.Http.Http2.Body (BodyReader)
+import Millrace.Http.Http2.Connection
+import Millrace.Http.Http2.Engine hiding (Done, Stream)
+import Millrace.Http.Http2.Response (answerOnStream)
+import Millrace.Http.Http2.Stream
+import Millrace.Http.Transport (transportPeer)
+
+-- | A stream, and the body of its request if it has one.
+data Request = Request !Stream !(Maybe BodyReader)
+
+-- | The exchange of a request.
+exchangeOf :: Request -> Exchange
+exchangeOf = Exchange operations
+
+operations :: Operations Request
+operations =
+  Operations
+    { opClient = \(Request stream _) -> transportPeer (connectionTransport (streamConnection stream)),
+      opIfServing = \(Request stream _) action -> myThreadId >>= \self -> when (self == streamThread stream) action,
+      opInform = \(Request stream _) fields -> inform stream 103 fields,
+      opPrepare = \_ -> return (),
+      opAnswer = answer,
+      opTakeBack = takeBack,
+      opSendSoon = \(Request stream _) -> flushIfNeeded (streamConnection stream),
+      opSettle = \_ -> return (),
+      opFlush = \(Request stream _) -> flushStream stream,
+      opBodyBytes = bodyBytes,
+      opCloseAfterwards = \_ -> return (),
+      opDiscardUnsent = \(Request stream _) -> abortStream stream,
+      opAbort = \(Request stream _) -> abortStream stream,
+      opLiftTimeLimit = \_ -> return (),
+      opHasClientEnded = \(Request stream _) -> streamIsClosed (streamEngine stream),
+      opAwaitClientInput = awaitEnd
+    }
+  where
+    inform stream status fields = withRowsOf 0 fields (\_ rows -> void (informStream (streamEngine stream) status rows)) >> flushStream stream
+
+answer :: Request -> Answerer -> Plan -> IO ()
+answer (Request stream body) answerer plan = do
+  _ <- dismiss (expectationOf stream)
+  answerOnStream stream body answerer plan
+  flushIfNeeded (streamConnection stream)
+
+-- | Tells a client that waits for it to send the body (RFC 9110, section 10.1.1).
+tellToContinue :: Stream -> IO ()
+tellToContinue stream = fulfil (expectationOf stream) $ do
+  withRowsOf 0 [] (\_ rows -> void (informStream (streamEngine stream) 100 rows))
+  flushStream stream
+
+expectationOf :: Stream -> Expectation
+expectationOf stream = Expectation (streamWords stream) 3
+
+takeBack :: Request -> IO Retraction
+takeBack (Request stream _) = do
+  streams <- readByteArray (streamWords stream) 2
+  if streams /= (0 :: Int)
+    then return AlreadySent
+    else (\done -> if done then TakenBack else AlreadySent) <$> takeBackStream (streamEngine stream)
+
+bodyBytes :: Request -> IO (Maybe Int)
+bodyBytes (Request stream _) = do
+  written <- readByteArray (streamWords stream) 0
+  return (if written < 0 then Nothing else Just written)
+
+-- Parks until the client has reset the stream.
+awaitEnd :: Request -> IO ()
+awaitEnd (Request stream _) = void (awaitEvent stream Closed 0 ((\closed -> if closed then Just () else Nothing) <$> awaitClose (streamEngine stream)))

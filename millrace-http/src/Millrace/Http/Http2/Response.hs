@@ -1,0 +1,291 @@
+-- |
+-- Sends a planned response over an HTTP\/2 stream. Must not know: requests, listeners.
+--
+-- A body that fits into a few hundred bytes goes to the engine with its head, in one call. All others are handed over piece by piece,
+-- and their writer waits while the client takes less than it is given.
+module Millrace.Http.Http2.Response (answerOnStream) where
+
+import Control.Concurrent.MVar (putMVar, takeMVar)
+import Control.Exception (bracket, finally, onException, throwIO, uninterruptibleMask_)
+import Control.Monad (unless, void, when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import Data.ByteString.Builder (Builder)
+import Data.ByteString.Builder.Extra (BufferWriter, Next (..), runBuilder)
+import qualified Data.ByteString.Unsafe as BU
+import Data.Int (Int64)
+import Data.Maybe (fromMaybe)
+import Data.Primitive.ByteArray (readByteArray, writeByteArray)
+import Data.Word (Word8)
+import Foreign.C.Error (eCONNRESET, eTIMEDOUT)
+import Foreign.C.Types (CInt)
+import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
+import Millrace.Http.Answer.FileBody (readSlice, sendingFile)
+import Millrace.Http.Answer.Streaming (Sink (..), runStreamingBody)
+import Millrace.Http.Exception (InvalidResponse (..))
+import Millrace.Http.Exchange (AnnouncedLength (..), Answerer (..), Body (..), Detached (..), FileSlice (..), Plan (..), RawBody)
+import Millrace.Http.FileCache (fileError)
+import Millrace.Http.Foreign (readFileAt)
+import Millrace.Http.Http1.Wire (headBadCoding, headBadName)
+import Millrace.Http.Http2.Body (BodyReader, readBody)
+import Millrace.Http.Http2.Connection
+import Millrace.Http.Http2.Engine hiding (Done, Stream)
+import qualified Millrace.Http.Http2.Engine as Engine
+import Millrace.Http.Http2.Stream
+import Millrace.Http.Server.Limits (Limits (..))
+import Millrace.Http.Transport.Buffer
+import Network.HTTP.Types (ResponseHeaders, Status (..), hContentLength)
+import Network.HTTP.Types.Header (hTransferEncoding)
+import qualified Data.CaseInsensitive as CI
+import Network.Wai (StreamingBody)
+import Foreign.C.Error (Errno (..))
+
+-- | Answers. The body of the request is for an application that takes the stream over.
+answerOnStream :: Stream -> Maybe BodyReader -> Answerer -> Plan -> IO ()
+answerOnStream stream body answerer plan = case plan of
+  Plan status fields (BuilderBody builder) -> answerBuilder stream status fields builder
+  Plan status fields (NoBody size) -> answerHead stream status fields (announced size)
+  Plan status fields NoTunnel -> answerHead stream status fields NoLength
+  Plan status fields (FileBody slice) -> answerFile stream status fields slice
+  Plan status fields (StreamBody streaming) -> answerStreaming stream answerer status fields streaming
+  TakeOver raw -> answerRaw stream body answerer raw
+  where
+    announced size = case size of
+      Announced count -> Exactly count
+      AsGiven -> LengthAsGiven
+      NotAnnounced -> NoLength
+
+------------------------------------------------------------------------------------------------------------------------
+-- Heads
+
+-- Whether the first bytes are all.
+data Extent = Whole | Beginning
+  deriving (Eq)
+
+-- Gives head and first bytes to the engine. Returns the content-length that the fields give.
+begin :: Stream -> Status -> ResponseHeaders -> Rows -> ContentLength -> Ptr Word8 -> Int -> Extent -> IO (Maybe Int)
+begin stream (Status code _) fields rows size bytes count extent = do
+  (outcome, given) <- Engine.answerStream (streamEngine stream) code rows size bytes count (extent == Whole)
+  case outcome of
+    BadFields number -> throwIO (refusal number code fields)
+    Gone -> throwIO (lost stream eCONNRESET)
+    _ -> return ()
+  return given
+
+refusal :: CInt -> Int -> ResponseHeaders -> InvalidResponse
+refusal number code fields
+  | number == headBadName = InvalidFieldName (firstOf isBadName)
+  | number == headBadCoding = InvalidTransferEncoding (valueOf hTransferEncoding)
+  | number == 4 = InvalidContentLength (valueOf hContentLength)
+  | number == 1 = ResponseHeadTooLarge 0
+  | otherwise = InvalidStatusCode code
+  where
+    firstOf wanted = fromMaybe B.empty (lookup True [(wanted name, name) | name <- map (CI.original . fst) fields])
+    valueOf name = fromMaybe B.empty (lookup name fields)
+    isBadName name = B.null name || B.any (\byte -> byte <= 32 || byte >= 127 || byte `B.elem` separators) name
+    separators = B.pack [34, 40, 41, 44, 47, 58, 59, 60, 61, 62, 63, 64, 91, 92, 93, 123, 125]
+
+answerHead :: Stream -> Status -> ResponseHeaders -> ContentLength -> IO ()
+answerHead stream status fields size = withRowsOf 0 fields $ \_ rows -> do
+  void (begin stream status fields rows size nullPtr 0 Whole)
+  setBytes stream (-1)
+
+------------------------------------------------------------------------------------------------------------------------
+-- Builders
+
+-- A body of at most so many bytes needs one call.
+smallBody :: Int
+smallBody = 512
+
+answerBuilder :: Stream -> Status -> ResponseHeaders -> Builder -> IO ()
+answerBuilder stream status fields builder = withRowsOf smallBody fields $ \memory rows -> do
+  (count, next) <- runBuilder builder memory smallBody
+  case next of
+    Done -> do
+      given <- begin stream status fields rows (Exactly count) memory count Whole
+      checkLength given count
+      setBytes stream count
+    Chunk bytes rest -> do
+      -- Nearly always the last piece.
+      (more, afterwards) <- rest memory 0
+      case afterwards of
+        Done | more == 0 -> do
+          let size = count + B.length bytes
+          given <- begin stream status fields rows (Exactly size) memory count Beginning
+          checkLength given size
+          setBytes stream count
+          writeBytes stream bytes
+          finish stream
+        _ -> continue rows memory count (\_ _ -> return (0, Chunk bytes (\_ _ -> return (0, afterwards))))
+    More wanted rest -> continue rows memory count (\_ _ -> return (0, More wanted rest))
+  where
+    continue rows memory count writer = do
+      given <- begin stream status fields rows LengthAsGiven memory count Beginning
+      setBytes stream count
+      setDeclared stream given
+      checkRoom stream 0
+      writeAll stream writer
+      finish stream
+
+checkLength :: Maybe Int -> Int -> IO ()
+checkLength given size = case given of
+  Just declared | declared /= size -> throwIO (ContentLengthMismatch declared size)
+  _ -> return ()
+
+------------------------------------------------------------------------------------------------------------------------
+-- Counting. Words of the stream: bytes of the body so far, -1 if there is no body; the declared length, -1 if there is none.
+
+setBytes :: Stream -> Int -> IO ()
+setBytes stream = writeByteArray (streamWords stream) 0
+
+countBytes :: Stream -> Int -> IO ()
+countBytes stream count = do
+  checkRoom stream count
+  before' <- readByteArray (streamWords stream) 0
+  setBytes stream (before' + count)
+
+setDeclared :: Stream -> Maybe Int -> IO ()
+setDeclared stream given = writeByteArray (streamWords stream) 1 (fromMaybe (-1) given)
+
+-- A body must not exceed its length: the client would reset the stream.
+checkRoom :: Stream -> Int -> IO ()
+checkRoom stream count = do
+  declared <- readByteArray (streamWords stream) 1
+  sent <- readByteArray (streamWords stream) 0
+  when (declared >= 0 && sent + count > declared) (throwIO (ContentLengthMismatch declared (sent + count)))
+
+------------------------------------------------------------------------------------------------------------------------
+-- Writing
+
+-- Runs a builder in borrowed memory.
+writeAll :: Stream -> BufferWriter -> IO ()
+writeAll stream writer = bracket borrow giveBack $ \buffer -> go (borrowedBytes buffer) borrowedSize writer
+  where
+    go at size current = do
+      (count, next) <- current at size
+      write stream at count
+      case next of
+        Done -> return ()
+        Chunk bytes rest -> writeBytes stream bytes >> go at size rest
+        More wanted rest
+          | wanted <= size -> go at size rest
+          | otherwise -> throwIO (userError ("A builder asks for " ++ show wanted ++ " bytes at once"))
+
+writeBytes :: Stream -> ByteString -> IO ()
+writeBytes stream bytes = BU.unsafeUseAsCStringLen bytes $ \(at, size) -> pieces (castPtr at) size
+  where
+    pieces _ 0 = return ()
+    pieces at left = do
+      let count = min pieceMax left
+      write stream at count
+      pieces (at `plusPtr` count) (left - count)
+
+-- A call that copies must not take long.
+pieceMax :: Int
+pieceMax = 65536
+
+-- Hands bytes to the engine. Parks while too many wait there.
+write :: Stream -> Ptr Word8 -> Int -> IO ()
+write stream at count = unless (count == 0) $ do
+  countBytes stream count
+  outcome <- writeStream (streamEngine stream) at count
+  case outcome of
+    Engine.Done -> return ()
+    Full -> awaitOutputBelow stream outputLow
+    _ -> throwIO (lost stream eCONNRESET)
+
+-- Waits until the client has taken all but so many bytes. It is given up if it takes nothing for too long.
+awaitOutputBelow :: Stream -> Int -> IO ()
+awaitOutputBelow stream most = do
+  before' <- streamSent engine
+  outcome <- awaitEvent stream Writable (sendMicros (connectionLimits (streamConnection stream))) attempt
+  case outcome of
+    Came True -> return ()
+    Came False -> throwIO (lost stream eCONNRESET)
+    TookTooLong -> do
+      after' <- streamSent engine
+      if after' > before'
+        then awaitOutputBelow stream most
+        else resetStream engine Cancel >> throwIO (lost stream eTIMEDOUT)
+  where
+    engine = streamEngine stream
+    attempt = do
+      result <- awaitOutput engine most
+      return $ case result of
+        Full -> Nothing
+        Gone -> Just False
+        _ -> Just True
+
+-- Ends the body.
+finish :: Stream -> IO ()
+finish stream = do
+  declared <- readByteArray (streamWords stream) 1
+  sent <- readByteArray (streamWords stream) 0
+  when (declared >= 0 && sent < declared) (throwIO (ContentLengthMismatch (declared - sent) 0))
+  outcome <- finishStream (streamEngine stream) (Rows nullPtr 0 0)
+  case outcome of
+    Gone -> throwIO (lost stream eCONNRESET)
+    _ -> return ()
+
+------------------------------------------------------------------------------------------------------------------------
+-- Streams
+
+answerStreaming :: Stream -> Answerer -> Status -> ResponseHeaders -> StreamingBody -> IO ()
+answerStreaming stream answerer status fields body = do
+  given <- withRowsOf 0 fields $ \_ rows -> begin stream status fields rows LengthAsGiven nullPtr 0 Beginning
+  setBytes stream 0
+  setDeclared stream given
+  case answerer of
+    OwnThread -> (setStreaming stream True >> run) `finally` setStreaming stream False
+    OtherThread _ -> run
+  finish stream
+  where
+    run = runStreamingBody answerer (Sink (writeAll stream . runBuilder) (flushStream stream) (abortStream stream)) body
+
+setStreaming :: Stream -> Bool -> IO ()
+setStreaming stream streams = writeByteArray (streamWords stream) 2 (if streams then 1 else 0 :: Int)
+
+------------------------------------------------------------------------------------------------------------------------
+-- Files
+
+answerFile :: Stream -> Status -> ResponseHeaders -> FileSlice -> IO ()
+answerFile stream status fields slice
+  | count <= fromIntegral smallFile = withRowsOf (fromIntegral count) fields $ \memory rows -> do
+    readSlice slice memory
+    void (begin stream status fields rows (Exactly (fromIntegral count)) memory (fromIntegral count) Whole)
+    setBytes stream (fromIntegral count)
+  | otherwise = do
+    withRowsOf 0 fields $ \_ rows -> void (begin stream status fields rows (Exactly (fromIntegral count)) nullPtr 0 Beginning)
+    setBytes stream 0
+    bracket borrow giveBack $ \buffer -> sendingFile slice (copyFile buffer (sliceOffset slice) count)
+    finish stream
+  where
+    count = sliceLength slice
+    copyFile :: Borrowed -> Int64 -> Int64 -> IO ()
+    copyFile buffer offset left = unless (left == 0) $ do
+      let size = fromIntegral (min left (fromIntegral borrowedSize))
+      result <- readFileAt (sliceDescriptor slice) (borrowedBytes buffer) size offset
+      when (result < 0) (throwIO (fileError (slicePath slice) (Errno (fromIntegral (negate result)))))
+      when (result == 0) (throwIO (FileTruncated (slicePath slice)))
+      write stream (borrowedBytes buffer) result
+      copyFile buffer (offset + fromIntegral result) (left - fromIntegral result)
+
+-- A file of at most so many bytes is read at once.
+smallFile :: Int
+smallFile = 16384
+
+------------------------------------------------------------------------------------------------------------------------
+-- Raw
+
+-- The application has the stream to itself. Reading has no other time limit than that of bodies.
+answerRaw :: Stream -> Maybe BodyReader -> Answerer -> RawBody -> IO ()
+answerRaw stream body answerer raw = do
+  withRowsOf 0 [] $ \_ rows -> void (begin stream (Status 200 B.empty) [] rows NoLength nullPtr 0 Beginning)
+  setBytes stream 0
+  flushStream stream
+  case answerer of
+    OwnThread -> use
+    OtherThread (Detached hold _) -> putMVar hold () >> use `finally` uninterruptibleMask_ (takeMVar hold)
+  finish stream
+  where
+    use = raw (maybe (return B.empty) readBody body) (\bytes -> (writeBytes stream bytes >> flushStream stream) `onException` abortStream stream)

@@ -1,0 +1,89 @@
+-- |
+-- A request of an HTTP\/2 connection while it is served. Must not know: sockets, servers.
+module Millrace.Http.Http2.Stream
+  ( Stream (..),
+    awaitEvent,
+    lost,
+    withRowsOf,
+    flushStream,
+    abortStream,
+  )
+where
+
+import Control.Concurrent (ThreadId)
+import Control.Monad.Primitive (RealWorld)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Unsafe as BU
+import Data.CaseInsensitive (foldedCase)
+import Data.Int (Int32)
+import Data.Primitive.ByteArray (MutableByteArray)
+import Data.Word (Word32, Word8)
+import Foreign.C.Error (Errno, errnoToIOError)
+import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
+import Foreign.Marshal.Utils (copyBytes)
+import Foreign.Ptr (Ptr, castPtr, plusPtr)
+import Foreign.Storable (pokeByteOff)
+import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
+import Millrace.Http.Exception (sendingResponse)
+import Millrace.Http.Http2.Connection
+import Millrace.Http.Http2.Engine (ErrorCode (..), Event, Rows (..), noticeKey, resetStream)
+import qualified Millrace.Http.Http2.Engine as Engine
+import Millrace.Http.Transport (describeTransport)
+import Network.HTTP.Types (ResponseHeaders)
+
+-- | A request that is served.
+data Stream = Stream
+  { streamConnection :: !Connection,
+    streamEngine :: !(Ptr Engine.Stream),
+    streamId :: !Int32,
+    -- | The thread that serves it.
+    streamThread :: !ThreadId,
+    -- | Words of "Millrace.Http.Http2.Exchange" and the modules below it.
+    streamWords :: !(MutableByteArray RealWorld)
+  }
+
+-- | Waits for an event of the stream: see 'waitFor'.
+awaitEvent :: Stream -> Event -> Int -> IO (Maybe a) -> IO (Waited a)
+awaitEvent stream event = waitFor (streamConnection stream) (noticeKey (streamId stream) event)
+
+-- | The error of sending to a client that does not receive.
+lost :: Stream -> Errno -> IOError
+lost stream errno =
+  errnoToIOError sendingResponse errno Nothing (Just (describeTransport (connectionTransport (streamConnection stream)) ++ ", stream " ++ show (streamId stream)))
+
+-- | Sends what waits.
+flushStream :: Stream -> IO ()
+flushStream = flush . streamConnection
+
+-- | Ends the stream at once. Threads that wait for it find that it is gone.
+abortStream :: Stream -> IO ()
+abortStream stream = do
+  resetStream (streamEngine stream) InternalError
+  wakeNow (streamConnection stream)
+  flush (streamConnection stream)
+
+-- | Lays fields out for the engine. The memory has room for so many bytes before them.
+withRowsOf :: Int -> ResponseHeaders -> (Ptr Word8 -> Rows -> IO a) -> IO a
+withRowsOf before' fields use = do
+  memory <- mallocPlainForeignPtrBytes (before' + size)
+  let start = unsafeForeignPtrToPtr memory
+  putAll (start `plusPtr` before') fields
+  result <- use start (Rows (start `plusPtr` before') size (length fields))
+  touchForeignPtr memory
+  return result
+  where
+    size = sum [8 + B.length (foldedCase name) + B.length value | (name, value) <- fields]
+    putAll _ [] = return ()
+    putAll at ((name, value) : others) = do
+      let lower = foldedCase name
+      pokeByteOff at 0 (fromIntegral (B.length lower) :: Word32)
+      pokeByteOff at 4 (fromIntegral (B.length value) :: Word32)
+      put (at `plusPtr` 8) lower
+      put (at `plusPtr` (8 + B.length lower)) value
+      putAll (at `plusPtr` (8 + B.length lower + B.length value)) others
+{-# INLINE withRowsOf #-}
+
+put :: Ptr Word8 -> ByteString -> IO ()
+put at bytes = BU.unsafeUseAsCStringLen bytes $ \(source, count) -> copyBytes at (castPtr source) count
+{-# INLINE put #-}
