@@ -191,7 +191,8 @@ static void remove_answered(http2_inner *stream)
 {
     http2_connection *connection = stream->connection;
     if (stream->in_answered)
-        remove_from(&connection->first_answered, &connection->last_answered, offsetof(http2_inner, next_answered), stream);
+        remove_from(&connection->first_answered, &connection->last_answered, offsetof(http2_inner, next_answered),
+                    stream);
     stream->in_answered = 0;
 }
 
@@ -238,7 +239,50 @@ static void close_stream(http2_inner *stream, uint32_t code)
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
+ * Streams that are closed (RFC 9113, section 5.1). libnghttp2 is told to forget them. */
+
+static void remember(http2_memory *memory, int32_t id)
+{
+    uint32_t place = memory->next++ % HTTP2_REMEMBERED;
+    memory->ids[place] = id;
+    memory->reset_by_us &= ~(1u << place);
+}
+
+static void remember_reset(http2_memory *memory, int32_t id)
+{
+    for (uint32_t place = 0; place < HTTP2_REMEMBERED; place++)
+        if (memory->ids[place] == id)
+            memory->reset_by_us |= 1u << place;
+}
+
+/* What is wrong with a frame on a stream that is not open: an error code. */
+static uint32_t judge_closed(const http2_connection *connection, int32_t id, int is_headers)
+{
+    const http2_memory *memory = &connection->memory;
+    int32_t oldest = INT32_MAX, newest = 0;
+    for (uint32_t place = 0; place < HTTP2_REMEMBERED; place++) {
+        if (memory->ids[place] == id)
+            return memory->reset_by_us >> place & 1 ? NGHTTP2_NO_ERROR : NGHTTP2_STREAM_CLOSED;
+        if (memory->ids[place] != 0 && memory->ids[place] < oldest)
+            oldest = memory->ids[place];
+        if (memory->ids[place] > newest)
+            newest = memory->ids[place];
+    }
+    /* A new stream, or one that is forgotten here, too, or one that the client has left out. */
+    if (id > newest || (id < oldest && memory->next > HTTP2_REMEMBERED))
+        return NGHTTP2_NO_ERROR;
+    return is_headers ? NGHTTP2_PROTOCOL_ERROR : NGHTTP2_STREAM_CLOSED;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
  * libnghttp2's callbacks */
+
+static int violated(http2_connection *connection, uint32_t code)
+{
+    if (connection->violation == 0)
+        connection->violation = code;
+    return NGHTTP2_ERR_CALLBACK_FAILURE;
+}
 
 static http2_inner *stream_of(nghttp2_session *session, int32_t id)
 {
@@ -249,11 +293,22 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head
 {
     http2_connection *connection = data;
     const http2_settings *settings = connection->settings;
-    (void)session;
     int is_useless;
+    if ((head->type == NGHTTP2_HEADERS || head->type == NGHTTP2_DATA) && head->stream_id % 2 == 1 &&
+        nghttp2_session_find_stream(session, head->stream_id) == NULL) {
+        uint32_t code = judge_closed(connection, head->stream_id, head->type == NGHTTP2_HEADERS);
+        if (code != NGHTTP2_NO_ERROR)
+            return violated(connection, code);
+    }
     switch (head->type) {
     case NGHTTP2_HEADERS:
         is_useless = 0;
+        break;
+    case NGHTTP2_PRIORITY:
+        /* libnghttp2 ignores it. */
+        if (head->stream_id == 0)
+            return violated(connection, NGHTTP2_PROTOCOL_ERROR);
+        is_useless = 1;
         break;
     case NGHTTP2_DATA:
         is_useless = head->length == 0 && !(head->flags & NGHTTP2_FLAG_END_STREAM);
@@ -266,10 +321,9 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head
         is_useless = 1;
         break;
     }
-    if (is_useless && http2_bucket_take(&connection->frames, connection->now, settings->frames_max, settings->frames_per_second)) {
-        connection->must_calm = 1;
-        return NGHTTP2_ERR_CALLBACK_FAILURE;
-    }
+    if (is_useless &&
+        http2_bucket_take(&connection->frames, connection->now, settings->frames_max, settings->frames_per_second))
+        return violated(connection, NGHTTP2_ENHANCE_YOUR_CALM);
     return 0;
 }
 
@@ -282,6 +336,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
         http2_inner *stream = new_stream(connection, frame->hd.stream_id);
         if (stream == NULL)
             return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+        remember(&connection->memory, frame->hd.stream_id);
         nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, stream);
         return http2_head_begin(connection, stream) == 0 ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }
@@ -293,7 +348,8 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 
 static int is_building(const http2_connection *connection, int32_t id)
 {
-    return connection->building != NULL && connection->building->stream != NULL && connection->building->stream->seen.id == id;
+    return connection->building != NULL && connection->building->stream != NULL &&
+           connection->building->stream->seen.id == id;
 }
 
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_length,
@@ -304,16 +360,14 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     (void)flags;
     if (!is_building(connection, frame->hd.stream_id))
         return 0;
-    if (http2_head_field(connection, name, name_length, value, value_length) != 0) {
-        connection->must_calm = 1;
-        return NGHTTP2_ERR_CALLBACK_FAILURE;
-    }
-    return 0;
+    return http2_head_field(connection, name, name_length, value, value_length) == 0
+               ? 0
+               : violated(connection, NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
 /* A field that libnghttp2 would leave out makes the request malformed (RFC 9113, section 8.1.1). */
-static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_length,
-                             const uint8_t *value, size_t value_length, uint8_t flags, void *data)
+static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
+                             size_t name_length, const uint8_t *value, size_t value_length, uint8_t flags, void *data)
 {
     (void)session, (void)frame, (void)name, (void)name_length, (void)value, (void)value_length, (void)flags, (void)data;
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
@@ -353,9 +407,12 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
     connection->has_begun = 1;
     if (frame->hd.type == NGHTTP2_HEADERS)
         result = end_head(connection, session, frame);
+    else if (frame->hd.type == NGHTTP2_PRIORITY && frame->priority.pri_spec.stream_id == frame->hd.stream_id)
+        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_PROTOCOL_ERROR);
     else if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK))
         end_probe(connection);
-    if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)) {
+    if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
+        (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)) {
         http2_inner *stream = stream_of(session, frame->hd.stream_id);
         if (stream != NULL)
             end_input(stream);
@@ -417,10 +474,12 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
     const http2_settings *settings = connection->settings;
     if (frame->hd.type == NGHTTP2_RST_STREAM) {
         uint32_t code = frame->rst_stream.error_code;
+        remember_reset(&connection->memory, frame->hd.stream_id);
         if (code != NGHTTP2_NO_ERROR && code != NGHTTP2_INTERNAL_ERROR && code != NGHTTP2_CANCEL &&
             http2_bucket_take(&connection->resets, connection->now, settings->resets_max, settings->resets_per_second))
-            connection->must_calm = 1;
-    } else if ((frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS) && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)) {
+            connection->violation = NGHTTP2_ENHANCE_YOUR_CALM;
+    } else if ((frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS) &&
+               (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)) {
         http2_inner *stream = stream_of(session, frame->hd.stream_id);
         if (stream != NULL)
             stop_client(session, stream);
@@ -494,7 +553,8 @@ static const uint8_t probe_text[8] = "millrace";
 
 static void begin_probe(http2_connection *connection)
 {
-    if (connection->is_probing || connection->probe_bytes == 0 || connection->connection_window >= connection->settings->window_max ||
+    if (connection->is_probing || connection->probe_bytes == 0 ||
+        connection->connection_window >= connection->settings->window_max ||
         (connection->idle_probes >= PROBES_IN_A_ROW && connection->now < connection->probe_after))
         return;
     if (nghttp2_submit_ping(connection->session, NGHTTP2_FLAG_NONE, probe_text) != 0)
@@ -509,7 +569,8 @@ static void double_windows(http2_connection *connection)
     uint32_t most = connection->settings->window_max;
     connection->connection_window = connection->connection_window > most / 2 ? most : 2 * connection->connection_window;
     connection->stream_window = connection->stream_window > most / 2 ? most : 2 * connection->stream_window;
-    nghttp2_session_set_local_window_size(connection->session, NGHTTP2_FLAG_NONE, 0, (int32_t)connection->connection_window);
+    nghttp2_session_set_local_window_size(connection->session, NGHTTP2_FLAG_NONE, 0,
+                                          (int32_t)connection->connection_window);
     nghttp2_settings_entry entry = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, connection->stream_window};
     nghttp2_submit_settings(connection->session, NGHTTP2_FLAG_NONE, &entry, 1);
 }
@@ -519,7 +580,8 @@ static void end_probe(http2_connection *connection)
     if (!connection->is_probing)
         return;
     connection->is_probing = 0;
-    uint32_t window = connection->stream_window < connection->connection_window ? connection->stream_window : connection->connection_window;
+    uint32_t window = connection->stream_window < connection->connection_window ? connection->stream_window
+                                                                                : connection->connection_window;
     if (connection->probe_bytes >= window / 3 * 2) {
         double_windows(connection);
         connection->idle_probes = 0;
@@ -568,14 +630,16 @@ static nghttp2_option *make_option(const http2_settings *settings)
 static int submit_settings(http2_connection *connection)
 {
     const http2_settings *settings = connection->settings;
-    nghttp2_settings_entry entries[] = {{NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings->streams_max},
-                                        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, settings->stream_window},
-                                        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings->head_max + 32 * settings->fields_max},
-                                        {NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL, 1},
-                                        {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1}};
+    nghttp2_settings_entry entries[] = {
+        {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings->streams_max},
+        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, settings->stream_window},
+        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings->head_max + 32 * settings->fields_max},
+        {NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL, 1},
+        {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1}};
     if (nghttp2_submit_settings(connection->session, NGHTTP2_FLAG_NONE, entries, sizeof entries / sizeof *entries) != 0)
         return -1;
-    return nghttp2_session_set_local_window_size(connection->session, NGHTTP2_FLAG_NONE, 0, (int32_t)settings->connection_window);
+    return nghttp2_session_set_local_window_size(connection->session, NGHTTP2_FLAG_NONE, 0,
+                                                 (int32_t)settings->connection_window);
 }
 
 static nghttp2_session_callbacks *callbacks;
@@ -658,11 +722,11 @@ static uint64_t flags_of(const http2_connection *connection)
     return flags;
 }
 
-static void calm_down(http2_connection *connection)
+static void end_for_violation(http2_connection *connection)
 {
-    if (connection->must_calm && !connection->has_failed) {
+    if (connection->violation != 0 && !connection->has_failed) {
         connection->has_failed = 1;
-        nghttp2_session_terminate_session(connection->session, NGHTTP2_ENHANCE_YOUR_CALM);
+        nghttp2_session_terminate_session(connection->session, connection->violation);
     }
 }
 
@@ -673,7 +737,7 @@ uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t l
     connection->is_promised = 1;
     if (!connection->has_failed) {
         ssize_t result = nghttp2_session_mem_recv(connection->session, bytes, length);
-        calm_down(connection);
+        end_for_violation(connection);
         if (result < 0) {
             connection->has_failed = 1;
             if (result == NGHTTP2_ERR_BAD_CLIENT_MAGIC)
@@ -733,7 +797,7 @@ static void fill_output(http2_connection *connection, uint8_t *out, size_t room)
         }
         copy_left(connection);
     }
-    calm_down(connection);
+    end_for_violation(connection);
 }
 
 uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, http2_sender sender)
@@ -796,7 +860,8 @@ int http2_needs_sender(http2_connection *connection)
 uint32_t http2_backlog(http2_connection *connection)
 {
     lock(connection);
-    uint32_t backlog = connection->session == NULL ? 0 : (uint32_t)nghttp2_session_get_outbound_queue_size(connection->session);
+    uint32_t backlog =
+        connection->session == NULL ? 0 : (uint32_t)nghttp2_session_get_outbound_queue_size(connection->session);
     unlock(connection);
     return backlog;
 }
@@ -814,7 +879,8 @@ uint32_t http2_reset_stalled(http2_connection *connection, uint64_t now, uint64_
     uint32_t count = 0;
     lock(connection);
     for (http2_inner *stream = connection->streams; stream != NULL; stream = stream->next)
-        if (stream->output.length > 0 && now > stream->moved_at && now - stream->moved_at >= limit && !stream->has_failed) {
+        if (stream->output.length > 0 && now > stream->moved_at && now - stream->moved_at >= limit &&
+            !stream->has_failed) {
             stream->has_failed = 1;
             nghttp2_submit_rst_stream(connection->session, NGHTTP2_FLAG_NONE, stream->seen.id, NGHTTP2_CANCEL);
             http2_wake_all(stream);
@@ -832,8 +898,9 @@ void http2_announce_end(http2_connection *connection, http2_end end)
         if (end == HTTP2_END_NOTICE)
             nghttp2_submit_shutdown_notice(connection->session);
         else if (end == HTTP2_END_LAST)
-            nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(connection->session),
-                                  NGHTTP2_NO_ERROR, NULL, 0);
+            nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE,
+                                  nghttp2_session_get_last_proc_stream_id(connection->session), NGHTTP2_NO_ERROR, NULL,
+                                  0);
         else
             nghttp2_session_terminate_session(connection->session, NGHTTP2_ENHANCE_YOUR_CALM);
     }
@@ -1054,7 +1121,8 @@ int http2_inform(http2_stream *seen, int status, const http2_rows *fields)
     if (!is_gone(stream) && stream->answer_state == HTTP2_UNANSWERED) {
         for (uint32_t i = 0; i < block->count; i++)
             block->fields[i].flags = NGHTTP2_NV_FLAG_NONE; /* It is freed before it is sent. */
-        nghttp2_submit_headers(stream->connection->session, NGHTTP2_FLAG_NONE, seen->id, NULL, block->fields, block->count, NULL);
+        nghttp2_submit_headers(stream->connection->session, NGHTTP2_FLAG_NONE, seen->id, NULL, block->fields,
+                               block->count, NULL);
     }
     unlock(stream->connection);
     free(block);
@@ -1106,7 +1174,8 @@ uint64_t http2_release(http2_stream *seen)
             reset(stream, NGHTTP2_INTERNAL_ERROR);
         drop_input(stream);
         stream->drops_input = 1;
-        int is_sent = stream->answer_state == HTTP2_ANSWER_SUBMITTED && nghttp2_session_get_stream_local_close(connection->session, seen->id) == 1;
+        int is_sent = stream->answer_state == HTTP2_ANSWER_SUBMITTED &&
+                      nghttp2_session_get_stream_local_close(connection->session, seen->id) == 1;
         if (is_sent)
             stop_client(connection->session, stream);
     }

@@ -22,21 +22,22 @@ typedef struct http2_connection http2_connection;
 
 /* What all connections of a server have in common. It must outlive them. */
 typedef struct http2_settings {
-    uint32_t streams_max;           /* open at a time; also handlers at a time, of streams that were reset too */
-    uint32_t fields_max;            /* of a request head, each part of a cookie counted */
-    uint32_t head_max;              /* bytes of a request head: names and values */
-    uint32_t target_max;            /* bytes of :path */
-    uint32_t stream_window;         /* bytes that a client may send on a stream before the application has read them, at first */
-    uint32_t connection_window;     /* the same on a connection */
-    uint32_t window_max;            /* how far both may grow while the application reads all that comes */
-    uint32_t deflate_table_max;     /* bytes of memory for compressing response heads */
-    uint32_t skipped_max;           /* bytes of a request body that are skipped when the request is answered */
-    uint32_t resets_max;            /* resets in a burst, of either side */
-    uint32_t resets_per_second;     /* resets for which the burst is refilled */
-    uint32_t frames_max;            /* frames without use in a burst */
+    uint32_t streams_max; /* open at a time; also handlers at a time, of streams that were reset too */
+    uint32_t fields_max;  /* of a request head, each part of a cookie counted */
+    uint32_t head_max;    /* bytes of a request head: names and values */
+    uint32_t target_max;  /* bytes of :path */
+    uint32_t
+        stream_window; /* bytes that a client may send on a stream before the application has read them, at first */
+    uint32_t connection_window; /* the same on a connection */
+    uint32_t window_max;        /* how far both may grow while the application reads all that comes */
+    uint32_t deflate_table_max; /* bytes of memory for compressing response heads */
+    uint32_t skipped_max;       /* bytes of a request body that are skipped when the request is answered */
+    uint32_t resets_max;        /* resets in a burst, of either side */
+    uint32_t resets_per_second; /* resets for which the burst is refilled */
+    uint32_t frames_max;        /* frames without use in a burst */
     uint32_t frames_per_second;
-    uint32_t allowed;               /* HTTP_ALLOW_* of http_parser.h */
-    uint32_t server_name_length;    /* 0: no server field */
+    uint32_t allowed;            /* HTTP_ALLOW_* of http_parser.h */
+    uint32_t server_name_length; /* 0: no server field */
     uint8_t server_name[HTTP2_SERVER_NAME_MAX];
 } http2_settings;
 
@@ -94,9 +95,10 @@ uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t l
 
 /* How the caller of http2_collect stands. */
 typedef enum http2_sender {
-    HTTP2_SENDER_NEW = 0,    /* wants the right to send */
-    HTTP2_SENDER_AGAIN = 1,  /* has it: it was returned bytes, and has sent them */
-    HTTP2_SENDER_DRIVER = 2, /* wants it, and is the thread that receives: if no other thread can have anything to send, it
+    HTTP2_SENDER_NEW = 0,   /* wants the right to send */
+    HTTP2_SENDER_AGAIN = 1, /* has it: it was returned bytes, and has sent them */
+    HTTP2_SENDER_DRIVER =
+        2, /* wants it, and is the thread that receives: if no other thread can have anything to send, it
                                 loses the right with the bytes it gets */
 } http2_sender;
 

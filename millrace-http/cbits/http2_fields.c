@@ -26,12 +26,12 @@ typedef struct maker {
 
 static void add(maker *maker, const void *name, size_t name_length, const void *value, size_t value_length)
 {
-    maker->block->fields[maker->block->count++] = (nghttp2_nv){
-        .name = (uint8_t *)name, /* NOLINT: libnghttp2's type; it does not write */
-        .value = (uint8_t *)value,
-        .namelen = name_length,
-        .valuelen = value_length,
-        .flags = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
+    maker->block->fields[maker->block->count++] =
+        (nghttp2_nv){.name = (uint8_t *)name, /* NOLINT: libnghttp2's type; it does not write */
+                     .value = (uint8_t *)value,
+                     .namelen = name_length,
+                     .valuelen = value_length,
+                     .flags = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
 }
 
 #define ADD_TEXT(maker, name, value, value_length) add(maker, name, sizeof name - 1, value, value_length)
@@ -179,8 +179,8 @@ static int finish(maker *maker, int result, http2_block **block)
     return HTTP_HEAD_OK;
 }
 
-int http2_block_make(http2_block **block, const http2_settings *settings, int status, const http2_rows *fields, int64_t length,
-                     int64_t *given)
+int http2_block_make(http2_block **block, const http2_settings *settings, int status, const http2_rows *fields,
+                     int64_t length, int64_t *given)
 {
     maker maker;
     if (status < 100 || status > 999)

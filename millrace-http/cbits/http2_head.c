@@ -117,7 +117,8 @@ static int set_method(http2_building *building, const uint8_t *value, size_t len
 static int set_path(const http2_connection *connection, http2_building *building, const uint8_t *value, size_t length)
 {
     http2_stream *seen = &building->stream->seen;
-    unsigned allowed = HTTP_BYTE_TARGET | (connection->settings->allowed & HTTP_ALLOW_NON_ASCII ? HTTP_BYTE_NON_ASCII : 0);
+    unsigned allowed =
+        HTTP_BYTE_TARGET | (connection->settings->allowed & HTTP_ALLOW_NON_ASCII ? HTTP_BYTE_NON_ASCII : 0);
     if (length > connection->settings->target_max) {
         refuse(building, HTTP_ERROR_LONG_TARGET);
         return 0;
@@ -158,14 +159,14 @@ static int set_pseudo(http2_connection *connection, http2_building *building, co
 }
 
 /* Adds a row to the table. Its value is in the text. */
-static void add(http2_building *building, http_name number, uint32_t name_offset, size_t name_length, uint32_t value_offset,
-                size_t value_length)
+static void add(http2_building *building, http_name number, uint32_t name_offset, size_t name_length,
+                uint32_t value_offset, size_t value_length)
 {
     building->fields[building->field_count++] = (http_field){.name_offset = name_offset,
-                                                         .value_offset = value_offset,
-                                                         .value_length = (uint32_t)value_length,
-                                                         .name_length = (uint16_t)name_length,
-                                                         .name = (uint16_t)number};
+                                                             .value_offset = value_offset,
+                                                             .value_length = (uint32_t)value_length,
+                                                             .name_length = (uint16_t)name_length,
+                                                             .name = (uint16_t)number};
 }
 
 /* The client's :authority is what Host is in HTTP/1 (RFC 9113, section 8.3.1). It comes first. */
@@ -224,7 +225,8 @@ static int note(http2_building *building, http_name number, const uint8_t *value
         note_length(seen, value, length);
         return 0;
     case HTTP_NAME_EXPECT:
-        seen->flags |= http_same_token(value, length, "100-continue") ? HTTP_REQUEST_EXPECT_CONTINUE : HTTP_REQUEST_EXPECT_OTHER;
+        seen->flags |=
+            http_same_token(value, length, "100-continue") ? HTTP_REQUEST_EXPECT_CONTINUE : HTTP_REQUEST_EXPECT_OTHER;
         return 0;
     case HTTP_NAME_RANGE:
         seen->range = seen->range ? seen->range : next;
@@ -259,7 +261,8 @@ static int join_cookie(http2_building *building, const uint8_t *value, size_t le
     return 0;
 }
 
-static int add_field(http2_building *building, const uint8_t *name, size_t name_length, const uint8_t *value, size_t length)
+static int add_field(http2_building *building, const uint8_t *name, size_t name_length, const uint8_t *value,
+                     size_t length)
 {
     if (!building->is_trailer && building->field_count == 0)
         add_host(building);
@@ -321,7 +324,8 @@ static void check_target(const http2_connection *connection, http2_building *bui
         return;
     }
     const uint8_t *path = building->text + seen->path_offset;
-    int is_asterisk = seen->path_length == 1 && path[0] == '*' && seen->query_length == 0 && seen->method == HTTP_METHOD_OPTIONS;
+    int is_asterisk =
+        seen->path_length == 1 && path[0] == '*' && seen->query_length == 0 && seen->method == HTTP_METHOD_OPTIONS;
     if (building->error != HTTP_ERROR_LONG_TARGET && !is_asterisk && (seen->path_length == 0 || path[0] != '/'))
         refuse(building, HTTP_ERROR_TARGET);
     const uint8_t *scheme = building->text + building->scheme_offset;

@@ -38,10 +38,10 @@ typedef enum http2_answer_state {
 typedef struct http2_inner {
     http2_stream seen; /* the part that Haskell reads; first, so that one pointer is the other */
     http2_connection *connection;
-    struct http2_inner *next, *previous;         /* all streams */
-    struct http2_inner *next_ready;              /* complete requests that nobody serves yet */
-    struct http2_inner *next_answered;           /* answers that are held */
-    http_field *head_fields;                     /* the head, text behind it */
+    struct http2_inner *next, *previous; /* all streams */
+    struct http2_inner *next_ready;      /* complete requests that nobody serves yet */
+    struct http2_inner *next_answered;   /* answers that are held */
+    http_field *head_fields;             /* the head, text behind it */
     http2_queue input, output;
     http2_block *answer, *trailers;
     uint8_t *request_trailers;
@@ -50,16 +50,16 @@ typedef struct http2_inner {
     int status;
     http2_answer_state answer_state;
     uint8_t is_taken, is_released, is_ready, in_answered;
-    uint8_t is_finished;   /* the whole response is there */
-    uint8_t has_body;      /* the response has a body, or is not finished */
-    uint8_t is_dribbled;   /* its last frame was cut by a tiny window */
-    uint8_t is_deferred;   /* libnghttp2 waits for more output */
-    uint8_t has_failed;    /* reset by us */
-    uint8_t is_read;       /* nobody may read it any more */
-    uint8_t drops_input;   /* what the client still sends is not wanted */
+    uint8_t is_finished; /* the whole response is there */
+    uint8_t has_body;    /* the response has a body, or is not finished */
+    uint8_t is_dribbled; /* its last frame was cut by a tiny window */
+    uint8_t is_deferred; /* libnghttp2 waits for more output */
+    uint8_t has_failed;  /* reset by us */
+    uint8_t is_read;     /* nobody may read it any more */
+    uint8_t drops_input; /* what the client still sends is not wanted */
     uint8_t reader_waits, writer_waits, close_waits;
-    uint32_t writer_mark;  /* a waiting writer goes on at so many bytes */
-    uint64_t moved_at;     /* when bytes of the response were sent last, or began to wait */
+    uint32_t writer_mark; /* a waiting writer goes on at so many bytes */
+    uint64_t moved_at;    /* when bytes of the response were sent last, or began to wait */
 } http2_inner;
 
 /* A request head while it arrives. */
@@ -79,6 +79,16 @@ typedef struct http2_bucket {
     uint64_t filled_at;
 } http2_bucket;
 
+/* The last streams that a client has opened. What it sends on one that is closed may be a mistake of its own, or have crossed
+ * our reset. */
+#define HTTP2_REMEMBERED 16u
+
+typedef struct http2_memory {
+    int32_t ids[HTTP2_REMEMBERED]; /* a ring */
+    uint32_t next;
+    uint32_t reset_by_us; /* a bit for each */
+} http2_memory;
+
 struct http2_connection {
     pthread_mutex_t lock;
     const http2_settings *settings;
@@ -96,9 +106,11 @@ struct http2_connection {
     uint8_t *out; /* during http2_collect */
     size_t out_length, out_room;
     uint64_t queued; /* bytes in all outputs */
-    uint8_t is_sending, is_promised, is_blocked, has_failed, is_closed, must_calm, is_secure, has_begun;
+    uint8_t is_sending, is_promised, is_blocked, has_failed, is_closed, is_secure, has_begun;
     uint64_t now;
     http2_bucket resets, frames;
+    http2_memory memory;
+    uint32_t violation; /* error code of RFC 9113, section 7, for which the connection ends */
     /* The sizing of windows: a PING measures how much arrives within a round trip. */
     uint64_t probe_sent_at, probe_after, probe_bytes;
     uint32_t stream_window, connection_window, idle_probes;
@@ -116,8 +128,8 @@ size_t http2_queue_take(http2_queue *queue, uint8_t *destination, size_t room);
 void http2_queue_clear(http2_queue *queue);
 
 /* http2_fields.c */
-int http2_block_make(http2_block **block, const http2_settings *settings, int status, const http2_rows *fields, int64_t length,
-                     int64_t *given);
+int http2_block_make(http2_block **block, const http2_settings *settings, int status, const http2_rows *fields,
+                     int64_t length, int64_t *given);
 int http2_block_make_plain(http2_block **block, int status, const http2_rows *fields);
 
 /* http2_head.c */

@@ -101,7 +101,8 @@ _Noreturn int http2_await_close(http2_stream *stream)
     abort();
 }
 
-_Noreturn int http2_answer(http2_stream *stream, int status, const http2_rows *fields, int64_t length, const uint8_t *body, size_t body_length, int is_whole, int64_t *given)
+_Noreturn int http2_answer(http2_stream *stream, int status, const http2_rows *fields, int64_t length,
+                           const uint8_t *body, size_t body_length, int is_whole, int64_t *given)
 {
     (void)stream, (void)status, (void)fields, (void)length, (void)body, (void)body_length, (void)is_whole, (void)given;
     abort();

@@ -10,15 +10,14 @@ import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Internal as BI
 import Data.CaseInsensitive (CI)
 import qualified Data.CaseInsensitive as CI
+import Data.Word (Word8)
 import Foreign.ForeignPtr (ForeignPtr)
 import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
-import Foreign.Ptr (castPtr, plusPtr)
+import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import GHC.ForeignPtr (touchForeignPtr)
 import Millrace.Http.Http1.Wire
-import Data.Word (Word8)
 import Network.HTTP.Types (RequestHeaders)
 import System.IO.Unsafe (unsafeDupablePerformIO)
-import Foreign.Ptr (Ptr)
 
 -- | The copy of a head: its memory, where the text begins behind the table of fields, and the number of fields.
 data HeadCopy = HeadCopy !(ForeignPtr Word8) !Int !Int

@@ -64,7 +64,7 @@ import Millrace.Http.Server.Worker
 import Millrace.Http.Threads (runHere)
 import Millrace.Http.Transport hiding (hasEnded)
 import Millrace.Http.Transport.Buffer
-import Millrace.Timer (threadDelay, getSystemTimerManager, registerTimeout, unregisterTimeout)
+import Millrace.Timer (getSystemTimerManager, registerTimeout, threadDelay, unregisterTimeout)
 
 -- | An open connection.
 data Connection = Connection
@@ -221,10 +221,11 @@ wakeNow connection = go
 -- | Sends what waits, unless another thread is about to. Parks while the client takes nothing. If sending fails, the connection is
 -- aborted: the driver finds that. Never throws an @IOError@.
 flush :: Connection -> IO ()
-flush connection = mask_ $ bracket borrow giveBack $ \buffer -> do
-  flags <- collect (connectionEngine connection) (borrowedBytes buffer) borrowedSize Newly
-  wakeNoticed connection flags
-  unless (isBusy `has` flags) (sendOn connection buffer 0 (byteCount flags))
+flush connection = mask_ $
+  bracket borrow giveBack $ \buffer -> do
+    flags <- collect (connectionEngine connection) (borrowedBytes buffer) borrowedSize Newly
+    wakeNoticed connection flags
+    unless (isBusy `has` flags) (sendOn connection buffer 0 (byteCount flags))
 
 -- | The same if nobody has promised to.
 flushIfNeeded :: Connection -> IO ()
@@ -282,9 +283,10 @@ sendCollected connection micros buffer flags
     giveBack buffer
     if isOver `has` flags then return AllSaid else awaitRoom >> receive connection micros
   | hasEnded `has` flags && not (isOver `has` flags) =
-    timed connection $ sendThenReceive transport micros (Slice buffer 0 count) $ \outcome -> case outcome of
-      Sent received -> feedReceived connection received
-      NotSent sent -> resumeSending engine >> sendFrom sent
+    timed connection $
+      sendThenReceive transport micros (Slice buffer 0 count) $ \outcome -> case outcome of
+        Sent received -> feedReceived connection received
+        NotSent sent -> resumeSending engine >> sendFrom sent
   | otherwise = when (hasEnded `has` flags) (resumeSending engine) >> sendFrom 0
   where
     sendFrom sent = do

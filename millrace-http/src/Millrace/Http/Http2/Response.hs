@@ -13,11 +13,12 @@ import qualified Data.ByteString as B
 import Data.ByteString.Builder (Builder)
 import Data.ByteString.Builder.Extra (BufferWriter, Next (..), runBuilder)
 import qualified Data.ByteString.Unsafe as BU
+import qualified Data.CaseInsensitive as CI
 import Data.Int (Int64)
 import Data.Maybe (fromMaybe)
 import Data.Primitive.ByteArray (readByteArray, writeByteArray)
 import Data.Word (Word8)
-import Foreign.C.Error (eCONNRESET, eTIMEDOUT)
+import Foreign.C.Error (Errno (..), eCONNRESET, eTIMEDOUT)
 import Foreign.C.Types (CInt)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import Millrace.Http.Answer.FileBody (readSlice, sendingFile)
@@ -36,9 +37,7 @@ import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Transport.Buffer
 import Network.HTTP.Types (ResponseHeaders, Status (..), hContentLength)
 import Network.HTTP.Types.Header (hTransferEncoding)
-import qualified Data.CaseInsensitive as CI
 import Network.Wai (StreamingBody)
-import Foreign.C.Error (Errno (..))
 
 -- | Answers. The body of the request is for an application that takes the stream over.
 answerOnStream :: Stream -> Maybe BodyReader -> Answerer -> Plan -> IO ()

@@ -8,6 +8,7 @@ import Control.Exception
 import Control.Monad (forM_, when)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
+import qualified Data.ByteString.Lazy.Char8 as LC8
 import Data.Either (lefts)
 import Data.IORef (readIORef)
 import Millrace.Http.FileCache (closeFileCache)
@@ -19,7 +20,8 @@ import Millrace.Http.Server.Served
 import Millrace.Http.Server.Settings (Protocols (..), Settings (..))
 import Millrace.Http.Server.Worker
 import Millrace.Http.Transport (Negotiated (..), Transport, closeTransport, negotiated)
-import Network.Wai (Application)
+import Network.HTTP.Types (hConnection, hContentType, status505)
+import Network.Wai (Application, responseLBS)
 
 -- | Serves one connection in this thread, as a server of its own, until it is over. Closes the transport.
 serveTransport :: Settings -> Application -> Transport -> IO ()
@@ -45,9 +47,9 @@ runConnection served application release = do
 -- By the protocol that was agreed on, or by the first bytes. Out of line, as the next function.
 serve :: Served -> Application -> IO ()
 serve served application
-  | settingsProtocols settings == OnlyHttp2 || agreed == Just (C8.pack "h2") = http2 (connectionTransport connection) B.empty
+  | agreed == Just (C8.pack "h2") = http2 (connectionTransport connection) B.empty
   | otherwise = do
-    ending <- interruptible (Http1.runSession connection application)
+    ending <- interruptible (Http1.runSession connection (if settingsProtocols settings == OnlyHttp2 then refused else application))
     case ending of
       Http1.Finished -> return ()
       Http1.SpeaksHttp2 transport beginning -> http2 transport beginning
@@ -57,6 +59,12 @@ serve served application
     agreed = negotiated (connectionTransport connection) >>= negotiatedProtocol
     http2 transport beginning = interruptible (Http2.runSession (connectionServer connection) (servedHttp2 served) transport beginning application)
 {-# NOINLINE serve #-}
+
+-- What HTTP/1 gets where it is not served.
+refused :: Application
+refused _ respond = respond (responseLBS status505 [(hConnection, C8.pack "close"), (hContentType, C8.pack "text/plain; charset=utf-8")] text)
+  where
+    text = LC8.pack "This server speaks HTTP/2 only."
 
 -- Out of line, as all that outlives a session: the fewer words stay on the stack, the better (decision 9). Never throws, unless
 -- evaluating an exception value itself throws.
