@@ -47,7 +47,7 @@ refusedRequests =
     ("RFC 9110, 15.6.6: HTTP/3.0", 505, "GET / HTTP/3.0\r\nHost: a\r\n\r\n"),
     ("RFC 9110, 15.6.6: HTTP/9.9", 505, "GET / HTTP/9.9\r\nHost: a\r\n\r\n"),
     ("RFC 9110, 15.6.6: HTTP/0.9 by name", 505, "GET / HTTP/0.9\r\n\r\n"),
-    ("RFC 9113, 3.4: the HTTP/2 preface, with a method that is not OPTIONS", 400, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+    ("RFC 9113, 3.4: what begins like the HTTP/2 preface, with a method that is not OPTIONS", 400, "PRI * HTTP/2.0\r\nHost: a\r\n\r\n"),
     ("RFC 9112, 3: separator in the method", 400, "GE(T / HTTP/1.1\r\nHost: a\r\n\r\n"),
     ("RFC 9112, 3: method too long", 501, B.concat [C8.replicate 33 'X', " / HTTP/1.1\r\nHost: a\r\n\r\n"]),
     ("RFC 9112, 3: target too long", 414, B.concat ["GET /", C8.replicate 8192 'x', " HTTP/1.1\r\nHost: a\r\n\r\n"]),

@@ -407,7 +407,7 @@ setLogger value settings = settings {settingsLogger = Just value}
 setOnAnswer :: (Answer -> IO ()) -> Settings -> Settings
 setOnAnswer value settings = settings {settingsOnAnswer = Just value}
 
--- | Serves HTTP\/1 alone. A client cannot have HTTP\/2 by ALPN, and its preface is answered by a 505.
+-- | Serves HTTP\/1 alone. The preface of HTTP\/2 is refused like any other malformed request.
 --
 -- @since 0.1.0
 setHTTP2Disabled :: Settings -> Settings
