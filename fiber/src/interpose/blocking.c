@@ -12,7 +12,7 @@ enum { BACKOFF_LAST_MS = 20, CALLS_PER_TURN = 128 };
 #define FIRST_LOOK_NS (16 * NS_PER_MS)
 #define LAST_LOOK_NS  (256 * NS_PER_MS)
 
-/* Most programs set none, and are spared a system call for each wait. */
+/* Most programs set no timeout. They are spared a system call for each wait. */
 static atomic_bool has_socket_timeouts, has_receive_marks;
 
 void mf_note_socket_timeout(void)
@@ -98,8 +98,8 @@ static bool end_wait(int error)
     return !error;
 }
 
-/* Whoever shuts down a Unix socket for sending, or its peer for receiving, wakes the threads that send on it, but to those
- * who poll for room the kernel says nothing (unix_poll in net/unix/af_unix.c). */
+/* When a Unix socket is shut down for sending, or its peer for receiving, the kernel wakes threads that wait in a
+ * send. It does not wake threads that poll for room (unix_poll in net/unix/af_unix.c). */
 static int wait_until_look(mf_patient_call *call)
 {
     uint64_t look_ns = mr_clock_now_ns() + call->look_ns;
@@ -115,7 +115,8 @@ static int wait_for_descriptor(mf_patient_call *call)
                                : mf_watch_wait(call->descriptor, call->direction, call->deadline_ns);
 }
 
-/* A Unix datagram socket is writable while its peer's queue is full: then only time helps. */
+/* A Unix datagram socket stays writable while its peer's queue is full. Nothing announces room, so try again after a
+ * pause. */
 bool mf_wait_to_retry(mf_patient_call *call)
 {
     if (!call->has_waited && !may_wait(call))
@@ -142,10 +143,12 @@ bool mf_wait_to_try(mf_patient_call *call)
     if (call->is_unannounced || !may_wait(call))
         return true;
     int error = mf_watch_wait(call->descriptor, call->direction, call->deadline_ns);
-    return error == -EPERM || end_wait(error); /* EPERM: what cannot be waited for, such as a file, is ready */
+    return error == -EPERM ||
+           end_wait(
+               error); /* EPERM: epoll does not take the descriptor, for example a file. Such a descriptor is always ready. */
 }
 
-/* The other fibers are not those of a child between vfork and exec. */
+/* A child between vfork and exec has no other fibers. */
 void mf_spend_turn(void)
 {
     if (++mf_current->calls >= CALLS_PER_TURN && mf_watch_is_own_process())

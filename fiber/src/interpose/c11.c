@@ -1,4 +1,5 @@
-/* c11.c: the calls of C11's <threads.h>. In glibc they are pthread's under other names, and here too. */
+/* c11.c: the calls of C11's <threads.h>. In glibc they are pthread's functions under other names, and so they are
+ * here. */
 #include "blocking.h"
 #include "libc.h"
 

@@ -1,4 +1,4 @@
-/* callable.c: the variables are found by name. They are not linked: few programs have them. */
+/* callable.c: finds the variables by name. They are not linked, because few programs have them. */
 #include "callable.h"
 
 #include <dlfcn.h>

@@ -76,7 +76,7 @@ void closefrom(int first)
     mf_watch_note_closed(first_watched, INT_MAX);
 }
 
-/* With a bad descriptor dup2 fails, dup3 with bad flags too, and they close nothing. */
+/* dup2 with a bad descriptor fails and closes nothing, and so does dup3 with bad flags. */
 static bool replaces(int descriptor, int number)
 {
     return descriptor != number && fcntl(descriptor, F_GETFD) >= 0;

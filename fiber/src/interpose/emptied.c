@@ -1,4 +1,4 @@
-/* emptied.c: what a fiber remembers of the socket that it received from last. */
+/* emptied.c: remembers whether a fiber's last receive emptied its socket. */
 #include "emptied.h"
 #include "../carrier.h"
 #include "../watch.h"

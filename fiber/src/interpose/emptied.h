@@ -1,9 +1,8 @@
 /*
- * emptied.h: does a fiber that receives again have to wait?
+ * emptied.h: must a fiber that receives again wait first?
  *
- * A receive on a stream that took less than it asked for has emptied the socket, most likely. A fiber that comes back for
- * more waits first, and is spared a try in vain. That it may be wrong does not matter: a wait for what is there ends at
- * once.
+ * A receive on a stream that got less than it asked for has most likely emptied the socket. A fiber that comes back
+ * for more waits first, and is spared an attempt in vain. If the guess is wrong, the wait ends at once.
  */
 #ifndef MILLRACE_FIBER_INTERPOSE_EMPTIED_H
 #define MILLRACE_FIBER_INTERPOSE_EMPTIED_H

@@ -1,10 +1,10 @@
 /*
- * file.c: read and write, in all their forms, on whatever a descriptor may be.
+ * file.c: read and write, in all their forms, on any descriptor.
  *
- * The first attempt is preadv2 or pwritev2 with RWF_NOWAIT, which leaves the descriptor's flags alone and works on
- * pipes, sockets, event descriptors and files whose pages are in memory. What the kernel refuses to do that way
- * (EOPNOTSUPP) is a file, which a helper thread reads; or a device, where nothing but the call itself tells whether it
- * waits, so that a thread of its own makes it; or something else, which is asked with poll first.
+ * The first attempt is preadv2 or pwritev2 with RWF_NOWAIT. It leaves the descriptor's flags alone, and works on
+ * pipes, sockets, event descriptors and files whose pages are in memory. If the kernel refuses (EOPNOTSUPP), the
+ * descriptor is one of three kinds. A helper thread reads a file. A thread of its own makes the call on a device,
+ * because only the call itself shows whether it waits. Anything else is asked with poll first.
  */
 #include "../mask.h"
 #include "../offload.h"
@@ -43,7 +43,7 @@ typedef struct transfer {
     struct iovec *vector;
     int count;
     size_t done;
-    bool was_patient; /* the last attempt blocked a helper: what it did not do cannot be done */
+    bool was_patient; /* the last attempt blocked a helper; do not try what it left undone */
 } transfer;
 
 static bool is_writing(const transfer *t)
@@ -106,7 +106,7 @@ static size_t left_bytes(const transfer *t)
     return total;
 }
 
-/* A write that does not block after one look: what is sure to find room. So much stays together in a pipe (pipe(7)). */
+/* The size of a write that is certain to find room after one look. A pipe keeps that many bytes together (pipe(7)). */
 static ssize_t perform_a_little(const transfer *t)
 {
     if (left_bytes(t) <= PIPE_BUF)
@@ -124,7 +124,7 @@ typedef struct errand {
     bool has_sigxfsz;
 } errand;
 
-/* A write beyond RLIMIT_FSIZE sends SIGXFSZ to the thread that writes. Helper threads block it. */
+/* A write beyond RLIMIT_FSIZE sends SIGXFSZ to the thread that writes. Helper threads block this signal. */
 static void run_errand(void *argument)
 {
     errand *e = argument;
@@ -136,7 +136,8 @@ static void run_errand(void *argument)
     errno = error;
 }
 
-/* A terminal does not stop a process in the background that blocks the signal, and tells it something else. */
+/* A terminal stops a background process that reads it, unless the process blocks the signal. Then the read fails
+ * instead. */
 static uint64_t mask_of_helper(void)
 {
     return ~(MF_MASK_BIT(SIGTTIN) | MF_MASK_BIT(SIGTTOU)) | mf_mask_of_fiber();
@@ -233,22 +234,22 @@ static ssize_t read_device(transfer *t)
     return perform_elsewhere(t, mf_offload_alone);
 }
 
-/* A device may take a message whole or not at all, a terminal needs more room than the line has bytes ("\n" is two):
- * what poll says of room is no promise. */
+/* poll's promise of room does not hold here. A device may take a message whole or not at all. A terminal needs more
+ * room than the line has bytes, because it turns "\n" into two. */
 static ssize_t attempt_on_device(transfer *t)
 {
     return is_writing(t) ? perform_elsewhere(t, mf_offload_alone) : read_device(t);
 }
 
-/* What cannot be done without waiting is refused, by most with EOPNOTSUPP. f2fs and gfs2 say EINVAL of a write into the
- * cache (generic_write_checks_count in fs/read_write.c). */
+/* The kernel refuses a call that would have to wait, mostly with EOPNOTSUPP. f2fs and gfs2 answer EINVAL to a write
+ * into the cache (generic_write_checks_count in fs/read_write.c). */
 static bool may_mean_waiting(const transfer *t, int error)
 {
     return error == EAGAIN || error == EOPNOTSUPP || error == ENOSYS || (error == EINVAL && is_writing(t));
 }
 
-/* EAGAIN from a file means pages that are not in memory, whatever the descriptor's flags: files have no non-blocking
- * mode. */
+/* EAGAIN from a file means that its pages are not in memory, whatever the descriptor's flags. Files have no non-
+ * blocking mode. */
 static ssize_t attempt(transfer *t)
 {
     t->was_patient = false;
@@ -285,7 +286,7 @@ static void advance(transfer *t, size_t transferred)
     }
 }
 
-/* A read that got something is complete, except from a file: there a short one means that the rest was not in
+/* A read that got some bytes is complete, except from a file. There, a short read means that the rest was not in
  * memory. */
 static bool is_short_of_file(const transfer *t)
 {
@@ -298,15 +299,15 @@ static bool is_short_of_file(const transfer *t)
     return position < status.st_size;
 }
 
-/* A socket's SO_RCVLOWAT. Whether it is a blocking one shows when nothing more is there. */
+/* SO_RCVLOWAT of a socket. Ask whether the socket is in blocking mode only when nothing more is there. */
 static bool is_short_of_mark(const transfer *t)
 {
     size_t mark = mf_receive_mark(t->call.descriptor);
     return t->done < mark && left_bytes(t) && !mf_has_only_its_end(t->call.descriptor);
 }
 
-/* A blocking write goes on until all was taken; devices and event descriptors take what they take. False: it is
- * over. */
+/* A blocking write continues until everything is taken. Devices and event descriptors decide themselves how much
+ * they take. Returns false when the write is over. */
 static bool must_write_on(transfer *t)
 {
     struct msghdr rest = {.msg_iov = t->vector, .msg_iovlen = (size_t)t->count};
@@ -392,8 +393,8 @@ static ssize_t run_buffer(int descriptor, const void *buffer, size_t size, off64
 
 /* ------------------------------------------------------------------------------------------- the interposed names --- */
 
-/* What cannot wait, or fails at once, is libc's: no bytes (which preadv2 does not even show to the descriptor), a
- * negative offset (which would mean the current position), a vector that is none. */
+/* These are left to libc because they cannot wait, or fail at once: no bytes (preadv2 does not even ask the
+ * descriptor), a negative offset (preadv2 would use the current position), and an invalid vector. */
 static bool is_libcs(size_t size, off64_t offset)
 {
     return !mf_current || size == 0 || offset < 0;
@@ -416,7 +417,7 @@ ssize_t read(int descriptor, void *buffer, size_t size)
                              : run_buffer(descriptor, buffer, size, AT_POSITION, READING);
 }
 
-/* Nothing, written to a datagram socket, is an empty datagram. */
+/* Writing no bytes to a datagram socket sends an empty datagram. */
 ssize_t write(int descriptor, const void *buffer, size_t size)
 {
     if (mf_current && size == 0 && kind_of(descriptor) == KIND_SOCKET)
@@ -461,7 +462,8 @@ ssize_t pwritev64(int descriptor, const struct iovec *vector, int count, off64_t
                                                   : run_vector(descriptor, vector, count, offset, WRITING);
 }
 
-/* Does a file in memory? It takes what any pipe or socket takes, and nothing that is a disk's. */
+/* Does a file in memory accept these flags? It accepts what any pipe or socket accepts, and nothing that only disks
+ * know. */
 static bool are_taken_in_memory(transfer_direction direction, int flags)
 {
     char byte = 0;
@@ -478,8 +480,8 @@ static bool are_taken_in_memory(transfer_direction direction, int flags)
     return are_taken;
 }
 
-/* What is no file refuses flags that it does not know before it would wait, and so they need not be tried on it. An event
- * descriptor is written to without an iterator, for which there is one flag (do_loop_readv_writev in fs/read_write.c). */
+/* A descriptor that is no file refuses unknown flags before it would wait, so they need not be tried. One flag
+ * exists for descriptors without an iterator, such as event descriptors (do_loop_readv_writev in fs/read_write.c). */
 static bool are_flags_refused(int descriptor, transfer_direction direction, int flags)
 {
     if (!(flags & ~RWF_HIPRI))

@@ -1,8 +1,8 @@
 /*
- * flush.c: writing out what streams hold: one, all of them, and one that is closed.
+ * flush.c: writing out what streams hold: one stream, all streams, and a stream that is closed.
  *
- * libc flushes all streams with the lock of their list in its hands, without which nobody can open or close one. Here
- * the list is only looked at, and streams are flushed one after the other, each with its own lock.
+ * libc flushes all streams while it holds the lock of their list. Meanwhile nobody can open or close a stream. Here
+ * the list is only copied. Then the streams are flushed one after the other, each with its own lock.
  */
 #include "../offload.h"
 #include "../watch.h"
@@ -43,7 +43,7 @@ static bool is_listed(const FILE *stream)
     return false;
 }
 
-/* The open streams, with NULL at the end; to be freed. NULL without memory. */
+/* The open streams, ending with NULL. The caller frees the array. Returns NULL if there is no memory. */
 static FILE **open_streams(void)
 {
     _IO_list_lock();
@@ -55,7 +55,7 @@ static FILE **open_streams(void)
     return streams;
 }
 
-/* False: it has been closed. As in libc, a stream that somebody uses is waited for. */
+/* Returns false if the stream has been closed. Like libc, it waits for a stream that is in use. */
 static bool lock_if_open(FILE *stream, mf_stream_user *own)
 {
     for (;;) {

@@ -1,6 +1,6 @@
 /*
- * fork.h: what the child of fork() forgets of interposed calls: fibers that waited in them and locks that they held, which
- * do not exist there.
+ * fork.h: what the child of fork() must forget: fibers that waited in interposed calls and locks that they held. They
+ * do not exist in the child.
  */
 #ifndef MILLRACE_FIBER_INTERPOSE_FORK_H
 #define MILLRACE_FIBER_INTERPOSE_FORK_H

@@ -1,9 +1,10 @@
 /*
- * input.c: reading streams, where libc reads inside itself and cannot be reached.
+ * input.c: reading streams. libc reads inside itself, where calls cannot be interposed.
  *
- * A stream's buffer is filled here as libc fills it (fileops.c, _IO_new_file_underflow), but by our read, which parks;
- * what takes from the buffer is then a loop over buffers. A stream that cannot be read, of wide characters, without a
- * descriptor or opened with "m" (its buffer may be the file, mapped) is left to libc.
+ * A stream's buffer is filled here as libc fills it (fileops.c, _IO_new_file_underflow), but by our read, which
+ * parks. The functions that take bytes from the buffer are loops over buffers. Some streams are left to libc: those
+ * that cannot be read, streams of wide characters, streams without a descriptor, and streams opened with "m", whose
+ * buffer may be the mapped file.
  */
 #include "blocking.h"
 #include "libc.h"
@@ -27,8 +28,8 @@ static bool is_plainly_read(FILE *stream)
            mf_stream_descriptor(stream) >= 0;
 }
 
-/* The bytes that were pushed back have been read: on with those that were behind them. These are what is saved while
- * pushed-back bytes are read, which is nothing in a stream that had no buffer yet. */
+/* The bytes that were pushed back have been read. Continue with the bytes behind them, which were saved meanwhile. A
+ * stream that had no buffer yet has saved none. */
 static void leave_pushed_back(FILE *stream)
 {
     if (stream->_IO_save_base || (stream->_flags & MF_STREAM_IN_BACKUP))
@@ -43,7 +44,8 @@ static bool end_writing(FILE *stream)
     return mf_stream_write_out(stream) && _IO_switch_to_get_mode(stream) != EOF;
 }
 
-/* Reads once, and notes the end or an error; 0 then. errno is left alone where read did not fail. */
+/* Reads once. At the end of the file or after an error it notes that and returns 0. Changes errno only if read
+ * fails. */
 static size_t read_descriptor(FILE *stream, char *to, size_t size)
 {
     int before = errno;
@@ -100,7 +102,7 @@ static bool fill_plainly(FILE *stream)
     return buffered_bytes(stream) > 0;
 }
 
-/* Makes sure that the buffer holds something. False: the end, or an error. */
+/* Makes sure that the buffer holds something. Returns false at the end or after an error. */
 static bool fill(FILE *stream)
 {
     if (buffered_bytes(stream))
@@ -108,7 +110,7 @@ static bool fill(FILE *stream)
     return is_plainly_read(stream) ? fill_plainly(stream) : LIBC(__underflow)(stream) != EOF;
 }
 
-/* What programs call whose compiler looked into the buffer itself. The lock is their affair. */
+/* Compilers that look into the buffer themselves generate calls of these functions. The caller must hold the lock. */
 int __underflow(FILE *stream)
 {
     if (!mf_current)
@@ -137,7 +139,8 @@ static size_t take(FILE *stream, char *to, size_t size, int delimiter)
 
 /* ------------------------------------------------------------------------------------------------------- blocks --- */
 
-/* Past the buffer, as libc does it: whole buffers, or anything without a buffer worth the name. 0: by the buffer. */
+/* Reads past the buffer, as libc does: whole buffers, or any size if there is no real buffer. Returns 0 if the
+ * buffer must be used. */
 static size_t direct_bytes(FILE *stream, size_t wanted)
 {
     size_t buffer_size = (size_t)(stream->_IO_buf_end - stream->_IO_buf_base);
@@ -223,7 +226,7 @@ ALIAS(getchar_unlocked, getchar);
 
 /* ------------------------------------------------------------------------------------------------------- lines --- */
 
-/* As libc: an error of this call makes what was read be dropped, but for EAGAIN. */
+/* As in libc, an error of this call discards what was read, except EAGAIN. */
 static bool is_line(FILE *stream, size_t length)
 {
     return length && !(ferror_unlocked(stream) && errno != EAGAIN);
@@ -280,7 +283,8 @@ static bool make_room(char **line, size_t *size, size_t length)
     return true;
 }
 
-/* As in libc, a buffer of no size is none, whatever its address, and there is one also when nothing was read. */
+/* As in libc, a buffer of size 0 counts as no buffer, whatever its address. A buffer is allocated even if nothing is
+ * read. */
 static bool begin_line(char **line, size_t *size)
 {
     if (!*line || !*size) {

@@ -1,6 +1,6 @@
 /*
- * jump.c: jumps that restore the mask of signals. libc keeps the thread's, which is not the fiber's: what a fiber has
- * asked for is kept behind it, in a part of the buffer that the kernel's mask does not need.
+ * jump.c: jumps that restore the signal mask. libc saves the thread's mask, which is not the fiber's. The fiber's own
+ * requests are saved behind it, in a part of the buffer that the kernel's mask does not need.
  */
 #include "../carrier.h"
 #include "../mask.h"
@@ -29,7 +29,7 @@ static uint64_t mark_of(const struct __jmp_buf_tag *buffer)
     return (uintptr_t)buffer ^ (uintptr_t)mf_current ^ UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/* switch.S: what __sigsetjmp does before it goes on with libc's, which this returns. */
+/* switch.S: does what __sigsetjmp does, and then continues with libc's function, which this returns. */
 void *mf_jump_prepare(struct __jmp_buf_tag *buffer, int saves_mask) __attribute__((visibility("hidden")));
 
 void *mf_jump_prepare(struct __jmp_buf_tag *buffer, int saves_mask)

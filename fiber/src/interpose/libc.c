@@ -20,8 +20,8 @@ __attribute__((used)) static const char *const linked_files[] = {
 #undef ENTRY
 };
 
-/* A newer name than this libc's is not found, and then the loader keeps a message for this thread, which its next
- * question but one frees: a fork would leave it behind. */
+/* If this libc does not have a newer name, the loader keeps an error message for this thread. It frees the message
+ * only two look-ups later, so a fork would leak it. */
 static void forget_message(void)
 {
     dlerror();
@@ -41,7 +41,7 @@ void *mf_libc_find(mf_libc_index index)
 {
     void *function = find(index);
     if (!function)
-        abort(); /* nobody can have linked against what this libc does not know */
+        abort(); /* no program can be linked against a name that this libc does not have */
     return function;
 }
 

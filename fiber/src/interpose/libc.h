@@ -7,8 +7,8 @@
 #ifndef MILLRACE_FIBER_INTERPOSE_LIBC_H
 #define MILLRACE_FIBER_INTERPOSE_LIBC_H
 
-/* stdio.h is to declare fscanf and its relatives as themselves, not as other names of __isoc99_fscanf. Therefore this
- * header comes first wherever they are defined. */
+/* stdio.h must declare fscanf and its relatives under their own names, not as __isoc99_fscanf. Therefore files that
+ * define them include this header first. */
 #include <features.h>
 #undef __GLIBC_USE_DEPRECATED_SCANF
 #define __GLIBC_USE_DEPRECATED_SCANF 1
@@ -177,7 +177,7 @@ void *mf_libc_find(mf_libc_index index);
 /* Looks all of them up: the dynamic linker needs more stack than a small fiber may have. */
 void mf_libc_find_all(void);
 
-/* Looked up at the first call: interposed functions are called before any constructor of ours could run. */
+/* Looks the function up at the first call, because interposed functions are called before our constructors can run. */
 static inline void *mf_libc_function(mf_libc_index index)
 {
     void *function = atomic_load_explicit(&mf_libc_functions[index], memory_order_relaxed);
@@ -208,7 +208,8 @@ MF_INTERPOSING_FILES(MF_DECLARE_LINKED)
 /* Another name for an interposed function that the same file defines. */
 #define ALIAS(name, target) extern __typeof__(target) name __attribute__((alias(#target), copy(target)))
 
-/* The last statements of a function with variable arguments: the result of one that takes them as a list. */
+/* The last statements of a function with variable arguments: they return the result of a function that takes a
+ * va_list. */
 #define RETURN_WITH_ARGUMENTS_AFTER(last, function, ...) \
     va_list arguments;                                   \
     va_start(arguments, last);                           \

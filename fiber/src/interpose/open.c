@@ -31,7 +31,7 @@ static void open_now(void *argument)
     o->open(o);
 }
 
-/* The other end of a named pipe may never come, nor what a device waits for, such as a line's carrier. */
+/* A named pipe may never get its other end. A device may never get what it waits for, such as the carrier of a line. */
 static void open_unless_it_waits(void *argument)
 {
     opening *o = argument;

@@ -1,9 +1,9 @@
 /*
- * output.c: writing to streams, where libc writes inside itself and cannot be reached.
+ * output.c: writing to streams. libc writes inside itself, where calls cannot be interposed.
  *
- * What libc's own functions for files do (fileops.c: _IO_new_file_xsputn, _IO_new_file_overflow, new_do_write) is done
- * here with our write, which parks. A stream that cannot be written to, of wide characters or without a descriptor is
- * left to libc. Formatted output is formatted into memory first.
+ * libc's own functions for files (fileops.c: _IO_new_file_xsputn, _IO_new_file_overflow, new_do_write) are rebuilt
+ * here with our write, which parks. Some streams are left to libc: those that cannot be written to, streams of wide
+ * characters and streams without a descriptor. Formatted output is first formatted into memory.
  */
 #include "blocking.h"
 #include "libc.h"
@@ -25,7 +25,7 @@ static bool is_plainly_written(FILE *stream)
 
 /* ----------------------------------------------------------------------------------------------------- flushing --- */
 
-/* Returns less than `size` after an error, which is noted. */
+/* Returns less than `size` after an error, and notes the error. */
 static size_t write_descriptor(FILE *stream, const char *from, size_t size)
 {
     size_t done = 0;
@@ -42,7 +42,7 @@ static size_t write_descriptor(FILE *stream, const char *from, size_t size)
     return done;
 }
 
-/* Where the program believes to be: before what was read ahead. */
+/* Moves the file's position to where the program believes it to be: before the bytes that were read ahead. */
 static bool seek_to_position(FILE *stream)
 {
     if (stream->_flags & MF_STREAM_IS_APPENDING) {
@@ -58,7 +58,7 @@ static bool seek_to_position(FILE *stream)
     return true;
 }
 
-/* Past the buffer, which is empty then. As in libc, what could not be written is lost. */
+/* Writes past the buffer, which is empty then. As in libc, bytes that could not be written are lost. */
 static size_t write_block(FILE *stream, const char *from, size_t size)
 {
     if (!seek_to_position(stream))
@@ -81,8 +81,7 @@ static bool is_putting(const FILE *stream)
     return (stream->_flags & MF_STREAM_CURRENTLY_PUTTING) && stream->_IO_write_base;
 }
 
-/* Writes what the buffer holds. libc turns a stream that was read, or not used yet, into one that is written, which
- * writes nothing. */
+/* Writes what the buffer holds. For a stream that was read, or not used yet, libc only switches it to writing. */
 static bool flush(FILE *stream)
 {
     if (!is_putting(stream))
@@ -98,7 +97,7 @@ bool mf_stream_write_out(FILE *stream)
 
 /* ------------------------------------------------------------------------------------------------------ putting --- */
 
-/* Behind the buffer's last byte if need be, which makes it overflow. */
+/* Stores one byte, behind the end of the buffer if it is full, which makes the buffer overflow. */
 static bool put_character(FILE *stream, char character)
 {
     if (!is_putting(stream) && !flush(stream))
@@ -117,8 +116,8 @@ static void append(FILE *stream, const char *from, size_t size)
     stream->_IO_write_ptr += size;
 }
 
-/* How much goes into the buffer as it is. A line buffer that has room takes up to the end of the last line, which is
- * then to be shown. */
+/* How many bytes go into the buffer. A line buffer that has room takes the bytes up to the end of the last line;
+ * then it must be flushed. */
 static size_t fitting_bytes(const FILE *stream, const char *from, size_t size, bool *must_flush)
 {
     *must_flush = false;
@@ -148,7 +147,7 @@ static size_t put_rest(FILE *stream, const char *from, size_t size)
     return done;
 }
 
-/* How many bytes were taken. -1: all, but those that were to be written at once were not. */
+/* Returns how many bytes were taken. -1: all of them, but bytes that had to be written at once were not. */
 static ssize_t put(FILE *stream, const char *from, size_t size)
 {
     bool must_flush;
@@ -170,7 +169,7 @@ static ssize_t put(FILE *stream, const char *from, size_t size)
     return (ssize_t)done;
 }
 
-/* What programs call whose compiler looked into the buffer itself. The lock is their affair. */
+/* Compilers that look into the buffer themselves generate calls of these functions. The caller must hold the lock. */
 int __overflow(FILE *stream, int character)
 {
     if (!mf_current || !is_plainly_written(stream))
@@ -212,7 +211,7 @@ static bool unflushed_counts(void)
     return known == COUNTS;
 }
 
-/* As fwrite of a stream that is locked and plainly written. */
+/* fwrite on a stream that is locked and that can simply be written to. */
 static size_t put_items(FILE *stream, const char *from, size_t size, size_t count)
 {
     ssize_t bytes = put(stream, from, size * count);
@@ -241,7 +240,7 @@ int putw(int word, FILE *stream)
     return fwrite(&word, sizeof word, 1, stream) == 1 ? 0 : EOF;
 }
 
-/* Unlike fwrite, this fails as well where all was taken and what was to be written at once was not. */
+/* Unlike fwrite, it also fails if all bytes were taken but those that had to be written at once were not. */
 static bool put_string(FILE *stream, const char *text, size_t length)
 {
     return put(stream, text, length) == (ssize_t)length;
@@ -316,7 +315,7 @@ ALIAS(putchar_unlocked, putchar);
 
 /* ---------------------------------------------------------------------------------------------------- formatted --- */
 
-/* Of the two only fputs tells that what was to be written at once was not, but it ends at a 0. */
+/* Only fputs reports that bytes were not written although they had to be written at once. But it ends at a NUL. */
 static bool put_by_libc(FILE *stream, const char *text, size_t length)
 {
     return strlen(text) == length ? LIBC(fputs)(text, stream) != EOF : LIBC(fwrite)(text, 1, length, stream) == length;
@@ -343,9 +342,9 @@ static int print(FILE *stream, char *text, int length)
     return printed ? length : -1;
 }
 
-/* Flags of a stream are looked at before its lock is taken: of these, only the orientation ever changes, once. Streams
- * without a descriptor, too: what fopencookie was given to write with may wait, and libc's vfprintf keeps a record in the
- * thread's list of cleanups meanwhile, which would be another fiber's to take off. */
+/* Flags of a stream are read before its lock is taken: of these, only the orientation ever changes, and only once.
+ * Streams without a descriptor are left out, too: the function that the program passed to fopencookie may wait.
+ * Meanwhile libc's vfprintf keeps a record in the thread's list of cleanups, which another fiber would remove. */
 static bool prints_through_memory(FILE *stream)
 {
     return mf_current && !(stream->_flags & MF_STREAM_NO_WRITES) && fwide(stream, -1) < 0;

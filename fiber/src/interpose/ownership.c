@@ -22,7 +22,8 @@ static struct {
     ownership *first;
 } owned[MF_ADDRESS_BUCKETS];
 
-/* Whoever held a bucket's lock does not exist in the child. The owners stay: one of them may be the fiber that forked. */
+/* A thread or fiber that held a bucket's lock does not exist in the child. The owners stay, because one of them may
+ * be the fiber that forked. */
 void mf_ownership_forget_after_fork(void)
 {
     for (size_t i = 0; i < MF_ADDRESS_BUCKETS; i++)

@@ -1,13 +1,14 @@
 /*
  * poll.c: waiting for several descriptors: poll, select, epoll_wait and their relatives.
  *
- * Each looks first, without waiting. To wait, a few descriptors with plain conditions are operations of the core.
- * Anything else (many descriptors, POLLPRI, nothing but errors) is watched through an epoll descriptor made for the
- * call, because an epoll descriptor is itself readable when it has something to report. Where none can be had, it looks
- * again after a while.
+ * Each call first looks without waiting. A wait for a few descriptors with plain conditions consists of operations of
+ * the core. Anything else (many descriptors, POLLPRI, only errors) is watched through an epoll descriptor that is
+ * made for the call; an epoll descriptor is itself readable when it has something to report. If none can be made, the
+ * call looks again after a pause.
  *
- * What the signal masks of ppoll, pselect and epoll_pwait let in stays blocked while the fiber waits, and a signalfd tells
- * when it is pending. Then all that the wait has made is given up, for a handler may leave by a jump, and it is let in.
+ * The masks of ppoll, pselect and epoll_pwait may allow signals. These stay blocked while the fiber waits, and a
+ * signalfd tells when one is pending. Then everything that the wait has made is freed, because a handler may leave by
+ * a jump, and the signal is allowed.
  */
 #include "../mask.h"
 #include "../watch.h"
@@ -24,10 +25,10 @@ MF_ALWAYS_LINKED(poll);
 
 enum { WATCHED_SINGLY_MAX = 16, BETWEEN_LOOKS_MS = 10 };
 
-/* A look that found nothing but a signal that ends the wait. */
+/* The result of a look that found only a signal, which ends the wait. */
 enum { SIGNALLED = -2 };
 
-/* As mf_settle: a look that a signal has ended has not failed. */
+/* As mf_settle: a look that was ended by a signal has not failed. */
 static int settle(int result, int errno_before)
 {
     if (result != -1)
@@ -79,7 +80,7 @@ static bool are_plain(const polling *p)
     return true;
 }
 
-/* One call's watches: the outcome of the wait is the index of the one that decided it. */
+/* The watches of one call. The outcome of the wait is the index of the watch that decided it. */
 typedef struct watching {
     mf_wait wait;
     mf_watch *watches;
@@ -131,8 +132,9 @@ static int wait_singly(watching *w, const polling *p)
     return park(w, p->deadline_ns);
 }
 
-/* POLLIN and EPOLLIN, and so on, are the same bits on Linux. A descriptor that occurs twice wants both sets. What cannot
- * be added is bad, which the next look tells, or a file, which would have been reported ready. 0 or a negative errno. */
+/* On Linux POLLIN equals EPOLLIN, and so on. If a descriptor occurs twice, both sets of events are wanted. A
+ * descriptor that epoll does not take is either bad, which the next look reports, or a file, which would have been
+ * reported as ready. Returns 0 or a negative errno. */
 static int add_to_set(int set, const struct pollfd *entries, nfds_t index)
 {
     struct epoll_event event = {.events = 0};
@@ -191,7 +193,7 @@ static int wait_with_watches(watching *w, const polling *p, bool by_set)
     return error;
 }
 
-/* 0: look again. `by_set`: what the core waits for was not what was asked for. */
+/* 0: look again. `by_set`: the core waits for something else than the caller asked for. */
 static int wait_for_any(const polling *p, bool by_set, int *closed)
 {
     watching w = {.closed = -1, .signals = -1};
@@ -206,7 +208,7 @@ static int wait_for_any(const polling *p, bool by_set, int *closed)
     return error;
 }
 
-/* A descriptor that is about to be closed: for a while another look would still find it open. */
+/* A descriptor that is about to be closed. For a while another look would still find it open. */
 static int report_closed(struct pollfd *entries, nfds_t count, int closed)
 {
     int reported = 0;
@@ -217,7 +219,7 @@ static int report_closed(struct pollfd *entries, nfds_t count, int closed)
     return reported;
 }
 
-/* The look decides what is reported, so that nothing is said that is not true now. */
+/* What is reported comes from a new look, so it is true at that moment. */
 static int look_until(const polling *p)
 {
     bool was_in_vain = false;
@@ -259,7 +261,7 @@ int __poll_chk(struct pollfd *entries, nfds_t count, int timeout_ms, size_t size
     return poll(entries, count, timeout_ms);
 }
 
-/* Has what came handled. A signal that the program ignores does not end the wait. */
+/* Handles a signal that has come. A signal that the program ignores does not end the wait. */
 static bool must_wait_again(int result, const mf_mask_of_wait *mask)
 {
     return result == SIGNALLED && mf_mask_handle(mask) != MF_MASK_HANDLED;
@@ -304,7 +306,7 @@ typedef struct selection {
     fd_set *read, *write, *except;
 } selection;
 
-/* fd_set ends at FD_SETSIZE, select does not: programs that allocate more rely on it. */
+/* fd_set ends at FD_SETSIZE, but select does not: some programs allocate more and rely on that. */
 static bool contains(const fd_set *set, int descriptor)
 {
     return set && ((const fd_mask *)set)[descriptor / NFDBITS] >> (descriptor % NFDBITS) & 1;
@@ -379,13 +381,13 @@ static int select_entries(const selection *s, struct pollfd *entries, uint64_t d
         int bits = from_entries(s, entries, p.count);
         if (bits || ready == 0)
             return bits;
-        /* A hang-up that select does not report ends poll all the same. */
+        /* A hang-up ends poll even if select does not report it. */
         if (!mf_back_off(&backoff_ms, deadline_ns))
             return errno == EAGAIN ? 0 : -1;
     }
 }
 
-/* How many descriptors the kernel's table of them has room for now (proc(5), FDSize). INT_MAX: nobody knows. */
+/* How many descriptors the kernel's table has room for now (proc(5), FDSize). INT_MAX if that is not known. */
 static int table_size(void)
 {
     uint64_t slots;
@@ -393,8 +395,8 @@ static int table_size(void)
     return is_known && slots > 0 && slots < INT_MAX ? (int)slots : INT_MAX;
 }
 
-/* Beyond that table select does not look (core_sys_select in fs/select.c). Programs rely on it whose bound is the number
- * of descriptors that they might have, a million perhaps, and whose sets end at FD_SETSIZE. */
+/* select does not look beyond that table (core_sys_select in fs/select.c). Some programs rely on it: their bound is
+ * the number of descriptors that they might have, perhaps a million, while their sets end at FD_SETSIZE. */
 static int bound_by_table(int bound)
 {
     if (bound <= FD_SETSIZE)
@@ -417,7 +419,7 @@ static int select_until(const selection *s, uint64_t deadline_ns, const mf_mask_
 int select(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, struct timeval *timeout)
 {
     struct timespec limit = {0};
-    if (timeout) /* unlike the others, select takes a second and more in tv_usec */
+    if (timeout) /* unlike the others, select accepts a second and more in tv_usec */
         limit = (struct timespec){timeout->tv_sec + timeout->tv_usec / 1000000, timeout->tv_usec % 1000000 * 1000};
     bool only_looks = timeout && !limit.tv_sec && !limit.tv_nsec;
     if (mf_current && only_looks)
@@ -487,7 +489,8 @@ static int look_at_set(const epoll_call *c)
             return SIGNALLED;
         int error =
             c->mask->lets_in ? wait_for_set_or_signal(c) : mf_watch_wait(c->set, MR_WAIT_READABLE, c->deadline_ns);
-        if (error == -ELOOP) /* it holds others, as deep as they may be in each other: the carrier's cannot hold it */
+        if (error ==
+            -ELOOP) /* it contains other epoll descriptors as deep as the kernel allows, so the carrier's cannot contain it */
             error = wait_for_next_look(c->deadline_ns);
         if (error && error != MF_DEADLINE_PASSED)
             return mf_fail(error);

@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The number behind `name` at the beginning of a line of the file. False: there is none. errno may change. */
+/* Reads the number behind `name` at the beginning of a line of the file. Returns false if there is none. errno may
+ * change. */
 bool mf_proc_number(const char *path, const char *name, int base, uint64_t *number);
 
 #endif

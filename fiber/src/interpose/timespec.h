@@ -27,7 +27,7 @@ static inline struct timespec mf_timespec_of(uint64_t ns)
     return (struct timespec){.tv_sec = (time_t)(ns / MF_NS_PER_SECOND), .tv_nsec = (long)(ns % MF_NS_PER_SECOND)};
 }
 
-/* Of a valid timeout, or of none (NULL). Beyond some centuries a deadline is none. */
+/* For a valid timeout, or for none (NULL). A deadline centuries away counts as none. */
 static inline uint64_t mf_deadline_after(const struct timespec *timeout)
 {
     if (!timeout || (uint64_t)timeout->tv_sec > UINT64_MAX / MF_NS_PER_SECOND / 2)
@@ -35,7 +35,7 @@ static inline uint64_t mf_deadline_after(const struct timespec *timeout)
     return mr_clock_now_ns() + (uint64_t)timeout->tv_sec * MF_NS_PER_SECOND + (uint64_t)timeout->tv_nsec;
 }
 
-/* For a valid point in time on another clock. One before the clock's beginning has passed. */
+/* For a valid point in time on another clock. A point before that clock's beginning has passed. */
 static inline uint64_t mf_deadline_on(clockid_t clock, const struct timespec *until)
 {
     const time_t longest_s = INT64_MAX / INT64_C(1000000000) - 1; /* 292 years: "never", and no product overflows */
