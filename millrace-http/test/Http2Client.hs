@@ -14,6 +14,7 @@ module Http2Client
     silent,
     withHttp2,
     withHttp2As,
+    http2OnClient,
     http2Over,
     handshake,
     closing,
@@ -34,7 +35,7 @@ module Http2Client
     -- * Requests and answers
     ask,
     openStream,
-    request,
+    sendRequest,
     sendBody,
     nextStream,
     awaitAnswer,
@@ -50,7 +51,7 @@ module Http2Client
   )
 where
 
-import Control.Exception (SomeException, try)
+import Control.Exception (SomeException, mask_, try)
 import Control.Monad (forM_, unless, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -122,6 +123,7 @@ withHttp2As conduct settings server use = withConnection server $ \client -> do
   handshake http2 settings
   use http2
 
+-- | A client on a connection that is there. Sends nothing yet.
 http2OnClient :: Conduct -> Client -> IO Http2
 http2OnClient conduct client = http2Over conduct (send client) (receive client)
 
@@ -172,22 +174,29 @@ data Event
 
 -- | Waits for the next event, and does what the conduct asks for.
 nextEvent :: Http2 -> IO Event
-nextEvent http2 = within "the next frame" (nextFrame http2 >>= maybe (return Closed) meaning)
-  where
-    meaning frame = interpret http2 frame >>= maybe (nextEvent http2) (\event -> event <$ (react http2 frame event >> note http2 event))
+nextEvent http2 = nextEventBy (fmap Just . within "the next frame") http2 >>= maybe (nextEvent http2) return
 
--- | Nothing if there is none for so many microseconds.
+-- | Nothing if nothing arrives for so many microseconds.
 nextEventWithin :: Int -> Http2 -> IO (Maybe Event)
-nextEventWithin micros http2 = timeout micros (nextEvent http2)
+nextEventWithin micros = nextEventBy (timeout micros)
 
-nextFrame :: Http2 -> IO (Maybe Frame)
-nextFrame http2 = do
+-- Only the waiting is under a time limit, and what it brings is kept: an event is never lost in the middle.
+nextEventBy :: (IO ByteString -> IO (Maybe ByteString)) -> Http2 -> IO (Maybe Event)
+nextEventBy limited http2 = do
   held <- readIORef (http2Held http2)
   case decodeFrame held of
-    Just (frame, rest) -> Just frame <$ writeIORef (http2Held http2) rest
-    Nothing -> do
+    Just (frame, rest) -> writeIORef (http2Held http2) rest >> interpret http2 frame >>= maybe (nextEventBy limited http2) (known frame)
+    Nothing ->
+      limited more >>= \case
+        Nothing -> return Nothing
+        Just arrived
+          | B.null arrived -> return (Just Closed)
+          | otherwise -> nextEventBy limited http2
+  where
+    known frame event = Just event <$ (react http2 frame event >> note http2 event)
+    more = mask_ $ do
       arrived <- either (const B.empty :: IOError -> ByteString) id <$> try (http2Receive http2)
-      if B.null arrived then return Nothing else modifyIORef' (http2Held http2) (<> arrived) >> nextFrame http2
+      arrived <$ modifyIORef' (http2Held http2) (<> arrived)
 
 -- Nothing for a part of a header block that goes on.
 interpret :: Http2 -> Frame -> IO (Maybe Event)
@@ -340,8 +349,8 @@ openStream http2 flags fields = do
   stream <$ sendFrames http2 (block stream flags fields)
 
 -- | Sends a whole request. Waits where the server's windows are used up.
-request :: Http2 -> Fields -> ByteString -> IO StreamId
-request http2 fields body
+sendRequest :: Http2 -> Fields -> ByteString -> IO StreamId
+sendRequest http2 fields body
   | B.null body = openStream http2 [EndStream] fields
   | otherwise = do
     stream <- openStream http2 [] fields
@@ -379,7 +388,7 @@ block stream flags fields = case split (literals fields) of
 
 -- | Sends a request and waits for its answer.
 ask :: Http2 -> Fields -> ByteString -> IO Answer
-ask http2 fields body = request http2 fields body >>= awaitAnswer http2
+ask http2 fields body = sendRequest http2 fields body >>= awaitAnswer http2
 
 -- | Waits until a stream has ended, and forgets it. What comes on other streams meanwhile is kept.
 awaitAnswer :: Http2 -> StreamId -> IO Answer

@@ -26,6 +26,7 @@ import qualified ProxySpec
 import qualified RepresentationSpec
 import qualified ResourceSpec
 import qualified ResponseSpec
+import ServerProcess (roleOfThisProcess)
 import qualified ShutdownSpec
 import qualified StrictSpec
 import System.IO (BufferMode (..), hSetBuffering, stdout)
@@ -37,8 +38,11 @@ main :: IO ()
 main = do
   -- So that the last line of an output that ends too early says where.
   hSetBuffering stdout LineBuffering
-  server <- ResourceSpec.isServer
-  if server then ResourceSpec.serveInherited else hspec (around_ limited specs)
+  role <- roleOfThisProcess
+  case role of
+    Just "resources" -> ResourceSpec.serveInherited
+    Just other -> fail ("no server is called " ++ other)
+    Nothing -> hspec (around_ limited specs)
 
 -- A test that hangs fails, with its name.
 limited :: IO () -> IO ()

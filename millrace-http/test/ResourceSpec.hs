@@ -2,37 +2,34 @@
 
 -- | Too few descriptors, too many slow clients, files that shrink, and sockets that come from elsewhere. Servers with
 -- limits of their own are this program, started again.
-module ResourceSpec (spec, serveInherited, isServer) where
+module ResourceSpec (spec, serveInherited) where
 
 import Control.Concurrent (threadDelay)
 import Control.Concurrent.Async (withAsync)
-import Control.Exception (Exception (..), bracket, catch, finally, try)
+import Control.Exception (Exception (..), bracket, catch, try)
 import Control.Monad (forM_, replicateM, replicateM_, unless, void)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy.Char8 as L8
 import Data.IORef (newIORef, readIORef, writeIORef)
 import Data.List (sort)
-import Data.Maybe (isJust)
 import GHC.Clock (getMonotonicTime)
 import GHC.IO.Exception (IOException (..))
 import GHC.Stats (GCDetails (..), RTSStats (..), getRTSStats)
 import Millrace.Http.Multipart (newBoundary)
 import Network.HTTP.Types
-import Network.Socket (withFdSocket)
 import Network.Wai
 import Network.Wai.Handler.Millrace
+import ServerProcess
 import Support
 import System.Directory (listDirectory)
-import System.Environment (getExecutablePath, lookupEnv)
 import System.FilePath ((</>))
 import System.IO (IOMode (..), hSetFileSize, withBinaryFile)
 import System.Mem (performMajorGC, performMinorGC)
 import System.Posix.Files (readSymbolicLink)
-import System.Posix.IO (FdOption (CloseOnExec), closeFd, dup, setFdOption, stdInput)
+import System.Posix.IO (closeFd, dup, stdInput)
 import System.Posix.Resource (Resource (..), ResourceLimit (..), ResourceLimits (..), getResourceLimit, setResourceLimit)
 import System.Posix.Types (Fd (..))
-import System.Process
 import Test.Hspec
 
 spec :: Spec
@@ -198,12 +195,9 @@ withManyKept count port use = go count []
     go 0 clients = use clients
     go left clients = withConnection port (\client -> kept client >> go (left - 1 :: Int) (client : clients))
 
--- | Is this process to be such a server?
-isServer :: IO Bool
-isServer = isJust <$> lookupEnv variable
-
-variable :: String
-variable = "MILLRACE_HTTP_TEST_SERVER"
+-- A server in a process that may have so many descriptors.
+withOtherServer :: Int -> (Int -> IO a) -> IO a
+withOtherServer descriptors use = withServerProcess "resources" descriptors (use . serverPort)
 
 -- | Serves on the inherited sockets until it is killed.
 serveInherited :: IO ()
@@ -247,21 +241,3 @@ askNumber :: B.ByteString -> Client -> IO Int
 askNumber path client = do
   send client (B.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\n\r\n"])
   maybe (error "no number") fst . C8.readInt . replyBody <$> receiveResponse client
-
--- A server in a process that may have so many descriptors, and has inherited the socket it is to serve. The socket
--- listens already: clients need not wait for the server.
-withOtherServer :: Int -> (Int -> IO a) -> IO a
-withOtherServer descriptors use = bracket openFreePort (close . snd) $ \(port, listener) -> withFdSocket listener $ \number -> do
-  setFdOption (Fd number) CloseOnExec False
-  program <- getExecutablePath
-  let arguments = ["-c", script, show number, show descriptors, program, variable]
-  withCreateProcess (proc "python3" arguments) $ \_ _ _ process -> use port `finally` terminateProcess process
-  where
-    script =
-      unlines
-        [ "import os, resource, sys",
-          "os.dup2(int(sys.argv[1]), 3)",
-          "resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), int(sys.argv[2])))",
-          "os.environ.update({'LISTEN_FDS': '1', 'LISTEN_PID': str(os.getpid()), sys.argv[4]: '1'})",
-          "os.execv(sys.argv[3], [sys.argv[3], '+RTS', '-T', '-RTS'])"
-        ]

@@ -1,0 +1,85 @@
+-- | Servers in processes of their own: this program, started again. So their limits, their memory and their processor time
+-- are not those of the tests.
+module ServerProcess
+  ( ServerProcess (..),
+    withServerProcess,
+    roleOfThisProcess,
+
+    -- * What the system says about it (Linux)
+    processorSeconds,
+    residentBytes,
+    peakBytes,
+    forgetPeak,
+  )
+where
+
+import Control.Exception (bracket, finally)
+import qualified Data.ByteString.Char8 as C8
+import Network.Socket (withFdSocket)
+import Network.Wai.Handler.Millrace (openFreePort)
+import Support (close)
+import System.Environment (getExecutablePath, lookupEnv)
+import System.Posix.IO (FdOption (CloseOnExec), setFdOption)
+import System.Posix.Types (Fd (..))
+import System.Process
+
+data ServerProcess = ServerProcess
+  { serverPort :: !Int,
+    serverPid :: !Pid
+  }
+
+-- | Which of the servers this process is to be; Nothing for the tests.
+roleOfThisProcess :: IO (Maybe String)
+roleOfThisProcess = lookupEnv variable
+
+variable :: String
+variable = "MILLRACE_HTTP_TEST_SERVER"
+
+-- | A server that may have so many descriptors, and has inherited the socket it is to serve. The socket listens already:
+-- clients need not wait for the server.
+withServerProcess :: String -> Int -> (ServerProcess -> IO a) -> IO a
+withServerProcess role descriptors use = bracket openFreePort (close . snd) $ \(port, listener) -> withFdSocket listener $ \descriptor -> do
+  setFdOption (Fd descriptor) CloseOnExec False
+  program <- getExecutablePath
+  let arguments = ["-c", script, show descriptor, show descriptors, program, variable, role]
+  withCreateProcess (proc "python3" arguments) $ \_ _ _ process -> do
+    pid <- getPid process >>= maybe (fail "the server has ended") return
+    use (ServerProcess port pid) `finally` terminateProcess process
+  where
+    script =
+      unlines
+        [ "import os, resource, sys",
+          "os.dup2(int(sys.argv[1]), 3)",
+          "resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), int(sys.argv[2])))",
+          "os.environ.update({'LISTEN_FDS': '1', 'LISTEN_PID': str(os.getpid()), sys.argv[4]: sys.argv[5]})",
+          "os.execv(sys.argv[3], [sys.argv[3], '+RTS', '-T', '-RTS'])"
+        ]
+
+-- | Of all its threads, in the kernel too.
+processorSeconds :: ServerProcess -> IO Double
+processorSeconds server = do
+  fields <- C8.words . C8.drop 2 . snd . C8.breakEnd (== ')') <$> readProc server "stat"
+  -- utime and stime, in hundredths of a second. The first field here is the third.
+  return (fromIntegral (number (fields !! 10) + number (fields !! 11)) / 100)
+
+residentBytes, peakBytes :: ServerProcess -> IO Int
+residentBytes = statusBytes "VmRSS:"
+peakBytes = statusBytes "VmHWM:"
+
+-- | From now on 'peakBytes' is for what follows.
+forgetPeak :: ServerProcess -> IO ()
+forgetPeak server = C8.writeFile (path server "clear_refs") (C8.pack "5")
+
+statusBytes :: String -> ServerProcess -> IO Int
+statusBytes name server = do
+  rows <- map C8.words . C8.lines <$> readProc server "status"
+  return (head ([1024 * number amount | key : amount : _ <- rows, key == C8.pack name] ++ [0]))
+
+readProc :: ServerProcess -> String -> IO C8.ByteString
+readProc server = C8.readFile . path server
+
+path :: ServerProcess -> String -> FilePath
+path server name = "/proc/" ++ show (serverPid server) ++ "/" ++ name
+
+number :: C8.ByteString -> Int
+number = maybe 0 fst . C8.readInt
