@@ -3,6 +3,7 @@ being wrong."""
 
 import http.client
 import socket
+import subprocess
 
 from .process import ServerError
 
@@ -14,11 +15,15 @@ def check(service, port, file=None):
     try:
         if service == "tcp500":
             _check_tcp500(port)
+        elif service == "h2upload":
+            _check_http2(port, "/", PONG_BODY, upload=b"x" * 100_000)
+        elif service.startswith("h2"):
+            _check_http2(port, f"/{file[0]}" if file else "/", file[1] if file else PONG_BODY)
         elif service == "files":
             _check_http(port, f"/{file[0]}", file[1])
         else:
             _check_http(port, "/", PONG_BODY)
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, subprocess.SubprocessError, http.client.HTTPException) as error:
         raise ServerError(f"the server on port {port} gave no complete answer: {error!r}") from None
 
 
@@ -47,3 +52,15 @@ def _check_http(port, path, expected):
                 raise ServerError(f"GET {path}: status {answer.status}, {len(body)} bytes (expected {len(expected)})")
     finally:
         connection.close()
+
+
+def _check_http2(port, path, expected, upload=None):
+    """By curl and prior knowledge, because Python's library has no HTTP/2."""
+    url = f"http://127.0.0.1:{port}{path}"
+    command = ["curl", "--silent", "--http2-prior-knowledge", "--max-time", "60", "--write-out", "%{http_version} %{http_code}"]
+    if upload is not None:
+        command += ["--data-binary", "@-"]
+    done = subprocess.run([*command, url], input=upload or b"", capture_output=True, check=False, timeout=90)
+    if done.stdout != expected + b"2 200":
+        raise ServerError(f"GET {path} by HTTP/2: exit code {done.returncode}, {len(done.stdout)} bytes that end with "
+                          f"{done.stdout[-20:]!r} (expected {len(expected)} bytes and '2 200')")

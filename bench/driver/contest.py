@@ -33,7 +33,7 @@ class Contest:
         for number in range(rounds):
             self._start([side for side in sides if side.name not in self._failures])
             with contextlib.ExitStack() as stack:
-                self._take_turns({name: self._runner(server, stack) for name, server in self._servers.items()}, number)
+                self._take_turns(self._runners(stack), number)
 
     def _start(self, sides):
         self._stack.close()
@@ -45,8 +45,17 @@ class Contest:
             except load.FAILURES as error:
                 self._failures[side.name] = error
 
+    def _runners(self, stack):
+        runners = {}
+        for name, server in self._servers.items():
+            try:
+                runners[name] = self._runner(server, stack)
+            except load.FAILURES as error:
+                self._failures[name] = error
+        return runners
+
     def _runner(self, server, stack):
-        generator = load.PausedWrk(*self._bench.wrk_arguments(self._workload, self._point, server.url))
+        generator = self._bench.paused(self._workload, self._point, server.url)
         stack.callback(generator.kill)
         return turns.Runner(server.program, generator)
 
@@ -61,12 +70,12 @@ class Contest:
             else:
                 self._costs[name, number] = self._figures(costs[name], ended[runner])
 
-    def _figures(self, cost, of_wrk):
+    def _figures(self, cost, of_generator):
         cpu_ns, user_share, received = cost
-        errors = of_wrk["errors"]
+        errors = of_generator["errors"]
         requests = 0
-        if of_wrk["bytes"] > 0:
-            requests = received * self._bench.requests(self._workload, of_wrk) / of_wrk["bytes"]
+        if of_generator["bytes"] > 0:
+            requests = received * self._bench.requests(self._workload, of_generator) / of_generator["bytes"]
         if requests <= 0:
             return {"errors": errors}
         figures = {"cpu_us_per_request": cpu_ns / 1e3 / requests, "requests_in_turns": requests, "errors": errors}

@@ -1,6 +1,7 @@
 """The load generators, and how their output is read.
 
-wrk is the closed loop: each connection sends its next request when the previous one has been answered.
+wrk is the closed loop: each connection sends its next request when the previous one has been answered. For HTTP/2 it is
+h2load, with so many requests in flight on each connection.
 
 h2load is the open loop: a Debian package that is fast enough for these servers on one core (bench/README.md). With --rps,
 each connection sends on schedule. With a high --max-concurrent-streams (for HTTP/1.1: requests in flight on a connection)
@@ -10,6 +11,7 @@ summary. tests/test_load.py pauses a server and checks that the requests that we
 
 import json
 import os
+import re
 import selectors
 import signal
 import socket
@@ -19,6 +21,8 @@ import time
 from . import process
 
 IN_FLIGHT_PER_CONNECTION = 2000
+# Windows like those of browsers, so that they are not what is measured.
+H2_STREAM_WINDOW_BITS, H2_CONNECTION_WINDOW_BITS = 20, 22
 END_ATTEMPTS, END_ATTEMPT_SECONDS = 150, 0.2
 PERCENTILES = {"50": "50", "90": "90", "99": "99", "99.9": "99_9", "99.99": "99_99"}
 
@@ -65,20 +69,17 @@ def wrk(command, seconds):
     return wrk_figures(_run(command, seconds))
 
 
-class PausedWrk:
-    """A wrk that is paused and resumed with SIGSTOP and SIGCONT. Its latencies contain the pauses, so they are useless."""
+class _Paused:
+    """A load generator that is paused and resumed with SIGSTOP and SIGCONT. Its latencies contain the pauses, so they are
+    useless."""
 
-    SECONDS = 100_000  # end() ends it much earlier.
-    # Longer than any pause, so that wrk does not count a pause as an error. wrk allocates eight bytes per microsecond of it.
-    TIMEOUT_SECONDS = 60
-
-    def __init__(self, url, connections, processors, depth=1, close=False):
-        command = wrk_command(url, connections, self.SECONDS, processors, depth, close, self.TIMEOUT_SECONDS)
+    def __init__(self, command):
+        self._name = next(word for word in command if word in ("wrk", "h2load"))
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def resume(self):
         if self._process.poll() is not None:
-            raise LoadError(f"wrk ended too early: {self._process.stdout.read().strip()[-300:]}")
+            raise LoadError(f"{self._name} ended too early: {self._process.stdout.read().strip()[-300:]}")
         self._process.send_signal(signal.SIGCONT)
 
     def pause(self):
@@ -89,7 +90,21 @@ class PausedWrk:
         try:
             return process.bytes_read(self._process.pid)
         except OSError as error:
-            raise LoadError(f"cannot tell how many bytes wrk has received: {error}") from None
+            raise LoadError(f"cannot tell how many bytes {self._name} has received: {error}") from None
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+class PausedWrk(_Paused):
+    SECONDS = 100_000  # end() ends it much earlier.
+    # Longer than any pause, so that wrk does not count a pause as an error. wrk allocates eight bytes per microsecond of it.
+    TIMEOUT_SECONDS = 60
+
+    def __init__(self, url, connections, processors, depth=1, close=False):
+        super().__init__(wrk_command(url, connections, self.SECONDS, processors, depth, close, self.TIMEOUT_SECONDS))
 
     def end(self):
         """Ends it and returns its figures."""
@@ -104,15 +119,68 @@ class PausedWrk:
                 pass
         raise LoadError(f"wrk did not end after {END_ATTEMPTS} SIGINTs")
 
-    def kill(self):
+
+class PausedH2load(_Paused):
+    """h2load cannot be asked to end and to print its figures. So a short run before this one tells how many bytes a request
+    takes."""
+
+    REQUESTS = 1_000_000_000  # It is killed much earlier.
+    CALIBRATION_SECONDS = 1
+
+    def __init__(self, url, connections, streams, processors, body=None):
+        command = h2load_closed_command(url, connections, streams, self.CALIBRATION_SECONDS, processors, body)
+        self._figures = h2load_closed(command, self.CALIBRATION_SECONDS)
+        if self._figures["requests"] <= 0:
+            raise LoadError("no request was answered")
+        super().__init__(h2load_closed_command(url, connections, streams, None, processors, body))
+
+    def end(self):
+        """Ends it and returns the figures of the run before."""
+        self.resume()
         self._process.kill()
         self._process.wait()
-        self._process.stdout.close()
+        return self._figures
 
 
-def h2load_command(url, connections, rate_per_second, seconds, processors, log_path):
+def h2load_closed_command(url, connections, streams, seconds, processors, body=None):
+    """HTTP/2 with so many requests in flight on each connection. `seconds`: None for without end. `body`: a file to upload."""
+    length = f"--requests={PausedH2load.REQUESTS}" if seconds is None else f"--duration={seconds}"
+    command = ["h2load", f"--clients={connections}", f"--max-concurrent-streams={streams}", length,
+               f"--threads={min(len(processors), connections)}",
+               f"--window-bits={H2_STREAM_WINDOW_BITS}", f"--connection-window-bits={H2_CONNECTION_WINDOW_BITS}"]
+    return process.pinned(processors, [*command, *(["--data=" + body] if body else []), url])
+
+
+_H2LOAD_UNITS = {"us": 1, "ms": 1e3, "s": 1e6}
+
+
+def _h2load_microseconds(text):
+    found = re.fullmatch(r"([0-9.]+)(us|ms|s)", text)
+    if not found:
+        raise LoadError(f"h2load printed a time that is none: {text}")
+    return float(found[1]) * _H2LOAD_UNITS[found[2]]
+
+
+def h2load_closed_figures(output, seconds):
+    """The figures that h2load printed at its end. It prints no percentiles."""
+    requests = re.search(r"^requests: .* (\d+) done, (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout", output, re.M)
+    traffic = re.search(r"^traffic: \S+ \((\d+)\) total", output, re.M)
+    times = re.search(r"^time for request: +(\S+) +(\S+) +(\S+)", output, re.M)
+    if not (requests and traffic and times):
+        raise LoadError(f"h2load printed no figures: {output.strip()[-300:]}")
+    return {
+        "requests": int(requests[2]), "errors": int(requests[3]), "bytes": int(traffic[1]), "duration_us": seconds * 1e6,
+        "latency_mean_us": _h2load_microseconds(times[3]), "latency_max_us": _h2load_microseconds(times[2]),
+    }
+
+
+def h2load_closed(command, seconds):
+    return h2load_closed_figures(_run(command, seconds), seconds)
+
+
+def h2load_command(url, connections, rate_per_second, seconds, processors, log_path, http2=False):
     return process.pinned(processors, [
-        "h2load", "--h1", f"--clients={connections}", f"--max-concurrent-streams={IN_FLIGHT_PER_CONNECTION}",
+        "h2load", *([] if http2 else ["--h1"]), f"--clients={connections}", f"--max-concurrent-streams={IN_FLIGHT_PER_CONNECTION}",
         f"--rps={rate_per_second / connections:.3f}", f"--duration={seconds}", f"--log-file={log_path}", url,
     ])
 
@@ -163,12 +231,15 @@ class IdleConnections:
             for _ in range(count):
                 connection = socket.create_connection(("127.0.0.1", port), timeout=10)
                 self.sockets.append(connection)
-                connection.sendall(self.REQUEST)
-                if not connection.recv(65536):
-                    raise LoadError("the server closed a connection instead of answering")
+                self._ask(connection)
         except OSError as error:
             self.close()
             raise LoadError(f"connection {len(self.sockets)} of {count}: {error}") from None
+
+    def _ask(self, connection):
+        connection.sendall(self.REQUEST)
+        if not connection.recv(65536):
+            raise LoadError("the server closed a connection instead of answering")
 
     def closed_by_server(self):
         """The number of connections that the server has closed meanwhile."""
@@ -193,6 +264,30 @@ class IdleConnections:
     def close(self):
         for connection in self.sockets:
             connection.close()
+
+
+class IdleHttp2Connections(IdleConnections):
+    """The same with HTTP/2, by prior knowledge."""
+
+    # The preface, empty settings, an acknowledgement of the server's, and a GET of / on stream 1 with fields of the static
+    # table and an authority of one letter.
+    REQUEST = (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)) + bytes((0, 0, 0, 4, 1, 0, 0, 0, 0))
+               + bytes((0, 0, 6, 1, 5, 0, 0, 0, 1)) + bytes((0x82, 0x86, 0x84, 0x01, 0x01)) + b"a")
+    HEAD, TYPE, FLAGS, STREAM = 9, 3, 4, 8
+    DATA, HEADERS, END_STREAM = 0, 1, 1
+
+    def _ask(self, connection):
+        connection.sendall(self.REQUEST)
+        held = b""
+        while True:
+            while len(held) >= self.HEAD and len(held) >= self.HEAD + int.from_bytes(held[:3], "big"):
+                frame, held = held[:self.HEAD], held[self.HEAD + int.from_bytes(held[:3], "big"):]
+                if frame[self.TYPE] in (self.DATA, self.HEADERS) and frame[self.FLAGS] & self.END_STREAM and frame[self.STREAM] == 1:
+                    return
+            part = connection.recv(65536)
+            if not part:
+                raise LoadError("the server closed a connection instead of answering")
+            held += part
 
 
 def wait_until_listening(port, program, seconds):

@@ -22,7 +22,12 @@ from .workloads import FILES, FILE_NAMES
 
 WARM_UP_CONNECTIONS = 50
 PIPELINE_DEPTH = 16
+UPLOAD = "h2-file1m"
 BYTES_COUNTED_FROM = 1 << 20  # From this size on requests are counted by bytes, because an answer may span samples.
+
+
+def is_http2(point):
+    return point["service"].startswith("h2")
 
 
 class Settings:
@@ -111,7 +116,7 @@ class Bench:
     @contextlib.contextmanager
     def serving(self, side, workload, point):
         """Starts a server, checks its answer, yields it as a Server, and stops it."""
-        file = self.files.provide(workload.name) if point["service"] == "files" else None
+        file = self.files.provide(workload.name) if point["service"] in ("files", "h2files") else None
         with tempfile.TemporaryDirectory(prefix="bench-") as state:
             port = load.free_port()
             command = self._command(side, point, port=port, files=self.files.directory, state=state)
@@ -135,7 +140,28 @@ class Bench:
         seconds = self.settings.warm_up
         if seconds:
             connections = min(WARM_UP_CONNECTIONS, point["connections"])
-            load.wrk(self._wrk_command(workload, {**point, "connections": connections}, server.url, seconds), seconds)
+            self._closed_loop(workload, {**point, "connections": connections}, server.url, seconds)
+
+    def paused(self, workload, point, url):
+        """A generator of closed load that can be paused."""
+        if is_http2(point):
+            return load.PausedH2load(*self._h2load_arguments(point, url))
+        return load.PausedWrk(*self.wrk_arguments(workload, point, url))
+
+    def _h2load_arguments(self, point, url):
+        body = os.path.join(self.files.directory, self.files.provide(UPLOAD)[0]) if point["service"] == "h2upload" else None
+        return url, point["connections"], point["streams"], machine.load_processors(point["cores"]), body
+
+    def _closed_command(self, workload, point, url, seconds):
+        if is_http2(point):
+            url, connections, streams, processors, body = self._h2load_arguments(point, url)
+            return load.h2load_closed_command(url, connections, streams, seconds, processors, body)
+        return self._wrk_command(workload, point, url, seconds)
+
+    def _closed_loop(self, workload, point, url, seconds):
+        """The figures of an uninterrupted closed loop, and its command."""
+        command = self._closed_command(workload, point, url, seconds)
+        return (load.h2load_closed if is_http2(point) else load.wrk)(command, seconds), command
 
     def wrk_arguments(self, workload, point, url):
         """The arguments of load.PausedWrk: address, connections, processors, pipelining depth, closing."""
@@ -148,7 +174,7 @@ class Bench:
 
     @staticmethod
     def requests(workload, figures):
-        """The number of requests in wrk's figures."""
+        """The number of requests in the figures of a closed loop."""
         size = FILES.get(workload.name, 0)
         return figures["bytes"] / size if size >= BYTES_COUNTED_FROM else figures["requests"]
 
@@ -180,8 +206,7 @@ class Bench:
     def uninterrupted(self, side, workload, point, server):
         """Throughput and latencies under closed load."""
         seconds = self.settings.closed(point)
-        command = self._wrk_command(workload, point, server.url, seconds)
-        figures = load.wrk(command, seconds)
+        figures, command = self._closed_loop(workload, point, server.url, seconds)
         requests = self.requests(workload, figures)
         if requests <= 0:
             raise LoadError("no request was answered")
@@ -209,7 +234,7 @@ class Bench:
         rate = self.maxima[side.name, point["connections"]] * point["share"]
         log_path = server.program.log_path + ".requests"
         command = load.h2load_command(
-            server.url, point["connections"], rate, seconds, machine.load_processors(point["cores"]), log_path)
+            server.url, point["connections"], rate, seconds, machine.load_processors(point["cores"]), log_path, is_http2(point))
         before = process.cpu_seconds(server.program.pids())
         figures = load.h2load(command, point["connections"], rate, seconds, log_path)
         figures.update(self._costs(server.program, before, figures["requests"]))
@@ -224,7 +249,8 @@ class Bench:
         program = server.program
         time.sleep(self.settings.idle)
         before = process.memory_bytes(program.pids(), "VmRSS")
-        connections = load.IdleConnections(server.port, point["connections"])
+        idle = load.IdleHttp2Connections if is_http2(point) else load.IdleConnections
+        connections = idle(server.port, point["connections"])
         try:
             time.sleep(self.settings.idle)
             after = process.memory_bytes(program.pids(), "VmRSS")
@@ -292,11 +318,12 @@ class Bench:
     def system_calls(self, workload, point, counter, server):
         """System calls per request under closed load."""
         seconds = min(self.settings.closed(point), max(self.settings.counting, point["connections"] // 1000))
-        command = self._wrk_command(workload, point, server.url, seconds)
+        command = self._closed_command(workload, point, server.url, seconds)
         with tempfile.TemporaryDirectory(prefix="bench-") as directory:
             calls, output = counter.count(
                 server.program.pids(), command, os.path.join(directory, "calls"), seconds)
-        requests = self.requests(workload, load.wrk_figures(output))
+        figures = load.h2load_closed_figures(output, seconds) if is_http2(point) else load.wrk_figures(output)
+        requests = self.requests(workload, figures)
         if requests <= 0:
             raise LoadError("no request was answered while system calls were counted")
         return {"system_calls_per_request": calls / requests, "counter": counter.name}

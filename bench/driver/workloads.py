@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 CONNECTIONS = [10, 100, 1000, 10000]
-FILES = {"file4k": 4 << 10, "file1m": 1 << 20, "file100m": 100 << 20}
-FILE_NAMES = {name: f"{name}.bin" for name in FILES}
+FILES = {"file4k": 4 << 10, "file1m": 1 << 20, "file100m": 100 << 20, "h2-file4k": 4 << 10, "h2-file1m": 1 << 20}
+FILE_NAMES = {name: f"{name.removeprefix('h2-')}.bin" for name in FILES}
 
 
 @dataclass(frozen=True)
@@ -155,6 +155,39 @@ ALL += [
         _timers("empty", (1,), n=1, m=2_000)),
 ]
 
+def _streams(service, pairs, cores=(1,)):
+    return [{"service": service, "connections": connections, "streams": streams, "cores": core}
+            for core in cores for connections, streams in pairs]
+
+
+ALL += [
+    Workload(
+        "h2-pong", "closed", "HTTP/2 with a body of five bytes, one request at a time on each connection. h2load prints no "
+        "percentiles.",
+        "cpu_us_per_request", _streams("h2pong", [(100, 1), (1000, 1)]), _streams("h2pong", [(100, 1)])),
+    Workload(
+        "h2-multiplexed", "closed", "As h2-pong, with 32 or 100 requests in flight on each connection.",
+        "cpu_us_per_request",
+        _streams("h2pong", [(100, 32), (256, 100)]) + _streams("h2pong", [(100, 32)], (2,)), _streams("h2pong", [(100, 32)])),
+    Workload(
+        "h2-file4k", "closed", "HTTP/2, a static file of 4 KiB, 8 requests in flight on each connection.", "cpu_us_per_request",
+        _streams("h2files", [(100, 8)])),
+    Workload(
+        "h2-file1m", "closed", "HTTP/2, a static file of 1 MiB. The number of requests is computed from the bytes received.",
+        "cpu_us_per_request", _streams("h2files", [(10, 1), (100, 4)])),
+    Workload(
+        "h2-upload", "closed", "HTTP/2, a body of 1 MiB that the server reads and drops before it answers. nginx, h2o and "
+        "nghttpd cannot do that by themselves.",
+        "cpu_us_per_request", _streams("h2upload", [(10, 1), (100, 4)])),
+    Workload(
+        "h2-tail", "open", "As tail, over HTTP/2.",
+        "latency_p99_us",
+        [{"service": "h2pong", "connections": 100, "streams": 1, "cores": 1, "share": share} for share in (0.5, 0.75)]),
+    Workload(
+        "h2-idle", "idle", "As idle, over HTTP/2.",
+        "memory_per_connection_bytes", [{"service": "h2pong", "connections": 10000, "streams": 1, "cores": 1}]),
+]
+
 BY_NAME = {workload.name: workload for workload in ALL}
 
 
@@ -169,6 +202,8 @@ def label(name, point):
         words.append(f"{point['service']} {point['n']:,}{size}")
     if "connections" in point:
         words.append(f"{point['connections']:,} connections")
+    if point.get("streams", 1) > 1:
+        words.append(f"{point['streams']} streams each")
     if "share" in point:
         words.append(f"{point['share']:.0%} of the maximum".replace("%", " %"))
     if point["cores"] != 1 or "n" in point:

@@ -9,6 +9,28 @@ from .. import load, machine
 from .small_server import answer, serving
 
 
+H2LOAD_OUTPUT = """
+finished in 1.03s, 2499.00 req/s, 89.81KB/s
+requests: 2502 total, 2599 started, 2502 done, 2499 succeeded, 3 failed, 2 errored, 0 timeout
+status codes: 2499 2xx, 0 3xx, 0 4xx, 0 5xx
+traffic: 89.81KB (91968) total, 31.34KB (32091) headers (space savings 91.61%), 12.20KB (12495) data
+                     min         max         mean         sd        +/- sd
+time for request:      740us    211.86ms     36.48ms     48.95ms    85.79%
+"""
+
+
+class H2load(unittest.TestCase):
+    def test_the_figures_of_a_closed_loop(self):
+        figures = load.h2load_closed_figures(H2LOAD_OUTPUT, 1)
+        self.assertEqual((figures["requests"], figures["errors"], figures["bytes"]), (2499, 3, 91968))
+        self.assertAlmostEqual(figures["latency_mean_us"], 36480)
+        self.assertAlmostEqual(figures["latency_max_us"], 211860)
+
+    def test_other_output_is_refused(self):
+        with self.assertRaises(load.LoadError):
+            load.h2load_closed_figures("Could not connect", 1)
+
+
 class OpenLoop(unittest.TestCase):
     def figures(self, **faults):
         seconds, connections, rate = 2, 5, 500

@@ -5,12 +5,14 @@
 -- > warp PORT pong           keeps connections open
 -- > warp PORT close          sends Connection: close, for clients that asked for it
 -- > warp PORT files DIR      responseFile (sendfile), with Warp's descriptor and file information caches on
+-- > warp PORT upload         reads the body first
 module Main (main) where
 
+import qualified Data.ByteString as B
 import qualified Data.Text as Text
 import Network.HTTP.Types (hConnection, hContentLength, hContentType, notFound404, ok200)
 import Network.HTTP.Types.Header (ResponseHeaders)
-import Network.Wai (Application, pathInfo, responseFile, responseLBS)
+import Network.Wai (Application, getRequestBodyChunk, pathInfo, responseFile, responseLBS)
 import Network.Wai.Handler.Warp
 import System.Environment (getArgs)
 
@@ -18,6 +20,11 @@ import System.Environment (getArgs)
 pong :: ResponseHeaders -> Application
 pong extra _ respond =
   respond (responseLBS ok200 ([(hContentType, "text/plain"), (hContentLength, "5")] ++ extra) "Pong!")
+
+upload :: Application
+upload request respond = do
+  piece <- getRequestBodyChunk request
+  if B.null piece then pong [] request respond else upload request respond
 
 -- The workloads request only plain names in one directory.
 files :: FilePath -> Application
@@ -32,9 +39,10 @@ main = do
   arguments <- getArgs
   let (port, application) = case arguments of
         [number, "pong"] -> (read number, pong [])
+        [number, "upload"] -> (read number, upload)
         [number, "close"] -> (read number, pong [(hConnection, "close")])
         [number, "files", directory] -> (read number, files directory)
-        _ -> error "usage: warp PORT pong|close|files DIR"
+        _ -> error "usage: warp PORT pong|close|upload|files DIR"
   runSettings
     (setPort port . setHost "127.0.0.1" . setFdCacheDuration 10 . setFileInfoCacheDuration 10 $ defaultSettings)
     application
