@@ -36,8 +36,12 @@ int http2_head_begin(http2_connection *connection, http2_inner *stream)
         }
         connection->building = building;
     }
-    *building = (http2_building){
-        .stream = stream, .fields = building->fields, .text = building->text, .text_capacity = building->text_capacity};
+    *building = (http2_building){.stream = stream,
+                                 .fields = building->fields,
+                                 .text = building->text,
+                                 .text_capacity = building->text_capacity,
+                                 .cookie = building->cookie,
+                                 .cookie_capacity = building->cookie_capacity};
     stream->seen.content_length = -1;
     return 0;
 }
@@ -54,6 +58,7 @@ void http2_head_drop(http2_connection *connection)
     if (building != NULL) {
         free(building->fields);
         free(building->text);
+        free(building->cookie);
         free(building);
         connection->building = NULL;
     }
@@ -242,23 +247,38 @@ static int note(http2_building *building, http_name number, const uint8_t *value
     }
 }
 
-/* RFC 9113, section 8.2.3: the parts of a cookie become one again. If its value is not the end of the text, it is copied there. */
-static int join_cookie(http2_building *building, const uint8_t *value, size_t length)
+/* RFC 9113, section 8.2.3: the parts of a cookie become one again. They are gathered apart, so that each is copied twice at
+ * most, whatever stands between them. The field is that of the first part. */
+static int gather_cookie(http2_building *building, const uint8_t *value, size_t length)
 {
-    uint32_t at = 0, offset = 0;
-    while (building->fields[at].name != HTTP_NAME_COOKIE)
-        at++;
-    http_field *cookie = &building->fields[at];
-    if (cookie->value_offset + cookie->value_length != building->text_length) {
-        if (make_room(building, cookie->value_length) != 0)
+    size_t needed = building->cookie_length + length + 2;
+    if (building->cookie_capacity < needed) {
+        uint8_t *cookie = realloc(building->cookie, 2 * needed);
+        if (cookie == NULL)
             return -1;
-        put(building, building->text + cookie->value_offset, cookie->value_length, &offset);
-        cookie->value_offset = offset;
+        building->cookie = cookie;
+        building->cookie_capacity = (uint32_t)(2 * needed);
     }
-    if (put(building, (const uint8_t *)"; ", 2, &offset) == NULL || put(building, value, length, &offset) == NULL)
-        return -1;
-    cookie->value_length += (uint32_t)length + 2;
+    if (building->cookie_row == 0) {
+        add(building, HTTP_NAME_COOKIE, 0, sizeof "cookie" - 1, 0, 0);
+        building->cookie_row = building->field_count;
+    } else {
+        memcpy(building->cookie + building->cookie_length, "; ", 2);
+        building->cookie_length += 2;
+    }
+    if (length > 0)
+        memcpy(building->cookie + building->cookie_length, value, length);
+    building->cookie_length += (uint32_t)length;
     return 0;
+}
+
+static int put_cookie(http2_building *building)
+{
+    if (building->cookie_row == 0)
+        return 0;
+    http_field *field = &building->fields[building->cookie_row - 1];
+    field->value_length = building->cookie_length;
+    return put(building, building->cookie, building->cookie_length, &field->value_offset) == NULL ? -1 : 0;
 }
 
 static int add_field(http2_building *building, const uint8_t *name, size_t name_length, const uint8_t *value,
@@ -268,8 +288,8 @@ static int add_field(http2_building *building, const uint8_t *name, size_t name_
         add_host(building);
     http_name number = http_name_find(name, name_length);
     if (!building->is_trailer) {
-        if (number == HTTP_NAME_COOKIE && building->cookie_count++ > 0)
-            return join_cookie(building, value, length);
+        if (number == HTTP_NAME_COOKIE)
+            return gather_cookie(building, value, length);
         if (note(building, number, value, length))
             return 0;
     }
@@ -304,7 +324,8 @@ int http2_head_field(http2_connection *connection, const uint8_t *name, size_t n
         refuse(building, HTTP_ERROR_LONG_HEAD);
     if (building->decoded / PATIENCE > settings->head_max + 16384)
         return -1;
-    if (building->error == HTTP_ERROR_MANY_FIELDS || building->error == HTTP_ERROR_LONG_HEAD || name[0] == ':')
+    /* The table and the text end here, whatever was wrong before. */
+    if (building->counted > settings->fields_max || building->decoded > settings->head_max || name[0] == ':')
         return 0;
     return add_field(building, name, name_length, value, value_length);
 }
@@ -377,6 +398,8 @@ int http2_head_end(http2_connection *connection)
         add_host(building);
     check_target(connection, building);
     building->stream = NULL;
+    if (put_cookie(building) != 0)
+        return -1;
     size_t table = building->field_count * sizeof(http_field);
     uint8_t *head = malloc(table + building->text_length + 1);
     if (head == NULL)

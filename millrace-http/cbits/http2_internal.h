@@ -67,7 +67,9 @@ typedef struct http2_building {
     http2_inner *stream;
     http_field *fields;
     uint8_t *text;
-    uint32_t field_count, text_length, text_capacity, counted, decoded, cookie_count;
+    uint8_t *cookie;                                     /* its parts, joined */
+    uint32_t cookie_length, cookie_capacity, cookie_row; /* cookie_row: index + 1 of its field */
+    uint32_t field_count, text_length, text_capacity, counted, decoded;
     uint32_t authority_offset, authority_length, scheme_offset, scheme_length;
     int32_t error; /* http_error */
     uint8_t host_added, is_trailer;
