@@ -1,6 +1,4 @@
-/*
- * carrier.h: the OS threads that run fibers, and what the rest of the library must know of a fiber.
- */
+/* carrier.h: the OS threads that run fibers, and what the rest of the library must know about a fiber. */
 #ifndef MILLRACE_FIBER_CARRIER_H
 #define MILLRACE_FIBER_CARRIER_H
 
@@ -44,7 +42,7 @@ typedef struct mf_carrier {
     _Atomic uint64_t turns;      /* odd while a fiber runs */
     _Atomic uintptr_t sampled_place;
     int thread_id;
-    mf_lock running_lock; /* held by the watchdog while it reads `running`, which must not end meanwhile */
+    mf_lock running_lock; /* held by the watchdog while it reads `running`, so that the fiber does not end meanwhile */
     atomic_uint posting;  /* threads between putting a message into the inbox and having woken the loop */
 } mf_carrier;
 
@@ -66,7 +64,7 @@ typedef struct mf_stream_seen {
 
 /* The signals that a fiber blocks: see mask.h. */
 typedef struct mf_mask {
-    uint64_t blocked; /* used by the carrier when the fiber continues; saved when it is suspended */
+    uint64_t blocked; /* used by the carrier when the fiber continues, saved when the fiber is suspended */
     uint64_t added;   /* what the fiber has asked to block, beyond what the program's threads do, and */
     uint64_t removed; /* not to block */
     uint64_t awaited; /* signals it has sent to itself while it blocked them */
@@ -80,7 +78,7 @@ struct mr_fiber {
     mr_fiber *next_ready;
     int interruption;   /* an error for the next wait that can be interrupted, or 0 */
     int interrupted_by; /* the one that ended the last wait, or 0 */
-    bool has_roused;    /* `interruption` has ended a wait already: see MF_ROUSABLE */
+    bool has_roused;    /* `interruption` has already ended a wait: see MF_ROUSABLE */
     mf_wait *waiting;   /* a wait that can be interrupted, or NULL */
     mf_mask mask;
     unsigned calls;      /* interposed calls in this turn that did not wait: see mf_spend_turn */
@@ -102,8 +100,8 @@ struct mr_fiber {
     char name[MR_FIBER_NAME_BYTES];
 };
 
-/* The fiber that runs on this thread. NULL on an OS thread, in the scheduler, and inside the core: there, interposed
- * calls must be libc's. */
+/* The fiber that runs on this thread. NULL on an OS thread, in the scheduler, and inside the core. In these places
+ * interposed calls must be libc's. */
 extern __thread mr_fiber *mf_current;
 
 /* The carrier that this thread is, or NULL. */

@@ -1,8 +1,9 @@
 /*
- * mask.h: the signals that a fiber blocks. The kernel has one mask per thread, which all fibers of a carrier would
- * share, and carriers block nearly all signals. So each fiber has its own mask, which is that of the program's threads
- * until the fiber changes it. While the fiber runs, its carrier blocks what either of them blocks, except the signals
- * that the fiber has allowed.
+ * mask.h: the signals that a fiber blocks.
+ *
+ * The kernel has one mask per thread. All fibers of a carrier would share it, and carriers block nearly all signals.
+ * So each fiber has a mask of its own, which is that of the program's threads until the fiber changes it. While the
+ * fiber runs, its carrier blocks the signals that either of them blocks, except those that the fiber has allowed.
  */
 #ifndef MILLRACE_FIBER_MASK_H
 #define MILLRACE_FIBER_MASK_H
@@ -93,8 +94,9 @@ typedef struct mf_mask_kept {
     siginfo_t signals[MF_MASK_KEPT_MAX]; /* in their order */
 } mf_mask_kept;
 
-/* Around a switch, for a fiber that has a mask of its own, or awaits a signal: the carrier's in its place, and back. `kept`,
- * empty before, may be NULL for one that awaits none. errno may change. */
+/* Call these around a switch, for a fiber that has its own mask or waits for a signal: the first puts the carrier's
+ * mask in place, the second restores the fiber's. `kept` is empty before; it may be NULL if the fiber waits for no
+ * signal. errno may change. */
 void mf_mask_put_off(mr_fiber *fiber, mf_mask_kept *kept);
 void mf_mask_put_on(mr_fiber *fiber, mf_mask_kept *kept);
 

@@ -7,29 +7,30 @@
 typedef void (*mf_work)(void *argument);
 
 /*
- * Runs work(argument) on one of a few helper threads. For work that ends soon by itself, such as that of disks. The
- * fiber's wait is not interrupted. errno becomes that of the work, or stays if the work sets none. Without any helper,
- * and between vfork and exec, the work is done on this thread.
+ * Runs work(argument) on one of a few helper threads. For work that ends soon by itself, such as that of disks. An
+ * interruption does not end the fiber's wait. errno becomes that of the work, or stays if the work sets none. Without
+ * any helper, and between vfork and exec, the work is done on this thread.
  */
 void mf_offload(mf_work work, void *argument);
 
 /* The same for name servers, which never take all helpers: a dead name server takes many seconds. */
 void mf_offload_name(mf_work work, void *argument);
 
-/* The same on a separate thread, for work that may wait for ever, such as for another process. */
+/* The same on a separate thread, for work that may wait for ever, for example for another process. */
 void mf_offload_alone(mf_work work, void *argument);
 
 enum { MF_OFFLOAD_NO_THREAD = 1, MF_NO_DESCRIPTOR = -1 };
 
 /*
- * The same for work that is one call of libc's and fails with EINTR when a signal comes while it waits. There an interruption
- * of the fiber ends it, and so does closing the descriptor that it waits for, if there is one: the result is the error of the
- * interruption, or -EBADF, and the call has failed. Otherwise 0, and the call has the result that it has: what it has opened
- * just then is the caller's. MF_OFFLOAD_NO_THREAD: nothing was done.
+ * The same for work that is one call of libc's and that fails with EINTR if a signal comes while it waits. Two things
+ * end such a wait: an interruption of the fiber, and closing the descriptor that the call waits for, if there is one.
+ * Then the result is the error of the interruption, or -EBADF, and the call has failed. Otherwise the result is 0,
+ * and the call's own result counts: for example, a descriptor that it has just opened belongs to the caller.
+ * MF_OFFLOAD_NO_THREAD: nothing was done.
  */
 int mf_offload_interruptible(mf_work work, void *argument, int descriptor);
 
-/* Reserves the signal for interrupting, once; if possible before the program has read SIGRTMAX. */
+/* Reserves the signal that interrupts, once; if possible before the program has read SIGRTMAX. */
 void mf_offload_prepare(void);
 
 /* Ends the helper threads, which must be idle. */

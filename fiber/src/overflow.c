@@ -29,8 +29,8 @@ static bool was_sent(const siginfo_t *info)
     return info->si_code <= 0;
 }
 
-/* The default action comes into force. The instruction that failed is repeated; where none has, the signal is: it is
- * blocked until the handler has returned. */
+/* Restores the default action. An instruction that failed is repeated. If a signal was sent instead, it is sent
+ * again: it stays blocked until this handler has returned. */
 static void end_by_default(int signal_number, const siginfo_t *info)
 {
     if (previous.sa_handler == SIG_IGN && was_sent(info))
@@ -51,7 +51,7 @@ static void hand_over(int signal_number, siginfo_t *info, void *context)
         end_by_default(signal_number, info);
 }
 
-/* What a handler calls must not park: it would leave the signal's stack. */
+/* Functions that the handler calls must not park, because they would leave the signal's stack. */
 static void handle(int signal_number, siginfo_t *info, void *context)
 {
     mr_fiber *fiber = mf_enter_core(); /* NULL also where a fiber has entered the core */

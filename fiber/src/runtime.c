@@ -25,8 +25,10 @@ enum {
 
 static mf_lock start_lock; /* held while carriers are started or stopped */
 static _Atomic(mf_runtime *) current;
-static mf_lock count_lock; /* held while a thread counts a fiber, or the last one has ended: the count stays 0 or not */
-static mf_runtime *volatile left_behind; /* by fork: what the parent's carriers had is not looked for as a leak */
+/* Held while a thread counts a fiber, and after the last one has ended, so that the count stays 0 or stays above 0. */
+static mf_lock count_lock;
+/* By fork. Keeps the parent's carriers reachable, so that they are not reported as leaks. */
+static mf_runtime *volatile left_behind;
 
 /* ------------------------------------------------------------------------------------------------------ options --- */
 
@@ -52,7 +54,8 @@ static mr_carriers_options complete(const mr_carriers_options *given)
 
 /* ----------------------------------------------------------------------------------------------- start and stop --- */
 
-/* Bit n: it was closed, and is held. What a program has closed of these is to stay so: it would print into a loop. */
+/* Bit n: the standard descriptor n was closed and is kept closed. Otherwise a loop would get its number, and the
+ * program would print into the loop. */
 static unsigned hold_standard_descriptors(void)
 {
     unsigned held = 0;
@@ -108,8 +111,9 @@ fail_group:
 }
 
 /*
- * In the child of fork() only the forking thread exists. What the carriers had is left as it lies (another thread may
- * have been changing it), a fiber that forked goes on as a plain thread, and the next spawn starts anew.
+ * In the child of fork() only the forking thread exists. The data of the carriers is not touched, because another
+ * thread may have been changing it. If a fiber forked, it continues as a plain thread. The next spawn starts new
+ * carriers.
  */
 static void forget_after_fork(void)
 {
@@ -163,7 +167,7 @@ static int start(const mr_carriers_options *given)
 int mr_carriers_start(const mr_carriers_options *options)
 {
     if (atomic_load(&current))
-        return -EALREADY; /* not after the lock: mr_carriers_stop holds it for as long as fibers run */
+        return -EALREADY; /* before the lock: mr_carriers_stop holds it as long as fibers run */
     int saved_errno = errno;
     mf_lock_take(&start_lock);
     int error = atomic_load(&current) ? -EALREADY : start(options);
@@ -264,7 +268,7 @@ static mf_carrier *any_carrier(const mf_runtime *runtime)
     return &runtime->carriers[mf_random_below(runtime->count)];
 }
 
-/* Who prefers one wants what it shares with its fibers to stay in one processor's cache. */
+/* A caller that prefers a carrier wants the data that it shares with its fibers to stay in one processor's cache. */
 static mf_carrier *unless_overloaded(mf_carrier *preferred, const mf_runtime *runtime)
 {
     mf_carrier *other = any_carrier(runtime);

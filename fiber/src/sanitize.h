@@ -1,5 +1,6 @@
 /*
- * sanitize.h: tells the sanitizers about switches of stacks, which they cannot see. Costs nothing without them.
+ * sanitize.h: tells the sanitizers about switches of stacks, which they cannot see. Without sanitizers it costs
+ * nothing.
  */
 #ifndef MILLRACE_FIBER_SANITIZE_H
 #define MILLRACE_FIBER_SANITIZE_H
@@ -23,8 +24,8 @@ typedef struct mf_sanitizer {
     void *tsan_fiber;
 } mf_sanitizer;
 
-/* Before there are fibers. ThreadSanitizer opens the program's files when it has something to say for the first time, with
- * locks of its own; on a fiber that call of open would park and need another thread, which needs those locks. */
+/* Call this before there are fibers. ThreadSanitizer opens the program's files when it prints its first report,
+ * while it holds locks of its own. On a fiber this open would park and need another thread, which needs those locks. */
 static inline void mf_sanitizer_prepare(void)
 {
 #if defined(__SANITIZE_THREAD__)
@@ -56,7 +57,7 @@ static inline void mf_sanitizer_destroy(mf_sanitizer *context)
 #endif
 }
 
-/* The thread's own context, called on it. Its stack is learnt at the first switch away from it. */
+/* The thread's own context. Call this on that thread. Its stack is learnt at the first switch away from it. */
 static inline void mf_sanitizer_adopt_thread(mf_sanitizer *context)
 {
     *context = (mf_sanitizer){0};
@@ -65,7 +66,7 @@ static inline void mf_sanitizer_adopt_thread(mf_sanitizer *context)
 #endif
 }
 
-/* Directly before the switch. `from` is NULL-like, `ends`, when its context will not be continued. */
+/* Call this directly before the switch. `ends`: the context `from` will not be continued. */
 static inline void mf_sanitizer_leave(mf_sanitizer *from, mf_sanitizer *to, int ends)
 {
     (void)from, (void)to, (void)ends;
@@ -76,7 +77,7 @@ static inline void mf_sanitizer_leave(mf_sanitizer *from, mf_sanitizer *to, int 
 #endif
 }
 
-/* Directly after the switch, on the stack of `self`; `from` is where it came from. */
+/* Call this directly after the switch, on the stack of `self`. `from` is the context that it came from. */
 static inline void mf_sanitizer_arrive(mf_sanitizer *self, mf_sanitizer *from)
 {
     (void)self, (void)from;

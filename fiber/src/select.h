@@ -7,9 +7,9 @@
 #include "wait.h"
 
 /*
- * Lets the case happen at once if it can and if `node` can be claimed, and otherwise queues the node. Returns true when
- * there is nothing left to do for this wait: it happened (node->result says how), or something else was decided before.
- * With node->wait NULL it only tries.
+ * Lets the case happen at once if it can and if `node` can be claimed. Otherwise it queues the node. Returns true
+ * when nothing is left to do for this wait: either the case happened (node->result says how), or something else was
+ * decided before. If node->wait is NULL it only tries.
  */
 bool mf_channel_offer(mr_channel *channel, mf_node *node);   /* sends node->item */
 bool mf_channel_request(mr_channel *channel, mf_node *node); /* receives into node->item */

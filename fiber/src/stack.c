@@ -1,8 +1,8 @@
 /*
  * stack.c: stacks by mmap, in sizes that are powers of two, with a pool for each size.
  *
- * The guard is a range without access. Linux 6.13 can mark it inside a mapping (MADV_GUARD_INSTALL); before, mprotect
- * splits every mapping in two, and vm.max_map_count (65530) ends at some 32,000 stacks.
+ * The guard is a range without access. Linux 6.13 can mark it inside a mapping (MADV_GUARD_INSTALL). On older kernels
+ * mprotect splits every mapping in two, and vm.max_map_count (65530) allows about 32,000 stacks.
  */
 #include "stack.h"
 #include "lock.h"
@@ -21,9 +21,9 @@ enum {
     SIZE_MIN_LOG2 = 14,
     SIZE_MAX_LOG2 = 40,
     GUARD_BYTES = 64 * 1024, /* wide, so that a large frame does not step over it */
-    HOT_STACKS = 256,        /* kept with all the memory they used; the others keep what is at their upper end */
+    HOT_STACKS = 256, /* kept with all the memory that they used; other stacks keep the memory at their upper end */
     HOT_BYTES = 32 * 1024,
-    GIVEN_PER_TRIMMED = 16, /* one in so many of the others is trimmed though nothing stopped deep inside */
+    GIVEN_PER_TRIMMED = 16, /* one in so many of the others is trimmed, even if no stop deep inside was seen */
 };
 
 typedef struct kept_stack {
@@ -115,7 +115,8 @@ int mf_stack_take(mf_stack *stack, size_t size_bytes)
     return error;
 }
 
-/* How deep it was used between two stops is not known, and to ask the system takes as long as to give the memory back. */
+/* How deep the stack was used between two stops is not known. Asking the system takes as long as giving the memory
+ * back. */
 static bool should_trim(pool *own, const mf_stack *stack)
 {
     if (own->count < HOT_STACKS || stack->size_bytes <= HOT_BYTES)

@@ -85,7 +85,7 @@ void mf_queue_push(mf_queue *queue, mf_node *node);
 /* Harmless on a node that is not queued (any more). */
 void mf_queue_remove(mf_queue *queue, mf_node *node);
 
-/* Takes nodes off until one can be claimed; NULL if none could. The caller then owes it a wake. */
+/* Removes nodes until one can be claimed; returns NULL if none could. The caller must then wake the claimed one. */
 mf_node *mf_queue_claim(mf_queue *queue);
 
 /* ------------------------------------------------------------------------------- operations of the core's loop --- */
@@ -93,20 +93,21 @@ mf_node *mf_queue_claim(mf_queue *queue);
 /* An operation on the loop of the fiber's carrier, as something to wait for. Fibers only. */
 typedef struct mf_operation {
     mf_wait *wait;
-    mr_fiber *awaiting; /* the fiber that wants nothing but the end of this operation */
+    mr_fiber *awaiting; /* the fiber, if it waits only for the end of this operation */
     mr_token token;
     int outcome;
     bool pending, cancelled;
     int64_t result;
 } mf_operation;
 
-/* Starts it. It claims the wait when it ends, at once if it is done at once. errno stays as it is, here and below. */
+/* Starts the operation. It claims the wait when it ends, at once if it is done at once. errno stays as it is, here
+ * and below. */
 void mf_operation_start(mf_operation *operation, mf_wait *wait, int outcome, const mr_request *request);
 
-/* Has it end soon if it is still pending: before mf_operation_end, where there are several to be ended. */
+/* Makes a pending operation end soon. If several must end, call this for all before mf_operation_end. */
 void mf_operation_cancel(mf_operation *operation);
 
-/* Ends it if it is still pending, and returns when it has ended. */
+/* Ends the operation if it is still pending, and returns when it has ended. */
 void mf_operation_end(mf_operation *operation);
 
 /* The carrier reports a completion. */

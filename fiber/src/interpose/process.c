@@ -1,8 +1,9 @@
 /*
  * process.c: waiting for processes and for locks on files.
  *
- * The end of one process is announced by a pidfd (Linux 5.3). Nothing announces the end of any of several, or a stop: those
- * are looked for again after a pause of 1 ms, doubling up to 20. For a lock on a file a thread waits.
+ * A pidfd announces the end of one process (Linux 5.3). Nothing announces the end of any one of several processes, or
+ * that a process stops. These calls look again after a pause of 1 ms, doubling up to 20 ms. A helper thread waits for
+ * a lock on a file.
  */
 #include "../mask.h"
 #include "../offload.h"
@@ -40,8 +41,8 @@ static child_watch watch_child_of_id(idtype_t type, id_t id, bool only_its_end)
     return watch_child(type == P_PID ? (pid_t)id : -1, only_its_end);
 }
 
-/* False: interrupted. A child that a debugger has attached to is for the debugger to wait for first: the pidfd tells of
- * an end that is not ours to see yet. */
+/* Returns false if it was interrupted. If a debugger is attached to the child, the debugger must wait for it first:
+ * the pidfd then announces an end that this process cannot see yet. */
 static bool pause_between_looks(child_watch *watch)
 {
     if (watch->pidfd < 0 || watch->has_told)
@@ -61,7 +62,7 @@ static void unwatch_child(child_watch *watch)
     errno = error;
 }
 
-/* Who looks in vain again and again waits for a child that may wait for a fiber of the same carrier. */
+/* A fiber that looks again and again must yield: it waits for a child that may wait for a fiber of the same carrier. */
 static pid_t look_for_child(pid_t pid, int *status, int options, struct rusage *usage)
 {
     pid_t found = LIBC(wait4)(pid, status, options, usage);
@@ -107,7 +108,7 @@ ALIAS(__waitpid, waitpid);
 
 ALIAS(__wait, wait);
 
-/* By a pidfd in non-blocking mode it fails at once while there is nothing to report (pidfd_open(2)). */
+/* With a pidfd in non-blocking mode waitid fails at once while there is nothing to report (pidfd_open(2)). */
 static bool waitid_is_libcs(idtype_t type, id_t id, int options)
 {
     return !mf_current || (options & WNOHANG) || (type == P_PIDFD && mf_is_nonblocking((int)id));
@@ -151,7 +152,7 @@ struct errand {
     int result;
 };
 
-/* What is started here does not begin with the signals blocked that a helper blocks. */
+/* A process that is started here must not inherit the signals that a helper thread blocks. */
 static void run_start(void *argument)
 {
     errand *e = argument;
@@ -282,7 +283,7 @@ static int take_by_lockf(const file_lock *l, bool waits)
     return LIBC(lockf64)(l->descriptor, waits ? F_LOCK : F_TLOCK, l->size);
 }
 
-/* POSIX lets a lock that is held be told by either error. */
+/* POSIX allows either error for a lock that is taken. */
 static bool is_locked(int result)
 {
     return result < 0 && (errno == EAGAIN || errno == EACCES);
@@ -304,7 +305,7 @@ static int try_again_and_again(const file_lock *l)
     return result;
 }
 
-/* On a thread: the kernel hands locks over to those that wait in it, and finds processes that wait for each other among
+/* A helper thread waits. The kernel passes locks on only to threads that wait inside it, and finds deadlocks among
  * them. */
 static int wait_for_lock_elsewhere(file_lock *l)
 {
@@ -329,7 +330,7 @@ int flock(int descriptor, int operation)
     return take_lock((file_lock){.take = take_by_flock, .descriptor = descriptor, .operation = operation});
 }
 
-/* Every argument of fcntl fits a pointer, and passing one on where there is none does no harm. */
+/* Every argument of fcntl fits into a pointer. Passing one on that the caller did not give does no harm. */
 int fcntl(int descriptor, int command, ...)
 {
     va_list arguments;

@@ -1,9 +1,9 @@
 /*
- * scan.c: formatted input, where libc reads inside itself and cannot be reached.
+ * scan.c: formatted input. libc reads inside itself, where calls cannot be interposed.
  *
- * libc's own function scans a *view* of the stream: a stream made for the call, which hands on the other one's bytes
- * as they are asked for, one at a time, read by input.c, which parks. So what is matched, stored and counted is libc's
- * affair, and nothing is taken that libc would not take. What it pushes back into the view goes back into the stream.
+ * libc's own function scans a *view* of the stream: a stream made for the call. The view passes the bytes of the real
+ * stream on, one at a time, when libc asks for them; input.c reads them and parks. So libc decides what is matched,
+ * stored and counted, and never takes a byte too many. What libc pushes back into the view goes back into the stream.
  */
 #include "libc.h"
 #include "blocking.h"
@@ -38,7 +38,8 @@ static ssize_t read_view(void *cookie, char *to, size_t size)
     return 1;
 }
 
-/* Not unbuffered: libc shows stdout before it reads such a stream. No lock: whoever flushes all streams would wait. */
+/* The view has a buffer, because libc flushes stdout before it reads an unbuffered stream. It has no lock, because a
+ * thread that flushes all streams would wait for it. */
 static FILE *open_view(view *v)
 {
     FILE *stream = fopencookie(v, "r", (cookie_io_functions_t){.read = read_view});
@@ -49,7 +50,7 @@ static FILE *open_view(view *v)
     return stream;
 }
 
-/* One character, or those of one that was not the digit or separator of the locale that it began like. */
+/* One character, or the bytes of a sequence that began like a digit or separator of the locale and was none. */
 static void push_back_rest(view *v, FILE *viewing)
 {
     char rest[2 * MB_LEN_MAX];

@@ -1,4 +1,4 @@
-/* signal.c: the mask of signals, which is each fiber's own, and sending one to oneself. */
+/* signal.c: the signal mask, of which each fiber has its own, and sending a signal to oneself. */
 #include "sending.h"
 #include "../carrier.h"
 #include "../mask.h"
@@ -49,7 +49,7 @@ int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before
 
 /* --------------------------------------------------------------------------------------------------------- sending --- */
 
-/* One of the calls that send a signal to a thread, here to the caller's. */
+/* A call that sends a signal to a thread, here to the calling thread. */
 typedef struct sending {
     int (*send)(const struct sending *s); /* 0 or an errno */
     int signal_number;
@@ -63,7 +63,8 @@ static bool is_signal(int number)
     return number > 0 && number <= 64;
 }
 
-/* By a fiber: what it lets in is handled before the call returns, what it blocks when it lets it in. */
+/* Called by a fiber. A signal that the fiber allows is handled before the call returns. A signal that it blocks is
+ * handled when the fiber allows it. */
 static int send_to_oneself(const sending *s)
 {
     sigset_t one, before;

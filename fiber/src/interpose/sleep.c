@@ -1,4 +1,4 @@
-/* sleep.c: the calls that wait for time to pass, and the one that lets others go first. */
+/* sleep.c: the calls that wait for time to pass, and sched_yield. */
 #include "blocking.h"
 #include "libc.h"
 #include "timespec.h"
@@ -49,13 +49,13 @@ int nanosleep(const struct timespec *duration, struct timespec *rest)
 
 ALIAS(__nanosleep, nanosleep);
 
-/* Processor time does not pass while a fiber waits for it: those clocks are left to libc. */
+/* A clock of processor time does not advance while a fiber waits. These clocks are left to libc. */
 static bool is_wall_clock(clockid_t clock)
 {
     return clock == CLOCK_MONOTONIC || clock == CLOCK_REALTIME || clock == CLOCK_BOOTTIME || clock == CLOCK_TAI;
 }
 
-/* A clock that is set while we sleep is looked at again when we wake. */
+/* The clock may be set while we sleep, so it is read again after each wait. */
 static int sleep_until(clockid_t clock, const struct timespec *until)
 {
     struct timespec now;
@@ -99,7 +99,7 @@ unsigned sleep(unsigned seconds)
     return (unsigned)(rest_ns / MF_NS_PER_SECOND); /* rounded down, as libc does */
 }
 
-/* A loop around it waits for somebody else, who may be a fiber of the same carrier. */
+/* A loop around this call waits for something that a fiber of the same carrier may have to do. */
 int sched_yield(void)
 {
     if (!mf_current)

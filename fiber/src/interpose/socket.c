@@ -1,8 +1,8 @@
 /*
  * socket.c: receiving, sending, accepting, connecting.
  *
- * The attempts use MSG_DONTWAIT, so that no flag of the socket changes. accept and connect have no such flag: accept
- * follows a look with poll, under a lock, and connect switches the socket to non-blocking mode while it begins.
+ * The attempts use MSG_DONTWAIT, so no flag of the socket changes. accept and connect have no such flag. accept first
+ * looks with poll, under a lock. connect switches the socket to non-blocking mode while it begins.
  */
 #include "socket.h"
 #include "emptied.h"
@@ -32,8 +32,8 @@ bool mf_is_unix(int descriptor)
     return is_unix;
 }
 
-/* Urgent data of a stream is never waited for (tcp_recv_urg in net/ipv4/tcp.c, unix_stream_recv_urg). Nor is the queue of
- * errors; sockets that have none (Unix) take the flag for nothing. */
+/* A receive never waits for urgent data of a stream (tcp_recv_urg in net/ipv4/tcp.c, unix_stream_recv_urg), or for
+ * the error queue. Sockets without an error queue (Unix) ignore its flag. */
 static bool receive_is_libcs(int descriptor, int flags)
 {
     if (!mf_current)
@@ -48,7 +48,7 @@ static bool receive_is_libcs(int descriptor, int flags)
     return !mf_is_unix(descriptor);
 }
 
-/* Looked at, not changed. What was set in another process before the socket was passed on is not known. */
+/* This only reads the options. If another process set one before it passed the socket on, that is not known here. */
 int setsockopt(int descriptor, int level, int option, const void *value, socklen_t size)
 {
     bool is_timeout =
@@ -70,13 +70,13 @@ static size_t total_bytes(const struct msghdr *message)
     return total;
 }
 
-/* More parts than the kernel takes: it does not look at them, nor may we. */
+/* More parts than the kernel accepts: the kernel does not look at them, so this must not either. */
 static bool has_too_many_parts(const struct msghdr *message)
 {
     return message->msg_iovlen > IOV_MAX;
 }
 
-/* A message of which a part has been transferred: the rest, with a vector of its own. */
+/* The rest of a message of which a part has been transferred, with its own vector. */
 typedef struct remainder {
     struct msghdr message;
     struct iovec *vector;
@@ -131,7 +131,7 @@ static ssize_t receive_some(mf_patient_call *call, struct msghdr *message, int f
     return received;
 }
 
-/* The kernel ends a receive with the part that descriptors came with, even if there was no room for them. */
+/* The kernel ends a receive behind the part that carried descriptors, even if there was no room for them. */
 static bool has_descriptors(struct msghdr *message)
 {
     if (message->msg_flags & MSG_CTRUNC)
@@ -151,7 +151,7 @@ bool mf_has_only_its_end(int descriptor)
     return has_only;
 }
 
-/* The same after a part, but that the error or the end is left to the next call: 0 or less then. */
+/* The same after a first part. An error or the end is left to the next call; the result is then 0 or less. */
 static ssize_t receive_more(mf_patient_call *call, struct msghdr *message, int flags)
 {
     ssize_t received;
@@ -164,8 +164,8 @@ static ssize_t receive_more(mf_patient_call *call, struct msghdr *message, int f
     return received;
 }
 
-/* How much a receive waits for: all with MSG_WAITALL. A look into a Unix socket waits for the first byte only
- * (unix_stream_read_generic in net/unix/af_unix.c). */
+/* How many bytes a receive waits for: all of them with MSG_WAITALL. With MSG_PEEK on a Unix socket it waits for the
+ * first byte only (unix_stream_read_generic in net/unix/af_unix.c). */
 static size_t least_bytes(int descriptor, size_t wanted, int flags)
 {
     if ((flags & MSG_PEEK) && mf_is_unix(descriptor))
@@ -174,8 +174,8 @@ static size_t least_bytes(int descriptor, size_t wanted, int flags)
     return mark < wanted ? mark : wanted;
 }
 
-/* After a first part that was not enough: goes on until enough has come, or the end, or an error. What came is the
- * result. Each part may bring control messages. */
+/* Continues after a first part that was not enough, until enough bytes have come, or the end, or an error. The
+ * result is what came. Each part may bring control messages. */
 static ssize_t receive_rest(mf_patient_call *call, struct msghdr *message, int flags, size_t received,
                             size_t control_bytes)
 {
@@ -200,7 +200,8 @@ static ssize_t receive_rest(mf_patient_call *call, struct msghdr *message, int f
     return (ssize_t)received;
 }
 
-/* MSG_PEEK where that is not enough: what is there does not go away, so that only time tells whether more has come. */
+/* MSG_PEEK, when not enough bytes are there yet. The bytes stay in the socket, so it always looks readable. Only
+ * looking again after a pause shows whether more have come. */
 static ssize_t peek_all(mf_patient_call *call, struct msghdr *message, int flags, ssize_t seen, size_t control_bytes)
 {
     unsigned backoff_ms = 0;
@@ -262,7 +263,7 @@ ssize_t recvfrom(int descriptor, void *buffer, size_t size, int flags, struct so
     return received;
 }
 
-/* Apart from recvfrom: without an address a plain recv does. */
+/* Separate from recvfrom, because a plain recv suffices without an address. */
 ssize_t recv(int descriptor, void *buffer, size_t size, int flags)
 {
     if (receive_is_libcs(descriptor, flags))
@@ -303,8 +304,8 @@ static void note_time_left(struct timespec *timeout, uint64_t deadline_ns)
         *timeout = mf_timespec_of(mf_left_ns(deadline_ns));
 }
 
-/* After a message, waits for the next. False: there will be none, or an error, which is left to the next call: receiving
- * would take it off the socket. */
+/* After a message, waits for the next one. Returns false at the end, or at an error. The error is left to the next
+ * call, because receiving would remove it from the socket. */
 static bool another_comes(int descriptor)
 {
     mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
@@ -317,7 +318,7 @@ static bool another_comes(int descriptor)
     return !(entry.revents & POLLERR);
 }
 
-/* As in the kernel, the timeout is looked at between messages only (recvmmsg(2), BUGS). */
+/* As in the kernel, the timeout is checked only between messages (recvmmsg(2), BUGS). */
 int recvmmsg(int descriptor, struct mmsghdr *messages, unsigned count, int flags, struct timespec *timeout)
 {
     if (receive_is_libcs(descriptor, flags) || (timeout && !mf_is_valid_time(timeout)))
@@ -375,7 +376,7 @@ static ssize_t send_some(mf_patient_call *call, const struct msghdr *message, in
     return sent;
 }
 
-/* An error after a part is told by the next call, which must find it: sending on would take it off the socket. */
+/* An error after a part belongs to the next call, which must find it. Another send would remove it from the socket. */
 static bool is_broken(int descriptor)
 {
     struct pollfd entry = {.fd = descriptor};
@@ -388,7 +389,7 @@ ssize_t mf_send_rest(mf_patient_call *call, const struct msghdr *message, int fl
     size_t wanted = total_bytes(message);
     if (!make_remainder(&rest, message))
         return (ssize_t)sent;
-    rest.message.msg_control = NULL; /* descriptors and credentials go once, with the first byte */
+    rest.message.msg_control = NULL; /* descriptors and credentials are sent once, with the first byte */
     rest.message.msg_controllen = 0;
     advance(&rest.message, sent);
     while (sent < wanted && !is_broken(call->descriptor)) {
@@ -404,7 +405,7 @@ ssize_t mf_send_rest(mf_patient_call *call, const struct msghdr *message, int fl
     return (ssize_t)sent;
 }
 
-/* MSG_FASTOPEN to a peer that has given no cookie yet: the connection comes first, and then what is to be sent. */
+/* MSG_FASTOPEN to a peer that has given no cookie yet: first the connection is made, then the data is sent. */
 static ssize_t send_when_connected(mf_patient_call *call, const struct msghdr *message, int flags)
 {
     struct msghdr plain = *message;
@@ -460,7 +461,7 @@ ssize_t sendto(int descriptor, const void *buffer, size_t size, int flags, const
     return send_message(descriptor, &message, flags);
 }
 
-/* Most often all is taken at once: then this is one plain send. */
+/* Most often everything is taken at once. Then this is one plain send. */
 ssize_t send(int descriptor, const void *buffer, size_t size, int flags)
 {
     if (send_is_libcs(flags))
@@ -519,8 +520,9 @@ void mf_socket_forget_after_fork(void)
 }
 
 /*
- * Accepts if a connection is waiting. The lock keeps the fibers of other carriers from taking it between the look and
- * the accept, which would then block the carrier; against other processes that share a blocking listener nothing helps.
+ * Accepts if a connection is waiting. The lock stops fibers of other carriers: one of them could take the connection
+ * between the look and the accept, which would then block the carrier. Nothing helps against other processes that
+ * share a blocking listener.
  */
 static int accept_waiting(int descriptor, struct sockaddr *address, socklen_t *size, int flags)
 {
@@ -577,8 +579,8 @@ static int begin_connect(int descriptor, const struct sockaddr *address, socklen
     return result;
 }
 
-/* The second connect takes the socket out of its connecting state and tells the outcome; it does not wait, because the
- * outcome is there. */
+/* The second connect takes the socket out of its connecting state and returns the outcome. It does not wait, because
+ * the outcome is known. */
 static int await_connection(mf_patient_call *call, const struct sockaddr *address, socklen_t size)
 {
     struct pollfd entry = {.fd = call->descriptor, .events = POLLOUT};
@@ -602,7 +604,7 @@ int connect(int descriptor, const struct sockaddr *address, socklen_t size)
     uint64_t deadline_ns = mf_socket_deadline_ns(descriptor, MR_WAIT_WRITABLE);
     unsigned backoff_ms = 0;
     int result;
-    do /* EAGAIN: the queue of a Unix listener is full, and nothing announces room */
+    do /* EAGAIN: the queue of a Unix listener is full, and nothing announces room in it */
         result = begin_connect(descriptor, address, size, flags);
     while (result < 0 && errno == EAGAIN && mf_back_off(&backoff_ms, deadline_ns));
     if (result < 0 && (errno == EINPROGRESS || errno == EALREADY))

@@ -1,8 +1,10 @@
 /*
- * syscall.c: system calls by number. Those that send a signal to the caller's thread mean the fiber. One parks: to sleep on
- * a word of memory (futex(2)), as do the locks that are not pthread's: GLib's, Qt's, Rust's, and what C++ has for futures,
- * atomic waits and static variables that are being initialised. A fiber sleeps in the table of waiters; who wakes others
- * looks there, and then in the kernel.
+ * syscall.c: system calls by number.
+ *
+ * A call that sends a signal to the caller's thread means the fiber. One call parks: sleeping on a word of memory
+ * (futex(2)). Locks that are not pthread's use it: those of GLib, Qt and Rust, and C++'s futures, atomic waits and
+ * static variables under initialisation. A fiber sleeps in the table of waiters. A waker looks in this table first,
+ * and then wakes in the kernel.
  */
 #include "../carrier.h"
 #include "blocking.h"
@@ -71,8 +73,8 @@ static uint64_t deadline_of(const futex_call *c)
     return mf_deadline_on(c->flags & FUTEX_CLOCK_REALTIME ? CLOCK_REALTIME : CLOCK_MONOTONIC, limit);
 }
 
-/* 0 if the word has the value, otherwise the kernel's error. To move none of those that sleep on a word to the same word
- * is to look at it. */
+/* Returns 0 if the word has the value, otherwise the kernel's error. Moving no sleeper from the word to the same
+ * word only compares it. */
 static int look(const futex_call *c)
 {
     int flags = c->flags & FUTEX_PRIVATE_FLAG;
@@ -80,7 +82,7 @@ static int look(const futex_call *c)
     return moved < 0 ? errno : 0;
 }
 
-/* Who waits without a limit is not to be told that it has passed: those that ask take it for a defect. */
+/* A caller without a time limit must not get ETIMEDOUT: callers that check take it for a defect. */
 static int error_of(int outcome)
 {
     if (outcome >= 0)
@@ -124,7 +126,7 @@ static long wake_sleepers(const futex_call *c)
     return more < 0 ? woken : woken + more;
 }
 
-/* Fibers are not moved to another word, but wake and look again, which everybody who sleeps on one does. */
+/* Fibers are not moved to another word. They wake early and check again, which every sleeper on a word must do. */
 static long wake_after(const futex_call *c)
 {
     long result = ask_kernel(c);
@@ -156,7 +158,8 @@ static long futex(const long *arguments)
 
 /* ---------------------------------------------------------------------------------------------------- by number --- */
 
-/* No call has more arguments; passing on some that were not given does no harm, and is no defect to be reported. */
+/* No call has more arguments. Passing on arguments that were not given does no harm, so the sanitizer need not
+ * report it. */
 __attribute__((no_sanitize_address)) long syscall(long number, ...)
 {
     long a[ARGUMENTS];

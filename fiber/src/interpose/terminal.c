@@ -11,14 +11,14 @@ MF_ALWAYS_LINKED(terminal);
 
 #define NS_PER_TENTH UINT64_C(100000000)
 
-/* The other end of a pseudoterminal tells its settings, and has none of its own. */
+/* The master side of a pseudoterminal reports the settings of the terminal, and has none itself. */
 static bool tells_others_settings(int descriptor)
 {
     unsigned number;
     return ioctl(descriptor, TIOCGPTN, &number) == 0;
 }
 
-/* Who reads there is stopped, or told EIO, whether there is something to read or not. */
+/* A background process that reads its terminal is stopped, or gets EIO, whether there is input or not. */
 static bool is_in_background(int descriptor)
 {
     pid_t foreground = tcgetpgrp(descriptor);

@@ -1,7 +1,7 @@
 /*
  * held.c: fibers that park while they hold a pthread lock.
  *
- * Among fibers that only makes others wait; an OS thread that wants the lock sleeps for as long as the fiber is parked.
+ * Other fibers that want the lock only wait. An OS thread that wants it sleeps as long as the fiber is parked.
  */
 #include "../interpose/libc.h"
 #include "report.h"
@@ -54,7 +54,8 @@ static bool is_interposed(const void *function)
     return false;
 }
 
-/* The interposed call through which this fiber parks, and where it was made; the park itself if it is one of ours. */
+/* The interposed call through which this fiber parks, and where the call was made. If one of our own functions
+ * parks, that function. */
 static const void *place_of_park(const char **call)
 {
     void *frames[FRAMES_MAX];

@@ -1,13 +1,13 @@
 /*
- * report.h: making visible what would otherwise only be slow: calls that are not interposed, carriers that are held,
- * locks that are held over a park. All of it is off unless asked for.
+ * report.h: reports of what would otherwise only be slow: calls that are not interposed, carriers that are held up,
+ * locks that are held over a park. All of it is off by default.
  */
 #ifndef MILLRACE_FIBER_REPORT_H
 #define MILLRACE_FIBER_REPORT_H
 
 #include "../carrier.h"
 
-/* What is asked for: by the options, or else by MILLRACE_FIBER_DEBUG. */
+/* The reports that were requested, by the options or by MILLRACE_FIBER_DEBUG. */
 void mf_report_configure(const mr_carriers_options *options);
 
 /* Says one line, without the final newline. */
@@ -18,10 +18,10 @@ enum { MF_PLACE_BYTES = 160 };
 /* "PQexec+0x1c in /usr/lib/libpq.so.5" */
 void mf_report_describe(char *text, const void *address);
 
-/* uncovered.c: reports what mr_uncovered_calls finds, if that is asked for. */
+/* uncovered.c: reports what mr_uncovered_calls finds, if that was requested. */
 void mf_report_uncovered(void);
 
-/* watchdog.c: the thread that watches the carriers, if it is asked for. */
+/* watchdog.c: the thread that watches the carriers, if that was requested. */
 void mf_watchdog_start(mf_carrier *carriers, unsigned count);
 void mf_watchdog_stop(void);
 

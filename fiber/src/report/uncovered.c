@@ -1,5 +1,5 @@
-/* uncovered.c: which calls that may block, and that this library does not interpose, the program and its libraries
- * import. */
+/* uncovered.c: finds the calls that may block, that this library does not interpose, and that the program and its
+ * libraries import. */
 #include "../interpose/libc.h"
 #include "report.h"
 
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Functions of libc that may wait for something else than the processor or a disk, and are not interposed. */
+/* Functions of libc that are not interposed, and that may wait for something other than the processor or a disk. */
 static const char *const blocking[] = {
     "__fgetws_chk",
     "__fgetws_unlocked_chk",

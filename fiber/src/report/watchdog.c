@@ -1,8 +1,8 @@
 /*
- * watchdog.c: a thread that looks whether a carrier has been running the same fiber for too long, and says where.
+ * watchdog.c: a thread that reports a carrier that has been running the same fiber for too long, and where.
  *
- * A carrier in a system call tells its place through /proc, undisturbed. One that computes is asked by a signal, which
- * interrupts no call then.
+ * If the carrier is in a system call, /proc tells where, without disturbing it. If it computes, a signal asks it.
+ * That signal interrupts no call.
  */
 #include "../futex.h"
 #include "report.h"
@@ -96,8 +96,8 @@ static uintptr_t place_by_signal(mf_carrier *carrier)
     return atomic_load(&carrier->sampled_place);
 }
 
-/* Is it an address inside a function that has a name? Then it may be a return address. Data and the beginnings of functions
- * lie on stacks too, but nothing returns to them. */
+/* Is this an address inside a function that has a name? Then it may be a return address. Data and addresses of
+ * function beginnings lie on stacks too, but are no return addresses. */
 static bool is_inside_named_function(const void *address)
 {
     Dl_info found;
@@ -108,10 +108,10 @@ static bool is_inside_named_function(const void *address)
 }
 
 /*
- * Looks for return addresses on the stack above the call. The first one in another object than libc is the caller. libc
- * makes some system calls in a function that is not exported (since glibc 2.41 those that are cancellation points): the
- * first return address in a function with a name then is the place. Reads memory that the fiber may be writing; at worst
- * a name is wrong.
+ * Looks for return addresses on the stack above the call. The first one outside libc is the caller. libc makes some
+ * system calls in a function that is not exported (since glibc 2.41 those that are cancellation points). Then the
+ * place is the first return address in a function with a name. This reads memory that the fiber may be writing. In
+ * the worst case a name is wrong.
  */
 __attribute__((no_sanitize_address, no_sanitize_thread)) static void look_at_stack(const mr_fiber *fiber,
                                                                                    system_call *call)

@@ -1,7 +1,7 @@
 /*
  * hybrid.c: each operation on the interface that is best at it: sockets wait by epoll, files are io_uring's.
  *
- * Where the owner of a loop changes threads, epoll is the cheaper one for many sockets (decision 20). But it knows nothing of
+ * Where the owner of a loop changes threads, epoll is the cheaper one for many sockets (decision 20). But it cannot wait for
  * files. The ring is watched by epoll, so that one wait is for both.
  */
 #include "../../epoll_poller.h"
