@@ -34,7 +34,7 @@ bool tls_context_groups(tls_context *context, const char *names);
 bool tls_context_protocols(tls_context *context, const uint8_t *list, size_t length);
 
 typedef enum { TLS_PEER_NOT_ASKED, TLS_PEER_ASKED, TLS_PEER_REQUIRED } tls_peer_certificate;
-void tls_context_verify(tls_context *context, tls_peer_certificate peer);
+bool tls_context_verify(tls_context *context, tls_peer_certificate peer);
 bool tls_context_trust_system(tls_context *context);
 
 /* Certificates or revocation lists in PEM. A negative number is an error, others how many there were. With a revocation
@@ -135,7 +135,8 @@ bool tls_connection_has_input(tls_connection *connection);
 /* Gives plain bytes back: the next receive begins with them. */
 void tls_connection_unread(tls_connection *connection, const uint8_t *plain, size_t count);
 
-/* Seals as many of the plain bytes as there is room for. What was to be sent earlier comes first. */
+/* Seals as many of the plain bytes as there is room for. What was to be sent earlier comes first. TLS_WANTS_INPUT: a message of
+ * the peer's has come in part, and nothing can be sealed before the rest has: receive with room for nothing, and try again. */
 tls_step tls_connection_send(tls_connection *connection, const uint8_t *plain, size_t count, uint8_t *out,
                              size_t out_room);
 
@@ -156,7 +157,7 @@ void tls_connection_end(tls_connection *connection);
 /* Has the peer said that nothing more comes, or has the connection failed? */
 bool tls_connection_is_over(tls_connection *connection);
 
-/* What was negotiated, after the handshake. Strings live as long as the connection is not closed. */
+/* What was negotiated, after the handshake; nothing of a closed connection. Strings live as long as the connection is not closed. */
 int tls_connection_version(tls_connection *connection);
 const char *tls_connection_cipher(tls_connection *connection);
 const char *tls_connection_group(tls_connection *connection);

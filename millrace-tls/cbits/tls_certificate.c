@@ -37,8 +37,8 @@ static tls_identity_result read_chain(tls_identity *identity, const uint8_t *pem
         return TLS_IDENTITY_NO_MEMORY;
     }
     ERR_clear_error();
-    identity->certificate = PEM_read_bio_X509_AUX(from, NULL, NULL, NULL);
-    for (X509 *next = NULL; identity->certificate && (next = PEM_read_bio_X509(from, NULL, NULL, NULL));)
+    identity->certificate = PEM_read_bio_X509_AUX(from, NULL, tls_no_password, NULL);
+    for (X509 *next = NULL; identity->certificate && (next = PEM_read_bio_X509(from, NULL, tls_no_password, NULL));)
         if (sk_X509_push(identity->chain, next) <= 0)
             X509_free(next);
     BIO_free(from);

@@ -43,11 +43,18 @@ tls_connection *tls_connection_new(tls_context *context)
 
 bool tls_connection_expect(tls_connection *connection, const char *name)
 {
+    (void)pthread_mutex_lock(&connection->lock);
     ERR_clear_error();
-    if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(connection->ssl), name) == 1)
-        return true;
-    SSL_set_hostflags(connection->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    return SSL_set_tlsext_host_name(connection->ssl, name) == 1 && SSL_set1_host(connection->ssl, name) == 1;
+    SSL *ssl = connection->ssl;
+    bool is_set = ssl && X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name) == 1;
+    if (ssl && !is_set) {
+        /* A certificate's subject is no name, whatever it looks like (RFC 9525, section 2). */
+        SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
+        is_set = SSL_set_tlsext_host_name(ssl, name) == 1 && SSL_set1_host(ssl, name) == 1;
+    }
+    ERR_clear_error();
+    (void)pthread_mutex_unlock(&connection->lock);
+    return is_set;
 }
 
 void tls_connection_close(tls_connection *connection)
@@ -110,10 +117,16 @@ static tls_step finish(tls_connection *connection, tls_status status, size_t pla
     return step;
 }
 
+/* Did the latest call of OpenSSL stop for nothing but a lack of input? */
+static bool only_starves(const tls_connection *connection)
+{
+    return connection->is_starved && !connection->is_without_memory && ERR_peek_error() == 0;
+}
+
 /* True if OpenSSL only wants more input; false if the connection has ended or failed, which is noted. */
 static bool only_wants_input(tls_connection *connection, int result)
 {
-    if (connection->is_starved && !connection->is_without_memory)
+    if (only_starves(connection))
         return true;
     int problem = SSL_get_error(connection->ssl, result);
     if (problem == SSL_ERROR_ZERO_RETURN)
@@ -161,9 +174,9 @@ tls_step tls_connection_handshake(tls_connection *connection, const uint8_t *in,
 static size_t read_plain(tls_connection *connection, uint8_t *plain, size_t room)
 {
     size_t got = 0;
-    ERR_clear_error();
     while (got < room) {
         size_t count = 0;
+        ERR_clear_error();
         connection->is_starved = false;
         int result = SSL_read_ex(connection->ssl, plain + got, room - got, &count);
         if (result <= 0) {
@@ -235,17 +248,26 @@ static tls_status can_send(const tls_connection *connection)
     return SSL_get_shutdown(connection->ssl) & SSL_SENT_SHUTDOWN ? TLS_SENDING_ENDED : TLS_DONE;
 }
 
-/* False if it failed, which is noted. */
-static bool seal(tls_connection *connection, const uint8_t *plain, size_t count)
+/* Makes one record. A failure is noted. TLS_WANTS_INPUT: OpenSSL is within a message that has come in part. */
+static tls_status seal(tls_connection *connection, const uint8_t *plain, size_t count)
 {
     size_t written = 0;
     connection->is_starved = false;
+    ERR_clear_error();
     int result = SSL_write_ex(connection->ssl, plain, count, &written);
     if (result == 1)
-        return true;
+        return TLS_DONE;
+    if (only_starves(connection))
+        return TLS_WANTS_INPUT;
     tls_failure_note(connection, SSL_get_error(connection->ssl, result));
     ERR_clear_error();
-    return false;
+    return TLS_FAILED;
+}
+
+/* The end of a step that has sealed so many plain bytes, until this status. */
+static tls_step finish_sending(tls_connection *connection, tls_status status, size_t done)
+{
+    return finish(connection, status == TLS_WANTS_INPUT && done > 0 ? TLS_DONE : status, done);
 }
 
 tls_step tls_connection_send(tls_connection *connection, const uint8_t *plain, size_t count, uint8_t *out,
@@ -256,12 +278,11 @@ tls_step tls_connection_send(tls_connection *connection, const uint8_t *plain, s
     if (status != TLS_DONE)
         return finish(connection, status, 0);
     connection->out_count = tls_bytes_take(&connection->kept_out, out, out_room);
-    ERR_clear_error();
     size_t done = 0;
     for (size_t record = 0; (record = next_record(connection, count - done)) > 0; done += record)
-        if (!seal(connection, plain + done, record))
-            return finish(connection, TLS_FAILED, done);
-    return finish(connection, TLS_DONE, done);
+        if ((status = seal(connection, plain + done, record)) != TLS_DONE)
+            break;
+    return finish_sending(connection, status, done);
 }
 
 tls_step tls_connection_send_file(tls_connection *connection, int file, int64_t offset, size_t count, uint8_t *out,
@@ -273,7 +294,6 @@ tls_step tls_connection_send_file(tls_connection *connection, int file, int64_t 
     if (status != TLS_DONE)
         return finish(connection, status, 0);
     connection->out_count = tls_bytes_take(&connection->kept_out, out, out_room);
-    ERR_clear_error();
     size_t done = 0;
     for (size_t record = 0; (record = next_record(connection, count - done)) > 0;) {
         ssize_t got = pread(file, plain, record, (off_t)(offset + (int64_t)done));
@@ -283,11 +303,11 @@ tls_step tls_connection_send_file(tls_connection *connection, int file, int64_t 
             return finish(connection, TLS_BAD_FILE, (size_t)errno);
         if (got <= 0)
             break;
-        if (!seal(connection, plain, (size_t)got))
-            return finish(connection, TLS_FAILED, done);
+        if ((status = seal(connection, plain, (size_t)got)) != TLS_DONE)
+            break;
         done += (size_t)got;
     }
-    return finish(connection, TLS_DONE, done);
+    return finish_sending(connection, status, done);
 }
 
 tls_step tls_connection_collect(tls_connection *connection, uint8_t *out, size_t out_room)
@@ -327,42 +347,75 @@ bool tls_connection_is_over(tls_connection *connection)
 
 /* What was negotiated ********************************************************************************************* */
 
+/* The connection's SSL, locked; NULL if it is closed. */
+static SSL *begin_look(tls_connection *connection)
+{
+    (void)pthread_mutex_lock(&connection->lock);
+    return connection->ssl;
+}
+
+static void end_look(tls_connection *connection)
+{
+    (void)pthread_mutex_unlock(&connection->lock);
+}
+
 int tls_connection_version(tls_connection *connection)
 {
-    return SSL_version(connection->ssl);
+    const SSL *ssl = begin_look(connection);
+    int version = ssl ? SSL_version(ssl) : 0;
+    end_look(connection);
+    return version;
 }
 
 const char *tls_connection_cipher(tls_connection *connection)
 {
-    return SSL_CIPHER_get_name(SSL_get_current_cipher(connection->ssl));
+    const SSL *ssl = begin_look(connection);
+    const char *name = ssl ? SSL_CIPHER_get_name(SSL_get_current_cipher(ssl)) : NULL;
+    end_look(connection);
+    return name;
 }
 
 const char *tls_connection_group(tls_connection *connection)
 {
-    int number = (int)SSL_get_negotiated_group(connection->ssl);
-    return number == 0 ? NULL : SSL_group_to_name(connection->ssl, number);
+    SSL *ssl = begin_look(connection);
+    int number = ssl ? (int)SSL_get_negotiated_group(ssl) : 0;
+    const char *name = number == 0 ? NULL : SSL_group_to_name(ssl, number);
+    end_look(connection);
+    return name;
 }
 
 bool tls_connection_is_resumed(tls_connection *connection)
 {
-    return SSL_session_reused(connection->ssl) != 0;
+    const SSL *ssl = begin_look(connection);
+    bool is_resumed = ssl && SSL_session_reused(ssl) != 0;
+    end_look(connection);
+    return is_resumed;
 }
 
 size_t tls_connection_protocol(tls_connection *connection, const uint8_t **name)
 {
     unsigned length = 0;
-    SSL_get0_alpn_selected(connection->ssl, name, &length);
+    const SSL *ssl = begin_look(connection);
+    if (ssl)
+        SSL_get0_alpn_selected(ssl, name, &length);
+    end_look(connection);
     return length;
 }
 
 const char *tls_connection_server_name(tls_connection *connection)
 {
-    return SSL_get_servername(connection->ssl, TLSEXT_NAMETYPE_host_name);
+    const SSL *ssl = begin_look(connection);
+    const char *name = ssl ? SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name) : NULL;
+    end_look(connection);
+    return name;
 }
 
 tls_certificate *tls_connection_peer_certificate(tls_connection *connection)
 {
-    return SSL_get1_peer_certificate(connection->ssl);
+    const SSL *ssl = begin_look(connection);
+    X509 *certificate = ssl ? SSL_get1_peer_certificate(ssl) : NULL;
+    end_look(connection);
+    return certificate;
 }
 
 const tls_failure *tls_connection_failure(tls_connection *connection)

@@ -2,13 +2,11 @@
 #include "tls_internal.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Sessions of one program's contexts are for each other. */
-static const unsigned char session_context[] = "millrace";
 
 static const char default_ciphers_1_3[] = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
 
@@ -16,6 +14,9 @@ static const char default_ciphers_1_3[] = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GC
 static const char default_ciphers_1_2[] = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:"
                                           "ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:"
                                           "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305";
+
+/* RSA with 2048 bits, SHA-2. A configuration of OpenSSL may ask for more. */
+enum { LEAST_SECURITY_LEVEL = 2 };
 
 static SSL_CTX *new_group(tls_role role)
 {
@@ -27,10 +28,28 @@ static SSL_CTX *new_group(tls_role role)
     SSL_CTX_set_options(group, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE |
                                    SSL_OP_PRIORITIZE_CHACHA);
     SSL_CTX_set_session_cache_mode(group, SSL_SESS_CACHE_OFF);
-    SSL_CTX_set_session_id_context(group, session_context, sizeof session_context - 1);
+    if (SSL_CTX_get_security_level(group) < LEAST_SECURITY_LEVEL)
+        SSL_CTX_set_security_level(group, LEAST_SECURITY_LEVEL);
     SSL_CTX_set_num_tickets(group, 1);
     SSL_CTX_set_info_callback(group, tls_on_info);
     return group;
+}
+
+/* Makes sessions those of contexts for which the same was called. Whose certificates a context asks for is part of that. Otherwise a
+ * client without a certificate could begin a session where none is required, and resume it where one is: contexts may have the
+ * same keys of tickets. */
+static bool narrow_sessions(tls_context *context, const void *bytes, size_t length)
+{
+    EVP_MD_CTX *digest = EVP_MD_CTX_new();
+    bool is_done = digest && EVP_DigestInit_ex(digest, EVP_sha256(), NULL) == 1 &&
+                   EVP_DigestUpdate(digest, context->session_scope, sizeof context->session_scope) == 1 &&
+                   EVP_DigestUpdate(digest, bytes, length) == 1 &&
+                   EVP_DigestFinal_ex(digest, context->session_scope, NULL) == 1;
+    EVP_MD_CTX_free(digest);
+    for (int i = 0; i < context->group_count; i++)
+        is_done = is_done && SSL_CTX_set_session_id_context(context->groups[i], context->session_scope,
+                                                            sizeof context->session_scope) == 1;
+    return is_done;
 }
 
 tls_context *tls_context_new(tls_role role)
@@ -41,7 +60,8 @@ tls_context *tls_context_new(tls_role role)
         return NULL;
     context->role = role;
     atomic_init(&context->references, 1);
-    if (tls_context_add_group(context) != 0 || !tls_context_versions(context, TLS1_2_VERSION, TLS1_3_VERSION) ||
+    if (tls_context_add_group(context) != 0 || !narrow_sessions(context, "millrace", 8) ||
+        !tls_context_versions(context, TLS1_2_VERSION, TLS1_3_VERSION) ||
         !tls_context_ciphers(context, default_ciphers_1_3, default_ciphers_1_2) ||
         !tls_context_groups(context, "X25519:P-256:P-384")) {
         tls_context_release(context);
@@ -121,20 +141,32 @@ int tls_on_protocols(SSL *ssl, const unsigned char **chosen, unsigned char *leng
 
 /* Trust *********************************************************************************************************** */
 
-void tls_context_verify(tls_context *context, tls_peer_certificate peer)
+bool tls_context_verify(tls_context *context, tls_peer_certificate peer)
 {
+    ERR_clear_error();
     int mode = SSL_VERIFY_NONE;
     if (peer == TLS_PEER_ASKED)
         mode = SSL_VERIFY_PEER;
     else if (peer == TLS_PEER_REQUIRED)
         mode = SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
     SSL_CTX_set_verify(context->groups[0], mode, tls_on_verify);
+    return narrow_sessions(context, &mode, sizeof mode);
 }
 
 bool tls_context_trust_system(tls_context *context)
 {
     ERR_clear_error();
-    return SSL_CTX_set_default_verify_paths(context->groups[0]) == 1;
+    return SSL_CTX_set_default_verify_paths(context->groups[0]) == 1 && narrow_sessions(context, "system", 6);
+}
+
+/* NOLINTNEXTLINE(readability-non-const-parameter): the type of a callback */
+int tls_no_password(char *to, int room, int is_writing, void *unused)
+{
+    (void)to;
+    (void)room;
+    (void)is_writing;
+    (void)unused;
+    return -1;
 }
 
 /* Has the reading of PEM ended because there is no more, and not because of something broken? */
@@ -151,9 +183,10 @@ int tls_context_trust(tls_context *context, const uint8_t *pem, size_t length)
 {
     ERR_clear_error();
     X509_STORE *store = SSL_CTX_get_cert_store(context->groups[0]);
-    BIO *from = BIO_new_mem_buf(pem, (int)length);
+    BIO *from = length <= INT_MAX ? BIO_new_mem_buf(pem, (int)length) : NULL;
     int count = 0;
-    for (X509 *one = NULL; from && count >= 0 && (one = PEM_read_bio_X509(from, NULL, NULL, NULL)); X509_free(one)) {
+    for (X509 *one = NULL; from && count >= 0 && (one = PEM_read_bio_X509(from, NULL, tls_no_password, NULL));
+         X509_free(one)) {
         bool is_added = X509_STORE_add_cert(store, one) == 1;
         /* A server tells its clients whose certificates it takes. */
         if (is_added && context->role == TLS_SERVER)
@@ -161,20 +194,20 @@ int tls_context_trust(tls_context *context, const uint8_t *pem, size_t length)
         count = is_added ? count + 1 : -1;
     }
     BIO_free(from);
-    return count >= 0 && is_end_of_pem() ? count : -1;
+    return count >= 0 && is_end_of_pem() && narrow_sessions(context, pem, length) ? count : -1;
 }
 
 int tls_context_revoke(tls_context *context, const uint8_t *pem, size_t length)
 {
     ERR_clear_error();
     X509_STORE *store = SSL_CTX_get_cert_store(context->groups[0]);
-    BIO *from = BIO_new_mem_buf(pem, (int)length);
+    BIO *from = length <= INT_MAX ? BIO_new_mem_buf(pem, (int)length) : NULL;
     int count = 0;
-    for (X509_CRL *one = NULL; from && count >= 0 && (one = PEM_read_bio_X509_CRL(from, NULL, NULL, NULL));
+    for (X509_CRL *one = NULL; from && count >= 0 && (one = PEM_read_bio_X509_CRL(from, NULL, tls_no_password, NULL));
          X509_CRL_free(one))
         count = X509_STORE_add_crl(store, one) == 1 ? count + 1 : -1;
     BIO_free(from);
-    if (count < 0 || !is_end_of_pem())
+    if (count < 0 || !is_end_of_pem() || !narrow_sessions(context, pem, length))
         return -1;
     if (count > 0)
         (void)X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
@@ -187,12 +220,13 @@ int tls_context_add_group(tls_context *context)
 {
     SSL_CTX *group = new_group(context->role);
     SSL_CTX **groups = group ? realloc(context->groups, (size_t)(context->group_count + 1) * sizeof(SSL_CTX *)) : NULL;
-    if (!groups) {
+    if (groups)
+        context->groups = groups;
+    if (!groups || SSL_CTX_set_session_id_context(group, context->session_scope, sizeof context->session_scope) != 1) {
         SSL_CTX_free(group);
         return -1;
     }
     groups[context->group_count] = group;
-    context->groups = groups;
     return context->group_count++;
 }
 

@@ -95,14 +95,20 @@ void tls_failure_note(tls_connection *connection, int ssl_error)
     tls_failure_set(connection, problem, detail ? detail : "");
 }
 
-/* Notes alerts, which OpenSSL does not keep. */
+/* Does this alert end the connection? In TLS 1.3 the level that the peer writes says nothing (RFC 8446, section 6). */
+static bool is_fatal(const SSL *ssl, int level, int description)
+{
+    return level == SSL3_AL_FATAL || (SSL_version(ssl) == TLS1_3_VERSION && description != SSL_AD_USER_CANCELLED);
+}
+
+/* Notes alerts, which OpenSSL does not keep. Warnings are not the cause of what fails later. */
 void tls_on_info(const SSL *ssl, int where, int value)
 {
     if (!(where & SSL_CB_ALERT))
         return;
     tls_connection *connection = SSL_get_app_data(ssl);
     int description = value & 0xff;
-    if (description == SSL_AD_CLOSE_NOTIFY)
+    if (description == SSL_AD_CLOSE_NOTIFY || !is_fatal(ssl, value >> 8, description))
         return;
     if (where & SSL_CB_READ)
         connection->alert_received = description;

@@ -30,6 +30,7 @@ struct tls_context {
     tls_name *names; /* sorted */
     size_t name_count;
     bool refuses_unknown_names;
+    uint8_t session_scope[32]; /* sessions are for contexts with the same one */
     uint8_t *protocols;
     size_t protocols_length;
 };
@@ -74,5 +75,8 @@ int tls_on_protocols(SSL *ssl, const unsigned char **chosen, unsigned char *leng
                      unsigned offered_length, void *context);
 
 void tls_context_hold(tls_context *context);
+
+/* A pem_password_cb that has none. Without one, OpenSSL would ask on the terminal. */
+int tls_no_password(char *to, int room, int is_writing, void *unused);
 
 #endif

@@ -53,7 +53,7 @@ import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
 import Foreign.Marshal.Alloc (alloca)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import Foreign.Storable (peek)
-import Millrace.Deadline (Deadline, TimeLimit, microseconds, noTimeLimit)
+import Millrace.Deadline (Deadline, TimeLimit, isDeadlineError, microseconds, noTimeLimit)
 import Millrace.Operation
 import Millrace.Socket (ShutdownCmd (..), Socket, close, shutdown, socketHandle)
 import Millrace.Socket.Borrowed
@@ -402,10 +402,32 @@ attemptSealing limit connection seal out room = modifyMVarMasked (sending connec
           case attempt of
             Moved _ -> if stepPlain made == 0 && stepOut made > 0 then sealNext else return (0, Moved (stepPlain made))
             _ -> return (stepPlain made, attempt)
+        -- What was made before goes first.
+        WantsInput -> do
+          attempt <- transmit limit connection out (stepOut made)
+          case attempt of
+            Moved _ -> awaitInput limit connection >>= maybe sealNext (\ended -> return (0, ended))
+            _ -> return (0, attempt)
         Failed -> throwFailure connection
         BadFile -> return (0, Refused (Errno (fromIntegral (stepPlain made))))
         SendingEnded -> return (0, Refused ePIPE)
         _ -> return (0, Refused eBADF)
+
+-- | Waits until the rest of a message has come that the peer has sent in parts, after the handshake: OpenSSL seals nothing before.
+-- If another thread receives, it brings it. The limit does not count until then.
+awaitInput :: Limit -> Connection -> IO (Maybe Attempt)
+awaitInput limit connection = do
+  somebodyReceives <- isEmptyMVar (receiving connection)
+  if somebodyReceives
+    then Nothing <$ readMVar (receiving connection)
+    else try (withMVar (receiving connection) (const receiveOne)) >>= either ended (const (return Nothing))
+  where
+    receiveOne = receiveSealed limit connection $ \input -> case input of
+      EndOfStream -> throwTruncated connection ""
+      Received buffer count -> open connection (borrowedBytes buffer) count nullPtr 0 *> giveBack buffer
+    ended problem
+      | isDeadlineError problem = return (Just TimedOut)
+      | otherwise = throwIO problem
 
 -- | Sends all of these bytes.
 sendWhole :: String -> Limit -> Connection -> Ptr Word8 -> Int -> IO ()

@@ -79,7 +79,7 @@ useProtocols context protocols = do
 -- | Whether the peer's certificate is asked for, and whom it must be from.
 useTrust :: Context -> CInt -> Maybe Trust -> IO ()
 useTrust context mode trust = withContext context $ \state -> do
-  c_contextVerify state mode
+  c_contextVerify state mode >>= orThrow "the client's certificates" OutOfMemory . (/= 0)
   forM_ trust $ \(Trust anchors lists) -> do
     mapM_ (addAnchors state) anchors
     forM_ lists $ \pem -> addPem pem "the revocation list" BrokenRevocationList (c_contextRevoke state)

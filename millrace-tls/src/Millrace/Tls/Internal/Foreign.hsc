@@ -192,7 +192,7 @@ foreign import ccall unsafe "tls_context_groups" c_contextGroups :: Ptr ContextS
 
 foreign import ccall unsafe "tls_context_protocols" c_contextProtocols :: Ptr ContextState -> Ptr Word8 -> CSize -> IO CBool
 
-foreign import ccall unsafe "tls_context_verify" c_contextVerify :: Ptr ContextState -> CInt -> IO ()
+foreign import ccall unsafe "tls_context_verify" c_contextVerify :: Ptr ContextState -> CInt -> IO CBool
 
 foreign import ccall unsafe "tls_context_trust_system" c_contextTrustSystem :: Ptr ContextState -> IO CBool
 

@@ -1,0 +1,132 @@
+/*
+ * conversation.h - a client and a server in one thread, with two wires between them that are memory. What a wire does to the
+ * bytes is up to a test. Must not know: system calls, sockets.
+ */
+#ifndef CONVERSATION_H
+#define CONVERSATION_H
+
+#include "tls.h"
+
+#ifdef FUZZING /* without the harness */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#define CHECK(condition)                                                              \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
+            fprintf(stderr, "%s:%d: violated: %s\n", __FILE__, __LINE__, #condition); \
+            abort();                                                                  \
+        }                                                                             \
+    } while (0)
+#else
+#include "harness.h"
+#endif
+
+/* Numbers of versions, as in the protocol. */
+enum { VERSION_1_2 = 0x303, VERSION_1_3 = 0x304 };
+
+/* Credentials ***************************************************************************************************** */
+
+/* A key and a certificate that has issued itself, in PEM. Lives as long as the program. */
+typedef struct credentials {
+    uint8_t *certificate;
+    size_t certificate_length;
+    uint8_t *key;
+    size_t key_length;
+    tls_identity *identity;
+    const struct credentials *next; /* of all that were made */
+} credentials;
+
+/* With these alternative names ("DNS:localhost"), or none if it is NULL. */
+const credentials *credentials_of(const char *common_name, const char *names);
+
+/* For localhost. */
+const credentials *usual_credentials(void);
+
+tls_context *new_server_context(const credentials *own, int version);
+tls_context *new_client_context(const credentials *trusted, int version);
+
+/* Steps *********************************************************************************************************** */
+
+static inline size_t step_plain(tls_step step)
+{
+    return (size_t)(step & 0xfffffff);
+}
+
+static inline size_t step_out(tls_step step)
+{
+    return (size_t)(step >> 28 & 0xfffffff);
+}
+
+static inline tls_status step_status(tls_step step)
+{
+    return (tls_status)(step >> 56 & 15);
+}
+
+static inline bool step_has_more(tls_step step)
+{
+    return step >> 60 & 1;
+}
+
+/* Conversations *************************************************************************************************** */
+
+/* Bytes on their way from one side to the other. */
+typedef struct wire {
+    uint8_t *bytes;
+    size_t count;
+    size_t room;
+    size_t taken; /* by the receiving side */
+    size_t cut;   /* bytes beyond this many never arrive */
+} wire;
+
+typedef enum { SHAKING, OPEN, ENDED, FAILED } phase;
+
+typedef struct side {
+    tls_connection *connection;
+    phase phase;
+    size_t to_send; /* plain bytes in all */
+    size_t sent;
+    bool has_ended; /* its own end was sent */
+    size_t received;
+    tls_problem problem; /* if it has failed */
+    wire *in;
+    wire *out;
+} side;
+
+typedef struct conversation conversation;
+
+/* Changes bytes that were put on a wire since the place; may change their number. */
+typedef void change_bytes(void *argument, wire *wire, size_t from);
+
+struct conversation {
+    side client;
+    side server;
+    wire to_server;
+    wire to_client;
+    uint64_t random; /* for the sizes of pieces */
+    bool has_begun;
+    bool is_whole; /* everything arrives in one piece */
+    change_bytes *change;
+    void *argument;
+};
+
+/* Each side is to send so many bytes. The connections hold the contexts. */
+void conversation_begin(conversation *c, tls_context *client, tls_context *server, size_t to_send, uint64_t seed);
+
+/* One turn of each side; false when there is nothing more that could happen. */
+bool conversation_turn(conversation *c);
+
+/* All turns. Fails if it does not end. */
+void conversation_run(conversation *c);
+void conversation_end(conversation *c);
+
+/* What a test relies on for its own steps. */
+void wire_put(wire *wire, const uint8_t *bytes, size_t count);
+void side_put_kept(side *side);
+
+/* The plain bytes that each side sends: at a position. */
+uint8_t byte_at(size_t position);
+
+uint32_t next_random(uint64_t *state);
+
+#endif

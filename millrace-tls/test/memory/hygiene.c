@@ -1,0 +1,302 @@
+/* hygiene.c - how OpenSSL is used: what must not depend on errors of others, on the machine's configuration, on closed connections,
+ * or on what a peer does to messages after the handshake. */
+#include "memory_test.h"
+#include "tls_internal.h"
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void release(tls_context *client, tls_context *server)
+{
+    tls_context_release(client);
+    tls_context_release(server);
+}
+
+/* A certificate is for its alternative names. Its subject is no name, whatever it looks like (RFC 9525, section 2). */
+void subject_is_no_name(uintptr_t version)
+{
+    const credentials *own = credentials_of("localhost", NULL);
+    tls_context *client = new_client_context(own, (int)version);
+    tls_context *server = new_server_context(own, (int)version);
+    conversation c;
+    conversation_begin(&c, client, server, 10, 1);
+    conversation_run(&c);
+    CHECK_EQ(c.client.phase, FAILED);
+    CHECK_EQ(c.client.problem, TLS_PROBLEM_CERTIFICATE);
+    CHECK_EQ(tls_connection_failure(c.client.connection)->verify_result, X509_V_ERR_HOSTNAME_MISMATCH);
+    conversation_end(&c);
+    release(client, server);
+}
+
+/* Nobody is asked for a password on the terminal. */
+void encrypted_certificate(uintptr_t unused)
+{
+    (void)unused;
+    const credentials *own = usual_credentials();
+    BIO *memory = BIO_new_mem_buf(own->certificate, (int)own->certificate_length);
+    X509 *certificate = PEM_read_bio_X509(memory, NULL, NULL, NULL);
+    BIO *encrypted = BIO_new(BIO_s_mem());
+    CHECK(certificate && encrypted);
+    CHECK(PEM_ASN1_write_bio((i2d_of_void *)i2d_X509, PEM_STRING_X509, encrypted, certificate, EVP_aes_128_cbc(),
+                             (const unsigned char *)"secret", 6, NULL, NULL) == 1);
+    char *pem = NULL;
+    size_t length = (size_t)BIO_get_mem_data(encrypted, &pem);
+    /* Without a terminal, OpenSSL would ask the standard input. */
+    int ends[2];
+    MUST(pipe(ends));
+    (void)setsid();
+    MUST(dup2(ends[0], 0));
+    CHECK_EQ(write(ends[1], "secret\nsecret\n", 14), 14);
+    MUST(close(ends[1]));
+    tls_identity *identity = NULL;
+    CHECK_EQ(tls_identity_new(&identity, (uint8_t *)pem, length, own->key, own->key_length, NULL, 0),
+             TLS_IDENTITY_BAD_CERTIFICATE);
+    tls_context *context = tls_context_new(TLS_CLIENT);
+    CHECK_LT(tls_context_trust(context, (uint8_t *)pem, length), 0);
+    char left[20];
+    CHECK_EQ(read(0, left, sizeof left), 14);
+    tls_context_release(context);
+    X509_free(certificate);
+    BIO_free(memory);
+    BIO_free(encrypted);
+}
+
+void closed_is_closed(uintptr_t version)
+{
+    tls_context *client = new_client_context(usual_credentials(), (int)version);
+    tls_context *server = new_server_context(usual_credentials(), (int)version);
+    conversation c;
+    conversation_begin(&c, client, server, 10, 1);
+    while (c.client.phase == SHAKING)
+        CHECK(conversation_turn(&c));
+    tls_connection *closed = c.client.connection;
+    tls_connection_close(closed);
+    tls_connection_close(closed);
+    uint8_t bytes[100] = {0};
+    const uint8_t *name = NULL;
+    CHECK_EQ(step_status(tls_connection_handshake(closed, bytes, 10, bytes, sizeof bytes)), TLS_CLOSED);
+    CHECK_EQ(step_status(tls_connection_receive(closed, bytes, 10, bytes, sizeof bytes)), TLS_CLOSED);
+    CHECK_EQ(step_status(tls_connection_send(closed, bytes, 10, bytes, sizeof bytes)), TLS_CLOSED);
+    CHECK_EQ(step_status(tls_connection_send_file(closed, 0, 0, 10, bytes, sizeof bytes)), TLS_CLOSED);
+    CHECK_EQ(step_status(tls_connection_collect(closed, bytes, sizeof bytes)), TLS_CLOSED);
+    CHECK(tls_connection_has_input(closed) && tls_connection_is_over(closed));
+    tls_connection_unread(closed, bytes, 10);
+    tls_connection_put_back(closed, bytes, 10);
+    tls_connection_end(closed);
+    CHECK(!tls_connection_expect(closed, "localhost"));
+    CHECK_EQ(tls_connection_version(closed), 0);
+    CHECK(!tls_connection_cipher(closed) && !tls_connection_group(closed) && !tls_connection_server_name(closed));
+    CHECK(!tls_connection_is_resumed(closed) && !tls_connection_peer_certificate(closed));
+    CHECK_EQ(tls_connection_protocol(closed, &name), 0);
+    CHECK(!tls_connection_failure(closed));
+    conversation_end(&c);
+    release(client, server);
+}
+
+/* Errors that other users of OpenSSL have left in this thread are not a connection's. */
+void old_errors(uintptr_t version)
+{
+    tls_context *client = new_client_context(usual_credentials(), (int)version);
+    tls_context *server = new_server_context(usual_credentials(), (int)version);
+    conversation c;
+    conversation_begin(&c, client, server, 5000, 1);
+    do
+        ERR_raise(ERR_LIB_SSL, SSL_R_BAD_LENGTH);
+    while (conversation_turn(&c));
+    CHECK_EQ(c.client.phase, ENDED);
+    CHECK_EQ(c.server.phase, ENDED);
+    CHECK_EQ(c.client.received, 5000);
+    conversation_end(&c);
+    release(client, server);
+}
+
+static int warn(SSL *ssl, int *alert, void *argument)
+{
+    (void)ssl;
+    (void)argument;
+    *alert = SSL_AD_UNRECOGNIZED_NAME;
+    return SSL_TLSEXT_ERR_ALERT_WARNING;
+}
+
+/* A warning is no reason for what fails later. */
+void warnings_are_no_cause(uintptr_t version)
+{
+    const credentials *other = credentials_of("other", "DNS:other.test");
+    tls_context *client = new_client_context(other, (int)version);
+    tls_context *server = new_server_context(other, (int)version);
+    SSL_CTX_set_tlsext_servername_callback(server->groups[0], warn);
+    conversation c;
+    conversation_begin(&c, client, server, 10, 1);
+    conversation_run(&c);
+    CHECK_EQ(c.client.phase, FAILED);
+    const tls_failure *failure = tls_connection_failure(c.client.connection);
+    CHECK_EQ(failure->problem, TLS_PROBLEM_CERTIFICATE);
+    CHECK_EQ(failure->alert_received, -1);
+    CHECK_EQ(failure->alert_sent, SSL_AD_BAD_CERTIFICATE);
+    conversation_end(&c);
+    release(client, server);
+}
+
+/* Whatever the machine's configuration of OpenSSL says. */
+void weak_key(uintptr_t version)
+{
+    CHECK_EQ(setenv("OPENSSL_CONF", "/dev/null", 1), 0);
+    tls_context *server = new_server_context(usual_credentials(), (int)version);
+    tls_context *client = new_client_context(usual_credentials(), (int)version);
+    CHECK_GE(SSL_CTX_get_security_level(server->groups[0]), 2);
+    CHECK_GE(SSL_CTX_get_security_level(client->groups[0]), 2);
+    release(client, server);
+}
+
+void no_early_data(uintptr_t version)
+{
+    tls_context *server = new_server_context(usual_credentials(), (int)version);
+    CHECK_EQ(SSL_CTX_get_max_early_data(server->groups[0]), 0);
+    tls_context_release(server);
+}
+
+/* Runs a conversation, and says how it was for the server. The session goes in, and comes out. */
+static phase resume(tls_context *client, tls_context *server, SSL_SESSION **session, bool *is_resumed,
+                    tls_problem *problem)
+{
+    conversation c;
+    conversation_begin(&c, client, server, 100, 1);
+    if (*session)
+        CHECK_EQ(SSL_set_session(c.client.connection->ssl, *session), 1);
+    conversation_run(&c);
+    *is_resumed = tls_connection_is_resumed(c.server.connection);
+    *problem = c.server.problem;
+    phase phase = c.server.phase;
+    if (phase == ENDED) {
+        SSL_SESSION_free(*session);
+        *session = SSL_get1_session(c.client.connection->ssl);
+        CHECK(*session);
+    }
+    conversation_end(&c);
+    return phase;
+}
+
+/* A session of a server that asks for no certificates does not open one that requires them, although both have the same
+ * keys of tickets. */
+void session_of_other_settings(uintptr_t version)
+{
+    const credentials *own = usual_credentials();
+    tls_context *client = new_client_context(own, (int)version);
+    tls_context *lenient = new_server_context(own, (int)version);
+    tls_context *again = new_server_context(own, (int)version);
+    tls_context *strict = new_server_context(own, (int)version);
+    tls_context_verify(strict, TLS_PEER_REQUIRED);
+    CHECK_EQ(tls_context_trust(strict, own->certificate, own->certificate_length), 1);
+    uint8_t keys[80];
+    CHECK_EQ(SSL_CTX_get_tlsext_ticket_keys(lenient->groups[0], keys, sizeof keys), 1);
+    CHECK_EQ(SSL_CTX_set_tlsext_ticket_keys(again->groups[0], keys, sizeof keys), 1);
+    CHECK_EQ(SSL_CTX_set_tlsext_ticket_keys(strict->groups[0], keys, sizeof keys), 1);
+    SSL_SESSION *session = NULL;
+    bool is_resumed = true;
+    tls_problem problem = TLS_PROBLEM_NONE;
+    CHECK_EQ(resume(client, lenient, &session, &is_resumed, &problem), ENDED);
+    CHECK(!is_resumed);
+    CHECK_EQ(resume(client, again, &session, &is_resumed, &problem), ENDED);
+    CHECK(is_resumed);
+    CHECK_EQ(resume(client, strict, &session, &is_resumed, &problem), FAILED);
+    CHECK_EQ(problem, TLS_PROBLEM_NO_CERTIFICATE);
+    SSL_SESSION_free(session);
+    tls_context_release(again);
+    tls_context_release(strict);
+    release(client, lenient);
+}
+
+static int make_ticket_long(SSL *ssl, void *argument)
+{
+    static const uint8_t zeros[3000];
+    (void)argument;
+    return SSL_SESSION_set1_ticket_appdata(SSL_get_session(ssl), zeros, sizeof zeros);
+}
+
+static SSL_TICKET_RETURN take_ticket(SSL *ssl, SSL_SESSION *session, const unsigned char *name, size_t length,
+                                     SSL_TICKET_STATUS status, void *argument)
+{
+    (void)ssl;
+    (void)session;
+    (void)name;
+    (void)length;
+    (void)status;
+    (void)argument;
+    return SSL_TICKET_RETURN_USE;
+}
+
+/* A ticket in several records, of which only the first one has come: a send must wait for the rest, and neither fail nor send
+ * anything. */
+void message_in_parts(uintptr_t version)
+{
+    tls_context *client = new_client_context(usual_credentials(), (int)version);
+    tls_context *server = new_server_context(usual_credentials(), (int)version);
+    SSL_CTX_set_max_send_fragment(server->groups[0], 512);
+    SSL_CTX_set_session_ticket_cb(server->groups[0], make_ticket_long, take_ticket, NULL);
+    conversation c;
+    conversation_begin(&c, client, server, 0, 1);
+    c.is_whole = true;
+    uint8_t out[5000];
+    uint8_t plain[100];
+    c.client.has_ended = c.server.has_ended = true; /* no bytes yet */
+    while (c.client.phase == SHAKING || c.server.phase == SHAKING)
+        CHECK(conversation_turn(&c));
+    side_put_kept(&c.server);
+    wire *in = &c.to_client;
+    CHECK_GT(in->count - in->taken, 3000);
+    /* The first record. */
+    CHECK_EQ(step_status(tls_connection_receive(c.client.connection, in->bytes + in->taken, 600, plain, sizeof plain)),
+             TLS_WANTS_INPUT);
+    in->taken += 600;
+    tls_step step = tls_connection_send(c.client.connection, (const uint8_t *)"hello", 5, out, sizeof out);
+    CHECK_EQ(step_status(step), TLS_WANTS_INPUT);
+    CHECK_EQ(step_plain(step), 0);
+    CHECK_EQ(step_out(step), 0);
+    /* The rest, which a receive without room only keeps. */
+    CHECK_EQ(step_status(
+                 tls_connection_receive(c.client.connection, in->bytes + in->taken, in->count - in->taken, plain, 0)),
+             TLS_WANTS_INPUT);
+    step = tls_connection_send(c.client.connection, (const uint8_t *)"hello", 5, out, sizeof out);
+    CHECK_EQ(step_status(step), TLS_DONE);
+    CHECK_EQ(step_plain(step), 5);
+    tls_step arrived = tls_connection_receive(c.server.connection, out, step_out(step), plain, sizeof plain);
+    CHECK_EQ(step_plain(arrived), 5);
+    CHECK_MEMORY(plain, "hello", 5);
+    conversation_end(&c);
+    release(client, server);
+}
+
+/* A peer that wants answers and reads none is given up. */
+void key_updates(uintptr_t version)
+{
+    tls_context *client = new_client_context(usual_credentials(), (int)version);
+    tls_context *server = new_server_context(usual_credentials(), (int)version);
+    conversation c;
+    conversation_begin(&c, client, server, 0, 1);
+    c.client.has_ended = c.server.has_ended = true;
+    while (c.client.phase == SHAKING || c.server.phase == SHAKING)
+        CHECK(conversation_turn(&c));
+    uint8_t out[1000];
+    uint8_t plain[1000];
+    tls_status status = TLS_DONE;
+    for (int i = 0; i < 10000 && status != TLS_FAILED; i++) {
+        CHECK_EQ(SSL_key_update(c.client.connection->ssl, SSL_KEY_UPDATE_REQUESTED), 1);
+        tls_step sent = tls_connection_send(c.client.connection, (const uint8_t *)"x", 1, out, sizeof out);
+        CHECK_EQ(step_status(sent), TLS_DONE);
+        /* What does not fit is kept. */
+        wire_put(&c.to_server, out, step_out(sent));
+        side_put_kept(&c.client);
+        wire *in = &c.to_server;
+        status = step_status(tls_connection_receive(c.server.connection, in->bytes + in->taken, in->count - in->taken,
+                                                    plain, sizeof plain));
+        in->taken = in->count;
+    }
+    status = step_status(tls_connection_receive(c.server.connection, NULL, 0, plain, sizeof plain));
+    CHECK_EQ(status, TLS_FAILED);
+    CHECK_EQ(tls_connection_failure(c.server.connection)->problem, TLS_PROBLEM_FLOOD);
+    conversation_end(&c);
+    release(client, server);
+}

@@ -1,0 +1,29 @@
+/* memory_test.h - the tests, which take a version of the protocol. */
+#ifndef MEMORY_TEST_H
+#define MEMORY_TEST_H
+
+#include "conversation.h"
+
+/* delivery.c */
+void pieces(uintptr_t version);
+void cut_to_server(uintptr_t version);
+void cut_to_client(uintptr_t version);
+void changed(uintptr_t version);
+
+/* sharing.c */
+void share_context(uintptr_t version);
+void share_connection(uintptr_t version);
+
+/* hygiene.c */
+void subject_is_no_name(uintptr_t version);
+void encrypted_certificate(uintptr_t unused);
+void closed_is_closed(uintptr_t version);
+void old_errors(uintptr_t version);
+void warnings_are_no_cause(uintptr_t version);
+void weak_key(uintptr_t version);
+void no_early_data(uintptr_t version);
+void session_of_other_settings(uintptr_t version);
+void message_in_parts(uintptr_t version);
+void key_updates(uintptr_t version);
+
+#endif
