@@ -339,7 +339,7 @@ int mr_group_create_with_owned_loops(mr_backend requested, unsigned count, mr_lo
 
 /*
  * Frees a loop. No operation may be in flight on it, and no MR_CLOSE on any loop of the group. No other thread may be in a
- * function that uses every loop (mr_group_set_deadline, mr_group_recall, mr_group_let_go, an MR_SHUTDOWN), or poll a loop
+ * function that uses every loop (mr_group_set_deadline, mr_group_interrupt, mr_group_let_go, an MR_SHUTDOWN), or poll a loop
  * that has just let go of a descriptor which this loop closes. If loops are destroyed while others run, the caller needs a
  * lock for this. [owner]
  */
@@ -401,7 +401,7 @@ int mr_group_set_deadline(mr_group *group, mr_loop *owned, mr_handle handle, mr_
  *
  * `owned` as above. Returns 0, or -EBADF if the handle is closed. [any thread] O(loops of the group).
  */
-int mr_group_recall(mr_group *group, mr_loop *owned, mr_handle handle);
+int mr_group_interrupt(mr_group *group, mr_loop *owned, mr_handle handle);
 
 /* Releases the token of a polled completion or of a reservation. [owner] O(1). */
 void mr_loop_release(mr_loop *loop, mr_token token);

@@ -175,11 +175,11 @@ int mr_group_set_deadline(mr_group *group, mr_loop *owned, mr_handle handle, mr_
     return error;
 }
 
-int mr_group_recall(mr_group *group, mr_loop *owned, mr_handle handle)
+int mr_group_interrupt(mr_group *group, mr_loop *owned, mr_handle handle)
 {
     uint64_t joined;
     int error = mr_handle_loops(&group->handles, handle, &joined);
     if (!error)
-        tell(group, joined, owned, &(mr_message){.kind = MR_MESSAGE_RECALL, .handle = handle});
+        tell(group, joined, owned, &(mr_message){.kind = MR_MESSAGE_INTERRUPT, .handle = handle});
     return error;
 }

@@ -17,11 +17,11 @@ typedef enum mr_message_kind {
     MR_MESSAGE_CANCEL,
     MR_MESSAGE_UPDATE,
     MR_MESSAGE_RELEASE,
-    MR_MESSAGE_DEADLINE, /* a deadline of `handle` is earlier than before */
-    MR_MESSAGE_RECALL,   /* receives on `handle` must end, so that their callers look again */
-    MR_MESSAGE_SHUT,     /* `handle` was shut down, as `request` says */
-    MR_MESSAGE_DETACH,   /* end everything on `handle`, then acknowledge to the group */
-    MR_MESSAGE_DETACHED  /* no loop uses the descriptor any more that operation `token` closes */
+    MR_MESSAGE_DEADLINE,  /* a deadline of `handle` is earlier than before */
+    MR_MESSAGE_INTERRUPT, /* receives on `handle` must end, so that their callers look again */
+    MR_MESSAGE_SHUT,      /* `handle` was shut down, as `request` says */
+    MR_MESSAGE_DETACH,    /* end everything on `handle`, then acknowledge to the group */
+    MR_MESSAGE_DETACHED   /* no loop uses the descriptor any more that operation `token` closes */
 } mr_message_kind;
 
 typedef struct mr_message {

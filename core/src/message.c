@@ -33,23 +33,23 @@ void mr_loop_release_remote(mr_loop *loop, mr_token token)
     mr_loop_post(loop, &(mr_message){.kind = MR_MESSAGE_RELEASE, .token = token});
 }
 
-static void recall_operation(mr_loop *loop, mr_slot *slot)
+static void interrupt_operation(mr_loop *loop, mr_slot *slot)
 {
-    if (mr_has_trait(slot->request.kind, MR_IS_RECALLED))
+    if (mr_has_trait(slot->request.kind, MR_IS_INTERRUPTED))
         mr_loop_end_operation(loop, slot, -EINTR);
     else if (slot->request.kind == MR_SEND_THEN_RECEIVE && !slot->end_reason)
         slot->end_reason =
             -EINTR; /* it is sending, which takes no time; mr_send_then_receive_settle sees to the rest */
 }
 
-static void recall(mr_loop *loop, mr_handle handle)
+static void interrupt(mr_loop *loop, mr_handle handle)
 {
     mr_descriptor *descriptor = mr_descriptor_joined(loop, handle);
     if (!descriptor)
         return;
     for (mr_slot *slot = descriptor->first[MR_READING], *next; slot; slot = next) {
         next = slot->next;
-        recall_operation(loop, slot);
+        interrupt_operation(loop, slot);
     }
 }
 
@@ -82,8 +82,8 @@ void mr_loop_act_on(mr_loop *loop, const mr_message *message)
     case MR_MESSAGE_DEADLINE:
         watch_earlier_deadline(loop, message->handle);
         break;
-    case MR_MESSAGE_RECALL:
-        recall(loop, message->handle);
+    case MR_MESSAGE_INTERRUPT:
+        interrupt(loop, message->handle);
         break;
     case MR_MESSAGE_SHUT:
         mr_shutdown_end(loop, message->handle, (int)message->request.length);

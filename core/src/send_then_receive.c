@@ -29,10 +29,10 @@ static void become_receive(mr_loop *loop, mr_slot *slot)
 bool mr_send_then_receive_settle(mr_loop *loop, mr_slot *slot, int64_t result)
 {
     bool is_sent = result >= 0 && (uint64_t)result == slot->request.length;
-    bool is_recalled = slot->end_reason == -EINTR; /* from the second half, not from the first */
+    bool is_interrupted = slot->end_reason == -EINTR; /* from the second half, not from the first */
     if (is_sent)
         become_receive(loop, slot);
-    if (slot->end_reason && (is_sent || !is_recalled))
+    if (slot->end_reason && (is_sent || !is_interrupted))
         result = slot->end_reason;
     else if (is_sent || mr_was_interrupted(result))
         return false;

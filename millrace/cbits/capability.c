@@ -259,7 +259,7 @@ void mrh_retry_waiting(mr_handle handle)
     int number = mr_handle_descriptor(handle);
     mr_group *owner = group_of(number);
     if (owner)
-        mr_group_recall(owner, loop_here_for(number), handle);
+        mr_group_interrupt(owner, loop_here_for(number), handle);
 }
 
 /* Reports say who waits. */

@@ -72,7 +72,7 @@ int mrh_hold(mr_handle handle);
 void mrh_let_go(mr_handle handle);
 /* See mr_group_set_deadline. 0, or a negative errno. */
 int mrh_set_deadline(mr_handle handle, int direction, uint64_t deadline_ns);
-/* See mr_group_recall. */
+/* See mr_group_interrupt. */
 void mrh_retry_waiting(mr_handle handle);
 
 /* The value of a receive into a borrowed buffer is the buffer's address if bytes have come. So is the result that mrh_poll

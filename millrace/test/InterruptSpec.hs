@@ -64,7 +64,7 @@ spec = describe "interruption" $ do
     it "acceptBefore" $ interruptAccepts (\s limit -> untilDeadline limit (`acceptBefore` s))
   describe "of one of several that wait leaves to the others" $ do
     it "bytes" $ leavesTo withTcpPair (`recv` 10) id
-    it "bytes, where more are asked for than a lent buffer holds" $ leavesTo withUnixPair (`recv` 20000) id
+    it "bytes, where more are asked for than a borrowed buffer holds" $ leavesTo withUnixPair (`recv` 20000) id
     it "messages" $ leavesTo (withPairOf (socketPair AF_UNIX Datagram defaultProtocol)) (`recvFrom` 10) fst
     it "connections" leavesConnections
     it "and disturbs nobody who waits for the descriptor in a transaction" disturbsNoTransaction

@@ -218,12 +218,12 @@ static void no_connection_is_lost(void)
     driver_free(d);
 }
 
-static void check_recalled(driver *d, mr_token token)
+static void check_interrupted(driver *d, mr_token token)
 {
     CHECK_EQ(finish(d, token).result, -EINTR);
 }
 
-static void receivers_can_be_recalled(void)
+static void receivers_can_be_interrupted(void)
 {
     connection c = tcp_connection();
     mr_group *group = driver_group(c.d);
@@ -231,16 +231,16 @@ static void receivers_can_be_recalled(void)
     struct iovec element = {bytes, 1};
     fill(c.number);
     mr_token receiving = start(c.d, recv_request(c.handle, bytes, 1));
-    mr_token lent = start(c.d, lent_request(c.handle, 100));
+    mr_token borrowed = start(c.d, borrowing_request(c.handle, 100));
     mr_token vector = start(c.d, vector_request(MR_RECV_VECTOR, c.handle, &element, 1));
     mr_token waiting = start(c.d, wait_request(MR_WAIT_READABLE, c.handle));
     mr_token sending = start(c.d, send_request(c.handle, "x", 1));
     CHECK_STAYS_PENDING(c.d, waiting);
-    CHECK_EQ(mr_group_recall(group, driver_loop(c.d), c.handle), 0);
-    check_recalled(c.d, receiving);
-    check_recalled(c.d, lent);
-    check_recalled(c.d, vector);
-    check_recalled(c.d, waiting);
+    CHECK_EQ(mr_group_interrupt(group, driver_loop(c.d), c.handle), 0);
+    check_interrupted(c.d, receiving);
+    check_interrupted(c.d, borrowed);
+    check_interrupted(c.d, vector);
+    check_interrupted(c.d, waiting);
     CHECK_STAYS_PENDING(c.d, sending);
     mr_loop_cancel(driver_loop(c.d), sending);
     finish(c.d, sending);
@@ -249,25 +249,25 @@ static void receivers_can_be_recalled(void)
     write_all(c.peer, "y", 1);
     CHECK_EQ(finish(c.d, receiving).result, 1);
     CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
-    CHECK_EQ(mr_group_recall(group, driver_loop(c.d), c.handle), -EBADF);
+    CHECK_EQ(mr_group_interrupt(group, driver_loop(c.d), c.handle), -EBADF);
     driver_free(c.d);
 }
 
-static void an_acceptor_of_another_loop_can_be_recalled(void)
+static void an_acceptor_of_another_loop_can_be_interrupted(void)
 {
     driver *d = driver_new();
     driver *other = driver_new_beside(d);
     struct sockaddr_in address;
     mr_handle listener = adopt(d, tcp_listener(1, &address));
     mr_token accepting = start(other, accept_request(listener, NULL));
-    CHECK_EQ(mr_group_recall(driver_group(d), driver_loop(d), listener), 0);
-    check_recalled(other, accepting);
+    CHECK_EQ(mr_group_interrupt(driver_group(d), driver_loop(d), listener), 0);
+    check_interrupted(other, accepting);
     driver_free(other);
     driver_free(d);
 }
 
-/* Whatever is recalled has sent: its bytes arrive once. */
-static void a_send_then_receive_is_recalled_when_it_has_sent(void)
+/* Whatever is interrupted has sent: its bytes arrive once. */
+static void a_send_then_receive_is_interrupted_when_it_has_sent(void)
 {
     connection c = tcp_connection();
     for (unsigned polls = 0; polls < 3; polls++) {
@@ -277,8 +277,8 @@ static void a_send_then_receive_is_recalled_when_it_has_sent(void)
         mr_token token = start(c.d, send_then_receive_request(c.handle, buffer, 0, 3));
         for (unsigned i = 0; i < polls; i++)
             poll_once(c.d);
-        CHECK_EQ(mr_group_recall(driver_group(c.d), driver_loop(c.d), c.handle), 0);
-        check_recalled(c.d, token);
+        CHECK_EQ(mr_group_interrupt(driver_group(c.d), driver_loop(c.d), c.handle), 0);
+        check_interrupted(c.d, token);
         CHECK_EQ(read_some(c.peer, answer, 3), 3);
         CHECK_MEMORY(answer, "ask", 3);
     }
@@ -312,9 +312,9 @@ const conform_case cancel_cases[] = {
     CASE(nonsense_tokens_are_ignored),
     CASE(the_result_and_the_bytes_agree),
     CASE(no_connection_is_lost),
-    CASE(receivers_can_be_recalled),
-    CASE(an_acceptor_of_another_loop_can_be_recalled),
-    CASE(a_send_then_receive_is_recalled_when_it_has_sent),
+    CASE(receivers_can_be_interrupted),
+    CASE(an_acceptor_of_another_loop_can_be_interrupted),
+    CASE(a_send_then_receive_is_interrupted_when_it_has_sent),
     CASE(memory_does_not_grow_by_cancelling),
     {0},
 };

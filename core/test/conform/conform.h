@@ -38,7 +38,7 @@ typedef struct conform_case {
     X(deadline)                     \
     X(file)                         \
     X(send_then_receive)            \
-    X(lent)                         \
+    X(borrow)                       \
     X(pressure)                     \
     X(recv)                         \
     X(request)                      \
@@ -149,7 +149,7 @@ mr_counters counters_of(driver *d);
 /* --------------------------------------------------------------------------------------------------- requests --- */
 
 mr_request recv_request(mr_handle handle, void *buffer, size_t size);
-mr_request lent_request(mr_handle handle, size_t size);
+mr_request borrowing_request(mr_handle handle, size_t size);
 mr_request send_then_receive_request(mr_handle handle, mr_buffer *buffer, size_t offset, size_t size);
 mr_request send_request(mr_handle handle, const void *buffer, size_t size);
 mr_request send_all_request(mr_handle handle, const void *buffer, size_t size);
@@ -198,9 +198,9 @@ void make_stuck(stuck *s);
 mr_request stuck_request(stuck *s, int kind);
 
 /* The completion lends exactly these bytes; gives the buffer back. */
-void check_lent(driver *d, mr_completion completion, const char *expected);
+void check_borrowed(driver *d, mr_completion completion, const char *expected);
 /* The completion has this result, and lends nothing. */
-void check_nothing_lent(mr_completion completion, int64_t result);
+void check_nothing_borrowed(mr_completion completion, int64_t result);
 
 /* Those of the kernel that work for it count, too. 1 where nobody tells. */
 int threads_of_process(void);

@@ -108,7 +108,7 @@ static mr_request receiving_request(const connection *c, int kind, struct iovec 
     case 1:
         return vector_request(MR_RECV_VECTOR, c->handle, element, 1);
     case 2:
-        return lent_request(c->handle, element->iov_len);
+        return borrowing_request(c->handle, element->iov_len);
     default:
         return send_then_receive_request(c->handle, mr_loop_borrow(driver_loop(c->d)), 0, 1);
     }

@@ -231,7 +231,7 @@ static void a_send_then_receive_does_not_end_with_those_who_wait(void)
     finish(d, waiting);
     if (is_pending)
         mr_loop_cancel(driver_loop(d), completion.token);
-    check_nothing_lent(is_pending ? finish(d, completion.token) : completion, -EBADF);
+    check_nothing_borrowed(is_pending ? finish(d, completion.token) : completion, -EBADF);
     driver_free(d);
 }
 

@@ -242,7 +242,7 @@ mr_request recv_request(mr_handle handle, void *buffer, size_t size)
     return request_of(MR_RECV, handle, buffer, size);
 }
 
-mr_request lent_request(mr_handle handle, size_t size)
+mr_request borrowing_request(mr_handle handle, size_t size)
 {
     return with_flags(recv_request(handle, NULL, size), MR_BORROW);
 }

@@ -60,11 +60,11 @@ static void receives_wait(mr_request (*request_of)(mr_handle handle, void *memor
     mr_token cancelled = start(c.d, request_of(c.handle, memory));
     run_for_ms(c.d, 5);
     mr_loop_cancel(driver_loop(c.d), cancelled);
-    check_nothing_lent(finish(c.d, cancelled), -ECANCELED);
+    check_nothing_borrowed(finish(c.d, cancelled), -ECANCELED);
     mr_token token = start(c.d, request_of(c.handle, memory));
     run_for_ms(c.d, 5);
     hang_up(c.peer);
-    check_nothing_lent(finish(c.d, token), 0);
+    check_nothing_borrowed(finish(c.d, token), 0);
     driver_free(c.d);
 }
 
@@ -80,10 +80,10 @@ static mr_request recv_vector_into(mr_handle handle, void *memory)
     return vector_request(MR_RECV_VECTOR, handle, element, 1);
 }
 
-static mr_request recv_lent(mr_handle handle, void *memory)
+static mr_request recv_borrowed(mr_handle handle, void *memory)
 {
     (void)memory;
-    return lent_request(handle, 1);
+    return borrowing_request(handle, 1);
 }
 
 static void a_receive_waits(void)
@@ -98,19 +98,19 @@ static void a_receive_into_a_vector_waits(void)
 
 static void a_receive_of_a_lent_buffer_waits(void)
 {
-    receives_wait(recv_lent);
+    receives_wait(recv_borrowed);
 }
 
 static void without_buffer_rings_it_waits_too(void)
 {
     mr_io_uring_without_buffer_rings = true;
-    receives_wait(recv_lent);
+    receives_wait(recv_borrowed);
 }
 
 /* The refusal of a datagram lies in the queue. */
 static void a_socket_that_is_shut_has_an_end(void)
 {
-    mr_request (*const requests[])(mr_handle handle, void *memory) = {recv_into, recv_vector_into, recv_lent};
+    mr_request (*const requests[])(mr_handle handle, void *memory) = {recv_into, recv_vector_into, recv_borrowed};
     char memory[sizeof(struct iovec) + 8];
     if (conform_backend == MR_BACKEND_SIM)
         SKIP("simulated sockets have no queue of errors");
@@ -126,7 +126,7 @@ static void a_socket_that_is_shut_has_an_end(void)
         mr_token token = start(d, requests[i](handle, memory));
         CHECK_STAYS_PENDING(d, token);
         CHECK_EQ(perform(d, shutdown_request(handle, SHUT_RD)).result, 0);
-        check_nothing_lent(finish(d, token), 0);
+        check_nothing_borrowed(finish(d, token), 0);
         CHECK_EQ(perform(d, close_request(handle)).result, 0);
         driver_free(d);
     }

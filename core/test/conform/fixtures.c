@@ -118,7 +118,7 @@ uint64_t slow_reader_finish(slow_reader *reader)
     return received;
 }
 
-void check_lent(driver *d, mr_completion completion, const char *expected)
+void check_borrowed(driver *d, mr_completion completion, const char *expected)
 {
     size_t size = strlen(expected);
     CHECK_EQ(completion.result, size);
@@ -129,7 +129,7 @@ void check_lent(driver *d, mr_completion completion, const char *expected)
     mr_loop_give_back(driver_loop(d), completion.buffer);
 }
 
-void check_nothing_lent(mr_completion completion, int64_t result)
+void check_nothing_borrowed(mr_completion completion, int64_t result)
 {
     CHECK_EQ(completion.result, result);
     CHECK_EQ(completion.transferred, 0);

@@ -165,7 +165,7 @@ static void the_child_keeps_no_copies(void)
     driver_free(d);
 }
 
-/* Even a loop that was full of work, with timers, letters and completions nobody took. */
+/* Even a loop that was full of work, with timers, messages and completions nobody took. */
 static void reset_only(driver *parents, mr_handle handle)
 {
     (void)handle;

@@ -357,7 +357,7 @@ static void interruptions_lose_no_byte(interruption how, destination where)
     steady_sender sender = {.descriptor = c.peer, .seed = 3};
     start_thread(&thread, send_steadily, &sender);
     mr_request request = where == INTO_VECTOR ? vector_request(MR_RECV_VECTOR, c.handle, elements, 2)
-                         : where == INTO_LENT ? lent_request(c.handle, sizeof buffer)
+                         : where == INTO_LENT ? borrowing_request(c.handle, sizeof buffer)
                                               : recv_request(c.handle, buffer, sizeof buffer);
     mr_completion completion;
     /* With only one of the two ends the rounds would test nothing: who runs when decides how often each comes. */

@@ -1,8 +1,8 @@
-/* send_then_receive.c: MR_SEND_THEN_RECEIVE, which sends from a lent buffer and then receives into one. */
+/* send_then_receive.c: MR_SEND_THEN_RECEIVE, which sends from a borrowed buffer and then receives into one. */
 #include "conform.h"
 
-/* A lent buffer that holds a text from an offset on. */
-static mr_buffer *lent_text(driver *d, size_t offset, const char *text)
+/* A borrowed buffer that holds a text from an offset on. */
+static mr_buffer *borrowed_text(driver *d, size_t offset, const char *text)
 {
     mr_buffer *buffer = mr_loop_borrow(driver_loop(d));
     CHECK(buffer);
@@ -12,7 +12,7 @@ static mr_buffer *lent_text(driver *d, size_t offset, const char *text)
 
 static mr_request send_then_receive_of(const connection *c, const char *text)
 {
-    return send_then_receive_request(c->handle, lent_text(c->d, 0, text), 0, strlen(text));
+    return send_then_receive_request(c->handle, borrowed_text(c->d, 0, text), 0, strlen(text));
 }
 
 static void check_read(int descriptor, const char *expected)
@@ -32,7 +32,7 @@ static void it_sends_then_waits_for_bytes(void)
         CHECK_STAYS_PENDING(c.d, token);
         check_read(c.peer, "question");
         write_all(c.peer, "answer", 6);
-        check_lent(c.d, finish(c.d, token), "answer");
+        check_borrowed(c.d, finish(c.d, token), "answer");
     }
     driver_free(c.d);
 }
@@ -41,7 +41,7 @@ static void what_is_there_already_is_received(void)
 {
     connection c = tcp_connection();
     write_all(c.peer, "early", 5);
-    check_lent(c.d, perform(c.d, send_then_receive_of(&c, "late")), "early");
+    check_borrowed(c.d, perform(c.d, send_then_receive_of(&c, "late")), "early");
     check_read(c.peer, "late");
     driver_free(c.d);
 }
@@ -49,26 +49,26 @@ static void what_is_there_already_is_received(void)
 static void it_sends_a_part_of_the_buffer(void)
 {
     connection c = local_connection();
-    mr_buffer *buffer = lent_text(c.d, 1000, "unsaid said unsaid");
+    mr_buffer *buffer = borrowed_text(c.d, 1000, "unsaid said unsaid");
     mr_token token = start(c.d, send_then_receive_request(c.handle, buffer, 1007, 4));
     poll_once(c.d);
     check_read(c.peer, "said");
     char byte;
     CHECK_EQ(read_now(c.peer, &byte, 1), -EAGAIN);
     hang_up(c.peer);
-    check_nothing_lent(finish(c.d, token), 0);
+    check_nothing_borrowed(finish(c.d, token), 0);
     driver_free(c.d);
 }
 
 static void the_last_byte_of_a_buffer_can_be_sent(void)
 {
     connection c = local_connection();
-    mr_buffer *buffer = lent_text(c.d, MR_BUFFER_BYTES - 1, "x");
+    mr_buffer *buffer = borrowed_text(c.d, MR_BUFFER_BYTES - 1, "x");
     mr_token token = start(c.d, send_then_receive_request(c.handle, buffer, MR_BUFFER_BYTES - 1, 1));
     poll_once(c.d);
     check_read(c.peer, "x");
     end_stream(c.peer);
-    check_nothing_lent(finish(c.d, token), 0);
+    check_nothing_borrowed(finish(c.d, token), 0);
     driver_free(c.d);
 }
 
@@ -85,7 +85,7 @@ static void a_waiting_send_then_receive_holds_no_buffer(void)
         if (round > 0)
             CHECK_EQ(mr_loop_buffers_out(driver_loop(c.d)), kept);
         write_all(c.peer, "x", 1);
-        check_lent(c.d, finish(c.d, token), "x");
+        check_borrowed(c.d, finish(c.d, token), "x");
         kept = mr_loop_buffers_out(driver_loop(c.d));
     }
     driver_free(c.d);
@@ -96,13 +96,13 @@ static void without_room_nothing_is_received(void)
     connection c = tcp_connection();
     fill(c.number);
     write_all(c.peer, "waits", 5);
-    mr_buffer *buffer = lent_text(c.d, 0, "too much");
+    mr_buffer *buffer = borrowed_text(c.d, 0, "too much");
     mr_completion completion = perform(c.d, send_then_receive_request(c.handle, buffer, 0, 8));
-    check_nothing_lent(completion, mr_not_sent(0));
+    check_nothing_borrowed(completion, mr_not_sent(0));
     CHECK_EQ(mr_sent_only(completion.result), 0);
     CHECK_MEMORY(buffer->bytes, "too much", 8); /* ours again */
     mr_loop_give_back(driver_loop(c.d), buffer);
-    check_lent(c.d, perform(c.d, lent_request(c.handle, 100)), "waits");
+    check_borrowed(c.d, perform(c.d, borrowing_request(c.handle, 100)), "waits");
     driver_free(c.d);
 }
 
@@ -150,7 +150,7 @@ static void it_ends_at_the_end_of_the_stream(void)
     poll_once(c.d);
     check_read(c.peer, "last");
     hang_up(c.peer);
-    check_nothing_lent(finish(c.d, token), 0);
+    check_nothing_borrowed(finish(c.d, token), 0);
     driver_free(c.d);
 }
 
@@ -174,11 +174,11 @@ static void its_deadline_is_for_the_receive(void)
     connection c = tcp_connection();
     mr_request request = with_deadline(send_then_receive_of(&c, "hurry"), in_ms(30));
     uint64_t until_ns = request.deadline_ns;
-    check_nothing_lent(perform(c.d, request), -ETIMEDOUT);
+    check_nothing_borrowed(perform(c.d, request), -ETIMEDOUT);
     CHECK_GE(clock_ns(), until_ns);
     check_read(c.peer, "hurry");
     request = with_flags(with_deadline(send_then_receive_of(&c, "again"), 10 * NS_PER_MS), MR_WITHIN);
-    check_nothing_lent(perform(c.d, request), -ETIMEDOUT);
+    check_nothing_borrowed(perform(c.d, request), -ETIMEDOUT);
     check_read(c.peer, "again");
     driver_free(c.d);
 }
@@ -189,7 +189,7 @@ static void cancelled_it_has_sent_all_the_same(void)
     connection c = tcp_connection();
     mr_token token = start(c.d, send_then_receive_of(&c, "sent"));
     mr_loop_cancel(driver_loop(c.d), token);
-    check_nothing_lent(finish(c.d, token), -ECANCELED);
+    check_nothing_borrowed(finish(c.d, token), -ECANCELED);
     check_read(c.peer, "sent");
     driver_free(c.d);
 }
@@ -199,7 +199,7 @@ static void closed_it_has_sent_all_the_same(void)
     connection c = tcp_connection();
     mr_token token = start(c.d, send_then_receive_of(&c, "sent"));
     CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
-    check_nothing_lent(finish(c.d, token), -EBADF);
+    check_nothing_borrowed(finish(c.d, token), -EBADF);
     check_read(c.peer, "sent");
     char byte;
     CHECK_EQ(read_some(c.peer, &byte, 1), 0);
@@ -221,13 +221,13 @@ static void a_crowd_that_is_cancelled_has_sent(void)
             handle = adopt(d, pair[0]);
             peers[i / PER_CONNECTION] = pair[1];
         }
-        mr_buffer *buffer = lent_text(d, 0, "x");
+        mr_buffer *buffer = borrowed_text(d, 0, "x");
         tokens[i] = start(d, send_then_receive_request(handle, buffer, 0, 1));
     }
     for (int i = 0; i < COUNT; i++)
         mr_loop_cancel(driver_loop(d), tokens[i]);
     for (int i = 0; i < COUNT; i++)
-        check_nothing_lent(finish(d, tokens[i]), -ECANCELED);
+        check_nothing_borrowed(finish(d, tokens[i]), -ECANCELED);
     for (int i = 0; i < COUNT / PER_CONNECTION; i++)
         CHECK_EQ(drain(peers[i]), PER_CONNECTION);
     driver_free(d);
@@ -236,14 +236,14 @@ static void a_crowd_that_is_cancelled_has_sent(void)
 static void it_sends_while_another_receive_waits(void)
 {
     connection c = tcp_connection();
-    mr_token first = start(c.d, lent_request(c.handle, 3));
+    mr_token first = start(c.d, borrowing_request(c.handle, 3));
     mr_token second = start(c.d, send_then_receive_of(&c, "now"));
     CHECK_STAYS_PENDING(c.d, second);
     check_read(c.peer, "now");
     mr_loop_cancel(driver_loop(c.d), first);
-    check_nothing_lent(finish(c.d, first), -ECANCELED);
+    check_nothing_borrowed(finish(c.d, first), -ECANCELED);
     write_all(c.peer, "two", 3);
-    check_lent(c.d, finish(c.d, second), "two");
+    check_borrowed(c.d, finish(c.d, second), "two");
     driver_free(c.d);
 }
 
@@ -251,18 +251,18 @@ static void it_sends_while_another_receive_waits(void)
 static void one_that_ends_before_it_receives_holds_up_no_other_receive(void)
 {
     connection c = tcp_connection();
-    mr_token first = start(c.d, lent_request(c.handle, 3));
+    mr_token first = start(c.d, borrowing_request(c.handle, 3));
     write_all(c.peer, "onetwo", 6);
-    check_lent(c.d, finish(c.d, first), "one");
+    check_borrowed(c.d, finish(c.d, first), "one");
     poll_once(c.d);
     fill(c.number);
-    mr_buffer *buffer = lent_text(c.d, 0, "too much");
+    mr_buffer *buffer = borrowed_text(c.d, 0, "too much");
     mr_completion sent;
     bool is_pending = submit(c.d, send_then_receive_request(c.handle, buffer, 0, 8), &sent);
-    check_lent(c.d, perform(c.d, lent_request(c.handle, 3)), "two");
+    check_borrowed(c.d, perform(c.d, borrowing_request(c.handle, 3)), "two");
     if (is_pending)
         sent = finish(c.d, sent.token);
-    check_nothing_lent(sent, mr_not_sent(0));
+    check_nothing_borrowed(sent, mr_not_sent(0));
     mr_loop_give_back(driver_loop(c.d), buffer);
     driver_free(c.d);
 }
@@ -271,7 +271,7 @@ static void one_that_ends_before_it_receives_holds_up_no_other_receive(void)
 static void take_a_slow_turn(const connection *c, mr_token receive, bool asks_again)
 {
     write_all(c->peer, "question", 8);
-    check_lent(c->d, finish(c->d, receive), "question");
+    check_borrowed(c->d, finish(c->d, receive), "question");
     if (asks_again)
         CHECK_EQ(poll_once(c->d), 0);
     sleep_ms(20);
@@ -283,14 +283,14 @@ static void check_sent_at_once(const connection *c)
     mr_token token = start(c->d, send_then_receive_of(c, "answer"));
     check_read(c->peer, "answer");
     mr_loop_cancel(driver_loop(c->d), token);
-    check_nothing_lent(finish(c->d, token), -ECANCELED);
+    check_nothing_borrowed(finish(c->d, token), -ECANCELED);
 }
 
 /* Those who are woken by one poll compute until the next one: what is to be sent must not wait for that one, too. */
 static void after_a_slow_turn_it_sends_at_once(void)
 {
     connection c = tcp_connection();
-    take_a_slow_turn(&c, start(c.d, lent_request(c.handle, 8)), false);
+    take_a_slow_turn(&c, start(c.d, borrowing_request(c.handle, 8)), false);
     check_sent_at_once(&c);
     driver_free(c.d);
 }
@@ -299,10 +299,10 @@ static void after_a_slow_turn_it_sends_at_once(void)
 static void polls_in_a_row_are_no_quick_turns(void)
 {
     connection c = tcp_connection();
-    mr_token first = start(c.d, lent_request(c.handle, 8)), second = start(c.d, lent_request(c.handle, 8));
+    mr_token first = start(c.d, borrowing_request(c.handle, 8)), second = start(c.d, borrowing_request(c.handle, 8));
     take_a_slow_turn(&c, first, true);
     write_all(c.peer, "question", 8);
-    check_lent(c.d, finish(c.d, second), "question");
+    check_borrowed(c.d, finish(c.d, second), "question");
     CHECK_EQ(poll_once(c.d), 0);
     check_sent_at_once(&c);
     driver_free(c.d);
@@ -315,7 +315,7 @@ static void it_goes_before_a_shutdown(void)
     CHECK_EQ(perform(c.d, shutdown_request(c.handle, SHUT_WR)).result, 0);
     check_read(c.peer, "last words");
     hang_up(c.peer);
-    check_nothing_lent(finish(c.d, token), 0);
+    check_nothing_borrowed(finish(c.d, token), 0);
     driver_free(c.d);
 }
 
@@ -323,17 +323,17 @@ static void mistakes_are_refused(void)
 {
     connection c = local_connection();
     mr_buffer *buffer = mr_loop_borrow(driver_loop(c.d));
-    check_nothing_lent(perform(c.d, send_then_receive_request(c.handle, NULL, 0, 1)), -EINVAL);
-    check_nothing_lent(perform(c.d, send_then_receive_request(c.handle, buffer, 0, 0)), -EINVAL);
-    check_nothing_lent(perform(c.d, send_then_receive_request(c.handle, buffer, 1, MR_BUFFER_BYTES)), -EINVAL);
-    check_nothing_lent(perform(c.d, send_then_receive_request(c.handle, buffer, UINT64_MAX, 2)), -EINVAL);
+    check_nothing_borrowed(perform(c.d, send_then_receive_request(c.handle, NULL, 0, 1)), -EINVAL);
+    check_nothing_borrowed(perform(c.d, send_then_receive_request(c.handle, buffer, 0, 0)), -EINVAL);
+    check_nothing_borrowed(perform(c.d, send_then_receive_request(c.handle, buffer, 1, MR_BUFFER_BYTES)), -EINVAL);
+    check_nothing_borrowed(perform(c.d, send_then_receive_request(c.handle, buffer, UINT64_MAX, 2)), -EINVAL);
     const uint32_t flags[] = {MR_ALL, MR_NOW, MR_BORROW};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        check_nothing_lent(perform(c.d, with_flags(send_then_receive_request(c.handle, buffer, 0, 1), flags[i])),
-                           -EINVAL);
+        check_nothing_borrowed(perform(c.d, with_flags(send_then_receive_request(c.handle, buffer, 0, 1), flags[i])),
+                               -EINVAL);
     CHECK_EQ(perform(c.d, close_request(c.handle)).result, 0);
-    check_nothing_lent(perform(c.d, send_then_receive_request(c.handle, buffer, 0, 1)),
-                       -EBADF); /* which takes the buffer */
+    check_nothing_borrowed(perform(c.d, send_then_receive_request(c.handle, buffer, 0, 1)),
+                           -EBADF); /* which takes the buffer */
     driver_free(c.d);
 }
 

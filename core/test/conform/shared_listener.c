@@ -88,12 +88,12 @@ static void one_whose_time_is_over_leaves_the_connection_to_another(void)
     }
 }
 
-static void one_that_is_recalled_leaves_the_connection_to_another(void)
+static void one_that_is_interrupted_leaves_the_connection_to_another(void)
 {
     for (unsigned i = 0; i < harness_rounds(ROUNDS); i++) {
         waiting w;
         wait_for_one_connection(&w);
-        CHECK_EQ(mr_group_recall(driver_group(w.d[0]), driver_loop(w.d[0]), w.listener[0]), 0);
+        CHECK_EQ(mr_group_interrupt(driver_group(w.d[0]), driver_loop(w.d[0]), w.listener[0]), 0);
         check_served(&w);
     }
 }
@@ -111,7 +111,7 @@ static void one_that_closes_leaves_the_connection_to_another(void)
 const conform_case shared_listener_cases[] = {
     CASE(one_that_is_cancelled_leaves_the_connection_to_another),
     CASE(one_whose_time_is_over_leaves_the_connection_to_another),
-    CASE(one_that_is_recalled_leaves_the_connection_to_another),
+    CASE(one_that_is_interrupted_leaves_the_connection_to_another),
     CASE(one_that_closes_leaves_the_connection_to_another),
     {0},
 };

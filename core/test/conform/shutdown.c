@@ -103,10 +103,10 @@ static void shut_for_sending_a_unix_socket_ends_all_that_wait_for_room(void)
 static void it_ends_a_lent_receive(void)
 {
     connection c = tcp_connection();
-    mr_token token = start(c.d, lent_request(c.handle, 1));
+    mr_token token = start(c.d, borrowing_request(c.handle, 1));
     CHECK_STAYS_PENDING(c.d, token);
     CHECK_EQ(shut(c.d, c.handle, SHUT_RD), 0);
-    check_nothing_lent(finish(c.d, token), 0);
+    check_nothing_borrowed(finish(c.d, token), 0);
     driver_free(c.d);
 }
 
@@ -117,12 +117,12 @@ static void it_ends_what_waits_on_other_loops(void)
     char byte;
     fill(c.number);
     mr_token receiving = start(other, recv_request(c.handle, &byte, 1));
-    mr_token lent = start(other, lent_request(c.handle, 1));
+    mr_token borrowed = start(other, borrowing_request(c.handle, 1));
     mr_token sending = start(other, send_request(c.handle, "x", 1));
     run_for_ms(other, 5);
     CHECK_EQ(shut(c.d, c.handle, SHUT_RDWR), 0);
     CHECK_EQ(finish(other, receiving).result, 0);
-    check_nothing_lent(finish(other, lent), 0);
+    check_nothing_borrowed(finish(other, borrowed), 0);
     CHECK_EQ(finish(other, sending).result, -EPIPE);
     driver_free(other);
     driver_free(c.d);

@@ -360,17 +360,17 @@ static void meet_fault(uintptr_t number)
     free_linked(&l);
 }
 
-/* A lent buffer belongs to the operation until the end is reported, and what is short or late loses none. */
-static void lent_buffers_meet_faults(uintptr_t fault)
+/* A borrowed buffer belongs to the operation until the end is reported, and what is short or late loses none. */
+static void borrowed_buffers_meet_faults(uintptr_t fault)
 {
     char text[100] = "a text";
     linked l = new_faulty((mr_fault)fault, 2);
     CHECK_EQ(send_some(&l, 0, text, sizeof text), sizeof text);
     uint64_t received = 0;
     while (received < sizeof text) {
-        mr_request lent = transfer(MR_RECV, l.ends[1], NULL, sizeof text);
-        lent.flags = MR_BORROW;
-        mr_completion completion = perform(&l.w, lent);
+        mr_request borrowed = transfer(MR_RECV, l.ends[1], NULL, sizeof text);
+        borrowed.flags = MR_BORROW;
+        mr_completion completion = perform(&l.w, borrowed);
         CHECK_GT(completion.result, 0);
         CHECK_EQ(completion.buffer->length, completion.result);
         CHECK_MEMORY(completion.buffer->bytes, text + received, (size_t)completion.result);
@@ -883,9 +883,9 @@ const harness_test machine_tests[] = {
     UNIT(machine, time_jumps_to_what_is_next),
     UNIT(machine, a_link_has_latency_and_a_rate),
     UNIT(machine, lengths_of_time_are_the_machines),
-    FAULT_CASES(FAULT_UNIT){"machine/a_short_receive_into_a_lent_buffer", lent_buffers_meet_faults, MR_FAULT_SHORT},
-    {"machine/a_delayed_receive_into_a_lent_buffer", lent_buffers_meet_faults, MR_FAULT_DELAY},
-    {"machine/an_interrupted_receive_into_a_lent_buffer", lent_buffers_meet_faults, MR_FAULT_INTERRUPTED},
+    FAULT_CASES(FAULT_UNIT){"machine/a_short_receive_into_a_lent_buffer", borrowed_buffers_meet_faults, MR_FAULT_SHORT},
+    {"machine/a_delayed_receive_into_a_lent_buffer", borrowed_buffers_meet_faults, MR_FAULT_DELAY},
+    {"machine/an_interrupted_receive_into_a_lent_buffer", borrowed_buffers_meet_faults, MR_FAULT_INTERRUPTED},
     UNIT(machine, scarce_descriptors),
     UNIT(machine, completions_come_in_any_order),
     UNIT(machine, datagrams_stay_apart),

@@ -214,7 +214,7 @@ receiveSome s = deadlineAfter 300000000 >>= \deadline -> recvBefore deadline s 4
 wantedRequest :: Int -> IO Wanted
 wantedRequest tag = do
   kind <- chance 3
-  -- Most heads are short; some do not fit into a lent buffer.
+  -- Most heads are short; some do not fit into a borrowed buffer.
   padding <- chance 8 >>= \scale -> if scale == 0 then chance 30000 else return 0
   size <- chance 6 >>= \scale -> chance ([1, 10, 100, 1000, 10000, 60000] !! scale)
   let path = C8.pack ("/" ++ (if kind == 1 then "stream" else "plain") ++ "/" ++ show size ++ "/" ++ show tag)

@@ -66,7 +66,7 @@ bufferBytesAt = #{offset mr_buffer, bytes}
 notSent :: Int64
 notSent = #{const -MR_NOT_SENT}
 
--- | The result of an operation that must be submitted again (@mr_group_recall@).
+-- | The result of an operation that must be submitted again (@mr_group_interrupt@).
 resultRetry :: Int64
 resultRetry = #{const -EINTR}
 

@@ -1,11 +1,11 @@
-/* lent.c: MR_RECV with MR_BORROW, where the loop brings the buffer. */
+/* borrow.c: MR_RECV with MR_BORROW, where the loop brings the buffer. */
 #include "conform.h"
 
 static void takes_what_is_there(void)
 {
     connection c = local_connection();
     write_all(c.peer, "hello", 5);
-    check_lent(c.d, perform(c.d, lent_request(c.handle, 100)), "hello");
+    check_borrowed(c.d, perform(c.d, borrowing_request(c.handle, 100)), "hello");
     driver_free(c.d);
 }
 
@@ -13,10 +13,10 @@ static void waits_for_bytes(void)
 {
     connection c = tcp_connection();
     for (int round = 0; round < 3; round++) {
-        mr_token token = start(c.d, lent_request(c.handle, 100));
+        mr_token token = start(c.d, borrowing_request(c.handle, 100));
         CHECK_STAYS_PENDING(c.d, token);
         write_all(c.peer, "later", 5);
-        check_lent(c.d, finish(c.d, token), "later");
+        check_borrowed(c.d, finish(c.d, token), "later");
     }
     driver_free(c.d);
 }
@@ -25,8 +25,8 @@ static void does_not_exceed_the_length(void)
 {
     connection c = local_connection();
     write_all(c.peer, "abcdef", 6);
-    check_lent(c.d, perform(c.d, lent_request(c.handle, 4)), "abcd");
-    check_lent(c.d, perform(c.d, lent_request(c.handle, 4)), "ef");
+    check_borrowed(c.d, perform(c.d, borrowing_request(c.handle, 4)), "abcd");
+    check_borrowed(c.d, perform(c.d, borrowing_request(c.handle, 4)), "ef");
     driver_free(c.d);
 }
 
@@ -37,7 +37,7 @@ static void fills_a_whole_buffer_and_no_more(void)
     fill_pattern(sent, 0, sizeof sent);
     write_all(c.peer, sent, sizeof sent);
     for (uint64_t position = 0; position < sizeof sent;) {
-        mr_completion completion = perform(c.d, lent_request(c.handle, SIZE_MAX));
+        mr_completion completion = perform(c.d, borrowing_request(c.handle, SIZE_MAX));
         CHECK_GT(completion.result, 0);
         CHECK_LE(completion.result, MR_BUFFER_BYTES);
         check_pattern(completion.buffer->bytes, position, (size_t)completion.result);
@@ -50,42 +50,42 @@ static void fills_a_whole_buffer_and_no_more(void)
 static void the_end_of_the_stream_lends_nothing(void)
 {
     connection c = tcp_connection();
-    mr_token token = start(c.d, lent_request(c.handle, 100));
+    mr_token token = start(c.d, borrowing_request(c.handle, 100));
     hang_up(c.peer);
-    check_nothing_lent(finish(c.d, token), 0);
-    check_nothing_lent(perform(c.d, lent_request(c.handle, 100)), 0);
+    check_nothing_borrowed(finish(c.d, token), 0);
+    check_nothing_borrowed(perform(c.d, borrowing_request(c.handle, 100)), 0);
     driver_free(c.d);
 }
 
 static void an_error_lends_nothing(void)
 {
     connection c = tcp_connection();
-    mr_token token = start(c.d, lent_request(c.handle, 100));
+    mr_token token = start(c.d, borrowing_request(c.handle, 100));
     poll_once(c.d);
     reset(c.peer);
-    check_nothing_lent(finish(c.d, token), -ECONNRESET);
+    check_nothing_borrowed(finish(c.d, token), -ECONNRESET);
     driver_free(c.d);
 }
 
 static void now_does_not_wait(void)
 {
     connection c = local_connection();
-    check_nothing_lent(perform(c.d, with_flags(lent_request(c.handle, 10), MR_NOW | MR_BORROW)), -EAGAIN);
+    check_nothing_borrowed(perform(c.d, with_flags(borrowing_request(c.handle, 10), MR_NOW | MR_BORROW)), -EAGAIN);
     write_all(c.peer, "abc", 3);
-    check_lent(c.d, perform(c.d, with_flags(lent_request(c.handle, 10), MR_NOW | MR_BORROW)), "abc");
+    check_borrowed(c.d, perform(c.d, with_flags(borrowing_request(c.handle, 10), MR_NOW | MR_BORROW)), "abc");
     driver_free(c.d);
 }
 
 static void cancel_and_close_lend_nothing(void)
 {
     connection c = local_connection();
-    mr_token cancelled = start(c.d, lent_request(c.handle, 10));
-    mr_token closed = start(c.d, lent_request(c.handle, 10));
+    mr_token cancelled = start(c.d, borrowing_request(c.handle, 10));
+    mr_token closed = start(c.d, borrowing_request(c.handle, 10));
     poll_once(c.d);
     mr_loop_cancel(driver_loop(c.d), cancelled);
-    check_nothing_lent(finish(c.d, cancelled), -ECANCELED);
-    check_nothing_lent(perform(c.d, close_request(c.handle)), 0);
-    check_nothing_lent(finish(c.d, closed), -EBADF);
+    check_nothing_borrowed(finish(c.d, cancelled), -ECANCELED);
+    check_nothing_borrowed(perform(c.d, close_request(c.handle)), 0);
+    check_nothing_borrowed(finish(c.d, closed), -EBADF);
     driver_free(c.d);
 }
 
@@ -102,7 +102,7 @@ static void many_wait_and_each_gets_its_own(void)
             int pair[2];
             local_pair(pair);
             peers[i] = pair[1];
-            tokens[i] = start(d, lent_request(adopt(d, pair[0]), 100));
+            tokens[i] = start(d, borrowing_request(adopt(d, pair[0]), 100));
         }
         poll_once(d);
         for (int i = 0; i < COUNT; i++)
@@ -124,11 +124,11 @@ static void a_buffer_may_go_back_to_another_loop(void)
     connection c = local_connection();
     driver *other = driver_new_beside(c.d);
     write_all(c.peer, "x", 1);
-    mr_completion completion = perform(c.d, lent_request(c.handle, 10));
+    mr_completion completion = perform(c.d, borrowing_request(c.handle, 10));
     mr_loop_give_back(driver_loop(other), completion.buffer);
-    mr_buffer *lent = mr_loop_borrow(driver_loop(other));
-    CHECK(lent == completion.buffer);
-    mr_loop_give_back(driver_loop(c.d), lent);
+    mr_buffer *borrowed = mr_loop_borrow(driver_loop(other));
+    CHECK(borrowed == completion.buffer);
+    mr_loop_give_back(driver_loop(c.d), borrowed);
     mr_loop_give_back(driver_loop(c.d), mr_buffer_create());
     driver_free(other);
     driver_free(c.d);
@@ -139,10 +139,10 @@ static void mistakes_are_refused(void)
     connection c = local_connection();
     char byte = 0;
     mr_request with_buffer = with_flags(recv_request(c.handle, &byte, 1), MR_BORROW);
-    check_nothing_lent(perform(c.d, with_buffer), -EINVAL);
-    check_nothing_lent(perform(c.d, lent_request(c.handle, 0)), -EINVAL);
-    check_nothing_lent(perform(c.d, with_flags(lent_request(c.handle, 1), MR_BORROW | MR_ALL)), -EINVAL);
-    check_nothing_lent(perform(c.d, with_flags(send_request(c.handle, NULL, 0), MR_BORROW)), -EINVAL);
+    check_nothing_borrowed(perform(c.d, with_buffer), -EINVAL);
+    check_nothing_borrowed(perform(c.d, borrowing_request(c.handle, 0)), -EINVAL);
+    check_nothing_borrowed(perform(c.d, with_flags(borrowing_request(c.handle, 1), MR_BORROW | MR_ALL)), -EINVAL);
+    check_nothing_borrowed(perform(c.d, with_flags(send_request(c.handle, NULL, 0), MR_BORROW)), -EINVAL);
     driver_free(c.d);
 }
 
@@ -173,7 +173,7 @@ static void without_buffer_rings_many_wait(void)
 }
 #endif
 
-const conform_case lent_cases[] = {
+const conform_case borrow_cases[] = {
     CASE(takes_what_is_there),
     CASE(waits_for_bytes),
     CASE(does_not_exceed_the_length),
