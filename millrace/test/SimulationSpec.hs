@@ -4,12 +4,13 @@ module SimulationSpec (spec) where
 import Control.Concurrent (forkIO, getNumCapabilities, killThread, myThreadId, newEmptyMVar, putMVar, takeMVar)
 import qualified Control.Concurrent as Base
 import Control.Exception (SomeException, bracket, catch, finally, fromException, throwIO, try)
-import Control.Monad (forM, forever, replicateM_, unless, void, when)
+import Control.Monad (forM, forever, replicateM, replicateM_, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Either (fromRight, isLeft, isRight)
 import Data.IORef (modifyIORef, newIORef, readIORef, writeIORef)
+import Foreign.C.Types (CInt (..), CUInt (..))
 import Millrace.Deadline
 import Millrace.Manager (chosenBackend, selectBackend)
 import Millrace.Simulation
@@ -21,6 +22,8 @@ import Scenario (scenarioPasses)
 import Support (firstSeed, machineSeeds, needingKnownLayout)
 import qualified System.Timeout as Base
 import Test.Hspec
+
+foreign import ccall safe "usleep" c_usleep :: CUInt -> IO CInt
 
 spec :: Spec
 spec = describe "Millrace.Simulation" . needingKnownLayout $ do
@@ -191,6 +194,34 @@ spec = describe "Millrace.Simulation" . needingKnownLayout $ do
       end <- now
       return (answers, end - begin)
     resultOf outcome >>= (`shouldBe` (Just [1 .. 10], 0))
+
+  it "lets no time pass while a thread is in a safe foreign call" $ do
+    outcome <- simulate (calm 25) $ do
+      others <- forM [1 .. 3 :: Int] (\number -> forkIO (forever (threadDelay (number * 1000))))
+      times <- replicateM 20 $ do
+        begin <- now
+        replicateM_ 3 (c_usleep 1000)
+        end <- now
+        threadDelay 100000
+        return (end - begin)
+      mapM_ killThread others
+      return times
+    resultOf outcome >>= (`shouldBe` replicate 20 0)
+
+  it "takes a safe foreign call that lasts for a wait in the real world" $ do
+    outcome <- simulate (calm 26) $ do
+      isOver <- newIORef False
+      void (forkIO (c_usleep 60000000 >> writeIORef isOver True))
+      threadDelay 3600000000
+      readIORef isOver
+    resultOf outcome >>= (`shouldBe` False)
+
+  it "gives the same trace when every operation fails" $ do
+    let failures = replicateM_ 50 (forM [1 .. 4 :: Int] (const (forkIO one)) >> threadDelay 1000)
+        one = quietly (socket AF_INET Stream defaultProtocol >>= \s -> connect s (SockAddrInet 9 0x0100007f)) `finally` note "failed"
+    first <- simulate (troubled 27) failures
+    second <- simulate (troubled 27) failures
+    firstDifference (outcomeTrace first) (outcomeTrace second) `shouldBe` "one of them goes on"
 
   it "lets time pass for a thread that asks again and again" $ do
     outcome <- simulate (calm 21) $ do

@@ -9,11 +9,13 @@
 #include <DerivedConstants.h>
 
 /* In the order of rts/Capability.h since GHC 8.0, the length of the run queue comes before `suspended_ccalls`, the number of
- * these and `mut_lists`: a word each. From 9.10 on the offset has a constant. */
+ * these and `mut_lists`: a word each. From 9.10 on the first offset has a constant. */
+enum {
+    RUN_QUEUE_LENGTH = OFFSET_Capability_mut_lists - 3 * 8,
+    SUSPENDED_CALLS = OFFSET_Capability_mut_lists - 8,
+};
 #ifdef OFFSET_Capability_n_run_queue
-enum { RUN_QUEUE_LENGTH = OFFSET_Capability_n_run_queue };
-#else
-enum { RUN_QUEUE_LENGTH = OFFSET_Capability_mut_lists - 3 * 8 };
+_Static_assert(OFFSET_Capability_n_run_queue == RUN_QUEUE_LENGTH, "the length of the run queue");
 #endif
 enum { CONTEXT_SWITCH = OFFSET_Capability_context_switch };
 
@@ -76,6 +78,11 @@ int mrh_others_can_run(void)
     return *(const unsigned *)(capability_here() + RUN_QUEUE_LENGTH) != 0;
 }
 
+int mrh_calls_under_way(void)
+{
+    return *(const int *)(capability_here() + SUSPENDED_CALLS);
+}
+
 #else
 
 void mrh_stop_ticking(void)
@@ -96,6 +103,11 @@ int mrh_nursery_is_low(void)
 }
 
 int mrh_others_can_run(void)
+{
+    return 0;
+}
+
+int mrh_calls_under_way(void)
 {
     return 0;
 }

@@ -21,4 +21,7 @@ int mrh_nursery_is_low(void);
 /* Can other threads on this capability run, and wait for nothing else? */
 int mrh_others_can_run(void);
 
+/* How many threads of this capability are in a safe foreign call. Managers that wait for the real world are among them. */
+int mrh_calls_under_way(void);
+
 #endif

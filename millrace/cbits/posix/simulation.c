@@ -6,6 +6,7 @@
 #include "ghc/scheduler.h"
 
 #include <errno.h>
+#include <time.h>
 
 static mr_machine *machine;
 static mr_group *group;
@@ -84,6 +85,11 @@ mr_machine *mrh_simulation_machine(void)
 mr_group *mrh_simulation_group(void)
 {
     return group;
+}
+
+void mrh_simulation_pause(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
 void mrh_note(mr_machine *where, const char *text)

@@ -37,6 +37,9 @@ static inline bool mrh_is_simulated(int descriptor)
 /* The group that it adopts into, or NULL if none runs anywhere. */
 mr_group *mrh_simulation_group(void);
 
+/* Waits for a millisecond of real time. For `safe` calls: threads that come back from foreign calls run meanwhile. */
+void mrh_simulation_pause(void);
+
 /* A line for the trace. */
 void mrh_note(mr_machine *where, const char *text);
 uint64_t mrh_chance(mr_machine *where, uint64_t bound);

@@ -62,7 +62,7 @@ import Control.Exception (finally, mask_, throwIO)
 import Data.Bits (complement, (.&.), (.|.))
 import Data.Int (Int64)
 import Data.Word (Word8)
-import Foreign.C.Error (Errno (..), errnoToIOError)
+import Foreign.C.Error (Errno (..))
 import Foreign.C.Types (CInt)
 import Foreign.Ptr (Ptr, castPtr)
 import Millrace.Deadline (Deadline, TimeLimit, deadlineNanoseconds, timeLimitNanoseconds)
@@ -71,6 +71,7 @@ import Millrace.Internal.Foreign (c_adopt, c_hold, c_is_open, c_let_go, c_set_de
 import Millrace.Internal.Handle
 import Millrace.Internal.Manager (ensureGroup)
 import Millrace.Internal.Park
+import Millrace.Internal.SystemError (systemError)
 import Network.Socket (ShutdownCmd (..))
 import System.Posix.Types (Fd (..))
 
@@ -310,5 +311,5 @@ throwIfFailed attempted object = either (throwIO . failure attempted object) ret
 --
 -- @since 0.1.0
 failure :: String -> String -> Errno -> IOError
-failure attempted object code = errnoToIOError attempted code Nothing (Just object)
+failure attempted object code = systemError attempted code (Just object)
 {-# NOINLINE failure #-}

@@ -17,9 +17,9 @@
 --
 -- 1. All threads run on one capability, and change only where they wait or 'yield': the run-time system's timer stands
 --    still meanwhile. A thread that computes for ever keeps all others from running.
--- 2. What the program does by other means is as repeatable as they are: @threadDelay@ of base, other sockets, @safe@
---    foreign calls (time may jump while a thread is in one), the real time, and the system's random numbers. Draw random
---    numbers with 'chance'.
+-- 2. What the program does by other means is as repeatable as they are: @threadDelay@ of base, other sockets, the real
+--    time, and the system's random numbers. Draw random numbers with 'chance'. While a thread is in a @safe@ foreign call,
+--    other threads run, and no virtual time passes. After 200 ms the call is taken for one that waits for the real world.
 -- 3. Other threads of the process that run meanwhile may disturb the order of threads about once in a thousand runs, also on
 --    one capability: what is left of a block of the nursery, and that threads are to change at its end ('forkIO' asks for
 --    that), pass from each to the next. A program in which all else waits repeats its runs.
@@ -87,7 +87,7 @@ import Data.Int (Int32)
 import Data.List (sortOn)
 import Data.Maybe (isJust)
 import Data.Word (Word32, Word64, Word8)
-import Foreign.C.Error (Errno (..), errnoToIOError)
+import Foreign.C.Error (Errno (..))
 import Foreign.C.String (peekCString, withCString)
 import Foreign.Marshal.Alloc (alloca, allocaBytes)
 import Foreign.Marshal.Array (peekArray)
@@ -101,6 +101,7 @@ import Millrace.Internal.Manager
 import Millrace.Internal.Simulation.Constants
 import Millrace.Internal.Simulation.Foreign hiding (Plan)
 import qualified Millrace.Internal.Simulation.Foreign as Foreign
+import Millrace.Internal.SystemError (prepareSystemErrors, systemError)
 import Millrace.Internal.Timer
 import Millrace.Internal.Units (thousandfold)
 import System.IO.Unsafe (unsafePerformIO)
@@ -366,8 +367,8 @@ simulationLock = unsafePerformIO newLock
 -- descriptors, ends remaining operations with an error, and drops remaining timers.
 --
 -- What is not made by this library happens in the real world: @Control.Concurrent.threadDelay@, foreign calls, sockets of
--- the network package, and with them @withApplication@ of millrace-http. No virtual time passes for it, and who waits for
--- it longer than 20 ms while nobody else can run is in a 'Deadlock'.
+-- the network package, and with them @withApplication@ of millrace-http. No virtual time passes for it. A program that
+-- waits for it longer than 20 ms (200 ms in a @safe@ foreign call) while no other thread can run is in a 'Deadlock'.
 --
 -- The program runs on one capability meanwhile ('setNumCapabilities'). Interruptible: an exception first ends the
 -- action. Throws 'WithinSimulation', 'UnknownScheduler', 'NoMachine' or 'ThreadsGoOn', and
@@ -379,6 +380,7 @@ simulate what action = do
   unless rtsSupportsBoundThreads $ throwIO NotThreaded
   here <- c_simulation_here
   unless (here == nullPtr) $ throwIO WithinSimulation
+  prepareSystemErrors
   -- Masked from before there is a run until somebody waits for its end, which can be interrupted.
   withLock simulationLock $
     onOneCapability $
@@ -408,6 +410,8 @@ data Run a = Run
     runLoop :: Ptr Loop,
     runResult :: IORef (Maybe (Either SomeException a)),
     runInterruption :: IORef (Maybe SomeException),
+    -- | How many safe foreign calls are known to last: those of managers that wait for the real world, for instance.
+    runLastingCalls :: IORef Int,
     runMain :: Base.ThreadId
   }
 
@@ -419,15 +423,16 @@ runMachine what interruption action =
     when (isKnown == 0) $ throwIO UnknownScheduler
     status <- c_simulation_begin plan machinePlace loopPlace
     when (status < 0) $
-      throwIO (NoMachine (errnoToIOError "simulate" (Errno (negate status)) Nothing Nothing))
+      throwIO (NoMachine (systemError "simulate" (Errno (negate status)) Nothing))
     machine <- peek machinePlace
     loop <- peek loopPlace
     performMinorGC -- whatever was allocated before, the nursery begins anew
     begin <- c_now
     withSimulatedManager loop $ \manager completions -> do
       result <- newIORef Nothing
+      lasting <- callsUnderWay >>= newIORef
       mainThread <- forkIOWithUnmask $ \unmask -> try (unmask action) >>= writeIORef result . Just
-      let run = Run manager completions machine loop result interruption mainThread
+      let run = Run manager completions machine loop result interruption lasting mainThread
       end <- drive run
       outcome <- report what run begin end
       tidyUp run tidyUpRounds `onException` c_simulation_abandon
@@ -464,26 +469,49 @@ drive run = busy patience
       case (result, given) of
         (Just end, _) -> return end
         (Nothing, Just problem) -> writeIORef (runInterruption run) Nothing >> throwToMain problem >> busy left
-        (Nothing, Nothing) -> if activity == Busy then busy patience else idle handOversMax left
-    idle handOvers left = do
+        (Nothing, Nothing) -> if activity == Busy then busy patience else idle handOversMax callPatience left
+    idle handOvers calls left = do
       activity <- iteration run
       othersRun <- (/= 0) <$> c_others_can_run
       hasEnded <- isJust <$> readIORef (runResult run)
-      if activity == Busy || hasEnded
-        then busy patience
-        else if othersRun && handOvers > 0 then idle (handOvers - 1) left else skip othersRun left
+      mayReturn <- callsMayReturn run calls
+      case () of
+        _
+          | activity == Busy || hasEnded -> busy patience
+          | othersRun && handOvers > 0 -> idle (handOvers - 1) calls left
+          | mayReturn -> when (calls <= callPauses) c_pause >> idle handOvers (calls - 1) left
+          | otherwise -> skip othersRun left
     skip othersRun left = do
       moved <- c_machine_skip (runLoop run)
       if moved /= 0 || othersRun then busy patience else stuck left
     -- Nothing will happen by itself. Somebody outside may still help, such as a thread in a foreign call.
     stuck left
-      | left > 0 = Base.threadDelay 1000 >> busy (left - 1)
+      | left > 0 = c_pause >> busy (left - 1)
       | otherwise = do
         waiting <- map snd <$> waitingOn (runLoop run)
         throwToMain (toException (Deadlock waiting))
         busy patience
     -- By a thread of its own: throwing waits until the target can receive it, and it may wait for a completion.
     throwToMain problem = void (forkIO (throwTo (runMain run) problem))
+
+callsUnderWay :: IO Int
+callsUnderWay = fromIntegral <$> c_calls_under_way
+
+-- Whether a thread is in a safe foreign call that may return soon. Such a thread does not wait. Calls that outlast all patience
+-- are from then on taken for calls that last.
+callsMayReturn :: Run a -> Int -> IO Bool
+callsMayReturn run patienceLeft = do
+  count <- callsUnderWay
+  lasting <- readIORef (runLastingCalls run)
+  let mayReturn = count > lasting && patienceLeft > 0
+  unless (mayReturn || count == lasting) $ writeIORef (runLastingCalls run) count
+  return mayReturn
+
+-- How often to look whether safe foreign calls have returned before the clock goes on: first at once, because most take
+-- microseconds, and then after a millisecond of real time each.
+callPatience, callPauses :: Int
+callPatience = callPauses + 50
+callPauses = 200
 
 -- How often threads may wake each other, with nothing else happening, before the clock goes on: one that polls and yields
 -- until time has passed must not wait for ever.

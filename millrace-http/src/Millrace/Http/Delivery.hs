@@ -28,12 +28,13 @@ import Data.Int (Int64)
 import Data.Maybe (isJust)
 import Data.Primitive.ByteArray (MutableByteArray, readByteArray, writeByteArray)
 import Data.Word (Word64)
-import Foreign.C.Error (Errno (..), eTIMEDOUT, errnoToIOError)
+import Foreign.C.Error (Errno (..), eTIMEDOUT)
 import Foreign.Ptr (castPtr, plusPtr)
 import Millrace.Deadline (Deadline, deadlineAfter, earlier, monotonicNanoseconds, noDeadline)
 import Millrace.Http.Exception (sendingResponse)
 import Millrace.Http.Server.Limits (Limits (..), Rate (..))
 import Millrace.Http.Transport
+import Millrace.Operation (failure)
 
 -- | How patient the server is with a slow client.
 data Pace = Pace
@@ -162,7 +163,7 @@ continueSending delivery transfer@(Transfer count attemptFrom progress) before' 
 {-# NOINLINE continueSending #-}
 
 failed :: Delivery -> Errno -> IOError
-failed delivery errno = errnoToIOError sendingResponse errno Nothing (Just (describeTransport (deliveryTransport delivery)))
+failed delivery = failure sendingResponse (describeTransport (deliveryTransport delivery))
 
 -- The same for a client that takes less than we have: it is watched.
 persist :: Delivery -> Transfer -> Int -> IO Int

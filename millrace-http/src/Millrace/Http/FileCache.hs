@@ -9,7 +9,7 @@ import Control.Exception (bracket, throwIO)
 import Control.Monad (unless, (>=>))
 import Data.ByteString (ByteString)
 import Data.Int (Int32)
-import Foreign.C.Error (Errno (..), eNOENT, errnoToIOError)
+import Foreign.C.Error (Errno (..), eNOENT)
 import Foreign.C.Types (CInt, CTime (..))
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, castPtr)
@@ -18,6 +18,7 @@ import Millrace.Http.Exception (usingFile)
 import Millrace.Http.Expiring
 import Millrace.Http.Foreign
 import Millrace.Http.Shared
+import Millrace.Operation (failure)
 import Network.HTTP.Date (HTTPDate, epochTimeToHTTPDate)
 import System.IO.Error (isFullError)
 import System.Posix.Internals (withFilePath)
@@ -106,7 +107,7 @@ examined path descriptor = asOpenFile path (examineFile descriptor)
 
 -- | The system's error about the file at a path.
 fileError :: FilePath -> Errno -> IOError
-fileError path number = errnoToIOError usingFile number Nothing (Just path)
+fileError = failure usingFile
 
 asOpenFile :: FilePath -> (Ptr File -> IO CInt) -> IO (Either IOError OpenFile)
 asOpenFile path fill = allocaBytes fileSize $ \file -> do

@@ -59,7 +59,7 @@ import Data.List (find, intercalate)
 import Data.Maybe (fromMaybe)
 import Data.Primitive.Array (Array, arrayFromList, indexArray, sizeofArray)
 import Data.Word (Word64)
-import Foreign.C.Error (Errno (..), errnoToIOError)
+import Foreign.C.Error (Errno (..))
 import Foreign.C.String (peekCString)
 import Foreign.C.Types (CInt)
 import Foreign.Marshal.Alloc (alloca, allocaBytes, mallocBytes)
@@ -71,6 +71,7 @@ import Millrace.Internal.CallbackQueue
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
 import Millrace.Internal.SlotTable
+import Millrace.Internal.SystemError (systemError)
 import Millrace.Internal.TimerTable
 import Millrace.Internal.Witness
 import System.Environment (lookupEnv)
@@ -238,7 +239,7 @@ byEnvironment = maybe "the first backend that works" named . mfilter (not . null
     named value = "MILLRACE_BACKEND=" ++ value ++ " (it may be " ++ intercalate ", " ("auto" : map backendName [minBound ..]) ++ ")"
 
 explain :: CInt -> String
-explain result = show (errnoToIOError "" (Errno (negate result)) Nothing Nothing)
+explain result = show (systemError "" (Errno (negate result)) Nothing)
 
 -- What has become of a manager that was to be started.
 data Start

@@ -39,7 +39,7 @@ import qualified Data.ByteString as ByteString
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
 import Data.Maybe (isJust, isNothing)
 import Data.Word (Word8)
-import Foreign.C.Error (Errno (..), eBADF, eINTR, eNAMETOOLONG, eNOMEM, eTIMEDOUT, errnoToIOError, getErrno)
+import Foreign.C.Error (Errno (..), eBADF, eINTR, eNAMETOOLONG, eNOMEM, eTIMEDOUT, getErrno)
 import Foreign.C.Types (CInt, CUInt)
 import Foreign.Marshal.Alloc (alloca, allocaBytes)
 import Foreign.Marshal.Array (peekArray)
@@ -51,6 +51,7 @@ import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
 import Millrace.Internal.Handle (retryWaiting)
 import Millrace.Internal.Park (Hooks (..), Request (..), performOnce)
+import Millrace.Internal.SystemError (systemError)
 import Millrace.Operation (Handle, adopt, descriptorOf, failure, isOpen, whileOpen)
 import Network.Socket (SockAddr (..), SocketOption (..), SocketType (..))
 import Network.Socket.Address (peekSocketAddress, pokeSocketAddress, sizeOfSocketAddress)
@@ -255,7 +256,7 @@ callOn attempted object call = do
       code <- getErrno
       if code == eINTR
         then callOn attempted object call
-        else throwIO (errnoToIOError attempted code Nothing (Just object))
+        else throwIO (systemError attempted code (Just object))
 
 -- | @withAddress attempted s address use@ gives @use@ the address in memory, and its size. Throws if the path of a Unix socket
 -- is too long, where the network package would call 'error'.

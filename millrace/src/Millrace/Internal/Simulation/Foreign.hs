@@ -1,4 +1,5 @@
--- | The foreign imports for simulations, and nothing else. All are @unsafe@: see "Millrace.Internal.Foreign".
+-- | The foreign imports for simulations, and nothing else. All are @unsafe@ (see "Millrace.Internal.Foreign"), except
+-- 'c_pause', which blocks and uses no loop.
 module Millrace.Internal.Simulation.Foreign
   ( Machine,
     Plan,
@@ -17,6 +18,8 @@ module Millrace.Internal.Simulation.Foreign
     c_kind_name,
     c_nursery_is_low,
     c_others_can_run,
+    c_calls_under_way,
+    c_pause,
   )
 where
 
@@ -64,3 +67,7 @@ foreign import ccall unsafe "mr_kind_name" c_kind_name :: CInt -> IO CString
 foreign import ccall unsafe "mrh_nursery_is_low" c_nursery_is_low :: IO CInt
 
 foreign import ccall unsafe "mrh_others_can_run" c_others_can_run :: IO CInt
+
+foreign import ccall unsafe "mrh_calls_under_way" c_calls_under_way :: IO CInt
+
+foreign import ccall safe "mrh_simulation_pause" c_pause :: IO ()
