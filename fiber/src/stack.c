@@ -9,6 +9,7 @@
 #include "check.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -81,6 +82,21 @@ static bool take_kept(mf_stack *stack, unsigned class)
     return true;
 }
 
+/* QEMU's user-mode emulation returns success for every advice and ignores those it does not know: -1 is none. */
+static bool advice_is_heeded(char *memory)
+{
+    static atomic_int known; /* 0: not asked yet */
+    if (known == 0)
+        known = madvise(memory, GUARD_BYTES, -1) != 0 ? 1 : -1;
+    return known == 1;
+}
+
+static bool guard(char *memory)
+{
+    return (advice_is_heeded(memory) && madvise(memory, GUARD_BYTES, MADV_GUARD_INSTALL) == 0) ||
+           mprotect(memory, GUARD_BYTES, PROT_NONE) == 0;
+}
+
 static int map(mf_stack *stack)
 {
     size_t whole = GUARD_BYTES + stack->size_bytes;
@@ -90,7 +106,7 @@ static int map(mf_stack *stack)
         return -ENOMEM;
     /* A huge page would commit eight stacks at the first touch of one. */
     madvise(memory, whole, MADV_NOHUGEPAGE);
-    if (madvise(memory, GUARD_BYTES, MADV_GUARD_INSTALL) != 0 && mprotect(memory, GUARD_BYTES, PROT_NONE) != 0) {
+    if (!guard(memory)) {
         munmap(memory, whole);
         return -ENOMEM;
     }

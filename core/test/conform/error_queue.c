@@ -17,7 +17,8 @@ static connection connection_with_error(void)
     if (conform_backend == MR_BACKEND_SIM)
         SKIP("simulated sockets have no queue of errors");
     connection c = tcp_connection();
-    MUST(setsockopt(c.number, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof flags));
+    if (setsockopt(c.number, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof flags) < 0 && errno == ENOPROTOOPT)
+        SKIP("this system's sockets have no time stamps, as in QEMU's user-mode emulation");
     write_all(c.number, "x", 1);
     CHECK_EQ(read_some(c.peer, &byte, 1), 1);
     flags = 0;

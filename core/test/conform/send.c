@@ -71,8 +71,9 @@ static void all_goes_through_a_small_buffer(void)
 #ifdef __linux__
 static int unsent_bytes(int number)
 {
-    int count = -1;
-    ioctl(number, SIOCOUTQNSD, &count);
+    int count;
+    if (ioctl(number, SIOCOUTQNSD, &count) < 0)
+        SKIP("this system does not tell unsent bytes, as QEMU's user-mode emulation");
     return count;
 }
 #endif
