@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from . import comparison, report, results, workloads
+from . import comparison, releases, report, results, workloads
 from .session import Session
 
 BENCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -54,10 +54,14 @@ def _run_options(arguments):
     parser.add_argument("--into", metavar="FILE",
                         help="the results file to write. If it exists, its rows are added to or replaced; it must be of the same "
                              "commit. Then run bench/report yourself")
+    parser.add_argument("--releases", action="store_true",
+                        help="only the rows and peers of the report's table of releases")
     parser.add_argument("--quick", action="store_true", default=os.environ.get("QUICK", "") not in ("", "0"),
                         help="about a minute: checks that everything works, and prints how many checks passed")
     parser.add_argument("--list", action="store_true", help="list workloads and peers")
     options = parser.parse_args(arguments)
+    if options.releases:
+        options.workload, options.peers = sorted(releases.POINTS), releases.PEERS
     options.rounds = options.rounds or (1 if options.quick else None)
     options.seconds = options.seconds or (0.3 if options.quick else 1.5)
     options.whole = not (options.quick or options.workload or options.peers or options.backends or options.conns)

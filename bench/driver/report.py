@@ -4,7 +4,7 @@ import os
 import re
 import tomllib
 
-from . import estimate, figures, overview, plot, results
+from . import estimate, figures, overview, plot, releases, results
 from .turns import TURN_SECONDS
 from .workloads import BY_NAME, label
 
@@ -97,6 +97,7 @@ def _table(header, lines):
 class Report:
     def __init__(self, data, bench, plots_directory):
         self.data = data
+        self.bench = bench
         self.notes = _notes(bench)
         self.plots_directory = plots_directory
         self.titles = _titles(data)
@@ -378,6 +379,17 @@ class Report:
             return []
         return _table(["workload", "figure", self.titles[overview.MILLRACE], "best peer", "ratio"], lines) + [""]
 
+    def _releases(self):
+        header, lines, names = releases.table(self.bench)
+        if not lines:
+            return []
+        return ["## Releases of Debian", "",
+                "What Millrace needs with the compiler and the libraries of each release, and how much that is of what Warp and "
+                "nginx of the same release need, and the timers of its GHC. The machine was shared and busy: compare ratios, not "
+                "times. In a root of a release (`scripts/test-on --keep RELEASE build bench`):", "",
+                "```", f"bench/run --releases --into bench/{releases.DIRECTORY}/RELEASE.json", "```", "",
+                *_table(header, lines), ""]
+
     def _draw(self, plots, page):
         """Writes plots to files. Returns the lines that show them on a page."""
         lines = []
@@ -432,6 +444,7 @@ class Report:
             *self._overview(), *self._draw(self._overview_plots(), path),
             f"Measured {facts['date']} at commit `{facts['commit']}` on {facts['processors']} processors "
             f"({facts['processor']}), Linux {facts['kernel']}. `make bench` measures on your machine.", "",
+            *self._releases(),
             "## Everything", "",
             "Each workload has a page with every side at every size: " + ", ".join(pages) + ". Another page has "
             "[the machine, the sides with their tuning, and all commands](benchmarks/machine.md).", "",

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 
-from . import figures, load, machine, measurement, plan, report, results, rounds, workloads
+from . import figures, load, machine, measurement, plan, releases, report, results, rounds, workloads
 from .contest import Contest
 from .peers import Workshop
 from .progress import Progress
@@ -94,6 +94,8 @@ class Session:
         rows = []
         for workload, points in workloads.select(self.options.workload, self.options.conns, self.options.quick):
             for point in points:
+                if self.options.releases and point not in releases.POINTS[workload.name]:
+                    continue
                 if point["cores"] > len(machine.processors()):
                     self._skip("every side", f"this machine has fewer than {point['cores']} processors", workload.name)
                     continue
