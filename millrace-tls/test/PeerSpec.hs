@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Others' clients and servers: OpenSSL, curl, GnuTLS, Python and Go. Those that are not installed are pending.
+-- | Others' clients and servers: OpenSSL, curl, GnuTLS, Python, Go, Node, Java and nginx. Those that are not installed are pending.
 module PeerSpec (spec) where
 
 import Control.Concurrent (threadDelay)
@@ -15,7 +15,7 @@ import Millrace.Socket (Family (..), SockAddr (..), SocketType (..), accept, con
 import qualified Millrace.Socket as Socket
 import Millrace.Tls
 import Support
-import System.Directory (doesFileExist, findExecutable)
+import System.Directory (createDirectory, doesFileExist, findExecutable)
 import System.Exit (ExitCode (..))
 import System.IO
 import System.Process
@@ -45,6 +45,10 @@ spec = do
       answering credentials "python3" (\port -> ["test/peers/peer.py", "client", show port, fileOf credentials "root.pem"])
     it "Go" $ \credentials -> withGo credentials $ \program ->
       answering credentials program (\port -> ["client", show port, fileOf credentials "root.pem"])
+    it "Node" $ \credentials ->
+      answering credentials "node" (\port -> ["test/peers/peer.js", show port, fileOf credentials "root.pem"])
+    it "Java" $ \credentials ->
+      answering credentials "java" (\port -> ["test/peers/Peer.java", show port, fileOf credentials "root.pem"])
     it "openssl s_client, which changes its keys and wants us to" $ \credentials ->
       commanding credentials "-tls1_3" ["K\n", "question\n"] $ \outcome -> outcome `shouldSatisfy` either (const False) (== "question\n")
     it "openssl s_client, which may not renegotiate" $ \credentials ->
@@ -60,6 +64,71 @@ spec = do
       asking credentials "python3" ["test/peers/peer.py", "server", fileOf credentials "server.pem", keyOf credentials "server"]
     it "Go" $ \credentials -> withGo credentials $ \program ->
       asking credentials program ["server", fileOf credentials "server.pem", keyOf credentials "server"]
+
+  describe "that is a server to refuse" $
+    forM_ refusals $ \(name, problem) -> do
+      it ("openssl s_server, " ++ name) $ \credentials ->
+        refusing credentials name problem "openssl" ["s_server", "-accept", "127.0.0.1:0", "-cert", fileOf credentials (name ++ ".pem"), "-key", keyOf credentials name]
+      it ("Go, " ++ name) $ \credentials -> withGo credentials $ \program ->
+        refusing credentials name problem program ["server", fileOf credentials (name ++ ".pem"), keyOf credentials name]
+      it ("nginx, " ++ name) $ \credentials -> do
+        needing "nginx"
+        port <- freePort
+        let folder = fileOf credentials ("nginx-" ++ name)
+        createDirectory folder
+        writeFile (folder ++ "/nginx.conf") (nginxConfiguration folder port (fileOf credentials (name ++ ".pem")) (keyOf credentials name))
+        withCreateProcess (proc "nginx" ["-p", folder, "-e", "stderr", "-c", folder ++ "/nginx.conf"]) {std_err = CreatePipe} $ \_ _ _ process -> do
+          outcome <- within 20 "the refusal" (whenItListens (handshakeWith credentials name port))
+          refusalOf outcome `shouldBe` Just problem
+          terminateProcess process
+          void (waitForProcess process)
+
+-- Certificates that a client must refuse, and why.
+refusals :: [(String, CertificateProblem)]
+refusals =
+  [ ("other", WrongName),
+    ("expired", Expired),
+    ("future", NotYetValid),
+    ("alone", SelfSigned),
+    ("client", WrongPurpose),
+    ("revoked", Revoked)
+  ]
+
+-- A server that prints its port has this certificate, and is refused for this reason.
+refusing :: Credentials -> String -> CertificateProblem -> String -> [String] -> IO ()
+refusing credentials name problem program arguments = do
+  needing program
+  withCreateProcess (proc program arguments) {std_in = CreatePipe, std_out = CreatePipe, std_err = CreatePipe} $ \_ output _ process -> do
+    port <- maybe (ioError (userError "no output")) (within 20 "the port" . findPort) output
+    outcome <- handshakeWith credentials name port
+    refusalOf outcome `shouldBe` Just problem
+    terminateProcess process
+
+-- By a client that trusts the root; of the list of what was revoked only if it is about that.
+handshakeWith :: Credentials -> String -> Int -> IO (Either TlsException ())
+handshakeWith credentials name port = do
+  let trust = (rootTrust credentials) {trustRevocationLists = [PemFile (fileOf credentials "root.crl") | name == "revoked"]}
+  context <- newClientContext (trusting trust)
+  bracket (socket AF_INET Stream defaultProtocol) Socket.close $ \raw -> do
+    connect raw (SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1)))
+    try (within 10 "the handshake" (bracket (clientHandshake context "localhost" raw) close (const (return ()))))
+
+refusalOf :: Either TlsException a -> Maybe CertificateProblem
+refusalOf (Left TlsException {tlsProblem = CertificateRefused problem _}) = Just problem
+refusalOf _ = Nothing
+
+whenItListens :: IO a -> IO a
+whenItListens action = try action >>= either again return
+  where
+    again problem = threadDelay 50000 >> const (whenItListens action) (problem :: IOException)
+
+nginxConfiguration :: FilePath -> Int -> FilePath -> FilePath -> String
+nginxConfiguration folder port certificate key =
+  unlines
+    [ "daemon off; error_log stderr; pid nginx.pid; worker_processes 1; events { }",
+      "http { access_log off; " ++ concat [kind ++ "_temp_path " ++ folder ++ "; " | kind <- ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]],
+      "server { listen 127.0.0.1:" ++ show port ++ " ssl; ssl_certificate " ++ certificate ++ "; ssl_certificate_key " ++ key ++ "; } }"
+    ]
 
 needing :: String -> IO ()
 needing program = do
