@@ -16,7 +16,10 @@ import qualified ExpectationSpec
 import qualified ExpiringSpec
 import qualified FaultSpec
 import qualified FileSpec
+import qualified Http2AttackSpec
 import qualified Http2ClientSpec
+import qualified Http2ConformanceSpec
+import qualified Http2RefusalSpec
 import qualified InterfaceSpec
 import qualified LenienceSpec
 import qualified LimitSpec
@@ -41,6 +44,7 @@ main = do
   role <- roleOfThisProcess
   case role of
     Just "resources" -> ResourceSpec.serveInherited
+    Just "attacked" -> Http2AttackSpec.serveAttacked
     Just other -> fail ("no server is called " ++ other)
     Nothing -> hspec (around_ limited specs)
 
@@ -58,6 +62,8 @@ specs = do
   describe "entity tags" EntityTagSpec.spec
   describe "Range" ByteRangeSpec.spec
   Http2ClientSpec.spec
+  Http2ConformanceSpec.spec
+  Http2RefusalSpec.spec
   ExpiringSpec.spec
   EarlyFlushSpec.spec
   EvictionSpec.spec
@@ -78,3 +84,4 @@ specs = do
   PipelineSpec.spec
   ProxySpec.spec
   ResourceSpec.spec
+  Http2AttackSpec.spec

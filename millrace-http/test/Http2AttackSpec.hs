@@ -1,0 +1,378 @@
+{-# LANGUAGE LambdaCase #-}
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Hostile clients of HTTP/2, one test for each published attack. The server is a process of its own, with default limits
+-- except for shorter times. While an attack runs, another connection asks and must be answered soon, and the server may use
+-- only so much processor time and memory.
+module Http2AttackSpec (spec, serveAttacked) where
+
+import Control.Concurrent (threadDelay)
+import Control.Concurrent.Async (forConcurrently, withAsync)
+import Control.Exception (bracket_, try)
+import Control.Monad (forM_, forever, replicateM_, unless, void, when)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Builder as Builder
+import qualified Data.ByteString.Char8 as C8
+import qualified Data.ByteString.Lazy as L
+import Data.IORef
+import Data.List (sort)
+import Data.Word (Word32)
+import GHC.Clock (getMonotonicTime)
+import Http2Client
+import Network.HTTP.Types (status200)
+import Network.Wai
+import Network.Wai.Handler.Millrace (defaultSettings, runSettingsInherited, setTimeout)
+import ServerProcess
+import Support
+import System.Mem (performMajorGC)
+import System.Timeout (timeout)
+import Test.Hspec
+
+------------------------------------------------------------------------------------------------------------------------
+-- The server
+
+-- | Serves on the inherited socket until it is killed. Clients that do nothing are given up after two seconds.
+serveAttacked :: IO ()
+serveAttacked = do
+  running <- newIORef (0 :: Int)
+  most <- newIORef (0 :: Int)
+  let change by = atomicModifyIORef' running (\count -> (count + by, count + by))
+      counted = bracket_ (change 1 >>= \now -> atomicModifyIORef' most (\old -> (max old now, ()))) (change (-1))
+      tell respond = respond . responseLBS status200 [] . L.fromStrict . C8.pack . show
+  runSettingsInherited (setTimeout 2 (quiet defaultSettings)) $ \request respond -> case rawPathInfo request of
+    "/most" -> readIORef most >>= tell respond
+    "/running" -> readIORef running >>= tell respond
+    "/forget" -> readIORef running >>= writeIORef most >> performMajorGC >> pong request respond
+    path -> counted $ case path of
+      "/slow" -> threadDelay 300000 >> pong request respond
+      "/big" -> respond (responseLBS status200 [] (L.replicate 10000000 0x78))
+      "/stream" -> respond . responseStream status200 [] $ \write _ -> replicateM_ 1000 (write (Builder.byteString (B.replicate 10000 0x78)))
+      "/read" -> strictRequestBody request >> pong request respond
+      _ -> pong request respond
+
+-- At most this many streams of a connection are served at a time, also when their clients have reset them.
+streamsAtATime :: Int
+streamsAtATime = 128
+
+------------------------------------------------------------------------------------------------------------------------
+-- The measure
+
+-- | What a server must do to the attacker's connection.
+data Fate
+  = -- | It is closed while the attack runs.
+    IsEnded
+  | -- | It may live on: the attack is harmless.
+    MayGoOn
+  deriving (Eq, Show)
+
+-- | An attack: on so many connections, with these settings; what each of them sends, again and again. Each step gets the
+-- number of the step.
+data Attack = Attack
+  { attackConnections :: !Int,
+    attackSettings :: ![(Setting, Word)],
+    attackSeconds :: !Double,
+    attackBegin :: Http2 -> IO (),
+    attackStep :: Http2 -> Word32 -> IO (),
+    attackEars :: !Ears,
+    attackFate :: !Fate
+  }
+
+-- | Does the attacker read what the server sends?
+data Ears = Listens | IsDeaf
+  deriving (Eq, Show)
+
+attack :: (Http2 -> Word32 -> IO ()) -> Attack
+attack step = Attack 1 [] 1 (const (return ())) step Listens IsEnded
+
+-- | What it came to.
+data Damage = Damage
+  { -- | Steps until the connections were closed, or the time was over.
+    damageSteps :: !Int,
+    damageEnded :: !Bool,
+    -- | The server's processor time.
+    damageSeconds :: !Double,
+    -- | By how much its memory grew at most.
+    damageBytes :: !Int,
+    -- | The slowest answer but one in a hundred that others got.
+    damageOthers :: !Double,
+    -- | Handlers that ran at a time.
+    damageHandlers :: !Int
+  }
+  deriving (Show)
+
+-- Bounds, for all attacks: processor time for each second of attack, memory, and the time of others.
+harmless :: Attack -> Damage -> Bool
+harmless attempted damage =
+  (attackFate attempted == MayGoOn || damageEnded damage)
+    && damageSeconds damage <= 0.9 * attackSeconds attempted + 0.3
+    && damageBytes damage <= 24000000 + 10000 * damageHandlers damage
+    && damageOthers damage <= 0.1
+    && damageHandlers damage <= attackConnections attempted * streamsAtATime + 1
+
+-- On a machine that is busy otherwise, one of several attempts must show it.
+survives :: Attack -> ServerProcess -> Expectation
+survives attempted server = go (3 :: Int)
+  where
+    go left = do
+      damage <- measure attempted server
+      unless (harmless attempted damage) $
+        if left > 1 then go (left - 1) else damage `shouldSatisfy` harmless attempted
+
+measure :: Attack -> ServerProcess -> IO Damage
+measure attempted server = do
+  let port = serverPort server
+  -- Everything has been loaded, and what the last attack has left is gone.
+  withHttp2 port $ \http2 -> do
+    replicateM_ 200 (ask http2 (get "/") "")
+    within "the end of the last attack's handlers" (untilNoneRuns http2)
+    void (ask http2 (get "/forget") "")
+  memory <- residentBytes server
+  forgetPeak server
+  times <- newIORef []
+  earlier <- processorSeconds server
+  results <- withHttp2 port $ \other -> withAsync (forever (timedAsk other times)) $ \_ ->
+    forConcurrently [1 .. attackConnections attempted] (const (attackOnce attempted port))
+  later <- processorSeconds server
+  peak <- peakBytes server
+  handlers <- withHttp2 port (numberAt "/most")
+  latencies <- sort <$> readIORef times
+  return
+    Damage
+      { damageSteps = sum (map fst results),
+        damageEnded = all snd results,
+        damageSeconds = later - earlier,
+        damageBytes = peak - memory,
+        damageOthers = if null latencies then 1 / 0 else latencies !! (length latencies * 99 `div` 100),
+        damageHandlers = handlers
+      }
+  where
+    numberAt path http2 = maybe 0 fst . C8.readInt . answerBody <$> ask http2 (get path) ""
+    untilNoneRuns http2 = numberAt "/running" http2 >>= \count -> when (count > 0) (threadDelay 20000 >> untilNoneRuns http2)
+    timedAsk other times = do
+      start <- getMonotonicTime
+      answer <- ask other (get "/") ""
+      end <- getMonotonicTime
+      if answerStatus answer == Just 200 then modifyIORef' times (end - start :) else threadDelay 1000
+      threadDelay 2000
+
+-- How many steps were made, and whether the server has closed the connection. A step may block when the server reads no more.
+attackOnce :: Attack -> Int -> IO (Int, Bool)
+attackOnce attempted port = withConnection port $ \client -> do
+  http2 <- http2OnClient silent client
+  steps <- newIORef 0
+  end <- (+ attackSeconds attempted) <$> getMonotonicTime
+  let go number = do
+        now <- getMonotonicTime
+        when (now < end) $ do
+          attackStep attempted http2 number
+          modifyIORef' steps (+ 1)
+          ended <- if attackEars attempted == Listens && number `mod` 16 == 15 then hasEndedWithin 100 http2 else return False
+          unless ended (go (number + 1))
+      begin = handshake http2 (attackSettings attempted) >> attackBegin attempted http2
+  _ <- try (timeout (ceiling (1000000 * (attackSeconds attempted + 4))) (begin >> go 0)) :: IO (Either IOError (Maybe ()))
+  -- On a busy machine the server may need some time, but less than the time limit for clients that do nothing.
+  ended <- hasEndedWithin 1500000 http2
+  count <- readIORef steps
+  return (count, ended)
+
+-- Takes what has come, and comes after pauses no longer than that; is it the end?
+hasEndedWithin :: Int -> Http2 -> IO Bool
+hasEndedWithin micros http2 =
+  nextEventWithin micros http2 >>= \case
+    Nothing -> return False
+    Just Closed -> return True
+    Just _ -> hasEndedWithin micros http2
+
+------------------------------------------------------------------------------------------------------------------------
+-- The attacks
+
+spec :: Spec
+spec = describe "hostile clients of HTTP/2" . aroundAll (withServerProcess "attacked" 2000) $ do
+  describe "requests that are not wanted" $ do
+    it "rapid reset (CVE-2023-44487)" . survives . attack $ \http2 number ->
+      sendFrames http2 [request number "/slow" [EndStream], resetFrame (streamOf number) Cancel]
+    it "rapid reset of requests with bodies (CVE-2023-44487)" . survives . attack $ \http2 number ->
+      sendFrames http2 [request number "/read" [], dataFrame (streamOf number) [] "x", resetFrame (streamOf number) Cancel]
+    forM_ madeResets $ \(how, provoke) ->
+      it ("resets that the server is made to send (CVE-2025-8671): " ++ how) . survives . attack $ \http2 number ->
+        sendFrames http2 (request number "/slow" [EndStream] : provoke (streamOf number))
+    it "malformed requests, each of which is reset (CVE-2019-9514)" . survives . attack $ \http2 number ->
+      sendFrame http2 (headersFrame (streamOf number) [EndHeaders, EndStream] (literals (get "/" ++ [("Upper", "case")])))
+    it "more streams than are allowed, each of which is refused" . survives . attack $ \http2 number ->
+      sendFrame http2 (request number "/read" [])
+    it "streams that are opened and never used" . survives $
+      (attack (\_ _ -> threadDelay 100000))
+        { attackConnections = 20,
+          attackSeconds = 3.5,
+          attackBegin = \http2 -> sendFrames http2 [request number "/read" [] | number <- [0 .. 99]]
+        }
+
+  describe "header blocks" $ do
+    it "CONTINUATION without end (CVE-2024-27316)" . survives $
+      (attack (\http2 _ -> sendFrame http2 (continuationFrame 1 [] (literals (replicate 100 ("x", "y"))))))
+        { attackBegin = \http2 -> sendFrame http2 (headersFrame 1 [EndStream] (literals (get "/")))
+        }
+    it "empty CONTINUATION without end (CVE-2024-28182)" . survives $
+      (attack (\http2 _ -> sendFrames http2 (replicate 10 (continuationFrame 1 [] ""))))
+        { attackBegin = \http2 -> sendFrame http2 (headersFrame 1 [EndStream] (literals (get "/")))
+        }
+    it "CONTINUATION of a stream that was never opened" . survives . attack $ \http2 _ ->
+      sendFrame http2 (continuationFrame 1 [] (literals [("x", "y")]))
+    it "a header bomb by references (CVE-2016-6581)" . survives $
+      (attack (\http2 number -> sendFrame http2 (headersFrame (streamOf (number + 1)) [EndHeaders, EndStream] (literals (get "/") <> B.concat (replicate 15000 (indexed 62))))))
+        { attackBegin = \http2 -> sendFrame http2 (headersFrame 1 [EndHeaders, EndStream] (literals (get "/") <> remembered ("x", B.replicate 4000 0x79)))
+        }
+    it "a header bomb by references to nearly empty fields (CVE-2026-49975)" . survives $
+      (attack (\http2 number -> sendFrame http2 (headersFrame (streamOf (number + 1)) [EndHeaders, EndStream] (literals (get "/") <> B.concat (replicate 16000 (indexed 62))))))
+        { attackBegin = \http2 -> sendFrame http2 (headersFrame 1 [EndHeaders, EndStream] (literals (get "/") <> remembered ("x", "")))
+        }
+    it "such bombs below the limit on many streams, with a window of nothing" . survives $
+      (attack (\http2 number -> sendFrame http2 (headersFrame (streamOf (number + 1)) [EndHeaders, EndStream] (literals (get "/big") <> B.concat (replicate 100 (indexed 62))))))
+        { attackBegin = \http2 -> sendFrame http2 (headersFrame 1 [EndHeaders, EndStream] (literals (get "/") <> remembered ("x", ""))),
+          attackSettings = [(InitialWindowSize, 0)]
+        }
+    it "cookie crumbs (CVE-2026-47774)" . survives $
+      (attack (\http2 number -> sendFrame http2 (headersFrame (streamOf (number + 1)) [EndHeaders, EndStream] (literals (get "/") <> B.concat (replicate 16000 (indexed 62))))))
+        { attackBegin = \http2 -> sendFrame http2 (headersFrame 1 [EndHeaders, EndStream] (literals (get "/") <> remembered ("cookie", "")))
+        }
+    it "large cookie crumbs between other fields, on streams that wait" . survives $
+      ( attack $ \http2 number ->
+          when (number < 100) . sendFrame http2 . headersFrame (streamOf (number + 1)) [EndHeaders, EndStream] $
+            literals (get "/slow") <> B.concat (replicate 40 (indexed 63 <> indexed 62)) <> B.concat (replicate 9 (indexed 63))
+      )
+        { attackBegin = \http2 -> sendFrame http2 (headersFrame 1 [EndHeaders, EndStream] (literals (get "/") <> remembered ("cookie", B.replicate 900 0x79) <> remembered ("x", ""))),
+          attackFate = MayGoOn
+        }
+    it "fields without names (CVE-2019-9516)" . survives . attack $ \http2 number ->
+      sendFrame http2 (headersFrame (streamOf number) [EndHeaders, EndStream] (literals (get "/") <> B.concat (replicate 100 "\0\0\0")))
+    it "sizes of the dynamic table that change all the time" . survives $
+      ( attack $ \http2 number ->
+          sendFrame http2 (headersFrame (streamOf number) [EndHeaders, EndStream] (B.concat (replicate 8000 (tableSize 0)) <> literals (get "/")))
+      )
+        { attackFate = MayGoOn
+        }
+    it "an integer without end" . survives . attack $ \http2 number ->
+      sendFrame http2 (headersFrame (streamOf number) [EndHeaders, EndStream] (B.cons 0xff (B.replicate 100 0xff)))
+
+  describe "frames of no use" $ do
+    it "PING (CVE-2019-9512)" . survives . attack $ \http2 _ -> sendFrames http2 (replicate 50 (pingFrame "12345678"))
+    it "PING, and nothing is read (CVE-2019-9512)" . survives $ deaf (\http2 _ -> sendFrames http2 (replicate 50 (pingFrame "12345678")))
+    it "SETTINGS (CVE-2019-9515)" . survives . attack $ \http2 _ -> sendFrames http2 (replicate 50 (settingsFrame []))
+    it "SETTINGS, and nothing is read (CVE-2019-9515)" . survives $ deaf (\http2 _ -> sendFrames http2 (replicate 50 (settingsFrame [(InitialWindowSize, 1000)])))
+    it "one large SETTINGS frame after the other (CVE-2020-11080)" . survives . attack $ \http2 _ ->
+      sendFrame http2 (settingsFrame (replicate 2400 (HeaderTableSize, 4096)))
+    it "acknowledgements of settings and pings that nobody sent" . survives . attack $ \http2 _ ->
+      sendFrames http2 (replicate 50 (pingAck "12345678") ++ replicate 50 settingsAck)
+    it "empty DATA (CVE-2019-9518)" . survives $
+      (attack (\http2 _ -> sendFrames http2 (replicate 50 (dataFrame 1 [] ""))))
+        { attackBegin = \http2 -> sendFrame http2 (request 0 "/read" [])
+        }
+    it "DATA of nothing but padding (CVE-2019-9518)" . survives $
+      (attack (\http2 _ -> sendFrames http2 (replicate 50 (dataFrame 1 [Padded] "\3\0\0\0"))))
+        { attackBegin = \http2 -> sendFrame http2 (request 0 "/read" [])
+        }
+    it "DATA byte by byte" . survives $
+      (attack (\http2 _ -> sendFrames http2 (replicate 50 (dataFrame 1 [] "x"))))
+        { attackBegin = \http2 -> sendFrame http2 (request 0 "/read" []),
+          attackFate = MayGoOn
+        }
+    it "priorities in a circle (CVE-2019-9513)" . survives . attack $ \http2 number ->
+      sendFrames http2 [priorityFrame (streamOf (number + place)) (streamOf (number + place + 1)) 7 | place <- [0 .. 49]]
+    it "PRIORITY_UPDATE" . survives . attack $ \http2 number ->
+      sendFrames http2 [priorityUpdate (streamOf (number + place)) "u=1" | place <- [0 .. 49]]
+    it "WINDOW_UPDATE" . survives $
+      (attack (\http2 _ -> sendFrames http2 (replicate 50 (windowUpdate 1 1))))
+        { attackBegin = \http2 -> sendFrame http2 (request 0 "/read" [])
+        }
+    it "resets of streams that are closed" . survives $
+      (attack (\http2 _ -> sendFrames http2 (replicate 50 (resetFrame 1 Cancel))))
+        { attackBegin = \http2 -> sendFrame http2 (request 0 "/" [EndStream])
+        }
+    it "frames that nobody knows" . survives $
+      (attack (\http2 _ -> sendFrames http2 (replicate 50 (Frame (OtherType 0xbe) 0 0 "")))) {attackFate = MayGoOn}
+
+  describe "windows" $ do
+    it "large answers, a byte at a time (CVE-2019-9511)" . survives $
+      ( attack $ \http2 number ->
+          sendFrames http2 [windowUpdate (streamOf ((number + place) `mod` 50)) 1 | place <- [0 .. 9]] >> sendFrame http2 (windowUpdate 0 10)
+      )
+        { attackSettings = [(InitialWindowSize, 0)],
+          attackBegin = \http2 -> sendFrames http2 [request number "/big" [EndStream] | number <- [0 .. 49]]
+        }
+    it "a window that is open, and nothing is read (CVE-2019-9517)" . survives $
+      (deaf (\_ _ -> threadDelay 100000))
+        { attackSettings = [(InitialWindowSize, 0x7fffffff)],
+          attackSeconds = 3.5,
+          attackBegin = \http2 -> sendFrames http2 (windowUpdate 0 0x7fff0000 : [request number "/stream" [EndStream] | number <- [0 .. 49]])
+        }
+    it "windows of nothing, held open" . survives $
+      (attack (\_ _ -> threadDelay 100000))
+        { attackConnections = 5,
+          attackSettings = [(InitialWindowSize, 0)],
+          attackSeconds = 3.5,
+          attackBegin = \http2 -> sendFrames http2 [request number "/stream" [EndStream] | number <- [0 .. 49]]
+        }
+    it "windows of nothing, held open with a PING now and then" . survives $
+      (attack (\http2 _ -> threadDelay 200000 >> sendFrame http2 (pingFrame "12345678")))
+        { attackConnections = 5,
+          attackSettings = [(InitialWindowSize, 0)],
+          attackSeconds = 5,
+          attackBegin = \http2 -> sendFrames http2 [request number "/stream" [EndStream] | number <- [0 .. 49]],
+          -- Streams are reset, one by one; the connection need not end.
+          attackFate = MayGoOn
+        }
+    it "an initial window that changes all the time" . survives $
+      (attack (\http2 number -> sendFrame http2 (settingsFrame [(InitialWindowSize, if even number then 0 else 1)])))
+        { attackBegin = \http2 -> sendFrames http2 [request number "/stream" [EndStream] | number <- [0 .. 49]]
+        }
+    it "windows that grow beyond 2^31" . survives . attack $ \http2 number ->
+      sendFrames http2 [request number "/slow" [EndStream], windowUpdate (streamOf number) 0x7fffffff, windowUpdate (streamOf number) 0x7fffffff]
+    it "a body that is larger than the window" . survives $
+      (attack (\http2 _ -> sendFrame http2 (dataFrame 1 [] (B.replicate 16384 0x78))))
+        { attackBegin = \http2 -> sendFrame http2 (request 0 "/slow" []),
+          -- The stream is reset; what still comes for it is dropped.
+          attackFate = MayGoOn
+        }
+
+  describe "slow clients" $ do
+    it "a slow preface" . survives $ slowly (C8.pack "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    it "a preface without settings" . survives $ (slowly "") {attackBegin = (`sendBytes` preface)}
+    it "a slow HEADERS frame" . survives $
+      (slowly (B.drop 2 (encodeFrame (headersFrame 1 [EndHeaders, EndStream] (literals (get "/" ++ [("x", B.replicate 1000 0x79)]))))))
+        { attackBegin = \http2 -> sendBytes http2 (B.take 2 (encodeFrame (headersFrame 1 [EndHeaders, EndStream] (literals (get "/" ++ [("x", B.replicate 1000 0x79)])))))
+        }
+    it "slow CONTINUATION" . survives $
+      (attack (\http2 _ -> threadDelay 200000 >> sendFrame http2 (continuationFrame 1 [] (literals [("x", "y")]))))
+        { attackSeconds = 5,
+          attackBegin = \http2 -> sendFrame http2 (headersFrame 1 [EndStream] (literals (get "/")))
+        }
+    it "nothing at all after the settings" . survives $ (attack (\_ _ -> threadDelay 100000)) {attackConnections = 100, attackSeconds = 3.5}
+    it "nothing but PING" . survives $
+      (attack (\http2 _ -> threadDelay 200000 >> sendFrame http2 (pingFrame "12345678"))) {attackSeconds = 5, attackFate = MayGoOn}
+    it "a slow body" . survives $
+      (attack (\http2 _ -> threadDelay 100000 >> sendFrame http2 (dataFrame 1 [] "x")))
+        { attackSeconds = 5,
+          attackBegin = \http2 -> sendFrame http2 (request 0 "/read" []),
+          -- The stream is answered and reset; the connection need not end.
+          attackFate = MayGoOn
+        }
+  where
+    streamOf number = 2 * number + 1
+    request number path flags = headersFrame (streamOf number) (EndHeaders : flags) (literals (path `with` flags))
+    path `with` flags = if EndStream `elem` flags then get path else post path
+    deaf step = (attack step) {attackEars = IsDeaf}
+    slowly bytes =
+      (attack (\http2 number -> threadDelay 100000 >> sendBytes http2 (B.take 1 (B.drop (fromIntegral number) (bytes <> B.replicate 1000 0)))))
+        { attackSeconds = 5
+        }
+
+-- What makes a server reset a stream whose request is complete.
+madeResets :: [(String, Word32 -> [Frame])]
+madeResets =
+  [ ("a window that grows by nothing", \stream -> [windowUpdate stream 0]),
+    ("a window beyond 2^31", \stream -> [windowUpdate stream 0x7fffffff]),
+    ("DATA after the end", \stream -> [dataFrame stream [] "x"]),
+    ("HEADERS after the end", \stream -> [headersFrame stream [EndHeaders, EndStream] (literals [("x", "y")])]),
+    ("a stream that depends on itself", \stream -> [priorityFrame stream stream 7]),
+    ("PRIORITY of a wrong size", \stream -> [(priorityFrame stream 0 7) {framePayload = "1234"}])
+  ]
