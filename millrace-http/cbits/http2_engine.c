@@ -730,6 +730,19 @@ static void end_for_violation(http2_connection *connection)
     }
 }
 
+/* libnghttp2 gives up when too much waits to be sent, or too many parts of a header block come. */
+static uint32_t code_of_failure(ssize_t result)
+{
+    switch (result) {
+    case NGHTTP2_ERR_BAD_CLIENT_MAGIC:
+        return NGHTTP2_PROTOCOL_ERROR;
+    case NGHTTP2_ERR_NOMEM:
+        return NGHTTP2_INTERNAL_ERROR;
+    default:
+        return NGHTTP2_ENHANCE_YOUR_CALM;
+    }
+}
+
 uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t length, uint64_t now)
 {
     lock(connection);
@@ -737,12 +750,9 @@ uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t l
     connection->is_promised = 1;
     if (!connection->has_failed) {
         ssize_t result = nghttp2_session_mem_recv(connection->session, bytes, length);
+        if (result < 0 && connection->violation == 0)
+            connection->violation = code_of_failure(result);
         end_for_violation(connection);
-        if (result < 0) {
-            connection->has_failed = 1;
-            if (result == NGHTTP2_ERR_BAD_CLIENT_MAGIC)
-                nghttp2_session_terminate_session(connection->session, NGHTTP2_PROTOCOL_ERROR);
-        }
         begin_probe(connection);
     }
     if (connection->building != NULL && connection->building->stream == NULL)

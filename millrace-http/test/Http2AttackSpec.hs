@@ -142,7 +142,7 @@ measure attempted server = do
         damageEnded = all snd results,
         damageSeconds = later - earlier,
         damageBytes = peak - memory,
-        damageOthers = if null latencies then 1 / 0 else latencies !! (length latencies * 99 `div` 100),
+        damageOthers = if null latencies then 0 else latencies !! (length latencies * 99 `div` 100),
         damageHandlers = handlers
       }
   where
