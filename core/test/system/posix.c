@@ -210,10 +210,11 @@ size_t fill(int descriptor)
     MUST(system_getsockname(descriptor, (struct sockaddr *)&address, &size));
     if (address.ss_family == AF_UNIX)
         return total;
-    do {
-        sleep_ms(60); /* longer than an acknowledgement may be delayed */
+    /* Longer than an acknowledgement is usually delayed, and twice, because a machine that is busy delays it more. */
+    for (int fruitless = 0; fruitless < 2; fruitless = more > 0 ? 0 : fruitless + 1) {
+        sleep_ms(60);
         total += more = fill_once(descriptor);
-    } while (more > 0);
+    }
     return total;
 }
 
