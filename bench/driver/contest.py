@@ -68,13 +68,15 @@ class Contest:
             if runner.failure is not None:
                 self._failures[name] = runner.failure
             else:
-                self._costs[name, number] = self._figures(costs[name], ended[runner])
+                self._costs[name, number] = self._figures(costs[name], ended[runner], self._servers[name].bytes_per_request)
 
-    def _figures(self, cost, of_generator):
+    def _figures(self, cost, of_generator, bytes_per_request):
         cpu_ns, user_share, received = cost
         errors = of_generator["errors"]
         requests = 0
-        if of_generator["bytes"] > 0:
+        if bytes_per_request:
+            requests = received / bytes_per_request
+        elif of_generator["bytes"] > 0:
             requests = received * self._bench.requests(self._workload, of_generator) / of_generator["bytes"]
         if requests <= 0:
             return {"errors": errors}

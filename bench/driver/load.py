@@ -1,7 +1,8 @@
 """The load generators, and how their output is read.
 
 wrk is the closed loop: each connection sends its next request when the previous one has been answered. For HTTP/2 it is
-h2load, with so many requests in flight on each connection.
+h2load, with so many requests in flight on each connection. Over TLS, wrk resumes sessions. ab does not, and is the closed
+loop of full handshakes: a connection for each request.
 
 h2load is the open loop: a Debian package that is fast enough for these servers on one core (bench/README.md). With --rps,
 each connection sends on schedule. With a high --max-concurrent-streams (for HTTP/1.1: requests in flight on a connection)
@@ -74,7 +75,7 @@ class _Paused:
     useless."""
 
     def __init__(self, command):
-        self._name = next(word for word in command if word in ("wrk", "h2load"))
+        self._name = next(word for word in command if word in ("wrk", "h2load", "ab"))
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def resume(self):
@@ -103,8 +104,8 @@ class PausedWrk(_Paused):
     # Longer than any pause, so that wrk does not count a pause as an error. wrk allocates eight bytes per microsecond of it.
     TIMEOUT_SECONDS = 60
 
-    def __init__(self, url, connections, processors, depth=1, close=False):
-        super().__init__(wrk_command(url, connections, self.SECONDS, processors, depth, close, self.TIMEOUT_SECONDS))
+    def __init__(self, url, connections, processors, depth=1, close=False, environment=()):
+        super().__init__([*environment, *wrk_command(url, connections, self.SECONDS, processors, depth, close, self.TIMEOUT_SECONDS)])
 
     def end(self):
         """Ends it and returns its figures."""
@@ -114,10 +115,46 @@ class PausedWrk(_Paused):
             self._process.send_signal(signal.SIGINT)
             try:
                 output, _ = self._process.communicate(timeout=END_ATTEMPT_SECONDS)
-                return wrk_figures(output)
+                return self._figures_of(output)
             except subprocess.TimeoutExpired:
                 pass
-        raise LoadError(f"wrk did not end after {END_ATTEMPTS} SIGINTs")
+        raise LoadError(f"{self._name} did not end after {END_ATTEMPTS} SIGINTs")
+
+    @staticmethod
+    def _figures_of(output):
+        return wrk_figures(output)
+
+
+class PausedAb(PausedWrk):
+    def __init__(self, url, connections, processors, version):
+        _Paused.__init__(self, ab_command(url, connections, self.SECONDS, processors, version))
+
+    @staticmethod
+    def _figures_of(output):
+        return ab_figures(output)
+
+
+def ab_command(url, connections, seconds, processors, version):
+    # The number of requests is only a limit. Without it, -t would mean 50,000.
+    return process.pinned(processors, [
+        "ab", "-q", "-r", "-n", "100000000", "-t", str(seconds), "-c", str(connections), "-f", f"TLS{version}", url])
+
+
+def ab_figures(output):
+    """The figures that ab printed. It counts no bytes of TLS."""
+    found = {name: int(value) for name, value in
+             re.findall(r"^(Complete requests|Failed requests|Non-2xx responses):\s+(\d+)", output, re.M)}
+    seconds = re.search(r"^Time taken for tests:\s+([\d.]+)", output, re.M)
+    if "Complete requests" not in found or not seconds:
+        raise LoadError(f"ab printed no figures: {output.strip()[-300:]}")
+    return {
+        "requests": found["Complete requests"], "errors": found.get("Failed requests", 0) + found.get("Non-2xx responses", 0),
+        "duration_us": float(seconds[1]) * 1e6, "bytes": 0,
+    }
+
+
+def ab(command, seconds):
+    return ab_figures(_run(command, seconds))
 
 
 class PausedH2load(_Paused):

@@ -15,7 +15,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 
-from . import answers, load, machine, process, turns
+from . import answers, load, machine, process, tls, turns
 from .load import LoadError
 from .process import ServerError
 from .workloads import FILES, FILE_NAMES
@@ -75,6 +75,7 @@ class Server:
     port: int
     url: str
     command: str  # as the report shows it
+    bytes_per_request: float = 0  # as a client counted them; 0: not counted
 
     @contextlib.contextmanager
     def watched(self):
@@ -99,6 +100,7 @@ class Bench:
         self.workshop = workshop
         self.settings = settings
         self.files = Files(os.path.join(workshop.build, "files"))
+        self.credentials = tls.Credentials(os.path.join(workshop.build, "credentials"))
         self.maxima = {}  # (side, connections) -> requests per second under closed load, for the open loop
         os.makedirs(self.files.directory, exist_ok=True)
 
@@ -108,6 +110,10 @@ class Bench:
         service = point["service"]
         if service == "close" and "close" not in side.entry["run"]:
             service = "pong"
+        if service in ("tls-close", "tls-handshake"):
+            service = "tls-pong"
+        if "key" in point:
+            values["certificate"], values["key"] = self.credentials.provide(point["key"])
         words = self.workshop.command(side, service, cores=point["cores"], **values)
         if isinstance(words, str):
             raise ServerError(words)
@@ -116,7 +122,7 @@ class Bench:
     @contextlib.contextmanager
     def serving(self, side, workload, point):
         """Starts a server, checks its answer, yields it as a Server, and stops it."""
-        file = self.files.provide(workload.name) if point["service"] in ("files", "h2files") else None
+        file = self.files.provide(workload.name) if point["service"] in ("files", "h2files", "tls-files") else None
         with tempfile.TemporaryDirectory(prefix="bench-") as state:
             port = load.free_port()
             command = self._command(side, point, port=port, files=self.files.directory, state=state)
@@ -124,9 +130,13 @@ class Bench:
                 command, self.workshop.bench, side.environment(point["cores"]), os.path.join(state, "log"))
             try:
                 load.wait_until_listening(port, program, self.settings.start_limit)
-                answers.check(point["service"], port, file)
-                url = f"http://127.0.0.1:{port}/" + (file[0] if file else "")
-                yield Server(program, port, url, self.workshop.shown(" ".join(command)))
+                path, shown = "/" + (file[0] if file else ""), self.workshop.shown(" ".join(command))
+                if "key" in point:
+                    size = tls.check(port, point["tls"], path, file[1] if file else answers.PONG_BODY, point["service"])
+                    yield Server(program, port, f"https://127.0.0.1:{port}{path}", shown, size)
+                else:
+                    answers.check(point["service"], port, file)
+                    yield Server(program, port, f"http://127.0.0.1:{port}{path}", shown)
             finally:
                 program.stop()
 
@@ -146,7 +156,12 @@ class Bench:
         """A generator of closed load that can be paused."""
         if is_http2(point):
             return load.PausedH2load(*self._h2load_arguments(point, url))
-        return load.PausedWrk(*self.wrk_arguments(workload, point, url))
+        if point["service"] == "tls-handshake":
+            return load.PausedAb(url, point["connections"], machine.load_processors(point["cores"]), point["tls"])
+        return load.PausedWrk(*self.wrk_arguments(workload, point, url), self._environment(point))
+
+    def _environment(self, point):
+        return self.credentials.environment(point["tls"]) if "tls" in point else []
 
     def _h2load_arguments(self, point, url):
         body = os.path.join(self.files.directory, self.files.provide(UPLOAD)[0]) if point["service"] == "h2upload" else None
@@ -156,21 +171,24 @@ class Bench:
         if is_http2(point):
             url, connections, streams, processors, body = self._h2load_arguments(point, url)
             return load.h2load_closed_command(url, connections, streams, seconds, processors, body)
+        if point["service"] == "tls-handshake":
+            return load.ab_command(url, point["connections"], seconds, machine.load_processors(point["cores"]), point["tls"])
         return self._wrk_command(workload, point, url, seconds)
 
     def _closed_loop(self, workload, point, url, seconds):
         """The figures of an uninterrupted closed loop, and its command."""
         command = self._closed_command(workload, point, url, seconds)
-        return (load.h2load_closed if is_http2(point) else load.wrk)(command, seconds), command
+        generator = load.h2load_closed if is_http2(point) else load.ab if point["service"] == "tls-handshake" else load.wrk
+        return generator(command, seconds), command
 
     def wrk_arguments(self, workload, point, url):
         """The arguments of load.PausedWrk: address, connections, processors, pipelining depth, closing."""
         return (url, point["connections"], machine.load_processors(point["cores"]),
-                PIPELINE_DEPTH if workload.name == "pipelined" else 1, point["service"] == "close")
+                PIPELINE_DEPTH if workload.name == "pipelined" else 1, point["service"] in ("close", "tls-close"))
 
     def _wrk_command(self, workload, point, url, seconds):
         url, connections, processors, depth, close = self.wrk_arguments(workload, point, url)
-        return load.wrk_command(url, connections, seconds, processors, depth, close)
+        return self._environment(point) + load.wrk_command(url, connections, seconds, processors, depth, close)
 
     @staticmethod
     def requests(workload, figures):
@@ -249,7 +267,7 @@ class Bench:
         program = server.program
         time.sleep(self.settings.idle)
         before = process.memory_bytes(program.pids(), "VmRSS")
-        idle = load.IdleHttp2Connections if is_http2(point) else load.IdleConnections
+        idle = load.IdleHttp2Connections if is_http2(point) else tls.IdleConnections if "key" in point else load.IdleConnections
         connections = idle(server.port, point["connections"])
         try:
             time.sleep(self.settings.idle)
@@ -322,7 +340,10 @@ class Bench:
         with tempfile.TemporaryDirectory(prefix="bench-") as directory:
             calls, output = counter.count(
                 server.program.pids(), command, os.path.join(directory, "calls"), seconds)
-        figures = load.h2load_closed_figures(output, seconds) if is_http2(point) else load.wrk_figures(output)
+        if is_http2(point):
+            figures = load.h2load_closed_figures(output, seconds)
+        else:
+            figures = load.ab_figures(output) if point["service"] == "tls-handshake" else load.wrk_figures(output)
         requests = self.requests(workload, figures)
         if requests <= 0:
             raise LoadError("no request was answered while system calls were counted")

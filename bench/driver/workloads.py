@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 
 CONNECTIONS = [10, 100, 1000, 10000]
-FILES = {"file4k": 4 << 10, "file1m": 1 << 20, "file100m": 100 << 20, "h2-file4k": 4 << 10, "h2-file1m": 1 << 20}
-FILE_NAMES = {name: f"{name.removeprefix('h2-')}.bin" for name in FILES}
+FILES = {"file4k": 4 << 10, "file1m": 1 << 20, "file100m": 100 << 20, "h2-file4k": 4 << 10, "h2-file1m": 1 << 20,
+         "tls-file1m": 1 << 20}
+FILE_NAMES = {name: f"{name.removeprefix('h2-').removeprefix('tls-')}.bin" for name in FILES}
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,13 @@ def _connections(services, counts, cores=(1,)):
     return [
         {"service": service, "connections": count, "cores": core}
         for service in services for core in cores for count in counts
+    ]
+
+
+def _tls(service, counts, keys=("p256",), versions=("1.3",), cores=(1,)):
+    return [
+        {"service": service, "connections": count, "cores": core, "key": key, "tls": version}
+        for key in keys for version in versions for core in cores for count in counts
     ]
 
 
@@ -188,6 +196,29 @@ ALL += [
         "memory_per_connection_bytes", [{"service": "h2pong", "connections": 10000, "streams": 1, "cores": 1}]),
 ]
 
+ALL += [
+    Workload(
+        "tls-pong", "closed",
+        "As pong, over TLS. Each side has its own defaults: nginx prefers AES-256 with TLS 1.3, Millrace and Go prefer AES-128.",
+        "cpu_us_per_request",
+        _tls("tls-pong", [100, 1000]) + _tls("tls-pong", [100], versions=("1.2",)), _tls("tls-pong", [100])),
+    Workload(
+        "tls-handshake", "closed",
+        "A connection with a full handshake for each request: the client resumes nothing. The certificate's key is P-256 or "
+        "RSA with 2,048 bits.",
+        "cpu_us_per_request",
+        _tls("tls-handshake", [50], ("p256", "rsa"), ("1.3", "1.2")) + _tls("tls-handshake", [50], cores=(2,))),
+    Workload(
+        "tls-reconnect", "closed", "A connection for each request, with a session that is resumed.", "cpu_us_per_request",
+        _tls("tls-close", [100], versions=("1.3", "1.2"))),
+    Workload(
+        "tls-file1m", "closed", "A static file of 1 MiB over TLS.", "cpu_us_per_request", _tls("tls-files", [10, 100])),
+    Workload(
+        "tls-idle", "idle",
+        "Idle connections over TLS, each of which has been served once. Memory as in `idle`.", "memory_per_connection_bytes",
+        _tls("tls-pong", [3000])),
+]
+
 BY_NAME = {workload.name: workload for workload in ALL}
 
 
@@ -204,6 +235,8 @@ def label(name, point):
         words.append(f"{point['connections']:,} connections")
     if point.get("streams", 1) > 1:
         words.append(f"{point['streams']} streams each")
+    if "key" in point:
+        words.append(f"{'P-256' if point['key'] == 'p256' else 'RSA'}, TLS {point['tls']}")
     if "share" in point:
         words.append(f"{point['share']:.0%} of the maximum".replace("%", " %"))
     if point["cores"] != 1 or "n" in point:

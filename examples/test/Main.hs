@@ -85,6 +85,12 @@ main = hspec $ do
       bracket (createProcess (proc "hello-wai" [show port])) (\(_, _, _, process) -> stop process) $ \_ -> do
         connectWhenReady port >>= close
         within "the answer" (readProcess "get-url" ["http://127.0.0.1:" ++ show port ++ "/"] "") `shouldReturn` "Hello from Millrace\n"
+  describe "https-wai" $
+    it "answers over TLS" . withCertificate $ \certificate key -> do
+      port <- freePort
+      bracket (createProcess (proc "https-wai" [show port, certificate, key])) (\(_, _, _, process) -> stop process) $ \_ -> do
+        connectWhenReady port >>= close
+        within "the answer" (readProcess "curl" ["--silent", "--noproxy", "*", "--cacert", certificate, "https://localhost:" <> show port] "") `shouldReturn` "over TLS\n"
   describe "counters" $
     it "counts a thousand timers" $ do
       said <- within "the counters" (readProcess "counters" [] "")

@@ -17,6 +17,7 @@ import qualified Millrace.Cli.RestartSpec
 import qualified Millrace.Cli.ServiceManagerSpec
 import qualified Millrace.Cli.StandardStreamSpec
 import qualified Millrace.Cli.StaticFilesSpec
+import qualified Millrace.Cli.TlsSpec
 import Program (within)
 import System.IO (BufferMode (..), hSetBuffering, stdout)
 import System.Posix.Signals (Handler (Default), installHandler, sigHUP)
@@ -49,3 +50,4 @@ specs = do
   describe "Program" Millrace.Cli.ProgramSpec.spec
   describe "Restart" Millrace.Cli.RestartSpec.spec
   describe "ServiceManager" Millrace.Cli.ServiceManagerSpec.spec
+  describe "TLS" Millrace.Cli.TlsSpec.spec

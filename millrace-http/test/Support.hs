@@ -41,6 +41,7 @@ module Support
   )
 where
 
+import Carrier (Ends (..), serveOn, withEnds)
 import Control.Concurrent (forkIO, killThread, threadDelay)
 import Control.Concurrent.MVar
 import Control.Exception (SomeException, bracket, try, uninterruptibleMask_)
@@ -59,7 +60,6 @@ import qualified Millrace.Http.Transport.Memory as Memory
 import Network.HTTP.Types (status200)
 import Network.Socket hiding (close)
 import qualified Network.Socket as Network (close)
-import qualified Network.Socket.ByteString as Socket
 import Network.Wai
 import Network.Wai.Handler.Millrace
 import Numeric (readHex)
@@ -82,7 +82,7 @@ withServer change application use = bracket start stop (use . fst)
       ended <- newEmptyMVar
       let settings = change (setBeforeMainLoop (putMVar ready ()) (quiet defaultSettings))
       thread <- forkIO $ do
-        void (try (runSettingsSocket settings listener application) :: IO (Either SomeException ()))
+        void (try (serveOn settings listener application) :: IO (Either SomeException ()))
         putMVar ended ()
       within "the server's start" (takeMVar ready)
       return (fromIntegral port, (thread, ended))
@@ -202,7 +202,7 @@ close :: Socket -> IO ()
 close = uninterruptibleMask_ . Network.close
 
 withSocket :: Maybe Int -> Int -> (Client -> IO a) -> IO a
-withSocket room port use = bracket open close (\opened -> clientOf (onSocket opened) >>= use)
+withSocket room port use = bracket open close (\opened -> withEnds opened (\(Ends sending ending receiving) -> clientOf (Client sending ending receiving) >>= use))
   where
     open = do
       client <- socket AF_INET Stream defaultProtocol
@@ -210,7 +210,6 @@ withSocket room port use = bracket open close (\opened -> clientOf (onSocket ope
       mapM_ (setSocketOption client RecvBuffer) room
       connect client (SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1)))
       return client
-    onSocket client = Client (Socket.sendAll client) (shutdown client ShutdownSend) (Socket.recv client)
 
 -- | So many of them. The last to connect comes first.
 withMany :: Int -> Int -> ([Client] -> IO a) -> IO a

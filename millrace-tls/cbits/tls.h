@@ -48,6 +48,31 @@ bool tls_context_use(tls_context *context, int group, const tls_identity *identi
 bool tls_context_add_name(tls_context *context, const char *name, int group);
 void tls_context_refuse_unknown_names(tls_context *context);
 
+/* Session tickets. The keys may be shared by contexts, so that those of a new one open the tickets of the old one. */
+typedef struct tls_tickets tls_tickets;
+
+/* The name, the key of the MAC and the key of the cipher: 16, 32 and 32 bytes. */
+enum { TLS_TICKET_KEY_SIZE = 80 };
+
+/* With keys of its own, which change every hour. NULL without memory. */
+tls_tickets *tls_tickets_new(void);
+void tls_tickets_release(tls_tickets *tickets);
+
+/* These keys instead, which do not change: the first one protects new tickets, and all open them. From 1 to 16. */
+bool tls_tickets_give(tls_tickets *tickets, const uint8_t *keys, size_t count);
+
+/* To be called when all groups are there. */
+void tls_context_use_tickets(tls_context *context, tls_tickets *tickets);
+void tls_context_refuse_tickets(tls_context *context);
+
+/* Shows an authority's answer (OCSP, in DER) with an identity, until it is too old. False if it is no answer that can be shown. To be
+ * called when all groups are there. */
+bool tls_context_staple(tls_context *context, const tls_identity *identity, const uint8_t *answer, size_t length);
+
+/* Appends the secrets of all connections to a file, in the format of SSLKEYLOGFILE. There is one such file in a program. False: see
+ * errno. */
+bool tls_context_log_keys(tls_context *context, const char *path);
+
 /* Identities ****************************************************************************************************** */
 
 typedef enum {
@@ -118,7 +143,8 @@ typedef enum {
 
 /* What a step has done: so many bytes taken from, or put into, the caller's plain bytes; so many bytes to send, which are in
  * the caller's memory; and the status. In one word, because an unsafe call returns one: bits 0 to 27, 28 to 55, and 56 to 59.
- * Bit 60: there are more bytes to send, which tls_connection_collect returns; of a receive: it has made some. */
+ * Bit 60: there are more bytes to send, which tls_connection_collect returns; of a receive: it has made some.
+ * Bit 61: tls_connection_has_input. */
 typedef int64_t tls_step;
 
 /* Goes on with the handshake, with bytes that were received. Bytes of TLS_FAILED must be sent, too: they tell the peer. */
@@ -128,6 +154,9 @@ tls_step tls_connection_handshake(tls_connection *connection, const uint8_t *in,
 /* Takes all bytes that were received, and returns plain bytes. TLS_DONE: at least one. What does not fit comes next time. */
 tls_step tls_connection_receive(tls_connection *connection, const uint8_t *in, size_t in_count, uint8_t *plain,
                                 size_t room);
+
+/* The same for bytes that were received into a buffer with so much room: the plain bytes take their place. */
+tls_step tls_connection_receive_in_place(tls_connection *connection, uint8_t *buffer, size_t count, size_t room);
 
 /* May a receive return something without new bytes? */
 bool tls_connection_has_input(tls_connection *connection);
@@ -140,7 +169,14 @@ void tls_connection_unread(tls_connection *connection, const uint8_t *plain, siz
 tls_step tls_connection_send(tls_connection *connection, const uint8_t *plain, size_t count, uint8_t *out,
                              size_t out_room);
 
-/* The same with bytes of a regular file. TLS_BAD_FILE: the count of plain bytes is an errno. TLS_DONE without plain bytes
+/* Seals all of the plain bytes, at most 16,384: the bytes to send take their place, in a buffer with so much room. If they do
+ * not fit, nothing is sealed, and the step is TLS_DONE without plain bytes. */
+tls_step tls_connection_send_in_place(tls_connection *connection, uint8_t *buffer, size_t count, size_t room);
+
+/* Seals all of the plain bytes, at most 16,384, and keeps what is to be sent: it comes first the next time. */
+tls_step tls_connection_send_later(tls_connection *connection, const uint8_t *plain, size_t count);
+
+/* tls_connection_send with bytes of a regular file. TLS_BAD_FILE: the count of plain bytes is an errno. TLS_DONE without plain bytes
  * and bytes to send: the end of the file. */
 tls_step tls_connection_send_file(tls_connection *connection, int file, int64_t offset, size_t count, uint8_t *out,
                                   size_t out_room);

@@ -105,10 +105,18 @@ static void keep_input(tls_connection *connection)
         tls_failure_set(connection, TLS_PROBLEM_NO_MEMORY, "");
 }
 
+static bool has_input(const tls_connection *connection)
+{
+    return !connection->ssl || connection->has_ended || connection->has_failed ||
+           tls_bytes_count(&connection->unread) > 0 || tls_bytes_count(&connection->kept_in) > 0 ||
+           SSL_pending(connection->ssl) > 0;
+}
+
 static tls_step finish(tls_connection *connection, tls_status status, size_t plain)
 {
     tls_step step = (tls_step)plain | (tls_step)connection->out_count << 28 | (tls_step)status << 56 |
-                    (tls_step)(tls_bytes_count(&connection->kept_out) > connection->kept_before) << 60;
+                    (tls_step)(tls_bytes_count(&connection->kept_out) > connection->kept_before) << 60 |
+                    (tls_step)has_input(connection) << 61;
     connection->in = NULL;
     connection->in_left = 0;
     connection->out = NULL;
@@ -190,12 +198,9 @@ static size_t read_plain(tls_connection *connection, uint8_t *plain, size_t room
     return got;
 }
 
-tls_step tls_connection_receive(tls_connection *connection, const uint8_t *in, size_t in_count, uint8_t *plain,
-                                size_t room)
+/* After `begin`. */
+static tls_step receive(tls_connection *connection, uint8_t *plain, size_t room)
 {
-    begin(connection, in, in_count, NULL, 0);
-    if (!connection->ssl)
-        return finish(connection, TLS_CLOSED, 0);
     connection->kept_before = tls_bytes_count(&connection->kept_out);
     size_t got = tls_bytes_take(&connection->unread, plain, room);
     if (got < room && !connection->has_ended && !connection->has_failed)
@@ -210,12 +215,31 @@ tls_step tls_connection_receive(tls_connection *connection, const uint8_t *in, s
     return finish(connection, connection->has_ended ? TLS_ENDED : TLS_WANTS_INPUT, 0);
 }
 
+tls_step tls_connection_receive(tls_connection *connection, const uint8_t *in, size_t in_count, uint8_t *plain,
+                                size_t room)
+{
+    begin(connection, in, in_count, NULL, 0);
+    return connection->ssl ? receive(connection, plain, room) : finish(connection, TLS_CLOSED, 0);
+}
+
+tls_step tls_connection_receive_in_place(tls_connection *connection, uint8_t *buffer, size_t count, size_t room)
+{
+    begin(connection, buffer, count, NULL, 0);
+    if (!connection->ssl)
+        return finish(connection, TLS_CLOSED, 0);
+    /* OpenSSL copies a record before it opens it, and a record is longer than its plain bytes: what is written never passes what
+     * is read. That does not hold if plain bytes of earlier records, or the beginning of a record, are waiting. */
+    if (has_input(connection) || SSL_has_pending(connection->ssl)) {
+        keep_input(connection);
+        connection->in_left = 0;
+    }
+    return receive(connection, buffer, room);
+}
+
 bool tls_connection_has_input(tls_connection *connection)
 {
     (void)pthread_mutex_lock(&connection->lock);
-    bool has = !connection->ssl || connection->has_ended || connection->has_failed ||
-               tls_bytes_count(&connection->unread) > 0 || tls_bytes_count(&connection->kept_in) > 0 ||
-               SSL_pending(connection->ssl) > 0;
+    bool has = has_input(connection);
     (void)pthread_mutex_unlock(&connection->lock);
     return has;
 }
@@ -283,6 +307,34 @@ tls_step tls_connection_send(tls_connection *connection, const uint8_t *plain, s
         if ((status = seal(connection, plain + done, record)) != TLS_DONE)
             break;
     return finish_sending(connection, status, done);
+}
+
+tls_step tls_connection_send_in_place(tls_connection *connection, uint8_t *buffer, size_t count, size_t room)
+{
+    begin(connection, NULL, 0, buffer, room);
+    tls_status status = can_send(connection);
+    if (status != TLS_DONE)
+        return finish(connection, status, 0);
+    size_t kept = tls_bytes_count(&connection->kept_out);
+    if (count > RECORD_PLAIN_MAX || kept + count + RECORD_EXTRA > room)
+        return finish(connection, TLS_DONE, 0);
+    /* OpenSSL copies the plain bytes before it writes the record. What was kept comes first, so the record is kept behind it. */
+    if ((status = seal(connection, buffer, count)) != TLS_DONE)
+        return finish_sending(connection, status, 0);
+    if (kept > 0)
+        connection->out_count = tls_bytes_take(&connection->kept_out, buffer, room);
+    return finish(connection, TLS_DONE, count);
+}
+
+tls_step tls_connection_send_later(tls_connection *connection, const uint8_t *plain, size_t count)
+{
+    begin(connection, NULL, 0, NULL, 0);
+    tls_status status = can_send(connection);
+    if (status != TLS_DONE)
+        return finish(connection, status, 0);
+    if ((status = seal(connection, plain, count)) != TLS_DONE)
+        return finish_sending(connection, status, 0);
+    return finish(connection, TLS_DONE, count);
 }
 
 tls_step tls_connection_send_file(tls_connection *connection, int file, int64_t offset, size_t count, uint8_t *out,

@@ -87,6 +87,8 @@ void tls_context_release(tls_context *context)
         SSL_CTX_free(context->groups[i]);
     for (size_t i = 0; i < context->name_count; i++)
         free(context->names[i].name);
+    tls_tickets_release(context->tickets);
+    tls_staples_free(context->staples);
     free(context->groups);
     free(context->names);
     free(context->protocols);

@@ -33,6 +33,8 @@ struct tls_context {
     uint8_t session_scope[32]; /* sessions are for contexts with the same one */
     uint8_t *protocols;
     size_t protocols_length;
+    tls_tickets *tickets; /* NULL: OpenSSL's own */
+    struct tls_staple *staples;
 };
 
 struct tls_connection {
@@ -75,6 +77,8 @@ int tls_on_protocols(SSL *ssl, const unsigned char **chosen, unsigned char *leng
                      unsigned offered_length, void *context);
 
 void tls_context_hold(tls_context *context);
+void tls_tickets_hold(tls_tickets *tickets);
+void tls_staples_free(struct tls_staple *staples);
 
 /* A pem_password_cb that has none. Without one, OpenSSL would ask on the terminal. */
 int tls_no_password(char *to, int room, int is_writing, void *unused);

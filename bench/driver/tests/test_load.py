@@ -19,6 +19,24 @@ time for request:      740us    211.86ms     36.48ms     48.95ms    85.79%
 """
 
 
+AB_OUTPUT = """
+Time taken for tests:   1.500 seconds
+Complete requests:      300
+Failed requests:        2
+Non-2xx responses:      1
+"""
+
+
+class Ab(unittest.TestCase):
+    def test_the_figures_of_handshakes(self):
+        figures = load.ab_figures(AB_OUTPUT)
+        self.assertEqual((figures["requests"], figures["errors"], figures["duration_us"]), (300, 3, 1.5e6))
+
+    def test_other_output_is_refused(self):
+        with self.assertRaises(load.LoadError):
+            load.ab_figures("SSL handshake failed")
+
+
 class H2load(unittest.TestCase):
     def test_the_figures_of_a_closed_loop(self):
         figures = load.h2load_closed_figures(H2LOAD_OUTPUT, 1)

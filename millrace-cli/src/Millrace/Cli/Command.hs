@@ -2,6 +2,7 @@
 module Millrace.Cli.Command
   ( Command (..),
     ServerOptions (..),
+    TlsOptions (..),
     FilesOptions (..),
     DoctorOptions (..),
     commandLine,
@@ -47,7 +48,22 @@ data ServerOptions = ServerOptions
     -- | Where this machine can ask what the server has done.
     serverStatusPort :: Maybe PortNumber,
     -- | Does each connection begin with the header of a proxy that names the client?
-    serverProxyProtocol :: Bool
+    serverProxyProtocol :: Bool,
+    -- | 'Nothing': plain http.
+    serverTls :: Maybe TlsOptions
+  }
+  deriving (Eq, Show)
+
+-- | The options of a server with https.
+--
+-- @since 0.1.0
+data TlsOptions = TlsOptions
+  { -- | Certificates and their keys.
+    tlsPairs :: [(FilePath, FilePath)],
+    -- | Whose certificates clients must have.
+    tlsClientAuthorities :: Maybe FilePath,
+    -- | Where clients are sent to https.
+    tlsRedirectPort :: Maybe PortNumber
   }
   deriving (Eq, Show)
 
@@ -121,12 +137,14 @@ serveNotes =
         [ ("millrace serve", "the current directory on http://127.0.0.1:8080"),
           ("millrace serve site --port 0", "on a free port, which the first line of output names"),
           ("millrace serve --host 0.0.0.0 ~/public", "to every machine that can reach this one"),
-          ("millrace serve site --access-log access.log --status 9090", "with an access log and counters")
+          ("millrace serve site --access-log access.log --status 9090", "with an access log and counters"),
+          ("millrace serve site -p 443 --tls-cert fullchain.pem --tls-key privkey.pem --tls-redirect 80", "https, and http that leads there")
         ],
       paragraph
         "A directory answers with its index.html or index.htm. A file NAME.br, NAME.zst or NAME.gz is sent instead of NAME to \
         \clients that accept the coding, unless it is more than two seconds older than NAME. Only regular files are served. \
         \Names that begin with a dot are not served, except .well-known.",
+      encryption,
       stopping
     ]
 
@@ -137,8 +155,17 @@ pongNotes =
         [ ("millrace pong --cores 1", "one loop, for measuring the cost of a request"),
           ("curl http://127.0.0.1:8080/", "prints Pong!")
         ],
+      encryption,
       stopping
     ]
+
+encryption :: Chunk Doc
+encryption =
+  paragraph
+    "With --tls-cert and --tls-key the server speaks https: TLS 1.2 and 1.3. Both files are PEM; the first one has the certificate and \
+    \its chain. Give both options again for each further certificate: the name that a client asks for chooses. When the files change, \
+    \new connections use the new certificates; SIGUSR2 has them read at once. Broken ones are reported, and the old ones stay. A file \
+    \FILE.ocsp beside a certificate is its authority's OCSP answer."
 
 stopping :: Chunk Doc
 stopping =
@@ -226,9 +253,33 @@ serverOptions =
             "Expect a header of the PROXY protocol, version 1 or 2, at the beginning of every connection, from a proxy that names \
             \the client. Nobody else should be able to reach the port"
       )
+    <*> optional tlsOptions
   where
     gathered name number reuse chosen count accessLog =
       ServerOptions name number reuse chosen count (fst <$> accessLog) (maybe Combined snd accessLog)
+
+-- The others have no meaning without a certificate.
+tlsOptions :: Parser TlsOptions
+tlsOptions =
+  TlsOptions
+    <$> some
+      ( (,)
+          <$> strOption (long "tls-cert" <> metavar "FILE" <> action "file" <> help "Speak https with this certificate and its chain, in PEM (see below)")
+          <*> strOption (long "tls-key" <> metavar "FILE" <> action "file" <> help "The private key of the certificate, in PEM")
+      )
+    <*> optional
+      ( strOption
+          ( long "tls-client-ca" <> metavar "FILE" <> action "file"
+              <> help "Serve only clients with a certificate of these authorities, in PEM"
+          )
+      )
+    <*> optional
+      ( option
+          port
+          ( long "tls-redirect" <> metavar "PORT"
+              <> help "Listen on this port too, without TLS, and send clients to https; ACME's challenges are answered there"
+          )
+      )
 
 -- The format has no meaning without the log.
 accessLogOptions :: Parser (FilePath, LogFormat)

@@ -8,6 +8,8 @@ module Millrace.Cli.Metrics
     countClosed,
     countAnswer,
     countActive,
+    HandshakeResult (..),
+    countHandshake,
     statusPages,
   )
 where
@@ -34,8 +36,9 @@ data Metrics = Metrics
     metricsTally :: Tally
   }
 
--- The indices of the numbers. The five classes of status begin at 'firstClass', the buckets of the histogram at 'firstBucket'.
-opened, closed, active, refused, bodyBytes, nanoseconds, firstClass, firstBucket :: Int
+-- The indices of the numbers. The five classes of status begin at 'firstClass', the results of handshakes at 'firstHandshake', the
+-- buckets of the histogram at 'firstBucket'.
+opened, closed, active, refused, bodyBytes, nanoseconds, firstClass, firstHandshake, firstBucket :: Int
 opened = 0
 closed = 1
 active = 2
@@ -43,7 +46,8 @@ refused = 3
 bodyBytes = 4
 nanoseconds = 5
 firstClass = 6
-firstBucket = 11
+firstHandshake = 11
+firstBucket = 11 + length handshakeResults
 
 -- The upper ends of the buckets in microseconds. One more bucket has no upper end.
 bucketMicros :: [Word64]
@@ -81,6 +85,29 @@ countAnswer metrics answer
   where
     tally = metricsTally metrics
 
+-- | How a handshake of TLS ended.
+--
+-- @since 0.1.0
+data HandshakeResult
+  = FullHandshake
+  | -- | An earlier session was resumed.
+    Resumption
+  | RefusedHandshake
+  | -- | It was not done in time.
+    SlowHandshake
+  | -- | The connection failed.
+    LostHandshake
+  deriving (Eq, Show, Enum, Bounded)
+
+handshakeResults :: [(HandshakeResult, String)]
+handshakeResults = zip [minBound ..] ["full", "resumed", "refused", "slow", "lost"]
+
+-- | Counts a handshake that has ended.
+--
+-- @since 0.1.0
+countHandshake :: Metrics -> HandshakeResult -> IO ()
+countHandshake metrics result = add (metricsTally metrics) (firstHandshake + fromEnum result) 1
+
 -- | Counts the requests on which an application is working.
 --
 -- @since 0.1.0
@@ -112,6 +139,7 @@ data Figures = Figures
   { uptimeSeconds :: Double,
     figureOf :: Int -> Int,
     classes :: [(String, Int)],
+    handshakes :: [(String, Int)],
     buckets :: [Int],
     loops :: Int,
     backend :: String,
@@ -126,6 +154,7 @@ readFigures metrics = do
     (fromIntegral (now - metricsStart metrics) / 1e9)
     (numbers !!)
     (zip ["1xx", "2xx", "3xx", "4xx", "5xx"] (drop firstClass numbers))
+    (zip (map snd handshakeResults) (drop firstHandshake numbers))
     (drop firstBucket numbers)
     <$> loopCount
     <*> (backendName <$> chosenBackend)
@@ -170,6 +199,7 @@ record figures =
               [(name, number count) | (name, count) <- classes figures]
           )
       ),
+      ("tls_handshakes", Object [(name, number count) | (name, count) <- handshakes figures]),
       ("body_bytes", number (figureOf figures bodyBytes)),
       ( "loops",
         Object
@@ -195,6 +225,8 @@ prometheus figures =
       metric "requests_total" "counter" "Requests answered by the application, by class of status" $
         [("{status=\"" <> string7 name <> "\"}", intDec count) | (name, count) <- classes figures],
       metric "requests_refused_total" "counter" "Requests refused as malformed or too slow" [("", int refused)],
+      metric "tls_handshakes_total" "counter" "Handshakes of TLS, by how they ended" $
+        [("{result=\"" <> string7 name <> "\"}", intDec count) | (name, count) <- handshakes figures],
       metric "response_body_bytes_total" "counter" "Bytes of response bodies" [("", int bodyBytes)],
       histogram,
       metric "loops" "gauge" "Loops" [("", intDec (loops figures))],

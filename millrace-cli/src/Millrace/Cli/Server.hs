@@ -10,20 +10,23 @@ import Control.Exception (bracket, finally, fromException, throwIO)
 import Control.Monad (forM_, join, unless, void, when)
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
-import Data.List (nub)
+import Data.List (nub, stripPrefix)
+import Data.Maybe (fromMaybe, listToMaybe)
 import Foreign.C (Errno (..), eMFILE)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.AccessLog (endAccessLog, logAnswer, withAccessLog)
 import Millrace.Cli.Address (addressUrl)
 import Millrace.Cli.AllocationArea (newPopulation)
 import Millrace.Cli.Backend (startManager)
-import Millrace.Cli.Command (ServerOptions (..))
+import Millrace.Cli.Command (ServerOptions (..), TlsOptions (..))
 import Millrace.Cli.Failure (Failure (..), newSeldomTeller, reasonOf, sayIfTaken, tell)
 import Millrace.Cli.Listener
 import Millrace.Cli.Metrics
 import Millrace.Cli.Processors (usualCores)
+import Millrace.Cli.Redirect (redirecting)
 import Millrace.Cli.ServiceManager
 import Millrace.Cli.System (ignoreFileSizeLimit, ignoreRotation, onTermination, raiseDescriptorLimit)
+import Millrace.Cli.Tls (Tls (..), withTls)
 import Millrace.Manager
 import Millrace.Socket (PortNumber, getSocketName, socketPortSafe)
 import Network.Wai (Application, rawPathInfo)
@@ -52,14 +55,15 @@ serve options application = do
   withInherited $ \inherited -> do
     let sharing = setReusePort (serverReusePort options || not (null inherited))
     listening options inherited $ \listeners -> do
-      urls <- mapM urlOf listeners
+      urls <- map (maybe id (const withTlsScheme) (serverTls options)) <$> mapM urlOf listeners
       mapM_ (refuseSamePort listeners) (serverStatusPort options)
       loops <- loopCount
-      observing options stop $ \metrics telling -> withStatusServer (reporting . sharing) (serverStatusPort options) metrics $ \status -> do
-        let ready = announce urls backend loops status >> notifyReady serviceManager urls
-            stopping = notifyStopping serviceManager
-        withWatchdog serviceManager $
-          runSettingsListeners (populating (telling (reporting (settings options stop ready stopping)))) listeners (maybe id countActive metrics application)
+      observing options stop $ \metrics telling -> withStatusServer (reporting . sharing) (serverStatusPort options) metrics $ \status ->
+        protected options metrics $ \protection -> withRedirect (reporting . sharing) options listeners application $ \redirect -> do
+          let ready = announce urls backend loops status redirect >> notifyReady serviceManager urls
+              stopping = notifyStopping serviceManager
+          withWatchdog serviceManager $
+            runSettingsListeners (protection (populating (telling (reporting (settings options stop ready stopping))))) listeners (maybe id countActive metrics application)
   awaitTold stop
 
 -- If the process has inherited sockets, they replace --host and --port.
@@ -93,6 +97,24 @@ observing options stop use = do
     Just path -> withAccessLog (serverLogFormat options) path $ \accessLog -> do
       writeIORef (stopLastWords stop) (endAccessLog accessLog)
       use metrics (telling [logAnswer accessLog])
+
+-- The action gets what makes the server's connections protected ones.
+protected :: ServerOptions -> Maybe Metrics -> ((Settings -> Settings) -> IO a) -> IO a
+protected options metrics use = case serverTls options of
+  Nothing -> use id
+  Just tls -> withTls tls (countHandshake <$> metrics) (use . protecting)
+
+-- A server without TLS that sends clients to the one with TLS. The action gets its URL.
+withRedirect :: (Settings -> Settings) -> ServerOptions -> [Listener] -> Application -> (Maybe String -> IO a) -> IO a
+withRedirect adapted options secure application use = case serverTls options >>= tlsRedirectPort of
+  Nothing -> use Nothing
+  Just port -> withListeners "--tls-redirect" (adapted defaultSettings) (serverHost options) port $ \listeners -> do
+    url <- urlOf (head listeners)
+    target <- fromMaybe 443 . join . listToMaybe <$> mapM (socketPortSafe . listenerSocket) secure
+    bracket (forkIO (runSettingsListeners (adapted defaultSettings) listeners (redirecting target application))) killThread $ \_ -> use (Just url)
+
+withTlsScheme :: String -> String
+withTlsScheme url = maybe url ("https://" <>) (stripPrefix "http://" url)
 
 onOpening :: IO () -> Settings -> Settings
 onOpening action before = setOnOpen (\peer -> action >> getOnOpen before peer) before
@@ -170,10 +192,11 @@ awaitTold :: Stop -> IO ()
 awaitTold stop = isEmptyMVar (stopAsked stop) >>= \running -> unless running (readMVar (stopTold stop))
 
 -- If nobody reads the announcement, the server runs all the same.
-announce :: [String] -> Backend -> Int -> Maybe String -> IO ()
-announce urls backend loops status = sayIfTaken (unlines (places ++ [with] ++ foldMap place status))
+announce :: [String] -> Backend -> Int -> Maybe String -> Maybe String -> IO ()
+announce urls backend loops status redirect = sayIfTaken (unlines (places ++ [with] ++ foldMap place status ++ foldMap leading redirect))
   where
     -- A shared port has a socket for each loop.
     places = map ("listening on " <>) (nub urls)
     with = "backend " <> backendName backend <> ", " <> show loops <> (if loops == 1 then " loop" else " loops")
+    leading url = ["redirecting from " <> url]
     place statusUrl = ["status on " <> statusUrl <> "/status and " <> statusUrl <> "/metrics"]

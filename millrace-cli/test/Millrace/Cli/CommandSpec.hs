@@ -18,11 +18,13 @@ spec = do
     ["serve", "--listing", "--cache", "0"] `means` Serve (FilesOptions "." False True 0) defaults
     ["pong"] `means` Pong defaults
     ["pong", "--port", "0", "--host", "::1", "--backend", "epoll", "--cores", "3"]
-      `means` Pong (ServerOptions "::1" 0 False (Just Epoll) (Just 3) Nothing Combined Nothing False)
+      `means` Pong (ServerOptions "::1" 0 False (Just Epoll) (Just 3) Nothing Combined Nothing False Nothing)
     ["pong", "--access-log", "a.log", "--log-format", "json", "--status", "9090"]
       `means` Pong defaults {serverAccessLog = Just "a.log", serverLogFormat = JsonLines, serverStatusPort = Just 9090}
     ["pong", "--reuse-port"] `means` Pong defaults {serverReusePort = True}
     ["pong", "--proxy-protocol"] `means` Pong defaults {serverProxyProtocol = True}
+    ["pong", "--tls-cert", "a", "--tls-key", "b", "--tls-cert", "c", "--tls-key", "d", "--tls-redirect", "80", "--tls-client-ca", "e"]
+      `means` Pong defaults {serverTls = Just (TlsOptions [("a", "b"), ("c", "d")] (Just "e") (Just 80))}
     ["pong", "--host", "[::1]"] `means` Pong defaults {serverHost = "::1"}
     ["pong", "--backend=io_uring"] `means` Pong defaults {serverBackend = Just IoUring}
     ["pong", "--backend=auto"] `means` Pong defaults
@@ -38,6 +40,8 @@ spec = do
     ["serve", "--log-format", "json"] `isRefused` "Missing: --access-log FILE"
     ["serve", "--port", "0x50"] `isRefused` "'0x50' is not a number from 0 to 65535"
     ["serve", "--port", " 80"] `isRefused` "' 80' is not a number from 0 to 65535"
+    ["serve", "--tls-cert", "a"] `isRefused` "Missing: (--tls-key FILE)"
+    ["serve", "--tls-redirect", "80"] `isRefused` "Missing: (--tls-cert FILE --tls-key FILE)"
     ["serve", "--bogus"] `isRefused` "Usage: millrace serve [DIR]"
     ["serve", "a", "b"] `isRefused` "Invalid argument `b'"
     ["dance"] `isRefused` "Invalid argument `dance'"
@@ -49,7 +53,7 @@ spec = do
         code `shouldBe` ExitSuccess
         text `shouldSatisfy` isInfixOf "Examples:\n  "
   where
-    defaults = ServerOptions "127.0.0.1" 8080 False Nothing Nothing Nothing Combined Nothing False
+    defaults = ServerOptions "127.0.0.1" 8080 False Nothing Nothing Nothing Combined Nothing False Nothing
     parse = execParserPure parserPreferences commandLine
     means arguments expected =
       it (unwords arguments) $ getParseResult (parse arguments) `shouldBe` Just expected

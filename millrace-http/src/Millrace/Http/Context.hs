@@ -9,6 +9,7 @@ module Millrace.Http.Context
     sendEarlyHints,
     isConnected,
     onDisconnect,
+    requestNegotiated,
   )
 where
 
@@ -24,6 +25,7 @@ import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.FileCache (FileCache, FileInfo, fileInfo)
+import Millrace.Http.Transport (Negotiated)
 import Millrace.Timer (threadDelay)
 import Network.HTTP.Types (ResponseHeaders, hConnection, hContentLength)
 import Network.HTTP.Types.Header (hTransferEncoding)
@@ -105,6 +107,11 @@ hintFields = traverse checked . filter (not . isOfConnection . fst)
 -- RFC 9110, section 5.6.2
 isTokenCharacter :: Char -> Bool
 isTokenCharacter character = isAscii character && (isAlphaNum character || character `elem` "!#$%&'*+-.^_`|~")
+
+-- | What was negotiated for the connection of a request. Nothing if it is not protected, and for requests that were not made by
+-- this server.
+requestNegotiated :: Request -> Maybe Negotiated
+requestNegotiated request = contextOf request >>= exchangeNegotiated . contextExchange
 
 -- | Is the client still there, as far as the system knows? A client that has ended its half of the connection counts as gone,
 -- because the server cannot tell whether it will still receive. Does not block. True for requests that were not made by this

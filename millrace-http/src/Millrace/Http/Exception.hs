@@ -8,6 +8,7 @@ module Millrace.Http.Exception
     invalidRequestFromError,
     InvalidResponse (..),
     ConnectionsCutOff (..),
+    HandshakeFailed (..),
     defaultOnException,
     defaultShouldDisplayException,
     defaultOnExceptionResponse,
@@ -139,6 +140,16 @@ instance Exception ConnectionsCutOff where
   displayException (ConnectionsCutOff count) =
     show count ++ (if count == 1 then " connection" else " connections") ++ " cut off: the time for the shutdown is over"
 
+-- | A client and the server could not agree on how to protect their connection: a client's doing, unless the server's
+-- certificates are at fault. Reported; not thrown.
+--
+-- @since 0.1.0
+newtype HandshakeFailed = HandshakeFailed SomeException
+  deriving (Show)
+
+instance Exception HandshakeFailed where
+  displayException (HandshakeFailed (SomeException reason)) = "the handshake with a client failed: " ++ displayException reason
+
 -- | Prints to stderr what 'defaultShouldDisplayException' lets through, in one piece.
 --
 -- @since 0.1.0
@@ -153,14 +164,15 @@ printWhole text = do
   encoding <- fromMaybe char8 <$> hGetEncoding stderr
   withCStringLen encoding (text ++ "\n") (uncurry (hPutBuf stderr))
 
--- | All exceptions but 'ThreadKilled' and those that clients cause ('InvalidRequest', connections reset, the server's own
--- time limits). What the system says when a file is opened or read is none of the latter, also while it is being sent.
+-- | All exceptions but 'ThreadKilled' and those that clients cause ('InvalidRequest', 'HandshakeFailed', connections reset, the
+-- server's own time limits). What the system says when a file is opened or read is none of the latter, also while it is being sent.
 --
 -- @since 0.1.0
 defaultShouldDisplayException :: SomeException -> Bool
 defaultShouldDisplayException exception
   | Just ThreadKilled <- fromException exception = False
   | Just (_ :: InvalidRequest) <- fromException exception = False
+  | Just (_ :: HandshakeFailed) <- fromException exception = False
   | Just failure <- fromException exception = ioe_location failure == usingFile || not (isLostClient failure || isSlowClient failure)
   | otherwise = True
   where

@@ -26,6 +26,7 @@ module Millrace.Http.Exchange
     Detached (..),
     Retraction (..),
     exchangeClient,
+    exchangeNegotiated,
     ifServing,
     inform,
     prepare,
@@ -49,7 +50,7 @@ import Data.ByteString (ByteString)
 import Data.ByteString.Builder (Builder)
 import Data.Int (Int32, Int64)
 import GHC.IO (IO (..))
-import Millrace.Http.Transport (SockAddr)
+import Millrace.Http.Transport (Negotiated, SockAddr)
 import Network.HTTP.Types (ResponseHeaders, Status)
 import Network.Wai (StreamingBody)
 
@@ -59,6 +60,7 @@ data Exchange = forall request. Exchange !(Operations request) !request
 -- | What a protocol can do for a request. The functions below have the same names and say what each one does.
 data Operations request = Operations
   { opClient :: request -> SockAddr,
+    opNegotiated :: request -> Maybe Negotiated,
     opIfServing :: request -> IO () -> IO (),
     opInform :: request -> ResponseHeaders -> IO (),
     opPrepare :: request -> IO (),
@@ -137,6 +139,10 @@ data Retraction
 -- | The address of the client.
 exchangeClient :: Exchange -> SockAddr
 exchangeClient (Exchange operations request) = opClient operations request
+
+-- | What was negotiated for the connection, if it is protected.
+exchangeNegotiated :: Exchange -> Maybe Negotiated
+exchangeNegotiated (Exchange operations request) = opNegotiated operations request
 
 -- | Runs the action if this is the thread that serves the request. May be called by any thread.
 ifServing :: Exchange -> IO () -> IO ()

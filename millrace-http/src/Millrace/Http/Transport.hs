@@ -19,6 +19,8 @@ module Millrace.Http.Transport
     transportPeer,
     withPeer,
     negotiated,
+    isProtected,
+    socketOf,
     describeTransport,
 
     -- * Receiving
@@ -61,6 +63,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Internal as BI
 import Data.Int (Int64)
+import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..))
 import Foreign.C.Types (CInt (..), CSize (..))
@@ -118,6 +121,10 @@ data Functions = Functions
     functionsQuietMillis :: !(IO (Maybe Int)),
     -- | Sends some bytes of a piece, at least one.
     functionsSend :: !(Following -> TimeLimit -> Piece -> IO Attempt),
+    -- | Sends some bytes of a file, if the transport has a way of its own for that.
+    functionsSendFile :: !(Maybe (TimeLimit -> FileSlice -> IO Attempt)),
+    -- | What 'sendThenReceive' does, if the transport can.
+    functionsSendThenReceive :: !(Maybe (Int -> Slice -> IO SentThenReceived)),
     functionsQueuedBytes :: !(IO Int),
     functionsEndSending :: !(IO ()),
     functionsEndReceiving :: !(IO ()),
@@ -131,6 +138,10 @@ data Negotiated = Negotiated
     negotiatedProtocol :: !(Maybe ByteString),
     negotiatedVersion :: !ByteString,
     negotiatedCipher :: !ByteString,
+    -- | The name of the server that the client has asked for (RFC 6066).
+    negotiatedServerName :: !(Maybe ByteString),
+    -- | Was an earlier session resumed?
+    negotiatedIsResumed :: !Bool,
     -- | The client's certificate in DER, if it has sent one.
     negotiatedPeerCertificate :: !(Maybe ByteString)
   }
@@ -151,6 +162,17 @@ withPeer peer (Other functions _) = Other functions peer
 negotiated :: Transport -> Maybe Negotiated
 negotiated (Plain _ _) = Nothing
 negotiated (Other functions _) = functionsNegotiated functions
+
+-- | Is the connection protected?
+isProtected :: Transport -> Bool
+isProtected (Plain _ _) = False
+isProtected (Other functions _) = isJust (functionsNegotiated functions)
+{-# INLINE isProtected #-}
+
+-- | The socket of a transport that is nothing but a socket.
+socketOf :: Transport -> Maybe Socket
+socketOf (Plain socket _) = Just socket
+socketOf (Other _ _) = Nothing
 
 -- | For messages.
 describeTransport :: Transport -> String
@@ -221,7 +243,7 @@ attemptSendTwo (Other functions _) limit first@(Piece _ count) second
 -- | Sends some bytes of a file; 0 at its end.
 attemptSendFile :: Transport -> TimeLimit -> FileSlice -> IO Attempt
 attemptSendFile (Plain socket _) = Plain.attemptSendFile socket
-attemptSendFile (Other functions _) = sendFileByReading functions
+attemptSendFile (Other functions _) = fromMaybe (sendFileByReading functions) (functionsSendFile functions)
 
 -- Reads what fits into a borrowed buffer. What the transport does not take is read again.
 sendFileByReading :: Functions -> TimeLimit -> FileSlice -> IO Attempt
@@ -243,12 +265,19 @@ queuedBytes (Other functions _) = functionsQueuedBytes functions
 
 -- | @sendThenReceive transport micros outgoing continue@ sends bytes of a borrowed buffer, gives the buffer back, and then does
 -- what 'receiveFirst' does: the thread waits once for both. Where the transport cannot do this, or not all bytes can go at
--- once, nothing is received ('NotSent'), and the buffer is the caller's again. In all other cases the buffer is gone, also when
--- an exception is thrown. The continuation runs masked.
+-- once, nothing is received ('NotSent'), and the buffer is the caller's again, who must send what is left before anything else:
+-- the bytes themselves may have been changed, and those that go are the right ones. In all other cases the buffer is gone, also
+-- when an exception is thrown. The continuation runs masked.
 sendThenReceive :: Transport -> Int -> Slice -> (SentThenReceived -> IO a) -> IO a
 sendThenReceive (Plain socket _) micros outgoing continue = sendThenReceiveWithin (Plain.timeLimit micros) socket outgoing continue
-sendThenReceive (Other _ _) _ _ continue = mask_ (continue (NotSent 0))
+sendThenReceive (Other functions _) micros outgoing continue = sendThenReceiveByFunctions functions micros outgoing continue
 {-# INLINE sendThenReceive #-}
+
+sendThenReceiveByFunctions :: Functions -> Int -> Slice -> (SentThenReceived -> IO a) -> IO a
+sendThenReceiveByFunctions functions micros outgoing continue = mask_ $ case functionsSendThenReceive functions of
+  Just both -> both micros outgoing >>= continue
+  Nothing -> continue (NotSent 0)
+{-# NOINLINE sendThenReceiveByFunctions #-}
 
 -- | Tells the client that nothing more comes. Receiving goes on.
 endSending :: Transport -> IO ()

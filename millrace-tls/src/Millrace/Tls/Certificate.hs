@@ -20,6 +20,7 @@ module Millrace.Tls.Certificate
     Identity,
     loadIdentity,
     loadIdentityWith,
+    stapling,
     identityCertificate,
   )
 where

@@ -21,6 +21,7 @@ module Millrace.Tls.Client
 where
 
 import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
 import Data.Maybe (maybeToList)
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Socket (Socket)
@@ -100,4 +101,4 @@ clientHandshake = clientHandshakeBefore noDeadline
 -- @since 0.1.0
 clientHandshakeBefore :: Deadline -> ClientContext -> String -> Socket -> IO Connection
 clientHandshakeBefore deadline (ClientContext context) name socket =
-  newConnection Client context socket >>= (`expectPeer` name) >>= handshake deadline
+  newConnection Client context socket >>= (`expectPeer` name) >>= handshake deadline ByteString.empty

@@ -283,6 +283,8 @@ data SettingsProblem
   | BadVersions
   | BadProtocols
   | BadServerName
+  | BadTicketKeys
+  | BrokenStaple
   | OutOfMemory
   deriving (Eq, Show)
 
@@ -301,4 +303,6 @@ describeSettingsProblem problem = case problem of
   BadVersions -> "the lowest version is above the highest one"
   BadProtocols -> "the name of an application protocol has 1 to 255 bytes"
   BadServerName -> "this is no name or address of a server"
+  BadTicketKeys -> "a key for session tickets has 80 bytes, and there may be 1 to 16"
+  BrokenStaple -> "this is no good answer of an authority (OCSP, in DER)"
   OutOfMemory -> "there is no memory"

@@ -11,6 +11,7 @@ module Millrace.Tls.Server
     serverSettings,
     UnknownNames (..),
     ClientCertificates (..),
+    Tickets (..),
 
     -- * Contexts
     ServerContext,
@@ -20,12 +21,14 @@ module Millrace.Tls.Server
     -- * Handshakes
     serverHandshake,
     serverHandshakeBefore,
+    serverHandshakeAfter,
   )
 where
 
 import Control.Exception (throwIO)
 import Control.Monad (when)
 import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
 import Data.IORef (IORef, atomicWriteIORef, newIORef, readIORef)
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Socket (Socket)
@@ -47,7 +50,11 @@ data ServerSettings = ServerSettings
     -- | Application protocols (ALPN), the preferred one first. A client that offers others only is refused.
     serverProtocols :: ![ByteString],
     serverAlgorithms :: !Algorithms,
-    serverClientCertificates :: !ClientCertificates
+    serverClientCertificates :: !ClientCertificates,
+    serverTickets :: !Tickets,
+    -- | A file to which the secrets of all connections are appended, for debugging with a tool like Wireshark. Whoever can read it can
+    -- read everything. A program has one such file: the latest.
+    serverKeyLog :: !(Maybe FilePath)
   }
 
 -- | What becomes of a client that asks for a name that no identity has.
@@ -81,29 +88,33 @@ serverSettings identity =
       serverUnknownNames = UseFirstIdentity,
       serverProtocols = [],
       serverAlgorithms = defaultAlgorithms,
-      serverClientCertificates = NotAsked
+      serverClientCertificates = NotAsked,
+      serverTickets = OwnTicketKeys,
+      serverKeyLog = Nothing
     }
 
 -- | Settings in the form that handshakes need. One is enough for all connections and capabilities.
 --
 -- @since 0.1.0
-newtype ServerContext = ServerContext (IORef Context)
+data ServerContext = ServerContext !TicketRing !(IORef Context)
 
 -- | Makes a context. Throws a 'SettingsError' for settings that cannot be used, or the 'IOError' of reading a file.
 --
 -- @since 0.1.0
 newServerContext :: ServerSettings -> IO ServerContext
-newServerContext settings = ServerContext <$> (build settings >>= newIORef)
+newServerContext settings = do
+  ring <- newTicketRing
+  ServerContext ring <$> (build ring settings >>= newIORef)
 
 -- | From the next handshake on, the context has these settings. If they cannot be used, it keeps the old ones, and this throws what
--- 'newServerContext' throws. Connections that exist stay as they are.
+-- 'newServerContext' throws. Connections that exist stay as they are, and tickets under 'OwnTicketKeys' stay good.
 --
 -- @since 0.1.0
 replaceServerSettings :: ServerContext -> ServerSettings -> IO ()
-replaceServerSettings (ServerContext place) settings = build settings >>= atomicWriteIORef place
+replaceServerSettings (ServerContext ring place) settings = build ring settings >>= atomicWriteIORef place
 
-build :: ServerSettings -> IO Context
-build settings = do
+build :: TicketRing -> ServerSettings -> IO Context
+build ring settings = do
   when (null (serverIdentities settings)) $ throwIO (SettingsError "the server's settings" NoIdentity "")
   context <- newContext Server
   useAlgorithms context (serverAlgorithms settings)
@@ -113,6 +124,9 @@ build settings = do
     Asked trust -> useTrust context peerAsked (Just trust)
     Required trust -> useTrust context peerRequired (Just trust)
   useIdentities context (serverIdentities settings)
+  staple context (serverIdentities settings)
+  useTickets context ring (serverTickets settings)
+  mapM_ (logKeys context) (serverKeyLog settings)
   when (serverUnknownNames settings == RefuseUnknownNames) $ refuseUnknownNames context
   return context
 
@@ -129,6 +143,13 @@ serverHandshake = serverHandshakeBefore noDeadline
 --
 -- @since 0.1.0
 serverHandshakeBefore :: Deadline -> ServerContext -> Socket -> IO Connection
-serverHandshakeBefore deadline (ServerContext place) socket = do
+serverHandshakeBefore = serverHandshakeAfter ByteString.empty
+
+-- | 'serverHandshakeBefore' with a client from which these bytes were received already, for a server that must look at the first
+-- ones: what precedes TLS, or is no TLS.
+--
+-- @since 0.1.0
+serverHandshakeAfter :: ByteString -> Deadline -> ServerContext -> Socket -> IO Connection
+serverHandshakeAfter received deadline (ServerContext _ place) socket = do
   context <- readIORef place
-  newConnection Server context socket >>= handshake deadline
+  newConnection Server context socket >>= handshake deadline received

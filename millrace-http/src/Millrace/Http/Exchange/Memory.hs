@@ -161,6 +161,7 @@ operations :: Operations MemoryExchange
 operations =
   Operations
     { opClient = clientAddress . memoryClient,
+      opNegotiated = \_ -> Nothing,
       opIfServing = \memory action -> myThreadId >>= \self -> when (self == memoryThread memory) action,
       opInform = \memory fields -> change memory (inform' fields),
       opPrepare = \memory -> change memory (\state -> state {statePhase = InResponse}),

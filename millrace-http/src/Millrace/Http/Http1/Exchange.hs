@@ -34,6 +34,7 @@ operations :: Operations CurrentRequest
 operations =
   Operations
     { opClient = \(CurrentRequest connection _) -> connectionPeer connection,
+      opNegotiated = \(CurrentRequest connection _) -> Transport.negotiated (connectionTransport connection),
       opIfServing = inOwnThread,
       opInform = sendHints,
       opPrepare = prepareAnswer,

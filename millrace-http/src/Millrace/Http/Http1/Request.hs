@@ -19,15 +19,15 @@ import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
 import Millrace.Http.HeadCopy
 import Millrace.Http.Http1.Wire
-import Millrace.Http.Transport (SockAddr)
+import Millrace.Http.Transport (Transport, isProtected, transportPeer)
 import Network.HTTP.Types (Method, decodePathSegments, http10, http11, methodOptions, parseQuery)
 import Network.Wai (Request, defaultRequest)
 import qualified Network.Wai.Internal as Wai
 
--- | @makeRequest parser head length peer vault body bodyLength@: the request whose head was parsed completely and starts at
+-- | @makeRequest parser head length transport vault body bodyLength@: the request whose head was parsed completely and starts at
 -- @head@. Copies what it needs.
-makeRequest :: Ptr Parser -> Ptr Word8 -> Int -> SockAddr -> Vault -> IO ByteString -> Wai.RequestBodyLength -> IO Request
-makeRequest parser bytes size peer vault body bodyLength = do
+makeRequest :: Ptr Parser -> Ptr Word8 -> Int -> Transport -> Vault -> IO ByteString -> Wai.RequestBodyLength -> IO Request
+makeRequest parser bytes size transport vault body bodyLength = do
   fieldsSize <- parserFieldsSize parser
   count <- headFieldCount parser
   memory <- mallocPlainForeignPtrBytes (fieldsSize + size)
@@ -52,6 +52,8 @@ makeRequest parser bytes size peer vault body bodyLength = do
       !rangeValue = valueAt copy range
       !refererValue = valueAt copy referer
       !userAgentValue = valueAt copy userAgent
+      !secure = isProtected transport
+      !peer = transportPeer transport
   return
     defaultRequest
       { Wai.requestMethod = method,
@@ -59,7 +61,7 @@ makeRequest parser bytes size peer vault body bodyLength = do
         Wai.rawPathInfo = path,
         Wai.rawQueryString = query,
         Wai.requestHeaders = fieldsOf copy,
-        Wai.isSecure = False,
+        Wai.isSecure = secure,
         Wai.remoteHost = peer,
         Wai.pathInfo = decodePathSegments path,
         Wai.queryString = parseQuery query,

@@ -26,6 +26,7 @@ import Data.Maybe (fromMaybe, isJust)
 import Data.Vault.Lazy (Vault)
 import Data.Word (Word8)
 import Foreign.Ptr (Ptr, castPtr)
+import Foreign.Storable (peek)
 import GHC.IO (unsafeDupableInterleaveIO)
 import Millrace.Http.Answer.Application (Refusal (..), Service, answerByApplication, answerRefused, newService, serviceExchange, withinTotalTime)
 import Millrace.Http.Context (Context (..), contextVault)
@@ -39,11 +40,12 @@ import Millrace.Http.Http1.Exchange (exchangeWithBody, exchangeWithoutBody, send
 import Millrace.Http.Http1.Request (keepTarget, makeRequest)
 import Millrace.Http.Http1.State
 import Millrace.Http.Http1.Wire
+import Millrace.Http.Protection (Others (..), Protection (..))
 import Millrace.Http.Proxy (readProxyHeader)
 import Millrace.Http.Server.Context (Phase (..), ServerContext (..))
 import Millrace.Http.Server.Limits (Limits (..), millisInMicros)
 import Millrace.Http.Server.Settings (Settings (..))
-import Millrace.Http.Transport (Transport, hasArrived, withPeer)
+import Millrace.Http.Transport (Transport, closeTransport, hasArrived, isProtected, negotiated, negotiatedProtocol, otherTransport, socketOf, withPeer)
 import Network.HTTP.Types (methodGet, methodHead)
 import Network.Wai (Application, Request)
 import Network.Wai.Internal (RequestBodyLength (..))
@@ -52,7 +54,8 @@ import Network.Wai.Internal (RequestBodyLength (..))
 data Ending
   = -- | The transport is to be closed.
     Finished
-  | -- | The client speaks HTTP\/2 on this transport, and has sent these bytes, which begin its preface (RFC 9113, section 3.4).
+  | -- | The client speaks HTTP\/2 on this transport, which is to be closed if it is protected. It has sent these bytes, which begin its
+    -- preface (RFC 9113, section 3.4).
     SpeaksHttp2 !Transport !ByteString
 
 -- | Serves a connection until it is over, in the thread that is at work on it. Exceptions are reported through the settings; only
@@ -64,7 +67,79 @@ runSession connection application = do
     Left failure -> Finished <$ (forgetInput connection >> endSession connection failure)
     Right told ->
       let known = maybe connection (\peer -> connection {connectionTransport = withPeer peer (connectionTransport connection)}) told
-       in asThunk (serve known (serviceOf known (exchangeWithoutBody known)) (withinTotalTime (connectionLimits known) application)) `catch` (fmap (const Finished) . endSession known)
+       in case settingsProtection (settingsOf connection) of
+            Nothing -> serveRequests known application
+            Just protection -> serveProtected known protection application
+
+serveRequests :: Connection -> Application -> IO Ending
+serveRequests connection application =
+  asThunk (serve connection (serviceOf connection (exchangeWithoutBody connection)) (withinTotalTime (connectionLimits connection) application)) `catch` (fmap (const Finished) . endSession connection)
+{-# INLINE serveRequests #-}
+
+-- The protected connection is another transport on the socket. Whoever ends a connection from outside does so on the socket.
+serveProtected :: Connection -> Protection -> Application -> IO Ending
+serveProtected connection protection application = do
+  outcome <- try (protect connection protection)
+  case outcome of
+    Left failure -> Finished <$ (forgetInput connection >> endSession connection failure)
+    Right Nothing -> return Finished
+    Right (Just protected)
+      | agreed == Just (C8.pack "h2") -> return (SpeaksHttp2 transport B.empty)
+      | otherwise -> do
+        ending <- serveRequests protected application
+        case ending of
+          Finished | isProtected transport -> Finished <$ closeTransport transport
+          _ -> return ending
+      where
+        transport = connectionTransport protected
+        agreed = negotiated transport >>= negotiatedProtocol
+{-# NOINLINE serveProtected #-}
+
+-- Waits for the client's first byte and does what it asks for. Nothing if the connection is over.
+protect :: Connection -> Protection -> IO (Maybe Connection)
+protect connection protection = do
+  arrival <- awaitInput connection
+  case arrival of
+    Arrived -> do
+      bytes <- inputBytes connection
+      first <- peek bytes
+      case socketOf (connectionTransport connection) of
+        Just socket | protectionBeginsWith protection first -> shakeHands socket
+        _ -> others (protectionOthers protection)
+    _ -> Nothing <$ reportEarlyClose connection
+  where
+    -- It may take long: without the connection's memory.
+    shakeHands socket = do
+      received <- inputBytes connection >>= \bytes -> inputCount connection >>= \count -> B.packCStringLen (castPtr bytes, count)
+      endWork connection
+      outcome <- try (protectionHandshake protection received socket)
+      case outcome of
+        Right functions -> return (Just connection {connectionTransport = otherTransport functions (connectionPeer connection)})
+        Left failure -> do
+          when (isAsynchronous failure) (throwIO failure)
+          report connection Nothing (toException (HandshakeFailed failure))
+          -- The client was told why. One that is slow gets no more time.
+          unless (isTimeExpired failure) (farewell connection refusedMicros)
+          return Nothing
+    others ServedAsTheyAre = return (Just connection)
+    others (AnsweredWith bytes reason) = do
+      report connection Nothing (toException (HandshakeFailed reason))
+      forgetInput connection
+      sendString connection bytes
+      Nothing <$ farewell connection lingerMicros
+    refusedMicros = 1000000
+
+-- Makes the connection work on what the client sends first.
+awaitInput :: Connection -> IO Arrival
+awaitInput connection = do
+  working <- isWorking connection
+  count <- if working then inputCount connection else return 0
+  if count > 0
+    then return Arrived
+    else do
+      endWork connection
+      setIdle connection True
+      beginWork connection <* setIdle connection False
 
 -- Runs an action as the evaluation of a thunk. When a thread parks, GHC's threadPaused goes through its stack, down to the
 -- first update frame that it has met before. Handlers and clean-up that stand below this one are half of what a parked
@@ -233,7 +308,7 @@ serveRequest connection bodiless application size = do
   requestHead <- parser connection
   flags <- headFlags requestHead
   bodyLength <- headContentLength requestHead
-  when (flags .&. (flagExpectOther .|. flagHttps) /= 0) (throwIO (unservable flags))
+  when (flags .&. (flagExpectOther .|. flagHttps) /= 0) (mapM_ throwIO (unservable flags))
   when (fromIntegral bodyLength > bodyBytesMax limits) (throwIO PayloadTooLarge)
   setExpectation (connectionExpectation connection) (flags .&. flagExpectContinue /= 0 && hasBody flags bodyLength)
   bytes <- inputBytes connection
@@ -263,7 +338,10 @@ serveRequest connection bodiless application size = do
     limits = connectionLimits connection
     hasBody flags bodyLength = flags .&. flagChunked /= 0 || bodyLength > 0
     -- RFC 9110, section 7.4: https only on a connection that is.
-    unservable flags = if flags .&. flagHttps /= 0 then MisdirectedRequest else UnsupportedExpectation
+    unservable flags
+      | flags .&. flagHttps /= 0 && not (isProtected (connectionTransport connection)) = Just MisdirectedRequest
+      | flags .&. flagExpectOther /= 0 = Just UnsupportedExpectation
+      | otherwise = Nothing
 
 -- The client does not wait for the responses to earlier requests while the application runs.
 runApplication :: Connection -> Service -> Application -> Request -> IO ()
@@ -276,7 +354,7 @@ runApplication connection service application request = do
 newRequest :: Connection -> Exchange -> Ptr Word8 -> Int -> IO ByteString -> RequestBodyLength -> IO Request
 newRequest connection exchange bytes size body bodyLength = do
   requestHead <- parser connection
-  request <- makeRequest requestHead bytes size (connectionPeer connection) (vaultOf connection exchange) body bodyLength
+  request <- makeRequest requestHead bytes size (connectionTransport connection) (vaultOf connection exchange) body bodyLength
   if settingsNoParsePath (settingsOf connection) then keepTarget requestHead bytes request else return request
 {-# NOINLINE newRequest #-}
 

@@ -12,7 +12,7 @@ import Millrace.Http.Http2.Connection
 import Millrace.Http.Http2.Engine hiding (Done, Stream)
 import Millrace.Http.Http2.Response (answerOnStream)
 import Millrace.Http.Http2.Stream
-import Millrace.Http.Transport (transportPeer)
+import Millrace.Http.Transport (negotiated, transportPeer)
 
 -- | A stream, and the body of its request if it has one.
 data Request = Request !Stream !(Maybe BodyReader)
@@ -25,6 +25,7 @@ operations :: Operations Request
 operations =
   Operations
     { opClient = \(Request stream _) -> transportPeer (connectionTransport (streamConnection stream)),
+      opNegotiated = \(Request stream _) -> negotiated (connectionTransport (streamConnection stream)),
       opIfServing = \(Request stream _) action -> myThreadId >>= \self -> when (self == streamThread stream) action,
       opInform = \(Request stream _) fields -> inform stream 103 fields,
       opPrepare = \_ -> return (),

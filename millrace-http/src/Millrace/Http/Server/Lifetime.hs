@@ -19,7 +19,7 @@ import Millrace.Http.Server.Context
 import Millrace.Http.Server.Served
 import Millrace.Http.Server.Settings (Protocols (..), Settings (..))
 import Millrace.Http.Server.Worker
-import Millrace.Http.Transport (Negotiated (..), Transport, closeTransport, negotiated)
+import Millrace.Http.Transport (Negotiated (..), Transport, closeTransport, isProtected, negotiated)
 import Network.HTTP.Types (hConnection, hContentType, status505)
 import Network.Wai (Application, responseLBS)
 
@@ -52,7 +52,9 @@ serve served application
     ending <- interruptible (Http1.runSession connection (if settingsProtocols settings == OnlyHttp2 then refused else application))
     case ending of
       Http1.Finished -> return ()
-      Http1.SpeaksHttp2 transport beginning -> http2 transport beginning
+      Http1.SpeaksHttp2 transport beginning -> do
+        http2 transport beginning
+        when (isProtected transport) (closeTransport transport)
   where
     connection = servedHttp1 served
     settings = serverSettings (connectionServer connection)

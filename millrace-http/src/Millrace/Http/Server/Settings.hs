@@ -15,6 +15,7 @@ import Data.String (fromString)
 import Data.Version (showVersion)
 import Millrace.Http.Answer.Observer (Answer)
 import Millrace.Http.Exception (defaultOnException, defaultOnExceptionResponse)
+import Millrace.Http.Protection (Protection)
 import Millrace.Http.Server.State
 import Network.HTTP.Types (Status)
 import Network.Socket (SockAddr, Socket)
@@ -68,6 +69,8 @@ data Settings = Settings
     settingsFork :: !(((forall a. IO a -> IO a) -> IO ()) -> IO ()),
     -- | Nothing: Millrace's own function.
     settingsAccept :: !(Maybe (Socket -> IO (Socket, SockAddr))),
+    -- | Nothing: connections are not protected.
+    settingsProtection :: !(Maybe Protection),
     settingsNoParsePath :: !Bool,
     settingsInstallShutdownHandler :: !(IO () -> IO ()),
     settingsGracefulShutdownSeconds :: !(Maybe Seconds),
@@ -145,6 +148,7 @@ defaultSettings =
       settingsBeforeMainLoop = return (),
       settingsFork = defaultFork,
       settingsAccept = Nothing,
+      settingsProtection = Nothing,
       settingsNoParsePath = False,
       settingsInstallShutdownHandler = const (return ()),
       settingsGracefulShutdownSeconds = Nothing,

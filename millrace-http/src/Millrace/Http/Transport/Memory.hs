@@ -89,6 +89,8 @@ functionsOf link =
       functionsAwaitInput = atomically (isReadable incoming >>= check),
       functionsQuietMillis = quietSince link,
       functionsSend = \_ limit piece -> limitOf limit >>= sendTo link piece,
+      functionsSendFile = Nothing,
+      functionsSendThenReceive = Nothing,
       functionsQueuedBytes = B.length <$> readTVarIO (queueBytes outgoing),
       functionsEndSending = atomically (endQueue outgoing),
       functionsEndReceiving = atomically (endQueue incoming),

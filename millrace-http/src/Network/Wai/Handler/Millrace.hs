@@ -196,6 +196,7 @@ module Network.Wai.Handler.Millrace
     InvalidRequest (..),
     InvalidResponse (..),
     ConnectionsCutOff (..),
+    HandshakeFailed (..),
     defaultOnException,
     defaultShouldDisplayException,
     defaultOnExceptionResponse,

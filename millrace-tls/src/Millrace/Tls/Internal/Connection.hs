@@ -16,10 +16,14 @@ module Millrace.Tls.Internal.Connection
     expectPeer,
     handshake,
     closeConnection,
+    withState,
+    throwFailure,
+    throwErrno,
 
     -- * Receiving
     Limit (..),
     Received (..),
+    receiveSealed,
     receiveBorrowed,
     receiveInto,
     unread,
@@ -30,6 +34,8 @@ module Millrace.Tls.Internal.Connection
     Attempt (..),
     attemptSend,
     attemptSendFile,
+    sendThenReceiveSealed,
+    flushNow,
     sendWhole,
     sendWholeFile,
     endSending,
@@ -41,9 +47,12 @@ import Control.Exception
 import Control.Monad (void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Data.Either (fromRight)
 import Data.IORef
 import Data.Int (Int64)
+import Data.List (find)
 import Data.Maybe (fromMaybe)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), eBADF, ePIPE, eTIMEDOUT)
@@ -187,14 +196,21 @@ receiveSealed limit connection = case limit of
   Before deadline -> recvBorrowed deadline (connectionSocket connection) borrowedSize
 {-# INLINE receiveSealed #-}
 
+-- | Sends sealed bytes of a borrowed buffer, and then receives some, no longer than so many microseconds; 0 means for ever. The
+-- continuation runs masked.
+sendThenReceiveSealed :: Int -> Connection -> Slice -> (SentThenReceived -> IO a) -> IO a
+sendThenReceiveSealed micros connection = sendThenReceiveWithin (timeLimit micros) (connectionSocket connection)
+{-# INLINE sendThenReceiveSealed #-}
+
 ------------------------------------------------------------------------------------------------------------------------
 -- The handshake
 
--- | Does the handshake and says what it has brought. If it fails or is interrupted, the connection is good for nothing any
--- more; the socket stays the caller's.
-handshake :: Deadline -> Connection -> IO Connection
-handshake deadline connection = mask_ (step nullPtr 0 >>= go) `onException` withState connection c_connectionClose
+-- | Does the handshake, which begins with bytes that the peer has sent already, and says what it has brought. If it fails or is
+-- interrupted, the connection is good for nothing any more; the socket stays the caller's.
+handshake :: Deadline -> ByteString -> Connection -> IO Connection
+handshake deadline first connection = mask_ (begin >>= go) `onException` withState connection c_connectionClose
   where
+    begin = unsafeUseAsCStringLen first $ \(bytes, count) -> step (castPtr bytes) count
     -- One step, whose bytes go before anything else happens.
     step :: Ptr Word8 -> Int -> IO Status
     step bytes count = bracket borrow giveBack $ \out -> do
@@ -234,7 +250,7 @@ readNegotiated state = do
   group <- c_group state >>= textOrNothing
   protocol <- alloca $ \place -> do
     size <- c_protocol state place
-    if size == 0 then return Nothing else peek place >>= \bytes -> Just <$> ByteString.packCStringLen (castPtr bytes, fromIntegral size)
+    if size == 0 then return Nothing else peek place >>= \bytes -> justShared <$> ByteString.packCStringLen (castPtr bytes, fromIntegral size)
   name <- c_serverName state >>= textOrNothing
   isResumed <- c_isResumed state
   certificate <- c_peerCertificate state >>= takeCertificate
@@ -252,7 +268,33 @@ readNegotiated state = do
 textOrNothing :: CString -> IO (Maybe ByteString)
 textOrNothing text
   | text == nullPtr = return Nothing
-  | otherwise = Just <$> ByteString.packCString text
+  | otherwise = justShared <$> ByteString.packCString text
+
+justShared :: ByteString -> Maybe ByteString
+justShared text = Just $! shared text
+
+-- The same text for all connections, if it is a common one: thousands of them may be open.
+shared :: ByteString -> ByteString
+shared text = fromMaybe text (find (== text) common)
+
+common :: [ByteString]
+common =
+  map
+    Char8.pack
+    [ "TLS_AES_128_GCM_SHA256",
+      "TLS_AES_256_GCM_SHA384",
+      "TLS_CHACHA20_POLY1305_SHA256",
+      "ECDHE-ECDSA-AES128-GCM-SHA256",
+      "ECDHE-RSA-AES128-GCM-SHA256",
+      "ECDHE-ECDSA-AES256-GCM-SHA384",
+      "ECDHE-RSA-AES256-GCM-SHA384",
+      "x25519",
+      "secp256r1",
+      "P-256",
+      "http/1.1",
+      "h2"
+    ]
+{-# NOINLINE common #-}
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Receiving
@@ -422,9 +464,9 @@ awaitInput limit connection = do
     then Nothing <$ readMVar (receiving connection)
     else try (withMVar (receiving connection) (const receiveOne)) >>= either ended (const (return Nothing))
   where
-    receiveOne = receiveSealed limit connection $ \input -> case input of
-      EndOfStream -> throwTruncated connection ""
-      Received buffer count -> open connection (borrowedBytes buffer) count nullPtr 0 *> giveBack buffer
+    receiveOne = receiveSealed limit connection openReceived
+    openReceived EndOfStream = throwTruncated connection ""
+    openReceived (Received buffer count) = open connection (borrowedBytes buffer) count nullPtr 0 *> giveBack buffer
     ended problem
       | isDeadlineError problem = return (Just TimedOut)
       | otherwise = throwIO problem

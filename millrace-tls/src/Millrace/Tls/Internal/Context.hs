@@ -8,6 +8,14 @@ module Millrace.Tls.Internal.Context
     useTrust,
     useIdentities,
     refuseUnknownNames,
+    staple,
+    logKeys,
+
+    -- * Session tickets
+    Tickets (..),
+    TicketRing,
+    newTicketRing,
+    useTickets,
   )
 where
 
@@ -20,10 +28,13 @@ import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Data.Char (toLower)
 import Data.Function (on)
 import Data.List (intercalate, nub, nubBy)
+import Foreign.C.Error (throwErrnoPath)
 import Foreign.C.String (CString, withCString)
 import Foreign.C.Types (CInt)
 import Foreign.ForeignPtr (ForeignPtr, newForeignPtr, withForeignPtr)
 import Foreign.Ptr (Ptr, castPtr, nullPtr)
+import qualified GHC.Foreign as Encoded
+import GHC.IO.Encoding (getFileSystemEncoding)
 import Millrace.Tls.Error
 import Millrace.Tls.Internal.Foreign
 import Millrace.Tls.Internal.Identity
@@ -119,6 +130,66 @@ useIdentities context identities = do
     use group identity = do
       isUsed <- withContext context $ \state -> withIdentity identity (c_contextUse state group)
       orThrow (show identity) UnusableIdentity (isUsed /= 0)
+
+-- | Shows the answers of authorities with the identities that have one. To be called when these are in use.
+staple :: Context -> [Identity] -> IO ()
+staple context identities = forM_ identities $ \identity -> forM_ (identityStaple identity) $ \answer -> do
+  isGood <- withContext context $ \state -> withIdentity identity $ \known ->
+    unsafeUseAsCStringLen answer $ \(place, size) -> c_contextStaple state known (castPtr place) (fromIntegral size)
+  orThrow ("the OCSP answer for " ++ show identity) BrokenStaple (isGood /= 0)
+
+-- | Appends the secrets of all connections to a file.
+logKeys :: Context -> FilePath -> IO ()
+logKeys context path = do
+  encoding <- getFileSystemEncoding
+  isOpen <- withContext context $ \state -> Encoded.withCString encoding path (c_contextLogKeys state)
+  when (isOpen == 0) $ throwErrnoPath "Millrace.Tls: opening the log of keys" path
+
+-- | How clients may resume sessions without another full handshake.
+--
+-- @since 0.1.0
+data Tickets
+  = -- | By tickets that keys of this program protect. They change every hour, and tickets are good for two to three hours.
+    OwnTicketKeys
+  | -- | By tickets that these keys of 80 bytes protect, which other processes may know, too: @openssl rand 80@ makes one. The first one
+    -- protects new tickets, and all of them open tickets. To rotate them, put a new one in front
+    -- ('Millrace.Tls.Server.replaceServerSettings'), and take the last one away after some hours.
+    SharedTicketKeys [ByteString]
+  | -- | Not at all.
+    NoTickets
+  deriving (Eq)
+
+-- | Shows no keys.
+instance Show Tickets where
+  show tickets = case tickets of
+    OwnTicketKeys -> "OwnTicketKeys"
+    SharedTicketKeys keys -> "SharedTicketKeys of " ++ show (length keys)
+    NoTickets -> "NoTickets"
+
+-- | Keys for tickets that outlive a context.
+newtype TicketRing = TicketRing (ForeignPtr TicketsState)
+
+newTicketRing :: IO TicketRing
+newTicketRing = mask_ $ do
+  state <- c_ticketsNew
+  when (state == nullPtr) $ lastError >>= throwIO . SettingsError "OpenSSL" OutOfMemory
+  TicketRing <$> newForeignPtr c_ticketsRelease state
+
+-- | To be called when the identities are in use.
+useTickets :: Context -> TicketRing -> Tickets -> IO ()
+useTickets context own tickets = withContext context $ \state -> case tickets of
+  NoTickets -> c_contextRefuseTickets state
+  OwnTicketKeys -> use state own
+  SharedTicketKeys keys -> do
+    unless (all ((== ticketKeySize) . ByteString.length) keys) bad
+    ring@(TicketRing given) <- newTicketRing
+    isTaken <- withForeignPtr given $ \place ->
+      unsafeUseAsCStringLen (ByteString.concat keys) $ \(bytes, _) -> c_ticketsGive place (castPtr bytes) (fromIntegral (length keys))
+    when (isTaken == 0) bad
+    use state ring
+  where
+    use state (TicketRing ring) = withForeignPtr ring (c_contextUseTickets state)
+    bad = throwIO (SettingsError "the keys for session tickets" BadTicketKeys "")
 
 refuseUnknownNames :: Context -> IO ()
 refuseUnknownNames context = withContext context c_contextRefuseUnknownNames

@@ -7,6 +7,7 @@ module Millrace.Tls.Internal.Foreign
     stepOut,
     stepStatus,
     stepHasMore,
+    stepHasInput,
 
     -- * Connections
     ConnectionState,
@@ -16,9 +17,12 @@ module Millrace.Tls.Internal.Foreign
     c_connectionFree,
     c_handshake,
     c_receive,
+    c_receiveInPlace,
     c_hasInput,
     c_unread,
     c_send,
+    c_sendInPlace,
+    c_sendLater,
     c_sendFile,
     c_collect,
     c_putBack,
@@ -55,6 +59,15 @@ module Millrace.Tls.Internal.Foreign
     c_contextUse,
     c_contextAddName,
     c_contextRefuseUnknownNames,
+    c_contextUseTickets,
+    c_contextRefuseTickets,
+    c_contextStaple,
+    c_contextLogKeys,
+    TicketsState,
+    c_ticketsNew,
+    c_ticketsRelease,
+    c_ticketsGive,
+    ticketKeySize,
     roleClient,
     roleServer,
     peerNotAsked,
@@ -113,8 +126,9 @@ stepOut (Step step) = fromIntegral ((step `shiftR` 28) .&. 0xfffffff)
 stepStatus :: Step -> Status
 stepStatus (Step step) = toEnum (fromIntegral ((step `shiftR` 56) .&. 0xf))
 
-stepHasMore :: Step -> Bool
+stepHasMore, stepHasInput :: Step -> Bool
 stepHasMore (Step step) = testBit step 60
+stepHasInput (Step step) = testBit step 61
 
 -- | @tls_connection@
 data ConnectionState
@@ -142,12 +156,20 @@ foreign import ccall unsafe "tls_connection_handshake"
 foreign import ccall unsafe "tls_connection_receive"
   c_receive :: Ptr ConnectionState -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO Step
 
+foreign import ccall unsafe "tls_connection_receive_in_place"
+  c_receiveInPlace :: Ptr ConnectionState -> Ptr Word8 -> CSize -> CSize -> IO Step
+
 foreign import ccall unsafe "tls_connection_has_input" c_hasInput :: Ptr ConnectionState -> IO CBool
 
 foreign import ccall unsafe "tls_connection_unread" c_unread :: Ptr ConnectionState -> Ptr Word8 -> CSize -> IO ()
 
 foreign import ccall unsafe "tls_connection_send"
   c_send :: Ptr ConnectionState -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO Step
+
+foreign import ccall unsafe "tls_connection_send_in_place"
+  c_sendInPlace :: Ptr ConnectionState -> Ptr Word8 -> CSize -> CSize -> IO Step
+
+foreign import ccall unsafe "tls_connection_send_later" c_sendLater :: Ptr ConnectionState -> Ptr Word8 -> CSize -> IO Step
 
 foreign import ccall unsafe "tls_connection_send_file"
   c_sendFile :: Ptr ConnectionState -> CInt -> Int64 -> CSize -> Ptr Word8 -> CSize -> IO Step
@@ -208,6 +230,23 @@ foreign import ccall unsafe "tls_context_add_name" c_contextAddName :: Ptr Conte
 
 foreign import ccall unsafe "tls_context_refuse_unknown_names" c_contextRefuseUnknownNames :: Ptr ContextState -> IO ()
 
+-- | @tls_tickets@
+data TicketsState
+
+foreign import ccall unsafe "tls_tickets_new" c_ticketsNew :: IO (Ptr TicketsState)
+
+foreign import ccall unsafe "&tls_tickets_release" c_ticketsRelease :: FunPtr (Ptr TicketsState -> IO ())
+
+foreign import ccall unsafe "tls_tickets_give" c_ticketsGive :: Ptr TicketsState -> Ptr Word8 -> CSize -> IO CBool
+
+foreign import ccall unsafe "tls_context_use_tickets" c_contextUseTickets :: Ptr ContextState -> Ptr TicketsState -> IO ()
+
+foreign import ccall unsafe "tls_context_refuse_tickets" c_contextRefuseTickets :: Ptr ContextState -> IO ()
+
+foreign import ccall unsafe "tls_context_staple" c_contextStaple :: Ptr ContextState -> Ptr IdentityState -> Ptr Word8 -> CSize -> IO CBool
+
+foreign import ccall unsafe "tls_context_log_keys" c_contextLogKeys :: Ptr ContextState -> CString -> IO CBool
+
 foreign import ccall unsafe "tls_identity_new"
   c_identityNew :: Ptr (Ptr IdentityState) -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO CInt
 
@@ -226,6 +265,10 @@ foreign import ccall unsafe "tls_certificate_read" c_certificateRead :: Ptr X509
 foreign import ccall unsafe "tls_certificate_begins" c_certificateBegins :: Ptr X509 -> Ptr Int64 -> IO CBool
 
 foreign import ccall unsafe "tls_certificate_ends" c_certificateEnds :: Ptr X509 -> Ptr Int64 -> IO CBool
+
+-- | Bytes of a key for session tickets.
+ticketKeySize :: Int
+ticketKeySize = #{const TLS_TICKET_KEY_SIZE}
 
 roleClient, roleServer, peerNotAsked, peerAsked, peerRequired, version12, version13 :: CInt
 roleClient = #{const TLS_CLIENT}

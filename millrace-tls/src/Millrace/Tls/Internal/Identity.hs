@@ -8,6 +8,7 @@ module Millrace.Tls.Internal.Identity
     identityKind,
     loadIdentity,
     loadIdentityWith,
+    stapling,
     withIdentity,
   )
 where
@@ -56,7 +57,9 @@ data Identity = Identity
     -- | The first certificate of its chain.
     --
     -- @since 0.1.0
-    identityCertificate :: !Certificate
+    identityCertificate :: !Certificate,
+    -- | An answer of its authority, in DER.
+    identityStaple :: !(Maybe ByteString)
   }
 
 -- | Its certificate. The key is not shown.
@@ -108,6 +111,15 @@ loadIdentityWith askPassword chain key = do
     keyText = describePem "the private key" key
     throwAbout source problem = throwIO (SettingsError source problem "")
 
+-- | The same identity, shown with an answer of its authority (OCSP stapling): the content of a file in DER, as @openssl ocsp -respout@
+-- writes it. When the answer is too old, the identity is shown without.
+--
+-- > identity <- stapling <$> ByteString.readFile "fullchain.pem.ocsp" <*> loadIdentity chain key
+--
+-- @since 0.1.0
+stapling :: ByteString -> Identity -> Identity
+stapling answer identity = identity {identityStaple = Just answer}
+
 newIdentity :: ByteString -> ByteString -> Maybe ByteString -> IO (Either IdentityResult Identity)
 newIdentity chain key password = mask_ . alloca $ \place -> do
   code <- withBytes chain $ \chainAt chainSize -> withBytes key $ \keyAt keySize ->
@@ -118,7 +130,7 @@ newIdentity chain key password = mask_ . alloca $ \place -> do
     wrap state = do
       owned <- newForeignPtr c_identityFree state
       certificate <- withForeignPtr owned c_identityCertificate >>= takeCertificate
-      maybe (throwIO (SettingsError "the certificate" OutOfMemory "")) (return . Identity owned) certificate
+      maybe (throwIO (SettingsError "the certificate" OutOfMemory "")) (\found -> return (Identity owned found Nothing)) certificate
 
 withBytes :: ByteString -> (Ptr Word8 -> CSize -> IO a) -> IO a
 withBytes bytes use = unsafeUseAsCStringLen bytes $ \(place, size) -> use (castPtr place) (fromIntegral size)

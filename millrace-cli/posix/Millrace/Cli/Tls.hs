@@ -1,0 +1,80 @@
+-- | A server's TLS: certificates, their renewal, and what clients must show. Must not know: files.
+--
+-- The same names in @windows\/@ are for Windows; the package description chooses.
+module Millrace.Cli.Tls
+  ( Tls (..),
+    withTls,
+  )
+where
+
+import Control.Exception (IOException, SomeException, catch, fromException, throwIO, try)
+import Control.Monad (void)
+import Millrace.Cli.Command (TlsOptions (..))
+import Millrace.Cli.Failure (Failure (..), reasonOf, tell)
+import Millrace.Cli.Metrics (HandshakeResult (..))
+import Millrace.Tls (Pem (..), SettingsError (..), settingsSource, trustIn)
+import Network.Wai.Handler.Millrace (Settings)
+import Network.Wai.Handler.MillraceTLS
+import System.Posix.Signals (Handler (Catch), installHandler, sigUSR2)
+
+-- | What protects a server's connections.
+--
+-- @since 0.1.0
+newtype Tls = Tls
+  { -- | The same server, with protected connections.
+    protecting :: Settings -> Settings
+  }
+
+-- | Reads the certificates, and runs an action during which they are read again whenever their files change and at SIGUSR2. The
+-- function is told of handshakes. Throws 'Failure'.
+--
+-- @since 0.1.0
+withTls :: TlsOptions -> Maybe (HandshakeResult -> IO ()) -> (Tls -> IO a) -> IO a
+withTls options observer use = do
+  -- Only what reading the certificates throws is about them.
+  void (withTLS settings {tlsWatchSeconds = 0} return) `catch` refuse
+  withTLS settings $ \tls -> do
+    void (installHandler sigUSR2 (Catch (try (reloadTLS tls) >>= sayReload . either NotReloaded (const Reloaded))) Nothing)
+    use (Tls (protectedBy tls))
+  where
+    settings =
+      (tlsSettingsMany (tlsPairs options))
+        { tlsClientCertificates = maybe NotAsked (Required . trustIn . PemFile) (tlsClientAuthorities options),
+          tlsWatchSeconds = 2,
+          tlsOnReload = sayReload,
+          tlsOnHandshake = (. (resultOf . handshakeOutcome)) <$> observer
+        }
+
+resultOf :: HandshakeOutcome -> HandshakeResult
+resultOf outcome = case outcome of
+  HandshakeDone found -> if negotiatedIsResumed found then Resumption else FullHandshake
+  HandshakeRefused _ -> RefusedHandshake
+  HandshakeTimedOut -> SlowHandshake
+  HandshakeMadeRoom -> SlowHandshake
+  HandshakeLost _ -> LostHandshake
+
+sayReload :: Reload -> IO ()
+sayReload Reloaded = tell "millrace: the certificates were read again; new connections use them"
+sayReload (NotReloaded reason) = tell ("millrace: the certificates stay as they were: " <> described reason)
+
+-- With the name of the file, if there is one.
+described :: SomeException -> String
+described reason = maybe (reasonOf reason) (\failure -> show (failure :: IOException)) (fromException reason)
+
+refuse :: SomeException -> IO a
+refuse reason = case (fromException reason :: Maybe SettingsError, fromException reason :: Maybe IOException) of
+  (Just problem, _) ->
+    throwIO
+      Failure
+        { failureAttempt = "use " <> settingsSource problem,
+          failureReason = reasonOf reason,
+          failureRemedy = "--tls-cert takes a certificate with its chain, and --tls-key its private key without a password, both in PEM."
+        }
+  (_, Just failure) ->
+    throwIO
+      Failure
+        { failureAttempt = "read the certificates",
+          failureReason = show failure,
+          failureRemedy = "Check the files of --tls-cert, --tls-key and --tls-client-ca, and that this user may read them."
+        }
+  _ -> throwIO reason

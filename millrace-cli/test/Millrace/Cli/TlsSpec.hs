@@ -1,0 +1,85 @@
+-- | The program with TLS: curl speaks to it, certificates change under it.
+module Millrace.Cli.TlsSpec (spec) where
+
+import Data.List (isInfixOf, isPrefixOf, stripPrefix)
+import Data.Maybe (fromMaybe)
+import Program
+import Site (withDirectory)
+import System.Directory (copyFile, renameFile)
+import System.Exit (ExitCode (..))
+import System.FilePath ((</>))
+import System.Posix.Signals (sigTERM, sigUSR2)
+import System.Process (callProcess)
+import Test.Hspec
+
+spec :: Spec
+spec = around withCertificates $ do
+  it "serves https, and sends clients of http there" $ \folder ->
+    withServer (["pong", "--port", "0", "--tls-redirect", "0", "--status", "0"] ++ tls folder "one") $ \server -> do
+      serverUrl server `shouldSatisfy` ("https://127.0.0.1:" `isPrefixOf`)
+      status <- nextLine server
+      redirect <- fromMaybe "" . stripPrefix "redirecting from " <$> nextLine server
+      curl (trusting folder "one" ++ ["--http1.1", "--write-out", " %{http_version}", localUrl server]) >>= (`shouldBe` "Pong! 1.1")
+      curl (trusting folder "one" ++ ["--http2", "--write-out", " %{http_version}", localUrl server]) >>= (`shouldBe` "Pong! 2")
+      answer <- curl ["-i", redirect ++ "/a?b=c", "-H", "Host: localhost:80"]
+      answer `shouldSatisfy` (" 308 " `isInfixOf`)
+      answer `shouldSatisfy` (("Location: " ++ localUrl server ++ "/a?b=c\r\n") `isInfixOf`)
+      -- A challenge goes to the application.
+      curl [redirect ++ "/.well-known/acme-challenge/token"] >>= (`shouldBe` "Pong!")
+      curl ["-i", "http" ++ drop 5 (serverUrl server)] >>= (`shouldSatisfy` (" 426 " `isInfixOf`))
+      metrics <- curl [takeWhile (/= ' ') (drop (length "status on ") status) `replacing` "metrics"]
+      metrics `shouldSatisfy` ("millrace_tls_handshakes_total{result=\"full\"} 2\n" `isInfixOf`)
+      signalServer sigTERM server
+      waitForExit 30 server >>= (`shouldBe` ExitSuccess)
+
+  it "chooses a certificate by name" $ \folder ->
+    withServer (["pong", "--port", "0"] ++ tls folder "one" ++ tls folder "other") $ \server -> do
+      let at name = ["--connect-to", name ++ "::127.0.0.1:" ++ show (serverPort server), "https://" ++ name ++ "/"]
+      curl (trusting folder "one" ++ at "localhost") >>= (`shouldBe` "Pong!")
+      curl (trusting folder "other" ++ at "other.test") >>= (`shouldBe` "Pong!")
+
+  it "takes new certificates, and keeps the old ones if the new ones are broken" $ \folder -> do
+    let install name = mapM_ (\suffix -> copyFile (folder </> (name ++ suffix)) (folder </> "new") >> renameFile (folder </> "new") (folder </> ("live" ++ suffix))) [".key", ".pem"]
+    install "one"
+    withServer (["pong", "--port", "0"] ++ tls folder "live") $ \server -> do
+      curl (trusting folder "one" ++ [localUrl server]) >>= (`shouldBe` "Pong!")
+      writeFile (folder </> "live.pem") "broken"
+      nextErrorLine server >>= (`shouldSatisfy` ("the certificates stay as they were" `isInfixOf`))
+      curl (trusting folder "one" ++ [localUrl server]) >>= (`shouldBe` "Pong!")
+      install "two"
+      signalServer sigUSR2 server
+      nextErrorLine server >>= (`shouldSatisfy` ("the certificates were read again" `isInfixOf`))
+      curl (trusting folder "two" ++ [localUrl server]) >>= (`shouldBe` "Pong!")
+
+  it "serves only clients with a certificate, if it is told whose" $ \folder ->
+    withServer (["pong", "--port", "0", "--tls-client-ca", folder </> "two.pem"] ++ tls folder "one") $ \server -> do
+      curl (trusting folder "one" ++ ["--cert", folder </> "two.pem", "--key", folder </> "two.key", localUrl server]) >>= (`shouldBe` "Pong!")
+      curl (trusting folder "one" ++ ["--write-out", "%{http_code}", "--output", "/dev/null", localUrl server]) `shouldThrow` anyIOException
+
+  it "says what is wrong with a certificate" $ \folder -> do
+    outcome <- runMillrace [] ["pong", "--port", "0", "--tls-cert", folder </> "one.pem", "--tls-key", folder </> "two.key"]
+    outcomeExit outcome `shouldBe` ExitFailure 1
+    outcomeErrors outcome `shouldSatisfy` ("the private key belongs to another certificate" `isInfixOf`)
+    missing <- runMillrace [] ["pong", "--port", "0", "--tls-cert", folder </> "none.pem", "--tls-key", folder </> "two.key"]
+    outcomeExit missing `shouldBe` ExitFailure 1
+    outcomeErrors missing `shouldSatisfy` ("none.pem" `isInfixOf`)
+
+  it "wants a certificate for the other options" $ \_ -> do
+    outcome <- runMillrace [] ["pong", "--tls-redirect", "80"]
+    outcomeExit outcome `shouldBe` ExitFailure 2
+  where
+    tls folder name = ["--tls-cert", folder </> (name ++ ".pem"), "--tls-key", folder </> (name ++ ".key")]
+    trusting folder name = ["--cacert", folder </> (name ++ ".pem")]
+    localUrl server = "https://localhost:" ++ show (serverPort server)
+    replacing url page = reverse (dropWhile (/= '/') (reverse url)) ++ page
+
+-- | Certificates that are their own authorities: one and two for this machine, other for another name.
+withCertificates :: (FilePath -> IO a) -> IO a
+withCertificates use = withDirectory $ \folder -> do
+  mapM_ (make folder) [("one", "localhost"), ("two", "localhost"), ("other", "other.test")]
+  use folder
+  where
+    make folder (name, host) =
+      callProcess "openssl" $
+        words "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -batch -subj"
+          ++ ["/CN=" ++ name, "-addext", "subjectAltName=DNS:" ++ host, "-keyout", folder </> (name ++ ".key"), "-out", folder </> (name ++ ".pem")]

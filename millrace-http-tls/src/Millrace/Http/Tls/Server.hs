@@ -1,0 +1,126 @@
+-- | What a server with TLS has beside a server without: certificates that can be replaced, and handshakes. Must not know: requests,
+-- responses.
+--
+-- Not covered by the version policy.
+module Millrace.Http.Tls.Server
+  ( TLS,
+    withTLS,
+    protectedBy,
+    offering,
+    reloadTLS,
+  )
+where
+
+import Control.Concurrent (forkIOWithUnmask, killThread)
+import Control.Exception (SomeException, bracket, fromException, throwIO, toException, try)
+import Control.Monad (forM_)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Char8 as Char8
+import qualified Data.ByteString.Lazy as L
+import GHC.IO.Exception (IOErrorType (..), IOException (..))
+import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
+import Millrace.Http.Protection (Others (..), Protection (..))
+import Millrace.Http.Server.Settings (Protocols (..), Settings (..))
+import Millrace.Http.Tls.Handshakes
+import Millrace.Http.Tls.Settings
+import Millrace.Http.Tls.Transport (tlsFunctions)
+import qualified Millrace.Http.Transport as Http
+import qualified Millrace.Http.Transport.Plain as Plain
+import Millrace.Socket (ShutdownCmd (..), Socket, shutdown)
+import Millrace.Tls
+import Millrace.Tls.Watch (watchFiles)
+
+-- | What protects a server's connections.
+--
+-- @since 0.1.0
+data TLS = TLS !TLSSettings !ServerContext !Handshakes
+
+-- | Reads certificates and runs an action, during which the files are watched. Throws a 'SettingsError' if they cannot be used, or the
+-- @IOError@ of reading them.
+--
+-- > withTLS (tlsSettings "fullchain.pem" "privkey.pem") $ \tls -> runSettingsInherited (protectedBy tls settings) application
+--
+-- @since 0.1.0
+withTLS :: TLSSettings -> (TLS -> IO a) -> IO a
+withTLS settings use = do
+  context <- serverSettingsOf settings >>= newServerContext
+  handshakes <- newHandshakes (tlsMaximumHandshakes settings)
+  let tls = TLS settings context handshakes
+      watch = watchFiles (1000000 * tlsWatchSeconds settings) (watchedFiles settings) (try (reloadTLS tls) >>= tlsOnReload settings . either NotReloaded (const Reloaded))
+  if tlsWatchSeconds settings > 0 && not (null (watchedFiles settings))
+    then bracket (forkIOWithUnmask (\unmask -> unmask watch)) killThread (const (use tls))
+    else use tls
+
+-- | Reads the certificates again. The next handshakes use them. If they cannot be used, the old ones stay, and this throws what 'withTLS'
+-- throws.
+--
+-- @since 0.1.0
+reloadTLS :: TLS -> IO ()
+reloadTLS (TLS settings context _) = serverSettingsOf settings >>= replaceServerSettings context
+
+-- | Offers the protocols that a server with these settings speaks, unless 'tlsProtocols' says otherwise.
+offering :: Settings -> TLSSettings -> TLSSettings
+offering settings tls = case tlsProtocols tls of
+  Just _ -> tls
+  Nothing -> tls {tlsProtocols = Just (map Char8.pack spoken)}
+  where
+    spoken = case settingsProtocols settings of
+      OnlyHttp1 -> ["http/1.1"]
+      OnlyHttp2 -> ["h2"]
+      AllProtocols -> ["h2", "http/1.1"]
+
+-- | A server with these settings whose connections are protected.
+--
+-- @since 0.1.0
+protectedBy :: TLS -> Settings -> Settings
+protectedBy tls@(TLS tlsChoices _ _) settings = settings {settingsProtection = Just protection}
+  where
+    protection =
+      Protection
+        { protectionBeginsWith = (== handshakeRecord),
+          protectionHandshake = shakeHands tls,
+          protectionOthers = case onInsecure tlsChoices of
+            AllowInsecure -> ServedAsTheyAre
+            DenyInsecure text -> AnsweredWith (upgradeRequired (L.toStrict text)) (toException InsecureConnectionDenied)
+        }
+    -- The type of a record that is part of a handshake (RFC 8446, section 5.1).
+    handshakeRecord = 22
+
+-- RFC 9110, section 15.5.22.
+upgradeRequired :: ByteString -> ByteString
+upgradeRequired text =
+  B.concat
+    [ Char8.pack "HTTP/1.1 426 Upgrade Required\r\nUpgrade: TLS/1.2, HTTP/1.1\r\nConnection: Upgrade, close\r\n",
+      Char8.pack "Content-Type: text/plain; charset=utf-8\r\nContent-Length: ",
+      Char8.pack (show (B.length text)),
+      Char8.pack "\r\n\r\n",
+      text
+    ]
+
+-- Does the handshake with a client from which these bytes have come, and tells how it went.
+shakeHands :: TLS -> ByteString -> Socket -> IO Http.Functions
+shakeHands (TLS settings context handshakes) received socket = do
+  start <- monotonicNanoseconds
+  deadline <- deadlineAfter (1000000 * tlsHandshakeSeconds settings)
+  (standing, result) <- fmap flattened . try . inHandshake handshakes deadline end $ \standing -> do
+    result <- try (serverHandshakeAfter received deadline context socket)
+    now <- standing
+    return (now, result)
+  forM_ (tlsOnHandshake settings) $ \tellOf -> do
+    now <- monotonicNanoseconds
+    tellOf (Handshake (outcomeOf standing result) (now - start))
+  either throwIO (return . tlsFunctions) result
+  where
+    end = Plain.ignoringErrors (shutdown socket ShutdownBoth)
+    flattened = either (\failure -> (Undisturbed, Left failure)) id
+
+outcomeOf :: Standing -> Either SomeException Connection -> HandshakeOutcome
+outcomeOf _ (Right connection) = maybe (HandshakeLost (toException unprotected)) HandshakeDone (Http.functionsNegotiated (tlsFunctions connection))
+  where
+    unprotected = userError "no protection"
+outcomeOf MadeRoom (Left _) = HandshakeMadeRoom
+outcomeOf Undisturbed (Left failure)
+  | Just problem <- fromException failure = HandshakeRefused problem
+  | Just expired <- fromException failure, ioe_type expired == TimeExpired = HandshakeTimedOut
+  | otherwise = HandshakeLost failure

@@ -1,0 +1,276 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | The settings of a server with TLS. Must not know: sockets, servers.
+--
+-- "Network.Wai.Handler.MillraceTLS" lists what users get. Not covered by the version policy.
+module Millrace.Http.Tls.Settings
+  ( TLSSettings (..),
+    CertSettings (..),
+    OnInsecure (..),
+    Reload (..),
+    Handshake (..),
+    HandshakeOutcome (..),
+    WarpTLSException (..),
+    defaultTlsSettings,
+    tlsSettings,
+    tlsSettingsChain,
+    tlsSettingsMany,
+    tlsSettingsMemory,
+    tlsSettingsChainMemory,
+    tlsSettingsRef,
+    tlsSettingsChainRef,
+    getCertSettings,
+    serverSettingsOf,
+    watchedFiles,
+  )
+where
+
+import Control.Exception (Exception (..), SomeException, tryJust)
+import Control.Monad (guard)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Lazy as L
+import Data.IORef (IORef, readIORef)
+import Data.Maybe (fromMaybe)
+import Data.Word (Word64)
+import Millrace.Http.Transport (Negotiated)
+import Millrace.Tls hiding (Negotiated (..))
+import System.IO.Error (isDoesNotExistError)
+
+-- | Where a certificate, the rest of its chain, and its key are.
+--
+-- @since 0.1.0
+data CertSettings
+  = CertFromFile !FilePath ![FilePath] !FilePath
+  | CertFromMemory !ByteString ![ByteString] !ByteString
+  | CertFromRef !(IORef ByteString) ![IORef ByteString] !(IORef ByteString)
+
+-- | What to do with a client that speaks plain HTTP.
+--
+-- @since 0.1.0
+data OnInsecure
+  = -- | It gets this text with the status 426 (Upgrade Required).
+    DenyInsecure L.ByteString
+  | -- | It is served. 'Network.Wai.isSecure' is false.
+    AllowInsecure
+  deriving (Show)
+
+-- | What became of reading the certificates again.
+--
+-- @since 0.1.0
+data Reload
+  = -- | Handshakes to come use the new ones.
+    Reloaded
+  | -- | The old ones stay.
+    NotReloaded SomeException
+
+-- | A handshake that has ended.
+--
+-- @since 0.1.0
+data Handshake = Handshake
+  { handshakeOutcome :: !HandshakeOutcome,
+    -- | How long it took since the client's first byte.
+    handshakeNanoseconds :: !Word64
+  }
+
+-- | How a handshake ended.
+--
+-- @since 0.1.0
+data HandshakeOutcome
+  = HandshakeDone !Negotiated
+  | -- | What TLS has to say against it: the client's certificate, no common version, or bytes that are no TLS.
+    HandshakeRefused !TlsException
+  | -- | It was not done within 'tlsHandshakeSeconds'.
+    HandshakeTimedOut
+  | -- | It was slow, and others waited for room ('tlsMaximumHandshakes').
+    HandshakeMadeRoom
+  | -- | The connection failed.
+    HandshakeLost !SomeException
+
+-- | What is reported besides exceptions of "Millrace.Tls", within 'Network.Wai.Handler.Millrace.HandshakeFailed'.
+--
+-- @since 0.1.0
+data WarpTLSException
+  = -- | A client that does not speak TLS was refused.
+    InsecureConnectionDenied
+  | -- | Not reported by this version, but 'Network.Wai.Handler.Millrace.ConnectionClosedByPeer'.
+    ClientClosedConnectionPrematurely
+  deriving (Eq, Show)
+
+instance Exception WarpTLSException where
+  displayException InsecureConnectionDenied = "a client that does not speak TLS was refused"
+  displayException ClientClosedConnectionPrematurely = "a client has closed the connection before the handshake"
+
+-- | The settings of TLS. Begin with 'tlsSettings' or 'defaultTlsSettings', and change fields.
+--
+-- @since 0.1.0
+data TLSSettings = TLSSettings
+  { -- | Certificates with their keys. Each is for the names in it; the first one is for clients that ask for no name, too.
+    certSettings :: ![CertSettings],
+    -- | Default: 'DenyInsecure' with a short text.
+    onInsecure :: !OnInsecure,
+    -- | Default: 'Tls12' and 'Tls13'.
+    tlsAllowedVersions :: ![Version],
+    -- | In OpenSSL's names, those of TLS 1.3 beginning with @TLS_@. Of a version without any, the defaults count. Default: none.
+    tlsCiphers :: ![String],
+    -- | In OpenSSL's names, the preferred one first. Default: none, which means X25519, P-256, P-384.
+    tlsKeyGroups :: ![String],
+    -- | Application protocols (ALPN), the preferred one first. Nothing: those that the server speaks. Default: 'Nothing'.
+    tlsProtocols :: !(Maybe [ByteString]),
+    -- | Must clients have certificates? They are verified against the system's authorities; 'tlsClientCertificates' can say others.
+    -- Default: 'False'.
+    tlsWantClientCert :: !Bool,
+    -- | Whether clients have certificates, and whose. Default: 'NotAsked'.
+    tlsClientCertificates :: !ClientCertificates,
+    -- | Default: 'UseFirstIdentity'.
+    tlsUnknownNames :: !UnknownNames,
+    -- | How clients resume sessions. Default: 'OwnTicketKeys'.
+    tlsTickets :: !Tickets,
+    -- | A file for the secrets of all connections, for debugging. Default: none.
+    tlsKeyLog :: !(Maybe FilePath),
+    -- | Certificates that are loaded already, say with an encrypted key. They come before the others, and are never read again.
+    -- Default: none.
+    tlsIdentities :: ![Identity],
+    -- | How often the files of certificates are looked at, in seconds; 0: never. Default: 5.
+    tlsWatchSeconds :: !Int,
+    -- | Runs after certificates were read again because their files have changed. Default: nothing.
+    tlsOnReload :: !(Reload -> IO ()),
+    -- | How long a handshake may take. Default: 10.
+    tlsHandshakeSeconds :: !Int,
+    -- | How many handshakes may be under way. Default: 1000.
+    tlsMaximumHandshakes :: !Int,
+    -- | Runs after every handshake, in the connection's thread. Default: nothing.
+    tlsOnHandshake :: !(Maybe (Handshake -> IO ()))
+  }
+
+-- | The certificate in @certificate.pem@ and its key in @key.pem@.
+--
+-- @since 0.1.0
+defaultTlsSettings :: TLSSettings
+defaultTlsSettings =
+  TLSSettings
+    { certSettings = [CertFromFile "certificate.pem" [] "key.pem"],
+      onInsecure = DenyInsecure "This server only accepts secure HTTPS connections.",
+      tlsAllowedVersions = [Tls12, Tls13],
+      tlsCiphers = [],
+      tlsKeyGroups = [],
+      tlsProtocols = Nothing,
+      tlsWantClientCert = False,
+      tlsClientCertificates = NotAsked,
+      tlsUnknownNames = UseFirstIdentity,
+      tlsTickets = OwnTicketKeys,
+      tlsKeyLog = Nothing,
+      tlsIdentities = [],
+      tlsWatchSeconds = 5,
+      tlsOnReload = const (return ()),
+      tlsHandshakeSeconds = 10,
+      tlsMaximumHandshakes = 1000,
+      tlsOnHandshake = Nothing
+    }
+
+-- | A certificate and its key in files. The certificate's file may hold its chain. If there is a file of the same name with @.ocsp@
+-- behind it, it is the authority's answer to show with it (OCSP, in DER).
+--
+-- @since 0.1.0
+tlsSettings :: FilePath -> FilePath -> TLSSettings
+tlsSettings certificate = tlsSettingsChain certificate []
+
+-- | A certificate, the rest of its chain, and its key in files.
+--
+-- @since 0.1.0
+tlsSettingsChain :: FilePath -> [FilePath] -> FilePath -> TLSSettings
+tlsSettingsChain certificate chain key = defaultTlsSettings {certSettings = [CertFromFile certificate chain key]}
+
+-- | Several certificates with their keys in files. The name that a client asks for (SNI) decides which one it sees.
+--
+-- @since 0.1.0
+tlsSettingsMany :: [(FilePath, FilePath)] -> TLSSettings
+tlsSettingsMany pairs = defaultTlsSettings {certSettings = [CertFromFile certificate [] key | (certificate, key) <- pairs]}
+
+-- | A certificate and its key in memory.
+--
+-- @since 0.1.0
+tlsSettingsMemory :: ByteString -> ByteString -> TLSSettings
+tlsSettingsMemory certificate = tlsSettingsChainMemory certificate []
+
+-- | A certificate, the rest of its chain, and its key in memory.
+--
+-- @since 0.1.0
+tlsSettingsChainMemory :: ByteString -> [ByteString] -> ByteString -> TLSSettings
+tlsSettingsChainMemory certificate chain key = defaultTlsSettings {certSettings = [CertFromMemory certificate chain key]}
+
+-- | A certificate and its key in variables, which are read when the server starts and when 'Network.Wai.Handler.MillraceTLS.reloadTLS'
+-- is called.
+--
+-- @since 0.1.0
+tlsSettingsRef :: IORef ByteString -> IORef ByteString -> TLSSettings
+tlsSettingsRef certificate = tlsSettingsChainRef certificate []
+
+-- | The same with the rest of the chain.
+--
+-- @since 0.1.0
+tlsSettingsChainRef :: IORef ByteString -> [IORef ByteString] -> IORef ByteString -> TLSSettings
+tlsSettingsChainRef certificate chain key = defaultTlsSettings {certSettings = [CertFromRef certificate chain key]}
+
+-- | Where the first certificate comes from.
+--
+-- @since 0.1.0
+getCertSettings :: TLSSettings -> CertSettings
+getCertSettings settings = case certSettings settings of
+  first : _ -> first
+  [] -> CertFromFile "certificate.pem" [] "key.pem"
+
+-- | The files that certificates are read from.
+watchedFiles :: TLSSettings -> [FilePath]
+watchedFiles settings = concat [certificate : (certificate ++ ".ocsp") : key : chain | CertFromFile certificate chain key <- certSettings settings]
+
+-- | Reads what the settings name. Throws a 'SettingsError', or the @IOError@ of reading a file.
+serverSettingsOf :: TLSSettings -> IO ServerSettings
+serverSettingsOf settings = do
+  identities <- mapM load (certSettings settings)
+  return
+    ServerSettings
+      { serverIdentities = tlsIdentities settings ++ identities,
+        serverUnknownNames = tlsUnknownNames settings,
+        serverProtocols = fromMaybe ["h2", "http/1.1"] (tlsProtocols settings),
+        serverAlgorithms = algorithmsOf settings,
+        serverClientCertificates = clients,
+        serverTickets = tlsTickets settings,
+        serverKeyLog = tlsKeyLog settings
+      }
+  where
+    clients = case tlsClientCertificates settings of
+      NotAsked | tlsWantClientCert settings -> Required systemTrust
+      others -> others
+
+load :: CertSettings -> IO Identity
+load source = case source of
+  CertFromFile certificate [] key -> loadIdentity (PemFile certificate) (PemFile key) >>= withStaple certificate
+  CertFromFile certificate chain key -> do
+    parts <- mapM B.readFile (certificate : chain)
+    loadIdentity (PemBytes (joined parts)) (PemFile key) >>= withStaple certificate
+  CertFromMemory certificate chain key -> loadIdentity (PemBytes (joined (certificate : chain))) (PemBytes key)
+  CertFromRef certificate chain key -> do
+    parts <- mapM readIORef (certificate : chain)
+    keyBytes <- readIORef key
+    loadIdentity (PemBytes (joined parts)) (PemBytes keyBytes)
+  where
+    -- A file may end without a line end.
+    joined = B.intercalate "\n"
+    withStaple certificate identity = do
+      answer <- tryJust (guard . isDoesNotExistError) (B.readFile (certificate ++ ".ocsp"))
+      return (either (const identity) (`stapling` identity) answer)
+
+algorithmsOf :: TLSSettings -> Algorithms
+algorithmsOf settings =
+  Algorithms
+    { lowestVersion = if null versions then minBound else minimum versions,
+      highestVersion = if null versions then maxBound else maximum versions,
+      ciphersFor13 = given (filter is13 (tlsCiphers settings)),
+      ciphersFor12 = given (filter (not . is13) (tlsCiphers settings)),
+      keyGroups = given (tlsKeyGroups settings)
+    }
+  where
+    versions = tlsAllowedVersions settings
+    is13 name = take 4 name == "TLS_"
+    given names = if null names then Nothing else Just names

@@ -1,0 +1,123 @@
+-- | HTTP over TLS for "Network.Wai.Handler.Millrace". Names, types and defaults are those of @Network.Wai.Handler.WarpTLS@, as far as
+-- they do not belong to the @tls@ package: here OpenSSL does the cryptography ("Millrace.Tls").
+--
+-- > main = runTLS (tlsSettings "fullchain.pem" "privkey.pem") (setPort 443 defaultSettings) application
+--
+-- What to know beyond WarpTLS:
+--
+-- * TLS 1.2 and 1.3, nothing older. Ciphers have forward secrecy and authenticated encryption.
+-- * Certificate files are looked at every few seconds. New ones are taken by the next handshake. Broken ones are reported, and the
+--   old ones stay.
+-- * A handshake may take ten seconds, and a thousand may be under way. Those that fail are reported as 'HandshakeFailed', which
+--   'Network.Wai.Handler.Millrace.defaultOnException' does not print: most are of scanners.
+-- * A client certificate is verified against 'tlsClientCertificates', and the application gets it by 'clientCertificate'.
+-- * 'tlsCiphers' are OpenSSL's names. 'tlsServerHooks', 'tlsLogging', @tlsServerDHEParams@ and the session managers of WarpTLS are
+--   types of the @tls@ package and are not here. Instead, there are 'tlsOnHandshake', 'tlsClientCertificates' and 'tlsIdentities'.
+module Network.Wai.Handler.MillraceTLS
+  ( -- * Running a server
+    runTLS,
+    runTLSSocket,
+
+    -- ** Step by step
+    TLS,
+    withTLS,
+    protectedBy,
+    reloadTLS,
+
+    -- * Settings
+    TLSSettings,
+    defaultTlsSettings,
+
+    -- ** From files
+    tlsSettings,
+    tlsSettingsChain,
+    tlsSettingsMany,
+
+    -- ** From memory
+    tlsSettingsMemory,
+    tlsSettingsChainMemory,
+
+    -- ** From references
+    tlsSettingsRef,
+    tlsSettingsChainRef,
+    getCertSettings,
+    CertSettings (..),
+
+    -- ** Which clients
+    onInsecure,
+    OnInsecure (..),
+    tlsWantClientCert,
+    tlsClientCertificates,
+    ClientCertificates (..),
+    tlsUnknownNames,
+    UnknownNames (..),
+
+    -- ** Certificates and algorithms
+    tlsIdentities,
+    tlsAllowedVersions,
+    Version (..),
+    tlsCiphers,
+    tlsKeyGroups,
+    tlsProtocols,
+    tlsTickets,
+    Tickets (..),
+    tlsKeyLog,
+
+    -- ** Reloading
+    tlsWatchSeconds,
+    tlsOnReload,
+    Reload (..),
+
+    -- ** Handshakes
+    tlsHandshakeSeconds,
+    tlsMaximumHandshakes,
+    tlsOnHandshake,
+    Handshake (..),
+    HandshakeOutcome (..),
+
+    -- * In an application
+    clientCertificate,
+    getNegotiated,
+    Negotiated (..),
+
+    -- * Exceptions
+    WarpTLSException (..),
+    TlsException,
+    SettingsError,
+  )
+where
+
+import Millrace.Http.Context (requestNegotiated)
+import Millrace.Http.Tls.Server
+import Millrace.Http.Tls.Settings
+import Millrace.Http.Transport (Negotiated (..))
+import Millrace.Tls (Certificate, ClientCertificates (..), SettingsError, Tickets (..), TlsException, UnknownNames (..), Version (..), certificateFromDer)
+import qualified Network.Socket as Network
+import Network.Wai (Application, Request)
+import Network.Wai.Handler.Millrace (Settings, runSettings, runSettingsSocket)
+
+-- | Serves an application over TLS, as 'Network.Wai.Handler.Millrace.runSettings' does without. Throws a 'SettingsError' if the
+-- certificates cannot be used, or the @IOError@ of reading them.
+--
+-- @since 0.1.0
+runTLS :: TLSSettings -> Settings -> Application -> IO ()
+runTLS tls settings application = withTLS (offering settings tls) $ \protection -> runSettings (protectedBy protection settings) application
+
+-- | The same on a socket that listens already: see 'Network.Wai.Handler.Millrace.runSettingsSocket'.
+--
+-- @since 0.1.0
+runTLSSocket :: TLSSettings -> Settings -> Network.Socket -> Application -> IO ()
+runTLSSocket tls settings listener application =
+  withTLS (offering settings tls) $ \protection -> runSettingsSocket (protectedBy protection settings) listener application
+
+-- | The certificate that the client has shown, if it was asked for one ('tlsWantClientCert', 'tlsClientCertificates').
+--
+-- @since 0.1.0
+clientCertificate :: Request -> Maybe Certificate
+clientCertificate request = getNegotiated request >>= negotiatedPeerCertificate >>= certificateFromDer
+
+-- | What client and server have agreed on for the connection of a request. Nothing if it is not protected.
+--
+-- @since 0.1.0
+getNegotiated :: Request -> Maybe Negotiated
+getNegotiated = requestNegotiated

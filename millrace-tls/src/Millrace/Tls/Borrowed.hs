@@ -1,0 +1,176 @@
+-- | TLS in memory that the loop provides, for servers that keep many connections waiting: see "Millrace.Socket.Borrowed". Bytes
+-- are opened and sealed where they are, and a connection that waits occupies no buffer.
+--
+-- For protocols that tell the length of their messages: a stream that was cut off ends like one that the peer has ended. One
+-- thread at a time may receive, and one may send; nothing here waits for another thread.
+--
+-- What TLS has to say is thrown as an @IOError@ of type 'ResourceVanished', so that users of sockets need no other handler.
+module Millrace.Tls.Borrowed
+  ( -- * Receiving
+    Received (..),
+    receiveBorrowed,
+    receiveBuf,
+    hasInput,
+
+    -- * Sending
+    Limit (..),
+    Attempt (..),
+    Following (..),
+    attemptSend,
+    attemptSendFile,
+
+    -- * Sending, and then receiving
+    Slice (..),
+    SentThenReceived (..),
+    sendThenReceive,
+  )
+where
+
+import Control.Concurrent.MVar
+import Control.Exception (Exception (..), catch, mask_, onException, throwIO)
+import Control.Monad (when)
+import Data.Int (Int64)
+import Data.Word (Word8)
+import Foreign.C.Error (eBADF, ePIPE)
+import Foreign.Ptr (Ptr, plusPtr)
+import GHC.IO.Exception (IOErrorType (..), IOException (..))
+import Millrace.Socket.Borrowed
+import Millrace.Tls.Error (TlsException)
+import Millrace.Tls.Internal.Connection hiding (attemptSend, attemptSendFile, receiveBorrowed)
+import qualified Millrace.Tls.Internal.Connection as Internal
+import Millrace.Tls.Internal.Foreign
+import System.Posix.Types (Fd)
+
+-- | Receives at least one byte and at most 'borrowedSize' into a buffer that is borrowed when they are there, and hands it to the
+-- continuation, which must see to it that it is given back. The continuation runs masked. An interrupted receive loses no byte.
+--
+-- @since 0.1.0
+receiveBorrowed :: Limit -> Connection -> (Received -> IO a) -> IO a
+receiveBorrowed limit connection continue = mask_ $ do
+  isHere <- hasInput connection
+  if isHere then receiveKept limit connection continue else receiveNext limit connection continue
+{-# INLINE receiveBorrowed #-}
+
+receiveNext :: Limit -> Connection -> (Received -> IO a) -> IO a
+receiveNext limit connection continue = receiveSealed limit connection (openThen limit connection continue)
+{-# INLINE receiveNext #-}
+
+-- What has arrived already.
+receiveKept :: Limit -> Connection -> (Received -> IO a) -> IO a
+receiveKept limit connection continue = borrow >>= \buffer -> openThen limit connection continue (Received buffer 0)
+{-# NOINLINE receiveKept #-}
+
+-- Opens what was received, in place. Incomplete records are no news. To be run masked.
+openThen :: Limit -> Connection -> (Received -> IO a) -> Received -> IO a
+openThen _ _ continue EndOfStream = continue EndOfStream
+openThen limit connection continue (Received buffer count) = do
+  step <- withState connection $ \state -> c_receiveInPlace state (borrowedBytes buffer) (fromIntegral count) (fromIntegral borrowedSize)
+  when (stepHasMore step) $ flushNow connection `onException` giveBack buffer
+  case stepStatus step of
+    Done -> continue (Received buffer (stepPlain step))
+    status -> giveBack buffer >> withoutPlain limit connection continue status
+{-# INLINE openThen #-}
+
+withoutPlain :: Limit -> Connection -> (Received -> IO a) -> Status -> IO a
+withoutPlain limit connection continue status = case status of
+  WantsInput -> receiveNext limit connection continue
+  Ended -> continue EndOfStream
+  _ -> throwStatus "Millrace.Tls.Borrowed.receiveBorrowed" connection status
+{-# NOINLINE withoutPlain #-}
+
+-- | Receives at least one byte and at most so many into memory. Returns how many: 0 at the end of the stream. An interrupted
+-- receive loses no byte.
+--
+-- @since 0.1.0
+receiveBuf :: Limit -> Connection -> Ptr Word8 -> Int -> IO Int
+receiveBuf limit connection target size = handOver (unread connection target) (open Nothing)
+  where
+    open input = do
+      step <- case input of
+        Nothing -> openInto target (0 :: Int)
+        Just (buffer, count) -> openInto (borrowedBytes buffer) count <* giveBack buffer
+      when (stepHasMore step) $ flushNow connection
+      case stepStatus step of
+        Done -> return (stepPlain step)
+        WantsInput -> receiveSealed limit connection openReceived
+        Ended -> return 0
+        status -> throwStatus "Millrace.Tls.Borrowed.receiveBuf" connection status
+    openReceived EndOfStream = return 0
+    openReceived (Received buffer count) = open (Just (buffer, count))
+    openInto bytes count = withState connection $ \state -> c_receive state bytes (fromIntegral count) target (fromIntegral size)
+
+-- Why a step has done nothing.
+throwStatus :: String -> Connection -> Status -> IO a
+throwStatus attempted connection status = case status of
+  Failed -> throwFailure connection `catch` (throwIO . asError)
+  _ -> throwErrno connection attempted eBADF
+  where
+    asError :: TlsException -> IOException
+    asError problem = IOError Nothing ResourceVanished attempted (displayException problem) Nothing (Just (show connection))
+
+-- | Does more follow at once? Then few bytes wait for it, so that both are sent together.
+--
+-- @since 0.1.0
+data Following = NothingFollows | MoreFollows
+
+-- | Sends some of these bytes, and waits no longer than the limit. After 'TimedOut', the next attempt must begin with the same
+-- bytes, because some of them may be on their way.
+--
+-- @since 0.1.0
+attemptSend :: Following -> Limit -> Connection -> Ptr Word8 -> Int -> IO Attempt
+attemptSend following limit connection bytes count = do
+  unfinished <- readMVar (sending connection)
+  case following of
+    MoreFollows | unfinished == 0 && count <= fewBytes -> later
+    _ -> Internal.attemptSend limit connection bytes count
+  where
+    later = do
+      step <- withState connection $ \state -> c_sendLater state bytes (fromIntegral count)
+      case stepStatus step of
+        Done -> return (Moved count)
+        Failed -> throwStatus "Millrace.Tls.Borrowed.attemptSend" connection Failed
+        -- A message of the peer's has come in part.
+        WantsInput -> Internal.attemptSend limit connection bytes count
+        SendingEnded -> return (Refused ePIPE)
+        _ -> return (Refused eBADF)
+
+fewBytes :: Int
+fewBytes = 4096
+
+-- | 'attemptSend' with bytes of a regular file: its offset and their number. 0 at its end.
+--
+-- @since 0.1.0
+attemptSendFile :: Limit -> Connection -> Fd -> Int64 -> Int64 -> IO Attempt
+attemptSendFile = Internal.attemptSendFile
+
+-- | @sendThenReceive micros connection slice continue@ sends bytes of a borrowed buffer, which is given back, and then does what
+-- 'receiveBorrowed' does, no longer than so many microseconds (0: for ever). The thread is woken once for both.
+--
+-- 1. The sending does not wait. If the socket does not take all bytes at once, or there is something to receive already,
+--    nothing is received: 'NotSent' 0. The buffer is the caller's again, but its bytes are spoilt: the next attempt at sending
+--    must be for as many bytes, and sends the ones that it should.
+-- 2. In all other cases, exceptions included, the buffer is given back.
+--
+-- @since 0.1.0
+sendThenReceive :: Int -> Connection -> Slice -> (SentThenReceived -> IO a) -> IO a
+sendThenReceive micros connection (Slice buffer offset count) continue = mask_ $ do
+  unfinished <- readMVar (sending connection)
+  if unfinished /= 0
+    then continue (NotSent 0)
+    else do
+      step <- withState connection $ \state -> c_sendInPlace state bytes (fromIntegral count) (fromIntegral (borrowedSize - offset))
+      if stepStatus step /= Done || stepPlain step == 0
+        then continue (NotSent 0)
+        else
+          if stepHasMore step || stepHasInput step
+            then keep 0 (stepOut step)
+            else sendThenReceiveSealed micros connection (Slice buffer offset (stepOut step)) (sealedThen (stepOut step))
+  where
+    bytes = borrowedBytes buffer `plusPtr` offset
+    sealedThen total (NotSent sent) = keep sent total
+    sealedThen _ (Sent received) = openThen (Within micros) connection (continue . Sent) received
+    keep sent total = do
+      withState connection $ \state -> c_putBack state (bytes `plusPtr` sent) (fromIntegral (total - sent))
+      modifyMVar_ (sending connection) (const (return count))
+      continue (NotSent 0)
+{-# INLINE sendThenReceive #-}
