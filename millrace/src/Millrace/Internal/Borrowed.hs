@@ -22,11 +22,12 @@ import Control.Exception (mask_, throwIO)
 import Control.Monad (unless, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
-import Data.ByteString.Internal (create, memcpy)
+import Data.ByteString.Internal (create)
 import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Data.Int (Int64)
 import Data.Word (Word64, Word8)
 import Foreign.C.Error (Errno, eNOMEM)
+import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (IntPtr (..), Ptr, castPtr, intPtrToPtr, nullPtr, plusPtr)
 import Foreign.Storable (peekByteOff)
 import GHC.IO.Exception (IOErrorType (InvalidArgument))
@@ -229,7 +230,7 @@ copyKept continue kept
   | ByteString.null kept = continue EndOfStream
   | otherwise = do
     buffer <- borrow
-    unsafeUseAsCStringLen kept $ \(source, count) -> memcpy (borrowedBytes buffer) (castPtr source) count
+    unsafeUseAsCStringLen kept $ \(source, count) -> copyBytes (borrowedBytes buffer) (castPtr source) count
     continue (Received buffer (ByteString.length kept))
 
 -- Keeps what came for a thread that was interrupted meanwhile.

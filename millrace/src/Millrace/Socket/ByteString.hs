@@ -53,11 +53,12 @@ where
 import Control.Monad (void, zipWithM_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
-import Data.ByteString.Internal (fromForeignPtr, mallocByteString, memcpy)
+import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
 import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Data.Word (Word64, Word8)
 import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (pokeByteOff)
 import Millrace.Deadline (Deadline, TimeLimit, noDeadline)
@@ -115,7 +116,7 @@ recvMasked attempted deadline s@(Socket handle _) buffer size = do
   where
     counted = throwIfFailed attempted (describe s)
     keepLate = either (keepError s) (keepReceived s buffer)
-    copyOut bytes = unsafeUseAsCStringLen bytes $ \(source, count) -> count <$ memcpy buffer (castPtr source) count
+    copyOut bytes = unsafeUseAsCStringLen bytes $ \(source, count) -> count <$ copyBytes buffer (castPtr source) count
 
 keepReceived :: Socket -> Ptr Word8 -> Int -> IO ()
 keepReceived s buffer count = ByteString.packCStringLen (castPtr buffer, count) >>= keepBytes s
