@@ -6,7 +6,7 @@ CABAL_CONFIG ?= cabal.config
 CABAL = cabal --config-file=$(CABAL_CONFIG)
 PORT ?= 8080
 
-.PHONY: help setup test-setup build program run test test-releases core-test test-windows fiber-test fiber-libraries-test haskell-test format check release-check bench bench-compare clean
+.PHONY: help setup test-setup build program run test test-releases core-test test-windows fiber-test fiber-libraries-test haskell-test format check docs deb test-packages release-check bench bench-compare clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 30
@@ -24,10 +24,15 @@ build: setup ## build everything; leaves bin/millrace
 	$(CABAL) v2-build all
 	@$(copy_program)
 
-program: setup ## build bin/millrace and nothing else
+# cabal.project.program is about the first page soon, and keeps what it makes apart. Several modules are compiled at a time.
+jobs := $(shell processors=$$(nproc 2>/dev/null || echo 1); echo $$((processors < 4 ? processors : 4)))
+program_flags := --project-file=cabal.project.program --builddir=dist-newstyle/program --ghc-options="-j$(jobs) +RTS -A64m -qg -RTS"
+
+program: ## build bin/millrace and nothing else
+	@scripts/install-packages run
 	@scripts/notice-c-sources
-	$(CABAL) v2-build millrace-cli:exe:millrace
-	@$(copy_program)
+	$(CABAL) v2-build $(program_flags) millrace-cli:exe:millrace
+	@mkdir -p bin && cp -f "$$($(CABAL) -v0 list-bin $(program_flags) millrace-cli:exe:millrace)" bin/millrace
 
 run: program ## serve examples/site on http://127.0.0.1:8080 (PORT=... for another port)
 	@exec bin/millrace serve examples/site --port $(PORT)
@@ -60,6 +65,17 @@ format: ## format Haskell with ormolu and C with clang-format
 
 check: ## run all static checks: format, documents, dependencies, hlint, clang-tidy, Haddock
 	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/check
+
+docs: setup ## build the documentation of the Haskell libraries in build/docs, and check its links
+	@scripts/notice-c-sources
+	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/make-docs
+
+deb: ## build Debian packages in build/deb: the command, the C libraries, the Haskell libraries
+	@scripts/install-packages deb
+	@packaging/build-deb
+
+test-packages: ## build and test the packages on Debian 12 and 13, in clean roots (RELEASES=)
+	@scripts/test-packages $(or $(RELEASES),bookworm trixie)
 
 release-check: ## what is missing before a release: VERSION=0.1.0
 	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/release-check $(VERSION)
