@@ -161,7 +161,7 @@ prepare (Exchange operations request) = call (opPrepare operations request)
 {-# NOINLINE prepare #-}
 
 -- | Makes the final answer. Part of it may be sent later: as soon as this thread gives up the processor, or when the application
--- has returned. Parks while the client does not take the bytes that must be sent. Throws 'Millrace.Http.Exception.InvalidResponse' for an
+-- has returned. Parks while the client does not take the bytes that must be sent. Throws @InvalidResponse@ for an
 -- answer that cannot be sent.
 answer :: Exchange -> Answerer -> Plan -> IO ()
 answer (Exchange operations request) answerer plan = call (opAnswer operations request answerer plan)
