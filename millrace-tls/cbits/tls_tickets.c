@@ -155,7 +155,8 @@ static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHE
     OPENSSL_cleanse(&key, sizeof key);
     if (!is_good)
         return -1;
-    return position == 0 ? 1 : 2;
+    /* In TLS 1.3 a client is to use a ticket once (RFC 8446, appendix C.4): it gets a new one each time. */
+    return position == 0 && SSL_version(ssl) != TLS1_3_VERSION ? 1 : 2;
 }
 
 void tls_context_use_tickets(tls_context *context, tls_tickets *tickets)

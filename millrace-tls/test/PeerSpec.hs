@@ -18,6 +18,7 @@ import Support
 import System.Directory (createDirectory, doesFileExist, findExecutable)
 import System.Exit (ExitCode (..))
 import System.IO
+import System.IO.Error (tryIOError)
 import System.Process
 import Test.Hspec hiding (context)
 import Text.Read (readMaybe)
@@ -118,9 +119,7 @@ refusalOf (Left TlsException {tlsProblem = CertificateRefused problem _}) = Just
 refusalOf _ = Nothing
 
 whenItListens :: IO a -> IO a
-whenItListens action = try action >>= either again return
-  where
-    again problem = threadDelay 50000 >> const (whenItListens action) (problem :: IOException)
+whenItListens action = tryIOError action >>= either (const (threadDelay 50000 >> whenItListens action)) return
 
 nginxConfiguration :: FilePath -> Int -> FilePath -> FilePath -> String
 nginxConfiguration folder port certificate key =

@@ -93,6 +93,22 @@ static bool shake(conversation *c, side *side, bool is_first)
     return true;
 }
 
+/* Receives a piece, by one of the ways to do it. The plain bytes are in `plain`, as many as there is room for. */
+static tls_step receive_piece(conversation *c, side *side, const uint8_t *piece, size_t count, uint8_t *plain,
+                              size_t room)
+{
+    if (count > room || next_random(&c->random) % 2 == 0)
+        return tls_connection_receive(side->connection, piece, count, plain, room);
+    uint8_t *buffer = malloc(room);
+    CHECK(buffer);
+    if (count > 0)
+        memcpy(buffer, piece, count);
+    tls_step step = tls_connection_receive_in_place(side->connection, buffer, count, room);
+    memcpy(plain, buffer, step_plain(step));
+    free(buffer);
+    return step;
+}
+
 static bool receive(conversation *c, side *side, const struct side *peer)
 {
     size_t count = 0;
@@ -102,7 +118,7 @@ static bool receive(conversation *c, side *side, const struct side *peer)
         return false;
     uint8_t plain[PLAIN_ROOM];
     size_t room = c->is_whole ? sizeof plain : 1 + next_random(&c->random) % sizeof plain;
-    tls_step step = tls_connection_receive(side->connection, piece, count, plain, room);
+    tls_step step = receive_piece(c, side, piece, count, plain, room);
     free(piece);
     CHECK(step_plain(step) <= room);
     for (size_t i = 0; i < step_plain(step); i++)
@@ -129,10 +145,37 @@ static bool receive(conversation *c, side *side, const struct side *peer)
     return true;
 }
 
+/* Seals plain bytes, by one of the ways to do it, and puts what is to be sent on the wire. */
+static tls_step seal_piece(conversation *c, side *side, const uint8_t *plain, size_t count)
+{
+    uint8_t out[OUT_ROOM];
+    uint32_t way = next_random(&c->random) % 4;
+    size_t room = c->is_whole ? sizeof out : 65 + next_random(&c->random) % (sizeof out - 65);
+    tls_step step;
+    if (way == 0) {
+        step = tls_connection_send_later(side->connection, plain, count);
+        CHECK(step_out(step) == 0);
+        return step;
+    }
+    if (way == 1 && count <= room) {
+        memcpy(out, plain, count);
+        step = tls_connection_send_in_place(side->connection, out, count, room);
+        if (step_status(step) != TLS_DONE || step_plain(step) == count) {
+            CHECK(step_out(step) <= room);
+            wire_put(side->out, out, step_out(step));
+            return step;
+        }
+        CHECK(step_plain(step) == 0 && step_out(step) == 0);
+    }
+    step = tls_connection_send(side->connection, plain, count, out, room);
+    CHECK(step_out(step) <= room && step_plain(step) <= count);
+    wire_put(side->out, out, step_out(step));
+    return step;
+}
+
 static bool transmit(conversation *c, side *side)
 {
     uint8_t plain[1000];
-    uint8_t out[OUT_ROOM];
     if (side->has_ended)
         return false;
     if (side->sent == side->to_send) {
@@ -144,11 +187,8 @@ static bool transmit(conversation *c, side *side)
     size_t count = side->to_send - side->sent < sizeof plain ? side->to_send - side->sent : sizeof plain;
     for (size_t i = 0; i < count; i++)
         plain[i] = byte_at(side->sent + i);
-    size_t room = c->is_whole ? sizeof out : 65 + next_random(&c->random) % (sizeof out - 65);
-    tls_step step = tls_connection_send(side->connection, plain, count, out, room);
-    CHECK(step_out(step) <= room && step_plain(step) <= count);
+    tls_step step = seal_piece(c, side, plain, count);
     side->sent += step_plain(step);
-    wire_put(side->out, out, step_out(step));
     if (step_status(step) == TLS_FAILED)
         note_failure(side);
     else

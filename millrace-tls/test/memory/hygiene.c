@@ -190,10 +190,12 @@ void session_of_other_settings(uintptr_t version)
     tls_context *strict = new_server_context(own, (int)version);
     tls_context_verify(strict, TLS_PEER_REQUIRED);
     CHECK_EQ(tls_context_trust(strict, own->certificate, own->certificate_length), 1);
-    uint8_t keys[80];
-    CHECK_EQ(SSL_CTX_get_tlsext_ticket_keys(lenient->groups[0], keys, sizeof keys), 1);
-    CHECK_EQ(SSL_CTX_set_tlsext_ticket_keys(again->groups[0], keys, sizeof keys), 1);
-    CHECK_EQ(SSL_CTX_set_tlsext_ticket_keys(strict->groups[0], keys, sizeof keys), 1);
+    tls_tickets *tickets = tls_tickets_new();
+    CHECK(tickets);
+    tls_context_use_tickets(lenient, tickets);
+    tls_context_use_tickets(again, tickets);
+    tls_context_use_tickets(strict, tickets);
+    tls_tickets_release(tickets);
     SSL_SESSION *session = NULL;
     bool is_resumed = true;
     tls_problem problem = TLS_PROBLEM_NONE;
@@ -207,6 +209,34 @@ void session_of_other_settings(uintptr_t version)
     tls_context_release(again);
     tls_context_release(strict);
     release(client, lenient);
+}
+
+/* In TLS 1.3 a client is to use a ticket only once. So each connection brings it a new one, also one that was resumed. */
+void tickets_follow_tickets(uintptr_t version)
+{
+    const credentials *own = usual_credentials();
+    tls_context *client = new_client_context(own, (int)version);
+    tls_context *server = new_server_context(own, (int)version);
+    tls_tickets *tickets = tls_tickets_new();
+    CHECK(tickets);
+    tls_context_use_tickets(server, tickets);
+    tls_tickets_release(tickets);
+    SSL_SESSION *session = NULL;
+    bool is_resumed = true;
+    tls_problem problem = TLS_PROBLEM_NONE;
+    uint8_t before[64] = {0};
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ(resume(client, server, &session, &is_resumed, &problem), ENDED);
+        CHECK_EQ(is_resumed, i > 0);
+        const uint8_t *ticket = NULL;
+        size_t length = 0;
+        SSL_SESSION_get0_ticket(session, &ticket, &length);
+        CHECK_GE(length, sizeof before);
+        CHECK(memcmp(before, ticket, sizeof before) != 0);
+        memcpy(before, ticket, sizeof before);
+    }
+    SSL_SESSION_free(session);
+    release(client, server);
 }
 
 static int make_ticket_long(SSL *ssl, void *argument)

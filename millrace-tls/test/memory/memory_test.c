@@ -25,6 +25,7 @@ int main(int argc, char **argv)
         {"hygiene/early-data", no_early_data, VERSION_1_3},
         {"hygiene/session-1.2", session_of_other_settings, VERSION_1_2},
         {"hygiene/session-1.3", session_of_other_settings, VERSION_1_3},
+        {"hygiene/tickets", tickets_follow_tickets, VERSION_1_3},
         {"hygiene/message-in-parts", message_in_parts, VERSION_1_3},
         {"hygiene/key-updates", key_updates, VERSION_1_3},
     };

@@ -23,6 +23,7 @@ void warnings_are_no_cause(uintptr_t version);
 void weak_key(uintptr_t version);
 void no_early_data(uintptr_t version);
 void session_of_other_settings(uintptr_t version);
+void tickets_follow_tickets(uintptr_t version);
 void message_in_parts(uintptr_t version);
 void key_updates(uintptr_t version);
 
