@@ -211,7 +211,7 @@ size_t fill(int descriptor)
     if (address.ss_family == AF_UNIX)
         return total;
     /* Longer than an acknowledgement is usually delayed, and twice, because a machine that is busy delays it more. */
-    for (int fruitless = 0; fruitless < 2; fruitless = more > 0 ? 0 : fruitless + 1) {
+    for (int fruitless = 0; fruitless<2; fruitless = more> 0 ? 0 : fruitless + 1) {
         sleep_ms(60);
         total += more = fill_once(descriptor);
     }
