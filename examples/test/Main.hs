@@ -4,14 +4,14 @@
 module Main (main) where
 
 import Control.Concurrent (threadDelay)
-import Control.Exception (IOException, bracket, bracketOnError, finally, try)
+import Control.Exception (IOException, bracket, bracketOnError, bracket_, finally, try)
 import Control.Monad (forM_, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Network.Socket
 import Network.Socket.ByteString (recv, sendAll)
-import System.Directory (getTemporaryDirectory, removeFile)
+import System.Directory (createDirectory, getTemporaryDirectory, removeDirectoryRecursive, removeFile, renameFile)
 import System.Exit (ExitCode (..))
 import System.IO (hGetContents, hGetLine)
 import System.Process
@@ -96,6 +96,84 @@ main = hspec $ do
       said <- within "the counters" (readProcess "counters" [] "")
       said `shouldStartWith` "backend: "
       said `shouldContain` "in flight: 0"
+
+  describe "follow-log" $
+    it "prints what is appended, also when the file was replaced" . inFolder $ \folder -> do
+      let path = folder <> "/log"
+      writeFile path "one\n"
+      (_, Just output, _, process) <- createProcess (proc "follow-log" [path]) {std_out = CreatePipe}
+      flip finally (stop process) $ do
+        within "the first line" (hGetLine output) `shouldReturn` "one"
+        appendFile path "two\n"
+        within "the second line" (hGetLine output) `shouldReturn` "two"
+        renameFile path (path <> ".1")
+        writeFile path "three\n"
+        within "the third line" (hGetLine output) `shouldReturn` "three"
+  describe "forward-port" $
+    it "carries both directions to another port" . running "echo-tcp" $ \direct -> do
+      target <- getPeerName direct
+      port <- freePort
+      case target of
+        SockAddrInet there _ ->
+          bracket (createProcess (proc "forward-port" [show port, "127.0.0.1", show there])) (\(_, _, _, process) -> stop process) $ \_ ->
+            bracket (connectWhenReady port) close $ \connection -> do
+              sendAll connection "through"
+              receive connection 7 `shouldReturn` "through"
+              shutdown connection ShutdownSend
+              receiveAll connection `shouldReturn` ""
+        other -> expectationFailure (show other)
+  describe "checksum-tree" $
+    it "prints the checksum of every file" . inFolder $ \folder -> do
+      createDirectory (folder <> "/inside")
+      writeFile (folder <> "/inside/file") "Wikipedia"
+      within "the checksums" (readProcess "checksum-tree" [folder] "") `shouldReturn` ("11e60398 " <> folder <> "/inside/file\n")
+  describe "supervise" $
+    it "starts a program again until it succeeds" . inFolder $ \folder -> do
+      let script = "echo x >> " <> folder <> "/runs; [ $(wc -l < " <> folder <> "/runs) -ge 3 ]"
+      said <- within "the supervisor" (readProcess "supervise" ["sh", "-c", script] "")
+      lines said `shouldBe` ["it ended: Exited 1; again in 100 ms", "it ended: Exited 1; again in 200 ms", "ending: succeeded"]
+  describe "chat-server" $
+    it "sends every line to all others" $ do
+      port <- freePort
+      bracket (createProcess (proc "chat-server" [show port])) (\(_, _, _, process) -> stop process) $ \_ ->
+        bracket (connectWhenReady port) close $ \one -> bracket (connectWhenReady port) close $ \other -> do
+          -- Until both are in the room, lines may find nobody.
+          sendAll other "ready?\n"
+          sendAll one "hello\n"
+          answer <- within "the line" (receiveUntil "again\n" other (sendAll one "again\n"))
+          answer `shouldSatisfy` ByteString.isSuffixOf "again\n"
+  describe "check-names" $
+    it "prints the addresses of names" $
+      within "the names" (readProcess "check-names" [] "127.0.0.1\n127.0.0.2\n") `shouldReturn` "127.0.0.1: 127.0.0.1\n127.0.0.2: 127.0.0.2\n"
+  describe "copy-tree" $
+    it "copies what is new or has changed" . inFolder $ \folder -> do
+      createDirectory (folder <> "/from")
+      createDirectory (folder <> "/from/inside")
+      writeFile (folder <> "/from/inside/one") "1"
+      writeFile (folder <> "/from/two") "22"
+      let copying = within "the copies" (readProcess "copy-tree" [folder <> "/from", folder <> "/to"] "")
+      copying `shouldReturn` "2 files copied\n"
+      copying `shouldReturn` "0 files copied\n"
+      writeFile (folder <> "/from/two") "333"
+      copying `shouldReturn` "1 files copied\n"
+      readFile (folder <> "/to/inside/one") `shouldReturn` "1"
+      readFile (folder <> "/to/two") `shouldReturn` "333"
+
+-- Repeats an action until what was received ends like this.
+receiveUntil :: ByteString -> Socket -> IO () -> IO ByteString
+receiveUntil end connection again = go ""
+  where
+    go soFar
+      | end `ByteString.isSuffixOf` soFar = pure soFar
+      | otherwise = again >> timeout 200000 (recv connection 65536) >>= maybe (go soFar) (go . (soFar <>))
+
+-- A folder that is removed afterwards.
+inFolder :: (FilePath -> IO a) -> IO a
+inFolder use = do
+  parent <- getTemporaryDirectory
+  port <- freePort
+  let folder = parent <> "/millrace-example-" <> show port
+  bracket_ (createDirectory folder) (removeDirectoryRecursive folder) (use folder)
 
 -- Runs an example on a free port and connects to it.
 running :: String -> (Socket -> IO a) -> IO a

@@ -119,6 +119,7 @@ void mrh_wake_all(void *of_epoch)
 {
     if ((int64_t)(intptr_t)of_epoch != atomic_load(&epoch))
         return;
+    mrh_stop_helpers();
     for (int i = 0; i < MRH_SIMULATED_LOOP; i++) {
         mr_loop *loop = atomic_load(&loops[i]);
         if (loop)
@@ -420,6 +421,13 @@ void mrh_end_receive(uint64_t ticket, mr_buffer *buffer, void *destination)
 void mrh_take_bytes(mr_buffer *buffer, void *destination)
 {
     take_bytes(loop_here(), buffer, destination);
+}
+
+void mrh_fire(mr_token token)
+{
+    mr_loop *loop = loop_of_token(token);
+    if (loop)
+        mr_loop_update_remote(loop, token, 1);
 }
 
 bool mrh_stop(mr_token token)

@@ -53,7 +53,8 @@ void mrh_reset_after_fork(void);
 
 /* 0, or a negative errno. */
 int mrh_create_loop(mr_loop **loop);
-/* Wakes every loop that sleeps, unless this is another epoch. [any thread] */
+/* The end of the run-time system: stops the helper threads and wakes every loop that sleeps, unless this is another epoch. [any
+ * thread] */
 void mrh_wake_all(void *of_epoch);
 /* The capability that the caller runs on. */
 void *mrh_capability(void);
@@ -96,6 +97,8 @@ void mrh_take_bytes(mr_buffer *buffer, void *destination);
 /* For timeouts. Zero or less: at once. */
 void mrh_start_after(mr_token token, int64_t delay_us);
 void mrh_move_after(mr_token token, int64_t delay_us);
+/* The timeout is due now. Unlike all other functions here, it is for OS threads that run no Haskell. [any thread] */
+void mrh_fire(mr_token token);
 /* True: it will not fire, and the token is reserved again. False: it has fired, or it is another capability's, where it ends
  * with -ECANCELED unless it fires before. */
 bool mrh_stop(mr_token token);

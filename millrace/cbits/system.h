@@ -49,6 +49,13 @@ int mrh_close(int descriptor);
  * again then. */
 void mrh_prepare_thread_ends(void);
 
+/* Of helper threads (posix/pool.h): how many there are, how many are idle, and how many jobs wait and are being done. All 0 where
+ * there are none. */
+void mrh_count_helpers(int64_t counts[4]);
+
+/* At the end of the run-time system: no helper thread uses its memory any more (posix/pool.h). */
+void mrh_stop_helpers(void);
+
 /* Has `in_child` called in every child process that a fork makes from here on. 0, or a negative errno. */
 int mrh_watch_forks(void (*in_child)(void));
 

@@ -4,7 +4,9 @@ module All (spec) where
 import qualified BorrowedSpec
 import qualified CloseSpec
 import qualified DatagramSpec
+import qualified DirectorySpec
 import qualified ExampleSpec
+import qualified FileChurnSpec
 import qualified FileSpec
 import qualified ForkSpec
 import qualified InterruptSpec
@@ -12,13 +14,16 @@ import qualified ManagerSpec
 import qualified MigrationSpec
 import qualified OperationSpec
 import qualified PeerSpec
+import qualified ProcessSpec
 import qualified ScarcitySpec
 import qualified SimulationSpec
 import qualified SocketSpec
 import qualified StayingSpec
+import qualified StreamSpec
 import Test.Hspec (Spec)
 import qualified ThreadChurnSpec
 import qualified TimerSpec
+import qualified ToolkitSpec
 import qualified WaitSpec
 import qualified WaitersSpec
 
@@ -28,6 +33,10 @@ spec = do
   SocketSpec.spec
   ExampleSpec.spec
   FileSpec.spec
+  DirectorySpec.spec
+  ProcessSpec.spec
+  StreamSpec.spec
+  ToolkitSpec.spec
   DatagramSpec.spec
   TimerSpec.spec
   WaitSpec.spec
@@ -38,6 +47,7 @@ spec = do
   InterruptSpec.spec
   BorrowedSpec.spec
   ThreadChurnSpec.spec
+  FileChurnSpec.spec
   ScarcitySpec.spec
   SimulationSpec.spec
   MigrationSpec.spec

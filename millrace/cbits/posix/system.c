@@ -2,6 +2,7 @@
 #include "system.h"
 
 #include "ghc/scheduler.h"
+#include "pool.h"
 #include "simulation.h"
 
 #include <dlfcn.h>
@@ -317,6 +318,21 @@ void mrh_prepare_thread_ends(void)
     if (!libgcc)
         libgcc = dlopen(LIBGCC_S_SO, RTLD_NOW);
 #endif
+}
+
+void mrh_count_helpers(int64_t counts[4])
+{
+    mrh_pool_counts now;
+    mrh_pool_count(&now);
+    counts[0] = now.helpers;
+    counts[1] = now.idle;
+    counts[2] = now.queued;
+    counts[3] = now.running;
+}
+
+void mrh_stop_helpers(void)
+{
+    mrh_pool_stop();
 }
 
 int mrh_watch_forks(void (*in_child)(void))

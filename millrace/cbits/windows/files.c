@@ -67,3 +67,15 @@ int mrh_remove(const void *path)
 {
     return DeleteFileW(path) ? 0 : failed(last_error());
 }
+
+int64_t mrh_read_cached(mr_handle handle, void *buffer, uint64_t bytes, uint64_t offset)
+{
+    (void)handle, (void)buffer, (void)bytes, (void)offset;
+    return -EAGAIN;
+}
+
+/* Overlapped reads and writes do not wait. */
+int mrh_leaves_files_to_helpers(void)
+{
+    return 0;
+}

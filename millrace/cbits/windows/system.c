@@ -174,6 +174,17 @@ void mrh_prepare_thread_ends(void)
     /* nothing is loaded for it */
 }
 
+void mrh_count_helpers(int64_t counts[4])
+{
+    for (int i = 0; i < 4; i++)
+        counts[i] = 0;
+}
+
+void mrh_stop_helpers(void)
+{
+    /* there are none */
+}
+
 int mrh_watch_forks(void (*in_child)(void))
 {
     (void)in_child; /* there are none */

@@ -24,6 +24,8 @@ module Millrace.Manager
     loopCount,
     Counters (..),
     counters,
+    HelperCounts (..),
+    helperCounts,
 
     -- * Turns
     atNextTurn,
@@ -44,7 +46,7 @@ import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Array (peekArray)
 import Foreign.Ptr (Ptr)
 import Millrace.Internal.Constants (countersSize)
-import Millrace.Internal.Foreign (Loop, c_counters)
+import Millrace.Internal.Foreign (Loop, c_count_helpers, c_counters)
 import Millrace.Internal.Manager
 import qualified Paths_millrace
 
@@ -87,6 +89,33 @@ countersOf :: Ptr Loop -> IO [Word64]
 countersOf loop = allocaBytes countersSize $ \buffer -> do
   c_counters loop buffer
   peekArray (countersSize `div` 8) buffer
+
+-- | The helper threads, which make the calls that no operation exists for ("Millrace.File", "Millrace.Name", ...), and their
+-- calls.
+--
+-- @since 0.1.0
+data HelperCounts = HelperCounts
+  { -- | threads
+    helpersStarted :: !Int,
+    -- | threads that have nothing to do; they end after five seconds
+    helpersIdle :: !Int,
+    -- | calls that wait for a thread
+    helpersQueued :: !Int,
+    -- | calls that are being made
+    helpersRunning :: !Int
+  }
+  deriving (Eq, Show)
+
+-- | How many there are now. All 0 on Windows. Does not block.
+--
+-- @since 0.1.0
+helperCounts :: IO HelperCounts
+helperCounts = allocaBytes (4 * 8) $ \place -> do
+  c_count_helpers place
+  numbers <- peekArray 4 place
+  case map fromIntegral numbers of
+    [started, idle, queued, running] -> return (HelperCounts started idle queued running)
+    _ -> error "Millrace.Manager.helperCounts: four numbers were asked for"
 
 -- | The number of loops. Starts the managers if they do not run yet.
 --

@@ -67,11 +67,11 @@ import Foreign.C.Types (CInt)
 import Foreign.Ptr (Ptr, castPtr)
 import Millrace.Deadline (Deadline, TimeLimit, deadlineNanoseconds, timeLimitNanoseconds)
 import Millrace.Internal.Constants
+import Millrace.Internal.Errors (failure, throwIfFailed)
 import Millrace.Internal.Foreign (c_adopt, c_hold, c_is_open, c_let_go, c_set_deadline)
 import Millrace.Internal.Handle
 import Millrace.Internal.Manager (ensureGroup)
 import Millrace.Internal.Park
-import Millrace.Internal.SystemError (systemError)
 import Network.Socket (ShutdownCmd (..))
 import System.Posix.Types (Fd (..))
 
@@ -298,18 +298,3 @@ partial what = what {requestFlags = requestFlags what .&. complement flagAll}
 moreFollows :: Request r -> Request r
 moreFollows what = what {requestFlags = requestFlags what .|. flagMore}
 {-# INLINE moreFollows #-}
-
--- | @throwIfFailed attempted object@ passes a result on, or throws the error as 'failure' describes it.
---
--- @since 0.1.0
-throwIfFailed :: String -> String -> Either Errno r -> IO r
-throwIfFailed attempted object = either (throwIO . failure attempted object) return
-{-# INLINE throwIfFailed #-}
-
--- | @failure attempted object code@ is the 'IOError' of an error code. It names the function that was attempted, and the object
--- that it was attempted on.
---
--- @since 0.1.0
-failure :: String -> String -> Errno -> IOError
-failure attempted object code = systemError attempted code (Just object)
-{-# NOINLINE failure #-}

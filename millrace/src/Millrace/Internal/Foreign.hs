@@ -29,6 +29,7 @@ module Millrace.Internal.Foreign
     c_wake_all,
     c_loop_index,
     c_counters,
+    c_count_helpers,
 
     -- * Operations
     Token (..),
@@ -211,6 +212,8 @@ foreign import ccall "&mrh_wake_all" c_wake_all :: FinalizerPtr ()
 foreign import ccall unsafe "mr_loop_index" c_loop_index :: Ptr Loop -> IO CUInt
 
 foreign import ccall unsafe "mr_loop_counters" c_counters :: Ptr Loop -> Ptr Word64 -> IO ()
+
+foreign import ccall unsafe "mrh_count_helpers" c_count_helpers :: Ptr Int64 -> IO ()
 
 foreign import ccall unsafe "mrh_adopt" c_adopt :: CInt -> IO Int64
 

@@ -1,0 +1,29 @@
+-- | Reads names of hosts, one a line, and prints their addresses, or why there are none. All are looked up at the same time, for at
+-- most five seconds.
+module Main (main) where
+
+import Control.Concurrent (forkIO)
+import Control.Concurrent.MVar
+import Control.Exception (IOException, catch, try)
+import Control.Monad (forM)
+import Data.List (nub)
+import Millrace.Deadline
+import Millrace.Name
+import Millrace.Socket (AddrInfo (..))
+
+main :: IO ()
+main = do
+  names <- lines <$> getContents
+  deadline <- deadlineAfter 5000000
+  answers <- forM names $ \name -> do
+    answer <- newEmptyMVar
+    answer <$ forkIO (check deadline name >>= putMVar answer)
+  mapM takeMVar answers >>= mapM_ putStrLn
+
+check :: Deadline -> String -> IO String
+check deadline name = (look `catch` late) >>= \text -> return (name ++ ": " ++ text)
+  where
+    look = either (show . nameProblem) found <$> try (lookUpBefore deadline (host name "0"))
+    found = unwords . nub . map (takeWhile (/= ':') . show . addrAddress)
+    late :: IOException -> IO String
+    late problem = return (if isDeadlineError problem then "no answer in time" else show problem)

@@ -1,0 +1,31 @@
+-- | Runs a program, and starts it again when it fails: after a tenth of a second, then after twice as long each time, up to a
+-- minute. It ends with the program's success, or when it is asked to end; then it ends the program.
+module Main (main) where
+
+import Control.Concurrent (forkIO, killThread)
+import Control.Concurrent.MVar
+import Control.Exception (bracket)
+import Control.Monad (unless)
+import Millrace.Process
+import Millrace.Signal
+import Millrace.Timer (threadDelay)
+import System.Environment (getArgs)
+import System.IO (BufferMode (..), hSetBuffering, stdout)
+
+main :: IO ()
+main = do
+  hSetBuffering stdout LineBuffering
+  program : arguments <- getArgs
+  withSignals [Terminate, Interrupt] $ \signals -> do
+    over <- newEmptyMVar
+    bracket (forkIO (superviseFrom 100000 (command program arguments) >> putMVar over "succeeded")) killThread $ \_ ->
+      bracket (forkIO (nextSignal signals >>= putMVar over . show)) killThread $ \_ ->
+        takeMVar over >>= putStrLn . ("ending: " ++)
+
+superviseFrom :: Int -> Command -> IO ()
+superviseFrom pauseMicros what = do
+  exit <- withProcess what waitProcess
+  unless (exit == Exited 0) $ do
+    putStrLn ("it ended: " ++ show exit ++ "; again in " ++ show (pauseMicros `div` 1000) ++ " ms")
+    threadDelay pauseMicros
+    superviseFrom (min 60000000 (pauseMicros * 2)) what

@@ -1,0 +1,105 @@
+/* plain.c: see plain.h. */
+#include "plain.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int64_t outcome(int64_t result)
+{
+    return result < 0 ? -errno : result;
+}
+
+int64_t mrh_read_plain(int descriptor, void *buffer, size_t bytes)
+{
+    int64_t count;
+    do
+        count = read(descriptor, buffer, bytes);
+    while (count < 0 && errno == EINTR);
+    return outcome(count);
+}
+
+int64_t mrh_write_plain(int descriptor, const void *bytes, size_t count)
+{
+    int64_t written;
+    do
+        written = write(descriptor, bytes, count);
+    while (written < 0 && errno == EINTR);
+    return outcome(written);
+}
+
+static int is_ready(int descriptor, short events)
+{
+    struct pollfd ask = {.fd = descriptor, .events = events};
+    return poll(&ask, 1, 0) > 0;
+}
+
+int64_t mrh_read_shared(int descriptor, void *buffer, size_t bytes)
+{
+    return is_ready(descriptor, POLLIN) ? mrh_read_plain(descriptor, buffer, bytes) : -EAGAIN;
+}
+
+int64_t mrh_write_shared(int descriptor, const void *bytes, size_t count)
+{
+    enum { AT_ONCE = 512 }; /* POSIX's least PIPE_BUF: a pipe that is ready has room for so much */
+    return is_ready(descriptor, POLLOUT) ? mrh_write_plain(descriptor, bytes, count < AT_ONCE ? count : AT_ONCE)
+                                         : -EAGAIN;
+}
+
+int mrh_set_nonblocking(int descriptor)
+{
+    int flags = fcntl(descriptor, F_GETFL, 0);
+    return flags < 0 || fcntl(descriptor, F_SETFL, flags | O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+int mrh_pipe(int ends[2], int read_nonblocking, int write_nonblocking)
+{
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -errno;
+    int error = read_nonblocking ? mrh_set_nonblocking(ends[0]) : 0;
+    if (!error && write_nonblocking)
+        error = mrh_set_nonblocking(ends[1]);
+    if (error) {
+        close(ends[0]);
+        close(ends[1]);
+    }
+    return error;
+}
+
+int mrh_open_fifo(const char *path, int for_writing)
+{
+    struct stat status;
+    int descriptor = open(path, (for_writing ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (descriptor < 0)
+        return -errno;
+    if (fstat(descriptor, &status) == 0 && S_ISFIFO(status.st_mode))
+        return descriptor;
+    close(descriptor);
+    return -EINVAL;
+}
+
+int mrh_pipe_capacity(int descriptor, int bytes)
+{
+#ifdef F_SETPIPE_SZ
+    return (int)outcome(bytes > 0 ? fcntl(descriptor, F_SETPIPE_SZ, bytes) : fcntl(descriptor, F_GETPIPE_SZ));
+#else
+    (void)descriptor, (void)bytes;
+    return -EOPNOTSUPP;
+#endif
+}
+
+int64_t mrh_splice(int from, int to, size_t bytes)
+{
+#ifdef SPLICE_F_NONBLOCK
+    int64_t count;
+    do
+        count = splice(from, NULL, to, NULL, bytes, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+    while (count < 0 && errno == EINTR);
+    return outcome(count);
+#else
+    (void)from, (void)to, (void)bytes;
+    return -EOPNOTSUPP;
+#endif
+}

@@ -1,0 +1,280 @@
+/* process.c: see process.h. */
+#include "process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { STREAMS = 3, LIMITS = 16 };
+
+#ifndef P_PIDFD
+#define P_PIDFD 3
+#endif
+
+typedef struct limit {
+    int resource;
+    struct rlimit values;
+} limit;
+
+/* What the child needs. It shares the parent's memory until exec, so the parent prepares everything. */
+typedef struct launch {
+    const char *program, *directory;
+    char **arguments, **environment;
+    int streams[STREAMS];
+    int group;
+    int user, user_group; /* -1: unchanged */
+    limit limits[LIMITS];
+    int limit_count;
+    volatile int error; /* the child's, before it has ended */
+} launch;
+
+extern char **environ;
+
+/* ---------------------------------------------------------------------------------------------------- the child --- */
+
+/* Only system calls from here to exec: the memory is the parent's, and its other threads run. */
+
+static bool failed(launch *what)
+{
+    what->error = errno ? errno : EINVAL;
+    return false;
+}
+
+/* A handler would run in the parent's memory, and what is ignored would stay ignored. libc's function refuses the signals that libc
+ * reserves, and the system's structure is all zeros for the default action. */
+static void reset_signals(void)
+{
+    enum { SIGNALS = 64 };
+    static const unsigned long defaults[8];
+    sigset_t none;
+    for (int i = 1; i <= SIGNALS; i++)
+        syscall(SYS_rt_sigaction, i, defaults, NULL, SIGNALS / 8); /* SIGKILL and SIGSTOP are refused */
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* First out of the way of each other, then where they belong. */
+static bool place_streams(launch *what)
+{
+    int moved[STREAMS];
+    for (int i = 0; i < STREAMS; i++) {
+        moved[i] = fcntl(what->streams[i], F_DUPFD_CLOEXEC, STREAMS);
+        if (moved[i] < 0)
+            return failed(what);
+    }
+    for (int i = 0; i < STREAMS; i++)
+        if (dup2(moved[i], i) < 0)
+            return failed(what);
+    return true;
+}
+
+static bool close_the_others(launch *what)
+{
+    struct rlimit most;
+#ifdef SYS_close_range
+    if (syscall(SYS_close_range, STREAMS, ~0U, 0) == 0)
+        return true;
+#endif
+    if (getrlimit(RLIMIT_NOFILE, &most) < 0)
+        return failed(what);
+    for (int i = STREAMS; i < (int)most.rlim_cur; i++)
+        close(i);
+    return true;
+}
+
+static bool join_group(launch *what)
+{
+    if (what->group == MRH_NEW_GROUP)
+        return setpgid(0, 0) == 0 || failed(what);
+    if (what->group == MRH_SAME_GROUP)
+        return true;
+    if (setsid() < 0)
+        return failed(what);
+    return what->group == MRH_NEW_SESSION || ioctl(0, TIOCSCTTY, 0) == 0 || failed(what);
+}
+
+static bool set_limits(launch *what)
+{
+    for (int i = 0; i < what->limit_count; i++)
+        if (setrlimit((__rlimit_resource_t)what->limits[i].resource, &what->limits[i].values) < 0)
+            return failed(what);
+    return true;
+}
+
+static bool become_user(launch *what)
+{
+    gid_t group = (gid_t)what->user_group;
+    if (what->user_group >= 0 &&
+        (syscall(SYS_setgroups, 1, &group) < 0 || syscall(SYS_setresgid, group, group, group) < 0))
+        return failed(what);
+    uid_t user = (uid_t)what->user;
+    return what->user < 0 || syscall(SYS_setresuid, user, user, user) == 0 || failed(what);
+}
+
+static void run_child(launch *what)
+{
+    reset_signals();
+    if (place_streams(what) && close_the_others(what) && join_group(what) && set_limits(what) && become_user(what) &&
+        (!*what->directory || chdir(what->directory) == 0 || failed(what))) {
+        execvpe(what->program, what->arguments, what->environment);
+        failed(what);
+    }
+    _exit(127);
+}
+
+/* ---------------------------------------------------------------------------------------------------- the parent --- */
+
+/* This thread sleeps until the child has begun its program or failed. No handler runs in the child: all signals are blocked. */
+static pid_t launch_child(launch *what)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pid_t child = vfork();
+    if (child == 0)
+        run_child(what);
+    int error = errno;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return child;
+}
+
+static void bury(pid_t child)
+{
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+static int64_t start(launch *what)
+{
+    pid_t child = launch_child(what);
+    if (child < 0)
+        return -errno;
+    if (what->error) {
+        bury(child);
+        return -what->error;
+    }
+    int pidfd = (int)syscall(SYS_pidfd_open, child, 0);
+    if (pidfd >= 0)
+        return (int64_t)child << 32 | pidfd;
+    int error = errno;
+    kill(child, SIGKILL);
+    bury(child);
+    return -error;
+}
+
+static const char *next_string(const char **at)
+{
+    const char *string = *at;
+    *at += strlen(string) + 1;
+    return string;
+}
+
+static char **next_strings(const char **at, int64_t count)
+{
+    char **strings = calloc((size_t)count + 1, sizeof *strings);
+    for (int64_t i = 0; strings && i < count; i++)
+        strings[i] = (char *)(uintptr_t)next_string(at);
+    return strings;
+}
+
+static rlim_t limit_value(int64_t number)
+{
+    return number < 0 ? RLIM_INFINITY : (rlim_t)number;
+}
+
+static bool read_limits(launch *what, const char **at, int64_t count)
+{
+    if (count > LIMITS)
+        return false;
+    for (int64_t i = 0; i < count; i++) {
+        long long resource, soft, hard;
+        if (sscanf(next_string(at), "%lld %lld %lld", &resource, &soft, &hard) != 3)
+            return false;
+        what->limits[i] = (limit){(int)resource, {limit_value(soft), limit_value(hard)}};
+    }
+    what->limit_count = (int)count;
+    return true;
+}
+
+int64_t mrh_do_spawn(mrh_job *job)
+{
+    const char *at = job->memory;
+    const int64_t *numbers = job->numbers;
+    launch what = {.group = (int)numbers[6], .user = (int)numbers[7], .user_group = (int)numbers[8]};
+    int64_t result = -ENOMEM;
+    for (int i = 0; i < STREAMS; i++)
+        what.streams[i] = (int)numbers[i];
+    what.program = next_string(&at);
+    what.directory = next_string(&at);
+    what.arguments = next_strings(&at, numbers[3]);
+    char **own = numbers[4] < 0 ? NULL : next_strings(&at, numbers[4]);
+    what.environment = numbers[4] < 0 ? environ : own;
+    if (what.arguments && what.environment)
+        result = read_limits(&what, &at, numbers[5]) ? start(&what) : -EINVAL;
+    free(what.arguments);
+    free(own);
+    return result;
+}
+
+int mrh_signal_process(int pidfd, int signal_number)
+{
+    return syscall(SYS_pidfd_send_signal, pidfd, signal_number, NULL, 0) < 0 ? -errno : 0;
+}
+
+int mrh_signal_group(int process, int signal_number)
+{
+    return kill(-process, signal_number) < 0 ? -errno : 0;
+}
+
+int64_t mrh_reap(int pidfd)
+{
+    siginfo_t ended = {0};
+    int result;
+    do
+        result = waitid((idtype_t)P_PIDFD, (id_t)pidfd, &ended, WEXITED | WNOHANG);
+    while (result < 0 && errno == EINTR);
+    if (result < 0)
+        return -errno;
+    if (!ended.si_pid)
+        return 0;
+    bool was_killed = ended.si_code != CLD_EXITED;
+    return INT64_C(1) << 32 | (int64_t)was_killed << 31 | ended.si_status;
+}
+
+int mrh_open_null(void)
+{
+    int descriptor = open("/dev/null", O_RDWR | O_CLOEXEC);
+    return descriptor < 0 ? -errno : descriptor;
+}
+
+int mrh_open_pty(int *ours, int *theirs, int rows, int columns)
+{
+    struct winsize size = {.ws_row = (unsigned short)rows, .ws_col = (unsigned short)columns};
+    char name[128];
+    *ours = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    if (*ours < 0)
+        return -errno;
+    int error = grantpt(*ours) < 0 || unlockpt(*ours) < 0 ? errno : ptsname_r(*ours, name, sizeof name);
+    if (!error) {
+        *theirs = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
+        if (*theirs >= 0)
+            ioctl(*ours, TIOCSWINSZ, &size);
+        else
+            error = errno;
+    }
+    if (error)
+        close(*ours);
+    return -error;
+}

@@ -1,0 +1,38 @@
+/*
+ * process.h: starting programs, and what becomes of them (Linux). Must not know: GHC, loops.
+ */
+#ifndef MILLRACE_PROCESS_H
+#define MILLRACE_PROCESS_H
+
+#include "pool.h"
+
+/* Whose signals a new process gets. */
+enum { MRH_SAME_GROUP, MRH_NEW_GROUP, MRH_NEW_SESSION, MRH_NEW_TERMINAL };
+
+/*
+ * Starts a program. The memory has strings, each with a NUL: the program (looked for in PATH unless it has a slash), the
+ * directory (empty: this one), the arguments beginning with the program's name, the environment ("NAME=value"), and limits
+ * ("resource soft hard", each a number). The numbers are: the standard streams (three descriptors), the number of arguments,
+ * that of the environment (-1: this program's), that of limits, the group (MRH_SAME_GROUP, ...), user and group (-1: those of
+ * this program).
+ *
+ * The process has no other descriptor of this program, no signal blocked and none ignored. The result is its number << 32 |
+ * a descriptor for it (pidfd_open(2)), which exec closes; or a negative errno: that of exec, too.
+ */
+mrh_work mrh_do_spawn;
+
+/* Sends a signal: to the process, or to its group. 0, or a negative errno. */
+int mrh_signal_process(int pidfd, int signal_number);
+int mrh_signal_group(int process, int signal_number);
+
+/* Takes what has become of a process: 0 if it has not ended, else 1 << 32 | whether it was killed << 31 | its exit code or the
+ * number of the signal; or a negative errno. */
+int64_t mrh_reap(int pidfd);
+
+/* /dev/null, which exec closes; or a negative errno. */
+int mrh_open_null(void);
+
+/* A new pseudo-terminal: the program's side (non-blocking), and that of a process. 0, or a negative errno. */
+int mrh_open_pty(int *ours, int *theirs, int rows, int columns);
+
+#endif

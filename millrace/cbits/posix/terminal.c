@@ -1,0 +1,133 @@
+/* terminal.c: see terminal.h. */
+#include "terminal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+/* The terminal whose mode is changed, and how it was before. Signal handlers read it, so it is complete before `changed` is
+ * set. */
+static struct termios before;
+static int terminal = -1;
+static atomic_bool changed;
+
+static const int fatal[] = {SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGTERM};
+enum { FATAL = sizeof fatal / sizeof *fatal };
+
+/* tcsetattr(3) is async-signal-safe. A process in the background would be stopped by SIGTTOU, so it is blocked. */
+static void restore_now(void)
+{
+    if (!atomic_load(&changed))
+        return;
+    sigset_t output, old;
+    sigemptyset(&output);
+    sigaddset(&output, SIGTTOU);
+    pthread_sigmask(SIG_BLOCK, &output, &old);
+    tcsetattr(terminal, TCSAFLUSH, &before);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    atomic_store(&changed, false);
+}
+
+static void restore_and_die(int number)
+{
+    int error = errno;
+    restore_now();
+    signal(number, SIG_DFL);
+    raise(number);
+    errno = error;
+}
+
+/* Only where the program would be ended: handlers of its own end it in another way, and then what is below them restores. */
+static void guard_signals(void)
+{
+    struct sigaction now, ours = {.sa_handler = restore_and_die};
+    for (int i = 0; i < FATAL; i++)
+        if (sigaction(fatal[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+            sigaction(fatal[i], &ours, NULL);
+}
+
+static void leave_signals(void)
+{
+    struct sigaction now, defaults = {.sa_handler = SIG_DFL};
+    for (int i = 0; i < FATAL; i++)
+        if (sigaction(fatal[i], NULL, &now) == 0 && now.sa_handler == restore_and_die)
+            sigaction(fatal[i], &defaults, NULL);
+}
+
+static void apply(struct termios *mode, int kind)
+{
+    if (kind == MRH_TERMINAL_RAW) {
+        cfmakeraw(mode);
+        return;
+    }
+    mode->c_lflag &= ~(tcflag_t)(ECHO | ECHOE | ECHOK | ECHONL);
+    if (kind == MRH_TERMINAL_KEYS) {
+        mode->c_lflag &= ~(tcflag_t)(ICANON | IEXTEN);
+        mode->c_cc[VMIN] = 1;
+        mode->c_cc[VTIME] = 0;
+    }
+}
+
+int mrh_terminal_change(int descriptor, int kind)
+{
+    static bool watches_exit;
+    struct termios mode;
+    if (atomic_load(&changed))
+        return -EBUSY;
+    if (tcgetattr(descriptor, &before) < 0)
+        return -errno;
+    if (!watches_exit && atexit(restore_now) == 0)
+        watches_exit = true;
+    mode = before;
+    apply(&mode, kind);
+    terminal = descriptor;
+    atomic_store(&changed, true);
+    guard_signals();
+    if (tcsetattr(descriptor, TCSAFLUSH, &mode) == 0)
+        return 0;
+    int error = errno;
+    mrh_terminal_restore(descriptor);
+    return -error;
+}
+
+int mrh_terminal_restore(int descriptor)
+{
+    if (!atomic_load(&changed) || terminal != descriptor)
+        return 0;
+    restore_now();
+    leave_signals();
+    return 0;
+}
+
+int mrh_open_terminal(void)
+{
+    int descriptor = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    return descriptor < 0 ? -errno : descriptor;
+}
+
+int mrh_is_terminal(int descriptor)
+{
+    return isatty(descriptor);
+}
+
+int mrh_terminal_size(int descriptor, int *rows, int *columns)
+{
+    struct winsize size;
+    if (ioctl(descriptor, TIOCGWINSZ, &size) < 0)
+        return -errno;
+    *rows = size.ws_row;
+    *columns = size.ws_col;
+    return 0;
+}
+
+int mrh_set_terminal_size(int descriptor, int rows, int columns)
+{
+    struct winsize size = {.ws_row = (unsigned short)rows, .ws_col = (unsigned short)columns};
+    return ioctl(descriptor, TIOCSWINSZ, &size) < 0 ? -errno : 0;
+}

@@ -1,0 +1,22 @@
+/*
+ * terminal.h: modes and sizes of terminals. What was changed is changed back when the process ends, also by a signal that it
+ * does not handle. All return 0 or a negative errno. Must not know: GHC, loops.
+ */
+#ifndef MILLRACE_TERMINAL_H
+#define MILLRACE_TERMINAL_H
+
+/* Raw: every key at once, nothing is echoed, no key has a meaning. Unechoed: lines, but nothing is echoed. Keys: every key at once,
+ * nothing is echoed, and the interrupt key interrupts. */
+enum { MRH_TERMINAL_RAW, MRH_TERMINAL_UNECHOED, MRH_TERMINAL_KEYS };
+
+/* One terminal at a time: -EBUSY if another one's mode is changed. */
+int mrh_terminal_change(int descriptor, int mode);
+int mrh_terminal_restore(int descriptor);
+
+/* The terminal of this process, as a descriptor of its own that does not wait; or a negative errno. */
+int mrh_open_terminal(void);
+int mrh_is_terminal(int descriptor);
+int mrh_terminal_size(int descriptor, int *rows, int *columns);
+int mrh_set_terminal_size(int descriptor, int rows, int columns);
+
+#endif

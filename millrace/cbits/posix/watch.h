@@ -1,0 +1,15 @@
+/*
+ * watch.h: watching directories and files (inotify(7), Linux). All return a number or a negative errno. Must not know: GHC, loops.
+ */
+#ifndef MILLRACE_WATCH_H
+#define MILLRACE_WATCH_H
+
+#include <stdint.h>
+
+/* A descriptor from which events are read; it does not wait, and exec closes it. */
+int mrh_watch_create(void);
+/* The number by which the events of a path are known. */
+int mrh_watch_add(int descriptor, const char *path, uint32_t events);
+int mrh_watch_remove(int descriptor, int number);
+
+#endif

@@ -1,0 +1,415 @@
+-- | Everything that "Millrace.File" leaves out: all ways of opening, appending, vectors of buffers, memory of the caller's,
+-- sizes and holes, locks and copies.
+--
+-- > main = do
+-- >   file <- openFileWith "log" WriteOnly [CreateWith (Permissions 0o644), Append]
+-- >   append file "a line\n" `finally` closeFile file
+--
+-- As there, no thread but the caller waits for the disk. All functions are interruptible, and throw an 'IOError' that names the
+-- function and the file. Helper threads make the calls, at most 64 at a time; one that has begun is completed without its
+-- caller. Within "Millrace.Simulation" these functions are refused.
+--
+-- >>> import Millrace.File
+-- >>> file <- openFileWith "example" ReadWrite [CreateWith (Permissions 0o600), Exclusive]
+-- >>> writeVectorAt file 0 ["one, ", "two, ", "three"]
+-- >>> readVectorAt file 5 [3, 100]
+-- ["two",", three"]
+-- >>> setFileSize file 3
+-- >>> readAt file 0 100
+-- "one"
+-- >>> closeFile file
+-- >>> copyFile "example" "copy" >> (withFile "copy" ForReading (\copy -> readAt copy 0 100))
+-- "one"
+-- >>> mapM_ removeFile ["example", "copy"]
+module Millrace.File.Access
+  ( -- * Opening
+    Access (..),
+    Option (..),
+    Permissions (..),
+    openFileWith,
+    withFileWith,
+
+    -- * Reading and writing
+    append,
+    readVectorAt,
+    writeVectorAt,
+    readIntoMemory,
+    writeFromMemory,
+    directMemory,
+    syncData,
+
+    -- * Sizes and holes
+    setFileSize,
+    allocate,
+    punchHole,
+
+    -- * Locks
+    Sharing (..),
+    lockFile,
+    tryLockFile,
+    unlockFile,
+    withLockedFile,
+
+    -- * Copies
+    copyFile,
+    copyFileReporting,
+    cloneFile,
+    copyRange,
+  )
+where
+
+import Control.Exception (bracket_, catch, mask, mask_, onException, throwIO, uninterruptibleMask_)
+import Control.Monad (unless, void, when, zipWithM_)
+import Data.Bits ((.&.), (.|.))
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Internal (fromForeignPtr, mallocByteString, toForeignPtr)
+import Data.Int (Int64)
+import Data.Word (Word8)
+import Foreign.C.Error (Errno (..), eAGAIN, eBADF, eEXIST, eINVAL, eNOTTY, eOPNOTSUPP, eXDEV)
+import Foreign.C.Types (CInt (..))
+import Foreign.ForeignPtr (ForeignPtr, mallocForeignPtrBytes, plusForeignPtr, touchForeignPtr, withForeignPtr)
+import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
+import Foreign.Ptr (FunPtr, minusPtr, nullPtr)
+import Foreign.Storable (pokeByteOff)
+import GHC.IO.Exception (IOException (ioe_errno))
+import Millrace.Directory (Permissions (..), Status (..), fileStatus)
+import Millrace.File (Mode (..), closeFile, removeFile, withFile)
+import Millrace.Internal.Constants (vectorElementBase, vectorElementLength, vectorElementSize)
+import Millrace.Internal.Constants.Files
+import Millrace.Internal.Disk (readInto, writeFrom)
+import Millrace.Internal.Errors (failure)
+import Millrace.Internal.File
+import Millrace.Internal.FileJob
+import Millrace.Operation (whileOpen)
+import Millrace.Timer (threadDelay)
+
+foreign import ccall "&mrh_do_open" c_open :: FunPtr Work
+
+foreign import ccall "&mrh_do_append" c_append :: FunPtr Work
+
+foreign import ccall "&mrh_do_read_vector" c_read_vector :: FunPtr Work
+
+foreign import ccall "&mrh_do_write_vector" c_write_vector :: FunPtr Work
+
+foreign import ccall "&mrh_do_sync_data" c_sync_data :: FunPtr Work
+
+foreign import ccall "&mrh_do_resize" c_resize :: FunPtr Work
+
+foreign import ccall "&mrh_do_allocate" c_allocate :: FunPtr Work
+
+foreign import ccall "&mrh_do_clone" c_clone :: FunPtr Work
+
+foreign import ccall "&mrh_do_copy_range" c_copy_range :: FunPtr Work
+
+foreign import ccall unsafe "mrh_try_lock" c_try_lock :: CInt -> CInt -> Int64 -> Int64 -> IO CInt
+
+foreign import ccall unsafe "mrh_unlock" c_unlock :: CInt -> Int64 -> Int64 -> IO CInt
+
+-- | What may be done with an open file.
+--
+-- @since 0.1.0
+data Access = ReadOnly | WriteOnly | ReadWrite
+  deriving (Eq, Show, Read, Enum, Bounded)
+
+-- | How a file is opened.
+--
+-- @since 0.1.0
+data Option
+  = -- | Creates the file unless it exists. The program's @umask@ takes permissions away.
+    CreateWith !Permissions
+  | -- | With 'CreateWith': the file must not exist.
+    Exclusive
+  | -- | Empties the file.
+    Truncate
+  | -- | Everything is written at the end of the file, whatever the offset. Several programs can append to one file.
+    Append
+  | -- | Reads and writes past the system's memory. Memory, offset and number of bytes must be multiples of a disk block:
+    -- use 'directMemory' with 'readIntoMemory' and 'writeFromMemory'.
+    Direct
+  | -- | A write returns when the disk has the bytes.
+    Synced
+  | -- | Throws if the path is a symbolic link.
+    NoFollow
+  deriving (Eq, Show)
+
+-- | Opens a regular file, a block device or a directory. Programs that are started do not inherit it. What has no offsets, such
+-- as a FIFO, is refused (@ESPIPE@).
+--
+-- @since 0.1.0
+openFileWith :: FilePath -> Access -> [Option] -> IO File
+openFileWith path access options = handOver closeAtLast $ do
+  name <- pathBytes function path
+  openFor function path (closing (job c_open [foldr ((.|.) . flagsOf) (accessFlags access) options, permissionsIn options] [name]))
+  where
+    function = "Millrace.File.Access.openFileWith"
+
+closeAtLast :: File -> IO ()
+closeAtLast file = uninterruptibleMask_ (closeFile file `catch` ignore)
+  where
+    ignore :: IOError -> IO ()
+    ignore _ = return ()
+
+accessFlags :: Access -> Int64
+accessFlags access = case access of
+  ReadOnly -> openReadOnly
+  WriteOnly -> openWriteOnly
+  ReadWrite -> openReadWrite
+
+flagsOf :: Option -> Int64
+flagsOf option = case option of
+  CreateWith _ -> openCreate
+  Exclusive -> openExclusive
+  Truncate -> openTruncate
+  Append -> openAppend
+  Direct -> openDirect
+  Synced -> openSynced
+  NoFollow -> openNoFollow
+
+permissionsIn :: [Option] -> Int64
+permissionsIn options = case [bits | CreateWith (Permissions bits) <- options] of
+  bits : _ -> fromIntegral bits
+  [] -> 0
+
+-- | Opens a file, and closes it when the action has ended. An error of closing does not replace the action's own exception.
+--
+-- @since 0.1.0
+withFileWith :: FilePath -> Access -> [Option] -> (File -> IO a) -> IO a
+withFileWith path access options action = mask $ \restore -> do
+  file <- openFileWith path access options
+  result <- restore (action file) `onException` closeAtLast file
+  result <$ closeFile file
+
+-- | Writes all bytes where the file was opened to be written: at its end, with 'Append'. Threads that append to one 'File' at
+-- the same time write whole pieces, one after the other; so do programs that append to the same local file.
+--
+-- @since 0.1.0
+append :: File -> ByteString -> IO ()
+append file bytes = unless (ByteString.null bytes) . void $ onFile "Millrace.File.Access.append" file c_append [fromIntegral size] (Just place) firstResult
+  where
+    (whole, start, size) = toForeignPtr bytes
+    place = whole `plusForeignPtr` start
+
+firstResult :: Int64 -> b -> IO Int64
+firstResult result _ = return result
+
+-- | Reads pieces of the given sizes that follow each other from an offset, in one call. What is missing at the end of the file is
+-- missing in the last ones.
+--
+-- @since 0.1.0
+readVectorAt :: File -> Int64 -> [Int] -> IO [ByteString]
+readVectorAt file offset sizes = do
+  unless (offset >= 0 && all (> 0) sizes && length sizes <= vectorMax) $
+    refuse function file ("the sizes must be positive, and at most " ++ show vectorMax)
+  places <- mapM mallocByteString sizes
+  count <- onVector function file c_read_vector offset (zip places sizes)
+  return (cut (fromIntegral count) (zip places sizes))
+  where
+    function = "Millrace.File.Access.readVectorAt"
+    cut _ [] = []
+    cut left ((place, size) : others) =
+      let here = min left size in fromForeignPtr place 0 here : cut (left - here) others
+
+-- | Writes all pieces one behind the other from an offset, with as few calls as possible.
+--
+-- @since 0.1.0
+writeVectorAt :: File -> Int64 -> [ByteString] -> IO ()
+writeVectorAt file offset pieces = case splitAt vectorMax (filter (not . ByteString.null) pieces) of
+  ([], _) -> return ()
+  (now, later) -> do
+    unless (offset >= 0) $ refuse function file "the offset must not be negative"
+    count <- onVector function file c_write_vector offset [(whole `plusForeignPtr` start, size) | (whole, start, size) <- map toForeignPtr now]
+    writeVectorAt file (offset + count) later
+  where
+    function = "Millrace.File.Access.writeVectorAt"
+
+-- Like the core's operations on sockets.
+vectorMax :: Int
+vectorMax = 1024
+
+-- The pieces stay alive until the job has ended.
+onVector :: String -> File -> FunPtr Work -> Int64 -> [(ForeignPtr Word8, Int)] -> IO Int64
+onVector function file work offset pieces = do
+  array <- mallocForeignPtrBytes (max 1 (length pieces * vectorElementSize))
+  withForeignPtr array $ \place -> zipWithM_ (element place) [0 ..] pieces
+  onFileKeeping (mapM_ (touchForeignPtr . fst) pieces) function file work [offset, fromIntegral (length pieces)] (Just array) firstResult
+  where
+    element place i (piece, size) = do
+      pokeByteOff place (i * vectorElementSize + vectorElementBase) (unsafeForeignPtrToPtr piece)
+      pokeByteOff place (i * vectorElementSize + vectorElementLength) size
+
+-- | @readIntoMemory file offset place size@ reads at most so many bytes at an offset into memory, and returns how many they
+-- are: 0 at the end of the file, and never more than a mebibyte.
+--
+-- @since 0.1.0
+readIntoMemory :: File -> Int64 -> ForeignPtr Word8 -> Int -> IO Int
+readIntoMemory file offset place size = do
+  unless (size > 0 && offset >= 0) $ refuse function file "the size must be positive, and the offset not negative"
+  readInto function file offset place (min mebibyte size)
+  where
+    function = "Millrace.File.Access.readIntoMemory"
+
+-- | @writeFromMemory file offset place size@ writes all of so many bytes, which must not change meanwhile.
+--
+-- @since 0.1.0
+writeFromMemory :: File -> Int64 -> ForeignPtr Word8 -> Int -> IO ()
+writeFromMemory file offset place size = do
+  unless (size >= 0 && offset >= 0) $ refuse function file "neither the size nor the offset may be negative"
+  when (size > 0) $ do
+    writeFrom function file offset (fromForeignPtr place 0 part)
+    writeFromMemory file (offset + fromIntegral part) (place `plusForeignPtr` part) (size - part)
+  where
+    function = "Millrace.File.Access.writeFromMemory"
+    part = min mebibyte size
+
+mebibyte :: Int
+mebibyte = 1048576
+
+-- | Memory of so many bytes that begins at a multiple of 4096, as files opened with 'Direct' want it.
+--
+-- @since 0.1.0
+directMemory :: Int -> IO (ForeignPtr Word8)
+directMemory size = do
+  whole <- mallocForeignPtrBytes (size + page)
+  let begin = unsafeForeignPtrToPtr whole `minusPtr` nullPtr
+  return (whole `plusForeignPtr` ((page - begin .&. (page - 1)) .&. (page - 1)))
+  where
+    page = 4096
+
+-- | Like 'Millrace.File.sync', without what is not needed to read the bytes again, such as times.
+--
+-- @since 0.1.0
+syncData :: File -> IO ()
+syncData file = void $ onFile "Millrace.File.Access.syncData" file c_sync_data [] Nothing firstResult
+
+-- | Cuts a file off, or fills it up with zeros, which take no room on the disk.
+--
+-- @since 0.1.0
+setFileSize :: File -> Int64 -> IO ()
+setFileSize file size = void $ onFile "Millrace.File.Access.setFileSize" file c_resize [size] Nothing firstResult
+
+-- | @allocate file offset count@ reserves room on the disk, so that writing there cannot find it full. The file grows if it ends
+-- before.
+--
+-- @since 0.1.0
+allocate :: File -> Int64 -> Int64 -> IO ()
+allocate file offset count = void $ onFile "Millrace.File.Access.allocate" file c_allocate [0, offset, count] Nothing firstResult
+
+-- | @punchHole file offset count@ gives the room of so many bytes back. They read as zeros from then on, and the file's size stays.
+--
+-- @since 0.1.0
+punchHole :: File -> Int64 -> Int64 -> IO ()
+punchHole file offset count =
+  void $ onFile "Millrace.File.Access.punchHole" file c_allocate [allocatePunchHole .|. allocateKeepSize, offset, count] Nothing firstResult
+
+-- | Who else may hold the lock.
+--
+-- @since 0.1.0
+data Sharing
+  = -- | others that share it; the file must be open for reading
+    Shared
+  | -- | nobody; the file must be open for writing
+    Sole
+  deriving (Eq, Show, Read, Enum, Bounded)
+
+-- | Locks a file against other programs, and other 'File's of this one, that lock it too. Waits until it can be had, and asks again
+-- after 1 to 50 milliseconds: the system would tell an operating system thread only. Closing the file ends the lock.
+--
+-- @since 0.1.0
+lockFile :: File -> Sharing -> IO ()
+lockFile file sharing = go 1000
+  where
+    go pauseMicros = do
+      hasIt <- tryLockFile file sharing
+      unless hasIt (threadDelay pauseMicros >> go (min 50000 (pauseMicros * 2)))
+
+-- | Locks a file if it can be had at once. Does not wait.
+--
+-- @since 0.1.0
+tryLockFile :: File -> Sharing -> IO Bool
+tryLockFile file sharing = do
+  outcome <- callLock function file (\descriptor -> c_try_lock descriptor (if sharing == Sole then 1 else 0) 0 0)
+  case outcome of
+    Right () -> return True
+    Left code | code == eAGAIN -> return False
+    Left code -> throwIO (failure function (show file) code)
+  where
+    function = "Millrace.File.Access.lockFile"
+
+-- | Ends the lock of this 'File'.
+--
+-- @since 0.1.0
+unlockFile :: File -> IO ()
+unlockFile file = callLock function file (\descriptor -> c_unlock descriptor 0 0) >>= checked function file
+  where
+    function = "Millrace.File.Access.unlockFile"
+
+callLock :: String -> File -> (CInt -> IO CInt) -> IO (Either Errno ())
+callLock function file@(File handle _) call = do
+  result <- whileOpen handle call >>= maybe (throwIO (failure function (show file) eBADF)) return
+  return (if result < 0 then Left (Errno (negate result)) else Right ())
+
+-- | Holds the lock during an action.
+--
+-- @since 0.1.0
+withLockedFile :: File -> Sharing -> IO a -> IO a
+withLockedFile file sharing = bracket_ (lockFile file sharing) (unlockFile file)
+
+-- | Copies a file, with its permissions. Blocks are shared with the original where the file system can (reflink), else the system
+-- copies without the program's memory where it can. The copy must not exist. If the copying fails or is interrupted, the copy is
+-- removed.
+--
+-- @since 0.1.0
+copyFile :: FilePath -> FilePath -> IO ()
+copyFile from to = copyFileReporting from to (\_ _ -> return ())
+
+-- | The same. From time to time an action gets the number of bytes that were copied, and the size of the file.
+--
+-- @since 0.1.0
+copyFileReporting :: FilePath -> FilePath -> (Int64 -> Int64 -> IO ()) -> IO ()
+copyFileReporting from to report = withFile from ForReading $ \source -> do
+  known <- fileStatus source
+  mask $ \restore -> do
+    target <- openFileWith to ReadWrite [CreateWith (statusPermissions known), Exclusive]
+    restore (fill source target (statusSize known)) `onException` uninterruptibleMask_ (closeAtLast target >> removeQuietly)
+    closeFile target
+  where
+    fill source target size = do
+      isCloned <- cloneFile source target
+      if isCloned then report size size else copyAll source target size 0
+    copyAll source target size done = do
+      report done size
+      count <- copyRange source done target done (16 * fromIntegral mebibyte)
+      when (count > 0) (copyAll source target size (done + count))
+    removeQuietly = removeFile to `catch` ignore
+    ignore :: IOError -> IO ()
+    ignore _ = return ()
+
+-- | Makes the second file share all blocks of the first, so that nothing is copied until one of them is changed. 'False', and nothing
+-- has changed, where the file system cannot.
+--
+-- @since 0.1.0
+cloneFile :: File -> File -> IO Bool
+cloneFile source target = (True <$ onBoth function source target c_clone (: [])) `catch` refused
+  where
+    function = "Millrace.File.Access.cloneFile"
+    refused problem
+      | maybe False ((`elem` [eOPNOTSUPP, eXDEV, eINVAL, eNOTTY, eEXIST]) . Errno) (ioe_errno problem) = return False
+      | otherwise = throwIO problem
+
+-- | @copyRange from offset to offset count@ copies at most so many bytes, and returns how many: 0 at the end of the file, and never more
+-- than 16 mebibytes.
+--
+-- @since 0.1.0
+copyRange :: File -> Int64 -> File -> Int64 -> Int64 -> IO Int64
+copyRange source from target to count = do
+  unless (from >= 0 && to >= 0 && count >= 0) $ refuse function source "neither offsets nor the count may be negative"
+  onBoth function source target c_copy_range (\other -> [from, other, to, count])
+  where
+    function = "Millrace.File.Access.copyRange"
+
+-- A job with two descriptors, which both stay open.
+onBoth :: String -> File -> File -> FunPtr Work -> (Int64 -> [Int64]) -> IO Int64
+onBoth function source target work numbers = mask_ $
+  useFile function target $ \other release ->
+    onFileKeeping release function source work (numbers (fromIntegral other)) Nothing firstResult

@@ -1,0 +1,115 @@
+-- | How files are opened, read and written: by operations of the core or, where these would wait for the disk, by helper
+-- threads. Must not know: sockets.
+module Millrace.Internal.Disk
+  ( openDescriptor,
+    sizeOfFile,
+    readInto,
+    writeFrom,
+    syncFile,
+    removeName,
+  )
+where
+
+import Control.Exception (throwIO)
+import Control.Monad (void)
+import Data.ByteString (ByteString)
+import Data.ByteString.Internal (toForeignPtr)
+import Data.Int (Int64)
+import Data.Word (Word64, Word8)
+import Foreign.C.Error (Errno (..), eAGAIN, eBADF)
+import Foreign.C.Types (CBool (..), CInt (..))
+import Foreign.ForeignPtr (ForeignPtr, plusForeignPtr, withForeignPtr)
+import Foreign.Ptr (FunPtr, Ptr, castPtr)
+import Millrace.Internal.Errors (throwIfMinusOne)
+import Millrace.Internal.File
+import Millrace.Internal.FileJob
+import Millrace.Internal.Handle (Handle (..))
+import Millrace.Operation
+import System.Posix.Internals (withFilePath)
+
+foreign import ccall unsafe "mrh_open" c_open :: Ptr () -> CInt -> IO CInt
+
+foreign import ccall unsafe "mrh_open_flags" c_open_flags :: CInt -> CInt
+
+foreign import ccall unsafe "mrh_file_size" c_file_size :: CInt -> IO Int64
+
+foreign import ccall unsafe "mrh_remove" c_remove :: Ptr () -> IO CInt
+
+foreign import ccall unsafe "mrh_read_cached" c_read_cached :: Word64 -> Ptr Word8 -> Word64 -> Word64 -> IO Int64
+
+foreign import ccall unsafe "mrh_leaves_files_to_helpers" c_leaves_files_to_helpers :: IO CInt
+
+foreign import ccall unsafe "mrh_is_simulated_here" c_is_simulated_here :: IO CBool
+
+foreign import ccall "&mrh_do_open" c_do_open :: FunPtr Work
+
+foreign import ccall "&mrh_do_read" c_do_read :: FunPtr Work
+
+foreign import ccall "&mrh_do_write" c_do_write :: FunPtr Work
+
+foreign import ccall "&mrh_do_sync" c_do_sync :: FunPtr Work
+
+foreign import ccall "&mrh_do_unlink" c_do_unlink :: FunPtr Work
+
+-- | Opens a file for the function of that name, in a mode of @files.h@. To be called masked. The caller closes the
+-- descriptor.
+openDescriptor :: String -> FilePath -> Int -> IO CInt
+openDescriptor function path mode = do
+  name <- pathBytes function path
+  isSimulated <- c_is_simulated_here
+  if isSimulated /= 0
+    then withFilePath path $ \bytes -> throwIfMinusOne function path (c_open (castPtr bytes) code)
+    else runJob (job c_do_open [fromIntegral (c_open_flags code), 0o666] [name]) {jobDispose = closeNumber . fromIntegral} >>= named function path . fmap fromIntegral
+  where
+    code = fromIntegral mode
+
+-- | The size in bytes. Does not wait: the system knows it of an open file.
+sizeOfFile :: String -> File -> IO Int64
+sizeOfFile function file@(File handle path) =
+  whileOpen handle (throwIfMinusOne function path . c_file_size)
+    >>= maybe (throwIO (failure function (show file) eBADF)) return
+
+-- | Reads at most so many bytes at an offset into memory.
+readInto :: String -> File -> Int64 -> ForeignPtr Word8 -> Int -> IO Int
+readInto function file@(File handle@(Handle number) _) offset place most = do
+  cached <- withForeignPtr place $ \buffer -> c_read_cached number buffer (fromIntegral most) (fromIntegral offset)
+  if Errno (fromIntegral (negate cached)) == eAGAIN && cached < 0
+    then fromDisk
+    else if cached >= 0 then return (fromIntegral cached) else throwIO (failure function (show file) (Errno (fromIntegral (negate cached))))
+  where
+    fromDisk = do
+      helpersDoIt <- c_leaves_files_to_helpers
+      if helpersDoIt /= 0 then fromIntegral <$> byHelper else byOperation
+    byOperation = withForeignPtr place $ \buffer -> perform (readFileRequest handle offset buffer most) >>= checked function file
+    byHelper = onFile function file c_do_read [offset, fromIntegral most] (Just place) result
+
+-- | Writes all bytes at an offset, at most a mebibyte of them.
+writeFrom :: String -> File -> Int64 -> ByteString -> IO ()
+writeFrom function file@(File handle _) offset bytes = do
+  helpersDoIt <- c_leaves_files_to_helpers
+  if helpersDoIt /= 0
+    then void (onFile function file c_do_write [offset, fromIntegral size] (Just place) result)
+    else withForeignPtr place $ \source -> void (perform (writeFileRequest handle offset source size) >>= checked function file)
+  where
+    (whole, start, size) = toForeignPtr bytes
+    place = whole `plusForeignPtr` start
+
+-- | Returns when the disk has what was written.
+syncFile :: String -> File -> IO ()
+syncFile function file@(File handle _) = do
+  helpersDoIt <- c_leaves_files_to_helpers
+  if helpersDoIt /= 0
+    then void (onFile function file c_do_sync [] Nothing result)
+    else perform (syncFileRequest handle) >>= checked function file
+
+-- | Removes a name.
+removeName :: String -> FilePath -> IO ()
+removeName function path = do
+  name <- pathBytes function path
+  isSimulated <- c_is_simulated_here
+  if isSimulated /= 0
+    then withFilePath path $ \bytes -> void (throwIfMinusOne function path (c_remove (castPtr bytes)))
+    else void (runJob (job c_do_unlink [0] [name]) >>= named function path)
+
+result :: Int64 -> b -> IO Int64
+result count _ = return count

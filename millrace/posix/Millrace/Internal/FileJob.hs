@@ -1,0 +1,89 @@
+-- | Jobs on paths and open files, with the errors of the functions that ask for them. Must not know: sockets.
+module Millrace.Internal.FileJob
+  ( onPath,
+    onPaths,
+    onFile,
+    onFileKeeping,
+    outputBytes,
+    outputNumbers,
+    openFor,
+    named,
+    closeNumber,
+    Work,
+    Job (..),
+    job,
+    runJob,
+    closing,
+    handOver,
+  )
+where
+
+import Control.Exception (mask_, onException, throwIO, uninterruptibleMask_)
+import Control.Monad (void)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.Int (Int64)
+import Data.Word (Word8)
+import Foreign.C.Error (Errno)
+import Foreign.C.Types (CInt (..))
+import Foreign.ForeignPtr (ForeignPtr)
+import Foreign.Marshal.Array (peekArray)
+import Foreign.Ptr (FunPtr, castPtr)
+import Millrace.Internal.Errors (failure)
+import Millrace.Internal.File
+import Millrace.Internal.Job
+import Millrace.Internal.Park (handOver)
+import Millrace.Operation (adopt)
+
+foreign import ccall unsafe "mrh_close" c_close_number :: CInt -> IO CInt
+
+-- | Closes a descriptor that was not adopted.
+closeNumber :: CInt -> IO ()
+closeNumber number = void (c_close_number number)
+
+-- | Throws the error of a job, with the name of the function and the path.
+named :: String -> FilePath -> Either Errno r -> IO r
+named function path = either (throwIO . failure function path) return
+
+-- | @onPath function path work numbers means@ has a job done that takes a path.
+onPath :: String -> FilePath -> FunPtr Work -> [Int64] -> (Int64 -> Output -> IO r) -> IO r
+onPath function path work numbers means = do
+  name <- pathBytes function path
+  runJob (job work numbers [name] `meaning` means) >>= named function path
+
+-- | The same for two paths, without a result.
+onPaths :: String -> FilePath -> FilePath -> FunPtr Work -> [Int64] -> IO ()
+onPaths function from to work numbers = do
+  names <- mapM (pathBytes function) [from, to]
+  void (runJob (job work numbers names) >>= named function (from ++ ", " ++ to))
+
+-- | A job whose first number is the descriptor of an open file. The file stays open until the job's end.
+onFile :: String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
+onFile = onFileKeeping (return ())
+
+-- | The same with an action that is run when the job has ended, or was not begun.
+onFileKeeping :: IO () -> String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
+onFileKeeping atEnd function file work numbers memory means = mask_ $ do
+  (descriptor, release) <- useFile function file (curry return) `onException` atEnd
+  runJob (job work (fromIntegral descriptor : numbers) [] `meaning` means) {jobMemory = memory, jobRelease = release >> atEnd}
+    >>= checked function file
+
+-- | The open file with this path whose descriptor a job returns. The job says what becomes of a descriptor that nobody waits
+-- for. To be called masked: the caller closes the file.
+openFor :: String -> FilePath -> Job Int64 -> IO File
+openFor function path what = do
+  descriptor <- fromIntegral <$> (runJob what >>= named function path)
+  handle <- adopt descriptor `onException` uninterruptibleMask_ (closeNumber descriptor)
+  return (File handle path)
+
+-- | The job's result is a descriptor, which is closed when nobody waits for it.
+closing :: Job r -> Job r
+closing what = what {jobDispose = closeNumber . fromIntegral}
+
+-- | A copy of the output.
+outputBytes :: Output -> IO ByteString
+outputBytes (Output place count) = ByteString.packCStringLen (castPtr place, count)
+
+-- | The output as numbers of 64 bits.
+outputNumbers :: Output -> IO [Int64]
+outputNumbers (Output place count) = peekArray (count `div` 8) (castPtr place)

@@ -1,0 +1,225 @@
+-- | Jobs: calls that may wait and that no operation exists for. The helper threads of @cbits\/posix\/pool.h@ make them,
+-- while the green thread that asked is parked.
+--
+-- 1. A job is freed exactly once: by the thread that waits for it, or by its keeper.
+-- 2. A thread that stops waiting leaves a job that has begun to a keeper: a green thread that keeps the job's memory alive,
+--    waits for its end and disposes of the result. So nothing leaks, and no helper uses memory that is gone.
+-- 3. A job that no helper has begun is withdrawn.
+module Millrace.Internal.Job
+  ( Job (..),
+    job,
+    meaning,
+    Line (..),
+    Work,
+    Output (..),
+    runJob,
+    runJobBefore,
+    keptAlive,
+    microsUntil,
+  )
+where
+
+import Control.Concurrent (forkIOWithUnmask)
+import Control.Concurrent.MVar (newEmptyMVar, takeMVar)
+import Control.Exception (SomeException, catch, finally, mask_, onException, throwIO, uninterruptibleMask_)
+import Control.Monad (unless, void, when, zipWithM_)
+import Data.ByteString (ByteString, useAsCString)
+import Data.Int (Int64)
+import Data.Word (Word8)
+import Foreign.C.Error (Errno (..), eNOMEM, eTIMEDOUT)
+import Foreign.C.String (CString)
+import Foreign.C.Types (CBool (..), CInt (..))
+import Foreign.ForeignPtr (ForeignPtr, touchForeignPtr)
+import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
+import Foreign.Ptr (FunPtr, Ptr, nullPtr)
+import GHC.Conc (labelThread, myThreadId)
+import Millrace.Deadline (Deadline, deadlineNanoseconds, monotonicNanoseconds, noDeadline)
+import Millrace.Internal.Foreign (Token (..))
+import Millrace.Internal.Park (handOver)
+import Millrace.Internal.Timer (Timer (..), startTimer, stopTimer)
+import Millrace.Internal.TimerTable (Action (..))
+import System.IO.Error (illegalOperationErrorType, ioeSetErrorString, mkIOError)
+
+-- | An @mr_work@.
+data Work
+
+-- | An @mrh_job@.
+data Running
+
+-- | Which helpers do it.
+data Line = Files | Names
+  deriving (Eq, Enum)
+
+-- | What is to be done.
+data Job r = Job
+  { jobWork :: !(FunPtr Work),
+    jobLine :: !Line,
+    jobNumbers :: [Int64],
+    -- | At most two, without NULs.
+    jobTexts :: [ByteString],
+    -- | Memory that the helper reads or writes.
+    jobMemory :: !(Maybe (ForeignPtr Word8)),
+    -- | What has to stay until the job's end, for instance a descriptor: run once, when the job has ended or was not begun.
+    jobRelease :: IO (),
+    -- | What becomes of a result that nobody waits for any more. It runs masked, before 'jobRelease'.
+    jobDispose :: Int64 -> IO (),
+    -- | What the result means, with the output while it exists. It runs masked.
+    jobMeaning :: Int64 -> Output -> IO r
+  }
+
+-- | What a job's work has allocated: where it is, and how many bytes.
+data Output = Output !(Ptr Word8) !Int
+
+-- | A job for files that needs numbers and texts only, and whose result needs no disposal.
+job :: FunPtr Work -> [Int64] -> [ByteString] -> Job Int64
+job work numbers texts =
+  Job
+    { jobWork = work,
+      jobLine = Files,
+      jobNumbers = numbers,
+      jobTexts = texts,
+      jobMemory = Nothing,
+      jobRelease = return (),
+      jobDispose = \_ -> return (),
+      jobMeaning = \result _ -> return result
+    }
+
+-- | The same job with another meaning of its result.
+meaning :: Job r -> (Int64 -> Output -> IO s) -> Job s
+meaning what means =
+  Job
+    { jobWork = jobWork what,
+      jobLine = jobLine what,
+      jobNumbers = jobNumbers what,
+      jobTexts = jobTexts what,
+      jobMemory = jobMemory what,
+      jobRelease = jobRelease what,
+      jobDispose = jobDispose what,
+      jobMeaning = means
+    }
+
+foreign import ccall unsafe "mrh_job_create" c_create :: FunPtr Work -> CInt -> CString -> CString -> IO (Ptr Running)
+
+foreign import ccall unsafe "mrh_job_set" c_set :: Ptr Running -> CInt -> Int64 -> IO ()
+
+foreign import ccall unsafe "mrh_job_lend" c_lend :: Ptr Running -> Ptr Word8 -> IO ()
+
+foreign import ccall unsafe "mrh_job_submit" c_submit_job :: Ptr Running -> Token -> IO CInt
+
+foreign import ccall unsafe "mrh_job_is_done" c_is_done :: Ptr Running -> IO CInt
+
+foreign import ccall unsafe "mrh_job_watch" c_watch :: Ptr Running -> Token -> IO CInt
+
+foreign import ccall unsafe "mrh_job_withdraw" c_withdraw :: Ptr Running -> IO CInt
+
+foreign import ccall unsafe "mrh_job_result" c_result :: Ptr Running -> IO Int64
+
+foreign import ccall unsafe "mrh_job_output" c_output :: Ptr Running -> IO (Ptr Word8)
+
+foreign import ccall unsafe "mrh_job_output_bytes" c_output_bytes :: Ptr Running -> IO Int64
+
+foreign import ccall unsafe "mrh_job_free" c_free :: Ptr Running -> IO ()
+
+foreign import ccall unsafe "mrh_is_simulated_here" c_is_simulated_here :: IO CBool
+
+-- | Does a job, and returns what its result means, or the error that it failed with. Interruptible: the job then goes on
+-- without its caller. @keptAlive dispose@ around it makes sure that a result is not lost between the job and its caller.
+runJob :: Job r -> IO (Either Errno r)
+runJob = runJobBefore noDeadline
+
+-- | The same with a deadline, after which the result is @ETIMEDOUT@, and the job goes on without its caller.
+runJobBefore :: Deadline -> Job r -> IO (Either Errno r)
+runJobBefore deadline what = mask_ $ do
+  running <- (refuseSimulation >> create what) `onException` jobRelease what
+  if running == nullPtr then Left eNOMEM <$ jobRelease what else waitAtMost deadline running what
+
+-- | A result that the caller must have or dispose of, such as a descriptor: see 'handOver'.
+keptAlive :: (r -> IO ()) -> IO (Either e r) -> IO (Either e r)
+keptAlive dispose = handOver (either (const (return ())) dispose)
+
+-- Helpers work on the real system, in no order that a seed would decide.
+refuseSimulation :: IO ()
+refuseSimulation = do
+  isSimulated <- c_is_simulated_here
+  when (isSimulated /= 0) . throwIO $
+    mkIOError illegalOperationErrorType "Millrace" Nothing Nothing
+      `ioeSetErrorString` "this function has no simulation: within Millrace.Simulation use Millrace.File for files"
+
+create :: Job r -> IO (Ptr Running)
+create what = withTexts (jobTexts what) $ \first second -> do
+  created <- c_create (jobWork what) (fromIntegral (fromEnum (jobLine what))) first second
+  unless (created == nullPtr) $ do
+    zipWithM_ (c_set created) [0 ..] (jobNumbers what)
+    maybe (return ()) (c_lend created . unsafeForeignPtrToPtr) (jobMemory what)
+  return created
+
+withTexts :: [ByteString] -> (CString -> CString -> IO a) -> IO a
+withTexts texts use = case texts of
+  [] -> use nullPtr nullPtr
+  [one] -> useAsCString one (`use` nullPtr)
+  one : other : _ -> useAsCString one (useAsCString other . use)
+
+-- Submits it and waits for its end or the deadline.
+waitAtMost :: Deadline -> Ptr Running -> Job r -> IO (Either Errno r)
+waitAtMost deadline running what = do
+  woken <- newEmptyMVar
+  delay <- microsUntil deadline `onException` neverBegun
+  timer@(Timer token) <- startTimer delay (Wake woken) `onException` neverBegun
+  refusal <- c_submit_job running token
+  if refusal < 0
+    then stopTimer timer >> neverBegun >> return (Left (Errno (negate refusal)))
+    else do
+      takeMVar woken `catch` \exception -> do
+        void (stopTimer timer)
+        leave running what
+        throwIO (exception :: SomeException)
+      isDone <- c_is_done running
+      if isDone /= 0 then takeResult running what else Left eTIMEDOUT <$ leave running what
+  where
+    neverBegun = c_free running >> jobRelease what
+
+-- Of a job that has ended.
+takeResult :: Ptr Running -> Job r -> IO (Either Errno r)
+takeResult running what = interpreted `finally` (c_free running >> touchMemory what >> jobRelease what)
+  where
+    interpreted = do
+      result <- c_result running
+      if result < 0
+        then return (Left (Errno (fromIntegral (negate result))))
+        else do
+          output <- Output <$> c_output running <*> (fromIntegral <$> c_output_bytes running)
+          Right <$> jobMeaning what result output
+
+-- Nobody waits for it any more.
+leave :: Ptr Running -> Job r -> IO ()
+leave running what = uninterruptibleMask_ $ do
+  isWithdrawn <- c_withdraw running
+  if isWithdrawn /= 0
+    then c_free running >> jobRelease what
+    else void $ forkIOWithUnmask $ \_ -> keepUntilItsEnd running what
+
+keepUntilItsEnd :: Ptr Running -> Job r -> IO ()
+keepUntilItsEnd running what = uninterruptibleMask_ $ do
+  myThreadId >>= (`labelThread` "Millrace keeper of a job")
+  woken <- newEmptyMVar
+  timer@(Timer token) <- startTimer maxBound (Wake woken)
+  isDone <- c_watch running token
+  if isDone /= 0 then void (stopTimer timer) else takeMVar woken
+  result <- c_result running
+  c_free running
+  (unless (result < 0) (jobDispose what result) `catch` ignore) `finally` (touchMemory what >> jobRelease what)
+  where
+    ignore :: SomeException -> IO ()
+    ignore _ = return ()
+
+touchMemory :: Job r -> IO ()
+touchMemory = maybe (return ()) touchForeignPtr . jobMemory
+
+-- | The time that is left, rounded up: no deadline is early.
+microsUntil :: Deadline -> IO Int
+microsUntil deadline
+  | deadline == noDeadline = return maxBound
+  | otherwise = do
+    now <- monotonicNanoseconds
+    let end = deadlineNanoseconds deadline
+    return (if end <= now then 0 else fromIntegral ((end - now + 999) `div` 1000))

@@ -1,0 +1,287 @@
+-- | Names of hosts and services, looked up by the system's own means (@getaddrinfo@, @getnameinfo@) on helper threads, at most 32
+-- of them, that nothing else uses. A look-up whose deadline passes, or whose thread is interrupted, goes on without its
+-- caller; so dead name servers hold up other look-ups, but no thread and nothing else.
+--
+-- > main = do
+-- >   deadline <- deadlineAfter 2000000
+-- >   found <- lookUpBefore deadline (host "example.org" "https")
+-- >   mapM_ (print . addrAddress) found
+--
+-- Errors are 'NameError', which says what was looked up; a deadline that passes is an 'IOError' as everywhere
+-- ('Millrace.Deadline.isDeadlineError'). Within "Millrace.Simulation" these functions are refused.
+--
+-- >>> import Millrace
+-- >>> map addrAddress <$> lookUp (host "127.0.0.1" "80")
+-- [127.0.0.1:80]
+-- >>> lookUpName (SockAddrInet 80 (tupleToHostAddress (127, 0, 0, 1))) [NI_NUMERICHOST, NI_NUMERICSERV]
+-- ("127.0.0.1","80")
+module Millrace.Name
+  ( -- * Addresses of a name
+    Query (..),
+    host,
+    passive,
+    lookUp,
+    lookUpBefore,
+
+    -- * Names of an address
+    lookUpName,
+    lookUpNameBefore,
+
+    -- * Cache
+    Cache,
+    newCache,
+    lookUpIn,
+
+    -- * Errors
+    NameError (..),
+    Problem (..),
+  )
+where
+
+import Control.Concurrent.MVar (MVar, modifyMVar, newMVar)
+import Control.Exception (Exception, throwIO)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.Int (Int32, Int64)
+import Data.List (sortOn)
+import Data.Maybe (fromMaybe)
+import Data.Word (Word64, Word8)
+import Foreign.C.Error (Errno (..))
+import Foreign.C.String (peekCString)
+import Foreign.ForeignPtr (mallocForeignPtrBytes, withForeignPtr)
+import Foreign.Ptr (FunPtr, Ptr, castPtr, plusPtr)
+import Foreign.Storable (peekByteOff)
+import Millrace.Deadline (Deadline, monotonicNanoseconds, noDeadline)
+import Millrace.Internal.Constants.Names
+import Millrace.Internal.Errors (failure)
+import Millrace.Internal.Job
+import Millrace.Internal.Socket (addressFrom)
+import Network.Socket (AddrInfo (..), AddrInfoFlag (..), Family (..), HostName, NameInfoFlag (..), ProtocolNumber, ServiceName, SockAddr, SocketType (..), defaultProtocol, packFamily, unpackFamily)
+import Network.Socket.Address (pokeSocketAddress, sizeOfSocketAddress)
+
+foreign import ccall "&mrh_do_find_addresses" c_find_addresses :: FunPtr Work
+
+foreign import ccall "&mrh_do_find_name" c_find_name :: FunPtr Work
+
+-- | What is looked up.
+--
+-- @since 0.1.0
+data Query = Query
+  { -- | 'Nothing': this machine
+    queryHost :: !(Maybe HostName),
+    -- | a name or a number
+    queryService :: !(Maybe ServiceName),
+    -- | 'AF_UNSPEC': any
+    queryFamily :: !Family,
+    -- | 'NoSocketType': any
+    queryType :: !SocketType,
+    queryProtocol :: !ProtocolNumber,
+    queryFlags :: [AddrInfoFlag]
+  }
+  deriving (Eq, Show)
+
+-- | Addresses to connect a stream to.
+--
+-- @since 0.1.0
+host :: HostName -> ServiceName -> Query
+host name service = Query (Just name) (Just service) AF_UNSPEC Stream defaultProtocol [AI_ADDRCONFIG]
+
+-- | Addresses of this machine to listen on, for a service.
+--
+-- @since 0.1.0
+passive :: ServiceName -> Query
+passive service = Query Nothing (Just service) AF_UNSPEC Stream defaultProtocol [AI_PASSIVE]
+
+-- | Why a look-up has failed.
+--
+-- @since 0.1.0
+data Problem
+  = -- | There is no such name, or it has no address.
+    NoSuchName
+  | -- | The host exists, but not the service.
+    NoSuchService
+  | -- | No name server has answered, or it says that it cannot answer now. Trying again may help.
+    TemporaryFailure
+  | -- | The name server refuses or fails for good.
+    PermanentFailure
+  | -- | The combination of family, type and flags makes no sense here.
+    NotSupported
+  | -- | another one of @getaddrinfo@'s errors, by its number
+    OtherProblem !Int
+  deriving (Eq, Ord, Show)
+
+-- | A look-up that has failed: what was looked up, and why.
+--
+-- @since 0.1.0
+data NameError = NameError
+  { nameLookedUp :: !String,
+    nameProblem :: !Problem
+  }
+  deriving (Eq)
+
+instance Show NameError where
+  showsPrec _ (NameError name problem) = showString "Millrace.Name: looking up " . showString name . showString ": " . showString text
+    where
+      text = case problem of
+        NoSuchName -> "there is no such name, or it has no address of this kind"
+        NoSuchService -> "the service is not known for this type of socket; give its port's number"
+        TemporaryFailure -> "no answer from the name servers now; try again later"
+        PermanentFailure -> "the name servers cannot answer"
+        NotSupported -> "this family, type or flag is not supported"
+        OtherProblem code -> "getaddrinfo's error " ++ show code
+
+instance Exception NameError
+
+-- | Looks up the addresses of a name, in the order in which they should be tried (RFC 6724). There is at least one.
+-- Interruptible.
+--
+-- @since 0.1.0
+lookUp :: Query -> IO [AddrInfo]
+lookUp = lookUpBefore noDeadline
+
+-- | 'lookUp' with a deadline.
+--
+-- @since 0.1.0
+lookUpBefore :: Deadline -> Query -> IO [AddrInfo]
+lookUpBefore deadline query
+  | any ('\NUL' `elem`) [hostText, serviceText] = throwIO (NameError described NoSuchName)
+  | otherwise = runJobBefore deadline what >>= either (failed described) return
+  where
+    described = fromMaybe "this machine" (queryHost query) ++ maybe "" (':' :) (queryService query)
+    hostText = fromMaybe "" (queryHost query)
+    serviceText = fromMaybe "" (queryService query)
+    what =
+      (job c_find_addresses numbers [Char8.pack hostText, Char8.pack serviceText]) {jobLine = Names} `meaning` addresses
+    numbers = [flagsOf (queryFlags query), fromIntegral (packFamily (queryFamily query)), typeNumber (queryType query), fromIntegral (queryProtocol query)]
+    typeNumber (GeneralSocketType number) = fromIntegral number
+
+flagsOf :: [AddrInfoFlag] -> Int64
+flagsOf = sum . map number
+  where
+    number flag = maybe 0 fromIntegral (lookup flag addressFlags)
+    addressFlags =
+      [ (AI_ADDRCONFIG, flagAddressConfigured),
+        (AI_ALL, flagAll4),
+        (AI_CANONNAME, flagCanonicalName),
+        (AI_NUMERICHOST, flagNumericHost),
+        (AI_NUMERICSERV, flagNumericService),
+        (AI_PASSIVE, flagPassive),
+        (AI_V4MAPPED, flagMapped)
+      ]
+
+-- The records that mrh_do_find_addresses puts out.
+addresses :: Int64 -> Output -> IO [AddrInfo]
+addresses count (Output place bytes) = do
+  canonical <- peekCString (castPtr (place `plusPtr` (fromIntegral count * recordSize)))
+  let isThere = fromIntegral count * recordSize + 1 < bytes
+  mapM (record (if isThere then Just canonical else Nothing)) [0 .. fromIntegral count - 1]
+  where
+    record canonical i = do
+      let here = place `plusPtr` (i * recordSize) :: Ptr Word8
+      family <- peekByteOff here 4 :: IO Int32
+      kind <- peekByteOff here 8 :: IO Int32
+      protocol <- peekByteOff here 12 :: IO Int32
+      size <- peekByteOff here 16 :: IO Int32
+      address <- addressFrom (here `plusPtr` recordAddress) (fromIntegral size)
+      return
+        AddrInfo
+          { addrFlags = [],
+            addrFamily = unpackFamily (fromIntegral family),
+            addrSocketType = GeneralSocketType (fromIntegral kind),
+            addrProtocol = fromIntegral protocol,
+            addrAddress = address,
+            addrCanonName = if i == 0 then canonical else Nothing
+          }
+
+-- The errors of getaddrinfo are beside those of the system.
+failed :: String -> Errno -> IO a
+failed described (Errno code)
+  | number >= nameErrorBase = throwIO (NameError described (problemOf (number - nameErrorBase)))
+  | otherwise = throwIO (failure "Millrace.Name.lookUp" described (Errno code))
+  where
+    number = fromIntegral code :: Int
+
+problemOf :: Int -> Problem
+problemOf code = fromMaybe (OtherProblem code) (lookup code table)
+  where
+    table =
+      [ (errorNoName, NoSuchName),
+        (errorNoData, NoSuchName),
+        (errorAddressFamily, NoSuchName),
+        (errorService, NoSuchService),
+        (errorAgain, TemporaryFailure),
+        (errorFail, PermanentFailure),
+        (errorFamily, NotSupported),
+        (errorType, NotSupported),
+        (errorFlags, NotSupported)
+      ]
+
+-- | Looks up the name of a host and of a service by an address. A host without a name is returned as a number. Interruptible.
+--
+-- @since 0.1.0
+lookUpName :: SockAddr -> [NameInfoFlag] -> IO (HostName, ServiceName)
+lookUpName = lookUpNameBefore noDeadline
+
+-- | 'lookUpName' with a deadline.
+--
+-- @since 0.1.0
+lookUpNameBefore :: Deadline -> SockAddr -> [NameInfoFlag] -> IO (HostName, ServiceName)
+lookUpNameBefore deadline address flags = do
+  place <- mallocForeignPtrBytes size
+  withForeignPtr place $ \pointer -> pokeSocketAddress (castPtr pointer) address
+  runJobBefore deadline (what place) >>= either (failed (show address)) return
+  where
+    size = sizeOfSocketAddress address
+    what place =
+      (job c_find_name [fromIntegral size, sum (map number flags)] []) {jobLine = Names, jobMemory = Just place} `meaning` const both
+    both (Output place count) = do
+      bytes <- ByteString.packCStringLen (castPtr place, count)
+      let (first, rest) = ByteString.break (== 0) bytes
+      return (Char8.unpack first, Char8.unpack (ByteString.takeWhile (/= 0) (ByteString.drop 1 rest)))
+    number flag = maybe 0 fromIntegral (lookup flag nameFlags)
+    nameFlags =
+      [ (NI_DGRAM, flagNameDatagram),
+        (NI_NAMEREQD, flagNameRequired),
+        (NI_NOFQDN, flagNameLocal),
+        (NI_NUMERICHOST, flagNameNumericHost),
+        (NI_NUMERICSERV, flagNameNumericService)
+      ]
+
+-- | Answers that were looked up before. It has a bounded number of them.
+--
+-- @since 0.1.0
+data Cache = Cache
+  { cacheAnswers :: !(MVar [(Query, Word64, [AddrInfo])]),
+    cacheMost :: !Int,
+    cacheNanoseconds :: !Word64
+  }
+
+-- | @newCache most micros@ is an empty cache for so many names, and keeps each answer for so long. The system does not say how
+-- long an answer is valid, so choose a short time. Failures are not kept.
+--
+-- @since 0.1.0
+newCache :: Int -> Int -> IO Cache
+newCache most micros = (\answers -> Cache answers (max 1 most) (fromIntegral (max 0 micros) * 1000)) <$> newMVar []
+
+-- | 'lookUpBefore' with a cache. Threads that look up the same name at the same time may all do so.
+--
+-- >>> cache <- newCache 100 60000000
+-- >>> map addrAddress <$> lookUpIn cache noDeadline (host "127.0.0.1" "80")
+-- [127.0.0.1:80]
+--
+-- @since 0.1.0
+lookUpIn :: Cache -> Deadline -> Query -> IO [AddrInfo]
+lookUpIn cache deadline query = do
+  now <- monotonicNanoseconds
+  known <- modifyMVar (cacheAnswers cache) $ \answers ->
+    let valid = [answer | answer@(_, end, _) <- answers, end > now]
+     in return (valid, lookup query [(asked, found) | (asked, _, found) <- valid])
+  maybe ask return known
+  where
+    ask = do
+      found <- lookUpBefore deadline query
+      now <- monotonicNanoseconds
+      modifyMVar (cacheAnswers cache) $ \answers ->
+        let others = [answer | answer@(asked, _, _) <- answers, asked /= query]
+            newestFirst = sortOn (\(_, end, _) -> negate (fromIntegral end :: Int64)) others
+         in return ((query, now + cacheNanoseconds cache, found) : take (cacheMost cache - 1) newestFirst, found)

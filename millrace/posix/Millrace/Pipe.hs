@@ -1,0 +1,208 @@
+-- | Pipes, within this program and to others, and named pipes (FIFOs).
+--
+-- > main = do
+-- >   (out, into) <- newPipe
+-- >   _ <- forkIO (writePipe into "hello" >> closeWriteEnd into)
+-- >   readPipe out 100 >>= print
+--
+-- Threads that wait occupy no operating system thread. All functions are interruptible, and throw an 'IOError' that names the
+-- function and the pipe. What an interrupted thread has read is returned by the next 'readPipe'. Writing to a pipe that nobody
+-- reads fails with @EPIPE@, as GHC ignores the signal. Within "Millrace.Simulation" there are no pipes.
+--
+-- >>> (out, into) <- newPipe
+-- >>> writePipe into "through the pipe"
+-- >>> closeWriteEnd into
+-- >>> readPipe out 100
+-- "through the pipe"
+-- >>> readPipe out 100
+-- ""
+-- >>> closeReadEnd out
+module Millrace.Pipe
+  ( -- * Pipes
+    ReadEnd,
+    WriteEnd,
+    newPipe,
+    withPipe,
+    readPipe,
+    readPipeBefore,
+    writePipe,
+    writePipeBefore,
+    closeReadEnd,
+    closeWriteEnd,
+    setPipeCapacity,
+
+    -- * Named pipes
+    createFifo,
+    openFifoForReading,
+    openFifoForWriting,
+
+    -- * Descriptors
+    readEndFromDescriptor,
+    writeEndFromDescriptor,
+    readEndDescriptor,
+    writeEndDescriptor,
+  )
+where
+
+import Control.Exception (bracket, mask_, onException, throwIO, uninterruptibleMask_)
+import Control.Monad (void, when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Foreign.C.Error (Errno (..), eNXIO)
+import Foreign.C.String (CString)
+import Foreign.C.Types (CInt (..))
+import Foreign.Marshal.Array (allocaArray, peekArray)
+import Foreign.Ptr (FunPtr, Ptr)
+import Millrace.Deadline (Deadline, noDeadline)
+import Millrace.Directory (Permissions (..))
+import Millrace.Internal.Ends
+import Millrace.Internal.Errors (failure)
+import Millrace.Internal.File (pathBytes)
+import Millrace.Internal.FileJob
+import Millrace.Internal.Plain
+import Millrace.Timer (threadDelay)
+import System.Posix.Types (Fd (..))
+
+foreign import ccall unsafe "mrh_pipe" c_pipe :: Ptr CInt -> CInt -> CInt -> IO CInt
+
+foreign import ccall unsafe "mrh_open_fifo" c_open_fifo :: CString -> CInt -> IO CInt
+
+foreign import ccall unsafe "mrh_pipe_capacity" c_pipe_capacity :: CInt -> CInt -> IO CInt
+
+foreign import ccall unsafe "mrh_set_nonblocking" c_set_nonblocking :: CInt -> IO CInt
+
+foreign import ccall "&mrh_do_mkfifo" c_mkfifo :: FunPtr Work
+
+-- | A pipe: what is written into the second end comes out of the first. Programs that are started do not inherit it. Close both
+-- ends.
+--
+-- @since 0.1.0
+newPipe :: IO (ReadEnd, WriteEnd)
+newPipe = handOver (\(out, into) -> closeReadEnd out >> closeWriteEnd into) $
+  allocaArray 2 $ \ends -> do
+    result <- c_pipe ends 1 1
+    when (result < 0) $ throwIO (failure "Millrace.Pipe.newPipe" "a pipe" (Errno (negate result)))
+    numbers <- peekArray 2 ends
+    case numbers of
+      [out, into] -> do
+        readEnd <- newPlain "pipe, to read from" out `onException` closeNumber into
+        writeEnd <- newPlain "pipe, to write to" into `onException` uninterruptibleMask_ (closePlain readEnd)
+        return (ReadEnd readEnd, WriteEnd writeEnd)
+      _ -> error "Millrace.Pipe.newPipe: two elements were asked for"
+
+-- | A pipe whose ends are closed when the action has ended.
+--
+-- @since 0.1.0
+withPipe :: (ReadEnd -> WriteEnd -> IO a) -> IO a
+withPipe = bracket newPipe (\(out, into) -> closeReadEnd out >> closeWriteEnd into) . uncurry
+
+-- | Waits for bytes, and reads at most so many. None: all writers have closed the pipe.
+--
+-- @since 0.1.0
+readPipe :: ReadEnd -> Int -> IO ByteString
+readPipe = readPipeBefore noDeadline
+
+-- | 'readPipe' with a deadline.
+--
+-- @since 0.1.0
+readPipeBefore :: Deadline -> ReadEnd -> Int -> IO ByteString
+readPipeBefore deadline (ReadEnd plain) = readPlain "Millrace.Pipe.readPipe" plain deadline
+
+-- | Writes all bytes, and waits while the pipe is full. If it is interrupted or fails, a part of unknown size may have been written.
+--
+-- @since 0.1.0
+writePipe :: WriteEnd -> ByteString -> IO ()
+writePipe = writePipeBefore noDeadline
+
+-- | 'writePipe' with a deadline.
+--
+-- @since 0.1.0
+writePipeBefore :: Deadline -> WriteEnd -> ByteString -> IO ()
+writePipeBefore deadline (WriteEnd plain) = writePlain "Millrace.Pipe.writePipe" plain deadline
+
+-- | Closes an end. Threads that wait for it end with @EBADF@. Closing it again does nothing.
+--
+-- @since 0.1.0
+closeReadEnd :: ReadEnd -> IO ()
+closeReadEnd (ReadEnd plain) = closePlain plain
+
+-- | Closes an end: when all writers have done so, readers come to the end of the stream.
+--
+-- @since 0.1.0
+closeWriteEnd :: WriteEnd -> IO ()
+closeWriteEnd (WriteEnd plain) = closePlain plain
+
+-- | Asks for a pipe that holds so many bytes, and returns how many it holds now (Linux rounds up). It is 65536 to begin with.
+--
+-- @since 0.1.0
+setPipeCapacity :: WriteEnd -> Int -> IO Int
+setPipeCapacity (WriteEnd plain) bytes = do
+  result <- c_pipe_capacity (plainDescriptor plain) (fromIntegral bytes)
+  when (result < 0) $ throwIO (failure "Millrace.Pipe.setPipeCapacity" (show plain) (Errno (negate result)))
+  return (fromIntegral result)
+
+-- | Makes a named pipe.
+--
+-- @since 0.1.0
+createFifo :: FilePath -> Permissions -> IO ()
+createFifo path (Permissions bits) = void $ onPath "Millrace.Pipe.createFifo" path c_mkfifo [fromIntegral bits] (\result _ -> return result)
+
+-- | Opens a named pipe for reading. Does not wait for a writer: until there is one, 'readPipe' finds the end of the stream.
+--
+-- @since 0.1.0
+openFifoForReading :: FilePath -> IO ReadEnd
+openFifoForReading path = handOver closeReadEnd $ do
+  descriptor <- openFifo "Millrace.Pipe.openFifoForReading" path 0 >>= either (throwIO . failure "Millrace.Pipe.openFifoForReading" path) return
+  ReadEnd <$> newPlain ("FIFO " ++ path ++ ", to read from") descriptor
+
+-- | Opens a named pipe for writing. Waits for a reader, and asks for one every 1 to 50 milliseconds.
+--
+-- @since 0.1.0
+openFifoForWriting :: FilePath -> IO WriteEnd
+openFifoForWriting path = go 1000
+  where
+    function = "Millrace.Pipe.openFifoForWriting"
+    go pauseMicros = do
+      opened <- handOver (mapM_ closeWriteEnd) $ do
+        result <- openFifo function path 1
+        case result of
+          Right descriptor -> Just . WriteEnd <$> newPlain ("FIFO " ++ path ++ ", to write to") descriptor
+          Left code | code == eNXIO -> return Nothing
+          Left code -> throwIO (failure function path code)
+      maybe (threadDelay pauseMicros >> go (min 50000 (pauseMicros * 2))) return opened
+
+openFifo :: String -> FilePath -> CInt -> IO (Either Errno CInt)
+openFifo function path forWriting = do
+  name <- pathBytes function path
+  result <- ByteString.useAsCString name (`c_open_fifo` forWriting)
+  return (if result < 0 then Left (Errno (negate result)) else Right result)
+
+-- | Takes over the descriptor of a pipe. It is made non-blocking, which other programs that share it notice.
+--
+-- @since 0.1.0
+readEndFromDescriptor :: Fd -> IO ReadEnd
+readEndFromDescriptor fd = ReadEnd <$> fromDescriptor "pipe, to read from" fd
+
+-- | The same for writing.
+--
+-- @since 0.1.0
+writeEndFromDescriptor :: Fd -> IO WriteEnd
+writeEndFromDescriptor fd = WriteEnd <$> fromDescriptor "pipe, to write to" fd
+
+fromDescriptor :: String -> Fd -> IO Plain
+fromDescriptor what (Fd number) = mask_ $ do
+  result <- c_set_nonblocking number
+  when (result < 0) $ throwIO (failure "Millrace.Pipe" ("descriptor " ++ show number) (Errno (negate result)))
+  newPlain what number
+
+-- | The descriptor's number, for programs that are started. It is valid until the end is closed. Do not close it.
+--
+-- @since 0.1.0
+readEndDescriptor :: ReadEnd -> Fd
+readEndDescriptor (ReadEnd plain) = Fd (plainDescriptor plain)
+
+-- | The same for the other end.
+--
+-- @since 0.1.0
+writeEndDescriptor :: WriteEnd -> Fd
+writeEndDescriptor (WriteEnd plain) = Fd (plainDescriptor plain)

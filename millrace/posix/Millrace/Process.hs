@@ -1,0 +1,598 @@
+-- | Starting other programs, and waiting for their end.
+--
+-- > main = do
+-- >   (exit, out, _) <- readProcess (command "sort" ["-r"]) "a\nb\n"
+-- >   print (exit, out)
+--
+-- 1. A process is given its three standard streams, and no other descriptor of this program. It has no signal blocked or ignored.
+-- 2. No zombie remains: a green thread waits for every process, whether or not the program asks how it ended.
+-- 3. 'withProcess' and everything built on it end the process, and by default its group, however the action ends.
+-- 4. Waiting occupies no operating system thread, and is interruptible. Helper threads start programs.
+--
+-- All functions throw an 'IOError' that names the function and the program; a program that does not exist is
+-- 'System.IO.Error.isDoesNotExistError'. Only on Linux. Within "Millrace.Simulation" processes are refused.
+--
+-- >>> readProcess (command "cat" []) "through cat"
+-- (Exited 0,"through cat","")
+-- >>> runProcess (command "sh" ["-c", "exit 3"])
+-- Exited 3
+-- >>> import Millrace.Deadline
+-- >>> deadline <- deadlineAfter 100000
+-- >>> runProcessBefore deadline (command "sleep" ["60"])
+-- Killed 9
+module Millrace.Process
+  ( -- * What is started
+    Command (..),
+    command,
+    Wiring (..),
+    Group (..),
+    Limit (..),
+    Resource (..),
+
+    -- * Running
+    Exit (..),
+    runProcess,
+    runProcessBefore,
+    readProcess,
+    readProcessBefore,
+    withProcess,
+
+    -- * Processes
+    Process,
+    startProcess,
+    processId,
+    processInput,
+    processOutput,
+    processErrors,
+    processTerminal,
+    waitProcess,
+    waitProcessBefore,
+    processExit,
+    signalProcess,
+    signalGroup,
+    terminateProcess,
+
+    -- * Pseudo-terminals
+    PseudoTerminal,
+    readPseudoTerminal,
+    writePseudoTerminal,
+    setPseudoTerminalSize,
+  )
+where
+
+import Control.Concurrent (forkIO, forkIOWithUnmask)
+import Control.Concurrent.MVar
+import Control.Exception (SomeException, catch, finally, mask, mask_, onException, throwIO, try, uninterruptibleMask_)
+import Control.Monad (forM_, join, unless, void, when)
+import Data.Bits (shiftR, testBit, (.&.))
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Internal as Bytes
+import Data.IORef
+import Data.Int (Int64)
+import Data.Maybe (fromMaybe, isJust)
+import Data.Word (Word32)
+import Foreign.C.Error (Errno (..), ePIPE, eSRCH)
+import Foreign.C.Types (CInt (..))
+import Foreign.ForeignPtr (plusForeignPtr)
+import Foreign.Marshal.Alloc (alloca)
+import Foreign.Marshal.Array (allocaArray, peekArray)
+import Foreign.Ptr (FunPtr, Ptr)
+import Foreign.Storable (peek)
+import GHC.Conc (labelThread, myThreadId)
+import GHC.IO.Exception (IOException (ioe_errno))
+import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
+import Millrace.Internal.Constants.Processes
+import Millrace.Internal.Ends
+import Millrace.Internal.Errors (failure)
+import Millrace.Internal.File (pathBytes)
+import Millrace.Internal.FileJob (closeNumber)
+import Millrace.Internal.Job
+import Millrace.Internal.Park (handOver)
+import Millrace.Internal.Plain
+import Millrace.Operation (Handle, adopt, closeRequest, descriptorOf, perform, waitReadableRequest, whileOpen)
+import Millrace.Pipe (closeReadEnd, closeWriteEnd, readPipe, writePipe)
+import Millrace.Timer (timeout)
+import System.Posix.Types (Fd (..))
+
+foreign import ccall "&mrh_do_spawn" c_spawn :: FunPtr Work
+
+foreign import ccall unsafe "mrh_signal_process" c_signal_process :: CInt -> CInt -> IO CInt
+
+foreign import ccall unsafe "mrh_signal_group" c_signal_group :: CInt -> CInt -> IO CInt
+
+foreign import ccall unsafe "mrh_reap" c_reap :: CInt -> IO Int64
+
+foreign import ccall unsafe "mrh_open_pty" c_open_pty :: Ptr CInt -> Ptr CInt -> CInt -> CInt -> IO CInt
+
+foreign import ccall unsafe "mrh_pipe" c_pipe :: Ptr CInt -> CInt -> CInt -> IO CInt
+
+foreign import ccall unsafe "mrh_set_terminal_size" c_set_size :: CInt -> CInt -> CInt -> IO CInt
+
+foreign import ccall unsafe "mrh_open_null" c_open_null :: IO CInt
+
+-- | A program to be started. 'command' has the defaults.
+--
+-- @since 0.1.0
+data Command = Command
+  { -- | looked for in @PATH@ unless it has a slash
+    commandProgram :: !FilePath,
+    commandArguments :: [String],
+    -- | 'Nothing': this program's
+    commandEnvironment :: !(Maybe [(String, String)]),
+    -- | 'Nothing': this program's
+    commandDirectory :: !(Maybe FilePath),
+    commandInput :: !Wiring,
+    commandOutput :: !Wiring,
+    commandErrors :: !Wiring,
+    commandGroup :: !Group,
+    commandLimits :: [Limit],
+    -- | user and group, by their numbers; needs privileges
+    commandUser :: !(Maybe (Word32, Word32))
+  }
+  deriving (Eq, Show)
+
+-- | A program with arguments: its streams are this program's, and it begins a group of its own.
+--
+-- @since 0.1.0
+command :: FilePath -> [String] -> Command
+command program arguments =
+  Command
+    { commandProgram = program,
+      commandArguments = arguments,
+      commandEnvironment = Nothing,
+      commandDirectory = Nothing,
+      commandInput = Inherit,
+      commandOutput = Inherit,
+      commandErrors = Inherit,
+      commandGroup = NewGroup,
+      commandLimits = [],
+      commandUser = Nothing
+    }
+
+-- | What a standard stream is connected to.
+--
+-- @since 0.1.0
+data Wiring
+  = -- | what this program has there
+    Inherit
+  | -- | nothing: reading finds the end, and what is written is lost
+    Null
+  | -- | a pipe to this program: 'processInput', 'processOutput', 'processErrors'
+    NewPipe
+  | -- | a descriptor, which stays open here
+    Descriptor !Fd
+  | -- | a new terminal, the same one for all streams of the process that ask for it: 'processTerminal'. The process begins a
+    -- session of its own.
+    NewTerminal
+  deriving (Eq, Show)
+
+-- | The group of a process, which gets signals together.
+--
+-- @since 0.1.0
+data Group
+  = -- | this program's: the terminal's interrupt key reaches both
+    SameGroup
+  | -- | its own. When the process has ended, or is ended, whatever is left of its group is killed.
+    NewGroup
+  | -- | its own, of which nothing is killed when the process has ended
+    DetachedGroup
+  | -- | a session without a terminal
+    NewSession
+  deriving (Eq, Show, Read, Enum, Bounded)
+
+-- | What a process may use. 'Nothing' is no limit.
+--
+-- @since 0.1.0
+data Limit = Limit
+  { limitResource :: !Resource,
+    -- | what counts at first; the process may raise it
+    limitSoft :: !(Maybe Int64),
+    -- | how far
+    limitHard :: !(Maybe Int64)
+  }
+  deriving (Eq, Show)
+
+-- | See @setrlimit(2)@.
+--
+-- @since 0.1.0
+data Resource
+  = -- | of processor time
+    ProcessorSeconds
+  | MemoryBytes
+  | FileBytes
+  | OpenFiles
+  | -- | of the user
+    Processes
+  | CoreBytes
+  | StackBytes
+  deriving (Eq, Show, Read, Enum, Bounded)
+
+-- | How a process has ended.
+--
+-- @since 0.1.0
+data Exit
+  = -- | with this code; 0 is success
+    Exited !Int
+  | -- | by the signal with this number
+    Killed !Int
+  deriving (Eq, Ord, Show, Read)
+
+-- | A process that was started.
+--
+-- @since 0.1.0
+data Process = Process
+  { processCommand :: !Command,
+    processNumber :: !CInt,
+    processHandle :: !Handle,
+    processEnd :: !(MVar (Either SomeException Exit)),
+    -- | held while the process is reaped or its group is signalled, because the number then means nobody else
+    processLock :: !(MVar ()),
+    processInputEnd :: !(Maybe WriteEnd),
+    processOutputEnd :: !(Maybe ReadEnd),
+    processErrorsEnd :: !(Maybe ReadEnd),
+    processPty :: !(Maybe PseudoTerminal)
+  }
+
+instance Eq Process where
+  a == b = processHandle a == processHandle b
+
+instance Show Process where
+  showsPrec _ process = showString ("<process " ++ show (processId process) ++ ": " ++ commandProgram (processCommand process) ++ ">")
+
+-- | This program's side of a terminal that was made for a process.
+--
+-- @since 0.1.0
+newtype PseudoTerminal = PseudoTerminal Plain
+  deriving (Eq)
+
+instance Show PseudoTerminal where
+  showsPrec d (PseudoTerminal plain) = showsPrec d plain
+
+-- | The number of the process. When the process has ended it may mean another one.
+--
+-- @since 0.1.0
+processId :: Process -> Int
+processId = fromIntegral . processNumber
+
+-- | The end of the pipe to its standard input, if that is 'NewPipe'. Close it to let the process find the end.
+--
+-- @since 0.1.0
+processInput :: Process -> Maybe WriteEnd
+processInput = processInputEnd
+
+-- | The end of the pipe from its standard output, if that is 'NewPipe'.
+--
+-- @since 0.1.0
+processOutput :: Process -> Maybe ReadEnd
+processOutput = processOutputEnd
+
+-- | The end of the pipe from its standard errors, if that is 'NewPipe'.
+--
+-- @since 0.1.0
+processErrors :: Process -> Maybe ReadEnd
+processErrors = processErrorsEnd
+
+-- | The terminal of the process, if a stream is 'NewTerminal'.
+--
+-- @since 0.1.0
+processTerminal :: Process -> Maybe PseudoTerminal
+processTerminal = processPty
+
+-- | Reads what the process has written to its terminal; nothing when it has closed it.
+--
+-- @since 0.1.0
+readPseudoTerminal :: PseudoTerminal -> Int -> IO ByteString
+readPseudoTerminal (PseudoTerminal plain) = readPlain "Millrace.Process.readPseudoTerminal" plain noDeadline
+
+-- | Writes what the process reads from its terminal, as if it was typed.
+--
+-- @since 0.1.0
+writePseudoTerminal :: PseudoTerminal -> ByteString -> IO ()
+writePseudoTerminal (PseudoTerminal plain) = writePlain "Millrace.Process.writePseudoTerminal" plain noDeadline
+
+-- | @setPseudoTerminalSize terminal rows columns@ tells the process how large its terminal is (@SIGWINCH@). It begins with 24 and 80.
+--
+-- @since 0.1.0
+setPseudoTerminalSize :: PseudoTerminal -> Int -> Int -> IO ()
+setPseudoTerminalSize (PseudoTerminal plain) rows columns = do
+  result <- c_set_size (plainDescriptor plain) (fromIntegral rows) (fromIntegral columns)
+  when (result < 0) $ throwIO (failure "Millrace.Process.setPseudoTerminalSize" (show plain) (Errno (negate result)))
+
+-- What was made for the start: the descriptors that the process gets, those to be closed when it has started, and our ends.
+data Wired = Wired
+  { wiredStreams :: [CInt],
+    wiredInput :: Maybe WriteEnd,
+    wiredOutput :: Maybe ReadEnd,
+    wiredErrors :: Maybe ReadEnd,
+    wiredTerminal :: Maybe PseudoTerminal
+  }
+
+-- | Starts a program. It throws what @exec@ fails with. The caller must close the ends of pipes ('withProcess' does it); waiting for
+-- the process is not necessary.
+--
+-- @since 0.1.0
+startProcess :: Command -> IO Process
+startProcess what = handOver discard $ do
+  theirs <- newIORef []
+  ours <- newIORef (return ())
+  let undo = uninterruptibleMask_ (takeAll theirs >>= mapM_ closeNumber >> join (readIORef ours))
+  (`onException` undo) $ do
+    wired <- wire what theirs ours
+    -- A helper that has begun needs them, also if nobody waits for it any more: the job closes them.
+    toClose <- takeAll theirs
+    (number, pidfd) <- spawn what wired (mapM_ closeNumber toClose)
+    handle <- adopt pidfd `onException` uninterruptibleMask_ (c_signal_process pidfd 9 >> closeNumber pidfd)
+    end <- newEmptyMVar
+    lock <- newMVar ()
+    let process = Process what number handle end lock (wiredInput wired) (wiredOutput wired) (wiredErrors wired) (wiredTerminal wired)
+    void $ forkIOWithUnmask (\_ -> keepProcess process)
+    return process
+  where
+    takeAll ref = atomicModifyIORef' ref ((,) [])
+    discard process = uninterruptibleMask_ $ do
+      kill process
+      closeEnds process
+
+closeEnds :: Process -> IO ()
+closeEnds process = do
+  mapM_ closeWriteEnd (processInputEnd process)
+  mapM_ closeReadEnd (processOutputEnd process)
+  mapM_ closeReadEnd (processErrorsEnd process)
+  mapM_ (\(PseudoTerminal plain) -> closePlain plain) (processPty process)
+
+startFunction :: String
+startFunction = "Millrace.Process.startProcess"
+
+-- Makes the streams. Whatever is made is noted at once.
+wire :: Command -> IORef [CInt] -> IORef (IO ()) -> IO Wired
+wire what theirs ours = do
+  terminal <- if NewTerminal `elem` wirings then Just <$> newTerminal else return Nothing
+  (input, inputEnd) <- stream terminal 0 (commandInput what) (newEnd 1 (\plain -> (Just (WriteEnd plain), Nothing)))
+  (output, outputEnd) <- stream terminal 1 (commandOutput what) (newEnd 0 (\plain -> (Nothing, Just (ReadEnd plain))))
+  (errors, errorsEnd) <- stream terminal 2 (commandErrors what) (newEnd 0 (\plain -> (Nothing, Just (ReadEnd plain))))
+  return (Wired [input, output, errors] (fst inputEnd) (snd outputEnd) (snd errorsEnd) (fst <$> terminal))
+  where
+    wirings = [commandInput what, commandOutput what, commandErrors what]
+    none = (Nothing, Nothing)
+    stream terminal standard wiring newOne = case wiring of
+      Inherit -> return (standard, none)
+      Null -> do
+        descriptor <- c_open_null >>= orFail
+        atStart descriptor
+        return (descriptor, none)
+      Descriptor (Fd descriptor) -> return (descriptor, none)
+      NewTerminal -> return (maybe standard snd terminal, none)
+      NewPipe -> newOne
+    -- Our end is the one with this index.
+    newEnd index ends = allocaArray 2 $ \place -> do
+      _ <- c_pipe place (if index == 0 then 1 else 0) (if index == 1 then 1 else 0) >>= orFail
+      numbers <- peekArray 2 place
+      case if index == (1 :: Int) then reverse numbers else numbers of
+        [our, their] -> do
+          atStart their
+          plain <- newPlain ("pipe of " ++ commandProgram what) our
+          modifyIORef' ours (>> closePlain plain)
+          return (their, ends plain)
+        _ -> error "Millrace.Process: two elements were asked for"
+    newTerminal = alloca $ \our -> alloca $ \their -> do
+      _ <- c_open_pty our their 24 80 >>= orFail
+      peek their >>= atStart
+      plain <- peek our >>= newPlain ("terminal of " ++ commandProgram what)
+      modifyIORef' ours (>> closePlain plain)
+      (,) (PseudoTerminal plain) <$> peek their
+    atStart descriptor = modifyIORef' theirs (descriptor :)
+    orFail result
+      | result < 0 = throwIO (failure startFunction (commandProgram what) (Errno (negate result)))
+      | otherwise = return result
+
+spawn :: Command -> Wired -> IO () -> IO (CInt, CInt)
+spawn what wired release = do
+  texts <- mapM (pathBytes startFunction) (strings ++ limits) `onException` release
+  let (whole, start, _) = Bytes.toForeignPtr (ByteString.concat (concatMap (\text -> [text, ByteString.singleton 0]) texts))
+  result <- runJob (job c_spawn numbers []) {jobMemory = Just (whole `plusForeignPtr` start), jobRelease = release, jobDispose = uncurry killUnwanted . both}
+  either (throwIO . failure startFunction (commandProgram what)) (return . both) result
+  where
+    both value = (fromIntegral (value `shiftR` 32), fromIntegral (value .&. 0xffffffff))
+    strings = [commandProgram what, fromMaybe "" (commandDirectory what)] ++ arguments ++ environment
+    arguments = commandProgram what : commandArguments what
+    environment = maybe [] (map (\(name, value) -> name ++ '=' : value)) (commandEnvironment what)
+    limits = map limitText (commandLimits what)
+    numbers =
+      map fromIntegral (wiredStreams wired)
+        ++ [ fromIntegral (length arguments),
+             if isJust (commandEnvironment what) then fromIntegral (length environment) else -1,
+             fromIntegral (length limits),
+             groupNumber,
+             maybe (-1) (fromIntegral . fst) (commandUser what),
+             maybe (-1) (fromIntegral . snd) (commandUser what)
+           ]
+    groupNumber = case commandGroup what of
+      _ | isJust (wiredTerminal wired) -> groupTerminal
+      SameGroup -> groupSame
+      NewGroup -> groupNew
+      DetachedGroup -> groupNew
+      NewSession -> groupSession
+
+limitText :: Limit -> String
+limitText (Limit resource soft hard) = unwords [show (resourceNumber resource), value soft, value hard]
+  where
+    value = show . fromMaybe (-1)
+
+resourceNumber :: Resource -> Int
+resourceNumber resource = case resource of
+  ProcessorSeconds -> resourceCpu
+  MemoryBytes -> resourceMemory
+  FileBytes -> resourceFile
+  OpenFiles -> resourceFiles
+  Processes -> resourceProcesses
+  CoreBytes -> resourceCore
+  StackBytes -> resourceStack
+
+-- Of a process that nobody waits for any more. In a keeper's thread.
+killUnwanted :: CInt -> CInt -> IO ()
+killUnwanted number pidfd = do
+  _ <- c_signal_group number 9
+  _ <- c_signal_process pidfd 9
+  handle <- adopt pidfd
+  awaitEnd handle >> void (perform (closeRequest handle))
+
+-- Waits for the end, and takes it.
+awaitEnd :: Handle -> IO (Either SomeException Exit)
+awaitEnd handle = try go
+  where
+    go = do
+      _ <- perform (waitReadableRequest handle)
+      result <- c_reap (descriptorOf handle)
+      if result == 0 then go else exitOf result
+    exitOf result
+      | result < 0 = throwIO (failure "Millrace.Process" "a process" (Errno (fromIntegral (negate result))))
+      | testBit result 31 = return (Killed code)
+      | otherwise = return (Exited code)
+      where
+        code = fromIntegral (result .&. 0xffff)
+
+-- The thread that waits for a process, for its whole life.
+keepProcess :: Process -> IO ()
+keepProcess process = uninterruptibleMask_ $ do
+  myThreadId >>= (`labelThread` ("Millrace keeper of process " ++ show (processId process)))
+  _ <- perform (waitReadableRequest handle)
+  -- Until it is reaped, its number means this group only.
+  takeMVar (processLock process)
+  when (ownsGroup process) (void (c_signal_group (processNumber process) 9))
+  outcome <- awaitEnd handle
+  putMVar (processEnd process) outcome
+  putMVar (processLock process) ()
+  void (perform (closeRequest handle))
+  where
+    handle = processHandle process
+
+ownsGroup :: Process -> Bool
+ownsGroup process = commandGroup (processCommand process) == NewGroup || isJust (processPty process)
+
+hasGroup :: Process -> Bool
+hasGroup process = commandGroup (processCommand process) /= SameGroup || isJust (processPty process)
+
+-- | Waits for the end of a process. Any number of threads may do so.
+--
+-- @since 0.1.0
+waitProcess :: Process -> IO Exit
+waitProcess process = readMVar (processEnd process) >>= either throwIO return
+
+-- | 'waitProcess' with a deadline; 'Nothing' if the process has not ended by then. It goes on.
+--
+-- @since 0.1.0
+waitProcessBefore :: Deadline -> Process -> IO (Maybe Exit)
+waitProcessBefore deadline process = do
+  limit <- if deadline == noDeadline then return (-1) else microsUntil deadline
+  ended <- processExit process
+  maybe (timeout limit (waitProcess process)) (return . Just) ended
+
+-- | How the process has ended, if it has.
+--
+-- @since 0.1.0
+processExit :: Process -> IO (Maybe Exit)
+processExit process = tryReadMVar (processEnd process) >>= traverse (either throwIO return)
+
+-- | Sends a signal to the process. Does nothing if it has ended.
+--
+-- @since 0.1.0
+signalProcess :: Process -> Int -> IO ()
+signalProcess process number = do
+  result <- whileOpen (processHandle process) (`c_signal_process` fromIntegral number)
+  forM_ result $ \code ->
+    unless (code >= 0 || Errno (negate code) == eSRCH) $
+      throwIO (failure "Millrace.Process.signalProcess" (show process) (Errno (negate code)))
+
+-- | Sends a signal to the group of the process. Only to the process if it is in this program's group. Does nothing if the process has
+-- ended.
+--
+-- @since 0.1.0
+signalGroup :: Process -> Int -> IO ()
+signalGroup process number
+  | not (hasGroup process) = signalProcess process number
+  | otherwise = withMVar (processLock process) $ \() -> do
+    ended <- tryReadMVar (processEnd process)
+    case ended of
+      Just _ -> return ()
+      Nothing -> void (c_signal_group (processNumber process) (fromIntegral number))
+
+kill :: Process -> IO ()
+kill process = signalGroup process 9 `catch` ignore
+  where
+    ignore :: IOError -> IO ()
+    ignore _ = return ()
+
+-- | @terminateProcess graceMicros process@ asks the process and its group to end (@SIGTERM@), kills them when they have not done so
+-- after the given time, and waits for the end. If it is interrupted, it kills them at once.
+--
+-- @since 0.1.0
+terminateProcess :: Int -> Process -> IO Exit
+terminateProcess graceMicros process = (`onException` kill process) $ do
+  signalGroup process 15
+  ended <- deadlineAfter graceMicros >>= (`waitProcessBefore` process)
+  maybe (kill process >> waitProcess process) return ended
+
+-- | Starts a program, and runs an action with its process. When the action ends, however it does, the process and its group are
+-- killed unless they have ended, they are waited for, and the ends of pipes are closed.
+--
+-- @since 0.1.0
+withProcess :: Command -> (Process -> IO a) -> IO a
+withProcess what action = mask $ \restore -> do
+  process <- startProcess what
+  outcome <- try (restore (action process))
+  uninterruptibleMask_ $ do
+    ended <- tryReadMVar (processEnd process)
+    when (null ended) (kill process)
+    void (readMVar (processEnd process))
+    closeEnds process
+  either (throwIO :: SomeException -> IO a) return outcome
+
+-- | Runs a program to its end.
+--
+-- @since 0.1.0
+runProcess :: Command -> IO Exit
+runProcess = runProcessBefore noDeadline
+
+-- | The same with a deadline. When it passes, the process and its group are killed.
+--
+-- @since 0.1.0
+runProcessBefore :: Deadline -> Command -> IO Exit
+runProcessBefore deadline what = withProcess what $ \process -> do
+  ended <- waitProcessBefore deadline process
+  maybe (kill process >> waitProcess process) return ended
+
+-- | Runs a program to its end. Its input is the given bytes, and its output and its errors are returned.
+--
+-- @since 0.1.0
+readProcess :: Command -> ByteString -> IO (Exit, ByteString, ByteString)
+readProcess = readProcessBefore noDeadline
+
+-- | The same with a deadline. When it passes, the process and its group are killed, and what was read is returned.
+--
+-- @since 0.1.0
+readProcessBefore :: Deadline -> Command -> ByteString -> IO (Exit, ByteString, ByteString)
+readProcessBefore deadline what input = withProcess piped $ \process -> do
+  out <- reading (processOutput process)
+  errors <- reading (processErrors process)
+  _ <- forkIO (mapM_ feed (processInput process))
+  exit <- waitProcessBefore deadline process >>= maybe (kill process >> waitProcess process) return
+  (,,) exit <$> takeMVar out <*> takeMVar errors
+  where
+    piped = what {commandInput = NewPipe, commandOutput = NewPipe, commandErrors = NewPipe}
+    reading end = do
+      done <- newEmptyMVar
+      _ <- mask_ $ forkIO (readAll (maybe (return ByteString.empty) (`readPipe` 65536) end) >>= putMVar done)
+      return done
+    feed end = (writePipe end input `catch` ignoreClosed) `finally` closeWriteEnd end
+    ignoreClosed problem = unless ((Errno <$> ioe_errno problem) == Just ePIPE) (throwIO problem)
+
+-- Until the end, or the end of the pipe was closed here.
+readAll :: IO ByteString -> IO ByteString
+readAll next = go []
+  where
+    go parts = do
+      part <- next `catch` closed
+      if ByteString.null part then return (ByteString.concat (reverse parts)) else go (part : parts)
+    closed :: IOError -> IO ByteString
+    closed _ = return ByteString.empty

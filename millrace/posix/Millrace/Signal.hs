@@ -1,0 +1,170 @@
+-- | Signals as a stream.
+--
+-- > main = withSignals [Terminate, Interrupt] $ \signals -> do
+-- >   server <- forkIO serve
+-- >   received <- nextSignal signals
+-- >   putStrLn ("ending, because of " ++ show received)
+-- >   killThread server
+--
+-- While 'withSignals' runs, a signal that it names does nothing but appear in the stream. Afterwards it means again what it meant
+-- before. Several threads may ask for the same signal: each of them gets it. Signals of one kind that come before they were taken
+-- count as one, as the system itself counts them. Waiting occupies no operating system thread and is interruptible.
+--
+-- GHC's run-time system receives the signals (as for "System.Posix.Signals", whose 'System.Posix.Signals.installHandler' must not be
+-- used for them meanwhile).
+--
+-- >>> withSignals [User1] (\signals -> raiseSignal User1 >> nextSignal signals)
+-- User1
+module Millrace.Signal
+  ( Signal (..),
+    signalNumber,
+    Signals,
+    withSignals,
+    nextSignal,
+    nextSignalBefore,
+    raiseSignal,
+    sendSignal,
+  )
+where
+
+import Control.Concurrent.MVar
+import Control.Concurrent.STM
+import Control.Exception (bracket, mask_, throwIO)
+import Control.Monad (foldM, void, when)
+import Data.List (nub)
+import qualified Data.Map.Strict as Map
+import qualified Data.Set as Set
+import Foreign.C.Error (eINVAL)
+import Millrace.Deadline (Deadline, noDeadline)
+import Millrace.Internal.Errors (failure)
+import Millrace.Internal.Job (microsUntil)
+import Millrace.Timer (timeout)
+import System.IO.Unsafe (unsafePerformIO)
+import qualified System.Posix.Signals as Posix
+
+-- | A signal.
+--
+-- @since 0.1.0
+data Signal
+  = -- | the terminal is gone; servers read their configuration again
+    Hangup
+  | -- | the interrupt key
+    Interrupt
+  | -- | the quit key
+    Quit
+  | -- | the polite request to end
+    Terminate
+  | User1
+  | User2
+  | -- | a child has ended or stopped
+    Child
+  | -- | the size of the terminal has changed
+    WindowChange
+  | -- | the process goes on after it was stopped
+    Continue
+  | -- | another one, by its number
+    Numbered !Int
+  deriving (Eq, Ord, Show)
+
+-- | The system's number.
+--
+-- @since 0.1.0
+signalNumber :: Signal -> Int
+signalNumber signal = fromIntegral $ case signal of
+  Hangup -> Posix.sigHUP
+  Interrupt -> Posix.sigINT
+  Quit -> Posix.sigQUIT
+  Terminate -> Posix.sigTERM
+  User1 -> Posix.sigUSR1
+  User2 -> Posix.sigUSR2
+  Child -> Posix.sigCHLD
+  WindowChange -> 28
+  Continue -> Posix.sigCONT
+  Numbered number -> fromIntegral number
+
+-- | What has come and was not taken yet.
+--
+-- @since 0.1.0
+newtype Signals = Signals (TVar (Set.Set Signal))
+
+instance Eq Signals where
+  Signals a == Signals b = a == b
+
+-- Who listens to a signal, and what it meant before.
+data Listeners = Listeners
+  { _listenersBefore :: Posix.Handler,
+    listenersAll :: [(Signal, TVar (Set.Set Signal))]
+  }
+
+listeners :: MVar (Map.Map Int Listeners)
+listeners = unsafePerformIO (newMVar Map.empty)
+{-# NOINLINE listeners #-}
+
+-- | Runs an action with a stream of these signals. Throws for a signal that cannot be received (@SIGKILL@, @SIGSTOP@).
+--
+-- @since 0.1.0
+withSignals :: [Signal] -> (Signals -> IO a) -> IO a
+withSignals wanted = bracket begin end
+  where
+    kinds = nub wanted
+    begin = do
+      pending <- newTVarIO Set.empty
+      modifyMVar_ listeners $ \before -> foldM (add pending) before kinds
+      return (Signals pending)
+    end (Signals pending) = modifyMVar_ listeners $ \before -> foldM (remove pending) before kinds
+
+add :: TVar (Set.Set Signal) -> Map.Map Int Listeners -> Signal -> IO (Map.Map Int Listeners)
+add pending before signal = do
+  when (number `elem` [9, 19]) $ throwIO (failure "Millrace.Signal.withSignals" (show signal) eINVAL)
+  case Map.lookup number before of
+    Just others -> return (Map.insert number others {listenersAll = (signal, pending) : listenersAll others} before)
+    Nothing -> do
+      meant <- Posix.installHandler (fromIntegral number) (Posix.Catch (deliver number)) Nothing
+      return (Map.insert number (Listeners meant [(signal, pending)]) before)
+  where
+    number = signalNumber signal
+
+remove :: TVar (Set.Set Signal) -> Map.Map Int Listeners -> Signal -> IO (Map.Map Int Listeners)
+remove pending before signal = case Map.lookup number before of
+  Nothing -> return before
+  Just (Listeners meant everybody) -> case [listener | listener@(_, other) <- everybody, other /= pending] of
+    [] -> Map.delete number before <$ Posix.installHandler (fromIntegral number) meant Nothing
+    others -> return (Map.insert number (Listeners meant others) before)
+  where
+    number = signalNumber signal
+
+-- In a thread that GHC starts for each signal.
+deliver :: Int -> IO ()
+deliver number = do
+  now <- readMVar listeners
+  atomically $ mapM_ (\(signal, pending) -> modifyTVar' pending (Set.insert signal)) (maybe [] listenersAll (Map.lookup number now))
+
+-- | Waits for the next signal, and takes it.
+--
+-- @since 0.1.0
+nextSignal :: Signals -> IO Signal
+nextSignal (Signals pending) = atomically $ do
+  now <- readTVar pending
+  maybe retry (\(first, others) -> first <$ writeTVar pending others) (Set.minView now)
+
+-- | 'nextSignal' with a deadline: 'Nothing' if none has come.
+--
+-- @since 0.1.0
+nextSignalBefore :: Deadline -> Signals -> IO (Maybe Signal)
+nextSignalBefore deadline signals
+  | deadline == noDeadline = Just <$> nextSignal signals
+  | otherwise = do
+    limit <- microsUntil deadline
+    timeout (max 1 limit) (nextSignal signals)
+
+-- | Sends a signal to this program.
+--
+-- @since 0.1.0
+raiseSignal :: Signal -> IO ()
+raiseSignal = void . mask_ . Posix.raiseSignal . fromIntegral . signalNumber
+
+-- | Sends a signal to another process, by its number ('Millrace.Process.signalProcess' cannot hit a wrong one).
+--
+-- @since 0.1.0
+sendSignal :: Int -> Signal -> IO ()
+sendSignal process signal = Posix.signalProcess (fromIntegral (signalNumber signal)) (fromIntegral process)

@@ -1,0 +1,264 @@
+-- | Connecting to a name, and serving connections.
+--
+-- > main = withServer defaultServer (passive "7000") $ \connection -> do
+-- >   bytes <- recv connection 4096
+-- >   sendAll connection bytes
+--
+-- All functions are interruptible, and leave no socket open when they are interrupted.
+--
+-- >>> import Millrace
+-- >>> import Millrace.Name
+-- >>> import Control.Concurrent.MVar
+-- >>> port <- newEmptyMVar :: IO (MVar SockAddr)
+-- >>> let listenOn = defaultServer {serverReady = \addresses -> putMVar port (head addresses)}
+-- >>> let local = (passive "0") {queryHost = Just "127.0.0.1"}
+-- >>> :{
+-- withRunningServer listenOn local (\connection -> recv connection 100 >>= sendAll connection) $ do
+--   SockAddrInet number _ <- takeMVar port
+--   client <- connectTo (host "127.0.0.1" (show number))
+--   sendAll client "echo"
+--   recv client 100 <* close client
+-- :}
+-- "echo"
+module Millrace.Socket.Connect
+  ( -- * Connecting
+    connectTo,
+    connectToBefore,
+    ConnectError (..),
+
+    -- * Serving
+    Server (..),
+    defaultServer,
+    withServer,
+    withRunningServer,
+  )
+where
+
+import Control.Concurrent (ThreadId, forkIOWithUnmask, killThread, myThreadId, throwTo)
+import Control.Concurrent.MVar
+import Control.Concurrent.STM
+import Control.Exception
+  ( Exception,
+    SomeException,
+    bracket,
+    bracketOnError,
+    catch,
+    finally,
+    mask,
+    mask_,
+    onException,
+    throwIO,
+    try,
+    uninterruptibleMask_,
+  )
+import Control.Monad (forM, forM_, unless, void, when)
+import Data.IORef
+import Data.List (partition)
+import Data.Maybe (fromMaybe)
+import qualified Data.Set as Set
+import Millrace.Deadline (Deadline, isDeadlineError, noDeadline)
+import Millrace.Name
+import Millrace.Socket
+import qualified Millrace.Timer as Timer
+
+-- | No address of a name could be connected to: what was tried, and why each attempt failed.
+--
+-- @since 0.1.0
+data ConnectError = ConnectError !String [(SockAddr, IOError)]
+
+instance Show ConnectError where
+  showsPrec _ (ConnectError name attempts) =
+    showString ("Millrace.Socket.Connect.connectTo: no connection to " ++ name ++ ": ")
+      . showString (if null attempts then "it has no address" else foldr1 (\a b -> a ++ "; " ++ b) [show address ++ ": " ++ show problem | (address, problem) <- attempts])
+
+instance Exception ConnectError
+
+-- | Looks up a name and connects to the first of its addresses that answers (RFC 8305, happy eyeballs): addresses of both families
+-- alternate, and when one has not answered after a quarter of a second, the next one is tried at the same time. The other attempts
+-- are given up, and their sockets closed.
+--
+-- @since 0.1.0
+connectTo :: Query -> IO Socket
+connectTo = connectToBefore noDeadline
+
+-- | The same with a deadline for all of it ('isDeadlineError').
+--
+-- @since 0.1.0
+connectToBefore :: Deadline -> Query -> IO Socket
+connectToBefore deadline query = do
+  found <- lookUpBefore deadline query
+  firstToAnswer deadline (describeQuery query) (alternating found)
+
+describeQuery :: Query -> String
+describeQuery query = fromMaybe "this machine" (queryHost query) ++ maybe "" (':' :) (queryService query)
+
+-- The family of the first address begins.
+alternating :: [AddrInfo] -> [AddrInfo]
+alternating [] = []
+alternating found@(first : _) = weave same other
+  where
+    (same, other) = partition ((== addrFamily first) . addrFamily) found
+    weave (a : as) bs = a : weave bs as
+    weave [] bs = bs
+
+attemptDelayMicros :: Int
+attemptDelayMicros = 250000
+
+-- Each attempt has a thread. The first connection wins; all others are closed.
+firstToAnswer :: Deadline -> String -> [AddrInfo] -> IO Socket
+firstToAnswer deadline name addresses = mask $ \restore -> do
+  outcomes <- newTQueueIO
+  threads <- newMVar []
+  let end = do
+        modifyMVar_ threads (\all' -> [] <$ mapM_ killThread all')
+        left <- atomically (flushTQueue outcomes)
+        forM_ left (either (const (return ())) close . snd)
+      begin info = do
+        thread <- forkIOWithUnmask (\unmask -> try (connected unmask info) >>= atomically . writeTQueue outcomes . (,) (addrAddress info))
+        modifyMVar_ threads (return . (thread :))
+  winner <- restoreRace restore outcomes begin `onException` uninterruptibleMask_ end
+  uninterruptibleMask_ end
+  either (throwIO . ConnectError name) return winner
+  where
+    connected unmask info = bracketOnError (openSocket info) close $ \s -> s <$ unmask (connectBefore deadline s (addrAddress info))
+    restoreRace restore outcomes begin = go addresses (0 :: Int) []
+      where
+        go [] 0 failures = passedOr (Left (reverse failures)) failures
+        go waiting running failures = do
+          rest <- case waiting of
+            one : others -> others <$ begin one
+            [] -> return []
+          let runningNow = if null waiting then running else running + 1
+          outcome <- next restore outcomes (not (null rest))
+          case outcome of
+            Nothing -> go rest runningNow failures
+            Just (_, Right s) -> return (Right s)
+            Just (address, Left problem) -> go rest (runningNow - 1) ((address, problem) : failures)
+        passedOr result failures = case [problem | (_, problem) <- failures, isDeadlineError problem] of
+          problem : _ -> throwIO problem
+          [] -> return result
+    -- An outcome, or nothing when it is time to try another address. An outcome that was taken cannot be lost: it is taken masked.
+    next restore outcomes mayGiveUp
+      | not mayGiveUp = atomically (Just <$> readTQueue outcomes)
+      | otherwise = do
+        late <- restore (Timer.registerDelay attemptDelayMicros)
+        atomically ((Just <$> readTQueue outcomes) `orElse` (readTVar late >>= check >> return Nothing))
+
+-- | How connections are served. 'defaultServer' has the defaults.
+--
+-- @since 0.1.0
+data Server = Server
+  { -- | At most so many connections are served at the same time; further ones wait in the system's queue.
+    serverConnectionsMax :: !Int,
+    -- | of the system's queue
+    serverBacklog :: !Int,
+    -- | so long the connections have to end when the server ends, in microseconds; then their threads are interrupted
+    serverGraceMicros :: !Int,
+    -- | several servers may listen on the same port (@SO_REUSEPORT@)
+    serverSharesPort :: !Bool,
+    -- | is run when the server listens, with its addresses
+    serverReady :: [SockAddr] -> IO (),
+    -- | gets what a connection's action throws, except the exceptions that end it
+    serverProblem :: SockAddr -> SomeException -> IO ()
+  }
+
+-- | 10,000 connections, a queue of 4096, five seconds of grace; problems are ignored.
+--
+-- @since 0.1.0
+defaultServer :: Server
+defaultServer =
+  Server
+    { serverConnectionsMax = 10000,
+      serverBacklog = 4096,
+      serverGraceMicros = 5000000,
+      serverSharesPort = False,
+      serverReady = \_ -> return (),
+      serverProblem = \_ _ -> return ()
+    }
+
+-- | Listens on all addresses that the query finds ('passive'), and runs an action for each connection, in a thread of its own. The
+-- connection is closed when its action has ended. It serves until it is interrupted or cannot accept any more. Then it no longer
+-- listens, and waits for the connections for the time of grace; those that remain are interrupted.
+--
+-- @since 0.1.0
+withServer :: Server -> Query -> (Socket -> IO ()) -> IO a
+withServer server query serve = bracket (listenOn server query) (mapM_ close) $ \listeners -> do
+  mapM getSocketName listeners >>= serverReady server
+  connections <- newTVarIO Set.empty
+  acceptAll server listeners connections serve `finally` (mapM_ close listeners >> endGracefully server connections)
+
+-- | Runs a server in a thread of its own during an action. The server is ended after that, as 'withServer' says.
+--
+-- @since 0.1.0
+withRunningServer :: Server -> Query -> (Socket -> IO ()) -> IO a -> IO a
+withRunningServer server query serve action = mask $ \restore -> do
+  caller <- myThreadId
+  listens <- newEmptyMVar
+  ended <- newEmptyMVar
+  stopping <- newIORef False
+  let ready addresses = serverReady server addresses >> putMVar listens ()
+  thread <- forkIOWithUnmask $ \unmask ->
+    (unmask (withServer server {serverReady = ready} query serve) `catch` tell caller stopping) `finally` putMVar ended ()
+  let stop = uninterruptibleMask_ (writeIORef stopping True >> killThread thread >> takeMVar ended)
+  result <- restore (takeMVar listens >> action) `onException` stop
+  result <$ stop
+  where
+    -- The server could not listen, or cannot accept: its caller has to know.
+    tell caller stopping problem = do
+      isStopping <- readIORef stopping
+      unless isStopping (throwTo caller (problem :: SomeException))
+
+listenOn :: Server -> Query -> IO [Socket]
+listenOn server query = do
+  addresses <- lookUp query
+  mask_ $ go [] addresses
+  where
+    go made [] = return (reverse made)
+    go made (info : others) = do
+      s <- one info `onException` mapM_ close made
+      go (s : made) others
+    one info = bracketOnError (openSocket info) close $ \s -> do
+      setSocketOption s ReuseAddr 1
+      when (serverSharesPort server) (setSocketOption s ReusePort 1)
+      when (addrFamily info == AF_INET6) (setSocketOption s IPv6Only 1)
+      bind s (addrAddress info)
+      listen s (serverBacklog server)
+      return s
+
+-- Accepts on all listeners, each with a thread, until one of them fails.
+acceptAll :: Server -> [Socket] -> TVar (Set.Set ThreadId) -> (Socket -> IO ()) -> IO a
+acceptAll server listeners connections serve = mask $ \restore -> do
+  failed <- newEmptyMVar
+  threads <- forM listeners $ \listener ->
+    forkIOWithUnmask (\unmask -> try (unmask (acceptOn listener)) >>= putMVar failed)
+  outcome <- restore (takeMVar failed) `onException` uninterruptibleMask_ (mapM_ killThread threads)
+  uninterruptibleMask_ (mapM_ killThread threads)
+  either (throwIO :: SomeException -> IO a) return outcome
+  where
+    acceptOn listener = do
+      atomically (readTVar connections >>= \now -> check (Set.size now < serverConnectionsMax server))
+      mask_ $ do
+        (connection, peer) <- accept listener
+        begun <- newEmptyMVar
+        thread <-
+          forkIOWithUnmask (\unmask -> (takeMVar begun >> handle unmask connection peer) `finally` leave connection)
+            `onException` uninterruptibleMask_ (close connection)
+        atomically (modifyTVar' connections (Set.insert thread))
+        putMVar begun ()
+      acceptOn listener
+    handle unmask connection peer = unmask (serve connection) `catch` \problem -> serverProblem server peer problem
+    leave connection = uninterruptibleMask_ $ do
+      close connection
+      thread <- myThreadId
+      atomically (modifyTVar' connections (Set.delete thread))
+
+-- To be called when nobody accepts any more.
+endGracefully :: Server -> TVar (Set.Set ThreadId) -> IO ()
+endGracefully server connections = (wait `onException` uninterruptibleMask_ interruptAll) >> interruptAll
+  where
+    wait = unless (serverGraceMicros server <= 0) . void $ Timer.timeout (serverGraceMicros server) allEnded
+    allEnded = atomically (readTVar connections >>= check . Set.null)
+    interruptAll = do
+      left <- readTVarIO connections
+      mapM_ killThread left
+      allEnded

@@ -1,0 +1,188 @@
+-- | The terminal of this program.
+--
+-- > main = withTerminal $ \terminal -> withMode terminal Keys $ do
+-- >   writeTerminal terminal "Press a key: "
+-- >   readTerminal terminal 1 >>= print
+--
+-- 1. The terminal is opened anew, so that other programs do not notice that this one does not wait for it. The standard streams,
+--    which other programs share, are never made non-blocking.
+-- 2. A mode that was changed is changed back when the action has ended, when the program ends, and when a signal ends it that it does
+--    not handle. (Nothing can be done about @SIGKILL@.)
+-- 3. Waiting occupies no operating system thread, and is interruptible.
+--
+-- All functions throw an 'IOError' that names the function. A program without a terminal gets @ENXIO@ from 'withTerminal'.
+--
+-- >>> import Millrace.Process
+-- >>> isTerminal 0
+-- False
+-- >>> exit <- withProcess (command "sh" ["-c", "stty size"]) {commandInput = NewTerminal} waitProcess
+-- ...
+-- >>> exit
+-- Exited 0
+module Millrace.Terminal
+  ( Terminal,
+    withTerminal,
+    readTerminal,
+    readTerminalBefore,
+    writeTerminal,
+
+    -- * Modes
+    TerminalMode (..),
+    withMode,
+
+    -- * Sizes
+    Size (..),
+    terminalSize,
+    waitForNewSize,
+
+    -- * Standard streams
+    isTerminal,
+    readStandardInput,
+    writeStandardOutput,
+    writeStandardError,
+  )
+where
+
+import Control.Exception (bracket, bracket_, mask_, throwIO)
+import Control.Monad (when)
+import Data.ByteString (ByteString)
+import Foreign.C.Error (Errno (..))
+import Foreign.C.Types (CInt (..))
+import Foreign.Marshal.Alloc (alloca)
+import Foreign.Ptr (Ptr)
+import Foreign.Storable (peek)
+import Millrace.Deadline (Deadline, noDeadline)
+import Millrace.Internal.Errors (failure)
+import Millrace.Internal.Plain
+import Millrace.Signal (Signal (WindowChange), nextSignal, withSignals)
+import System.IO.Unsafe (unsafePerformIO)
+import System.Posix.Types (Fd (..))
+
+foreign import ccall unsafe "mrh_open_terminal" c_open_terminal :: IO CInt
+
+foreign import ccall unsafe "mrh_is_terminal" c_is_terminal :: CInt -> IO CInt
+
+foreign import ccall unsafe "mrh_terminal_change" c_change :: CInt -> CInt -> IO CInt
+
+foreign import ccall unsafe "mrh_terminal_restore" c_restore :: CInt -> IO CInt
+
+foreign import ccall unsafe "mrh_terminal_size" c_size :: CInt -> Ptr CInt -> Ptr CInt -> IO CInt
+
+-- | The terminal that this program was started from.
+--
+-- @since 0.1.0
+newtype Terminal = Terminal Plain
+  deriving (Eq)
+
+instance Show Terminal where
+  showsPrec d (Terminal plain) = showsPrec d plain
+
+-- | Opens the terminal, wherever the standard streams lead, and closes it when the action has ended.
+--
+-- @since 0.1.0
+withTerminal :: (Terminal -> IO a) -> IO a
+withTerminal = bracket open (\(Terminal plain) -> closePlain plain)
+  where
+    open = mask_ $ do
+      descriptor <- c_open_terminal
+      when (descriptor < 0) $ throwIO (failure "Millrace.Terminal.withTerminal" "/dev/tty" (Errno (negate descriptor)))
+      Terminal <$> newPlain "terminal" descriptor
+
+-- | Waits for input, and reads at most so many bytes: a line, or what keys have sent ('withMode'). None: the end.
+--
+-- @since 0.1.0
+readTerminal :: Terminal -> Int -> IO ByteString
+readTerminal = readTerminalBefore noDeadline
+
+-- | 'readTerminal' with a deadline.
+--
+-- @since 0.1.0
+readTerminalBefore :: Deadline -> Terminal -> Int -> IO ByteString
+readTerminalBefore deadline (Terminal plain) = readPlain "Millrace.Terminal.readTerminal" plain deadline
+
+-- | Writes all bytes.
+--
+-- @since 0.1.0
+writeTerminal :: Terminal -> ByteString -> IO ()
+writeTerminal (Terminal plain) = writePlain "Millrace.Terminal.writeTerminal" plain noDeadline
+
+-- | What the terminal does with keys before the program gets them.
+--
+-- @since 0.1.0
+data TerminalMode
+  = -- | every key at once; nothing is echoed, and no key has a meaning, not even the interrupt key
+    Raw
+  | -- | whole lines, which are not echoed: for passwords
+    Unechoed
+  | -- | every key at once; nothing is echoed, and the interrupt key interrupts
+    Keys
+  deriving (Eq, Show, Read, Enum, Bounded)
+
+-- | Changes the mode during an action. One terminal at a time, and not within itself (@EBUSY@).
+--
+-- @since 0.1.0
+withMode :: Terminal -> TerminalMode -> IO a -> IO a
+withMode terminal@(Terminal plain) mode = bracket_ change (c_restore descriptor)
+  where
+    descriptor = plainDescriptor plain
+    change = c_change descriptor (fromIntegral (fromEnum mode)) >>= orFail "Millrace.Terminal.withMode" terminal
+
+orFail :: String -> Terminal -> CInt -> IO ()
+orFail function terminal result = when (result < 0) $ throwIO (failure function (show terminal) (Errno (negate result)))
+
+-- | Of a terminal, in characters.
+--
+-- @since 0.1.0
+data Size = Size {sizeRows :: !Int, sizeColumns :: !Int}
+  deriving (Eq, Ord, Show, Read)
+
+-- | Does not wait.
+--
+-- @since 0.1.0
+terminalSize :: Terminal -> IO Size
+terminalSize terminal@(Terminal plain) = alloca $ \rows -> alloca $ \columns -> do
+  c_size (plainDescriptor plain) rows columns >>= orFail "Millrace.Terminal.terminalSize" terminal
+  Size <$> (fromIntegral <$> peek rows) <*> (fromIntegral <$> peek columns)
+
+-- | Waits until the size differs from the given one, and returns the new one.
+--
+-- @since 0.1.0
+waitForNewSize :: Terminal -> Size -> IO Size
+waitForNewSize terminal old = withSignals [WindowChange] go
+  where
+    go signals = do
+      now <- terminalSize terminal
+      if now == old then nextSignal signals >> go signals else return now
+
+-- | Whether a descriptor is a terminal.
+--
+-- @since 0.1.0
+isTerminal :: Fd -> IO Bool
+isTerminal (Fd number) = (== 1) <$> c_is_terminal number
+
+-- | Waits for input on standard input, whatever that is, and reads at most so many bytes; none at the end. If another program reads
+-- the same terminal or pipe at the same moment and is faster, the capability waits for more input: use 'withTerminal' then.
+--
+-- @since 0.1.0
+readStandardInput :: Int -> IO ByteString
+readStandardInput = readPlain "Millrace.Terminal.readStandardInput" standardInput noDeadline
+
+-- | Writes all bytes to standard output, past GHC's handle ('System.IO.stdout'), which has a buffer of its own.
+--
+-- @since 0.1.0
+writeStandardOutput :: ByteString -> IO ()
+writeStandardOutput = writePlain "Millrace.Terminal.writeStandardOutput" standardOutput noDeadline
+
+-- | The same for standard error.
+--
+-- @since 0.1.0
+writeStandardError :: ByteString -> IO ()
+writeStandardError = writePlain "Millrace.Terminal.writeStandardError" standardError noDeadline
+
+standardInput, standardOutput, standardError :: Plain
+standardInput = unsafePerformIO (newShared "standard input" 0)
+{-# NOINLINE standardInput #-}
+standardOutput = unsafePerformIO (newShared "standard output" 1)
+{-# NOINLINE standardOutput #-}
+standardError = unsafePerformIO (newShared "standard error" 2)
+{-# NOINLINE standardError #-}

@@ -1,0 +1,30 @@
+-- | How the error of a system call becomes an 'IOError'.
+module Millrace.Internal.Errors (throwIfFailed, failure, throwIfMinusOne) where
+
+import Control.Exception (throwIO)
+import Control.Monad (when)
+import Foreign.C.Error (Errno, getErrno)
+import Millrace.Internal.SystemError (systemError)
+
+-- | @throwIfFailed attempted object@ passes a result on, or throws the error as 'failure' describes it.
+--
+-- @since 0.1.0
+throwIfFailed :: String -> String -> Either Errno r -> IO r
+throwIfFailed attempted object = either (throwIO . failure attempted object) return
+{-# INLINE throwIfFailed #-}
+
+-- | @failure attempted object code@ is the 'IOError' of an error code. It names the function that was attempted, and the object
+-- that it was attempted on.
+--
+-- @since 0.1.0
+failure :: String -> String -> Errno -> IOError
+failure attempted object code = systemError attempted code (Just object)
+{-# NOINLINE failure #-}
+
+-- | @throwIfMinusOne attempted object call@ makes a call that returns -1 if it fails, and throws the error that the system has noted
+-- then.
+throwIfMinusOne :: (Eq a, Num a) => String -> String -> IO a -> IO a
+throwIfMinusOne attempted object call = do
+  result <- call
+  when (result == -1) $ getErrno >>= throwIO . failure attempted object
+  return result

@@ -1,0 +1,72 @@
+-- | The type of open files, and the errors of functions on files and paths. Must not know: sockets.
+module Millrace.Internal.File
+  ( File (..),
+    checked,
+    refuse,
+    refusePath,
+    pathBytes,
+    pathFrom,
+    useFile,
+  )
+where
+
+import Control.Exception (throwIO)
+import Control.Monad (when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
+import Foreign.C.Error (Errno, eBADF)
+import Foreign.C.Types (CInt)
+import GHC.Foreign (peekCStringLen)
+import qualified GHC.Foreign as Encoded
+import GHC.IO.Encoding (getFileSystemEncoding)
+import GHC.IO.Exception (IOErrorType (InvalidArgument))
+import Millrace.Internal.Errors (failure, throwIfFailed)
+import Millrace.Internal.Foreign (c_hold, c_let_go)
+import Millrace.Internal.Handle (Handle (..), descriptorOf)
+import System.IO.Error (ioeSetErrorString, mkIOError)
+
+-- | An open file. Close it, because the garbage collector does not.
+--
+-- @since 0.1.0
+data File = File !Handle !FilePath
+
+instance Eq File where
+  File a _ == File b _ = a == b
+
+instance Show File where
+  showsPrec _ (File _ path) = showString "<file: " . showString path . showChar '>'
+
+-- | @checked function file@ passes a result on, or throws an error that names the function, with its module, and the file.
+checked :: String -> File -> Either Errno r -> IO r
+checked function file = throwIfFailed function (show file)
+
+-- | Throws an error about wrong arguments.
+refuse :: String -> File -> String -> IO a
+refuse function (File _ path) = refusePath function path
+
+-- | The same for a path.
+refusePath :: String -> FilePath -> String -> IO a
+refusePath function path why =
+  throwIO (mkIOError InvalidArgument function Nothing (Just path) `ioeSetErrorString` why)
+
+-- | A path in the system's own form. A path with a NUL is refused, because it would end there and name another file.
+pathBytes :: String -> FilePath -> IO ByteString
+pathBytes function path = do
+  when ('\NUL' `elem` path) $ refusePath function path "a path has no NUL"
+  encoding <- getFileSystemEncoding
+  Encoded.withCStringLen encoding path ByteString.packCStringLen
+
+-- | The inverse.
+pathFrom :: ByteString -> IO FilePath
+pathFrom bytes = do
+  encoding <- getFileSystemEncoding
+  unsafeUseAsCStringLen bytes (peekCStringLen encoding)
+
+-- | @useFile function file use@ keeps the file open until the second argument of @use@ has been run, which must happen once.
+-- The first one is the descriptor's number. Throws for a closed file. To be called masked.
+useFile :: String -> File -> (CInt -> IO () -> IO a) -> IO a
+useFile function file@(File handle@(Handle number) _) use = do
+  refusal <- c_hold number
+  when (refusal < 0) $ throwIO (failure function (show file) eBADF)
+  use (descriptorOf handle) (c_let_go number)

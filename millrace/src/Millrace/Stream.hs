@@ -1,0 +1,333 @@
+-- | Streams of bytes: the few functions that connect sockets, files, pipes and processes.
+--
+-- > sendWhole path s = withFile path ForReading $ \file -> fromFile file 0 >>= \source -> copy source (toSocket s)
+--
+-- A source is an action that returns the next piece, and an empty one at the end. A sink is an action that takes a piece, and
+-- returns when it has room for another one. So nobody needs memory for more than a piece: a slow sink holds up its source
+-- (back-pressure). Deadlines and cancellation are those of the actions.
+--
+-- >>> pieces <- fromPieces ["one\ntw", "o\n", "three"]
+-- >>> linesOf 100 pieces >>= collect
+-- ["one","two","three"]
+module Millrace.Stream
+  ( -- * Sources and sinks
+    Source,
+    Sink,
+    fromPieces,
+    fromSocket,
+    toSocket,
+    fromFile,
+    toFile,
+
+    -- * Connecting
+    copy,
+    copyReporting,
+    tee,
+    counting,
+    atMost,
+    concurrently,
+
+    -- * Cutting
+    TooLong (..),
+    linesOf,
+    Framing (..),
+    framesOf,
+    frame,
+    exactly,
+    collect,
+    whole,
+  )
+where
+
+import Control.Concurrent (forkIOWithUnmask, killThread)
+import Control.Concurrent.STM
+import Control.Exception (Exception (..), SomeAsyncException, bracket, catch, throwIO, try)
+import Control.Monad (unless, when)
+import Data.Bits (shiftL, shiftR, (.|.))
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.IORef
+import Data.Int (Int64)
+import Data.Maybe (isJust)
+import Data.Word (Word64)
+import Millrace.File (File, readAt, writeAt)
+import Millrace.Socket (Socket)
+import Millrace.Socket.ByteString (recv, sendAll)
+
+-- | The next piece; an empty one at the end, and from then on.
+--
+-- @since 0.1.0
+type Source = IO ByteString
+
+-- | Takes a piece, which is not empty.
+--
+-- @since 0.1.0
+type Sink = ByteString -> IO ()
+
+-- | These pieces, without the empty ones.
+--
+-- @since 0.1.0
+fromPieces :: [ByteString] -> IO Source
+fromPieces pieces = do
+  left <- newIORef (filter (not . ByteString.null) pieces)
+  return $
+    atomicModifyIORef' left takeFirst
+  where
+    takeFirst (piece : others) = (others, piece)
+    takeFirst [] = ([], ByteString.empty)
+
+-- | What a socket receives, in pieces of at most 64 KiB.
+--
+-- @since 0.1.0
+fromSocket :: Socket -> Source
+fromSocket s = recv s 65536
+
+-- | Sends.
+--
+-- @since 0.1.0
+toSocket :: Socket -> Sink
+toSocket = sendAll
+
+-- | A file from an offset on, in pieces of at most 256 KiB. The source is for one reader.
+--
+-- @since 0.1.0
+fromFile :: File -> Int64 -> IO Source
+fromFile file begin = do
+  position <- newIORef begin
+  return $ do
+    offset <- readIORef position
+    bytes <- readAt file offset 262144
+    bytes <$ writeIORef position (offset + fromIntegral (ByteString.length bytes))
+
+-- | Writes into a file from an offset on. The sink is for one writer.
+--
+-- @since 0.1.0
+toFile :: File -> Int64 -> IO Sink
+toFile file begin = do
+  position <- newIORef begin
+  return $ \bytes -> do
+    offset <- readIORef position
+    writeAt file offset bytes
+    writeIORef position (offset + fromIntegral (ByteString.length bytes))
+
+-- | Moves everything from a source to a sink, and returns how many bytes that were.
+--
+-- @since 0.1.0
+copy :: Source -> Sink -> IO Word64
+copy source sink = copyReporting source sink (\_ -> return ())
+
+-- | The same, with an action that gets the number of bytes that have been moved after each piece.
+--
+-- @since 0.1.0
+copyReporting :: Source -> Sink -> (Word64 -> IO ()) -> IO Word64
+copyReporting source sink report = go 0
+  where
+    go count = do
+      piece <- source
+      if ByteString.null piece
+        then return count
+        else do
+          sink piece
+          let now = count + fromIntegral (ByteString.length piece)
+          report now
+          go $! now
+
+-- | A sink that gives each piece to two sinks, one after the other.
+--
+-- @since 0.1.0
+tee :: Sink -> Sink -> Sink
+tee one other piece = one piece >> other piece
+
+-- | The same source, and an action that tells how many bytes it has returned.
+--
+-- @since 0.1.0
+counting :: Source -> IO (Source, IO Word64)
+counting source = do
+  count <- newIORef 0
+  let counted = do
+        piece <- source
+        piece <$ modifyIORef' count (+ fromIntegral (ByteString.length piece))
+  return (counted, readIORef count)
+
+-- | The first bytes of a source, at most so many. The source is not asked for more; what is left of the last piece is lost.
+--
+-- @since 0.1.0
+atMost :: Word64 -> Source -> IO Source
+atMost limit source = do
+  left <- newIORef limit
+  return $ do
+    now <- readIORef left
+    if now == 0
+      then return ByteString.empty
+      else do
+        piece <- ByteString.take (fromIntegral (min now (fromIntegral (maxBound :: Int)))) <$> source
+        piece <$ writeIORef left (now - fromIntegral (ByteString.length piece))
+
+-- | @concurrently pieces source use@ has a thread of its own read a source ahead, by at most so many pieces, while @use@ takes
+-- them. An exception of the source reaches whoever takes the next piece. The thread ends with @use@.
+--
+-- @since 0.1.0
+concurrently :: Int -> Source -> (Source -> IO a) -> IO a
+concurrently pieces source use = do
+  queue <- newTBQueueIO (fromIntegral (max 1 pieces))
+  bracket (forkIOWithUnmask (\unmask -> unmask (fill queue) `catch` ended)) killThread (\_ -> use (takeFrom queue))
+  where
+    fill queue = do
+      outcome <- try source
+      unless (either isInterruption (const False) outcome) $ do
+        atomically (writeTBQueue queue outcome)
+        unless (either (const True) ByteString.null outcome) (fill queue)
+    isInterruption problem = isJust (fromException problem :: Maybe SomeAsyncException)
+    ended :: SomeAsyncException -> IO ()
+    ended _ = return ()
+    -- The end and a failure stay in the queue for those who ask again.
+    takeFrom queue = do
+      outcome <- atomically $ do
+        next <- readTBQueue queue
+        when (either (const True) ByteString.null next) (unGetTBQueue queue next)
+        return next
+      either throwIO return outcome
+
+-- | Something was longer than it was allowed to be. It names what, and the limit.
+--
+-- @since 0.1.0
+data TooLong = TooLong !String !Int
+  deriving (Eq)
+
+instance Show TooLong where
+  showsPrec _ (TooLong what limit) = showString ("Millrace.Stream: a " ++ what ++ " is longer than " ++ show limit ++ " bytes; allow more, or refuse who sent it")
+
+instance Exception TooLong
+
+-- | The lines of a source, without their ends (@\\n@ or @\\r\\n@): an action that returns the next one. 'Nothing' is the end; the last
+-- line need not have an end. A line of more bytes than the first argument is 'TooLong'.
+--
+-- >>> next <- fromPieces ["a\r\nb\n\nc"] >>= linesOf 80
+-- >>> collect next
+-- ["a","b","","c"]
+--
+-- @since 0.1.0
+linesOf :: Int -> Source -> IO (IO (Maybe ByteString))
+linesOf most source = do
+  left <- newIORef ByteString.empty
+  return (readIORef left >>= \begin -> go left [] 0 begin)
+  where
+    -- The parts of the line until now, the last one first, and how long they are.
+    go left parts size bytes = case Char8.elemIndex '\n' bytes of
+      Just at -> do
+        writeIORef left (ByteString.drop (at + 1) bytes)
+        limit (size + at)
+        return (Just (withoutReturn (ByteString.concat (reverse (ByteString.take at bytes : parts)))))
+      Nothing -> do
+        let sizeNow = size + ByteString.length bytes
+        limit sizeNow
+        writeIORef left ByteString.empty
+        next <- source
+        if ByteString.null next
+          then return (if sizeNow == 0 then Nothing else Just (ByteString.concat (reverse (bytes : parts))))
+          else go left (bytes : parts) sizeNow next
+    limit size = when (size > most) $ throwIO (TooLong "line" most)
+    withoutReturn line
+      | not (ByteString.null line) && Char8.last line == '\r' = ByteString.init line
+      | otherwise = line
+
+-- | How a frame tells its length.
+--
+-- @since 0.1.0
+data Framing
+  = -- | a byte
+    Length8
+  | -- | two bytes, the high one first
+    Length16
+  | -- | four bytes, the high one first
+    Length32
+  deriving (Eq, Show, Read, Enum, Bounded)
+
+lengthBytes :: Framing -> Int
+lengthBytes framing = case framing of
+  Length8 -> 1
+  Length16 -> 2
+  Length32 -> 4
+
+-- | A frame: the length of the bytes, and the bytes. They must not be more than the length can tell.
+--
+-- >>> frame Length16 "abc"
+-- "\NUL\ETXabc"
+--
+-- @since 0.1.0
+frame :: Framing -> ByteString -> ByteString
+frame framing bytes = ByteString.pack [fromIntegral (size `shiftR` (8 * i)) | i <- [count - 1, count - 2 .. 0]] <> bytes
+  where
+    size = ByteString.length bytes
+    count = lengthBytes framing
+
+-- | The contents of the frames of a source: an action that returns the next one. 'Nothing' is the end. A frame of more bytes than the
+-- second argument is 'TooLong', and so is one that the source ends within.
+--
+-- >>> next <- fromPieces [frame Length8 "one" <> "\ETXt", "wo"] >>= framesOf Length8 100
+-- >>> next
+-- Just "one"
+--
+-- @since 0.1.0
+framesOf :: Framing -> Int -> Source -> IO (IO (Maybe ByteString))
+framesOf framing most source = do
+  (takeBytes, isOver) <- exactly source
+  return $ do
+    over <- isOver
+    if over
+      then return Nothing
+      else do
+        size <- ByteString.foldl' (\number byte -> number `shiftL` 8 .|. fromIntegral byte) 0 <$> takeBytes (lengthBytes framing)
+        when (size > most) $ throwIO (TooLong "frame" most)
+        Just <$> takeBytes size
+
+-- | An action that takes so many bytes of a source, and one that tells whether the source is at its end. If the source ends before,
+-- the first one throws 'TooLong'.
+--
+-- >>> (takeBytes, _) <- fromPieces ["abc", "def"] >>= exactly
+-- >>> (,) <$> takeBytes 2 <*> takeBytes 3
+-- ("ab","cde")
+--
+-- @since 0.1.0
+exactly :: Source -> IO (Int -> IO ByteString, IO Bool)
+exactly source = do
+  left <- newIORef ByteString.empty
+  let takeBytes count = do
+        bytes <- readIORef left
+        go count [] bytes
+      go count parts bytes
+        | ByteString.length bytes >= count = do
+          let (now, later) = ByteString.splitAt count bytes
+          writeIORef left later
+          return (ByteString.concat (reverse (now : parts)))
+        | otherwise = do
+          next <- source
+          when (ByteString.null next) $ throwIO (TooLong "piece that was promised" (ByteString.length (ByteString.concat (bytes : parts))))
+          go (count - ByteString.length bytes) (bytes : parts) next
+      isOver = do
+        bytes <- readIORef left
+        if ByteString.null bytes
+          then source >>= \next -> ByteString.null next <$ writeIORef left next
+          else return False
+  return (takeBytes, isOver)
+
+-- | All that an action returns until it returns 'Nothing'.
+--
+-- @since 0.1.0
+collect :: IO (Maybe a) -> IO [a]
+collect next = go []
+  where
+    go before = next >>= maybe (return (reverse before)) (\one -> go (one : before))
+
+-- | All bytes of a source, at most so many; more are 'TooLong'.
+--
+-- @since 0.1.0
+whole :: Int -> Source -> IO ByteString
+whole most source = go 0 []
+  where
+    go size parts = do
+      piece <- source
+      let now = size + ByteString.length piece
+      unless (now <= most) $ throwIO (TooLong "stream" most)
+      if ByteString.null piece then return (ByteString.concat (reverse parts)) else go now (piece : parts)

@@ -1,0 +1,246 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Directories, the other ways to use files, temporary files, and watches.
+module DirectorySpec (spec) where
+
+import Control.Concurrent.MVar
+import Control.Exception (try)
+import Control.Monad (forM, forM_, void)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.IORef
+import Data.List (sort)
+import Foreign.C.Error (eEXIST, eLOOP, eNOENT, eNOTEMPTY)
+import Foreign.ForeignPtr (withForeignPtr)
+import Foreign.Marshal.Utils (copyBytes)
+import Foreign.Ptr (castPtr)
+import Millrace.Deadline (deadlineAfter, isDeadlineError)
+import Millrace.Directory
+import Millrace.File
+import Millrace.File.Access
+import Millrace.File.Temporary
+import qualified Millrace.Timer as Timer
+import Millrace.Watch
+import Support
+import System.Directory (renameFile)
+import Test.Hspec hiding (after, before)
+
+spec :: Spec
+spec = do
+  describe "Millrace.Directory" $
+    around inTree $ do
+      it "makes, lists and removes directories" $ \root -> do
+        createDirectories (root ++ "/a/b/c") ownerOnly
+        createDirectories (root ++ "/a/b/c") ownerOnly
+        write (root ++ "/a/file") "x"
+        createSymbolicLink "file" (root ++ "/a/link")
+        found <- sort . map (\entry -> (entryName entry, entryKind entry)) <$> list (root ++ "/a")
+        found `shouldBe` [("b", Directory), ("file", RegularFile), ("link", SymbolicLink)]
+        failsWith (removeDirectory (root ++ "/a")) >>= (`shouldSatisfy` hasCode eNOTEMPTY)
+        removeTree (root ++ "/a")
+        exists (root ++ "/a") `shouldReturn` False
+      it "names the function and the path in errors" $ \root -> do
+        problem <- failsWith (status (root ++ "/none"))
+        problem `shouldSatisfy` hasCode eNOENT
+        show problem `shouldContain` "Millrace.Directory.status"
+        show problem `shouldContain` "/none"
+      it "knows sizes, permissions, times and links" $ \root -> do
+        let path = root ++ "/file"
+        write path "12345"
+        setPermissions path (Permissions 0o640)
+        setTimes path Nothing (Just (Time 1000000000 5000))
+        createLink path (root ++ "/other")
+        known <- status (root ++ "/other")
+        (statusSize known, statusPermissions known, statusModified known, statusLinks known, statusKind known)
+          `shouldBe` (5, Permissions 0o640, Time 1000000000 5000, 2, RegularFile)
+        (statusInode <$> withFile path ForReading fileStatus) `shouldReturn` statusInode known
+        createSymbolicLink "nowhere" (root ++ "/link")
+        readSymbolicLink (root ++ "/link") `shouldReturn` "nowhere"
+        exists (root ++ "/link") `shouldReturn` False
+        (statusKind <$> linkStatus (root ++ "/link")) `shouldReturn` SymbolicLink
+      it "renames, also only if the new name is new, and exchanges" $ \root -> do
+        let one = root ++ "/one"
+            two = root ++ "/two"
+        write one "1" >> write two "2"
+        failsWith (renameNew one two) >>= (`shouldSatisfy` hasCode eEXIST)
+        exchange one two
+        contents one `shouldReturn` "2"
+        rename one two
+        contents two `shouldReturn` "2"
+        exists one `shouldReturn` False
+      it "walks a tree, and stops at a loop of links" $ \root -> do
+        createDirectories (root ++ "/d/e") ownerOnly
+        write (root ++ "/d/e/f") ""
+        createSymbolicLink ".." (root ++ "/d/loop")
+        let visited follow = do
+              seen <- newIORef []
+              walk root follow (\entry -> modifyIORef seen (drop (length root + 1) (entryPath entry) :))
+              sort <$> readIORef seen
+        visited Never `shouldReturn` ["d", "d/e", "d/e/f", "d/loop"]
+        visited Always `shouldReturn` ["d", "d/e", "d/e/f", "d/loop"]
+      it "lists many names in other scripts" $ \root -> do
+        let names = [root ++ "/näme-" ++ show i | i <- [1 .. 500 :: Int]]
+        ends <- forM names $ \path -> start (write path "")
+        mapM_ finish ends
+        (sort . map entryPath <$> list root) `shouldReturn` sort names
+      it "tells how much room there is" $ \root -> do
+        known <- space root
+        spaceTotal known `shouldSatisfy` (>= spaceAvailable known)
+  describe "Millrace.File.Access" $
+    around inTree $ do
+      it "opens as it was asked to" $ \root -> do
+        let path = root ++ "/file"
+        withFileWith path WriteOnly [CreateWith (Permissions 0o600), Exclusive] (`append` "one ")
+        withFileWith path WriteOnly [Append] (`append` "two")
+        contents path `shouldReturn` "one two"
+        failsWith (openFileWith path WriteOnly [CreateWith (Permissions 0o600), Exclusive]) >>= (`shouldSatisfy` hasCode eEXIST)
+        createSymbolicLink path (root ++ "/link")
+        failsWith (openFileWith (root ++ "/link") ReadOnly [NoFollow]) >>= (`shouldSatisfy` hasCode eLOOP)
+        withFileWith path ReadWrite [Truncate] fileSize `shouldReturn` 0
+      it "writes whole pieces when many threads append" $ \root -> do
+        let path = root ++ "/log"
+        withFileWith path WriteOnly [CreateWith (Permissions 0o600), Append] $ \file -> do
+          jobs <- forM [0 .. 19] $ \i -> start (forM_ [1 .. 20 :: Int] (\_ -> append file (ByteString.replicate 1000 i)))
+          mapM_ finish jobs
+        whole <- contents path
+        ByteString.length whole `shouldBe` 20 * 20 * 1000
+        forM_ [0 .. 399] $ \i -> do
+          let piece = ByteString.take 1000 (ByteString.drop (i * 1000) whole)
+          piece `shouldBe` ByteString.replicate 1000 (ByteString.head piece)
+      it "reads and writes vectors" $ \root -> withFile (root ++ "/file") ForWriting $ \file -> do
+        let pieces = [bytesAt (i * 100) 100 | i <- [0 .. 2999]]
+        writeVectorAt file 7 pieces
+        readAll file 7 `shouldReturn` bytesAt 0 300000
+        parts <- readVectorAt file 7 [1, 10, 1000]
+        parts `shouldBe` [bytesAt 0 1, bytesAt 1 10, bytesAt 11 1000]
+      it "reads and writes memory, also past the system's" $ \root -> do
+        let path = root ++ "/direct"
+        memory <- directMemory 8192
+        withForeignPtr memory $ \place -> ByteString.useAsCStringLen (bytesAt 0 8192) $ \(from, size) -> copyBytes place (castPtr from) size
+        outcome <- try (openFileWith path ReadWrite [CreateWith (Permissions 0o600), Direct])
+        case outcome of
+          Left problem -> pendingWith ("no direct access here: " ++ show (problem :: IOError))
+          Right file -> do
+            writeFromMemory file 4096 memory 8192
+            other <- directMemory 8192
+            readIntoMemory file 4096 other 8192 `shouldReturn` 8192
+            closeFile file
+            (ByteString.drop 4096 <$> contents path) `shouldReturn` bytesAt 0 8192
+      it "changes sizes, and makes and fills holes" $ \root -> withFile (root ++ "/file") ForWriting $ \file -> do
+        setFileSize file 100000
+        readAt file 0 3 `shouldReturn` "\0\0\0"
+        allocate file 0 200000
+        fileSize file `shouldReturn` 200000
+        writeAt file 0 (ByteString.replicate 65536 1)
+        punchHole file 0 65536
+        readAt file 0 3 `shouldReturn` "\0\0\0"
+        syncData file
+      it "locks a file against others, and waits for a lock without a thread" $ \root -> do
+        let path = root ++ "/lock"
+            open = openFileWith path ReadWrite [CreateWith (Permissions 0o600)]
+        one <- open
+        other <- open
+        lockFile one Sole
+        tryLockFile other Shared `shouldReturn` False
+        Timer.timeout 20000 (lockFile other Sole) `shouldReturn` Nothing
+        waiter <- start (withLockedFile other Sole (return ()))
+        unlockFile one
+        within 5 "the lock" (finish waiter)
+        lockFile one Shared
+        tryLockFile other Shared `shouldReturn` True
+        closeFile one >> closeFile other
+      it "copies a file with its permissions, and leaves nothing behind if it is interrupted" $ \root -> do
+        let path = root ++ "/file"
+        withFile path ForWriting $ \file -> forM_ [0 .. 39] $ \i -> writeAt file (i * 1000000) (bytesAt (fromIntegral i * 1000000) 1000000)
+        setPermissions path (Permissions 0o751)
+        copyFile path (root ++ "/copy")
+        (statusPermissions <$> status (root ++ "/copy")) `shouldReturn` Permissions 0o751
+        withFile (root ++ "/copy") ForReading (`readAll` 0) `shouldReturn` bytesAt 0 40000000
+        failsWith (copyFile path (root ++ "/copy")) >>= (`shouldSatisfy` hasCode eEXIST)
+        began <- newEmptyMVar
+        copying <- start (copyFileReporting path (root ++ "/second") (\_ _ -> putMVar began () >> Timer.threadDelay 10000000))
+        takeMVar began
+        stop copying
+        exists (root ++ "/second") `shouldReturn` False
+  describe "Millrace.File.Temporary" $
+    around inTree $ do
+      it "removes what it has made, whatever the action does" $ \root -> do
+        path <- withTemporaryFile root "name" $ \path file -> writeAt file 0 "x" >> (exists path `shouldReturn` True) >> return path
+        exists path `shouldReturn` False
+        outcome <- try (withTemporaryDirectory root "name" $ \directory -> write (directory ++ "/file") "x" >> ioError (userError "no"))
+        either (const (return ())) (const (expectationFailure "no exception")) (outcome :: Either IOError ())
+        list root `shouldReturn` []
+        withNamelessFile root (\file -> writeAt file 0 "x" >> list root) `shouldReturn` []
+      it "replaces a file as a whole or not at all" $ \root -> do
+        let path = root ++ "/file"
+        write path "old"
+        setPermissions path (Permissions 0o640)
+        outcome <- try (replaceFile path (\file -> writeAt file 0 "half" >> ioError (userError "no")))
+        either (const (return ())) (const (expectationFailure "no exception")) (outcome :: Either IOError ())
+        contents path `shouldReturn` "old"
+        replaceFile path (\file -> writeAt file 0 "new")
+        contents path `shouldReturn` "new"
+        (statusPermissions <$> status path) `shouldReturn` Permissions 0o640
+        (map entryName <$> list root) `shouldReturn` ["file"]
+  describe "Millrace.Watch" $
+    around inTree $ do
+      it "reports what happens in a tree that grows, and pairs renames" $ \root -> withWatch [root] Recursive $ \watch -> do
+        createDirectories (root ++ "/a/b") ownerOnly
+        seen <- eventsUntil watch (Event (root ++ "/a/b") Created)
+        seen `shouldSatisfy` elem (Event (root ++ "/a") Created)
+        write (root ++ "/a/b/file") "x"
+        void $ eventsUntil watch (Event (root ++ "/a/b/file") Written)
+        rename (root ++ "/a/b/file") (root ++ "/a/other")
+        void $ eventsUntil watch (Event (root ++ "/a/b/file") (RenamedTo (root ++ "/a/other")))
+        rename (root ++ "/a/b") (root ++ "/c")
+        void $ eventsUntil watch (Event (root ++ "/a/b") (RenamedTo (root ++ "/c")))
+        write (root ++ "/c/file") "x"
+        void $ eventsUntil watch (Event (root ++ "/c/file") Created)
+        removeFile (root ++ "/c/file")
+        void $ eventsUntil watch (Event (root ++ "/c/file") Removed)
+      it "tells what has left and what has come" $ \root -> do
+        createDirectories (root ++ "/in") ownerOnly
+        write (root ++ "/outside") "x"
+        withWatch [root ++ "/in"] Flat $ \watch -> do
+          rename (root ++ "/outside") (root ++ "/in/file")
+          void $ eventsUntil watch (Event (root ++ "/in/file") MovedIn)
+          rename (root ++ "/in/file") (root ++ "/outside")
+          void $ eventsUntil watch (Event (root ++ "/in/file") MovedAway)
+      it "reports an overflow" $ \root -> withWatch [root] Flat $ \watch -> do
+        most <- read <$> readFile "/proc/sys/fs/inotify/max_queued_events" :: IO Int
+        if most > 40000
+          then pendingWith "the queue is too long"
+          else do
+            write (root ++ "/file") "x"
+            let one = root ++ "/file"
+                other = root ++ "/other"
+            forM_ [0 .. most] $ \i -> if even i then renameFile one other else renameFile other one
+            void $ eventsUntil watch (Event "" Overflowed)
+      it "has deadlines" $ \root -> withWatch [root] Flat $ \watch -> do
+        soon <- deadlineAfter 2000
+        failsWith (nextEventsBefore soon watch) >>= (`shouldSatisfy` isDeadlineError)
+
+eventsUntil :: Watch -> Event -> IO [Event]
+eventsUntil watch wanted = within 30 ("the event " ++ show wanted) (go [])
+  where
+    go before = do
+      events <- nextEvents watch
+      let all' = before ++ events
+      if wanted `elem` all' then return all' else go all'
+
+write :: FilePath -> ByteString -> IO ()
+write path bytes = withFile path ForWriting (\file -> writeAt file 0 bytes)
+
+contents :: FilePath -> IO ByteString
+contents path = withFile path ForReading (`readAll` 0)
+
+readAll :: File -> Int -> IO ByteString
+readAll file from = ByteString.concat <$> go (fromIntegral from)
+  where
+    go offset = do
+      part <- readAt file offset 1000000
+      if ByteString.null part then return [] else (part :) <$> go (offset + fromIntegral (ByteString.length part))
+
+-- On the disk of the working directory: what /tmp is differs.
+inTree :: (FilePath -> IO ()) -> IO ()
+inTree test = withoutLeaks (withTemporaryDirectory "." "millrace-test" test)

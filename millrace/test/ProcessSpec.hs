@@ -1,0 +1,200 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Processes, pipes, signals, terminals and names.
+module ProcessSpec (spec) where
+
+import Control.Exception (try)
+import Control.Monad (forM, forM_, replicateM_)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.List (isInfixOf)
+import Data.Maybe (fromJust)
+import Foreign.C.Error (eACCES, eBADF, eNOENT, eNOTDIR, ePIPE)
+import Millrace.Deadline
+import Millrace.Directory (Permissions (..))
+import Millrace.File.Temporary (withTemporaryDirectory)
+import Millrace.Name
+import Millrace.Pipe
+import Millrace.Process
+import Millrace.Signal
+import Millrace.Socket (AddrInfo (..), SockAddr (..), tupleToHostAddress)
+import Millrace.Terminal
+import qualified Millrace.Timer as Timer
+import Support
+import System.Directory (doesPathExist, listDirectory)
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  describe "Millrace.Pipe" $ do
+    it "carries bytes, and waits when it is full or empty" $
+      withoutLeaks . withPipe $ \out into -> do
+        writer <- start (writePipe into (bytesAt 0 1000000) >> closeWriteEnd into)
+        received <- readAll out
+        received `shouldBe` bytesAt 0 1000000
+        finish writer
+    it "has deadlines, loses nothing to them, and is closed under a waiting thread" $
+      withoutLeaks . withPipe $ \out into -> do
+        soon <- deadlineAfter 2000
+        failsWith (readPipeBefore soon out 10) >>= (`shouldSatisfy` isDeadlineError)
+        writePipe into "late"
+        readPipe out 10 `shouldReturn` "late"
+        waiting <- start (readPipe out 10)
+        pause 2000
+        closeReadEnd out
+        outcomeOf waiting >>= (`shouldSatisfy` isErrno eBADF)
+    it "tells a writer that nobody reads" $
+      withoutLeaks . withPipe $ \out into -> do
+        closeReadEnd out
+        failsWith (writePipe into "x") >>= (`shouldSatisfy` hasCode ePIPE)
+    it "loses nothing when readers are interrupted" $
+      withoutLeaks . withPipe $ \out into -> do
+        writer <- start (forM_ [0 .. 199] (\i -> writePipe into (bytesAt (i * 50) 50)) >> closeWriteEnd into)
+        received <- readInterrupted out
+        finish writer
+        received `shouldBe` bytesAt 0 10000
+    it "has names" $
+      withoutLeaks . withTemporaryDirectory "." "fifo" $ \root -> do
+        createFifo (root ++ "/fifo") (Permissions 0o600)
+        Timer.timeout 5000 (openFifoForWriting (root ++ "/fifo")) >>= (`shouldSatisfy` null)
+        out <- openFifoForReading (root ++ "/fifo")
+        into <- openFifoForWriting (root ++ "/fifo")
+        writePipe into "x"
+        readPipe out 1 `shouldReturn` "x"
+        closeReadEnd out >> closeWriteEnd into
+  describe "Millrace.Process" $ do
+    it "gives a program its arguments, environment, directory and streams" $
+      withoutLeaks $ do
+        let what = (command "sh" ["-c", "echo $0 $1; echo $COLOUR; pwd; cat; echo bad >&2; exit 7", "zero", "one two"]) {commandEnvironment = Just [("COLOUR", "green"), ("PATH", "/usr/bin:/bin")], commandDirectory = Just "/"}
+        readProcess what "input" `shouldReturn` (Exited 7, "zero one two\ngreen\n/\ninput", "bad\n")
+    it "throws what exec fails with" $
+      withoutLeaks $ do
+        failsWith (startProcess (command "/none" [])) >>= (`shouldSatisfy` hasCode eNOENT)
+        failsWith (startProcess (command "/etc/passwd" [])) >>= (`shouldSatisfy` hasCode eACCES)
+        failsWith (startProcess (command "true" []) {commandDirectory = Just "/etc/passwd"}) >>= (`shouldSatisfy` hasCode eNOTDIR)
+    it "gives a program no other descriptor" $
+      withoutLeaks . withPipe $ \_ _ -> do
+        (_, out, _) <- readProcess (command "ls" ["/proc/self/fd"]) ""
+        -- The fourth is that of ls itself.
+        Char8.lines out `shouldBe` ["0", "1", "2", "3"]
+    it "gives a program no signal that is ignored or blocked" $
+      withoutLeaks $ do
+        (_, out, _) <- readProcess (command "grep" ["-E", "^Sig(Blk|Ign)", "/proc/self/status"]) ""
+        out `shouldBe` "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n"
+    it "moves more than a pipe holds through a program" $
+      withoutLeaks $ do
+        let bytes = bytesAt 0 3000000
+        (exit, out, _) <- readProcess (command "cat" []) bytes
+        exit `shouldBe` Exited 0
+        (out == bytes) `shouldBe` True
+    it "ends a group at its deadline, with all that it has started" $
+      withoutLeaks . withTemporaryDirectory "." "group" $ \root -> do
+        soon <- deadlineAfter 300000
+        exit <- runProcessBefore soon (command "sh" ["-c", "sleep 600 & echo $! > " ++ root ++ "/child; sleep 600"])
+        exit `shouldBe` Killed 9
+        child <- filter (/= '\n') <$> readFile (root ++ "/child")
+        isGone child `shouldBecome` True
+    it "asks politely first" $
+      withoutLeaks $
+        withProcess (command "sh" ["-c", "trap 'exit 4' TERM; echo ready; while :; do sleep 0.01; done"]) {commandOutput = NewPipe} $ \process -> do
+          readPipe (fromJust (processOutput process)) 100 `shouldReturn` "ready\n"
+          terminateProcess 20000000 process `shouldReturn` Exited 4
+    it "ends the process when the action is interrupted" $
+      withoutLeaks $ do
+        running <- start (withProcess (command "sleep" ["600"]) waitProcess)
+        pause 20000
+        within 5 "the end" (stop running)
+        noChildren
+    it "lets many threads wait, and leaves no zombies when nobody does" $
+      withoutLeaks $ do
+        replicateM_ 20 (startProcess (command "true" []))
+        process <- startProcess (command "sh" ["-c", "exit 5"])
+        waiting <- forM [1 .. 10 :: Int] (const (start (waitProcess process)))
+        mapM finish waiting `shouldReturn` replicate 10 (Exited 5)
+        processExit process `shouldReturn` Just (Exited 5)
+        signalProcess process 15
+        noChildren
+    it "limits what a program may use" $
+      withoutLeaks $ do
+        (_, out, _) <- readProcess (command "sh" ["-c", "ulimit -n"]) {commandLimits = [Limit OpenFiles (Just 33) (Just 40)]} ""
+        out `shouldBe` "33\n"
+    it "has a terminal of its own for a program" $
+      withoutLeaks $
+        withProcess (command "sh" ["-c", "tty >/dev/null && stty -echo && read line && echo \"got $line\""]) {commandInput = NewTerminal, commandOutput = NewTerminal, commandErrors = NewTerminal} $ \process -> do
+          let terminal = fromJust (processTerminal process)
+          writePseudoTerminal terminal "hello\n"
+          out <- readTerminalAll terminal
+          waitProcess process `shouldReturn` Exited 0
+          Char8.unpack out `shouldContain` "got hello"
+  describe "Millrace.Signal" $ do
+    it "gives every listener each signal" $
+      withSignals [User1, User2] $ \one -> withSignals [User1] $ \other -> do
+        raiseSignal User1
+        within 5 "the signal" (nextSignal one) `shouldReturn` User1
+        within 5 "the signal" (nextSignal other) `shouldReturn` User1
+        raiseSignal User2
+        within 5 "the signal" (nextSignal one) `shouldReturn` User2
+        soon <- deadlineAfter 2000
+        nextSignalBefore soon other `shouldReturn` Nothing
+    it "refuses what cannot be received" $ do
+      outcome <- try (withSignals [Numbered 9] (const (return ())))
+      either (const (return ())) (const (expectationFailure "no exception")) (outcome :: Either IOError ())
+  describe "Millrace.Terminal" $
+    it "knows what is none" $
+      withoutLeaks . withPipe $ \out _ -> isTerminal (readEndDescriptor out) `shouldReturn` False
+  describe "Millrace.Name" $ do
+    it "finds addresses of numbers and of names that the system knows by itself" $
+      withoutLeaks $ do
+        (map addrAddress <$> lookUp (host "127.0.0.1" "8080")) `shouldReturn` [SockAddrInet 8080 (tupleToHostAddress (127, 0, 0, 1))]
+        found <- map addrAddress <$> lookUp (host "localhost" "80")
+        found `shouldSatisfy` (not . null)
+        (name, service) <- lookUpName (SockAddrInet 80 (tupleToHostAddress (127, 0, 0, 1))) []
+        (null name, null service) `shouldBe` (False, False)
+    it "tells why it has failed" $ do
+      problem <- failsWith (lookUp (host "127.0.0.1" "no-such-service"))
+      nameProblem problem `shouldBe` NoSuchService
+      show problem `shouldSatisfy` isInfixOf "127.0.0.1:no-such-service"
+    it "looks up a thousand names at the same time" $
+      withoutLeaks $ do
+        jobs <- forM [1 .. 1000 :: Int] (\i -> start (lookUp (host ("127.0." ++ show (i `div` 256) ++ "." ++ show (i `mod` 256)) "80")))
+        found <- mapM finish jobs
+        length (concat found) `shouldBe` 1000
+    it "remembers" $ do
+      cache <- newCache 2 60000000
+      forM_ ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.1"] $ \name ->
+        (length <$> lookUpIn cache noDeadline (host name "80")) `shouldReturn` 1
+    it "has deadlines" $ do
+      past <- deadlineAfter 0
+      outcome <- try (lookUpBefore past (host "127.0.0.1" "80"))
+      either (`shouldSatisfy` isDeadlineError) (const (return ())) (outcome :: Either IOError [AddrInfo])
+  where
+    readAll out = ByteString.concat <$> go
+      where
+        go = readPipe out 65536 >>= \part -> if ByteString.null part then return [] else (part :) <$> go
+    readTerminalAll terminal = ByteString.concat <$> go
+      where
+        go = readPseudoTerminal terminal 1000 >>= \part -> if ByteString.null part then return [] else (part :) <$> go
+    readInterrupted out = go []
+      where
+        go parts = do
+          reader <- start (readPipe out 7)
+          pause 20
+          stop reader
+          outcome <- outcomeOf reader
+          case outcome of
+            Left _ -> go parts
+            Right part
+              | ByteString.null part -> return (ByteString.concat (reverse parts))
+              | otherwise -> go (part : parts)
+    isGone child = do
+      exists <- doesPathExist ("/proc/" ++ child)
+      if not exists then return True else isInfixOf "Z (zombie)" <$> readFile ("/proc/" ++ child ++ "/status")
+    noChildren = childCount `shouldBecome` (0 :: Int)
+    childCount = do
+      tasks <- listDirectory "/proc/self/task"
+      children <- forM tasks (childrenOf `orNone`)
+      return (length (concatMap words children))
+    childrenOf task = readFile ("/proc/self/task/" ++ task ++ "/children") >>= \text -> length text `seq` return text
+    orNone read' task = either noneThere id <$> try (read' task)
+    noneThere :: IOError -> String
+    noneThere _ = ""

@@ -1,0 +1,141 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Streams, connecting to names, and serving.
+module StreamSpec (spec) where
+
+import Control.Concurrent.MVar
+import Control.Exception (SomeException, bracket, try)
+import Control.Monad (forM, forM_, void)
+import qualified Data.ByteString as ByteString
+import Data.IORef
+import Foreign.C.Error (eCONNREFUSED)
+import Millrace.Deadline
+import Millrace.Name
+import Millrace.Socket
+import Millrace.Socket.ByteString
+import Millrace.Socket.Connect hiding (connectTo)
+import qualified Millrace.Socket.Connect as Connect
+import Millrace.Stream
+import Support
+import Test.Hspec hiding (after, before)
+
+spec :: Spec
+spec = do
+  describe "Millrace.Stream" $ do
+    it "copies, reports, counts and stops" $ do
+      received <- newIORef []
+      reports <- newIORef []
+      (source, count) <- fromPieces ["ab", "", "cde", "f"] >>= counting
+      limited <- atMost 4 source
+      copyReporting limited (\piece -> modifyIORef received (piece :)) (\n -> modifyIORef reports (n :)) `shouldReturn` 4
+      readIORef received `shouldReturn` ["cd", "ab"]
+      readIORef reports `shouldReturn` [4, 2]
+      count `shouldReturn` 5
+    it "cuts lines wherever the pieces end" $ do
+      let text = "first\r\n\nthird line\nlast"
+      forM_ [1 .. 25] $ \size -> do
+        next <- fromPieces (pieces size text) >>= linesOf 20
+        collect next `shouldReturn` ["first", "", "third line", "last"]
+      next <- fromPieces (pieces 3 "12345678\n") >>= linesOf 5
+      failsWith next `shouldReturn` TooLong "line" 5
+    it "cuts frames wherever the pieces end" $ do
+      let framed = ByteString.concat [frame Length16 (bytesAt 0 n) | n <- [0, 1, 255, 256, 1000]]
+      forM_ [1, 2, 3, 7, 100, 5000] $ \size -> do
+        next <- fromPieces (pieces size framed) >>= framesOf Length16 1000
+        collect next `shouldReturn` [bytesAt 0 n | n <- [0, 1, 255, 256, 1000]]
+      next <- fromPieces [frame Length32 "too long"] >>= framesOf Length32 3
+      failsWith next `shouldReturn` TooLong "frame" 3
+    it "reads ahead by so many pieces and no more, and passes failures on" $ do
+      taken <- newIORef (0 :: Int)
+      let source = do
+            n <- atomicModifyIORef' taken (\n -> (n + 1, n))
+            if n == 10 then ioError (userError "ten") else return "x"
+      outcome <- try $
+        concurrently 3 source $ \ahead -> do
+          void ahead
+          pause 20000
+          readIORef taken >>= (`shouldSatisfy` (<= 5))
+          whole 100 ahead
+      either (\problem -> show (problem :: IOError) `shouldContain` "ten") (const (expectationFailure "no exception")) outcome
+  describe "Millrace.Socket.Connect" $ do
+    it "serves many connections, and ends with them" $
+      withoutLeaks $
+        withEcho defaultServer $ \query -> do
+          clients <- forM [0 .. 49] $ \i -> start $ do
+            s <- Connect.connectTo query
+            sendAll s (bytesAt i 1000)
+            shutdown s ShutdownSend
+            void (receiveExactly s i 1000)
+            close s
+          mapM_ finish clients
+    it "has no more connections than it may" $
+      withoutLeaks $
+        withEcho defaultServer {serverConnectionsMax = 2, serverGraceMicros = 0} $ \query -> do
+          clients <- forM [1 .. 3 :: Int] (const (Connect.connectTo query))
+          forM_ clients (`sendAll` "x")
+          answers <- forM clients $ \s -> do
+            soon <- deadlineAfter 100000
+            either (const "" . asIOError) id <$> try (recvBefore soon s 1)
+          filter (== "") answers `shouldBe` [""]
+          mapM_ close clients
+    it "interrupts connections when its time of grace is over" $
+      withoutLeaks $ do
+        begun <- newEmptyMVar
+        ended <- newEmptyMVar
+        let serve connection = do
+              putMVar begun ()
+              outcome <- try (recv connection 10)
+              putMVar ended (either (const True . asException) (const False) outcome)
+        client <- withServed defaultServer {serverGraceMicros = 1000} serve $ \query -> do
+          client <- Connect.connectTo query
+          client <$ takeMVar begun
+        takeMVar ended `shouldReturn` True
+        close client
+    it "tells of every address why it could not connect" $
+      withoutLeaks $ do
+        (listener, address) <- newListener
+        port <- socketPort listener
+        close listener
+        ConnectError name attempts <- failsWith (Connect.connectTo (host "127.0.0.1" (show port)))
+        name `shouldContain` show port
+        map fst attempts `shouldBe` [address]
+        map (hasCode eCONNREFUSED . snd) attempts `shouldBe` [True]
+    it "throws when it cannot listen" $
+      withoutLeaks $
+        withEcho defaultServer $ \query -> do
+          outcome <- try (withRunningServer defaultServer query {queryFlags = []} (\_ -> return ()) (return ()))
+          either (const (return ()) . asException) (const (expectationFailure "no exception")) outcome
+    it "leaves nothing behind when connecting and serving are interrupted" $
+      withoutLeaks $
+        withEcho defaultServer $ \query -> forM_ [1 .. 100] $ \seed -> do
+          random <- newRandom seed
+          delay <- below random 3000
+          client <- start (bracket (Connect.connectTo query) close (`recv` 1))
+          pause delay
+          stop client
+  where
+    pieces size bytes
+      | ByteString.null bytes = []
+      | otherwise = let (now, later) = ByteString.splitAt size bytes in now : pieces size later
+
+asIOError :: IOError -> IOError
+asIOError = id
+
+asException :: SomeException -> SomeException
+asException = id
+
+withEcho :: Server -> (Query -> IO a) -> IO a
+withEcho server = withServed server echo
+  where
+    echo s = do
+      bytes <- recv s 4096
+      if ByteString.null bytes then return () else sendAll s bytes >> echo s
+
+withServed :: Server -> (Socket -> IO ()) -> (Query -> IO a) -> IO a
+withServed server serve use = do
+  ready <- newEmptyMVar
+  withRunningServer server {serverReady = putMVar ready} (passive "0") {queryHost = Just "127.0.0.1"} serve $ do
+    addresses <- takeMVar ready
+    case addresses of
+      SockAddrInet port _ : _ -> use (host "127.0.0.1" (show port))
+      other -> ioError (userError ("not one address: " ++ show other))

@@ -1,0 +1,95 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Threads are killed at random moments in every function of the toolkit; afterwards no child, file or call is left.
+module ToolkitSpec (spec) where
+
+import Control.Concurrent (threadDelay)
+import Control.Exception (catch)
+import Control.Monad (forM, forM_, void)
+import qualified Data.ByteString as ByteString
+import Millrace.Deadline
+import Millrace.Directory
+import Millrace.File
+import Millrace.File.Access
+import Millrace.File.Temporary
+import qualified Millrace.Manager as Manager
+import Millrace.Name
+import Millrace.Pipe
+import Millrace.Process
+import Millrace.Signal
+import qualified Millrace.Timer as Timer
+import Millrace.Watch
+import Support
+import System.Directory (listDirectory)
+import Test.Hspec hiding (after, before)
+
+spec :: Spec
+spec = describe "threads that are killed at random in functions of the toolkit" $
+  it "leave nothing behind" $
+    withTemporaryDirectory "." "toolkit" $ \root -> do
+      write (root ++ "/file") (bytesAt 0 300000)
+      createDirectories (root ++ "/tree/a/b") ownerOnly
+      forM_ [1 .. 20 :: Int] $ \i -> write (root ++ "/tree/a/" ++ show i) "x"
+      before <- map entryName <$> list root
+      killInAll root
+      -- A call that goes on without its caller, such as a sync on a busy disk, may take long.
+      isQuiet <- eventually 60000 ((== (0, 0)) . helpers <$> Manager.helperCounts)
+      isQuiet `shouldBe` True
+      (map entryName <$> list root) `shouldBecome` before
+      childCount `shouldBecome` 0
+  where
+    helpers counts = (Manager.helpersQueued counts, Manager.helpersRunning counts)
+
+killInAll :: FilePath -> IO ()
+killInAll root =
+  forM_ (functions root) $ \(name, action) -> do
+    jobs <- forM [1 .. 24] $ \seed -> start $ do
+      random <- newRandom seed
+      delay <- below random 6000
+      victim <- start (action seed `catch` expected)
+      threadDelay delay
+      within 20 name (stop victim)
+    mapM_ finish jobs
+  where
+    expected :: IOError -> IO ()
+    expected _ = return ()
+
+functions :: FilePath -> [(String, Int -> IO ())]
+functions root =
+  [ ("openFile", \_ -> withFile (root ++ "/file") ForReading (\file -> void (readAt file 0 100000))),
+    ("writeAt", \i -> withTemporaryFile root "w" (\_ file -> forM_ [0 .. 9] (\k -> writeAt file k (bytesAt i 50000)) >> sync file)),
+    ("vectors", \_ -> withTemporaryFile root "v" (\_ file -> writeVectorAt file 0 [bytesAt 0 1000, bytesAt 1000 5000] >> void (readVectorAt file 0 [10, 20]))),
+    ("append", \_ -> withFileWith (root ++ "/file") ReadWrite [Append] (\file -> append file "" >> syncData file)),
+    ("replaceFile", \i -> replaceFile (root ++ "/file") (\file -> writeAt file 0 (bytesAt i 300000))),
+    ("copyFile", \_ -> withTemporaryDirectory root "c" (\d -> copyFile (root ++ "/file") (d ++ "/copy"))),
+    ("lockFile", \_ -> withFileWith (root ++ "/file") ReadWrite [] (\file -> withLockedFile file Sole (threadDelay 500))),
+    ("temporary directories", \_ -> withTemporaryDirectory root "d" (\d -> createDirectories (d ++ "/x/y") ownerOnly)),
+    ("nameless files", \_ -> withNamelessFile root (\file -> writeAt file 0 "x")),
+    ("walk", \_ -> walk (root ++ "/tree") Always (\_ -> return ())),
+    ("status", \_ -> void (status (root ++ "/file") >> canonicalPath root >> space root)),
+    ("names", \i -> void (lookUp (host ("127.0.0." ++ show i) "80"))),
+    ("pipes", \i -> withPipe (\out into -> writePipe into (bytesAt i 5000) >> void (readPipe out 5000) >> void (readPipe out 1))),
+    ("runProcess", \_ -> void (runProcess (command "true" []))),
+    ("readProcess", \i -> void (readProcess (command "cat" []) (bytesAt i 100000))),
+    ("withProcess", \_ -> withProcess (command "sh" ["-c", "sleep 60 & sleep 60"]) (void . waitProcess)),
+    ("terminateProcess", \_ -> withProcess (command "sleep" ["60"]) (void . terminateProcess 1000)),
+    ("pseudo-terminals", \_ -> withProcess (command "cat" []) {commandInput = NewTerminal, commandOutput = NewTerminal} (\p -> forM_ (processTerminal p) (\t -> writePseudoTerminal t "x\n" >> void (readPseudoTerminal t 10)))),
+    ("signals", \_ -> withSignals [User2] (\signals -> deadlineAfter 1000 >>= \soon -> void (nextSignalBefore soon signals))),
+    ("watches", \_ -> withWatch [root ++ "/tree"] Recursive (void . nextEvents)),
+    ("timers", \_ -> void (Timer.timeout 1000 (readNothing root)))
+  ]
+  where
+    readNothing directory = withPipe (\out _ -> list directory >> readPipe out 1)
+
+write :: FilePath -> ByteString.ByteString -> IO ()
+write path bytes = withFile path ForWriting (\file -> writeAt file 0 bytes)
+
+childCount :: IO Int
+childCount = do
+  tasks <- listDirectory "/proc/self/task"
+  children <- forM tasks $ \task ->
+    (readFile ("/proc/self/task/" ++ task ++ "/children") >>= \text -> length text `seq` return text) `catch` none
+  return (length (concatMap words children))
+  where
+    none :: IOError -> IO String
+    none _ = return ""
