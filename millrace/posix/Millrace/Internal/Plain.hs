@@ -120,9 +120,11 @@ onDescriptor function (Plain handle sharing _ name) call
   | sharing == WithOthers = call (descriptorOf handle)
   | otherwise = whileOpen handle call >>= maybe (throwIO (failure function name eBADF)) return
 
--- | Closes a descriptor of our own; threads that wait for it end with an error. Closing it again does nothing.
+-- | Closes a descriptor of our own; threads that wait for it end with an error. Closing it again does nothing. Uninterruptible:
+-- otherwise a second exception, while a handler closes one of two ends, would leave the other one open. It waits only for
+-- operations that it ends itself.
 closePlain :: Plain -> IO ()
-closePlain (Plain handle sharing _ _) = when (sharing == Own) $ close `catch` ignore
+closePlain (Plain handle sharing _ _) = when (sharing == Own) . uninterruptibleMask_ $ close `catch` ignore
   where
     close = void (perform (closeRequest handle))
     ignore :: IOError -> IO ()
