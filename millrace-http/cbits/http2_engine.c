@@ -289,44 +289,6 @@ static http2_inner *stream_of(nghttp2_session *session, int32_t id)
     return nghttp2_session_get_stream_user_data(session, id);
 }
 
-static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, void *data)
-{
-    http2_connection *connection = data;
-    const http2_settings *settings = connection->settings;
-    int is_useless;
-    if ((head->type == NGHTTP2_HEADERS || head->type == NGHTTP2_DATA) && head->stream_id % 2 == 1 &&
-        nghttp2_session_find_stream(session, head->stream_id) == NULL) {
-        uint32_t code = judge_closed(connection, head->stream_id, head->type == NGHTTP2_HEADERS);
-        if (code != NGHTTP2_NO_ERROR)
-            return violated(connection, code);
-    }
-    switch (head->type) {
-    case NGHTTP2_HEADERS:
-        is_useless = 0;
-        break;
-    case NGHTTP2_PRIORITY:
-        /* libnghttp2 ignores it. */
-        if (head->stream_id == 0)
-            return violated(connection, NGHTTP2_PROTOCOL_ERROR);
-        is_useless = 1;
-        break;
-    case NGHTTP2_DATA:
-        is_useless = head->length == 0 && !(head->flags & NGHTTP2_FLAG_END_STREAM);
-        break;
-    case NGHTTP2_SETTINGS:
-    case NGHTTP2_PING:
-        is_useless = !(head->flags & NGHTTP2_FLAG_ACK);
-        break;
-    default:
-        is_useless = 1;
-        break;
-    }
-    if (is_useless &&
-        http2_bucket_take(&connection->frames, connection->now, settings->frames_max, settings->frames_per_second))
-        return violated(connection, NGHTTP2_ENHANCE_YOUR_CALM);
-    return 0;
-}
-
 static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *data)
 {
     http2_connection *connection = data;
@@ -407,8 +369,6 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
     connection->has_begun = 1;
     if (frame->hd.type == NGHTTP2_HEADERS)
         result = end_head(connection, session, frame);
-    else if (frame->hd.type == NGHTTP2_PRIORITY && frame->priority.pri_spec.stream_id == frame->hd.stream_id)
-        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_PROTOCOL_ERROR);
     else if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK))
         end_probe(connection);
     if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
@@ -600,7 +560,6 @@ static nghttp2_session_callbacks *make_callbacks(void)
     nghttp2_session_callbacks *callbacks;
     if (nghttp2_session_callbacks_new(&callbacks) != 0)
         return NULL;
-    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, on_begin_frame);
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
     nghttp2_session_callbacks_set_on_invalid_header_callback(callbacks, on_invalid_header);
@@ -678,6 +637,7 @@ http2_connection *http2_open(const http2_settings *settings, int is_secure)
     connection->frames.tokens = settings->frames_max;
     connection->is_promised = 1;
     connection->is_secure = is_secure != 0;
+    connection->payload_left = NGHTTP2_CLIENT_MAGIC_LEN;
     pthread_mutex_init(&connection->lock, NULL);
     if (open_session(connection) != 0) {
         if (connection->session != NULL)
@@ -743,15 +703,128 @@ static uint32_t code_of_failure(ssize_t result)
     }
 }
 
+/* ------------------------------------------------------------------------------------------------------------------
+ * Input
+ *
+ * The head of each frame is looked at before libnghttp2 sees it: libnghttp2 does not tell of frames that it ignores. */
+
+static uint32_t number_at(const uint8_t *bytes, size_t count)
+{
+    uint32_t number = 0;
+    for (size_t i = 0; i < count; i++)
+        number = number << 8 | bytes[i];
+    return number;
+}
+
+/* Does what is right for this frame depend on those before it? */
+static int needs_order(const http2_connection *connection, const uint8_t *head)
+{
+    uint8_t type = head[3];
+    return type == NGHTTP2_DATA || type == NGHTTP2_PRIORITY ||
+           (type == NGHTTP2_HEADERS && (int32_t)(number_at(head + 5, 4) & INT32_MAX) <= connection->newest);
+}
+
+static void violate(http2_connection *connection, uint32_t code)
+{
+    if (connection->violation == 0)
+        connection->violation = code;
+}
+
+static int is_useless(uint8_t type, uint8_t flags, uint32_t length)
+{
+    switch (type) {
+    case NGHTTP2_HEADERS:
+        return 0;
+    case NGHTTP2_DATA:
+        return length == 0 && !(flags & NGHTTP2_FLAG_END_STREAM);
+    case NGHTTP2_SETTINGS:
+    case NGHTTP2_PING:
+        return !(flags & NGHTTP2_FLAG_ACK);
+    default:
+        return 1;
+    }
+}
+
+/* RFC 7540, section 5.3.1. RFC 9113 has no such rule any more, but such a client is mistaken. */
+static void check_priority(http2_connection *connection, int32_t id, const uint8_t *payload, size_t available)
+{
+    if (id == 0)
+        violate(connection, NGHTTP2_PROTOCOL_ERROR);
+    else if (available >= 4 && (int32_t)(number_at(payload, 4) & INT32_MAX) == id)
+        violate(connection, NGHTTP2_PROTOCOL_ERROR);
+}
+
+static void begin_frame(http2_connection *connection, const uint8_t *head, const uint8_t *payload, size_t available)
+{
+    const http2_settings *settings = connection->settings;
+    uint32_t length = number_at(head, 3);
+    uint8_t type = head[3], flags = head[4];
+    int32_t id = (int32_t)(number_at(head + 5, 4) & INT32_MAX);
+    connection->payload_left = length;
+    if (type == NGHTTP2_PRIORITY)
+        check_priority(connection, id, payload, available);
+    if (type == NGHTTP2_HEADERS && id > connection->newest) {
+        connection->newest = id;
+    } else if ((type == NGHTTP2_HEADERS || type == NGHTTP2_DATA) && id % 2 == 1 &&
+               nghttp2_session_find_stream(connection->session, id) == NULL) {
+        uint32_t code = judge_closed(connection, id, type == NGHTTP2_HEADERS);
+        if (code != NGHTTP2_NO_ERROR)
+            violate(connection, code);
+    }
+    if (is_useless(type, flags, length) &&
+        http2_bucket_take(&connection->frames, connection->now, settings->frames_max, settings->frames_per_second))
+        violate(connection, NGHTTP2_ENHANCE_YOUR_CALM);
+}
+
+static void give(http2_connection *connection, const uint8_t *bytes, size_t length)
+{
+    if (length == 0 || connection->has_failed || connection->violation != 0)
+        return;
+    ssize_t result = nghttp2_session_mem_recv(connection->session, bytes, length);
+    if (result < 0 && connection->violation == 0)
+        connection->violation = code_of_failure(result);
+}
+
+static void give_frames(http2_connection *connection, const uint8_t *bytes, size_t length)
+{
+    size_t given = 0, at = 0;
+    while (at < length && !connection->has_failed && connection->violation == 0) {
+        size_t left = length - at;
+        if (connection->payload_left > 0) {
+            size_t count = left < connection->payload_left ? left : connection->payload_left;
+            connection->payload_left -= (uint32_t)count;
+            at += count;
+        } else if (connection->head_length > 0 || left < FRAME_HEAD) {
+            size_t count = FRAME_HEAD - connection->head_length;
+            count = count < left ? count : left;
+            give(connection, bytes + given, at - given);
+            memcpy(connection->head + connection->head_length, bytes + at, count);
+            connection->head_length += (uint8_t)count;
+            given = at += count;
+            if (connection->head_length == FRAME_HEAD) {
+                connection->head_length = 0;
+                begin_frame(connection, connection->head, bytes + at, length - at);
+                give(connection, connection->head, FRAME_HEAD);
+            }
+        } else {
+            if (needs_order(connection, bytes + at)) {
+                give(connection, bytes + given, at - given);
+                given = at;
+            }
+            begin_frame(connection, bytes + at, bytes + at + FRAME_HEAD, left - FRAME_HEAD);
+            at += FRAME_HEAD;
+        }
+    }
+    give(connection, bytes + given, length - given);
+}
+
 uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t length, uint64_t now)
 {
     lock(connection);
     connection->now = now;
     connection->is_promised = 1;
-    if (!connection->has_failed) {
-        ssize_t result = nghttp2_session_mem_recv(connection->session, bytes, length);
-        if (result < 0 && connection->violation == 0)
-            connection->violation = code_of_failure(result);
+    if (!connection->has_failed && !connection->is_closed) {
+        give_frames(connection, bytes, length);
         end_for_violation(connection);
         begin_probe(connection);
     }

@@ -112,7 +112,11 @@ struct http2_connection {
     uint64_t now;
     http2_bucket resets, frames;
     http2_memory memory;
-    uint32_t violation; /* error code of RFC 9113, section 7, for which the connection ends */
+    uint8_t head[9]; /* the beginning of a frame's head */
+    uint8_t head_length;
+    uint32_t payload_left; /* bytes until the next head */
+    int32_t newest;        /* the latest stream of which a head has come */
+    uint32_t violation;    /* error code of RFC 9113, section 7, for which the connection ends */
     /* The sizing of windows: a PING measures how much arrives within a round trip. */
     uint64_t probe_sent_at, probe_after, probe_bytes;
     uint32_t stream_window, connection_window, idle_probes;

@@ -10,6 +10,10 @@ module Millrace.Http.Context
     isConnected,
     onDisconnect,
     requestNegotiated,
+    getRequestTrailers,
+    getHTTP2Data,
+    setHTTP2Data,
+    modifyHTTP2Data,
   )
 where
 
@@ -19,6 +23,7 @@ import Control.Monad (forM_, unless)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.CaseInsensitive as CI
 import Data.Char (isAlphaNum, isAscii)
+import Data.IORef
 import Data.Maybe (fromMaybe)
 import qualified Data.Vault.Lazy as Vault
 import Millrace.Http.Exception (InvalidResponse (..))
@@ -26,8 +31,9 @@ import Millrace.Http.Exchange
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.FileCache (FileCache, FileInfo, fileInfo)
 import Millrace.Http.Transport (Negotiated)
+import Millrace.Http.Trailers (HTTP2Data)
 import Millrace.Timer (threadDelay)
-import Network.HTTP.Types (ResponseHeaders, hConnection, hContentLength)
+import Network.HTTP.Types (RequestHeaders, ResponseHeaders, hConnection, hContentLength)
 import Network.HTTP.Types.Header (hTransferEncoding)
 import Network.Wai (Request, vault)
 import System.IO.Unsafe (unsafePerformIO)
@@ -112,6 +118,36 @@ isTokenCharacter character = isAscii character && (isAlphaNum character || chara
 -- this server.
 requestNegotiated :: Request -> Maybe Negotiated
 requestNegotiated request = contextOf request >>= exchangeNegotiated . contextExchange
+
+-- | The trailers that the client has sent behind the body. Empty before the body has been read to its end, if there are none, over
+-- HTTP\/1, and for requests that were not made by this server. Does not block.
+--
+-- @since 0.1.0
+getRequestTrailers :: Request -> IO RequestHeaders
+getRequestTrailers request = maybe (return []) (requestTrailers . contextExchange) (contextOf request)
+
+-- | What was said about the response over HTTP\/2. Nothing at first, and over HTTP\/1. Does not block.
+--
+-- @since 0.1.0
+getHTTP2Data :: Request -> IO (Maybe HTTP2Data)
+getHTTP2Data request = maybe (return Nothing) readIORef (dataOf request)
+
+-- | Says something about the response over HTTP\/2. To be called before the application responds. Does nothing over HTTP\/1.
+--
+-- @since 0.1.0
+setHTTP2Data :: Request -> Maybe HTTP2Data -> IO ()
+setHTTP2Data request value = forM_ (dataOf request) (`writeIORef` value)
+
+-- | Changes what was said about the response over HTTP\/2. Does nothing over HTTP\/1.
+--
+-- > modifyHTTP2Data request $ \said -> Just (fromMaybe defaultHTTP2Data said) {http2dataTrailers = trailers}
+--
+-- @since 0.1.0
+modifyHTTP2Data :: Request -> (Maybe HTTP2Data -> Maybe HTTP2Data) -> IO ()
+modifyHTTP2Data request change = forM_ (dataOf request) (`modifyIORef'` change)
+
+dataOf :: Request -> Maybe (IORef (Maybe HTTP2Data))
+dataOf request = contextOf request >>= http2Data . contextExchange
 
 -- | Is the client still there, as far as the system knows? A client that has ended its half of the connection counts as gone,
 -- because the server cannot tell whether it will still receive. Does not block. True for requests that were not made by this

@@ -42,14 +42,19 @@ module Millrace.Http.Exchange
     liftTimeLimit,
     hasClientEnded,
     awaitClientInput,
+    canTakeOver,
+    requestTrailers,
+    http2Data,
   )
 where
 
 import Control.Concurrent.MVar (MVar)
 import Data.ByteString (ByteString)
 import Data.ByteString.Builder (Builder)
+import Data.IORef (IORef)
 import Data.Int (Int32, Int64)
 import GHC.IO (IO (..))
+import Millrace.Http.Trailers (HTTP2Data)
 import Millrace.Http.Transport (Negotiated, SockAddr)
 import Network.HTTP.Types (ResponseHeaders, Status)
 import Network.Wai (StreamingBody)
@@ -75,7 +80,10 @@ data Operations request = Operations
     opAbort :: request -> IO (),
     opLiftTimeLimit :: request -> IO (),
     opHasClientEnded :: request -> IO Bool,
-    opAwaitClientInput :: request -> IO ()
+    opAwaitClientInput :: request -> IO (),
+    opCanTakeOver :: request -> Bool,
+    opRequestTrailers :: request -> IO ResponseHeaders,
+    opHttp2Data :: request -> Maybe (IORef (Maybe HTTP2Data))
   }
 
 -- | The final response, ready to be sent.
@@ -221,6 +229,19 @@ hasClientEnded (Exchange operations request) = call (opHasClientEnded operations
 awaitClientInput :: Exchange -> IO ()
 awaitClientInput (Exchange operations request) = call (opAwaitClientInput operations request)
 {-# NOINLINE awaitClientInput #-}
+
+-- | Can the application take this request over ('TakeOver')?
+canTakeOver :: Exchange -> Bool
+canTakeOver (Exchange operations request) = opCanTakeOver operations request
+
+-- | The trailers of the request, as far as they have come: that is when the body has been read to its end.
+requestTrailers :: Exchange -> IO ResponseHeaders
+requestTrailers (Exchange operations request) = call (opRequestTrailers operations request)
+{-# NOINLINE requestTrailers #-}
+
+-- | Where the application can say something about the response, if the protocol has a place for it.
+http2Data :: Exchange -> Maybe (IORef (Maybe HTTP2Data))
+http2Data (Exchange operations request) = opHttp2Data operations request
 
 -- Runs an action that an unknown function returns, without ever keeping the action. Otherwise GHC would make a closure of it, for
 -- all later calls. For the same reason the functions above are not inlined.

@@ -40,7 +40,7 @@ import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Timer (liftableTimeout)
 import Network.HTTP.Types (Method, Status)
 import Network.Wai (Application, Request, defaultRequest, requestMethod, vault)
-import Network.Wai.Internal (Response, ResponseReceived (..))
+import Network.Wai.Internal (Response (..), ResponseReceived (..))
 
 -- | The means to serve a request: the server, the exchange, and the record for the observers if there are any. Serves many requests
 -- if the exchange does.
@@ -156,7 +156,11 @@ takeBackUnless exchange turn = when (turn == Again) $ do
 compose :: Service -> Request -> Answerer -> Response -> IO ()
 compose (Service server exchange record) request answerer response = do
   prepare exchange
-  withPlan server request response (give exchange record answerer)
+  withPlan server request (possible response) (give exchange record answerer)
+  where
+    -- Where the application cannot have the connection, its other response counts.
+    possible (ResponseRaw _ other) | not (canTakeOver exchange) = other
+    possible given = given
 
 give :: Exchange -> Maybe Record -> Answerer -> Plan -> IO ()
 give exchange record answerer plan = do

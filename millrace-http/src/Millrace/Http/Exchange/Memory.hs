@@ -48,7 +48,9 @@ data Client = Client
   { clientAddress :: !SockAddr,
     clientReading :: !Reading,
     -- | What the client sends after a response that takes the exchange over.
-    clientInput :: !ByteString
+    clientInput :: !ByteString,
+    -- | Can a response take the exchange over?
+    clientCanBeTakenOver :: !Bool
   }
 
 -- | How much of a body the client reads.
@@ -61,7 +63,7 @@ data Reading
 
 -- | A client with this address that reads everything and sends nothing.
 goodClientAt :: SockAddr -> Client
-goodClientAt address = Client address ReadsAll B.empty
+goodClientAt address = Client address ReadsAll B.empty True
 
 -- | One request of such a client, and the answer so far.
 data MemoryExchange = MemoryExchange
@@ -177,7 +179,10 @@ operations =
       opAbort = \memory -> change memory (\state -> state {stateIsAborted = True, stateAfterwards = Closed}),
       opLiftTimeLimit = \_ -> return (),
       opHasClientEnded = fmap stateHasClientEnded . readTVarIO . memoryState,
-      opAwaitClientInput = \memory -> atomically (readTVar (memoryState memory) >>= check . stateHasClientEnded)
+      opAwaitClientInput = \memory -> atomically (readTVar (memoryState memory) >>= check . stateHasClientEnded),
+      opCanTakeOver = clientCanBeTakenOver . memoryClient,
+      opRequestTrailers = \_ -> return [],
+      opHttp2Data = \_ -> Nothing
     }
   where
     inform' fields state

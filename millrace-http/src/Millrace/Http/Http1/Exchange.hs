@@ -49,7 +49,10 @@ operations =
       opAbort = \(CurrentRequest connection _) -> breakConnection connection,
       opLiftTimeLimit = \(CurrentRequest connection _) -> clearTotalDeadline connection,
       opHasClientEnded = \(CurrentRequest connection _) -> Transport.hasEnded (connectionTransport connection),
-      opAwaitClientInput = awaitInput
+      opAwaitClientInput = awaitInput,
+      opCanTakeOver = \_ -> True,
+      opRequestTrailers = \_ -> return [],
+      opHttp2Data = \_ -> Nothing
     }
 
 -- No other thread is known not to be past the request.

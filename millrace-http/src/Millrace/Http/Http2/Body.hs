@@ -3,7 +3,7 @@
 --
 -- The reader is what an application may go on using in another thread, or after it has returned. Reading happens under a lock, and
 -- when the request is over the reader is told so under the same lock: it never touches the stream afterwards.
-module Millrace.Http.Http2.Body (BodyReader, newBodyReader, readBody, endBody) where
+module Millrace.Http.Http2.Body (BodyReader, newBodyReader, readBody, liftLimits, endBody) where
 
 import Control.Concurrent.MVar (MVar, modifyMVar, newMVar, putMVar, takeMVar)
 import Control.Exception (SomeException, mask_, throwIO, toException, try, uninterruptibleMask_)
@@ -11,6 +11,7 @@ import Control.Monad (when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Internal as BI
+import Data.Primitive.ByteArray (readByteArray, writeByteArray)
 import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
 import Foreign.Ptr (nullPtr)
 import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
@@ -80,7 +81,8 @@ step (BodyReader stream begin _) budget progress = do
     await = do
       begin
       before' <- monotonicNanoseconds
-      let limit = shorter (bodyMicros limits) (if windowMicros > 0 then max 1 budget else 0)
+      lifted <- readByteArray (streamWords stream) liftedAt
+      let limit = if lifted /= (0 :: Int) then 0 else shorter (bodyMicros limits) (if windowMicros > 0 then max 1 budget else 0)
       outcome <- awaitEvent stream Readable limit arrived
       after' <- monotonicNanoseconds
       case outcome of
@@ -96,6 +98,14 @@ step (BodyReader stream begin _) budget progress = do
         Bytes _ -> do
           unread <- streamUnread engine
           return (Just (if unread > 0 then Just unread else Nothing))
+
+-- The word of the stream that says so.
+liftedAt :: Int
+liftedAt = 4
+
+-- | From now on the client may take its time.
+liftLimits :: Http2.Stream -> IO ()
+liftLimits stream = writeByteArray (streamWords stream) liftedAt (1 :: Int)
 
 -- Of two times, 0 being none.
 shorter :: Int -> Int -> Int

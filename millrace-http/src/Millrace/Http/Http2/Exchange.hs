@@ -4,6 +4,8 @@ module Millrace.Http.Http2.Exchange (Request (..), exchangeOf, tellToContinue) w
 
 import Control.Concurrent (myThreadId)
 import Control.Monad (void, when)
+import Data.Bifunctor (first)
+import qualified Data.CaseInsensitive as CI
 import Data.Primitive.ByteArray (readByteArray)
 import Millrace.Http.Exchange (Answerer (..), Exchange (..), Operations (..), Plan (..), Retraction (..))
 import Millrace.Http.Expectation
@@ -40,7 +42,10 @@ operations =
       opAbort = \(Request stream _) -> abortStream stream,
       opLiftTimeLimit = \_ -> return (),
       opHasClientEnded = \(Request stream _) -> streamIsClosed (streamEngine stream),
-      opAwaitClientInput = awaitEnd
+      opAwaitClientInput = awaitEnd,
+      opCanTakeOver = \(Request stream _) -> streamIsConnect stream,
+      opRequestTrailers = \(Request stream _) -> map (first CI.mk) <$> readTrailers (streamEngine stream),
+      opHttp2Data = \(Request stream _) -> Just (streamData stream)
     }
   where
     inform stream status fields = withRowsOf 0 fields (\_ rows -> void (informStream (streamEngine stream) status rows)) >> flushStream stream
@@ -70,7 +75,10 @@ takeBack (Request stream _) = do
 bodyBytes :: Request -> IO (Maybe Int)
 bodyBytes (Request stream _) = do
   written <- readByteArray (streamWords stream) 0
-  return (if written < 0 then Nothing else Just written)
+  cut <- streamWasReset (streamEngine stream)
+  if written < 0
+    then return Nothing
+    else Just <$> if cut then streamSent (streamEngine stream) else return written
 
 -- Parks until the client has reset the stream.
 awaitEnd :: Request -> IO ()

@@ -20,8 +20,9 @@ import Network.HTTP.Types (decodePathSegments, http20, parseQuery)
 import Network.Wai (Request, defaultRequest)
 import qualified Network.Wai.Internal as Wai
 
--- | @makeRequest stream peer isSecure vault body bodyLength@: the request of a stream. To be called once.
-makeRequest :: Ptr Stream -> SockAddr -> Bool -> Vault -> IO ByteString -> Wai.RequestBodyLength -> IO Request
+-- | @makeRequest stream peer isSecure vault body bodyLength@: the request of a stream, and the protocol that it asks for by an extended
+-- CONNECT. To be called once.
+makeRequest :: Ptr Stream -> SockAddr -> Bool -> Vault -> IO ByteString -> Wai.RequestBodyLength -> IO (Request, Maybe ByteString)
 makeRequest stream peer secure vault body bodyLength = do
   count <- streamFieldCount stream
   size <- streamTextLength stream
@@ -34,6 +35,7 @@ makeRequest stream peer secure vault body bodyLength = do
   (methodOffset, methodLength) <- streamMethodSlice stream
   (pathOffset, pathLength) <- streamPathSlice stream
   (queryOffset, queryLength) <- streamQuerySlice stream
+  (protocolOffset, protocolLength) <- streamProtocolSlice stream
   host <- streamHost stream
   range <- streamRange stream
   referer <- streamReferer stream
@@ -45,7 +47,8 @@ makeRequest stream peer secure vault body bodyLength = do
       !rangeValue = valueAt copy range
       !refererValue = valueAt copy referer
       !userAgentValue = valueAt copy userAgent
-  return
+      protocol = if protocolLength == 0 then Nothing else Just (slice copy protocolOffset protocolLength)
+  return . flip (,) protocol $
     defaultRequest
       { Wai.requestMethod = method,
         Wai.httpVersion = http20,

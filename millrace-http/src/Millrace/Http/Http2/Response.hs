@@ -14,8 +14,9 @@ import Data.ByteString.Builder (Builder)
 import Data.ByteString.Builder.Extra (BufferWriter, Next (..), runBuilder)
 import qualified Data.ByteString.Unsafe as BU
 import qualified Data.CaseInsensitive as CI
+import Data.IORef
 import Data.Int (Int64)
-import Data.Maybe (fromMaybe)
+import Data.Maybe (fromMaybe, isJust, isNothing)
 import Data.Primitive.ByteArray (readByteArray, writeByteArray)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), eCONNRESET, eTIMEDOUT)
@@ -28,12 +29,14 @@ import Millrace.Http.Exchange (AnnouncedLength (..), Answerer (..), Body (..), D
 import Millrace.Http.FileCache (fileError)
 import Millrace.Http.Foreign (readFileAt)
 import Millrace.Http.Http1.Wire (headBadCoding, headBadName)
-import Millrace.Http.Http2.Body (BodyReader, readBody)
+import Millrace.Http.Http2.Body (BodyReader, liftLimits, readBody)
 import Millrace.Http.Http2.Connection
 import Millrace.Http.Http2.Engine hiding (Done, Stream)
 import qualified Millrace.Http.Http2.Engine as Engine
 import Millrace.Http.Http2.Stream
+import Millrace.Http.Http2.TakeOver
 import Millrace.Http.Server.Limits (Limits (..))
+import Millrace.Http.Trailers
 import Millrace.Http.Transport.Buffer
 import Network.HTTP.Types (ResponseHeaders, Status (..), hContentLength)
 import Network.HTTP.Types.Header (hTransferEncoding)
@@ -98,8 +101,12 @@ smallBody = 512
 
 answerBuilder :: Stream -> Status -> ResponseHeaders -> Builder -> IO ()
 answerBuilder stream status fields builder = withRowsOf smallBody fields $ \memory rows -> do
+  said <- readIORef (streamData stream)
   (count, next) <- runBuilder builder memory smallBody
   case next of
+    _ | isJust said -> do
+      bytes <- B.packCStringLen (castPtr memory, count)
+      continue rows memory 0 (\_ _ -> return (0, Chunk bytes (\_ _ -> return (0, next))))
     Done -> do
       given <- begin stream status fields rows (Exactly count) memory count Whole
       checkLength given count
@@ -187,11 +194,28 @@ pieceMax = 65536
 write :: Stream -> Ptr Word8 -> Int -> IO ()
 write stream at count = unless (count == 0) $ do
   countBytes stream count
+  tellMaker stream (B.packCStringLen (castPtr at, count))
   outcome <- writeStream (streamEngine stream) at count
   case outcome of
     Engine.Done -> return ()
     Full -> awaitOutputBelow stream outputLow
     _ -> throwIO (lost stream eCONNRESET)
+
+-- Whoever makes trailers sees the body.
+tellMaker :: Stream -> IO ByteString -> IO ()
+tellMaker stream copy = readIORef (streamData stream) >>= mapM_ tell
+  where
+    tell said = do
+      bytes <- copy
+      next <- http2dataTrailers said (Just bytes)
+      writeIORef (streamData stream) . Just $! case next of
+        NextTrailersMaker maker -> said {http2dataTrailers = maker}
+        Trailers fields -> said {http2dataTrailers = \_ -> return (Trailers fields)}
+
+makeTrailers :: Stream -> IO ResponseHeaders
+makeTrailers stream = readIORef (streamData stream) >>= maybe (return []) ask
+  where
+    ask said = (\next -> case next of Trailers fields -> fields; NextTrailersMaker _ -> []) <$> http2dataTrailers said Nothing
 
 -- Waits until the client has taken all but so many bytes. It is given up if it takes nothing for too long.
 awaitOutputBelow :: Stream -> Int -> IO ()
@@ -221,9 +245,11 @@ finish stream = do
   declared <- readByteArray (streamWords stream) 1
   sent <- readByteArray (streamWords stream) 0
   when (declared >= 0 && sent < declared) (throwIO (ContentLengthMismatch (declared - sent) 0))
-  outcome <- finishStream (streamEngine stream) (Rows nullPtr 0 0)
+  trailers <- makeTrailers stream
+  outcome <- withRowsOf 0 trailers (\_ rows -> finishStream (streamEngine stream) rows)
   case outcome of
     Gone -> throwIO (lost stream eCONNRESET)
+    BadFields number -> throwIO (refusal number 200 trailers)
     _ -> return ()
 
 ------------------------------------------------------------------------------------------------------------------------
@@ -249,16 +275,21 @@ setStreaming stream streams = writeByteArray (streamWords stream) 2 (if streams 
 
 answerFile :: Stream -> Status -> ResponseHeaders -> FileSlice -> IO ()
 answerFile stream status fields slice
-  | count <= fromIntegral smallFile = withRowsOf (fromIntegral count) fields $ \memory rows -> do
-    readSlice slice memory
-    void (begin stream status fields rows (Exactly (fromIntegral count)) memory (fromIntegral count) Whole)
-    setBytes stream (fromIntegral count)
-  | otherwise = do
-    withRowsOf 0 fields $ \_ rows -> void (begin stream status fields rows (Exactly (fromIntegral count)) nullPtr 0 Beginning)
-    setBytes stream 0
-    bracket borrow giveBack $ \buffer -> sendingFile slice (copyFile buffer (sliceOffset slice) count)
-    finish stream
+  | count <= fromIntegral smallFile = do
+    -- With trailers it is a stream like a larger one.
+    said <- readIORef (streamData stream)
+    if isJust said then pieces else whole
+  | otherwise = pieces
   where
+    whole = withRowsOf (fromIntegral count) fields $ \memory rows -> do
+      readSlice slice memory
+      void (begin stream status fields rows (Exactly (fromIntegral count)) memory (fromIntegral count) Whole)
+      setBytes stream (fromIntegral count)
+    pieces = do
+      withRowsOf 0 fields $ \_ rows -> void (begin stream status fields rows (Exactly (fromIntegral count)) nullPtr 0 Beginning)
+      setBytes stream 0
+      bracket borrow giveBack $ \buffer -> sendingFile slice (copyFile buffer (sliceOffset slice) count)
+      finish stream
     count = sliceLength slice
     copyFile :: Borrowed -> Int64 -> Int64 -> IO ()
     copyFile buffer offset left = unless (left == 0) $ do
@@ -276,15 +307,28 @@ smallFile = 16384
 ------------------------------------------------------------------------------------------------------------------------
 -- Raw
 
--- The application has the stream to itself. Reading has no other time limit than that of bodies.
+-- The application has the stream to itself, and begins with a head as of HTTP/1. Reading has no time limit.
 answerRaw :: Stream -> Maybe BodyReader -> Answerer -> RawBody -> IO ()
 answerRaw stream body answerer raw = do
-  withRowsOf 0 [] $ \_ rows -> void (begin stream (Status 200 B.empty) [] rows NoLength nullPtr 0 Beginning)
-  setBytes stream 0
-  flushStream stream
+  liftLimits stream
+  opening <- newIORef (Just B.empty)
+  setBytes stream (-1)
+  let use = raw (maybe (return B.empty) readBody body) (\bytes -> (sendRaw stream opening bytes >> flushStream stream) `onException` abortStream stream)
   case answerer of
     OwnThread -> use
     OtherThread (Detached hold _) -> putMVar hold () >> use `finally` uninterruptibleMask_ (takeMVar hold)
-  finish stream
+  left <- readIORef opening
+  when (isNothing left) (finish stream)
+
+-- What is there of the head, if it is incomplete.
+sendRaw :: Stream -> IORef (Maybe ByteString) -> ByteString -> IO ()
+sendRaw stream opening bytes = readIORef opening >>= maybe (writeBytes stream bytes) open
   where
-    use = raw (maybe (return B.empty) readBody body) (\bytes -> (writeBytes stream bytes >> flushStream stream) `onException` abortStream stream)
+    open earlier = case readOpening (B.append earlier bytes) of
+      Incomplete -> writeIORef opening (Just (B.append earlier bytes))
+      Malformed -> throwIO (userError "A raw response over HTTP/2 must begin with the head of an HTTP/1.1 response")
+      Opening code fields rest -> do
+        writeIORef opening Nothing
+        withRowsOf 0 fields $ \_ rows -> void (begin stream (Status code B.empty) fields rows NoLength nullPtr 0 Beginning)
+        setBytes stream 0
+        writeBytes stream rest

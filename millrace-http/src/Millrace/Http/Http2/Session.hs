@@ -28,7 +28,7 @@ import Millrace.Http.Exception
 import Millrace.Http.Expectation (Expectation (..), setExpectation)
 import Millrace.Http.Farewell (linger, lingerMicros)
 import Millrace.Http.HandOver
-import Millrace.Http.Http1.Wire (flagExpectContinue, flagExpectOther, flagHttps)
+import Millrace.Http.Http1.Wire (flagExpectContinue, flagExpectOther, flagHttps, methodCodeConnect)
 import Millrace.Http.Http2.Body
 import Millrace.Http.Http2.Connection
 import Millrace.Http.Http2.Engine hiding (Done, Stream)
@@ -36,6 +36,7 @@ import qualified Millrace.Http.Http2.Engine as Engine
 import Millrace.Http.Http2.Exchange
 import Millrace.Http.Http2.Request (makeRequest)
 import Millrace.Http.Http2.Stream
+import Millrace.Http.Http2.TakeOver (asUpgrade)
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Transport hiding (hasEnded)
@@ -320,14 +321,17 @@ serveStream session at = do
   setWord session requestsAt (count + 1)
   thread <- myThreadId
   number <- streamNumber at
-  words' <- newByteArray (8 * 4)
+  words' <- newByteArray (8 * 5)
   writeByteArray words' 0 (-1 :: Int)
   writeByteArray words' 1 (-1 :: Int)
   writeByteArray words' 2 (0 :: Int)
+  writeByteArray words' 4 (0 :: Int)
   flags <- streamFlags at
   ended <- streamHasEnded at
   setExpectation (Expectation words' 3) (flags .&. flagExpectContinue /= 0 && not ended)
-  let stream = Stream connection at number thread words'
+  code <- streamMethod at
+  said <- newIORef Nothing
+  let stream = Stream connection at number thread words' said (code == methodCodeConnect)
   (if ended then serveWithoutBody else serveWithBody) session stream flags `onException` releaseStream at
   void (releaseStream at)
   where
@@ -349,10 +353,10 @@ serve session stream flags body = do
       exchange = exchangeOf (Request stream body)
       service = newService server exchange
       vault = contextVault (Context exchange (serverFiles server))
-  request <- makeRequest at (transportPeer transport) (isJust (negotiated transport)) vault (maybe (return B.empty) readBody body) known
+  (request, protocol) <- makeRequest at (transportPeer transport) (isJust (negotiated transport)) vault (maybe (return B.empty) readBody body) known
   case refusalOf problem size of
     Just reason -> refuse service request reason
-    Nothing -> answerByApplication service (sessionApplication session) request `catch` failed
+    Nothing -> answerByApplication service (sessionApplication session) (maybe id asUpgrade protocol request) `catch` failed
   where
     at = streamEngine stream
     connection = sessionConnection session

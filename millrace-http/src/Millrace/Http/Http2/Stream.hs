@@ -16,6 +16,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Unsafe as BU
 import Data.CaseInsensitive (foldedCase)
+import Data.IORef (IORef)
 import Data.Int (Int32)
 import Data.Primitive.ByteArray (MutableByteArray)
 import Data.Word (Word32, Word8)
@@ -29,6 +30,7 @@ import Millrace.Http.Exception (sendingResponse)
 import Millrace.Http.Http2.Connection
 import Millrace.Http.Http2.Engine (ErrorCode (..), Event, Rows (..), noticeKey, resetStream)
 import qualified Millrace.Http.Http2.Engine as Engine
+import Millrace.Http.Trailers (HTTP2Data)
 import Millrace.Http.Transport (describeTransport)
 import Network.HTTP.Types (ResponseHeaders)
 
@@ -40,7 +42,11 @@ data Stream = Stream
     -- | The thread that serves it.
     streamThread :: !ThreadId,
     -- | Words of "Millrace.Http.Http2.Exchange" and the modules below it.
-    streamWords :: !(MutableByteArray RealWorld)
+    streamWords :: !(MutableByteArray RealWorld),
+    -- | What the application says about the response.
+    streamData :: !(IORef (Maybe HTTP2Data)),
+    -- | Did the client send CONNECT?
+    streamIsConnect :: !Bool
   }
 
 -- | Waits for an event of the stream: see 'waitFor'.

@@ -181,6 +181,24 @@ module Network.Wai.Handler.Millrace
     sendEarlyHints,
     isConnected,
     onDisconnect,
+    getRequestTrailers,
+
+    -- ** Trailers
+    HTTP2Data,
+    http2dataPushPromise,
+    http2dataTrailers,
+    defaultHTTP2Data,
+    getHTTP2Data,
+    setHTTP2Data,
+    modifyHTTP2Data,
+    TrailersMaker,
+    NextTrailersMaker (..),
+    PushPromise,
+    promisedPath,
+    promisedFile,
+    promisedResponseHeaders,
+    promisedWeight,
+    defaultPushPromise,
 
     -- * Conditional requests and ranges
     -- $representations
@@ -228,6 +246,7 @@ import Millrace.Http.Server.Listener
 import Millrace.Http.Server.Run
 import Millrace.Http.Server.Settings
 import Millrace.Http.Server.State
+import Millrace.Http.Trailers
 import Paths_millrace_http (version)
 
 -- $lenience

@@ -1,0 +1,60 @@
+-- |
+-- Applications that speak a protocol of their own on a stream, such as WebSockets (RFC 8441). They were written for HTTP\/1: they look
+-- for a request to upgrade, and they begin with the head of an HTTP\/1 response. Must not know: connections.
+module Millrace.Http.Http2.TakeOver (asUpgrade, Opening (..), readOpening) where
+
+import Control.Monad (guard)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Char8 as C8
+import qualified Data.CaseInsensitive as CI
+import Network.HTTP.Types (HeaderName, ResponseHeaders, hConnection, methodGet)
+import Network.HTTP.Types.Header (hUpgrade)
+import Network.Wai (Request, requestHeaders, requestMethod)
+
+-- | The request as HTTP\/1 has it, for a client that asks for this protocol by an extended CONNECT.
+asUpgrade :: ByteString -> Request -> Request
+asUpgrade protocol request =
+  request
+    { requestMethod = methodGet,
+      requestHeaders = requestHeaders request ++ [(hUpgrade, protocol), (hConnection, C8.pack "Upgrade")] ++ keyOf
+    }
+  where
+    -- RFC 8441, section 5: there is no key. The application wants one (RFC 6455, section 4.1).
+    keyOf = [(hKey, C8.pack "AAAAAAAAAAAAAAAAAAAAAA==") | protocol == C8.pack "websocket"]
+
+hKey, hAccept :: HeaderName
+hKey = CI.mk (C8.pack "Sec-WebSocket-Key")
+hAccept = CI.mk (C8.pack "Sec-WebSocket-Accept")
+
+-- | What an application's first bytes are.
+data Opening
+  = -- | The status and fields of a head, and the bytes behind it.
+    Opening !Int ResponseHeaders !ByteString
+  | Incomplete
+  | Malformed
+
+-- | Reads the head of an HTTP\/1 response. To switch protocols is to accept here (RFC 8441, section 5).
+readOpening :: ByteString -> Opening
+readOpening bytes
+  | B.null rest = if B.length bytes > headMax then Malformed else Incomplete
+  | otherwise = maybe Malformed id $ do
+    (line, fields) <- unconsLine (linesOf headBytes)
+    (version, afterVersion) <- Just (C8.break (== ' ') line)
+    guard (C8.pack "HTTP/1." `B.isPrefixOf` version)
+    (code, _) <- C8.readInt (C8.dropWhile (== ' ') afterVersion)
+    guard (code >= 100 && code <= 999)
+    return (Opening (if code == 101 then 200 else code) (filter isOwn (map field fields)) (B.drop 4 rest))
+  where
+    (headBytes, rest) = B.breakSubstring (C8.pack "\r\n\r\n") bytes
+    unconsLine lines' = case lines' of
+      first : others -> Just (first, others)
+      [] -> Nothing
+    field line = let (name, value) = C8.break (== ':') line in (CI.mk name, C8.dropWhile (== ' ') (B.drop 1 value))
+    isOwn (name, _) = name `notElem` [hUpgrade, hConnection, hAccept]
+    headMax = 65536
+
+linesOf :: ByteString -> [ByteString]
+linesOf bytes
+  | B.null bytes = []
+  | otherwise = let (line, rest) = B.breakSubstring (C8.pack "\r\n") bytes in line : linesOf (B.drop 2 rest)

@@ -1,0 +1,74 @@
+-- |
+-- What an application can say and ask about the trailers of a response and a request, with the names of Warp. Must not know:
+-- protocols.
+module Millrace.Http.Trailers
+  ( HTTP2Data,
+    http2dataPushPromise,
+    http2dataTrailers,
+    defaultHTTP2Data,
+    PushPromise,
+    promisedPath,
+    promisedFile,
+    promisedResponseHeaders,
+    promisedWeight,
+    defaultPushPromise,
+    TrailersMaker,
+    NextTrailersMaker (..),
+  )
+where
+
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import Network.HTTP.Types (ResponseHeaders)
+
+-- | Makes the trailers of a response. It gets each piece of the body as it is written, and 'Nothing' at the end. Then it returns
+-- the trailers; before, it returns the maker for the rest. The pieces may be other ones than the application wrote.
+--
+-- > checksum :: Context SHA256 -> TrailersMaker
+-- > checksum context (Just bytes) = return (NextTrailersMaker (checksum (hashUpdate context bytes)))
+-- > checksum context Nothing = return (Trailers [("x-checksum", digest context)])
+--
+-- @since 0.1.0
+type TrailersMaker = Maybe ByteString -> IO NextTrailersMaker
+
+-- | What a 'TrailersMaker' returns.
+--
+-- @since 0.1.0
+data NextTrailersMaker
+  = NextTrailersMaker !TrailersMaker
+  | Trailers ResponseHeaders
+
+-- | What an application can say about a response of HTTP\/2. Make one from 'defaultHTTP2Data'.
+--
+-- @since 0.1.0
+data HTTP2Data = HTTP2Data
+  { -- | Ignored: nothing is pushed. Browsers no longer take it.
+    http2dataPushPromise :: [PushPromise],
+    http2dataTrailers :: TrailersMaker
+  }
+
+-- | No trailers.
+--
+-- @since 0.1.0
+defaultHTTP2Data :: HTTP2Data
+defaultHTTP2Data = HTTP2Data [] none
+  where
+    none (Just _) = return (NextTrailersMaker none)
+    none Nothing = return (Trailers [])
+
+-- | A response that Warp would push. Here it is ignored.
+--
+-- @since 0.1.0
+data PushPromise = PushPromise
+  { promisedPath :: ByteString,
+    promisedFile :: FilePath,
+    promisedResponseHeaders :: ResponseHeaders,
+    promisedWeight :: Int
+  }
+  deriving (Eq, Ord, Show)
+
+-- | Nothing in particular.
+--
+-- @since 0.1.0
+defaultPushPromise :: PushPromise
+defaultPushPromise = PushPromise B.empty "" [] 16
