@@ -24,6 +24,7 @@ module Http2Client
     sendFrames,
     sendBytes,
     Event (..),
+    EndOfStream (..),
     nextEvent,
     nextEventWithin,
     eventsUntil,

@@ -20,6 +20,7 @@ import qualified Http2AttackSpec
 import qualified Http2ClientSpec
 import qualified Http2ConformanceSpec
 import qualified Http2RefusalSpec
+import qualified Http2Spec
 import qualified InterfaceSpec
 import qualified LenienceSpec
 import qualified LimitSpec
@@ -71,6 +72,7 @@ specs = do
   ConnectionSpec.spec
   ExchangeSpec.spec
   ResponseSpec.spec
+  Http2Spec.spec
   FileSpec.spec
   RepresentationSpec.spec
   FaultSpec.spec

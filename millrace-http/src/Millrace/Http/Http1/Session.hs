@@ -44,7 +44,7 @@ import Millrace.Http.Protection (Others (..), Protection (..))
 import Millrace.Http.Proxy (readProxyHeader)
 import Millrace.Http.Server.Context (Phase (..), ServerContext (..))
 import Millrace.Http.Server.Limits (Limits (..), millisInMicros)
-import Millrace.Http.Server.Settings (Settings (..))
+import Millrace.Http.Server.Settings (Protocols (..), Settings (..))
 import Millrace.Http.Transport (Transport, closeTransport, hasArrived, isProtected, negotiated, negotiatedProtocol, otherTransport, socketOf, withPeer)
 import Network.HTTP.Types (methodGet, methodHead)
 import Network.Wai (Application, Request)
@@ -176,7 +176,8 @@ refuseOrChange connection failure = do
   bytes <- inputBytes connection
   count <- inputCount connection
   beginning <- B.packCStringLen (castPtr bytes, min count (B.length http2Preface))
-  if requests == 0 && mayChange && beginning == B.take count http2Preface
+  -- A server of HTTP\/2 alone says in that language that this is not its preface.
+  if requests == 0 && mayChange && (beginning == B.take count http2Preface || settingsProtocols (settingsOf connection) == OnlyHttp2)
     then do
       input <- B.packCStringLen (castPtr bytes, count)
       endWork connection

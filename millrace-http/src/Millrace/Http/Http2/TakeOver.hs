@@ -8,6 +8,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.CaseInsensitive as CI
+import Data.Maybe (fromMaybe)
 import Network.HTTP.Types (HeaderName, ResponseHeaders, hConnection, methodGet)
 import Network.HTTP.Types.Header (hUpgrade)
 import Network.Wai (Request, requestHeaders, requestMethod)
@@ -38,7 +39,7 @@ data Opening
 readOpening :: ByteString -> Opening
 readOpening bytes
   | B.null rest = if B.length bytes > headMax then Malformed else Incomplete
-  | otherwise = maybe Malformed id $ do
+  | otherwise = fromMaybe Malformed $ do
     (line, fields) <- unconsLine (linesOf headBytes)
     (version, afterVersion) <- Just (C8.break (== ' ') line)
     guard (C8.pack "HTTP/1." `B.isPrefixOf` version)

@@ -1,0 +1,261 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Requests and answers over HTTP/2: what applications see and say, over sockets and over memory.
+module Http2Spec (spec) where
+
+import Control.Concurrent (forkIO, threadDelay)
+import Control.Concurrent.MVar
+import Control.Exception (SomeException, evaluate, throwIO, try)
+import Control.Monad (forM, forM_, unless, void)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Char8 as C8
+import qualified Data.ByteString.Lazy as L
+import Data.IORef
+import Data.List (elemIndex)
+import Data.Maybe (fromMaybe, isJust)
+import Http2Client hiding (get, post)
+import qualified Http2Client
+import Network.HTTP.Types (http20, mkStatus, status200)
+import Network.Wai
+import Network.Wai.Handler.Millrace hiding (Answer (..))
+import Support hiding (exchange)
+import qualified Support
+import System.FilePath ((</>))
+import Test.Hspec
+
+spec :: Spec
+spec = describe "HTTP/2" $ do
+  overSocketsAndMemory $ \medium -> do
+    let serving application use = withServerOver medium id application (`withHttp2` use)
+    it "is what a connection speaks that begins with its preface" $
+      serving (\request respond -> respond (responseLBS status200 [] (L.fromStrict (C8.pack (show (httpVersion request == http20, rawPathInfo request, requestHeaderHost request)))))) $ \http2 -> do
+        answer <- ask http2 (get "/path?query" []) ""
+        (answerStatus answer, answerBody answer) `shouldBe` (Just 200, "(True,\"/path\",Just \"a\")")
+    it "carries many requests at a time, and answers each when it is ready" $ do
+      gate <- newEmptyMVar
+      let application request respond = case rawPathInfo request of
+            "/slow" -> readMVar gate >> pong request respond
+            _ -> pong request respond
+      serving application $ \http2 -> do
+        slow <- forM [1 .. 20 :: Int] $ \_ -> openStream http2 [EndStream] (get "/slow" [])
+        forM_ [1 .. 20 :: Int] $ \_ -> (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+        putMVar gate ()
+        forM_ slow $ \stream -> (answerStatus <$> awaitAnswer http2 stream) `shouldReturn` Just 200
+    it "does not let one that computes hold up others" $ do
+      over <- newIORef False
+      let application request respond = case rawPathInfo request of
+            "/compute" -> spin over 0 >> pong request respond
+            _ -> pong request respond
+      serving application $ \http2 -> do
+        busy <- openStream http2 [EndStream] (get "/compute" [])
+        quick <- ask http2 (get "/" []) ""
+        writeIORef over True
+        answerStatus quick `shouldBe` Just 200
+        (answerStatus <$> awaitAnswer http2 busy) `shouldReturn` Just 200
+    it "carries bodies that are larger than all windows, both ways" $
+      serving echo $ \http2 -> do
+        let body = B.concat (replicate 100000 "0123456789abcdef")
+        answer <- ask http2 (post "/" []) body
+        (answerStatus answer, B.length (answerBody answer), answerBody answer == body) `shouldBe` (Just 200, B.length body, True)
+    it "does not let a body that nobody reads hold up another one" $ do
+      gate <- newEmptyMVar
+      let application request respond = case rawPathInfo request of
+            "/lazy" -> readMVar gate >> echo request respond
+            _ -> echo request respond
+      serving application $ \http2 -> do
+        lazy <- openStream http2 [] (post "/lazy" [])
+        sendBody http2 lazy [] (B.replicate 100000 97)
+        answer <- ask http2 (post "/" []) (B.replicate 500000 98)
+        B.length (answerBody answer) `shouldBe` 500000
+        putMVar gate ()
+        sendBody http2 lazy [EndStream] "b"
+        (B.length . answerBody <$> awaitAnswer http2 lazy) `shouldReturn` 100001
+    it "does not let a client that takes nothing of one answer hold up another one" $
+      withServerOver medium id large $ \server -> withHttp2As polite {conductWindows = conductWindows silent} [(InitialWindowSize, 1000)] server $ \http2 -> do
+        sendFrame http2 (windowUpdate 0 10000000)
+        stuck <- openStream http2 [EndStream] (get "/" [])
+        void (awaitHead http2 stuck)
+        other <- openStream http2 [EndStream] (get "/" [])
+        sendFrame http2 (windowUpdate other 2000000)
+        (B.length . answerBody <$> awaitAnswer http2 other) `shouldReturn` 1000000
+    it "sends a stream piece by piece as the application flushes" $ do
+      gate <- newEmptyMVar
+      let application _ respond = respond . responseStream status200 [] $ \write flush -> do
+            write "first" >> flush
+            takeMVar gate
+            write "second"
+      serving application $ \http2 -> do
+        stream <- openStream http2 [EndStream] (get "/" [])
+        void (awaitHead http2 stream)
+        putMVar gate ()
+        answer <- awaitAnswer http2 stream
+        reverse (answerPieces answer) `shouldSatisfy` \pieces -> filter (not . B.null) pieces == ["first", "second"]
+    it "tells a client to go on that waits for it, and sends hints" $ do
+      let application request respond = do
+            sendEarlyHints request [("link", "</a>")]
+            echo request respond
+      serving application $ \http2 -> do
+        stream <- openStream http2 [] (post "/" [("expect", "100-continue")])
+        closing (void (awaitInterim http2 stream))
+        sendBody http2 stream [EndStream] "body"
+        answer <- awaitAnswer http2 stream
+        (map (lookup ":status") (answerInterim answer), answerBody answer) `shouldBe` ([Just "103", Just "100"], "body")
+    it "carries trailers both ways" $ do
+      let application request respond = do
+            body <- consume request
+            trailers <- getRequestTrailers request
+            setHTTP2Data request (Just defaultHTTP2Data {http2dataTrailers = counting 0 trailers})
+            respond (responseLBS status200 [] (L.fromStrict body))
+          counting sofar _ (Just bytes) = return (NextTrailersMaker (counting (sofar + B.length bytes) []))
+          counting sofar _ Nothing = return (Trailers [("X-Count", C8.pack (show (sofar :: Int)))])
+      serving application $ \http2 -> do
+        stream <- openStream http2 [] (post "/" [])
+        sendBody http2 stream [] "12345"
+        sendFrames http2 (block stream [EndStream] [("x-trailer", "t")])
+        answer <- awaitAnswer http2 stream
+        (answerBody answer, answerTrailers answer) `shouldBe` ("12345", [("x-count", "5")])
+    it "lets an application see the client's trailers" $ do
+      let application request respond = consume request >> getRequestTrailers request >>= respond . responseLBS status200 [] . L.fromStrict . C8.pack . show
+      serving application $ \http2 -> do
+        stream <- openStream http2 [] (post "/" [])
+        sendBody http2 stream [] "12345"
+        sendFrames http2 (block stream [EndStream] [("x-trailer", "t")])
+        (answerBody <$> awaitAnswer http2 stream) `shouldReturn` "[(\"x-trailer\",\"t\")]"
+    it "tells an application that its client has reset the stream" $ do
+      (begun, told) <- (,) <$> newEmptyMVar <*> newEmptyMVar
+      let application request respond = do
+            onDisconnect request (putMVar told ()) (putMVar begun () >> threadDelay 20000000)
+            pong request respond
+      serving application $ \http2 -> do
+        stream <- openStream http2 [EndStream] (get "/" [])
+        takeMVar begun
+        sendFrame http2 (resetFrame stream Cancel)
+        within "the callback" (takeMVar told)
+    it "makes reading fail when the client has reset the stream" $ do
+      outcome <- newEmptyMVar
+      let application request respond = do
+            result <- try (consume request)
+            putMVar outcome (either anyFailure Right result)
+            pong request respond
+      serving application $ \http2 -> do
+        stream <- openStream http2 [] (post "/" [])
+        sendBody http2 stream [] "part"
+        void (roundTrip http2)
+        sendFrame http2 (resetFrame stream Cancel)
+        within "the end of reading" (takeMVar outcome) `shouldReturn` (Left () :: Either () ByteString)
+    it "answers once more when an application fails, and resets the stream when it is too late" $ do
+      let application request respond = case rawPathInfo request of
+            "/early" -> throwIO (userError "early")
+            _ -> respond . responseStream status200 [] $ \write flush -> write "part" >> flush >> throwIO (userError "late")
+      serving application $ \http2 -> do
+        (answerStatus <$> ask http2 (get "/early" []) "") `shouldReturn` Just 500
+        late <- ask http2 (get "/late" []) ""
+        (answerStatus late, answerEnd late) `shouldBe` (Just 200, ResetWith InternalError)
+        (answerStatus <$> ask http2 (get "/early" []) "") `shouldReturn` Just 500
+    it "joins the parts of a cookie" $
+      serving (\request respond -> respond (responseLBS status200 [] (L.fromStrict (fromMaybe "" (lookup "Cookie" (requestHeaders request)))))) $ \http2 ->
+        (answerBody <$> ask http2 (get "/" [("cookie", "a=b"), ("x", "y"), ("cookie", "c=d")]) "") `shouldReturn` "a=b; c=d"
+    it "answers a raw response's other one, and lets an application take an extended CONNECT over" $ do
+      let application _ respond = respond (responseRaw raw (responseLBS (mkStatus 426 "Upgrade Required") [] "upgrade"))
+          raw receive send' = do
+            send' "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nX-Own: 1\r\n\r\nhello "
+            receive >>= send'
+      serving application $ \http2 -> do
+        (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 426
+        stream <- openStream http2 [] [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":authority", "a"), (":path", "/chat")]
+        sendBody http2 stream [EndStream] "world"
+        answer <- awaitAnswer http2 stream
+        (answerStatus answer, answerField "x-own" answer, answerField "upgrade" answer, answerBody answer) `shouldBe` (Just 200, Just "1", Nothing, "hello world")
+    it "refuses requests as HTTP/1 does, and goes on" $
+      serving pong $ \http2 -> do
+        (answerStatus <$> ask http2 (get "/" [("host", "b")]) "") `shouldReturn` Just 400
+        (answerStatus <$> ask http2 (get (B.append "/" (B.replicate 9000 97)) []) "") `shouldReturn` Just 414
+        (answerStatus <$> ask http2 (get "/" [("x", "y") | _ <- [1 .. 200 :: Int]]) "") `shouldReturn` Just 431
+        (answerStatus <$> ask http2 (get "/" [("expect", "more")]) "") `shouldReturn` Just 417
+        (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+  it "sends files, parts of them, and their heads" $
+    withFolder $ \folder -> do
+      let path = folder </> "file"
+          content = B.concat (replicate 20000 "0123456789")
+      B.writeFile path content
+      withServer id (\_ respond -> respond (responseFile status200 [] path Nothing)) $ \port -> withHttp2 port $ \http2 -> do
+        whole <- ask http2 (get "/" []) ""
+        (answerBody whole == content, answerField "content-length" whole) `shouldBe` (True, Just "200000")
+        part <- ask http2 (get "/" [("range", "bytes=5-14")]) ""
+        (answerStatus part, answerBody part) `shouldBe` (Just 206, "5678901234")
+        headOnly <- ask http2 ((":method", "HEAD") : drop 1 (get "/" [])) ""
+        (answerStatus headOnly, answerBody headOnly, answerField "content-length" headOnly) `shouldBe` (Just 200, "", Just "200000")
+  it "sends what is more urgent first (RFC 9218)" $ do
+    gate <- newEmptyMVar
+    ready <- newIORef (0 :: Int)
+    let application _ respond = do
+          atomicModifyIORef' ready (\count -> (count + 1, ()))
+          readMVar gate
+          respond (responseLBS status200 [] (L.replicate 40000 97))
+    withServer id application $ \port -> withHttp2As polite {conductWindows = conductWindows silent} [(InitialWindowSize, 1000000)] port $ \http2 -> do
+      streams <- forM ["u=7", "u=3", "u=0"] $ \priority -> openStream http2 [EndStream] (get "/" [("priority", priority)])
+      untilM ((== 3) <$> readIORef ready)
+      -- The connection's window is too small for all of them.
+      putMVar gate ()
+      heads <- forM streams (awaitHead http2)
+      length heads `shouldBe` 3
+      sendFrame http2 (windowUpdate 0 200000)
+      let [late, normal, urgent] = streams
+      events <- eventsUntil (isEndOf late) http2
+      let finished stream = elemIndex True (map (isEndOf stream) events)
+      (finished normal < finished late, isJust (finished late), finished urgent < finished normal) `shouldBe` (True, True, True)
+  it "alone refuses HTTP/1, and HTTP/1 alone refuses its preface" $ do
+    withServer setHTTP1Disabled pong $ \port -> do
+      statusOf <$> Support.exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" `shouldReturn` 505
+      withHttp2 port $ \http2 -> (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+    withServer setHTTP2Disabled pong $ \port -> statusOf <$> Support.exchange port "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" `shouldReturn` 400
+  it "ends a connection in an orderly way, and loses no request" $ do
+    stopping <- newEmptyMVar
+    gate <- newEmptyMVar
+    let application request respond = case rawPathInfo request of
+          "/slow" -> readMVar gate >> pong request respond
+          _ -> pong request respond
+    withServer (setInstallShutdownHandler (putMVar stopping)) application $ \port -> withHttp2 port $ \http2 -> do
+      slow <- openStream http2 [EndStream] (get "/slow" [])
+      void (roundTrip http2)
+      stop <- takeMVar stopping
+      void (forkIO stop)
+      notice <- last <$> eventsUntil isGoAway http2
+      notice `shouldBe` GotGoAway 2147483647 NoError ""
+      -- On its way when the end was announced.
+      (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+      putMVar gate ()
+      (answerStatus <$> awaitAnswer http2 slow) `shouldReturn` Just 200
+      rest <- within "the end" (eventsUntilEnd http2)
+      [code | GotGoAway _ code _ <- rest] `shouldBe` [NoError]
+  where
+    large _ respond = respond (responseLBS status200 [] (L.replicate 1000000 97))
+    isEndOf stream (GotData at _ Last) = at == stream
+    isEndOf _ _ = False
+    isGoAway (GotGoAway {}) = True
+    isGoAway _ = False
+    anyFailure :: SomeException -> Either () ByteString
+    anyFailure _ = Left ()
+    awaitInterim http2 stream = eventsUntil (isContinue stream) http2
+    isContinue stream (GotHeaders at fields _) = at == stream && lookup ":status" fields == Just "100"
+    isContinue _ _ = False
+
+spin :: IORef Bool -> Int -> IO ()
+spin over count = do
+  done <- readIORef over
+  -- It allocates, so that the scheduler can interrupt it.
+  next <- evaluate (count + length (show count))
+  unless done (spin over next)
+
+untilM :: IO Bool -> IO ()
+untilM condition = condition >>= \done -> unless done (threadDelay 1000 >> untilM condition)
+
+consume :: Request -> IO ByteString
+consume request = B.concat <$> go
+  where
+    go = getRequestBodyChunk request >>= \bytes -> if B.null bytes then return [] else (bytes :) <$> go
+
+get, post :: ByteString -> Fields -> Fields
+get path others = Http2Client.get path ++ others
+post path others = Http2Client.post path ++ others
