@@ -158,9 +158,10 @@ spec = describe "HTTP/2" $ do
         (answerBody <$> ask http2 (get "/" [("cookie", "a=b"), ("x", "y"), ("cookie", "c=d")]) "") `shouldReturn` "a=b; c=d"
     it "answers a raw response's other one, and lets an application take an extended CONNECT over" $ do
       let application _ respond = respond (responseRaw raw (responseLBS (mkStatus 426 "Upgrade Required") [] "upgrade"))
-          raw receive send' = do
+          raw :: IO ByteString -> (ByteString -> IO ()) -> IO ()
+          raw receive' send' = do
             send' "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nX-Own: 1\r\n\r\nhello "
-            receive >>= send'
+            receive' >>= send'
       serving application $ \http2 -> do
         (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 426
         stream <- openStream http2 [] [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":authority", "a"), (":path", "/chat")]
@@ -194,14 +195,14 @@ spec = describe "HTTP/2" $ do
           readMVar gate
           respond (responseLBS status200 [] (L.replicate 40000 97))
     withServer id application $ \port -> withHttp2As polite {conductWindows = conductWindows silent} [(InitialWindowSize, 1000000)] port $ \http2 -> do
-      streams <- forM ["u=7", "u=3", "u=0"] $ \priority -> openStream http2 [EndStream] (get "/" [("priority", priority)])
+      let open priority = openStream http2 [EndStream] (get "/" [("priority", priority)])
+      (late, normal, urgent) <- (,,) <$> open "u=7" <*> open "u=3" <*> open "u=0"
       untilM ((== 3) <$> readIORef ready)
       -- The connection's window is too small for all of them.
       putMVar gate ()
-      heads <- forM streams (awaitHead http2)
+      heads <- forM [late, normal, urgent] (awaitHead http2)
       length heads `shouldBe` 3
       sendFrame http2 (windowUpdate 0 200000)
-      let [late, normal, urgent] = streams
       events <- eventsUntil (isEndOf late) http2
       let finished stream = elemIndex True (map (isEndOf stream) events)
       (finished normal < finished late, isJust (finished late), finished urgent < finished normal) `shouldBe` (True, True, True)
