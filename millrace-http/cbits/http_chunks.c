@@ -2,6 +2,7 @@
 #include "http_chunks.h"
 
 #include "http_bytes.h"
+#include "millrace_check.h"
 
 enum state {
     SIZE,
@@ -178,6 +179,7 @@ int64_t http_chunks_next(http_chunks *chunks, const uint8_t *input, size_t lengt
         } else if (at == length) {
             break;
         } else if (chunks->state == DATA) {
+            MR_CHECK(chunks->remaining > 0); /* a result of 0 would ask for more input for ever */
             uint64_t here = length - at;
             uint64_t count = chunks->remaining < here ? chunks->remaining : here;
             chunks->remaining -= count;

@@ -9,6 +9,7 @@
 
 #include "http_authority.h"
 #include "http_bytes.h"
+#include "millrace_check.h"
 
 enum state {
     START, /* at a request line, or at empty lines before it (RFC 9112, section 2.2) */
@@ -302,6 +303,7 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
     const uint8_t *end = head + (length < parser->head_max ? length : parser->head_max);
     const uint8_t *line_end;
     int64_t error;
+    MR_CHECK(parser->scanned <= length); /* the same head again, and perhaps more of it */
     while (at < end) {
         switch (parser->state) {
         case START_LF:
@@ -471,6 +473,7 @@ static void unfold(const http_parser *parser, uint8_t *text)
 void http_parser_copy(const http_parser *parser, const uint8_t *head, size_t head_length, uint8_t *destination)
 {
     size_t fields_size = parser->field_count * sizeof(http_field);
+    MR_CHECK(parser->field_count <= parser->fields_max);
     memcpy(destination, parser->fields, fields_size);
     memcpy(destination + fields_size, head, head_length);
     if (parser->folded)

@@ -1,6 +1,8 @@
 /* tls_bio.c - how OpenSSL reads and writes: from and to the connection's own memory. Must not know: system calls, sockets. */
 #include "tls_internal.h"
 
+#include "millrace_check.h"
+
 #include <string.h>
 
 static int read_input(BIO *bio, char *to, size_t room, size_t *count)
@@ -28,6 +30,7 @@ static int write_output(BIO *bio, const char *from, size_t count, size_t *writte
     tls_connection *connection = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
     *written = count;
+    MR_CHECK(connection->out_count <= connection->out_room);
     if (tls_bytes_count(&connection->kept_out) == 0 && count <= connection->out_room - connection->out_count) {
         memcpy(connection->out + connection->out_count, from, count);
         connection->out_count += count;

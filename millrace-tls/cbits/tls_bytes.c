@@ -1,11 +1,14 @@
 /* tls_bytes.c - a queue of bytes in one piece of memory. */
 #include "tls_bytes.h"
 
+#include "millrace_check.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 size_t tls_bytes_count(const tls_bytes *bytes)
 {
+    MR_CHECK(bytes->start <= bytes->end && bytes->end <= bytes->room);
     return bytes->end - bytes->start;
 }
 

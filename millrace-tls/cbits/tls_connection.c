@@ -1,6 +1,8 @@
 /* tls_connection.c - one connection: bytes received become plain bytes, plain bytes become bytes to send. */
 #include "tls_internal.h"
 
+#include "millrace_check.h"
+
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
@@ -112,8 +114,12 @@ static bool has_input(const tls_connection *connection)
            SSL_pending(connection->ssl) > 0;
 }
 
+/* A step has 28 bits for each of its two numbers of bytes. */
+#define STEP_BYTES ((size_t)1 << 28)
+
 static tls_step finish(tls_connection *connection, tls_status status, size_t plain)
 {
+    MR_CHECK(plain < STEP_BYTES && connection->out_count < STEP_BYTES); /* otherwise one number would change another */
     tls_step step = (tls_step)plain | (tls_step)connection->out_count << 28 | (tls_step)status << 56 |
                     (tls_step)(tls_bytes_count(&connection->kept_out) > connection->kept_before) << 60 |
                     (tls_step)has_input(connection) << 61;

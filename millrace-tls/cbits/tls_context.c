@@ -1,6 +1,8 @@
 /* tls_context.c - what many connections have in common. Must not know: system calls, sockets. */
 #include "tls_internal.h"
 
+#include "millrace_check.h"
+
 #include <ctype.h>
 #include <limits.h>
 #include <openssl/err.h>
@@ -81,7 +83,9 @@ void tls_context_hold(tls_context *context)
 
 void tls_context_release(tls_context *context)
 {
-    if (atomic_fetch_sub_explicit(&context->references, 1, memory_order_acq_rel) != 1)
+    size_t before = atomic_fetch_sub_explicit(&context->references, 1, memory_order_acq_rel);
+    MR_CHECK(before > 0);
+    if (before != 1)
         return;
     for (int i = 0; i < context->group_count; i++)
         SSL_CTX_free(context->groups[i]);

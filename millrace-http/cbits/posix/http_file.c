@@ -2,9 +2,12 @@
 #define _GNU_SOURCE
 #include "http_file.h"
 
+#include "millrace_check.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -97,5 +100,6 @@ int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int6
 
 void http_file_close(int descriptor)
 {
-    close(descriptor);
+    bool is_closed = close(descriptor) == 0 || errno != EBADF;
+    MR_CHECK(is_closed); /* after a second close, the number may be a stranger's */
 }
