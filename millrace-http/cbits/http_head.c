@@ -3,6 +3,7 @@
 
 #include "http_bytes.h"
 #include "http_date.h"
+#include "millrace_check.h"
 
 static size_t room(const http_head *head)
 {
@@ -26,21 +27,20 @@ static void put_value(http_head *head, const uint8_t *value, size_t length)
         head->at[bad - end] = ' ';
 }
 
-/* NOLINTNEXTLINE(readability-non-const-parameter): the head is written through them */
-http_head_result http_head_begin(http_head *head, uint8_t *at, uint8_t *limit, uint32_t options, int status,
-                                 const uint8_t *reason, size_t reason_length)
+/* "HTTP/1.1 200 OK" and CR LF. */
+static http_head_result put_status(http_head *head)
 {
-    *head = (http_head){.at = at, .limit = limit, .content_length = -1, .options = options};
+    uint32_t status = head->status;
     if (status < 100 || status > 999)
         return HTTP_HEAD_BAD_STATUS;
-    if (room(head) < sizeof "HTTP/1.1 200 \r\n" + reason_length)
+    if (room(head) < sizeof "HTTP/1.1 200 \r\n" + head->reason_length)
         return HTTP_HEAD_NO_ROOM;
     PUT_TEXT(head, "HTTP/1.1 ");
     *head->at++ = (uint8_t)('0' + status / 100);
     *head->at++ = (uint8_t)('0' + status / 10 % 10);
     *head->at++ = (uint8_t)('0' + status % 10);
     *head->at++ = ' ';
-    put_value(head, reason, reason_length);
+    put_value(head, head->reason, head->reason_length);
     PUT_TEXT(head, "\r\n");
     return HTTP_HEAD_OK;
 }
@@ -62,46 +62,44 @@ static http_head_result note_content_length(http_head *head, const uint8_t *valu
     return HTTP_HEAD_OK;
 }
 
-static http_head_result put_line(http_head *head, const uint8_t *name, size_t name_length, const uint8_t *value,
-                                 size_t value_length)
+static http_head_result put_line(http_head *head, const http_head_line *line)
 {
-    if (room(head) < name_length + value_length + 4)
+    if (room(head) < line->name_length + line->value_length + 4)
         return HTTP_HEAD_NO_ROOM;
-    put(head, name, name_length);
+    put(head, line->name, line->name_length);
     PUT_TEXT(head, ": ");
-    put_value(head, value, value_length);
+    put_value(head, line->value, line->value_length);
     PUT_TEXT(head, "\r\n");
     return HTTP_HEAD_OK;
 }
 
 /* close and keep-alive are the server's to say. What counts is the value as it would be sent. */
-static http_head_result put_connection(http_head *head, const uint8_t *name, size_t name_length, const uint8_t *value,
-                                       size_t value_length)
+static http_head_result put_connection(http_head *head, const http_head_line *line)
 {
-    uint8_t *line = head->at;
-    http_head_result result = put_line(head, name, name_length, value, value_length);
+    uint8_t *start = head->at;
+    http_head_result result = put_line(head, line);
     if (result != HTTP_HEAD_OK)
         return result;
-    unsigned tokens = http_connection_tokens(line + name_length + 2, value_length);
+    unsigned tokens = http_connection_tokens(start + line->name_length + 2, line->value_length);
     if (tokens & HTTP_TOKEN_CLOSE)
         head->flags |= HTTP_HEAD_CLOSE;
     if (!(tokens & HTTP_TOKEN_OTHER))
-        head->at = line;
+        head->at = start;
     return HTTP_HEAD_OK;
 }
 
-http_head_result http_head_field(http_head *head, const uint8_t *name, size_t name_length, const uint8_t *value,
-                                 size_t value_length)
+static http_head_result put_field(http_head *head, const http_head_line *line)
 {
-    if (name_length == 0 || http_skip_class(name, name + name_length, HTTP_BYTE_TOKEN) != name + name_length)
+    const uint8_t *name_end = line->name + line->name_length;
+    if (line->name_length == 0 || http_skip_class(line->name, name_end, HTTP_BYTE_TOKEN) != name_end)
         return HTTP_HEAD_BAD_NAME;
-    switch (http_name_find(name, name_length)) {
+    switch (http_name_find(line->name, line->name_length)) {
     case HTTP_NAME_CONTENT_LENGTH:
-        return note_content_length(head, value, value_length);
+        return note_content_length(head, line->value, line->value_length);
     case HTTP_NAME_TRANSFER_ENCODING:
-        return http_same_token(value, value_length, "chunked") ? HTTP_HEAD_OK : HTTP_HEAD_BAD_CODING;
+        return http_same_token(line->value, line->value_length, "chunked") ? HTTP_HEAD_OK : HTTP_HEAD_BAD_CODING;
     case HTTP_NAME_CONNECTION:
-        return put_connection(head, name, name_length, value, value_length);
+        return put_connection(head, line);
     case HTTP_NAME_SERVER:
         head->flags |= HTTP_HEAD_SERVER;
         if (head->options & HTTP_HEAD_DROP_SERVER)
@@ -113,12 +111,12 @@ http_head_result http_head_field(http_head *head, const uint8_t *name, size_t na
     default:
         break;
     }
-    return put_line(head, name, name_length, value, value_length);
+    return put_line(head, line);
 }
 
-http_head_result http_head_end(http_head *head, const uint8_t *server_line, size_t server_line_length)
+static http_head_result put_date_and_server(http_head *head)
 {
-    if (room(head) < sizeof "Date: \r\n" + HTTP_DATE_LENGTH + server_line_length)
+    if (room(head) < sizeof "Date: \r\n" + HTTP_DATE_LENGTH + head->server_line_length)
         return HTTP_HEAD_NO_ROOM;
     if (!(head->flags & HTTP_HEAD_DATE)) {
         PUT_TEXT(head, "Date: ");
@@ -127,8 +125,24 @@ http_head_result http_head_end(http_head *head, const uint8_t *server_line, size
         PUT_TEXT(head, "\r\n");
     }
     if (!(head->flags & HTTP_HEAD_SERVER))
-        put(head, server_line, server_line_length);
+        put(head, head->server_line, head->server_line_length);
     return HTTP_HEAD_OK;
+}
+
+http_head_result http_head_compose(http_head *head)
+{
+    MR_CHECK(head->at <= head->limit);
+    head->content_length = -1;
+    head->flags = 0;
+    http_head_result result = put_status(head);
+    for (uint32_t i = 0; result == HTTP_HEAD_OK && i < head->line_count; i++) {
+        result = put_field(head, head->lines_end - 1 - i);
+        head->failed = i;
+    }
+    if (result == HTTP_HEAD_OK)
+        result = put_date_and_server(head);
+    MR_CHECK(head->at <= head->limit);
+    return result;
 }
 
 #define COPY_TEXT(at, text) (memcpy(at, text, sizeof text - 1), (at) + sizeof text - 1)

@@ -29,24 +29,38 @@ typedef enum http_head_result {
     HTTP_HEAD_BAD_STATUS = 5  /* not from 100 to 999 */
 } http_head_result;
 
+/* A field of the application's. */
+typedef struct http_head_line {
+    const uint8_t *name;
+    size_t name_length;
+    const uint8_t *value;
+    size_t value_length;
+} http_head_line;
+
 typedef struct http_head {
+    /* What to write, and where. */
     uint8_t *at;
-    uint8_t *limit;
+    uint8_t *limit; /* nothing is written at or beyond it */
+    const uint8_t *reason;
+    size_t reason_length;
+    const http_head_line *lines_end; /* the lines lie before it, the last one first: lines_end[-1] is the first one */
+    size_t line_count;
+    const uint8_t *server_line; /* Server as it was prepared, CR LF included */
+    size_t server_line_length;
+    uint32_t status;
+    uint32_t options;
+
+    /* What was found in the fields. */
     int64_t content_length; /* given by the application; -1: none */
     uint32_t flags;
-    uint32_t options;
+    uint32_t failed; /* the index of the field that was refused */
 } http_head;
 
-/* "HTTP/1.1 200 OK" and CR LF. The version is ours, not the client's (RFC 9110, section 6.2). */
-http_head_result http_head_begin(http_head *head, uint8_t *at, uint8_t *limit, uint32_t options, int status,
-                                 const uint8_t *reason, size_t reason_length);
-
-/* One field line of the application's. */
-http_head_result http_head_field(http_head *head, const uint8_t *name, size_t name_length, const uint8_t *value,
-                                 size_t value_length);
-
-/* Date and Server (a whole line, CR LF included, as it was prepared). What is left to write is the framing. */
-http_head_result http_head_end(http_head *head, const uint8_t *server_line, size_t server_line_length);
+/*
+ * Writes the status line, the fields, Date and Server; `at` is then behind them. What is left to write is the framing. The
+ * version is ours, not the client's (RFC 9110, section 6.2).
+ */
+http_head_result http_head_compose(http_head *head);
 
 typedef enum http_framing {
     HTTP_FRAMING_NONE = 0,   /* no body, or one that ends with the connection */

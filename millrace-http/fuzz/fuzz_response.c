@@ -25,21 +25,31 @@ static uint8_t *take_piece(input *in, size_t *length)
     return copy;
 }
 
-static http_head_result write_head(http_head *head, input *in, uint8_t *at, uint8_t *limit, unsigned options,
-                                   int status, unsigned *fields)
+enum { LINES_MAX = 64 };
+
+static http_head_result write_head(http_head *head, input *in, unsigned *fields)
 {
-    size_t length, value_length;
-    uint8_t *reason = take_piece(in, &length);
-    http_head_result result = http_head_begin(head, at, limit, options, status, reason, length);
-    free(reason);
-    while (result == HTTP_HEAD_OK && in->at < in->end) {
-        uint8_t *name = take_piece(in, &length), *value = take_piece(in, &value_length);
-        result = http_head_field(head, name, length, value, value_length);
-        free(name);
-        free(value);
-        ++*fields;
+    http_head_line lines[LINES_MAX];
+    size_t count = 0;
+    uint8_t *reason = take_piece(in, &head->reason_length);
+    while (count < LINES_MAX && in->at < in->end) {
+        http_head_line *line = &lines[LINES_MAX - ++count];
+        line->name = take_piece(in, &line->name_length);
+        line->value = take_piece(in, &line->value_length);
     }
-    return result == HTTP_HEAD_OK ? http_head_end(head, (const uint8_t *)"Server: s\r\n", 11) : result;
+    head->reason = reason;
+    head->lines_end = lines + LINES_MAX;
+    head->line_count = count;
+    head->server_line = (const uint8_t *)"Server: s\r\n";
+    head->server_line_length = 11;
+    http_head_result result = http_head_compose(head);
+    free(reason);
+    for (size_t i = LINES_MAX - count; i < LINES_MAX; i++) {
+        free((void *)lines[i].name);
+        free((void *)lines[i].value);
+    }
+    *fields = (unsigned)count;
+    return result;
 }
 
 static int is_name(const uint8_t *line, size_t length, const char *name)
@@ -95,9 +105,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     uint8_t *buffer = malloc(room > 0 ? room : 1);
     CHECK(buffer != NULL);
     input in = {bytes + 5, bytes + size};
-    http_head head;
+    http_head head = {.at = buffer, .limit = buffer + room, .status = (uint32_t)status, .options = bytes[4]};
     unsigned fields = 0;
-    if (write_head(&head, &in, buffer, buffer + room, bytes[4], status, &fields) == HTTP_HEAD_OK) {
+    if (write_head(&head, &in, &fields) == HTTP_HEAD_OK) {
         CHECK(head.at <= buffer + room);
         check_lines(buffer, head.at, 1 + fields + 2);
     }

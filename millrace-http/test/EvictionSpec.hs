@@ -14,29 +14,29 @@ spec = describe "newcomers" $ do
   it "make those give way who were found first, for one look at all" $ do
     crowd <- newCrowd [1 .. 1000] []
     eviction <- newEviction (find crowd) (endAll crowd)
-    map fst <$> replicateM 1000 (evict eviction) `shouldReturn` replicate 1000 True
+    replicateM 1000 (evict eviction) `shouldReturn` replicate 1000 OneGivesWay
     readIORef (ended crowd) `shouldReturn` [1000, 999 .. 1]
     readIORef (looks crowd) `shouldReturn` 1
   it "pass over those who do not give way any more" $ do
     crowd <- newCrowd [1 .. 10] []
     eviction <- newEviction (find crowd) (\one -> if even one then endAll crowd one else return Stays)
-    map fst <$> replicateM 5 (evict eviction) `shouldReturn` replicate 5 True
+    replicateM 5 (evict eviction) `shouldReturn` replicate 5 OneGivesWay
     readIORef (ended crowd) `shouldReturn` [10, 8, 6, 4, 2]
   it "do not ask those behind one who does not give way yet, and ask it again" $ do
     crowd <- newCrowd [] [1, 2]
     patient <- newIORef False
     eviction <- newEviction (find crowd) (\one -> readIORef patient >>= \now -> if now then endAll crowd one else return NotYet)
-    fst <$> evict eviction `shouldReturn` False
+    evict eviction `shouldReturn` NoneGivesWay
     writeIORef patient True
-    map fst <$> replicateM 2 (evict eviction) `shouldReturn` [True, True]
+    replicateM 2 (evict eviction) `shouldReturn` [OneGivesWay, OneGivesWay]
     readIORef (ended crowd) `shouldReturn` [2, 1]
   it "leave the others alone while a look finds somebody who is to be asked first" $ do
     crowd <- newCrowd [1] [2]
     eviction <- newEviction (find crowd) (endAll crowd)
-    fst <$> evict eviction `shouldReturn` True
+    evict eviction `shouldReturn` OneGivesWay
     modifyIORef (preferred crowd) (++ [3])
     threadDelay 200000 -- Looking may have taken as long as it likes.
-    map fst <$> replicateM 2 (evict eviction) `shouldReturn` [True, True]
+    replicateM 2 (evict eviction) `shouldReturn` [OneGivesWay, OneGivesWay]
     readIORef (ended crowd) `shouldReturn` [2, 3, 1]
   it "that find nobody are told when to look again: it takes a tenth of the time" $ do
     crowd <- newCrowd [] []
@@ -49,10 +49,12 @@ spec = describe "newcomers" $ do
       if seconds > 0.08
         then return Nothing
         else do
-          (map fst answers, counted) `shouldBe` (replicate 10 False, 1)
-          map snd (take 1 answers) `shouldBe` [0]
-          map snd (drop 1 answers) `shouldSatisfy` all (\micros -> micros > 0 && micros <= 100001)
+          (take 1 answers, counted) `shouldBe` ([NoneGivesWay], 1)
+          drop 1 answers `shouldSatisfy` all isPause
           return (Just ())
+  where
+    isPause (AskLater micros) = micros > 0 && micros <= 100001
+    isPause _ = False
 
 data Crowd = Crowd
   { preferred :: IORef [Int],

@@ -38,4 +38,4 @@ spec = describe "an expectation" $ do
     newExpectation waits = do
       array <- newByteArray 16
       let expectation = Expectation array 1
-      expectation <$ setExpectation expectation waits
+      expectation <$ (if waits then startExpecting else expectNothing) expectation

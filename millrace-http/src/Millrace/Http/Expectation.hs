@@ -5,7 +5,7 @@
 -- Whether a client waits for 100 (Continue), and who may still tell it to go on. One thread of an application may read the
 -- request's body, which does that, while another one responds; and once the final response has begun it would be too late
 -- (RFC 9110, section 15.2). Must not know: connections.
-module Millrace.Http.Expectation (Expectation (..), setExpectation, isExpecting, fulfil, dismiss) where
+module Millrace.Http.Expectation (Expectation (..), startExpecting, expectNothing, isExpecting, fulfil, dismiss) where
 
 import Control.Exception (finally)
 import Control.Monad (when)
@@ -24,10 +24,15 @@ nothing = 0
 waiting = 1
 telling = 2
 
--- | Of a new request, of which nobody else knows yet: does the client wait?
-setExpectation :: Expectation -> Bool -> IO ()
-setExpectation (Expectation array index) waits = writeByteArray array index (if waits then waiting else nothing)
-{-# INLINE setExpectation #-}
+-- | The client of a new request waits. No other thread must know of the request yet.
+startExpecting :: Expectation -> IO ()
+startExpecting (Expectation array index) = writeByteArray array index waiting
+{-# INLINE startExpecting #-}
+
+-- | The client of a new request waits for nothing. No other thread must know of the request yet.
+expectNothing :: Expectation -> IO ()
+expectNothing (Expectation array index) = writeByteArray array index nothing
+{-# INLINE expectNothing #-}
 
 -- | Does it wait?
 isExpecting :: Expectation -> IO Bool

@@ -27,9 +27,9 @@ readProxyHeader :: Connection -> IO (Maybe SockAddr)
 readProxyHeader connection
   | wanted == ProxyProtocolNone = return Nothing
   | otherwise = do
-    setIdle connection True
+    becomeIdle connection
     arrival <- beginWork connection
-    setIdle connection False
+    becomeBusy connection
     case arrival of
       Arrived -> phaseDeadline connection (headMicros limits) >>= go
       _ -> return Nothing

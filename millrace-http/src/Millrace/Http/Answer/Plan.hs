@@ -47,6 +47,13 @@ withPlan server request response use = case response of
 makePlan :: ServerContext -> Method -> Status -> ResponseHeaders -> Body -> Plan
 makePlan server method status@(Status code _) fields body
   | code == 200 && C8.length method < 4 = Plan status advertised body -- GET and PUT: as almost always
+  | otherwise = makeUnusualPlan method status advertised body
+  where
+    !advertised = advertise server fields
+{-# INLINE makePlan #-}
+
+makeUnusualPlan :: Method -> Status -> ResponseHeaders -> Body -> Plan
+makeUnusualPlan method status@(Status code _) advertised body
   | code < 200 || code > 999 = throw (InvalidStatusCode code) -- RFC 9110, section 15: a status below 200 is not final
   | method == methodConnect && code >= 200 && code < 300 = Plan status advertised NoTunnel -- RFC 9110, section 9.3.6
   | code == 205 = Plan status advertised (NoBody (Announced 0)) -- section 15.3.6
@@ -54,9 +61,15 @@ makePlan server method status@(Status code _) fields body
   | code == 304 || method == methodHead = Plan status advertised (NoBody (lengthOf body)) -- section 6.4.1
   | otherwise = Plan status advertised body
   where
-    !advertised = maybe fields (\value -> (hAltSvc, value) : fields) (settingsAltSvc (serverSettings server))
     lengthOf (FileBody slice) = Announced (fromIntegral (sliceLength slice))
     lengthOf _ = AsGiven
+
+-- With the field Alt-Svc, if the settings have one.
+advertise :: ServerContext -> ResponseHeaders -> ResponseHeaders
+advertise server fields = case settingsAltSvc (serverSettings server) of
+  Nothing -> fields
+  Just value -> (hAltSvc, value) : fields
+{-# INLINE advertise #-}
 
 hAltSvc :: HeaderName
 hAltSvc = CI.mk (C8.pack "Alt-Svc")

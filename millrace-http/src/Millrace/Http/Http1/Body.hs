@@ -6,7 +6,7 @@
 -- The reader is the one thing that an application may go on using in another thread, or after it has returned. All
 -- reading therefore happens under a lock, and when the request is over the reader is told so under the same lock: it
 -- never touches the connection's memory afterwards.
-module Millrace.Http.Http1.Body (BodyReader, newBodyReader, readBody, foreseeEnd, finishBody, forsakeBody, sendContinue) where
+module Millrace.Http.Http1.Body (BodyReader, newBodyReader, readBody, Use (..), foreseeEnd, finishBody, forsakeBody, sendContinue) where
 
 import Control.Concurrent.MVar (MVar, modifyMVar, newMVar, putMVar, takeMVar, tryTakeMVar)
 import Control.Exception (SomeException, fromException, mask_, onException, throwIO, toException, try, uninterruptibleMask_)
@@ -156,18 +156,22 @@ refillBudget connection = do
 microsBetween :: Word64 -> Word64 -> Int
 microsBetween before after = fromIntegral ((after - before) `div` 1000)
 
+-- | What an answer does with the request's body while it is being made.
+data Use = MayRead | ReadsNothing
+  deriving (Eq)
+
 -- | Before a response begins: if what has arrived of the body is broken, or is known to be too long to be skipped and the
 -- response is not to be made of it, the connection is not kept, and the response can say so (RFC 9112, section 9.6). Whoever
 -- else reads the body at this moment finds that out for himself.
-foreseeEnd :: Connection -> BodyReader -> Bool -> IO ()
-foreseeEnd connection (BodyReader variable) mayBeRead = mask_ (tryTakeMVar variable >>= mapM_ (\state -> look state >> putMVar variable state))
+foreseeEnd :: Connection -> BodyReader -> Use -> IO ()
+foreseeEnd connection (BodyReader variable) use = mask_ (tryTakeMVar variable >>= mapM_ (\state -> look state >> putMVar variable state))
   where
     look Chunked = do
       result <- foresee connection
       size <- chunks connection >>= chunksForeseen
       received <- readRequest connection bodyReceived
       let isTooLong = size > min (skippedBytesMax limits) (bodyBytesMax limits - received)
-      when ((result < 0 && result /= chunksEnd) || (isTooLong && not mayBeRead)) (writeRequest connection keepsOpen False)
+      when ((result < 0 && result /= chunksEnd) || (isTooLong && use == ReadsNothing)) (writeRequest connection keepsOpen False)
     look _ = return ()
     limits = connectionLimits connection
 
@@ -183,7 +187,7 @@ foresee connection = do
 -- after the final response has begun. One that is just being made of the body, and of which nothing was sent, has not.
 sendContinue :: Connection -> IO ()
 sendContinue connection = fulfil (connectionExpectation connection) $ do
-  settleEarlyFlush connection
+  _ <- acquireOutput connection
   sendString connection continueResponse
 
 continueResponse :: ByteString

@@ -16,7 +16,8 @@ module Millrace.Http.Http1.Connection
 
     -- * Waiting and working
     isIdle,
-    setIdle,
+    becomeIdle,
+    becomeBusy,
     isWorking,
     beginWork,
     endWork,
@@ -29,8 +30,9 @@ module Millrace.Http.Http1.Connection
     Stage (..),
     countRequest,
     requestCount,
-    armEarlyFlush,
-    settleEarlyFlush,
+    Output,
+    acquireOutput,
+    releaseOutput,
     retireEarlyFlush,
     connectionExpectation,
     report,
@@ -93,6 +95,7 @@ import Millrace.Http.Delivery
 import Millrace.Http.EarlyFlush
 import Millrace.Http.Expectation
 import Millrace.Http.Field
+import Millrace.Http.Http1.Head (Head, headSize)
 import Millrace.Http.Http1.State
 import Millrace.Http.Http1.Wire
 import Millrace.Http.Server.Context
@@ -119,9 +122,15 @@ data Connection = Connection
 isIdle :: Connection -> IO Bool
 isIdle connection = readField (connectionState connection) isIdleNow
 
-setIdle :: Connection -> Bool -> IO ()
-setIdle connection = writeField (connectionState connection) isIdleNow
-{-# INLINE setIdle #-}
+-- | From now on the connection waits for a request.
+becomeIdle :: Connection -> IO ()
+becomeIdle connection = writeField (connectionState connection) isIdleNow True
+{-# INLINE becomeIdle #-}
+
+-- | From now on it does not.
+becomeBusy :: Connection -> IO ()
+becomeBusy connection = writeField (connectionState connection) isIdleNow False
+{-# INLINE becomeBusy #-}
 
 -- | The action of @setOnOpen@ has let the client in, so that of @setOnClose@ must run in the end. (Not in an @IORef@ on its
 -- thread's stack: with another word that no longer fits into what a thread starts with, see decision 9.)
@@ -155,22 +164,31 @@ isWorking :: Connection -> IO Bool
 isWorking connection = (/= nullPtr) <$> arena connection
 {-# INLINE isWorking #-}
 
--- | Sends what the output holds now as soon as the thread waits for something, unless that is settled before: see 'armFlush'.
--- More may be appended meanwhile.
-armEarlyFlush :: Connection -> IO ()
-armEarlyFlush connection = do
-  outputEnd connection >>= writeBuffers connection flushEnd
-  armFlush connection
-{-# INLINE armEarlyFlush #-}
+-- | Says that this thread has the output to itself.
+newtype Output = Output Connection
 
--- | Calls it off, or waits until it is done. What is left of the output is at its beginning then: whoever was about to
--- append must look anew where.
-settleEarlyFlush :: Connection -> IO ()
-settleEarlyFlush connection = do
+-- | Takes the output back from the thread that sends it early, if it was released: calls that off, or waits until it is done. What
+-- is left of the output is at its beginning then, so look anew where it ends. One read if nothing was released.
+acquireOutput :: Connection -> IO Output
+acquireOutput connection = do
   settleFlush connection
   sent <- readBuffers connection flushedBytes
   when (sent > 0) (dropSent connection sent)
-{-# INLINE settleEarlyFlush #-}
+  return (Output connection)
+{-# INLINE acquireOutput #-}
+
+-- | Lets another thread send what the output holds now, as soon as this thread waits for something: see 'armFlush'. Does nothing
+-- with an empty output. More may be appended meanwhile.
+releaseOutput :: Output -> IO ()
+releaseOutput (Output connection) = do
+  end <- outputEnd connection
+  when (end > 0) (releaseUntil connection end)
+{-# INLINE releaseOutput #-}
+
+-- Out of line, for the sake of the stack (decision 16).
+releaseUntil :: Connection -> Int -> IO ()
+releaseUntil connection end = writeBuffers connection flushEnd end >> armFlush connection
+{-# NOINLINE releaseUntil #-}
 
 -- A response that is just being composed stays one that can be taken back.
 dropSent :: Connection -> Int -> IO ()
@@ -384,7 +402,7 @@ endWork connection = mask_ $ do
   own <- arena connection
   when (own /= nullPtr) $ do
     releaseInput connection
-    releaseOutput connection
+    freeOutput connection
     writeField (connectionState connection) arenaAddress nullPtr
     giveBack (borrowedAt own)
 
@@ -395,8 +413,8 @@ releaseInput connection = do
   if borrowed /= nullPtr then giveBack (borrowedAt borrowed) else readBuffers connection inputBase >>= free
 
 -- The output is a part of the arena, or has outgrown it.
-releaseOutput :: Connection -> IO ()
-releaseOutput connection = do
+freeOutput :: Connection -> IO ()
+freeOutput connection = do
   output <- readBuffers connection outputBase
   inside <- inArena connection (outputOffset connection)
   when (output /= inside) (free output)
@@ -491,7 +509,7 @@ growOutput connection wanted
       end <- outputEnd connection
       copyBytes new old end
       mask_ $ do
-        releaseOutput connection
+        freeOutput connection
         writeBuffers connection outputBase new
       writeBuffers connection outputSize size
     return True
@@ -511,7 +529,7 @@ flushEarlier = flushBy (sendUnnoted NothingFollows)
 
 flushBy :: (Connection -> Ptr Word8 -> Int -> IO ()) -> Connection -> IO ()
 flushBy sending connection = do
-  settleEarlyFlush connection
+  _ <- acquireOutput connection
   end <- outputEnd connection
   when (end > 0) $ do
     buffer <- outputBuffer connection
@@ -548,7 +566,7 @@ sendUnnoted following connection bytes count = do
 -- | Sends what waits together with more bytes. Says how many have gone of the latter.
 sendPieces :: Connection -> Progress -> ByteString -> IO ()
 sendPieces connection progress bytes = do
-  settleEarlyFlush connection
+  _ <- acquireOutput connection
   noteSend connection
   waiting <- outputBuffer connection
   count <- outputEnd connection

@@ -4,13 +4,13 @@
 -- HTTP\/1's exchange: one request of a connection that carries requests one after the other. Must not know: servers.
 module Millrace.Http.Http1.Exchange (exchangeWithoutBody, exchangeWithBody, sendWaiting) where
 
-import Control.Monad (unless, when)
+import Control.Monad (unless, void, when)
 import Data.Bits ((.&.))
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import Data.CaseInsensitive (original)
 import Millrace.Http.Exchange (Answerer (..), Body (..), Exchange (..), Operations (..), Plan (..), Retraction (..))
-import Millrace.Http.Http1.Body (BodyReader, foreseeEnd)
+import Millrace.Http.Http1.Body (BodyReader, Use (..), foreseeEnd)
 import Millrace.Http.Http1.Connection
 import Millrace.Http.Http1.Response (composeAnswer, restartResponse)
 import Millrace.Http.Http1.State
@@ -68,7 +68,6 @@ sendHints (CurrentRequest connection _) fields = do
   flags <- parser connection >>= headFlags
   -- RFC 9110, section 15.2: no 1xx to HTTP/1.0.
   when (reached == InRequest && flags .&. flagVersion11 /= 0) $ do
-    settleEarlyFlush connection
     flushOutput connection
     sendString connection (B.concat (C8.pack "HTTP/1.1 103 Early Hints\r\n" : concatMap fieldLine fields ++ [C8.pack "\r\n"]))
   where
@@ -77,30 +76,29 @@ sendHints (CurrentRequest connection _) fields = do
 -- What is planned next may take its time; the responses before it do not wait for that.
 prepareAnswer :: CurrentRequest -> IO ()
 prepareAnswer (CurrentRequest connection _) = do
-  settleEarlyFlush connection
+  output <- acquireOutput connection
   outputEnd connection >>= writeRequest connection responseStart
   countSends connection >>= writeRequest connection responseSends
   writeStage connection InResponse
-  sendWaiting connection
+  releaseOutput output
 
+-- The application may have other things to do before it returns; the client does not wait for that. Acquiring the output may wait
+-- for the client: an application that is interrupted there has not responded yet.
 answerCurrent :: CurrentRequest -> Answerer -> Plan -> IO ()
 answerCurrent (CurrentRequest connection body) answerer !plan = do
   case body of
     Nothing -> return ()
-    Just reader -> foreseeEnd connection reader (isStream plan)
+    Just reader -> foreseeEnd connection reader (useOfBody plan)
   composeAnswer connection answerer plan
-  case answerer of
-    -- The client may be waited for here: an application that gives that up has not responded yet.
-    OwnThread -> settleEarlyFlush connection
-    OtherThread _ -> return ()
-  -- The application may have other things to do before it returns; the client does not wait for that.
-  sendWaiting connection
+  case plan of
+    TakeOver _ -> return () -- nothing waits, and the connection may be over
+    Plan _ _ _ -> acquireOutput connection >>= releaseOutput
 
--- May the response be made of the request's body?
-isStream :: Plan -> Bool
-isStream plan = case plan of
-  Plan _ _ (StreamBody _) -> True
-  _ -> False
+-- The code of the application for a stream may read the request's body.
+useOfBody :: Plan -> Use
+useOfBody plan = case plan of
+  Plan _ _ (StreamBody _) -> MayRead
+  _ -> ReadsNothing
 
 -- An exception may have come while the responses before this one were waited for. Then this one had not begun. Nothing is taken
 -- back while the code of the application for a stream runs in this thread.
@@ -115,21 +113,18 @@ takeBackAnswer (CurrentRequest connection _) = do
       | reached == InResponse = restartResponse connection
       | otherwise = return TakenBack
 
--- | What waits in the output goes out when this thread waits for something, unless that is settled before.
+-- | What waits in the output goes out when this thread waits for something, unless the output is acquired before.
 sendWaiting :: Connection -> IO ()
 sendWaiting connection = do
   waiting <- outputEnd connection
-  unless (waiting == 0) $ do
-    settleEarlyFlush connection
-    left <- outputEnd connection
-    when (left > 0) (armEarlyFlush connection)
+  unless (waiting == 0) (acquireOutput connection >>= releaseOutput)
 {-# NOINLINE sendWaiting #-}
 
 sendSoonCurrent :: CurrentRequest -> IO ()
 sendSoonCurrent (CurrentRequest connection _) = sendWaiting connection
 
 settleWaiting :: CurrentRequest -> IO ()
-settleWaiting (CurrentRequest connection _) = settleEarlyFlush connection
+settleWaiting (CurrentRequest connection _) = void (acquireOutput connection)
 
 sentBytes :: CurrentRequest -> IO (Maybe Int)
 sentBytes (CurrentRequest connection _) = readRequest connection responseBytes

@@ -22,7 +22,6 @@ import qualified Data.ByteString.Unsafe as BU
 import Data.CaseInsensitive (original)
 import Data.IORef
 import Data.Word (Word8)
-import Foreign.C.Types (CInt)
 import Foreign.Marshal.Utils (copyBytes, moveBytes)
 import Foreign.Ptr (Ptr, castPtr, minusPtr, plusPtr)
 import Millrace.Deadline (noDeadline)
@@ -32,12 +31,13 @@ import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange (AnnouncedLength (..), Answerer (..), Body (..), Detached (..), FileSlice (..), Plan (..), RawBody, Retraction (..))
 import Millrace.Http.Http1.Body (sendContinue)
 import Millrace.Http.Http1.Connection
+import Millrace.Http.Http1.Head
 import Millrace.Http.Http1.State
 import Millrace.Http.Http1.Stream
 import Millrace.Http.Http1.Wire
 import Millrace.Http.Server.Context (Phase (..), ServerContext (..))
 import Millrace.Http.Transport (receiveBytes)
-import Network.HTTP.Types (ResponseHeaders, Status (..))
+import Network.HTTP.Types (Header, ResponseHeaders, Status (..))
 import Network.Wai (StreamingBody)
 
 -- | Composes a response and sends what does not fit into the output. Leaves in 'keepsOpen' whether the connection can be kept.
@@ -76,37 +76,47 @@ data Composed = Composed
   }
 
 composeHead :: Connection -> Status -> ResponseHeaders -> IO Composed
-composeHead connection status@(Status !_ _) fields = do
+composeHead connection status@(Status code reason) fields = do
   writeRequest connection responseBytes Nothing
   capacity <- outputCapacity connection
   waiting <- outputEnd connection
   when (capacity - waiting < capacity `div` 4) (sendEarlier connection)
   start <- outputEnd connection
   buffer <- outputBuffer connection
+  writer <- headWriter connection
   let limit = buffer `plusPtr` (capacity - framingMax - streamMargin)
-  result <- putHead connection (buffer `plusPtr` start) limit status fields
-  if result /= headOk
-    then makeHeadRoom connection >> composeHead connection status fields
-    else do
-      writer <- headWriter connection
+      text = HeadText code reason (serverNameLine (connectionServer connection))
+  result <- composeHeadAt writer (buffer `plusPtr` start) limit text fields
+  case result of
+    Complete -> composed writer
+    NoRoom -> makeHeadRoom connection >> composeHead connection status fields
+    BadStatus -> throwIO (InvalidStatusCode code)
+    BadField problem index -> throwIO (refusal problem (fields !! index))
+  where
+    composed writer = do
       at <- headAt writer
-      given <- headGiven writer
-      declared <- headGivenLength writer
-      requestHead <- parser connection
-      flags <- headFlags requestHead
+      saysClose <- headSaysClose writer
+      given <- headGivenLength writer
+      flags <- parser connection >>= headFlags
       return
         Composed
           { composedAt = at,
-            composedLength = if declared < 0 then Nothing else Just (fromIntegral declared),
-            composedMayKeep = flags .&. flagKeepAlive /= 0 && given .&. givenClose == 0,
+            composedLength = given,
+            composedMayKeep = flags .&. flagKeepAlive /= 0 && not saysClose,
             composedVersion11 = flags .&. flagVersion11 /= 0
           }
+
+refusal :: FieldProblem -> Header -> InvalidResponse
+refusal problem (name, value) = case problem of
+  BadName -> InvalidFieldName (original name)
+  BadCoding -> InvalidTransferEncoding value
+  BadLength -> InvalidContentLength value
 
 -- Sends the responses to earlier requests: this one has the whole output, and they do not wait for it. Masked, so that an
 -- exception finds the output as it was, or a connection that is broken; it can come while the client is waited for.
 sendEarlier :: Connection -> IO ()
 sendEarlier connection = mask_ $ do
-  settleEarlyFlush connection
+  _ <- acquireOutput connection
   writeRequest connection responseStart 0
   flushEarlier connection
 
@@ -123,48 +133,21 @@ makeHeadRoom connection = do
 responseHeadMax :: Int
 responseHeadMax = 1048576
 
-putHead :: Connection -> Ptr Word8 -> Ptr Word8 -> Status -> ResponseHeaders -> IO CInt
-putHead connection at limit (Status code reason) fields = do
-  writer <- headWriter connection
-  begun <- withBytes reason (beginHead writer at limit dropServer code)
-  if begun == headOk
-    then putFields writer fields
-    else if begun == headNoRoom then return begun else throwIO (InvalidStatusCode code)
-  where
-    server = connectionServer connection
-    dropServer = B.null (serverNameLine server)
-    putFields writer [] = withBytes (serverNameLine server) (endHead writer)
-    putFields writer ((name, value) : rest) = do
-      result <- withBytes (original name) $ \nameAt nameLength -> withBytes value (putField writer nameAt nameLength)
-      if result == headOk
-        then putFields writer rest
-        else if result == headNoRoom then return result else throwIO (refusal result (original name) value)
-
-refusal :: CInt -> ByteString -> ByteString -> InvalidResponse
-refusal result name value
-  | result == headBadName = InvalidFieldName name
-  | result == headBadCoding = InvalidTransferEncoding value
-  | otherwise = InvalidContentLength value
-
-withBytes :: ByteString -> (Ptr Word8 -> Int -> IO a) -> IO a
-withBytes bytes action = BU.unsafeUseAsCStringLen bytes $ \(at, size) -> action (castPtr at) size
-{-# INLINE withBytes #-}
-
 -- Writes the framing, and says in 'keepsOpen' whether the connection is kept, also if this response is taken back and
 -- another one is sent. Returns where the body begins. A body that fits is made before this, perhaps of the request's: until
 -- here the client may be told to go on. From here on 100 (Continue) would be too late.
-finishHead :: Connection -> Composed -> Bool -> Framing -> IO (Ptr Word8)
-finishHead connection composed mayKeep framing = do
+finishHead :: Connection -> Composed -> Framing -> IO (Ptr Word8)
+finishHead connection composed framing = do
   clear <- settleExpectation connection
   skippable <- isRestSkippable connection
-  finishHeadAs connection composed (mayKeep && clear && skippable) framing
+  finishHeadAs connection composed {composedMayKeep = composedMayKeep composed && clear && skippable} framing
 
 -- The same when the request's body has been looked at.
-finishHeadAs :: Connection -> Composed -> Bool -> Framing -> IO (Ptr Word8)
-finishHeadAs connection composed mayKeep framing = do
+finishHeadAs :: Connection -> Composed -> Framing -> IO (Ptr Word8)
+finishHeadAs connection composed framing = do
   phase <- readIORef (serverPhase (connectionServer connection))
   allowed <- readRequest connection keepsOpen
-  let keep = mayKeep && allowed && phase == Serving
+  let keep = composedMayKeep composed && allowed && phase == Serving
   writeRequest connection keepsOpen keep
   count <- putFraming (composedAt composed) (option keep) framing
   return (composedAt composed `plusPtr` count)
@@ -187,12 +170,12 @@ answerHead connection size composed = finish >>= setOutputEndAt connection
       Announced count -> announce count
       AsGiven -> maybe unframed announce (composedLength composed)
       NotAnnounced -> unframed
-    announce = finishHead connection composed (composedMayKeep composed) . Counted
-    unframed = finishHead connection composed (composedMayKeep composed) Unframed
+    announce = finishHead connection composed . Counted
+    unframed = finishHead connection composed Unframed
 
 -- RFC 9110, section 9.3.6: after a 2xx to CONNECT there is a tunnel, and only a raw response can be one.
 answerNoTunnel :: Connection -> Composed -> IO ()
-answerNoTunnel connection composed = finishHead connection composed False Unframed >>= setOutputEndAt connection
+answerNoTunnel connection composed = finishHead connection composed {composedMayKeep = False} Unframed >>= setOutputEndAt connection
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Builders
@@ -219,7 +202,7 @@ runBody connection composed body at limit writer = do
     Done -> finishBody connection composed body (end `minusPtr` body)
     Chunk bytes rest
       | B.length bytes <= limit `minusPtr` end -> do
-        withBytes bytes (copyBytes end)
+        BU.unsafeUseAsCStringLen bytes $ \(at', size) -> copyBytes end (castPtr at') size
         runBody connection composed body (end `plusPtr` B.length bytes) limit rest
       | otherwise -> do
         -- A last piece that is too large to copy: its length is known all the same.
@@ -238,7 +221,7 @@ finishBody :: Connection -> Composed -> Ptr Word8 -> Int -> IO ()
 finishBody connection composed body size = do
   checkLength composed size
   writeRequest connection responseBytes (Just size)
-  start <- finishHead connection composed (composedMayKeep composed) (Counted size)
+  start <- finishHead connection composed (Counted size)
   moveBytes start body size
   setOutputEndAt connection (start `plusPtr` size)
 
@@ -251,19 +234,26 @@ checkLength composed size = case composedLength composed of
 continueBody :: Connection -> Composed -> Ptr Word8 -> Int -> Maybe Int -> BufferWriter -> IO ()
 continueBody connection composed body count size writer = do
   mapM_ (checkLength composed) size
-  startStream connection composed False (composedLength composed <|> size) body count
+  startStream connection composed ByServer (composedLength composed <|> size) (Begun body count)
   streamWriter connection writer
   endStream connection
+
+-- What makes the body of a stream. The application's code may still read all of the request's body.
+data Producer = ByApplication | ByServer
+
+-- What there is of a body: where it is, and how many bytes.
+data Begun = Begun !(Ptr Word8) !Int
 
 -- Writes the head's framing and moves what there is of the body behind it. The rest may be made of the request's, of
 -- whatever length if it is the application's code that makes it: the client may be told to go on, and the connection is
 -- to be kept, until something of the stream is sent. (HTTP/1.0 is told that it is kept, and cannot be told otherwise then.)
-startStream :: Connection -> Composed -> Bool -> Maybe Int -> Ptr Word8 -> Int -> IO ()
-startStream connection composed mayReadAll size body count = do
-  skippable <- if mayReadAll then return True else isRestSkippable connection
-  let mayKeep = composedMayKeep composed && skippable
+startStream :: Connection -> Composed -> Producer -> Maybe Int -> Begun -> IO ()
+startStream connection composed producer size (Begun body count) = do
+  skippable <- case producer of
+    ByApplication -> return True
+    ByServer -> isRestSkippable connection
   -- Without framing the body ends with the connection.
-  start <- finishHeadAs connection composed (mayKeep && framing /= Unframed) framing
+  start <- finishHeadAs connection composed {composedMayKeep = composedMayKeep composed && skippable && framing /= Unframed} framing
   keep <- readRequest connection keepsOpen
   buffer <- outputBuffer connection
   writeRequest connection closeOption (if composedVersion11 composed && keep then Just (composedAt composed `minusPtr` buffer) else Nothing)
@@ -286,7 +276,7 @@ answerStream connection answerer status fields body = do
   -- They would wait until the application flushes.
   sendEarlier connection
   composed <- composeHead connection status fields
-  startStream connection composed True (composedLength composed) (composedAt composed) 0
+  startStream connection composed ByApplication (composedLength composed) (Begun (composedAt composed) 0)
   case answerer of
     OwnThread -> (writeRequest connection isStreaming True >> run) `finally` writeRequest connection isStreaming False
     OtherThread _ -> run
@@ -300,7 +290,7 @@ answerStream connection answerer status fields body = do
 answerFile :: Connection -> Status -> ResponseHeaders -> FileSlice -> IO ()
 answerFile connection status fields slice = do
   composed <- composeHead connection status fields
-  start <- finishHead connection composed (composedMayKeep composed) (Counted (fromIntegral count))
+  start <- finishHead connection composed (Counted (fromIntegral count))
   limit <- outputLimit connection
   if count <= fromIntegral (limit `minusPtr` start)
     then do

@@ -16,7 +16,7 @@ import Control.Exception
     toException,
     try,
   )
-import Control.Monad (unless, when)
+import Control.Monad (unless, void, when)
 import Data.Bits ((.&.), (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -32,7 +32,7 @@ import Millrace.Http.Answer.Application (Refusal (..), Service, answerByApplicat
 import Millrace.Http.Context (Context (..), contextVault)
 import Millrace.Http.Exception
 import Millrace.Http.Exchange (Exchange)
-import Millrace.Http.Expectation (setExpectation)
+import Millrace.Http.Expectation (expectNothing, startExpecting)
 import Millrace.Http.Farewell (linger, lingerMicros)
 import Millrace.Http.Http1.Body
 import Millrace.Http.Http1.Connection
@@ -138,8 +138,8 @@ awaitInput connection = do
     then return Arrived
     else do
       endWork connection
-      setIdle connection True
-      beginWork connection <* setIdle connection False
+      becomeIdle connection
+      beginWork connection <* becomeBusy connection
 
 -- Runs an action as the evaluation of a thunk. When a thread parks, GHC's threadPaused goes through its stack, down to the
 -- first update frame that it has met before. Handlers and clean-up that stand below this one are half of what a parked
@@ -242,13 +242,13 @@ awaitFirstBytes :: Connection -> Patience -> IO Int
 awaitFirstBytes connection patience = do
   working <- isWorking connection
   writeStage connection BetweenRequests
-  setIdle connection True
+  becomeIdle connection
   phase <- readIORef (serverPhase (connectionServer connection))
   if phase == Over
     then 0 <$ when working (finishResponse connection)
     else do
       arrival <- if working then startNextRequest connection else beginWork connection
-      setIdle connection False
+      becomeBusy connection
       case arrival of
         Unsent -> finishResponse connection >> awaitFirstBytes connection patience
         Ended -> 0 <$ reportEarlyClose connection
@@ -266,7 +266,7 @@ awaitFirstBytes connection patience = do
 -- The client does not take its response as fast as we send it, or there will be no other request.
 finishResponse :: Connection -> IO ()
 finishResponse connection = do
-  setIdle connection False
+  becomeBusy connection
   writeStage connection InResponse
   flushOutput connection
   endWork connection
@@ -311,7 +311,7 @@ serveRequest connection bodiless application size = do
   bodyLength <- headContentLength requestHead
   when (flags .&. (flagExpectOther .|. flagHttps) /= 0) (mapM_ throwIO (unservable flags))
   when (fromIntegral bodyLength > bodyBytesMax limits) (throwIO PayloadTooLarge)
-  setExpectation (connectionExpectation connection) (flags .&. flagExpectContinue /= 0 && hasBody flags bodyLength)
+  (if flags .&. flagExpectContinue /= 0 && hasBody flags bodyLength then startExpecting else expectNothing) (connectionExpectation connection)
   bytes <- inputBytes connection
   if hasBody flags bodyLength
     then do
@@ -349,7 +349,7 @@ runApplication :: Connection -> Service -> Application -> Request -> IO ()
 runApplication connection service application request = do
   sendWaiting connection
   answerByApplication service application request
-  settleEarlyFlush connection
+  void (acquireOutput connection)
 {-# INLINE runApplication #-}
 
 newRequest :: Connection -> Exchange -> Ptr Word8 -> Int -> IO ByteString -> RequestBodyLength -> IO Request
@@ -408,7 +408,7 @@ refuse connection reason = do
     clearTotalDeadline connection
     -- What the parser has found out holds: a refused HEAD has no body either.
     method <- parser connection >>= headMethod
-    setExpectation (connectionExpectation connection) False
+    expectNothing (connectionExpectation connection)
     writeRequest connection bodyUnread (UnreadBytes 0)
     answerRefused (serviceOf connection (exchangeWithoutBody connection)) $
       Refusal

@@ -66,7 +66,7 @@ import Foreign.Ptr (Ptr)
 import Foreign.Storable (peekByteOff, pokeByteOff)
 import Millrace.Deadline (Deadline)
 import Millrace.Http.Field
-import Millrace.Http.Http1.Wire (Framing (..))
+import Millrace.Http.Http1.Head (Framing (..))
 
 ------------------------------------------------------------------------------------------------------------------------
 -- The connection

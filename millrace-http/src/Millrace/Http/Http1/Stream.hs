@@ -29,8 +29,8 @@ import Foreign.Storable (poke)
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Expectation (dismiss)
 import Millrace.Http.Http1.Connection
+import Millrace.Http.Http1.Head (Framing (..), chunkHeadLength, putChunkHead, putChunkSize)
 import Millrace.Http.Http1.State
-import Millrace.Http.Http1.Wire (Framing (..), chunkHeadLength, putChunkHead, putChunkSize)
 import Millrace.Http.Server.Limits (Limits (..))
 
 -- | Bytes at the end of the output that are kept free for what ends a chunk and the body, and for a close option.
@@ -83,7 +83,7 @@ streamBytes connection bytes = do
 -- Without copying: as a chunk of its own, together with what waits. The client may leave in the middle of it.
 sendLarge :: Connection -> ByteString -> IO ()
 sendLarge connection bytes = do
-  noteBegun connection True
+  noteBegun connection Skippable
   reserve connection (B.length bytes)
   before' <- fromMaybe 0 <$> readRequest connection responseBytes
   closeChunk connection
@@ -152,18 +152,22 @@ putLineEnd at = poke at 13 >> poke (at `plusPtr` 1) (10 :: Word8) >> return 2
 
 -- | Sends all that was written so far. Parks until the kernel has taken it.
 flushStream :: Connection -> IO ()
-flushStream connection = noteBegun connection True >> closeChunk connection >> flushOutput connection
+flushStream connection = noteBegun connection Skippable >> closeChunk connection >> flushOutput connection
+
+-- What is not read of the request's body. If it is too long to be skipped, the connection ends.
+data Remainder = Skippable | TooLong
+  deriving (Eq)
 
 -- From here on 100 (Continue) would be too late, and the head is what it is. Since it was written the connection may have
--- turned out to end. @skippable@: so far as what is left of the request's body is concerned, it does not.
-noteBegun :: Connection -> Bool -> IO ()
-noteBegun connection skippable = do
+-- turned out to end.
+noteBegun :: Connection -> Remainder -> IO ()
+noteBegun connection remainder = do
   clear <- settleExpectation connection
   option <- readRequest connection closeOption
   forM_ option $ \at -> do
     writeRequest connection closeOption Nothing
     keep <- readRequest connection keepsOpen
-    unless (clear && skippable && keep) (sayClose connection at)
+    unless (clear && remainder == Skippable && keep) (sayClose connection at)
 
 -- | Is what was not read of the request's body little enough to be skipped behind the response?
 isRestSkippable :: Connection -> IO Bool
@@ -205,7 +209,8 @@ sayClose connection place = do
 endStream :: Connection -> IO ()
 endStream connection = do
   -- Until here the application could have read it.
-  isRestSkippable connection >>= noteBegun connection
+  skippable <- isRestSkippable connection
+  noteBegun connection (if skippable then Skippable else TooLong)
   closeChunk connection
   framing <- readRequest connection streamFraming
   case framing of

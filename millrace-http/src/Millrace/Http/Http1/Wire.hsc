@@ -1,5 +1,5 @@
 -- |
--- HTTP\/1's C code as Haskell functions: parsing of request heads and chunked bodies, writing of response heads. Must not know:
+-- HTTP\/1's C code as Haskell functions: parsing of request heads and chunked bodies. Must not know:
 -- sockets, WAI.
 --
 -- Exposed for the package's own tests. Not covered by the version policy: programs use "Network.Wai.Handler.Millrace".
@@ -71,34 +71,11 @@ module Millrace.Http.Http1.Wire
     chunksForeseen,
     chunksConsumed,
     chunksEnd,
-
-    -- * Response heads
-    Head,
-    headSize,
-    beginHead,
-    putField,
-    endHead,
-    headAt,
-    headGivenLength,
-    headGiven,
-    givenClose,
-    headOk,
-    headNoRoom,
-    headBadName,
-    headBadCoding,
-    Framing (..),
-    ConnectionOption (..),
-    putFraming,
-    framingMax,
-    chunkHeadLength,
-    putChunkHead,
-    putChunkSize,
   )
 where
 
 #include "http_parser.h"
 #include "http_chunks.h"
-#include "http_head.h"
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as C8
@@ -108,7 +85,6 @@ import Foreign.C.String (CString, peekCString)
 import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.Ptr (Ptr)
 import Foreign.Storable (peekByteOff)
-import Millrace.Http.Field (Unboxed (..))
 import System.IO.Unsafe (unsafeDupablePerformIO)
 
 -- | The state of a parser of request heads, @parserSize@ bytes of memory.
@@ -352,132 +328,3 @@ chunksConsumed chunks = fromIntegral <$> (#{peek http_chunks, consumed} chunks :
 -- | Says that a chunked body is complete.
 chunksEnd :: Int
 chunksEnd = #{const HTTP_CHUNKS_END}
-
--- | A response head being written, @headSize@ bytes of memory.
-data Head
-
--- | Bytes of a 'Head'.
-headSize :: Int
-headSize = #{size http_head}
-
-foreign import ccall unsafe "http_head_begin"
-  c_begin :: Ptr Head -> Ptr Word8 -> Ptr Word8 -> Word32 -> CInt -> Ptr Word8 -> CSize -> IO CInt
-
--- | @beginHead head at limit dropServer status reason reasonLength@ writes the status line at @at@. Nothing is ever
--- written at or beyond @limit@.
-beginHead :: Ptr Head -> Ptr Word8 -> Ptr Word8 -> Bool -> Int -> Ptr Word8 -> Int -> IO CInt
-beginHead writer at limit dropServer status reason size =
-  c_begin writer at limit options (fromIntegral status) reason (fromIntegral size)
-  where
-    options = if dropServer then #{const HTTP_HEAD_DROP_SERVER} else 0
-{-# INLINE beginHead #-}
-
-foreign import ccall unsafe "http_head_field"
-  c_field :: Ptr Head -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO CInt
-
--- | @putField head name nameLength value valueLength@ writes a field line, or notes what is the server's to write.
-putField :: Ptr Head -> Ptr Word8 -> Int -> Ptr Word8 -> Int -> IO CInt
-putField writer name nameLength value valueLength =
-  c_field writer name (fromIntegral nameLength) value (fromIntegral valueLength)
-{-# INLINE putField #-}
-
-foreign import ccall unsafe "http_head_end"
-  c_end :: Ptr Head -> Ptr Word8 -> CSize -> IO CInt
-
--- | @endHead head serverLine length@ writes Date and Server unless they were given.
-endHead :: Ptr Head -> Ptr Word8 -> Int -> IO CInt
-endHead writer line size = c_end writer line (fromIntegral size)
-{-# INLINE endHead #-}
-
--- | Where the next byte goes.
-headAt :: Ptr Head -> IO (Ptr Word8)
-headAt = #{peek http_head, at}
-{-# INLINE headAt #-}
-
--- | The Content-Length that was among the fields, or -1.
-headGivenLength :: Ptr Head -> IO Int64
-headGivenLength = #{peek http_head, content_length}
-{-# INLINE headGivenLength #-}
-
--- | What was among the fields: the bit 'givenClose', and others.
-headGiven :: Ptr Head -> IO Word32
-headGiven = #{peek http_head, flags}
-{-# INLINE headGiven #-}
-
--- | Connection: close.
-givenClose :: Word32
-givenClose = #{const HTTP_HEAD_CLOSE}
-
--- | Results of 'beginHead', 'putField' and 'endHead'; any other says that the status or Content-Length is none.
-headOk, headNoRoom, headBadName, headBadCoding :: CInt
-headOk = #{const HTTP_HEAD_OK}
-headNoRoom = #{const HTTP_HEAD_NO_ROOM}
-headBadName = #{const HTTP_HEAD_BAD_NAME}
-headBadCoding = #{const HTTP_HEAD_BAD_CODING}
-
-foreign import ccall unsafe "http_put_framing"
-  c_putFraming :: Ptr Word8 -> CInt -> CInt -> Word64 -> IO CSize
-
--- | How the end of a body is known.
-data Framing
-  = -- | By its length: Content-Length.
-    Counted !Int
-  | -- | By the last chunk.
-    Chunked
-  | -- | There is no body, or the end of the connection ends it.
-    Unframed
-  deriving (Eq)
-
-instance Unboxed Framing where
-  toWord (Counted count) = count
-  toWord Chunked = -1
-  toWord Unframed = -2
-  {-# INLINE toWord #-}
-  fromWord number
-    | number >= 0 = Counted number
-    | number == -1 = Chunked
-    | otherwise = Unframed
-  {-# INLINE fromWord #-}
-
--- | What the server says in Connection.
-data ConnectionOption = SayNothing | SayClose | SayKeepAlive
-
--- | @putFraming at option framing@ writes Connection, the framing and the empty line, at most 'framingMax' bytes, and returns
--- their number.
-putFraming :: Ptr Word8 -> ConnectionOption -> Framing -> IO Int
-putFraming at option framing = fromIntegral <$> c_putFraming at optionNumber framingNumber size
-  where
-    optionNumber = case option of
-      SayNothing -> #{const HTTP_CONNECTION_UNSAID}
-      SayClose -> #{const HTTP_CONNECTION_CLOSE}
-      SayKeepAlive -> #{const HTTP_CONNECTION_KEEP_ALIVE}
-    framingNumber = case framing of
-      Counted _ -> #{const HTTP_FRAMING_LENGTH}
-      Chunked -> #{const HTTP_FRAMING_CHUNKED}
-      Unframed -> #{const HTTP_FRAMING_NONE}
-    size = case framing of
-      Counted count -> fromIntegral count
-      _ -> 0
-{-# INLINE putFraming #-}
-
--- | Most bytes that 'putFraming' writes.
-framingMax :: Int
-framingMax = #{const HTTP_FRAMING_MAX}
-
--- | Bytes that 'putChunkHead' writes.
-chunkHeadLength :: Int
-chunkHeadLength = #{const HTTP_CHUNK_HEAD_LENGTH}
-
-foreign import ccall unsafe "http_put_chunk_head"
-  c_putChunkHead :: Ptr Word8 -> Word32 -> IO ()
-
--- | The size line of a chunk of less than 1 MiB, of a fixed width.
-putChunkHead :: Ptr Word8 -> Int -> IO ()
-putChunkHead at = c_putChunkHead at . fromIntegral
-
-foreign import ccall unsafe "http_put_chunk_size"
-  c_putChunkSize :: Ptr Word8 -> Word64 -> IO CSize
-
--- | The size line of a chunk of any length; returns the number of bytes written, at most 18.
-putChunkSize :: Ptr Word8 -> Int -> IO Int
-putChunkSize at size = fromIntegral <$> c_putChunkSize at (fromIntegral size)

@@ -28,7 +28,7 @@ import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange (AnnouncedLength (..), Answerer (..), Body (..), Detached (..), FileSlice (..), Plan (..), RawBody)
 import Millrace.Http.FileCache (fileError)
 import Millrace.Http.Foreign (readFileAt)
-import Millrace.Http.Http1.Wire (headBadCoding, headBadName)
+import Millrace.Http.Http1.Head (headBadCoding, headBadLength, headBadName, headNoRoom)
 import Millrace.Http.Http2.Body (BodyReader, liftLimits, readBody)
 import Millrace.Http.Http2.Connection
 import Millrace.Http.Http2.Engine hiding (Done, Stream)
@@ -78,8 +78,8 @@ refusal :: CInt -> Int -> ResponseHeaders -> InvalidResponse
 refusal number code fields
   | number == headBadName = InvalidFieldName (firstOf isBadName)
   | number == headBadCoding = InvalidTransferEncoding (valueOf hTransferEncoding)
-  | number == 4 = InvalidContentLength (valueOf hContentLength)
-  | number == 1 = ResponseHeadTooLarge 0
+  | number == headBadLength = InvalidContentLength (valueOf hContentLength)
+  | number == headNoRoom = ResponseHeadTooLarge 0
   | otherwise = InvalidStatusCode code
   where
     firstOf wanted = fromMaybe B.empty (lookup True [(wanted name, name) | name <- map (CI.original . fst) fields])

@@ -25,7 +25,7 @@ import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Answer.Application (Refusal (..), Service, answerByApplication, answerRefused, newService, withinTotalTime)
 import Millrace.Http.Context (Context (..), contextVault)
 import Millrace.Http.Exception
-import Millrace.Http.Expectation (Expectation (..), setExpectation)
+import Millrace.Http.Expectation (Expectation (..), expectNothing, startExpecting)
 import Millrace.Http.Farewell (linger, lingerMicros)
 import Millrace.Http.HandOver
 import Millrace.Http.Http1.Wire (flagExpectContinue, flagExpectOther, flagHttps, methodCodeConnect)
@@ -290,18 +290,19 @@ keepOrder session = do
   entered <- word session stageSinceAt
   open <- streamCount engine
   let elapsed moment = (fromIntegral now - moment) `quot` 1000
-  case () of
-    _
-      | wanted == EndNow && reached /= Last -> announce EndLast Last
-      | wanted == EndSoon && reached == Open -> announce EndNotice Noticed
-      | reached == Noticed -> if elapsed entered >= noticeMicros then announce EndLast Last else return True
-      | since /= 0 && headMicros limits > 0 && elapsed since >= headMicros limits -> announceEnd engine EndCalm >> flush connection >> return False
-      | open == 0 && reached == Last -> flush connection >> return False
-      | open == 0 -> announceEnd engine EndLast >> flush connection >> return False
-      | otherwise -> do
-        count <- resetStalled engine now (1000 * fromIntegral (sendMicros limits))
-        when (count > 0) (wakeNow connection)
-        return True
+      hasSlowHead = since /= 0 && headMicros limits > 0 && elapsed since >= headMicros limits
+      next
+        | wanted == EndNow && reached /= Last = announce EndLast Last
+        | wanted == EndSoon && reached == Open = announce EndNotice Noticed
+        | reached == Noticed = if elapsed entered >= noticeMicros then announce EndLast Last else return True
+        | hasSlowHead = announceEnd engine EndCalm >> flush connection >> return False
+        | open == 0 && reached == Last = flush connection >> return False
+        | open == 0 = announceEnd engine EndLast >> flush connection >> return False
+        | otherwise = do
+          count <- resetStalled engine now (1000 * fromIntegral (sendMicros limits))
+          when (count > 0) (wakeNow connection)
+          return True
+  next
   where
     connection = sessionConnection session
     engine = connectionEngine connection
@@ -328,7 +329,7 @@ serveStream session at = do
   writeByteArray words' 4 (0 :: Int)
   flags <- streamFlags at
   ended <- streamHasEnded at
-  setExpectation (Expectation words' 3) (flags .&. flagExpectContinue /= 0 && not ended)
+  (if flags .&. flagExpectContinue /= 0 && not ended then startExpecting else expectNothing) (Expectation words' 3)
   code <- streamMethod at
   said <- newIORef Nothing
   let stream = Stream connection at number thread words' said (code == methodCodeConnect)

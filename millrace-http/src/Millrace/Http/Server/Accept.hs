@@ -73,7 +73,17 @@ runListeners settings listeners application = do
   flip finally (closeFileCache (serverFiles server)) . flip onException (endNow >> cutAll registries isAccepting) $ do
     forM_ (zip3 [0 ..] registries (cycle sources)) $ \(number, registry, source) ->
       forkOnMasked number $
-        ( acceptLoop server source (batchSize count (length listeners) (roomFor <$> limit)) eviction registry (nextNumber accepted) limit application
+        ( acceptLoop
+            Acceptor
+              { acceptorServer = server,
+                acceptorSource = source,
+                acceptorBatch = batchSize count (length listeners) (roomFor <$> limit),
+                acceptorEviction = eviction,
+                acceptorRegistry = registry,
+                acceptorNumbers = nextNumber accepted,
+                acceptorRoom = limit,
+                acceptorApplication = application
+              }
             `catch` noteBroken
         )
           `finally` atomically (modifyTVar' accepting (subtract 1))
@@ -157,23 +167,41 @@ newWaitingTeller settings = tell <$> newIORef 0
       due <- atomicModifyIORef' notBefore (\moment -> if now < moment then (moment, False) else (now + 1000000000, True))
       when due (settingsOnException settings Nothing (toException (errnoToIOError acceptingConnection eMFILE Nothing Nothing)) `catch` ignore)
 
+-- What a thread that accepts connections works with.
+data Acceptor = Acceptor
+  { acceptorServer :: !ServerContext,
+    acceptorSource :: !Source,
+    -- How many connections it takes besides the one that it has waited for, when so many are open.
+    acceptorBatch :: !(Int -> Int),
+    acceptorEviction :: !(Eviction Candidate),
+    -- Its own connections.
+    acceptorRegistry :: !Registry,
+    acceptorNumbers :: !(IO Int),
+    acceptorRoom :: !(Maybe Room),
+    acceptorApplication :: !Application
+  }
+
 -- Runs masked, so that no exception can come between taking a connection and forking the thread that closes it.
 -- Accepting itself can be interrupted.
 --
 -- All that have come are taken before a thread is forked: after a few forks GHC's scheduler puts this thread behind all
 -- others, so that a busy server would take a few connections in each of its rounds, and the queue of the socket would
 -- run over.
-acceptLoop :: ServerContext -> Source -> (Int -> Int) -> Eviction Candidate -> Registry -> IO Int -> Maybe Room -> Application -> IO ()
-acceptLoop server source batchAt eviction registry newNumber limit application = go
+acceptLoop :: Acceptor -> IO ()
+acceptLoop acceptor = go
   where
+    server = acceptorServer acceptor
+    source = acceptorSource acceptor
     settings = serverSettings server
-    admit (peerSocket, peer) = newNumber >>= \number -> admitConnection server registry application number peerSocket peer
+    admit (peerSocket, peer) = do
+      number <- acceptorNumbers acceptor
+      admitConnection server (acceptorRegistry acceptor) (acceptorApplication acceptor) number peerSocket peer
     go = do
       outcome <- try (nextConnection source)
       case outcome of
         Right first -> do
-          mapM_ (awaitRoom server eviction) limit `onException` close (fst first)
-          others <- currentOpenConnections (serverState server) >>= takeWaiting source . batchAt
+          mapM_ (awaitRoom server (acceptorEviction acceptor)) (acceptorRoom acceptor) `onException` close (fst first)
+          others <- currentOpenConnections (serverState server) >>= takeWaiting source . acceptorBatch acceptor
           mapM admit (first : others) >>= sequence_
           go
         Left failure -> do
@@ -237,14 +265,16 @@ awaitRoom server eviction (Room limit tellWaiting) = go (0 :: Int)
       count <- currentOpenConnections state
       phase <- readIORef (serverPhase server)
       when (count >= limit && phase == Serving) $ do
-        (givesWay, pause) <- evict eviction
-        unless (givesWay || waits == 0) tellWaiting
-        patience <- registerDelay (if givesWay || pause == 0 then retryMicros else pause)
+        evicted <- evict eviction
+        unless (evicted == OneGivesWay || waits == 0) tellWaiting
+        patience <- registerDelay (pauseAfter evicted)
         atomically $ do
           now <- currentOpenConnectionsSTM state
           late <- readTVar patience
           check (now < limit || late)
         go (waits + 1)
+    pauseAfter (AskLater micros) = micros
+    pauseAfter _ = retryMicros
 
 -- A connection that was idle, by the registry that it is in and its number: it may be long over when it is asked.
 data Candidate = Candidate !Registry !Int
@@ -268,11 +298,11 @@ askToEnd (Candidate registry number) = readIORef registry >>= maybe (return Stay
       waits <- isIdle connection
       requests <- requestCount connection
       silent <- if waits && requests == 0 then isSilent connection else return True
-      case () of
-        _
-          | not waits -> return Stays
-          | not silent -> return NotYet
-          | otherwise -> GivesWay <$ giveWay connection
+      outcome connection waits silent
+    outcome connection waits silent
+      | not waits = return Stays
+      | not silent = return NotYet
+      | otherwise = GivesWay <$ giveWay connection
     -- A new one may have a request on its way.
     isSilent connection = maybe False (>= silentMillis) <$> quietMillis (servedTransport connection)
 
@@ -316,14 +346,11 @@ drain seconds registries isAccepting = do
       open <- openOnes registries
       now <- monotonicNanoseconds
       let elapsedMillis = fromIntegral ((now - start) `quot` 1000000)
-      case () of
-        _
-          | not accepting && null open -> return True
-          | maybe False (elapsedMillis `quot` 1000 >=) seconds -> return False
-          | otherwise -> do
-            filterM (fmap not . finishSoon) open >>= filterM (isQuiet elapsedMillis) >>= mapM_ giveWay
-            threadDelay pause
-            go start (min lastPauseMicros (2 * pause))
+          isLate = maybe False (elapsedMillis `quot` 1000 >=) seconds
+      if not accepting && null open
+        then return True
+        else if isLate then return False else endQuiet elapsedMillis open >> threadDelay pause >> go start (min lastPauseMicros (2 * pause))
+    endQuiet elapsedMillis open = filterM (fmap not . finishSoon) open >>= filterM (isQuiet elapsedMillis) >>= mapM_ giveWay
 
 -- Is it idle, and has it been for long enough? If the kernel does not say, all the time since the drain began counts.
 isQuiet :: Int -> Served -> IO Bool

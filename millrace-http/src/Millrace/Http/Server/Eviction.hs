@@ -5,7 +5,7 @@
 -- when they are used up, all are looked at again. That pays where a look finds many. Where it finds few, looking would
 -- still take a time for each newcomer that grows with the number of those who are there, and so it waits between two looks:
 -- no more than a tenth of the time is spent on it.
-module Millrace.Http.Server.Eviction (Eviction, Candidates (..), Outcome (..), newEviction, evict) where
+module Millrace.Http.Server.Eviction (Eviction, Candidates (..), Outcome (..), Evicted (..), newEviction, evict) where
 
 import Control.Concurrent.MVar (MVar, modifyMVar, newMVar)
 import Data.Word (Word64)
@@ -39,25 +39,34 @@ data Memory a = Memory !(Candidates a) !Word64
 newEviction :: IO (Candidates a) -> (a -> IO Outcome) -> IO (Eviction a)
 newEviction look ask = Eviction look ask <$> newMVar (Memory (Candidates [] []) 0)
 
--- | Makes one give way. If none does, says so, and in how many microseconds asking again makes sense: 0 means that all were
--- looked at just now.
-evict :: Eviction a -> IO (Bool, Int)
+-- | What came of asking for room.
+data Evicted
+  = -- | One gives way.
+    OneGivesWay
+  | -- | None does. All were looked at just now.
+    NoneGivesWay
+  | -- | None does. It makes sense to ask again after so many microseconds.
+    AskLater !Int
+  deriving (Eq, Show)
+
+-- | Makes one give way.
+evict :: Eviction a -> IO Evicted
 evict (Eviction look ask place) = modifyMVar place $ \(Memory known next) -> do
   (gone, preferred) <- askEach (candidatesPreferred known)
   start <- monotonicNanoseconds
   let remembered = known {candidatesPreferred = preferred}
-  case () of
-    _
-      | gone -> return (Memory remembered next, (True, 0))
-      | start < next -> do
-        (goneNow, others) <- askEach (candidatesOthers known)
-        return (Memory remembered {candidatesOthers = others} next, (goneNow, microsUntil start next))
-      | otherwise -> do
-        found <- look
-        end <- monotonicNanoseconds
-        (goneNow, left) <- askFound found
-        return (Memory left (end + min longestPause (9 * (end - start))), (goneNow, 0))
+  if gone
+    then return (Memory remembered next, OneGivesWay)
+    else if start < next then askRemembered remembered start next else lookAgain start
   where
+    askRemembered known start next = do
+      (gone, others) <- askEach (candidatesOthers known)
+      return (Memory known {candidatesOthers = others} next, if gone then OneGivesWay else AskLater (microsUntil start next))
+    lookAgain start = do
+      found <- look
+      end <- monotonicNanoseconds
+      (gone, left) <- askFound found
+      return (Memory left (end + min longestPause (9 * (end - start))), if gone then OneGivesWay else NoneGivesWay)
     askFound found = do
       (gone, preferred) <- askEach (candidatesPreferred found)
       (goneNow, others) <- if gone then return (True, candidatesOthers found) else askEach (candidatesOthers found)
