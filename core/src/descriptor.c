@@ -17,7 +17,7 @@ static bool grow_descriptor_chunks(mr_loop *loop, uint32_t wanted)
     return true;
 }
 
-mr_descriptor *mr_loop_descriptor(mr_loop *loop, int number)
+mr_descriptor *mr_descriptor_create(mr_loop *loop, int number)
 {
     uint32_t chunk = (uint32_t)number / MR_DESCRIPTOR_CHUNK;
     if (chunk >= loop->descriptor_chunk_count && !grow_descriptor_chunks(loop, chunk + 1))

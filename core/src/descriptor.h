@@ -24,8 +24,8 @@ typedef struct mr_descriptor {
 
 #define MR_DESCRIPTOR_CHUNK 256
 
-/* The record of a descriptor number, or NULL without memory. */
-mr_descriptor *mr_loop_descriptor(mr_loop *loop, int number);
+/* The record of a descriptor number that may have none yet, or NULL without memory. mr_loop_descriptor (loop.h) calls it. */
+mr_descriptor *mr_descriptor_create(mr_loop *loop, int number);
 
 /* Makes sure that this loop may work on a handle. 0 and the record, -EBADF or -ENOMEM. */
 int mr_descriptor_use(mr_loop *loop, mr_handle handle, mr_descriptor **record);

@@ -158,4 +158,12 @@ bool mr_advance(mr_request *request, uint64_t transferred);
 /* An error of attempt.c for a Unix socket whose listener's queue is full: nothing announces when to try again. */
 #define MR_QUEUE_FULL 10001
 
+/* The record of a descriptor number, or NULL without memory. Inline: a request calls it several times. */
+static inline mr_descriptor *mr_loop_descriptor(mr_loop *loop, int number)
+{
+    uint32_t chunk = (uint32_t)number / MR_DESCRIPTOR_CHUNK;
+    mr_descriptor *records = chunk < loop->descriptor_chunk_count ? loop->descriptor_chunks[chunk] : NULL;
+    return records ? &records[(uint32_t)number % MR_DESCRIPTOR_CHUNK] : mr_descriptor_create(loop, number);
+}
+
 #endif
