@@ -1,10 +1,8 @@
 /* deadline.c: see deadline.h. */
 #include "deadline.h"
 
-void mr_deadline_fix(const mr_loop *loop, mr_slot *slot)
+void mr_deadline_begin(const mr_loop *loop, mr_slot *slot)
 {
-    if (!(slot->request.flags & MR_WITHIN))
-        return;
     slot->request.flags &= ~MR_WITHIN;
     if (slot->request.deadline_ns == MR_NO_DEADLINE)
         return;

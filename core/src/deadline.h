@@ -7,8 +7,14 @@
 
 #include "loop.h"
 
+void mr_deadline_begin(const mr_loop *loop, mr_slot *slot);
+
 /* A length of time (MR_WITHIN) becomes a point in time when the waiting begins. */
-void mr_deadline_fix(const mr_loop *loop, mr_slot *slot);
+static inline void mr_deadline_fix(const mr_loop *loop, mr_slot *slot)
+{
+    if (slot->request.flags & MR_WITHIN)
+        mr_deadline_begin(loop, slot);
+}
 
 /* Arms the timer of an operation that has a deadline. */
 void mr_deadline_arm(mr_loop *loop, mr_slot *slot);
