@@ -10,23 +10,18 @@ module Millrace.Cli.System
   , onTermination
   , ignoreRotation
   , ignoreFileSizeLimit
-  , takeMapping
   ) where
 
 import Control.Concurrent (forkIO, threadDelay)
 import Control.Exception (IOException, finally, try)
-import Control.Monad (forM_, void)
-import Data.ByteString.Char8 (ByteString)
-import qualified Data.ByteString.Char8 as ByteString
+import Control.Monad (void)
 import Data.IORef (atomicModifyIORef', newIORef)
-import Data.List (find)
 import Data.Word (Word64)
-import Foreign.C.Types (CInt (..), CSize (..))
+import Foreign.C.Types (CInt (..))
 import Foreign.Marshal.Alloc (allocaBytes)
-import Foreign.Ptr (Ptr, WordPtr, nullPtr, ptrToWordPtr, wordPtrToPtr)
+import Foreign.Ptr (Ptr, WordPtr, nullPtr, ptrToWordPtr)
 import Foreign.Storable (peekByteOff)
 import GHC.Clock (getMonotonicTimeNSec)
-import Numeric (readHex)
 import System.Exit (ExitCode (ExitFailure))
 import System.Posix.Process (exitImmediately)
 import System.Posix.Resource
@@ -35,7 +30,6 @@ import qualified System.Posix.Unistd as Posix
 
 #define _GNU_SOURCE
 #include <signal.h>
-#include <sys/mman.h>
 
 #ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
 #define MADV_POPULATE_WRITE 23
@@ -121,22 +115,6 @@ ignoreRotation = void (installHandler sigUSR1 Ignore Nothing)
 -- @since 0.1.0
 ignoreFileSizeLimit :: IO ()
 ignoreFileSizeLimit = void (installHandler sigXFSZ Ignore Nothing)
-
--- | Asks for the memory of the whole mapping in which this address lies. Otherwise the kernel provides each page when it is first
--- written to. Other threads continue meanwhile. Does nothing if the kernel cannot do it (Linux before 5.14).
---
--- @since 0.1.0
-takeMapping :: Ptr a -> IO ()
-takeMapping address = do
-  mappings <- try (ByteString.readFile "/proc/self/maps") :: IO (Either IOException ByteString)
-  forM_ (find around (concatMap ranges (either (const []) ByteString.lines mappings))) $ \(begin, end) ->
-    c_madvise (wordPtrToPtr begin) (fromIntegral (end - begin)) #{const MADV_POPULATE_WRITE}
-  where
-    around (begin, end) = begin <= ptrToWordPtr address && ptrToWordPtr address < end
-    ranges line = [(begin, end) | (begin, '-' : rest) <- readHex (ByteString.unpack line), (end, _) <- readHex rest]
-
-foreign import ccall safe "madvise"
-  c_madvise :: Ptr a -> CSize -> CInt -> IO CInt
 
 -- A signal without a handler does not end the first process of a container (pid_namespaces(7)). Then the program exits with the
 -- status that shells report for a program that the signal has ended.

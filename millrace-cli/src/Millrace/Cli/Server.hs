@@ -16,7 +16,6 @@ import Foreign.C (Errno (..), eMFILE)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.AccessLog (endAccessLog, logAnswer, withAccessLog)
 import Millrace.Cli.Address (addressUrl)
-import Millrace.Cli.AllocationArea (newPopulation)
 import Millrace.Cli.Backend (startManager)
 import Millrace.Cli.Command (ServerOptions (..), TlsOptions (..))
 import Millrace.Cli.Failure (Failure (..), newSeldomTeller, reasonOf, sayIfTaken, tell)
@@ -51,7 +50,6 @@ serve options application = do
   backend <- startManager (serverBackend options)
   reporting <- newReporting
   serviceManager <- findServiceManager
-  populating <- onOpening <$> newPopulation manyConnections
   withInherited $ \inherited -> do
     let sharing = setReusePort (serverReusePort options || not (null inherited))
     listening options inherited $ \listeners -> do
@@ -63,7 +61,7 @@ serve options application = do
           let ready = announce urls backend loops status redirect >> notifyReady serviceManager urls
               stopping = notifyStopping serviceManager
           withWatchdog serviceManager $
-            runSettingsListeners (protection (populating (telling (reporting (settings options stop ready stopping))))) listeners (maybe id countActive metrics application)
+            runSettingsListeners (protection ((telling (reporting (settings options stop ready stopping))))) listeners (maybe id countActive metrics application)
   awaitTold stop
 
 -- If the process has inherited sockets, they replace --host and --port.
@@ -118,10 +116,6 @@ withTlsScheme url = maybe url ("https://" <>) (stripPrefix "http://" url)
 
 onOpening :: IO () -> Settings -> Settings
 onOpening action before = setOnOpen (\peer -> action >> getOnOpen before peer) before
-
--- A server that has had so many connections is in use, and will need its memory.
-manyConnections :: Int
-manyConnections = 64
 
 tellAll :: [Answer -> IO ()] -> Settings -> Settings
 tellAll [] = id

@@ -8,12 +8,10 @@ module Millrace.Cli.System
     onTermination,
     ignoreRotation,
     ignoreFileSizeLimit,
-    takeMapping,
   )
 where
 
 import Control.Monad (void)
-import Foreign.Ptr (Ptr)
 import GHC.ConsoleHandler (Handler (Catch, Default), installHandler)
 import System.Info (arch)
 
@@ -54,9 +52,3 @@ ignoreRotation = pure ()
 -- @since 0.1.0
 ignoreFileSizeLimit :: IO ()
 ignoreFileSizeLimit = pure ()
-
--- | Does nothing: there is no call for it.
---
--- @since 0.1.0
-takeMapping :: Ptr a -> IO ()
-takeMapping _ = pure ()
