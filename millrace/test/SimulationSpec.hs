@@ -217,7 +217,7 @@ spec = describe "Millrace.Simulation" . needingKnownLayout $ do
     resultOf outcome >>= (`shouldBe` False)
 
   it "gives the same trace when every operation fails" $ do
-    let failures = replicateM_ 50 (forM [1 .. 4 :: Int] (const (forkIO one)) >> threadDelay 1000)
+    let failures = replicateM_ 50 (replicateM_ 4 (forkIO one) >> threadDelay 1000)
         one = quietly (socket AF_INET Stream defaultProtocol >>= \s -> connect s (SockAddrInet 9 0x0100007f)) `finally` note "failed"
     first <- simulate (troubled 27) failures
     second <- simulate (troubled 27) failures

@@ -163,7 +163,7 @@ operations :: Operations MemoryExchange
 operations =
   Operations
     { opClient = clientAddress . memoryClient,
-      opNegotiated = \_ -> Nothing,
+      opNegotiated = const Nothing,
       opIfServing = \memory action -> myThreadId >>= \self -> when (self == memoryThread memory) action,
       opInform = \memory fields -> change memory (inform' fields),
       opPrepare = \memory -> change memory (\state -> state {statePhase = InResponse}),
@@ -182,7 +182,7 @@ operations =
       opAwaitClientInput = \memory -> atomically (readTVar (memoryState memory) >>= check . stateHasClientEnded),
       opCanTakeOver = clientCanBeTakenOver . memoryClient,
       opRequestTrailers = \_ -> return [],
-      opHttp2Data = \_ -> Nothing
+      opHttp2Data = const Nothing
     }
   where
     inform' fields state

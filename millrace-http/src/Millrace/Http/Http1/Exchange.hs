@@ -50,9 +50,9 @@ operations =
       opLiftTimeLimit = \(CurrentRequest connection _) -> clearTotalDeadline connection,
       opHasClientEnded = \(CurrentRequest connection _) -> Transport.hasEnded (connectionTransport connection),
       opAwaitClientInput = awaitInput,
-      opCanTakeOver = \_ -> True,
+      opCanTakeOver = const True,
       opRequestTrailers = \_ -> return [],
-      opHttp2Data = \_ -> Nothing
+      opHttp2Data = const Nothing
     }
 
 -- No other thread is known not to be past the request.
@@ -92,7 +92,7 @@ answerCurrent (CurrentRequest connection body) answerer !plan = do
   composeAnswer connection answerer plan
   case plan of
     TakeOver _ -> return () -- nothing waits, and the connection may be over
-    Plan _ _ _ -> acquireOutput connection >>= releaseOutput
+    Plan {} -> acquireOutput connection >>= releaseOutput
 
 -- The code of the application for a stream may read the request's body.
 useOfBody :: Plan -> Use

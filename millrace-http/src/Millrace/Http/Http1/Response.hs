@@ -1,5 +1,3 @@
-{-# LANGUAGE BangPatterns #-}
-
 -- |
 -- Sends a planned response over HTTP\/1: composes head and body in the connection's output. Must not know: requests, listeners.
 --

@@ -284,11 +284,11 @@ sendCollected connection micros buffer flags
     if isOver `has` flags then return AllSaid else awaitRoom >> receive connection micros
   | hasEnded `has` flags && not (isOver `has` flags) =
     timed connection $
-      sendThenReceive transport micros (Slice buffer 0 count) $ \outcome -> case outcome of
-        Sent received -> feedReceived connection received
-        NotSent sent -> resumeSending engine >> sendFrom sent
+      sendThenReceive transport micros (Slice buffer 0 count) continue
   | otherwise = when (hasEnded `has` flags) (resumeSending engine) >> sendFrom 0
   where
+    continue (Sent received) = feedReceived connection received
+    continue (NotSent sent) = resumeSending engine >> sendFrom sent
     sendFrom sent = do
       more <- sendQuickly connection buffer sent count
       case more of

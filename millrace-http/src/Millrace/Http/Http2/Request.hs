@@ -48,22 +48,23 @@ makeRequest stream peer secure vault body bodyLength = do
       !refererValue = valueAt copy referer
       !userAgentValue = valueAt copy userAgent
       protocol = if protocolLength == 0 then Nothing else Just (slice copy protocolOffset protocolLength)
-  return . flip (,) protocol $
-    defaultRequest
-      { Wai.requestMethod = method,
-        Wai.httpVersion = http20,
-        Wai.rawPathInfo = path,
-        Wai.rawQueryString = query,
-        Wai.requestHeaders = fieldsOf copy,
-        Wai.isSecure = secure,
-        Wai.remoteHost = peer,
-        Wai.pathInfo = decodePathSegments path,
-        Wai.queryString = parseQuery query,
-        Wai.requestBody = body,
-        Wai.vault = vault,
-        Wai.requestBodyLength = bodyLength,
-        Wai.requestHeaderHost = hostValue,
-        Wai.requestHeaderRange = rangeValue,
-        Wai.requestHeaderReferer = refererValue,
-        Wai.requestHeaderUserAgent = userAgentValue
-      }
+  let request =
+        defaultRequest
+          { Wai.requestMethod = method,
+            Wai.httpVersion = http20,
+            Wai.rawPathInfo = path,
+            Wai.rawQueryString = query,
+            Wai.requestHeaders = fieldsOf copy,
+            Wai.isSecure = secure,
+            Wai.remoteHost = peer,
+            Wai.pathInfo = decodePathSegments path,
+            Wai.queryString = parseQuery query,
+            Wai.requestBody = body,
+            Wai.vault = vault,
+            Wai.requestBodyLength = bodyLength,
+            Wai.requestHeaderHost = hostValue,
+            Wai.requestHeaderRange = rangeValue,
+            Wai.requestHeaderReferer = refererValue,
+            Wai.requestHeaderUserAgent = userAgentValue
+          }
+  return (request, protocol)

@@ -215,7 +215,9 @@ tellMaker stream copy = readIORef (streamData stream) >>= mapM_ tell
 makeTrailers :: Stream -> IO ResponseHeaders
 makeTrailers stream = readIORef (streamData stream) >>= maybe (return []) ask
   where
-    ask said = (\next -> case next of Trailers fields -> fields; NextTrailersMaker _ -> []) <$> http2dataTrailers said Nothing
+    ask said = fieldsOf <$> http2dataTrailers said Nothing
+    fieldsOf (Trailers fields) = fields
+    fieldsOf (NextTrailersMaker _) = []
 
 -- Waits until the client has taken all but so many bytes. It is given up if it takes nothing for too long.
 awaitOutputBelow :: Stream -> Int -> IO ()

@@ -225,7 +225,7 @@ takeOver session = do
   outcome <- newIORef (Right HandedOver)
   asTask (sessionConnection session) (serveBatch session >>= writeIORef outcome . Right) $ \ended -> do
     known <- readIORef outcome
-    endDriving session (either Left (const known) ended)
+    endDriving session (ended >> known)
   where
     slowBatches = 8
 
