@@ -61,7 +61,7 @@ serve options application = do
           let ready = announce urls backend loops status redirect >> notifyReady serviceManager urls
               stopping = notifyStopping serviceManager
           withWatchdog serviceManager $
-            runSettingsListeners (protection ((telling (reporting (settings options stop ready stopping))))) listeners (maybe id countActive metrics application)
+            runSettingsListeners (protection (telling (reporting (settings options stop ready stopping)))) listeners (maybe id countActive metrics application)
   awaitTold stop
 
 -- If the process has inherited sockets, they replace --host and --port.
