@@ -190,15 +190,18 @@ spec = describe "HTTP/2" $ do
   it "sends what is more urgent first (RFC 9218)" $ do
     gate <- newEmptyMVar
     ready <- newIORef (0 :: Int)
-    let application _ respond = do
-          atomicModifyIORef' ready (\count -> (count + 1, ()))
-          readMVar gate
-          respond (responseLBS status200 [] (L.replicate 40000 97))
+    let application request respond = do
+          unless (rawPathInfo request == "/fill") $ do
+            atomicModifyIORef' ready (\count -> (count + 1, ()))
+            readMVar gate
+          respond (responseLBS status200 [] (L.replicate (if rawPathInfo request == "/fill" then 65535 else 40000) 97))
     withServer id application $ \port -> withHttp2As polite {conductWindows = conductWindows silent} [(InitialWindowSize, 1000000)] port $ \http2 -> do
+      -- Takes the connection's whole window. Otherwise the one that is answered first could end before the others begin.
+      filling <- openStream http2 [EndStream] (get "/fill" [])
+      _ <- eventsUntil (isEndOf filling) http2
       let open priority = openStream http2 [EndStream] (get "/" [("priority", priority)])
       (late, normal, urgent) <- (,,) <$> open "u=7" <*> open "u=3" <*> open "u=0"
       untilM ((== 3) <$> readIORef ready)
-      -- The connection's window is too small for all of them.
       putMVar gate ()
       heads <- forM [late, normal, urgent] (awaitHead http2)
       length heads `shouldBe` 3
