@@ -45,15 +45,6 @@ spec = do
     it "tells where and with what" . withServer ["pong", "--port", "0", "--cores", "1"] $ \server -> do
       serverUrl server `shouldSatisfy` isPrefixOf "http://127.0.0.1:"
       serverBackendLine server `shouldSatisfy` (`elem` map ("backend " <>) ["hybrid, 1 loop", "epoll, 1 loop", "io_uring, 1 loop"])
-    it "takes the memory that requests need when it has many connections" . withServer ["pong", "--port", "0", "--cores", "1"] $ \server -> do
-      let connected count = withClients (fromIntegral (serverPort server)) count (const (pure ()))
-      atStart <- residentKilobytes server
-      connected 32 $ do
-        few <- residentKilobytes server
-        few - atStart `shouldSatisfy` (< 10000)
-        connected 32 . eventually "the memory to be taken" $ do
-          many <- residentKilobytes server
-          pure (many - atStart > 30000)
     it "starts as many loops as it is told" . withServer ["pong", "--port", "0", "--cores", "3"] $ \server ->
       serverBackendLine server `shouldSatisfy` isInfixOf ", 3 loops"
     it "believes a proxy who the client is, when asked" . withDirectory $ \directory -> do
@@ -602,18 +593,7 @@ withConfined arguments use = do
 
 -- So many clients are in the middle of their first request.
 withBusyClients :: Network.PortNumber -> Int -> IO a -> IO a
-withBusyClients port count = withClients port count (`Network.sendAll` "GET / HT")
-
--- So many connections that have begun in this way.
-withClients :: Network.PortNumber -> Int -> (Network.Socket -> IO ()) -> IO a -> IO a
-withClients port count begin action = foldr (\_ others -> withClientOf port (\client -> begin client >> others)) action [1 .. count]
-
--- | What of the server's memory is real.
-residentKilobytes :: Server -> IO Int
-residentKilobytes server = do
-  number <- maybe (fail "the server has ended") pure =<< getPid (serverProcess server)
-  status <- readFile ("/proc/" <> show number <> "/status")
-  pure (sum [read kilobytes | ["VmRSS:", kilobytes, _] <- map words (lines status)])
+withBusyClients port count action = foldr (\_ others -> withClientOf port (\client -> Network.sendAll client "GET / HT" >> others)) action [1 .. count]
 
 -- | A connection to the server.
 withClient :: Server -> (Network.Socket -> IO a) -> IO a
