@@ -447,6 +447,7 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
     return 0;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): nghttp2 gives the type */
 static ssize_t read_output(nghttp2_session *session, int32_t id, uint8_t *target, size_t room, uint32_t *flags,
                            nghttp2_data_source *source, void *data)
 {
@@ -542,7 +543,7 @@ static void end_probe(http2_connection *connection)
     connection->is_probing = 0;
     uint32_t window = connection->stream_window < connection->connection_window ? connection->stream_window
                                                                                 : connection->connection_window;
-    if (connection->probe_bytes >= window / 3 * 2) {
+    if (connection->probe_bytes >= (size_t)window / 3 * 2) {
         double_windows(connection);
         connection->idle_probes = 0;
     } else {
@@ -661,6 +662,7 @@ void http2_close(http2_connection *connection)
     lock(connection);
     connection->is_closed = 1;
     while (connection->streams != NULL)
+        /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): close_stream takes the stream off this list */
         close_stream(connection->streams, NGHTTP2_CONNECT_ERROR);
     http2_head_drop(connection);
     nghttp2_session_del(connection->session);
@@ -748,9 +750,8 @@ static int is_useless(uint8_t type, uint8_t flags, uint32_t length)
 /* RFC 7540, section 5.3.1. RFC 9113 has no such rule any more, but such a client is mistaken. */
 static void check_priority(http2_connection *connection, int32_t id, const uint8_t *payload, size_t available)
 {
-    if (id == 0)
-        violate(connection, NGHTTP2_PROTOCOL_ERROR);
-    else if (available >= 4 && (int32_t)(number_at(payload, 4) & INT32_MAX) == id)
+    int depends_on_itself = available >= 4 && (int32_t)(number_at(payload, 4) & INT32_MAX) == id;
+    if (id == 0 || depends_on_itself)
         violate(connection, NGHTTP2_PROTOCOL_ERROR);
 }
 
@@ -1024,6 +1025,7 @@ int64_t http2_read(http2_stream *seen, uint8_t *destination, size_t room, int wa
     http2_connection *connection = stream->connection;
     int64_t result;
     lock(connection);
+    /* NOLINTNEXTLINE(bugprone-branch-clone): in the order in which they count */
     if (stream->is_read) {
         result = -HTTP2_GONE;
     } else if (stream->input.length > 0) {

@@ -64,7 +64,7 @@ int64_t mrh_do_open(mrh_job *job)
     struct stat status;
     int error = 0;
     if (fstat(descriptor, &status) < 0)
-        error = -errno;
+        error = -errno; /* NOLINT(bugprone-branch-clone): the order of the checks counts */
     else if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode) && !S_ISBLK(status.st_mode))
         error = -ESPIPE;
     else if (fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL, 0) & ~O_NONBLOCK) < 0)
@@ -429,7 +429,7 @@ static int64_t copy_by_hand(int from, int64_t from_offset, int to, int64_t to_of
 int64_t mrh_do_copy_range(mrh_job *job)
 {
     int from = (int)job->numbers[0], to = (int)job->numbers[2];
-    int64_t wanted = job->numbers[4] < 16 * MOVED_AT_ONCE ? job->numbers[4] : 16 * MOVED_AT_ONCE;
+    int64_t wanted = job->numbers[4] < INT64_C(16) * MOVED_AT_ONCE ? job->numbers[4] : INT64_C(16) * MOVED_AT_ONCE;
 #ifdef __linux__
     off64_t from_offset = job->numbers[1], to_offset = job->numbers[3];
     int64_t count = AGAIN_IF_INTERRUPTED(copy_file_range(from, &from_offset, to, &to_offset, (size_t)wanted, 0));

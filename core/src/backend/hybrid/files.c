@@ -48,11 +48,21 @@ static const file_descriptor *look_at(mr_loop *loop, mr_descriptor *descriptor)
 
 /* ------------------------------------------------------------------------------------------------- submission --- */
 
+/* The kernel may refuse for want of memory, or because completions are to be reaped first. */
+static void hand_over(mr_loop *loop, mr_files *files)
+{
+    if (!files->unsubmitted)
+        return;
+    mr_count(&loop->counters.system_calls, 1);
+    if (io_uring_submit(&files->ring) >= 0)
+        files->unsubmitted = io_uring_sq_ready(&files->ring);
+}
+
 static struct io_uring_sqe *next_entry(mr_loop *loop, mr_files *files)
 {
     struct io_uring_sqe *entry = io_uring_get_sqe(&files->ring);
     if (!entry) {
-        mr_files_flush(loop, files);
+        hand_over(loop, files);
         entry = io_uring_get_sqe(&files->ring);
     }
     if (entry)
@@ -153,16 +163,6 @@ static void submit_backlog(mr_loop *loop, mr_files *files)
         leave_backlog(files, slot);
         prepare(entry, slot, is_cancellation);
     }
-}
-
-/* The kernel may refuse for want of memory, or because completions are to be reaped first. */
-static void hand_over(mr_loop *loop, mr_files *files)
-{
-    if (!files->unsubmitted)
-        return;
-    mr_count(&loop->counters.system_calls, 1);
-    if (io_uring_submit(&files->ring) >= 0)
-        files->unsubmitted = io_uring_sq_ready(&files->ring);
 }
 
 bool mr_files_flush(mr_loop *loop, mr_files *files)
