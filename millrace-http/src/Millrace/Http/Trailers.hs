@@ -44,6 +44,7 @@ data NextTrailersMaker
 data HTTP2Data = HTTP2Data
   { -- | Ignored: nothing is pushed. Browsers no longer take it.
     http2dataPushPromise :: [PushPromise],
+    -- | Makes the trailers, while and after the body is sent.
     http2dataTrailers :: TrailersMaker
   }
 
@@ -60,9 +61,13 @@ defaultHTTP2Data = HTTP2Data [] none
 --
 -- @since 0.1.0
 data PushPromise = PushPromise
-  { promisedPath :: ByteString,
+  { -- | The path of the request that it answers.
+    promisedPath :: ByteString,
+    -- | The file with its body.
     promisedFile :: FilePath,
+    -- | The fields of its head.
     promisedResponseHeaders :: ResponseHeaders,
+    -- | Its priority, from 1 to 256.
     promisedWeight :: Int
   }
   deriving (Eq, Ord, Show)

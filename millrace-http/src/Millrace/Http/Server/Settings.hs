@@ -188,6 +188,7 @@ defaultSettings =
           }
     }
 
+-- | A thread for each connection, by 'forkIOWithUnmask'.
 defaultFork :: ((forall a. IO a -> IO a) -> IO ()) -> IO ()
 defaultFork serve = void (forkIOWithUnmask serve)
 
@@ -353,7 +354,7 @@ setMaximumBodyFlush value settings = settings {settingsMaximumBodyFlush = fmap (
 setMaxTotalHeaderLength :: Int -> Settings -> Settings
 setMaxTotalHeaderLength value settings = settings {settingsMaxTotalHeaderLength = max 64 (min longestHead value)}
 
--- The parser counts with 32 bits.
+-- | The largest limit of a head, in bytes: the parser counts with 32 bits.
 longestHead :: Int
 longestHead = 1073741824
 
@@ -465,6 +466,7 @@ setHTTP2MaximumResets burst perSecond = changeHttp2 (\own -> own {http2Resets = 
 setHTTP2MaximumFrames :: Int -> Int -> Settings -> Settings
 setHTTP2MaximumFrames burst perSecond = changeHttp2 (\own -> own {http2Frames = Allowance (max 1 burst) (max 0 perSecond)})
 
+-- | Changes the settings that are only HTTP\/2's.
 changeHttp2 :: (Http2Settings -> Http2Settings) -> Settings -> Settings
 changeHttp2 change settings = settings {settingsHttp2 = change (settingsHttp2 settings)}
 
