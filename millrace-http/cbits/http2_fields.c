@@ -36,23 +36,6 @@ static void add(maker *maker, const void *name, size_t name_length, const void *
 
 #define ADD_TEXT(maker, name, value, value_length) add(maker, name, sizeof name - 1, value, value_length)
 
-static int note_length(maker *maker, const uint8_t *value, size_t length)
-{
-    int64_t total = 0;
-    if (length == 0)
-        return HTTP_HEAD_BAD_LENGTH;
-    for (size_t i = 0; i < length; i++) {
-        int digit = value[i] - '0';
-        if (digit < 0 || digit > 9 || total > (INT64_MAX - digit) / 10)
-            return HTTP_HEAD_BAD_LENGTH;
-        total = total * 10 + digit;
-    }
-    if (maker->length >= 0 && maker->length != total)
-        return HTTP_HEAD_BAD_LENGTH;
-    maker->length = total;
-    return HTTP_HEAD_OK;
-}
-
 static void put_lower(uint8_t *at, const uint8_t *name, size_t length)
 {
     for (size_t i = 0; i < length; i++)
@@ -91,7 +74,7 @@ static int add_field(maker *maker, const uint8_t *name, size_t name_length, cons
         return HTTP_HEAD_BAD_NAME;
     switch (http_name_find(name, name_length)) {
     case HTTP_NAME_CONTENT_LENGTH:
-        return note_length(maker, value, value_length);
+        return (int)http_head_note_length(&maker->length, value, value_length);
     case HTTP_NAME_TRANSFER_ENCODING:
         return http_same_token(value, value_length, "chunked") ? HTTP_HEAD_OK : HTTP_HEAD_BAD_CODING;
     case HTTP_NAME_CONNECTION: /* RFC 9113, section 8.2.2 */

@@ -45,7 +45,7 @@ static http_head_result put_status(http_head *head)
     return HTTP_HEAD_OK;
 }
 
-static http_head_result note_content_length(http_head *head, const uint8_t *value, size_t length)
+http_head_result http_head_note_length(int64_t *known, const uint8_t *value, size_t length)
 {
     int64_t total = 0;
     if (length == 0)
@@ -56,9 +56,9 @@ static http_head_result note_content_length(http_head *head, const uint8_t *valu
             return HTTP_HEAD_BAD_LENGTH;
         total = total * 10 + digit;
     }
-    if (head->content_length >= 0 && head->content_length != total)
+    if (*known >= 0 && *known != total)
         return HTTP_HEAD_BAD_LENGTH;
-    head->content_length = total;
+    *known = total;
     return HTTP_HEAD_OK;
 }
 
@@ -95,7 +95,7 @@ static http_head_result put_field(http_head *head, const http_head_line *line)
         return HTTP_HEAD_BAD_NAME;
     switch (http_name_find(line->name, line->name_length)) {
     case HTTP_NAME_CONTENT_LENGTH:
-        return note_content_length(head, line->value, line->value_length);
+        return http_head_note_length(&head->content_length, line->value, line->value_length);
     case HTTP_NAME_TRANSFER_ENCODING:
         return http_same_token(line->value, line->value_length, "chunked") ? HTTP_HEAD_OK : HTTP_HEAD_BAD_CODING;
     case HTTP_NAME_CONNECTION:

@@ -91,4 +91,8 @@ void http_put_chunk_head(uint8_t *at, uint32_t length);
 /* The size line of a chunk of any length, at most 18 bytes. Returns its length. */
 size_t http_put_chunk_size(uint8_t *at, uint64_t length);
 
+/* Reads the value of a Content-Length field. `known` is the length that an earlier field gave, or negative; a second one must
+ * give the same. */
+http_head_result http_head_note_length(int64_t *known, const uint8_t *value, size_t length);
+
 #endif
