@@ -196,6 +196,32 @@ static void remove_answered(http2_inner *stream)
     stream->in_answered = 0;
 }
 
+/* libnghttp2 is told of a reset only when it is about to send (submit_resets). From then on it ignores what the client sends
+ * on the stream, even its end, and counts the stream as open until RST_STREAM has gone out. A client that is at the limit,
+ * ends this stream and opens the next would lose the whole connection. */
+static void push_reset(http2_inner *stream, uint32_t code)
+{
+    http2_connection *connection = stream->connection;
+    if (stream->in_resets)
+        return;
+    stream->in_resets = 1;
+    stream->reset_code = code;
+    stream->next_reset = NULL;
+    if (connection->last_reset == NULL)
+        connection->first_reset = stream;
+    else
+        connection->last_reset->next_reset = stream;
+    connection->last_reset = stream;
+}
+
+static void remove_reset(http2_inner *stream)
+{
+    http2_connection *connection = stream->connection;
+    if (stream->in_resets)
+        remove_from(&connection->first_reset, &connection->last_reset, offsetof(http2_inner, next_reset), stream);
+    stream->in_resets = 0;
+}
+
 static void drop_output(http2_inner *stream)
 {
     stream->connection->queued -= stream->output.length;
@@ -226,6 +252,7 @@ static void close_stream(http2_inner *stream, uint32_t code)
         remove_from(&connection->first_ready, &connection->last_ready, offsetof(http2_inner, next_ready), stream);
     stream->is_ready = 0;
     remove_answered(stream);
+    remove_reset(stream);
     drop_output(stream);
     if (!stream->seen.has_ended)
         drop_input(stream);
@@ -422,10 +449,10 @@ static int is_little_left(const http2_inner *stream)
 }
 
 /* The client has sent a request whose answer is complete, and goes on sending (RFC 9113, section 8.1). */
-static void stop_client(nghttp2_session *session, http2_inner *stream)
+static void stop_client(http2_inner *stream)
 {
     if (stream->drops_input && !stream->seen.has_ended && !is_little_left(stream))
-        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, stream->seen.id, NGHTTP2_NO_ERROR);
+        push_reset(stream, NGHTTP2_NO_ERROR);
 }
 
 static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *data)
@@ -442,7 +469,7 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
                (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)) {
         http2_inner *stream = stream_of(session, frame->hd.stream_id);
         if (stream != NULL)
-            stop_client(session, stream);
+            stop_client(stream);
     }
     return 0;
 }
@@ -852,6 +879,26 @@ static void submit_answers(http2_connection *connection)
     connection->last_answered = NULL;
 }
 
+static void submit_resets(http2_connection *connection)
+{
+    while (connection->first_reset != NULL) {
+        http2_inner *stream = connection->first_reset;
+        remove_reset(stream);
+        nghttp2_submit_rst_stream(connection->session, NGHTTP2_FLAG_NONE, stream->seen.id, stream->reset_code);
+    }
+}
+
+/* The bytes that libnghttp2 has to send next. To send one frame may make it necessary to reset its stream. */
+static ssize_t next_output(http2_connection *connection)
+{
+    for (;;) {
+        submit_resets(connection);
+        ssize_t count = nghttp2_session_mem_send(connection->session, &connection->left);
+        if (count != 0 || connection->first_reset == NULL)
+            return count;
+    }
+}
+
 static void copy_left(http2_connection *connection)
 {
     size_t count = connection->out_room - connection->out_length;
@@ -871,7 +918,7 @@ static void fill_output(http2_connection *connection, uint8_t *out, size_t room)
     connection->is_blocked = 0;
     while (connection->out_length < room && !connection->is_blocked) {
         if (connection->left_length == 0) {
-            ssize_t count = nghttp2_session_mem_send(connection->session, &connection->left);
+            ssize_t count = next_output(connection);
             if (count <= 0) {
                 if (count < 0)
                     connection->has_failed = 1;
@@ -966,7 +1013,7 @@ uint32_t http2_reset_stalled(http2_connection *connection, uint64_t now, uint64_
         if (stream->output.length > 0 && now > stream->moved_at && now - stream->moved_at >= limit &&
             !stream->has_failed) {
             stream->has_failed = 1;
-            nghttp2_submit_rst_stream(connection->session, NGHTTP2_FLAG_NONE, stream->seen.id, NGHTTP2_CANCEL);
+            push_reset(stream, NGHTTP2_CANCEL);
             http2_wake_all(stream);
             count++;
         }
@@ -1221,7 +1268,7 @@ static void reset(http2_inner *stream, uint32_t code)
     stream->has_failed = 1;
     remove_answered(stream);
     drop_output(stream);
-    nghttp2_submit_rst_stream(stream->connection->session, NGHTTP2_FLAG_NONE, stream->seen.id, code);
+    push_reset(stream, code);
     http2_wake_all(stream);
 }
 
@@ -1262,7 +1309,7 @@ uint64_t http2_release(http2_stream *seen)
         int is_sent = stream->answer_state == HTTP2_ANSWER_SUBMITTED &&
                       nghttp2_session_get_stream_local_close(connection->session, seen->id) == 1;
         if (is_sent)
-            stop_client(connection->session, stream);
+            stop_client(stream);
     }
     uint64_t flags = flags_of(connection);
     unlock(connection);

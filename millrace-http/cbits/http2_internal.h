@@ -41,6 +41,7 @@ typedef struct http2_inner {
     struct http2_inner *next, *previous; /* all streams */
     struct http2_inner *next_ready;      /* complete requests that nobody serves yet */
     struct http2_inner *next_answered;   /* answers that are held */
+    struct http2_inner *next_reset;      /* streams that are to be reset */
     http_field *head_fields;             /* the head, text behind it */
     http2_queue input, output;
     http2_block *answer, *trailers;
@@ -48,8 +49,9 @@ typedef struct http2_inner {
     size_t request_trailers_length;
     uint32_t request_trailers_count;
     int status;
+    uint32_t reset_code; /* for RST_STREAM, while it is in the list of resets */
     http2_answer_state answer_state;
-    uint8_t is_taken, is_released, is_ready, in_answered;
+    uint8_t is_taken, is_released, is_ready, in_answered, in_resets;
     uint8_t is_finished; /* the whole response is there */
     uint8_t has_body;    /* the response has a body, or is not finished */
     uint8_t is_dribbled; /* its last frame was cut by a tiny window */
@@ -98,6 +100,7 @@ struct http2_connection {
     http2_inner *streams;
     http2_inner *first_ready, *last_ready;
     http2_inner *first_answered, *last_answered;
+    http2_inner *first_reset, *last_reset;
     http2_building *building; /* while a head arrives */
     int64_t *notices;
     uint32_t notice_count, notice_capacity, notices_taken;
