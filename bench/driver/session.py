@@ -84,7 +84,8 @@ class Session:
         if not side.offers("pong" if service == "close" else service, point["cores"]):
             return False
         command = self.workshop.command(
-            side, "pong" if service == "close" else service, cores=point["cores"], port=0, files="", state="", n=0, m=0)
+            side, "pong" if service == "close" else service, cores=point["cores"], port=0, files="", state="",
+            certificate="", key="", n=0, m=0)
         if isinstance(command, str):
             self._skip(side.peer, command, workload.name, side.ours)
             return False
