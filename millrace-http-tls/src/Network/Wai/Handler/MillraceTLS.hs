@@ -8,10 +8,11 @@
 -- * TLS 1.2 and 1.3, nothing older. Ciphers have forward secrecy and authenticated encryption.
 -- * Certificate files are looked at every few seconds. New ones are taken by the next handshake. Broken ones are reported, and the
 --   old ones stay.
--- * A handshake may take ten seconds, and a thousand may be under way. Those that fail are reported as 'HandshakeFailed', which
---   'Network.Wai.Handler.Millrace.defaultOnException' does not print: most are of scanners.
+-- * A handshake may take ten seconds, and a thousand may be under way. Those that fail are reported as
+--   'Network.Wai.Handler.Millrace.HandshakeFailed', which 'Network.Wai.Handler.Millrace.defaultOnException' does not print: most
+--   are of scanners.
 -- * A client certificate is verified against 'tlsClientCertificates', and the application gets it by 'clientCertificate'.
--- * 'tlsCiphers' are OpenSSL's names. 'tlsServerHooks', 'tlsLogging', @tlsServerDHEParams@ and the session managers of WarpTLS are
+-- * 'tlsCiphers' are OpenSSL's names. @tlsServerHooks@, @tlsLogging@, @tlsServerDHEParams@ and the session managers of WarpTLS are
 --   types of the @tls@ package and are not here. Instead, there are 'tlsOnHandshake', 'tlsClientCertificates' and 'tlsIdentities'.
 module Network.Wai.Handler.MillraceTLS
   ( -- * Running a server
