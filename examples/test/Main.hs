@@ -9,6 +9,7 @@ import Control.Monad (forM_, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
+import Data.List (isInfixOf)
 import Network.Socket
 import Network.Socket.ByteString (recv, sendAll)
 import System.Directory (createDirectory, getTemporaryDirectory, removeDirectoryRecursive, removeFile, renameFile)
@@ -34,6 +35,15 @@ main = hspec $ do
         receive connection (ByteString.length message) `shouldReturn` message
       shutdown connection ShutdownSend
       receiveAll connection `shouldReturn` ""
+  describe "grpc" $
+    it "squares a number, and says in the trailers how it went" . running "grpc" $ \connection -> do
+      server <- getPeerName connection
+      let url = "http://" <> show server <> "/Numbers/Square"
+          arguments = ["-s", "--http2-prior-knowledge", "-H", "content-type: application/grpc", "-H", "te: trailers", "-D", "-", "--data-binary", "@-", url]
+      -- A message of two bytes that says 5, and one that says 25. They are letters of ASCII, as the pipes demand.
+      answer <- within "curl" (readProcess "curl" arguments "\0\0\0\0\2\8\5")
+      filter (`isInfixOf` answer) ["content-type: application/grpc", "\0\0\0\0\2\8\25", "grpc-status: 0"]
+        `shouldBe` ["content-type: application/grpc", "\0\0\0\0\2\8\25", "grpc-status: 0"]
   describe "sleep-in-c" $
     it "sleeps a thousand times at once" $
       within "the sleepers" (readProcess "sleep-in-c" [] "") `shouldReturn` "0\nNothing\n"
