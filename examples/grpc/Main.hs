@@ -1,124 +1,69 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A gRPC service with calls of all four kinds, on HTTP/2 in clear text. Usage: grpc PORT.
+-- | A gRPC service with calls of all four kinds, over HTTP/2 in clear text. Usage: grpc PORT.
 --
 -- > service Numbers {
--- >   rpc Square (Number) returns (Number);                // an answer for a question
--- >   rpc Count (Number) returns (stream Number);          // many answers
--- >   rpc Sum (stream Number) returns (Number);            // many questions
--- >   rpc Squares (stream Number) returns (stream Number); // both, at the same time
+-- >   rpc Square (Number) returns (Number);                // one message each
+-- >   rpc Count (Number) returns (stream Number);          // the server sends many
+-- >   rpc Sum (stream Number) returns (Number);            // the client sends many
+-- >   rpc Squares (stream Number) returns (stream Number); // both send many, at the same time
 -- > }
 -- > message Number { int64 value = 1; }
 module Main (main) where
 
-import Control.Exception (Exception, throwIO, try)
+import Control.Exception (onException, throwIO)
 import Control.Monad (forM_)
 import Data.Bits (shiftL, shiftR, testBit, (.&.), (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
-import qualified Data.ByteString.Builder as Builder
-import qualified Data.ByteString.Char8 as C8
-import Data.Either (fromLeft)
-import Data.IORef
 import Data.Int (Int64)
 import Data.Maybe (fromMaybe)
-import Millrace.Timer (threadDelay, timeout)
-import Network.HTTP.Types (hContentType, status200, status415)
-import Network.Wai
+import Data.Word (Word64, Word8)
+import Grpc
+import Millrace.Timer (threadDelay)
 import Network.Wai.Handler.Millrace
 import System.Environment (getArgs)
-import System.IO (hFlush, stdout)
+import System.IO (BufferMode (..), hSetBuffering, stdout)
 
 main :: IO ()
 main = do
   [port] <- getArgs
-  runSettings (setHost "127.0.0.1" (setPort (read port) (setHTTP1Disabled defaultSettings))) (grpc numbers)
+  hSetBuffering stdout LineBuffering
+  runSettings (setHost "127.0.0.1" (setPort (read port) (setHTTP1Disabled defaultSettings))) (grpc (`lookup` numbers))
 
-------------------------------------------------------------------------------------------------------------------------
--- The service
+numbers :: [(ByteString, Call -> IO ())]
+numbers = [("/Numbers/Square", square), ("/Numbers/Count", count), ("/Numbers/Sum", total), ("/Numbers/Squares", squares)]
 
--- | A call: where the next message of the client comes from, and how one is sent.
-data Call = Call
-  { nextMessage :: IO (Maybe ByteString),
-    sendMessage :: ByteString -> IO ()
-  }
-
--- | Ends a call with another status than OK.
-data Status = Status Int ByteString
-  deriving (Show)
-
-instance Exception Status
-
-numbers :: ByteString -> Maybe (Call -> IO ())
-numbers path = lookup path [("/Numbers/Square", square), ("/Numbers/Count", count), ("/Numbers/Sum", total), ("/Numbers/Squares", squares)]
+square, count, total, squares :: Call -> IO ()
+square call = nextNumber call >>= maybe (throwIO (Status InvalidArgument "a number is missing")) (\value -> sendNumber call (value * value))
+-- A deadline or a cancellation interrupts it.
+count call = do
+  most <- fromMaybe 0 <$> nextNumber call
+  forM_ [1 .. most] (\value -> threadDelay 1000 >> sendNumber call value) `onException` putStrLn "Count was interrupted"
+total call = add 0
   where
-    square call = number call >>= maybe (throwIO (Status 3 "a number is missing")) (\value -> reply call (value * value))
-    count call = number call >>= \most -> forM_ [1 .. fromMaybe 0 most] $ \value -> threadDelay 1000 >> reply call value
-    total call = sumUp 0 >>= reply call
-      where
-        sumUp so = number call >>= maybe (return so) (sumUp . (so +))
-    squares call = number call >>= maybe (return ()) (\value -> reply call (value * value) >> squares call)
-    number call = fmap decodeNumber <$> nextMessage call
-    reply call = sendMessage call . encodeNumber
+    add soFar = nextNumber call >>= maybe (sendNumber call soFar) (add . (soFar +))
+squares call = nextNumber call >>= mapM_ (\value -> sendNumber call (value * value) >> squares call)
 
--- Protocol buffers: field 1 as a varint.
+nextNumber :: Call -> IO (Maybe Int64)
+nextNumber call = fmap decodeNumber <$> nextMessage call
+
+sendNumber :: Call -> Int64 -> IO ()
+sendNumber call = sendMessage call . encodeNumber
+
+-- Protocol buffers: field 1 is a varint, seven bits in each byte, the lowest first. A field that is 0 is left out.
 
 encodeNumber :: Int64 -> ByteString
-encodeNumber value = B.cons 0x08 (B.unfoldr digit (Just (fromIntegral value :: Word)))
+encodeNumber value = if value == 0 then "" else B.pack (0x08 : varint (fromIntegral value))
   where
-    digit = fmap (\bits -> (fromIntegral (bits .&. 0x7f) .|. (if bits > 0x7f then 0x80 else 0), next bits))
-    next bits = if bits > 0x7f then Just (bits `shiftR` 7) else Nothing
+    varint :: Word64 -> [Word8]
+    varint bits
+      | bits < 0x80 = [fromIntegral bits]
+      | otherwise = (fromIntegral bits .|. 0x80) : varint (bits `shiftR` 7)
 
--- | 0 if there is no field 1: that is how a 0 is sent.
 decodeNumber :: ByteString -> Int64
 decodeNumber message = case B.uncons message of
-  Just (0x08, digits) ->
-    let (more, rest) = B.span (`testBit` 7) digits
-     in B.foldr (\byte value -> value `shiftL` 7 .|. fromIntegral (byte .&. 0x7f)) 0 (more <> B.take 1 rest)
+  Just (0x08, bytes) ->
+    let (continued, rest) = B.span (`testBit` 7) bytes
+     in B.foldr (\byte value -> value `shiftL` 7 .|. fromIntegral (byte .&. 0x7f)) 0 (continued <> B.take 1 rest)
   _ -> 0
-
-------------------------------------------------------------------------------------------------------------------------
--- gRPC over HTTP/2
-
--- | The response's body is the messages, and its trailers are the status. A call that lasts longer than the client's
--- @grpc-timeout@ is interrupted. So is one whose client has gone or has cancelled.
-grpc :: (ByteString -> Maybe (Call -> IO ())) -> Application
-grpc service request respond
-  | not (maybe False ("application/grpc" `B.isPrefixOf`) (lookup hContentType (requestHeaders request))) =
-    respond (responseLBS status415 [] "")
-  | otherwise = do
-    status <- newIORef (Status 0 "")
-    setHTTP2Data request (Just defaultHTTP2Data {http2dataTrailers = trailers status})
-    respond . responseStream status200 [(hContentType, "application/grpc")] $ \write flush -> do
-      held <- newIORef ""
-      flush
-      outcome <- case service (rawPathInfo request) of
-        Nothing -> return (Left (Status 12 "no such method"))
-        Just method -> limited (try (method (Call (receive held) (\message -> write (framed message) >> flush))))
-      writeIORef status (fromLeft (Status 0 "") outcome)
-  where
-    trailers status piece = case piece of
-      Just _ -> return (NextTrailersMaker (trailers status))
-      Nothing -> (\(Status code text) -> Trailers [("grpc-status", C8.pack (show code)), ("grpc-message", text)]) <$> readIORef status
-    framed message = Builder.word8 0 <> Builder.word32BE (fromIntegral (B.length message)) <> Builder.byteString message
-    limited action = case lookup "grpc-timeout" (requestHeaders request) >>= microseconds of
-      Nothing -> cancellable action
-      Just micros -> fromMaybe (Left (Status 4 "the deadline has passed")) <$> timeout micros (cancellable action)
-    cancellable = onDisconnect request (putStrLn "cancelled" >> hFlush stdout)
-    receive held = do
-      bytes <- readIORef held
-      let size = B.foldl' (\value byte -> value `shiftL` 8 .|. fromIntegral byte) 0 (B.take 4 (B.drop 1 bytes))
-      if B.length bytes >= 5 && B.length bytes >= 5 + size
-        then Just (B.take size (B.drop 5 bytes)) <$ writeIORef held (B.drop (5 + size) bytes)
-        else do
-          more <- getRequestBodyChunk request
-          if B.null more
-            then if B.null bytes then return Nothing else throwIO (Status 13 "a message is incomplete")
-            else writeIORef held (bytes <> more) >> receive held
-
--- | A number and a unit, as in @100m@.
-microseconds :: ByteString -> Maybe Int
-microseconds text = do
-  (amount, unit) <- C8.readInt text
-  factor <- lookup unit [("H", 3600000000), ("M", 60000000), ("S", 1000000), ("m", 1000), ("u", 1)]
-  return (amount * factor)

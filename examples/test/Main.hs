@@ -3,15 +3,15 @@
 -- | Runs each example program, and connects to the servers with plain sockets.
 module Main (main) where
 
-import Control.Concurrent (threadDelay)
-import Control.Exception (IOException, bracket, bracketOnError, bracket_, finally, try)
-import Control.Monad (forM_, void)
+import Control.Exception (bracket, bracket_, finally)
+import Control.Monad (forM_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
-import Data.List (isInfixOf)
+import GrpcSpec (grpcSpec)
 import Network.Socket
 import Network.Socket.ByteString (recv, sendAll)
+import Support (connectWhenReady, freePort, running, stop, within)
 import System.Directory (createDirectory, getTemporaryDirectory, removeDirectoryRecursive, removeFile, renameFile)
 import System.Exit (ExitCode (..))
 import System.IO (hGetContents, hGetLine)
@@ -35,15 +35,7 @@ main = hspec $ do
         receive connection (ByteString.length message) `shouldReturn` message
       shutdown connection ShutdownSend
       receiveAll connection `shouldReturn` ""
-  describe "grpc" $
-    it "squares a number, and says in the trailers how it went" . running "grpc" $ \connection -> do
-      server <- getPeerName connection
-      let url = "http://" <> show server <> "/Numbers/Square"
-          arguments = ["-s", "--http2-prior-knowledge", "-H", "content-type: application/grpc", "-H", "te: trailers", "-D", "-", "--data-binary", "@-", url]
-      -- A message of two bytes that says 5, and one that says 25. They are letters of ASCII, as the pipes demand.
-      answer <- within "curl" (readProcess "curl" arguments "\0\0\0\0\2\8\5")
-      filter (`isInfixOf` answer) ["content-type: application/grpc", "\0\0\0\0\2\8\25", "grpc-status: 0"]
-        `shouldBe` ["content-type: application/grpc", "\0\0\0\0\2\8\25", "grpc-status: 0"]
+  grpcSpec
   describe "sleep-in-c" $
     it "sleeps a thousand times at once" $
       within "the sleepers" (readProcess "sleep-in-c" [] "") `shouldReturn` "0\nNothing\n"
@@ -185,16 +177,6 @@ inFolder use = do
   let folder = parent <> "/millrace-example-" <> show port
   bracket_ (createDirectory folder) (removeDirectoryRecursive folder) (use folder)
 
--- Runs an example on a free port and connects to it.
-running :: String -> (Socket -> IO a) -> IO a
-running program talk = do
-  port <- freePort
-  bracket (createProcess (proc program [show port])) (\(_, _, _, process) -> stop process) $ \_ ->
-    within "the conversation" (bracket (connectWhenReady port) close talk)
-
-stop :: ProcessHandle -> IO ()
-stop process = terminateProcess process >> void (waitForProcess process)
-
 -- A certificate for localhost that has issued itself, and its key: two files.
 withCertificate :: (FilePath -> FilePath -> IO a) -> IO a
 withCertificate use = do
@@ -205,26 +187,6 @@ withCertificate use = do
   flip finally (mapM_ removeFile [certificate, key]) $ do
     callProcess "openssl" (words "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost" <> ["-out", certificate, "-keyout", key])
     use certificate key
-
-within :: String -> IO a -> IO a
-within what action = timeout 20000000 action >>= maybe (fail (what <> " took longer than 20 s")) pure
-
-freePort :: IO PortNumber
-freePort = bracket (socket AF_INET Stream defaultProtocol) close $ \probe -> do
-  bind probe (loopback 0)
-  socketPort probe
-
-connectWhenReady :: PortNumber -> IO Socket
-connectWhenReady port = try attempt >>= either again pure
-  where
-    attempt = bracketOnError (socket AF_INET Stream defaultProtocol) close $ \connection -> do
-      connect connection (loopback port)
-      pure connection
-    again :: IOException -> IO Socket
-    again _ = threadDelay 20000 >> connectWhenReady port
-
-loopback :: PortNumber -> SockAddr
-loopback port = SockAddrInet port (tupleToHostAddress (127, 0, 0, 1))
 
 receive :: Socket -> Int -> IO ByteString
 receive connection size

@@ -1,5 +1,5 @@
-"""Calls examples/grpc with the gRPC of Python (grpcio): calls of all four kinds, a deadline, a cancellation, and an unknown
-method. Usage: client.py ADDRESS. It fails unless all do what they should."""
+"""Calls examples/grpc with the gRPC of Python (grpcio): calls of all four kinds, errors, a deadline, a cancellation, and
+a thousand calls at once. Usage: client.py ADDRESS. It fails unless all do what they should."""
 
 import sys
 import time
@@ -52,8 +52,8 @@ def main(address):
         next(stream)
         stream.cancel()
         time.sleep(0.5)
-        many = [square.future(value) for value in range(200)]
-        assert [call.result() for call in many] == [value * value for value in range(200)]
+        many = [square.future(value) for value in range(1000)]
+        assert [call.result() for call in many] == [value * value for value in range(1000)]
 
 
 main(sys.argv[1])

@@ -1,9 +1,11 @@
-// A client of HTTP/2 in clear text with Go's net/http: a request, an upload, and a hundred requests at once. Usage: go run
-// client.go URL. It fails unless every answer is "Pong!" by HTTP/2.
+// A client of HTTP/2 with Go's net/http: a request, an upload, and a hundred requests at once. Usage: go run client.go URL
+// [AUTHORITY], the second for TLS. It fails unless every answer is "Pong!" by HTTP/2.
 package main
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,7 +16,14 @@ import (
 func main() {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
-	client := &http.Client{Transport: &http.Transport{Protocols: protocols}}
+	protocols.SetHTTP2(true)
+	roots := x509.NewCertPool()
+	if len(os.Args) > 2 {
+		authority, err := os.ReadFile(os.Args[2])
+		check(err)
+		roots.AppendCertsFromPEM(authority)
+	}
+	client := &http.Client{Transport: &http.Transport{Protocols: protocols, TLSClientConfig: &tls.Config{RootCAs: roots}}}
 	ask := func(body io.Reader) {
 		method := "GET"
 		if body != nil {

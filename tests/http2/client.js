@@ -1,10 +1,12 @@
-// A client of HTTP/2 in clear text with Node's http2 module: a request, an upload, and a hundred requests at once. Usage: node
-// client.js URL. It fails unless every answer is "Pong!".
+// A client of HTTP/2 with Node's http2 module: a request, an upload, and a hundred requests at once. Usage: node client.js URL
+// [AUTHORITY], the second for TLS. It fails unless every answer is "Pong!".
 'use strict';
 
+const fs = require('node:fs');
 const http2 = require('node:http2');
 
-const session = http2.connect(process.argv[2]);
+const [, , url, authority] = process.argv;
+const session = http2.connect(url, authority ? { ca: fs.readFileSync(authority) } : {});
 session.on('error', (error) => { throw error; });
 
 function ask(body) {

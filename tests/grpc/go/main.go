@@ -1,5 +1,5 @@
-// Command go calls examples/grpc with the gRPC of Go: calls of all four kinds, a deadline, a cancellation, an unknown method, and
-// many calls at once. Usage: go run . ADDRESS. It fails unless all do what they should.
+// Command go calls examples/grpc with the gRPC of Go: calls of all four kinds, a deadline, a cancellation, an unknown method,
+// many calls at once, and many that are cancelled. Usage: go run . ADDRESS. It fails unless all do what they should.
 package main
 
 import (
@@ -118,6 +118,22 @@ func main() {
 		go func() { defer all.Done(); expect(square(i) == i*i, "many calls") }()
 	}
 	all.Wait()
+
+	// Each cancellation is a reset of a stream. The connection must outlive them.
+	for i := 0; i < 500; i++ {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			leaving, leave := context.WithCancel(ctx)
+			stream := open(leaving, "Count")
+			check(stream.SendMsg(&number{100_000}))
+			_, err := receive(stream)
+			check(err)
+			leave()
+		}()
+	}
+	all.Wait()
+	expect(square(7) == 49, "a call after many cancellations")
 }
 
 func check(err error) {

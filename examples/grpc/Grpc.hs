@@ -1,0 +1,148 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | gRPC as a WAI application: messages in both directions, and the status of a call in the trailers.
+module Grpc (Call (..), Status (..), Code (..), Cancelled (..), grpc) where
+
+import Control.Concurrent (myThreadId)
+import Control.Exception
+import Data.Bits (shiftL, (.|.))
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import Data.ByteString.Builder (Builder, byteString, word32BE, word8)
+import qualified Data.ByteString.Char8 as C8
+import Data.IORef
+import Data.Maybe (fromMaybe)
+import Millrace.Timer (timeout)
+import Network.HTTP.Types (RequestHeaders, hContentType, status200, status415, urlEncode)
+import Network.Wai
+import Network.Wai.Handler.Millrace
+
+-- | A call, as the method that serves it sees it.
+data Call = Call
+  { -- | The client's next message; Nothing when it sends no more.
+    nextMessage :: IO (Maybe ByteString),
+    sendMessage :: ByteString -> IO ()
+  }
+
+-- | How a call ends. A method that returns ends it with 'Ok'; to end it otherwise, it throws one of these.
+data Status = Status Code ByteString
+  deriving (Show)
+
+instance Exception Status
+
+-- | Their numbers begin at 0, in this order.
+data Code
+  = Ok
+  | CancelledByClient
+  | Unknown
+  | InvalidArgument
+  | DeadlineExceeded
+  | NotFound
+  | AlreadyExists
+  | PermissionDenied
+  | ResourceExhausted
+  | FailedPrecondition
+  | Aborted
+  | OutOfRange
+  | Unimplemented
+  | Internal
+  | Unavailable
+  | DataLoss
+  | Unauthenticated
+  deriving (Enum, Show)
+
+-- | Thrown to the thread of a call that the client has cancelled.
+data Cancelled = Cancelled
+  deriving (Show)
+
+instance Exception Cancelled where
+  toException = asyncExceptionToException
+  fromException = asyncExceptionFromException
+
+-- | Serves these methods, by path.
+grpc :: (ByteString -> Maybe (Call -> IO ())) -> Application
+grpc methods request respond
+  | isGrpc (requestHeaders request) = do
+    status <- newIORef (Status Ok "")
+    setHTTP2Data request (Just defaultHTTP2Data {http2dataTrailers = statusBehind status})
+    respond . responseStream status200 [(hContentType, "application/grpc")] $ \write flush -> do
+      flush
+      held <- newIORef ""
+      let call = Call (receiveMessage request held) (\message -> write (frame message) >> flush)
+          unknown _ = throwIO (Status Unimplemented "there is no such method")
+      outcome request (fromMaybe unknown (methods (rawPathInfo request)) call) >>= writeIORef status
+  | otherwise = respond (responseLBS status415 [] "")
+
+isGrpc :: RequestHeaders -> Bool
+isGrpc fields = case lookup hContentType fields >>= B.stripPrefix "application/grpc" of
+  Just rest -> B.null rest || C8.head rest `elem` ("+;" :: String)
+  Nothing -> False
+
+-- The maker of trailers is asked for them when the whole body is written, and so when the status is known.
+statusBehind :: IORef Status -> TrailersMaker
+statusBehind status (Just _) = return (NextTrailersMaker (statusBehind status))
+statusBehind status Nothing = do
+  Status code text <- readIORef status
+  return (Trailers [("grpc-status", C8.pack (show (fromEnum code))), ("grpc-message", urlEncode False text)])
+
+-- Runs a method no longer than the client waits for it.
+outcome :: Request -> IO () -> IO Status
+outcome request method = do
+  thread <- myThreadId
+  let cancellable = onDisconnect request (throwTo thread Cancelled) (Status Ok "" <$ method)
+      limited = case lookup "grpc-timeout" (requestHeaders request) >>= microseconds of
+        Just most -> fromMaybe (Status DeadlineExceeded "the deadline has passed") <$> timeout most cancellable
+        Nothing -> cancellable
+  limited
+    `catches` [ Handler return,
+                Handler (\Cancelled -> return (Status CancelledByClient "")),
+                -- Others that were thrown to the thread end the server, not the call.
+                Handler (\failure -> throwIO (failure :: SomeAsyncException)),
+                Handler (\failure -> return (Status Unknown (C8.pack (displayException (failure :: SomeException)))))
+              ]
+
+-- A number of at most eight digits and a unit, as in @100m@.
+microseconds :: ByteString -> Maybe Int
+microseconds text = do
+  (amount, unit) <- C8.readInt text
+  perUnit <- lookup unit [("H", 3600000000), ("M", 60000000), ("S", 1000000), ("m", 1000), ("u", 1)]
+  return (amount * perUnit)
+
+------------------------------------------------------------------------------------------------------------------------
+-- Messages: a byte that says whether it is compressed, four for its length, and the message itself
+
+frame :: ByteString -> Builder
+frame message = word8 0 <> word32BE (fromIntegral (B.length message)) <> byteString message
+
+-- | The next message. The bytes behind it are held.
+receiveMessage :: Request -> IORef ByteString -> IO (Maybe ByteString)
+receiveMessage request held = do
+  start <- receiveBytes request held 5
+  case B.unpack start of
+    [] -> return Nothing
+    [0, a, b, c, d] -> do
+      let size = foldl (\value byte -> value `shiftL` 8 .|. fromIntegral byte) 0 [a, b, c, d]
+      if size > messageMax then throwIO (Status ResourceExhausted "a message is too long") else Just <$> content size
+    [_, _, _, _, _] -> throwIO (Status Unimplemented "messages must not be compressed")
+    _ -> incomplete
+  where
+    content size = do
+      message <- receiveBytes request held size
+      if B.length message == size then return message else incomplete
+    incomplete = throwIO (Status Internal "a message is incomplete")
+    messageMax = 4194304
+
+-- So many bytes; fewer where the client sends no more.
+receiveBytes :: Request -> IORef ByteString -> Int -> IO ByteString
+receiveBytes request held count = do
+  first <- readIORef held
+  gather [first] (B.length first)
+  where
+    gather chunks size
+      | size >= count = keep chunks
+      | otherwise = do
+        chunk <- getRequestBodyChunk request
+        if B.null chunk then keep chunks else gather (chunk : chunks) (size + B.length chunk)
+    keep chunks = do
+      let (wanted, rest) = B.splitAt count (B.concat (reverse chunks))
+      wanted <$ writeIORef held rest
