@@ -52,7 +52,7 @@ module Http2Client
   )
 where
 
-import Control.Exception (SomeException, mask_, try)
+import Control.Exception (mask_, try)
 import Control.Monad (forM_, unless, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -139,9 +139,10 @@ handshake :: Http2 -> [(Setting, Word)] -> IO ()
 handshake http2 settings =
   sendBytes http2 (preface <> encodeFrame (settingsFrame [(name, fromIntegral value) | (name, value) <- settings]))
 
--- | Runs an action whose sending may fail because the server has closed the connection.
+-- | Runs an action whose sending may fail because the server has closed the connection. Catches nothing else: a thread that
+-- swallows what is thrown to it goes on, and whoever has cancelled it waits for ever.
 closing :: IO () -> IO ()
-closing action = void (try action :: IO (Either SomeException ()))
+closing action = void (try action :: IO (Either IOError ()))
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Frames

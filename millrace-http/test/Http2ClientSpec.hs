@@ -3,9 +3,12 @@
 -- | The tests' own client of HTTP/2: its frames and its header blocks.
 module Http2ClientSpec (spec) where
 
+import Control.Concurrent (threadDelay)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
+import Http2Client (closing)
 import Http2Frame
+import System.Timeout (timeout)
 import Test.Hspec
 import Test.Hspec.QuickCheck (prop)
 import Test.QuickCheck
@@ -40,6 +43,8 @@ spec = describe "the tests' client of HTTP/2" $ do
   it "decodes the responses of RFC 7541, C.6, with Huffman coding and a dynamic table" $ do
     decoder <- newDecoder
     mapM (decodeBlock decoder) [firstResponse, secondResponse] `shouldReturn` [common "302", common "307"]
+  it "ends when it is interrupted, also while it sends what the server may not take any more" $
+    timeout 10000 (closing (threadDelay 10000000)) `shouldReturn` Nothing
   it "refuses a malformed block" $ do
     decoder <- newDecoder
     decodeBlock decoder (indexed 100) `shouldThrow` anyIOException
