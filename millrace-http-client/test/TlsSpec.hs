@@ -75,6 +75,16 @@ spec = do
       let url = "https://localhost:" ++ show port
       get manager url `shouldReturn` "connection 1"
       get manager url `shouldReturn` "connection 2"
+  it "resumes a session when it connects again, if the settings say so" $ \credentials ->
+    forM_ [(ResumeSessions, [False, True, True]), (FullHandshakes, [False, False, False])] $ \(resumption, expected) -> do
+      told <- newEmptyMVar
+      context <- contextOf credentials "server" id
+      withTlsServer context (\number connection -> putMVar told (negotiatedIsResumed (negotiated connection)) >> onlyOnce number connection) $ \port -> do
+        let settings = trusting credentials "root"
+        manager <- managerWith settings {tlsSettings = (tlsSettings settings) {clientResumption = resumption}}
+        forM_ (zip [1 :: Int ..] expected) $ \(number, isResumed) -> do
+          get manager ("https://localhost:" ++ show port) `shouldReturn` ("connection " <> Char8.pack (show number))
+          takeMVar told `shouldReturn` isResumed
   it "does not take a response that was cut off for complete" $ \credentials -> do
     context <- contextOf credentials "server" id
     withTlsServer context unfinished $ \port -> do
@@ -103,6 +113,16 @@ cutting number connection = do
   answerWith wire ("connection " <> Char8.pack (show number))
   _ <- receiveHead wire
   Socket.close (connectionSocket connection)
+  where
+    wire = tlsWire connection
+
+-- Closes the connection after the first response, and says so.
+onlyOnce :: Int -> Tls.Connection -> IO ()
+onlyOnce number connection = do
+  _ <- receiveHead wire
+  let body = "connection " <> Char8.pack (show number)
+  wireSend wire ("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: " <> Char8.pack (show (Char8.length body)) <> "\r\n\r\n" <> body)
+  Tls.endSending connection
   where
     wire = tlsWire connection
 

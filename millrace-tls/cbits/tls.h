@@ -65,6 +65,10 @@ bool tls_tickets_give(tls_tickets *tickets, const uint8_t *keys, size_t count);
 void tls_context_use_tickets(tls_context *context, tls_tickets *tickets);
 void tls_context_refuse_tickets(tls_context *context);
 
+/* A client keeps the sessions that servers offer, and resumes them: 256 in all and four of each name. They are used for the name that
+ * they are from, at most two hours after the server's certificate was verified, and never beyond its end. False without memory. */
+bool tls_context_resume(tls_context *context);
+
 /* Shows an authority's answer (OCSP, in DER) with an identity, until it is too old. False if it is no answer that can be shown. To be
  * called when all groups are there. */
 bool tls_context_staple(tls_context *context, const tls_identity *identity, const uint8_t *answer, size_t length);
@@ -122,7 +126,7 @@ bool tls_certificate_ends(const tls_certificate *certificate, int64_t *seconds);
 /* NULL without memory. */
 tls_connection *tls_connection_new(tls_context *context);
 
-/* For a client: whom it expects, as a name or an address in text form. */
+/* For a client, before its handshake: whom it expects, as a name or an address in text form. */
 bool tls_connection_expect(tls_connection *connection, const char *name);
 
 /* Frees what OpenSSL holds. Calls that come later find the connection closed. */

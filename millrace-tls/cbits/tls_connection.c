@@ -3,6 +3,7 @@
 
 #include "millrace_check.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
@@ -43,6 +44,17 @@ tls_connection *tls_connection_new(tls_context *context)
     return connection;
 }
 
+/* Offers a session of the same server. Without memory it is a full handshake. */
+static void resume(tls_connection *connection, const char *name)
+{
+    char *copy = connection->context->sessions ? strdup(name) : NULL;
+    for (char *c = copy; c && *c; c++)
+        *c = (char)tolower((unsigned char)*c);
+    free(connection->expected);
+    connection->expected = copy;
+    tls_sessions_resume(connection);
+}
+
 bool tls_connection_expect(tls_connection *connection, const char *name)
 {
     (void)pthread_mutex_lock(&connection->lock);
@@ -54,6 +66,8 @@ bool tls_connection_expect(tls_connection *connection, const char *name)
         SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
         is_set = SSL_set_tlsext_host_name(ssl, name) == 1 && SSL_set1_host(ssl, name) == 1;
     }
+    if (is_set)
+        resume(connection, name);
     ERR_clear_error();
     (void)pthread_mutex_unlock(&connection->lock);
     return is_set;
@@ -71,6 +85,8 @@ void tls_connection_close(tls_connection *connection)
         tls_bytes_clear(&connection->kept_in);
         tls_bytes_clear(&connection->unread);
         tls_bytes_clear(&connection->kept_out);
+        free(connection->expected);
+        connection->expected = NULL;
         tls_context_release(connection->context);
         connection->context = NULL;
     }
@@ -174,13 +190,16 @@ tls_step tls_connection_handshake(tls_connection *connection, const uint8_t *in,
     if (result == 1) {
         connection->has_handshake = true;
         hold_back_tickets(connection);
+        tls_sessions_note_handshake(connection);
     }
     bool wants_input = result != 1 && only_wants_input(connection, result);
     if (connection->has_ended && !connection->has_handshake)
         tls_failure_set(connection, TLS_PROBLEM_ALERT, "close_notify during the handshake");
     keep_input(connection);
-    if (connection->has_failed)
+    if (connection->has_failed) {
+        tls_sessions_forget(connection);
         return finish(connection, TLS_FAILED, 0);
+    }
     return finish(connection, wants_input ? TLS_WANTS_INPUT : TLS_DONE, 0);
 }
 

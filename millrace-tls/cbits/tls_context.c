@@ -93,6 +93,7 @@ void tls_context_release(tls_context *context)
         free(context->names[i].name);
     tls_tickets_release(context->tickets);
     tls_staples_free(context->staples);
+    tls_sessions_free(context->sessions);
     free(context->groups);
     free(context->names);
     free(context->protocols);

@@ -10,6 +10,7 @@
 #include <openssl/ssl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 struct tls_identity {
     X509 *certificate;
@@ -21,6 +22,8 @@ typedef struct tls_name {
     char *name; /* in small letters */
     int group;
 } tls_name;
+
+typedef struct tls_sessions tls_sessions;
 
 struct tls_context {
     atomic_size_t references;
@@ -35,6 +38,7 @@ struct tls_context {
     size_t protocols_length;
     tls_tickets *tickets; /* NULL: OpenSSL's own */
     struct tls_staple *staples;
+    tls_sessions *sessions; /* of a client that resumes; otherwise NULL */
 };
 
 struct tls_connection {
@@ -59,6 +63,9 @@ struct tls_connection {
     bool is_without_memory;
     int alert_sent;
     int alert_received;
+    char *expected;         /* a client's server, in small letters; only if the context has sessions */
+    time_t verified;        /* when this server's certificate was verified */
+    time_t verified_before; /* the same of the session that was offered to it */
 };
 
 /* The BIO through which OpenSSL reads and writes a connection; NULL without memory. */
@@ -79,6 +86,14 @@ int tls_on_protocols(SSL *ssl, const unsigned char **chosen, unsigned char *leng
 void tls_context_hold(tls_context *context);
 void tls_tickets_hold(tls_tickets *tickets);
 void tls_staples_free(struct tls_staple *staples);
+void tls_sessions_free(tls_sessions *sessions);
+
+/* A client offers a session that it knows; has done its handshake; has a session to keep; has failed, so that another attempt must
+ * begin without a session. */
+void tls_sessions_resume(tls_connection *connection);
+void tls_sessions_note_handshake(tls_connection *connection);
+void tls_sessions_keep(tls_connection *connection, SSL_SESSION *session);
+void tls_sessions_forget(tls_connection *connection);
 
 /* A pem_password_cb that has none. Without one, OpenSSL would ask on the terminal. */
 int tls_no_password(char *to, int room, int is_writing, void *unused);

@@ -4,6 +4,7 @@ module Main (main) where
 import qualified ConnectionSpec
 import qualified PeerSpec
 import qualified RefusalSpec
+import qualified ResumptionSpec
 import Support
 import System.IO (BufferMode (..), hSetBuffering, stdout)
 import Test.Hspec
@@ -14,4 +15,5 @@ main = do
   hspec . aroundAll withCredentials $ do
     describe "a connection" ConnectionSpec.spec
     describe "a refusal" RefusalSpec.spec
+    describe "a session" ResumptionSpec.spec
     describe "a peer" PeerSpec.spec

@@ -1,5 +1,6 @@
 /* hygiene.c - how OpenSSL is used: what must not depend on errors of others, on the machine's configuration, on closed connections,
  * or on what a peer does to messages after the handshake. */
+#include "clock.h"
 #include "memory_test.h"
 #include "tls_internal.h"
 
@@ -235,6 +236,154 @@ void tickets_follow_tickets(uintptr_t version)
         CHECK(memcmp(before, ticket, sizeof before) != 0);
         memcpy(before, ticket, sizeof before);
     }
+    SSL_SESSION_free(session);
+    release(client, server);
+}
+
+/* Whether a conversation of these contexts resumes a session. It does not if its client is to have failed. */
+static bool resumes(tls_context *client, tls_context *server, phase expected)
+{
+    conversation c;
+    conversation_begin(&c, client, server, 100, 1);
+    conversation_run(&c);
+    CHECK_EQ(c.client.phase, expected);
+    bool is_resumed = tls_connection_is_resumed(c.client.connection);
+    conversation_end(&c);
+    return is_resumed;
+}
+
+/* A client that resumes does so, but not after a failure. */
+void client_sessions(uintptr_t version)
+{
+    const credentials *own = usual_credentials();
+    tls_context *client = new_client_context(own, (int)version);
+    tls_context *server = new_server_context(own, (int)version);
+    tls_context *impostor = new_server_context(credentials_of("other", "DNS:other.test"), (int)version);
+    CHECK(tls_context_resume(client));
+    CHECK(!resumes(client, server, ENDED));
+    CHECK(resumes(client, server, ENDED));
+    CHECK(resumes(client, server, ENDED));
+    CHECK(!resumes(client, impostor, FAILED));
+    CHECK(!resumes(client, server, ENDED));
+    /* Its memory outlives the context for as long as a connection holds it. */
+    conversation c;
+    conversation_begin(&c, client, server, 100, 1);
+    release(client, server);
+    conversation_run(&c);
+    CHECK(tls_connection_is_resumed(c.client.connection));
+    conversation_end(&c);
+    tls_context_release(impostor);
+}
+
+enum { MINUTES = 60, HOURS = 3600 };
+
+/* A server has to show its certificate again two hours after it was verified, although each connection brings a new ticket. */
+void sessions_grow_old(uintptr_t version)
+{
+    const credentials *own = usual_credentials();
+    tls_context *client = new_client_context(own, (int)version);
+    tls_context *server = new_server_context(own, (int)version);
+    CHECK(tls_context_resume(client));
+    CHECK(!resumes(client, server, ENDED));
+    let_pass(50 * MINUTES);
+    CHECK(resumes(client, server, ENDED));
+    let_pass(50 * MINUTES);
+    CHECK(resumes(client, server, ENDED));
+    let_pass(25 * MINUTES);
+    CHECK(!resumes(client, server, ENDED));
+    CHECK(resumes(client, server, ENDED));
+    release(client, server);
+}
+
+/* A server's context with keys of tickets from somewhere else. */
+static tls_context *server_with(int version, tls_tickets *tickets)
+{
+    tls_context *server = new_server_context(usual_credentials(), version);
+    tls_context_use_tickets(server, tickets);
+    return server;
+}
+
+/* The name of the key that protects this session's ticket. */
+static void key_name(SSL_SESSION *session, uint8_t name[16])
+{
+    const uint8_t *ticket = NULL;
+    size_t length = 0;
+    SSL_SESSION_get0_ticket(session, &ticket, &length);
+    CHECK_GE(length, 16);
+    memcpy(name, ticket, 16);
+}
+
+/* Keys of our own protect new tickets for an hour, and open them for two hours more. */
+void tickets_rotate(uintptr_t version)
+{
+    tls_tickets *tickets = tls_tickets_new();
+    CHECK(tickets);
+    tls_context *client = new_client_context(usual_credentials(), (int)version);
+    tls_context *server = server_with((int)version, tickets);
+    SSL_SESSION *session = NULL;
+    bool is_resumed = true;
+    tls_problem problem = TLS_PROBLEM_NONE;
+    uint8_t first[16];
+    uint8_t later[16];
+    CHECK_EQ(resume(client, server, &session, &is_resumed, &problem), ENDED);
+    key_name(session, first);
+    SSL_SESSION *oldest = SSL_SESSION_dup(session);
+    let_pass(30 * MINUTES);
+    CHECK_EQ(resume(client, server, &session, &is_resumed, &problem), ENDED);
+    CHECK(is_resumed);
+    key_name(session, later);
+    CHECK_MEMORY(first, later, sizeof first);
+    /* The ticket's key is not the newest any more: the client gets a new ticket. */
+    let_pass(31 * MINUTES);
+    SSL_SESSION *other = NULL;
+    CHECK_EQ(resume(client, server, &other, &is_resumed, &problem), ENDED);
+    CHECK_EQ(resume(client, server, &session, &is_resumed, &problem), ENDED);
+    CHECK(is_resumed);
+    key_name(session, later);
+    CHECK(memcmp(first, later, sizeof first) != 0);
+    /* After three hours a ticket is good for nothing, however young its client thinks it is. */
+    let_pass(2 * HOURS);
+    CHECK(SSL_SESSION_set_time(oldest, time(NULL)) != 0);
+    CHECK_EQ(resume(client, server, &oldest, &is_resumed, &problem), ENDED);
+    CHECK(!is_resumed);
+    SSL_SESSION_free(session);
+    SSL_SESSION_free(oldest);
+    SSL_SESSION_free(other);
+    tls_tickets_release(tickets);
+    release(client, server);
+}
+
+/* Keys that somebody has given stay, and open tickets of every context that has them: of another process, say. */
+void given_tickets_stay(uintptr_t version)
+{
+    uint8_t keys[3 * TLS_TICKET_KEY_SIZE];
+    for (size_t i = 0; i < sizeof keys; i++)
+        keys[i] = (uint8_t)(i * i >> 3);
+    tls_context *client = new_client_context(usual_credentials(), (int)version);
+    SSL_SESSION *session = NULL;
+    bool is_resumed = true;
+    tls_problem problem = TLS_PROBLEM_NONE;
+    uint8_t name[16];
+    /* Each server knows the key of the one before, and one more. */
+    for (int i = 0; i < 2; i++) {
+        tls_tickets *tickets = tls_tickets_new();
+        CHECK(tickets && tls_tickets_give(tickets, keys + (1 - i) * TLS_TICKET_KEY_SIZE, 2));
+        tls_context *server = server_with((int)version, tickets);
+        tls_tickets_release(tickets);
+        let_pass(61 * MINUTES);
+        CHECK_EQ(resume(client, server, &session, &is_resumed, &problem), ENDED);
+        CHECK_EQ(is_resumed, i > 0);
+        key_name(session, name);
+        CHECK_MEMORY(name, keys + (1 - i) * TLS_TICKET_KEY_SIZE, sizeof name);
+        tls_context_release(server);
+    }
+    tls_tickets *strange = tls_tickets_new();
+    CHECK(strange && !tls_tickets_give(strange, keys, 0) && !tls_tickets_give(strange, keys, 17));
+    CHECK(tls_tickets_give(strange, keys + 2 * TLS_TICKET_KEY_SIZE, 1));
+    tls_context *server = server_with((int)version, strange);
+    tls_tickets_release(strange);
+    CHECK_EQ(resume(client, server, &session, &is_resumed, &problem), ENDED);
+    CHECK(!is_resumed);
     SSL_SESSION_free(session);
     release(client, server);
 }

@@ -26,6 +26,13 @@ int main(int argc, char **argv)
         {"hygiene/session-1.2", session_of_other_settings, VERSION_1_2},
         {"hygiene/session-1.3", session_of_other_settings, VERSION_1_3},
         {"hygiene/tickets", tickets_follow_tickets, VERSION_1_3},
+        {"hygiene/client-sessions-1.2", client_sessions, VERSION_1_2},
+        {"hygiene/client-sessions-1.3", client_sessions, VERSION_1_3},
+        {"hygiene/old-sessions-1.2", sessions_grow_old, VERSION_1_2},
+        {"hygiene/old-sessions-1.3", sessions_grow_old, VERSION_1_3},
+        {"hygiene/rotation-1.2", tickets_rotate, VERSION_1_2},
+        {"hygiene/rotation-1.3", tickets_rotate, VERSION_1_3},
+        {"hygiene/given-tickets", given_tickets_stay, VERSION_1_3},
         {"hygiene/message-in-parts", message_in_parts, VERSION_1_3},
         {"hygiene/key-updates", key_updates, VERSION_1_3},
     };

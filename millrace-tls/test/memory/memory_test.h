@@ -24,6 +24,10 @@ void weak_key(uintptr_t version);
 void no_early_data(uintptr_t version);
 void session_of_other_settings(uintptr_t version);
 void tickets_follow_tickets(uintptr_t version);
+void client_sessions(uintptr_t version);
+void sessions_grow_old(uintptr_t version);
+void tickets_rotate(uintptr_t version);
+void given_tickets_stay(uintptr_t version);
 void message_in_parts(uintptr_t version);
 void key_updates(uintptr_t version);
 

@@ -9,6 +9,7 @@ module Millrace.Tls.Client
     ClientSettings (..),
     clientSettings,
     Verification (..),
+    Resumption (..),
 
     -- * Contexts
     ClientContext,
@@ -20,6 +21,7 @@ module Millrace.Tls.Client
   )
 where
 
+import Control.Monad (when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.Maybe (maybeToList)
@@ -41,7 +43,8 @@ data ClientSettings = ClientSettings
     clientIdentity :: !(Maybe Identity),
     -- | Application protocols (ALPN), the preferred one first.
     clientProtocols :: ![ByteString],
-    clientAlgorithms :: !Algorithms
+    clientAlgorithms :: !Algorithms,
+    clientResumption :: !Resumption
   }
 
 -- | How a server proves who it is.
@@ -54,7 +57,20 @@ data Verification
     DoNotVerify
   deriving (Show)
 
--- | A client that trusts the system's authorities, and has no certificate of its own.
+-- | Whether a later handshake with the same server is a short one.
+--
+-- @since 0.1.0
+data Resumption
+  = -- | The context keeps the sessions that servers offer (256 in all, four of each name), and the next handshake with the same name
+    -- resumes the newest. A session is good until two hours after the server's certificate was verified, and never beyond that
+    -- certificate's end. A ticket of TLS 1.3 is used once. A session is never used for another name or by another context, so
+    -- never under another verification. 'negotiatedIsResumed' says whether a server has taken it.
+    ResumeSessions
+  | -- | Each handshake is a full one, and the server has to show its certificate.
+    FullHandshakes
+  deriving (Eq, Show)
+
+-- | A client that trusts the system's authorities, has no certificate of its own, and resumes sessions.
 --
 -- @since 0.1.0
 clientSettings :: ClientSettings
@@ -63,7 +79,8 @@ clientSettings =
     { clientVerification = Verify systemTrust,
       clientIdentity = Nothing,
       clientProtocols = [],
-      clientAlgorithms = defaultAlgorithms
+      clientAlgorithms = defaultAlgorithms,
+      clientResumption = ResumeSessions
     }
 
 -- | Settings in the form that handshakes need. Make one for many connections: reading the system's authorities takes some
@@ -84,6 +101,7 @@ newClientContext settings = do
     DoNotVerify -> useTrust context peerNotAsked Nothing
     Verify trust -> useTrust context peerRequired (Just trust)
   useIdentities context (maybeToList (clientIdentity settings))
+  when (clientResumption settings == ResumeSessions) $ resumeSessions context
   return (ClientContext context)
 
 -- | Does the handshake with the server of this name or IP address, which its certificate must have. The connection owns the socket. If

@@ -8,6 +8,7 @@ module Millrace.Tls.Internal.Context
     useTrust,
     useIdentities,
     refuseUnknownNames,
+    resumeSessions,
     staple,
     logKeys,
 
@@ -130,6 +131,10 @@ useIdentities context identities = do
     use group identity = do
       isUsed <- withContext context $ \state -> withIdentity identity (c_contextUse state group)
       orThrow (show identity) UnusableIdentity (isUsed /= 0)
+
+-- | A client's context keeps sessions and resumes them.
+resumeSessions :: Context -> IO ()
+resumeSessions context = withContext context c_contextResume >>= orThrow "the client's settings" OutOfMemory . (/= 0)
 
 -- | Shows the answers of authorities with the identities that have one. To be called when these are in use.
 staple :: Context -> [Identity] -> IO ()

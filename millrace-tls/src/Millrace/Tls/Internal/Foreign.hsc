@@ -61,6 +61,7 @@ module Millrace.Tls.Internal.Foreign
     c_contextRefuseUnknownNames,
     c_contextUseTickets,
     c_contextRefuseTickets,
+    c_contextResume,
     c_contextStaple,
     c_contextLogKeys,
     TicketsState,
@@ -242,6 +243,8 @@ foreign import ccall unsafe "tls_tickets_give" c_ticketsGive :: Ptr TicketsState
 foreign import ccall unsafe "tls_context_use_tickets" c_contextUseTickets :: Ptr ContextState -> Ptr TicketsState -> IO ()
 
 foreign import ccall unsafe "tls_context_refuse_tickets" c_contextRefuseTickets :: Ptr ContextState -> IO ()
+
+foreign import ccall unsafe "tls_context_resume" c_contextResume :: Ptr ContextState -> IO CBool
 
 foreign import ccall unsafe "tls_context_staple" c_contextStaple :: Ptr ContextState -> Ptr IdentityState -> Ptr Word8 -> CSize -> IO CBool
 
