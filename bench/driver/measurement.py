@@ -46,7 +46,8 @@ class Settings:
 
     def closed(self, point):
         """Setting up thousands of connections takes a second or two, so samples with so many are longer."""
-        return self.uninterrupted * 3 if point["connections"] >= 10_000 and not self.quick else self.uninterrupted
+        many = 1000 if "key" in point else 10_000  # with TLS each takes a handshake
+        return self.uninterrupted * 3 if point["connections"] >= many and not self.quick else self.uninterrupted
 
 
 class Files:
@@ -107,14 +108,9 @@ class Bench:
     # -- servers
 
     def _command(self, side, point, **values):
-        service = point["service"]
-        if service == "close" and "close" not in side.entry["run"]:
-            service = "pong"
-        if service in ("tls-close", "tls-handshake"):
-            service = "tls-pong"
         if "key" in point:
             values["certificate"], values["key"] = self.credentials.provide(point["key"])
-        words = self.workshop.command(side, service, cores=point["cores"], **values)
+        words = self.workshop.command(side, point["service"], cores=point["cores"], **values)
         if isinstance(words, str):
             raise ServerError(words)
         return process.pinned(machine.server_processors(point["cores"]), words)

@@ -16,6 +16,9 @@ from . import machine
 
 PROBE_SECONDS = 30
 
+# By which server a service is served, unless a side has another one for it.
+SAME_SERVER = {"close": "pong", "tls-close": "tls-pong", "tls-handshake": "tls-pong"}
+
 
 @dataclass(frozen=True)
 class Side:
@@ -39,9 +42,15 @@ class Side:
             variables["MILLRACE_BACKEND"] = self.backend
         return variables
 
+    def service(self, wanted):
+        """The service whose command serves the wanted one: some differ only in what the client does."""
+        if wanted in self.entry["run"]:
+            return wanted
+        return SAME_SERVER.get(wanted, wanted)
+
     def offers(self, service, cores):
         fewest, most = self.entry.get("cores", [1, 1 << 30])
-        return service in self.entry["run"] and fewest <= cores <= most
+        return self.service(service) in self.entry["run"] and fewest <= cores <= most
 
 
 class Workshop:
@@ -137,7 +146,7 @@ class Workshop:
 
     def command(self, side, service, **values):
         """The command of a service as a list, or a sentence that says why there is none."""
-        template = side.entry["run"][service]
+        template = side.entry["run"][side.service(service)]
         words = [word.format(build=self.build, root=self.root, **values) for word in shlex.split(template)]
         program = words[0] if not words[0].startswith("peers/") else os.path.join(self.bench, words[0])
         if shutil.which(program) is None:

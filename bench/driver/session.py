@@ -78,13 +78,12 @@ class Session:
             self.progress.say(text)
 
     def _takes_part(self, side, workload, point):
-        service = point["service"]
         if self.options.quick and not self.options.peers and workload.name not in side.entry.get("quick", [workload.name]):
             return False
-        if not side.offers("pong" if service == "close" else service, point["cores"]):
+        if not side.offers(point["service"], point["cores"]):
             return False
         command = self.workshop.command(
-            side, "pong" if service == "close" else service, cores=point["cores"], port=0, files="", state="",
+            side, point["service"], cores=point["cores"], port=0, files="", state="",
             certificate="", key="", n=0, m=0)
         if isinstance(command, str):
             self._skip(side.peer, command, workload.name, side.ours)

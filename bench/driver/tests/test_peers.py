@@ -1,4 +1,4 @@
-"""Probes, which find sides that cannot work on a machine."""
+"""Probes, which find sides that cannot work on a machine; and what the sides offer."""
 
 import os
 import tempfile
@@ -6,7 +6,7 @@ import time
 import unittest
 from unittest import mock
 
-from .. import peers
+from .. import peers, workloads
 
 BENCH = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -17,6 +17,23 @@ def is_running(pid):
             return file.read().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+class Services(unittest.TestCase):
+    def test_every_row_of_every_workload_has_a_side(self):
+        workshop = peers.Workshop(BENCH, "", False)
+        sides = workshop.sides(None, None)
+        for workload in workloads.ALL:
+            for point in workload.points:
+                is_offered = any(side.offers(point["service"], point["cores"]) for side in sides)
+                self.assertTrue(is_offered, f"{workload.name}: {point}")
+
+    def test_handshakes_are_measured_with_the_server_of_small_answers(self):
+        workshop = peers.Workshop(BENCH, "", False)
+        nginx = peers.Side("nginx", "nginx", workshop.manifest["nginx"])
+        self.assertEqual(nginx.service("tls-handshake"), "tls-pong")
+        self.assertEqual(nginx.service("tls-files"), "tls-files")
+        self.assertEqual(peers.Side("warp", "warp", workshop.manifest["warp"]).service("close"), "close")
 
 
 class Probes(unittest.TestCase):
