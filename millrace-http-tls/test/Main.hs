@@ -23,7 +23,8 @@ import qualified Millrace.Tls as Tls
 import Network.HTTP.Types
 import Network.Wai
 import Network.Wai.Handler.Millrace (HandshakeFailed (..), setGracefulShutdownTimeout, setInstallShutdownHandler, setOnException, setProxyProtocolRequired, setTimeout)
-import Network.Wai.Handler.MillraceTLS
+import Network.Wai.Handler.MillraceTLS hiding (Credentials)
+import qualified Network.Wai.Handler.MillraceTLS as Millrace
 import Support
 import System.Directory (copyFile, renameFile)
 import System.IO (BufferMode (..), hSetBuffering, stdout)
@@ -296,6 +297,28 @@ certificates credentials = do
     withServer (tlsWith credentials ["server", "other"]) id telling $ \port -> do
       subjectFor "localhost" port >>= (`shouldBe` Just "CN=server")
       subjectFor "other.test" port >>= (`shouldBe` Just "CN=other")
+
+  it "are looked up in each handshake, and may change at any time" $ do
+    table <- newIORef [(Just "localhost", "server"), (Nothing, "server")]
+    asked <- newIORef []
+    let lookUp name = do
+          modifyIORef asked (name :)
+          found <- lookup name <$> readIORef table
+          mconcat <$> mapM (fmap (Millrace.Credentials . pure) . loaded) (maybe [] pure found)
+        loaded name = loadIdentity (PemFile (fst (pairOf credentials name))) (PemFile (snd (pairOf credentials name)))
+    withServer (tlsSettingsSni lookUp) quiet telling $ \port -> do
+      subjectFor "localhost" port >>= (`shouldBe` Just "CN=server")
+      writeIORef table [(Just "localhost", "renewed"), (Just "other.test", "other")]
+      subjectFor "localhost" port >>= (`shouldBe` Just "CN=renewed")
+      subjectFor "other.test" port >>= (`shouldBe` Just "CN=other")
+      subjectFor "nobody.test" port `shouldThrow` ((== Just (AlertReceived UnrecognizedName)) . tlsAlert)
+      subjectFor "127.0.0.1" port `shouldThrow` ((== RefusedByPeer) . tlsProblem)
+      readIORef asked >>= (`shouldBe` [Nothing, Just "nobody.test", Just "other.test", Just "localhost", Just "localhost"])
+
+  it "that are loaded already take the place of files" $ do
+    mine <- loadIdentity (PemFile (fst (pairOf credentials "other"))) (PemFile (snd (pairOf credentials "other")))
+    withServer (tlsSettings "none.pem" "none.key") {tlsCredentials = Just (Millrace.Credentials [mine])} id telling $
+      subjectFor "other.test" >=> (`shouldBe` Just "CN=other")
 
   it "are replaced by call, and broken ones are not used" $ do
     certificate <- B.readFile (fst (pairOf credentials "server")) >>= newIORef

@@ -41,7 +41,7 @@ import Millrace.Tls hiding (Negotiated (..))
 import qualified Network.Socket as Network
 import Network.Wai (Application)
 import Network.Wai.Handler.Millrace hiding (Listener)
-import Network.Wai.Handler.MillraceTLS
+import Network.Wai.Handler.MillraceTLS hiding (Credentials)
 import System.Directory (createDirectoryIfMissing, getTemporaryDirectory, removeDirectoryRecursive)
 import System.FilePath ((</>))
 import System.Process (callProcess, getCurrentPid)

@@ -48,6 +48,10 @@ bool tls_context_use(tls_context *context, int group, const tls_identity *identi
 bool tls_context_add_name(tls_context *context, const char *name, int group);
 void tls_context_refuse_unknown_names(tls_context *context);
 
+/* Every handshake of a server stops once with TLS_WANTS_IDENTITY: see tls_connection_name_asked. To be called when all groups are
+ * there. */
+void tls_context_ask_identities(tls_context *context);
+
 /* Session tickets. The keys may be shared by contexts, so that those of a new one open the tickets of the old one. */
 typedef struct tls_tickets tls_tickets;
 
@@ -142,7 +146,8 @@ typedef enum {
     TLS_FAILED, /* tls_connection_failure says why */
     TLS_CLOSED, /* tls_connection_close was called */
     TLS_BAD_FILE,
-    TLS_SENDING_ENDED /* tls_connection_end was called */
+    TLS_SENDING_ENDED, /* tls_connection_end was called */
+    TLS_WANTS_IDENTITY /* tls_connection_answer must be called before the handshake goes on */
 } tls_status;
 
 /* What a step has done: so many bytes taken from, or put into, the caller's plain bytes; so many bytes to send, which are in
@@ -154,6 +159,14 @@ typedef int64_t tls_step;
 /* Goes on with the handshake, with bytes that were received. Bytes of TLS_FAILED must be sent, too: they tell the peer. */
 tls_step tls_connection_handshake(tls_connection *connection, const uint8_t *in, size_t in_count, uint8_t *out,
                                   size_t out_room);
+
+/* After TLS_WANTS_IDENTITY: the name that the client asks for, NULL if it names none; identities to show to it instead of the
+ * context's, at most one of each kind of key; and the answer, after which the handshake goes on. */
+const char *tls_connection_name_asked(tls_connection *connection);
+bool tls_connection_use(tls_connection *connection, const tls_identity *identity);
+
+typedef enum { TLS_NAME_SERVED, TLS_NAME_UNKNOWN, TLS_NAME_FAILED } tls_name_answer;
+void tls_connection_answer(tls_connection *connection, tls_name_answer answer);
 
 /* Takes all bytes that were received, and returns plain bytes. TLS_DONE: at least one. What does not fit comes next time. */
 tls_step tls_connection_receive(tls_connection *connection, const uint8_t *in, size_t in_count, uint8_t *plain,

@@ -86,7 +86,8 @@ void tls_connection_close(tls_connection *connection)
         tls_bytes_clear(&connection->unread);
         tls_bytes_clear(&connection->kept_out);
         free(connection->expected);
-        connection->expected = NULL;
+        free(connection->name_asked);
+        connection->expected = connection->name_asked = NULL;
         tls_context_release(connection->context);
         connection->context = NULL;
     }
@@ -192,7 +193,8 @@ tls_step tls_connection_handshake(tls_connection *connection, const uint8_t *in,
         hold_back_tickets(connection);
         tls_sessions_note_handshake(connection);
     }
-    bool wants_input = result != 1 && only_wants_input(connection, result);
+    bool wants_identity = result != 1 && connection->asking == ASKING_WAITS;
+    bool wants_input = result != 1 && !wants_identity && only_wants_input(connection, result);
     if (connection->has_ended && !connection->has_handshake)
         tls_failure_set(connection, TLS_PROBLEM_ALERT, "close_notify during the handshake");
     keep_input(connection);
@@ -200,7 +202,42 @@ tls_step tls_connection_handshake(tls_connection *connection, const uint8_t *in,
         tls_sessions_forget(connection);
         return finish(connection, TLS_FAILED, 0);
     }
+    if (wants_identity)
+        return finish(connection, TLS_WANTS_IDENTITY, 0);
     return finish(connection, wants_input ? TLS_WANTS_INPUT : TLS_DONE, 0);
+}
+
+const char *tls_connection_name_asked(tls_connection *connection)
+{
+    (void)pthread_mutex_lock(&connection->lock);
+    const char *name = connection->name_asked;
+    (void)pthread_mutex_unlock(&connection->lock);
+    return name;
+}
+
+bool tls_connection_use(tls_connection *connection, const tls_identity *identity)
+{
+    (void)pthread_mutex_lock(&connection->lock);
+    ERR_clear_error();
+    /* The context's identities are not to be shown beside them. */
+    if (connection->ssl && !connection->has_own_identity)
+        SSL_certs_clear(connection->ssl);
+    bool is_used = connection->ssl &&
+                   SSL_use_cert_and_key(connection->ssl, identity->certificate, identity->key, identity->chain, 1) == 1;
+    connection->has_own_identity |= is_used;
+    (void)pthread_mutex_unlock(&connection->lock);
+    return is_used;
+}
+
+void tls_connection_answer(tls_connection *connection, tls_name_answer answer)
+{
+    static const tls_asking asking[] = {
+        [TLS_NAME_SERVED] = ASKING_SERVED, [TLS_NAME_UNKNOWN] = ASKING_UNKNOWN, [TLS_NAME_FAILED] = ASKING_FAILED};
+    (void)pthread_mutex_lock(&connection->lock);
+    connection->asking = asking[answer];
+    free(connection->name_asked);
+    connection->name_asked = NULL;
+    (void)pthread_mutex_unlock(&connection->lock);
 }
 
 /* Reads until the plain bytes have no more room, the input is used up, or the connection has ended or failed. */

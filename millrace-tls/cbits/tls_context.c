@@ -298,10 +298,57 @@ static const tls_name *find_group(const tls_context *context, const char *asked)
     return find_name(context, dot - 1);
 }
 
+/* The name in the client's message: a list (2 bytes of length) with one entry (a byte of type, 2 bytes of length). NULL if there is none
+ * that can be one. OpenSSL refuses a list that is broken. */
+static char *name_in_hello(SSL *ssl)
+{
+    const unsigned char *list = NULL;
+    size_t length = 0;
+    enum { PREFIX = 5, NAME_MAX_LENGTH = 255 };
+    if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_server_name, &list, &length) != 1 || length <= PREFIX)
+        return NULL;
+    size_t size = (size_t)list[3] << 8 | list[4];
+    bool is_name = list[2] == TLSEXT_NAMETYPE_host_name && size == length - PREFIX && size <= NAME_MAX_LENGTH &&
+                   !memchr(list + PREFIX, 0, size);
+    return is_name ? strndup((const char *)list + PREFIX, size) : NULL;
+}
+
+/* The handshake stops here until somebody has said which identities the client is shown. */
+static int on_hello(SSL *ssl, int *alert, void *unused)
+{
+    (void)unused;
+    tls_connection *connection = SSL_get_app_data(ssl);
+    switch (connection->asking) {
+    case ASKING_NOT_BEGUN:
+        connection->name_asked = name_in_hello(ssl);
+        connection->asking = ASKING_WAITS;
+        return SSL_CLIENT_HELLO_RETRY;
+    case ASKING_WAITS:
+        return SSL_CLIENT_HELLO_RETRY;
+    case ASKING_SERVED:
+        return SSL_CLIENT_HELLO_SUCCESS;
+    case ASKING_UNKNOWN:
+        *alert = SSL_AD_UNRECOGNIZED_NAME;
+        return SSL_CLIENT_HELLO_ERROR;
+    case ASKING_FAILED:
+        break;
+    }
+    *alert = SSL_AD_INTERNAL_ERROR;
+    return SSL_CLIENT_HELLO_ERROR;
+}
+
+void tls_context_ask_identities(tls_context *context)
+{
+    SSL_CTX_set_client_hello_cb(context->groups[0], on_hello, NULL);
+}
+
 int tls_on_server_name(SSL *ssl, int *alert, void *argument)
 {
     const tls_context *context = argument;
     const char *asked = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
+    /* Another group's identities would take the place of the connection's own. */
+    if (((const tls_connection *)SSL_get_app_data(ssl))->has_own_identity)
+        return asked ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_NOACK;
     const tls_name *found = asked ? find_group(context, asked) : NULL;
     if (!found) {
         *alert = SSL_AD_UNRECOGNIZED_NAME;

@@ -41,6 +41,9 @@ struct tls_context {
     tls_sessions *sessions; /* of a client that resumes; otherwise NULL */
 };
 
+/* What a server that asks for identities knows about a connection's. */
+typedef enum { ASKING_NOT_BEGUN, ASKING_WAITS, ASKING_SERVED, ASKING_UNKNOWN, ASKING_FAILED } tls_asking;
+
 struct tls_connection {
     pthread_mutex_t lock; /* one thread may receive while another one sends */
     tls_context *context;
@@ -63,6 +66,9 @@ struct tls_connection {
     bool is_without_memory;
     int alert_sent;
     int alert_received;
+    tls_asking asking;
+    bool has_own_identity;  /* tls_connection_use was called */
+    char *name_asked;       /* while `asking` */
     char *expected;         /* a client's server, in small letters; only if the context has sessions */
     time_t verified;        /* when this server's certificate was verified */
     time_t verified_before; /* the same of the session that was offered to it */

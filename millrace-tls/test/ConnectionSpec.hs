@@ -9,7 +9,7 @@ import Control.Monad
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Data.IORef
-import Data.Maybe (isJust)
+import Data.Maybe (isJust, isNothing)
 import Foreign.Ptr (castPtr, plusPtr)
 import Millrace.Deadline (deadlineAfter, isDeadlineError)
 import Millrace.File (Mode (..), fileDescriptor, withFile)
@@ -72,6 +72,63 @@ handshakes = do
       withSockets $ \one other -> do
         (mine, _) <- bothSides (clientHandshake client name one) (serverHandshake server other)
         either throwIO (return . fmap certificateSubject . negotiatedPeerCertificate . negotiated) mine `shouldReturn` Just subject
+  forM_ [Tls12, Tls13] $ \version ->
+    it ("shows the identities that an action has looked up for the name, with " ++ show version) $ \credentials -> do
+      asked <- newIORef []
+      [one, other, rsa] <- mapM (identity credentials) ["server", "other", "rsa"]
+      let lookUp name = do
+            threadDelay 1000
+            modifyIORef asked (name :)
+            return $ case name of
+              Just "other.test" -> [other]
+              Just "both.test" -> [one, rsa]
+              Just "rsa.wild.test" -> [rsa]
+              _ -> []
+          algorithms = only version
+      server <- newServerContext (serverSettings other) {serverIdentities = [other, one], serverIdentitiesFor = Just lookUp, serverAlgorithms = algorithms}
+      client <- newClientContext clientSettings {clientVerification = DoNotVerify, clientResumption = FullHandshakes}
+      rsaOnly <- newClientContext clientSettings {clientVerification = DoNotVerify, clientAlgorithms = defaultAlgorithms {highestVersion = Tls12, ciphersFor12 = Just ["ECDHE-RSA-AES128-GCM-SHA256"]}}
+      let shown from name = withSockets $ \mine theirs -> do
+            (outcome, _) <- bothSides (clientHandshake from name mine) (serverHandshake server theirs)
+            either throwIO (return . fmap certificateSubject . negotiatedPeerCertificate . negotiated) outcome
+      shown client "other.test" `shouldReturn` Just "CN=other"
+      shown client "localhost" `shouldReturn` Just "CN=server"
+      shown client "127.0.0.1" `shouldReturn` Just "CN=other"
+      -- The name is one of a configured identity, whose key clients prefer.
+      shown client "rsa.wild.test" `shouldReturn` Just "CN=rsa"
+      shown client "both.test" `shouldReturn` Just "CN=server"
+      when (version == Tls12) $ shown rsaOnly "both.test" `shouldReturn` Just "CN=rsa"
+      readIORef asked >>= (`shouldBe` [Just "both.test" | version == Tls12] ++ [Just "both.test", Just "rsa.wild.test", Nothing, Just "localhost", Just "other.test"])
+  it "looks identities up also when the client's first message comes in pieces, and must come twice" $ \credentials -> do
+    one <- identity credentials "server"
+    asked <- newIORef (0 :: Int)
+    server <- newServerContext (serverSettings one) {serverIdentities = [], serverIdentitiesFor = Just (const ([one] <$ modifyIORef asked (+ 1))), serverAlgorithms = defaultAlgorithms {keyGroups = Just ["P-384"]}}
+    client <- clientWith credentials id
+    withSockets $ \mine between -> withSockets $ \between' theirs -> do
+      forM_ [(between, between'), (between', between)] $ \(from, to) -> inBackground (drip from to)
+      (ours, peers) <- bothSides (clientHandshake client "localhost" mine) (serverHandshake server theirs)
+      either throwIO (return . negotiatedGroup . negotiated) ours `shouldReturn` Just "secp384r1"
+      either throwIO (return . negotiatedServerName . negotiated) peers `shouldReturn` Just "localhost"
+    readIORef asked `shouldReturn` 1
+  it "refuses clients for whose name nothing is found, or for whom the action throws or is interrupted" $ \credentials -> do
+    one <- identity credentials "server"
+    let lookUp name = case name of
+          Just "broken.test" -> ioError (userError "the table is broken")
+          Just "slow.test" -> threadDelay 20000000 >> return [one]
+          _ -> return []
+    server <- newServerContext (serverSettings one) {serverIdentities = [], serverIdentitiesFor = Just lookUp}
+    client <- clientWith credentials id
+    let meet name limit = withSockets $ \mine theirs -> bothSides (clientHandshake client name mine) (limit (serverHandshake server theirs))
+        alertOf = either (tlsAlert <=< fromException) (const Nothing)
+    (nobody, refused) <- meet "nobody.test" id
+    alertOf nobody `shouldBe` Just (AlertReceived UnrecognizedName)
+    problemOf refused `shouldBe` Just UnknownServerName
+    (broken, thrown) <- meet "broken.test" id
+    alertOf broken `shouldBe` Just (AlertReceived InternalError)
+    fmap show (ioErrorOf thrown) `shouldBe` Just "user error (the table is broken)"
+    (slow, interrupted) <- meet "slow.test" (timeout 20000)
+    alertOf slow `shouldBe` Just (AlertReceived InternalError)
+    either (const False) isNothing interrupted `shouldBe` True
   it "chooses among keys of several kinds what the client can use" $ \credentials -> do
     server <- contextOf credentials ["server", "rsa"] id
     client <- clientWith credentials $ \settings ->

@@ -64,7 +64,7 @@ data Resumption
   = -- | The context keeps the sessions that servers offer (256 in all, four of each name), and the next handshake with the same name
     -- resumes the newest. A session is good until two hours after the server's certificate was verified, and never beyond that
     -- certificate's end. A ticket of TLS 1.3 is used once. A session is never used for another name or by another context, so
-    -- never under another verification. 'negotiatedIsResumed' says whether a server has taken it.
+    -- never under another verification. 'Millrace.Tls.Connection.negotiatedIsResumed' says whether a server has taken it.
     ResumeSessions
   | -- | Each handshake is a full one, and the server has to show its certificate.
     FullHandshakes
@@ -119,4 +119,7 @@ clientHandshake = clientHandshakeBefore noDeadline
 -- @since 0.1.0
 clientHandshakeBefore :: Deadline -> ClientContext -> String -> Socket -> IO Connection
 clientHandshakeBefore deadline (ClientContext context) name socket =
-  newConnection Client context socket >>= (`expectPeer` name) >>= handshake deadline ByteString.empty
+  newConnection Client context socket >>= (`expectPeer` name) >>= handshake noChoice deadline ByteString.empty
+  where
+    -- Servers are asked for nothing.
+    noChoice _ = return (Just [])

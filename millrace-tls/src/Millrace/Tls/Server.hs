@@ -30,6 +30,7 @@ import Control.Monad (when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.IORef (IORef, atomicWriteIORef, newIORef, readIORef)
+import Data.Maybe (isJust, isNothing)
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Socket (Socket)
 import Millrace.Tls.Certificate
@@ -46,6 +47,12 @@ data ServerSettings = ServerSettings
   { -- | Each is for the names in its certificate. Of several for a name, one of each kind of key is used (ECDSA, RSA), and the client's
     -- abilities decide. The first identity is for clients that ask for no name.
     serverIdentities :: ![Identity],
+    -- | Runs in each handshake, with the name that the client asks for (SNI), in the thread that does the handshake, which goes on
+    -- when it returns: no deadline counts meanwhile. It returns the identities to show to this client, one of each kind of key.
+    -- An empty list leaves the choice to 'serverIdentities', and if there are none, the client is refused ('UnknownServerName').
+    -- The client is also refused if it throws, and the handshake throws the same. Their answers of authorities ('stapling') are
+    -- not shown. Without it, nothing waits.
+    serverIdentitiesFor :: !(Maybe (Maybe String -> IO [Identity])),
     serverUnknownNames :: !UnknownNames,
     -- | Application protocols (ALPN), the preferred one first. A client that offers others only is refused.
     serverProtocols :: ![ByteString],
@@ -85,6 +92,7 @@ serverSettings :: Identity -> ServerSettings
 serverSettings identity =
   ServerSettings
     { serverIdentities = [identity],
+      serverIdentitiesFor = Nothing,
       serverUnknownNames = UseFirstIdentity,
       serverProtocols = [],
       serverAlgorithms = defaultAlgorithms,
@@ -96,7 +104,10 @@ serverSettings identity =
 -- | Settings in the form that handshakes need. One is enough for all connections and capabilities.
 --
 -- @since 0.1.0
-data ServerContext = ServerContext !TicketRing !(IORef Context)
+data ServerContext = ServerContext !TicketRing !(IORef Current)
+
+-- | What replacing settings replaces.
+data Current = Current !Context !Choice
 
 -- | Makes a context. Throws a 'SettingsError' for settings that cannot be used, or the 'IOError' of reading a file.
 --
@@ -113,9 +124,9 @@ newServerContext settings = do
 replaceServerSettings :: ServerContext -> ServerSettings -> IO ()
 replaceServerSettings (ServerContext ring place) settings = build ring settings >>= atomicWriteIORef place
 
-build :: TicketRing -> ServerSettings -> IO Context
+build :: TicketRing -> ServerSettings -> IO Current
 build ring settings = do
-  when (null (serverIdentities settings)) $ throwIO (SettingsError "the server's settings" NoIdentity "")
+  when (null (serverIdentities settings) && isNothing (serverIdentitiesFor settings)) $ throwIO (SettingsError "the server's settings" NoIdentity "")
   context <- newContext Server
   useAlgorithms context (serverAlgorithms settings)
   useProtocols context (serverProtocols settings)
@@ -128,7 +139,13 @@ build ring settings = do
   useTickets context ring (serverTickets settings)
   mapM_ (logKeys context) (serverKeyLog settings)
   when (serverUnknownNames settings == RefuseUnknownNames) $ refuseUnknownNames context
-  return context
+  when (isJust (serverIdentitiesFor settings)) $ askIdentities context
+  return (Current context (choiceOf settings))
+
+choiceOf :: ServerSettings -> Choice
+choiceOf settings name = noneOr <$> maybe (return []) ($ name) (serverIdentitiesFor settings)
+  where
+    noneOr chosen = if null chosen && null (serverIdentities settings) then Nothing else Just chosen
 
 -- | Does the handshake with a client. The connection owns the socket. If the handshake fails or is interrupted, this throws a
 -- 'TlsException' or an 'IOError', and the socket is the caller's to close.
@@ -151,5 +168,5 @@ serverHandshakeBefore = serverHandshakeAfter ByteString.empty
 -- @since 0.1.0
 serverHandshakeAfter :: ByteString -> Deadline -> ServerContext -> Socket -> IO Connection
 serverHandshakeAfter received deadline (ServerContext _ place) socket = do
-  context <- readIORef place
-  newConnection Server context socket >>= handshake deadline received
+  Current context choice <- readIORef place
+  newConnection Server context socket >>= handshake choice deadline received

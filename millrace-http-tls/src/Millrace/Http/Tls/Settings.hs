@@ -1,3 +1,4 @@
+{-# LANGUAGE GeneralizedNewtypeDeriving #-}
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | The settings of a server with TLS. Must not know: sockets, servers.
@@ -19,6 +20,8 @@ module Millrace.Http.Tls.Settings
     tlsSettingsChainMemory,
     tlsSettingsRef,
     tlsSettingsChainRef,
+    tlsSettingsSni,
+    Credentials (..),
     getCertSettings,
     serverSettingsOf,
     watchedFiles,
@@ -31,7 +34,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Lazy as L
 import Data.IORef (IORef, readIORef)
-import Data.Maybe (fromMaybe)
+import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word64)
 import Millrace.Http.Transport (Negotiated)
 import Millrace.Tls hiding (Negotiated (..))
@@ -44,6 +47,12 @@ data CertSettings
   = CertFromFile !FilePath ![FilePath] !FilePath
   | CertFromMemory !ByteString ![ByteString] !ByteString
   | CertFromRef !(IORef ByteString) ![IORef ByteString] !(IORef ByteString)
+
+-- | Certificates with their keys, as 'Millrace.Tls.loadIdentity' reads them. One of each kind of key is used for a client.
+--
+-- @since 0.1.0
+newtype Credentials = Credentials [Identity]
+  deriving (Show, Semigroup, Monoid)
 
 -- | What to do with a client that speaks plain HTTP.
 --
@@ -128,9 +137,11 @@ data TLSSettings = TLSSettings
     tlsTickets :: !Tickets,
     -- | A file for the secrets of all connections, for debugging. Default: none.
     tlsKeyLog :: !(Maybe FilePath),
-    -- | Certificates that are loaded already, say with an encrypted key. They come before the others, and are never read again.
-    -- Default: none.
-    tlsIdentities :: ![Identity],
+    -- | Certificates that are loaded already, say with an encrypted key. They are used instead of 'certSettings', and are never read
+    -- again. Default: none.
+    tlsCredentials :: !(Maybe Credentials),
+    -- | Runs in each handshake: see 'tlsSettingsSni'. Default: none.
+    tlsCredentialsFor :: !(Maybe (Maybe String -> IO Credentials)),
     -- | How often the files of certificates are looked at, in seconds; 0: never. Default: 5.
     tlsWatchSeconds :: !Int,
     -- | Runs after certificates were read again because their files have changed. Default: nothing.
@@ -160,7 +171,8 @@ defaultTlsSettings =
       tlsUnknownNames = UseFirstIdentity,
       tlsTickets = OwnTicketKeys,
       tlsKeyLog = Nothing,
-      tlsIdentities = [],
+      tlsCredentials = Nothing,
+      tlsCredentialsFor = Nothing,
       tlsWatchSeconds = 5,
       tlsOnReload = const (return ()),
       tlsHandshakeSeconds = 10,
@@ -212,6 +224,16 @@ tlsSettingsRef certificate = tlsSettingsChainRef certificate []
 tlsSettingsChainRef :: IORef ByteString -> [IORef ByteString] -> IORef ByteString -> TLSSettings
 tlsSettingsChainRef certificate chain key = defaultTlsSettings {certSettings = [CertFromRef certificate chain key]}
 
+-- | Certificates that are looked up during the handshake, by the name that the client asks for (SNI). The server goes on with other
+-- clients meanwhile, but 'tlsHandshakeSeconds' does not count. With 'mempty' the client is refused; if the action throws, too.
+--
+-- > table <- newIORef (Map.fromList [("example.org", Credentials [identity])])
+-- > let settings = tlsSettingsSni (\name -> fromMaybe mempty . (>>=) name . flip Map.lookup <$> readIORef table)
+--
+-- @since 0.1.0
+tlsSettingsSni :: (Maybe String -> IO Credentials) -> TLSSettings
+tlsSettingsSni choose = defaultTlsSettings {certSettings = [], tlsCredentialsFor = Just choose}
+
 -- | Where the first certificate comes from.
 --
 -- @since 0.1.0
@@ -222,15 +244,18 @@ getCertSettings settings = case certSettings settings of
 
 -- | The files that certificates are read from.
 watchedFiles :: TLSSettings -> [FilePath]
-watchedFiles settings = concat [certificate : (certificate ++ ".ocsp") : key : chain | CertFromFile certificate chain key <- certSettings settings]
+watchedFiles settings
+  | isJust (tlsCredentials settings) = []
+  | otherwise = concat [certificate : (certificate ++ ".ocsp") : key : chain | CertFromFile certificate chain key <- certSettings settings]
 
 -- | Reads what the settings name. Throws a 'SettingsError', or the @IOError@ of reading a file.
 serverSettingsOf :: TLSSettings -> IO ServerSettings
 serverSettingsOf settings = do
-  identities <- mapM load (certSettings settings)
+  identities <- maybe (mapM load (certSettings settings)) (return . identitiesOf) (tlsCredentials settings)
   return
     ServerSettings
-      { serverIdentities = tlsIdentities settings ++ identities,
+      { serverIdentities = identities,
+        serverIdentitiesFor = fmap (fmap identitiesOf .) (tlsCredentialsFor settings),
         serverUnknownNames = tlsUnknownNames settings,
         serverProtocols = fromMaybe ["h2", "http/1.1"] (tlsProtocols settings),
         serverAlgorithms = algorithmsOf settings,
@@ -239,6 +264,7 @@ serverSettingsOf settings = do
         serverKeyLog = tlsKeyLog settings
       }
   where
+    identitiesOf (Credentials identities) = identities
     clients = case tlsClientCertificates settings of
       NotAsked | tlsWantClientCert settings -> Required systemTrust
       others -> others

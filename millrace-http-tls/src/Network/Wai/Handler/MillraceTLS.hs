@@ -12,8 +12,15 @@
 --   'Network.Wai.Handler.Millrace.HandshakeFailed', which 'Network.Wai.Handler.Millrace.defaultOnException' does not print: most
 --   are of scanners.
 -- * A client certificate is verified against 'tlsClientCertificates', and the application gets it by 'clientCertificate'.
--- * 'tlsCiphers' are OpenSSL's names. @tlsServerHooks@, @tlsLogging@, @tlsServerDHEParams@ and the session managers of WarpTLS are
---   types of the @tls@ package and are not here. Instead, there are 'tlsOnHandshake', 'tlsClientCertificates' and 'tlsIdentities'.
+-- * 'tlsCiphers' are OpenSSL's names, 'Version' and 'Credentials' are ours, and 'tlsSettingsRef' is read at each 'reloadTLS'.
+-- * Of the names of WarpTLS 3.4.14 these are not here, because their types are those of the @tls@ package or of Warp's insides:
+--
+--     [@tlsServerHooks@] 'tlsSettingsSni' chooses certificates, 'tlsClientCertificates' says which clients are let in, and
+--       'tlsProtocols' which protocols are offered.
+--     [@tlsLogging@] 'tlsOnHandshake' is told of handshakes, and 'tlsKeyLog' writes the secrets for a tool like Wireshark.
+--     [@tlsServerDHEParams@] Keys are exchanged on elliptic curves only: 'tlsKeyGroups'.
+--     [@tlsSessionManager@, @tlsSessionManagerConfig@] Sessions are kept by clients, in tickets: 'tlsTickets'.
+--     [@attachConn@] There is none. 'withTLS' and 'protectedBy' are for other ways to run a server.
 module Network.Wai.Handler.MillraceTLS
   ( -- * Running a server
     runTLS,
@@ -44,6 +51,10 @@ module Network.Wai.Handler.MillraceTLS
     getCertSettings,
     CertSettings (..),
 
+    -- ** Looked up by name
+    tlsSettingsSni,
+    Credentials (..),
+
     -- ** Which clients
     onInsecure,
     OnInsecure (..),
@@ -54,7 +65,8 @@ module Network.Wai.Handler.MillraceTLS
     UnknownNames (..),
 
     -- ** Certificates and algorithms
-    tlsIdentities,
+    tlsCredentials,
+    tlsCredentialsFor,
     tlsAllowedVersions,
     Version (..),
     tlsCiphers,

@@ -1,4 +1,5 @@
 {-# LANGUAGE BangPatterns #-}
+{-# LANGUAGE RankNTypes #-}
 
 -- | One connection: how received bytes get to OpenSSL, and how its bytes get to the socket. No call of OpenSSL's waits.
 --
@@ -14,6 +15,7 @@ module Millrace.Tls.Internal.Connection
     Negotiated (..),
     newConnection,
     expectPeer,
+    Choice,
     handshake,
     closeConnection,
     withState,
@@ -70,6 +72,7 @@ import Millrace.Tls.Error
 import Millrace.Tls.Internal.Certificate
 import Millrace.Tls.Internal.Context
 import Millrace.Tls.Internal.Foreign
+import Millrace.Tls.Internal.Identity (Identity, withIdentity)
 import Millrace.Tls.Internal.Problem
 import Millrace.Tls.Settings (Version (..))
 import System.Posix.Types (Fd (..))
@@ -205,10 +208,15 @@ sendThenReceiveSealed micros connection = sendThenReceiveWithin (timeLimit micro
 ------------------------------------------------------------------------------------------------------------------------
 -- The handshake
 
+-- | Which identities a server shows to a client that asks for this name, or for none. Nothing refuses the client, and with an empty
+-- list it is shown the context's.
+type Choice = Maybe String -> IO (Maybe [Identity])
+
 -- | Does the handshake, which begins with bytes that the peer has sent already, and says what it has brought. If it fails or is
--- interrupted, the connection is good for nothing any more; the socket stays the caller's.
-handshake :: Deadline -> ByteString -> Connection -> IO Connection
-handshake deadline first connection = mask_ (begin >>= go) `onException` withState connection c_connectionClose
+-- interrupted, the connection is good for nothing any more; the socket stays the caller's. The choice is made for contexts that
+-- ask for one, and may be interrupted.
+handshake :: Choice -> Deadline -> ByteString -> Connection -> IO Connection
+handshake choice deadline first connection = mask $ \restore -> (begin >>= go restore) `onException` withState connection c_connectionClose
   where
     begin = unsafeUseAsCStringLen first $ \(bytes, count) -> step (castPtr bytes) count
     -- One step, whose bytes go before anything else happens.
@@ -229,11 +237,13 @@ handshake deadline first connection = mask_ (begin >>= go) `onException` withSta
         TimedOut -> throwErrno connection attempted eTIMEDOUT
         -- What the peer has said before it closed the connection is better to know.
         Refused errno -> if errno == ePIPE then return () else throwErrno connection attempted errno
-    go status = case status of
+    go :: (forall a. IO a -> IO a) -> Status -> IO Connection
+    go restore status = case status of
       Done -> do
         found <- withState connection readNegotiated
         return connection {negotiated = found}
-      WantsInput -> receiveStep >>= go
+      WantsInput -> receiveStep >>= go restore
+      WantsIdentity -> choose restore >> step nullPtr 0 >>= go restore
       Failed -> throwFailure connection
       _ -> throwErrno connection attempted eBADF
     receiveStep = do
@@ -241,6 +251,21 @@ handshake deadline first connection = mask_ (begin >>= go) `onException` withSta
       case input of
         EndOfStream -> throwTruncated connection "during the handshake"
         Received buffer count -> step (borrowedBytes buffer) count `finally` giveBack buffer
+    choose :: (forall a. IO a -> IO a) -> IO ()
+    choose restore = do
+      name <- withState connection c_nameAsked >>= textOrNothing
+      identities <- restore (choice (Char8.unpack <$> name)) `onException` tellOf NameFailed
+      mapM_ (mapM_ use) identities `onException` tellOf NameFailed
+      withState connection (c_answer (maybe NameUnknown (const NameServed) identities))
+    use identity = do
+      isUsed <- withState connection $ \state -> withIdentity identity (c_use state)
+      when (isUsed == 0) $ lastError >>= throwIO . SettingsError (show identity) UnusableIdentity
+    -- The client learns that the failure is ours.
+    tellOf answer = do
+      withState connection (c_answer answer)
+      void (step nullPtr 0) `catch` ignore
+    ignore :: IOException -> IO ()
+    ignore _ = return ()
     attempted = "Millrace.Tls.handshake"
 
 readNegotiated :: Ptr ConnectionState -> IO Negotiated

@@ -8,6 +8,7 @@ module Millrace.Tls.Internal.Context
     useTrust,
     useIdentities,
     refuseUnknownNames,
+    askIdentities,
     resumeSessions,
     staple,
     logKeys,
@@ -131,6 +132,10 @@ useIdentities context identities = do
     use group identity = do
       isUsed <- withContext context $ \state -> withIdentity identity (c_contextUse state group)
       orThrow (show identity) UnusableIdentity (isUsed /= 0)
+
+-- | A server's handshakes want identities. To be called when the context's own are in use.
+askIdentities :: Context -> IO ()
+askIdentities context = withContext context c_contextAskIdentities
 
 -- | A client's context keeps sessions and resumes them.
 resumeSessions :: Context -> IO ()

@@ -16,6 +16,10 @@ module Millrace.Tls.Internal.Foreign
     c_connectionClose,
     c_connectionFree,
     c_handshake,
+    c_nameAsked,
+    c_use,
+    NameAnswer (..),
+    c_answer,
     c_receive,
     c_receiveInPlace,
     c_hasInput,
@@ -61,6 +65,7 @@ module Millrace.Tls.Internal.Foreign
     c_contextRefuseUnknownNames,
     c_contextUseTickets,
     c_contextRefuseTickets,
+    c_contextAskIdentities,
     c_contextResume,
     c_contextStaple,
     c_contextLogKeys,
@@ -117,7 +122,7 @@ import Foreign.Storable (peekByteOff)
 newtype Step = Step Int64
 
 -- | In the order of @tls_status@.
-data Status = Done | WantsInput | Ended | Failed | Closed | BadFile | SendingEnded
+data Status = Done | WantsInput | Ended | Failed | Closed | BadFile | SendingEnded | WantsIdentity
   deriving (Eq, Show, Enum, Bounded)
 
 stepPlain, stepOut :: Step -> Int
@@ -243,6 +248,21 @@ foreign import ccall unsafe "tls_tickets_give" c_ticketsGive :: Ptr TicketsState
 foreign import ccall unsafe "tls_context_use_tickets" c_contextUseTickets :: Ptr ContextState -> Ptr TicketsState -> IO ()
 
 foreign import ccall unsafe "tls_context_refuse_tickets" c_contextRefuseTickets :: Ptr ContextState -> IO ()
+
+foreign import ccall unsafe "tls_context_ask_identities" c_contextAskIdentities :: Ptr ContextState -> IO ()
+
+foreign import ccall unsafe "tls_connection_name_asked" c_nameAsked :: Ptr ConnectionState -> IO CString
+
+foreign import ccall unsafe "tls_connection_use" c_use :: Ptr ConnectionState -> Ptr IdentityState -> IO CBool
+
+-- | To a connection that wants an identity.
+data NameAnswer = NameServed | NameUnknown | NameFailed
+  deriving (Eq, Show, Enum, Bounded)
+
+foreign import ccall unsafe "tls_connection_answer" c_answerCode :: Ptr ConnectionState -> CInt -> IO ()
+
+c_answer :: NameAnswer -> Ptr ConnectionState -> IO ()
+c_answer answer state = c_answerCode state (fromIntegral (fromEnum answer))
 
 foreign import ccall unsafe "tls_context_resume" c_contextResume :: Ptr ContextState -> IO CBool
 
