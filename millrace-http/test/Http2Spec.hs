@@ -5,10 +5,11 @@ module Http2Spec (spec) where
 
 import Control.Concurrent (forkIO, threadDelay)
 import Control.Concurrent.MVar
-import Control.Exception (SomeException, evaluate, throwIO, try)
+import Control.Exception (SomeException, evaluate, finally, throwIO, try)
 import Control.Monad (forM, forM_, unless, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
+import Data.ByteString.Builder (byteString)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy as L
 import Data.IORef
@@ -22,6 +23,7 @@ import Network.Wai.Handler.Millrace hiding (Answer (..))
 import Support hiding (exchange)
 import qualified Support
 import System.FilePath ((</>))
+import System.Timeout (timeout)
 import Test.Hspec
 
 spec :: Spec
@@ -91,6 +93,23 @@ spec = describe "HTTP/2" $ do
         putMVar gate ()
         answer <- awaitAnswer http2 stream
         reverse (answerPieces answer) `shouldSatisfy` \pieces -> filter (not . B.null) pieces == ["first", "second"]
+    it "outlives a timeout around an application that sends" $ do
+      -- The client takes nothing at first, so the timeouts come while all of the connection's buffers are full.
+      over <- newEmptyMVar
+      let endless write flush = write (byteString (B.replicate 16384 97)) >> flush >> endless write flush
+          application request respond = case rawPathInfo request of
+            "/endless" -> respond . responseStream status200 [] $ \write flush -> do
+              timeout 300000 (endless write flush :: IO ()) `finally` putMVar over () >>= (`shouldBe` Nothing)
+            _ -> pong request respond
+      withServerOver medium id application $ \server -> withHttp2As polite [(InitialWindowSize, 1000000000)] server $ \http2 -> do
+        sendFrame http2 (windowUpdate 0 1000000000)
+        streams <- forM [1 .. 3 :: Int] $ \_ -> openStream http2 [EndStream] (get "/endless" [])
+        forM_ streams $ \_ -> within "the timeouts" (takeMVar over)
+        forM_ streams $ \stream -> do
+          -- A write that was interrupted may have lost a part of the body.
+          answer <- awaitAnswer http2 stream
+          answerEnd answer `shouldBe` ResetWith InternalError
+        (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
     it "tells a client to go on that waits for it, and sends hints" $ do
       let application request respond = do
             sendEarlyHints request [("link", "</a>")]

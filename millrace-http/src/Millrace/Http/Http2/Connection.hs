@@ -43,7 +43,7 @@ where
 import Control.Concurrent (yield)
 import Control.Concurrent.MVar
 import Control.Exception
-import Control.Monad (forM_, unless, void, when)
+import Control.Monad (forM_, void, when)
 import Control.Monad.Primitive (RealWorld)
 import Data.IORef
 import Data.IntMap.Strict (IntMap)
@@ -218,14 +218,21 @@ wakeNow connection = go
 ------------------------------------------------------------------------------------------------------------------------
 -- Sending
 
--- | Sends what waits, unless another thread is about to. Parks while the client takes nothing. If sending fails, the connection is
--- aborted: the driver finds that. Never throws an @IOError@.
+-- | Sends what waits, unless another thread is about to. If the client does not take it soon, another thread goes on. If sending
+-- fails, the connection is aborted: the driver finds that. Never throws an @IOError@.
+--
+-- Applications call it, and exceptions are thrown to them (a @timeout@ around a handler). None may interrupt it: nobody would know how
+-- much of a frame has gone, and the connection of all other streams would be lost.
 flush :: Connection -> IO ()
-flush connection = mask_ $
-  bracket borrow giveBack $ \buffer -> do
-    flags <- collect (connectionEngine connection) (borrowedBytes buffer) borrowedSize Newly
-    wakeNoticed connection flags
-    unless (isBusy `has` flags) (sendOn connection buffer 0 (byteCount flags))
+flush connection = mask_ $ do
+  buffer <- borrow
+  flags <- collect (connectionEngine connection) (borrowedBytes buffer) borrowedSize Newly
+  wakeNoticed connection flags
+  if isBusy `has` flags then giveBack buffer else sendHere buffer flags
+  where
+    sendHere buffer flags
+      | byteCount flags == 0 = giveBack buffer
+      | otherwise = sendQuickly connection buffer 0 (byteCount flags) >>= mapM_ (sendHere buffer)
 
 -- | The same if nobody has promised to.
 flushIfNeeded :: Connection -> IO ()
@@ -317,7 +324,7 @@ backlogMax = 1000
 -- buffer is gone.
 sendQuickly :: Connection -> Borrowed -> Int -> Int -> IO (Maybe Flags)
 sendQuickly connection buffer from to = do
-  outcome <- attemptSend (connectionTransport connection) NothingFollows (Within patienceMicros) (Piece (at `plusPtr` from) (to - from))
+  outcome <- uninterruptibleMask_ (attemptSend (connectionTransport connection) NothingFollows (Within patienceMicros) (Piece (at `plusPtr` from) (to - from)))
   case outcome of
     Moved moved
       | from + moved == to -> do
