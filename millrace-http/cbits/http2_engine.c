@@ -282,6 +282,14 @@ static void remember_reset(http2_memory *memory, int32_t id)
             memory->reset_by_us |= 1u << place;
 }
 
+/* The client has reset it, too: what it sends then has not crossed our reset. */
+static void forget_reset(http2_memory *memory, int32_t id)
+{
+    for (uint32_t place = 0; place < HTTP2_REMEMBERED; place++)
+        if (memory->ids[place] == id)
+            memory->reset_by_us &= ~(1u << place);
+}
+
 /* What is wrong with a frame on a stream that is not open: an error code. */
 static uint32_t judge_closed(const http2_connection *connection, int32_t id, int is_headers)
 {
@@ -745,11 +753,18 @@ static uint32_t number_at(const uint8_t *bytes, size_t count)
     return number;
 }
 
-/* Does what is right for this frame depend on those before it? */
-static int needs_order(const http2_connection *connection, const uint8_t *head)
+/* Windows do not grow by 0 (RFC 9113, section 6.9). libnghttp2 sees that only while the stream is open. */
+static int is_empty_update(uint8_t type, const uint8_t *payload, size_t available)
+{
+    return type == NGHTTP2_WINDOW_UPDATE && available >= 4 && (number_at(payload, 4) & INT32_MAX) == 0;
+}
+
+/* Does what is right for this frame, of which so many bytes are here, depend on those before it? */
+static int needs_order(const http2_connection *connection, const uint8_t *head, size_t available)
 {
     uint8_t type = head[3];
     return type == NGHTTP2_DATA || type == NGHTTP2_PRIORITY ||
+           is_empty_update(type, head + FRAME_HEAD, available - FRAME_HEAD) ||
            (type == NGHTTP2_HEADERS && (int32_t)(number_at(head + 5, 4) & INT32_MAX) <= connection->newest);
 }
 
@@ -791,6 +806,11 @@ static void begin_frame(http2_connection *connection, const uint8_t *head, const
     connection->payload_left = length;
     if (type == NGHTTP2_PRIORITY)
         check_priority(connection, id, payload, available);
+    if (type == NGHTTP2_RST_STREAM)
+        forget_reset(&connection->memory, id);
+    if (is_empty_update(type, payload, available) && id != 0 && id <= connection->newest &&
+        nghttp2_session_find_stream(connection->session, id) == NULL)
+        violate(connection, NGHTTP2_PROTOCOL_ERROR);
     if (type == NGHTTP2_HEADERS && id > connection->newest) {
         connection->newest = id;
     } else if ((type == NGHTTP2_HEADERS || type == NGHTTP2_DATA) && id % 2 == 1 &&
@@ -835,7 +855,7 @@ static void give_frames(http2_connection *connection, const uint8_t *bytes, size
                 give(connection, connection->head, FRAME_HEAD);
             }
         } else {
-            if (needs_order(connection, bytes + at)) {
+            if (needs_order(connection, bytes + at, left)) {
                 give(connection, bytes + given, at - given);
                 given = at;
             }

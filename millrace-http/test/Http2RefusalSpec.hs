@@ -5,7 +5,7 @@
 module Http2RefusalSpec (spec) where
 
 import Control.Exception (SomeException, try)
-import Control.Monad (forM_, when)
+import Control.Monad (forM_, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
@@ -42,6 +42,22 @@ spec = describe "HTTP/2" $ do
         sendFrames http2 (headersFrame 1 (EndHeaders : [EndStream | null frames]) (literals fields) : frames)
         answer <- awaitAnswer http2 1
         (answerStatus answer, answerBody answer) `shouldBe` (Just 200, expected)
+
+  describe "frames behind an answer that are refused" $ do
+    it "RFC 9113, 6.9: a window that grows by 0" $
+      withServer id tellRequest $ \port -> withHttp2 port $ \http2 -> do
+        answer <- ask http2 (get "/") ""
+        answerStatus answer `shouldBe` Just 200
+        sendFrame http2 (windowUpdate 1 0)
+        eventsUntil isRefusal http2 >>= (`shouldSatisfy` any isRefusal)
+    it "RFC 9113, 5.1: DATA behind RST_STREAM, also if the server has reset the stream before" $
+      withServer id (\_ respond -> respond (responseLBS status200 [] "")) $ \port -> withHttp2 port $ \http2 -> do
+        stream <- openStream http2 [] (post "/")
+        void (eventsUntil (== GotReset stream NoError) http2)
+        sendFrame http2 (dataFrame stream [] "crosses the server's reset")
+        roundTrip http2 >>= (`shouldSatisfy` not . any isRefusal)
+        sendFrames http2 [resetFrame stream Cancel, dataFrame stream [] "does not"]
+        eventsUntil isRefusal http2 >>= (`shouldSatisfy` any isRefusal)
 
 -- A 4xx or 5xx, a reset of the stream, or the end of the connection as an error of the protocol.
 isRefusal :: Event -> Bool

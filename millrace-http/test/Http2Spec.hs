@@ -233,6 +233,11 @@ spec = describe "HTTP/2" $ do
       statusOf <$> Support.exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" `shouldReturn` 505
       withHttp2 port $ \http2 -> (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
     withServer setHTTP2Disabled pong $ \port -> statusOf <$> Support.exchange port "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" `shouldReturn` 400
+  it "closes without an answer of HTTP/1 when the preface is wrong behind its first two lines, wherever it is cut" $
+    withServer id pong $ \port -> forM_ [8, 16, 20, 24] $ \cut -> do
+      let (first, second) = B.splitAt cut "PRI * HTTP/2.0\r\n\r\nXM\r\n\r\n"
+      answer <- withConnection port $ \client -> send client first >> threadDelay 20000 >> closing (send client second) >> receiveAll client
+      answer `shouldSatisfy` not . ("HTTP" `B.isInfixOf`)
   it "ends a connection in an orderly way, and loses no request" $ do
     stopping <- newEmptyMVar
     gate <- newEmptyMVar

@@ -175,9 +175,9 @@ refuseOrChange connection failure = do
   requests <- requestCount connection
   bytes <- inputBytes connection
   count <- inputCount connection
-  beginning <- B.packCStringLen (castPtr bytes, min count (B.length http2Preface))
-  -- A server of HTTP\/2 alone says in that language that this is not its preface.
-  if requests == 0 && mayChange && (beginning == B.take count http2Preface || settingsProtocols (settingsOf connection) == OnlyHttp2)
+  beginning <- B.packCStringLen (castPtr bytes, min count (B.length prefaceLines))
+  -- The rest of the preface may be wrong. HTTP\/2 says so, as it does where it is alone, however the bytes were cut.
+  if requests == 0 && mayChange && (beginning == B.take count prefaceLines || settingsProtocols (settingsOf connection) == OnlyHttp2)
     then do
       input <- B.packCStringLen (castPtr bytes, count)
       endWork connection
@@ -187,8 +187,9 @@ refuseOrChange connection failure = do
     mayChange = serverHasHttp2 (connectionServer connection)
 {-# NOINLINE refuseOrChange #-}
 
-http2Preface :: ByteString
-http2Preface = C8.pack "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+-- The first lines of HTTP\/2's preface (RFC 9113, section 3.4), which are no request of HTTP\/1.
+prefaceLines :: ByteString
+prefaceLines = C8.pack "PRI * HTTP/2.0\r\n\r\n"
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Heads
