@@ -26,7 +26,7 @@ import Network.Wai.Handler.Millrace (HandshakeFailed (..), setGracefulShutdownTi
 import Network.Wai.Handler.MillraceTLS hiding (Credentials)
 import qualified Network.Wai.Handler.MillraceTLS as Millrace
 import Support
-import System.Directory (copyFile, renameFile)
+import System.Directory (copyFile, removeFile, renameFile)
 import System.IO (BufferMode (..), hSetBuffering, stdout)
 import Test.Hspec
 
@@ -351,6 +351,27 @@ certificates credentials = do
         install "renewed"
         void . eventually "the new certificate" $ (\found -> if found == Just "CN=renewed" then Just () else Nothing) <$> subjectFor "localhost" port
         (statusOf <$> exchangeWith open (requestFor "/")) `shouldReturn` 200
+
+  it "are shown with the answer of their authority that is in a file, as long as the file has a good one" $ do
+    let certificate = fileOf credentials "stapled.pem"
+        file = certificate ++ ".ocsp"
+        install = renameFile (file ++ ".new") file
+        (known, key) = pairOf credentials "server"
+    copyFile known certificate
+    withTlsServer (tlsSettings certificate key) {tlsWatchSeconds = 1} id telling $ \tls port -> do
+      let shownAfter change = change >> reloadTLS tls >> answerShown port
+      answerShown port >>= (`shouldBe` Nothing)
+      makeAnswer credentials "server" 2 (file ++ ".new") >> install
+      first <- eventually "the first answer" ((\found -> if isJust found then Just found else Nothing) <$> answerShown port)
+      B.writeFile (file ++ ".new") "broken" >> install
+      reloadTLS tls `shouldThrow` ((== BrokenStaple) . settingsProblem)
+      answerShown port >>= (`shouldBe` first)
+      second <- shownAfter (makeAnswer credentials "server" 5 (file ++ ".new") >> install)
+      (isJust second, second == first) `shouldBe` (True, False)
+      shownAfter (removeFile file) >>= (`shouldBe` Nothing)
+      shownAfter (makeAnswer credentials "server" 5 (file ++ ".new") >> install) >>= (`shouldSatisfy` isJust)
+      -- The answer about a certificate that was renewed meanwhile.
+      shownAfter (makeAnswer credentials "renewed" 5 (file ++ ".new") >> install) >>= (`shouldBe` Nothing)
 
   it "that cannot be used stop the server before it starts" $ do
     refused <- try (withServer (tlsSettings (fst (pairOf credentials "server")) (snd (pairOf credentials "other"))) id telling (\_ -> return ()))

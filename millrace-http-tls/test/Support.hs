@@ -6,6 +6,8 @@ module Support
     withCredentials,
     fileOf,
     pairOf,
+    makeAnswer,
+    answerShown,
     tlsWith,
     withServer,
     withTlsServer,
@@ -34,6 +36,7 @@ import Control.Monad (void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
+import Data.List (find, isInfixOf)
 import Millrace.Socket (Family (..), PortNumber, SockAddr (..), SocketType (..), connect, defaultProtocol, socket, tupleToHostAddress)
 import qualified Millrace.Socket as Socket
 import qualified Millrace.Socket.ByteString as Plain
@@ -43,8 +46,9 @@ import Network.Wai (Application)
 import Network.Wai.Handler.Millrace hiding (Listener)
 import Network.Wai.Handler.MillraceTLS hiding (Credentials)
 import System.Directory (createDirectoryIfMissing, getTemporaryDirectory, removeDirectoryRecursive)
+import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
-import System.Process (callProcess, getCurrentPid)
+import System.Process (callProcess, getCurrentPid, readProcessWithExitCode)
 import System.Timeout (timeout)
 
 -- | The folder that the script @credentials@ fills.
@@ -65,6 +69,26 @@ fileOf (Credentials folder) name = folder </> name
 -- | The certificate and the key of this name.
 pairOf :: Credentials -> String -> (FilePath, FilePath)
 pairOf credentials name = (fileOf credentials (name ++ ".pem"), fileOf credentials (name ++ ".key"))
+
+-- | What the tests' authority says about a certificate, good for so many days.
+makeAnswer :: Credentials -> String -> Int -> FilePath -> IO ()
+makeAnswer credentials name days file = do
+  writeFile (fileOf credentials "index") ""
+  openssl (["ocsp", "-index", fileOf credentials "index", "-ndays", show days, "-respout", file] ++ authority ++ ["-cert", fst (pairOf credentials name)])
+    >>= maybe (fail "openssl ocsp has failed") (const (return ()))
+  where
+    authority = ["-CA", root, "-rsigner", root, "-issuer", root, "-rkey", fileOf credentials "root.key"]
+    root = fileOf credentials "root.pem"
+
+-- | Until when the answer is good that a server shows with its certificate.
+answerShown :: PortNumber -> IO (Maybe String)
+answerShown port = (>>= find ("Next Update" `isInfixOf`) . lines) <$> openssl ["s_client", "-connect", "127.0.0.1:" ++ show port, "-servername", "localhost", "-status"]
+
+-- What it prints, if it succeeds.
+openssl :: [String] -> IO (Maybe String)
+openssl arguments = do
+  (code, output, _) <- within (unwords arguments) (readProcessWithExitCode "openssl" arguments "")
+  return (if code == ExitSuccess then Just output else Nothing)
 
 -- | A server with these identities.
 tlsWith :: Credentials -> [String] -> TLSSettings

@@ -73,8 +73,8 @@ void tls_context_refuse_tickets(tls_context *context);
  * they are from, at most two hours after the server's certificate was verified, and never beyond its end. False without memory. */
 bool tls_context_resume(tls_context *context);
 
-/* Shows an authority's answer (OCSP, in DER) with an identity, until it is too old. False if it is no answer that can be shown. To be
- * called when all groups are there. */
+/* Shows an authority's answer (OCSP, in DER) with an identity, if it is about its certificate and until it is too old. False if it is
+ * no answer. To be called when all groups are there. */
 bool tls_context_staple(tls_context *context, const tls_identity *identity, const uint8_t *answer, size_t length);
 
 /* Appends the secrets of all connections to a file, in the format of SSLKEYLOGFILE. There is one such file in a program. False: see

@@ -19,24 +19,42 @@ struct tls_staple {
     uint8_t answer[];
 };
 
-/* The end of its validity: 0 if it says none, -1 if the answer is none that can be shown. */
-static time_t end_of(const uint8_t *answer, size_t length)
+typedef enum { ANSWER_BROKEN, ANSWER_ABOUT_ANOTHER, ANSWER_GOOD } answer_kind;
+
+/* The part of an answer that is about the certificate; NULL if there is none. */
+static OCSP_SINGLERESP *part_about(OCSP_BASICRESP *basic, const X509 *certificate)
+{
+    for (int i = 0; i < OCSP_resp_count(basic); i++) {
+        OCSP_SINGLERESP *part = OCSP_resp_get0(basic, i);
+        ASN1_INTEGER *serial = NULL;
+        if (OCSP_id_get0_info(NULL, NULL, NULL, &serial, (OCSP_CERTID *)(uintptr_t)OCSP_SINGLERESP_get0_id(part)) ==
+                1 &&
+            ASN1_INTEGER_cmp(serial, X509_get0_serialNumber(certificate)) == 0)
+            return part;
+    }
+    return NULL;
+}
+
+/* What an answer is to the certificate, and if it is good, the end of its validity: 0 if it says none. */
+static answer_kind read_answer(const uint8_t *answer, size_t length, const X509 *certificate, time_t *ends)
 {
     const uint8_t *at = answer;
     OCSP_RESPONSE *response = d2i_OCSP_RESPONSE(NULL, &at, (long)length);
     OCSP_BASICRESP *basic = response && OCSP_response_status(response) == OCSP_RESPONSE_STATUS_SUCCESSFUL
                                 ? OCSP_response_get1_basic(response)
                                 : NULL;
-    time_t ends = -1;
-    if (basic && OCSP_resp_count(basic) > 0) {
+    answer_kind kind = basic ? ANSWER_ABOUT_ANOTHER : ANSWER_BROKEN;
+    OCSP_SINGLERESP *part = basic ? part_about(basic, certificate) : NULL;
+    if (part) {
         ASN1_GENERALIZEDTIME *until = NULL;
         struct tm parts;
-        (void)OCSP_single_get0_status(OCSP_resp_get0(basic, 0), NULL, NULL, NULL, &until);
-        ends = until && ASN1_TIME_to_tm(until, &parts) == 1 ? timegm(&parts) : 0;
+        (void)OCSP_single_get0_status(part, NULL, NULL, NULL, &until);
+        *ends = until && ASN1_TIME_to_tm(until, &parts) == 1 ? timegm(&parts) : 0;
+        kind = ANSWER_GOOD;
     }
     OCSP_BASICRESP_free(basic);
     OCSP_RESPONSE_free(response);
-    return ends;
+    return kind;
 }
 
 /* Shows the answer for the certificate that was chosen, if there is one that is not too old. */
@@ -59,8 +77,12 @@ static int on_status(SSL *ssl, void *argument)
 bool tls_context_staple(tls_context *context, const tls_identity *identity, const uint8_t *answer, size_t length)
 {
     ERR_clear_error();
-    time_t ends = end_of(answer, length);
-    struct tls_staple *one = ends >= 0 ? malloc(sizeof *one + length) : NULL;
+    time_t ends = 0;
+    answer_kind kind = read_answer(answer, length, identity->certificate, &ends);
+    /* After a renewal the answer about the certificate before may still be there. */
+    if (kind == ANSWER_ABOUT_ANOTHER)
+        return true;
+    struct tls_staple *one = kind == ANSWER_GOOD ? malloc(sizeof *one + length) : NULL;
     if (!one)
         return false;
     *one = (struct tls_staple){

@@ -11,7 +11,7 @@ import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Data.IORef
 import Data.Maybe (isJust, isNothing)
 import Foreign.Ptr (castPtr, plusPtr)
-import Millrace.Deadline (deadlineAfter, isDeadlineError)
+import Millrace.Deadline (Deadline, deadlineAfter, isDeadlineError, noDeadline)
 import Millrace.File (Mode (..), fileDescriptor, withFile)
 import Millrace.Socket (SocketOption (..), setSocketOption)
 import qualified Millrace.Socket as Socket
@@ -324,11 +324,42 @@ sending = do
     threadDelay 20000
     close one
     try (within 5 "the send" (finish job)) >>= (`shouldSatisfy` isJust) . ioErrorOf
+  forM_ [("its deadline passes", byDeadline), ("it is interrupted", byInterruption)] $ \(what, cutting) -> do
+    it ("leaves the connection whole when " ++ what ++ " within a message") $ \credentials -> withPair credentials $ \one other -> do
+      cutting (\deadline -> sendAllBefore deadline one (bytesAt 0 20000000))
+      -- What has gone goes before what is sent next, and nothing is lost or repeated between them.
+      job <- inBackground (sendAll one "the rest" >> endSending one)
+      received <- receiveAll other
+      finish job
+      let count = ByteString.length received - 8
+      ByteString.drop count received `shouldBe` "the rest"
+      (ByteString.take count received == bytesAt 0 count) `shouldBe` True
+    it ("does not let the peer take the message for whole when " ++ what ++ ", and the connection is closed") $ \credentials -> withPair credentials $ \one other -> do
+      let path = fileOf credentials "large"
+      ByteString.writeFile path (bytesAt 0 20000000)
+      withFile path ForReading $ \file -> cutting (\deadline -> void (sendFileBefore deadline one (fileDescriptor file) 0 20000000))
+      close one
+      let go position = do
+            outcome <- try (recv other 100000)
+            case outcome of
+              Left problem -> return (tlsProblem problem)
+              Right bytes | ByteString.null bytes -> ioError (userError "the end was said")
+              Right bytes -> do
+                (bytes == bytesAt position (ByteString.length bytes)) `shouldBe` True
+                go (position + ByteString.length bytes)
+      within 20 "the end" (go 0) `shouldReturn` Truncated
   it "is refused after the end was said" $ \credentials -> withPair credentials $ \one other -> do
     endSending one
     sendAll one "more" `shouldThrow` (const True :: IOException -> Bool)
     sendAll other "still"
     recv one 100 `shouldReturn` "still"
+
+-- Both end a send for which the socket has not enough room.
+byDeadline, byInterruption :: (Deadline -> IO ()) -> IO ()
+byDeadline cut = do
+  deadline <- deadlineAfter 200000
+  cut deadline `shouldThrow` isDeadlineError
+byInterruption cut = timeout 200000 (cut noDeadline) `shouldReturn` Nothing
 
 ending :: SpecWith Credentials
 ending = do

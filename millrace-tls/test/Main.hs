@@ -2,6 +2,7 @@
 module Main (main) where
 
 import qualified ConnectionSpec
+import qualified KeyLogSpec
 import qualified PeerSpec
 import qualified RefusalSpec
 import qualified ResumptionSpec
@@ -16,4 +17,5 @@ main = do
     describe "a connection" ConnectionSpec.spec
     describe "a refusal" RefusalSpec.spec
     describe "a session" ResumptionSpec.spec
+    describe "the log of secrets" KeyLogSpec.spec
     describe "a peer" PeerSpec.spec

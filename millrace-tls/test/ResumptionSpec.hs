@@ -5,6 +5,7 @@ module ResumptionSpec (spec) where
 
 import Control.Exception
 import Control.Monad
+import qualified Data.ByteString as ByteString
 import Millrace.Deadline (noDeadline)
 import qualified Millrace.Socket.ByteString as Plain
 import Millrace.Tls
@@ -14,6 +15,7 @@ import Test.Hspec
 spec :: SpecWith Credentials
 spec = do
   describe "a client" clients
+  describe "a server" servers
   forM_ [Tls12, Tls13] $ \version -> describe ("with " ++ show version) (versions version)
 
 -- Connects, exchanges some bytes, and says whether the session was resumed.
@@ -81,6 +83,46 @@ versions version = do
     problemOfRefusal failure = case tlsProblem failure of
       CertificateRefused problem _ -> Just problem
       _ -> Nothing
+
+servers :: SpecWith Credentials
+servers = do
+  it "opens tickets of servers with the same keys, before and after a restart" $ \credentials ->
+    forM_ [Tls12, Tls13] $ \version -> do
+      let key = ByteString.replicate 80
+          serverWith keys = contextOf credentials ["server"] (\settings -> onlyServer version settings {serverTickets = SharedTicketKeys keys})
+      client <- clientWith credentials id
+      one <- serverWith [key 1]
+      other <- serverWith [key 1]
+      visit client one "localhost" `shouldReturn` False
+      visit client other "localhost" `shouldReturn` True
+      -- A new key in front protects new tickets, and the old one still opens old ones.
+      rotated <- serverWith [key 2, key 1]
+      visit client rotated "localhost" `shouldReturn` True
+      later <- serverWith [key 3, key 2]
+      visit client later "localhost" `shouldReturn` True
+      stranger <- serverWith [key 1]
+      visit client stranger "localhost" `shouldReturn` False
+  it "opens its own tickets after its settings were replaced, and those of no other server" $ \credentials ->
+    forM_ [Tls12, Tls13] $ \version -> do
+      server <- contextOf credentials ["server"] (onlyServer version)
+      stranger <- contextOf credentials ["server"] (onlyServer version)
+      client <- clientWith credentials id
+      visit client server "localhost" `shouldReturn` False
+      renewed <- identity credentials "rsa"
+      replaceServerSettings server (onlyServer version (serverSettings renewed))
+      visit client server "localhost" `shouldReturn` True
+      visit client stranger "localhost" `shouldReturn` False
+  it "opens no tickets when other certificates of clients are asked for, although the keys are the same" $ \credentials -> do
+    let keys = SharedTicketKeys [ByteString.replicate 80 1]
+    lenient <- contextOf credentials ["server"] (\settings -> settings {serverTickets = keys})
+    asking <- contextOf credentials ["server"] (\settings -> settings {serverTickets = keys, serverClientCertificates = Asked (rootTrust credentials)})
+    client <- clientWith credentials id
+    visit client lenient "localhost" `shouldReturn` False
+    visit client asking "localhost" `shouldReturn` False
+  it "refuses keys of another length, none, and too many" $ \credentials -> do
+    mine <- identity credentials "server"
+    forM_ [[], [ByteString.replicate 79 1], replicate 17 (ByteString.replicate 80 1)] $ \keys ->
+      newServerContext (serverSettings mine) {serverTickets = SharedTicketKeys keys} `shouldThrow` ((== BadTicketKeys) . settingsProblem)
 
 clients :: SpecWith Credentials
 clients = do

@@ -479,3 +479,30 @@ void key_updates(uintptr_t version)
     conversation_end(&c);
     release(client, server);
 }
+
+/* Both sides change their keys again and again, and ask each other to, within data that goes both ways. */
+void keys_change(uintptr_t version)
+{
+    tls_context *client = new_client_context(usual_credentials(), (int)version);
+    tls_context *server = new_server_context(usual_credentials(), (int)version);
+    int changes = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        conversation c;
+        conversation_begin(&c, client, server, 20000, seed);
+        while (conversation_turn(&c)) {
+            side *side = next_random(&c.random) % 2 == 0 ? &c.client : &c.server;
+            SSL *ssl = side->connection->ssl;
+            if (side->phase != OPEN || side->has_ended || next_random(&c.random) % 8 != 0)
+                continue;
+            int kind = next_random(&c.random) % 2 == 0 ? SSL_KEY_UPDATE_REQUESTED : SSL_KEY_UPDATE_NOT_REQUESTED;
+            changes += SSL_key_update(ssl, kind) == 1;
+        }
+        CHECK_EQ(c.client.phase, ENDED);
+        CHECK_EQ(c.server.phase, ENDED);
+        CHECK_EQ(c.client.received, 20000);
+        CHECK_EQ(c.server.received, 20000);
+        conversation_end(&c);
+    }
+    CHECK_GT(changes, 40);
+    release(client, server);
+}

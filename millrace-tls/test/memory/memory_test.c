@@ -35,6 +35,9 @@ int main(int argc, char **argv)
         {"hygiene/given-tickets", given_tickets_stay, VERSION_1_3},
         {"hygiene/message-in-parts", message_in_parts, VERSION_1_3},
         {"hygiene/key-updates", key_updates, VERSION_1_3},
+        {"hygiene/keys-change", keys_change, VERSION_1_3},
+        {"staples/1.2", staples, VERSION_1_2},
+        {"staples/1.3", staples, VERSION_1_3},
     };
     return harness_main(tests, sizeof tests / sizeof *tests, argc, argv);
 }

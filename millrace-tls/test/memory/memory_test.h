@@ -30,5 +30,9 @@ void tickets_rotate(uintptr_t version);
 void given_tickets_stay(uintptr_t version);
 void message_in_parts(uintptr_t version);
 void key_updates(uintptr_t version);
+void keys_change(uintptr_t version);
+
+/* staples.c */
+void staples(uintptr_t version);
 
 #endif

@@ -45,6 +45,8 @@ spec = around withCertificates $ do
       curl (trusting folder "one" ++ [localUrl server]) >>= (`shouldBe` "Pong!")
       writeFile (folder </> "live.pem") "broken"
       nextErrorLine server >>= (`shouldSatisfy` ("the certificates stay as they were" `isInfixOf`))
+      signalServer sigUSR2 server
+      nextErrorLine server >>= (`shouldSatisfy` ("the certificates stay as they were" `isInfixOf`))
       curl (trusting folder "one" ++ [localUrl server]) >>= (`shouldBe` "Pong!")
       install "two"
       signalServer sigUSR2 server

@@ -112,7 +112,7 @@ loadIdentityWith askPassword chain key = do
     throwAbout source problem = throwIO (SettingsError source problem "")
 
 -- | The same identity, shown with an answer of its authority (OCSP stapling): the content of a file in DER, as @openssl ocsp -respout@
--- writes it. When the answer is too old, the identity is shown without.
+-- writes it. When the answer is too old, or about another certificate, the identity is shown without.
 --
 -- > identity <- stapling <$> ByteString.readFile "fullchain.pem.ocsp" <*> loadIdentity chain key
 --
