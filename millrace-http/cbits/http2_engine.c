@@ -538,19 +538,29 @@ static int send_output(nghttp2_session *session, nghttp2_frame *frame, const uin
 /* ------------------------------------------------------------------------------------------------------------------
  * Windows
  *
- * When bodies arrive, a PING measures how many bytes come within a round trip. If they nearly fill the window, the window was
- * what limited them, and it is doubled. It never shrinks: it is a permission, and costs memory only if the application does
- * not read. */
+ * When bodies arrive, a PING measures how many bytes come within a round trip. libnghttp2 opens a window again when half of it
+ * has been read, so a window must be twice as large as that for the client never to wait for it. If it is not, it becomes four
+ * times as large. What that changes is seen two round trips later, so twice would be slow: an upload over a long link would be
+ * over first. A window never shrinks: it is a permission, and costs memory only if the application does not read. */
+
+#define GROWTH 4u
 
 #define PROBE_PAUSE     (SECOND / 10)
 #define PROBES_IN_A_ROW 10u
 
 static const uint8_t probe_text[8] = "millrace";
 
+/* The window that limits one stream. */
+static uint32_t smaller_window(const http2_connection *connection)
+{
+    return connection->stream_window < connection->connection_window ? connection->stream_window
+                                                                     : connection->connection_window;
+}
+
 static void begin_probe(http2_connection *connection)
 {
     if (connection->is_probing || connection->probe_bytes == 0 ||
-        connection->connection_window >= connection->settings->window_max ||
+        smaller_window(connection) >= connection->settings->window_max ||
         (connection->idle_probes >= PROBES_IN_A_ROW && connection->now < connection->probe_after))
         return;
     if (nghttp2_submit_ping(connection->session, NGHTTP2_FLAG_NONE, probe_text) != 0)
@@ -560,11 +570,16 @@ static void begin_probe(http2_connection *connection)
     connection->probe_bytes = 0;
 }
 
-static void double_windows(http2_connection *connection)
+static uint32_t widened(uint32_t window, uint32_t most)
+{
+    return window > most / GROWTH ? most : GROWTH * window;
+}
+
+static void widen_windows(http2_connection *connection)
 {
     uint32_t most = connection->settings->window_max;
-    connection->connection_window = connection->connection_window > most / 2 ? most : 2 * connection->connection_window;
-    connection->stream_window = connection->stream_window > most / 2 ? most : 2 * connection->stream_window;
+    connection->connection_window = widened(connection->connection_window, most);
+    connection->stream_window = widened(connection->stream_window, most);
     nghttp2_session_set_local_window_size(connection->session, NGHTTP2_FLAG_NONE, 0,
                                           (int32_t)connection->connection_window);
     nghttp2_settings_entry entry = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, connection->stream_window};
@@ -576,10 +591,8 @@ static void end_probe(http2_connection *connection)
     if (!connection->is_probing)
         return;
     connection->is_probing = 0;
-    uint32_t window = connection->stream_window < connection->connection_window ? connection->stream_window
-                                                                                : connection->connection_window;
-    if (connection->probe_bytes >= (size_t)window / 3 * 2) {
-        double_windows(connection);
+    if (connection->probe_bytes >= (size_t)smaller_window(connection) / 8 * 3) {
+        widen_windows(connection);
         connection->idle_probes = 0;
     } else {
         connection->idle_probes++;

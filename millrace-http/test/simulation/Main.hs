@@ -19,6 +19,7 @@ import Data.Maybe (fromMaybe, isNothing)
 import Data.Word (Word64)
 import Http2Client hiding (Reset, get)
 import qualified Http2Client
+import qualified LongLink
 import Millrace.Deadline
 import Millrace.Simulation
 import Millrace.Socket
@@ -60,9 +61,10 @@ main = do
       check "a reset at every point" resetAtEveryPoint
       check "a day of idle connections" dayOfIdleConnections
       check "clients that go away" clientsThatGoAway
+      check "a long link" longLink
       check "the same seed, the same trace" (sameTrace (take 50 [first ..]))
   failed <- readIORef failures
-  putStrLn (show (if isNothing alone then 6 - failed else 1 - failed) ++ " passed, " ++ show failed ++ " failed")
+  putStrLn (show (if isNothing alone then 7 - failed else 1 - failed) ++ " passed, " ++ show failed ++ " failed")
   when (failed > 0) exitFailure
 
 unhindered :: Word64 -> Plan
@@ -338,6 +340,23 @@ sameTrace seeds = do
       if first == second
         then return (B.length first)
         else if left > 1 then traceSize (left - 1) seed else ioError (userError ("two traces for seed " ++ show seed))
+
+-- | An upload and a download of 100 MB on one stream of HTTP\/2, where a round trip takes 50 ms. Windows must grow to what is on the way, so
+-- they get nearly all of what the link gives. A fast link is done in 16 round trips, and the windows need some of them to grow.
+longLink :: IO String
+longLink = unwords <$> sequence [travel direction megabytes least | (megabytes, least) <- links, direction <- [LongLink.Download, LongLink.Upload]]
+  where
+    links = [(5, 0.9), (20, 0.9), (40, 0.9), (125, 0.75)]
+    size = 100000000 :: Int
+    travel :: LongLink.Direction -> Int -> Double -> IO String
+    travel direction megabytes least = do
+      outcome <-
+        simulate (calm 8) {planLatencyMicros = 25000, planBytesPerSecond = 1000000 * megabytes, planBufferBytes = 16777216, planTraces = False} $
+          withServer (LongLink.application size) (LongLink.transfer direction size)
+      nanoseconds <- either throwIO return (outcomeResult outcome)
+      let share = fromIntegral size / fromIntegral megabytes * 1000 / fromIntegral nanoseconds
+          described = show direction ++ " at " ++ show megabytes ++ " MB/s: " ++ show (fromIntegral (round (1000 * share) :: Int) / 1000 :: Double) ++ ";"
+      if share >= least then return described else ioError (userError (described ++ " of what the link gives is not enough"))
 
 -- | How a client leaves while its request is being answered, and whether it counts as gone then.
 data Leaving = Stays | Closes | EndsItsHalf | SendsMoreAndCloses
