@@ -475,12 +475,12 @@ drive run = busy patience
       othersRun <- (/= 0) <$> c_others_can_run
       hasEnded <- isJust <$> readIORef (runResult run)
       mayReturn <- callsMayReturn run calls
-      case () of
-        _
-          | activity == Busy || hasEnded -> busy patience
-          | othersRun && handOvers > 0 -> idle (handOvers - 1) calls left
-          | mayReturn -> when (calls <= callPauses) c_pause >> idle handOvers (calls - 1) left
-          | otherwise -> skip othersRun left
+      let next
+            | activity == Busy || hasEnded = busy patience
+            | othersRun && handOvers > 0 = idle (handOvers - 1) calls left
+            | mayReturn = when (calls <= callPauses) c_pause >> idle handOvers (calls - 1) left
+            | otherwise = skip othersRun left
+      next
     skip othersRun left = do
       moved <- c_machine_skip (runLoop run)
       if moved /= 0 || othersRun then busy patience else stuck left
