@@ -29,7 +29,6 @@ module Millrace.Http.Exchange
     exchangeNegotiated,
     ifServing,
     inform,
-    prepare,
     answer,
     takeBack,
     sendSoon,
@@ -68,7 +67,6 @@ data Operations request = Operations
     opNegotiated :: request -> Maybe Negotiated,
     opIfServing :: request -> IO () -> IO (),
     opInform :: request -> ResponseHeaders -> IO (),
-    opPrepare :: request -> IO (),
     opAnswer :: request -> Answerer -> Plan -> IO (),
     opTakeBack :: request -> IO Retraction,
     opSendSoon :: request -> IO (),
@@ -162,11 +160,6 @@ ifServing (Exchange operations request) action = call (opIfServing operations re
 inform :: Exchange -> ResponseHeaders -> IO ()
 inform (Exchange operations request) fields = call (opInform operations request fields)
 {-# NOINLINE inform #-}
-
--- | Must be called before an answer is planned. If planning takes time, earlier answers go out meanwhile.
-prepare :: Exchange -> IO ()
-prepare (Exchange operations request) = call (opPrepare operations request)
-{-# NOINLINE prepare #-}
 
 -- | Makes the final answer. Part of it may be sent later: as soon as this thread gives up the processor, or when the application
 -- has returned. Parks while the client does not take the bytes that must be sent. Throws @InvalidResponse@ for an

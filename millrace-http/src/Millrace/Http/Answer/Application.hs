@@ -154,8 +154,7 @@ takeBackUnless exchange turn = when (turn == Again) $ do
 {-# INLINE takeBackUnless #-}
 
 compose :: Service -> Request -> Answerer -> Response -> IO ()
-compose (Service server exchange record) request answerer response = do
-  prepare exchange
+compose (Service server exchange record) request answerer response =
   withPlan server request (possible response) (give exchange record answerer)
   where
     -- Where the application cannot have the connection, its other response counts.

@@ -166,7 +166,6 @@ operations =
       opNegotiated = const Nothing,
       opIfServing = \memory action -> myThreadId >>= \self -> when (self == memoryThread memory) action,
       opInform = \memory fields -> change memory (inform' fields),
-      opPrepare = \memory -> change memory (\state -> state {statePhase = InResponse}),
       opAnswer = answerInMemory,
       opTakeBack = \memory -> atomically (stateTVar (memoryState memory) takenBack),
       -- A real protocol may put this off; here it is done at once, so that nothing is left to settle.
@@ -217,26 +216,28 @@ sendHeld memory = change memory $ \state -> case stateFinal state of
 -- Answers
 
 answerInMemory :: MemoryExchange -> Answerer -> Plan -> IO ()
-answerInMemory memory answerer plan = case plan of
-  Plan status fields body -> do
-    let begin content = change memory (\state -> state {stateFinal = Just (Final status fields content)})
-    case body of
-      NoBody size -> begin (NoContent size)
-      NoTunnel -> begin TunnelRefused >> change memory (\state -> state {stateAfterwards = Closed})
-      BuilderBody builder -> do
-        begin (Content B.empty Unfinished)
-        mapM_ (write memory) (L.toChunks (toLazyByteString builder))
-        complete memory
-      FileBody slice -> do
-        begin (Content B.empty Unfinished)
-        writeFileSlice memory slice
-        complete memory
-      StreamBody stream -> do
-        begin (Content B.empty Unfinished)
-        streaming memory answerer $
-          runStreamingBody answerer (Sink (mapM_ (write memory) . L.toChunks . toLazyByteString) (sendHeld memory) (abortUse memory)) stream
-        complete memory
-  TakeOver body -> takeOver memory answerer body
+answerInMemory memory answerer plan = do
+  change memory (\state -> state {statePhase = InResponse})
+  case plan of
+    Plan status fields body -> do
+      let begin content = change memory (\state -> state {stateFinal = Just (Final status fields content)})
+      case body of
+        NoBody size -> begin (NoContent size)
+        NoTunnel -> begin TunnelRefused >> change memory (\state -> state {stateAfterwards = Closed})
+        BuilderBody builder -> do
+          begin (Content B.empty Unfinished)
+          mapM_ (write memory) (L.toChunks (toLazyByteString builder))
+          complete memory
+        FileBody slice -> do
+          begin (Content B.empty Unfinished)
+          writeFileSlice memory slice
+          complete memory
+        StreamBody stream -> do
+          begin (Content B.empty Unfinished)
+          streaming memory answerer $
+            runStreamingBody answerer (Sink (mapM_ (write memory) . L.toChunks . toLazyByteString) (sendHeld memory) (abortUse memory)) stream
+          complete memory
+    TakeOver body -> takeOver memory answerer body
 
 abortUse :: MemoryExchange -> IO ()
 abortUse memory = change memory (\state -> state {stateIsAborted = True, stateAfterwards = Closed})

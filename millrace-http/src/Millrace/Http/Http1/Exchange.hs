@@ -37,7 +37,6 @@ operations =
       opNegotiated = \(CurrentRequest connection _) -> Transport.negotiated (connectionTransport connection),
       opIfServing = inOwnThread,
       opInform = sendHints,
-      opPrepare = prepareAnswer,
       opAnswer = answerCurrent,
       opTakeBack = takeBackAnswer,
       opSendSoon = sendSoonCurrent,
@@ -73,19 +72,11 @@ sendHints (CurrentRequest connection _) fields = do
   where
     fieldLine (name, value) = [original name, C8.pack ": ", value, C8.pack "\r\n"]
 
--- What is planned next may take its time; the responses before it do not wait for that.
-prepareAnswer :: CurrentRequest -> IO ()
-prepareAnswer (CurrentRequest connection _) = do
-  output <- acquireOutput connection
-  outputEnd connection >>= writeRequest connection responseStart
-  countSends connection >>= writeRequest connection responseSends
-  writeStage connection InResponse
-  releaseOutput output
-
 -- The application may have other things to do before it returns; the client does not wait for that. Acquiring the output may wait
 -- for the client: an application that is interrupted there has not responded yet.
 answerCurrent :: CurrentRequest -> Answerer -> Plan -> IO ()
 answerCurrent (CurrentRequest connection body) answerer !plan = do
+  beginAnswer connection
   case body of
     Nothing -> return ()
     Just reader -> foreseeEnd connection reader (useOfBody plan)
@@ -93,6 +84,16 @@ answerCurrent (CurrentRequest connection body) answerer !plan = do
   case plan of
     TakeOver _ -> return () -- nothing waits, and the connection may be over
     Plan {} -> acquireOutput connection >>= releaseOutput
+
+-- Notes where the answer begins, in case it is taken back. To compose it may take time; the answers before it do not wait for that.
+beginAnswer :: Connection -> IO ()
+beginAnswer connection = do
+  output <- acquireOutput connection
+  outputEnd connection >>= writeRequest connection responseStart
+  countSends connection >>= writeRequest connection responseSends
+  writeStage connection InResponse
+  releaseOutput output
+{-# INLINE beginAnswer #-}
 
 -- The code of the application for a stream may read the request's body.
 useOfBody :: Plan -> Use

@@ -30,7 +30,6 @@ operations =
       opNegotiated = \(Request stream _) -> negotiated (connectionTransport (streamConnection stream)),
       opIfServing = \(Request stream _) action -> myThreadId >>= \self -> when (self == streamThread stream) action,
       opInform = \(Request stream _) fields -> inform stream 103 fields,
-      opPrepare = \_ -> return (),
       opAnswer = answer,
       opTakeBack = takeBack,
       opSendSoon = \(Request stream _) -> flushIfNeeded (streamConnection stream),
