@@ -27,7 +27,7 @@ shared_objects := $(library_objects:build/plain/%=build/shared/%)
 build/shared/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	@echo "  CC $@"
-	@$(CC) $(base_flags) $(library_flags) $(CPPFLAGS) $(CFLAGS) -fPIC -MMD -MP -c -o $@ $<
+	@$(CC) $(base_flags) $(library_flags) $(CPPFLAGS) $(CFLAGS) -fPIC -fno-semantic-interposition -MMD -MP -c -o $@ $<
 
 build/shared/%.o: %.S Makefile
 	@mkdir -p $(@D)

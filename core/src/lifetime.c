@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static bool is_in_flight(mr_slot_state state)
+static bool has_not_ended(mr_slot_state state)
 {
     return state == MR_SLOT_PENDING || state == MR_SLOT_BACKOFF;
 }
@@ -21,7 +21,7 @@ static void free_memory(mr_loop *loop)
         mr_slot *slot = mr_pool_at(&loop->slots, i, sizeof *slot);
         free(slot->backend_memory);
         mr_buffer_destroy(slot->borrowed);
-        if (is_in_flight(slot->state) && slot->request.kind == MR_SEND_THEN_RECEIVE)
+        if (has_not_ended(slot->state) && slot->request.kind == MR_SEND_THEN_RECEIVE)
             mr_buffer_destroy(slot->request.buffer);
     }
     mr_pool_free(&loop->slots);
@@ -78,7 +78,7 @@ size_t mr_loop_list(const mr_loop *loop, mr_pending *list, size_t capacity)
     size_t count = 0;
     for (uint32_t i = 0; i < loop->slots.count; i++) {
         const mr_slot *slot = mr_pool_at(&loop->slots, i, sizeof *slot);
-        if (!is_in_flight(slot->state))
+        if (!has_not_ended(slot->state))
             continue;
         if (count < capacity)
             list[count] = (mr_pending){.token = slot->token,

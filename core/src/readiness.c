@@ -99,7 +99,7 @@ static int watch_once(mr_loop *loop, mr_descriptor *descriptor, const mr_poller 
     return 0;
 }
 
-static int watch(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
+static int watch_descriptor(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
 {
     if (descriptor->generation == 0)
         return watch_once(loop, descriptor, poller);
@@ -113,7 +113,7 @@ static void attempt_or_watch(mr_loop *loop, mr_slot *slot, const mr_poller *poll
     bool has_tried = mr_is_tried_first(slot, known_of(descriptor)->exhausted[mr_direction_of(slot->request.kind)]);
     if (has_tried && mr_loop_try(loop, slot))
         return;
-    int error = watch(loop, descriptor, poller);
+    int error = watch_descriptor(loop, descriptor, poller);
     /* What cannot be watched, such as a regular file, is always ready: the look says so. */
     if (error && (has_tried || !mr_loop_try(loop, slot)))
         mr_loop_settle(loop, slot, error);
