@@ -331,7 +331,8 @@ class Bench:
 
     def system_calls(self, workload, point, counter, server):
         """System calls per request under closed load."""
-        seconds = min(self.settings.closed(point), max(self.settings.counting, point["connections"] // 1000))
+        per_second = 250 if "key" in point else 1000  # so many connections are set up, while each call is counted
+        seconds = min(self.settings.closed(point), max(self.settings.counting, point["connections"] // per_second))
         command = self._closed_command(workload, point, server.url, seconds)
         with tempfile.TemporaryDirectory(prefix="bench-") as directory:
             calls, output = counter.count(
