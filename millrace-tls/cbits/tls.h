@@ -178,6 +178,10 @@ tls_step tls_connection_receive_in_place(tls_connection *connection, uint8_t *bu
 /* May a receive return something without new bytes? */
 bool tls_connection_has_input(tls_connection *connection);
 
+/* Do tickets wait for the server's first answer? A client that waits for acknowledgements (Nagle's algorithm) may wait for theirs with
+ * its first request, so they must not wait long. */
+bool tls_connection_holds_back(tls_connection *connection);
+
 /* Gives plain bytes back: the next receive begins with them. */
 void tls_connection_unread(tls_connection *connection, const uint8_t *plain, size_t count);
 

@@ -140,6 +140,8 @@ static tls_step finish(tls_connection *connection, tls_status status, size_t pla
     tls_step step = (tls_step)plain | (tls_step)connection->out_count << 28 | (tls_step)status << 56 |
                     (tls_step)(tls_bytes_count(&connection->kept_out) > connection->kept_before) << 60 |
                     (tls_step)has_input(connection) << 61;
+    if (tls_bytes_count(&connection->kept_out) == 0)
+        atomic_store_explicit(&connection->holds_back, false, memory_order_relaxed);
     connection->in = NULL;
     connection->in_left = 0;
     connection->out = NULL;
@@ -173,8 +175,11 @@ static void hold_back_tickets(tls_connection *connection)
 {
     if (connection->context->role != TLS_SERVER || SSL_version(connection->ssl) < TLS1_3_VERSION)
         return;
-    if (tls_bytes_put_back(&connection->kept_out, connection->out, connection->out_count))
-        connection->out_count = 0;
+    if (connection->out_count == 0 ||
+        !tls_bytes_put_back(&connection->kept_out, connection->out, connection->out_count))
+        return;
+    connection->out_count = 0;
+    atomic_store_explicit(&connection->holds_back, true, memory_order_relaxed);
 }
 
 tls_step tls_connection_handshake(tls_connection *connection, const uint8_t *in, size_t in_count, uint8_t *out,
@@ -304,6 +309,11 @@ bool tls_connection_has_input(tls_connection *connection)
     bool has = has_input(connection);
     (void)pthread_mutex_unlock(&connection->lock);
     return has;
+}
+
+bool tls_connection_holds_back(tls_connection *connection)
+{
+    return atomic_load_explicit(&connection->holds_back, memory_order_relaxed);
 }
 
 void tls_connection_unread(tls_connection *connection, const uint8_t *plain, size_t count)

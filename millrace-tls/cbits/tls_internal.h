@@ -67,6 +67,7 @@ struct tls_connection {
     int alert_sent;
     int alert_received;
     tls_asking asking;
+    atomic_bool holds_back; /* tickets are in kept_out */
     bool has_own_identity;  /* tls_connection_use was called */
     char *name_asked;       /* while `asking` */
     char *expected;         /* a client's server, in small letters; only if the context has sessions */

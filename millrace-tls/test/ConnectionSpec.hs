@@ -250,7 +250,8 @@ receiving = do
     client <- clientWith credentials id
     withSockets $ \one between -> withSockets $ \between' other -> do
       broken <- newIORef False
-      forM_ [(between, between'), (between', between)] $ \(from, to) -> inBackground (spoil broken from to)
+      never <- newIORef False
+      forM_ [(broken, between, between'), (never, between', between)] $ \(flag, from, to) -> inBackground (spoil flag from to)
       (mine, theirs) <- bothSides (clientHandshake client "localhost" one) (serverHandshake server other)
       first <- either throwIO return mine
       second <- either throwIO return theirs

@@ -6,7 +6,7 @@ module ResumptionSpec (spec) where
 import Control.Exception
 import Control.Monad
 import qualified Data.ByteString as ByteString
-import Millrace.Deadline (noDeadline)
+import Millrace.Deadline (deadlineAfter, isDeadlineError, noDeadline)
 import qualified Millrace.Socket.ByteString as Plain
 import Millrace.Tls
 import Support
@@ -102,6 +102,17 @@ servers = do
       visit client later "localhost" `shouldReturn` True
       stranger <- serverWith [key 1]
       visit client stranger "localhost" `shouldReturn` False
+  it "sends tickets with its first answer, or soon when it waits for a request" $ \credentials -> do
+    server <- contextOf credentials ["server"] (onlyServer Tls13)
+    client <- clientWith credentials id
+    withPairOf client server $ \ours peers -> do
+      request <- inBackground (recv peers 100)
+      -- Nothing comes but tickets.
+      deadline <- deadlineAfter 300000
+      recvBefore deadline ours 100 `shouldThrow` isDeadlineError
+      sendAll ours "request"
+      within 20 "the request" (finish request) `shouldReturn` "request"
+    withPairOf client server $ \ours _ -> negotiatedIsResumed (negotiated ours) `shouldBe` True
   it "opens its own tickets after its settings were replaced, and those of no other server" $ \credentials ->
     forM_ [Tls12, Tls13] $ \version -> do
       server <- contextOf credentials ["server"] (onlyServer version)

@@ -64,7 +64,7 @@ import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
 import Foreign.Marshal.Alloc (alloca)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import Foreign.Storable (peek)
-import Millrace.Deadline (Deadline, TimeLimit, isDeadlineError, microseconds, noTimeLimit)
+import Millrace.Deadline (Deadline, TimeLimit, deadlineAfter, isDeadlineError, microseconds, noTimeLimit)
 import Millrace.Operation
 import Millrace.Socket (ShutdownCmd (..), Socket, close, shutdown, socketHandle)
 import Millrace.Socket.Borrowed
@@ -192,12 +192,34 @@ timeLimit :: Int -> TimeLimit
 timeLimit micros = if micros == 0 then noTimeLimit else microseconds micros
 {-# INLINE timeLimit #-}
 
--- Sealed bytes from the socket. The continuation runs masked.
+-- Sealed bytes from the socket. The continuation runs masked, and so must this.
 receiveSealed :: Limit -> Connection -> (Received -> IO a) -> IO a
-receiveSealed limit connection = case limit of
+receiveSealed limit connection continue = do
+  holdsBack <- withState connection c_holdsBack
+  if holdsBack == 0 then receiveWithin limit connection continue else receiveAfterTickets limit connection continue
+{-# INLINE receiveSealed #-}
+
+-- A server's tickets wait for its first answer, so that they go together. But a client may wait with its request until they have
+-- come, or an acknowledgement, which the kernel holds back for 40 milliseconds (RFC 9293, sections 3.7.4 and 3.8.6.3).
+receiveAfterTickets :: Limit -> Connection -> (Received -> IO a) -> IO a
+receiveAfterTickets limit connection continue = do
+  soon <- deadlineAfter patienceMicros
+  let isSoon = case limit of
+        Within micros -> micros /= 0 && micros <= patienceMicros
+        Before deadline -> deadline <= soon
+  if isSoon then receiveWithin limit connection continue else try (receiveWithin (Before soon) connection return) >>= either afterAll continue
+  where
+    patienceMicros = 2000
+    afterAll problem
+      | isDeadlineError problem = flushNow connection >> receiveWithin limit connection continue
+      | otherwise = throwIO problem
+{-# NOINLINE receiveAfterTickets #-}
+
+receiveWithin :: Limit -> Connection -> (Received -> IO a) -> IO a
+receiveWithin limit connection = case limit of
   Within micros -> recvBorrowedWithin (timeLimit micros) (connectionSocket connection) borrowedSize
   Before deadline -> recvBorrowed deadline (connectionSocket connection) borrowedSize
-{-# INLINE receiveSealed #-}
+{-# INLINE receiveWithin #-}
 
 -- | Sends sealed bytes of a borrowed buffer, and then receives some, no longer than so many microseconds; 0 means for ever. The
 -- continuation runs masked.

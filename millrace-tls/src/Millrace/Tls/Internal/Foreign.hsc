@@ -23,6 +23,7 @@ module Millrace.Tls.Internal.Foreign
     c_receive,
     c_receiveInPlace,
     c_hasInput,
+    c_holdsBack,
     c_unread,
     c_send,
     c_sendInPlace,
@@ -248,6 +249,8 @@ foreign import ccall unsafe "tls_tickets_give" c_ticketsGive :: Ptr TicketsState
 foreign import ccall unsafe "tls_context_use_tickets" c_contextUseTickets :: Ptr ContextState -> Ptr TicketsState -> IO ()
 
 foreign import ccall unsafe "tls_context_refuse_tickets" c_contextRefuseTickets :: Ptr ContextState -> IO ()
+
+foreign import ccall unsafe "tls_connection_holds_back" c_holdsBack :: Ptr ConnectionState -> IO CBool
 
 foreign import ccall unsafe "tls_context_ask_identities" c_contextAskIdentities :: Ptr ContextState -> IO ()
 
