@@ -415,6 +415,31 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
     return result;
 }
 
+/* Is so little left of the request's body that it is skipped? What the stream's window permits may be on its way, whatever is
+ * said now, and some clients take a reset while they send for a failure (curl 7.88). */
+static int is_little_left(const http2_inner *stream)
+{
+    const http2_settings *settings = stream->connection->settings;
+    uint64_t most = settings->skipped_max > settings->stream_window ? settings->skipped_max : settings->stream_window;
+    if (stream->seen.content_length >= 0)
+        return (uint64_t)stream->seen.content_length - stream->seen.received - stream->skipped <= most;
+    return stream->skipped <= most;
+}
+
+/* The client has sent a request whose answer is complete, and goes on sending (RFC 9113, section 8.1). */
+static void stop_client(http2_inner *stream)
+{
+    if (stream->drops_input && !stream->seen.has_ended && !is_little_left(stream))
+        push_reset(stream, NGHTTP2_NO_ERROR);
+}
+
+/* Is the answer sent, and does the server wait for nothing but the end of a request that nobody reads? */
+static int is_only_skipped(const http2_inner *stream)
+{
+    return stream->drops_input && !stream->seen.has_ended && stream->answer_state == HTTP2_ANSWER_SUBMITTED &&
+           nghttp2_session_get_stream_local_close(stream->connection->session, stream->seen.id) == 1;
+}
+
 static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes, size_t length, void *data)
 {
     http2_connection *connection = data;
@@ -428,6 +453,10 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
             nghttp2_session_consume(session, id, length);
         else
             nghttp2_session_consume_connection(session, length);
+        if (stream != NULL && is_only_skipped(stream)) {
+            stream->skipped += length;
+            stop_client(stream);
+        }
         return 0;
     }
     if (http2_queue_append(&stream->input, bytes, length) != 0)
@@ -447,20 +476,6 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
         close_stream(stream, code);
     }
     return 0;
-}
-
-/* Is so little left of the request's body that it is skipped? */
-static int is_little_left(const http2_inner *stream)
-{
-    return stream->seen.content_length >= 0 &&
-           (uint64_t)stream->seen.content_length - stream->seen.received <= stream->connection->settings->skipped_max;
-}
-
-/* The client has sent a request whose answer is complete, and goes on sending (RFC 9113, section 8.1). */
-static void stop_client(http2_inner *stream)
-{
-    if (stream->drops_input && !stream->seen.has_ended && !is_little_left(stream))
-        push_reset(stream, NGHTTP2_NO_ERROR);
 }
 
 static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *data)
@@ -1043,10 +1058,10 @@ uint32_t http2_reset_stalled(http2_connection *connection, uint64_t now, uint64_
     uint32_t count = 0;
     lock(connection);
     for (http2_inner *stream = connection->streams; stream != NULL; stream = stream->next)
-        if (stream->output.length > 0 && now > stream->moved_at && now - stream->moved_at >= limit &&
-            !stream->has_failed) {
+        if ((stream->output.length > 0 || is_only_skipped(stream)) && now > stream->moved_at &&
+            now - stream->moved_at >= limit && !stream->has_failed) {
             stream->has_failed = 1;
-            push_reset(stream, NGHTTP2_CANCEL);
+            push_reset(stream, stream->output.length > 0 ? NGHTTP2_CANCEL : NGHTTP2_NO_ERROR);
             http2_wake_all(stream);
             count++;
         }
@@ -1339,9 +1354,7 @@ uint64_t http2_release(http2_stream *seen)
             reset(stream, NGHTTP2_INTERNAL_ERROR);
         drop_input(stream);
         stream->drops_input = 1;
-        int is_sent = stream->answer_state == HTTP2_ANSWER_SUBMITTED &&
-                      nghttp2_session_get_stream_local_close(connection->session, seen->id) == 1;
-        if (is_sent)
+        if (is_only_skipped(stream))
             stop_client(stream);
     }
     uint64_t flags = flags_of(connection);

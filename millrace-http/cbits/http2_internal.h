@@ -60,6 +60,7 @@ typedef struct http2_inner {
     uint8_t is_read;     /* nobody may read it any more */
     uint8_t drops_input; /* what the client still sends is not wanted */
     uint8_t reader_waits, writer_waits, close_waits;
+    uint64_t skipped;     /* bytes of the request that nobody reads, since the answer was sent */
     uint32_t writer_mark; /* a waiting writer goes on at so many bytes */
     uint64_t moved_at;    /* when bytes of the response were sent last, or began to wait */
 } http2_inner;

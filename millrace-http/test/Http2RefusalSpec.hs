@@ -52,7 +52,7 @@ spec = describe "HTTP/2" $ do
         eventsUntil isRefusal http2 >>= (`shouldSatisfy` any isRefusal)
     it "RFC 9113, 5.1: DATA behind RST_STREAM, also if the server has reset the stream before" $
       withServer id (\_ respond -> respond (responseLBS status200 [] "")) $ \port -> withHttp2 port $ \http2 -> do
-        stream <- openStream http2 [] (post "/")
+        stream <- openStream http2 [] (post "/" ++ [("content-length", "10000000")])
         void (eventsUntil (== GotReset stream NoError) http2)
         sendFrame http2 (dataFrame stream [] "crosses the server's reset")
         roundTrip http2 >>= (`shouldSatisfy` not . any isRefusal)

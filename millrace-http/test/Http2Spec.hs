@@ -110,6 +110,20 @@ spec = describe "HTTP/2" $ do
           answer <- awaitAnswer http2 stream
           answerEnd answer `shouldBe` ResetWith InternalError
         (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+    it "does not reset a stream whose client sends what its window permits, though it is answered and nobody reads" $
+      serving pong $ \http2 -> forM_ [[], [("content-length", "200000")]] $ \fields -> do
+        stream <- openStream http2 [] (post "/" fields)
+        (answerStatus <$> awaitAnswer http2 stream) `shouldReturn` Just 200
+        forM_ [1 .. 20 :: Int] $ \_ -> sendBody http2 stream [] (B.replicate 9999 97)
+        sendBody http2 stream [EndStream] (B.replicate 20 97)
+        events <- roundTrip http2
+        [code | GotReset _ code <- events] `shouldBe` []
+    it "resets a stream that is answered while its client sends more than that" $
+      serving pong $ \http2 -> do
+        stream <- openStream http2 [] (post "/" [])
+        (answerStatus <$> awaitAnswer http2 stream) `shouldReturn` Just 200
+        sendBody http2 stream [] (B.replicate 300000 97)
+        eventsUntil (== GotReset stream NoError) http2 >>= (`shouldSatisfy` elem (GotReset stream NoError))
     it "tells a client to go on that waits for it, and sends hints" $ do
       let application request respond = do
             sendEarlyHints request [("link", "</a>")]
