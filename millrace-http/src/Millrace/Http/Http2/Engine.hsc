@@ -12,6 +12,7 @@ module Millrace.Http.Http2.Engine
 
     -- * Connections
     Engine,
+    Security (..),
     openEngine,
     closeEngine,
     freeEngine,
@@ -89,6 +90,8 @@ module Millrace.Http.Http2.Engine
     Rows (..),
     Outcome (..),
     ContentLength (..),
+    FirstBytes (..),
+    Extent (..),
     answerStream,
     takeBackStream,
     writeStream,
@@ -187,9 +190,13 @@ data Engine
 foreign import ccall unsafe "http2_open"
   c_open :: Ptr () -> CInt -> IO (Ptr Engine)
 
--- | A connection, and whether it is protected. The settings must be kept alive for as long. @nullPtr@ without memory.
-openEngine :: Ptr () -> Bool -> IO (Ptr Engine)
-openEngine settings secure = c_open settings (if secure then 1 else 0)
+-- | Whether others can read what a connection carries.
+data Security = Protected | ClearText
+  deriving (Eq)
+
+-- | A connection. The settings must be kept alive for as long. @nullPtr@ without memory.
+openEngine :: Ptr () -> Security -> IO (Ptr Engine)
+openEngine settings security = c_open settings (if security == Protected then 1 else 0)
 
 -- | The connection is over: all streams are closed.
 foreign import ccall unsafe "http2_close"
@@ -506,14 +513,20 @@ data ContentLength
     LengthAsGiven
   | NoLength
 
+-- | The first bytes of a body: where they are and how many, and whether they are all.
+data FirstBytes = FirstBytes !(Ptr Word8) !Int !Extent
+
+-- | Whether the first bytes are all.
+data Extent = Whole | Beginning
+  deriving (Eq)
+
 foreign import ccall unsafe "http2_answer"
   c_answer :: Ptr Stream -> CInt -> Ptr () -> Int64 -> Ptr Word8 -> CSize -> CInt -> Ptr Int64 -> IO CInt
 
--- | @answerStream stream status fields contentLength body size isWhole@ answers, with the first bytes of a body, or the whole.
--- Also returns the length that the fields give. If the whole body has another one, nothing is done.
-answerStream :: Ptr Stream -> Int -> Rows -> ContentLength -> Ptr Word8 -> Int -> Bool -> IO (Outcome, Maybe Int)
-answerStream stream status fields size body count isWhole = withRows fields $ \rows -> alloca $ \given -> do
-  result <- c_answer stream (fromIntegral status) rows announced body (fromIntegral count) (if isWhole then 1 else 0) given
+-- | @answerStream stream status fields contentLength firstBytes@ answers, with the first bytes of a body, or the whole. Also returns the length that the fields give. If the whole body has another one, nothing is done.
+answerStream :: Ptr Stream -> Int -> Rows -> ContentLength -> FirstBytes -> IO (Outcome, Maybe Int)
+answerStream stream status fields size (FirstBytes body count extent) = withRows fields $ \rows -> alloca $ \given -> do
+  result <- c_answer stream (fromIntegral status) rows announced body (fromIntegral count) (if extent == Whole then 1 else 0) given
   declared <- if result == #{const HTTP2_OK} then peek given else return (-1)
   return (outcomeOf result, if declared < 0 then Nothing else Just (fromIntegral declared))
   where

@@ -20,10 +20,10 @@ import Network.HTTP.Types (decodePathSegments, http20, parseQuery)
 import Network.Wai (Request, defaultRequest)
 import qualified Network.Wai.Internal as Wai
 
--- | @makeRequest stream peer isSecure vault body bodyLength@: the request of a stream, and the protocol that it asks for by an extended
+-- | @makeRequest stream peer security vault body bodyLength@: the request of a stream, and the protocol that it asks for by an extended
 -- CONNECT. To be called once.
-makeRequest :: Ptr Stream -> SockAddr -> Bool -> Vault -> IO ByteString -> Wai.RequestBodyLength -> IO (Request, Maybe ByteString)
-makeRequest stream peer secure vault body bodyLength = do
+makeRequest :: Ptr Stream -> SockAddr -> Security -> Vault -> IO ByteString -> Wai.RequestBodyLength -> IO (Request, Maybe ByteString)
+makeRequest stream peer security vault body bodyLength = do
   count <- streamFieldCount stream
   size <- streamTextLength stream
   let table = count * fieldSize
@@ -55,7 +55,7 @@ makeRequest stream peer secure vault body bodyLength = do
             Wai.rawPathInfo = path,
             Wai.rawQueryString = query,
             Wai.requestHeaders = fieldsOf copy,
-            Wai.isSecure = secure,
+            Wai.isSecure = security == Protected,
             Wai.remoteHost = peer,
             Wai.pathInfo = decodePathSegments path,
             Wai.queryString = parseQuery query,

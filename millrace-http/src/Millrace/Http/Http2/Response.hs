@@ -60,14 +60,10 @@ answerOnStream stream body answerer plan = case plan of
 ------------------------------------------------------------------------------------------------------------------------
 -- Heads
 
--- Whether the first bytes are all.
-data Extent = Whole | Beginning
-  deriving (Eq)
-
 -- Gives head and first bytes to the engine. Returns the content-length that the fields give.
-begin :: Stream -> Status -> ResponseHeaders -> Rows -> ContentLength -> Ptr Word8 -> Int -> Extent -> IO (Maybe Int)
-begin stream (Status code _) fields rows size bytes count extent = do
-  (outcome, given) <- Engine.answerStream (streamEngine stream) code rows size bytes count (extent == Whole)
+begin :: Stream -> Status -> ResponseHeaders -> Rows -> ContentLength -> FirstBytes -> IO (Maybe Int)
+begin stream (Status code _) fields rows size firstBytes = do
+  (outcome, given) <- Engine.answerStream (streamEngine stream) code rows size firstBytes
   case outcome of
     BadFields number -> throwIO (refusal number code fields)
     Gone -> throwIO (lost stream eCONNRESET)
@@ -89,7 +85,7 @@ refusal number code fields
 
 answerHead :: Stream -> Status -> ResponseHeaders -> ContentLength -> IO ()
 answerHead stream status fields size = withRowsOf 0 fields $ \_ rows -> do
-  void (begin stream status fields rows size nullPtr 0 Whole)
+  void (begin stream status fields rows size (FirstBytes nullPtr 0 Whole))
   setBytes stream (-1)
 
 ------------------------------------------------------------------------------------------------------------------------
@@ -108,7 +104,7 @@ answerBuilder stream status fields builder = withRowsOf smallBody fields $ \memo
       bytes <- B.packCStringLen (castPtr memory, count)
       continue rows memory 0 (\_ _ -> return (0, Chunk bytes (\_ _ -> return (0, next))))
     Done -> do
-      given <- begin stream status fields rows (Exactly count) memory count Whole
+      given <- begin stream status fields rows (Exactly count) (FirstBytes memory count Whole)
       checkLength given count
       setBytes stream count
     Chunk bytes rest -> do
@@ -117,7 +113,7 @@ answerBuilder stream status fields builder = withRowsOf smallBody fields $ \memo
       case afterwards of
         Done | more == 0 -> do
           let size = count + B.length bytes
-          given <- begin stream status fields rows (Exactly size) memory count Beginning
+          given <- begin stream status fields rows (Exactly size) (FirstBytes memory count Beginning)
           checkLength given size
           setBytes stream count
           writeBytes stream bytes
@@ -126,7 +122,7 @@ answerBuilder stream status fields builder = withRowsOf smallBody fields $ \memo
     More wanted rest -> continue rows memory count (\_ _ -> return (0, More wanted rest))
   where
     continue rows memory count writer = do
-      given <- begin stream status fields rows LengthAsGiven memory count Beginning
+      given <- begin stream status fields rows LengthAsGiven (FirstBytes memory count Beginning)
       setBytes stream count
       setDeclared stream given
       checkRoom stream 0
@@ -259,7 +255,7 @@ finish stream = do
 
 answerStreaming :: Stream -> Answerer -> Status -> ResponseHeaders -> StreamingBody -> IO ()
 answerStreaming stream answerer status fields body = do
-  given <- withRowsOf 0 fields $ \_ rows -> begin stream status fields rows LengthAsGiven nullPtr 0 Beginning
+  given <- withRowsOf 0 fields $ \_ rows -> begin stream status fields rows LengthAsGiven (FirstBytes nullPtr 0 Beginning)
   setBytes stream 0
   setDeclared stream given
   case answerer of
@@ -285,10 +281,10 @@ answerFile stream status fields slice
   where
     whole = withRowsOf (fromIntegral count) fields $ \memory rows -> do
       readSlice slice memory
-      void (begin stream status fields rows (Exactly (fromIntegral count)) memory (fromIntegral count) Whole)
+      void (begin stream status fields rows (Exactly (fromIntegral count)) (FirstBytes memory (fromIntegral count) Whole))
       setBytes stream (fromIntegral count)
     pieces = do
-      withRowsOf 0 fields $ \_ rows -> void (begin stream status fields rows (Exactly (fromIntegral count)) nullPtr 0 Beginning)
+      withRowsOf 0 fields $ \_ rows -> void (begin stream status fields rows (Exactly (fromIntegral count)) (FirstBytes nullPtr 0 Beginning))
       setBytes stream 0
       bracket borrow giveBack $ \buffer -> sendingFile slice (copyFile buffer (sliceOffset slice) count)
       finish stream
@@ -331,6 +327,6 @@ sendRaw stream opening bytes = readIORef opening >>= maybe (writeBytes stream by
       Malformed -> throwIO (userError "A raw response over HTTP/2 must begin with the head of an HTTP/1.1 response")
       Opening code fields rest -> do
         writeIORef opening Nothing
-        withRowsOf 0 fields $ \_ rows -> void (begin stream (Status code B.empty) fields rows NoLength nullPtr 0 Beginning)
+        withRowsOf 0 fields $ \_ rows -> void (begin stream (Status code B.empty) fields rows NoLength (FirstBytes nullPtr 0 Beginning))
         setBytes stream 0
         writeBytes stream rest

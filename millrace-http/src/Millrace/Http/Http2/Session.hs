@@ -97,7 +97,7 @@ enter session next = do
 runSession :: ServerContext -> Control -> Transport -> ByteString -> Wai.Application -> IO ()
 runSession server (Control place) transport input application = mask $ \restore ->
   withEngineSettings (serverEngine server) $ \settings -> do
-    engine <- openEngine settings (isJust (negotiated transport))
+    engine <- openEngine settings (securityOf transport)
     when (engine == nullPtr) (throwIO (userError "HTTP/2: no memory for a connection"))
     connection <- newConnection server transport engine
     words' <- newByteArray (8 * wordCount)
@@ -108,6 +108,9 @@ runSession server (Control place) transport input application = mask $ \restore 
     endDriving session outcome
     awaitQuiet connection `finally` (writeIORef place Nothing >> freeEngine engine)
     either (\failure -> when (isAsynchronous failure) (throwIO failure)) (const (return ())) outcome
+
+securityOf :: Transport -> Security
+securityOf transport = if isJust (negotiated transport) then Protected else ClearText
 
 begin :: Session -> ByteString -> IO Ending
 begin session input = do
@@ -354,7 +357,7 @@ serve session stream flags body = do
       exchange = exchangeOf (Request stream body)
       service = newService server exchange
       vault = contextVault (Context exchange (serverFiles server))
-  (request, protocol) <- makeRequest at (transportPeer transport) (isJust (negotiated transport)) vault (maybe (return B.empty) readBody body) known
+  (request, protocol) <- makeRequest at (transportPeer transport) (securityOf transport) vault (maybe (return B.empty) readBody body) known
   case refusalOf problem size of
     Just reason -> refuse service request reason
     Nothing -> answerByApplication service (sessionApplication session) (maybe id asUpgrade protocol request) `catch` failed
