@@ -20,7 +20,6 @@
 /* A frame of a body with so many bytes is of use. */
 #define USEFUL 512u
 
-#define RESPONSE_HEAD_MAX 1048576u
 #define CONTINUATIONS_MAX 64u
 
 #define SECOND UINT64_C(1000000000)
@@ -113,7 +112,6 @@ static http2_inner *new_stream(http2_connection *connection, int32_t id)
         return NULL;
     stream->seen.id = id;
     stream->connection = connection;
-    stream->moved_at = connection->now;
     stream->next = connection->streams;
     if (stream->next != NULL)
         stream->next->previous = stream;
@@ -542,7 +540,7 @@ static int send_output(nghttp2_session *session, nghttp2_frame *frame, const uin
     connection->out_length += length;
     connection->queued -= length;
     stream->seen.sent += length;
-    stream->moved_at = connection->now;
+    stream->still_since = 0;
     if (!stream->is_dribbled)
         connection->frames.tokens += 2;
     if (stream->output.length <= stream->writer_mark)
@@ -643,7 +641,7 @@ static nghttp2_option *make_option(const http2_settings *settings)
     nghttp2_option_set_no_auto_window_update(option, 1);
     nghttp2_option_set_no_closed_streams(option, 1);
     nghttp2_option_set_max_deflate_dynamic_table_size(option, settings->deflate_table_max);
-    nghttp2_option_set_max_send_header_block_length(option, RESPONSE_HEAD_MAX);
+    nghttp2_option_set_max_send_header_block_length(option, HTTP2_RESPONSE_HEAD_MAX);
     nghttp2_option_set_stream_reset_rate_limit(option, settings->resets_max, settings->resets_per_second);
     nghttp2_option_set_max_continuations(option, CONTINUATIONS_MAX);
     nghttp2_option_set_builtin_recv_extension_type(option, NGHTTP2_PRIORITY_UPDATE);
@@ -1057,14 +1055,18 @@ uint32_t http2_reset_stalled(http2_connection *connection, uint64_t now, uint64_
 {
     uint32_t count = 0;
     lock(connection);
-    for (http2_inner *stream = connection->streams; stream != NULL; stream = stream->next)
-        if ((stream->output.length > 0 || is_only_skipped(stream)) && now > stream->moved_at &&
-            now - stream->moved_at >= limit && !stream->has_failed) {
+    for (http2_inner *stream = connection->streams; stream != NULL; stream = stream->next) {
+        if ((stream->output.length == 0 && !is_only_skipped(stream)) || stream->has_failed)
+            continue;
+        if (stream->still_since == 0)
+            stream->still_since = now;
+        if (now - stream->still_since >= limit) {
             stream->has_failed = 1;
             push_reset(stream, stream->output.length > 0 ? NGHTTP2_CANCEL : NGHTTP2_NO_ERROR);
             http2_wake_all(stream);
             count++;
         }
+    }
     unlock(connection);
     return count;
 }
@@ -1175,7 +1177,7 @@ static int append_output(http2_inner *stream, const uint8_t *bytes, size_t lengt
     if (length == 0)
         return 0;
     if (stream->output.length == 0)
-        stream->moved_at = stream->connection->now;
+        stream->still_since = 0;
     if (http2_queue_append(&stream->output, bytes, length) != 0)
         return -1;
     stream->connection->queued += length;
@@ -1278,7 +1280,7 @@ int http2_finish(http2_stream *seen, const http2_rows *trailers)
     }
     int result = HTTP2_GONE;
     lock(stream->connection);
-    if (!is_gone(stream)) {
+    if (!is_gone(stream) && !stream->is_finished) {
         stream->trailers = block;
         stream->is_finished = 1;
         resume(stream);

@@ -16,6 +16,10 @@
 #define OWN_FIELDS 4u /* :status, content-length, date, server */
 #define OWN_BYTES  (3 + 20 + HTTP_DATE_LENGTH)
 
+/* What libnghttp2 reckons for the lengths of so many fields and our own ones, or more. It never sends a head that may be too long, and
+ * says so only when it is about to send it. */
+#define FIELDS_BYTES(count) (12 * ((size_t)(count) + OWN_FIELDS + 1) + 1024)
+
 typedef struct maker {
     http2_block *block;
     uint8_t *at;
@@ -120,6 +124,8 @@ static int add_rows(maker *maker, const http2_rows *rows)
 
 static int begin(maker *maker, const http2_rows *rows)
 {
+    if (FIELDS_BYTES(rows->count) + rows->length > HTTP2_RESPONSE_HEAD_MAX)
+        return HTTP_HEAD_NO_ROOM;
     size_t table = sizeof *maker->block + (rows->count + OWN_FIELDS) * sizeof(nghttp2_nv);
     *maker = (struct maker){.block = malloc(table + rows->length + OWN_BYTES), .length = -1};
     if (maker->block == NULL)

@@ -8,6 +8,7 @@
 #define STREAMS_MAX 24
 
 static const http2_rows no_fields = {.bytes = (const uint8_t *)"", .length = 0, .count = 0};
+static const http2_rows some_trailers = {.bytes = (const uint8_t *)"\1\0\0\0\1\0\0\0xy", .length = 10, .count = 1};
 
 typedef enum answer_kind { UNANSWERED, ANSWERED, FINISHED } answer_kind;
 
@@ -306,6 +307,8 @@ static void write_body(model *m, uint32_t length)
 
 static void finish(model *m)
 {
+    if (m->answer == FINISHED)
+        CHECK(http2_finish(m->stream, &some_trailers) == HTTP2_GONE);
     if (m->answer != ANSWERED)
         return;
     if (http2_finish(m->stream, &no_fields) == HTTP2_OK)
