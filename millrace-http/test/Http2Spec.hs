@@ -6,7 +6,7 @@ module Http2Spec (spec) where
 import Control.Concurrent (forkIO, threadDelay)
 import Control.Concurrent.MVar
 import Control.Exception (SomeException, evaluate, finally, throwIO, try)
-import Control.Monad (forM, forM_, unless, void)
+import Control.Monad (forM, forM_, replicateM_, unless, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString)
@@ -252,6 +252,25 @@ spec = describe "HTTP/2" $ do
       let (first, second) = B.splitAt cut "PRI * HTTP/2.0\r\n\r\nXM\r\n\r\n"
       answer <- withConnection port $ \client -> send client first >> threadDelay 20000 >> closing (send client second) >> receiveAll client
       answer `shouldSatisfy` not . ("HTTP" `B.isInfixOf`)
+  it "ends a connection in an orderly way after setMaximumRequests, and answers what is on its way" $
+    withServer (setMaximumRequests (Just 2)) pong $ \port -> withHttp2 port $ \http2 -> do
+      replicateM_ 2 ((answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200)
+      notice <- last <$> eventsUntil isGoAway http2
+      notice `shouldBe` GotGoAway 2147483647 NoError ""
+      (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+      rest <- within "the end" (eventsUntilEnd http2)
+      [(stream, code) | GotGoAway stream code _ <- rest] `shouldBe` [(5, NoError)]
+  it "gives a client its time to take what an application has written after a long pause" $ do
+    let application _ respond = respond . responseStream status200 [] $ \write flush -> do
+          write "first" >> flush
+          threadDelay 2500000
+          write (byteString (B.replicate 100000 97))
+    -- The server looks every second whether a client has stopped taking what is sent. Nothing has moved since the pause began.
+    withServer (setSendTimeout 2) application $ \port -> withHttp2 port $ \http2 -> do
+      stream <- openStream http2 [EndStream] (get "/" [])
+      threadDelay 3300000
+      answer <- awaitAnswer http2 stream
+      (answerEnd answer, B.length (answerBody answer)) `shouldBe` (Complete, 100005)
   it "ends a connection in an orderly way, and loses no request" $ do
     stopping <- newEmptyMVar
     gate <- newEmptyMVar

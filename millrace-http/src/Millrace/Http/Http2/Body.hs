@@ -3,7 +3,7 @@
 --
 -- The reader is what an application may go on using in another thread, or after it has returned. Reading happens under a lock, and
 -- when the request is over the reader is told so under the same lock: it never touches the stream afterwards.
-module Millrace.Http.Http2.Body (BodyReader, newBodyReader, readBody, liftLimits, endBody) where
+module Millrace.Http.Http2.Body (BodyReader, newBodyReader, readBody, liftLimits, endBody, abandonBody) where
 
 import Control.Concurrent.MVar (MVar, modifyMVar, newMVar, putMVar, takeMVar)
 import Control.Exception (SomeException, mask_, throwIO, toException, try, uninterruptibleMask_)
@@ -77,12 +77,16 @@ step (BodyReader stream begin _) budget progress = do
         Bytes count
           | come + count >= windowBytes -> return (Open windowMicros 0, BI.fromForeignPtr memory 0 count)
           | otherwise -> return (Open left (come + count), BI.fromForeignPtr memory 0 count)
-        _ -> throwIO ConnectionClosedByPeer
+        _ -> broken
+    broken = do
+      over <- (== bodyIsOver) <$> readByteArray (streamWords stream) readingAt
+      if over then throwIO UsedTooLate else throwIO ConnectionClosedByPeer
     await = do
       begin
       before' <- monotonicNanoseconds
-      lifted <- readByteArray (streamWords stream) liftedAt
-      let limit = if lifted /= (0 :: Int) then 0 else shorter (bodyMicros limits) (if windowMicros > 0 then max 1 budget else 0)
+      reading <- readByteArray (streamWords stream) readingAt
+      total <- remainingMicros stream
+      let limit = if reading == isUnlimited then total else shorter total (shorter (bodyMicros limits) (if windowMicros > 0 then max 1 budget else 0))
       outcome <- awaitEvent stream Readable limit arrived
       after' <- monotonicNanoseconds
       case outcome of
@@ -94,29 +98,29 @@ step (BodyReader stream begin _) budget progress = do
       result <- readStream engine nullPtr 0
       case result of
         MustWait -> return Nothing
-        Broken -> throwIO ConnectionClosedByPeer
+        Broken -> broken
         Bytes _ -> do
           unread <- streamUnread engine
           return (Just (if unread > 0 then Just unread else Nothing))
 
--- The word of the stream that says so.
-liftedAt :: Int
-liftedAt = 4
+-- A word of the stream, 0 at first, and what it may be.
+readingAt, isUnlimited, bodyIsOver :: Int
+readingAt = 4
+isUnlimited = 1
+bodyIsOver = 2
 
 -- | From now on the client may take its time.
 liftLimits :: Http2.Stream -> IO ()
-liftLimits stream = writeByteArray (streamWords stream) liftedAt (1 :: Int)
-
--- Of two times, 0 being none.
-shorter :: Int -> Int -> Int
-shorter 0 other = other
-shorter one 0 = one
-shorter one other = min one other
+liftLimits stream = writeByteArray (streamWords stream) readingAt isUnlimited
 
 -- | Ends the body with its request: later uses of the reader throw 'UsedTooLate'. Another thread of the application's may wait for
 -- more: it is told that no more comes.
 endBody :: BodyReader -> IO ()
-endBody (BodyReader stream _ variable) = uninterruptibleMask_ $ do
+endBody body@(BodyReader stream _ _) = writeByteArray (streamWords stream) readingAt bodyIsOver >> abandonBody body
+
+-- | The same when an exception ends the request. A thread that waits for more is told that the client is gone.
+abandonBody :: BodyReader -> IO ()
+abandonBody (BodyReader stream _ variable) = uninterruptibleMask_ $ do
   endReading (streamEngine stream)
   wakeNow (streamConnection stream)
   _ <- takeMVar variable

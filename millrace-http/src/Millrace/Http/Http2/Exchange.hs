@@ -8,7 +8,7 @@ import Data.Bifunctor (first)
 import qualified Data.CaseInsensitive as CI
 import Data.Primitive.ByteArray (readByteArray)
 import Millrace.Http.Exchange (Answerer (..), Exchange (..), Operations (..), Plan (..), Retraction (..))
-import Millrace.Http.Expectation
+import Millrace.Http.Expectation (fulfil)
 import Millrace.Http.Http2.Body (BodyReader)
 import Millrace.Http.Http2.Connection
 import Millrace.Http.Http2.Engine hiding (Done, Stream)
@@ -39,7 +39,7 @@ operations =
       opCloseAfterwards = \_ -> return (),
       opDiscardUnsent = \(Request stream _) -> abortStream stream,
       opAbort = \(Request stream _) -> abortStream stream,
-      opLiftTimeLimit = \_ -> return (),
+      opLiftTimeLimit = \(Request stream _) -> setDeadline stream 0,
       opHasClientEnded = \(Request stream _) -> streamIsClosed (streamEngine stream),
       opAwaitClientInput = awaitEnd,
       opCanTakeOver = \(Request stream _) -> streamIsConnect stream,
@@ -51,7 +51,6 @@ operations =
 
 answer :: Request -> Answerer -> Plan -> IO ()
 answer (Request stream body) answerer plan = do
-  _ <- dismiss (expectationOf stream)
   answerOnStream stream body answerer plan
   flushIfNeeded (streamConnection stream)
 
@@ -60,9 +59,6 @@ tellToContinue :: Stream -> IO ()
 tellToContinue stream = fulfil (expectationOf stream) $ do
   withRowsOf 0 [] (\_ rows -> void (informStream (streamEngine stream) 100 rows))
   flushStream stream
-
-expectationOf :: Stream -> Expectation
-expectationOf stream = Expectation (streamWords stream) 3
 
 takeBack :: Request -> IO Retraction
 takeBack (Request stream _) = do

@@ -21,11 +21,15 @@ import Data.Primitive.ByteArray (readByteArray, writeByteArray)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), eCONNRESET, eTIMEDOUT)
 import Foreign.C.Types (CInt)
+import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
+import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
+import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Answer.FileBody (readSlice, sendingFile)
 import Millrace.Http.Answer.Streaming (Sink (..), runStreamingBody)
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange (AnnouncedLength (..), Answerer (..), Body (..), Detached (..), FileSlice (..), Plan (..), RawBody)
+import Millrace.Http.Expectation (dismiss)
 import Millrace.Http.FileCache (fileError)
 import Millrace.Http.Foreign (readFileAt)
 import Millrace.Http.Http1.Head (headBadCoding, headBadLength, headBadName, headNoRoom)
@@ -35,7 +39,9 @@ import Millrace.Http.Http2.Engine hiding (Done, Stream)
 import qualified Millrace.Http.Http2.Engine as Engine
 import Millrace.Http.Http2.Stream
 import Millrace.Http.Http2.TakeOver
-import Millrace.Http.Server.Limits (Limits (..))
+import Millrace.Http.Server.Context (ServerContext (..))
+import Millrace.Http.Server.Limits (Limits (..), Rate (..))
+import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Trailers
 import Millrace.Http.Transport.Buffer
 import Network.HTTP.Types (ResponseHeaders, Status (..), hContentLength)
@@ -63,6 +69,8 @@ answerOnStream stream body answerer plan = case plan of
 -- Gives head and first bytes to the engine. Returns the content-length that the fields give.
 begin :: Stream -> Status -> ResponseHeaders -> Rows -> ContentLength -> FirstBytes -> IO (Maybe Int)
 begin stream (Status code _) fields rows size firstBytes = do
+  -- From here on 100 (Continue) would be too late.
+  void (dismiss (expectationOf stream))
   (outcome, given) <- Engine.answerStream (streamEngine stream) code rows size firstBytes
   case outcome of
     BadFields number -> throwIO (refusal number code fields)
@@ -84,9 +92,14 @@ refusal number code fields
     separators = B.pack [34, 40, 41, 44, 47, 58, 59, 60, 61, 62, 63, 64, 91, 92, 93, 123, 125]
 
 answerHead :: Stream -> Status -> ResponseHeaders -> ContentLength -> IO ()
-answerHead stream status fields size = withRowsOf 0 fields $ \_ rows -> do
-  void (begin stream status fields rows size (FirstBytes nullPtr 0 Whole))
+answerHead stream status fields size = withRowsOf 0 kept $ \_ rows -> do
+  void (begin stream status kept rows size (FirstBytes nullPtr 0 Whole))
   setBytes stream (-1)
+  where
+    -- The length that is announced is the one that counts: a 205 has none, whatever the application says.
+    kept = case size of
+      Exactly _ -> filter ((/= hContentLength) . fst) fields
+      _ -> fields
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Builders
@@ -159,28 +172,34 @@ checkRoom stream count = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Writing
 
--- Runs a builder in borrowed memory.
+-- Runs a builder in borrowed memory, or in more of it if the builder asks for that.
 writeAll :: Stream -> BufferWriter -> IO ()
 writeAll stream writer = bracket borrow giveBack $ \buffer -> go (borrowedBytes buffer) borrowedSize writer
   where
     go at size current = do
       (count, next) <- current at size
-      write stream at count
+      writePieces stream at count
       case next of
         Done -> return ()
         Chunk bytes rest -> writeBytes stream bytes >> go at size rest
         More wanted rest
           | wanted <= size -> go at size rest
-          | otherwise -> throwIO (userError ("A builder asks for " ++ show wanted ++ " bytes at once"))
+          | wanted > wantedMax -> throwIO (userError ("A builder asks for " ++ show wanted ++ " bytes at once"))
+          | otherwise -> do
+            memory <- mallocPlainForeignPtrBytes wanted
+            go (unsafeForeignPtrToPtr memory) wanted rest
+            touchForeignPtr memory
+    wantedMax = settingsMaxBuilderResponseBufferSize (serverSettings (connectionServer (streamConnection stream)))
 
 writeBytes :: Stream -> ByteString -> IO ()
-writeBytes stream bytes = BU.unsafeUseAsCStringLen bytes $ \(at, size) -> pieces (castPtr at) size
-  where
-    pieces _ 0 = return ()
-    pieces at left = do
-      let count = min pieceMax left
-      write stream at count
-      pieces (at `plusPtr` count) (left - count)
+writeBytes stream bytes = BU.unsafeUseAsCStringLen bytes (\(at, size) -> writePieces stream (castPtr at) size)
+
+writePieces :: Stream -> Ptr Word8 -> Int -> IO ()
+writePieces _ _ 0 = return ()
+writePieces stream at left = do
+  let count = min pieceMax left
+  write stream at count
+  writePieces stream (at `plusPtr` count) (left - count)
 
 -- A call that copies must not take long.
 pieceMax :: Int
@@ -215,27 +234,57 @@ makeTrailers stream = readIORef (streamData stream) >>= maybe (return []) ask
     fieldsOf (Trailers fields) = fields
     fieldsOf (NextTrailersMaker _) = []
 
--- Waits until the client has taken all but so many bytes. It is given up if it takes nothing for too long.
+-- Waits until the client has taken all but so many bytes. It is given up if it takes nothing for too long, or too little, or if all of
+-- it takes too long.
 awaitOutputBelow :: Stream -> Int -> IO ()
 awaitOutputBelow stream most = do
-  before' <- streamSent engine
-  outcome <- awaitEvent stream Writable (sendMicros (connectionLimits (streamConnection stream))) attempt
-  case outcome of
-    Came True -> return ()
-    Came False -> throwIO (lost stream eCONNRESET)
-    TookTooLong -> do
-      after' <- streamSent engine
-      if after' > before'
-        then awaitOutputBelow stream most
-        else resetStream engine Cancel >> throwIO (lost stream eTIMEDOUT)
+  start <- monotonicNanoseconds
+  streamSent engine >>= await start
   where
     engine = streamEngine stream
+    limits = connectionLimits (streamConnection stream)
+    -- Since a moment nothing was sent, beyond so many bytes of the body.
+    await since before' = do
+      total <- remainingMicros stream
+      start <- monotonicNanoseconds
+      let left = max 1 (sendMicros limits - microsBetween since start)
+      outcome <- awaitEvent stream Writable (shorter total (shorter (if sendMicros limits == 0 then 0 else left) window)) attempt
+      end <- monotonicNanoseconds
+      after' <- streamSent engine
+      isSlow <- maybe (return False) (isTooSlow stream (fromIntegral (end - start)) after') (sendRate limits)
+      over <- isOverdue stream
+      case outcome of
+        Came False -> throwIO (lost stream eCONNRESET)
+        _ | isSlow || over -> giveUp
+        Came True -> return ()
+        TookTooLong
+          | after' > before' -> await end after'
+          | sendMicros limits > 0 && microsBetween since end >= sendMicros limits -> giveUp
+          | otherwise -> await since before'
+    window = maybe 0 (\(Rate _ micros) -> micros) (sendRate limits)
+    giveUp = resetStream engine Cancel >> throwIO (lost stream eTIMEDOUT)
+    microsBetween one other = fromIntegral (other - one) `quot` 1000
     attempt = do
       result <- awaitOutput engine most
       return $ case result of
         Full -> Nothing
         Gone -> Just False
         _ -> Just True
+
+-- A writer has waited for the client for so many nanoseconds more, and so many bytes were sent in all. Once it has waited for as long
+-- as the rate is measured, the client must have taken what the rate demands.
+isTooSlow :: Stream -> Int -> Int -> Rate -> IO Bool
+isTooSlow stream nanoseconds sent (Rate bytes micros) = do
+  waited <- (+ nanoseconds) <$> readByteArray words' 6
+  earlier <- readByteArray words' 7
+  if waited < 1000 * micros
+    then False <$ writeByteArray words' 6 waited
+    else do
+      writeByteArray words' 6 (0 :: Int)
+      writeByteArray words' 7 sent
+      return (sent - earlier < bytes)
+  where
+    words' = streamWords stream
 
 -- Ends the body.
 finish :: Stream -> IO ()
@@ -255,15 +304,23 @@ finish stream = do
 
 answerStreaming :: Stream -> Answerer -> Status -> ResponseHeaders -> StreamingBody -> IO ()
 answerStreaming stream answerer status fields body = do
-  given <- withRowsOf 0 fields $ \_ rows -> begin stream status fields rows LengthAsGiven (FirstBytes nullPtr 0 Beginning)
-  setBytes stream 0
-  setDeclared stream given
+  -- Until the application writes or flushes, a client that waits may be told to go on, and another answer may be given instead.
+  begun <- newIORef False
+  let open = do
+        already <- readIORef begun
+        unless already (openStreaming stream status fields >> writeIORef begun True)
+      run = runStreamingBody answerer (Sink (\builder -> open >> writeAll stream (runBuilder builder)) (open >> flushStream stream) (abortStream stream)) body
   case answerer of
     OwnThread -> (setStreaming stream True >> run) `finally` setStreaming stream False
     OtherThread _ -> run
+  open
   finish stream
-  where
-    run = runStreamingBody answerer (Sink (writeAll stream . runBuilder) (flushStream stream) (abortStream stream)) body
+
+openStreaming :: Stream -> Status -> ResponseHeaders -> IO ()
+openStreaming stream status fields = do
+  given <- withRowsOf 0 fields $ \_ rows -> begin stream status fields rows LengthAsGiven (FirstBytes nullPtr 0 Beginning)
+  setBytes stream 0
+  setDeclared stream given
 
 setStreaming :: Stream -> Bool -> IO ()
 setStreaming stream streams = writeByteArray (streamWords stream) 2 (if streams then 1 else 0 :: Int)

@@ -25,7 +25,7 @@ import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Answer.Application (Refusal (..), Service, answerByApplication, answerRefused, newService, withinTotalTime)
 import Millrace.Http.Context (Context (..), contextVault)
 import Millrace.Http.Exception
-import Millrace.Http.Expectation (Expectation (..), expectNothing, startExpecting)
+import Millrace.Http.Expectation (startExpecting)
 import Millrace.Http.Farewell (linger, lingerMicros)
 import Millrace.Http.HandOver
 import Millrace.Http.Http1.Wire (flagExpectContinue, flagExpectOther, flagHttps, methodCodeConnect)
@@ -325,21 +325,22 @@ serveStream session at = do
   setWord session requestsAt (count + 1)
   thread <- myThreadId
   number <- streamNumber at
-  words' <- newByteArray (8 * 5)
-  writeByteArray words' 0 (-1 :: Int)
-  writeByteArray words' 1 (-1 :: Int)
-  writeByteArray words' 2 (0 :: Int)
-  writeByteArray words' 4 (0 :: Int)
+  when (count + 1 >= requestsMax limits) (wish connection EndSoon)
+  words' <- newStreamWords
   flags <- streamFlags at
   ended <- streamHasEnded at
-  (if flags .&. flagExpectContinue /= 0 && not ended then startExpecting else expectNothing) (Expectation words' 3)
   code <- streamMethod at
   said <- newIORef Nothing
   let stream = Stream connection at number thread words' said (code == methodCodeConnect)
+  when (flags .&. flagExpectContinue /= 0 && not ended) (startExpecting (expectationOf stream))
+  when (totalMicros limits > 0) $ do
+    now <- monotonicNanoseconds
+    setDeadline stream (fromIntegral now + 1000 * totalMicros limits)
   (if ended then serveWithoutBody else serveWithBody) session stream flags `onException` releaseStream at
   void (releaseStream at)
   where
     connection = sessionConnection session
+    limits = limitsOfSession session
 
 serveWithoutBody, serveWithBody :: Session -> Stream -> Word32 -> IO ()
 serveWithoutBody session stream flags = do
@@ -347,7 +348,8 @@ serveWithoutBody session stream flags = do
   if size > 0 then serveWithBody session stream flags else serve session stream flags Nothing
 serveWithBody session stream flags = do
   body <- newBodyReader stream (tellToContinue stream)
-  serve session stream flags (Just body) `finally` endBody body
+  serve session stream flags (Just body) `onException` abandonBody body
+  endBody body
 
 serve :: Session -> Stream -> Word32 -> Maybe BodyReader -> IO ()
 serve session stream flags body = do

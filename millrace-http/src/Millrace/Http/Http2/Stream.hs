@@ -3,6 +3,12 @@
 module Millrace.Http.Http2.Stream
   ( Stream (..),
     awaitEvent,
+    newStreamWords,
+    setDeadline,
+    remainingMicros,
+    isOverdue,
+    shorter,
+    expectationOf,
     lost,
     withRowsOf,
     flushStream,
@@ -18,7 +24,7 @@ import qualified Data.ByteString.Unsafe as BU
 import Data.CaseInsensitive (foldedCase)
 import Data.IORef (IORef)
 import Data.Int (Int32)
-import Data.Primitive.ByteArray (MutableByteArray)
+import Data.Primitive.ByteArray (MutableByteArray, newByteArray, readByteArray, writeByteArray)
 import Data.Word (Word32, Word8)
 import Foreign.C.Error (Errno, errnoToIOError)
 import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
@@ -26,7 +32,9 @@ import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (pokeByteOff)
 import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
+import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Exception (sendingResponse)
+import Millrace.Http.Expectation (Expectation (..))
 import Millrace.Http.Http2.Connection
 import Millrace.Http.Http2.Engine (ErrorCode (..), Event, Rows (..), noticeKey, resetStream)
 import qualified Millrace.Http.Http2.Engine as Engine
@@ -41,13 +49,53 @@ data Stream = Stream
     streamId :: !Int32,
     -- | The thread that serves it.
     streamThread :: !ThreadId,
-    -- | Words of "Millrace.Http.Http2.Exchange" and the modules below it.
+    -- | See 'newStreamWords'.
     streamWords :: !(MutableByteArray RealWorld),
     -- | What the application says about the response.
     streamData :: !(IORef (Maybe HTTP2Data)),
     -- | Did the client send CONNECT?
     streamIsConnect :: !Bool
   }
+
+-- | The words of a new stream: how many bytes of the body were written, -1 if there is none; the length that was declared, -1 if
+-- none was; whether an application streams the body; what the client expects; whether reading has no time limit or is over; the deadline of
+-- everything in nanoseconds, 0 if there is none; how long its writer has waited for the client, in nanoseconds, since it was last
+-- looked whether the client is too slow; and how much was sent until then.
+newStreamWords :: IO (MutableByteArray RealWorld)
+newStreamWords = do
+  words' <- newByteArray (8 * 8)
+  writeByteArray words' 0 (-1 :: Int)
+  writeByteArray words' 1 (-1 :: Int)
+  mapM_ (\index -> writeByteArray words' index (0 :: Int)) [2 .. 7]
+  return words'
+
+-- | What the client expects.
+expectationOf :: Stream -> Expectation
+expectationOf stream = Expectation (streamWords stream) 3
+
+-- | When all waiting for the client must be over, in nanoseconds; 0: at no time.
+setDeadline :: Stream -> Int -> IO ()
+setDeadline stream = writeByteArray (streamWords stream) 5
+
+-- | How long waiting for the client may take, in microseconds; at least 1. 0: for ever.
+remainingMicros :: Stream -> IO Int
+remainingMicros stream = do
+  deadline <- readByteArray (streamWords stream) 5
+  if deadline == 0
+    then return 0
+    else do
+      now <- monotonicNanoseconds
+      return (max 1 ((deadline - fromIntegral now) `quot` 1000))
+
+-- | Is there a deadline, and has it passed?
+isOverdue :: Stream -> IO Bool
+isOverdue stream = (== 1) <$> remainingMicros stream
+
+-- | Of two times, 0 being none.
+shorter :: Int -> Int -> Int
+shorter 0 other = other
+shorter one 0 = one
+shorter one other = min one other
 
 -- | Waits for an event of the stream: see 'waitFor'.
 awaitEvent :: Stream -> Event -> Int -> IO (Maybe a) -> IO (Waited a)
