@@ -1,4 +1,5 @@
 {-# LANGUAGE OverloadedStrings #-}
+{-# LANGUAGE RankNTypes #-}
 
 -- | A server on a free port of the loopback interface, and a client that speaks in bytes. The client uses the
 -- @network@ package, so that it has nothing in common with what is tested. Or both in memory, without any descriptor:
@@ -16,6 +17,8 @@ module Support
     withSmallConnection,
     withMany,
     Client,
+    Speech (..),
+    speaking,
     close,
     send,
     sendSlowly,
@@ -65,6 +68,7 @@ import Network.Wai.Handler.Millrace
 import Numeric (readHex)
 import System.Directory (getTemporaryDirectory, removeDirectoryRecursive)
 import System.FilePath ((</>))
+import System.IO.Unsafe (unsafePerformIO)
 import System.Posix.Temp (mkdtemp)
 import System.Timeout (timeout)
 import Test.Hspec (Spec, describe)
@@ -141,13 +145,13 @@ instance Reachable Int where
 
 instance Reachable Server where
   withConnectionOf room (OnPort port) use = withSocket room port use
-  withConnectionOf room (InMemory conditions serve) use = bracket open Memory.clientClose (\opened -> clientOf (inMemory opened) >>= use)
+  withConnectionOf room (InMemory conditions serve) use = bracket open Memory.clientClose (\opened -> withClient (inMemory opened) use)
     where
       open = do
         (transport, opened) <- newMemoryTransport (maybe id narrow room conditions) (SockAddrInet 1 (tupleToHostAddress (127, 0, 0, 1)))
         opened <$ serve transport
       narrow capacity given = given {conditionsCapacity = capacity}
-      inMemory opened = Client (Memory.clientSend opened) (Memory.clientEnd opened) (Memory.clientReceive opened)
+      inMemory opened = Ends (Memory.clientSend opened) (Memory.clientEnd opened) (Memory.clientReceive opened)
 
 -- | Prints nothing.
 quiet :: Settings -> Settings
@@ -182,12 +186,24 @@ withFolder = bracket create removeDirectoryRecursive
 sendSlowly :: Client -> IO ()
 sendSlowly client = void (try (forever (threadDelay 100000 >> send client "x")) :: IO (Either SomeException ()))
 
--- | A connection to the server: how bytes are sent, how the sending ends, how at most so many are received, and what was
--- received that was not looked at yet.
-data Client = Client (ByteString -> IO ()) (IO ()) (Int -> IO ByteString) (IORef ByteString)
+-- | A connection to the server, and what was received that was not looked at yet.
+data Client = Client Ends (IORef ByteString)
 
-clientOf :: (IORef ByteString -> Client) -> IO Client
-clientOf make = make <$> newIORef B.empty
+-- | How clients use a connection.
+newtype Speech = Speech (forall a. Ends -> (Ends -> IO a) -> IO a)
+
+-- | While the action runs, clients use their connections so, instead of sending the examples' bytes as they are.
+speaking :: Speech -> IO a -> IO a
+speaking speech = bracket (readIORef currentSpeech <* writeIORef currentSpeech speech) (writeIORef currentSpeech) . const
+
+currentSpeech :: IORef Speech
+currentSpeech = unsafePerformIO (newIORef (Speech (\ends use -> use ends)))
+{-# NOINLINE currentSpeech #-}
+
+withClient :: Ends -> (Client -> IO a) -> IO a
+withClient ends use = do
+  Speech speak <- readIORef currentSpeech
+  speak ends (\spoken -> newIORef B.empty >>= use . Client spoken)
 
 withConnection :: Reachable server => server -> (Client -> IO a) -> IO a
 withConnection = withConnectionOf Nothing
@@ -202,7 +218,7 @@ close :: Socket -> IO ()
 close = uninterruptibleMask_ . Network.close
 
 withSocket :: Maybe Int -> Int -> (Client -> IO a) -> IO a
-withSocket room port use = bracket open close (\opened -> withEnds opened (\(Ends sending ending receiving) -> clientOf (Client sending ending receiving) >>= use))
+withSocket room port use = bracket open close (\opened -> withEnds opened (`withClient` use))
   where
     open = do
       client <- socket AF_INET Stream defaultProtocol
@@ -219,22 +235,22 @@ withMany count port use = go count []
     go left clients = withConnection port (\client -> go (left - 1 :: Int) (client : clients))
 
 send :: Client -> ByteString -> IO ()
-send (Client sending _ _ _) = sending
+send (Client (Ends sending _ _) _) = sending
 
 -- | Sends nothing any more, and still receives.
 sendEnd :: Client -> IO ()
-sendEnd (Client _ ending _ _) = ending
+sendEnd (Client (Ends _ ending _) _) = ending
 
 -- | Some bytes; none at the end.
 receive :: Client -> IO ByteString
-receive (Client _ _ receiving held) = do
+receive (Client (Ends _ _ receiving) held) = do
   bytes <- readIORef held
   writeIORef held B.empty
   if B.null bytes then receiving 65536 else return bytes
 
 -- | At most so many bytes, as few as arrive in one piece; none at the end. Takes nothing more from the system.
 receiveSome :: Client -> Int -> IO ByteString
-receiveSome (Client _ _ receiving _) = receiving
+receiveSome (Client (Ends _ _ receiving) _) = receiving
 
 -- | Everything until the server closes.
 receiveAll :: Client -> IO ByteString
@@ -274,7 +290,7 @@ receiveUntilThere mark count micros client = do
 
 -- | One response of a connection that stays open.
 receiveResponse :: Client -> IO Reply
-receiveResponse client@(Client _ _ _ held) = within "a response" (go B.empty)
+receiveResponse client@(Client _ held) = within "a response" (go B.empty)
   where
     go got = do
       bytes <- receive client
