@@ -19,7 +19,7 @@ import Test.Hspec
 spec :: Spec
 spec = describe "wai-websockets" $ do
   it "echoes messages of all sizes, for many clients at once" $
-    Millrace.withApplication (return application) $ \port ->
+    Millrace.withApplication (return application) . flip reached $ \port ->
       forConcurrently_ [1 .. 20 :: Int] $ \_ ->
         WebSockets.runClient "127.0.0.1" port "/" $ \connection -> do
           forM_ [0, 1, 125, 126, 65535, 65536, 300000] $ \size -> do
@@ -29,7 +29,7 @@ spec = describe "wai-websockets" $ do
             echoed == message `shouldBe` True
           WebSockets.sendClose connection ("bye" :: L.ByteString)
   it "keeps a connection that is idle for longer than the server's timeout" $
-    Millrace.withApplicationSettings (Millrace.setTimeout 1 Millrace.defaultSettings) (return application) $ \port ->
+    Millrace.withApplicationSettings (Millrace.setTimeout 1 Millrace.defaultSettings) (return application) . flip reached $ \port ->
       WebSockets.runClient "127.0.0.1" port "/" $ \connection -> do
         echo connection "one"
         threadDelay 2500000
