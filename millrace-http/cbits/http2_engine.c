@@ -112,6 +112,7 @@ static http2_inner *new_stream(http2_connection *connection, int32_t id)
         return NULL;
     stream->seen.id = id;
     stream->connection = connection;
+    stream->moved_at = connection->now;
     stream->next = connection->streams;
     if (stream->next != NULL)
         stream->next->previous = stream;
@@ -541,6 +542,7 @@ static int send_output(nghttp2_session *session, nghttp2_frame *frame, const uin
     connection->queued -= length;
     stream->seen.sent += length;
     stream->still_since = 0;
+    stream->moved_at = connection->now;
     if (!stream->is_dribbled)
         connection->frames.tokens += 2;
     if (stream->output.length <= stream->writer_mark)
@@ -1051,21 +1053,28 @@ uint32_t http2_stream_count(http2_connection *connection)
     return count;
 }
 
+/* The time when output began to wait is not known: the connection's clock stands still while the client sends nothing. So the first
+ * look begins to measure it. */
+static int is_still(http2_inner *stream, uint64_t now, uint64_t limit)
+{
+    if (stream->output.length == 0)
+        return is_only_skipped(stream) && now - stream->moved_at >= limit;
+    if (stream->still_since == 0)
+        stream->still_since = now;
+    return now - stream->still_since >= limit;
+}
+
 uint32_t http2_reset_stalled(http2_connection *connection, uint64_t now, uint64_t limit)
 {
     uint32_t count = 0;
     lock(connection);
     for (http2_inner *stream = connection->streams; stream != NULL; stream = stream->next) {
-        if ((stream->output.length == 0 && !is_only_skipped(stream)) || stream->has_failed)
+        if (stream->has_failed || !is_still(stream, now, limit))
             continue;
-        if (stream->still_since == 0)
-            stream->still_since = now;
-        if (now - stream->still_since >= limit) {
-            stream->has_failed = 1;
-            push_reset(stream, stream->output.length > 0 ? NGHTTP2_CANCEL : NGHTTP2_NO_ERROR);
-            http2_wake_all(stream);
-            count++;
-        }
+        stream->has_failed = 1;
+        push_reset(stream, stream->output.length > 0 ? NGHTTP2_CANCEL : NGHTTP2_NO_ERROR);
+        http2_wake_all(stream);
+        count++;
     }
     unlock(connection);
     return count;

@@ -65,6 +65,7 @@ typedef struct http2_inner {
     uint8_t reader_waits, writer_waits, close_waits;
     uint64_t skipped;     /* bytes of the request that nobody reads, since the answer was sent */
     uint32_t writer_mark; /* a waiting writer goes on at so many bytes */
+    uint64_t moved_at;    /* when bytes of the response were sent last, by the connection's clock */
     uint64_t still_since; /* none of the bytes that wait were sent since then; 0: not known yet */
 } http2_inner;
 
