@@ -101,17 +101,14 @@ newConnection ends =
 noted :: Connection -> IO () -> IO ()
 noted connection action = try action >>= atomically . writeTVar (over connection) . Just
 
+-- The server may have closed the connection. The thread that receives finds that.
 sendAll :: Connection -> ByteString -> IO ()
-sendAll connection bytes = withMVar (sending connection) (\() -> send bytes)
+sendAll connection bytes = withMVar (sending connection) (\() -> unlessClosed (send bytes))
   where
     Ends send _ _ = connectionEnds connection
 
 sendFrames :: Connection -> [Frame] -> IO ()
 sendFrames connection = sendAll connection . B.concat . map encodeFrame
-
--- The server may have closed the connection.
-sendIfOpen :: Connection -> [Frame] -> IO ()
-sendIfOpen connection = unlessClosed . sendFrames connection
 
 unlessClosed :: IO () -> IO ()
 unlessClosed action = void (try action :: IO (Either IOError ()))
@@ -295,8 +292,8 @@ frameArrived connection decoder held frame = case frameType frame of
   Reset -> came Cut
   Settings | not (hasFlag Ack frame) -> do
     forM_ (lookup InitialWindowSize (settingsOf frame)) (atomically . writeTVar (initialRoom connection) . fromIntegral)
-    sendIfOpen connection [settingsAck]
-  Ping | not (hasFlag Ack frame) -> sendIfOpen connection [pingAck payload]
+    sendFrames connection [settingsAck]
+  Ping | not (hasFlag Ack frame) -> sendFrames connection [pingAck payload]
   WindowUpdate
     | stream == 0 -> atomically (modifyTVar' (connectionRoom connection) (+ increment))
     | otherwise -> atomically (modifyTVar' (streamRoom connection) (Map.insertWith (+) stream increment))
@@ -321,7 +318,7 @@ frameArrived connection decoder held frame = case frameType frame of
         let isCurrent = fmap exchangeStream exchange == Just stream
         isCurrent <$ when isCurrent (writeTQueue (arrived connection) arrival)
       case arrival of
-        Bytes _ size _ | not wanted && size > 0 -> sendIfOpen connection [windowUpdate 0 (fromIntegral size)]
+        Bytes _ size _ | not wanted && size > 0 -> sendFrames connection [windowUpdate 0 (fromIntegral size)]
         _ -> return ()
 
 ------------------------------------------------------------------------------------------------------------------------
@@ -372,7 +369,7 @@ translate connection arrival exchange = case (arrival, exchangeFraming exchange)
       Chunked -> C8.pack (showHex (B.length bytes) "\r\n") <> bytes <> "\r\n"
       _ -> bytes
     when (size > 0) $
-      sendIfOpen connection (windowUpdate 0 (fromIntegral size) : [windowUpdate (exchangeStream exchange) (fromIntegral size) | not end])
+      sendFrames connection (windowUpdate 0 (fromIntegral size) : [windowUpdate (exchangeStream exchange) (fromIntegral size) | not end])
     when end (finish exchange [])
   (Cut, _) -> atomically (writeTVar (current connection) Nothing >> writeTVar (outputHasEnded connection) True) >> endSending connection
   where
