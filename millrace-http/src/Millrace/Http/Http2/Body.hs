@@ -11,14 +11,15 @@ import Control.Monad (when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Internal as BI
-import Data.Primitive.ByteArray (readByteArray, writeByteArray)
 import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
 import Foreign.Ptr (nullPtr)
 import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Exception
+import Millrace.Http.Field (readField, writeField)
 import Millrace.Http.Http2.Connection (Waited (..), connectionLimits, wakeNow)
 import Millrace.Http.Http2.Engine
+import Millrace.Http.Http2.State (Reading (..), reading)
 import Millrace.Http.Http2.Stream hiding (Stream)
 import qualified Millrace.Http.Http2.Stream as Http2
 import Millrace.Http.Server.Limits (Limits (..), Rate (..))
@@ -79,14 +80,14 @@ step (BodyReader stream begin _) budget progress = do
           | otherwise -> return (Open left (come + count), BI.fromForeignPtr memory 0 count)
         _ -> broken
     broken = do
-      over <- (== bodyIsOver) <$> readByteArray (streamWords stream) readingAt
+      over <- (== Over) <$> readField (streamState stream) reading
       if over then throwIO UsedTooLate else throwIO ConnectionClosedByPeer
     await = do
       begin
       before' <- monotonicNanoseconds
-      reading <- readByteArray (streamWords stream) readingAt
+      limited <- readField (streamState stream) reading
       total <- remainingMicros stream
-      let limit = if reading == isUnlimited then total else shorter total (shorter (bodyMicros limits) (if windowMicros > 0 then max 1 budget else 0))
+      let limit = if limited == WithoutTimeLimits then total else shorter total (shorter (bodyMicros limits) (if windowMicros > 0 then max 1 budget else 0))
       outcome <- awaitEvent stream Readable limit arrived
       after' <- monotonicNanoseconds
       case outcome of
@@ -103,20 +104,14 @@ step (BodyReader stream begin _) budget progress = do
           unread <- streamUnread engine
           return (Just (if unread > 0 then Just unread else Nothing))
 
--- A word of the stream, 0 at first, and what it may be.
-readingAt, isUnlimited, bodyIsOver :: Int
-readingAt = 4
-isUnlimited = 1
-bodyIsOver = 2
-
 -- | From now on the client may take its time.
 liftLimits :: Http2.Stream -> IO ()
-liftLimits stream = writeByteArray (streamWords stream) readingAt isUnlimited
+liftLimits stream = writeField (streamState stream) reading WithoutTimeLimits
 
 -- | Ends the body with its request: later uses of the reader throw 'UsedTooLate'. Another thread of the application's may wait for
 -- more: it is told that no more comes.
 endBody :: BodyReader -> IO ()
-endBody body@(BodyReader stream _ _) = writeByteArray (streamWords stream) readingAt bodyIsOver >> abandonBody body
+endBody body@(BodyReader stream _ _) = writeField (streamState stream) reading Over >> abandonBody body
 
 -- | The same when an exception ends the request. A thread that waits for more is told that the client is gone.
 abandonBody :: BodyReader -> IO ()

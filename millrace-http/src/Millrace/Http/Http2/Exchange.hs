@@ -6,13 +6,16 @@ import Control.Concurrent (myThreadId)
 import Control.Monad (void, when)
 import Data.Bifunctor (first)
 import qualified Data.CaseInsensitive as CI
-import Data.Primitive.ByteArray (readByteArray)
+import Data.Maybe (isJust)
+import Millrace.Deadline (noDeadline)
 import Millrace.Http.Exchange (Answerer (..), Exchange (..), Operations (..), Plan (..), Retraction (..))
 import Millrace.Http.Expectation (fulfil)
+import Millrace.Http.Field (readField, writeField)
 import Millrace.Http.Http2.Body (BodyReader)
 import Millrace.Http.Http2.Connection
 import Millrace.Http.Http2.Engine hiding (Done, Stream)
 import Millrace.Http.Http2.Response (answerOnStream)
+import Millrace.Http.Http2.State (isStreaming, responseBytes, totalDeadline)
 import Millrace.Http.Http2.Stream
 import Millrace.Http.Transport (negotiated, transportPeer)
 
@@ -39,7 +42,7 @@ operations =
       opCloseAfterwards = \_ -> return (),
       opDiscardUnsent = \(Request stream _) -> abortStream stream,
       opAbort = \(Request stream _) -> abortStream stream,
-      opLiftTimeLimit = \(Request stream _) -> setDeadline stream 0,
+      opLiftTimeLimit = \(Request stream _) -> writeField (streamState stream) totalDeadline noDeadline,
       opHasClientEnded = \(Request stream _) -> streamIsClosed (streamEngine stream),
       opAwaitClientInput = awaitEnd,
       opCanTakeOver = \(Request stream _) -> streamIsConnect stream,
@@ -62,18 +65,16 @@ tellToContinue stream = fulfil (expectationOf stream) $ do
 
 takeBack :: Request -> IO Retraction
 takeBack (Request stream _) = do
-  streams <- readByteArray (streamWords stream) 2
-  if streams /= (0 :: Int)
+  streams <- readField (streamState stream) isStreaming
+  if streams
     then return AlreadySent
     else (\done -> if done then TakenBack else AlreadySent) <$> takeBackStream (streamEngine stream)
 
 bodyBytes :: Request -> IO (Maybe Int)
 bodyBytes (Request stream _) = do
-  written <- readByteArray (streamWords stream) 0
+  written <- readField (streamState stream) responseBytes
   cut <- streamWasReset (streamEngine stream)
-  if written < 0
-    then return Nothing
-    else Just <$> if cut then streamSent (streamEngine stream) else return written
+  if isJust written && cut then Just <$> streamSent (streamEngine stream) else return written
 
 -- Parks until the client has reset the stream.
 awaitEnd :: Request -> IO ()

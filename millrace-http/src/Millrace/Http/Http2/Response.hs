@@ -7,7 +7,7 @@ module Millrace.Http.Http2.Response (answerOnStream) where
 
 import Control.Concurrent.MVar (putMVar, takeMVar)
 import Control.Exception (bracket, finally, onException, throwIO, uninterruptibleMask_)
-import Control.Monad (unless, void, when)
+import Control.Monad (forM_, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (Builder)
@@ -17,7 +17,6 @@ import qualified Data.CaseInsensitive as CI
 import Data.IORef
 import Data.Int (Int64)
 import Data.Maybe (fromMaybe, isJust, isNothing)
-import Data.Primitive.ByteArray (readByteArray, writeByteArray)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), eCONNRESET, eTIMEDOUT)
 import Foreign.C.Types (CInt)
@@ -30,6 +29,7 @@ import Millrace.Http.Answer.Streaming (Sink (..), runStreamingBody)
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange (AnnouncedLength (..), Answerer (..), Body (..), Detached (..), FileSlice (..), Plan (..), RawBody)
 import Millrace.Http.Expectation (dismiss)
+import Millrace.Http.Field (modifyField, readField, writeField)
 import Millrace.Http.FileCache (fileError)
 import Millrace.Http.Foreign (readFileAt)
 import Millrace.Http.Http1.Head (headBadCoding, headBadLength, headBadName, headNoRoom)
@@ -37,6 +37,7 @@ import Millrace.Http.Http2.Body (BodyReader, liftLimits, readBody)
 import Millrace.Http.Http2.Connection
 import Millrace.Http.Http2.Engine hiding (Done, Stream)
 import qualified Millrace.Http.Http2.Engine as Engine
+import Millrace.Http.Http2.State
 import Millrace.Http.Http2.Stream
 import Millrace.Http.Http2.TakeOver
 import Millrace.Http.Server.Context (ServerContext (..))
@@ -94,7 +95,7 @@ refusal number code fields
 answerHead :: Stream -> Status -> ResponseHeaders -> ContentLength -> IO ()
 answerHead stream status fields size = withRowsOf 0 kept $ \_ rows -> do
   void (begin stream status kept rows size (FirstBytes nullPtr 0 Whole))
-  setBytes stream (-1)
+  setBytes stream Nothing
   where
     -- The length that is announced is the one that counts: a 205 has none, whatever the application says.
     kept = case size of
@@ -119,7 +120,7 @@ answerBuilder stream status fields builder = withRowsOf smallBody fields $ \memo
     Done -> do
       given <- begin stream status fields rows (Exactly count) (FirstBytes memory count Whole)
       checkLength given count
-      setBytes stream count
+      setBytes stream (Just count)
     Chunk bytes rest -> do
       -- Nearly always the last piece.
       (more, afterwards) <- rest memory 0
@@ -128,7 +129,7 @@ answerBuilder stream status fields builder = withRowsOf smallBody fields $ \memo
           let size = count + B.length bytes
           given <- begin stream status fields rows (Exactly size) (FirstBytes memory count Beginning)
           checkLength given size
-          setBytes stream count
+          setBytes stream (Just count)
           writeBytes stream bytes
           finish stream
         _ -> continue rows memory count (\_ _ -> return (0, Chunk bytes (\_ _ -> return (0, afterwards))))
@@ -136,7 +137,7 @@ answerBuilder stream status fields builder = withRowsOf smallBody fields $ \memo
   where
     continue rows memory count writer = do
       given <- begin stream status fields rows LengthAsGiven (FirstBytes memory count Beginning)
-      setBytes stream count
+      setBytes stream (Just count)
       setDeclared stream given
       checkRoom stream 0
       writeAll stream writer
@@ -148,26 +149,31 @@ checkLength given size = case given of
   _ -> return ()
 
 ------------------------------------------------------------------------------------------------------------------------
--- Counting. Words of the stream: bytes of the body so far, -1 if there is no body; the declared length, -1 if there is none.
+-- Counting
 
-setBytes :: Stream -> Int -> IO ()
-setBytes stream = writeByteArray (streamWords stream) 0
+setBytes :: Stream -> Maybe Int -> IO ()
+setBytes stream = writeField (streamState stream) responseBytes
 
 countBytes :: Stream -> Int -> IO ()
 countBytes stream count = do
   checkRoom stream count
-  before' <- readByteArray (streamWords stream) 0
-  setBytes stream (before' + count)
+  modifyField (streamState stream) responseBytes (fmap (+ count))
 
 setDeclared :: Stream -> Maybe Int -> IO ()
-setDeclared stream given = writeByteArray (streamWords stream) 1 (fromMaybe (-1) given)
+setDeclared stream = writeField (streamState stream) declaredLength
+
+-- The declared length of the body, and how many bytes of it were written.
+declaredAndWritten :: Stream -> IO (Maybe Int, Int)
+declaredAndWritten stream = do
+  declared <- readField (streamState stream) declaredLength
+  written <- readField (streamState stream) responseBytes
+  return (declared, fromMaybe 0 written)
 
 -- A body must not exceed its length: the client would reset the stream.
 checkRoom :: Stream -> Int -> IO ()
 checkRoom stream count = do
-  declared <- readByteArray (streamWords stream) 1
-  sent <- readByteArray (streamWords stream) 0
-  when (declared >= 0 && sent + count > declared) (throwIO (ContentLengthMismatch declared (sent + count)))
+  (declared, written) <- declaredAndWritten stream
+  forM_ declared $ \size -> when (written + count > size) (throwIO (ContentLengthMismatch size (written + count)))
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Writing
@@ -275,23 +281,22 @@ awaitOutputBelow stream most = do
 -- as the rate is measured, the client must have taken what the rate demands.
 isTooSlow :: Stream -> Int -> Int -> Rate -> IO Bool
 isTooSlow stream nanoseconds sent (Rate bytes micros) = do
-  waited <- (+ nanoseconds) <$> readByteArray words' 6
-  earlier <- readByteArray words' 7
+  waited <- (+ nanoseconds) <$> readField state writerWaited
+  earlier <- readField state sentBefore
   if waited < 1000 * micros
-    then False <$ writeByteArray words' 6 waited
+    then False <$ writeField state writerWaited waited
     else do
-      writeByteArray words' 6 (0 :: Int)
-      writeByteArray words' 7 sent
+      writeField state writerWaited 0
+      writeField state sentBefore sent
       return (sent - earlier < bytes)
   where
-    words' = streamWords stream
+    state = streamState stream
 
 -- Ends the body.
 finish :: Stream -> IO ()
 finish stream = do
-  declared <- readByteArray (streamWords stream) 1
-  sent <- readByteArray (streamWords stream) 0
-  when (declared >= 0 && sent < declared) (throwIO (ContentLengthMismatch (declared - sent) 0))
+  (declared, written) <- declaredAndWritten stream
+  forM_ declared $ \size -> when (written < size) (throwIO (ContentLengthMismatch (size - written) 0))
   trailers <- makeTrailers stream
   outcome <- withRowsOf 0 trailers (\_ rows -> finishStream (streamEngine stream) rows)
   case outcome of
@@ -319,11 +324,11 @@ answerStreaming stream answerer status fields body = do
 openStreaming :: Stream -> Status -> ResponseHeaders -> IO ()
 openStreaming stream status fields = do
   given <- withRowsOf 0 fields $ \_ rows -> begin stream status fields rows LengthAsGiven (FirstBytes nullPtr 0 Beginning)
-  setBytes stream 0
+  setBytes stream (Just 0)
   setDeclared stream given
 
 setStreaming :: Stream -> Bool -> IO ()
-setStreaming stream streams = writeByteArray (streamWords stream) 2 (if streams then 1 else 0 :: Int)
+setStreaming stream = writeField (streamState stream) isStreaming
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Files
@@ -339,10 +344,10 @@ answerFile stream status fields slice
     whole = withRowsOf (fromIntegral count) fields $ \memory rows -> do
       readSlice slice memory
       void (begin stream status fields rows (Exactly (fromIntegral count)) (FirstBytes memory (fromIntegral count) Whole))
-      setBytes stream (fromIntegral count)
+      setBytes stream (Just (fromIntegral count))
     pieces = do
       withRowsOf 0 fields $ \_ rows -> void (begin stream status fields rows (Exactly (fromIntegral count)) (FirstBytes nullPtr 0 Beginning))
-      setBytes stream 0
+      setBytes stream (Just 0)
       bracket borrow giveBack $ \buffer -> sendingFile slice (copyFile buffer (sliceOffset slice) count)
       finish stream
     count = sliceLength slice
@@ -367,7 +372,7 @@ answerRaw :: Stream -> Maybe BodyReader -> Answerer -> RawBody -> IO ()
 answerRaw stream body answerer raw = do
   liftLimits stream
   opening <- newIORef (Just B.empty)
-  setBytes stream (-1)
+  setBytes stream Nothing
   let use = raw (maybe (return B.empty) readBody body) (\bytes -> (sendRaw stream opening bytes >> flushStream stream) `onException` abortStream stream)
   case answerer of
     OwnThread -> use
@@ -385,5 +390,5 @@ sendRaw stream opening bytes = readIORef opening >>= maybe (writeBytes stream by
       Opening code fields rest -> do
         writeIORef opening Nothing
         withRowsOf 0 fields $ \_ rows -> void (begin stream (Status code B.empty) fields rows NoLength (FirstBytes nullPtr 0 Beginning))
-        setBytes stream 0
+        setBytes stream (Just 0)
         writeBytes stream rest

@@ -21,12 +21,13 @@ import Data.Maybe (isJust)
 import Data.Primitive.ByteArray (MutableByteArray, newByteArray, readByteArray, writeByteArray)
 import Data.Word (Word32)
 import Foreign.Ptr (Ptr, castPtr, nullPtr)
-import Millrace.Deadline (monotonicNanoseconds)
+import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
 import Millrace.Http.Answer.Application (Refusal (..), Service, answerByApplication, answerRefused, newService, withinTotalTime)
 import Millrace.Http.Context (Context (..), contextVault)
 import Millrace.Http.Exception
 import Millrace.Http.Expectation (startExpecting)
 import Millrace.Http.Farewell (linger, lingerMicros)
+import Millrace.Http.Field (writeField)
 import Millrace.Http.HandOver
 import Millrace.Http.Http1.Wire (flagExpectContinue, flagExpectOther, flagHttps, methodCodeConnect)
 import Millrace.Http.Http2.Body
@@ -35,6 +36,7 @@ import Millrace.Http.Http2.Engine hiding (Done, Stream)
 import qualified Millrace.Http.Http2.Engine as Engine
 import Millrace.Http.Http2.Exchange
 import Millrace.Http.Http2.Request (makeRequest)
+import Millrace.Http.Http2.State (newStreamState, totalDeadline)
 import Millrace.Http.Http2.Stream
 import Millrace.Http.Http2.TakeOver (asUpgrade)
 import Millrace.Http.Server.Context
@@ -326,16 +328,14 @@ serveStream session at = do
   thread <- myThreadId
   number <- streamNumber at
   when (count + 1 >= requestsMax limits) (wish connection EndSoon)
-  words' <- newStreamWords
+  state <- newStreamState
   flags <- streamFlags at
   ended <- streamHasEnded at
   code <- streamMethod at
   said <- newIORef Nothing
-  let stream = Stream connection at number thread words' said (code == methodCodeConnect)
+  let stream = Stream connection at number thread state said (code == methodCodeConnect)
   when (flags .&. flagExpectContinue /= 0 && not ended) (startExpecting (expectationOf stream))
-  when (totalMicros limits > 0) $ do
-    now <- monotonicNanoseconds
-    setDeadline stream (fromIntegral now + 1000 * totalMicros limits)
+  when (totalMicros limits > 0) (deadlineAfter (totalMicros limits) >>= writeField state totalDeadline)
   (if ended then serveWithoutBody else serveWithBody) session stream flags `onException` releaseStream at
   void (releaseStream at)
   where

@@ -3,8 +3,6 @@
 module Millrace.Http.Http2.Stream
   ( Stream (..),
     awaitEvent,
-    newStreamWords,
-    setDeadline,
     remainingMicros,
     isOverdue,
     shorter,
@@ -17,14 +15,12 @@ module Millrace.Http.Http2.Stream
 where
 
 import Control.Concurrent (ThreadId)
-import Control.Monad.Primitive (RealWorld)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Unsafe as BU
 import Data.CaseInsensitive (foldedCase)
 import Data.IORef (IORef)
 import Data.Int (Int32)
-import Data.Primitive.ByteArray (MutableByteArray, newByteArray, readByteArray, writeByteArray)
 import Data.Word (Word32, Word8)
 import Foreign.C.Error (Errno, errnoToIOError)
 import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
@@ -32,12 +28,14 @@ import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (pokeByteOff)
 import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
-import Millrace.Deadline (monotonicNanoseconds)
+import Millrace.Deadline (deadlineFromNanoseconds, deadlineNanoseconds, monotonicNanoseconds, noDeadline)
 import Millrace.Http.Exception (sendingResponse)
 import Millrace.Http.Expectation (Expectation (..))
+import Millrace.Http.Field (readField)
 import Millrace.Http.Http2.Connection
 import Millrace.Http.Http2.Engine (ErrorCode (..), Event, Rows (..), noticeKey, resetStream)
 import qualified Millrace.Http.Http2.Engine as Engine
+import Millrace.Http.Http2.State (StreamState, expectationWord, totalDeadline)
 import Millrace.Http.Trailers (HTTP2Data)
 import Millrace.Http.Transport (describeTransport)
 import Network.HTTP.Types (ResponseHeaders)
@@ -49,47 +47,33 @@ data Stream = Stream
     streamId :: !Int32,
     -- | The thread that serves it.
     streamThread :: !ThreadId,
-    -- | See 'newStreamWords'.
-    streamWords :: !(MutableByteArray RealWorld),
+    streamState :: !StreamState,
     -- | What the application says about the response.
     streamData :: !(IORef (Maybe HTTP2Data)),
     -- | Did the client send CONNECT?
     streamIsConnect :: !Bool
   }
 
--- | The words of a new stream: how many bytes of the body were written, -1 if there is none; the length that was declared, -1 if
--- none was; whether an application streams the body; what the client expects; whether reading has no time limit or is over; the deadline of
--- everything in nanoseconds, 0 if there is none; how long its writer has waited for the client, in nanoseconds, since it was last
--- looked whether the client is too slow; and how much was sent until then.
-newStreamWords :: IO (MutableByteArray RealWorld)
-newStreamWords = do
-  words' <- newByteArray (8 * 8)
-  writeByteArray words' 0 (-1 :: Int)
-  writeByteArray words' 1 (-1 :: Int)
-  mapM_ (\index -> writeByteArray words' index (0 :: Int)) [2 .. 7]
-  return words'
-
 -- | What the client expects.
 expectationOf :: Stream -> Expectation
-expectationOf stream = Expectation (streamWords stream) 3
-
--- | When all waiting for the client must be over, in nanoseconds; 0: at no time.
-setDeadline :: Stream -> Int -> IO ()
-setDeadline stream = writeByteArray (streamWords stream) 5
+expectationOf = uncurry Expectation . expectationWord . streamState
 
 -- | How long waiting for the client may take, in microseconds; at least 1. 0: for ever.
 remainingMicros :: Stream -> IO Int
 remainingMicros stream = do
-  deadline <- readByteArray (streamWords stream) 5
-  if deadline == 0
+  deadline <- readField (streamState stream) totalDeadline
+  if deadline == noDeadline
     then return 0
     else do
       now <- monotonicNanoseconds
-      return (max 1 ((deadline - fromIntegral now) `quot` 1000))
+      return (max 1 ((fromIntegral (deadlineNanoseconds deadline) - fromIntegral now) `quot` 1000))
 
--- | Is there a deadline, and has it passed?
+-- | Has the deadline of all waiting passed?
 isOverdue :: Stream -> IO Bool
-isOverdue stream = (== 1) <$> remainingMicros stream
+isOverdue stream = do
+  deadline <- readField (streamState stream) totalDeadline
+  now <- monotonicNanoseconds
+  return (deadline <= deadlineFromNanoseconds now)
 
 -- | Of two times, 0 being none.
 shorter :: Int -> Int -> Int

@@ -1,0 +1,89 @@
+-- |
+-- The state of a request that is served over HTTP\/2: each field by name, with the type of its content. Must not know: the engine,
+-- connections, WAI.
+module Millrace.Http.Http2.State
+  ( StreamState,
+    newStreamState,
+    responseBytes,
+    declaredLength,
+    isStreaming,
+    reading,
+    totalDeadline,
+    writerWaited,
+    sentBefore,
+    expectationWord,
+    Reading (..),
+  )
+where
+
+import Control.Monad.Primitive (RealWorld)
+import Data.Primitive.ByteArray (MutableByteArray, newByteArray, readByteArray, setByteArray, writeByteArray)
+import Millrace.Deadline (Deadline)
+import Millrace.Http.Field
+
+-- | The state of one request and its response.
+newtype StreamState = StreamState (MutableByteArray RealWorld)
+
+instance Record StreamState where
+  readWord (StreamState words') offset = readByteArray words' (offset `quot` wordSize)
+  {-# INLINE readWord #-}
+  writeWord (StreamState words') offset = writeByteArray words' (offset `quot` wordSize)
+  {-# INLINE writeWord #-}
+
+wordSize, wordCount :: Int
+wordSize = 8
+wordCount = 8
+
+-- | The state of a new request: no response, no limits.
+newStreamState :: IO StreamState
+newStreamState = do
+  words' <- newByteArray (wordCount * wordSize)
+  setByteArray words' 0 wordCount (0 :: Int)
+  let state = StreamState words'
+  writeField state responseBytes Nothing
+  writeField state declaredLength Nothing
+  return state
+
+-- | How many bytes of the response's body were written, if it has one.
+responseBytes :: Field StreamState (Maybe Int)
+responseBytes = Field 0
+
+-- | The length that the response's head declares, if it declares one.
+declaredLength :: Field StreamState (Maybe Int)
+declaredLength = Field 8
+
+-- | Does the application's code for a stream run, in the thread that serves the request?
+isStreaming :: Field StreamState Bool
+isStreaming = Field 16
+
+-- | The word of "Millrace.Http.Expectation": an array, and an index.
+expectationWord :: StreamState -> (MutableByteArray RealWorld, Int)
+expectationWord (StreamState words') = (words', 24 `quot` wordSize)
+
+-- | What holds for reading the request's body.
+reading :: Field StreamState Reading
+reading = Field 32
+
+-- | When all waiting for the client must be over.
+totalDeadline :: Field StreamState Deadline
+totalDeadline = Field 40
+
+-- | How many nanoseconds the response's writer has waited for the client since it was last looked whether the client is too slow,
+-- and how many bytes were sent until then.
+writerWaited, sentBefore :: Field StreamState Int
+writerWaited = Field 48
+sentBefore = Field 56
+
+-- | What holds for reading the request's body.
+data Reading
+  = WithinTimeLimits
+  | WithoutTimeLimits
+  | -- | The request is over. Another thread of the application may still wait for more.
+    Over
+  deriving (Eq, Enum)
+
+instance Unboxed Reading where
+  toWord = fromEnum
+  {-# INLINE toWord #-}
+  fromWord = toEnum
+  {-# INLINE fromWord #-}
