@@ -144,6 +144,17 @@ static void free_stream(http2_inner *stream)
     free(stream);
 }
 
+/* The lists of streams: their first and last stream, and where a stream has the pointer to the next one. */
+
+static void append_to(http2_inner **first, http2_inner **last, size_t link, http2_inner *stream)
+{
+    if (*last == NULL)
+        *first = stream;
+    else
+        *(http2_inner **)((char *)*last + link) = stream;
+    *last = stream;
+}
+
 static void remove_from(http2_inner **first, http2_inner **last, size_t link, http2_inner *stream)
 {
     http2_inner *previous = NULL;
@@ -168,22 +179,14 @@ static void push_ready(http2_inner *stream)
 {
     http2_connection *connection = stream->connection;
     stream->is_ready = 1;
-    if (connection->last_ready == NULL)
-        connection->first_ready = stream;
-    else
-        connection->last_ready->next_ready = stream;
-    connection->last_ready = stream;
+    append_to(&connection->first_ready, &connection->last_ready, offsetof(http2_inner, next_ready), stream);
 }
 
 static void push_answered(http2_inner *stream)
 {
     http2_connection *connection = stream->connection;
     stream->in_answered = 1;
-    if (connection->last_answered == NULL)
-        connection->first_answered = stream;
-    else
-        connection->last_answered->next_answered = stream;
-    connection->last_answered = stream;
+    append_to(&connection->first_answered, &connection->last_answered, offsetof(http2_inner, next_answered), stream);
 }
 
 static void remove_answered(http2_inner *stream)
@@ -205,12 +208,7 @@ static void push_reset(http2_inner *stream, uint32_t code)
         return;
     stream->in_resets = 1;
     stream->reset_code = code;
-    stream->next_reset = NULL;
-    if (connection->last_reset == NULL)
-        connection->first_reset = stream;
-    else
-        connection->last_reset->next_reset = stream;
-    connection->last_reset = stream;
+    append_to(&connection->first_reset, &connection->last_reset, offsetof(http2_inner, next_reset), stream);
 }
 
 static void remove_reset(http2_inner *stream)

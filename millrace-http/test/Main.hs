@@ -99,7 +99,8 @@ overHttp2 :: String
 overHttp2 = "over HTTP/2"
 
 -- The groups that speak of requests and responses. They run over HTTP/2 as well, with a client that translates what they send and
--- receive ("SpeakingHttp2"). These do not, for what they say is HTTP/1's: parsing and chunks, early flushes, the proxy's header, shutting down, descriptors that are used up, lenience. What HTTP/2 has instead is in the Http2 groups.
+-- receive ("SpeakingHttp2"). The other groups are about HTTP/1: parsing and chunks, early flushes, the proxy's header, shutting
+-- down, descriptors that are used up, lenience. What HTTP/2 has instead is in the Http2 groups.
 specsOfBoth :: Spec
 specsOfBoth = do
   ConnectionSpec.spec
