@@ -376,9 +376,11 @@ streamRange stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, ra
 streamReferer stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, referer} stream
 streamUserAgent stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, user_agent} stream
 
--- | As the client gives it; -1: it does not.
-streamContentLength :: Ptr Stream -> IO Int64
-streamContentLength = #{peek http2_stream, content_length}
+-- | The length of the request's body, if the client gives it.
+streamContentLength :: Ptr Stream -> IO (Maybe Int64)
+streamContentLength stream = given <$> #{peek http2_stream, content_length} stream
+  where
+    given size = if size < 0 then Nothing else Just size
 
 -- | Does the client send nothing more? Is the stream closed? Was it closed before its end?
 streamHasEnded, streamIsClosed, streamWasReset :: Ptr Stream -> IO Bool

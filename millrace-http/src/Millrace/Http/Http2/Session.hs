@@ -355,7 +355,7 @@ serve :: Session -> Stream -> Word32 -> Maybe BodyReader -> IO ()
 serve session stream flags body = do
   problem <- streamError at
   size <- streamContentLength at
-  let known = maybe (KnownLength 0) (const (if size >= 0 then KnownLength (fromIntegral size) else ChunkedBody)) body
+  let known = maybe (KnownLength 0) (const (maybe ChunkedBody (KnownLength . fromIntegral) size)) body
       exchange = exchangeOf (Request stream body)
       service = newService server exchange
       vault = contextVault (Context exchange (serverFiles server))
@@ -373,7 +373,7 @@ serve session stream flags body = do
       | problem /= 0 = Just (invalidRequestFromError problem)
       | flags .&. flagHttps /= 0 = Just MisdirectedRequest
       | flags .&. flagExpectOther /= 0 = Just UnsupportedExpectation
-      | fromIntegral size > bodyBytesMax limits = Just PayloadTooLarge
+      | any ((> bodyBytesMax limits) . fromIntegral) size = Just PayloadTooLarge
       | otherwise = Nothing
     refuse :: Service -> Wai.Request -> InvalidRequest -> IO ()
     refuse service request reason = do
