@@ -1,6 +1,6 @@
 -- |
--- The state of a request that is served over HTTP\/2: each field by name, with the type of its content. Must not know: the engine,
--- connections, WAI.
+-- The state of a request that is served over HTTP\/2: each field by name, with the type of its content. Must not know: sockets,
+-- listeners, WAI.
 module Millrace.Http.Http2.State
   ( StreamState,
     newStreamState,
