@@ -48,13 +48,23 @@ void tls_sessions_free(tls_sessions *sessions)
     free(sessions);
 }
 
+/* OpenSSL 3.4 has a function that is right after 2038 too, and calls the older one deprecated. */
+static time_t established(const SSL_SESSION *session)
+{
+#if OPENSSL_VERSION_PREREQ(3, 4)
+    return SSL_SESSION_get_time_ex(session);
+#else
+    return (time_t)SSL_SESSION_get_time(session);
+#endif
+}
+
 /* Has its time passed, or has OpenSSL found that it is good for nothing? */
 static bool is_over(const known_session *one, time_t now)
 {
     if (now - one->verified >= TRUSTED_SECONDS || now < one->verified || !SSL_SESSION_is_resumable(one->session))
         return true;
     unsigned long lifetime = SSL_SESSION_get_ticket_lifetime_hint(one->session);
-    if (lifetime > 0 && now - (time_t)SSL_SESSION_get_time(one->session) >= (time_t)lifetime)
+    if (lifetime > 0 && now - established(one->session) >= (time_t)lifetime)
         return true;
     const X509 *certificate = SSL_SESSION_get0_peer(one->session);
     return certificate && X509_cmp_time(X509_get0_notAfter(certificate), &now) < 0;

@@ -14,7 +14,8 @@ import Foreign.Ptr (castPtr)
 import Millrace.Timer
 import Millrace.Wait
 import Support
-import System.Posix.IO
+import System.Posix.IO hiding (fdRead)
+import System.Posix.IO.ByteString (fdRead)
 import System.Posix.Types (Fd (..))
 import Test.Hspec
 
