@@ -1,6 +1,7 @@
 -- | All specifications, in the order in which they run.
 module All (spec) where
 
+import qualified BatchSpec
 import qualified BorrowedSpec
 import qualified CloseSpec
 import qualified DatagramSpec
@@ -13,6 +14,7 @@ import qualified InterruptSpec
 import qualified ManagerSpec
 import qualified MigrationSpec
 import qualified OperationSpec
+import qualified OptionSpec
 import qualified PeerSpec
 import qualified ProcessSpec
 import qualified ScarcitySpec
@@ -24,6 +26,7 @@ import Test.Hspec (Spec)
 import qualified ThreadChurnSpec
 import qualified TimerSpec
 import qualified ToolkitSpec
+import qualified UnixSpec
 import qualified WaitSpec
 import qualified WaitersSpec
 
@@ -38,6 +41,9 @@ spec = do
   StreamSpec.spec
   ToolkitSpec.spec
   DatagramSpec.spec
+  UnixSpec.spec
+  OptionSpec.spec
+  BatchSpec.spec
   TimerSpec.spec
   WaitSpec.spec
   OperationSpec.spec

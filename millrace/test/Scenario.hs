@@ -4,6 +4,7 @@
 module Scenario
   ( runScenario,
     scenarioPasses,
+    scenarioPassesIn,
     scenarioPrints,
   )
 where
@@ -13,7 +14,8 @@ import Control.Concurrent (setNumCapabilities, threadDelay)
 import Control.Exception (bracket, catch, displayException, throwIO, try)
 import Control.Monad (forM, forM_, replicateM_, unless, void, when)
 import qualified Data.ByteString as ByteString
-import Data.List (isInfixOf)
+import Data.List (isInfixOf, uncons)
+import Data.Maybe (fromMaybe)
 import Foreign.C.Error (eBADF, eCONNRESET, eMFILE, ePIPE)
 import Foreign.C.Types (CInt (..), CUInt (..))
 import Foreign.Marshal.Utils (fillBytes)
@@ -23,6 +25,7 @@ import Millrace.Simulation (Outcome (..), calm, simulate)
 import Millrace.Socket
 import Millrace.Socket.Borrowed
 import Millrace.Socket.ByteString
+import Millrace.Socket.Option (connectSending, setFastOpen)
 import Millrace.Timer (getSystemTimerManager, registerTimeout)
 import qualified Millrace.Timer as Timer
 import Support
@@ -36,12 +39,22 @@ import System.Posix.Resource
 import System.Posix.Signals (Handler (..), installHandler, sigPIPE)
 import System.Posix.Types (Fd)
 import System.Process
+import Test.Hspec (pendingWith)
 
 -- | Runs a scenario in a process of its own, on this process's backend; fails with what it printed.
 scenarioPasses :: String -> IO ()
 scenarioPasses name = do
   (code, printed) <- runAgain [] name
   unless (code == ExitSuccess) $ ioError (userError (name ++ ": " ++ show code ++ "\n" ++ printed))
+
+-- | The same by means of a program that runs the one that its last arguments name. The test is pending if that program ends with 77.
+scenarioPassesIn :: [String] -> String -> IO ()
+scenarioPassesIn within' name = do
+  (code, printed) <- runAgainBy within' [] name
+  case code of
+    ExitSuccess -> return ()
+    ExitFailure 77 -> pendingWith ("this system does not allow it: " ++ printed)
+    _ -> ioError (userError (name ++ ": " ++ show code ++ "\n" ++ printed))
 
 -- | Runs a scenario with more environment variables; it must end well, and print this among other things.
 scenarioPrints :: [(String, String)] -> String -> String -> IO ()
@@ -51,13 +64,16 @@ scenarioPrints settings name expected = do
     ioError (userError (name ++ ": " ++ show code ++ "\n" ++ printed))
 
 runAgain :: [(String, String)] -> String -> IO (ExitCode, String)
-runAgain settings name = do
+runAgain = runAgainBy []
+
+runAgainBy :: [String] -> [(String, String)] -> String -> IO (ExitCode, String)
+runAgainBy starter settings name = do
   program <- getExecutablePath
   inherited <- getEnvironment
   let environment = settings ++ filter ((`notElem` map fst settings) . fst) inherited
   within 30 name $
     withCreateProcess
-      (proc program ["--scenario", name])
+      (uncurry proc (fromMaybe (program, []) (uncons starter) `followedBy` [program | not (null starter)] `followedBy` ["--scenario", name]))
         { env = Just environment,
           std_err = CreatePipe,
           std_in = NoStream
@@ -67,6 +83,8 @@ runAgain settings name = do
         code <- length printed `seq` waitForProcess child
         mapM_ hClose errors
         return (code, printed)
+  where
+    followedBy (command, arguments) more = (command, arguments ++ more)
 
 -- | The other side: runs the scenario of that name in this process.
 runScenario :: String -> IO ()
@@ -86,6 +104,7 @@ scenarios =
     ("capabilities-go-while-managers-start", capabilitiesGoWhileManagersStart),
     ("send-then-receive-without-loop", sendThenReceiveWithoutLoop),
     ("broken-pipe", brokenPipe),
+    ("fast-open", fastOpen),
     ("select-before-start", selectBeforeStart),
     ("unknown-backend", unknownBackend),
     ("choose-within-a-simulation", chooseWithinSimulation),
@@ -306,3 +325,22 @@ throwingCallback = do
   void (registerTimeout manager 1000 (sendAll one (ByteString.replicate 3 1)))
   bytes <- recv other 3
   require (ByteString.length bytes == 3) "nothing came"
+
+-- The first connection gets a cookie; the kernel counts the others whose first packet had bytes, on both sides.
+fastOpen :: IO ()
+fastOpen = withListener $ \listener address -> do
+  setFastOpen listener 10
+  replicateM_ 5 $
+    bracket (socket AF_INET Stream defaultProtocol) close $ \client -> do
+      connectSending client address (bytesAt 0 5000)
+      bracket (fst <$> accept listener) close $ \server -> do
+        void (receiveExactly server 0 5000)
+        sendAll server (bytesAt 0 10)
+        void (receiveExactly client 0 10)
+  known <- pairs . map words . lines <$> readFile "/proc/net/netstat"
+  let count name = sum [read value | (names, values) <- known, (here, value) <- zip names values, here == name] :: Int
+  require (count "TCPFastOpenActive" >= 4) ("of five connections only so many began with bytes: " ++ show (count "TCPFastOpenActive"))
+  require (count "TCPFastOpenPassive" >= 4) ("so many were accepted with bytes: " ++ show (count "TCPFastOpenPassive"))
+  where
+    pairs (names : values : others) = (names, values) : pairs others
+    pairs _ = []

@@ -27,6 +27,10 @@
 -- "Network.Socket.ByteString.Lazy"; and what came to these after version 3.1.2. What needs them takes the descriptor
 -- ('withFdSocket') or a socket of that package ('socketToFd').
 --
+-- On Linux there are more modules: "Millrace.Socket.Connect" looks names up and serves, "Millrace.Socket.Option" has options by name
+-- and type, "Millrace.Socket.Unix" passes descriptors and credentials, "Millrace.Socket.Batch" and "Millrace.Socket.Multicast" are for
+-- datagrams, and "Millrace.Splice" moves bytes within the kernel.
+--
 -- A server and a client in one program:
 --
 -- >>> import Control.Concurrent (forkIO)

@@ -1,0 +1,215 @@
+/* datagrams.c: see datagrams.h. */
+#include "datagrams.h"
+
+#include "simulation.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <string.h>
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103 /* Linux 4.18; glibc's headers do not have it everywhere */
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104 /* Linux 5.0 */
+#endif
+
+int mrh_is_simulated_socket(int descriptor)
+{
+    return mrh_is_simulated(descriptor);
+}
+
+static int refuses(int descriptor)
+{
+    if (!mrh_is_simulated(descriptor))
+        return 0;
+    errno = EOPNOTSUPP;
+    return 1;
+}
+
+/* ------------------------------------------------------------------------------------------------------ batches --- */
+
+static struct msghdr header_of(const mrh_outgoing *datagram, struct iovec *piece)
+{
+    *piece = (struct iovec){(void *)(uintptr_t)datagram->bytes, datagram->size};
+    return (struct msghdr){
+        .msg_name = (void *)(uintptr_t)datagram->address,
+        .msg_namelen = datagram->address ? datagram->address_length : 0,
+        .msg_iov = piece,
+        .msg_iovlen = 1,
+    };
+}
+
+int64_t mrh_send_batch(int descriptor, const mrh_outgoing *datagrams, unsigned count)
+{
+    struct mmsghdr messages[MRH_BATCH];
+    struct iovec pieces[MRH_BATCH];
+    if (refuses(descriptor))
+        return -1;
+    if (count > MRH_BATCH)
+        count = MRH_BATCH;
+    for (unsigned i = 0; i < count; i++)
+        messages[i] = (struct mmsghdr){.msg_hdr = header_of(&datagrams[i], &pieces[i])};
+    return sendmmsg(descriptor, messages, count, MSG_NOSIGNAL);
+}
+
+/* Room for one number beside a datagram. */
+typedef union beside {
+    struct cmsghdr header;
+    char room[CMSG_SPACE(sizeof(int))];
+} beside;
+
+/* Besides it other things may come that the program has asked for. There is no room for them, and they are left out. */
+static uint32_t segment_in(struct msghdr *message)
+{
+    for (struct cmsghdr *each = CMSG_FIRSTHDR(message); each; each = CMSG_NXTHDR(message, each)) {
+        int segment = 0;
+        if (each->cmsg_level != SOL_UDP || each->cmsg_type != UDP_GRO)
+            continue;
+        memcpy(&segment, CMSG_DATA(each), sizeof segment);
+        return (uint32_t)segment;
+    }
+    return 0;
+}
+
+/* NOLINTNEXTLINE(readability-non-const-parameter): the kernel writes there */
+int64_t mrh_receive_batch(int descriptor, unsigned char *bytes, size_t size, mrh_incoming *datagrams, unsigned count)
+{
+    struct mmsghdr messages[MRH_BATCH];
+    struct iovec pieces[MRH_BATCH];
+    beside numbers[MRH_BATCH];
+    if (refuses(descriptor))
+        return -1;
+    if (count > MRH_BATCH)
+        count = MRH_BATCH;
+    for (unsigned i = 0; i < count; i++) {
+        pieces[i] = (struct iovec){bytes + i * size, size};
+        messages[i] = (struct mmsghdr){.msg_hdr = {
+                                           .msg_name = &datagrams[i].address,
+                                           .msg_namelen = sizeof datagrams[i].address,
+                                           .msg_iov = &pieces[i],
+                                           .msg_iovlen = 1,
+                                           .msg_control = &numbers[i],
+                                           .msg_controllen = sizeof numbers[i],
+                                       }};
+    }
+    int received = recvmmsg(descriptor, messages, count, MSG_DONTWAIT, NULL);
+    for (int i = 0; i < received; i++) {
+        datagrams[i].address_length = messages[i].msg_hdr.msg_namelen;
+        datagrams[i].size = messages[i].msg_len;
+        datagrams[i].segment = segment_in(&messages[i].msg_hdr);
+    }
+    return received;
+}
+
+/* ----------------------------------------------------------------------------------------------------- segments --- */
+
+int64_t mrh_send_segments(int descriptor, const mrh_outgoing *whole, uint16_t segment)
+{
+    struct iovec piece;
+    beside number = {.room = {0}};
+    struct msghdr message = header_of(whole, &piece);
+    if (refuses(descriptor))
+        return -1;
+    message.msg_control = &number;
+    message.msg_controllen = CMSG_SPACE(sizeof segment);
+    number.header.cmsg_level = SOL_UDP;
+    number.header.cmsg_type = UDP_SEGMENT;
+    number.header.cmsg_len = CMSG_LEN(sizeof segment);
+    memcpy(CMSG_DATA(&number.header), &segment, sizeof segment);
+    return sendmsg(descriptor, &message, MSG_NOSIGNAL);
+}
+
+int mrh_set_joining(int descriptor, int is_on)
+{
+    return refuses(descriptor) ? -1 : setsockopt(descriptor, SOL_UDP, UDP_GRO, &is_on, sizeof is_on);
+}
+
+/* ---------------------------------------------------------------------------------------------------- multicast --- */
+
+static int level_of(int family)
+{
+    return family == AF_INET6 ? IPPROTO_IPV6 : IPPROTO_IP;
+}
+
+static int change_membership(int descriptor, int plain, int with_source, uint32_t interface,
+                             const struct sockaddr *group, socklen_t group_length, const struct sockaddr *source,
+                             socklen_t source_length)
+{
+    struct group_source_req both = {.gsr_interface = interface};
+    struct group_req one = {.gr_interface = interface};
+    if (refuses(descriptor))
+        return -1;
+    if (group_length > sizeof one.gr_group || source_length > sizeof both.gsr_source) {
+        errno = EINVAL;
+        return -1;
+    }
+    int level = level_of(group->sa_family);
+    if (!source) {
+        memcpy(&one.gr_group, group, group_length);
+        return setsockopt(descriptor, level, plain, &one, sizeof one);
+    }
+    memcpy(&both.gsr_group, group, group_length);
+    memcpy(&both.gsr_source, source, source_length);
+    return setsockopt(descriptor, level, with_source, &both, sizeof both);
+}
+
+int mrh_join_group(int descriptor, uint32_t interface, const struct sockaddr *group, socklen_t group_length,
+                   const struct sockaddr *source, socklen_t source_length)
+{
+    return change_membership(descriptor, MCAST_JOIN_GROUP, MCAST_JOIN_SOURCE_GROUP, interface, group, group_length,
+                             source, source_length);
+}
+
+int mrh_leave_group(int descriptor, uint32_t interface, const struct sockaddr *group, socklen_t group_length,
+                    const struct sockaddr *source, socklen_t source_length)
+{
+    return change_membership(descriptor, MCAST_LEAVE_GROUP, MCAST_LEAVE_SOURCE_GROUP, interface, group, group_length,
+                             source, source_length);
+}
+
+static int family_of(int descriptor)
+{
+    int family = -1;
+    socklen_t size = sizeof family;
+    return getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &family, &size) < 0 ? -1 : family;
+}
+
+static int option_of(int family, int what)
+{
+    switch ((mrh_sending)what) {
+    case MRH_SENDING_INTERFACE:
+        return family == AF_INET6 ? IPV6_MULTICAST_IF : IP_MULTICAST_IF;
+    case MRH_SENDING_HOPS:
+        return family == AF_INET6 ? IPV6_MULTICAST_HOPS : IP_MULTICAST_TTL;
+    case MRH_SENDING_LOOPBACK:
+        return family == AF_INET6 ? IPV6_MULTICAST_LOOP : IP_MULTICAST_LOOP;
+    }
+    return -1;
+}
+
+int mrh_set_sending(int descriptor, int what, int value)
+{
+    struct ip_mreqn interface = {.imr_ifindex = value};
+    if (refuses(descriptor))
+        return -1;
+    int family = family_of(descriptor);
+    if (family < 0)
+        return -1;
+    if (what == MRH_SENDING_INTERFACE && family != AF_INET6)
+        return setsockopt(descriptor, IPPROTO_IP, IP_MULTICAST_IF, &interface, sizeof interface);
+    return setsockopt(descriptor, level_of(family), option_of(family, what), &value, sizeof value);
+}
+
+int mrh_get_sending(int descriptor, int what)
+{
+    int value = 0;
+    socklen_t size = sizeof value;
+    if (refuses(descriptor))
+        return -1;
+    int family = family_of(descriptor);
+    if (family < 0 || getsockopt(descriptor, level_of(family), option_of(family, what), &value, &size) < 0)
+        return -1;
+    return value;
+}
