@@ -20,6 +20,7 @@ import qualified ProcessSpec
 import qualified ScarcitySpec
 import qualified SimulationSpec
 import qualified SocketSpec
+import qualified SpliceSpec
 import qualified StayingSpec
 import qualified StreamSpec
 import Test.Hspec (Spec)
@@ -42,6 +43,7 @@ spec = do
   ToolkitSpec.spec
   DatagramSpec.spec
   UnixSpec.spec
+  SpliceSpec.spec
   OptionSpec.spec
   BatchSpec.spec
   TimerSpec.spec

@@ -440,6 +440,30 @@ int64_t mrh_do_copy_range(mrh_job *job)
     return copy_by_hand(from, job->numbers[1], to, job->numbers[3], wanted);
 }
 
+int64_t mrh_do_splice_from(mrh_job *job)
+{
+#ifdef SPLICE_F_NONBLOCK
+    off64_t offset = job->numbers[1];
+    return AGAIN_IF_INTERRUPTED(
+        splice(descriptor_of(job), &offset, (int)job->numbers[2], NULL, (size_t)job->numbers[3], SPLICE_F_NONBLOCK));
+#else
+    (void)job;
+    return -EOPNOTSUPP;
+#endif
+}
+
+int64_t mrh_do_splice_to(mrh_job *job)
+{
+#ifdef SPLICE_F_NONBLOCK
+    off64_t offset = job->numbers[1];
+    return AGAIN_IF_INTERRUPTED(
+        splice((int)job->numbers[2], NULL, descriptor_of(job), &offset, (size_t)job->numbers[3], SPLICE_F_NONBLOCK));
+#else
+    (void)job;
+    return -EOPNOTSUPP;
+#endif
+}
+
 int64_t mrh_do_link_open(mrh_job *job)
 {
 #ifdef __linux__

@@ -38,6 +38,8 @@ mrh_work mrh_do_list;           /* path; output: for each name its kind (a byte)
 mrh_work mrh_do_space;          /* path; output: total and available bytes, total and free inodes */
 mrh_work mrh_do_clone;          /* from, to (descriptors): shares all blocks */
 mrh_work mrh_do_copy_range;     /* from, its offset, to, its offset, bytes */
+mrh_work mrh_do_splice_from;    /* file, its offset, pipe, bytes: from the file; EAGAIN if the pipe is full */
+mrh_work mrh_do_splice_to;      /* file, its offset, pipe, bytes: to the file; EAGAIN if the pipe is empty */
 mrh_work mrh_do_link_open;      /* path; descriptor: gives a file without a name one */
 
 typedef struct mrh_status {

@@ -1,0 +1,271 @@
+-- | Moving bytes between any two of sockets, pipes and files within the kernel: they are not copied through the program.
+--
+-- > forward client server = concurrently_ (splice (FromSocket client) (ToSocket server) everything) (splice (FromSocket server) (ToSocket client) everything)
+--
+-- The kernel moves between a pipe and something else (splice(2)). Where neither side is a pipe, 'splice' makes one. The functions wait
+-- without occupying an operating system thread; helper threads wait for disks. They are interruptible, and throw 'IOError' that names
+-- the function and the side that failed. Only on Linux. Within "Millrace.Simulation" they are refused.
+--
+-- >>> import Millrace
+-- >>> (client, here) <- socketPair AF_UNIX Stream defaultProtocol
+-- >>> (there, server) <- socketPair AF_UNIX Stream defaultProtocol
+-- >>> sendAll client "forward this" >> close client
+-- >>> splice (FromSocket here) (ToSocket there) everything
+-- 12
+-- >>> recv server 100
+-- "forward this"
+module Millrace.Splice
+  ( From (..),
+    To (..),
+    splice,
+    spliceBefore,
+    everything,
+  )
+where
+
+import Control.Exception (SomeException, allowInterrupt, bracket, catch, mask, mask_, throwIO, try, uninterruptibleMask_)
+import Control.Monad (unless, void, when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
+import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
+import Data.IORef
+import Data.Int (Int64)
+import Data.Word (Word8)
+import Foreign.C.Error (Errno (..), eAGAIN, eBADF)
+import Foreign.C.String (CString)
+import Foreign.C.Types (CInt (..), CSize (..))
+import Foreign.ForeignPtr (withForeignPtr)
+import Foreign.Ptr (FunPtr, Ptr)
+import GHC.IO.Exception (IOException (ioe_errno))
+import Millrace.Deadline (Deadline, noDeadline)
+import Millrace.Internal.Disk (writeFrom)
+import Millrace.Internal.Ends
+import Millrace.Internal.Errors (failure, throwIfFailed)
+import Millrace.Internal.File (File (..), useFile)
+import Millrace.Internal.FileJob (Work, onFileKeeping)
+import Millrace.Internal.Plain
+import Millrace.Internal.Socket (Socket (..), keepBytes, keepsBytes)
+import Millrace.Operation (Handle, before, perform, waitReadableRequest, waitWritableRequest, whileOpen)
+import Millrace.Pipe (closeReadEnd, closeWriteEnd, newPipe, setPipeCapacity)
+import Millrace.Socket.ByteString (recvBefore)
+
+foreign import ccall unsafe "mrh_read_plain" c_read :: CInt -> Ptr Word8 -> CSize -> IO Int64
+
+foreign import ccall unsafe "mrh_splice" c_splice :: CInt -> CInt -> CSize -> IO Int64
+
+foreign import ccall unsafe "mrh_write_plain" c_write :: CInt -> CString -> CSize -> IO Int64
+
+foreign import ccall "&mrh_do_splice_from" c_splice_from :: FunPtr Work
+
+foreign import ccall "&mrh_do_splice_to" c_splice_to :: FunPtr Work
+
+-- | Where bytes come from.
+--
+-- @since 0.1.0
+data From
+  = -- | a connection
+    FromSocket !Socket
+  | FromPipe !ReadEnd
+  | -- | a file, from an offset on
+    FromFile !File !Int64
+  deriving (Eq, Show)
+
+-- | Where bytes go to.
+--
+-- @since 0.1.0
+data To
+  = -- | a connection
+    ToSocket !Socket
+  | ToPipe !WriteEnd
+  | -- | a file, from an offset on; one that was opened to append is refused (@EINVAL@)
+    ToFile !File !Int64
+  deriving (Eq, Show)
+
+-- | More bytes than there are.
+--
+-- @since 0.1.0
+everything :: Int64
+everything = maxBound
+
+-- | Moves bytes until the end of the source, at most so many, and returns how many it has moved. It does not shut down or close either
+-- side.
+--
+-- If it is interrupted or fails, all bytes that have left a socket or a pipe and have not reached the other side are given back: the
+-- next receive or read returns them. Of a target that failed, only it knows how many bytes it took.
+--
+-- @since 0.1.0
+splice :: From -> To -> Int64 -> IO Int64
+splice = spliceBefore noDeadline
+
+-- | 'splice' with a deadline for all of it ('Millrace.Deadline.isDeadlineError'). A disk is waited for all the same.
+--
+-- @since 0.1.0
+spliceBefore :: Deadline -> From -> To -> Int64 -> IO Int64
+spliceBefore deadline from to most
+  | most <= 0 = return 0
+  | otherwise = do
+    begin <- moveKept deadline from to most
+    rest <- case (from, to) of
+      (FromPipe _, _) -> throughPipe begin
+      (_, ToPipe _) -> throughPipe begin
+      _ -> throughOwnPipe begin
+    return (begin + rest)
+  where
+    throughPipe begin = untilEnd (most - begin) (\position part -> move deadline (advanceFrom (begin + position) from) (advanceTo (begin + position) to) part)
+    throughOwnPipe begin = bracket newPipe (\(out, into) -> closeReadEnd out >> closeWriteEnd into) $ \(out, into) -> do
+      void (setPipeCapacity into piece) `catch` ignore
+      untilEnd (most - begin) (relay deadline out into (advanceFrom begin from) (advanceTo begin to))
+    ignore :: IOError -> IO ()
+    ignore _ = return ()
+
+-- Bytes of a source in one step, as far as they fit into the pipe.
+piece :: Int
+piece = 262144
+
+-- Repeats a step, which gets the position and how much it may move, until it has moved nothing or all.
+untilEnd :: Int64 -> (Int64 -> Int -> IO Int) -> IO Int64
+untilEnd most step = go 0
+  where
+    go done
+      | done >= most = return done
+      | otherwise = do
+        count <- step done (fromIntegral (min (fromIntegral piece) (most - done)))
+        if count == 0 then return done else go (done + fromIntegral count)
+
+advanceFrom :: Int64 -> From -> From
+advanceFrom count from = case from of
+  FromFile file offset -> FromFile file (offset + count)
+  _ -> from
+
+advanceTo :: Int64 -> To -> To
+advanceTo count to = case to of
+  ToFile file offset -> ToFile file (offset + count)
+  _ -> to
+
+-- What an interrupted receive or read has left in the program cannot be spliced: it is written.
+moveKept :: Deadline -> From -> To -> Int64 -> IO Int64
+moveKept deadline from to most = go 0
+  where
+    go done = do
+      count <- if done < most then moveOne (advanceTo done to) (fromIntegral (min (fromIntegral piece) (most - done))) else return 0
+      if count == 0 then return done else go (done + fromIntegral count)
+    moveOne target size = mask $ \restore -> do
+      bytes <- takeKeptOf size
+      left <- newIORef bytes
+      restore (putAll deadline target left) `catch` \problem -> do
+        readIORef left >>= giveBack from
+        throwIO (problem :: SomeException)
+      return (ByteString.length bytes)
+    takeKeptOf size = case from of
+      FromSocket s -> keepsBytes s >>= \isKept -> if isKept then recvBefore deadline s size else return ByteString.empty
+      FromPipe (ReadEnd (Plain _ _ kept _)) -> atomicModifyIORef' kept (\bytes -> let (now, later) = ByteString.splitAt size bytes in (later, now))
+      FromFile _ _ -> return ByteString.empty
+
+-- Writes bytes, and keeps what is left of them up to date.
+putAll :: Deadline -> To -> IORef ByteString -> IO ()
+putAll deadline to left = case to of
+  ToSocket s@(Socket handle _) -> go handle (show s)
+  ToPipe (WriteEnd pipe@(Plain handle _ _ _)) -> go handle (show pipe)
+  ToFile file offset -> readIORef left >>= \bytes -> unless (ByteString.null bytes) (writeFrom function file offset bytes)
+  where
+    go handle name = do
+      bytes <- readIORef left
+      unless (ByteString.null bytes) $ do
+        written <- mask_ $ do
+          count <- unsafeUseAsCStringLen bytes $ \(start, size) -> whileOpen handle (\descriptor -> c_write descriptor start (fromIntegral size))
+          mapM_ (\some -> when (some > 0) (writeIORef left (ByteString.drop (fromIntegral some) bytes))) count
+          return count
+        case written of
+          Nothing -> throwIO (failure function name eBADF)
+          Just count
+            | count >= 0 -> go handle name
+            | Errno (fromIntegral (negate count)) == eAGAIN -> do
+              perform (before deadline (waitWritableRequest handle)) >>= throwIfFailed function name
+              go handle name
+            | otherwise -> throwIO (failure function name (Errno (fromIntegral (negate count))))
+
+giveBack :: From -> ByteString -> IO ()
+giveBack from bytes = unless (ByteString.null bytes) $ case from of
+  FromSocket s -> keepBytes s bytes
+  FromPipe (ReadEnd (Plain _ _ kept _)) -> atomicModifyIORef' kept (\later -> (bytes <> later, ()))
+  FromFile _ _ -> return ()
+
+-- One piece into the pipe, and all of it out of it. If that fails, what is in the pipe goes back.
+relay :: Deadline -> ReadEnd -> WriteEnd -> From -> To -> Int64 -> Int -> IO Int
+relay deadline out into from to position size = mask $ \restore -> do
+  count <- restore (move deadline (advanceFrom position from) (ToPipe into) size)
+  moved <- newIORef 0
+  let empty = do
+        now <- readIORef moved
+        when (now < count) $ do
+          part <- mask_ $ do
+            part <- move deadline (FromPipe out) (advanceTo (position + fromIntegral now) to) (count - now)
+            part <$ writeIORef moved (now + part)
+          when (part > 0) empty
+  restore empty `catch` \problem -> do
+    uninterruptibleMask_ (takeOut out >>= giveBack from)
+    throwIO (problem :: SomeException)
+  return count
+
+-- All that is in a pipe. Does not wait.
+takeOut :: ReadEnd -> IO ByteString
+takeOut (ReadEnd (Plain handle _ _ _)) = ByteString.concat <$> go
+  where
+    go = do
+      place <- mallocByteString 65536
+      count <- whileOpen handle (\descriptor -> withForeignPtr place (\buffer -> c_read descriptor buffer 65536))
+      case count of
+        Just some | some > 0 -> (ByteString.copy (fromForeignPtr place 0 (fromIntegral some)) :) <$> go
+        _ -> return []
+
+-- One call, one of whose sides is a pipe. Waits until it moves something, or the source is at its end.
+move :: Deadline -> From -> To -> Int -> IO Int
+move deadline from to size = case (from, to) of
+  (FromFile file offset, ToPipe (WriteEnd pipe)) -> byHelper c_splice_from file offset pipe (waitFor waitWritableRequest (sideOf pipe))
+  (FromPipe (ReadEnd pipe), ToFile file offset) -> byHelper c_splice_to file offset pipe (waitFor waitReadableRequest (sideOf pipe))
+  (FromSocket s, ToPipe (WriteEnd pipe)) -> between (socketSide s) (sideOf pipe)
+  (FromPipe (ReadEnd pipe), ToSocket s) -> between (sideOf pipe) (socketSide s)
+  (FromPipe (ReadEnd one), ToPipe (WriteEnd other)) -> between (sideOf one) (sideOf other)
+  _ -> error "Millrace.Splice: neither side is a pipe"
+  where
+    sideOf pipe@(Plain handle _ _ _) = (handle, show pipe)
+    socketSide s@(Socket handle _) = (handle, show s)
+    waitFor request (handle, name) = perform (before deadline (request handle)) >>= throwIfFailed function name
+    -- The kernel does not say which side it would have to wait for.
+    between source target = do
+      result <- callOnBoth source target size
+      case result of
+        Right count -> return count
+        Left code | code /= eAGAIN -> throwIO (failure function (snd source ++ " to " ++ snd target) code)
+        Left _ -> do
+          allowInterrupt
+          waitFor waitReadableRequest source
+          waitFor waitWritableRequest target
+          between source target
+    -- The disk is a helper's, and the pipe is ours to wait for.
+    byHelper work file offset pipe wait = do
+      result <- try (spliceByHelper work file offset pipe size)
+      case result of
+        Right count -> return count
+        Left problem | fmap Errno (ioe_errno problem) == Just eAGAIN -> wait >> byHelper work file offset pipe wait
+        Left problem -> throwIO problem
+
+function :: String
+function = "Millrace.Splice.splice"
+
+callOnBoth :: (Handle, String) -> (Handle, String) -> Int -> IO (Either Errno Int)
+callOnBoth (source, sourceName) (target, targetName) size = do
+  result <- whileOpen source (\here -> whileOpen target (\there -> c_splice here there (fromIntegral size)))
+  case result of
+    Nothing -> throwIO (failure function sourceName eBADF)
+    Just Nothing -> throwIO (failure function targetName eBADF)
+    Just (Just moved)
+      | moved >= 0 -> return (Right (fromIntegral moved))
+      | otherwise -> return (Left (Errno (fromIntegral (negate moved))))
+
+-- File and pipe stay open until the helper has done it.
+spliceByHelper :: FunPtr Work -> File -> Int64 -> Plain -> Int -> IO Int
+spliceByHelper work file offset pipe@(Plain handle _ _ _) size = mask_ $
+  useFile function (File handle (show pipe)) $ \descriptor release ->
+    onFileKeeping release function file work [offset, fromIntegral descriptor, fromIntegral size] Nothing (\count _ -> return (fromIntegral count))
