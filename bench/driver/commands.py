@@ -35,22 +35,23 @@ def _run_options(arguments):
         description="Measures Millrace and its peers side by side. The flags --workload, --peers, --backends, --conns, "
                     "--rounds and --quick can also be environment variables: WORKLOAD=pong bench/run.",
         epilog="workloads: " + ", ".join(workloads.BY_NAME)
-        + "\n\nA run of everything takes more than an hour; its report replaces docs/BENCHMARKS.md. The report of a part "
+        + "\n\nA run of everything takes about an hour; its report replaces docs/BENCHMARKS.md. The report of a part "
           "goes\nto bench/build/report.")
     parser.add_argument("--workload", type=_list, default=variable("WORKLOAD", _list, None), metavar="A,B",
                         help="the workloads to measure; default: all")
     parser.add_argument("--peers", type=_list, default=variable("PEERS", _list, None), metavar="A,B",
                         help="the peers to measure besides Millrace; `none` for no others; default: all")
     parser.add_argument("--backends", type=_list, default=variable("BACKENDS", _list, None), metavar="A,B",
-                        help="the backends of Millrace to measure; `none` leaves Millrace out; default: all")
+                        help="the backends of Millrace to measure: default, io_uring, epoll; `none` leaves Millrace out; "
+                             "default: those in which the workload's figures differ")
     parser.add_argument("--conns", type=_counts, default=variable("CONNS", _counts, None), metavar="N,M",
                         help="the numbers of connections, instead of those of the workload")
     parser.add_argument("--rounds", type=int, default=variable("ROUNDS", int, None),
-                        help="samples per side and row; default: 3, or 1 where a sample takes very long; with --quick 1")
+                        help="samples per side and row; default: 3; 2 with 10,000 connections; 1 where a sample takes very long; with --quick 1")
     parser.add_argument("--seconds", type=float, default=variable("SECONDS_PER_SAMPLE", float, None),
                         help="seconds of closed load per side and round, once for CPU time and once for throughput; default: "
                              "1.5, with --quick 0.3 (variable SECONDS_PER_SAMPLE)")
-    parser.add_argument("--estimate", action="store_true", help="build the programs, print how long the run would take, and stop")
+    parser.add_argument("--estimate", action="store_true", help="print how long the run would take if all sides can be built here, and stop")
     parser.add_argument("--into", metavar="FILE",
                         help="the results file to write. If it exists, its rows are added to or replaced; it must be of the same "
                              "commit. Then run bench/report yourself")
@@ -79,7 +80,7 @@ def run(arguments):
         session = Session(BENCH, options)
         if options.list:
             for workload in workloads.ALL:
-                print(f"{workload.name:10} {workload.text}")
+                print(f"{workload.name:15}{workload.title}. {workload.text}")
             print()
             for name, entry in session.workshop.manifest.items():
                 print(f"{name:13} {entry['title']}: {', '.join(entry['run'])}")

@@ -16,6 +16,9 @@ from . import machine
 
 PROBE_SECONDS = 30
 
+# The backend that a system gets without a choice, among the `backends` of peers.toml. Its side has the peer's own name.
+DEFAULT = "default"
+
 # By which server a service is served, unless a side has another one for it.
 SAME_SERVER = {"close": "pong", "tls-close": "tls-pong", "tls-handshake": "tls-pong"}
 
@@ -27,7 +30,7 @@ class Side:
     name: str
     peer: str
     entry: dict = field(hash=False, compare=False)
-    backend: str = ""
+    backend: str = ""  # empty: the program chooses
 
     @property
     def ours(self):
@@ -68,7 +71,7 @@ class Workshop:
 
     def sides(self, wanted, backends):
         """The chosen sides. `wanted` are names of peers; None means all, or in a quick run those marked for it. `backends`
-        are those of Millrace; None means all. Millrace takes part whatever `wanted` is."""
+        are those of Millrace; None means all. Millrace always takes part, unless `backends` is empty."""
         unknown = sorted(set(wanted or []) - set(self.manifest))
         if unknown:
             raise ValueError(f"there is no peer {', '.join(unknown)}; the peers are {', '.join(self.manifest)}")
@@ -83,10 +86,13 @@ class Workshop:
                 raise ValueError(f"{peer} has no backend {', '.join(unknown)}; its backends are {', '.join(entry['backends'])}")
             for backend in entry["backends"]:
                 if backends is None or backend in backends:
-                    result.append(Side(f"{peer}-{backend}", peer, entry, backend))
+                    result.append(Side(peer, peer, entry) if backend == DEFAULT else
+                                  Side(f"{peer}-{backend}", peer, entry, backend))
         return result
 
-    def _missing(self, entry):
+    def missing(self, peer):
+        """None, or which command or variable a peer needs that this machine lacks."""
+        entry = self.manifest[peer]
         for command in entry.get("needs", []):
             if not shutil.which(command):
                 return f"`{command}` is not installed"
@@ -101,7 +107,7 @@ class Workshop:
             return self.reasons.get(peer)
         entry = self.manifest[peer]
         self.versions[peer] = ""
-        reason = self._missing(entry)
+        reason = self.missing(peer)
         if reason is None and "build" in entry:
             announce(f"building {peer}")
             reason = self._run_build(entry)

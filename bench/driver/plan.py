@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from . import turns
 
 ROUNDS = 3
+ROUNDS_OF_MANY = 2  # with 10,000 connections, where opening and serving them all takes most of the time
 START_SECONDS = 0.4  # starting a server, checking its answers, and stopping it
 # Programs that run to their end: a fixed time where the size does not matter, and otherwise a time per timer or call.
 PROGRAM_SECONDS = {"live": 15, "lateness": 2, "hold": 1}
@@ -58,7 +59,9 @@ def rounds(workload, point):
     """The number of rounds of a row if no option sets it."""
     # A constant-rate sample takes half a minute per side. The largest timer programs take many seconds and vary little.
     expensive = workload.kind in ("open", "idle") or point.get("n", 0) >= 10_000_000 or point["service"] == "still"
-    return 1 if expensive else ROUNDS
+    if expensive:
+        return 1
+    return ROUNDS_OF_MANY if point.get("connections", 0) >= 10_000 else ROUNDS
 
 
 def summary(rows, settings):

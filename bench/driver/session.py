@@ -46,6 +46,8 @@ class Session:
 
     def _sides(self):
         sides = self.workshop.sides(self._wanted(self.options.peers), self._wanted(self.options.backends))
+        if self.options.estimate:
+            return [side for side in sides if self.workshop.missing(side.peer) is None]
         ready = []
         for side in sides:
             reason = self.workshop.prepare(side.peer, self.progress.say)
@@ -82,6 +84,10 @@ class Session:
             return False
         if not side.offers(point["service"], point["cores"]):
             return False
+        if not self._is_wanted(side, workload):
+            return False
+        if self.options.estimate:
+            return True
         command = self.workshop.command(
             side, point["service"], cores=point["cores"], port=0, files="", state="",
             certificate="", key="", n=0, m=0)
@@ -89,6 +95,12 @@ class Session:
             self._skip(side.peer, command, workload.name, side.ours)
             return False
         return True
+
+    def _is_wanted(self, side, workload):
+        """Whether the side tells something in this workload. What an option names takes part in any case."""
+        if workload.name not in side.entry.get("workloads", [workload.name]) and side.peer not in (self.options.peers or []):
+            return False
+        return self.options.backends is not None or not side.backend or side.backend in workload.other_backends
 
     def _plan(self, sides):
         rows = []
@@ -222,7 +234,6 @@ class Session:
         # Reject wrong names before anything is built.
         workloads.select(self.options.workload, self.options.conns, self.options.quick)
         sides = self._sides()
-        self._note_peers(sides)
         rows = self._plan(sides)
         if not rows:
             print("bench/run: nothing to measure: none of the chosen sides runs one of the chosen workloads (bench/run --list "
@@ -231,6 +242,7 @@ class Session:
         self.progress.say(plan.summary(rows, self.settings))
         if self.options.estimate:
             return 0
+        self._note_peers([side for side in sides if any(side in row.sides for row in rows)])
         self.progress.start(sum(row.seconds(self.settings) for row in rows))
         results.without_rows(self.data, {results.key_of({"workload": row.workload.name, "point": row.point})
                                          for row in rows})

@@ -28,6 +28,15 @@ class Services(unittest.TestCase):
                 is_offered = any(side.offers(point["service"], point["cores"]) for side in sides)
                 self.assertTrue(is_offered, f"{workload.name}: {point}")
 
+    def test_names_of_backends_and_workloads_exist(self):
+        workshop = peers.Workshop(BENCH, "", False)
+        self.assertEqual([side.name for side in workshop.sides([], None) if side.peer == "millrace"],
+                         ["millrace", "millrace-io_uring", "millrace-epoll"])
+        self.assertEqual([side.name for side in workshop.sides([], ["default"])], ["millrace", "core", "c-fiber"])
+        self.assertLessEqual(set(workloads.OTHER_BACKENDS), set(workloads.BY_NAME))
+        for peer, entry in workshop.manifest.items():
+            self.assertLessEqual(set(entry.get("workloads", [])) | set(entry.get("quick", [])), set(workloads.BY_NAME), peer)
+
     def test_handshakes_are_measured_with_the_server_of_small_answers(self):
         workshop = peers.Workshop(BENCH, "", False)
         nginx = peers.Side("nginx", "nginx", workshop.manifest["nginx"])

@@ -2,6 +2,7 @@
 explained."""
 
 import os
+import re
 import tempfile
 import unittest
 import xml.etree.ElementTree as xml
@@ -61,9 +62,9 @@ class Document(unittest.TestCase):
         self.assertIn("0.75 [", text)
         self.assertNotIn("behind Nginx", text)
 
-    def test_fallbacks_are_judged_beside_io_uring(self):
+    def test_fallbacks_are_judged_beside_the_default_backend(self):
         data = made_up(10.0)
-        for name, cost in (("millrace-io_uring", 9.8), ("millrace-eperm", 12.0)):
+        for name, cost in (("millrace", 9.8), ("millrace-eperm", 12.0)):
             data["peers"][name] = dict(data["peers"]["millrace-epoll"], title=name)
             data["samples"] += [
                 dict(sample, side=name, figures=dict(sample["figures"], cpu_us_per_request=cost + sample["round"] / 100))
@@ -81,7 +82,7 @@ class Document(unittest.TestCase):
 class Overview(unittest.TestCase):
     def test_the_best_peer_for_http_is_a_web_server(self):
         data = made_up(10.0)
-        for name, cost in (("millrace-io_uring", 6.0), ("c-epoll", 1.0), ("tokio", 7.0)):
+        for name, cost in (("millrace", 6.0), ("millrace-io_uring", 5.0), ("c-epoll", 1.0), ("tokio", 7.0)):
             data["peers"][name] = dict(data["peers"]["nginx"], title=name, ours=name.startswith("millrace"))
             data["samples"] += [
                 dict(sample, side=name, figures=dict(sample["figures"], cpu_us_per_request=cost + sample["round"] / 100))
@@ -89,6 +90,15 @@ class Overview(unittest.TestCase):
         row, = overview.rows(data)
         self.assertEqual((row.choice.workload, row.peer), ("pong", "tokio"))
         self.assertAlmostEqual(row.ratio["ratio"], 6 / 7, places=2)
+
+    def test_earlier_results_show_the_default_of_that_time(self):
+        self.assertEqual(overview.millrace({"peers": {"millrace-io_uring": {}}}), "millrace-io_uring")
+        self.assertEqual(overview.millrace({"peers": {"millrace-io_uring": {}, "millrace": {}}}), "millrace")
+
+    def test_a_complete_run_measures_every_row_of_the_overview(self):
+        for choice in overview.CHOICES:
+            points = workloads.BY_NAME[choice.workload].points
+            self.assertTrue(any(choice.point.items() <= point.items() for point in points), choice.text)
 
 
 class Comparison(unittest.TestCase):
@@ -147,6 +157,17 @@ class Order(unittest.TestCase):
         self.assertEqual(len(turns), 9)
         self.assertEqual([side for _, side in turns[::3]], ["a", "b", "c"])
         self.assertEqual([side for _, side in turns[3:6]], ["b", "c", "a"])
+
+
+class Documents(unittest.TestCase):
+    def test_a_complete_run_measures_every_figure_of_the_documents(self):
+        labels = {workloads.label(workload.name, point) for workload in workloads.ALL for point in workload.points}
+        root = os.path.dirname(BENCH)
+        guide = os.path.join(root, "docs", "guide")
+        for path in [os.path.join(root, "README.md"), *(os.path.join(guide, name) for name in os.listdir(guide))]:
+            with open(path, encoding="utf-8") as file:
+                for marker in re.findall("<!--figure (.*?)-->", file.read()):
+                    self.assertIn(marker.split(";")[0].strip(), labels, path)
 
 
 class Selection(unittest.TestCase):
