@@ -1,0 +1,326 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | A reverse proxy as a WAI application: requests go on to other servers over HTTP\/1.1.
+--
+-- > main = do
+-- >   target <- either fail return (parseTarget "http://127.0.0.1:3000")
+-- >   withProxy defaultSettings [target] (run 8080)
+--
+-- * Bodies are streamed both ways: at most 64 KiB of one are held. A body of a request up to 16 KiB is read before it is sent.
+-- * Connections to targets are kept. A request on one that the target closed before it said a word is sent again on a new one, if
+--   the method is idempotent and there is no body. When no connection can be made, the next target is tried.
+-- * Fields that concern the connection are left out (RFC 9110, section 7.6.1), and those of 'Forwarding', X-Request-Id,
+--   @traceparent@ and Via are added.
+-- * A client that leaves ends its request. The target may answer before it has all of a request.
+-- * What programs could read differently is refused: two lengths, a length and a coding, other codings than @chunked@, bare line
+--   feeds, folded lines, control characters, unclear sizes of chunks. A target that sends such a thing gets no further request on
+--   that connection, and the client gets 502. A target that sends something when nothing was asked loses the connection.
+-- * CONNECT and TRACE are not passed on.
+--
+-- Trailers are passed from and to clients of HTTP\/2. On HTTP\/1 the server drops them.
+--
+-- Two servers in one program, the second one a proxy for the first:
+--
+-- >>> import Millrace
+-- >>> import Network.HTTP.Types (status200)
+-- >>> import Network.Wai (rawPathInfo, responseLBS)
+-- >>> import Network.Wai.Handler.Millrace (testWithApplication)
+-- >>> let application request respond = respond (responseLBS status200 [] (Data.String.fromString (show (rawPathInfo request))))
+-- >>> :{
+-- testWithApplication (return application) $ \behind ->
+--   withProxy defaultSettings [Target Http (AtHost "127.0.0.1" behind)] $ \proxy ->
+--     testWithApplication (return proxy) $ \port -> do
+--       client <- socket AF_INET Stream defaultProtocol
+--       connect client (SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1)))
+--       sendAll client "GET /hello HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+--       answer <- recv client 4096
+--       print (last (Data.ByteString.Char8.lines answer))
+-- :}
+-- "\"/hello\""
+module Millrace.Proxy
+  ( -- * A proxy
+    withProxy,
+
+    -- * Targets
+    Target (..),
+    Scheme (..),
+    Place (..),
+    parseTarget,
+    showTarget,
+
+    -- * Settings
+    Settings (..),
+    defaultSettings,
+    HostField (..),
+    Forwarding (..),
+    Tracing (..),
+    Balancing (..),
+    byClient,
+    Limits (..),
+    defaultLimits,
+    ActiveCheck (..),
+    defaultActiveCheck,
+
+    -- * Problems
+    Problem (..),
+    Cause (..),
+    Wait (..),
+    describeProblem,
+    problemStatus,
+  )
+where
+
+import Control.Concurrent (forkIO, killThread)
+import Control.Exception
+import Control.Monad (forever, when)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Builder (byteString)
+import qualified Data.ByteString.Lazy as Lazy
+import Data.IORef
+import Data.Maybe (fromMaybe, isJust, isNothing)
+import Millrace.Deadline
+import Millrace.Proxy.Balance
+import Millrace.Proxy.Body
+import Millrace.Proxy.Exchange
+import Millrace.Proxy.Health
+import Millrace.Proxy.Identifier
+import Millrace.Proxy.Link
+import Millrace.Proxy.Member
+import Millrace.Proxy.Pool
+import Millrace.Proxy.Problem
+import Millrace.Proxy.RequestHead
+import Millrace.Proxy.ResponseHead
+import Millrace.Proxy.Settings
+import Millrace.Proxy.Target
+import Millrace.Proxy.Tunnel
+import Millrace.Timer (threadDelay)
+import Millrace.Tls (ClientSettings (..), newClientContext)
+import Network.HTTP.Types
+import Network.Wai
+import Network.Wai.Handler.Millrace (HTTP2Data (..), NextTrailersMaker (..), defaultHTTP2Data, modifyHTTP2Data)
+
+-- What the requests of a proxy share.
+data Proxy = Proxy
+  { proxySettings :: !Settings,
+    proxyBalancer :: !Balancer,
+    proxySecured :: !Secured,
+    proxyIdentifiers :: !Identifiers
+  }
+
+-- | Runs an action with a proxy for these targets, of which there must be one at least. Afterwards the connections that were kept
+-- are closed. Throws a 'Millrace.Tls.SettingsError' for settings of TLS that cannot be used.
+--
+-- The application waits for targets and clients without occupying an operating system thread. Before it has responded it throws
+-- only what reading the request's body throws; a 'Problem' is answered. Behind that it throws the 'Problem' of a response that
+-- broke off, so that the server cuts the client's response off as well.
+--
+-- @since 0.1.0
+withProxy :: Settings -> [Target] -> (Application -> IO a) -> IO a
+withProxy settings targets use = do
+  context <- newClientContext (tlsSettings settings) {clientProtocols = ["http/1.1"]}
+  members <- mapM (newMember (limits settings)) targets
+  balancer <- newBalancer (balancing settings) members
+  proxy <- Proxy settings balancer (Secured context) <$> newIdentifiers
+  let checks = maybe [] (\check -> map (watchHealth settings (proxySecured proxy) check) members) (activeCheck settings)
+  alongside (tidying members : checks) (use (serve proxy)) `finally` mapM_ (closePool . memberPool) members
+  where
+    tidying members = forever (threadDelay (max 100000 (keptMicros (limits settings) `div` 4)) >> mapM_ (closeOld . memberPool) members)
+
+-- Runs actions while another one runs.
+alongside :: [IO ()] -> IO a -> IO a
+alongside [] action = action
+alongside (other : others) action = bracket (forkIO other) killThread (const (alongside others action))
+
+------------------------------------------------------------------------------------------------------------------------
+-- Requests
+
+serve :: Proxy -> Application
+serve proxy request respond
+  | requestMethod request `elem` [methodConnect, methodTrace] = refuse (Problem Nothing MethodRefused)
+  | otherwise = do
+    end <- deadlineIn (wholeLimit (limits settings))
+    body <- maybe (holdSmallBody request) (const (return Absent)) upgrade
+    identifiers <- case tracing settings of
+      MakeIdentifiers -> curry Just <$> requestId (proxyIdentifiers proxy) <*> traceParent (proxyIdentifiers proxy)
+      PassIdentifiers -> return Nothing
+    let outgoing = Outgoing (hostField settings) (forwarding settings) ByteString.empty upgrade (framingOf body) identifiers
+        passing = Passing request respond end body upgrade outgoing
+        try' tried former = do
+          chosen <- chooseMember (proxyBalancer proxy) request tried
+          case chosen of
+            Nothing -> refuse former
+            Just member -> do
+              result <- working member (passTo proxy passing FromPool member)
+              case result of
+                Delivered received -> return received
+                Failed reason TryOthers -> try' (member : tried) reason
+                Failed reason GiveUp -> refuse reason
+    try' [] (Problem Nothing (NotConnected "there is no target"))
+  where
+    settings = proxySettings proxy
+    upgrade = wantedUpgrade settings request
+    refuse reason = onProblem settings request reason >> respond (problemResponse reason)
+
+problemResponse :: Problem -> Response
+problemResponse reason = responseLBS status fields text
+  where
+    status = problemStatus reason
+    fields =
+      (hContentType, "text/plain; charset=utf-8") :
+        [("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS") | statusCode status == 405]
+    text = Lazy.fromStrict (statusMessage status <> "\n")
+
+-- A request that is being passed on.
+data Passing = Passing
+  { passingRequest :: !Request,
+    passingRespond :: Response -> IO ResponseReceived,
+    passingEnd :: !Deadline,
+    passingBody :: !RequestBody,
+    passingUpgrade :: !(Maybe ByteString.ByteString),
+    passingOutgoing :: !Outgoing
+  }
+
+data Result
+  = Delivered !ResponseReceived
+  | Failed !Problem !Next
+
+data Next = TryOthers | GiveUp
+
+-- Whether a connection that was kept may be used.
+data Origin = FromPool | New
+  deriving (Eq)
+
+-- A connection, and whether it is still this request's to close.
+data Holding = Holding !Link !(IORef Bool)
+
+passTo :: Proxy -> Passing -> Origin -> Member -> IO Result
+passTo proxy passing origin member = mask $ \restore -> do
+  kept <- if origin == FromPool then takeLink (memberPool member) else return Nothing
+  case kept of
+    Just link -> do
+      result <- holding link restore
+      case result of
+        -- It had been closed, or was being closed.
+        Left (reason, Silent) | isRepeatable passing -> isGone reason (passTo proxy passing New member)
+        _ -> concluded result
+    Nothing -> do
+      made <- connected
+      case made of
+        Right link -> holding link restore >>= concluded
+        Left reason -> Failed reason TryOthers <$ noteFailure (limits settings) member
+  where
+    settings = proxySettings proxy
+    target = memberTarget member
+    connected = do
+      deadline <- earlier (passingEnd passing) <$> deadlineIn (connectLimit (limits settings))
+      outcome <- synchronously (connectLink deadline (proxySecured proxy) target)
+      return (either (Left . Problem (Just target) . unconnected) Right outcome)
+    unconnected failure
+      | maybe False isDeadlineError (fromException failure) = TooSlow ToConnect
+      | otherwise = NotConnected (reasonOf failure)
+    holding link restore = do
+      mine <- newIORef True
+      let letGo = readIORef mine >>= \still -> when still (writeIORef mine False >> linkClose link)
+      restore (onLink proxy passing member (Holding link mine)) `onException` letGo <* letGo
+    isGone reason again = case problemCause reason of
+      ConnectionLost _ -> again
+      _ -> concluded (Left (reason, Heard))
+    concluded (Right received) = return (Delivered received)
+    concluded (Left (reason, _)) = do
+      when (isFaultOfTarget reason) (noteFailure (limits settings) member)
+      return (Failed reason GiveUp)
+
+-- | May it be sent twice?
+isRepeatable :: Passing -> Bool
+isRepeatable passing = case passingBody passing of
+  Absent -> requestMethod (passingRequest passing) `elem` [methodGet, methodHead, methodOptions, methodPut, methodDelete]
+  _ -> False
+
+-- Whether a target had said something.
+data Hearing = Heard | Silent
+
+-- Sends the request and passes the response on. A 'Problem' from before the response is returned.
+onLink :: Proxy -> Passing -> Member -> Holding -> IO (Either (Problem, Hearing) ResponseReceived)
+onLink proxy passing member held@(Holding link _) = case composeHead outgoing request of
+  Left reason -> return (Left (Problem Nothing (BadRequest reason), Heard))
+  Right bytes -> do
+    exchange <- newExchange (limits settings) target request (passingEnd passing) link
+    source <- newSource (receiveFrom exchange ForFirstByte)
+    begun <- try (sendRequest exchange bytes (passingBody passing))
+    case begun of
+      Left reason -> return (Left (reason, Silent))
+      Right () -> withSender exchange (passingBody passing) $ do
+        outcome <- try (receiveHead exchange source >>= checked)
+        case outcome of
+          Left reason -> readIORef (exchangeHeard exchange) >>= \heard -> return (Left (reason, if heard then Heard else Silent))
+          Right found -> do
+            noteSuccess member
+            Right <$> deliver passing settings member held exchange source found
+  where
+    settings = proxySettings proxy
+    request = passingRequest passing
+    target = memberTarget member
+    outgoing = (passingOutgoing passing) {outgoingAuthority = targetAuthority target}
+    checked found
+      | statusCode (headStatus found) == 101 && passingUpgrade passing `notElem` map Just (headUpgrade found) =
+        throwIO (Problem (Just target) (BadResponse "it changes to a protocol that was not asked for"))
+      | otherwise = return found
+
+------------------------------------------------------------------------------------------------------------------------
+-- Responses
+
+deliver :: Passing -> Settings -> Member -> Holding -> Exchange -> Source -> ResponseHead -> IO ResponseReceived
+deliver passing settings member held@(Holding link _) exchange source found
+  | statusCode status == 101 = do
+    rest <- takeRest
+    respond $
+      responseRaw
+        (\receive send -> send (switchingHead (fromMaybe "" (passingUpgrade passing)) found) >> passBothWays (tunnelLimit (limits settings)) link rest receive send)
+        (problemResponse (Problem (Just (memberTarget member)) (BadResponse "this connection cannot change its protocol")))
+  | hasNoBody = letGo >> respond (responseBuilder status (if statusCode status == 204 then withoutLength else fields) mempty)
+  | otherwise = case headFraming found of
+    Counted count -> do
+      rest <- readIORef (sourceRest source)
+      if ByteString.length rest >= count
+        then do
+          writeIORef (sourceRest source) (ByteString.drop count rest)
+          letGo
+          respond (responseBuilder status fields (byteString (ByteString.take count rest)))
+        else streamed
+    _ -> streamed
+  where
+    request = passingRequest passing
+    respond = passingRespond passing
+    status = headStatus found
+    fields = headFields found
+    withoutLength = filter ((/= hContentLength) . fst) fields
+    hasNoBody = requestMethod request == methodHead || statusCode status `elem` [204, 304]
+    takeRest = readIORef (sourceRest source) <* writeIORef (sourceRest source) ByteString.empty
+    letGo = release member held exchange source found
+    streamed = do
+      trailers <- newIORef []
+      -- The server runs the code of a stream only if the response may have a body.
+      isWhole <- newIORef False
+      modifyHTTP2Data request (\said -> Just (fromMaybe defaultHTTP2Data said) {http2dataTrailers = trailersFrom trailers})
+      received <- respond . responseStream status fields $ \write flush -> do
+        let more size = flush >> receiveFrom exchange ForMoreBytes size
+            failed (Broken reason) = throwIO (Problem (Just (memberTarget member)) (BadResponse reason))
+        behind <- passBody (headFraming found) source {sourceMore = more} (write . byteString) `catch` failed
+        writeIORef trailers behind
+        writeIORef isWhole True
+      whole <- readIORef isWhole
+      when (whole && headFraming found /= UntilEnd) letGo
+      return received
+    trailersFrom trailers said = case said of
+      Nothing -> Trailers <$> readIORef trailers
+      Just _ -> return (NextTrailersMaker (trailersFrom trailers))
+
+-- Keeps the connection if both sides are done with it: the request is sent, and nothing came behind the response.
+release :: Member -> Holding -> Exchange -> Source -> ResponseHead -> IO ()
+release member (Holding link mine) exchange source found = do
+  sent <- readIORef (exchangeSent exchange)
+  usedUp <- isUsedUp source
+  interrupted <- readIORef (exchangeInterrupted exchange)
+  when (headKeeping found == MayStay && usedUp && isJust sent && isNothing interrupted) . mask_ $ do
+    writeIORef mine False
+    keepLink (memberPool member) link

@@ -1,0 +1,66 @@
+{-# LANGUAGE TupleSections #-}
+
+-- | Which of several targets gets a request. Must not know: connections.
+module Millrace.Proxy.Balance
+  ( Balancer,
+    newBalancer,
+    chooseMember,
+  )
+where
+
+import Control.Monad (filterM)
+import Data.Bits (xor)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.IORef
+import Data.List (maximumBy, minimumBy)
+import Data.Ord (comparing)
+import Data.Word (Word64)
+import Millrace.Proxy.Member
+import Millrace.Proxy.Settings
+import Millrace.Proxy.Target (showTarget)
+import Network.Wai (Request)
+
+-- | The members, and whose turn it is.
+data Balancer = Balancer !Balancing [Member] !(IORef Int)
+
+newBalancer :: Balancing -> [Member] -> IO Balancer
+newBalancer how members = Balancer how members <$> newIORef 0
+
+-- | A member for a request, other than these that were tried. 'Nothing' if there is no other. If no member is known to
+-- be well, any one may be chosen: what is known may be out of date, and nothing would be better.
+chooseMember :: Balancer -> Request -> [Member] -> IO (Maybe Member)
+chooseMember (Balancer how members turn) request tried = case (members, tried) of
+  ([only], []) -> return (Just only)
+  _ -> do
+    let left = filter ((`notElem` map memberTarget tried) . memberTarget) members
+    usable <- filterM isUsable left
+    case if null usable then left else usable of
+      [] -> return Nothing
+      candidates -> Just <$> pick candidates
+  where
+    pick candidates = case how of
+      HashOf key -> return (maximumBy (comparing (weight (hashOf (key request)))) candidates)
+      RoundRobin -> rotated candidates
+      LeastConnections -> do
+        first <- rotatedList candidates
+        counted <- mapM (\member -> (,member) <$> readIORef (memberActive member)) first
+        return (snd (minimumBy (comparing fst) counted))
+    rotated candidates = rotatedList candidates >>= \ones -> return (head ones)
+    rotatedList candidates = do
+      number <- atomicModifyIORef' turn (\count -> (if count == maxBound then 0 else count + 1, count))
+      let (before, from) = splitAt (number `mod` length candidates) candidates
+      return (from ++ before)
+
+-- Each pair of key and member has a weight of its own, and the heaviest member gets the key (rendezvous hashing): if a member
+-- goes, the keys of the others stay where they are.
+weight :: Word64 -> Member -> Word64
+weight key member = scrambled (key `xor` scrambled (hashOf (Char8.pack (showTarget (memberTarget member)))))
+
+-- FNV-1a
+hashOf :: ByteString -> Word64
+hashOf = ByteString.foldl' (\hash byte -> (hash `xor` fromIntegral byte) * 0x100000001b3) 0xcbf29ce484222325
+
+scrambled :: Word64 -> Word64
+scrambled number = let product' = (number `xor` (number `div` 0x100000000)) * 0xd6e8feb86659fd93 in product' `xor` (product' `div` 0x100000000)

@@ -1,0 +1,127 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | The body of a response, piece by piece, and the bytes of a connection that were received and not used yet. Must not know:
+-- sockets.
+module Millrace.Proxy.Body
+  ( Source (..),
+    newSource,
+    takeSome,
+    isUsedUp,
+    passBody,
+    Broken (..),
+  )
+where
+
+import Control.Exception (Exception, throwIO)
+import Control.Monad (unless, when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.CaseInsensitive as CI
+import Data.IORef
+import Millrace.Proxy.ResponseHead (Framing (..), isFieldText, parseFieldLine)
+import Network.HTTP.Types (ResponseHeaders)
+
+-- | Where bytes come from.
+data Source = Source
+  { -- | Waits for at most so many bytes. Empty at the end.
+    sourceMore :: !(Int -> IO ByteString),
+    sourceRest :: !(IORef ByteString)
+  }
+
+-- | A body that is not what its framing says, and how.
+newtype Broken = Broken String
+  deriving (Show)
+
+instance Exception Broken
+
+newSource :: (Int -> IO ByteString) -> IO Source
+newSource more = Source more <$> newIORef ByteString.empty
+
+-- | What is there, or what comes next. Empty at the end.
+takeSome :: Source -> Int -> IO ByteString
+takeSome source size = do
+  rest <- readIORef (sourceRest source)
+  if ByteString.null rest then sourceMore source size else rest <$ writeIORef (sourceRest source) ByteString.empty
+
+-- | Has everything that was received been used?
+isUsedUp :: Source -> IO Bool
+isUsedUp source = ByteString.null <$> readIORef (sourceRest source)
+
+-- The same, for where the end would be too early.
+takeNext :: Source -> Int -> IO ByteString
+takeNext source size = do
+  bytes <- takeSome source size
+  when (ByteString.null bytes) (throwIO (Broken "it ended in the middle of the body"))
+  return bytes
+
+-- | Passes a body to an action, and returns the trailers. Throws 'Broken', and what the source and the action throw.
+passBody :: Framing -> Source -> (ByteString -> IO ()) -> IO ResponseHeaders
+passBody framing source write = case framing of
+  Counted count -> [] <$ counted count
+  UntilEnd -> [] <$ untilEnd
+  Chunked -> chunked
+  where
+    counted 0 = return ()
+    counted left = do
+      bytes <- takeNext source (if left > smallSize then largeSize else smallSize)
+      let (ours, rest) = ByteString.splitAt left bytes
+      unless (ByteString.null rest) (writeIORef (sourceRest source) rest)
+      write ours
+      counted (left - ByteString.length ours)
+    untilEnd = do
+      bytes <- takeSome source largeSize
+      unless (ByteString.null bytes) (write bytes >> untilEnd)
+    chunked = do
+      size <- takeLine source chunkLineMax >>= either (throwIO . Broken) return . chunkSize
+      if size == 0
+        then takeTrailers source trailerMax
+        else do
+          counted size
+          end <- takeLine source 0
+          unless (ByteString.null end) (throwIO (Broken "a chunk is longer than its size"))
+          chunked
+
+smallSize, largeSize, chunkLineMax, trailerMax :: Int
+smallSize = 16384
+largeSize = 65536
+chunkLineMax = 4096
+trailerMax = 8192
+
+-- A line without its end, of at most so many bytes.
+takeLine :: Source -> Int -> IO ByteString
+takeLine source limit = go ByteString.empty
+  where
+    go earlier = do
+      bytes <- (earlier <>) <$> takeNext source smallSize
+      case ByteString.elemIndex 10 bytes of
+        Just index
+          | index == 0 || ByteString.index bytes (index - 1) /= 13 -> throwIO (Broken "a line of the chunked coding ends with LF alone")
+          | index - 1 > limit -> tooLong
+          | otherwise -> ByteString.take (index - 1) bytes <$ writeIORef (sourceRest source) (ByteString.drop (index + 1) bytes)
+        Nothing
+          | ByteString.length bytes > limit + 1 -> tooLong
+          | otherwise -> go bytes
+    tooLong = throwIO (Broken (if limit == 0 then "a chunk is longer than its size" else "a line of the chunked coding is too long"))
+
+chunkSize :: ByteString -> Either String Int
+chunkSize line
+  | ByteString.null digits || ByteString.length digits > 15 = Left "the size of a chunk is no hexadecimal number"
+  | ByteString.null rest || ByteString.head rest == 59 && isFieldText rest = Right (ByteString.foldl' (\sum' byte -> 16 * sum' + value byte) 0 digits)
+  | otherwise = Left "the size of a chunk is no hexadecimal number"
+  where
+    (digits, rest) = ByteString.span isHex line
+    isHex byte = byte >= 48 && byte <= 57 || byte >= 65 && byte <= 70 || byte >= 97 && byte <= 102
+    value byte = fromIntegral (if byte <= 57 then byte - 48 else if byte <= 70 then byte - 55 else byte - 87)
+
+-- Those that would change the meaning of the message must not be trailers (RFC 9110, section 6.5.1).
+takeTrailers :: Source -> Int -> IO ResponseHeaders
+takeTrailers source = go []
+  where
+    go found limit = do
+      line <- takeLine source limit
+      if ByteString.null line
+        then return (reverse (filter ((`notElem` forbidden) . CI.foldedCase . fst) found))
+        else do
+          field <- either (throwIO . Broken) return (parseFieldLine line)
+          go (field : found) (max 1 (limit - ByteString.length line))
+    forbidden = ["connection", "content-length", "content-encoding", "content-type", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"]

@@ -1,0 +1,263 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | One request on one connection to a target: sending it, and waiting for the response under the limits. Must not know:
+-- health.
+module Millrace.Proxy.Exchange
+  ( Exchange (..),
+    newExchange,
+    RequestBody (..),
+    holdSmallBody,
+    framingOf,
+    sendRequest,
+    withSender,
+    receiveHead,
+    deadlineIn,
+    receiveFrom,
+    synchronously,
+    reasonOf,
+  )
+where
+
+import Control.Concurrent (forkIOWithUnmask, killThread)
+import Control.Concurrent.MVar
+import Control.Exception
+import Control.Monad (when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import qualified Data.CaseInsensitive as CI
+import Data.IORef
+import Data.Word (Word64)
+import GHC.IO.Exception (IOException (..))
+import Millrace.Deadline
+import Millrace.Proxy.Body
+import Millrace.Proxy.Link
+import Millrace.Proxy.Problem
+import Millrace.Proxy.RequestHead (BodyFraming (..))
+import Millrace.Proxy.ResponseHead
+import Millrace.Proxy.Settings
+import Millrace.Proxy.Target
+import Network.HTTP.Types (statusCode)
+import Network.Wai (Request, RequestBodyLength (..), getRequestBodyChunk, requestBodyLength)
+import Network.Wai.Handler.Millrace (getRequestTrailers, onDisconnect, sendEarlyHints)
+import Numeric (showHex)
+
+-- | A request on its way.
+data Exchange = Exchange
+  { exchangeLimits :: !Limits,
+    exchangeTarget :: !Target,
+    exchangeRequest :: !Request,
+    exchangeLink :: !Link,
+    exchangeEnd :: !Deadline,
+    -- | When the request was complete, on the clock of deadlines.
+    exchangeSent :: !(IORef (Maybe Word64)),
+    exchangeInterrupted :: !(IORef (Maybe SomeException)),
+    -- | Has the target sent anything?
+    exchangeHeard :: !(IORef Bool)
+  }
+
+newExchange :: Limits -> Target -> Request -> Deadline -> Link -> IO Exchange
+newExchange limits' target request end link = Exchange limits' target request link end <$> newIORef Nothing <*> newIORef Nothing <*> newIORef False
+
+problem :: Exchange -> Cause -> Problem
+problem exchange = Problem (Just (exchangeTarget exchange))
+
+-- | The deadline of something that begins now.
+deadlineIn :: TimeLimit -> IO Deadline
+deadlineIn limit
+  | limit == noTimeLimit = return noDeadline
+  | otherwise = (\now -> deadlineFromNanoseconds (now + timeLimitNanoseconds limit)) <$> monotonicNanoseconds
+
+-- | Catches all but asynchronous exceptions.
+synchronously :: IO a -> IO (Either SomeException a)
+synchronously = tryJust (\failure -> if isAsynchronous failure then Nothing else Just failure)
+  where
+    isAsynchronous failure = case fromException failure of
+      Just (SomeAsyncException _) -> True
+      Nothing -> False
+
+-- | What an exception says, in a few words.
+reasonOf :: SomeException -> String
+reasonOf failure@(SomeException inner) = case fromException failure of
+  Just network -> ioe_description network
+  Nothing -> takeWhile (/= '\n') (displayException inner)
+
+hasPassed :: SomeException -> Bool
+hasPassed = maybe False isDeadlineError . fromException
+
+------------------------------------------------------------------------------------------------------------------------
+-- Sending
+
+-- | The body of a request.
+data RequestBody
+  = Absent
+  | -- | All of it.
+    Held !ByteString
+  | Streamed !BodyFraming
+
+framingOf :: RequestBody -> BodyFraming
+framingOf body = case body of
+  Absent -> NoBody
+  Held bytes -> CountedBody (ByteString.length bytes)
+  Streamed framing -> framing
+
+-- | Reads a small body, so that it can be sent together with the head. Waits for the client. Throws what reading throws.
+holdSmallBody :: Request -> IO RequestBody
+holdSmallBody request = case requestBodyLength request of
+  KnownLength 0 -> return Absent
+  KnownLength count
+    | count <= heldMax -> Held . ByteString.concat <$> pieces
+    | otherwise -> return (Streamed (CountedBody (fromIntegral count)))
+  ChunkedBody -> return (Streamed ChunksOfBody)
+  where
+    pieces = getRequestBodyChunk request >>= \piece -> if ByteString.null piece then return [] else (piece :) <$> pieces
+    heldMax = 16384
+
+-- | Sends a head, and the body if it is held. Throws 'Problem'.
+sendRequest :: Exchange -> ByteString -> RequestBody -> IO ()
+sendRequest exchange bytes body = do
+  send exchange $ case body of
+    Held rest -> [bytes <> rest]
+    _ -> [bytes]
+  case body of
+    Streamed _ -> return ()
+    _ -> noteSent exchange
+
+noteSent :: Exchange -> IO ()
+noteSent exchange = monotonicNanoseconds >>= writeIORef (exchangeSent exchange) . Just
+
+send :: Exchange -> [ByteString] -> IO ()
+send exchange pieces = do
+  deadline <- earlier (exchangeEnd exchange) <$> deadlineIn (sendLimit (exchangeLimits exchange))
+  outcome <- synchronously (linkSend (exchangeLink exchange) deadline pieces)
+  case outcome of
+    Right () -> return ()
+    Left failure
+      | hasPassed failure -> throwIO (problem exchange (TooSlow ToSend))
+      | otherwise -> throwIO (problem exchange (ConnectionLost (reasonOf failure)))
+
+-- | Runs an action while another thread sends the body, if it is streamed. The target may answer before it has all of it. When
+-- the action ends, so does the sending.
+--
+-- If the client does not send the body, the action finds the connection ended, and then the reason in 'exchangeInterrupted'.
+withSender :: Exchange -> RequestBody -> IO a -> IO a
+withSender exchange body action = case body of
+  Streamed framing -> do
+    ended <- newEmptyMVar
+    bracket
+      (forkIOWithUnmask (\unmask -> sender unmask framing `finally` putMVar ended ()))
+      (\thread -> killThread thread >> readMVar ended)
+      (const action)
+  _ -> action
+  where
+    sender unmask framing = do
+      outcome <- try (unmask (sendBody exchange framing))
+      case outcome of
+        Right () -> return ()
+        Left failure -> case fromException failure of
+          -- The target may have answered before it closed the connection. Who waits for the answer finds out.
+          Just (Problem _ (ConnectionLost _)) -> noteSent exchange
+          _ -> writeIORef (exchangeInterrupted exchange) (Just failure) >> interruptLink (exchangeLink exchange)
+
+sendBody :: Exchange -> BodyFraming -> IO ()
+sendBody exchange framing = go >> noteSent exchange
+  where
+    request = exchangeRequest exchange
+    go = do
+      piece <- getRequestBodyChunk request
+      if ByteString.null piece
+        then when (framing == ChunksOfBody) end
+        else do
+          send exchange (if framing == ChunksOfBody then [Char8.pack (showHex (ByteString.length piece) "\r\n"), piece, "\r\n"] else [piece])
+          go
+    end = do
+      trailers <- getRequestTrailers request
+      send exchange ["0\r\n" <> ByteString.concat (concat [[CI.original name, ": ", value, "\r\n"] | (name, value) <- trailers, isToken (CI.original name), isFieldText value]) <> "\r\n"]
+
+------------------------------------------------------------------------------------------------------------------------
+-- Receiving
+
+-- | Receives at most so many bytes within a limit; empty at the end. If that takes longer than a moment, the client is watched
+-- meanwhile: when it goes, this ends. Throws 'Problem', or what reading the request's body threw.
+receiveFrom :: Exchange -> Wait -> Int -> IO ByteString
+receiveFrom exchange wait size = do
+  begin <- monotonicNanoseconds
+  outcome <- receiveUntil (deadlineFromNanoseconds (begin + min patience (if limit == noTimeLimit then maxBound else timeLimitNanoseconds limit)))
+  case outcome of
+    Right bytes | not (ByteString.null bytes) -> return bytes
+    Left failure | hasPassed failure -> slowly begin
+    _ -> settled outcome
+  where
+    link = exchangeLink exchange
+    limit = case wait of
+      ForFirstByte -> firstByteLimit (exchangeLimits exchange)
+      _ -> betweenBytesLimit (exchangeLimits exchange)
+    patience = 50000000
+    slice = 1000000000
+    receiveUntil deadline = synchronously (linkReceive link (earlier deadline (exchangeEnd exchange)) size)
+    slowly begin = do
+      sent <- readIORef (exchangeSent exchange)
+      now <- monotonicNanoseconds
+      when (deadlineFromNanoseconds now >= exchangeEnd exchange) (throwIO (problem exchange (TooSlow ForAll)))
+      case (sent, wait) of
+        -- The client is still sending. The limit counts from the end of that.
+        (Nothing, ForFirstByte) -> do
+          outcome <- receiveUntil (deadlineFromNanoseconds (now + slice))
+          case outcome of
+            Left failure | hasPassed failure -> slowly begin
+            _ -> settled outcome
+        (Nothing, _) -> endOf begin (receiveUntil (endAfter begin))
+        (Just at, ForFirstByte) -> endOf (max begin at) (watchingClient (receiveUntil (endAfter (max begin at))))
+        (Just _, _) -> endOf begin (watchingClient (receiveUntil (endAfter begin)))
+    endAfter begin = if limit == noTimeLimit then noDeadline else deadlineFromNanoseconds (begin + timeLimitNanoseconds limit)
+    endOf _ action = do
+      outcome <- action
+      case outcome of
+        Left failure | hasPassed failure -> do
+          now <- monotonicNanoseconds
+          throwIO (problem exchange (TooSlow (if deadlineFromNanoseconds now >= exchangeEnd exchange then ForAll else wait)))
+        _ -> settled outcome
+    watchingClient = onDisconnect (exchangeRequest exchange) $ do
+      writeIORef (exchangeInterrupted exchange) (Just (toException (problem exchange ClientLeft)))
+      interruptLink link
+    -- An end that this side has made says why.
+    settled outcome = do
+      interrupted <- readIORef (exchangeInterrupted exchange)
+      case (interrupted, outcome) of
+        (Just reason, _) -> throwIO reason
+        (Nothing, Right bytes) -> return bytes
+        (Nothing, Left failure) -> throwIO (problem exchange (ConnectionLost (reasonOf failure)))
+
+-- | The head of the final response, or of the one that changes the protocol. Passes hints on, and leaves out other interim
+-- responses. Throws 'Problem'.
+receiveHead :: Exchange -> Source -> IO ResponseHead
+receiveHead exchange source = go (interimMax :: Int)
+  where
+    go left = do
+      found <- oneHead
+      case statusCode (headStatus found) of
+        101 -> return found
+        code
+          | code >= 200 -> return found
+          | left == 0 -> malformed "too many interim responses"
+          | otherwise -> do
+            when (code == 103) (sendEarlyHints (exchangeRequest exchange) (headFields found))
+            go (left - 1)
+    oneHead = takeSome source 16384 >>= parse
+    parse bytes
+      | ByteString.null bytes = throwIO (problem exchange (ConnectionLost "the target closed it"))
+      | otherwise = do
+        writeIORef (exchangeHeard exchange) True
+        case parseResponseHead bytes of
+          Malformed reason -> malformed reason
+          Parsed found size
+            | size > headMax -> malformed "the head is too long"
+            | otherwise -> found <$ writeIORef (sourceRest source) (ByteString.drop size bytes)
+          Incomplete
+            | ByteString.length bytes > headMax -> malformed "the head is too long"
+            | otherwise -> do
+              more <- sourceMore source 16384
+              if ByteString.null more then throwIO (problem exchange (ConnectionLost "the target closed it in the middle of the head")) else parse (bytes <> more)
+    malformed = throwIO . problem exchange . BadResponse
+    headMax = headBytesMax (exchangeLimits exchange)
+    interimMax = 100

@@ -1,0 +1,72 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | The fields that tell a target about the client: Forwarded (RFC 7239) and its older relatives. Must not know: connections.
+module Millrace.Proxy.Forwarding
+  ( Claimed (..),
+    claimsNothing,
+    forwardedLines,
+  )
+where
+
+import Data.Array (Array, listArray, (!))
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.Word (Word8)
+import Millrace.Proxy.Settings (Forwarding (..))
+import Millrace.Socket (SockAddr (..), hostAddress6ToTuple, hostAddressToTuple)
+import Network.Wai (Request, isSecure, remoteHost, requestHeaderHost)
+import Numeric (showHex)
+
+-- | What the client has said about itself and other proxies: the values of all fields of a name, in their order.
+data Claimed = Claimed
+  { claimedForwarded :: [ByteString],
+    claimedFor :: [ByteString],
+    claimedProto :: [ByteString],
+    claimedHost :: [ByteString]
+  }
+
+-- | A client that says nothing.
+claimsNothing :: Claimed
+claimsNothing = Claimed [] [] [] []
+
+-- | The lines for a target, in pieces.
+forwardedLines :: Forwarding -> Request -> Claimed -> [ByteString]
+forwardedLines policy request claimed = case policy of
+  ReplaceForwarded -> ours claimsNothing
+  AppendForwarded -> ours claimed
+  PassForwarded ->
+    line "Forwarded: " (claimedForwarded claimed)
+      ++ line "X-Forwarded-For: " (claimedFor claimed)
+      ++ line "X-Forwarded-Proto: " (claimedProto claimed)
+      ++ line "X-Forwarded-Host: " (claimedHost claimed)
+  where
+    line _ [] = []
+    line name values = [name, ByteString.intercalate ", " values, "\r\n"]
+    client = clientText (remoteHost request)
+    proto = if isSecure request then "https" else "http"
+    ours said =
+      line "X-Forwarded-For: " (claimedFor said ++ [client])
+        -- The first proxy knows what the client used.
+        ++ line "X-Forwarded-Proto: " (orOwn [proto] (claimedProto said))
+        ++ maybe [] (\name -> line "X-Forwarded-Host: " (orOwn [name] (claimedHost said))) (requestHeaderHost request)
+        ++ line "Forwarded: " (claimedForwarded said ++ [ByteString.concat (["for=", node, ";proto=", proto] ++ maybe [] (\name -> [";host=", quoted name]) (requestHeaderHost request))])
+    orOwn own values = if null values then own else values
+    node = if Char8.elem ':' client then ByteString.concat ["\"[", client, "]\""] else client
+    -- A host with a port is no token. Neither quotes nor backslashes are in a valid one.
+    quoted name = if Char8.all (`notElem` (":[]\"\\ " :: String)) name then name else ByteString.concat ["\"", Char8.filter (`notElem` ("\"\\" :: String)) name, "\""]
+
+-- The address without the port.
+clientText :: SockAddr -> ByteString
+clientText address = case address of
+  SockAddrInet _ host -> dotted (hostAddressToTuple host)
+  SockAddrInet6 _ _ host _ -> case hostAddress6ToTuple host of
+    (0, 0, 0, 0, 0, 0xffff, high, low) -> dotted (fromIntegral (high `div` 256), fromIntegral high, fromIntegral (low `div` 256), fromIntegral low)
+    (a, b, c, d, e, f, g, h) -> Char8.pack (foldr1 (\left right -> left ++ ':' : right) [showHex group "" | group <- [a, b, c, d, e, f, g, h]])
+  SockAddrUnix _ -> "unknown"
+  where
+    dotted (a, b, c, d) = ByteString.concat [decimals ! a, ".", decimals ! b, ".", decimals ! c, ".", decimals ! d]
+
+decimals :: Array Word8 ByteString
+decimals = listArray (0, 255) [Char8.pack (show number) | number <- [0 .. 255 :: Int]]
+{-# NOINLINE decimals #-}

@@ -1,0 +1,66 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Asks targets whether they are well. Must not know: WAI.
+module Millrace.Proxy.Health
+  ( watchHealth,
+  )
+where
+
+import Control.Exception (bracket, throwIO)
+import Control.Monad (unless, when)
+import qualified Data.ByteString as ByteString
+import Data.IORef
+import Millrace.Deadline
+import Millrace.Proxy.Exchange (reasonOf, synchronously)
+import Millrace.Proxy.Link
+import Millrace.Proxy.Member
+import Millrace.Proxy.Problem
+import Millrace.Proxy.ResponseHead
+import Millrace.Proxy.Settings
+import Millrace.Proxy.Target
+import Millrace.Timer (threadDelay)
+import Network.HTTP.Types (statusCode)
+
+-- | Asks a target until it is interrupted.
+watchHealth :: Settings -> Secured -> ActiveCheck -> Member -> IO ()
+watchHealth settings secured check member = go (0 :: Int) (0 :: Int)
+  where
+    go failures successes = do
+      outcome <- synchronously (ask secured check member)
+      well <- readIORef (memberIsWell member)
+      case outcome of
+        Right () -> do
+          when (not well && successes + 1 >= checkSuccesses check) $ do
+            writeIORef (memberIsWell member) True
+            noteSuccess member
+            onHealth settings (memberTarget member) Nothing
+          pause
+          go 0 (successes + 1)
+        Left failure -> do
+          when (well && failures + 1 >= checkFailures check) $ do
+            writeIORef (memberIsWell member) False
+            onHealth settings (memberTarget member) (Just (reasonOf failure))
+          pause
+          go (failures + 1) 0
+    pause = threadDelay (checkEveryMicros check)
+
+ask :: Secured -> ActiveCheck -> Member -> IO ()
+ask secured check member = do
+  deadline <- deadlineAfter (checkLimitMicros check)
+  bracket (connectLink deadline secured target) linkClose $ \link -> do
+    linkSend link deadline [ByteString.concat ["GET ", checkPath check, " HTTP/1.1\r\nHost: ", targetAuthority target, "\r\nUser-Agent: millrace\r\nConnection: close\r\n\r\n"]]
+    status <- receive deadline link ByteString.empty
+    unless (checkAccepts check status) (wrong ("the status is " <> show (statusCode status)))
+  where
+    target = memberTarget member
+    wrong = throwIO . Problem (Just target) . BadResponse
+    receive deadline link earlier' = do
+      bytes <- linkReceive link deadline 16384
+      when (ByteString.null bytes) (wrong "it ended before the response")
+      case parseResponseHead (earlier' <> bytes) of
+        Parsed found _ -> return (headStatus found)
+        Malformed reason -> wrong reason
+        Incomplete
+          | ByteString.length earlier' > headBytesMax (limits settingsOfCheck) -> wrong "the head is too long"
+          | otherwise -> receive deadline link (earlier' <> bytes)
+    settingsOfCheck = defaultSettings

@@ -1,0 +1,72 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Identifiers of requests, and of traces (W3C Trace Context). Must not know: sockets.
+module Millrace.Proxy.Identifier
+  ( Identifiers,
+    newIdentifiers,
+    requestId,
+    isRequestId,
+    traceParent,
+    isTraceParent,
+  )
+where
+
+import Data.Bits (shiftR, xor, (.&.))
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Internal as Internal
+import qualified Data.ByteString.Unsafe as Unsafe
+import Data.IORef
+import Data.Word (Word64)
+import Foreign.Storable (pokeElemOff)
+import System.IO (IOMode (ReadMode), withBinaryFile)
+
+-- | A source of identifiers. They are unique, and say nothing about the machine, but they are no secrets.
+data Identifiers = Identifiers !Word64 !Word64 !(IORef Word64)
+
+newIdentifiers :: IO Identifiers
+newIdentifiers = do
+  random <- withBinaryFile "/dev/urandom" ReadMode (`ByteString.hGet` 24)
+  let word at = ByteString.foldl' (\sum' byte -> 256 * sum' + fromIntegral byte) 0 (ByteString.take 8 (ByteString.drop at random))
+  Identifiers (word 0) (word 8) <$> newIORef (word 16)
+
+next :: Identifiers -> IO Word64
+next (Identifiers _ _ counter) = atomicModifyIORef' counter (\count -> (count + 0x9e3779b97f4a7c15, count))
+
+-- A mixture that has an inverse, so that different numbers stay different (the last steps of splitmix64).
+mixed :: Word64 -> Word64
+mixed number = third `xor` (third `shiftR` 31)
+  where
+    first = (number `xor` (number `shiftR` 30)) * 0xbf58476d1ce4e5b9
+    third = (first `xor` (first `shiftR` 27)) * 0x94d049bb133111eb
+
+-- | A new identifier of a request: 32 hexadecimal digits.
+requestId :: Identifiers -> IO ByteString
+requestId identifiers@(Identifiers first second _) = do
+  count <- next identifiers
+  return (hexOf (mixed (count `xor` first)) <> hexOf (mixed (count + second)))
+
+-- | A new value of @traceparent@ that nobody has asked to record.
+traceParent :: Identifiers -> IO ByteString
+traceParent identifiers@(Identifiers first second _) = do
+  count <- next identifiers
+  return (ByteString.concat ["00-", hexOf (mixed (count + first)), hexOf (mixed (count `xor` second)), "-", hexOf (max 1 (mixed count)), "-00"])
+
+hexOf :: Word64 -> ByteString
+hexOf word = Internal.unsafeCreate 16 $ \place -> mapM_ (\index -> pokeElemOff place index (digit (word `shiftR` (60 - 4 * index)))) [0 .. 15]
+  where
+    digit shifted = Unsafe.unsafeIndex "0123456789abcdef" (fromIntegral (shifted .&. 15))
+
+-- | May a client's identifier be passed on?
+isRequestId :: ByteString -> Bool
+isRequestId value = not (ByteString.null value) && ByteString.length value <= 128 && ByteString.all (\byte -> byte > 32 && byte < 127) value
+
+-- | Is it a valid @traceparent@ of version 00?
+isTraceParent :: ByteString -> Bool
+isTraceParent value = case map ByteString.length parts of
+  [2, 32, 16, 2] -> take 1 parts == ["00"] && all (ByteString.all isHex) parts && not (any isZero (take 2 (drop 1 parts)))
+  _ -> False
+  where
+    parts = ByteString.split 45 value
+    isHex byte = byte >= 48 && byte <= 57 || byte >= 97 && byte <= 102
+    isZero = ByteString.all (== 48)

@@ -1,0 +1,67 @@
+-- | A target and what the proxy knows of it. Must not know: HTTP.
+module Millrace.Proxy.Member
+  ( Member (..),
+    newMember,
+    working,
+    noteSuccess,
+    noteFailure,
+    isUsable,
+  )
+where
+
+import Control.Exception (bracket_)
+import Control.Monad (unless)
+import Data.IORef
+import Data.Word (Word64)
+import Millrace.Deadline (monotonicNanoseconds)
+import Millrace.Proxy.Pool
+import Millrace.Proxy.Settings (Limits (..))
+import Millrace.Proxy.Target
+
+-- | A target and what the proxy knows of it.
+data Member = Member
+  { memberTarget :: !Target,
+    memberPool :: !Pool,
+    -- | How many requests it works on.
+    memberActive :: !(IORef Int),
+    memberFailures :: !(IORef Failures),
+    -- | What active checks say.
+    memberIsWell :: !(IORef Bool)
+  }
+
+-- How many requests have failed in a row, and until when the target is left out.
+data Failures = Failures !Int !Word64
+
+newMember :: Limits -> Target -> IO Member
+newMember limits target =
+  Member target
+    <$> newPool (keptConnections limits) (keptMicros limits)
+    <*> newIORef 0
+    <*> newIORef (Failures 0 0)
+    <*> newIORef True
+
+-- | Runs an action that counts as a request of the target.
+working :: Member -> IO a -> IO a
+working member = bracket_ (count 1) (count (-1))
+  where
+    count by = atomicModifyIORef' (memberActive member) (\active -> (active + by, ()))
+
+noteSuccess :: Member -> IO ()
+noteSuccess member = do
+  Failures count _ <- readIORef (memberFailures member)
+  unless (count == 0) (writeIORef (memberFailures member) (Failures 0 0))
+
+-- | After enough of them the target is left out for a time.
+noteFailure :: Limits -> Member -> IO ()
+noteFailure limits member = do
+  now <- monotonicNanoseconds
+  atomicModifyIORef' (memberFailures member) $ \(Failures count end) ->
+    let failures = count + 1
+     in (Failures failures (if failures >= failuresMax limits then now + 1000 * fromIntegral (max 0 (leftOutMicros limits)) else end), ())
+
+-- | May requests go there, as far as is known?
+isUsable :: Member -> IO Bool
+isUsable member = do
+  well <- readIORef (memberIsWell member)
+  Failures _ end <- readIORef (memberFailures member)
+  if not well then return False else if end == 0 then return True else (>= end) <$> monotonicNanoseconds

@@ -1,0 +1,104 @@
+-- | The connections to a target that are open and not in use. Each capability has its own, so that threads seldom meet; who finds
+-- none there takes another one's. Must not know: HTTP.
+module Millrace.Proxy.Pool
+  ( Pool,
+    newPool,
+    takeLink,
+    keepLink,
+    closeOld,
+    closePool,
+  )
+where
+
+import Control.Concurrent (getNumCapabilities, myThreadId, threadCapability)
+import Control.Exception (mask_)
+import Control.Monad (forM_, join)
+import Data.Array (Array, bounds, elems, listArray, (!))
+import Data.IORef
+import Data.Word (Word64)
+import Millrace.Deadline (monotonicNanoseconds)
+import Millrace.Proxy.Link (Link (..))
+
+-- | The kept connections of a target.
+data Pool = Pool
+  { poolStacks :: !(Array Int (IORef Stack)),
+    -- | For each capability.
+    poolMax :: !Int,
+    poolNanoseconds :: !Word64
+  }
+
+-- The latest one first: it is in the caches, and the others can grow old. With their number.
+data Stack
+  = Open !Int [Kept]
+  | Closed
+
+data Kept = Kept !Link !Word64
+
+-- | A pool for so many connections, which are kept for so many microseconds.
+newPool :: Int -> Int -> IO Pool
+newPool count micros = do
+  capabilities <- getNumCapabilities
+  stacks <- mapM (const (newIORef (Open 0 []))) [1 .. capabilities]
+  return
+    Pool
+      { poolStacks = listArray (0, capabilities - 1) stacks,
+        poolMax = (max 0 count + capabilities - 1) `div` capabilities,
+        poolNanoseconds = 1000 * fromIntegral (max 0 micros)
+      }
+
+-- | Takes a connection on which nothing has happened since it was kept. It is the caller's to close. Does not block.
+takeLink :: Pool -> IO (Maybe Link)
+takeLink pool = do
+  own <- ownStack pool
+  taken <- atomicModifyIORef' own pop
+  case taken of
+    Nothing | snd (bounds (poolStacks pool)) > 0 -> fromOthers (elems (poolStacks pool))
+    Nothing -> return Nothing
+    Just kept -> checked kept
+  where
+    fromOthers [] = return Nothing
+    fromOthers (stack : others) = atomicModifyIORef' stack pop >>= maybe (fromOthers others) checked
+    checked (Kept link since) = do
+      now <- monotonicNanoseconds
+      quiet <- if now - since > poolNanoseconds pool then return False else linkIsQuiet link
+      if quiet then return (Just link) else linkClose link >> takeLink pool
+
+pop :: Stack -> (Stack, Maybe Kept)
+pop (Open count (first : others)) = (Open (count - 1) others, Just first)
+pop stack = (stack, Nothing)
+
+ownStack :: Pool -> IO (IORef Stack)
+ownStack pool = do
+  (capability, _) <- myThreadId >>= threadCapability
+  let top = snd (bounds (poolStacks pool))
+  return (poolStacks pool ! (if capability <= top then capability else capability `mod` (top + 1)))
+
+-- | Keeps a connection, or closes it if there are enough.
+keepLink :: Pool -> Link -> IO ()
+keepLink pool link = mask_ $ do
+  now <- monotonicNanoseconds
+  own <- ownStack pool
+  join (atomicModifyIORef' own (push now))
+  where
+    push now stack = case stack of
+      Open count others | count < poolMax pool -> (Open (count + 1) (Kept link now : others), return ())
+      _ -> (stack, linkClose link)
+
+-- | Closes what was kept for too long.
+closeOld :: Pool -> IO ()
+closeOld pool = do
+  now <- monotonicNanoseconds
+  forM_ (elems (poolStacks pool)) $ \stack -> mask_ $ atomicModifyIORef' stack (split now) >>= mapM_ close
+  where
+    split _ Closed = (Closed, [])
+    split now (Open _ ones) = let (young, old) = span (isYoung now) ones in (Open (length young) young, old)
+    isYoung now (Kept _ since) = now < since || now - since <= poolNanoseconds pool
+    close (Kept link _) = linkClose link
+
+-- | Closes all, and from now on whatever is to be kept.
+closePool :: Pool -> IO ()
+closePool pool = forM_ (elems (poolStacks pool)) $ \stack -> mask_ $ atomicModifyIORef' stack end >>= mapM_ close
+  where
+    end (Open _ ones) = (Closed, ones)
+    end Closed = (Closed, [])
+    close (Kept link _) = linkClose link

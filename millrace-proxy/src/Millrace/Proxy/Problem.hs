@@ -1,0 +1,108 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Why a request was not passed on, or its response not passed back. Must not know: sockets.
+module Millrace.Proxy.Problem
+  ( Problem (..),
+    Cause (..),
+    Wait (..),
+    describeProblem,
+    problemStatus,
+    isFaultOfTarget,
+  )
+where
+
+import Control.Exception (Exception (..))
+import Millrace.Proxy.Target (Target, showTarget)
+import Network.HTTP.Types (Status, mkStatus, status400, status405, status502, status503, status504)
+
+-- | Why a request was not passed on, or its response not passed back.
+--
+-- @since 0.1.0
+data Problem = Problem
+  { -- | Where the request went; 'Nothing' if it went nowhere.
+    problemTarget :: !(Maybe Target),
+    problemCause :: !Cause
+  }
+  deriving (Eq, Show)
+
+instance Exception Problem where
+  displayException = describeProblem
+
+-- | What went wrong.
+--
+-- @since 0.1.0
+data Cause
+  = -- | There is no connection, and why.
+    NotConnected !String
+  | -- | Something took too long.
+    TooSlow !Wait
+  | -- | The connection failed or ended before the response was complete, and how.
+    ConnectionLost !String
+  | -- | The response is one that two programs could read differently, and how.
+    BadResponse !String
+  | -- | The client has gone.
+    ClientLeft
+  | -- | The request cannot be passed on safely, and why.
+    BadRequest !String
+  | -- | The proxy does not pass this method on.
+    MethodRefused
+  | -- | As many requests wait for the targets as the settings allow.
+    TooManyRequests
+  deriving (Eq, Show)
+
+-- | What the proxy was waiting for.
+--
+-- @since 0.1.0
+data Wait
+  = -- | A connection.
+    ToConnect
+  | -- | Room for more of the request.
+    ToSend
+  | -- | The beginning of the response.
+    ForFirstByte
+  | -- | More of the response.
+    ForMoreBytes
+  | -- | The end of everything.
+    ForAll
+  deriving (Eq, Show)
+
+-- | One line for a log: the target and the cause.
+--
+-- @since 0.1.0
+describeProblem :: Problem -> String
+describeProblem problem = maybe "" ((<> ": ") . showTarget) (problemTarget problem) <> cause
+  where
+    cause = case problemCause problem of
+      NotConnected reason -> "no connection: " <> reason
+      TooSlow ToConnect -> "no connection within the time limit"
+      TooSlow ToSend -> "it takes no more of the request within the time limit"
+      TooSlow ForFirstByte -> "no response within the time limit"
+      TooSlow ForMoreBytes -> "the response stopped for longer than the time limit"
+      TooSlow ForAll -> "request and response took longer than the time limit"
+      ConnectionLost reason -> "the connection ended before the response: " <> reason
+      BadResponse reason -> "the response is malformed: " <> reason
+      ClientLeft -> "the client left before the response"
+      BadRequest reason -> "the request cannot be passed on: " <> reason
+      MethodRefused -> "the method is not passed on"
+      TooManyRequests -> "too many requests at once"
+
+-- | The status that tells a client. 499 is nginx's number for a client that has gone.
+--
+-- @since 0.1.0
+problemStatus :: Problem -> Status
+problemStatus problem = case problemCause problem of
+  TooSlow _ -> status504
+  ClientLeft -> mkStatus 499 "Client Closed Request"
+  BadRequest _ -> status400
+  MethodRefused -> status405
+  TooManyRequests -> status503
+  _ -> status502
+
+-- | Does it count against the health of the target?
+isFaultOfTarget :: Problem -> Bool
+isFaultOfTarget problem = case problemCause problem of
+  NotConnected _ -> True
+  TooSlow _ -> True
+  ConnectionLost _ -> True
+  BadResponse _ -> True
+  _ -> False

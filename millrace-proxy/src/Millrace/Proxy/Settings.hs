@@ -1,0 +1,201 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | What a proxy does, and its limits. Must not know: sockets.
+module Millrace.Proxy.Settings
+  ( Settings (..),
+    defaultSettings,
+    HostField (..),
+    Forwarding (..),
+    Tracing (..),
+    Balancing (..),
+    Limits (..),
+    defaultLimits,
+    ActiveCheck (..),
+    defaultActiveCheck,
+    byClient,
+  )
+where
+
+import Data.ByteString (ByteString)
+import qualified Data.ByteString.Char8 as Char8
+import Millrace.Deadline (TimeLimit, microseconds, noTimeLimit)
+import Millrace.Proxy.Problem (Problem)
+import Millrace.Proxy.Target (Target)
+import Millrace.Tls (ClientSettings, clientSettings)
+import Network.HTTP.Types (Status (..))
+import Network.Wai (Request, remoteHost)
+
+-- | What a proxy does. Begin with 'defaultSettings'.
+--
+-- @since 0.1.0
+data Settings = Settings
+  { hostField :: !HostField,
+    forwarding :: !Forwarding,
+    tracing :: !Tracing,
+    balancing :: !Balancing,
+    limits :: !Limits,
+    -- | May a client change to this protocol on its connection, such as @websocket@? The name is in lower case.
+    upgrades :: ByteString -> Bool,
+    -- | For targets with TLS. The application protocol is always HTTP\/1.1.
+    tlsSettings :: !ClientSettings,
+    -- | Asks the targets whether they are well. 'Nothing': only requests show that.
+    activeCheck :: !(Maybe ActiveCheck),
+    -- | Is told of each request that could not be passed on, or whose response could not be passed back. Must not block.
+    onProblem :: Request -> Problem -> IO (),
+    -- | Is told when an active check has changed what is known of a target: 'Nothing' if it is well again, else why not.
+    onHealth :: Target -> Maybe String -> IO ()
+  }
+
+-- | The client's Host is kept; what it says about other proxies is not believed; ids are made; the targets take turns; all
+-- upgrades but @h2c@ are passed on; certificates are verified; there are no active checks, and nobody is told of anything.
+--
+-- @since 0.1.0
+defaultSettings :: Settings
+defaultSettings =
+  Settings
+    { hostField = KeepHost,
+      forwarding = ReplaceForwarded,
+      tracing = MakeIdentifiers,
+      balancing = RoundRobin,
+      limits = defaultLimits,
+      upgrades = (/= "h2c"),
+      tlsSettings = clientSettings,
+      activeCheck = Nothing,
+      onProblem = \_ _ -> return (),
+      onHealth = \_ _ -> return ()
+    }
+
+-- | What the field Host tells a target.
+--
+-- @since 0.1.0
+data HostField
+  = -- | What the client asked for.
+    KeepHost
+  | -- | The target's name and port.
+    TargetHost
+  | -- | Always this.
+    FixedHost !ByteString
+  deriving (Eq, Show)
+
+-- | What the fields Forwarded, X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host tell a target.
+--
+-- @since 0.1.0
+data Forwarding
+  = -- | The client as this proxy sees it. What the client says is left out, because anybody can say anything.
+    ReplaceForwarded
+  | -- | What the client says, and then the client. Only where every client is a proxy that can be trusted.
+    AppendForwarded
+  | -- | What the client says, and nothing of this proxy.
+    PassForwarded
+  deriving (Eq, Show)
+
+-- | What becomes of X-Request-Id and of @traceparent@ (W3C Trace Context).
+--
+-- @since 0.1.0
+data Tracing
+  = -- | Valid ones are passed on, and missing ones are made.
+    MakeIdentifiers
+  | -- | Passed on.
+    PassIdentifiers
+  deriving (Eq, Show)
+
+-- | Which of several targets gets a request.
+--
+-- @since 0.1.0
+data Balancing
+  = -- | They take turns.
+    RoundRobin
+  | -- | The one that works on the fewest requests of this proxy.
+    LeastConnections
+  | -- | The same one for the same key, as long as it is well. If a target goes, only its own keys move.
+    HashOf (Request -> ByteString)
+
+-- | The client's address, as a key for 'HashOf'. Without the port.
+--
+-- @since 0.1.0
+byClient :: Request -> ByteString
+byClient = Char8.pack . withoutPort . show . remoteHost
+  where
+    withoutPort text = case break (== ':') (reverse text) of
+      (_, _ : address) -> reverse address
+      _ -> text
+
+-- | How long a proxy waits, and how much it keeps. A time limit that passes is answered with 504.
+--
+-- @since 0.1.0
+data Limits = Limits
+  { -- | For a connection to be ready: the name is looked up, an address answers, the handshake of TLS is done.
+    connectLimit :: !TimeLimit,
+    -- | For each part of a request to be taken.
+    sendLimit :: !TimeLimit,
+    -- | From the end of the request to the first byte of the response.
+    firstByteLimit :: !TimeLimit,
+    -- | Between two parts of a response.
+    betweenBytesLimit :: !TimeLimit,
+    -- | For all of it, tunnels excepted.
+    wholeLimit :: !TimeLimit,
+    -- | How long a tunnel, such as a WebSocket, may be silent in both directions.
+    tunnelLimit :: !TimeLimit,
+    -- | How many connections are kept for each target while nobody uses them.
+    keptConnections :: !Int,
+    -- | How many microseconds a connection is kept. Should be less than the targets keep theirs.
+    keptMicros :: !Int,
+    -- | After so many failures in a row a target is left out, if there are others.
+    failuresMax :: !Int,
+    -- | For so many microseconds.
+    leftOutMicros :: !Int,
+    -- | Bytes of the head of a response.
+    headBytesMax :: !Int
+  }
+
+-- | 10 seconds to connect, 60 for each part of a request and a response, none for the whole and for tunnels. 128 connections are
+-- kept for each target, for 50 seconds. Three failures leave a target out for 10 seconds. A head has 64 KiB.
+--
+-- @since 0.1.0
+defaultLimits :: Limits
+defaultLimits =
+  Limits
+    { connectLimit = microseconds 10000000,
+      sendLimit = microseconds 60000000,
+      firstByteLimit = microseconds 60000000,
+      betweenBytesLimit = microseconds 60000000,
+      wholeLimit = noTimeLimit,
+      tunnelLimit = noTimeLimit,
+      keptConnections = 128,
+      keptMicros = 50000000,
+      failuresMax = 3,
+      leftOutMicros = 10000000,
+      headBytesMax = 65536
+    }
+
+-- | How targets are asked whether they are well.
+--
+-- @since 0.1.0
+data ActiveCheck = ActiveCheck
+  { -- | What is asked for, with GET.
+    checkPath :: !ByteString,
+    -- | Microseconds from one check to the next.
+    checkEveryMicros :: !Int,
+    -- | Microseconds that a check may take.
+    checkLimitMicros :: !Int,
+    -- | Checks in a row that must fail before a target is left out.
+    checkFailures :: !Int,
+    -- | Checks in a row that must succeed before it is used again.
+    checkSuccesses :: !Int,
+    -- | Which statuses are good.
+    checkAccepts :: Status -> Bool
+  }
+
+-- | @/@ every 5 seconds, with a limit of 2 seconds; two failures or successes in a row; 2xx and 3xx are good.
+--
+-- @since 0.1.0
+defaultActiveCheck :: ActiveCheck
+defaultActiveCheck =
+  ActiveCheck
+    { checkPath = "/",
+      checkEveryMicros = 5000000,
+      checkLimitMicros = 2000000,
+      checkFailures = 2,
+      checkSuccesses = 2,
+      checkAccepts = \status -> statusCode status >= 200 && statusCode status < 400
+    }

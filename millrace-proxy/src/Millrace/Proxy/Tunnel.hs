@@ -1,0 +1,72 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | A connection that has changed its protocol, such as a WebSocket: bytes are passed both ways until one side ends. Must not
+-- know: health.
+module Millrace.Proxy.Tunnel
+  ( switchingHead,
+    passBothWays,
+  )
+where
+
+import Control.Concurrent (forkIOWithUnmask, killThread)
+import Control.Concurrent.MVar
+import Control.Exception
+import Control.Monad (unless)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.CaseInsensitive as CI
+import Data.IORef
+import Millrace.Deadline
+import Millrace.Proxy.Link
+import Millrace.Proxy.ResponseHead (ResponseHead (..))
+
+-- | The head of 101 (Switching Protocols) for the client.
+switchingHead :: ByteString -> ResponseHead -> ByteString
+switchingHead protocol found =
+  ByteString.concat $
+    "HTTP/1.1 101 Switching Protocols\r\n" :
+    concat [[CI.original name, ": ", value, "\r\n"] | (name, value) <- headFields found, CI.foldedCase name /= "content-length"]
+      ++ ["Connection: Upgrade\r\nUpgrade: ", protocol, "\r\n\r\n"]
+
+-- | @passBothWays limit link first receive send@ passes on what both sides send, beginning with the bytes @first@ of the target.
+-- Ends when the target has ended; when the client ends first, the target is told, and has the time of the limit, or 30 seconds,
+-- for each further part. A tunnel that is silent in both directions for the limit ends. The link is the caller's to close.
+passBothWays :: TimeLimit -> Link -> ByteString -> IO ByteString -> (ByteString -> IO ()) -> IO ()
+passBothWays limit link first receive send = do
+  unless (ByteString.null first) (send first)
+  lastMoved <- monotonicNanoseconds >>= newIORef
+  clientEnded <- newIORef False
+  done <- newEmptyMVar
+  bracket
+    (forkIOWithUnmask (\unmask -> (unmask (fromClient lastMoved) `catch` broken) `finally` (writeIORef clientEnded True >> putMVar done ())))
+    (\thread -> killThread thread >> readMVar done)
+    (\_ -> fromTarget lastMoved clientEnded)
+  where
+    touch lastMoved = monotonicNanoseconds >>= writeIORef lastMoved
+    fromClient lastMoved = do
+      bytes <- receive
+      if ByteString.null bytes
+        then linkEndSending link
+        else touch lastMoved >> linkSend link noDeadline [bytes] >> fromClient lastMoved
+    broken :: SomeException -> IO ()
+    broken _ = interruptLink link
+    fromTarget lastMoved clientEnded = do
+      ended <- readIORef clientEnded
+      moved <- readIORef lastMoved
+      now <- monotonicNanoseconds
+      let span'
+            | limit /= noTimeLimit = timeLimitNanoseconds limit
+            | ended = 30000000000
+            | otherwise = maxBound
+          isOver = now - moved > span'
+          -- The client's end is looked for now and then.
+          pause = min span' 1000000000
+      unless isOver $ do
+        outcome <- try (linkReceive link (deadlineFromNanoseconds (now + pause)) 16384)
+        case outcome of
+          Right bytes
+            | ByteString.null bytes -> return ()
+            | otherwise -> send bytes >> touch lastMoved >> fromTarget lastMoved clientEnded
+          Left failure
+            | isDeadlineError failure -> fromTarget lastMoved clientEnded
+            | otherwise -> return ()

@@ -1,0 +1,89 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Several targets, and what is known of their health.
+module BalanceSpec (spec) where
+
+import Control.Concurrent (forkIO, killThread)
+import Control.Concurrent.MVar
+import Control.Exception
+import Control.Monad
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.IORef
+import Data.List (nub, sort)
+import Millrace.Proxy
+import Millrace.Socket.ByteString (sendAll)
+import Network.Wai (rawPathInfo)
+import Support
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  it "takes targets in turn" $
+    withTarget (named "a") $ \one -> withTarget (named "b") $ \other -> withFront quiet [one, other] $ \port ->
+      replicateM 6 (bodyOf <$> ask port (get "/")) `shouldReturn` ["a", "b", "a", "b", "a", "b"]
+  it "takes the one with the fewest requests" $ do
+    come <- newEmptyMVar
+    answer <- newEmptyMVar
+    let slow _ peer = receiveHead peer >> putMVar come () >> takeMVar answer >> answerWith peer "slow"
+    withTarget slow $ \one -> withTarget (named "b") $ \other -> withFront quiet {balancing = LeastConnections} [one, other] $ \port -> do
+      done <- newEmptyMVar
+      bracket (forkIO (ask port (get "/") >>= putMVar done)) killThread $ \_ -> do
+        within 20 "the slow one" (takeMVar come)
+        replicateM 4 (bodyOf <$> ask port (get "/")) `shouldReturn` replicate 4 "b"
+        putMVar answer ()
+        bodyOf <$> takeMVar done `shouldReturn` "slow"
+  it "takes the same one for the same key, and moves only the keys of one that is gone" $
+    withTarget (named "a") $ \one -> withTarget (named "b") $ \second -> do
+      let settings = quiet {balancing = HashOf rawPathInfo}
+          paths = [Char8.pack ('/' : show number) | number <- [1 .. 40 :: Int]]
+          askAll port = mapM (fmap bodyOf . ask port . get) paths
+      gone <- withTarget (named "c") $ \third -> do
+        earlier <- withFront settings [one, second, third] askAll
+        sort (nub earlier) `shouldBe` ["a", "b", "c"]
+        withFront settings [one, second, third] askAll `shouldReturn` earlier
+        return (third, earlier)
+      later <- withFront settings [one, second, fst gone] askAll
+      [now | (then', now) <- zip (snd gone) later, then' /= "c"] `shouldBe` [then' | then' <- snd gone, then' /= "c"]
+      sort (nub later) `shouldBe` ["a", "b"]
+  it "tries the next one when there is no connection, and leaves out one that fails" $ do
+    gone <- withTarget (\_ _ -> return ()) return
+    withTarget (named "b") $ \other -> withFront quiet [gone, other] $ \port ->
+      replicateM 8 (bodyOf <$> ask port (get "/")) `shouldReturn` replicate 8 "b"
+  it "leaves out one that answers badly, for a time" $ do
+    asked <- newIORef (0 :: Int)
+    let bad _ peer = receiveHead peer >> modifyIORef' asked (+ 1) >> sendAll peer "nonsense\r\n"
+    withTarget bad $ \one -> withTarget (named "b") $ \other -> do
+      let settings = quiet {limits = defaultLimits {failuresMax = 2, leftOutMicros = 3600000000}}
+      withFront settings [one, other] $ \port -> do
+        codes <- replicateM 12 (statusOf <$> ask port (get "/"))
+        length (filter (== "502") codes) `shouldBe` 2
+        readIORef asked `shouldReturn` 2
+  it "asks whether targets are well" $ do
+    isWell <- newIORef True
+    told <- newMVar []
+    let checked _ peer = do
+          request <- receiveHead peer
+          well <- readIORef isWell
+          if maybe False ("GET /health " `ByteString.isPrefixOf`) request
+            then sendAll peer (if well then "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n" else "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")
+            else answerWith peer "a"
+        settings =
+          quiet
+            { activeCheck = Just defaultActiveCheck {checkPath = "/health", checkEveryMicros = 10000, checkLimitMicros = 20000000},
+              onHealth = \_ reason -> modifyMVar_ told (return . (reason :))
+            }
+    withTarget checked $ \one -> withTarget (named "b") $ \other -> withFront settings [one, other] $ \port -> do
+      let answers = nub . sort <$> replicateM 4 (bodyOf <$> ask port (get "/"))
+      answers `shouldReturn` ["a", "b"]
+      writeIORef isWell False
+      eventually "it is left out" ((== ["b"]) <$> answers)
+      writeIORef isWell True
+      eventually "it is used again" ((== ["a", "b"]) <$> answers)
+      length <$> readMVar told `shouldReturn` 2
+  where
+    named name = answering (\_ _ -> name)
+
+get :: ByteString -> ByteString
+get path = "GET " <> path <> " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"

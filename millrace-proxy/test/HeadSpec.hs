@@ -1,0 +1,114 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Heads of responses, and targets: what is taken and what is refused.
+module HeadSpec (spec) where
+
+import Control.Monad
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.Either (isLeft)
+import Millrace.Proxy
+import Millrace.Proxy.RequestHead
+import Millrace.Proxy.ResponseHead
+import Network.HTTP.Types (mkStatus)
+import Network.Wai (Request (..), defaultRequest)
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  describe "the head of a response" $ do
+    it "is parsed" $
+      parseResponseHead whole
+        `shouldBe` Parsed
+          ResponseHead
+            { headStatus = mkStatus 200 "Very OK",
+              headFields = [("Content-Length", "5"), ("X-One", "a b")],
+              headFraming = Counted 5,
+              headKeeping = MayStay,
+              headUpgrade = []
+            }
+          (ByteString.length whole - 5)
+    it "is incomplete wherever it is cut" $
+      forM_ [0 .. ByteString.length whole - 6] $ \count -> parseResponseHead (ByteString.take count whole) `shouldBe` Incomplete
+    it "says how the connection goes on" $ do
+      fmap headKeeping (parsed "HTTP/1.1 200 OK\r\nConnection: x, Close\r\n\r\n") `shouldBe` Just MustClose
+      fmap headKeeping (parsed "HTTP/1.0 200 OK\r\n\r\n") `shouldBe` Just MustClose
+      fmap headKeeping (parsed "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\n") `shouldBe` Just MayStay
+    it "loses what concerns the connection" $
+      fmap headFields (parsed "HTTP/1.1 200 OK\r\nConnection: X-Secret\r\nKeep-Alive: 5\r\nX-Secret: 1\r\nProxy-Authenticate: x\r\nTrailer: a\r\nTransfer-Encoding: chunked\r\nX-Other: 2\r\n\r\n")
+        `shouldBe` Just [("X-Other", "2")]
+    it "has a status without a reason" $ fmap headStatus (parsed "HTTP/1.1 204\r\n\r\n") `shouldBe` Just (mkStatus 204 "")
+    forM_ malformed $ \bytes -> it ("is refused: " ++ show bytes) $ parseResponseHead bytes `shouldSatisfy` isMalformed
+  describe "the head of a request" $
+    forM_ unsafe $ \(what, request) -> it ("is refused with " ++ what) $ composeHead outgoing request `shouldSatisfy` isLeft
+  describe "a target" $ do
+    forM_
+      [ ("https://example.org", Target Https (AtHost "example.org" 443)),
+        ("http://[::1]:8080/", Target Http (AtHost "::1" 8080)),
+        ("3000", Target Http (AtHost "127.0.0.1" 3000)),
+        ("localhost:80", Target Http (AtHost "localhost" 80)),
+        ("unix:/run/a b", Target Http (AtPath "/run/a b"))
+      ]
+      $ \(text, target) -> it ("is " ++ text) $ parseTarget text `shouldBe` Right target
+    forM_ ["", "http://", "http://a/b", "http://a:0", "a:65536", "a", "unix:", "http://a b", "http://[::1", "ftp://a:1"] $ \text ->
+      it ("is none: " ++ show text) $ parseTarget text `shouldSatisfy` isLeft
+  where
+    whole = "HTTP/1.1 200 Very OK\r\nContent-Length: 5\r\nX-One: \ta b \r\n\r\nHello"
+    outgoing = Outgoing KeepHost PassForwarded "target" Nothing NoBody Nothing
+    plain = defaultRequest {rawPathInfo = "/", requestHeaderHost = Just "a"}
+    unsafe =
+      [ ("a line feed in the path", plain {rawPathInfo = "/a\nb"}),
+        ("a blank in the path", plain {rawPathInfo = "/a b"}),
+        ("nothing in the path", plain {rawPathInfo = ""}),
+        ("a line feed in the query", plain {rawQueryString = "?\r\n"}),
+        ("a blank in the method", plain {requestMethod = "GET /"}),
+        ("a line feed in a value", plain {requestHeaders = [("X", "a\r\nY: b")]}),
+        ("a NUL in a value", plain {requestHeaders = [("X", "a\0b")]}),
+        ("a colon in a name", plain {requestHeaders = [("X: y", "a")]}),
+        ("a line feed in the host", plain {requestHeaderHost = Just "a\r\nX: b"})
+      ]
+
+parsed :: ByteString -> Maybe ResponseHead
+parsed bytes = case parseResponseHead bytes of
+  Parsed found _ -> Just found
+  _ -> Nothing
+
+isMalformed :: Parsed -> Bool
+isMalformed (Malformed _) = True
+isMalformed _ = False
+
+malformed :: [ByteString]
+malformed =
+  [ "HTTP/2 200 OK\r\n\r\n",
+    "HTTP/1.2 200 OK\r\n\r\n",
+    "HTTP/1.1 20 OK\r\n\r\n",
+    "HTTP/1.1 2000 OK\r\n\r\n",
+    "HTTP/1.1 099 OK\r\n\r\n",
+    "HTTP/1.1  200 OK\r\n\r\n",
+    " HTTP/1.1 200 OK\r\n\r\n",
+    "HTTP/1.1 200 O\rK\r\n\r\n",
+    "HTTP/1.1 200 OK\n\r\n",
+    "\r\nHTTP/1.1 200 OK\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nContent-Length: 5\n\r\n",
+    "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\n",
+    "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nContent-Length: 0x5\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nContent-Length: 9999999999999999999\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nX-One : a\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nX-One: a\r\n b\r\n\r\n",
+    "HTTP/1.1 200 OK\r\n X-One: a\r\n\r\n",
+    "HTTP/1.1 200 OK\r\n: a\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nX-One\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nX-One: a\rb\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nX-One: a\0b\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nX(One: a\r\n\r\n"
+  ]

@@ -1,0 +1,27 @@
+-- | All tests of the package.
+module Main (main) where
+
+import qualified BalanceSpec
+import qualified HeadSpec
+import qualified PassingSpec
+import qualified RefusalSpec
+import System.IO (BufferMode (..), hSetBuffering, stdout)
+import System.Timeout (timeout)
+import Test.Hspec
+import qualified TlsSpec
+import qualified UpgradeSpec
+
+main :: IO ()
+main = do
+  hSetBuffering stdout LineBuffering
+  hspec . around_ limited $ do
+    describe "heads" HeadSpec.spec
+    describe "passing on" PassingSpec.spec
+    describe "refusing" RefusalSpec.spec
+    describe "upgrades" UpgradeSpec.spec
+    describe "targets with TLS" TlsSpec.spec
+    describe "several targets" BalanceSpec.spec
+
+-- A test that hangs fails, so that its name is printed.
+limited :: IO () -> IO ()
+limited test = timeout 120000000 test >>= maybe (expectationFailure "the test took longer than 120 s") return

@@ -1,0 +1,208 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | What is passed on and back, and when.
+module PassingSpec (spec) where
+
+import Control.Concurrent.MVar
+import Control.Exception
+import Control.Monad
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Builder (byteString)
+import qualified Data.ByteString.Char8 as Char8
+import qualified Data.ByteString.Lazy as Lazy
+import Data.IORef
+import Data.Maybe (isJust)
+import Millrace.Deadline (microseconds)
+import Millrace.Proxy
+import Millrace.Socket.ByteString (recv, sendAll)
+import Network.HTTP.Types
+import Network.Wai
+import Support
+import System.Directory (getTemporaryDirectory, removeFile)
+import System.FilePath ((</>))
+import System.Process (getCurrentPid)
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  describe "a request" $ do
+    it "loses what concerns the connection, and gets what the proxy says" $
+      headSeen quiet "GET /a%20b?c=d HTTP/1.1\r\nHost: front.test\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\nProxy-Authorization: x\r\nProxy-Connection: close\r\nUpgrade: h2c\r\nExpect: 100-continue\r\nX-End: 2\r\n\r\n"
+        `shouldReturn` "GET /a%20b?c=d HTTP/1.1\r\nHost: front.test\r\nX-End: 2\r\nVia: 1.1 millrace\r\n\r\n"
+    it "says who the client is, and does not believe what the client says" $ do
+      seen <- headSeen quiet {forwarding = ReplaceForwarded} "GET / HTTP/1.1\r\nHost: front.test:80\r\nConnection: close\r\nX-Forwarded-For: 1.2.3.4\r\nForwarded: for=1.2.3.4\r\nX_Forwarded_For: 1.2.3.4\r\n\r\n"
+      seen `shouldBe` "GET / HTTP/1.1\r\nHost: front.test:80\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: front.test:80\r\nForwarded: for=127.0.0.1;proto=http;host=\"front.test:80\"\r\nVia: 1.1 millrace\r\n\r\n"
+    it "adds to what a trusted client says" $ do
+      seen <- headSeen quiet {forwarding = AppendForwarded} "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Forwarded-For: 1.2.3.4\r\nX-Forwarded-Proto: https\r\nForwarded: for=1.2.3.4\r\nVia: 1.0 other\r\n\r\n"
+      forM_ ["X-Forwarded-For: 1.2.3.4, 127.0.0.1\r\n", "X-Forwarded-Proto: https\r\n", "Forwarded: for=1.2.3.4, for=127.0.0.1;proto=http;host=a\r\n", "Via: 1.0 other, 1.1 millrace\r\n"] $ \part ->
+        seen `shouldSatisfy` (part `ByteString.isInfixOf`)
+    it "names the target, or always the same host" $ do
+      fixed <- headSeen quiet {hostField = FixedHost "fixed.test"} simple
+      fixed `shouldSatisfy` ("\r\nHost: fixed.test\r\n" `ByteString.isInfixOf`)
+      own <- headSeen quiet {hostField = TargetHost} simple
+      own `shouldSatisfy` ("\r\nHost: 127.0.0.1:" `ByteString.isInfixOf`)
+    it "gets identifiers, and keeps valid ones" $ do
+      made <- headSeen quiet {tracing = MakeIdentifiers} simple
+      other <- headSeen quiet {tracing = MakeIdentifiers} simple
+      fmap ByteString.length (valueOf "X-Request-Id" made) `shouldBe` Just 32
+      fmap ByteString.length (valueOf "traceparent" made) `shouldBe` Just 55
+      valueOf "X-Request-Id" made `shouldNotBe` valueOf "X-Request-Id" other
+      let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+      kept <- headSeen quiet {tracing = MakeIdentifiers} ("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Request-Id: mine\r\ntraceparent: " <> trace <> "\r\n\r\n")
+      (valueOf "X-Request-Id" kept, valueOf "traceparent" kept) `shouldBe` (Just "mine", Just trace)
+      refused <- headSeen quiet {tracing = MakeIdentifiers} "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\ntraceparent: 00-00000000000000000000000000000000-00f067aa0ba902b7-01\r\n\r\n"
+      valueOf "traceparent" refused `shouldSatisfy` maybe False (not . ("00-0000000000000000" `ByteString.isPrefixOf`))
+    forM_ [0, 10, 16384, 16385, 3000000] $ \size ->
+      it ("passes a body of " ++ show size ++ " bytes, counted and chunked") $
+        withApplicationBehind echo $ \target -> withFront defaultSettings [target] $ \port -> do
+          let body = ByteString.take size (ByteString.concat (replicate (size `div` 10 + 1) "0123456789"))
+          counted <- ask port ("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: " <> number size <> "\r\n\r\n" <> body)
+          counted `shouldSatisfy` (("\r\nContent-Length: " <> number size <> "\r\n") `ByteString.isInfixOf`)
+          (statusOf counted, bodyOf counted == body) `shouldBe` ("200", True)
+          chunked <- ask port ("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n" <> chunksOf body <> "0\r\n\r\n")
+          (statusOf chunked, bodyOf chunked == body) `shouldBe` ("200", True)
+    it "is answered before all of it was sent" $
+      withTarget (\_ peer -> receiveHead peer >> sendAll peer "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno!") $ \target ->
+        withFront quiet [target] $ \port -> withClient port $ \client -> do
+          sendAll client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nbeginning"
+          answer <- receiveUntil "no!" client
+          statusOf answer `shouldBe` "413"
+    it "ends when the client leaves" $ do
+      ended <- newEmptyMVar
+      come <- newEmptyMVar
+      withTarget (\_ peer -> receiveHead peer >> putMVar come () >> recv peer 10 >>= putMVar ended) $ \target -> do
+        problems <- newMVar []
+        withFront quiet {onProblem = \_ reason -> modifyMVar_ problems (return . (problemCause reason :))} [target] $ \port -> do
+          withClient port $ \client -> sendAll client "GET / HTTP/1.1\r\nHost: a\r\n\r\n" >> takeMVar come
+          within 20 "the end" (takeMVar ended) `shouldReturn` ""
+          eventually "the problem" ((== [ClientLeft]) <$> readMVar problems)
+    it "ends when the client leaves in the middle of the body" $ do
+      ended <- newEmptyMVar
+      withTarget (\_ peer -> receiveHead peer >> receiveCount peer maxBound >> putMVar ended ()) $ \target ->
+        withFront quiet [target] $ \port -> do
+          withClient port $ \client -> sendAll client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nbeginning"
+          within 20 "the end" (takeMVar ended)
+  describe "a response" $ do
+    it "is streamed: each part comes before the next one is made" $ do
+      next <- newEmptyMVar
+      let application _ respond = respond . responseStream status200 [] $ \write flush ->
+            forM_ ["one\n", "two\n", "three\n"] $ \part -> takeMVar next >> write (byteString part) >> flush
+      withApplicationBehind application $ \target -> withFront quiet [target] $ \port -> withClient port $ \client -> do
+        sendAll client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        forM_ ["one\n", "two\n", "three\n"] $ \part -> putMVar next () >> receiveUntil part client >>= (`shouldSatisfy` (part `ByteString.isInfixOf`))
+    it "may have no body" $
+      withApplicationBehind bodiless $ \target -> withFront quiet [target] $ \port -> withClient port $ \client ->
+        -- On one connection: a body where there must be none would be the answer to the next request.
+        forM_ [("HEAD", "/", "200"), ("GET", "/204", "204"), ("GET", "/304", "304"), ("HEAD", "/", "200")] $ \(method, path, code) -> do
+          sendAll client (method <> " " <> path <> " HTTP/1.1\r\nHost: a\r\n\r\n")
+          answer <- receiveUntil "\r\n\r\n" client
+          (statusOf answer, bodyOf answer) `shouldBe` (code, "")
+    it "may end with the connection, or be chunked with trailers" $ do
+      let parts = ["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHel", "lo\r\n1;a=b\r\n!\r\n0\r\nX-T: 1\r\n", "\r\n"]
+      withTarget (\_ peer -> receiveHead peer >> mapM_ (sendAll peer) parts) $ \target ->
+        withFront quiet [target] $ \port -> ask port simple >>= \answer -> unchunked (bodyOf answer) `shouldBe` "Hello!"
+      withTarget (\_ peer -> receiveHead peer >> sendAll peer "HTTP/1.0 200 OK\r\n\r\nHello!") $ \target ->
+        withFront quiet [target] $ \port -> ask port "GET / HTTP/1.0\r\n\r\n" >>= \answer -> bodyOf answer `shouldBe` "Hello!"
+    it "comes behind hints, which are passed on" $
+      withTarget (\_ peer -> receiveHead peer >> sendAll peer "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" >> answerWith peer "done") $ \target ->
+        withFront quiet [target] $ \port -> do
+          answer <- ask port simple
+          answer `shouldSatisfy` ("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n" `ByteString.isPrefixOf`)
+  describe "a connection" $ do
+    it "is kept for further requests" $
+      withTarget (answering (\count _ -> number count)) $ \target -> withFront quiet [target] $ \port ->
+        replicateM 3 (bodyOf <$> ask port simple) `shouldReturn` ["1", "1", "1"]
+    it "is not kept beyond its time, or in greater number than allowed" $
+      forM_ [defaultLimits {keptMicros = 0}, defaultLimits {keptConnections = 0}] $ \few ->
+        withTarget (answering (\count _ -> number count)) $ \target -> withFront quiet {limits = few} [target] $ \port ->
+          replicateM 2 (bodyOf <$> ask port simple) `shouldReturn` ["1", "2"]
+    it "is not used when the target has closed it" $
+      withTarget (\count peer -> receiveHead peer >> receiveCount peer 0 >> answerWith peer (number count)) $ \target -> withFront quiet [target] $ \port ->
+        replicateM 3 (statusOf <$> ask port (posting "x")) `shouldReturn` ["200", "200", "200"]
+    it "that ends without a word makes the proxy ask again, if that is safe" $ do
+      heads <- newMVar (0 :: Int)
+      let once count peer = do
+            _ <- receiveHead peer
+            modifyMVar_ heads (return . (+ 1))
+            answerWith peer (number count)
+            again <- receiveHead peer
+            when (isJust again) (modifyMVar_ heads (return . (+ 1)))
+      withTarget once $ \target -> withFront quiet [target] $ \port -> do
+        replicateM 2 (bodyOf <$> ask port simple) `shouldReturn` ["1", "2"]
+        readMVar heads `shouldReturn` 3
+        statusOf <$> ask port (posting "x") `shouldReturn` "502"
+        readMVar heads `shouldReturn` 4
+    it "goes to a Unix socket" $ do
+      folder <- getTemporaryDirectory
+      process <- getCurrentPid
+      let path = folder </> ("millrace-proxy-" ++ show process)
+      withUnixTarget path (answering (\_ _ -> "unix")) (\target -> withFront quiet [target] (\port -> bodyOf <$> ask port simple)) `finally` removeFile path `shouldReturn'` "unix"
+  describe "a limit" $ do
+    it "is for the first byte" $
+      withTarget (\_ peer -> receiveHead peer >> void (recv peer 10)) $ \target ->
+        withFront quiet {limits = defaultLimits {firstByteLimit = microseconds 20000}} [target] $ \port -> statusOf <$> ask port simple `shouldReturn` "504"
+    it "is for the first byte, with the client watched" $
+      withTarget (\_ peer -> receiveHead peer >> void (recv peer 10)) $ \target ->
+        withFront quiet {limits = defaultLimits {firstByteLimit = microseconds 200000}} [target] $ \port -> statusOf <$> ask port simple `shouldReturn` "504"
+    it "is for more of the response, which is then cut off" $
+      withTarget (\_ peer -> receiveHead peer >> sendAll peer "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf" >> void (recv peer 10)) $ \target ->
+        withFront quiet {limits = defaultLimits {betweenBytesLimit = microseconds 100000}} [target] $ \port -> bodyOf <$> ask port simple `shouldReturn` "half"
+    it "is for all of it" $
+      withTarget (\_ peer -> receiveHead peer >> void (recv peer 10)) $ \target ->
+        withFront quiet {limits = defaultLimits {wholeLimit = microseconds 100000}} [target] $ \port -> statusOf <$> ask port simple `shouldReturn` "504"
+    it "is not for a target that nobody listens on" $ do
+      gone <- withTarget (\_ _ -> return ()) return
+      causes <- newIORef []
+      withFront quiet {onProblem = \_ reason -> modifyIORef causes (describeProblem reason :)} [gone] $ \port -> statusOf <$> ask port simple `shouldReturn` "502"
+      readIORef causes >>= (`shouldSatisfy` all (\text -> "no connection" `ByteString.isInfixOf` Char8.pack text))
+  where
+    shouldReturn' action value = action >>= (`shouldBe` value)
+    -- The server may cut chunks as it likes.
+    unchunked = ByteString.filter (`ByteString.elem` "Helo!")
+
+simple :: ByteString
+simple = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+
+posting :: ByteString -> ByteString
+posting body = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: " <> number (ByteString.length body) <> "\r\n\r\n" <> body
+
+number :: Int -> ByteString
+number = Char8.pack . show
+
+-- In chunks of 7 and more bytes.
+chunksOf :: ByteString -> ByteString
+chunksOf body = ByteString.concat (go (7 :: Int) body)
+  where
+    go size rest
+      | ByteString.null rest = []
+      | otherwise = let (part, others) = ByteString.splitAt size rest in [Char8.pack (hex (ByteString.length part)), "\r\n", part, "\r\n"] ++ go (min 60000 (2 * size)) others
+    hex 0 = "0"
+    hex value = reverse (digits value)
+    digits 0 = ""
+    digits value = let (high, low) = value `divMod` 16 in ("0123456789abcdef" !! low) : digits high
+
+-- What the target receives.
+headSeen :: Settings -> ByteString -> IO ByteString
+headSeen settings request = do
+  seen <- newEmptyMVar
+  withTarget (\_ peer -> receiveHead peer >>= mapM_ (putMVar seen) >> answerWith peer "") $ \target ->
+    withFront settings [target] $ \port -> ask port request >> takeMVar seen
+
+valueOf :: ByteString -> ByteString -> Maybe ByteString
+valueOf name bytes = case ByteString.breakSubstring ("\r\n" <> name <> ": ") bytes of
+  (_, found)
+    | ByteString.null found -> Nothing
+    | otherwise -> Just (Char8.takeWhile (/= '\r') (ByteString.drop (ByteString.length name + 4) found))
+
+-- Answers with the body, after all of it has come.
+echo :: Application
+echo request respond = do
+  body <- strictRequestBody request
+  respond (responseLBS status200 [(hContentLength, number (fromIntegral (Lazy.length body)))] body)
+
+bodiless :: Application
+bodiless request respond = respond $ case rawPathInfo request of
+  "/204" -> responseLBS status204 [] ""
+  "/304" -> responseLBS status304 [] ""
+  _ -> responseLBS status200 [] "a body"

@@ -1,0 +1,85 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Connections that change their protocol.
+module UpgradeSpec (spec) where
+
+import Control.Concurrent.MVar
+import Control.Monad
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Millrace.Deadline (microseconds)
+import Millrace.Proxy
+import Millrace.Socket (ShutdownCmd (..), Socket, shutdown)
+import Millrace.Socket.ByteString (recv, sendAll)
+import Support
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  it "passes both ways what follows, also what comes together with the head" $
+    withTarget (echoing "hello") $ \target -> withFront quiet [target] $ \port -> withClient port $ \client -> do
+      sendAll client (asking "websocket" <> "early")
+      answer <- receiveUntil "early" client
+      answer `shouldSatisfy` ("HTTP/1.1 101 Switching Protocols\r\nX-One: 1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello" `ByteString.isPrefixOf`)
+      forM_ [1 .. 10 :: Int] $ \count -> do
+        let text = "message " <> Char8.pack (show count) <> "."
+        sendAll client text
+        receiveUntil text client `shouldReturn` text
+  it "passes the end on, both ways" $ do
+    ended <- newEmptyMVar
+    withTarget (\count peer -> echoing "" count peer >> putMVar ended ()) $ \target -> withFront quiet [target] $ \port ->
+      withClient port $ \client -> do
+        sendAll client (asking "websocket")
+        _ <- receiveUntil "\r\n\r\n" client
+        shutdown client ShutdownSend
+        within 20 "the target's end" (takeMVar ended)
+        within 20 "the end" (recv client 10) `shouldReturn` ""
+  it "ends a silent tunnel if there is a limit" $
+    withTarget (echoing "") $ \target -> withFront quiet {limits = defaultLimits {tunnelLimit = microseconds 100000}} [target] $ \port ->
+      withClient port $ \client -> do
+        sendAll client (asking "websocket")
+        _ <- receiveUntil "\r\n\r\n" client
+        within 20 "the end" (recv client 10) `shouldReturn` ""
+  it "passes a refusal on" $
+    withTarget (\_ peer -> receiveHead peer >> sendAll peer "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno") $ \target -> withFront quiet [target] $ \port -> do
+      answer <- withClient port $ \client -> sendAll client (asking "websocket") >> receiveUntil "no" client
+      statusOf answer `shouldBe` "403"
+  it "does not pass h2c on, nor an upgrade with a body" $ do
+    heads <- newMVar []
+    withTarget (\_ peer -> receiveHead peer >>= mapM_ (\bytes -> modifyMVar_ heads (return . (bytes :))) >> answerWith peer "plain") $ \target -> withFront quiet [target] $ \port -> do
+      withClient port (\client -> sendAll client (asking "h2c") >> receiveUntil "plain" client) >>= (`shouldBe` "200") . statusOf
+      let withBody = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\nx"
+      withClient port (\client -> sendAll client withBody >> receiveUntil "plain" client) >>= (`shouldBe` "200") . statusOf
+      readMVar heads >>= (`shouldSatisfy` not . any ("pgrade" `ByteString.isInfixOf`))
+  it "goes from an extended CONNECT of HTTP/2 to an upgrade of HTTP/1" $
+    withTarget (echoing "hello") $ \target -> withFront quiet [target] $ \port -> withClient port $ \client -> do
+      sendAll client (ByteString.concat ["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", frame 4 0 0 "", frame 1 4 1 (ByteString.concat (map literal extendedConnect))])
+      _ <- receiveUntil "hello" client
+      sendAll client (frame 0 0 1 "over streams")
+      answer <- receiveUntil "over streams" client
+      answer `shouldSatisfy` ("over streams" `ByteString.isInfixOf`)
+  where
+    asking protocol = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: " <> protocol <> "\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    extendedConnect = [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":path", "/chat"), (":authority", "a")]
+
+-- Changes to any protocol it is asked to, says something, and sends back what comes.
+echoing :: ByteString -> Int -> Socket -> IO ()
+echoing greeting _ peer = receiveHead peer >>= mapM_ begin
+  where
+    begin request = do
+      let (asked, early) = ByteString.breakSubstring "\r\n\r\n" request
+      when ("\r\nUpgrade: websocket" `ByteString.isInfixOf` asked && "\r\nConnection: Upgrade" `ByteString.isInfixOf` asked) $ do
+        sendAll peer ("HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\nX-One: 1\r\nConnection: Upgrade\r\n\r\n" <> greeting <> ByteString.drop 4 early)
+        loop
+    loop = recv peer 4096 >>= \bytes -> unless (ByteString.null bytes) (sendAll peer bytes >> loop)
+
+-- A frame of HTTP/2: its type, flags, stream and content, which is short.
+frame :: Int -> Int -> Int -> ByteString -> ByteString
+frame kind flags stream content = ByteString.pack (map fromIntegral [0, ByteString.length content `div` 256, ByteString.length content `mod` 256, kind, flags, 0, 0, 0, stream]) <> content
+
+-- A field without compression (RFC 7541, section 6.2.2).
+literal :: (ByteString, ByteString) -> ByteString
+literal (name, value) = ByteString.concat [ByteString.singleton 0, sized name, sized value]
+  where
+    sized text = ByteString.cons (fromIntegral (ByteString.length text)) text
