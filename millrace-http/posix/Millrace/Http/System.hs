@@ -1,7 +1,7 @@
 -- |
--- What a server asks of the operating system beyond sockets, on POSIX. Must not know: sessions.
+-- Functions of the operating system that a server needs besides sockets, on POSIX. Must not know: sessions.
 --
--- The same names in @windows\/@ are for Windows; the package description chooses.
+-- The folder @windows\/@ has the same names for Windows; the package description chooses.
 module Millrace.Http.System (inheritedDescriptors, descriptorLimit, isSocketFile, removeSocketFile, rebindingOptions) where
 
 import Control.Exception (IOException, catch)
@@ -13,8 +13,8 @@ import System.Posix.Process (getProcessID)
 import System.Posix.Resource (Resource (..), ResourceLimit (..), ResourceLimits (..), getResourceLimit)
 import Text.Read (readMaybe)
 
--- | The descriptors that the process was started with, as systemd passes them (sd_listen_fds(3)); a second call finds
--- none.
+-- | The listening descriptors that the process has inherited, as systemd passes them (sd_listen_fds(3)). A second call
+-- returns none.
 inheritedDescriptors :: IO [CInt]
 inheritedDescriptors = do
   process <- getProcessID
@@ -27,14 +27,14 @@ inheritedDescriptors = do
   where
     number name = (>>= readMaybe) <$> lookupEnv name :: IO (Maybe Int)
 
--- | How many descriptors the process may have open, if that is limited.
+-- | The number of descriptors that the process may have open, if it is limited.
 descriptorLimit :: IO (Maybe Int)
 descriptorLimit = limitOf . softLimit <$> getResourceLimit ResourceOpenFiles
   where
     limitOf (ResourceLimit most) = Just (fromIntegral most)
     limitOf _ = Nothing
 
--- | Is there the file of a Unix socket at a path, and not something else or nothing?
+-- | Whether a path has a Unix socket, and not another file or none.
 isSocketFile :: FilePath -> IO Bool
 isSocketFile path = (isSocket <$> getSymbolicLinkStatus path) `catch` missing
   where
@@ -45,6 +45,6 @@ isSocketFile path = (isSocket <$> getSymbolicLinkStatus path) `catch` missing
 removeSocketFile :: FilePath -> IO ()
 removeSocketFile = removeLink
 
--- | What lets a server have its port again while connections of the last one linger (TIME_WAIT).
+-- | The socket option with which a server can bind its port while connections of an earlier one linger (TIME_WAIT).
 rebindingOptions :: [(SocketOption, Int)]
 rebindingOptions = [(ReuseAddr, 1)]

@@ -1,5 +1,5 @@
 -- |
--- What an application can ask its server for, given a request, besides what WAI has. Must not know: protocols.
+-- Functions of an application on a request, beyond what WAI offers. Must not know: protocols.
 module Millrace.Http.Context
   ( Context (..),
     contextVault,
@@ -38,7 +38,7 @@ import Network.HTTP.Types.Header (hTransferEncoding)
 import Network.Wai (Request, vault)
 import System.IO.Unsafe (unsafePerformIO)
 
--- | The means of the functions of this module.
+-- | What the functions of this module need, kept in the vault of the request.
 data Context = Context
   { contextExchange :: !Exchange,
     contextFiles :: !FileCache
@@ -48,7 +48,7 @@ contextKey :: Vault.Key Context
 contextKey = unsafePerformIO Vault.newKey
 {-# NOINLINE contextKey #-}
 
--- | A vault that holds only this.
+-- | A vault with only this in it.
 contextVault :: Context -> Vault.Vault
 contextVault context = Vault.insert contextKey context Vault.empty
 
@@ -57,7 +57,7 @@ liftKey :: Vault.Key (IO ())
 liftKey = unsafePerformIO Vault.newKey
 {-# NOINLINE liftKey #-}
 
--- | The request, for which 'pauseTimeout' also runs this action.
+-- | Adds an action that 'pauseTimeout' also runs for this request.
 liftedBy :: IO () -> Request -> Request
 liftedBy lift request = request {vault = Vault.insert liftKey lift (vault request)}
 
@@ -126,21 +126,21 @@ requestNegotiated request = contextOf request >>= exchangeNegotiated . contextEx
 getRequestTrailers :: Request -> IO RequestHeaders
 getRequestTrailers request = maybe (return []) (requestTrailers . contextExchange) (contextOf request)
 
--- | What was said about the response over HTTP\/2. Nothing at first, and over HTTP\/1. Does not block.
+-- | The 'HTTP2Data' that the application has set for the response. Nothing at first, and over HTTP\/1. Does not block.
 --
 -- @since 0.1.0
 getHTTP2Data :: Request -> IO (Maybe HTTP2Data)
 getHTTP2Data request = maybe (return Nothing) readIORef (dataOf request)
 
--- | Says something about the response over HTTP\/2. To be called before the application responds. Does nothing over HTTP\/1.
+-- | Sets the 'HTTP2Data' of the response. Call it before the application responds. Does nothing over HTTP\/1.
 --
 -- @since 0.1.0
 setHTTP2Data :: Request -> Maybe HTTP2Data -> IO ()
 setHTTP2Data request value = forM_ (dataOf request) (`writeIORef` value)
 
--- | Changes what was said about the response over HTTP\/2. Does nothing over HTTP\/1.
+-- | Changes the 'HTTP2Data' of the response. Does nothing over HTTP\/1.
 --
--- > modifyHTTP2Data request $ \said -> Just (fromMaybe defaultHTTP2Data said) {http2dataTrailers = trailers}
+-- > modifyHTTP2Data request $ \present -> Just (fromMaybe defaultHTTP2Data present) {http2dataTrailers = trailers}
 --
 -- @since 0.1.0
 modifyHTTP2Data :: Request -> (Maybe HTTP2Data -> Maybe HTTP2Data) -> IO ()

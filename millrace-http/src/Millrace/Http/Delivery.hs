@@ -36,36 +36,36 @@ import Millrace.Http.Server.Limits (Limits (..), Rate (..))
 import Millrace.Http.Transport
 import Millrace.Operation (failure)
 
--- | How patient the server is with a slow client.
+-- | How long the server waits for a slow client.
 data Pace = Pace
-  { -- Without a byte acknowledged; 0: for ever.
+  { -- Microseconds without an acknowledged byte before the client is given up; 0: no limit.
     paceSilenceMicros :: !Int,
-    -- How long to wait before looking for progress; 0: for ever.
+    -- Microseconds of a slice, after which progress is checked; 0: no slices.
     paceSliceMicros :: !Int,
-    -- The least that the client must acknowledge while we wait for it.
+    -- The least rate at which the client must acknowledge bytes while the server waits for it.
     paceRate :: !(Maybe Rate)
   }
 
--- | The pace that these limits ask for.
+-- | Computes the pace from the limits.
 makePace :: Limits -> Pace
 makePace limits = Pace (sendMicros limits) (if null waits then 0 else max 1 (minimum waits `quot` slicesPerWait)) (sendRate limits)
   where
     waits = filter (> 0) (sendMicros limits : [window | Just (Rate _ window) <- [sendRate limits]])
 
--- A client is given up up to two slices late, and never early.
+-- So a client is given up at most two slices late, and never early.
 slicesPerWait :: Int
 slicesPerWait = 16
 
--- | Must every wait be measured?
+-- | Whether every wait must be measured, because there is a least rate.
 isPaced :: Pace -> Bool
 isPaced pace = isJust (paceRate pace)
 {-# INLINE isPaced #-}
 
--- | Where a connection keeps count, in the current window of the rate: two words from an index on, 0 at first. They are the
--- microseconds waited, and the bytes acknowledged meanwhile.
+-- | Where a connection counts, for the current window of the rate: two words from an index on, initially 0. They are
+-- the microseconds waited, and the bytes acknowledged during them.
 data Window = Window !(MutableByteArray RealWorld) !Int
 
--- | What all sending on a connection has in common. The 'Deadline' holds whatever the client's pace is.
+-- | What all sends of a connection share. The 'Deadline' holds independently of the pace.
 data Delivery = Delivery
   { deliveryTransport :: !Transport,
     deliveryPace :: !Pace,
@@ -73,8 +73,8 @@ data Delivery = Delivery
     deliveryLimit :: !Deadline
   }
 
--- | Sends all bytes of a piece. Parks while the client takes none. Throws an @IOError@, of type @TimeExpired@ if the client was
--- too slow or the limit has passed; part of the bytes may have gone then.
+-- | Sends all bytes of a piece. Parks while the client takes none. Throws an @IOError@, of type @TimeExpired@ if the
+-- client was too slow or the deadline has passed. Part of the bytes may have been sent then.
 deliver :: Delivery -> Following -> Piece -> IO ()
 deliver delivery following (Piece bytes count) = do
   first <- firstAttempt delivery (attemptFrom 0)
@@ -87,10 +87,10 @@ deliver delivery following (Piece bytes count) = do
     {-# INLINE attemptFrom #-}
 {-# INLINE deliver #-}
 
--- | Called with the number of bytes that have gone in all, whenever some have.
+-- | Called with the total number of bytes sent, whenever it has grown.
 type Progress = Int -> IO ()
 
--- | Sends a piece and then a string, together as far as possible.
+-- | Sends a piece and then a string, together if possible.
 deliverTwo :: Delivery -> Progress -> Piece -> ByteString -> IO ()
 deliverTwo delivery progress (Piece first size) string = BU.unsafeUseAsCStringLen string $ \(second, rest) -> do
   let total = size + rest
@@ -103,7 +103,8 @@ deliverTwo delivery progress (Piece first size) string = BU.unsafeUseAsCStringLe
   where
     transport = deliveryTransport delivery
 
--- | Sends a part of a file. Returns how many bytes went: fewer only if the file ended. Throws like 'deliver'.
+-- | Sends a part of a file. Returns the number of bytes sent, which is smaller only if the file ended. Throws like
+-- 'deliver'.
 deliverFile :: Delivery -> Progress -> FileSlice -> IO Int64
 deliverFile delivery progress (FileSlice file offset count)
   | count <= 0 = return 0
@@ -118,14 +119,15 @@ deliverFile delivery progress (FileSlice file offset count)
         limit
         (FileSlice file (offset + fromIntegral done) (count - fromIntegral done))
 
--- An operation may move all its bytes within one call that holds off the garbage collector.
+-- The most bytes of one operation. An operation may move all its bytes within one call that delays the garbage
+-- collector.
 pieceMax :: Int
 pieceMax = 262144
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Patience
 
--- Makes an attempt that waits no longer than one slice.
+-- Makes an attempt that waits at most one slice.
 withinSlice :: Delivery -> (TimeLimit -> IO Attempt) -> IO Attempt
 withinSlice delivery attempt
   | limit == noDeadline = attempt (Within sliceMicros)
@@ -138,18 +140,18 @@ withinSlice delivery attempt
     sliceMicros = paceSliceMicros (deliveryPace delivery)
 {-# INLINE withinSlice #-}
 
--- Nearly always the only attempt. Where a rate is asked for, every wait is measured, and this attempt is left out.
+-- Nearly always the only attempt. It is skipped if there is a least rate, because then every wait is measured.
 firstAttempt :: Delivery -> (TimeLimit -> IO Attempt) -> IO Attempt
 firstAttempt delivery attempt
   | isPaced (deliveryPace delivery) = return TimedOut
   | otherwise = withinSlice delivery attempt
 {-# INLINE firstAttempt #-}
 
--- So many bytes to send in all; an attempt at sending what is left after so many bytes; and an observer.
+-- The total number of bytes; an action that attempts to send what is left after an offset; and an observer.
 data Transfer = Transfer !Int (Int -> TimeLimit -> IO Attempt) !Progress
 
--- @continueSending delivery transfer done attempt@: after an attempt that ended like this, makes others until all bytes went,
--- or an attempt moves none. Returns how many went.
+-- @continueSending delivery transfer done attempt@: continues after an attempt that ended like this, until all bytes
+-- were sent or an attempt sends none. Returns the number of bytes sent.
 continueSending :: Delivery -> Transfer -> Int -> Attempt -> IO Int
 continueSending delivery transfer@(Transfer count attemptFrom progress) before' attempt = case attempt of
   TimedOut -> persist delivery transfer before'
@@ -165,7 +167,7 @@ continueSending delivery transfer@(Transfer count attemptFrom progress) before' 
 failed :: Delivery -> Errno -> IOError
 failed delivery = failure sendingResponse (describeTransport (deliveryTransport delivery))
 
--- The same for a client that takes less than we have: it is watched.
+-- The same for a client that takes less than there is: its progress is measured.
 persist :: Delivery -> Transfer -> Int -> IO Int
 persist delivery (Transfer count attemptFrom progress) start = do
   now <- monotonicNanoseconds
@@ -199,7 +201,7 @@ persist delivery (Transfer count attemptFrom progress) start = do
 nanoseconds :: Int -> Word64
 nanoseconds micros = 1000 * fromIntegral micros
 
--- Counts what was a wait, not what merely took its time.
+-- Counts only time spent waiting, not time spent working.
 measure :: Delivery -> Word64 -> Int -> IO ()
 measure delivery elapsed acknowledged = case paceRate (deliveryPace delivery) of
   Just (Rate bytes windowMicros) | elapsed >= nanoseconds 1000 -> do

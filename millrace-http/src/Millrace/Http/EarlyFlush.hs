@@ -35,9 +35,9 @@ import GHC.IO (IO (..))
 import Millrace.Http.Threads
 import Millrace.Manager (atNextTurn)
 
--- | What has output that is sent early: a connection.
+-- | What an early flush needs of a connection.
 class FlushesEarly c where
-  -- | Where the word with its state is, 0 at first.
+  -- | The index of the word with the flush's state, which is 0 at first.
   flushState :: c -> (MutableByteArray RealWorld, Int)
 
   flushSender :: c -> IORef Sender
@@ -46,7 +46,7 @@ class FlushesEarly c where
   -- | Sends. Must not throw.
   flushNow :: c -> IO ()
 
--- | What the thread that sends, if one does, fills when it has done so.
+-- | The MVar that the sending thread fills when it is done, if there is such a thread.
 type Sender = Maybe (MVar ())
 
 -- | Nobody sends.
@@ -56,14 +56,14 @@ newSender = newIORef Nothing
 newtype State = State Int
   deriving (Eq)
 
--- Nobody will look; somebody will, and do nothing; somebody will, and send; a thread sends.
+-- The states: no check is scheduled; one is, and will do nothing; one is, and will send; a thread sends.
 unarmed, disarmed, armed, sending :: State
 unarmed = State 0
 disarmed = State 1
 armed = State 2
 sending = State 3
 
--- Puts a state in the place of another one, if that is the present one. True if so. A full barrier.
+-- Compare-and-swap of the state: replaces the first state by the second. True if it did. A full barrier.
 change :: FlushesEarly c => c -> State -> State -> IO Bool
 change early (State (I# old)) (State (I# new)) = case flushState early of
   (MutableByteArray array, I# index) -> IO $ \s ->
@@ -74,15 +74,15 @@ readState :: FlushesEarly c => c -> IO State
 readState early = State <$> uncurry readByteArray (flushState early)
 {-# INLINE readState #-}
 
--- | Arranges for the output to be sent, masked and at most once, when this thread waits for something. To be called when
--- the last time was settled.
+-- | Schedules the output to be sent, masked and at most once, when this thread waits for something. Call it only after
+-- the last early flush was settled by 'settleFlush'.
 armFlush :: FlushesEarly c => c -> IO ()
 armFlush early = do
   willBeSeen <- change early disarmed armed
   unless willBeSeen (announce early)
 {-# INLINE armFlush #-}
 
--- Masked, so that somebody looks at what has been armed.
+-- Masked, so that an exception cannot prevent the check after the state says that it is scheduled.
 announce :: FlushesEarly c => c -> IO ()
 announce early = mask_ $ do
   uncurry writeByteArray (flushState early) word
@@ -103,7 +103,7 @@ runInOther :: FlushesEarly c => c -> IO ()
 runInOther early = runHere (flushThreads early) (run early)
 {-# INLINEABLE runInOther #-}
 
--- Until the state says that nothing is to be done, or that this thread sends.
+-- Runs until the state says that there is nothing to do, or that this thread sends.
 run :: FlushesEarly c => c -> IO ()
 run early = do
   ended <- change early disarmed unarmed
@@ -120,19 +120,19 @@ run early = do
       putMVar done ()
 {-# INLINEABLE run #-}
 
--- | Calls the action off, or waits until it is done: afterwards the output is the caller's. One read if nothing was
--- armed.
+-- | Cancels the early flush, or waits until it is done. Afterwards the output belongs to the caller. Costs one read if
+-- nothing was scheduled.
 settleFlush :: FlushesEarly c => c -> IO ()
 settleFlush early = do
   state <- readState early
   when (state == armed || state == sending) (settle early (return ()))
 {-# INLINE settleFlush #-}
 
--- | The same, but if the action has begun, this runs first, which is to make it end.
+-- | The same, but if the flush has begun, first runs the given action, which should make it end.
 retireFlush :: FlushesEarly c => c -> IO () -> IO ()
 retireFlush = settle
 
--- Who sends is not known when it has just ended.
+-- There is no sender to find if it has just ended.
 settle :: FlushesEarly c => c -> IO () -> IO ()
 settle early hasten = do
   calledOff <- change early armed disarmed

@@ -1,8 +1,7 @@
 {-# LANGUAGE ScopedTypeVariables #-}
 
 -- |
--- What can be wrong with a request or a response, as exceptions, and the statuses that answer them.
--- Must not know: connections.
+-- Exceptions for faulty requests and responses, and the statuses that answer them. Must not know: connections.
 module Millrace.Http.Exception
   ( InvalidRequest (..),
     invalidRequestFromError,
@@ -43,10 +42,10 @@ data InvalidRequest
   | NonHttp
   | -- | The connection ended within a request head: 400.
     IncompleteHeaders
-  | -- | The connection ended where more was to come. Reading a request body throws it when the body is cut off.
+  | -- | The connection ended too early. Reading a request body throws it when the body is incomplete.
     ConnectionClosedByPeer
   | OverLargeHeader
-  | -- | No valid header of the PROXY protocol where one must be: 400.
+  | -- | A required PROXY header is missing or malformed: 400.
     BadProxyHeader String
   | -- | 413.
     PayloadTooLarge
@@ -70,7 +69,7 @@ data InvalidRequest
 
 instance Exception InvalidRequest
 
--- | The status that answers it.
+-- | The status of the response to it.
 invalidRequestStatus :: InvalidRequest -> Status
 invalidRequestStatus reason = case reason of
   PayloadTooLarge -> status413
@@ -96,8 +95,8 @@ invalidRequestFromError number
   where
     text = errorText number
 
--- | A response that cannot be sent as it is. Thrown by the action that an application responds with; if nothing was
--- sent yet, the client gets a 500.
+-- | A response that cannot be sent. The action with which an application responds throws it; if nothing was sent yet,
+-- the client gets a 500.
 --
 -- @since 0.1.0
 data InvalidResponse
@@ -140,8 +139,8 @@ instance Exception ConnectionsCutOff where
   displayException (ConnectionsCutOff count) =
     show count ++ (if count == 1 then " connection" else " connections") ++ " cut off: the time for the shutdown is over"
 
--- | A client and the server could not agree on how to protect their connection: a client's doing, unless the server's
--- certificates are at fault. Reported; not thrown.
+-- | A client and the server could not agree on how to protect their connection. The client causes it, unless the
+-- server's certificates are wrong. Reported; not thrown.
 --
 -- @since 0.1.0
 newtype HandshakeFailed = HandshakeFailed SomeException
@@ -150,7 +149,7 @@ newtype HandshakeFailed = HandshakeFailed SomeException
 instance Exception HandshakeFailed where
   displayException (HandshakeFailed (SomeException reason)) = "the handshake with a client failed: " ++ displayException reason
 
--- | Prints to stderr what 'defaultShouldDisplayException' lets through, in one piece.
+-- | Prints exceptions for which 'defaultShouldDisplayException' is True to stderr, each with one write.
 --
 -- @since 0.1.0
 defaultOnException :: Maybe Request -> SomeException -> IO ()
@@ -158,14 +157,15 @@ defaultOnException _ exception
   | defaultShouldDisplayException exception = printWhole (displayed exception)
   | otherwise = return ()
 
--- Without a buffer, as stderr is, a Handle writes every character for itself.
+-- Convert to bytes first: stderr has no buffer, and its Handle would write each character separately.
 printWhole :: String -> IO ()
 printWhole text = do
   encoding <- fromMaybe char8 <$> hGetEncoding stderr
   withCStringLen encoding (text ++ "\n") (uncurry (hPutBuf stderr))
 
--- | All exceptions but 'ThreadKilled' and those that clients cause ('InvalidRequest', 'HandshakeFailed', connections reset, the
--- server's own time limits). What the system says when a file is opened or read is none of the latter, also while it is being sent.
+-- | True for all exceptions except 'ThreadKilled' and those that clients cause: 'InvalidRequest', 'HandshakeFailed',
+-- reset connections, and the server's own time limits. Errors of opening or reading a file are shown, also while it is
+-- sent.
 --
 -- @since 0.1.0
 defaultShouldDisplayException :: SomeException -> Bool
@@ -176,20 +176,20 @@ defaultShouldDisplayException exception
   | Just failure <- fromException exception = ioe_location failure == usingFile || not (isLostClient failure || isSlowClient failure)
   | otherwise = True
   where
-    -- ESTALE, of a network's file system, has the type of a reset.
+    -- ESTALE, an error of network file systems, has the same IOErrorType as a reset connection.
     isLostClient failure = ioe_type failure `elem` [ResourceVanished, InvalidArgument]
-    -- What an application's own connections come to is the application's affair.
+    -- Errors of connections that the application has opened itself are not the client's.
     isSlowClient failure = ioe_type failure == TimeExpired && ioe_location failure == sendingResponse
 
--- | What an @IOError@ says was attempted if connections wait because there are no descriptors for them.
+-- | The location in an @IOError@ that reports that connections wait for descriptors.
 acceptingConnection :: String
 acceptingConnection = "Network.Wai.Handler.Millrace: accepting a connection"
 
--- | What an @IOError@ says was attempted if it comes from sending to a client.
+-- | The location in an @IOError@ of sending to a client.
 sendingResponse :: String
 sendingResponse = "Network.Wai.Handler.Millrace: sending a response"
 
--- | The same if it comes from opening or reading a file.
+-- | The location in an @IOError@ of opening or reading a file.
 usingFile :: String
 usingFile = "Network.Wai.Handler.Millrace"
 
@@ -211,8 +211,8 @@ defaultOnExceptionResponse exception
 exceptionResponseForDebug :: SomeException -> Response
 exceptionResponseForDebug exception = plain internalServerError500 ("Exception: " ++ displayed exception)
 
--- What an exception says about itself. 'displayException' of a 'SomeException' adds a backtrace since base 4.20, and a client must
--- not learn that much about the program.
+-- The text of an exception. Not 'displayException' of the 'SomeException': since base 4.20 it adds a backtrace, and a
+-- client must not learn that much about the program.
 displayed :: SomeException -> String
 displayed (SomeException exception) = displayException exception
 

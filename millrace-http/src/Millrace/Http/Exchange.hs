@@ -84,7 +84,7 @@ data Operations request = Operations
     opHttp2Data :: request -> Maybe (IORef (Maybe HTTP2Data))
   }
 
--- | The final response, ready to be sent.
+-- | The final response as it is handed to an exchange.
 data Plan
   = Plan !Status ResponseHeaders !Body
   | -- | The application speaks a protocol of its own with the client.
@@ -117,7 +117,7 @@ data FileSlice = FileSlice
     sliceLength :: !Int64
   }
 
--- | A protocol of the application's. The first action receives bytes, the second one sends them.
+-- | A protocol that the application speaks itself. The first action receives bytes, the second one sends them.
 type RawBody = IO ByteString -> (ByteString -> IO ()) -> IO ()
 
 -- | Which thread answers.
@@ -126,7 +126,7 @@ data Answerer
     OwnThread
   | OtherThread !Detached
 
--- | What the thread that the application was called in must know about another thread that answers.
+-- | What the application's first thread must know about another thread that answers.
 data Detached = Detached
   { -- | Empty while the other thread works on the exchange. Full while that thread runs code of the application, and at the end.
     detachedHold :: !(MVar ()),
@@ -232,7 +232,7 @@ requestTrailers :: Exchange -> IO ResponseHeaders
 requestTrailers (Exchange operations request) = call (opRequestTrailers operations request)
 {-# NOINLINE requestTrailers #-}
 
--- | Where the application can say something about the response, if the protocol has a place for it.
+-- | The 'HTTP2Data' of the response, if the protocol has it.
 http2Data :: Exchange -> Maybe (IORef (Maybe HTTP2Data))
 http2Data (Exchange operations request) = opHttp2Data operations request
 

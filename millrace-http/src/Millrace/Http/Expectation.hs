@@ -2,9 +2,9 @@
 {-# LANGUAGE UnboxedTuples #-}
 
 -- |
--- Whether a client waits for 100 (Continue), and who may still tell it to go on. One thread of an application may read the
--- request's body, which does that, while another one responds; and once the final response has begun it would be too late
--- (RFC 9110, section 15.2). Must not know: connections.
+-- Whether a client waits for 100 (Continue), and the right to send it. One thread of an application may read the
+-- request's body, which sends 100 (Continue), while another thread responds. Once the final response has begun it would
+-- be too late (RFC 9110, section 15.2). Must not know: connections.
 module Millrace.Http.Expectation (Expectation (..), startExpecting, expectNothing, isExpecting, fulfil, dismiss) where
 
 import Control.Exception (finally)
@@ -15,21 +15,21 @@ import GHC.Exts (Int (..), casIntArray#)
 import GHC.IO (IO (..))
 import Millrace.Timer (threadDelay)
 
--- | Where a word is that is for nothing else, and 0 at first.
+-- | The word that holds the state. It must be used for nothing else, and be 0 at first.
 data Expectation = Expectation !(MutableByteArray RealWorld) !Int
 
--- The client waits for nothing (any more); it waits; it is being told to go on.
+-- The client does not wait; it waits; 100 (Continue) is being sent.
 nothing, waiting, telling :: Int
 nothing = 0
 waiting = 1
 telling = 2
 
--- | The client of a new request waits. No other thread must know of the request yet.
+-- | Call this for a new request whose client waits. No other thread may know of the request yet.
 startExpecting :: Expectation -> IO ()
 startExpecting (Expectation array index) = writeByteArray array index waiting
 {-# INLINE startExpecting #-}
 
--- | The client of a new request waits for nothing. No other thread must know of the request yet.
+-- | Call this for a new request whose client does not wait. No other thread may know of the request yet.
 expectNothing :: Expectation -> IO ()
 expectNothing (Expectation array index) = writeByteArray array index nothing
 {-# INLINE expectNothing #-}
@@ -39,7 +39,7 @@ isExpecting :: Expectation -> IO Bool
 isExpecting (Expectation array index) = (/= nothing) <$> readByteArray array index
 {-# INLINE isExpecting #-}
 
--- | Runs what tells the client to go on if it waits, once.
+-- | If the client waits, runs the action that sends 100 (Continue), once.
 fulfil :: Expectation -> IO () -> IO ()
 fulfil expectation@(Expectation array index) tell = do
   waits <- isExpecting expectation
@@ -48,7 +48,8 @@ fulfil expectation@(Expectation array index) tell = do
     when begun (tell `finally` writeByteArray array index nothing)
 {-# INLINE fulfil #-}
 
--- | From here on it would be too late. Does the client still wait? If it is just being told, waits until it has been.
+-- | Ends the time in which 100 (Continue) may be sent. True if the client still waits for it. If another thread is just
+-- sending it, waits until that is done.
 dismiss :: Expectation -> IO Bool
 dismiss expectation = isExpecting expectation >>= \waits -> if waits then dismissWaiting expectation else return False
 {-# INLINE dismiss #-}
@@ -64,11 +65,11 @@ dismissWaiting expectation = do
       dismiss expectation
 {-# NOINLINE dismissWaiting #-}
 
--- Telling is a send of a few bytes.
+-- Sending it takes only a few bytes, so polling is enough.
 pauseMicros :: Int
 pauseMicros = 1000
 
--- Puts a state in the place of another one, if that is the present one. True if so.
+-- Compare-and-swap of the state: replaces the first state by the second. True if it did.
 change :: Expectation -> Int -> Int -> IO Bool
 change (Expectation (MutableByteArray array) (I# index)) (I# old) (I# new) = IO $ \s ->
   case casIntArray# array index old new s of (# s', found #) -> (# s', I# found == I# old #)

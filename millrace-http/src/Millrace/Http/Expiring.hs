@@ -14,27 +14,28 @@ import qualified Data.Map.Strict as Map
 import Millrace.Deadline (Deadline, deadlineAfter)
 import Millrace.Timer (getSystemTimerManager, registerTimeout)
 
--- | A map whose entries are forgotten after a time.
+-- | A map whose entries expire after a fixed time.
 --
 -- @since 0.1.0
 data Expiring key a = Expiring
   { lifeMicros :: !Int,
     weightMax :: !Int,
-    -- What to do with what is forgotten.
+    -- The action that disposes of an entry that has left the map.
     discard :: !(a -> IO ()),
     content :: !(IORef (Content key a)),
-    -- Is a sweep going to happen?
+    -- Whether a sweep is scheduled.
     sweeping :: !(IORef Bool)
   }
 
--- What all entries weigh, and the entries.
+-- The total weight of the entries, and the entries.
 data Content key a = Content !Int !(Map key (Entry a))
 
--- When it ends, and what it weighs.
+-- The time when the entry expires, its weight, and the value.
 data Entry a = Entry !Deadline !Int a
 
--- | @newExpiring lifeMicros weightMax discard@. What is forgotten is discarded: within twice its life, or when other things
--- take its place. The action runs masked, and must not throw or wait. With a life of 0 nothing is remembered.
+-- | @newExpiring lifeMicros weightMax discard@ makes an empty map. @discard@ runs for each entry that leaves the map:
+-- within twice its life, or when others take its place. It runs masked, and must not throw or wait. With a life of 0
+-- the map stays empty.
 --
 -- > pages <- newExpiring 1000000 512 close
 --
@@ -42,13 +43,13 @@ data Entry a = Entry !Deadline !Int a
 newExpiring :: Int -> Int -> (a -> IO ()) -> IO (Expiring key a)
 newExpiring life most action = Expiring life most action <$> newIORef (Content 0 Map.empty) <*> newIORef False
 
--- | Is the life of its entries 0?
+-- | Whether the life of its entries is 0.
 --
 -- @since 0.1.0
 remembersNothing :: Expiring key a -> Bool
 remembersNothing expiring = lifeMicros expiring == 0
 
--- | What is remembered of a key. It may be discarded at any moment. O(log n), without a lock. Does not block.
+-- | Looks up a key. The value may be discarded at any moment. O(log n), without a lock. Does not block.
 --
 -- @since 0.1.0
 recall :: Ord key => Expiring key a -> key -> IO (Maybe a)
@@ -60,9 +61,10 @@ recall expiring key = do
       now <- deadlineAfter 0
       return (if end > now then Just value else Nothing)
 
--- | @remember expiring key weight value@ remembers something, in place of what was remembered of the key before. If all
--- entries would weigh too much, everything else is forgotten: what is asked for often is soon back, and there is no order
--- to be kept up on every request. O(log n) unless that happens. An asynchronous exception comes before or behind it.
+-- | @remember expiring key weight value@ inserts an entry, in place of an earlier one with this key. If the total
+-- weight would be too large, discards all others. Entries that are in use soon come back, and so a lookup need not keep
+-- an order of use. O(log n), unless it discards all. An asynchronous exception leaves the map either without the entry
+-- or with it.
 --
 -- @since 0.1.0
 remember :: Ord key => Expiring key a -> key -> Int -> a -> IO ()
@@ -73,7 +75,7 @@ remember expiring key weight value
     atomicModifyIORef' (content expiring) (insert (weightMax expiring) key (Entry end weight value)) >>= mapM_ (discard expiring)
     scheduleSweep expiring
 
--- The new content, and what is not in it any more.
+-- The new content, and the entries that have left it.
 insert :: Ord key => Int -> key -> Entry a -> Content key a -> (Content key a, [a])
 insert most key entry@(Entry _ weight _) (Content total entries)
   | heavier <= most = (Content heavier (Map.insert key entry entries), map valueOf before)
@@ -110,7 +112,7 @@ forgetDead now (Content total entries) = (Content (total - sum (fmap weightOf de
   where
     (dead, alive) = Map.partition (\(Entry end _ _) -> end <= now) entries
 
--- | Forgets everything, at once.
+-- | Discards all entries, at once.
 --
 -- @since 0.1.0
 forgetAll :: Expiring key a -> IO ()

@@ -8,8 +8,8 @@ import qualified Data.ByteString as B
 import Millrace.Deadline (Deadline, deadlineAfter, earlier)
 import Millrace.Http.Transport (Transport, endSending, receiveBytes)
 
--- | Closing a socket that has unread input resets the connection, and the reset may overtake the response. So the client
--- is told that nothing more comes, and gets a little time to stop sending (RFC 9112, section 9.6).
+-- | Closing a socket that has unread input resets the connection, and the reset may overtake the response. So this ends
+-- the sending side, and gives the client a little time to stop sending (RFC 9112, section 9.6).
 linger :: Transport -> Int -> IO ()
 linger transport micros = void . (try :: IO () -> IO (Either SomeException ())) $ do
   endSending transport
@@ -26,7 +26,8 @@ linger transport micros = void . (try :: IO () -> IO (Either SomeException ())) 
 lingerMicros :: Int
 lingerMicros = 5000000
 
--- At most this long without a byte, and at most so many bytes: some clients send all of a body before they look for an answer.
+-- The limits of that: the time without a byte, and the number of bytes. Some clients send a complete body before they
+-- read the response.
 lingerPauseMicros, lingerBytes, lingerPiece :: Int
 lingerPauseMicros = 1000000
 lingerBytes = 1073741824

@@ -12,10 +12,10 @@ import Data.Maybe (fromMaybe)
 import Foreign.Ptr (IntPtr (..), Ptr, intPtrToPtr, ptrToIntPtr)
 import Millrace.Deadline (Deadline, deadlineFromNanoseconds, deadlineNanoseconds)
 
--- | Where a record has a word that holds an @a@: an offset in bytes.
+-- | The place of a word with an @a@ in a record, as an offset in bytes.
 newtype Field record a = Field Int
 
--- | What has words at offsets.
+-- | Records that have words at offsets.
 class Record record where
   readWord :: record -> Int -> IO Int
   writeWord :: record -> Int -> Int -> IO ()
@@ -30,12 +30,12 @@ readField :: (Record record, Unboxed a) => record -> Field record a -> IO a
 readField record (Field offset) = fromWord <$> readWord record offset
 {-# INLINE readField #-}
 
--- | Changes the content of a field.
+-- | Writes a field.
 writeField :: (Record record, Unboxed a) => record -> Field record a -> a -> IO ()
 writeField record (Field offset) value = writeWord record offset (toWord value)
 {-# INLINE writeField #-}
 
--- | Changes the content of a field to what a function makes of it. Not atomic.
+-- | Changes a field with a function. Not atomic.
 modifyField :: (Record record, Unboxed a) => record -> Field record a -> (a -> a) -> IO ()
 modifyField record field change = readField record field >>= writeField record field . change
 {-# INLINE modifyField #-}

@@ -1,8 +1,9 @@
 -- |
--- Open descriptors of files, and facts about files, kept for a while if the settings say so. Must not know: requests, sockets.
+-- A cache of open descriptors and of information about files, if the settings ask for it. Must not know: requests,
+-- sockets.
 --
--- A kept descriptor counts its users, and the last one closes it. So its number cannot come to mean another file while a
--- thread still sends the first one.
+-- A cached descriptor counts its users, and the last one closes it. So its number cannot come to mean another file
+-- while a thread still sends the first one.
 module Millrace.Http.FileCache (FileCache, OpenFile (..), FileFacts (..), FileInfo (..), newFileCache, closeFileCache, withOpenFile, fileInfo, fileError) where
 
 import Control.Exception (bracket, throwIO)
@@ -41,37 +42,37 @@ data FileFacts = FileFacts
     factsModified :: !Seconds
   }
 
--- | What is known about a file.
+-- | Information about a file.
 --
 -- @since 0.1.0
 data FileInfo = FileInfo
   { fileInfoName :: !FilePath,
     -- | In bytes.
     fileInfoSize :: !Integer,
-    -- | Of the last modification.
+    -- | The time of the last modification.
     fileInfoTime :: !HTTPDate,
-    -- | The same as a header field's value.
+    -- | The same time as a header field's value.
     fileInfoDate :: !ByteString
   }
   deriving (Eq, Show)
 
--- | @newFileCache descriptorMicros factsMicros@. With 0 nothing is kept.
+-- | @newFileCache descriptorMicros informationMicros@ makes a cache. With 0 it keeps nothing.
 newFileCache :: Int -> Int -> IO FileCache
 newFileCache descriptorMicros factsMicros =
   FileCache
     <$> newExpiring descriptorMicros descriptorsMax release
     <*> newExpiring factsMicros factsMax (const (return ()))
 
--- Few enough to leave descriptors for connections.
+-- Most cached files. It leaves descriptors for connections.
 descriptorsMax, factsMax :: Int
 descriptorsMax = 512
 factsMax = 65536
 
--- | Closes the files that are not in use. The others are closed after their last use.
+-- | Closes the files that are not in use. Each of the others is closed after its last use.
 closeFileCache :: FileCache -> IO ()
 closeFileCache cache = forgetAll (keptFiles cache) >> forgetAll (knownFacts cache)
 
--- | Opens a file, or uses one that is open already, and releases it afterwards.
+-- | Runs an action with a file that is opened or taken from the cache, and releases the file afterwards.
 withOpenFile :: FileCache -> FilePath -> (Either IOError OpenFile -> IO a) -> IO a
 withOpenFile cache path use
   | remembersNothing (keptFiles cache) = bracket (openRegular path) (mapM_ closeOpenFile) use
@@ -94,8 +95,8 @@ acquire cache path = do
       remember (keptFiles cache) path 1 new
       return new
 
--- The name is a CString, on Windows a CWString. A name with a NUL is refused: for the system it would end there, and be another name
--- than the one that the application has checked.
+-- The name is a CString, on Windows a CWString. Refuses a name with a NUL: the system's functions would end it there,
+-- and so open another file than the one that the application has checked.
 openRegular :: FilePath -> IO (Either IOError OpenFile)
 openRegular path
   | '\0' `elem` path = return (Left (fileError path eNOENT))
@@ -119,7 +120,7 @@ asOpenFile path fill = allocaBytes fileSize $ \file -> do
       descriptor <- fileDescriptor file
       return (Right (OpenFile descriptor facts))
 
--- | What is known about a file. Throws an @IOError@ if the file is not regular or cannot be read.
+-- | Information about a file. Throws an @IOError@ if the file is not regular or cannot be read.
 fileInfo :: FileCache -> FilePath -> IO FileInfo
 fileInfo cache path = do
   known <- recall (knownFacts cache) path

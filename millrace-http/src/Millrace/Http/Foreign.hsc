@@ -1,6 +1,6 @@
 -- |
--- The server's C code that is not HTTP\/1's, as Haskell functions: HTTP dates, opening of files, random bytes. Must not know:
--- sockets, WAI.
+-- The server's C code that does not belong to a protocol, as Haskell functions: HTTP dates, opening files, random
+-- bytes. Must not know: sockets, WAI.
 module Millrace.Http.Foreign
   ( -- * Dates
     dateLength,
@@ -55,7 +55,7 @@ readDate text size = c_readDate text (fromIntegral size)
 -- | An open file, @fileSize@ bytes of memory.
 data File
 
--- | Bytes of a 'File' (not of the file's content: that is 'fileBytes').
+-- | The size of a 'File' record. The size of the file's content is 'fileBytes'.
 fileSize :: Int
 fileSize = #{size http_file}
 
@@ -98,10 +98,10 @@ foreign import ccall unsafe "http_file_close"
 closeFile :: Int32 -> IO ()
 closeFile = c_closeFile . fromIntegral
 
--- safe: when a machine has just started, chance may have to be waited for.
+-- A safe call: soon after the machine has started, random bytes may not be available yet.
 foreign import ccall safe "http_random_fill"
   c_fillRandom :: Ptr Word8 -> CSize -> IO CInt
 
--- | Fills memory, at most 256 bytes, with what nobody can foretell; 0 or a negative errno.
+-- | Fills memory of at most 256 bytes with random bytes. 0 or a negative errno.
 fillRandom :: Ptr Word8 -> Int -> IO CInt
 fillRandom at size = c_fillRandom at (fromIntegral size)

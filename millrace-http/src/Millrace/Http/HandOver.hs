@@ -2,13 +2,15 @@
 {-# LANGUAGE UnboxedTuples #-}
 
 -- |
--- The role of a thread that serves a connection, which passes to another thread when the application that it runs gives up the
--- processor. So an application that answers at once costs no thread, and one that waits holds up nobody. Must not know:
+-- Passes the role of serving a connection to another thread when an application blocks. The thread that has the role
+-- runs applications itself. If one gives up the processor, another thread takes over the connection. So an application
+-- that answers at once needs no thread of its own, and one that waits does not delay other requests. Must not know:
 -- connections.
 --
--- How long an application will take cannot be known, but whether it gives up the processor can: the manager of the capability
--- looks after all threads that can run have had their turn ("Millrace.Http.EarlyFlush" relies on the same). If the application
--- runs still, a kept thread takes the role. The first thread notices that when its application returns.
+-- The time that an application will take is unknown, but it is known whether it gives up the processor: the manager of
+-- the capability runs after all runnable threads have had their turn ("Millrace.Http.EarlyFlush" relies on the same).
+-- If the application still runs then, a thread of the pool takes the role. The first thread notices that when its
+-- application returns.
 module Millrace.Http.HandOver (HandOver, Ticket, newHandOver, armHandOver, keepsRole) where
 
 import Control.Exception (mask_)
@@ -20,35 +22,35 @@ import GHC.IO (IO (..))
 import Millrace.Http.Threads
 import Millrace.Manager (atNextTurn)
 
--- | Who has the role: a word that all change by compare-and-swap, as in "Millrace.Http.EarlyFlush".
+-- | Which thread has the role: a word that all threads change by compare-and-swap, as in "Millrace.Http.EarlyFlush".
 data HandOver = HandOver !(MutableByteArray RealWorld) !Threads
 
--- | What a thread with the role holds while it runs an application: how often the role had been passed on.
+-- | A thread's claim on the role while it runs an application: how often the role had been passed on before.
 newtype Ticket = Ticket Int
 
--- The word has the number of times that the role was passed on, and one of these: nobody will look whether to pass it on;
--- somebody will, and need not; somebody will, and an application runs.
+-- The word has the number of times that the role was passed on, and one of these states: no check is scheduled; one is,
+-- and will do nothing; one is, and an application runs.
 unarmed, disarmed, armed, tags :: Int
 unarmed = 0
 disarmed = 1
 armed = 2
 tags = 4
 
--- | The role is the caller's.
+-- | Initially the caller has the role.
 newHandOver :: Threads -> IO HandOver
 newHandOver threads = do
   word <- newByteArray 8
   writeByteArray word 0 unarmed
   return (HandOver word threads)
 
--- Puts a word in the place of another one, if that is the present one. True if so. A full barrier.
+-- Compare-and-swap of the word: replaces the first by the second. True if it did. A full barrier.
 change :: HandOver -> Int -> Int -> IO Bool
 change (HandOver (MutableByteArray array) _) old@(I# old#) (I# new) = IO $ \s ->
   case casIntArray# array 0# old# new s of (# s', found #) -> (# s', I# found == old #)
 {-# INLINE change #-}
 
--- | Before the thread with the role runs an application. If the application gives up the processor, this action is run by another
--- thread, which has the role then, masked. The action must be the same each time, and must not throw.
+-- | Call this before the thread with the role runs an application. If the application gives up the processor, another
+-- thread gets the role and runs this action, masked. The action must be the same each time, and must not throw.
 armHandOver :: HandOver -> IO () -> IO Ticket
 armHandOver role@(HandOver word _) continue = do
   now <- readByteArray word 0
@@ -66,7 +68,7 @@ armHandOver role@(HandOver word _) continue = do
   where
     ticket value = Ticket (value `quot` tags)
 
--- | After the application: does this thread have the role still?
+-- | Call this after the application. True if this thread still has the role.
 keepsRole :: HandOver -> Ticket -> IO Bool
 keepsRole role (Ticket number) = change role (number * tags + armed) (number * tags + disarmed)
 

@@ -79,7 +79,7 @@ sendBytes readAt send = go
     go _ 0 = return ()
     go offset count = do
       bytes <- readAt offset (fromInteger (min count pieceMax))
-      -- The length was announced. Only a broken connection can tell the client that it is wrong.
+      -- The length was announced already, so only a broken connection can tell the client that the body is incomplete.
       if ByteString.null bytes
         then ioError (userError "the file became shorter while it was being sent")
         else send bytes >> go (offset + lengthOf bytes) (count - lengthOf bytes)

@@ -1,8 +1,9 @@
 -- |
--- How the connections of a server become protected ones, say by TLS. Must not know: HTTP.
+-- How the connections of a server become protected, for example by TLS. Must not know: HTTP.
 --
--- The server waits for a client's first byte as it waits for a request: without memory, and under the same limits. Then this says
--- what the client is and does the handshake, in the connection's own thread, so that accepting goes on meanwhile.
+-- The server waits for a client's first byte as it waits for a request: without buffers, and under the same limits.
+-- Then 'Protection' decides by that byte, and does the handshake in the connection's own thread, so that it does not
+-- delay other connections.
 --
 -- Exposed for other packages of Millrace. Not covered by the version policy.
 module Millrace.Http.Protection
@@ -19,17 +20,17 @@ import Millrace.Socket (Socket)
 
 -- | How connections are protected.
 data Protection = Protection
-  { -- | Is this the first byte of a handshake?
+  { -- | Whether this is the first byte of a handshake.
     protectionBeginsWith :: !(Word8 -> Bool),
-    -- | Does the handshake with a client from which these bytes have come, and returns the functions of the protected connection.
-    -- They close the socket, too. If it throws, the socket stays the server's.
+    -- | Does the handshake with a client that has sent these bytes, and returns the functions of the protected
+    -- connection, which also close the socket. If it throws, the server closes the socket.
     protectionHandshake :: !(ByteString -> Socket -> IO Functions),
     protectionOthers :: !Others
   }
 
--- | What becomes of a client that does no handshake.
+-- | How to treat a client that sends no handshake.
 data Others
-  = -- | It is served on a connection that is not protected.
+  = -- | Serve it without protection.
     ServedAsTheyAre
-  | -- | It gets these bytes, and the connection ends. This is reported.
+  | -- | Send it these bytes, end the connection, and report it.
     AnsweredWith !ByteString !SomeException

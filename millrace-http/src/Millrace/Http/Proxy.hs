@@ -1,6 +1,6 @@
 -- |
--- The header by which a proxy tells on whose behalf it connects: the PROXY protocol, versions 1 and 2.
--- Must not know: requests, responses.
+-- The header with which a proxy tells the address of its client: the PROXY protocol, versions 1 and 2. Must not know:
+-- requests, responses.
 module Millrace.Http.Proxy (readProxyHeader) where
 
 import Control.Exception (IOException, catch, throwIO, toException, try)
@@ -21,8 +21,8 @@ import Millrace.Http.Server.Settings (ProxyProtocol (..), Settings (..))
 import Network.Socket
 import Text.Read (readMaybe)
 
--- | Takes the header off the input, as far as the settings want one, and returns the client's address if it tells one. Parks
--- until it has arrived. Throws 'BadProxyHeader', 'IncompleteHeaders', or @TimeExpired@.
+-- | Reads the header from the input if the settings want one. Returns the client's address, if the header has one.
+-- Parks until the header is complete. Throws 'BadProxyHeader', 'IncompleteHeaders', or @TimeExpired@.
 readProxyHeader :: Connection -> IO (Maybe SockAddr)
 readProxyHeader connection
   | wanted == ProxyProtocolNone = return Nothing
@@ -40,7 +40,7 @@ readProxyHeader connection
     go deadline = do
       bytes <- inputBytes connection
       count <- inputCount connection
-      -- A copy: addresses are computed when somebody asks for them, and the input holds other bytes by then.
+      -- Copy the text: the address is parsed lazily, and by then the input holds other bytes.
       header <- B.packCStringLen (castPtr bytes, count) >>= parseHeader
       case header of
         Header size address -> address <$ dropInput connection size
@@ -54,7 +54,7 @@ readProxyHeader connection
     late failure = throwIO (if isTimeExpired failure then toException RequestTimedOut else failure)
 
 data Parsed
-  = -- | Its length, and the address if it tells one.
+  = -- | The header's length, and the address if it has one.
     Header !Int !(Maybe SockAddr)
   | NoHeader
   | Malformed String
@@ -102,7 +102,7 @@ portOf text = do
   guard (number < 65536)
   Just (fromIntegral number)
 
--- Of so many digits at most. The protocol permits no leading zeros: elsewhere they mean octal numbers.
+-- Parses a number of at most so many digits. The protocol permits no leading zeros: elsewhere they mean octal numbers.
 isDecimal :: Int -> ByteString -> Bool
 isDecimal longest text = C8.all isDigit text && size > 0 && size <= longest && (size == 1 || C8.head text /= '0')
   where
@@ -119,7 +119,7 @@ parseIPv4 text = case mapM byte (C8.split '.' text) of
       guard (number < 256)
       Just (fromIntegral number)
 
--- The system's parser, for numbers alone: it asks no name server.
+-- Uses the system's parser, and only for numeric addresses, so no name server is asked.
 parseIPv6 :: ByteString -> IO (Maybe (PortNumber -> SockAddr))
 parseIPv6 text
   | C8.all (\character -> isHexDigit character || character `elem` ":.") text && C8.elem ':' text = do
@@ -138,7 +138,7 @@ parseBinary bytes
   | B.index bytes 12 .&. 0xf0 /= 0x20 = Malformed "an unknown version"
   | command > 1 = Malformed "an unknown command"
   | B.length bytes < 16 + size = Incomplete
-  | command == 0 = Header (16 + size) Nothing -- The proxy's own connection, for instance a health check.
+  | command == 0 = Header (16 + size) Nothing -- The LOCAL command: the connection is the proxy's own, for instance a health check.
   | otherwise = case B.index bytes 13 of
     0x11 | size >= 12 -> found (SockAddrInet (port 8) (tupleToHostAddress (byte 0, byte 1, byte 2, byte 3)))
     0x21 | size >= 36 -> found (SockAddrInet6 (port 32) 0 (tupleToHostAddress6 (w 0, w 2, w 4, w 6, w 8, w 10, w 12, w 14)) 0)

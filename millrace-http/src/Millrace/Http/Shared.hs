@@ -1,5 +1,5 @@
 -- |
--- Something that several need, and that the last of them lets go of. Must not know: the rest of Millrace.
+-- A shared resource with a count of its users. The last user releases it. Must not know: the rest of Millrace.
 --
 -- @since 0.1.0
 module Millrace.Http.Shared (Shared, share, sharedValue, retain, release) where
@@ -8,12 +8,13 @@ import Control.Exception (mask_)
 import Control.Monad (when)
 import Data.IORef
 
--- | A value, how many need it, and how to let go of it.
+-- | A value, the number of its users, and the action that releases it.
 --
 -- @since 0.1.0
 data Shared a = Shared a !(IORef Int) (IO ())
 
--- | @share letGo value@ is needed by the caller, and let go of once nobody needs it.
+-- | @share release value@ makes a shared value with one user, the caller. @release@ runs when there are no users any
+-- more.
 --
 -- > file <- share (closeFd descriptor) descriptor
 --
@@ -21,19 +22,19 @@ data Shared a = Shared a !(IORef Int) (IO ())
 share :: IO () -> a -> IO (Shared a)
 share letGo value = (\uses -> Shared value uses letGo) <$> newIORef 1
 
--- | The value, for those who need it.
+-- | The value. Only its users may call this.
 --
 -- @since 0.1.0
 sharedValue :: Shared a -> a
 sharedValue (Shared value _ _) = value
 
--- | One more needs it. False if nobody did any more: it is gone. O(1), does not block.
+-- | Adds a user. False if there were none: the value has been released. O(1), does not block.
 --
 -- @since 0.1.0
 retain :: Shared a -> IO Bool
 retain (Shared _ uses _) = atomicModifyIORef' uses (\count -> if count == 0 then (0, False) else (count + 1, True))
 
--- | One less needs it. The last one lets go of it.
+-- | Removes a user. The last one releases the value.
 --
 -- @since 0.1.0
 release :: Shared a -> IO ()

@@ -1,6 +1,6 @@
 -- |
--- Threads that are kept for the next thing to do. A fork asks the scheduler to switch threads soon, in the middle of a batch of
--- requests; waking a kept thread does not. Must not know: connections.
+-- A pool of parked threads. A fork makes the scheduler switch threads soon, in the middle of a batch of requests;
+-- waking a parked thread does not. Must not know: connections.
 module Millrace.Http.Threads (Threads, newThreads, runOn, runHere) where
 
 import Control.Concurrent (forkOn, getNumCapabilities, myThreadId, threadCapability)
@@ -9,19 +9,19 @@ import Control.Monad (void, when)
 import Data.Array (Array, bounds, inRange, listArray, (!))
 import Data.IORef
 
--- | The parked threads of a server, by capability. Those of capabilities that come later are not kept.
+-- | The parked threads of a server, by capability. Threads of capabilities that are added later are not kept.
 newtype Threads = Threads (Array Int (IORef Parked))
 
--- How many there are, and where each of them is told what to run.
+-- The number of parked threads, and for each the MVar that gets its next action.
 data Parked = Parked !Int [MVar (IO ())]
 
--- | No threads yet. Those that are parked end when nobody has the value any more.
+-- | A pool without threads. Parked threads end when the pool is garbage.
 newThreads :: IO Threads
 newThreads = do
   count <- getNumCapabilities
   Threads . listArray (0, count - 1) <$> mapM (const (newIORef (Parked 0 []))) [1 .. count]
 
--- A parked thread holds a kilobyte.
+-- The most parked threads of a capability. Each takes a kilobyte.
 parkedMax :: Int
 parkedMax = 1024
 
@@ -30,7 +30,8 @@ parkedOn (Threads parked) capability
   | inRange (bounds parked) capability = Just (parked ! capability)
   | otherwise = Nothing
 
--- | Has an action run by a thread of this capability. The action must not throw. To be called masked, so that no thread is lost.
+-- | Runs an action in a thread of this capability. The action must not throw. Call this masked, so that no thread is
+-- lost.
 runOn :: Threads -> Int -> IO () -> IO ()
 runOn threads capability action = do
   parked <- maybe (return Nothing) (`atomicModifyIORef'` unpark) (parkedOn threads capability)

@@ -113,7 +113,7 @@ data Functions = Functions
     functionsReceiveFirst :: !(Int -> IO Received),
     -- | Waits for at least one byte, and returns how many it has received: 0 at the end of the stream.
     functionsReceiveInto :: !(Deadline -> Ptr Word8 -> Int -> IO Int),
-    -- | From now on, receiving waits no longer than until this moment, including what waits already.
+    -- | Sets a time after which no receive waits, including one that already does.
     functionsSetReceiveDeadline :: !(Deadline -> IO ()),
     functionsHasArrived :: !(IO Bool),
     functionsHasEnded :: !(IO Bool),
@@ -123,7 +123,7 @@ data Functions = Functions
     functionsSend :: !(Following -> TimeLimit -> Piece -> IO Attempt),
     -- | Sends some bytes of a file, if the transport has a way of its own for that.
     functionsSendFile :: !(Maybe (TimeLimit -> FileSlice -> IO Attempt)),
-    -- | What 'sendThenReceive' does, if the transport can.
+    -- | The implementation of 'sendThenReceive', if the transport has one.
     functionsSendThenReceive :: !(Maybe (Int -> Slice -> IO SentThenReceived)),
     functionsQueuedBytes :: !(IO Int),
     functionsEndSending :: !(IO ()),
@@ -132,15 +132,15 @@ data Functions = Functions
     functionsClose :: !(IO ())
   }
 
--- | What the two sides of a protected connection have agreed on.
+-- | What the handshake of a protected connection has negotiated.
 data Negotiated = Negotiated
-  { -- | The application protocol, if the client has offered one (RFC 7301).
+  { -- | The application protocol, if one was negotiated (RFC 7301).
     negotiatedProtocol :: !(Maybe ByteString),
     negotiatedVersion :: !ByteString,
     negotiatedCipher :: !ByteString,
-    -- | The name of the server that the client has asked for (RFC 6066).
+    -- | The server name that the client has sent (RFC 6066).
     negotiatedServerName :: !(Maybe ByteString),
-    -- | Was an earlier session resumed?
+    -- | Whether an earlier session was resumed.
     negotiatedIsResumed :: !Bool,
     -- | The client's certificate in DER, if it has sent one.
     negotiatedPeerCertificate :: !(Maybe ByteString)
@@ -153,23 +153,23 @@ transportPeer (Plain _ peer) = peer
 transportPeer (Other _ peer) = peer
 {-# INLINE transportPeer #-}
 
--- | The same connection on behalf of another client, as a proxy tells.
+-- | The same connection with another client address, as a proxy has told it.
 withPeer :: SockAddr -> Transport -> Transport
 withPeer peer (Plain socket _) = Plain socket peer
 withPeer peer (Other functions _) = Other functions peer
 
--- | What was negotiated; nothing on a connection that is not protected.
+-- | What was negotiated. Nothing if the connection is not protected.
 negotiated :: Transport -> Maybe Negotiated
 negotiated (Plain _ _) = Nothing
 negotiated (Other functions _) = functionsNegotiated functions
 
--- | Is the connection protected?
+-- | Whether the connection is protected.
 isProtected :: Transport -> Bool
 isProtected (Plain _ _) = False
 isProtected (Other functions _) = isJust (functionsNegotiated functions)
 {-# INLINE isProtected #-}
 
--- | The socket of a transport that is nothing but a socket.
+-- | The socket, if the transport is a plain socket.
 socketOf :: Transport -> Maybe Socket
 socketOf (Plain socket _) = Just socket
 socketOf (Other _ _) = Nothing
@@ -179,8 +179,8 @@ describeTransport :: Transport -> String
 describeTransport (Plain socket _) = show socket
 describeTransport (Other functions _) = functionsName functions
 
--- | @receiveFirst transport micros continue@ waits for the first bytes without holding memory, no longer than so many
--- microseconds (0: for ever). The continuation runs masked, and must give the borrowed buffer back that it gets.
+-- | @receiveFirst transport micros continue@ waits for the first bytes without holding a buffer, at most so many
+-- microseconds (0: for ever). The continuation runs masked, and must return its borrowed buffer.
 receiveFirst :: Transport -> Int -> (Received -> IO a) -> IO a
 receiveFirst (Plain socket _) micros continue = recvBorrowedWithin (Plain.timeLimit micros) socket borrowedSize continue
 receiveFirst (Other functions _) micros continue = receiveFirstByFunctions functions micros continue
@@ -202,27 +202,28 @@ receiveBytes (Plain socket _) deadline size = recvBefore deadline socket size
 receiveBytes (Other functions _) deadline size = B.copy <$> BI.createUptoN size (\target -> functionsReceiveInto functions deadline target size)
 {-# NOINLINE receiveBytes #-}
 
--- | From now on no receive waits longer than until this moment, including one that waits already.
+-- | Sets a time after which no receive waits, including one that already does.
 setReceiveDeadline :: Transport -> Deadline -> IO ()
 setReceiveDeadline (Plain socket _) = setReadDeadline socket
 setReceiveDeadline (Other functions _) = functionsSetReceiveDeadline functions
 
--- | Is there something to receive, or the end? Does not block.
+-- | Whether a receive would return at once, with bytes or the end of the stream. Does not block.
 hasArrived :: Transport -> IO Bool
 hasArrived (Plain socket _) = Plain.hasArrived socket
 hasArrived (Other functions _) = functionsHasArrived functions
 
--- | Has the client ended its half of the connection? Does not block. True for a connection that was closed.
+-- | Whether the client has ended its half of the connection. Does not block. True for a closed connection.
 hasEnded :: Transport -> IO Bool
 hasEnded (Plain socket _) = Plain.hasEnded socket
 hasEnded (Other functions _) = functionsHasEnded functions
 
--- | Waits until there is something to receive, or the end. Takes nothing.
+-- | Waits until a receive would return at once. Receives nothing.
 awaitInput :: Transport -> IO ()
 awaitInput (Plain socket _) = Plain.awaitInput socket
 awaitInput (Other functions _) = functionsAwaitInput functions
 
--- | For how long nothing has moved in either direction, if that is known. A connection that was closed is quiet.
+-- | For how many milliseconds there was no traffic in either direction, if that is known. A closed connection counts as
+-- quiet.
 quietMillis :: Transport -> IO (Maybe Int)
 quietMillis (Plain socket _) = Plain.quietMillis socket
 quietMillis (Other functions _) = functionsQuietMillis functions
@@ -263,11 +264,11 @@ queuedBytes :: Transport -> IO Int
 queuedBytes (Plain socket _) = Plain.queuedBytes socket
 queuedBytes (Other functions _) = functionsQueuedBytes functions
 
--- | @sendThenReceive transport micros outgoing continue@ sends bytes of a borrowed buffer, gives the buffer back, and then does
--- what 'receiveFirst' does: the thread waits once for both. Where the transport cannot do this, or not all bytes can go at
--- once, nothing is received ('NotSent'), and the buffer is the caller's again, who must send what is left before anything else:
--- the bytes themselves may have been changed, and those that go are the right ones. In all other cases the buffer is gone, also
--- when an exception is thrown. The continuation runs masked.
+-- | @sendThenReceive transport micros outgoing continue@ sends bytes of a borrowed buffer, returns the buffer, and then
+-- does the same as 'receiveFirst'. The thread parks only once for both. If the transport cannot do this, or cannot send
+-- all bytes at once, it receives nothing ('NotSent') and the caller owns the buffer again. The caller must then send
+-- the rest of the buffer before anything else. The bytes in the buffer may have changed, but the transport then sends
+-- the right ones. In all other cases the buffer is gone, also after an exception. The continuation runs masked.
 sendThenReceive :: Transport -> Int -> Slice -> (SentThenReceived -> IO a) -> IO a
 sendThenReceive (Plain socket _) micros outgoing continue = sendThenReceiveWithin (Plain.timeLimit micros) socket outgoing continue
 sendThenReceive (Other functions _) micros outgoing continue = sendThenReceiveByFunctions functions micros outgoing continue
@@ -279,22 +280,23 @@ sendThenReceiveByFunctions functions micros outgoing continue = mask_ $ case fun
   Nothing -> continue (NotSent 0)
 {-# NOINLINE sendThenReceiveByFunctions #-}
 
--- | Tells the client that nothing more comes. Receiving goes on.
+-- | Ends the sending side: the client finds the end of the stream. Receiving goes on.
 endSending :: Transport -> IO ()
 endSending (Plain socket _) = shutdown socket ShutdownSend
 endSending (Other functions _) = functionsEndSending functions
 
--- | A thread that waits to receive finds the end of the stream, behind what has arrived. Never throws an @IOError@.
+-- | Ends the receiving side: a thread that receives gets the bytes that have arrived, and then the end of the stream.
+-- Never throws an @IOError@.
 endReceiving :: Transport -> IO ()
 endReceiving (Plain socket _) = Plain.ignoringErrors (shutdown socket ShutdownReceive)
 endReceiving (Other functions _) = functionsEndReceiving functions
 
--- | Ends the connection in both directions, for all threads that wait on it. Never throws an @IOError@.
+-- | Ends the connection in both directions, and wakes all threads that wait on it. Never throws an @IOError@.
 abort :: Transport -> IO ()
 abort (Plain socket _) = Plain.ignoringErrors (shutdown socket ShutdownBoth)
 abort (Other functions _) = functionsAbort functions
 
--- | Closes the connection. To be called once, when nobody uses it any more.
+-- | Closes the connection. Call it once, when no thread uses the connection any more.
 closeTransport :: Transport -> IO ()
 closeTransport (Plain socket _) = close socket
 closeTransport (Other functions _) = functionsClose functions

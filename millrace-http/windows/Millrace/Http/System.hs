@@ -1,23 +1,23 @@
 -- |
--- What a server asks of the operating system beyond sockets, on Windows. Must not know: sessions.
+-- Functions of the operating system that a server needs besides sockets, on Windows. Must not know: sessions.
 --
--- The same names in @posix\/@ are for all other systems; the package description chooses.
+-- The folder @posix\/@ has the same names for all other systems; the package description chooses.
 module Millrace.Http.System (inheritedDescriptors, descriptorLimit, isSocketFile, removeSocketFile, rebindingOptions) where
 
 import Foreign.C.Types (CInt)
 import Millrace.Socket (SocketOption)
 import System.Directory (removeFile)
 
--- | None: nobody starts a process with listening sockets.
+-- | Always empty: listening sockets cannot be inherited here.
 inheritedDescriptors :: IO [CInt]
 inheritedDescriptors = return []
 
--- | Sockets are not counted per process.
+-- | No limit: sockets are not counted per process.
 descriptorLimit :: IO (Maybe Int)
 descriptorLimit = return Nothing
 
--- | Is there the file of a Unix socket at a path, and not something else or nothing? Nobody tells here: better that a server
--- does not start than that somebody's file is gone.
+-- | Always False, because there is no way to find out. A server that does not start is better than a deleted file of
+-- somebody else.
 isSocketFile :: FilePath -> IO Bool
 isSocketFile _ = return False
 
@@ -25,7 +25,7 @@ isSocketFile _ = return False
 removeSocketFile :: FilePath -> IO ()
 removeSocketFile = removeFile
 
--- | None: lingering connections do not keep a port from its next server, and SO_REUSEADDR would let any other program
+-- | None. Lingering connections do not keep a port from its next server, and SO_REUSEADDR would let any other program
 -- listen on it at the same time.
 rebindingOptions :: [(SocketOption, Int)]
 rebindingOptions = []

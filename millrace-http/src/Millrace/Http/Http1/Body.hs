@@ -1,11 +1,11 @@
 {-# LANGUAGE ScopedTypeVariables #-}
 
 -- |
--- The body of a request, read when the application asks for it. Must not know: responses.
+-- The body of a request, which is read when the application asks for it. Must not know: responses.
 --
--- The reader is the one thing that an application may go on using in another thread, or after it has returned. All
--- reading therefore happens under a lock, and when the request is over the reader is told so under the same lock: it
--- never touches the connection's memory afterwards.
+-- An application may use the reader in another thread, and keep it after it has returned. So all reading happens under
+-- a lock. At the end of the request the reader is disabled under the same lock, and never touches the connection's
+-- memory again.
 module Millrace.Http.Http1.Body (BodyReader, newBodyReader, readBody, Use (..), foreseeEnd, finishBody, forsakeBody, sendContinue) where
 
 import Control.Concurrent.MVar (MVar, modifyMVar, newMVar, putMVar, takeMVar, tryTakeMVar)
@@ -31,13 +31,13 @@ import Millrace.Http.Transport (setReceiveDeadline)
 newtype BodyReader = BodyReader (MVar State)
 
 data State
-  = -- | So many bytes are to come.
+  = -- | So many bytes are still missing.
     Counted !Int
   | Chunked
   | Finished
   | Failed SomeException
 
--- | The body of the request whose head was just taken off the input: of a known length, or chunked.
+-- | The body of a request whose head has just been taken from the input: of a known length, or chunked.
 newBodyReader :: Connection -> Maybe Int -> IO BodyReader
 newBodyReader connection size = do
   writeRequest connection bodyReceived 0
@@ -49,8 +49,8 @@ newBodyReader connection size = do
   BodyReader <$> newMVar (maybe Chunked Counted size)
 
 -- | The next piece of the body, empty at its end. Parks until some of it has arrived. Throws 'ConnectionClosedByPeer'
--- if the body is cut off, 'BadRequest' if its framing is wrong and @RequestTimedOut@ if the client is too slow; and
--- the same again when called again.
+-- if the body is incomplete, 'BadRequest' if its framing is wrong, and @RequestTimedOut@ if the client is too slow.
+-- Later calls throw the same again.
 readBody :: Connection -> BodyReader -> IO ByteString
 readBody connection (BodyReader variable) = mask_ $ do
   result <- modifyMVar variable $ \state -> case state of
@@ -65,7 +65,7 @@ readBody connection (BodyReader variable) = mask_ $ do
           | otherwise -> do
             isOver <- readRequest connection bodyIsOver
             let reason = if isOver then toException UsedTooLate else explain failure
-            writeRequest connection keepsOpen False -- Where the next request begins is not known any more.
+            writeRequest connection keepsOpen False -- It is unknown where the next request begins.
             return (Failed reason, Left reason)
   either throwIO return result
 
@@ -105,7 +105,7 @@ stepChunked connection = do
       | result == chunksEnd -> writeRequest connection bodyUnread (UnreadBytes 0) >> return (Finished, B.empty)
       | otherwise -> throwIO (invalidRequestFromError result)
 
--- How much that is of this body in all.
+-- The size of the body up to the end of this piece.
 countReceived :: Connection -> Int -> IO Int
 countReceived connection count = do
   received <- (+ count) <$> readRequest connection bodyReceived
@@ -124,8 +124,8 @@ available1 connection = do
   count <- inputCount connection
   if count > 0 then return count else fillBody connection >> inputCount connection
 
--- Receives more of the body. The client's time runs only while we wait for it, and is refilled whenever it has sent
--- enough: that bounds a client that sends byte by byte, and leaves alone one whose application is slow to read.
+-- Receives more of the body. The client's time runs only while the server waits for it. It starts again whenever the
+-- client has sent enough. So a client that sends byte by byte is limited, and an application that reads slowly is not.
 fillBody :: Connection -> IO ()
 fillBody connection = do
   sendContinue connection
@@ -156,13 +156,13 @@ refillBudget connection = do
 microsBetween :: Word64 -> Word64 -> Int
 microsBetween before after = fromIntegral ((after - before) `div` 1000)
 
--- | What an answer does with the request's body while it is being made.
+-- | What a response does with the request's body while it is being made.
 data Use = MayRead | ReadsNothing
   deriving (Eq)
 
--- | Before a response begins: if what has arrived of the body is broken, or is known to be too long to be skipped and the
--- response is not to be made of it, the connection is not kept, and the response can say so (RFC 9112, section 9.6). Whoever
--- else reads the body at this moment finds that out for himself.
+-- | Call this before a response begins. If the part of the body that has arrived is broken, or is too long to be
+-- skipped and the response is not made from it, closes the connection after the response, so that the response can say
+-- so (RFC 9112, section 9.6). Another thread that reads the body at this moment decides the same itself.
 foreseeEnd :: Connection -> BodyReader -> Use -> IO ()
 foreseeEnd connection (BodyReader variable) use = mask_ (tryTakeMVar variable >>= mapM_ (\state -> look state >> putMVar variable state))
   where
@@ -175,7 +175,7 @@ foreseeEnd connection (BodyReader variable) use = mask_ (tryTakeMVar variable >>
     look _ = return ()
     limits = connectionLimits connection
 
--- What the rest of a chunked body comes to in the bytes that are there: 0, if more are to come, or 'chunksEnd', or an error.
+-- The state of a chunked body after the bytes that are there: 0 if more must come, 'chunksEnd', or an error.
 foresee :: Connection -> IO Int
 foresee connection = do
   input <- inputBytes connection
@@ -183,8 +183,9 @@ foresee connection = do
   state <- chunks connection
   foreseeChunks state input count
 
--- | Sends 100 (Continue) if the client waits for it (RFC 9110, section 10.1.1): only when the body is wanted, and never
--- after the final response has begun. One that is just being made of the body, and of which nothing was sent, has not.
+-- | Sends 100 (Continue) if the client waits for it (RFC 9110, section 10.1.1). Only when the application reads the
+-- body, and never after the final response has begun. A response that is being made from the body, and of which nothing
+-- was sent, has not begun.
 sendContinue :: Connection -> IO ()
 sendContinue connection = fulfil (connectionExpectation connection) $ do
   _ <- acquireOutput connection
@@ -193,9 +194,8 @@ sendContinue connection = fulfil (connectionExpectation connection) $ do
 continueResponse :: ByteString
 continueResponse = C8.pack "HTTP/1.1 100 Continue\r\n\r\n"
 
--- | Ends the body when its response is complete: drops what was not read, if that is not more than
--- @setMaximumBodyFlush@ bytes. True if the input is now at the next request. Later uses of the reader throw
--- 'UsedTooLate'.
+-- | Ends the body when its response is complete: drops the unread part, if that is at most @setMaximumBodyFlush@ bytes.
+-- True if the input is now at the next request. Later uses of the reader throw 'UsedTooLate'.
 finishBody :: Connection -> BodyReader -> IO Bool
 finishBody connection (BodyReader variable) = mask_ $ do
   free <- tryTakeMVar variable
@@ -208,8 +208,8 @@ finishBody connection (BodyReader variable) = mask_ $ do
       Failed _ -> return False
       _ -> dropBody connection state
 
--- Another thread of the application's waits for more, and the client perhaps for the response; if the connection is to end,
--- for that, too.
+-- Takes the body back from another thread of the application, which waits for more of it. Meanwhile the client may wait
+-- for the response; so this sends it. If the connection is to end, also ends the other thread's wait.
 takeBack :: Connection -> MVar State -> IO State
 takeBack connection variable = do
   flushOutput connection
@@ -223,9 +223,9 @@ takeBack connection variable = do
   where
     transport = connectionTransport connection
 
--- | Ends the body when an exception ends the session: later uses of the reader throw 'UsedTooLate', too. Another thread of the
--- application's may be waiting for more. It is told that no more comes, and waited for: the connection's memory is given away
--- next.
+-- | Ends the body when an exception ends the session. Later uses of the reader throw 'UsedTooLate'. If another thread
+-- of the application waits for more, wakes it with the end of the stream and waits for it, because the connection's
+-- memory is released next.
 forsakeBody :: Connection -> BodyReader -> IO ()
 forsakeBody connection (BodyReader variable) = uninterruptibleMask_ $ do
   state <- tryTakeMVar variable
@@ -238,7 +238,7 @@ dropBody connection state = do
   if not keep
     then return False
     else do
-      -- The client may be waiting for the response before it sends the rest.
+      -- The client may wait for the response before it sends the rest.
       whole <- isWhole connection state
       unless whole (flushOutput connection)
       go state (skippedBytesMax (connectionLimits connection))
@@ -255,7 +255,7 @@ dropBody connection state = do
           | isTimeExpired failure -> return False
           | otherwise -> throwIO failure
 
--- Is all that is left of it there, if that is well-formed?
+-- Whether the whole rest of the body has arrived, provided that it is well-formed.
 isWhole :: Connection -> State -> IO Bool
 isWhole connection state = case state of
   Counted left -> (>= left) <$> inputCount connection

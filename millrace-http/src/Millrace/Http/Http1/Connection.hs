@@ -113,27 +113,28 @@ data Connection = Connection
     connectionTransport :: !Transport,
     -- | The thread that serves it.
     connectionWorker :: !Worker,
-    -- | Who sends the output while an application is at work.
+    -- | The thread that sends the output early, while an application runs.
     connectionSender :: !(IORef Sender),
     connectionState :: !ConnectionState
   }
 
--- | Is the connection waiting for a request, of which nothing has come yet? May be asked by any thread.
+-- | Whether the connection waits for a request of which no byte has come. Any thread may call this.
 isIdle :: Connection -> IO Bool
 isIdle connection = readField (connectionState connection) isIdleNow
 
--- | From now on the connection waits for a request.
+-- | Marks the connection as waiting for a request.
 becomeIdle :: Connection -> IO ()
 becomeIdle connection = writeField (connectionState connection) isIdleNow True
 {-# INLINE becomeIdle #-}
 
--- | From now on it does not.
+-- | Marks the connection as not waiting.
 becomeBusy :: Connection -> IO ()
 becomeBusy connection = writeField (connectionState connection) isIdleNow False
 {-# INLINE becomeBusy #-}
 
--- | The action of @setOnOpen@ has let the client in, so that of @setOnClose@ must run in the end. (Not in an @IORef@ on its
--- thread's stack: with another word that no longer fits into what a thread starts with, see decision 9.)
+-- | Notes that the action of @setOnOpen@ has returned, so that the action of @setOnClose@ must run at the end. The note
+-- is not an @IORef@ on the thread's stack: one more word would no longer fit into a thread's first stack chunk
+-- (decision 9).
 noteOpened :: Connection -> IO ()
 noteOpened connection = writeField (connectionState connection) isOpened True
 
@@ -141,7 +142,7 @@ noteOpened connection = writeField (connectionState connection) isOpened True
 wasOpened :: Connection -> IO Bool
 wasOpened connection = readField (connectionState connection) isOpened
 
--- | Where in the life of a request the connection is, for when an exception ends it. May be asked by any thread.
+-- | The phase of the current request, for the case that an exception ends it. Any thread may call this.
 readStage :: Connection -> IO Stage
 readStage connection = readField (connectionState connection) stage
 
@@ -154,21 +155,22 @@ countRequest :: Connection -> IO ()
 countRequest connection = modifyField (connectionState connection) requestsBegun (+ 1)
 {-# INLINE countRequest #-}
 
--- | How many request heads were complete.
+-- | The number of complete request heads.
 requestCount :: Connection -> IO Int
 requestCount connection = readField (connectionState connection) requestsBegun
 {-# INLINE requestCount #-}
 
--- | Does the connection have its arena? Without it there is neither input nor output.
+-- | Whether the connection has its arena. Without it there is neither input nor output.
 isWorking :: Connection -> IO Bool
 isWorking connection = (/= nullPtr) <$> arena connection
 {-# INLINE isWorking #-}
 
--- | Says that this thread has the output to itself.
+-- | Marks the output as used by this thread alone.
 newtype Output = Output Connection
 
--- | Takes the output back from the thread that sends it early, if it was released: calls that off, or waits until it is done. What
--- is left of the output is at its beginning then, so look anew where it ends. One read if nothing was released.
+-- | Takes the output back from an early flush, if it was released: cancels the flush, or waits until it is done. The
+-- unsent rest of the output has then moved to its beginning, so read its end again. Costs one read if nothing was
+-- released.
 acquireOutput :: Connection -> IO Output
 acquireOutput connection = do
   settleFlush connection
@@ -177,20 +179,20 @@ acquireOutput connection = do
   return (Output connection)
 {-# INLINE acquireOutput #-}
 
--- | Lets another thread send what the output holds now, as soon as this thread waits for something: see 'armFlush'. Does nothing
--- with an empty output. More may be appended meanwhile.
+-- | Lets another thread send the present output as soon as this thread waits for something: see 'armFlush'. Does
+-- nothing if the output is empty. More may be appended meanwhile.
 releaseOutput :: Output -> IO ()
 releaseOutput (Output connection) = do
   end <- outputEnd connection
   when (end > 0) (releaseUntil connection end)
 {-# INLINE releaseOutput #-}
 
--- Out of line, for the sake of the stack (decision 16).
+-- Not inlined, to keep the stack small (decision 16).
 releaseUntil :: Connection -> Int -> IO ()
 releaseUntil connection end = writeBuffers connection flushEnd end >> armFlush connection
 {-# NOINLINE releaseUntil #-}
 
--- A response that is just being composed stays one that can be taken back.
+-- A response that is just being composed must not be sent: it can still be taken back.
 dropSent :: Connection -> Int -> IO ()
 dropSent connection sent = do
   output <- outputBuffer connection
@@ -209,7 +211,7 @@ instance FlushesEarly Connection where
   flushThreads = serverThreads . connectionServer
   flushNow = flushEarly
 
--- Not to be run while anybody else sends or takes the output away. What comes before the current response is no part of it.
+-- Must not run while another thread sends or takes the output. What precedes the current response is not part of it.
 flushEarly :: Connection -> IO ()
 flushEarly connection = do
   buffer <- outputBuffer connection
@@ -218,11 +220,11 @@ flushEarly connection = do
   writeBuffers connection flushedBytes stop
   (if stop > start then sendBytes else sendUnnoted NothingFollows) connection buffer stop
 
--- | The same when the connection is over: the client is not waited for.
+-- | The same when the connection is over: does not wait for the client.
 retireEarlyFlush :: Connection -> IO ()
 retireEarlyFlush connection = uninterruptibleMask_ $ retireFlush connection (abort (connectionTransport connection))
 
--- | Does the client wait for 100 (Continue)?
+-- | Whether the client waits for 100 (Continue).
 connectionExpectation :: Connection -> Expectation
 connectionExpectation = uncurry Expectation . expectationWord . connectionState
 {-# INLINE connectionExpectation #-}
@@ -260,17 +262,17 @@ readRequest :: Unboxed a => Connection -> Field RequestState a -> IO a
 readRequest connection field = currentRequest connection >>= \record -> readField record field
 {-# INLINE readRequest #-}
 
--- | Changes a field of the request that is being served.
+-- | Writes a field of the request that is being served.
 writeRequest :: Unboxed a => Connection -> Field RequestState a -> a -> IO ()
 writeRequest connection field value = currentRequest connection >>= \record -> writeField record field value
 {-# INLINE writeRequest #-}
 
--- | Changes a field of the request that is being served to what a function makes of it.
+-- | Changes a field of the request that is being served with a function.
 modifyRequest :: Unboxed a => Connection -> Field RequestState a -> (a -> a) -> IO ()
 modifyRequest connection field change = currentRequest connection >>= \record -> modifyField record field change
 {-# INLINE modifyRequest #-}
 
--- How the arena is laid out: buffers, request, C state, the table of fields, output.
+-- The layout of the arena: buffers, request, C state, the table of fields, output.
 requestOffset, parserOffset, chunksOffset, headOffset, fieldsOffset :: Int
 requestOffset = buffersSize
 parserOffset = aligned (requestOffset + requestStateSize)
@@ -304,7 +306,7 @@ inArena :: Connection -> Int -> IO (Ptr a)
 inArena connection offset = (`plusPtr` offset) <$> arena connection
 {-# INLINE inArena #-}
 
--- | A connection on a transport, which stays the caller's to close. It waits, nobody is at work on it, and it has neither input
+-- | A connection on a transport, which the caller must close. It waits, no thread serves it, and it has neither input
 -- nor output.
 newConnection :: ServerContext -> Transport -> IO Connection
 newConnection server transport = do
@@ -313,23 +315,23 @@ newConnection server transport = do
   state <- newConnectionState
   return $! Connection server transport worker sender state
 
--- | What came of waiting for the first bytes of a request.
+-- | The result of waiting for the first bytes of a request.
 data Arrival
-  = -- | Some are here, and the connection works.
+  = -- | Bytes have arrived, and the connection works.
     Arrived
-  | -- | The client sends nothing more. The connection waits.
+  | -- | The client has ended its side. The connection waits.
     Ended
-  | -- | Nothing was received: the transport has not taken all of the output. The connection works still. What is left is in the
-    -- output, and the input is empty.
+  | -- | Nothing was received, because the transport has not taken all of the output. The connection still works. The
+    -- rest is in the output, and the input is empty.
     Unsent
 
--- | Parks a waiting connection until the first bytes of a request arrive, and makes it work on them. Throws @TimeExpired@ after
--- the time limit for idle connections.
+-- | Parks a waiting connection until the first bytes of a request arrive, and makes it work on them. Throws
+-- @TimeExpired@ after the time limit for idle connections.
 beginWork :: Connection -> IO Arrival
 beginWork connection =
   receiveFirst (connectionTransport connection) (idleMicros (connectionLimits connection)) (startWork connection)
 
--- Masked, for the buffer's sake.
+-- Masked, so that the buffer is not lost.
 startWork :: Connection -> Received -> IO Arrival
 startWork _ EndOfStream = return Ended
 startWork connection (Received input count) = do
@@ -339,7 +341,8 @@ startWork connection (Received input count) = do
   layOut connection (borrowedBytes input) count
   return Arrived
 
--- | 'flushOutput', 'endWork' and 'beginWork' with one wake-up for all three, if the transport takes the output at once.
+-- | The same as 'flushOutput', 'endWork' and 'beginWork', with one wake-up for all three if the transport takes the
+-- output at once.
 startNextRequest :: Connection -> IO Arrival
 startNextRequest connection = do
   end <- outputEnd connection
@@ -364,7 +367,8 @@ sendThenBegin connection end = mask_ $ do
     continue own (NotSent sent) = keepRemaining connection own end sent
     continue _ (Sent received) = startWork connection received
 
--- So many bytes of the output have gone. The arena is ours again. The input is not, so nothing must be given back for it.
+-- So many bytes of the output were sent. The connection owns the arena again. It does not own the input, which
+-- therefore must not be returned.
 keepRemaining :: Connection -> Ptr Word8 -> Int -> Int -> IO Arrival
 keepRemaining connection own end sent = do
   writeField (connectionState connection) borrowedInput nullPtr
@@ -396,7 +400,7 @@ layOut connection input count = do
   where
     limits = connectionLimits connection
 
--- | Gives back what the connection works with: from here on it waits. What was not sent and not used is lost.
+-- | Returns the connection's buffers: it waits from now on. Unsent output and unused input are lost.
 endWork :: Connection -> IO ()
 endWork connection = mask_ $ do
   own <- arena connection
@@ -406,38 +410,38 @@ endWork connection = mask_ $ do
     writeField (connectionState connection) arenaAddress nullPtr
     giveBack (borrowedAt own)
 
--- The input is borrowed, or has outgrown that.
+-- The input is a borrowed buffer, or memory of its own if it has outgrown that.
 releaseInput :: Connection -> IO ()
 releaseInput connection = do
   borrowed <- readField (connectionState connection) borrowedInput
   if borrowed /= nullPtr then giveBack (borrowedAt borrowed) else readBuffers connection inputBase >>= free
 
--- The output is a part of the arena, or has outgrown it.
+-- The output is a part of the arena, or memory of its own if it has outgrown that.
 freeOutput :: Connection -> IO ()
 freeOutput connection = do
   output <- readBuffers connection outputBase
   inside <- inArena connection (outputOffset connection)
   when (output /= inside) (free output)
 
--- | The first byte that was received and not used yet.
+-- | The first unused byte of the input.
 inputBytes :: Connection -> IO (Ptr Word8)
 inputBytes connection = plusPtr <$> readBuffers connection inputBase <*> readBuffers connection inputStart
 {-# INLINE inputBytes #-}
 
--- | How many bytes were received and not used yet.
+-- | The number of unused bytes of the input.
 inputCount :: Connection -> IO Int
 inputCount connection = (-) <$> readBuffers connection inputEnd <*> readBuffers connection inputStart
 {-# INLINE inputCount #-}
 
--- | Takes bytes off the input.
+-- | Removes bytes from the beginning of the input.
 dropInput :: Connection -> Int -> IO ()
 dropInput connection count = do
   start <- readBuffers connection inputStart
   writeBuffers connection inputStart (start + count)
 {-# INLINE dropInput #-}
 
--- | Receives more bytes; parks until some arrive. Their number, 0 at the end of the stream. Throws @TimeExpired@ when
--- the deadline passes.
+-- | Receives more bytes. Parks until some arrive. Returns their number, 0 at the end of the stream. Throws
+-- @TimeExpired@ when the deadline passes.
 fillInput :: Connection -> Deadline -> IO Int
 fillInput connection deadline = do
   start <- readBuffers connection inputStart
@@ -477,7 +481,7 @@ outputBuffer :: Connection -> IO (Ptr Word8)
 outputBuffer connection = readBuffers connection outputBase
 {-# INLINE outputBuffer #-}
 
--- | Bytes of output that wait to be sent.
+-- | The number of bytes of output that are not sent yet.
 outputEnd :: Connection -> IO Int
 outputEnd connection = readBuffers connection outputStop
 {-# INLINE outputEnd #-}
@@ -486,16 +490,16 @@ setOutputEnd :: Connection -> Int -> IO ()
 setOutputEnd connection = writeBuffers connection outputStop
 {-# INLINE setOutputEnd #-}
 
--- | Bytes that the output can hold.
+-- | The capacity of the output.
 outputCapacity :: Connection -> IO Int
 outputCapacity connection = readBuffers connection outputSize
 {-# INLINE outputCapacity #-}
 
--- What the size line of a chunk can say: a grown output is sent as one.
+-- The largest chunk that its size line can announce: a grown output is sent as one chunk.
 chunkBytesMax :: Int
 chunkBytesMax = 0xffffffff
 
--- | Doubles the output until it holds so many bytes, keeping what waits. False if that is more than
+-- | Doubles the output's capacity until it holds so many bytes, and keeps its content. False if that is more than
 -- 'settingsMaxBuilderResponseBufferSize'.
 growOutput :: Connection -> Int -> IO Bool
 growOutput connection wanted
@@ -514,16 +518,16 @@ growOutput connection wanted
       writeBuffers connection outputSize size
     return True
 
--- | Sends what waits. Parks until the kernel has taken it.
+-- | Sends the output. Parks until the kernel has taken it.
 flushOutput :: Connection -> IO ()
 flushOutput = flushBy sendBytes
 {-# INLINE flushOutput #-}
 
--- | The same, when more is to be sent at once: the two can go together.
+-- | The same if more is sent right afterwards: the two can go into one packet.
 flushAhead :: Connection -> IO ()
 flushAhead = flushBy (sendBy MoreFollows)
 
--- | The same when all that waits comes before the current response, of which nothing is sent by this.
+-- | The same if the output contains only responses before the current one, of which this sends nothing.
 flushEarlier :: Connection -> IO ()
 flushEarlier = flushBy (sendUnnoted NothingFollows)
 
@@ -537,14 +541,15 @@ flushBy sending connection = do
     sending connection buffer end
 {-# INLINE flushBy #-}
 
--- | Ends the connection in both directions: nothing that follows would be where the client expects it.
+-- | Ends the connection in both directions, because later bytes would not be where the client expects them.
 breakConnection :: Connection -> IO ()
 breakConnection connection = do
   writeRequest connection keepsOpen False
   abort (connectionTransport connection)
 {-# NOINLINE breakConnection #-}
 
--- Nobody knows how much has gone when sending fails or is interrupted, and an application may go on all the same.
+-- After a send that failed or was interrupted it is unknown how much was sent, and an application may continue in spite
+-- of it.
 orBreak :: Connection -> IO a -> IO a
 orBreak connection action = action `onException` breakConnection connection
 {-# INLINE orBreak #-}
@@ -563,7 +568,7 @@ sendUnnoted following connection bytes count = do
   orBreak connection (deliver delivery following (Piece bytes count))
 {-# INLINE sendUnnoted #-}
 
--- | Sends what waits together with more bytes. Says how many have gone of the latter.
+-- | Sends the output together with more bytes. Returns how many of the latter were sent.
 sendPieces :: Connection -> Progress -> ByteString -> IO ()
 sendPieces connection progress bytes = do
   _ <- acquireOutput connection
@@ -574,18 +579,19 @@ sendPieces connection progress bytes = do
   delivery <- deliveryOf connection
   orBreak connection (deliverTwo delivery (progress . max 0 . subtract count) (Piece waiting count) bytes)
 
--- | Sends bytes that are no part of the response, and leaves the output alone.
+-- | Sends bytes that do not belong to the response. Does not change the output.
 sendString :: Connection -> ByteString -> IO ()
 sendString connection bytes = BU.unsafeUseAsCStringLen bytes $ \(at, count) -> sendUnnoted NothingFollows connection (castPtr at) count
 
--- | The same without the arena, for an application that has the connection to itself: its threads may go on after the
--- connection is over, and then get the transport's error.
+-- | The same without the arena, for an application that has taken over the connection. Its threads may continue after
+-- the connection is over, and then get the transport's error.
 sendDetached :: Connection -> ByteString -> IO ()
 sendDetached connection bytes =
   BU.unsafeUseAsCStringLen bytes (\(at, count) -> deliver (deliveryUntil connection noDeadline) NothingFollows (Piece (castPtr at) count))
     `onException` abort (connectionTransport connection)
 
--- | @sendFilePart connection progress descriptor offset count@ returns how many bytes went; fewer only if the file ended.
+-- | @sendFilePart connection progress descriptor offset count@ returns the number of bytes sent, which is smaller only
+-- if the file ended.
 sendFilePart :: Connection -> Progress -> Int32 -> Int64 -> Int64 -> IO Int64
 sendFilePart connection progress descriptor offset count = do
   delivery <- deliveryOf connection
@@ -603,7 +609,7 @@ connectionPace :: Connection -> Pace
 connectionPace = serverPace . connectionServer
 {-# INLINE connectionPace #-}
 
--- | The client's address, as far as it is known.
+-- | The client's address.
 connectionPeer :: Connection -> SockAddr
 connectionPeer = transportPeer . connectionTransport
 {-# INLINE connectionPeer #-}
@@ -612,12 +618,12 @@ window :: Connection -> Window
 window = uncurry Window . paceWords . connectionState
 {-# INLINE window #-}
 
--- | Notes that output is handed to the transport: from here on it cannot be taken back.
+-- | Notes that output is handed to the transport, and so cannot be taken back.
 noteSend :: Connection -> IO ()
 noteSend connection = buffers connection >>= \record -> modifyField record sendCount (+ 1)
 {-# INLINE noteSend #-}
 
--- | How often output was handed to the transport.
+-- | The number of times that output was handed to the transport.
 countSends :: Connection -> IO Int
 countSends connection = readBuffers connection sendCount
 {-# INLINE countSends #-}
@@ -626,7 +632,7 @@ connectionLimits :: Connection -> Limits
 connectionLimits = serverLimits . connectionServer
 {-# INLINE connectionLimits #-}
 
--- | From now on the time of a request runs, if it is limited.
+-- | Starts the time limit of the request, if there is one.
 startTotalDeadline :: Connection -> IO ()
 startTotalDeadline connection = when (micros > 0) $ do
   deadline <- deadlineAfter micros
@@ -635,18 +641,18 @@ startTotalDeadline connection = when (micros > 0) $ do
     micros = totalMicros (connectionLimits connection)
 {-# INLINE startTotalDeadline #-}
 
--- | From now on it is not limited.
+-- | Lifts the time limit of the request.
 clearTotalDeadline :: Connection -> IO ()
 clearTotalDeadline connection = writeRequest connection totalDeadlineAt noDeadline
 {-# INLINE clearTotalDeadline #-}
 
--- | When the current request must be over.
+-- | The deadline of the current request.
 totalDeadline :: Connection -> IO Deadline
 totalDeadline connection = readRequest connection totalDeadlineAt
 {-# INLINE totalDeadline #-}
 
--- | The time limit of an operation that starts now and may take so many microseconds; 0: there is none. The request's
--- own limit holds in any case.
+-- | The deadline of an operation that starts now and may take so many microseconds (0: no limit). It is never later
+-- than the request's own deadline.
 phaseDeadline :: Connection -> Int -> IO Deadline
 phaseDeadline connection micros = do
   total <- totalDeadline connection

@@ -19,10 +19,10 @@ import Millrace.Http.Server.Worker (isThisThread)
 import qualified Millrace.Http.Transport as Transport
 import Network.HTTP.Types (ResponseHeaders)
 
--- The request that a connection is at, and its body if it has one.
+-- The current request of a connection, and its body if it has one.
 data CurrentRequest = CurrentRequest !Connection !(Maybe BodyReader)
 
--- | The exchange of any request without a body: it serves the whole connection.
+-- | The exchange of all requests without a body of a connection.
 exchangeWithoutBody :: Connection -> Exchange
 exchangeWithoutBody connection = Exchange operations (CurrentRequest connection Nothing)
 
@@ -54,7 +54,7 @@ operations =
       opHttp2Data = const Nothing
     }
 
--- No other thread is known not to be past the request.
+-- Any other thread might run after the end of the request.
 inOwnThread :: CurrentRequest -> IO () -> IO ()
 inOwnThread (CurrentRequest connection _) action = do
   own <- isThisThread (connectionWorker connection)
@@ -65,15 +65,15 @@ sendHints :: CurrentRequest -> ResponseHeaders -> IO ()
 sendHints (CurrentRequest connection _) fields = do
   reached <- readStage connection
   flags <- parser connection >>= headFlags
-  -- RFC 9110, section 15.2: no 1xx to HTTP/1.0.
+  -- RFC 9110, section 15.2: no 1xx response to HTTP/1.0.
   when (reached == InRequest && flags .&. flagVersion11 /= 0) $ do
     flushOutput connection
     sendString connection (B.concat (C8.pack "HTTP/1.1 103 Early Hints\r\n" : concatMap fieldLine fields ++ [C8.pack "\r\n"]))
   where
     fieldLine (name, value) = [original name, C8.pack ": ", value, C8.pack "\r\n"]
 
--- The application may have other things to do before it returns; the client does not wait for that. Acquiring the output may wait
--- for the client: an application that is interrupted there has not responded yet.
+-- The application may do other things before it returns, and the client must not wait for that. Acquiring the output
+-- may wait for the client. An application that is interrupted there has not responded yet.
 answerCurrent :: CurrentRequest -> Answerer -> Plan -> IO ()
 answerCurrent (CurrentRequest connection body) answerer !plan = do
   beginAnswer connection
@@ -82,10 +82,11 @@ answerCurrent (CurrentRequest connection body) answerer !plan = do
     Just reader -> foreseeEnd connection reader (useOfBody plan)
   composeAnswer connection answerer plan
   case plan of
-    TakeOver _ -> return () -- nothing waits, and the connection may be over
+    TakeOver _ -> return () -- nothing is to be sent, and the connection may be over
     Plan {} -> acquireOutput connection >>= releaseOutput
 
--- Notes where the answer begins, in case it is taken back. To compose it may take time; the answers before it do not wait for that.
+-- Notes where the answer begins, so that it can be taken back. Composing it may take time; the answers before it must
+-- not wait for that.
 beginAnswer :: Connection -> IO ()
 beginAnswer connection = do
   output <- acquireOutput connection
@@ -95,14 +96,14 @@ beginAnswer connection = do
   releaseOutput output
 {-# INLINE beginAnswer #-}
 
--- The code of the application for a stream may read the request's body.
+-- The application's code for a stream may read the request's body.
 useOfBody :: Plan -> Use
 useOfBody plan = case plan of
   Plan _ _ (StreamBody _) -> MayRead
   _ -> ReadsNothing
 
--- An exception may have come while the responses before this one were waited for. Then this one had not begun. Nothing is taken
--- back while the code of the application for a stream runs in this thread.
+-- An exception may have come while this thread waited for the earlier responses to be sent. Then this response had not
+-- begun. Nothing is taken back while the application's code for a stream runs in this thread.
 takeBackAnswer :: CurrentRequest -> IO Retraction
 takeBackAnswer (CurrentRequest connection _) = do
   reached <- readStage connection
@@ -114,7 +115,7 @@ takeBackAnswer (CurrentRequest connection _) = do
       | reached == InResponse = restartResponse connection
       | otherwise = return TakenBack
 
--- | What waits in the output goes out when this thread waits for something, unless the output is acquired before.
+-- | Schedules the output to be sent when this thread waits for something, unless the output is acquired before that.
 sendWaiting :: Connection -> IO ()
 sendWaiting connection = do
   waiting <- outputEnd connection

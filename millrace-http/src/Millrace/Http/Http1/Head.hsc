@@ -1,5 +1,6 @@
 -- |
--- Writes the head of a response, and what frames its body, into the connection's output. Must not know: sockets, WAI.
+-- Writes the head of a response, and the framing of its body, into the connection's output. Must not know: sockets,
+-- WAI.
 module Millrace.Http.Http1.Head
   ( -- * Heads
     Head,
@@ -51,7 +52,7 @@ data Head
 headSize :: Int
 headSize = #{size http_head}
 
--- | What a head says besides its fields.
+-- | What a head contains besides its fields.
 data HeadText = HeadText
   { headStatus :: !Int,
     headReason :: !ByteString,
@@ -59,7 +60,7 @@ data HeadText = HeadText
     headServerLine :: !ByteString
   }
 
--- | How composing a head ended.
+-- | The result of composing a head.
 data Composition
   = Complete
   | -- | The head does not fit.
@@ -69,7 +70,7 @@ data Composition
   | -- | The field with this index cannot be sent.
     BadField !FieldProblem !Int
 
--- | What is wrong with a field.
+-- | Why a field cannot be sent.
 data FieldProblem
   = -- | Its name is not a token.
     BadName
@@ -177,7 +178,7 @@ headSaysClose writer = says <$> #{peek http_head, flags} writer
 foreign import ccall unsafe "http_put_framing"
   c_putFraming :: Ptr Word8 -> CInt -> CInt -> Word64 -> IO CSize
 
--- | How the end of a body is known.
+-- | How the client recognises the end of a body.
 data Framing
   = -- | By its length: Content-Length.
     Counted !Int
@@ -198,7 +199,7 @@ instance Unboxed Framing where
     | otherwise = Unframed
   {-# INLINE fromWord #-}
 
--- | What the server says in Connection.
+-- | The content of the field Connection that the server adds.
 data ConnectionOption = SayNothing | SayClose | SayKeepAlive
 
 -- | @putFraming at option framing@ writes Connection, the framing and the empty line, at most 'framingMax' bytes, and returns

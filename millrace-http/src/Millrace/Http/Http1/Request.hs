@@ -43,7 +43,8 @@ makeRequest parser bytes size transport vault body bodyLength = do
   range <- headRange parser
   referer <- headReferer parser
   userAgent <- headUserAgent parser
-  -- What is smaller than the closure that would make it is made at once: that is a fifth of what a small request allocates.
+  -- Values that are smaller than the thunk that would make them are made at once. That saves a fifth of the allocation
+  -- of a small request.
   let !path = if pathLength == 0 then pathOfNone method queryLength else slice copy pathOffset pathLength
       !query = if queryLength == 0 then C8.empty else slice copy queryOffset queryLength
       !method = if code == methodOther then slice copy methodOffset methodLength else methodNumbered (fromIntegral code)
@@ -74,8 +75,8 @@ makeRequest parser bytes size transport vault body bodyLength = do
         Wai.requestHeaderUserAgent = userAgentValue
       }
 
--- | The same request with scheme and authority in its path, if the client has sent them. To be called before the head
--- is gone.
+-- | The same request with scheme and authority in its path, if the client has sent them. Call it while the head is
+-- still in the input.
 keepTarget :: Ptr Parser -> Ptr Word8 -> Request -> IO Request
 keepTarget parser bytes request = do
   (methodOffset, methodLength) <- headMethodSlice parser
@@ -84,8 +85,8 @@ keepTarget parser bytes request = do
   target <- C8.packCStringLen (castPtr bytes `plusPtr` start, pathOffset + pathLength - start)
   return request {Wai.rawPathInfo = target}
 
--- | What a request target without a path means: "/" (RFC 9112, section 3.2.1), but of OPTIONS the server as a whole
--- (section 3.2.4).
+-- | The path of a request target without a path: "/" (RFC 9112, section 3.2.1), or "*" for OPTIONS without a query,
+-- which then concerns the whole server (section 3.2.4).
 pathOfNone :: Method -> Int -> ByteString
 pathOfNone method queryLength = C8.pack (if method == methodOptions && queryLength == 0 then "*" else "/")
 {-# NOINLINE pathOfNone #-}

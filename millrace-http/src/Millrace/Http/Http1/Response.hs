@@ -38,9 +38,9 @@ import Millrace.Http.Transport (receiveBytes)
 import Network.HTTP.Types (Header, ResponseHeaders, Status (..))
 import Network.Wai (StreamingBody)
 
--- | Composes a response and sends what does not fit into the output. Leaves in 'keepsOpen' whether the connection can be kept.
--- May be called again for the same request after 'restartResponse'. If another thread than the connection's own answers, its
--- hold is empty before and, unless an exception comes too early, afterwards.
+-- | Composes a response, and sends the part that does not fit into the output. Sets 'keepsOpen' to whether the
+-- connection can be kept. May be called again for the same request after 'restartResponse'. If another thread than the
+-- connection's own answers, its hold is empty before and, unless an exception comes too early, afterwards.
 composeAnswer :: Connection -> Answerer -> Plan -> IO ()
 composeAnswer connection answerer plan = case plan of
   Plan status fields (BuilderBody builder) -> answerBuilder connection status fields builder
@@ -62,13 +62,13 @@ restartResponse connection = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Heads
 
--- Everything of the head but its framing, as composed at the end of the output.
+-- The head without its framing, as it was composed at the end of the output.
 data Composed = Composed
-  { -- Where the framing goes.
+  { -- Where to write the framing.
     composedAt :: !(Ptr Word8),
     -- Content-Length as the application gave it.
     composedLength :: !(Maybe Int),
-    -- The request allows to keep the connection, and so does the application.
+    -- Whether both the request and the application allow to keep the connection.
     composedMayKeep :: !Bool,
     composedVersion11 :: !Bool
   }
@@ -110,8 +110,8 @@ refusal problem (name, value) = case problem of
   BadCoding -> InvalidTransferEncoding value
   BadLength -> InvalidContentLength value
 
--- Sends the responses to earlier requests: this one has the whole output, and they do not wait for it. Masked, so that an
--- exception finds the output as it was, or a connection that is broken; it can come while the client is waited for.
+-- Sends the responses to earlier requests, so that they need not wait and this response has the whole output. Masked:
+-- an exception leaves the output as it was, or the connection broken. It can come while this waits for the client.
 sendEarlier :: Connection -> IO ()
 sendEarlier connection = mask_ $ do
   _ <- acquireOutput connection
@@ -160,7 +160,7 @@ setOutputEndAt connection end = do
   buffer <- outputBuffer connection
   setOutputEnd connection (end `minusPtr` buffer)
 
--- A head that is not followed by a body.
+-- A head without a body.
 answerHead :: Connection -> AnnouncedLength -> Composed -> IO ()
 answerHead connection size composed = finish >>= setOutputEndAt connection
   where
@@ -191,7 +191,7 @@ outputLimit connection = do
   buffer <- outputBuffer connection
   return (buffer `plusPtr` (capacity - streamMargin))
 
--- Runs the body's builder until it is done or the output is full.
+-- Runs the body's builder until it ends or the output is full.
 runBody :: Connection -> Composed -> Ptr Word8 -> Ptr Word8 -> Ptr Word8 -> BufferWriter -> IO ()
 runBody connection composed body at limit writer = do
   (count, next) <- writer at (limit `minusPtr` at)
@@ -203,7 +203,7 @@ runBody connection composed body at limit writer = do
         BU.unsafeUseAsCStringLen bytes $ \(at', size) -> copyBytes end (castPtr at') size
         runBody connection composed body (end `plusPtr` B.length bytes) limit rest
       | otherwise -> do
-        -- A last piece that is too large to copy: its length is known all the same.
+        -- A last piece that is too large to copy. The body's length is known nevertheless.
         (more, afterwards) <- rest end 0
         let size = case afterwards of
               Done | more == 0 -> Just (end `minusPtr` body + B.length bytes)
@@ -211,7 +211,7 @@ runBody connection composed body at limit writer = do
         continueBody connection composed body (end `minusPtr` body) size (resume bytes afterwards)
     More wanted rest -> continueBody connection composed body (end `minusPtr` body) Nothing (\_ _ -> return (0, More wanted rest))
 
--- A writer that first hands over these bytes.
+-- A writer whose first result is these bytes.
 resume :: ByteString -> Next -> BufferWriter
 resume bytes next _ _ = return (0, Chunk bytes (\_ _ -> return (0, next)))
 
@@ -228,7 +228,7 @@ checkLength composed size = case composedLength composed of
   Just declared | declared /= size -> throwIO (ContentLengthMismatch declared size)
   _ -> return ()
 
--- The body is larger than the output: what there is of it becomes the beginning of a stream.
+-- The body is larger than the output. Its part in the output becomes the beginning of a stream.
 continueBody :: Connection -> Composed -> Ptr Word8 -> Int -> Maybe Int -> BufferWriter -> IO ()
 continueBody connection composed body count size writer = do
   mapM_ (checkLength composed) size
@@ -236,10 +236,10 @@ continueBody connection composed body count size writer = do
   streamWriter connection writer
   endStream connection
 
--- What makes the body of a stream. The application's code may still read all of the request's body.
+-- The action that makes the body of a stream. The application's code may still read the rest of the request's body.
 data Producer = ByApplication | ByServer
 
--- What there is of a body: where it is, and how many bytes.
+-- The present part of a body: its address and its size.
 data Begun = Begun !(Ptr Word8) !Int
 
 -- Writes the head's framing and moves what there is of the body behind it. The rest may be made of the request's, of
@@ -255,7 +255,7 @@ startStream connection composed producer size (Begun body count) = do
   keep <- readRequest connection keepsOpen
   buffer <- outputBuffer connection
   writeRequest connection closeOption (if composedVersion11 composed && keep then Just (composedAt composed `minusPtr` buffer) else Nothing)
-  -- The first bytes are counted and framed like all others, from a copy that is theirs alone.
+  -- The first bytes are counted and framed like all others. They need a copy, because the output is overwritten.
   saved <- BI.create count (\target -> copyBytes target body count)
   setOutputEndAt connection start
   beginStream connection framing
@@ -301,15 +301,15 @@ answerFile connection status fields slice = do
       writeRequest connection responseBytes (Just 0)
       flushAhead connection
       sent <- sendingFile slice (sendFilePart connection (writeRequest connection responseBytes . Just) (sliceDescriptor slice) (sliceOffset slice) count)
-      when (sent < count) (throwIO (FileTruncated (slicePath slice))) -- The length was promised: only closing tells the truth.
+      when (sent < count) (throwIO (FileTruncated (slicePath slice))) -- The length was announced, so only closing the connection tells the client the truth.
   where
     count = sliceLength slice
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Raw
 
--- The application has the connection to itself, and it is closed afterwards. Reading has no time limit: what silence
--- means is for the protocol spoken there to say.
+-- The application has taken over the connection, which is closed afterwards. Reading has no time limit: the
+-- application's protocol must decide what silence means.
 answerRaw :: Connection -> Answerer -> RawBody -> IO ()
 answerRaw connection answerer body = do
   writeRequest connection keepsOpen False
@@ -324,7 +324,7 @@ answerRaw connection answerer body = do
   let receive = do
         bytes <- atomicModifyIORef' leftover takeAll
         if B.null bytes then receiveBytes transport noDeadline rawReceiveSize else return bytes
-  -- From here on only the transport is used.
+  -- From here on only the transport may be used.
   case answerer of
     OwnThread -> use receive
     OtherThread (Detached hold _) -> putMVar hold () >> use receive `finally` uninterruptibleMask_ (takeMVar hold)

@@ -1,8 +1,8 @@
 -- |
--- The life of a connection: request after request, until one side ends it. Must not know: listeners.
+-- Serves a connection: request after request, until one side ends it. Must not know: listeners.
 --
--- The loop over requests is tail-recursive and nothing is on the stack between two requests: a frame per request would
--- make every park walk a longer stack.
+-- The loop over requests is tail-recursive, so nothing is on the stack between two requests. With a stack frame per
+-- request every park would have to walk a longer stack.
 module Millrace.Http.Http1.Session (runSession, isLeaving, Ending (..)) where
 
 import Control.Exception
@@ -58,8 +58,8 @@ data Ending
     -- preface (RFC 9113, section 3.4).
     SpeaksHttp2 !Transport !ByteString
 
--- | Serves a connection until it is over, in the thread that is at work on it. Exceptions are reported through the settings; only
--- asynchronous ones are thrown on.
+-- | Serves a connection until it ends, in the thread that works on it. Reports exceptions through the settings. Throws
+-- only asynchronous ones.
 runSession :: Connection -> Application -> IO Ending
 runSession connection application = do
   outcome <- try (readProxyHeader connection)
@@ -76,7 +76,8 @@ serveRequests connection application =
   asThunk (serve connection (serviceOf connection (exchangeWithoutBody connection)) (withinTotalTime (connectionLimits connection) application)) `catch` (fmap (const Finished) . endSession connection)
 {-# INLINE serveRequests #-}
 
--- The protected connection is another transport on the socket. Whoever ends a connection from outside does so on the socket.
+-- The protected connection is another transport on the same socket. Other threads end the connection through the
+-- socket.
 serveProtected :: Connection -> Protection -> Application -> IO Ending
 serveProtected connection protection application = do
   outcome <- try (protect connection protection)
@@ -95,7 +96,8 @@ serveProtected connection protection application = do
         agreed = negotiated transport >>= negotiatedProtocol
 {-# NOINLINE serveProtected #-}
 
--- Waits for the client's first byte and does what it asks for. Nothing if the connection is over.
+-- Waits for the first byte, and protects the connection if that byte begins a handshake. Nothing if the connection is
+-- over.
 protect :: Connection -> Protection -> IO (Maybe Connection)
 protect connection protection = do
   arrival <- awaitInput connection
@@ -108,7 +110,7 @@ protect connection protection = do
         _ -> others (protectionOthers protection)
     _ -> Nothing <$ reportEarlyClose connection
   where
-    -- It may take long: without the connection's memory.
+    -- The handshake may take long, so it runs without the connection's buffers.
     shakeHands socket = do
       received <- inputBytes connection >>= \bytes -> inputCount connection >>= \count -> B.packCStringLen (castPtr bytes, count)
       endWork connection
@@ -118,7 +120,7 @@ protect connection protection = do
         Left failure -> do
           when (isAsynchronous failure) (throwIO failure)
           report connection Nothing (toException (HandshakeFailed failure))
-          -- The client was told why. One that is slow gets no more time.
+          -- The client has got a response that says why. A slow client gets no more time.
           unless (isTimeExpired failure) (farewell connection refusedMicros)
           return Nothing
     others ServedAsTheyAre = return (Just connection)
@@ -129,7 +131,7 @@ protect connection protection = do
       Nothing <$ farewell connection lingerMicros
     refusedMicros = 1000000
 
--- Makes the connection work on what the client sends first.
+-- Makes the connection work on the client's first bytes.
 awaitInput :: Connection -> IO Arrival
 awaitInput connection = do
   working <- isWorking connection
@@ -141,19 +143,19 @@ awaitInput connection = do
       becomeIdle connection
       beginWork connection <* becomeBusy connection
 
--- Runs an action as the evaluation of a thunk. When a thread parks, GHC's threadPaused goes through its stack, down to the
--- first update frame that it has met before. Handlers and clean-up that stand below this one are half of what a parked
--- connection has on its stack, and never change (decision 17).
+-- Runs an action as the evaluation of a thunk. When a thread parks, GHC's threadPaused walks its stack down to the
+-- first update frame that it has already marked. The handlers below this frame are half of a parked connection's stack
+-- and never change, so this saves walking them (decision 17).
 asThunk :: IO a -> IO a
 asThunk action = unsafeDupableInterleaveIO action >>= evaluate
 {-# NOINLINE asThunk #-}
 
--- What applications can ask for besides the request. Out of line: most do not, and then it is one small thunk.
+-- The vault of a request. Not inlined: most applications never use it, and then it costs one small thunk.
 vaultOf :: Connection -> Exchange -> Vault
 vaultOf connection exchange = contextVault (Context exchange (serverFiles (connectionServer connection)))
 {-# NOINLINE vaultOf #-}
 
--- | Has all been said, and only the client's end is waited for? May be asked by any thread.
+-- | Whether all responses were sent, and only the client's end of the connection is missing. Any thread may call this.
 isLeaving :: Connection -> IO Bool
 isLeaving connection = (== InFarewell) <$> readStage connection
 
@@ -169,14 +171,15 @@ serve connection service application = do
       if keep then serve connection service application else Finished <$ closeAfterResponse connection
     else if size < 0 then refuseOrChange connection size else return Finished
 
--- What is no request of HTTP\/1 may be the beginning of HTTP\/2.
+-- Input that is not a request of HTTP/1 may be the preface of HTTP/2.
 refuseOrChange :: Connection -> Int -> IO Ending
 refuseOrChange connection failure = do
   requests <- requestCount connection
   bytes <- inputBytes connection
   count <- inputCount connection
   beginning <- B.packCStringLen (castPtr bytes, min count (B.length prefaceLines))
-  -- The rest of the preface may be wrong. HTTP\/2 says so, as it does where it is alone, however the bytes were cut.
+  -- The rest of the preface may be wrong. The HTTP/2 session refuses it then, exactly as on a server of HTTP/2 alone,
+  -- however the bytes were split.
   if requests == 0 && mayChange && (beginning == B.take count prefaceLines || settingsProtocols (settingsOf connection) == OnlyHttp2)
     then do
       input <- B.packCStringLen (castPtr bytes, count)
@@ -194,7 +197,7 @@ prefaceLines = C8.pack "PRI * HTTP/2.0\r\n\r\n"
 ------------------------------------------------------------------------------------------------------------------------
 -- Heads
 
--- The length of the next complete head, 0 if the client (or the server) has ended the connection between requests, or
+-- The length of the next complete head; 0 if the client (or the server) has ended the connection between requests; or
 -- an error of the parser.
 awaitHead :: Connection -> IO Int
 awaitHead connection = do
@@ -213,13 +216,13 @@ awaitHead connection = do
       | idle = awaitFirstBytes connection HasHadEmptyLines
       | otherwise = continue
 
--- Empty lines leave a connection idle once per request. From the second time on they count as the beginning of a head:
--- whoever sends nothing else is not there for ever.
+-- Empty lines leave a connection idle once per request. From the second time on they count as the beginning of a head,
+-- so that a client cannot keep a connection for ever with them.
 data Patience = MayStayIdle | HasHadEmptyLines
   deriving (Eq)
 
--- Empty lines are no beginning of a request (RFC 9112, section 2.2); some clients send one behind a body. Of a connection
--- on which nothing else has come: True, and it is as idle as before.
+-- Skips empty lines, which do not begin a request (RFC 9112, section 2.2); some clients send one behind a body. True if
+-- nothing else has arrived, so that the connection is as idle as before.
 dropEmptyLines :: Connection -> IO Bool
 dropEmptyLines connection = do
   state <- parser connection
@@ -238,7 +241,7 @@ parseInput connection = do
   state <- parser connection
   runParser state bytes count
 
--- Nothing of the next request is here: this is where a kept connection waits.
+-- No byte of the next request is here: a kept connection waits at this point.
 awaitFirstBytes :: Connection -> Patience -> IO Int
 awaitFirstBytes connection patience = do
   working <- isWorking connection
@@ -264,7 +267,7 @@ awaitFirstBytes connection patience = do
       | idle = awaitFirstBytes connection HasHadEmptyLines
       | otherwise = awaitRest connection
 
--- The client does not take its response as fast as we send it, or there will be no other request.
+-- Taken if the client does not take its response as fast as the server sends it, or if no other request can follow.
 finishResponse :: Connection -> IO ()
 finishResponse connection = do
   becomeBusy connection
@@ -273,14 +276,14 @@ finishResponse connection = do
   endWork connection
 {-# NOINLINE finishResponse #-}
 
--- A client that connects and leaves is reported once, and not displayed by default.
+-- A client that connects and leaves is reported once, and by default not displayed.
 reportEarlyClose :: Connection -> IO ()
 reportEarlyClose connection = do
   requests <- requestCount connection
   when (requests == 0) (report connection Nothing (toException ConnectionClosedByPeer))
 
--- The first bytes of a head are here: from now on there is one deadline for all of it, however slowly it comes. A client
--- that has sent nothing but empty lines asks for nothing, and gets no answer when the connection ends.
+-- The first bytes of a head are here. From now on there is one deadline for the whole head. A client that has sent only
+-- empty lines gets no response when the connection ends.
 awaitRest :: Connection -> IO Int
 awaitRest connection = do
   deadline <- phaseDeadline connection (headMicros (connectionLimits connection))
@@ -339,13 +342,13 @@ serveRequest connection bodiless application size = do
   where
     limits = connectionLimits connection
     hasBody flags bodyLength = flags .&. flagChunked /= 0 || bodyLength > 0
-    -- RFC 9110, section 7.4: https only on a connection that is.
+    -- RFC 9110, section 7.4: requests for https only on a protected connection.
     unservable flags
       | flags .&. flagHttps /= 0 && not (isProtected (connectionTransport connection)) = Just MisdirectedRequest
       | flags .&. flagExpectOther /= 0 = Just UnsupportedExpectation
       | otherwise = Nothing
 
--- The client does not wait for the responses to earlier requests while the application runs.
+-- Sends the responses to earlier requests, so that the client need not wait for them while the application runs.
 runApplication :: Connection -> Service -> Application -> Request -> IO ()
 runApplication connection service application request = do
   sendWaiting connection
@@ -369,8 +372,8 @@ noBody = return B.empty
 settingsOf :: Connection -> Settings
 settingsOf = serverSettings . connectionServer
 
--- The last response is in the output; the socket can be closed behind it if the client has said that nothing more comes,
--- and there is no unread input. That may be in the kernel still: some clients send an empty line behind a body.
+-- The last response is in the output. The socket can be closed behind it if the client has ended its side and there is
+-- no unread input. The kernel may still hold some: some clients send an empty line behind a body.
 closeAfterResponse :: Connection -> IO ()
 closeAfterResponse connection = do
   flushOutput connection
@@ -396,7 +399,8 @@ endSession connection failure = do
       | isTimeExpired failure && reached == BetweenRequests -> return ()
       | otherwise -> do
         report connection Nothing failure
-        -- Sending has failed, and has ended the connection. What the client sends on must not take away what is on its way.
+        -- A send has failed, and has ended the connection. Reading the client's further bytes prevents a reset, which
+        -- could destroy the response on its way.
         when (reached == InResponse) (farewell connection lingerMicros)
 
 -- Answers input that is not a valid request, or that cannot be served, then closes (RFC 9112, section 9.6). The input is still
@@ -407,7 +411,7 @@ refuse connection reason = do
   working <- isWorking connection
   when working . (`catch` unsaid) $ do
     clearTotalDeadline connection
-    -- What the parser has found out holds: a refused HEAD has no body either.
+    -- What the parser has found is valid: a refused HEAD request gets no body either.
     method <- parser connection >>= headMethod
     expectNothing (connectionExpectation connection)
     writeRequest connection bodyUnread (UnreadBytes 0)
@@ -420,11 +424,11 @@ refuse connection reason = do
     flushOutput connection
     farewell connection lingerMicros
   where
-    -- That the client has gone is no news; that there is no response for it would be.
+    -- It is not worth a report that the client has gone, but it is worth one that a request got no response.
     unsaid second = unless (isAsynchronous second || isInputOutput second) (report connection Nothing second)
     isInputOutput second = isJust (fromException second :: Maybe IOException)
 
--- The request, if its head is whole and valid: it is parsed once more, for refusing need not be quick.
+-- The request, if its head is complete and valid. Parses the head once more: refusing may be slow.
 refusedRequest :: Connection -> IO (Maybe Request)
 refusedRequest connection = do
   requestHead <- parser connection
@@ -438,7 +442,7 @@ refusedRequest connection = do
       bytes <- inputBytes connection
       Just <$> newRequest connection (exchangeWithoutBody connection) bytes size noBody (if flags .&. flagChunked /= 0 then ChunkedBody else KnownLength (fromIntegral (max 0 bodyLength)))
 
--- What has come of the request line, behind empty lines (RFC 9112, section 2.2).
+-- The part of the request line that has arrived, after empty lines (RFC 9112, section 2.2).
 requestLine :: Connection -> IO ByteString
 requestLine connection = do
   bytes <- inputBytes connection
@@ -449,7 +453,7 @@ requestLine connection = do
   where
     longestLine target = methodLengthMax + 1 + target + B.length (C8.pack " HTTP/1.1\r")
 
--- What has come is not the beginning of a request.
+-- Discards the input, because it is not the beginning of a request.
 forgetInput :: Connection -> IO ()
 forgetInput connection = do
   working <- isWorking connection

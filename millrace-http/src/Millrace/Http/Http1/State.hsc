@@ -71,7 +71,7 @@ import Millrace.Http.Http1.Head (Framing (..))
 ------------------------------------------------------------------------------------------------------------------------
 -- The connection
 
--- | What a connection has for as long as it is open, also when it waits.
+-- | The state of a connection for as long as it is open, also while it waits.
 newtype ConnectionState = ConnectionState (MutableByteArray RealWorld)
 
 instance Record ConnectionState where
@@ -98,29 +98,29 @@ arenaAddress = Field #{offset http_connection_state, arena}
 borrowedInput :: Field ConnectionState (Ptr Word8)
 borrowedInput = Field #{offset http_connection_state, borrowed_input}
 
--- | Does the connection wait for a request, of which nothing has come yet?
+-- | Whether the connection waits for a request of which no byte has come.
 isIdleNow :: Field ConnectionState Bool
 isIdleNow = Field #{offset http_connection_state, is_idle}
 
--- | Where in the life of a request the connection is.
+-- | The phase of the current request.
 stage :: Field ConnectionState Stage
 stage = Field #{offset http_connection_state, stage}
 
--- | How many request heads were complete.
+-- | The number of complete request heads.
 requestsBegun :: Field ConnectionState Int
 requestsBegun = Field #{offset http_connection_state, requests}
 
--- | Has the action of @setOnOpen@ let the client in?
+-- | Whether the action of @setOnOpen@ has returned.
 isOpened :: Field ConnectionState Bool
 isOpened = Field #{offset http_connection_state, is_opened}
 
--- | Where in the life of a request a connection is.
+-- | The phases of a request.
 data Stage
   = BetweenRequests
   | InHead
   | InRequest
   | InResponse
-  | -- | Everything was sent. The server waits for the client's end.
+  | -- | All responses were sent. The server waits for the client to end the connection.
     InFarewell
   deriving (Eq, Enum)
 
@@ -160,7 +160,7 @@ buffersSize = #{size http_buffers}
 inputBase :: Field Buffers (Ptr Word8)
 inputBase = Field #{offset http_buffers, input}
 
--- | How many bytes it has, and the part of it that holds bytes which were received and not used.
+-- | The input's size, and the part of it with received, unused bytes.
 inputCapacity, inputStart, inputEnd :: Field Buffers Int
 inputCapacity = Field #{offset http_buffers, input_capacity}
 inputStart = Field #{offset http_buffers, input_start}
@@ -170,17 +170,17 @@ inputEnd = Field #{offset http_buffers, input_end}
 outputBase :: Field Buffers (Ptr Word8)
 outputBase = Field #{offset http_buffers, output}
 
--- | How many bytes it has, and how many wait to be sent.
+-- | The output's size, and the number of its bytes that are not sent yet.
 outputSize, outputStop :: Field Buffers Int
 outputSize = Field #{offset http_buffers, output_capacity}
 outputStop = Field #{offset http_buffers, output_end}
 
--- | How much of the output an early flush may send, and how much one has sent. What is still to be sent begins there.
+-- | How much of the output an early flush may send, and how much it has sent. The unsent part begins there.
 flushEnd, flushedBytes :: Field Buffers Int
 flushEnd = Field #{offset http_buffers, flush_end}
 flushedBytes = Field #{offset http_buffers, flushed}
 
--- | How often output was handed to the transport. Interim responses do not count.
+-- | The number of times that output was handed to the transport. Interim responses do not count.
 sendCount :: Field Buffers Int
 sendCount = Field #{offset http_buffers, sends}
 
@@ -200,33 +200,34 @@ instance Record RequestState where
 requestStateSize :: Int
 requestStateSize = #{size http_request_state}
 
--- | Does the connection stay open after the response?
+-- | Whether the connection stays open after the response.
 keepsOpen :: Field RequestState Bool
 keepsOpen = Field #{offset http_request_state, keeps_open}
 
--- | When the request must be over.
+-- | The deadline of the request.
 totalDeadlineAt :: Field RequestState Deadline
 totalDeadlineAt = Field #{offset http_request_state, total_deadline}
 
--- | What is left of the request's body.
+-- | The unread part of the request's body.
 bodyUnread :: Field RequestState Unread
 bodyUnread = Field #{offset http_request_state, body_unread}
 
--- | Bytes of the body that the application was given.
+-- | The number of bytes of the body that the application has got.
 bodyReceived :: Field RequestState Int
 bodyReceived = Field #{offset http_request_state, body_received}
 
--- | How many more microseconds the client may take for the body, and how many bytes came since this was last refilled.
+-- | The number of microseconds that the client may still take for the body, and the number of bytes since this was last
+-- reset.
 bodyBudget, bodyProgress :: Field RequestState Int
 bodyBudget = Field #{offset http_request_state, body_budget}
 bodyProgress = Field #{offset http_request_state, body_progress}
 
--- | Has the request ended while another thread of the application waits for more of its body?
+-- | Whether the request has ended while another thread of the application waits for more of its body.
 bodyIsOver :: Field RequestState Bool
 bodyIsOver = Field #{offset http_request_state, body_is_over}
 
--- | Where in the output the response begins, and 'sendCount' at that moment. While 'sendCount' is the same, nothing of the
--- response was sent.
+-- | Where in the output the response begins, and 'sendCount' at that moment. While 'sendCount' has that value, nothing
+-- of the response was sent.
 responseStart, responseSends :: Field RequestState Int
 responseStart = Field #{offset http_request_state, response_start}
 responseSends = Field #{offset http_request_state, response_sends}
@@ -235,7 +236,7 @@ responseSends = Field #{offset http_request_state, response_sends}
 responseBytes :: Field RequestState (Maybe Int)
 responseBytes = Field #{offset http_request_state, response_bytes}
 
--- | Does the application's code for a stream run, in the connection's own thread?
+-- | Whether the application's code for a stream runs in the connection's own thread.
 isStreaming :: Field RequestState Bool
 isStreaming = Field #{offset http_request_state, is_streaming}
 
@@ -247,14 +248,14 @@ streamFraming = Field #{offset http_request_state, framing}
 chunkStart :: Field RequestState (Maybe Int)
 chunkStart = Field #{offset http_request_state, chunk_start}
 
--- | Where in the output the head has room for @Connection: close@, until it is settled whether that is needed.
+-- | Where in the output the head has room for @Connection: close@, until it is decided whether that is needed.
 closeOption :: Field RequestState (Maybe Int)
 closeOption = Field #{offset http_request_state, close_option}
 
--- | What is left of a request's body.
+-- | The unread part of a request's body.
 data Unread
   = UnreadBytes !Int
-  | -- | Chunks, of which the last one was not read yet.
+  | -- | Chunked, and the last chunk was not read yet.
     UnreadChunks
 
 -- | Is nothing left?

@@ -33,11 +33,12 @@ import Millrace.Http.Http1.Head (Framing (..), chunkHeadLength, putChunkHead, pu
 import Millrace.Http.Http1.State
 import Millrace.Http.Server.Limits (Limits (..))
 
--- | Bytes at the end of the output that are kept free for what ends a chunk and the body, and for a close option.
+-- | The number of bytes at the end of the output that stay free for the end of a chunk and of the body, and for a close
+-- option.
 streamMargin :: Int
 streamMargin = 64
 
--- | Starts a body behind the head that is in the output already.
+-- | Starts a body behind the head in the output.
 beginStream :: Connection -> Framing -> IO ()
 beginStream connection framing = do
   writeRequest connection chunkStart Nothing
@@ -48,7 +49,7 @@ beginStream connection framing = do
 streamBuilder :: Connection -> Builder -> IO ()
 streamBuilder connection builder = streamWriter connection (runBuilder builder)
 
--- | Appends what a running builder still has.
+-- | Appends the rest of a running builder's output.
 streamWriter :: Connection -> BufferWriter -> IO ()
 streamWriter connection writer = do
   openChunk connection
@@ -80,7 +81,8 @@ streamBytes connection bytes = do
       setOutputEnd connection (end + B.length bytes)
     else sendLarge connection bytes
 
--- Without copying: as a chunk of its own, together with what waits. The client may leave in the middle of it.
+-- Sends large pieces without copying, as a chunk of their own, together with the output. The client may leave in the
+-- middle.
 sendLarge :: Connection -> ByteString -> IO ()
 sendLarge connection bytes = do
   noteBegun connection Skippable
@@ -98,7 +100,7 @@ account connection count = do
   reserve connection count
   modifyRequest connection responseBytes (Just . (+ count) . fromMaybe 0)
 
--- Counted bodies must not exceed their length: the rest would be read as the next response.
+-- A counted body must not exceed its length: the client would read the rest as the next response.
 reserve :: Connection -> Int -> IO ()
 reserve connection count = do
   framing <- readRequest connection streamFraming
@@ -154,12 +156,12 @@ putLineEnd at = poke at 13 >> poke (at `plusPtr` 1) (10 :: Word8) >> return 2
 flushStream :: Connection -> IO ()
 flushStream connection = noteBegun connection Skippable >> closeChunk connection >> flushOutput connection
 
--- What is not read of the request's body. If it is too long to be skipped, the connection ends.
+-- Decides about the unread part of the request's body. If it is too long to be skipped, the connection ends.
 data Remainder = Skippable | TooLong
   deriving (Eq)
 
--- From here on 100 (Continue) would be too late, and the head is what it is. Since it was written the connection may have
--- turned out to end.
+-- From here on 100 (Continue) would be too late, and the head cannot change. Since the head was composed, something may
+-- have decided to close the connection.
 noteBegun :: Connection -> Remainder -> IO ()
 noteBegun connection remainder = do
   clear <- settleExpectation connection
@@ -169,12 +171,12 @@ noteBegun connection remainder = do
     keep <- readRequest connection keepsOpen
     unless (clear && remainder == Skippable && keep) (sayClose connection at)
 
--- | Is what was not read of the request's body little enough to be skipped behind the response?
+-- | Whether the unread part of the request's body is small enough to be skipped after the response.
 isRestSkippable :: Connection -> IO Bool
 isRestSkippable connection = isLittle <$> readRequest connection bodyUnread
   where
     isLittle (UnreadBytes count) = count <= skippedBytesMax (connectionLimits connection)
-    isLittle UnreadChunks = True -- How much that is shows when it is skipped.
+    isLittle UnreadChunks = True -- The size is known only when it is skipped.
 
 -- | From here on the client is not told to go on any more. Is it clear where the next request begins? RFC 9110, section
 -- 10.1.1: a client that still waits may or may not send the body now; one that has begun to send it does not wait.
@@ -190,7 +192,7 @@ settleExpectation connection = do
     else return True
 {-# INLINE settleExpectation #-}
 
--- Inserts the option into the head, which is in the output still.
+-- Inserts the option into the head, which is still in the output.
 sayClose :: Connection -> Int -> IO ()
 sayClose connection place = do
   writeRequest connection keepsOpen False
@@ -208,7 +210,7 @@ sayClose connection place = do
 -- if a counted body is incomplete.
 endStream :: Connection -> IO ()
 endStream connection = do
-  -- Until here the application could have read it.
+  -- Up to here the application could have read it.
   skippable <- isRestSkippable connection
   noteBegun connection (if skippable then Skippable else TooLong)
   closeChunk connection

@@ -104,16 +104,16 @@ fieldSize = #{size http_field}
 foreign import ccall unsafe "http_parser_init"
   c_init :: Ptr Parser -> Ptr FieldLine -> Word32 -> Word32 -> Word32 -> Word32 -> IO ()
 
--- | @initParser parser fields fieldsMax headMax targetMax allowed@: a new parser and its limits, in fields and bytes,
--- and what it lets pass besides ('allowBareLineFeed' and so on, added up). Limits beyond 2^31 are 2^31: offsets in a
--- head have 32 bits.
+-- | @initParser parser fields fieldsMax headMax targetMax allowed@: a new parser with its limits, in fields and bytes,
+-- and the deviations from the standard that it accepts ('allowBareLineFeed' and so on, added up). Limits beyond 2^31
+-- are 2^31: offsets in a head have 32 bits.
 initParser :: Ptr Parser -> Ptr FieldLine -> Int -> Int -> Int -> Word32 -> IO ()
 initParser parser fields fieldsMax headMax targetMax =
   c_init parser fields (limit fieldsMax) (limit headMax) (limit targetMax)
   where
     limit = fromIntegral . max 0 . min 2147483648
 
--- | LF alone ends a line; a value goes on in the next line; HTTP\/1.1 without Host; bytes beyond ASCII in a target.
+-- | LF alone ends a line; a value continues on the next line; HTTP\/1.1 without Host; bytes beyond ASCII in a target.
 allowBareLineFeed, allowFolding, allowNoHost, allowNonAscii :: Word32
 allowBareLineFeed = #{const HTTP_ALLOW_BARE_LF}
 allowFolding = #{const HTTP_ALLOW_FOLDING}
@@ -124,15 +124,15 @@ allowNonAscii = #{const HTTP_ALLOW_NON_ASCII}
 foreign import ccall unsafe "http_parser_reset"
   resetParser :: Ptr Parser -> IO ()
 
--- | Not 0 if nothing of a head has come, but for empty lines.
+-- | Not 0 if no byte of a head has come except empty lines.
 foreign import ccall unsafe "http_parser_is_idle"
   parserIsIdle :: Ptr Parser -> IO CInt
 
 foreign import ccall unsafe "http_parser_run"
   c_run :: Ptr Parser -> Ptr Word8 -> CSize -> IO Int64
 
--- | Parses a head of which so many bytes are there. Its length if it is complete, 0 if it is not yet, or a negative
--- error ('errorStatus'). May be called again with more bytes; reads each byte once.
+-- | Parses a head of which so many bytes have arrived. Returns its length if it is complete, 0 if it is not, or a
+-- negative error ('errorStatus'). May be called again with more bytes; reads each byte once.
 runParser :: Ptr Parser -> Ptr Word8 -> Int -> IO Int
 runParser parser bytes count = fromIntegral <$> c_run parser bytes (fromIntegral count)
 {-# INLINE runParser #-}
@@ -304,27 +304,27 @@ foreign import ccall unsafe "http_chunks_init"
 foreign import ccall unsafe "http_chunks_next"
   c_next :: Ptr Chunks -> Ptr Word8 -> CSize -> IO Int64
 
--- | Passes framing ('chunksConsumed' bytes of it) and tells how many bytes of data come next; 0: more input is needed;
--- 'chunksEnd': the body is over; otherwise a negative error.
+-- | Skips framing ('chunksConsumed' bytes of it) and returns the number of data bytes that follow; 0: more input is
+-- needed; 'chunksEnd': the body is over; otherwise a negative error.
 nextChunk :: Ptr Chunks -> Ptr Word8 -> Int -> IO Int
 nextChunk chunks input size = fromIntegral <$> c_next chunks input (fromIntegral size)
 
 foreign import ccall unsafe "http_chunks_foresee"
   c_foresee :: Ptr Chunks -> Ptr Word8 -> CSize -> IO Int64
 
--- | What 'nextChunk' will come to in this input when all data is taken: 0, 'chunksEnd' or a negative error. Changes
+-- | The result that 'nextChunk' will have after all data in this input: 0, 'chunksEnd' or a negative error. Changes
 -- nothing.
 foreseeChunks :: Ptr Chunks -> Ptr Word8 -> Int -> IO Int
 foreseeChunks chunks input size = fromIntegral <$> c_foresee chunks input (fromIntegral size)
 
--- | Bytes of data that 'foreseeChunks' has seen or had announced.
+-- | The number of data bytes that 'foreseeChunks' has seen, or seen announced.
 chunksForeseen :: Ptr Chunks -> IO Int
 chunksForeseen chunks = fromIntegral <$> (#{peek http_chunks, foreseen} chunks :: IO Word64)
 
--- | Bytes of framing that the last 'nextChunk' has passed.
+-- | The number of framing bytes that the last 'nextChunk' has skipped.
 chunksConsumed :: Ptr Chunks -> IO Int
 chunksConsumed chunks = fromIntegral <$> (#{peek http_chunks, consumed} chunks :: IO Word64)
 
--- | Says that a chunked body is complete.
+-- | Marks a chunked body as complete.
 chunksEnd :: Int
 chunksEnd = #{const HTTP_CHUNKS_END}

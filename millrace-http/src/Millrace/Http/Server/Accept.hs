@@ -37,15 +37,16 @@ import Network.Wai (Application)
 -- The open connections that one accepting thread has taken.
 type Registry = IORef (IntMap Served)
 
--- | Serves connections until the listening sockets are closed, by the action that 'settingsInstallShutdownHandler' gets
--- or by anybody else; then waits for the connections to end, 'settingsGracefulShutdownSeconds' at most, and cuts off
--- those that are left, and reports how many. One accepting thread per capability, or per socket if there are more. If an
--- exception has ended them all, throws it in the end: nobody has asked for that end.
+-- | Serves connections until the listening sockets are closed: by the action that 'settingsInstallShutdownHandler'
+-- gets, or by any other thread. Then waits for the connections to end, at most 'settingsGracefulShutdownSeconds',
+-- aborts the rest and reports their number. There is one accepting thread per capability, or per socket if there are
+-- more sockets. If exceptions have ended all accepting threads without a request to shut down, throws the last of them
+-- at the end.
 --
--- An exception thrown to the calling thread closes the listening sockets and cuts off all connections.
+-- An exception thrown to the calling thread closes the listening sockets and aborts all connections.
 --
--- The threads of connections that are cut off get 'ThreadKilled': nobody is left who could want what they do. They are
--- waited for, but not for long.
+-- The threads of aborted connections get 'ThreadKilled', because nobody can receive their responses. They are waited
+-- for, but only briefly.
 runListeners :: Settings -> [Listener] -> Application -> IO ()
 runListeners settings listeners application = do
   server <- newServerContext settings
@@ -54,7 +55,8 @@ runListeners settings listeners application = do
   asked <- newTVarIO False
   let drainAll = beginDraining server sources >> atomically (writeTVar asked True)
       endNow = enterPhase server Over >> announceShutdown (serverState server) >> mapM_ endSource sources
-  -- Accepted sockets inherit it: one system call for all. A Unix socket has none.
+  -- Set it on the listening socket: accepted sockets inherit it, which saves a system call each. A Unix socket does not
+  -- have this option.
   forM_ listeners $ \listener -> setSocketOption (listenerSocket listener) NoDelay 1 `catch` ignore
   settingsInstallShutdownHandler settings drainAll
   settingsBeforeMainLoop settings
@@ -94,15 +96,15 @@ runListeners settings listeners application = do
     unless inTime (endNow >> reportLeft settings registries >> cutAll registries isAccepting)
     unless wanted (readIORef broken >>= mapM_ throwIO)
 
--- Numbers connections in the order in which all accepting threads take them.
+-- Numbers connections in the order of acceptance, across all accepting threads.
 nextNumber :: IORef Int -> IO Int
 nextNumber accepted = atomicModifyIORef' accepted (\number -> (number + 1, number))
 
 forkOnMasked :: Int -> IO () -> IO ()
 forkOnMasked capability action = mask_ (void (forkOn capability action))
 
--- Says that the server is about to end, and lets go of the listening sockets in threads of their own. May be called by
--- any thread, and again.
+-- Announces the shutdown, and closes the listening sockets in threads of their own. Any thread may call this, and more
+-- than once.
 beginDraining :: ServerContext -> [Source] -> IO ()
 beginDraining server sources = do
   entered <- enterPhase server Draining
@@ -113,16 +115,18 @@ beginDraining server sources = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Accepting
 
--- Where connections come from, and how it ends: in an orderly way, or at once.
+-- A source of connections, and the two ways to end it: 'retireSource' first accepts what is queued, 'endSource' closes
+-- at once.
 data Source = Source
   { nextConnection :: !(IO (Socket, SockAddr)),
-    -- One that has come already.
+    -- A connection that is already queued, if there is one.
     waitingConnection :: !(IO (Maybe (Socket, SockAddr))),
     retireSource :: !(IO ()),
     endSource :: !(IO ())
   }
 
--- A function of the user's works on sockets of the network package, and so on a duplicate.
+-- The 'setAccept' function of a user works on sockets of the network package, so it gets a duplicate of the listening
+-- socket.
 newSource :: Settings -> IO () -> Listener -> IO Source
 newSource settings tellWaiting listener = case settingsAccept settings of
   Nothing ->
@@ -138,7 +142,8 @@ newSource settings tellWaiting listener = case settingsAccept settings of
     sourceOf next waiting end =
       Source {nextConnection = next, waitingConnection = waiting, retireSource = retire listener end, endSource = end}
 
--- Accepting merely waits when no descriptor is left.
+-- Accepts a connection. Accepting does not fail when descriptors run out; it waits. So this looks from time to time
+-- whether a descriptor is free, and reports if not.
 acceptTelling :: IO () -> Socket -> IO (Socket, SockAddr)
 acceptTelling tellWaiting listener = do
   deadline <- deadlineAfter patienceMicros
@@ -150,7 +155,7 @@ acceptTelling tellWaiting listener = do
       unless left tellWaiting
       acceptTelling tellWaiting listener
   where
-    -- Nobody who has nothing to do is woken often.
+    -- Rarely, so that an idle server hardly ever wakes.
     patienceMicros = 5000000
 
 isDescriptorLeft :: IO Bool
@@ -158,7 +163,7 @@ isDescriptorLeft =
   (True <$ bracket (socket AF_INET Stream defaultProtocol) close return) `catch` \failure ->
     return (ioe_errno failure `notElem` [Just number | Errno number <- [eMFILE, eNFILE]])
 
--- Tells that connections wait for descriptors, once in a second at most.
+-- Reports that connections wait for descriptors, at most once a second.
 newWaitingTeller :: Settings -> IO (IO ())
 newWaitingTeller settings = tell <$> newIORef 0
   where
@@ -167,11 +172,11 @@ newWaitingTeller settings = tell <$> newIORef 0
       due <- atomicModifyIORef' notBefore (\moment -> if now < moment then (moment, False) else (now + 1000000000, True))
       when due (settingsOnException settings Nothing (toException (errnoToIOError acceptingConnection eMFILE Nothing Nothing)) `catch` ignore)
 
--- What a thread that accepts connections works with.
+-- The state of a thread that accepts connections.
 data Acceptor = Acceptor
   { acceptorServer :: !ServerContext,
     acceptorSource :: !Source,
-    -- How many connections it takes besides the one that it has waited for, when so many are open.
+    -- The number of additional connections to accept at once, by the number of open connections.
     acceptorBatch :: !(Int -> Int),
     acceptorEviction :: !(Eviction Candidate),
     -- Its own connections.
@@ -181,12 +186,11 @@ data Acceptor = Acceptor
     acceptorApplication :: !Application
   }
 
--- Runs masked, so that no exception can come between taking a connection and forking the thread that closes it.
+-- Runs masked, so that no exception can come between accepting a connection and forking the thread that closes it.
 -- Accepting itself can be interrupted.
 --
--- All that have come are taken before a thread is forked: after a few forks GHC's scheduler puts this thread behind all
--- others, so that a busy server would take a few connections in each of its rounds, and the queue of the socket would
--- run over.
+-- Accepts all queued connections before it forks a thread. After a few forks GHC's scheduler puts this thread behind
+-- all others. A busy server would then accept only a few connections each time, and the socket's queue would overflow.
 acceptLoop :: Acceptor -> IO ()
 acceptLoop acceptor = go
   where
@@ -211,8 +215,9 @@ acceptLoop acceptor = go
             threadDelay retryMicros
             go
 
--- @batchSize threads listeners limit open@: how many a thread takes besides the one that it has waited for. It leaves their
--- share of the room to the others; and if they take connections from the same socket, it must not get many more than they.
+-- @batchSize threads listeners limit open@: the number of additional connections that an accepting thread takes at
+-- once. It leaves the other threads their share of the room. Threads that accept from the same socket must also get
+-- about equally many connections.
 batchSize :: Int -> Int -> Maybe Int -> Int -> Int
 batchSize threads listeners limit open = minimum [batchMax, fair, maybe batchMax room limit]
   where
@@ -222,17 +227,17 @@ batchSize threads listeners limit open = minimum [batchMax, fair, maybe batchMax
 batchMax :: Int
 batchMax = 256
 
--- At most so many of the connections that have come.
+-- Accepts queued connections, at most so many.
 takeWaiting :: Source -> Int -> IO [(Socket, SockAddr)]
 takeWaiting source most
   | most <= 0 = return []
   | otherwise = (waitingConnection source `catch` none) >>= maybe (return []) (\one -> (one :) <$> takeWaiting source (most - 1))
   where
-    -- Accepting will fail in the same way.
+    -- If this fails, so will the next call of accept, which handles the failure.
     none :: IOException -> IO (Maybe a)
     none _ = return Nothing
 
--- Only a closed listening socket ends the accepting, and what is no 'IOException'.
+-- Only a closed listening socket ends the accepting thread. (So does any exception that is not an 'IOException'.)
 isClosed :: IOException -> Bool
 isClosed failure =
   ioe_type failure == InvalidArgument || ioe_errno failure `elem` [Just number | Errno number <- [eBADF, eINVAL, eNOTSOCK]]
@@ -243,20 +248,20 @@ retryMicros = 100000
 ignore :: SomeException -> IO ()
 ignore _ = return ()
 
--- How many connections there are descriptors for, beside some files and what the run-time system and the managers have
--- for each capability. Without this limit idle connections would keep new ones out: accepting merely waits for a
--- descriptor.
+-- The number of connections for which there are descriptors, besides some files and what the run-time system and the
+-- managers need per capability. Without this limit idle connections would keep new ones out, because accepting waits
+-- for a free descriptor.
 descriptorRoom :: Int -> IO (Maybe Int)
 descriptorRoom capabilities = fmap (\most -> max 1 (most - 16 - 8 * capabilities)) <$> descriptorLimit
 
--- For how many connections, and what tells that there is none.
+-- The largest number of connections, and an action that reports that there is no room.
 data Room = Room
   { roomFor :: !Int,
     _tellNone :: !(IO ())
   }
 
--- Holds back a connection that was accepted until there is room for it. Connections that are idle make room, the oldest
--- first: those that are kept, and where there is none, one that has been silent since it was opened.
+-- Delays an accepted connection until there is room for it. To make room, closes the oldest idle connection that has
+-- served a request; if there is none, the oldest that has been silent since it was opened.
 awaitRoom :: ServerContext -> Eviction Candidate -> Room -> IO ()
 awaitRoom server eviction (Room limit tellWaiting) = go (0 :: Int)
   where
@@ -276,10 +281,11 @@ awaitRoom server eviction (Room limit tellWaiting) = go (0 :: Int)
     pauseAfter (AskLater micros) = micros
     pauseAfter _ = retryMicros
 
--- A connection that was idle, by the registry that it is in and its number: it may be long over when it is asked.
+-- A connection that was idle, as its registry and its number. It may have ended since.
 data Candidate = Candidate !Registry !Int
 
--- Those that are idle now, the oldest first: those that are kept, which is what their clients have to expect, and the others.
+-- The connections that are idle now, oldest first: those that have served a request, whose clients must expect a close,
+-- and new ones.
 findIdle :: [Registry] -> IO (Candidates Candidate)
 findIdle registries = do
   open <- concat <$> mapM (\registry -> map (entry registry) . IntMap.toAscList <$> readIORef registry) registries
@@ -290,7 +296,7 @@ findIdle registries = do
   where
     entry registry (number, connection) = (number, (Candidate registry number, connection))
 
--- Ends it if it is still idle, and no request can be on its way.
+-- Closes the connection if it is still idle and no request can be on its way.
 askToEnd :: Candidate -> IO Outcome
 askToEnd (Candidate registry number) = readIORef registry >>= maybe (return Stays) ask . IntMap.lookup number
   where
@@ -303,20 +309,20 @@ askToEnd (Candidate registry number) = readIORef registry >>= maybe (return Stay
       | not waits = return Stays
       | not silent = return NotYet
       | otherwise = GivesWay <$ giveWay connection
-    -- A new one may have a request on its way.
+    -- The first request of a new connection may be on its way.
     isSilent connection = maybe False (>= silentMillis) <$> quietMillis (servedTransport connection)
 
--- Longer than a request takes whose first segments were lost.
+-- Longer than a request takes if its first segments were lost.
 silentMillis :: Int
 silentMillis = 5000
 
--- Returns what starts its thread.
+-- Registers a connection. Returns the action that starts its thread.
 admitConnection :: ServerContext -> Registry -> Application -> Int -> Socket -> SockAddr -> IO (IO ())
 admitConnection server registry application number peerSocket peer = do
   connection <- newServed server (plainTransport peerSocket peer)
   countConnection state
   atomicModifyIORef' registry (\open -> (IntMap.insert number connection open, ()))
-  let -- In this order: who ends a server waits until nothing is registered, and then nothing may be open or counted.
+  let -- The registry comes last: a shutdown waits until it is empty, and then nothing may be open or counted.
       release = do
         closeTransport (servedTransport connection) `catch` ignore
         discountConnection state
@@ -331,10 +337,10 @@ admitConnection server registry application number peerSocket peer = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Shutting down
 
--- Waits until nothing accepts any more and no connection is open; not longer than so many seconds, and then says False.
--- Idle connections are ended at once, again and again because a connection may become idle at any moment; busy ones say
--- "Connection: close" in their next response. Those of HTTP/2 announce their end. A connection on which something has moved just now is not idle: the next
--- request may be on its way, and would be lost.
+-- Waits until the accepting threads have ended and no connection is open. Returns False if that takes longer than the
+-- given number of seconds. Closes idle connections at once, and repeatedly, because a connection may become idle at any
+-- moment. Busy ones send "Connection: close" with their next response, or GOAWAY with HTTP/2. A connection with very
+-- recent traffic does not count as idle: its next request may be on its way, and would be lost.
 drain :: Maybe Int -> [Registry] -> IO Bool -> IO Bool
 drain seconds registries isAccepting = do
   start <- monotonicNanoseconds
@@ -352,7 +358,8 @@ drain seconds registries isAccepting = do
         else if isLate then return False else endQuiet elapsedMillis open >> threadDelay pause >> go start (min lastPauseMicros (2 * pause))
     endQuiet elapsedMillis open = filterM (fmap not . finishSoon) open >>= filterM (isQuiet elapsedMillis) >>= mapM_ giveWay
 
--- Is it idle, and has it been for long enough? If the kernel does not say, all the time since the drain began counts.
+-- Whether a connection has been idle for long enough. If the kernel does not tell since when, counts from the beginning
+-- of the shutdown.
 isQuiet :: Int -> Served -> IO Bool
 isQuiet elapsedMillis connection = do
   waits <- isIdle connection
@@ -365,9 +372,9 @@ isQuiet elapsedMillis connection = do
 openOnes :: [Registry] -> IO [Served]
 openOnes registries = concat <$> mapM (fmap IntMap.elems . readIORef) registries
 
--- Ends whatever there is, and does not wait for it longer than 'lastMillis'; a connection that is just being accepted ends by
--- itself, for the server is over. A handler that sends would fail if its connection were cut before 'ThreadKilled' is there,
--- and report a client that has gone. So only what no exception has ended soon is cut.
+-- Ends all connections, and waits at most 'lastMillis'. A connection that is just being accepted ends by itself,
+-- because it sees that the server is over. First sends 'ThreadKilled' and only later aborts the connections that are
+-- left: if a connection were aborted first, its handler could fail while it sends, and report that the client has gone.
 cutAll :: [Registry] -> IO Bool -> IO ()
 cutAll registries isAccepting = do
   start <- monotonicNanoseconds
@@ -395,11 +402,11 @@ firstPauseMicros, lastPauseMicros :: Int
 firstPauseMicros = 1000
 lastPauseMicros = 50000
 
--- For handlers that were killed: most need no time, some put things in order, and some are where no exception reaches
+-- The time for handlers that were killed. Most need none, some clean up, and some block where no exception reaches
 -- them.
 lastMillis :: Int
 lastMillis = 250
 
--- What is left of it for those whose connections are cut.
+-- The part of 'lastMillis' that remains after connections are aborted.
 cutMillis :: Int
 cutMillis = 50

@@ -25,30 +25,30 @@ data ServerContext = ServerContext
   { serverSettings :: !Settings,
     serverLimits :: !Limits,
     serverPace :: !Pace,
-    -- | The whole Server line, CR LF included, or empty.
+    -- | The complete Server line, with CR LF, or empty.
     serverNameLine :: !ByteString,
-    -- | Who wants to know of answers.
+    -- | Actions that run after each answer.
     serverObservers :: ![Answer -> IO ()],
     serverPhase :: !(IORef Phase),
     serverState :: !ServerState,
     serverFiles :: !FileCache,
     serverThreads :: !Threads,
-    -- | What HTTP\/2 needs of the settings.
+    -- | The settings for the HTTP\/2 engine.
     serverEngine :: !EngineSettings,
-    -- | Is HTTP\/2 served? Not on every system.
+    -- | Whether HTTP\/2 is served. Not every system supports it.
     serverHasHttp2 :: !Bool
   }
 
--- | How long the server will go on.
+-- | The phase of a server's life.
 data Phase
   = Serving
-  | -- | It finishes what is under way: every response is the last of its connection.
+  | -- | Shutting down: every response is the last one of its connection.
     Draining
-  | -- | No connection is waited for any more.
+  | -- | Connections are aborted.
     Over
   deriving (Eq, Ord)
 
--- | The context of a server that is about to start.
+-- | Makes the context of a server that is about to start.
 newServerContext :: Settings -> IO ServerContext
 newServerContext settings =
   ServerContext settings limits (makePace limits) (nameLine (settingsServerName settings)) (observers settings)
@@ -85,13 +85,13 @@ engineLimits settings limits =
     Allowance resets resetsPerSecond = http2Resets own
     Allowance frames framesPerSecond = http2Frames own
 
--- | From now on the server is in this phase, if it was in an earlier one. Was it?
+-- | Moves the server on to this phase. Returns False if it was already in this phase or a later one.
 enterPhase :: ServerContext -> Phase -> IO Bool
 enterPhase server phase = atomicModifyIORef' (serverPhase server) $ \current ->
   (max current phase, current < phase)
 
--- | Calls the settings' action for exceptions, with the request that was being served. That action may fail, as when standard
--- error is a pipe without a reader. The client is served all the same.
+-- | Calls the settings' action for exceptions, with the request that was being served. Ignores exceptions of that
+-- action, such as a write to a closed pipe, so that the client is still served.
 reportTo :: ServerContext -> Maybe Request -> SomeException -> IO ()
 reportTo server request failure =
   settingsOnException (serverSettings server) request failure `catch` \second -> when (isAsynchronous second) (throwIO second)

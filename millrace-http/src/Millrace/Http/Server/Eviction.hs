@@ -1,57 +1,59 @@
 -- |
--- Who of many gives way to a newcomer, without looking at all of them for each newcomer. Must not know: connections.
+-- Chooses which of many elements to evict for a new one, without scanning all of them each time. Must not know:
+-- connections.
 --
--- A look at all finds those who could give way, the first of them first. They are kept in mind, and asked one by one; only
--- when they are used up, all are looked at again. That pays where a look finds many. Where it finds few, looking would
--- still take a time for each newcomer that grows with the number of those who are there, and so it waits between two looks:
--- no more than a tenth of the time is spent on it.
+-- A scan finds all candidates in order. They are kept and tried one by one, and only when they are used up is there
+-- another scan. That is cheap if a scan finds many. If it finds few, scanning for each new element would take time
+-- proportional to the number of elements. So there is a pause between two scans, long enough that at most a tenth of
+-- the time goes into scanning.
 module Millrace.Http.Server.Eviction (Eviction, Candidates (..), Outcome (..), Evicted (..), newEviction, evict) where
 
 import Control.Concurrent.MVar (MVar, modifyMVar, newMVar)
 import Data.Word (Word64)
 import Millrace.Deadline (monotonicNanoseconds)
 
--- | Who could give way, each list in the order in which they are to be asked.
+-- | The candidates, each list in the order in which to try them.
 data Candidates a = Candidates
-  { -- | Those to be asked first.
+  { -- | Tried first.
     candidatesPreferred :: [a],
-    -- | Those to be asked where a look has found none of the former.
+    -- | Tried if a scan has found none of the former.
     candidatesOthers :: [a]
   }
 
--- | What became of asking one.
+-- | The result of trying one candidate.
 data Outcome
   = -- | It gives way.
     GivesWay
-  | -- | It does not any more.
+  | -- | It is in use again.
     Stays
-  | -- | It does not yet; nor do those behind it.
+  | -- | It cannot be evicted yet, and neither can those behind it in its list.
     NotYet
   deriving (Eq, Show)
 
--- | Those who may have to give way. May be used by several threads.
+-- | The state of eviction. Several threads may use it.
 data Eviction a = Eviction !(IO (Candidates a)) !(a -> IO Outcome) !(MVar (Memory a))
 
--- Who was found, and from when on all may be looked at again.
+-- The remaining candidates, and the time of the next scan in monotonic nanoseconds.
 data Memory a = Memory !(Candidates a) !Word64
 
--- | With what looks at all, and what asks one to give way. Of both only one runs at a time.
+-- | @newEviction scan try@: an action that finds all candidates, and one that tries to evict a candidate. They never
+-- run at the same time.
 newEviction :: IO (Candidates a) -> (a -> IO Outcome) -> IO (Eviction a)
 newEviction look ask = Eviction look ask <$> newMVar (Memory (Candidates [] []) 0)
 
--- | What came of asking for room.
+-- | The result of 'evict'.
 data Evicted
   = -- | One gives way.
     OneGivesWay
-  | -- | None does. All were looked at just now.
+  | -- | There is none to evict. A scan has just shown it.
     NoneGivesWay
-  | -- | None does. It makes sense to ask again after so many microseconds.
+  | -- | There is none to evict. Try again after so many microseconds.
     AskLater !Int
   deriving (Eq, Show)
 
 -- | Makes one give way.
 evict :: Eviction a -> IO Evicted
-evict (Eviction look ask place) = modifyMVar place $ \(Memory known next) -> do
+evict (Eviction look ask memory) = modifyMVar memory $ \(Memory known next) -> do
   (gone, preferred) <- askEach (candidatesPreferred known)
   start <- monotonicNanoseconds
   let remembered = known {candidatesPreferred = preferred}
@@ -80,6 +82,6 @@ evict (Eviction look ask place) = modifyMVar place $ \(Memory known next) -> do
         NotYet -> return (False, first : others)
     microsUntil now later = fromIntegral ((later - now) `div` 1000) + 1
 
--- Nanoseconds. A look that was interrupted by something else says nothing of how long looking takes.
+-- In nanoseconds. Without this limit a scan that was preempted would count as a slow one, and cause a long pause.
 longestPause :: Word64
 longestPause = 100000000

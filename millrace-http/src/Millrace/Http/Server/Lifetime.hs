@@ -23,20 +23,20 @@ import Millrace.Http.Transport (Negotiated (..), Transport, closeTransport, isPr
 import Network.HTTP.Types (hConnection, hContentType, status505)
 import Network.Wai (Application, responseLBS)
 
--- | Serves one connection in this thread, as a server of its own, until it is over. Closes the transport.
+-- | Serves one connection in this thread, until it ends, with a server context of its own. Closes the transport.
 serveTransport :: Settings -> Application -> Transport -> IO ()
 serveTransport settings application transport = do
   server <- newServerContext settings
   served <- newServed server transport
   mask_ (runConnection served application (closeTransport transport)) `finally` closeFileCache (serverFiles server)
 
--- | @runConnection connection application release@ serves the connection and then runs @release@. To be called masked, in a
--- thread of its own: what has to be done at the end is not interrupted by the server's end. There is one handler for all: each
--- is kept for as long as the connection is (decision 9).
+-- | @runConnection connection application release@ serves the connection and then runs @release@. Call it masked, in a
+-- thread of its own, so that the end of the server does not interrupt the cleanup. There is a single exception handler,
+-- because every handler takes stack for as long as the connection lives (decision 9).
 runConnection :: Served -> Application -> IO () -> IO ()
 runConnection served application release = do
   outcome <- atWork (connectionWorker connection) $ do
-    -- Masked, as with Warp: no exception comes between what it does and the note that the other action is to undo it.
+    -- Masked, as in Warp: no exception can come between this action and the note that the close action has to run.
     wanted <- settingsOnOpen (serverSettings (connectionServer connection)) (connectionPeer connection)
     noteOpened connection
     when wanted (serve served application)
@@ -44,7 +44,8 @@ runConnection served application release = do
   where
     connection = servedHttp1 served
 
--- By the protocol that was agreed on, or by the first bytes. Out of line, as the next function.
+-- Serves the protocol that was negotiated, or that the first bytes show. Not inlined, like 'finish', to keep the stack
+-- small.
 serve :: Served -> Application -> IO ()
 serve served application
   | agreed == Just (C8.pack "h2") = http2 (connectionTransport connection) B.empty
@@ -62,14 +63,14 @@ serve served application
     http2 transport beginning = interruptible (Http2.runSession (connectionServer connection) (servedHttp2 served) transport beginning application)
 {-# NOINLINE serve #-}
 
--- What HTTP/1 gets where it is not served.
+-- The response to an HTTP/1 request on a server that serves only HTTP/2.
 refused :: Application
 refused _ respond = respond (responseLBS status505 [(hConnection, C8.pack "close"), (hContentType, C8.pack "text/plain; charset=utf-8")] text)
   where
     text = LC8.pack "This server speaks HTTP/2 only."
 
--- Out of line, as all that outlives a session: the fewer words stay on the stack, the better (decision 9). Never throws, unless
--- evaluating an exception value itself throws.
+-- Not inlined: code that runs after the session must keep few words on the stack during it (decision 9). Never throws,
+-- unless evaluating an exception value itself throws.
 finish :: Connection -> Either SomeException () -> IO ()
 finish connection outcome = do
   finished <- try $ do
@@ -82,7 +83,7 @@ finish connection outcome = do
     settingsOnException settings Nothing failure `catch` ignore
   where
     settings = serverSettings (connectionServer connection)
-    -- That of the server is no news; others may have killed the thread as well.
+    -- Not reported: the server itself killed the thread. A kill by anybody else is reported.
     isEnd phase failure = phase == Over && fromException failure == Just ThreadKilled
     ignore :: SomeException -> IO ()
     ignore _ = return ()

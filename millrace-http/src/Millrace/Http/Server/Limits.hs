@@ -1,5 +1,5 @@
 -- |
--- The limits of the settings, once worked out, in the units in which they are applied. Must not know: connections.
+-- The limits of the settings, converted to the units in which they are applied. Must not know: connections.
 module Millrace.Http.Server.Limits (Limits (..), Rate (..), limitsOf, secondsInMicros, millisInMicros) where
 
 import Data.Maybe (fromMaybe)
@@ -7,7 +7,7 @@ import Data.Word (Word32)
 import Millrace.Http.Http1.Wire (allowBareLineFeed, allowFolding, allowNoHost, allowNonAscii)
 import Millrace.Http.Server.Settings (Settings (..))
 
--- | Time limits in microseconds, 0 meaning none; sizes and numbers, 'maxBound' meaning none; and what is no limit.
+-- | Times are in microseconds, where 0 means no limit. For sizes and counts 'maxBound' means no limit.
 data Limits = Limits
   { headMicros :: !Int,
     idleMicros :: !Int,
@@ -15,26 +15,26 @@ data Limits = Limits
     totalMicros :: !Int,
     -- | Without a byte of body.
     bodyMicros :: !Int,
-    -- | For so many bytes of body.
+    -- | The least rate of a request body.
     bodyRate :: !Rate,
-    -- | For so many bytes of response, if there is a minimum.
+    -- | The least rate of a response, if there is one.
     sendRate :: !(Maybe Rate),
     bodyBytesMax :: !Int,
-    -- | Of body that is skipped.
+    -- | The largest part of a request body that is read and dropped.
     skippedBytesMax :: !Int,
     requestsMax :: !Int,
-    -- | Field lines of a head, and bytes of a head and of a target.
+    -- | The largest number of field lines in a head, and the largest sizes of a head and of a target.
     fieldsMax :: !Int,
     headMax :: !Int,
     targetMax :: !Int,
-    -- | What the parser of heads lets pass.
+    -- | Flags of the head parser: which deviations from the standard it accepts.
     headAllowed :: !Word32
   }
 
--- | So many bytes in so many microseconds (0: no limit).
+-- | @Rate bytes micros@: at least so many bytes in so many microseconds. 0 microseconds: no limit.
 data Rate = Rate !Int !Int
 
--- | The limits that the settings set.
+-- | Computes the limits from the settings.
 limitsOf :: Settings -> Limits
 limitsOf settings =
   Limits
@@ -68,8 +68,8 @@ limitsOf settings =
     rate (bytesPerSecond, window) = Rate (bytesPerSecond * min centurySeconds window) (secondsInMicros window)
     orNone limit = fromMaybe maxBound (limit settings)
 
--- | Microseconds of whole seconds or milliseconds. A century stands for all that is longer, as whoever writes 'maxBound'
--- means it: the product must not overflow. What is negative is 0.
+-- | Whole seconds or milliseconds in microseconds. Negative values become 0. Values above a century become a century,
+-- so that the product does not overflow: users write 'maxBound'.
 secondsInMicros, millisInMicros :: Int -> Int
 secondsInMicros seconds = 1000000 * max 0 (min centurySeconds seconds)
 millisInMicros millis = 1000 * max 0 (min (1000 * centurySeconds) millis)

@@ -40,8 +40,8 @@ import Text.Read (readMaybe)
 run :: Port -> Application -> IO ()
 run port = runSettings (setPort port defaultSettings)
 
--- | Serves an application on the port that the environment variable PORT names, or else on the one given. Throws an
--- @IOError@ if PORT is no number, or the number of no port.
+-- | Serves an application on the port that the environment variable PORT names, or else on the given one. Throws an
+-- @IOError@ if PORT is not a port number.
 --
 -- @since 0.1.0
 runEnv :: Port -> Application -> IO ()
@@ -56,18 +56,18 @@ runEnv port application = do
 -- | Serves an application. Blocks until the listening socket is closed (see 'setInstallShutdownHandler') and the
 -- connections have ended. Throws an @IOError@ if no address can be bound.
 --
--- An exception thrown to the calling thread ends the server at once: connections are cut off, and applications that are
--- busy get 'ThreadKilled', as they do after 'setGracefulShutdownTimeout'. The server waits a quarter of a second at most
--- for what they do about it.
+-- An exception thrown to the calling thread ends the server at once: it aborts all connections, and applications that
+-- still run get 'ThreadKilled', as after 'setGracefulShutdownTimeout'. The server waits at most a quarter of a second
+-- for them.
 --
 -- @since 0.1.0
 runSettings :: Settings -> Application -> IO ()
 runSettings settings application =
   bracket (openListeners settings) (mapM_ closeListener) $ \listeners -> runListeners settings listeners application
 
--- | Serves an application on a socket that listens already, TCP or Unix, and closes it at the end. Port and host of the
--- settings are ignored. Throws an @IOError@ if it does not listen. The socket may still be asked for its name, and closing
--- it begins the shutdown that 'setInstallShutdownHandler' speaks of:
+-- | Serves an application on a socket that already listens, TCP or Unix, and closes it at the end. Ignores port and
+-- host of the settings. Throws an @IOError@ if the socket does not listen. The caller may still ask the socket for its
+-- name. Closing it begins a shutdown, as with 'setInstallShutdownHandler':
 --
 -- > (port, listener) <- openFreePort
 -- > server <- async (runSettingsSocket defaultSettings listener application)
@@ -81,8 +81,8 @@ runSettingsSocket settings theirs application =
     listener <- givenListener "runSettingsSocket" served
     runListeners (endedByClosing theirs settings) [listener] application
 
--- As long as either is open the kernel takes connections, which only the server would serve. Who waits here for the
--- socket to be closed is woken at the latest when the server closes it.
+-- While either descriptor is open, the kernel accepts connections into the queue, and only this server would serve
+-- them. The thread that waits here for the socket to be closed wakes at the latest when the server closes it.
 endedByClosing :: Network.Socket -> Settings -> Settings
 endedByClosing theirs settings = settings {settingsInstallShutdownHandler = install}
   where
@@ -90,7 +90,7 @@ endedByClosing theirs settings = settings {settingsInstallShutdownHandler = inst
       void (forkIO (awaitClose theirs >> stop))
       settingsInstallShutdownHandler settings (stop >> closeTheirs theirs)
 
--- | The same on a socket of "Millrace.Socket", which is closed at the end.
+-- | The same on a socket of "Millrace.Socket", which the server closes at the end.
 --
 -- @since 0.1.0
 runSettingsListener :: Settings -> Socket -> Application -> IO ()
@@ -98,43 +98,43 @@ runSettingsListener settings given application = do
   listener <- givenListener "runSettingsListener" given `onException` close given
   runSettingsListeners settings [listener] application
 
--- | The same on listeners from 'openListeners' or 'inheritedListeners', which are closed at the end; for programs that
--- want to know their addresses beforehand.
+-- | The same on listeners from 'openListeners' or 'inheritedListeners', which the server closes at the end. For
+-- programs that need the addresses beforehand.
 --
 -- @since 0.1.0
 runSettingsListeners :: Settings -> [Listener] -> Application -> IO ()
 runSettingsListeners settings listeners application =
   runListeners settings listeners application `finally` mapM_ closeListener listeners
 
--- | Serves an application on a Unix socket at a path, which is removed when the server is told to end: the next one may
--- begin while it still finishes what is under way. A socket that a server left there when it died is replaced (not on
--- Windows); throws an @IOError@ if somebody listens on it, or there is another file.
+-- | Serves an application on a Unix socket at a path. The path is removed when the shutdown begins, so that the next
+-- server can start while this one still finishes its requests. Replaces a socket that a dead server has left (not on
+-- Windows). Throws an @IOError@ if somebody listens on the socket, or if another kind of file has that path.
 --
 -- @since 0.1.0
 runSettingsUnix :: Settings -> FilePath -> Application -> IO ()
 runSettingsUnix settings path application =
   bracket (openUnixListener settings path) closeListener $ \listener -> runListeners settings [listener] application
 
--- | Serves an application on the listening sockets that the process was started with, as systemd's socket activation
--- passes them (LISTEN_FDS, LISTEN_PID); or, if there are none, like 'runSettings'. The sockets are only closed at the
--- end: whoever holds them goes on listening, and no connection is lost between two servers.
+-- | Serves an application on the listening sockets that the process has inherited, as with systemd's socket activation
+-- (LISTEN_FDS, LISTEN_PID). If there are none, does the same as 'runSettings'. At the end the server only closes its
+-- descriptors. Other processes that have the sockets go on listening, so no connection is lost between two servers.
 --
--- This is the best way to restart: connections wait in the queue until the next server takes them, or two servers share
--- it for a while. The next best is 'setReusePort'.
+-- This is the best way to restart: connections wait in the queue until the next server accepts them, or two servers
+-- share the queue for a while. The next best is 'setReusePort'.
 --
 -- @since 0.1.0
 runSettingsInherited :: Settings -> Application -> IO ()
 runSettingsInherited settings application = bracket inheritedListeners (mapM_ closeListener) $ \listeners ->
   if null listeners then runSettings settings application else runListeners settings listeners application
 
--- | Serves an application on a free port of the loopback interface while an action, which gets the port, runs in a thread
--- of its own. Throws what ends the server before its time, and then ends the action; so it does if the server cannot
--- begin ('setBeforeMainLoop'), and, as Warp does, with an 'ErrorCall' if the server just ends, say because the action
--- has told it to (see 'setInstallShutdownHandler'). Exceptions are masked in the action as they are for the caller.
+-- | Serves an application on a free port of the loopback interface while an action, which gets the port, runs in
+-- another thread. If the server fails, ends the action and throws the server's exception; a failure to start counts
+-- ('setBeforeMainLoop'). If the server ends without an exception, for example because the action has shut it down
+-- ('setInstallShutdownHandler'), throws an 'ErrorCall', as Warp does. The action has the masking state of the caller.
 --
 -- > withApplication (return application) $ \port -> get ("http://127.0.0.1:" ++ show port)
 --
--- Within "Millrace.Simulation" the socket is a real one, that of the network package: use 'runSettingsListeners' with a
+-- Within "Millrace.Simulation" this still uses a real socket of the network package. Use 'runSettingsListeners' with a
 -- socket of "Millrace.Socket" there.
 --
 -- @since 0.1.0
@@ -150,8 +150,8 @@ withApplicationSettings settings makeApplication action = do
   outcome <- newEmptyMVar
   serveMeanwhile settings application outcome action
 
--- | Like 'withApplication', for tests: an exception that the application throws, and that is no client's fault, is
--- thrown to the caller too, and ends the action.
+-- | Like 'withApplication', for tests. An exception of the application that no client has caused also ends the action
+-- and is thrown to the caller.
 --
 -- @since 0.1.0
 testWithApplication :: IO Application -> (Port -> IO a) -> IO a
@@ -170,14 +170,13 @@ testWithApplicationSettings settings makeApplication action = do
           throwIO failure
   serveMeanwhile settings watched outcome action
 
--- How an action ends beside which something else may fail. What comes first counts.
+-- How 'withServer' ends: by its action, or by a failure beside it. The first of them counts.
 type Outcome a = MVar (Either SomeException a)
 
 settle :: Outcome a -> Either SomeException a -> IO ()
 settle outcome = void . tryPutMVar outcome
 
--- Waits for the ends of both, so that the port is free again. The action is masked as its caller is, though it runs in another
--- thread.
+-- Waits for both threads to end, so that the port is free again. The action's thread gets the caller's masking state.
 serveMeanwhile :: Settings -> Application -> Outcome a -> (Port -> IO a) -> IO a
 serveMeanwhile settings application outcome action =
   mask $ \asCaller -> asCaller . bracket openFreePort (closeTheirs . snd) $ \(port, listener) -> do

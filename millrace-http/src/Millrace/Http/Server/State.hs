@@ -1,6 +1,6 @@
 -- |
--- What others may know of a running server: how many connections are open, and whether it is shutting down.
--- Must not know: connections.
+-- The public state of a running server: how many connections are open, and whether it is shutting down. Must not
+-- know: connections.
 module Millrace.Http.Server.State
   ( ServerState,
     Counter,
@@ -29,7 +29,7 @@ data ServerState = ServerState !Counter !(TVar Bool)
 -- @since 0.1.0
 newtype Counter = Counter (TVar Int)
 
--- | The state of a server that has not started.
+-- | Makes the state of a server that has not started.
 newServerState :: IO ServerState
 newServerState = ServerState <$> (Counter <$> newTVarIO 0) <*> newTVarIO False
 
@@ -37,7 +37,7 @@ newServerState = ServerState <$> (Counter <$> newTVarIO 0) <*> newTVarIO False
 openConnectionCounter :: ServerState -> Counter
 openConnectionCounter (ServerState counter _) = counter
 
--- | The number now. Does not block.
+-- | The current value. Does not block.
 --
 -- @since 0.1.0
 getCount :: Counter -> IO Int
@@ -78,6 +78,6 @@ discountConnection = change (subtract 1)
 change :: (Int -> Int) -> ServerState -> IO ()
 change by (ServerState (Counter count) _) = atomically (modifyTVar' count by)
 
--- | From now on the server shuts down.
+-- | Marks the server as shutting down.
 announceShutdown :: ServerState -> IO ()
 announceShutdown (ServerState _ closing) = atomically (writeTVar closing True)

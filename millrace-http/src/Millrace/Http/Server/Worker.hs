@@ -1,5 +1,5 @@
 -- |
--- The thread that serves a connection, for whoever has to end it. Must not know: connections.
+-- The thread that serves a connection, as seen by threads that have to end it. Must not know: connections.
 module Millrace.Http.Server.Worker (Worker, newWorker, atWork, isThisThread, killWorker) where
 
 import Control.Concurrent (ThreadId, forkIO, killThread, mkWeakThreadId, myThreadId)
@@ -8,34 +8,35 @@ import Control.Exception (SomeException, catch, finally, mask_, try)
 import Control.Monad (void)
 import System.Mem.Weak (Weak, deRefWeak)
 
--- | Filled while the thread may be killed, but for the moment in which somebody does so. A reference that is not weak
--- would keep a thread that waits for what nobody will give it from being told so.
+-- | Full while the thread may be killed. A thread that kills it empties the MVar for that moment. The reference is
+-- weak: a strong one would keep a thread that waits for ever from getting 'BlockedIndefinitelyOnMVar'.
 newtype Worker = Worker (MVar (Weak ThreadId))
 
--- | One that is not at work yet.
+-- | A worker that has not begun.
 newWorker :: IO Worker
 newWorker = Worker <$> newEmptyMVar
 
--- | Runs an action in this thread, and says how it ended: does not throw. 'killWorker' reaches it meanwhile, and neither what
--- comes before it nor what follows: the thread may be somebody's who goes on. To be called once, masked.
+-- | Runs an action in this thread and returns how it ended. Does not throw. 'killWorker' can interrupt only this
+-- action, and nothing before or after it, because the thread may belong to somebody else and continue. Call it once,
+-- masked.
 atWork :: Worker -> IO a -> IO (Either SomeException a)
-atWork (Worker place) action = do
-  myThreadId >>= mkWeakThreadId >>= putMVar place
+atWork (Worker running) action = do
+  myThreadId >>= mkWeakThreadId >>= putMVar running
   outcome <- try action
   (outcome <*) <$> leave
   where
-    -- Waits for nobody but one who is killing us. He interrupts that, and others may.
-    leave = (Right () <$ takeMVar place) `catch` \failure -> Left failure <$ leave
+    -- Waits only if another thread is just killing this one. That exception interrupts the wait, and so may others.
+    leave = (Right () <$ takeMVar running) `catch` \failure -> Left failure <$ leave
 
--- | Is it this thread that is at work?
+-- | Whether the calling thread is the one that runs the action.
 isThisThread :: Worker -> IO Bool
-isThisThread (Worker place) = do
+isThisThread (Worker running) = do
   self <- myThreadId
-  tryReadMVar place >>= maybe (return False) (fmap (== Just self) . deRefWeak)
+  tryReadMVar running >>= maybe (return False) (fmap (== Just self) . deRefWeak)
 
--- | Throws @ThreadKilled@ to the thread if it is at work, by a thread of its own: throwing waits until the target can
--- receive it, and that may be never.
+-- | Throws @ThreadKilled@ to the thread if it runs its action. Does so from a new thread, because 'throwTo' blocks
+-- until the target can receive the exception, and that may be never.
 killWorker :: Worker -> IO ()
-killWorker (Worker place) = void . forkIO . mask_ $ tryTakeMVar place >>= mapM_ kill
+killWorker (Worker running) = void . forkIO . mask_ $ tryTakeMVar running >>= mapM_ kill
   where
-    kill thread = (deRefWeak thread >>= mapM_ killThread) `finally` putMVar place thread
+    kill thread = (deRefWeak thread >>= mapM_ killThread) `finally` putMVar running thread
