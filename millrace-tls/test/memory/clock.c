@@ -1,6 +1,7 @@
 /* clock.c - the time of day, which a test can put forward: for this program, also for OpenSSL. Must not know: sockets. */
 #include "clock.h"
 
+#include <sys/time.h>
 #include <time.h>
 
 static time_t passed;
@@ -10,12 +11,27 @@ void let_pass(long seconds)
     passed += seconds;
 }
 
+static struct timespec now(void)
+{
+    struct timespec present;
+    (void)clock_gettime(CLOCK_REALTIME, &present);
+    present.tv_sec += passed;
+    return present;
+}
+
 time_t time(time_t *place)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    now.tv_sec += passed;
+    time_t seconds = now().tv_sec;
     if (place)
-        *place = now.tv_sec;
-    return now.tv_sec;
+        *place = seconds;
+    return seconds;
+}
+
+/* OpenSSL 3.2 and later ask this function for the ages of sessions. */
+int gettimeofday(struct timeval *restrict place, void *restrict zone)
+{
+    (void)zone;
+    struct timespec present = now();
+    *place = (struct timeval){.tv_sec = present.tv_sec, .tv_usec = present.tv_nsec / 1000};
+    return 0;
 }
