@@ -21,7 +21,7 @@ main = do
       endSending connection
       printAll connection
 
--- | Until the server has said that nothing more comes. A connection that is cut off throws.
+-- | Receives until the server has ended the stream. Throws if the connection breaks before that.
 printAll :: Connection -> IO ()
 printAll connection = do
   bytes <- recv connection 4096

@@ -1,6 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A chat: every line that a client sends goes to all others. A client that does not read misses lines, and holds up nobody.
+-- | A chat: every line that a client sends goes to all others. A client that does not read misses lines, and delays
+-- nobody.
 module Main (main) where
 
 import Control.Concurrent (forkIO, killThread)

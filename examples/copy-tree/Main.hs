@@ -43,7 +43,7 @@ differs known target = do
   isThere <- exists target
   if not isThere then return True else (\there -> statusSize there /= statusSize known || statusModified there /= statusModified known) <$> status target
 
--- Beside the old one first, so that the name always means a whole file.
+-- Writes the new file beside the old one first, so that the name always refers to a complete file.
 copyOne :: FilePath -> FilePath -> Status -> (Int64 -> IO ()) -> IO ()
 copyOne from to known report = do
   let new = to ++ ".new"

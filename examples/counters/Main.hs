@@ -1,4 +1,4 @@
--- | What the loops have done while a thousand threads slept.
+-- | Prints the counters of the event loops after a thousand threads have slept.
 module Main (main) where
 
 import Control.Concurrent (forkIO, newEmptyMVar, putMVar, takeMVar)

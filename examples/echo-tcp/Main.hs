@@ -1,4 +1,4 @@
--- | Sends back what it receives, to as many clients as come. Usage: echo-tcp PORT.
+-- | Sends back what it receives, to any number of clients. Usage: echo-tcp PORT.
 module Main (main) where
 
 import Control.Concurrent (forkIO)

@@ -1,4 +1,4 @@
--- | Prints what is appended to a file, as tail -F does: also after the file was replaced, as logs are.
+-- | Prints what is appended to a file, like tail -F: also after the file was replaced, as in log rotation.
 module Main (main) where
 
 import Control.Exception (bracket, catch)
@@ -27,7 +27,7 @@ followAll watch path = do
     missing :: IOError -> IO Bool
     missing _ = return False
 
--- Until the path means another file.
+-- Until the path refers to another file.
 follow :: Watch -> FilePath -> File -> Int64 -> IO ()
 follow watch path file offset = do
   bytes <- readAt file offset 65536
@@ -36,6 +36,6 @@ follow watch path file offset = do
     else do
       here <- fileStatus file
       isSame <- (\there -> statusInode there == statusInode here) <$> status path
-      -- A file that was emptied begins again.
+      -- If the file was truncated, begins again.
       let next = if statusSize here < offset then 0 else offset
       when isSame (nextEvents watch >> follow watch path file next)

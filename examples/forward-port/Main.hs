@@ -17,7 +17,7 @@ main = do
   withServer defaultServer listenOn $ \here ->
     bracket (connectTo (host toHost toPort)) close $ \there -> exchange here there
 
--- Both directions, until both have ended.
+-- Forwards in both directions, until both have ended.
 exchange :: Socket -> Socket -> IO ()
 exchange here there = do
   done <- newEmptyMVar

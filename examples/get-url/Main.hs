@@ -1,5 +1,5 @@
--- | Prints what is at a URL. Usage: get-url URL [ANCHORS], where the anchors are the certificates of authorities to trust
--- instead of the system's, a file in PEM.
+-- | Prints the content of a URL. Usage: get-url URL [ANCHORS], where the anchors are the certificates of authorities to
+-- trust instead of the system's, a file in PEM.
 module Main (main) where
 
 import qualified Data.ByteString as ByteString

@@ -17,9 +17,9 @@ import Network.HTTP.Types (RequestHeaders, hContentType, status200, status415, u
 import Network.Wai
 import Network.Wai.Handler.Millrace
 
--- | A call, as the method that serves it sees it.
+-- | A call, as its method sees it.
 data Call = Call
-  { -- | The client's next message; Nothing when it sends no more.
+  { -- | The client's next message; Nothing at the end.
     nextMessage :: IO (Maybe ByteString),
     sendMessage :: ByteString -> IO ()
   }
@@ -78,14 +78,14 @@ isGrpc fields = case lookup hContentType fields >>= B.stripPrefix "application/g
   Just rest -> B.null rest || C8.head rest `elem` ("+;" :: String)
   Nothing -> False
 
--- The maker of trailers is asked for them when the whole body is written, and so when the status is known.
+-- The server asks for the trailers after the whole body was written, so the status is known then.
 statusBehind :: IORef Status -> TrailersMaker
 statusBehind status (Just _) = return (NextTrailersMaker (statusBehind status))
 statusBehind status Nothing = do
   Status code text <- readIORef status
   return (Trailers [("grpc-status", C8.pack (show (fromEnum code))), ("grpc-message", urlEncode False text)])
 
--- Runs a method no longer than the client waits for it.
+-- Runs a method for at most as long as the client waits.
 outcome :: Request -> IO () -> IO Status
 outcome request method = do
   thread <- myThreadId
@@ -96,7 +96,7 @@ outcome request method = do
   limited
     `catches` [ Handler return,
                 Handler (\Cancelled -> return (Status CancelledByClient "")),
-                -- Others that were thrown to the thread end the server, not the call.
+                -- Other exceptions that were thrown to this thread end the server, not the call.
                 Handler (\failure -> throwIO (failure :: SomeAsyncException)),
                 Handler (\failure -> return (Status Unknown (C8.pack (displayException (failure :: SomeException)))))
               ]
@@ -114,7 +114,7 @@ microseconds text = do
 frame :: ByteString -> Builder
 frame message = word8 0 <> word32BE (fromIntegral (B.length message)) <> byteString message
 
--- | The next message. The bytes behind it are held.
+-- | The next message. Keeps the bytes that follow it.
 receiveMessage :: Request -> IORef ByteString -> IO (Maybe ByteString)
 receiveMessage request held = do
   start <- receiveBytes request held 5
@@ -132,7 +132,7 @@ receiveMessage request held = do
     incomplete = throwIO (Status Internal "a message is incomplete")
     messageMax = 4194304
 
--- So many bytes; fewer where the client sends no more.
+-- So many bytes, or fewer if the client has ended its side.
 receiveBytes :: Request -> IORef ByteString -> Int -> IO ByteString
 receiveBytes request held count = do
   first <- readIORef held

@@ -1,4 +1,4 @@
--- | C's read on a pipe that stays empty, with a deadline.
+-- | Calls C's read on a pipe that stays empty, with a deadline.
 module Main (main) where
 
 import Foreign.C.Error (eTIMEDOUT, getErrno)

@@ -23,14 +23,14 @@ main = do
     pure (fromRight Nothing (result :: Either IOException (Maybe ByteString)))
   print (all (== "HELLO") (catMaybes answers), length (catMaybes answers) > 500)
 
--- | One client asks one question. It may fail: on these machines connections break, and descriptors run out.
+-- | A client that asks one question. It may fail: on these machines connections break, and descriptors run out.
 conversation :: IO (Maybe ByteString)
 conversation = bracket startServer stopServer $ \_ ->
   bracket (socket AF_INET Stream defaultProtocol) close $ \client -> do
     connect client address
     talk client "hello"
 
--- | A server for one client, in a thread. It is ready, or has failed, when this returns.
+-- | Starts a server for one client in a thread. Returns when it listens, or has failed.
 startServer :: IO (ThreadId, MVar ())
 startServer = do
   ready <- newEmptyMVar

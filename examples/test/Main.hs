@@ -139,7 +139,7 @@ main = hspec $ do
       port <- freePort
       bracket (createProcess (proc "chat-server" [show port])) (\(_, _, _, process) -> stop process) $ \_ ->
         bracket (connectWhenReady port) close $ \one -> bracket (connectWhenReady port) close $ \other -> do
-          -- Until both are in the room, lines may find nobody.
+          -- Before both are in the room, a line may have no receiver.
           sendAll other "ready?\n"
           sendAll one "hello\n"
           answer <- within "the line" (receiveUntil "again\n" other (sendAll one "again\n"))
@@ -161,7 +161,7 @@ main = hspec $ do
       readFile (folder <> "/to/inside/one") `shouldReturn` "1"
       readFile (folder <> "/to/two") `shouldReturn` "333"
 
--- Repeats an action until what was received ends like this.
+-- Repeats an action until the received bytes end with this.
 receiveUntil :: ByteString -> Socket -> IO () -> IO ByteString
 receiveUntil end connection again = go ""
   where
@@ -177,7 +177,7 @@ inFolder use = do
   let folder = parent <> "/millrace-example-" <> show port
   bracket_ (createDirectory folder) (removeDirectoryRecursive folder) (use folder)
 
--- A certificate for localhost that has issued itself, and its key: two files.
+-- A self-signed certificate for localhost and its key: two files.
 withCertificate :: (FilePath -> FilePath -> IO a) -> IO a
 withCertificate use = do
   folder <- getTemporaryDirectory

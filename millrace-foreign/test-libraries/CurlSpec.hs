@@ -50,7 +50,7 @@ foreign import ccall "&curl_easy_perform" c_perform :: FunPtr (Ptr Easy -> IO CI
 spec :: Spec
 spec = beforeAll_ (void (c_global_init globalDefault)) $
   describe "libcurl" $ do
-    -- The server takes 300 ms for each: a minute, if one waited for the other.
+    -- The server takes 300 ms for each. One after the other they would take a minute.
     it "downloads 200 files at once" $
       withFewThreads 4 $ \threadsAreFew -> do
         url <- setting "MILLRACE_TEST_SLOW_URL"
@@ -76,7 +76,7 @@ spec = beforeAll_ (void (c_global_init globalDefault)) $
 file :: ByteString
 file = ByteString.pack [fromIntegral (i `mod` 251) | i <- [0 .. 39999 :: Int]]
 
--- | libcurl's error, or the status and what came. The function says how many bytes it has taken.
+-- | libcurl's error, or the status and the body. The function returns the number of bytes that it has accepted.
 download :: String -> (ByteString -> IO Int) -> IO (Either CInt (CLong, ByteString))
 download url consume = bracket c_init c_cleanup $ \easy -> do
   received <- newIORef []

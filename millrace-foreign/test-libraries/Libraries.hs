@@ -1,6 +1,6 @@
 -- | libcurl, libpq, hiredis and the resolver, called by 'Millrace.Foreign.fiberCall' on two carriers.
 --
--- Without servers it starts them, and itself again.
+-- If the servers do not run, it starts them, and then itself again.
 module Main (main) where
 
 import qualified CurlSpec

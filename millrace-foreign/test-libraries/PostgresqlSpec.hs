@@ -86,7 +86,7 @@ recoversAfter connection timeoutBy = do
 longQuery :: String
 longQuery = "SELECT pg_sleep(60)"
 
--- | libpq goes on after EINTR.
+-- | libpq continues after EINTR.
 patient :: CallOptions
 patient = defaultCall {callInterruption = eTIMEDOUT}
 

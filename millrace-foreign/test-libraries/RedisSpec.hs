@@ -1,4 +1,4 @@
--- | hiredis, its blocking half.
+-- | The blocking interface of hiredis.
 module RedisSpec (spec) where
 
 import Control.Concurrent.MVar

@@ -1,4 +1,4 @@
--- | Where the servers are, and what a test may take of the machine.
+-- | The addresses of the servers, and limits on the threads of the process.
 module Server
   ( setting,
     withFewThreads,
@@ -12,11 +12,11 @@ import System.Directory (listDirectory)
 import System.Environment (getEnv)
 import Test.Hspec hiding (before)
 
--- | A setting that @fiber\/test\/libraries\/run@ makes.
+-- | A variable that @fiber\/test\/libraries\/run@ sets.
 setting :: String -> IO String
 setting = getEnv
 
--- | What runs inside may ask, at its busiest, whether the process has got no more than so many threads.
+-- | Runs an action that gets a check: whether the process has at most so many additional threads.
 withFewThreads :: Int -> (IO () -> IO a) -> IO a
 withFewThreads more action = do
   before <- osThreads

@@ -1,4 +1,4 @@
--- | Calls that go well: types, errno, a thousand at once, memory that the collector leaves alone.
+-- | Calls that succeed: types, errno, a thousand at once, memory that the collector must not move.
 module CallSpec (spec) where
 
 import Control.Concurrent.MVar

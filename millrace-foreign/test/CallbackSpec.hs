@@ -1,4 +1,4 @@
--- | C that calls Haskell: from calls on fibers, from threads, from fibers that are not ours.
+-- | C that calls Haskell: from calls on fibers, from threads, and from fibers that were not made by this package.
 module CallbackSpec (spec) where
 
 import Control.Concurrent (myThreadId, threadDelay)

@@ -122,11 +122,11 @@ deadlines = describe "a deadline" $ do
 code :: Errno -> CInt
 code (Errno number) = number
 
--- | For 'test_read_noting': the errno it left; -1 as long as it has not.
+-- | For 'test_read_noting': the errno that it has left, or -1 before it has returned.
 withNote :: (Ptr CInt -> IO a) -> IO a
 withNote action = alloca $ \note -> poke note (-1) >> action note
 
--- | What a call that waits ended with, and the errno that its C code saw, when something is done to its thread.
+-- | How a call that waits ends, and the errno that its C code saw, if this action is applied to its thread.
 interrupting :: CallOptions -> (Job () -> IO ()) -> IO (Maybe AsyncException, CInt)
 interrupting options disturb = withPipe $ \input _ -> withNote $ \note -> do
   job <- start (void (fiberCallWith options c_read_noting input nullPtr 1 note))
@@ -136,8 +136,8 @@ interrupting options disturb = withPipe $ \input _ -> withNote $ \note -> do
   seen <- peek note
   return (either fromException (const Nothing) outcome, seen)
 
--- | Calls that wait and calls that do not, until an exception comes. C is not running when it does. (No 'alloca' around a
--- loop without end: GHC sees that nothing follows, and the memory is collected.)
+-- | Makes calls that wait and calls that do not, until an exception comes, which never comes while C runs. (Not with
+-- 'alloca' around an endless loop: GHC sees that nothing follows, and the memory is collected.)
 readInTurns :: Fd -> IO ()
 readInTurns input = bracket (mallocBytes 16) free (bracket malloc free . loop)
   where
@@ -148,7 +148,7 @@ readInTurns input = bracket (mallocBytes 16) free (bracket malloc free . loop)
       void (fiberCall c_usleep 0)
       loop buffer note
     size = 1 :: CSize
-    -- Either it was never begun or it has come to its end.
+    -- The call was never begun, or it has ended.
     returned note = do
       problem <- peek note
       require (problem `elem` [-1, 0, code eINTR]) ("errno " ++ show problem)

@@ -60,7 +60,7 @@ childWorks = do
   doubled <- withCallback (return . (* 2)) (\f -> fiberCall c_call_often f 3)
   require (doubled == 12) "the child's callback"
 
--- Nothing runs here yet but what the run-time system brings, some of it only once each capability has had work.
+-- No call has run yet. The run-time system starts some threads only once each capability has had work.
 childCountsThreads :: IO ()
 childCountsThreads = do
   replicateM_ 10 (mapM (`startOn` pause 1000) [0, 1] >>= mapM_ finish)

@@ -1,4 +1,4 @@
--- | A program linked without @-threaded@: calls must say what is wrong.
+-- | A program linked without @-threaded@: calls must fail with an explanation.
 module Main (main) where
 
 import Control.Exception (try)

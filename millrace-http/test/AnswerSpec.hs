@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | What the server tells of the answers it gives.
+-- | What the server tells observers about its answers.
 module AnswerSpec (spec) where
 
 import Control.Concurrent (killThread, myThreadId, threadDelay)
@@ -181,7 +181,7 @@ spec = do
       "/builder" -> responseBuilder status200 [] (byteString bytes)
       _ -> responseStream status200 [] (\write _ -> write (byteString bytes))
 
--- | What an action that talks to the server returns, and the answers that the server has told of, in order.
+-- | The result of an action that uses the server, and the answers that the observer got, in order.
 answersTo :: (Settings -> Settings) -> Application -> (Int -> IO a) -> IO (a, [Answer])
 answersTo change application talk = do
   answers <- newIORef []

@@ -171,7 +171,7 @@ examples medium = do
         bytes <- exchange port "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
         map (\reply -> (replyBody reply, headerOf "connection" reply)) (parseReplies bytes)
           `shouldBe` [("BadRequest \"malformed chunk\"", Just "close")]
-    -- How long they are is known only if they have arrived.
+    -- The server knows their size only if they have arrived.
     when (movesAllAtOnce medium) . it "RFC 9112, 9.6: chunked ones that are known to be too long to skip end the connection, and the response says so" $
       forM_ [["2001\r\n"], ["2000\r\n" <> C8.replicate 8192 'x' <> "\r\n1\r\n"], ["1\r\nx\r\n", "2000\r\n"], [chunked 100 (C8.replicate 8193 'x')]] $ \pieces ->
         withServerOver medium id path $ \port -> withConnection port $ \client -> do
@@ -191,7 +191,7 @@ examples medium = do
             write (byteString (either (\reason -> C8.pack (show (reason :: InvalidRequest))) L.toStrict outcome))
       withServerOver medium id streams $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-        -- What is broken already, the response knows from the first.
+        -- If the body is already broken, the response says so from the start.
         threadDelay 50000
         send client "x\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
         replies <- parseReplies <$> receiveAll client

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | What an application can ask of its server besides what WAI has.
+-- | Functions on a request beyond WAI's.
 module ContextSpec (spec) where
 
 import Control.Concurrent (forkIO, threadDelay)

@@ -24,7 +24,7 @@ spec = do
     forM_ ["", "yesterday", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Nov 1994 25:49:37 GMT", "Sun, 32 Nov 1994 08:49:37 GMT", "784111777", "Sun, 06 Nov 1994 08:49:37 GMT; length=3"] $ \text ->
       it (show text) $ parseHttpDate text `shouldBe` Nothing
   where
-    -- Two digits of the year so far ahead are read as the year so far ahead.
+    -- A two-digit year that is at most 50 years ahead is in the future.
     twoDigits written meant = do
       (year, _, _) <- toGregorian . utctDay <$> getCurrentTime
       let digits = drop 2 (show (year + written))

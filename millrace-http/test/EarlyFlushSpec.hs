@@ -71,7 +71,8 @@ spec = describe "an early flush" $ do
       writeByteArray word 0 (0 :: Int)
       sender <- newSender
       return (Early word sender threads flush)
-    -- What is written by both is a plain counter: two at once would lose a step, and a flush after settling adds one.
+    -- Both threads increment a plain counter: two flushes at once would lose an increment, and one after settling would
+    -- add one.
     oneConnection threads = do
       steps <- newIORef (0 :: Int)
       early <- newEarlyFlush (readIORef steps >>= writeIORef steps . (+ 1)) threads

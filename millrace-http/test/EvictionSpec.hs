@@ -1,4 +1,4 @@
--- | Who gives way to newcomers, and how often all are looked at for that.
+-- | Which elements are evicted for new ones, and how often that scans all of them.
 module EvictionSpec (spec) where
 
 import Control.Concurrent (threadDelay)
@@ -71,7 +71,7 @@ find crowd = do
   modifyIORef' (looks crowd) (+ 1)
   Candidates <$> readIORef (preferred crowd) <*> readIORef (others crowd)
 
--- One that has ended must not be asked again.
+-- A connection that has ended must not be tried again.
 endAll :: Crowd -> Int -> IO Outcome
 endAll crowd one = do
   there <- elem one <$> ((++) <$> readIORef (preferred crowd) <*> readIORef (others crowd))

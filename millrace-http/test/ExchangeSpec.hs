@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | What is decided above an exchange: which answer a request gets when all goes well, and when the application or the client
--- does not do its part. On an exchange in memory.
+-- | Decisions that are made above an exchange: which answer a request gets, also if the application or the client
+-- fails. On an exchange in memory.
 module ExchangeSpec (spec) where
 
 import Control.Concurrent (forkIO, killThread, myThreadId)
@@ -211,7 +211,7 @@ spec = describe "above an exchange" $ do
     reportingTo reports = setOnException (\_ failure -> modifyIORef' reports (failure :))
     isLost failure = maybe False isResourceVanishedError (fromException failure)
 
--- | What observers are told: the status, the bytes, and whether the answer was cut off.
+-- | What observers get: the status, the number of bytes, and whether the answer was cut off.
 toldOf :: Application -> Request -> IO [(Int, Maybe Int, Bool)]
 toldOf application request = do
   answers <- newIORef []

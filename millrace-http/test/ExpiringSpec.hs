@@ -1,4 +1,4 @@
--- | Maps whose entries expire, and things that several need.
+-- | Maps whose entries expire, and shared resources.
 module ExpiringSpec (spec) where
 
 import Control.Concurrent (forkIO, killThread, yield)
@@ -60,7 +60,7 @@ spec = do
       entries <- newExpiring 50000 2 $ \value -> do
         first <- null <$> readIORef discarded
         atomicModifyIORef' discarded (\others -> (value : others, ()))
-        -- Not by waiting, which can be interrupted.
+        -- Not with a wait, which could be interrupted.
         when first (putMVar begun () >> getMonotonicTime >>= \start -> yieldUntil (start + 0.05))
       remember entries "a" 1 'a'
       remember entries "b" 1 'b'
@@ -89,7 +89,7 @@ spec = do
 yieldUntil :: Double -> IO ()
 yieldUntil end = getMonotonicTime >>= \now -> when (now < end) (yield >> yieldUntil end)
 
--- And what was discarded, the last first.
+-- The content, and the discarded values, latest first.
 noting :: Int -> IO (Expiring String Char, IO String)
 noting life = do
   discarded <- newIORef ""

@@ -389,7 +389,7 @@ spec = do
     awaitReport reports = untilQuick (fmap (\reported -> if null reported then Nothing else Just ()) (threadDelay 10000 >> readIORef reports))
     awaitThrown thrower = threadStatus thrower >>= \status -> when (status == ThreadRunning) (yield >> awaitThrown thrower)
     twice = "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"
-    -- The second one waits for the first one's handler.
+    -- The second exception waits for the first one's handler.
     twoAtOnce = do
       self <- myThreadId
       mask_ $ do
@@ -397,7 +397,7 @@ spec = do
         uninterruptibleMask_ (threadDelay 50000)
       threadDelay 1000000000
       throwIO Fault
-    -- A sparse file: nothing of it is on the disk.
+    -- A sparse file: it takes no space on the disk.
     large _ respond = withFolder $ \folder -> do
       withBinaryFile (folder </> "large") WriteMode (`hSetFileSize` 50000000)
       respond (responseFile status200 [] (folder </> "large") Nothing)

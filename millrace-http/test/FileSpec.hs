@@ -174,7 +174,7 @@ spec = around withFiles $ do
           B.writeFile (folder </> "fresh") "12345"
           date <- requesting folder "fresh" [] (return . fromMaybe "" . headerOf "last-modified")
           requesting folder "fresh" [("Range", "bytes=0-1"), ("If-Range", date)] (return . replyStatus)
-        return (if snd outcome < 0.8 then Just outcome else Nothing) -- a second later it tells them apart
+        return (if snd outcome < 0.8 then Just outcome else Nothing) -- a second later the file's date is a strong validator
       status `shouldBe` 200
     it "RFC 9110, 8.8.2.1: a time in the future is not announced" $ \folder -> do
       setModificationTime (folder </> "small") (UTCTime (fromGregorian 2100 1 1) 0)
@@ -289,8 +289,8 @@ withFiles use = withFolder $ \folder -> do
   createDirectory (folder </> "folder")
   use folder
 
--- | A file that tells a size and fails when it is read: one about a network interface that knows no such thing. Nothing is done
--- where there is none.
+-- | A file that has a size but cannot be read: an attribute of a network interface that does not support it. Skips the
+-- test if there is none.
 withUnreadable :: (FilePath -> IO ()) -> IO ()
 withUnreadable use = do
   outcome <- try (B.readFile path)

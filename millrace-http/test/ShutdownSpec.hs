@@ -68,7 +68,8 @@ spec = do
       finish <- newEmptyMVar
       let application request respond = putMVar started () >> readMVar finish >> pong request respond
           get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-      -- Nothing is accepted behind the connection that the server has room for, and the one that waits to be it.
+      -- The listening socket's queue holds only these two: the connection that the server has room for, and the one
+      -- that waits for room.
       forM_ [False, True] $ \share -> stopping port (setReusePort share . setMaximumConnections (Just 1)) application $ \stop ended -> do
         first <- async (exchange port get)
         takeMVar started
@@ -208,8 +209,8 @@ spec = do
   where
     run' port = runSettings (setPort port (setHost "127.0.0.1" (quiet defaultSettings))) pong
 
--- Requests on a kept connection and on two new ones right after the server was told to end; and their answers, unless
--- they came so late that the server did not have to expect them.
+-- Sends requests on a kept connection and on two new ones right after the shutdown began. Returns their answers, unless
+-- they came so late that the server need not have expected them.
 requestsAfterStop :: Application -> IO (Maybe [[(B.ByteString, Maybe B.ByteString)]])
 requestsAfterStop application = do
   port <- freePort
@@ -230,7 +231,7 @@ requestsAfterStop application = do
     facts reply = (replyBody reply, headerOf "connection" reply)
     try' = try :: IO a -> IO (Either IOException a)
 
--- Tells when it has begun, and responds when it is told to.
+-- Signals that it has begun, and responds when it gets a signal.
 waiting :: IO (MVar (), MVar (), Application)
 waiting = do
   started <- newEmptyMVar
@@ -242,7 +243,7 @@ untilRefused port = do
   outcome <- try (withConnection port return) :: IO (Either IOException Client)
   either (const (return ())) (const (threadDelay 5000 >> untilRefused port)) outcome
 
--- Streams until an exception says that it is enough; which, and when it has begun.
+-- Streams until an exception ends it. Reports the exception, and when it has begun.
 endless :: IO (MVar (), MVar (Maybe AsyncException), Application)
 endless = do
   started <- newEmptyMVar

@@ -30,7 +30,7 @@ import Http2Frame
 import Network.HTTP.Types (statusMessage)
 import Numeric (readHex, showHex)
 
--- | Uses a connection over which HTTP/2 is spoken.
+-- | Runs an action with a connection that translates to HTTP/2.
 speakingHttp2 :: Ends -> (Ends -> IO a) -> IO a
 speakingHttp2 ends use = do
   connection <- newConnection ends
@@ -43,24 +43,25 @@ data Connection = Connection
   { connectionEnds :: !Ends,
     -- | Held while frames are sent.
     sending :: !(MVar ()),
-    -- | What the example has sent, in HTTP/1, that was not looked at yet.
+    -- | Bytes of HTTP/1 that the example has sent, and that are not translated yet.
     input :: !(TVar ByteString),
     inputHasEnded :: !(TVar Bool),
-    -- | What the server's windows have left: of the connection, of a new stream, and the difference to that of each stream.
+    -- | The remaining windows for sending: the connection's, that of a new stream, and the difference of each stream's
+    -- from that.
     connectionRoom :: !(TVar Int),
     initialRoom :: !(TVar Int),
     streamRoom :: !(TVar (Map.Map StreamId Int)),
-    -- | The request whose response was not received to its end.
+    -- | The request whose response the example has not received completely.
     current :: !(TVar (Maybe Exchange)),
-    -- | What has come on its stream.
+    -- | The response's part that has arrived on its stream.
     arrived :: !(TQueue Arrival),
-    -- | What the example can receive, in HTTP/1.
+    -- | Bytes of HTTP/1 that the example can receive.
     output :: !(TVar ByteString),
-    -- | Was the last response an error?
+    -- | Whether the last response was an error.
     hasFailed :: !(TVar Bool),
-    -- | The example is given no more than the output.
+    -- | Nothing more can be added to the output.
     outputHasEnded :: !(TVar Bool),
-    -- | How the connection has ended.
+    -- | The exception that ended the connection.
     over :: !(TVar (Maybe (Either SomeException ())))
   }
 
@@ -68,7 +69,7 @@ data Exchange = Exchange
   { exchangeStream :: !StreamId,
     exchangeMethod :: !ByteString,
     exchangeVersion :: !ByteString,
-    -- | Is it the last of its connection?
+    -- | Whether it is the last request of its connection.
     exchangeIsLast :: !Bool,
     exchangeIsUpgrade :: !Bool,
     exchangeFraming :: !Framing
@@ -78,7 +79,7 @@ data Framing
   = -- | The response has not begun.
     NoneYet
   | Chunked
-  | -- | By its length, by the end of the connection, or there is no body.
+  | -- | Its length is known, or the end of the connection ends it, or there is none.
     Plain
 
 data Arrival
@@ -101,7 +102,7 @@ newConnection ends =
 noted :: Connection -> IO () -> IO ()
 noted connection action = try action >>= atomically . writeTVar (over connection) . Just
 
--- The server may have closed the connection. The thread that receives finds that.
+-- The server may have closed the connection. The receiving thread notices that.
 sendAll :: Connection -> ByteString -> IO ()
 sendAll connection bytes = withMVar (sending connection) (\() -> unlessClosed (send bytes))
   where
@@ -127,7 +128,7 @@ put connection bytes = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Requests
 
--- Nothing when the input has ended before that.
+-- Nothing if the input has ended before.
 takeThrough :: Connection -> ByteString -> IO (Maybe ByteString)
 takeThrough connection mark = atomically $ do
   bytes <- readTVar (input connection)
@@ -138,7 +139,7 @@ takeThrough connection mark = atomically $ do
     _ | ended -> return Nothing
     _ -> retry
 
--- At most so many bytes, and at least one; none when the input has ended.
+-- At least one byte and at most so many; none at the end of the input.
 takeSome :: Connection -> Int -> IO ByteString
 takeSome connection most = atomically $ do
   bytes <- readTVar (input connection)
@@ -206,7 +207,7 @@ linesOf text
   | B.null text = []
   | otherwise = let (line, rest) = B.breakSubstring "\r\n" text in line : linesOf (B.drop 2 rest)
 
--- What is sent when the example sends no more in the middle of a request.
+-- Ends the stream if the example ends its side within a request.
 giveUp :: Connection -> StreamId -> IO ()
 giveUp connection stream = sendFrames connection [resetFrame stream Cancel]
 
@@ -245,7 +246,7 @@ sendChunks connection stream =
         Just "" -> sendFrames connection [headersFrame stream [EndHeaders, EndStream] (literals (reverse given))]
         Just line -> let (name, value) = C8.break (== ':') line in trailers ((C8.map toLower name, C8.dropWhile (== ' ') (B.drop 1 value)) : given)
 
--- Waits for room. Nothing is sent any more when the response has come to its end.
+-- Waits for room in the windows. Stops sending when the response is complete.
 sendData :: Connection -> StreamId -> ByteString -> Bool -> IO ()
 sendData connection stream bytes isLast = do
   room <- atomically $ do
@@ -311,7 +312,7 @@ frameArrived connection decoder held frame = case frameType frame of
         fields <- decodeBlock decoder (B.concat (reverse parts))
         came (Block fields end)
       | otherwise = writeIORef held (Just (end, parts))
-    -- What belongs to another stream comes too late.
+    -- Ignores frames of other streams: their requests are over.
     came arrival = do
       wanted <- atomically $ do
         exchange <- readTVar (current connection)
@@ -390,7 +391,7 @@ translate connection arrival exchange = case (arrival, exchangeFraming exchange)
 headOf :: ByteString -> Fields -> ByteString
 headOf status fields = B.concat (["HTTP/1.1 ", status, " ", statusMessage (toEnum (maybe 0 fst (C8.readInt status))), "\r\n"] ++ map row fields ++ ["\r\n"])
 
--- With the name as it is usually written.
+-- A field name in its usual spelling.
 row :: (ByteString, ByteString) -> ByteString
 row (name, value) = B.concat [usual, ": ", value, "\r\n"]
   where

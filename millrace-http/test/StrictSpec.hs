@@ -141,7 +141,7 @@ examples medium = do
       bytes <- exchange port request
       map replyBody (parseReplies bytes) `shouldBe` [expected]
 
--- What the application has seen, in the order in which it was asked.
+-- The requests that the application has seen, in order.
 answers :: Reachable server => server -> [ByteString] -> IO [(Int, ByteString)]
 answers port pieces = withConnection port $ \client -> do
   forM_ pieces $ \piece -> send client piece >> when (B.length piece < 30) (threadDelay 200)
@@ -160,7 +160,7 @@ streamed =
     "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;a=\"b\"\r\nabc\r\n00b\r\n0\r\n\r\nGET / \r\n0\r\nX: y\r\n\r\n"
   ]
 
--- Anything from all at once to byte by byte.
+-- Splits the bytes: anything between one piece and one piece per byte.
 splits :: ByteString -> Gen [ByteString]
 splits bytes = choose (1, 100) >>= go bytes
   where

@@ -92,7 +92,7 @@ withServer change application use = bracket start stop (use . fst)
       return (fromIntegral port, (thread, ended))
     stop (_, (thread, ended)) = killThread thread >> within "the server's end" (takeMVar ended)
 
--- | What connects client and server.
+-- | The connection between client and server.
 data Medium
   = Loopback
   | Memory Conditions
@@ -109,7 +109,7 @@ overAllMedia examples = do
   overSocketsAndMemory examples
   describe "over memory, by short transfers" (examples (Memory goodConditions {conditionsTransferMax = 997}))
 
--- | Does what is sent at once arrive at once, if it is not much?
+-- | Whether a short message that is sent at once also arrives at once.
 movesAllAtOnce :: Medium -> Bool
 movesAllAtOnce Loopback = True
 movesAllAtOnce (Memory conditions) = conditionsTransferMax conditions == maxBound
@@ -130,14 +130,14 @@ withServerOver (Memory conditions) change application use = bracket (newMVar [])
   where
     settings = change (quiet defaultSettings)
     stop sessions = takeMVar sessions >>= mapM_ finish
-    -- A session whose client is gone ends by itself, unless its application waits for something else.
+    -- A session whose client has gone ends by itself, unless its application waits for something else.
     finish (thread, ended) = do
       left <- timeout 1000000 (takeMVar ended)
       when (isNothing left) (killThread thread >> within "a session's end" (takeMVar ended))
 
--- | Where a client can connect.
+-- | Where clients connect.
 class Reachable server where
-  -- With the bytes that may wait for the client, if that matters.
+  -- Takes the number of bytes that may wait for the client, if that matters.
   withConnectionOf :: Maybe Int -> server -> (Client -> IO a) -> IO a
 
 instance Reachable Int where
@@ -169,30 +169,31 @@ timed action = do
   end <- getMonotonicTime
   return (result, end - start)
 
--- | On a machine that is busy otherwise, an attempt may take too long to tell anything.
+-- | Repeats an attempt, because on a busy machine it may take too long to show anything.
 untilQuick :: IO (Maybe a) -> IO a
 untilQuick attempt = go (20 :: Int)
   where
     go 0 = fail "no attempt was quick enough"
     go left = attempt >>= maybe (go (left - 1)) return
 
--- | An empty folder that nobody else has: these tests may run more than once at a time.
+-- | An empty folder of its own: several of these tests may run at the same time.
 withFolder :: (FilePath -> IO a) -> IO a
 withFolder = bracket create removeDirectoryRecursive
   where
     create = getTemporaryDirectory >>= mkdtemp . (</> "millrace-http-test-")
 
--- | A byte every tenth of a second, for as long as the server takes them.
+-- | Sends a byte every tenth of a second, for as long as the server accepts them.
 sendSlowly :: Client -> IO ()
 sendSlowly client = void (try (forever (threadDelay 100000 >> send client "x")) :: IO (Either SomeException ()))
 
--- | A connection to the server, and what was received that was not looked at yet.
+-- | A connection to the server, and the received bytes that were not used yet.
 data Client = Client Ends (IORef ByteString)
 
 -- | How clients use a connection.
 newtype Speech = Speech (forall a. Ends -> (Ends -> IO a) -> IO a)
 
--- | While the action runs, clients use their connections so, instead of sending the examples' bytes as they are.
+-- | While the action runs, clients send and receive with these functions instead of sending the examples' bytes
+-- unchanged.
 speaking :: Speech -> IO a -> IO a
 speaking speech = bracket (readIORef currentSpeech <* writeIORef currentSpeech speech) (writeIORef currentSpeech) . const
 
@@ -208,12 +209,12 @@ withClient ends use = do
 withConnection :: Reachable server => server -> (Client -> IO a) -> IO a
 withConnection = withConnectionOf Nothing
 
--- | The same with little room for what is received, so that the server soon notices a client that does not read.
+-- | The same with a small receive buffer, so that the server soon notices a client that does not read.
 withSmallConnection :: Reachable server => server -> (Client -> IO a) -> IO a
 withSmallConnection = withConnectionOf (Just 16384)
 
--- | Not to be interrupted: until base 4.16 an exception may leave a lock of GHC's I\/O manager taken, and then what waits
--- for other descriptors hangs.
+-- | Not interruptible: before base 4.16 an exception may leave a lock of GHC's I\/O manager locked, and then waits for
+-- other descriptors hang.
 close :: Socket -> IO ()
 close = uninterruptibleMask_ . Network.close
 
@@ -227,7 +228,7 @@ withSocket room port use = bracket open close (\opened -> withEnds opened (`with
       connect client (SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1)))
       return client
 
--- | So many of them. The last to connect comes first.
+-- | So many connections. The latest one comes first.
 withMany :: Int -> Int -> ([Client] -> IO a) -> IO a
 withMany count port use = go count []
   where
@@ -237,7 +238,7 @@ withMany count port use = go count []
 send :: Client -> ByteString -> IO ()
 send (Client (Ends sending _ _) _) = sending
 
--- | Sends nothing any more, and still receives.
+-- | Ends the sending side, and still receives.
 sendEnd :: Client -> IO ()
 sendEnd (Client (Ends _ ending _) _) = ending
 
@@ -248,7 +249,7 @@ receive (Client (Ends _ _ receiving) held) = do
   writeIORef held B.empty
   if B.null bytes then receiving 65536 else return bytes
 
--- | At most so many bytes, as few as arrive in one piece; none at the end. Takes nothing more from the system.
+-- | At most so many bytes, as they arrive; none at the end. Reads no more than that from the system.
 receiveSome :: Client -> Int -> IO ByteString
 receiveSome (Client (Ends _ _ receiving) _) = receiving
 
@@ -260,7 +261,7 @@ receiveAll client = within "the end of the stream" (B.concat <$> go)
       bytes <- receive client
       if B.null bytes then return [] else (bytes :) <$> go
 
--- | What arrives until nothing does for this many microseconds, and whether the server has closed.
+-- | Receives until nothing has arrived for so many microseconds. Also returns whether the server has closed.
 receiveUntilTimeout :: Int -> Client -> IO (ByteString, Bool)
 receiveUntilTimeout micros client = go B.empty
   where
@@ -272,8 +273,8 @@ receiveUntilTimeout micros client = go B.empty
           | B.null bytes -> return (got, True)
           | otherwise -> go (B.append got bytes)
 
--- | Receives until these bytes have come so many times; then whatever comes while there is no pause of so many
--- microseconds, and whether that is the end of the stream.
+-- | Receives until these bytes have come so many times, and then until there is a pause of so many microseconds. Also
+-- returns whether that is the end of the stream.
 receiveUntilThere :: ByteString -> Int -> Int -> Client -> IO (ByteString, Bool)
 receiveUntilThere mark count micros client = do
   begun <- within (show count ++ " times " ++ show mark) (go B.empty)
@@ -313,7 +314,7 @@ data Reply = Reply
   }
   deriving (Eq, Show)
 
--- | The first response, and what follows it; Nothing if it is not complete. Strict: fails on what is malformed.
+-- | The first response and the bytes after it; Nothing if it is incomplete. Fails on malformed responses.
 parseReply :: ByteString -> Maybe (Reply, ByteString)
 parseReply bytes = case B.breakSubstring "\r\n\r\n" bytes of
   (_, "") -> Nothing
@@ -361,7 +362,7 @@ dechunk bytes = case B.breakSubstring "\r\n" bytes of
       | B.length rest < size + 4 -> Nothing
     _ -> error ("malformed chunk size " ++ show digits)
 
--- | All responses; the bytes must end where a response ends.
+-- | All responses. Fails if the bytes do not end at the end of a response.
 parseReplies :: ByteString -> [Reply]
 parseReplies bytes
   | B.null bytes = []

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Time limits: slow clients are bounded in every phase, busy applications never are.
+-- | Time limits: they bound slow clients in every phase, and never busy applications.
 module TimeSpec (spec) where
 
 import Control.Concurrent (threadDelay)

@@ -38,7 +38,7 @@ guarded bytes = bracketed . uncurry
       result <- c_guardCopy (castPtr at) (fromIntegral size)
       if result == nullPtr then ioError (userError "no guarded memory") else return (result, size)
 
--- | All that the parser says about a head.
+-- | Everything that the parser returns about a head.
 data HeadOutcome
   = Incomplete
   | Refused Int
@@ -54,11 +54,11 @@ data HeadOutcome
       }
   deriving (Eq, Show)
 
--- | The outcome when the pieces arrive one after the other.
+-- | The outcome if these pieces arrive one after the other.
 parsePieces :: [ByteString] -> IO HeadOutcome
 parsePieces = parsePiecesAllowing 0
 
--- | The same of a parser that lets something pass.
+-- | The same with a parser that accepts some deviations.
 parsePiecesAllowing :: Word32 -> [ByteString] -> IO HeadOutcome
 parsePiecesAllowing allowed pieces = allocaBytes parserSize $ \parser -> allocaBytes (fieldsMax * fieldSize) $ \fields -> do
   initParser parser fields fieldsMax 51200 8192 allowed
@@ -109,7 +109,7 @@ dechunkPieces pieces = allocaBytes chunksSize $ \chunks -> do
           | result == chunksEnd -> return (Right (Just (B.concat (reverse done), B.append rest (B.concat arriving))))
           | otherwise -> return (Left result)
 
--- | What lies ahead in the beginning of a chunked body.
+-- | The result of 'foreseeChunks' for this beginning of a chunked body.
 foreseen :: ByteString -> IO Int
 foreseen bytes = allocaBytes chunksSize $ \chunks -> initChunks chunks >> guarded bytes (foreseeChunks chunks)
 

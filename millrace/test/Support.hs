@@ -106,13 +106,13 @@ import qualified System.Timeout as Base
 import Test.Hspec (SpecWith, beforeWith, pendingWith)
 import Text.Read (readMaybe)
 
--- | A thread and what becomes of it.
+-- | A thread and its outcome.
 data Job a = Job ThreadId (MVar (Either SomeException a))
 
 start :: IO a -> IO (Job a)
 start action = startBy (\run -> forkIOWithUnmask (\unmask -> run (unmask action)))
 
--- | On the capability of that number, for good.
+-- | Runs the action on the capability with this number, permanently.
 startOn :: Int -> IO a -> IO (Job a)
 startOn capability action = startBy (\run -> forkOnWithUnmask capability (\unmask -> run (unmask action)))
 
@@ -122,7 +122,7 @@ startBy fork = do
   thread <- mask_ (fork (try >=> putMVar outcome))
   return (Job thread outcome)
 
--- | Waits for the result, and throws what the job threw.
+-- | Waits for the result, and throws the job's exception.
 finish :: Job a -> IO a
 finish job = outcomeOf job >>= either throwIO return
 
@@ -140,17 +140,17 @@ stop job@(Job thread _) = killThread thread >> void (outcomeOf job)
 interrupt :: Exception e => Job a -> e -> IO ()
 interrupt (Job thread _) = throwTo thread
 
--- | Fails when it takes longer than so many seconds.
+-- | Fails if the action takes longer than so many seconds.
 within :: Int -> String -> IO a -> IO a
 within seconds what action =
   Base.timeout (seconds * 1000000) action
     >>= maybe (ioError (userError (what ++ ": not done after " ++ show seconds ++ " s"))) return
 
--- | Sleeps by base's own means.
+-- | Sleeps with base's own function.
 pause :: Int -> IO ()
 pause = threadDelay
 
--- | Asks again and again, for so many milliseconds, until the answer is yes.
+-- | Repeats the question for at most so many milliseconds, until the answer is True.
 eventually :: Int -> IO Bool -> IO Bool
 eventually millis condition = do
   holds <- condition
@@ -169,19 +169,19 @@ shouldBecome current expected = do
     value <- current
     ioError (userError ("expected to become " ++ show expected ++ ", but it stays " ++ show value))
 
--- | Fails in the thread that runs it; in a job, 'finish' shows it to the test.
+-- | Fails in the thread that runs it. In a job, 'finish' passes the failure to the test.
 require :: Bool -> String -> IO ()
 require condition message = unless condition (ioError (userError message))
 
--- | Runs an action that must throw, and returns what it threw.
+-- | Runs an action that must throw, and returns its exception.
 failsWith :: Exception e => IO a -> IO e
 failsWith action = try action >>= either return (const (ioError (userError "no exception was thrown")))
 
--- | Is it the error of this @errno@?
+-- | Whether it is the error with this @errno@.
 hasCode :: Errno -> IOError -> Bool
 hasCode expected problem = (Errno <$> ioe_errno problem) == Just expected
 
--- | Did it fail with this @errno@?
+-- | Whether it failed with this @errno@.
 isErrno :: Errno -> Either SomeException a -> Bool
 isErrno expected (Left problem) = maybe False (hasCode expected) (fromException problem)
 isErrno _ (Right _) = False
@@ -204,11 +204,11 @@ below (Random ref) limit = do
 between :: Random -> Int -> Int -> IO Int
 between random low high = (low +) <$> below random (high - low + 1)
 
--- | Of the simulated machines of tests that run several: 1, or @MILLRACE_FIRST_SEED@ in the environment.
+-- | The first seed of tests that run several simulated machines: 1, or @MILLRACE_FIRST_SEED@ in the environment.
 firstSeed :: IO Word64
 firstSeed = maybe 1 (fromMaybe 1 . readMaybe) <$> lookupEnv "MILLRACE_FIRST_SEED"
 
--- | So many seeds, from the first on.
+-- | So many seeds, from the first one.
 machineSeeds :: Int -> IO [Word64]
 machineSeeds count = (\first -> take count [first ..]) <$> firstSeed
 
@@ -237,7 +237,7 @@ bytesAt position count
       | left <= 0 = []
       | otherwise = bytesAt from (min left period) : go (from + period) (left - period)
 
--- | These are the bytes that belong at this position; returns the position after them.
+-- | Fails unless these bytes belong at this position. Returns the position after them.
 checkFrom :: Int -> ByteString -> IO Int
 checkFrom position bytes
   | bytes == bytesAt position count = return $! position + count
@@ -265,7 +265,7 @@ receiveExactly s position count
 sendStream :: Socket -> Int -> Int -> IO Int
 sendStream s position count = sendAll s (bytesAt position count) >> (return $! position + count)
 
--- | Checks and sends back what comes from a position, until the end of the stream; returns its position.
+-- | Checks the bytes from a position and sends them back, until the end of the stream. Returns the position of the end.
 echoStream :: Socket -> Int -> IO Int
 echoStream s position = do
   bytes <- recv s 3000
@@ -308,7 +308,7 @@ unixPair = socketPair AF_UNIX Stream defaultProtocol
 withPairOf :: IO (Socket, Socket) -> (Socket -> Socket -> IO a) -> IO a
 withPairOf create = bracket create (\(one, other) -> close one >> close other) . uncurry
 
--- | Two Unix sockets, each with its name, which is in no file system (Linux).
+-- | Two Unix sockets, each with an abstract name (Linux).
 withAbstractSockets :: SocketType -> (Socket -> SockAddr -> Socket -> SockAddr -> IO a) -> IO a
 withAbstractSockets kind use = do
   process <- getProcessID
@@ -331,7 +331,7 @@ descriptorCount = length <$> listDirectory "/proc/self/fd"
 inFlightNow :: IO Word64
 inFlightNow = Manager.inFlight <$> Manager.counters
 
--- | What a full collection leaves.
+-- | Runs a full collection, and returns the number of bytes that are left.
 liveBytes :: IO Int
 liveBytes = do
   performMajorGC
@@ -343,21 +343,21 @@ residentKilobytes = do
   value <- evaluate (sum [read number | ["VmRSS:", number, "kB"] <- map words (lines status)])
   value <$ evaluate (length status)
 
--- | What runs inside leaves no descriptor open and no operation in flight.
+-- | Fails if the action leaves descriptors open or operations in flight.
 withoutLeaks :: IO a -> IO a
 withoutLeaks action = do
   _ <- Manager.loopCount -- the loops' own descriptors are there from now on
   operationsBefore <- inFlightNow
   descriptorsBefore <- descriptorCount
   result <- action
-  -- What an earlier test was about to lose may have been counted.
+  -- Otherwise the count may include something that an earlier test was just releasing.
   (max operationsBefore <$> inFlightNow) `shouldBecome` operationsBefore `Exception.catch` explain "operations in flight"
   (max descriptorsBefore <$> descriptorCount) `shouldBecome` descriptorsBefore `Exception.catch` explain "descriptors"
   return result
   where
     explain what (problem :: IOException) = ioError (userError (what ++ ": " ++ ioe_description problem))
 
--- | An action that may change how many there are.
+-- | An action that may change the number of descriptors.
 keepingCapabilities :: IO a -> IO a
 keepingCapabilities action = bracket getNumCapabilities setNumCapabilities (const action)
 

@@ -26,8 +26,8 @@ import System.Exit (ExitCode (ExitSuccess), exitFailure, exitSuccess, exitWith)
 main :: IO ()
 main = reportFailures $ getArgs >>= understood >>= perform
 
--- Ends the program if there is nothing to do. The parser's own way of doing that does not notice when the help could not be
--- written, and has another exit status when the message about wrong usage could not be.
+-- Ends the program if the parser wants that. The parser's own function for this does not notice when the help could not
+-- be written, and has another exit status when the message about wrong usage could not be.
 understood :: [String] -> IO Command
 understood arguments = case parse arguments of
   Options.Success command -> pure command
@@ -40,9 +40,9 @@ understood arguments = case parse arguments of
 parse :: [String] -> Options.ParserResult Command
 parse = Options.execParserPure parserPreferences commandLine
 
--- What to say about these arguments, and the exit status. An argument may have bytes for which the locale has no characters. The
--- run-time system represents such a byte by a surrogate, and new versions of the parser's library replace surrogates in their
--- texts. So the text is that of the same arguments with private characters in the place of surrogates.
+-- The text for these arguments, and the exit status. An argument may have bytes for which the locale has no characters.
+-- The run-time system represents such a byte by a surrogate, and new versions of the parser's library replace
+-- surrogates in their texts. So this parses the arguments with private characters in place of surrogates.
 explained :: [String] -> Options.ParserFailure Options.ParserHelp -> String -> (String, ExitCode)
 explained arguments failure program = case parse (map (map (shifted surrogates privates)) arguments) of
   Options.Failure other -> (map (shifted privates surrogates) (fst (Options.renderFailure other program)), code)

@@ -23,7 +23,7 @@ import Network.Wai
 data Direction = Upload | Download
   deriving (Eq, Show)
 
--- | Takes a body of any size, and answers a GET with one of so many bytes.
+-- | Accepts a body of any size, and answers a GET with so many bytes.
 application :: Int -> Application
 application size request respond
   | requestMethod request == "POST" = discard >> respond (responseLBS status200 [] "taken")
@@ -54,7 +54,7 @@ transfer direction size address = bracket (socket AF_INET Stream defaultProtocol
     windowMax = 2147483647
     fields method = [(":method", method), (":scheme", "http"), (":authority", "a"), (":path", "/")]
 
--- What the server's windows have left: the connection's and the stream's.
+-- The remaining windows for sending: the connection's and the stream's.
 data Room = Room {roomConnection :: !Int, roomStream :: !Int}
 
 -- Receives until the response has ended.

@@ -73,7 +73,7 @@ unhindered seed = (troubled seed) {planFaultRates = []}
 ------------------------------------------------------------------------------------------------------------------------
 -- The world
 
--- | What clients saw of one machine: responses that were complete, and requests that ended otherwise.
+-- | What the clients of one machine saw: complete responses, and requests that ended otherwise.
 data Crowd = Crowd {answered :: !Int, cutOff :: !Int, hurt :: !Int}
 
 describe :: [Word64] -> [Crowd] -> String
@@ -90,7 +90,7 @@ idleSeconds = 30
 settings :: Settings
 settings = setTimeout idleSeconds (setGracefulShutdownTimeout (Just 5) (setOnException (\_ _ -> return ()) defaultSettings))
 
--- | Runs clients against the server on a machine. Fails unless everything the machine had is given back.
+-- | Runs clients against the server on a machine. Fails if anything of the machine was not released.
 crowdOn :: Bool -> Plan -> IO Crowd
 crowdOn mustAnswer plan = do
   outcome <- simulate plan {planTraces = mustAnswer} (withServer application crowd)
@@ -99,7 +99,7 @@ crowdOn mustAnswer plan = do
   let seed = "seed " ++ show (outcomeSeed outcome) ++ ": "
       require what holds = unless holds (ioError (userError (seed ++ what)))
   case outcomeResult outcome of
-    -- The machine may refuse even the listener.
+    -- The machine may refuse even the listening socket.
     Left _ | outcomeFaults outcome > 0, outcomeOperations outcome <= 2 -> return (Crowd 0 0 1)
     Left problem -> ioError (userError (seed ++ show problem))
     Right (good, bad) -> do
@@ -110,7 +110,7 @@ crowdOn mustAnswer plan = do
       require (show bad ++ " connections were cut off without a fault") (bad == 0 || outcomeFaults outcome > 0)
       return (Crowd good bad (outcomeFaults outcome))
 
--- | A server while the action, which gets its address, runs; returns when it has ended.
+-- | Runs a server during the action, which gets its address. Returns when the server has ended.
 withServer :: Application -> (SockAddr -> IO a) -> IO a
 withServer served use = do
   listener <- socket AF_INET Stream defaultProtocol
@@ -123,10 +123,10 @@ withServer served use = do
   result <- try (getSocketName listener >>= use)
   close listener
   takeMVar ended >>= either throwIO return
-  threadDelay 400000000 -- what was stalled has come, and what had a deadline has passed
+  threadDelay 400000000 -- all stalls and all deadlines are over by then
   either (throwIO :: SomeException -> IO a) return result
 
--- | /size/tag: so many bytes that say whose they are, in one piece or in many. A body comes back as it is.
+-- | /size/tag: answers with so many bytes that depend on the tag, in one piece or in many. A body is sent back.
 application :: Application
 application request respond = case (requestMethod request, pathInfo request) of
   ("POST", _) -> strictRequestBody request >>= respond . responseLBS status200 (tagOf request)
@@ -151,7 +151,8 @@ pieces size bytes
 ------------------------------------------------------------------------------------------------------------------------
 -- Clients
 
--- | Clients of every kind at once; how many responses were complete, and how many connections broke before.
+-- | Runs clients of every kind at once. Returns how many responses were complete, and how many connections broke before
+-- that.
 crowd :: SockAddr -> IO (Int, Int)
 crowd address = do
   count <- (+ 2) <$> chance 8
@@ -163,7 +164,7 @@ crowd address = do
         begin <- chance 40000
         threadDelay begin
         outcome <- try (oneClient address client got)
-        -- A broken connection is the machine's doing; a wrong byte is not.
+        -- The machine breaks connections, so that is no failure; a wrong byte is one.
         case outcome of
           Left problem | Just wrong <- Replies.wrongOf problem -> putMVar result (Left wrong)
           Left _ -> readIORef got >>= \good -> putMVar result (Right (good, 1))
@@ -211,7 +212,8 @@ oneClient address client got = bracket (socket AF_INET Stream defaultProtocol) c
           leftover <- readIORef held
           unless (B.null leftover) $ Replies.wrong ("more than was asked for: " ++ show leftover)
 
--- | Several requests at a time on a connection of HTTP/2, whose answers are awaited in another order. Some are reset.
+-- | Sends several requests at a time on a connection of HTTP/2, and awaits their responses in another order. Resets
+-- some.
 speakHttp2 :: Socket -> Int -> IORef Int -> IO ()
 speakHttp2 s client got = do
   http2 <- http2Over polite (sendInPieces s) (receiveSome s)
@@ -229,7 +231,7 @@ speakHttp2 s client got = do
     forM_ (reverse asked) $ \(stream, path, body, unwanted) -> unless unwanted $ do
       answer <- awaitAnswer http2 stream
       let field name = lookup name (answerHead answer)
-      -- Whose request was stalled is told so.
+      -- A request that was stalled may get a 408.
       when (answerEnd answer /= Complete || answerStatus answer `elem` [Just 400, Just 408]) $ ioError (userError "the request was cut short")
       unless ((answerStatus answer, field "x-tag", answerBody answer) == (Just 200, Just path, body)) $
         Replies.wrong ("for " ++ show path ++ ", of " ++ show (B.length body) ++ " bytes: " ++ show (answerHead answer, B.length (answerBody answer)))
@@ -238,7 +240,7 @@ speakHttp2 s client got = do
 ignore :: IOError -> IO ()
 ignore _ = return ()
 
--- Never longer than any deadline of the server's together with every stall.
+-- Longer than every deadline of the server together with every stall.
 receiveSome :: Socket -> IO ByteString
 receiveSome s = deadlineAfter 300000000 >>= \deadline -> recvBefore deadline s 4096
 
@@ -281,13 +283,13 @@ sayNothing s = do
   end <- now
   let seconds = fromIntegral (end - begin) / 1e9 :: Double
   unless (B.null bytes) $ Replies.wrong ("bytes for one who asked for nothing: " ++ show bytes)
-  -- Links and delayed completions add to it; faults that close earlier have raised an exception.
+  -- Links and delayed completions add some time. Faults that close the connection earlier have raised an exception.
   when (seconds > fromIntegral idleSeconds + 1) $ Replies.wrong ("closed after " ++ show seconds ++ " s")
 
 ------------------------------------------------------------------------------------------------------------------------
 -- More tests
 
--- | Each operation of one run in turn meets a reset.
+-- | Runs the same once for each operation, which fails with a reset.
 resetAtEveryPoint :: IO String
 resetAtEveryPoint = do
   calmly <- simulate (calm 5) (withServer application crowd)
@@ -295,7 +297,7 @@ resetAtEveryPoint = do
   crowds <- forM [3 .. count] $ \number -> crowdOn False (calm 5) {planFaults = [(number, Reset)]}
   return (describe (map fromIntegral [3 .. count]) crowds)
 
--- | Connections that come every minute for a day, say a word and then nothing.
+-- | Connections that come every minute for a day, send a word and then nothing.
 dayOfIdleConnections :: IO String
 dayOfIdleConnections = do
   outcome <- simulate (calm 6) {planTraces = False} $
@@ -362,7 +364,7 @@ longLink = unwords <$> sequence [travel direction megabytes least | (megabytes, 
 data Leaving = Stays | Closes | EndsItsHalf | SendsMoreAndCloses
   deriving (Show, Enum, Bounded)
 
--- | 'isConnected' and 'onDisconnect' tell the truth, and in time.
+-- | 'isConnected' and 'onDisconnect' report the truth, and in time.
 clientsThatGoAway :: IO String
 clientsThatGoAway = do
   mapM_ leaveWhileAnswered [minBound .. maxBound]

@@ -11,7 +11,7 @@ import qualified Data.ByteString.Char8 as C8
 import Data.IORef
 import Numeric (readHex)
 
--- | The server's mistake, as opposed to a connection that broke.
+-- | A mistake of the server, as opposed to a broken connection.
 newtype Wrong = Wrong String
   deriving (Show)
 
@@ -23,14 +23,14 @@ wrong = throwIO . Wrong
 wrongOf :: SomeException -> Maybe String
 wrongOf problem = (\(Wrong what) -> what) <$> fromException problem
 
--- | Takes one response off a stream: given how to get more bytes, and those that are left of the last. Fails unless it
--- has this tag and this body.
+-- | Reads one response from a stream, given an action for more bytes, and the bytes that are left. Fails unless the
+-- response has this tag and this body.
 expectReply :: IO ByteString -> IORef ByteString -> ByteString -> ByteString -> IO ()
 expectReply more held tag body = do
   head' <- takeThrough "\r\n\r\n"
   let fields = drop 1 (C8.lines head')
       field name = [C8.strip (B.drop (B.length name + 1) line) | line <- fields, (name <> ":") `B.isPrefixOf` line]
-  -- Whose request was stalled is told so, and whose request was cut short by the end of its stream.
+  -- A request that was stalled may get a 408, and one whose stream ended too early a 400.
   when (any (`B.isPrefixOf` head') ["HTTP/1.1 408 ", "HTTP/1.1 400 "]) $ ioError (userError "the request was cut short")
   unless ("HTTP/1.1 200 " `B.isPrefixOf` head') $ wrong ("instead of the response for " ++ show tag ++ ": " ++ show head')
   unless (field "X-Tag" == [tag]) $ wrong ("tag " ++ show (field "X-Tag") ++ " instead of " ++ show tag)

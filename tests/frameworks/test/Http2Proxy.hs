@@ -36,7 +36,7 @@ withHttp2Proxy server use = bracket (socket AF_INET Stream defaultProtocol) clos
       connect opened (local (fromIntegral server))
       act opened
 
--- Until one of the two has no more to say.
+-- Forwards in both directions until one side ends.
 relay :: Socket -> Socket -> IO ()
 relay client server = speakingHttp2 (Ends (sendAll server) (shutdown server ShutdownSend) (recv server)) $ \(Ends put _ get) -> do
   key <- newIORef Nothing
@@ -57,7 +57,7 @@ keyIn bytes = case B.breakSubstring mark bytes of
   where
     mark = "Sec-WebSocket-Key: "
 
--- Adds the answer to the key (RFC 6455, section 4.2.2), which HTTP/2 has not.
+-- The answer to the key (RFC 6455, section 4.2.2), which HTTP/2 does not have.
 accepting :: ByteString -> ByteString -> ByteString
 accepting key bytes = case B.stripPrefix switching bytes of
   Just rest -> B.concat [switching, "Sec-WebSocket-Accept: ", Base64.encode digest, "\r\n", rest]

@@ -23,14 +23,14 @@ main = do
   where
     isLeftOut (groups, name) = any (\part -> any (part `isInfixOf`) (name : groups)) leftOut
 
--- Examples that speak of something else.
+-- Examples that do not concern the transport.
 leftOut :: [String]
 leftOut =
-  [ "over memory", -- There, nothing is carried.
+  [ "over memory", -- they use no connection
     "on a connection that is not protected",
     "on a plain connection",
-    "has the reason phrase that was sent", -- One of them is for such a connection.
-    -- They begin with bytes that are no part of TLS.
+    "has the reason phrase that was sent", -- one of them is for a connection without protection
+    -- They begin with bytes that are not TLS.
     "the proxy",
     -- They see connections that end before a handshake.
     "onOpen",

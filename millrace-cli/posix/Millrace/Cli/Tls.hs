@@ -25,13 +25,13 @@ newtype Tls = Tls
     protecting :: Settings -> Settings
   }
 
--- | Reads the certificates, and runs an action during which they are read again whenever their files change and at SIGUSR2. The
--- function is told of handshakes. Throws 'Failure'.
+-- | Reads the certificates, and runs an action. During the action they are read again whenever their files change, and
+-- at SIGUSR2. The function gets the outcome of each handshake. Throws 'Failure'.
 --
 -- @since 0.1.0
 withTls :: TlsOptions -> Maybe (HandshakeResult -> IO ()) -> (Tls -> IO a) -> IO a
 withTls options observer use = do
-  -- Only what reading the certificates throws is about them.
+  -- Convert only exceptions of reading the certificates.
   void (withTLS settings {tlsWatchSeconds = 0} return) `catch` refuse
   withTLS settings $ \tls -> do
     void (installHandler sigUSR2 (Catch (try (reloadTLS tls) >>= sayReload . either NotReloaded (const Reloaded))) Nothing)

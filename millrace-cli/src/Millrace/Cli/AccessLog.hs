@@ -91,7 +91,7 @@ withAccessLog format path use = do
   bracket (startWriting accessLog) (stopWriting accessLog) (const (use accessLog))
   where
     startWriting accessLog = forkIOWithUnmask $ \unmask -> unmask (keepWriting accessLog) `finally` putMVar (logEnded accessLog) ()
-    -- A writer that is stuck may take long to notice that it is killed. Nobody waits for that.
+    -- A writer that blocks may take long to notice that it is killed. Do not wait for it.
     stopWriting accessLog writer = endAccessLog accessLog >> void (forkIO (killThread writer))
     failure exception =
       Failure

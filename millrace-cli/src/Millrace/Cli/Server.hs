@@ -161,7 +161,7 @@ newReporting = setOnException . report <$> newSeldomTeller
 drainSeconds :: Int
 drainSeconds = 9
 
--- How signals reach the server.
+-- The channel from the signal handlers to the server.
 data Stop = Stop
   { stopAsked :: MVar (),
     stopTold :: MVar (),
@@ -185,7 +185,7 @@ stopOnSignals stop = onTermination asked (join (readIORef (stopLastWords stop)))
 awaitTold :: Stop -> IO ()
 awaitTold stop = isEmptyMVar (stopAsked stop) >>= \running -> unless running (readMVar (stopTold stop))
 
--- If nobody reads the announcement, the server runs all the same.
+-- If the announcement cannot be written, the server runs nevertheless.
 announce :: [String] -> Backend -> Int -> Maybe String -> Maybe String -> IO ()
 announce urls backend loops status redirect = sayIfTaken (unlines (places ++ [with] ++ foldMap place status ++ foldMap leading redirect))
   where

@@ -93,7 +93,8 @@ withWatchdog manager action = case manager >>= managerWatchdog of
   Nothing -> action
   Just interval -> bracket (forkIO (forever (threadDelay interval >> notify manager ["WATCHDOG=1"]))) killThread (const action)
 
--- A server that cannot reach its service manager serves all the same. It waits a second for one that does not listen.
+-- A server that cannot reach its service manager runs nevertheless. It waits at most a second for one that does not
+-- receive.
 notify :: Maybe ServiceManager -> [ByteString] -> IO ()
 notify Nothing _ = pure ()
 notify (Just manager) lines' = do

@@ -81,8 +81,8 @@ heldBytes variant = case variantSource variant of
   InFile _ -> Nothing
   InMemory count -> Just count
 
--- | Is the file still what the variant was made from? Somebody may write to a file that is held open, and a file of a network
--- may be gone. Bytes in memory stay current.
+-- | Whether the file is still the one from which the variant was made. Somebody may write to a file that is held open,
+-- and a file of a network file system may be gone. Bytes in memory stay current.
 --
 -- @since 0.1.0
 isCurrent :: Variant -> IO Bool

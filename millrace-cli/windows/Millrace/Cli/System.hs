@@ -1,6 +1,6 @@
--- | What a program asks of the operating system it runs on, on Windows. Must not know: servers.
+-- | What a program asks of its operating system, on Windows. Must not know: servers.
 --
--- The same names in @posix\/@ are for all other systems; the package description chooses.
+-- The folder @posix\/@ has the same names for all other systems; the package description chooses.
 module Millrace.Cli.System
   ( systemName,
     descriptorLimits,

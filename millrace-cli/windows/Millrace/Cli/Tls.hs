@@ -1,6 +1,6 @@
--- | There is no TLS on Windows yet: no OpenSSL is among what is cross-compiled there. Must not know: files.
+-- | TLS does not work on Windows yet: OpenSSL is not among the libraries that are cross-compiled. Must not know: files.
 --
--- The same names in @posix\/@ are for all other systems; the package description chooses.
+-- The folder @posix\/@ has the same names for all other systems; the package description chooses.
 module Millrace.Cli.Tls
   ( Tls (..),
     withTls,

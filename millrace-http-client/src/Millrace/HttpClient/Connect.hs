@@ -20,14 +20,14 @@ import Millrace.Timer (threadDelay)
 connectToHost :: (Socket -> IO ()) -> Deadline -> String -> Int -> IO Socket
 connectToHost prepare deadline host port = addressesOf deadline host port >>= connectFirst prepare deadline
 
--- | An address has so many microseconds for itself before the next one is tried, too (RFC 8305, section 5).
+-- | After so many microseconds of an attempt the next address is tried as well (RFC 8305, section 5).
 attemptDelay :: Int
 attemptDelay = 250000
 
 data Outcome
   = Connected !Socket
   | Failed !IOException
-  | -- | The attempt with this number has had its time for itself.
+  | -- | The attempt with this number has lasted 'attemptDelay'.
     IsSlow !Int
 
 -- | Connects to the first of these addresses that answers. The next address is tried when an attempt has failed, or has
@@ -43,7 +43,7 @@ connectFirst prepare deadline addresses = case addresses of
     start race number address others = do
       inRace race $ try (attempt prepare deadline address) >>= either (report race . Failed) (\made -> report race (Connected made) `onException` close made)
       unless (null others) . inRace race $ threadDelay attemptDelay >> report race (IsSlow number)
-    -- How many were started, how many of these still run, and which addresses are left.
+    -- The number of attempts started, how many of them still run, and the addresses that are left.
     await race started running left = do
       outcome <- takeMVar (outcomes race)
       case (outcome, left) of
@@ -69,11 +69,11 @@ data Race = Race {outcomes :: !(MVar Outcome), runners :: !(IORef [ThreadId])}
 report :: Race -> Outcome -> IO ()
 report = putMVar . outcomes
 
--- The thread is masked, so that what it has made cannot get lost. It can be interrupted where it waits.
+-- The thread is masked, so that the socket it has made cannot get lost. It can be interrupted while it waits.
 inRace :: Race -> IO () -> IO ()
 inRace race action = mask_ $ forkIO action >>= \runner -> modifyIORef' (runners race) (runner :)
 
--- Ends all attempts, and closes the sockets of those that came too late.
+-- Ends all attempts, and closes the sockets of those that succeeded too late.
 endRace :: Race -> IO ()
 endRace race = uninterruptibleMask_ $ do
   readIORef (runners race) >>= mapM_ killThread

@@ -26,18 +26,19 @@ import Network.HTTP.Client (ManagerSettings (..), defaultManagerSettings)
 import Network.HTTP.Client.Internal (Connection (..), makeConnection, strippedHostName)
 import System.IO.Error (ioeSetErrorString, mkIOError)
 
--- | What the connections of a manager are like. Begin with 'Network.HTTP.Client.Millrace.defaultSettings'.
+-- | The settings of a manager's connections. Begin with 'Network.HTTP.Client.Millrace.defaultSettings'.
 --
 -- @since 0.1.0
 data Settings = Settings
-  { -- | Whom to trust, which certificate to show, and which algorithms to use. The application protocol is always HTTP/1.1.
+  { -- | Which authorities to trust, which certificate to show, and which algorithms to use. The application protocol is
+    -- always HTTP/1.1.
     tlsSettings :: !ClientSettings,
     limits :: !Limits,
     -- | Runs with each socket before it connects, for example to set an option or to bind it to an address.
     onSocket :: !(Socket -> IO ())
   }
 
--- | The two kinds of bytes: a socket's and a TLS connection's.
+-- | How to send and receive: on a socket, or on a TLS connection.
 data Link = Link
   { linkReceive :: !(Deadline -> Int -> IO ByteString),
     linkSend :: !(Deadline -> ByteString -> IO ()),
@@ -75,12 +76,12 @@ connectTlsThroughProxy settings getContext request check server _ proxy port = d
     askProxy deadline raw check
     secure settings deadline context server raw
 
--- | Checks the proxy's answer. What comes behind it would be in front of what the server says, and not be protected by TLS. So
--- nothing may come: a server says nothing before the client does.
+-- | Checks the proxy's answer. No bytes may follow it: they would precede the server's, and not be protected by TLS. A
+-- server sends nothing before the client does.
 askProxy :: Deadline -> Socket -> (Connection -> IO ()) -> IO ()
 askProxy deadline raw check = do
   isOver <- newIORef False
-  -- The socket is not this connection's to close.
+  -- The caller closes the socket.
   answer <- makeConnection (readIORef isOver >>= \over -> if over then return ByteString.empty else Socket.recvBefore deadline raw 4096) (const (return ())) (return ())
   check answer
   writeIORef isOver True
@@ -103,13 +104,13 @@ connectionOf settings link = do
   makeConnection (receive isAnswered sendingFailed) (transmit isAnswered sendingFailed) (linkClose link)
   where
     receive isAnswered sendingFailed = do
-      -- http-client ignores what goes wrong while it sends a body, and waits for a response. After a deadline none comes.
+      -- http-client ignores errors while it sends a body, and waits for a response. After a deadline none will come.
       readIORef sendingFailed >>= mapM_ throwIO
       deadline <- deadlineIn (receiveLimit (limits settings))
       bytes <- linkReceive link deadline 16384
       bytes <$ writeIORef isAnswered True
-    -- Before a further request: has the server closed the connection meanwhile? Then none of the request is sent here, and
-    -- http-client sends it on a new connection. A request that was sent to nobody is sent only once.
+    -- Before a further request: has the server closed the connection meanwhile? Then nothing of the request is sent
+    -- here, and http-client sends it on a new connection. So a request is never sent twice.
     transmit isAnswered sendingFailed bytes = do
       wasAnswered <- readIORef isAnswered
       when wasAnswered $ do
@@ -122,8 +123,8 @@ connectionOf settings link = do
         throwIO (problem :: IOException)
     ended = mkIOError ResourceVanished "Network.HTTP.Client.Millrace: sending a request" Nothing (Just (show (linkSocket link)))
 
--- | Is a request to be sent again on a new connection, if this happened on one that was kept? As http-client does, but not
--- after a deadline: the server may be at work.
+-- | Whether to send a request again on a new connection, after this exception on a kept one. The same as in
+-- http-client, except after a deadline: the server may be working on the request.
 isRetryable :: SomeException -> Bool
 isRetryable problem
   | Just network <- fromException problem = not (isDeadlineError network)

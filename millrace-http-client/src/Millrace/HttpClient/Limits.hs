@@ -28,7 +28,7 @@ data Limits = Limits
 defaultLimits :: Limits
 defaultLimits = Limits {connectLimit = microseconds 30000000, receiveLimit = noTimeLimit, sendLimit = noTimeLimit}
 
--- | The deadline of something that begins now.
+-- | The deadline of an operation that begins now.
 deadlineIn :: TimeLimit -> IO Deadline
 deadlineIn limit
   | limit == noTimeLimit = return noDeadline

@@ -1,4 +1,4 @@
--- | From the name of a host to its addresses. Must not know: HTTP.
+-- | Looks up the addresses of a host. Must not know: HTTP.
 module Millrace.HttpClient.Name
   ( addressesOf,
     interleave,
@@ -45,8 +45,8 @@ beforeDeadline deadline action
     let end = deadlineNanoseconds deadline
     timeout (if end <= now then 0 else fromIntegral ((end - now) `div` 1000)) action
 
--- | Takes families in turn (RFC 8305, section 4), so that one that leads nowhere holds up the others only briefly. The order
--- within a family stays.
+-- | Alternates between the families (RFC 8305, section 4), so that a family that does not work delays the other only
+-- briefly. Keeps the order within a family.
 --
 -- The system's order begins with the family that it prefers.
 interleave :: [AddrInfo] -> [AddrInfo]

@@ -38,8 +38,8 @@ data CallOptions = CallOptions
   { -- | When it passes, the wait that the C code is in, or else its next one, fails with @ETIMEDOUT@. What the function
     -- then returns is the call's result.
     callDeadline :: !Deadline,
-    -- | What the wait fails with when an asynchronous exception interrupts the call. (Timeouts take @ETIMEDOUT@ in any
-    -- case.) Choose @ETIMEDOUT@ for libraries that go on after @EINTR@, as libpq does.
+    -- | The errno with which the C code's wait fails when an asynchronous exception interrupts the call. (Timeouts
+    -- always use @ETIMEDOUT@.) Choose @ETIMEDOUT@ for libraries that continue after @EINTR@, as libpq does.
     callInterruption :: !Errno,
     -- | The size of the C stack. Memory is taken as it is touched. 0 for 256 KiB.
     callStackBytes :: !Int
@@ -56,9 +56,9 @@ data Argument = Argument !Kind (Ptr () -> IO ())
 
 -- ----------------------------------------------------------------------------------------------------- carriers --- --
 
--- | Starts that many carriers, the operating system threads on which C functions run; they are the process's and stay.
--- Without this the first call starts one for each processor. Throws an 'IOError' (@EALREADY@) if they run already,
--- 'Millrace.Manager.NotThreaded' without @-threaded@.
+-- | Starts so many carriers, the operating system threads on which C functions run. They stay until the process ends.
+-- Without this, the first call starts one for each processor. Throws an 'IOError' (@EALREADY@) if there are carriers
+-- already, and 'Millrace.Manager.NotThreaded' without @-threaded@.
 --
 -- > main = startCarriers 2 >> ...
 --
@@ -80,7 +80,7 @@ beginCarriers count = do
   closeAtExit
   withCString (backendName backend) (c_start_carriers (fromIntegral (max 0 count)))
 
--- In the child of a fork there are none, as at the beginning.
+-- The child of a fork begins without carriers.
 ensureCarriers :: IO ()
 ensureCarriers = do
   count <- c_carriers_count
@@ -88,8 +88,8 @@ ensureCarriers = do
     result <- beginCarriers 0
     when (result < 0 && Errno (negate result) /= eALREADY) $ throwIO (failure "Millrace.Foreign: starting carriers" result)
 
--- At the program's end the run-time system runs finalizers of C, then frees what waking a thread needs. The stable
--- pointer keeps this one from running earlier.
+-- At the program's end the run-time system first runs finalizers of C, and then frees what waking a thread needs. The
+-- stable pointer keeps this finalizer from running before that.
 closeAtExit :: IO ()
 closeAtExit = do
   isFirst <- atomicModifyIORef' closesAtExit (\done -> (True, not done))
@@ -104,8 +104,9 @@ failure attempted result = errnoToIOError attempted (Errno (negate result)) Noth
 
 -- -------------------------------------------------------------------------------------------------------- a call --- --
 
--- | Runs a C function on a fiber, and waits until it has returned. Then an exception that came meanwhile is thrown.
--- errno is what the function left: nothing between ending the call and the caller's @getErrno@ changes it.
+-- | Runs a C function on a fiber, and waits until it has returned. Then throws the exception that has come meanwhile,
+-- if any. errno is the one that the function has left: nothing between the end of the call and the caller's @getErrno@
+-- changes it.
 perform :: CallOptions -> FunPtr f -> [Argument] -> Kind -> (Ptr () -> IO r) -> IO r
 perform options function arguments resultKind readResult =
   evaluated
@@ -126,11 +127,11 @@ perform options function arguments resultKind readResult =
           maybe (return result) throwIO interruption
       )
   where
-    -- Not under the mask: that may take its time, and exceptions may come.
+    -- Outside of the mask, because this may take long, and exceptions may come.
     evaluated = evaluate options >> evaluate function >> mapM_ evaluate arguments
     pass call index (Argument kind write) = c_call_argument call index (kindCode kind) >>= write
 
--- A record that was used before has one.
+-- A record that is used again already has one.
 placeOf :: Ptr Call -> IO (MVar ())
 placeOf call = do
   known <- c_call_place call
@@ -150,8 +151,8 @@ begin options call capability = do
 currentCapability :: IO CInt
 currentCapability = fromIntegral . fst <$> (myThreadId >>= threadCapability)
 
--- | Waits for the end, and serves callbacks until then. Returns the exception that ended the waiting or a callback; the
--- first one interrupts the C code, and those that follow stay pending.
+-- | Waits for the end, and runs callbacks until then. Returns the exception that has ended the wait or a callback. The
+-- first exception interrupts the C code; later ones stay pending.
 attend :: (IO () -> IO ()) -> CallOptions -> Ptr Call -> MVar () -> IO (Maybe SomeException)
 attend restore options call woken = go Nothing
   where
@@ -183,9 +184,10 @@ errnoFor options problem
     timedOut = code eTIMEDOUT
     code (Errno number) = number
 
--- | Begins a call that is interrupted if its deadline passes first, and returns what calls that off. Armed before it begins:
--- arming may have to start a manager first, which may fail and may be interrupted, and once C runs nothing may. The alarm
--- may ring before the call has begun, and a moment after it was called off: the lock says whether the call is there.
+-- | Begins a call that is interrupted if its deadline passes first, and returns the action that cancels the timer. The
+-- timer is armed before the call begins: arming may have to start a manager first, which may fail or be interrupted,
+-- and once C runs neither may happen. The timer may fire before the call has begun, and for a moment after it was
+-- cancelled. So a lock says whether the call exists.
 beginBefore :: Deadline -> Ptr Call -> IO () -> IO (IO ())
 beginBefore deadline call start
   | deadline == noDeadline = return () <$ start

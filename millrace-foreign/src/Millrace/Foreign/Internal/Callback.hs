@@ -17,7 +17,7 @@ import Foreign.Storable (Storable (peekByteOff, sizeOf))
 import Millrace.Foreign.Internal.Bindings
 import Millrace.Foreign.Internal.Type (Kind, kindCode)
 
--- | A function of the addresses of the arguments and of the result.
+-- | A function that gets the addresses of the arguments and of the result.
 type Handler = Ptr (Ptr ()) -> Ptr () -> IO ()
 
 -- | A Haskell function that C can call. It stays until 'freeCallback'.
@@ -62,7 +62,7 @@ runFrame frame = do
     castStable :: StablePtr Handler -> StablePtr Handler
     castStable = id
 
--- Also what C calls on threads that are no fibers: see @cbits\/callback.c@.
+-- C also calls this on threads that are not fibers: see @cbits\/callback.c@.
 runHandler :: StablePtr Handler -> Ptr (Ptr ()) -> Ptr () -> IO ()
 runHandler stable arguments result = do
   handler <- deRefStablePtr stable

@@ -17,7 +17,7 @@ import Foreign.StablePtr (StablePtr)
 import Foreign.Storable (Storable (sizeOf))
 import System.Posix.Types
 
--- | In the order of @mrf_kind@ in @cbits\/kind.h@.
+-- | The constructors must have the order of @mrf_kind@ in @cbits\/kind.h@.
 data Kind
   = KindVoid
   | KindFloat
@@ -33,7 +33,7 @@ data Kind
   | KindWord64
   deriving (Enum)
 
--- | The kind that @kind.h@ gives it.
+-- | The number of the kind in @kind.h@.
 kindCode :: Kind -> CInt
 kindCode = fromIntegral . fromEnum
 

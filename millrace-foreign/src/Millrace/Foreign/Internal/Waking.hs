@@ -25,14 +25,14 @@ ensureWaker capability = do
     bell <- newEmptyMVar
     void (forkOn (fromIntegral capability) (work capability bell))
 
--- Nobody has its identity, and the bell is never forgotten: it gets no exceptions.
+-- No other thread has its ThreadId, and the MVar stays reachable, so it gets no exceptions.
 work :: CInt -> MVar () -> IO ()
 work capability bell = do
   newStablePtrPrimMVar bell >>= serve capability
   takeMVar bell
   work capability bell
 
--- Until nobody has come up: then the bell will ring.
+-- Repeats until there is no call to wake. Then C fills the MVar at the next one.
 serve :: CInt -> StablePtr PrimMVar -> IO ()
 serve capability bell = do
   first <- c_wanted_take capability bell

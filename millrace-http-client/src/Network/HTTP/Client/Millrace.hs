@@ -87,7 +87,7 @@ newMillraceManagerSettings settings = do
   context <- contextFor settings
   return (managerSettingsOf settings (return (return context)))
 
--- | The system's authorities, 'defaultLimits', and sockets as they are.
+-- | The system's authorities, 'defaultLimits', and sockets without changes.
 --
 -- @since 0.1.0
 defaultSettings :: Settings
@@ -96,7 +96,7 @@ defaultSettings = Settings {tlsSettings = clientSettings, limits = defaultLimits
 contextFor :: Settings -> IO ClientContext
 contextFor settings = newClientContext (tlsSettings settings) {clientProtocols = ["http/1.1"]}
 
--- The action makes an action that makes the context, when it is needed.
+-- An action that makes the context when the result is first needed.
 managerSettingsOf :: Settings -> IO (IO ClientContext) -> ManagerSettings
 managerSettingsOf settings makeContext =
   defaultManagerSettings
@@ -108,7 +108,7 @@ managerSettingsOf settings makeContext =
       managerModifyResponse = \response -> return response {responseBody = wrapping (getOriginalRequest response) (responseBody response)}
     }
 
--- Does the action when its result is first needed. If it throws, it is done again the next time.
+-- Runs the action when its result is first needed. If it throws, the next use runs it again.
 once :: IO a -> IO (IO a)
 once action = do
   place <- newMVar Nothing
@@ -116,7 +116,7 @@ once action = do
     value <- maybe action return known
     return (Just value, value)
 
--- What is not http-client's own exception becomes part of one.
+-- Wraps other exceptions into one of http-client's.
 wrapping :: Request -> IO a -> IO a
 wrapping request action =
   action
