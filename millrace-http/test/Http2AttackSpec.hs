@@ -57,16 +57,15 @@ streamsAtATime = 128
 ------------------------------------------------------------------------------------------------------------------------
 -- The measure
 
--- | What a server must do to the attacker's connection.
+-- | What must happen to the attacker's connection.
 data Fate
-  = -- | It is closed while the attack runs.
+  = -- | The server closes it while the attack runs.
     IsEnded
-  | -- | It may live on: the attack is harmless.
+  | -- | The server may keep it: the attack is harmless.
     MayGoOn
   deriving (Eq, Show)
 
--- | An attack: on so many connections, with these settings; what each of them sends, again and again. Each step gets the
--- number of the step.
+-- | An attack: the number of connections, the settings, and what each client sends repeatedly. A step gets its number.
 data Attack = Attack
   { attackConnections :: !Int,
     attackSettings :: ![(Setting, Word)],
@@ -77,7 +76,7 @@ data Attack = Attack
     attackFate :: !Fate
   }
 
--- | Does the attacker read what the server sends?
+-- | Whether the attacker reads what the server sends.
 data Ears = Listens | IsDeaf
   deriving (Eq, Show)
 
@@ -91,18 +90,18 @@ data Damage = Damage
     damageEnded :: !Bool,
     -- | The server's processor time.
     damageSeconds :: !Double,
-    -- | By how much its memory grew at most.
+    -- | The greatest growth of its memory.
     damageBytes :: !Int,
-    -- | The slowest answer but one in a hundred that others got.
+    -- | The 99th percentile of the time that others waited for an answer.
     damageOthers :: !Double,
-    -- | The same of a server that was not attacked.
+    -- | The same on a server that is not attacked.
     damageElsewhere :: !Double,
-    -- | Handlers that ran at a time.
+    -- | The most handlers that ran at the same time.
     damageHandlers :: !Int
   }
   deriving (Show)
 
--- Bounds, for all attacks: processor time for each second of attack, memory, and the time of others.
+-- Limits for all attacks: processor time per second of attack, memory, and others' waiting time.
 harmless :: Attack -> Damage -> Bool
 harmless attempted damage =
   (attackFate attempted == MayGoOn || damageEnded damage)
@@ -111,7 +110,7 @@ harmless attempted damage =
     && damageOthers damage <= 0.1 + 2 * damageElsewhere damage
     && damageHandlers damage <= attackConnections attempted * streamsAtATime + 1
 
--- On a machine that is busy otherwise, one of several attempts must show it.
+-- A busy machine may spoil an attempt, so one of several must succeed.
 survives :: Attack -> Servers -> Expectation
 survives attempted servers = go (3 :: Int)
   where
@@ -120,7 +119,7 @@ survives attempted servers = go (3 :: Int)
       unless (harmless attempted damage) $
         if left > 1 then go (left - 1) else damage `shouldSatisfy` harmless attempted
 
--- The one that is attacked, and one that is not.
+-- The attacked server, and one that is not attacked.
 data Servers = Servers !ServerProcess !ServerProcess
 
 withServers :: (Servers -> IO a) -> IO a
@@ -129,7 +128,7 @@ withServers use = withServerProcess "attacked" 2000 $ \server -> withServerProce
 measure :: Attack -> Servers -> IO Damage
 measure attempted (Servers server elsewhere) = do
   let port = serverPort server
-  -- Everything has been loaded, and what the last attack has left is gone.
+  -- By now everything is loaded, and the remains of the last attack are gone.
   withHttp2 port $ \http2 -> do
     replicateM_ 200 (ask http2 (get "/") "")
     within "the end of the last attack's handlers" (untilNoneRuns http2)
@@ -169,7 +168,8 @@ measure attempted (Servers server elsewhere) = do
       if answerStatus answer == Just 200 then modifyIORef' times (end - start :) else threadDelay 1000
       threadDelay 2000
 
--- How many steps were made, and whether the server has closed the connection. A step may block when the server reads no more.
+-- Returns the number of steps, and whether the server has closed the connection. A step may block when the server does
+-- not read.
 attackOnce :: Attack -> Int -> IO (Int, Bool)
 attackOnce attempted port = withConnection port $ \client -> do
   http2 <- http2OnClient silent client
@@ -189,7 +189,7 @@ attackOnce attempted port = withConnection port $ \client -> do
   count <- readIORef steps
   return (count, ended)
 
--- Takes what has come, and comes after pauses no longer than that; is it the end?
+-- Receives until a pause of so long, or the end. True at the end.
 hasEndedWithin :: Int -> Http2 -> IO Bool
 hasEndedWithin micros http2 =
   nextEventWithin micros http2 >>= \case
@@ -332,7 +332,7 @@ spec = describe "hostile clients of HTTP/2" . aroundAll withServers $ do
           attackSettings = [(InitialWindowSize, 0)],
           attackSeconds = 5,
           attackBegin = \http2 -> sendFrames http2 [request number "/stream" [EndStream] | number <- [0 .. 49]],
-          -- Streams are reset, one by one; the connection need not end.
+          -- The server resets the streams one by one; the connection need not end.
           attackFate = MayGoOn
         }
     it "an initial window that changes all the time" . survives $
@@ -344,7 +344,7 @@ spec = describe "hostile clients of HTTP/2" . aroundAll withServers $ do
     it "a body that is larger than the window" . survives $
       (attack (\http2 _ -> sendFrame http2 (dataFrame 1 [] (B.replicate 16384 0x78))))
         { attackBegin = \http2 -> sendFrame http2 (request 0 "/slow" []),
-          -- The stream is reset; what still comes for it is dropped.
+          -- The server resets the stream, and drops what still arrives for it.
           attackFate = MayGoOn
         }
 
@@ -367,7 +367,7 @@ spec = describe "hostile clients of HTTP/2" . aroundAll withServers $ do
       (attack (\http2 _ -> threadDelay 100000 >> sendFrame http2 (dataFrame 1 [] "x")))
         { attackSeconds = 5,
           attackBegin = \http2 -> sendFrame http2 (request 0 "/read" []),
-          -- The stream is answered and reset; the connection need not end.
+          -- The server answers and resets the stream; the connection need not end.
           attackFate = MayGoOn
         }
   where
@@ -380,7 +380,7 @@ spec = describe "hostile clients of HTTP/2" . aroundAll withServers $ do
         { attackSeconds = 5
         }
 
--- What makes a server reset a stream whose request is complete.
+-- Makes a server reset a stream whose request is complete.
 madeResets :: [(String, Word32 -> [Frame])]
 madeResets =
   [ ("a window that grows by nothing", \stream -> [windowUpdate stream 0]),

@@ -67,7 +67,7 @@ import System.Timeout (timeout)
 ------------------------------------------------------------------------------------------------------------------------
 -- Connections
 
--- | What a client does by itself when it receives something.
+-- | What a client does by itself when it receives a frame.
 data Conduct = Conduct
   { conductSettings :: !Acknowledging,
     conductPings :: !Acknowledging,
@@ -94,17 +94,17 @@ data Http2 = Http2
     http2Conduct :: Conduct,
     http2Held :: IORef ByteString,
     http2Decoder :: Decoder,
-    -- | The header block that has begun: its stream, its flags and its parts, the latest first.
+    -- | An incomplete header block: its stream, its flags and its parts, latest first.
     http2Block :: IORef (Maybe (StreamId, EndOfStream, [ByteString])),
     http2Next :: IORef StreamId,
     http2Answers :: IORef (Map.Map StreamId Answer),
     http2Room :: IORef Room
   }
 
--- | What the server's windows have left.
+-- | The rest of the server's windows.
 data Room = Room
   { roomConnection :: !Int,
-    -- | Of a stream on which nothing was sent.
+    -- | The window of a stream on which nothing was sent.
     roomInitial :: !Int,
     -- | The difference to that.
     roomStreams :: !(Map.Map StreamId Int)
@@ -113,7 +113,7 @@ data Room = Room
 data EndOfStream = Last | MoreComes
   deriving (Eq, Show)
 
--- | A connection with the preface, default settings and the polite conduct.
+-- | A connection with the preface, default settings, and the polite conduct.
 withHttp2 :: Reachable server => server -> (Http2 -> IO a) -> IO a
 withHttp2 = withHttp2As polite []
 
@@ -124,7 +124,7 @@ withHttp2As conduct settings server use = withConnection server $ \client -> do
   handshake http2 settings
   use http2
 
--- | A client on a connection that is there. Sends nothing yet.
+-- | A client on a connected socket. Sends nothing yet.
 http2OnClient :: Conduct -> Client -> IO Http2
 http2OnClient conduct client = http2Over conduct (send client) (receive client)
 
@@ -139,8 +139,8 @@ handshake :: Http2 -> [(Setting, Word)] -> IO ()
 handshake http2 settings =
   sendBytes http2 (preface <> encodeFrame (settingsFrame [(name, fromIntegral value) | (name, value) <- settings]))
 
--- | Runs an action whose sending may fail because the server has closed the connection. Catches nothing else: a thread that
--- swallows what is thrown to it goes on, and whoever has cancelled it waits for ever.
+-- | Runs an action whose sends may fail because the server has closed the connection. Catches no other exception: a
+-- thread that ignored an asynchronous one would continue, and the thread that cancels it would wait for ever.
 closing :: IO () -> IO ()
 closing action = void (try action :: IO (Either IOError ()))
 
@@ -157,7 +157,7 @@ sendFrame http2 = sendBytes http2 . encodeFrame
 sendFrames :: Http2 -> [Frame] -> IO ()
 sendFrames http2 = sendBytes http2 . B.concat . map encodeFrame
 
--- | What a frame says, or several: a header block is one event. Padding is dropped.
+-- | The content of a frame. A header block is one event, even in several frames. Padding is dropped.
 data Event
   = GotHeaders !StreamId !Fields !EndOfStream
   | GotData !StreamId !ByteString !EndOfStream
@@ -166,11 +166,11 @@ data Event
   | GotSettingsAck
   | GotPing !ByteString
   | GotPingAck !ByteString
-  | -- | The last stream that was or will be processed.
+  | -- | The last stream that the server has processed or will.
     GotGoAway !StreamId !ErrorCode !ByteString
   | GotWindow !StreamId !Word
   | GotOther !Frame
-  | -- | The end of the connection, in order or not.
+  | -- | The end of the connection, orderly or not.
     Closed
   deriving (Eq, Show)
 
@@ -182,7 +182,7 @@ nextEvent http2 = nextEventBy (fmap Just . within "the next frame") http2 >>= ma
 nextEventWithin :: Int -> Http2 -> IO (Maybe Event)
 nextEventWithin micros = nextEventBy (timeout micros)
 
--- Only the waiting is under a time limit, and what it brings is kept: an event is never lost in the middle.
+-- Only the wait has a time limit, and its result is kept, so an event is never lost in the middle.
 nextEventBy :: (IO ByteString -> IO (Maybe ByteString)) -> Http2 -> IO (Maybe Event)
 nextEventBy limited http2 = do
   held <- readIORef (http2Held http2)
@@ -200,7 +200,7 @@ nextEventBy limited http2 = do
       arrived <- either (const B.empty :: IOError -> ByteString) id <$> try (http2Receive http2)
       arrived <$ modifyIORef' (http2Held http2) (<> arrived)
 
--- Nothing for a part of a header block that goes on.
+-- Nothing for a part of a header block that continues.
 interpret :: Http2 -> Frame -> IO (Maybe Event)
 interpret http2 frame = case frameType frame of
   Headers -> beginBlock (ending frame) (unprioritised (unpadded frame))
@@ -275,8 +275,8 @@ untilSilence micros http2 =
     Just Closed -> return [Closed]
     Just other -> (other :) <$> untilSilence micros http2
 
--- | Sends a PING and waits for its acknowledgement: the server has then processed everything that was sent before. Returns
--- what came meanwhile; the last event is the acknowledgement or 'Closed'.
+-- | Sends a PING and waits for its acknowledgement, which means that the server has processed everything that was sent
+-- before. Returns the events until then; the last one is the acknowledgement or 'Closed'.
 roundTrip :: Http2 -> IO [Event]
 roundTrip http2 = closing (sendFrame http2 (pingFrame mark)) >> eventsUntil (== GotPingAck mark) http2
   where
@@ -358,8 +358,8 @@ sendRequest http2 fields body
     stream <- openStream http2 [] fields
     stream <$ sendBody http2 stream [EndStream] body
 
--- | Sends a part of a request's body that is not empty; the flags are for its last frame. Waits where the server's windows
--- are used up. Sends no more when the stream has ended.
+-- | Sends a nonempty part of a request's body; the flags are for its last frame. Waits for the server's windows. Stops
+-- when the stream has ended.
 sendBody :: Http2 -> StreamId -> [Flag] -> ByteString -> IO ()
 sendBody http2 stream flags = within "room in the server's windows" . go
   where
@@ -392,7 +392,7 @@ block stream flags fields = case split (literals fields) of
 ask :: Http2 -> Fields -> ByteString -> IO Answer
 ask http2 fields body = sendRequest http2 fields body >>= awaitAnswer http2
 
--- | Waits until a stream has ended, and forgets it. What comes on other streams meanwhile is kept.
+-- | Waits until a stream has ended, and forgets it. Keeps events of other streams.
 awaitAnswer :: Http2 -> StreamId -> IO Answer
 awaitAnswer http2 stream = do
   answer <- awaitStream ((/= Open) . answerEnd) http2 stream

@@ -41,7 +41,7 @@ failsIn change expected = do
         then (names, whole, unlines failures) `shouldSatisfy` \(found, complete', _) -> found == expected && complete'
         else go program port (tries - 1)
 
--- h2spec sends what is wrong behind the head of a request, and so before the answer only if the answer waits for the request's end.
--- The body has some bytes, which one of the tests needs.
+-- h2spec sends its malformed frames after the head of a request. They precede the answer only if the answer waits for
+-- the request's end. The body has some bytes because one of the tests needs them.
 complete :: Application
 complete request respond = void (strictRequestBody request) >> respond (responseLBS status200 [] "A whole request has come.")

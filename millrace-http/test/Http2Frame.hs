@@ -131,7 +131,7 @@ hasFlag flag frame = frameFlags frame .&. flagBit flag /= 0
 encodeFrame :: Frame -> ByteString
 encodeFrame frame = encodeAnnouncing (B.length (framePayload frame)) frame
 
--- | With another length in its header than it has.
+-- | Changes the length in the frame's header.
 encodeAnnouncing :: Int -> Frame -> ByteString
 encodeAnnouncing size (Frame kind flags stream payload) =
   B.concat [B.drop 1 (word32 (fromIntegral size)), B.pack [typeNumber kind, flags], word32 stream, payload]
@@ -145,7 +145,7 @@ decodeFrame bytes
     size = fromIntegral (word32At 0 bytes `shiftR` 8)
     stream = word32At 5 bytes .&. 0x7fffffff
 
--- | What a client begins with, before its SETTINGS.
+-- | The preface of a client, which precedes its SETTINGS.
 preface :: ByteString
 preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -213,7 +213,7 @@ settingNumber :: Setting -> Word16
 settingNumber (OtherSetting number) = number
 settingNumber known = fromMaybe 0 (lookup known settingNumbers)
 
--- | What a SETTINGS frame says.
+-- | The content of a SETTINGS frame.
 settingsOf :: Frame -> [(Setting, Word32)]
 settingsOf = go . framePayload
   where
@@ -322,7 +322,7 @@ hpackInteger bits pattern' number
       | left < 128 = B.singleton (fromIntegral left)
       | otherwise = B.cons (fromIntegral (left `mod` 128) .|. 0x80) (rest (left `div` 128))
 
--- | What a client keeps to decode a connection's blocks, which must come in order.
+-- | The state for decoding a connection's blocks, which must come in order.
 newtype Decoder = Decoder (ForeignPtr Decoder)
 
 foreign import ccall unsafe "inflate_new" c_inflateNew :: IO (Ptr Decoder)

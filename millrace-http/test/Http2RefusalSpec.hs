@@ -59,7 +59,7 @@ spec = describe "HTTP/2" $ do
         sendFrames http2 [resetFrame stream Cancel, dataFrame stream [] "does not"]
         eventsUntil isRefusal http2 >>= (`shouldSatisfy` any isRefusal)
 
--- A 4xx or 5xx, a reset of the stream, or the end of the connection as an error of the protocol.
+-- Refused: a 4xx or 5xx, a reset of the stream, or the end of the connection with a protocol error.
 isRefusal :: Event -> Bool
 isRefusal event = case event of
   GotHeaders 1 fields _ -> maybe False (\status -> B.take 1 status `elem` ["4", "5"]) (lookup ":status" fields)
@@ -79,7 +79,7 @@ isRefused frames = do
     sendFrames http2 frames
     events <- eventsUntil isRefusal http2
     events `shouldSatisfy` any isRefusal
-    -- Nothing of it reaches what comes next.
+    -- No part of it may become part of the next request.
     let over = [() | GotGoAway {} <- events]
     sendFrame http2 (headersFrame 3 [EndStream, EndHeaders] (literals (get "/next")))
     answer <- awaitAnswer http2 3

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Requests and answers over HTTP/2: what applications see and say, over sockets and over memory.
+-- | Requests and answers over HTTP/2, as applications see them, over sockets and over memory.
 module Http2Spec (spec) where
 
 import Control.Concurrent (forkIO, threadDelay)
@@ -229,7 +229,7 @@ spec = describe "HTTP/2" $ do
             readMVar gate
           respond (responseLBS status200 [] (L.replicate (if rawPathInfo request == "/fill" then 65535 else 40000) 97))
     withServer id application $ \port -> withHttp2As polite {conductWindows = conductWindows silent} [(InitialWindowSize, 1000000)] port $ \http2 -> do
-      -- Takes the connection's whole window. Otherwise the one that is answered first could end before the others begin.
+      -- Takes the connection's whole window, so that the first answer cannot end before the others begin.
       filling <- openStream http2 [EndStream] (get "/fill" [])
       _ <- eventsUntil (isEndOf filling) http2
       let open priority = openStream http2 [EndStream] (get "/" [("priority", priority)])
@@ -284,7 +284,7 @@ spec = describe "HTTP/2" $ do
       void (forkIO stop)
       notice <- last <$> eventsUntil isGoAway http2
       notice `shouldBe` GotGoAway 2147483647 NoError ""
-      -- On its way when the end was announced.
+      -- This request was on its way when the end was announced.
       (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
       putMVar gate ()
       (answerStatus <$> awaitAnswer http2 slow) `shouldReturn` Just 200

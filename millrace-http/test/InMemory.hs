@@ -32,7 +32,7 @@ import Support (Reply (..), quiet)
 goodClient :: Client
 goodClient = goodClientAt (SockAddrInet 1 (tupleToHostAddress (127, 0, 0, 1)))
 
--- | What a good client receives from an application.
+-- | What a client that reads everything receives from an application.
 answered :: Application -> Request -> IO Received
 answered = answeredTo goodClient id
 
@@ -42,7 +42,7 @@ answeredTo client change application request = do
   (outcome, result) <- outcomeFor client change application request
   either throwIO return (result <$ outcome)
 
--- | The same, and how serving the request ended.
+-- | The same, and how the service of the request ended.
 outcomeFor :: Client -> (Settings -> Settings) -> Application -> Request -> IO (Either SomeException (), Received)
 outcomeFor client change application request = do
   memory <- newMemoryExchange client
@@ -53,7 +53,7 @@ outcomeFor client change application request = do
 getting :: RequestHeaders -> Request
 getting fields = defaultRequest {requestHeaders = fields}
 
--- | A response that came whole, as the tests of bytes see it.
+-- | A complete response, in the form that tests of bytes use.
 asReply :: Received -> IO Reply
 asReply result = case receivedFinal result of
   Just final -> do

@@ -194,7 +194,8 @@ spec = do
         statuses `shouldBe` [200, 413]
     it "setMaximumConnections makes the oldest idle connection give way" $
       withServer (setMaximumConnections (Just 2)) pong $ \port ->
-        -- One has been answered before the other connects: their order is certain, whichever threads take them.
+        -- Wait for an answer before the next one connects, so that their order is certain whichever threads accept
+        -- them.
         withConnection port $ \one ->
           becomeIdle one
             >> withConnection
@@ -208,7 +209,7 @@ spec = do
               )
     it "setMaximumConnections makes one give way that has been silent for long, before its first request" $
       withServer (setMaximumConnections (Just 1)) pong $ \port -> withConnection port $ \silent -> do
-        threadDelay 300000 -- until a thread has taken it: another one takes the next
+        threadDelay 300000 -- until a thread has accepted it: another thread accepts the next one
         (bytes, seconds) <- timed (exchange port "GET / HTTP/1.0\r\n\r\n")
         (statusOf bytes, seconds > 4, seconds < 25) `shouldBe` (200, True, True)
         receiveAll silent `shouldReturn` ""
@@ -222,17 +223,17 @@ spec = do
       withServer (setMaximumConnections (Just 3)) application $ \port -> do
         answers <- forConcurrently [1 .. 30 :: Int] (const (exchange port "GET / HTTP/1.0\r\n\r\n"))
         map statusOf answers `shouldBe` replicate 30 200
-        readIORef now >>= (`shouldSatisfy` (<= 4)) . snd -- two accepting threads may both find room for one
+        readIORef now >>= (`shouldSatisfy` (<= 4)) . snd -- two accepting threads may both find room for one connection
   where
     becomeIdle client = do
       send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
       _ <- receiveResponse client
-      threadDelay 300000 -- until the server has taken note of it
+      threadDelay 300000 -- until the server has noticed it
     rated = setTimeout 30 . setMinimumRate 10000 1
-    aboutOne seconds = seconds > 0.9 && seconds < (8 :: Double) -- on a busy machine; the next limit is 20 s or more
+    aboutOne seconds = seconds > 0.9 && seconds < (8 :: Double) -- for a busy machine; the next limit is 20 s or more
     untilJust check = check >>= maybe (threadDelay 20000 >> untilJust check) return
 
--- Sends for as long as it is let, and notes how long that was.
+-- Sends for as long as the server accepts it, and returns the time that this took.
 endless :: IORef (Maybe Double) -> Application
 endless ended _ respond = do
   start <- getMonotonicTime
@@ -241,7 +242,7 @@ endless ended _ respond = do
   writeIORef ended (Just (end - start))
   either (\failure -> ioError (userError (show (failure :: SomeException)))) return outcome
 
--- Takes so many bytes ten times a second.
+-- Receives so many bytes ten times a second.
 dribblingReceive :: Client -> Int -> IO [ByteString]
 dribblingReceive client size = do
   threadDelay 100000

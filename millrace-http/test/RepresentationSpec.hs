@@ -1,7 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Answers with representations that have validators, from memory and from files. The application is called directly, without
--- a server.
+-- | Responses with representations, from memory and from files. Calls the application directly, without a server.
 module RepresentationSpec (spec) where
 
 import Control.Exception (try)

@@ -1,5 +1,5 @@
--- | Servers in processes of their own: this program, started again. So their limits, their memory and their processor time
--- are not those of the tests.
+-- | Runs servers in processes of their own, by starting this program again. So the tests do not affect their limits,
+-- their memory and their processor time.
 module ServerProcess
   ( ServerProcess (..),
     withServerProcess,
@@ -28,15 +28,14 @@ data ServerProcess = ServerProcess
     serverPid :: !Pid
   }
 
--- | Which of the servers this process is to be; Nothing for the tests.
+-- | The server that this process is to run; Nothing for the tests.
 roleOfThisProcess :: IO (Maybe String)
 roleOfThisProcess = lookupEnv variable
 
 variable :: String
 variable = "MILLRACE_HTTP_TEST_SERVER"
 
--- | A server that may have so many descriptors, and has inherited the socket it is to serve. The socket listens already:
--- clients need not wait for the server.
+-- | A server with a limit on descriptors. It has inherited its listening socket, so clients need not wait for it.
 withServerProcess :: String -> Int -> (ServerProcess -> IO a) -> IO a
 withServerProcess role descriptors use = bracket openFreePort (close . snd) $ \(port, listener) -> withFdSocket listener $ \descriptor -> do
   setFdOption (Fd descriptor) CloseOnExec False
@@ -55,7 +54,7 @@ withServerProcess role descriptors use = bracket openFreePort (close . snd) $ \(
           "os.execv(sys.argv[3], [sys.argv[3], '+RTS', '-T', '-RTS'])"
         ]
 
--- | Of all its threads, in the kernel too.
+-- | The processor time of all its threads, including the kernel's part.
 processorSeconds :: ServerProcess -> IO Double
 processorSeconds server = do
   fields <- C8.words . C8.drop 2 . snd . C8.breakEnd (== ')') <$> readProc server "stat"
@@ -66,7 +65,7 @@ residentBytes, peakBytes :: ServerProcess -> IO Int
 residentBytes = statusBytes "VmRSS:"
 peakBytes = statusBytes "VmHWM:"
 
--- | From now on 'peakBytes' is for what follows.
+-- | Resets 'peakBytes'.
 forgetPeak :: ServerProcess -> IO ()
 forgetPeak server = C8.writeFile (path server "clear_refs") (C8.pack "5")
 

@@ -1,16 +1,16 @@
 {-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A client that is spoken to in HTTP/1 and speaks HTTP/2: examples that are written in bytes of HTTP/1 run over HTTP/2 with it. Must
--- not know: servers.
+-- | A client that translates: the example writes and reads HTTP/1, and the connection carries HTTP/2. So examples that
+-- are written in bytes of HTTP/1 also run over HTTP/2. Must not know: servers.
 --
--- What is sent through it are requests of HTTP/1. Each becomes a stream: its head a header block, its body DATA, a chunked one too,
--- with its trailers. What came on the stream is received as a response of HTTP/1, chunked if its length was not announced. The next
--- request begins when the last response has been received, as pipelined requests do with HTTP/1. A stream that is reset in the middle
--- of a response is the end of the connection. So is an error, if the example has nothing more to ask: servers of HTTP/1 close then.
+-- Each request becomes a stream: its head a header block, and its body DATA, with the trailers of a chunked one. The
+-- response on the stream becomes a response of HTTP/1, chunked if its length was not announced. The next request begins
+-- when the last response is complete, as pipelined requests would. A stream that is reset within a response ends the
+-- connection. So does an error, if the example sends nothing more, because servers of HTTP/1 close then.
 --
--- One thread receives frames, another one sends them. Room in windows is given back for what the example has taken, so that a client
--- that does not read is one that gives no room.
+-- One thread receives frames, another one sends them. The windows grow by the bytes that the example has read, so an
+-- example that does not read stops the server.
 module SpeakingHttp2 (speakingHttp2) where
 
 import Carrier (Ends (..))
@@ -41,7 +41,7 @@ speakingHttp2 ends use = do
 
 data Connection = Connection
   { connectionEnds :: !Ends,
-    -- | Held while frames are sent.
+    -- | The lock that is held while frames are sent.
     sending :: !(MVar ()),
     -- | Bytes of HTTP/1 that the example has sent, and that are not translated yet.
     input :: !(TVar ByteString),
@@ -98,7 +98,7 @@ newConnection ends =
     <*> newTVarIO False
     <*> newTVarIO Nothing
 
--- A thread of the connection: how it ends is what the example finds when there is nothing more to receive.
+-- A thread of the connection. The example gets its exception when there is nothing more to receive.
 noted :: Connection -> IO () -> IO ()
 noted connection action = try action >>= atomically . writeTVar (over connection) . Just
 
@@ -156,7 +156,7 @@ sendRequests connection = go 1
       case dropEmptyLines <$> text of
         Nothing -> endSending connection >> atomically retry
         Just bytes
-          -- There were empty lines only.
+          -- There were only empty lines.
           | B.null bytes -> go stream
           | otherwise -> sendRequest connection stream bytes >> go (stream + 2)
     dropEmptyLines = C8.dropWhile (`C8.elem` "\r\n")

@@ -1,8 +1,8 @@
 -- |
--- The body of an HTTP\/2 request, read when the application asks for it. Must not know: responses.
+-- The body of an HTTP\/2 request, which is read when the application asks for it. Must not know: responses.
 --
--- The reader is what an application may go on using in another thread, or after it has returned. Reading happens under a lock, and
--- when the request is over the reader is told so under the same lock: it never touches the stream afterwards.
+-- An application may use the reader in another thread, and keep it after it has returned. So reading happens under a
+-- lock. At the end of the request the reader is disabled under the same lock, and never touches the stream again.
 module Millrace.Http.Http2.Body (BodyReader, newBodyReader, readBody, liftLimits, endBody, abandonBody) where
 
 import Control.Concurrent.MVar (MVar, modifyMVar, newMVar, putMVar, takeMVar)
@@ -24,23 +24,24 @@ import Millrace.Http.Http2.Stream hiding (Stream)
 import qualified Millrace.Http.Http2.Stream as Http2
 import Millrace.Http.Server.Limits (Limits (..), Rate (..))
 
--- | The body of one request, and what tells a client that waits for that to send it.
+-- | The body of one request, and the action that sends 100 (Continue).
 data BodyReader = BodyReader !Http2.Stream !(IO ()) !(MVar State)
 
 data State
-  = -- | The time that the client has left for the next bytes, in microseconds, and how many of them have come.
+  = -- | The microseconds that the client has left for the next bytes, and how many of these bytes have arrived.
     Open !Int !Int
   | Finished
   | Failed SomeException
 
--- | The body of a request, and an action that tells the client to send it.
+-- | The body of a request, and the action that sends 100 (Continue).
 newBodyReader :: Http2.Stream -> IO () -> IO BodyReader
 newBodyReader stream begin = BodyReader stream begin <$> newMVar (Open micros 0)
   where
     Rate _ micros = bodyRate (connectionLimits (streamConnection stream))
 
--- | The next piece of the body, empty at its end. Parks until some of it has arrived. Throws 'ConnectionClosedByPeer' if the client
--- has reset the stream or is gone, 'RequestTimedOut' if it is too slow, 'PayloadTooLarge'; and the same again when called again.
+-- | The next piece of the body, empty at its end. Parks until some of it has arrived. Throws 'ConnectionClosedByPeer'
+-- if the client has reset the stream or is gone, 'RequestTimedOut' if it is too slow, and 'PayloadTooLarge'. Later
+-- calls throw the same again.
 readBody :: BodyReader -> IO ByteString
 readBody reader@(BodyReader _ _ variable) = mask_ $ do
   result <- modifyMVar variable $ \state -> case state of
@@ -55,7 +56,7 @@ readBody reader@(BodyReader _ _ variable) = mask_ $ do
           | otherwise -> return (Failed failure, Left failure)
   either throwIO return result
 
--- At most so many bytes at once.
+-- The largest piece in bytes.
 pieceMax :: Int
 pieceMax = 32768
 
@@ -94,7 +95,7 @@ step (BodyReader stream begin _) budget progress = do
         TookTooLong -> throwIO RequestTimedOut
         Came Nothing -> return (Finished, B.empty)
         Came (Just unread) -> takePiece unread (budget - fromIntegral ((after' - before') `quot` 1000)) progress
-    -- An attempt to read nothing says whether there is something.
+    -- Reading 0 bytes shows whether there are any.
     arrived = do
       result <- readStream engine nullPtr 0
       case result of
@@ -104,16 +105,16 @@ step (BodyReader stream begin _) budget progress = do
           unread <- streamUnread engine
           return (Just (if unread > 0 then Just unread else Nothing))
 
--- | From now on the client may take its time.
+-- | Lifts the time limits of the body.
 liftLimits :: Http2.Stream -> IO ()
 liftLimits stream = writeField (streamState stream) reading WithoutTimeLimits
 
--- | Ends the body with its request: later uses of the reader throw 'UsedTooLate'. Another thread of the application's may wait for
--- more: it is told that no more comes.
+-- | Ends the body with its request: later uses of the reader throw 'UsedTooLate'. Another thread of the application
+-- that waits for more gets the end of the body.
 endBody :: BodyReader -> IO ()
 endBody body@(BodyReader stream _ _) = writeField (streamState stream) reading Over >> abandonBody body
 
--- | The same when an exception ends the request. A thread that waits for more is told that the client is gone.
+-- | The same when an exception ends the request. A thread that waits for more gets 'ConnectionClosedByPeer'.
 abandonBody :: BodyReader -> IO ()
 abandonBody (BodyReader stream _ variable) = uninterruptibleMask_ $ do
   endReading (streamEngine stream)

@@ -76,31 +76,31 @@ data Connection = Connection
     connectionWaiters :: !(IORef (IntMap (MVar ()))),
     -- | Threads besides the connection's own, by number.
     connectionTasks :: !(IORef (IntMap Worker)),
-    -- | Filled when nobody works on the connection any more.
+    -- | Full when no thread works on the connection any more.
     connectionQuiet :: !(MVar ()),
     connectionWish :: !(IORef Wish),
     -- | See the offsets below.
     connectionWords :: !(MutableByteArray RealWorld)
   }
 
--- | What another thread wants of the driver.
+-- | A request of another thread to the driver.
 data Wish
   = -- | Nothing.
     GoOn
-  | -- | Let no request begin, and end when those that are served are answered.
+  | -- | Begin no more requests, and end when the present ones are answered.
     EndSoon
-  | -- | End now: nothing is served.
+  | -- | End at once.
     EndNow
   deriving (Eq, Ord)
 
--- How many work on it; the number of the next task; the window of 'Delivery' (two words).
+-- Words: the number of threads that work on it; the number of the next task; the window of 'Delivery' (two words).
 workersAt, nextTaskAt, windowAt, wordCount :: Int
 workersAt = 0
 nextTaskAt = 1
 windowAt = 2
 wordCount = 4
 
--- | A connection on an engine. The caller works on it.
+-- | Makes a connection on an engine. The calling thread works on it.
 newConnection :: ServerContext -> Transport -> Ptr Engine -> IO Connection
 newConnection server transport engine = do
   words' <- newByteArray (8 * wordCount)
@@ -121,24 +121,24 @@ connectionLimits = serverLimits . connectionServer
 ------------------------------------------------------------------------------------------------------------------------
 -- Threads
 
--- Adds, and returns what there was before. A full barrier.
+-- Adds, and returns the previous value. A full barrier.
 fetchAdd :: Connection -> Int -> Int -> IO Int
 fetchAdd connection (I# index) (I# by) = case connectionWords connection of
   MutableByteArray array -> IO $ \s -> case fetchAddIntArray# array index by s of (# s', before #) -> (# s', I# before #)
 {-# INLINE fetchAdd #-}
 
--- | One more works on the connection.
+-- | Counts a thread that begins to work on the connection.
 join' :: Connection -> IO ()
 join' connection = void (fetchAdd connection workersAt 1)
 
--- | One less. The last one must not touch the connection afterwards.
+-- | Counts a thread that has ended its work. The last one must not touch the connection afterwards.
 leave :: Connection -> IO ()
 leave connection = do
   before' <- fetchAdd connection workersAt (-1)
   when (before' == 1) (putMVar (connectionQuiet connection) ())
 
--- | Waits until nobody works on it. If an exception interrupts that, the tasks are killed and waited for all the same, and it is
--- thrown again.
+-- | Waits until no thread works on the connection. If an exception interrupts that, kills all tasks, still waits for
+-- them, and then throws the exception again.
 awaitQuiet :: Connection -> IO ()
 awaitQuiet connection =
   takeMVar (connectionQuiet connection) `catch` \failure -> do
@@ -147,14 +147,14 @@ awaitQuiet connection =
     awaitQuiet connection
     throwIO (failure :: SomeException)
 
--- | Runs an action by a kept thread. It works on the connection and can be killed meanwhile. Gets how the action ended. To be
--- called masked.
+-- | Runs an action in a thread of the pool. The thread works on the connection and can be killed meanwhile. @ended@
+-- gets the outcome. Call this masked.
 task :: Connection -> IO () -> (Either SomeException () -> IO ()) -> IO ()
 task connection action ended = do
   join' connection
   runHere (serverThreads (connectionServer connection)) (asJoined connection action ended)
 
--- | The same in this thread, which is a kept one.
+-- | The same in this thread, which is one of the pool.
 asTask :: Connection -> IO () -> (Either SomeException () -> IO ()) -> IO ()
 asTask connection action ended = join' connection >> asJoined connection action ended
 
@@ -178,8 +178,9 @@ killTasks connection = readIORef (connectionTasks connection) >>= mapM_ killWork
 -- | What came of waiting.
 data Waited a = Came a | TookTooLong
 
--- | @waitFor connection key micros attempt@ repeats an attempt until it has a result. When it has none, the engine must give a
--- notice with this key. Sends what waits before it parks, for the event may depend on it. 0 microseconds: for ever.
+-- | @waitFor connection key micros attempt@ repeats an attempt until it has a result. An attempt without a result must
+-- make the engine give a notice with this key later. Sends pending output before it parks, because the event may depend
+-- on it. 0 microseconds: no limit.
 waitFor :: Connection -> Int -> Int -> IO (Maybe a) -> IO (Waited a)
 waitFor connection key micros attempt = do
   place <- newEmptyMVar
@@ -192,7 +193,7 @@ waitFor connection key micros attempt = do
       woken <- takeWithin micros place
       if woken then go place else attempt >>= maybe (return TookTooLong) (return . Came)
 
--- False if it took too long.
+-- False if the time was over.
 takeWithin :: Int -> MVar () -> IO Bool
 takeWithin 0 place = True <$ takeMVar place
 takeWithin micros place = do
@@ -204,11 +205,11 @@ takeWithin micros place = do
     (const (takeMVar place))
   not <$> readIORef late
 
--- | Wakes those for whom there are notices.
+-- | Wakes the threads for which the engine has notices.
 wakeNoticed :: Connection -> Flags -> IO ()
 wakeNoticed connection flags = when (hasNotices `has` flags) (wakeNow connection)
 
--- | The same after a call that has no flags.
+-- | The same after a call of the engine that returns no flags.
 wakeNow :: Connection -> IO ()
 wakeNow connection = go
   where
@@ -218,11 +219,12 @@ wakeNow connection = go
 ------------------------------------------------------------------------------------------------------------------------
 -- Sending
 
--- | Sends what waits, unless another thread is about to. If the client does not take it soon, another thread goes on. If sending
--- fails, the connection is aborted: the driver finds that. Never throws an @IOError@.
+-- | Sends pending output, unless another thread is about to. If the client does not take it soon, another thread
+-- continues. If sending fails, aborts the connection, which the driver notices. Never throws an @IOError@.
 --
--- Applications call it, and exceptions are thrown to them (a @timeout@ around a handler). None may interrupt it: nobody would know how
--- much of a frame has gone, and the connection of all other streams would be lost.
+-- Applications call this, and asynchronous exceptions may be thrown to them (a @timeout@ around a handler). None may
+-- interrupt a send: it would be unknown how much of a frame was sent, and the connection with all its other streams
+-- would be lost.
 flush :: Connection -> IO ()
 flush connection = mask_ $ do
   buffer <- borrow
@@ -234,16 +236,16 @@ flush connection = mask_ $ do
       | byteCount flags == 0 = giveBack buffer
       | otherwise = sendQuickly connection buffer 0 (byteCount flags) >>= mapM_ (sendHere buffer)
 
--- | The same if nobody has promised to.
+-- | The same if no other thread is about to.
 flushIfNeeded :: Connection -> IO ()
 flushIfNeeded connection = do
   needed <- needsSender (connectionEngine connection)
   when needed $ do
-    -- Others that are late, too, come along.
+    -- Yield, so that output of other threads can go in the same system call.
     yield
     flush connection
 
--- Sends bytes of a buffer, and all that follows. The caller has the right to send, and keeps the buffer. Masked.
+-- Sends bytes of a buffer, and all output that follows. The caller has the right to send, and keeps the buffer. Masked.
 sendOn :: Connection -> Borrowed -> Int -> Int -> IO ()
 sendOn connection buffer = go
   where
@@ -265,18 +267,18 @@ deliveryOf :: Connection -> Delivery
 deliveryOf connection =
   Delivery (connectionTransport connection) (serverPace (connectionServer connection)) (Window (connectionWords connection) windowAt) noDeadline
 
--- | What came of waiting for bytes.
+-- | The result of waiting for bytes.
 data Arrival
-  = -- | Some are in the engine.
+  = -- | The engine has got some.
     Arrived !Flags
   | EndOfInput
-  | -- | All has been said: the engine neither sends nor receives any more.
+  | -- | The connection is complete: the engine neither sends nor receives any more.
     AllSaid
-  | -- | Nothing came in time.
+  | -- | No bytes came in time.
     Silent
 
--- | The driver's: sends what waits, and then waits for bytes, no longer than so many microseconds (0: for ever). A client that
--- does not take what is sent does not keep us from receiving: another thread goes on sending.
+-- | For the driver: sends pending output, and then waits for bytes, at most so many microseconds (0: no limit). A
+-- client that does not take output cannot keep the driver from receiving, because another thread continues the send.
 sendAndReceive :: Connection -> Int -> IO Arrival
 sendAndReceive connection micros = mask_ $ do
   buffer <- borrow
@@ -306,7 +308,7 @@ sendCollected connection micros buffer flags
     transport = connectionTransport connection
     awaitRoom = when (isBusy `has` flags) (awaitSender connection)
 
--- The client takes nothing and asks for more: it is not listened to until it takes something.
+-- A client that takes no output but causes more: the driver does not receive from it until it takes some.
 awaitSender :: Connection -> IO ()
 awaitSender connection = do
   waiting <- backlog (connectionEngine connection)
@@ -316,12 +318,12 @@ awaitSender connection = do
   where
     pauseMicros = 5000
 
--- Control frames that wait because the client takes nothing.
+-- The number of control frames that may wait for a client that takes nothing.
 backlogMax :: Int
 backlogMax = 1000
 
--- Sends bytes of a buffer, and says what is to be sent next. If the client does not take them soon, another thread goes on, and the
--- buffer is gone.
+-- Sends bytes of a buffer. Returns what is to be sent next. If the client does not take them soon, another thread
+-- continues and owns the buffer.
 sendQuickly :: Connection -> Borrowed -> Int -> Int -> IO (Maybe Flags)
 sendQuickly connection buffer from to = do
   outcome <- uninterruptibleMask_ (attemptSend (connectionTransport connection) NothingFollows (Within patienceMicros) (Piece (at `plusPtr` from) (to - from)))
@@ -343,7 +345,7 @@ sendQuickly connection buffer from to = do
     at = borrowedBytes buffer
     patienceMicros = 1000
 
--- Another thread sends the rest, and gives the buffer back.
+-- Another thread sends the rest, and returns the buffer.
 sendOrPass :: Connection -> Borrowed -> Int -> Int -> IO ()
 sendOrPass connection buffer from to =
   task connection (return ()) $ \_ -> sendOn connection buffer from to `finally` giveBack buffer
@@ -351,7 +353,7 @@ sendOrPass connection buffer from to =
 receive :: Connection -> Int -> IO Arrival
 receive connection micros = timed connection (receiveFirst (connectionTransport connection) micros (feedReceived connection))
 
--- A wait that has ended because its time is over, or because another thread wants something.
+-- The wait ended because its time is over, or because another thread has interrupted it.
 timed :: Connection -> IO Arrival -> IO Arrival
 timed connection action = do
   outcome <- tryJust timeExpired action
@@ -361,7 +363,7 @@ timed connection action = do
   where
     timeExpired failure = if isTimeExpired failure then Just () else Nothing
 
--- Masked, for the buffer's sake.
+-- Masked, so that the buffer is not lost.
 feedReceived :: Connection -> Received -> IO Arrival
 feedReceived _ EndOfStream = return EndOfInput
 feedReceived connection (Received buffer count) = do
@@ -374,7 +376,7 @@ feedReceived connection (Received buffer count) = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Wishes
 
--- | Tells the driver what is wanted of it. May be called by any thread.
+-- | Passes a request to the driver. Any thread may call this.
 wish :: Connection -> Wish -> IO ()
 wish connection wanted = do
   new <- atomicModifyIORef' (connectionWish connection) (\before' -> (max before' wanted, before' < wanted))

@@ -1,7 +1,8 @@
 -- |
--- The C code of HTTP\/2 as Haskell functions: one connection's protocol, purely in memory. Must not know: sockets, WAI.
+-- The C code of HTTP\/2 as Haskell functions: one connection's protocol, purely in memory. Must not know: sockets,
+-- WAI.
 --
--- None of them blocks, but for the lock of a connection, which is never held for long.
+-- No function blocks, except on the lock of a connection, which is never held for long.
 module Millrace.Http.Http2.Engine
   ( -- * Settings
     EngineSettings,
@@ -120,7 +121,7 @@ import Foreign.Storable (peek, peekByteOff, pokeByteOff)
 ------------------------------------------------------------------------------------------------------------------------
 -- Settings
 
--- | What all connections of a server have in common.
+-- | The settings that all connections of a server share.
 newtype EngineSettings = EngineSettings (ForeignPtr ())
 
 -- | The same in Haskell.
@@ -143,7 +144,7 @@ data EngineLimits = EngineLimits
     limitServerName :: !ByteString
   }
 
--- | Copies them to where C reads them.
+-- | Copies them into memory for C.
 newEngineSettings :: EngineLimits -> IO EngineSettings
 newEngineSettings limits = do
   memory <- mallocForeignPtrBytes #{size http2_settings}
@@ -177,7 +178,7 @@ withEngineSettings (EngineSettings memory) = withForeignPtr memory
 foreign import ccall unsafe "http2_is_supported"
   c_isSupported :: IO CInt
 
--- | Does this system have HTTP\/2?
+-- | Whether this system supports HTTP\/2.
 isSupported :: IO Bool
 isSupported = (/= 0) <$> c_isSupported
 
@@ -190,15 +191,15 @@ data Engine
 foreign import ccall unsafe "http2_open"
   c_open :: Ptr () -> CInt -> IO (Ptr Engine)
 
--- | Whether others can read what a connection carries.
+-- | Whether others can read the connection's bytes.
 data Security = Protected | ClearText
   deriving (Eq)
 
--- | A connection. The settings must be kept alive for as long. @nullPtr@ without memory.
+-- | Makes a connection. The settings must live as long as it does. @nullPtr@ without memory.
 openEngine :: Ptr () -> Security -> IO (Ptr Engine)
 openEngine settings security = c_open settings (if security == Protected then 1 else 0)
 
--- | The connection is over: all streams are closed.
+-- | Ends the connection: closes all streams.
 foreign import ccall unsafe "http2_close"
   closeEngine :: Ptr Engine -> IO ()
 
@@ -214,8 +215,9 @@ has :: Flags -> Flags -> Bool
 has (Flags flag) (Flags flags) = flags .&. flag /= 0
 {-# INLINE has #-}
 
--- | Requests wait to be served; somebody has to be woken; nothing more is to be sent or received; the client has broken the protocol;
--- another thread sends; the caller no longer has the right to send; a request's head, or the preface, is incomplete.
+-- | Flags: requests wait to be served; threads must be woken; nothing more is to be sent or received; the client has
+-- violated the protocol; another thread sends; the caller no longer has the right to send; a request's head, or the
+-- preface, is incomplete.
 hasRequests, hasNotices, isOver, hasFailed, isBusy, hasEnded, inHead :: Flags
 hasRequests = Flags #{const HTTP2_HAS_REQUESTS}
 hasNotices = Flags #{const HTTP2_HAS_NOTICES}
@@ -238,13 +240,13 @@ feed :: Ptr Engine -> Ptr Word8 -> Int -> Word64 -> IO Flags
 feed engine bytes count now = Flags <$> c_feed engine bytes (fromIntegral count) now
 {-# INLINE feed #-}
 
--- | How a caller of 'collect' stands.
+-- | The caller's part in sending, as an argument of 'collect'.
 data Sender
-  = -- | It wants the right to send.
+  = -- | It asks for the right to send.
     Newly
-  | -- | It has it, and has sent what it got.
+  | -- | It has the right, and has sent the bytes that it got.
     Again
-  | -- | The thread that receives. If nobody else can have anything to send, it gives up the right with the bytes.
+  | -- | It is the receiving thread. If no other thread can have anything to send, it gives up the right with the bytes.
     Driver
   deriving (Eq)
 
@@ -269,21 +271,21 @@ collectMin = #{const HTTP2_COLLECT_MIN}
 foreign import ccall unsafe "http2_stop_sending"
   stopSending :: Ptr Engine -> IO ()
 
--- | Takes it back, when nobody else can have it.
+-- | Takes the right back, when no other thread can have it.
 foreign import ccall unsafe "http2_resume_sending"
   resumeSending :: Ptr Engine -> IO ()
 
 foreign import ccall unsafe "http2_needs_sender"
   c_needsSender :: Ptr Engine -> IO CInt
 
--- | Does output wait for somebody to send it?
+-- | Whether there is output that no thread is about to send.
 needsSender :: Ptr Engine -> IO Bool
 needsSender engine = (/= 0) <$> c_needsSender engine
 
 foreign import ccall unsafe "http2_backlog"
   c_backlog :: Ptr Engine -> IO Word32
 
--- | Frames that wait to be sent.
+-- | The number of frames that wait to be sent.
 backlog :: Ptr Engine -> IO Int
 backlog engine = fromIntegral <$> c_backlog engine
 
@@ -294,7 +296,7 @@ foreign import ccall unsafe "http2_next_request"
 foreign import ccall unsafe "http2_stream_count"
   c_streamCount :: Ptr Engine -> IO Word32
 
--- | Streams that are open, or are served.
+-- | The number of streams that are open or are served.
 streamCount :: Ptr Engine -> IO Int
 streamCount engine = fromIntegral <$> c_streamCount engine
 
@@ -308,17 +310,18 @@ nextNotice engine = (\key -> if key < 0 then Nothing else Just (fromIntegral key
 foreign import ccall unsafe "http2_reset_stalled"
   c_resetStalled :: Ptr Engine -> Word64 -> Word64 -> IO Word32
 
--- | @resetStalled engine now nanoseconds@ resets streams whose output has not moved for so long. How many?
+-- | @resetStalled engine now nanoseconds@ resets the streams whose output has not moved for so long. Returns their
+-- number.
 resetStalled :: Ptr Engine -> Word64 -> Word64 -> IO Int
 resetStalled engine now limit = fromIntegral <$> c_resetStalled engine now limit
 
--- | How the end is announced.
+-- | How to announce the end.
 data End
-  = -- | Soon: the client is to begin no more streams.
+  = -- | Ask the client to begin no more streams.
     EndNotice
-  | -- | No further streams are served.
+  | -- | Serve no further streams.
     EndLast
-  | -- | The client does harm.
+  | -- | The client is an attacker.
     EndCalm
 
 foreign import ccall unsafe "http2_announce_end"
@@ -345,7 +348,7 @@ streamNumber = #{peek http2_stream, id}
 streamFlags :: Ptr Stream -> IO Word32
 streamFlags = #{peek http2_stream, flags}
 
--- | Why the request is refused: a number as of HTTP\/1's parser. 0: it is not.
+-- | Why the request is refused, as an error number of HTTP\/1's parser. 0: it is not.
 streamError :: Ptr Stream -> IO Int
 streamError stream = (fromIntegral :: Int32 -> Int) <$> #{peek http2_stream, error} stream
 
@@ -382,19 +385,20 @@ streamContentLength stream = given <$> #{peek http2_stream, content_length} stre
   where
     given size = if size < 0 then Nothing else Just size
 
--- | Does the client send nothing more? Is the stream closed? Was it closed before its end?
+-- | Whether the client has ended its side; whether the stream is closed; whether it was closed before its end.
 streamHasEnded, streamIsClosed, streamWasReset :: Ptr Stream -> IO Bool
 streamHasEnded stream = (/= (0 :: Word8)) <$> #{peek http2_stream, has_ended} stream
 streamIsClosed stream = (/= (0 :: Word8)) <$> #{peek http2_stream, is_closed} stream
 streamWasReset stream = (/= (0 :: Word8)) <$> #{peek http2_stream, was_reset} stream
 
--- | Bytes of the request's body that were not read, and that have arrived; bytes of the response's body that were handed over.
+-- | The number of unread bytes of the request's body; of bytes that have arrived; and of the response's body's bytes
+-- that the transport has got.
 streamUnread, streamReceived, streamSent :: Ptr Stream -> IO Int
 streamUnread stream = (fromIntegral :: Word64 -> Int) <$> #{peek http2_stream, unread} stream
 streamReceived stream = (fromIntegral :: Word64 -> Int) <$> #{peek http2_stream, received} stream
 streamSent stream = (fromIntegral :: Word64 -> Int) <$> #{peek http2_stream, sent} stream
 
--- | Copies the fields and the text. To be called once.
+-- | Copies the fields and the text. Call this once.
 foreign import ccall unsafe "http2_copy_head"
   copyStreamHead :: Ptr Stream -> Ptr Word8 -> IO ()
 
@@ -418,7 +422,7 @@ resetStream stream code = c_reset stream $ case code of
   InternalError -> 2
   Cancel -> 8
 
--- | What a thread waits for.
+-- | The event that a thread waits for.
 data Event = Readable | Writable | Closed
 
 -- | The key under which a thread waits for an event of the stream with this number.
@@ -433,7 +437,7 @@ noticeKey number event = 4 * fromIntegral number + kind
 foreign import ccall unsafe "http2_await_close"
   c_awaitClose :: Ptr Stream -> IO CInt
 
--- | Is it closed? If not, there will be a notice.
+-- | Whether the stream is closed. If it is not, the engine will give a notice.
 awaitClose :: Ptr Stream -> IO Bool
 awaitClose stream = (== #{const HTTP2_GONE}) <$> c_awaitClose stream
 
@@ -441,7 +445,7 @@ awaitClose stream = (== #{const HTTP2_GONE}) <$> c_awaitClose stream
 data ReadResult
   = -- | So many bytes; 0 at the end.
     Bytes !Int
-  | -- | There will be a notice.
+  | -- | None yet. The engine will give a notice.
     MustWait
   | Broken
 
@@ -457,7 +461,7 @@ readStream stream target size = interpret <$> c_read stream target (fromIntegral
       | negate count == #{const HTTP2_WAIT} = MustWait
       | otherwise = Broken
 
--- | From now on reading fails.
+-- | Makes all further reads fail.
 foreign import ccall unsafe "http2_end_reading"
   endReading :: Ptr Stream -> IO ()
 
@@ -494,11 +498,11 @@ withRows (Rows at size count) use = allocaBytes #{size http2_rows} $ \rows -> do
 -- | What came of a call.
 data Outcome
   = Done
-  | -- | The caller has to wait before it writes more.
+  | -- | The writer has to wait before it continues.
     Full
   | -- | The stream is closed.
     Gone
-  | -- | An error of "Millrace.Http.Http1.Wire"'s heads.
+  | -- | An error number of "Millrace.Http.Http1.Wire" for response heads.
     BadFields !CInt
 
 outcomeOf :: CInt -> Outcome
@@ -508,14 +512,14 @@ outcomeOf number
   | number == #{const HTTP2_GONE} = Gone
   | otherwise = BadFields number
 
--- | The content-length of an answer.
+-- | The content-length of a response.
 data ContentLength
   = Exactly !Int
-  | -- | As the fields give it.
+  | -- | The length that the fields give.
     LengthAsGiven
   | NoLength
 
--- | The first bytes of a body: where they are and how many, and whether they are all.
+-- | The first bytes of a body: their address and number, and whether they are the whole body.
 data FirstBytes = FirstBytes !(Ptr Word8) !Int !Extent
 
 -- | Whether the first bytes are all.
@@ -525,7 +529,8 @@ data Extent = Whole | Beginning
 foreign import ccall unsafe "http2_answer"
   c_answer :: Ptr Stream -> CInt -> Ptr () -> Int64 -> Ptr Word8 -> CSize -> CInt -> Ptr Int64 -> IO CInt
 
--- | @answerStream stream status fields contentLength firstBytes@ answers, with the first bytes of a body, or the whole. Also returns the length that the fields give. If the whole body has another one, nothing is done.
+-- | @answerStream stream status fields contentLength firstBytes@ answers, with the first bytes of a body or the whole.
+-- Also returns the length that the fields give. Does nothing if the whole body has another length.
 answerStream :: Ptr Stream -> Int -> Rows -> ContentLength -> FirstBytes -> IO (Outcome, Maybe Int)
 answerStream stream status fields size (FirstBytes body count extent) = withRows fields $ \rows -> alloca $ \given -> do
   result <- c_answer stream (fromIntegral status) rows announced body (fromIntegral count) (if extent == Whole then 1 else 0) given
@@ -540,7 +545,7 @@ answerStream stream status fields size (FirstBytes body count extent) = withRows
 foreign import ccall unsafe "http2_take_back"
   c_takeBack :: Ptr Stream -> IO CInt
 
--- | Takes the answer back. False: part of it was sent.
+-- | Takes the answer back. False if part of it was sent.
 takeBackStream :: Ptr Stream -> IO Bool
 takeBackStream stream = (== #{const HTTP2_OK}) <$> c_takeBack stream
 
@@ -554,11 +559,11 @@ writeStream stream bytes count = outcomeOf <$> c_write stream bytes (fromIntegra
 foreign import ccall unsafe "http2_await_output"
   c_awaitOutput :: Ptr Stream -> Word32 -> IO CInt
 
--- | 'Full' while more than so many bytes of the body wait to be sent. There will be a notice.
+-- | 'Full' while more than so many bytes of the body wait to be sent. The engine will give a notice.
 awaitOutput :: Ptr Stream -> Int -> IO Outcome
 awaitOutput stream most = outcomeOf <$> c_awaitOutput stream (fromIntegral most)
 
--- | How many bytes may be left when a writer goes on.
+-- | The number of waiting bytes with which a writer may continue.
 outputLow :: Int
 outputLow = #{const HTTP2_OUTPUT_LOW}
 

@@ -57,7 +57,7 @@ answer (Request stream body) answerer plan = do
   answerOnStream stream body answerer plan
   flushIfNeeded (streamConnection stream)
 
--- | Tells a client that waits for it to send the body (RFC 9110, section 10.1.1).
+-- | Sends 100 (Continue) if the client waits for it (RFC 9110, section 10.1.1).
 tellToContinue :: Stream -> IO ()
 tellToContinue stream = fulfil (expectationOf stream) $ do
   withRowsOf 0 [] (\_ rows -> void (informStream (streamEngine stream) 100 rows))

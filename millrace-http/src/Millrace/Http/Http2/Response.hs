@@ -1,8 +1,8 @@
 -- |
 -- Sends a planned response over an HTTP\/2 stream. Must not know: requests, listeners.
 --
--- A body that fits into a few hundred bytes goes to the engine with its head, in one call. All others are handed over piece by piece,
--- and their writer waits while the client takes less than it is given.
+-- A body of at most a few hundred bytes goes to the engine together with its head, in one call. Larger bodies go piece
+-- by piece, and their writer waits while the client is slower than the writer.
 module Millrace.Http.Http2.Response (answerOnStream) where
 
 import Control.Concurrent.MVar (putMVar, takeMVar)
@@ -49,7 +49,7 @@ import Network.HTTP.Types (ResponseHeaders, Status (..), hContentLength)
 import Network.HTTP.Types.Header (hTransferEncoding)
 import Network.Wai (StreamingBody)
 
--- | Answers. The body of the request is for an application that takes the stream over.
+-- | Sends a response. The body of the request is for an application that takes the stream over.
 answerOnStream :: Stream -> Maybe BodyReader -> Answerer -> Plan -> IO ()
 answerOnStream stream body answerer plan = case plan of
   Plan status fields (BuilderBody builder) -> answerBuilder stream status fields builder
@@ -67,7 +67,7 @@ answerOnStream stream body answerer plan = case plan of
 ------------------------------------------------------------------------------------------------------------------------
 -- Heads
 
--- Gives head and first bytes to the engine. Returns the content-length that the fields give.
+-- Passes the head and the first bytes to the engine. Returns the content-length that the fields give.
 begin :: Stream -> Status -> ResponseHeaders -> Rows -> ContentLength -> FirstBytes -> IO (Maybe Int)
 begin stream (Status code _) fields rows size firstBytes = do
   -- From here on 100 (Continue) would be too late.
@@ -97,7 +97,7 @@ answerHead stream status fields size = withRowsOf 0 kept $ \_ rows -> do
   void (begin stream status kept rows size (FirstBytes nullPtr 0 Whole))
   setBytes stream Nothing
   where
-    -- The length that is announced is the one that counts: a 205 has none, whatever the application says.
+    -- The announced length: a 205 has none, whatever the application says.
     kept = case size of
       Exactly _ -> filter ((/= hContentLength) . fst) fields
       _ -> fields
@@ -105,7 +105,7 @@ answerHead stream status fields size = withRowsOf 0 kept $ \_ rows -> do
 ------------------------------------------------------------------------------------------------------------------------
 -- Builders
 
--- A body of at most so many bytes needs one call.
+-- The largest body that is sent with one call.
 smallBody :: Int
 smallBody = 512
 
@@ -162,7 +162,7 @@ countBytes stream count = do
 setDeclared :: Stream -> Maybe Int -> IO ()
 setDeclared stream = writeField (streamState stream) declaredLength
 
--- The declared length of the body, and how many bytes of it were written.
+-- The declared length of the body, and the number of its bytes so far.
 declaredAndWritten :: Stream -> IO (Maybe Int, Int)
 declaredAndWritten stream = do
   declared <- readField (streamState stream) declaredLength
@@ -178,7 +178,7 @@ checkRoom stream count = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Writing
 
--- Runs a builder in borrowed memory, or in more of it if the builder asks for that.
+-- Runs a builder in a borrowed buffer, or in more memory if the builder asks for that.
 writeAll :: Stream -> BufferWriter -> IO ()
 writeAll stream writer = bracket borrow giveBack $ \buffer -> go (borrowedBytes buffer) borrowedSize writer
   where
@@ -207,11 +207,11 @@ writePieces stream at left = do
   write stream at count
   writePieces stream (at `plusPtr` count) (left - count)
 
--- A call that copies must not take long.
+-- Limits the duration of a call that copies.
 pieceMax :: Int
 pieceMax = 65536
 
--- Hands bytes to the engine. Parks while too many wait there.
+-- Passes bytes to the engine. Parks while too many wait there.
 write :: Stream -> Ptr Word8 -> Int -> IO ()
 write stream at count = unless (count == 0) $ do
   countBytes stream count
@@ -222,7 +222,7 @@ write stream at count = unless (count == 0) $ do
     Full -> awaitOutputBelow stream outputLow
     _ -> throwIO (lost stream eCONNRESET)
 
--- Whoever makes trailers sees the body.
+-- The maker of trailers gets the body's bytes.
 tellMaker :: Stream -> IO ByteString -> IO ()
 tellMaker stream copy = readIORef (streamData stream) >>= mapM_ tell
   where
@@ -240,8 +240,8 @@ makeTrailers stream = readIORef (streamData stream) >>= maybe (return []) ask
     fieldsOf (Trailers fields) = fields
     fieldsOf (NextTrailersMaker _) = []
 
--- Waits until the client has taken all but so many bytes. It is given up if it takes nothing for too long, or too little, or if all of
--- it takes too long.
+-- Waits until the client has taken all but so many bytes. Gives the client up if it takes nothing for too long, takes
+-- less than the least rate, or if the deadline passes.
 awaitOutputBelow :: Stream -> Int -> IO ()
 awaitOutputBelow stream most = do
   start <- monotonicNanoseconds
@@ -249,7 +249,7 @@ awaitOutputBelow stream most = do
   where
     engine = streamEngine stream
     limits = connectionLimits (streamConnection stream)
-    -- Since a moment nothing was sent, beyond so many bytes of the body.
+    -- The moment since which nothing was sent, and the number of the body's bytes that were sent until then.
     await since before' = do
       total <- remainingMicros stream
       start <- monotonicNanoseconds
@@ -277,8 +277,8 @@ awaitOutputBelow stream most = do
         Gone -> Just False
         _ -> Just True
 
--- A writer has waited for the client for so many nanoseconds more, and so many bytes were sent in all. Once it has waited for as long
--- as the rate is measured, the client must have taken what the rate demands.
+-- A writer has waited for the client for so many nanoseconds more, and so many bytes were sent in all. After a wait as
+-- long as the rate's window, the client must have taken as much as the rate demands.
 isTooSlow :: Stream -> Int -> Int -> Rate -> IO Bool
 isTooSlow stream nanoseconds sent (Rate bytes micros) = do
   waited <- (+ nanoseconds) <$> readField state writerWaited
@@ -309,7 +309,8 @@ finish stream = do
 
 answerStreaming :: Stream -> Answerer -> Status -> ResponseHeaders -> StreamingBody -> IO ()
 answerStreaming stream answerer status fields body = do
-  -- Until the application writes or flushes, a client that waits may be told to go on, and another answer may be given instead.
+  -- Until the application writes or flushes, 100 (Continue) may still be sent, and another answer may take the place of
+  -- this one.
   begun <- newIORef False
   let open = do
         already <- readIORef begun
@@ -360,14 +361,14 @@ answerFile stream status fields slice
       write stream (borrowedBytes buffer) result
       copyFile buffer (offset + fromIntegral result) (left - fromIntegral result)
 
--- A file of at most so many bytes is read at once.
+-- The largest file that is read at once.
 smallFile :: Int
 smallFile = 16384
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Raw
 
--- The application has the stream to itself, and begins with a head as of HTTP/1. Reading has no time limit.
+-- The application has taken over the stream, and begins with the head of an HTTP/1 response. Reading has no time limit.
 answerRaw :: Stream -> Maybe BodyReader -> Answerer -> RawBody -> IO ()
 answerRaw stream body answerer raw = do
   liftLimits stream
@@ -380,7 +381,7 @@ answerRaw stream body answerer raw = do
   left <- readIORef opening
   when (isNothing left) (finish stream)
 
--- What is there of the head, if it is incomplete.
+-- The part of the head that has been written, if it is incomplete.
 sendRaw :: Stream -> IORef (Maybe ByteString) -> ByteString -> IO ()
 sendRaw stream opening bytes = readIORef opening >>= maybe (writeBytes stream bytes) open
   where

@@ -1,9 +1,9 @@
 -- |
--- The life of an HTTP\/2 connection. Must not know: listeners.
+-- Serves an HTTP\/2 connection. Must not know: listeners.
 --
--- One thread has the role of the driver: it sends, receives, and runs the applications of the requests that have come. If one of
--- them gives up the processor, another thread becomes the driver ("Millrace.Http.HandOver"), and the first one only ends its request.
--- As long as that happens often, requests get threads at once.
+-- One thread is the driver: it sends, receives, and runs the applications of the requests that have arrived. If an
+-- application gives up the processor, another thread becomes the driver ("Millrace.Http.HandOver"), and the first one
+-- only ends its request. While that happens often, requests get threads at once.
 --
 -- The loop of the driver is tail-recursive, so that nothing is on the stack while it waits.
 module Millrace.Http.Http2.Session (Control, newControl, runSession, isIdle, isLeaving, askToEnd, requestCount, Asked (..)) where
@@ -45,22 +45,23 @@ import Millrace.Http.Transport hiding (hasEnded)
 import qualified Network.Wai as Wai
 import Network.Wai.Internal (RequestBodyLength (..))
 
--- | What others may know of a connection, and ask of it. Empty before it speaks HTTP\/2.
+-- | What other threads can ask of a connection. Empty before the connection uses HTTP\/2.
 newtype Control = Control (IORef (Maybe Session))
 
 -- | Not yet.
 newControl :: IO Control
 newControl = Control <$> newIORef Nothing
 
--- A connection, what it serves, and the driver's own words.
+-- A connection, its service, and the driver's own words.
 data Session = Session
   { sessionConnection :: !Connection,
     sessionApplication :: !Wai.Application,
     sessionWords :: !(MutableByteArray RealWorld)
   }
 
--- For so many batches requests get threads; the stage of the end; when it was entered; when an incomplete head began to come, in
--- nanoseconds, 0: there is none; how many requests have begun; whether the driver waits for bytes with nothing to do.
+-- The driver's words: for how many batches requests get threads at once; the stage of the end; when that was entered;
+-- when the first byte of an incomplete head arrived, in nanoseconds (0: there is none); how many requests have begun;
+-- and whether the driver waits for bytes and serves nothing.
 slowAt, stageAt, stageSinceAt, headSinceAt, requestsAt, idleAt, wordCount :: Int
 slowAt = 0
 stageAt = 1
@@ -78,7 +79,7 @@ setWord :: Session -> Int -> Int -> IO ()
 setWord session = writeByteArray (sessionWords session)
 {-# INLINE setWord #-}
 
--- How far the end of a connection is announced.
+-- The stages of a connection's end.
 data Stage = Open | Noticed | Last
   deriving (Eq, Enum)
 
@@ -94,8 +95,8 @@ enter session next = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Sessions
 
--- | Serves a connection whose first bytes are these, until it is over and nobody works on it any more. Exceptions are reported
--- through the settings; only asynchronous ones are thrown on. The transport stays open.
+-- | Serves a connection that begins with these bytes, until it is over and no thread works on it any more. Reports
+-- exceptions through the settings. Throws only asynchronous ones. The transport stays open.
 runSession :: ServerContext -> Control -> Transport -> ByteString -> Wai.Application -> IO ()
 runSession server (Control place) transport input application = mask $ \restore ->
   withEngineSettings (serverEngine server) $ \settings -> do
@@ -120,14 +121,14 @@ begin session input = do
   flags <- BU.unsafeUseAsCStringLen input $ \(bytes, size) -> feed (engineOf session) (castPtr bytes) size now
   attend session flags
 
--- How the driver's work ended.
+-- How a thread ends its work as the driver.
 data Ending
   = -- | The connection is over.
     Ended
   | -- | Another thread is the driver.
     HandedOver
 
--- The driver is done. If it has not handed over, nobody else sends or receives any more.
+-- The driver has ended. Unless it has handed its role over, no other thread sends or receives any more.
 endDriving :: Session -> Either SomeException Ending -> IO ()
 endDriving session outcome = case outcome of
   Right HandedOver -> return ()
@@ -169,7 +170,7 @@ attend session flags = do
       serveBatch session
     else drive session
 
--- From its first byte on there is one deadline for all of a head, and for the preface.
+-- There is one deadline for a whole head, from its first byte on, and one for the preface.
 noteHead :: Session -> Flags -> IO ()
 noteHead session flags
   | inHead `has` flags = do
@@ -177,7 +178,7 @@ noteHead session flags
     when (since == 0) (monotonicNanoseconds >>= setWord session headSinceAt . fromIntegral)
   | otherwise = setWord session headSinceAt 0
 
--- Sends what waits, and receives what comes.
+-- Sends pending output, and receives.
 drive :: Session -> IO Ending
 drive session = do
   micros <- patience session
@@ -194,13 +195,13 @@ drive session = do
   where
     connection = sessionConnection session
 
--- The client sends nothing more. What is being served is still answered, as far as the windows reach.
+-- The client has ended its side. Present requests are still answered, as far as the windows permit.
 endOfInput :: Session -> IO Ending
 endOfInput session = do
   flush (sessionConnection session)
   return Ended
 
--- Serves the requests that have come, in this thread if they are quick.
+-- Serves the requests that have arrived, in this thread if they are quick.
 serveBatch :: Session -> IO Ending
 serveBatch session = do
   slow <- word session slowAt
@@ -223,7 +224,8 @@ serveHere session = do
   where
     connection = sessionConnection session
 
--- Another thread becomes the driver: what it finds would wait for a turn of the manager each, and so would the next ones.
+-- Another thread becomes the driver. It gives each waiting request a thread, because each would otherwise wait for
+-- another iteration of the manager, and so would those that follow.
 takeOver :: Session -> IO ()
 takeOver session = do
   setWord session slowAt slowBatches
@@ -234,7 +236,7 @@ takeOver session = do
   where
     slowBatches = 8
 
--- Gives each request that has come a thread.
+-- Gives each request that has arrived a thread.
 spread :: Session -> IO ()
 spread session = do
   stream <- nextRequest (engineOf session)
@@ -244,7 +246,7 @@ spread session = do
   where
     connection = sessionConnection session
 
--- A request has ended in the thread that was the driver. If that was killed, the server ends.
+-- A request has ended in the thread that was the driver. If the thread was killed, the server ends.
 endServing :: Session -> Either SomeException () -> IO ()
 endServing session outcome = do
   when (either (const True) (const False) outcome) $ do
@@ -253,8 +255,8 @@ endServing session outcome = do
   continueServing session
   leave (sessionConnection session)
 
--- A request has ended in a thread that is not the driver. The thread sends, and sees to requests that had to wait because too many
--- were served.
+-- A request has ended in a thread that is not the driver. This thread sends the answer, and starts requests that had to
+-- wait because too many were being served.
 continueServing :: Session -> IO ()
 continueServing session = do
   flushIfNeeded (sessionConnection session)
@@ -263,7 +265,7 @@ continueServing session = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Time
 
--- How long the driver may wait for bytes: microseconds, 0: for ever.
+-- How long the driver may wait for bytes, in microseconds; 0: no limit.
 patience :: Session -> IO Int
 patience session = do
   reached <- stage session
@@ -281,11 +283,11 @@ patience session = do
   where
     limits = limitsOfSession session
 
--- For requests that were on their way when the end was announced.
+-- Time for requests that were on their way when the end was announced.
 noticeMicros :: Int
 noticeMicros = 250000
 
--- Nothing has come for so long, or another thread wants something. False: the connection ends.
+-- No bytes have come for so long, or another thread has interrupted the wait. False: the connection ends.
 keepOrder :: Session -> IO Bool
 keepOrder session = do
   wanted <- readWish connection
@@ -387,17 +389,17 @@ serve session stream flags body = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Others
 
--- | What others ask a connection for.
+-- | A request to end a connection.
 data Asked
-  = -- | To answer what has come, and to end.
+  = -- | Answer the requests that have arrived, and then end.
     ToFinish
-  | -- | To end now, if it serves nothing.
+  | -- | End at once, if no request is being served.
     ToGiveWay
 
 withSession :: Control -> a -> (Session -> IO a) -> IO a
 withSession (Control place) otherwise' use = readIORef place >>= maybe (return otherwise') use
 
--- | Does it serve nothing, and wait? Nothing before it speaks HTTP\/2.
+-- | Whether the connection serves nothing and waits. Nothing before it uses HTTP\/2.
 isIdle :: Control -> IO (Maybe Bool)
 isIdle control = withSession control Nothing $ \session -> do
   waits <- word session idleAt
@@ -408,11 +410,11 @@ isIdle control = withSession control Nothing $ \session -> do
 isLeaving :: Control -> IO Bool
 isLeaving control = withSession control False (fmap (== Last) . stage)
 
--- | How many requests have begun.
+-- | The number of requests that have begun.
 requestCount :: Control -> IO Int
 requestCount control = withSession control 0 (`word` requestsAt)
 
--- | Asks it to end. False before it speaks HTTP\/2.
+-- | Asks the connection to end. False before it uses HTTP\/2.
 askToEnd :: Control -> Asked -> IO Bool
 askToEnd control asked = withSession control False $ \session -> do
   wish (sessionConnection session) $ case asked of

@@ -44,7 +44,7 @@ newStreamState = do
   writeField state declaredLength Nothing
   return state
 
--- | How many bytes of the response's body were written, if it has one.
+-- | The number of the response's body's bytes so far, if it has a body.
 responseBytes :: Field StreamState (Maybe Int)
 responseBytes = Field 0
 
@@ -52,7 +52,7 @@ responseBytes = Field 0
 declaredLength :: Field StreamState (Maybe Int)
 declaredLength = Field 8
 
--- | Does the application's code for a stream run, in the thread that serves the request?
+-- | Whether the application's code for a stream runs in the thread that serves the request.
 isStreaming :: Field StreamState Bool
 isStreaming = Field 16
 
@@ -60,16 +60,16 @@ isStreaming = Field 16
 expectationWord :: StreamState -> (MutableByteArray RealWorld, Int)
 expectationWord (StreamState words') = (words', 24 `quot` wordSize)
 
--- | What holds for reading the request's body.
+-- | The rule for reading the request's body.
 reading :: Field StreamState Reading
 reading = Field 32
 
--- | When all waiting for the client must be over.
+-- | The deadline of all waiting for the client.
 totalDeadline :: Field StreamState Deadline
 totalDeadline = Field 40
 
--- | How many nanoseconds the response's writer has waited for the client since it was last looked whether the client is too slow,
--- and how many bytes were sent until then.
+-- | For how many nanoseconds the response's writer has waited for the client since the last check of its rate, and how
+-- many bytes were sent until then.
 writerWaited, sentBefore :: Field StreamState Int
 writerWaited = Field 48
 sentBefore = Field 56

@@ -48,17 +48,17 @@ data Stream = Stream
     -- | The thread that serves it.
     streamThread :: !ThreadId,
     streamState :: !StreamState,
-    -- | What the application says about the response.
+    -- | The 'HTTP2Data' of the response.
     streamData :: !(IORef (Maybe HTTP2Data)),
-    -- | Did the client send CONNECT?
+    -- | Whether the client has sent CONNECT.
     streamIsConnect :: !Bool
   }
 
--- | What the client expects.
+-- | Whether the client waits for 100 (Continue).
 expectationOf :: Stream -> Expectation
 expectationOf = uncurry Expectation . expectationWord . streamState
 
--- | How long waiting for the client may take, in microseconds; at least 1. 0: for ever.
+-- | How long a wait for the client may take, in microseconds; at least 1. 0: no limit.
 remainingMicros :: Stream -> IO Int
 remainingMicros stream = do
   deadline <- readField (streamState stream) totalDeadline
@@ -68,14 +68,14 @@ remainingMicros stream = do
       now <- monotonicNanoseconds
       return (max 1 ((fromIntegral (deadlineNanoseconds deadline) - fromIntegral now) `quot` 1000))
 
--- | Has the deadline of all waiting passed?
+-- | Whether the deadline of all waiting has passed.
 isOverdue :: Stream -> IO Bool
 isOverdue stream = do
   deadline <- readField (streamState stream) totalDeadline
   now <- monotonicNanoseconds
   return (deadline <= deadlineFromNanoseconds now)
 
--- | Of two times, 0 being none.
+-- | The shorter of two times, where 0 means no limit.
 shorter :: Int -> Int -> Int
 shorter 0 other = other
 shorter one 0 = one
@@ -94,14 +94,14 @@ lost stream errno =
 flushStream :: Stream -> IO ()
 flushStream = flush . streamConnection
 
--- | Ends the stream at once. Threads that wait for it find that it is gone.
+-- | Ends the stream at once. Threads that wait for it find it closed.
 abortStream :: Stream -> IO ()
 abortStream stream = do
   resetStream (streamEngine stream) InternalError
   wakeNow (streamConnection stream)
   flush (streamConnection stream)
 
--- | Lays fields out for the engine. The memory has room for so many bytes before them.
+-- | Writes fields to memory for the engine. There is room for so many bytes before them.
 withRowsOf :: Int -> ResponseHeaders -> (Ptr Word8 -> Rows -> IO a) -> IO a
 withRowsOf before' fields use = do
   memory <- mallocPlainForeignPtrBytes (before' + size)

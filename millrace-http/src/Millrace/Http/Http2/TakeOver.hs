@@ -1,6 +1,6 @@
 -- |
--- Applications that speak a protocol of their own on a stream, such as WebSockets (RFC 8441). They were written for HTTP\/1: they look
--- for a request to upgrade, and they begin with the head of an HTTP\/1 response. Must not know: connections.
+-- Applications that speak another protocol on a stream, such as WebSockets (RFC 8441). They were written for HTTP\/1:
+-- they expect a request to upgrade, and write the head of an HTTP\/1 response. Must not know: connections.
 module Millrace.Http.Http2.TakeOver (asUpgrade, Opening (..), readOpening) where
 
 import Control.Monad (guard)
@@ -13,7 +13,7 @@ import Network.HTTP.Types (HeaderName, ResponseHeaders, hConnection, methodGet)
 import Network.HTTP.Types.Header (hUpgrade)
 import Network.Wai (Request, requestHeaders, requestMethod)
 
--- | The request as HTTP\/1 has it, for a client that asks for this protocol by an extended CONNECT.
+-- | The equivalent HTTP\/1 request, for a client that asks for this protocol by an extended CONNECT.
 asUpgrade :: ByteString -> Request -> Request
 asUpgrade protocol request =
   request
@@ -21,21 +21,22 @@ asUpgrade protocol request =
       requestHeaders = requestHeaders request ++ [(hUpgrade, protocol), (hConnection, C8.pack "Upgrade")] ++ keyOf
     }
   where
-    -- RFC 8441, section 5: there is no key. The application wants one (RFC 6455, section 4.1).
+    -- RFC 8441, section 5: HTTP/2 has no key. The application expects one (RFC 6455, section 4.1).
     keyOf = [(hKey, C8.pack "AAAAAAAAAAAAAAAAAAAAAA==") | protocol == C8.pack "websocket"]
 
 hKey, hAccept :: HeaderName
 hKey = CI.mk (C8.pack "Sec-WebSocket-Key")
 hAccept = CI.mk (C8.pack "Sec-WebSocket-Accept")
 
--- | What an application's first bytes are.
+-- | The first bytes that an application writes.
 data Opening
   = -- | The status and fields of a head, and the bytes behind it.
     Opening !Int ResponseHeaders !ByteString
   | Incomplete
   | Malformed
 
--- | Reads the head of an HTTP\/1 response. To switch protocols is to accept here (RFC 8441, section 5).
+-- | Reads the head of an HTTP\/1 response. A 101 (Switching Protocols) counts as accepting the CONNECT (RFC 8441,
+-- section 5).
 readOpening :: ByteString -> Opening
 readOpening bytes
   | B.null rest = if B.length bytes > headMax then Malformed else Incomplete
