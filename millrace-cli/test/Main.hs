@@ -12,6 +12,7 @@ import qualified Millrace.Cli.MediaTypeSpec
 import qualified Millrace.Cli.MetricsSpec
 import qualified Millrace.Cli.ProcessorsSpec
 import qualified Millrace.Cli.ProgramSpec
+import qualified Millrace.Cli.ProxySpec
 import qualified Millrace.Cli.RequestPathSpec
 import qualified Millrace.Cli.RestartSpec
 import qualified Millrace.Cli.ServiceManagerSpec
@@ -48,6 +49,7 @@ specs = do
   describe "StandardStream" Millrace.Cli.StandardStreamSpec.spec
   describe "StaticFiles" Millrace.Cli.StaticFilesSpec.spec
   describe "Program" Millrace.Cli.ProgramSpec.spec
+  describe "Proxy" Millrace.Cli.ProxySpec.spec
   describe "Restart" Millrace.Cli.RestartSpec.spec
   describe "ServiceManager" Millrace.Cli.ServiceManagerSpec.spec
   describe "TLS" Millrace.Cli.TlsSpec.spec

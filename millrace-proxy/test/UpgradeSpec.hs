@@ -47,7 +47,8 @@ spec = do
       statusOf answer `shouldBe` "403"
   it "does not pass h2c on, nor an upgrade with a body" $ do
     heads <- newMVar []
-    withTarget (\_ peer -> receiveHead peer >>= mapM_ (\bytes -> modifyMVar_ heads (return . (bytes :))) >> answerWith peer "plain") $ \target -> withFront quiet [target] $ \port -> do
+    let plainly count peer = receiveHead peer >>= mapM_ (\bytes -> modifyMVar_ heads (return . (bytes :)) >> answerWith peer "plain" >> plainly (count :: Int) peer)
+    withTarget plainly $ \target -> withFront quiet [target] $ \port -> do
       withClient port (\client -> sendAll client (asking "h2c") >> receiveUntil "plain" client) >>= (`shouldBe` "200") . statusOf
       let withBody = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\nx"
       withClient port (\client -> sendAll client withBody >> receiveUntil "plain" client) >>= (`shouldBe` "200") . statusOf

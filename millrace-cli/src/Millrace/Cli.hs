@@ -13,6 +13,7 @@ import Millrace.Cli.Command
 import Millrace.Cli.Doctor
 import Millrace.Cli.Failure
 import Millrace.Cli.Pong
+import Millrace.Cli.Proxy (withReverseProxy)
 import Millrace.Cli.Server
 import Millrace.Cli.StaticFiles
 import qualified Options.Applicative as Options
@@ -56,6 +57,7 @@ explained arguments failure program = case parse (map (map (shifted surrogates p
 perform :: Command -> IO ()
 perform command = case command of
   Serve files options -> site files >>= serve options . staticFiles
+  Proxy targets options -> serveWith options (withReverseProxy targets)
   Pong options -> serve options pong
   Doctor options -> do
     examination <- examine (doctorBackend options)

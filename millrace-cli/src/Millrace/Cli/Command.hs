@@ -4,6 +4,9 @@ module Millrace.Cli.Command
     ServerOptions (..),
     TlsOptions (..),
     FilesOptions (..),
+    ProxyOptions (..),
+    HostOption (..),
+    Spread (..),
     DoctorOptions (..),
     commandLine,
     parserPreferences,
@@ -26,6 +29,7 @@ import Text.Read (readMaybe)
 -- @since 0.1.0
 data Command
   = Serve FilesOptions ServerOptions
+  | Proxy ProxyOptions ServerOptions
   | Pong ServerOptions
   | Doctor DoctorOptions
   deriving (Eq, Show)
@@ -79,6 +83,45 @@ data FilesOptions = FilesOptions
   }
   deriving (Eq, Show)
 
+-- | Where requests go, and how.
+--
+-- @since 0.1.0
+data ProxyOptions = ProxyOptions
+  { proxyTargets :: [String],
+    proxyHost :: HostOption,
+    -- | May clients say for whom they ask?
+    proxyTrustsForwarded :: Bool,
+    proxySpread :: Spread,
+    proxyConnectSeconds :: Int,
+    proxyResponseSeconds :: Int,
+    -- | How many unused connections are kept for each target.
+    proxyKept :: Int,
+    -- | What is asked for to see whether a target is well.
+    proxyHealthPath :: Maybe String,
+    -- | Who may vouch for targets, instead of the system's authorities.
+    proxyAuthorities :: Maybe FilePath
+  }
+  deriving (Eq, Show)
+
+-- | Which host a target is asked for.
+--
+-- @since 0.1.0
+data HostOption
+  = HostOfClient
+  | HostOfTarget
+  | HostAlways String
+  deriving (Eq, Show)
+
+-- | Which of several targets gets a request.
+--
+-- @since 0.1.0
+data Spread
+  = InTurn
+  | ByLoad
+  | ByClient
+  | ByPath
+  deriving (Eq, Show)
+
 -- | What to examine, and how to print the result.
 --
 -- @since 0.1.0
@@ -101,6 +144,7 @@ commandLine =
           [ examples
               [ ("millrace serve public", "serve ./public on http://127.0.0.1:8080"),
                 ("millrace serve --host :: --port 80", "serve the current directory to everybody"),
+                ("millrace proxy 3000", "pass requests on to port 3000 of this machine"),
                 ("millrace pong --backend epoll --cores 1", "measure one backend on one core"),
                 ("millrace doctor", "what works on this machine, and why the rest does not")
               ],
@@ -123,6 +167,8 @@ commands =
   hsubparser . mconcat $
     [ command "serve" . info (Serve <$> filesOptions <*> serverOptions) $
         progDesc "Serve the files of a directory" <> footerDoc (unChunk serveNotes),
+      command "proxy" . info (Proxy <$> proxyOptions <*> serverOptions) $
+        progDesc "Pass requests on to other servers" <> footerDoc (unChunk proxyNotes),
       command "pong" . info (Pong <$> serverOptions) $
         progDesc "Answer every request with 200 and the text Pong!" <> footerDoc (unChunk pongNotes),
       command "doctor" . info (Doctor <$> doctorOptions) $
@@ -144,6 +190,25 @@ serveNotes =
         "A directory answers with its index.html or index.htm. A file NAME.br, NAME.zst or NAME.gz is sent instead of NAME to \
         \clients that accept the coding, unless it is more than two seconds older than NAME. Only regular files are served. \
         \Names that begin with a dot are not served, except .well-known.",
+      encryption,
+      stopping
+    ]
+
+proxyNotes :: Chunk Doc
+proxyNotes =
+  vsepChunks
+    [ examples
+        [ ("millrace proxy 3000", "to http://127.0.0.1:3000, from http://127.0.0.1:8080"),
+          ("millrace proxy unix:/run/app.sock --host :: -p 80", "to a Unix socket"),
+          ("millrace proxy 3001 3002 3003 --health /up", "to three servers in turn, as long as they are well"),
+          ("millrace proxy https://example.org --host-field target", "to a server with TLS, by its name"),
+          ("millrace proxy 3000 --tls-cert chain.pem --tls-key key.pem", "https in front of http")
+        ],
+      paragraph
+        "A target is http://HOST[:PORT], https://HOST[:PORT], HOST:PORT, a port of this machine, or unix:PATH. Targets are spoken to \
+        \in HTTP/1.1 on connections that are kept. Bodies are streamed both ways; WebSockets and other upgrades are passed on. \
+        \Targets learn of the client by Forwarded and X-Forwarded-For, -Proto and -Host, and get X-Request-Id and traceparent. A \
+        \response that programs could read differently is answered with 502, one that is late with 504; a message says why.",
       encryption,
       stopping
     ]
@@ -214,6 +279,62 @@ filesOptions =
       ( long "cache" <> metavar "SECONDS" <> value 1 <> showDefault
           <> help "Keep small files in memory and large files open for so long before looking them up again; 0 looks every time"
       )
+
+proxyOptions :: Parser ProxyOptions
+proxyOptions =
+  ProxyOptions
+    <$> some (strArgument (metavar "TARGET..." <> help "Where requests go (see below)"))
+    <*> option
+      hostOption
+      ( long "host-field" <> metavar "client|target|NAME" <> value HostOfClient <> completeWith ["client", "target"]
+          <> help "Host that targets are asked for: the client's, their own, or always this one (default: client)"
+      )
+    <*> switch
+      ( long "trust-forwarded"
+          <> help "Add to the Forwarded and X-Forwarded fields of clients instead of replacing them. All clients must be proxies that can be trusted"
+      )
+    <*> option
+      (named spreads "way to choose")
+      ( long "balance" <> metavar (intercalate "|" (map fst spreads)) <> value InTurn <> completeWith (map fst spreads)
+          <> help "Which target gets a request: in turn, the one with the fewest requests, or always the same one for a client or a path (default: turn)"
+      )
+    <*> option
+      (fromInteger <$> numberBetween 1 3600)
+      (long "connect-timeout" <> metavar "SECONDS" <> value 10 <> showDefault <> help "How long a connection to a target may take")
+    <*> option
+      (fromInteger <$> numberBetween 1 86400)
+      (long "response-timeout" <> metavar "SECONDS" <> value 60 <> showDefault <> help "How long a target may take to begin its response, and between two parts of it")
+    <*> option
+      (fromInteger <$> numberBetween 0 100000)
+      (long "keep" <> metavar "N" <> value 128 <> showDefault <> help "Unused connections to keep for each target")
+    <*> optional
+      (option targetPath (long "health" <> metavar "PATH" <> help "Ask targets for PATH every five seconds, and leave out those that do not answer with 2xx or 3xx"))
+    <*> optional
+      (strOption (long "target-ca" <> metavar "FILE" <> action "file" <> help "Trust targets with certificates of these authorities, in PEM (default: the system's)"))
+
+hostOption :: ReadM HostOption
+hostOption = eitherReader $ \word -> case word of
+  "client" -> Right HostOfClient
+  "target" -> Right HostOfTarget
+  _
+    | not (null word) && all isVisible word -> Right (HostAlways word)
+    | otherwise -> Left ("'" <> word <> "' is not the name of a host")
+
+targetPath :: ReadM String
+targetPath = eitherReader $ \word -> case word of
+  '/' : rest | all isVisible rest -> Right word
+  _ -> Left ("'" <> word <> "' is not a path: it begins with / and has no blanks")
+
+isVisible :: Char -> Bool
+isVisible character = character > ' ' && character < '\DEL'
+
+spreads :: [(String, Spread)]
+spreads = [("turn", InTurn), ("load", ByLoad), ("client", ByClient), ("path", ByPath)]
+
+named :: [(String, a)] -> String -> ReadM a
+named choices what = eitherReader $ \word -> maybe (Left (unknown word)) Right (lookup word choices)
+  where
+    unknown word = "there is no " <> what <> " '" <> word <> "'; choose one of: " <> intercalate ", " (map fst choices)
 
 serverOptions :: Parser ServerOptions
 serverOptions =

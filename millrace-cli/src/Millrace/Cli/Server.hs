@@ -1,6 +1,7 @@
 -- | Runs a WAI application on the Millrace I/O manager until a signal stops it. Must not know: files.
 module Millrace.Cli.Server
   ( serve,
+    serveWith,
   )
 where
 
@@ -40,7 +41,14 @@ import Network.Wai.Handler.Millrace
 --
 -- @since 0.1.0
 serve :: ServerOptions -> Application -> IO ()
-serve options application = do
+serve options application = serveWith options ($ application)
+
+-- | The same with an application that is there only while an action runs. It is made when the I/O manager runs, and before anything
+-- listens.
+--
+-- @since 0.1.0
+serveWith :: ServerOptions -> ((Application -> IO ()) -> IO ()) -> IO ()
+serveWith options withApplication' = do
   stop <- newStop
   stopOnSignals stop
   ignoreRotation -- The log is opened again for each write.
@@ -50,7 +58,7 @@ serve options application = do
   backend <- startManager (serverBackend options)
   reporting <- newReporting
   serviceManager <- findServiceManager
-  withInherited $ \inherited -> do
+  withApplication' $ \application -> withInherited $ \inherited -> do
     let sharing = setReusePort (serverReusePort options || not (null inherited))
     listening options inherited $ \listeners -> do
       urls <- map (maybe id (const withTlsScheme) (serverTls options)) <$> mapM urlOf listeners

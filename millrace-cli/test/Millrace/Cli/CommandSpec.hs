@@ -16,6 +16,11 @@ spec = do
     ["serve"] `means` Serve (FilesOptions "." False False 1) defaults
     ["serve", "public", "--follow-links"] `means` Serve (FilesOptions "public" True False 1) defaults
     ["serve", "--listing", "--cache", "0"] `means` Serve (FilesOptions "." False True 0) defaults
+    ["proxy", "3000"] `means` Proxy (proxying ["3000"]) defaults
+    ["proxy", "a:1", "unix:/b", "--host-field", "target", "--balance", "client", "--trust-forwarded", "--keep", "0"]
+      `means` Proxy (proxying ["a:1", "unix:/b"]) {proxyHost = HostOfTarget, proxySpread = ByClient, proxyTrustsForwarded = True, proxyKept = 0} defaults
+    ["proxy", "a:1", "--host-field", "b", "--connect-timeout", "1", "--response-timeout", "2", "--health", "/up", "--target-ca", "c", "-p", "80"]
+      `means` Proxy (ProxyOptions ["a:1"] (HostAlways "b") False InTurn 1 2 128 (Just "/up") (Just "c")) defaults {serverPort = 80}
     ["pong"] `means` Pong defaults
     ["pong", "--port", "0", "--host", "::1", "--backend", "epoll", "--cores", "3"]
       `means` Pong (ServerOptions "::1" 0 False (Just Epoll) (Just 3) Nothing Combined Nothing False Nothing)
@@ -42,18 +47,23 @@ spec = do
     ["serve", "--port", " 80"] `isRefused` "' 80' is not a number from 0 to 65535"
     ["serve", "--tls-cert", "a"] `isRefused` "Missing: (--tls-key FILE)"
     ["serve", "--tls-redirect", "80"] `isRefused` "Missing: (--tls-cert FILE --tls-key FILE)"
+    ["proxy"] `isRefused` "Usage: millrace proxy TARGET..."
+    ["proxy", "3000", "--balance", "luck"] `isRefused` "there is no way to choose 'luck'; choose one of: turn, load, client, path"
+    ["proxy", "3000", "--health", "up"] `isRefused` "'up' is not a path"
+    ["proxy", "3000", "--host-field", "a b"] `isRefused` "'a b' is not the name of a host"
     ["serve", "--bogus"] `isRefused` "Usage: millrace serve [DIR]"
     ["serve", "a", "b"] `isRefused` "Invalid argument `b'"
     ["dance"] `isRefused` "Invalid argument `dance'"
     [] `isRefused` "Usage: millrace"
   describe "is explained" $
-    forM_ [["--help"], ["serve", "--help"], ["pong", "--help"], ["doctor", "--help"]] $ \arguments ->
+    forM_ [["--help"], ["serve", "--help"], ["proxy", "--help"], ["pong", "--help"], ["doctor", "--help"]] $ \arguments ->
       it (unwords arguments) $ do
         let (text, code) = ending arguments
         code `shouldBe` ExitSuccess
         text `shouldSatisfy` isInfixOf "Examples:\n  "
   where
     defaults = ServerOptions "127.0.0.1" 8080 False Nothing Nothing Nothing Combined Nothing False Nothing
+    proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 Nothing Nothing
     parse = execParserPure parserPreferences commandLine
     means arguments expected =
       it (unwords arguments) $ getParseResult (parse arguments) `shouldBe` Just expected

@@ -1,0 +1,89 @@
+-- | A reverse proxy with the options of the command line. Must not know: files.
+--
+-- The same names in @windows\/@ are for Windows; the package description chooses.
+module Millrace.Cli.Proxy
+  ( withReverseProxy,
+  )
+where
+
+import Control.Exception (IOException, SomeException, catch, fromException, throwIO)
+import Control.Monad (unless)
+import qualified Data.ByteString.Char8 as Char8
+import Millrace.Cli.Command (HostOption (..), ProxyOptions (..), Spread (..))
+import Millrace.Cli.Failure (Failure (..), newSeldomTeller, reasonOf, tell)
+import Millrace.Deadline (microseconds)
+import Millrace.Proxy
+import Millrace.Tls (ClientSettings (..), Pem (..), SettingsError (..), Verification (..), clientSettings, settingsSource, trustIn)
+import Network.Wai (Application, Request, rawPathInfo, requestMethod)
+
+-- | Runs an action with the proxy's application. Throws 'Failure' for targets that are none, and for certificates that cannot be
+-- used.
+--
+-- @since 0.1.0
+withReverseProxy :: ProxyOptions -> (Application -> IO a) -> IO a
+withReverseProxy options use = do
+  targets <- mapM (either (throwIO . noTarget) return . parsed) (proxyTargets options)
+  telling <- newSeldomTeller
+  -- Only what making the settings throws is about them.
+  withProxy (settingsOf options telling) {activeCheck = Nothing} targets (const (return ())) `catch` refuse
+  withProxy (settingsOf options telling) targets use
+  where
+    parsed text = either (\reason -> Left (text, reason)) Right (parseTarget text)
+    noTarget (text, reason) =
+      Failure
+        { failureAttempt = "pass requests on to '" <> text <> "'",
+          failureReason = reason,
+          failureRemedy = "Give http://HOST:PORT, https://HOST, a port of this machine, or unix:PATH."
+        }
+
+settingsOf :: ProxyOptions -> (String -> IO ()) -> Settings
+settingsOf options telling =
+  defaultSettings
+    { hostField = case proxyHost options of
+        HostOfClient -> KeepHost
+        HostOfTarget -> TargetHost
+        HostAlways name -> FixedHost (Char8.pack name),
+      forwarding = if proxyTrustsForwarded options then AppendForwarded else ReplaceForwarded,
+      balancing = case proxySpread options of
+        InTurn -> RoundRobin
+        ByLoad -> LeastConnections
+        ByClient -> HashOf byClient
+        ByPath -> HashOf rawPathInfo,
+      limits =
+        defaultLimits
+          { connectLimit = seconds (proxyConnectSeconds options),
+            firstByteLimit = seconds (proxyResponseSeconds options),
+            betweenBytesLimit = seconds (proxyResponseSeconds options),
+            keptConnections = proxyKept options
+          },
+      tlsSettings =
+        clientSettings
+          { clientVerification = case proxyAuthorities options of
+              Just file -> Verify (trustIn (PemFile file))
+              Nothing -> clientVerification clientSettings
+          },
+      activeCheck = (\path -> defaultActiveCheck {checkPath = Char8.pack path}) <$> proxyHealthPath options,
+      onProblem = sayProblem telling,
+      onHealth = \target -> tell . (("millrace: " <> showTarget target) <>) . maybe " is well again" (" is left out: " <>)
+    }
+  where
+    seconds count = microseconds (1000000 * count)
+
+-- A client that has gone is no news.
+sayProblem :: (String -> IO ()) -> Request -> Problem -> IO ()
+sayProblem telling request problem =
+  unless (problemCause problem == ClientLeft) . telling $
+    "millrace: " <> Char8.unpack (requestMethod request) <> " " <> Char8.unpack (rawPathInfo request) <> ": " <> describeProblem problem
+
+refuse :: SomeException -> IO ()
+refuse reason = case (fromException reason :: Maybe SettingsError, fromException reason :: Maybe IOException) of
+  (Just problem, _) -> throwIO (unusable ("use " <> settingsSource problem) (reasonOf reason))
+  (_, Just failure) -> throwIO (unusable "read the certificates" (show failure))
+  _ -> throwIO reason
+  where
+    unusable attempt text =
+      Failure
+        { failureAttempt = attempt,
+          failureReason = text,
+          failureRemedy = "--target-ca takes the certificates of authorities, in PEM. Without it the system's are used."
+        }

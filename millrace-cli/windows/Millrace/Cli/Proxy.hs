@@ -1,0 +1,25 @@
+-- | There is no reverse proxy on Windows yet: it needs TLS for its targets, and no OpenSSL is among what is cross-compiled there.
+-- Must not know: files.
+--
+-- The same names in @posix\/@ are for all other systems; the package description chooses.
+module Millrace.Cli.Proxy
+  ( withReverseProxy,
+  )
+where
+
+import Control.Exception (throwIO)
+import Millrace.Cli.Command (ProxyOptions)
+import Millrace.Cli.Failure (Failure (..))
+import Network.Wai (Application)
+
+-- | Throws 'Failure'.
+--
+-- @since 0.1.0
+withReverseProxy :: ProxyOptions -> (Application -> IO a) -> IO a
+withReverseProxy _ _ =
+  throwIO
+    Failure
+      { failureAttempt = "pass requests on",
+        failureReason = "millrace has no proxy on Windows yet",
+        failureRemedy = "Run it on Linux."
+      }
