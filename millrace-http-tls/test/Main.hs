@@ -48,7 +48,7 @@ spec credentials = do
 
 type WithClient = Socket.PortNumber -> (Client -> IO ()) -> IO ()
 
--- | Tells what the application knows.
+-- | Answers with what the application knows about the connection.
 telling :: Application
 telling request respond =
   respond . responseLBS status200 [] . L.fromStrict . C8.unwords $
@@ -215,7 +215,7 @@ clientCertificates credentials server = do
         Right reply -> expectationFailure ("there was a reply: " ++ show reply)
       let refusals found = [tlsProblem problem | Handshake (HandshakeRefused problem) _ <- found]
           someOf found = if null found then Nothing else Just found
-      -- The client knows before the server tells.
+      -- The client knows it before the server reports it.
       eventually "the report" (someOf . refusals <$> readIORef outcomes) >>= (`shouldBe` [CertificateMissing])
 
   it "of unknown authorities are refused if tlsWantClientCert is all that is set" $
@@ -257,10 +257,10 @@ handshakes _ server client = do
     withServer watched {tlsHandshakeSeconds = 25, tlsMaximumHandshakes = 3} id telling $ \port ->
       manyPlain 3 port $ \slow -> do
         forM_ slow (`Plain.sendAll` beginning)
-        -- They are at their handshakes when the next client comes.
+        -- They have begun their handshakes when the next client comes.
         threadDelay 300000
         client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` 200
-        -- The one that made room reports it from its own thread.
+        -- The aborted handshake reports it from its own thread.
         void (eventually "the count" (find (/= "done") <$> readIORef outcomes))
         filter (/= "done") <$> readIORef outcomes `shouldReturn` ["made room"]
 

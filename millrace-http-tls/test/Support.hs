@@ -70,7 +70,7 @@ fileOf (Credentials folder) name = folder </> name
 pairOf :: Credentials -> String -> (FilePath, FilePath)
 pairOf credentials name = (fileOf credentials (name ++ ".pem"), fileOf credentials (name ++ ".key"))
 
--- | What the tests' authority says about a certificate, good for so many days.
+-- | The authority's answer about the certificate with this name, valid for so many days.
 makeAnswer :: Credentials -> String -> Int -> FilePath -> IO ()
 makeAnswer credentials name days file = do
   writeFile (fileOf credentials "index") ""
@@ -80,11 +80,11 @@ makeAnswer credentials name days file = do
     authority = ["-CA", root, "-rsigner", root, "-issuer", root, "-rkey", fileOf credentials "root.key"]
     root = fileOf credentials "root.pem"
 
--- | Until when the answer is good that a server shows with its certificate.
+-- | The end of the validity of the OCSP answer that a server shows.
 answerShown :: PortNumber -> IO (Maybe String)
 answerShown port = (>>= find ("Next Update" `isInfixOf`) . lines) <$> openssl ["s_client", "-connect", "127.0.0.1:" ++ show port, "-servername", "localhost", "-status"]
 
--- What it prints, if it succeeds.
+-- Its output, if it succeeds.
 openssl :: [String] -> IO (Maybe String)
 openssl arguments = do
   (code, output, _) <- within (unwords arguments) (readProcessWithExitCode "openssl" arguments "")
@@ -98,7 +98,7 @@ tlsWith credentials names = tlsSettingsMany (map (pairOf credentials) names)
 withServer :: TLSSettings -> (Settings -> Settings) -> Application -> (PortNumber -> IO a) -> IO a
 withServer tls change application use = withTlsServer tls change application (\_ port -> use port)
 
--- | The same for actions that do something about the certificates.
+-- | The same for actions that change the certificates.
 withTlsServer :: TLSSettings -> (Settings -> Settings) -> Application -> (TLS -> PortNumber -> IO a) -> IO a
 withTlsServer tls change application use = withTLS tls $ \protection -> bracket (start protection) stop (\(port, _, _) -> use protection port)
   where
@@ -130,7 +130,7 @@ localhost port = SockAddrInet port (tupleToHostAddress (127, 0, 0, 1))
 withClient :: Credentials -> (ClientSettings -> ClientSettings) -> PortNumber -> (Client -> IO a) -> IO a
 withClient credentials change = withClientTo credentials change "localhost" B.empty
 
--- | The same that asks for a server of this name, after it has sent some bytes without TLS.
+-- | The same with this server name, after some bytes without TLS.
 withClientTo :: Credentials -> (ClientSettings -> ClientSettings) -> String -> ByteString -> PortNumber -> (Client -> IO a) -> IO a
 withClientTo credentials change name before' port use = do
   context <- newClientContext (change clientSettings {clientVerification = Verify (trustIn (PemFile (fileOf credentials "root.pem")))})
@@ -142,7 +142,7 @@ withClientTo credentials change name before' port use = do
 withPlain :: PortNumber -> (Socket.Socket -> IO a) -> IO a
 withPlain port use = bracket (socket AF_INET Stream defaultProtocol) Socket.close $ \raw -> connect raw (localhost port) >> use raw
 
--- | Sends bytes and returns everything until the server has ended the connection in an orderly way.
+-- | Sends bytes, and returns everything until the server has ended the connection properly.
 exchangeWith :: Client -> ByteString -> IO ByteString
 exchangeWith client bytes = sendAll client bytes >> receiveAll client
 
@@ -178,7 +178,7 @@ statusOf = maybe 0 fst . C8.readInt . B.drop 9
 within :: String -> IO a -> IO a
 within what action = timeout 30000000 action >>= maybe (fail ("timed out: " ++ what)) return
 
--- | Tries again until the action returns something, for up to thirty seconds.
+-- | Repeats the action until it returns something, for at most thirty seconds.
 eventually :: String -> IO (Maybe a) -> IO a
 eventually what action = within what go
   where

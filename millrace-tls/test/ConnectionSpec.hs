@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Both sides are ours: what a connection guarantees.
+-- | The guarantees of a connection, with this package on both sides.
 module ConnectionSpec (spec) where
 
 import Control.Concurrent
@@ -182,7 +182,7 @@ handshakes = do
       sendAll second (bytesAt 0 3000)
       receiveExactly first 0 3000
 
--- Passes bytes on, one at a time.
+-- Forwards bytes, one at a time.
 drip :: Socket.Socket -> Socket.Socket -> IO ()
 drip from to = do
   bytes <- Plain.recv from 4096
@@ -313,7 +313,7 @@ sending = do
               TimedOut -> modifyIORef' timeouts (+ 1) >> go position
               Refused _ -> ioError (userError "refused")
       go 0
-    -- The other side receives only when there is no more room.
+    -- The other side receives only when this side cannot send any more.
     let awaitTimeout = readIORef timeouts >>= \count -> when (count == 0) (threadDelay 10000 >> awaitTimeout)
     within 30 "an attempt that runs out of time" awaitTimeout
     receiveExactly other 0 total
@@ -328,7 +328,7 @@ sending = do
   forM_ [("its deadline passes", byDeadline), ("it is interrupted", byInterruption)] $ \(what, cutting) -> do
     it ("leaves the connection whole when " ++ what ++ " within a message") $ \credentials -> withPair credentials $ \one other -> do
       cutting (\deadline -> sendAllBefore deadline one (bytesAt 0 20000000))
-      -- What has gone goes before what is sent next, and nothing is lost or repeated between them.
+      -- The sent part precedes what is sent next, and nothing is lost or repeated between them.
       job <- inBackground (sendAll one "the rest" >> endSending one)
       received <- receiveAll other
       finish job
@@ -355,7 +355,7 @@ sending = do
     sendAll other "still"
     recv one 100 `shouldReturn` "still"
 
--- Both end a send for which the socket has not enough room.
+-- Both end a send that waits for room in the socket.
 byDeadline, byInterruption :: (Deadline -> IO ()) -> IO ()
 byDeadline cut = do
   deadline <- deadlineAfter 200000

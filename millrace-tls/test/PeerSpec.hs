@@ -1,6 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Others' clients and servers: OpenSSL, curl, GnuTLS, Python, Go, Node, Java and nginx. Those that are not installed are pending.
+-- | Other clients and servers: OpenSSL, curl, GnuTLS, Python, Go, Node, Java and nginx. Tests of those that are not
+-- installed are pending.
 module PeerSpec (spec) where
 
 import Control.Concurrent (threadDelay)
@@ -84,7 +85,7 @@ spec = do
           terminateProcess process
           void (waitForProcess process)
 
--- Certificates that a client must refuse, and why.
+-- Certificates that a client must refuse, with the reason.
 refusals :: [(String, CertificateProblem)]
 refusals =
   [ ("other", WrongName),
@@ -95,7 +96,7 @@ refusals =
     ("revoked", Revoked)
   ]
 
--- A server that prints its port has this certificate, and is refused for this reason.
+-- A server that prints its port has this certificate. The client must refuse it for this reason.
 refusing :: Credentials -> String -> CertificateProblem -> String -> [String] -> IO ()
 refusing credentials name problem program arguments = do
   needing program
@@ -105,7 +106,7 @@ refusing credentials name problem program arguments = do
     refusalOf outcome `shouldBe` Just problem
     terminateProcess process
 
--- By a client that trusts the root; of the list of what was revoked only if it is about that.
+-- The client trusts the root. It uses the revocation list only in the test of revocation.
 handshakeWith :: Credentials -> String -> Int -> IO (Either TlsException ())
 handshakeWith credentials name port = do
   let trust = (rootTrust credentials) {trustRevocationLists = [PemFile (fileOf credentials "root.crl") | name == "revoked"]}
@@ -191,11 +192,11 @@ withHttp credentials use = do
       | "\r\n\r\n" `Char8.isSuffixOf` earlier = return earlier
       | otherwise = recv connection 1000 >>= receiveHead connection . (earlier <>)
 
--- The client refuses our certificate, and asks nothing.
+-- The client refuses the server's certificate, and sends no question.
 refused :: Credentials -> String -> (Int -> IO ()) -> IO ()
 refused credentials name use = do
   (outcome, ()) <- serving credentials name (\connection -> receiveLine connection `shouldReturn` "") use
-  -- It may look at the name when the handshake is done.
+  -- The client may check the name after the handshake.
   problemOf outcome `shouldSatisfy` (`elem` [Nothing, Just RefusedByPeer, Just Truncated])
 
 -- Lines typed into s_client, which takes some letters for commands, and what the server received of them.
@@ -225,7 +226,7 @@ commanding credentials version typed check = do
     ignore :: IOException -> IO ()
     ignore _ = return ()
 
--- A server that prints its port, and turns lines round.
+-- A server that prints its port, and reverses lines.
 asking :: Credentials -> String -> [String] -> IO ()
 asking credentials program arguments = do
   needing program
@@ -234,7 +235,7 @@ asking credentials program arguments = do
     ask credentials port `shouldReturn` "noitseuq\n"
     terminateProcess process
 
--- The same for one that takes the port, and repeats lines.
+-- The same for a server that gets the port, and repeats lines.
 askingOn :: Int -> Credentials -> String -> [String] -> ByteString -> IO ()
 askingOn port credentials program arguments expected = do
   needing program

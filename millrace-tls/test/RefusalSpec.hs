@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Each reason to refuse a connection, and what both sides are told.
+-- | Each reason to refuse a connection, and what both sides report.
 module RefusalSpec (spec) where
 
 import Control.Exception
@@ -150,7 +150,7 @@ spec = do
         ]
         $ \(settings, problem) -> newServerContext settings `shouldThrow` ((== problem) . settingsProblem)
 
--- The client is told by its own exception, the server by an alert.
+-- The client gets an exception of its own, the server gets the alert.
 refusesServer :: String -> String -> (ClientSettings -> ClientSettings) -> CertificateProblem -> AlertDescription -> SpecWith Credentials
 refusesServer what name change problem alert = it what $ \credentials -> do
   server <- contextOf credentials [name] id
@@ -165,7 +165,7 @@ meet :: (Socket.Socket -> IO a) -> (Socket.Socket -> IO b) -> IO (Either SomeExc
 meet one other = withSockets $ \client server ->
   bothSides (one client `onException` Socket.close client) (other server `onException` Socket.close server)
 
--- With TLS 1.3 a client learns what the server thinks of its certificate when it receives.
+-- With TLS 1.3 a client learns at its first receive whether the server accepts its certificate.
 meetWithCertificate :: Credentials -> Maybe String -> IO (Either SomeException (), Either SomeException Connection)
 meetWithCertificate credentials name = do
   server <- contextOf credentials ["server"] (\settings -> settings {serverClientCertificates = Required (rootTrust credentials)})

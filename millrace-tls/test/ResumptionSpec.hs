@@ -107,7 +107,7 @@ servers = do
     client <- clientWith credentials id
     withPairOf client server $ \ours peers -> do
       request <- inBackground (recv peers 100)
-      -- Nothing comes but tickets.
+      -- The server sends only tickets.
       deadline <- deadlineAfter 300000
       recvBefore deadline ours 100 `shouldThrow` isDeadlineError
       sendAll ours "request"
@@ -142,7 +142,7 @@ clients = do
       server <- contextOf credentials ["server"] (onlyServer version)
       client <- clientWith credentials id
       visit client server "localhost" `shouldReturn` False
-      -- Nothing is received on these, so they bring no tickets.
+      -- Nothing is received on these connections, so they get no tickets.
       results <- replicateM 3 . withPairOf client server $ \one _ -> return (negotiatedIsResumed (negotiated one))
       results `shouldBe` expected
   it "does not offer a ticket of TLS 1.3 on two connections at the same time" $ \credentials -> do

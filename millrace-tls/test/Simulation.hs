@@ -1,6 +1,6 @@
--- | Both sides on simulated machines, on which transfers are short and late, and connections break at any byte of handshake
--- and data. Whatever happens: what arrives is what was sent, an end is told only when all has come, nobody waits for
--- ever, and nothing stays open.
+-- | Both sides on simulated machines, where transfers are short and late, and connections break at any byte of the
+-- handshake and the data. In every run: received bytes are those that were sent, the end of the stream comes only after
+-- all of them, no thread waits for ever, and nothing stays open.
 module Main (main) where
 
 import Control.Concurrent (forkFinally)
@@ -23,8 +23,8 @@ main = withCredentials $ \credentials -> do
   first <- maybe 1 (fromMaybe 1 . readMaybe) <$> lookupEnv "MILLRACE_FIRST_SEED"
   count <- maybe 2000 (fromMaybe 2000 . readMaybe) <$> lookupEnv "MILLRACE_SEEDS"
   putStrLn ("seeds from " ++ show first ++ " on (another first one: MILLRACE_FIRST_SEED)")
-  -- The signatures of Ed25519 all have one length, and no run knows of another one's sessions: so that a seed always gives the same
-  -- run.
+  -- All signatures of Ed25519 have the same length, and no run uses sessions of another one, so a seed always gives the
+  -- same run.
   server <- contextOf credentials ["ed25519"] id
   client <- clientWith credentials (\settings -> settings {clientResumption = FullHandshakes})
   whole <- foldM (oneSeed client server) (0 :: Int) (take count [first ..])
@@ -47,8 +47,8 @@ oneSeed client server whole seed = do
 total :: Int
 total = 40000
 
--- Networks fail; bytes that come are never wrong, so TLS has nothing to say but that they were cut off, or that the other side
--- has given up.
+-- The network may fail, but never changes bytes. So the only problems of TLS are a truncated stream, and that the other
+-- side has given up.
 isExpected :: SomeException -> Bool
 isExpected problem = case (fromException problem, fromException problem) of
   (Just network, _) -> isNetwork network
@@ -58,7 +58,7 @@ isExpected problem = case (fromException problem, fromException problem) of
     isNetwork :: IOException -> Bool
     isNetwork _ = True
 
--- How much of its stream the client got back, until the server ended it.
+-- The part of its stream that the client got back, until the server ended it.
 conversation :: ClientContext -> ServerContext -> IO Int
 conversation client server = bracket (socket AF_INET Stream defaultProtocol) Socket.close $ \listener -> do
   bind listener address
@@ -66,7 +66,7 @@ conversation client server = bracket (socket AF_INET Stream defaultProtocol) Soc
   served <- newEmptyMVar
   _ <- forkFinally (serveOne server listener) (putMVar served)
   received <- try (bracket (socket AF_INET Stream defaultProtocol) Socket.close (askFrom client)) :: IO (Either SomeException Int)
-  -- A server that still waits for a client gets none any more.
+  -- No client will come for a server that still waits.
   Socket.close listener
   _ <- takeMVar served
   either throwIO return received
@@ -84,7 +84,7 @@ askFrom context raw = do
   connect raw address
   bracket (clientHandshake context "localhost" raw) close $ \connection -> do
     sent <- newEmptyMVar
-    -- Whoever receives must not wait for the answer to what could not be sent.
+    -- A thread that receives must not wait for the answer to something that could not be sent.
     _ <- forkFinally ((sendAll connection (bytesAt 0 total) >> endSending connection) `onException` Socket.close raw) (putMVar sent)
     received <- receive connection 0 `onException` (close connection >> takeMVar sent)
     received <$ (takeMVar sent >>= either throwIO return)

@@ -72,7 +72,7 @@ keyOf credentials name = fileOf credentials (name ++ ".key")
 identity :: Credentials -> String -> IO Identity
 identity credentials name = loadIdentity (PemFile (fileOf credentials (name ++ ".pem"))) (PemFile (keyOf credentials name))
 
--- | In the root of the tests alone.
+-- | Trusts only the root of the tests.
 rootTrust :: Credentials -> Trust
 rootTrust credentials = trustIn (PemFile (fileOf credentials "root.pem"))
 
@@ -109,7 +109,7 @@ tcpPair = withListener $ \listener address -> do
 withSockets :: (Socket.Socket -> Socket.Socket -> IO a) -> IO a
 withSockets use = bracket tcpPair (\(one, other) -> Socket.close one >> Socket.close other) (uncurry use)
 
--- | A client and a server that have done their handshakes.
+-- | A client and a server after their handshakes.
 withPair :: Credentials -> (Connection -> Connection -> IO a) -> IO a
 withPair credentials use = do
   server <- contextOf credentials ["server"] id
@@ -124,7 +124,7 @@ withPairOf client server use = withSockets $ \one other -> do
     (Left problem, _) -> throwIO problem
     (_, Left problem) -> throwIO problem
 
--- | Runs both at the same time, and says how they ended.
+-- | Runs both at the same time, and returns how they ended.
 bothSides :: IO a -> IO b -> IO (Either SomeException a, Either SomeException b)
 bothSides one other = do
   job <- inBackground other
@@ -132,7 +132,7 @@ bothSides one other = do
   second <- try (within 20 "the other side" (finish job))
   return (first, second)
 
--- | A thread and what becomes of it.
+-- | A thread and its outcome.
 data Job a = Job ThreadId (MVar (Either SomeException a))
 
 inBackground :: IO a -> IO (Job a)
@@ -144,7 +144,7 @@ inBackground action = do
 finish :: Job a -> IO a
 finish (Job _ outcome) = readMVar outcome >>= either throwIO return
 
--- | Fails when it takes longer than so many seconds.
+-- | Fails if the action takes longer than so many seconds.
 within :: Int -> String -> IO a -> IO a
 within seconds what action =
   Base.timeout (seconds * 1000000) action
@@ -178,7 +178,7 @@ receiveExactly connection position count = unless (count == 0) $ do
     ioError (userError ("the stream is wrong within " ++ show (ByteString.length bytes) ++ " bytes from " ++ show position))
   receiveExactly connection (position + ByteString.length bytes) (count - ByteString.length bytes)
 
--- | Everything until the end of the stream.
+-- | Receives everything until the end of the stream.
 receiveAll :: Connection -> IO ByteString
 receiveAll connection = ByteString.concat <$> go
   where
@@ -186,7 +186,7 @@ receiveAll connection = ByteString.concat <$> go
       bytes <- recv connection 16384
       if ByteString.null bytes then return [] else (bytes :) <$> go
 
--- | The problem of a side that failed because of TLS.
+-- | The problem of a side that has failed because of TLS.
 problemOf :: Either SomeException a -> Maybe TlsProblem
 problemOf = either (fmap tlsProblem . fromException) (const Nothing)
 

@@ -1,10 +1,10 @@
--- | TLS in memory that the loop provides, for servers that keep many connections waiting: see "Millrace.Socket.Borrowed". Bytes
--- are opened and sealed where they are, and a connection that waits occupies no buffer.
+-- | TLS in borrowed buffers, for servers with many waiting connections: see "Millrace.Socket.Borrowed". Bytes are
+-- decrypted and encrypted in place, and a waiting connection occupies no buffer.
 --
--- For protocols that tell the length of their messages: a stream that was cut off ends like one that the peer has ended. One
--- thread at a time may receive, and one may send; nothing here waits for another thread.
+-- For protocols that announce the length of their messages: here a truncated stream ends like one that the peer has
+-- ended. One thread at a time may receive, and one may send. No function waits for another thread.
 --
--- What TLS has to say is thrown as an @IOError@ of type 'ResourceVanished', so that users of sockets need no other handler.
+-- Errors of TLS are thrown as an @IOError@ of type 'ResourceVanished', so that users of sockets need no other handler.
 module Millrace.Tls.Borrowed
   ( -- * Receiving
     Received (..),
@@ -41,8 +41,8 @@ import qualified Millrace.Tls.Internal.Connection as Internal
 import Millrace.Tls.Internal.Foreign
 import System.Posix.Types (Fd)
 
--- | Receives at least one byte and at most 'borrowedSize' into a buffer that is borrowed when they are there, and hands it to the
--- continuation, which must see to it that it is given back. The continuation runs masked. An interrupted receive loses no byte.
+-- | Receives at least one byte and at most 'borrowedSize' into a buffer that is borrowed when they arrive, and passes
+-- it to the continuation, which must return it. The continuation runs masked. An interrupted receive loses no byte.
 --
 -- @since 0.1.0
 receiveBorrowed :: Limit -> Connection -> (Received -> IO a) -> IO a
@@ -60,7 +60,7 @@ receiveKept :: Limit -> Connection -> (Received -> IO a) -> IO a
 receiveKept limit connection continue = borrow >>= \buffer -> openThen limit connection continue (Received buffer 0)
 {-# NOINLINE receiveKept #-}
 
--- Opens what was received, in place. Incomplete records are no news. To be run masked.
+-- Decrypts received bytes in place. Incomplete records give no bytes. Call it masked.
 openThen :: Limit -> Connection -> (Received -> IO a) -> Received -> IO a
 openThen _ _ continue EndOfStream = continue EndOfStream
 openThen limit connection continue (Received buffer count) = do
@@ -99,7 +99,7 @@ receiveBuf limit connection target size = handOver (unread connection target) (o
     openReceived (Received buffer count) = open (Just (buffer, count))
     openInto bytes count = withState connection $ \state -> c_receive state bytes (fromIntegral count) target (fromIntegral size)
 
--- Why a step has done nothing.
+-- The reason why a step did nothing.
 throwStatus :: String -> Connection -> Status -> IO a
 throwStatus attempted connection status = case status of
   Failed -> throwFailure connection `catch` (throwIO . asError)
@@ -108,13 +108,13 @@ throwStatus attempted connection status = case status of
     asError :: TlsException -> IOException
     asError problem = IOError Nothing ResourceVanished attempted (displayException problem) Nothing (Just (show connection))
 
--- | Does more follow at once? Then few bytes wait for it, so that both are sent together.
+-- | Whether more follows at once. Then a few bytes wait for it, so that both are sent together.
 --
 -- @since 0.1.0
 data Following = NothingFollows | MoreFollows
 
--- | Sends some of these bytes, and waits no longer than the limit. After 'TimedOut', the next attempt must begin with the same
--- bytes, because some of them may be on their way.
+-- | Sends some of these bytes, and waits at most until the limit. After 'TimedOut' the next attempt must begin with the
+-- same bytes, because some of them may already be on their way.
 --
 -- @since 0.1.0
 attemptSend :: Following -> Limit -> Connection -> Ptr Word8 -> Int -> IO Attempt
@@ -129,7 +129,7 @@ attemptSend following limit connection bytes count = do
       case stepStatus step of
         Done -> return (Moved count)
         Failed -> throwStatus "Millrace.Tls.Borrowed.attemptSend" connection Failed
-        -- A message of the peer's has come in part.
+        -- Part of a message of the peer has come.
         WantsInput -> Internal.attemptSend limit connection bytes count
         SendingEnded -> return (Refused ePIPE)
         _ -> return (Refused eBADF)
@@ -143,13 +143,14 @@ fewBytes = 4096
 attemptSendFile :: Limit -> Connection -> Fd -> Int64 -> Int64 -> IO Attempt
 attemptSendFile = Internal.attemptSendFile
 
--- | @sendThenReceive micros connection slice continue@ sends bytes of a borrowed buffer, which is given back, and then does what
--- 'receiveBorrowed' does, no longer than so many microseconds (0: for ever). The thread is woken once for both.
+-- | @sendThenReceive micros connection slice continue@ sends bytes of a borrowed buffer, returns the buffer, and then
+-- does the same as 'receiveBorrowed', for at most so many microseconds (0: for ever). The thread is woken once for
+-- both.
 --
--- 1. The sending does not wait. If the socket does not take all bytes at once, or there is something to receive already,
---    nothing is received: 'NotSent' 0. The buffer is the caller's again, but its bytes are spoilt: the next attempt at sending
---    must be for as many bytes, and sends the ones that it should.
--- 2. In all other cases, exceptions included, the buffer is given back.
+-- 1. The send does not wait. If the socket does not take all bytes at once, or there is already something to receive,
+-- nothing is received ('NotSent' 0). The caller owns the buffer again, but its bytes are overwritten. The next attempt
+-- to send must be for as many bytes, and sends the right ones.
+-- 2. In all other cases, exceptions included, the buffer is returned.
 --
 -- @since 0.1.0
 sendThenReceive :: Int -> Connection -> Slice -> (SentThenReceived -> IO a) -> IO a

@@ -34,12 +34,12 @@ import Millrace.Tls.Internal.Context
 import Millrace.Tls.Internal.Foreign (peerNotAsked, peerRequired)
 import Millrace.Tls.Settings
 
--- | What a client is like. Begin with 'clientSettings'.
+-- | The settings of a client. Begin with 'clientSettings'.
 --
 -- @since 0.1.0
 data ClientSettings = ClientSettings
   { clientVerification :: !Verification,
-    -- | For servers that ask who the client is.
+    -- | The client's certificate, for servers that ask for one.
     clientIdentity :: !(Maybe Identity),
     -- | Application protocols (ALPN), the preferred one first.
     clientProtocols :: ![ByteString],
@@ -47,17 +47,17 @@ data ClientSettings = ClientSettings
     clientResumption :: !Resumption
   }
 
--- | How a server proves who it is.
+-- | How a server must prove its identity.
 --
 -- @since 0.1.0
 data Verification
-  = -- | By a certificate for the name or the address that was asked for, from somebody who is trusted.
+  = -- | By a certificate for the requested name or address, from a trusted authority.
     Verify Trust
-  | -- | Not at all: whoever controls the network can be the server.
+  | -- | Not at all: anybody who controls the network can impersonate the server.
     DoNotVerify
   deriving (Show)
 
--- | Whether a later handshake with the same server is a short one.
+-- | Whether a later handshake with the same server can be a short one.
 --
 -- @since 0.1.0
 data Resumption
@@ -66,7 +66,7 @@ data Resumption
     -- certificate's end. A ticket of TLS 1.3 is used once. A session is never used for another name or by another context, so
     -- never under another verification. 'Millrace.Tls.Connection.negotiatedIsResumed' says whether a server has taken it.
     ResumeSessions
-  | -- | Each handshake is a full one, and the server has to show its certificate.
+  | -- | Every handshake is a full one, in which the server must show its certificate.
     FullHandshakes
   deriving (Eq, Show)
 
@@ -121,5 +121,5 @@ clientHandshakeBefore :: Deadline -> ClientContext -> String -> Socket -> IO Con
 clientHandshakeBefore deadline (ClientContext context) name socket =
   newConnection Client context socket >>= (`expectPeer` name) >>= handshake noChoice deadline ByteString.empty
   where
-    -- Servers are asked for nothing.
+    -- A client never has to choose an identity during its handshake.
     noChoice _ = return (Just [])

@@ -40,7 +40,7 @@ import Millrace.Tls.Internal.Context
 import Millrace.Tls.Internal.Foreign (peerAsked, peerNotAsked, peerRequired)
 import Millrace.Tls.Settings
 
--- | What a server is like. Begin with 'serverSettings'.
+-- | The settings of a server. Begin with 'serverSettings'.
 --
 -- @since 0.1.0
 data ServerSettings = ServerSettings
@@ -64,13 +64,13 @@ data ServerSettings = ServerSettings
     serverKeyLog :: !(Maybe FilePath)
   }
 
--- | What becomes of a client that asks for a name that no identity has.
+-- | How to treat a client that asks for a name that no identity has.
 --
 -- @since 0.1.0
 data UnknownNames
-  = -- | It is shown the first identity.
+  = -- | Show it the first identity.
     UseFirstIdentity
-  | -- | It is refused, and so is a client that asks for no name.
+  | -- | Refuse it, and also a client that asks for no name.
     RefuseUnknownNames
   deriving (Eq, Show)
 
@@ -79,7 +79,7 @@ data UnknownNames
 -- @since 0.1.0
 data ClientCertificates
   = NotAsked
-  | -- | A client may have none. One that it has must be good.
+  | -- | A client may have no certificate. If it has one, it must be valid.
     Asked Trust
   | -- | A client without a certificate is refused.
     Required Trust
@@ -106,7 +106,7 @@ serverSettings identity =
 -- @since 0.1.0
 data ServerContext = ServerContext !TicketRing !(IORef Current)
 
--- | What replacing settings replaces.
+-- | The part of a context that 'replaceServerSettings' replaces.
 data Current = Current !Context !Choice
 
 -- | Makes a context. Throws a 'SettingsError' for settings that cannot be used, or the 'IOError' of reading a file.
@@ -162,8 +162,8 @@ serverHandshake = serverHandshakeBefore noDeadline
 serverHandshakeBefore :: Deadline -> ServerContext -> Socket -> IO Connection
 serverHandshakeBefore = serverHandshakeAfter ByteString.empty
 
--- | 'serverHandshakeBefore' with a client from which these bytes were received already, for a server that must look at the first
--- ones: what precedes TLS, or is no TLS.
+-- | 'serverHandshakeBefore' with a client that has already sent these bytes. For a server that must look at the first
+-- ones: they may precede TLS, or not belong to TLS.
 --
 -- @since 0.1.0
 serverHandshakeAfter :: ByteString -> Deadline -> ServerContext -> Socket -> IO Connection

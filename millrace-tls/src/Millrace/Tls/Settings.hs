@@ -1,4 +1,4 @@
--- | Settings that servers and clients have in common. Must not know: sockets.
+-- | Settings that servers and clients share. Must not know: sockets.
 module Millrace.Tls.Settings
   ( -- * Algorithms
     Version (..),
@@ -21,8 +21,8 @@ import Millrace.Tls.Certificate (Pem)
 data Version = Tls12 | Tls13
   deriving (Eq, Ord, Show, Read, Enum, Bounded)
 
--- | Versions, ciphers and groups. Where there is no list, the default counts, which has forward secrecy and authenticated
--- encryption only.
+-- | Versions, ciphers and groups. An empty list means the default, which has only forward secrecy and authenticated
+-- encryption.
 --
 -- @since 0.1.0
 data Algorithms = Algorithms
@@ -43,7 +43,7 @@ data Algorithms = Algorithms
 defaultAlgorithms :: Algorithms
 defaultAlgorithms = Algorithms minBound maxBound Nothing Nothing Nothing
 
--- | Whose certificates are accepted.
+-- | Which certificates are accepted.
 --
 -- @since 0.1.0
 data Trust = Trust
@@ -53,23 +53,23 @@ data Trust = Trust
   }
   deriving (Show)
 
--- | Authorities that are trusted.
+-- | The trusted authorities.
 --
 -- @since 0.1.0
 data Anchors
-  = -- | Those of the system; OpenSSL's variables @SSL_CERT_FILE@ and @SSL_CERT_DIR@ name others.
+  = -- | Those of the system. OpenSSL's variables @SSL_CERT_FILE@ and @SSL_CERT_DIR@ change them.
     SystemAnchors
   | -- | The certificates in PEM.
     Anchors Pem
   deriving (Show)
 
--- | Trust in the system's authorities.
+-- | Trusts the system's authorities.
 --
 -- @since 0.1.0
 systemTrust :: Trust
 systemTrust = Trust [SystemAnchors] []
 
--- | Trust in these authorities alone.
+-- | Trusts only these authorities.
 --
 -- @since 0.1.0
 trustIn :: Pem -> Trust

@@ -8,17 +8,17 @@ import Control.Monad (when)
 import Millrace.Timer (threadDelay)
 import System.Posix.Files (deviceID, fileID, fileSize, getFileStatus, modificationTimeHiRes, statusChangeTimeHiRes)
 
--- | @watchFiles micros paths action@ runs the action after files have changed, again and again. It looks at them every so many
--- microseconds, and waits until two looks in a row have found the same: whoever renews a certificate writes several files. A file that
--- appears, goes, is replaced, renamed or reached through another symbolic link has changed, too. Does not return. Throws what the
--- action throws.
+-- | @watchFiles micros paths action@ runs the action each time after files have changed. It checks them every so many
+-- microseconds, and waits until two checks in a row find the same, because renewing a certificate writes several files.
+-- It also counts as a change if a file appears, disappears, is replaced, is renamed, or is reached through another
+-- symbolic link. Does not return. Throws exceptions of the action.
 --
 -- @since 0.1.0
 watchFiles :: Int -> [FilePath] -> IO () -> IO a
 watchFiles micros paths action = look >>= \now -> go now now
   where
     look = mapM signature paths
-    -- What the action has seen last, and what was there the last time.
+    -- The state of the files at the last run of the action, and at the last check.
     go seen before' = do
       threadDelay micros
       now <- look

@@ -1,8 +1,8 @@
--- | Handshakes that are under way: bounded in time and number. Must not know: requests, responses.
+-- | Limits the time and the number of handshakes in progress. Must not know: requests, responses.
 --
--- Each has its own thread, so none holds up another one or accepting. If there are as many as are allowed, the oldest one ends when
--- it has taken 'crowdedMicros', and makes room for the next: a client that means it needs far less, and a crowd of slow ones cannot
--- keep the others out. Not covered by the version policy.
+-- Each handshake has its own thread, so none delays another one or accepting. If there are as many as are allowed, the
+-- oldest one is aborted after 'crowdedMicros', to make room for the next. An honest client needs far less time, and so
+-- a crowd of slow clients cannot keep others out. Not covered by the version policy.
 module Millrace.Http.Tls.Handshakes
   ( Handshakes,
     newHandshakes,
@@ -27,7 +27,7 @@ data Handshakes = Handshakes !Int !(TVar Crowd)
 data Crowd = Crowd
   { crowdCount :: !Int,
     crowdNext :: !Int,
-    -- By the order in which they have begun.
+    -- By the order in which they began.
     crowdOngoing :: !(IntMap Ongoing)
   }
 
@@ -36,17 +36,17 @@ data Ongoing = Ongoing
     ongoingEnd :: !(IO ())
   }
 
--- | How a handshake ended as far as others are concerned.
+-- | The outcome of a handshake.
 data Standing = Undisturbed | MadeRoom
   deriving (Eq, Show)
 
--- | No handshake is under way; at most so many may be.
+-- | Makes the limiter: at most so many handshakes at the same time.
 newHandshakes :: Int -> IO Handshakes
 newHandshakes most = Handshakes (max 1 most) <$> newTVarIO (Crowd 0 0 IntMap.empty)
 
--- | @inHandshake handshakes deadline end action@ runs the action when there is room for it. @end@ makes the action fail soon, and may
--- be called by any thread meanwhile. The result says whether that has happened. Throws an @IOError@ of type @TimeExpired@ if there is no
--- room until the deadline.
+-- | @inHandshake handshakes deadline end action@ waits for room and runs the action. Another thread may call @end@
+-- meanwhile, which must make the action fail soon. The result says whether that has happened. Throws an @IOError@ of
+-- type @TimeExpired@ if there is no room before the deadline.
 inHandshake :: Handshakes -> Deadline -> IO () -> (IO Standing -> IO a) -> IO a
 inHandshake handshakes@(Handshakes _ place) deadline end action = mask $ \restore -> do
   number <- enter handshakes deadline end
@@ -57,7 +57,7 @@ inHandshake handshakes@(Handshakes _ place) deadline end action = mask $ \restor
     standing number = (\crowd -> if IntMap.member number (crowdOngoing crowd) then Undisturbed else MadeRoom) <$> readTVarIO place
     leave number = atomically (remove place number)
 
--- Another one may have done it.
+-- Another thread may have aborted it already.
 remove :: TVar Crowd -> Int -> STM ()
 remove place number = do
   crowd <- readTVar place
@@ -88,6 +88,6 @@ enter (Handshakes most place) deadline end = go
         limit = deadlineNanoseconds deadline
     isRoom = readTVar place >>= \crowd -> check (crowdCount crowd < most)
 
--- | How long a handshake may take, in microseconds, while others wait for room.
+-- | How long a handshake may take while others wait for room, in microseconds.
 crowdedMicros :: Word64
 crowdedMicros = 2000000

@@ -1,5 +1,5 @@
--- | What a server with TLS has beside a server without: certificates that can be replaced, and handshakes. Must not know: requests,
--- responses.
+-- | What a server with TLS needs in addition: certificates that can be replaced, and handshakes. Must not know:
+-- requests, responses.
 --
 -- Not covered by the version policy.
 module Millrace.Http.Tls.Server
@@ -31,7 +31,7 @@ import Millrace.Socket (ShutdownCmd (..), Socket, shutdown)
 import Millrace.Tls
 import Millrace.Tls.Watch (watchFiles)
 
--- | What protects a server's connections.
+-- | The state with which a server protects its connections.
 --
 -- @since 0.1.0
 data TLS = TLS !TLSSettings !ServerContext !Handshakes
@@ -59,7 +59,7 @@ withTLS settings use = do
 reloadTLS :: TLS -> IO ()
 reloadTLS (TLS settings context _) = serverSettingsOf settings >>= replaceServerSettings context
 
--- | Offers the protocols that a server with these settings speaks, unless 'tlsProtocols' says otherwise.
+-- | Sets the application protocols to those that a server with these settings supports, unless 'tlsProtocols' is given.
 offering :: Settings -> TLSSettings -> TLSSettings
 offering settings tls = case tlsProtocols tls of
   Just _ -> tls
@@ -98,7 +98,7 @@ upgradeRequired text =
       text
     ]
 
--- Does the handshake with a client from which these bytes have come, and tells how it went.
+-- Does the handshake with a client that has sent these bytes, and reports its outcome.
 shakeHands :: TLS -> ByteString -> Socket -> IO Http.Functions
 shakeHands (TLS settings context handshakes) received socket = do
   start <- monotonicNanoseconds

@@ -14,7 +14,7 @@ import Millrace.Socket (ShutdownCmd (..), setReadDeadline, shutdown)
 import qualified Millrace.Tls as Tls
 import qualified Millrace.Tls.Borrowed as Borrowed
 
--- | What a server needs of a connection whose handshake is done.
+-- | The transport functions of a connection whose handshake is done.
 tlsFunctions :: Tls.Connection -> Http.Functions
 tlsFunctions connection =
   Http.Functions
@@ -42,10 +42,10 @@ tlsFunctions connection =
     socket = Tls.connectionSocket connection
     receiveUntil :: Deadline -> Ptr Word8 -> Int -> IO Int
     receiveUntil deadline = Borrowed.receiveBuf (Borrowed.Before deadline) connection
-    -- What is here already needs no look at the socket.
+    -- If there are decrypted bytes already, do not ask the socket.
     hasInput otherwise' = Borrowed.hasInput connection >>= \isHere -> if isHere then return True else otherwise'
 
--- A client that takes nothing is not told. In any case it gets no more.
+-- If the client takes nothing, it gets no close_notify. In any case it gets nothing more.
 endSending :: Tls.Connection -> IO ()
 endSending connection = do
   deadline <- deadlineAfter patienceMicros

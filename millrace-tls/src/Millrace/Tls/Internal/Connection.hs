@@ -92,11 +92,11 @@ data Connection = Connection
     -- | For messages.
     connectionName :: !String,
     receiving :: !(MVar ()),
-    -- | How many plain bytes the latest attempt has sealed, if not all of the sealed ones have gone.
+    -- | The number of plain bytes that the latest attempt has encrypted, if their records were not sent completely.
     sending :: !(MVar Int),
-    -- | Was a send cut short? Then closing must not tell the peer that it has got everything.
+    -- | Whether a send was incomplete. Then closing must not tell the peer that it has everything.
     isCutShort :: !(IORef Bool),
-    -- | What the two sides have agreed on.
+    -- | What the handshake has negotiated.
     --
     -- @since 0.1.0
     negotiated :: !Negotiated
@@ -108,20 +108,20 @@ instance Eq Connection where
 instance Show Connection where
   showsPrec _ connection = showString "<TLS connection on " . showString (connectionName connection) . showChar '>'
 
--- | What the two sides of a connection have agreed on.
+-- | The negotiated parameters of a connection.
 --
 -- @since 0.1.0
 data Negotiated = Negotiated
   { negotiatedVersion :: !Version,
     -- | In OpenSSL's names: @TLS_AES_128_GCM_SHA256@.
     negotiatedCipher :: !ByteString,
-    -- | By which keys were exchanged, for instance @x25519@; nothing if the session was resumed without an exchange.
+    -- | The group of the key exchange, for instance @x25519@. Nothing if the session was resumed without an exchange.
     negotiatedGroup :: !(Maybe ByteString),
     -- | The application protocol (ALPN).
     negotiatedProtocol :: !(Maybe ByteString),
     -- | The name that the client asked for (SNI).
     negotiatedServerName :: !(Maybe ByteString),
-    -- | Was an earlier session resumed?
+    -- | Whether an earlier session was resumed.
     negotiatedIsResumed :: !Bool,
     -- | The other side's certificate.
     negotiatedPeerCertificate :: !(Maybe Certificate)
@@ -145,7 +145,7 @@ newConnection role context socket = mask_ $ do
   where
     nothingYet = Negotiated Tls12 ByteString.empty Nothing Nothing Nothing False Nothing
 
--- | Whom a client expects: a name or an address.
+-- | The server that a client expects: a name or an address.
 expectPeer :: Connection -> String -> IO Connection
 expectPeer connection name = do
   isGood <- if null plain || '\NUL' `elem` plain then return 0 else withCString plain $ \text -> withState connection (`c_connectionExpect` text)
@@ -158,7 +158,7 @@ expectPeer connection name = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Failing
 
--- | Throws why the connection has failed, after the peer was told as far as that needs no waiting.
+-- | Throws the reason for which the connection has failed. First tells the peer, if that needs no waiting.
 throwFailure :: Connection -> IO a
 throwFailure connection = do
   flushNow connection
@@ -192,15 +192,16 @@ timeLimit :: Int -> TimeLimit
 timeLimit micros = if micros == 0 then noTimeLimit else microseconds micros
 {-# INLINE timeLimit #-}
 
--- Sealed bytes from the socket. The continuation runs masked, and so must this.
+-- Receives encrypted bytes from the socket. The continuation runs masked, and this must be called masked.
 receiveSealed :: Limit -> Connection -> (Received -> IO a) -> IO a
 receiveSealed limit connection continue = do
   holdsBack <- withState connection c_holdsBack
   if holdsBack == 0 then receiveWithin limit connection continue else receiveAfterTickets limit connection continue
 {-# INLINE receiveSealed #-}
 
--- A server's tickets wait for its first answer, so that they go together. But a client may wait with its request until they have
--- come, or an acknowledgement, which the kernel holds back for 40 milliseconds (RFC 9293, sections 3.7.4 and 3.8.6.3).
+-- A server's tickets wait for its first answer, so that both go together. But a client may not send its request before
+-- the tickets have come, or before an acknowledgement, which the kernel delays by 40 milliseconds (RFC 9293, sections
+-- 3.7.4 and 3.8.6.3).
 receiveAfterTickets :: Limit -> Connection -> (Received -> IO a) -> IO a
 receiveAfterTickets limit connection continue = do
   soon <- deadlineAfter patienceMicros
@@ -221,8 +222,8 @@ receiveWithin limit connection = case limit of
   Before deadline -> recvBorrowed deadline (connectionSocket connection) borrowedSize
 {-# INLINE receiveWithin #-}
 
--- | Sends sealed bytes of a borrowed buffer, and then receives some, no longer than so many microseconds; 0 means for ever. The
--- continuation runs masked.
+-- | Sends encrypted bytes of a borrowed buffer, and then receives, for at most so many microseconds; 0 means for ever.
+-- The continuation runs masked.
 sendThenReceiveSealed :: Int -> Connection -> Slice -> (SentThenReceived -> IO a) -> IO a
 sendThenReceiveSealed micros connection = sendThenReceiveWithin (timeLimit micros) (connectionSocket connection)
 {-# INLINE sendThenReceiveSealed #-}
@@ -234,14 +235,14 @@ sendThenReceiveSealed micros connection = sendThenReceiveWithin (timeLimit micro
 -- list it is shown the context's.
 type Choice = Maybe String -> IO (Maybe [Identity])
 
--- | Does the handshake, which begins with bytes that the peer has sent already, and says what it has brought. If it fails or is
--- interrupted, the connection is good for nothing any more; the socket stays the caller's. The choice is made for contexts that
--- ask for one, and may be interrupted.
+-- | Does the handshake, which begins with bytes that the peer has already sent. Returns what was negotiated. If it
+-- fails or is interrupted, the connection is unusable, and the caller still owns the socket. The action that chooses
+-- identities runs only for contexts that ask for it, and may be interrupted.
 handshake :: Choice -> Deadline -> ByteString -> Connection -> IO Connection
 handshake choice deadline first connection = mask $ \restore -> (begin >>= go restore) `onException` withState connection c_connectionClose
   where
     begin = unsafeUseAsCStringLen first $ \(bytes, count) -> step (castPtr bytes) count
-    -- One step, whose bytes go before anything else happens.
+    -- One step. Its bytes must be sent before anything else happens.
     step :: Ptr Word8 -> Int -> IO Status
     step bytes count = bracket borrow giveBack $ \out -> do
       made <- withState connection $ \state -> c_handshake state bytes (fromIntegral count) (borrowedBytes out) (fromIntegral borrowedSize)
@@ -257,7 +258,7 @@ handshake choice deadline first connection = mask $ \restore -> (begin >>= go re
       case attempt of
         Moved _ -> return ()
         TimedOut -> throwErrno connection attempted eTIMEDOUT
-        -- What the peer has said before it closed the connection is better to know.
+        -- If the peer has sent an alert before it closed the connection, report that.
         Refused errno -> if errno == ePIPE then return () else throwErrno connection attempted errno
     go :: (forall a. IO a -> IO a) -> Status -> IO Connection
     go restore status = case status of
@@ -282,7 +283,7 @@ handshake choice deadline first connection = mask $ \restore -> (begin >>= go re
     use identity = do
       isUsed <- withState connection $ \state -> withIdentity identity (c_use state)
       when (isUsed == 0) $ lastError >>= throwIO . SettingsError (show identity) UnusableIdentity
-    -- The client learns that the failure is ours.
+    -- Tells the client that the failure is the server's.
     tellOf answer = do
       withState connection (c_answer answer)
       void (step nullPtr 0) `catch` ignore
@@ -320,7 +321,7 @@ textOrNothing text
 justShared :: ByteString -> Maybe ByteString
 justShared text = Just $! shared text
 
--- The same text for all connections, if it is a common one: thousands of them may be open.
+-- Shares the text of common values: thousands of connections may be open.
 shared :: ByteString -> ByteString
 shared text = fromMaybe text (find (== text) common)
 
@@ -346,7 +347,8 @@ common =
 ------------------------------------------------------------------------------------------------------------------------
 -- Receiving
 
--- | May a receive return something at once, because it is here already? Bytes in the socket do not count.
+-- | Whether a receive can return something at once, because it has already been received. Bytes in the socket do not
+-- count.
 hasInput :: Connection -> IO Bool
 hasInput connection = (/= 0) <$> withState connection c_hasInput
 
@@ -357,7 +359,7 @@ open connection bytes count target size = do
   return step
 {-# INLINE open #-}
 
--- | Receives at least one byte and at most so many into memory; 0 at the end of the stream. To be run masked.
+-- | Receives at least one byte and at most so many into memory; 0 at the end of the stream. Call it masked.
 receiveInto :: String -> Limit -> Connection -> Ptr Word8 -> Int -> IO Int
 receiveInto attempted limit connection target size = withMVar (receiving connection) $ \_ ->
   open connection nullPtr 0 target size >>= go
@@ -372,7 +374,7 @@ receiveInto attempted limit connection target size = withMVar (receiving connect
     openInto EndOfStream = return Nothing
     openInto (Received buffer count) = Just <$> open connection (borrowedBytes buffer) count target size <* giveBack buffer
 
--- | Receives at least one byte and at most so many into a buffer that is borrowed when they are there. To be run masked.
+-- | Receives at least one byte and at most so many into a buffer that is borrowed when they arrive. Call it masked.
 receiveBorrowed :: String -> Limit -> Connection -> Int -> IO Received
 receiveBorrowed attempted limit connection size = withMVar (receiving connection) $ \_ -> do
   isHere <- hasInput connection
@@ -397,12 +399,12 @@ receiveBorrowed attempted limit connection size = withMVar (receiving connection
       Failed -> throwFailure connection
       _ -> throwErrno connection attempted eBADF
 
--- | Gives plain bytes back: the next receive begins with them.
+-- | Puts plain bytes back: the next receive begins with them.
 unread :: Connection -> Ptr Word8 -> Int -> IO ()
 unread connection bytes count = withState connection $ \state -> c_unread state bytes (fromIntegral count)
 
--- | Runs an action masked whose result must not be lost. An exception that comes between its end and the caller's next
--- instruction gives the result back.
+-- | Runs a masked action whose result must not be lost. If an exception comes between its end and the caller's next
+-- instruction, undoes it with the result.
 handOver :: (a -> IO ()) -> IO a -> IO a
 handOver keep action = do
   finished <- newIORef Nothing
@@ -414,17 +416,19 @@ handOver keep action = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Sending
 
--- | How an attempt at sending ended.
+-- | The result of an attempt to send.
 --
 -- @since 0.1.0
 data Attempt
-  = -- | So many bytes went: 0 only at the end of a file.
+  = -- | So many bytes were sent: 0 only at the end of a file.
     Moved !Int
-  | -- | The limit passed before anything counts as sent. A part may be on its way: attempt the same bytes again, or close.
+  | -- | The time limit passed before a byte counts as sent. A part may be on its way: attempt the same bytes again, or
+    -- close.
     TimedOut
   | Refused !Errno
 
--- | Sends sealed bytes. What does not go is kept, and goes before anything else. The caller has the lock, and is masked.
+-- | Sends encrypted bytes. Keeps the unsent rest, which precedes everything else. The caller has the lock, and is
+-- masked.
 transmit :: Limit -> Connection -> Ptr Word8 -> Int -> IO Attempt
 transmit limit connection = go
   where
@@ -441,7 +445,7 @@ transmit limit connection = go
           Left code -> (if code == eTIMEDOUT then TimedOut else Refused code) <$ keepUnsent bytes count
     keepUnsent bytes count = withState connection $ \state -> c_putBack state bytes (fromIntegral count)
 
--- | Sends what is kept, as far as nobody is sending and the socket takes it without waiting.
+-- | Sends the kept bytes, if no thread is sending, as far as the socket takes them without waiting.
 flushNow :: Connection -> IO ()
 flushNow connection = mask_ $ tryTakeMVar (sending connection) >>= mapM_ (\before' -> flush `finally` putMVar (sending connection) before')
   where
@@ -453,7 +457,7 @@ flushNow connection = mask_ $ tryTakeMVar (sending connection) >>= mapM_ (\befor
         Moved _ | stepHasMore made -> go out
         _ -> return ()
 
--- How bytes are sealed into memory with room for so many.
+-- The function that encrypts bytes into memory with room for so many.
 type Seal = Ptr ConnectionState -> Ptr Word8 -> Int -> IO Step
 
 sealBytes :: Ptr Word8 -> Int -> Seal
@@ -477,7 +481,7 @@ attemptSealing limit connection seal out room = modifyMVarMasked (sending connec
   where
     begin 0 = sealNext
     begin unfinished = do
-      -- The bytes of the attempt before, which are sealed.
+      -- The bytes of the attempt before, which are already encrypted.
       made <- withState connection $ \state -> c_collect state out (fromIntegral room)
       attempt <- transmit limit connection out (stepOut made)
       case attempt of
@@ -491,7 +495,7 @@ attemptSealing limit connection seal out room = modifyMVarMasked (sending connec
           case attempt of
             Moved _ -> if stepPlain made == 0 && stepOut made > 0 then sealNext else return (0, Moved (stepPlain made))
             _ -> return (stepPlain made, attempt)
-        -- What was made before goes first.
+        -- Earlier records go first.
         WantsInput -> do
           attempt <- transmit limit connection out (stepOut made)
           case attempt of
@@ -502,8 +506,8 @@ attemptSealing limit connection seal out room = modifyMVarMasked (sending connec
         SendingEnded -> return (0, Refused ePIPE)
         _ -> return (0, Refused eBADF)
 
--- | Waits until the rest of a message has come that the peer has sent in parts, after the handshake: OpenSSL seals nothing before.
--- If another thread receives, it brings it. The limit does not count until then.
+-- | Waits for the rest of a message that the peer has sent in parts after the handshake: OpenSSL encrypts nothing
+-- before. If another thread receives, that thread brings it. The time limit begins only after this.
 awaitInput :: Limit -> Connection -> IO (Maybe Attempt)
 awaitInput limit connection = do
   somebodyReceives <- isEmptyMVar (receiving connection)
@@ -526,7 +530,7 @@ sendWhole attempted limit connection whole total = notingCut connection . withRo
         go (bytes `plusPtr` moved) (count - moved)
   go whole total
 
--- | Sends so many bytes of a file, and returns how many there were.
+-- | Sends so many bytes of a file, and returns how many the file had.
 sendWholeFile :: String -> Limit -> Connection -> Fd -> Int64 -> Int64 -> IO Int64
 sendWholeFile attempted limit connection file offset total = notingCut connection . withRoom (fromIntegral (min total 65536)) $ \out room -> do
   let go !sent
@@ -541,14 +545,14 @@ notingCut connection action = action `onException` writeIORef (isCutShort connec
 
 sealing :: String -> Limit -> Connection -> Seal -> Ptr Word8 -> Int -> IO Int
 sealing attempted limit connection seal out room = do
-  -- An attempt that was given up counts no more: its bytes go before the ones to come.
+  -- The caller has given an earlier attempt up, so its bytes precede the new ones.
   attempt <- modifyMVarMasked_ (sending connection) (const (return 0)) >> attemptSealing limit connection seal out room
   case attempt of
     Moved count -> return count
     TimedOut -> throwErrno connection attempted eTIMEDOUT
     Refused errno -> throwErrno connection attempted errno
 
--- Room for sealed bytes: a borrowed buffer for few, and for many as much as four records need.
+-- Memory for encrypted bytes: a borrowed buffer for a few, and the size of four records for many.
 withRoom :: Int -> (Ptr Word8 -> Int -> IO a) -> IO a
 withRoom total use
   | total <= borrowedSize - 256 = bracket borrow giveBack $ \out -> use (borrowedBytes out) borrowedSize
@@ -556,7 +560,7 @@ withRoom total use
   where
     large = 4 * (16384 + 64) + 64
 
--- | Tells the peer that nothing more comes. Receiving goes on.
+-- | Ends the sending side. Receiving goes on.
 endSending :: Limit -> Connection -> IO ()
 endSending limit connection = do
   modifyMVarMasked_ (sending connection) $ \_ -> do
@@ -572,7 +576,8 @@ endSending limit connection = do
         TimedOut -> throwErrno connection "Millrace.Tls.endSending" eTIMEDOUT
         Refused errno -> throwErrno connection "Millrace.Tls.endSending" errno
 
--- | Tells the peer, if that needs no waiting and no send was cut short, and closes the socket. What waits on the connection ends with an error.
+-- | Closes the socket. Tells the peer first, if that needs no waiting and every send was complete. Operations that wait
+-- on the connection end with an error.
 closeConnection :: Connection -> IO ()
 closeConnection connection = mask_ $ do
   unfinished <- tryReadMVar (sending connection)

@@ -1,4 +1,4 @@
--- | Contexts: settings in the form that OpenSSL keeps, for many connections. Must not know: sockets.
+-- | Contexts: settings as OpenSSL's objects, for many connections. Must not know: sockets.
 module Millrace.Tls.Internal.Context
   ( Context,
     withContext,
@@ -42,7 +42,7 @@ import Millrace.Tls.Internal.Foreign
 import Millrace.Tls.Internal.Identity
 import Millrace.Tls.Settings
 
--- | Settings in OpenSSL's form.
+-- | Settings as OpenSSL's objects.
 newtype Context = Context (ForeignPtr ContextState)
 
 withContext :: Context -> (Ptr ContextState -> IO a) -> IO a
@@ -89,7 +89,7 @@ useProtocols context protocols = do
   where
     encoded = ByteString.concat [ByteString.cons (fromIntegral (ByteString.length one)) one | one <- protocols]
 
--- | Whether the peer's certificate is asked for, and whom it must be from.
+-- | Whether to ask for the peer's certificate, and which authorities are trusted.
 useTrust :: Context -> CInt -> Maybe Trust -> IO ()
 useTrust context mode trust = withContext context $ \state -> do
   c_contextVerify state mode >>= orThrow "the client's certificates" OutOfMemory . (/= 0)
@@ -104,8 +104,8 @@ useTrust context mode trust = withContext context $ \state -> do
       count <- unsafeUseAsCStringLen bytes $ \(place, size) -> call (castPtr place) (fromIntegral size)
       orThrow (describePem what pem) (if count < 0 && problem == NoCertificate then BrokenCertificate else problem) (count > 0)
 
--- | Which identity is shown to whom. For each name it is the first identity with that name of each kind of key. The first
--- identity's names are the default.
+-- | Computes which identity is shown for which name. For each name it is the first identity of each kind of key. The
+-- names of the first identity are the default.
 useIdentities :: Context -> [Identity] -> IO ()
 useIdentities context identities = do
   kinds <- mapM identityKind identities
@@ -133,15 +133,15 @@ useIdentities context identities = do
       isUsed <- withContext context $ \state -> withIdentity identity (c_contextUse state group)
       orThrow (show identity) UnusableIdentity (isUsed /= 0)
 
--- | A server's handshakes want identities. To be called when the context's own are in use.
+-- | Makes handshakes of a server stop for a choice of identities. Call it after the context's own identities were set.
 askIdentities :: Context -> IO ()
 askIdentities context = withContext context c_contextAskIdentities
 
--- | A client's context keeps sessions and resumes them.
+-- | Makes a client's context keep sessions and resume them.
 resumeSessions :: Context -> IO ()
 resumeSessions context = withContext context c_contextResume >>= orThrow "the client's settings" OutOfMemory . (/= 0)
 
--- | Shows the answers of authorities with the identities that have one. To be called when these are in use.
+-- | Staples the OCSP answers of identities that have one. Call it after the identities were set.
 staple :: Context -> [Identity] -> IO ()
 staple context identities = forM_ identities $ \identity -> forM_ (identityStaple identity) $ \answer -> do
   isGood <- withContext context $ \state -> withIdentity identity $ \known ->
@@ -185,7 +185,7 @@ newTicketRing = mask_ $ do
   when (state == nullPtr) $ lastError >>= throwIO . SettingsError "OpenSSL" OutOfMemory
   TicketRing <$> newForeignPtr c_ticketsRelease state
 
--- | To be called when the identities are in use.
+-- | Call it after the identities were set.
 useTickets :: Context -> TicketRing -> Tickets -> IO ()
 useTickets context own tickets = withContext context $ \state -> case tickets of
   NoTickets -> c_contextRefuseTickets state

@@ -119,7 +119,7 @@ import Foreign.Storable (peekByteOff)
 #include "tls.h"
 #include <openssl/ssl.h>
 
--- | What one call has done: see @tls_step@.
+-- | The result of one call: see @tls_step@.
 newtype Step = Step Int64
 
 -- | In the order of @tls_status@.
@@ -258,7 +258,7 @@ foreign import ccall unsafe "tls_connection_name_asked" c_nameAsked :: Ptr Conne
 
 foreign import ccall unsafe "tls_connection_use" c_use :: Ptr ConnectionState -> Ptr IdentityState -> IO CBool
 
--- | To a connection that wants an identity.
+-- | Answers a connection that waits for an identity.
 data NameAnswer = NameServed | NameUnknown | NameFailed
   deriving (Eq, Show, Enum, Bounded)
 
@@ -354,7 +354,7 @@ data Failure = Failure
     failureDetail :: !ByteString
   }
 
--- | Why a connection failed. Nothing if it has not, or if there was no memory to note it.
+-- | Why a connection has failed. Nothing if it has not, or if there was no memory to store the reason.
 readFailure :: Ptr ConnectionState -> IO (Maybe Failure)
 readFailure state = do
   failure <- c_failure state
@@ -374,7 +374,8 @@ readFailure state = do
     alert :: CInt -> Maybe Word8
     alert number = if number < 0 then Nothing else Just (fromIntegral number)
 
--- | OpenSSL's words for its latest error in this OS thread. To be called at once: a green thread may move to another one.
+-- | OpenSSL's text for its latest error in this OS thread. Call it at once: a green thread may move to another OS
+-- thread.
 lastError :: IO String
 lastError = allocaBytes room $ \place -> do
   size <- c_lastError place (fromIntegral room)

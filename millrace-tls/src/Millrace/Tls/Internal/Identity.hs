@@ -27,7 +27,7 @@ import Millrace.Tls.Error
 import Millrace.Tls.Internal.Certificate
 import Millrace.Tls.Internal.Foreign
 
--- | Where something in PEM is: text with lines like @-----BEGIN CERTIFICATE-----@.
+-- | A source of PEM: text with lines like @-----BEGIN CERTIFICATE-----@.
 --
 -- @since 0.1.0
 data Pem
@@ -49,7 +49,7 @@ describePem :: String -> Pem -> String
 describePem _ (PemFile path) = path
 describePem what (PemBytes _) = what
 
--- | A private key with its certificate and the certificates of those who issued it.
+-- | A private key with its certificate and the certificates of its issuers.
 --
 -- @since 0.1.0
 data Identity = Identity
@@ -58,15 +58,15 @@ data Identity = Identity
     --
     -- @since 0.1.0
     identityCertificate :: !Certificate,
-    -- | An answer of its authority, in DER.
+    -- | An OCSP answer of its authority, in DER.
     identityStaple :: !(Maybe ByteString)
   }
 
--- | Its certificate. The key is not shown.
+-- | Shows its certificate, but not the key.
 instance Show Identity where
   showsPrec d identity = showParen (d > 10) (showString "Identity " . shows (identityCertificate identity))
 
--- | The names and addresses that it can be chosen by.
+-- | The names and addresses for which it can be chosen.
 identityNames :: Identity -> [String]
 identityNames = certificateNames . identityCertificate
 

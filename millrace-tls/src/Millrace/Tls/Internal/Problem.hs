@@ -1,4 +1,4 @@
--- | From OpenSSL's numbers to the types of "Millrace.Tls.Error". Must not know: sockets.
+-- | Converts OpenSSL's numbers to the types of "Millrace.Tls.Error". Must not know: sockets.
 module Millrace.Tls.Internal.Problem
   ( alertDescription,
     certificateProblem,
@@ -52,7 +52,7 @@ alertDescription number = fromMaybe (OtherAlert number) (lookup number known)
         (120, NoApplicationProtocol)
       ]
 
--- | The reason of a number of @openssl\/x509_vfy.h@.
+-- | The reason for a number of @openssl\/x509_vfy.h@.
 certificateProblem :: CInt -> CertificateProblem
 certificateProblem number
   | number == 10 = Expired
@@ -67,7 +67,7 @@ certificateProblem number
   | number == 7 = BadSignature
   | otherwise = OtherCertificateProblem (fromIntegral number)
 
--- | What a failure of a connection is, for this side and this description of the connection.
+-- | Describes the failure of a connection, given its side and a description of the connection.
 exceptionFrom :: Role -> String -> Failure -> IO TlsException
 exceptionFrom role connection failure = do
   certificate <- copyCertificate (failureCertificate failure)
@@ -98,6 +98,6 @@ exceptionFrom role connection failure = do
       ProblemNoMemory -> InternalProblem
       ProblemInternal -> InternalProblem
 
--- | When not even the reason could be noted.
+-- | The failure when there was no memory to store the reason.
 internalProblem :: Role -> String -> TlsException
 internalProblem role connection = TlsException role connection InternalProblem Nothing "no memory"
