@@ -196,7 +196,7 @@ data TooLong = TooLong !String !Int
   deriving (Eq)
 
 instance Show TooLong where
-  showsPrec _ (TooLong what limit) = showString ("Millrace.Stream: a " ++ what ++ " is longer than " ++ show limit ++ " bytes; allow more, or refuse who sent it")
+  showsPrec _ (TooLong what limit) = showString ("Millrace.Stream: a " ++ what ++ " is longer than " ++ show limit ++ " bytes; allow more, or refuse the sender")
 
 instance Exception TooLong
 

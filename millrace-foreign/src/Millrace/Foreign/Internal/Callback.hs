@@ -41,7 +41,7 @@ createCallback argumentKinds resultKind handler = do
   let callback = Callback record stable pointer
   when (pointer == nullFunPtr) $ do
     freeCallback callback
-    throwIO (userError "Millrace.Foreign: this is no type of a C function")
+    throwIO (userError "Millrace.Foreign: this is not the type of a C function")
   return callback
 
 -- | Frees a callback. C must not call its pointer any more. Does not block.

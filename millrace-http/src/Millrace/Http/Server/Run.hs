@@ -49,7 +49,7 @@ runEnv port application = do
   named <- lookupEnv "PORT"
   case named of
     Nothing -> run port application
-    Just text -> maybe (ioError (userError ("PORT is no port number: " ++ show text))) (`run` application) (portNumber text)
+    Just text -> maybe (ioError (userError ("PORT is not a port number: " ++ show text))) (`run` application) (portNumber text)
   where
     portNumber text = fromInteger <$> mfilter isPort (readMaybe text)
 
