@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Cold and out of line: what a passing check costs is a test and a branch that is never taken. */
+/* Cold and not inlined, so that a passing check costs only a test and a branch that is not taken. */
 __attribute__((cold, noinline, noreturn, unused)) static void mr_check_failed(const char *condition, const char *file,
                                                                               int line)
 {

@@ -70,7 +70,7 @@ typedef struct mf_node {
     struct mf_node *next, *previous;
     mf_wait *wait;
     int outcome; /* what claiming it decides */
-    int result;  /* for the waiter, filled in by whoever claimed */
+    int result;  /* for the waiter; the thread that has claimed the wait sets it */
     void *item;  /* a channel's */
     bool queued;
 } mf_node;

@@ -102,5 +102,5 @@ void call_measure_end(void)
     clock_gettime(CLOCK_MONOTONIC, &end);
     double seconds = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
     printf("%.6f %ld\n", seconds, resident_before_bytes);
-    fflush(stdout); /* Not every run-time system ends the program with exit, which would flush. */
+    fflush(stdout); /* Flush here: not every run-time system ends the program with exit. */
 }

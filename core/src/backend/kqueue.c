@@ -29,7 +29,7 @@ static struct kevent change_of(int number, short filter, unsigned short flags, u
     return change;
 }
 
-/* Makes changes; the first error, but that what is to be deleted is not there. */
+/* Makes changes. Returns the first error, except that a filter to be deleted does not exist. */
 static int apply(int queue, struct kevent *changes, int count)
 {
     if (kevent(queue, changes, count, changes, count, NULL) < 0)
@@ -64,7 +64,7 @@ static int fetch(mr_loop *loop, mr_readiness_event *events, int capacity)
     for (int i = 0; i < count; i++) {
         if (found[i].filter == EVFILT_USER)
             continue; /* a wake; EV_CLEAR has reset it */
-        /* The end of a stream makes its filters report, and is found by the attempt that follows. */
+        /* The end of a stream makes its filters report an event. The attempt that follows finds the end. */
         events[taken++] = (mr_readiness_event){
             .tag = (uint64_t)(uintptr_t)found[i].udata,
             .readable = found[i].filter == EVFILT_READ,
@@ -74,7 +74,8 @@ static int fetch(mr_loop *loop, mr_readiness_event *events, int capacity)
     return taken;
 }
 
-/* Urgent data stops a receive early, and not every system reports it: a short one proves nothing. */
+/* Urgent data stops a receive early, and not every system reports it. So a short receive does not prove that the
+ * socket is empty. */
 static const mr_poller poller = {.watch = watch, .unwatch = unwatch, .fetch = fetch, .short_means_empty = false};
 
 static int open_queue(void)
@@ -116,7 +117,7 @@ static void destroy(mr_loop *loop)
 
 static void abandon(mr_loop *loop)
 {
-    (void)loop; /* a queue is not inherited by a child; its number may be another file's already */
+    (void)loop; /* a child does not inherit the queue, and another file may have its number */
 }
 
 static void submit(mr_loop *loop, mr_slot *slot)

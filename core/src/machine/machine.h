@@ -26,7 +26,7 @@
 
 typedef enum mr_file_kind { MR_FILE_SOCKET, MR_FILE_EVENT, MR_FILE_BYTES } mr_file_kind;
 
-/* Somebody who is told when a file changes: a loop, for one descriptor number. */
+/* An observer of changes to a file: a loop, for one descriptor number. */
 typedef struct mr_watch {
     struct mr_watch *next;      /* on the same file */
     struct mr_watcher *watcher; /* NULL: nobody any more; it is still on a list of reports */
@@ -246,7 +246,7 @@ uint64_t mr_machine_delay_ns(mr_machine *machine);
 void mr_machine_plan_happening(mr_machine *machine, uint64_t time_ns, mr_happening what);
 /* Lets happen what is due. */
 void mr_machine_catch_up(mr_machine *machine);
-/* mr_machine_advance for one who has locked the machine, once. */
+/* mr_machine_advance for a caller that has locked the machine, once. */
 int mr_machine_advance_locked(mr_machine *machine, uint64_t until_ns);
 /* What was to happen to a loop will not. */
 void mr_machine_forget_loop(mr_machine *machine, const mr_loop *loop);

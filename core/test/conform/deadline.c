@@ -112,7 +112,7 @@ static void what_arrived_in_time_counts_in_a_crowd(void)
     driver_free(d);
 }
 
-/* Who waits for readability takes nothing from the one who came later and receives. */
+/* An operation that waits for readability takes nothing from an operation that came later and receives. */
 static void what_arrived_in_time_counts_behind_a_wait(void)
 {
     enum { COUNT = 200 };
@@ -140,7 +140,7 @@ static void what_arrived_in_time_counts_behind_a_wait(void)
     driver_free(d);
 }
 
-/* The first who waits takes what there is; the others have run out of time all the same. */
+/* The first operation that waits takes everything; the others time out nevertheless. */
 static void what_arrived_in_time_is_taken_once(void)
 {
     enum { COUNT = 3 };

@@ -68,7 +68,7 @@ static void reading_a_whole_file(void)
     }
     CHECK_EQ(size, 0);
     CHECK_EQ(position, LARGE);
-    CHECK_EQ(file_position(f.number), LARGE); /* where it was left by the one who wrote the file */
+    CHECK_EQ(file_position(f.number), LARGE); /* where the thread that wrote the file has left it */
     free(buffer);
     close_opened(&f);
 }

@@ -86,7 +86,7 @@ static void what_waits_can_be_cancelled(void)
     driver_free(c->d);
 }
 
-/* Operations in the kernel end by themselves while their cancellations still wait for room. */
+/* Operations in the kernel complete by themselves while their cancellations still wait for room. */
 static void cancellations_wait(void)
 {
     crowd *c = new_refused_crowd();
@@ -154,7 +154,7 @@ static void send_then_receives_that_wait_are_sent_when_cancelled(void)
 
 enum { WAYS_TO_END = 3 };
 
-/* Ends an operation: it is cancelled, its time is over, or what it works on is closed. */
+/* Ends an operation: cancels it, lets its deadline pass, or closes its descriptor. */
 static void end_in_way(driver *d, mr_token token, mr_handle handle, int way)
 {
     mr_completion closing;
@@ -176,7 +176,8 @@ static void free_crowd(crowd *c)
     driver_free(c->d);
 }
 
-/* A connection may have woken it, and nobody else, before it was to be begun again: see shared_listener.c. */
+/* A connection may have woken this operation, and no other, before it was to be started again: see
+ * shared_listener.c. */
 static void an_accept_that_waits_looks_before_it_ends(void)
 {
     for (int way = 0; way < WAYS_TO_END; way++) {
@@ -192,7 +193,7 @@ static void an_accept_that_waits_looks_before_it_ends(void)
     }
 }
 
-/* What has arrived counts, however long the kernel refuses. */
+/* Bytes that have arrived are received, however long the kernel refuses. */
 static void a_receive_that_waits_is_tried_when_its_time_is_over(void)
 {
     crowd *c = new_refused_crowd();

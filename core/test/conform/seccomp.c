@@ -128,7 +128,7 @@ static void a_forbidden_enter_falls_back(void)
     a_refusal_falls_back(SYS_io_uring_enter, EPERM);
 }
 
-/* A profile may kill for io_uring_setup; whoever names another backend must live. */
+/* A profile may kill a process that calls io_uring_setup; a process that names another backend must live. */
 static void epoll_by_name_never_touches_io_uring(void)
 {
     set_variable("MILLRACE_BACKEND", "epoll");

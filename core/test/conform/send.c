@@ -260,7 +260,7 @@ static mr_request sending_request(outgoing *o, mr_handle handle, int kind)
     }
 }
 
-/* It sends no more and reads slowly, as who has asked for something large may do. */
+/* Sends no more and reads slowly, as a client of a large download may do. */
 static connection connection_to_slow_end(void)
 {
     connection c = local_connection();

@@ -112,7 +112,7 @@ static void a_broken_pipe_raises_no_signal(void)
     driver_free(c.d);
 }
 
-/* Somebody who shuts a socket down while another thread sends on it. */
+/* Shuts a socket down while another thread sends on it. */
 typedef struct shutter {
     int number;
     unsigned delay; /* in turns of a loop */

@@ -286,7 +286,7 @@ static void check_sent_at_once(const connection *c)
     check_nothing_borrowed(finish(c->d, token), -ECANCELED);
 }
 
-/* Those who are woken by one poll compute until the next one: what is to be sent must not wait for that one, too. */
+/* Threads that one poll has woken compute until the next one. What is to be sent must not wait for that one, too. */
 static void after_a_slow_turn_it_sends_at_once(void)
 {
     connection c = tcp_connection();

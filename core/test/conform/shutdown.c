@@ -78,7 +78,7 @@ static void it_ends_a_pending_send(void)
     driver_free(c.d);
 }
 
-/* Linux does not say so to those who poll for room. */
+/* Linux does not report that to a poll for room. */
 static void shut_for_sending_a_unix_socket_ends_all_that_wait_for_room(void)
 {
     connection c = local_connection();

@@ -286,7 +286,7 @@ static void a_slow_owner_finds_all_that_are_due(void)
     int taken = 0, more;
     do
         taken += more = poll_once(d);
-    while (more > 0 || !mr_loop_prepare_wait(driver_loop(d))); /* a poll may do nothing but sort */
+    while (more > 0 || !mr_loop_prepare_wait(driver_loop(d))); /* a poll may only have sorted timers */
     CHECK_EQ(taken, COUNT);
     for (int i = 0; i < COUNT; i++)
         CHECK_EQ(finish(d, tokens[i]).result, 0);

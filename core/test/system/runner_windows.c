@@ -61,7 +61,7 @@ static void run_here(const harness_test *tests, size_t count, const char *name)
 
 void runner_prepare(const harness_test *tests, size_t count, int argc, char **argv)
 {
-    /* A crash shall end the process, not ask somebody who is not there. */
+    /* A crash must end the process, and not show a dialog that nobody sees. */
     SetErrorMode(SEM_FAILCRITICALERRORS | SEM_NOGPFAULTERRORBOX);
     if (argc == 3 && strcmp(argv[1], "--run") == 0)
         run_here(tests, count, argv[2]);

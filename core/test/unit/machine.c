@@ -519,7 +519,8 @@ static void datagrams_have_addresses(uintptr_t unused)
     CHECK_EQ(mr_machine_send_to(machine, stranger, &five, 1, (struct sockaddr *)&from, size), 5);
     CHECK_EQ(mr_machine_receive_from(machine, m.numbers[0], &ten, 1, (struct sockaddr *)&from, &size), 5);
     CHECK_MEMORY(&from, &m.addresses[1], sizeof from);
-    CHECK_EQ(mr_machine_readable(machine, m.numbers[0]), -EAGAIN); /* who has a peer does not hear strangers */
+    CHECK_EQ(mr_machine_readable(machine, m.numbers[0]),
+             -EAGAIN); /* a socket that has a peer receives nothing from others */
     CHECK_EQ(mr_machine_close(machine, stranger), 0);
     free_messengers(&m);
 }

@@ -198,7 +198,7 @@ static ssize_t attempt_after_a_look(transfer *t, descriptor_kind kind)
     return is_writing(t) ? perform_a_little(t) : perform(t);
 }
 
-/* If nothing comes it is the end, to whoever reads. */
+/* If no byte comes, readers see the end of the file. */
 static ssize_t read_within(const transfer *t, uint64_t limit_ns)
 {
     uint64_t deadline_ns = mr_clock_now_ns() + limit_ns;

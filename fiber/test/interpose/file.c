@@ -428,7 +428,7 @@ static int new_locked_file(char *path)
     return file;
 }
 
-/* The kernel sees that each waits for the other, and tells whoever comes last. */
+/* The kernel sees that each waits for the other, and fails the call that comes last. */
 static void record_locks_in_a_circle(void)
 {
     for (int i = 0; i < 2; i++) {

@@ -600,7 +600,7 @@ static void one_that_a_part_hides_meets_the_next_wait(void)
     must_be_told("recvmmsg", receive_messages_until_it_fails);
 }
 
-/* Waits that are told of nothing but that it is worth a look. */
+/* Waits that only learn that they should check again. */
 
 typedef struct looking {
     pthread_mutex_t mutex;

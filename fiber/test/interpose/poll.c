@@ -20,7 +20,7 @@ static void *select_with_the_longest_timeout(void *argument)
     return NULL;
 }
 
-/* What is left of it is no time at all for those who select with it again. */
+/* The remaining time must not be 0, because the caller may select with it again. */
 static void a_timeout_without_end(void)
 {
     pair p = new_pair();

@@ -64,7 +64,7 @@ static void *receive_the_end(void *argument)
     return NULL;
 }
 
-/* To those who do not wait the kernel says EAGAIN for ever. */
+/* The kernel returns EAGAIN for ever to calls that do not wait. */
 static void datagrams_have_an_end_after_a_shutdown(void)
 {
     int ends[2];

@@ -257,7 +257,7 @@ static void *write_beyond_limit(void *argument)
     return NULL;
 }
 
-/* Whoever wrote is to be told, although another thread did it. */
+/* The fiber that wrote must get the signal, although another thread did the write. */
 static void a_file_that_would_be_too_large(void)
 {
     char path[] = "/dev/shm/millrace-limit-XXXXXX"; /* where the kernel writes nothing without waiting */
@@ -428,7 +428,8 @@ static void *ask_and_put_back(void *argument)
     return argument;
 }
 
-/* Whoever asks hands it on, to a process that it starts perhaps, or puts it back later. */
+/* A fiber must see its own mask, and not the carrier's: it may pass it to a process that it starts, or restore it
+ * later. */
 static void the_carriers_mask_is_not_seen(void)
 {
     SKIP_UNDER_TSAN();
@@ -605,7 +606,7 @@ static bool child_blocks(int signal_number)
     return WEXITSTATUS(status);
 }
 
-/* Does a program that is told to end by that signal go on? */
+/* Whether a new program continues after it has sent itself this signal, because its mask blocks it. */
 static bool program_blocks(int signal_number)
 {
     int status;

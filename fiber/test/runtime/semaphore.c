@@ -55,7 +55,7 @@ static void *post(void *argument)
     return NULL;
 }
 
-/* Whoever has got what it waited for may free the semaphore at once: whoever posted must be done with it. */
+/* A thread that got the semaphore may free it at once, so a thread that has posted must not touch it any more. */
 static void *destroy_after_wait(void *argument)
 {
     for (int i = 0; i < 2000 / HARNESS_SLOWNESS; i++) {

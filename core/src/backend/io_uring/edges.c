@@ -113,7 +113,8 @@ static bool serve_edges(mr_loop *loop, mr_ring *state, mr_descriptor *descriptor
     return has_served;
 }
 
-/* A direction in which nobody waits is watched no longer: who waits next is told what is there already. */
+/* A direction for which no operation waits is no longer watched. The next operation that waits there learns at once
+ * what is already there. */
 static void note_edge(mr_loop *loop, mr_ring *state, const struct epoll_event *event)
 {
     static const uint32_t events[MR_DIRECTIONS] = {EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR,

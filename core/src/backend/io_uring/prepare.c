@@ -37,7 +37,7 @@ static void prepare_recv(struct io_uring_sqe *entry, mr_slot *slot)
         entry->flags |= IOSQE_BUFFER_SELECT;
         entry->buf_group = BUFFER_GROUP;
     }
-    /* After a receive that emptied the socket, a first attempt now would most likely be in vain. */
+    /* After a receive that has emptied the socket, a first attempt now would most likely fail. */
     if (mr_ring_descriptor_of(slot->descriptor)->exhausted)
         entry->ioprio |= IORING_RECVSEND_POLL_FIRST;
 }

@@ -42,7 +42,7 @@ static mr_port_operation *new_operation(mr_loop *loop, mr_slot *slot)
     return op;
 }
 
-/* What comes before an operation is started: 0 if it is to be, or how it ends instead. Sets *is_over. */
+/* Prepares to start an operation. Returns 0 if it is to be started, or else its result. Sets *is_over. */
 static int64_t prepare(mr_loop *loop, mr_slot *slot, bool *is_over)
 {
     int64_t result = 0;
@@ -106,8 +106,8 @@ static int close_descriptor(mr_loop *loop, int number)
 
 /* -------------------------------------------------------------------------------------------------- completing --- */
 
-/* Makes the socket a full one: until then it does not know its addresses and cannot be shut down. All that can fail
- * here is the connection's mishap, not the listener's. */
+/* Makes an accepted socket complete: before this it does not know its addresses and cannot be shut down. If this
+ * fails, the connection has failed, and not the listener. */
 static int64_t finish_accept(mr_port_operation *op)
 {
     SOCKET listener = mr_port_socket_of(op->slot), accepted = op->accepted;
@@ -132,7 +132,7 @@ static int64_t finish_connect(mr_port_operation *op)
     return setsockopt(number, SOL_SOCKET, SO_UPDATE_CONNECT_CONTEXT, NULL, 0) == 0 ? 0 : mr_port_last_error();
 }
 
-/* A part of a cancelled send may have gone; then it has not been in vain. */
+/* Whether part of a cancelled send was sent. */
 static bool has_gone_in_part(const mr_port_operation *op)
 {
     mr_kind kind = op->slot->request.kind;
@@ -142,7 +142,7 @@ static bool has_gone_in_part(const mr_port_operation *op)
 static int64_t receive_borrowed(mr_port_operation *op)
 {
     int64_t result = mr_loop_attempt(op->loop, op->slot);
-    /* Under Wine the report of a reset takes the error away, and the socket looks like one at its end. */
+    /* Under Wine, reporting a reset clears the error, and the socket then looks as if the peer had ended the stream. */
     return result == 0 && op->poll.events & DRIVER_ABORT ? -ECONNRESET : result;
 }
 
@@ -150,7 +150,7 @@ static int64_t result_of(mr_port_operation *op)
 {
     mr_kind kind = op->slot->request.kind;
     NTSTATUS status = (NTSTATUS)op->overlapped.Internal;
-    /* STATUS_BUFFER_OVERFLOW: a datagram was longer; POSIX says nothing of that either. */
+    /* STATUS_BUFFER_OVERFLOW: the datagram was longer than the buffer. POSIX does not report that either. */
     if (NT_SUCCESS(status) || status == STATUS_BUFFER_OVERFLOW ||
         (status == STATUS_CANCELLED && has_gone_in_part(op))) {
         if (kind == MR_ACCEPT)
@@ -179,7 +179,8 @@ static void complete(mr_loop *loop, const OVERLAPPED_ENTRY *entry)
     mr_slot *slot = op->slot;
     int64_t result = result_of(op);
     mr_port_clean_up(op);
-    /* Somebody else took the bytes. Its cancellation has come and gone already: begun again, it would never end. */
+    /* Another thread took the bytes. A cancellation of this operation has come and gone already; if it were started
+     * again, it would never end. */
     if (result == -EAGAIN && slot->end_reason)
         result = -ECANCELED;
     if (result == -EAGAIN || !mr_loop_settle(loop, slot, result))
@@ -217,7 +218,7 @@ static bool has_work(mr_loop *loop)
     return atomic_load(&mr_port_of(loop)->caught_count) > 0;
 }
 
-/* Whole milliseconds, rounded up: rounded down, the last one would be spent spinning. */
+/* Whole milliseconds, rounded up. Rounded down, the last one would be spent polling. */
 static DWORD timeout_of(uint64_t until_ns)
 {
     if (until_ns == MR_NEVER_NS)

@@ -35,7 +35,7 @@ static void close_event(mr_port_operation *op)
     op->event_wait = op->event = NULL;
 }
 
-/* Has the operation signal an event; the lowest bit keeps it out of the socket's port. */
+/* Makes the operation signal an event. The lowest bit keeps its completion from the socket's port. */
 static int direct_to_event(mr_port_operation *op)
 {
     op->event = CreateEventW(NULL, TRUE, FALSE, NULL);
@@ -80,7 +80,7 @@ static int start_accept(mr_port_operation *op)
                                      &op->overlapped));
 }
 
-/* ConnectEx wants a socket that is bound, to whatever address. */
+/* ConnectEx requires a bound socket; any address will do. */
 static int start_connect(mr_port_operation *op)
 {
     SOCKET number = mr_port_socket_of(op->slot);
@@ -92,7 +92,7 @@ static int start_connect(mr_port_operation *op)
     return outcome(mr_port_connect_ex(number, peer, length, NULL, 0, NULL, &op->overlapped));
 }
 
-/* A datagram that is too long for the buffer is a warning (STATUS_BUFFER_OVERFLOW): its completion comes all the same. */
+/* A datagram that is longer than the buffer is a warning (STATUS_BUFFER_OVERFLOW), and its completion still comes. */
 static int start_receive(mr_port_operation *op, WSABUF *buffers, DWORD count)
 {
     DWORD flags = 0;
@@ -139,7 +139,7 @@ static int start_wait(mr_port_operation *op)
                              .count = 1,
                              .socket = (HANDLE)mr_port_socket_of(op->slot),
                              .events = events | DRIVER_ABORT | DRIVER_LOCAL_CLOSE};
-    /* An OVERLAPPED begins with an IO_STATUS_BLOCK, and its address is what the port hands back. */
+    /* An OVERLAPPED begins with an IO_STATUS_BLOCK. The port returns its address. */
     IO_STATUS_BLOCK *status = (IO_STATUS_BLOCK *)&op->overlapped;
     NTSTATUS result = NtDeviceIoControlFile(op->target, NULL, NULL, &op->overlapped, status, IOCTL_DRIVER_POLL,
                                             &op->poll, sizeof op->poll, &op->poll, sizeof op->poll);
