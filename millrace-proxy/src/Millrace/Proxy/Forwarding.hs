@@ -54,7 +54,8 @@ forwardedLines policy request claimed = case policy of
     orOwn own values = if null values then own else values
     node = if Char8.elem ':' client then ByteString.concat ["\"[", client, "]\""] else client
     -- A host with a port is no token. Neither quotes nor backslashes are in a valid one.
-    quoted name = if Char8.all (`notElem` (":[]\"\\ " :: String)) name then name else ByteString.concat ["\"", Char8.filter (`notElem` ("\"\\" :: String)) name, "\""]
+    quoted name = if ByteString.all isPlain name then name else ByteString.concat ["\"", ByteString.filter (\byte -> byte /= 34 && byte /= 92) name, "\""]
+    isPlain byte = byte >= 97 && byte <= 122 || byte >= 48 && byte <= 57 || byte == 46 || byte == 45 || byte >= 65 && byte <= 90
 
 -- The address without the port.
 clientText :: SockAddr -> ByteString

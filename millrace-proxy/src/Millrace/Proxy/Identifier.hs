@@ -15,10 +15,10 @@ import Data.Bits (shiftR, xor, (.&.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Internal as Internal
-import qualified Data.ByteString.Unsafe as Unsafe
 import Data.IORef
-import Data.Word (Word64)
-import Foreign.Storable (pokeElemOff)
+import Data.Word (Word64, Word8)
+import Foreign.Ptr (Ptr, plusPtr)
+import Foreign.Storable (pokeByteOff)
 import System.IO (IOMode (ReadMode), withBinaryFile)
 
 -- | A source of identifiers. They are unique, and say nothing about the machine, but they are no secrets.
@@ -44,18 +44,35 @@ mixed number = third `xor` (third `shiftR` 31)
 requestId :: Identifiers -> IO ByteString
 requestId identifiers@(Identifiers first second _) = do
   count <- next identifiers
-  return (hexOf (mixed (count `xor` first)) <> hexOf (mixed (count + second)))
+  Internal.create 32 $ \place -> do
+    pokeHex place (mixed (count `xor` first))
+    pokeHex (place `plusPtr` 16) (mixed (count + second))
 
 -- | A new value of @traceparent@ that nobody has asked to record.
 traceParent :: Identifiers -> IO ByteString
 traceParent identifiers@(Identifiers first second _) = do
   count <- next identifiers
-  return (ByteString.concat ["00-", hexOf (mixed (count + first)), hexOf (mixed (count `xor` second)), "-", hexOf (max 1 (mixed count)), "-00"])
+  Internal.create 55 $ \place -> do
+    pokeByteOff place 0 (48 :: Word8)
+    pokeByteOff place 1 (48 :: Word8)
+    pokeByteOff place 2 (45 :: Word8)
+    pokeHex (place `plusPtr` 3) (mixed (count + first))
+    pokeHex (place `plusPtr` 19) (mixed (count `xor` second))
+    pokeByteOff place 35 (45 :: Word8)
+    pokeHex (place `plusPtr` 36) (max 1 (mixed count))
+    pokeByteOff place 52 (45 :: Word8)
+    pokeByteOff place 53 (48 :: Word8)
+    pokeByteOff place 54 (48 :: Word8)
 
-hexOf :: Word64 -> ByteString
-hexOf word = Internal.unsafeCreate 16 $ \place -> mapM_ (\index -> pokeElemOff place index (digit (word `shiftR` (60 - 4 * index)))) [0 .. 15]
+-- 16 digits.
+pokeHex :: Ptr Word8 -> Word64 -> IO ()
+pokeHex place = go (15 :: Int)
   where
-    digit shifted = Unsafe.unsafeIndex "0123456789abcdef" (fromIntegral (shifted .&. 15))
+    go index word
+      | index < 0 = return ()
+      | otherwise = pokeByteOff place index (digit (fromIntegral (word .&. 15))) >> go (index - 1) (word `shiftR` 4)
+    digit :: Word8 -> Word8
+    digit value = if value < 10 then value + 48 else value + 87
 
 -- | May a client's identifier be passed on?
 isRequestId :: ByteString -> Bool
