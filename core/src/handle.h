@@ -25,8 +25,8 @@ typedef struct mr_handle_entry {
     bool closing;
     uint32_t generation; /* of the last handle given out for this number */
     uint64_t loops;      /* bit i: a loop whose index is i modulo 64 has joined */
-    unsigned holders;    /* who must let go before it is closed: calls that hold it, and while closing the loops */
-    mr_token closer;     /* while closing: the MR_CLOSE operation */
+    unsigned holders; /* what must be released before it is closed: calls that hold it, and while closing the loops */
+    mr_token closer;  /* while closing: the MR_CLOSE operation */
     _Atomic uint64_t deadlines_ns[MR_DIRECTIONS]; /* of all operations of a direction; loops read them at any time */
 } mr_handle_entry;
 

@@ -293,8 +293,8 @@ void mr_loop_give_back(mr_loop *loop, mr_buffer *buffer)
 /*
  * Lost wake-ups are impossible because both sides first write, then read (all sequentially consistent): the waker
  * sets `woken`, then looks at `sleeping`; the sleeper sets `sleeping`, then looks at `woken`. One of them sees the
- * other. A waker that finds `woken` set has nothing to add: the one who set it rings if need be, and what was done before
- * is seen by the poll that clears it.
+ * other. A waker that finds `woken` set need not do anything: the thread that has set it wakes the loop if necessary,
+ * and the poll that clears it sees everything that was done before.
  */
 void mr_loop_wake(mr_loop *loop)
 {

@@ -120,8 +120,9 @@ static void attempt_or_watch(mr_loop *loop, mr_slot *slot, const mr_poller *poll
 }
 
 /*
- * MR_SEND_THEN_RECEIVE operations send together, when the loop is polled. Those who submit them run one after the other then, with no system call in
- * between whose code would take the place of theirs in the processor's caches; and so do the sends. Decision 18.
+ * MR_SEND_THEN_RECEIVE operations send together, when the loop is polled. So the threads that submit them run one
+ * after the other, without a system call in between that would displace their code from the processor's caches. The
+ * same holds for the sends. Decision 18.
  */
 static void push_unsent(mr_loop *loop, mr_slot *slot)
 {

@@ -360,7 +360,8 @@ static void interruptions_lose_no_byte(interruption how, destination where)
                          : where == INTO_LENT ? borrowing_request(c.handle, sizeof buffer)
                                               : recv_request(c.handle, buffer, sizeof buffer);
     mr_completion completion;
-    /* With only one of the two ends the rounds would test nothing: who runs when decides how often each comes. */
+    /* Go on until both outcomes have occurred, or the rounds would test nothing: the scheduler decides how often
+     * each occurs. */
     while (interrupted + completed < rounds || interrupted <= rounds / 50 || completed <= rounds / 50) {
         completion = interrupted_receive(c.d, request, how, &random);
         CHECK_NE(completion.result, 0);

@@ -90,7 +90,7 @@ static long voluntary_switches(void)
     return usage.ru_nvcsw;
 }
 
-/* Its carrier, which has nothing else to do, goes to sleep once for the whole wait. Looks in between would be twenty. */
+/* The carrier has nothing else to do, and sleeps once for the whole wait. Polling would make it sleep twenty times. */
 static void *count_looks(void *argument)
 {
     siginfo_t info;
@@ -136,7 +136,7 @@ static pid_t child_that_can_be_traced(void)
     return child;
 }
 
-/* Tells by a byte whether it could, and lets go when it ends. */
+/* Reports by a byte whether it could take the lock, and releases it at its end. */
 static pid_t trace_for_a_while(pid_t traced, int told)
 {
     pid_t tracer = MUST(fork());
@@ -167,7 +167,8 @@ static double processor_seconds(void)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-/* A child that has ended is its tracer's first: its pidfd says so at once, wait4 says nothing until the tracer is gone. */
+/* The tracer learns first of the end of a child. The pidfd reports the end at once, and wait4 reports nothing until
+ * the tracer is gone. */
 static void waiting_for_a_traced_child_does_not_spin(void)
 {
     int told[2];
@@ -187,7 +188,7 @@ static void waiting_for_a_traced_child_does_not_spin(void)
     CHECK(spent < 0.01 * HARNESS_SLOWNESS); /* looks in between cost less than one millisecond */
 }
 
-/* A command that ends itself by a signal: it does only if nobody has left that blocked. */
+/* A command that ends itself by a signal, which works only if its mask does not block that signal. */
 static void *run_commands_that_end_by_a_signal(void *argument)
 {
     int status = system("kill -TERM $$; exit 1");

@@ -50,7 +50,7 @@ static void fetch_all(download *downloads, int count)
     free(fibers);
 }
 
-/* The server takes 300 ms for each: a minute, if one waited for the other. */
+/* The server takes 300 ms for each. One after the other they would take a minute. */
 void curl_parallel_download(void)
 {
     static download downloads[FILES];

@@ -6,13 +6,13 @@
 #include <sys/epoll.h>
 
 /*
- * A poll of the ring always looks for the end of the peer's stream, too (io_poll_parse_events and IO_POLL_UNMASK in
- * io_uring/poll.c), and every poll for errors. After that end, or as long as the queue of errors is not empty that a program
- * has asked for (SO_TIMESTAMPING, IP_RECVERR), it answers at once, whether there is room or not, bytes or none. Whoever
- * begins again for that would do so without end. epoll reports what it is asked for, and errors only when they come: such
- * sockets are watched by one of epoll, and that by the ring.
+ * A poll of the ring always looks for the end of the peer's stream as well (io_poll_parse_events and IO_POLL_UNMASK
+ * in io_uring/poll.c), and every poll looks for errors. After that end, it completes at once, whether there is room
+ * or not. It does the same while a queue of errors that the program has asked for (SO_TIMESTAMPING, IP_RECVERR) is
+ * not empty. A poll that is started again each time would complete without end. epoll reports only requested events,
+ * and errors only when they come. So such sockets are watched by an epoll instance, and that by the ring.
  *
- * (Of a receive that is the kernel's own, MR_RECV, the kernel does not tell: one of its threads waits for it then.)
+ * (This does not concern a receive that the kernel does itself, MR_RECV: one of its threads waits for it then.)
  */
 bool mr_ring_waits_for_edge(const mr_ring *state, const mr_slot *slot, int32_t answer)
 {
