@@ -1,4 +1,4 @@
--- | Closing: whoever waits wakes with an error, and a descriptor's number has no memory.
+-- | Closing wakes waiting threads with an error, and a reused descriptor number behaves like a new one.
 module CloseSpec (spec) where
 
 import Control.Concurrent (newEmptyMVar, putMVar, readMVar, yield)

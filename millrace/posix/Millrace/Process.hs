@@ -429,7 +429,7 @@ resourceNumber resource = case resource of
   CoreBytes -> resourceCore
   StackBytes -> resourceStack
 
--- Of a process that nobody waits for any more. In a keeper's thread.
+-- Ends a process for which no thread waits any more. Runs in a keeper's thread.
 killUnwanted :: CInt -> CInt -> IO ()
 killUnwanted number pidfd = do
   _ <- c_signal_group number 9

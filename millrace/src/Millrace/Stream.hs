@@ -165,7 +165,7 @@ atMost limit source = do
         piece <$ writeIORef left (now - fromIntegral (ByteString.length piece))
 
 -- | @concurrently pieces source use@ has a thread of its own read a source ahead, by at most so many pieces, while @use@ takes
--- them. An exception of the source reaches whoever takes the next piece. The thread ends with @use@.
+-- them. The next read throws an exception of the source. The thread ends with @use@.
 --
 -- @since 0.1.0
 concurrently :: Int -> Source -> (Source -> IO a) -> IO a
@@ -181,7 +181,7 @@ concurrently pieces source use = do
     isInterruption problem = isJust (fromException problem :: Maybe SomeAsyncException)
     ended :: SomeAsyncException -> IO ()
     ended _ = return ()
-    -- The end and a failure stay in the queue for those who ask again.
+    -- The end and a failure stay in the queue, so that later calls find them again.
     takeFrom queue = do
       outcome <- atomically $ do
         next <- readTBQueue queue

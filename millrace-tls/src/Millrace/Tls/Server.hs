@@ -59,7 +59,7 @@ data ServerSettings = ServerSettings
     serverAlgorithms :: !Algorithms,
     serverClientCertificates :: !ClientCertificates,
     serverTickets :: !Tickets,
-    -- | A file to which the secrets of all connections are appended, for debugging with a tool like Wireshark. Whoever can read it can
+    -- | A file to which the secrets of all connections are appended, for debugging with a tool like Wireshark. Anybody who can read it can
     -- read everything. A program has one such file: the latest.
     serverKeyLog :: !(Maybe FilePath)
   }

@@ -61,7 +61,7 @@ data Job r = Job
     jobMemory :: !(Maybe (ForeignPtr Word8)),
     -- | What has to stay until the job's end, for instance a descriptor: run once, when the job has ended or was not begun.
     jobRelease :: IO (),
-    -- | What becomes of a result that nobody waits for any more. It runs masked, before 'jobRelease'.
+    -- | Disposes of a result for which no thread waits any more. Runs masked, before 'jobRelease'.
     jobDispose :: Int64 -> IO (),
     -- | What the result means, with the output while it exists. It runs masked.
     jobMeaning :: Int64 -> Output -> IO r

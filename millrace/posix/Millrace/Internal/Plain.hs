@@ -75,7 +75,7 @@ newShared what descriptor = do
 plainDescriptor :: Plain -> CInt
 plainDescriptor (Plain handle _ _ _) = descriptorOf handle
 
--- | Reads at most so many bytes; none at the end. What an interrupted thread has read is read by the next one.
+-- | Reads at most so many bytes; none at the end. If a thread is interrupted, the next read returns its bytes.
 readPlain :: String -> Plain -> Deadline -> Int -> IO ByteString
 readPlain function plain@(Plain handle sharing keptRef name) deadline size = handOver keep $ do
   unless (size > 0) $ throwIO (failure function name eINVAL)

@@ -220,7 +220,7 @@ getOnlyIPv6 = getFlag "Millrace.Socket.Option.getOnlyIPv6" optionOnlyIPv6
 --
 -- @since 0.1.0
 data AtClose
-  = -- | The system delivers them, and closing returns at once. So it is unless told otherwise.
+  = -- | The system delivers them, and closing returns at once. This is the system's default.
     DeliverLater
   | -- | The system delivers them, and closing waits for so many seconds at most, with all threads of its capability:
     -- 'Millrace.Socket.gracefulClose' is better.

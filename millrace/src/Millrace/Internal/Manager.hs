@@ -247,7 +247,7 @@ data Start
   | -- The capability is switched off.
     NotStarted
 
--- Uninterruptible: whoever came next would start another one.
+-- Uninterruptible: otherwise the next thread that needs a manager would start another one.
 startManager :: Int -> IO Start
 startManager number = do
   outcome <- newEmptyMVar

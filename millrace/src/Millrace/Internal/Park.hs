@@ -85,7 +85,7 @@ performKeeping keep what = handOver keep (performMasked (mapM_ keep . outcome wh
 -- An exception that is pending when a mask ends is raised there and then. At that point the action has let go of the result,
 -- and the caller does not have it yet. So the result is noted before, and the handler stands outside the mask. Between the
 -- moment at which the handler's frame is gone and the caller's next frame there is no point at which an exception can come.
--- Whoever uses this must call it last: anything that allocates after it is such a point.
+-- Call this last: anything that allocates after it is such a point.
 handOver :: (a -> IO ()) -> IO a -> IO a
 handOver keep action = do
   finished <- newIORef Nothing
