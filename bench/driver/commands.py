@@ -75,6 +75,7 @@ def _end(*_):
 
 def run(arguments):
     options = _run_options(arguments)
+    os.environ.pop("MILLRACE_BACKEND", None)  # Otherwise the side with the default backend would have another one.
     signal.signal(signal.SIGTERM, _end)  # Raise an exception, so that servers and paused load generators are stopped.
     try:
         session = Session(BENCH, options)
