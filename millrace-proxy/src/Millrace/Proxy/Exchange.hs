@@ -155,7 +155,7 @@ withSender exchange body action = case body of
       case outcome of
         Right () -> return ()
         Left failure -> case fromException failure of
-          -- The target may have answered before it closed the connection. Who waits for the answer finds out.
+          -- The target may have answered before it closed the connection. The thread that waits for the answer finds out.
           Just (Problem _ (ConnectionLost _)) -> noteSent exchange
           _ -> writeIORef (exchangeInterrupted exchange) (Just failure) >> interruptLink (exchangeLink exchange)
 
@@ -206,11 +206,11 @@ receiveFrom exchange wait size = do
           case outcome of
             Left failure | hasPassed failure -> slowly begin
             _ -> settled outcome
-        (Nothing, _) -> endOf begin (receiveUntil (endAfter begin))
-        (Just at, ForFirstByte) -> endOf (max begin at) (watchingClient (receiveUntil (endAfter (max begin at))))
-        (Just _, _) -> endOf begin (watchingClient (receiveUntil (endAfter begin)))
+        (Nothing, _) -> endOf (receiveUntil (endAfter begin))
+        (Just at, ForFirstByte) -> endOf (watchingClient (receiveUntil (endAfter (max begin at))))
+        (Just _, _) -> endOf (watchingClient (receiveUntil (endAfter begin)))
     endAfter begin = if limit == noTimeLimit then noDeadline else deadlineFromNanoseconds (begin + timeLimitNanoseconds limit)
-    endOf _ action = do
+    endOf action = do
       outcome <- action
       case outcome of
         Left failure | hasPassed failure -> do

@@ -82,7 +82,7 @@ tlsLink secured =
 isQuiet :: Socket -> IO Bool
 isQuiet raw = alloca $ \place -> either (== eAGAIN) (const False) <$> perform (atOnce (recvRequest (socketHandle raw) place 1))
 
--- | Makes everybody who waits on the connection find its end. May be called by any thread, and more than once.
+-- | Ends the connection for every thread that waits on it. May be called by any thread, and more than once.
 interruptLink :: Link -> IO ()
 interruptLink link = shutdown (linkSocket link) ShutdownBoth `catch` ignore
   where

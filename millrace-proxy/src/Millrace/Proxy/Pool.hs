@@ -1,5 +1,5 @@
--- | The connections to a target that are open and not in use. Each capability has its own, so that threads seldom meet; who finds
--- none there takes another one's. Must not know: HTTP.
+-- | The connections to a target that are open and not in use. Each capability has its own, so that threads seldom meet. A thread
+-- that finds none there takes one of another capability. Must not know: HTTP.
 module Millrace.Proxy.Pool
   ( Pool,
     newPool,
