@@ -49,9 +49,9 @@ int mrh_close(int descriptor);
  * again then. */
 void mrh_prepare_thread_ends(void);
 
-/* Of helper threads (posix/pool.h): how many there are, how many are idle, and how many jobs wait and are being done. All 0 where
- * there are none. */
-void mrh_count_helpers(int64_t counts[4]);
+/* Of helper threads (posix/pool.h): how many there are, how many are idle, how many jobs wait and are being done, and how many
+ * helpers there can be. All 0 where there are none. */
+void mrh_count_helpers(int64_t counts[5]);
 
 /* At the end of the run-time system: no helper thread uses its memory any more (posix/pool.h). */
 void mrh_stop_helpers(void);

@@ -302,6 +302,7 @@ void mrh_pool_count(mrh_pool_counts *counts)
         counts->idle += lines[i].idle;
         counts->queued += lines[i].queued;
         counts->running += lines[i].running;
+        counts->most += lines[i].most;
     }
     pthread_mutex_unlock(&lock);
 }

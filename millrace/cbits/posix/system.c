@@ -320,7 +320,7 @@ void mrh_prepare_thread_ends(void)
 #endif
 }
 
-void mrh_count_helpers(int64_t counts[4])
+void mrh_count_helpers(int64_t counts[5])
 {
     mrh_pool_counts now;
     mrh_pool_count(&now);
@@ -328,6 +328,7 @@ void mrh_count_helpers(int64_t counts[4])
     counts[1] = now.idle;
     counts[2] = now.queued;
     counts[3] = now.running;
+    counts[4] = now.most;
 }
 
 void mrh_stop_helpers(void)

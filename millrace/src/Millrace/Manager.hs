@@ -102,7 +102,9 @@ data HelperCounts = HelperCounts
     -- | calls that wait for a thread
     helpersQueued :: !Int,
     -- | calls that are being made
-    helpersRunning :: !Int
+    helpersRunning :: !Int,
+    -- | how many threads there can be: 64 for files and 32 for names
+    helpersMost :: !Int
   }
   deriving (Eq, Show)
 
@@ -110,12 +112,12 @@ data HelperCounts = HelperCounts
 --
 -- @since 0.1.0
 helperCounts :: IO HelperCounts
-helperCounts = allocaBytes (4 * 8) $ \place -> do
+helperCounts = allocaBytes (5 * 8) $ \place -> do
   c_count_helpers place
-  numbers <- peekArray 4 place
+  numbers <- peekArray 5 place
   case map fromIntegral numbers of
-    [started, idle, queued, running] -> return (HelperCounts started idle queued running)
-    _ -> error "Millrace.Manager.helperCounts: four numbers were asked for"
+    [started, idle, queued, running, most] -> return (HelperCounts started idle queued running most)
+    _ -> error "Millrace.Manager.helperCounts: five numbers were asked for"
 
 -- | The number of loops. Starts the managers if they do not run yet.
 --

@@ -41,7 +41,9 @@ data Examination = Examination
     -- | kernel.io_uring_disabled. Kernels before 6.6 do not have it.
     examinedIoUringDisabled :: Maybe Integer,
     examinedBackends :: [(Backend, Health)],
-    examinedChoice :: Choice
+    examinedChoice :: Choice,
+    -- | The threads that wait for what no interface of the system does without one.
+    examinedHelpers :: HelperCounts
   }
   deriving (Eq, Show)
 
@@ -84,6 +86,7 @@ examine requested = do
   single <- forM [minBound ..] $ \backend -> (,) backend <$> (if maybe True (== backend) byName then probe backend else pure NotTried)
   let loops = coresWithin quota processors
   (choice, health) <- raiseDescriptorLimit >> setNumCapabilities loops >> choose requested environment loops single
+  helpers <- helperCounts
   pure
     Examination
       { examinedKernel = system,
@@ -94,7 +97,8 @@ examine requested = do
         examinedAcceptQueue = acceptQueue,
         examinedIoUringDisabled = ioUringDisabled,
         examinedBackends = health,
-        examinedChoice = choice
+        examinedChoice = choice,
+        examinedHelpers = helpers
       }
 
 probe :: Backend -> IO Health
@@ -149,6 +153,7 @@ renderText examination =
         ++ [row ("backend " <> backendName backend) (healthText health) | (backend, health) <- examinedBackends examination]
         ++ [row "a server would use" (choiceText (examinedChoice examination))]
         ++ [row ("  for " <> what) (interface <> ": " <> why) | (what, interface, why) <- interfaces (examinedChoice examination)]
+        ++ [row "helper threads" (helpersText (examinedHelpers examination))]
     )
   where
     row label value = label <> replicate (20 - length label) ' ' <> value
@@ -169,6 +174,11 @@ interfaces (Chosen backend _) = ("sockets", sockets, whySockets) : ("files", fil
       _ | backend `elem` [Hybrid, IoUring] -> ("io_uring", "no thread waits for the disk")
       _ -> ("helper threads", "without io_uring a thread must wait for the disk")
     names = ("names", "helper threads", "the system looks names up in no other way")
+
+helpersText :: HelperCounts -> String
+helpersText counts
+  | helpersMost counts == 0 = "none on this system"
+  | otherwise = "at most " <> show (helpersMost counts) <> "; now " <> show (helpersStarted counts) <> " (calls: " <> show (helpersRunning counts) <> " being made, " <> show (helpersQueued counts) <> " waiting)"
 
 processorsText :: Examination -> String
 processorsText examination = show processors <> foldMap allowed (examinedQuota examination)
@@ -228,10 +238,12 @@ renderAsJson examination =
         ("backends", Array [backendJson backend health | (backend, health) <- examinedBackends examination]),
         ("chosen", chosen),
         ("reason", String reason),
-        ("interfaces", Object [(what, String interface) | (what, interface, _) <- interfaces (examinedChoice examination)])
+        ("interfaces", Object [(what, String interface) | (what, interface, _) <- interfaces (examinedChoice examination)]),
+        ("helper_threads", Object [(name, Number (toInteger (count (examinedHelpers examination)))) | (name, count) <- helperFields])
       ]
   where
     optional = maybe Null Number
+    helperFields = [("most", helpersMost), ("started", helpersStarted), ("idle", helpersIdle), ("running", helpersRunning), ("queued", helpersQueued)]
     (chosen, reason) = case examinedChoice examination of
       Chosen backend why -> (String (backendName backend), why)
       NothingChosen why -> (Null, why)

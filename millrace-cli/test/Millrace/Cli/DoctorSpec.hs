@@ -3,7 +3,7 @@ module Millrace.Cli.DoctorSpec (spec) where
 
 import Millrace.Cli.Doctor
 import Millrace.Cli.Json
-import Millrace.Manager (Backend (..), version)
+import Millrace.Manager (Backend (..), HelperCounts (..), version)
 import Test.Hspec
 
 spec :: Spec
@@ -23,7 +23,8 @@ spec = do
             "a server would use  epoll (hybrid does not work here)",
             "  for sockets       epoll: it works on every Linux",
             "  for files         helper threads: without io_uring a thread must wait for the disk",
-            "  for names         helper threads: the system looks names up in no other way"
+            "  for names         helper threads: the system looks names up in no other way",
+            "helper threads      at most 96; now 3 (calls: 1 being made, 0 waiting)"
           ]
     it "a limit that cannot be raised" $
       renderText restricted {examinedHardLimit = Just 1024} `shouldContain` "descriptors         1024\n"
@@ -62,6 +63,13 @@ spec = do
             "    \"sockets\": \"epoll\",",
             "    \"files\": \"helper threads\",",
             "    \"names\": \"helper threads\"",
+            "  },",
+            "  \"helper_threads\": {",
+            "    \"most\": 96,",
+            "    \"started\": 3,",
+            "    \"idle\": 2,",
+            "    \"running\": 1,",
+            "    \"queued\": 0",
             "  }",
             "}"
           ]
@@ -82,5 +90,6 @@ spec = do
           examinedAcceptQueue = Just 4096,
           examinedIoUringDisabled = Just 2,
           examinedBackends = [(Hybrid, Refused "forbidden"), (Epoll, Works)],
-          examinedChoice = Chosen Epoll "hybrid does not work here"
+          examinedChoice = Chosen Epoll "hybrid does not work here",
+          examinedHelpers = HelperCounts {helpersStarted = 3, helpersIdle = 2, helpersQueued = 0, helpersRunning = 1, helpersMost = 96}
         }
