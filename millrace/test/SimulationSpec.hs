@@ -10,18 +10,41 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Either (fromRight, isLeft, isRight)
 import Data.IORef (modifyIORef, newIORef, readIORef, writeIORef)
+import Data.List (isInfixOf)
 import Foreign.C.Types (CInt (..), CUInt (..))
 import Millrace.Deadline
+import qualified Millrace.Directory as Directory
+import qualified Millrace.File.Temporary as Temporary
 import Millrace.Manager (chosenBackend, selectBackend)
+import qualified Millrace.Name as Name
+import qualified Millrace.Pipe as Pipe
+import qualified Millrace.Process as Process
+import qualified Millrace.Signal as Signal
 import Millrace.Simulation
 import Millrace.Socket
 import Millrace.Socket.Borrowed
 import Millrace.Socket.ByteString
+import qualified Millrace.Terminal as Terminal
 import Millrace.Timer
+import qualified Millrace.Watch as Watch
 import Scenario (scenarioPasses)
 import Support (firstSeed, machineSeeds, needingKnownLayout)
 import qualified System.Timeout as Base
 import Test.Hspec
+
+refusedThere :: [(String, IO ())]
+refusedThere =
+  [ ("processes", void (Process.runProcess (Process.command "true" []))),
+    ("pipes", Pipe.withPipe (\_ _ -> return ())),
+    ("named pipes", void (Pipe.openFifoForReading "fifo")),
+    ("terminals", Terminal.withTerminal (\_ -> return ())),
+    ("standard output", Terminal.writeStandardOutput (Char8.pack "x")),
+    ("signals", Signal.withSignals [Signal.User1] (\_ -> return ())),
+    ("watches", Watch.withWatch ["."] Watch.Flat (\_ -> return ())),
+    ("names", void (Name.lookUp (Name.host "localhost" "80"))),
+    ("directories", void (Directory.list ".")),
+    ("temporary files", Temporary.withTemporaryFile "." "x" (\_ _ -> return ()))
+  ]
 
 foreign import ccall safe "usleep" c_usleep :: CUInt -> IO CInt
 
@@ -34,6 +57,14 @@ spec = describe "Millrace.Simulation" . needingKnownLayout $ do
     result <- resultOf outcome
     (result - 1000000000) `shouldSatisfy` (\ns -> ns >= day && ns < day + 24 * 1000000)
     outcomeNanoseconds outcome `shouldSatisfy` (>= day)
+
+  it "refuses what it cannot simulate, and says so" $ do
+    problems <- forM refusedThere $ \(name, action) -> do
+      outcome <- simulate (calm 1) (try action) >>= resultOf
+      return $ case outcome of
+        Left problem -> (name, "no simulation" `isInfixOf` show (problem :: IOError))
+        Right () -> (name, False)
+    filter (not . snd) problems `shouldBe` []
 
   it "runs connections, and gives everything back" $ do
     outcome <- simulate (calm 2) (echoes 5 10)

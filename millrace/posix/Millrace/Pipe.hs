@@ -80,6 +80,7 @@ foreign import ccall "&mrh_do_mkfifo" c_mkfifo :: FunPtr Work
 newPipe :: IO (ReadEnd, WriteEnd)
 newPipe = handOver (\(out, into) -> closeReadEnd out >> closeWriteEnd into) $
   allocaArray 2 $ \ends -> do
+    refuseSimulation
     result <- c_pipe ends 1 1
     when (result < 0) $ throwIO (failure "Millrace.Pipe.newPipe" "a pipe" (Errno (negate result)))
     numbers <- peekArray 2 ends
@@ -173,6 +174,7 @@ openFifoForWriting path = go 1000
 
 openFifo :: String -> FilePath -> CInt -> IO (Either Errno CInt)
 openFifo function path forWriting = do
+  refuseSimulation
   name <- pathBytes function path
   result <- ByteString.useAsCString name (`c_open_fifo` forWriting)
   return (if result < 0 then Left (Errno (negate result)) else Right result)
@@ -191,6 +193,7 @@ writeEndFromDescriptor fd = WriteEnd <$> fromDescriptor "pipe, to write to" fd
 
 fromDescriptor :: String -> Fd -> IO Plain
 fromDescriptor what (Fd number) = mask_ $ do
+  refuseSimulation
   result <- c_set_nonblocking number
   when (result < 0) $ throwIO (failure "Millrace.Pipe" ("descriptor " ++ show number) (Errno (negate result)))
   newPlain what number

@@ -37,7 +37,7 @@ import qualified Data.Set as Set
 import Foreign.C.Error (eINVAL)
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Errors (failure)
-import Millrace.Internal.Job (microsUntil)
+import Millrace.Internal.Job (microsUntil, refuseSimulation)
 import Millrace.Timer (timeout)
 import System.IO.Unsafe (unsafePerformIO)
 import qualified System.Posix.Signals as Posix
@@ -108,6 +108,7 @@ withSignals wanted = bracket begin end
   where
     kinds = nub wanted
     begin = do
+      refuseSimulation
       pending <- newTVarIO Set.empty
       modifyMVar_ listeners $ \before -> foldM (add pending) before kinds
       return (Signals pending)

@@ -53,6 +53,7 @@ import Foreign.Ptr (Ptr)
 import Foreign.Storable (peek)
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Errors (failure)
+import Millrace.Internal.Job (refuseSimulation)
 import Millrace.Internal.Plain
 import Millrace.Signal (Signal (WindowChange), nextSignal, withSignals)
 import System.IO.Unsafe (unsafePerformIO)
@@ -84,6 +85,7 @@ withTerminal :: (Terminal -> IO a) -> IO a
 withTerminal = bracket open (\(Terminal plain) -> closePlain plain)
   where
     open = mask_ $ do
+      refuseSimulation
       descriptor <- c_open_terminal
       when (descriptor < 0) $ throwIO (failure "Millrace.Terminal.withTerminal" "/dev/tty" (Errno (negate descriptor)))
       Terminal <$> newPlain "terminal" descriptor
@@ -165,19 +167,19 @@ isTerminal (Fd number) = (== 1) <$> c_is_terminal number
 --
 -- @since 0.1.0
 readStandardInput :: Int -> IO ByteString
-readStandardInput = readPlain "Millrace.Terminal.readStandardInput" standardInput noDeadline
+readStandardInput size = refuseSimulation >> readPlain "Millrace.Terminal.readStandardInput" standardInput noDeadline size
 
 -- | Writes all bytes to standard output, past GHC's handle ('System.IO.stdout'), which has a buffer of its own.
 --
 -- @since 0.1.0
 writeStandardOutput :: ByteString -> IO ()
-writeStandardOutput = writePlain "Millrace.Terminal.writeStandardOutput" standardOutput noDeadline
+writeStandardOutput bytes = refuseSimulation >> writePlain "Millrace.Terminal.writeStandardOutput" standardOutput noDeadline bytes
 
 -- | The same for standard error.
 --
 -- @since 0.1.0
 writeStandardError :: ByteString -> IO ()
-writeStandardError = writePlain "Millrace.Terminal.writeStandardError" standardError noDeadline
+writeStandardError bytes = refuseSimulation >> writePlain "Millrace.Terminal.writeStandardError" standardError noDeadline bytes
 
 standardInput, standardOutput, standardError :: Plain
 standardInput = unsafePerformIO (newShared "standard input" 0)

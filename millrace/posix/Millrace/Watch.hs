@@ -47,6 +47,7 @@ import Millrace.Directory (Entry (..), Kind (..), list)
 import Millrace.Internal.Constants.Watches
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File (pathBytes, pathFrom)
+import Millrace.Internal.Job (refuseSimulation)
 import Millrace.Internal.Plain
 
 foreign import ccall unsafe "mrh_watch_create" c_create :: IO CInt
@@ -121,6 +122,7 @@ withWatch paths depth action = bracket open (closePlain . watchPlain) $ \watch -
   action watch
   where
     open = mask_ $ do
+      refuseSimulation
       descriptor <- c_create
       when (descriptor < 0) $ throwIO (failure function "a watch" (Errno (negate descriptor)))
       Watch <$> newPlain "watch" descriptor <*> pure depth <*> newMVar Map.empty

@@ -15,6 +15,7 @@ module Millrace.Internal.FileJob
     runJob,
     closing,
     handOver,
+    refuseSimulation,
   )
 where
 

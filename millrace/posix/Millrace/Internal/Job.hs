@@ -16,6 +16,7 @@ module Millrace.Internal.Job
     runJobBefore,
     keptAlive,
     microsUntil,
+    refuseSimulation,
   )
 where
 
@@ -137,13 +138,13 @@ runJobBefore deadline what = mask_ $ do
 keptAlive :: (r -> IO ()) -> IO (Either e r) -> IO (Either e r)
 keptAlive dispose = handOver (either (const (return ())) dispose)
 
--- Helpers work on the real system, in no order that a seed would decide.
+-- | Throws within a simulation: what the caller would do belongs to the real system, and happens in no order that a seed decides.
 refuseSimulation :: IO ()
 refuseSimulation = do
   isSimulated <- c_is_simulated_here
   when (isSimulated /= 0) . throwIO $
     mkIOError illegalOperationErrorType "Millrace" Nothing Nothing
-      `ioeSetErrorString` "this function has no simulation: within Millrace.Simulation use Millrace.File for files"
+      `ioeSetErrorString` "this function has no simulation: within Millrace.Simulation use Millrace.File for files, and sockets in place of pipes and processes"
 
 create :: Job r -> IO (Ptr Running)
 create what = withTexts (jobTexts what) $ \first second -> do
