@@ -3,7 +3,9 @@ module All (spec) where
 
 import qualified BatchSpec
 import qualified BorrowedSpec
+import qualified BufferedSpec
 import qualified CloseSpec
+import qualified CrashSpec
 import qualified DatagramSpec
 import qualified DirectorySpec
 import qualified ExampleSpec
@@ -37,7 +39,9 @@ spec = do
   SocketSpec.spec
   ExampleSpec.spec
   FileSpec.spec
+  BufferedSpec.spec
   DirectorySpec.spec
+  CrashSpec.spec
   ProcessSpec.spec
   StreamSpec.spec
   ToolkitSpec.spec

@@ -12,14 +12,17 @@ where
 import BoundThreads (boundThreads)
 import Control.Concurrent (setNumCapabilities, threadDelay)
 import Control.Exception (bracket, catch, displayException, throwIO, try)
-import Control.Monad (forM, forM_, replicateM_, unless, void, when)
+import Control.Monad (forM, forM_, forever, replicateM_, unless, void, when)
 import qualified Data.ByteString as ByteString
 import Data.List (isInfixOf, uncons)
 import Data.Maybe (fromMaybe)
+import Data.Word (Word8)
 import Foreign.C.Error (eBADF, eCONNRESET, eMFILE, ePIPE)
 import Foreign.C.Types (CInt (..), CUInt (..))
 import Foreign.Marshal.Utils (fillBytes)
 import Millrace.Deadline
+import Millrace.File
+import Millrace.File.Temporary (replaceFile, withTemporaryFile)
 import Millrace.Manager
 import Millrace.Simulation (Outcome (..), calm, simulate)
 import Millrace.Socket
@@ -30,7 +33,7 @@ import Millrace.Timer (getSystemTimerManager, registerTimeout)
 import qualified Millrace.Timer as Timer
 import Support
 import System.Directory (listDirectory)
-import System.Environment (getEnvironment, getExecutablePath)
+import System.Environment (getEnv, getEnvironment, getExecutablePath)
 import System.Exit (ExitCode (..))
 import System.IO (hClose, hGetContents, hPutStrLn, stderr)
 import System.Posix.Files (readSymbolicLink)
@@ -105,6 +108,9 @@ scenarios =
     ("send-then-receive-without-loop", sendThenReceiveWithoutLoop),
     ("broken-pipe", brokenPipe),
     ("fast-open", fastOpen),
+    ("stopped-disk", stoppedDisk),
+    ("replace-for-ever", replaceForEver),
+    ("replace-once", replaceOnce),
     ("select-before-start", selectBeforeStart),
     ("unknown-backend", unknownBackend),
     ("choose-within-a-simulation", chooseWithinSimulation),
@@ -344,3 +350,23 @@ fastOpen = withListener $ \listener address -> do
   where
     pairs (names : values : others) = (names, values) : pairs others
     pairs _ = []
+
+-- Each fsync takes three seconds here.
+stoppedDisk :: IO ()
+stoppedDisk = withTemporaryFile "." "stopped" $ \_ file -> do
+  writeAt file 0 (bytesAt 0 1000)
+  begin <- monotonicNanoseconds
+  soon <- deadlineAfter 50000
+  outcome <- failsWith (syncBefore soon file)
+  end <- monotonicNanoseconds
+  require (isDeadlineError outcome) ("not its deadline: " ++ show outcome)
+  require (end - begin < 2000000000) "it has waited for the disk"
+  readAt file 0 1000 >>= void . checkFrom 0
+
+-- They replace the file that the environment names. What it contains is one byte, a number of times.
+replaceForEver, replaceOnce :: IO ()
+replaceForEver = getEnv "MILLRACE_TEST_PATH" >>= \path -> forever (mapM_ (replaceBy path) [65 .. 90])
+replaceOnce = getEnv "MILLRACE_TEST_PATH" >>= (`replaceBy` 66)
+
+replaceBy :: FilePath -> Word8 -> IO ()
+replaceBy path byte = replaceFile path $ \file -> forM_ [0 .. 3] $ \i -> writeAt file (i * 50000) (ByteString.replicate 50000 byte)

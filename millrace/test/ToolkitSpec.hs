@@ -5,23 +5,31 @@
 module ToolkitSpec (spec) where
 
 import Control.Concurrent (threadDelay)
-import Control.Exception (catch)
+import Control.Exception (bracket, catch, mask_, onException)
 import Control.Monad (forM, forM_, void)
 import qualified Data.ByteString as ByteString
 import Millrace.Deadline
 import Millrace.Directory
 import Millrace.File
 import Millrace.File.Access
+import Millrace.File.Buffered
 import Millrace.File.Temporary
 import qualified Millrace.Manager as Manager
 import Millrace.Name
 import Millrace.Pipe
 import Millrace.Process
 import Millrace.Signal
+import Millrace.Socket
+import Millrace.Socket.Batch
+import Millrace.Socket.ByteString (recv, sendAll)
+import Millrace.Socket.Option (connectSending)
+import Millrace.Socket.Unix
+import Millrace.Splice
 import qualified Millrace.Timer as Timer
 import Millrace.Watch
 import Support
 import System.Directory (listDirectory)
+import System.Posix.IO (closeFd)
 import Test.Hspec hiding (after, before)
 
 spec :: Spec
@@ -80,9 +88,23 @@ functions root =
     ("pseudo-terminals", \_ -> withProcess (command "cat" []) {commandInput = NewTerminal, commandOutput = NewTerminal} (\p -> forM_ (processTerminal p) (\t -> writePseudoTerminal t "x\n" >> void (readPseudoTerminal t 10)))),
     ("signals", \_ -> withSignals [User2] (\signals -> deadlineAfter 1000 >>= \soon -> void (nextSignalBefore soon signals))),
     ("watches", \_ -> withWatch [root ++ "/tree"] Recursive (void . nextEvents)),
+    ("deadlines of files", \i -> deadlineAfter 300 >>= \soon -> withTemporaryFile root "d" (\_ file -> writeAtBefore soon file 0 (bytesAt i 50000) >> syncBefore soon file >> void (readAtBefore soon file 0 50000))),
+    ("openFileBefore", \i -> deadlineAfter (i * 20) >>= \soon -> openFileBefore soon (root ++ "/file") ForReading >>= closeFile),
+    ("finishBefore", \_ -> deadlineAfter 300 >>= \soon -> void (Timer.finishBefore soon (list (root ++ "/tree/a") >> status root))),
+    ("readers", \_ -> withFile (root ++ "/file") ForReading (\file -> newReader file 0 >>= \reader -> skipLine reader >> void (readBytes reader 100))),
+    ("writers", \i -> withTemporaryFile root "b" (\_ file -> withWriter file 0 (\writer -> forM_ [0 .. 9] (\k -> writeLine writer (bytesAt (i + k) 20000))))),
+    ("passing", \i -> unixSockets (\here there -> withPipe (\out _ -> sendPassing here nothingPassed {passedDescriptors = [readEndDescriptor out]} (bytesAt i 10) >> receivePassed there >> receivePassed there))),
+    ("batches", \i -> datagramSockets (\here there address -> sendBatch there [(bytesAt i 10, address), ("x", address)] >> sendSegments there 100 (bytesAt i 1000) address >> receiveBatch here 64 1000 >> void (receiveBatch here 64 1000))),
+    ("splicing sockets", \i -> unixSockets (\far here -> unixSockets (\there _ -> sendAll far (bytesAt i 50000) >> void (splice (FromSocket here) (ToSocket there) everything)))),
+    ("splicing files", \_ -> withTemporaryFile root "s" (\_ target -> withFile (root ++ "/file") ForReading (\file -> void (splice (FromFile file 0) (ToFile target 0) everything)))),
+    ("connectSending", \i -> withListener (\_ address -> bracket (socket AF_INET Stream defaultProtocol) close (\s -> connectSending s address (bytesAt i 5000) >> void (recv s 1)))),
     ("timers", \_ -> void (Timer.timeout 1000 (readNothing root)))
   ]
   where
+    unixSockets = withPairOf (socketPair AF_UNIX Stream defaultProtocol)
+    receivePassed s = mask_ (receivePassing s 10 >>= mapM_ closeFd . passedDescriptors . snd)
+    datagramSockets use = withPairOf ((,) <$> datagramSocket <*> datagramSocket) (\here there -> getSocketName here >>= use here there)
+    datagramSocket = mask_ (socket AF_INET Datagram defaultProtocol >>= \s -> s <$ (bind s (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1))) `onException` close s))
     readNothing directory = withPipe (\out _ -> list directory >> readPipe out 1)
 
 write :: FilePath -> ByteString.ByteString -> IO ()

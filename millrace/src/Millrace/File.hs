@@ -10,7 +10,9 @@
 -- threads of the capability wait during opening, removing and 'sync'.) In "Millrace.Simulation" files belong to the
 -- simulated machine, and a path is only a name.
 --
--- A thread that is interrupted while a helper works for it does not wait for the helper.
+-- A thread that is interrupted while a helper works for it does not wait for the helper. At a deadline nobody waits for the disk: the
+-- operation ends without its caller, and owns its memory until then. 'Millrace.Timer.finishBefore' does the same for the functions of
+-- "Millrace.Directory" and "Millrace.File.Access".
 --
 -- All functions throw an 'IOError' that names the function and the file. 'System.IO.Error.isFullError' recognises a
 -- full disk.
@@ -31,6 +33,15 @@ module Millrace.File
     writeAt,
     sync,
     removeFile,
+
+    -- * With deadlines
+    openFileBefore,
+    readAtBefore,
+    writeAtBefore,
+    syncBefore,
+    removeFileBefore,
+
+    -- * Descriptors
     fileDescriptor,
   )
 where
@@ -41,9 +52,11 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
 import Data.Int (Int64)
+import Millrace.Deadline (Deadline)
 import Millrace.Internal.Disk
 import Millrace.Internal.File
 import Millrace.Internal.Foreign (c_close)
+import Millrace.Internal.InTime (inTime)
 import Millrace.Internal.Park (handOver)
 import Millrace.Operation
 import System.Posix.Types (Fd (..))
@@ -145,6 +158,46 @@ removeFile = removeName "Millrace.File.removeFile"
 -- @since 0.1.0
 fileDescriptor :: File -> Fd
 fileDescriptor (File handle _) = Fd (descriptorOf handle)
+
+-- | 'openFile' with a deadline ('Millrace.Deadline.isDeadlineError'). A file that is opened too late is closed.
+--
+-- @since 0.1.0
+openFileBefore :: Deadline -> FilePath -> Mode -> IO File
+openFileBefore deadline path mode = inTime deadline "Millrace.File.openFile" path closeQuietly (openFile path mode)
+
+-- | 'readAt' with a deadline.
+--
+-- >>> import Millrace.Deadline
+-- >>> withFile "page" ForWriting (\file -> writeAt file 0 "text")
+-- >>> soon <- deadlineAfter 5000000
+-- >>> withFile "page" ForReading (\file -> readAtBefore soon file 0 100)
+-- "text"
+-- >>> removeFileBefore soon "page"
+--
+-- @since 0.1.0
+readAtBefore :: Deadline -> File -> Int64 -> Int -> IO ByteString
+readAtBefore deadline file offset size = onFileBefore deadline "Millrace.File.readAt" file (readAt file offset size)
+
+-- | 'writeAt' with a deadline. When it has passed, a part of unknown size has been written or will be.
+--
+-- @since 0.1.0
+writeAtBefore :: Deadline -> File -> Int64 -> ByteString -> IO ()
+writeAtBefore deadline file offset bytes = onFileBefore deadline "Millrace.File.writeAt" file (writeAt file offset bytes)
+
+-- | 'sync' with a deadline.
+--
+-- @since 0.1.0
+syncBefore :: Deadline -> File -> IO ()
+syncBefore deadline file = onFileBefore deadline "Millrace.File.sync" file (sync file)
+
+-- | 'removeFile' with a deadline. When it has passed, the name may still be removed.
+--
+-- @since 0.1.0
+removeFileBefore :: Deadline -> FilePath -> IO ()
+removeFileBefore deadline path = inTime deadline "Millrace.File.removeFile" path return (removeFile path)
+
+onFileBefore :: Deadline -> String -> File -> IO a -> IO a
+onFileBefore deadline function file = inTime deadline function (show file) (\_ -> return ())
 
 mebibyte :: Int
 mebibyte = 1048576

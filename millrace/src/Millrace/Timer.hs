@@ -26,6 +26,10 @@ module Millrace.Timer
     Timeout,
     registerDelay,
 
+    -- * Actions with a deadline
+    finishBefore,
+    finishBeforeOr,
+
     -- * Callbacks
     TimerManager,
     TimeoutKey,
@@ -52,6 +56,8 @@ import Control.Exception
     uninterruptibleMask_,
   )
 import Control.Monad (unless, void, when)
+import Millrace.Deadline (Deadline)
+import Millrace.Internal.InTime (inTime)
 import Millrace.Internal.Timer
 import Millrace.Internal.TimerTable (Action (..))
 
@@ -137,6 +143,30 @@ disarm timer lock = do
       self <- myThreadId
       isFirst <- tryPutMVar lock self
       unless isFirst $ takeMVar lock >>= killThread
+
+-- | Runs an action until a deadline. If it has not ended by then, it throws an 'IOError' ('Millrace.Deadline.isDeadlineError') at once,
+-- even if the action waits for what cannot be interrupted, such as a disk: the action is interrupted, and ends by itself, later. For
+-- functions on files and directories that have no deadline of their own.
+--
+-- The action runs masked, in a thread of its own. If the caller is interrupted, so is the action. For actions on sockets,
+-- "Millrace.Deadline" is cheaper.
+--
+-- >>> import Millrace.Deadline
+-- >>> import System.IO.Error (tryIOError)
+-- >>> soon <- deadlineAfter 10000
+-- >>> either isDeadlineError (const False) <$> tryIOError (finishBefore soon (threadDelay 60000000))
+-- True
+--
+-- @since 0.1.0
+finishBefore :: Deadline -> IO a -> IO a
+finishBefore deadline = finishBeforeOr deadline (\_ -> return ())
+
+-- | The same for a result that must be given back if nobody gets it, such as an open file:
+-- @finishBeforeOr deadline closeFile (openFile path ForReading)@. The first action gets it, masked, if it comes too late.
+--
+-- @since 0.1.0
+finishBeforeOr :: Deadline -> (a -> IO ()) -> IO a -> IO a
+finishBeforeOr deadline = inTime deadline "Millrace.Timer.finishBefore" "an action"
 
 -- | A variable that becomes 'True' after so many microseconds.
 --

@@ -1,0 +1,199 @@
+-- | Reading and writing files through a buffer, for programs that work line by line.
+--
+-- > main = withFile "log" ForReading $ \file -> do
+-- >   reader <- newReader file 0
+-- >   let go = readLine reader 65536 >>= mapM_ (\line -> handle line >> go)
+-- >   go
+--
+-- Readers and writers have a position of their own, so a file can have several; threads can share one. A function that throws or is
+-- interrupted leaves the reader or writer as it was: nothing is skipped, and nothing is written twice to different places. They wait as
+-- "Millrace.File" does, and throw its errors. In "Millrace.Simulation" they work on the simulated machine.
+--
+-- >>> import Millrace.File
+-- >>> withFile "lines" ForWriting (\file -> withWriter file 0 (\writer -> mapM_ (writeLine writer) ["one", "two", "three"]))
+-- >>> file <- openFile "lines" ForReading
+-- >>> reader <- newReader file 4
+-- >>> (,) <$> readLine reader 80 <*> readLine reader 80
+-- (Just "two",Just "three")
+-- >>> readLine reader 80
+-- Nothing
+-- >>> closeFile file >> removeFile "lines"
+module Millrace.File.Buffered
+  ( -- * Reading
+    Reader,
+    newReader,
+    readLine,
+    skipLine,
+    readBytes,
+    readerOffset,
+    TooLong (..),
+
+    -- * Writing
+    Writer,
+    newWriter,
+    withWriter,
+    writeBytes,
+    writeLine,
+    flush,
+    writerOffset,
+  )
+where
+
+import Control.Concurrent.MVar (MVar, modifyMVar, modifyMVar_, newMVar, readMVar)
+import Control.Exception (throwIO)
+import Control.Monad (unless, when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.Int (Int64)
+import Millrace.File (File, readAt, writeAt)
+import Millrace.Stream (TooLong (..))
+
+-- | Reads a file from a position on.
+--
+-- @since 0.1.0
+data Reader = Reader !File !(MVar Ahead)
+
+-- What was read and not asked for yet, and the offset of what comes after it.
+data Ahead = Ahead !ByteString !Int64
+
+instance Show Reader where
+  showsPrec _ (Reader file _) = showString "<reader of " . shows file . showChar '>'
+
+-- | A reader of a file, from an offset on. It reads ahead, 64 KiB at a time. It need not be closed; the file must stay open as long as
+-- it is used. Does not block.
+--
+-- @since 0.1.0
+newReader :: File -> Int64 -> IO Reader
+newReader file offset = Reader file <$> newMVar (Ahead ByteString.empty offset)
+
+-- | The next line, without its end (@\\n@ or @\\r\\n@). 'Nothing' is the end of the file for now: if the file grows, the next call finds
+-- more. The last line need not have an end. A line of more bytes than the second argument is 'TooLong'; the reader then stays before
+-- it, and 'skipLine' passes over it. No more than that and 64 KiB are in memory.
+--
+-- @since 0.1.0
+readLine :: Reader -> Int -> IO (Maybe ByteString)
+readLine (Reader file state) most = modifyMVar state $ \begin -> do
+  (after, found) <- findEnd file (\size -> refuse (size - 1)) begin -- a byte of it may still be of its end
+  let line = withoutReturn <$> found
+  mapM_ (refuse . ByteString.length) line
+  return (after, line)
+  where
+    refuse size = when (size > most) $ throwIO (TooLong "line" most)
+    withoutReturn line
+      | not (ByteString.null line) && Char8.last line == '\r' = ByteString.init line
+      | otherwise = line
+
+-- The line that begins here, and the state after it. The check gets the number of bytes without an end until now.
+findEnd :: File -> (Int -> IO ()) -> Ahead -> IO (Ahead, Maybe ByteString)
+findEnd file check = go [] 0
+  where
+    go parts size (Ahead bytes next) = case Char8.elemIndex '\n' bytes of
+      Just at -> do
+        check (size + at)
+        return (Ahead (ByteString.drop (at + 1) bytes) next, Just (joined (ByteString.take at bytes : parts)))
+      Nothing -> do
+        let sizeNow = size + ByteString.length bytes
+        check sizeNow
+        more <- readAt file next aheadBytes
+        if ByteString.null more
+          then return (Ahead ByteString.empty next, if sizeNow == 0 then Nothing else Just (joined (bytes : parts)))
+          else go (bytes : parts) sizeNow (Ahead more (next + fromIntegral (ByteString.length more)))
+    joined = ByteString.concat . reverse
+
+aheadBytes :: Int
+aheadBytes = 65536
+
+-- | Passes over the next line, however long it is, without keeping it in memory. 'False': there was none.
+--
+-- @since 0.1.0
+skipLine :: Reader -> IO Bool
+skipLine (Reader file state) = modifyMVar state (go False)
+  where
+    go seen (Ahead bytes next) = case Char8.elemIndex '\n' bytes of
+      Just at -> return (Ahead (ByteString.drop (at + 1) bytes) next, True)
+      Nothing -> do
+        more <- readAt file next aheadBytes
+        let something = seen || not (ByteString.null bytes)
+        if ByteString.null more
+          then return (Ahead ByteString.empty next, something)
+          else go something (Ahead more (next + fromIntegral (ByteString.length more)))
+
+-- | The next bytes, at most so many; none at the end of the file. It may return fewer before the end. The number must be positive.
+--
+-- @since 0.1.0
+readBytes :: Reader -> Int -> IO ByteString
+readBytes (Reader file state) most = modifyMVar state $ \(Ahead bytes next) ->
+  if ByteString.null bytes
+    then do
+      more <- readAt file next (if most > 0 then max most aheadBytes else most)
+      return (split more (next + fromIntegral (ByteString.length more)))
+    else return (split bytes next)
+  where
+    split bytes next = let (now, later) = ByteString.splitAt most bytes in (Ahead later next, now)
+
+-- | Where the next byte is in the file.
+--
+-- @since 0.1.0
+readerOffset :: Reader -> IO Int64
+readerOffset (Reader _ state) = (\(Ahead bytes next) -> next - fromIntegral (ByteString.length bytes)) <$> readMVar state
+
+-- | Writes into a file from a position on.
+--
+-- @since 0.1.0
+data Writer = Writer !File !(MVar Behind)
+
+-- Where the next byte goes in the file; what waits to be written there, the last piece first; and how many bytes these are.
+data Behind = Behind !Int64 [ByteString] !Int
+
+instance Show Writer where
+  showsPrec _ (Writer file _) = showString "<writer of " . shows file . showChar '>'
+
+-- | A writer into a file, from an offset on. 'flush' it before the file is closed: what waits in it is lost otherwise. Does not block.
+--
+-- @since 0.1.0
+newWriter :: File -> Int64 -> IO Writer
+newWriter file offset = Writer file <$> newMVar (Behind offset [] 0)
+
+-- | A writer during an action. It is flushed when the action has returned; not if the action throws.
+--
+-- @since 0.1.0
+withWriter :: File -> Int64 -> (Writer -> IO a) -> IO a
+withWriter file offset action = do
+  writer <- newWriter file offset
+  result <- action writer
+  result <$ flush writer
+
+-- | Writes bytes once 64 KiB have come together, and waits for the file then. If it is interrupted or fails, these bytes do not count
+-- as written: write them again.
+--
+-- @since 0.1.0
+writeBytes :: Writer -> ByteString -> IO ()
+writeBytes (Writer file state) bytes = modifyMVar_ state $ \(Behind offset pieces size) -> do
+  let sizeNow = size + ByteString.length bytes
+      now = Behind offset (bytes : pieces) sizeNow
+  if sizeNow >= aheadBytes then writeOut file now else return now
+
+-- | Writes a line and its end (@\\n@).
+--
+-- @since 0.1.0
+writeLine :: Writer -> ByteString -> IO ()
+writeLine writer line = writeBytes writer (Char8.snoc line '\n')
+
+-- | Writes everything that waits. It is in the file then; 'Millrace.File.sync' brings it to the disk.
+--
+-- @since 0.1.0
+flush :: Writer -> IO ()
+flush (Writer file state) = modifyMVar_ state (writeOut file)
+
+-- If it is interrupted, the same bytes are written to the same place the next time.
+writeOut :: File -> Behind -> IO Behind
+writeOut file (Behind offset pieces size) = do
+  unless (size == 0) $ writeAt file offset (ByteString.concat (reverse pieces))
+  return (Behind (offset + fromIntegral size) [] 0)
+
+-- | Where the next byte will be in the file, whether those before it have been written or wait.
+--
+-- @since 0.1.0
+writerOffset :: Writer -> IO Int64
+writerOffset (Writer _ state) = (\(Behind offset _ size) -> offset + fromIntegral size) <$> readMVar state

@@ -1,0 +1,59 @@
+-- | Actions that a deadline ends for their caller at once, even while they wait for what cannot be interrupted, such as a disk.
+--
+-- The action runs in a thread of its own. So everything that it uses, for instance a buffer that the system writes into, stays alive
+-- until it has ended, however long its caller has been gone.
+module Millrace.Internal.InTime (inTime) where
+
+import Control.Concurrent (forkIO, killThread)
+import Control.Concurrent.MVar (newEmptyMVar, takeMVar, tryPutMVar)
+import Control.Exception (SomeException, onException, throwIO, try)
+import Control.Monad (void)
+import Data.IORef (atomicModifyIORef', newIORef)
+import Foreign.C.Error (eTIMEDOUT)
+import Millrace.Deadline (Deadline, deadlineNanoseconds, monotonicNanoseconds, noDeadline)
+import Millrace.Internal.Errors (failure)
+import Millrace.Internal.Park (handOver)
+import Millrace.Internal.Timer (startTimer, stopTimer)
+import Millrace.Internal.TimerTable (Action (..))
+
+-- | What has become of an action.
+data Stage r
+  = Running
+  | Over (Either SomeException r)
+  | -- | Nobody waits for it any more.
+    Abandoned
+
+-- | @inTime deadline attempted object dispose action@ runs an action masked, until the deadline. An action that has not ended by then,
+-- or whose caller is interrupted, is interrupted in its turn and left alone; if it has a result nevertheless, @dispose@ gets it.
+inTime :: Deadline -> String -> String -> (r -> IO ()) -> IO r -> IO r
+inTime deadline attempted object dispose action
+  | deadline == noDeadline = action
+  | otherwise = handOver dispose $ do
+    stage <- newIORef Running
+    signal <- newEmptyMVar
+    let fire = void (tryPutMVar signal ())
+    worker <- forkIO $ do
+      outcome <- try action
+      before <- atomicModifyIORef' stage (advance outcome)
+      case before of
+        Abandoned -> either (const (return ())) dispose outcome
+        _ -> fire
+    delay <- microsLeft
+    timer <- startTimer delay (Perform fire)
+    let leave = do
+          before <- atomicModifyIORef' stage abandon
+          case before of
+            Over outcome -> return (Just outcome)
+            _ -> Nothing <$ forkIO (killThread worker)
+    takeMVar signal `onException` (stopTimer timer >> leave >>= mapM_ (either (const (return ())) dispose))
+    _ <- stopTimer timer
+    leave >>= maybe (throwIO (failure attempted object eTIMEDOUT)) (either throwIO return)
+  where
+    abandon now = (Abandoned, now)
+    advance outcome now = case now of
+      Abandoned -> (Abandoned, Abandoned)
+      _ -> (Over outcome, now)
+    microsLeft = do
+      now <- monotonicNanoseconds
+      let end = deadlineNanoseconds deadline
+      return (if end <= now then 0 else fromIntegral ((end - now + 999) `div` 1000))
