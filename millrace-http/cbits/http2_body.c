@@ -1,26 +1,24 @@
 /* http2_body.c - the bytes of bodies that wait, in chunks. Must not know: GHC, sockets. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "http2_internal.h"
 
-/* What a chunk holds at least, so that small pieces share one. */
-#define CHUNK_MIN 1024u
+/* What a chunk has room for at least if more may follow, so that small pieces share one. */
+#define SHARED 1024u
 
-static http2_chunk *new_chunk(size_t length)
+static http2_chunk *new_chunk(size_t capacity)
 {
-    size_t capacity = length < CHUNK_MIN ? CHUNK_MIN : length;
-    http2_chunk *chunk = malloc(sizeof *chunk + capacity);
+    http2_chunk *chunk = http2_take(sizeof *chunk + capacity);
     if (chunk != NULL)
         *chunk = (http2_chunk){.capacity = (uint32_t)capacity};
     return chunk;
 }
 
-int http2_queue_append(http2_queue *queue, const uint8_t *bytes, size_t length)
+int http2_queue_append(http2_queue *queue, const uint8_t *bytes, size_t length, http2_more more)
 {
     http2_chunk *last = queue->last;
     if (last == NULL || last->capacity - last->end < length) {
-        http2_chunk *chunk = new_chunk(length);
+        http2_chunk *chunk = new_chunk(more == HTTP2_MORE_FOLLOWS && length < SHARED ? SHARED : length);
         if (chunk == NULL)
             return -1;
         if (last == NULL)
@@ -50,7 +48,7 @@ size_t http2_queue_take(http2_queue *queue, uint8_t *destination, size_t room)
             queue->first = chunk->next;
             if (queue->first == NULL)
                 queue->last = NULL;
-            free(chunk);
+            http2_give(chunk);
         }
     }
     queue->length -= taken;
@@ -63,7 +61,7 @@ void http2_queue_clear(http2_queue *queue)
     while (next != NULL) {
         http2_chunk *chunk = next;
         next = chunk->next;
-        free(chunk);
+        http2_give(chunk);
     }
     *queue = (http2_queue){0};
 }

@@ -50,9 +50,8 @@ int http2_bucket_take(http2_bucket *bucket, uint64_t now, uint32_t most, uint32_
 /* ------------------------------------------------------------------------------------------------------------------
  * Notices */
 
-void http2_notify(http2_inner *stream, http2_event event)
+static void push_notice(http2_connection *connection, int32_t id, http2_event event)
 {
-    http2_connection *connection = stream->connection;
     if (connection->notice_count == connection->notice_capacity) {
         uint32_t capacity = connection->notice_capacity == 0 ? 8 : 2 * connection->notice_capacity;
         int64_t *notices = realloc(connection->notices, capacity * sizeof *notices);
@@ -61,7 +60,20 @@ void http2_notify(http2_inner *stream, http2_event event)
         connection->notices = notices;
         connection->notice_capacity = capacity;
     }
-    connection->notices[connection->notice_count++] = 4 * (int64_t)stream->seen.id + event;
+    connection->notices[connection->notice_count++] = 4 * (int64_t)id + event;
+}
+
+void http2_notify(http2_inner *stream, http2_event event)
+{
+    push_notice(stream->connection, stream->seen.id, event);
+}
+
+static void wake_driver(http2_connection *connection)
+{
+    if (connection->driver_waits) {
+        connection->driver_waits = 0;
+        push_notice(connection, HTTP2_NO_STREAM, HTTP2_WRITABLE);
+    }
 }
 
 static void wake_reader(http2_inner *stream)
@@ -107,7 +119,7 @@ int64_t http2_next_notice(http2_connection *connection)
 
 static http2_inner *new_stream(http2_connection *connection, int32_t id)
 {
-    http2_inner *stream = calloc(1, sizeof *stream);
+    http2_inner *stream = http2_take_zeroed(sizeof *stream);
     if (stream == NULL)
         return NULL;
     stream->seen.id = id;
@@ -137,11 +149,11 @@ static void free_stream(http2_inner *stream)
 {
     http2_queue_clear(&stream->input);
     http2_queue_clear(&stream->output);
-    free(stream->head_fields);
-    free(stream->answer);
-    free(stream->trailers);
-    free(stream->request_trailers);
-    free(stream);
+    http2_give(stream->head_fields);
+    http2_give(stream->answer);
+    http2_give(stream->trailers);
+    http2_give(stream->request_trailers);
+    http2_give(stream);
 }
 
 /* The lists of streams: their first and last stream, and where a stream has the pointer to the next one. */
@@ -231,6 +243,7 @@ static void drop_input(http2_inner *stream)
     http2_connection *connection = stream->connection;
     if (stream->input.length > 0 && connection->session != NULL && !connection->is_closed)
         nghttp2_session_consume_connection(connection->session, stream->input.length);
+    connection->unread -= stream->input.length;
     http2_queue_clear(&stream->input);
     stream->seen.unread = 0;
 }
@@ -393,6 +406,7 @@ static int end_head(http2_connection *connection, nghttp2_session *session, cons
 }
 
 static void end_probe(http2_connection *connection);
+static void note_known_window(http2_connection *connection, nghttp2_session *session);
 
 static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, void *data)
 {
@@ -403,6 +417,8 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
         result = end_head(connection, session, frame);
     else if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK))
         end_probe(connection);
+    else if (frame->hd.type == NGHTTP2_SETTINGS && (frame->hd.flags & NGHTTP2_FLAG_ACK))
+        note_known_window(connection, session);
     if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
         (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)) {
         http2_inner *stream = stream_of(session, frame->hd.stream_id);
@@ -456,8 +472,9 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
         }
         return 0;
     }
-    if (http2_queue_append(&stream->input, bytes, length) != 0)
+    if (http2_queue_append(&stream->input, bytes, length, HTTP2_MORE_FOLLOWS) != 0)
         return NGHTTP2_ERR_CALLBACK_FAILURE;
+    connection->unread += length;
     stream->seen.unread = stream->input.length;
     stream->seen.received += length;
     wake_reader(stream);
@@ -552,28 +569,42 @@ static int send_output(nghttp2_session *session, nghttp2_frame *frame, const uin
  * Windows
  *
  * When bodies arrive, a PING measures how many bytes come within a round trip. libnghttp2 opens a window again when half of it
- * has been read, so a window must be twice as large as that for the client never to wait for it. If it is not, it becomes four
- * times as large. What that changes is seen two round trips later, so twice would be slow: an upload over a long link would be
- * over first. A window never shrinks: it is a permission, and costs memory only if the application does not read. */
+ * has been read, so a window must be twice as large as that for the client never to wait for it. If it is not, it becomes
+ * sixteen times as large: two such steps lead from the first window to the largest one. What a step changes is seen two round
+ * trips later, so with smaller steps an upload over a long link would be over first. A window never shrinks. It is a
+ * permission, and costs memory only if the application does not read; so it does not grow while much is unread. */
 
-#define GROWTH 4u
+#define GROWTH 16u
 
 #define PROBE_PAUSE     (SECOND / 10)
 #define PROBES_IN_A_ROW 10u
 
 static const uint8_t probe_text[8] = "millrace";
 
-/* The window that limits one stream. */
-static uint32_t smaller_window(const http2_connection *connection)
+static uint32_t smaller_of(uint32_t one, uint32_t other)
 {
-    return connection->stream_window < connection->connection_window ? connection->stream_window
-                                                                     : connection->connection_window;
+    return one < other ? one : other;
+}
+
+/* The client has taken note of our settings. */
+static void note_known_window(http2_connection *connection, nghttp2_session *session)
+{
+    connection->known_window = nghttp2_session_get_local_settings(session, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE);
+}
+
+/* Has the client yet to learn how large its streams' windows have become? At first it believes in RFC 9113's, and that may be
+ * measured, too. */
+static int has_news(const http2_connection *connection)
+{
+    return connection->known_window != connection->stream_window &&
+           connection->known_window != NGHTTP2_INITIAL_WINDOW_SIZE;
 }
 
 static void begin_probe(http2_connection *connection)
 {
     if (connection->is_probing || connection->probe_bytes == 0 ||
-        smaller_window(connection) >= connection->settings->window_max ||
+        smaller_of(connection->stream_window, connection->connection_window) >= connection->settings->window_max ||
+        has_news(connection) ||
         (connection->idle_probes >= PROBES_IN_A_ROW && connection->now < connection->probe_after))
         return;
     if (nghttp2_submit_ping(connection->session, NGHTTP2_FLAG_NONE, probe_text) != 0)
@@ -581,10 +612,13 @@ static void begin_probe(http2_connection *connection)
     connection->is_probing = 1;
     connection->probe_sent_at = connection->now;
     connection->probe_bytes = 0;
+    connection->probed_window = smaller_of(connection->known_window, connection->connection_window);
 }
 
 static uint32_t widened(uint32_t window, uint32_t most)
 {
+    if (window >= most)
+        return window;
     return window > most / GROWTH ? most : GROWTH * window;
 }
 
@@ -604,7 +638,8 @@ static void end_probe(http2_connection *connection)
     if (!connection->is_probing)
         return;
     connection->is_probing = 0;
-    if (connection->probe_bytes >= (size_t)smaller_window(connection) / 8 * 3) {
+    if (connection->probe_bytes >= (uint64_t)connection->probed_window / 8 * 3 &&
+        connection->unread <= connection->probe_bytes / 2) {
         widen_windows(connection);
         connection->idle_probes = 0;
     } else {
@@ -677,7 +712,7 @@ static int open_session(http2_connection *connection)
     nghttp2_option *option = make_option(connection->settings);
     if (callbacks == NULL || option == NULL)
         return -1;
-    int result = nghttp2_session_server_new2(&connection->session, callbacks, connection, option);
+    int result = nghttp2_session_server_new3(&connection->session, callbacks, connection, option, http2_allocator());
     nghttp2_option_del(option);
     return result != 0 ? -1 : submit_settings(connection);
 }
@@ -694,6 +729,7 @@ http2_connection *http2_open(const http2_settings *settings, int is_secure)
         return NULL;
     connection->settings = settings;
     connection->stream_window = settings->stream_window;
+    connection->known_window = NGHTTP2_INITIAL_WINDOW_SIZE;
     connection->connection_window = settings->connection_window;
     connection->resets.tokens = settings->resets_max;
     connection->frames.tokens = settings->frames_max;
@@ -726,6 +762,7 @@ void http2_close(http2_connection *connection)
         /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): close_stream takes the stream off this list */
         close_stream(connection->streams, NGHTTP2_CONNECT_ERROR);
     http2_head_drop(connection);
+    wake_driver(connection);
     nghttp2_session_del(connection->session);
     connection->session = NULL;
     unlock(connection);
@@ -977,6 +1014,12 @@ static void fill_output(http2_connection *connection, uint8_t *out, size_t room)
     end_for_violation(connection);
 }
 
+/* Frames that wait, as far as the client's windows do not hold them back. */
+static uint32_t backlog_of(http2_connection *connection)
+{
+    return (uint32_t)nghttp2_session_get_outbound_queue_size(connection->session);
+}
+
 uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, http2_sender sender)
 {
     lock(connection);
@@ -997,6 +1040,8 @@ uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, 
         connection->is_promised = 0;
     submit_answers(connection);
     fill_output(connection, out, room);
+    if (connection->out_length == 0 || backlog_of(connection) <= connection->driver_mark)
+        wake_driver(connection);
     uint64_t flags = flags_of(connection);
     int is_all = connection->left_length == 0 && !connection->is_blocked && connection->out_length < room;
     if (is_all && !nghttp2_session_want_read(connection->session) && !nghttp2_session_want_write(connection->session))
@@ -1014,6 +1059,7 @@ void http2_stop_sending(http2_connection *connection)
 {
     lock(connection);
     connection->is_sending = 0;
+    wake_driver(connection);
     unlock(connection);
 }
 
@@ -1034,13 +1080,17 @@ int http2_needs_sender(http2_connection *connection)
     return needs;
 }
 
-uint32_t http2_backlog(http2_connection *connection)
+int http2_await_backlog(http2_connection *connection, uint32_t most)
 {
+    int result = HTTP2_OK;
     lock(connection);
-    uint32_t backlog =
-        connection->session == NULL ? 0 : (uint32_t)nghttp2_session_get_outbound_queue_size(connection->session);
+    if (!connection->is_closed && connection->is_sending && backlog_of(connection) > most) {
+        connection->driver_waits = 1;
+        connection->driver_mark = most;
+        result = HTTP2_WAIT;
+    }
     unlock(connection);
-    return backlog;
+    return result;
 }
 
 uint32_t http2_stream_count(http2_connection *connection)
@@ -1119,7 +1169,7 @@ void http2_copy_head(http2_stream *seen, uint8_t *destination)
 {
     http2_inner *stream = inner_of(seen);
     memcpy(destination, stream->head_fields, seen->field_count * sizeof(http_field) + seen->text_length);
-    free(stream->head_fields);
+    http2_give(stream->head_fields);
     stream->head_fields = NULL;
 }
 
@@ -1134,6 +1184,7 @@ int64_t http2_read(http2_stream *seen, uint8_t *destination, size_t room, int wa
         result = -HTTP2_GONE;
     } else if (stream->input.length > 0) {
         size_t count = http2_queue_take(&stream->input, destination, room);
+        connection->unread -= count;
         seen->unread = stream->input.length;
         if (!connection->is_closed) {
             if (seen->is_closed || seen->has_ended)
@@ -1179,13 +1230,13 @@ static int is_gone(const http2_inner *stream)
     return stream->seen.is_closed || stream->has_failed;
 }
 
-static int append_output(http2_inner *stream, const uint8_t *bytes, size_t length)
+static int append_output(http2_inner *stream, const uint8_t *bytes, size_t length, http2_more more)
 {
     if (length == 0)
         return 0;
     if (stream->output.length == 0)
         stream->still_since = 0;
-    if (http2_queue_append(&stream->output, bytes, length) != 0)
+    if (http2_queue_append(&stream->output, bytes, length, more) != 0)
         return -1;
     stream->connection->queued += length;
     return 0;
@@ -1200,12 +1251,13 @@ int http2_answer(http2_stream *seen, int status, const http2_rows *fields, int64
     if (result != HTTP2_OK)
         return result;
     if (is_whole && *given >= 0 && length >= 0 && *given != length) {
-        free(block);
+        http2_give(block);
         return HTTP2_OK; /* The caller sees that from *given. */
     }
     lock(stream->connection);
-    if (is_gone(stream) || stream->answer_state != HTTP2_UNANSWERED || append_output(stream, body, body_length) != 0) {
-        free(block);
+    if (is_gone(stream) || stream->answer_state != HTTP2_UNANSWERED ||
+        append_output(stream, body, body_length, is_whole ? HTTP2_NOTHING_FOLLOWS : HTTP2_MORE_FOLLOWS) != 0) {
+        http2_give(block);
         result = HTTP2_GONE;
     } else {
         stream->answer = block;
@@ -1227,8 +1279,8 @@ int http2_take_back(http2_stream *seen)
     if (stream->answer_state == HTTP2_ANSWER_HELD) {
         remove_answered(stream);
         drop_output(stream);
-        free(stream->answer);
-        free(stream->trailers);
+        http2_give(stream->answer);
+        http2_give(stream->trailers);
         stream->answer = stream->trailers = NULL;
         stream->answer_state = HTTP2_UNANSWERED;
         stream->is_finished = 0;
@@ -1252,7 +1304,7 @@ int http2_write(http2_stream *seen, const uint8_t *bytes, size_t length)
     http2_inner *stream = inner_of(seen);
     int result = HTTP2_GONE;
     lock(stream->connection);
-    if (!is_gone(stream) && !stream->is_finished && append_output(stream, bytes, length) == 0) {
+    if (!is_gone(stream) && !stream->is_finished && append_output(stream, bytes, length, HTTP2_MORE_FOLLOWS) == 0) {
         resume(stream);
         result = stream->output.length >= HTTP2_OUTPUT_HIGH ? HTTP2_WAIT : HTTP2_OK;
     }
@@ -1295,7 +1347,7 @@ int http2_finish(http2_stream *seen, const http2_rows *trailers)
         result = HTTP2_OK;
     }
     unlock(stream->connection);
-    free(block);
+    http2_give(block);
     return result;
 }
 
@@ -1314,7 +1366,7 @@ int http2_inform(http2_stream *seen, int status, const http2_rows *fields)
                                block->count, NULL);
     }
     unlock(stream->connection);
-    free(block);
+    http2_give(block);
     return HTTP2_OK;
 }
 

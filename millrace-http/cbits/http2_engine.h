@@ -114,8 +114,10 @@ void http2_stop_sending(http2_connection *connection);
 /* Takes the right to send after HTTP2_HAS_ENDED with bytes that could not be sent. Nobody else can have it. */
 void http2_resume_sending(http2_connection *connection);
 
-/* Bytes and frames that wait to be sent, as far as the client's windows do not hold them back. */
-uint32_t http2_backlog(http2_connection *connection);
+/* HTTP2_WAIT while another thread sends and more than `most` frames wait, as far as the client's windows do not hold them back. There
+ * will be a notice of HTTP2_WRITABLE for HTTP2_NO_STREAM. */
+#define HTTP2_NO_STREAM 0
+int http2_await_backlog(http2_connection *connection, uint32_t most);
 
 /* The next request, for the caller to serve; NULL: none, or as many are served as may be. */
 http2_stream *http2_next_request(http2_connection *connection);

@@ -5,7 +5,6 @@
  * As with HTTP/1 (http_head.c), nothing that an application supplies can become something else: a name that is no token is
  * refused, and what a value may not hold becomes a space. Framing is the server's.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "http2_internal.h"
@@ -127,7 +126,7 @@ static int begin(maker *maker, const http2_rows *rows)
     if (FIELDS_BYTES(rows->count) + rows->length > HTTP2_RESPONSE_HEAD_MAX)
         return HTTP_HEAD_NO_ROOM;
     size_t table = sizeof *maker->block + (rows->count + OWN_FIELDS) * sizeof(nghttp2_nv);
-    *maker = (struct maker){.block = malloc(table + rows->length + OWN_BYTES), .length = -1};
+    *maker = (struct maker){.block = http2_take(table + rows->length + OWN_BYTES), .length = -1};
     if (maker->block == NULL)
         return HTTP_HEAD_NO_ROOM;
     maker->block->count = 0;
@@ -161,7 +160,7 @@ static void add_length(maker *maker, int64_t length)
 static int finish(maker *maker, int result, http2_block **block)
 {
     if (result != HTTP_HEAD_OK) {
-        free(maker->block);
+        http2_give(maker->block);
         return result;
     }
     *block = maker->block;

@@ -22,16 +22,16 @@ int http2_head_begin(http2_connection *connection, http2_inner *stream)
 {
     http2_building *building = connection->building;
     if (building == NULL) {
-        building = calloc(1, sizeof *building);
+        building = http2_take_zeroed(sizeof *building);
         if (building == NULL)
             return -1;
-        building->fields = malloc((connection->settings->fields_max + 1) * sizeof *building->fields);
-        building->text = malloc(TEXT_MIN);
+        building->fields = http2_take((connection->settings->fields_max + 1) * sizeof *building->fields);
+        building->text = http2_take(TEXT_MIN);
         building->text_capacity = TEXT_MIN;
         if (building->fields == NULL || building->text == NULL) {
-            free(building->fields);
-            free(building->text);
-            free(building);
+            http2_give(building->fields);
+            http2_give(building->text);
+            http2_give(building);
             return -1;
         }
         connection->building = building;
@@ -56,10 +56,10 @@ void http2_head_drop(http2_connection *connection)
 {
     http2_building *building = connection->building;
     if (building != NULL) {
-        free(building->fields);
-        free(building->text);
-        free(building->cookie);
-        free(building);
+        http2_give(building->fields);
+        http2_give(building->text);
+        http2_give(building->cookie);
+        http2_give(building);
         connection->building = NULL;
     }
 }
@@ -364,7 +364,7 @@ static int keep_trailers(http2_building *building)
     size_t size = 0;
     for (uint32_t i = 0; i < building->field_count; i++)
         size += 2 * sizeof(uint32_t) + building->fields[i].name_length + building->fields[i].value_length;
-    uint8_t *rows = malloc(size + 1), *at = rows;
+    uint8_t *rows = http2_take(size + 1), *at = rows;
     if (rows == NULL)
         return -1;
     for (uint32_t i = 0; i < building->field_count; i++) {
@@ -377,7 +377,7 @@ static int keep_trailers(http2_building *building)
         memcpy(at, building->text + field->value_offset, field->value_length);
         at += field->value_length;
     }
-    free(stream->request_trailers);
+    http2_give(stream->request_trailers);
     stream->request_trailers = rows;
     stream->request_trailers_length = size;
     stream->request_trailers_count = building->field_count;
@@ -401,7 +401,7 @@ int http2_head_end(http2_connection *connection)
     if (put_cookie(building) != 0)
         return -1;
     size_t table = building->field_count * sizeof(http_field);
-    uint8_t *head = malloc(table + building->text_length + 1);
+    uint8_t *head = http2_take(table + building->text_length + 1);
     if (head == NULL)
         return -1;
     memcpy(head, building->fields, table);

@@ -115,7 +115,9 @@ struct http2_connection {
     size_t left_length;
     uint8_t *out; /* during http2_collect */
     size_t out_length, out_room;
-    uint64_t queued; /* bytes in all outputs */
+    uint64_t queued;      /* bytes in all outputs */
+    uint32_t driver_mark; /* a driver that waits goes on when so few frames wait */
+    uint8_t driver_waits;
     uint8_t is_sending, is_promised, is_blocked, has_failed, is_closed, is_secure, has_begun;
     uint64_t now;
     http2_bucket resets, frames;
@@ -127,7 +129,10 @@ struct http2_connection {
     uint32_t violation;    /* error code of RFC 9113, section 7, for which the connection ends */
     /* The sizing of windows: a PING measures how much arrives within a round trip. */
     uint64_t probe_sent_at, probe_after, probe_bytes;
+    uint64_t unread; /* bytes in all inputs */
     uint32_t stream_window, connection_window, idle_probes;
+    uint32_t known_window;  /* the streams' window that the client has acknowledged */
+    uint32_t probed_window; /* the window that the client knew when the PING was sent */
     uint8_t is_probing;
 };
 
@@ -136,8 +141,15 @@ static inline http2_inner *inner_of(http2_stream *stream)
     return (http2_inner *)stream;
 }
 
+/* http2_allocator.c: as malloc, calloc and free, for what comes and goes with a request. */
+void *http2_take(size_t size);
+void *http2_take_zeroed(size_t size);
+void http2_give(void *memory);
+nghttp2_mem *http2_allocator(void);
+
 /* http2_body.c */
-int http2_queue_append(http2_queue *queue, const uint8_t *bytes, size_t length);
+typedef enum http2_more { HTTP2_MORE_FOLLOWS, HTTP2_NOTHING_FOLLOWS } http2_more;
+int http2_queue_append(http2_queue *queue, const uint8_t *bytes, size_t length, http2_more more);
 size_t http2_queue_take(http2_queue *queue, uint8_t *destination, size_t room);
 void http2_queue_clear(http2_queue *queue);
 

@@ -55,9 +55,9 @@ _Noreturn void http2_resume_sending(http2_connection *connection)
     abort();
 }
 
-_Noreturn uint32_t http2_backlog(http2_connection *connection)
+_Noreturn int http2_await_backlog(http2_connection *connection, uint32_t most)
 {
-    (void)connection;
+    (void)connection, (void)most;
     abort();
 }
 

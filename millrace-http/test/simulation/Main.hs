@@ -348,7 +348,7 @@ sameTrace seeds = do
 longLink :: IO String
 longLink = unwords <$> sequence [travel direction megabytes least | (megabytes, least) <- links, direction <- [LongLink.Download, LongLink.Upload]]
   where
-    links = [(5, 0.9), (20, 0.9), (40, 0.9), (125, 0.75)]
+    links = [(5, 0.9), (20, 0.9), (40, 0.9), (60, 0.9), (80, 0.87), (125, 0.75)]
     size = 100000000 :: Int
     travel :: LongLink.Direction -> Int -> Double -> IO String
     travel direction megabytes least = do

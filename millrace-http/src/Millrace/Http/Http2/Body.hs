@@ -88,7 +88,7 @@ step (BodyReader stream begin _) budget progress = do
       before' <- monotonicNanoseconds
       limited <- readField (streamState stream) reading
       total <- remainingMicros stream
-      let limit = if limited == WithoutTimeLimits then total else shorter total (shorter (bodyMicros limits) (if windowMicros > 0 then max 1 budget else 0))
+      let limit = if limited == WithoutTimeLimits then total else shorter total (shorter (limitOf (bodyMicros limits)) (if windowMicros > 0 then Just (max 1 budget) else Nothing))
       outcome <- awaitEvent stream Readable limit arrived
       after' <- monotonicNanoseconds
       case outcome of

@@ -18,6 +18,7 @@ module Millrace.Http.Http2.Connection
     join',
     leave,
     killTasks,
+    reportEnd,
     awaitQuiet,
 
     -- * Waiting
@@ -43,12 +44,12 @@ where
 import Control.Concurrent (yield)
 import Control.Concurrent.MVar
 import Control.Exception
-import Control.Monad (forM_, void, when)
+import Control.Monad (unless, void, when)
 import Control.Monad.Primitive (RealWorld)
 import Data.IORef
 import Data.IntMap.Strict (IntMap)
 import qualified Data.IntMap.Strict as IntMap
-import Data.Primitive.ByteArray (MutableByteArray (..), newByteArray, writeByteArray)
+import Data.Primitive.ByteArray (MutableByteArray (..), newByteArray, setByteArray, writeByteArray)
 import Data.Word (Word8)
 import Foreign.Ptr (Ptr, plusPtr)
 import GHC.Exts (Int (..), fetchAddIntArray#)
@@ -64,7 +65,7 @@ import Millrace.Http.Server.Worker
 import Millrace.Http.Threads (runHere)
 import Millrace.Http.Transport hiding (hasEnded)
 import Millrace.Http.Transport.Buffer
-import Millrace.Timer (getSystemTimerManager, registerTimeout, threadDelay, unregisterTimeout)
+import Millrace.Timer (getSystemTimerManager, registerTimeout, unregisterTimeout)
 
 -- | An open connection.
 data Connection = Connection
@@ -93,19 +94,26 @@ data Wish
     EndNow
   deriving (Eq, Ord)
 
--- Words: the number of threads that work on it; the number of the next task; the window of 'Delivery' (two words).
-workersAt, nextTaskAt, windowAt, wordCount :: Int
-workersAt = 0
-nextTaskAt = 1
-windowAt = 2
-wordCount = 4
+-- A number that several threads change, by the index of its word.
+newtype Counter = Counter Int
+
+-- The number of threads that work on the connection, the number of the next task, and how often all tasks were killed.
+workers, nextTask, killings :: Counter
+workers = Counter 0
+nextTask = Counter 1
+killings = Counter 2
+
+-- Where the two words of the window of 'Delivery' are.
+windowAt, wordCount :: Int
+windowAt = 3
+wordCount = 5
 
 -- | Makes a connection on an engine. The calling thread works on it.
 newConnection :: ServerContext -> Transport -> Ptr Engine -> IO Connection
 newConnection server transport engine = do
   words' <- newByteArray (8 * wordCount)
-  forM_ [0 .. wordCount - 1] $ \index -> writeByteArray words' index (0 :: Int)
-  writeByteArray words' workersAt (1 :: Int)
+  setByteArray words' 0 wordCount (0 :: Int)
+  writeByteArray words' 0 (1 :: Int)
   Connection server transport engine
     <$> newHandOver (serverThreads server)
     <*> newIORef IntMap.empty
@@ -122,19 +130,19 @@ connectionLimits = serverLimits . connectionServer
 -- Threads
 
 -- Adds, and returns the previous value. A full barrier.
-fetchAdd :: Connection -> Int -> Int -> IO Int
-fetchAdd connection (I# index) (I# by) = case connectionWords connection of
+fetchAdd :: Connection -> Counter -> Int -> IO Int
+fetchAdd connection (Counter (I# index)) (I# by) = case connectionWords connection of
   MutableByteArray array -> IO $ \s -> case fetchAddIntArray# array index by s of (# s', before #) -> (# s', I# before #)
 {-# INLINE fetchAdd #-}
 
 -- | Counts a thread that begins to work on the connection.
 join' :: Connection -> IO ()
-join' connection = void (fetchAdd connection workersAt 1)
+join' connection = void (fetchAdd connection workers 1)
 
 -- | Counts a thread that has ended its work. The last one must not touch the connection afterwards.
 leave :: Connection -> IO ()
 leave connection = do
-  before' <- fetchAdd connection workersAt (-1)
+  before' <- fetchAdd connection workers (-1)
   when (before' == 1) (putMVar (connectionQuiet connection) ())
 
 -- | Waits until no thread works on the connection. If an exception interrupts that, kills all tasks, still waits for
@@ -142,8 +150,8 @@ leave connection = do
 awaitQuiet :: Connection -> IO ()
 awaitQuiet connection =
   takeMVar (connectionQuiet connection) `catch` \failure -> do
-    abort (connectionTransport connection)
     killTasks connection
+    abort (connectionTransport connection)
     awaitQuiet connection
     throwIO (failure :: SomeException)
 
@@ -161,7 +169,7 @@ asTask connection action ended = join' connection >> asJoined connection action 
 asJoined :: Connection -> IO () -> (Either SomeException () -> IO ()) -> IO ()
 asJoined connection action ended = do
   worker <- newWorker
-  number <- fetchAdd connection nextTaskAt 1
+  number <- fetchAdd connection nextTask 1
   atomicModifyIORef' (connectionTasks connection) (\tasks -> (IntMap.insert number worker tasks, ()))
   outcome <- atWork worker (interruptible action)
   atomicModifyIORef' (connectionTasks connection) (\tasks -> (IntMap.delete number tasks, ()))
@@ -170,7 +178,13 @@ asJoined connection action ended = do
 
 -- | Throws @ThreadKilled@ to all tasks.
 killTasks :: Connection -> IO ()
-killTasks connection = readIORef (connectionTasks connection) >>= mapM_ killWorker . IntMap.elems
+killTasks connection = fetchAdd connection killings 1 >> readIORef (connectionTasks connection) >>= mapM_ killWorker . IntMap.elems
+
+-- | Reports that an exception has ended a task, unless all tasks were killed before: that was reported, or is no news.
+reportEnd :: Connection -> SomeException -> IO ()
+reportEnd connection failure = do
+  killed <- (> 0) <$> fetchAdd connection killings 0
+  unless killed (reportTo (connectionServer connection) Nothing failure)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Waiting
@@ -180,8 +194,8 @@ data Waited a = Came a | TookTooLong
 
 -- | @waitFor connection key micros attempt@ repeats an attempt until it has a result. An attempt without a result must
 -- make the engine give a notice with this key later. Sends pending output before it parks, because the event may depend
--- on it. 0 microseconds: no limit.
-waitFor :: Connection -> Int -> Int -> IO (Maybe a) -> IO (Waited a)
+-- on it. 'Nothing': no limit.
+waitFor :: Connection -> Int -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
 waitFor connection key micros attempt = do
   place <- newEmptyMVar
   bracket_ (register place) unregister (go place)
@@ -194,9 +208,9 @@ waitFor connection key micros attempt = do
       if woken then go place else attempt >>= maybe (return TookTooLong) (return . Came)
 
 -- False if the time was over.
-takeWithin :: Int -> MVar () -> IO Bool
-takeWithin 0 place = True <$ takeMVar place
-takeWithin micros place = do
+takeWithin :: Maybe Int -> MVar () -> IO Bool
+takeWithin Nothing place = True <$ takeMVar place
+takeWithin (Just micros) place = do
   late <- newIORef False
   timers <- getSystemTimerManager
   bracket
@@ -255,13 +269,19 @@ sendOn connection buffer = go
         outcome <- try (deliver (deliveryOf connection) NothingFollows (Piece (borrowedBytes buffer `plusPtr` from) (to - from)))
         case outcome of
           Left failure -> do
-            abort (connectionTransport connection)
-            stopSending (connectionEngine connection)
+            giveUpSending connection
             when (isAsynchronous failure) (throwIO (failure :: SomeException))
           Right () -> do
             flags <- collect (connectionEngine connection) (borrowedBytes buffer) borrowedSize Again
             wakeNoticed connection flags
             go 0 (byteCount flags)
+
+-- Sending has failed.
+giveUpSending :: Connection -> IO ()
+giveUpSending connection = do
+  abort (connectionTransport connection)
+  stopSending (connectionEngine connection)
+  wakeNow connection
 
 deliveryOf :: Connection -> Delivery
 deliveryOf connection =
@@ -311,12 +331,10 @@ sendCollected connection micros buffer flags
 -- A client that takes no output but causes more: the driver does not receive from it until it takes some.
 awaitSender :: Connection -> IO ()
 awaitSender connection = do
-  waiting <- backlog (connectionEngine connection)
-  when (waiting > backlogMax) $ do
-    threadDelay pauseMicros
-    awaitSender connection
+  below <- isBelow
+  unless below (void (waitFor connection backlogKey Nothing ((\few -> if few then Just () else Nothing) <$> isBelow)))
   where
-    pauseMicros = 5000
+    isBelow = isBacklogBelow (connectionEngine connection) backlogMax
 
 -- The number of control frames that may wait for a client that takes nothing.
 backlogMax :: Int
@@ -337,8 +355,7 @@ sendQuickly connection buffer from to = do
     TimedOut -> Nothing <$ sendOrPass connection buffer from to
     Failed _ -> do
       giveBack buffer
-      abort (connectionTransport connection)
-      stopSending (connectionEngine connection)
+      giveUpSending connection
       return Nothing
   where
     at :: Ptr Word8

@@ -38,7 +38,8 @@ module Millrace.Http.Http2.Engine
     stopSending,
     resumeSending,
     needsSender,
-    backlog,
+    isBacklogBelow,
+    backlogKey,
 
     -- ** Streams of a connection
     nextRequest,
@@ -282,12 +283,16 @@ foreign import ccall unsafe "http2_needs_sender"
 needsSender :: Ptr Engine -> IO Bool
 needsSender engine = (/= 0) <$> c_needsSender engine
 
-foreign import ccall unsafe "http2_backlog"
-  c_backlog :: Ptr Engine -> IO Word32
+foreign import ccall unsafe "http2_await_backlog"
+  c_awaitBacklog :: Ptr Engine -> Word32 -> IO CInt
 
--- | The number of frames that wait to be sent.
-backlog :: Ptr Engine -> IO Int
-backlog engine = fromIntegral <$> c_backlog engine
+-- | Whether at most so many frames wait to be sent, or no thread sends. If not, there will be a notice with 'backlogKey'.
+isBacklogBelow :: Ptr Engine -> Int -> IO Bool
+isBacklogBelow engine most = (== #{const HTTP2_OK}) <$> c_awaitBacklog engine (fromIntegral most)
+
+-- | The key under which the driver waits for frames to be sent.
+backlogKey :: Int
+backlogKey = noticeKey #{const HTTP2_NO_STREAM} Writable
 
 -- | The next request, or @nullPtr@.
 foreign import ccall unsafe "http2_next_request"

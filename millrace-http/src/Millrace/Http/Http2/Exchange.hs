@@ -78,4 +78,4 @@ bodyBytes (Request stream _) = do
 
 -- Parks until the client has reset the stream.
 awaitEnd :: Request -> IO ()
-awaitEnd (Request stream _) = void (awaitEvent stream Closed 0 ((\closed -> if closed then Just () else Nothing) <$> awaitClose (streamEngine stream)))
+awaitEnd (Request stream _) = void (awaitEvent stream Closed Nothing ((\closed -> if closed then Just () else Nothing) <$> awaitClose (streamEngine stream)))

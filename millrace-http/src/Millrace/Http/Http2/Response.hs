@@ -254,7 +254,7 @@ awaitOutputBelow stream most = do
       total <- remainingMicros stream
       start <- monotonicNanoseconds
       let left = max 1 (sendMicros limits - microsBetween since start)
-      outcome <- awaitEvent stream Writable (shorter total (shorter (if sendMicros limits == 0 then 0 else left) window)) attempt
+      outcome <- awaitEvent stream Writable (shorter total (shorter (left <$ limitOf (sendMicros limits)) window)) attempt
       end <- monotonicNanoseconds
       after' <- streamSent engine
       isSlow <- maybe (return False) (isTooSlow stream (fromIntegral (end - start)) after') (sendRate limits)
@@ -267,7 +267,7 @@ awaitOutputBelow stream most = do
           | after' > before' -> await end after'
           | sendMicros limits > 0 && microsBetween since end >= sendMicros limits -> giveUp
           | otherwise -> await since before'
-    window = maybe 0 (\(Rate _ micros) -> micros) (sendRate limits)
+    window = sendRate limits >>= \(Rate _ micros) -> limitOf micros
     giveUp = resetStream engine Cancel >> throwIO (lost stream eTIMEDOUT)
     microsBetween one other = fromIntegral (other - one) `quot` 1000
     attempt = do

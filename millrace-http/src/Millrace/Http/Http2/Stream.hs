@@ -6,6 +6,7 @@ module Millrace.Http.Http2.Stream
     remainingMicros,
     isOverdue,
     shorter,
+    limitOf,
     expectationOf,
     lost,
     withRowsOf,
@@ -14,6 +15,7 @@ module Millrace.Http.Http2.Stream
   )
 where
 
+import Control.Applicative ((<|>))
 import Control.Concurrent (ThreadId)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -58,15 +60,15 @@ data Stream = Stream
 expectationOf :: Stream -> Expectation
 expectationOf = uncurry Expectation . expectationWord . streamState
 
--- | How long a wait for the client may take, in microseconds; at least 1. 0: no limit.
-remainingMicros :: Stream -> IO Int
+-- | How long a wait for the client may take, in microseconds; at least 1. 'Nothing': no limit.
+remainingMicros :: Stream -> IO (Maybe Int)
 remainingMicros stream = do
   deadline <- readField (streamState stream) totalDeadline
   if deadline == noDeadline
-    then return 0
+    then return Nothing
     else do
       now <- monotonicNanoseconds
-      return (max 1 ((fromIntegral (deadlineNanoseconds deadline) - fromIntegral now) `quot` 1000))
+      return (Just (max 1 ((fromIntegral (deadlineNanoseconds deadline) - fromIntegral now) `quot` 1000)))
 
 -- | Whether the deadline of all waiting has passed.
 isOverdue :: Stream -> IO Bool
@@ -75,14 +77,18 @@ isOverdue stream = do
   now <- monotonicNanoseconds
   return (deadline <= deadlineFromNanoseconds now)
 
--- | The shorter of two times, where 0 means no limit.
-shorter :: Int -> Int -> Int
-shorter 0 other = other
-shorter one 0 = one
-shorter one other = min one other
+-- | The shorter of two limits, if there is one.
+shorter :: Maybe Int -> Maybe Int -> Maybe Int
+shorter (Just one) (Just other) = Just (min one other)
+shorter one other = one <|> other
+
+-- | A limit of the settings, where 0 means no limit.
+limitOf :: Int -> Maybe Int
+limitOf 0 = Nothing
+limitOf micros = Just micros
 
 -- | Waits for an event of the stream: see 'waitFor'.
-awaitEvent :: Stream -> Event -> Int -> IO (Maybe a) -> IO (Waited a)
+awaitEvent :: Stream -> Event -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
 awaitEvent stream event = waitFor (streamConnection stream) (noticeKey (streamId stream) event)
 
 -- | The error of sending to a client that does not receive.
