@@ -5,7 +5,7 @@ module Http2Spec (spec) where
 
 import Control.Concurrent (forkIO, threadDelay)
 import Control.Concurrent.MVar
-import Control.Exception (SomeException, evaluate, finally, throwIO, try)
+import Control.Exception (AsyncException (..), SomeException, evaluate, finally, fromException, throwIO, try)
 import Control.Monad (forM, forM_, replicateM_, unless, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -271,6 +271,22 @@ spec = describe "HTTP/2" $ do
       threadDelay 3300000
       answer <- awaitAnswer http2 stream
       (answerEnd answer, B.length (answerBody answer)) `shouldBe` (Complete, 100005)
+  it "counts the time of an idle connection from the end of its last request" $ do
+    let application request respond = threadDelay 700000 >> pong request respond
+    -- Every half second the server looks whether clients take what is sent, and then it may find that nothing is served any more.
+    withServer (setSendTimeout 1) application $ \port -> withHttp2 port $ \http2 -> do
+      (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+      threadDelay 1000000
+      (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+  it "reports once that an exception has ended a handler's thread" $ do
+    seen <- newIORef []
+    let application _ _ = threadDelay 100000 >> throwIO ThreadKilled
+    withServer (setOnException (\_ failure -> atomicModifyIORef' seen (\others -> (fromException failure : others, ())))) application $ \port -> do
+      withHttp2 port $ \http2 -> do
+        void (openStream http2 [EndStream] (get "/" []))
+        void (within "the end" (eventsUntilEnd http2))
+      untilM (not . null <$> readIORef seen)
+    readIORef seen `shouldReturn` [Just ThreadKilled]
   it "ends a connection in an orderly way, and loses no request" $ do
     stopping <- newEmptyMVar
     gate <- newEmptyMVar

@@ -10,15 +10,15 @@ module Millrace.Http.Http2.Session (Control, newControl, runSession, isIdle, isL
 
 import Control.Concurrent (myThreadId, yield)
 import Control.Exception
-import Control.Monad (unless, void, when)
+import Control.Monad (forM_, unless, void, when)
 import Control.Monad.Primitive (RealWorld)
 import Data.Bits ((.&.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Unsafe as BU
 import Data.IORef
-import Data.Maybe (isJust)
-import Data.Primitive.ByteArray (MutableByteArray, newByteArray, readByteArray, writeByteArray)
+import Data.Maybe (isJust, isNothing)
+import Data.Primitive.ByteArray (MutableByteArray, newByteArray, readByteArray, setByteArray, writeByteArray)
 import Data.Word (Word32)
 import Foreign.Ptr (Ptr, castPtr, nullPtr)
 import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
@@ -27,7 +27,7 @@ import Millrace.Http.Context (Context (..), contextVault)
 import Millrace.Http.Exception
 import Millrace.Http.Expectation (startExpecting)
 import Millrace.Http.Farewell (linger, lingerMicros)
-import Millrace.Http.Field (writeField)
+import Millrace.Http.Field
 import Millrace.Http.HandOver
 import Millrace.Http.Http1.Wire (flagExpectContinue, flagExpectOther, flagHttps, methodCodeConnect)
 import Millrace.Http.Http2.Body
@@ -56,41 +56,83 @@ newControl = Control <$> newIORef Nothing
 data Session = Session
   { sessionConnection :: !Connection,
     sessionApplication :: !Wai.Application,
-    sessionWords :: !(MutableByteArray RealWorld)
+    sessionState :: !SessionState
   }
 
--- The driver's words: for how many batches requests get threads at once; the stage of the end; when that was entered;
--- when the first byte of an incomplete head arrived, in nanoseconds (0: there is none); how many requests have begun;
--- and whether the driver waits for bytes and serves nothing.
-slowAt, stageAt, stageSinceAt, headSinceAt, requestsAt, idleAt, wordCount :: Int
-slowAt = 0
-stageAt = 1
-stageSinceAt = 2
-headSinceAt = 3
-requestsAt = 4
-idleAt = 5
-wordCount = 6
+-- The driver's own words.
+newtype SessionState = SessionState (MutableByteArray RealWorld)
 
-word :: Session -> Int -> IO Int
-word session = readByteArray (sessionWords session)
-{-# INLINE word #-}
+instance Record SessionState where
+  readWord (SessionState words') offset = readByteArray words' (offset `quot` 8)
+  {-# INLINE readWord #-}
+  writeWord (SessionState words') offset = writeByteArray words' (offset `quot` 8)
+  {-# INLINE writeWord #-}
 
-setWord :: Session -> Int -> Int -> IO ()
-setWord session = writeByteArray (sessionWords session)
-{-# INLINE setWord #-}
+-- For how many batches requests get threads at once.
+slowBatchesLeft :: Field SessionState Int
+slowBatchesLeft = Field 0
+
+-- The stage of the end, and the time in nanoseconds when it was entered.
+stage :: Field SessionState Stage
+stage = Field 8
+
+stageSince :: Field SessionState Int
+stageSince = Field 16
+
+-- When the first byte of an incomplete head arrived, in nanoseconds.
+headSince :: Field SessionState (Maybe Int)
+headSince = Field 24
+
+-- How many requests have begun.
+requestsBegun :: Field SessionState Int
+requestsBegun = Field 32
+
+-- Whether the driver waits for bytes.
+isWaiting :: Field SessionState Bool
+isWaiting = Field 40
+
+-- Whether nothing was served when the driver began to wait.
+wasIdle :: Field SessionState Bool
+wasIdle = Field 48
+
+-- When the last request ended, in nanoseconds, if another thread has ended it.
+endedAt :: Field SessionState (Maybe Int)
+endedAt = Field 56
+
+newSessionState :: IO SessionState
+newSessionState = do
+  words' <- newByteArray (8 * wordCount)
+  setByteArray words' 0 wordCount (0 :: Int)
+  let state = SessionState words'
+  writeField state headSince Nothing
+  writeField state endedAt Nothing
+  return state
+  where
+    wordCount = 8
+
+get :: Unboxed a => Session -> Field SessionState a -> IO a
+get session = readField (sessionState session)
+{-# INLINE get #-}
+
+set :: Unboxed a => Session -> Field SessionState a -> a -> IO ()
+set session = writeField (sessionState session)
+{-# INLINE set #-}
 
 -- The stages of a connection's end.
 data Stage = Open | Noticed | Last
   deriving (Eq, Enum)
 
-stage :: Session -> IO Stage
-stage session = toEnum <$> word session stageAt
+instance Unboxed Stage where
+  toWord = fromEnum
+  {-# INLINE toWord #-}
+  fromWord = toEnum
+  {-# INLINE fromWord #-}
 
 enter :: Session -> Stage -> IO ()
 enter session next = do
   now <- monotonicNanoseconds
-  setWord session stageAt (fromEnum next)
-  setWord session stageSinceAt (fromIntegral now)
+  set session stage next
+  set session stageSince (fromIntegral now)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Sessions
@@ -103,9 +145,7 @@ runSession server (Control place) transport input application = mask $ \restore 
     engine <- openEngine settings (securityOf transport)
     when (engine == nullPtr) (throwIO (userError "HTTP/2: no memory for a connection"))
     connection <- newConnection server transport engine
-    words' <- newByteArray (8 * wordCount)
-    mapM_ (\index -> writeByteArray words' index (0 :: Int)) [0 .. wordCount - 1]
-    let session = Session connection (withinTotalTime (serverLimits server) application) words'
+    session <- Session connection (withinTotalTime (serverLimits server) application) <$> newSessionState
     writeIORef place (Just session)
     outcome <- try (restore (begin session input))
     endDriving session outcome
@@ -134,12 +174,11 @@ endDriving session outcome = case outcome of
   Right HandedOver -> return ()
   Right Ended -> conclude (linger transport lingerMicros)
   Left failure -> do
-    unless (isAsynchronous failure) (reportTo server Nothing failure)
+    unless (isAsynchronous failure) (reportEnd connection failure)
     when (isAsynchronous failure) (killTasks connection)
     conclude (return ())
   where
     connection = sessionConnection session
-    server = connectionServer connection
     transport = connectionTransport connection
     conclude say = do
       closeEngine (connectionEngine connection)
@@ -163,10 +202,11 @@ limitsOfSession = connectionLimits . sessionConnection
 attend :: Session -> Flags -> IO Ending
 attend session flags = do
   noteHead session flags
+  set session endedAt Nothing
   if hasRequests `has` flags
     then do
-      slow <- word session slowAt
-      when (slow > 0) (setWord session slowAt (slow - 1))
+      slow <- get session slowBatchesLeft
+      when (slow > 0) (set session slowBatchesLeft (slow - 1))
       serveBatch session
     else drive session
 
@@ -174,17 +214,17 @@ attend session flags = do
 noteHead :: Session -> Flags -> IO ()
 noteHead session flags
   | inHead `has` flags = do
-    since <- word session headSinceAt
-    when (since == 0) (monotonicNanoseconds >>= setWord session headSinceAt . fromIntegral)
-  | otherwise = setWord session headSinceAt 0
+    since <- get session headSince
+    when (isNothing since) (monotonicNanoseconds >>= set session headSince . Just . fromIntegral)
+  | otherwise = set session headSince Nothing
 
 -- Sends pending output, and receives.
 drive :: Session -> IO Ending
 drive session = do
   micros <- patience session
-  setWord session idleAt 1
+  set session isWaiting True
   arrival <- sendAndReceive connection micros
-  setWord session idleAt 0
+  set session isWaiting False
   case arrival of
     Arrived flags -> attend session flags
     EndOfInput -> endOfInput session
@@ -204,7 +244,7 @@ endOfInput session = do
 -- Serves the requests that have arrived, in this thread if they are quick.
 serveBatch :: Session -> IO Ending
 serveBatch session = do
-  slow <- word session slowAt
+  slow <- get session slowBatchesLeft
   if slow > 0 then spread session >> yield >> drive session else serveHere session
 
 serveHere :: Session -> IO Ending
@@ -228,20 +268,23 @@ serveHere session = do
 -- another iteration of the manager, and so would those that follow.
 takeOver :: Session -> IO ()
 takeOver session = do
-  setWord session slowAt slowBatches
+  set session slowBatchesLeft slowBatches
   outcome <- newIORef (Right HandedOver)
-  asTask (sessionConnection session) (serveBatch session >>= writeIORef outcome . Right) $ \ended -> do
+  asTask connection (serveBatch session >>= writeIORef outcome . Right) $ \ended -> do
     known <- readIORef outcome
+    -- No other thread reports an asynchronous exception.
+    forM_ (either Just (const Nothing) ended) $ \failure -> when (isAsynchronous failure) (reportEnd connection failure)
     endDriving session (ended >> known)
   where
     slowBatches = 8
+    connection = sessionConnection session
 
 -- Gives each request that has arrived a thread.
 spread :: Session -> IO ()
 spread session = do
   stream <- nextRequest (engineOf session)
   unless (stream == nullPtr) $ do
-    mask_ (task connection (serveStream session stream) (const (continueServing session)))
+    mask_ (task connection (serveStream session stream) (\outcome -> either (reportEnd connection) return outcome >> continueServing session))
     spread session
   where
     connection = sessionConnection session
@@ -249,16 +292,21 @@ spread session = do
 -- A request has ended in the thread that was the driver. If the thread was killed, the server ends.
 endServing :: Session -> Either SomeException () -> IO ()
 endServing session outcome = do
-  when (either (const True) (const False) outcome) $ do
-    abort (connectionTransport (sessionConnection session))
-    killTasks (sessionConnection session)
+  forM_ (either Just (const Nothing) outcome) $ \failure -> do
+    reportEnd connection failure
+    killTasks connection
+    abort (connectionTransport connection)
   continueServing session
-  leave (sessionConnection session)
+  leave connection
+  where
+    connection = sessionConnection session
 
 -- A request has ended in a thread that is not the driver. This thread sends the answer, and starts requests that had to
 -- wait because too many were being served.
 continueServing :: Session -> IO ()
 continueServing session = do
+  now <- monotonicNanoseconds
+  set session endedAt (Just (fromIntegral now))
   flushIfNeeded (sessionConnection session)
   spread session
 
@@ -268,20 +316,24 @@ continueServing session = do
 -- How long the driver may wait for bytes, in microseconds; 0: no limit.
 patience :: Session -> IO Int
 patience session = do
-  reached <- stage session
-  since <- word session headSinceAt
+  reached <- get session stage
+  since <- get session headSince
   open <- streamCount (engineOf session)
-  case reached of
-    Noticed -> return noticeMicros
+  set session wasIdle (open == 0)
+  case (reached, since) of
+    (Noticed, _) -> return noticeMicros
+    (_, Just begun) -> left (headMicros limits) begun
     _
-      | since /= 0 -> do
-        now <- monotonicNanoseconds
-        return (if headMicros limits == 0 then 0 else max 1 (headMicros limits - (fromIntegral now - since) `quot` 1000))
-      | open == 0 -> return (idleMicros limits)
+      | open == 0 -> get session endedAt >>= maybe (return (idleMicros limits)) (left (idleMicros limits))
       | sendMicros limits == 0 -> return 0
       | otherwise -> return (max 1 (sendMicros limits `quot` 2))
   where
     limits = limitsOfSession session
+    left 0 _ = return 0
+    left micros moment = (\elapsed -> max 1 (micros - elapsed)) <$> microsSince moment
+
+microsSince :: Int -> IO Int
+microsSince moment = (\now -> (fromIntegral now - moment) `quot` 1000) <$> monotonicNanoseconds
 
 -- Time for requests that were on their way when the end was announced.
 noticeMicros :: Int
@@ -291,29 +343,35 @@ noticeMicros = 250000
 keepOrder :: Session -> IO Bool
 keepOrder session = do
   wanted <- readWish connection
-  reached <- stage session
-  now <- monotonicNanoseconds
-  since <- word session headSinceAt
-  entered <- word session stageSinceAt
+  reached <- get session stage
+  hasSlowHead <- get session headSince >>= maybe (return False) (isOver' (headMicros limits))
+  noticed <- get session stageSince >>= microsSince
+  idle <- get session wasIdle
+  wasLongIdle <- (idle &&) <$> (get session endedAt >>= maybe (return True) (isOver' (idleMicros limits)))
   open <- streamCount engine
-  let elapsed moment = (fromIntegral now - moment) `quot` 1000
-      hasSlowHead = since /= 0 && headMicros limits > 0 && elapsed since >= headMicros limits
-      next
+  let next
         | wanted == EndNow && reached /= Last = announce EndLast Last
         | wanted == EndSoon && reached == Open = announce EndNotice Noticed
-        | reached == Noticed = if elapsed entered >= noticeMicros then announce EndLast Last else return True
+        | reached == Noticed = if noticed >= noticeMicros then announce EndLast Last else return True
         | hasSlowHead = announceEnd engine EndCalm >> flush connection >> return False
         | open == 0 && reached == Last = flush connection >> return False
-        | open == 0 = announceEnd engine EndLast >> flush connection >> return False
+        | open == 0 && wasLongIdle = announceEnd engine EndLast >> flush connection >> return False
+        | open == 0 = return True
         | otherwise = do
+          now <- monotonicNanoseconds
           count <- resetStalled engine now (1000 * fromIntegral (sendMicros limits))
-          when (count > 0) (wakeNow connection)
+          -- These streams have not moved for so long. If they were the last ones, the connection has been idle since then.
+          when (count > 0) $ do
+            set session endedAt (Just (fromIntegral now - 1000 * sendMicros limits))
+            wakeNow connection
+            flush connection
           return True
   next
   where
     connection = sessionConnection session
     engine = connectionEngine connection
     limits = limitsOfSession session
+    isOver' micros moment = (\elapsed -> micros > 0 && elapsed >= micros) <$> microsSince moment
     announce end next = do
       announceEnd engine end
       enter session next
@@ -325,8 +383,8 @@ keepOrder session = do
 -- Serves a request and releases its stream. Throws only asynchronous exceptions.
 serveStream :: Session -> Ptr Engine.Stream -> IO ()
 serveStream session at = do
-  count <- word session requestsAt
-  setWord session requestsAt (count + 1)
+  count <- get session requestsBegun
+  set session requestsBegun (count + 1)
   thread <- myThreadId
   number <- streamNumber at
   when (count + 1 >= requestsMax limits) (wish connection EndSoon)
@@ -381,10 +439,12 @@ serve session stream flags body = do
     refuse service request reason = do
       reportTo server Nothing (toException reason)
       answerRefused service (Refusal reason (Wai.requestMethod request) (return (Just request, B.empty))) `catch` failed
-    -- The client has gone, or does not take the answer.
+    -- The server's own answer has failed. The reason for that answer is reported already. If the client has gone, that is why.
     failed failure
       | isAsynchronous failure = throwIO failure
-      | otherwise = reportTo server Nothing (failure :: SomeException)
+      | otherwise = do
+        gone <- streamIsClosed at
+        unless gone (reportTo server Nothing (failure :: SomeException))
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Others
@@ -399,20 +459,21 @@ data Asked
 withSession :: Control -> a -> (Session -> IO a) -> IO a
 withSession (Control place) otherwise' use = readIORef place >>= maybe (return otherwise') use
 
--- | Whether the connection serves nothing and waits. Nothing before it uses HTTP\/2.
+-- | Does it serve nothing, and wait, without being about to leave? Nothing before it speaks HTTP\/2.
 isIdle :: Control -> IO (Maybe Bool)
 isIdle control = withSession control Nothing $ \session -> do
-  waits <- word session idleAt
-  open <- if waits /= 0 then streamCount (engineOf session) else return 1
-  return (Just (waits /= 0 && open == 0))
+  waits <- get session isWaiting
+  reached <- get session stage
+  open <- if waits then streamCount (engineOf session) else return 1
+  return (Just (waits && open == 0 && reached /= Last))
 
 -- | Has all been said?
 isLeaving :: Control -> IO Bool
-isLeaving control = withSession control False (fmap (== Last) . stage)
+isLeaving control = withSession control False (\session -> (== Last) <$> get session stage)
 
 -- | The number of requests that have begun.
 requestCount :: Control -> IO Int
-requestCount control = withSession control 0 (`word` requestsAt)
+requestCount control = withSession control 0 (`get` requestsBegun)
 
 -- | Asks the connection to end. False before it uses HTTP\/2.
 askToEnd :: Control -> Asked -> IO Bool
