@@ -1,5 +1,5 @@
 /*
- * http2_allocator.c - memory for connections and streams of HTTP/2, libnghttp2's included. Must not know: GHC, sockets, streams.
+ * http2_allocator.c - memory for connections and streams of HTTP/2, libnghttp2's included. Must not know: GHC, sockets.
  *
  * A request takes about twenty blocks and gives them back, and a batch of a hundred requests holds two thousand at a time. That
  * is more than the C library keeps for a thread, and its general path is slow. So each thread keeps small blocks here, by size.
@@ -87,7 +87,7 @@ void *http2_take(size_t size)
     size_t list = (size + STEP / 2 - 1) / STEP;
     kept *all = kept_here;
     if (list >= LIST_COUNT || all == NULL || all->lists[list] == NULL)
-        return malloc(size);
+        return malloc(size); /* NOLINT(clang-analyzer-optin.portability.UnixAPI): a size of 0 is as with malloc */
     block *first = all->lists[list];
     all->lists[list] = first->next;
     all->bytes -= list * STEP;
