@@ -275,7 +275,17 @@ handshakes _ server client = do
     withServer watched id telling $ \port -> do
       withPlain port (`Plain.sendAll` beginning)
       eventually "the count" (fmap listToMaybe' (readIORef outcomes)) >>= (`shouldBe` "refused")
+
+  it "end with the server" $ do
+    (outcomes, watched) <- watching server
+    begun <- newEmptyMVar
+    let choosing = watched {tlsCredentialsFor = Just (\_ -> putMVar begun () >> forever (threadDelay 1000000))}
+    withServer choosing id telling $ \port -> void (forkIO (client port (const (return ())) `catch` failed) >> within "the handshake" (takeMVar begun))
+    -- The server waits for them, and they learn why.
+    readIORef outcomes `shouldReturn` ["lost"]
   where
+    failed :: SomeException -> IO ()
+    failed _ = return ()
     watching tls = do
       outcomes <- newIORef []
       return (outcomes, tls {tlsOnHandshake = Just (\ended -> atomicModifyIORef' outcomes (\before' -> (name (handshakeOutcome ended) : before', ())))})

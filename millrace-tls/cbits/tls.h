@@ -190,6 +190,11 @@ void tls_connection_unread(tls_connection *connection, const uint8_t *plain, siz
 tls_step tls_connection_send(tls_connection *connection, const uint8_t *plain, size_t count, uint8_t *out,
                              size_t out_room);
 
+/* The same with the last bytes of the connection: when all are sealed, the peer is told that nothing more comes (tls_connection_end),
+ * and the bytes for that follow at once. */
+tls_step tls_connection_send_last(tls_connection *connection, const uint8_t *plain, size_t count, uint8_t *out,
+                                  size_t out_room);
+
 /* Seals all of the plain bytes, at most 16,384: the bytes to send take their place, in a buffer with so much room. If they do
  * not fit, nothing is sealed, and the step is TLS_DONE without plain bytes. */
 tls_step tls_connection_send_in_place(tls_connection *connection, uint8_t *buffer, size_t count, size_t room);
@@ -213,6 +218,11 @@ void tls_connection_end(tls_connection *connection);
 
 /* Has the peer said that nothing more comes, or has the connection failed? */
 bool tls_connection_is_over(tls_connection *connection);
+
+/* Memory for four sealed records, which one system call can send. NULL without memory. Whoever takes it gives it back. */
+enum { TLS_ROOM_SIZE = 4 * (16384 + 64) + 64 };
+uint8_t *tls_room_take(void);
+void tls_room_give(uint8_t *room);
 
 /* What was negotiated, after the handshake; nothing of a closed connection. Strings live as long as the connection is not closed. */
 int tls_connection_version(tls_connection *connection);

@@ -150,6 +150,14 @@ static tls_step finish(tls_connection *connection, tls_status status, size_t pla
     return step;
 }
 
+/* OpenSSL says what went wrong by errors that stay in the thread until somebody forgets them. There are hardly ever any, and looking
+ * costs a quarter of forgetting. */
+static void forget_errors(void)
+{
+    if (ERR_peek_error() != 0)
+        ERR_clear_error();
+}
+
 /* Did the latest call of OpenSSL stop for nothing but a lack of input? */
 static bool only_starves(const tls_connection *connection)
 {
@@ -251,7 +259,7 @@ static size_t read_plain(tls_connection *connection, uint8_t *plain, size_t room
     size_t got = 0;
     while (got < room) {
         size_t count = 0;
-        ERR_clear_error();
+        forget_errors();
         connection->is_starved = false;
         int result = SSL_read_ex(connection->ssl, plain + got, room - got, &count);
         if (result <= 0) {
@@ -349,7 +357,7 @@ static tls_status seal(tls_connection *connection, const uint8_t *plain, size_t 
 {
     size_t written = 0;
     connection->is_starved = false;
-    ERR_clear_error();
+    forget_errors();
     int result = SSL_write_ex(connection->ssl, plain, count, &written);
     if (result == 1)
         return TLS_DONE;
@@ -360,10 +368,31 @@ static tls_status seal(tls_connection *connection, const uint8_t *plain, size_t 
     return TLS_FAILED;
 }
 
+/* Makes a close_notify, once. */
+static void announce_end(tls_connection *connection)
+{
+    ERR_clear_error();
+    if (connection->ssl && !connection->has_failed && connection->has_handshake &&
+        !(SSL_get_shutdown(connection->ssl) & SSL_SENT_SHUTDOWN))
+        (void)SSL_shutdown(connection->ssl);
+    ERR_clear_error();
+}
+
 /* The end of a step that has sealed so many plain bytes, until this status. */
 static tls_step finish_sending(tls_connection *connection, tls_status status, size_t done)
 {
     return finish(connection, status == TLS_WANTS_INPUT && done > 0 ? TLS_DONE : status, done);
+}
+
+/* After `begin`. Seals as many of the plain bytes as there is room for, and returns how many. */
+static size_t seal_some(tls_connection *connection, const uint8_t *plain, size_t count, tls_status *status)
+{
+    connection->out_count = tls_bytes_take(&connection->kept_out, connection->out, connection->out_room);
+    size_t done = 0;
+    for (size_t record = 0; (record = next_record(connection, count - done)) > 0; done += record)
+        if ((*status = seal(connection, plain + done, record)) != TLS_DONE)
+            break;
+    return done;
 }
 
 tls_step tls_connection_send(tls_connection *connection, const uint8_t *plain, size_t count, uint8_t *out,
@@ -371,13 +400,18 @@ tls_step tls_connection_send(tls_connection *connection, const uint8_t *plain, s
 {
     begin(connection, NULL, 0, out, out_room);
     tls_status status = can_send(connection);
-    if (status != TLS_DONE)
-        return finish(connection, status, 0);
-    connection->out_count = tls_bytes_take(&connection->kept_out, out, out_room);
-    size_t done = 0;
-    for (size_t record = 0; (record = next_record(connection, count - done)) > 0; done += record)
-        if ((status = seal(connection, plain + done, record)) != TLS_DONE)
-            break;
+    size_t done = status == TLS_DONE ? seal_some(connection, plain, count, &status) : 0;
+    return finish_sending(connection, status, done);
+}
+
+tls_step tls_connection_send_last(tls_connection *connection, const uint8_t *plain, size_t count, uint8_t *out,
+                                  size_t out_room)
+{
+    begin(connection, NULL, 0, out, out_room);
+    tls_status status = can_send(connection);
+    size_t done = status == TLS_DONE ? seal_some(connection, plain, count, &status) : 0;
+    if (status == TLS_DONE && done == count)
+        announce_end(connection);
     return finish_sending(connection, status, done);
 }
 
@@ -454,10 +488,7 @@ void tls_connection_put_back(tls_connection *connection, const uint8_t *out, siz
 void tls_connection_end(tls_connection *connection)
 {
     begin(connection, NULL, 0, NULL, 0);
-    ERR_clear_error();
-    if (connection->ssl && !connection->has_failed && connection->has_handshake)
-        (void)SSL_shutdown(connection->ssl);
-    ERR_clear_error();
+    announce_end(connection);
     (void)finish(connection, TLS_DONE, 0);
 }
 

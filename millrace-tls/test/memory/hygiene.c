@@ -516,3 +516,42 @@ void keys_change(uintptr_t version)
     CHECK_GT(changes, 40);
     release(client, server);
 }
+
+/* The last bytes and the end are sealed by one step, as soon as there is room for all bytes. */
+void last_bytes(uintptr_t version)
+{
+    enum { TOTAL = 3000 };
+    tls_context *client = new_client_context(usual_credentials(), (int)version);
+    tls_context *server = new_server_context(usual_credentials(), (int)version);
+    conversation c;
+    conversation_begin(&c, client, server, 0, 1);
+    c.client.has_ended = c.server.has_ended = true;
+    while (c.client.phase == SHAKING || c.server.phase == SHAKING)
+        CHECK(conversation_turn(&c));
+    uint8_t sent[TOTAL] = {0};
+    uint8_t out[TOTAL];
+    uint8_t plain[TOTAL];
+    size_t done = 0;
+    /* Tickets. */
+    wire *in = &c.to_client;
+    (void)tls_connection_receive(c.client.connection, in->bytes + in->taken, in->count - in->taken, plain,
+                                 sizeof plain);
+    in->taken = in->count;
+    for (size_t room = 1000; done < TOTAL; room += 1000) {
+        tls_step step = tls_connection_send_last(c.server.connection, sent + done, TOTAL - done, out, room);
+        CHECK_EQ(step_status(step), TLS_DONE);
+        done += step_plain(step);
+        CHECK(!step_has_more(step));
+        /* Unless all has been said, the client does not hear of an end. */
+        size_t got = step_plain(tls_connection_receive(c.client.connection, out, step_out(step), plain, sizeof plain));
+        CHECK_EQ(got, step_plain(step));
+        tls_step next = tls_connection_receive(c.client.connection, NULL, 0, plain, sizeof plain);
+        CHECK_EQ(step_status(next), done == TOTAL ? TLS_ENDED : TLS_WANTS_INPUT);
+    }
+    CHECK_EQ(step_status(tls_connection_send(c.server.connection, sent, 1, out, sizeof out)), TLS_SENDING_ENDED);
+    /* Nothing is said twice. */
+    tls_connection_end(c.server.connection);
+    CHECK_EQ(step_out(tls_connection_collect(c.server.connection, out, sizeof out)), 0);
+    conversation_end(&c);
+    release(client, server);
+}

@@ -36,6 +36,8 @@ int main(int argc, char **argv)
         {"hygiene/message-in-parts", message_in_parts, VERSION_1_3},
         {"hygiene/key-updates", key_updates, VERSION_1_3},
         {"hygiene/keys-change", keys_change, VERSION_1_3},
+        {"hygiene/last-bytes-1.2", last_bytes, VERSION_1_2},
+        {"hygiene/last-bytes-1.3", last_bytes, VERSION_1_3},
         {"staples/1.2", staples, VERSION_1_2},
         {"staples/1.3", staples, VERSION_1_3},
     };

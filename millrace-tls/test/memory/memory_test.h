@@ -31,6 +31,7 @@ void given_tickets_stay(uintptr_t version);
 void message_in_parts(uintptr_t version);
 void key_updates(uintptr_t version);
 void keys_change(uintptr_t version);
+void last_bytes(uintptr_t version);
 
 /* staples.c */
 void staples(uintptr_t version);

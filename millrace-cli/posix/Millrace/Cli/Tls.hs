@@ -12,7 +12,7 @@ import Control.Monad (void)
 import Millrace.Cli.Command (TlsOptions (..))
 import Millrace.Cli.Failure (Failure (..), reasonOf, tell)
 import Millrace.Cli.Metrics (HandshakeResult (..))
-import Millrace.Tls (Pem (..), SettingsError (..), settingsSource, trustIn)
+import Millrace.Tls (Pem (..), SettingsError (..), SettingsProblem (..), trustIn)
 import Network.Wai.Handler.Millrace (Settings)
 import Network.Wai.Handler.MillraceTLS
 import System.Posix.Signals (Handler (Catch), installHandler, sigUSR2)
@@ -40,6 +40,7 @@ withTls options observer use = do
     settings =
       (tlsSettingsMany (tlsPairs options))
         { tlsClientCertificates = maybe NotAsked (Required . trustIn . PemFile) (tlsClientAuthorities options),
+          tlsTicketKeyFiles = tlsTicketKeys options,
           tlsWatchSeconds = 2,
           tlsOnReload = sayReload,
           tlsOnHandshake = (. (resultOf . handshakeOutcome)) <$> observer
@@ -68,13 +69,16 @@ refuse reason = case (fromException reason :: Maybe SettingsError, fromException
       Failure
         { failureAttempt = "use " <> settingsSource problem,
           failureReason = reasonOf reason,
-          failureRemedy = "--tls-cert takes a certificate with its chain, and --tls-key its private key without a password, both in PEM."
+          failureRemedy = if settingsProblem problem == BadTicketKeys then ofTicketKeys else ofCertificates
         }
   (_, Just failure) ->
     throwIO
       Failure
         { failureAttempt = "read the certificates",
           failureReason = show failure,
-          failureRemedy = "Check the files of --tls-cert, --tls-key and --tls-client-ca, and that this user may read them."
+          failureRemedy = "Check the files of --tls-cert, --tls-key, --tls-client-ca and --tls-ticket-keys, and that this user may read them."
         }
   _ -> throwIO reason
+  where
+    ofCertificates = "--tls-cert takes a certificate with its chain, and --tls-key its private key without a password, both in PEM."
+    ofTicketKeys = "--tls-ticket-keys takes keys of 80 bytes, one behind another. 'openssl rand 80 >FILE' makes one."

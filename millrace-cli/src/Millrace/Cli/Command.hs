@@ -66,6 +66,8 @@ data TlsOptions = TlsOptions
     tlsPairs :: [(FilePath, FilePath)],
     -- | Whose certificates clients must have.
     tlsClientAuthorities :: Maybe FilePath,
+    -- | Keys for session tickets that other servers and later runs have, too. None: the server has its own.
+    tlsTicketKeys :: [FilePath],
     -- | Where clients are sent to https.
     tlsRedirectPort :: Maybe PortNumber
   }
@@ -230,7 +232,9 @@ encryption =
     "With --tls-cert and --tls-key the server speaks https: TLS 1.2 and 1.3. Both files are PEM; the first one has the certificate and \
     \its chain. Give both options again for each further certificate: the name that a client asks for chooses. When the files change, \
     \new connections use the new certificates; SIGUSR2 has them read at once. Broken ones are reported, and the old ones stay. A file \
-    \FILE.ocsp beside a certificate is its authority's OCSP answer."
+    \FILE.ocsp beside a certificate is its authority's OCSP answer. A file of --tls-ticket-keys holds keys of 80 bytes, one behind \
+    \another ('openssl rand 80' makes one): the first one protects new tickets, all of them open tickets. Clients then resume their \
+    \sessions with every server that has the keys, also after a restart."
 
 stopping :: Chunk Doc
 stopping =
@@ -392,6 +396,12 @@ tlsOptions =
       ( strOption
           ( long "tls-client-ca" <> metavar "FILE" <> action "file"
               <> help "Serve only clients with a certificate of these authorities, in PEM"
+          )
+      )
+    <*> many
+      ( strOption
+          ( long "tls-ticket-keys" <> metavar "FILE" <> action "file"
+              <> help "Protect session tickets with the keys in this file, which other servers and later runs have, too (see below)"
           )
       )
     <*> optional

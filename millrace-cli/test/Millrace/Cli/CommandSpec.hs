@@ -28,8 +28,8 @@ spec = do
       `means` Pong defaults {serverAccessLog = Just "a.log", serverLogFormat = JsonLines, serverStatusPort = Just 9090}
     ["pong", "--reuse-port"] `means` Pong defaults {serverReusePort = True}
     ["pong", "--proxy-protocol"] `means` Pong defaults {serverProxyProtocol = True}
-    ["pong", "--tls-cert", "a", "--tls-key", "b", "--tls-cert", "c", "--tls-key", "d", "--tls-redirect", "80", "--tls-client-ca", "e"]
-      `means` Pong defaults {serverTls = Just (TlsOptions [("a", "b"), ("c", "d")] (Just "e") (Just 80))}
+    ["pong", "--tls-cert", "a", "--tls-key", "b", "--tls-cert", "c", "--tls-key", "d", "--tls-redirect", "80", "--tls-client-ca", "e", "--tls-ticket-keys", "f"]
+      `means` Pong defaults {serverTls = Just (TlsOptions [("a", "b"), ("c", "d")] (Just "e") ["f"] (Just 80))}
     ["pong", "--host", "[::1]"] `means` Pong defaults {serverHost = "::1"}
     ["pong", "--backend=io_uring"] `means` Pong defaults {serverBackend = Just IoUring}
     ["pong", "--backend=auto"] `means` Pong defaults

@@ -1,6 +1,7 @@
 -- | The program with TLS: curl speaks to it, certificates change under it.
 module Millrace.Cli.TlsSpec (spec) where
 
+import qualified Data.ByteString.Char8 as B
 import Data.List (isInfixOf, isPrefixOf, stripPrefix)
 import Data.Maybe (fromMaybe)
 import Program
@@ -9,7 +10,7 @@ import System.Directory (copyFile, renameFile)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
 import System.Posix.Signals (sigTERM, sigUSR2)
-import System.Process (callProcess)
+import System.Process (callProcess, readProcessWithExitCode)
 import Test.Hspec
 
 spec :: Spec
@@ -58,6 +59,29 @@ spec = around withCertificates $ do
       curl (trusting folder "one" ++ ["--cert", folder </> "two.pem", "--key", folder </> "two.key", localUrl server]) >>= (`shouldBe` "Pong!")
       curl (trusting folder "one" ++ ["--write-out", "%{http_code}", "--output", "/dev/null", localUrl server]) `shouldThrow` anyIOException
 
+  it "resumes sessions of another server with the same keys for tickets" $ \folder -> do
+    let keys = folder </> "tickets"
+        session = folder </> "session"
+        connectTo running options = snd <$> readOpenssl (["s_client", "-connect", "127.0.0.1:" ++ show (serverPort running), "-servername", "localhost", "-ign_eof"] ++ options)
+        server keysOf = withServer (["pong", "--port", "0"] ++ tls folder "one" ++ keysOf)
+    B.writeFile keys (B.replicate 80 'k')
+    server ["--tls-ticket-keys", keys] $ \first -> connectTo first ["-sess_out", session] >>= (`shouldSatisfy` ("Pong!" `isInfixOf`))
+    server ["--tls-ticket-keys", keys] $ \second -> do
+      connectTo second ["-sess_in", session] >>= (`shouldSatisfy` ("Reused, TLSv1.3" `isInfixOf`))
+      -- New keys in front of the old ones are taken while the server runs.
+      B.writeFile keys (B.replicate 80 'n' <> B.replicate 80 'k')
+      signalServer sigUSR2 second
+      nextErrorLine second >>= (`shouldSatisfy` ("were read again" `isInfixOf`))
+      connectTo second ["-sess_in", session, "-sess_out", session] >>= (`shouldSatisfy` ("Reused, TLSv1.3" `isInfixOf`))
+    server [] $ \another -> connectTo another ["-sess_in", session] >>= (`shouldSatisfy` ("New, TLSv1.3" `isInfixOf`))
+
+  it "says what is wrong with keys for tickets" $ \folder -> do
+    B.writeFile (folder </> "tickets") (B.replicate 79 'k')
+    outcome <- runMillrace [] (["pong", "--port", "0", "--tls-ticket-keys", folder </> "tickets"] ++ tls folder "one")
+    outcomeExit outcome `shouldBe` ExitFailure 1
+    outcomeErrors outcome `shouldSatisfy` ("a key for session tickets has 80 bytes" `isInfixOf`)
+    outcomeErrors outcome `shouldSatisfy` ("--tls-ticket-keys" `isInfixOf`)
+
   it "says what is wrong with a certificate" $ \folder -> do
     outcome <- runMillrace [] ["pong", "--port", "0", "--tls-cert", folder </> "one.pem", "--tls-key", folder </> "two.key"]
     outcomeExit outcome `shouldBe` ExitFailure 1
@@ -73,6 +97,9 @@ spec = around withCertificates $ do
     tls folder name = ["--tls-cert", folder </> (name ++ ".pem"), "--tls-key", folder </> (name ++ ".key")]
     trusting folder name = ["--cacert", folder </> (name ++ ".pem")]
     localUrl server = "https://localhost:" ++ show (serverPort server)
+    readOpenssl arguments = do
+      (exit, out, _) <- readProcessWithExitCode "openssl" arguments "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+      return (exit, out)
     replacing url page = reverse (dropWhile (/= '/') (reverse url)) ++ page
 
 -- | Certificates that are their own authorities: one and two for this machine, other for another name.

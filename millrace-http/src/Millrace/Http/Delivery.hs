@@ -82,8 +82,9 @@ deliver delivery following (Piece bytes count) = do
     Moved moved | moved == count -> return ()
     _ -> void (continueSending delivery (Transfer count attemptFrom (\_ -> return ())) 0 first)
   where
-    attemptFrom done limit =
-      attemptSend (deliveryTransport delivery) following limit (Piece (bytes `plusPtr` done) (min (count - done) pieceMax))
+    attemptFrom done limit
+      | count - done <= pieceMax = attemptSend (deliveryTransport delivery) following limit (Piece (bytes `plusPtr` done) (count - done))
+      | otherwise = attemptSend (deliveryTransport delivery) MoreFollows limit (Piece (bytes `plusPtr` done) pieceMax)
     {-# INLINE attemptFrom #-}
 {-# INLINE deliver #-}
 

@@ -1,3 +1,5 @@
+{-# LANGUAGE RankNTypes #-}
+
 -- |
 -- The bytes of one client: how they are received and sent, under time limits, and how the connection ends. Must not know:
 -- HTTP.
@@ -11,6 +13,7 @@ module Millrace.Http.Transport
     plainTransport,
     otherTransport,
     Functions (..),
+    SendsThenReceives (..),
     Received (..),
     Negotiated (..),
 
@@ -108,9 +111,10 @@ data Functions = Functions
   { -- | For messages.
     functionsName :: !String,
     functionsNegotiated :: !(Maybe Negotiated),
-    -- | Waits for bytes, no longer than so many microseconds (0: for ever), and returns them in a buffer from 'borrow', which is
-    -- the caller's then. Called with asynchronous exceptions masked. A transport that waits should keep no buffer meanwhile.
-    functionsReceiveFirst :: !(Int -> IO Received),
+    -- | Waits for bytes, no longer than so many microseconds (0: for ever), and hands them to the continuation, in a buffer from
+    -- 'borrow' which is the continuation's then. Called with asynchronous exceptions masked. A transport that waits should keep no
+    -- buffer meanwhile, and little on the stack.
+    functionsReceiveFirst :: !(forall a. Int -> (Received -> IO a) -> IO a),
     -- | Waits for at least one byte, and returns how many it has received: 0 at the end of the stream.
     functionsReceiveInto :: !(Deadline -> Ptr Word8 -> Int -> IO Int),
     -- | Sets a time after which no receive waits, including one that already does.
@@ -124,13 +128,16 @@ data Functions = Functions
     -- | Sends some bytes of a file, if the transport has a way of its own for that.
     functionsSendFile :: !(Maybe (TimeLimit -> FileSlice -> IO Attempt)),
     -- | The implementation of 'sendThenReceive', if the transport has one.
-    functionsSendThenReceive :: !(Maybe (Int -> Slice -> IO SentThenReceived)),
+    functionsSendThenReceive :: !(Maybe SendsThenReceives),
     functionsQueuedBytes :: !(IO Int),
     functionsEndSending :: !(IO ()),
     functionsEndReceiving :: !(IO ()),
     functionsAbort :: !(IO ()),
     functionsClose :: !(IO ())
   }
+
+-- | A function as 'sendThenReceive'.
+newtype SendsThenReceives = SendsThenReceives (forall a. Int -> Slice -> (SentThenReceived -> IO a) -> IO a)
 
 -- | What the handshake of a protected connection has negotiated.
 data Negotiated = Negotiated
@@ -187,7 +194,7 @@ receiveFirst (Other functions _) micros continue = receiveFirstByFunctions funct
 {-# INLINE receiveFirst #-}
 
 receiveFirstByFunctions :: Functions -> Int -> (Received -> IO a) -> IO a
-receiveFirstByFunctions functions micros continue = mask_ $ functionsReceiveFirst functions micros >>= continue
+receiveFirstByFunctions functions micros continue = mask_ $ functionsReceiveFirst functions micros continue
 {-# NOINLINE receiveFirstByFunctions #-}
 
 -- | Waits for at least one byte until the deadline. Returns the number of bytes: 0 at the end of the stream.
@@ -276,7 +283,7 @@ sendThenReceive (Other functions _) micros outgoing continue = sendThenReceiveBy
 
 sendThenReceiveByFunctions :: Functions -> Int -> Slice -> (SentThenReceived -> IO a) -> IO a
 sendThenReceiveByFunctions functions micros outgoing continue = mask_ $ case functionsSendThenReceive functions of
-  Just both -> both micros outgoing >>= continue
+  Just (SendsThenReceives both) -> both micros outgoing continue
   Nothing -> continue (NotSent 0)
 {-# NOINLINE sendThenReceiveByFunctions #-}
 

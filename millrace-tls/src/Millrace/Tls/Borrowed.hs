@@ -108,10 +108,16 @@ throwStatus attempted connection status = case status of
     asError :: TlsException -> IOException
     asError problem = IOError Nothing ResourceVanished attempted (displayException problem) Nothing (Just (show connection))
 
--- | Whether more follows at once. Then a few bytes wait for it, so that both are sent together.
+-- | What follows at once?
 --
 -- @since 0.1.0
-data Following = NothingFollows | MoreFollows
+data Following
+  = NothingFollows
+  | -- | Few bytes wait for what follows, so that both are sent together.
+    MoreFollows
+  | -- | These bytes are the last ones. When all of them are sealed, the peer is told so in the same send, and nothing can be sent any
+    -- more.
+    EndFollows
 
 -- | Sends some of these bytes, and waits at most until the limit. After 'TimedOut' the next attempt must begin with the
 -- same bytes, because some of them may already be on their way.
@@ -122,6 +128,7 @@ attemptSend following limit connection bytes count = do
   unfinished <- readMVar (sending connection)
   case following of
     MoreFollows | unfinished == 0 && count <= fewBytes -> later
+    EndFollows -> Internal.attemptSendLast limit connection bytes count
     _ -> Internal.attemptSend limit connection bytes count
   where
     later = do

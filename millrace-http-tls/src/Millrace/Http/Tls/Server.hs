@@ -23,6 +23,7 @@ import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
 import Millrace.Http.Protection (Others (..), Protection (..))
 import Millrace.Http.Server.Settings (Protocols (..), Settings (..))
 import Millrace.Http.Tls.Handshakes
+import Millrace.Http.Tls.OwnThread (inThreadOfItsOwn)
 import Millrace.Http.Tls.Settings
 import Millrace.Http.Tls.Transport (tlsFunctions)
 import qualified Millrace.Http.Transport as Http
@@ -98,9 +99,14 @@ upgradeRequired text =
       text
     ]
 
--- Does the handshake with a client that has sent these bytes, and reports its outcome.
+-- Does the handshake with a client that has sent these bytes, and reports its outcome. A handshake needs more stack than a
+-- thread begins with, and a stack that has grown keeps a chunk of 32 KB. So the handshake has a thread of its own, and the
+-- stack of the connection's thread stays small, however long the connection is open (decision 26).
 shakeHands :: TLS -> ByteString -> Socket -> IO Http.Functions
-shakeHands (TLS settings context handshakes) received socket = do
+shakeHands tls received socket = inThreadOfItsOwn (shakeHandsHere tls received socket)
+
+shakeHandsHere :: TLS -> ByteString -> Socket -> IO Http.Functions
+shakeHandsHere (TLS settings context handshakes) received socket = do
   start <- monotonicNanoseconds
   deadline <- deadlineAfter (1000000 * tlsHandshakeSeconds settings)
   (standing, result) <- fmap flattened . try . inHandshake handshakes deadline end $ \standing -> do

@@ -28,8 +28,8 @@ module Millrace.Http.Tls.Settings
   )
 where
 
-import Control.Exception (Exception (..), SomeException, tryJust)
-import Control.Monad (guard)
+import Control.Exception (Exception (..), SomeException, throwIO, tryJust)
+import Control.Monad (guard, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Lazy as L
@@ -135,6 +135,11 @@ data TLSSettings = TLSSettings
     tlsUnknownNames :: !UnknownNames,
     -- | How clients resume sessions. Default: 'OwnTicketKeys'.
     tlsTickets :: !Tickets,
+    -- | Files with keys for session tickets, which other processes and later runs may have, too: then a client resumes its session with
+    -- each of them. A key has 80 bytes (@openssl rand 80@); a file holds one or more, one behind another. The first key protects
+    -- new tickets, and all of them open tickets. The files are read again as those of certificates are. With any, 'tlsTickets' does not
+    -- count. Default: none.
+    tlsTicketKeyFiles :: ![FilePath],
     -- | A file for the secrets of all connections, for debugging. Default: none.
     tlsKeyLog :: !(Maybe FilePath),
     -- | Certificates that are loaded already, say with an encrypted key. They are used instead of 'certSettings', and are never read
@@ -150,7 +155,7 @@ data TLSSettings = TLSSettings
     tlsHandshakeSeconds :: !Int,
     -- | How many handshakes may be under way. Default: 1000.
     tlsMaximumHandshakes :: !Int,
-    -- | Runs after every handshake, in the connection's thread. Default: nothing.
+    -- | Runs after every handshake, in the thread of the handshake. Default: nothing.
     tlsOnHandshake :: !(Maybe (Handshake -> IO ()))
   }
 
@@ -170,6 +175,7 @@ defaultTlsSettings =
       tlsClientCertificates = NotAsked,
       tlsUnknownNames = UseFirstIdentity,
       tlsTickets = OwnTicketKeys,
+      tlsTicketKeyFiles = [],
       tlsKeyLog = Nothing,
       tlsCredentials = Nothing,
       tlsCredentialsFor = Nothing,
@@ -242,16 +248,19 @@ getCertSettings settings = case certSettings settings of
   first : _ -> first
   [] -> CertFromFile "certificate.pem" [] "key.pem"
 
--- | The files that certificates are read from.
+-- | The files that certificates and keys for tickets are read from.
 watchedFiles :: TLSSettings -> [FilePath]
-watchedFiles settings
-  | isJust (tlsCredentials settings) = []
-  | otherwise = concat [certificate : (certificate ++ ".ocsp") : key : chain | CertFromFile certificate chain key <- certSettings settings]
+watchedFiles settings = ofCertificates ++ tlsTicketKeyFiles settings
+  where
+    ofCertificates
+      | isJust (tlsCredentials settings) = []
+      | otherwise = concat [certificate : (certificate ++ ".ocsp") : key : chain | CertFromFile certificate chain key <- certSettings settings]
 
 -- | Reads what the settings name. Throws a 'SettingsError', or the @IOError@ of reading a file.
 serverSettingsOf :: TLSSettings -> IO ServerSettings
 serverSettingsOf settings = do
   identities <- maybe (mapM load (certSettings settings)) (return . identitiesOf) (tlsCredentials settings)
+  keys <- concat <$> mapM loadTicketKeys (tlsTicketKeyFiles settings)
   return
     ServerSettings
       { serverIdentities = identities,
@@ -260,7 +269,7 @@ serverSettingsOf settings = do
         serverProtocols = fromMaybe ["h2", "http/1.1"] (tlsProtocols settings),
         serverAlgorithms = algorithmsOf settings,
         serverClientCertificates = clients,
-        serverTickets = tlsTickets settings,
+        serverTickets = if null keys then tlsTickets settings else SharedTicketKeys keys,
         serverKeyLog = tlsKeyLog settings
       }
   where
@@ -268,6 +277,16 @@ serverSettingsOf settings = do
     clients = case tlsClientCertificates settings of
       NotAsked | tlsWantClientCert settings -> Required systemTrust
       others -> others
+
+-- At least one key.
+loadTicketKeys :: FilePath -> IO [ByteString]
+loadTicketKeys file = do
+  bytes <- B.readFile file
+  when (B.null bytes || B.length bytes `rem` size /= 0) $ throwIO (SettingsError file BadTicketKeys "")
+  return (cut bytes)
+  where
+    size = 80
+    cut bytes = if B.null bytes then [] else B.take size bytes : cut (B.drop size bytes)
 
 load :: CertSettings -> IO Identity
 load source = case source of

@@ -20,7 +20,7 @@ tlsFunctions connection =
   Http.Functions
     { Http.functionsName = show connection,
       Http.functionsNegotiated = Just (agreed (Tls.negotiated connection)),
-      Http.functionsReceiveFirst = \micros -> Borrowed.receiveBorrowed (Borrowed.Within micros) connection return,
+      Http.functionsReceiveFirst = \micros -> Borrowed.receiveBorrowed (Borrowed.Within micros) connection,
       Http.functionsReceiveInto = receiveUntil,
       Http.functionsSetReceiveDeadline = setReadDeadline socket,
       Http.functionsHasArrived = hasInput (Plain.hasArrived socket),
@@ -31,7 +31,7 @@ tlsFunctions connection =
         outcome <$> Borrowed.attemptSend (followedBy following) (within limit) connection bytes count,
       Http.functionsSendFile = Just $ \limit (Http.FileSlice file offset count) ->
         outcome <$> Borrowed.attemptSendFile (within limit) connection file offset count,
-      Http.functionsSendThenReceive = Just $ \micros slice -> Borrowed.sendThenReceive micros connection slice return,
+      Http.functionsSendThenReceive = Just (Http.SendsThenReceives (`Borrowed.sendThenReceive` connection)),
       Http.functionsQueuedBytes = Plain.queuedBytes socket,
       Http.functionsEndSending = endSending connection,
       Http.functionsEndReceiving = Plain.ignoringErrors (shutdown socket ShutdownReceive),
@@ -61,6 +61,7 @@ within (Http.Before deadline) = Borrowed.Before deadline
 followedBy :: Http.Following -> Borrowed.Following
 followedBy Http.NothingFollows = Borrowed.NothingFollows
 followedBy Http.MoreFollows = Borrowed.MoreFollows
+followedBy Http.EndFollows = Borrowed.EndFollows
 
 outcome :: Borrowed.Attempt -> Http.Attempt
 outcome attempt = case attempt of

@@ -73,6 +73,7 @@ module Network.Wai.Handler.MillraceTLS
     tlsKeyGroups,
     tlsProtocols,
     tlsTickets,
+    tlsTicketKeyFiles,
     Tickets (..),
     tlsKeyLog,
 

@@ -62,6 +62,7 @@ module Millrace.Http.Http1.Connection
     outputCapacity,
     growOutput,
     flushOutput,
+    flushLast,
     flushAhead,
     flushEarlier,
     breakConnection,
@@ -522,6 +523,11 @@ growOutput connection wanted
 flushOutput :: Connection -> IO ()
 flushOutput = flushBy sendBytes
 {-# INLINE flushOutput #-}
+
+-- | The same, when nothing is sent after that.
+flushLast :: Connection -> IO ()
+flushLast = flushBy (sendBy EndFollows)
+{-# NOINLINE flushLast #-}
 
 -- | The same if more is sent right afterwards: the two can go into one packet.
 flushAhead :: Connection -> IO ()

@@ -73,8 +73,20 @@ runSession connection application = do
 
 serveRequests :: Connection -> Application -> IO Ending
 serveRequests connection application =
-  asThunk (serve connection (serviceOf connection (exchangeWithoutBody connection)) (withinTotalTime (connectionLimits connection) application)) `catch` (fmap (const Finished) . endSession connection)
+  asThunk (serve connection (serviceOf connection (exchangeWithoutBody connection)) (withinTotalTime (connectionLimits connection) application)) `catch` \failure -> do
+    endSession connection failure
+    finished connection
 {-# INLINE serveRequests #-}
+
+-- The session is over. A transport that was made here is closed here, and not by a frame that waits below the loop over requests:
+-- that stack is to fit into a thread's first kilobyte (decision 9).
+finished :: Connection -> IO Ending
+finished connection = do
+  when (isJust (settingsProtection (settingsOf connection)) && isProtected transport) (closeTransport transport)
+  return Finished
+  where
+    transport = connectionTransport connection
+{-# NOINLINE finished #-}
 
 -- The protected connection is another transport on the same socket. Other threads end the connection through the
 -- socket.
@@ -86,11 +98,7 @@ serveProtected connection protection application = do
     Right Nothing -> return Finished
     Right (Just protected)
       | agreed == Just (C8.pack "h2") -> return (SpeaksHttp2 transport B.empty)
-      | otherwise -> do
-        ending <- serveRequests protected application
-        case ending of
-          Finished | isProtected transport -> Finished <$ closeTransport transport
-          _ -> return ending
+      | otherwise -> serveRequests protected application
       where
         transport = connectionTransport protected
         agreed = negotiated transport >>= negotiatedProtocol
@@ -168,8 +176,8 @@ serve connection service application = do
   if size > 0
     then do
       keep <- serveRequest connection service application size
-      if keep then serve connection service application else Finished <$ closeAfterResponse connection
-    else if size < 0 then refuseOrChange connection size else return Finished
+      if keep then serve connection service application else closeAfterResponse connection >> finished connection
+    else if size < 0 then refuseOrChange connection size else finished connection
 
 -- Input that is not a request of HTTP/1 may be the preface of HTTP/2.
 refuseOrChange :: Connection -> Int -> IO Ending
@@ -376,7 +384,7 @@ settingsOf = serverSettings . connectionServer
 -- no unread input. The kernel may still hold some: some clients send an empty line behind a body.
 closeAfterResponse :: Connection -> IO ()
 closeAfterResponse connection = do
-  flushOutput connection
+  flushLast connection
   unread <- inputCount connection
   allRead <- isAllRead <$> readRequest connection bodyUnread
   flags <- parser connection >>= headFlags
@@ -386,6 +394,7 @@ closeAfterResponse connection = do
     else when (farewellMicros > 0) (farewell connection farewellMicros)
   where
     farewellMicros = millisInMicros (settingsGracefulClose1Millis (settingsOf connection))
+{-# NOINLINE closeAfterResponse #-}
 
 -- An exception has ended the session outside of the application.
 endSession :: Connection -> SomeException -> IO ()

@@ -23,8 +23,13 @@ data Attempt
     TimedOut
   | Failed !Errno
 
--- | Does more follow at once? Then the transport may send both together.
-data Following = NothingFollows | MoreFollows
+-- | What follows at once? The transport may send it together with these bytes.
+data Following
+  = NothingFollows
+  | MoreFollows
+  | -- | Nothing is sent after these bytes. A transport that tells the client so may do it now; 'Millrace.Http.Transport.endSending' or
+    -- closing comes all the same.
+    EndFollows
 
 -- | Bytes in memory: their address and number.
 data Piece = Piece !(Ptr Word8) !Int

@@ -81,7 +81,7 @@ functionsOf link =
   Functions
     { functionsName = "<memory>",
       functionsNegotiated = Nothing,
-      functionsReceiveFirst = \micros -> limitOf (if micros == 0 then Before noDeadline else Within micros) >>= receiveFirstFrom link,
+      functionsReceiveFirst = \micros continue -> limitOf (if micros == 0 then Before noDeadline else Within micros) >>= receiveFirstFrom link >>= continue,
       functionsReceiveInto = \deadline target size -> limitOf (Before deadline) >>= receiveIntoFrom link target size,
       functionsSetReceiveDeadline = \deadline -> limitOf (Before deadline) >>= atomically . writeTVar (linkReceiveLimit link),
       functionsHasArrived = atomically (isReadable incoming),

@@ -38,6 +38,7 @@ attemptSend socket following limit (Piece bytes count) = attempt limit (marked (
     marked = case following of
       NothingFollows -> id
       MoreFollows -> moreFollows
+      EndFollows -> id
 {-# INLINE attemptSend #-}
 
 -- | Sends some bytes of two pieces, with one system call.

@@ -35,6 +35,7 @@ module Millrace.Tls.Internal.Connection
     -- * Sending
     Attempt (..),
     attemptSend,
+    attemptSendLast,
     attemptSendFile,
     sendThenReceiveSealed,
     flushNow,
@@ -46,7 +47,7 @@ where
 
 import Control.Concurrent.MVar
 import Control.Exception
-import Control.Monad (void, when)
+import Control.Monad (unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
@@ -196,25 +197,28 @@ timeLimit micros = if micros == 0 then noTimeLimit else microseconds micros
 receiveSealed :: Limit -> Connection -> (Received -> IO a) -> IO a
 receiveSealed limit connection continue = do
   holdsBack <- withState connection c_holdsBack
-  if holdsBack == 0 then receiveWithin limit connection continue else receiveAfterTickets limit connection continue
+  when (holdsBack /= 0) $ awaitRequest limit connection
+  receiveWithin limit connection continue
 {-# INLINE receiveSealed #-}
 
 -- A server's tickets wait for its first answer, so that both go together. But a client may not send its request before
 -- the tickets have come, or before an acknowledgement, which the kernel delays by 40 milliseconds (RFC 9293, sections
 -- 3.7.4 and 3.8.6.3).
-receiveAfterTickets :: Limit -> Connection -> (Received -> IO a) -> IO a
-receiveAfterTickets limit connection continue = do
+--
+-- This waits for the request and receives nothing. With a receive and its continuation on the stack, a connection of a web
+-- server would not fit into the first kilobyte of its thread.
+awaitRequest :: Limit -> Connection -> IO ()
+awaitRequest limit connection = do
   soon <- deadlineAfter patienceMicros
   let isSoon = case limit of
         Within micros -> micros /= 0 && micros <= patienceMicros
         Before deadline -> deadline <= soon
-  if isSoon then receiveWithin limit connection continue else try (receiveWithin (Before soon) connection return) >>= either afterAll continue
+  unless isSoon $ do
+    outcome <- perform (before soon (waitReadableRequest (socketHandle (connectionSocket connection))))
+    when (either (== eTIMEDOUT) (const False) outcome) $ flushNow connection
   where
     patienceMicros = 2000
-    afterAll problem
-      | isDeadlineError problem = flushNow connection >> receiveWithin limit connection continue
-      | otherwise = throwIO problem
-{-# NOINLINE receiveAfterTickets #-}
+{-# NOINLINE awaitRequest #-}
 
 receiveWithin :: Limit -> Connection -> (Received -> IO a) -> IO a
 receiveWithin limit connection = case limit of
@@ -463,18 +467,24 @@ type Seal = Ptr ConnectionState -> Ptr Word8 -> Int -> IO Step
 sealBytes :: Ptr Word8 -> Int -> Seal
 sealBytes bytes count state out room = c_send state bytes (fromIntegral count) out (fromIntegral room)
 
+sealLast :: Ptr Word8 -> Int -> Seal
+sealLast bytes count state out room = c_sendLast state bytes (fromIntegral count) out (fromIntegral room)
+
 sealFile :: Fd -> Int64 -> Int64 -> Seal
 sealFile (Fd file) offset count state out room = c_sendFile state file offset (fromIntegral (min count 0xfffffff)) out (fromIntegral room)
 
 -- | Sends some of these bytes, at least one.
 attemptSend :: Limit -> Connection -> Ptr Word8 -> Int -> IO Attempt
-attemptSend limit connection bytes count = bracket borrow giveBack $ \out ->
-  attemptSealing limit connection (sealBytes bytes count) (borrowedBytes out) borrowedSize
+attemptSend limit connection bytes count = withRoom count $ attemptSealing limit connection (sealBytes bytes count)
+
+-- | The same with the last bytes of the connection: when all are sealed, the peer is told in the same send that nothing more comes.
+attemptSendLast :: Limit -> Connection -> Ptr Word8 -> Int -> IO Attempt
+attemptSendLast limit connection bytes count = withRoom count $ attemptSealing limit connection (sealLast bytes count)
 
 -- | Sends some bytes of a file; 0 at its end.
 attemptSendFile :: Limit -> Connection -> Fd -> Int64 -> Int64 -> IO Attempt
-attemptSendFile limit connection file offset count = bracket borrow giveBack $ \out ->
-  attemptSealing limit connection (sealFile file offset count) (borrowedBytes out) borrowedSize
+attemptSendFile limit connection file offset count =
+  withRoom (fromIntegral (min count (fromIntegral largeRoom))) $ attemptSealing limit connection (sealFile file offset count)
 
 attemptSealing :: Limit -> Connection -> Seal -> Ptr Word8 -> Int -> IO Attempt
 attemptSealing limit connection seal out room = modifyMVarMasked (sending connection) begin
@@ -552,13 +562,13 @@ sealing attempted limit connection seal out room = do
     TimedOut -> throwErrno connection attempted eTIMEDOUT
     Refused errno -> throwErrno connection attempted errno
 
--- Memory for encrypted bytes: a borrowed buffer for a few, and the size of four records for many.
+-- Room for sealed bytes: a borrowed buffer for few, and for many as much as four records need, which one system call sends.
 withRoom :: Int -> (Ptr Word8 -> Int -> IO a) -> IO a
 withRoom total use
-  | total <= borrowedSize - 256 = bracket borrow giveBack $ \out -> use (borrowedBytes out) borrowedSize
-  | otherwise = mallocForeignPtrBytes large >>= \place -> withForeignPtr place (`use` large)
+  | total <= borrowedSize - 256 = withBorrowed
+  | otherwise = bracket c_roomTake c_roomGive $ \room -> if room == nullPtr then withBorrowed else use room largeRoom
   where
-    large = 4 * (16384 + 64) + 64
+    withBorrowed = bracket borrow giveBack $ \out -> use (borrowedBytes out) borrowedSize
 
 -- | Ends the sending side. Receiving goes on.
 endSending :: Limit -> Connection -> IO ()

@@ -26,12 +26,16 @@ module Millrace.Tls.Internal.Foreign
     c_holdsBack,
     c_unread,
     c_send,
+    c_sendLast,
     c_sendInPlace,
     c_sendLater,
     c_sendFile,
     c_collect,
     c_putBack,
     c_end,
+    c_roomTake,
+    c_roomGive,
+    largeRoom,
     c_isOver,
     c_version,
     c_cipher,
@@ -172,6 +176,17 @@ foreign import ccall unsafe "tls_connection_unread" c_unread :: Ptr ConnectionSt
 
 foreign import ccall unsafe "tls_connection_send"
   c_send :: Ptr ConnectionState -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO Step
+
+foreign import ccall unsafe "tls_connection_send_last"
+  c_sendLast :: Ptr ConnectionState -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> IO Step
+
+foreign import ccall unsafe "tls_room_take" c_roomTake :: IO (Ptr Word8)
+
+foreign import ccall unsafe "tls_room_give" c_roomGive :: Ptr Word8 -> IO ()
+
+-- | How much 'c_roomTake' gives.
+largeRoom :: Int
+largeRoom = #{const TLS_ROOM_SIZE}
 
 foreign import ccall unsafe "tls_connection_send_in_place"
   c_sendInPlace :: Ptr ConnectionState -> Ptr Word8 -> CSize -> CSize -> IO Step

@@ -1,0 +1,34 @@
+/* tls_room.c - memory for several sealed records. Must not know: system calls, sockets.
+ *
+ * A few pieces are kept for the next one who needs some, because a general allocator gives memory of this size back to the system
+ * again and again. */
+#include "tls_internal.h"
+
+#include <stdlib.h>
+
+enum { KEPT_MAX = 8 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint8_t *kept[KEPT_MAX];
+static size_t kept_count;
+
+uint8_t *tls_room_take(void)
+{
+    (void)pthread_mutex_lock(&lock);
+    uint8_t *room = kept_count > 0 ? kept[--kept_count] : NULL;
+    (void)pthread_mutex_unlock(&lock);
+    return room ? room : malloc(TLS_ROOM_SIZE);
+}
+
+void tls_room_give(uint8_t *room)
+{
+    if (!room)
+        return;
+    (void)pthread_mutex_lock(&lock);
+    bool is_kept = kept_count < KEPT_MAX;
+    if (is_kept)
+        kept[kept_count++] = room;
+    (void)pthread_mutex_unlock(&lock);
+    if (!is_kept)
+        free(room);
+}
