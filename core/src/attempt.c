@@ -19,7 +19,7 @@
 #ifdef POLLRDHUP
 #define PEER_HAS_ENDED POLLRDHUP
 #else
-#define PEER_HAS_ENDED 0 /* elsewhere POLLIN says it */
+#define PEER_HAS_ENDED 0 /* without POLLRDHUP, POLLIN reports the end of the peer's data */
 #endif
 
 static int64_t result_or_error(int64_t result)
@@ -29,7 +29,7 @@ static int64_t result_or_error(int64_t result)
     return errno == EWOULDBLOCK ? -EAGAIN : -errno;
 }
 
-/* Any event counts as ready: the caller learns of errors and hang-ups from its next call. */
+/* Returns 0 on any event: the caller's next system call returns the error or the end of the stream. */
 static int64_t poll_once(int number, short events)
 {
     struct pollfd entry = {.fd = number, .events = events};
@@ -42,8 +42,8 @@ static int64_t poll_once(int number, short events)
 }
 
 /*
- * On Linux straight to the kernel: libc's recv and send are cancellation points, and pay for that with two atomic
- * operations in every program that has more than one thread.
+ * On Linux these two call the kernel directly. libc's recv and send are cancellation points, which costs two atomic operations
+ * in a program with more than one thread.
  */
 #ifdef __linux__
 #define recv(...) syscall(SYS_recvfrom, __VA_ARGS__, NULL, NULL)
@@ -81,7 +81,7 @@ static int64_t begin_connect(mr_slot *slot)
         return 0;
     switch (errno) {
     case EINPROGRESS:
-    case EINTR: /* POSIX: the attempt goes on, as after EINPROGRESS. */
+    case EINTR: /* POSIX: the kernel continues to connect, as after EINPROGRESS. */
         slot->has_begun = true;
         return -EAGAIN;
     case EAGAIN:
@@ -96,15 +96,15 @@ static int64_t finish_connect(mr_slot *slot)
     int64_t ready = poll_once(mr_slot_number(slot), POLLOUT);
     if (ready < 0)
         return ready;
-#ifndef __linux__ /* on BSD a second connect would be a second attempt */
+#ifndef __linux__ /* on a BSD, a second connect would begin to connect again */
     int error = 0;
     socklen_t size = sizeof error;
     if (getsockopt(mr_slot_number(slot), SOL_SOCKET, SO_ERROR, &error, &size) < 0)
         return -errno;
     return -error;
 #else
-    /* SO_ERROR would tell as much, but leave the socket in its connecting state: only a second connect takes Linux's
-     * sockets out of it, and returns the outcome. */
+    /* A second connect returns the outcome. SO_ERROR has it, too, but reading that leaves a Linux socket in its connecting
+     * state. */
     if (connect(mr_slot_number(slot), slot->request.buffer, (socklen_t)slot->request.length) == 0)
         return 0;
     switch (errno) {
@@ -112,7 +112,7 @@ static int64_t finish_connect(mr_slot *slot)
         return 0;
     case EALREADY:
         return -EAGAIN;
-    case EINPROGRESS: /* a shutdown has undone the first attempt, and this was another one */
+    case EINPROGRESS: /* a shutdown had ended the first attempt, and this call has begun another one */
         return -ECONNABORTED;
     default:
         return -errno;
@@ -126,7 +126,7 @@ static bool forbid_signal(int number)
     (void)number;
     return true;
 }
-#else /* macOS: an option of the socket instead, which one that is shut in both directions no longer takes (EINVAL) */
+#else /* macOS has a socket option instead. Setting it fails with EINVAL on a socket that is shut down in both directions. */
 #define MSG_NOSIGNAL 0
 static bool forbid_signal(int number)
 {
@@ -156,14 +156,14 @@ static int64_t attempt_vector(mr_slot *slot)
 }
 
 #ifdef __linux__
-/* The kernel sends a file in pieces. One that meets a broken pipe raises SIGPIPE even where those before it have gone and
- * their length is the result (splice_direct_to_actor). */
+/* The kernel sends a file in pieces (splice_direct_to_actor). If a later piece fails with EPIPE, SIGPIPE is raised, but the
+ * result is the length of the pieces before it. So a short result may mean SIGPIPE, too. */
 static bool may_have_raised_signal(int64_t result, size_t length)
 {
     return result == -EPIPE || (result > 0 && (size_t)result < length);
 }
 
-/* sendfile has no MSG_NOSIGNAL: SIGPIPE is held back, and taken away if it came. */
+/* sendfile has no MSG_NOSIGNAL. So SIGPIPE is blocked during the call, and a pending one is removed afterwards. */
 static int64_t send_from_file(int number, int file, off_t offset, size_t length)
 {
     sigset_t broken_pipe, before;
@@ -172,12 +172,12 @@ static int64_t send_from_file(int number, int file, off_t offset, size_t length)
     pthread_sigmask(SIG_BLOCK, &broken_pipe, &before);
     int64_t result = result_or_error(sendfile(number, file, &offset, length));
     if (may_have_raised_signal(result, length) && !sigismember(&before, SIGPIPE))
-        sigtimedwait(&broken_pipe, NULL, &(struct timespec){0}); /* EAGAIN: it has not come */
+        sigtimedwait(&broken_pipe, NULL, &(struct timespec){0}); /* EAGAIN: no SIGPIPE was pending */
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return result;
 }
 #else
-/* Every BSD has a sendfile of its own, each with other arguments; this one is the same on all of them. */
+/* The BSDs' sendfile functions differ in their arguments. Reading and sending works on all of them. */
 static int64_t send_from_file(int number, int file, off_t offset, size_t length)
 {
     char bytes[1 << 16];
@@ -224,7 +224,7 @@ int64_t mr_attempt(mr_loop *loop, mr_slot *slot)
         return poll_once(number, POLLOUT);
     case MR_SHUTDOWN:
         return result_or_error(shutdown(number, (int)request->length));
-    case MR_SEND_THEN_RECEIVE: /* the loop has it attempted as a send */
+    case MR_SEND_THEN_RECEIVE: /* mr_send_then_receive_attempt calls this function for the send alone, as MR_SEND */
     case MR_CLOSE:
     case MR_TIMEOUT:
     case MR_KIND_COUNT:
@@ -236,6 +236,7 @@ int64_t mr_attempt(mr_loop *loop, mr_slot *slot)
 int mr_descriptor_close(mr_loop *loop, int number)
 {
     (void)loop;
-    /* Linux frees the number even when close is interrupted; trying again would close a stranger's descriptor. */
+    /* Linux frees the number even when close is interrupted. Another thread may already have a new descriptor with this
+     * number, and trying again would close it. */
     return close(number) == 0 || errno == EINTR ? 0 : -errno;
 }

@@ -1,6 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Reads the body of each request, drops it, and answers "Pong!". Usage: millrace-upload PORT.
+-- | A server for the upload workload. It reads the whole body of a request, drops it, and answers "Pong!".
+--
+-- > millrace-upload PORT
 module Main (main) where
 
 import qualified Data.ByteString as B

@@ -1,23 +1,23 @@
 /*
- * call.h: C functions that block for a short time, as a C library's functions do, and the measurement of such calls.
- * Every side of the workloads `blocking` and `switch` calls them. If something fails, they end the program.
+ * call.h: C functions that block for a short time, as a C library's functions may, and functions that measure such calls.
+ * All programs that the workloads `blocking` and `switch` compare call them. An error ends the program.
  */
 #ifndef CALL_H
 #define CALL_H
 
-/* Sleeps. */
+/* Sleeps. Returns 0. */
 int call_sleep(int milliseconds);
 
-/* Asks a question of one byte over a socket from call_open, and waits for the answer with a blocking read. */
+/* Sends one byte over a socket from call_open, and waits with a blocking read for the answer of one byte, which it returns. */
 int call_ask(int descriptor);
 
-/* Does nothing. */
+/* Returns its argument: the cost of a call alone. */
 int call_nothing(int ignored);
 
-/* Opens a socket for call_ask. One thread of the program answers on the other ends of all such sockets. */
+/* Opens a socket for call_ask. The first call starts a thread, which answers on the other ends of all such sockets. */
 int call_open(void);
 
-/* Begin and end a measurement. The second prints the seconds in between, and the bytes of memory resident at its start. */
+/* Begin and end a measurement. The end prints the seconds in between, and how many bytes were resident at the beginning. */
 void call_measure_begin(void);
 void call_measure_end(void);
 

@@ -1,6 +1,6 @@
 /*
- * epoll.c: the least possible cost with readiness: edge-triggered epoll, a thread and a listener per core, nothing shared.
- * answer.c has the answers.
+ * epoll.c: the server with the least possible cost on epoll: edge-triggered, a thread and a listener for each core, and nothing
+ * shared between them. answer.c finds requests and makes the answers.
  */
 #define _GNU_SOURCE
 #include "answer.h"
@@ -43,7 +43,7 @@ static void accept_all(int epoll, int listener)
     }
 }
 
-/* Returns false when the connection has ended. */
+/* Sends the bytes of answers that the kernel has not taken yet. Returns false when the connection must be closed. */
 static bool send_owed(struct connection *connection)
 {
     const char *bytes;
@@ -68,7 +68,7 @@ static bool serve(struct connection *connection, char *buffer, size_t size)
         dialogue_received(&connection->dialogue, buffer, (size_t)received);
         if (!send_owed(connection))
             return false;
-        /* A short read has emptied a stream socket (epoll(7)), so a read that would return EAGAIN is not needed. */
+        /* A read that does not fill the buffer has emptied the socket (epoll(7)). Another read would only return EAGAIN. */
         if ((size_t)received < size)
             return true;
     }

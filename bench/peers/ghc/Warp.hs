@@ -1,9 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Warp. It answers every request with "Pong!", or with the files of a directory.
+-- | Warp, which Millrace is compared with. It answers every request with "Pong!", or with the files of a directory.
 --
 -- > warp PORT pong           keeps connections open
--- > warp PORT close          sends Connection: close, for clients that asked for it
+-- > warp PORT close          sends Connection: close; every request of this workload asks for it
 -- > warp PORT files DIR      responseFile (sendfile), with Warp's descriptor and file information caches on
 -- > warp PORT upload         reads the body first
 module Main (main) where
@@ -26,7 +26,7 @@ upload request respond = do
   piece <- getRequestBodyChunk request
   if B.null piece then pong [] request respond else upload request respond
 
--- The workloads request only plain names in one directory.
+-- The workloads request only files directly in the directory. So no other paths are served.
 files :: FilePath -> Application
 files directory request respond = respond $ case pathInfo request of
   [name] | name /= ".." -> responseFile ok200 [(hContentType, "application/octet-stream")] (path name) Nothing

@@ -1,5 +1,5 @@
-/* uncovered.c: finds the calls that may block, that this library does not interpose, and that the program and its
- * libraries import. */
+/* uncovered.c: finds functions of libc that may block a carrier: the program or a library imports them, and Millrace does not
+ * interpose them. */
 #include "../interpose/libc.h"
 #include "report.h"
 
@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Functions of libc that are not interposed, and that may wait for something other than the processor or a disk. */
+/* The functions of libc that are not interposed and may wait: for a peer, another process, a terminal, time or a name service.
+ * Functions that use only the processor or a disk are not listed. */
 static const char *const blocking[] = {
     "__fgetws_chk",
     "__fgetws_unlocked_chk",
@@ -222,7 +223,7 @@ static bool may_block(const char *name)
     return false;
 }
 
-/* The parts of an object's dynamic section that lead to its symbols. */
+/* The tables of an ELF object that are needed to list its symbols. Its dynamic section has their addresses. */
 typedef struct symbols {
     const ElfW(Sym) * table;
     const char *strings;
@@ -230,7 +231,8 @@ typedef struct symbols {
     const ElfW(Word) * hash;
 } symbols;
 
-/* The loader has relocated these pointers, except in the vDSO and on some processors. */
+/* The address of a table in memory. glibc's loader has added the object's base address to the entries of the dynamic section,
+ * but not to the vDSO's, nor on some processors. An address below the base was not adjusted yet. */
 static const void *relocated(const struct dl_phdr_info *object, ElfW(Addr) address)
 {
     return (const void *)(address < object->dlpi_addr ? object->dlpi_addr + address : address);
@@ -253,7 +255,8 @@ static symbols find_symbols(const struct dl_phdr_info *object, const ElfW(Dyn) *
     return found;
 }
 
-/* No table says how many symbols there are. Those that are imported come before the first one in the GNU hash table. */
+/* The index behind the last imported symbol; ELF does not store it. The GNU hash table begins with the first defined symbol, and
+ * all imported ones are before that. The older DT_HASH table has the number of all symbols. */
 static size_t imported_symbols_end(const symbols *s)
 {
     if (s->gnu_hash)

@@ -1,8 +1,8 @@
 /*
  * sim.c: operations on a simulated machine.
  *
- * An operation is attempted when it is submitted, unless others of its direction wait already, and again whenever its
- * file has changed. What a plan has in store for it is decided when it is submitted.
+ * An operation is attempted when it is submitted, unless earlier ones in its direction (reading or writing) still wait. It is
+ * attempted again whenever its file has changed. The fault that happens to it, if any, is drawn when it is submitted.
  */
 #include "attempt.h"
 #include "millrace_check.h"
@@ -12,23 +12,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What becomes of an operation later. */
+/* Which delayed completion an operation has, if any. */
 typedef enum sim_phase {
     GOES_ON,
-    HELD,  /* it is done, and its end will be reported later */
-    ENDING /* it was cancelled, and will notice later unless it is done first */
+    HELD,  /* MR_FAULT_DELAY: it is done, and will be completed after a delay */
+    ENDING /* MR_FAULT_LATE_CANCEL: it was cancelled, and ends with ECANCELED after a delay unless it is done before */
 } sim_phase;
 
 /* What this backend keeps for an operation. */
 typedef struct sim_slot {
-    int32_t held_result; /* of a HELD one */
-    uint8_t fault;       /* an mr_fault: what the plan has in store for it */
+    int32_t held_result; /* the result, in phase HELD */
+    uint8_t fault;       /* an mr_fault: what is still to go wrong with it */
     uint8_t phase;       /* a sim_phase */
 } sim_slot;
 
-/* ... and of a descriptor. */
+/* What this backend keeps for a descriptor. */
 typedef struct sim_descriptor {
-    bool is_watched; /* by this loop, which has a handle */
+    bool is_watched; /* this loop is told when the descriptor's file changes; only for descriptors with a handle */
 } sim_descriptor;
 
 static mr_machine *machine_of(const mr_loop *loop)
@@ -115,7 +115,7 @@ static mr_socket *connected_socket(mr_machine *machine, const mr_slot *slot)
     return socket && socket->state == MR_SOCKET_CONNECTED ? socket : NULL;
 }
 
-/* What goes wrong before an attempt; a result other than 0 stands for the attempt's. */
+/* Lets a fault happen before an attempt. A result other than 0 is a negative errno: the attempt fails with it. */
 static int64_t fail_before(mr_machine *machine, mr_slot *slot)
 {
     mr_socket *socket = connected_socket(machine, slot);
@@ -174,7 +174,7 @@ static bool settle(mr_loop *loop, mr_slot *slot, int64_t result)
     return mr_loop_settle(loop, slot, result);
 }
 
-/* One attempt, with what the plan has for it. */
+/* One attempt, with the operation's fault. */
 static int64_t attempt(mr_loop *loop, mr_slot *slot)
 {
     mr_machine *machine = machine_of(loop);
@@ -240,7 +240,7 @@ static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
             is_blocked |= is_held;
             continue;
         }
-        bool holds_up = fault_of(slot) == MR_FAULT_DELAY; /* read before: afterwards the slot may be another's */
+        bool holds_up = fault_of(slot) == MR_FAULT_DELAY; /* read it first: mr_loop_try may free the slot */
         is_blocked |= !mr_loop_try(loop, slot) || holds_up;
     }
 }
@@ -264,7 +264,7 @@ static void cancel(mr_loop *loop, mr_slot *slot)
         plan_completion(loop, slot);
     } else if (part_of(slot)->phase == GOES_ON) {
         settle(loop, slot, -ECANCELED);
-        serve_both(loop, number); /* it may have held up others */
+        serve_both(loop, number); /* later operations may have waited for this one */
     }
     mr_machine_unlock(machine);
 }
@@ -287,7 +287,7 @@ static int close_descriptor(mr_loop *loop, int number)
 
 /* ------------------------------------------------------------------------------------------------ poll and wait --- */
 
-/* The owner of the loop acts on it, at its next poll. */
+/* Only notes what happened: the owner of the loop acts on it at its next poll. */
 void mr_sim_happens(const mr_happening *what)
 {
     mr_watcher *watcher = watcher_of(what->loop);
@@ -308,7 +308,7 @@ static void come_due(mr_loop *loop, mr_token token)
 {
     mr_slot *slot = mr_loop_find(loop, token);
     if (!slot || slot->state != MR_SLOT_PENDING || part_of(slot)->phase == GOES_ON)
-        return; /* it was done before the cancellation took hold */
+        return; /* it completed before its late cancellation came due */
     int number = mr_slot_number(slot);
     int64_t result = part_of(slot)->phase == HELD ? part_of(slot)->held_result : -ECANCELED;
     if (!settle(loop, slot, result))
@@ -335,7 +335,7 @@ static void act_on(mr_loop *loop, mr_watch *watch)
         free(watch);
 }
 
-/* Has the processor fetch a record into its caches, meanwhile. Any address will do. */
+/* Makes the processor fetch a record into its caches without waiting for it. The address may be invalid, also NULL. */
 static void fetch(const void *record, size_t size)
 {
     enum { CACHE_LINE_BYTES = 64 };
@@ -343,11 +343,11 @@ static void fetch(const void *record, size_t size)
         __builtin_prefetch((const void *)((uintptr_t)record + offset));
 }
 
-/* Of a million connections hardly one is in a cache: while reports are acted on, what later ones need is fetched, each
- * record once the one that leads to it has come. */
+/* With a million connections, hardly any record is in a cache. So while one event is handled, the records for later events are
+ * fetched: first the watch, then the file and the descriptor that it names, then the descriptor's operation. */
 static void fetch_ahead(mr_loop *loop, size_t i, size_t count)
 {
-    enum { WATCHES = 8, RECORDS = 5, OPERATIONS = 2 }; /* so many reports ahead */
+    enum { WATCHES = 8, RECORDS = 5, OPERATIONS = 2 }; /* how many events ahead each is fetched */
     mr_watch *const *events = watcher_of(loop)->events;
     if (i + WATCHES < count)
         fetch(events[i + WATCHES], sizeof(mr_watch));
@@ -372,7 +372,7 @@ static void poll_events(mr_loop *loop)
     for (size_t i = 0; i < watcher->due_count; i++)
         come_due(loop, watcher->due[i]);
     watcher->due_count = 0;
-    /* What these change in turn is for the next poll. */
+    /* Handling these may add events. The next poll handles those. */
     size_t count = watcher->count;
     for (size_t i = 0; i < count; i++) {
         fetch_ahead(loop, i, count);
@@ -404,7 +404,7 @@ static bool has_work(mr_loop *loop)
     return result;
 }
 
-/* Where time jumps it does so once, because that may be what somebody waits for. */
+/* Simulated time jumps at most once in a call, because another loop or thread may have waited for just this moment. */
 static void wait_for_events(const mr_loop *loop, uint64_t until_ns)
 {
     mr_machine *machine = machine_of(loop);
@@ -413,7 +413,7 @@ static void wait_for_events(const mr_loop *loop, uint64_t until_ns)
     while (!has_work_locked(loop) && !watcher->woken && mr_machine_now_ns(machine) < until_ns) {
         bool has_moved = mr_machine_advance_locked(machine, until_ns);
         if (!has_moved)
-            pthread_cond_wait(&machine->changed, &machine->lock); /* only another thread can help */
+            pthread_cond_wait(&machine->changed, &machine->lock); /* nothing is due: another thread must act */
         else if (!machine->keeps_real_time)
             break;
     }
