@@ -1,9 +1,9 @@
 /*
  * http2_allocator.c - memory for connections and streams of HTTP/2, libnghttp2's included. Must not know: GHC, sockets.
  *
- * A request takes about twenty blocks and gives them back, and a batch of a hundred requests holds two thousand at a time. That
- * is more than the C library keeps for a thread, and its general path is slow. So each thread keeps small blocks here, by size.
- * A block is an ordinary one of malloc: any thread may give it back, and free() may.
+ * A request allocates about twenty blocks, so a hundred requests at a time hold two thousand. That is more than the C library keeps
+ * in a thread's cache, and without the cache it is slow. So each thread keeps freed small blocks here, in lists by size.
+ * All blocks come from malloc, so any thread may free one, with http2_give or free().
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "http2_internal.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define KEEPS_BLOCKS 0 /* A sanitizer finds mistakes only in memory that is given back. */
+#define KEEPS_BLOCKS 0 /* A sanitizer finds errors only if memory is freed at once. */
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
 #define KEEPS_BLOCKS 0
@@ -29,11 +29,11 @@
 #if KEEPS_BLOCKS
 #include <malloc.h>
 
-/* Sizes differ by the C library's step. A list has blocks of at least its size. */
+/* The lists' sizes differ by glibc's step of 16 bytes. A list has blocks of at least its size. */
 #define STEP       16u
 #define LIST_COUNT 160u
 
-/* A thread keeps at most so many bytes. */
+/* The limit of a thread's blocks, in bytes. */
 #define KEPT_MAX (1u << 20)
 
 typedef struct block {
@@ -50,7 +50,7 @@ static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int has_key;
 
-/* The thread ends. */
+/* Frees a thread's blocks when the thread ends. */
 static void give_all_back(void *data)
 {
     kept *all = data;
@@ -69,7 +69,7 @@ static void make_key(void)
     has_key = pthread_key_create(&key, give_all_back) == 0;
 }
 
-/* NULL without memory: then nothing is kept. */
+/* Returns the new lists of this thread, or NULL without memory: then no blocks are kept. */
 static kept *begin_keeping(void)
 {
     pthread_once(&once, make_key);
@@ -121,7 +121,7 @@ void http2_give(void *memory)
 }
 #endif
 
-/* The C library may know of new memory that it is zero already. So a large block that is mostly unused takes no pages. */
+/* Large blocks come from calloc, which need not write to fresh memory. So a large block that is mostly unused takes few pages. */
 #define LARGE 1024u
 
 void *http2_take_zeroed(size_t size)

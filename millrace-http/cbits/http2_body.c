@@ -3,7 +3,7 @@
 
 #include "http2_internal.h"
 
-/* What a chunk has room for at least if more may follow, so that small pieces share one. */
+/* The least capacity of a chunk if more bytes may follow, so that small pieces share one. */
 #define SHARED 1024u
 
 static http2_chunk *new_chunk(size_t capacity)

@@ -2,7 +2,7 @@
  * http2_engine.c - connections and streams of HTTP/2 on libnghttp2. Must not know: GHC, sockets, the clock.
  *
  * libnghttp2's callbacks run within http2_feed and http2_collect, with the lock held. They only change records and queue
- * notices. A stream's record is freed when libnghttp2 has closed the stream and no handler has it.
+ * notices. A stream's record is freed when libnghttp2 has closed the stream and its handler has released it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +11,13 @@
 
 #define FRAME_HEAD 9u
 
-/* A DATA frame always fits into what http2_collect may be given. */
+/* A DATA frame always fits into the least output. */
 #define PAYLOAD_MAX (HTTP2_COLLECT_MIN - FRAME_HEAD)
 
-/* With less room than this in the output, a DATA frame waits for the next one. */
+/* A DATA frame is not cut to less than this because the output is nearly full: it waits for the next output. */
 #define PAYLOAD_MIN 512u
 
-/* A frame of a body with so many bytes is of use. */
+/* A DATA frame with at least so many bytes adds to the allowance for useless frames. */
 #define USEFUL 512u
 
 #define CONTINUATIONS_MAX 64u
@@ -156,7 +156,7 @@ static void free_stream(http2_inner *stream)
     http2_give(stream);
 }
 
-/* The lists of streams: their first and last stream, and where a stream has the pointer to the next one. */
+/* Singly linked lists of streams. `link`: the offset of a stream's pointer to the next one. */
 
 static void append_to(http2_inner **first, http2_inner **last, size_t link, http2_inner *stream)
 {
@@ -210,9 +210,9 @@ static void remove_answered(http2_inner *stream)
     stream->in_answered = 0;
 }
 
-/* libnghttp2 is told of a reset only when it is about to send (submit_resets). From then on it ignores what the client sends
- * on the stream, even its end, and counts the stream as open until RST_STREAM has gone out. A client that is at the limit,
- * ends this stream and opens the next would lose the whole connection. */
+/* Notes a reset. libnghttp2 is told only immediately before it sends (submit_resets). Once told, it ignores the client's frames on
+ * the stream, even END_STREAM, but counts the stream as open until RST_STREAM is sent. If the client then ended this stream and
+ * opened another one at the limit of streams, libnghttp2 would end the whole connection. */
 static void push_reset(http2_inner *stream, uint32_t code)
 {
     http2_connection *connection = stream->connection;
@@ -237,7 +237,7 @@ static void drop_output(http2_inner *stream)
     http2_queue_clear(&stream->output);
 }
 
-/* Bytes that nobody reads any more make room in the connection's window. */
+/* Drops bytes that will not be read, and opens the connection's window by as many. */
 static void drop_input(http2_inner *stream)
 {
     http2_connection *connection = stream->connection;
@@ -248,7 +248,7 @@ static void drop_input(http2_inner *stream)
     stream->seen.unread = 0;
 }
 
-/* libnghttp2 has forgotten the stream, or is about to be deleted. */
+/* Called when libnghttp2 has closed the stream, or the session is about to be deleted. */
 static void close_stream(http2_inner *stream, uint32_t code)
 {
     http2_connection *connection = stream->connection;
@@ -276,7 +276,7 @@ static void close_stream(http2_inner *stream, uint32_t code)
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
- * Streams that are closed (RFC 9113, section 5.1). libnghttp2 is told to forget them. */
+ * Closed streams (RFC 9113, section 5.1). libnghttp2 keeps no records of them (see make_option), so a few are remembered here. */
 
 static void remember(http2_memory *memory, int32_t id)
 {
@@ -292,7 +292,7 @@ static void remember_reset(http2_memory *memory, int32_t id)
             memory->reset_by_us |= 1u << place;
 }
 
-/* The client has reset it, too: what it sends then has not crossed our reset. */
+/* The client has reset the stream, too. Frames that it sends afterwards are errors, even if the server has also reset it. */
 static void forget_reset(http2_memory *memory, int32_t id)
 {
     for (uint32_t place = 0; place < HTTP2_REMEMBERED; place++)
@@ -300,7 +300,7 @@ static void forget_reset(http2_memory *memory, int32_t id)
             memory->reset_by_us &= ~(1u << place);
 }
 
-/* What is wrong with a frame on a stream that is not open: an error code. */
+/* Returns the error code for a frame on a stream that is not open; NGHTTP2_NO_ERROR if it may be all right. */
 static uint32_t judge_closed(const http2_connection *connection, int32_t id, int is_headers)
 {
     const http2_memory *memory = &connection->memory;
@@ -313,7 +313,7 @@ static uint32_t judge_closed(const http2_connection *connection, int32_t id, int
         if (memory->ids[place] > newest)
             newest = memory->ids[place];
     }
-    /* A new stream, or one that is forgotten here, too, or one that the client has left out. */
+    /* A new stream, or one that is too old to be remembered. */
     if (id > newest || (id < oldest && memory->next > HTTP2_REMEMBERED))
         return NGHTTP2_NO_ERROR;
     return is_headers ? NGHTTP2_PROTOCOL_ERROR : NGHTTP2_STREAM_CLOSED;
@@ -372,7 +372,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
                : violated(connection, NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
-/* A field that libnghttp2 would leave out makes the request malformed (RFC 9113, section 8.1.1). */
+/* An invalid field makes the request malformed (RFC 9113, section 8.1.1). By default libnghttp2 would leave it out. */
 static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
                              size_t name_length, const uint8_t *value, size_t value_length, uint8_t flags, void *data)
 {
@@ -428,8 +428,9 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
     return result;
 }
 
-/* Is so little left of the request's body that it is skipped? What the stream's window permits may be on its way, whatever is
- * said now, and some clients take a reset while they send for a failure (curl 7.88). */
+/* Is so little left of the request's body that the server reads and drops it? Otherwise it resets the stream. At least the stream's
+ * window is dropped, because so many bytes may be on their way already, and because some clients report an error if they are reset
+ * while they send (curl 7.88). */
 static int is_little_left(const http2_inner *stream)
 {
     const http2_settings *settings = stream->connection->settings;
@@ -439,14 +440,14 @@ static int is_little_left(const http2_inner *stream)
     return stream->skipped <= most;
 }
 
-/* The client has sent a request whose answer is complete, and goes on sending (RFC 9113, section 8.1). */
+/* Resets a stream whose answer is complete if the client has much of the body still to send (RFC 9113, section 8.1). */
 static void stop_client(http2_inner *stream)
 {
     if (stream->drops_input && !stream->seen.has_ended && !is_little_left(stream))
         push_reset(stream, NGHTTP2_NO_ERROR);
 }
 
-/* Is the answer sent, and does the server wait for nothing but the end of a request that nobody reads? */
+/* Is the answer sent, and only the rest of a request that is dropped still to come? */
 static int is_only_skipped(const http2_inner *stream)
 {
     return stream->drops_input && !stream->seen.has_ended && stream->answer_state == HTTP2_ANSWER_SUBMITTED &&
@@ -568,11 +569,11 @@ static int send_output(nghttp2_session *session, nghttp2_frame *frame, const uin
 /* ------------------------------------------------------------------------------------------------------------------
  * Windows
  *
- * When bodies arrive, a PING measures how many bytes come within a round trip. libnghttp2 opens a window again when half of it
- * has been read, so a window must be twice as large as that for the client never to wait for it. If it is not, it becomes
- * sixteen times as large: two such steps lead from the first window to the largest one. What a step changes is seen two round
- * trips later, so with smaller steps an upload over a long link would be over first. A window never shrinks. It is a
- * permission, and costs memory only if the application does not read; so it does not grow while much is unread. */
+ * While bodies arrive, a PING measures how many bytes come within a round trip. libnghttp2 sends a WINDOW_UPDATE when half of a
+ * window has been read. So a window must have room for two round trips, or the client has to wait. A smaller one is made sixteen
+ * times as large: two such steps lead from the first window to the largest one. The effect of a step shows two round trips later,
+ * so with smaller steps an upload over a long link would end before the window is large. A window never shrinks. It costs memory
+ * only if the application does not read, so it does not grow while much is unread. */
 
 #define GROWTH 16u
 
@@ -586,14 +587,14 @@ static uint32_t smaller_of(uint32_t one, uint32_t other)
     return one < other ? one : other;
 }
 
-/* The client has taken note of our settings. */
+/* Called when the client has acknowledged the settings. */
 static void note_known_window(http2_connection *connection, nghttp2_session *session)
 {
     connection->known_window = nghttp2_session_get_local_settings(session, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE);
 }
 
-/* Has the client yet to learn how large its streams' windows have become? At first it believes in RFC 9113's, and that may be
- * measured, too. */
+/* Has the client not yet acknowledged the current window of streams? RFC 9113's initial window does not count, because measuring
+ * with that one is useful, too. */
 static int has_news(const http2_connection *connection)
 {
     return connection->known_window != connection->stream_window &&
@@ -790,7 +791,8 @@ static void end_for_violation(http2_connection *connection)
     }
 }
 
-/* libnghttp2 gives up when too much waits to be sent, or too many parts of a header block come. */
+/* The error code for the client when libnghttp2 fails. The default is for clients that cause too long a queue of frames or send
+ * too many CONTINUATION frames. */
 static uint32_t code_of_failure(ssize_t result)
 {
     switch (result) {
@@ -806,7 +808,7 @@ static uint32_t code_of_failure(ssize_t result)
 /* ------------------------------------------------------------------------------------------------------------------
  * Input
  *
- * The head of each frame is looked at before libnghttp2 sees it: libnghttp2 does not tell of frames that it ignores. */
+ * The head of each frame is checked before libnghttp2 gets it, because libnghttp2 does not report frames that it ignores. */
 
 static uint32_t number_at(const uint8_t *bytes, size_t count)
 {
@@ -816,13 +818,14 @@ static uint32_t number_at(const uint8_t *bytes, size_t count)
     return number;
 }
 
-/* Windows do not grow by 0 (RFC 9113, section 6.9). libnghttp2 sees that only while the stream is open. */
+/* Is this a WINDOW_UPDATE by 0, an error (RFC 9113, section 6.9)? libnghttp2 detects it only on open streams. */
 static int is_empty_update(uint8_t type, const uint8_t *payload, size_t available)
 {
     return type == NGHTTP2_WINDOW_UPDATE && available >= 4 && (number_at(payload, 4) & INT32_MAX) == 0;
 }
 
-/* Does what is right for this frame, of which so many bytes are here, depend on those before it? */
+/* Must libnghttp2 process the earlier frames before this one is checked, because the check depends on which streams are open?
+ * `available`: how many bytes of the frame have arrived. */
 static int needs_order(const http2_connection *connection, const uint8_t *head, size_t available)
 {
     uint8_t type = head[3];
@@ -852,7 +855,7 @@ static int is_useless(uint8_t type, uint8_t flags, uint32_t length)
     }
 }
 
-/* RFC 7540, section 5.3.1. RFC 9113 has no such rule any more, but such a client is mistaken. */
+/* A stream must not depend on itself (RFC 7540, section 5.3.1). RFC 9113 has dropped the rule, but the error is the client's. */
 static void check_priority(http2_connection *connection, int32_t id, const uint8_t *payload, size_t available)
 {
     int depends_on_itself = available >= 4 && (int32_t)(number_at(payload, 4) & INT32_MAX) == id;
@@ -946,7 +949,7 @@ uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t l
     return flags;
 }
 
-/* From here on an answer cannot be taken back. */
+/* Gives the answers to libnghttp2. They cannot be taken back afterwards. */
 static void submit_answers(http2_connection *connection)
 {
     while (connection->first_answered != NULL) {
@@ -971,7 +974,7 @@ static void submit_resets(http2_connection *connection)
     }
 }
 
-/* The bytes that libnghttp2 has to send next. To send one frame may make it necessary to reset its stream. */
+/* Returns how many bytes libnghttp2 has to send next, in connection->left. Sending a frame may add a reset (on_frame_send). */
 static ssize_t next_output(http2_connection *connection)
 {
     for (;;) {
@@ -1014,7 +1017,7 @@ static void fill_output(http2_connection *connection, uint8_t *out, size_t room)
     end_for_violation(connection);
 }
 
-/* Frames that wait, as far as the client's windows do not hold them back. */
+/* The number of queued frames, without those that the client's windows hold back. */
 static uint32_t backlog_of(http2_connection *connection)
 {
     return (uint32_t)nghttp2_session_get_outbound_queue_size(connection->session);
@@ -1067,7 +1070,7 @@ void http2_resume_sending(http2_connection *connection)
 {
     lock(connection);
     if (connection->is_sending)
-        abort(); /* Two threads would mix their bytes. */
+        abort(); /* Two threads would interleave their bytes. */
     connection->is_sending = 1;
     unlock(connection);
 }
@@ -1101,8 +1104,8 @@ uint32_t http2_stream_count(http2_connection *connection)
     return count;
 }
 
-/* The time when output began to wait is not known: the connection's clock stands still while the client sends nothing. So the first
- * look begins to measure it. */
+/* Has the stream made no progress for `limit` nanoseconds? connection->now advances only with input, so the time since when output
+ * waits is not known. The first call measures from its own time. */
 static int is_still(http2_inner *stream, uint64_t now, uint64_t limit)
 {
     if (stream->output.length == 0)
@@ -1146,7 +1149,7 @@ void http2_announce_end(http2_connection *connection, http2_end end)
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
- * What handlers do */
+ * The functions for handlers */
 
 http2_stream *http2_next_request(http2_connection *connection)
 {
@@ -1179,7 +1182,7 @@ int64_t http2_read(http2_stream *seen, uint8_t *destination, size_t room, int wa
     http2_connection *connection = stream->connection;
     int64_t result;
     lock(connection);
-    /* NOLINTNEXTLINE(bugprone-branch-clone): in the order in which they count */
+    /* NOLINTNEXTLINE(bugprone-branch-clone): the order of the conditions matters */
     if (stream->is_read) {
         result = -HTTP2_GONE;
     } else if (stream->input.length > 0) {
@@ -1252,7 +1255,7 @@ int http2_answer(http2_stream *seen, int status, const http2_rows *fields, int64
         return result;
     if (is_whole && *given >= 0 && length >= 0 && *given != length) {
         http2_give(block);
-        return HTTP2_OK; /* The caller sees that from *given. */
+        return HTTP2_OK; /* The caller compares *given with `length`. */
     }
     lock(stream->connection);
     if (is_gone(stream) || stream->answer_state != HTTP2_UNANSWERED ||
@@ -1361,7 +1364,7 @@ int http2_inform(http2_stream *seen, int status, const http2_rows *fields)
     lock(stream->connection);
     if (!is_gone(stream) && stream->answer_state == HTTP2_UNANSWERED) {
         for (uint32_t i = 0; i < block->count; i++)
-            block->fields[i].flags = NGHTTP2_NV_FLAG_NONE; /* It is freed before it is sent. */
+            block->fields[i].flags = NGHTTP2_NV_FLAG_NONE; /* libnghttp2 must copy: the block is freed below */
         nghttp2_submit_headers(stream->connection->session, NGHTTP2_FLAG_NONE, seen->id, NULL, block->fields,
                                block->count, NULL);
     }

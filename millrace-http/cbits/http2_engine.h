@@ -2,11 +2,11 @@
  * http2_engine.h - one HTTP/2 connection of a server, on libnghttp2, purely in memory: received bytes go in, requests and
  * bytes to send come out. No callback leaves this file's implementation. Must not know: GHC, sockets, the clock.
  *
- * Any thread may call any function: each takes the connection's lock, which is held for at most the time that 16 KiB of
- * input or output take.
+ * Any thread may call any function. Each takes the connection's lock for at most the time that processing 16 KiB of input or
+ * output takes. No function waits for the network.
  *
- * A stream that http2_next_request has returned belongs to its caller until http2_release. It stays readable when the client
- * has reset it, and when the connection is over.
+ * A stream that http2_next_request has returned belongs to its caller until http2_release. Its record stays valid after the
+ * client has reset the stream, and after the connection has ended.
  */
 #ifndef HTTP2_ENGINE_H
 #define HTTP2_ENGINE_H
@@ -20,137 +20,140 @@ typedef struct http2_connection http2_connection;
 
 #define HTTP2_SERVER_NAME_MAX 255u
 
-/* What all connections of a server have in common. It must outlive them. */
+/* The settings of all connections of a server. They must outlive the connections. */
 typedef struct http2_settings {
-    uint32_t streams_max; /* open at a time; also handlers at a time, of streams that were reset too */
-    uint32_t fields_max;  /* of a request head, each part of a cookie counted */
+    uint32_t streams_max; /* open streams; also the limit of running handlers, including those of reset streams */
+    uint32_t fields_max;  /* fields of a request head; each part of a cookie counts */
     uint32_t head_max;    /* bytes of a request head: names and values */
     uint32_t target_max;  /* bytes of :path */
     uint32_t
-        stream_window; /* bytes that a client may send on a stream before the application has read them, at first */
-    uint32_t connection_window; /* the same on a connection */
-    uint32_t window_max;        /* how far both may grow while the application reads all that comes */
+        stream_window; /* the first window of a stream, in bytes: sent by the client and not read by the application yet */
+    uint32_t connection_window; /* the first window of a connection */
+    uint32_t window_max;        /* the limit of both windows, which grow while the application keeps up with reading */
     uint32_t deflate_table_max; /* bytes of memory for compressing response heads */
-    uint32_t skipped_max;       /* bytes of a request body that are skipped when the request is answered */
-    uint32_t resets_max;        /* resets in a burst, of either side */
-    uint32_t resets_per_second; /* resets for which the burst is refilled */
-    uint32_t frames_max;        /* frames without use in a burst */
+    uint32_t skipped_max;       /* bytes of a request body that are read and dropped after the answer */
+    uint32_t resets_max;        /* size of a burst of resets, for each side */
+    uint32_t resets_per_second; /* how fast that allowance is refilled */
+    uint32_t frames_max;        /* size of a burst of useless frames, such as PING or empty DATA */
     uint32_t frames_per_second;
     uint32_t allowed;            /* HTTP_ALLOW_* of http_parser.h */
     uint32_t server_name_length; /* 0: no server field */
     uint8_t server_name[HTTP2_SERVER_NAME_MAX];
 } http2_settings;
 
-/* Bytes of a stream's body that may wait for the client before its writer has to wait, and from where on it goes on. */
+/* A writer waits when so many bytes of its stream's body are unsent (high), and continues when so few are (low). */
 #define HTTP2_OUTPUT_HIGH 65536u
 #define HTTP2_OUTPUT_LOW  32768u
 
-/* The least room that http2_collect may be given. */
+/* The least `room` for http2_collect, in bytes. */
 #define HTTP2_COLLECT_MIN 16384u
 
-/* A request, and what became of its stream. Haskell reads it; all but the head may change at any time. */
+/* A request and the state of its stream. Haskell reads it. All fields but the head's may change at any time. */
 typedef struct http2_stream {
-    /* The head: complete before anybody sees the stream, and constant until http2_copy_head. */
+    /* The head: complete when http2_next_request returns the stream, and constant. */
     uint32_t field_count, text_length;
     uint32_t method_offset, method_length, path_offset, path_length, query_offset, query_length;
     uint32_t protocol_offset, protocol_length; /* of an extended CONNECT (RFC 8441) */
     uint16_t host, range, referer, user_agent; /* index + 1 of the field; 0: absent */
     uint32_t flags;                            /* HTTP_REQUEST_* */
-    int32_t error;                             /* http_error: why the request is refused; 0: it is not */
+    int32_t error;                             /* http_error: why the request is refused; 0: it is valid */
     int64_t content_length;                    /* -1: none given */
     int32_t id;
     uint8_t method;    /* http_method */
     uint8_t has_ended; /* the client sends nothing more */
     uint8_t is_closed; /* both sides have ended, or one has reset the stream, or the connection is over */
-    uint8_t was_reset; /* the stream was closed before its end */
-    uint64_t unread;   /* bytes of the body that have arrived and were not read */
-    uint64_t received; /* ... that have arrived */
+    uint8_t was_reset; /* the stream was closed before both sides had ended */
+    uint64_t unread;   /* bytes of the request's body that have arrived and were not read */
+    uint64_t received; /* bytes of the request's body that have arrived */
     uint64_t sent;     /* bytes of the response's body that were handed to the transport */
 } http2_stream;
 
-/* A connection whose first bytes are the client's preface; whether https is served on it. NULL without memory, or on systems
- * without HTTP/2. */
+/* Makes a connection. It expects the client's preface first. `is_secure`: it is served over TLS. Returns NULL without memory, or on
+ * a system without HTTP/2. */
 http2_connection *http2_open(const http2_settings *settings, int is_secure);
 
 /* Whether this system has HTTP/2. */
 int http2_is_supported(void);
 
-/* The connection is over. All streams that are still there are closed, and threads that wait get notices. */
+/* Ends the connection: closes all its streams. Threads that wait get notices. */
 void http2_close(http2_connection *connection);
 
-/* Frees a closed connection, which nobody may use any more. All streams must have been released. */
+/* Frees a closed connection. All streams must have been released. No thread may use the connection afterwards. */
 void http2_free(http2_connection *connection);
 
 /* Flags of a result. */
 #define HTTP2_HAS_REQUESTS (UINT64_C(1) << 32) /* http2_next_request has something to return */
-#define HTTP2_HAS_NOTICES  (UINT64_C(1) << 33) /* http2_next_notice has */
-#define HTTP2_IS_OVER      (UINT64_C(1) << 34) /* nothing more is to be sent or received */
-#define HTTP2_HAS_FAILED   (UINT64_C(1) << 35) /* the client has broken the protocol; what is to be sent says so */
+#define HTTP2_HAS_NOTICES  (UINT64_C(1) << 33) /* http2_next_notice has something to return */
+#define HTTP2_IS_OVER      (UINT64_C(1) << 34) /* nothing more will be sent or received */
+#define HTTP2_HAS_FAILED   (UINT64_C(1) << 35) /* the client has violated the protocol; the output has a GOAWAY for it */
 #define HTTP2_IS_BUSY      (UINT64_C(1) << 36) /* another thread sends */
 #define HTTP2_HAS_ENDED    (UINT64_C(1) << 37) /* the caller no longer has the right to send */
 #define HTTP2_IN_HEAD      (UINT64_C(1) << 38) /* a request head, or the preface, is incomplete */
 
-/* Takes received bytes at a time in nanoseconds. From now on the caller owes a http2_collect. Returns flags. */
+/* Processes received bytes. `now`: the current time in nanoseconds. The caller must call http2_collect afterwards. Returns
+ * flags. */
 uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t length, uint64_t now);
 
-/* How the caller of http2_collect stands. */
+/* Who calls http2_collect. */
 typedef enum http2_sender {
-    HTTP2_SENDER_NEW = 0,   /* wants the right to send */
-    HTTP2_SENDER_AGAIN = 1, /* has it: it was returned bytes, and has sent them */
+    HTTP2_SENDER_NEW = 0,   /* a thread that wants the right to send */
+    HTTP2_SENDER_AGAIN = 1, /* the thread that has it, and has sent the bytes of the previous call */
     HTTP2_SENDER_DRIVER =
-        2, /* wants it, and is the thread that receives: if no other thread can have anything to send, it
-                                loses the right with the bytes it gets */
+        2, /* the thread that receives, when it wants the right: if no request is being served, no other thread can
+                                have output, and the call that returns the last bytes also ends the right */
 } http2_sender;
 
 /*
- * Takes bytes to send. Returns flags and, in the lower half, the number of bytes. One thread at a time has the right to send:
- * a caller that gets bytes has it until a call returns none (or HTTP2_HAS_ENDED), and must send them and call again.
+ * Writes bytes to send to `out`. Returns flags and, in the lower half, the number of bytes. One thread at a time has the right to
+ * send. A caller that gets bytes must send them and call again, until a call returns HTTP2_HAS_ENDED: that ends its right.
  */
 uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, http2_sender sender);
 
-/* Gives the right to send back without sending: sending has failed. */
+/* Gives the right to send back after sending has failed. */
 void http2_stop_sending(http2_connection *connection);
 
-/* Takes the right to send after HTTP2_HAS_ENDED with bytes that could not be sent. Nobody else can have it. */
+/* Takes the right to send again, if the bytes that came with HTTP2_HAS_ENDED could not be sent at once. No other thread may have
+ * it: aborts otherwise. */
 void http2_resume_sending(http2_connection *connection);
 
-/* HTTP2_WAIT while another thread sends and more than `most` frames wait, as far as the client's windows do not hold them back. There
- * will be a notice of HTTP2_WRITABLE for HTTP2_NO_STREAM. */
+/* Returns HTTP2_WAIT if another thread sends and more than `most` frames are queued, not counting frames that the client's windows
+ * hold back; otherwise HTTP2_OK. After HTTP2_WAIT there will be a notice: HTTP2_WRITABLE for HTTP2_NO_STREAM. */
 #define HTTP2_NO_STREAM 0
 int http2_await_backlog(http2_connection *connection, uint32_t most);
 
-/* The next request, for the caller to serve; NULL: none, or as many are served as may be. */
+/* The next request, which the caller must serve. NULL if there is none, or if streams_max requests are being served. */
 http2_stream *http2_next_request(http2_connection *connection);
 
-/* Open streams. */
+/* The number of open streams or of unreleased ones, whichever is larger. */
 uint32_t http2_stream_count(http2_connection *connection);
 
-/* Copies the head: field_count http_field, then the text. Frees it. */
+/* Copies the head, field_count records of http_field and then text_length bytes, and frees it. Call it once. */
 void http2_copy_head(http2_stream *stream, uint8_t *destination);
 
-/* What a waiting thread waits for: to read, to write, or for the client to reset the stream. */
+/* What a thread may wait for: input, room for output, or the end of the stream. */
 typedef enum http2_event { HTTP2_READABLE = 0, HTTP2_WRITABLE = 1, HTTP2_CLOSED = 2 } http2_event;
 
-/* A stream and an event for which its thread has waited, as 4 * id + event; -1: none. */
+/* The next notice: a thread that waits for this event of this stream must be woken. As 4 * id + event; -1: none. */
 int64_t http2_next_notice(http2_connection *connection);
 
-/* Results of the functions on a stream. Those of http_head.h are for fields. */
+/* Results of the functions on a stream. For invalid fields they return an http_head_result. */
 #define HTTP2_OK   0
-#define HTTP2_WAIT 16 /* the caller has to wait for the event: there will be a notice */
+#define HTTP2_WAIT 16 /* the caller must wait: there will be a notice */
 #define HTTP2_GONE 17 /* the stream is closed */
 
-/* At most `room` bytes of the request's body. Returns the number: 0 at its end; or minus HTTP2_WAIT or HTTP2_GONE. */
+/* Reads at most `room` bytes of the request's body. Returns the number, 0 at the end, -HTTP2_GONE, or -HTTP2_WAIT if none have
+ * arrived: then there will be a notice of HTTP2_READABLE if `waits` is set. */
 int64_t http2_read(http2_stream *stream, uint8_t *destination, size_t room, int waits);
 
-/* From now on reading fails, also for a thread that waits. */
+/* Makes reading fail from now on. A thread that waits to read gets a notice. */
 void http2_end_reading(http2_stream *stream);
 
-/* Waits for HTTP2_CLOSED: HTTP2_WAIT, or HTTP2_GONE if it is closed. */
+/* Asks for a notice of HTTP2_CLOSED. Returns HTTP2_WAIT, or HTTP2_GONE if the stream is closed already. */
 int http2_await_close(http2_stream *stream);
 
 /*
- * Fields are given as rows: the lengths of name and value, 32 bits each, and their bytes. Names must be tokens; they are
- * sent in lower case. What HTTP/2 must not send is left out.
+ * Fields in rows: each has the lengths of name and value, 32 bits each, and their bytes. Names must be tokens; they are sent in
+ * lower case. Fields that HTTP/2 forbids, such as Connection, are left out.
  */
 typedef struct http2_rows {
     const uint8_t *bytes;
@@ -159,46 +162,51 @@ typedef struct http2_rows {
 } http2_rows;
 
 #define HTTP2_LENGTH_NONE    (-1) /* no content-length, unless the fields give one */
-#define HTTP2_LENGTH_UNKNOWN (-2) /* no content-length, whatever the fields give */
+#define HTTP2_LENGTH_UNKNOWN (-2) /* no content-length, even if the fields give one */
 
 /*
- * Answers: the head, and the first bytes of a body. `is_whole`: these are all. Nothing is sent before the next http2_collect.
- * `length` is the content-length, or one of the constants. *given is the fields' own, -1 if there is none.
+ * Answers with a head and the first bytes of a body, or all of them (`is_whole`). Nothing is sent before the next http2_collect.
+ * `length` is the content-length, or one of the constants above. Stores in *given the content-length in the fields, -1 if there is
+ * none. If that differs from `length` in a whole answer, nothing is answered. Returns HTTP2_OK, HTTP2_GONE or an http_head_result.
  */
 int http2_answer(http2_stream *stream, int status, const http2_rows *fields, int64_t length, const uint8_t *body,
                  size_t body_length, int is_whole, int64_t *given);
 
-/* Takes an answer back, unless it was collected. HTTP2_OK or HTTP2_GONE. */
+/* Takes an answer back, so that another one can be given. Returns HTTP2_GONE if it was collected already, otherwise HTTP2_OK. */
 int http2_take_back(http2_stream *stream);
 
-/* Adds to the body. HTTP2_WAIT: all was taken, and the caller must wait before it writes more. */
+/* Adds to the body. Takes all bytes. Returns HTTP2_OK; HTTP2_GONE; or HTTP2_WAIT if the caller must call http2_await_output before
+ * it writes more. */
 int http2_write(http2_stream *stream, const uint8_t *bytes, size_t length);
 
-/* HTTP2_WAIT while more than `most` bytes of the body wait to be sent. There will be a notice. */
+/* Returns HTTP2_WAIT if more than `most` bytes of the body are unsent; then there will be a notice of HTTP2_WRITABLE. Otherwise
+ * HTTP2_OK or HTTP2_GONE. */
 int http2_await_output(http2_stream *stream, uint32_t most);
 
-/* Ends the body, with trailers if there are any. */
+/* Ends the body, with trailers if there are any. Returns HTTP2_OK, HTTP2_GONE or an http_head_result. */
 int http2_finish(http2_stream *stream, const http2_rows *trailers);
 
-/* An interim response (1xx). */
+/* Sends an interim response (1xx), unless the stream is answered or closed. Returns HTTP2_OK or an http_head_result. */
 int http2_inform(http2_stream *stream, int status, const http2_rows *fields);
 
 /* Resets the stream with an error code of RFC 9113, section 7. */
 void http2_reset(http2_stream *stream, uint32_t code);
 
-/* The fields of the trailer section: bytes of them as rows; 0 if there are none (yet). */
+/* Copies the request's trailers, as rows, if they fit into `room` bytes. Returns their length; 0 if there are none (yet). */
 size_t http2_trailers(http2_stream *stream, uint8_t *destination, size_t room);
 
-/* Whether output waits for somebody to send it. */
+/* True unless the connection is closed, a thread sends, or a thread is about to call http2_collect anyway. After giving output to
+ * the engine, a thread must send it if this is true. */
 int http2_needs_sender(http2_connection *connection);
 
-/* The handler is done with the stream. Returns flags. */
+/* Gives the stream back after its handler has ended. Resets it if the response is incomplete. Returns flags. */
 uint64_t http2_release(http2_stream *stream);
 
-/* Resets streams of whose output nothing was sent for so many nanoseconds. Returns how many. */
+/* Resets streams that have made no progress for `limit` nanoseconds: no bytes of their output were sent. Returns how many. */
 uint32_t http2_reset_stalled(http2_connection *connection, uint64_t now, uint64_t limit);
 
-/* Announces the end: HTTP2_END_NOTICE first, then HTTP2_END_LAST when the client has had time to stop. */
+/* Announces the end of the connection by GOAWAY: HTTP2_END_NOTICE first, then HTTP2_END_LAST, when the client has had time to stop.
+ * HTTP2_END_CALM ends it at once, with ENHANCE_YOUR_CALM. */
 typedef enum http2_end { HTTP2_END_NOTICE = 0, HTTP2_END_LAST = 1, HTTP2_END_CALM = 2 } http2_end;
 void http2_announce_end(http2_connection *connection, http2_end end);
 

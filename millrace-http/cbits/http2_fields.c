@@ -2,8 +2,8 @@
  * http2_fields.c - the fields of responses and trailers in the form in which HTTP/2 sends them. Must not know: GHC,
  * sockets.
  *
- * As with HTTP/1 (http_head.c), nothing that an application supplies can become something else: a name that is no token is
- * refused, and what a value may not hold becomes a space. Framing is the server's.
+ * As with HTTP/1 (http_head.c), a name that is not a token is refused, and bytes that a value may not have become spaces. So an
+ * application cannot inject fields by mistake. Framing fields are the server's.
  */
 #include <string.h>
 
@@ -15,8 +15,8 @@
 #define OWN_FIELDS 4u /* :status, content-length, date, server */
 #define OWN_BYTES  (3 + 20 + HTTP_DATE_LENGTH)
 
-/* What libnghttp2 reckons for the lengths of so many fields and our own ones, or more. It never sends a head that may be too long, and
- * says so only when it is about to send it. */
+/* An upper bound of what libnghttp2 adds to the length of a head, for so many fields and our own. It is checked here, because
+ * libnghttp2 reports a head that is too long only when it is about to send it. */
 #define FIELDS_BYTES(count) (12 * ((size_t)(count) + OWN_FIELDS + 1) + 1024)
 
 typedef struct maker {
@@ -45,7 +45,7 @@ static void put_lower(uint8_t *at, const uint8_t *name, size_t length)
         at[i] = name[i] >= 'A' && name[i] <= 'Z' ? name[i] | 0x20 : name[i];
 }
 
-/* RFC 9113, section 8.2.1: no blanks at either end, and no control characters. */
+/* Copies a value without blanks at its ends and without control characters (RFC 9113, section 8.2.1). Returns its length. */
 static size_t put_value(uint8_t *at, const uint8_t *value, size_t length)
 {
     while (length > 0 && (value[0] == ' ' || value[0] == '\t')) {

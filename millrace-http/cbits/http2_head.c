@@ -2,9 +2,9 @@
  * http2_head.c - the head of an HTTP/2 request, field by field as libnghttp2 decodes it, in the form that http_parser.c gives
  * those of HTTP/1: a table of fields and a text. Must not know: GHC, sockets.
  *
- * libnghttp2 checks what RFC 9113 demands: names in lower case, no control characters, no fields of a connection, pseudo-header
- * fields in place, one content-length that agrees with the body. Checked here is what HTTP/1's parser checks beyond that, and the
- * limits. Every field counts, also one that is left out and each part of a cookie.
+ * libnghttp2 checks the rules of RFC 9113: names in lower case, no control characters, no connection-specific fields, valid
+ * pseudo-header fields, one content-length that agrees with the body. This file checks the other rules of HTTP/1's parser, and the
+ * limits. Each field counts, also one that is left out, and each part of a cookie.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 #define TEXT_MIN 512u
 
-/* A client that sends so many times more than a head may have does harm. */
+/* A head beyond its limit is still read, to answer with an error. The connection ends when it is about so many times too long. */
 #define PATIENCE 4u
 
 int http2_head_begin(http2_connection *connection, http2_inner *stream)
@@ -174,7 +174,7 @@ static void add(http2_building *building, http_name number, uint32_t name_offset
                                                              .name = (uint16_t)number};
 }
 
-/* The client's :authority is what Host is in HTTP/1 (RFC 9113, section 8.3.1). It comes first. */
+/* Adds :authority as the field Host, before all others (RFC 9113, section 8.3.1). */
 static void add_host(http2_building *building)
 {
     if (building->host_added || building->authority_length == 0)
@@ -192,7 +192,8 @@ static int is_same_as_host(const http2_building *building, const uint8_t *value,
     return host->value_length == length && memcmp(building->text + host->value_offset, value, length) == 0;
 }
 
-/* Two different authorities are a request that different programs understand differently. Returns whether to leave it out. */
+/* Refuses a Host that differs from :authority, because other programs might use the other one. Returns whether to leave out this
+ * field. */
 static int note_host(http2_building *building, const uint8_t *value, size_t length)
 {
     http2_inner *stream = building->stream;
@@ -247,8 +248,8 @@ static int note(http2_building *building, http_name number, const uint8_t *value
     }
 }
 
-/* RFC 9113, section 8.2.3: the parts of a cookie become one again. They are gathered apart, so that each is copied twice at
- * most, whatever stands between them. The field is that of the first part. */
+/* Joins the parts of a cookie (RFC 9113, section 8.2.3) in a separate buffer, so that each part is copied only once more
+ * (put_cookie), even with other fields between them. The cookie takes the place of its first part. */
 static int gather_cookie(http2_building *building, const uint8_t *value, size_t length)
 {
     size_t needed = building->cookie_length + length + 2;
@@ -307,7 +308,7 @@ int http2_head_field(http2_connection *connection, const uint8_t *name, size_t n
 {
     const http2_settings *settings = connection->settings;
     http2_building *building = connection->building;
-    /* As RFC 9113, section 10.5.1, counts, but for the 32 bytes of each: they have a limit of their own. */
+    /* RFC 9113, section 10.5.1, also counts 32 bytes for each field. Here the number of fields has a limit instead. */
     uint64_t decoded = (uint64_t)building->decoded + name_length + value_length;
     building->decoded = decoded > UINT32_MAX ? UINT32_MAX : (uint32_t)decoded;
     if (name[0] == ':') {
@@ -324,7 +325,7 @@ int http2_head_field(http2_connection *connection, const uint8_t *name, size_t n
         refuse(building, HTTP_ERROR_LONG_HEAD);
     if (building->decoded / PATIENCE > settings->head_max + 16384)
         return -1;
-    /* The table and the text end here, whatever was wrong before. */
+    /* Beyond the limits nothing is stored. */
     if (building->counted > settings->fields_max || building->decoded > settings->head_max || name[0] == ':')
         return 0;
     return add_field(building, name, name_length, value, value_length);

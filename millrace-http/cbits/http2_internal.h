@@ -10,7 +10,7 @@
 
 #include "http2_engine.h"
 
-/* At most so many bytes are sent as a head. */
+/* The limit of a response head, in bytes. */
 #define HTTP2_RESPONSE_HEAD_MAX 1048576u
 
 /* A piece of a body. */
@@ -20,13 +20,13 @@ typedef struct http2_chunk {
     uint8_t bytes[];
 } http2_chunk;
 
-/* The bytes of a body that wait. */
+/* Bytes of a body that were received and not read, or written and not sent. */
 typedef struct http2_queue {
     http2_chunk *first, *last;
     uint64_t length;
 } http2_queue;
 
-/* Fields in the form in which they are sent. The names and values lie behind the table. */
+/* Fields in libnghttp2's form. The names and values are in the same memory, behind the table. */
 typedef struct http2_block {
     uint32_t count;
     nghttp2_nv fields[];
@@ -39,34 +39,34 @@ typedef enum http2_answer_state {
 } http2_answer_state;
 
 typedef struct http2_inner {
-    http2_stream seen; /* the part that Haskell reads; first, so that one pointer is the other */
+    http2_stream seen; /* the part that Haskell reads; must be first: inner_of casts the pointer */
     http2_connection *connection;
     struct http2_inner *next, *previous; /* all streams */
-    struct http2_inner *next_ready;      /* complete requests that nobody serves yet */
-    struct http2_inner *next_answered;   /* answers that are held */
-    struct http2_inner *next_reset;      /* streams that are to be reset */
-    http_field *head_fields;             /* the head, text behind it */
+    struct http2_inner *next_ready;      /* requests that http2_next_request has not returned yet */
+    struct http2_inner *next_answered;   /* answers that can be taken back */
+    struct http2_inner *next_reset;      /* streams to reset */
+    http_field *head_fields;             /* the head: the fields, and the text behind them */
     http2_queue input, output;
     http2_block *answer, *trailers;
     uint8_t *request_trailers;
     size_t request_trailers_length;
     uint32_t request_trailers_count;
     int status;
-    uint32_t reset_code; /* for RST_STREAM, while it is in the list of resets */
+    uint32_t reset_code; /* for RST_STREAM, while the stream is in the list of resets */
     http2_answer_state answer_state;
     uint8_t is_taken, is_released, is_ready, in_answered, in_resets;
-    uint8_t is_finished; /* the whole response is there */
+    uint8_t is_finished; /* the application has given the whole response */
     uint8_t has_body;    /* the response has a body, or is not finished */
-    uint8_t is_dribbled; /* its last frame was cut by a tiny window */
-    uint8_t is_deferred; /* libnghttp2 waits for more output */
-    uint8_t has_failed;  /* reset by us */
-    uint8_t is_read;     /* nobody may read it any more */
-    uint8_t drops_input; /* what the client still sends is not wanted */
+    uint8_t is_dribbled; /* the last DATA frame was small because the client's window is tiny */
+    uint8_t is_deferred; /* libnghttp2 must be told when there is more output */
+    uint8_t has_failed;  /* reset by the server */
+    uint8_t is_read;     /* http2_end_reading was called: reading fails */
+    uint8_t drops_input; /* bytes that still arrive are dropped */
     uint8_t reader_waits, writer_waits, close_waits;
-    uint64_t skipped;     /* bytes of the request that nobody reads, since the answer was sent */
-    uint32_t writer_mark; /* a waiting writer goes on at so many bytes */
-    uint64_t moved_at;    /* when bytes of the response were sent last, by the connection's clock */
-    uint64_t still_since; /* none of the bytes that wait were sent since then; 0: not known yet */
+    uint64_t skipped;     /* bytes of the request that arrived and were dropped after the answer was sent */
+    uint32_t writer_mark; /* a waiting writer continues when at most this many bytes are unsent */
+    uint64_t moved_at;    /* when bytes of the response were sent last (connection's `now`, nanoseconds) */
+    uint64_t still_since; /* since when no output was sent, although there is some; nanoseconds, 0: not known yet */
 } http2_inner;
 
 /* A request head while it arrives. */
@@ -74,7 +74,7 @@ typedef struct http2_building {
     http2_inner *stream;
     http_field *fields;
     uint8_t *text;
-    uint8_t *cookie;                                     /* its parts, joined */
+    uint8_t *cookie;                                     /* the parts of the cookie, joined */
     uint32_t cookie_length, cookie_capacity, cookie_row; /* cookie_row: index + 1 of its field */
     uint32_t field_count, text_length, text_capacity, counted, decoded;
     uint32_t authority_offset, authority_length, scheme_offset, scheme_length;
@@ -82,20 +82,20 @@ typedef struct http2_building {
     uint8_t host_added, is_trailer;
 } http2_building;
 
-/* A bucket of tokens that is refilled with time. */
+/* A token bucket, which limits a rate. `filled_at` in nanoseconds. */
 typedef struct http2_bucket {
     double tokens;
     uint64_t filled_at;
 } http2_bucket;
 
-/* The last streams that a client has opened. What it sends on one that is closed may be a mistake of its own, or have crossed
- * our reset. */
+/* The latest streams that a client has opened, and which of them the server has reset. A frame on a closed stream is an error of
+ * the client, except after a reset: then the client may have sent it before it received RST_STREAM. */
 #define HTTP2_REMEMBERED 16u
 
 typedef struct http2_memory {
     int32_t ids[HTTP2_REMEMBERED]; /* a ring */
     uint32_t next;
-    uint32_t reset_by_us; /* a bit for each */
+    uint32_t reset_by_us; /* a bit for each entry: the server has reset the stream */
 } http2_memory;
 
 struct http2_connection {
@@ -109,14 +109,14 @@ struct http2_connection {
     http2_building *building; /* while a head arrives */
     int64_t *notices;
     uint32_t notice_count, notice_capacity, notices_taken;
-    uint32_t served; /* streams that were taken and not released */
+    uint32_t served; /* streams that http2_next_request has returned and that were not released */
     uint32_t stream_count;
-    const uint8_t *left; /* what libnghttp2 has serialised and did not fit */
+    const uint8_t *left; /* bytes that libnghttp2 has serialised and that did not fit into the output */
     size_t left_length;
-    uint8_t *out; /* during http2_collect */
+    uint8_t *out; /* the caller's buffer, during http2_collect */
     size_t out_length, out_room;
-    uint64_t queued;      /* bytes in all outputs */
-    uint32_t driver_mark; /* a driver that waits goes on when so few frames wait */
+    uint64_t queued;      /* unsent bytes of all bodies */
+    uint32_t driver_mark; /* a waiting driver continues when at most this many frames are queued */
     uint8_t driver_waits;
     uint8_t is_sending, is_promised, is_blocked, has_failed, is_closed, is_secure, has_begun;
     uint64_t now;
@@ -125,14 +125,14 @@ struct http2_connection {
     uint8_t head[9]; /* the beginning of a frame's head */
     uint8_t head_length;
     uint32_t payload_left; /* bytes until the next head */
-    int32_t newest;        /* the latest stream of which a head has come */
-    uint32_t violation;    /* error code of RFC 9113, section 7, for which the connection ends */
-    /* The sizing of windows: a PING measures how much arrives within a round trip. */
+    int32_t newest;        /* the highest stream for which a HEADERS frame has come */
+    uint32_t violation;    /* error code (RFC 9113, section 7) with which the connection will end; 0: none */
+    /* Window sizes: a PING measures how many bytes arrive within a round trip. */
     uint64_t probe_sent_at, probe_after, probe_bytes;
-    uint64_t unread; /* bytes in all inputs */
+    uint64_t unread; /* bytes of all request bodies that were not read yet */
     uint32_t stream_window, connection_window, idle_probes;
-    uint32_t known_window;  /* the streams' window that the client has acknowledged */
-    uint32_t probed_window; /* the window that the client knew when the PING was sent */
+    uint32_t known_window;  /* the window of streams that the client has acknowledged (SETTINGS) */
+    uint32_t probed_window; /* the smaller of known_window and the connection's, when the PING was sent */
     uint8_t is_probing;
 };
 
@@ -141,7 +141,7 @@ static inline http2_inner *inner_of(http2_stream *stream)
     return (http2_inner *)stream;
 }
 
-/* http2_allocator.c: as malloc, calloc and free, for what comes and goes with a request. */
+/* http2_allocator.c: like malloc, calloc and free, for memory that lives as long as a request. */
 void *http2_take(size_t size);
 void *http2_take_zeroed(size_t size);
 void http2_give(void *memory);
