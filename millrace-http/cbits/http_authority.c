@@ -27,7 +27,7 @@ static int is_ipv4(const uint8_t *bytes, size_t length)
     return at == length;
 }
 
-/* A gap, of which there may be one, stands for one group or more. */
+/* A "::" (gap) may occur once, and stands for one or more groups. */
 static int has_all_groups(int groups, int gaps)
 {
     return gaps == 0 ? groups == GROUPS : gaps == 1 && groups < GROUPS;

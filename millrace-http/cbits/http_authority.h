@@ -9,12 +9,12 @@
 #include <stdint.h>
 
 /*
- * Whether these bytes are a host that is not empty, with an optional port from 0 to 65535, which may be empty. User
- * information is an error (RFC 9110, section 4.2.4).
+ * True for a non-empty host, optionally with a colon and a port, which is empty or from 0 to 65535. False with user information
+ * (RFC 9110, section 4.2.4).
  */
 int http_authority_is_valid(const uint8_t *bytes, size_t length);
 
-/* The same with a port from 1 on, as CONNECT needs it (RFC 9110, section 9.3.6). */
+/* True for a host with a port from 1 to 65535, as CONNECT needs them (RFC 9110, section 9.3.6). */
 int http_authority_is_target(const uint8_t *bytes, size_t length);
 
 #endif

@@ -57,7 +57,7 @@ static inline const uint8_t *http_skip_value(const uint8_t *at, const uint8_t *e
             continue;
         }
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-        /* Only the first mark counts: a borrow may mark later bytes wrongly. */
+        /* Use only the first mark: a borrow of the subtraction may mark later bytes wrongly. */
         at += __builtin_ctzll(found) / 8;
 #else
         while (http_byte_is(*at, HTTP_BYTE_VALUE) && *at != '\t')

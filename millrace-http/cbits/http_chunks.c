@@ -50,7 +50,7 @@ static int is_blank(uint8_t byte)
     return byte == ' ' || byte == '\t';
 }
 
-/* What may follow a size, a name or a value; `blank` is the state after a blank. */
+/* Takes a byte that may follow a size, a name or a value. `blank` is the state after a blank. */
 static int64_t take_delimiter(http_chunks *chunks, uint8_t byte, enum state blank)
 {
     if (byte == '\r')
@@ -133,7 +133,7 @@ static int64_t take_trailer(http_chunks *chunks, uint8_t byte)
     }
 }
 
-/* The state after a LF, or an error if the byte is none. */
+/* Takes a LF and changes to the state `next`; any other byte is an error. */
 static int64_t take_line_feed(http_chunks *chunks, uint8_t byte, enum state next)
 {
     if (byte != '\n')

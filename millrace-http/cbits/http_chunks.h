@@ -14,13 +14,13 @@
 
 #define HTTP_CHUNKS_END           (-100) /* not an http_error */
 #define HTTP_CHUNK_DIGITS_MAX     16u    /* digits of one chunk size, leading zeros included */
-#define HTTP_CHUNK_EXTENSIONS_MAX 4096u  /* bytes of extensions beyond as many as there are of data */
+#define HTTP_CHUNK_EXTENSIONS_MAX 4096u  /* by how much the bytes of extensions may exceed those of data */
 #define HTTP_CHUNK_TRAILER_MAX    8192u  /* bytes of the trailer section */
 
 typedef struct http_chunks {
     uint64_t remaining; /* bytes of the current chunk that were not returned yet */
-    uint64_t consumed;  /* out: bytes of framing that http_chunks_next has passed */
-    uint64_t foreseen;  /* out: bytes of data that http_chunks_foresee has seen or had announced */
+    uint64_t consumed;  /* result: bytes of framing that http_chunks_next has skipped */
+    uint64_t foreseen;  /* result: bytes of data that http_chunks_foresee has found */
     uint32_t digits;
     uint32_t extensions;
     uint32_t trailer;
@@ -30,10 +30,10 @@ typedef struct http_chunks {
 void http_chunks_init(http_chunks *chunks);
 
 /*
- * Looks at `length` bytes of input. Passes framing, whose length it leaves in chunks->consumed, and returns
- *   > 0   that many bytes of data come next in the input (at most what is there): the caller takes them all;
+ * Reads `length` bytes of input. Skips framing, stores its length in chunks->consumed, and returns
+ *   > 0   the number of data bytes that come next in the input (at most what is there): the caller must take them all;
  *   0     everything was consumed, more input is needed;
- *   HTTP_CHUNKS_END   the body is over, and what follows in the input belongs to the next request;
+ *   HTTP_CHUNKS_END   the body has ended, and the rest of the input belongs to the next request;
  *   or an http_error.
  */
 int64_t http_chunks_next(http_chunks *chunks, const uint8_t *input, size_t length);

@@ -65,7 +65,7 @@ int64_t http_date_current(void)
 
 void http_date_now(uint8_t *destination)
 {
-    /* Per thread, because several threads run requests; a shared one would need a lock. */
+    /* For each thread, because a shared date would need a lock. */
     static _Thread_local int64_t rendered_second = -1;
     static _Thread_local uint8_t rendered[HTTP_DATE_LENGTH];
     int64_t second = http_date_current();
@@ -119,7 +119,7 @@ static int64_t combine(int64_t year, int month, int64_t day, int64_t time_of_day
     return seconds < 0 ? 0 : seconds; /* No file is older than the epoch, and -1 means that there is no date. */
 }
 
-/* RFC 9110, section 5.6.7: a year that looks more than 50 years ahead is the most recent such year in the past. */
+/* RFC 9110, section 5.6.7: if the year seems to be more than 50 years ahead, it is the latest past year with these digits. */
 static int64_t full_year(int64_t two_digits)
 {
     int64_t this_year;

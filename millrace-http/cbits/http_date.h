@@ -10,13 +10,13 @@
 
 #define HTTP_DATE_LENGTH 29u /* "Sun, 06 Nov 1994 08:49:37 GMT" */
 
-/* Seconds since 1970. At most one tick of the kernel (some ms) behind. */
+/* Seconds since 1970, from a clock that may be late by one tick of the kernel (a few milliseconds). */
 int64_t http_date_current(void);
 
 /* Writes the current date, HTTP_DATE_LENGTH bytes. */
 void http_date_now(uint8_t *destination);
 
-/* Writes the date of a time in seconds since 1970; years 1970 to 9999. */
+/* Writes the date for `seconds` since 1970, HTTP_DATE_LENGTH bytes. The year must be from 1970 to 9999. */
 void http_date_write(int64_t seconds, uint8_t *destination);
 
 /* Seconds since 1970 of an IMF-fixdate, RFC 850 or asctime date; -1 if it is none of them. */

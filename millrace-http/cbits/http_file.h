@@ -14,16 +14,16 @@ typedef struct http_file {
 } http_file;
 
 /*
- * Opens a regular file for reading, close-on-exec. The path is in the system's own form: bytes, on Windows UTF-16. 0,
- * or a negative errno; -EISDIR for a directory and -EACCES for anything else that is not a regular file. Does not wait
- * for the other end of a FIFO.
+ * Opens a regular file for reading, close-on-exec. The path is in the system's own form: bytes, on Windows UTF-16. Returns 0 or a
+ * negative errno: -EISDIR for a directory, -EACCES for anything else that is not a regular file. May wait for the disk, but not for
+ * the other end of a FIFO.
  */
 int http_file_open(const void *path, http_file *file);
 
 /* The same for an open descriptor, which the caller must still close. */
 int http_file_examine(int descriptor, http_file *file);
 
-/* Reads up to `length` bytes at an offset; fewer only at the end of the file. Or a negative errno. */
+/* Reads up to `length` bytes at an offset. Returns the number, smaller only at the end of the file; or a negative errno. */
 int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int64_t offset);
 
 void http_file_close(int descriptor);

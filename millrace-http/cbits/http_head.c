@@ -18,7 +18,7 @@ static void put(http_head *head, const void *bytes, size_t length)
 
 #define PUT_TEXT(head, text) put(head, text, sizeof text - 1)
 
-/* The bytes of a value, with everything that a field value may not hold replaced by a space (RFC 9110, section 5.5). */
+/* Writes a value, with a space instead of each byte that a field value may not contain (RFC 9110, section 5.5). */
 static void put_value(http_head *head, const uint8_t *value, size_t length)
 {
     const uint8_t *end = value + length;
@@ -73,7 +73,7 @@ static http_head_result put_line(http_head *head, const http_head_line *line)
     return HTTP_HEAD_OK;
 }
 
-/* close and keep-alive are the server's to say. What counts is the value as it would be sent. */
+/* Notes close. Removes a field with only close and keep-alive, which the server itself sends. Reads the value as it is written. */
 static http_head_result put_connection(http_head *head, const http_head_line *line)
 {
     uint8_t *start = head->at;

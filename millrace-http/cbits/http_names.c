@@ -20,8 +20,8 @@ const char *http_name_text(int name)
 }
 
 /*
- * The bits in which so many bytes differ, other than by the case of letters. Bit 5 makes no difference: that maps no other
- * token character onto a letter, a digit or "-": 0x0D and 0x10 to 0x19 it would, but they are not token characters.
+ * Compares `size` bytes: 0 if they are equal without regard to the case of letters. Bit 5 is ignored. That also makes 0x0D equal to
+ * "-" and 0x10 to 0x19 equal to digits, but those are not token characters.
  */
 static inline __attribute__((always_inline)) uint64_t difference(const uint8_t *bytes, const char *text, size_t size)
 {
@@ -31,7 +31,7 @@ static inline __attribute__((always_inline)) uint64_t difference(const uint8_t *
     return (left ^ right) & ~(uint64_t)0x2020202020202020u;
 }
 
-/* Compares words that may overlap, or be the same. The length, 2 to 32, is known where this is compiled. */
+/* Compares whole words; the last two may overlap or be the same. The length, 2 to 32, is a constant wherever this is inlined. */
 static inline __attribute__((always_inline)) int same_folded(const uint8_t *bytes, const char *text, size_t length)
 {
     size_t word = length >= 8 ? 8 : length >= 4 ? 4 : 2, last = length - word;

@@ -129,7 +129,7 @@ static int version_byte_fits(uint32_t index, uint8_t byte)
     return byte == (uint8_t) "HTTP/1.1"[index];
 }
 
-/* Past what is there of the version that begins at `version`; NULL if it is none. */
+/* Returns the end of what has arrived of the version that begins at `version`; NULL if that is not the beginning of a version. */
 static const uint8_t *skip_version(const uint8_t *version, const uint8_t *at, const uint8_t *end)
 {
     if (at == version && (size_t)(end - at) >= VERSION_LENGTH && memcmp(at, "HTTP/1.1", VERSION_LENGTH) == 0)
@@ -211,7 +211,7 @@ static int64_t finish_field(http_parser *parser, const uint8_t *head)
         parser->keep_alive_seen |= (tokens & HTTP_TOKEN_KEEP_ALIVE) != 0;
         break;
     }
-    case HTTP_NAME_UPGRADE: /* RFC 9110, section 7.8: to be ignored in HTTP/1.0 */
+    case HTTP_NAME_UPGRADE: /* RFC 9110, section 7.8: ignored in HTTP/1.0 */
         if (!(parser->flags & HTTP_REQUEST_VERSION_1_1))
             parser->field_count--;
         break;
@@ -241,7 +241,7 @@ static int may_fold(const http_parser *parser, uint8_t byte)
     return (byte == ' ' || byte == '\t') && parser->foldable && parser->allowed & HTTP_ALLOW_FOLDING;
 }
 
-/* The last field's value continues on this line. */
+/* Opens the last field again: its value continues on this line. */
 static void unfinish_field(http_parser *parser, uint32_t offset)
 {
     http_field *field = &parser->fields[--parser->field_count];
@@ -251,7 +251,7 @@ static void unfinish_field(http_parser *parser, uint32_t offset)
     parser->state = field->value_length == 0 ? BEFORE_VALUE : VALUE;
 }
 
-/* Past the CR that ends a line; at the LF if that is allowed to end it alone; NULL if the line does not end here. */
+/* Returns the position of the LF after a CR, or of a LF alone if that is allowed; NULL if the line does not end here. */
 static const uint8_t *skip_cr(http_parser *parser, const uint8_t *at)
 {
     if (*at == '\r')
@@ -277,7 +277,7 @@ static int64_t finish_head(http_parser *parser)
             return HTTP_ERROR_UNKNOWN_CODING;
         parser->flags |= HTTP_REQUEST_CHUNKED;
     }
-    if (!version_1_1) /* RFC 9110, section 10.1.1: HTTP/1.0 knows no 100 (Continue). */
+    if (!version_1_1) /* RFC 9110, section 10.1.1: HTTP/1.0 has no 100 (Continue). */
         parser->flags &= ~HTTP_REQUEST_EXPECT_CONTINUE;
     /* The bytes after a refused CONNECT may have been meant for the tunnel. */
     if (!parser->close_seen && !parser->relaxed && (version_1_1 || parser->keep_alive_seen) &&
@@ -303,7 +303,7 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
     const uint8_t *end = head + (length < parser->head_max ? length : parser->head_max);
     const uint8_t *line_end;
     int64_t error;
-    MR_CHECK(parser->scanned <= length); /* the same head again, and perhaps more of it */
+    MR_CHECK(parser->scanned <= length); /* the caller passes all bytes of the head again, and new ones */
     while (at < end) {
         switch (parser->state) {
         case START_LF:
@@ -422,7 +422,8 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
                 return HTTP_ERROR_VALUE;
             http_field *field = &parser->fields[parser->field_count];
             uint32_t value_end = (uint32_t)(at - head);
-            /* Below SP there is only HTAB here. What earlier lines of a folded value end in is looked at once. */
+            /* Removes blanks at the end: the only byte below SP here is HTAB. Earlier lines of a folded value are not looked at
+             * again. */
             while (value_end > parser->mark && head[value_end - 1] <= ' ')
                 value_end--;
             if (value_end > parser->mark)

@@ -48,14 +48,14 @@ typedef struct http_field {
 #define HTTP_REQUEST_KEEP_ALIVE      1u  /* The client wants the connection to stay. */
 #define HTTP_REQUEST_CHUNKED         2u  /* The body is chunked. */
 #define HTTP_REQUEST_EXPECT_CONTINUE 4u  /* The client expects 100-continue, and its version allows sending it. */
-#define HTTP_REQUEST_EXPECT_OTHER    8u  /* The client expects something else, which gets a 417. */
+#define HTTP_REQUEST_EXPECT_OTHER    8u  /* The client expects something else: the answer is 417. */
 #define HTTP_REQUEST_VERSION_1_1     16u /* HTTP/1.1 or a later 1.x; else 1.0. */
 #define HTTP_REQUEST_HTTPS           32u /* The target is an https URI in absolute form. */
 
 /*
- * Deviations that a parser may allow. None of them affects how the end of a message is found. A head that needs one of
- * the first two closes the connection nevertheless, because a proxy that reads lines differently might have passed a
- * second request in it.
+ * Deviations from the RFC that a parser may allow. None of them affects how the end of a message is found. The first two are about
+ * the ends of lines. After a head that has one of them the connection is closed, because a proxy that reads lines differently might
+ * have passed a second request in it.
  */
 #define HTTP_ALLOW_BARE_LF   1u /* LF alone ends a line of a head: RFC 9112, section 2.2 */
 #define HTTP_ALLOW_FOLDING   2u /* a value continues on a line that begins with a blank: RFC 9112, section 5.2 */
@@ -106,7 +106,7 @@ void http_parser_reset(http_parser *parser);
  */
 int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length);
 
-/* Whether nothing of a head has arrived except empty lines. */
+/* True if nothing but empty lines has arrived. */
 int http_parser_is_idle(const http_parser *parser);
 
 /* Bytes that http_parser_copy needs for a head of this length: the fields first, then the text. */

@@ -7,11 +7,11 @@
 #include <stdint.h>
 
 /* The number of sent bytes that the peer has not acknowledged (on a Unix socket: not read, including overhead); 0 if
- * the kernel does not tell. Does not block. */
+ * the kernel does not provide it. Does not block. */
 int64_t http_socket_queued(int descriptor);
 
 /* Milliseconds since the last byte was sent or received on the connection, or since it began; -1 if the kernel does not
- * tell. */
+ * provide it. */
 int64_t http_socket_quiet_millis(int descriptor);
 
 /* 1 if there are bytes to receive, or on a listening socket a connection to accept; else 0. Does not block. */
@@ -26,7 +26,7 @@ int http_socket_turn_away(int descriptor);
 enum {
     HTTP_SOCKET_LISTENS,   /* a stream socket, and listening */
     HTTP_SOCKET_CLOSED,    /* not open */
-    HTTP_SOCKET_NONE,      /* no socket */
+    HTTP_SOCKET_NONE,      /* not a socket */
     HTTP_SOCKET_NO_STREAM, /* another kind of socket, such as one for datagrams */
     HTTP_SOCKET_NOT_LISTENING
 };

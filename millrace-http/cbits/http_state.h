@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-/* What a connection has for as long as it is open, also when it waits. */
+/* The record of a connection while it is open, also while it is idle. */
 typedef struct http_connection_state {
     intptr_t arena;
     intptr_t borrowed_input;
@@ -22,7 +22,7 @@ typedef struct http_connection_state {
     intptr_t expectation;
 } http_connection_state;
 
-/* The input and the output of a connection that works. At the beginning of its arena. */
+/* The input and output of a connection that is not idle. At the beginning of its arena. */
 typedef struct http_buffers {
     intptr_t input;
     intptr_t input_capacity;
@@ -36,7 +36,7 @@ typedef struct http_buffers {
     intptr_t sends;
 } http_buffers;
 
-/* One request and its response. HTTP/1 has one for each connection, in the arena, behind the buffers. */
+/* One request and its response. HTTP/1 has one record for each connection, in the arena behind http_buffers. */
 typedef struct http_request_state {
     intptr_t keeps_open;
     intptr_t total_deadline;
