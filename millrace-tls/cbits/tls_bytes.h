@@ -10,20 +10,20 @@
 
 typedef struct tls_bytes {
     uint8_t *memory;
-    size_t start; /* of the bytes that are held */
+    size_t start; /* of the bytes in the queue */
     size_t end;
     size_t room;
 } tls_bytes;
 
 size_t tls_bytes_count(const tls_bytes *bytes);
 
-/* False without memory. The queue is then as before. */
+/* Adds bytes at the end. False without memory: then the queue is unchanged. */
 bool tls_bytes_append(tls_bytes *bytes, const uint8_t *from, size_t count);
 
 /* The same at the front. */
 bool tls_bytes_put_back(tls_bytes *bytes, const uint8_t *from, size_t count);
 
-/* Moves at most `room` bytes out, and returns how many. An empty queue gives its memory back. */
+/* Removes at most `room` bytes, copies them to `to`, and returns how many. An empty queue frees its memory. */
 size_t tls_bytes_take(tls_bytes *bytes, uint8_t *to, size_t room);
 
 void tls_bytes_clear(tls_bytes *bytes);
